@@ -1,0 +1,161 @@
+# make            builds ./vitrain
+# make demo       trains a small model on a synthetic atmosphere          make test      runs every test
+# make sanitize   every test under ASan and UBSan                         make bench     speed, beside PyTorch if it is there
+# make lint       clang-format, clang-tidy, cppcheck                      make docs      docs/options.md from the option table
+# make deps       installs the libraries that are missing (apt)           make clean
+#
+# What was found stands in build/found.mk; every line of it can be overridden: make HDF5_CFLAGS=... HDF5_LIBS=...
+# Others: CC, CFLAGS, BUILD (the build folder), FILTER (only the tests whose name contains it).
+
+CC ?= cc
+ifeq ($(origin CC),default)
+CC := cc
+endif
+BUILD ?= build
+CFLAGS ?= -O2 -g
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion
+SANITIZE :=
+FILTER :=
+
+PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev
+SOURCES := $(sort $(shell find src -name '*.c'))
+KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
+TEST_SOURCES := $(sort $(shell find tests -name '*.c'))
+BENCH_SOURCES := $(sort $(shell find bench -name '*.c'))
+
+# Goals that need no library, or install them first.
+WITHOUT_LIBRARIES := deps demo test sanitize bench clean help
+GOALS := $(filter-out $(WITHOUT_LIBRARIES),$(or $(MAKECMDGOALS),vitrain))
+ifneq ($(GOALS),)
+include $(BUILD)/found.mk
+endif
+
+.PHONY: all deps demo test sanitize bench lint docs clean help run-tests run-demo run-bench
+all: vitrain
+.DEFAULT_GOAL := vitrain
+
+# ---- finding the libraries: each candidate is tried by compiling and linking a probe ----
+
+MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
+define PROBE_SCRIPT
+probe() { # NAME "program" then pairs "cflags|libs"
+    name=$$1; program=$$2; shift 2
+    for pair in "$$@"; do
+        cflags=$${pair%%|*}; libs=$${pair#*|}
+        if printf '%s\n' "$$program" | $(CC) $$cflags -x c - -o $(BUILD)/probe $$libs >/dev/null 2>&1; then
+            echo "$${name}_CFLAGS ?= $$cflags"; echo "$${name}_LIBS ?= $$libs"; return
+        fi
+    done
+    missing="$$missing $$name"
+}
+missing=
+probe HDF5 '#include <hdf5.h>
+int main(void) { return H5open(); }' "$(HDF5_CFLAGS)|$(or $(HDF5_LIBS),-lhdf5)" \
+    "-I/usr/include/hdf5/serial|-L/usr/lib/$(MULTIARCH)/hdf5/serial -lhdf5" \
+    "$$(pkg-config --cflags hdf5 2>/dev/null)|$$(pkg-config --libs hdf5 2>/dev/null)"
+probe YAML '#include <yaml.h>
+int main(void) { return yaml_get_version_string() == 0; }' "$(YAML_CFLAGS)|$(or $(YAML_LIBS),-lyaml)"
+probe DNNL '#include <dnnl.h>
+int main(void) { return dnnl_version() == 0; }' "$(DNNL_CFLAGS)|$(or $(DNNL_LIBS),-ldnnl)"
+probe OPENMP '#include <omp.h>
+int main(void) { return omp_get_max_threads() == 0; }' "$(or $(OPENMP_CFLAGS),-fopenmp)|$(or $(OPENMP_LIBS),-fopenmp)"
+probe X86 '#ifndef __x86_64__
+#error
+#endif
+int main(void) { return __builtin_cpu_supports("avx512f"); }' "-march=x86-64-v4|"
+rm -f $(BUILD)/probe
+endef
+export PROBE_SCRIPT
+
+$(BUILD)/found.mk: Makefile
+	@mkdir -p $(BUILD)
+	@eval "$$PROBE_SCRIPT" > $@.new; eval "$$PROBE_SCRIPT" > /dev/null; missing=$${missing# X86}; missing=$${missing% X86}; \
+	if [ -n "$$missing" ]; then rm -f $@.new; \
+	    echo "not found:$$missing (looked for by compiling a probe with $(CC))." >&2; \
+	    echo "'make deps' installs them (Debian, Ubuntu); elsewhere name their flags: make HDF5_CFLAGS=-I... HDF5_LIBS='-L... -lhdf5'" >&2; \
+	    exit 1; fi; mv $@.new $@
+
+deps:
+	@if $(MAKE) -s $(BUILD)/found.mk >/dev/null 2>&1; then exit 0; fi; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	command="apt-get install -y --no-install-recommends $(PACKAGES)"; \
+	if ! command -v apt-get >/dev/null || { [ -n "$$sudo" ] && ! command -v sudo >/dev/null; }; then \
+	    echo "Some libraries are missing and can't be installed from here. As root, on Debian or Ubuntu: $$command" >&2; exit 1; fi; \
+	echo "$$sudo $$command"; \
+	{ $$sudo apt-get update -q && DEBIAN_FRONTEND=noninteractive $$sudo $$command; } >$${TMPDIR:-/tmp}/vitrain-deps.$$$$ 2>&1 || \
+	    { tail -n 20 $${TMPDIR:-/tmp}/vitrain-deps.$$$$ >&2; echo "that failed; run it by hand: $$sudo $$command" >&2; exit 1; }; \
+	rm -f $${TMPDIR:-/tmp}/vitrain-deps.$$$$; \
+	$(MAKE) -s $(BUILD)/found.mk
+
+# ---- building ----
+
+COMPILE = $(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) $(SANITIZE) -Isrc $(OPENMP_CFLAGS) -MMD -MP
+LIBS = $(SANITIZE) $(HDF5_LIBS) $(YAML_LIBS) $(DNNL_LIBS) $(OPENMP_LIBS) -lpthread -lm
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+
+# The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time.
+ISAS := baseline $(if $(X86_CFLAGS),avx2 avx512)
+ISA_FLAGS_baseline :=
+ISA_FLAGS_avx2 := -march=x86-64-v3
+ISA_FLAGS_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
+
+OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(KERNEL_SOURCES) src/main.c,$(SOURCES)))
+KERNEL_OBJECTS = $(foreach isa,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(isa).o,$(KERNEL_SOURCES)))
+
+vitrain: $(BUILD)/vitrain
+	@[ $(BUILD) != build ] || ln -sf build/vitrain vitrain
+
+$(BUILD)/vitrain: $(BUILD)/src/main.o $(BUILD)/libvitrain.a
+	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
+
+$(BUILD)/libvitrain.a: $(OBJECTS) $(KERNEL_OBJECTS)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(BUILD)/libvitrain.a
+	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
+
+$(BUILD)/src/command/version.o: CFLAGS += -DVT_VERSION='"$(VERSION)"'
+$(BUILD)/src/data/%.o: CFLAGS += $(HDF5_CFLAGS)
+$(BUILD)/src/config/%.o: CFLAGS += $(YAML_CFLAGS)
+$(BUILD)/src/backend/cpu/onednn.o: CFLAGS += $(DNNL_CFLAGS)
+$(BUILD)/tests/%.o: CFLAGS += $(HDF5_CFLAGS) -Itests
+
+$(BUILD)/%.o: %.c $(BUILD)/found.mk
+	@mkdir -p $(@D)
+	$(COMPILE) -c $< -o $@
+
+define ISA_RULE
+$$(BUILD)/src/backend/cpu/vector/%.$(1).o: src/backend/cpu/vector/%.c $$(BUILD)/found.mk
+	@mkdir -p $$(@D)
+	$$(COMPILE) -O3 $$(ISA_FLAGS_$(1)) -DVT_ISA=$(1) -c $$< -o $$@
+endef
+$(foreach isa,baseline avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+
+# ---- using ----
+
+test: deps
+	@$(MAKE) --no-print-directory run-tests
+
+sanitize: deps
+	@$(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/sanitize CFLAGS='-O1 -g -fno-omit-frame-pointer' \
+	    SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
+
+run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests
+	@tests/run $(BUILD) $(FILTER)
+
+docs: vitrain
+	./vitrain options --markdown > docs/options.md
+
+lint:
+	@for tool in clang-format clang-tidy cppcheck; do command -v $$tool >/dev/null || \
+	    { echo "make lint needs $$tool: apt-get install clang-format clang-tidy cppcheck" >&2; exit 1; }; done
+	clang-format --dry-run --Werror $$(find src tests bench -name '*.[ch]')
+	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability \
+	    --suppress=missingIncludeSystem -Isrc src
+	clang-tidy --quiet $(filter-out $(KERNEL_SOURCES),$(SOURCES)) -- -std=gnu11 -Isrc $(HDF5_CFLAGS) $(YAML_CFLAGS) $(DNNL_CFLAGS) $(OPENMP_CFLAGS)
+
+clean:
+	rm -rf build vitrain

@@ -1,0 +1,48 @@
+/* Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
+ * 1, 2, 3", SC11). The same key and counter give the same numbers on every rank, thread and device. */
+#ifndef VT_BASE_RANDOM_H
+#define VT_BASE_RANDOM_H
+
+#include <stdint.h>
+
+typedef struct {
+    uint32_t word[4];
+} vt_random_block;
+
+/* One block of 128 random bits. */
+static inline vt_random_block vt_random_philox(const uint32_t key[2], const uint32_t counter[4])
+{
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0;
+        uint64_t p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return (vt_random_block){{c0, c1, c2, c3}};
+}
+
+/* Uniform in (0, 1): 24 bits and a half, so never 0 and never 1. */
+static inline float vt_random_uniform(uint32_t bits)
+{
+    return ((float)(bits >> 8) + 0.5f) * 0x1p-24f;
+}
+
+/* 64-bit FNV-1a of a name: turns a parameter's or a stream's name into key bits. */
+uint64_t vt_random_name_key(const char *name);
+
+/* Element `index` of the stream (seed, name): uniform in (0, 1) with 53 bits. */
+double vt_random_element(uint64_t seed, uint64_t name_key, uint64_t index);
+
+/* The standard normal's inverse distribution function, |relative error| < 1e-15 (Wichura, AS 241, PPND16). */
+double vt_random_normal_quantile(double p);
+
+/* Fills order[0..count-1] with a permutation of 0..count-1 that depends on (seed, epoch) alone (Fisher-Yates). */
+void vt_random_permutation(uint64_t seed, uint64_t epoch, int64_t count, int64_t *order);
+
+#endif

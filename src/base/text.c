@@ -1,0 +1,150 @@
+#include "base/text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+static char *format_list(const char *format, va_list arguments)
+{
+    va_list again;
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    VT_ASSERT(length >= 0);
+    char *result = malloc((size_t)length + 1);
+    VT_ASSERT(result != NULL);
+    vsnprintf(result, (size_t)length + 1, format, again);
+    va_end(again);
+    return result;
+}
+
+void vt_text_append(vt_text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *piece = format_list(format, arguments);
+    va_end(arguments);
+    size_t length = strlen(piece);
+    if (text->length + length + 1 > text->capacity) {
+        size_t capacity = 2 * (text->length + length + 1);
+        char *grown = realloc(text->characters, capacity);
+        VT_ASSERT(grown != NULL);
+        text->characters = grown;
+        text->capacity = capacity;
+    }
+    memcpy(text->characters + text->length, piece, length + 1);
+    text->length += length;
+    free(piece);
+}
+
+void vt_text_close(vt_text *text)
+{
+    free(text->characters);
+    *text = (vt_text){0};
+}
+
+char *vt_text_format(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *result = format_list(format, arguments);
+    va_end(arguments);
+    return result;
+}
+
+char *vt_text_copy(const char *string)
+{
+    char *copy = strdup(string);
+    VT_ASSERT(copy != NULL);
+    return copy;
+}
+
+const char *vt_text_float(float value, char buffer[VT_NUMBER_SIZE])
+{
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(buffer, VT_NUMBER_SIZE, "%.*g", digits, (double)value);
+        if (!isfinite(value) || strtof(buffer, NULL) == value) break;
+    }
+    return buffer;
+}
+
+const char *vt_text_double(double value, char buffer[VT_NUMBER_SIZE])
+{
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(buffer, VT_NUMBER_SIZE, "%.*g", digits, value);
+        if (!isfinite(value) || strtod(buffer, NULL) == value) break;
+    }
+    return buffer;
+}
+
+const char *vt_text_bytes(double bytes, char buffer[VT_NUMBER_SIZE])
+{
+    static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+    int unit = 0;
+    while (bytes >= 1024 && unit < 4) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(buffer, VT_NUMBER_SIZE, unit == 0 ? "%.0f %s" : "%.2f %s", bytes, units[unit]);
+    return buffer;
+}
+
+bool vt_text_to_integer(const char *string, int64_t *value)
+{
+    char *end = NULL;
+    errno = 0;
+    long long parsed = strtoll(string, &end, 10);
+    if (end == string || *end != '\0' || errno != 0) return false;
+    *value = parsed;
+    return true;
+}
+
+bool vt_text_to_double(const char *string, double *value)
+{
+    char *end = NULL;
+    errno = 0;
+    double parsed = strtod(string, &end);
+    if (end == string || *end != '\0' || !isfinite(parsed)) return false;
+    *value = parsed;
+    return true;
+}
+
+/* Levenshtein distance, two rows. */
+static size_t edit_distance(const char *a, const char *b)
+{
+    size_t columns = strlen(b) + 1;
+    size_t *row = malloc(columns * sizeof *row);
+    VT_ASSERT(row != NULL);
+    for (size_t j = 0; j < columns; j++) row[j] = j;
+    for (size_t i = 1; a[i - 1] != '\0'; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j < columns; j++) {
+            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            size_t other = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
+            row[j] = replaced < other ? replaced : other;
+        }
+    }
+    size_t distance = row[columns - 1];
+    free(row);
+    return distance;
+}
+
+const char *vt_text_nearest(const char *name, const char *const *candidates, size_t count)
+{
+    const char *nearest = NULL;
+    size_t least = strlen(name) / 2 + 1;
+    for (size_t i = 0; i < count; i++) {
+        size_t distance = edit_distance(name, candidates[i]);
+        if (distance < least) {
+            least = distance;
+            nearest = candidates[i];
+        }
+    }
+    return nearest;
+}

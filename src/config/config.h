@@ -1,0 +1,98 @@
+/* The configuration of a run: one struct, made from the rows of options.def, filled from their defaults, then from a
+ * named configuration of a YAML file, then from the command line; later wins. */
+#ifndef VT_CONFIG_CONFIG_H
+#define VT_CONFIG_CONFIG_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/status.h"
+
+#define VT_UNSET_INTEGER INT64_MIN
+
+/* In the order of the choices in options.def. */
+typedef enum { VT_DEVICE_AUTO, VT_DEVICE_CPU } vt_device;
+typedef enum { VT_ISA_AUTO, VT_ISA_PLAIN, VT_ISA_BASELINE, VT_ISA_AVX2, VT_ISA_AVX512 } vt_cpu_isa;
+typedef enum { VT_GELU_ERF, VT_GELU_TANH } vt_gelu;
+typedef enum { VT_AMP_NONE, VT_AMP_FP16, VT_AMP_BF16 } vt_amp_mode;
+typedef enum { VT_OPTIMIZER_ADAM, VT_OPTIMIZER_ADAMW, VT_OPTIMIZER_SGD } vt_optimizer_kind;
+typedef enum { VT_SCHEDULE_COSINE, VT_SCHEDULE_NONE } vt_schedule_kind;
+typedef enum { VT_SCALING_NONE, VT_SCALING_SQRT, VT_SCALING_LINEAR } vt_lr_scaling;
+typedef enum { VT_LOADER_AUTO, VT_LOADER_PYTORCH, VT_LOADER_DALI, VT_LOADER_NATIVE, VT_LOADER_DIRECT } vt_loader_kind;
+
+/* VT_OPTION_embed_dim, ...: which option. */
+#define VT_SECTION(title)
+#define VT_INTEGER(name, ...) VT_OPTION_##name,
+#define VT_REAL(name, ...) VT_OPTION_##name,
+#define VT_BOOLEAN(name, ...) VT_OPTION_##name,
+#define VT_CHOICE(name, ...) VT_OPTION_##name,
+#define VT_PATH(name, ...) VT_OPTION_##name,
+#define VT_PAIR(name, ...) VT_OPTION_##name,
+#define VT_FLAG_INTEGER VT_INTEGER
+#define VT_FLAG_BOOLEAN VT_BOOLEAN
+#define VT_FLAG_PATH VT_PATH
+#define VT_ALIAS(...)
+typedef enum {
+#include "config/options.def"
+    VT_OPTION_COUNT
+} vt_option_id;
+#undef VT_INTEGER
+#undef VT_REAL
+#undef VT_BOOLEAN
+#undef VT_CHOICE
+#undef VT_PATH
+#undef VT_PAIR
+
+typedef enum { VT_FROM_DEFAULT, VT_FROM_YAML, VT_FROM_COMMAND_LINE } vt_origin;
+
+#define VT_INTEGER(name, ...) int64_t name;
+#define VT_REAL(name, ...) double name;
+#define VT_BOOLEAN(name, ...) bool name;
+#define VT_CHOICE(name, ...) int name;
+#define VT_PATH(name, ...) char *name;
+#define VT_PAIR(name, ...) int64_t name[2];
+typedef struct {
+#include "config/options.def"
+    vt_origin origin[VT_OPTION_COUNT];
+} vt_config;
+#undef VT_SECTION
+#undef VT_INTEGER
+#undef VT_REAL
+#undef VT_BOOLEAN
+#undef VT_CHOICE
+#undef VT_PATH
+#undef VT_PAIR
+#undef VT_FLAG_INTEGER
+#undef VT_FLAG_BOOLEAN
+#undef VT_FLAG_PATH
+#undef VT_ALIAS
+
+/* The effective configuration of a command line (without program and subcommand): defaults, YAML, flags, then what
+ * follows from them (see vt_config_resolve in config.c), all checked. *config is to be closed. Errors name the flag, or
+ * file, line and column, and the nearest known name. */
+vt_status vt_config_open(int argument_count, char *const *arguments, vt_config **config);
+void vt_config_close(vt_config **config);
+
+/* Defaults only, already resolved: for tests and tools that build a configuration in code. */
+vt_status vt_config_open_default(vt_config **config);
+
+/* Sets one option from text, as a flag would: for tests. */
+vt_status vt_config_set(vt_config *config, const char *name, const char *value);
+
+/* What follows from other options, and every check that needs more than one; called by vt_config_open. */
+vt_status vt_config_resolve(vt_config *config);
+
+/* The effective configuration as a YAML file with the one configuration config->config, which `--yaml_config` accepts
+ * again and which gives the same configuration. */
+vt_status vt_config_save(const vt_config *config, const char *path);
+
+/* Calls line("name: value", context) for every key, in the order of the table. */
+void vt_config_print(const vt_config *config, void (*line)(const char *text, void *context), void *context);
+
+/* Every option with type, default, range and meaning; as text for a terminal or as docs/options.md. */
+void vt_options_print(FILE *file, bool markdown);
+
+#endif

@@ -1,0 +1,64 @@
+#include "report/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+static FILE *file;
+static int write_error;
+
+static void write_line(const char *level, const char *format, va_list arguments)
+{
+    char stamp[32];
+    char line[4096];
+    vt_clock_stamp(stamp);
+    vsnprintf(line, sizeof line, format, arguments);
+    FILE *const targets[2] = {stdout, file};
+    for (int i = 0; i < 2; i++) {
+        if (targets[i] == NULL) continue;
+        if (fprintf(targets[i], "%s - root - %s - %s\n", stamp, level, line) < 0 || fflush(targets[i]) != 0)
+            write_error = errno;
+    }
+}
+
+vt_status vt_log_open(const char *path)
+{
+    vt_status status = VT_OK;
+    FILE *opened = fopen(path, "w");
+    VT_CHECK(opened != NULL, "can't write the log %s: %s", path, strerror(errno));
+    if (file != NULL) fclose(file);
+    file = opened;
+    write_error = 0;
+done:
+    return status;
+}
+
+vt_status vt_log_close(void)
+{
+    vt_status status = VT_OK;
+    if (file != NULL && fclose(file) != 0) write_error = errno;
+    file = NULL;
+    VT_CHECK(write_error == 0, "the log could not be written in full: %s", strerror(write_error));
+done:
+    write_error = 0;
+    return status;
+}
+
+void vt_log_info(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    write_line("INFO", format, arguments);
+    va_end(arguments);
+}
+
+void vt_log_warning(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    write_line("WARNING", format, arguments);
+    va_end(arguments);
+}

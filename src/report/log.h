@@ -1,0 +1,17 @@
+/* The log: lines "2025-11-13 21:35:55,423 - root - INFO - ..." (the format of Python's logging, which the tutorials'
+ * log parsers expect) on standard output and, once vt_log_open was called, in the run's out.log. */
+#ifndef VT_REPORT_LOG_H
+#define VT_REPORT_LOG_H
+
+#include "base/status.h"
+
+/* From here on lines also go to the file `path`, made anew. */
+vt_status vt_log_open(const char *path);
+
+/* Closes the file. Fails when a line could not be written, standard output included (a full disk, say). */
+vt_status vt_log_close(void);
+
+void vt_log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void vt_log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

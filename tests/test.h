@@ -1,0 +1,64 @@
+/* The test harness: TEST(name) { ... } anywhere under tests/ is found by itself; EXPECT notes a failure and goes on.
+ * `build/tests/vitrain-tests [part of a name ...]` runs all, or those whose "file/name" contains one of the words. */
+#ifndef VT_TESTS_TEST_H
+#define VT_TESTS_TEST_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+typedef void vt_test_function(void);
+void vt_test_register(const char *file, const char *name, vt_test_function *function);
+void vt_test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void vt_test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A fresh empty directory for the running test, removed when it passes. */
+const char *vt_test_directory(void);
+
+#define TEST(name)                                                                                                     \
+    static void test_##name(void);                                                                                     \
+    __attribute__((constructor)) static void register_##name(void)                                                     \
+    {                                                                                                                  \
+        vt_test_register(__FILE__, #name, test_##name);                                                                \
+    }                                                                                                                  \
+    static void test_##name(void)
+
+/* EXPECT(condition) or EXPECT(condition, "format", values...): the message should hold the actual values. */
+#define EXPECT(condition, ...)                                                                                         \
+    do {                                                                                                               \
+        if (!(condition)) vt_test_fail(__FILE__, __LINE__, #condition " " __VA_ARGS__);                                \
+    } while (0)
+
+/* The call must return VT_OK; the noted error is printed otherwise. Clears the note. */
+#define EXPECT_OK(call)                                                                                                \
+    do {                                                                                                               \
+        if ((call) != VT_OK) vt_test_fail(__FILE__, __LINE__, #call ": %s", vt_error_text());                          \
+        vt_error_clear();                                                                                              \
+    } while (0)
+
+/* The call must fail with a message that contains `part`. Clears the note. */
+#define EXPECT_ERROR(call, part)                                                                                       \
+    do {                                                                                                               \
+        if ((call) == VT_OK)                                                                                           \
+            vt_test_fail(__FILE__, __LINE__, #call ": succeeded, should fail with '%s'", part);                        \
+        else if (strstr(vt_error_text(), part) == NULL)                                                                \
+            vt_test_fail(__FILE__, __LINE__, #call ": message '%s' lacks '%s'", vt_error_text(), part);                \
+        vt_error_clear();                                                                                              \
+    } while (0)
+
+/* |actual - expected| <= tolerance, both finite. */
+#define EXPECT_NEAR(actual, expected, tolerance)                                                                       \
+    do {                                                                                                               \
+        double actual_ = (actual), expected_ = (expected);                                                             \
+        if (!(fabs(actual_ - expected_) <= (tolerance)))                                                               \
+            vt_test_fail(__FILE__, __LINE__, #actual " is %.9g, expected %.9g within %.3g", actual_, expected_,        \
+                         (double)(tolerance));                                                                         \
+    } while (0)
+
+#endif
