@@ -1,0 +1,47 @@
+/* Samples out of a directory of yearly HDF5 files: which files there are, which (file, time) each sample is, and its
+ * fields, unnormalised. See docs/data.md for the layout of a data directory. */
+#ifndef VT_DATA_DATASET_H
+#define VT_DATA_DATASET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct {
+    const char *directory;   /* holds *YYYY.h5 */
+    const char *option_name; /* the option that named it, for messages: "train_data_path" */
+    int64_t height, width;   /* the window at the top left */
+    int64_t in_channels;     /* channels of the input: channels of the file times (history + 1) */
+    int64_t out_channels;
+    int64_t history;      /* earlier times stacked in the input */
+    int64_t dt;           /* time steps between input and target */
+    int64_t sample_limit; /* only the first so many; VT_UNSET_INTEGER: all */
+} vt_dataset_options;
+
+typedef struct vt_dataset vt_dataset;
+
+/* Looks at every file (shapes, channel names, latitudes), reads no fields. Errors: no such directory, no files, a file
+ * that is not HDF5, `fields` missing, not 4-D float, too small for the window or the channels, files that differ in
+ * channels; fewer than one sample. */
+vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **dataset);
+void vt_dataset_close(vt_dataset **dataset);
+
+int64_t vt_dataset_sample_count(const vt_dataset *dataset);
+
+/* The names in the attribute `channels`, or NULL when the files have none. Entry c is "" past the names given. */
+const char *const *vt_dataset_channel_names(const vt_dataset *dataset);
+
+/* Latitudes of the window's rows in degrees (height values): from the dataset `lat`, else evenly from 90 to -90 over
+ * the rows of the file, both ends included. */
+const double *vt_dataset_latitudes(const vt_dataset *dataset);
+
+/* "…/2013.h5, time 17": where a sample's input begins; for messages and logs. */
+void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer, int64_t size);
+
+/* Reads sample `sample`: input [in_channels, height, width] = fields[t], fields[t - dt], … fields[t - history * dt]
+ * stacked along the channel, target [out_channels, height, width] = fields[t + dt]. Values as in the file. Errors name
+ * the file and the time; a NaN or Inf also the channel. One thread at a time (a loader's thread, or the step's). */
+vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target);
+
+#endif

@@ -1,0 +1,50 @@
+/* Batches in the order of training (or of validation), read ahead by a thread into a ring. */
+#ifndef VT_DATA_LOADER_H
+#define VT_DATA_LOADER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "data/dataset.h"
+
+typedef struct {
+    vt_dataset *dataset;
+    int64_t batch_size; /* of this rank */
+    bool drop_last;     /* training: the last partial batch of an epoch is dropped; validation: it is kept, smaller */
+    bool shuffle;       /* vt_random_permutation(seed, epoch), else in order */
+    uint64_t seed;
+    int64_t prefetch;                                /* batches ready ahead */
+    bool read_ahead;                                 /* false: no thread; vt_loader_next reads */
+    float *(*allocate)(size_t bytes, void *context); /* memory of the ring: so that a device can pin it; NULL: malloc */
+    void (*release)(float *memory, void *context);
+    void *context;
+} vt_loader_options;
+
+typedef struct {
+    int64_t sample_count;   /* batch_size, or fewer in the last batch of a validation */
+    int64_t first_sample;   /* position of the first one within the epoch */
+    const float *input;     /* [sample_count, in_channels, height, width] */
+    const float *target;    /* [sample_count, out_channels, height, width] */
+    const int64_t *samples; /* which samples of the dataset, [sample_count] */
+} vt_batch;
+
+typedef struct vt_loader vt_loader;
+
+vt_status vt_loader_open(const vt_loader_options *options, vt_loader **loader);
+
+/* Stops the thread, also in the midst of an epoch. */
+void vt_loader_close(vt_loader **loader);
+
+/* Batches of one epoch. */
+int64_t vt_loader_batch_count(const vt_loader *loader);
+
+/* Begins epoch `epoch` (0, 1, …) at its batch `first_batch`; what was read ahead for another is dropped. A reader goes
+ * on into epoch + 1 by itself, so beginning that next finds its batches ready. */
+vt_status vt_loader_begin(vt_loader *loader, int64_t epoch, int64_t first_batch);
+
+/* The next batch of the epoch, valid until the next call; *batch is NULL after the last one. Waiting time is added to
+ * *waited_seconds. Errors of the reader thread come out here. */
+vt_status vt_loader_next(vt_loader *loader, const vt_batch **batch, double *waited_seconds);
+
+#endif
