@@ -1,0 +1,228 @@
+/* A back end is one table of functions: memory, copies, and every operation that a layer needs. Layers call nothing
+ * else, so they do not know which device they are on. Three implementations: cpu/ (its unfused float32 plain path is
+ * the oracle for every other), dry/ (counts bytes and FLOPs, runs nothing) and, with its own issue, ../cuda.
+ *
+ * Conventions. Operations are asynchronous in principle and return nothing; the first failure is kept, and vt_backend's
+ * `check` reports it at the end of a phase. "adds" means out += ..., everything else overwrites. Buffers do not overlap
+ * unless the comment allows it. Every pointer is the back end's own memory ("device memory") unless it says host. */
+#ifndef VT_BACKEND_BACKEND_H
+#define VT_BACKEND_BACKEND_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "config/config.h"
+
+/* What memory is for; the ledger and the messages about memory count by these. */
+typedef enum {
+    VT_MEMORY_PARAMETERS,
+    VT_MEMORY_GRADIENTS,
+    VT_MEMORY_OPTIMIZER,
+    VT_MEMORY_ACTIVATIONS,
+    VT_MEMORY_DATA,
+    VT_MEMORY_CATEGORY_COUNT
+} vt_memory_category;
+
+/* rows × columns, float32; row r begins at data + r * stride. */
+typedef struct {
+    float *data;
+    int64_t rows;
+    int64_t columns;
+    int64_t stride;
+} vt_matrix;
+
+static inline vt_matrix vt_matrix_make(float *data, int64_t rows, int64_t columns)
+{
+    return (vt_matrix){data, rows, columns, columns};
+}
+
+/* Columns first … first + count - 1 of the same memory. */
+static inline vt_matrix vt_matrix_columns(vt_matrix matrix, int64_t first, int64_t count)
+{
+    return (vt_matrix){matrix.data == NULL ? NULL : matrix.data + first, matrix.rows, count, matrix.stride};
+}
+
+/* One stream of random numbers of a training step. The numbers depend only on these values and on the element's own
+ * coordinates (see backend/dropout.h), so every layout and device draws the same. */
+typedef struct {
+    float rate; /* 0: off */
+    uint64_t seed;
+    uint32_t step;
+    uint32_t layer;
+    uint32_t site;
+    uint32_t first_sample; /* position in the global batch of the first sample of the buffers */
+} vt_dropout;
+
+/* Dropout of elements, then drop path (stochastic depth) of whole samples; rows / tokens samples. */
+typedef struct {
+    vt_dropout elements;
+    vt_dropout path;
+    int64_t tokens; /* rows of one sample */
+} vt_mask;
+
+static inline bool vt_mask_is_active(const vt_mask *mask)
+{
+    return mask->elements.rate > 0 || mask->path.rate > 0;
+}
+
+/* q [batch * queries, heads * head_dim], k and v [batch * keys, heads * head_dim]; head h is columns
+ * h * head_dim … (h + 1) * head_dim - 1. Scores are scaled by 1 / sqrt(head_dim). `dropout` acts on the weights. */
+typedef struct {
+    int64_t batch;
+    int64_t heads;
+    int64_t head_dim;
+    int64_t queries;
+    int64_t keys;
+    vt_dropout dropout;
+} vt_attention_shape;
+
+/* Order of the elements in one token's patch. */
+typedef enum {
+    VT_PATCH_CHANNEL_FIRST, /* [channel, patch row, patch column]: the input's, as a convolution's weight has it */
+    VT_PATCH_CHANNEL_LAST   /* [patch row, patch column, channel]: the head's output, and the target beside it */
+} vt_patch_order;
+
+/* Fields [batch, channels, height, width] cut into (height / patch) × (width / patch) tokens a sample, row-major. */
+typedef struct {
+    int64_t batch;
+    int64_t channels;
+    int64_t height;
+    int64_t width;
+    int64_t patch;
+    vt_patch_order order;
+} vt_patch_grid;
+
+static inline int64_t vt_patch_grid_tokens(const vt_patch_grid *grid)
+{
+    return (grid->height / grid->patch) * (grid->width / grid->patch);
+}
+
+/* One update of Adam, AdamW or SGD with momentum over a flat block, as PyTorch defines them (torch.optim). */
+typedef struct {
+    vt_optimizer_kind kind;
+    double learning_rate;
+    double beta1; /* Adam, AdamW; the momentum of SGD */
+    double beta2;
+    double epsilon;
+    double weight_decay; /* AdamW: decoupled; the others: added to the gradient */
+    int64_t step;        /* 1 at the first update (bias correction) */
+} vt_update;
+
+typedef struct vt_backend vt_backend;
+struct vt_backend {
+    char name[128]; /* "CPU, 2 threads, avx512, oneDNN 2.6.3" */
+    void *state;    /* the implementation's own */
+
+    void (*close)(vt_backend *backend);
+
+    /* The first failure of any operation since the last check; waits until all have ended. */
+    vt_status (*check)(vt_backend *backend);
+
+    /* ---- memory ---- */
+
+    /* Zeroed, aligned to 256 bytes; *memory is NULL on failure, whose message names category, bytes and what is free.
+     */
+    vt_status (*allocate)(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory);
+    void (*release)(vt_backend *backend, void *memory);
+    void (*zero)(vt_backend *backend, void *memory, size_t bytes);
+    void (*copy_from_host)(vt_backend *backend, void *memory, const void *host, size_t bytes);
+    /* Waits until the bytes are there. */
+    void (*copy_to_host)(vt_backend *backend, void *host, const void *memory, size_t bytes);
+
+    /* ---- linear layers: weight [out, in] as PyTorch stores it ---- */
+
+    /* y = x weightᵀ + bias. x [rows, in], y [rows, out], bias [out] or NULL. */
+    void (*linear_forward)(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, vt_matrix y);
+    /* dx = dy weight; dx [rows, in]. */
+    void (*linear_backward_input)(vt_backend *backend, vt_matrix dy, const float *weight, vt_matrix dx);
+    /* dweight += dyᵀ x; dbias += column sums of dy (unless NULL). */
+    void (*linear_backward_weight)(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias);
+
+    /* ---- LayerNorm over the columns (Ba, Kiros, Hinton 2016) ---- */
+
+    /* y = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + epsilon), the variance over all columns
+     * (biased). mean, rstd [rows] are kept for backward. */
+    void (*layer_norm_forward)(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, float epsilon,
+                               vt_matrix y, float *mean, float *rstd);
+    /* Adds the gradient of x into dx, and of weight and bias into dweight, dbias [columns]. */
+    void (*layer_norm_backward)(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
+                                const float *rstd, vt_matrix dy, vt_matrix dx, float *dweight, float *dbias);
+
+    /* ---- GELU (Hendrycks, Gimpel 2016): x Φ(x), or its tanh form ---- */
+
+    /* y may be x. */
+    void (*gelu_forward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y);
+    /* dx = dy * gelu'(x), dx may be dy; y = gelu(x) once more, unless y.data is NULL. */
+    void (*gelu_backward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y);
+
+    /* ---- attention: softmax(q kᵀ / sqrt(head_dim)) v; nothing of size queries × keys is kept ---- */
+
+    /* out like q; log_sum [batch, heads, queries]: the logarithm of the softmax's denominator, kept for backward. */
+    void (*attention_forward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                              vt_matrix v, vt_matrix out, float *log_sum);
+    /* dq, dk, dv are overwritten. Dao 2023, "FlashAttention-2", equations of its section 3. */
+    void (*attention_backward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                               vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
+                               vt_matrix dk, vt_matrix dv);
+
+    /* ---- residual stream and dropout ---- */
+
+    /* y = x + masked(branch); y may be x or branch. */
+    void (*residual_add)(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y);
+    /* y = masked(x): dropout and drop path, forward and backward alike; y may be x. */
+    void (*mask_multiply)(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y);
+    /* x [batch * tokens, columns] += position [tokens, columns], for every sample. */
+    void (*position_add)(vt_backend *backend, vt_matrix x, vt_matrix position);
+    /* dposition [tokens, columns] += sum of dx over the samples. */
+    void (*position_backward)(vt_backend *backend, vt_matrix dx, vt_matrix dposition);
+
+    /* ---- patches, loss and metrics ---- */
+
+    /* patches [batch * tokens, channels * patch²] = (fields - mean[c]) * inverse_std[c], cut into patches. */
+    void (*patches_load)(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
+                         const float *inverse_std, vt_matrix patches);
+    /* Per sample ‖prediction - target‖₂ / ‖target‖₂ into losses [batch]; norms [batch, 2] (of the difference, of the
+     * target) are kept for backward. rows / batch rows a sample. */
+    void (*relative_l2_forward)(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
+                                float *losses, float *norms);
+    /* dprediction = scale * (prediction - target) / (norm of the difference * norm of the target); may be prediction.
+     */
+    void (*relative_l2_backward)(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
+                                 const float *norms, float scale, vt_matrix dprediction);
+    /* rmse [batch, channels]: sqrt of the mean over the grid of weight[row] * (prediction - target)²; both in
+     * VT_PATCH_CHANNEL_LAST order; latitude_weights [height]. */
+    void (*channel_rmse)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
+                         const float *latitude_weights, float *rmse);
+
+    /* ---- optimizer, over flat blocks ---- */
+
+    /* *result = sum of x², in float64. */
+    void (*sum_of_squares)(vt_backend *backend, const float *x, int64_t count, double *result);
+    /* *scale = min(1, maximum / (√sum_of_squares + 1e-6)) (torch.nn.utils.clip_grad_norm_); NaN when the sum is not
+     * finite. */
+    void (*clip_scale)(vt_backend *backend, const double *sum_of_squares, double maximum, float *scale);
+    /* Gradients are multiplied by *scale first; does nothing when *scale is NaN. moment2 is unused by SGD. */
+    void (*update)(vt_backend *backend, const vt_update *update, const float *scale, const float *gradients,
+                   float *parameters, float *moment1, float *moment2, int64_t count);
+};
+
+/* The CPU: threads (0: OMP_NUM_THREADS or one a core) and instruction set (auto: the best of this processor). Errors:
+ * an instruction set that this processor or this build lacks. */
+vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **backend);
+
+/* Bytes and FLOPs that a back end of the same calls would have needed. */
+typedef struct {
+    size_t bytes[VT_MEMORY_CATEGORY_COUNT];
+    double flops; /* a multiply-add is two */
+} vt_dry_count;
+
+/* Allocations get addresses that must not be used; operations do nothing but count. */
+vt_status vt_backend_open_dry(vt_backend **backend);
+const vt_dry_count *vt_backend_dry_count(const vt_backend *backend);
+
+void vt_backend_close(vt_backend **backend);
+
+#endif

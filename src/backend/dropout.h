@@ -1,0 +1,43 @@
+/* Which elements a dropout keeps: the same answer for every layout, thread and device, because it is a function of the
+ * stream and the element's coordinates alone (Philox, base/random.h). */
+#ifndef VT_BACKEND_DROPOUT_H
+#define VT_BACKEND_DROPOUT_H
+
+#include "backend/backend.h"
+#include "base/random.h"
+
+/* The places of dropout in a layer; attention's is for head 0, head h has VT_SITE_ATTENTION + h. */
+enum {
+    VT_SITE_POSITION = 0,
+    VT_SITE_PROJECTION = 1,
+    VT_SITE_GELU = 2,
+    VT_SITE_FC2 = 3,
+    VT_SITE_PATH_ATTENTION = 4,
+    VT_SITE_PATH_MLP = 5,
+    VT_SITE_ATTENTION = 16
+};
+
+/* Uniform numbers of the four elements 4 * quad … 4 * quad + 3 of row `row` (a token, or a query) of sample `sample`
+ * (position in the global batch). */
+static inline vt_random_block vt_dropout_block(const vt_dropout *dropout, uint32_t sample, uint32_t row, uint32_t quad)
+{
+    const uint32_t key[2] = {(uint32_t)dropout->seed ^ (dropout->layer * 0x9E3779B9u),
+                             (uint32_t)(dropout->seed >> 32) ^ (dropout->site * 0x85EBCA6Bu + 1)};
+    const uint32_t counter[4] = {quad, row, sample, dropout->step};
+    return vt_random_philox(key, counter);
+}
+
+/* What an element of row `row`, column `column` is multiplied by: 0, or 1 / (1 - rate). */
+static inline float vt_dropout_factor(const vt_dropout *dropout, uint32_t sample, uint32_t row, uint32_t column)
+{
+    vt_random_block block = vt_dropout_block(dropout, sample, row, column / 4);
+    return vt_random_uniform(block.word[column % 4]) < dropout->rate ? 0.0f : 1.0f / (1.0f - dropout->rate);
+}
+
+/* What a whole sample is multiplied by. */
+static inline float vt_dropout_sample_factor(const vt_dropout *dropout, uint32_t sample)
+{
+    return dropout->rate > 0 ? vt_dropout_factor(dropout, sample, 0, 0) : 1.0f;
+}
+
+#endif
