@@ -23,6 +23,7 @@ typedef enum {
     VT_MEMORY_OPTIMIZER,
     VT_MEMORY_ACTIVATIONS,
     VT_MEMORY_DATA,
+    VT_MEMORY_WORKSPACE, /* inside of operations */
     VT_MEMORY_CATEGORY_COUNT
 } vt_memory_category;
 
@@ -170,7 +171,7 @@ struct vt_backend {
 
     /* ---- residual stream and dropout ---- */
 
-    /* y = x + masked(branch); y may be x or branch. */
+    /* y = x + masked(branch); y may be x or branch. An active mask also overwrites branch with masked(branch). */
     void (*residual_add)(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y);
     /* y = masked(x): dropout and drop path, forward and backward alike; y may be x. */
     void (*mask_multiply)(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y);

@@ -1,0 +1,194 @@
+#include <errno.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "backend/cpu/cpu.h"
+#include "base/text.h"
+
+static const char *const category_names[VT_MEMORY_CATEGORY_COUNT] = {"parameters",  "gradients", "optimizer state",
+                                                                     "activations", "data",      "workspace"};
+
+/* Memory that the machine could give without swapping (MemAvailable), or -1 where /proc doesn't say. */
+static double available_memory(void)
+{
+    FILE *file = fopen("/proc/meminfo", "r");
+    if (file == NULL) return -1;
+    char line[128];
+    double kilobytes = -1;
+    while (kilobytes < 0 && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "MemAvailable: %lf kB", &kilobytes) != 1) kilobytes = -1;
+    fclose(file);
+    return kilobytes < 0 ? -1 : 1024 * kilobytes;
+}
+
+static vt_status cpu_allocate(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory)
+{
+    vt_status status = VT_OK;
+    vt_cpu_state *state = backend->state;
+    char needed[VT_NUMBER_SIZE], free_memory[VT_NUMBER_SIZE];
+    *memory = NULL;
+    if (bytes == 0) bytes = 1;
+    double available = available_memory();
+    VT_CHECK(
+        available < 0 || (double)bytes <= available,
+        "%s need %s of memory, %s are free. A smaller batch (--local_batch_size), a larger --patch_size or a smaller "
+        "--embed_dim need less",
+        category_names[category], vt_text_bytes((double)bytes, needed), vt_text_bytes(available, free_memory));
+    VT_ASSERT(state->mapping_count < sizeof state->mappings / sizeof state->mappings[0]);
+    void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    VT_CHECK(mapped != MAP_FAILED, "no memory for %s (%s): %s", category_names[category],
+             vt_text_bytes((double)bytes, needed), strerror(errno));
+    madvise(mapped, bytes, MADV_HUGEPAGE); /* advice only: fewer page faults where the kernel follows it */
+    state->mappings[state->mapping_count].memory = mapped;
+    state->mappings[state->mapping_count].bytes = bytes;
+    state->mappings[state->mapping_count++].category = category;
+    *memory = mapped;
+done:
+    return status;
+}
+
+static void cpu_release(vt_backend *backend, void *memory)
+{
+    vt_cpu_state *state = backend->state;
+    if (memory == NULL) return;
+    for (size_t i = 0; i < state->mapping_count; i++) {
+        if (state->mappings[i].memory != memory) continue;
+        munmap(memory, state->mappings[i].bytes);
+        state->mappings[i] = state->mappings[--state->mapping_count];
+        return;
+    }
+    VT_ASSERT(!"memory of this back end");
+}
+
+static void cpu_zero(vt_backend *backend, void *memory, size_t bytes)
+{
+    (void)backend;
+    memset(memory, 0, bytes);
+}
+
+static void cpu_copy(vt_backend *backend, void *to, const void *from, size_t bytes)
+{
+    (void)backend;
+    memcpy(to, from, bytes);
+}
+
+bool vt_cpu_scratch_reserve(vt_backend *backend, size_t bytes)
+{
+    vt_cpu_state *state = backend->state;
+    if (bytes <= state->scratch_bytes) return true;
+    bytes = (bytes + 4095) / 4096 * 4096;
+    void *memory = NULL;
+    if (cpu_allocate(backend, VT_MEMORY_WORKSPACE, bytes * (size_t)state->threads, &memory) != VT_OK) {
+        state->failed = true;
+        return false;
+    }
+    cpu_release(backend, state->scratch);
+    state->scratch = memory;
+    state->scratch_bytes = bytes;
+    return true;
+}
+
+void *vt_cpu_scratch(vt_backend *backend)
+{
+    vt_cpu_state *state = backend->state;
+    return state->scratch + (size_t)omp_get_thread_num() * state->scratch_bytes;
+}
+
+static vt_status cpu_check(vt_backend *backend)
+{
+    vt_cpu_state *state = backend->state;
+    return state->failed ? VT_ERROR : VT_OK;
+}
+
+static void cpu_close(vt_backend *backend)
+{
+    vt_cpu_state *state = backend->state;
+    while (state->mapping_count > 0) cpu_release(backend, state->mappings[0].memory);
+    free(state);
+}
+
+static void fill_plain(vt_backend *backend)
+{
+    backend->close = cpu_close;
+    backend->check = cpu_check;
+    backend->allocate = cpu_allocate;
+    backend->release = cpu_release;
+    backend->zero = cpu_zero;
+    backend->copy_from_host = cpu_copy;
+    backend->copy_to_host = cpu_copy;
+    vt_plain_linear_fill(backend);
+    vt_plain_layer_norm_fill(backend);
+    vt_plain_gelu_fill(backend);
+    vt_plain_attention_fill(backend);
+    vt_plain_residual_fill(backend);
+    vt_plain_patches_fill(backend);
+    vt_plain_loss_fill(backend);
+    vt_plain_optimizer_fill(backend);
+}
+
+typedef struct {
+    vt_cpu_isa isa;
+    const char *name;
+    bool available; /* in this build and on this processor */
+    void (*fill)(vt_backend *backend);
+} vector_choice;
+
+static const vector_choice *choose_vectors(vt_cpu_isa isa, vector_choice choices[3])
+{
+    choices[0] = (vector_choice){VT_ISA_BASELINE, "baseline", true, vt_vector_fill_baseline};
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    choices[1] = (vector_choice){VT_ISA_AVX2, "avx2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"),
+                                 vt_vector_fill_avx2};
+    choices[2] = (vector_choice){VT_ISA_AVX512, "avx512",
+                                 __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"),
+                                 vt_vector_fill_avx512};
+#else
+    choices[1] = (vector_choice){VT_ISA_AVX2, "avx2", false, NULL};
+    choices[2] = (vector_choice){VT_ISA_AVX512, "avx512", false, NULL};
+#endif
+    for (int i = 2; i >= 0; i--)
+        if (isa == VT_ISA_AUTO ? choices[i].available : choices[i].isa == isa) return &choices[i];
+    return NULL;
+}
+
+vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = calloc(1, sizeof *backend);
+    vt_cpu_state *state = calloc(1, sizeof *state);
+    VT_ASSERT(backend != NULL && state != NULL);
+    backend->state = state;
+    if (threads > 0) omp_set_num_threads(threads);
+    state->threads = omp_get_max_threads();
+    fill_plain(backend);
+    vector_choice choices[3];
+    char library[64] = "reference loops";
+    const char *isa_name = "plain";
+    if (isa != VT_ISA_PLAIN) {
+        const vector_choice *chosen = choose_vectors(isa, choices);
+        VT_CHECK(chosen->available, "cpu_isa %s: this processor has no such instructions; leave it at auto",
+                 chosen->name);
+        vt_onednn_fill(backend, library, sizeof library);
+        chosen->fill(backend);
+        isa_name = chosen->name;
+    }
+    snprintf(backend->name, sizeof backend->name, "CPU, %d thread%s, %s, %s", state->threads,
+             state->threads == 1 ? "" : "s", isa_name, library);
+done:
+    if (status != VT_OK) vt_backend_close(&backend);
+    *result = backend;
+    return status;
+}
+
+void vt_backend_close(vt_backend **backend)
+{
+    if (*backend == NULL) return;
+    (*backend)->close(*backend);
+    free(*backend);
+    *backend = NULL;
+}

@@ -1,0 +1,46 @@
+/* Inside of the CPU back end: who fills which rows of the table. The plain loops fill all of it and are the oracle;
+ * oneDNN and the vector kernels replace the rows where time goes. */
+#ifndef VT_BACKEND_CPU_CPU_H
+#define VT_BACKEND_CPU_CPU_H
+
+#include "backend/backend.h"
+
+typedef struct {
+    int threads;
+    bool failed;   /* an operation found no memory; the sentence is noted */
+    char *scratch; /* threads pieces of scratch_bytes */
+    size_t scratch_bytes;
+    size_t mapping_count;
+    struct {
+        void *memory;
+        size_t bytes;
+        vt_memory_category category;
+    } mappings[64];
+} vt_cpu_state;
+
+/* Makes at least `bytes` of scratch memory for each thread, before a parallel region. It grows only in a run's first
+ * step. False: there is no memory; the operation must return, and the back end's check will fail. */
+bool vt_cpu_scratch_reserve(vt_backend *backend, size_t bytes);
+
+/* The scratch of the calling thread, aligned to 64 bytes. */
+void *vt_cpu_scratch(vt_backend *backend);
+
+/* plain/: one loop each, sums in float64. */
+void vt_plain_linear_fill(vt_backend *backend);
+void vt_plain_layer_norm_fill(vt_backend *backend);
+void vt_plain_gelu_fill(vt_backend *backend);
+void vt_plain_attention_fill(vt_backend *backend);
+void vt_plain_residual_fill(vt_backend *backend);
+void vt_plain_patches_fill(vt_backend *backend);
+void vt_plain_loss_fill(vt_backend *backend);
+void vt_plain_optimizer_fill(vt_backend *backend);
+
+/* onednn.c: matrix products. Writes its version into `version`. */
+void vt_onednn_fill(vt_backend *backend, char *version, size_t size);
+
+/* vector/: compiled once for each instruction set, under these names. */
+void vt_vector_fill_baseline(vt_backend *backend);
+void vt_vector_fill_avx2(vt_backend *backend);
+void vt_vector_fill_avx512(vt_backend *backend);
+
+#endif

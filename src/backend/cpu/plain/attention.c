@@ -1,0 +1,156 @@
+/* Attention straight from its definition, a query row at a time: the scores of one row are all that exists of the
+ * queries × keys matrix. */
+#include <stdlib.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/dropout.h"
+
+typedef struct {
+    const vt_attention_shape *shape;
+    const float *q, *k, *v;
+    int64_t q_stride, k_stride, v_stride;
+    int64_t batch, head;
+    vt_dropout dropout; /* of this head */
+} head_view;
+
+static head_view view_head(const vt_attention_shape *shape, vt_matrix q, vt_matrix k, vt_matrix v, int64_t unit)
+{
+    int64_t batch = unit / shape->heads, head = unit % shape->heads, first = head * shape->head_dim;
+    head_view view = {shape,
+                      q.data + batch * shape->queries * q.stride + first,
+                      k.data + batch * shape->keys * k.stride + first,
+                      v.data + batch * shape->keys * v.stride + first,
+                      q.stride,
+                      k.stride,
+                      v.stride,
+                      batch,
+                      head,
+                      shape->dropout};
+    view.dropout.site = VT_SITE_ATTENTION + (uint32_t)head;
+    return view;
+}
+
+static double dot(const float *a, const float *b, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+/* scores[j] = scaled q_i·k_j; returns their largest. */
+static double score_row(const head_view *view, int64_t query, double *scores)
+{
+    double scale = 1 / sqrt((double)view->shape->head_dim), largest = -INFINITY;
+    for (int64_t j = 0; j < view->shape->keys; j++) {
+        scores[j] = scale * dot(view->q + query * view->q_stride, view->k + j * view->k_stride, view->shape->head_dim);
+        if (scores[j] > largest) largest = scores[j];
+    }
+    return largest;
+}
+
+static double keep_factor(const head_view *view, int64_t query, int64_t key)
+{
+    if (view->dropout.rate <= 0) return 1;
+    uint32_t sample = view->dropout.first_sample + (uint32_t)view->batch;
+    return (double)vt_dropout_factor(&view->dropout, sample, (uint32_t)query, (uint32_t)key);
+}
+
+static void forward_row(const head_view *view, int64_t query, double *weights, float *out, float *log_sum)
+{
+    double largest = score_row(view, query, weights), sum = 0;
+    for (int64_t j = 0; j < view->shape->keys; j++) {
+        weights[j] = exp(weights[j] - largest);
+        sum += weights[j];
+    }
+    for (int64_t j = 0; j < view->shape->keys; j++) weights[j] *= keep_factor(view, query, j) / sum;
+    for (int64_t d = 0; d < view->shape->head_dim; d++) {
+        double value = 0;
+        for (int64_t j = 0; j < view->shape->keys; j++) value += weights[j] * (double)view->v[j * view->v_stride + d];
+        out[d] = (float)value;
+    }
+    *log_sum = (float)(largest + log(sum));
+}
+
+static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                              vt_matrix v, vt_matrix out, float *log_sum)
+{
+    (void)backend;
+#pragma omp parallel
+    {
+        double *weights = malloc((size_t)shape->keys * sizeof *weights);
+        VT_ASSERT(weights != NULL);
+#pragma omp for schedule(static)
+        for (int64_t unit = 0; unit < shape->batch * shape->heads; unit++) {
+            head_view view = view_head(shape, q, k, v, unit);
+            for (int64_t i = 0; i < shape->queries; i++) {
+                float *row = out.data + (view.batch * shape->queries + i) * out.stride + view.head * shape->head_dim;
+                forward_row(&view, i, weights, row, log_sum + unit * shape->queries + i);
+            }
+        }
+        free(weights);
+    }
+}
+
+/* One query's share of all gradients of one head. dk, dv are float64 [keys, head_dim]. */
+static void backward_row(const head_view *view, int64_t query, const float *out, const float *dout, double log_sum,
+                         double *weights, float *dq, double *dk, double *dv)
+{
+    int64_t dim = view->shape->head_dim;
+    double scale = 1 / sqrt((double)dim), delta = dot(out, dout, dim);
+    score_row(view, query, weights);
+    for (int64_t d = 0; d < dim; d++) dq[d] = 0;
+    for (int64_t j = 0; j < view->shape->keys; j++) {
+        double weight = exp(weights[j] - log_sum), keep = keep_factor(view, query, j);
+        double score_gradient = weight * (keep * dot(dout, view->v + j * view->v_stride, dim) - delta) * scale;
+        for (int64_t d = 0; d < dim; d++) {
+            dv[j * dim + d] += keep * weight * (double)dout[d];
+            dk[j * dim + d] += score_gradient * (double)view->q[query * view->q_stride + d];
+        }
+        weights[j] = score_gradient;
+    }
+    for (int64_t d = 0; d < dim; d++) {
+        double value = 0;
+        for (int64_t j = 0; j < view->shape->keys; j++) value += weights[j] * (double)view->k[j * view->k_stride + d];
+        dq[d] = (float)value;
+    }
+}
+
+static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                               vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
+                               vt_matrix dk, vt_matrix dv)
+{
+    (void)backend;
+    int64_t dim = shape->head_dim, block = shape->keys * dim;
+#pragma omp parallel
+    {
+        double *weights = malloc((size_t)(shape->keys + 2 * block) * sizeof *weights);
+        VT_ASSERT(weights != NULL);
+        double *dk_sum = weights + shape->keys, *dv_sum = dk_sum + block;
+#pragma omp for schedule(static)
+        for (int64_t unit = 0; unit < shape->batch * shape->heads; unit++) {
+            head_view view = view_head(shape, q, k, v, unit);
+            int64_t first = view.head * dim;
+            for (int64_t i = 0; i < 2 * block; i++) dk_sum[i] = 0;
+            for (int64_t i = 0; i < shape->queries; i++) {
+                int64_t row = view.batch * shape->queries + i;
+                backward_row(&view, i, out.data + row * out.stride + first, dout.data + row * dout.stride + first,
+                             (double)log_sum[unit * shape->queries + i], weights, dq.data + row * dq.stride + first,
+                             dk_sum, dv_sum);
+            }
+            for (int64_t j = 0; j < shape->keys; j++) {
+                int64_t row = view.batch * shape->keys + j;
+                for (int64_t d = 0; d < dim; d++) {
+                    dk.data[row * dk.stride + first + d] = (float)dk_sum[j * dim + d];
+                    dv.data[row * dv.stride + first + d] = (float)dv_sum[j * dim + d];
+                }
+            }
+        }
+        free(weights);
+    }
+}
+
+void vt_plain_attention_fill(vt_backend *backend)
+{
+    backend->attention_forward = attention_forward;
+    backend->attention_backward = attention_backward;
+}

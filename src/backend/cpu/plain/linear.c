@@ -1,0 +1,54 @@
+#include "backend/cpu/cpu.h"
+
+static void linear_forward(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, vt_matrix y)
+{
+    (void)backend;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < x.rows; r++) {
+        for (int64_t o = 0; o < y.columns; o++) {
+            double sum = bias != NULL ? (double)bias[o] : 0;
+            for (int64_t i = 0; i < x.columns; i++)
+                sum += (double)x.data[r * x.stride + i] * (double)weight[o * x.columns + i];
+            y.data[r * y.stride + o] = (float)sum;
+        }
+    }
+}
+
+static void linear_backward_input(vt_backend *backend, vt_matrix dy, const float *weight, vt_matrix dx)
+{
+    (void)backend;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < dy.rows; r++) {
+        for (int64_t i = 0; i < dx.columns; i++) {
+            double sum = 0;
+            for (int64_t o = 0; o < dy.columns; o++)
+                sum += (double)dy.data[r * dy.stride + o] * (double)weight[o * dx.columns + i];
+            dx.data[r * dx.stride + i] = (float)sum;
+        }
+    }
+}
+
+static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
+{
+    (void)backend;
+#pragma omp parallel for schedule(static)
+    for (int64_t o = 0; o < dy.columns; o++) {
+        for (int64_t i = 0; i < x.columns; i++) {
+            double sum = 0;
+            for (int64_t r = 0; r < x.rows; r++)
+                sum += (double)dy.data[r * dy.stride + o] * (double)x.data[r * x.stride + i];
+            dweight[o * x.columns + i] += (float)sum;
+        }
+        if (dbias == NULL) continue;
+        double sum = 0;
+        for (int64_t r = 0; r < x.rows; r++) sum += (double)dy.data[r * dy.stride + o];
+        dbias[o] += (float)sum;
+    }
+}
+
+void vt_plain_linear_fill(vt_backend *backend)
+{
+    backend->linear_forward = linear_forward;
+    backend->linear_backward_input = linear_backward_input;
+    backend->linear_backward_weight = linear_backward_weight;
+}

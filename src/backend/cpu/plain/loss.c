@@ -1,0 +1,76 @@
+#include "backend/cpu/cpu.h"
+
+static void relative_l2_forward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
+                                float *losses, float *norms)
+{
+    (void)backend;
+    int64_t tokens = prediction.rows / batch;
+#pragma omp parallel for schedule(static)
+    for (int64_t sample = 0; sample < batch; sample++) {
+        double difference_squares = 0, target_squares = 0;
+        for (int64_t r = sample * tokens; r < (sample + 1) * tokens; r++) {
+            const float *p = prediction.data + r * prediction.stride, *t = target.data + r * target.stride;
+            for (int64_t c = 0; c < target.columns; c++) {
+                double difference = (double)p[c] - (double)t[c];
+                difference_squares += difference * difference;
+                target_squares += (double)t[c] * (double)t[c];
+            }
+        }
+        norms[2 * sample] = (float)sqrt(difference_squares);
+        norms[2 * sample + 1] = (float)sqrt(target_squares);
+        losses[sample] = (float)(sqrt(difference_squares) / sqrt(target_squares));
+    }
+}
+
+static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
+                                 const float *norms, float scale, vt_matrix dprediction)
+{
+    (void)backend;
+    int64_t tokens = prediction.rows / batch;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < prediction.rows; r++) {
+        const float *norm = norms + 2 * (r / tokens);
+        float factor = norm[0] > 0 ? scale / (norm[0] * norm[1]) : 0; /* a perfect forecast has no gradient */
+        const float *p = prediction.data + r * prediction.stride, *t = target.data + r * target.stride;
+        float *to = dprediction.data + r * dprediction.stride;
+#pragma omp simd
+        for (int64_t c = 0; c < target.columns; c++) to[c] = factor * (p[c] - t[c]);
+    }
+}
+
+static double weighted_squares(const vt_patch_grid *grid, int64_t sample, int64_t channel, vt_matrix prediction,
+                               vt_matrix target, const float *latitude_weights)
+{
+    int64_t across = grid->width / grid->patch, tokens = vt_patch_grid_tokens(grid);
+    double sum = 0;
+    for (int64_t token = 0; token < tokens; token++) {
+        int64_t r = sample * tokens + token, top = (token / across) * grid->patch;
+        for (int64_t point = 0; point < grid->patch * grid->patch; point++) {
+            int64_t column = point * grid->channels + channel;
+            double difference = (double)prediction.data[r * prediction.stride + column] -
+                                (double)target.data[r * target.stride + column];
+            sum += (double)latitude_weights[top + point / grid->patch] * difference * difference;
+        }
+    }
+    return sum;
+}
+
+static void channel_rmse(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
+                         const float *latitude_weights, float *rmse)
+{
+    (void)backend;
+    double points = (double)(grid->height * grid->width);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < grid->batch * grid->channels; i++) {
+        double squares =
+            weighted_squares(grid, i / grid->channels, i % grid->channels, prediction, target, latitude_weights);
+        rmse[i] = (float)sqrt(squares / points);
+    }
+}
+
+void vt_plain_loss_fill(vt_backend *backend)
+{
+    backend->relative_l2_forward = relative_l2_forward;
+    backend->relative_l2_backward = relative_l2_backward;
+    backend->channel_rmse = channel_rmse;
+}

@@ -1,0 +1,83 @@
+#include "backend/cpu/cpu.h"
+#include "backend/dropout.h"
+
+/* What the elements of one row are multiplied by, four at a time in `factors`; `path` is the whole sample's. */
+static void mask_row(const vt_mask *mask, int64_t row, int64_t columns, const float *x, float path, float *y)
+{
+    uint32_t sample = mask->elements.first_sample + (uint32_t)(row / mask->tokens);
+    uint32_t token = (uint32_t)(row % mask->tokens);
+    float keep = path / (1.0f - mask->elements.rate);
+    for (int64_t first = 0; first < columns; first += 4) {
+        vt_random_block block = vt_dropout_block(&mask->elements, sample, token, (uint32_t)(first / 4));
+        for (int64_t c = first; c < first + 4 && c < columns; c++)
+            y[c] = vt_random_uniform(block.word[c - first]) < mask->elements.rate ? 0.0f : keep * x[c];
+    }
+}
+
+static float path_factor(const vt_mask *mask, int64_t row)
+{
+    return vt_dropout_sample_factor(&mask->path, mask->path.first_sample + (uint32_t)(row / mask->tokens));
+}
+
+static void mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y)
+{
+    (void)backend;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < x.rows; r++) {
+        const float *from = x.data + r * x.stride;
+        float *to = y.data + r * y.stride, path = path_factor(mask, r);
+        if (mask->elements.rate > 0) {
+            mask_row(mask, r, x.columns, from, path, to);
+        } else {
+            for (int64_t c = 0; c < x.columns; c++) to[c] = path * from[c];
+        }
+    }
+}
+
+static void residual_add(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
+{
+    if (vt_mask_is_active(mask)) {
+        mask_multiply(backend, branch, mask, branch);
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < x.rows; r++) {
+        const float *a = x.data + r * x.stride, *b = branch.data + r * branch.stride;
+        float *to = y.data + r * y.stride;
+#pragma omp simd
+        for (int64_t c = 0; c < x.columns; c++) to[c] = a[c] + b[c];
+    }
+}
+
+static void position_add(vt_backend *backend, vt_matrix x, vt_matrix position)
+{
+    (void)backend;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < x.rows; r++) {
+        const float *from = position.data + (r % position.rows) * position.stride;
+        float *to = x.data + r * x.stride;
+#pragma omp simd
+        for (int64_t c = 0; c < x.columns; c++) to[c] += from[c];
+    }
+}
+
+static void position_backward(vt_backend *backend, vt_matrix dx, vt_matrix dposition)
+{
+    (void)backend;
+#pragma omp parallel for schedule(static)
+    for (int64_t token = 0; token < dposition.rows; token++) {
+        float *to = dposition.data + token * dposition.stride;
+        for (int64_t r = token; r < dx.rows; r += dposition.rows) {
+            const float *from = dx.data + r * dx.stride;
+#pragma omp simd
+            for (int64_t c = 0; c < dx.columns; c++) to[c] += from[c];
+        }
+    }
+}
+
+void vt_plain_residual_fill(vt_backend *backend)
+{
+    backend->residual_add = residual_add;
+    backend->mask_multiply = mask_multiply;
+    backend->position_add = position_add;
+    backend->position_backward = position_backward;
+}

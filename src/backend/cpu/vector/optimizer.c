@@ -1,0 +1,72 @@
+#include <math.h>
+
+#include "backend/cpu/vector/vector.h"
+
+/* Sums are taken over a fixed number of runs, then over the runs in order: the same bits for any number of threads. */
+static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, double *result)
+{
+    (void)backend;
+    enum { RUNS = 256 };
+    double partial[RUNS] = {0};
+    int64_t length = (count + RUNS - 1) / RUNS;
+#pragma omp parallel for schedule(static)
+    for (int64_t run = 0; run < RUNS; run++) {
+        int64_t end = (run + 1) * length < count ? (run + 1) * length : count;
+        double sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = run * length; i < end; i++) sum += (double)x[i] * (double)x[i];
+        partial[run] = sum;
+    }
+    *result = 0;
+    for (int run = 0; run < RUNS; run++) *result += partial[run];
+}
+
+static void update_adam(const vt_update *update, float scale, const float *gradients, float *parameters, float *moment1,
+                        float *moment2, int64_t count)
+{
+    float beta1 = (float)update->beta1, beta2 = (float)update->beta2, epsilon = (float)update->epsilon;
+    float rest1 = (float)(1 - update->beta1), rest2 = (float)(1 - update->beta2);
+    float step_size = (float)(update->learning_rate / (1 - pow(update->beta1, (double)update->step)));
+    float root_correction = (float)(1 / sqrt(1 - pow(update->beta2, (double)update->step)));
+    bool decoupled = update->kind == VT_OPTIMIZER_ADAMW;
+    float shrink = decoupled ? (float)(update->learning_rate * update->weight_decay) : 0.0f;
+    float decay = decoupled ? 0.0f : (float)update->weight_decay;
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < count; i++) {
+        float parameter = parameters[i], gradient = scale * gradients[i] + decay * parameter;
+        float m = beta1 * moment1[i] + rest1 * gradient;
+        float v = beta2 * moment2[i] + rest2 * gradient * gradient;
+        moment1[i] = m;
+        moment2[i] = v;
+        parameters[i] = parameter - shrink * parameter - step_size * m / (sqrtf(v) * root_correction + epsilon);
+    }
+}
+
+static void update_sgd(const vt_update *update, float scale, const float *gradients, float *parameters, float *momentum,
+                       int64_t count)
+{
+    float rate = (float)update->learning_rate, decay = (float)update->weight_decay, keep = (float)update->beta1;
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < count; i++) {
+        float velocity = keep * momentum[i] + scale * gradients[i] + decay * parameters[i];
+        momentum[i] = velocity;
+        parameters[i] -= rate * velocity;
+    }
+}
+
+static void update_parameters(vt_backend *backend, const vt_update *update, const float *scale, const float *gradients,
+                              float *parameters, float *moment1, float *moment2, int64_t count)
+{
+    (void)backend;
+    if (isnan(*scale)) return;
+    if (update->kind == VT_OPTIMIZER_SGD)
+        update_sgd(update, *scale, gradients, parameters, moment1, count);
+    else
+        update_adam(update, *scale, gradients, parameters, moment1, moment2, count);
+}
+
+void VT_KERNEL(vt_vector_optimizer_fill)(vt_backend *backend)
+{
+    backend->sum_of_squares = sum_of_squares;
+    backend->update = update_parameters;
+}

@@ -1,0 +1,9 @@
+#include "backend/cpu/vector/vector.h"
+
+void VT_KERNEL(vt_vector_fill)(vt_backend *backend)
+{
+    VT_KERNEL(vt_vector_attention_fill)(backend);
+    VT_KERNEL(vt_vector_gelu_fill)(backend);
+    VT_KERNEL(vt_vector_layer_norm_fill)(backend);
+    VT_KERNEL(vt_vector_optimizer_fill)(backend);
+}

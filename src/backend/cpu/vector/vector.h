@@ -1,0 +1,137 @@
+/* Short vectors of float32 for kernels that are compiled once per instruction set (VT_ISA: baseline, avx2, avx512), in
+ * the compiler's portable vector extension: 16 lanes with AVX-512, 8 with AVX2, 4 elsewhere. */
+#ifndef VT_BACKEND_CPU_VECTOR_VECTOR_H
+#define VT_BACKEND_CPU_VECTOR_VECTOR_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+
+#define VT_JOIN_(a, b) a##_##b
+#define VT_JOIN(a, b) VT_JOIN_(a, b)
+/* The name of this file's function for this instruction set. */
+#define VT_KERNEL(name) VT_JOIN(name, VT_ISA)
+
+#if defined(__AVX512F__)
+enum { LANES = 16 };
+#elif defined(__AVX__)
+enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
+
+typedef float vector __attribute__((vector_size(LANES * 4)));
+typedef int32_t vector_bits __attribute__((vector_size(LANES * 4)));
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE vector load(const float *from)
+{
+    vector value;
+    memcpy(&value, from, sizeof value);
+    return value;
+}
+
+INLINE void store(float *to, vector value)
+{
+    memcpy(to, &value, sizeof value);
+}
+
+/* The first `count` < LANES elements; the other lanes are 0. */
+INLINE vector load_part(const float *from, int64_t count)
+{
+    vector value = {0};
+    memcpy(&value, from, (size_t)count * sizeof(float));
+    return value;
+}
+
+INLINE void store_part(float *to, vector value, int64_t count)
+{
+    memcpy(to, &value, (size_t)count * sizeof(float));
+}
+
+INLINE vector splat(float value)
+{
+    return value - (vector){0};
+}
+
+INLINE vector choose(vector_bits mask, vector yes, vector no)
+{
+    return (vector)(((vector_bits)yes & mask) | ((vector_bits)no & ~mask));
+}
+
+INLINE vector largest(vector a, vector b)
+{
+    return choose(a > b, a, b);
+}
+
+/* The lanes' sum, always in the same order. */
+INLINE float sum_lanes(vector value)
+{
+    float lanes[LANES];
+    store(lanes, value);
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++) lanes[i] += lanes[i + width];
+    return lanes[0];
+}
+
+INLINE float largest_lane(vector value)
+{
+    float lanes[LANES];
+    store(lanes, value);
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++) lanes[i] = lanes[i] > lanes[i + width] ? lanes[i] : lanes[i + width];
+    return lanes[0];
+}
+
+/* 2^fraction · 2^n for |fraction| <= ½: Taylor's series of e^(fraction ln 2) to the seventh power (truncation 5e-9),
+ * scaled by adding to the exponent. `shifted` is n + 1.5·2^23, whose lowest bits hold n. */
+INLINE vector scale_power(vector power, vector shifted)
+{
+    return (vector)((vector_bits)power + ((vector_bits)shifted << 23));
+}
+
+/* 2^x for x <= 127; below -126 it is 2^-126 (1.2e-38), never 0. Relative error about 1e-7. */
+INLINE vector exp2_vector(vector x)
+{
+    const vector shift = splat(0x1.8p23f);
+    x = choose(x < -126.0f, splat(-126.0f), x); /* a NaN stays one */
+    vector shifted = x + shift, f = x - (shifted - shift);
+    vector power = splat(1.52527338e-5f);
+    power = power * f + splat(1.54035304e-4f);
+    power = power * f + splat(1.33335581e-3f);
+    power = power * f + splat(9.61812911e-3f);
+    power = power * f + splat(5.55041087e-2f);
+    power = power * f + splat(2.40226507e-1f);
+    power = power * f + splat(6.93147181e-1f);
+    power = power * f + splat(1.0f);
+    return scale_power(power, shifted);
+}
+
+/* e^x for x <= 88; below -87 it is about 1e-38. ln 2 in two parts (Cody, Waite), so the error stays near 1e-7 relative.
+ */
+INLINE vector exp_vector(vector x)
+{
+    const vector shift = splat(0x1.8p23f);
+    x = choose(x < -87.0f, splat(-87.0f), x);
+    vector shifted = x * splat(1.44269504f) + shift, n = shifted - shift;
+    vector r = (x - n * splat(0x1.62e4p-1f)) - n * splat(1.42860677e-6f);
+    vector power = splat(1.98412698e-4f);
+    power = power * r + splat(1.38888889e-3f);
+    power = power * r + splat(8.33333333e-3f);
+    power = power * r + splat(4.16666667e-2f);
+    power = power * r + splat(1.66666667e-1f);
+    power = power * r + splat(0.5f);
+    power = power * r + splat(1.0f);
+    power = power * r + splat(1.0f);
+    return scale_power(power, shifted);
+}
+
+/* Each file's part of the table, for this instruction set. */
+void VT_KERNEL(vt_vector_attention_fill)(vt_backend *backend);
+void VT_KERNEL(vt_vector_gelu_fill)(vt_backend *backend);
+void VT_KERNEL(vt_vector_layer_norm_fill)(vt_backend *backend);
+void VT_KERNEL(vt_vector_optimizer_fill)(vt_backend *backend);
+
+#endif

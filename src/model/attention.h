@@ -1,0 +1,29 @@
+/* Multi-head self-attention with separate q, k, v and proj (timm's layout, the names of the tutorials' state_dict). */
+#ifndef VT_MODEL_ATTENTION_H
+#define VT_MODEL_ATTENTION_H
+
+#include "model/linear.h"
+
+typedef struct {
+    vt_linear qkv;  /* q, k and v as one product: their weights lie one behind the other, and so do their biases */
+    vt_linear proj;
+    int64_t dim, heads, layer;
+    double dropout; /* of the attention weights */
+    vt_matrix qkv_out, out; /* [rows, 3 dim], [rows, dim], in the arena, from forward to backward */
+    float *log_sum;         /* [batch, heads, tokens] */
+} vt_attention;
+
+/* Registers prefix.{q,k,v}.{weight,bias} and prefix.proj.{weight,bias}. */
+void vt_attention_build(vt_attention *attention, vt_parameters *parameters, const char *prefix, int64_t layer,
+                        int64_t dim, int64_t heads, double dropout);
+
+/* Takes room for what forward keeps. */
+void vt_attention_reserve(vt_attention *attention, const vt_pass *pass);
+
+/* x, y [rows, dim]. */
+void vt_attention_forward(vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix y);
+
+/* x as in forward; dx [rows, dim] is overwritten and may be dy. */
+void vt_attention_backward(const vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx);
+
+#endif

@@ -1,0 +1,80 @@
+#include "model/block.h"
+
+#include <stdio.h>
+
+void vt_block_build(vt_block *block, vt_parameters *parameters, int64_t layer, const vt_block_options *options)
+{
+    char name[VT_PARAMETER_NAME];
+    block->dim = options->dim;
+    block->layer = layer;
+    block->dropout = options->dropout;
+    block->path_rate = options->path_rate;
+    snprintf(name, sizeof name, "blocks.%lld.norm1", (long long)layer);
+    vt_layer_norm_build(&block->norm1, parameters, name, options->dim);
+    snprintf(name, sizeof name, "blocks.%lld.attn", (long long)layer);
+    vt_attention_build(&block->attention, parameters, name, layer, options->dim, options->heads, options->dropout);
+    snprintf(name, sizeof name, "blocks.%lld.norm2", (long long)layer);
+    vt_layer_norm_build(&block->norm2, parameters, name, options->dim);
+    snprintf(name, sizeof name, "blocks.%lld.mlp", (long long)layer);
+    vt_mlp_build(&block->mlp, parameters, name, layer, options->dim, options->gelu, options->dropout);
+}
+
+/* Dropout after proj or fc2, and the drop path of that branch. */
+static vt_mask branch_mask(const vt_block *block, const vt_pass *pass, uint32_t site, uint32_t path_site)
+{
+    return (vt_mask){.elements = vt_pass_dropout(pass, block->dropout, block->layer, site),
+                     .path = vt_pass_dropout(pass, block->path_rate, block->layer, path_site),
+                     .tokens = pass->tokens};
+}
+
+vt_matrix vt_block_forward(vt_block *block, const vt_pass *pass, vt_matrix x)
+{
+    vt_backend *backend = pass->backend;
+    vt_mask attention_mask = branch_mask(block, pass, VT_SITE_PROJECTION, VT_SITE_PATH_ATTENTION);
+    vt_mask mlp_mask = branch_mask(block, pass, VT_SITE_FC2, VT_SITE_PATH_MLP);
+    vt_layer_norm_reserve(&block->norm1, pass);
+    vt_layer_norm_reserve(&block->norm2, pass);
+    vt_attention_reserve(&block->attention, pass);
+    vt_mlp_reserve(&block->mlp, pass);
+    block->input = x;
+    block->middle = vt_arena_push_matrix(pass->arena, x.rows, block->dim);
+    vt_matrix output = vt_arena_push_matrix(pass->arena, x.rows, block->dim);
+
+    size_t mark = pass->arena->used;
+    vt_matrix branch = vt_arena_push_matrix(pass->arena, x.rows, block->dim);
+    vt_layer_norm_forward(&block->norm1, pass, block->input, branch);
+    vt_attention_forward(&block->attention, pass, branch, branch);
+    backend->residual_add(backend, block->input, branch, &attention_mask, block->middle);
+    vt_layer_norm_forward(&block->norm2, pass, block->middle, branch);
+    vt_mlp_forward(&block->mlp, pass, branch, branch);
+    backend->residual_add(backend, block->middle, branch, &mlp_mask, output);
+    vt_arena_pop(pass->arena, mark);
+    return output;
+}
+
+/* The branch's output gradient: dx itself, or masked into `room`. */
+static vt_matrix branch_gradient(const vt_pass *pass, const vt_mask *mask, vt_matrix dx, vt_matrix room)
+{
+    if (!vt_mask_is_active(mask)) return dx;
+    pass->backend->mask_multiply(pass->backend, dx, mask, room);
+    return room;
+}
+
+void vt_block_backward(vt_block *block, const vt_pass *pass, vt_matrix dx)
+{
+    vt_mask attention_mask = branch_mask(block, pass, VT_SITE_PROJECTION, VT_SITE_PATH_ATTENTION);
+    vt_mask mlp_mask = branch_mask(block, pass, VT_SITE_FC2, VT_SITE_PATH_MLP);
+    size_t mark = pass->arena->used;
+    vt_matrix normed = vt_arena_push_matrix(pass->arena, dx.rows, block->dim);
+    vt_matrix gradient = vt_arena_push_matrix(pass->arena, dx.rows, block->dim);
+
+    vt_layer_norm_forward(&block->norm2, pass, block->middle, normed); /* once more, rather than kept */
+    vt_mlp_backward(&block->mlp, pass, normed, branch_gradient(pass, &mlp_mask, dx, gradient), gradient);
+    vt_layer_norm_backward(&block->norm2, pass, block->middle, gradient, dx);
+
+    vt_layer_norm_forward(&block->norm1, pass, block->input, normed);
+    vt_attention_backward(&block->attention, pass, normed, branch_gradient(pass, &attention_mask, dx, gradient),
+                          gradient);
+    vt_layer_norm_backward(&block->norm1, pass, block->input, gradient, dx);
+    vt_arena_pop(pass->arena, mark);
+}

@@ -1,0 +1,29 @@
+#include "model/layer_norm.h"
+
+static const float epsilon = 1e-6f;
+
+void vt_layer_norm_build(vt_layer_norm *norm, vt_parameters *parameters, const char *prefix, int64_t dim)
+{
+    norm->dim = dim;
+    norm->weight = vt_parameters_add(parameters, prefix, "weight", 1, &dim, VT_START_ONE, 0);
+    norm->bias = vt_parameters_add(parameters, prefix, "bias", 1, &dim, VT_START_ZERO, 0);
+}
+
+void vt_layer_norm_reserve(vt_layer_norm *norm, const vt_pass *pass)
+{
+    size_t bytes = (size_t)vt_pass_rows(pass) * sizeof(float);
+    norm->mean = vt_arena_push(pass->arena, bytes);
+    norm->rstd = vt_arena_push(pass->arena, bytes);
+}
+
+void vt_layer_norm_forward(vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix y)
+{
+    pass->backend->layer_norm_forward(pass->backend, x, norm->weight->value, norm->bias->value, epsilon, y, norm->mean,
+                                      norm->rstd);
+}
+
+void vt_layer_norm_backward(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx)
+{
+    pass->backend->layer_norm_backward(pass->backend, x, norm->weight->value, norm->mean, norm->rstd, dy, dx,
+                                       norm->weight->gradient, norm->bias->gradient);
+}

@@ -1,0 +1,26 @@
+#include "model/linear.h"
+
+void vt_linear_build(vt_linear *linear, vt_parameters *parameters, const char *prefix, int64_t in, int64_t out,
+                     bool with_bias)
+{
+    linear->in = in;
+    linear->out = out;
+    linear->weight =
+        vt_parameters_add(parameters, prefix, "weight", 2, (const int64_t[]){out, in}, VT_START_NORMAL, 0.02);
+    linear->bias = NULL;
+    if (with_bias) linear->bias = vt_parameters_add(parameters, prefix, "bias", 1, &out, VT_START_ZERO, 0);
+}
+
+void vt_linear_forward(const vt_linear *linear, const vt_pass *pass, vt_matrix x, vt_matrix y)
+{
+    const float *bias = linear->bias != NULL ? linear->bias->value : NULL;
+    pass->backend->linear_forward(pass->backend, x, linear->weight->value, bias, y);
+}
+
+void vt_linear_backward(const vt_linear *linear, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx)
+{
+    vt_backend *backend = pass->backend;
+    float *dbias = linear->bias != NULL ? linear->bias->gradient : NULL;
+    backend->linear_backward_weight(backend, x, dy, linear->weight->gradient, dbias);
+    if (dx.data != NULL) backend->linear_backward_input(backend, dy, linear->weight->value, dx);
+}

@@ -1,0 +1,55 @@
+#include "model/mlp.h"
+
+#include <stdio.h>
+
+void vt_mlp_build(vt_mlp *mlp, vt_parameters *parameters, const char *prefix, int64_t layer, int64_t dim, vt_gelu gelu,
+                  double dropout)
+{
+    char name[VT_PARAMETER_NAME];
+    mlp->gelu = gelu;
+    mlp->layer = layer;
+    mlp->dropout = dropout;
+    snprintf(name, sizeof name, "%s.fc1", prefix);
+    vt_linear_build(&mlp->fc1, parameters, name, dim, 4 * dim, true);
+    snprintf(name, sizeof name, "%s.fc2", prefix);
+    vt_linear_build(&mlp->fc2, parameters, name, 4 * dim, dim, true);
+}
+
+void vt_mlp_reserve(vt_mlp *mlp, const vt_pass *pass)
+{
+    mlp->hidden = vt_arena_push_matrix(pass->arena, vt_pass_rows(pass), mlp->fc1.out);
+}
+
+static vt_mask hidden_mask(const vt_mlp *mlp, const vt_pass *pass)
+{
+    return (vt_mask){.elements = vt_pass_dropout(pass, mlp->dropout, mlp->layer, VT_SITE_GELU), .tokens = pass->tokens};
+}
+
+void vt_mlp_forward(vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix y)
+{
+    vt_backend *backend = pass->backend;
+    vt_mask mask = hidden_mask(mlp, pass);
+    size_t mark = pass->arena->used;
+    vt_matrix active = vt_arena_push_matrix(pass->arena, x.rows, mlp->fc1.out);
+    vt_linear_forward(&mlp->fc1, pass, x, mlp->hidden);
+    backend->gelu_forward(backend, mlp->gelu, mlp->hidden, active);
+    if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, active, &mask, active);
+    vt_linear_forward(&mlp->fc2, pass, active, y);
+    vt_arena_pop(pass->arena, mark);
+}
+
+void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx)
+{
+    vt_backend *backend = pass->backend;
+    vt_mask mask = hidden_mask(mlp, pass);
+    size_t mark = pass->arena->used;
+    vt_matrix active = vt_arena_push_matrix(pass->arena, x.rows, mlp->fc1.out);
+    vt_matrix dhidden = vt_arena_push_matrix(pass->arena, x.rows, mlp->fc1.out);
+    backend->linear_backward_input(backend, dy, mlp->fc2.weight->value, dhidden);
+    if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dhidden, &mask, dhidden);
+    backend->gelu_backward(backend, mlp->gelu, mlp->hidden, dhidden, dhidden, active);
+    if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, active, &mask, active);
+    vt_linear_backward(&mlp->fc2, pass, active, dy, (vt_matrix){0}); /* its input's gradient came first: see above */
+    vt_linear_backward(&mlp->fc1, pass, x, dhidden, dx);
+    vt_arena_pop(pass->arena, mark);
+}

@@ -1,0 +1,30 @@
+/* What one forward and backward pass over a micro-batch needs to know; every layer gets it. */
+#ifndef VT_MODEL_PASS_H
+#define VT_MODEL_PASS_H
+
+#include "backend/arena.h"
+#include "backend/dropout.h"
+
+typedef struct {
+    vt_backend *backend;
+    vt_arena *arena;
+    int64_t batch;    /* samples */
+    int64_t tokens;   /* of a sample */
+    bool training;    /* dropout and drop path are on */
+    uint64_t seed;    /* these three key the dropout streams */
+    uint32_t step;
+    uint32_t first_sample;
+} vt_pass;
+
+static inline int64_t vt_pass_rows(const vt_pass *pass)
+{
+    return pass->batch * pass->tokens;
+}
+
+static inline vt_dropout vt_pass_dropout(const vt_pass *pass, double rate, int64_t layer, uint32_t site)
+{
+    return (vt_dropout){pass->training ? (float)rate : 0.0f, pass->seed, pass->step, (uint32_t)layer, site,
+                        pass->first_sample};
+}
+
+#endif
