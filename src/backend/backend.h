@@ -86,9 +86,11 @@ typedef enum {
     VT_PATCH_CHANNEL_LAST   /* [patch row, patch column, channel]: the head's output, and the target beside it */
 } vt_patch_order;
 
-/* Fields [batch, channels, height, width] cut into (height / patch) × (width / patch) tokens a sample, row-major. */
+/* Fields [batch, field_channels, height, width], whose first `channels` are cut into (height / patch) × (width / patch)
+ * tokens a sample, row-major. */
 typedef struct {
     int64_t batch;
+    int64_t field_channels;
     int64_t channels;
     int64_t height;
     int64_t width;
@@ -116,6 +118,7 @@ typedef struct vt_backend vt_backend;
 struct vt_backend {
     char name[128]; /* "CPU, 2 threads, avx512, oneDNN 2.6.3" */
     void *state;    /* the implementation's own */
+    bool shares_host_memory; /* host pointers may be used as the back end's own */
 
     void (*close)(vt_backend *backend);
 

@@ -10,7 +10,8 @@ static void build_qkv(vt_linear *qkv, vt_parameters *parameters, const char *pre
     char full[VT_PARAMETER_NAME];
     for (int i = 0; i < 3; i++) {
         snprintf(full, sizeof full, "%s.%s", prefix, names[i]);
-        weights[i] = vt_parameters_add(parameters, full, "weight", 2, (const int64_t[]){dim, dim}, VT_START_NORMAL, 0.02);
+        weights[i] =
+            vt_parameters_add(parameters, full, "weight", 2, (const int64_t[]){dim, dim}, VT_START_NORMAL, 0.02);
     }
     for (int i = 0; i < 3; i++) {
         snprintf(full, sizeof full, "%s.%s", prefix, names[i]);
@@ -42,13 +43,13 @@ void vt_attention_reserve(vt_attention *attention, const vt_pass *pass)
 
 static vt_attention_shape shape_of(const vt_attention *attention, const vt_pass *pass)
 {
-    return (vt_attention_shape){
-        .batch = pass->batch,
-        .heads = attention->heads,
-        .head_dim = attention->dim / attention->heads,
-        .queries = pass->tokens,
-        .keys = pass->tokens,
-        .dropout = vt_pass_dropout(pass, attention->dropout, attention->layer, VT_SITE_ATTENTION)};
+    return (vt_attention_shape){.batch = pass->batch,
+                                .heads = attention->heads,
+                                .head_dim = attention->dim / attention->heads,
+                                .queries = pass->tokens,
+                                .keys = pass->tokens,
+                                .dropout =
+                                    vt_pass_dropout(pass, attention->dropout, attention->layer, VT_SITE_ATTENTION)};
 }
 
 void vt_attention_forward(vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix y)
@@ -71,11 +72,11 @@ void vt_attention_backward(const vt_attention *attention, const vt_pass *pass, v
     vt_matrix dout = vt_arena_push_matrix(pass->arena, x.rows, dim);
     vt_matrix dqkv = vt_arena_push_matrix(pass->arena, x.rows, 3 * dim);
     vt_linear_backward(&attention->proj, pass, attention->out, dy, dout);
-    pass->backend->attention_backward(
-        pass->backend, &shape, vt_matrix_columns(attention->qkv_out, 0, dim),
-        vt_matrix_columns(attention->qkv_out, dim, dim), vt_matrix_columns(attention->qkv_out, 2 * dim, dim),
-        attention->out, attention->log_sum, dout, vt_matrix_columns(dqkv, 0, dim), vt_matrix_columns(dqkv, dim, dim),
-        vt_matrix_columns(dqkv, 2 * dim, dim));
+    pass->backend->attention_backward(pass->backend, &shape, vt_matrix_columns(attention->qkv_out, 0, dim),
+                                      vt_matrix_columns(attention->qkv_out, dim, dim),
+                                      vt_matrix_columns(attention->qkv_out, 2 * dim, dim), attention->out,
+                                      attention->log_sum, dout, vt_matrix_columns(dqkv, 0, dim),
+                                      vt_matrix_columns(dqkv, dim, dim), vt_matrix_columns(dqkv, 2 * dim, dim));
     vt_linear_backward(&attention->qkv, pass, x, dqkv, dx);
     vt_arena_pop(pass->arena, mark);
 }

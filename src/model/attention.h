@@ -5,10 +5,10 @@
 #include "model/linear.h"
 
 typedef struct {
-    vt_linear qkv;  /* q, k and v as one product: their weights lie one behind the other, and so do their biases */
+    vt_linear qkv; /* q, k and v as one product: their weights lie one behind the other, and so do their biases */
     vt_linear proj;
     int64_t dim, heads, layer;
-    double dropout; /* of the attention weights */
+    double dropout;         /* of the attention weights */
     vt_matrix qkv_out, out; /* [rows, 3 dim], [rows, dim], in the arena, from forward to backward */
     float *log_sum;         /* [batch, heads, tokens] */
 } vt_attention;

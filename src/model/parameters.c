@@ -92,12 +92,18 @@ static void start_values(const vt_parameter *parameter, uint64_t seed, float *va
     for (int64_t i = 0; i < parameter->count; i++) {
         double uniform = vt_random_element(seed, key, (uint64_t)i);
         switch (parameter->start) {
-        case VT_START_ZERO: values[i] = 0; break;
-        case VT_START_ONE: values[i] = 1; break;
+        case VT_START_ZERO:
+            values[i] = 0;
+            break;
+        case VT_START_ONE:
+            values[i] = 1;
+            break;
         case VT_START_NORMAL:
             values[i] = (float)(parameter->spread * vt_random_normal_quantile(low + (high - low) * uniform));
             break;
-        case VT_START_UNIFORM: values[i] = (float)(parameter->spread * (2 * uniform - 1)); break;
+        case VT_START_UNIFORM:
+            values[i] = (float)(parameter->spread * (2 * uniform - 1));
+            break;
         }
     }
 }

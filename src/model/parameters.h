@@ -1,5 +1,5 @@
-/* The registry of parameters: each is described once (name, shape, how it starts), and initialisation, optimizer, norms,
- * tables and checkpoints all read that description. Values and gradients are one block each. */
+/* The registry of parameters: each is described once (name, shape, how it starts), and initialisation, optimizer,
+ * norms, tables and checkpoints all read that description. Values and gradients are one block each. */
 #ifndef VT_MODEL_PARAMETERS_H
 #define VT_MODEL_PARAMETERS_H
 
@@ -42,7 +42,7 @@ vt_status vt_parameters_allocate(vt_parameters *parameters);
 /* Starts every parameter from (seed, name, index of the element) alone. */
 void vt_parameters_start(vt_parameters *parameters, uint64_t seed);
 
-int64_t vt_parameters_count(const vt_parameters *parameters);         /* how many tensors */
+int64_t vt_parameters_count(const vt_parameters *parameters); /* how many tensors */
 vt_parameter *vt_parameters_at(const vt_parameters *parameters, int64_t index);
 int64_t vt_parameters_element_count(const vt_parameters *parameters); /* elements of a whole block */
 float *vt_parameters_values(const vt_parameters *parameters);

@@ -8,10 +8,10 @@
 typedef struct {
     vt_backend *backend;
     vt_arena *arena;
-    int64_t batch;    /* samples */
-    int64_t tokens;   /* of a sample */
-    bool training;    /* dropout and drop path are on */
-    uint64_t seed;    /* these three key the dropout streams */
+    int64_t batch;  /* samples */
+    int64_t tokens; /* of a sample */
+    bool training;  /* dropout and drop path are on */
+    uint64_t seed;  /* these three key the dropout streams */
     uint32_t step;
     uint32_t first_sample;
 } vt_pass;
@@ -23,8 +23,8 @@ static inline int64_t vt_pass_rows(const vt_pass *pass)
 
 static inline vt_dropout vt_pass_dropout(const vt_pass *pass, double rate, int64_t layer, uint32_t site)
 {
-    return (vt_dropout){pass->training ? (float)rate : 0.0f, pass->seed, pass->step, (uint32_t)layer, site,
-                        pass->first_sample};
+    return (vt_dropout){
+        pass->training ? (float)rate : 0.0f, pass->seed, pass->step, (uint32_t)layer, site, pass->first_sample};
 }
 
 #endif

@@ -163,6 +163,7 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
     vt_cpu_state *state = calloc(1, sizeof *state);
     VT_ASSERT(backend != NULL && state != NULL);
     backend->state = state;
+    backend->shares_host_memory = true;
     if (threads > 0) omp_set_num_threads(threads);
     state->threads = omp_get_max_threads();
     fill_plain(backend);

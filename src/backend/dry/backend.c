@@ -175,6 +175,7 @@ vt_status vt_backend_open_dry(vt_backend **result)
     vt_dry_count *count = calloc(1, sizeof *count);
     VT_ASSERT(backend != NULL && count != NULL);
     *backend = (vt_backend){.state = count,
+                            .shares_host_memory = true,
                             .close = dry_close,
                             .check = dry_check,
                             .allocate = dry_allocate,

@@ -22,7 +22,7 @@ static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const f
 {
     (void)backend;
     int64_t across = grid->width / grid->patch, tokens = vt_patch_grid_tokens(grid);
-    int64_t sample_size = grid->channels * grid->height * grid->width;
+    int64_t sample_size = grid->field_channels * grid->height * grid->width;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < patches.rows; r++) {
         int64_t token = r % tokens;

@@ -1,0 +1,141 @@
+#include "model/vit.h"
+
+#include <stdlib.h>
+
+struct vt_vit {
+    vt_vit_options options;
+    vt_linear patch_embed; /* a convolution with kernel = stride = patch is a linear map of each patch */
+    const vt_parameter *pos_embed;
+    vt_block *blocks;
+    vt_layer_norm norm;
+    vt_linear head;
+    vt_matrix stream;          /* the residual stream behind the last block */
+    vt_matrix stream_gradient; /* [rows, dim]: of the residual stream, all the way down */
+};
+
+static void build_patch_embed(vt_linear *linear, vt_parameters *parameters, const vt_vit_options *o)
+{
+    linear->in = o->in_channels * o->patch * o->patch;
+    linear->out = o->dim;
+    double bound = 1 / sqrt((double)linear->in); /* torch.nn.Conv2d's default */
+    linear->weight =
+        vt_parameters_add(parameters, "patch_embed.proj", "weight", 4,
+                          (const int64_t[]){o->dim, o->in_channels, o->patch, o->patch}, VT_START_UNIFORM, bound);
+    linear->bias = vt_parameters_add(parameters, "patch_embed.proj", "bias", 1, &o->dim, VT_START_UNIFORM, bound);
+}
+
+vt_status vt_vit_open(const vt_vit_options *options, vt_parameters *parameters, vt_vit **result)
+{
+    vt_vit *model = calloc(1, sizeof *model);
+    VT_ASSERT(model != NULL);
+    model->options = *options;
+    model->blocks = calloc((size_t)options->depth, sizeof *model->blocks);
+    VT_ASSERT(model->blocks != NULL);
+    int64_t tokens = (options->height / options->patch) * (options->width / options->patch);
+    build_patch_embed(&model->patch_embed, parameters, options);
+    model->pos_embed = vt_parameters_add(parameters, "", "pos_embed", 3, (const int64_t[]){1, tokens, options->dim},
+                                         VT_START_NORMAL, 0.02);
+    for (int64_t i = 0; i < options->depth; i++) {
+        double path_rate = options->depth > 1 ? options->dropout * (double)i / (double)(options->depth - 1) : 0;
+        vt_block_options block = {options->dim, options->heads, options->gelu, options->dropout, path_rate};
+        vt_block_build(&model->blocks[i], parameters, i, &block);
+    }
+    vt_layer_norm_build(&model->norm, parameters, "norm", options->dim);
+    vt_linear_build(&model->head, parameters, "head", options->dim,
+                    options->out_channels * options->patch * options->patch, false);
+    *result = model;
+    return VT_OK;
+}
+
+void vt_vit_close(vt_vit **model)
+{
+    if (*model == NULL) return;
+    free((*model)->blocks);
+    free(*model);
+    *model = NULL;
+}
+
+vt_patch_grid vt_vit_input_grid(const vt_vit *model, int64_t batch)
+{
+    const vt_vit_options *o = &model->options;
+    return (vt_patch_grid){batch,    o->in_channels, o->in_channels,        o->height,
+                           o->width, o->patch,       VT_PATCH_CHANNEL_FIRST};
+}
+
+vt_patch_grid vt_vit_output_grid(const vt_vit *model, int64_t batch)
+{
+    const vt_vit_options *o = &model->options;
+    return (vt_patch_grid){batch,    o->out_channels, o->out_channels,      o->height,
+                           o->width, o->patch,        VT_PATCH_CHANNEL_LAST};
+}
+
+static vt_matrix load_patches(const vt_vit *model, const vt_pass *pass, const vt_vit_input *input)
+{
+    vt_patch_grid grid = vt_vit_input_grid(model, pass->batch);
+    vt_matrix patches = vt_arena_push_matrix(pass->arena, vt_pass_rows(pass), model->patch_embed.in);
+    pass->backend->patches_load(pass->backend, &grid, input->fields, input->mean, input->inverse_std, patches);
+    return patches;
+}
+
+static vt_matrix position(const vt_vit *model, float *data)
+{
+    return vt_matrix_make(data, model->pos_embed->shape[1], model->options.dim);
+}
+
+static vt_mask position_mask(const vt_vit *model, const vt_pass *pass)
+{
+    return (vt_mask){.elements = vt_pass_dropout(pass, model->options.dropout, model->options.depth, VT_SITE_POSITION),
+                     .tokens = pass->tokens};
+}
+
+vt_matrix vt_vit_forward(vt_vit *model, const vt_pass *pass, const vt_vit_input *input)
+{
+    vt_backend *backend = pass->backend;
+    int64_t rows = vt_pass_rows(pass), dim = model->options.dim;
+    vt_mask mask = position_mask(model, pass);
+    model->stream_gradient = vt_arena_push_matrix(pass->arena, rows, dim);
+    vt_matrix x = vt_arena_push_matrix(pass->arena, rows, dim);
+
+    size_t mark = pass->arena->used;
+    vt_linear_forward(&model->patch_embed, pass, load_patches(model, pass, input), x);
+    vt_arena_pop(pass->arena, mark);
+    backend->position_add(backend, x, position(model, model->pos_embed->value));
+    if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, x, &mask, x);
+
+    for (int64_t i = 0; i < model->options.depth; i++) x = vt_block_forward(&model->blocks[i], pass, x);
+
+    model->stream = x;
+    vt_layer_norm_reserve(&model->norm, pass);
+    vt_matrix prediction = vt_arena_push_matrix(pass->arena, rows, model->head.out);
+    mark = pass->arena->used;
+    vt_matrix normed = vt_arena_push_matrix(pass->arena, rows, dim);
+    vt_layer_norm_forward(&model->norm, pass, x, normed);
+    vt_linear_forward(&model->head, pass, normed, prediction);
+    vt_arena_pop(pass->arena, mark);
+    return prediction;
+}
+
+void vt_vit_backward(vt_vit *model, const vt_pass *pass, const vt_vit_input *input, vt_matrix dprediction)
+{
+    vt_backend *backend = pass->backend;
+    int64_t rows = vt_pass_rows(pass), dim = model->options.dim;
+    vt_mask mask = position_mask(model, pass);
+    vt_matrix dx = model->stream_gradient;
+    backend->zero(backend, dx.data, (size_t)(rows * dim) * sizeof(float));
+
+    size_t mark = pass->arena->used;
+    vt_matrix normed = vt_arena_push_matrix(pass->arena, rows, dim);
+    vt_matrix gradient = vt_arena_push_matrix(pass->arena, rows, dim);
+    vt_layer_norm_forward(&model->norm, pass, model->stream, normed); /* once more, rather than kept */
+    vt_linear_backward(&model->head, pass, normed, dprediction, gradient);
+    vt_layer_norm_backward(&model->norm, pass, model->stream, gradient, dx);
+    vt_arena_pop(pass->arena, mark);
+
+    for (int64_t i = model->options.depth - 1; i >= 0; i--) vt_block_backward(&model->blocks[i], pass, dx);
+
+    if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dx, &mask, dx);
+    backend->position_backward(backend, dx, position(model, model->pos_embed->gradient));
+    mark = pass->arena->used;
+    vt_linear_backward(&model->patch_embed, pass, load_patches(model, pass, input), dx, (vt_matrix){0});
+    vt_arena_pop(pass->arena, mark);
+}

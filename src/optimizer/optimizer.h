@@ -1,0 +1,27 @@
+/* Adam, AdamW or SGD with momentum over all parameters at once, with the norm of all gradients. */
+#ifndef VT_OPTIMIZER_OPTIMIZER_H
+#define VT_OPTIMIZER_OPTIMIZER_H
+
+#include "model/parameters.h"
+
+typedef struct vt_optimizer vt_optimizer;
+
+typedef struct {
+    vt_optimizer_kind kind;
+    double weight_decay;
+    double gradient_clip; /* largest norm of all gradients together; INFINITY: no clipping */
+} vt_optimizer_options;
+
+/* Takes the moments (none of the second kind for SGD), zeroed. */
+vt_status vt_optimizer_open(const vt_optimizer_options *options, vt_backend *backend, vt_parameters *parameters,
+                            vt_optimizer **optimizer);
+void vt_optimizer_close(vt_optimizer **optimizer);
+
+/* One update with this learning rate. *gradient_norm gets the norm of all gradients before clipping. When it is not
+ * finite nothing is updated, and the caller decides. */
+void vt_optimizer_step(vt_optimizer *optimizer, double learning_rate, double *gradient_norm);
+
+/* The name of the first parameter whose gradient holds a NaN or Inf, or NULL. */
+const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer);
+
+#endif
