@@ -2,8 +2,19 @@
 #ifndef VT_COMMAND_COMMAND_H
 #define VT_COMMAND_COMMAND_H
 
-/* Runs `vitrain <subcommand> arguments...` (arguments exclude both words) and returns the exit status; a failure has
- * been printed on standard error. */
+#include "base/status.h"
+
+/* Runs `vitrain [subcommand] arguments...` (arguments begin after the program's name; no subcommand means train) and
+ * returns the exit status: 0, or 1 when something failed, which has been printed on standard error. */
 int vt_command_run(int argument_count, char *const *arguments);
+
+/* The subcommands; their arguments exclude both words. Each answers --help itself, except train. */
+vt_status vt_command_train(int argument_count, char *const *arguments);
+vt_status vt_command_synth(int argument_count, char *const *arguments);
+vt_status vt_command_stats(int argument_count, char *const *arguments);
+vt_status vt_command_options(int argument_count, char *const *arguments);
+
+/* What `git describe` said when the program was built. */
+const char *vt_version(void);
 
 #endif

@@ -16,6 +16,7 @@
 /* In the order of the choices in options.def. */
 typedef enum { VT_DEVICE_AUTO, VT_DEVICE_CPU } vt_device;
 typedef enum { VT_ISA_AUTO, VT_ISA_PLAIN, VT_ISA_BASELINE, VT_ISA_AVX2, VT_ISA_AVX512 } vt_cpu_isa;
+typedef enum { VT_MODEL_PYTORCH, VT_MODEL_TRANSFORMER_ENGINE } vt_model_backend;
 typedef enum { VT_GELU_ERF, VT_GELU_TANH } vt_gelu;
 typedef enum { VT_AMP_NONE, VT_AMP_FP16, VT_AMP_BF16 } vt_amp_mode;
 typedef enum { VT_OPTIMIZER_ADAM, VT_OPTIMIZER_ADAMW, VT_OPTIMIZER_SGD } vt_optimizer_kind;
@@ -71,7 +72,7 @@ typedef struct {
 #undef VT_ALIAS
 
 /* The effective configuration of a command line (without program and subcommand): defaults, YAML, flags, then what
- * follows from them (see vt_config_resolve in config.c), all checked. *config is to be closed. Errors name the flag, or
+ * follows from them (vt_config_resolve), all checked. *config is to be closed. Errors name the flag, or
  * file, line and column, and the nearest known name. */
 vt_status vt_config_open(int argument_count, char *const *arguments, vt_config **config);
 void vt_config_close(vt_config **config);
@@ -82,8 +83,12 @@ vt_status vt_config_open_default(vt_config **config);
 /* Sets one option from text, as a flag would: for tests. */
 vt_status vt_config_set(vt_config *config, const char *name, const char *value);
 
-/* What follows from other options, and every check that needs more than one; called by vt_config_open. */
+/* What follows from other options, and every check that needs more than one; called by vt_config_open, and to be called
+ * after the last vt_config_set. */
 vt_status vt_config_resolve(vt_config *config);
+
+/* lr times what lr_scaling makes of global_batch_size / base_batch_size. */
+double vt_config_learning_rate(const vt_config *config);
 
 /* The effective configuration as a YAML file with the one configuration config->config, which `--yaml_config` accepts
  * again and which gives the same configuration. */

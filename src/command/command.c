@@ -1,0 +1,149 @@
+#include "command/command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+typedef struct {
+    const char *name, *summary;
+    vt_status (*run)(int argument_count, char *const *arguments);
+} subcommand;
+
+static const subcommand commands[] = {
+    {"train", "train a model; what `vitrain` does without a subcommand", vt_command_train},
+    {"synth", "write a synthetic atmosphere in the layout of the training data", vt_command_synth},
+    {"stats", "write the means and standard deviations of a data set", vt_command_stats},
+    {"options", "list every option of a configuration", vt_command_options},
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+static const subcommand *find_command(const char *name)
+{
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    }
+    return NULL;
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* ---- help ---- */
+
+static void print_train_flags(void)
+{
+    printf("The flags used most:\n"
+           "  --config=NAME          the named configuration to use (base)\n"
+           "  --yaml_config=PATH     the file that holds it (config/ViT.yaml, here or beside the program)\n"
+           "  --data_dir=DIR         where train, valid and stats/*.npy are\n"
+           "  --expdir=DIR           where run directories are made (./runs)\n"
+           "  --run_num=TAG          tag of this run (00)\n"
+           "  --num_epochs=N, --num_iters=N\n"
+           "                         length of the run: one of the two\n"
+           "  --global_batch_size=N  samples of one optimizer step\n"
+           "  --lr=X                 learning rate, the highest of the schedule\n"
+           "  --embed_dim=N, --depth=N, --num_heads=N, --patch_size=N, --img_size=[A,B]\n"
+           "                         the model, and the window of the grid\n"
+           "Every key of a configuration is a flag, and flags win: `vitrain options` lists them all.\n");
+}
+
+static void print_train_help(void)
+{
+    printf("usage: vitrain [train] [--config=NAME] [--name=value ...]\n\n"
+           "Trains a vision transformer to forecast the weather, as the named configuration says.\n\n");
+    print_train_flags();
+}
+
+static void print_help(void)
+{
+    printf("vitrain %s: trains vision transformers on the weather\n\n"
+           "usage: vitrain [subcommand] [--name=value ...]\n\n",
+           vt_version());
+    for (int i = 0; i < COMMAND_COUNT; i++) printf("  %-10s %s\n", commands[i].name, commands[i].summary);
+    printf("  %-10s %s\n\n", "help", "this text, or that of a subcommand: vitrain help NAME");
+    print_train_flags();
+}
+
+/* ---- running ---- */
+
+static vt_status unknown_command(const char *name)
+{
+    vt_status status = VT_OK;
+    const char *names[COMMAND_COUNT];
+    for (size_t i = 0; i < COMMAND_COUNT; i++) names[i] = commands[i].name;
+    const char *nearest = vt_text_nearest(name, names, COMMAND_COUNT);
+    VT_CHECK(nearest == NULL, "'%s' is not a subcommand; did you mean '%s'? (vitrain --help lists them)", name,
+             nearest);
+    VT_FAIL("'%s' is not a subcommand (vitrain --help lists them; flags are written --name=value)", name);
+done:
+    return status;
+}
+
+static vt_status run_command(const subcommand *command, int argument_count, char *const *arguments)
+{
+    if (command->run == vt_command_train) { /* its arguments are those of the option table, which has no --help */
+        for (int i = 0; i < argument_count; i++) {
+            if (!is_help(arguments[i])) continue;
+            print_train_help();
+            return VT_OK;
+        }
+    }
+    return command->run(argument_count, arguments);
+}
+
+static vt_status run_help(int argument_count, char *const *arguments)
+{
+    static char help[] = "--help";
+    char *const ask[] = {help};
+    if (argument_count == 0) {
+        print_help();
+        return VT_OK;
+    }
+    const subcommand *command = find_command(arguments[0]);
+    return command == NULL ? unknown_command(arguments[0]) : run_command(command, 1, ask);
+}
+
+static vt_status dispatch(int argument_count, char *const *arguments)
+{
+    const char *first = argument_count > 0 ? arguments[0] : "--config=base";
+    if (is_help(first)) return run_help(0, NULL);
+    if (strcmp(first, "help") == 0) return run_help(argument_count - 1, arguments + 1);
+    if (strcmp(first, "--version") == 0) {
+        printf("vitrain %s\n", vt_version());
+        return VT_OK;
+    }
+    if (first[0] == '-') return run_command(find_command("train"), argument_count, arguments);
+    const subcommand *command = find_command(first);
+    return command == NULL ? unknown_command(first) : run_command(command, argument_count - 1, arguments + 1);
+}
+
+/* When one of the three standard files is closed, the next file that is opened would take its number, and what is
+ * printed would go into it. Fill it with one on which reading or writing fails. */
+static void hold_standard_files(void)
+{
+    for (int file = 0; file <= 2; file++) {
+        if (fcntl(file, F_GETFD) == -1 && errno == EBADF) (void)!open("/dev/null", file == 0 ? O_WRONLY : O_RDONLY);
+    }
+}
+
+int vt_command_run(int argument_count, char *const *arguments)
+{
+    hold_standard_files();
+    vt_status status = dispatch(argument_count, arguments);
+    errno = 0;
+    bool written = fflush(stdout) == 0 && !ferror(stdout);
+    if (!written && status == VT_OK)
+        status = vt_error_note(__FILE__, __LINE__, "standard output can't be written: %s",
+                               errno != 0 ? strerror(errno) : "an earlier write failed");
+    if (status == VT_OK) return EXIT_SUCCESS;
+    fprintf(stderr, "vitrain: %s\n", vt_error_text());
+    if (getenv("VITRAIN_DEBUG") != NULL) fprintf(stderr, "vitrain: noted at %s\n", vt_error_place());
+    return EXIT_FAILURE;
+}

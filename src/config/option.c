@@ -1,0 +1,80 @@
+#include "config/option.h"
+
+#include <string.h>
+
+enum { MAX_GRID_POINTS = 1 << 20 }; /* on a side of img_size */
+
+#define ROW(kind_, flag, name_, preset_, help_, ...)                                                                   \
+    {.kind = kind_,                                                                                                    \
+     .flag_only = flag,                                                                                                \
+     .name = #name_,                                                                                                   \
+     .preset = preset_,                                                                                                \
+     .help = help_,                                                                                                    \
+     .id = VT_OPTION_##name_,                                                                                          \
+     .offset = offsetof(vt_config, name_),                                                                             \
+     __VA_ARGS__},
+#define INTEGER_ROW(flag, name, preset, least, most, help)                                                             \
+    ROW(VT_ROW_INTEGER, flag, name, preset, help, .least_integer = least, .most_integer = most)
+#define VT_SECTION(title) {.kind = VT_ROW_SECTION, .name = title},
+#define VT_INTEGER(name, ...) INTEGER_ROW(false, name, __VA_ARGS__)
+#define VT_REAL(name, preset, least, most, help)                                                                       \
+    ROW(VT_ROW_REAL, false, name, preset, help, .least_real = least, .most_real = most)
+#define VT_BOOLEAN(name, preset, help) ROW(VT_ROW_BOOLEAN, false, name, preset, help, )
+#define VT_CHOICE(name, preset, list, help) ROW(VT_ROW_CHOICE, false, name, preset, help, .choices = list)
+#define VT_PATH(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, )
+#define VT_PAIR(name, preset, help)                                                                                    \
+    ROW(VT_ROW_PAIR, false, name, preset, help, .least_integer = 1, .most_integer = MAX_GRID_POINTS)
+#define VT_FLAG_INTEGER(name, ...) INTEGER_ROW(true, name, __VA_ARGS__)
+#define VT_FLAG_BOOLEAN(name, preset, help) ROW(VT_ROW_BOOLEAN, true, name, preset, help, )
+#define VT_FLAG_PATH(name, preset, help) ROW(VT_ROW_PATH, true, name, preset, help, )
+#define VT_ALIAS(name_, target_, value_, help_)                                                                        \
+    {.kind = VT_ROW_ALIAS, .name = #name_, .target = #target_, .target_value = value_, .help = help_},
+
+const vt_row vt_rows[] = {
+#include "config/options.def"
+};
+const size_t vt_row_count = sizeof vt_rows / sizeof vt_rows[0];
+
+const vt_data_path vt_data_paths[VT_DATA_PATH_COUNT] = {
+#define DATA_PATH(name, below)                                                                                         \
+    {                                                                                                                  \
+        VT_OPTION_##name, offsetof(vt_config, name), below                                                             \
+    }
+    DATA_PATH(train_data_path, "train"),
+    DATA_PATH(valid_data_path, "valid"),
+    DATA_PATH(inf_data_path, "test"),
+    DATA_PATH(global_means_path, "stats/global_means.npy"),
+    DATA_PATH(global_stds_path, "stats/global_stds.npy"),
+    DATA_PATH(time_means_path, "stats/time_means.npy"),
+};
+
+/* ---- names ---- */
+
+const vt_row *vt_row_find(const char *name)
+{
+    for (size_t i = 0; i < vt_row_count; i++) {
+        if (vt_rows[i].kind != VT_ROW_SECTION && strcmp(vt_rows[i].name, name) == 0) return &vt_rows[i];
+    }
+    return NULL;
+}
+
+const char *vt_row_nearest(const char *name, bool flags_too)
+{
+    const char *names[sizeof vt_rows / sizeof vt_rows[0]];
+    size_t count = 0;
+    for (size_t i = 0; i < vt_row_count; i++) {
+        if (vt_rows[i].kind != VT_ROW_SECTION && (flags_too || !vt_rows[i].flag_only)) names[count++] = vt_rows[i].name;
+    }
+    return vt_text_nearest(name, names, count);
+}
+
+bool vt_row_is_switch(const vt_row *row)
+{
+    if (row->kind != VT_ROW_ALIAS) return row->kind == VT_ROW_BOOLEAN;
+    return row->target_value[0] != '\0' || vt_row_find(row->target)->kind == VT_ROW_BOOLEAN;
+}
+
+bool vt_row_may_be_unset(const vt_row *row)
+{
+    return strcmp(row->preset, "None") == 0;
+}

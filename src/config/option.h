@@ -1,0 +1,79 @@
+/* The rows of options.def as a table, and the text form of their values: what config, help and documentation share.
+ * Inside of src/config only. */
+#ifndef VT_CONFIG_OPTION_H
+#define VT_CONFIG_OPTION_H
+
+#include "base/text.h"
+#include "config/config.h"
+
+typedef enum {
+    VT_ROW_SECTION,
+    VT_ROW_INTEGER,
+    VT_ROW_REAL,
+    VT_ROW_BOOLEAN,
+    VT_ROW_CHOICE,
+    VT_ROW_PATH,
+    VT_ROW_PAIR,
+    VT_ROW_ALIAS
+} vt_row_kind;
+
+typedef struct {
+    vt_row_kind kind;
+    bool flag_only;     /* not in a YAML file */
+    const char *name;   /* a section's: its title */
+    const char *preset; /* the default, as text */
+    const char *help;
+    vt_option_id id; /* not of sections and aliases */
+    size_t offset;   /* of the field in vt_config */
+    int64_t least_integer, most_integer;
+    double least_real, most_real;
+    const char *choices; /* "a|b|c" */
+    const char *target;  /* an alias's: the option that it sets, and to what; "": to what it was given */
+    const char *target_value;
+} vt_row;
+
+extern const vt_row vt_rows[];
+extern const size_t vt_row_count;
+
+/* The row of an option or alias, NULL when there is none. */
+const vt_row *vt_row_find(const char *name);
+
+/* The known name that is nearest to this one, or NULL; those of flags that a YAML file may not hold only if wanted. */
+const char *vt_row_nearest(const char *name, bool flags_too);
+
+/* Options that are on or off: as flags they take a value only after '='. */
+bool vt_row_is_switch(const vt_row *row);
+
+/* Whether "None" says something about the option beyond "its default": it may be not set. */
+bool vt_row_may_be_unset(const vt_row *row);
+
+/* Is the option's value "not set"? */
+bool vt_row_is_unset(const vt_row *row, const vt_config *config);
+
+/* Sets the option, or what the alias stands for, from text. The error says what is wrong with the text, without the
+ * option's name. */
+vt_status vt_row_assign(const vt_row *row, const char *text, vt_config *config, vt_origin origin);
+
+/* true, false, yes, no, on, off, 1 or 0 in any case; false when it is none of them. */
+bool vt_boolean_parse(const char *text, bool *value);
+
+/* Appends the option's value as vt_row_assign takes it. */
+void vt_row_format(const vt_row *row, const vt_config *config, vt_text *text);
+
+/* "a whole number", ..., and (appended) "1 to 65536": what the option takes. */
+const char *vt_row_type(const vt_row *row);
+void vt_row_range(const vt_row *row, vt_text *text);
+
+/* The options that follow from data_dir unless they are set, and where below it they are. */
+typedef struct {
+    vt_option_id id;
+    size_t offset;
+    const char *below_data_dir;
+} vt_data_path;
+enum { VT_DATA_PATH_COUNT = 6 };
+extern const vt_data_path vt_data_paths[VT_DATA_PATH_COUNT];
+
+/* Flags into config (flags.c): "--name=value", "--name value", "--switch". */
+vt_status vt_flags_apply(vt_config *config, int argument_count, char *const *arguments);
+
+#endif

@@ -1,0 +1,134 @@
+/* Every option with type, default, range and meaning: as text for a terminal, and as docs/options.md. */
+#include <string.h>
+
+#include "config/option.h"
+
+enum { LINE_WIDTH = 100, MEANING_COLUMN = 36 };
+
+/* Columns that UTF-8 text takes on a terminal (no wide characters stand in the table). */
+static int columns_of(const char *text, size_t length)
+{
+    int columns = 0;
+    for (size_t i = 0; i < length; i++) columns += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return columns;
+}
+
+/* Words of text from MEANING_COLUMN to LINE_WIDTH; the cursor is at `column`. */
+static void print_wrapped(FILE *file, const char *text, int column)
+{
+    if (column >= MEANING_COLUMN) {
+        fputc('\n', file);
+        column = 0;
+    }
+    fprintf(file, "%*s", MEANING_COLUMN - column, "");
+    column = MEANING_COLUMN;
+    while (*text != '\0') {
+        size_t length = strcspn(text, " ");
+        int width = columns_of(text, length);
+        if (column > MEANING_COLUMN && column + 1 + width > LINE_WIDTH) {
+            fprintf(file, "\n%*s", MEANING_COLUMN, "");
+            column = MEANING_COLUMN;
+        }
+        bool first = column == MEANING_COLUMN;
+        fprintf(file, "%s%.*s", first ? "" : " ", (int)length, text);
+        column += width + !first;
+        text += length + (text[length] == ' ');
+    }
+    fputc('\n', file);
+}
+
+/* "whole number, 1 to 65536": type and range. */
+static void append_value(const vt_row *row, vt_text *text)
+{
+    if (row->kind == VT_ROW_ALIAS) {
+        const vt_row *target = vt_row_find(row->target);
+        if (vt_row_is_switch(row))
+            vt_text_append(text, "true or false");
+        else
+            append_value(target, text);
+        return;
+    }
+    if (row->kind == VT_ROW_INTEGER) vt_text_append(text, "whole number, ");
+    if (row->kind == VT_ROW_REAL) vt_text_append(text, "number, ");
+    if (row->kind == VT_ROW_PAIR) vt_text_append(text, "two whole numbers ");
+    vt_row_range(row, text);
+    if (vt_row_may_be_unset(row)) vt_text_append(text, ", or None");
+}
+
+static void append_meaning(const vt_row *row, vt_text *text)
+{
+    vt_text_append(text, "%s (", row->help);
+    append_value(row, text);
+    vt_text_append(text, ")");
+}
+
+static void print_text(FILE *file)
+{
+    fprintf(
+        file,
+        "Every option, with its default. As a flag: --name=value or --name value; a switch (true or false) takes a\n"
+        "value only after '='. All but those marked * are also keys of a YAML configuration. Flags win.\n");
+    for (size_t i = 0; i < vt_row_count; i++) {
+        const vt_row *row = &vt_rows[i];
+        if (row->kind == VT_ROW_SECTION) {
+            fprintf(file, "\n%s\n", row->name);
+            continue;
+        }
+        vt_text meaning = {0};
+        append_meaning(row, &meaning);
+        int column = fprintf(file, "%c --%s%s%s", row->flag_only ? '*' : ' ', row->name,
+                             row->kind == VT_ROW_ALIAS ? "" : "=", row->kind == VT_ROW_ALIAS ? "" : row->preset);
+        print_wrapped(file, meaning.characters, column);
+        vt_text_close(&meaning);
+    }
+}
+
+/* A cell of a Markdown table: '|' and '<' would be read as marks. */
+static void print_cell(FILE *file, const char *text)
+{
+    fputs(" ", file);
+    for (; *text != '\0'; text++) {
+        if (*text == '|' || *text == '<' || *text == '*') fputc('\\', file);
+        fputc(*text, file);
+    }
+    fputs(" |", file);
+}
+
+static void print_markdown_row(FILE *file, const vt_row *row)
+{
+    vt_text range = {0};
+    append_value(row, &range);
+    fprintf(file, "| `%s`%s |", row->name, row->flag_only ? " (flag)" : "");
+    print_cell(file, range.characters);
+    fprintf(file, row->kind == VT_ROW_ALIAS ? " %s |" : " `%s` |", row->kind == VT_ROW_ALIAS ? "" : row->preset);
+    print_cell(file, row->help);
+    fputc('\n', file);
+    vt_text_close(&range);
+}
+
+static void print_markdown(FILE *file)
+{
+    fprintf(
+        file,
+        "<!-- Made by `make docs` from src/config/options.def; not to be edited. -->\n"
+        "# Options\n\n"
+        "Each is a key of a configuration in the YAML file and a flag of `vitrain train`, `--name=value` or\n"
+        "`--name value`; those marked (flag) are flags only. A switch takes a value only after `=`\n"
+        "(`--enable_jit`, `--enable_jit=false`). Of a repeated flag the last counts. A flag wins over the file, in\n"
+        "both directions. `None` (also `null`, `~`) means not set; for an option whose default is not `None`, it\n"
+        "means that default. `vitrain options` prints this list.\n");
+    for (size_t i = 0; i < vt_row_count; i++) {
+        if (vt_rows[i].kind == VT_ROW_SECTION)
+            fprintf(file, "\n## %s\n\n| option | value | default | meaning |\n|---|---|---|---|\n", vt_rows[i].name);
+        else
+            print_markdown_row(file, &vt_rows[i]);
+    }
+}
+
+void vt_options_print(FILE *file, bool markdown)
+{
+    if (markdown)
+        print_markdown(file);
+    else
+        print_text(file);
+}

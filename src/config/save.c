@@ -1,0 +1,102 @@
+/* The effective configuration as a YAML file, and as lines for the log. */
+#include <errno.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "config/option.h"
+
+static bool emit_text(yaml_emitter_t *emitter, const char *text, yaml_scalar_style_t style)
+{
+    yaml_event_t event;
+    return yaml_scalar_event_initialize(&event, NULL, NULL, (const yaml_char_t *)text, -1, 1, 1, style) &&
+           yaml_emitter_emit(emitter, &event);
+}
+
+static bool emit_pair(yaml_emitter_t *emitter, const int64_t pair[2])
+{
+    yaml_event_t event;
+    bool good = yaml_sequence_start_event_initialize(&event, NULL, NULL, 1, YAML_FLOW_SEQUENCE_STYLE) &&
+                yaml_emitter_emit(emitter, &event);
+    for (int i = 0; i < 2; i++) {
+        char digits[32];
+        snprintf(digits, sizeof digits, "%lld", (long long)pair[i]);
+        good = good && emit_text(emitter, digits, YAML_PLAIN_SCALAR_STYLE);
+    }
+    return good && yaml_sequence_end_event_initialize(&event) && yaml_emitter_emit(emitter, &event);
+}
+
+/* Every key of a file with its value. Paths in double quotes, the one style that can hold any character. */
+static bool emit_keys(yaml_emitter_t *emitter, const vt_config *config)
+{
+    bool good = true;
+    for (size_t i = 0; i < vt_row_count && good; i++) {
+        const vt_row *row = &vt_rows[i];
+        if (row->kind == VT_ROW_SECTION || row->kind == VT_ROW_ALIAS || row->flag_only) continue;
+        vt_text value = {0};
+        vt_row_format(row, config, &value);
+        bool quoted = row->kind == VT_ROW_PATH && !vt_row_is_unset(row, config);
+        good = emit_text(emitter, row->name, YAML_PLAIN_SCALAR_STYLE);
+        if (row->kind == VT_ROW_PAIR)
+            good = good && emit_pair(emitter, (const int64_t *)((const char *)config + row->offset));
+        else
+            good = good && emit_text(emitter, value.characters,
+                                     quoted ? YAML_DOUBLE_QUOTED_SCALAR_STYLE : YAML_PLAIN_SCALAR_STYLE);
+        vt_text_close(&value);
+    }
+    return good;
+}
+
+static bool emit_mapping(yaml_emitter_t *emitter, bool start)
+{
+    yaml_event_t event;
+    return (start ? yaml_mapping_start_event_initialize(&event, NULL, NULL, 1, YAML_BLOCK_MAPPING_STYLE)
+                  : yaml_mapping_end_event_initialize(&event)) &&
+           yaml_emitter_emit(emitter, &event);
+}
+
+static bool emit_file(yaml_emitter_t *emitter, const vt_config *config)
+{
+    yaml_event_t event;
+    return yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING) && yaml_emitter_emit(emitter, &event) &&
+           yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1) && yaml_emitter_emit(emitter, &event) &&
+           emit_mapping(emitter, true) && emit_text(emitter, config->config, YAML_ANY_SCALAR_STYLE) &&
+           emit_mapping(emitter, true) && emit_keys(emitter, config) && emit_mapping(emitter, false) &&
+           emit_mapping(emitter, false) && yaml_document_end_event_initialize(&event, 1) &&
+           yaml_emitter_emit(emitter, &event) && yaml_stream_end_event_initialize(&event) &&
+           yaml_emitter_emit(emitter, &event);
+}
+
+vt_status vt_config_save(const vt_config *config, const char *path)
+{
+    vt_status status = VT_OK;
+    yaml_emitter_t emitter;
+    VT_ASSERT(yaml_emitter_initialize(&emitter));
+    FILE *file = fopen(path, "we");
+    VT_CHECK(file != NULL, "%s: the configuration can't be saved: %s", path, strerror(errno));
+    yaml_emitter_set_output_file(&emitter, file);
+    yaml_emitter_set_unicode(&emitter, 1);
+    yaml_emitter_set_width(&emitter, -1); /* no folding */
+    fputs("# The effective configuration of a run; --yaml_config reads it again.\n", file);
+    bool emitted = emit_file(&emitter, config);
+    VT_ASSERT(emitted || emitter.error == YAML_WRITER_ERROR);
+    VT_CHECK(emitted && fflush(file) == 0 && !ferror(file), "%s: the configuration can't be saved: %s", path,
+             strerror(errno));
+done:
+    if (file != NULL && fclose(file) != 0 && status == VT_OK)
+        status = vt_error_note(__FILE__, __LINE__, "%s: the configuration can't be saved: %s", path, strerror(errno));
+    yaml_emitter_delete(&emitter);
+    return status;
+}
+
+void vt_config_print(const vt_config *config, void (*line)(const char *text, void *context), void *context)
+{
+    for (size_t i = 0; i < vt_row_count; i++) {
+        const vt_row *row = &vt_rows[i];
+        if (row->kind == VT_ROW_SECTION || row->kind == VT_ROW_ALIAS) continue;
+        vt_text text = {0};
+        vt_text_append(&text, "%s: ", row->name);
+        vt_row_format(row, config, &text);
+        line(text.characters, context);
+        vt_text_close(&text);
+    }
+}

@@ -1,0 +1,284 @@
+/* The values of options and their text form. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "config/option.h"
+
+static int64_t *integer_of(const vt_row *row, const vt_config *config)
+{
+    return (int64_t *)((char *)config + row->offset);
+}
+
+static double *real_of(const vt_row *row, const vt_config *config)
+{
+    return (double *)((char *)config + row->offset);
+}
+
+static bool *boolean_of(const vt_row *row, const vt_config *config)
+{
+    return (bool *)((char *)config + row->offset);
+}
+
+static int *choice_of(const vt_row *row, const vt_config *config)
+{
+    return (int *)((char *)config + row->offset);
+}
+
+static char **path_of(const vt_row *row, const vt_config *config)
+{
+    return (char **)((char *)config + row->offset);
+}
+
+static void unset(const vt_row *row, vt_config *config)
+{
+    if (row->kind == VT_ROW_INTEGER) *integer_of(row, config) = VT_UNSET_INTEGER;
+    if (row->kind == VT_ROW_REAL) *real_of(row, config) = NAN;
+    if (row->kind == VT_ROW_PATH) {
+        free(*path_of(row, config));
+        *path_of(row, config) = NULL;
+    }
+}
+
+bool vt_row_is_unset(const vt_row *row, const vt_config *config)
+{
+    if (row->kind == VT_ROW_INTEGER) return *integer_of(row, config) == VT_UNSET_INTEGER;
+    if (row->kind == VT_ROW_REAL) return isnan(*real_of(row, config));
+    return row->kind == VT_ROW_PATH && *path_of(row, config) == NULL;
+}
+
+/* strtod also takes blanks, "inf", "nan" and hexadecimal; a configuration should not. */
+static bool parse_real(const char *text, double *value)
+{
+    return text[strspn(text, "0123456789+-.eE")] == '\0' && vt_text_to_double(text, value);
+}
+
+/* Digits, or a decimal form whose value is a whole number ("1e3"). */
+static bool parse_integer(const char *text, int64_t *value)
+{
+    double real = 0;
+    if (!parse_real(text, &real)) return false;
+    if (vt_text_to_integer(text, value)) return true;
+    if (text[strspn(text, "0123456789+-")] == '\0') return false; /* digits, but too many */
+    if (fabs(real) > 0x1p53 || real != rint(real)) return false;
+    *value = (int64_t)real;
+    return true;
+}
+
+bool vt_boolean_parse(const char *text, bool *value)
+{
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcasecmp(text, words[i]) != 0) continue;
+        *value = i % 2 == 1;
+        return true;
+    }
+    return false;
+}
+
+static bool parse_choice(const char *text, const char *choices, int *value)
+{
+    size_t length = strlen(text);
+    int index = 0;
+    for (const char *choice = choices; choice != NULL; index++) {
+        const char *bar = strchr(choice, '|');
+        size_t choice_length = bar != NULL ? (size_t)(bar - choice) : strlen(choice);
+        if (length == choice_length && strncmp(text, choice, length) == 0) {
+            *value = index;
+            return true;
+        }
+        choice = bar != NULL ? bar + 1 : NULL;
+    }
+    return false;
+}
+
+/* "[360, 720]", with or without the brackets. */
+static bool parse_pair(const char *text, int64_t pair[2])
+{
+    char number[2][32];
+    int end = 0;
+    if (sscanf(text, " [ %31[0-9.eE+-] , %31[0-9.eE+-] ] %n", number[0], number[1], &end) != 2 || end == 0)
+        if (sscanf(text, " %31[0-9.eE+-] , %31[0-9.eE+-] %n", number[0], number[1], &end) != 2) return false;
+    return end > 0 && text[end] == '\0' && parse_integer(number[0], &pair[0]) && parse_integer(number[1], &pair[1]);
+}
+
+/* UTF-8 without overlong forms and surrogates: what YAML can hold (Unicode standard, table 3-7). */
+static bool is_utf8(const char *text)
+{
+    const unsigned char *byte = (const unsigned char *)text;
+    while (*byte != '\0') {
+        int more = *byte < 0x80 ? 0 : *byte < 0xC2 ? -1 : *byte < 0xE0 ? 1 : *byte < 0xF0 ? 2 : *byte < 0xF5 ? 3 : -1;
+        unsigned char least = *byte == 0xE0 ? 0xA0 : *byte == 0xF0 ? 0x90 : 0x80;
+        unsigned char most = *byte == 0xED ? 0x9F : *byte == 0xF4 ? 0x8F : 0xBF;
+        if (more < 0) return false;
+        byte++;
+        for (; more > 0; more--, byte++, least = 0x80, most = 0xBF) {
+            if (*byte < least || *byte > most) return false;
+        }
+    }
+    return true;
+}
+
+static bool is_none(const char *text)
+{
+    static const char *const words[] = {"None", "null", "Null", "NULL", "~"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(text, words[i]) == 0) return true;
+    }
+    return false;
+}
+
+/* Is what the text says a value of the option's type, and in its range? Stores it if so. */
+static bool parse_value(const vt_row *row, const char *text, vt_config *config)
+{
+    int64_t integers[2] = {0, 0};
+    double real = 0;
+    switch (row->kind) {
+    case VT_ROW_INTEGER:
+        if (!parse_integer(text, integers) || integers[0] < row->least_integer || integers[0] > row->most_integer)
+            return false;
+        *integer_of(row, config) = integers[0];
+        return true;
+    case VT_ROW_REAL:
+        if (!parse_real(text, &real) || real < row->least_real || real > row->most_real) return false;
+        *real_of(row, config) = real;
+        return true;
+    case VT_ROW_BOOLEAN:
+        return vt_boolean_parse(text, boolean_of(row, config));
+    case VT_ROW_CHOICE:
+        return parse_choice(text, row->choices, choice_of(row, config));
+    case VT_ROW_PAIR:
+        if (!parse_pair(text, integers)) return false;
+        for (int i = 0; i < 2; i++) {
+            if (integers[i] < row->least_integer || integers[i] > row->most_integer) return false;
+        }
+        memcpy(integer_of(row, config), integers, sizeof integers);
+        return true;
+    default:
+        VT_ASSERT(row->kind == VT_ROW_PATH);
+        if (text[0] == '\0' || strlen(text) >= PATH_MAX || !is_utf8(text)) return false;
+        unset(row, config);
+        *path_of(row, config) = vt_text_copy(text);
+        return true;
+    }
+}
+
+static bool is_out_of_range(const vt_row *row, const char *text)
+{
+    int64_t integer = 0;
+    double real = 0;
+    return (row->kind == VT_ROW_INTEGER && parse_integer(text, &integer)) ||
+           (row->kind == VT_ROW_REAL && parse_real(text, &real));
+}
+
+static vt_status parse_option(const vt_row *row, const char *text, vt_config *config, vt_origin origin)
+{
+    vt_status status = VT_OK;
+    vt_text range = {0};
+    VT_ASSERT(row->kind != VT_ROW_ALIAS);
+    if (is_none(text)) text = row->preset;
+    if (vt_row_may_be_unset(row) && (text[0] == '\0' || is_none(text))) {
+        unset(row, config);
+    } else if (!parse_value(row, text, config)) {
+        vt_row_range(row, &range);
+        if (vt_row_may_be_unset(row)) vt_text_append(&range, ", or None");
+        VT_CHECK(text[0] != '\0', "has no value (expected %s; None means the default, %s)", range.characters,
+                 row->preset);
+        VT_CHECK(!is_out_of_range(row, text), "%.200s is out of range (expected %s)", text, range.characters);
+        VT_FAIL("'%.200s' is not %s (expected %s)", text, vt_row_type(row), range.characters);
+    }
+    config->origin[row->id] = origin;
+done:
+    vt_text_close(&range);
+    return status;
+}
+
+vt_status vt_row_assign(const vt_row *row, const char *text, vt_config *config, vt_origin origin)
+{
+    vt_status status = VT_OK;
+    if (row->kind != VT_ROW_ALIAS) return parse_option(row, text, config, origin);
+    const vt_row *target = vt_row_find(row->target);
+    if (row->target_value[0] == '\0') return parse_option(target, text, config, origin);
+    bool on = false;
+    VT_CHECK(is_none(text) || vt_boolean_parse(text, &on), "'%.200s' is not a switch (expected true or false)", text);
+    VT_TRY(parse_option(target, on ? row->target_value : target->preset, config, origin));
+done:
+    return status;
+}
+
+/* ---- values as text ---- */
+
+static void append_choice(const char *choices, int index, vt_text *text)
+{
+    for (; index > 0; index--) choices = strchr(choices, '|') + 1;
+    vt_text_append(text, "%.*s", (int)strcspn(choices, "|"), choices);
+}
+
+/* With a point wherever there is an exponent: without one, YAML 1.1 readers such as PyYAML take "1e-05" for text. */
+static void append_real(double value, vt_text *text)
+{
+    char digits[VT_NUMBER_SIZE];
+    vt_text_double(value, digits);
+    const char *exponent = strchr(digits, 'e');
+    if (exponent != NULL && strchr(digits, '.') == NULL)
+        vt_text_append(text, "%.*s.0%s", (int)(exponent - digits), digits, exponent);
+    else
+        vt_text_append(text, "%s", digits);
+}
+
+void vt_row_format(const vt_row *row, const vt_config *config, vt_text *text)
+{
+    if (vt_row_is_unset(row, config)) {
+        vt_text_append(text, "None");
+        return;
+    }
+    const int64_t *integers = integer_of(row, config);
+    switch (row->kind) {
+    case VT_ROW_INTEGER:
+        vt_text_append(text, "%lld", (long long)integers[0]);
+        return;
+    case VT_ROW_REAL:
+        append_real(*real_of(row, config), text);
+        return;
+    case VT_ROW_BOOLEAN:
+        vt_text_append(text, "%s", *boolean_of(row, config) ? "true" : "false");
+        return;
+    case VT_ROW_CHOICE:
+        append_choice(row->choices, *choice_of(row, config), text);
+        return;
+    case VT_ROW_PAIR:
+        vt_text_append(text, "[%lld, %lld]", (long long)integers[0], (long long)integers[1]);
+        return;
+    default:
+        VT_ASSERT(row->kind == VT_ROW_PATH);
+        vt_text_append(text, "%s", *path_of(row, config));
+    }
+}
+
+const char *vt_row_type(const vt_row *row)
+{
+    static const char *const types[] = {
+        [VT_ROW_INTEGER] = "a whole number",    [VT_ROW_REAL] = "a number",      [VT_ROW_BOOLEAN] = "a switch",
+        [VT_ROW_CHOICE] = "one of the choices", [VT_ROW_PATH] = "text in UTF-8", [VT_ROW_PAIR] = "two whole numbers"};
+    VT_ASSERT(row->kind < VT_ROW_ALIAS && types[row->kind] != NULL);
+    return types[row->kind];
+}
+
+void vt_row_range(const vt_row *row, vt_text *text)
+{
+    char least[VT_NUMBER_SIZE], most[VT_NUMBER_SIZE];
+    if (row->kind == VT_ROW_BOOLEAN) vt_text_append(text, "true or false");
+    if (row->kind == VT_ROW_CHOICE) vt_text_append(text, "%s", row->choices);
+    if (row->kind == VT_ROW_PATH) vt_text_append(text, "text");
+    if (row->kind == VT_ROW_REAL)
+        vt_text_append(text, "%s to %s", vt_text_double(row->least_real, least), vt_text_double(row->most_real, most));
+    if (row->kind == VT_ROW_PAIR) vt_text_append(text, "[a, b], each ");
+    if (row->kind == VT_ROW_INTEGER || row->kind == VT_ROW_PAIR) {
+        vt_text_append(text, "%lld ", (long long)row->least_integer);
+        if (row->most_integer > INT32_MAX)
+            vt_text_append(text, "or more");
+        else
+            vt_text_append(text, "to %lld", (long long)row->most_integer);
+    }
+}

@@ -1,0 +1,357 @@
+#include "config/yaml.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <yaml.h>
+
+#include "base/text.h"
+
+/* Far above any real file; they keep a broken or hostile one from costing time and stack. */
+enum { MAX_FILE_BYTES = 1 << 20, MAX_DEPTH = 64, MAX_ANCHORS = 1000, MAX_MERGE_DEPTH = 100, MAX_KEYS = 10000 };
+
+typedef struct {
+    char *name;
+    vt_yaml_node *node;
+} anchor;
+
+struct vt_yaml {
+    char *path;
+    unsigned char *bytes;
+    size_t byte_count;
+    vt_yaml_node *top;
+    vt_yaml_node **nodes; /* all of them: nodes are shared, so only this list frees */
+    size_t node_count, node_capacity;
+    anchor anchors[MAX_ANCHORS];
+    size_t anchor_count;
+};
+
+/* ---- reading ---- */
+
+static vt_status read_bytes(vt_yaml *yaml)
+{
+    vt_status status = VT_OK;
+    FILE *file = fopen(yaml->path, "rbe");
+    VT_CHECK(file != NULL, "%s: %s; expected a YAML file of named configurations", yaml->path, strerror(errno));
+    struct stat info;
+    VT_CHECK(fstat(fileno(file), &info) == 0, "%s: %s", yaml->path, strerror(errno));
+    VT_CHECK(!S_ISDIR(info.st_mode), "%s: is a directory; expected a YAML file of named configurations", yaml->path);
+    yaml->bytes = malloc(MAX_FILE_BYTES + 1);
+    VT_ASSERT(yaml->bytes != NULL);
+    yaml->byte_count = fread(yaml->bytes, 1, MAX_FILE_BYTES + 1, file);
+    VT_CHECK(!ferror(file), "%s: can't be read: %s", yaml->path, strerror(errno));
+    VT_CHECK(yaml->byte_count <= MAX_FILE_BYTES,
+             "%s: larger than %d bytes; expected a YAML file of named configurations", yaml->path, MAX_FILE_BYTES);
+done:
+    if (file != NULL) fclose(file);
+    return status;
+}
+
+/* Notes what libyaml found wrong, with its place. */
+static vt_status parser_error(const vt_yaml *yaml, const yaml_parser_t *parser)
+{
+    vt_status status = VT_OK;
+    const char *problem = parser->problem != NULL ? parser->problem : "it can't be read";
+    size_t line = parser->problem_mark.line + 1, column = parser->problem_mark.column + 1;
+    VT_ASSERT(parser->error != YAML_MEMORY_ERROR);
+    if (parser->error == YAML_READER_ERROR) { /* bytes that are no text: it knows only their offset */
+        size_t bad = parser->problem_offset < yaml->byte_count ? parser->problem_offset : yaml->byte_count;
+        line = column = 1;
+        for (size_t i = 0; i < bad; i++) {
+            column = yaml->bytes[i] == '\n' ? 1 : column + 1;
+            line += yaml->bytes[i] == '\n';
+        }
+        VT_FAIL("%s:%zu:%zu: not a text file in UTF-8: %s", yaml->path, line, column, problem);
+    }
+    if (parser->context != NULL)
+        VT_FAIL("%s:%zu:%zu: %s %s that starts at line %zu", yaml->path, line, column, problem, parser->context,
+                parser->context_mark.line + 1);
+    VT_FAIL("%s:%zu:%zu: %s", yaml->path, line, column, problem);
+done:
+    return status;
+}
+
+static vt_status next_event(const vt_yaml *yaml, yaml_parser_t *parser, yaml_event_t *event)
+{
+    return yaml_parser_parse(parser, event) ? VT_OK : parser_error(yaml, parser);
+}
+
+static vt_yaml_node *add_node(vt_yaml *yaml, vt_yaml_kind kind, const yaml_event_t *event)
+{
+    if (yaml->node_count == yaml->node_capacity) {
+        yaml->node_capacity = 2 * yaml->node_capacity + 64;
+        vt_yaml_node **grown = realloc(yaml->nodes, yaml->node_capacity * sizeof(vt_yaml_node *));
+        VT_ASSERT(grown != NULL);
+        yaml->nodes = grown;
+    }
+    vt_yaml_node *node = calloc(1, sizeof *node);
+    VT_ASSERT(node != NULL);
+    *node = (vt_yaml_node){.kind = kind,
+                           .line = event->start_mark.line + 1,
+                           .column = event->start_mark.column + 1,
+                           .index = yaml->node_count};
+    yaml->nodes[yaml->node_count++] = node;
+    return node;
+}
+
+static void add_child(vt_yaml_node *parent, vt_yaml_node *child)
+{
+    if (parent->count == parent->capacity) {
+        parent->capacity = 2 * parent->capacity + 8;
+        vt_yaml_node **grown = realloc(parent->child, parent->capacity * sizeof(vt_yaml_node *));
+        VT_ASSERT(grown != NULL);
+        parent->child = grown;
+    }
+    parent->child[parent->count++] = child;
+}
+
+/* An anchor may be used again; aliases mean the last one before them. */
+static vt_status add_anchor(vt_yaml *yaml, const yaml_char_t *name, vt_yaml_node *node)
+{
+    vt_status status = VT_OK;
+    if (name == NULL) return VT_OK;
+    VT_CHECK(yaml->anchor_count < MAX_ANCHORS, "%s:%zu:%zu: more than %d anchors", yaml->path, node->line, node->column,
+             MAX_ANCHORS);
+    yaml->anchors[yaml->anchor_count++] = (anchor){vt_text_copy((const char *)name), node};
+done:
+    return status;
+}
+
+static vt_status find_anchor(const vt_yaml *yaml, const yaml_event_t *event, vt_yaml_node **node)
+{
+    vt_status status = VT_OK;
+    const char *name = (const char *)event->data.alias.anchor;
+    size_t line = event->start_mark.line + 1, column = event->start_mark.column + 1, i = yaml->anchor_count;
+    while (i > 0 && strcmp(yaml->anchors[i - 1].name, name) != 0) i--;
+    VT_CHECK(i > 0, "%s:%zu:%zu: '*%s' refers to an anchor '&%s' that isn't in the file before it", yaml->path, line,
+             column, name, name);
+    *node = yaml->anchors[i - 1].node;
+    VT_CHECK((*node)->complete, "%s:%zu:%zu: '*%s' stands inside of what it refers to, which starts at line %zu",
+             yaml->path, line, column, name, (*node)->line);
+done:
+    return status;
+}
+
+static vt_status read_scalar(vt_yaml *yaml, const yaml_event_t *event, vt_yaml_node **made)
+{
+    vt_status status = VT_OK;
+    vt_yaml_node *node = *made = add_node(yaml, VT_YAML_SCALAR, event);
+    const char *text = (const char *)event->data.scalar.value;
+    VT_CHECK(strlen(text) == event->data.scalar.length, "%s:%zu:%zu: this text holds a zero byte", yaml->path,
+             node->line, node->column);
+    node->text = vt_text_copy(text);
+    node->complete = true;
+    VT_TRY(add_anchor(yaml, event->data.scalar.anchor, node));
+done:
+    return status;
+}
+
+/* The node that *event starts, with all below it. Takes over *event. */
+static vt_status read_node(vt_yaml *yaml, yaml_parser_t *parser, yaml_event_t *event, int depth, vt_yaml_node **made)
+{
+    vt_status status = VT_OK;
+    vt_yaml_node *node = NULL;
+    yaml_event_t next = {0};
+    yaml_event_type_t end = YAML_MAPPING_END_EVENT;
+    if (event->type == YAML_ALIAS_EVENT) {
+        VT_TRY(find_anchor(yaml, event, made));
+        goto done;
+    }
+    if (event->type == YAML_SCALAR_EVENT) {
+        VT_TRY(read_scalar(yaml, event, made));
+        goto done;
+    }
+    if (event->type == YAML_SEQUENCE_START_EVENT) {
+        end = YAML_SEQUENCE_END_EVENT;
+        node = *made = add_node(yaml, VT_YAML_SEQUENCE, event);
+        VT_TRY(add_anchor(yaml, event->data.sequence_start.anchor, node));
+    } else {
+        VT_ASSERT(event->type == YAML_MAPPING_START_EVENT);
+        node = *made = add_node(yaml, VT_YAML_MAPPING, event);
+        VT_TRY(add_anchor(yaml, event->data.mapping_start.anchor, node));
+    }
+    VT_CHECK(depth < MAX_DEPTH, "%s:%zu:%zu: nested deeper than %d levels", yaml->path, node->line, node->column,
+             MAX_DEPTH);
+    for (;;) {
+        VT_TRY(next_event(yaml, parser, &next));
+        if (next.type == end) break;
+        vt_yaml_node *child = NULL;
+        VT_TRY(read_node(yaml, parser, &next, depth + 1, &child));
+        add_child(node, child);
+    }
+    node->complete = true;
+done:
+    yaml_event_delete(&next);
+    yaml_event_delete(event);
+    return status;
+}
+
+/* One document, and nothing after it. */
+static vt_status read_document(vt_yaml *yaml, yaml_parser_t *parser)
+{
+    vt_status status = VT_OK;
+    yaml_event_t event = {0};
+    bool documents = false;
+    for (bool at_end = false; !at_end;) {
+        VT_TRY(next_event(yaml, parser, &event));
+        switch (event.type) {
+        case YAML_STREAM_START_EVENT:
+        case YAML_DOCUMENT_END_EVENT:
+            break;
+        case YAML_STREAM_END_EVENT:
+            at_end = true;
+            break;
+        case YAML_DOCUMENT_START_EVENT:
+            VT_CHECK(!documents, "%s:%zu:%zu: a second document starts here; expected one", yaml->path,
+                     event.start_mark.line + 1, event.start_mark.column + 1);
+            documents = true;
+            break;
+        default:
+            VT_TRY(read_node(yaml, parser, &event, 0, &yaml->top));
+        }
+        yaml_event_delete(&event);
+    }
+done:
+    yaml_event_delete(&event);
+    return status;
+}
+
+vt_status vt_yaml_open(const char *path, vt_yaml **result)
+{
+    vt_status status = VT_OK;
+    yaml_parser_t parser = {0};
+    vt_yaml *yaml = calloc(1, sizeof *yaml);
+    VT_ASSERT(yaml != NULL);
+    yaml->path = vt_text_copy(path);
+    VT_TRY(read_bytes(yaml));
+    VT_ASSERT(yaml_parser_initialize(&parser));
+    yaml_parser_set_input_string(&parser, yaml->bytes, yaml->byte_count);
+    VT_TRY(read_document(yaml, &parser));
+    VT_CHECK(yaml->top != NULL,
+             "%s:1:1: the file is empty; expected named configurations (base: {embed_dim: 384, ...})", path);
+    char found[96];
+    VT_CHECK(yaml->top->kind == VT_YAML_MAPPING,
+             "%s:%zu:%zu: expected named configurations (base: {embed_dim: 384, ...}), found %s", path, yaml->top->line,
+             yaml->top->column, vt_yaml_describe(yaml->top, found));
+done:
+    yaml_parser_delete(&parser);
+    if (status != VT_OK) vt_yaml_close(&yaml);
+    *result = yaml;
+    return status;
+}
+
+void vt_yaml_close(vt_yaml **yaml)
+{
+    if (*yaml == NULL) return;
+    for (size_t i = 0; i < (*yaml)->node_count; i++) {
+        free((*yaml)->nodes[i]->text);
+        free((*yaml)->nodes[i]->child);
+        free((*yaml)->nodes[i]);
+    }
+    for (size_t i = 0; i < (*yaml)->anchor_count; i++) free((*yaml)->anchors[i].name);
+    free((*yaml)->nodes);
+    free((*yaml)->bytes);
+    free((*yaml)->path);
+    free(*yaml);
+    *yaml = NULL;
+}
+
+const char *vt_yaml_path(const vt_yaml *yaml)
+{
+    return yaml->path;
+}
+
+const vt_yaml_node *vt_yaml_top(const vt_yaml *yaml)
+{
+    return yaml->top;
+}
+
+const char *vt_yaml_describe(const vt_yaml_node *node, char buffer[96])
+{
+    if (node->kind == VT_YAML_MAPPING) return "a mapping";
+    if (node->kind == VT_YAML_SEQUENCE) return "a list";
+    snprintf(buffer, 96, strlen(node->text) > 60 ? "the text '%.60s...'" : "the text '%s'", node->text);
+    return buffer;
+}
+
+/* ---- merge keys ---- */
+
+typedef struct {
+    const vt_yaml *yaml;
+    vt_yaml_entry *entries;
+    size_t count, capacity;
+    /* by node: its keys are in already, and since the first to come wins, need not be looked at again. This is what
+     * keeps a file whose merges double at every level from costing exponential time. */
+    bool *visited;
+} merged_keys;
+
+static vt_status add_key(merged_keys *merge, const vt_yaml_node *key, const vt_yaml_node *value, size_t own)
+{
+    vt_status status = VT_OK;
+    char found[96];
+    VT_CHECK(key->kind == VT_YAML_SCALAR, "%s:%zu:%zu: expected the name of a key, found %s", vt_yaml_path(merge->yaml),
+             key->line, key->column, vt_yaml_describe(key, found));
+    size_t i = 0;
+    while (i < merge->count && strcmp(merge->entries[i].key->text, key->text) != 0) i++;
+    if (i < own) goto done; /* set by a mapping that merges this one */
+    VT_CHECK(i < MAX_KEYS, "%s:%zu:%zu: more than %d keys", vt_yaml_path(merge->yaml), key->line, key->column,
+             MAX_KEYS);
+    if (i == merge->capacity) {
+        merge->capacity = 2 * merge->capacity + 64;
+        vt_yaml_entry *grown = realloc(merge->entries, merge->capacity * sizeof *grown);
+        VT_ASSERT(grown != NULL);
+        merge->entries = grown;
+    }
+    if (i == merge->count) merge->count++;
+    merge->entries[i] = (vt_yaml_entry){key, value};
+done:
+    return status;
+}
+
+static bool is_merge_key(const vt_yaml_node *key)
+{
+    return key->kind == VT_YAML_SCALAR && strcmp(key->text, "<<") == 0;
+}
+
+static vt_status add_keys(merged_keys *merge, const vt_yaml_node *mapping, int depth)
+{
+    vt_status status = VT_OK;
+    char found[96];
+    VT_CHECK(mapping->kind == VT_YAML_MAPPING,
+             "%s:%zu:%zu: '<<' merges mappings (<<: *name, or <<: [*name, *other]), found %s",
+             vt_yaml_path(merge->yaml), mapping->line, mapping->column, vt_yaml_describe(mapping, found));
+    VT_CHECK(depth < MAX_MERGE_DEPTH, "%s:%zu:%zu: merged through more than %d levels", vt_yaml_path(merge->yaml),
+             mapping->line, mapping->column, MAX_MERGE_DEPTH);
+    if (merge->visited[mapping->index]) goto done;
+    merge->visited[mapping->index] = true;
+    size_t own = merge->count;
+    for (size_t i = 0; i < mapping->count; i += 2) {
+        if (!is_merge_key(mapping->child[i])) VT_TRY(add_key(merge, mapping->child[i], mapping->child[i + 1], own));
+    }
+    for (size_t i = mapping->count; i > 0; i -= 2) { /* from the last: of two '<<' the later wins, as of any two keys */
+        const vt_yaml_node *merged = mapping->child[i - 1];
+        if (!is_merge_key(mapping->child[i - 2])) continue;
+        if (merged->kind != VT_YAML_SEQUENCE) VT_TRY(add_keys(merge, merged, depth + 1));
+        for (size_t j = 0; merged->kind == VT_YAML_SEQUENCE && j < merged->count; j++)
+            VT_TRY(add_keys(merge, merged->child[j], depth + 1));
+    }
+done:
+    return status;
+}
+
+vt_status vt_yaml_entries(const vt_yaml *yaml, const vt_yaml_node *mapping, vt_yaml_entry **entries, size_t *count)
+{
+    merged_keys merge = {.yaml = yaml, .visited = calloc(yaml->node_count, sizeof(bool))};
+    VT_ASSERT(merge.visited != NULL);
+    vt_status status = add_keys(&merge, mapping, 0);
+    free(merge.visited);
+    if (status != VT_OK) {
+        free(merge.entries);
+        merge = (merged_keys){0};
+    }
+    *entries = merge.entries;
+    *count = merge.count;
+    return status;
+}

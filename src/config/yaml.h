@@ -1,0 +1,45 @@
+/* A YAML file as a read-only tree in which every node knows its line and column. An alias is the very node that its
+ * anchor names, so nodes may have several parents; a cycle is refused when the file is read. */
+#ifndef VT_CONFIG_YAML_H
+#define VT_CONFIG_YAML_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+typedef enum { VT_YAML_SCALAR, VT_YAML_SEQUENCE, VT_YAML_MAPPING } vt_yaml_kind;
+
+typedef struct vt_yaml_node {
+    vt_yaml_kind kind;
+    size_t line, column;         /* both from 1 */
+    char *text;                  /* of a scalar, without its quotes; otherwise NULL */
+    size_t count;                /* children */
+    struct vt_yaml_node **child; /* a mapping's are key, value, key, value, ... */
+    size_t index;                /* of this node in its file */
+    size_t capacity;
+    bool complete; /* false while its own children are being read */
+} vt_yaml_node;
+
+typedef struct vt_yaml vt_yaml;
+
+/* Reads the file, whose top must be a mapping. Errors: "path:line:column: ...". */
+vt_status vt_yaml_open(const char *path, vt_yaml **yaml);
+void vt_yaml_close(vt_yaml **yaml);
+
+const char *vt_yaml_path(const vt_yaml *yaml);
+const vt_yaml_node *vt_yaml_top(const vt_yaml *yaml);
+
+typedef struct {
+    const vt_yaml_node *key; /* a scalar */
+    const vt_yaml_node *value;
+} vt_yaml_entry;
+
+/* The keys of a mapping after its merge keys ("<<"), each once. A mapping's own keys win over merged ones wherever they
+ * stand, of two equal keys the later, of a list of merged mappings the earlier (https://yaml.org/type/merge.html).
+ * *entries is to be freed. */
+vt_status vt_yaml_entries(const vt_yaml *yaml, const vt_yaml_node *mapping, vt_yaml_entry **entries, size_t *count);
+
+/* "a mapping", "a list", "the text 'abc'": for messages. */
+const char *vt_yaml_describe(const vt_yaml_node *node, char buffer[96]);
+
+#endif
