@@ -1,0 +1,15 @@
+#include "command/train.h"
+
+#include "config/config.h"
+#include "training/run.h"
+
+vt_status vt_command_train(int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    vt_config *config = NULL;
+    VT_TRY(vt_config_open(argument_count, arguments, &config));
+    VT_TRY(vt_run_training(config));
+done:
+    vt_config_close(&config);
+    return status;
+}

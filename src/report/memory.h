@@ -1,0 +1,9 @@
+/* What this process takes of the machine's memory. */
+#ifndef VT_REPORT_MEMORY_H
+#define VT_REPORT_MEMORY_H
+
+/* Resident bytes now, and at most so far (0 where the system doesn't say). */
+double vt_memory_resident(void);
+double vt_memory_peak(void);
+
+#endif

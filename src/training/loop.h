@@ -1,0 +1,28 @@
+/* The epoch loop: train, log, validate, log. */
+#ifndef VT_TRAINING_LOOP_H
+#define VT_TRAINING_LOOP_H
+
+#include "training/metrics.h"
+#include "training/record.h"
+
+typedef struct {
+    int64_t epochs;
+    int64_t steps_per_epoch; /* fewer than the data have when num_iters is smaller than an epoch */
+} vt_loop_length;
+
+/* From the samples of the training set: floor(samples / batch) steps an epoch; floor(num_iters / that) epochs, but
+ * never 0: then num_iters steps. */
+vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples);
+
+typedef struct {
+    vt_trainer *trainer;
+    vt_loader *training_loader, *validation_loader;
+    vt_metrics *metrics;
+    const char *const *channel_names;
+    vt_loop_length length;
+} vt_loop;
+
+/* Runs the whole training. *last is the last validation; its persistence_loss is the first validation's. */
+vt_status vt_loop_run(vt_loop *loop, vt_validation *last);
+
+#endif

@@ -1,0 +1,28 @@
+/* metrics.csv: a row for every optimizer step. */
+#ifndef VT_TRAINING_METRICS_H
+#define VT_TRAINING_METRICS_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct {
+    int64_t step;  /* 1 for the first */
+    int64_t epoch; /* 1 for the first */
+    double loss;
+    double learning_rate; /* that the step was made with */
+    double gradient_norm; /* before clipping */
+    double samples_per_sec;
+    double data_wait_fraction; /* of the step's time */
+} vt_metrics_row;
+
+typedef struct vt_metrics vt_metrics;
+
+vt_status vt_metrics_open(const char *path, vt_metrics **metrics);
+
+/* Written through to the file at once. Fails when it can't be (a full disk, say). */
+vt_status vt_metrics_add(vt_metrics *metrics, const vt_metrics_row *row);
+
+void vt_metrics_close(vt_metrics **metrics);
+
+#endif

@@ -1,0 +1,192 @@
+#include "training/run.h"
+
+#include <stdlib.h>
+
+#include "base/text.h"
+#include "data/statistics.h"
+#include "report/log.h"
+#include "training/loop.h"
+#include "training/run_directory.h"
+
+typedef struct {
+    const vt_config *config;
+    vt_dataset *training, *validation;
+    vt_loader *training_loader, *validation_loader;
+    float *means, *stds; /* [file_channels] */
+    int64_t file_channels;
+    vt_loop_length length;
+    char *directory;
+    vt_backend *backend;
+    vt_trainer *trainer;
+    vt_metrics *metrics;
+} run_state;
+
+static vt_status open_dataset(const vt_config *config, bool training, vt_dataset **dataset)
+{
+    vt_dataset_options options = {.directory = training ? config->train_data_path : config->valid_data_path,
+                                  .option_name = training ? "train_data_path" : "valid_data_path",
+                                  .height = config->img_size[0],
+                                  .width = config->img_size[1],
+                                  .in_channels = config->n_in_channels,
+                                  .out_channels = config->n_out_channels,
+                                  .history = config->n_history,
+                                  .dt = config->dt,
+                                  .sample_limit = training ? config->limit_nsamples : config->limit_nsamples_val};
+    return vt_dataset_open(&options, dataset);
+}
+
+/* The reader works beside the steps, unless the configuration spells out the serial one. */
+static vt_status open_loader(const vt_config *config, bool training, vt_dataset *dataset, vt_loader **loader)
+{
+    bool to_the_letter =
+        config->data_loader_config == VT_LOADER_PYTORCH || config->data_loader_config == VT_LOADER_NATIVE;
+    vt_loader_options options = {.dataset = dataset,
+                                 .batch_size = config->global_batch_size,
+                                 .drop_last = training,
+                                 .shuffle = training && config->shuffle,
+                                 .seed = (uint64_t)config->seed,
+                                 .prefetch = config->prefetch,
+                                 .read_ahead = !(to_the_letter && config->num_data_workers == 0)};
+    return vt_loader_open(&options, loader);
+}
+
+static vt_status open_data(run_state *run)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = run->config;
+    int64_t in = config->n_in_channels / (config->n_history + 1), out = config->n_out_channels;
+    VT_TRY(open_dataset(config, true, &run->training));
+    VT_TRY(open_dataset(config, false, &run->validation));
+    run->file_channels = in > out ? in : out;
+    run->means = malloc((size_t)run->file_channels * sizeof *run->means);
+    run->stds = malloc((size_t)run->file_channels * sizeof *run->stds);
+    VT_ASSERT(run->means != NULL && run->stds != NULL);
+    VT_TRY(vt_statistics_read_pair(config->global_means_path, config->global_stds_path, run->file_channels, run->means,
+                                   run->stds));
+    int64_t samples = vt_dataset_sample_count(run->training);
+    VT_CHECK(samples >= config->global_batch_size,
+             "%s has %lld training samples, fewer than one batch (global_batch_size %lld); use a smaller batch",
+             config->train_data_path, (long long)samples, (long long)config->global_batch_size);
+    run->length = vt_loop_length_of(config, samples);
+    VT_TRY(open_loader(config, true, run->training, &run->training_loader));
+    VT_TRY(open_loader(config, false, run->validation, &run->validation_loader));
+done:
+    return status;
+}
+
+static vt_status open_directory(run_state *run)
+{
+    vt_status status = VT_OK;
+    char *renamed = NULL, *log = NULL, *saved = NULL, *metrics = NULL;
+    VT_TRY(vt_run_directory_make(run->config, 1, &run->directory, &renamed));
+    log = vt_text_format("%s/out.log", run->directory);
+    saved = vt_text_format("%s/config.yaml", run->directory);
+    metrics = vt_text_format("%s/metrics.csv", run->directory);
+    VT_TRY(vt_log_open(log));
+    VT_TRY(vt_config_save(run->config, saved));
+    VT_TRY(vt_metrics_open(metrics, &run->metrics));
+    if (renamed != NULL) vt_log_info("an earlier run with this tag is now %s", renamed);
+done:
+    free(renamed);
+    free(log);
+    free(saved);
+    free(metrics);
+    return status;
+}
+
+static vt_status open_trainer(run_state *run)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = run->config;
+    vt_trainer_data data = {.means = run->means,
+                            .stds = run->stds,
+                            .latitudes = vt_dataset_latitudes(run->validation),
+                            .steps = config->num_iters != VT_UNSET_INTEGER
+                                         ? config->num_iters
+                                         : run->length.epochs * run->length.steps_per_epoch};
+    vt_plan plan;
+    VT_TRY(vt_trainer_plan(config, &data, &plan));
+    vt_record_plan(&plan);
+    int threads = config->num_threads == VT_UNSET_INTEGER ? 0 : (int)config->num_threads;
+    VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, threads, &run->backend));
+    VT_TRY(vt_trainer_open(config, &data, run->backend, &run->trainer));
+    vt_record_parameters(run->trainer);
+done:
+    return status;
+}
+
+static void log_start(const run_state *run)
+{
+    const vt_config *config = run->config;
+    int64_t full = vt_loader_batch_count(run->training_loader),
+            steps = run->length.epochs * run->length.steps_per_epoch;
+    vt_log_info("computing on: %s", run->backend->name);
+    vt_log_info("samples: %lld for training, %lld for validation; %lld epochs of %lld steps",
+                (long long)vt_dataset_sample_count(run->training), (long long)vt_dataset_sample_count(run->validation),
+                (long long)run->length.epochs, (long long)run->length.steps_per_epoch);
+    if (run->length.steps_per_epoch < full)
+        vt_log_info("num_iters %lld is less than an epoch of %lld steps: training for %lld steps",
+                    (long long)config->num_iters, (long long)full, (long long)config->num_iters);
+    else if (config->num_iters != VT_UNSET_INTEGER && steps != config->num_iters)
+        vt_log_info("num_iters %lld makes %lld whole epochs, %lld steps", (long long)config->num_iters,
+                    (long long)run->length.epochs, (long long)steps);
+    if (config->enable_jit)
+        vt_log_info("enable_jit: the CPU has no fused layer kernels; the unfused ones compute the same");
+    if (config->disable_broadcast_buffers)
+        vt_log_info("disable_broadcast_buffers has no effect: the model has no buffers");
+}
+
+static void log_result(const run_state *run, const vt_validation *last)
+{
+    char loss[VT_NUMBER_SIZE], persistence[VT_NUMBER_SIZE];
+    if (isnan(last->persistence_loss)) {
+        vt_log_info("validation loss %s; run directory %s", vt_text_float((float)last->loss, loss), run->directory);
+        return;
+    }
+    vt_log_info("validation loss %s, persistence (nothing changes) %s: %.3f of it; run directory %s",
+                vt_text_float((float)last->loss, loss), vt_text_float((float)last->persistence_loss, persistence),
+                last->loss / last->persistence_loss, run->directory);
+}
+
+static void close_run(run_state *run)
+{
+    vt_metrics_close(&run->metrics);
+    vt_trainer_close(&run->trainer);
+    vt_backend_close(&run->backend);
+    vt_loader_close(&run->training_loader);
+    vt_loader_close(&run->validation_loader);
+    vt_dataset_close(&run->training);
+    vt_dataset_close(&run->validation);
+    free(run->means);
+    free(run->stds);
+    free(run->directory);
+}
+
+vt_status vt_run_training(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    run_state run = {.config = config};
+    vt_validation last = {.rmse = calloc((size_t)config->n_out_channels, sizeof(double))};
+    VT_ASSERT(last.rmse != NULL);
+    VT_TRY(open_data(&run)); /* before the directory: a run that can't start leaves nothing behind */
+    VT_TRY(open_directory(&run));
+    vt_record_configuration(config);
+    VT_TRY(open_trainer(&run));
+    log_start(&run);
+    vt_loop loop = {.trainer = run.trainer,
+                    .training_loader = run.training_loader,
+                    .validation_loader = run.validation_loader,
+                    .metrics = run.metrics,
+                    .channel_names = vt_dataset_channel_names(run.validation),
+                    .length = run.length};
+    VT_TRY(vt_loop_run(&loop, &last));
+    log_result(&run, &last);
+done:
+    close_run(&run);
+    free(last.rmse);
+    if (status == VT_OK)
+        status = vt_log_close();
+    else
+        vt_log_close();
+    return status;
+}

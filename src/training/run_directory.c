@@ -1,0 +1,64 @@
+#include "training/run_directory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/text.h"
+
+/* mkdir -p */
+static vt_status make_directories(const char *path)
+{
+    vt_status status = VT_OK;
+    char *copy = vt_text_copy(path);
+    for (char *end = copy + 1;; end++) {
+        if (*end != '/' && *end != '\0') continue;
+        char separator = *end;
+        *end = '\0';
+        VT_CHECK(mkdir(copy, 0777) == 0 || errno == EEXIST,
+                 "can't make the directory %s: %s. --expdir names another place", copy, strerror(errno));
+        *end = separator;
+        if (separator == '\0') break;
+    }
+done:
+    free(copy);
+    return status;
+}
+
+/* A name beside `path` that nothing has yet: path.old-20251113-213555, then -1, -2, … behind it. */
+static char *name_for_old(const char *path)
+{
+    struct stat info;
+    struct tm local;
+    char stamp[32];
+    time_t now = time(NULL);
+    localtime_r(&now, &local);
+    strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
+    char *name = vt_text_format("%s.old-%s", path, stamp);
+    for (int i = 1; lstat(name, &info) == 0; i++) {
+        free(name);
+        name = vt_text_format("%s.old-%s-%d", path, stamp, i);
+    }
+    return name;
+}
+
+vt_status vt_run_directory_make(const vt_config *config, int ranks, char **path, char **renamed)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    *renamed = NULL;
+    char *parent = vt_text_format("%s/%s/%dCPU", config->expdir, config->config, ranks);
+    *path = vt_text_format("%s/%s", parent, config->run_num);
+    VT_TRY(make_directories(parent));
+    if (lstat(*path, &info) == 0) {
+        *renamed = name_for_old(*path);
+        VT_CHECK(rename(*path, *renamed) == 0, "can't rename the earlier run %s to %s: %s", *path, *renamed,
+                 strerror(errno));
+    }
+    VT_CHECK(mkdir(*path, 0777) == 0, "can't make the run directory %s: %s", *path, strerror(errno));
+done:
+    free(parent);
+    return status;
+}

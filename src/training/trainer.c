@@ -1,0 +1,182 @@
+#include "training/trainer.h"
+
+#include <stdlib.h>
+
+#include "training/step.h"
+
+vt_vit_options vt_trainer_model_options(const vt_config *config)
+{
+    return (vt_vit_options){.height = config->img_size[0],
+                            .width = config->img_size[1],
+                            .patch = config->patch_size,
+                            .in_channels = config->n_in_channels,
+                            .out_channels = config->n_out_channels,
+                            .dim = config->embed_dim,
+                            .depth = config->depth,
+                            .heads = config->num_heads,
+                            .gelu = (vt_gelu)config->gelu,
+                            .dropout = config->dropout};
+}
+
+int64_t vt_trainer_micro_batch(const vt_config *config)
+{
+    return config->global_batch_size / config->grad_accumulation;
+}
+
+static vt_status allocate_floats(vt_backend *backend, vt_memory_category category, int64_t count, float **memory)
+{
+    void *taken = NULL;
+    vt_status status = backend->allocate(backend, category, (size_t)count * sizeof(float), &taken);
+    *memory = taken;
+    return status;
+}
+
+/* Device arrays of `count` channels; channel c of a stacked history is channel c % file_channels of the file. */
+static vt_status upload_normalisation(vt_backend *backend, const vt_trainer_data *data, int64_t count, int64_t period,
+                                      float **mean, float **inverse_std)
+{
+    vt_status status = VT_OK;
+    float *host = malloc(2 * (size_t)count * sizeof *host);
+    VT_ASSERT(host != NULL);
+    for (int64_t c = 0; c < count; c++) {
+        host[c] = data->means[c % period];
+        host[count + c] = (float)(1 / (double)data->stds[c % period]);
+    }
+    VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, count, mean));
+    VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, count, inverse_std));
+    backend->copy_from_host(backend, *mean, host, (size_t)count * sizeof *host);
+    backend->copy_from_host(backend, *inverse_std, host + count, (size_t)count * sizeof *host);
+done:
+    free(host);
+    return status;
+}
+
+/* w ∝ cos(latitude), scaled to mean 1 over the rows. */
+static vt_status upload_latitude_weights(vt_backend *backend, const vt_trainer_data *data, int64_t height,
+                                         float **weights)
+{
+    vt_status status = VT_OK;
+    float *host = malloc((size_t)height * sizeof *host);
+    VT_ASSERT(host != NULL);
+    double sum = 0;
+    for (int64_t row = 0; row < height; row++) sum += cos(data->latitudes[row] * M_PI / 180);
+    for (int64_t row = 0; row < height; row++)
+        host[row] = (float)(cos(data->latitudes[row] * M_PI / 180) * (double)height / sum);
+    VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, height, weights));
+    backend->copy_from_host(backend, *weights, host, (size_t)height * sizeof *host);
+done:
+    free(host);
+    return status;
+}
+
+static vt_status take_batch_memory(vt_trainer *trainer, const vt_trainer_data *data)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = trainer->config;
+    vt_backend *backend = trainer->backend;
+    int64_t batch = vt_trainer_micro_batch(config), in = config->n_in_channels, out = config->n_out_channels;
+    int64_t plane = config->img_size[0] * config->img_size[1];
+    VT_TRY(upload_normalisation(backend, data, in, in / (config->n_history + 1), &trainer->input_mean,
+                                &trainer->input_inverse_std));
+    VT_TRY(upload_normalisation(backend, data, out, out, &trainer->target_mean, &trainer->target_inverse_std));
+    VT_TRY(upload_latitude_weights(backend, data, config->img_size[0], &trainer->latitude_weights));
+    VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch, &trainer->losses));
+    VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, 2 * batch, &trainer->norms));
+    VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch * out, &trainer->rmse));
+    trainer->host_figures = malloc((size_t)(batch * out) * sizeof(float));
+    VT_ASSERT(trainer->host_figures != NULL);
+    if (!backend->shares_host_memory) {
+        VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch * in * plane, &trainer->batch_input));
+        VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch * out * plane, &trainer->batch_target));
+    }
+done:
+    return status;
+}
+
+static vt_status open_on(const vt_config *config, const vt_trainer_data *data, vt_backend *backend, size_t arena_bytes,
+                         vt_trainer **result)
+{
+    vt_status status = VT_OK;
+    vt_trainer *trainer = calloc(1, sizeof *trainer);
+    VT_ASSERT(trainer != NULL);
+    vt_vit_options model = vt_trainer_model_options(config);
+    trainer->config = config;
+    trainer->backend = backend;
+    trainer->tokens = (model.height / model.patch) * (model.width / model.patch);
+    trainer->schedule = (vt_schedule){(vt_schedule_kind)config->lr_schedule, vt_config_learning_rate(config),
+                                      config->warmup, data->steps};
+    vt_optimizer_options optimizer = {(vt_optimizer_kind)config->optimizer, config->weight_decay,
+                                      isnan(config->grad_clip) ? INFINITY : config->grad_clip};
+    VT_TRY(vt_parameters_open(backend, &trainer->parameters));
+    VT_TRY(vt_vit_open(&model, trainer->parameters, &trainer->model));
+    VT_TRY(vt_parameters_allocate(trainer->parameters));
+    VT_TRY(vt_optimizer_open(&optimizer, backend, trainer->parameters, &trainer->optimizer));
+    VT_TRY(take_batch_memory(trainer, data));
+    VT_TRY(vt_arena_open(backend, arena_bytes, &trainer->arena));
+done:
+    if (status != VT_OK) vt_trainer_close(&trainer);
+    *result = trainer;
+    return status;
+}
+
+vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, vt_plan *plan)
+{
+    vt_status status = VT_OK;
+    vt_backend *dry = NULL;
+    vt_trainer *trainer = NULL;
+    vt_step_figures figures;
+    vt_evaluation evaluation = {0};
+    vt_batch batch = {.sample_count = config->global_batch_size};
+    VT_TRY(vt_backend_open_dry(&dry));
+    VT_TRY(open_on(config, data, dry, SIZE_MAX, &trainer));
+    VT_TRY(vt_step_train(trainer, &batch, &figures));
+    const vt_dry_count *count = vt_backend_dry_count(dry);
+    plan->step_flops = count->flops;
+    vt_evaluation_open(config, &evaluation);
+    VT_TRY(vt_step_evaluate(trainer, &batch, true, &evaluation));
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) plan->bytes[i] = count->bytes[i];
+    plan->arena_bytes = trainer->arena.peak;
+    plan->bytes[VT_MEMORY_ACTIVATIONS] += trainer->arena.peak;
+done:
+    vt_evaluation_close(&evaluation);
+    vt_trainer_close(&trainer);
+    vt_backend_close(&dry);
+    return status;
+}
+
+vt_status vt_trainer_open(const vt_config *config, const vt_trainer_data *data, vt_backend *backend,
+                          vt_trainer **trainer)
+{
+    vt_status status = VT_OK;
+    vt_plan plan;
+    *trainer = NULL;
+    VT_TRY(vt_trainer_plan(config, data, &plan));
+    VT_TRY(open_on(config, data, backend, plan.arena_bytes, trainer));
+    vt_parameters_start((*trainer)->parameters, (uint64_t)config->seed);
+done:
+    return status;
+}
+
+void vt_trainer_close(vt_trainer **trainer)
+{
+    vt_trainer *t = *trainer;
+    if (t == NULL) return;
+    float *const memory[] = {t->batch_input,
+                             t->batch_target,
+                             t->input_mean,
+                             t->input_inverse_std,
+                             t->target_mean,
+                             t->target_inverse_std,
+                             t->latitude_weights,
+                             t->losses,
+                             t->norms,
+                             t->rmse};
+    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) t->backend->release(t->backend, memory[i]);
+    free(t->host_figures);
+    vt_arena_close(&t->arena);
+    vt_optimizer_close(&t->optimizer);
+    vt_vit_close(&t->model);
+    vt_parameters_close(&t->parameters);
+    free(t);
+    *trainer = NULL;
+}

@@ -1,0 +1,56 @@
+/* Everything that a training step works on: back end, parameters, model, optimizer, normalisation, and the arena. It
+ * knows nothing of files; the loop (loop.h) feeds it batches. */
+#ifndef VT_TRAINING_TRAINER_H
+#define VT_TRAINING_TRAINER_H
+
+#include "config/config.h"
+#include "data/loader.h"
+#include "model/vit.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/schedule.h"
+
+/* What the data say, on the host. */
+typedef struct {
+    const float *means, *stds; /* [file_channels] */
+    int64_t file_channels;     /* channels of the file that are used, >= both of the model's */
+    const double *latitudes;   /* [height], degrees */
+    int64_t steps;             /* optimizer steps of the whole run: the length of the cosine */
+} vt_trainer_data;
+
+typedef struct {
+    const vt_config *config;
+    vt_backend *backend;
+    vt_arena arena;
+    vt_parameters *parameters;
+    vt_vit *model;
+    vt_optimizer *optimizer;
+    vt_schedule schedule;
+    int64_t tokens;
+    int64_t steps_done;
+    float *batch_input, *batch_target;       /* where a back end without host memory keeps a batch; else NULL */
+    float *input_mean, *input_inverse_std;   /* [n_in_channels] */
+    float *target_mean, *target_inverse_std; /* [n_out_channels] */
+    float *latitude_weights;                 /* [height], mean 1 */
+    float *losses, *norms, *rmse;            /* of a micro-batch: [batch], [batch, 2], [batch, n_out_channels] */
+    float *host_figures;                     /* room to bring them to the host */
+} vt_trainer;
+
+/* Bytes by category and the FLOPs of one optimizer step, learnt from the same step over the dry back end. */
+typedef struct {
+    size_t bytes[VT_MEMORY_CATEGORY_COUNT];
+    size_t arena_bytes; /* the part of the activations that is the arena */
+    double step_flops;
+} vt_plan;
+
+vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, vt_plan *plan);
+
+/* Plans, then takes all memory on `backend` and starts the parameters from the configuration's seed. */
+vt_status vt_trainer_open(const vt_config *config, const vt_trainer_data *data, vt_backend *backend,
+                          vt_trainer **trainer);
+void vt_trainer_close(vt_trainer **trainer);
+
+/* The model's options and samples a micro-batch, as the configuration has them. */
+vt_vit_options vt_trainer_model_options(const vt_config *config);
+int64_t vt_trainer_micro_batch(const vt_config *config);
+
+#endif

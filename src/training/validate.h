@@ -1,0 +1,18 @@
+/* One pass over the validation set. */
+#ifndef VT_TRAINING_VALIDATE_H
+#define VT_TRAINING_VALIDATE_H
+
+#include "training/step.h"
+
+/* Means over all samples, every one once, in order. */
+typedef struct {
+    double loss;
+    double persistence_loss; /* NAN when it was not asked for, or can't be scored */
+    double seconds;
+    double *rmse; /* [n_out_channels], latitude-weighted, normalised units */
+} vt_validation;
+
+/* rmse must have room for n_out_channels. */
+vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_persistence, vt_validation *validation);
+
+#endif
