@@ -128,7 +128,7 @@ $(BUILD)/%.o: %.c $(BUILD)/found.mk
 define ISA_RULE
 $$(BUILD)/src/backend/cpu/vector/%.$(1).o: src/backend/cpu/vector/%.c $$(BUILD)/found.mk
 	@mkdir -p $$(@D)
-	$$(COMPILE) -O3 $$(ISA_FLAGS_$(1)) -DVT_ISA=$(1) -c $$< -o $$@
+	$$(COMPILE) -O3 -fno-math-errno $$(ISA_FLAGS_$(1)) -DVT_ISA=$(1) -c $$< -o $$@
 endef
 $(foreach isa,baseline avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
 

@@ -1,0 +1,274 @@
+/* The small ViT of vit.h5 against PyTorch: forward, loss, every gradient, and 50 training steps, on every path of the
+ * CPU back end. Tolerances are the contract's: losses 1e-5, gradients 1e-4, relative; rounding alone reaches 5e-7
+ * (README.md). */
+#include "golden/golden_file.h"
+#include "operations/paths.h"
+#include "test.h"
+#include "training/step.h"
+
+typedef struct {
+    vt_config *config;
+    vt_backend *backend;
+    vt_trainer *trainer;
+    float *inputs, *targets; /* [10, 4, 6, 20, 12], [10, 4, 3, 20, 12] */
+} fixture;
+
+static const int64_t batch_size = 4, input_size = 6 * 20 * 12, target_size = 3 * 20 * 12, batches = 10;
+
+static void load_parameters(vt_trainer *trainer, hid_t file)
+{
+    for (int64_t i = 0; i < vt_parameters_count(trainer->parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(trainer->parameters, i);
+        char path[160];
+        int64_t count;
+        snprintf(path, sizeof path, "parameters/%s", parameter->name);
+        float *values = golden_read_float(file, path, &count);
+        EXPECT(count == parameter->count, "%s has %lld elements, expected %lld", parameter->name,
+               (long long)parameter->count, (long long)count);
+        trainer->backend->copy_from_host(trainer->backend, parameter->value, values, (size_t)count * sizeof *values);
+        free(values);
+    }
+}
+
+/* settings: pairs of option and value, ended by NULL. */
+static fixture open_fixture(hid_t file, vt_cpu_isa isa, const char *const *settings)
+{
+    static const char *const model[] = {"img_size",
+                                        "[20, 12]",
+                                        "patch_size",
+                                        "4",
+                                        "n_in_channels",
+                                        "6",
+                                        "n_history",
+                                        "1",
+                                        "n_out_channels",
+                                        "3",
+                                        "embed_dim",
+                                        "24",
+                                        "depth",
+                                        "2",
+                                        "num_heads",
+                                        "3",
+                                        "global_batch_size",
+                                        "4",
+                                        "num_iters",
+                                        "50",
+                                        NULL};
+    static const float means[6] = {0}, stds[6] = {1, 1, 1, 1, 1, 1};
+    fixture f = {0};
+    int64_t count;
+    double latitudes[20];
+    for (int row = 0; row < 20; row++) latitudes[row] = 90 - 180.0 * row / 19;
+    EXPECT_OK(vt_config_open_default(&f.config));
+    for (int i = 0; model[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f.config, model[i], model[i + 1]));
+    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f.config, settings[i], settings[i + 1]));
+    EXPECT_OK(vt_config_resolve(f.config));
+    EXPECT_OK(vt_backend_open_cpu(isa, 0, &f.backend));
+    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 50};
+    EXPECT_OK(vt_trainer_open(f.config, &data, f.backend, &f.trainer));
+    load_parameters(f.trainer, file);
+    f.inputs = golden_read_float(file, "inputs", &count);
+    f.targets = golden_read_float(file, "targets", &count);
+    return f;
+}
+
+static void close_fixture(fixture *f)
+{
+    vt_trainer_close(&f->trainer);
+    vt_backend_close(&f->backend);
+    vt_config_close(&f->config);
+    free(f->inputs);
+    free(f->targets);
+}
+
+static vt_batch batch_of(const fixture *f, int64_t index)
+{
+    return (vt_batch){.sample_count = batch_size,
+                      .input = f->inputs + index * batch_size * input_size,
+                      .target = f->targets + index * batch_size * target_size};
+}
+
+/* The prediction of batch 0 laid back to [4, 3, 20, 12]. */
+static void predict(fixture *f, float *fields)
+{
+    vt_batch batch = batch_of(f, 0);
+    vt_pass pass = {.backend = f->backend, .arena = &f->trainer->arena, .batch = batch_size, .tokens = 15};
+    vt_vit_input input = {batch.input, f->trainer->input_mean, f->trainer->input_inverse_std};
+    vt_matrix prediction = vt_vit_forward(f->trainer->model, &pass, &input);
+    for (int64_t row = 0; row < prediction.rows; row++) {
+        int64_t sample = row / 15, top = row % 15 / 3 * 4, left = row % 3 * 4;
+        for (int64_t column = 0; column < 48; column++) {
+            int64_t channel = column % 3, y = top + column / 12, x = left + column / 3 % 4;
+            fields[((sample * 3 + channel) * 20 + y) * 12 + x] = prediction.data[row * prediction.stride + column];
+        }
+    }
+    vt_arena_pop(&f->trainer->arena, 0);
+}
+
+static void check_forward(vt_cpu_isa isa, const char *gelu, const char *path, double loss)
+{
+    hid_t file = golden_open("vit.h5");
+    const char *const settings[] = {"gelu", gelu, NULL};
+    fixture f = open_fixture(file, isa, settings);
+    int64_t count;
+    float fields[4 * 3 * 20 * 12];
+    double *expected = golden_read(file, path, &count), *rmse = golden_read(file, "forward/channel_rmse", &count);
+    predict(&f, fields);
+    double difference = golden_difference(fields, expected, 4 * 3 * 20 * 12);
+    EXPECT(difference < 1e-5, "isa %d gelu %s: prediction differs by %g", (int)isa, gelu, difference);
+
+    vt_evaluation sums;
+    vt_batch batch = batch_of(&f, 0);
+    vt_evaluation_open(f.config, &sums);
+    EXPECT_OK(vt_step_evaluate(f.trainer, &batch, false, &sums));
+    EXPECT_NEAR(sums.loss / 4, loss, 1e-5 * loss);
+    if (strcmp(gelu, "erf") == 0)
+        for (int c = 0; c < 3; c++) EXPECT_NEAR(sums.rmse[c] / 4, rmse[c], 1e-5 * rmse[c]);
+    vt_evaluation_close(&sums);
+    free(expected);
+    free(rmse);
+    close_fixture(&f);
+    H5Fclose(file);
+}
+
+TEST(forward_loss_and_rmse)
+{
+    hid_t file = golden_open("vit.h5");
+    int64_t count;
+    double *loss = golden_read(file, "forward/loss", &count),
+           *tanh_loss = golden_read(file, "forward/loss_tanh", &count);
+    FOR_EACH_PATH(isa)
+    {
+        check_forward(isa, "erf", "forward/prediction", loss[0]);
+        check_forward(isa, "tanh", "forward/prediction_tanh", tanh_loss[0]);
+    }
+    free(loss);
+    free(tanh_loss);
+    H5Fclose(file);
+}
+
+/* k.bias has the exact gradient 0; what is there must be rounding: below 1e-5 of q.bias's (parallel.md §4). */
+static void check_key_bias(fixture *f, const vt_parameter *k_bias)
+{
+    char name[VT_PARAMETER_NAME];
+    snprintf(name, sizeof name, "%s", k_bias->name);
+    *strstr(name, ".k.bias") = '\0';
+    strcat(name, ".q.bias");
+    const vt_parameter *q_bias = vt_parameters_find(f->trainer->parameters, name);
+    double k_squares = 0, q_squares = 0;
+    for (int64_t i = 0; i < k_bias->count; i++) {
+        k_squares += (double)k_bias->gradient[i] * (double)k_bias->gradient[i];
+        q_squares += (double)q_bias->gradient[i] * (double)q_bias->gradient[i];
+    }
+    EXPECT(sqrt(k_squares) < 1e-5 * sqrt(q_squares), "%s: %g beside %g", k_bias->name, sqrt(k_squares),
+           sqrt(q_squares));
+}
+
+static void check_gradients(hid_t file, vt_cpu_isa isa, const char *accumulation)
+{
+    const char *const settings[] = {"lr", "0", "grad_accumulation", accumulation, NULL};
+    fixture f = open_fixture(file, isa, settings);
+    vt_step_figures figures;
+    vt_batch batch = batch_of(&f, 0);
+    EXPECT_OK(vt_step_train(f.trainer, &batch, &figures));
+    for (int64_t i = 0; i < vt_parameters_count(f.trainer->parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(f.trainer->parameters, i);
+        char path[160];
+        int64_t count;
+        if (strstr(parameter->name, ".k.bias") != NULL) {
+            check_key_bias(&f, parameter);
+            continue;
+        }
+        snprintf(path, sizeof path, "gradients/%s", parameter->name);
+        double *expected = golden_read(file, path, &count);
+        double difference = golden_difference(parameter->gradient, expected, count);
+        EXPECT(difference < 1e-4, "isa %d, accumulation %s, %s differs by %g", (int)isa, accumulation, parameter->name,
+               difference);
+        free(expected);
+    }
+    close_fixture(&f);
+}
+
+TEST(every_gradient)
+{
+    hid_t file = golden_open("vit.h5");
+    FOR_EACH_PATH(isa) check_gradients(file, isa, "1");
+    check_gradients(file, VT_ISA_AUTO, "2");
+    check_gradients(file, VT_ISA_AUTO, "4");
+    H5Fclose(file);
+}
+
+static void check_training(hid_t file, vt_cpu_isa isa, const char *variant, const char *const *settings)
+{
+    fixture f = open_fixture(file, isa, settings);
+    char path[160];
+    int64_t count;
+    snprintf(path, sizeof path, "training/%s/losses_float64", variant);
+    double *losses = golden_read(file, path, &count);
+    snprintf(path, sizeof path, "training/%s/grad_norms_float64", variant);
+    double *norms = golden_read(file, path, &count);
+    snprintf(path, sizeof path, "training/%s/learning_rates", variant);
+    double *rates = golden_read(file, path, &count);
+    for (int64_t step = 0; step < 50; step++) {
+        vt_step_figures figures;
+        vt_batch batch = batch_of(&f, step % batches);
+        EXPECT_OK(vt_step_train(f.trainer, &batch, &figures));
+        EXPECT_NEAR(figures.loss, losses[step], 1e-5 * losses[step]);
+        EXPECT_NEAR(figures.gradient_norm, norms[step], 1e-4 * norms[step]);
+        EXPECT_NEAR(figures.learning_rate, rates[step], 1e-12);
+    }
+    for (int64_t i = 0; i < vt_parameters_count(f.trainer->parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(f.trainer->parameters, i);
+        if (strstr(parameter->name, ".k.bias") != NULL) continue;
+        snprintf(path, sizeof path, "training/%s/final_norms/%s", variant, parameter->name);
+        double *expected = golden_read(file, path, &count), squares = 0;
+        for (int64_t j = 0; j < parameter->count; j++)
+            squares += (double)parameter->value[j] * (double)parameter->value[j];
+        EXPECT(fabs(sqrt(squares) - *expected) < 1e-5 * *expected, "%s %s: %.9g, expected %.9g", variant,
+               parameter->name, sqrt(squares), *expected);
+        free(expected);
+    }
+    free(losses);
+    free(norms);
+    free(rates);
+    close_fixture(&f);
+}
+
+static void check_training_on_all_paths(const char *variant, const char *const *settings)
+{
+    hid_t file = golden_open("vit.h5");
+    FOR_EACH_PATH(isa) check_training(file, isa, variant, settings);
+    H5Fclose(file);
+}
+
+TEST(fifty_steps_adam)
+{
+    check_training_on_all_paths("adam", (const char *const[]){"lr", "1e-3", NULL});
+}
+
+TEST(fifty_steps_adam_with_warmup)
+{
+    check_training_on_all_paths("adam_warmup", (const char *const[]){"lr", "1e-3", "warmup", "10", NULL});
+}
+
+TEST(fifty_steps_adamw)
+{
+    check_training_on_all_paths(
+        "adamw", (const char *const[]){"lr", "1e-3", "optimizer", "AdamW", "weight_decay", "0.05", NULL});
+}
+
+TEST(fifty_steps_sgd)
+{
+    check_training_on_all_paths("sgd",
+                                (const char *const[]){"lr", "0.05", "optimizer", "SGD", "weight_decay", "1e-4", NULL});
+}
+
+TEST(fifty_steps_adam_with_clipping)
+{
+    check_training_on_all_paths("adam_clip", (const char *const[]){"lr", "1e-3", "grad_clip", "0.3", NULL});
+}
+
+TEST(fifty_steps_in_micro_batches)
+{
+    check_training_on_all_paths("adam", (const char *const[]){"lr", "1e-3", "grad_accumulation", "4", NULL});
+}
