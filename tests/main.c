@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* nftw */
 #include "test.h"
 
 #include <ftw.h>

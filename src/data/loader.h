@@ -3,6 +3,7 @@
 #define VT_DATA_LOADER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
