@@ -29,6 +29,9 @@ void vt_dataset_close(vt_dataset **dataset);
 
 int64_t vt_dataset_sample_count(const vt_dataset *dataset);
 
+/* The options it was opened with: the sizes of a sample. */
+const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset);
+
 /* The names in the attribute `channels`, or NULL when the files have none. Entry c is "" past the names given. */
 const char *const *vt_dataset_channel_names(const vt_dataset *dataset);
 

@@ -1,0 +1,290 @@
+#include "data/dataset.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "config/config.h"
+#include "data/fields_file.h"
+#include "data/file_list.h"
+#include "report/log.h"
+
+/* Files kept open, for opening one costs a few round trips to a parallel file system; a set of ERA5 has 26. Their
+ * caches of decoded chunks together stay below CACHE_BUDGET, or there is one file. */
+#define OPEN_FILES 32
+#define CACHE_BUDGET (INT64_C(1) << 30)
+
+typedef struct {
+    vt_fields_file *file; /* NULL while closed */
+    int64_t times;
+    int64_t first_sample; /* samples of the files before it */
+    uint64_t last_use;
+} yearly_file;
+
+struct vt_dataset {
+    char *directory, *option_name;
+    vt_dataset_options options;
+    vt_file_list list;
+    yearly_file *files; /* [list.count] */
+    int64_t sample_count;
+    vt_fields_shape shape; /* of every file, but for the times */
+    char **channel_names;  /* [shape.channels], or NULL */
+    double *latitudes;     /* [options.height] */
+    int64_t open_files, open_limit;
+    uint64_t use_clock;
+};
+
+static int64_t window_channels(const vt_dataset_options *options)
+{
+    return options->in_channels / (options->history + 1);
+}
+
+static void close_file(vt_dataset *dataset, yearly_file *file)
+{
+    if (file->file == NULL) return;
+    vt_fields_file_close(&file->file);
+    dataset->open_files--;
+}
+
+/* The open file `index`; when too many are open, the one unused for longest is closed. */
+static vt_status use_file(vt_dataset *dataset, int64_t index, vt_fields_file **result)
+{
+    vt_status status = VT_OK;
+    yearly_file *file = &dataset->files[index];
+    file->last_use = ++dataset->use_clock;
+    if (file->file == NULL) {
+        while (dataset->open_files >= dataset->open_limit) {
+            yearly_file *oldest = NULL;
+            for (int64_t i = 0; i < dataset->list.count; i++) {
+                yearly_file *other = &dataset->files[i];
+                if (other->file != NULL && (oldest == NULL || other->last_use < oldest->last_use)) oldest = other;
+            }
+            close_file(dataset, oldest);
+        }
+        VT_TRY(vt_fields_file_open(dataset->list.paths[index], &file->file));
+        dataset->open_files++;
+    }
+    *result = file->file;
+done:
+    return status;
+}
+
+static vt_status check_window(const vt_dataset_options *options, const char *path, const vt_fields_shape *shape)
+{
+    vt_status status = VT_OK;
+    const int64_t channels = window_channels(options);
+    const long long found[4] = {shape->times, shape->channels, shape->height, shape->width};
+    VT_CHECK(options->height <= shape->height && options->width <= shape->width,
+             "%s: 'fields' is [%lld, %lld, %lld, %lld] (time, channel, lat, lon), too small for img_size [%lld, %lld]; "
+             "set --img_size=[%lld,%lld], or less",
+             path, found[0], found[1], found[2], found[3], (long long)options->height, (long long)options->width,
+             found[2], found[3]);
+    VT_CHECK(channels <= shape->channels,
+             "%s: 'fields' has %lld channels, but n_in_channels %lld with n_history %lld needs %lld; set "
+             "--n_in_channels=%lld, or less",
+             path, found[1], (long long)options->in_channels, (long long)options->history, (long long)channels,
+             found[1] * (long long)(options->history + 1));
+    VT_CHECK(options->out_channels <= shape->channels,
+             "%s: 'fields' has %lld channels, but n_out_channels is %lld; set --n_out_channels=%lld, or less", path,
+             found[1], (long long)options->out_channels, found[1]);
+done:
+    return status;
+}
+
+static vt_status take_names(vt_dataset *dataset, const vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    const char *const *names = vt_fields_file_channel_names(file);
+    if (names == NULL) goto done;
+    dataset->channel_names = calloc((size_t)dataset->shape.channels, sizeof *dataset->channel_names);
+    VT_CHECK(dataset->channel_names != NULL, "out of memory for channel names");
+    for (int64_t c = 0; c < dataset->shape.channels; c++) dataset->channel_names[c] = vt_text_copy(names[c]);
+done:
+    return status;
+}
+
+static vt_status take_latitudes(vt_dataset *dataset, const vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    const double *stored = vt_fields_file_latitudes(file);
+    const int64_t rows = dataset->shape.height;
+    dataset->latitudes = malloc((size_t)dataset->options.height * sizeof *dataset->latitudes);
+    VT_CHECK(dataset->latitudes != NULL, "out of memory for latitudes");
+    for (int64_t row = 0; row < dataset->options.height; row++) {
+        double even = rows > 1 ? 90.0 - 180.0 * (double)row / (double)(rows - 1) : 0.0;
+        dataset->latitudes[row] = stored != NULL ? stored[row] : even;
+    }
+done:
+    return status;
+}
+
+/* All files of a directory have the first one's grid and channels. */
+static vt_status compare_with_first(const vt_dataset *dataset, const vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    const char *path = vt_fields_file_path(file), *first_path = dataset->list.paths[0];
+    const char *const *names = vt_fields_file_channel_names(file);
+    const vt_fields_shape shape = vt_fields_file_shape(file), *first = &dataset->shape;
+    VT_CHECK(shape.channels == first->channels, "%s has %lld channels, but %s has %lld; all files need the same ones",
+             path, (long long)shape.channels, first_path, (long long)first->channels);
+    VT_CHECK(shape.height == first->height && shape.width == first->width,
+             "%s has a grid of [%lld, %lld], but %s has [%lld, %lld]; all files need the same one", path,
+             (long long)shape.height, (long long)shape.width, first_path, (long long)first->height,
+             (long long)first->width);
+    for (int64_t c = 0; names != NULL && dataset->channel_names != NULL && c < shape.channels; c++)
+        VT_CHECK(strcmp(names[c], dataset->channel_names[c]) == 0,
+                 "%s: channel %lld is '%s', but in %s it is '%s'; all files need the same channels in the same order",
+                 path, (long long)c, names[c], first_path, dataset->channel_names[c]);
+done:
+    return status;
+}
+
+static vt_status look_at_file(vt_dataset *dataset, int64_t index)
+{
+    vt_status status = VT_OK;
+    vt_fields_file *file = NULL;
+    yearly_file *entry = &dataset->files[index];
+    const vt_dataset_options *options = &dataset->options;
+    const char *path = dataset->list.paths[index];
+    VT_TRY(use_file(dataset, index, &file));
+    vt_fields_shape shape = vt_fields_file_shape(file);
+    VT_TRY(check_window(options, path, &shape));
+    if (index == 0) {
+        dataset->shape = shape;
+        VT_TRY(take_names(dataset, file));
+        VT_TRY(take_latitudes(dataset, file));
+    }
+    VT_TRY(compare_with_first(dataset, file));
+    int64_t cache = vt_fields_file_cache_bytes(file);
+    while (dataset->open_limit > 1 && cache * dataset->open_limit > CACHE_BUDGET) dataset->open_limit--;
+    entry->times = shape.times;
+    entry->first_sample = dataset->sample_count;
+    int64_t samples = shape.times - options->dt * (options->history + 1);
+    if (samples < 1)
+        vt_log_warning("%s has %lld times, too few for a sample, which spans %lld (n_history %lld, dt %lld): not used",
+                       path, (long long)shape.times, (long long)(options->dt * (options->history + 1) + 1),
+                       (long long)options->history, (long long)options->dt);
+    dataset->sample_count += samples > 0 ? samples : 0;
+done:
+    return status;
+}
+
+static vt_status check_options(const vt_dataset_options *options)
+{
+    vt_status status = VT_OK;
+    VT_ASSERT(options->height > 0 && options->width > 0 && options->history >= 0 && options->dt > 0);
+    VT_ASSERT(options->in_channels > 0 && options->out_channels > 0);
+    VT_CHECK(options->in_channels % (options->history + 1) == 0,
+             "n_in_channels %lld is no multiple of n_history + 1 = %lld; it counts the channels of the file once for "
+             "each time of the input",
+             (long long)options->in_channels, (long long)(options->history + 1));
+done:
+    return status;
+}
+
+vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result)
+{
+    vt_status status = VT_OK;
+    vt_dataset *dataset = calloc(1, sizeof *dataset);
+    *result = NULL;
+    VT_CHECK(dataset != NULL, "out of memory");
+    VT_TRY(check_options(options));
+    dataset->options = *options;
+    dataset->options.directory = dataset->directory = vt_text_copy(options->directory);
+    dataset->options.option_name = dataset->option_name = vt_text_copy(options->option_name);
+    dataset->open_limit = OPEN_FILES;
+    VT_TRY(vt_file_list_open(options->directory, options->option_name, &dataset->list));
+    dataset->files = calloc((size_t)dataset->list.count, sizeof *dataset->files);
+    VT_CHECK(dataset->files != NULL, "out of memory for %lld files", (long long)dataset->list.count);
+    for (int64_t i = 0; i < dataset->list.count; i++) VT_TRY(look_at_file(dataset, i));
+    VT_CHECK(dataset->sample_count > 0,
+             "%s '%s': no file is long enough for one sample, which spans %lld times (n_history %lld, dt %lld)",
+             options->option_name, options->directory, (long long)(options->dt * (options->history + 1) + 1),
+             (long long)options->history, (long long)options->dt);
+    if (options->sample_limit != VT_UNSET_INTEGER && options->sample_limit < dataset->sample_count)
+        dataset->sample_count = options->sample_limit;
+    *result = dataset;
+    dataset = NULL;
+done:
+    vt_dataset_close(&dataset);
+    return status;
+}
+
+void vt_dataset_close(vt_dataset **pointer)
+{
+    vt_dataset *dataset = *pointer;
+    if (dataset == NULL) return;
+    *pointer = NULL;
+    for (int64_t i = 0; dataset->files != NULL && i < dataset->list.count; i++) close_file(dataset, &dataset->files[i]);
+    for (int64_t c = 0; dataset->channel_names != NULL && c < dataset->shape.channels; c++)
+        free(dataset->channel_names[c]);
+    free(dataset->channel_names);
+    free(dataset->latitudes);
+    free(dataset->files);
+    vt_file_list_close(&dataset->list);
+    free(dataset->directory);
+    free(dataset->option_name);
+    free(dataset);
+}
+
+int64_t vt_dataset_sample_count(const vt_dataset *dataset)
+{
+    return dataset->sample_count;
+}
+
+const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset)
+{
+    return &dataset->options;
+}
+
+const char *const *vt_dataset_channel_names(const vt_dataset *dataset)
+{
+    return (const char *const *)dataset->channel_names;
+}
+
+const double *vt_dataset_latitudes(const vt_dataset *dataset)
+{
+    return dataset->latitudes;
+}
+
+/* The file of a sample, and the time t of it: the input's newest. */
+static int64_t find_sample(const vt_dataset *dataset, int64_t sample, int64_t *time)
+{
+    VT_ASSERT(sample >= 0 && sample < dataset->sample_count);
+    int64_t low = 0, high = dataset->list.count; /* files[low].first_sample <= sample */
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (dataset->files[middle].first_sample <= sample)
+            low = middle;
+        else
+            high = middle;
+    }
+    *time = sample - dataset->files[low].first_sample + dataset->options.history * dataset->options.dt;
+    return low;
+}
+
+void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer, int64_t size)
+{
+    int64_t time;
+    int64_t index = find_sample(dataset, sample, &time);
+    snprintf(buffer, (size_t)size, "%s, time %lld", dataset->list.paths[index], (long long)time);
+}
+
+vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target)
+{
+    vt_status status = VT_OK;
+    const vt_dataset_options *options = &dataset->options;
+    const int64_t channels = window_channels(options), height = options->height, width = options->width;
+    vt_fields_file *file = NULL;
+    int64_t time;
+    int64_t index = find_sample(dataset, sample, &time);
+    VT_TRY(use_file(dataset, index, &file));
+    /* from the oldest time to the target, the order in which they lie in the file */
+    for (int64_t back = options->history; back >= 0; back--)
+        VT_TRY(vt_fields_file_read(file, time - back * options->dt, channels, height, width,
+                                   input + back * channels * height * width));
+    VT_TRY(vt_fields_file_read(file, time + options->dt, options->out_channels, height, width, target));
+done:
+    return status;
+}

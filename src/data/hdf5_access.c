@@ -1,0 +1,61 @@
+#include "data/hdf5_access.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* H5Pset_file_locking came with 1.10.7 and, on the next branch, with 1.12.1. */
+#if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0))
+#define HAVE_FILE_LOCKING_PROPERTY 1
+#else
+#define HAVE_FILE_LOCKING_PROPERTY 0
+#endif
+
+static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t environment = PTHREAD_ONCE_INIT;
+static char reason[512]; /* guarded by `library` */
+
+/* Older libraries read this variable once, when they start; a value that the user has set stands. */
+static void set_environment(void)
+{
+    if (!HAVE_FILE_LOCKING_PROPERTY) setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
+}
+
+void vt_hdf5_enter(void)
+{
+    pthread_once(&environment, set_environment);
+    pthread_mutex_lock(&library);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+}
+
+void vt_hdf5_leave(void)
+{
+    pthread_mutex_unlock(&library);
+}
+
+static herr_t take_first(unsigned depth, const H5E_error2_t *error, void *context)
+{
+    (void)context;
+    if (depth == 0 && error->desc != NULL) snprintf(reason, sizeof reason, "%s", error->desc);
+    return 0;
+}
+
+const char *vt_hdf5_reason(void)
+{
+    int error_number = errno;
+    reason[0] = '\0';
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_first, NULL);
+    if (reason[0] == '\0') snprintf(reason, sizeof reason, "%s", strerror(error_number));
+    return reason;
+}
+
+hid_t vt_hdf5_file_access(void)
+{
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+#if HAVE_FILE_LOCKING_PROPERTY
+    H5Pset_file_locking(access, false, true);
+#endif
+    return access;
+}

@@ -1,0 +1,364 @@
+/* Files in every form of storage give the same samples; every sample once, within its file; errors say what is wrong.
+ */
+#include "data/dataset.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "test.h"
+#include "unit/data_files.h"
+
+static vt_dataset_options options_for(const test_fields *fields)
+{
+    return (vt_dataset_options){.directory = vt_test_directory(),
+                                .option_name = "train_data_path",
+                                .height = fields->height,
+                                .width = fields->width,
+                                .in_channels = fields->channels,
+                                .out_channels = fields->channels,
+                                .dt = 1,
+                                .sample_limit = VT_UNSET_INTEGER};
+}
+
+/* Opens, reads every sample and compares each value with what was written; files[] in the order of their names. */
+static void expect_samples(const vt_dataset_options *options, const test_fields *files, int64_t file_count)
+{
+    vt_dataset *dataset = NULL;
+    EXPECT_OK(vt_dataset_open(options, &dataset));
+    if (dataset == NULL) return;
+    int64_t channels = options->in_channels / (options->history + 1), points = options->height * options->width;
+    float *input = malloc((size_t)(options->in_channels * points) * sizeof *input);
+    float *target = malloc((size_t)(options->out_channels * points) * sizeof *target);
+    int64_t sample = 0, wrong = 0;
+    for (int64_t f = 0; f < file_count; f++) {
+        for (int64_t t = options->history * options->dt; t + options->dt < files[f].times; t++, sample++) {
+            if (sample >= vt_dataset_sample_count(dataset)) continue;
+            EXPECT_OK(vt_dataset_read(dataset, sample, input, target));
+            for (int64_t c = 0; c < options->in_channels; c++)
+                for (int64_t i = 0; i < points; i++) {
+                    double expected = test_value(&files[f], t - c / channels * options->dt, c % channels,
+                                                 i / options->width, i % options->width);
+                    wrong += (double)input[c * points + i] != expected;
+                }
+            for (int64_t c = 0; c < options->out_channels; c++)
+                for (int64_t i = 0; i < points; i++)
+                    wrong += (double)target[c * points + i] !=
+                             test_value(&files[f], t + options->dt, c, i / options->width, i % options->width);
+        }
+    }
+    int64_t expected =
+        options->sample_limit != VT_UNSET_INTEGER && options->sample_limit < sample ? options->sample_limit : sample;
+    EXPECT(vt_dataset_sample_count(dataset) == expected, "%lld, expected %lld",
+           (long long)vt_dataset_sample_count(dataset), (long long)expected);
+    EXPECT(wrong == 0, "%lld values differ", (long long)wrong);
+    free(input);
+    free(target);
+    vt_dataset_close(&dataset);
+}
+
+TEST(storage_forms)
+{
+    const test_fields base = {.times = 7, .channels = 3, .height = 5, .width = 9};
+    hid_t half = H5Tcopy(H5T_IEEE_F32LE); /* IEEE binary16: sign, 5 bits of exponent, 10 of mantissa */
+    H5Tset_fields(half, 15, 10, 5, 0, 10);
+    H5Tset_ebias(half, 15);
+    H5Tset_precision(half, 16);
+    H5Tset_size(half, 2);
+    test_fields forms[8];
+    for (int i = 0; i < 8; i++) forms[i] = base;
+    for (int i = 1; i < 6; i++) memcpy(forms[i].chunk, (hsize_t[4]){(hsize_t)i, 2, 4, 5}, sizeof forms[i].chunk);
+    forms[2].deflate = 6;
+    forms[3].deflate = 1, forms[3].shuffle = true;
+    forms[4].deflate = 1, forms[4].shuffle = forms[4].fletcher = true;
+    forms[5].type = H5T_IEEE_F64LE;
+    forms[6].type = H5T_IEEE_F32BE;
+    forms[7].type = half;
+    for (int i = 0; i < 8; i++) {
+        test_fields_write(test_path("a_2001.h5"), &forms[i]);
+        vt_dataset_options options = options_for(&base);
+        expect_samples(&options, &base, 1);
+    }
+    H5Tclose(half);
+}
+
+TEST(files_of_unequal_length)
+{
+    const test_fields base = {.times = 9, .channels = 4, .height = 4, .width = 6};
+    test_fields files[4] = {base, base, base, base};
+    files[1].times = 4, files[1].offset = 10000; /* too short for history 2 and dt 2 */
+    files[2].times = 8, files[2].offset = 20000;
+    files[3].times = 7, files[3].offset = 30000;
+    test_fields_write(test_path("2001.h5"), &files[0]);
+    test_fields_write(test_path("2002.h5"), &files[1]);
+    test_fields_write(test_path("2003.h5"), &files[2]);
+    test_fields_write(test_path("x2003.h5"), &files[3]);
+    /* none of these is read */
+    test_fields other = {.times = 2, .channels = 1, .height = 2, .width = 2};
+    test_fields_write(test_path(".x2004.h5"), &other);
+    test_fields_write(test_path("2005.h5.tmp"), &other);
+    test_fields_write(test_path("205.h5"), &other);
+    test_fields_write(test_path("means.h5"), &other);
+    vt_dataset_options options = options_for(&base);
+    expect_samples(&options, files, 4);
+    options.dt = 2;
+    expect_samples(&options, files, 4);
+    options.history = 2;
+    options.in_channels = 3 * 3;
+    options.out_channels = 2;
+    options.height = 3;
+    options.width = 5;
+    expect_samples(&options, files, 4);
+    options.sample_limit = 5;
+    expect_samples(&options, files, 4);
+    options.sample_limit = 1000;
+    expect_samples(&options, files, 4);
+}
+
+TEST(a_sample_is_the_whole_file)
+{
+    const test_fields file = {.times = 4, .channels = 1, .height = 2, .width = 2};
+    test_fields_write(test_path("2001.h5"), &file);
+    vt_dataset_options options = options_for(&file);
+    options.history = 2;
+    options.in_channels = 3;
+    expect_samples(&options, &file, 1);
+    vt_dataset *dataset = NULL;
+    options.history = 3;
+    options.in_channels = 4;
+    EXPECT_ERROR(vt_dataset_open(&options, &dataset), "no file is long enough for one sample, which spans 5 times");
+}
+
+TEST(more_files_than_stay_open)
+{
+    enum { COUNT = 40 };
+    test_fields files[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        char name[32];
+        files[i] = (test_fields){.times = 3, .channels = 1, .height = 2, .width = 2, .offset = 1000 * i};
+        snprintf(name, sizeof name, "%d.h5", 1980 + i);
+        test_fields_write(test_path(name), &files[i]);
+    }
+    vt_dataset_options options = options_for(&files[0]);
+    expect_samples(&options, files, COUNT);
+}
+
+static void expect_names(const test_fields *fields)
+{
+    vt_dataset *dataset = NULL;
+    vt_dataset_options options = options_for(fields);
+    test_fields_write(test_path("2001.h5"), fields);
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    if (dataset == NULL) return;
+    const char *const *names = vt_dataset_channel_names(dataset);
+    EXPECT(names != NULL);
+    for (int64_t c = 0; names != NULL && c < fields->channels; c++)
+        EXPECT(strcmp(names[c], fields->names[c]) == 0, "'%s', expected '%s'", names[c], fields->names[c]);
+    vt_dataset_close(&dataset);
+}
+
+TEST(channel_names)
+{
+    static const char *const names[3] = {"u10", "t2m", "twelveletter"};
+    test_fields fields = {.times = 2, .channels = 3, .height = 2, .width = 2, .names = names};
+    fields.padding = H5T_STR_NULLPAD;
+    expect_names(&fields);
+    fields.padding = H5T_STR_SPACEPAD;
+    expect_names(&fields);
+    fields.variable_names = true;
+    expect_names(&fields);
+    static const char *const shorter[3] = {"u10", "", "msl"};
+    fields.names = shorter;
+    fields.variable_names = false;
+    fields.padding = H5T_STR_NULLTERM;
+    expect_names(&fields);
+}
+
+TEST(no_names_and_even_latitudes)
+{
+    const test_fields fields = {.times = 2, .channels = 1, .height = 5, .width = 4};
+    vt_dataset *dataset = NULL;
+    vt_dataset_options options = options_for(&fields);
+    options.height = 3;
+    test_fields_write(test_path("2001.h5"), &fields);
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    EXPECT(vt_dataset_channel_names(dataset) == NULL);
+    for (int row = 0; row < 3; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], 90.0 - 45.0 * row, 1e-12);
+    vt_dataset_close(&dataset);
+}
+
+TEST(stored_latitudes)
+{
+    const test_fields fields = {.times = 2, .channels = 1, .height = 5, .width = 4, .latitudes = 5, .longitudes = 4};
+    vt_dataset *dataset = NULL;
+    vt_dataset_options options = options_for(&fields);
+    options.height = 3;
+    test_fields_write(test_path("2001.h5"), &fields);
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    for (int row = 0; row < 3; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], test_latitude(row), 1e-5);
+    char text[256];
+    vt_dataset_describe(dataset, 0, text, sizeof text);
+    EXPECT(strstr(text, "/2001.h5, time 0") != NULL, "%s", text);
+    vt_dataset_close(&dataset);
+}
+
+static void expect_open_error(const vt_dataset_options *options, const char *message)
+{
+    vt_dataset *dataset = NULL;
+    EXPECT_ERROR(vt_dataset_open(options, &dataset), message);
+    EXPECT(dataset == NULL);
+}
+
+TEST(errors_of_directories)
+{
+    const test_fields fields = {.times = 2, .channels = 1, .height = 2, .width = 2};
+    vt_dataset_options options = options_for(&fields);
+    expect_open_error(&options, "no files *YYYY.h5");
+    options.directory = "/no/such/directory";
+    expect_open_error(&options, "train_data_path '/no/such/directory': no such directory. Make a synthetic set with "
+                                "`vitrain synth`, or see docs/data.md");
+    options.directory = test_path("2001.h5");
+    test_fields_write(options.directory, &fields);
+    expect_open_error(&options, "is a file, but should be a directory");
+    options.directory = vt_test_directory();
+    mkdir(test_path("2002.h5"), 0777);
+    expect_open_error(&options, "2002.h5 is a directory, but should be an HDF5 file");
+    rmdir(test_path("2002.h5"));
+    chmod(test_path("2001.h5"), 0);
+    if (access(test_path("2001.h5"), R_OK) != 0) expect_open_error(&options, "2001.h5: Permission denied");
+    chmod(test_path("2001.h5"), 0600);
+    EXPECT(symlink("nowhere", test_path("2000.h5")) == 0);
+    expect_open_error(&options, "2000.h5: No such file or directory");
+}
+
+TEST(errors_of_shapes)
+{
+    const test_fields fields = {.times = 2, .channels = 3, .height = 4, .width = 6};
+    test_fields_write(test_path("2001.h5"), &fields);
+    vt_dataset_options options = options_for(&fields);
+    options.height = 5;
+    expect_open_error(&options, "'fields' is [2, 3, 4, 6] (time, channel, lat, lon), too small for img_size [5, 6]; "
+                                "set --img_size=[4,6], or less");
+    options = options_for(&fields);
+    options.in_channels = 4;
+    expect_open_error(&options, "has 3 channels, but n_in_channels 4 with n_history 0 needs 4");
+    options = options_for(&fields);
+    options.out_channels = 4;
+    expect_open_error(&options, "has 3 channels, but n_out_channels is 4");
+    options = options_for(&fields);
+    options.history = 1;
+    expect_open_error(&options, "n_in_channels 3 is no multiple of n_history + 1 = 2");
+    options = options_for(&fields);
+    test_fields other = fields;
+    other.channels = 4;
+    test_fields_write(test_path("2002.h5"), &other);
+    expect_open_error(&options, "2002.h5 has 4 channels, but");
+    other = fields;
+    other.width = 8;
+    test_fields_write(test_path("2002.h5"), &other);
+    expect_open_error(&options, "has a grid of [4, 8], but");
+    other = fields;
+    other.latitudes = 3;
+    test_fields_write(test_path("2002.h5"), &other);
+    expect_open_error(&options, "2002.h5: 'lat' has 3 values, but 'fields' has 4");
+    other.latitudes = 4;
+    other.longitudes = 7;
+    test_fields_write(test_path("2002.h5"), &other);
+    expect_open_error(&options, "2002.h5: 'lon' has 7 values, but 'fields' has 6");
+}
+
+TEST(errors_of_names)
+{
+    static const char *const names[3] = {"u10", "v10", "t2m"}, *const others[3] = {"u10", "t2m", "v10"};
+    test_fields fields = {.times = 2, .channels = 3, .height = 2, .width = 2, .names = names};
+    vt_dataset_options options = options_for(&fields);
+    test_fields_write(test_path("2001.h5"), &fields);
+    fields.names = others;
+    test_fields_write(test_path("2002.h5"), &fields);
+    expect_open_error(&options, "2002.h5: channel 1 is 't2m', but in");
+}
+
+/* A file with one dataset of the given name, type and rank. */
+static void write_odd_file(const char *path, const char *name, hid_t type, int rank)
+{
+    const hsize_t extent[5] = {2, 2, 2, 2, 2};
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t space = H5Screate_simple(rank, extent, NULL);
+    hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    H5Dclose(dataset);
+    H5Sclose(space);
+    H5Fclose(file);
+}
+
+TEST(errors_of_contents)
+{
+    const test_fields fields = {.times = 2, .channels = 1, .height = 2, .width = 2};
+    vt_dataset_options options = options_for(&fields);
+    write_odd_file(test_path("2001.h5"), "field", H5T_IEEE_F32LE, 4);
+    expect_open_error(&options, "2001.h5 has no dataset 'fields'");
+    write_odd_file(test_path("2001.h5"), "fields", H5T_STD_I16LE, 4);
+    expect_open_error(&options, "'fields' must hold floating-point numbers");
+    write_odd_file(test_path("2001.h5"), "fields", H5T_IEEE_F32LE, 3);
+    expect_open_error(&options, "'fields' has 3 dimensions, expected 4: [time, channel, lat, lon]");
+}
+
+static void overwrite(const char *path, int64_t position, const char *bytes, size_t count)
+{
+    int file = open(path, O_WRONLY | O_CREAT, 0600);
+    EXPECT(pwrite(file, bytes, count, position) == (ssize_t)count);
+    close(file);
+}
+
+TEST(errors_of_broken_files)
+{
+    test_fields fields = {.times = 3, .channels = 2, .height = 16, .width = 16};
+    vt_dataset_options options = options_for(&fields);
+    const char *path = test_path("2001.h5");
+    overwrite(path, 0, "this is not HDF5", 16);
+    expect_open_error(&options,
+                      "2001.h5 is not a readable HDF5 file (damaged or cut short?): file signature not found");
+    EXPECT(truncate(path, 0) == 0);
+    expect_open_error(&options, "2001.h5 is not a readable HDF5 file");
+    test_fields_write(path, &fields);
+    EXPECT(truncate(path, 4000) == 0);
+    expect_open_error(&options, "2001.h5 is not a readable HDF5 file (damaged or cut short?): truncated file");
+    /* a damaged chunk is found when it is read */
+    memcpy(fields.chunk, (hsize_t[4]){1, 2, 16, 16}, sizeof fields.chunk);
+    fields.deflate = 1;
+    fields.fletcher = true;
+    test_fields_write(path, &fields);
+    struct stat info;
+    EXPECT(stat(path, &info) == 0);
+    overwrite(path, info.st_size - 200, "damage damage damage", 20);
+    vt_dataset *dataset = NULL;
+    float input[512], target[512];
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    EXPECT_OK(vt_dataset_read(dataset, 0, input, target));
+    EXPECT_ERROR(vt_dataset_read(dataset, 1, input, target), "2001.h5: can't read 'fields' at time 2");
+    vt_dataset_close(&dataset);
+}
+
+TEST(errors_of_values)
+{
+    static const char *const names[2] = {"u10", "t2m"};
+    test_fields fields = {.times = 3, .channels = 2, .height = 4, .width = 5, .names = names};
+    vt_dataset_options options = options_for(&fields);
+    float input[40], target[40];
+    vt_dataset *dataset = NULL;
+    fields.poison_index = 2 * 40 + 20 + 2 * 5 + 3;
+    fields.poison = NAN;
+    test_fields_write(test_path("2001.h5"), &fields);
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    EXPECT_OK(vt_dataset_read(dataset, 0, input, target));
+    EXPECT_ERROR(vt_dataset_read(dataset, 1, input, target),
+                 "2001.h5: 'fields' is NaN at time 2, channel 1 (t2m), row 2, column 3");
+    vt_dataset_close(&dataset);
+    fields.poison = -INFINITY;
+    fields.names = NULL;
+    test_fields_write(test_path("2001.h5"), &fields);
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    EXPECT_ERROR(vt_dataset_read(dataset, 1, input, target),
+                 "2001.h5: 'fields' is infinite at time 2, channel 1, row 2, column 3");
+    vt_dataset_close(&dataset);
+}

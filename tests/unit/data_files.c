@@ -1,0 +1,100 @@
+#include "unit/data_files.h"
+
+#include <sys/stat.h>
+
+#include "test.h"
+
+double test_value(const test_fields *fields, int64_t time, int64_t channel, int64_t row, int64_t column)
+{
+    int64_t index = ((time * fields->channels + channel) * fields->height + row) * fields->width + column;
+    return (double)(fields->offset + index);
+}
+
+double test_latitude(int64_t row)
+{
+    return 60.0 - 2.5 * (double)row;
+}
+
+const char *test_path(const char *name)
+{
+    static char paths[8][512];
+    static int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, sizeof paths[0], "%s/%s", vt_test_directory(), name);
+    for (char *slash = path + strlen(vt_test_directory()) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+        *slash = '\0';
+        mkdir(path, 0777);
+        *slash = '/';
+    }
+    return path;
+}
+
+static void write_names(hid_t dataset, const test_fields *fields)
+{
+    hsize_t count = (hsize_t)fields->channels;
+    size_t size = 12;
+    hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate_simple(1, &count, NULL);
+    H5Tset_size(type, fields->variable_names ? H5T_VARIABLE : size);
+    if (!fields->variable_names) H5Tset_strpad(type, fields->padding);
+    hid_t attribute = H5Acreate2(dataset, "channels", type, space, H5P_DEFAULT, H5P_DEFAULT);
+    char *fixed = malloc(count * size);
+    memset(fixed, fields->padding == H5T_STR_SPACEPAD ? ' ' : '\0', count * size);
+    for (size_t c = 0; c < count; c++) memcpy(fixed + c * size, fields->names[c], strlen(fields->names[c]));
+    VT_ASSERT(H5Awrite(attribute, type, fields->variable_names ? (const void *)fields->names : fixed) >= 0);
+    free(fixed);
+    H5Aclose(attribute);
+    H5Sclose(space);
+    H5Tclose(type);
+}
+
+static void write_coordinate(hid_t file, const char *name, int64_t count)
+{
+    hsize_t extent = (hsize_t)count;
+    double *values = malloc(extent * sizeof *values);
+    for (int64_t i = 0; i < count; i++) values[i] = test_latitude(i);
+    hid_t space = H5Screate_simple(1, &extent, NULL);
+    hid_t dataset = H5Dcreate2(file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    H5Dclose(dataset);
+    H5Sclose(space);
+    free(values);
+}
+
+static float *make_values(const test_fields *fields)
+{
+    float *values =
+        malloc((size_t)(fields->times * fields->channels * fields->height * fields->width + 1) * sizeof *values);
+    float *next = values;
+    for (int64_t t = 0; t < fields->times; t++)
+        for (int64_t c = 0; c < fields->channels; c++)
+            for (int64_t row = 0; row < fields->height; row++)
+                for (int64_t column = 0; column < fields->width; column++)
+                    *next++ = (float)test_value(fields, t, c, row, column);
+    if (fields->poison_index > 0) values[fields->poison_index] = fields->poison;
+    return values;
+}
+
+void test_fields_write(const char *path, const test_fields *fields)
+{
+    const hsize_t extent[4] = {(hsize_t)fields->times, (hsize_t)fields->channels, (hsize_t)fields->height,
+                               (hsize_t)fields->width};
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    VT_ASSERT(file >= 0);
+    hid_t space = H5Screate_simple(4, extent, NULL), properties = H5Pcreate(H5P_DATASET_CREATE);
+    if (fields->chunk[0] > 0) H5Pset_chunk(properties, 4, fields->chunk);
+    if (fields->shuffle) H5Pset_shuffle(properties);
+    if (fields->deflate > 0) H5Pset_deflate(properties, (unsigned)fields->deflate);
+    if (fields->fletcher) H5Pset_fletcher32(properties);
+    hid_t type = fields->type > 0 ? fields->type : H5T_IEEE_F32LE;
+    hid_t dataset = H5Dcreate2(file, "fields", type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    float *values = make_values(fields);
+    VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    free(values);
+    if (fields->names != NULL) write_names(dataset, fields);
+    if (fields->latitudes > 0) write_coordinate(file, "lat", fields->latitudes);
+    if (fields->longitudes > 0) write_coordinate(file, "lon", fields->longitudes);
+    H5Dclose(dataset);
+    H5Pclose(properties);
+    H5Sclose(space);
+    VT_ASSERT(H5Fclose(file) >= 0);
+}

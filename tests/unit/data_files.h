@@ -1,0 +1,36 @@
+/* Small HDF5 files for the tests of the data room. */
+#ifndef VT_TESTS_UNIT_DATA_FILES_H
+#define VT_TESTS_UNIT_DATA_FILES_H
+
+#include <hdf5.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Zeroed members: contiguous float32 without names and coordinates, values test_value. */
+typedef struct {
+    int64_t times, channels, height, width;
+    int64_t offset;                /* added to every value, to tell files apart */
+    hsize_t chunk[4];              /* [0] > 0: chunked */
+    bool shuffle, fletcher;        /* filters of chunks */
+    int deflate;                   /* gzip level */
+    hid_t type;                    /* stored type; 0: float32 */
+    const char *const *names;      /* attribute `channels`, [channels] */
+    bool variable_names;           /* strings of variable length */
+    H5T_str_t padding;             /* of fixed ones */
+    int64_t latitudes, longitudes; /* lengths of `lat`, `lon`; 0: not there */
+    float poison;                  /* stored at poison_index when that is above 0 */
+    int64_t poison_index;
+} test_fields;
+
+/* What stands at (time, channel, row, column): different everywhere, and exact in float32 for small files. */
+double test_value(const test_fields *fields, int64_t time, int64_t channel, int64_t row, int64_t column);
+
+/* `lat` of row `row`, when it is there. */
+double test_latitude(int64_t row);
+
+void test_fields_write(const char *path, const test_fields *fields);
+
+/* "<directory of the test>/<name>", made with the directories above it; the text stands until the eighth call after. */
+const char *test_path(const char *name);
+
+#endif
