@@ -15,8 +15,34 @@ vt_status vt_statistics_read(const char *path, const char *option_name, int64_t 
 vt_status vt_statistics_read_pair(const char *means_path, const char *stds_path, int64_t channels, float *means,
                                   float *stds);
 
-/* One pass over all files *YYYY.h5 of `directory` (Welford, float64), then global_means.npy, global_stds.npy
- * ([1, C, 1, 1]) and time_means.npy ([1, C, H, W]), float32, in `output_directory`, which is made when missing. */
+/* Statistics of fields that come one time after another, in float64: per channel mean and variance, merged time by time
+ * (Chan, Golub, LeVeque: "Updating formulae and a pairwise algorithm for computing sample variances", 1979), and the
+ * mean over time of every grid point. */
+typedef struct vt_statistics vt_statistics;
+
+vt_status vt_statistics_open(int64_t channels, int64_t height, int64_t width, vt_statistics **statistics);
+void vt_statistics_close(vt_statistics **statistics);
+
+/* Takes in the fields of one time, [channels, height, width]. */
+void vt_statistics_add(vt_statistics *statistics, const float *fields);
+
+int64_t vt_statistics_channels(const vt_statistics *statistics);
+int64_t vt_statistics_times(const vt_statistics *statistics);
+double vt_statistics_mean(const vt_statistics *statistics, int64_t channel);
+double vt_statistics_std(const vt_statistics *statistics, int64_t channel); /* of the population: divided by n */
+
+/* Of all files *YYYY.h5 of `directory`, in one pass; option_name is named in messages. NaN and Inf are errors. A
+ * channel that is constant, which can't be normalised, is a warning in the log. */
+vt_status vt_statistics_gather(const char *directory, const char *option_name, vt_statistics **statistics);
+
+/* The name in the files, "" when there is none. */
+const char *vt_statistics_channel_name(const vt_statistics *statistics, int64_t channel);
+
+/* Writes global_means.npy, global_stds.npy ([1, C, 1, 1]) and time_means.npy ([1, C, H, W]), float32, into `directory`,
+ * which is made when missing; files of these names are replaced. */
+vt_status vt_statistics_write(const vt_statistics *statistics, const char *directory);
+
+/* Both: gathers over `directory`, writes into `output_directory`. */
 vt_status vt_statistics_compute(const char *directory, const char *output_directory);
 
 #endif

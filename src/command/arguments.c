@@ -1,0 +1,159 @@
+#include "command/arguments.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+enum { MOST_FLAGS = 32 };
+
+static const vt_argument *find_flag(const vt_argument *flags, int64_t count, const char *name, size_t length)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (strncmp(flags[i].name, name, length) == 0 && flags[i].name[length] == '\0') return &flags[i];
+    return NULL;
+}
+
+static vt_status unknown_flag(const char *command, const vt_argument *flags, int64_t count, const char *word)
+{
+    const char *names[MOST_FLAGS];
+    VT_ASSERT(count <= MOST_FLAGS);
+    for (int64_t i = 0; i < count; i++) names[i] = flags[i].name;
+    char *name = vt_text_format("%.*s", (int)strcspn(word, "="), word);
+    const char *nearest = vt_text_nearest(name + strspn(name, "-"), names, (size_t)count);
+    vt_status status = VT_OK;
+    VT_CHECK(nearest == NULL, "vitrain %s: unknown flag %s; did you mean --%s? `vitrain %s --help` lists all", command,
+             name, nearest, command);
+    VT_FAIL("vitrain %s: unknown flag %s; `vitrain %s --help` lists all", command, name, command);
+done:
+    free(name);
+    return status;
+}
+
+/* "[32, 64]" or "32,64" */
+static bool parse_pair(const char *text, int64_t pair[2])
+{
+    long long first, second;
+    int end = -1;
+    bool bracket = *text == '[';
+    if (sscanf(text + bracket, "%lld ,%lld %n", &first, &second, &end) != 2 || end < 0) return false;
+    text += bracket + end;
+    if (strcmp(text, bracket ? "]" : "") != 0) return false;
+    pair[0] = first;
+    pair[1] = second;
+    return true;
+}
+
+static bool in_range(const vt_argument *flag, double value)
+{
+    return value >= flag->least && value <= flag->most;
+}
+
+static vt_status parse_value(const char *command, const vt_argument *flag, const char *text)
+{
+    vt_status status = VT_OK;
+    int64_t integer, pair[2];
+    double real;
+    switch (flag->kind) {
+    case VT_ARGUMENT_INTEGER:
+        VT_CHECK(vt_text_to_integer(text, &integer) && in_range(flag, (double)integer),
+                 "vitrain %s: --%s=%s: expected a whole number from %.0f to %.0f", command, flag->name, text,
+                 flag->least, flag->most);
+        *(int64_t *)flag->value = integer;
+        break;
+    case VT_ARGUMENT_REAL:
+        VT_CHECK(vt_text_to_double(text, &real) && in_range(flag, real),
+                 "vitrain %s: --%s=%s: expected a number from %g to %g", command, flag->name, text, flag->least,
+                 flag->most);
+        *(double *)flag->value = real;
+        break;
+    case VT_ARGUMENT_SWITCH:
+        VT_CHECK(strcmp(text, "true") == 0 || strcmp(text, "false") == 0, "vitrain %s: --%s=%s: expected true or false",
+                 command, flag->name, text);
+        *(bool *)flag->value = text[0] == 't';
+        break;
+    case VT_ARGUMENT_PATH:
+        VT_CHECK(text[0] != '\0', "vitrain %s: --%s: expected a path", command, flag->name);
+        *(const char **)flag->value = text;
+        break;
+    case VT_ARGUMENT_PAIR:
+        VT_CHECK(parse_pair(text, pair) && in_range(flag, (double)pair[0]) && in_range(flag, (double)pair[1]),
+                 "vitrain %s: --%s=%s: expected two whole numbers from %.0f to %.0f, like [32,64]", command, flag->name,
+                 text, flag->least, flag->most);
+        memcpy(flag->value, pair, sizeof pair);
+        break;
+    }
+done:
+    return status;
+}
+
+vt_status vt_arguments_parse(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
+                             int64_t flag_count, const char *operand_name, const char **operand, bool *help)
+{
+    vt_status status = VT_OK;
+    *operand = NULL;
+    *help = false;
+    for (int i = 0; i < argument_count; i++)
+        if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) *help = true;
+    for (int i = 0; !*help && i < argument_count; i++) {
+        const char *word = arguments[i];
+        if (word[0] != '-') {
+            VT_CHECK(*operand == NULL, "vitrain %s: '%s' after '%s': expected one %s", command, word, *operand,
+                     operand_name);
+            *operand = word;
+            continue;
+        }
+        const char *name = word + (strncmp(word, "--", 2) == 0 ? 2 : 0);
+        size_t length = strcspn(name, "=");
+        const vt_argument *flag = find_flag(flags, flag_count, name, length);
+        if (flag == NULL) {
+            status = unknown_flag(command, flags, flag_count, word);
+            goto done;
+        }
+        const char *value = name[length] == '=' ? name + length + 1 : NULL;
+        if (value == NULL && flag->kind == VT_ARGUMENT_SWITCH) value = "true";
+        if (value == NULL) {
+            VT_CHECK(i + 1 < argument_count, "vitrain %s: --%s needs a value", command, flag->name);
+            value = arguments[++i];
+        }
+        VT_TRY(parse_value(command, flag, value));
+    }
+    VT_CHECK(*help || *operand != NULL, "vitrain %s: no %s given; see `vitrain %s --help`", command, operand_name,
+             command);
+done:
+    return status;
+}
+
+static void print_default(const vt_argument *flag)
+{
+    char number[VT_NUMBER_SIZE];
+    const int64_t *pair = flag->value;
+    switch (flag->kind) {
+    case VT_ARGUMENT_INTEGER:
+        printf(" (default %lld)", (long long)*(const int64_t *)flag->value);
+        break;
+    case VT_ARGUMENT_REAL:
+        printf(" (default %s)", vt_text_double(*(const double *)flag->value, number));
+        break;
+    case VT_ARGUMENT_PAIR:
+        printf(" (default [%lld,%lld])", (long long)pair[0], (long long)pair[1]);
+        break;
+    case VT_ARGUMENT_SWITCH:
+    case VT_ARGUMENT_PATH:
+        break;
+    }
+}
+
+void vt_arguments_print(const vt_argument *flags, int64_t flag_count)
+{
+    static const char *const forms[] = {"=N", "=X", "", "=PATH", "=[N,N]"};
+    for (int64_t i = 0; i < flag_count; i++) {
+        char *form = vt_text_format("--%s%s", flags[i].name, forms[flags[i].kind]);
+        printf("  %-22s %s", form, flags[i].help);
+        print_default(&flags[i]);
+        printf("\n");
+        free(form);
+    }
+    printf("  %-22s this text\n", "--help");
+}

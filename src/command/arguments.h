@@ -1,0 +1,37 @@
+/* Flags of the small subcommands: `--key=value` or `--key value`; a switch takes a value only after `=`. The last of
+ * several wins. `vitrain train` has its own, larger table (config/options.def). */
+#ifndef VT_COMMAND_ARGUMENTS_H
+#define VT_COMMAND_ARGUMENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef enum {
+    VT_ARGUMENT_INTEGER,
+    VT_ARGUMENT_REAL,
+    VT_ARGUMENT_SWITCH,
+    VT_ARGUMENT_PATH,
+    VT_ARGUMENT_PAIR
+} vt_argument_kind;
+
+typedef struct {
+    const char *name; /* without the dashes */
+    vt_argument_kind kind;
+    void *value; /* int64_t, double, bool, const char *, int64_t[2]; holds the default; a path points into the arguments
+                  */
+    double least, most; /* of numbers */
+    const char *help;
+} vt_argument;
+
+/* The meaning of a command line: `flags` [flag_count], and one word without dashes, named `operand_name` in messages,
+ * in *operand. *help is true, and the rest unset, when --help or -h is among them. `command` is the subcommand's
+ * name. */
+vt_status vt_arguments_parse(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
+                             int64_t flag_count, const char *operand_name, const char **operand, bool *help);
+
+/* Prints a line a flag on standard output, with the values they hold as defaults. */
+void vt_arguments_print(const vt_argument *flags, int64_t flag_count);
+
+#endif

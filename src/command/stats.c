@@ -1,0 +1,107 @@
+#include "command/stats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/text.h"
+#include "command/arguments.h"
+#include "data/output_file.h"
+#include "data/statistics.h"
+
+static void print_help(const vt_argument *flags, int64_t count)
+{
+    printf("vitrain stats DIR [flags]: mean and standard deviation of every channel, and the mean fields over time.\n"
+           "DIR is a data directory: DIR/train is read, DIR/stats written. Or it is a directory of files *YYYY.h5:\n"
+           "`stats` is written beside it when it is called `train`, else inside it.\n\n");
+    vt_arguments_print(flags, count);
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* Where the files are, and where the statistics go: so that data_dir's defaults find them. Both malloc'd. */
+static void find_directories(const char *operand, const char *chosen_output, char **files, char **output)
+{
+    size_t length = strlen(operand);
+    while (length > 1 && operand[length - 1] == '/') length--;
+    char *directory = vt_text_format("%.*s", (int)length, operand);
+    const char *slash = strrchr(directory, '/');
+    const char *name = slash != NULL ? slash + 1 : directory;
+    *files = vt_text_format("%s/train", directory);
+    if (is_directory(*files)) {
+        *output = vt_text_format("%s/stats", directory);
+    } else {
+        free(*files);
+        *files = vt_text_copy(directory);
+        if (strcmp(name, "train") == 0)
+            *output = vt_text_format("%.*sstats", (int)(name - directory), directory);
+        else
+            *output = vt_text_format("%s/stats", directory);
+    }
+    if (chosen_output != NULL) {
+        free(*output);
+        *output = vt_text_copy(chosen_output);
+    }
+    free(directory);
+}
+
+static vt_status check_overwriting(const char *directory)
+{
+    static const char *const names[] = {"global_means.npy", "global_stds.npy", "time_means.npy"};
+    vt_status status = VT_OK;
+    char *path = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        free(path);
+        path = vt_text_format("%s/%s", directory, names[i]);
+        VT_CHECK(!vt_output_exists(path), "%s is there already; give --force to replace it, or another --output", path);
+    }
+done:
+    free(path);
+    return status;
+}
+
+static void print_table(const vt_statistics *statistics)
+{
+    printf("%7s  %-12s %14s %14s\n", "channel", "name", "mean", "std");
+    for (int64_t c = 0; c < vt_statistics_channels(statistics); c++) {
+        const char *name = vt_statistics_channel_name(statistics, c);
+        printf("%7lld  %-12s %14.7g %14.7g\n", (long long)c, name[0] != '\0' ? name : "-",
+               vt_statistics_mean(statistics, c), vt_statistics_std(statistics, c));
+    }
+}
+
+vt_status vt_command_stats(int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    vt_statistics *statistics = NULL;
+    const char *operand = NULL, *chosen_output = NULL;
+    char *files = NULL, *output = NULL;
+    bool force = false, help = false;
+    const vt_argument flags[] = {
+        {"output", VT_ARGUMENT_PATH, &chosen_output, 0, 0, "directory for the .npy files, made when missing"},
+        {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace .npy files that are there"},
+    };
+    const int64_t flag_count = sizeof flags / sizeof flags[0];
+    VT_TRY(
+        vt_arguments_parse("stats", argument_count, arguments, flags, flag_count, "data directory", &operand, &help));
+    if (help) {
+        print_help(flags, flag_count);
+        goto done;
+    }
+    find_directories(operand, chosen_output, &files, &output);
+    if (!force) VT_TRY(check_overwriting(output));
+    VT_TRY(vt_statistics_gather(files, "data directory", &statistics));
+    VT_TRY(vt_statistics_write(statistics, output));
+    print_table(statistics);
+    printf("%lld times of %s; written to %s\n", (long long)vt_statistics_times(statistics), files, output);
+done:
+    vt_statistics_close(&statistics);
+    free(files);
+    free(output);
+    return status;
+}

@@ -1,0 +1,21 @@
+/* Files that appear whole or not at all: written under a hidden name beside the final one, synchronised with the disk,
+ * then renamed. */
+#ifndef VT_DATA_OUTPUT_FILE_H
+#define VT_DATA_OUTPUT_FILE_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+/* "dir/.name.partial" for "dir/name"; malloc'd. Always the same name, so that what a killed run left is replaced. */
+char *vt_output_partial_path(const char *path);
+
+/* Synchronises the finished file `partial` and gives it its name `path`. On failure `partial` is removed. */
+vt_status vt_output_publish(const char *partial, const char *path);
+
+/* Makes a directory and the missing ones above it; one that exists is fine. */
+vt_status vt_output_make_directory(const char *path);
+
+bool vt_output_exists(const char *path);
+
+#endif

@@ -1,0 +1,215 @@
+/* The .npy files and the statistics in them: against two passes, and every malformed header. */
+#include "data/statistics.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/random.h"
+#include "data/npy.h"
+#include "test.h"
+#include "unit/data_files.h"
+
+/* A .npy file of the given version, header text and bytes. */
+static const char *write_npy(int major, const char *header, const void *bytes, size_t size)
+{
+    const char *path = test_path("array.npy");
+    size_t length = strlen(header);
+    unsigned char start[12] = {0x93, 'N', 'U', 'M', 'P', 'Y', (unsigned char)major, 0};
+    start[8] = (unsigned char)length;
+    start[9] = (unsigned char)(length >> 8);
+    FILE *file = fopen(path, "wb");
+    fwrite(start, 1, major == 1 ? 10 : 12, file);
+    fwrite(header, 1, length, file);
+    fwrite(bytes, 1, size, file);
+    fclose(file);
+    return path;
+}
+
+TEST(npy_round_trip)
+{
+    const int64_t shape[3] = {2, 1, 3};
+    const float values[6] = {1.5f, -2.0f, 3e-30f, 4e30f, 0.1f, 6.0f};
+    const char *path = test_path("array.npy");
+    vt_npy array;
+    EXPECT_OK(vt_npy_write(path, values, shape, 3));
+    EXPECT_OK(vt_npy_open(path, &array));
+    EXPECT(array.dimensions == 3 && array.count == 6 && memcmp(array.shape, shape, sizeof shape) == 0);
+    for (int i = 0; array.values != NULL && i < 6; i++) EXPECT_NEAR(array.values[i], (double)values[i], 0);
+    char *text = vt_npy_shape_text(&array);
+    EXPECT(strcmp(text, "[2, 1, 3]") == 0, "%s", text);
+    free(text);
+    vt_npy_close(&array);
+    struct stat info;
+    EXPECT(stat(path, &info) == 0);
+    const int64_t unaligned = (info.st_size - (int64_t)sizeof values) % 64; /* NumPy maps the values into memory */
+    EXPECT(unaligned == 0, "the values start %lld bytes past a multiple of 64", (long long)unaligned);
+    EXPECT(access(test_path(".array.npy.partial"), F_OK) != 0);
+}
+
+TEST(npy_versions_and_types)
+{
+    const double wide[2] = {0.1, -7};
+    const float narrow[2] = {0.1f, -7};
+    float values[2];
+    const char *header = "{'descr': '<f8', 'fortran_order': False, 'shape': (1, 2, 1, 1), }      \n";
+    for (int major = 1; major <= 3; major++)
+        EXPECT_OK(vt_statistics_read(write_npy(major, header, wide, sizeof wide), "global_means_path", 2, values));
+    EXPECT_NEAR((double)values[0], (double)0.1f, 0);
+    header = "{\"shape\": (1,2,1,1,), \"descr\":\"<f4\",\"fortran_order\":False}\n";
+    EXPECT_OK(vt_statistics_read(write_npy(1, header, narrow, sizeof narrow), "global_means_path", 2, values));
+    EXPECT_NEAR((double)values[1], -7, 0);
+    EXPECT_OK(vt_statistics_read(test_path("array.npy"), "global_means_path", 1, values));
+}
+
+TEST(npy_malformed)
+{
+    vt_npy array;
+    const float one = 1;
+    FILE *file = fopen(test_path("array.npy"), "wb");
+    fputs("PK\003\004, a zip of arrays", file);
+    fclose(file);
+    EXPECT_ERROR(vt_npy_open(test_path("array.npy"), &array), "is not a .npy file: it doesn't start with");
+    EXPECT_ERROR(vt_npy_open(write_npy(9, "{}", "", 0), &array), ".npy format version 9.0 is not known");
+    EXPECT_ERROR(vt_npy_open(test_path("none.npy"), &array), "none.npy: No such file or directory");
+    EXPECT_ERROR(vt_npy_open(vt_test_directory(), &array), "Is a directory");
+    const struct {
+        const char *header, *message;
+    } cases[] = {
+        {"{'fortran_order': False, 'shape': (1,)}", "damaged .npy header: no 'descr' in"},
+        {"{'descr': ", "the array's type is , expected"},
+        {"{'descr': '<i8', 'fortran_order': False, 'shape': (1,)}", "the array's type is '<i8', expected '<f4' or"},
+        {"{'descr': '>f4', 'fortran_order': False, 'shape': (1,)}", "the array's type is '>f4'"},
+        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "the array's type is [('a'"},
+        {"{'descr': '<f4', 'shape': (1,)}", "no 'fortran_order'"},
+        {"{'descr': '<f4', 'fortran_order': True, 'shape': (1,)}", "the array is in Fortran order"},
+        {"{'descr': '<f4', 'fortran_order': False}", "no 'shape'"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': 1}", "no 'shape'"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1", "cut short"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "bad 'shape'"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (x,)}", "bad 'shape'"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}", "more than 8 dimensions"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999,99999999999)}", "too large"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", "promises 2 values, but 1 are there"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *path = write_npy(1, cases[i].header, &one, sizeof one);
+        if (strstr(cases[i].message, "cut short") != NULL) EXPECT(truncate(path, 30) == 0);
+        EXPECT_ERROR(vt_npy_open(path, &array), cases[i].message);
+    }
+    EXPECT_ERROR(vt_npy_open(write_npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1", &one, 0), &array),
+                 "bad 'shape'");
+}
+
+TEST(npy_write_errors)
+{
+    const int64_t shape[1] = {1};
+    const float value = 1;
+    EXPECT_ERROR(vt_npy_write("/no/such/directory/a.npy", &value, shape, 1),
+                 "can't write /no/such/directory/a.npy: No such file or directory");
+    mkdir(test_path("a.npy"), 0777);
+    EXPECT_ERROR(vt_npy_write(test_path("a.npy"), &value, shape, 1), "can't rename");
+    EXPECT(access(test_path(".a.npy.partial"), F_OK) != 0);
+}
+
+/* A pair of files with the given values of three channels. */
+static void write_pair(const float means[3], const float stds[3])
+{
+    const int64_t shape[4] = {1, 3, 1, 1};
+    EXPECT_OK(vt_npy_write(test_path("means.npy"), means, shape, 4));
+    EXPECT_OK(vt_npy_write(test_path("stds.npy"), stds, shape, 4));
+}
+
+TEST(pair_checks)
+{
+    float means[4], stds[4];
+    const char *const m = test_path("means.npy"), *const s = test_path("stds.npy");
+    write_pair((float[3]){1, 2, 3}, (float[3]){1, 0.5f, 0});
+    EXPECT_OK(vt_statistics_read_pair(m, s, 2, means, stds));
+    EXPECT(means[1] == 2 && stds[1] == 0.5f);
+    EXPECT_ERROR(vt_statistics_read_pair(m, s, 3, means, stds), "a standard deviation of 0 for channel 2");
+    EXPECT_ERROR(vt_statistics_read_pair(m, s, 4, means, stds), "global_means_path: ");
+    EXPECT_ERROR(vt_statistics_read_pair(m, s, 4, means, stds),
+                 "has shape [1, 3, 1, 1], expected [1, C, 1, 1] with C at least 4");
+    write_pair((float[3]){1, 2, 3}, (float[3]){1, -1, 1});
+    EXPECT_ERROR(vt_statistics_read_pair(m, s, 3, means, stds), "stds.npy holds -1 for channel 1");
+    write_pair((float[3]){1, 2, 3}, (float[3]){1, 1, NAN});
+    EXPECT_ERROR(vt_statistics_read_pair(m, s, 3, means, stds), "stds.npy holds nan for channel 2");
+    write_pair((float[3]){INFINITY, 2, 3}, (float[3]){1, 1, 1});
+    EXPECT_ERROR(vt_statistics_read_pair(m, s, 3, means, stds), "means.npy holds inf for channel 0");
+    EXPECT_ERROR(vt_statistics_read_pair(test_path("none.npy"), s, 3, means, stds),
+                 "global_means_path (`vitrain stats` makes such a file): can't open");
+    const int64_t flat[1] = {3};
+    EXPECT_OK(vt_npy_write(m, means, flat, 1));
+    EXPECT_ERROR(vt_statistics_read_pair(m, s, 3, means, stds), "has shape [3], expected [1, C, 1, 1]");
+}
+
+/* Geopotential-like numbers: a mean of 5.4e4 with a spread of 5, which float32 sums of squares lose entirely. */
+TEST(against_two_passes)
+{
+    enum { TIMES = 300, CHANNELS = 3, HEIGHT = 7, WIDTH = 11, POINTS = HEIGHT * WIDTH };
+    static float fields[TIMES][CHANNELS][POINTS];
+    vt_statistics *statistics = NULL;
+    EXPECT_OK(vt_statistics_open(CHANNELS, HEIGHT, WIDTH, &statistics));
+    for (int t = 0; t < TIMES; t++) {
+        for (int i = 0; i < CHANNELS * POINTS; i++) {
+            double normal = vt_random_normal_quantile(vt_random_element(1, 2, (uint64_t)(t * CHANNELS * POINTS + i)));
+            fields[t][i / POINTS][i % POINTS] = (float)(i / POINTS == 0 ? 54000 + 5 * normal : 3 * normal + t * 0.01);
+        }
+        vt_statistics_add(statistics, &fields[t][0][0]);
+    }
+    EXPECT_OK(vt_statistics_write(statistics, test_path("new/stats")));
+    vt_npy time_means;
+    EXPECT_OK(vt_npy_open(test_path("new/stats/time_means.npy"), &time_means));
+    EXPECT(time_means.dimensions == 4 && time_means.shape[2] == HEIGHT && time_means.shape[3] == WIDTH);
+    float means[CHANNELS], stds[CHANNELS];
+    EXPECT_OK(vt_statistics_read_pair(test_path("new/stats/global_means.npy"), test_path("new/stats/global_stds.npy"),
+                                      CHANNELS, means, stds));
+    for (int c = 0; c < CHANNELS; c++) {
+        long double sum = 0, squares = 0;
+        for (int t = 0; t < TIMES; t++)
+            for (int i = 0; i < POINTS; i++) sum += (long double)fields[t][c][i];
+        double mean = (double)(sum / (TIMES * POINTS));
+        for (int t = 0; t < TIMES; t++)
+            for (int i = 0; i < POINTS; i++)
+                squares += ((long double)fields[t][c][i] - mean) * ((long double)fields[t][c][i] - mean);
+        double std = sqrt((double)(squares / (TIMES * POINTS)));
+        /* float64 sums of n terms: relative error below n eps, here 23100 * 1.1e-16 = 3e-12 */
+        EXPECT_NEAR(vt_statistics_mean(statistics, c), mean, 3e-12 * fabs(mean) + 1e-14);
+        EXPECT_NEAR(vt_statistics_std(statistics, c), std, 1e-11 * std);
+        EXPECT_NEAR((double)means[c], mean, 6e-8 * fabs(mean));
+        EXPECT_NEAR((double)stds[c], std, 6e-8 * std);
+        double at_point = 0;
+        for (int t = 0; t < TIMES; t++) at_point += (double)fields[t][c][13] / TIMES;
+        EXPECT_NEAR(time_means.values[c * POINTS + 13], at_point, 6e-8 * fabs(at_point));
+    }
+    vt_npy_close(&time_means);
+    vt_statistics_close(&statistics);
+}
+
+TEST(over_files)
+{
+    test_fields first = {.times = 3, .channels = 2, .height = 2, .width = 3};
+    test_fields second = first;
+    second.times = 5;
+    second.offset = 100;
+    test_fields_write(test_path("2001.h5"), &first);
+    test_fields_write(test_path("2002.h5"), &second);
+    EXPECT_OK(vt_statistics_compute(vt_test_directory(), test_path("stats")));
+    float mean[2];
+    EXPECT_OK(vt_statistics_read(test_path("stats/global_means.npy"), "global_means_path", 2, mean));
+    double expected = 0;
+    for (int64_t t = 0; t < 8; t++)
+        for (int64_t i = 0; i < 6; i++)
+            expected += test_value(t < 3 ? &first : &second, t < 3 ? t : t - 3, 1, i / 3, i % 3) / 48;
+    EXPECT_NEAR((double)mean[1], expected, 1e-5);
+    second.width = 4;
+    test_fields_write(test_path("2002.h5"), &second);
+    EXPECT_ERROR(vt_statistics_compute(vt_test_directory(), test_path("stats")),
+                 "2002.h5: 'fields' is [5, 2, 2, 4] (time, channel, lat, lon), but the files before it have [2, 2, 3]");
+    first.poison = NAN;
+    first.poison_index = 1 * 12 + 6 + 2;
+    test_fields_write(test_path("2001.h5"), &first);
+    EXPECT_ERROR(vt_statistics_compute(vt_test_directory(), test_path("stats")),
+                 "2001.h5: 'fields' is NaN at time 1, channel 1, row 0, column 2");
+    EXPECT_ERROR(vt_statistics_compute("/no/such", test_path("stats")), "no such directory");
+}
