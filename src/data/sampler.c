@@ -1,0 +1,61 @@
+#include "data/sampler.h"
+
+#include <stdlib.h>
+
+#include "base/random.h"
+
+struct vt_sampler {
+    vt_sampler_options options;
+    int64_t epoch;  /* whose order stands in `order`; -1: none yet */
+    int64_t *order; /* [sample_count] */
+};
+
+vt_status vt_sampler_open(const vt_sampler_options *options, vt_sampler **result)
+{
+    vt_status status = VT_OK;
+    vt_sampler *sampler = calloc(1, sizeof *sampler);
+    *result = NULL;
+    VT_ASSERT(options->batch_size > 0 && options->sample_count >= 0);
+    VT_CHECK(sampler != NULL, "out of memory");
+    sampler->options = *options;
+    sampler->epoch = -1;
+    sampler->order = malloc((size_t)options->sample_count * sizeof *sampler->order + 1);
+    VT_CHECK(sampler->order != NULL, "out of memory for the order of %lld samples", (long long)options->sample_count);
+    *result = sampler;
+    sampler = NULL;
+done:
+    vt_sampler_close(&sampler);
+    return status;
+}
+
+void vt_sampler_close(vt_sampler **sampler)
+{
+    if (*sampler == NULL) return;
+    free((*sampler)->order);
+    free(*sampler);
+    *sampler = NULL;
+}
+
+int64_t vt_sampler_batch_count(const vt_sampler *sampler)
+{
+    const vt_sampler_options *options = &sampler->options;
+    int64_t rounding = options->drop_last ? 0 : options->batch_size - 1;
+    return (options->sample_count + rounding) / options->batch_size;
+}
+
+const int64_t *vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t batch, int64_t *count)
+{
+    const vt_sampler_options *options = &sampler->options;
+    VT_ASSERT(epoch >= 0 && batch >= 0 && batch < vt_sampler_batch_count(sampler));
+    if (sampler->epoch != epoch) {
+        if (options->shuffle)
+            vt_random_permutation(options->seed, (uint64_t)epoch, options->sample_count, sampler->order);
+        else
+            for (int64_t i = 0; i < options->sample_count; i++) sampler->order[i] = i;
+        sampler->epoch = epoch;
+    }
+    int64_t first = batch * options->batch_size;
+    int64_t left = options->sample_count - first;
+    *count = left < options->batch_size ? left : options->batch_size;
+    return sampler->order + first;
+}

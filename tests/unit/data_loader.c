@@ -1,0 +1,236 @@
+/* The loader's batches are the sampler's, whatever is read ahead; it stops at any moment; errors come out in place. */
+#include "data/loader.h"
+
+#include "base/random.h"
+#include "config/config.h"
+#include "data/sampler.h"
+#include "test.h"
+#include "unit/data_files.h"
+
+static const test_fields file = {.times = 24, .channels = 2, .height = 3, .width = 4};
+enum { SAMPLES = 23 };
+
+/* The test's directory must hold the file already. */
+static vt_dataset *open_again(const test_fields *fields)
+{
+    vt_dataset *dataset = NULL;
+    vt_dataset_options options = {.directory = vt_test_directory(),
+                                  .option_name = "train_data_path",
+                                  .height = fields->height,
+                                  .width = fields->width,
+                                  .in_channels = fields->channels,
+                                  .out_channels = 1,
+                                  .dt = 1,
+                                  .sample_limit = VT_UNSET_INTEGER};
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    VT_ASSERT(dataset != NULL);
+    return dataset;
+}
+
+static vt_dataset *open_dataset(const test_fields *fields)
+{
+    test_fields_write(test_path("2001.h5"), fields);
+    return open_again(fields);
+}
+
+/* The batch holds exactly the samples order[first] … of the file. */
+static void expect_batch(const vt_batch *batch, const int64_t *order, int64_t first, int64_t count)
+{
+    EXPECT(batch != NULL);
+    if (batch == NULL) return;
+    EXPECT(batch->sample_count == count, "%lld", (long long)batch->sample_count);
+    EXPECT(batch->first_sample == first, "%lld", (long long)batch->first_sample);
+    for (int64_t i = 0; i < count && i < batch->sample_count; i++) {
+        int64_t sample = order[first + i];
+        EXPECT(batch->samples[i] == sample, "%lld, expected %lld", (long long)batch->samples[i], (long long)sample);
+        EXPECT_NEAR((double)batch->input[i * 24 + 23], test_value(&file, sample, 1, 2, 3), 0);
+        EXPECT_NEAR((double)batch->target[i * 12 + 5], test_value(&file, sample + 1, 0, 1, 1), 0);
+    }
+}
+
+TEST(sampler_is_the_permutation)
+{
+    vt_sampler *sampler = NULL;
+    int64_t order[SAMPLES], count;
+    for (int64_t epoch = 0; epoch < 3; epoch++) {
+        EXPECT_OK(vt_sampler_open(
+            &(vt_sampler_options){
+                .sample_count = SAMPLES, .batch_size = 5, .drop_last = true, .shuffle = true, .seed = 7},
+            &sampler));
+        vt_random_permutation(7, (uint64_t)epoch, SAMPLES, order);
+        EXPECT(vt_sampler_batch_count(sampler) == 4);
+        for (int64_t b = 3; b >= 0; b--)
+            EXPECT(memcmp(vt_sampler_batch(sampler, epoch, b, &count), order + 5 * b, 5 * sizeof *order) == 0 &&
+                   count == 5);
+        vt_sampler_close(&sampler);
+    }
+}
+
+static void expect_epochs(vt_dataset *dataset, bool shuffle, bool drop_last, bool read_ahead, int64_t prefetch)
+{
+    vt_loader *loader = NULL;
+    const vt_batch *batch = NULL;
+    double waited = 0;
+    vt_loader_options options = {.dataset = dataset,
+                                 .batch_size = 5,
+                                 .drop_last = drop_last,
+                                 .shuffle = shuffle,
+                                 .seed = 11,
+                                 .prefetch = prefetch,
+                                 .read_ahead = read_ahead};
+    EXPECT_OK(vt_loader_open(&options, &loader));
+    int64_t batches = drop_last ? 4 : 5, order[SAMPLES];
+    EXPECT(vt_loader_batch_count(loader) == batches);
+    /* through two epochs, then one of them again from its second batch, then far away, then what follows that */
+    const int64_t epochs[5] = {0, 1, 1, 9, 10}, firsts[5] = {0, 0, 1, 3, 0};
+    for (int i = 0; i < 5; i++) {
+        EXPECT_OK(vt_loader_begin(loader, epochs[i], firsts[i]));
+        for (int64_t k = 0; k < SAMPLES; k++) order[k] = k;
+        if (shuffle) vt_random_permutation(11, (uint64_t)epochs[i], SAMPLES, order);
+        for (int64_t b = firsts[i]; b < batches; b++) {
+            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+            expect_batch(batch, order, 5 * b, b < 4 ? 5 : 3);
+        }
+        EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+        EXPECT(batch == NULL);
+        EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+        EXPECT(batch == NULL);
+    }
+    EXPECT(waited > 0);
+    vt_loader_close(&loader);
+}
+
+TEST(order_for_every_prefetch)
+{
+    vt_dataset *dataset = open_dataset(&file);
+    const int64_t prefetches[] = {1, 2, 3, 7, 50};
+    for (int form = 0; form < 4; form++) {
+        expect_epochs(dataset, form & 1, form & 2, false, 0);
+        for (size_t i = 0; i < sizeof prefetches / sizeof prefetches[0]; i++)
+            expect_epochs(dataset, form & 1, form & 2, true, prefetches[i]);
+    }
+    vt_dataset_close(&dataset);
+}
+
+TEST(many_short_lives)
+{
+    vt_dataset *dataset = open_dataset(&file);
+    for (int life = 0; life < 200; life++) {
+        vt_loader *loader = NULL;
+        const vt_batch *batch = NULL;
+        double waited = 0;
+        vt_loader_options options = {.dataset = dataset, .batch_size = 2, .prefetch = 1 + life % 4, .read_ahead = true};
+        EXPECT_OK(vt_loader_open(&options, &loader));
+        const int64_t steps = life % 5, first = life % 7, other_epoch = life % 3, other_first = life % 11;
+        if (steps > 0) EXPECT_OK(vt_loader_begin(loader, 0, first));
+        for (int i = 0; i < steps; i++) {
+            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+            if (i == 1) EXPECT_OK(vt_loader_begin(loader, other_epoch, other_first));
+        }
+        vt_loader_close(&loader);
+    }
+    vt_dataset_close(&dataset);
+}
+
+/* Training and validation each have a reader; both are in HDF5 all the time. */
+TEST(two_loaders_at_once)
+{
+    vt_dataset *datasets[2] = {open_dataset(&file), open_again(&file)};
+    vt_loader *loaders[2];
+    int64_t order[SAMPLES];
+    vt_random_permutation(0, 0, SAMPLES, order);
+    for (int i = 0; i < 2; i++) {
+        vt_loader_options options = {
+            .dataset = datasets[i], .batch_size = 1, .shuffle = true, .prefetch = 2, .read_ahead = true};
+        EXPECT_OK(vt_loader_open(&options, &loaders[i]));
+        EXPECT_OK(vt_loader_begin(loaders[i], 0, 0));
+    }
+    for (int64_t b = 0; b < SAMPLES; b++)
+        for (int i = 0; i < 2; i++) {
+            const vt_batch *batch = NULL;
+            double waited = 0;
+            EXPECT_OK(vt_loader_next(loaders[i], &batch, &waited));
+            expect_batch(batch, order, b, 1);
+        }
+    for (int i = 0; i < 2; i++) {
+        vt_loader_close(&loaders[i]);
+        vt_dataset_close(&datasets[i]);
+    }
+}
+
+static void expect_error_at(vt_dataset *dataset, bool read_ahead, int64_t good_batches)
+{
+    vt_loader *loader = NULL;
+    const vt_batch *batch = NULL;
+    double waited = 0;
+    vt_loader_options options = {.dataset = dataset, .batch_size = 4, .prefetch = 3, .read_ahead = read_ahead};
+    EXPECT_OK(vt_loader_open(&options, &loader));
+    for (int again = 0; again < 2; again++) {
+        EXPECT_OK(vt_loader_begin(loader, 0, 0));
+        for (int64_t b = 0; b < good_batches; b++) EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+        EXPECT_ERROR(vt_loader_next(loader, &batch, &waited), "'fields' is NaN at time 10, channel 1");
+        EXPECT_ERROR(vt_loader_next(loader, &batch, &waited), "'fields' is NaN at time 10, channel 1");
+    }
+    /* past the bad sample there is something to read again */
+    EXPECT_OK(vt_loader_begin(loader, 0, 4));
+    EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+    EXPECT(batch != NULL && batch->samples[0] == 16);
+    vt_loader_close(&loader);
+}
+
+TEST(errors_come_out_in_place)
+{
+    test_fields poisoned = file;
+    poisoned.poison = NAN;
+    poisoned.poison_index = 10 * 24 + 12 + 1;
+    vt_dataset *dataset = open_dataset(&poisoned);
+    expect_error_at(dataset, true, 2);
+    expect_error_at(dataset, false, 2);
+    vt_dataset_close(&dataset);
+}
+
+TEST(fewer_samples_than_a_batch)
+{
+    vt_dataset *dataset = open_dataset(&file);
+    vt_loader *loader = NULL;
+    vt_loader_options options = {.dataset = dataset, .batch_size = 24, .drop_last = true, .prefetch = 1};
+    EXPECT_ERROR(vt_loader_open(&options, &loader), "has 23 samples, fewer than one batch of 24");
+    options.drop_last = false;
+    EXPECT_OK(vt_loader_open(&options, &loader));
+    EXPECT(vt_loader_batch_count(loader) == 1);
+    vt_loader_close(&loader);
+    vt_dataset_close(&dataset);
+}
+
+static int memory_balance;
+
+static float *count_allocate(size_t bytes, void *context)
+{
+    ++*(int *)context;
+    return malloc(bytes);
+}
+
+static void count_release(float *memory, void *context)
+{
+    --*(int *)context;
+    free(memory);
+}
+
+TEST(memory_of_the_caller)
+{
+    vt_dataset *dataset = open_dataset(&file);
+    vt_loader *loader = NULL;
+    vt_loader_options options = {.dataset = dataset,
+                                 .batch_size = 4,
+                                 .prefetch = 3,
+                                 .read_ahead = true,
+                                 .allocate = count_allocate,
+                                 .release = count_release,
+                                 .context = &memory_balance};
+    memory_balance = 0;
+    EXPECT_OK(vt_loader_open(&options, &loader));
+    EXPECT(memory_balance == 4, "%d", memory_balance);
+    vt_loader_close(&loader);
+    EXPECT(memory_balance == 0, "%d", memory_balance);
+    vt_dataset_close(&dataset);
+}

@@ -1,0 +1,87 @@
+/* The real set, where it is: NCEP/NCAR reanalysis, air temperature, 24x48 over North America (Kalnay et al. 1996). */
+#include <unistd.h>
+
+#include "config/config.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "data/statistics.h"
+#include "test.h"
+
+static const char *ncep_directory(void)
+{
+    const char *directory = getenv("VITRAIN_NCEP");
+    if (directory == NULL) directory = "../shared/data/ncep_air6h";
+    if (access(directory, R_OK) == 0) return directory;
+    vt_test_skip("no real data in %s (VITRAIN_NCEP names it)", directory);
+    return NULL;
+}
+
+/* Loss of the forecast "as it is now": mean over samples of |x(t+1) - x(t)| / |x(t+1)|, normalised. */
+TEST(persistence)
+{
+    enum { POINTS = 24 * 48 };
+    const char *directory = ncep_directory();
+    if (directory == NULL) return;
+    char valid[512], means[512], stds[512];
+    snprintf(valid, sizeof valid, "%s/valid", directory);
+    snprintf(means, sizeof means, "%s/stats/global_means.npy", directory);
+    snprintf(stds, sizeof stds, "%s/stats/global_stds.npy", directory);
+    float mean, std;
+    EXPECT_OK(vt_statistics_read_pair(means, stds, 1, &mean, &std));
+    vt_dataset_options options = {.directory = valid,
+                                  .option_name = "valid_data_path",
+                                  .height = 24,
+                                  .width = 48,
+                                  .in_channels = 4,
+                                  .out_channels = 1,
+                                  .history = 3,
+                                  .dt = 1,
+                                  .sample_limit = VT_UNSET_INTEGER};
+    vt_dataset *dataset = NULL;
+    vt_loader *loader = NULL;
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    VT_ASSERT(dataset != NULL);
+    EXPECT(vt_dataset_sample_count(dataset) == 1456, "%lld", (long long)vt_dataset_sample_count(dataset));
+    EXPECT_OK(vt_loader_open(
+        &(vt_loader_options){.dataset = dataset, .batch_size = 16, .prefetch = 3, .read_ahead = true}, &loader));
+    EXPECT_OK(vt_loader_begin(loader, 0, 0));
+    double loss = 0, waited = 0;
+    const vt_batch *batch = NULL;
+    while (vt_loader_next(loader, &batch, &waited) == VT_OK && batch != NULL) {
+        for (int64_t s = 0; s < batch->sample_count; s++) {
+            const float *now = batch->input + s * 4 * POINTS, *next = batch->target + s * POINTS;
+            double difference = 0, norm = 0;
+            for (int i = 0; i < POINTS; i++) {
+                double change = (double)(next[i] - now[i]) / (double)std,
+                       anomaly = (double)(next[i] - mean) / (double)std;
+                difference += change * change;
+                norm += anomaly * anomaly;
+            }
+            loss += sqrt(difference / norm);
+        }
+    }
+    EXPECT_NEAR(loss / 1456, 0.1681, 1e-4);
+    EXPECT(vt_dataset_latitudes(dataset)[0] > vt_dataset_latitudes(dataset)[23]);
+    vt_loader_close(&loader);
+    vt_dataset_close(&dataset);
+}
+
+TEST(statistics_are_those_of_training)
+{
+    const char *directory = ncep_directory();
+    if (directory == NULL) return;
+    char path[512];
+    float mean, std;
+    vt_statistics *statistics = NULL;
+    snprintf(path, sizeof path, "%s/train", directory);
+    EXPECT_OK(vt_statistics_gather(path, "data directory", &statistics));
+    VT_ASSERT(statistics != NULL);
+    snprintf(path, sizeof path, "%s/stats/global_means.npy", directory);
+    EXPECT_OK(vt_statistics_read(path, "global_means_path", 1, &mean));
+    snprintf(path, sizeof path, "%s/stats/global_stds.npy", directory);
+    EXPECT_OK(vt_statistics_read(path, "global_stds_path", 1, &std));
+    EXPECT_NEAR(vt_statistics_mean(statistics, 0), (double)mean, 1e-4);
+    EXPECT_NEAR(vt_statistics_std(statistics, 0), (double)std, 1e-4);
+    EXPECT(strcmp(vt_statistics_channel_name(statistics, 0), "air_sig995") == 0);
+    vt_statistics_close(&statistics);
+}
