@@ -1,0 +1,232 @@
+/* Times one training step (forward, loss, backward, Adam) of vitrain at three sizes, beside the same model in PyTorch
+ * where a Python with torch is found: both sides in turn in one run, on all cores, medians.
+ *
+ *     build/bench/step [--python=PYTHON] [--size=small|medium|full] [--rounds=N]
+ *
+ * The other side is bench/pytorch_step.py, held as a second process that makes one step whenever it is told to, so that
+ * both meet the same state of the machine. Its malloc is tuned in its favour (see there). */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "report/memory.h"
+#include "training/step.h"
+
+typedef struct {
+    const char *name;
+    const char *settings[16]; /* of vitrain, pairs */
+    const char *arguments;    /* of the other side */
+    int rounds;
+} bench_size;
+
+static const bench_size sizes[] = {
+    {"small",
+     {"img_size", "[32, 64]", "patch_size", "4", "embed_dim", "128", "depth", "4", "num_heads", "4",
+      "global_batch_size", "8"},
+     "--height 32 --width 64 --channels 20 --patch 4 --embed 128 --depth 4 --heads 4 --batch 8",
+     41},
+    {"medium",
+     {"img_size", "[90, 180]", "patch_size", "6", "embed_dim", "256", "depth", "6", "num_heads", "8",
+      "global_batch_size", "4"},
+     "--height 90 --width 180 --channels 20 --patch 6 --embed 256 --depth 6 --heads 8 --batch 4",
+     11},
+    {"full",
+     {"img_size", "[360, 720]", "patch_size", "8", "embed_dim", "384", "depth", "12", "num_heads", "8",
+      "global_batch_size", "1"},
+     "--height 360 --width 720 --channels 20 --patch 8 --embed 384 --depth 12 --heads 8 --batch 1",
+     5},
+};
+
+/* The PyTorch process: `to` takes commands, `from` gives seconds. */
+typedef struct {
+    FILE *to, *from;
+    pid_t process;
+} rival;
+
+static bool rival_open(rival *r, const char *python, const bench_size *size)
+{
+    int in[2], out[2];
+    char command[1024], line[256] = "";
+    snprintf(command, sizeof command, "exec %s bench/pytorch_step.py %s", python, size->arguments);
+    if (pipe(in) != 0 || pipe(out) != 0) return false;
+    r->process = fork();
+    if (r->process == 0) {
+        dup2(in[0], 0);
+        dup2(out[1], 1);
+        close(in[1]);
+        close(out[0]);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    close(in[0]);
+    close(out[1]);
+    r->to = fdopen(in[1], "w");
+    r->from = fdopen(out[0], "r");
+    while (fgets(line, sizeof line, r->from) != NULL)
+        if (strncmp(line, "ready", 5) == 0) return true;
+    return false;
+}
+
+static double rival_step(rival *r)
+{
+    char line[256];
+    fprintf(r->to, "step\n");
+    fflush(r->to);
+    return fgets(line, sizeof line, r->from) != NULL ? atof(line) : NAN;
+}
+
+/* Its last line: a JSON object with versions and its peak memory. */
+static double rival_close(rival *r, char *description, int length)
+{
+    double peak = 0;
+    fprintf(r->to, "quit\n");
+    fclose(r->to);
+    if (fgets(description, length, r->from) == NULL) description[0] = '\0';
+    description[strcspn(description, "\n")] = '\0';
+    const char *found = strstr(description, "peak_rss_bytes\": ");
+    if (found != NULL) peak = atof(found + strlen("peak_rss_bytes\": "));
+    fclose(r->from);
+    waitpid(r->process, NULL, 0);
+    return peak;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double difference = *(const double *)a - *(const double *)b;
+    return difference < 0 ? -1 : difference > 0;
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, by_value);
+    return values[count / 2];
+}
+
+typedef struct {
+    vt_config *config;
+    vt_backend *backend;
+    vt_trainer *trainer;
+    vt_batch batch;
+    double gigaflops; /* of a step */
+} own;
+
+static vt_status own_open(own *o, const bench_size *size)
+{
+    vt_status status = VT_OK;
+    float means[20] = {0}, stds[20];
+    double *latitudes = NULL;
+    vt_plan plan;
+    VT_TRY(vt_config_open_default(&o->config));
+    for (int i = 0; size->settings[i] != NULL; i += 2)
+        VT_TRY(vt_config_set(o->config, size->settings[i], size->settings[i + 1]));
+    VT_TRY(vt_config_resolve(o->config));
+    int64_t height = o->config->img_size[0],
+            count = o->config->global_batch_size * 20 * height * o->config->img_size[1];
+    latitudes = calloc((size_t)height, sizeof *latitudes);
+    float *input = malloc((size_t)count * sizeof *input), *target = malloc((size_t)count * sizeof *target);
+    VT_ASSERT(latitudes != NULL && input != NULL && target != NULL);
+    for (int c = 0; c < 20; c++) stds[c] = 1;
+    for (int64_t i = 0; i < count; i++) {
+        input[i] = (float)sin(0.01 * (double)i);
+        target[i] = (float)cos(0.013 * (double)i);
+    }
+    o->batch = (vt_batch){.sample_count = o->config->global_batch_size, .input = input, .target = target};
+    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 1000};
+    VT_TRY(vt_trainer_plan(o->config, &data, &plan));
+    o->gigaflops = 1e-9 * plan.step_flops;
+    VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, 0, &o->backend));
+    VT_TRY(vt_trainer_open(o->config, &data, o->backend, &o->trainer));
+done:
+    free(latitudes);
+    return status;
+}
+
+static vt_status own_step(own *o, double *seconds)
+{
+    vt_step_figures figures;
+    double begin = vt_clock_seconds();
+    vt_status status = vt_step_train(o->trainer, &o->batch, &figures);
+    *seconds = vt_clock_seconds() - begin;
+    return status;
+}
+
+static void own_close(own *o)
+{
+    vt_trainer_close(&o->trainer);
+    vt_backend_close(&o->backend);
+    vt_config_close(&o->config);
+    free((float *)o->batch.input);
+    free((float *)o->batch.target);
+}
+
+static void print_line(const bench_size *size, const own *o, int rounds, double *ours, double *theirs,
+                       double rival_peak)
+{
+    double mine = median(ours, rounds);
+    printf("%-7s vitrain %9.4f s/step  %7.1f GFLOP/s  peak %6.0f MB", size->name, mine, o->gigaflops / mine,
+           vt_memory_peak() / 1048576);
+    if (theirs != NULL) {
+        double other = median(theirs, rounds);
+        printf("   PyTorch %9.4f s/step  peak %6.0f MB   ratio %.2f", other, rival_peak / 1048576, other / mine);
+    }
+    printf("   (medians of %d)\n", rounds);
+}
+
+/* One size in a process of its own, so that its peak memory is its own. */
+static vt_status run(const bench_size *size, const char *python, int rounds)
+{
+    vt_status status = VT_OK;
+    own o = {0};
+    rival r = {0};
+    double warm, ours[256], theirs[256], peak = 0;
+    char description[1024] = "";
+    bool with_rival = python != NULL;
+    VT_TRY(own_open(&o, size));
+    if (strcmp(size->name, "small") == 0) printf("vitrain on: %s\n", o.backend->name);
+    for (int i = 0; i < 2; i++) VT_TRY(own_step(&o, &warm));
+    if (with_rival) VT_CHECK(rival_open(&r, python, size), "%s bench/pytorch_step.py did not start", python);
+    for (int i = 0; i < rounds; i++) {
+        VT_TRY(own_step(&o, &ours[i]));
+        if (with_rival) theirs[i] = rival_step(&r);
+    }
+    if (with_rival) peak = rival_close(&r, description, sizeof description);
+    print_line(size, &o, rounds, ours, with_rival ? theirs : NULL, peak);
+    if (with_rival) printf("        %s\n", description);
+done:
+    own_close(&o);
+    return status;
+}
+
+int main(int argument_count, char **arguments)
+{
+    const char *python = NULL, *only = NULL;
+    int rounds = 0, failures = 0;
+    for (int i = 1; i < argument_count; i++) {
+        if (strncmp(arguments[i], "--python=", 9) == 0 && arguments[i][9] != '\0')
+            python = arguments[i] + 9;
+        else if (strncmp(arguments[i], "--size=", 7) == 0)
+            only = arguments[i] + 7;
+        else if (strncmp(arguments[i], "--rounds=", 9) == 0)
+            rounds = atoi(arguments[i] + 9);
+    }
+    if (rounds < 0 || rounds > 256) rounds = 256;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        if (only != NULL && strcmp(only, sizes[i].name) != 0) continue;
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            vt_status status = run(&sizes[i], python, rounds > 0 ? rounds : sizes[i].rounds);
+            if (status != VT_OK) fprintf(stderr, "bench/step: %s\n", vt_error_text());
+            fflush(stdout);
+            _exit(status == VT_OK ? 0 : 1);
+        }
+        int result = 1;
+        waitpid(child, &result, 0);
+        failures += result != 0;
+    }
+    return failures > 0 ? 1 : 0;
+}

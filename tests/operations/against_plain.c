@@ -1,0 +1,374 @@
+/* Every operation of every fast path against the plain loops: odd sizes, unaligned views, strides, NaN-poisoned
+ * outputs, guards all round. A sum of n products in float32 is off by at most about √n · 2^-24 of its terms' size, so
+ * 4 √n 2^-24 of the largest result is allowed, and four units in the last place for what is not a sum. */
+#include "operations/guarded.h"
+#include "operations/paths.h"
+#include "test.h"
+
+static const double unit = 0x1p-24;
+static const int64_t odd_sizes[] = {1, 7, 97, 1013};
+
+static double sum_tolerance(int64_t terms)
+{
+    return 4 * sqrt((double)terms) * unit + 4 * unit;
+}
+
+typedef struct {
+    vt_backend *plain, *fast;
+} pair;
+
+static pair open_pair(vt_cpu_isa isa)
+{
+    pair p = {0};
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &p.plain));
+    EXPECT_OK(vt_backend_open_cpu(isa, 0, &p.fast));
+    return p;
+}
+
+static void close_pair(pair *p)
+{
+    EXPECT_OK(p->fast->check(p->fast));
+    vt_backend_close(&p->plain);
+    vt_backend_close(&p->fast);
+}
+
+static void check_linear(pair *p, int64_t rows, int64_t in, int64_t out)
+{
+    guarded x = guarded_random(rows, in, 1, 1), dy = guarded_random(rows, out, 2, 1);
+    guarded bias = guarded_random(1, out, 3, 1), y[2], dx[2], dweight[2], dbias[2];
+    float *weight = malloc((size_t)(in * out) * sizeof *weight);
+    fill_random(weight, in * out, 4, 1);
+    for (int i = 0; i < 2; i++) {
+        vt_backend *b = i == 0 ? p->plain : p->fast;
+        y[i] = guarded_open(rows, out);
+        dx[i] = guarded_open(rows, in);
+        dweight[i] = guarded_random(1, in * out, 5, 1);
+        dbias[i] = guarded_random(1, out, 6, 1);
+        b->linear_forward(b, x.matrix, weight, bias.matrix.data, y[i].matrix);
+        b->linear_backward_input(b, dy.matrix, weight, dx[i].matrix);
+        b->linear_backward_weight(b, x.matrix, dy.matrix, dweight[i].matrix.data, dbias[i].matrix.data);
+    }
+    guarded_compare(&y[1], &y[0], sum_tolerance(in), "linear y");
+    guarded_compare(&dx[1], &dx[0], sum_tolerance(out), "linear dx");
+    guarded_compare(&dweight[1], &dweight[0], sum_tolerance(rows), "linear dweight");
+    guarded_compare(&dbias[1], &dbias[0], sum_tolerance(rows), "linear dbias");
+    p->fast->linear_forward(p->fast, x.matrix, weight, NULL, y[1].matrix);
+    p->plain->linear_forward(p->plain, x.matrix, weight, NULL, y[0].matrix);
+    guarded_compare(&y[1], &y[0], sum_tolerance(in), "linear y without bias");
+    for (int i = 0; i < 2; i++) {
+        guarded_close(&y[i]);
+        guarded_close(&dx[i]);
+        guarded_close(&dweight[i]);
+        guarded_close(&dbias[i]);
+    }
+    guarded_close(&x);
+    guarded_close(&dy);
+    guarded_close(&bias);
+    free(weight);
+}
+
+TEST(linear)
+{
+    FOR_EACH_FAST_PATH(isa)
+    {
+        pair p = open_pair(isa);
+        for (int r = 0; r < 4; r++) check_linear(&p, odd_sizes[r], 33, 65);
+        check_linear(&p, 97, 1, 7);
+        check_linear(&p, 7, 97, 1);
+        close_pair(&p);
+    }
+}
+
+static void check_layer_norm(pair *p, int64_t rows, int64_t columns, float offset)
+{
+    guarded x = guarded_random(rows, columns, 1, 1), dy = guarded_random(rows, columns, 2, 1);
+    guarded weight = guarded_random(1, columns, 3, 1), bias = guarded_random(1, columns, 4, 1);
+    guarded y[2], dx[2], mean[2], rstd[2], dweight[2], dbias[2];
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) x.matrix.data[r * x.matrix.stride + c] += offset;
+    for (int i = 0; i < 2; i++) {
+        vt_backend *b = i == 0 ? p->plain : p->fast;
+        y[i] = guarded_open(rows, columns);
+        dx[i] = guarded_random(rows, columns, 5, 1);
+        mean[i] = guarded_open(1, rows);
+        rstd[i] = guarded_open(1, rows);
+        dweight[i] = guarded_random(1, columns, 6, 1);
+        dbias[i] = guarded_random(1, columns, 7, 1);
+        b->layer_norm_forward(b, x.matrix, weight.matrix.data, bias.matrix.data, 1e-6f, y[i].matrix,
+                              mean[i].matrix.data, rstd[i].matrix.data);
+        /* one mean and rstd for both, so that backward is compared by itself */
+        b->layer_norm_backward(b, x.matrix, weight.matrix.data, mean[0].matrix.data, rstd[0].matrix.data, dy.matrix,
+                               dx[i].matrix, dweight[i].matrix.data, dbias[i].matrix.data);
+    }
+    /* what an error of half a unit in x and its mean does to a value of size 1 */
+    double conditioning = 8 * unit * (1 + (double)fabsf(offset));
+    if (columns > 1) { /* a single column has variance 0: 1 / √eps of rounding noise */
+        guarded_compare(&y[1], &y[0], sum_tolerance(columns) + conditioning, "layer_norm y");
+        guarded_compare(&rstd[1], &rstd[0], sum_tolerance(columns) + conditioning, "layer_norm rstd");
+        guarded_compare(&dx[1], &dx[0], sum_tolerance(columns) + conditioning, "layer_norm dx");
+    }
+    guarded_compare(&mean[1], &mean[0], sum_tolerance(columns) + 8 * unit, "layer_norm mean");
+    guarded_compare(&dweight[1], &dweight[0], sum_tolerance(rows) + conditioning, "layer_norm dweight");
+    guarded_compare(&dbias[1], &dbias[0], sum_tolerance(rows), "layer_norm dbias");
+    for (int i = 0; i < 2; i++) {
+        guarded_close(&y[i]);
+        guarded_close(&dx[i]);
+        guarded_close(&mean[i]);
+        guarded_close(&rstd[i]);
+        guarded_close(&dweight[i]);
+        guarded_close(&dbias[i]);
+    }
+    guarded_close(&x);
+    guarded_close(&dy);
+    guarded_close(&weight);
+    guarded_close(&bias);
+}
+
+TEST(layer_norm)
+{
+    FOR_EACH_FAST_PATH(isa)
+    {
+        pair p = open_pair(isa);
+        for (int r = 0; r < 4; r++)
+            for (int c = 0; c < 4; c++) check_layer_norm(&p, odd_sizes[r] % 200 + 1, odd_sizes[c], 0);
+        check_layer_norm(&p, 13, 97, 100);
+        check_layer_norm(&p, 65, 32, 0);
+        close_pair(&p);
+    }
+}
+
+static void check_gelu(pair *p, vt_gelu kind, int64_t rows, int64_t columns, float scale)
+{
+    guarded x = guarded_random(rows, columns, 1, scale), dy = guarded_random(rows, columns, 2, 1);
+    guarded y[2], dx[2], again = guarded_open(rows, columns);
+    for (int i = 0; i < 2; i++) {
+        vt_backend *b = i == 0 ? p->plain : p->fast;
+        y[i] = guarded_open(rows, columns);
+        dx[i] = guarded_copy(&dy);
+        b->gelu_forward(b, kind, x.matrix, y[i].matrix);
+        b->gelu_backward(b, kind, x.matrix, dx[i].matrix, dx[i].matrix, again.matrix);
+        guarded_compare(&again, &y[i], 0, "gelu once more in backward");
+    }
+    /* x and Φ(x) are each off by a few units; the slope is at most 1.13 and meets dy of up to about 4 */
+    guarded_compare(&y[1], &y[0], 8 * unit, "gelu y");
+    guarded_compare(&dx[1], &dx[0], 16 * unit, "gelu dx");
+    p->fast->gelu_backward(p->fast, kind, x.matrix, dy.matrix, dx[1].matrix, (vt_matrix){0});
+    guarded_compare(&dx[1], &dx[0], 16 * unit, "gelu dx alone");
+    for (int i = 0; i < 2; i++) {
+        guarded_close(&y[i]);
+        guarded_close(&dx[i]);
+    }
+    guarded_close(&x);
+    guarded_close(&dy);
+    guarded_close(&again);
+}
+
+TEST(gelu)
+{
+    FOR_EACH_FAST_PATH(isa)
+    {
+        pair p = open_pair(isa);
+        for (int kind = VT_GELU_ERF; kind <= VT_GELU_TANH; kind++) {
+            for (int c = 0; c < 4; c++) check_gelu(&p, (vt_gelu)kind, 29, odd_sizes[c], 1);
+            check_gelu(&p, (vt_gelu)kind, 5, 1013, 10);
+            check_gelu(&p, (vt_gelu)kind, 5, 97, 1e-3f);
+        }
+        close_pair(&p);
+    }
+}
+
+static void check_attention(pair *p, const vt_attention_shape *s, float scale)
+{
+    int64_t width = s->heads * s->head_dim;
+    guarded q = guarded_random(s->batch * s->queries, width, 1, scale);
+    guarded k = guarded_random(s->batch * s->keys, width, 2, 1), v = guarded_random(s->batch * s->keys, width, 3, 1);
+    guarded dout = guarded_random(s->batch * s->queries, width, 4, 1);
+    guarded out[2], log_sum[2], dq[2], dk[2], dv[2];
+    for (int i = 0; i < 2; i++) {
+        vt_backend *b = i == 0 ? p->plain : p->fast;
+        out[i] = guarded_open(s->batch * s->queries, width);
+        log_sum[i] = guarded_open(1, s->batch * s->heads * s->queries);
+        dq[i] = guarded_open(s->batch * s->queries, width);
+        dk[i] = guarded_open(s->batch * s->keys, width);
+        dv[i] = guarded_open(s->batch * s->keys, width);
+        b->attention_forward(b, s, q.matrix, k.matrix, v.matrix, out[i].matrix, log_sum[i].matrix.data);
+        b->attention_backward(b, s, q.matrix, k.matrix, v.matrix, out[0].matrix, log_sum[0].matrix.data, dout.matrix,
+                              dq[i].matrix, dk[i].matrix, dv[i].matrix);
+    }
+    /* an error e in a score changes its weight by the factor 1 + e: scores of size scale · √dim are off by
+     * sum_tolerance(dim) of that */
+    double score_error = (double)scale * sqrt((double)s->head_dim) * sum_tolerance(s->head_dim);
+    double tolerance = sum_tolerance(s->keys) + 4 * score_error;
+    guarded_compare(&out[1], &out[0], tolerance, "attention out");
+    guarded_compare(&log_sum[1], &log_sum[0], tolerance, "attention log_sum");
+    guarded_compare(&dv[1], &dv[0], tolerance + sum_tolerance(s->queries), "attention dv");
+    if (s->keys > 1) { /* with a single key the weights are 1 and these gradients rounding noise */
+        guarded_compare(&dq[1], &dq[0], 4 * tolerance, "attention dq");
+        guarded_compare(&dk[1], &dk[0], 4 * tolerance + sum_tolerance(s->queries), "attention dk");
+    }
+    for (int i = 0; i < 2; i++) {
+        guarded_close(&out[i]);
+        guarded_close(&log_sum[i]);
+        guarded_close(&dq[i]);
+        guarded_close(&dk[i]);
+        guarded_close(&dv[i]);
+    }
+    guarded_close(&q);
+    guarded_close(&k);
+    guarded_close(&v);
+    guarded_close(&dout);
+}
+
+TEST(attention)
+{
+    static const int64_t head_dims[] = {1, 5, 8, 16, 24, 40, 48, 64, 72, 80, 128};
+    static const int64_t lengths[] = {1, 7, 48, 49, 97, 193, 300};
+    FOR_EACH_FAST_PATH(isa)
+    {
+        pair p = open_pair(isa);
+        for (size_t i = 0; i < sizeof head_dims / sizeof *head_dims; i++) {
+            vt_attention_shape shape = {.batch = 2, .heads = 2, .head_dim = head_dims[i], .queries = 61, .keys = 61};
+            check_attention(&p, &shape, 1);
+        }
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+            vt_attention_shape shape = {
+                .batch = 1, .heads = 3, .head_dim = 16, .queries = lengths[i], .keys = lengths[i]};
+            check_attention(&p, &shape, 1);
+            shape.queries = 31; /* fewer queries than keys, or more: a rank of context parallelism has that */
+            check_attention(&p, &shape, 1);
+        }
+        check_attention(&p, &(vt_attention_shape){.batch = 1, .heads = 1, .head_dim = 48, .queries = 97, .keys = 1013},
+                        1);
+        check_attention(&p, &(vt_attention_shape){.batch = 1, .heads = 2, .head_dim = 24, .queries = 50, .keys = 50},
+                        30);
+        close_pair(&p);
+    }
+}
+
+TEST(attention_with_dropout)
+{
+    FOR_EACH_FAST_PATH(isa)
+    {
+        pair p = open_pair(isa);
+        vt_attention_shape shape = {.batch = 2, .heads = 3, .head_dim = 16, .queries = 61, .keys = 203};
+        shape.dropout = (vt_dropout){.rate = 0.3f, .seed = 5, .step = 17, .layer = 2, .first_sample = 9};
+        check_attention(&p, &shape, 1);
+        close_pair(&p);
+    }
+}
+
+TEST(attention_passes_nan_on)
+{
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = NULL;
+        EXPECT_OK(vt_backend_open_cpu(isa, 0, &b));
+        vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = 16, .queries = 20, .keys = 20};
+        guarded q = guarded_random(20, 16, 1, 1), k = guarded_random(20, 16, 2, 1), out = guarded_open(20, 16);
+        float log_sum[20];
+        q.matrix.data[3 * q.matrix.stride + 5] = NAN;
+        b->attention_forward(b, &shape, q.matrix, k.matrix, k.matrix, out.matrix, log_sum);
+        EXPECT(isnan(out.matrix.data[3 * out.matrix.stride]), "isa %d hides a NaN in q", (int)isa);
+        EXPECT(!isnan(out.matrix.data[4 * out.matrix.stride]), "isa %d spreads a NaN in q", (int)isa);
+        guarded_close(&q);
+        guarded_close(&k);
+        guarded_close(&out);
+        vt_backend_close(&b);
+    }
+}
+
+static void check_update(pair *p, vt_optimizer_kind kind, int64_t count)
+{
+    guarded gradients = guarded_random(1, count, 1, 1), parameters[2], moment1[2], moment2[2];
+    float scale = 0.7f;
+    double squares[2];
+    for (int i = 0; i < 2; i++) {
+        vt_backend *b = i == 0 ? p->plain : p->fast;
+        vt_update update = {kind, 1e-2, 0.9, 0.95, 1e-8, 0.1, 3};
+        parameters[i] = guarded_random(1, count, 2, 1);
+        moment1[i] = guarded_random(1, count, 3, 0.1f);
+        moment2[i] = guarded_random(1, count, 4, 0.1f);
+        for (int64_t j = 0; j < count; j++) { /* of one sign, so that nothing cancels and rounding stays relative */
+            gradients.matrix.data[j] = fabsf(gradients.matrix.data[j]);
+            moment1[i].matrix.data[j] = fabsf(moment1[i].matrix.data[j]);
+            moment2[i].matrix.data[j] = fabsf(moment2[i].matrix.data[j]);
+        }
+        b->update(b, &update, &scale, gradients.matrix.data, parameters[i].matrix.data, moment1[i].matrix.data,
+                  moment2[i].matrix.data, count);
+        b->sum_of_squares(b, gradients.matrix.data, count, &squares[i]);
+        float not_finite = NAN;
+        guarded before = guarded_copy(&parameters[i]);
+        b->update(b, &update, &not_finite, gradients.matrix.data, parameters[i].matrix.data, moment1[i].matrix.data,
+                  moment2[i].matrix.data, count);
+        guarded_compare(&parameters[i], &before, 0, "parameters after an update that is not finite");
+        guarded_close(&before);
+    }
+    guarded_compare(&parameters[1], &parameters[0], 16 * unit, "update parameters");
+    guarded_compare(&moment1[1], &moment1[0], 8 * unit, "update moment1");
+    guarded_compare(&moment2[1], &moment2[0], 8 * unit, "update moment2");
+    EXPECT_NEAR(squares[1], squares[0], 1e-12 * squares[0]);
+    for (int i = 0; i < 2; i++) {
+        guarded_close(&parameters[i]);
+        guarded_close(&moment1[i]);
+        guarded_close(&moment2[i]);
+    }
+    guarded_close(&gradients);
+}
+
+TEST(update)
+{
+    FOR_EACH_FAST_PATH(isa)
+    {
+        pair p = open_pair(isa);
+        for (int kind = VT_OPTIMIZER_ADAM; kind <= VT_OPTIMIZER_SGD; kind++)
+            for (int i = 0; i < 4; i++) check_update(&p, (vt_optimizer_kind)kind, odd_sizes[i]);
+        check_update(&p, VT_OPTIMIZER_ADAM, 300001);
+        close_pair(&p);
+    }
+}
+
+/* The same bits from one thread and from several. */
+TEST(bits_do_not_depend_on_threads)
+{
+    enum { ROWS = 193, COLUMNS = 48 };
+    guarded x = guarded_random(ROWS, COLUMNS, 1, 1), dy = guarded_random(ROWS, COLUMNS, 2, 1), dx[2], out[2];
+    float weight[COLUMNS], mean[ROWS], rstd[ROWS], dweight[2][COLUMNS] = {{0}}, dbias[2][COLUMNS] = {{0}},
+                                                   log_sum[4 * ROWS];
+    double squares[2];
+    fill_random(weight, COLUMNS, 3, 1);
+    for (int i = 0; i < 2; i++) {
+        vt_backend *b = NULL;
+        EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, i == 0 ? 1 : 3, &b));
+        vt_attention_shape shape = {.batch = 1, .heads = 4, .head_dim = 12, .queries = ROWS, .keys = ROWS};
+        dx[i] = guarded_random(ROWS, COLUMNS, 4, 1);
+        out[i] = guarded_open(ROWS, COLUMNS);
+        b->layer_norm_forward(b, x.matrix, weight, weight, 1e-6f, out[i].matrix, mean, rstd);
+        b->layer_norm_backward(b, x.matrix, weight, mean, rstd, dy.matrix, dx[i].matrix, dweight[i], dbias[i]);
+        b->attention_forward(b, &shape, x.matrix, dy.matrix, x.matrix, out[i].matrix, log_sum);
+        b->sum_of_squares(b, x.matrix.data, ROWS * COLUMNS, &squares[i]);
+        vt_backend_close(&b);
+    }
+    EXPECT(memcmp(dweight[0], dweight[1], sizeof dweight[0]) == 0 && memcmp(dbias[0], dbias[1], sizeof dbias[0]) == 0);
+    EXPECT(squares[0] == squares[1]);
+    guarded_compare(&dx[1], &dx[0], 0, "layer_norm dx");
+    guarded_compare(&out[1], &out[0], 0, "attention out");
+    for (int i = 0; i < 2; i++) {
+        guarded_close(&dx[i]);
+        guarded_close(&out[i]);
+    }
+    guarded_close(&x);
+    guarded_close(&dy);
+    vt_backend *again = NULL; /* gives later tests their threads back */
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 2, &again));
+    vt_backend_close(&again);
+}
+
+TEST(an_instruction_set_that_is_missing_is_an_error)
+{
+    if (path_is_available(VT_ISA_AVX512)) {
+        vt_test_skip("this processor has them all");
+        return;
+    }
+    vt_backend *backend = NULL;
+    EXPECT_ERROR(vt_backend_open_cpu(VT_ISA_AVX512, 0, &backend), "this processor has no such instructions");
+}

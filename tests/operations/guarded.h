@@ -1,0 +1,28 @@
+/* Matrices for tests of operations: unaligned, with a stride wider than the columns, filled with NaN where nothing was
+ * written yet, and with guard values all round that must not change. */
+#ifndef VT_TESTS_OPERATIONS_GUARDED_H
+#define VT_TESTS_OPERATIONS_GUARDED_H
+
+#include "backend/backend.h"
+
+typedef struct {
+    vt_matrix matrix;
+    float *memory;
+    int64_t size;
+} guarded;
+
+guarded guarded_open(int64_t rows, int64_t columns);                               /* NaN inside */
+guarded guarded_random(int64_t rows, int64_t columns, uint64_t seed, float scale); /* normal numbers */
+guarded guarded_copy(const guarded *other);
+void guarded_close(guarded *g);
+
+/* Fails the test when anything outside of the matrix was written. */
+void guarded_check(const guarded *g, const char *name);
+
+/* Fails the test when an element differs by more than `tolerance` of the largest element (of `expected`), or is NaN. */
+void guarded_compare(const guarded *actual, const guarded *expected, double tolerance, const char *name);
+
+/* Normal numbers, the same for the same seed. */
+void fill_random(float *values, int64_t count, uint64_t seed, float scale);
+
+#endif
