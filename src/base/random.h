@@ -27,10 +27,11 @@ static inline vt_random_block vt_random_philox(const uint32_t key[2], const uint
     return (vt_random_block){{c0, c1, c2, c3}};
 }
 
-/* Uniform in (0, 1): 24 bits and a half, so never 0 and never 1. */
+/* Uniform in (0, 1): 23 bits and a half, so never 0 and never 1. (24 bits and a half don't fit a float: the largest
+ * would round to 1.) */
 static inline float vt_random_uniform(uint32_t bits)
 {
-    return ((float)(bits >> 8) + 0.5f) * 0x1p-24f;
+    return ((float)(bits >> 9) + 0.5f) * 0x1p-23f;
 }
 
 /* 64-bit FNV-1a of a name: turns a parameter's or a stream's name into key bits. */

@@ -56,6 +56,6 @@ void vt_error_move_in(const vt_error *error);
         if (!(condition)) vt_assertion_failed(#condition, __FILE__, __LINE__);                                         \
     } while (0)
 
-_Noreturn void vt_assertion_failed(const char *condition, const char *file, int line);
+__attribute__((noreturn)) void vt_assertion_failed(const char *condition, const char *file, int line);
 
 #endif
