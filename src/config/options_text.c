@@ -64,10 +64,9 @@ static void append_meaning(const vt_row *row, vt_text *text)
 
 static void print_text(FILE *file)
 {
-    fprintf(
-        file,
-        "Every option, with its default. As a flag: --name=value or --name value; a switch (true or false) takes a\n"
-        "value only after '='. All but those marked * are also keys of a YAML configuration. Flags win.\n");
+    fprintf(file, "Every option, with its default. As a flag: --name=value or --name value; a switch (true or false)\n"
+                  "takes a value only after '='. All but those marked * are also keys of a configuration in the\n"
+                  "YAML file. Flags win.\n");
     for (size_t i = 0; i < vt_row_count; i++) {
         const vt_row *row = &vt_rows[i];
         if (row->kind == VT_ROW_SECTION) {

@@ -6,29 +6,34 @@
 
 #include "config/option.h"
 
+static void *field_of(const vt_row *row, const vt_config *config)
+{
+    return (char *)config + row->offset;
+}
+
 static int64_t *integer_of(const vt_row *row, const vt_config *config)
 {
-    return (int64_t *)((char *)config + row->offset);
+    return field_of(row, config);
 }
 
 static double *real_of(const vt_row *row, const vt_config *config)
 {
-    return (double *)((char *)config + row->offset);
+    return field_of(row, config);
 }
 
 static bool *boolean_of(const vt_row *row, const vt_config *config)
 {
-    return (bool *)((char *)config + row->offset);
+    return field_of(row, config);
 }
 
 static int *choice_of(const vt_row *row, const vt_config *config)
 {
-    return (int *)((char *)config + row->offset);
+    return field_of(row, config);
 }
 
 static char **path_of(const vt_row *row, const vt_config *config)
 {
-    return (char **)((char *)config + row->offset);
+    return field_of(row, config);
 }
 
 static void unset(const vt_row *row, vt_config *config)
