@@ -28,15 +28,16 @@ INLINE gelu_result gelu_erf(vector x)
     return (gelu_result){x * cumulative, cumulative + x * bell * splat(0.39894228f)};
 }
 
-/* ½ (1 + tanh u) = 1 / (1 + e^(-2u)), u = √(2/π) (x + 0.044715 x³). */
+/* ½ (1 + tanh u) = 1 / (1 + e^(-2u)), u = √(2/π) (x + 0.044715 x³). Its complement is written as e^(-2u) times itself,
+ * since 1 - gate cancels. */
 INLINE gelu_result gelu_tanh(vector x)
 {
     vector square = x * x;
     vector twice = splat(2 * 0.79788456f) * x * (1.0f + splat(0.044715f) * square);
     vector bounded = largest(-largest(-twice, splat(-80.0f)), splat(-80.0f));
-    vector gate = 1.0f / (1.0f + exp_vector(-bounded));
+    vector decay = exp_vector(-bounded), gate = 1.0f / (1.0f + decay);
     vector slope = splat(2 * 0.79788456f) * (1.0f + splat(3 * 0.044715f) * square);
-    return (gelu_result){x * gate, gate + x * gate * (1.0f - gate) * slope};
+    return (gelu_result){x * gate, gate + x * (decay * gate * gate) * slope};
 }
 
 INLINE gelu_result gelu(vt_gelu kind, vector x)
