@@ -8,7 +8,11 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "command/stats.h"
+#include "command/synth.h"
+#include "command/train.h"
 
+/* Arguments exclude the subcommand's name. Each answers --help itself, except train. */
 typedef struct {
     const char *name, *summary;
     vt_status (*run)(int argument_count, char *const *arguments);

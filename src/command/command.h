@@ -8,10 +8,7 @@
  * returns the exit status: 0, or 1 when something failed, which has been printed on standard error. */
 int vt_command_run(int argument_count, char *const *arguments);
 
-/* The subcommands; their arguments exclude both words. Each answers --help itself, except train. */
-vt_status vt_command_train(int argument_count, char *const *arguments);
-vt_status vt_command_synth(int argument_count, char *const *arguments);
-vt_status vt_command_stats(int argument_count, char *const *arguments);
+/* `vitrain options`, in options.c. */
 vt_status vt_command_options(int argument_count, char *const *arguments);
 
 /* What `git describe` said when the program was built. */

@@ -1,0 +1,79 @@
+/* What the tests of src/config share: a configuration from a YAML text and flags, and its printed values. */
+#ifndef VT_TESTS_CONFIG_OPEN_H
+#define VT_TESTS_CONFIG_OPEN_H
+
+#include "base/text.h"
+#include "config/config.h"
+#include "test.h"
+
+/* "c.yaml" with these bytes, in the test's directory; the path is valid until the next call. */
+static inline const char *write_bytes(const void *bytes, size_t count)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/c.yaml", vt_test_directory());
+    FILE *file = fopen(path, "wb");
+    VT_ASSERT(file != NULL && fwrite(bytes, 1, count, file) == count && fclose(file) == 0);
+    return path;
+}
+
+static inline const char *write_yaml(const char *text)
+{
+    return write_bytes(text, strlen(text));
+}
+
+/* The configuration of `yaml` with these flags; NULL ends the list. NULL for yaml: an empty configuration "base". */
+static inline vt_status open_with(const char *yaml, vt_config **config, const char *const *flags)
+{
+    char *arguments[16];
+    int count = 0;
+    arguments[count++] = vt_text_format("--yaml_config=%s", write_yaml(yaml != NULL ? yaml : "base: {}\n"));
+    for (; flags[count - 1] != NULL; count++) arguments[count] = vt_text_copy(flags[count - 1]);
+    vt_status status = vt_config_open(count, arguments, config);
+    for (int i = 0; i < count; i++) free(arguments[i]);
+    return status;
+}
+#define OPEN(yaml, config, ...) open_with(yaml, config, (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+
+/* As vt_config_print would show it. */
+typedef struct {
+    const char *name;
+    char *value;
+} wanted_line;
+
+static inline void take_line(const char *text, void *context)
+{
+    wanted_line *wanted = context;
+    size_t length = strlen(wanted->name);
+    if (strncmp(text, wanted->name, length) != 0 || text[length] != ':') return;
+    free(wanted->value);
+    wanted->value = vt_text_copy(text + length + 2);
+}
+
+#define EXPECT_VALUE(config, key, text)                                                                                \
+    do {                                                                                                               \
+        wanted_line wanted_ = {key, NULL};                                                                             \
+        vt_config_print(config, take_line, &wanted_);                                                                  \
+        EXPECT(wanted_.value != NULL && strcmp(wanted_.value, text) == 0, "%s is %s, expected %s", key, wanted_.value, \
+               text);                                                                                                  \
+        free(wanted_.value);                                                                                           \
+    } while (0)
+
+/* Opening must fail with a message that holds `part`. */
+#define EXPECT_REFUSED(yaml, part, ...)                                                                                \
+    do {                                                                                                               \
+        vt_config *refused_ = NULL;                                                                                    \
+        EXPECT_ERROR(OPEN(yaml, &refused_, __VA_ARGS__), part);                                                        \
+        EXPECT(refused_ == NULL);                                                                                      \
+        vt_config_close(&refused_);                                                                                    \
+    } while (0)
+
+/* Opening must succeed, with the option at this value. */
+#define EXPECT_GIVES(yaml, key, text, ...)                                                                             \
+    do {                                                                                                               \
+        vt_config *given_ = NULL;                                                                                      \
+        EXPECT_OK(OPEN(yaml, &given_, __VA_ARGS__));                                                                   \
+        if (given_ != NULL) EXPECT_VALUE(given_, key, text);                                                           \
+        vt_config_close(&given_);                                                                                      \
+    } while (0)
+
+#endif

@@ -1,0 +1,249 @@
+/* src/config: built in code, printed, saved and read again, documented. */
+#include <unistd.h>
+
+#include "base/random.h"
+#include "unit/config_open.h"
+
+/* ---- in code, printed, saved ---- */
+
+TEST(default_configuration)
+{
+    vt_config *config = NULL;
+    EXPECT_OK(vt_config_open_default(&config));
+    if (config == NULL) return;
+    EXPECT(config->embed_dim == 384 && config->depth == 12 && config->num_heads == 8 && config->patch_size == 8);
+    EXPECT(config->img_size[0] == 360 && config->img_size[1] == 720 && config->lr == 5e-4 && config->shuffle);
+    EXPECT(config->num_iters == 30000 && config->num_epochs == VT_UNSET_INTEGER && config->seed == 333);
+    EXPECT(config->optimizer == VT_OPTIMIZER_ADAM && config->lr_schedule == VT_SCHEDULE_COSINE);
+    EXPECT(strcmp(config->train_data_path, "./data/train") == 0 && config->weight_decay == 0);
+    EXPECT(config->origin[VT_OPTION_embed_dim] == VT_FROM_DEFAULT);
+    /* what was derived is derived anew */
+    EXPECT_OK(vt_config_set(config, "data_dir", "elsewhere"));
+    EXPECT_OK(vt_config_set(config, "num_epochs", "2"));
+    EXPECT_OK(vt_config_set(config, "optimizer", "AdamW"));
+    EXPECT_OK(vt_config_set(config, "enable_jit", "true"));
+    EXPECT_OK(vt_config_resolve(config));
+    EXPECT(config->num_iters == VT_UNSET_INTEGER && config->num_epochs == 2 && config->weight_decay == 0.01);
+    EXPECT(strcmp(config->train_data_path, "elsewhere/train") == 0, "%s", config->train_data_path);
+    EXPECT(config->origin[VT_OPTION_enable_jit] == VT_FROM_COMMAND_LINE && config->enable_jit);
+    EXPECT_ERROR(vt_config_set(config, "embd_dim", "2"), "unknown flag --embd_dim; did you mean --embed_dim?");
+    EXPECT_ERROR(vt_config_set(config, "depth", "x"), "--depth=x: 'x' is not a whole number");
+    EXPECT(config->depth == 12);
+    vt_config_close(&config);
+    EXPECT(config == NULL);
+    vt_config_close(&config);
+}
+
+/* The enumerations of config.h are in the order of the choices in options.def. */
+TEST(choices_match_their_enumerations)
+{
+    vt_config *config = NULL;
+    EXPECT_OK(vt_config_open_default(&config));
+    if (config == NULL) return;
+    const struct {
+        const char *name, *choice;
+        const int *field;
+        int value;
+    } choices[] = {
+        {"device", "auto", &config->device, VT_DEVICE_AUTO},
+        {"device", "cpu", &config->device, VT_DEVICE_CPU},
+        {"cpu_isa", "auto", &config->cpu_isa, VT_ISA_AUTO},
+        {"cpu_isa", "plain", &config->cpu_isa, VT_ISA_PLAIN},
+        {"cpu_isa", "baseline", &config->cpu_isa, VT_ISA_BASELINE},
+        {"cpu_isa", "avx2", &config->cpu_isa, VT_ISA_AVX2},
+        {"cpu_isa", "avx512", &config->cpu_isa, VT_ISA_AVX512},
+        {"model_backend", "pytorch", &config->model_backend, VT_MODEL_PYTORCH},
+        {"model_backend", "transformer-engine", &config->model_backend, VT_MODEL_TRANSFORMER_ENGINE},
+        {"gelu", "erf", &config->gelu, VT_GELU_ERF},
+        {"gelu", "tanh", &config->gelu, VT_GELU_TANH},
+        {"amp_mode", "none", &config->amp_mode, VT_AMP_NONE},
+        {"amp_mode", "fp16", &config->amp_mode, VT_AMP_FP16},
+        {"amp_mode", "bf16", &config->amp_mode, VT_AMP_BF16},
+        {"optimizer", "Adam", &config->optimizer, VT_OPTIMIZER_ADAM},
+        {"optimizer", "AdamW", &config->optimizer, VT_OPTIMIZER_ADAMW},
+        {"optimizer", "SGD", &config->optimizer, VT_OPTIMIZER_SGD},
+        {"lr_schedule", "cosine", &config->lr_schedule, VT_SCHEDULE_COSINE},
+        {"lr_schedule", "none", &config->lr_schedule, VT_SCHEDULE_NONE},
+        {"lr_scaling", "none", &config->lr_scaling, VT_SCALING_NONE},
+        {"lr_scaling", "sqrt", &config->lr_scaling, VT_SCALING_SQRT},
+        {"lr_scaling", "linear", &config->lr_scaling, VT_SCALING_LINEAR},
+        {"data_loader_config", "auto", &config->data_loader_config, VT_LOADER_AUTO},
+        {"data_loader_config", "pytorch", &config->data_loader_config, VT_LOADER_PYTORCH},
+        {"data_loader_config", "dali", &config->data_loader_config, VT_LOADER_DALI},
+        {"data_loader_config", "native", &config->data_loader_config, VT_LOADER_NATIVE},
+        {"data_loader_config", "direct", &config->data_loader_config, VT_LOADER_DIRECT},
+    };
+    for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
+        EXPECT_OK(vt_config_set(config, choices[i].name, choices[i].choice));
+        EXPECT(*choices[i].field == choices[i].value, "%s=%s is %d, expected %d", choices[i].name, choices[i].choice,
+               *choices[i].field, choices[i].value);
+        EXPECT_VALUE(config, choices[i].name, choices[i].choice);
+    }
+    vt_config_close(&config);
+}
+
+static void append_line(const char *text, void *context)
+{
+    if (strncmp(text, "yaml_config:", 12) != 0) vt_text_append(context, "%s\n", text);
+}
+
+/* Saves, reads again, and compares everything that is printed but the file's own name. */
+static void check_round_trip(vt_config *config)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/saved.yaml", vt_test_directory());
+    EXPECT_OK(vt_config_save(config, path));
+    char *arguments[] = {vt_text_format("--yaml_config=%s", path), vt_text_format("--config=%s", config->config),
+                         vt_text_format("--run_num=%s", config->run_num)};
+    vt_config *again = NULL;
+    EXPECT_OK(vt_config_open(3, arguments, &again));
+    for (int i = 0; i < 3; i++) free(arguments[i]);
+    if (again == NULL) return;
+    vt_text before = {0}, after = {0};
+    vt_config_print(config, append_line, &before);
+    vt_config_print(again, append_line, &after);
+    EXPECT(strcmp(before.characters, after.characters) == 0, "saved\n%s\nread\n%s", before.characters,
+           after.characters);
+    EXPECT(vt_config_learning_rate(config) == vt_config_learning_rate(again));
+    vt_text_close(&before);
+    vt_text_close(&after);
+    vt_config_close(&again);
+}
+
+TEST(saved_and_read_again)
+{
+    static const char *const lines[][8] = {
+        {NULL},
+        {"--num_epochs=3", "--optimizer=AdamW", "--lr=1e-5", "--grad_clip=0.1", "--img_size=[64,128]", "--dropout=0.1"},
+        {"--lr_scaling=sqrt", "--global_batch_size=64", "--model_backend=transformer-engine", "--limit_nsamples=5"},
+        {"--data_dir=/d", "--train_data_path=own", "--enable_apex", "--seed=9223372036854775807", "--shuffle=false"},
+        {"--config=with 'quotes' and: colons # é", "--run_num=1"},
+        {"--config=123", "--run_num=~x", "--lr=0.1234567890123456789"},
+    };
+    static const char text[] = "base: &b {model_backend: transformer-engine, enable_apex: true}\n"
+                               "\"with 'quotes' and: colons # é\": {<<: *b}\n"
+                               "123: {depth: 3}\n";
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        vt_config *config = NULL;
+        EXPECT_OK(open_with(text, &config, lines[i]));
+        if (config != NULL) check_round_trip(config);
+        vt_config_close(&config);
+    }
+}
+
+/* One code point as UTF-8; 0 and surrogates become 'x'. */
+static void append_code_point(vt_text *text, uint32_t code)
+{
+    if (code == 0 || (code >= 0xD800 && code < 0xE000))
+        vt_text_append(text, "x");
+    else if (code < 0x80)
+        vt_text_append(text, "%c", (int)code);
+    else if (code < 0x800)
+        vt_text_append(text, "%c%c", 0xC0 | (int)(code >> 6), 0x80 | (int)(code & 63));
+    else if (code < 0x10000)
+        vt_text_append(text, "%c%c%c", 0xE0 | (int)(code >> 12), 0x80 | (int)(code >> 6 & 63), 0x80 | (int)(code & 63));
+    else
+        vt_text_append(text, "%c%c%c%c", 0xF0 | (int)(code >> 18), 0x80 | (int)(code >> 12 & 63),
+                       0x80 | (int)(code >> 6 & 63), 0x80 | (int)(code & 63));
+}
+
+TEST(paths_of_any_characters_are_saved)
+{
+    static const char *const paths[] = {" leading",
+                                        "trailing ",
+                                        "a\nb",
+                                        "a\r\nb\n",
+                                        "\t",
+                                        "'",
+                                        "\"",
+                                        "\\",
+                                        "\\n",
+                                        "a: b",
+                                        "# x",
+                                        "[1, 2]",
+                                        "{",
+                                        "*x",
+                                        "&x",
+                                        "!x",
+                                        "- x",
+                                        "%x",
+                                        "@x",
+                                        "true",
+                                        "12",
+                                        "1e5",
+                                        "none",
+                                        "é ß 中 🌍",
+                                        "\xef\xbb\xbfx",
+                                        "\x7f",
+                                        "\x01\x1b",
+                                        "\xc2\x85\xe2\x80\xa8",
+                                        "a  b",
+                                        "a \n b",
+                                        "<<",
+                                        "---",
+                                        "...",
+                                        "?",
+                                        "="};
+    vt_config *config = NULL;
+    EXPECT_OK(vt_config_open_default(&config));
+    if (config == NULL) return;
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        EXPECT_OK(vt_config_set(config, "expdir", paths[i]));
+        EXPECT_OK(vt_config_set(config, "data_dir", paths[i]));
+        EXPECT_OK(vt_config_resolve(config));
+        check_round_trip(config);
+    }
+    for (uint64_t trial = 0; trial < 300; trial++) {
+        static const double limits[] = {0x80, 0x100, 0x3000, 0x10000, 0x110000};
+        vt_text path = {0};
+        for (uint64_t i = 0; i <= trial % 40; i++)
+            append_code_point(&path, (uint32_t)(vt_random_element(trial, 3, i) * limits[(trial + i) % 5]));
+        vt_text_append(&path, "."); /* so that it can't be "~" */
+        EXPECT_OK(vt_config_set(config, "expdir", path.characters));
+        check_round_trip(config);
+        vt_text_close(&path);
+    }
+    vt_config_close(&config);
+}
+
+TEST(saving_that_fails)
+{
+    char path[256];
+    vt_config *config = NULL;
+    EXPECT_OK(vt_config_open_default(&config));
+    if (config == NULL) return;
+    snprintf(path, sizeof path, "%s/none/c.yaml", vt_test_directory());
+    EXPECT_ERROR(vt_config_save(config, path),
+                 "none/c.yaml: the configuration can't be saved: No such file or directory");
+    EXPECT_ERROR(vt_config_save(config, vt_test_directory()), "Is a directory");
+    if (access("/dev/full", W_OK) == 0)
+        EXPECT_ERROR(vt_config_save(config, "/dev/full"), "/dev/full: the configuration can't be saved: No space left");
+    vt_config_close(&config);
+}
+
+/* Every key is printed, saved and documented. */
+TEST(options_are_listed)
+{
+    static const char *const expected[] = {
+        "  --embed_dim=384", "* --run_num=00",  "(whole number, 1 to 65536)", "(pytorch|transformer-engine)",
+        "(text, or None)",   "  --enable_apex "};
+    static const char *const expected_markdown[] = {
+        "\n## Model\n", "| `embed_dim` | whole number, 1 to 65536 | `384` | width of a token |\n",
+        "| `run_num` (flag) | text | `00` |", "| erf\\|tanh | `erf` |"};
+    char *text = NULL;
+    size_t size = 0;
+    for (int markdown = 0; markdown < 2; markdown++) {
+        FILE *file = open_memstream(&text, &size);
+        VT_ASSERT(file != NULL);
+        vt_options_print(file, markdown == 1);
+        VT_ASSERT(fclose(file) == 0);
+        size_t count = markdown == 1 ? sizeof expected_markdown / sizeof expected_markdown[0]
+                                     : sizeof expected / sizeof expected[0];
+        for (size_t i = 0; i < count; i++) {
+            const char *part = markdown == 1 ? expected_markdown[i] : expected[i];
+            EXPECT(strstr(text, part) != NULL, "lacks '%s'", part);
+        }
+        free(text);
+        text = NULL;
+    }
+}
