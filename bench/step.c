@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/threads.h"
 #include "report/memory.h"
 #include "training/step.h"
 
@@ -51,7 +52,11 @@ static bool rival_open(rival *r, const char *python, const bench_size *size)
 {
     int in[2], out[2];
     char command[1024], line[256] = "";
-    snprintf(command, sizeof command, "exec %s bench/pytorch_step.py %s", python, size->arguments);
+    snprintf(
+        command, sizeof command,
+        "unset GOMP_SPINCOUNT; export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456; "
+        "exec %s bench/pytorch_step.py %s",
+        python, size->arguments);
     if (pipe(in) != 0 || pipe(out) != 0) return false;
     r->process = fork();
     if (r->process == 0) {
@@ -205,6 +210,7 @@ int main(int argument_count, char **arguments)
 {
     const char *python = NULL, *only = NULL;
     int rounds = 0, failures = 0;
+    vt_threads_wait_shortly(arguments);
     for (int i = 1; i < argument_count; i++) {
         if (strncmp(arguments[i], "--python=", 9) == 0 && arguments[i][9] != '\0')
             python = arguments[i] + 9;
