@@ -60,6 +60,7 @@ static vt_status use_file(vt_dataset *dataset, int64_t index, vt_fields_file **r
                 yearly_file *other = &dataset->files[i];
                 if (other->file != NULL && (oldest == NULL || other->last_use < oldest->last_use)) oldest = other;
             }
+            VT_ASSERT(oldest != NULL);
             close_file(dataset, oldest);
         }
         VT_TRY(vt_fields_file_open(dataset->list.paths[index], &file->file));

@@ -141,6 +141,7 @@ static vt_status read_names(vt_fields_file *file, hid_t attribute, hid_t stored_
 {
     vt_status status = VT_OK;
     char **names = NULL;
+    VT_ASSERT(count > 0 && file->shape.channels > 0);
     bool variable = H5Tis_variable_str(stored_type) > 0;
     size_t size = variable ? sizeof(char *) : H5Tget_size(stored_type) + 1;
     hid_t type = H5Tcopy(H5T_C_S1);
@@ -195,6 +196,7 @@ static vt_status open_coordinate(const vt_fields_file *file, const char *name, i
     hsize_t extent = 0;
     hid_t dataset = H5I_INVALID_HID, space = H5I_INVALID_HID;
     *values = NULL;
+    VT_ASSERT(length > 0);
     if (!has_object(file->file, name)) goto done;
     dataset = H5Dopen2(file->file, name, H5P_DEFAULT);
     VT_CHECK(dataset >= 0, "%s: can't open the dataset '%s': %s", file->path, name, vt_hdf5_reason());
