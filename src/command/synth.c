@@ -1,0 +1,76 @@
+#include "command/synth.h"
+
+#include <stdio.h>
+
+#include "base/text.h"
+#include "command/arguments.h"
+#include "data/climate.h"
+#include "data/synthetic_set.h"
+
+static void print_help(const vt_argument *flags, int64_t count)
+{
+    printf("vitrain synth DIR [flags]: makes a synthetic atmosphere in DIR, in the layout of a data directory:\n"
+           "DIR/train/2001.h5 ..., DIR/valid, DIR/test and DIR/stats (train with --data_dir=DIR). 6-hourly fields of\n"
+           "travelling Rossby-Haurwitz waves in balance; docs/data.md has the physics. Channels, in order:\n ");
+    for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) printf(" %s", vt_climate_channels[c].name);
+    printf("\n\n");
+    vt_arguments_print(flags, count);
+}
+
+static void report(const char *path, int64_t steps, double bytes, double seconds)
+{
+    char size[VT_NUMBER_SIZE];
+    printf("%s  %lld times, %s in %.2f s (%.0f MB/s)\n", path, (long long)steps, vt_text_bytes(bytes, size), seconds,
+           1e-6 * bytes / seconds);
+    fflush(stdout);
+}
+
+vt_status vt_command_synth(int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    const char *directory = NULL;
+    bool help = false, force = false;
+    int64_t size[2] = {32, 64}, channels = 8, years = 1, steps_per_year = 1460, valid_steps = 365, test_steps = 0;
+    int64_t seed = 333, chunk_times = 0, compression = 0;
+    double noise = 0.02;
+    const vt_argument flags[] = {
+        {"img_size", VT_ARGUMENT_PAIR, size, 2, 32768, "grid: latitudes, longitudes"},
+        {"channels", VT_ARGUMENT_INTEGER, &channels, 1, VT_CLIMATE_CHANNELS, "the first N of the channels above"},
+        {"years", VT_ARGUMENT_INTEGER, &years, 1, 7000, "years of training, one file each"},
+        {"valid_steps", VT_ARGUMENT_INTEGER, &valid_steps, 0, 1e6, "times of the year after those, for validation"},
+        {"test_steps", VT_ARGUMENT_INTEGER, &test_steps, 0, 1e6, "times of the year after that, for test"},
+        {"steps_per_year", VT_ARGUMENT_INTEGER, &steps_per_year, 1, 1e6, "times of a training year"},
+        {"seed", VT_ARGUMENT_INTEGER, &seed, 0, 9e15, "another seed: other waves, continents and noise"},
+        {"noise", VT_ARGUMENT_REAL, &noise, 0, 10, "standard deviation of the noise, in parts of the channel's"},
+        {"chunk_times", VT_ARGUMENT_INTEGER, &chunk_times, 0, 100000, "HDF5 chunks of N times; 0: contiguous"},
+        {"compress", VT_ARGUMENT_INTEGER, &compression, 0, 9, "gzip level, bytes shuffled; sets chunk_times to 1 if 0"},
+        {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace files of the same names"},
+    };
+    const int64_t flag_count = sizeof flags / sizeof flags[0];
+    VT_TRY(vt_arguments_parse("synth", argument_count, arguments, flags, flag_count, "directory", &directory, &help));
+    if (help) {
+        print_help(flags, flag_count);
+        goto done;
+    }
+    VT_CHECK(valid_steps <= steps_per_year && test_steps <= steps_per_year,
+             "vitrain synth: --valid_steps and --test_steps are at most --steps_per_year, %lld",
+             (long long)steps_per_year);
+    const vt_synthetic_set_options options = {.directory = directory,
+                                              .height = size[0],
+                                              .width = size[1],
+                                              .channels = channels,
+                                              .years = years,
+                                              .steps_per_year = steps_per_year,
+                                              .valid_steps = valid_steps,
+                                              .test_steps = test_steps,
+                                              .seed = (uint64_t)seed,
+                                              .noise = noise,
+                                              .chunk_times = compression > 0 && chunk_times == 0 ? 1 : chunk_times,
+                                              .compression = compression,
+                                              .force = force,
+                                              .report = report};
+    VT_TRY(vt_synthetic_set_write(&options));
+    printf("statistics of the training years: %s/stats\n", directory);
+done:
+    return status;
+}
