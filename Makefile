@@ -21,7 +21,6 @@ PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev
 SOURCES := $(sort $(shell find src -name '*.c'))
 KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
 TEST_SOURCES := $(sort $(shell find tests -name '*.c'))
-BENCH_SOURCES := $(sort $(shell find bench -name '*.c'))
 
 # Goals that need no library, or install them first.
 WITHOUT_LIBRARIES := deps demo test sanitize bench clean help
@@ -142,6 +141,31 @@ test: deps
 sanitize: deps
 	@$(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/sanitize CFLAGS='-O1 -g -fno-omit-frame-pointer' \
 	    SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
+
+demo: deps
+	@$(MAKE) --no-print-directory run-demo
+
+run-demo: vitrain
+	@[ -e data/demo/stats/global_means.npy ] || ./vitrain synth data/demo --img_size=[32,64] --channels=8 --years=1 --valid_steps=365
+	./vitrain --config=demo
+	@echo
+	@echo "That was a vision transformer learning six-hour forecasts of a synthetic atmosphere; the last line above compares"
+	@echo "it with persistence, the forecast that nothing changes. What to try next:"
+	@echo "  ./vitrain --config=demo --embed_dim=192 --num_epochs=8     a larger model, for longer"
+	@echo "  ./vitrain options                                          everything that can be set"
+	@echo "  ./vitrain --config=ncep --data_dir=DIR                     real data: README.md says where they are"
+
+bench: deps
+	@$(MAKE) --no-print-directory run-bench
+
+# The other side needs a Python with torch: make bench PYTHON=/path/to/venv/bin/python
+PYTHON ?= $(shell python3 -c 'import torch' 2>/dev/null && echo python3)
+run-bench: $(BUILD)/bench/step
+	@[ -n "$(PYTHON)" ] || echo "no Python with torch found (PYTHON=...): timing vitrain alone"
+	@$(BUILD)/bench/step --python=$(PYTHON)
+
+$(BUILD)/bench/step: $(BUILD)/bench/step.o $(BUILD)/libvitrain.a
+	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
 run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests
 	@tests/run $(BUILD) $(FILTER)
