@@ -23,9 +23,9 @@ static vt_status unknown_flag(const char *command, const vt_argument *flags, int
     char *name = vt_text_format("%.*s", (int)strcspn(word, "="), word);
     const char *nearest = vt_text_nearest(name + strspn(name, "-"), names, (size_t)count);
     vt_status status = VT_OK;
-    VT_CHECK(nearest == NULL, "vitrain %s: unknown flag %s; did you mean --%s? `vitrain %s --help` lists all", command,
+    VT_CHECK(nearest == NULL, "%s: unknown flag %s; did you mean --%s? `vitrain %s --help` lists all", command,
              name, nearest, command);
-    VT_FAIL("vitrain %s: unknown flag %s; `vitrain %s --help` lists all", command, name, command);
+    VT_FAIL("%s: unknown flag %s; `vitrain %s --help` lists all", command, name, command);
 done:
     free(name);
     return status;
@@ -58,28 +58,28 @@ static vt_status parse_value(const char *command, const vt_argument *flag, const
     switch (flag->kind) {
     case VT_ARGUMENT_INTEGER:
         VT_CHECK(vt_text_to_integer(text, &integer) && in_range(flag, (double)integer),
-                 "vitrain %s: --%s=%s: expected a whole number from %.0f to %.0f", command, flag->name, text,
+                 "%s: --%s=%s: expected a whole number from %.0f to %.0f", command, flag->name, text,
                  flag->least, flag->most);
         *(int64_t *)flag->value = integer;
         break;
     case VT_ARGUMENT_REAL:
         VT_CHECK(vt_text_to_double(text, &real) && in_range(flag, real),
-                 "vitrain %s: --%s=%s: expected a number from %g to %g", command, flag->name, text, flag->least,
+                 "%s: --%s=%s: expected a number from %g to %g", command, flag->name, text, flag->least,
                  flag->most);
         *(double *)flag->value = real;
         break;
     case VT_ARGUMENT_SWITCH:
-        VT_CHECK(strcmp(text, "true") == 0 || strcmp(text, "false") == 0, "vitrain %s: --%s=%s: expected true or false",
+        VT_CHECK(strcmp(text, "true") == 0 || strcmp(text, "false") == 0, "%s: --%s=%s: expected true or false",
                  command, flag->name, text);
         *(bool *)flag->value = text[0] == 't';
         break;
     case VT_ARGUMENT_PATH:
-        VT_CHECK(text[0] != '\0', "vitrain %s: --%s: expected a path", command, flag->name);
+        VT_CHECK(text[0] != '\0', "%s: --%s: expected a path", command, flag->name);
         *(const char **)flag->value = text;
         break;
     case VT_ARGUMENT_PAIR:
         VT_CHECK(parse_pair(text, pair) && in_range(flag, (double)pair[0]) && in_range(flag, (double)pair[1]),
-                 "vitrain %s: --%s=%s: expected two whole numbers from %.0f to %.0f, like [32,64]", command, flag->name,
+                 "%s: --%s=%s: expected two whole numbers from %.0f to %.0f, like [32,64]", command, flag->name,
                  text, flag->least, flag->most);
         memcpy(flag->value, pair, sizeof pair);
         break;
@@ -99,7 +99,7 @@ vt_status vt_arguments_parse(const char *command, int argument_count, char *cons
     for (int i = 0; !*help && i < argument_count; i++) {
         const char *word = arguments[i];
         if (word[0] != '-') {
-            VT_CHECK(*operand == NULL, "vitrain %s: '%s' after '%s': expected one %s", command, word, *operand,
+            VT_CHECK(*operand == NULL, "%s: '%s' after '%s': expected one %s", command, word, *operand,
                      operand_name);
             *operand = word;
             continue;
@@ -114,12 +114,12 @@ vt_status vt_arguments_parse(const char *command, int argument_count, char *cons
         const char *value = name[length] == '=' ? name + length + 1 : NULL;
         if (value == NULL && flag->kind == VT_ARGUMENT_SWITCH) value = "true";
         if (value == NULL) {
-            VT_CHECK(i + 1 < argument_count, "vitrain %s: --%s needs a value", command, flag->name);
+            VT_CHECK(i + 1 < argument_count, "%s: --%s needs a value", command, flag->name);
             value = arguments[++i];
         }
         VT_TRY(parse_value(command, flag, value));
     }
-    VT_CHECK(*help || *operand != NULL, "vitrain %s: no %s given; see `vitrain %s --help`", command, operand_name,
+    VT_CHECK(*help || *operand != NULL, "%s: no %s given; see `vitrain %s --help`", command, operand_name,
              command);
 done:
     return status;

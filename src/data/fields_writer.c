@@ -43,6 +43,7 @@ static hid_t storage_properties(const vt_fields_writer_options *options)
     const vt_fields_shape *shape = &options->shape;
     hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_fill_time(properties, H5D_FILL_TIME_NEVER);
+    H5Pset_obj_track_times(properties, false); /* the same set is the same bytes */
     if (options->chunk_times == 0) return properties;
     int64_t times = options->chunk_times < shape->times ? options->chunk_times : shape->times;
     int64_t channels = shape->channels * shape->height * shape->width <= 1 << 18 ? shape->channels : 1;
@@ -112,12 +113,14 @@ static vt_status write_coordinate(const vt_fields_writer *writer, const char *na
 {
     vt_status status = VT_OK;
     const hsize_t extent = (hsize_t)count;
-    hid_t space = H5Screate_simple(1, &extent, NULL);
-    hid_t dataset = H5Dcreate2(writer->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t space = H5Screate_simple(1, &extent, NULL), storage = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_obj_track_times(storage, false);
+    hid_t dataset = H5Dcreate2(writer->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, storage, H5P_DEFAULT);
     VT_CHECK(dataset >= 0 && H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0,
              "can't write %s: no dataset '%s': %s", writer->path, name, vt_hdf5_reason());
 done:
     if (dataset >= 0) H5Dclose(dataset);
+    H5Pclose(storage);
     H5Sclose(space);
     return status;
 }

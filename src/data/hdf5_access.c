@@ -14,18 +14,20 @@
 #endif
 
 static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t environment = PTHREAD_ONCE_INIT;
+static pthread_once_t preparation = PTHREAD_ONCE_INIT;
 static char reason[512]; /* guarded by `library` */
 
-/* Older libraries read this variable once, when they start; a value that the user has set stands. */
-static void set_environment(void)
+/* Before the library starts. Older ones read the variable once, then; a value that the user has set stands. Without its
+ * tidying at exit, for that crashes over a file that couldn't be written in full; all else is closed by then. */
+static void prepare_library(void)
 {
     if (!HAVE_FILE_LOCKING_PROPERTY) setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
+    H5dont_atexit();
 }
 
 void vt_hdf5_enter(void)
 {
-    pthread_once(&environment, set_environment);
+    pthread_once(&preparation, prepare_library);
     pthread_mutex_lock(&library);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 }

@@ -1,0 +1,108 @@
+# `vitrain synth` and `vitrain stats` from outside: what they write, what they refuse, what a full disk leaves behind.
+
+# No unfinished file is left below DIR.
+no_remains() {
+    local left
+    left=$(find "$1" -name '.*.partial')
+    [ -z "$left" ] || { echo "left behind: $left"; return 1; }
+}
+
+small() { "$VITRAIN" synth "$@" --img_size=[6,12] --channels=3 --steps_per_year=20 --valid_steps=5; }
+
+test_synth_and_stats() {
+    contains "$(small data --years 2 --test_steps=4)" "statistics of the training years: data/stats"
+    for file in train/2001.h5 train/2002.h5 valid/2003.h5 test/2004.h5 stats/time_means.npy; do [ -s "data/$file" ]; done
+    no_remains data
+    "$VITRAIN" stats data --output=again >table
+    contains "$(cat table)" "40 times of data/train; written to again"
+    contains "$(cat table)" "t2m"
+    for name in global_means global_stds time_means; do cmp "data/stats/$name.npy" "again/$name.npy"; done
+}
+
+test_stats_find_their_place() {
+    small data >/dev/null
+    rm -r data/stats
+    "$VITRAIN" stats data/train/ >/dev/null
+    [ -s data/stats/global_means.npy ]
+    "$VITRAIN" stats data/valid >/dev/null
+    [ -s data/valid/stats/global_means.npy ]
+    fails 1 "$VITRAIN" stats data
+    contains "$output" "data/stats/global_means.npy is there already; give --force"
+    "$VITRAIN" stats data --force >/dev/null
+}
+
+test_synth_is_repeatable() {
+    small a >/dev/null
+    OMP_NUM_THREADS=1 small b >/dev/null
+    small c --seed=334 >/dev/null
+    cmp a/train/2001.h5 b/train/2001.h5
+    ! cmp -s a/train/2001.h5 c/train/2001.h5
+    small d --compress=6 --chunk_times=8 >/dev/null
+    "$VITRAIN" stats d --output=d_stats >/dev/null
+    cmp a/stats/global_stds.npy d_stats/global_stds.npy
+}
+
+test_synth_loses_nothing() {
+    small data >/dev/null
+    cp data/train/2001.h5 before
+    fails 1 small data --seed=1
+    contains "$output" "data/train/2001.h5 is there already"
+    cmp before data/train/2001.h5
+    small data --seed=1 --force >/dev/null
+    ! cmp -s before data/train/2001.h5
+}
+
+test_wrong_arguments() {
+    fails 1 "$VITRAIN" synth
+    contains "$output" "synth: no directory given; see \`vitrain synth --help\`"
+    fails 1 "$VITRAIN" synth a b
+    contains "$output" "'b' after 'a': expected one directory"
+    fails 1 "$VITRAIN" synth a --chanels=3
+    contains "$output" "unknown flag --chanels; did you mean --channels?"
+    fails 1 "$VITRAIN" synth a --channels=21
+    contains "$output" "--channels=21: expected a whole number from 1 to 20"
+    fails 1 "$VITRAIN" synth a --img_size=32
+    contains "$output" "--img_size=32: expected two whole numbers"
+    fails 1 "$VITRAIN" synth a --noise=much
+    contains "$output" "--noise=much: expected a number"
+    fails 1 "$VITRAIN" synth a --force=1
+    contains "$output" "--force=1: expected true or false"
+    fails 1 "$VITRAIN" synth a --seed
+    contains "$output" "--seed needs a value"
+    fails 1 "$VITRAIN" synth a --valid_steps=2000
+    contains "$output" "at most --steps_per_year, 1460"
+    [ ! -e a ]
+    fails 1 "$VITRAIN" stats nowhere
+    contains "$output" "data directory 'nowhere': no such directory"
+    contains "$("$VITRAIN" synth --help)" "u10 v10 t2m sp msl t850 u1000 v1000 z1000 u850 v850 z850 u500 v500 z500 t500 z50 r500 r850 tcwv"
+    contains "$("$VITRAIN" stats --help)" "DIR/train is read"
+}
+
+test_no_permission() {
+    [ "$(id -u)" -ne 0 ] || skip "root may write everywhere"
+    mkdir closed
+    chmod a-w closed
+    fails 1 small closed
+    contains "$output" "can't make the directory closed/train: Permission denied"
+    fails 1 small closed/data
+    contains "$output" "Permission denied"
+}
+
+test_no_space() {
+    fails 1 "$VITRAIN" synth data --img_size=[4000,8000] --channels=20 --steps_per_year=900000 --years=7000
+    contains "$output" "are free on that disk"
+    no_remains .
+    [ ! -e data/train/2001.h5 ]
+}
+
+# A limit on the size of files stands in for a disk that fills up on the way: the write fails within a file.
+test_disk_fills_up() {
+    fails 1 bash -c 'trap "" XFSZ; ulimit -f 64; exec "$0" synth data --years=1' "$VITRAIN"
+    contains "$output" "can't write data/train/2001.h5 at time"
+    contains "$output" "File too large"
+    no_remains .
+    [ ! -e data/train/2001.h5 ] && [ ! -e data/stats ]
+    fails 1 bash -c 'trap "" XFSZ; ulimit -f 64; exec "$0" synth data --years=1 --compress=1' "$VITRAIN"
+    contains "$output" "File too large"
+    no_remains .
+}
