@@ -22,13 +22,13 @@ static const float log2_e = 1.44269504f;
 INLINE void tile(int rows, int vectors, const float *a, int64_t a_row, int64_t a_column, const float *b,
                  int64_t b_stride, float *c, int64_t c_stride, int64_t depth, bool add)
 {
-    vector sum[ROW_STEP][TILE_VECTORS];
+    vector sum[ROW_STEP][4];
 #pragma GCC unroll 12
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) sum[i][j] = add ? load(c + i * c_stride + j * LANES) : (vector){0};
     for (int64_t k = 0; k < depth; k++) {
-        vector row[TILE_VECTORS];
+        vector row[4];
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) row[j] = load(b + k * b_stride + j * LANES);
 #pragma GCC unroll 12

@@ -5,6 +5,9 @@
 
 #include <stdint.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "backend/cpu/cpu.h"
 
@@ -61,9 +64,18 @@ INLINE vector choose(vector_bits mask, vector yes, vector no)
     return (vector)(((vector_bits)yes & mask) | ((vector_bits)no & ~mask));
 }
 
+/* The larger one; b where either is NaN (as x86's own instruction has it). */
 INLINE vector largest(vector a, vector b)
 {
+#if defined(__AVX512F__)
+    return (vector)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX__)
+    return (vector)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE__)
+    return (vector)_mm_max_ps((__m128)a, (__m128)b);
+#else
     return choose(a > b, a, b);
+#endif
 }
 
 /* The lanes' sum, always in the same order. */
@@ -96,7 +108,7 @@ INLINE vector scale_power(vector power, vector shifted)
 INLINE vector exp2_vector(vector x)
 {
     const vector shift = splat(0x1.8p23f);
-    x = choose(x < -126.0f, splat(-126.0f), x); /* a NaN stays one */
+    x = largest(splat(-126.0f), x); /* a NaN stays one */
     vector shifted = x + shift, f = x - (shifted - shift);
     vector power = splat(1.52527338e-5f);
     power = power * f + splat(1.54035304e-4f);
@@ -114,7 +126,7 @@ INLINE vector exp2_vector(vector x)
 INLINE vector exp_vector(vector x)
 {
     const vector shift = splat(0x1.8p23f);
-    x = choose(x < -87.0f, splat(-87.0f), x);
+    x = largest(splat(-87.0f), x);
     vector shifted = x * splat(1.44269504f) + shift, n = shifted - shift;
     vector r = (x - n * splat(0x1.62e4p-1f)) - n * splat(1.42860677e-6f);
     vector power = splat(1.98412698e-4f);
