@@ -1,0 +1,136 @@
+# Training as a user runs it: log lines, files of a run, repeatability, and what is said when something is wrong.
+
+# A small data set in ./data, and the flags of a small model on it.
+small_data() {
+    "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=61 --valid_steps=13 >/dev/null
+}
+SMALL="--config=demo --data_dir=data --img_size=[16,32] --n_in_channels=3 --n_out_channels=3 --embed_dim=16 --depth=2
+       --num_heads=2 --patch_size=4 --global_batch_size=8 --expdir=runs --num_epochs=2"
+
+train() { "$VITRAIN" $SMALL "$@"; }
+
+# a line of the log that matches, without the time stamp
+logged() {
+    grep -Eq "^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2},[0-9]{3} - root - INFO - $1\$" "$2" ||
+        { echo "no line like '$1' in:"; cat "$2"; return 1; }
+}
+
+refused() { # PART COMMAND...: fails with one line that holds PART, and leaves no run directory
+    local part=$1; shift
+    fails 1 "$@"
+    contains "$output" "$part"
+    [ ! -e runs/demo/1CPU/00/metrics.csv ] || { echo "a run directory was left"; return 1; }
+}
+
+test_log_lines_and_files() {
+    small_data
+    train >printed
+    local run=runs/demo/1CPU/00
+    cmp -s <(tail -n +1 printed) $run/out.log || { echo "out.log is not what was printed"; return 1; }
+    logged 'Starting Training Loop\.\.\.' printed
+    logged ' Memory usage after forward pass: [0-9]+\.[0-9]{4} GB\.' printed
+    logged 'Time taken for epoch 2 is [0-9]+\.[0-9]{6} sec, avg [0-9]+\.[0-9]{6} samples/sec' printed
+    logged '  Avg train loss=[0-9]\.[0-9]{6}' printed
+    logged '  Avg val loss=[0-9]\.[0-9]+' printed
+    logged '  Total validation time: [0-9.e-]+ sec' printed
+    logged 'DONE ---- rank 0' printed
+    logged 'patch_embed\.proj\.weight +\[16, 3, 4, 4\] +\[16, 3, 4, 4\] +3072' printed
+    [ "$(grep -c 'Memory usage' printed)" -eq 2 ]
+    [ "$(head -n 1 $run/metrics.csv)" = step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction ]
+    [ "$(wc -l <$run/metrics.csv)" -eq 15 ] # 60 samples: 7 steps an epoch
+    tail -n 1 $run/metrics.csv | grep -Eq '^14,2,'
+    [ -s $run/config.yaml ]
+}
+
+figures() { cut -d, -f1-5 "$1/metrics.csv"; }
+
+test_a_run_repeats_its_bits_from_its_own_config() {
+    small_data
+    train --dropout=0.1 >/dev/null
+    "$VITRAIN" --yaml_config=runs/demo/1CPU/00/config.yaml --config=demo --run_num=again >/dev/null
+    cmp <(figures runs/demo/1CPU/00) <(figures runs/demo/1CPU/again)
+    train --dropout=0.1 --run_num=serial --data_loader_config=pytorch --num_data_workers=0 >/dev/null
+    cmp <(figures runs/demo/1CPU/00) <(figures runs/demo/1CPU/serial)
+    train --dropout=0.1 --run_num=seed --seed=1 >/dev/null
+    ! cmp -s <(figures runs/demo/1CPU/00) <(figures runs/demo/1CPU/seed)
+}
+
+test_an_earlier_run_is_kept() {
+    small_data
+    train --num_epochs=1 >/dev/null
+    train --num_epochs=1 >second
+    contains "$(cat second)" "an earlier run with this tag is now runs/demo/1CPU/00.old-"
+    [ "$(ls -d runs/demo/1CPU/00*/metrics.csv | wc -l)" -eq 2 ]
+}
+
+test_every_instruction_set_gives_the_same_loss() {
+    small_data
+    for isa in plain baseline auto; do
+        train --cpu_isa=$isa --run_num=$isa >/dev/null
+    done
+    for isa in plain baseline; do
+        paste -d, <(cut -d, -f3 runs/demo/1CPU/$isa/metrics.csv) <(cut -d, -f3 runs/demo/1CPU/auto/metrics.csv) |
+            awk -F, 'NR > 1 { d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 1e-5) { print NR, $0; bad = 1 } } END { exit bad }'
+    done
+}
+
+test_length_of_a_run() {
+    small_data
+    SMALL=${SMALL/--num_epochs=2/}
+    train --num_iters=3 >printed
+    contains "$(cat printed)" "num_iters 3 is less than an epoch of 7 steps: training for 3 steps"
+    [ "$(wc -l <runs/demo/1CPU/00/metrics.csv)" -eq 4 ]
+    train --num_iters=20 >printed
+    contains "$(cat printed)" "num_iters 20 makes 2 whole epochs, 14 steps"
+}
+
+test_flags_without_effect_are_said() {
+    small_data
+    train --num_epochs=1 --enable_jit --disable_broadcast_buffers >printed
+    contains "$(cat printed)" "enable_jit: the CPU has no fused layer kernels"
+    contains "$(cat printed)" "disable_broadcast_buffers has no effect"
+}
+
+test_missing_and_broken_data() {
+    refused "train_data_path 'data/train': no such directory" train
+    small_data
+    refused "patch_size 5 does not divide" train --patch_size=5
+    refused "img_size" train --img_size=[16,64]
+    refused "n_in_channels" train --n_in_channels=4
+    refused "fewer than one batch (global_batch_size 64)" train --global_batch_size=64
+    refused "train_data_path 'data/train/2001.h5'" train --train_data_path=data/train/2001.h5
+    refused "global_means_path" train --global_means_path=data/nothing.npy
+    refused "amp_mode bf16" train --amp_mode=bf16
+    head -c 3000 data/train/2001.h5 >short && mv short data/train/2001.h5
+    refused "data/train/2001.h5" train
+    echo "not HDF5 at all" >data/train/2001.h5
+    refused "data/train/2001.h5" train
+}
+
+test_a_directory_that_cannot_be_written() {
+    small_data
+    : >file
+    refused "can't make the directory file" train --expdir=file/below
+    [ "$(id -u)" -ne 0 ] || skip "root may write everywhere"
+    mkdir locked && chmod 555 locked
+    refused "Permission denied" train --expdir=locked
+}
+
+# A full disk, by a limit on the size of a file: writing fails after 1 KiB.
+test_a_full_disk() {
+    small_data
+    trap '' XFSZ
+    fails 1 bash -c "ulimit -f 1; exec '$VITRAIN' $(echo $SMALL) --log_everything=1" # an unknown flag comes first
+    contains "$output" "log_everything"
+    fails 1 bash -c "ulimit -f 1; exec '$VITRAIN' $(echo $SMALL)"
+    contains "$output" "File too large"
+}
+
+test_ncep_from_real_data() {
+    local data=${VITRAIN_NCEP:-$TOP/../shared/data/ncep_air6h}
+    [ -d "$data" ] || skip "no real data at $data"
+    "$VITRAIN" --config=ncep --data_dir="$data" --num_epochs=1 --expdir=runs >printed
+    contains "$(cat printed)" "persistence (nothing changes) 0.1681"
+    contains "$(cat printed)" "air_sig995="
+    awk -F, 'END { exit !($3 < 0.3) }' runs/ncep/1CPU/00/metrics.csv
+}

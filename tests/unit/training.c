@@ -1,0 +1,337 @@
+/* Schedule, length of a run, parameters' start, dropout inside of a model, finite check, metrics and run directory. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "operations/guarded.h"
+#include "test.h"
+#include "training/loop.h"
+#include "training/run_directory.h"
+#include "training/step.h"
+
+TEST(schedule_of_the_learning_rate)
+{
+    vt_schedule cosine = {VT_SCHEDULE_COSINE, 0.5, 0, 100}, warm = {VT_SCHEDULE_COSINE, 0.5, 10, 100};
+    vt_schedule constant = {VT_SCHEDULE_NONE, 0.5, 0, 100}, rising = {VT_SCHEDULE_NONE, 0.5, 4, 100};
+    EXPECT_NEAR(vt_schedule_rate(&cosine, 0), 0.5, 0);
+    EXPECT_NEAR(vt_schedule_rate(&cosine, 50), 0.25, 1e-15);
+    EXPECT_NEAR(vt_schedule_rate(&cosine, 25), 0.25 * (1 + sqrt(0.5)), 1e-15);
+    EXPECT_NEAR(vt_schedule_rate(&cosine, 100), 0, 1e-15);
+    EXPECT_NEAR(vt_schedule_rate(&cosine, 1000), 0, 1e-15);
+    EXPECT_NEAR(vt_schedule_rate(&warm, 0), 0.05, 1e-15);
+    EXPECT_NEAR(vt_schedule_rate(&warm, 50), 0.25, 1e-15);
+    EXPECT_NEAR(vt_schedule_rate(&warm, 9), 0.25 * (1 + cos(M_PI * 0.09)), 1e-15);
+    EXPECT_NEAR(vt_schedule_rate(&constant, 99), 0.5, 0);
+    EXPECT_NEAR(vt_schedule_rate(&rising, 1), 0.25, 0);
+    EXPECT_NEAR(vt_schedule_rate(&rising, 7), 0.5, 0);
+}
+
+static vt_loop_length length_of(const char *batch, const char *name, const char *value, int64_t samples)
+{
+    vt_config *config = NULL;
+    EXPECT_OK(vt_config_open_default(&config));
+    EXPECT_OK(vt_config_set(config, "global_batch_size", batch));
+    EXPECT_OK(vt_config_set(config, name, value));
+    EXPECT_OK(vt_config_resolve(config));
+    vt_loop_length length = vt_loop_length_of(config, samples);
+    vt_config_close(&config);
+    return length;
+}
+
+TEST(length_of_a_run)
+{
+    vt_loop_length length = length_of("16", "num_iters", "128", 520); /* 32 steps, the rest of 8 samples is dropped */
+    EXPECT(length.epochs == 4 && length.steps_per_epoch == 32);
+    length = length_of("16", "num_iters", "130", 512); /* whole epochs only */
+    EXPECT(length.epochs == 4 && length.steps_per_epoch == 32);
+    length = length_of("16", "num_iters", "10", 512); /* never zero epochs */
+    EXPECT(length.epochs == 1 && length.steps_per_epoch == 10);
+    length = length_of("4", "num_epochs", "3", 9);
+    EXPECT(length.epochs == 3 && length.steps_per_epoch == 2);
+}
+
+/* ---- parameters ---- */
+
+static int64_t count_parameters(int64_t dim)
+{
+    vt_backend *dry = NULL;
+    vt_parameters *parameters = NULL;
+    vt_vit *model = NULL;
+    vt_vit_options options = {360, 720, 8, 20, 20, dim, 12, 8, VT_GELU_ERF, 0};
+    EXPECT_OK(vt_backend_open_dry(&dry));
+    EXPECT_OK(vt_parameters_open(dry, &parameters));
+    EXPECT_OK(vt_vit_open(&options, parameters, &model));
+    int64_t count = vt_parameters_element_count(parameters);
+    EXPECT(vt_parameters_count(parameters) == 3 + 12 * 16 + 3);
+    EXPECT(vt_parameters_find(parameters, "blocks.11.attn.k.weight") != NULL);
+    EXPECT(vt_parameters_find(parameters, "head.bias") == NULL);
+    vt_vit_close(&model);
+    vt_parameters_close(&parameters);
+    vt_backend_close(&dry);
+    return count;
+}
+
+TEST(parameter_counts_are_the_published_ones)
+{
+    EXPECT(count_parameters(384) == 23832960);
+    EXPECT(count_parameters(1024) == 157926400);
+}
+
+typedef struct {
+    double mean, deviation, largest;
+} moments;
+
+static moments moments_of(const vt_parameter *parameter)
+{
+    moments m = {0};
+    for (int64_t i = 0; i < parameter->count; i++) {
+        double value = (double)parameter->value[i];
+        m.mean += value;
+        m.deviation += value * value;
+        m.largest = fmax(m.largest, fabs(value));
+    }
+    m.mean /= (double)parameter->count;
+    m.deviation = sqrt(m.deviation / (double)parameter->count - m.mean * m.mean);
+    return m;
+}
+
+TEST(parameters_start_as_pytorchs)
+{
+    vt_backend *backend = NULL;
+    vt_parameters *parameters[2] = {NULL, NULL};
+    const int64_t shape[2] = {300, 200};
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &backend));
+    for (int i = 0; i < 2; i++) {
+        EXPECT_OK(vt_parameters_open(backend, &parameters[i]));
+        /* the second registry has another order: values depend on the name alone */
+        if (i == 1) vt_parameters_add(parameters[i], "", "other", 2, shape, VT_START_NORMAL, 0.02);
+        vt_parameters_add(parameters[i], "a", "normal", 2, shape, VT_START_NORMAL, 0.02);
+        vt_parameters_add(parameters[i], "a", "wide", 2, shape, VT_START_NORMAL, 2);
+        vt_parameters_add(parameters[i], "a", "uniform", 2, shape, VT_START_UNIFORM, 0.25);
+        vt_parameters_add(parameters[i], "a", "one", 1, shape, VT_START_ONE, 0);
+        EXPECT_OK(vt_parameters_allocate(parameters[i]));
+        vt_parameters_start(parameters[i], 333);
+    }
+    moments normal = moments_of(vt_parameters_find(parameters[0], "a.normal"));
+    moments wide = moments_of(vt_parameters_find(parameters[0], "a.wide"));
+    moments uniform = moments_of(vt_parameters_find(parameters[0], "a.uniform"));
+    moments one = moments_of(vt_parameters_find(parameters[0], "a.one"));
+    /* means of 60,000 are off by at most 5 / √60000 of the deviation */
+    EXPECT_NEAR(normal.mean, 0, 0.02 * 5 / sqrt(60000));
+    EXPECT_NEAR(normal.deviation, 0.02, 0.02 * 0.02);
+    EXPECT(normal.largest < 0.02 * 6 && normal.largest > 0.02 * 3);
+    EXPECT(wide.largest <= 2); /* cut at ±2, which is one standard deviation here */
+    EXPECT_NEAR(wide.deviation, 2 * 0.5396, 0.02);
+    EXPECT_NEAR(uniform.deviation, 0.25 / sqrt(3), 0.002);
+    EXPECT(uniform.largest <= 0.25 && uniform.largest > 0.249);
+    EXPECT(one.mean == 1 && one.deviation == 0);
+    const vt_parameter *a = vt_parameters_find(parameters[0], "a.normal"),
+                       *b = vt_parameters_find(parameters[1], "a.normal");
+    EXPECT(memcmp(a->value, b->value, (size_t)a->count * sizeof(float)) == 0);
+    EXPECT(memcmp(b->value, vt_parameters_find(parameters[1], "other")->value, 64) != 0);
+    for (int i = 0; i < 2; i++) vt_parameters_close(&parameters[i]);
+    vt_backend_close(&backend);
+}
+
+/* ---- a small model ---- */
+
+enum { BATCH = 4, IN = 2 * 8 * 12, TARGET = 2 * 8 * 12 };
+
+typedef struct {
+    vt_config *config;
+    vt_backend *backend;
+    vt_trainer *trainer;
+    float input[BATCH * IN], target[BATCH * TARGET];
+    vt_batch batch;
+} small_model;
+
+static void open_small(small_model *m, const char *const *settings)
+{
+    static const char *const common[] = {
+        "img_size", "[8, 12]", "patch_size", "4", "n_in_channels",     "2", "n_out_channels", "2",  "embed_dim", "16",
+        "depth",    "3",       "num_heads",  "2", "global_batch_size", "4", "num_iters",      "10", "lr",        "1e-2",
+        NULL};
+    static const float means[2] = {1, 2}, stds[2] = {3, 4};
+    static const double latitudes[8] = {70, 50, 30, 10, -10, -30, -50, -70};
+    *m = (small_model){0};
+    EXPECT_OK(vt_config_open_default(&m->config));
+    for (int i = 0; common[i] != NULL; i += 2) EXPECT_OK(vt_config_set(m->config, common[i], common[i + 1]));
+    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(m->config, settings[i], settings[i + 1]));
+    EXPECT_OK(vt_config_resolve(m->config));
+    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10};
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &m->backend));
+    EXPECT_OK(vt_trainer_open(m->config, &data, m->backend, &m->trainer));
+    fill_random(m->input, BATCH * IN, 1, 3);
+    fill_random(m->target, BATCH * TARGET, 2, 3);
+    m->batch = (vt_batch){.sample_count = BATCH, .input = m->input, .target = m->target};
+}
+
+static void close_small(small_model *m)
+{
+    vt_trainer_close(&m->trainer);
+    vt_backend_close(&m->backend);
+    vt_config_close(&m->config);
+}
+
+static double train_steps(small_model *m, int count)
+{
+    vt_step_figures figures = {0};
+    for (int i = 0; i < count; i++) EXPECT_OK(vt_step_train(m->trainer, &m->batch, &figures));
+    return figures.loss;
+}
+
+static double evaluate(small_model *m)
+{
+    vt_evaluation sums;
+    vt_evaluation_open(m->config, &sums);
+    EXPECT_OK(vt_step_evaluate(m->trainer, &m->batch, false, &sums));
+    double loss = sums.loss / (double)sums.samples;
+    vt_evaluation_close(&sums);
+    return loss;
+}
+
+TEST(the_same_seed_gives_the_same_bits)
+{
+    small_model a, b, other;
+    const char *const dropout[] = {"dropout", "0.2", NULL}, *const seed[] = {"dropout", "0.2", "seed", "7", NULL};
+    open_small(&a, dropout);
+    open_small(&b, dropout);
+    open_small(&other, seed);
+    double loss = train_steps(&a, 5);
+    EXPECT(loss == train_steps(&b, 5));
+    EXPECT(loss != train_steps(&other, 5));
+    EXPECT(memcmp(vt_parameters_values(a.trainer->parameters), vt_parameters_values(b.trainer->parameters),
+                  (size_t)vt_parameters_element_count(a.trainer->parameters) * sizeof(float)) == 0);
+    close_small(&a);
+    close_small(&b);
+    close_small(&other);
+}
+
+/* Dropout is keyed by the sample's place in the global batch, so cutting the batch in pieces changes nothing but the
+ * order of sums. */
+TEST(dropout_does_not_depend_on_micro_batches)
+{
+    small_model whole, pieces;
+    open_small(&whole, (const char *const[]){"dropout", "0.3", NULL});
+    open_small(&pieces, (const char *const[]){"dropout", "0.3", "grad_accumulation", "4", NULL});
+    for (int i = 0; i < 5; i++) {
+        double loss = train_steps(&whole, 1);
+        EXPECT_NEAR(train_steps(&pieces, 1), loss, 1e-5 * loss);
+    }
+    close_small(&whole);
+    close_small(&pieces);
+}
+
+TEST(validation_has_no_dropout)
+{
+    small_model with, without;
+    open_small(&with, (const char *const[]){"dropout", "0.5", NULL});
+    open_small(&without, (const char *const[]){"dropout", "0", NULL});
+    EXPECT(evaluate(&with) == evaluate(&without));
+    EXPECT(train_steps(&with, 1) != train_steps(&without, 1));
+    close_small(&with);
+    close_small(&without);
+}
+
+TEST(training_learns_one_batch)
+{
+    small_model m;
+    open_small(&m, (const char *const[]){"lr_schedule", "none", NULL});
+    double before = evaluate(&m);
+    train_steps(&m, 150);
+    double after = evaluate(&m);
+    EXPECT(after < 0.5 * before, "loss %g, was %g", after, before);
+    close_small(&m);
+}
+
+TEST(gradients_that_are_not_finite_change_nothing)
+{
+    small_model m;
+    vt_step_figures figures;
+    open_small(&m, (const char *const[]){NULL});
+    size_t bytes = (size_t)vt_parameters_element_count(m.trainer->parameters) * sizeof(float);
+    float *before = malloc(bytes);
+    train_steps(&m, 2);
+    memcpy(before, vt_parameters_values(m.trainer->parameters), bytes);
+    m.input[17] = NAN;
+    EXPECT_ERROR(vt_step_train(m.trainer, &m.batch, &figures), "the gradients are not finite");
+    EXPECT(memcmp(before, vt_parameters_values(m.trainer->parameters), bytes) == 0);
+    EXPECT(m.trainer->steps_done == 2);
+    free(before);
+    close_small(&m);
+}
+
+TEST(the_plan_is_what_a_run_takes)
+{
+    small_model m;
+    vt_plan plan;
+    static const float means[2] = {0}, stds[2] = {1, 1};
+    static const double latitudes[8] = {0};
+    open_small(&m, (const char *const[]){NULL});
+    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10};
+    EXPECT_OK(vt_trainer_plan(m.config, &data, &plan));
+    size_t block = (size_t)vt_parameters_element_count(m.trainer->parameters) * sizeof(float);
+    EXPECT(plan.bytes[VT_MEMORY_PARAMETERS] == block && plan.bytes[VT_MEMORY_GRADIENTS] == block);
+    EXPECT(plan.bytes[VT_MEMORY_OPTIMIZER] >= 2 * block && plan.bytes[VT_MEMORY_OPTIMIZER] < 2 * block + 64);
+    train_steps(&m, 1);
+    evaluate(&m);
+    EXPECT(m.trainer->arena.peak <= plan.arena_bytes && m.trainer->arena.peak > plan.arena_bytes / 2);
+    EXPECT(m.trainer->arena.used == 0);
+    /* FLOPs by hand: 24 tokens of batch 4 × 6; products of 2·rows·in·out, three times (forward, two gradients), but the
+     * patch embedding's input has no gradient; attention 6 products of 2·batch·heads·tokens²·dim */
+    double rows = 24, block_flops = 2 * rows * (4 * 16 * 16 + 2 * 16 * 64), ends = 2 * rows * 32 * 16;
+    double attention = 2.0 * 4 * 6 * 6 * 16;
+    EXPECT_NEAR(plan.step_flops, 3 * (3 * block_flops + ends) + 2 * ends + 3 * 6 * attention, 1);
+    close_small(&m);
+}
+
+/* ---- files ---- */
+
+TEST(metrics_file)
+{
+    char path[256], text[512];
+    vt_metrics *metrics = NULL;
+    snprintf(path, sizeof path, "%s/metrics.csv", vt_test_directory());
+    EXPECT_OK(vt_metrics_open(path, &metrics));
+    EXPECT_OK(vt_metrics_add(metrics, &(vt_metrics_row){1, 1, 1.0 / 3, 5e-4, 2, 100, 0.25}));
+    vt_metrics_close(&metrics);
+    FILE *file = fopen(path, "r");
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    EXPECT(strcmp(text, "step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction\n"
+                        "1,1,0.333333333,0.0005,2,100,0.25\n") == 0,
+           "%s", text);
+    EXPECT_ERROR(vt_metrics_open("/nowhere/metrics.csv", &metrics), "can't write /nowhere/metrics.csv");
+    if (access("/dev/full", W_OK) == 0) EXPECT_ERROR(vt_metrics_open("/dev/full", &metrics), "No space left on device");
+}
+
+TEST(run_directory_is_never_overwritten)
+{
+    vt_config *config = NULL;
+    char *path = NULL, *renamed = NULL, kept[512];
+    struct stat info;
+    EXPECT_OK(vt_config_open_default(&config));
+    EXPECT_OK(vt_config_set(config, "expdir", vt_test_directory()));
+    EXPECT_OK(vt_config_set(config, "run_num", "tag"));
+    EXPECT_OK(vt_run_directory_make(config, 1, &path, &renamed));
+    EXPECT(renamed == NULL);
+    snprintf(kept, sizeof kept, "%s/base/1CPU/tag", vt_test_directory());
+    EXPECT(strcmp(path, kept) == 0, "%s", path);
+    snprintf(kept, sizeof kept, "%s/precious", path);
+    fclose(fopen(kept, "w"));
+    free(path);
+    EXPECT_OK(vt_run_directory_make(config, 1, &path, &renamed));
+    EXPECT(renamed != NULL && strstr(renamed, "/tag.old-") != NULL);
+    snprintf(kept, sizeof kept, "%s/precious", renamed != NULL ? renamed : "");
+    EXPECT(stat(kept, &info) == 0);
+    free(path);
+    free(renamed);
+    EXPECT_OK(vt_run_directory_make(config, 1, &path, &renamed)); /* within the same second: another name */
+    EXPECT(renamed != NULL && stat(kept, &info) == 0);
+    free(path);
+    free(renamed);
+    EXPECT_OK(vt_config_set(config, "expdir", kept)); /* a file where a directory should be */
+    EXPECT_ERROR(vt_run_directory_make(config, 1, &path, &renamed), "can't make the directory");
+    free(path);
+    vt_config_close(&config);
+}
