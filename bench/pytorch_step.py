@@ -170,7 +170,7 @@ def main():
         "parameters": sum(parameter.numel() for parameter in training_step.model.parameters()),
         "steps": len(timings),
         "median_seconds": statistics.median(wall for wall, _ in timings) if timings else None,
-        # Where others share the machine, this is the steadier of the two.
+        # Tells a slow step from one that waited for the cores; includes the spinning of waiting threads.
         "median_processor_seconds": statistics.median(processor for _, processor in timings) if timings else None,
         "loss": training_step.loss,
     }
