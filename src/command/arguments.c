@@ -23,8 +23,8 @@ static vt_status unknown_flag(const char *command, const vt_argument *flags, int
     char *name = vt_text_format("%.*s", (int)strcspn(word, "="), word);
     const char *nearest = vt_text_nearest(name + strspn(name, "-"), names, (size_t)count);
     vt_status status = VT_OK;
-    VT_CHECK(nearest == NULL, "%s: unknown flag %s; did you mean --%s? `vitrain %s --help` lists all", command,
-             name, nearest, command);
+    VT_CHECK(nearest == NULL, "%s: unknown flag %s; did you mean --%s? `vitrain %s --help` lists all", command, name,
+             nearest, command);
     VT_FAIL("%s: unknown flag %s; `vitrain %s --help` lists all", command, name, command);
 done:
     free(name);
@@ -58,14 +58,13 @@ static vt_status parse_value(const char *command, const vt_argument *flag, const
     switch (flag->kind) {
     case VT_ARGUMENT_INTEGER:
         VT_CHECK(vt_text_to_integer(text, &integer) && in_range(flag, (double)integer),
-                 "%s: --%s=%s: expected a whole number from %.0f to %.0f", command, flag->name, text,
-                 flag->least, flag->most);
+                 "%s: --%s=%s: expected a whole number from %.0f to %.0f", command, flag->name, text, flag->least,
+                 flag->most);
         *(int64_t *)flag->value = integer;
         break;
     case VT_ARGUMENT_REAL:
-        VT_CHECK(vt_text_to_double(text, &real) && in_range(flag, real),
-                 "%s: --%s=%s: expected a number from %g to %g", command, flag->name, text, flag->least,
-                 flag->most);
+        VT_CHECK(vt_text_to_double(text, &real) && in_range(flag, real), "%s: --%s=%s: expected a number from %g to %g",
+                 command, flag->name, text, flag->least, flag->most);
         *(double *)flag->value = real;
         break;
     case VT_ARGUMENT_SWITCH:
@@ -79,8 +78,8 @@ static vt_status parse_value(const char *command, const vt_argument *flag, const
         break;
     case VT_ARGUMENT_PAIR:
         VT_CHECK(parse_pair(text, pair) && in_range(flag, (double)pair[0]) && in_range(flag, (double)pair[1]),
-                 "%s: --%s=%s: expected two whole numbers from %.0f to %.0f, like [32,64]", command, flag->name,
-                 text, flag->least, flag->most);
+                 "%s: --%s=%s: expected two whole numbers from %.0f to %.0f, like [32,64]", command, flag->name, text,
+                 flag->least, flag->most);
         memcpy(flag->value, pair, sizeof pair);
         break;
     }
@@ -99,8 +98,7 @@ vt_status vt_arguments_parse(const char *command, int argument_count, char *cons
     for (int i = 0; !*help && i < argument_count; i++) {
         const char *word = arguments[i];
         if (word[0] != '-') {
-            VT_CHECK(*operand == NULL, "%s: '%s' after '%s': expected one %s", command, word, *operand,
-                     operand_name);
+            VT_CHECK(*operand == NULL, "%s: '%s' after '%s': expected one %s", command, word, *operand, operand_name);
             *operand = word;
             continue;
         }
@@ -119,8 +117,7 @@ vt_status vt_arguments_parse(const char *command, int argument_count, char *cons
         }
         VT_TRY(parse_value(command, flag, value));
     }
-    VT_CHECK(*help || *operand != NULL, "%s: no %s given; see `vitrain %s --help`", command, operand_name,
-             command);
+    VT_CHECK(*help || *operand != NULL, "%s: no %s given; see `vitrain %s --help`", command, operand_name, command);
 done:
     return status;
 }

@@ -96,6 +96,7 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
     find_directories(operand, chosen_output, &files, &output);
     if (!force) VT_TRY(check_overwriting(output));
     VT_TRY(vt_statistics_gather(files, "data directory", &statistics));
+    VT_ASSERT(statistics != NULL);
     VT_TRY(vt_statistics_write(statistics, output));
     print_table(statistics);
     printf("%lld times of %s; written to %s\n", (long long)vt_statistics_times(statistics), files, output);

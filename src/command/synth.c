@@ -53,8 +53,7 @@ vt_status vt_command_synth(int argument_count, char *const *arguments)
         goto done;
     }
     VT_CHECK(valid_steps <= steps_per_year && test_steps <= steps_per_year,
-             "synth: --valid_steps and --test_steps are at most --steps_per_year, %lld",
-             (long long)steps_per_year);
+             "synth: --valid_steps and --test_steps are at most --steps_per_year, %lld", (long long)steps_per_year);
     const vt_synthetic_set_options options = {.directory = directory,
                                               .height = size[0],
                                               .width = size[1],

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* sync_file_range */
 #include "data/fields_writer.h"
 
 #include <errno.h>
@@ -11,8 +12,13 @@
 #include "data/hdf5_access.h"
 #include "data/output_file.h"
 
+/* The disk starts on what is written at every so many bytes, instead of with the last of them. */
+#define WRITE_BACK_BYTES (INT64_C(64) << 20)
+
 struct vt_fields_writer {
     vt_fields_shape shape;
+    int descriptor;        /* of the same file, besides HDF5's own */
+    int64_t waiting_bytes; /* appended since the disk was last told to start */
     char *path, *partial;
     int64_t times; /* written */
     hid_t file, fields, file_space, memory_space;
@@ -26,14 +32,11 @@ static vt_status check_space(const vt_fields_writer *writer, const vt_fields_wri
     char needed[VT_NUMBER_SIZE], there[VT_NUMBER_SIZE];
     const vt_fields_shape *shape = &writer->shape;
     double bytes = 4.0 * (double)(shape->times * shape->channels) * (double)(shape->height * shape->width);
-    int descriptor = open(writer->partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    VT_CHECK(descriptor >= 0, "can't write %s: %s", writer->path, strerror(errno));
-    if (options->compression > 0 || fstatvfs(descriptor, &disk) != 0) goto done;
+    if (options->compression > 0 || fstatvfs(writer->descriptor, &disk) != 0) goto done;
     double available = (double)disk.f_bavail * (double)disk.f_frsize;
     VT_CHECK(bytes <= available, "can't write %s: it needs %s, but only %s are free on that disk", writer->path,
              vt_text_bytes(bytes, needed), vt_text_bytes(available, there));
 done:
-    if (descriptor >= 0) close(descriptor);
     return status;
 }
 
@@ -92,6 +95,7 @@ static vt_status write_names(const vt_fields_writer *writer, const char *const *
     size_t size = 1;
     for (hsize_t c = 0; c < count; c++)
         if (strlen(names[c]) > size) size = strlen(names[c]);
+    VT_ASSERT(count > 0);
     char *memory = calloc(count, size);
     hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate_simple(1, &count, NULL), attribute = H5I_INVALID_HID;
     VT_CHECK(memory != NULL, "out of memory for channel names");
@@ -150,6 +154,8 @@ vt_status vt_fields_writer_open(const char *path, const vt_fields_writer_options
     writer->path = vt_text_copy(path);
     writer->partial = vt_output_partial_path(path);
     writer->file = writer->fields = writer->file_space = writer->memory_space = H5I_INVALID_HID;
+    writer->descriptor = open(writer->partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    VT_CHECK(writer->descriptor >= 0, "can't write %s: %s", path, strerror(errno));
     VT_TRY(check_space(writer, options));
     vt_hdf5_enter();
     status = create_all(writer, options);
@@ -178,6 +184,11 @@ vt_status vt_fields_writer_append(vt_fields_writer *writer, const float *fields)
     VT_CHECK(written >= 0, "can't write %s at time %lld: %s", writer->path, (long long)writer->times,
              error != 0 ? strerror(error) : vt_hdf5_reason());
     writer->times++;
+    writer->waiting_bytes += 4 * shape->channels * shape->height * shape->width;
+    if (writer->waiting_bytes >= WRITE_BACK_BYTES) {
+        sync_file_range(writer->descriptor, 0, 0, SYNC_FILE_RANGE_WRITE);
+        writer->waiting_bytes = 0;
+    }
 done:
     vt_hdf5_leave();
     return status;
@@ -202,6 +213,7 @@ done:
 
 static void free_writer(vt_fields_writer *writer)
 {
+    if (writer->descriptor >= 0) close(writer->descriptor);
     free(writer->path);
     free(writer->partial);
     free(writer);

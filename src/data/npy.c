@@ -131,6 +131,7 @@ vt_status vt_npy_open(const char *path, vt_npy *array)
     VT_CHECK(fgetc(file) != EOF || !ferror(file), "can't read %s: %s", path, strerror(errno));
     rewind(file);
     VT_TRY(read_header(path, file, &header));
+    VT_ASSERT(header != NULL);
     VT_TRY(parse_type(path, header, &size));
     VT_TRY(parse_shape(path, header, array));
     VT_TRY(read_values(path, file, size, array));

@@ -130,6 +130,7 @@ static vt_status gather_file(const char *path, vt_statistics **statistics)
         VT_TRY(vt_statistics_open(shape.channels, shape.height, shape.width, statistics));
         VT_TRY(take_names(*statistics, vt_fields_file_channel_names(file)));
     }
+    VT_ASSERT(*statistics != NULL);
     VT_CHECK(shape.channels == (*statistics)->channels && shape.height == (*statistics)->height &&
                  shape.width == (*statistics)->width,
              "%s: 'fields' is [%lld, %lld, %lld, %lld] (time, channel, lat, lon), but the files before it have [%lld, "
@@ -156,6 +157,7 @@ vt_status vt_statistics_gather(const char *directory, const char *option_name, v
     *result = NULL;
     VT_TRY(vt_file_list_open(directory, option_name, &list));
     for (int64_t i = 0; i < list.count; i++) VT_TRY(gather_file(list.paths[i], &statistics));
+    VT_ASSERT(statistics != NULL);
     VT_CHECK(statistics->times > 0, "%s '%s': its files hold no time at all", option_name, directory);
     for (int64_t c = 0; c < statistics->channels; c++) {
         if (vt_statistics_std(statistics, c) > 0) continue;
@@ -204,6 +206,7 @@ vt_status vt_statistics_compute(const char *directory, const char *output_direct
     vt_status status = VT_OK;
     vt_statistics *statistics = NULL;
     VT_TRY(vt_statistics_gather(directory, "data directory", &statistics));
+    VT_ASSERT(statistics != NULL);
     VT_TRY(vt_statistics_write(statistics, output_directory));
 done:
     vt_statistics_close(&statistics);
