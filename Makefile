@@ -146,7 +146,7 @@ demo: deps
 	@$(MAKE) --no-print-directory run-demo
 
 run-demo: vitrain
-	@[ -e data/demo/stats/global_means.npy ] || ./vitrain synth data/demo --img_size=[32,64] --channels=8 --years=1 --valid_steps=365
+	@[ -e data/demo/stats/global_means.npy ] || ./vitrain synth data/demo --img_size=[32,64] --channels=8 --years=1 --valid_steps=365 --force
 	./vitrain --config=demo
 	@echo
 	@echo "That was a vision transformer learning six-hour forecasts of a synthetic atmosphere; the last line above compares"

@@ -39,7 +39,7 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, const float
 /* Each thread adds up a run of columns, 64 rows at a time so that float32 sums stay short. */
 static void add_column_sums(vt_matrix dy, float *dbias)
 {
-    enum { COLUMNS = 32, ROWS = 64 };
+    enum { COLUMNS = 64, ROWS = 64 };
 #pragma omp parallel for schedule(static)
     for (int64_t first = 0; first < dy.columns; first += COLUMNS) {
         int64_t count = dy.columns - first < COLUMNS ? dy.columns - first : COLUMNS;
