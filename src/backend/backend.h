@@ -116,8 +116,8 @@ typedef struct {
 
 typedef struct vt_backend vt_backend;
 struct vt_backend {
-    char name[128]; /* "CPU, 2 threads, avx512, oneDNN 2.6.3" */
-    void *state;    /* the implementation's own */
+    char name[128];          /* "CPU, 2 threads, avx512, oneDNN 2.6.3" */
+    void *state;             /* the implementation's own */
     bool shares_host_memory; /* host pointers may be used as the back end's own */
 
     void (*close)(vt_backend *backend);

@@ -128,6 +128,7 @@ static vt_status gather_file(const char *path, vt_statistics **statistics)
     vt_fields_shape shape = vt_fields_file_shape(file);
     if (*statistics == NULL) {
         VT_TRY(vt_statistics_open(shape.channels, shape.height, shape.width, statistics));
+        VT_ASSERT(*statistics != NULL);
         VT_TRY(take_names(*statistics, vt_fields_file_channel_names(file)));
     }
     VT_ASSERT(*statistics != NULL);

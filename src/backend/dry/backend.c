@@ -1,5 +1,6 @@
 /* The back end that computes nothing: the same step runs over it to learn how much memory and how many FLOPs it takes.
- * FLOPs count matrix products (a multiply-add is two), attention's included; the rest is bound by memory, not by them. */
+ * FLOPs count matrix products (a multiply-add is two), attention's included; the rest is bound by memory, not by them.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -97,8 +98,8 @@ static double attention_product(const vt_attention_shape *shape)
            (double)shape->head_dim;
 }
 
-static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k, vt_matrix v,
-                              vt_matrix out, float *log_sum)
+static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                              vt_matrix v, vt_matrix out, float *log_sum)
 {
     (void)q, (void)k, (void)v, (void)out, (void)log_sum;
     count_of(backend)->flops += 2 * attention_product(shape);
