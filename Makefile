@@ -88,7 +88,7 @@ deps:
 
 # ---- building ----
 
-COMPILE = $(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) $(SANITIZE) -Isrc $(OPENMP_CFLAGS) -MMD -MP
+COMPILE = $(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) $(SANITIZE) -Isrc $(OPENMP_CFLAGS) $(LOCAL_CFLAGS) -MMD -MP
 LIBS = $(SANITIZE) $(HDF5_LIBS) $(YAML_LIBS) $(DNNL_LIBS) $(OPENMP_LIBS) -lpthread -lm
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
@@ -114,11 +114,11 @@ $(BUILD)/libvitrain.a: $(OBJECTS) $(KERNEL_OBJECTS)
 $(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
-$(BUILD)/src/command/version.o: CFLAGS += -DVT_VERSION='"$(VERSION)"'
-$(BUILD)/src/data/%.o: CFLAGS += $(HDF5_CFLAGS)
-$(BUILD)/src/config/%.o: CFLAGS += $(YAML_CFLAGS)
-$(BUILD)/src/backend/cpu/onednn.o: CFLAGS += $(DNNL_CFLAGS)
-$(BUILD)/tests/%.o: CFLAGS += $(HDF5_CFLAGS) -Itests
+$(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
+$(BUILD)/src/data/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS)
+$(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
+$(BUILD)/src/backend/cpu/onednn.o: LOCAL_CFLAGS += $(DNNL_CFLAGS)
+$(BUILD)/tests/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) -Itests
 
 $(BUILD)/%.o: %.c $(BUILD)/found.mk
 	@mkdir -p $(@D)

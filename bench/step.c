@@ -54,7 +54,8 @@ static bool rival_open(rival *r, const char *python, const bench_size *size)
     char command[1024], line[256] = "";
     snprintf(
         command, sizeof command,
-        "unset GOMP_SPINCOUNT; export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456; "
+        "unset GOMP_SPINCOUNT; export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456 "
+        "GLIBC_TUNABLES=glibc.malloc.hugetlb=1; "
         "exec %s bench/pytorch_step.py %s",
         python, size->arguments);
     if (pipe(in) != 0 || pipe(out) != 0) return false;

@@ -4,7 +4,7 @@
 small_data() {
     "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=61 --valid_steps=13 >/dev/null
 }
-SMALL="--config=demo --data_dir=data --img_size=[16,32] --n_in_channels=3 --n_out_channels=3 --embed_dim=16 --depth=2
+SMALL="--yaml_config=$TOP/config/ViT.yaml --config=demo --data_dir=data --img_size=[16,32] --n_in_channels=3 --n_out_channels=3 --embed_dim=16 --depth=2
        --num_heads=2 --patch_size=4 --global_batch_size=8 --expdir=runs --num_epochs=2"
 
 train() { "$VITRAIN" $SMALL "$@"; }
@@ -129,7 +129,7 @@ test_a_full_disk() {
 test_ncep_from_real_data() {
     local data=${VITRAIN_NCEP:-$TOP/../shared/data/ncep_air6h}
     [ -d "$data" ] || skip "no real data at $data"
-    "$VITRAIN" --config=ncep --data_dir="$data" --num_epochs=1 --expdir=runs >printed
+    "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=ncep --data_dir="$data" --num_epochs=1 --expdir=runs >printed
     contains "$(cat printed)" "persistence (nothing changes) 0.1681"
     contains "$(cat printed)" "air_sig995="
     awk -F, 'END { exit !($3 < 0.3) }' runs/ncep/1CPU/00/metrics.csv
