@@ -27,7 +27,7 @@ static vt_mask branch_mask(const vt_block *block, const vt_pass *pass, uint32_t 
                      .tokens = pass->tokens};
 }
 
-vt_matrix vt_block_forward(vt_block *block, const vt_pass *pass, vt_matrix x)
+void vt_block_forward(vt_block *block, const vt_pass *pass, vt_matrix x, vt_matrix output)
 {
     vt_backend *backend = pass->backend;
     vt_mask attention_mask = branch_mask(block, pass, VT_SITE_PROJECTION, VT_SITE_PATH_ATTENTION);
@@ -38,7 +38,6 @@ vt_matrix vt_block_forward(vt_block *block, const vt_pass *pass, vt_matrix x)
     vt_mlp_reserve(&block->mlp, pass);
     block->input = x;
     block->middle = vt_arena_push_matrix(pass->arena, x.rows, block->dim);
-    vt_matrix output = vt_arena_push_matrix(pass->arena, x.rows, block->dim);
 
     size_t mark = pass->arena->used;
     vt_matrix branch = vt_arena_push_matrix(pass->arena, x.rows, block->dim);
@@ -49,7 +48,6 @@ vt_matrix vt_block_forward(vt_block *block, const vt_pass *pass, vt_matrix x)
     vt_mlp_forward(&block->mlp, pass, branch, branch);
     backend->residual_add(backend, block->middle, branch, &mlp_mask, output);
     vt_arena_pop(pass->arena, mark);
-    return output;
 }
 
 /* The branch's output gradient: dx itself, or masked into `room`. */

@@ -25,8 +25,9 @@ typedef struct {
 /* Registers blocks.<layer>.… */
 void vt_block_build(vt_block *block, vt_parameters *parameters, int64_t layer, const vt_block_options *options);
 
-/* x [rows, dim] must stay as it is until backward; returns the block's output, pushed on the arena. */
-vt_matrix vt_block_forward(vt_block *block, const vt_pass *pass, vt_matrix x);
+/* output = block(x), both [rows, dim]; x must stay as it is until backward. What backward needs is pushed on the arena.
+ */
+void vt_block_forward(vt_block *block, const vt_pass *pass, vt_matrix x, vt_matrix output);
 
 /* dx [rows, dim]: the gradient of the output on entry, of the input on return. */
 void vt_block_backward(vt_block *block, const vt_pass *pass, vt_matrix dx);

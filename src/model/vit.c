@@ -102,7 +102,14 @@ vt_matrix vt_vit_forward(vt_vit *model, const vt_pass *pass, const vt_vit_input 
     backend->position_add(backend, x, position(model, model->pos_embed->value));
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, x, &mask, x);
 
-    for (int64_t i = 0; i < model->options.depth; i++) x = vt_block_forward(&model->blocks[i], pass, x);
+    bool keep = pass->training && !model->options.recompute; /* without a backward nothing has to be kept */
+    for (int64_t i = 0; i < model->options.depth; i++) {
+        vt_matrix output = vt_arena_push_matrix(pass->arena, rows, dim);
+        mark = pass->arena->used;
+        vt_block_forward(&model->blocks[i], pass, x, output);
+        if (!keep) vt_arena_pop(pass->arena, mark);
+        x = output;
+    }
 
     model->stream = x;
     vt_layer_norm_reserve(&model->norm, pass);
@@ -131,7 +138,16 @@ void vt_vit_backward(vt_vit *model, const vt_pass *pass, const vt_vit_input *inp
     vt_layer_norm_backward(&model->norm, pass, model->stream, gradient, dx);
     vt_arena_pop(pass->arena, mark);
 
-    for (int64_t i = model->options.depth - 1; i >= 0; i--) vt_block_backward(&model->blocks[i], pass, dx);
+    for (int64_t i = model->options.depth - 1; i >= 0; i--) {
+        vt_block *block = &model->blocks[i];
+        mark = pass->arena->used;
+        if (model->options.recompute) { /* the output is written once more, with the bits that it has, and not read */
+            vt_matrix output = i + 1 < model->options.depth ? model->blocks[i + 1].input : model->stream;
+            vt_block_forward(block, pass, block->input, output);
+        }
+        vt_block_backward(block, pass, dx);
+        vt_arena_pop(pass->arena, mark);
+    }
 
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dx, &mask, dx);
     backend->position_backward(backend, dx, position(model, model->pos_embed->gradient));

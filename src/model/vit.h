@@ -11,6 +11,8 @@ typedef struct {
     int64_t dim, depth, heads;
     vt_gelu gelu;
     double dropout;
+    bool recompute; /* keep only each block's input, and compute the rest of it once more in backward (Chen et al. 2016,
+                     * "Training deep nets with sublinear memory cost") */
 } vt_vit_options;
 
 /* The input of a pass: fields [batch, in_channels, height, width] in the file's units, and what normalises them. All in

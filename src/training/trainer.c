@@ -15,7 +15,8 @@ vt_vit_options vt_trainer_model_options(const vt_config *config)
                             .depth = config->depth,
                             .heads = config->num_heads,
                             .gelu = (vt_gelu)config->gelu,
-                            .dropout = config->dropout};
+                            .dropout = config->dropout,
+                            .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
 }
 
 int64_t vt_trainer_micro_batch(const vt_config *config)
