@@ -14,10 +14,11 @@ endif
 BUILD ?= build
 CFLAGS ?= -O2 -g
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion
+PROTOC_C ?= protoc-c
 SANITIZE :=
 FILTER :=
 
-PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev
+PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev libprotobuf-c-dev protobuf-c-compiler libpng-dev
 SOURCES := $(sort $(shell find src -name '*.c'))
 KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
 TEST_SOURCES := $(sort $(shell find tests -name '*.c'))
@@ -56,6 +57,12 @@ probe YAML '#include <yaml.h>
 int main(void) { return yaml_get_version_string() == 0; }' "$(YAML_CFLAGS)|$(or $(YAML_LIBS),-lyaml)"
 probe DNNL '#include <dnnl.h>
 int main(void) { return dnnl_version() == 0; }' "$(DNNL_CFLAGS)|$(or $(DNNL_LIBS),-ldnnl)"
+probe PROTOBUF '#include <protobuf-c/protobuf-c.h>
+int main(void) { return protobuf_c_version_number() == 0; }' "$(PROTOBUF_CFLAGS)|$(or $(PROTOBUF_LIBS),-lprotobuf-c)"
+probe PNG '#include <png.h>
+int main(void) { return png_access_version_number() == 0; }' "$(PNG_CFLAGS)|$(or $(PNG_LIBS),-lpng)" \
+    "$$(pkg-config --cflags libpng 2>/dev/null)|$$(pkg-config --libs libpng 2>/dev/null)"
+command -v $(PROTOC_C) >/dev/null || missing="$$missing PROTOC_C"
 probe OPENMP '#include <omp.h>
 int main(void) { return omp_get_max_threads() == 0; }' "$(or $(OPENMP_CFLAGS),-fopenmp)|$(or $(OPENMP_LIBS),-fopenmp)"
 probe X86 '#ifndef __x86_64__
@@ -89,7 +96,7 @@ deps:
 # ---- building ----
 
 COMPILE = $(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) $(SANITIZE) -Isrc $(OPENMP_CFLAGS) $(LOCAL_CFLAGS) -MMD -MP
-LIBS = $(SANITIZE) $(HDF5_LIBS) $(YAML_LIBS) $(DNNL_LIBS) $(OPENMP_LIBS) -lpthread -lm
+LIBS = $(SANITIZE) $(HDF5_LIBS) $(YAML_LIBS) $(DNNL_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) $(OPENMP_LIBS) -lpthread -lm
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 # The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time.
@@ -107,7 +114,7 @@ vitrain: $(BUILD)/vitrain
 $(BUILD)/vitrain: $(BUILD)/src/main.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
-$(BUILD)/libvitrain.a: $(OBJECTS) $(KERNEL_OBJECTS)
+$(BUILD)/libvitrain.a: $(OBJECTS) $(KERNEL_OBJECTS) $(BUILD)/generated/event.pb-c.o
 	@rm -f $@
 	ar rcs $@ $^
 
@@ -118,11 +125,24 @@ $(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
 $(BUILD)/src/data/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS)
 $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
 $(BUILD)/src/backend/cpu/onednn.o: LOCAL_CFLAGS += $(DNNL_CFLAGS)
-$(BUILD)/tests/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) -Itests
+$(BUILD)/src/report/%.o: LOCAL_CFLAGS += $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -I$(BUILD)/generated
+$(BUILD)/tests/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -Itests -I$(BUILD)/generated
 
 $(BUILD)/%.o: %.c $(BUILD)/found.mk
 	@mkdir -p $(@D)
 	$(COMPILE) -c $< -o $@
+
+# The messages of TensorBoard's event file; what protoc-c writes is not ours to warn about.
+$(BUILD)/generated/event.pb-c.c: src/report/event.proto $(BUILD)/found.mk
+	@mkdir -p $(@D)
+	$(PROTOC_C) --proto_path=src/report --c_out=$(@D) event.proto
+
+$(BUILD)/generated/event.pb-c.h: $(BUILD)/generated/event.pb-c.c ;
+
+$(BUILD)/generated/event.pb-c.o: $(BUILD)/generated/event.pb-c.c
+	$(CC) -std=gnu11 $(CFLAGS) -w $(SANITIZE) $(PROTOBUF_CFLAGS) -c $< -o $@
+
+$(BUILD)/src/report/tensorboard.o $(BUILD)/tests/unit/report_tensorboard.o: | $(BUILD)/generated/event.pb-c.h
 
 define ISA_RULE
 $$(BUILD)/src/backend/cpu/vector/%.$(1).o: src/backend/cpu/vector/%.c $$(BUILD)/found.mk
@@ -173,13 +193,14 @@ run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests
 docs: vitrain
 	./vitrain options --markdown > docs/options.md
 
-lint:
+lint: $(BUILD)/generated/event.pb-c.h
 	@for tool in clang-format clang-tidy cppcheck; do command -v $$tool >/dev/null || \
 	    { echo "make lint needs $$tool: apt-get install clang-format clang-tidy cppcheck" >&2; exit 1; }; done
 	clang-format --dry-run --Werror $$(find src tests bench -name '*.[ch]')
 	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability \
 	    --suppress=missingIncludeSystem --suppress=ctunullpointer -DVT_ISA=baseline -Isrc src
-	clang-tidy --quiet $(filter-out $(KERNEL_SOURCES),$(SOURCES)) -- -std=gnu11 -Isrc $(HDF5_CFLAGS) $(YAML_CFLAGS) $(DNNL_CFLAGS) $(OPENMP_CFLAGS)
+	clang-tidy --quiet $(filter-out $(KERNEL_SOURCES),$(SOURCES)) -- -std=gnu11 -Isrc -isystem $(BUILD)/generated \
+	    $(HDF5_CFLAGS) $(YAML_CFLAGS) $(DNNL_CFLAGS) $(PROTOBUF_CFLAGS) $(PNG_CFLAGS) $(OPENMP_CFLAGS)
 
 clean:
 	rm -rf build vitrain

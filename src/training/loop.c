@@ -29,21 +29,22 @@ static vt_status next_batch(vt_loader *loader, const vt_batch **batch, double *w
 static vt_status evaluate_start(vt_loop *loop)
 {
     vt_status status = VT_OK;
-    double loss[2] = {0}, waited = 0;
+    const vt_config *config = loop->trainer->config;
+    double waited = 0;
     vt_loader *const loaders[2] = {loop->training_loader, loop->validation_loader};
-    vt_evaluation sums = {0};
+    vt_evaluation sums[2];
+    for (int i = 0; i < 2; i++) vt_evaluation_open(config, &sums[i]);
     for (int i = 0; i < 2; i++) {
         const vt_batch *batch = NULL;
-        vt_evaluation_open(loop->trainer->config, &sums);
         VT_TRY(vt_loader_begin(loaders[i], 0, 0));
         VT_TRY(next_batch(loaders[i], &batch, &waited));
-        VT_TRY(vt_step_evaluate(loop->trainer, batch, false, &sums));
-        loss[i] = sums.loss / (double)sums.samples;
-        vt_evaluation_close(&sums);
+        VT_TRY(vt_step_evaluate(loop->trainer, batch, false, &sums[i]));
     }
-    vt_log_info("Before the first step: train loss=%f, val loss=%f (one batch each)", loss[0], loss[1]);
+    vt_validation first = {.loss = sums[1].loss / (double)sums[1].samples, .rmse = sums[1].rmse};
+    for (int64_t c = 0; c < config->n_out_channels; c++) first.rmse[c] /= (double)sums[1].samples;
+    VT_TRY(vt_record_start(loop->record, sums[0].loss / (double)sums[0].samples, &first));
 done:
-    vt_evaluation_close(&sums);
+    for (int i = 0; i < 2; i++) vt_evaluation_close(&sums[i]);
     return status;
 }
 
@@ -67,13 +68,28 @@ static vt_status train_epoch(vt_loop *loop, int64_t epoch)
                               figures.gradient_norm, (double)batch->sample_count / seconds,
                               waited / seconds};
         VT_TRY(vt_metrics_add(loop->metrics, &row));
+        double next_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_done);
+        vt_record_step_figures step = {.step = trainer->steps_done,
+                                       .samples = batch->sample_count,
+                                       .seconds = seconds,
+                                       .loss = figures.loss,
+                                       .gradient_norm = figures.gradient_norm,
+                                       .next_learning_rate = next_rate};
+        VT_TRY(vt_record_step(loop->record, &step));
         step_begin = now;
         loss_sum += figures.loss;
         waited_sum += waited;
         samples += batch->sample_count;
     }
     double total = vt_clock_seconds() - begin;
-    vt_record_epoch(epoch + 1, total, samples, loss_sum / (double)loop->length.steps_per_epoch);
+    vt_record_epoch_figures whole = {.epoch = epoch + 1,
+                                     .step = trainer->steps_done,
+                                     .steps = loop->length.steps_per_epoch,
+                                     .samples = samples,
+                                     .seconds = total,
+                                     .mean_loss = loss_sum / (double)loop->length.steps_per_epoch,
+                                     .next_learning_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_done)};
+    VT_TRY(vt_record_epoch(loop->record, &whole));
     if (waited_sum > 0.1 * total)
         vt_log_warning("the steps waited for data %.0f %% of the time; see --num_data_workers and --data_loader_config",
                        100 * waited_sum / total);
@@ -84,14 +100,13 @@ done:
 vt_status vt_loop_run(vt_loop *loop, vt_validation *last)
 {
     vt_status status = VT_OK;
-    const vt_config *config = loop->trainer->config;
     double persistence = NAN;
     vt_log_info("Starting Training Loop...");
     VT_TRY(evaluate_start(loop));
     for (int64_t epoch = 0; epoch < loop->length.epochs; epoch++) {
         VT_TRY(train_epoch(loop, epoch));
         VT_TRY(vt_validate(loop->trainer, loop->validation_loader, epoch == 0, last));
-        vt_record_validation(config, last, loop->channel_names);
+        VT_TRY(vt_record_validation(loop->record, loop->trainer->steps_done, last));
         if (epoch == 0) persistence = last->persistence_loss;
     }
     last->persistence_loss = persistence;

@@ -18,7 +18,7 @@ typedef struct {
     vt_trainer *trainer;
     vt_loader *training_loader, *validation_loader;
     vt_metrics *metrics;
-    const char *const *channel_names;
+    vt_record *record;
     vt_loop_length length;
 } vt_loop;
 

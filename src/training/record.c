@@ -1,10 +1,28 @@
 #include "training/record.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "report/log.h"
 #include "report/memory.h"
+#include "report/tensorboard.h"
+#include "training/budget.h"
+
+/* Sums over the steps since the last points of the curves. */
+typedef struct {
+    int64_t steps, samples;
+    double seconds, loss;
+} step_sums;
+
+struct vt_record {
+    const vt_config *config;
+    const char *const *channel_names;
+    vt_tensorboard *tensorboard;
+    char *rmse_tag;
+    step_sums sums; /* only with log_every */
+};
 
 static void log_line(const char *text, void *context)
 {
@@ -43,19 +61,10 @@ void vt_record_parameters(const vt_trainer *trainer)
 
 void vt_record_plan(const vt_plan *plan)
 {
-    static const char *const names[VT_MEMORY_CATEGORY_COUNT] = {"parameters",  "gradients", "optimizer",
-                                                                "activations", "data",      "workspace"};
-    char size[VT_NUMBER_SIZE];
-    vt_text line = {0};
-    double total = 0;
-    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) {
-        if (plan->bytes[i] == 0) continue;
-        vt_text_append(&line, ", %s %s", names[i], vt_text_bytes((double)plan->bytes[i], size));
-        total += (double)plan->bytes[i];
-    }
-    vt_log_info("memory the model needs: %s (%s); %.4g GFLOP a step", vt_text_bytes(total, size), line.characters + 2,
+    char total[VT_NUMBER_SIZE], parts[256];
+    vt_plan_describe(plan, parts, sizeof parts);
+    vt_log_info("memory the run needs: %s (%s); %.4g GFLOP a step", vt_text_bytes(vt_plan_total(plan), total), parts,
                 1e-9 * plan->step_flops);
-    vt_text_close(&line);
 }
 
 void vt_record_memory(void)
@@ -63,26 +72,129 @@ void vt_record_memory(void)
     vt_log_info(" Memory usage after forward pass: %.4f GB.", vt_memory_resident() / (1024.0 * 1024 * 1024));
 }
 
-void vt_record_epoch(int64_t epoch, double seconds, int64_t samples, double mean_loss)
+/* The name of a channel, or NULL. */
+static const char *channel_name(const vt_record *record, int64_t channel)
 {
-    vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)epoch, seconds,
-                (double)samples / seconds);
-    vt_log_info("  Avg train loss=%f", mean_loss);
+    const char *name = record->channel_names != NULL ? record->channel_names[channel] : NULL;
+    return name != NULL && name[0] != '\0' ? name : NULL;
 }
 
-void vt_record_validation(const vt_config *config, const vt_validation *validation, const char *const *channel_names)
+/* The tag of the tutorials' dashboards, for their data set (whose files have no names); else by the channel's name. */
+static char *rmse_tag(const vt_record *record)
+{
+    const char *name = channel_name(record, 0);
+    bool is_wind = name == NULL || strcmp(name, "u10") == 0 || strcmp(name, "u10m") == 0;
+    return vt_text_format("RMSE(%s)/valid", is_wind ? "u10m" : name);
+}
+
+vt_status vt_record_open(const vt_config *config, const char *run_directory, const char *const *channel_names,
+                         vt_record **result)
+{
+    vt_status status = VT_OK;
+    char *logs = vt_text_format("%s/logs", run_directory);
+    vt_record *record = calloc(1, sizeof *record);
+    VT_ASSERT(record != NULL);
+    record->config = config;
+    record->channel_names = channel_names;
+    record->rmse_tag = rmse_tag(record);
+    VT_TRY(vt_tensorboard_open(logs, &record->tensorboard));
+done:
+    free(logs);
+    if (status != VT_OK) vt_record_close(&record);
+    *result = record;
+    return status;
+}
+
+void vt_record_close(vt_record **record)
+{
+    if (*record == NULL) return;
+    vt_tensorboard_close(&(*record)->tensorboard);
+    free((*record)->rmse_tag);
+    free(*record);
+    *record = NULL;
+}
+
+static vt_status write_validation_points(vt_record *record, int64_t step, const vt_validation *validation)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_tensorboard_scalar(record->tensorboard, "Loss/valid", step, validation->loss));
+    VT_TRY(vt_tensorboard_scalar(record->tensorboard, record->rmse_tag, step, validation->rmse[0]));
+done:
+    return status;
+}
+
+/* Of the steps of `sums`, at x = step. */
+static vt_status write_training_points(vt_record *record, int64_t step, const step_sums *sums, double learning_rate)
+{
+    vt_status status = VT_OK;
+    vt_tensorboard *board = record->tensorboard;
+    VT_TRY(vt_tensorboard_scalar(board, "Loss/train", step, sums->loss / (double)sums->steps));
+    VT_TRY(vt_tensorboard_scalar(board, "Learning Rate", step, learning_rate));
+    VT_TRY(vt_tensorboard_scalar(board, "Avg iters per sec", step, (double)sums->steps / sums->seconds));
+    VT_TRY(vt_tensorboard_scalar(board, "Avg samples per sec", step, (double)sums->samples / sums->seconds));
+done:
+    return status;
+}
+
+vt_status vt_record_start(vt_record *record, double train_loss, const vt_validation *validation)
+{
+    vt_status status = VT_OK;
+    vt_log_info("Before the first step: train loss=%f, val loss=%f (one batch each)", train_loss, validation->loss);
+    VT_TRY(vt_tensorboard_scalar(record->tensorboard, "Loss/train", 0, train_loss));
+    VT_TRY(write_validation_points(record, 0, validation));
+done:
+    return status;
+}
+
+vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures)
+{
+    vt_status status = VT_OK;
+    step_sums *sums = &record->sums;
+    if (record->config->log_every == 0) return VT_OK;
+    sums->steps++;
+    sums->samples += figures->samples;
+    sums->seconds += figures->seconds;
+    sums->loss += figures->loss;
+    if (figures->step % record->config->log_every != 0) return VT_OK;
+    vt_log_info("step %lld: loss %f, gradient norm %.4g, learning rate %.4g, %.2f samples/sec",
+                (long long)figures->step, sums->loss / (double)sums->steps, figures->gradient_norm,
+                figures->next_learning_rate, (double)sums->samples / sums->seconds);
+    VT_TRY(write_training_points(record, figures->step, sums, figures->next_learning_rate));
+    *sums = (step_sums){0};
+done:
+    return status;
+}
+
+vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures)
+{
+    vt_status status = VT_OK;
+    step_sums sums = {figures->steps, figures->samples, figures->seconds, figures->mean_loss * (double)figures->steps};
+    vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)figures->epoch, figures->seconds,
+                (double)figures->samples / figures->seconds);
+    vt_log_info("  Avg train loss=%f", figures->mean_loss);
+    if (record->config->log_every > 0) {
+        sums = record->sums;
+        record->sums = (step_sums){0};
+    }
+    if (sums.steps > 0) VT_TRY(write_training_points(record, figures->step, &sums, figures->next_learning_rate));
+done:
+    return status;
+}
+
+vt_status vt_record_validation(vt_record *record, int64_t step, const vt_validation *validation)
 {
     char number[VT_NUMBER_SIZE];
     vt_text rmse = {0};
     vt_log_info("  Avg val loss=%s", vt_text_float((float)validation->loss, number));
     vt_log_info("  Total validation time: %s sec", vt_text_double(validation->seconds, number));
-    for (int64_t c = 0; c < config->n_out_channels; c++) {
-        bool named = channel_names != NULL && channel_names[c][0] != '\0';
-        if (named)
-            vt_text_append(&rmse, " %s=%.4f", channel_names[c], validation->rmse[c]);
+    for (int64_t c = 0; c < record->config->n_out_channels; c++) {
+        const char *name = channel_name(record, c);
+        if (name != NULL)
+            vt_text_append(&rmse, " %s=%.4f", name, validation->rmse[c]);
         else
             vt_text_append(&rmse, " %lld=%.4f", (long long)c, validation->rmse[c]);
     }
     vt_log_info("  Valid RMSE by channel:%s", rmse.characters);
     vt_text_close(&rmse);
+    return write_validation_points(record, step, validation);
 }

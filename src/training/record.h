@@ -1,21 +1,51 @@
-/* Hands the figures of a run to the report: the log's lines, whose wording log parsers of the tutorials rely on. */
+/* Hands the figures of a run to the report: the log's lines, whose wording log parsers of the tutorials rely on, and
+ * TensorBoard's curves, whose names their dashboards rely on. */
 #ifndef VT_TRAINING_RECORD_H
 #define VT_TRAINING_RECORD_H
 
 #include "training/validate.h"
 
-/* Before the first step: configuration, parameter table, what the run needs. */
+/* Before the first step, log only: configuration, parameter table, what the run needs. */
 void vt_record_configuration(const vt_config *config);
 void vt_record_parameters(const vt_trainer *trainer);
 void vt_record_plan(const vt_plan *plan);
 
+typedef struct vt_record vt_record;
+
+/* Writes below the run directory. channel_names may be NULL, and must outlive the record. */
+vt_status vt_record_open(const vt_config *config, const char *run_directory, const char *const *channel_names,
+                         vt_record **record);
+void vt_record_close(vt_record **record);
+
+/* Losses and RMSE of one batch of each set before the first step: where the curves begin. */
+vt_status vt_record_start(vt_record *record, double train_loss, const vt_validation *validation);
+
 /* After the forward pass of step index 1 of each epoch. */
 void vt_record_memory(void);
 
-/* epoch: 1 for the first; samples that were trained on, and the mean of the steps' losses. */
-void vt_record_epoch(int64_t epoch, double seconds, int64_t samples, double mean_loss);
+typedef struct {
+    int64_t step; /* iterations done, this one included */
+    int64_t samples;
+    double seconds; /* that the step took, waiting for data included */
+    double loss;
+    double gradient_norm;
+    double next_learning_rate; /* after the scheduler's step */
+} vt_record_step_figures;
 
-/* Names of the channels may be NULL. */
-void vt_record_validation(const vt_config *config, const vt_validation *validation, const char *const *channel_names);
+/* After every step; with log_every, each so many of them make a line of the log and points of the curves: means since
+ * the points before. */
+vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures);
+
+typedef struct {
+    int64_t epoch;          /* 1 for the first */
+    int64_t step;           /* iterations done */
+    int64_t steps, samples; /* trained on in `seconds` */
+    double seconds;
+    double mean_loss; /* of the steps' losses */
+    double next_learning_rate;
+} vt_record_epoch_figures;
+
+vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures);
+vt_status vt_record_validation(vt_record *record, int64_t step, const vt_validation *validation);
 
 #endif

@@ -19,6 +19,7 @@ typedef struct {
     vt_backend *backend;
     vt_trainer *trainer;
     vt_metrics *metrics;
+    vt_record *record;
 } run_state;
 
 static vt_status open_dataset(const vt_config *config, bool training, vt_dataset **dataset)
@@ -85,6 +86,7 @@ static vt_status open_directory(run_state *run)
     VT_TRY(vt_log_open(log));
     VT_TRY(vt_config_save(run->config, saved));
     VT_TRY(vt_metrics_open(metrics, &run->metrics));
+    VT_TRY(vt_record_open(run->config, run->directory, vt_dataset_channel_names(run->validation), &run->record));
     if (renamed != NULL) vt_log_info("an earlier run with this tag is now %s", renamed);
 done:
     free(renamed);
@@ -151,6 +153,7 @@ static void log_result(const run_state *run, const vt_validation *last)
 static void close_run(run_state *run)
 {
     vt_metrics_close(&run->metrics);
+    vt_record_close(&run->record);
     vt_trainer_close(&run->trainer);
     vt_backend_close(&run->backend);
     vt_loader_close(&run->training_loader);
@@ -177,7 +180,7 @@ vt_status vt_run_training(const vt_config *config)
                     .training_loader = run.training_loader,
                     .validation_loader = run.validation_loader,
                     .metrics = run.metrics,
-                    .channel_names = vt_dataset_channel_names(run.validation),
+                    .record = run.record,
                     .length = run.length};
     VT_TRY(vt_loop_run(&loop, &last));
     log_result(&run, &last);

@@ -40,6 +40,7 @@ test_log_lines_and_files() {
     [ "$(wc -l <$run/metrics.csv)" -eq 15 ] # 60 samples: 7 steps an epoch
     tail -n 1 $run/metrics.csv | grep -Eq '^14,2,'
     [ -s $run/config.yaml ]
+    [ "$(head -c 8 $run/logs/events.out.tfevents.* | od -An -tu8 | tr -d " ")" = 24 ] # the length of the first record
 }
 
 figures() { cut -d, -f1-5 "$1/metrics.csv"; }
@@ -133,4 +134,36 @@ test_ncep_from_real_data() {
     contains "$(cat printed)" "persistence (nothing changes) 0.1681"
     contains "$(cat printed)" "air_sig995="
     awk -F, 'END { exit !($3 < 0.3) }' runs/ncep/1CPU/00/metrics.csv
+}
+
+test_log_every() {
+    small_data
+    train --log_every=5 >printed
+    logged 'step 10: loss [0-9]\.[0-9]{6}, gradient norm [0-9.e-]+, learning rate [0-9.e-]+, [0-9.]+ samples/sec' printed
+    [ "$(grep -c ' - step ' printed)" -eq 2 ] # 14 steps
+    train --run_num=plain >printed
+    [ "$(grep -c ' - step ' printed)" -eq 0 ]
+    cmp <(figures runs/demo/1CPU/00) <(figures runs/demo/1CPU/plain)
+}
+
+# MB that the log says: what the run will need, and what it took.
+needed() { sed -n 's/.*memory the run needs: \([0-9.]*\) MB.*/\1/p' "$1"; }
+taken() { sed -n 's/.*Memory usage after forward pass: \([0-9.]*\) GB.*/\1/p' "$1" | awk 'NR == 1 { print 1024 * $1 }'; }
+
+# The memory known beforehand, with what the program takes to start (seen in a small run), is what a larger run takes.
+test_memory_is_known_beforehand() {
+    small_data
+    train --num_epochs=1 >small
+    train --num_epochs=1 --embed_dim=256 --depth=8 --patch_size=2 --run_num=large >large
+    echo "$(needed small) $(taken small) $(needed large) $(taken large)"
+    awk -v n0="$(needed small)" -v t0="$(taken small)" -v n1="$(needed large)" -v t1="$(taken large)" \
+        'BEGIN { expected = n1 + t0 - n0; ratio = t1 / expected; print "ratio", ratio
+                 exit !(n1 > 200 && ratio > 0.9 && ratio < 1.1) }'
+}
+
+test_a_run_that_cannot_fit_is_refused_at_once() {
+    small_data
+    refused "of memory (parameters" timeout 5 "$VITRAIN" $SMALL --embed_dim=8192 --depth=200 --patch_size=1
+    contains "$output" "are free. --"
+    for setting in recompute=block patch_size=2 global_batch_size=4; do contains "$output" "--$setting saves"; done
 }

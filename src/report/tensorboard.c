@@ -1,0 +1,145 @@
+#include "report/tensorboard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "event.pb-c.h"
+#include "report/crc32c.h"
+
+struct vt_tensorboard {
+    FILE *file;
+    char *path;
+    uint8_t *record; /* room for one frame */
+    size_t capacity;
+};
+
+static void put_little_endian(uint8_t *bytes, uint64_t value, int count)
+{
+    for (int i = 0; i < count; i++) bytes[i] = (uint8_t)(value >> (8 * i));
+}
+
+/* One frame: length (8 bytes), masked CRC of it (4), the message, masked CRC of the message (4). */
+static vt_status write_event(vt_tensorboard *tensorboard, const Vt__Event *event)
+{
+    enum { HEADER = 12, FOOTER = 4 };
+    vt_status status = VT_OK;
+    size_t length = vt__event__get_packed_size(event), total = HEADER + length + FOOTER;
+    if (total > tensorboard->capacity) {
+        tensorboard->record = realloc(tensorboard->record, total);
+        VT_ASSERT(tensorboard->record != NULL);
+        tensorboard->capacity = total;
+    }
+    uint8_t *record = tensorboard->record;
+    put_little_endian(record, length, 8);
+    put_little_endian(record + 8, vt_crc32c_masked(record, 8), 4);
+    vt__event__pack(event, record + HEADER);
+    put_little_endian(record + HEADER + length, vt_crc32c_masked(record + HEADER, length), FOOTER);
+    VT_CHECK(fwrite(record, 1, total, tensorboard->file) == total && fflush(tensorboard->file) == 0,
+             "can't write %s: %s", tensorboard->path, strerror(errno));
+done:
+    return status;
+}
+
+static Vt__Event event_now(int64_t step)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    Vt__Event event = VT__EVENT__INIT;
+    event.wall_time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    event.step = step;
+    return event;
+}
+
+/* A second file of the same second (a run resumed at once) gets a number. */
+static vt_status create_file(const char *directory, vt_tensorboard *tensorboard)
+{
+    vt_status status = VT_OK;
+    char host[256] = "localhost", suffix[16] = "";
+    int handle = -1;
+    long long seconds = (long long)time(NULL);
+    gethostname(host, sizeof host - 1);
+    for (int i = 1; handle < 0; i++) {
+        free(tensorboard->path);
+        tensorboard->path = vt_text_format("%s/events.out.tfevents.%010lld.%s%s", directory, seconds, host, suffix);
+        handle = open(tensorboard->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        VT_CHECK(handle >= 0 || (errno == EEXIST && i < 1000), "can't write %s: %s", tensorboard->path,
+                 strerror(errno));
+        snprintf(suffix, sizeof suffix, ".%d", i);
+    }
+    tensorboard->file = fdopen(handle, "wb");
+    VT_ASSERT(tensorboard->file != NULL);
+done:
+    return status;
+}
+
+vt_status vt_tensorboard_open(const char *directory, vt_tensorboard **result)
+{
+    vt_status status = VT_OK;
+    vt_tensorboard *tensorboard = calloc(1, sizeof *tensorboard);
+    VT_ASSERT(tensorboard != NULL);
+    VT_CHECK(mkdir(directory, 0777) == 0 || errno == EEXIST, "can't make the directory %s: %s", directory,
+             strerror(errno));
+    VT_TRY(create_file(directory, tensorboard));
+    char version[] = "brain.Event:2"; /* which TensorBoard looks for at the start of a file */
+    Vt__Event event = event_now(0);
+    event.what_case = VT__EVENT__WHAT_FILE_VERSION;
+    event.file_version = version;
+    VT_TRY(write_event(tensorboard, &event));
+done:
+    if (status != VT_OK) vt_tensorboard_close(&tensorboard);
+    *result = tensorboard;
+    return status;
+}
+
+void vt_tensorboard_close(vt_tensorboard **tensorboard)
+{
+    if (*tensorboard == NULL) return;
+    if ((*tensorboard)->file != NULL) fclose((*tensorboard)->file);
+    free((*tensorboard)->path);
+    free((*tensorboard)->record);
+    free(*tensorboard);
+    *tensorboard = NULL;
+}
+
+static vt_status write_value(vt_tensorboard *tensorboard, const char *tag, int64_t step, Vt__Summary__Value *value)
+{
+    Vt__Event event = event_now(step);
+    Vt__Summary summary = VT__SUMMARY__INIT;
+    value->tag = (char *)(uintptr_t)tag; /* protobuf-c's structs have no const; packing only reads */
+    summary.n_value = 1;
+    summary.value = &value;
+    event.what_case = VT__EVENT__WHAT_SUMMARY;
+    event.summary = &summary;
+    return write_event(tensorboard, &event);
+}
+
+vt_status vt_tensorboard_scalar(vt_tensorboard *tensorboard, const char *tag, int64_t step, double value)
+{
+    Vt__Summary__Value entry = VT__SUMMARY__VALUE__INIT;
+    entry.value_case = VT__SUMMARY__VALUE__VALUE_SIMPLE_VALUE;
+    entry.simple_value = (float)value;
+    return write_value(tensorboard, tag, step, &entry);
+}
+
+vt_status vt_tensorboard_image(vt_tensorboard *tensorboard, const char *tag, int64_t step, int width, int height,
+                               const void *png, size_t png_size)
+{
+    enum { RGB = 3 };
+    Vt__Summary__Value entry = VT__SUMMARY__VALUE__INIT;
+    Vt__Summary__Image image = VT__SUMMARY__IMAGE__INIT;
+    image.width = width;
+    image.height = height;
+    image.colorspace = RGB;
+    image.encoded_image_string.len = png_size;
+    image.encoded_image_string.data = (uint8_t *)(uintptr_t)png;
+    entry.value_case = VT__SUMMARY__VALUE__VALUE_IMAGE;
+    entry.image = &image;
+    return write_value(tensorboard, tag, step, &entry);
+}
