@@ -127,6 +127,8 @@ struct vt_backend {
 
     /* ---- memory ---- */
 
+    /* Bytes that could be taken now, or -1 where that can't be known. */
+    double (*available_memory)(vt_backend *backend);
     /* Zeroed, aligned to 256 bytes; *memory is NULL on failure, whose message names category, bytes and what is free.
      */
     vt_status (*allocate)(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory);

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "data/statistics.h"
 #include "report/log.h"
+#include "training/budget.h"
 #include "training/loop.h"
 #include "training/run_directory.h"
 
@@ -15,6 +16,7 @@ typedef struct {
     float *means, *stds; /* [file_channels] */
     int64_t file_channels;
     vt_loop_length length;
+    vt_plan plan;
     char *directory;
     vt_backend *backend;
     vt_trainer *trainer;
@@ -69,6 +71,30 @@ static vt_status open_data(run_state *run)
              "%s has %lld training samples, fewer than one batch (global_batch_size %lld); use a smaller batch",
              config->train_data_path, (long long)samples, (long long)config->global_batch_size);
     run->length = vt_loop_length_of(config, samples);
+done:
+    return status;
+}
+
+static vt_trainer_data trainer_data(const run_state *run)
+{
+    const vt_config *config = run->config;
+    int64_t steps = run->length.epochs * run->length.steps_per_epoch;
+    return (vt_trainer_data){.means = run->means,
+                             .stds = run->stds,
+                             .latitudes = vt_dataset_latitudes(run->validation),
+                             .steps = config->num_iters != VT_UNSET_INTEGER ? config->num_iters : steps};
+}
+
+/* The back end, and whether the run fits into its memory; only then are the readers' rings taken. */
+static vt_status open_device(run_state *run)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = run->config;
+    vt_trainer_data data = trainer_data(run);
+    int threads = config->num_threads == VT_UNSET_INTEGER ? 0 : (int)config->num_threads;
+    VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, threads, &run->backend));
+    VT_TRY(vt_trainer_plan(config, &data, &run->plan));
+    VT_TRY(vt_budget_check(config, &data, &run->plan, run->backend->available_memory(run->backend)));
     VT_TRY(open_loader(config, true, run->training, &run->training_loader));
     VT_TRY(open_loader(config, false, run->validation, &run->validation_loader));
 done:
@@ -99,19 +125,9 @@ done:
 static vt_status open_trainer(run_state *run)
 {
     vt_status status = VT_OK;
-    const vt_config *config = run->config;
-    vt_trainer_data data = {.means = run->means,
-                            .stds = run->stds,
-                            .latitudes = vt_dataset_latitudes(run->validation),
-                            .steps = config->num_iters != VT_UNSET_INTEGER
-                                         ? config->num_iters
-                                         : run->length.epochs * run->length.steps_per_epoch};
-    vt_plan plan;
-    VT_TRY(vt_trainer_plan(config, &data, &plan));
-    vt_record_plan(&plan);
-    int threads = config->num_threads == VT_UNSET_INTEGER ? 0 : (int)config->num_threads;
-    VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, threads, &run->backend));
-    VT_TRY(vt_trainer_open(config, &data, run->backend, &run->trainer));
+    vt_trainer_data data = trainer_data(run);
+    vt_record_plan(&run->plan);
+    VT_TRY(vt_trainer_open(run->config, &data, run->backend, &run->trainer));
     vt_record_parameters(run->trainer);
 done:
     return status;
@@ -172,6 +188,7 @@ vt_status vt_run_training(const vt_config *config)
     vt_validation last = {.rmse = calloc((size_t)config->n_out_channels, sizeof(double))};
     VT_ASSERT(last.rmse != NULL);
     VT_TRY(open_data(&run)); /* before the directory: a run that can't start leaves nothing behind */
+    VT_TRY(open_device(&run));
     VT_TRY(open_directory(&run));
     vt_record_configuration(config);
     VT_TRY(open_trainer(&run));

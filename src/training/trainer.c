@@ -120,6 +120,13 @@ done:
     return status;
 }
 
+/* The readers' rings: prefetch batches ahead and the one in use, for training and for validation. */
+static size_t ring_bytes(const vt_config *config)
+{
+    int64_t sample = (config->n_in_channels + config->n_out_channels) * config->img_size[0] * config->img_size[1];
+    return 2 * (size_t)((config->prefetch + 1) * config->global_batch_size * sample) * sizeof(float);
+}
+
 vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, vt_plan *plan)
 {
     vt_status status = VT_OK;
@@ -138,6 +145,7 @@ vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, 
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) plan->bytes[i] = count->bytes[i];
     plan->arena_bytes = trainer->arena.peak;
     plan->bytes[VT_MEMORY_ACTIVATIONS] += trainer->arena.peak;
+    plan->bytes[VT_MEMORY_DATA] += ring_bytes(config);
 done:
     vt_evaluation_close(&evaluation);
     vt_trainer_close(&trainer);

@@ -11,8 +11,7 @@
 
 /* What the data say, on the host. */
 typedef struct {
-    const float *means, *stds; /* [file_channels] */
-    int64_t file_channels;     /* channels of the file that are used, >= both of the model's */
+    const float *means, *stds; /* of the channels of the file that are used */
     const double *latitudes;   /* [height], degrees */
     int64_t steps;             /* optimizer steps of the whole run: the length of the cosine */
 } vt_trainer_data;
@@ -35,7 +34,8 @@ typedef struct {
     float *host_figures;                     /* room to bring them to the host */
 } vt_trainer;
 
-/* Bytes by category and the FLOPs of one optimizer step, learnt from the same step over the dry back end. */
+/* Bytes by category and the FLOPs of one optimizer step, learnt from the same step over the dry back end; the data are
+ * what the readers keep ready. */
 typedef struct {
     size_t bytes[VT_MEMORY_CATEGORY_COUNT];
     size_t arena_bytes; /* the part of the activations that is the arena */

@@ -158,7 +158,7 @@ test_memory_is_known_beforehand() {
     echo "$(needed small) $(taken small) $(needed large) $(taken large)"
     awk -v n0="$(needed small)" -v t0="$(taken small)" -v n1="$(needed large)" -v t1="$(taken large)" \
         'BEGIN { expected = n1 + t0 - n0; ratio = t1 / expected; print "ratio", ratio
-                 exit !(n1 > 200 && ratio > 0.9 && ratio < 1.1) }'
+                 exit !(n1 > 150 && ratio > 0.9 && ratio < 1.1) }'
 }
 
 test_a_run_that_cannot_fit_is_refused_at_once() {

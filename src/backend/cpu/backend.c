@@ -11,17 +11,30 @@
 static const char *const category_names[VT_MEMORY_CATEGORY_COUNT] = {"parameters",  "gradients", "optimizer state",
                                                                      "activations", "data",      "workspace"};
 
-/* Memory that the machine could give without swapping (MemAvailable), or -1 where /proc doesn't say. */
-static double available_memory(void)
+/* The number behind `format` in the first line of a file of the system that has it, or -1. */
+static double system_number(const char *path, const char *format)
 {
-    FILE *file = fopen("/proc/meminfo", "r");
+    FILE *file = fopen(path, "r");
     if (file == NULL) return -1;
     char line[128];
-    double kilobytes = -1;
-    while (kilobytes < 0 && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "MemAvailable: %lf kB", &kilobytes) != 1) kilobytes = -1;
+    double number = -1;
+    while (number < 0 && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, format, &number) != 1) number = -1;
     fclose(file);
-    return kilobytes < 0 ? -1 : 1024 * kilobytes;
+    return number;
+}
+
+/* What the machine could give without swapping (MemAvailable), or what the control group allows (a container, a batch
+ * job) where that is less. */
+static double cpu_available_memory(vt_backend *backend)
+{
+    (void)backend;
+    double kilobytes = system_number("/proc/meminfo", "MemAvailable: %lf kB");
+    double available = kilobytes < 0 ? -1 : 1024 * kilobytes;
+    double limit = system_number("/sys/fs/cgroup/memory.max", "%lf");
+    double used = system_number("/sys/fs/cgroup/memory.current", "%lf");
+    if (limit >= 0 && used >= 0 && (available < 0 || limit - used < available)) available = fmax(0, limit - used);
+    return available;
 }
 
 static vt_status cpu_allocate(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory)
@@ -31,7 +44,7 @@ static vt_status cpu_allocate(vt_backend *backend, vt_memory_category category, 
     char needed[VT_NUMBER_SIZE], free_memory[VT_NUMBER_SIZE];
     *memory = NULL;
     if (bytes == 0) bytes = 1;
-    double available = available_memory();
+    double available = cpu_available_memory(backend);
     VT_CHECK(
         available < 0 || (double)bytes <= available,
         "%s need %s of memory, %s are free. A smaller batch (--local_batch_size), a larger --patch_size or a smaller "
@@ -114,6 +127,7 @@ static void fill_plain(vt_backend *backend)
 {
     backend->close = cpu_close;
     backend->check = cpu_check;
+    backend->available_memory = cpu_available_memory;
     backend->allocate = cpu_allocate;
     backend->release = cpu_release;
     backend->zero = cpu_zero;

@@ -11,6 +11,12 @@ static vt_dry_count *count_of(vt_backend *backend)
     return backend->state;
 }
 
+static double dry_available_memory(vt_backend *backend)
+{
+    (void)backend;
+    return -1;
+}
+
 static vt_status dry_allocate(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory)
 {
     count_of(backend)->bytes[category] += bytes;
@@ -179,6 +185,7 @@ vt_status vt_backend_open_dry(vt_backend **result)
                             .shares_host_memory = true,
                             .close = dry_close,
                             .check = dry_check,
+                            .available_memory = dry_available_memory,
                             .allocate = dry_allocate,
                             .release = dry_release,
                             .zero = dry_zero,
