@@ -48,7 +48,7 @@ static vt_status open_loader(const vt_config *config, bool training, vt_dataset 
                                  .drop_last = training,
                                  .shuffle = training && config->shuffle,
                                  .seed = (uint64_t)config->seed,
-                                 .prefetch = config->prefetch,
+                                 .prefetch = training ? config->prefetch : VT_VALIDATION_PREFETCH,
                                  .read_ahead = !(to_the_letter && config->num_data_workers == 0)};
     return vt_loader_open(&options, loader);
 }
@@ -60,6 +60,7 @@ static vt_status open_data(run_state *run)
     int64_t in = config->n_in_channels / (config->n_history + 1), out = config->n_out_channels;
     VT_TRY(open_dataset(config, true, &run->training));
     VT_TRY(open_dataset(config, false, &run->validation));
+    VT_TRY(vt_dataset_check_same_channels(run->training, run->validation));
     run->file_channels = in > out ? in : out;
     run->means = malloc((size_t)run->file_channels * sizeof *run->means);
     run->stds = malloc((size_t)run->file_channels * sizeof *run->stds);
@@ -202,6 +203,7 @@ vt_status vt_run_training(const vt_config *config)
     VT_TRY(vt_loop_run(&loop, &last));
     log_result(&run, &last);
 done:
+    if (status != VT_OK) vt_log_failure(vt_error_text());
     close_run(&run);
     free(last.rmse);
     if (status == VT_OK)

@@ -120,11 +120,12 @@ done:
     return status;
 }
 
-/* The readers' rings: prefetch batches ahead and the one in use, for training and for validation. */
+/* The readers' rings: the batches ahead and the one in use, for training and for validation. */
 static size_t ring_bytes(const vt_config *config)
 {
     int64_t sample = (config->n_in_channels + config->n_out_channels) * config->img_size[0] * config->img_size[1];
-    return 2 * (size_t)((config->prefetch + 1) * config->global_batch_size * sample) * sizeof(float);
+    int64_t batches = config->prefetch + 1 + VT_VALIDATION_PREFETCH + 1;
+    return (size_t)(batches * config->global_batch_size * sample) * sizeof(float);
 }
 
 vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, vt_plan *plan)

@@ -9,6 +9,9 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/schedule.h"
 
+/* Batches that the reader of the validation set keeps ready: it must not hold much memory while training goes on. */
+enum { VT_VALIDATION_PREFETCH = 1 };
+
 /* What the data say, on the host. */
 typedef struct {
     const float *means, *stds; /* of the channels of the file that are used */
