@@ -244,6 +244,22 @@ const char *const *vt_dataset_channel_names(const vt_dataset *dataset)
     return (const char *const *)dataset->channel_names;
 }
 
+vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_dataset *validation)
+{
+    vt_status status = VT_OK;
+    const vt_dataset_options *options = &training->options;
+    int64_t in = window_channels(options), used = in > options->out_channels ? in : options->out_channels;
+    if (training->channel_names == NULL || validation->channel_names == NULL) goto done;
+    for (int64_t c = 0; c < used; c++)
+        VT_CHECK(strcmp(training->channel_names[c], validation->channel_names[c]) == 0,
+                 "channel %lld is '%s' in %s, but '%s' in %s; training and validation need the same channels in the "
+                 "same order",
+                 (long long)c, training->channel_names[c], training->directory, validation->channel_names[c],
+                 validation->directory);
+done:
+    return status;
+}
+
 const double *vt_dataset_latitudes(const vt_dataset *dataset)
 {
     return dataset->latitudes;

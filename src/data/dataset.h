@@ -35,6 +35,9 @@ const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset);
 /* The names in the attribute `channels`, or NULL when the files have none. Entry c is "" past the names given. */
 const char *const *vt_dataset_channel_names(const vt_dataset *dataset);
 
+/* That validation has the channels of training, in the same order, as far as both have names and use the channels. */
+vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_dataset *validation);
+
 /* Latitudes of the window's rows in degrees (height values): from the dataset `lat`, else evenly from 90 to -90 over
  * the rows of the file, both ends included. */
 const double *vt_dataset_latitudes(const vt_dataset *dataset);

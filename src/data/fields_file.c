@@ -35,10 +35,11 @@ static vt_status check_readable(const char *path)
 {
     vt_status status = VT_OK;
     struct stat info;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its writer */
     VT_CHECK(descriptor >= 0, "can't open %s: %s", path, strerror(errno));
     VT_CHECK(fstat(descriptor, &info) == 0, "can't look at %s: %s", path, strerror(errno));
     VT_CHECK(!S_ISDIR(info.st_mode), "%s is a directory, but should be an HDF5 file", path);
+    VT_CHECK(S_ISREG(info.st_mode), "%s is a pipe or a device, but should be an HDF5 file", path);
 done:
     if (descriptor >= 0) close(descriptor);
     return status;
@@ -66,6 +67,27 @@ static int64_t chunk_bytes_of_a_time(hid_t fields, const vt_fields_shape *shape,
     H5Pclose(properties);
     H5Tclose(type);
     return bytes;
+}
+
+/* gzip, shuffle and fletcher32 are part of the library; others (lzf, blosc, zstd, ...) are plugins. */
+static vt_status check_filters(const vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    hid_t properties = H5Dget_create_plist(file->fields);
+    int count = H5Pget_nfilters(properties);
+    for (int i = 0; i < count; i++) {
+        char name[64] = "";
+        unsigned flags = 0, config = 0;
+        size_t values = 0;
+        int filter = (int)H5Pget_filter2(properties, (unsigned)i, &flags, &values, NULL, sizeof name, name, &config);
+        VT_CHECK(H5Zfilter_avail(filter) > 0,
+                 "%s: 'fields' is compressed with '%s' (HDF5 filter %d), which this HDF5 library can't decode; "
+                 "where the filter is there, h5repack -f fields:GZIP=1 writes the file with gzip",
+                 file->path, name, filter);
+    }
+done:
+    H5Pclose(properties);
+    return status;
 }
 
 /* Opens `fields` again with a chunk cache that fits its chunks: the library's 1 MiB would decode a chunk of several
@@ -121,6 +143,7 @@ static vt_status open_fields(vt_fields_file *file)
     VT_CHECK(extent[1] > 0 && extent[2] > 0 && extent[3] > 0,
              "%s: 'fields' is empty: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)", file->path,
              (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)extent[3]);
+    VT_TRY(check_filters(file));
     VT_TRY(enlarge_chunk_cache(file));
 done:
     if (type >= 0) H5Tclose(type);

@@ -47,6 +47,14 @@ done:
     return status;
 }
 
+void vt_log_failure(const char *reason)
+{
+    char stamp[32];
+    if (file == NULL) return;
+    vt_clock_stamp(stamp);
+    fprintf(file, "%s - root - ERROR - %s\n", stamp, reason);
+}
+
 void vt_log_info(const char *format, ...)
 {
     va_list arguments;

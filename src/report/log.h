@@ -11,6 +11,9 @@ vt_status vt_log_open(const char *path);
 /* Closes the file. Fails when a line could not be written, standard output included (a full disk, say). */
 vt_status vt_log_close(void);
 
+/* Why the run ends, as an ERROR line in the file only: the command prints it itself. */
+void vt_log_failure(const char *reason);
+
 void vt_log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vt_log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -120,11 +120,17 @@ test_a_directory_that_cannot_be_written() {
 # A full disk, by a limit on the size of a file: writing fails after 1 KiB.
 test_a_full_disk() {
     small_data
-    trap '' XFSZ
     fails 1 bash -c "ulimit -f 1; exec '$VITRAIN' $(echo $SMALL) --log_everything=1" # an unknown flag comes first
     contains "$output" "log_everything"
     fails 1 bash -c "ulimit -f 1; exec '$VITRAIN' $(echo $SMALL)"
     contains "$output" "File too large"
+}
+
+test_a_failure_stands_in_the_log() {
+    small_data
+    fails 1 "$VITRAIN" $SMALL --optimizer=SGD --lr=1e6
+    contains "$output" "the gradients are not finite"
+    contains "$(tail -n 1 runs/demo/1CPU/00/out.log)" " - root - ERROR - step "
 }
 
 test_ncep_from_real_data() {

@@ -339,6 +339,45 @@ TEST(errors_of_broken_files)
     vt_dataset_close(&dataset);
 }
 
+TEST(errors_of_filters_and_pipes)
+{
+    enum { UNKNOWN_FILTER = 511 };
+    const hsize_t extent[4] = {3, 1, 4, 5};
+    test_fields fields = {.times = 3, .channels = 1, .height = 4, .width = 5};
+    vt_dataset_options options = options_for(&fields);
+    hid_t file = H5Fcreate(test_path("2001.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t space = H5Screate_simple(4, extent, NULL), properties = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(properties, 4, extent);
+    H5Pset_filter(properties, UNKNOWN_FILTER, H5Z_FLAG_OPTIONAL, 0, NULL);
+    hid_t dataset = H5Dcreate2(file, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    VT_ASSERT(dataset >= 0);
+    H5Dclose(dataset);
+    H5Pclose(properties);
+    H5Sclose(space);
+    H5Fclose(file);
+    expect_open_error(&options, "(HDF5 filter 511), which this HDF5 library can't decode");
+    EXPECT(unlink(test_path("2001.h5")) == 0 && mkfifo(test_path("2001.h5"), 0600) == 0);
+    expect_open_error(&options, "2001.h5 is a pipe or a device, but should be an HDF5 file");
+}
+
+TEST(training_and_validation_have_the_same_channels)
+{
+    static const char *const names[2] = {"u10", "t2m"}, *const others[2] = {"u10", "sp"};
+    test_fields fields = {.times = 3, .channels = 2, .height = 4, .width = 5, .names = names};
+    vt_dataset_options options = options_for(&fields), other_options = options;
+    vt_dataset *training = NULL, *validation = NULL;
+    test_fields_write(test_path("2001.h5"), &fields);
+    fields.names = others;
+    test_fields_write(test_path("valid/2002.h5"), &fields);
+    other_options.directory = test_path("valid");
+    EXPECT_OK(vt_dataset_open(&options, &training));
+    EXPECT_OK(vt_dataset_check_same_channels(training, training));
+    EXPECT_OK(vt_dataset_open(&other_options, &validation));
+    EXPECT_ERROR(vt_dataset_check_same_channels(training, validation), "channel 1 is 't2m' in ");
+    vt_dataset_close(&training);
+    vt_dataset_close(&validation);
+}
+
 TEST(errors_of_values)
 {
     static const char *const names[2] = {"u10", "t2m"};
