@@ -5,8 +5,8 @@
 
 int main(int argument_count, char *const *arguments)
 {
-    signal(SIGXFSZ,
-           SIG_IGN); /* past a limit on the size of files a write fails, and says so, instead of the program dying */
+    /* past a limit on the size of files a write then fails, and the program says so instead of dying */
+    signal(SIGXFSZ, SIG_IGN);
     vt_threads_wait_shortly(arguments);
     return vt_command_run(argument_count - 1, arguments + 1);
 }
