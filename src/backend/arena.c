@@ -31,10 +31,12 @@ void *vt_arena_push(vt_arena *arena, size_t bytes)
     return memory;
 }
 
-vt_matrix vt_arena_push_matrix(vt_arena *arena, int64_t rows, int64_t columns)
+vt_matrix vt_arena_push_matrix(vt_arena *arena, vt_type type, int64_t rows, int64_t columns)
 {
-    float *data = vt_arena_push(arena, (size_t)rows * (size_t)columns * sizeof(float));
-    return vt_matrix_make(data, rows, columns);
+    size_t size = type == VT_BFLOAT16 ? sizeof(uint16_t) : sizeof(float);
+    vt_matrix matrix = vt_matrix_make(vt_arena_push(arena, (size_t)rows * (size_t)columns * size), rows, columns);
+    matrix.type = type;
+    return matrix;
 }
 
 void vt_arena_pop(vt_arena *arena, size_t mark)

@@ -19,7 +19,7 @@ void vt_arena_close(vt_arena *arena);
 
 /* Not zeroed, aligned to 256 bytes. */
 void *vt_arena_push(vt_arena *arena, size_t bytes);
-vt_matrix vt_arena_push_matrix(vt_arena *arena, int64_t rows, int64_t columns);
+vt_matrix vt_arena_push_matrix(vt_arena *arena, vt_type type, int64_t rows, int64_t columns);
 
 /* vt_arena_pop(arena, mark) gives back all that was pushed since mark = arena->used was noted. */
 void vt_arena_pop(vt_arena *arena, size_t mark);

@@ -27,23 +27,35 @@ typedef enum {
     VT_MEMORY_CATEGORY_COUNT
 } vt_memory_category;
 
-/* rows × columns, float32; row r begins at data + r * stride. */
+/* How numbers are stored. bfloat16: the upper half of a float32, rounded to nearest, ties to even. */
+typedef enum { VT_FLOAT32, VT_BFLOAT16 } vt_type;
+
+/* rows × columns numbers; row r begins r * stride elements behind the first. */
 typedef struct {
-    float *data;
+    union {
+        float *data;    /* VT_FLOAT32 */
+        uint16_t *half; /* VT_BFLOAT16 */
+    };
     int64_t rows;
     int64_t columns;
     int64_t stride;
+    vt_type type;
 } vt_matrix;
 
 static inline vt_matrix vt_matrix_make(float *data, int64_t rows, int64_t columns)
 {
-    return (vt_matrix){data, rows, columns, columns};
+    return (vt_matrix){.data = data, .rows = rows, .columns = columns, .stride = columns};
 }
 
 /* Columns first … first + count - 1 of the same memory. */
 static inline vt_matrix vt_matrix_columns(vt_matrix matrix, int64_t first, int64_t count)
 {
-    return (vt_matrix){matrix.data == NULL ? NULL : matrix.data + first, matrix.rows, count, matrix.stride};
+    if (matrix.type == VT_BFLOAT16)
+        matrix.half += first;
+    else
+        matrix.data += first;
+    matrix.columns = count;
+    return matrix;
 }
 
 /* One stream of random numbers of a training step. The numbers depend only on these values and on the element's own
@@ -138,12 +150,18 @@ struct vt_backend {
     /* Waits until the bytes are there. */
     void (*copy_to_host)(vt_backend *backend, void *host, const void *memory, size_t bytes);
 
+    /* Matrices of linear layers, LayerNorm's y, GELU, attention and mask_multiply, the patches and the gradient of the
+     * loss may be bfloat16; all arithmetic between loading and storing is float32. The others are float32. */
+
+    /* to = from, rounded where `to` is bfloat16. Weights: again after each update. */
+    void (*convert)(vt_backend *backend, vt_matrix from, vt_matrix to);
+
     /* ---- linear layers: weight [out, in] as PyTorch stores it ---- */
 
     /* y = x weightᵀ + bias. x [rows, in], y [rows, out], bias [out] or NULL. */
-    void (*linear_forward)(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, vt_matrix y);
+    void (*linear_forward)(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y);
     /* dx = dy weight; dx [rows, in]. */
-    void (*linear_backward_input)(vt_backend *backend, vt_matrix dy, const float *weight, vt_matrix dx);
+    void (*linear_backward_input)(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx);
     /* dweight += dyᵀ x; dbias += column sums of dy (unless NULL). */
     void (*linear_backward_weight)(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias);
 

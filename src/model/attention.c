@@ -36,8 +36,8 @@ void vt_attention_build(vt_attention *attention, vt_parameters *parameters, cons
 void vt_attention_reserve(vt_attention *attention, const vt_pass *pass)
 {
     int64_t rows = vt_pass_rows(pass);
-    attention->qkv_out = vt_arena_push_matrix(pass->arena, rows, 3 * attention->dim);
-    attention->out = vt_arena_push_matrix(pass->arena, rows, attention->dim);
+    attention->qkv_out = vt_pass_push(pass, rows, 3 * attention->dim);
+    attention->out = vt_pass_push(pass, rows, attention->dim);
     attention->log_sum = vt_arena_push(pass->arena, (size_t)(rows * attention->heads) * sizeof(float));
 }
 
@@ -69,8 +69,8 @@ void vt_attention_backward(const vt_attention *attention, const vt_pass *pass, v
     vt_attention_shape shape = shape_of(attention, pass);
     int64_t dim = attention->dim;
     size_t mark = pass->arena->used;
-    vt_matrix dout = vt_arena_push_matrix(pass->arena, x.rows, dim);
-    vt_matrix dqkv = vt_arena_push_matrix(pass->arena, x.rows, 3 * dim);
+    vt_matrix dout = vt_pass_push(pass, x.rows, dim);
+    vt_matrix dqkv = vt_pass_push(pass, x.rows, 3 * dim);
     vt_linear_backward(&attention->proj, pass, attention->out, dy, dout);
     pass->backend->attention_backward(pass->backend, &shape, vt_matrix_columns(attention->qkv_out, 0, dim),
                                       vt_matrix_columns(attention->qkv_out, dim, dim),

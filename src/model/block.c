@@ -37,23 +37,24 @@ void vt_block_forward(vt_block *block, const vt_pass *pass, vt_matrix x, vt_matr
     vt_attention_reserve(&block->attention, pass);
     vt_mlp_reserve(&block->mlp, pass);
     block->input = x;
-    block->middle = vt_arena_push_matrix(pass->arena, x.rows, block->dim);
+    block->middle = vt_pass_push_wide(pass, x.rows, block->dim);
 
     size_t mark = pass->arena->used;
-    vt_matrix branch = vt_arena_push_matrix(pass->arena, x.rows, block->dim);
-    vt_layer_norm_forward(&block->norm1, pass, block->input, branch);
-    vt_attention_forward(&block->attention, pass, branch, branch);
+    vt_matrix branch = vt_pass_push_wide(pass, x.rows, block->dim);
+    vt_matrix normed = pass->type == VT_FLOAT32 ? branch : vt_pass_push(pass, x.rows, block->dim);
+    vt_layer_norm_forward(&block->norm1, pass, block->input, normed);
+    vt_attention_forward(&block->attention, pass, normed, branch);
     backend->residual_add(backend, block->input, branch, &attention_mask, block->middle);
-    vt_layer_norm_forward(&block->norm2, pass, block->middle, branch);
-    vt_mlp_forward(&block->mlp, pass, branch, branch);
+    vt_layer_norm_forward(&block->norm2, pass, block->middle, normed);
+    vt_mlp_forward(&block->mlp, pass, normed, branch);
     backend->residual_add(backend, block->middle, branch, &mlp_mask, output);
     vt_arena_pop(pass->arena, mark);
 }
 
-/* The branch's output gradient: dx itself, or masked into `room`. */
+/* The branch's output gradient: dx itself, or masked, and in the type of products, into `room`. */
 static vt_matrix branch_gradient(const vt_pass *pass, const vt_mask *mask, vt_matrix dx, vt_matrix room)
 {
-    if (!vt_mask_is_active(mask)) return dx;
+    if (!vt_mask_is_active(mask) && pass->type == VT_FLOAT32) return dx;
     pass->backend->mask_multiply(pass->backend, dx, mask, room);
     return room;
 }
@@ -63,16 +64,16 @@ void vt_block_backward(vt_block *block, const vt_pass *pass, vt_matrix dx)
     vt_mask attention_mask = branch_mask(block, pass, VT_SITE_PROJECTION, VT_SITE_PATH_ATTENTION);
     vt_mask mlp_mask = branch_mask(block, pass, VT_SITE_FC2, VT_SITE_PATH_MLP);
     size_t mark = pass->arena->used;
-    vt_matrix normed = vt_arena_push_matrix(pass->arena, dx.rows, block->dim);
-    vt_matrix gradient = vt_arena_push_matrix(pass->arena, dx.rows, block->dim);
+    vt_matrix normed = vt_pass_push(pass, dx.rows, block->dim);
+    vt_matrix gradient = vt_pass_push_wide(pass, dx.rows, block->dim);
+    vt_matrix room = pass->type == VT_FLOAT32 ? gradient : vt_pass_push(pass, dx.rows, block->dim);
 
     vt_layer_norm_forward(&block->norm2, pass, block->middle, normed); /* once more, rather than kept */
-    vt_mlp_backward(&block->mlp, pass, normed, branch_gradient(pass, &mlp_mask, dx, gradient), gradient);
+    vt_mlp_backward(&block->mlp, pass, normed, branch_gradient(pass, &mlp_mask, dx, room), gradient);
     vt_layer_norm_backward(&block->norm2, pass, block->middle, gradient, dx);
 
     vt_layer_norm_forward(&block->norm1, pass, block->input, normed);
-    vt_attention_backward(&block->attention, pass, normed, branch_gradient(pass, &attention_mask, dx, gradient),
-                          gradient);
+    vt_attention_backward(&block->attention, pass, normed, branch_gradient(pass, &attention_mask, dx, room), gradient);
     vt_layer_norm_backward(&block->norm1, pass, block->input, gradient, dx);
     vt_arena_pop(pass->arena, mark);
 }

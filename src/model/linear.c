@@ -11,10 +11,18 @@ void vt_linear_build(vt_linear *linear, vt_parameters *parameters, const char *p
     if (with_bias) linear->bias = vt_parameters_add(parameters, prefix, "bias", 1, &out, VT_START_ZERO, 0);
 }
 
+vt_matrix vt_linear_weight(const vt_linear *linear)
+{
+    vt_matrix weight = vt_parameter_matrix(linear->weight);
+    weight.rows = linear->out; /* q, k and v lie behind one another: more than the one parameter */
+    weight.columns = weight.stride = linear->in;
+    return weight;
+}
+
 void vt_linear_forward(const vt_linear *linear, const vt_pass *pass, vt_matrix x, vt_matrix y)
 {
     const float *bias = linear->bias != NULL ? linear->bias->value : NULL;
-    pass->backend->linear_forward(pass->backend, x, linear->weight->value, bias, y);
+    pass->backend->linear_forward(pass->backend, x, vt_linear_weight(linear), bias, y);
 }
 
 void vt_linear_backward(const vt_linear *linear, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx)
@@ -22,5 +30,5 @@ void vt_linear_backward(const vt_linear *linear, const vt_pass *pass, vt_matrix 
     vt_backend *backend = pass->backend;
     float *dbias = linear->bias != NULL ? linear->bias->gradient : NULL;
     backend->linear_backward_weight(backend, x, dy, linear->weight->gradient, dbias);
-    if (dx.data != NULL) backend->linear_backward_input(backend, dy, linear->weight->value, dx);
+    if (dx.data != NULL) backend->linear_backward_input(backend, dy, vt_linear_weight(linear), dx);
 }

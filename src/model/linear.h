@@ -15,6 +15,9 @@ typedef struct {
 void vt_linear_build(vt_linear *linear, vt_parameters *parameters, const char *prefix, int64_t in, int64_t out,
                      bool with_bias);
 
+/* The weight [out, in], in the type that products take. */
+vt_matrix vt_linear_weight(const vt_linear *linear);
+
 /* x [rows, in] to y [rows, out]. */
 void vt_linear_forward(const vt_linear *linear, const vt_pass *pass, vt_matrix x, vt_matrix y);
 

@@ -17,7 +17,7 @@ void vt_mlp_build(vt_mlp *mlp, vt_parameters *parameters, const char *prefix, in
 
 void vt_mlp_reserve(vt_mlp *mlp, const vt_pass *pass)
 {
-    mlp->hidden = vt_arena_push_matrix(pass->arena, vt_pass_rows(pass), mlp->fc1.out);
+    mlp->hidden = vt_pass_push(pass, vt_pass_rows(pass), mlp->fc1.out);
 }
 
 static vt_mask hidden_mask(const vt_mlp *mlp, const vt_pass *pass)
@@ -30,7 +30,7 @@ void vt_mlp_forward(vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix y)
     vt_backend *backend = pass->backend;
     vt_mask mask = hidden_mask(mlp, pass);
     size_t mark = pass->arena->used;
-    vt_matrix active = vt_arena_push_matrix(pass->arena, x.rows, mlp->fc1.out);
+    vt_matrix active = vt_pass_push(pass, x.rows, mlp->fc1.out);
     vt_linear_forward(&mlp->fc1, pass, x, mlp->hidden);
     backend->gelu_forward(backend, mlp->gelu, mlp->hidden, active);
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, active, &mask, active);
@@ -43,9 +43,9 @@ void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_mat
     vt_backend *backend = pass->backend;
     vt_mask mask = hidden_mask(mlp, pass);
     size_t mark = pass->arena->used;
-    vt_matrix active = vt_arena_push_matrix(pass->arena, x.rows, mlp->fc1.out);
-    vt_matrix dhidden = vt_arena_push_matrix(pass->arena, x.rows, mlp->fc1.out);
-    backend->linear_backward_input(backend, dy, mlp->fc2.weight->value, dhidden);
+    vt_matrix active = vt_pass_push(pass, x.rows, mlp->fc1.out);
+    vt_matrix dhidden = vt_pass_push(pass, x.rows, mlp->fc1.out);
+    backend->linear_backward_input(backend, dy, vt_linear_weight(&mlp->fc2), dhidden);
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dhidden, &mask, dhidden);
     backend->gelu_backward(backend, mlp->gelu, mlp->hidden, dhidden, dhidden, active);
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, active, &mask, active);

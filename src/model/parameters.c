@@ -13,6 +13,7 @@ struct vt_parameters {
     int64_t elements;
     float *values;
     float *gradients;
+    uint16_t *halves; /* or NULL */
 };
 
 vt_status vt_parameters_open(vt_backend *backend, vt_parameters **parameters)
@@ -29,6 +30,7 @@ void vt_parameters_close(vt_parameters **parameters)
     if (p == NULL) return;
     p->backend->release(p->backend, p->values);
     p->backend->release(p->backend, p->gradients);
+    p->backend->release(p->backend, p->halves);
     for (int64_t i = 0; i < p->count; i++) free(p->list[i]);
     free(p->list);
     free(p);
@@ -58,20 +60,25 @@ vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, c
     return parameter;
 }
 
-vt_status vt_parameters_allocate(vt_parameters *parameters)
+vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type)
 {
     vt_status status = VT_OK;
     vt_backend *backend = parameters->backend;
     size_t bytes = (size_t)parameters->elements * sizeof(float);
-    void *values = NULL, *gradients = NULL;
+    void *values = NULL, *gradients = NULL, *halves = NULL;
     VT_TRY(backend->allocate(backend, VT_MEMORY_PARAMETERS, bytes, &values));
     parameters->values = values;
     VT_TRY(backend->allocate(backend, VT_MEMORY_GRADIENTS, bytes, &gradients));
     parameters->gradients = gradients;
+    if (type == VT_BFLOAT16) {
+        VT_TRY(backend->allocate(backend, VT_MEMORY_PARAMETERS, bytes / 2, &halves));
+        parameters->halves = halves;
+    }
     for (int64_t i = 0; i < parameters->count; i++) {
         vt_parameter *parameter = parameters->list[i];
         parameter->value = parameters->values + parameter->offset;
         parameter->gradient = parameters->gradients + parameter->offset;
+        if (type == VT_BFLOAT16) parameter->half = parameters->halves + parameter->offset;
     }
 done:
     return status;
@@ -120,6 +127,33 @@ void vt_parameters_start(vt_parameters *parameters, uint64_t seed)
         backend->copy_from_host(backend, parameter->value, values, bytes);
         free(values);
     }
+    vt_parameters_refresh(parameters);
+}
+
+void vt_parameters_refresh(vt_parameters *parameters)
+{
+    if (parameters->halves == NULL) return;
+    enum { COLUMNS = 1024 }; /* rows are what threads share */
+    vt_backend *backend = parameters->backend;
+    int64_t rows = parameters->elements / COLUMNS, rest = parameters->elements % COLUMNS;
+    vt_matrix from = vt_matrix_make(parameters->values, rows, COLUMNS), to = from;
+    to.half = parameters->halves;
+    to.type = VT_BFLOAT16;
+    backend->convert(backend, from, to);
+    from = vt_matrix_make(parameters->values + rows * COLUMNS, 1, rest);
+    to = from;
+    to.half = parameters->halves + rows * COLUMNS;
+    to.type = VT_BFLOAT16;
+    backend->convert(backend, from, to);
+}
+
+vt_matrix vt_parameter_matrix(const vt_parameter *parameter)
+{
+    vt_matrix matrix = vt_matrix_make(parameter->value, 1, parameter->count);
+    if (parameter->half == NULL) return matrix;
+    matrix.half = parameter->half;
+    matrix.type = VT_BFLOAT16;
+    return matrix;
 }
 
 int64_t vt_parameters_count(const vt_parameters *parameters)

@@ -23,6 +23,7 @@ typedef struct {
     int64_t count;  /* elements */
     int64_t offset; /* of the first element in the block */
     float *value;   /* set by vt_parameters_allocate */
+    uint16_t *half; /* the value in bfloat16, of the last vt_parameters_refresh; NULL: not kept */
     float *gradient;
 } vt_parameter;
 
@@ -36,8 +37,14 @@ void vt_parameters_close(vt_parameters **parameters);
 vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, const char *name, int dimensions,
                                 const int64_t *shape, vt_start start, double spread);
 
-/* Takes the blocks (values, gradients), zeroed; no more parameters after this. */
-vt_status vt_parameters_allocate(vt_parameters *parameters);
+/* Takes the blocks (values, gradients and, for VT_BFLOAT16, rounded values), zeroed; no more parameters after this. */
+vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type);
+
+/* Rounds all values anew where they are kept in bfloat16, too: after every change of the values. */
+void vt_parameters_refresh(vt_parameters *parameters);
+
+/* The value, one row, as matrix products take it: in bfloat16 where that is kept. */
+vt_matrix vt_parameter_matrix(const vt_parameter *parameter);
 
 /* Starts every parameter from (seed, name, index of the element) alone. */
 void vt_parameters_start(vt_parameters *parameters, uint64_t seed);

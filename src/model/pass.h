@@ -10,6 +10,7 @@ typedef struct {
     vt_arena *arena;
     int64_t batch;  /* samples */
     int64_t tokens; /* of a sample */
+    vt_type type;   /* of what enters matrix products and attention; the residual stream is float32 always */
     bool training;  /* dropout and drop path are on */
     uint64_t seed;  /* these three key the dropout streams */
     uint32_t step;
@@ -19,6 +20,17 @@ typedef struct {
 static inline int64_t vt_pass_rows(const vt_pass *pass)
 {
     return pass->batch * pass->tokens;
+}
+
+/* A matrix of the arena in the pass's type, or in float32. */
+static inline vt_matrix vt_pass_push(const vt_pass *pass, int64_t rows, int64_t columns)
+{
+    return vt_arena_push_matrix(pass->arena, pass->type, rows, columns);
+}
+
+static inline vt_matrix vt_pass_push_wide(const vt_pass *pass, int64_t rows, int64_t columns)
+{
+    return vt_arena_push_matrix(pass->arena, VT_FLOAT32, rows, columns);
 }
 
 static inline vt_dropout vt_pass_dropout(const vt_pass *pass, double rate, int64_t layer, uint32_t site)

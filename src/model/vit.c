@@ -72,7 +72,7 @@ vt_patch_grid vt_vit_output_grid(const vt_vit *model, int64_t batch)
 static vt_matrix load_patches(const vt_vit *model, const vt_pass *pass, const vt_vit_input *input)
 {
     vt_patch_grid grid = vt_vit_input_grid(model, pass->batch);
-    vt_matrix patches = vt_arena_push_matrix(pass->arena, vt_pass_rows(pass), model->patch_embed.in);
+    vt_matrix patches = vt_pass_push(pass, vt_pass_rows(pass), model->patch_embed.in);
     pass->backend->patches_load(pass->backend, &grid, input->fields, input->mean, input->inverse_std, patches);
     return patches;
 }
@@ -93,8 +93,8 @@ vt_matrix vt_vit_forward(vt_vit *model, const vt_pass *pass, const vt_vit_input 
     vt_backend *backend = pass->backend;
     int64_t rows = vt_pass_rows(pass), dim = model->options.dim;
     vt_mask mask = position_mask(model, pass);
-    model->stream_gradient = vt_arena_push_matrix(pass->arena, rows, dim);
-    vt_matrix x = vt_arena_push_matrix(pass->arena, rows, dim);
+    model->stream_gradient = vt_pass_push_wide(pass, rows, dim);
+    vt_matrix x = vt_pass_push_wide(pass, rows, dim);
 
     size_t mark = pass->arena->used;
     vt_linear_forward(&model->patch_embed, pass, load_patches(model, pass, input), x);
@@ -104,7 +104,7 @@ vt_matrix vt_vit_forward(vt_vit *model, const vt_pass *pass, const vt_vit_input 
 
     bool keep = pass->training && !model->options.recompute; /* without a backward nothing has to be kept */
     for (int64_t i = 0; i < model->options.depth; i++) {
-        vt_matrix output = vt_arena_push_matrix(pass->arena, rows, dim);
+        vt_matrix output = vt_pass_push_wide(pass, rows, dim);
         mark = pass->arena->used;
         vt_block_forward(&model->blocks[i], pass, x, output);
         if (!keep) vt_arena_pop(pass->arena, mark);
@@ -113,9 +113,9 @@ vt_matrix vt_vit_forward(vt_vit *model, const vt_pass *pass, const vt_vit_input 
 
     model->stream = x;
     vt_layer_norm_reserve(&model->norm, pass);
-    vt_matrix prediction = vt_arena_push_matrix(pass->arena, rows, model->head.out);
+    vt_matrix prediction = vt_pass_push_wide(pass, rows, model->head.out);
     mark = pass->arena->used;
-    vt_matrix normed = vt_arena_push_matrix(pass->arena, rows, dim);
+    vt_matrix normed = vt_pass_push(pass, rows, dim);
     vt_layer_norm_forward(&model->norm, pass, x, normed);
     vt_linear_forward(&model->head, pass, normed, prediction);
     vt_arena_pop(pass->arena, mark);
@@ -131,8 +131,8 @@ void vt_vit_backward(vt_vit *model, const vt_pass *pass, const vt_vit_input *inp
     backend->zero(backend, dx.data, (size_t)(rows * dim) * sizeof(float));
 
     size_t mark = pass->arena->used;
-    vt_matrix normed = vt_arena_push_matrix(pass->arena, rows, dim);
-    vt_matrix gradient = vt_arena_push_matrix(pass->arena, rows, dim);
+    vt_matrix normed = vt_pass_push(pass, rows, dim);
+    vt_matrix gradient = vt_pass_push_wide(pass, rows, dim);
     vt_layer_norm_forward(&model->norm, pass, model->stream, normed); /* once more, rather than kept */
     vt_linear_backward(&model->head, pass, normed, dprediction, gradient);
     vt_layer_norm_backward(&model->norm, pass, model->stream, gradient, dx);
@@ -152,6 +152,11 @@ void vt_vit_backward(vt_vit *model, const vt_pass *pass, const vt_vit_input *inp
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dx, &mask, dx);
     backend->position_backward(backend, dx, position(model, model->pos_embed->gradient));
     mark = pass->arena->used;
-    vt_linear_backward(&model->patch_embed, pass, load_patches(model, pass, input), dx, (vt_matrix){0});
+    vt_matrix dembedding = dx;
+    if (pass->type != VT_FLOAT32) {
+        dembedding = vt_pass_push(pass, rows, dim);
+        backend->convert(backend, dx, dembedding);
+    }
+    vt_linear_backward(&model->patch_embed, pass, load_patches(model, pass, input), dembedding, (vt_matrix){0});
     vt_arena_pop(pass->arena, mark);
 }

@@ -36,7 +36,7 @@ vt_patch_grid vt_vit_output_grid(const vt_vit *model, int64_t batch);
  * along with all that backward needs. */
 vt_matrix vt_vit_forward(vt_vit *model, const vt_pass *pass, const vt_vit_input *input);
 
-/* Adds to all parameters' gradients. dprediction's shape is prediction's, and it may be prediction itself. */
+/* Adds to all parameters' gradients. dprediction: prediction's shape, the pass's type; it may be prediction itself. */
 void vt_vit_backward(vt_vit *model, const vt_pass *pass, const vt_vit_input *input, vt_matrix dprediction);
 
 #endif

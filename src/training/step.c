@@ -27,6 +27,7 @@ static micro_batch take_samples(vt_trainer *trainer, const vt_batch *batch, int6
                                   .arena = &trainer->arena,
                                   .batch = count,
                                   .tokens = trainer->tokens,
+                                  .type = vt_trainer_type(config),
                                   .training = training,
                                   .seed = (uint64_t)config->seed,
                                   .step = (uint32_t)trainer->steps_done,
@@ -40,8 +41,7 @@ static vt_matrix load_target(vt_trainer *trainer, const vt_pass *pass, const flo
 {
     vt_patch_grid grid = vt_vit_output_grid(trainer->model, pass->batch);
     grid.field_channels = field_channels;
-    vt_matrix target =
-        vt_arena_push_matrix(&trainer->arena, vt_pass_rows(pass), grid.channels * grid.patch * grid.patch);
+    vt_matrix target = vt_pass_push_wide(pass, vt_pass_rows(pass), grid.channels * grid.patch * grid.patch);
     pass->backend->patches_load(pass->backend, &grid, fields, trainer->target_mean, trainer->target_inverse_std,
                                 target);
     return target;
@@ -84,14 +84,18 @@ vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figu
         vt_matrix prediction = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
         vt_matrix target = load_target(trainer, &samples.pass, samples.target, trainer->config->n_out_channels);
         loss_sum += score(trainer, &samples.pass, prediction, target);
+        vt_matrix dprediction = prediction; /* in its place, where the type is the same */
+        if (samples.pass.type != VT_FLOAT32)
+            dprediction = vt_pass_push(&samples.pass, prediction.rows, prediction.columns);
         backend->relative_l2_backward(backend, micro, prediction, target, trainer->norms,
-                                      1.0f / (float)batch->sample_count, prediction);
-        vt_vit_backward(trainer->model, &samples.pass, &samples.input, prediction);
+                                      1.0f / (float)batch->sample_count, dprediction);
+        vt_vit_backward(trainer->model, &samples.pass, &samples.input, dprediction);
         vt_arena_pop(&trainer->arena, mark);
     }
     figures->loss = loss_sum / (double)batch->sample_count;
     figures->learning_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_done);
     vt_optimizer_step(trainer->optimizer, figures->learning_rate, &figures->gradient_norm);
+    vt_parameters_refresh(trainer->parameters);
     VT_TRY(backend->check(backend));
     if (!isfinite(figures->gradient_norm)) VT_TRY(fail_nonfinite(trainer, figures->loss));
     trainer->steps_done++;

@@ -19,6 +19,11 @@ vt_vit_options vt_trainer_model_options(const vt_config *config)
                             .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
 }
 
+vt_type vt_trainer_type(const vt_config *config)
+{
+    return config->amp_mode == VT_AMP_BF16 ? VT_BFLOAT16 : VT_FLOAT32;
+}
+
 int64_t vt_trainer_micro_batch(const vt_config *config)
 {
     return config->global_batch_size / config->grad_accumulation;
@@ -110,7 +115,7 @@ static vt_status open_on(const vt_config *config, const vt_trainer_data *data, v
                                       isnan(config->grad_clip) ? INFINITY : config->grad_clip};
     VT_TRY(vt_parameters_open(backend, &trainer->parameters));
     VT_TRY(vt_vit_open(&model, trainer->parameters, &trainer->model));
-    VT_TRY(vt_parameters_allocate(trainer->parameters));
+    VT_TRY(vt_parameters_allocate(trainer->parameters, vt_trainer_type(config)));
     VT_TRY(vt_optimizer_open(&optimizer, backend, trainer->parameters, &trainer->optimizer));
     VT_TRY(take_batch_memory(trainer, data));
     VT_TRY(vt_arena_open(backend, arena_bytes, &trainer->arena));

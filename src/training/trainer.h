@@ -52,8 +52,9 @@ vt_status vt_trainer_open(const vt_config *config, const vt_trainer_data *data, 
                           vt_trainer **trainer);
 void vt_trainer_close(vt_trainer **trainer);
 
-/* The model's options and samples a micro-batch, as the configuration has them. */
+/* What enters matrix products, and the model's options and samples a micro-batch, as the configuration has them. */
 vt_vit_options vt_trainer_model_options(const vt_config *config);
+vt_type vt_trainer_type(const vt_config *config);
 int64_t vt_trainer_micro_batch(const vt_config *config);
 
 #endif

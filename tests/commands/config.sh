@@ -64,7 +64,7 @@ test_flag_errors() {
     error "$VITRAIN" --enable_jit false
     contains "$message" "--enable_jit=false"
     error "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=short_opt
-    contains "$message" "amp_mode fp16: the CPU computes in float32; add --amp_mode=none"
+    contains "$message" "amp_mode fp16: the CPU has no fp16 products; add --amp_mode=none, or --amp_mode=bf16"
     error "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=shrt
     contains "$message" "did you mean 'short'?"
 }

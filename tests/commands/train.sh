@@ -101,7 +101,7 @@ test_missing_and_broken_data() {
     refused "fewer than one batch (global_batch_size 64)" train --global_batch_size=64
     refused "train_data_path 'data/train/2001.h5'" train --train_data_path=data/train/2001.h5
     refused "global_means_path" train --global_means_path=data/nothing.npy
-    refused "amp_mode bf16" train --amp_mode=bf16
+    refused "amp_mode fp16: the CPU has no fp16 products" train --amp_mode=fp16
     head -c 3000 data/train/2001.h5 >short && mv short data/train/2001.h5
     refused "data/train/2001.h5" train
     echo "not HDF5 at all" >data/train/2001.h5

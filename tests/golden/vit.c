@@ -28,6 +28,7 @@ static void load_parameters(vt_trainer *trainer, hid_t file)
         trainer->backend->copy_from_host(trainer->backend, parameter->value, values, (size_t)count * sizeof *values);
         free(values);
     }
+    vt_parameters_refresh(trainer->parameters);
 }
 
 /* settings: pairs of option and value, ended by NULL. */
@@ -92,7 +93,11 @@ static vt_batch batch_of(const fixture *f, int64_t index)
 static void predict(fixture *f, float *fields)
 {
     vt_batch batch = batch_of(f, 0);
-    vt_pass pass = {.backend = f->backend, .arena = &f->trainer->arena, .batch = batch_size, .tokens = 15};
+    vt_pass pass = {.backend = f->backend,
+                    .arena = &f->trainer->arena,
+                    .batch = batch_size,
+                    .tokens = 15,
+                    .type = vt_trainer_type(f->config)};
     vt_vit_input input = {batch.input, f->trainer->input_mean, f->trainer->input_inverse_std};
     vt_matrix prediction = vt_vit_forward(f->trainer->model, &pass, &input);
     for (int64_t row = 0; row < prediction.rows; row++) {
@@ -238,6 +243,68 @@ static void check_training_on_all_paths(const char *variant, const char *const *
 {
     hid_t file = golden_open("vit.h5");
     FOR_EACH_PATH(isa) check_training(file, isa, variant, settings);
+    H5Fclose(file);
+}
+
+/* bfloat16 has 8 significant bits: a rounding is off by at most u = 2^-9, by u/√3 in the root mean square. From the
+ * input to the loss of this model (two blocks: normed, q, k, v, out, normed, hidden, active and as many weights, each;
+ * the ends) there are about 22 roundings on the way, and as many on the way back. Independent errors add up as the root
+ * of their number; what one of them does to the result may be up to about four times as large as itself (weights here
+ * are eight times the usual). */
+static const double rounding = 0x1p-9 / 1.7320508;
+
+TEST(bfloat16_forward_and_gradients)
+{
+    hid_t file = golden_open("vit.h5");
+    int64_t count;
+    double *loss = golden_read(file, "forward/loss", &count),
+           *expected = golden_read(file, "forward/prediction", &count);
+    double forward = 4 * sqrt(22) * rounding, backward = 4 * sqrt(44) * rounding;
+    FOR_EACH_PATH(isa)
+    {
+        fixture f = open_fixture(file, isa, (const char *const[]){"lr", "0", "amp_mode", "bf16", NULL});
+        float fields[4 * 3 * 20 * 12];
+        vt_step_figures figures;
+        vt_batch batch = batch_of(&f, 0);
+        predict(&f, fields);
+        double difference = golden_difference(fields, expected, 4 * 3 * 20 * 12);
+        EXPECT(difference < forward, "isa %d: prediction differs by %g, allowed %g", (int)isa, difference, forward);
+        EXPECT(difference > 1e-4, "isa %d: prediction differs by %g only: is that bfloat16?", (int)isa, difference);
+        EXPECT_OK(vt_step_train(f.trainer, &batch, &figures));
+        EXPECT_NEAR(figures.loss, *loss, forward * *loss);
+        for (int64_t i = 0; i < vt_parameters_count(f.trainer->parameters); i++) {
+            const vt_parameter *parameter = vt_parameters_at(f.trainer->parameters, i);
+            char path[160];
+            if (strstr(parameter->name, ".k.bias") != NULL) continue;
+            snprintf(path, sizeof path, "gradients/%s", parameter->name);
+            double *gradient = golden_read(file, path, &count);
+            difference = golden_difference(parameter->gradient, gradient, count);
+            EXPECT(difference < backward, "isa %d: %s differs by %g, allowed %g", (int)isa, parameter->name, difference,
+                   backward);
+            free(gradient);
+        }
+        close_fixture(&f);
+    }
+    free(loss);
+    free(expected);
+    H5Fclose(file);
+}
+
+/* Fifty steps: each loss within the forward tolerance of the float64 curve. */
+TEST(bfloat16_fifty_steps)
+{
+    hid_t file = golden_open("vit.h5");
+    int64_t count;
+    double *losses = golden_read(file, "training/adam/losses_float64", &count);
+    fixture f = open_fixture(file, VT_ISA_AUTO, (const char *const[]){"lr", "1e-3", "amp_mode", "bf16", NULL});
+    for (int64_t step = 0; step < 50; step++) {
+        vt_step_figures figures;
+        vt_batch batch = batch_of(&f, step % batches);
+        EXPECT_OK(vt_step_train(f.trainer, &batch, &figures));
+        EXPECT_NEAR(figures.loss, losses[step], 4 * sqrt(22) * rounding * losses[step]);
+    }
+    free(losses);
+    close_fixture(&f);
     H5Fclose(file);
 }
 

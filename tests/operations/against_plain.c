@@ -38,22 +38,23 @@ static void check_linear(pair *p, int64_t rows, int64_t in, int64_t out)
     guarded bias = guarded_random(1, out, 3, 1), y[2], dx[2], dweight[2], dbias[2];
     float *weight = malloc((size_t)(in * out) * sizeof *weight);
     fill_random(weight, in * out, 4, 1);
+    vt_matrix weights = vt_matrix_make(weight, out, in);
     for (int i = 0; i < 2; i++) {
         vt_backend *b = i == 0 ? p->plain : p->fast;
         y[i] = guarded_open(rows, out);
         dx[i] = guarded_open(rows, in);
         dweight[i] = guarded_random(1, in * out, 5, 1);
         dbias[i] = guarded_random(1, out, 6, 1);
-        b->linear_forward(b, x.matrix, weight, bias.matrix.data, y[i].matrix);
-        b->linear_backward_input(b, dy.matrix, weight, dx[i].matrix);
+        b->linear_forward(b, x.matrix, weights, bias.matrix.data, y[i].matrix);
+        b->linear_backward_input(b, dy.matrix, weights, dx[i].matrix);
         b->linear_backward_weight(b, x.matrix, dy.matrix, dweight[i].matrix.data, dbias[i].matrix.data);
     }
     guarded_compare(&y[1], &y[0], sum_tolerance(in), "linear y");
     guarded_compare(&dx[1], &dx[0], sum_tolerance(out), "linear dx");
     guarded_compare(&dweight[1], &dweight[0], sum_tolerance(rows), "linear dweight");
     guarded_compare(&dbias[1], &dbias[0], sum_tolerance(rows), "linear dbias");
-    p->fast->linear_forward(p->fast, x.matrix, weight, NULL, y[1].matrix);
-    p->plain->linear_forward(p->plain, x.matrix, weight, NULL, y[0].matrix);
+    p->fast->linear_forward(p->fast, x.matrix, weights, NULL, y[1].matrix);
+    p->plain->linear_forward(p->plain, x.matrix, weights, NULL, y[0].matrix);
     guarded_compare(&y[1], &y[0], sum_tolerance(in), "linear y without bias");
     for (int i = 0; i < 2; i++) {
         guarded_close(&y[i]);

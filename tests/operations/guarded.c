@@ -14,7 +14,8 @@ guarded guarded_open(int64_t rows, int64_t columns)
     g.memory = malloc((size_t)g.size * sizeof *g.memory);
     VT_ASSERT(g.memory != NULL);
     for (int64_t i = 0; i < g.size; i++) g.memory[i] = guard;
-    g.matrix = (vt_matrix){g.memory + AROUND, rows, columns, stride};
+    g.matrix = vt_matrix_make(g.memory + AROUND, rows, columns);
+    g.matrix.stride = stride;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < columns; c++) g.matrix.data[r * stride + c] = NAN;
     return g;

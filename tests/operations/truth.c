@@ -209,7 +209,8 @@ static void linear_x_forward(vt_backend *b, const float *x, float *y)
     float weight[OUT * IN], bias[OUT];
     constants(weight, OUT * IN, 1);
     constants(bias, OUT, 2);
-    b->linear_forward(b, vt_matrix_make((float *)x, ROWS, IN), weight, bias, vt_matrix_make(y, ROWS, OUT));
+    b->linear_forward(b, vt_matrix_make((float *)x, ROWS, IN), vt_matrix_make(weight, OUT, IN), bias,
+                      vt_matrix_make(y, ROWS, OUT));
 }
 
 static void linear_x_backward(vt_backend *b, const float *x, const float *dy, float *dx)
@@ -217,7 +218,8 @@ static void linear_x_backward(vt_backend *b, const float *x, const float *dy, fl
     float weight[OUT * IN];
     (void)x;
     constants(weight, OUT * IN, 1);
-    b->linear_backward_input(b, vt_matrix_make((float *)dy, ROWS, OUT), weight, vt_matrix_make(dx, ROWS, IN));
+    b->linear_backward_input(b, vt_matrix_make((float *)dy, ROWS, OUT), vt_matrix_make(weight, OUT, IN),
+                             vt_matrix_make(dx, ROWS, IN));
 }
 
 /* weight and bias behind one another */
@@ -225,7 +227,8 @@ static void linear_w_forward(vt_backend *b, const float *w, float *y)
 {
     float x[ROWS * IN];
     constants(x, ROWS * IN, 3);
-    b->linear_forward(b, vt_matrix_make(x, ROWS, IN), w, w + OUT * IN, vt_matrix_make(y, ROWS, OUT));
+    b->linear_forward(b, vt_matrix_make(x, ROWS, IN), vt_matrix_make((float *)w, OUT, IN), w + OUT * IN,
+                      vt_matrix_make(y, ROWS, OUT));
 }
 
 static void linear_w_backward(vt_backend *b, const float *w, const float *dy, float *dw)

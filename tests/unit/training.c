@@ -108,7 +108,7 @@ TEST(parameters_start_as_pytorchs)
         vt_parameters_add(parameters[i], "a", "wide", 2, shape, VT_START_NORMAL, 2);
         vt_parameters_add(parameters[i], "a", "uniform", 2, shape, VT_START_UNIFORM, 0.25);
         vt_parameters_add(parameters[i], "a", "one", 1, shape, VT_START_ONE, 0);
-        EXPECT_OK(vt_parameters_allocate(parameters[i]));
+        EXPECT_OK(vt_parameters_allocate(parameters[i], VT_FLOAT32));
         vt_parameters_start(parameters[i], 333);
     }
     moments normal = moments_of(vt_parameters_find(parameters[0], "a.normal"));

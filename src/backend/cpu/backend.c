@@ -104,6 +104,23 @@ bool vt_cpu_scratch_reserve(vt_backend *backend, size_t bytes)
     return true;
 }
 
+void *vt_cpu_stand_in_memory(vt_backend *backend, size_t bytes)
+{
+    vt_cpu_state *state = backend->state;
+    if (bytes <= state->stand_in_bytes) return state->stand_ins;
+    void *memory = NULL;
+    cpu_release(backend, state->stand_ins);
+    state->stand_ins = NULL;
+    state->stand_in_bytes = 0;
+    if (cpu_allocate(backend, VT_MEMORY_WORKSPACE, bytes, &memory) != VT_OK) {
+        state->failed = true;
+        return NULL;
+    }
+    state->stand_ins = memory;
+    state->stand_in_bytes = bytes;
+    return memory;
+}
+
 void *vt_cpu_scratch(vt_backend *backend)
 {
     vt_cpu_state *state = backend->state;
@@ -192,6 +209,7 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
         chosen->fill(backend);
         isa_name = chosen->name;
     }
+    vt_cpu_bfloat16_fill(backend);
     snprintf(backend->name, sizeof backend->name, "CPU, %d thread%s, %s, %s", state->threads,
              state->threads == 1 ? "" : "s", isa_name, library);
 done:

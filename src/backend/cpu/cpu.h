@@ -7,6 +7,9 @@
 
 typedef struct {
     int threads;
+    vt_backend wide; /* the table before bfloat16.c took its rows */
+    void *stand_ins; /* its memory */
+    size_t stand_in_bytes;
     bool failed;   /* an operation found no memory; the sentence is noted */
     char *scratch; /* threads pieces of scratch_bytes */
     size_t scratch_bytes;
@@ -24,6 +27,13 @@ bool vt_cpu_scratch_reserve(vt_backend *backend, size_t bytes);
 
 /* The scratch of the calling thread, aligned to 64 bytes. */
 void *vt_cpu_scratch(vt_backend *backend);
+
+/* Memory for float32 stand-ins of bfloat16 operands, aligned to 64 bytes; it stands until the next call. NULL as above.
+ */
+void *vt_cpu_stand_in_memory(vt_backend *backend, size_t bytes);
+
+/* bfloat16.c: makes the operations take bfloat16 matrices, on top of all others. */
+void vt_cpu_bfloat16_fill(vt_backend *backend);
 
 /* plain/: one loop each, sums in float64. */
 void vt_plain_linear_fill(vt_backend *backend);

@@ -14,7 +14,7 @@ static void product(char transpose_a, char transpose_b, int64_t m, int64_t n, in
     VT_ASSERT(status == dnnl_success);
 }
 
-static void linear_forward(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, vt_matrix y)
+static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
 {
     (void)backend;
     if (bias != NULL) {
@@ -25,14 +25,14 @@ static void linear_forward(vt_backend *backend, vt_matrix x, const float *weight
             for (int64_t c = 0; c < y.columns; c++) to[c] = bias[c];
         }
     }
-    product('N', 'T', y.rows, y.columns, x.columns, x.data, x.stride, weight, x.columns, bias != NULL ? 1.0f : 0.0f,
-            y.data, y.stride);
+    product('N', 'T', y.rows, y.columns, x.columns, x.data, x.stride, weight.data, weight.stride,
+            bias != NULL ? 1.0f : 0.0f, y.data, y.stride);
 }
 
-static void linear_backward_input(vt_backend *backend, vt_matrix dy, const float *weight, vt_matrix dx)
+static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
     (void)backend;
-    product('N', 'N', dx.rows, dx.columns, dy.columns, dy.data, dy.stride, weight, dx.columns, 0.0f, dx.data,
+    product('N', 'N', dx.rows, dx.columns, dy.columns, dy.data, dy.stride, weight.data, weight.stride, 0.0f, dx.data,
             dx.stride);
 }
 

@@ -57,13 +57,18 @@ static void dry_close(vt_backend *backend)
     free(backend->state);
 }
 
-static void linear_forward(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, vt_matrix y)
+static void convert(vt_backend *backend, vt_matrix from, vt_matrix to)
+{
+    (void)backend, (void)from, (void)to;
+}
+
+static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
 {
     (void)weight, (void)bias;
     count_of(backend)->flops += 2.0 * (double)x.rows * (double)x.columns * (double)y.columns;
 }
 
-static void linear_backward_input(vt_backend *backend, vt_matrix dy, const float *weight, vt_matrix dx)
+static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
     (void)weight;
     count_of(backend)->flops += 2.0 * (double)dy.rows * (double)dy.columns * (double)dx.columns;
@@ -191,6 +196,7 @@ vt_status vt_backend_open_dry(vt_backend **result)
                             .zero = dry_zero,
                             .copy_from_host = dry_copy_from_host,
                             .copy_to_host = dry_copy_to_host,
+                            .convert = convert,
                             .linear_forward = linear_forward,
                             .linear_backward_input = linear_backward_input,
                             .linear_backward_weight = linear_backward_weight,

@@ -1,6 +1,6 @@
 #include "backend/cpu/cpu.h"
 
-static void linear_forward(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, vt_matrix y)
+static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
@@ -8,13 +8,13 @@ static void linear_forward(vt_backend *backend, vt_matrix x, const float *weight
         for (int64_t o = 0; o < y.columns; o++) {
             double sum = bias != NULL ? (double)bias[o] : 0;
             for (int64_t i = 0; i < x.columns; i++)
-                sum += (double)x.data[r * x.stride + i] * (double)weight[o * x.columns + i];
+                sum += (double)x.data[r * x.stride + i] * (double)weight.data[o * weight.stride + i];
             y.data[r * y.stride + o] = (float)sum;
         }
     }
 }
 
-static void linear_backward_input(vt_backend *backend, vt_matrix dy, const float *weight, vt_matrix dx)
+static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
@@ -22,7 +22,7 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, const float
         for (int64_t i = 0; i < dx.columns; i++) {
             double sum = 0;
             for (int64_t o = 0; o < dy.columns; o++)
-                sum += (double)dy.data[r * dy.stride + o] * (double)weight[o * dx.columns + i];
+                sum += (double)dy.data[r * dy.stride + o] * (double)weight.data[o * weight.stride + i];
             dx.data[r * dx.stride + i] = (float)sum;
         }
     }
