@@ -153,8 +153,10 @@ struct vt_backend {
     /* Matrices of linear layers, LayerNorm's y, GELU, attention and mask_multiply, the patches and the gradient of the
      * loss may be bfloat16; all arithmetic between loading and storing is float32. The others are float32. */
 
-    /* to = from, rounded where `to` is bfloat16. Weights: again after each update. */
+    /* to = from, rounded where `to` is bfloat16. */
     void (*convert)(vt_backend *backend, vt_matrix from, vt_matrix to);
+    /* Bfloat16 weights of linear layers have new values: copies that the back end packed of them are out of date. */
+    void (*weights_changed)(vt_backend *backend);
 
     /* ---- linear layers: weight [out, in] as PyTorch stores it ---- */
 

@@ -145,6 +145,7 @@ void vt_parameters_refresh(vt_parameters *parameters)
     to.half = parameters->halves + rows * COLUMNS;
     to.type = VT_BFLOAT16;
     backend->convert(backend, from, to);
+    backend->weights_changed(backend);
 }
 
 vt_matrix vt_parameter_matrix(const vt_parameter *parameter)

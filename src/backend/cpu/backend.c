@@ -136,6 +136,7 @@ static vt_status cpu_check(vt_backend *backend)
 static void cpu_close(vt_backend *backend)
 {
     vt_cpu_state *state = backend->state;
+    vt_onednn_close(&state->bfloat16_units);
     while (state->mapping_count > 0) cpu_release(backend, state->mappings[0].memory);
     free(state);
 }
@@ -187,6 +188,16 @@ static const vector_choice *choose_vectors(vt_cpu_isa isa, vector_choice choices
     return NULL;
 }
 
+/* avx512_bf16 comes with every processor that has AMX's bfloat16 tiles, too. */
+static bool has_bfloat16_units(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+    return false;
+#endif
+}
+
 vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
 {
     vt_status status = VT_OK;
@@ -210,6 +221,7 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
         isa_name = chosen->name;
     }
     vt_cpu_bfloat16_fill(backend);
+    if (isa != VT_ISA_PLAIN && has_bfloat16_units()) state->bfloat16_units = vt_onednn_open();
     snprintf(backend->name, sizeof backend->name, "CPU, %d thread%s, %s, %s", state->threads,
              state->threads == 1 ? "" : "s", isa_name, library);
 done:

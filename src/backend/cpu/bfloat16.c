@@ -64,8 +64,19 @@ static void narrow(vt_backend *backend, const stand_ins *s, int index, vt_matrix
     if (to.type == VT_BFLOAT16 && to.half != NULL) convert(backend, s->operand[index], to);
 }
 
+static bool all_half(vt_matrix a, vt_matrix b)
+{
+    return a.type == VT_BFLOAT16 && b.type == VT_BFLOAT16;
+}
+
+static struct vt_onednn *units(vt_backend *backend)
+{
+    return ((vt_cpu_state *)backend->state)->bfloat16_units;
+}
+
 static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
 {
+    if (units(backend) != NULL && all_half(x, weight) && vt_onednn_forward(units(backend), x, weight, bias, y)) return;
     stand_ins s = widen(backend, 2, 3, (const vt_matrix[]){x, weight, y});
     if (!s.ready) return;
     s.wide->linear_forward(backend, s.operand[0], s.operand[1], bias, s.operand[2]);
@@ -74,14 +85,30 @@ static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, c
 
 static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
+    if (units(backend) != NULL && all_half(dy, weight) && vt_onednn_backward_input(units(backend), dy, weight, dx))
+        return;
     stand_ins s = widen(backend, 2, 3, (const vt_matrix[]){dy, weight, dx});
     if (!s.ready) return;
     s.wide->linear_backward_input(backend, s.operand[0], s.operand[1], s.operand[2]);
     narrow(backend, &s, 2, dx);
 }
 
+static void add_column_sums(vt_matrix dy, float *dbias)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t c = 0; c < dy.columns; c++) {
+        double sum = 0;
+        for (int64_t r = 0; r < dy.rows; r++) sum += (double)vt_bfloat16_widen(dy.half[r * dy.stride + c]);
+        dbias[c] += (float)sum;
+    }
+}
+
 static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
+    if (units(backend) != NULL && all_half(x, dy) && vt_onednn_backward_weight(units(backend), x, dy, dweight)) {
+        if (dbias != NULL) add_column_sums(dy, dbias);
+        return;
+    }
     stand_ins s = widen(backend, 2, 2, (const vt_matrix[]){x, dy});
     if (!s.ready) return;
     s.wide->linear_backward_weight(backend, s.operand[0], s.operand[1], dweight, dbias);
@@ -161,9 +188,15 @@ static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix p
     narrow(backend, &s, 0, dprediction);
 }
 
+static void weights_changed(vt_backend *backend)
+{
+    if (units(backend) != NULL) vt_onednn_weights_changed(units(backend));
+}
+
 void vt_cpu_bfloat16_fill(vt_backend *backend)
 {
     vt_cpu_state *state = backend->state;
+    backend->weights_changed = weights_changed;
     state->wide = *backend;
     backend->convert = convert;
     backend->linear_forward = linear_forward;

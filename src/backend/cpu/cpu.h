@@ -7,8 +7,9 @@
 
 typedef struct {
     int threads;
-    vt_backend wide; /* the table before bfloat16.c took its rows */
-    void *stand_ins; /* its memory */
+    vt_backend wide;                  /* the table before bfloat16.c took its rows */
+    struct vt_onednn *bfloat16_units; /* NULL: stand-ins serve */
+    void *stand_ins;                  /* its memory */
     size_t stand_in_bytes;
     bool failed;   /* an operation found no memory; the sentence is noted */
     char *scratch; /* threads pieces of scratch_bytes */
@@ -47,6 +48,17 @@ void vt_plain_optimizer_fill(vt_backend *backend);
 
 /* onednn.c: matrix products. Writes its version into `version`. */
 void vt_onednn_fill(vt_backend *backend, char *version, size_t size);
+
+/* onednn.c: products of bfloat16 operands on the processor's own bfloat16 units; weights are packed on their first use
+ * after vt_onednn_weights_changed. Operands as in backend.h; x, dy, weight bfloat16, y and dx either, dweight float32
+ * (adds). False: the library has no such product, nothing was done. vt_onednn_open: NULL when it can't start. */
+struct vt_onednn;
+struct vt_onednn *vt_onednn_open(void);
+void vt_onednn_close(struct vt_onednn **library);
+void vt_onednn_weights_changed(struct vt_onednn *library);
+bool vt_onednn_forward(struct vt_onednn *library, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y);
+bool vt_onednn_backward_input(struct vt_onednn *library, vt_matrix dy, vt_matrix weight, vt_matrix dx);
+bool vt_onednn_backward_weight(struct vt_onednn *library, vt_matrix x, vt_matrix dy, float *dweight);
 
 /* vector/: compiled once for each instruction set, under these names. */
 void vt_vector_fill_baseline(vt_backend *backend);
