@@ -1,10 +1,13 @@
 #include "training/record.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/text.h"
+#include "report/image.h"
 #include "report/log.h"
 #include "report/memory.h"
 #include "report/tensorboard.h"
@@ -20,8 +23,10 @@ struct vt_record {
     const vt_config *config;
     const char *const *channel_names;
     vt_tensorboard *tensorboard;
-    char *rmse_tag;
-    step_sums sums; /* only with log_every */
+    char *rmse_tag, *picture_tag;
+    char *picture_name; /* of the channel */
+    char *images;       /* directory */
+    step_sums sums;     /* only with log_every */
 };
 
 static void log_line(const char *text, void *context)
@@ -87,6 +92,20 @@ static char *rmse_tag(const vt_record *record)
     return vt_text_format("RMSE(%s)/valid", is_wind ? "u10m" : name);
 }
 
+int64_t vt_record_picture_channel(const vt_config *config)
+{
+    enum { T2M = 2 };
+    return config->n_out_channels > T2M ? T2M : config->n_out_channels - 1;
+}
+
+static void name_picture(vt_record *record)
+{
+    int64_t channel = vt_record_picture_channel(record->config);
+    const char *name = channel_name(record, channel);
+    record->picture_name = name != NULL ? vt_text_copy(name) : vt_text_format("channel %lld", (long long)channel);
+    record->picture_tag = vt_text_format("Visualization, %s", name != NULL ? name : "t2m");
+}
+
 vt_status vt_record_open(const vt_config *config, const char *run_directory, const char *const *channel_names,
                          vt_record **result)
 {
@@ -97,6 +116,10 @@ vt_status vt_record_open(const vt_config *config, const char *run_directory, con
     record->config = config;
     record->channel_names = channel_names;
     record->rmse_tag = rmse_tag(record);
+    name_picture(record);
+    record->images = vt_text_format("%s/images", run_directory);
+    VT_CHECK(mkdir(record->images, 0777) == 0 || errno == EEXIST, "can't make the directory %s: %s", record->images,
+             strerror(errno));
     VT_TRY(vt_tensorboard_open(logs, &record->tensorboard));
 done:
     free(logs);
@@ -110,6 +133,9 @@ void vt_record_close(vt_record **record)
     if (*record == NULL) return;
     vt_tensorboard_close(&(*record)->tensorboard);
     free((*record)->rmse_tag);
+    free((*record)->picture_tag);
+    free((*record)->picture_name);
+    free((*record)->images);
     free(*record);
     *record = NULL;
 }
@@ -178,6 +204,48 @@ vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figu
     }
     if (sums.steps > 0) VT_TRY(write_training_points(record, figures->step, &sums, figures->next_learning_rate));
 done:
+    return status;
+}
+
+static vt_status write_file(const char *path, const void *bytes, size_t size)
+{
+    vt_status status = VT_OK;
+    FILE *file = fopen(path, "wb");
+    VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
+    bool written = fwrite(bytes, 1, size, file) == size && fflush(file) == 0;
+    int reason = errno;
+    written = fclose(file) == 0 && written;
+    VT_CHECK(written, "can't write %s: %s", path, strerror(reason));
+done:
+    return status;
+}
+
+vt_status vt_record_picture(vt_record *record, int64_t epoch, int64_t step, const float *target,
+                            const float *prediction)
+{
+    vt_status status = VT_OK;
+    void *png = NULL;
+    size_t size = 0;
+    vt_image image = {0};
+    char *path = vt_text_format("%s/epoch-%04lld.png", record->images, (long long)epoch);
+    char *title = vt_text_format("%s, epoch %lld (step %lld), in the units of the data", record->picture_name,
+                                 (long long)epoch, (long long)step);
+    vt_comparison comparison = {.title = title,
+                                .left_title = "target",
+                                .right_title = "prediction",
+                                .left = target,
+                                .right = prediction,
+                                .height = record->config->img_size[0],
+                                .width = record->config->img_size[1]};
+    vt_image_compare(&comparison, &image);
+    VT_TRY(vt_image_encode(&image, &png, &size));
+    VT_TRY(write_file(path, png, size));
+    VT_TRY(vt_tensorboard_image(record->tensorboard, record->picture_tag, step, image.width, image.height, png, size));
+done:
+    vt_image_close(&image);
+    free(png);
+    free(path);
+    free(title);
     return status;
 }
 

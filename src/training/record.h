@@ -1,5 +1,5 @@
 /* Hands the figures of a run to the report: the log's lines, whose wording log parsers of the tutorials rely on, and
- * TensorBoard's curves, whose names their dashboards rely on. */
+ * TensorBoard's curves and pictures, whose names their dashboards rely on. */
 #ifndef VT_TRAINING_RECORD_H
 #define VT_TRAINING_RECORD_H
 
@@ -46,6 +46,15 @@ typedef struct {
 } vt_record_epoch_figures;
 
 vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures);
+
+/* The channel that pictures show: t2m in the tutorials' data set, or the last one if there are fewer. */
+int64_t vt_record_picture_channel(const vt_config *config);
+
+/* Target beside prediction, [height, width] on the host, in the units of the data, after the epoch (1 for the first).
+ */
+vt_status vt_record_picture(vt_record *record, int64_t epoch, int64_t step, const float *target,
+                            const float *prediction);
+
 vt_status vt_record_validation(vt_record *record, int64_t step, const vt_validation *validation);
 
 #endif
