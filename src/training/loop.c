@@ -88,7 +88,12 @@ static vt_status train_epoch(vt_loop *loop, int64_t epoch)
         VT_TRY(vt_metrics_add(loop->metrics, &row));
         double next_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_done);
         vt_record_step_figures step = {.step = trainer->steps_done,
+                                       .epoch = epoch + 1,
+                                       .epochs = loop->length.epochs,
+                                       .step_of_epoch = i + 1,
+                                       .steps_per_epoch = loop->length.steps_per_epoch,
                                        .samples = batch->sample_count,
+                                       .waited = waited,
                                        .seconds = seconds,
                                        .loss = figures.loss,
                                        .gradient_norm = figures.gradient_norm,

@@ -6,17 +6,19 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "report/image.h"
 #include "report/log.h"
 #include "report/memory.h"
+#include "report/progress.h"
 #include "report/tensorboard.h"
 #include "training/budget.h"
 
-/* Sums over the steps since the last points of the curves. */
+/* Sums over some steps. */
 typedef struct {
     int64_t steps, samples;
-    double seconds, loss;
+    double seconds, loss, waited;
 } step_sums;
 
 struct vt_record {
@@ -24,9 +26,13 @@ struct vt_record {
     const char *const *channel_names;
     vt_tensorboard *tensorboard;
     char *rmse_tag, *picture_tag;
-    char *picture_name; /* of the channel */
-    char *images;       /* directory */
-    step_sums sums;     /* only with log_every */
+    char *picture_name;    /* of the channel */
+    char *images;          /* directory */
+    vt_progress *progress; /* NULL: no terminal */
+    step_sums sums;        /* since the last points of the curves; only with log_every */
+    step_sums epoch_sums;  /* since the epoch began */
+    int64_t first_step;    /* that this process made */
+    double begin;          /* of that step */
 };
 
 static void log_line(const char *text, void *context)
@@ -121,6 +127,7 @@ vt_status vt_record_open(const vt_config *config, const char *run_directory, con
     VT_CHECK(mkdir(record->images, 0777) == 0 || errno == EEXIST, "can't make the directory %s: %s", record->images,
              strerror(errno));
     VT_TRY(vt_tensorboard_open(logs, &record->tensorboard));
+    record->progress = vt_progress_open();
 done:
     free(logs);
     if (status != VT_OK) vt_record_close(&record);
@@ -131,6 +138,7 @@ done:
 void vt_record_close(vt_record **record)
 {
     if (*record == NULL) return;
+    vt_progress_close(&(*record)->progress);
     vt_tensorboard_close(&(*record)->tensorboard);
     free((*record)->rmse_tag);
     free((*record)->picture_tag);
@@ -172,15 +180,45 @@ done:
     return status;
 }
 
-vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures)
+static void add_step(step_sums *sums, const vt_record_step_figures *figures)
 {
-    vt_status status = VT_OK;
-    step_sums *sums = &record->sums;
-    if (record->config->log_every == 0) return VT_OK;
     sums->steps++;
     sums->samples += figures->samples;
     sums->seconds += figures->seconds;
     sums->loss += figures->loss;
+    sums->waited += figures->waited;
+}
+
+/* The time left goes by all that passed since the first step, validation included. */
+static void show_progress(vt_record *record, const vt_record_step_figures *figures)
+{
+    double now = vt_clock_seconds();
+    const step_sums *sums = &record->epoch_sums;
+    if (record->first_step == 0) {
+        record->first_step = figures->step;
+        record->begin = now - figures->seconds;
+    }
+    int64_t left = figures->epochs * figures->steps_per_epoch - figures->step;
+    double seconds_a_step = (now - record->begin) / (double)(figures->step - record->first_step + 1);
+    vt_progress_figures shown = {.epoch = figures->epoch,
+                                 .epochs = figures->epochs,
+                                 .step = figures->step_of_epoch,
+                                 .steps = figures->steps_per_epoch,
+                                 .loss = figures->loss,
+                                 .samples_per_sec = (double)sums->samples / sums->seconds,
+                                 .data_wait = sums->waited / sums->seconds,
+                                 .seconds_left = (double)left * seconds_a_step};
+    vt_progress_show(record->progress, &shown);
+}
+
+vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures)
+{
+    vt_status status = VT_OK;
+    step_sums *sums = &record->sums;
+    add_step(&record->epoch_sums, figures);
+    show_progress(record, figures);
+    if (record->config->log_every == 0) return VT_OK;
+    add_step(sums, figures);
     if (figures->step % record->config->log_every != 0) return VT_OK;
     vt_log_info("step %lld: loss %f, gradient norm %.4g, learning rate %.4g, %.2f samples/sec",
                 (long long)figures->step, sums->loss / (double)sums->steps, figures->gradient_norm,
@@ -194,7 +232,11 @@ done:
 vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures)
 {
     vt_status status = VT_OK;
-    step_sums sums = {figures->steps, figures->samples, figures->seconds, figures->mean_loss * (double)figures->steps};
+    step_sums sums = {.steps = figures->steps,
+                      .samples = figures->samples,
+                      .seconds = figures->seconds,
+                      .loss = figures->mean_loss * (double)figures->steps};
+    record->epoch_sums = (step_sums){0};
     vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)figures->epoch, figures->seconds,
                 (double)figures->samples / figures->seconds);
     vt_log_info("  Avg train loss=%f", figures->mean_loss);

@@ -24,16 +24,19 @@ vt_status vt_record_start(vt_record *record, double train_loss, const vt_validat
 void vt_record_memory(void);
 
 typedef struct {
-    int64_t step; /* iterations done, this one included */
+    int64_t step;                           /* iterations done, this one included */
+    int64_t epoch, epochs;                  /* 1 for the first */
+    int64_t step_of_epoch, steps_per_epoch; /* 1 for the first */
     int64_t samples;
+    double waited;  /* seconds, of those below */
     double seconds; /* that the step took, waiting for data included */
     double loss;
     double gradient_norm;
     double next_learning_rate; /* after the scheduler's step */
 } vt_record_step_figures;
 
-/* After every step; with log_every, each so many of them make a line of the log and points of the curves: means since
- * the points before. */
+/* After every step: the progress bar; with log_every, each so many of them make a line of the log and points of the
+ * curves: means since the points before. */
 vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures);
 
 typedef struct {
