@@ -13,7 +13,7 @@
 enum { WHITE = 0xffffff, INK = 0x202020, NOT_A_NUMBER = 0x808080 };
 
 /* In pixels. */
-enum { MARGIN = 16, GAP = 10, PANEL_SIDE = 480, BAR_WIDTH = 18, TICK = 5, TITLE_SCALE = 2, MOST_TICKS = 16 };
+enum { MARGIN = 16, GAP = 10, PANEL_SIDE = 480, BAR_WIDTH = 18, TICK = 5, TEXT_SCALE = 2, MOST_TICKS = 16 };
 
 typedef struct {
     double low, high;
@@ -118,19 +118,19 @@ static void draw_field(vt_image *image, int left, int top, int zoom, const vt_co
     frame(image, left, top, (int)c->width * zoom, (int)c->height * zoom);
 }
 
-static void draw_bar(vt_image *image, int left, int top, int height, int text_scale, const colour_scale *scale)
+static void draw_bar(vt_image *image, int left, int top, int height, const colour_scale *scale)
 {
     double range = scale->high - scale->low;
     for (int y = 0; y < height; y++)
         fill(image, left, top + y, BAR_WIDTH, 1, colour_of(scale, scale->high - range * (y + 0.5) / height));
     frame(image, left, top, BAR_WIDTH, height);
-    int free_from = top + height + VT_FONT_HEIGHT * text_scale; /* labels must not meet, whatever the bar's height */
+    int free_from = top + height + VT_FONT_HEIGHT * TEXT_SCALE; /* labels must not meet, whatever the bar's height */
     for (int i = 0; i < scale->count; i++) {
         int y = top + (int)((scale->high - scale->ticks[i]) / range * (height - 1) + 0.5);
         fill(image, left + BAR_WIDTH, y, TICK, 1, INK);
-        int text_top = y - VT_FONT_HEIGHT * text_scale / 2;
-        if (text_top + VT_FONT_HEIGHT * text_scale > free_from) continue;
-        write_text(image, left + BAR_WIDTH + TICK + 4, text_top, text_scale, scale->labels[i]);
+        int text_top = y - VT_FONT_HEIGHT * TEXT_SCALE / 2;
+        if (text_top + VT_FONT_HEIGHT * TEXT_SCALE > free_from) continue;
+        write_text(image, left + BAR_WIDTH + TICK + 4, text_top, TEXT_SCALE, scale->labels[i]);
         free_from = text_top;
     }
 }
@@ -144,26 +144,26 @@ void vt_image_compare(const vt_comparison *c, vt_image *image)
 {
     int side = (int)(c->width > c->height ? c->width : c->height);
     int zoom = larger(1, PANEL_SIDE / side), width = (int)c->width * zoom, height = (int)c->height * zoom;
-    int text_scale = width > 600 ? 2 : 1, line = VT_FONT_HEIGHT * text_scale, label_width = 0;
+    int line = VT_FONT_HEIGHT * TEXT_SCALE, label_width = 0;
     colour_scale scale = scale_of(c->left, c->height * c->width);
-    for (int i = 0; i < scale.count; i++) label_width = larger(label_width, text_width(scale.labels[i], text_scale));
+    for (int i = 0; i < scale.count; i++) label_width = larger(label_width, text_width(scale.labels[i], TEXT_SCALE));
 
-    int cell = larger(width, larger(text_width(c->left_title, text_scale), text_width(c->right_title, text_scale)));
-    int top = MARGIN + VT_FONT_HEIGHT * TITLE_SCALE + GAP + line + GAP / 2;
+    int cell = larger(width, larger(text_width(c->left_title, TEXT_SCALE), text_width(c->right_title, TEXT_SCALE)));
+    int top = MARGIN + VT_FONT_HEIGHT * TEXT_SCALE + GAP + line + GAP / 2;
     int right = MARGIN + cell + MARGIN, bar = right + cell + MARGIN;
     image->width =
-        larger(bar + BAR_WIDTH + TICK + 4 + label_width + MARGIN, 2 * MARGIN + text_width(c->title, TITLE_SCALE));
+        larger(bar + BAR_WIDTH + TICK + 4 + label_width + MARGIN, 2 * MARGIN + text_width(c->title, TEXT_SCALE));
     image->height = top + height + larger(MARGIN, line);
     image->pixels = malloc((size_t)image->width * (size_t)image->height * 3);
     VT_ASSERT(image->pixels != NULL);
 
     fill(image, 0, 0, image->width, image->height, WHITE);
-    write_text(image, MARGIN, MARGIN, TITLE_SCALE, c->title);
-    write_text(image, MARGIN, top - GAP / 2 - line, text_scale, c->left_title);
-    write_text(image, right, top - GAP / 2 - line, text_scale, c->right_title);
+    write_text(image, MARGIN, MARGIN, TEXT_SCALE, c->title);
+    write_text(image, MARGIN, top - GAP / 2 - line, TEXT_SCALE, c->left_title);
+    write_text(image, right, top - GAP / 2 - line, TEXT_SCALE, c->right_title);
     draw_field(image, MARGIN, top, zoom, c, c->left, &scale);
     draw_field(image, right, top, zoom, c, c->right, &scale);
-    draw_bar(image, bar, top, height, text_scale, &scale);
+    draw_bar(image, bar, top, height, &scale);
 }
 
 void vt_image_close(vt_image *image)
