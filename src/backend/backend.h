@@ -210,6 +210,9 @@ struct vt_backend {
     /* patches [batch * tokens, channels * patch²] = (fields - mean[c]) * inverse_std[c], cut into patches. */
     void (*patches_load)(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
                          const float *inverse_std, vt_matrix patches);
+    /* Its inverse: fields = patches / inverse_std[c] + mean[c], laid back. */
+    void (*patches_store)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix patches, const float *mean,
+                          const float *inverse_std, float *fields);
     /* Per sample ‖prediction - target‖₂ / ‖target‖₂ into losses [batch]; norms [batch, 2] (of the difference, of the
      * target) are kept for backward. rows / batch rows a sample. */
     void (*relative_l2_forward)(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,

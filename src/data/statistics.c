@@ -162,9 +162,11 @@ vt_status vt_statistics_gather(const char *directory, const char *option_name, v
     VT_CHECK(statistics->times > 0, "%s '%s': its files hold no time at all", option_name, directory);
     for (int64_t c = 0; c < statistics->channels; c++) {
         if (vt_statistics_std(statistics, c) > 0) continue;
-        vt_log_warning("channel %lld (%s) is %g everywhere: its standard deviation is 0, so it can't be normalised; "
+        const char *name = vt_statistics_channel_name(statistics, c);
+        vt_log_warning("channel %lld%s%s%s is %g everywhere: its standard deviation is 0, so it can't be normalised; "
                        "leave it out",
-                       (long long)c, vt_statistics_channel_name(statistics, c), statistics->mean[c]);
+                       (long long)c, name[0] != '\0' ? " (" : "", name, name[0] != '\0' ? ")" : "",
+                       statistics->mean[c]);
     }
     *result = statistics;
     statistics = NULL;

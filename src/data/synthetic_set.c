@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -94,6 +95,25 @@ done:
     return status;
 }
 
+/* All files together, before the first one. Unknown for compressed storage, and where files are replaced. */
+static vt_status check_space(const synthetic_set *set)
+{
+    vt_status status = VT_OK;
+    struct statvfs disk;
+    char needed[VT_NUMBER_SIZE], there[VT_NUMBER_SIZE];
+    const vt_synthetic_set_options *options = set->options;
+    double steps = 0;
+    VT_TRY(vt_output_make_directory(options->directory));
+    if (options->force || options->compression > 0 || statvfs(options->directory, &disk) != 0) goto done;
+    for (int64_t i = 0; i < set->plan_count; i++) steps += (double)set->plans[i].steps;
+    double bytes = 4.0 * steps * (double)options->channels * (double)(options->height * options->width);
+    double available = (double)disk.f_bavail * (double)disk.f_frsize;
+    VT_CHECK(bytes <= available, "%s: the set needs %s, but only %s are free on that disk", options->directory,
+             vt_text_bytes(bytes, needed), vt_text_bytes(available, there));
+done:
+    return status;
+}
+
 static vt_status prepare(synthetic_set *set)
 {
     vt_status status = VT_OK;
@@ -109,6 +129,7 @@ static vt_status prepare(synthetic_set *set)
     for (int64_t i = 0; i < width; i++) set->longitudes[i] = vt_synthetic_longitude(width, i);
     make_plans(set);
     VT_TRY(check_directory(set));
+    VT_TRY(check_space(set));
     const vt_synthetic_options atmosphere = {.height = height,
                                              .width = width,
                                              .channels = options->channels,

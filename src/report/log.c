@@ -9,6 +9,8 @@
 
 static FILE *file;
 static int write_error;
+static void (*before_line)(void *context);
+static void *before_line_context;
 
 static void write_line(const char *level, const char *format, va_list arguments)
 {
@@ -16,12 +18,19 @@ static void write_line(const char *level, const char *format, va_list arguments)
     char line[4096];
     vt_clock_stamp(stamp);
     vsnprintf(line, sizeof line, format, arguments);
+    if (before_line != NULL) before_line(before_line_context);
     FILE *const targets[2] = {stdout, file};
     for (int i = 0; i < 2; i++) {
         if (targets[i] == NULL) continue;
         if (fprintf(targets[i], "%s - root - %s - %s\n", stamp, level, line) < 0 || fflush(targets[i]) != 0)
             write_error = errno;
     }
+}
+
+void vt_log_before_line(void (*prepare)(void *context), void *context)
+{
+    before_line = prepare;
+    before_line_context = context;
 }
 
 vt_status vt_log_open(const char *path)

@@ -11,6 +11,10 @@ vt_status vt_log_open(const char *path);
 /* Closes the file. Fails when a line could not be written, standard output included (a full disk, say). */
 vt_status vt_log_close(void);
 
+/* Calls prepare(context) before each line: what stands below the log on a terminal must make way. NULL: nothing to
+ * call. */
+void vt_log_before_line(void (*prepare)(void *context), void *context);
+
 /* Why the run ends, as an ERROR line in the file only: the command prints it itself. */
 void vt_log_failure(const char *reason);
 

@@ -1,5 +1,7 @@
 #include "training/loop.h"
 
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "report/log.h"
 
@@ -48,15 +50,31 @@ done:
     return status;
 }
 
+/* The first sample of the epoch's last batch, as the model now sees it. */
+static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batch)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = loop->trainer->config;
+    int64_t channel = vt_record_picture_channel(config), plane = config->img_size[0] * config->img_size[1];
+    float *prediction = malloc((size_t)plane * sizeof *prediction);
+    VT_ASSERT(prediction != NULL);
+    VT_TRY(vt_step_forecast(loop->trainer, batch, 0, channel, prediction));
+    VT_TRY(vt_record_picture(loop->record, epoch + 1, loop->trainer->steps_done, batch->target + channel * plane,
+                             prediction));
+done:
+    free(prediction);
+    return status;
+}
+
 static vt_status train_epoch(vt_loop *loop, int64_t epoch)
 {
     vt_status status = VT_OK;
     vt_trainer *trainer = loop->trainer;
     double loss_sum = 0, waited_sum = 0, begin = vt_clock_seconds(), step_begin = begin;
     int64_t samples = 0;
+    const vt_batch *batch = NULL;
     VT_TRY(vt_loader_begin(loop->training_loader, epoch, 0));
     for (int64_t i = 0; i < loop->length.steps_per_epoch; i++) {
-        const vt_batch *batch = NULL;
         vt_step_figures figures;
         double waited = 0;
         VT_TRY(next_batch(loop->training_loader, &batch, &waited));
@@ -70,7 +88,12 @@ static vt_status train_epoch(vt_loop *loop, int64_t epoch)
         VT_TRY(vt_metrics_add(loop->metrics, &row));
         double next_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_done);
         vt_record_step_figures step = {.step = trainer->steps_done,
+                                       .epoch = epoch + 1,
+                                       .epochs = loop->length.epochs,
+                                       .step_of_epoch = i + 1,
+                                       .steps_per_epoch = loop->length.steps_per_epoch,
                                        .samples = batch->sample_count,
+                                       .waited = waited,
                                        .seconds = seconds,
                                        .loss = figures.loss,
                                        .gradient_norm = figures.gradient_norm,
@@ -93,6 +116,7 @@ static vt_status train_epoch(vt_loop *loop, int64_t epoch)
     if (waited_sum > 0.1 * total)
         vt_log_warning("the steps waited for data %.0f %% of the time; see --num_data_workers and --data_loader_config",
                        100 * waited_sum / total);
+    if (batch != NULL) VT_TRY(draw_picture(loop, epoch, batch));
 done:
     return status;
 }

@@ -1,27 +1,38 @@
 #include "training/record.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/text.h"
+#include "report/image.h"
 #include "report/log.h"
 #include "report/memory.h"
+#include "report/progress.h"
 #include "report/tensorboard.h"
 #include "training/budget.h"
 
-/* Sums over the steps since the last points of the curves. */
+/* Sums over some steps. */
 typedef struct {
     int64_t steps, samples;
-    double seconds, loss;
+    double seconds, loss, waited;
 } step_sums;
 
 struct vt_record {
     const vt_config *config;
     const char *const *channel_names;
     vt_tensorboard *tensorboard;
-    char *rmse_tag;
-    step_sums sums; /* only with log_every */
+    char *rmse_tag, *picture_tag;
+    char *picture_name;    /* of the channel */
+    char *images;          /* directory */
+    vt_progress *progress; /* NULL: no terminal */
+    step_sums sums;        /* since the last points of the curves; only with log_every */
+    step_sums epoch_sums;  /* since the epoch began */
+    int64_t first_step;    /* that this process made */
+    double begin;          /* of that step */
 };
 
 static void log_line(const char *text, void *context)
@@ -87,6 +98,20 @@ static char *rmse_tag(const vt_record *record)
     return vt_text_format("RMSE(%s)/valid", is_wind ? "u10m" : name);
 }
 
+int64_t vt_record_picture_channel(const vt_config *config)
+{
+    enum { T2M = 2 };
+    return config->n_out_channels > T2M ? T2M : config->n_out_channels - 1;
+}
+
+static void name_picture(vt_record *record)
+{
+    int64_t channel = vt_record_picture_channel(record->config);
+    const char *name = channel_name(record, channel);
+    record->picture_name = name != NULL ? vt_text_copy(name) : vt_text_format("channel %lld", (long long)channel);
+    record->picture_tag = vt_text_format("Visualization, %s", name != NULL ? name : "t2m");
+}
+
 vt_status vt_record_open(const vt_config *config, const char *run_directory, const char *const *channel_names,
                          vt_record **result)
 {
@@ -97,7 +122,12 @@ vt_status vt_record_open(const vt_config *config, const char *run_directory, con
     record->config = config;
     record->channel_names = channel_names;
     record->rmse_tag = rmse_tag(record);
+    name_picture(record);
+    record->images = vt_text_format("%s/images", run_directory);
+    VT_CHECK(mkdir(record->images, 0777) == 0 || errno == EEXIST, "can't make the directory %s: %s", record->images,
+             strerror(errno));
     VT_TRY(vt_tensorboard_open(logs, &record->tensorboard));
+    record->progress = vt_progress_open();
 done:
     free(logs);
     if (status != VT_OK) vt_record_close(&record);
@@ -108,8 +138,12 @@ done:
 void vt_record_close(vt_record **record)
 {
     if (*record == NULL) return;
+    vt_progress_close(&(*record)->progress);
     vt_tensorboard_close(&(*record)->tensorboard);
     free((*record)->rmse_tag);
+    free((*record)->picture_tag);
+    free((*record)->picture_name);
+    free((*record)->images);
     free(*record);
     *record = NULL;
 }
@@ -146,15 +180,45 @@ done:
     return status;
 }
 
-vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures)
+static void add_step(step_sums *sums, const vt_record_step_figures *figures)
 {
-    vt_status status = VT_OK;
-    step_sums *sums = &record->sums;
-    if (record->config->log_every == 0) return VT_OK;
     sums->steps++;
     sums->samples += figures->samples;
     sums->seconds += figures->seconds;
     sums->loss += figures->loss;
+    sums->waited += figures->waited;
+}
+
+/* The time left goes by all that passed since the first step, validation included. */
+static void show_progress(vt_record *record, const vt_record_step_figures *figures)
+{
+    double now = vt_clock_seconds();
+    const step_sums *sums = &record->epoch_sums;
+    if (record->first_step == 0) {
+        record->first_step = figures->step;
+        record->begin = now - figures->seconds;
+    }
+    int64_t left = figures->epochs * figures->steps_per_epoch - figures->step;
+    double seconds_a_step = (now - record->begin) / (double)(figures->step - record->first_step + 1);
+    vt_progress_figures shown = {.epoch = figures->epoch,
+                                 .epochs = figures->epochs,
+                                 .step = figures->step_of_epoch,
+                                 .steps = figures->steps_per_epoch,
+                                 .loss = figures->loss,
+                                 .samples_per_sec = (double)sums->samples / sums->seconds,
+                                 .data_wait = sums->waited / sums->seconds,
+                                 .seconds_left = (double)left * seconds_a_step};
+    vt_progress_show(record->progress, &shown);
+}
+
+vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures)
+{
+    vt_status status = VT_OK;
+    step_sums *sums = &record->sums;
+    add_step(&record->epoch_sums, figures);
+    show_progress(record, figures);
+    if (record->config->log_every == 0) return VT_OK;
+    add_step(sums, figures);
     if (figures->step % record->config->log_every != 0) return VT_OK;
     vt_log_info("step %lld: loss %f, gradient norm %.4g, learning rate %.4g, %.2f samples/sec",
                 (long long)figures->step, sums->loss / (double)sums->steps, figures->gradient_norm,
@@ -168,7 +232,11 @@ done:
 vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures)
 {
     vt_status status = VT_OK;
-    step_sums sums = {figures->steps, figures->samples, figures->seconds, figures->mean_loss * (double)figures->steps};
+    step_sums sums = {.steps = figures->steps,
+                      .samples = figures->samples,
+                      .seconds = figures->seconds,
+                      .loss = figures->mean_loss * (double)figures->steps};
+    record->epoch_sums = (step_sums){0};
     vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)figures->epoch, figures->seconds,
                 (double)figures->samples / figures->seconds);
     vt_log_info("  Avg train loss=%f", figures->mean_loss);
@@ -178,6 +246,48 @@ vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figu
     }
     if (sums.steps > 0) VT_TRY(write_training_points(record, figures->step, &sums, figures->next_learning_rate));
 done:
+    return status;
+}
+
+static vt_status write_file(const char *path, const void *bytes, size_t size)
+{
+    vt_status status = VT_OK;
+    FILE *file = fopen(path, "wb");
+    VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
+    bool written = fwrite(bytes, 1, size, file) == size && fflush(file) == 0;
+    int reason = errno;
+    written = fclose(file) == 0 && written;
+    VT_CHECK(written, "can't write %s: %s", path, strerror(reason));
+done:
+    return status;
+}
+
+vt_status vt_record_picture(vt_record *record, int64_t epoch, int64_t step, const float *target,
+                            const float *prediction)
+{
+    vt_status status = VT_OK;
+    void *png = NULL;
+    size_t size = 0;
+    vt_image image = {0};
+    char *path = vt_text_format("%s/epoch-%04lld.png", record->images, (long long)epoch);
+    char *title = vt_text_format("%s, epoch %lld (step %lld), in the units of the data", record->picture_name,
+                                 (long long)epoch, (long long)step);
+    vt_comparison comparison = {.title = title,
+                                .left_title = "target",
+                                .right_title = "prediction",
+                                .left = target,
+                                .right = prediction,
+                                .height = record->config->img_size[0],
+                                .width = record->config->img_size[1]};
+    vt_image_compare(&comparison, &image);
+    VT_TRY(vt_image_encode(&image, &png, &size));
+    VT_TRY(write_file(path, png, size));
+    VT_TRY(vt_tensorboard_image(record->tensorboard, record->picture_tag, step, image.width, image.height, png, size));
+done:
+    vt_image_close(&image);
+    free(png);
+    free(path);
+    free(title);
     return status;
 }
 

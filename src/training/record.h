@@ -1,5 +1,5 @@
 /* Hands the figures of a run to the report: the log's lines, whose wording log parsers of the tutorials rely on, and
- * TensorBoard's curves, whose names their dashboards rely on. */
+ * TensorBoard's curves and pictures, whose names their dashboards rely on. */
 #ifndef VT_TRAINING_RECORD_H
 #define VT_TRAINING_RECORD_H
 
@@ -24,16 +24,19 @@ vt_status vt_record_start(vt_record *record, double train_loss, const vt_validat
 void vt_record_memory(void);
 
 typedef struct {
-    int64_t step; /* iterations done, this one included */
+    int64_t step;                           /* iterations done, this one included */
+    int64_t epoch, epochs;                  /* 1 for the first */
+    int64_t step_of_epoch, steps_per_epoch; /* 1 for the first */
     int64_t samples;
+    double waited;  /* seconds, of those below */
     double seconds; /* that the step took, waiting for data included */
     double loss;
     double gradient_norm;
     double next_learning_rate; /* after the scheduler's step */
 } vt_record_step_figures;
 
-/* After every step; with log_every, each so many of them make a line of the log and points of the curves: means since
- * the points before. */
+/* After every step: the progress bar; with log_every, each so many of them make a line of the log and points of the
+ * curves: means since the points before. */
 vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures);
 
 typedef struct {
@@ -46,6 +49,15 @@ typedef struct {
 } vt_record_epoch_figures;
 
 vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures);
+
+/* The channel that pictures show: t2m in the tutorials' data set, or the last one if there are fewer. */
+int64_t vt_record_picture_channel(const vt_config *config);
+
+/* Target beside prediction, [height, width] on the host, in the units of the data, after the epoch (1 for the first).
+ */
+vt_status vt_record_picture(vt_record *record, int64_t epoch, int64_t step, const float *target,
+                            const float *prediction);
+
 vt_status vt_record_validation(vt_record *record, int64_t step, const vt_validation *validation);
 
 #endif

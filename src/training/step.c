@@ -138,6 +138,21 @@ vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, bool with
     return trainer->backend->check(trainer->backend);
 }
 
+vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t sample, int64_t channel, float *field)
+{
+    vt_backend *backend = trainer->backend;
+    micro_batch samples = take_samples(trainer, batch, sample, 1, false);
+    size_t mark = trainer->arena.used;
+    vt_matrix prediction = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
+    vt_patch_grid grid = vt_vit_output_grid(trainer->model, 1);
+    vt_matrix fields = vt_arena_push_matrix(&trainer->arena, grid.channels, grid.height * grid.width);
+    backend->patches_store(backend, &grid, prediction, trainer->target_mean, trainer->target_inverse_std, fields.data);
+    backend->copy_to_host(backend, field, fields.data + channel * fields.stride,
+                          (size_t)fields.columns * sizeof *field);
+    vt_arena_pop(&trainer->arena, mark);
+    return backend->check(backend);
+}
+
 void vt_evaluation_open(const vt_config *config, vt_evaluation *evaluation)
 {
     *evaluation = (vt_evaluation){.rmse = calloc((size_t)config->n_out_channels, sizeof(double))};

@@ -26,6 +26,10 @@ typedef struct {
 vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, bool with_persistence,
                            vt_evaluation *evaluation);
 
+/* Forecasts sample `sample` of a batch, dropout off: channel `channel` into the host's field [height, width], in the
+ * units of the data. Needs no more of the arena than vt_step_evaluate. */
+vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t sample, int64_t channel, float *field);
+
 /* Room for the sums, zeroed. */
 void vt_evaluation_open(const vt_config *config, vt_evaluation *evaluation);
 void vt_evaluation_close(vt_evaluation *evaluation);

@@ -93,6 +93,10 @@ test_no_space() {
     contains "$output" "are free on that disk"
     no_remains .
     [ ! -e data/train/2001.h5 ]
+    # each file would fit, but not all of them
+    fails 1 "$VITRAIN" synth data --img_size=[360,720] --channels=20 --years=7000
+    contains "$output" "data: the set needs"
+    no_remains .
 }
 
 # A limit on the size of files stands in for a disk that fills up on the way: the write fails within a file.

@@ -41,6 +41,8 @@ test_log_lines_and_files() {
     tail -n 1 $run/metrics.csv | grep -Eq '^14,2,'
     [ -s $run/config.yaml ]
     [ "$(head -c 8 $run/logs/events.out.tfevents.* | od -An -tu8 | tr -d " ")" = 24 ] # the length of the first record
+    [ "$(ls $run/images)" = "$(printf 'epoch-0001.png\nepoch-0002.png')" ]
+    [ "$(head -c 8 $run/images/epoch-0002.png | od -An -tx1 | tr -d ' ')" = 89504e470d0a1a0a ]
 }
 
 figures() { cut -d, -f1-5 "$1/metrics.csv"; }
@@ -124,6 +126,9 @@ test_a_full_disk() {
     contains "$output" "log_everything"
     fails 1 bash -c "ulimit -f 1; exec '$VITRAIN' $(echo $SMALL)"
     contains "$output" "File too large"
+    fails 1 bash -c "ulimit -f 14; exec '$VITRAIN' $(echo $SMALL)" # enough for all but the second picture
+    contains "$output" "File too large"
+    contains "$output" "can't write runs/demo/1CPU/00/logs/events.out.tfevents."
 }
 
 test_a_failure_stands_in_the_log() {

@@ -232,6 +232,29 @@ TEST(validation_has_no_dropout)
     close_small(&without);
 }
 
+/* In the units of the data and laid back to fields: its RMSE, by hand, is the evaluation's. */
+TEST(forecast_is_what_is_evaluated)
+{
+    enum { HEIGHT = 8, WIDTH = 12, CHANNEL = 1 };
+    small_model m;
+    vt_evaluation sums;
+    float field[HEIGHT * WIDTH];
+    double sum = 0, std = 4; /* of channel 1 in open_small */
+    open_small(&m, (const char *const[]){"dropout", "0.3", NULL});
+    train_steps(&m, 3);
+    vt_batch one = {.sample_count = 1, .input = m.input + IN, .target = m.target + TARGET}; /* sample 1 */
+    vt_evaluation_open(m.config, &sums);
+    EXPECT_OK(vt_step_evaluate(m.trainer, &one, false, &sums));
+    EXPECT_OK(vt_step_forecast(m.trainer, &m.batch, 1, CHANNEL, field));
+    for (int i = 0; i < HEIGHT * WIDTH; i++) {
+        double difference = ((double)field[i] - (double)m.target[TARGET + CHANNEL * HEIGHT * WIDTH + i]) / std;
+        sum += (double)m.trainer->latitude_weights[i / WIDTH] * difference * difference;
+    }
+    EXPECT_NEAR(sqrt(sum / (HEIGHT * WIDTH)), sums.rmse[CHANNEL], 1e-5 * sums.rmse[CHANNEL]);
+    vt_evaluation_close(&sums);
+    close_small(&m);
+}
+
 TEST(training_learns_one_batch)
 {
     small_model m;

@@ -151,6 +151,12 @@ static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const f
     (void)backend, (void)grid, (void)fields, (void)mean, (void)inverse_std, (void)patches;
 }
 
+static void patches_store(vt_backend *backend, const vt_patch_grid *grid, vt_matrix patches, const float *mean,
+                          const float *inverse_std, float *fields)
+{
+    (void)backend, (void)grid, (void)patches, (void)mean, (void)inverse_std, (void)fields;
+}
+
 static void relative_l2_forward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
                                 float *losses, float *norms)
 {
@@ -217,6 +223,7 @@ vt_status vt_backend_open_dry(vt_backend **result)
                             .position_add = position,
                             .position_backward = position,
                             .patches_load = patches_load,
+                            .patches_store = patches_store,
                             .relative_l2_forward = relative_l2_forward,
                             .relative_l2_backward = relative_l2_backward,
                             .channel_rmse = channel_rmse,

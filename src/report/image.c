@@ -1,0 +1,193 @@
+#include "report/image.h"
+
+#include <math.h>
+#include <png.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/font.h"
+#include "report/turbo.h"
+
+enum { WHITE = 0xffffff, INK = 0x202020, NOT_A_NUMBER = 0x808080 };
+
+/* In pixels. */
+enum { MARGIN = 16, GAP = 10, PANEL_SIDE = 480, BAR_WIDTH = 18, TICK = 5, TEXT_SCALE = 2, MOST_TICKS = 16 };
+
+typedef struct {
+    double low, high;
+    int count;
+    double ticks[MOST_TICKS];
+    char labels[MOST_TICKS][24];
+} colour_scale;
+
+/* ---- drawing; what lies outside of the image is left out ---- */
+
+static void fill(vt_image *image, int left, int top, int width, int height, uint32_t colour)
+{
+    for (int y = top < 0 ? 0 : top; y < top + height && y < image->height; y++) {
+        for (int x = left < 0 ? 0 : left; x < left + width && x < image->width; x++) {
+            uint8_t *pixel = image->pixels + ((size_t)y * (size_t)image->width + (size_t)x) * 3;
+            for (int i = 0; i < 3; i++) pixel[i] = (uint8_t)(colour >> (16 - 8 * i));
+        }
+    }
+}
+
+static void frame(vt_image *image, int left, int top, int width, int height)
+{
+    fill(image, left - 1, top - 1, width + 2, 1, INK);
+    fill(image, left - 1, top + height, width + 2, 1, INK);
+    fill(image, left - 1, top - 1, 1, height + 2, INK);
+    fill(image, left + width, top - 1, 1, height + 2, INK);
+}
+
+static int text_width(const char *text, int scale)
+{
+    return (int)strlen(text) * VT_FONT_WIDTH * scale;
+}
+
+static void write_text(vt_image *image, int left, int top, int scale, const char *text)
+{
+    for (; *text != '\0'; text++, left += VT_FONT_WIDTH * scale) {
+        bool known = *text >= VT_FONT_FIRST && *text <= VT_FONT_LAST;
+        const uint8_t *glyph = vt_font_glyphs[(known ? *text : '?') - VT_FONT_FIRST];
+        for (int y = 0; y < VT_FONT_HEIGHT; y++)
+            for (int x = 0; x < VT_FONT_WIDTH; x++)
+                if ((glyph[y] >> (VT_FONT_WIDTH - 1 - x) & 1) != 0)
+                    fill(image, left + x * scale, top + y * scale, scale, scale, INK);
+    }
+}
+
+/* ---- colours and numbers ---- */
+
+/* 1, 2 or 5 times a power of ten, so that four to nine ticks cover the range. */
+static double tick_step(double range)
+{
+    double power = pow(10, floor(log10(range / 4)));
+    double ratio = range / 4 / power;
+    return power * (ratio >= 5 ? 5 : ratio >= 2 ? 2 : 1);
+}
+
+static void label_tick(double value, double step, char label[24])
+{
+    bool plain = fabs(value) < 1e7 && step >= 1e-4;
+    int decimals = (int)fmax(0, -floor(log10(step) + 1e-9));
+    if (fabs(value) < step / 2) value = 0; /* not -0 */
+    snprintf(label, 24, plain ? "%.*f" : "%.*e", plain ? decimals : 2, value);
+}
+
+static colour_scale scale_of(const float *field, int64_t count)
+{
+    colour_scale scale = {INFINITY, -INFINITY, 0, {0}, {{0}}};
+    for (int64_t i = 0; i < count; i++) {
+        if (!isfinite(field[i])) continue;
+        scale.low = fmin(scale.low, (double)field[i]);
+        scale.high = fmax(scale.high, (double)field[i]);
+    }
+    if (!(scale.low <= scale.high)) scale.low = scale.high = 0;
+    double least = 1e-6 * fmax(fabs(scale.low), fabs(scale.high)); /* a constant field still has a scale */
+    if (scale.high - scale.low <= least) {
+        scale.low -= fmax(least, 0.5);
+        scale.high += fmax(least, 0.5);
+    }
+    double step = tick_step(scale.high - scale.low), first = ceil(scale.low / step);
+    for (; scale.count < MOST_TICKS && (first + scale.count) * step <= scale.high; scale.count++) {
+        scale.ticks[scale.count] = (first + scale.count) * step;
+        label_tick(scale.ticks[scale.count], step, scale.labels[scale.count]);
+    }
+    return scale;
+}
+
+static uint32_t colour_of(const colour_scale *scale, double value)
+{
+    if (!isfinite(value)) return NOT_A_NUMBER;
+    double position = (value - scale->low) / (scale->high - scale->low);
+    return vt_turbo_colours[(int)(255 * fmin(1, fmax(0, position)) + 0.5)];
+}
+
+/* ---- the picture ---- */
+
+static void draw_field(vt_image *image, int left, int top, int zoom, const vt_comparison *c, const float *field,
+                       const colour_scale *scale)
+{
+    for (int64_t y = 0; y < c->height; y++)
+        for (int64_t x = 0; x < c->width; x++)
+            fill(image, left + (int)x * zoom, top + (int)y * zoom, zoom, zoom,
+                 colour_of(scale, (double)field[y * c->width + x]));
+    frame(image, left, top, (int)c->width * zoom, (int)c->height * zoom);
+}
+
+static void draw_bar(vt_image *image, int left, int top, int height, const colour_scale *scale)
+{
+    double range = scale->high - scale->low;
+    for (int y = 0; y < height; y++)
+        fill(image, left, top + y, BAR_WIDTH, 1, colour_of(scale, scale->high - range * (y + 0.5) / height));
+    frame(image, left, top, BAR_WIDTH, height);
+    int free_from = top + height + VT_FONT_HEIGHT * TEXT_SCALE; /* labels must not meet, whatever the bar's height */
+    for (int i = 0; i < scale->count; i++) {
+        int y = top + (int)((scale->high - scale->ticks[i]) / range * (height - 1) + 0.5);
+        fill(image, left + BAR_WIDTH, y, TICK, 1, INK);
+        int text_top = y - VT_FONT_HEIGHT * TEXT_SCALE / 2;
+        if (text_top + VT_FONT_HEIGHT * TEXT_SCALE > free_from) continue;
+        write_text(image, left + BAR_WIDTH + TICK + 4, text_top, TEXT_SCALE, scale->labels[i]);
+        free_from = text_top;
+    }
+}
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+void vt_image_compare(const vt_comparison *c, vt_image *image)
+{
+    int side = (int)(c->width > c->height ? c->width : c->height);
+    int zoom = larger(1, PANEL_SIDE / side), width = (int)c->width * zoom, height = (int)c->height * zoom;
+    int line = VT_FONT_HEIGHT * TEXT_SCALE, label_width = 0;
+    colour_scale scale = scale_of(c->left, c->height * c->width);
+    for (int i = 0; i < scale.count; i++) label_width = larger(label_width, text_width(scale.labels[i], TEXT_SCALE));
+
+    int cell = larger(width, larger(text_width(c->left_title, TEXT_SCALE), text_width(c->right_title, TEXT_SCALE)));
+    int top = MARGIN + VT_FONT_HEIGHT * TEXT_SCALE + GAP + line + GAP / 2;
+    int right = MARGIN + cell + MARGIN, bar = right + cell + MARGIN;
+    image->width =
+        larger(bar + BAR_WIDTH + TICK + 4 + label_width + MARGIN, 2 * MARGIN + text_width(c->title, TEXT_SCALE));
+    image->height = top + height + larger(MARGIN, line);
+    image->pixels = malloc((size_t)image->width * (size_t)image->height * 3);
+    VT_ASSERT(image->pixels != NULL);
+
+    fill(image, 0, 0, image->width, image->height, WHITE);
+    write_text(image, MARGIN, MARGIN, TEXT_SCALE, c->title);
+    write_text(image, MARGIN, top - GAP / 2 - line, TEXT_SCALE, c->left_title);
+    write_text(image, right, top - GAP / 2 - line, TEXT_SCALE, c->right_title);
+    draw_field(image, MARGIN, top, zoom, c, c->left, &scale);
+    draw_field(image, right, top, zoom, c, c->right, &scale);
+    draw_bar(image, bar, top, height, &scale);
+}
+
+void vt_image_close(vt_image *image)
+{
+    free(image->pixels);
+    *image = (vt_image){0};
+}
+
+vt_status vt_image_encode(const vt_image *image, void **result, size_t *size)
+{
+    vt_status status = VT_OK;
+    png_image header = {.version = PNG_IMAGE_VERSION,
+                        .width = (png_uint_32)image->width,
+                        .height = (png_uint_32)image->height,
+                        .format = PNG_FORMAT_RGB};
+    png_alloc_size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(header);
+    void *png = malloc(bytes);
+    VT_ASSERT(png != NULL);
+    VT_CHECK(png_image_write_to_memory(&header, png, &bytes, 0, image->pixels, 0, NULL) != 0,
+             "a picture of %d×%d pixels can't be encoded: %s", image->width, image->height, header.message);
+    *result = png;
+    *size = bytes;
+    png = NULL;
+done:
+    free(png);
+    return status;
+}

@@ -1,0 +1,33 @@
+/* Pictures for people: two fields side by side in false colours, as PNG. */
+#ifndef VT_REPORT_IMAGE_H
+#define VT_REPORT_IMAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* RGB, 8 bits each, rows from the top. */
+typedef struct {
+    int width, height;
+    uint8_t *pixels; /* [height, width, 3] */
+} vt_image;
+
+void vt_image_close(vt_image *image);
+
+typedef struct {
+    const char *title;                    /* ASCII; above both */
+    const char *left_title, *right_title; /* above each */
+    const float *left, *right;            /* [height, width], the north in row 0 */
+    int64_t height, width;
+} vt_comparison;
+
+/* Draws both fields in turbo's colours, with one colour bar, whose range is that of the left field: what lies outside
+ * of it on the right has the bar's end colours, what is not a number is grey. Small grids are enlarged by a whole
+ * factor. */
+void vt_image_compare(const vt_comparison *comparison, vt_image *image);
+
+/* *png is malloc'd. */
+vt_status vt_image_encode(const vt_image *image, void **png, size_t *size);
+
+#endif

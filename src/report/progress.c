@@ -1,0 +1,150 @@
+#include "report/progress.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "report/log.h"
+
+enum { LONGEST_BAR = 40, SHORTEST_BAR = 8, PIECES = 6, PIECE_SIZE = 48 };
+
+/* The bar is a line of its own and the cursor waits below it. So whatever ends the program, ctrl-C or worse, leaves a
+ * terminal in order: nothing is hidden, and the shell's prompt begins on an empty line. A dumb terminal can't move the
+ * cursor up; there the cursor stays behind the bar. */
+struct vt_progress {
+    bool colour, dumb;
+    int shown; /* columns of the bar on the screen, 0: none */
+    double drawn_at;
+};
+
+/* ---- the text ---- */
+
+static void format_time_left(double seconds, char text[PIECE_SIZE])
+{
+    long long s = !(seconds >= 0) ? 0 : seconds > 1e9 ? 1000000000 : (long long)(seconds + 0.5);
+    if (s >= 24 * 3600)
+        snprintf(text, PIECE_SIZE, ", %lld d %lld h left", s / 86400, s / 3600 % 24);
+    else if (s >= 3600)
+        snprintf(text, PIECE_SIZE, ", %lld:%02lld:%02lld left", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(text, PIECE_SIZE, ", %lld:%02lld left", s / 60, s % 60);
+}
+
+/* "[=====>    ]", `length` columns with the brackets; the part that is done in colour. Returns the bytes written. */
+static int format_bar(const vt_progress_figures *figures, int length, bool colour, char *text)
+{
+    int inner = length - 2, done = figures->steps > 0 ? (int)(inner * figures->step / figures->steps) : 0, used = 0;
+    done = done < 0 ? 0 : done > inner ? inner : done;
+    used += sprintf(text + used, "[%s", colour ? "\033[36m" : "");
+    for (int i = 0; i < inner; i++) text[used++] = i < done - 1 ? '=' : i == done - 1 ? '>' : ' ';
+    used += sprintf(text + used, "%s]", colour ? "\033[0m" : "");
+    return used;
+}
+
+void vt_progress_format(const vt_progress_figures *figures, int columns, bool colour, char text[VT_PROGRESS_SIZE])
+{
+    /* In the order of the line; the piece of rank 0 is left out last. */
+    static const int ranks[PIECES] = {0, 1, 2, 4, 5, 3};
+    char pieces[PIECES][PIECE_SIZE], tail[PIECES * PIECE_SIZE] = "";
+    snprintf(pieces[0], PIECE_SIZE, "epoch %lld/%lld", (long long)figures->epoch, (long long)figures->epochs);
+    snprintf(pieces[1], PIECE_SIZE, " %lld/%lld", (long long)figures->step, (long long)figures->steps);
+    snprintf(pieces[2], PIECE_SIZE, ", loss %.4f", figures->loss);
+    snprintf(pieces[3], PIECE_SIZE, ", %.4g samples/s", figures->samples_per_sec);
+    snprintf(pieces[4], PIECE_SIZE, ", data wait %.0f %%", 100 * figures->data_wait);
+    format_time_left(figures->seconds_left, pieces[5]);
+
+    int kept = PIECES, room = 0;
+    for (; kept > 0; kept--) {
+        room = columns;
+        for (int i = 0; i < PIECES; i++)
+            if (ranks[i] < kept) room -= (int)strlen(pieces[i]);
+        if (room >= (kept == PIECES ? SHORTEST_BAR + 1 : 0)) break; /* first without the least, then without a bar */
+    }
+    if (kept == 0) {
+        snprintf(text, VT_PROGRESS_SIZE, "%.*s", columns < 0 ? 0 : columns, pieces[0]);
+        return;
+    }
+    for (int i = 1, used = 0; i < PIECES; i++)
+        if (ranks[i] < kept) used += snprintf(tail + used, sizeof tail - (size_t)used, "%s", pieces[i]);
+    int used = snprintf(text, VT_PROGRESS_SIZE, "%s", pieces[0]);
+    if (room > SHORTEST_BAR) {
+        text[used++] = ' ';
+        used += format_bar(figures, room - 1 < LONGEST_BAR ? room - 1 : LONGEST_BAR, colour, text + used);
+    }
+    snprintf(text + used, (size_t)(VT_PROGRESS_SIZE - used), "%s", tail);
+}
+
+/* ---- the terminal ---- */
+
+static int terminal_columns(void)
+{
+    struct winsize size = {0};
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/* To the bar's start; a terminal that became narrower has broken it into several rows. */
+static void move_to_bar(const vt_progress *progress, int columns)
+{
+    if (progress->dumb)
+        putchar('\r');
+    else if (progress->shown > 0)
+        printf("\033[%dA\r", (progress->shown + columns - 1) / columns);
+}
+
+static void take_away(void *context)
+{
+    vt_progress *progress = context;
+    if (progress->shown == 0) return;
+    move_to_bar(progress, terminal_columns());
+    if (progress->dumb)
+        printf("%*s\r", progress->shown, "");
+    else
+        fputs("\033[J", stdout);
+    fflush(stdout);
+    progress->shown = 0;
+}
+
+vt_progress *vt_progress_open(void)
+{
+    const char *terminal = getenv("TERM"), *no_colour = getenv("NO_COLOR");
+    if (isatty(STDOUT_FILENO) == 0) return NULL;
+    vt_progress *progress = calloc(1, sizeof *progress);
+    VT_ASSERT(progress != NULL);
+    progress->dumb = terminal == NULL || strcmp(terminal, "dumb") == 0;
+    progress->colour = !progress->dumb && (no_colour == NULL || no_colour[0] == '\0');
+    vt_log_before_line(take_away, progress);
+    return progress;
+}
+
+void vt_progress_show(vt_progress *progress, const vt_progress_figures *figures)
+{
+    char text[VT_PROGRESS_SIZE], plain[VT_PROGRESS_SIZE];
+    double now = vt_clock_seconds();
+    if (progress == NULL || now - progress->drawn_at < 0.1) return;
+    if (tcgetpgrp(STDOUT_FILENO) != getpgrp()) return; /* in the background, the terminal is someone else's */
+    int columns = terminal_columns(), last = columns > 1 ? columns - 1 : 1; /* the last column would break the line */
+    vt_progress_format(figures, last, progress->colour, text);
+    vt_progress_format(figures, last, false, plain);
+    int length = (int)strlen(plain), before = progress->shown;
+    move_to_bar(progress, columns);
+    if (progress->dumb)
+        printf("%s%*s", text, before > length ? before - length : 0, "");
+    else
+        printf("%s\033[J\n", text);
+    fflush(stdout);
+    progress->shown = progress->dumb && before > length ? before : length;
+    progress->drawn_at = now;
+}
+
+void vt_progress_close(vt_progress **progress)
+{
+    if (*progress == NULL) return;
+    take_away(*progress);
+    vt_log_before_line(NULL, NULL);
+    free(*progress);
+    *progress = NULL;
+}
