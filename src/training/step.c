@@ -145,7 +145,7 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t s
     size_t mark = trainer->arena.used;
     vt_matrix prediction = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
     vt_patch_grid grid = vt_vit_output_grid(trainer->model, 1);
-    vt_matrix fields = vt_arena_push_matrix(&trainer->arena, grid.channels, grid.height * grid.width);
+    vt_matrix fields = vt_arena_push_matrix(&trainer->arena, VT_FLOAT32, grid.channels, grid.height * grid.width);
     backend->patches_store(backend, &grid, prediction, trainer->target_mean, trainer->target_inverse_std, fields.data);
     backend->copy_to_host(backend, field, fields.data + channel * fields.stride,
                           (size_t)fields.columns * sizeof *field);
