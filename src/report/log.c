@@ -1,12 +1,14 @@
 #include "report/log.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static FILE *file;
 static int write_error;
 static void (*before_line)(void *context);
@@ -18,6 +20,7 @@ static void write_line(const char *level, const char *format, va_list arguments)
     char line[4096];
     vt_clock_stamp(stamp);
     vsnprintf(line, sizeof line, format, arguments);
+    vt_log_lock();
     if (before_line != NULL) before_line(before_line_context);
     FILE *const targets[2] = {stdout, file};
     for (int i = 0; i < 2; i++) {
@@ -25,12 +28,25 @@ static void write_line(const char *level, const char *format, va_list arguments)
         if (fprintf(targets[i], "%s - root - %s - %s\n", stamp, level, line) < 0 || fflush(targets[i]) != 0)
             write_error = errno;
     }
+    vt_log_unlock();
+}
+
+void vt_log_lock(void)
+{
+    pthread_mutex_lock(&mutex);
+}
+
+void vt_log_unlock(void)
+{
+    pthread_mutex_unlock(&mutex);
 }
 
 void vt_log_before_line(void (*prepare)(void *context), void *context)
 {
+    vt_log_lock();
     before_line = prepare;
     before_line_context = context;
+    vt_log_unlock();
 }
 
 vt_status vt_log_open(const char *path)

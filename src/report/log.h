@@ -15,6 +15,10 @@ vt_status vt_log_close(void);
  * call. */
 void vt_log_before_line(void (*prepare)(void *context), void *context);
 
+/* A reader thread may log at any time: who draws below the log does so between these two, and so is prepare called. */
+void vt_log_lock(void);
+void vt_log_unlock(void);
+
 /* Why the run ends, as an ERROR line in the file only: the command prints it itself. */
 void vt_log_failure(const char *reason);
 

@@ -125,11 +125,14 @@ void vt_progress_show(vt_progress *progress, const vt_progress_figures *figures)
     char text[VT_PROGRESS_SIZE], plain[VT_PROGRESS_SIZE];
     double now = vt_clock_seconds();
     if (progress == NULL || now - progress->drawn_at < 0.1) return;
-    if (tcgetpgrp(STDOUT_FILENO) != getpgrp()) return; /* in the background, the terminal is someone else's */
+    pid_t foreground = tcgetpgrp(STDOUT_FILENO); /* -1: a terminal that doesn't control us */
+    if (foreground > 0 && foreground != getpgrp()) return;
     int columns = terminal_columns(), last = columns > 1 ? columns - 1 : 1; /* the last column would break the line */
     vt_progress_format(figures, last, progress->colour, text);
     vt_progress_format(figures, last, false, plain);
-    int length = (int)strlen(plain), before = progress->shown;
+    int length = (int)strlen(plain);
+    vt_log_lock();
+    int before = progress->shown;
     move_to_bar(progress, columns);
     if (progress->dumb)
         printf("%s%*s", text, before > length ? before - length : 0, "");
@@ -137,14 +140,15 @@ void vt_progress_show(vt_progress *progress, const vt_progress_figures *figures)
         printf("%s\033[J\n", text);
     fflush(stdout);
     progress->shown = progress->dumb && before > length ? before : length;
+    vt_log_unlock();
     progress->drawn_at = now;
 }
 
 void vt_progress_close(vt_progress **progress)
 {
     if (*progress == NULL) return;
-    take_away(*progress);
     vt_log_before_line(NULL, NULL);
+    take_away(*progress); /* no other thread comes here any more */
     free(*progress);
     *progress = NULL;
 }

@@ -1,0 +1,32 @@
+# A run in a terminal (made by util-linux's script): the bar is there, and the log's lines are whole.
+
+in_terminal() { # ENVIRONMENT...: trains a little; what the terminal got is in ./screen, its lines also in ./lines
+    command -v script >/dev/null || skip "no script(1)"
+    "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=81 --valid_steps=13 >/dev/null
+    printf '%s\n' "exec env $* '$VITRAIN' --yaml_config='$TOP/config/ViT.yaml' --config=demo --data_dir=data --img_size=[16,32] \
+        --n_in_channels=3 --n_out_channels=3 --embed_dim=32 --depth=4 --num_heads=2 --patch_size=2 --global_batch_size=16 \
+        --expdir=runs --num_epochs=2" >command
+    script -qec "bash command" screen </dev/null >/dev/null
+    # as a terminal without memory shows it: what was drawn over and taken away is left out
+    sed 's/\x1b\[[0-9;]*[A-Za-z]//g; s/\r$//; s/.*\r//' screen | grep -v '^epoch [12]/2 \|^Script \|^$' >lines
+}
+
+test_bar_and_whole_lines() {
+    in_terminal TERM=xterm NO_COLOR=
+    grep -Eq 'epoch 1/2 .*loss [0-9.]+.*left' screen
+    grep -q $'\033\[36m' screen
+    cmp lines runs/demo/1CPU/00/out.log
+}
+
+test_no_colour() {
+    in_terminal TERM=xterm NO_COLOR=1
+    grep -q 'epoch 1/2 ' screen
+    ! grep -q $'\033\[36m' screen
+}
+
+test_dumb_terminal() {
+    in_terminal TERM=dumb
+    grep -q 'epoch 1/2 ' screen
+    ! grep -q $'\033' screen
+    cmp lines runs/demo/1CPU/00/out.log
+}
