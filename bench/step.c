@@ -1,7 +1,7 @@
 /* Times one training step (forward, loss, backward, Adam) of vitrain at three sizes, beside the same model in PyTorch
  * where a Python with torch is found: both sides in turn in one run, on all cores, medians.
  *
- *     build/bench/step [--python=PYTHON] [--size=small|medium|full] [--rounds=N]
+ *     build/bench/step [--python=PYTHON] [--size=small|medium|full] [--amp_mode=none|bf16] [--rounds=N]
  *
  * The other side is bench/pytorch_step.py, held as a second process that makes one step whenever it is told to, so that
  * both meet the same state of the machine. Its malloc is tuned in its favour (see there). */
@@ -48,7 +48,7 @@ typedef struct {
     pid_t process;
 } rival;
 
-static bool rival_open(rival *r, const char *python, const bench_size *size)
+static bool rival_open(rival *r, const char *python, const bench_size *size, bool half)
 {
     int in[2], out[2];
     char command[1024], line[256] = "";
@@ -56,8 +56,8 @@ static bool rival_open(rival *r, const char *python, const bench_size *size)
         command, sizeof command,
         "unset GOMP_SPINCOUNT; export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456 "
         "GLIBC_TUNABLES=glibc.malloc.hugetlb=1; "
-        "exec %s bench/pytorch_step.py %s",
-        python, size->arguments);
+        "exec %s bench/pytorch_step.py %s --dtype %s",
+        python, size->arguments, half ? "bf16" : "float32");
     if (pipe(in) != 0 || pipe(out) != 0) return false;
     r->process = fork();
     if (r->process == 0) {
@@ -120,7 +120,7 @@ typedef struct {
     double gigaflops; /* of a step */
 } own;
 
-static vt_status own_open(own *o, const bench_size *size)
+static vt_status own_open(own *o, const bench_size *size, bool half)
 {
     vt_status status = VT_OK;
     float means[20] = {0}, stds[20];
@@ -129,6 +129,7 @@ static vt_status own_open(own *o, const bench_size *size)
     VT_TRY(vt_config_open_default(&o->config));
     for (int i = 0; size->settings[i] != NULL; i += 2)
         VT_TRY(vt_config_set(o->config, size->settings[i], size->settings[i + 1]));
+    VT_TRY(vt_config_set(o->config, "amp_mode", half ? "bf16" : "none"));
     VT_TRY(vt_config_resolve(o->config));
     int64_t height = o->config->img_size[0],
             count = o->config->global_batch_size * 20 * height * o->config->img_size[1];
@@ -169,12 +170,12 @@ static void own_close(own *o)
     free((float *)o->batch.target);
 }
 
-static void print_line(const bench_size *size, const own *o, int rounds, double *ours, double *theirs,
+static void print_line(const bench_size *size, bool half, const own *o, int rounds, double *ours, double *theirs,
                        double rival_peak)
 {
     double mine = median(ours, rounds);
-    printf("%-7s vitrain %9.4f s/step  %7.1f GFLOP/s  peak %6.0f MB", size->name, mine, o->gigaflops / mine,
-           vt_memory_peak() / 1048576);
+    printf("%-7s %-8s vitrain %9.4f s/step  %7.1f GFLOP/s  peak %6.0f MB", size->name, half ? "bf16" : "float32", mine,
+           o->gigaflops / mine, vt_memory_peak() / 1048576);
     if (theirs != NULL) {
         double other = median(theirs, rounds);
         printf("   PyTorch %9.4f s/step  peak %6.0f MB   ratio %.2f", other, rival_peak / 1048576, other / mine);
@@ -183,7 +184,7 @@ static void print_line(const bench_size *size, const own *o, int rounds, double 
 }
 
 /* One size in a process of its own, so that its peak memory is its own. */
-static vt_status run(const bench_size *size, const char *python, int rounds)
+static vt_status run(const bench_size *size, bool half, const char *python, int rounds)
 {
     vt_status status = VT_OK;
     own o = {0};
@@ -191,16 +192,16 @@ static vt_status run(const bench_size *size, const char *python, int rounds)
     double warm, ours[256], theirs[256], peak = 0;
     char description[1024] = "";
     bool with_rival = python != NULL;
-    VT_TRY(own_open(&o, size));
-    if (strcmp(size->name, "small") == 0) printf("vitrain on: %s\n", o.backend->name);
+    VT_TRY(own_open(&o, size, half));
+    if (strcmp(size->name, "small") == 0 && !half) printf("vitrain on: %s\n", o.backend->name);
     for (int i = 0; i < 2; i++) VT_TRY(own_step(&o, &warm));
-    if (with_rival) VT_CHECK(rival_open(&r, python, size), "%s bench/pytorch_step.py did not start", python);
+    if (with_rival) VT_CHECK(rival_open(&r, python, size, half), "%s bench/pytorch_step.py did not start", python);
     for (int i = 0; i < rounds; i++) {
         VT_TRY(own_step(&o, &ours[i]));
         if (with_rival) theirs[i] = rival_step(&r);
     }
     if (with_rival) peak = rival_close(&r, description, sizeof description);
-    print_line(size, &o, rounds, ours, with_rival ? theirs : NULL, peak);
+    print_line(size, half, &o, rounds, ours, with_rival ? theirs : NULL, peak);
     if (with_rival) printf("        %s\n", description);
 done:
     own_close(&o);
@@ -209,7 +210,7 @@ done:
 
 int main(int argument_count, char **arguments)
 {
-    const char *python = NULL, *only = NULL;
+    const char *python = NULL, *only = NULL, *mode = NULL;
     int rounds = 0, failures = 0;
     vt_threads_wait_shortly(arguments);
     for (int i = 1; i < argument_count; i++) {
@@ -217,16 +218,24 @@ int main(int argument_count, char **arguments)
             python = arguments[i] + 9;
         else if (strncmp(arguments[i], "--size=", 7) == 0)
             only = arguments[i] + 7;
+        else if (strncmp(arguments[i], "--amp_mode=", 11) == 0)
+            mode = arguments[i] + 11;
         else if (strncmp(arguments[i], "--rounds=", 9) == 0)
             rounds = atoi(arguments[i] + 9);
     }
     if (rounds < 0 || rounds > 256) rounds = 256;
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        if (only != NULL && strcmp(only, sizes[i].name) != 0) continue;
+    for (size_t i = 0; i < 2 * (sizeof sizes / sizeof sizes[0]); i++) {
+        const bench_size *size = &sizes[i / 2];
+        bool half = i % 2 == 1;
+        if (only != NULL && strcmp(only, size->name) != 0) continue;
+        if (mode != NULL && strcmp(mode, half ? "bf16" : "none") != 0) continue;
         fflush(stdout);
         pid_t child = fork();
         if (child == 0) {
-            vt_status status = run(&sizes[i], python, rounds > 0 ? rounds : sizes[i].rounds);
+            vt_status status = run(size, half, python,
+                                   rounds > 0 ? rounds
+                                   : half     ? size->rounds / 3 + 1
+                                              : size->rounds);
             if (status != VT_OK) fprintf(stderr, "bench/step: %s\n", vt_error_text());
             fflush(stdout);
             _exit(status == VT_OK ? 0 : 1);
