@@ -71,7 +71,8 @@ TEST(older_names)
     EXPECT_GIVES("base: {enable_apex: true}\n", "enable_fused", "false", "--enable_apex=false");
     EXPECT_GIVES("base: {enable_fused: true}\n", "enable_fused", "false", "--enable_apex=false");
     EXPECT_GIVES("base: {enable_apex: None}\n", "enable_fused", "false");
-    EXPECT_REFUSED("base: {enable_amp: true}\n", "amp_mode fp16: the CPU has no fp16 products; add --amp_mode=none, or --amp_mode=bf16");
+    EXPECT_REFUSED("base: {enable_amp: true}\n",
+                   "amp_mode fp16: the CPU has no fp16 products; add --amp_mode=none, or --amp_mode=bf16");
     EXPECT_REFUSED("base: {enable_amp: true, amp_mode: none}\n", "amp_mode fp16: ");
     EXPECT_GIVES("base: {enable_amp: true, amp_mode: bf16}\n", "amp_mode", "bf16");
     EXPECT_GIVES("base: {enable_amp: false, amp_mode: bf16}\n", "amp_mode", "bf16");
