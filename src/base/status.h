@@ -6,7 +6,8 @@
 
 #include <stdbool.h>
 
-typedef enum { VT_OK = 0, VT_ERROR = 1 } vt_status;
+/* VT_STOPPED: ended before its end because that was wished (a signal, max_time), with all saved; nothing is noted. */
+typedef enum { VT_OK = 0, VT_ERROR = 1, VT_STOPPED = 2 } vt_status;
 
 /* Notes a failure and returns VT_ERROR. The first note since vt_error_clear stands: it is the root cause. */
 vt_status vt_error_note(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));

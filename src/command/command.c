@@ -24,6 +24,7 @@ static const subcommand commands[] = {
     {"stats", "write the means and standard deviations of a data set", vt_command_stats},
     {"options", "list every option of a configuration", vt_command_options},
 };
+enum { TRY_AGAIN = 75 }; /* EX_TEMPFAIL of sysexits.h: queues that requeue a job know it */
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
 static const subcommand *find_command(const char *name)
@@ -52,6 +53,7 @@ static void print_train_flags(void)
            "  --num_epochs=N, --num_iters=N\n"
            "                         length of the run: one of the two\n"
            "  --global_batch_size=N  samples of one optimizer step\n"
+           "  --resume               go on from the newest checkpoint of this run, if there is one\n"
            "  --lr=X                 learning rate, the highest of the schedule\n"
            "  --embed_dim=N, --depth=N, --num_heads=N, --patch_size=N, --img_size=[A,B]\n"
            "                         the model, and the window of the grid\n"
@@ -147,6 +149,7 @@ int vt_command_run(int argument_count, char *const *arguments)
         status = vt_error_note(__FILE__, __LINE__, "standard output can't be written: %s",
                                errno != 0 ? strerror(errno) : "an earlier write failed");
     if (status == VT_OK) return EXIT_SUCCESS;
+    if (status == VT_STOPPED) return TRY_AGAIN;
     fprintf(stderr, "vitrain: %s\n", vt_error_text());
     if (getenv("VITRAIN_DEBUG") != NULL) fprintf(stderr, "vitrain: noted at %s\n", vt_error_place());
     return EXIT_FAILURE;

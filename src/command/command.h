@@ -5,7 +5,8 @@
 #include "base/status.h"
 
 /* Runs `vitrain [subcommand] arguments...` (arguments begin after the program's name; no subcommand means train) and
- * returns the exit status: 0, or 1 when something failed, which has been printed on standard error. */
+ * returns the exit status: 0, or 1 when something failed, which has been printed on standard error, or 75 when it was
+ * stopped and the same command with --resume goes on. */
 int vt_command_run(int argument_count, char *const *arguments);
 
 /* `vitrain options`, in options.c. */

@@ -12,6 +12,7 @@
 #include "base/status.h"
 
 #define VT_UNSET_INTEGER INT64_MIN
+#define VT_SWITCH_ON "true" /* a VT_SWITCH_PATH that was given no path */
 
 /* In the order of the choices in options.def. */
 typedef enum { VT_DEVICE_AUTO, VT_DEVICE_CPU } vt_device;
@@ -36,6 +37,7 @@ typedef enum { VT_LOADER_AUTO, VT_LOADER_PYTORCH, VT_LOADER_DALI, VT_LOADER_NATI
 #define VT_FLAG_INTEGER VT_INTEGER
 #define VT_FLAG_BOOLEAN VT_BOOLEAN
 #define VT_FLAG_PATH VT_PATH
+#define VT_SWITCH_PATH VT_PATH
 #define VT_ALIAS(...)
 typedef enum {
 #include "config/options.def"
@@ -70,6 +72,7 @@ typedef struct {
 #undef VT_FLAG_INTEGER
 #undef VT_FLAG_BOOLEAN
 #undef VT_FLAG_PATH
+#undef VT_SWITCH_PATH
 #undef VT_ALIAS
 
 /* The effective configuration of a command line (without program and subcommand): defaults, YAML, flags, then what
@@ -91,9 +94,15 @@ vt_status vt_config_resolve(vt_config *config);
 /* lr times what lr_scaling makes of global_batch_size / base_batch_size. */
 double vt_config_learning_rate(const vt_config *config);
 
+/* max_time in seconds; INFINITY when it is not set. */
+double vt_config_max_seconds(const vt_config *config);
+
 /* The effective configuration as a YAML file with the one configuration config->config, which `--yaml_config` accepts
  * again and which gives the same configuration. */
 vt_status vt_config_save(const vt_config *config, const char *path);
+
+/* The same as text; malloc'd. */
+char *vt_config_text(const vt_config *config);
 
 /* Calls line("name: value", context) for every key, in the order of the table. */
 void vt_config_print(const vt_config *config, void (*line)(const char *text, void *context), void *context);

@@ -22,6 +22,7 @@ enum { MAX_GRID_POINTS = 1 << 20 }; /* on a side of img_size */
 #define VT_BOOLEAN(name, preset, help) ROW(VT_ROW_BOOLEAN, false, name, preset, help, )
 #define VT_CHOICE(name, preset, list, help) ROW(VT_ROW_CHOICE, false, name, preset, help, .choices = list)
 #define VT_PATH(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, )
+#define VT_SWITCH_PATH(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, .is_switch = true)
 #define VT_PAIR(name, preset, help)                                                                                    \
     ROW(VT_ROW_PAIR, false, name, preset, help, .least_integer = 1, .most_integer = MAX_GRID_POINTS)
 #define VT_FLAG_INTEGER(name, ...) INTEGER_ROW(true, name, __VA_ARGS__)
@@ -70,7 +71,7 @@ const char *vt_row_nearest(const char *name, bool flags_too)
 
 bool vt_row_is_switch(const vt_row *row)
 {
-    if (row->kind != VT_ROW_ALIAS) return row->kind == VT_ROW_BOOLEAN;
+    if (row->kind != VT_ROW_ALIAS) return row->kind == VT_ROW_BOOLEAN || row->is_switch;
     return row->target_value[0] != '\0' || vt_row_find(row->target)->kind == VT_ROW_BOOLEAN;
 }
 

@@ -105,6 +105,31 @@ double vt_config_learning_rate(const vt_config *config)
     return config->lr_scaling == VT_SCALING_LINEAR ? config->lr * ratio : config->lr;
 }
 
+/* "HH:MM:SS" or seconds; false when it is neither. */
+static bool parse_duration(const char *text, double *seconds)
+{
+    int64_t part = 0;
+    *seconds = 0;
+    for (int parts = 1;; parts++) {
+        size_t digits = strspn(text, "0123456789");
+        char number[8] = "";
+        if (digits == 0 || digits >= sizeof number) return false;
+        memcpy(number, text, digits);
+        if (!vt_text_to_integer(number, &part) || (parts > 1 && part > 59)) return false;
+        *seconds = 60 * *seconds + (double)part;
+        text += digits;
+        if (*text == '\0') return (parts == 1 || parts == 3) && *seconds > 0;
+        if (*text++ != ':') return false;
+    }
+}
+
+double vt_config_max_seconds(const vt_config *config)
+{
+    double seconds = INFINITY;
+    if (config->max_time != NULL) VT_ASSERT(parse_duration(config->max_time, &seconds));
+    return seconds;
+}
+
 /* ---- checks ---- */
 
 /* "use 6 or 8": the divisors of `whole` nearest to `divisor`, which does not divide it. */
@@ -189,6 +214,16 @@ done:
     return status;
 }
 
+static vt_status check_max_time(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    double seconds = 0;
+    VT_CHECK(config->max_time == NULL || parse_duration(config->max_time, &seconds),
+             "max_time '%.40s': expected HH:MM:SS (01:30:00) or a number of seconds", config->max_time);
+done:
+    return status;
+}
+
 static vt_status check_device(const vt_config *config)
 {
     vt_status status = VT_OK;
@@ -209,6 +244,7 @@ vt_status vt_config_resolve(vt_config *config)
     VT_TRY(check_names(config));
     VT_TRY(check_shapes(config));
     VT_TRY(check_batch(config));
+    VT_TRY(check_max_time(config));
     VT_TRY(check_device(config));
 done:
     return status;

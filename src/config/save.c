@@ -66,26 +66,40 @@ static bool emit_file(yaml_emitter_t *emitter, const vt_config *config)
            yaml_emitter_emit(emitter, &event);
 }
 
-vt_status vt_config_save(const vt_config *config, const char *path)
+/* Whether all of it could be written. */
+static bool write_file(const vt_config *config, FILE *file)
 {
-    vt_status status = VT_OK;
     yaml_emitter_t emitter;
     VT_ASSERT(yaml_emitter_initialize(&emitter));
-    FILE *file = fopen(path, "we");
-    VT_CHECK(file != NULL, "%s: the configuration can't be saved: %s", path, strerror(errno));
     yaml_emitter_set_output_file(&emitter, file);
     yaml_emitter_set_unicode(&emitter, 1);
     yaml_emitter_set_width(&emitter, -1); /* no folding */
     fputs("# The effective configuration of a run; --yaml_config reads it again.\n", file);
     bool emitted = emit_file(&emitter, config);
     VT_ASSERT(emitted || emitter.error == YAML_WRITER_ERROR);
-    VT_CHECK(emitted && fflush(file) == 0 && !ferror(file), "%s: the configuration can't be saved: %s", path,
-             strerror(errno));
+    yaml_emitter_delete(&emitter);
+    return emitted && fflush(file) == 0 && !ferror(file);
+}
+
+vt_status vt_config_save(const vt_config *config, const char *path)
+{
+    vt_status status = VT_OK;
+    FILE *file = fopen(path, "we");
+    VT_CHECK(file != NULL, "%s: the configuration can't be saved: %s", path, strerror(errno));
+    VT_CHECK(write_file(config, file), "%s: the configuration can't be saved: %s", path, strerror(errno));
 done:
     if (file != NULL && fclose(file) != 0 && status == VT_OK)
         status = vt_error_note(__FILE__, __LINE__, "%s: the configuration can't be saved: %s", path, strerror(errno));
-    yaml_emitter_delete(&emitter);
     return status;
+}
+
+char *vt_config_text(const vt_config *config)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *memory = open_memstream(&text, &length);
+    VT_ASSERT(memory != NULL && write_file(config, memory) && fclose(memory) == 0);
+    return text;
 }
 
 void vt_config_print(const vt_config *config, void (*line)(const char *text, void *context), void *context)

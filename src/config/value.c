@@ -139,6 +139,7 @@ static bool parse_value(const vt_row *row, const char *text, vt_config *config)
 {
     int64_t integers[2] = {0, 0};
     double real = 0;
+    bool on = false;
     switch (row->kind) {
     case VT_ROW_INTEGER:
         if (!parse_integer(text, integers) || integers[0] < row->least_integer || integers[0] > row->most_integer)
@@ -162,6 +163,11 @@ static bool parse_value(const vt_row *row, const char *text, vt_config *config)
         return true;
     default:
         VT_ASSERT(row->kind == VT_ROW_PATH);
+        if (row->is_switch && vt_boolean_parse(text, &on)) {
+            unset(row, config);
+            if (on) *path_of(row, config) = vt_text_copy(VT_SWITCH_ON);
+            return true;
+        }
         if (text[0] == '\0' || strlen(text) >= PATH_MAX || !is_utf8(text)) return false;
         unset(row, config);
         *path_of(row, config) = vt_text_copy(text);
@@ -275,7 +281,7 @@ void vt_row_range(const vt_row *row, vt_text *text)
     char least[VT_NUMBER_SIZE], most[VT_NUMBER_SIZE];
     if (row->kind == VT_ROW_BOOLEAN) vt_text_append(text, "true or false");
     if (row->kind == VT_ROW_CHOICE) vt_text_append(text, "%s", row->choices);
-    if (row->kind == VT_ROW_PATH) vt_text_append(text, "text");
+    if (row->kind == VT_ROW_PATH) vt_text_append(text, row->is_switch ? "true, false or a path" : "text");
     if (row->kind == VT_ROW_REAL)
         vt_text_append(text, "%s to %s", vt_text_double(row->least_real, least), vt_text_double(row->most_real, most));
     if (row->kind == VT_ROW_PAIR) vt_text_append(text, "[a, b], each ");

@@ -34,6 +34,11 @@ done:
     return status;
 }
 
+vt_status vt_output_synchronise(const char *path)
+{
+    return synchronise(path, O_RDONLY);
+}
+
 vt_status vt_output_publish(const char *partial, const char *path)
 {
     vt_status status = VT_OK;

@@ -13,6 +13,9 @@ char *vt_output_partial_path(const char *path);
 /* Synchronises the finished file `partial` and gives it its name `path`. On failure `partial` is removed. */
 vt_status vt_output_publish(const char *partial, const char *path);
 
+/* Waits until a file's bytes, or a directory's names, are on the disk. */
+vt_status vt_output_synchronise(const char *path);
+
 /* Makes a directory and the missing ones above it; one that exists is fine. */
 vt_status vt_output_make_directory(const char *path);
 

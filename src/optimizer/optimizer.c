@@ -76,6 +76,21 @@ void vt_optimizer_step(vt_optimizer *optimizer, double learning_rate, double *gr
     *gradient_norm = sqrt(squares);
 }
 
+float *vt_optimizer_moment(const vt_optimizer *optimizer, int index)
+{
+    return index == 0 ? optimizer->moment1 : optimizer->moment2;
+}
+
+int64_t vt_optimizer_steps(const vt_optimizer *optimizer)
+{
+    return optimizer->step;
+}
+
+void vt_optimizer_set_steps(vt_optimizer *optimizer, int64_t steps)
+{
+    optimizer->step = steps;
+}
+
 const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;

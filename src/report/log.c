@@ -49,10 +49,10 @@ void vt_log_before_line(void (*prepare)(void *context), void *context)
     vt_log_unlock();
 }
 
-vt_status vt_log_open(const char *path)
+vt_status vt_log_open(const char *path, bool append)
 {
     vt_status status = VT_OK;
-    FILE *opened = fopen(path, "w");
+    FILE *opened = fopen(path, append ? "a" : "w");
     VT_CHECK(opened != NULL, "can't write the log %s: %s", path, strerror(errno));
     if (file != NULL) fclose(file);
     file = opened;

@@ -5,8 +5,8 @@
 
 #include "base/status.h"
 
-/* From here on lines also go to the file `path`, made anew. */
-vt_status vt_log_open(const char *path);
+/* From here on lines also go to the file `path`: made anew, or its end when `append`. */
+vt_status vt_log_open(const char *path, bool append);
 
 /* Closes the file. Fails when a line could not be written, standard output included (a full disk, say). */
 vt_status vt_log_close(void);

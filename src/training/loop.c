@@ -4,6 +4,9 @@
 
 #include "base/clock.h"
 #include "report/log.h"
+#include "training/stop.h"
+
+const vt_progress vt_progress_start = {.validation_loss = NAN, .best_loss = INFINITY, .persistence_loss = NAN};
 
 vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples)
 {
@@ -50,6 +53,89 @@ done:
     return status;
 }
 
+/* ---- checkpoints ---- */
+
+static bool is_finished(const vt_loop *loop)
+{
+    return loop->progress.epoch >= loop->length.epochs;
+}
+
+/* After a step, or after a validation (no step of the next epoch is done then). One that is due with the last step of
+ * an epoch waits for the validation, whose loss it then holds. */
+static bool is_checkpoint_due(const vt_loop *loop)
+{
+    const vt_progress *progress = &loop->progress;
+    int64_t every = loop->trainer->config->checkpoint_every;
+    bool epoch_ended = progress->epoch_steps == 0;
+    if (every == 0 || progress->epoch_steps == loop->length.steps_per_epoch) return false;
+    if (every == VT_UNSET_INTEGER) return epoch_ended;
+    return progress->step % every == 0 || (epoch_ended && is_finished(loop));
+}
+
+/* Saves when it is due or when the run is to stop, which VT_STOPPED then says. */
+static vt_status checkpoint(vt_loop *loop)
+{
+    vt_status status = VT_OK;
+    vt_checkpoint_subject subject = {loop->trainer, loop->channel_names};
+    bool stop = vt_stop_requested() && !is_finished(loop);
+    if (!stop && !is_checkpoint_due(loop)) return VT_OK;
+    VT_TRY(vt_metrics_synchronise(loop->metrics));
+    VT_TRY(vt_checkpoint_store_save(loop->checkpoints, &subject, &loop->progress));
+    if (!stop) return VT_OK;
+    vt_log_info("Stopped by %s after step %lld, with a checkpoint; the same command with --resume goes on from there",
+                vt_stop_reason(), (long long)loop->progress.step);
+    status = VT_STOPPED;
+done:
+    return status;
+}
+
+/* ---- an epoch ---- */
+
+/* metrics.csv, curves and the sums of the epoch after one step. */
+static vt_status note_step(vt_loop *loop, const vt_batch *batch, const vt_step_figures *figures, double seconds,
+                           double waited)
+{
+    vt_status status = VT_OK;
+    vt_trainer *trainer = loop->trainer;
+    vt_progress *progress = &loop->progress;
+    progress->step = trainer->steps_done;
+    progress->epoch_steps++;
+    progress->epoch_samples += batch->sample_count;
+    progress->epoch_loss += figures->loss;
+    progress->validation_loss = NAN;
+    vt_metrics_row row = {trainer->steps_done,    progress->epoch + 1,    figures->loss,
+                          figures->learning_rate, figures->gradient_norm, (double)batch->sample_count / seconds,
+                          waited / seconds};
+    VT_TRY(vt_metrics_add(loop->metrics, &row));
+    vt_record_step_figures step = {.step = trainer->steps_done,
+                                   .epoch = progress->epoch + 1,
+                                   .epochs = loop->length.epochs,
+                                   .step_of_epoch = progress->epoch_steps,
+                                   .steps_per_epoch = loop->length.steps_per_epoch,
+                                   .samples = batch->sample_count,
+                                   .waited = waited,
+                                   .seconds = seconds,
+                                   .loss = figures->loss,
+                                   .gradient_norm = figures->gradient_norm,
+                                   .next_learning_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_done)};
+    VT_TRY(vt_record_step(loop->record, &step));
+done:
+    return status;
+}
+
+static vt_status note_epoch(vt_loop *loop)
+{
+    const vt_progress *progress = &loop->progress;
+    vt_record_epoch_figures whole = {.epoch = progress->epoch + 1,
+                                     .step = progress->step,
+                                     .steps = progress->epoch_steps,
+                                     .samples = progress->epoch_samples,
+                                     .seconds = progress->epoch_seconds,
+                                     .mean_loss = progress->epoch_loss / (double)progress->epoch_steps,
+                                     .next_learning_rate = vt_schedule_rate(&loop->trainer->schedule, progress->step)};
+    return vt_record_epoch(loop->record, &whole);
+}
+
 /* The first sample of the epoch's last batch, as the model now sees it. */
 static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batch)
 {
@@ -66,57 +152,52 @@ done:
     return status;
 }
 
-static vt_status train_epoch(vt_loop *loop, int64_t epoch)
+/* From where the run stands in its epoch to the epoch's last step. */
+static vt_status train_epoch(vt_loop *loop)
 {
     vt_status status = VT_OK;
-    vt_trainer *trainer = loop->trainer;
-    double loss_sum = 0, waited_sum = 0, begin = vt_clock_seconds(), step_begin = begin;
-    int64_t samples = 0;
+    vt_progress *progress = &loop->progress;
+    double earlier = progress->epoch_seconds, waited_sum = 0, begin = vt_clock_seconds(), step_begin = begin;
     const vt_batch *batch = NULL;
-    VT_TRY(vt_loader_begin(loop->training_loader, epoch, 0));
-    for (int64_t i = 0; i < loop->length.steps_per_epoch; i++) {
+    VT_TRY(vt_loader_begin(loop->training_loader, progress->epoch, progress->epoch_steps));
+    while (progress->epoch_steps < loop->length.steps_per_epoch) {
         vt_step_figures figures;
         double waited = 0;
         VT_TRY(next_batch(loop->training_loader, &batch, &waited));
-        VT_TRY(vt_step_train(trainer, batch, &figures));
-        if (i == 1) vt_record_memory();
-        double now = vt_clock_seconds(), seconds = now - step_begin;
-        vt_metrics_row row = {trainer->steps_done,   epoch + 1,
-                              figures.loss,          figures.learning_rate,
-                              figures.gradient_norm, (double)batch->sample_count / seconds,
-                              waited / seconds};
-        VT_TRY(vt_metrics_add(loop->metrics, &row));
-        double next_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_done);
-        vt_record_step_figures step = {.step = trainer->steps_done,
-                                       .epoch = epoch + 1,
-                                       .epochs = loop->length.epochs,
-                                       .step_of_epoch = i + 1,
-                                       .steps_per_epoch = loop->length.steps_per_epoch,
-                                       .samples = batch->sample_count,
-                                       .waited = waited,
-                                       .seconds = seconds,
-                                       .loss = figures.loss,
-                                       .gradient_norm = figures.gradient_norm,
-                                       .next_learning_rate = next_rate};
-        VT_TRY(vt_record_step(loop->record, &step));
-        step_begin = now;
-        loss_sum += figures.loss;
+        VT_TRY(vt_step_train(loop->trainer, batch, &figures));
+        if (progress->epoch_steps == 1) vt_record_memory();
+        double now = vt_clock_seconds();
+        VT_TRY(note_step(loop, batch, &figures, now - step_begin, waited));
+        progress->epoch_seconds = earlier + now - begin;
         waited_sum += waited;
-        samples += batch->sample_count;
+        VT_TRY(checkpoint(loop));
+        step_begin = now;
     }
+    VT_TRY(note_epoch(loop));
     double total = vt_clock_seconds() - begin;
-    vt_record_epoch_figures whole = {.epoch = epoch + 1,
-                                     .step = trainer->steps_done,
-                                     .steps = loop->length.steps_per_epoch,
-                                     .samples = samples,
-                                     .seconds = total,
-                                     .mean_loss = loss_sum / (double)loop->length.steps_per_epoch,
-                                     .next_learning_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_done)};
-    VT_TRY(vt_record_epoch(loop->record, &whole));
     if (waited_sum > 0.1 * total)
         vt_log_warning("the steps waited for data %.0f %% of the time; see --num_data_workers and --data_loader_config",
                        100 * waited_sum / total);
-    if (batch != NULL) VT_TRY(draw_picture(loop, epoch, batch));
+    if (batch != NULL) VT_TRY(draw_picture(loop, progress->epoch, batch));
+done:
+    return status;
+}
+
+/* Ends the epoch: the next one begins with all its sums at 0. */
+static vt_status validate_epoch(vt_loop *loop, vt_validation *validation)
+{
+    vt_status status = VT_OK;
+    vt_progress *progress = &loop->progress;
+    status = vt_validate(loop->trainer, loop->validation_loader, progress->epoch == 0, validation);
+    if (status == VT_STOPPED) VT_TRY(checkpoint(loop));
+    if (status != VT_OK) goto done;
+    VT_TRY(vt_record_validation(loop->record, progress->step, validation));
+    if (progress->epoch == 0) progress->persistence_loss = validation->persistence_loss;
+    *progress = (vt_progress){.step = progress->step,
+                              .epoch = progress->epoch + 1,
+                              .validation_loss = validation->loss,
+                              .best_loss = progress->best_loss,
+                              .persistence_loss = progress->persistence_loss};
 done:
     return status;
 }
@@ -124,16 +205,14 @@ done:
 vt_status vt_loop_run(vt_loop *loop, vt_validation *last)
 {
     vt_status status = VT_OK;
-    double persistence = NAN;
     vt_log_info("Starting Training Loop...");
-    VT_TRY(evaluate_start(loop));
-    for (int64_t epoch = 0; epoch < loop->length.epochs; epoch++) {
-        VT_TRY(train_epoch(loop, epoch));
-        VT_TRY(vt_validate(loop->trainer, loop->validation_loader, epoch == 0, last));
-        VT_TRY(vt_record_validation(loop->record, loop->trainer->steps_done, last));
-        if (epoch == 0) persistence = last->persistence_loss;
+    if (loop->progress.step == 0) VT_TRY(evaluate_start(loop));
+    while (!is_finished(loop)) {
+        VT_TRY(train_epoch(loop));
+        VT_TRY(validate_epoch(loop, last));
+        VT_TRY(checkpoint(loop));
     }
-    last->persistence_loss = persistence;
+    last->persistence_loss = loop->progress.persistence_loss;
     vt_log_info("DONE ---- rank 0");
 done:
     return status;

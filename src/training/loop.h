@@ -1,7 +1,8 @@
-/* The epoch loop: train, log, validate, log. */
+/* The epoch loop: train, log, validate, log, checkpoint. */
 #ifndef VT_TRAINING_LOOP_H
 #define VT_TRAINING_LOOP_H
 
+#include "training/checkpoint_store.h"
 #include "training/metrics.h"
 #include "training/record.h"
 
@@ -20,9 +21,15 @@ typedef struct {
     vt_metrics *metrics;
     vt_record *record;
     vt_loop_length length;
+    vt_checkpoint_store *checkpoints;
+    const char *const *channel_names; /* for the checkpoints; may be NULL */
+    vt_progress progress;             /* where to go on from; vt_progress_start for the beginning */
 } vt_loop;
 
-/* Runs the whole training. *last is the last validation; its persistence_loss is the first validation's. */
+extern const vt_progress vt_progress_start;
+
+/* Runs the training from loop->progress to its end; VT_STOPPED when it was stopped, with a checkpoint. *last is the
+ * last validation; its persistence_loss is the first validation's. */
 vt_status vt_loop_run(vt_loop *loop, vt_validation *last);
 
 #endif

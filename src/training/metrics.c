@@ -1,9 +1,11 @@
 #include "training/metrics.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 
@@ -20,16 +22,38 @@ done:
     return status;
 }
 
-vt_status vt_metrics_open(const char *path, vt_metrics **result)
+static const char header[] = "step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction\n";
+
+/* Where the last row of a step <= steps ends: all before are whole lines. 0 when there is no header. */
+static long find_end(FILE *file, int64_t steps)
+{
+    char line[512];
+    long end = 0;
+    long long step = 0;
+    while (fgets(line, sizeof line, file) != NULL && strchr(line, '\n') != NULL) {
+        bool wanted = end == 0 ? strcmp(line, header) == 0 : sscanf(line, "%lld,", &step) == 1 && step <= steps;
+        if (!wanted) break;
+        end = ftell(file);
+    }
+    return end;
+}
+
+vt_status vt_metrics_open(const char *path, int64_t steps, vt_metrics **result)
 {
     vt_status status = VT_OK;
+    long end = 0;
     vt_metrics *metrics = calloc(1, sizeof *metrics);
     VT_ASSERT(metrics != NULL);
     metrics->path = vt_text_copy(path);
-    metrics->file = fopen(path, "w");
+    if (steps > 0) metrics->file = fopen(path, "r+");
+    if (metrics->file == NULL) metrics->file = fopen(path, "w");
     VT_CHECK(metrics->file != NULL, "can't write %s: %s", path, strerror(errno));
-    VT_TRY(write_through(metrics, fprintf(metrics->file, "step,epoch,loss,learning_rate,grad_norm,samples_per_sec,"
-                                                         "data_wait_fraction\n")));
+    if (steps > 0) {
+        end = find_end(metrics->file, steps);
+        VT_CHECK(ftruncate(fileno(metrics->file), end) == 0 && fseek(metrics->file, end, SEEK_SET) == 0,
+                 "can't cut %s back to step %lld: %s", path, (long long)steps, strerror(errno));
+    }
+    if (end == 0) VT_TRY(write_through(metrics, fprintf(metrics->file, "%s", header)));
 done:
     if (status != VT_OK) vt_metrics_close(&metrics);
     *result = metrics;
@@ -42,6 +66,16 @@ vt_status vt_metrics_add(vt_metrics *metrics, const vt_metrics_row *row)
         fprintf(metrics->file, "%lld,%lld,%.9g,%.9g,%.9g,%.9g,%.9g\n", (long long)row->step, (long long)row->epoch,
                 row->loss, row->learning_rate, row->gradient_norm, row->samples_per_sec, row->data_wait_fraction);
     return write_through(metrics, written);
+}
+
+vt_status vt_metrics_synchronise(vt_metrics *metrics)
+{
+    vt_status status = VT_OK;
+    /* what can't be synchronised (a pipe) says EINVAL */
+    VT_CHECK(fsync(fileno(metrics->file)) == 0 || errno == EINVAL, "can't write %s to the disk: %s", metrics->path,
+             strerror(errno));
+done:
+    return status;
 }
 
 void vt_metrics_close(vt_metrics **metrics)

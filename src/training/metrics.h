@@ -18,10 +18,14 @@ typedef struct {
 
 typedef struct vt_metrics vt_metrics;
 
-vt_status vt_metrics_open(const char *path, vt_metrics **metrics);
+/* Made anew when `steps` is 0; else the rows up to that step stay, and what follows them is cut off. */
+vt_status vt_metrics_open(const char *path, int64_t steps, vt_metrics **metrics);
 
 /* Written through to the file at once. Fails when it can't be (a full disk, say). */
 vt_status vt_metrics_add(vt_metrics *metrics, const vt_metrics_row *row);
+
+/* Waits until the rows are on the disk. */
+vt_status vt_metrics_synchronise(vt_metrics *metrics);
 
 void vt_metrics_close(vt_metrics **metrics);
 

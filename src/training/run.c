@@ -1,13 +1,16 @@
 #include "training/run.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
+#include "data/output_file.h"
 #include "data/statistics.h"
 #include "report/log.h"
 #include "training/budget.h"
 #include "training/loop.h"
 #include "training/run_directory.h"
+#include "training/stop.h"
 
 typedef struct {
     const vt_config *config;
@@ -18,6 +21,9 @@ typedef struct {
     vt_loop_length length;
     vt_plan plan;
     char *directory;
+    vt_checkpoint_store *checkpoints;
+    bool resumes; /* from a checkpoint */
+    vt_progress progress;
     vt_backend *backend;
     vt_trainer *trainer;
     vt_metrics *metrics;
@@ -102,22 +108,60 @@ done:
     return status;
 }
 
+/* The checkpoint that --resume names, or NULL. */
+static const char *chosen_checkpoint(const vt_config *config)
+{
+    return config->resume != NULL && strcmp(config->resume, VT_SWITCH_ON) != 0 ? config->resume : NULL;
+}
+
+/* The run directory and its log: those of the run that is resumed, else new ones. */
 static vt_status open_directory(run_state *run)
 {
     vt_status status = VT_OK;
-    char *renamed = NULL, *log = NULL, *saved = NULL, *metrics = NULL;
-    VT_TRY(vt_run_directory_make(run->config, 1, &run->directory, &renamed));
+    const vt_config *config = run->config;
+    char *renamed = NULL, *made = NULL, *log = NULL;
+    run->directory = vt_run_directory_path(config, 1);
     log = vt_text_format("%s/out.log", run->directory);
-    saved = vt_text_format("%s/config.yaml", run->directory);
-    metrics = vt_text_format("%s/metrics.csv", run->directory);
-    VT_TRY(vt_log_open(log));
-    VT_TRY(vt_config_save(run->config, saved));
-    VT_TRY(vt_metrics_open(metrics, &run->metrics));
-    VT_TRY(vt_record_open(run->config, run->directory, vt_dataset_channel_names(run->validation), &run->record));
+    VT_TRY(vt_checkpoint_store_open(run->directory, config->keep_last, &run->checkpoints));
+    run->resumes =
+        chosen_checkpoint(config) != NULL || (config->resume != NULL && vt_checkpoint_store_has_any(run->checkpoints));
+    if (run->resumes)
+        VT_TRY(vt_output_make_directory(run->directory));
+    else
+        VT_TRY(vt_run_directory_make(config, 1, &made, &renamed));
+    VT_TRY(vt_log_open(log, run->resumes));
     if (renamed != NULL) vt_log_info("an earlier run with this tag is now %s", renamed);
+    if (config->resume != NULL && !run->resumes)
+        vt_log_info("--resume: there is no checkpoint in %s/checkpoints, so the run starts afresh", run->directory);
 done:
+    free(made);
     free(renamed);
     free(log);
+    return status;
+}
+
+/* Where the run goes on from. */
+static vt_status restore(run_state *run)
+{
+    vt_status status = VT_OK;
+    vt_checkpoint_subject subject = {run->trainer, vt_dataset_channel_names(run->training)};
+    run->progress = vt_progress_start;
+    if (run->resumes)
+        VT_TRY(vt_checkpoint_store_restore(run->checkpoints, chosen_checkpoint(run->config), &subject, &run->progress));
+done:
+    return status;
+}
+
+/* What the run writes besides its log. */
+static vt_status open_output(run_state *run)
+{
+    vt_status status = VT_OK;
+    char *saved = vt_text_format("%s/config.yaml", run->directory);
+    char *metrics = vt_text_format("%s/metrics.csv", run->directory);
+    VT_TRY(vt_config_save(run->config, saved));
+    VT_TRY(vt_metrics_open(metrics, run->progress.step, &run->metrics));
+    VT_TRY(vt_record_open(run->config, run->directory, vt_dataset_channel_names(run->validation), &run->record));
+done:
     free(saved);
     free(metrics);
     return status;
@@ -171,6 +215,7 @@ static void close_run(run_state *run)
 {
     vt_metrics_close(&run->metrics);
     vt_record_close(&run->record);
+    vt_checkpoint_store_close(&run->checkpoints);
     vt_trainer_close(&run->trainer);
     vt_backend_close(&run->backend);
     vt_loader_close(&run->training_loader);
@@ -182,33 +227,52 @@ static void close_run(run_state *run)
     free(run->directory);
 }
 
+static vt_status train(run_state *run)
+{
+    vt_status status = VT_OK;
+    vt_validation last = {.rmse = calloc((size_t)run->config->n_out_channels, sizeof(double))};
+    VT_ASSERT(last.rmse != NULL);
+    vt_loop loop = {.trainer = run->trainer,
+                    .training_loader = run->training_loader,
+                    .validation_loader = run->validation_loader,
+                    .metrics = run->metrics,
+                    .record = run->record,
+                    .length = run->length,
+                    .checkpoints = run->checkpoints,
+                    .channel_names = vt_dataset_channel_names(run->training),
+                    .progress = run->progress};
+    VT_TRY(vt_loop_run(&loop, &last));
+    log_result(run, &last);
+done:
+    free(last.rmse);
+    return status;
+}
+
 vt_status vt_run_training(const vt_config *config)
 {
     vt_status status = VT_OK;
     run_state run = {.config = config};
-    vt_validation last = {.rmse = calloc((size_t)config->n_out_channels, sizeof(double))};
-    VT_ASSERT(last.rmse != NULL);
+    vt_stop_watch(vt_config_max_seconds(config));
     VT_TRY(open_data(&run)); /* before the directory: a run that can't start leaves nothing behind */
     VT_TRY(open_device(&run));
     VT_TRY(open_directory(&run));
     vt_record_configuration(config);
     VT_TRY(open_trainer(&run));
+    VT_TRY(restore(&run));
+    if (run.progress.epoch >= run.length.epochs) {
+        vt_log_info("the run is finished: %lld epochs are done; nothing is left to do", (long long)run.progress.epoch);
+        goto done;
+    }
+    VT_TRY(open_output(&run));
     log_start(&run);
-    vt_loop loop = {.trainer = run.trainer,
-                    .training_loader = run.training_loader,
-                    .validation_loader = run.validation_loader,
-                    .metrics = run.metrics,
-                    .record = run.record,
-                    .length = run.length};
-    VT_TRY(vt_loop_run(&loop, &last));
-    log_result(&run, &last);
+    VT_TRY(train(&run));
 done:
-    if (status != VT_OK) vt_log_failure(vt_error_text());
+    if (status == VT_ERROR) vt_log_failure(vt_error_text());
     close_run(&run);
-    free(last.rmse);
-    if (status == VT_OK)
-        status = vt_log_close();
-    else
+    vt_stop_unwatch();
+    if (status == VT_ERROR)
         vt_log_close();
+    else if (vt_log_close() != VT_OK)
+        status = VT_ERROR;
     return status;
 }

@@ -44,13 +44,18 @@ static char *name_for_old(const char *path)
     return name;
 }
 
+char *vt_run_directory_path(const vt_config *config, int ranks)
+{
+    return vt_text_format("%s/%s/%dCPU/%s", config->expdir, config->config, ranks, config->run_num);
+}
+
 vt_status vt_run_directory_make(const vt_config *config, int ranks, char **path, char **renamed)
 {
     vt_status status = VT_OK;
     struct stat info;
     *renamed = NULL;
     char *parent = vt_text_format("%s/%s/%dCPU", config->expdir, config->config, ranks);
-    *path = vt_text_format("%s/%s", parent, config->run_num);
+    *path = vt_run_directory_path(config, ranks);
     VT_TRY(make_directories(parent));
     if (lstat(*path, &info) == 0) {
         *renamed = name_for_old(*path);

@@ -4,6 +4,9 @@
 
 #include "config/config.h"
 
+/* Its path; malloc'd. */
+char *vt_run_directory_path(const vt_config *config, int ranks);
+
 /* Makes it; one that exists is renamed to <run_num>.old-<time> first, never overwritten. *path is malloc'd. *renamed is
  * the older one's new path, malloc'd, or NULL. */
 vt_status vt_run_directory_make(const vt_config *config, int ranks, char **path, char **renamed);

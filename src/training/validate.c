@@ -1,6 +1,7 @@
 #include "training/validate.h"
 
 #include "base/clock.h"
+#include "training/stop.h"
 
 vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_persistence, vt_validation *validation)
 {
@@ -13,6 +14,7 @@ vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_persiste
         const vt_batch *batch = NULL;
         VT_TRY(vt_loader_next(loader, &batch, &waited));
         if (batch == NULL) break;
+        if (vt_stop_requested()) VT_TRY(VT_STOPPED);
         VT_TRY(vt_step_evaluate(trainer, batch, with_persistence, &sums));
     }
     validation->loss = sums.loss / (double)sums.samples;

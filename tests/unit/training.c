@@ -329,7 +329,7 @@ TEST(metrics_file)
     char path[256], text[512];
     vt_metrics *metrics = NULL;
     snprintf(path, sizeof path, "%s/metrics.csv", vt_test_directory());
-    EXPECT_OK(vt_metrics_open(path, &metrics));
+    EXPECT_OK(vt_metrics_open(path, 0, &metrics));
     EXPECT_OK(vt_metrics_add(metrics, &(vt_metrics_row){1, 1, 1.0 / 3, 5e-4, 2, 100, 0.25}));
     vt_metrics_close(&metrics);
     FILE *file = fopen(path, "r");
@@ -339,8 +339,20 @@ TEST(metrics_file)
     EXPECT(strcmp(text, "step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction\n"
                         "1,1,0.333333333,0.0005,2,100,0.25\n") == 0,
            "%s", text);
-    EXPECT_ERROR(vt_metrics_open("/nowhere/metrics.csv", &metrics), "can't write /nowhere/metrics.csv");
-    if (access("/dev/full", W_OK) == 0) EXPECT_ERROR(vt_metrics_open("/dev/full", &metrics), "No space left on device");
+    EXPECT_OK(vt_metrics_open(path, 1, &metrics)); /* a resumed run's: rows after step 1 go, torn ones too */
+    EXPECT_OK(vt_metrics_add(metrics, &(vt_metrics_row){2, 1, 1, 1, 1, 1, 1}));
+    vt_metrics_close(&metrics);
+    file = fopen(path, "a");
+    fputs("3,1,0.33", file);
+    fclose(file);
+    EXPECT_OK(vt_metrics_open(path, 1, &metrics));
+    vt_metrics_close(&metrics);
+    file = fopen(path, "r");
+    EXPECT(fread(text, 1, sizeof text, file) == length);
+    fclose(file);
+    EXPECT_ERROR(vt_metrics_open("/nowhere/metrics.csv", 0, &metrics), "can't write /nowhere/metrics.csv");
+    if (access("/dev/full", W_OK) == 0)
+        EXPECT_ERROR(vt_metrics_open("/dev/full", 0, &metrics), "No space left on device");
 }
 
 TEST(run_directory_is_never_overwritten)

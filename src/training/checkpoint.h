@@ -1,0 +1,39 @@
+/* One checkpoint: a directory with checkpoint.h5, in which every tensor stands whole under its name (as a virtual
+ * dataset), and the shards that hold the numbers. docs/checkpoints.md describes the format; checkpoint_store.h keeps
+ * several. */
+#ifndef VT_TRAINING_CHECKPOINT_H
+#define VT_TRAINING_CHECKPOINT_H
+
+#include "training/trainer.h"
+
+/* How far a run has come. Sums are over the steps of the epoch it is in. */
+typedef struct {
+    int64_t step;          /* optimizer steps done */
+    int64_t epoch;         /* epochs done and validated: the epoch it is in, 0 for the first */
+    int64_t epoch_steps;   /* steps of that epoch that are done: all of them when only its validation is missing */
+    int64_t epoch_samples; /* and their samples */
+    double epoch_loss;     /* sum of the steps' losses */
+    double epoch_seconds;
+    double validation_loss;  /* of the validation just made; NAN in the midst of an epoch */
+    double best_loss;        /* the smallest so far; INFINITY before the first */
+    double persistence_loss; /* of the first validation, NAN before it */
+} vt_progress;
+
+/* What a checkpoint is made of, and goes back into. */
+typedef struct {
+    vt_trainer *trainer;
+    const char *const *channel_names; /* of the data, or NULL */
+} vt_checkpoint_subject;
+
+/* Writes all files into the directory, which is there and empty, and waits until they are on the disk. */
+vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject *subject, const vt_progress *progress);
+
+/* Checks the files, that they fit the model and the data, and reads everything back. *damaged tells, of a failure,
+ * whether the files are at fault: then another checkpoint may do. The trainer is half read after a failure. */
+vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject *subject, vt_progress *progress,
+                             bool *damaged);
+
+/* Parameters alone. */
+vt_status vt_checkpoint_read_parameters(const char *directory, const vt_checkpoint_subject *subject);
+
+#endif

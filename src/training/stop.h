@@ -1,0 +1,20 @@
+/* The wish that a run end: SIGTERM, SIGINT or SIGUSR1, or max_time over. The loop asks after each step, saves a
+ * checkpoint and ends with VT_STOPPED. A second SIGINT ends the program at once. */
+#ifndef VT_TRAINING_STOP_H
+#define VT_TRAINING_STOP_H
+
+#include <stdbool.h>
+
+/* Catches the signals from here on, and counts seconds (INFINITY: no limit) from here. A SIGINT that is ignored, as in
+ * a shell script's background, stays ignored. */
+void vt_stop_watch(double max_seconds);
+
+/* The signals mean again what they meant before. */
+void vt_stop_unwatch(void);
+
+bool vt_stop_requested(void);
+
+/* "SIGTERM", "max_time": why. */
+const char *vt_stop_reason(void);
+
+#endif

@@ -1,0 +1,200 @@
+# Checkpoints as a user meets them: going on to the same bits after any end, what is kept, signals, full disks.
+
+small_data() {
+    "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=61 --valid_steps=13 >/dev/null
+}
+# 60 samples: 7 steps an epoch
+SMALL="--yaml_config=$TOP/config/ViT.yaml --config=demo --data_dir=data --img_size=[16,32] --n_in_channels=3 --n_out_channels=3 --embed_dim=16 --depth=2
+       --num_heads=2 --patch_size=4 --global_batch_size=8 --expdir=runs --dropout=0.1"
+ENDLESS=--num_epochs=100000
+RUNS=runs/demo/1CPU
+
+train() { "$VITRAIN" $SMALL "$@"; }
+figures() { cut -d, -f1-5 "$RUNS/$1/metrics.csv"; }
+kept() { ls "$RUNS/$1/checkpoints" | tr '\n' ' '; }
+
+# The run must have ended as one that never stopped: figures, log of the epochs' losses, parameters and moments.
+same_run() { # TAG EXPECTED_TAG
+    cmp <(figures "$1") <(figures "$2")
+    cmp <(losses "$1") <(losses "$2")
+    cmp <(tensors "$1") <(tensors "$2")
+}
+# Each once: a run that was killed before the epoch's checkpoint logs the epoch again.
+losses() { grep -ho 'Avg [a-z]* loss=.*' "$RUNS/$1/out.log" | sort -u; }
+# The shard's tensors follow its id, whose 32 random digits are blotted out.
+tensors() {
+    local shard; shard=$(ls "$RUNS/$1"/checkpoints/step-*/shard-*.h5 | tail -n 1)
+    local id; id=$(grep -aoE '[0-9a-f]{32}' "$shard" | head -n 1)
+    [ -n "$id" ] && LC_ALL=C sed "s/$id/id/" "$shard" | tail -c +2048
+}
+
+# Starts the endless run TAG and waits until metrics.csv has STEPS rows; its number is in $run.
+start_run() { # TAG STEPS [flags]
+    local tag=$1 steps=$2; shift 2
+    env --default-signal=INT "$VITRAIN" $SMALL --run_num="$tag" "$@" >"$tag.printed" 2>&1 &
+    run=$!
+    for _ in $(seq 400); do
+        [ "$(cat "$RUNS/$tag/metrics.csv" 2>/dev/null | wc -l)" -le "$steps" ] || return 0
+        sleep 0.01
+    done
+    echo "the run did not get to step $steps"; cat "$tag.printed"; return 1
+}
+
+ended() { # STATUS: of $run
+    local got=0
+    wait "$run" || got=$?
+    [ "$got" -eq "$1" ] || { echo "exit status $got, expected $1"; return 1; }
+}
+
+test_resumed_at_the_end_of_an_epoch() {
+    small_data
+    train --num_epochs=3 --lr_schedule=none --run_num=whole >/dev/null
+    train --num_epochs=2 --lr_schedule=none --run_num=parts >/dev/null
+    train --num_epochs=3 --lr_schedule=none --run_num=parts --resume >printed
+    contains "$(cat printed)" "resuming from $RUNS/parts/checkpoints/step-00000014: step 14, epoch 3"
+    same_run parts whole
+    [ "$(grep -c 'DONE ---- rank 0' $RUNS/parts/out.log)" -eq 2 ]
+}
+
+test_resumed_in_bfloat16() {
+    small_data
+    train --num_epochs=2 --amp_mode=bf16 --run_num=whole >/dev/null
+    train --num_epochs=2 --amp_mode=bf16 --run_num=parts --checkpoint_every=5 --keep_last=9 >/dev/null
+    train --num_epochs=2 --amp_mode=bf16 --run_num=parts --resume=$RUNS/parts/checkpoints/step-00000005 >/dev/null
+    same_run parts whole
+}
+
+test_every_checkpoint_leads_to_the_same_end() {
+    small_data
+    train --num_epochs=2 --run_num=whole >/dev/null
+    train --num_epochs=2 --run_num=parts --checkpoint_every=1 --keep_last=99 >/dev/null
+    same_run parts whole
+    local step
+    for step in 13 6 8 1; do # the newer ones are set aside
+        train --num_epochs=2 --run_num=parts --checkpoint_every=1 --keep_last=99 \
+            --resume=$RUNS/parts/checkpoints/step-$(printf %08d $step) >printed
+        cmp <(figures parts) <(figures whole)
+        cmp <(tensors parts) <(tensors whole)
+    done
+    [ -d $RUNS/parts/checkpoints/step-00000014.aside ]
+}
+
+test_stopped_by_a_signal_and_resumed() {
+    small_data
+    train --num_epochs=40 --run_num=whole >/dev/null
+    local signal
+    for signal in TERM INT USR1; do
+        start_run $signal 9 --num_epochs=40
+        kill -$signal $run
+        ended 75
+        contains "$(cat $signal.printed)" "Stopped by SIG$signal after step"
+        train --num_epochs=40 --run_num=$signal --resume >/dev/null
+        same_run $signal whole
+    done
+}
+
+test_killed_and_resumed() {
+    small_data
+    train --num_epochs=40 --run_num=whole >/dev/null
+    start_run killed 20 --num_epochs=40 --checkpoint_every=3
+    kill -KILL $run
+    ended 137
+    mkdir -p $RUNS/killed/checkpoints/step-00009999.tmp
+    : >$RUNS/killed/checkpoints/step-00009999.tmp/checkpoint.h5
+    train --num_epochs=40 --run_num=killed --resume >/dev/null
+    same_run killed whole
+    [ ! -e $RUNS/killed/checkpoints/step-00009999.tmp ]
+}
+
+test_max_time() {
+    small_data
+    fails 75 train $ENDLESS --max_time=1
+    contains "$output" "Stopped by max_time after step"
+    fails 1 train --max_time=1:00
+    contains "$output" "max_time '1:00': expected HH:MM:SS (01:30:00) or a number of seconds"
+    train --num_epochs=1 --max_time=00:10:00 --run_num=quick >/dev/null
+}
+
+test_a_second_interrupt_ends_at_once() {
+    small_data
+    "$VITRAIN" synth slow --img_size=[64,128] --channels=3 --years=1 --steps_per_year=140 --valid_steps=13 >/dev/null
+    # one step takes seconds, so both signals come within it
+    start_run twice 0 $ENDLESS --data_dir=slow --img_size=[64,128] --embed_dim=128 --depth=8 --global_batch_size=128 --cpu_isa=plain
+    sleep 0.5
+    kill -INT $run
+    sleep 0.1
+    kill -INT $run
+    ended 130
+    [ ! -e $RUNS/twice/checkpoints ]
+}
+
+test_what_is_kept() {
+    small_data
+    train --num_epochs=4 >/dev/null
+    [ "$(kept 00)" = "best step-00000021 step-00000028 " ] || { kept 00; return 1; }
+    # a worse one does not become the best, and the best stays
+    train --num_epochs=8 --keep_last=1 --resume --lr=3 >/dev/null
+    [ "$(kept 00)" = "best step-00000028 step-00000056 " ] || { kept 00; return 1; }
+    [ "$(readlink $RUNS/00/checkpoints/best)" = step-00000028 ]
+    train --num_epochs=1 --run_num=none --checkpoint_every=0 >/dev/null
+    [ ! -e $RUNS/none/checkpoints ]
+    train --num_epochs=2 --run_num=steps --checkpoint_every=5 --keep_last=9 >/dev/null
+    [ "$(kept steps)" = "best step-00000005 step-00000010 step-00000014 " ] || { kept steps; return 1; }
+}
+
+test_nothing_to_resume() {
+    small_data
+    train --num_epochs=1 --resume >printed
+    contains "$(cat printed)" "--resume: there is no checkpoint in $RUNS/00/checkpoints, so the run starts afresh"
+    cp $RUNS/00/metrics.csv before
+    train --num_epochs=1 --resume >printed
+    contains "$(cat printed)" "the run is finished: 1 epochs are done"
+    cmp before $RUNS/00/metrics.csv
+    fails 1 train --num_epochs=1 --resume=nowhere
+    contains "$output" "can't read nowhere/checkpoint.h5"
+    fails 1 train --resume nowhere
+    contains "$output" "a switch takes a value only after '='"
+}
+
+test_another_model_is_refused() {
+    small_data
+    train --num_epochs=1 >/dev/null
+    fails 1 train --num_epochs=2 --resume --embed_dim=32
+    contains "$output" "patch_embed.proj.weight is [16, 3, 4, 4] in the checkpoint, [32, 3, 4, 4] in the model"
+    fails 1 train --num_epochs=2 --resume --depth=3
+    contains "$output" "holds 38 parameters, the model has 54: their depth differs"
+    fails 1 train --num_epochs=2 --resume --optimizer=SGD
+    contains "$output" "was made with the optimizer Adam, whose moments SGD can't go on with"
+    train --num_epochs=2 --resume >/dev/null
+}
+
+test_a_damaged_checkpoint() {
+    small_data
+    train --num_epochs=3 >/dev/null
+    local newest=$RUNS/00/checkpoints/step-00000021
+    truncate -s -100 $newest/shard-00000-of-00001.h5
+    fails 1 train --num_epochs=3 --resume=$newest
+    contains "$output" "shard-00000-of-00001.h5 has"
+    cp $RUNS/00/metrics.csv whole
+    train --num_epochs=3 --resume >printed
+    contains "$(cat printed)" "root - WARNING - $newest/shard-00000-of-00001.h5 has"
+    contains "$(cat printed)" "resuming from $RUNS/00/checkpoints/step-00000014: step 14, epoch 3"
+    cmp <(cut -d, -f1-5 whole) <(figures 00)
+    for step in 14 21; do rm $RUNS/00/checkpoints/step-000000$step/shard-00000-of-00001.h5; done
+    fails 1 train --num_epochs=3 --resume
+    contains "$output" "step-00000014/shard-00000-of-00001.h5: No such file or directory; the checkpoint is not whole"
+}
+
+# A full disk, by a limit on the size of a file, which the checkpoint is the first to pass.
+test_a_full_disk_at_a_checkpoint() {
+    small_data
+    train --num_epochs=1 >/dev/null
+    trap '' XFSZ
+    local before; before=$(kept 00)
+    fails 1 bash -c "ulimit -f 40; exec '$VITRAIN' $(echo $SMALL) --num_epochs=2 --resume"
+    contains "$output" "checkpoint of step 14: can't write $RUNS/00/checkpoints/step-00000014.tmp/shard-00000-of-00001.h5"
+    contains "$output" "File too large"
+    [ "$(kept 00)" = "$before" ]
+    train --num_epochs=2 --resume >printed
+    contains "$(cat printed)" "resuming from $RUNS/00/checkpoints/step-00000007: step 7, epoch 2"
+}

@@ -1,0 +1,305 @@
+#define _GNU_SOURCE /* memmem */
+/* Checkpoints: what is saved comes back to the bit, and what is wrong with one is said. */
+#include "training/checkpoint.h"
+
+#include <fcntl.h>
+#include <hdf5.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "operations/guarded.h"
+#include "test.h"
+#include "training/step.h"
+
+enum { BATCH = 4, PLANE = 8 * 12 };
+
+typedef struct {
+    vt_config *config;
+    vt_backend *backend;
+    vt_trainer *trainer;
+    float input[BATCH * 2 * PLANE], target[BATCH * 2 * PLANE];
+    vt_checkpoint_subject subject;
+} model;
+
+static const char *const channel_names[] = {"u10", "t2m"};
+
+static void open_model(model *m, const char *name, const char *value)
+{
+    static const char *const settings[] = {
+        "img_size", "[8, 12]", "patch_size", "4", "n_in_channels", "2",  "n_out_channels",    "2", "embed_dim", "16",
+        "depth",    "2",       "num_heads",  "2", "num_iters",     "10", "global_batch_size", "4", "dropout",   "0.2",
+        NULL};
+    static const float means[2] = {1, 2}, stds[2] = {3, 4};
+    static const double latitudes[8] = {70, 50, 30, 10, -10, -30, -50, -70};
+    *m = (model){0};
+    EXPECT_OK(vt_config_open_default(&m->config));
+    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(m->config, settings[i], settings[i + 1]));
+    if (name != NULL) EXPECT_OK(vt_config_set(m->config, name, value));
+    EXPECT_OK(vt_config_resolve(m->config));
+    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10};
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &m->backend));
+    EXPECT_OK(vt_trainer_open(m->config, &data, m->backend, &m->trainer));
+    fill_random(m->input, BATCH * 2 * PLANE, 1, 3);
+    fill_random(m->target, BATCH * 2 * PLANE, 2, 3);
+    m->subject = (vt_checkpoint_subject){m->trainer, channel_names};
+}
+
+static void close_model(model *m)
+{
+    vt_trainer_close(&m->trainer);
+    vt_backend_close(&m->backend);
+    vt_config_close(&m->config);
+}
+
+static void train_steps(model *m, int count)
+{
+    vt_step_figures figures;
+    vt_batch batch = {.sample_count = BATCH, .input = m->input, .target = m->target};
+    for (int i = 0; i < count; i++) EXPECT_OK(vt_step_train(m->trainer, &batch, &figures));
+}
+
+static bool same_bits(const model *a, const model *b)
+{
+    size_t bytes = (size_t)vt_parameters_element_count(a->trainer->parameters) * sizeof(float);
+    bool same =
+        memcmp(vt_parameters_values(a->trainer->parameters), vt_parameters_values(b->trainer->parameters), bytes) == 0;
+    for (int i = 0; i < 2; i++) {
+        const float *moment = vt_optimizer_moment(a->trainer->optimizer, i);
+        const float *other = vt_optimizer_moment(b->trainer->optimizer, i);
+        same = same && (moment == NULL) == (other == NULL) && (moment == NULL || memcmp(moment, other, bytes) == 0);
+    }
+    return same && vt_optimizer_steps(a->trainer->optimizer) == vt_optimizer_steps(b->trainer->optimizer) &&
+           a->trainer->steps_done == b->trainer->steps_done;
+}
+
+static const vt_progress somewhere = {.step = 3,
+                                      .epoch = 1,
+                                      .epoch_steps = 2,
+                                      .epoch_samples = 8,
+                                      .epoch_loss = 1.0 / 3,
+                                      .epoch_seconds = 1e-9,
+                                      .validation_loss = NAN,
+                                      .best_loss = INFINITY,
+                                      .persistence_loss = 0.1};
+
+/* Saves into a fresh directory `name`, whose path is returned. */
+static const char *save(const model *m, const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", vt_test_directory(), name);
+    EXPECT(mkdir(path, 0777) == 0);
+    EXPECT_OK(vt_checkpoint_write(path, &m->subject, &somewhere));
+    return path;
+}
+
+static void check_round_trip(const char *optimizer)
+{
+    model saved, loaded;
+    vt_progress progress = {0};
+    bool damaged = true;
+    open_model(&saved, "optimizer", optimizer);
+    train_steps(&saved, 3);
+    const char *path = save(&saved, optimizer);
+    open_model(&loaded, "optimizer", optimizer);
+    EXPECT(!same_bits(&saved, &loaded));
+    EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
+    EXPECT(!damaged && same_bits(&saved, &loaded));
+    EXPECT(progress.epoch_samples == 8 && progress.step == 3 && progress.epoch == 1 && progress.epoch_steps == 2 &&
+           progress.epoch_loss == 1.0 / 3);
+    EXPECT(progress.epoch_seconds == 1e-9 && isnan(progress.validation_loss) && isinf(progress.best_loss));
+    EXPECT(progress.persistence_loss == 0.1);
+    train_steps(&saved, 3); /* dropout goes on where it was, too */
+    train_steps(&loaded, 3);
+    EXPECT(same_bits(&saved, &loaded));
+    close_model(&saved);
+    close_model(&loaded);
+}
+
+TEST(what_is_saved_comes_back)
+{
+    check_round_trip("Adam");
+    check_round_trip("SGD"); /* one moment */
+}
+
+TEST(parameters_alone)
+{
+    model saved, loaded;
+    open_model(&saved, NULL, NULL);
+    train_steps(&saved, 3);
+    const char *path = save(&saved, "parameters");
+    open_model(&loaded, "optimizer", "SGD");
+    EXPECT_OK(vt_checkpoint_read_parameters(path, &loaded.subject));
+    EXPECT(memcmp(vt_parameters_values(saved.trainer->parameters), vt_parameters_values(loaded.trainer->parameters),
+                  (size_t)vt_parameters_element_count(saved.trainer->parameters) * sizeof(float)) == 0);
+    EXPECT(loaded.trainer->steps_done == 0 && vt_optimizer_steps(loaded.trainer->optimizer) == 0);
+    close_model(&saved);
+    close_model(&loaded);
+}
+
+/* ---- damage ---- */
+
+static void join(char joined[600], const char *directory, const char *name)
+{
+    snprintf(joined, 600, "%s/%s", directory, name);
+}
+
+static const char shard[] = "shard-00000-of-00001.h5";
+
+static void expect_refused(const char *path, const model *m, bool damage, const char *message)
+{
+    vt_progress progress;
+    bool damaged = !damage;
+    EXPECT_ERROR(vt_checkpoint_read(path, &m->subject, &progress, &damaged), message);
+    EXPECT(damaged == damage, "%s", message);
+}
+
+static void flip_byte(const char *path, off_t at)
+{
+    unsigned char byte = 0;
+    int file = open(path, O_RDWR);
+    EXPECT(file >= 0 && pread(file, &byte, 1, at) == 1);
+    byte ^= 0x10;
+    EXPECT(pwrite(file, &byte, 1, at) == 1);
+    close(file);
+}
+
+/* Where in the file the first values of a tensor lie; -1 when they are nowhere. */
+static off_t find_values(const char *path, const float *values, size_t bytes)
+{
+    struct stat info;
+    EXPECT(stat(path, &info) == 0);
+    char *all = malloc((size_t)info.st_size);
+    FILE *file = fopen(path, "rb");
+    EXPECT(fread(all, 1, (size_t)info.st_size, file) == (size_t)info.st_size);
+    fclose(file);
+    const char *found = memmem(all, (size_t)info.st_size, values, bytes);
+    off_t at = found == NULL ? -1 : (off_t)(found - all);
+    free(all);
+    return at;
+}
+
+TEST(damaged_shards_are_noticed)
+{
+    model m;
+    char file[600], other[600];
+    struct stat info;
+    open_model(&m, NULL, NULL);
+    const char *path = save(&m, "first");
+    join(other, path, shard);
+    char first_shard[600];
+    memcpy(first_shard, other, sizeof first_shard);
+
+    path = save(&m, "missing");
+    join(file, path, shard);
+    unlink(file);
+    expect_refused(path, &m, true, "shard-00000-of-00001.h5: No such file or directory");
+
+    path = save(&m, "truncated");
+    join(file, path, shard);
+    EXPECT(stat(file, &info) == 0 && truncate(file, info.st_size - 1) == 0);
+    expect_refused(path, &m, true, "it is cut off or of another checkpoint");
+
+    path = save(&m, "foreign");
+    join(file, path, shard);
+    EXPECT(rename(first_shard, file) == 0); /* the same size, another id */
+    expect_refused(path, &m, true, "is of another checkpoint: its id is");
+
+    path = save(&m, "flipped");
+    join(file, path, shard);
+    const vt_parameter *weight = vt_parameters_find(m.trainer->parameters, "blocks.1.mlp.fc1.weight");
+    flip_byte(file, find_values(file, weight->value, 64) + 70);
+    expect_refused(path, &m, true, "dataset /parameters/blocks.1.mlp.fc1.weight is damaged");
+    close_model(&m);
+}
+
+TEST(damaged_descriptions_are_noticed)
+{
+    model m;
+    char file[600];
+    struct stat info;
+    open_model(&m, NULL, NULL);
+    const char *path = save(&m, "missing");
+    join(file, path, "checkpoint.h5");
+    unlink(file);
+    expect_refused(path, &m, true, "can't read ");
+
+    path = save(&m, "truncated");
+    join(file, path, "checkpoint.h5");
+    EXPECT(stat(file, &info) == 0 && truncate(file, info.st_size / 2) == 0);
+    expect_refused(path, &m, true, "checkpoint.h5");
+
+    path = save(&m, "newer");
+    join(file, path, "checkpoint.h5");
+    const int64_t version = 7;
+    hid_t opened = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT), attribute = H5Aopen(opened, "format_version", H5P_DEFAULT);
+    EXPECT(H5Awrite(attribute, H5T_NATIVE_INT64, &version) >= 0);
+    H5Aclose(attribute);
+    H5Fclose(opened);
+    expect_refused(path, &m, false, "has format version 7, this program reads version 1");
+    close_model(&m);
+}
+
+/* A damaged byte anywhere is told or harmless: never a crash, never other numbers. */
+TEST(no_flipped_byte_changes_what_is_read)
+{
+    model m, loaded;
+    char file[600];
+    struct stat info;
+    vt_progress progress;
+    int told = 0, tried = 0;
+    open_model(&m, NULL, NULL);
+    train_steps(&m, (int)somewhere.step);
+    const char *path = save(&m, "flipped");
+    open_model(&loaded, NULL, NULL);
+    const char *const names[] = {"checkpoint.h5", shard};
+    for (int i = 0; i < 2; i++) {
+        join(file, path, names[i]);
+        EXPECT(stat(file, &info) == 0);
+        for (off_t at = 11; at < info.st_size; at += info.st_size / 97, tried++) {
+            bool damaged = false;
+            flip_byte(file, at);
+            if (vt_checkpoint_read(path, &loaded.subject, &progress, &damaged) != VT_OK)
+                told++;
+            else
+                EXPECT(same_bits(&m, &loaded), "%s, byte %lld", names[i], (long long)at);
+            vt_error_clear();
+            flip_byte(file, at);
+        }
+    }
+    EXPECT(told > tried / 3, "%d of %d", told, tried);
+    close_model(&m);
+    close_model(&loaded);
+}
+
+/* ---- what doesn't fit ---- */
+
+TEST(another_model_or_other_channels)
+{
+    static const char *const others[] = {"u10", "sp"};
+    model m, wide, deep;
+    open_model(&m, NULL, NULL);
+    open_model(&wide, "embed_dim", "32");
+    open_model(&deep, "depth", "3");
+    const char *path = save(&m, "saved");
+    expect_refused(path, &wide, false,
+                   "patch_embed.proj.weight is [16, 2, 4, 4] in the checkpoint, [32, 2, 4, 4] in the model");
+    expect_refused(path, &deep, false, "holds 38 parameters, the model has 54");
+    m.subject.channel_names = others;
+    expect_refused(path, &m, false, "channel 1 is 't2m' in the checkpoint, 'sp' in the data");
+    m.subject.channel_names = NULL; /* no names to compare */
+    vt_progress progress;
+    bool damaged;
+    EXPECT_OK(vt_checkpoint_read(path, &m.subject, &progress, &damaged));
+    close_model(&m);
+    close_model(&wide);
+    close_model(&deep);
+}
+
+TEST(a_checkpoint_where_it_cannot_be_written)
+{
+    model m;
+    open_model(&m, NULL, NULL);
+    EXPECT_ERROR(vt_checkpoint_write("/nowhere", &m.subject, &somewhere),
+                 "can't write /nowhere/shard-00000-of-00001.h5");
+    close_model(&m);
+}
