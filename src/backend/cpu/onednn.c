@@ -3,7 +3,6 @@
 #include <dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend/cpu/cpu.h"
 
@@ -203,11 +202,19 @@ static bool make_product(struct vt_onednn *library, product_entry *entry)
     return made;
 }
 
+static bool same_product(const product_key *a, const product_key *b)
+{
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->a_strides[0] == b->a_strides[0] &&
+           a->a_strides[1] == b->a_strides[1] && a->b_strides[0] == b->b_strides[0] &&
+           a->b_strides[1] == b->b_strides[1] && a->c_stride == b->c_stride && a->wide_result == b->wide_result &&
+           a->bias == b->bias && a->add == b->add && a->pack == b->pack;
+}
+
 /* The product of this shape, made on first use; NULL when the library has none or the table is full. */
 static product_entry *find_product(struct vt_onednn *library, const product_key *key)
 {
     for (int i = 0; i < library->product_count; i++)
-        if (memcmp(&library->products[i].key, key, sizeof *key) == 0)
+        if (same_product(&library->products[i].key, key))
             return library->products[i].usable ? &library->products[i] : NULL;
     if (library->product_count == MOST_PRODUCTS) return NULL;
     product_entry *entry = &library->products[library->product_count++];
@@ -285,41 +292,41 @@ static bool run_product(struct vt_onednn *library, const product_key *key, const
 
 bool vt_onednn_forward(struct vt_onednn *library, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
 {
-    product_key key;
-    memset(&key, 0, sizeof key); /* keys are compared byte by byte */
-    key.m = x.rows, key.n = y.columns, key.k = x.columns;
-    key.a_strides[0] = x.stride, key.a_strides[1] = 1;
-    key.b_strides[0] = 1, key.b_strides[1] = weight.stride;
-    key.c_stride = y.stride;
-    key.wide_result = y.type == VT_FLOAT32;
-    key.bias = bias != NULL;
-    key.pack = true;
+    product_key key = {.m = x.rows,
+                       .n = y.columns,
+                       .k = x.columns,
+                       .a_strides = {x.stride, 1},
+                       .b_strides = {1, weight.stride},
+                       .c_stride = y.stride,
+                       .wide_result = y.type == VT_FLOAT32,
+                       .bias = bias != NULL,
+                       .pack = true};
     return run_product(library, &key, x.half, weight.half, bias, y.data);
 }
 
 bool vt_onednn_backward_input(struct vt_onednn *library, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
-    product_key key;
-    memset(&key, 0, sizeof key);
-    key.m = dy.rows, key.n = dx.columns, key.k = dy.columns;
-    key.a_strides[0] = dy.stride, key.a_strides[1] = 1;
-    key.b_strides[0] = weight.stride, key.b_strides[1] = 1;
-    key.c_stride = dx.stride;
-    key.wide_result = dx.type == VT_FLOAT32;
-    key.pack = true;
+    product_key key = {.m = dy.rows,
+                       .n = dx.columns,
+                       .k = dy.columns,
+                       .a_strides = {dy.stride, 1},
+                       .b_strides = {weight.stride, 1},
+                       .c_stride = dx.stride,
+                       .wide_result = dx.type == VT_FLOAT32,
+                       .pack = true};
     return run_product(library, &key, dy.half, weight.half, NULL, dx.data);
 }
 
 bool vt_onednn_backward_weight(struct vt_onednn *library, vt_matrix x, vt_matrix dy, float *dweight)
 {
-    product_key key;
-    memset(&key, 0, sizeof key);
-    key.m = dy.columns, key.n = x.columns, key.k = x.rows;
-    key.a_strides[0] = 1, key.a_strides[1] = dy.stride;
-    key.b_strides[0] = x.stride, key.b_strides[1] = 1;
-    key.c_stride = x.columns;
-    key.wide_result = true;
-    key.add = true;
+    product_key key = {.m = dy.columns,
+                       .n = x.columns,
+                       .k = x.rows,
+                       .a_strides = {1, dy.stride},
+                       .b_strides = {x.stride, 1},
+                       .c_stride = x.columns,
+                       .wide_result = true,
+                       .add = true};
     return run_product(library, &key, dy.half, x.half, NULL, dweight);
 }
 
