@@ -145,9 +145,14 @@ static vt_status restore(run_state *run)
 {
     vt_status status = VT_OK;
     vt_checkpoint_subject subject = {run->trainer, vt_dataset_channel_names(run->training)};
+    const char *initial = run->config->init_from;
     run->progress = vt_progress_start;
-    if (run->resumes)
+    if (run->resumes) {
         VT_TRY(vt_checkpoint_store_restore(run->checkpoints, chosen_checkpoint(run->config), &subject, &run->progress));
+    } else if (initial != NULL) {
+        VT_TRY(vt_checkpoint_read_parameters(initial, &subject));
+        vt_log_info("the parameters begin as those of %s", initial);
+    }
 done:
     return status;
 }
@@ -193,8 +198,6 @@ static void log_start(const run_state *run)
     else if (config->num_iters != VT_UNSET_INTEGER && steps != config->num_iters)
         vt_log_info("num_iters %lld makes %lld whole epochs, %lld steps", (long long)config->num_iters,
                     (long long)run->length.epochs, (long long)steps);
-    if (config->enable_jit)
-        vt_log_info("enable_jit: the CPU has no fused layer kernels; the unfused ones compute the same");
     if (config->disable_broadcast_buffers)
         vt_log_info("disable_broadcast_buffers has no effect: the model has no buffers");
 }

@@ -142,6 +142,17 @@ test_what_is_kept() {
     [ "$(kept steps)" = "best step-00000005 step-00000010 step-00000014 " ] || { kept steps; return 1; }
 }
 
+test_parameters_of_another_run() {
+    small_data
+    train --num_epochs=2 >/dev/null
+    train --num_epochs=1 --run_num=tuned --init_from=$RUNS/00/checkpoints/best --optimizer=SGD --lr=0 >printed
+    contains "$(cat printed)" "the parameters begin as those of $RUNS/00/checkpoints/best"
+    # nothing was learnt at learning rate 0: the losses are the other run's last
+    [ "$(grep -ho 'Avg val loss=.*' printed)" = "$(grep -ho 'Avg val loss=.*' $RUNS/00/out.log | tail -n 1)" ]
+    fails 1 train --run_num=wide --init_from=$RUNS/00/checkpoints/best --embed_dim=32
+    contains "$output" "patch_embed.proj.weight is [16, 3, 4, 4] in the checkpoint, [32, 3, 4, 4] in the model"
+}
+
 test_nothing_to_resume() {
     small_data
     train --num_epochs=1 --resume >printed
