@@ -1,7 +1,7 @@
 /* Times one training step (forward, loss, backward, Adam) of vitrain at three sizes, beside the same model in PyTorch
  * where a Python with torch is found: both sides in turn in one run, on all cores, medians.
  *
- *     build/bench/step [--python=PYTHON] [--size=small|medium|full] [--amp_mode=none|bf16] [--rounds=N]
+ *     build/bench/step [--python=PYTHON] [--size=small|medium|full] [--amp_mode=none|bf16] [--enable_jit] [--rounds=N]
  *
  * The other side is bench/pytorch_step.py, held as a second process that makes one step whenever it is told to, so that
  * both meet the same state of the machine. Its malloc is tuned in its favour (see there). */
@@ -120,6 +120,8 @@ typedef struct {
     double gigaflops; /* of a step */
 } own;
 
+static const char *fused = "false"; /* enable_jit of our side */
+
 static vt_status own_open(own *o, const bench_size *size, bool half)
 {
     vt_status status = VT_OK;
@@ -129,6 +131,7 @@ static vt_status own_open(own *o, const bench_size *size, bool half)
     VT_TRY(vt_config_open_default(&o->config));
     for (int i = 0; size->settings[i] != NULL; i += 2)
         VT_TRY(vt_config_set(o->config, size->settings[i], size->settings[i + 1]));
+    VT_TRY(vt_config_set(o->config, "enable_jit", fused));
     VT_TRY(vt_config_set(o->config, "amp_mode", half ? "bf16" : "none"));
     VT_TRY(vt_config_resolve(o->config));
     int64_t height = o->config->img_size[0],
@@ -220,6 +223,8 @@ int main(int argument_count, char **arguments)
             only = arguments[i] + 7;
         else if (strncmp(arguments[i], "--amp_mode=", 11) == 0)
             mode = arguments[i] + 11;
+        else if (strcmp(arguments[i], "--enable_jit") == 0)
+            fused = "true";
         else if (strncmp(arguments[i], "--rounds=", 9) == 0)
             rounds = atoi(arguments[i] + 9);
     }

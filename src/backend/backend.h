@@ -205,6 +205,18 @@ struct vt_backend {
     /* dposition [tokens, columns] += sum of dx over the samples. */
     void (*position_backward)(vt_backend *backend, vt_matrix dx, vt_matrix dposition);
 
+    /* ---- two operations in one pass over memory (enable_jit); rounding differs from the two by an addition's order
+     * ---- */
+
+    /* hidden = x weightᵀ + bias, active = gelu(hidden). */
+    void (*linear_gelu_forward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
+                                vt_matrix hidden, vt_matrix active);
+    /* y = x + masked(branch), normed = LayerNorm(y); branch as in residual_add, and normed may be branch; mean, rstd as
+     * in layer_norm_forward. */
+    void (*residual_layer_norm)(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
+                                const float *weight, const float *bias, float epsilon, vt_matrix y, vt_matrix normed,
+                                float *mean, float *rstd);
+
     /* ---- patches, loss and metrics ---- */
 
     /* patches [batch * tokens, channels * patch²] = (fields - mean[c]) * inverse_std[c], cut into patches. */

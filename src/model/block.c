@@ -44,8 +44,7 @@ void vt_block_forward(vt_block *block, const vt_pass *pass, vt_matrix x, vt_matr
     vt_matrix normed = pass->type == VT_FLOAT32 ? branch : vt_pass_push(pass, x.rows, block->dim);
     vt_layer_norm_forward(&block->norm1, pass, block->input, normed);
     vt_attention_forward(&block->attention, pass, normed, branch);
-    backend->residual_add(backend, block->input, branch, &attention_mask, block->middle);
-    vt_layer_norm_forward(&block->norm2, pass, block->middle, normed);
+    vt_layer_norm_residual(&block->norm2, pass, block->input, branch, &attention_mask, block->middle, normed);
     vt_mlp_forward(&block->mlp, pass, normed, branch);
     backend->residual_add(backend, block->middle, branch, &mlp_mask, output);
     vt_arena_pop(pass->arena, mark);

@@ -22,6 +22,19 @@ void vt_layer_norm_forward(vt_layer_norm *norm, const vt_pass *pass, vt_matrix x
                                       norm->rstd);
 }
 
+void vt_layer_norm_residual(vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix branch,
+                            const vt_mask *mask, vt_matrix y, vt_matrix normed)
+{
+    vt_backend *backend = pass->backend;
+    if (pass->fused) {
+        backend->residual_layer_norm(backend, x, branch, mask, norm->weight->value, norm->bias->value, epsilon, y,
+                                     normed, norm->mean, norm->rstd);
+    } else {
+        backend->residual_add(backend, x, branch, mask, y);
+        vt_layer_norm_forward(norm, pass, y, normed);
+    }
+}
+
 void vt_layer_norm_backward(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx)
 {
     pass->backend->layer_norm_backward(pass->backend, x, norm->weight->value, norm->mean, norm->rstd, dy, dx,

@@ -20,6 +20,10 @@ void vt_layer_norm_reserve(vt_layer_norm *norm, const vt_pass *pass);
 /* x, y [rows, dim]. May be called again in backward for the same y: nothing else is kept of it. */
 void vt_layer_norm_forward(vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix y);
 
+/* y = x + masked(branch), normed = norm(y): in one pass over memory where the pass is fused. */
+void vt_layer_norm_residual(vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix branch,
+                            const vt_mask *mask, vt_matrix y, vt_matrix normed);
+
 /* Adds the gradient of x into dx. */
 void vt_layer_norm_backward(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx);
 

@@ -31,8 +31,13 @@ void vt_mlp_forward(vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix y)
     vt_mask mask = hidden_mask(mlp, pass);
     size_t mark = pass->arena->used;
     vt_matrix active = vt_pass_push(pass, x.rows, mlp->fc1.out);
-    vt_linear_forward(&mlp->fc1, pass, x, mlp->hidden);
-    backend->gelu_forward(backend, mlp->gelu, mlp->hidden, active);
+    if (pass->fused) {
+        backend->linear_gelu_forward(backend, mlp->gelu, x, vt_linear_weight(&mlp->fc1), mlp->fc1.bias->value,
+                                     mlp->hidden, active);
+    } else {
+        vt_linear_forward(&mlp->fc1, pass, x, mlp->hidden);
+        backend->gelu_forward(backend, mlp->gelu, mlp->hidden, active);
+    }
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, active, &mask, active);
     vt_linear_forward(&mlp->fc2, pass, active, y);
     vt_arena_pop(pass->arena, mark);

@@ -11,6 +11,7 @@ typedef struct {
     int64_t batch;  /* samples */
     int64_t tokens; /* of a sample */
     vt_type type;   /* of what enters matrix products and attention; the residual stream is float32 always */
+    bool fused;     /* operations that do two things in one pass over memory (enable_jit) */
     bool training;  /* dropout and drop path are on */
     uint64_t seed;  /* these three key the dropout streams */
     uint32_t step;

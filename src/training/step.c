@@ -28,6 +28,7 @@ static micro_batch take_samples(vt_trainer *trainer, const vt_batch *batch, int6
                                   .batch = count,
                                   .tokens = trainer->tokens,
                                   .type = vt_trainer_type(config),
+                                  .fused = config->enable_jit,
                                   .training = training,
                                   .seed = (uint64_t)config->seed,
                                   .step = (uint32_t)trainer->steps_done,

@@ -342,6 +342,11 @@ TEST(fifty_steps_adam_with_clipping)
     check_training_on_all_paths("adam_clip", (const char *const[]){"lr", "1e-3", "grad_clip", "0.3", NULL});
 }
 
+TEST(fifty_steps_with_fused_layers)
+{
+    check_training_on_all_paths("adam", (const char *const[]){"lr", "1e-3", "enable_jit", "true", NULL});
+}
+
 TEST(fifty_steps_in_micro_batches)
 {
     check_training_on_all_paths("adam", (const char *const[]){"lr", "1e-3", "grad_accumulation", "4", NULL});

@@ -178,6 +178,50 @@ TEST(gelu)
     }
 }
 
+static void check_fused(pair *p, int64_t rows, int64_t columns, float rate)
+{
+    guarded x = guarded_random(rows, columns, 1, 1), bias = guarded_random(1, 2 * columns, 2, 1);
+    guarded y[2], normed[2], hidden[2], active[2], mean[2], rstd[2];
+    float *weight = malloc((size_t)(2 * columns * columns) * sizeof *weight);
+    vt_mask mask = {.elements = {.rate = rate, .seed = 3}, .tokens = rows};
+    fill_random(weight, 2 * columns * columns, 4, 1);
+    vt_matrix weights = vt_matrix_make(weight, 2 * columns, columns);
+    for (int i = 0; i < 2; i++) {
+        vt_backend *b = i == 0 ? p->plain : p->fast;
+        y[i] = guarded_open(rows, columns);
+        normed[i] = guarded_random(rows, columns, 5, 1); /* the branch, too */
+        hidden[i] = guarded_open(rows, 2 * columns);
+        active[i] = guarded_open(rows, 2 * columns);
+        mean[i] = guarded_open(1, rows);
+        rstd[i] = guarded_open(1, rows);
+        b->residual_layer_norm(b, x.matrix, normed[i].matrix, &mask, bias.matrix.data, bias.matrix.data, 1e-6f,
+                               y[i].matrix, normed[i].matrix, mean[i].matrix.data, rstd[i].matrix.data);
+        b->linear_gelu_forward(b, VT_GELU_ERF, x.matrix, weights, bias.matrix.data, hidden[i].matrix, active[i].matrix);
+    }
+    guarded_compare(&y[1], &y[0], 4 * unit, "residual_layer_norm y");
+    if (columns > 1) guarded_compare(&normed[1], &normed[0], sum_tolerance(columns) + 8 * unit, "residual_layer_norm");
+    guarded_compare(&hidden[1], &hidden[0], sum_tolerance(columns), "linear_gelu hidden");
+    guarded_compare(&active[1], &active[0], sum_tolerance(columns) + 8 * unit, "linear_gelu active");
+    for (int i = 0; i < 2; i++) {
+        guarded *const all[] = {&y[i], &normed[i], &hidden[i], &active[i], &mean[i], &rstd[i]};
+        for (size_t j = 0; j < sizeof all / sizeof all[0]; j++) guarded_close(all[j]);
+    }
+    guarded_close(&x);
+    guarded_close(&bias);
+    free(weight);
+}
+
+TEST(fused_operations)
+{
+    FOR_EACH_FAST_PATH(isa)
+    {
+        pair p = open_pair(isa);
+        for (int c = 0; c < 3; c++) check_fused(&p, 29, odd_sizes[c], 0);
+        check_fused(&p, 97, 64, 0.3f);
+        close_pair(&p);
+    }
+}
+
 static void check_attention(pair *p, const vt_attention_shape *s, float scale)
 {
     int64_t width = s->heads * s->head_dim;

@@ -140,6 +140,29 @@ static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_mat
     narrow(backend, &s, 3, y);
 }
 
+/* Rounding comes between the two here, so that they stay two. */
+static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
+                                vt_matrix hidden, vt_matrix active)
+{
+    const vt_backend *wide = &((vt_cpu_state *)backend->state)->wide;
+    if (hidden.type == VT_FLOAT32) {
+        wide->linear_gelu_forward(backend, kind, x, weight, bias, hidden, active);
+        return;
+    }
+    linear_forward(backend, x, weight, bias, hidden);
+    gelu_forward(backend, kind, hidden, active);
+}
+
+static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
+                                const float *weight, const float *bias, float epsilon, vt_matrix y, vt_matrix normed,
+                                float *mean, float *rstd)
+{
+    stand_ins s = widen(backend, 0, 1, &normed);
+    if (!s.ready) return;
+    s.wide->residual_layer_norm(backend, x, branch, mask, weight, bias, epsilon, y, s.operand[0], mean, rstd);
+    narrow(backend, &s, 0, normed);
+}
+
 static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                               vt_matrix v, vt_matrix out, float *log_sum)
 {
@@ -205,6 +228,8 @@ void vt_cpu_bfloat16_fill(vt_backend *backend)
     backend->layer_norm_forward = layer_norm_forward;
     backend->gelu_forward = gelu_forward;
     backend->gelu_backward = gelu_backward;
+    backend->linear_gelu_forward = linear_gelu_forward;
+    backend->residual_layer_norm = residual_layer_norm;
     backend->attention_forward = attention_forward;
     backend->attention_backward = attention_backward;
     backend->mask_multiply = mask_multiply;

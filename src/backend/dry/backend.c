@@ -107,6 +107,21 @@ static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_mat
     (void)backend, (void)kind, (void)x, (void)dy, (void)dx, (void)y;
 }
 
+static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
+                                vt_matrix hidden, vt_matrix active)
+{
+    (void)kind, (void)active;
+    linear_forward(backend, x, weight, bias, hidden);
+}
+
+static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
+                                const float *weight, const float *bias, float epsilon, vt_matrix y, vt_matrix normed,
+                                float *mean, float *rstd)
+{
+    (void)backend, (void)x, (void)branch, (void)mask, (void)weight, (void)bias, (void)epsilon, (void)y, (void)normed,
+        (void)mean, (void)rstd;
+}
+
 /* FLOPs of one product of queries × keys × head_dim over all heads and samples. */
 static double attention_product(const vt_attention_shape *shape)
 {
@@ -216,6 +231,8 @@ vt_status vt_backend_open_dry(vt_backend **result)
                             .layer_norm_backward = layer_norm_backward,
                             .gelu_forward = gelu_forward,
                             .gelu_backward = gelu_backward,
+                            .linear_gelu_forward = linear_gelu_forward,
+                            .residual_layer_norm = residual_layer_norm,
                             .attention_forward = attention_forward,
                             .attention_backward = attention_backward,
                             .residual_add = residual_add,

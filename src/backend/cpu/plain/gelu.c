@@ -39,8 +39,16 @@ static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_mat
     }
 }
 
+static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
+                                vt_matrix hidden, vt_matrix active)
+{
+    backend->linear_forward(backend, x, weight, bias, hidden);
+    backend->gelu_forward(backend, kind, hidden, active);
+}
+
 void vt_plain_gelu_fill(vt_backend *backend)
 {
+    backend->linear_gelu_forward = linear_gelu_forward;
     backend->gelu_forward = gelu_forward;
     backend->gelu_backward = gelu_backward;
 }

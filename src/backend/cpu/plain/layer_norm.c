@@ -53,8 +53,17 @@ static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *w
     }
 }
 
+static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
+                                const float *weight, const float *bias, float epsilon, vt_matrix y, vt_matrix normed,
+                                float *mean, float *rstd)
+{
+    backend->residual_add(backend, x, branch, mask, y);
+    backend->layer_norm_forward(backend, y, weight, bias, epsilon, normed, mean, rstd);
+}
+
 void vt_plain_layer_norm_fill(vt_backend *backend)
 {
+    backend->residual_layer_norm = residual_layer_norm;
     backend->layer_norm_forward = layer_norm_forward;
     backend->layer_norm_backward = layer_norm_backward;
 }

@@ -64,6 +64,35 @@ static void gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matr
     }
 }
 
+/* hidden += bias, active = gelu(hidden), of one row. */
+INLINE void bias_forward_row(vt_gelu kind, const float *bias, float *hidden, float *active, int64_t columns)
+{
+    int64_t c = 0;
+    for (; c + LANES <= columns; c += LANES) {
+        vector x = load(hidden + c) + load(bias + c);
+        store(hidden + c, x);
+        store(active + c, gelu(kind, x).value);
+    }
+    if (c == columns) return;
+    vector x = load_part(hidden + c, columns - c) + load_part(bias + c, columns - c);
+    store_part(hidden + c, x, columns - c);
+    store_part(active + c, gelu(kind, x).value, columns - c);
+}
+
+static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
+                                vt_matrix hidden, vt_matrix active)
+{
+    backend->linear_forward(backend, x, weight, NULL, hidden);
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < hidden.rows; r++) {
+        float *row = hidden.data + r * hidden.stride, *to = active.data + r * active.stride;
+        if (kind == VT_GELU_ERF)
+            bias_forward_row(VT_GELU_ERF, bias, row, to, hidden.columns);
+        else
+            bias_forward_row(VT_GELU_TANH, bias, row, to, hidden.columns);
+    }
+}
+
 INLINE void backward_row(vt_gelu kind, const float *x, const float *dy, float *dx, float *y, int64_t columns)
 {
     int64_t c = 0;
@@ -96,4 +125,5 @@ void VT_KERNEL(vt_vector_gelu_fill)(vt_backend *backend)
 {
     backend->gelu_forward = gelu_forward;
     backend->gelu_backward = gelu_backward;
+    backend->linear_gelu_forward = linear_gelu_forward;
 }

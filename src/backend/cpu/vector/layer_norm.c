@@ -52,6 +52,21 @@ static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *we
         forward_row(x.data + r * x.stride, weight, bias, epsilon, x.columns, y.data + r * y.stride, mean + r, rstd + r);
 }
 
+static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
+                                const float *weight, const float *bias, float epsilon, vt_matrix y, vt_matrix normed,
+                                float *mean, float *rstd)
+{
+    if (vt_mask_is_active(mask)) backend->mask_multiply(backend, branch, mask, branch);
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < x.rows; r++) {
+        const float *stream = x.data + r * x.stride, *added = branch.data + r * branch.stride;
+        float *sum = y.data + r * y.stride;
+#pragma omp simd
+        for (int64_t c = 0; c < x.columns; c++) sum[c] = stream[c] + added[c];
+        forward_row(sum, weight, bias, epsilon, x.columns, normed.data + r * normed.stride, mean + r, rstd + r);
+    }
+}
+
 /* With h = (x - mean) * rstd and g = dy * weight: dx += rstd * (g - mean(g) - h * mean(g * h)). */
 static void backward_row(const float *x, const float *weight, float mean, float rstd, const float *dy, int64_t columns,
                          float *dx)
@@ -122,4 +137,5 @@ void VT_KERNEL(vt_vector_layer_norm_fill)(vt_backend *backend)
 {
     backend->layer_norm_forward = layer_norm_forward;
     backend->layer_norm_backward = layer_norm_backward;
+    backend->residual_layer_norm = residual_layer_norm;
 }
