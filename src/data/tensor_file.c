@@ -337,6 +337,36 @@ done:
     return status;
 }
 
+static vt_status list_names(vt_tensor_file *file, const char *group, char ***names, int64_t *count)
+{
+    vt_status status = VT_OK;
+    H5G_info_t info;
+    VT_CHECK(H5Gget_info_by_name(file->file, group, &info, H5P_DEFAULT) >= 0, "%s has no group '%s': %s", file->path,
+             group, vt_hdf5_reason());
+    *names = calloc((size_t)info.nlinks + 1, sizeof **names);
+    VT_ASSERT(*names != NULL);
+    for (hsize_t i = 0; i < info.nlinks; i++) {
+        char name[256];
+        ssize_t length =
+            H5Lget_name_by_idx(file->file, group, H5_INDEX_NAME, H5_ITER_INC, i, name, sizeof name, H5P_DEFAULT);
+        VT_CHECK(length > 0 && length < (ssize_t)sizeof name, "%s: can't read the names in '%s': %s", file->path, group,
+                 vt_hdf5_reason());
+        (*names)[(*count)++] = vt_text_copy(name);
+    }
+done:
+    return status;
+}
+
+vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, char ***names, int64_t *count)
+{
+    *names = NULL;
+    *count = 0;
+    vt_hdf5_enter();
+    vt_status status = list_names(file, group, names, count);
+    vt_hdf5_leave();
+    return status;
+}
+
 vt_status vt_tensor_file_get_integers(vt_tensor_file *file, const char *name, int64_t *count, int64_t *values)
 {
     return read_numbers(file, name, H5T_INTEGER, count, values);

@@ -48,6 +48,9 @@ vt_status vt_tensor_file_shape(vt_tensor_file *file, const char *name, vt_tensor
  * missing reads as zeros: check the sources first. */
 vt_status vt_tensor_file_read(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape, float *values);
 
+/* The names in a group ("parameters"), in the order of the alphabet; each and the list malloc'd. */
+vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, char ***names, int64_t *count);
+
 /* *count: room in values, then how many there are. */
 vt_status vt_tensor_file_get_integers(vt_tensor_file *file, const char *name, int64_t *count, int64_t *values);
 vt_status vt_tensor_file_get_integer(vt_tensor_file *file, const char *name, int64_t *value);

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "data/output_file.h"
+#include "data/safetensors.h"
 #include "data/tensor_file.h"
 
 enum { FORMAT_VERSION = 1 };
@@ -401,15 +402,76 @@ done:
     return status;
 }
 
-vt_status vt_checkpoint_read_parameters(const char *directory, const vt_checkpoint_subject *subject)
+static vt_status read_safetensors(const char *path, const vt_trainer *trainer)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = trainer->backend;
+    vt_safetensors *file = NULL;
+    float *room = tensor_room(trainer);
+    VT_TRY(vt_safetensors_open(path, &file));
+    for (int64_t i = 0; i < vt_parameters_count(trainer->parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(trainer->parameters, i);
+        vt_tensor_shape shape = shape_of(parameter);
+        VT_TRY(vt_safetensors_read(file, parameter->name, &shape, room));
+        backend->copy_from_host(backend, parameter->value, room, (size_t)parameter->count * sizeof *room);
+    }
+    vt_parameters_refresh(trainer->parameters);
+done:
+    vt_safetensors_close(&file);
+    free(room);
+    return status;
+}
+
+vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
     open_files files = {0};
     bool damaged = false;
-    VT_TRY(open_checkpoint(directory, &files, &damaged));
-    VT_TRY(check_model(files.index, directory, subject));
+    size_t length = strlen(path), suffix = strlen(".safetensors");
+    if (length > suffix && strcmp(path + length - suffix, ".safetensors") == 0)
+        return read_safetensors(path, subject->trainer);
+    VT_TRY(open_checkpoint(path, &files, &damaged));
+    VT_TRY(check_model(files.index, path, subject));
     VT_TRY(read_tensors(files.shard, subject->trainer, vt_parameters_count(subject->trainer->parameters)));
 done:
+    close_files(&files);
+    return status;
+}
+
+static vt_status read_named(vt_tensor_file *file, const char *name, vt_named_tensor *tensor)
+{
+    vt_status status = VT_OK;
+    char *full = vt_text_format("parameters/%s", name);
+    VT_TRY(vt_tensor_file_shape(file, full, &tensor->shape));
+    float *values = malloc((size_t)vt_tensor_count(&tensor->shape) * sizeof *values + 1);
+    VT_ASSERT(values != NULL);
+    tensor->name = name;
+    tensor->values = values;
+    VT_TRY(vt_tensor_file_read(file, full, &tensor->shape, values));
+done:
+    free(full);
+    return status;
+}
+
+vt_status vt_checkpoint_export(const char *directory, const char *path)
+{
+    vt_status status = VT_OK;
+    open_files files = {0};
+    bool damaged = false;
+    char **names = NULL;
+    int64_t count = 0;
+    vt_named_tensor *tensors = NULL;
+    VT_TRY(open_checkpoint(directory, &files, &damaged));
+    VT_TRY(vt_tensor_file_list(files.shard, "parameters", &names, &count));
+    tensors = calloc((size_t)count + 1, sizeof *tensors);
+    VT_ASSERT(tensors != NULL);
+    for (int64_t i = 0; i < count; i++) VT_TRY(read_named(files.shard, names[i], &tensors[i]));
+    VT_TRY(vt_safetensors_write(path, tensors, count));
+done:
+    for (int64_t i = 0; i < count && tensors != NULL; i++) free((float *)(uintptr_t)tensors[i].values);
+    for (int64_t i = 0; i < count; i++) free(names[i]);
+    free(names);
+    free(tensors);
     close_files(&files);
     return status;
 }

@@ -33,7 +33,10 @@ vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject
 vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject *subject, vt_progress *progress,
                              bool *damaged);
 
-/* Parameters alone. */
-vt_status vt_checkpoint_read_parameters(const char *directory, const vt_checkpoint_subject *subject);
+/* Parameters alone: from a checkpoint, or from a file whose name ends in .safetensors and that has PyTorch's names. */
+vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject);
+
+/* Writes a checkpoint's parameters as a .safetensors file. */
+vt_status vt_checkpoint_export(const char *directory, const char *path);
 
 #endif

@@ -209,3 +209,25 @@ test_a_full_disk_at_a_checkpoint() {
     train --num_epochs=2 --resume >printed
     contains "$(cat printed)" "resuming from $RUNS/00/checkpoints/step-00000007: step 7, epoch 2"
 }
+
+# A checkpoint's parameters as .safetensors, and a run that begins with them: the same as one that begins with the checkpoint.
+test_export_and_back() {
+    small_data
+    train --num_epochs=1 >/dev/null
+    local last
+    last=$(ls -d runs/demo/1CPU/00/checkpoints/step-* | tail -n 1)
+    "$VITRAIN" export "$last" --output=model.safetensors >printed
+    contains "$(cat printed)" "model.safetensors: the parameters of"
+    train --num_epochs=1 --run_num=a --init_from="$last" >/dev/null
+    train --num_epochs=1 --run_num=b --init_from=model.safetensors >/dev/null
+    cmp <(figures a) <(figures b)
+    ! cmp -s <(figures a) <(figures 00)
+    fails 1 "$VITRAIN" export "$last" --output=model.safetensors
+    contains "$output" "--force replaces it"
+    fails 1 "$VITRAIN" export nowhere --output=x.safetensors
+    contains "$output" "nowhere/checkpoint.h5"
+    fails 1 "$VITRAIN" export "$last"
+    contains "$output" "--output=NAME.safetensors is needed"
+    fails 1 train --num_epochs=1 --run_num=c --init_from=model.safetensors --embed_dim=32
+    contains "$output" "model.safetensors: tensor"
+}

@@ -26,6 +26,7 @@ enum { LANES = 4 };
 
 typedef float vector __attribute__((vector_size(LANES * 4)));
 typedef int32_t vector_bits __attribute__((vector_size(LANES * 4)));
+typedef uint32_t vector_word __attribute__((vector_size(LANES * 4)));
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -101,7 +102,8 @@ INLINE float largest_lane(vector value)
  * scaled by adding to the exponent. `shifted` is n + 1.5·2^23, whose lowest bits hold n. */
 INLINE vector scale_power(vector power, vector shifted)
 {
-    return (vector)((vector_bits)power + ((vector_bits)shifted << 23));
+    return (vector)((vector_word)power +
+                    ((vector_word)shifted << 23)); /* unsigned: keys that are padding may overflow */
 }
 
 /* 2^x for x <= 127; below -126 it is 2^-126 (1.2e-38), never 0. Relative error about 1e-7. */

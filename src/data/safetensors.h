@@ -1,0 +1,29 @@
+/* `.safetensors` files: named tensors as PyTorch's ecosystem exchanges them. A file is 8 bytes (length of the header,
+ * little endian), a JSON header, then the numbers (https://huggingface.co/docs/safetensors, "Format"). */
+#ifndef VT_DATA_SAFETENSORS_H
+#define VT_DATA_SAFETENSORS_H
+
+#include "data/tensor_file.h"
+
+typedef struct {
+    const char *name;
+    vt_tensor_shape shape;
+    const float *values;
+} vt_named_tensor;
+
+/* Writes float32 tensors (F32); whole or not at all. */
+vt_status vt_safetensors_write(const char *path, const vt_named_tensor *tensors, int64_t count);
+
+typedef struct vt_safetensors vt_safetensors;
+
+/* Reads and checks the header: lengths and offsets within the file, no two tensors over the same bytes, types F32, F16
+ * or BF16. Other types are an error when they are read. */
+vt_status vt_safetensors_open(const char *path, vt_safetensors **file);
+void vt_safetensors_close(vt_safetensors **file);
+
+/* Tensor `name`, which must have this shape, into values [shape]; F16 and BF16 are widened. Errors name the file, the
+ * tensor and what differs. */
+vt_status vt_safetensors_read(const vt_safetensors *file, const char *name, const vt_tensor_shape *shape,
+                              float *values);
+
+#endif
