@@ -21,6 +21,7 @@ typedef struct {
     vt_loop_length length;
     vt_plan plan;
     char *directory;
+    int lock; /* of the directory, held to the end; -1: none */
     vt_checkpoint_store *checkpoints;
     bool resumes; /* from a checkpoint */
     vt_progress progress;
@@ -120,7 +121,10 @@ static vt_status open_directory(run_state *run)
     vt_status status = VT_OK;
     const vt_config *config = run->config;
     char *renamed = NULL, *made = NULL, *log = NULL;
+    int above = -1;
     run->directory = vt_run_directory_path(config, 1);
+    VT_TRY(vt_run_directory_lock_above(config, 1, &above));
+    VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
     log = vt_text_format("%s/out.log", run->directory);
     VT_TRY(vt_checkpoint_store_open(run->directory, config->keep_last, &run->checkpoints));
     run->resumes =
@@ -129,11 +133,14 @@ static vt_status open_directory(run_state *run)
         VT_TRY(vt_output_make_directory(run->directory));
     else
         VT_TRY(vt_run_directory_make(config, 1, &made, &renamed));
+    vt_run_directory_unlock(&run->lock); /* of what stood there before; the one above is still held */
+    VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
     VT_TRY(vt_log_open(log, run->resumes));
     if (renamed != NULL) vt_log_info("an earlier run with this tag is now %s", renamed);
     if (config->resume != NULL && !run->resumes)
         vt_log_info("--resume: there is no checkpoint in %s/checkpoints, so the run starts afresh", run->directory);
 done:
+    vt_run_directory_unlock(&above);
     free(made);
     free(renamed);
     free(log);
@@ -228,6 +235,7 @@ static void close_run(run_state *run)
     free(run->means);
     free(run->stds);
     free(run->directory);
+    vt_run_directory_unlock(&run->lock);
 }
 
 static vt_status train(run_state *run)
@@ -254,7 +262,7 @@ done:
 vt_status vt_run_training(const vt_config *config)
 {
     vt_status status = VT_OK;
-    run_state run = {.config = config};
+    run_state run = {.lock = -1, .config = config};
     vt_stop_watch(vt_config_max_seconds(config));
     VT_TRY(open_data(&run)); /* before the directory: a run that can't start leaves nothing behind */
     VT_TRY(open_device(&run));

@@ -1,10 +1,13 @@
 #include "training/run_directory.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/text.h"
 
@@ -63,6 +66,37 @@ vt_status vt_run_directory_make(const vt_config *config, int ranks, char **path,
                  strerror(errno));
     }
     VT_CHECK(mkdir(*path, 0777) == 0, "can't make the run directory %s: %s", *path, strerror(errno));
+done:
+    free(parent);
+    return status;
+}
+
+vt_status vt_run_directory_lock(const char *path, bool wait, int *lock)
+{
+    vt_status status = VT_OK;
+    *lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*lock < 0) return VT_OK; /* not there, or not ours to open: what comes next says so */
+    if (flock(*lock, wait ? LOCK_EX : LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        close(*lock);
+        *lock = -1;
+        VT_FAIL("a run is still going in %s; give this one another --run_num", path);
+    }
+done:
+    return status;
+}
+
+void vt_run_directory_unlock(int *lock)
+{
+    if (*lock >= 0) close(*lock);
+    *lock = -1;
+}
+
+vt_status vt_run_directory_lock_above(const vt_config *config, int ranks, int *lock)
+{
+    vt_status status = VT_OK;
+    char *parent = vt_text_format("%s/%s/%dCPU", config->expdir, config->config, ranks);
+    VT_TRY(make_directories(parent));
+    VT_TRY(vt_run_directory_lock(parent, true, lock));
 done:
     free(parent);
     return status;

@@ -11,4 +11,13 @@ char *vt_run_directory_path(const vt_config *config, int ranks);
  * the older one's new path, malloc'd, or NULL. */
 vt_status vt_run_directory_make(const vt_config *config, int ranks, char **path, char **renamed);
 
+/* Locks the directory `path` for this process until vt_run_directory_unlock: *lock is a descriptor, or -1 where there
+ * is no such directory. Another run that holds it is an error, or waited for when `wait`. File systems without locks
+ * grant them all. */
+vt_status vt_run_directory_lock(const char *path, bool wait, int *lock);
+void vt_run_directory_unlock(int *lock);
+
+/* Makes the directory above the run's and locks it: while the run's own changes its name or comes to be. */
+vt_status vt_run_directory_lock_above(const vt_config *config, int ranks, int *lock);
+
 #endif

@@ -177,3 +177,16 @@ test_a_run_that_cannot_fit_is_refused_at_once() {
     contains "$output" "are free. --"
     for setting in recompute=block patch_size=2 global_batch_size=4; do contains "$output" "--$setting saves"; done
 }
+
+# Two runs with one tag at once: the second is refused, the first goes on undisturbed.
+test_a_run_that_is_going_is_left_alone() {
+    small_data
+    "$VITRAIN" $SMALL --num_epochs=2000 --checkpoint_every=0 >going 2>&1 &
+    local first=$!
+    for i in $(seq 100); do grep -q "Starting Training Loop" going && break; sleep 0.1; done
+    fails 1 train
+    kill -TERM $first
+    wait $first || [ $? -eq 75 ]
+    contains "$output" "a run is still going in runs/demo/1CPU/00; give this one another --run_num"
+    [ "$(ls -d runs/demo/1CPU/*)" = runs/demo/1CPU/00 ]
+}
