@@ -10,25 +10,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-
-/* mkdir -p */
-static vt_status make_directories(const char *path)
-{
-    vt_status status = VT_OK;
-    char *copy = vt_text_copy(path);
-    for (char *end = copy + 1;; end++) {
-        if (*end != '/' && *end != '\0') continue;
-        char separator = *end;
-        *end = '\0';
-        VT_CHECK(mkdir(copy, 0777) == 0 || errno == EEXIST,
-                 "can't make the directory %s: %s. --expdir names another place", copy, strerror(errno));
-        *end = separator;
-        if (separator == '\0') break;
-    }
-done:
-    free(copy);
-    return status;
-}
+#include "data/output_file.h"
 
 /* A name beside `path` that nothing has yet: path.old-20251113-213555, then -1, -2, … behind it. */
 static char *name_for_old(const char *path)
@@ -59,7 +41,7 @@ vt_status vt_run_directory_make(const vt_config *config, int ranks, char **path,
     *renamed = NULL;
     char *parent = vt_text_format("%s/%s/%dCPU", config->expdir, config->config, ranks);
     *path = vt_run_directory_path(config, ranks);
-    VT_TRY(make_directories(parent));
+    VT_TRY(vt_output_make_directory(parent));
     if (lstat(*path, &info) == 0) {
         *renamed = name_for_old(*path);
         VT_CHECK(rename(*path, *renamed) == 0, "can't rename the earlier run %s to %s: %s", *path, *renamed,
@@ -95,7 +77,7 @@ vt_status vt_run_directory_lock_above(const vt_config *config, int ranks, int *l
 {
     vt_status status = VT_OK;
     char *parent = vt_text_format("%s/%s/%dCPU", config->expdir, config->config, ranks);
-    VT_TRY(make_directories(parent));
+    VT_TRY(vt_output_make_directory(parent));
     VT_TRY(vt_run_directory_lock(parent, true, lock));
 done:
     free(parent);
