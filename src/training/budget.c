@@ -53,7 +53,7 @@ static int by_saving(const void *a, const void *b)
     return difference > 0 ? 1 : difference < 0 ? -1 : 0;
 }
 
-enum { REMEDIES = 5 };
+enum { REMEDIES = 7 };
 
 /* Each setting by itself, in the order of what it saves; a setting that isn't to be had saves 0. */
 static void find_remedies(const vt_config *config, const vt_trainer_data *data, const vt_plan *plan,
@@ -89,6 +89,18 @@ static void find_remedies(const vt_config *config, const vt_trainer_data *data, 
         changed.patch_size = patch;
         snprintf(remedies[4].flag, sizeof remedies[4].flag, "--patch_size=%lld", (long long)patch);
         try_remedy(&changed, data, plan, &remedies[4]);
+    }
+    if (config->embed_dim % (2 * config->num_heads) == 0) {
+        changed = *config;
+        changed.embed_dim = config->embed_dim / 2;
+        snprintf(remedies[5].flag, sizeof remedies[5].flag, "--embed_dim=%lld", (long long)changed.embed_dim);
+        try_remedy(&changed, data, plan, &remedies[5]);
+    }
+    if (config->depth > 1) {
+        changed = *config;
+        changed.depth = config->depth / 2;
+        snprintf(remedies[6].flag, sizeof remedies[6].flag, "--depth=%lld", (long long)changed.depth);
+        try_remedy(&changed, data, plan, &remedies[6]);
     }
     qsort(remedies, REMEDIES, sizeof remedies[0], by_saving);
 }

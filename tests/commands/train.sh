@@ -174,9 +174,11 @@ test_memory_is_known_beforehand() {
 
 test_a_run_that_cannot_fit_is_refused_at_once() {
     small_data
-    refused "of memory (parameters" timeout 5 "$VITRAIN" $SMALL --embed_dim=8192 --depth=200 --patch_size=1
-    contains "$output" "are free. --"
-    for setting in recompute=block patch_size=2 global_batch_size=4; do contains "$output" "--$setting saves"; done
+    refused "of memory (parameters" timeout 5 "$VITRAIN" $SMALL --embed_dim=512 --depth=1000 --patch_size=1 --global_batch_size=48
+    for setting in recompute=block patch_size=2; do contains "$output" " --$setting saves"; done
+    # where the parameters are too many, the activations' settings would not help
+    refused "of memory (parameters" timeout 5 "$VITRAIN" $SMALL --embed_dim=16384 --depth=200
+    contains "$output" "are free. --embed_dim=8192 saves"
 }
 
 # Two runs with one tag at once: the second is refused, the first goes on undisturbed.
