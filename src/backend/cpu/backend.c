@@ -56,8 +56,7 @@ static vt_status cpu_allocate(vt_backend *backend, vt_memory_category category, 
              vt_text_bytes((double)bytes, needed), strerror(errno));
     madvise(mapped, bytes, MADV_HUGEPAGE); /* advice only: fewer page faults where the kernel follows it */
     state->mappings[state->mapping_count].memory = mapped;
-    state->mappings[state->mapping_count].bytes = bytes;
-    state->mappings[state->mapping_count++].category = category;
+    state->mappings[state->mapping_count++].bytes = bytes;
     *memory = mapped;
 done:
     return status;

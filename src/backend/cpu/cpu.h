@@ -18,7 +18,6 @@ typedef struct {
     struct {
         void *memory;
         size_t bytes;
-        vt_memory_category category;
     } mappings[64];
 } vt_cpu_state;
 
