@@ -152,6 +152,7 @@ int vt_command_run(int argument_count, char *const *arguments)
                                errno != 0 ? strerror(errno) : "an earlier write failed");
     if (status == VT_OK) return EXIT_SUCCESS;
     if (status == VT_STOPPED) return TRY_AGAIN;
+    if (vt_error_text()[0] == '\0') return EXIT_FAILURE; /* another rank tells why */
     fprintf(stderr, "vitrain: %s\n", vt_error_text());
     if (getenv("VITRAIN_DEBUG") != NULL) fprintf(stderr, "vitrain: noted at %s\n", vt_error_place());
     return EXIT_FAILURE;
