@@ -55,18 +55,26 @@ void vt_vit_close(vt_vit **model)
     *model = NULL;
 }
 
+static vt_patch_grid whole_grid(const vt_vit_options *o, int64_t batch, int64_t channels, vt_patch_order order)
+{
+    return (vt_patch_grid){.batch = batch,
+                           .field_channels = channels,
+                           .channels = channels,
+                           .height = o->height,
+                           .width = o->width,
+                           .patch = o->patch,
+                           .order = order,
+                           .tokens = (o->height / o->patch) * (o->width / o->patch)};
+}
+
 vt_patch_grid vt_vit_input_grid(const vt_vit *model, int64_t batch)
 {
-    const vt_vit_options *o = &model->options;
-    return (vt_patch_grid){batch,    o->in_channels, o->in_channels,        o->height,
-                           o->width, o->patch,       VT_PATCH_CHANNEL_FIRST};
+    return whole_grid(&model->options, batch, model->options.in_channels, VT_PATCH_CHANNEL_FIRST);
 }
 
 vt_patch_grid vt_vit_output_grid(const vt_vit *model, int64_t batch)
 {
-    const vt_vit_options *o = &model->options;
-    return (vt_patch_grid){batch,    o->out_channels, o->out_channels,      o->height,
-                           o->width, o->patch,        VT_PATCH_CHANNEL_LAST};
+    return whole_grid(&model->options, batch, model->options.out_channels, VT_PATCH_CHANNEL_LAST);
 }
 
 static vt_matrix load_patches(const vt_vit *model, const vt_pass *pass, const vt_vit_input *input)

@@ -67,7 +67,8 @@ void vt_optimizer_step(vt_optimizer *optimizer, double learning_rate, double *gr
                         .epsilon = 1e-8,
                         .weight_decay = options->weight_decay,
                         .step = ++optimizer->step};
-    backend->sum_of_squares(backend, gradients, count, &optimizer->device->squares);
+    backend->zero(backend, &optimizer->device->squares, sizeof(double));
+    backend->sum_of_squares(backend, gradients, count, 1, &optimizer->device->squares);
     backend->clip_scale(backend, &optimizer->device->squares, options->gradient_clip, &optimizer->device->scale);
     backend->update(backend, &update, &optimizer->device->scale, gradients, vt_parameters_values(optimizer->parameters),
                     optimizer->moment1, optimizer->moment2, count);
@@ -97,7 +98,8 @@ const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer)
     for (int64_t i = 0; i < vt_parameters_count(optimizer->parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(optimizer->parameters, i);
         double squares = 0;
-        backend->sum_of_squares(backend, parameter->gradient, parameter->count, &optimizer->device->squares);
+        backend->zero(backend, &optimizer->device->squares, sizeof(double));
+        backend->sum_of_squares(backend, parameter->gradient, parameter->count, 1, &optimizer->device->squares);
         backend->copy_to_host(backend, &squares, &optimizer->device->squares, sizeof squares);
         if (!isfinite(squares)) return parameter->name;
     }

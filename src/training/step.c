@@ -48,14 +48,15 @@ static vt_matrix load_target(vt_trainer *trainer, const vt_pass *pass, const flo
     return target;
 }
 
-/* Sum of the samples' losses of one prediction; the norms stay for backward. */
+/* Sum of the samples' losses of one prediction; the squared norms stay for backward. */
 static double score(vt_trainer *trainer, const vt_pass *pass, vt_matrix prediction, vt_matrix target)
 {
     vt_backend *backend = pass->backend;
     double sum = 0;
-    backend->relative_l2_forward(backend, pass->batch, prediction, target, trainer->losses, trainer->norms);
-    backend->copy_to_host(backend, trainer->host_figures, trainer->losses, (size_t)pass->batch * sizeof(float));
-    for (int64_t i = 0; i < pass->batch; i++) sum += (double)trainer->host_figures[i];
+    backend->squared_norms(backend, pass->batch, prediction, target, trainer->squares);
+    backend->relative_l2(backend, pass->batch, trainer->squares, trainer->losses);
+    backend->copy_to_host(backend, trainer->host_losses, trainer->losses, (size_t)pass->batch * sizeof(float));
+    for (int64_t i = 0; i < pass->batch; i++) sum += (double)trainer->host_losses[i];
     return sum;
 }
 
@@ -88,7 +89,7 @@ vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figu
         vt_matrix dprediction = prediction; /* in its place, where the type is the same */
         if (samples.pass.type != VT_FLOAT32)
             dprediction = vt_pass_push(&samples.pass, prediction.rows, prediction.columns);
-        backend->relative_l2_backward(backend, micro, prediction, target, trainer->norms,
+        backend->relative_l2_backward(backend, micro, prediction, target, trainer->squares,
                                       1.0f / (float)batch->sample_count, dprediction);
         vt_vit_backward(trainer->model, &samples.pass, &samples.input, dprediction);
         vt_arena_pop(&trainer->arena, mark);
@@ -110,9 +111,10 @@ static void add_rmse(vt_trainer *trainer, const vt_pass *pass, vt_matrix predict
     vt_backend *backend = pass->backend;
     vt_patch_grid grid = vt_vit_output_grid(trainer->model, pass->batch);
     int64_t count = grid.batch * grid.channels;
-    backend->channel_rmse(backend, &grid, prediction, target, trainer->latitude_weights, trainer->rmse);
-    backend->copy_to_host(backend, trainer->host_figures, trainer->rmse, (size_t)count * sizeof(float));
-    for (int64_t i = 0; i < count; i++) sums[i % grid.channels] += (double)trainer->host_figures[i];
+    double points = (double)(trainer->config->img_size[0] * trainer->config->img_size[1]);
+    backend->channel_squares(backend, &grid, prediction, target, trainer->latitude_weights, trainer->channel_squares);
+    backend->copy_to_host(backend, trainer->host_squares, trainer->channel_squares, (size_t)count * sizeof(double));
+    for (int64_t i = 0; i < count; i++) sums[i % grid.channels] += sqrt(trainer->host_squares[i] / points);
 }
 
 vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, bool with_persistence, vt_evaluation *evaluation)

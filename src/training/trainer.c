@@ -37,6 +37,14 @@ static vt_status allocate_floats(vt_backend *backend, vt_memory_category categor
     return status;
 }
 
+static vt_status allocate_doubles(vt_backend *backend, vt_memory_category category, int64_t count, double **memory)
+{
+    void *taken = NULL;
+    vt_status status = backend->allocate(backend, category, (size_t)count * sizeof(double), &taken);
+    *memory = taken;
+    return status;
+}
+
 /* Device arrays of `count` channels; channel c of a stacked history is channel c % file_channels of the file. */
 static vt_status upload_normalisation(vt_backend *backend, const vt_trainer_data *data, int64_t count, int64_t period,
                                       float **mean, float **inverse_std)
@@ -87,10 +95,11 @@ static vt_status take_batch_memory(vt_trainer *trainer, const vt_trainer_data *d
     VT_TRY(upload_normalisation(backend, data, out, out, &trainer->target_mean, &trainer->target_inverse_std));
     VT_TRY(upload_latitude_weights(backend, data, config->img_size[0], &trainer->latitude_weights));
     VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch, &trainer->losses));
-    VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, 2 * batch, &trainer->norms));
-    VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch * out, &trainer->rmse));
-    trainer->host_figures = malloc((size_t)(batch * out) * sizeof(float));
-    VT_ASSERT(trainer->host_figures != NULL);
+    VT_TRY(allocate_doubles(backend, VT_MEMORY_DATA, 2 * batch, &trainer->squares));
+    VT_TRY(allocate_doubles(backend, VT_MEMORY_DATA, batch * out, &trainer->channel_squares));
+    trainer->host_losses = malloc((size_t)batch * sizeof(float));
+    trainer->host_squares = malloc((size_t)(batch * out) * sizeof(double));
+    VT_ASSERT(trainer->host_losses != NULL && trainer->host_squares != NULL);
     if (!backend->shares_host_memory) {
         VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch * in * plane, &trainer->batch_input));
         VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch * out * plane, &trainer->batch_target));
@@ -176,18 +185,12 @@ void vt_trainer_close(vt_trainer **trainer)
 {
     vt_trainer *t = *trainer;
     if (t == NULL) return;
-    float *const memory[] = {t->batch_input,
-                             t->batch_target,
-                             t->input_mean,
-                             t->input_inverse_std,
-                             t->target_mean,
-                             t->target_inverse_std,
-                             t->latitude_weights,
-                             t->losses,
-                             t->norms,
-                             t->rmse};
+    void *const memory[] = {t->batch_input, t->batch_target,       t->input_mean,       t->input_inverse_std,
+                            t->target_mean, t->target_inverse_std, t->latitude_weights, t->losses,
+                            t->squares,     t->channel_squares};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) t->backend->release(t->backend, memory[i]);
-    free(t->host_figures);
+    free(t->host_losses);
+    free(t->host_squares);
     vt_arena_close(&t->arena);
     vt_optimizer_close(&t->optimizer);
     vt_vit_close(&t->model);

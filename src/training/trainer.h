@@ -33,8 +33,10 @@ typedef struct {
     float *input_mean, *input_inverse_std;   /* [n_in_channels] */
     float *target_mean, *target_inverse_std; /* [n_out_channels] */
     float *latitude_weights;                 /* [height], mean 1 */
-    float *losses, *norms, *rmse;            /* of a micro-batch: [batch], [batch, 2], [batch, n_out_channels] */
-    float *host_figures;                     /* room to bring them to the host */
+    float *losses;                           /* of a micro-batch: [batch] … */
+    double *squares, *channel_squares;       /* … [batch, 2], [batch, n_out_channels] */
+    float *host_losses;                      /* room to bring the losses … */
+    double *host_squares;                    /* … and the channels' squares to the host */
 } vt_trainer;
 
 /* Bytes by category and the FLOPs of one optimizer step, learnt from the same step over the dry back end; the data are
