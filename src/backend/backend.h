@@ -69,11 +69,15 @@ typedef struct {
     uint32_t first_sample; /* position in the global batch of the first sample of the buffers */
 } vt_dropout;
 
-/* Dropout of elements, then drop path (stochastic depth) of whole samples; rows / tokens samples. */
+/* Dropout of elements, then drop path (stochastic depth) of whole samples; rows / tokens samples. The matrix may be a
+ * block of a larger tensor: row r of a sample, column c then draws the number of row first_token + r, column
+ * first_column + c (any values, not only multiples of 4). */
 typedef struct {
     vt_dropout elements;
     vt_dropout path;
-    int64_t tokens; /* rows of one sample */
+    int64_t tokens;       /* rows of one sample */
+    int64_t first_token;  /* of the whole sample's tokens, the first row's */
+    int64_t first_column; /* of the whole tensor's columns, the first one's */
 } vt_mask;
 
 static inline bool vt_mask_is_active(const vt_mask *mask)
@@ -82,13 +86,16 @@ static inline bool vt_mask_is_active(const vt_mask *mask)
 }
 
 /* q [batch * queries, heads * head_dim], k and v [batch * keys, heads * head_dim]; head h is columns
- * h * head_dim … (h + 1) * head_dim - 1. Scores are scaled by 1 / sqrt(head_dim). `dropout` acts on the weights. */
+ * h * head_dim … (h + 1) * head_dim - 1. Scores are scaled by 1 / sqrt(head_dim). `dropout` acts on the weights; heads,
+ * queries and keys may be a block of a larger attention, whose weight (first_head + h, first_query + q, first_key + k)
+ * then gives the random number (any values, not only multiples of 4). */
 typedef struct {
     int64_t batch;
     int64_t heads;
     int64_t head_dim;
     int64_t queries;
     int64_t keys;
+    int64_t first_head, first_query, first_key; /* of the whole attention's, for dropout only */
     vt_dropout dropout;
 } vt_attention_shape;
 
@@ -98,8 +105,8 @@ typedef enum {
     VT_PATCH_CHANNEL_LAST   /* [patch row, patch column, channel]: the head's output, and the target beside it */
 } vt_patch_order;
 
-/* Fields [batch, field_channels, height, width], whose first `channels` are cut into (height / patch) × (width / patch)
- * tokens a sample, row-major. */
+/* Fields [batch, field_channels, height, width] in memory, whose first `channels` are cut into (height / patch) ×
+ * (width / patch) tokens a sample, row-major. The patches hold a run of them: all, or those of one rank. */
 typedef struct {
     int64_t batch;
     int64_t field_channels;
@@ -108,11 +115,14 @@ typedef struct {
     int64_t width;
     int64_t patch;
     vt_patch_order order;
+    int64_t first_token; /* the patches hold tokens first_token … first_token + tokens - 1 of each sample */
+    int64_t tokens;
 } vt_patch_grid;
 
+/* Rows of patches a sample. */
 static inline int64_t vt_patch_grid_tokens(const vt_patch_grid *grid)
 {
-    return (grid->height / grid->patch) * (grid->width / grid->patch);
+    return grid->tokens;
 }
 
 /* One update of Adam, AdamW or SGD with momentum over a flat block, as PyTorch defines them (torch.optim). */
@@ -130,6 +140,7 @@ typedef struct vt_backend vt_backend;
 struct vt_backend {
     char name[128];          /* "CPU, 2 threads, avx512, oneDNN 2.6.3" */
     void *state;             /* the implementation's own */
+    void *stream;            /* the device's queue that operations go to (cudaStream_t), or NULL */
     bool shares_host_memory; /* host pointers may be used as the back end's own */
 
     void (*close)(vt_backend *backend);
@@ -189,7 +200,14 @@ struct vt_backend {
     /* out like q; log_sum [batch, heads, queries]: the logarithm of the softmax's denominator, kept for backward. */
     void (*attention_forward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                               vt_matrix v, vt_matrix out, float *log_sum);
-    /* dq, dk, dv are overwritten. Dao 2023, "FlashAttention-2", equations of its section 3. */
+    /* out, log_sum: of attention over some keys; part, part_log_sum: of the same queries over other keys. out and
+     * log_sum become those over both: log_sum' = log(exp(log_sum) + exp(part_log_sum)), out' = out exp(log_sum -
+     * log_sum') + part exp(part_log_sum - log_sum'). float32 matrices; shape->keys is not read. Liu 2023, "Ring
+     * Attention". */
+    void (*attention_merge)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix part,
+                            const float *part_log_sum, vt_matrix out, float *log_sum);
+    /* dq, dk, dv are overwritten. Dao 2023, "FlashAttention-2", equations of its section 3. k and v may be a block of
+     * the keys, with out and log_sum over all keys: dk, dv are then the block's, and dq its contribution. */
     void (*attention_backward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                                vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
                                vt_matrix dk, vt_matrix dv);
@@ -200,7 +218,8 @@ struct vt_backend {
     void (*residual_add)(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y);
     /* y = masked(x): dropout and drop path, forward and backward alike; y may be x. */
     void (*mask_multiply)(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y);
-    /* x [batch * tokens, columns] += position [tokens, columns], for every sample. */
+    /* x [batch * tokens, columns] += position [tokens, columns], for every sample. With one token: a bias of all rows.
+     */
     void (*position_add)(vt_backend *backend, vt_matrix x, vt_matrix position);
     /* dposition [tokens, columns] += sum of dx over the samples. */
     void (*position_backward)(vt_backend *backend, vt_matrix dx, vt_matrix dposition);
@@ -219,29 +238,34 @@ struct vt_backend {
 
     /* ---- patches, loss and metrics ---- */
 
-    /* patches [batch * tokens, channels * patch²] = (fields - mean[c]) * inverse_std[c], cut into patches. */
+    /* patches [batch * tokens, channels * patch²] = (fields - mean[c]) * inverse_std[c], cut into patches; tokens is
+     * the grid's. */
     void (*patches_load)(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
                          const float *inverse_std, vt_matrix patches);
-    /* Its inverse: fields = patches / inverse_std[c] + mean[c], laid back. */
+    /* Its inverse: fields = patches / inverse_std[c] + mean[c], laid back. Writes the points of the grid's tokens only.
+     */
     void (*patches_store)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix patches, const float *mean,
                           const float *inverse_std, float *fields);
-    /* Per sample ‖prediction - target‖₂ / ‖target‖₂ into losses [batch]; norms [batch, 2] (of the difference, of the
-     * target) are kept for backward. rows / batch rows a sample. */
-    void (*relative_l2_forward)(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                float *losses, float *norms);
-    /* dprediction = scale * (prediction - target) / (norm of the difference * norm of the target); may be prediction.
-     */
+    /* The loss in two halves, so that ranks that share a sample can add their squares in between. */
+
+    /* squares [batch, 2] = sums over a sample's rows of (prediction - target)² and of target², in float64. rows / batch
+     * rows a sample. */
+    void (*squared_norms)(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares);
+    /* losses [batch] = √(squares[0] / squares[1]) of each sample: ‖prediction - target‖₂ / ‖target‖₂. */
+    void (*relative_l2)(vt_backend *backend, int64_t batch, const double *squares, float *losses);
+    /* dprediction = scale * (prediction - target) / (norm of the difference * norm of the target), 0 where the
+     * difference's norm is 0; may be prediction. */
     void (*relative_l2_backward)(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                 const float *norms, float scale, vt_matrix dprediction);
-    /* rmse [batch, channels]: sqrt of the mean over the grid of weight[row] * (prediction - target)²; both in
-     * VT_PATCH_CHANNEL_LAST order; latitude_weights [height]. */
-    void (*channel_rmse)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
-                         const float *latitude_weights, float *rmse);
+                                 const double *squares, float scale, vt_matrix dprediction);
+    /* squares [batch, channels] = sum over the points of the grid's tokens of weight[row] * (prediction - target)², in
+     * float64; both in VT_PATCH_CHANNEL_LAST order; latitude_weights [height]. */
+    void (*channel_squares)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
+                            const float *latitude_weights, double *squares);
 
     /* ---- optimizer, over flat blocks ---- */
 
-    /* *result = sum of x², in float64. */
-    void (*sum_of_squares)(vt_backend *backend, const float *x, int64_t count, double *result);
+    /* *result += weight * sum of x², in float64. */
+    void (*sum_of_squares)(vt_backend *backend, const float *x, int64_t count, double weight, double *result);
     /* *scale = min(1, maximum / (√sum_of_squares + 1e-6)) (torch.nn.utils.clip_grad_norm_); NaN when the sum is not
      * finite. */
     void (*clip_scale)(vt_backend *backend, const double *sum_of_squares, double maximum, float *scale);

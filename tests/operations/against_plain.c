@@ -340,7 +340,8 @@ static void check_update(pair *p, vt_optimizer_kind kind, int64_t count)
         }
         b->update(b, &update, &scale, gradients.matrix.data, parameters[i].matrix.data, moment1[i].matrix.data,
                   moment2[i].matrix.data, count);
-        b->sum_of_squares(b, gradients.matrix.data, count, &squares[i]);
+        squares[i] = 0;
+        b->sum_of_squares(b, gradients.matrix.data, count, 1, &squares[i]);
         float not_finite = NAN;
         guarded before = guarded_copy(&parameters[i]);
         b->update(b, &update, &not_finite, gradients.matrix.data, parameters[i].matrix.data, moment1[i].matrix.data,
@@ -379,7 +380,7 @@ TEST(bits_do_not_depend_on_threads)
     guarded x = guarded_random(ROWS, COLUMNS, 1, 1), dy = guarded_random(ROWS, COLUMNS, 2, 1), dx[2], out[2];
     float weight[COLUMNS], mean[ROWS], rstd[ROWS], dweight[2][COLUMNS] = {{0}}, dbias[2][COLUMNS] = {{0}},
                                                    log_sum[4 * ROWS];
-    double squares[2];
+    double squares[2] = {0};
     fill_random(weight, COLUMNS, 3, 1);
     for (int i = 0; i < 2; i++) {
         vt_backend *b = NULL;
@@ -390,7 +391,7 @@ TEST(bits_do_not_depend_on_threads)
         b->layer_norm_forward(b, x.matrix, weight, weight, 1e-6f, out[i].matrix, mean, rstd);
         b->layer_norm_backward(b, x.matrix, weight, mean, rstd, dy.matrix, dx[i].matrix, dweight[i], dbias[i]);
         b->attention_forward(b, &shape, x.matrix, dy.matrix, x.matrix, out[i].matrix, log_sum);
-        b->sum_of_squares(b, x.matrix.data, ROWS * COLUMNS, &squares[i]);
+        b->sum_of_squares(b, x.matrix.data, ROWS * COLUMNS, 1, &squares[i]);
         vt_backend_close(&b);
     }
     EXPECT(memcmp(dweight[0], dweight[1], sizeof dweight[0]) == 0 && memcmp(dbias[0], dbias[1], sizeof dbias[0]) == 0);

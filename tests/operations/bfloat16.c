@@ -124,6 +124,37 @@ TEST(operations_are_those_of_float32)
     }
 }
 
+/* Attention may mix: q, k, v, dout bfloat16, and float32 results, which sums over ranks want. */
+TEST(attention_of_mixed_types)
+{
+    enum { QUERIES = 13, KEYS = 9, COLUMNS = 24, OUT = 2 * QUERIES * COLUMNS, IN = 2 * KEYS * COLUMNS };
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = NULL;
+        EXPECT_OK(vt_backend_open_cpu(isa, 0, &b));
+        vt_attention_shape shape = {.batch = 2, .heads = 3, .head_dim = 8, .queries = QUERIES, .keys = KEYS};
+        twins q = open_twins(2 * QUERIES, COLUMNS, 1), k = open_twins(2 * KEYS, COLUMNS, 2);
+        twins v = open_twins(2 * KEYS, COLUMNS, 3), dout = open_twins(2 * QUERIES, COLUMNS, 4);
+        float out[2][OUT], dq[2][OUT], dk[2][IN], dv[2][IN], log_sum[2][2 * 3 * QUERIES];
+        for (int i = 0; i < 2; i++) {
+            vt_matrix result = vt_matrix_make(out[i], 2 * QUERIES, COLUMNS);
+            b->attention_forward(b, &shape, i == 0 ? q.half : q.wide, i == 0 ? k.half : k.wide,
+                                 i == 0 ? v.half : v.wide, result, log_sum[i]);
+            b->attention_backward(b, &shape, i == 0 ? q.half : q.wide, i == 0 ? k.half : k.wide,
+                                  i == 0 ? v.half : v.wide, result, log_sum[i], i == 0 ? dout.half : dout.wide,
+                                  vt_matrix_make(dq[i], 2 * QUERIES, COLUMNS), vt_matrix_make(dk[i], 2 * KEYS, COLUMNS),
+                                  vt_matrix_make(dv[i], 2 * KEYS, COLUMNS));
+        }
+        EXPECT(memcmp(out[0], out[1], sizeof out[0]) == 0 && memcmp(log_sum[0], log_sum[1], sizeof log_sum[0]) == 0);
+        EXPECT(memcmp(dq[0], dq[1], sizeof dq[0]) == 0 && memcmp(dk[0], dk[1], sizeof dk[0]) == 0 &&
+               memcmp(dv[0], dv[1], sizeof dv[0]) == 0);
+        EXPECT_OK(b->check(b));
+        twins *const all[] = {&q, &k, &v, &dout};
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) close_twins(all[i]);
+        vt_backend_close(&b);
+    }
+}
+
 /* oneDNN's bfloat16 products (which this processor may have to imitate) against float32 sums of the same operands. */
 TEST(products_of_the_units)
 {

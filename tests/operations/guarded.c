@@ -76,3 +76,27 @@ void guarded_compare(const guarded *actual, const guarded *expected, double tole
            worst / largest, tolerance);
     guarded_check(actual, name);
 }
+
+guarded guarded_part(vt_matrix whole, int64_t batch, part p)
+{
+    guarded block = guarded_open(batch * p.tokens, p.columns);
+    for (int64_t r = 0; r < block.matrix.rows; r++) {
+        int64_t row = r / p.tokens * (whole.rows / batch) + p.first_token + r % p.tokens;
+        memcpy(block.matrix.data + r * block.matrix.stride, whole.data + row * whole.stride + p.first_column,
+               (size_t)p.columns * sizeof(float));
+    }
+    return block;
+}
+
+void guarded_compare_part(const guarded *actual, const guarded *whole, int64_t batch, part p, double tolerance,
+                          const char *name)
+{
+    guarded expected = guarded_part(whole->matrix, batch, p);
+    guarded_compare(actual, &expected, tolerance, name);
+    guarded_close(&expected);
+}
+
+void guarded_close_all(guarded *const *all, size_t count)
+{
+    for (size_t i = 0; i < count; i++) guarded_close(all[i]);
+}

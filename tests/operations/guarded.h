@@ -22,6 +22,27 @@ void guarded_check(const guarded *g, const char *name);
 /* Fails the test when an element differs by more than `tolerance` of the largest element (of `expected`), or is NaN. */
 void guarded_compare(const guarded *actual, const guarded *expected, double tolerance, const char *name);
 
+/* What one rank holds of a matrix of `tokens` rows a sample. */
+typedef struct {
+    int64_t first_token, tokens;
+    int64_t first_column, columns;
+} part;
+
+/* That part's own copy. `batch`: samples of the whole. */
+guarded guarded_part(vt_matrix whole, int64_t batch, part p);
+
+/* guarded_compare with a part of `whole`. */
+void guarded_compare_part(const guarded *actual, const guarded *whole, int64_t batch, part p, double tolerance,
+                          const char *name);
+
+/* GUARDED_CLOSE_ALL(&a, &b, ...) */
+void guarded_close_all(guarded *const *all, size_t count);
+#define GUARDED_CLOSE_ALL(...)                                                                                         \
+    do {                                                                                                               \
+        guarded *const all_[] = {__VA_ARGS__};                                                                         \
+        guarded_close_all(all_, sizeof all_ / sizeof all_[0]);                                                         \
+    } while (0)
+
 /* Normal numbers, the same for the same seed. */
 void fill_random(float *values, int64_t count, uint64_t seed, float scale);
 

@@ -8,7 +8,7 @@ static void check_order(vt_backend *backend, vt_patch_order order)
 {
     enum { TOKENS = (HEIGHT / PATCH) * (WIDTH / PATCH), SIZE = BATCH * FIELD_CHANNELS * HEIGHT * WIDTH };
     static const float mean[CHANNELS] = {1, -2, 300}, inverse_std[CHANNELS] = {0.5f, 4, 0.125f};
-    vt_patch_grid grid = {BATCH, FIELD_CHANNELS, CHANNELS, HEIGHT, WIDTH, PATCH, order};
+    vt_patch_grid grid = {BATCH, FIELD_CHANNELS, CHANNELS, HEIGHT, WIDTH, PATCH, order, 0, TOKENS};
     guarded patches = guarded_open(BATCH * TOKENS, CHANNELS * PATCH * PATCH);
     float fields[SIZE], back[SIZE];
     for (int i = 0; i < SIZE; i++) fields[i] = (float)i; /* powers of two above: every operation is exact */

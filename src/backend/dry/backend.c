@@ -136,6 +136,12 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
     count_of(backend)->flops += 2 * attention_product(shape);
 }
 
+static void attention_merge(vt_backend *backend, const vt_attention_shape *shape, vt_matrix part,
+                            const float *part_log_sum, vt_matrix out, float *log_sum)
+{
+    (void)backend, (void)shape, (void)part, (void)part_log_sum, (void)out, (void)log_sum;
+}
+
 /* Four products are the gradient's own; the fifth, the scores once more, is an implementation's, not counted. */
 static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                                vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
@@ -172,27 +178,31 @@ static void patches_store(vt_backend *backend, const vt_patch_grid *grid, vt_mat
     (void)backend, (void)grid, (void)patches, (void)mean, (void)inverse_std, (void)fields;
 }
 
-static void relative_l2_forward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                float *losses, float *norms)
+static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares)
 {
-    (void)backend, (void)batch, (void)prediction, (void)target, (void)losses, (void)norms;
+    (void)backend, (void)batch, (void)prediction, (void)target, (void)squares;
+}
+
+static void relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses)
+{
+    (void)backend, (void)batch, (void)squares, (void)losses;
 }
 
 static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                 const float *norms, float scale, vt_matrix dprediction)
+                                 const double *squares, float scale, vt_matrix dprediction)
 {
-    (void)backend, (void)batch, (void)prediction, (void)target, (void)norms, (void)scale, (void)dprediction;
+    (void)backend, (void)batch, (void)prediction, (void)target, (void)squares, (void)scale, (void)dprediction;
 }
 
-static void channel_rmse(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
-                         const float *latitude_weights, float *rmse)
+static void channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
+                            const float *latitude_weights, double *squares)
 {
-    (void)backend, (void)grid, (void)prediction, (void)target, (void)latitude_weights, (void)rmse;
+    (void)backend, (void)grid, (void)prediction, (void)target, (void)latitude_weights, (void)squares;
 }
 
-static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, double *result)
+static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, double weight, double *result)
 {
-    (void)backend, (void)x, (void)count, (void)result;
+    (void)backend, (void)x, (void)count, (void)weight, (void)result;
 }
 
 static void clip_scale(vt_backend *backend, const double *squares, double maximum, float *scale)
@@ -234,6 +244,7 @@ vt_status vt_backend_open_dry(vt_backend **result)
                             .linear_gelu_forward = linear_gelu_forward,
                             .residual_layer_norm = residual_layer_norm,
                             .attention_forward = attention_forward,
+                            .attention_merge = attention_merge,
                             .attention_backward = attention_backward,
                             .residual_add = residual_add,
                             .mask_multiply = mask_multiply,
@@ -241,9 +252,10 @@ vt_status vt_backend_open_dry(vt_backend **result)
                             .position_backward = position,
                             .patches_load = patches_load,
                             .patches_store = patches_store,
-                            .relative_l2_forward = relative_l2_forward,
+                            .squared_norms = squared_norms,
+                            .relative_l2 = relative_l2,
                             .relative_l2_backward = relative_l2_backward,
-                            .channel_rmse = channel_rmse,
+                            .channel_squares = channel_squares,
                             .sum_of_squares = sum_of_squares,
                             .clip_scale = clip_scale,
                             .update = update_parameters};

@@ -26,7 +26,7 @@ static head_view view_head(const vt_attention_shape *shape, vt_matrix q, vt_matr
                       batch,
                       head,
                       shape->dropout};
-    view.dropout.site = VT_SITE_ATTENTION + (uint32_t)head;
+    view.dropout.site = VT_SITE_ATTENTION + (uint32_t)(shape->first_head + head);
     return view;
 }
 
@@ -52,7 +52,8 @@ static double keep_factor(const head_view *view, int64_t query, int64_t key)
 {
     if (view->dropout.rate <= 0) return 1;
     uint32_t sample = view->dropout.first_sample + (uint32_t)view->batch;
-    return (double)vt_dropout_factor(&view->dropout, sample, (uint32_t)query, (uint32_t)key);
+    return (double)vt_dropout_factor(&view->dropout, sample, (uint32_t)(view->shape->first_query + query),
+                                     (uint32_t)(view->shape->first_key + key));
 }
 
 static void forward_row(const head_view *view, int64_t query, double *weights, float *out, float *log_sum)
@@ -88,6 +89,30 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
             }
         }
         free(weights);
+    }
+}
+
+static void merge_row(int64_t dim, const float *part, double part_log_sum, float *out, float *log_sum)
+{
+    double own = (double)*log_sum, largest = fmax(own, part_log_sum);
+    double both = largest + log(exp(own - largest) + exp(part_log_sum - largest));
+    double own_share = exp(own - both), part_share = exp(part_log_sum - both);
+    for (int64_t d = 0; d < dim; d++) out[d] = (float)(own_share * (double)out[d] + part_share * (double)part[d]);
+    *log_sum = (float)both;
+}
+
+static void attention_merge(vt_backend *backend, const vt_attention_shape *shape, vt_matrix part,
+                            const float *part_log_sum, vt_matrix out, float *log_sum)
+{
+    (void)backend;
+#pragma omp parallel for collapse(2) schedule(static)
+    for (int64_t unit = 0; unit < shape->batch * shape->heads; unit++) {
+        for (int64_t i = 0; i < shape->queries; i++) {
+            int64_t row = unit / shape->heads * shape->queries + i, first = unit % shape->heads * shape->head_dim;
+            int64_t sum = unit * shape->queries + i;
+            merge_row(shape->head_dim, part.data + row * part.stride + first, (double)part_log_sum[sum],
+                      out.data + row * out.stride + first, log_sum + sum);
+        }
     }
 }
 
@@ -152,5 +177,6 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
 void vt_plain_attention_fill(vt_backend *backend)
 {
     backend->attention_forward = attention_forward;
+    backend->attention_merge = attention_merge;
     backend->attention_backward = attention_backward;
 }

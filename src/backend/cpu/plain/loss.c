@@ -1,7 +1,6 @@
 #include "backend/cpu/cpu.h"
 
-static void relative_l2_forward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                float *losses, float *norms)
+static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares)
 {
     (void)backend;
     int64_t tokens = prediction.rows / batch;
@@ -16,21 +15,29 @@ static void relative_l2_forward(vt_backend *backend, int64_t batch, vt_matrix pr
                 target_squares += (double)t[c] * (double)t[c];
             }
         }
-        norms[2 * sample] = (float)sqrt(difference_squares);
-        norms[2 * sample + 1] = (float)sqrt(target_squares);
-        losses[sample] = (float)(sqrt(difference_squares) / sqrt(target_squares));
+        squares[2 * sample] = difference_squares;
+        squares[2 * sample + 1] = target_squares;
     }
 }
 
+static void relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses)
+{
+    (void)backend;
+    for (int64_t sample = 0; sample < batch; sample++)
+        losses[sample] = (float)sqrt(squares[2 * sample] / squares[2 * sample + 1]);
+}
+
 static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                 const float *norms, float scale, vt_matrix dprediction)
+                                 const double *squares, float scale, vt_matrix dprediction)
 {
     (void)backend;
     int64_t tokens = prediction.rows / batch;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < prediction.rows; r++) {
-        const float *norm = norms + 2 * (r / tokens);
-        float factor = norm[0] > 0 ? scale / (norm[0] * norm[1]) : 0; /* a perfect forecast has no gradient */
+        const double *square = squares + 2 * (r / tokens);
+        float difference_norm = (float)sqrt(square[0]), target_norm = (float)sqrt(square[1]);
+        float factor = scale / (difference_norm * target_norm);
+        if (difference_norm == 0) factor = 0; /* a perfect forecast has no gradient */
         const float *p = prediction.data + r * prediction.stride, *t = target.data + r * target.stride;
         float *to = dprediction.data + r * dprediction.stride;
 #pragma omp simd
@@ -44,7 +51,7 @@ static double weighted_squares(const vt_patch_grid *grid, int64_t sample, int64_
     int64_t across = grid->width / grid->patch, tokens = vt_patch_grid_tokens(grid);
     double sum = 0;
     for (int64_t token = 0; token < tokens; token++) {
-        int64_t r = sample * tokens + token, top = (token / across) * grid->patch;
+        int64_t r = sample * tokens + token, top = (grid->first_token + token) / across * grid->patch;
         for (int64_t point = 0; point < grid->patch * grid->patch; point++) {
             int64_t column = point * grid->channels + channel;
             double difference = (double)prediction.data[r * prediction.stride + column] -
@@ -55,22 +62,20 @@ static double weighted_squares(const vt_patch_grid *grid, int64_t sample, int64_
     return sum;
 }
 
-static void channel_rmse(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
-                         const float *latitude_weights, float *rmse)
+static void channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
+                            const float *latitude_weights, double *squares)
 {
     (void)backend;
-    double points = (double)(grid->height * grid->width);
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < grid->batch * grid->channels; i++) {
-        double squares =
+    for (int64_t i = 0; i < grid->batch * grid->channels; i++)
+        squares[i] =
             weighted_squares(grid, i / grid->channels, i % grid->channels, prediction, target, latitude_weights);
-        rmse[i] = (float)sqrt(squares / points);
-    }
 }
 
 void vt_plain_loss_fill(vt_backend *backend)
 {
-    backend->relative_l2_forward = relative_l2_forward;
+    backend->squared_norms = squared_norms;
+    backend->relative_l2 = relative_l2;
     backend->relative_l2_backward = relative_l2_backward;
-    backend->channel_rmse = channel_rmse;
+    backend->channel_squares = channel_squares;
 }

@@ -3,7 +3,7 @@
 /* Partial sums over runs of this many elements, added in order: the same bits for any number of threads. */
 enum { RUN = 4096 };
 
-static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, double *result)
+static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, double weight, double *result)
 {
     (void)backend;
     double total = 0;
@@ -16,7 +16,7 @@ static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, d
 #pragma omp ordered
         total += sum;
     }
-    *result = total;
+    *result += weight * total;
 }
 
 static void clip_scale(vt_backend *backend, const double *squares, double maximum, float *scale)

@@ -8,10 +8,11 @@ static void patch_steps(const vt_patch_grid *grid, int64_t *channel_step, int64_
     *point_step = channel_first ? 1 : grid->channels;
 }
 
-/* The top left point, in channel 0, of the patch of row r of all tokens. */
+/* The top left point, in channel 0, of the patch of row r of all samples' tokens. */
 static int64_t patch_start(const vt_patch_grid *grid, int64_t r)
 {
-    int64_t across = grid->width / grid->patch, tokens = vt_patch_grid_tokens(grid), token = r % tokens;
+    int64_t across = grid->width / grid->patch, tokens = vt_patch_grid_tokens(grid);
+    int64_t token = grid->first_token + r % tokens;
     int64_t corner = (token / across) * grid->patch * grid->width + (token % across) * grid->patch;
     return (r / tokens) * grid->field_channels * grid->height * grid->width + corner;
 }

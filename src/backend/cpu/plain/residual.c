@@ -5,12 +5,13 @@
 static void mask_row(const vt_mask *mask, int64_t row, int64_t columns, const float *x, float path, float *y)
 {
     uint32_t sample = mask->elements.first_sample + (uint32_t)(row / mask->tokens);
-    uint32_t token = (uint32_t)(row % mask->tokens);
+    uint32_t token = (uint32_t)(mask->first_token + row % mask->tokens);
     float keep = path / (1.0f - mask->elements.rate);
-    for (int64_t first = 0; first < columns; first += 4) {
-        vt_random_block block = vt_dropout_block(&mask->elements, sample, token, (uint32_t)(first / 4));
-        for (int64_t c = first; c < first + 4 && c < columns; c++)
-            y[c] = vt_random_uniform(block.word[c - first]) < mask->elements.rate ? 0.0f : keep * x[c];
+    int64_t begin = mask->first_column, end = begin + columns;
+    for (int64_t quad = begin / 4; 4 * quad < end; quad++) {
+        vt_random_block block = vt_dropout_block(&mask->elements, sample, token, (uint32_t)quad);
+        for (int64_t c = 4 * quad < begin ? begin : 4 * quad; c < 4 * quad + 4 && c < end; c++)
+            y[c - begin] = vt_random_uniform(block.word[c % 4]) < mask->elements.rate ? 0.0f : keep * x[c - begin];
     }
 }
 
@@ -63,13 +64,19 @@ static void position_add(vt_backend *backend, vt_matrix x, vt_matrix position)
 static void position_backward(vt_backend *backend, vt_matrix dx, vt_matrix dposition)
 {
     (void)backend;
-#pragma omp parallel for schedule(static)
+    enum { COLUMNS = 32 }; /* of one piece of work: a single token has many rows, and must keep all threads busy */
+#pragma omp parallel for collapse(2) schedule(static)
     for (int64_t token = 0; token < dposition.rows; token++) {
-        float *to = dposition.data + token * dposition.stride;
-        for (int64_t r = token; r < dx.rows; r += dposition.rows) {
-            const float *from = dx.data + r * dx.stride;
+        for (int64_t first = 0; first < dx.columns; first += COLUMNS) {
+            int64_t count = dx.columns - first < COLUMNS ? dx.columns - first : COLUMNS;
+            float *to = dposition.data + token * dposition.stride + first;
+            double sum[COLUMNS] = {0};
+            for (int64_t r = token; r < dx.rows; r += dposition.rows) {
+                const float *from = dx.data + r * dx.stride + first;
 #pragma omp simd
-            for (int64_t c = 0; c < dx.columns; c++) to[c] += from[c];
+                for (int64_t c = 0; c < count; c++) sum[c] += (double)from[c];
+            }
+            for (int64_t c = 0; c < count; c++) to[c] += (float)sum[c];
         }
     }
 }

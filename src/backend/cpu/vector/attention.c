@@ -131,21 +131,32 @@ static void pack_transposed(const float *from, int64_t stride, int64_t rows, int
     }
 }
 
-/* Multiplies weights [rows × columns] of queries first_query …, keys first_key … (a multiple of 4) by what dropout
- * keeps. */
+/* Weights of neighbouring keys, which numbers first … end - 1 of a block decide on. */
+INLINE void drop(vt_random_block block, int64_t first, int64_t end, float rate, float keep, float *weights)
+{
+    for (int64_t w = first; w < end; w++) weights[w - first] *= vt_random_uniform(block.word[w]) < rate ? 0.0f : keep;
+}
+
+/* Multiplies weights [rows × columns] of queries first_query …, keys first_key … of the shape's by what dropout keeps.
+ */
 static void apply_dropout(const sizes *s, int64_t unit, int64_t first_query, int64_t rows, int64_t first_key,
                           int64_t columns, float *weights, int64_t stride)
 {
     vt_dropout dropout = s->shape->dropout;
-    dropout.site = VT_SITE_ATTENTION + (uint32_t)(unit % s->shape->heads);
+    dropout.site = VT_SITE_ATTENTION + (uint32_t)(s->shape->first_head + unit % s->shape->heads);
     uint32_t sample = dropout.first_sample + (uint32_t)(unit / s->shape->heads);
     float keep = 1.0f / (1.0f - dropout.rate);
+    int64_t begin = s->shape->first_key + first_key, end = begin + columns;
     for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < columns; j += 4) {
-            vt_random_block block =
-                vt_dropout_block(&dropout, sample, (uint32_t)(first_query + i), (uint32_t)((first_key + j) / 4));
-            for (int64_t w = 0; w < 4; w++)
-                weights[i * stride + j + w] *= vt_random_uniform(block.word[w]) < dropout.rate ? 0.0f : keep;
+        uint32_t query = (uint32_t)(s->shape->first_query + first_query + i);
+        for (int64_t quad = begin / 4; 4 * quad < end; quad++) {
+            vt_random_block block = vt_dropout_block(&dropout, sample, query, (uint32_t)quad);
+            int64_t first = 4 * quad < begin ? begin - 4 * quad : 0, until = smaller(4, end - 4 * quad);
+            float *kept = weights + i * stride + 4 * quad + first - begin;
+            if (first == 0 && until == 4)
+                drop(block, 0, 4, dropout.rate, keep, kept);
+            else
+                drop(block, first, until, dropout.rate, keep, kept);
         }
     }
 }

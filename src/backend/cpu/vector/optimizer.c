@@ -3,7 +3,7 @@
 #include "backend/cpu/vector/vector.h"
 
 /* Sums are taken over a fixed number of runs, then over the runs in order: the same bits for any number of threads. */
-static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, double *result)
+static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, double weight, double *result)
 {
     (void)backend;
     enum { RUNS = 256 };
@@ -17,8 +17,9 @@ static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, d
         for (int64_t i = run * length; i < end; i++) sum += (double)x[i] * (double)x[i];
         partial[run] = sum;
     }
-    *result = 0;
-    for (int run = 0; run < RUNS; run++) *result += partial[run];
+    double total = 0;
+    for (int run = 0; run < RUNS; run++) total += partial[run];
+    *result += weight * total;
 }
 
 static void update_adam(const vt_update *update, float scale, const float *gradients, float *parameters, float *moment1,

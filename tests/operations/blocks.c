@@ -1,0 +1,236 @@
+/* Operations on a block of a larger tensor, as one rank of several holds it: the numbers are those of the whole. */
+#include "operations/guarded.h"
+#include "operations/paths.h"
+#include "test.h"
+
+static const double unit = 0x1p-24;
+
+static vt_backend *open_path(vt_cpu_isa isa)
+{
+    vt_backend *b = NULL;
+    EXPECT_OK(vt_backend_open_cpu(isa, 0, &b));
+    return b;
+}
+
+/* ---- dropout ---- */
+
+static void check_mask(vt_backend *b, part p)
+{
+    enum { BATCH = 2, TOKENS = 11, COLUMNS = 37 };
+    guarded x = guarded_random(BATCH * TOKENS, COLUMNS, 1, 1), y = guarded_open(BATCH * TOKENS, COLUMNS);
+    guarded stream = guarded_random(BATCH * TOKENS, COLUMNS, 2, 1);
+    vt_mask mask = {.elements = {.rate = 0.4f, .seed = 3, .step = 5, .layer = 2, .site = 1, .first_sample = 6},
+                    .path = {.rate = 0.3f, .seed = 3, .step = 5, .layer = 2, .site = 4, .first_sample = 6},
+                    .tokens = TOKENS};
+    b->mask_multiply(b, x.matrix, &mask, y.matrix);
+    guarded block = guarded_part(x.matrix, BATCH, p), masked = guarded_open(BATCH * p.tokens, p.columns);
+    guarded block_stream = guarded_part(stream.matrix, BATCH, p);
+    mask.tokens = p.tokens;
+    mask.first_token = p.first_token;
+    mask.first_column = p.first_column;
+    b->mask_multiply(b, block.matrix, &mask, masked.matrix);
+    guarded_compare_part(&masked, &y, BATCH, p, 0, "mask_multiply of a block");
+    b->residual_add(b, block_stream.matrix, block.matrix, &mask, block_stream.matrix);
+    guarded_compare_part(&block, &y, BATCH, p, 0, "the branch of residual_add of a block");
+    GUARDED_CLOSE_ALL(&x, &y, &stream, &block, &masked, &block_stream);
+}
+
+TEST(dropout_of_a_block_is_the_wholes)
+{
+    static const part parts[] = {{0, 11, 0, 37}, {3, 5, 0, 37}, {0, 11, 1, 36}, {4, 7, 2, 3},
+                                 {1, 9, 3, 1},   {2, 3, 5, 20}, {10, 1, 7, 30}, {6, 2, 8, 29}};
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = open_path(isa);
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) check_mask(b, parts[i]);
+        vt_backend_close(&b);
+    }
+}
+
+/* ---- patches, loss and metrics ---- */
+
+enum { BATCH = 2, CHANNELS = 3, HEIGHT = 12, ACROSS = 3, PATCH = 3, TOKENS = HEIGHT / PATCH * ACROSS };
+enum { PLANE = HEIGHT * ACROSS * PATCH, FIELDS = BATCH * CHANNELS * PLANE, PATCH_SIZE = CHANNELS * PATCH * PATCH };
+
+static vt_patch_grid grid_of(vt_patch_order order, int64_t first_token, int64_t tokens)
+{
+    return (vt_patch_grid){.batch = BATCH,
+                           .field_channels = CHANNELS,
+                           .channels = CHANNELS,
+                           .height = HEIGHT,
+                           .width = ACROSS * PATCH,
+                           .patch = PATCH,
+                           .order = order,
+                           .first_token = first_token,
+                           .tokens = tokens};
+}
+
+/* Runs that begin and end within a row of tokens, or at its ends. */
+static const part runs[] = {{0, 12, 0, PATCH_SIZE}, {1, 4, 0, PATCH_SIZE}, {2, 8, 0, PATCH_SIZE}, {5, 1, 0, PATCH_SIZE},
+                            {4, 8, 0, PATCH_SIZE},  {3, 6, 0, PATCH_SIZE}, {0, 7, 0, PATCH_SIZE}};
+
+static void check_run(vt_backend *b, vt_patch_order order, part run)
+{
+    static const float mean[CHANNELS] = {1, -2, 300}, inverse_std[CHANNELS] = {0.5f, 4, 0.125f};
+    vt_patch_grid all = grid_of(order, 0, TOKENS), some = grid_of(order, run.first_token, run.tokens);
+    guarded whole = guarded_open(BATCH * TOKENS, PATCH_SIZE), patches = guarded_open(BATCH * run.tokens, PATCH_SIZE);
+    float fields[FIELDS], back[FIELDS];
+    for (int i = 0; i < FIELDS; i++) fields[i] = (float)i; /* powers of two above: every operation is exact */
+    for (int i = 0; i < FIELDS; i++) back[i] = NAN;
+    b->patches_load(b, &all, fields, mean, inverse_std, whole.matrix);
+    b->patches_load(b, &some, fields, mean, inverse_std, patches.matrix);
+    guarded_compare_part(&patches, &whole, BATCH, run, 0, "patches_load of a run");
+    b->patches_store(b, &some, patches.matrix, mean, inverse_std, back);
+    for (int i = 0; i < FIELDS; i++) {
+        int y = i % PLANE / (ACROSS * PATCH), x = i % (ACROSS * PATCH), token = y / PATCH * ACROSS + x / PATCH;
+        bool used = token >= run.first_token && token < run.first_token + run.tokens;
+        EXPECT(used ? back[i] == fields[i] : isnan(back[i]), "at %d: %g", i, (double)back[i]);
+    }
+    GUARDED_CLOSE_ALL(&whole, &patches);
+}
+
+TEST(patches_of_a_run_of_tokens)
+{
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = open_path(isa);
+        for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+            check_run(b, VT_PATCH_CHANNEL_FIRST, runs[i]);
+            check_run(b, VT_PATCH_CHANNEL_LAST, runs[i]);
+        }
+        vt_backend_close(&b);
+    }
+}
+
+/* Sums of a few hundred terms in float64. */
+static const double sum64 = 1e3 * 0x1p-53;
+
+/* Three ranks share each sample; their squares add up to the whole's, and each one's gradient is its part. */
+TEST(loss_and_metrics_of_parts_add_up)
+{
+    static const part parts[3] = {{0, 4, 0, PATCH_SIZE}, {4, 7, 0, PATCH_SIZE}, {11, 1, 0, PATCH_SIZE}};
+    enum { FIGURES = BATCH * CHANNELS };
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = open_path(isa);
+        guarded prediction = guarded_random(BATCH * TOKENS, PATCH_SIZE, 1, 1);
+        guarded target = guarded_random(BATCH * TOKENS, PATCH_SIZE, 2, 1);
+        guarded gradient = guarded_open(BATCH * TOKENS, PATCH_SIZE);
+        double squares[2 * BATCH], sums[2 * BATCH] = {0}, points[FIGURES], point_sums[FIGURES] = {0};
+        float weights[HEIGHT], losses[BATCH];
+        vt_patch_grid grid = grid_of(VT_PATCH_CHANNEL_LAST, 0, TOKENS);
+        for (int i = 0; i < HEIGHT; i++) weights[i] = 0.25f * (float)(i + 1);
+        b->squared_norms(b, BATCH, prediction.matrix, target.matrix, squares);
+        b->channel_squares(b, &grid, prediction.matrix, target.matrix, weights, points);
+        b->relative_l2(b, BATCH, squares, losses);
+        b->relative_l2_backward(b, BATCH, prediction.matrix, target.matrix, squares, 0.5f, gradient.matrix);
+        for (int i = 0; i < 3; i++) {
+            guarded p = guarded_part(prediction.matrix, BATCH, parts[i]),
+                    t = guarded_part(target.matrix, BATCH, parts[i]);
+            double some[2 * BATCH], some_points[FIGURES];
+            grid = grid_of(VT_PATCH_CHANNEL_LAST, parts[i].first_token, parts[i].tokens);
+            b->squared_norms(b, BATCH, p.matrix, t.matrix, some);
+            b->channel_squares(b, &grid, p.matrix, t.matrix, weights, some_points);
+            for (int j = 0; j < 2 * BATCH; j++) sums[j] += some[j];
+            for (int j = 0; j < FIGURES; j++) point_sums[j] += some_points[j];
+            b->relative_l2_backward(b, BATCH, p.matrix, t.matrix, squares, 0.5f, p.matrix);
+            guarded_compare_part(&p, &gradient, BATCH, parts[i], 0, "relative_l2_backward of a part");
+            GUARDED_CLOSE_ALL(&p, &t);
+        }
+        for (int j = 0; j < 2 * BATCH; j++) EXPECT_NEAR(sums[j], squares[j], sum64 * squares[j]);
+        for (int j = 0; j < FIGURES; j++) EXPECT_NEAR(point_sums[j], points[j], sum64 * points[j]);
+        for (int j = 0; j < BATCH; j++) {
+            double loss = sqrt(squares[2 * j]) / sqrt(squares[2 * j + 1]);
+            EXPECT_NEAR(losses[j], loss, unit * loss);
+        }
+        GUARDED_CLOSE_ALL(&prediction, &target, &gradient);
+        vt_backend_close(&b);
+    }
+}
+
+TEST(channel_squares_weigh_each_row)
+{
+    FOR_EACH_PATH(isa)
+    {
+        static const float mean[CHANNELS] = {0}, inverse_std[CHANNELS] = {1, 1, 1};
+        vt_backend *b = open_path(isa);
+        guarded prediction = guarded_open(BATCH * 7, PATCH_SIZE), target = guarded_open(BATCH * 7, PATCH_SIZE);
+        vt_patch_grid grid = grid_of(VT_PATCH_CHANNEL_LAST, 4, 7);
+        float fields[2][FIELDS], weights[HEIGHT];
+        double squares[BATCH * CHANNELS], expected[BATCH * CHANNELS] = {0};
+        for (int i = 0; i < HEIGHT; i++) weights[i] = 0.25f * (float)(i + 1);
+        for (int i = 0; i < 2; i++) fill_random(fields[i], FIELDS, 7 + (uint64_t)i, 1);
+        b->patches_load(b, &grid, fields[0], mean, inverse_std, prediction.matrix);
+        b->patches_load(b, &grid, fields[1], mean, inverse_std, target.matrix);
+        b->channel_squares(b, &grid, prediction.matrix, target.matrix, weights, squares);
+        for (int i = 0; i < FIELDS; i++) {
+            int y = i % PLANE / (ACROSS * PATCH), x = i % (ACROSS * PATCH), token = y / PATCH * ACROSS + x / PATCH;
+            double difference = (double)fields[0][i] - (double)fields[1][i];
+            if (token >= 4 && token < 11) expected[i / PLANE] += (double)weights[y] * difference * difference;
+        }
+        for (int i = 0; i < BATCH * CHANNELS; i++) EXPECT_NEAR(squares[i], expected[i], sum64 * expected[i]);
+        GUARDED_CLOSE_ALL(&prediction, &target);
+        vt_backend_close(&b);
+    }
+}
+
+TEST(a_perfect_forecast_has_no_gradient)
+{
+    vt_backend *b = open_path(VT_ISA_AUTO);
+    guarded x = guarded_random(4, 9, 1, 1), gradient = guarded_open(4, 9), zero = guarded_random(4, 9, 1, 0);
+    double squares[4];
+    b->squared_norms(b, 2, x.matrix, x.matrix, squares);
+    b->relative_l2_backward(b, 2, x.matrix, x.matrix, squares, 1, gradient.matrix);
+    guarded_compare(&gradient, &zero, 0, "gradient of a perfect forecast");
+    GUARDED_CLOSE_ALL(&x, &gradient, &zero);
+    vt_backend_close(&b);
+}
+
+TEST(sum_of_squares_adds)
+{
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = open_path(isa);
+        float x[1013];
+        double expected = 3, result = 3;
+        fill_random(x, 1013, 1, 1);
+        for (int i = 0; i < 1013; i++) expected += 0.25 * (double)x[i] * (double)x[i];
+        b->sum_of_squares(b, x, 500, 0.25, &result);
+        b->sum_of_squares(b, x + 500, 513, 0.25, &result);
+        EXPECT_NEAR(result, expected, 4 * sum64 * expected);
+        vt_backend_close(&b);
+    }
+}
+
+/* ---- a bias: a position with one token ---- */
+
+static void check_bias(vt_backend *b, int64_t rows, int64_t columns)
+{
+    guarded x = guarded_random(rows, columns, 1, 1), y = guarded_copy(&x), bias = guarded_random(1, columns, 2, 1);
+    guarded dbias = guarded_copy(&bias), expected = guarded_copy(&bias), sum = guarded_copy(&x);
+    for (int64_t c = 0; c < columns; c++) {
+        double total = 0;
+        for (int64_t r = 0; r < rows; r++) {
+            total += (double)x.matrix.data[r * x.matrix.stride + c];
+            sum.matrix.data[r * sum.matrix.stride + c] += bias.matrix.data[c];
+        }
+        expected.matrix.data[c] += (float)total;
+    }
+    b->position_add(b, y.matrix, bias.matrix);
+    b->position_backward(b, x.matrix, dbias.matrix);
+    guarded_compare(&y, &sum, 0, "position_add of one token");
+    guarded_compare(&dbias, &expected, 4 * unit, "position_backward of one token");
+    GUARDED_CLOSE_ALL(&x, &y, &bias, &dbias, &expected, &sum);
+}
+
+TEST(position_of_one_token_is_a_bias)
+{
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = open_path(isa);
+        check_bias(b, 1, 7);
+        check_bias(b, 1013, 97);
+        check_bias(b, 97, 1);
+        vt_backend_close(&b);
+    }
+}
