@@ -1,0 +1,58 @@
+/* All ranks of a run: the layout, the engine, and the groups along its axes. Also what ranks agree on: an error on one
+ * of them ends the phase on all. */
+#ifndef VT_PARALLEL_WORLD_H
+#define VT_PARALLEL_WORLD_H
+
+#include "parallel/group.h"
+#include "parallel/launch.h"
+#include "parallel/layout.h"
+
+/* Which ranks of an axis: all, those of this rank's node, or those in the same place of their nodes. */
+typedef enum { VT_SCOPE_ALL, VT_SCOPE_WITHIN_NODE, VT_SCOPE_ACROSS_NODES } vt_scope;
+
+typedef struct {
+    vt_launch launch;
+    vt_layout layout;
+    vt_engine *engine;
+    int rank, ranks;
+    int coordinate[VT_AXIS_COUNT];
+    vt_group *host;    /* all ranks, over host memory: for figures and agreements */
+    int *node_of;      /* [ranks]: which node each rank runs on, 0, 1, … in the order of their first ranks */
+    int threads;       /* cores for this rank: those that it may use, divided by the local ranks that share them */
+    vt_group **groups; /* made by vt_world_use, kept to the end */
+    int group_count;
+} vt_world;
+
+/* Collective. The engine for this launch and config->comm, the layout, and what the ranks tell one another about their
+ * hosts. Errors: as vt_layout_make and the engines. A node is a host, or each VITRAIN_RANKS_PER_NODE ranks. */
+vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_world **world);
+
+/* As any rank of any layout, over the dry engine. */
+vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, vt_world **world);
+
+/* Collective. Closes the groups and the engine; when `failed` and the other ranks may not be in here too, ends the job.
+ */
+void vt_world_close(vt_world **world, bool failed);
+
+/* Collective over all ranks: makes the group along `axes`, for the back end's memory (NULL: the host's), or finds it.
+ * Never NULL: one rank is a group of its own. */
+vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, vt_backend *backend, vt_group **group);
+
+/* Collective over all ranks, at the end of a phase: VT_OK only when all have it. The lowest rank that failed keeps its
+ * note, with rank and host put before it when there are several; the others' note says "all ranks: stop", and
+ * vt_world_speaks is false on them. VT_STOPPED on any rank without an error is VT_STOPPED on all. */
+vt_status vt_world_agree(vt_world *world, vt_status status);
+
+/* Is it this rank that tells the user? Rank 0, or after a failure the one that keeps the note. */
+bool vt_world_speaks(const vt_world *world);
+
+/* Is any rank's `value` true? Collective. */
+bool vt_world_any(vt_world *world, bool value);
+
+/* values [count], summed over all ranks, in float64. Collective. */
+void vt_world_sum(vt_world *world, double *values, int64_t count);
+
+/* The text of rank 0 (malloc'd; *text of the others is replaced; may be NULL). Collective. */
+void vt_world_broadcast_text(vt_world *world, char **text);
+
+#endif
