@@ -33,7 +33,6 @@ static vt_world *make_world(int rank, int ranks)
 
 static void introduce(introduction *own)
 {
-    *own = (introduction){{0}};
     vt_host_name(own->host);
     if (sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)own->cores) != 0) memset(own->cores, 0, MASK_BYTES);
 }
