@@ -71,6 +71,10 @@ void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_
 bool vt_request_test(vt_request *request);
 void vt_request_wait(vt_request *request);
 
+/* Collective over all ranks. A group of the world's ranks members [size], this one's at place `rank`; `color` is the
+ * same for all its ranks, and no other group's of this call. Errors: the engine's. */
+vt_status vt_group_open(vt_engine *engine, const char *name, const int *members, int size, int rank, int color,
+                        vt_backend *backend, vt_group **group);
 void vt_group_close(vt_group **group);
 
 /* ---- engines ---- */
@@ -78,10 +82,16 @@ void vt_group_close(vt_group **group);
 struct vt_engine {
     char name[96]; /* "Open MPI 4.1.4" */
     int rank, size;
-    double timeout; /* seconds; set by the opener */
+    double timeout;     /* seconds; set by the opener */
+    bool device_memory; /* takes the back end's memory as it is (NCCL); else it is staged through the host */
+    bool counts_only;   /* nothing is moved (dry): the operations may be NULL */
     void *state;
 
-    /* Collective over all ranks: those with equal `color` form a group, in the order of `key`. */
+    /* The operations are called for groups of two ranks or more and for more than 0 elements in all; group.c has done
+     * the counting and the staging. `request` is never NULL. test and wait clear request->state when it is over. */
+
+    /* Collective over all ranks: those with equal `color` form a group, in the order of `key`; its name, size, rank and
+     * members are set already. */
     vt_status (*split)(vt_engine *engine, int color, int key, vt_group *group);
     void (*group_close)(vt_group *group);
     void (*all_reduce)(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request);
@@ -91,6 +101,7 @@ struct vt_engine {
                      int from, vt_request *request);
     void (*broadcast)(vt_group *group, void *data, size_t bytes, int root, vt_request *request);
     bool (*test)(vt_request *request);
+    void (*wait)(vt_request *request);
     /* Ends every rank of the job at once, with a non-zero exit status; does not return. */
     void (*abort)(vt_engine *engine);
     void (*close)(vt_engine *engine);
@@ -110,6 +121,14 @@ void vt_engine_close(vt_engine **engine);
 
 /* Prints "vitrain: rank R on HOST: sentence" and ends the job. */
 __attribute__((noreturn, format(printf, 2, 3))) void vt_engine_abort(vt_engine *engine, const char *format, ...);
+
+/* "dp [0 2 4 6]": a group in messages. Returns `text`. */
+enum { VT_GROUP_TEXT_SIZE = 160 };
+const char *vt_group_text(const vt_group *group, char text[VT_GROUP_TEXT_SIZE]);
+
+/* This host's name. */
+enum { VT_HOST_SIZE = 64 };
+void vt_host_name(char name[VT_HOST_SIZE]);
 
 /* Does this build have MPI? */
 bool vt_engine_has_mpi(void);

@@ -11,31 +11,36 @@
 typedef enum { VT_SCOPE_ALL, VT_SCOPE_WITHIN_NODE, VT_SCOPE_ACROSS_NODES } vt_scope;
 
 typedef struct {
-    vt_launch launch;
+    vt_launch launch; /* with local_rank and local_size, also where the launcher did not say */
     vt_layout layout;
     vt_engine *engine;
     int rank, ranks;
     int coordinate[VT_AXIS_COUNT];
-    vt_group *host;   /* all ranks, over host memory: for figures and agreements */
-    int *node_of;     /* [ranks]: which node each rank runs on, 0, 1, … in the order of their first ranks */
-    int threads;      /* cores for this rank: those that it may use, divided by the local ranks that share them */
-    vt_group **groups; /* made by vt_world_use, kept to the end */
+    vt_group *host;    /* all ranks, over host memory: for figures and agreements */
+    int *node_of;      /* [ranks]: which node each rank runs on, 0, 1, … in the order of their first ranks */
+    int nodes;         /* how many there are */
+    int threads;       /* cores for this rank: those that it may use, divided by the local ranks that share them */
+    vt_group **groups; /* made by vt_world_group, kept to the end; the first is `host` */
     int group_count;
+    bool agreed_failure; /* all ranks know of a failure, and end alike */
+    int speaker;         /* the rank that tells the user */
 } vt_world;
 
 /* Collective. The engine for this launch and config->comm, the layout, and what the ranks tell one another about their
- * hosts. Errors: as vt_layout_make and the engines. A node is a host, or each VITRAIN_RANKS_PER_NODE ranks. */
+ * hosts. Errors: as vt_layout_make and the engines; *world may then still be there, so that vt_world_speaks can be
+ * asked, and is to be closed. A node is a host, or each VITRAIN_RANKS_PER_NODE ranks (for tests). */
 vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_world **world);
 
 /* As any rank of any layout, over the dry engine. */
 vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, vt_world **world);
 
-/* Collective. Closes the groups and the engine; when `failed` and the other ranks may not be in here too, ends the job.
- */
+/* Collective when all ranks succeeded or have agreed on a failure. Closes the groups and the engine. When this rank
+ * `failed` and the others don't know, says what was noted and ends the job: exit status 1, no return. */
 void vt_world_close(vt_world **world, bool failed);
 
 /* Collective over all ranks: makes the group along `axes`, for the back end's memory (NULL: the host's), or finds it.
- * Never NULL: one rank is a group of its own. */
+ * Never NULL: one rank is a group of its own. Across nodes: an error on all ranks where nodes hold unequally many ranks
+ * of such a group. */
 vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, vt_backend *backend, vt_group **group);
 
 /* Collective over all ranks, at the end of a phase: VT_OK only when all have it. The lowest rank that failed keeps its
@@ -43,7 +48,7 @@ vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, vt_back
  * vt_world_speaks is false on them. VT_STOPPED on any rank without an error is VT_STOPPED on all. */
 vt_status vt_world_agree(vt_world *world, vt_status status);
 
-/* Is it this rank that tells the user? Rank 0, or after a failure the one that keeps the note. */
+/* Is it this rank that tells the user? Rank 0, or after a failure the one that keeps the note. NULL: yes. */
 bool vt_world_speaks(const vt_world *world);
 
 /* Is any rank's `value` true? Collective. */
