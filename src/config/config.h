@@ -26,6 +26,10 @@ typedef enum { VT_SCHEDULE_COSINE, VT_SCHEDULE_NONE } vt_schedule_kind;
 typedef enum { VT_SCALING_NONE, VT_SCALING_SQRT, VT_SCALING_LINEAR } vt_lr_scaling;
 typedef enum { VT_LOADER_AUTO, VT_LOADER_PYTORCH, VT_LOADER_DALI, VT_LOADER_NATIVE, VT_LOADER_DIRECT } vt_loader_kind;
 
+typedef enum { VT_CP_COMM_ALLGATHER, VT_CP_COMM_RING } vt_cp_comm;
+typedef enum { VT_ZERO_GROUP_ALL, VT_ZERO_GROUP_NODE } vt_zero_group;
+typedef enum { VT_COMM_AUTO, VT_COMM_MPI, VT_COMM_NCCL } vt_comm;
+
 /* VT_OPTION_embed_dim, ...: which option. */
 #define VT_SECTION(title)
 #define VT_INTEGER(name, ...) VT_OPTION_##name,
@@ -61,6 +65,8 @@ typedef enum { VT_FROM_DEFAULT, VT_FROM_YAML, VT_FROM_COMMAND_LINE } vt_origin;
 typedef struct {
 #include "config/options.def"
     vt_origin origin[VT_OPTION_COUNT];
+    int64_t ranks;         /* of the launcher */
+    int64_t data_parallel; /* ranks / (tensor_parallel * context_parallel) */
 } vt_config;
 #undef VT_SECTION
 #undef VT_INTEGER
@@ -78,7 +84,7 @@ typedef struct {
 /* The effective configuration of a command line (without program and subcommand): defaults, YAML, flags, then what
  * follows from them (vt_config_resolve), all checked. *config is to be closed. Errors name the flag, or
  * file, line and column, and the nearest known name. */
-vt_status vt_config_open(int argument_count, char *const *arguments, vt_config **config);
+vt_status vt_config_open(int argument_count, char *const *arguments, int64_t ranks, vt_config **config);
 void vt_config_close(vt_config **config);
 
 /* Defaults only, already resolved: for tests and tools that build a configuration in code. */

@@ -8,9 +8,6 @@
 
 enum { DEFAULT_ITERATIONS = 30000 };
 
-/* Data-parallel ranks, over which a global batch is split. */
-enum { DATA_PARALLEL_RANKS = 1 };
-
 /* ---- what follows ---- */
 
 /* data_dir gives the paths that are not set. One that came with the command line also replaces those of the file, which
@@ -61,12 +58,12 @@ static vt_status derive_batch(vt_config *config)
 {
     vt_status status = VT_OK;
     if (config->local_batch_size == VT_UNSET_INTEGER) return VT_OK;
-    int64_t global = config->local_batch_size * DATA_PARALLEL_RANKS;
+    int64_t global = config->local_batch_size * config->data_parallel;
     VT_CHECK(
         config->origin[VT_OPTION_global_batch_size] != VT_FROM_COMMAND_LINE || config->global_batch_size == global,
-        "--local_batch_size=%lld on %d data-parallel rank makes a global batch of %lld, but --global_batch_size=%lld "
+        "--local_batch_size=%lld on %lld data-parallel ranks makes a global batch of %lld, but --global_batch_size=%lld "
         "asks for another; give one of the two",
-        (long long)config->local_batch_size, DATA_PARALLEL_RANKS, (long long)global,
+        (long long)config->local_batch_size, (long long)config->data_parallel, (long long)global,
         (long long)config->global_batch_size);
     config->global_batch_size = global;
 done:
@@ -187,7 +184,7 @@ static vt_status check_batch(const vt_config *config)
 {
     vt_status status = VT_OK;
     char hint[64];
-    int64_t batch = config->global_batch_size / DATA_PARALLEL_RANKS;
+    int64_t batch = config->global_batch_size / config->data_parallel;
     VT_CHECK(batch % config->grad_accumulation == 0,
              "grad_accumulation %lld does not divide a rank's batch of %lld samples; %s",
              (long long)config->grad_accumulation, (long long)batch,
@@ -239,6 +236,7 @@ vt_status vt_config_resolve(vt_config *config)
     derive_paths(config);
     derive_weight_decay(config);
     VT_TRY(derive_length(config));
+    config->data_parallel = config->ranks / (config->tensor_parallel * config->context_parallel);
     VT_TRY(derive_batch(config));
     VT_TRY(derive_layers(config));
     VT_TRY(check_names(config));

@@ -28,7 +28,7 @@ static inline vt_status open_with(const char *yaml, vt_config **config, const ch
     int count = 0;
     arguments[count++] = vt_text_format("--yaml_config=%s", write_yaml(yaml != NULL ? yaml : "base: {}\n"));
     for (; flags[count - 1] != NULL; count++) arguments[count] = vt_text_copy(flags[count - 1]);
-    vt_status status = vt_config_open(count, arguments, config);
+    vt_status status = vt_config_open(count, arguments, 1, config);
     for (int i = 0; i < count; i++) free(arguments[i]);
     return status;
 }

@@ -96,7 +96,7 @@ static void check_round_trip(vt_config *config)
     char *arguments[] = {vt_text_format("--yaml_config=%s", path), vt_text_format("--config=%s", config->config),
                          vt_text_format("--run_num=%s", config->run_num)};
     vt_config *again = NULL;
-    EXPECT_OK(vt_config_open(3, arguments, &again));
+    EXPECT_OK(vt_config_open(3, arguments, 1, &again));
     for (int i = 0; i < 3; i++) free(arguments[i]);
     if (again == NULL) return;
     vt_text before = {0}, after = {0};
