@@ -51,7 +51,9 @@ static vt_status open_loader(const vt_config *config, bool training, vt_dataset 
     bool to_the_letter =
         config->data_loader_config == VT_LOADER_PYTORCH || config->data_loader_config == VT_LOADER_NATIVE;
     vt_loader_options options = {.dataset = dataset,
-                                 .batch_size = config->global_batch_size,
+                                 .global_batch_size = config->global_batch_size,
+                                 .part = 0,
+                                 .parts = 1,
                                  .drop_last = training,
                                  .shuffle = training && config->shuffle,
                                  .seed = (uint64_t)config->seed,
