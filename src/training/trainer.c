@@ -156,6 +156,9 @@ vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, 
     vt_trainer *trainer = NULL;
     vt_step_figures figures;
     vt_evaluation evaluation = {0};
+    int64_t plane = config->img_size[0] * config->img_size[1];
+    float *fields = malloc(2 * (size_t)plane * sizeof *fields);
+    VT_ASSERT(fields != NULL);
     int64_t local = config->global_batch_size / config->data_parallel;
     vt_batch batch = {.sample_count = local, .global_count = config->global_batch_size};
     VT_TRY(vt_backend_open_dry(&dry));
@@ -166,12 +169,13 @@ vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, 
     plan->step_flops = count->flops;
     vt_evaluation_open(config, &evaluation);
     VT_TRY(vt_step_evaluate(trainer, &batch, true, &evaluation));
-    VT_TRY(vt_step_forecast(trainer, &batch, 0, NULL, NULL));
+    VT_TRY(vt_step_forecast(trainer, &batch, 0, fields, fields + plane));
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) plan->bytes[i] = count->bytes[i];
     plan->arena_bytes = trainer->arena.peak;
     plan->bytes[VT_MEMORY_ACTIVATIONS] += trainer->arena.peak;
     plan->bytes[VT_MEMORY_DATA] += ring_bytes(trainer);
 done:
+    free(fields);
     vt_evaluation_close(&evaluation);
     vt_trainer_close(&trainer);
     vt_world_close(&world, false);
