@@ -70,8 +70,8 @@ static void set_places(vt_world *world, const introduction *all)
         sharing += shares_cores(&all[rank], own);
     }
     world->nodes = known;
-    int share = count_cores(own) / sharing;
-    world->threads = share > 0 ? share : 1;
+    int cores = count_cores(own);
+    world->threads = cores > sharing && sharing > 0 ? cores / sharing : 1;
     if (world->launch.local_size < 0) world->launch.local_size = here;
     if (world->launch.local_rank < 0) world->launch.local_rank = before;
 }

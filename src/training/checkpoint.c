@@ -170,7 +170,8 @@ static vt_status write_index(const char *path, const char *id, const char *shard
     for (int64_t i = 0; i < tensor_count(subject->trainer); i++) {
         stored_tensor tensor = tensor_at(subject->trainer, i);
         vt_tensor_shape shape = shape_of(tensor.parameter);
-        VT_TRY(vt_tensor_file_link(file, tensor.name, &shape, shard));
+        const vt_tensor_part part = {.source = shard, .name_in_source = tensor.name, .box = vt_tensor_whole(&shape)};
+        VT_TRY(vt_tensor_file_link(file, tensor.name, &shape, 1, &part));
     }
     VT_TRY(vt_tensor_file_finish(&file));
 done:

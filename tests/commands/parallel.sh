@@ -1,13 +1,17 @@
 # What becomes of the other ranks when one goes wrong (tests/parallel/faults.c; comm_timeout is 3 s there).
 
+needs_mpi() {
+    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+}
+
 # a process that is more than its exit status waiting to be fetched
 is_running() { [ -e "/proc/$1/stat" ] && [[ $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) != [ZX]* ]] && kill -0 "$1" 2>/dev/null; }
 
 # four_ranks FAULT: runs it; what was said is in $output and the seconds it took in $seconds. It must end with an error,
 # and leave no process.
 four_ranks() {
-    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
-    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    needs_mpi
     local start=$SECONDS pid status=0 tries
     output=$(ASAN_OPTIONS=detect_leaks=0 "$TOP/tests/mpirun" -np 4 "$TESTS" --fault "$1" 2>&1) || status=$?
     [ "$status" -ne 0 ] || { echo "exit status 0"; echo "$output"; return 1; }
@@ -49,4 +53,9 @@ test_error_of_one_rank_ends_all() {
     four_ranks error
     says_once "vitrain: rank 2 on "
     contains "$output" ": the disk of nobody is full"
+}
+
+test_signal_handlers_stay() {
+    needs_mpi
+    "$TOP/tests/mpirun" -np 2 "$TESTS" --fault signals
 }

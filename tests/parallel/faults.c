@@ -44,10 +44,31 @@ static int chain(vt_engine *engine)
     return 0;
 }
 
+static void handler(int signal_number)
+{
+    (void)signal_number;
+}
+
+/* MPI_Init has left the program's handlers alone, and the default ones. */
+static int count_changed_signals(void)
+{
+    static const int ours[] = {SIGTERM, SIGINT, SIGUSR1};
+    struct sigaction action;
+    int changed = 0;
+    for (int i = 0; i < 3; i++) changed += sigaction(ours[i], NULL, &action) != 0 || action.sa_handler != handler;
+    changed += sigaction(SIGXFSZ, NULL, &action) != 0 || action.sa_handler != SIG_IGN;
+    changed += sigaction(SIGUSR2, NULL, &action) != 0 || action.sa_handler != SIG_DFL;
+    return changed;
+}
+
 int vt_test_fault(const char *name)
 {
     vt_launch launch = {0};
     vt_engine *engine = NULL;
+    signal(SIGTERM, handler);
+    signal(SIGINT, handler);
+    signal(SIGUSR1, handler);
+    signal(SIGXFSZ, SIG_IGN);
     if (vt_launch_detect(&launch) != VT_OK ||
         vt_engine_open_mpi(launch.rank, launch.world_size, vt_launch_name(launch.launcher), TIMEOUT, &engine) !=
             VT_OK) {
@@ -64,6 +85,8 @@ int vt_test_fault(const char *name)
         status = dies(engine, SIGSTOP);
     } else if (strcmp(name, "chain") == 0) {
         status = chain(engine);
+    } else if (strcmp(name, "signals") == 0) {
+        status = count_changed_signals();
     }
     vt_engine_close(&engine);
     return status;
