@@ -59,12 +59,12 @@ static vt_status derive_batch(vt_config *config)
     vt_status status = VT_OK;
     if (config->local_batch_size == VT_UNSET_INTEGER) return VT_OK;
     int64_t global = config->local_batch_size * config->data_parallel;
-    VT_CHECK(
-        config->origin[VT_OPTION_global_batch_size] != VT_FROM_COMMAND_LINE || config->global_batch_size == global,
-        "--local_batch_size=%lld on %lld data-parallel ranks makes a global batch of %lld, but --global_batch_size=%lld "
-        "asks for another; give one of the two",
-        (long long)config->local_batch_size, (long long)config->data_parallel, (long long)global,
-        (long long)config->global_batch_size);
+    VT_CHECK(config->origin[VT_OPTION_global_batch_size] != VT_FROM_COMMAND_LINE || config->global_batch_size == global,
+             "--local_batch_size=%lld on %lld data-parallel ranks makes a global batch of %lld, but "
+             "--global_batch_size=%lld "
+             "asks for another; give one of the two",
+             (long long)config->local_batch_size, (long long)config->data_parallel, (long long)global,
+             (long long)config->global_batch_size);
     config->global_batch_size = global;
 done:
     return status;

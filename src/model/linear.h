@@ -1,6 +1,6 @@
-/* y = x weightᵀ + bias. weight [out, in], as torch.nn.Linear. Over the tensor axis (Shoeybi et al. 2019, "Megatron-LM") it
- * is split by output (column parallel: each rank computes its own columns of y) or by input (row parallel: each rank's y
- * is a part of the sum, and the first rank's holds the bias). */
+/* y = x weightᵀ + bias. weight [out, in], as torch.nn.Linear. Over the tensor axis (Shoeybi et al. 2019, "Megatron-LM")
+ * it is split by output (column parallel: each rank computes its own columns of y) or by input (row parallel: each
+ * rank's y is a part of the sum, and the first rank's holds the bias). */
 #ifndef VT_MODEL_LINEAR_H
 #define VT_MODEL_LINEAR_H
 
@@ -10,8 +10,8 @@
 typedef struct {
     const vt_parameter *weight;
     const vt_parameter *bias; /* NULL: none */
-    int64_t in, out; /* of this rank */
-    bool without_bias; /* another rank of the tensor axis adds it */
+    int64_t in, out;          /* of this rank */
+    bool without_bias;        /* another rank of the tensor axis adds it */
 } vt_linear;
 
 typedef enum { VT_LINEAR_WHOLE, VT_LINEAR_BY_OUTPUT, VT_LINEAR_BY_INPUT } vt_linear_split;

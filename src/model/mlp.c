@@ -66,7 +66,8 @@ void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_mat
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dhidden, &mask, dhidden);
     backend->gelu_backward(backend, mlp->gelu, mlp->hidden, dhidden, dhidden, active);
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, active, &mask, active);
-    vt_linear_backward(&mlp->fc2, pass, active, doutput, (vt_matrix){0}); /* its input's gradient came first: see above */
+    vt_linear_backward(&mlp->fc2, pass, active, doutput,
+                       (vt_matrix){0}); /* its input's gradient came first: see above */
     vt_linear_backward(&mlp->fc1, pass, input, dhidden, dinput);
     vt_region_enter_backward(parallel, pass->arena, pass->batch, dinput, dx);
     vt_arena_pop(pass->arena, mark);

@@ -215,15 +215,14 @@ vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type, const 
     parameters->gradients = gradients;
     bool values_whole = !vt_parameters_is_sliced(parameters, 3);
     if (type == VT_BFLOAT16 && values_whole) {
-        VT_TRY(backend->allocate(backend, VT_MEMORY_PARAMETERS, (size_t)parameters->elements * sizeof(uint16_t),
-                                 &halves));
+        VT_TRY(
+            backend->allocate(backend, VT_MEMORY_PARAMETERS, (size_t)parameters->elements * sizeof(uint16_t), &halves));
         parameters->halves = halves;
     }
     for (int64_t i = 0; i < parameters->bucket_count; i++) {
         const vt_bucket *bucket = &parameters->buckets[i];
         uint16_t *half = parameters->halves != NULL ? parameters->halves + bucket->first : NULL;
-        if (values_whole)
-            vt_parameters_place_values(parameters, bucket, parameters->values + bucket->first, half);
+        if (values_whole) vt_parameters_place_values(parameters, bucket, parameters->values + bucket->first, half);
         if (!vt_parameters_is_sliced(parameters, 2))
             vt_parameters_place_gradients(parameters, bucket, parameters->gradients + bucket->first);
     }
@@ -257,14 +256,12 @@ void vt_parameters_set_hooks(vt_parameters *parameters, const vt_parameters_hook
 
 void vt_parameters_need(const vt_parameters *parameters, int64_t unit, int64_t next, bool backward)
 {
-    if (parameters->hooks.needed != NULL)
-        parameters->hooks.needed(parameters->hooks.context, unit, next, backward);
+    if (parameters->hooks.needed != NULL) parameters->hooks.needed(parameters->hooks.context, unit, next, backward);
 }
 
 void vt_parameters_gradients_ready(const vt_parameters *parameters, int64_t unit)
 {
-    if (parameters->hooks.gradients_ready != NULL)
-        parameters->hooks.gradients_ready(parameters->hooks.context, unit);
+    if (parameters->hooks.gradients_ready != NULL) parameters->hooks.gradients_ready(parameters->hooks.context, unit);
 }
 
 void vt_parameters_refresh(vt_parameters *parameters)

@@ -42,7 +42,7 @@ typedef struct {
 } vt_parameter;
 
 typedef struct {
-    int64_t first, count; /* elements of a whole block */
+    int64_t first, count;                     /* elements of a whole block */
     int64_t first_parameter, parameter_count; /* in the order of storage: vt_parameters_stored */
     int64_t first_unit, last_unit;
     unsigned split_axes, sum_axes;

@@ -15,8 +15,8 @@ typedef struct {
                      * "Training deep nets with sublinear memory cost") */
 } vt_vit_options;
 
-/* The input of a pass: fields [batch, in_channels, rows, width] in the file's units, of the rows that this rank's tokens
- * touch, and what normalises them. All in the back end's memory, and unchanged until backward. */
+/* The input of a pass: fields [batch, in_channels, rows, width] in the file's units, of the rows that this rank's
+ * tokens touch, and what normalises them. All in the back end's memory, and unchanged until backward. */
 typedef struct {
     const float *fields;
     const float *mean, *inverse_std; /* [in_channels] */
@@ -37,8 +37,8 @@ vt_patch_grid vt_vit_input_grid(const vt_vit *model, int64_t batch);
 vt_patch_grid vt_vit_output_grid(const vt_vit *model, int64_t batch);
 vt_patch_grid vt_vit_whole_output_grid(const vt_vit *model, int64_t batch);
 
-/* prediction [batch * own tokens, patch² · out_channels], normalised, in VT_PATCH_CHANNEL_LAST order, pushed on the arena
- * along with all that backward needs. */
+/* prediction [batch * own tokens, patch² · out_channels], normalised, in VT_PATCH_CHANNEL_LAST order, pushed on the
+ * arena along with all that backward needs. */
 vt_matrix vt_vit_forward(vt_vit *model, const vt_pass *pass, const vt_vit_input *input);
 
 /* Calls for every unit's parameters in the order of a forward pass, and computes nothing: where parameters are gathered

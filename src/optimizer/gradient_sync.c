@@ -44,6 +44,8 @@ struct vt_gradient_sync {
     bucket_state *buckets;
     vt_request *gathers; /* [bucket] */
     int64_t count;
+    bucket_state **queue; /* [count]: the buckets under way, in the order in which they started */
+    int64_t queued;
     unit_room rooms[2];
     int64_t room_elements;
     FILE *trace;
@@ -66,11 +68,11 @@ vt_status vt_gradient_sync_storage(const vt_config *config, vt_world *world, vt_
     vt_group *group = NULL;
     *storage = (vt_parameters_storage){config->bucket_cap_mb * 1024 * 1024, (int)config->zero_stage, 1, 0};
     if (config->zero_stage == 0) return VT_OK;
-    VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_DATA), shard_scope(config), backend, &group));
-    double sizes[2] = {group->size, (double)group->size * group->size};
-    vt_world_sum(world, sizes, 2);
-    double mean = sizes[0] / world->ranks;
-    VT_CHECK(sizes[1] == mean * mean * world->ranks,
+    VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_DATA), shard_scope(config), "gradients", backend, &group));
+    double sums[3] = {1, group->size, (double)group->size * group->size};
+    vt_world_sum(world, sums, 3);
+    double mean = sums[1] / sums[0];
+    VT_CHECK(sums[2] == mean * mean * sums[0],
              "zero_group node: the nodes have different numbers of data-parallel ranks (%d here, %g on average); start "
              "as many on each, or use zero_group all",
              group->size, mean);
@@ -103,8 +105,8 @@ static void keep_slice(vt_gradient_sync *sync, const bucket_state *state)
 {
     const vt_mask none = {.tokens = 1};
     int64_t length = state->bucket->count / sync->shards->size;
-    float *kept = vt_parameters_gradients(sync->parameters) +
-                  vt_parameters_slice_offset(sync->parameters, state->bucket, 2);
+    float *kept =
+        vt_parameters_gradients(sync->parameters) + vt_parameters_slice_offset(sync->parameters, state->bucket, 2);
     vt_matrix sum = vt_matrix_make(kept, 1, length);
     vt_matrix part = vt_matrix_make(state->gradients + sync->shards->rank * length, 1, length);
     sync->backend->residual_add(sync->backend, sum, part, &none, sum);
@@ -121,14 +123,17 @@ static void note(vt_gradient_sync *sync, bool of_bucket, int64_t index, double b
     sync->rows[sync->row_count++] = (trace_row){of_bucket, index, begin, end};
 }
 
-/* Moves a reduction on as far as it goes; waits for its end when `wait`. */
-static void advance(vt_gradient_sync *sync, bucket_state *state, bool wait)
+/* Moves a reduction on as far as it goes, or waits for its end. It goes no further than the one that started before it
+ * (`ahead`, or NULL), so that all ranks start each phase of all buckets in the same order. */
+static void advance(vt_gradient_sync *sync, bucket_state *state, const bucket_state *ahead, bool wait)
 {
     while (state->phase < state->phase_count) {
         if (wait)
             vt_request_wait(&state->request);
         else if (!vt_request_test(&state->request))
             return;
+        bool is_last = state->phase + 1 == state->phase_count;
+        if (!is_last && ahead != NULL && ahead->phase <= state->phase) return;
         if (++state->phase < state->phase_count) {
             start_phase(sync, state);
             continue;
@@ -138,11 +143,28 @@ static void advance(vt_gradient_sync *sync, bucket_state *state, bool wait)
     }
 }
 
+/* Moves all on; waits for those up to `last`, or for all of them when `wait`. */
+static void advance_all(vt_gradient_sync *sync, bool wait, const bucket_state *last)
+{
+    const bucket_state *ahead = NULL;
+    int64_t left = 0;
+    for (int64_t i = 0; i < sync->queued; i++) {
+        bucket_state *state = sync->queue[i];
+        advance(sync, state, ahead, wait);
+        if (state == last) wait = false;
+        if (state->phase == state->phase_count) continue; /* it no longer holds up those behind it */
+        ahead = state;
+        sync->queue[left++] = state;
+    }
+    sync->queued = left;
+}
+
 static void start_bucket(vt_gradient_sync *sync, bucket_state *state)
 {
     state->begun = vt_clock_seconds();
     if (state->phase_count == 0) return; /* there is no one else */
     state->phase = 0;
+    sync->queue[sync->queued++] = state;
     start_phase(sync, state);
 }
 
@@ -171,8 +193,8 @@ static void gather_begin(vt_gradient_sync *sync, int64_t unit)
         size_t bytes[sync->shards->size];
         for (int j = 0; j < sync->shards->size; j++)
             bytes[j] = (size_t)(state->bucket->count / sync->shards->size) * sizeof(float);
-        const float *slice = vt_parameters_values(sync->parameters) +
-                             vt_parameters_slice_offset(sync->parameters, state->bucket, 3);
+        const float *slice =
+            vt_parameters_values(sync->parameters) + vt_parameters_slice_offset(sync->parameters, state->bucket, 3);
         vt_group_all_gather(sync->shards, slice, bytes, room->values + state->place, &sync->gathers[i]);
     }
 }
@@ -204,8 +226,10 @@ static void clear_gradients(vt_gradient_sync *sync, int64_t unit)
 {
     vt_backend *backend = sync->backend;
     unit_room *room = room_of(sync, unit);
-    for (int64_t i = 0; i < sync->count; i++)
-        if (sync->buckets[i].bucket->first_unit % 2 == unit % 2) advance(sync, &sync->buckets[i], true);
+    const bucket_state *last = NULL; /* that used the room */
+    for (int64_t i = 0; i < sync->queued; i++)
+        if (sync->queue[i]->bucket->first_unit % 2 == unit % 2) last = sync->queue[i];
+    if (last != NULL) advance_all(sync, true, last);
     for (int64_t i = 0; i < sync->count; i++) {
         bucket_state *state = &sync->buckets[i];
         if (!has_unit(state, unit)) continue;
@@ -236,8 +260,8 @@ static void gradients_ready(void *context, int64_t unit)
     for (int64_t i = 0; i < sync->count; i++) {
         bucket_state *state = &sync->buckets[i];
         if (reduce && state->bucket->first_unit == unit) start_bucket(sync, state);
-        advance(sync, state, false);
     }
+    advance_all(sync, false, NULL);
 }
 
 /* ---- a step ---- */
@@ -259,8 +283,7 @@ static void write_trace(vt_gradient_sync *sync, double end)
                 row->of_bucket ? (long long)sync->buckets[row->index].bucket->count * 4 : 0LL, row->begin - from,
                 row->end - from);
     }
-    fprintf(sync->trace, "%lld,finished,0,0,%.6f,%.6f\n", (long long)sync->step, end - from,
-            vt_clock_seconds() - from);
+    fprintf(sync->trace, "%lld,finished,0,0,%.6f,%.6f\n", (long long)sync->step, end - from, vt_clock_seconds() - from);
     fflush(sync->trace);
     sync->row_count = 0;
 }
@@ -268,7 +291,7 @@ static void write_trace(vt_gradient_sync *sync, double end)
 void vt_gradient_sync_finish(vt_gradient_sync *sync)
 {
     double end = vt_clock_seconds();
-    for (int64_t i = sync->count - 1; i >= 0; i--) advance(sync, &sync->buckets[i], true);
+    advance_all(sync, true, NULL);
     if (sync->trace != NULL) write_trace(sync, end);
 }
 
@@ -306,12 +329,12 @@ static vt_status choose_phases(vt_gradient_sync *sync, const vt_config *config, 
     vt_group *groups[MOST_PHASES] = {NULL};
     if (sync->off) return VT_OK;
     if (sync->shards->size == 1) {
-        VT_TRY(vt_world_group(world, sum | data, VT_SCOPE_ALL, sync->backend, &groups[0]));
+        VT_TRY(vt_world_group(world, sum | data, VT_SCOPE_ALL, "gradients", sync->backend, &groups[0]));
     } else {
         groups[0] = sync->shards;
         if (shard_scope(config) == VT_SCOPE_WITHIN_NODE)
-            VT_TRY(vt_world_group(world, data, VT_SCOPE_ACROSS_NODES, sync->backend, &groups[1]));
-        if (sum != 0) VT_TRY(vt_world_group(world, sum, VT_SCOPE_ALL, sync->backend, &groups[2]));
+            VT_TRY(vt_world_group(world, data, VT_SCOPE_ACROSS_NODES, "gradients", sync->backend, &groups[1]));
+        if (sum != 0) VT_TRY(vt_world_group(world, sum, VT_SCOPE_ALL, "gradients", sync->backend, &groups[2]));
     }
     for (int i = 0; i < MOST_PHASES; i++)
         if (groups[i] != NULL && groups[i]->size > 1) state->phases[state->phase_count++] = groups[i];
@@ -374,12 +397,13 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     sync->count = vt_parameters_bucket_count(parameters);
     sync->buckets = calloc((size_t)sync->count + 1, sizeof *sync->buckets);
     sync->gathers = calloc((size_t)sync->count + 1, sizeof *sync->gathers);
-    VT_ASSERT(sync->buckets != NULL && sync->gathers != NULL);
+    sync->queue = calloc((size_t)sync->count + 1, sizeof *sync->queue);
+    VT_ASSERT(sync->buckets != NULL && sync->gathers != NULL && sync->queue != NULL);
     for (int i = 0; i < 2; i++) sync->rooms[i].values_unit = -1;
     /* without slices a group of this rank alone */
     bool sliced = vt_parameters_is_sliced(parameters, 1);
     VT_TRY(vt_world_group(world, sliced ? VT_AXES(VT_AXIS_DATA) : 0, sliced ? shard_scope(config) : VT_SCOPE_ALL,
-                          backend, &sync->shards));
+                          "gradients", backend, &sync->shards));
     for (int64_t i = 0; i < sync->count; i++) {
         bucket_state *state = &sync->buckets[i];
         state->bucket = vt_parameters_bucket(parameters, i);
@@ -407,6 +431,7 @@ void vt_gradient_sync_close(vt_gradient_sync **sync)
     }
     if (s->trace != NULL) fclose(s->trace);
     free(s->rows);
+    free(s->queue);
     free(s->buckets);
     free(s->gathers);
     free(s);

@@ -29,7 +29,7 @@ vt_status vt_optimizer_open(const vt_optimizer_options *options, vt_backend *bac
     optimizer->parameters = parameters;
     size_t bytes = (size_t)vt_parameters_block_elements(parameters, 1) * sizeof(float);
     void *memory = NULL;
-    VT_TRY(vt_world_group(vt_parameters_parallel(parameters)->world, VT_AXES_ALL, VT_SCOPE_ALL, backend,
+    VT_TRY(vt_world_group(vt_parameters_parallel(parameters)->world, VT_AXES_ALL, VT_SCOPE_ALL, NULL, backend,
                           &optimizer->world));
     VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, bytes, &memory));
     optimizer->moment1 = memory;

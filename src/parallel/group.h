@@ -38,7 +38,7 @@ typedef struct {
 } vt_volume;
 
 struct vt_group {
-    char name[32]; /* "dp", "tp-cp", "world" */
+    char name[64]; /* "dp", "tp-cp", "world" */
     int size;
     int rank;     /* this one's place, 0 … size - 1 */
     int *members; /* the world's ranks, [size] */

@@ -4,11 +4,11 @@
 
 vt_run_of vt_parallel_tokens(const vt_layout *layout, int rank, bool sequence, int64_t tokens)
 {
-    vt_run_of inner = vt_layout_run(tokens, layout->size[VT_AXIS_CONTEXT],
-                                    vt_layout_coordinate(layout, rank, VT_AXIS_CONTEXT));
+    vt_run_of inner =
+        vt_layout_run(tokens, layout->size[VT_AXIS_CONTEXT], vt_layout_coordinate(layout, rank, VT_AXIS_CONTEXT));
     if (!sequence) return inner;
-    vt_run_of own = vt_layout_run(inner.count, layout->size[VT_AXIS_TENSOR],
-                                  vt_layout_coordinate(layout, rank, VT_AXIS_TENSOR));
+    vt_run_of own =
+        vt_layout_run(inner.count, layout->size[VT_AXIS_TENSOR], vt_layout_coordinate(layout, rank, VT_AXIS_TENSOR));
     own.first += inner.first;
     return own;
 }
@@ -25,17 +25,16 @@ vt_status vt_parallel_open(const vt_config *config, vt_world *world, vt_backend 
     parallel->ring = config->cp_comm == VT_CP_COMM_RING;
     parallel->token_count = tokens;
     parallel->token_axes = VT_AXES(VT_AXIS_CONTEXT) | (parallel->sequence ? VT_AXES(VT_AXIS_TENSOR) : 0);
-    VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_TENSOR), VT_SCOPE_ALL, backend, &parallel->tensor));
-    VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_CONTEXT), VT_SCOPE_ALL, backend, &parallel->context));
-    VT_TRY(vt_world_group(world, parallel->token_axes, VT_SCOPE_ALL, backend, &parallel->tokens));
+    VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_TENSOR), VT_SCOPE_ALL, NULL, backend, &parallel->tensor));
+    VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_CONTEXT), VT_SCOPE_ALL, NULL, backend, &parallel->context));
+    VT_TRY(vt_world_group(world, parallel->token_axes, VT_SCOPE_ALL, NULL, backend, &parallel->tokens));
     parallel->own = vt_parallel_tokens(layout, world->rank, parallel->sequence, tokens);
     parallel->inner = vt_parallel_tokens(layout, world->rank, false, tokens);
     parallel->tensor_runs = calloc((size_t)parallel->tensor->size, sizeof(vt_run_of));
     parallel->context_runs = calloc((size_t)parallel->context->size, sizeof(vt_run_of));
     VT_ASSERT(parallel->tensor_runs != NULL && parallel->context_runs != NULL);
     for (int i = 0; i < parallel->tensor->size; i++)
-        parallel->tensor_runs[i] =
-            vt_parallel_tokens(layout, parallel->tensor->members[i], parallel->sequence, tokens);
+        parallel->tensor_runs[i] = vt_parallel_tokens(layout, parallel->tensor->members[i], parallel->sequence, tokens);
     for (int i = 0; i < parallel->context->size; i++)
         parallel->context_runs[i] = vt_parallel_tokens(layout, parallel->context->members[i], false, tokens);
 done:

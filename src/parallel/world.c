@@ -177,11 +177,16 @@ done:
     return status;
 }
 
-vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, vt_world **result)
+vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const vt_world *like, vt_world **result)
 {
     vt_status status = VT_OK;
     vt_world *world = make_world(rank, ranks);
     world->launch = (vt_launch){.rank = rank, .world_size = ranks, .local_rank = rank, .local_size = ranks};
+    if (like != NULL) {
+        VT_ASSERT(like->ranks == ranks);
+        memcpy(world->node_of, like->node_of, (size_t)ranks * sizeof *world->node_of);
+        world->nodes = like->nodes;
+    }
     VT_TRY(vt_engine_open_dry(rank, ranks, &world->engine));
     VT_TRY(open_host_group(world));
     VT_TRY(set_layout(config, world));
@@ -243,7 +248,8 @@ done:
     return status;
 }
 
-vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, vt_backend *backend, vt_group **result)
+vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const char *purpose, vt_backend *backend,
+                         vt_group **result)
 {
     vt_status status = VT_OK;
     static const char *const scope_names[] = {"", " in node", " across nodes"};
@@ -252,7 +258,8 @@ vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, vt_back
     VT_ASSERT(members != NULL);
     *result = NULL;
     vt_layout_axes_name(&world->layout, axes, axes_name);
-    snprintf(name, sizeof name, "%s%s", axes_name, scope_names[scope]);
+    snprintf(name, sizeof name, "%s%s%s%s", axes_name, scope_names[scope], purpose != NULL ? " of " : "",
+             purpose != NULL ? purpose : "");
     for (int i = 0; i < world->group_count && *result == NULL; i++)
         if (strcmp(world->groups[i]->name, name) == 0 && world->groups[i]->backend == backend)
             *result = world->groups[i];

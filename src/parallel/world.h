@@ -31,17 +31,20 @@ typedef struct {
  * asked, and is to be closed. A node is a host, or each VITRAIN_RANKS_PER_NODE ranks (for tests). */
 vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_world **world);
 
-/* As any rank of any layout, over the dry engine. */
-vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, vt_world **world);
+/* As any rank of any layout, over the dry engine; on nodes as in `like`, or on one when that is NULL. */
+vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const vt_world *like, vt_world **world);
 
 /* Collective when all ranks succeeded or have agreed on a failure. Closes the groups and the engine. When this rank
  * `failed` and the others don't know, says what was noted and ends the job: exit status 1, no return. */
 void vt_world_close(vt_world **world, bool failed);
 
 /* Collective over all ranks: makes the group along `axes`, for the back end's memory (NULL: the host's), or finds it.
+ * Operations that may start in another order than those of other callers need a group of their own, under the name
+ * `purpose` (NULL: the common one).
  * Never NULL: one rank is a group of its own. Across nodes: an error on all ranks where nodes hold unequally many ranks
  * of such a group. */
-vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, vt_backend *backend, vt_group **group);
+vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const char *purpose, vt_backend *backend,
+                         vt_group **group);
 
 /* Collective over all ranks, at the end of a phase: VT_OK only when all have it. The lowest rank that failed keeps its
  * note, with rank and host put before it when there are several; the others' note says "all ranks: stop", and

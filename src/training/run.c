@@ -120,7 +120,9 @@ static vt_status open_device(run_state *run)
     vt_status status = VT_OK;
     const vt_config *config = run->config;
     vt_trainer_data data = trainer_data(run);
-    int threads = config->num_threads != VT_UNSET_INTEGER ? (int)config->num_threads : run->world->ranks == 1 ? 0 : run->world->threads;
+    int threads = config->num_threads != VT_UNSET_INTEGER ? (int)config->num_threads
+                  : run->world->ranks == 1                ? 0
+                                                          : run->world->threads;
     VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, threads, &run->backend));
     VT_TRY(vt_trainer_plan(config, &data, &run->plan));
     VT_TRY(vt_budget_check(config, &data, &run->plan,

@@ -91,8 +91,7 @@ static double train_micro_batch(vt_trainer *trainer, const vt_batch *batch, int6
     vt_matrix target = load_target(trainer, &samples.pass, samples.target, trainer->config->n_out_channels);
     double loss = score(trainer, &samples.pass, prediction, target);
     vt_matrix dprediction = prediction; /* in its place, where the type is the same */
-    if (samples.pass.type != VT_FLOAT32)
-        dprediction = vt_pass_push(&samples.pass, prediction.rows, prediction.columns);
+    if (samples.pass.type != VT_FLOAT32) dprediction = vt_pass_push(&samples.pass, prediction.rows, prediction.columns);
     backend->relative_l2_backward(backend, count, prediction, target, trainer->squares,
                                   1.0f / (float)batch->global_count, dprediction);
     vt_vit_backward(trainer->model, &samples.pass, &samples.input, dprediction);

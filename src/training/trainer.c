@@ -162,7 +162,8 @@ vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, 
     int64_t local = config->global_batch_size / config->data_parallel;
     vt_batch batch = {.sample_count = local, .global_count = config->global_batch_size};
     VT_TRY(vt_backend_open_dry(&dry));
-    VT_TRY(vt_world_open_dry(config, data->world != NULL ? data->world->rank : 0, (int)config->ranks, &world));
+    VT_TRY(vt_world_open_dry(config, data->world != NULL ? data->world->rank : 0, (int)config->ranks, data->world,
+                             &world));
     VT_TRY(open_on(config, data, world, dry, SIZE_MAX, &trainer));
     VT_TRY(vt_step_train(trainer, &batch, &figures));
     const vt_dry_count *count = vt_backend_dry_count(dry);
@@ -208,16 +209,9 @@ void vt_trainer_close(vt_trainer **trainer)
 {
     vt_trainer *t = *trainer;
     if (t == NULL) return;
-    void *const memory[] = {t->batch_input,
-                             t->batch_target,
-                             t->input_mean,
-                             t->input_inverse_std,
-                             t->target_mean,
-                             t->target_inverse_std,
-                             t->latitude_weights,
-                             t->losses,
-                             t->squares,
-                             t->channel_squares};
+    void *const memory[] = {t->batch_input, t->batch_target,       t->input_mean,       t->input_inverse_std,
+                            t->target_mean, t->target_inverse_std, t->latitude_weights, t->losses,
+                            t->squares,     t->channel_squares};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) t->backend->release(t->backend, memory[i]);
     free(t->host_figures);
     vt_arena_close(&t->arena);

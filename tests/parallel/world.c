@@ -29,8 +29,8 @@ static vt_world *open_world(int ranks_per_node, const char *const *options)
 static void expect_members(vt_world *world, unsigned axes, vt_scope scope, const char *expected)
 {
     vt_group *group = NULL, *again = NULL;
-    EXPECT_OK(vt_world_group(world, axes, scope, NULL, &group));
-    EXPECT_OK(vt_world_group(world, axes, scope, NULL, &again));
+    EXPECT_OK(vt_world_group(world, axes, scope, NULL, NULL, &group));
+    EXPECT_OK(vt_world_group(world, axes, scope, NULL, NULL, &again));
     EXPECT(group == again);
     if (group == NULL) return;
     double members = 0, sum = (double)(1 << world->rank);
@@ -82,7 +82,7 @@ TEST(nodes)
         expect_members(world, data, VT_SCOPE_ACROSS_NODES, expected);
     }
     if (ranks == 3) /* 2 + 1 */
-        EXPECT_ERROR(vt_world_group(world, data, VT_SCOPE_ACROSS_NODES, NULL, &group), "unequally");
+        EXPECT_ERROR(vt_world_group(world, data, VT_SCOPE_ACROSS_NODES, NULL, NULL, &group), "unequally");
     vt_world_close(&world, false);
 }
 
@@ -181,9 +181,9 @@ TEST(dry)
     vt_group *group = NULL;
     EXPECT_OK(vt_config_open_default(&config));
     EXPECT_OK(vt_config_set(config, "tensor_parallel", "4"));
-    EXPECT_OK(vt_world_open_dry(config, 13, 64, &world));
+    EXPECT_OK(vt_world_open_dry(config, 13, 64, NULL, &world));
     EXPECT(world->coordinate[VT_AXIS_TENSOR] == 1 && world->coordinate[VT_AXIS_DATA] == 3);
-    EXPECT_OK(vt_world_group(world, VT_AXES(VT_AXIS_TENSOR), VT_SCOPE_ALL, NULL, &group));
+    EXPECT_OK(vt_world_group(world, VT_AXES(VT_AXIS_TENSOR), VT_SCOPE_ALL, NULL, NULL, &group));
     EXPECT(group->size == 4 && group->rank == 1 && group->members[0] == 12);
     int64_t counts[4] = {8, 8, 8, 8};
     vt_request request = {0};
