@@ -363,9 +363,11 @@ vt_status vt_tensor_file_read_box(vt_tensor_file *file, const char *name, const 
     if (vt_tensor_count(&box->shape) == 0) return VT_OK;
     VT_TRY(read_or_find(file, name, box, values, &list));
     for (size_t i = 0; i < list.count; i++) {
+        const piece *p = &list.pieces[i];
         vt_tensor_file *source = NULL;
-        VT_TRY(use_source(file, list.pieces[i].source, &source));
-        VT_TRY(read_piece(source, &list.pieces[i], box, values));
+        VT_ASSERT(p->source != NULL && p->name_in_source != NULL);
+        VT_TRY(use_source(file, p->source, &source));
+        VT_TRY(read_piece(source, p, box, values));
     }
 done:
     free_pieces(&list);
