@@ -106,19 +106,15 @@ static void meet_others(vt_world *world)
 
 /* ---- opening and closing ---- */
 
-/* Until the options comm and comm_timeout are there. */
-enum { VT_COMM_AUTO, VT_COMM_MPI, VT_COMM_NCCL };
-static const int comm = VT_COMM_AUTO, comm_timeout = 600;
-
-static vt_status open_engine(vt_world *world)
+static vt_status open_engine(const vt_config *config, vt_world *world)
 {
     vt_status status = VT_OK;
     const vt_launch *launch = &world->launch;
     const char *launcher = vt_launch_name(launch->launcher);
-    VT_CHECK(comm != VT_COMM_NCCL,
+    VT_CHECK(config->comm != VT_COMM_NCCL,
              "comm is nccl, but NCCL connects GPUs and this run computes on the CPU, whose "
              "ranks talk over MPI: use comm auto or mpi");
-    bool uses_mpi = launch->world_size > 1 || (comm == VT_COMM_MPI && vt_launch_has_mpi(launch));
+    bool uses_mpi = launch->world_size > 1 || (config->comm == VT_COMM_MPI && vt_launch_has_mpi(launch));
     if (!uses_mpi) {
         VT_TRY(vt_engine_open_self(&world->engine));
         goto done;
@@ -128,8 +124,7 @@ static vt_status open_engine(vt_world *world)
         "%s started %d ranks, which on the CPU talk over MPI, and MPI can't be reached from there: start them with "
         "`mpirun -np %d vitrain ...` or srun",
         launcher, launch->world_size, launch->world_size);
-    VT_TRY(
-        vt_engine_open_mpi(launch->rank, launch->world_size, launcher, (double)comm_timeout, &world->engine));
+    VT_TRY(vt_engine_open_mpi(launch->rank, launch->world_size, launcher, config->comm_timeout, &world->engine));
 done:
     return status;
 }
@@ -172,7 +167,7 @@ vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_wor
     vt_status status = VT_OK;
     vt_world *world = make_world(launch->rank, launch->world_size);
     world->launch = *launch;
-    VT_TRY(open_engine(world));
+    VT_TRY(open_engine(config, world));
     VT_TRY(open_host_group(world));
     meet_others(world);
     VT_TRY(set_layout(config, world));
