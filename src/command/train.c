@@ -1,13 +1,16 @@
 #include "command/train.h"
 
 #include "config/config.h"
+#include "parallel/launch.h"
 #include "training/run.h"
 
 vt_status vt_command_train(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     vt_config *config = NULL;
-    VT_TRY(vt_config_open(argument_count, arguments, &config));
+    vt_launch launch;
+    VT_TRY(vt_launch_detect(&launch));
+    VT_TRY(vt_config_open(argument_count, arguments, launch.world_size, &config));
     VT_TRY(vt_run_training(config));
 done:
     vt_config_close(&config);

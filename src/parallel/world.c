@@ -72,8 +72,10 @@ static void set_places(vt_world *world, const introduction *all)
     world->nodes = known;
     int cores = count_cores(own);
     world->threads = cores > sharing && sharing > 0 ? cores / sharing : 1;
-    if (world->launch.local_size < 0) world->launch.local_size = here;
-    if (world->launch.local_rank < 0) world->launch.local_rank = before;
+    if (world->launch.local_size < 0) { /* then the launcher may not have said local_rank either */
+        world->launch.local_size = here;
+        world->launch.local_rank = before;
+    }
 }
 
 /* VITRAIN_RANKS_PER_NODE: hosts that aren't there, for tests. */
