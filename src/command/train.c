@@ -1,6 +1,7 @@
 #include "command/train.h"
 
 #include "config/config.h"
+#include "parallel/launch.h"
 #include "training/run.h"
 
 vt_status vt_command_train(int argument_count, char *const *arguments)

@@ -168,7 +168,7 @@ static vt_config *make_default(void)
 {
     vt_config *config = calloc(1, sizeof *config);
     VT_ASSERT(config != NULL);
-    config->ranks = 1;
+    config->ranks = config->data_parallel = 1;
     for (size_t i = 0; i < vt_row_count; i++) {
         const vt_row *row = &vt_rows[i];
         if (row->kind == VT_ROW_SECTION || row->kind == VT_ROW_ALIAS) continue;

@@ -58,7 +58,7 @@ struct vt_gradient_sync {
 
 static vt_scope shard_scope(const vt_config *config)
 {
-    return config->zero_group == VT_ZERO_GROUP_NODE ? VT_SCOPE_WITHIN_NODE : VT_SCOPE_ALL;
+    return config->zero_group == VT_ZERO_NODE ? VT_SCOPE_WITHIN_NODE : VT_SCOPE_ALL;
 }
 
 vt_status vt_gradient_sync_storage(const vt_config *config, vt_world *world, vt_backend *backend,

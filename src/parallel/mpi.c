@@ -43,8 +43,10 @@ done:
 /* Below INT_MAX, also in bytes: implementations multiply in int here and there. */
 enum { LARGEST_COUNT = 1 << 28, LARGEST_BYTES = 1 << 30 };
 
-static const double SPIN_SECONDS = 1e-4, YIELD_SECONDS = 1e-3, REST_SECONDS = 1e-4; /* the steps of a wait */
-static const double ANSWER_SECONDS = 3;                                             /* for answers after a time-out */
+/* The steps of a wait: spin, give way, rest. Data that is on its way moves only while ranks poll, and resting while it
+ * does was measured to cost a factor of three, so one gives way for as long as 100 MB/s would take. */
+static const double SPIN_SECONDS = 1e-4, YIELD_SECONDS = 0.02, YIELD_SECONDS_PER_BYTE = 1e-8, REST_SECONDS = 1e-4;
+static const double ANSWER_SECONDS = 3;  /* for answers after a time-out */
 static const double SPEAK_SECONDS = 3;   /* for the lowest rank to speak and end the job */
 static const double LINGER_SECONDS = 12; /* who was asked is gone after these, however the job's end comes */
 
@@ -74,6 +76,7 @@ typedef struct {
 /* One operation: its parts, and what MPI reads while they run. */
 typedef struct {
     const char *name;
+    size_t volume;         /* bytes, of all ranks together or one */
     int count, room, over; /* requests; the first `over` are */
     MPI_Request *requests;
     int *counts, *offsets;
@@ -255,13 +258,13 @@ static void wait_for(vt_engine *engine, operation *work, const vt_group *group)
     if (is_over(engine, work, text)) return;
     if (group != NULL) vt_group_text(group, text);
     snprintf(state->waiting, sizeof state->waiting, "%s over %s", work->name, text);
-    double start = vt_clock_seconds();
+    double start = vt_clock_seconds(), yield = YIELD_SECONDS + YIELD_SECONDS_PER_BYTE * (double)work->volume;
     while (!is_over(engine, work, text)) {
         double waited = vt_clock_seconds() - start;
         if (waited < SPIN_SECONDS) continue;
         read_mail(engine);
         if (waited > engine->timeout) time_out(engine, group);
-        if (waited < YIELD_SECONDS)
+        if (waited < yield)
             sched_yield();
         else
             sleep_for(REST_SECONDS);
@@ -284,11 +287,12 @@ static MPI_Comm communicator(const vt_group *group)
     return *(const MPI_Comm *)group->state;
 }
 
-static operation *operation_begin(const char *name, vt_request *request)
+static operation *operation_begin(const char *name, size_t volume, vt_request *request)
 {
     operation *work = calloc(1, sizeof *work);
     VT_ASSERT(work != NULL);
     work->name = name;
+    work->volume = volume;
     request->state = work;
     return work;
 }
@@ -331,8 +335,8 @@ static int64_t largest_bytes(const vt_group *group)
 
 static void mpi_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request)
 {
-    operation *work = operation_begin("all-reduce", request);
     size_t size = type == VT_SUM_FLOAT64 ? sizeof(double) : sizeof(float);
+    operation *work = operation_begin("all-reduce", (size_t)count * size, request);
     for (int64_t done = 0; done < count;) {
         int now = part(count - done, largest_count(group));
         int code =
@@ -361,9 +365,9 @@ static void reduce_to_each(vt_group *group, operation *work, float *send, const 
 
 static void mpi_reduce_scatter(vt_group *group, float *send, const int64_t *counts, float *receive, vt_request *request)
 {
-    operation *work = operation_begin("reduce-scatter", request);
     int64_t total = 0, own = counts[group->rank];
     for (int i = 0; i < group->size; i++) total += counts[i];
+    operation *work = operation_begin("reduce-scatter", (size_t)total * sizeof *send, request);
     if (total > largest_count(group)) {
         reduce_to_each(group, work, send, counts, receive);
         return;
@@ -395,12 +399,12 @@ static void broadcast_parts(vt_group *group, operation *work, char *data, size_t
 
 static void mpi_all_gather(vt_group *group, const void *send, const size_t *bytes, void *receive, vt_request *request)
 {
-    operation *work = operation_begin("all-gather", request);
     size_t total = 0, before = 0;
     for (int i = 0; i < group->size; i++) {
         if (i == group->rank) before = total;
         total += bytes[i];
     }
+    operation *work = operation_begin("all-gather", total, request);
     char *own = (char *)receive + before;
     if (total > (size_t)largest_bytes(group)) {
         if (send != own) memcpy(own, send, bytes[group->rank]);
@@ -424,7 +428,7 @@ static void mpi_all_gather(vt_group *group, const void *send, const size_t *byte
 static void mpi_exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive,
                          size_t receive_bytes, int from, vt_request *request)
 {
-    operation *work = operation_begin("exchange", request);
+    operation *work = operation_begin("exchange", send_bytes + receive_bytes, request);
     for (size_t done = 0; done < receive_bytes;) {
         int now = part((int64_t)(receive_bytes - done), largest_bytes(group));
         int code = MPI_Irecv((char *)receive + done, now, MPI_BYTE, from, 0, communicator(group), next(work));
@@ -441,7 +445,7 @@ static void mpi_exchange(vt_group *group, const void *send, size_t send_bytes, i
 
 static void mpi_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request)
 {
-    broadcast_parts(group, operation_begin("broadcast", request), data, bytes, root);
+    broadcast_parts(group, operation_begin("broadcast", bytes, request), data, bytes, root);
 }
 
 static void finish(vt_request *request)

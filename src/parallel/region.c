@@ -22,7 +22,7 @@ vt_status vt_parallel_open(const vt_config *config, vt_world *world, vt_backend 
     VT_ASSERT(parallel != NULL);
     parallel->world = world;
     parallel->sequence = config->sequence_parallel && layout->size[VT_AXIS_TENSOR] > 1;
-    parallel->ring = config->cp_comm == VT_CP_COMM_RING;
+    parallel->ring = config->cp_comm == VT_CP_RING;
     parallel->token_count = tokens;
     parallel->token_axes = VT_AXES(VT_AXIS_CONTEXT) | (parallel->sequence ? VT_AXES(VT_AXIS_TENSOR) : 0);
     VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_TENSOR), VT_SCOPE_ALL, NULL, backend, &parallel->tensor));

@@ -72,8 +72,10 @@ static void set_places(vt_world *world, const introduction *all)
     world->nodes = known;
     int cores = count_cores(own);
     world->threads = cores > sharing && sharing > 0 ? cores / sharing : 1;
-    if (world->launch.local_size < 0) world->launch.local_size = here;
-    if (world->launch.local_rank < 0) world->launch.local_rank = before;
+    if (world->launch.local_size < 0) { /* then the launcher may not have said local_rank either */
+        world->launch.local_size = here;
+        world->launch.local_rank = before;
+    }
 }
 
 /* VITRAIN_RANKS_PER_NODE: hosts that aren't there, for tests. */
@@ -124,8 +126,7 @@ static vt_status open_engine(const vt_config *config, vt_world *world)
         "%s started %d ranks, which on the CPU talk over MPI, and MPI can't be reached from there: start them with "
         "`mpirun -np %d vitrain ...` or srun",
         launcher, launch->world_size, launch->world_size);
-    VT_TRY(
-        vt_engine_open_mpi(launch->rank, launch->world_size, launcher, config->comm_timeout, &world->engine));
+    VT_TRY(vt_engine_open_mpi(launch->rank, launch->world_size, launcher, config->comm_timeout, &world->engine));
 done:
     return status;
 }
