@@ -55,6 +55,12 @@ test_error_of_one_rank_ends_all() {
     contains "$output" ": the disk of nobody is full"
 }
 
+test_rank_that_gives_up_ends_all() {
+    four_ranks world
+    says_once "vitrain: rank 2 on "
+    contains "$output" ": the disk of nobody is full"
+}
+
 test_signal_handlers_stay() {
     needs_mpi
     "$TOP/tests/mpirun" -np 2 "$TESTS" --fault signals

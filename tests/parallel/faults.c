@@ -2,8 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "parallel/group.h"
-#include "parallel/launch.h"
+#include "parallel/world.h"
 #include "test.h"
 
 enum { CULPRIT = 2, TIMEOUT = 3 };
@@ -41,6 +40,22 @@ static int chain(vt_engine *engine)
     printf("pid %d\n", (int)getpid());
     if (engine->rank == CULPRIT) raise(SIGSTOP);
     for (int i = 0; i < 3; i++) vt_group_all_reduce(groups[i], VT_SUM_FLOAT32, &value, 1, NULL);
+    return 0;
+}
+
+/* One rank gives up without the others' knowing, which wait for it to agree. */
+static int gives_up(const vt_launch *launch)
+{
+    vt_config *config = NULL;
+    vt_world *world = NULL;
+    EXPECT_OK(vt_config_open_default(&config));
+    EXPECT_OK(vt_world_open(config, launch, &world));
+    vt_config_close(&config);
+    bool failed = world->rank == CULPRIT;
+    if (failed) vt_error_note(__FILE__, __LINE__, "the disk of %s is full", "nobody");
+    if (!failed) vt_world_agree(world, VT_OK);
+    vt_world_close(&world, failed);
+    printf("got past\n");
     return 0;
 }
 
@@ -85,6 +100,8 @@ int vt_test_fault(const char *name)
         status = dies(engine, SIGSTOP);
     } else if (strcmp(name, "chain") == 0) {
         status = chain(engine);
+    } else if (strcmp(name, "world") == 0) {
+        status = gives_up(&launch);
     } else if (strcmp(name, "signals") == 0) {
         status = count_changed_signals();
     }
