@@ -1,6 +1,7 @@
 #include "data/tensor_box.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/status.h"
 
@@ -81,4 +82,19 @@ int vt_tensor_boxes(const vt_tensor_shape *shape, int64_t first_element, int64_t
     if (count == 0) return 0;
     vt_tensor_box place = {.shape.dimensions = shape->dimensions};
     return (int)(cut(shape, 0, place, first_element, first_element + count, boxes) - boxes);
+}
+
+void vt_tensor_box_copy(const vt_tensor_shape *whole, const float *values, const vt_tensor_box *box, float *to)
+{
+    int last = box->shape.dimensions - 1;
+    int64_t row = box->shape.shape[last], rows = row > 0 ? vt_tensor_count(&box->shape) / row : 0;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t rest = r, place = box->first[last], step = whole->shape[last];
+        for (int d = last - 1; d >= 0; d--) {
+            place += (box->first[d] + rest % box->shape.shape[d]) * step;
+            rest /= box->shape.shape[d];
+            step *= whole->shape[d];
+        }
+        memcpy(to + r * row, values + place, (size_t)row * sizeof *to);
+    }
 }

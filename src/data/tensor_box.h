@@ -33,4 +33,7 @@ enum { VT_TENSOR_BOXES = 7, VT_TENSOR_BOX_DIMENSIONS = 4 };
 int vt_tensor_boxes(const vt_tensor_shape *shape, int64_t first_element, int64_t count,
                     vt_tensor_box boxes[VT_TENSOR_BOXES]);
 
+/* The values of a box out of the whole tensor's. */
+void vt_tensor_box_copy(const vt_tensor_shape *whole, const float *values, const vt_tensor_box *box, float *to);
+
 #endif

@@ -22,8 +22,8 @@ void vt_optimizer_close(vt_optimizer **optimizer);
  * caller decides. */
 void vt_optimizer_step(vt_optimizer *optimizer, double learning_rate, double *gradient_norm);
 
-/* What a checkpoint keeps. Moment 0 or 1, a block that is sliced from ZeRO stage 1 on (vt_parameters_piece), in the back
- * end's memory; NULL: there is none of that kind. The updates made so far rule the bias correction. */
+/* What a checkpoint keeps. Moment 0 or 1, a block that is sliced from ZeRO stage 1 on (vt_parameters_piece), in the
+ * back end's memory; NULL: there is none of that kind. The updates made so far rule the bias correction. */
 float *vt_optimizer_moment(const vt_optimizer *optimizer, int index);
 int64_t vt_optimizer_steps(const vt_optimizer *optimizer);
 void vt_optimizer_set_steps(vt_optimizer *optimizer, int64_t steps);

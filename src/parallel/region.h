@@ -1,6 +1,7 @@
 /* Where a model's tensors are split over ranks, and how they come together: pairs of operations, each the other's
- * backward. The residual stream is split by token (context parallel, and the tensor axis with sequence_parallel); between
- * vt_region_enter and vt_region_leave the ranks of the tensor axis work on the same tokens, each on its own columns. */
+ * backward. The residual stream is split by token (context parallel, and the tensor axis with sequence_parallel);
+ * between vt_region_enter and vt_region_leave the ranks of the tensor axis work on the same tokens, each on its own
+ * columns. */
 #ifndef VT_PARALLEL_REGION_H
 #define VT_PARALLEL_REGION_H
 
@@ -10,13 +11,13 @@
 typedef struct {
     vt_world *world;
     vt_group *tensor, *context;
-    vt_group *tokens;    /* the ranks that share a sample's tokens */
-    unsigned token_axes; /* along which they lie */
-    bool sequence;       /* the tensor axis splits tokens, too */
-    bool ring;           /* keys and values go round instead of being gathered */
-    int64_t token_count; /* of a sample */
-    vt_run_of own;       /* the tokens of this rank's residual stream */
-    vt_run_of inner;     /* those between enter and leave: the same, or with `sequence` all of the tensor group's */
+    vt_group *tokens;        /* the ranks that share a sample's tokens */
+    unsigned token_axes;     /* along which they lie */
+    bool sequence;           /* the tensor axis splits tokens, too */
+    bool ring;               /* keys and values go round instead of being gathered */
+    int64_t token_count;     /* of a sample */
+    vt_run_of own;           /* the tokens of this rank's residual stream */
+    vt_run_of inner;         /* those between enter and leave: the same, or with `sequence` all of the tensor group's */
     vt_run_of *tensor_runs;  /* [tensor->size]: own of each rank of the tensor axis, when `sequence` */
     vt_run_of *context_runs; /* [context->size]: inner of each rank of the context axis */
 } vt_parallel;
@@ -63,7 +64,8 @@ void vt_region_gather(vt_group *group, const vt_run_of *runs, vt_arena *arena, i
 /* x [own, columns] of one sample to its [all tokens, columns], on the arena. */
 vt_matrix vt_region_gather_sample(const vt_parallel *parallel, vt_arena *arena, vt_matrix x);
 
-/* Backward of vt_region_gather: x = the sum over the group of `whole`'s rows that are this rank's. float32; whole is used up. */
+/* Backward of vt_region_gather: x = the sum over the group of `whole`'s rows that are this rank's. float32; whole is
+ * used up. */
 void vt_region_reduce(vt_group *group, const vt_run_of *runs, vt_arena *arena, int64_t batch, vt_matrix whole,
                       vt_matrix x);
 

@@ -286,15 +286,17 @@ vt_status vt_world_agree(vt_world *world, vt_status status)
         world->agreed_failure = world->agreed_failure || status == VT_ERROR;
         return status;
     }
+    enum { UNNOTED = 16 }; /* an error that another rank will tell of */
     char *all = calloc((size_t)world->ranks, 1), own = (char)status;
+    if (status == VT_ERROR && vt_error_text()[0] == '\0') own = UNNOTED;
     size_t *bytes = malloc((size_t)world->ranks * sizeof *bytes);
     VT_ASSERT(all != NULL && bytes != NULL);
     for (int rank = 0; rank < world->ranks; rank++) bytes[rank] = 1;
     vt_group_all_gather(world->host, &own, bytes, all, NULL);
     bool stopped = false;
-    int failed = -1; /* the lowest rank */
+    int failed = -1; /* the lowest rank, of those with a note if there are any */
     for (int rank = world->ranks - 1; rank >= 0; rank--) {
-        if (all[rank] == VT_ERROR) failed = rank;
+        if (all[rank] == VT_ERROR || (all[rank] == UNNOTED && (failed < 0 || all[failed] == UNNOTED))) failed = rank;
         stopped = stopped || all[rank] == VT_STOPPED;
     }
     free(bytes);

@@ -28,8 +28,8 @@ typedef struct {
 
 extern const vt_progress vt_progress_start;
 
-/* Collective. Runs the training from loop->progress to its end; VT_STOPPED when it was stopped, with a checkpoint. *last is the
- * last validation; its persistence_loss is the first validation's. */
+/* Collective. Runs the training from loop->progress to its end; VT_STOPPED when it was stopped, with a checkpoint.
+ * *last is the last validation; its persistence_loss is the first validation's. */
 vt_status vt_loop_run(vt_loop *loop, vt_validation *last);
 
 #endif

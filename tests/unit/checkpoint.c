@@ -235,7 +235,15 @@ TEST(damaged_descriptions_are_noticed)
     EXPECT(H5Awrite(attribute, H5T_NATIVE_INT64, &version) >= 0);
     H5Aclose(attribute);
     H5Fclose(opened);
-    expect_refused(path, &m, false, "has format version 7, this program reads version 1");
+    expect_refused(path, &m, true, "checkpoint.h5 is damaged: its checksum is ");
+    join(file, path, "checkpoint.crc32c");
+    unlink(file);
+    expect_refused(path, &m, false, "has format version 7, this program reads versions 1 to 2");
+
+    path = save(&m, "unchecked");
+    join(file, path, "checkpoint.crc32c");
+    unlink(file);
+    expect_refused(path, &m, true, "checkpoint.crc32c is missing");
     close_model(&m);
 }
 

@@ -2,8 +2,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "operations/guarded.h"
 #include "alone.h"
+#include "operations/guarded.h"
 #include "test.h"
 #include "training/loop.h"
 #include "training/run_directory.h"
@@ -247,7 +247,8 @@ TEST(forecast_is_what_is_evaluated)
     double sum = 0, std = 4; /* of channel 1 in open_small */
     open_small(&m, (const char *const[]){"dropout", "0.3", NULL});
     train_steps(&m, 3);
-    vt_batch one = {.sample_count = 1, .global_count = 1, .input = m.input + IN, .target = m.target + TARGET}; /* sample 1 */
+    vt_batch one = {
+        .sample_count = 1, .global_count = 1, .input = m.input + IN, .target = m.target + TARGET}; /* sample 1 */
     vt_evaluation_open(m.config, &sums);
     EXPECT_OK(vt_step_evaluate(m.trainer, &one, false, &sums));
     EXPECT_OK(vt_step_forecast(m.trainer, &one, CHANNEL, field, target));
