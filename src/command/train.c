@@ -1,8 +1,8 @@
 #include "command/train.h"
 
-#include "config/config.h"
 #include <unistd.h>
 
+#include "config/config.h"
 #include "parallel/launch.h"
 #include "training/run.h"
 
