@@ -119,14 +119,15 @@ static int line_length(const char *line)
 }
 
 /* Collective. Ranks with other options than rank 0's would wait for messages that never come, or each train a model of
- * its own. */
+ * its own. config NULL: this rank could not read its options, as is noted. */
 static vt_status check_same_options(const vt_config *config, vt_world *world)
 {
-    vt_status status = VT_OK;
+    vt_status status = config != NULL ? VT_OK : VT_ERROR;
     vt_text own = {0};
-    vt_config_print(config, add_line, &own);
-    char *first = world->rank == 0 ? vt_text_copy(own.characters) : NULL;
+    if (config != NULL) vt_config_print(config, add_line, &own);
+    char *first = world->rank == 0 && config != NULL ? vt_text_copy(own.characters) : NULL;
     vt_world_broadcast_text(world, &first);
+    if (config == NULL || first == NULL) goto done;
     const char *here = own.characters, *there = first;
     while (*here != '\0' && *there != '\0') {
         int a = line_length(here), b = line_length(there);
@@ -145,15 +146,18 @@ done:
 
 /* ---- opening and closing ---- */
 
+static const double TIMEOUT_WITHOUT_OPTIONS = 60;
+
 static vt_status open_engine(const vt_config *config, vt_world *world)
 {
     vt_status status = VT_OK;
     const vt_launch *launch = &world->launch;
     const char *launcher = vt_launch_name(launch->launcher);
-    VT_CHECK(config->comm != VT_COMM_NCCL,
+    VT_CHECK(config == NULL || config->comm != VT_COMM_NCCL,
              "comm is nccl, but NCCL connects GPUs and this run computes on the CPU, whose "
              "ranks talk over MPI: use comm auto or mpi");
-    bool uses_mpi = launch->world_size > 1 || (config->comm == VT_COMM_MPI && vt_launch_has_mpi(launch));
+    bool uses_mpi =
+        launch->world_size > 1 || (config != NULL && config->comm == VT_COMM_MPI && vt_launch_has_mpi(launch));
     if (!uses_mpi) {
         VT_TRY(vt_engine_open_self(&world->engine));
         goto done;
@@ -163,7 +167,8 @@ static vt_status open_engine(const vt_config *config, vt_world *world)
         "%s started %d ranks, which on the CPU talk over MPI, and MPI can't be reached from there: start them with "
         "`mpirun -np %d vitrain ...` or srun",
         launcher, launch->world_size, launch->world_size);
-    VT_TRY(vt_engine_open_mpi(launch->rank, launch->world_size, launcher, config->comm_timeout, &world->engine));
+    double timeout = config != NULL ? config->comm_timeout : TIMEOUT_WITHOUT_OPTIONS;
+    VT_TRY(vt_engine_open_mpi(launch->rank, launch->world_size, launcher, timeout, &world->engine));
 done:
     return status;
 }
@@ -234,12 +239,26 @@ done:
     return status;
 }
 
+/* Before any rank ends: a launcher kills the others as soon as one has ended with an error. */
+static void say_failure(const vt_world *world)
+{
+    if (vt_world_speaks(world) && vt_error_text()[0] != '\0') {
+        fprintf(stderr, "vitrain: %s\n", vt_error_text());
+        if (getenv("VITRAIN_DEBUG") != NULL) fprintf(stderr, "vitrain: noted at %s\n", vt_error_place());
+        fflush(stderr);
+    }
+    vt_error_clear();
+}
+
 void vt_world_close(vt_world **result, bool failed)
 {
     vt_world *world = *result;
     if (world == NULL) return;
-    if (failed && !world->agreed_failure && world->ranks > 1 && world->engine != NULL && !world->engine->counts_only)
-        vt_engine_abort(world->engine, "%s", vt_error_text()[0] != '\0' ? vt_error_text() : "stopped by an error");
+    if (failed && world->ranks > 1 && world->engine != NULL && !world->engine->counts_only) {
+        if (!world->agreed_failure)
+            vt_engine_abort(world->engine, "%s", vt_error_text()[0] != '\0' ? vt_error_text() : "stopped by an error");
+        say_failure(world);
+    }
     while (world->group_count > 0) vt_group_close(&world->groups[--world->group_count]);
     vt_engine_close(&world->engine);
     free(world->groups);

@@ -35,8 +35,9 @@ vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_wor
 /* As any rank of any layout, over the dry engine; on nodes as in `like`, or on one when that is NULL. */
 vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const vt_world *like, vt_world **world);
 
-/* Collective when all ranks succeeded or have agreed on a failure. Closes the groups and the engine. When this rank
- * `failed` and the others don't know, says what was noted and ends the job: exit status 1, no return. */
+/* Collective when all ranks succeeded or have agreed on a failure, which is then told on standard error, once, and its
+ * note cleared on all. Closes the groups and the engine. When this rank `failed` and the others don't know, says what
+ * was noted and ends the job: exit status 1, no return. */
 void vt_world_close(vt_world **world, bool failed);
 
 /* Collective over all ranks: makes the group along `axes`, for the back end's memory (NULL: the host's), or finds it.

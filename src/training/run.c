@@ -347,8 +347,6 @@ vt_status vt_run_training(const vt_config *config, const vt_launch *launch)
     status = run_phases(&run);
 done:
     if (status == VT_ERROR) vt_log_failure(vt_error_text());
-    bool told = run.world != NULL && run.world->agreed_failure && !vt_world_speaks(run.world);
-    if (told) vt_error_clear(); /* another rank tells */
     close_run(&run);
     vt_stop_unwatch();
     if (status == VT_ERROR)
