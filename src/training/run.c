@@ -353,7 +353,6 @@ vt_status vt_run_training(const vt_config *config, const vt_launch *launch)
     status = run_phases(&run);
 done:
     if (status == VT_ERROR) vt_log_failure(vt_error_text());
-    if (run.world != NULL && !vt_world_speaks(run.world)) vt_error_clear(); /* another rank tells */
     close_run(&run);
     vt_stop_unwatch();
     if (status == VT_ERROR)
