@@ -5,7 +5,7 @@
 # make deps       installs the libraries that are missing (apt)           make clean
 #
 # What was found stands in build/found.mk; every line of it can be overridden: make HDF5_CFLAGS=... HDF5_LIBS=...
-# Others: CC, CFLAGS, BUILD (the build folder), FILTER (only the tests whose name contains it).
+# Others: CC, CXX, NVCC, CFLAGS, BUILD (the build folder), FILTER (only the tests whose name contains it).
 
 CC ?= cc
 ifeq ($(origin CC),default)
@@ -22,6 +22,7 @@ PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev libprotobuf-c-dev protobuf-c-com
 SOURCES := $(sort $(shell find src -name '*.c'))
 KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
 TEST_SOURCES := $(sort $(shell find tests -name '*.c'))
+CUDA_KERNELS := $(sort $(wildcard cuda/*.cu))
 
 # Goals that need no library, or install them first.
 WITHOUT_LIBRARIES := deps demo test sanitize bench clean help
@@ -69,6 +70,8 @@ probe X86 '#ifndef __x86_64__
 #error
 #endif
 int main(void) { return __builtin_cpu_supports("avx512f"); }' "-march=x86-64-v4|"
+if echo 'template <int n> int f() { return n; } int main() { return f<0>(); }' | \
+    $(CXX) -std=gnu++20 -x c++ -o $(BUILD)/probe - >/dev/null 2>&1; then echo 'HOST_CUDA ?= yes'; fi
 rm -f $(BUILD)/probe
 endef
 export PROBE_SCRIPT
@@ -118,7 +121,15 @@ $(BUILD)/libvitrain.a: $(OBJECTS) $(KERNEL_OBJECTS) $(BUILD)/generated/event.pb-
 	@rm -f $@
 	ar rcs $@ $^
 
-$(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(BUILD)/libvitrain.a
+# The CUDA kernels once more, for the host and its tests (cuda/host_cuda.h); no C++ library is needed for them.
+HOST_CUDA_OBJECTS = $(if $(HOST_CUDA),$(patsubst cuda/%.cu,$(BUILD)/tests/cuda/%.o,$(CUDA_KERNELS)))
+
+$(BUILD)/tests/cuda/%.o: cuda/%.cu $(BUILD)/found.mk
+	@mkdir -p $(@D)
+	$(CXX) -x c++ -std=gnu++20 $(WARNINGS) -Wno-conversion -Wno-missing-field-initializers -Wno-unknown-pragmas $(CFLAGS) \
+	    $(SANITIZE) -fno-exceptions -fno-rtti -DVT_HOST_CUDA -Isrc -Icuda $(OPENMP_CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
 $(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
@@ -126,6 +137,7 @@ $(BUILD)/src/data/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS)
 $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
 $(BUILD)/src/backend/cpu/onednn.o: LOCAL_CFLAGS += $(DNNL_CFLAGS)
 $(BUILD)/src/report/%.o: LOCAL_CFLAGS += $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -I$(BUILD)/generated
+$(BUILD)/tests/operations/host_cuda.o $(BUILD)/tests/operations/cuda_kernels.o: LOCAL_CFLAGS += -I. -DVT_HOST_CUDA $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
 $(BUILD)/tests/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -Itests -I$(BUILD)/generated
 
 $(BUILD)/%.o: %.c $(BUILD)/found.mk
