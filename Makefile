@@ -72,6 +72,22 @@ probe X86 '#ifndef __x86_64__
 int main(void) { return __builtin_cpu_supports("avx512f"); }' "-march=x86-64-v4|"
 if echo 'template <int n> int f() { return n; } int main() { return f<0>(); }' | \
     $(CXX) -std=gnu++20 -x c++ -o $(BUILD)/probe - >/dev/null 2>&1; then echo 'HOST_CUDA ?= yes'; fi
+for nvcc in $(if $(filter undefined,$(origin NVCC)),"$$(command -v nvcc)" "$$CUDA_HOME/bin/nvcc" /usr/local/cuda/bin/nvcc,"$(NVCC)"); do
+    nvcc=$$(command -v "$$nvcc") || continue
+    home=$$(dirname "$$(dirname "$$(readlink -f "$$nvcc")")")
+    for folder in "$$home/lib64" "$$home/lib" "$$home/targets/x86_64-linux/lib"; do
+        libs="-L$$folder -lcudart_static -ldl -lrt -lpthread"
+        cflags="-isystem $$home/include"
+        if printf '#include <cuda_runtime_api.h>\n#include <cublasLt.h>\nint main(void) { int n; return cudaGetDeviceCount(&n); }' | \
+            $(CC) $$cflags -x c - -o $(BUILD)/probe $$libs >/dev/null 2>&1; then
+            for header in cudnn nccl; do
+                if echo "#include <$$header.h>" | $(CC) $$cflags -fsyntax-only -x c - >/dev/null 2>&1; then
+                    cflags="$$cflags -DVT_HAS_$$(echo $$header | tr a-z A-Z)"; fi
+            done
+            echo "NVCC ?= $$nvcc"; echo "CUDA_CFLAGS ?= $$cflags"; echo "CUDA_LIBS ?= $$libs"; break 2
+        fi
+    done
+done
 rm -f $(BUILD)/probe
 endef
 export PROBE_SCRIPT
@@ -117,7 +133,26 @@ vitrain: $(BUILD)/vitrain
 $(BUILD)/vitrain: $(BUILD)/src/main.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
-$(BUILD)/libvitrain.a: $(OBJECTS) $(KERNEL_OBJECTS) $(BUILD)/generated/event.pb-c.o
+# The CUDA back end, where nvcc was found (make NVCC= leaves it out). GPU_ARCH: what to compile for; the last also as PTX,
+# which newer GPUs' drivers compile themselves.
+GPU_ARCH ?= sm_80 sm_90 sm_100
+GPU_CODE = $(foreach arch,$(GPU_ARCH),-gencode arch=$(arch:sm_%=compute_%),code=$(arch)) \
+    -gencode arch=$(patsubst sm_%,compute_%,$(lastword $(GPU_ARCH))),code=$(patsubst sm_%,compute_%,$(lastword $(GPU_ARCH)))
+CUDA_OBJECTS = $(if $(NVCC),$(patsubst cuda/%,$(BUILD)/cuda/%.o,$(CUDA_KERNELS) $(wildcard cuda/*.c)))
+
+$(BUILD)/cuda/%.cu.o: cuda/%.cu $(BUILD)/found.mk
+	@mkdir -p $(@D)
+	$(NVCC) -std=c++20 -O3 -g -ccbin $(CXX) -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics \
+	    $(GPU_CODE) -Isrc -Icuda -MMD -MP -c $< -o $@
+
+$(BUILD)/cuda/%.c.o: cuda/%.c $(BUILD)/found.mk
+	@mkdir -p $(@D)
+	$(COMPILE) -Icuda $(CUDA_CFLAGS) -c $< -o $@
+
+$(BUILD)/src/backend/open.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA)
+LIBS += $(if $(NVCC),$(CUDA_LIBS))
+
+$(BUILD)/libvitrain.a: $(OBJECTS) $(KERNEL_OBJECTS) $(CUDA_OBJECTS) $(BUILD)/generated/event.pb-c.o
 	@rm -f $@
 	ar rcs $@ $^
 
@@ -171,7 +206,7 @@ test: deps
 	@$(MAKE) --no-print-directory run-tests
 
 sanitize: deps
-	@$(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/sanitize CFLAGS='-O1 -g -fno-omit-frame-pointer' \
+	@$(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/sanitize NVCC= CFLAGS='-O1 -g -fno-omit-frame-pointer' \
 	    SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
 
 demo: deps
@@ -208,7 +243,7 @@ docs: vitrain
 lint: $(BUILD)/generated/event.pb-c.h
 	@for tool in clang-format clang-tidy cppcheck; do command -v $$tool >/dev/null || \
 	    { echo "make lint needs $$tool: apt-get install clang-format clang-tidy cppcheck" >&2; exit 1; }; done
-	clang-format --dry-run --Werror $$(find src tests bench -name '*.[ch]')
+	clang-format --dry-run --Werror $$(find src cuda tests bench -name '*.[ch]' -o -name '*.cu')
 	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability \
 	    --suppress=missingIncludeSystem --suppress=ctunullpointer -DVT_ISA=baseline -Isrc src
 	clang-tidy --quiet $(filter-out $(KERNEL_SOURCES),$(SOURCES)) -- -std=gnu11 -Isrc -isystem $(BUILD)/generated \

@@ -100,7 +100,7 @@ static vt_status open_device(run_state *run)
     const vt_config *config = run->config;
     vt_trainer_data data = trainer_data(run);
     int threads = config->num_threads == VT_UNSET_INTEGER ? 0 : (int)config->num_threads;
-    VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, threads, &run->backend));
+    VT_TRY(vt_backend_open(config, threads, 0, &run->backend));
     VT_TRY(vt_trainer_plan(config, &data, &run->plan));
     VT_TRY(vt_budget_check(config, &data, &run->plan, run->backend->available_memory(run->backend)));
     VT_TRY(open_loader(config, true, run->training, &run->training_loader));

@@ -18,7 +18,7 @@ static bool open_backends(backends *b)
         return false;
     }
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &b->plain));
-    EXPECT_OK(open_host_cuda(true, &b->cuda));
+    EXPECT_OK(open_host_cuda(&b->cuda));
     return true;
 }
 

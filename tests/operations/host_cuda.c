@@ -110,7 +110,7 @@ bool has_host_cuda(void)
     return true;
 }
 
-vt_status open_host_cuda(bool shares, vt_backend **result)
+vt_status open_host_cuda(vt_backend **result)
 {
     vt_status status = VT_OK;
     vt_backend *backend = calloc(1, sizeof *backend);
@@ -118,7 +118,7 @@ vt_status open_host_cuda(bool shares, vt_backend **result)
     VT_ASSERT(backend != NULL && state != NULL);
     *backend = (vt_backend){.name = "CUDA kernels on the host",
                             .state = state,
-                            .shares_host_memory = shares,
+                            .shares_host_memory = false,
                             .close = host_close,
                             .check = host_check,
                             .available_memory = host_available,
@@ -156,9 +156,8 @@ bool has_host_cuda(void)
     return false;
 }
 
-vt_status open_host_cuda(bool shares, vt_backend **backend)
+vt_status open_host_cuda(vt_backend **backend)
 {
-    (void)shares;
     *backend = NULL;
     return vt_error_note(__FILE__, __LINE__, "no C++ compiler was found");
 }

@@ -9,13 +9,13 @@
 #define PATH_HOST_CUDA ((vt_cpu_isa)(VT_ISA_AVX512 + 1))
 
 /* The table with every hand-written kernel of cuda/, compiled for the host; matrix products, which are a library's
- * there, are the plain loops. Its memory counts as the host's own only where `shares` says so. */
-vt_status open_host_cuda(bool shares, vt_backend **backend);
+ * there, are the plain loops. Its memory does not count as the host's own: layers must copy. */
+vt_status open_host_cuda(vt_backend **backend);
 bool has_host_cuda(void); /* in this build: a C++ compiler was found */
 
 static inline vt_status path_open(vt_cpu_isa isa, vt_backend **backend)
 {
-    return isa == PATH_HOST_CUDA ? open_host_cuda(true, backend) : vt_backend_open_cpu(isa, 0, backend);
+    return isa == PATH_HOST_CUDA ? open_host_cuda(backend) : vt_backend_open_cpu(isa, 0, backend);
 }
 
 static inline bool path_is_available(vt_cpu_isa isa)
