@@ -233,7 +233,7 @@ static void fill(vt_backend *backend)
     vt_products_fill(backend);
 }
 
-vt_status vt_backend_open_cuda(int local_rank, vt_backend **result)
+vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **result)
 {
     vt_status status = VT_OK;
     vt_backend *backend = calloc(1, sizeof *backend);
@@ -247,7 +247,7 @@ vt_status vt_backend_open_cuda(int local_rank, vt_backend **result)
     VT_TRY(open_device(backend, local_rank));
     VT_TRY(vt_products_open(backend, &state->products));
     state->fused_attention = vt_fused_attention_open(backend);
-    if (state->fused_attention != NULL) vt_fused_attention_fill(backend);
+    if (state->fused_attention != NULL) vt_fused_attention_fill(backend, deterministic);
     snprintf(backend->name, sizeof backend->name, "GPU %d, %.60s, %s%s", state->device, state->device_name,
              state->common.exact_float32 ? "float32 products exact" : "TF32 products",
              state->fused_attention != NULL ? ", cuDNN" : ", own attention");

@@ -35,8 +35,8 @@ void vt_products_fill(vt_backend *backend);
  * there when this was built. */
 struct vt_fused_attention *vt_fused_attention_open(vt_backend *backend);
 void vt_fused_attention_close(struct vt_fused_attention **attention);
-/* Replaces the attention in the table by one that chooses. */
-void vt_fused_attention_fill(vt_backend *backend);
+/* Replaces the attention in the table by one that chooses; deterministic: forward only. */
+void vt_fused_attention_fill(vt_backend *backend, bool deterministic);
 
 /* Milliseconds of `run(context)` on the back end's stream, the shortest of three after a first; INFINITY when it fails.
  * Waits for the stream: only in a run's first step. */

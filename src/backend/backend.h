@@ -280,9 +280,9 @@ struct vt_backend {
  * an instruction set that this processor or this build lacks. */
 vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **backend);
 
-/* An NVIDIA GPU: the local_rank-th of this machine, counted round. Errors: built without CUDA; no driver, GPU or CUDA
- * library. The sentence says which. */
-vt_status vt_backend_open_cuda(int local_rank, vt_backend **backend);
+/* An NVIDIA GPU: the local_rank-th of this machine, counted round. Deterministic: nothing whose sums' order may change
+ * from run to run. Errors: built without CUDA; no driver, GPU or CUDA library. The sentence says which. */
+vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **backend);
 
 /* The one that config->device asks for; auto: a GPU if there is one that can be used, else the CPU. */
 vt_status vt_backend_open(const vt_config *config, int threads, int local_rank, vt_backend **backend);
