@@ -27,6 +27,8 @@ typedef enum {
     VT_MEMORY_CATEGORY_COUNT
 } vt_memory_category;
 
+const char *vt_memory_category_name(vt_memory_category category); /* "activations" */
+
 /* How numbers are stored. bfloat16: the upper half of a float32, rounded to nearest, ties to even. */
 typedef enum { VT_FLOAT32, VT_BFLOAT16 } vt_type;
 
@@ -277,6 +279,17 @@ struct vt_backend {
 /* The CPU: threads (0: OMP_NUM_THREADS or one a core) and instruction set (auto: the best of this processor). Errors:
  * an instruction set that this processor or this build lacks. */
 vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **backend);
+
+/* The GPU that vt_backend_open_cuda would take is this thread's from here on, for libraries that want one earlier (NCCL).
+ * Errors: built without CUDA; no driver; no GPU. */
+vt_status vt_backend_choose_gpu(int local_rank);
+
+/* An NVIDIA GPU: the local_rank-th of this machine, counted round. Deterministic: nothing whose sums' order may change
+ * from run to run. Errors: built without CUDA; no driver, GPU or CUDA library. The sentence says which. */
+vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **backend);
+
+/* The one that config->device asks for; auto: a GPU if there is one that can be used, else the CPU. */
+vt_status vt_backend_open(const vt_config *config, int threads, int local_rank, vt_backend **backend);
 
 /* Bytes and FLOPs that a back end of the same calls would have needed. */
 typedef struct {

@@ -142,7 +142,8 @@ const char *vt_group_text(const vt_group *group, char text[VT_GROUP_TEXT_SIZE]);
 enum { VT_HOST_SIZE = 64 };
 void vt_host_name(char name[VT_HOST_SIZE]);
 
-/* Does this build have MPI? */
+/* Does this build have MPI, NCCL? */
 bool vt_engine_has_mpi(void);
+bool vt_engine_has_nccl(void);
 
 #endif

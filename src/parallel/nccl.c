@@ -6,6 +6,15 @@
  * Groups over host memory (figures, agreements) go through a small piece of device memory, and the host does wait. */
 #include "parallel/group.h"
 
+bool vt_engine_has_nccl(void)
+{
+#ifdef VT_HAS_NCCL
+    return true;
+#else
+    return false;
+#endif
+}
+
 #ifndef VT_HAS_NCCL
 
 vt_status vt_engine_open_nccl(const vt_nccl_options *options, vt_engine **engine)

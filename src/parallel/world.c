@@ -148,26 +148,40 @@ done:
 
 static const double TIMEOUT_WITHOUT_OPTIONS = 60;
 
+static vt_status open_nccl(const vt_config *config, vt_world *world, vt_group *host, vt_engine **engine)
+{
+    const vt_nccl_options options = {.rank = world->rank,
+                                     .size = world->ranks,
+                                     .host = host,
+                                     .address = world->launch.address,
+                                     .port = world->launch.port,
+                                     .timeout = config->comm_timeout};
+    return vt_engine_open_nccl(&options, engine);
+}
+
 static vt_status open_engine(const vt_config *config, vt_world *world)
 {
     vt_status status = VT_OK;
     const vt_launch *launch = &world->launch;
     const char *launcher = vt_launch_name(launch->launcher);
-    VT_CHECK(config == NULL || config->comm != VT_COMM_NCCL,
-             "comm is nccl, but NCCL connects GPUs and this run computes on the CPU, whose "
-             "ranks talk over MPI: use comm auto or mpi");
-    bool uses_mpi =
+    double timeout = config != NULL ? config->comm_timeout : TIMEOUT_WITHOUT_OPTIONS;
+    bool several =
         launch->world_size > 1 || (config != NULL && config->comm == VT_COMM_MPI && vt_launch_has_mpi(launch));
-    if (!uses_mpi) {
+    if (!several) {
         VT_TRY(vt_engine_open_self(&world->engine));
         goto done;
     }
+    if (!vt_launch_has_mpi(launch) && config != NULL && config->device != VT_DEVICE_CPU &&
+        config->comm != VT_COMM_MPI && vt_backend_choose_gpu(launch->local_rank) == VT_OK) {
+        VT_TRY(open_nccl(config, world, NULL, &world->engine)); /* for everything: there is nothing else */
+        goto done;
+    }
+    vt_error_clear();
     VT_CHECK(
         vt_launch_has_mpi(launch),
         "%s started %d ranks, which on the CPU talk over MPI, and MPI can't be reached from there: start them with "
         "`mpirun -np %d vitrain ...` or srun",
         launcher, launch->world_size, launch->world_size);
-    double timeout = config != NULL ? config->comm_timeout : TIMEOUT_WITHOUT_OPTIONS;
     VT_TRY(vt_engine_open_mpi(launch->rank, launch->world_size, launcher, timeout, &world->engine));
 done:
     return status;
@@ -223,15 +237,15 @@ done:
 
 vt_status vt_world_open_device(const vt_config *config, vt_world *world, const vt_backend *backend)
 {
-    if (world->ranks == 1 || backend->shares_host_memory || world->engine->device_memory || config->comm == VT_COMM_MPI)
-        return VT_OK;
-    const vt_nccl_options options = {.rank = world->rank,
-                                     .size = world->ranks,
-                                     .host = world->host,
-                                     .address = world->launch.address,
-                                     .port = world->launch.port,
-                                     .timeout = config->comm_timeout};
-    return vt_engine_open_nccl(&options, &world->device_engine);
+    vt_status status = VT_OK;
+    VT_CHECK(config->comm != VT_COMM_NCCL || !backend->shares_host_memory,
+             "comm is nccl, but NCCL connects GPUs and this run computes on the CPU, whose ranks talk over MPI: use "
+             "comm auto or mpi");
+    bool through_host = config->comm == VT_COMM_MPI || (config->comm == VT_COMM_AUTO && !vt_engine_has_nccl());
+    if (world->ranks == 1 || backend->shares_host_memory || world->engine->device_memory || through_host) return VT_OK;
+    VT_TRY(open_nccl(config, world, world->host, &world->device_engine));
+done:
+    return status;
 }
 
 vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const vt_world *like, vt_world **result)

@@ -119,7 +119,7 @@ static vt_status open_backend(run_state *run)
     const vt_config *config = run->config;
     int share = run->world->ranks > 1 ? run->world->threads : 0; /* 0: the back end decides */
     int threads = config->num_threads != VT_UNSET_INTEGER ? (int)config->num_threads : share;
-    return vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, threads, &run->backend);
+    return vt_backend_open(config, threads, run->world->launch.local_rank, &run->backend);
 }
 
 /* How the ranks reach its memory, and whether the run fits into it; only then are the readers' rings taken. */
@@ -130,8 +130,9 @@ static vt_status open_device(run_state *run)
     vt_trainer_data data = trainer_data(run);
     VT_TRY(vt_world_open_device(config, run->world, run->backend));
     VT_TRY(vt_trainer_plan(config, &data, &run->plan));
-    VT_TRY(vt_budget_check(config, &data, &run->plan,
-                           run->backend->available_memory(run->backend) / ranks_of_node(run->world)));
+    double available = run->backend->available_memory(run->backend);
+    if (run->backend->shares_host_memory) available /= ranks_of_node(run->world);
+    VT_TRY(vt_budget_check(config, &data, &run->plan, available));
     VT_TRY(open_loader(run, true, run->training, &run->training_loader));
     VT_TRY(open_loader(run, false, run->validation, &run->validation_loader));
 done:

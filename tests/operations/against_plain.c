@@ -21,7 +21,7 @@ static pair open_pair(vt_cpu_isa isa)
 {
     pair p = {0};
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &p.plain));
-    EXPECT_OK(vt_backend_open_cpu(isa, 0, &p.fast));
+    EXPECT_OK(path_open(isa, &p.fast));
     return p;
 }
 
@@ -307,7 +307,7 @@ TEST(attention_passes_nan_on)
     FOR_EACH_PATH(isa)
     {
         vt_backend *b = NULL;
-        EXPECT_OK(vt_backend_open_cpu(isa, 0, &b));
+        EXPECT_OK(path_open(isa, &b));
         vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = 16, .queries = 20, .keys = 20};
         guarded q = guarded_random(20, 16, 1, 1), k = guarded_random(20, 16, 2, 1), out = guarded_open(20, 16);
         float log_sum[20];
