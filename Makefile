@@ -162,7 +162,7 @@ HOST_CUDA_OBJECTS = $(if $(HOST_CUDA),$(patsubst cuda/%.cu,$(BUILD)/tests/cuda/%
 $(BUILD)/tests/cuda/%.o: cuda/%.cu $(BUILD)/found.mk
 	@mkdir -p $(@D)
 	$(CXX) -x c++ -std=gnu++20 $(WARNINGS) -Wno-conversion -Wno-missing-field-initializers -Wno-unknown-pragmas $(CFLAGS) \
-	    $(SANITIZE) -fno-exceptions -fno-rtti -DVT_HOST_CUDA -Isrc -Icuda $(OPENMP_CFLAGS) -MMD -MP -c $< -o $@
+	    $(SANITIZE) -fno-exceptions -fno-rtti -fno-strict-aliasing -DVT_HOST_CUDA -Isrc -Icuda $(OPENMP_CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
