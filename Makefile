@@ -1,11 +1,12 @@
 # make            builds ./vitrain
 # make demo       trains a small model on a synthetic atmosphere          make test      runs every test
-# make sanitize   every test under ASan and UBSan                         make bench     speed, beside PyTorch if it is there
+# make sanitize   every test under ASan and UBSan                         make bench     speed, beside PyTorch if it is there; scaling over ranks
 # make lint       clang-format, clang-tidy, cppcheck                      make docs      docs/options.md from the option table
 # make deps       installs the libraries that are missing (apt)           make clean
 #
 # What was found stands in build/found.mk; every line of it can be overridden: make HDF5_CFLAGS=... HDF5_LIBS=...
-# Others: CC, CXX, NVCC, CFLAGS, BUILD (the build folder), FILTER (only the tests whose name contains it).
+# Others: CC, CXX, CFLAGS, BUILD (the build folder), FILTER (only the tests whose name contains it), MPICC, MPI=no (without MPI;
+# it is also left out where none is found), NVCC (NVCC= for none, as where it isn't found), GPU_ARCH.
 
 CC ?= cc
 ifeq ($(origin CC),default)
@@ -15,10 +16,13 @@ BUILD ?= build
 CFLAGS ?= -O2 -g
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion
 PROTOC_C ?= protoc-c
+MPICC ?= mpicc
+MPI ?= yes
 SANITIZE :=
 FILTER :=
 
-PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev libprotobuf-c-dev protobuf-c-compiler libpng-dev
+PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev libprotobuf-c-dev protobuf-c-compiler libpng-dev \
+    $(if $(filter-out no,$(MPI)),libopenmpi-dev openmpi-bin)
 SOURCES := $(sort $(shell find src -name '*.c'))
 KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
 TEST_SOURCES := $(sort $(shell find tests -name '*.c'))
@@ -88,34 +92,54 @@ for nvcc in $(if $(filter undefined,$(origin NVCC)),"$$(command -v nvcc)" "$$CUD
         fi
     done
 done
+# Of what MPI's compiler would run only what finds MPI itself: no hardening or optimisation of the distribution's.
+mpi_flags() { # PATTERN|PATTERN...
+    for word in $$($(MPICC) -show 2>/dev/null); do
+        case "$$1" in
+        compile) case $$word in -I*|-D*|-pthread) printf '%s ' "$$word" ;; esac ;;
+        *) case $$word in -L*|-l*|-Wl,-rpath*|-Wl,/*|-pthread) printf '%s ' "$$word" ;; esac ;;
+        esac
+    done
+}
+[ "$(MPI)" = no ] || probe MPI '#include <mpi.h>
+int main(void) { return MPI_Init(0, 0); }' "$(MPI_CFLAGS)|$(MPI_LIBS)" "$$(mpi_flags compile)|$$(mpi_flags link)" \
+    "$$(pkg-config --cflags ompi-c 2>/dev/null)|$$(pkg-config --libs ompi-c 2>/dev/null)" \
+    "$$(pkg-config --cflags mpich 2>/dev/null)|$$(pkg-config --libs mpich 2>/dev/null)"
 rm -f $(BUILD)/probe
+required=
+for name in $$missing; do case $$name in X86|MPI) ;; *) required="$$required $$name" ;; esac; done
 endef
 export PROBE_SCRIPT
 
 $(BUILD)/found.mk: Makefile
 	@mkdir -p $(BUILD)
-	@eval "$$PROBE_SCRIPT" > $@.new; eval "$$PROBE_SCRIPT" > /dev/null; missing=$${missing# X86}; missing=$${missing% X86}; \
-	if [ -n "$$missing" ]; then rm -f $@.new; \
-	    echo "not found:$$missing (looked for by compiling a probe with $(CC))." >&2; \
+	@eval "$$PROBE_SCRIPT" > $@.new; \
+	if [ -n "$$required" ]; then rm -f $@.new; \
+	    echo "not found:$$required (looked for by compiling a probe with $(CC))." >&2; \
 	    echo "'make deps' installs them (Debian, Ubuntu); elsewhere name their flags: make HDF5_CFLAGS=-I... HDF5_LIBS='-L... -lhdf5'" >&2; \
 	    exit 1; fi; mv $@.new $@
 
+# MPI is wanted, but where it can't be installed all else goes on without it.
+HAS_MPI := grep -q '^MPI_LIBS' $(BUILD)/found.mk
 deps:
-	@if $(MAKE) -s $(BUILD)/found.mk >/dev/null 2>&1; then exit 0; fi; \
+	@if $(MAKE) -s $(BUILD)/found.mk >/dev/null 2>&1; then \
+	    if [ "$(MPI)" = no ] || $(HAS_MPI); then exit 0; fi; \
+	    can_do_without() { echo "Going on without MPI: runs of one rank only." >&2; exit 0; }; \
+	else can_do_without() { exit 1; }; fi; \
 	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	command="apt-get install -y --no-install-recommends $(PACKAGES)"; \
 	if ! command -v apt-get >/dev/null || { [ -n "$$sudo" ] && ! command -v sudo >/dev/null; }; then \
-	    echo "Some libraries are missing and can't be installed from here. As root, on Debian or Ubuntu: $$command" >&2; exit 1; fi; \
+	    echo "Some libraries are missing and can't be installed from here. As root, on Debian or Ubuntu: $$command" >&2; can_do_without; fi; \
 	echo "$$sudo $$command"; \
 	{ $$sudo apt-get update -q && DEBIAN_FRONTEND=noninteractive $$sudo $$command; } >$${TMPDIR:-/tmp}/vitrain-deps.$$$$ 2>&1 || \
-	    { tail -n 20 $${TMPDIR:-/tmp}/vitrain-deps.$$$$ >&2; echo "that failed; run it by hand: $$sudo $$command" >&2; exit 1; }; \
-	rm -f $${TMPDIR:-/tmp}/vitrain-deps.$$$$; \
+	    { tail -n 20 $${TMPDIR:-/tmp}/vitrain-deps.$$$$ >&2; echo "that failed; run it by hand: $$sudo $$command" >&2; can_do_without; }; \
+	rm -f $${TMPDIR:-/tmp}/vitrain-deps.$$$$ $(BUILD)/found.mk; \
 	$(MAKE) -s $(BUILD)/found.mk
 
 # ---- building ----
 
 COMPILE = $(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) $(SANITIZE) -Isrc $(OPENMP_CFLAGS) $(LOCAL_CFLAGS) -MMD -MP
-LIBS = $(SANITIZE) $(HDF5_LIBS) $(YAML_LIBS) $(DNNL_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) $(OPENMP_LIBS) -lpthread -lm
+LIBS = $(SANITIZE) $(HDF5_LIBS) $(YAML_LIBS) $(DNNL_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) $(MPI_LIBS) $(OPENMP_LIBS) -lpthread -lm
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 # The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time.
@@ -171,7 +195,9 @@ $(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
 $(BUILD)/src/data/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS)
 $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
 $(BUILD)/src/backend/cpu/onednn.o: LOCAL_CFLAGS += $(DNNL_CFLAGS)
+$(BUILD)/src/parallel/mpi.o: LOCAL_CFLAGS += $(if $(filter-out undefined,$(origin MPI_LIBS)),-DVT_HAS_MPI $(MPI_CFLAGS))
 $(BUILD)/src/report/%.o: LOCAL_CFLAGS += $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -I$(BUILD)/generated
+$(BUILD)/src/parallel/nccl.o: LOCAL_CFLAGS += $(if $(NVCC),-Icuda $(CUDA_CFLAGS))
 $(BUILD)/tests/operations/cuda_libraries.o: LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))
 $(BUILD)/tests/operations/host_cuda.o $(BUILD)/tests/operations/cuda_kernels.o: LOCAL_CFLAGS += -I. -DVT_HOST_CUDA $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
 $(BUILD)/tests/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -Itests -I$(BUILD)/generated
@@ -228,11 +254,12 @@ bench: deps
 
 # The other side needs a Python with torch: make bench PYTHON=/path/to/venv/bin/python
 PYTHON ?= $(shell python3 -c 'import torch' 2>/dev/null && echo python3)
-run-bench: $(BUILD)/bench/step
+run-bench: $(BUILD)/bench/step $(BUILD)/bench/scaling
 	@[ -n "$(PYTHON)" ] || echo "no Python with torch found (PYTHON=...): timing vitrain alone"
 	@$(BUILD)/bench/step --python=$(PYTHON)
+	@if reason=$$(tests/mpirun -np 1 true 2>&1); then $(BUILD)/bench/scaling; else echo "scaling over ranks: not timed: $$reason"; fi
 
-$(BUILD)/bench/step: $(BUILD)/bench/step.o $(BUILD)/libvitrain.a
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
 run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests
@@ -248,7 +275,8 @@ lint: $(BUILD)/generated/event.pb-c.h
 	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability \
 	    --suppress=missingIncludeSystem --suppress=ctunullpointer -DVT_ISA=baseline -Isrc src
 	clang-tidy --quiet $(filter-out $(KERNEL_SOURCES),$(SOURCES)) -- -std=gnu11 -Isrc -isystem $(BUILD)/generated \
-	    $(HDF5_CFLAGS) $(YAML_CFLAGS) $(DNNL_CFLAGS) $(PROTOBUF_CFLAGS) $(PNG_CFLAGS) $(OPENMP_CFLAGS)
+	    $(HDF5_CFLAGS) $(YAML_CFLAGS) $(DNNL_CFLAGS) $(PROTOBUF_CFLAGS) $(PNG_CFLAGS) $(OPENMP_CFLAGS) \
+	    $(if $(MPI_LIBS),-DVT_HAS_MPI $(MPI_CFLAGS))
 
 clean:
 	rm -rf build vitrain

@@ -144,7 +144,10 @@ static vt_status own_open(own *o, const bench_size *size, bool half)
         input[i] = (float)sin(0.01 * (double)i);
         target[i] = (float)cos(0.013 * (double)i);
     }
-    o->batch = (vt_batch){.sample_count = o->config->global_batch_size, .input = input, .target = target};
+    o->batch = (vt_batch){.sample_count = o->config->global_batch_size,
+                          .global_count = o->config->global_batch_size,
+                          .input = input,
+                          .target = target};
     vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 1000};
     VT_TRY(vt_trainer_plan(o->config, &data, &plan));
     o->gigaflops = 1e-9 * plan.step_flops;

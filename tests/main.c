@@ -6,6 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "parallel/group.h"
+#include "parallel/launch.h"
+
 typedef struct {
     char name[256];
     vt_test_function *function;
@@ -16,6 +19,8 @@ static int test_count;
 static int failures_of_test;
 static bool skipped;
 static char directory[128];
+static vt_group *ranks; /* of --parallel */
+vt_engine *vt_test_engine;
 
 void vt_test_register(const char *file, const char *name, vt_test_function *function)
 {
@@ -29,7 +34,9 @@ void vt_test_register(const char *file, const char *name, vt_test_function *func
 void vt_test_fail(const char *file, int line, const char *format, ...)
 {
     if (++failures_of_test > 10) return;
-    printf("    %s:%d: ", file, line);
+    printf("    ");
+    if (vt_test_engine != NULL && vt_test_engine->size > 1) printf("rank %d: ", vt_test_engine->rank);
+    printf("%s:%d: ", file, line);
     va_list arguments;
     va_start(arguments, format);
     vprintf(format, arguments);
@@ -40,6 +47,7 @@ void vt_test_fail(const char *file, int line, const char *format, ...)
 void vt_test_skip(const char *format, ...)
 {
     skipped = true;
+    if (vt_test_engine != NULL && vt_test_engine->rank > 0) return; /* rank 0 says so too */
     printf("    skipped: ");
     va_list arguments;
     va_start(arguments, format);
@@ -71,7 +79,15 @@ static void run(const test_entry *test)
     vt_error_clear();
     fflush(stdout);
     test->function();
-    printf("%s %s\n", failures_of_test > 0 ? "FAIL" : skipped ? "skip" : "ok  ", test->name);
+    char where[32] = "";
+    if (ranks != NULL) {
+        double sum = failures_of_test;
+        vt_group_all_reduce(ranks, VT_SUM_FLOAT64, &sum, 1, NULL);
+        failures_of_test = (int)sum;
+        snprintf(where, sizeof where, " (%d rank%s)", ranks->size, ranks->size > 1 ? "s" : "");
+    }
+    if (ranks == NULL || ranks->rank == 0)
+        printf("%s %s%s\n", failures_of_test > 0 ? "FAIL" : skipped ? "skip" : "ok  ", test->name, where);
     if (directory[0] != '\0' && failures_of_test == 0) nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     directory[0] = '\0';
 }
@@ -81,15 +97,42 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const test_entry *)a)->name, ((const test_entry *)b)->name);
 }
 
+static vt_status open_ranks(void)
+{
+    vt_status status = VT_OK;
+    vt_launch launch = {0};
+    int *members = NULL;
+    VT_TRY(vt_launch_detect(&launch));
+    VT_TRY(vt_engine_open_mpi(launch.rank, launch.world_size, vt_launch_name(launch.launcher), 60, &vt_test_engine));
+    members = malloc((size_t)launch.world_size * sizeof *members);
+    VT_ASSERT(members != NULL);
+    for (int rank = 0; rank < launch.world_size; rank++) members[rank] = rank;
+    VT_TRY(vt_group_open(vt_test_engine, "test", members, launch.world_size, launch.rank, 0, NULL, &ranks));
+done:
+    free(members);
+    return status;
+}
+
 int main(int argument_count, char **arguments)
 {
-    int passed = 0, failed = 0, skips = 0;
+    int passed = 0, failed = 0, skips = 0, first = 1;
     setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argument_count > 1 && strcmp(arguments[1], "--has-mpi") == 0) {
+        printf("%s\n", vt_engine_has_mpi() ? "built with MPI" : "built without MPI");
+        return vt_engine_has_mpi() ? 0 : 1;
+    }
+    if (argument_count > 2 && strcmp(arguments[1], "--fault") == 0) return vt_test_fault(arguments[2]);
+    bool parallel = argument_count > 1 && strcmp(arguments[1], "--parallel") == 0;
+    if (parallel && open_ranks() != VT_OK) {
+        fprintf(stderr, "%s\n", vt_error_text());
+        return 1;
+    }
+    first += parallel;
     qsort(tests, (size_t)test_count, sizeof tests[0], by_name);
     for (int i = 0; i < test_count; i++) {
-        bool wanted = argument_count < 2;
-        for (int j = 1; j < argument_count; j++) wanted = wanted || strstr(tests[i].name, arguments[j]) != NULL;
-        if (!wanted) continue;
+        bool wanted = argument_count <= first;
+        for (int j = first; j < argument_count; j++) wanted = wanted || strstr(tests[i].name, arguments[j]) != NULL;
+        if (!wanted || parallel != (strncmp(tests[i].name, "parallel/", 9) == 0)) continue;
         run(&tests[i]);
         if (failures_of_test > 0)
             failed++;
@@ -98,6 +141,8 @@ int main(int argument_count, char **arguments)
         else
             passed++;
     }
-    printf("%d passed, %d failed, %d skipped\n", passed, failed, skips);
+    if (ranks == NULL || ranks->rank == 0) printf("%d passed, %d failed, %d skipped\n", passed, failed, skips);
+    vt_group_close(&ranks);
+    vt_engine_close(&vt_test_engine);
     return failed > 0 ? 1 : 0;
 }

@@ -1,5 +1,8 @@
 /* The test harness: TEST(name) { ... } anywhere under tests/ is found by itself; EXPECT notes a failure and goes on.
- * `build/tests/vitrain-tests [part of a name ...]` runs all, or those whose "file/name" contains one of the words. */
+ * `build/tests/vitrain-tests [part of a name ...]` runs all, or those whose "file/name" contains one of the words.
+ * Those of tests/parallel run only with --parallel as the first argument, and then only they: on all ranks of a
+ * launcher (tests/mpirun -np 4 build/tests/vitrain-tests --parallel), each over the same tests; a failure on any rank
+ * counts. --has-mpi says whether they can; --fault NAME runs a rank's part in a fault (tests/parallel/faults.c). */
 #ifndef VT_TESTS_TEST_H
 #define VT_TESTS_TEST_H
 
@@ -17,6 +20,13 @@ typedef void vt_test_function(void);
 void vt_test_register(const char *file, const char *name, vt_test_function *function);
 void vt_test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void vt_test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The ranks that --parallel runs on. */
+typedef struct vt_engine vt_engine;
+extern vt_engine *vt_test_engine;
+
+/* 0, or 2 when there is no fault of this name. */
+int vt_test_fault(const char *name);
 
 /* A fresh empty directory for the running test, removed when it passes. */
 const char *vt_test_directory(void);

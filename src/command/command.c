@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "command/export.h"
+#include "command/layout.h"
 #include "command/stats.h"
 #include "command/synth.h"
 #include "command/train.h"
@@ -24,6 +25,7 @@ static const subcommand commands[] = {
     {"synth", "write a synthetic atmosphere in the layout of the training data", vt_command_synth},
     {"stats", "write the means and standard deviations of a data set", vt_command_stats},
     {"export", "write a checkpoint's parameters as a .safetensors file", vt_command_export},
+    {"layout", "print the grid of ranks of a parallel run", vt_command_layout},
     {"options", "list every option of a configuration", vt_command_options},
 };
 enum { TRY_AGAIN = 75 }; /* EX_TEMPFAIL of sysexits.h: queues that requeue a job know it */
@@ -152,6 +154,7 @@ int vt_command_run(int argument_count, char *const *arguments)
                                errno != 0 ? strerror(errno) : "an earlier write failed");
     if (status == VT_OK) return EXIT_SUCCESS;
     if (status == VT_STOPPED) return TRY_AGAIN;
+    if (vt_error_text()[0] == '\0') return EXIT_FAILURE; /* another rank tells why */
     fprintf(stderr, "vitrain: %s\n", vt_error_text());
     if (getenv("VITRAIN_DEBUG") != NULL) fprintf(stderr, "vitrain: noted at %s\n", vt_error_place());
     return EXIT_FAILURE;

@@ -168,6 +168,7 @@ static vt_config *make_default(void)
 {
     vt_config *config = calloc(1, sizeof *config);
     VT_ASSERT(config != NULL);
+    config->ranks = config->data_parallel = 1;
     for (size_t i = 0; i < vt_row_count; i++) {
         const vt_row *row = &vt_rows[i];
         if (row->kind == VT_ROW_SECTION || row->kind == VT_ROW_ALIAS) continue;
@@ -176,10 +177,11 @@ static vt_config *make_default(void)
     return config;
 }
 
-vt_status vt_config_open(int argument_count, char *const *arguments, vt_config **result)
+vt_status vt_config_open(int argument_count, char *const *arguments, int64_t ranks, vt_config **result)
 {
     vt_status status = VT_OK;
     vt_config *config = make_default(), *presets = make_default();
+    config->ranks = ranks;
     VT_TRY(vt_flags_apply(config, argument_count, arguments)); /* says which file and which configuration */
     VT_TRY(apply_named_configuration(config, presets));
     VT_TRY(vt_flags_apply(config, argument_count, arguments)); /* and flags win */

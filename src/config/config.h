@@ -26,6 +26,10 @@ typedef enum { VT_SCHEDULE_COSINE, VT_SCHEDULE_NONE } vt_schedule_kind;
 typedef enum { VT_SCALING_NONE, VT_SCALING_SQRT, VT_SCALING_LINEAR } vt_lr_scaling;
 typedef enum { VT_LOADER_AUTO, VT_LOADER_PYTORCH, VT_LOADER_DALI, VT_LOADER_NATIVE, VT_LOADER_DIRECT } vt_loader_kind;
 
+typedef enum { VT_CP_ALLGATHER, VT_CP_RING } vt_cp_comm;
+typedef enum { VT_ZERO_ALL, VT_ZERO_NODE } vt_zero_group;
+typedef enum { VT_COMM_AUTO, VT_COMM_MPI, VT_COMM_NCCL } vt_comm;
+
 /* VT_OPTION_embed_dim, ...: which option. */
 #define VT_SECTION(title)
 #define VT_INTEGER(name, ...) VT_OPTION_##name,
@@ -61,6 +65,8 @@ typedef enum { VT_FROM_DEFAULT, VT_FROM_YAML, VT_FROM_COMMAND_LINE } vt_origin;
 typedef struct {
 #include "config/options.def"
     vt_origin origin[VT_OPTION_COUNT];
+    int64_t ranks;         /* of the run; no option: the launcher says how many */
+    int64_t data_parallel; /* ranks / (tensor_parallel · context_parallel), over which a global batch is split */
 } vt_config;
 #undef VT_SECTION
 #undef VT_INTEGER
@@ -76,20 +82,23 @@ typedef struct {
 #undef VT_ALIAS
 
 /* The effective configuration of a command line (without program and subcommand): defaults, YAML, flags, then what
- * follows from them (vt_config_resolve), all checked. *config is to be closed. Errors name the flag, or
- * file, line and column, and the nearest known name. */
-vt_status vt_config_open(int argument_count, char *const *arguments, vt_config **config);
+ * follows from them on `ranks` ranks (vt_config_resolve), all checked. *config is to be closed. Errors name the flag,
+ * or file, line and column, and the nearest known name. */
+vt_status vt_config_open(int argument_count, char *const *arguments, int64_t ranks, vt_config **config);
 void vt_config_close(vt_config **config);
 
-/* Defaults only, already resolved: for tests and tools that build a configuration in code. */
+/* Defaults only, already resolved, for one rank: for tests and tools that build a configuration in code. */
 vt_status vt_config_open_default(vt_config **config);
 
 /* Sets one option from text, as a flag would: for tests. */
 vt_status vt_config_set(vt_config *config, const char *name, const char *value);
 
 /* What follows from other options, and every check that needs more than one; called by vt_config_open, and to be called
- * after the last vt_config_set. */
+ * after the last vt_config_set (or change of `ranks`). */
 vt_status vt_config_resolve(vt_config *config);
+
+/* Does tensor_parallel · context_parallel divide this number of ranks? The error names the nearest that do. */
+vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks);
 
 /* lr times what lr_scaling makes of global_batch_size / base_batch_size. */
 double vt_config_learning_rate(const vt_config *config);

@@ -8,10 +8,58 @@
 
 enum { DEFAULT_ITERATIONS = 30000 };
 
-/* Data-parallel ranks, over which a global batch is split. */
-enum { DATA_PARALLEL_RANKS = 1 };
+/* ---- what works ---- */
+
+/* "use 6 or 8": the divisors of `whole` nearest to `divisor`, which does not divide it. */
+static const char *nearest_divisors(int64_t whole, int64_t divisor, char text[64])
+{
+    enum { FARTHEST = 1 << 16 }; /* above every range that is asked for */
+    int64_t below = divisor < whole ? divisor - 1 : whole, above = divisor + 1;
+    while (whole % below != 0) below--;
+    while (above <= whole && above <= FARTHEST && whole % above != 0) above++;
+    if (above <= whole && above <= FARTHEST)
+        snprintf(text, 64, "use %lld or %lld", (long long)below, (long long)above);
+    else
+        snprintf(text, 64, "use %lld", (long long)below);
+    return text;
+}
+
+/* "15 or 18": the multiples of `unit` nearest to `number`, which is none. */
+static const char *nearest_multiples(int64_t unit, int64_t number, char text[64])
+{
+    int64_t below = number - number % unit;
+    if (below > 0)
+        snprintf(text, 64, "%lld or %lld", (long long)below, (long long)(below + unit));
+    else
+        snprintf(text, 64, "%lld", (long long)unit);
+    return text;
+}
 
 /* ---- what follows ---- */
+
+vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks)
+{
+    vt_status status = VT_OK;
+    char divisors[64], multiples[64];
+    int64_t model = config->tensor_parallel * config->context_parallel;
+    VT_CHECK(ranks % model == 0,
+             "tensor_parallel %lld x context_parallel %lld = %lld does not divide the %lld rank%s of this run; %s as "
+             "the product, or start %s ranks",
+             (long long)config->tensor_parallel, (long long)config->context_parallel, (long long)model,
+             (long long)ranks, ranks == 1 ? "" : "s", nearest_divisors(ranks, model, divisors),
+             nearest_multiples(model, ranks, multiples));
+done:
+    return status;
+}
+
+static vt_status derive_data_parallel(vt_config *config)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_config_check_ranks(config, config->ranks));
+    config->data_parallel = config->ranks / (config->tensor_parallel * config->context_parallel);
+done:
+    return status;
+}
 
 /* data_dir gives the paths that are not set. One that came with the command line also replaces those of the file, which
  * name the places of another machine. */
@@ -61,13 +109,13 @@ static vt_status derive_batch(vt_config *config)
 {
     vt_status status = VT_OK;
     if (config->local_batch_size == VT_UNSET_INTEGER) return VT_OK;
-    int64_t global = config->local_batch_size * DATA_PARALLEL_RANKS;
-    VT_CHECK(
-        config->origin[VT_OPTION_global_batch_size] != VT_FROM_COMMAND_LINE || config->global_batch_size == global,
-        "--local_batch_size=%lld on %d data-parallel rank makes a global batch of %lld, but --global_batch_size=%lld "
-        "asks for another; give one of the two",
-        (long long)config->local_batch_size, DATA_PARALLEL_RANKS, (long long)global,
-        (long long)config->global_batch_size);
+    int64_t global = config->local_batch_size * config->data_parallel;
+    VT_CHECK(config->origin[VT_OPTION_global_batch_size] != VT_FROM_COMMAND_LINE || config->global_batch_size == global,
+             "--local_batch_size=%lld on %lld data-parallel rank%s makes a global batch of %lld, but "
+             "--global_batch_size=%lld "
+             "asks for another; give one of the two",
+             (long long)config->local_batch_size, (long long)config->data_parallel,
+             config->data_parallel == 1 ? "" : "s", (long long)global, (long long)config->global_batch_size);
     config->global_batch_size = global;
 done:
     return status;
@@ -132,20 +180,6 @@ double vt_config_max_seconds(const vt_config *config)
 
 /* ---- checks ---- */
 
-/* "use 6 or 8": the divisors of `whole` nearest to `divisor`, which does not divide it. */
-static const char *nearest_divisors(int64_t whole, int64_t divisor, char text[64])
-{
-    enum { FARTHEST = 1 << 16 }; /* above every range that is asked for */
-    int64_t below = divisor < whole ? divisor - 1 : whole, above = divisor + 1;
-    while (whole % below != 0) below--;
-    while (above <= whole && above <= FARTHEST && whole % above != 0) above++;
-    if (above <= whole && above <= FARTHEST)
-        snprintf(text, 64, "use %lld or %lld", (long long)below, (long long)above);
-    else
-        snprintf(text, 64, "use %lld", (long long)below);
-    return text;
-}
-
 static int64_t greatest_common_divisor(int64_t a, int64_t b)
 {
     while (b != 0) {
@@ -187,11 +221,46 @@ static vt_status check_batch(const vt_config *config)
 {
     vt_status status = VT_OK;
     char hint[64];
-    int64_t batch = config->global_batch_size / DATA_PARALLEL_RANKS;
+    int64_t batch = config->global_batch_size / config->data_parallel;
+    VT_CHECK(config->global_batch_size % config->data_parallel == 0,
+             "global_batch_size %lld is not a multiple of the %lld data-parallel ranks; use %s",
+             (long long)config->global_batch_size, (long long)config->data_parallel,
+             nearest_multiples(config->data_parallel, config->global_batch_size, hint));
     VT_CHECK(batch % config->grad_accumulation == 0,
              "grad_accumulation %lld does not divide a rank's batch of %lld samples; %s",
              (long long)config->grad_accumulation, (long long)batch,
              nearest_divisors(batch, config->grad_accumulation, hint));
+done:
+    return status;
+}
+
+/* Tokens of the shortest of `parts` runs: ceil(total / parts) each and the last takes the rest; floor if it is none. */
+static int64_t shortest_run(int64_t total, int64_t parts)
+{
+    int64_t rest = total - (total + parts - 1) / parts * (parts - 1);
+    return rest > 0 ? rest : total / parts;
+}
+
+/* Each rank must have a head, a token and, with sequence_parallel, a token of its context's. (That tensor_parallel
+ * divides 4 · embed_dim follows: it divides num_heads, which divides embed_dim.) */
+static vt_status check_parallel(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    char hint[64];
+    int64_t tensor = config->tensor_parallel, context = config->context_parallel, patch = config->patch_size;
+    int64_t tokens = config->img_size[0] / patch * (config->img_size[1] / patch);
+    VT_CHECK(config->num_heads % tensor == 0, "tensor_parallel %lld does not divide num_heads %lld; %s ranks",
+             (long long)tensor, (long long)config->num_heads, nearest_divisors(config->num_heads, tensor, hint));
+    VT_CHECK(context <= tokens, "context_parallel %lld is more than the %lld tokens of a sample; use %lld or fewer",
+             (long long)context, (long long)tokens, (long long)tokens);
+    VT_CHECK(!config->sequence_parallel || shortest_run(tokens, context) >= tensor,
+             "sequence_parallel splits each run of tokens over tensor_parallel %lld ranks, but with context_parallel "
+             "%lld the shortest run of the %lld tokens has %lld; use a smaller one of the two",
+             (long long)tensor, (long long)context, (long long)tokens, (long long)shortest_run(tokens, context));
+    VT_CHECK(!config->noddp || config->zero_stage == 0,
+             "--noddp leaves the gradients of the data-parallel ranks apart, but zero_stage %lld needs them summed; "
+             "add --zero_stage=0",
+             (long long)config->zero_stage);
 done:
     return status;
 }
@@ -239,10 +308,12 @@ vt_status vt_config_resolve(vt_config *config)
     derive_paths(config);
     derive_weight_decay(config);
     VT_TRY(derive_length(config));
+    VT_TRY(derive_data_parallel(config));
     VT_TRY(derive_batch(config));
     VT_TRY(derive_layers(config));
     VT_TRY(check_names(config));
     VT_TRY(check_shapes(config));
+    VT_TRY(check_parallel(config));
     VT_TRY(check_batch(config));
     VT_TRY(check_max_time(config));
     VT_TRY(check_device(config));

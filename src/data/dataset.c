@@ -176,6 +176,8 @@ static vt_status check_options(const vt_dataset_options *options)
     vt_status status = VT_OK;
     VT_ASSERT(options->height > 0 && options->width > 0 && options->history >= 0 && options->dt > 0);
     VT_ASSERT(options->in_channels > 0 && options->out_channels > 0);
+    VT_ASSERT(options->first_row >= 0 && options->rows >= 0 && options->first_row + options->rows <= options->height);
+    VT_ASSERT(options->rows > 0 || options->first_row == 0);
     VT_CHECK(options->in_channels % (options->history + 1) == 0,
              "n_in_channels %lld is no multiple of n_history + 1 = %lld; it counts the channels of the file once for "
              "each time of the input",
@@ -192,6 +194,7 @@ vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result
     VT_CHECK(dataset != NULL, "out of memory");
     VT_TRY(check_options(options));
     dataset->options = *options;
+    if (options->rows == 0) dataset->options.rows = options->height;
     dataset->options.directory = dataset->directory = vt_text_copy(options->directory);
     dataset->options.option_name = dataset->option_name = vt_text_copy(options->option_name);
     dataset->open_limit = OPEN_FILES;
@@ -292,16 +295,17 @@ vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, flo
 {
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
-    const int64_t channels = window_channels(options), height = options->height, width = options->width;
+    const int64_t channels = window_channels(options), first_row = options->first_row;
+    const int64_t rows = options->rows, width = options->width;
     vt_fields_file *file = NULL;
     int64_t time;
     int64_t index = find_sample(dataset, sample, &time);
     VT_TRY(use_file(dataset, index, &file));
     /* from the oldest time to the target, the order in which they lie in the file */
     for (int64_t back = options->history; back >= 0; back--)
-        VT_TRY(vt_fields_file_read(file, time - back * options->dt, channels, height, width,
-                                   input + back * channels * height * width));
-    VT_TRY(vt_fields_file_read(file, time + options->dt, options->out_channels, height, width, target));
+        VT_TRY(vt_fields_file_read(file, time - back * options->dt, channels, first_row, rows, width,
+                                   input + back * channels * rows * width));
+    VT_TRY(vt_fields_file_read(file, time + options->dt, options->out_channels, first_row, rows, width, target));
 done:
     return status;
 }

@@ -12,6 +12,7 @@ typedef struct {
     const char *directory;   /* holds *YYYY.h5 */
     const char *option_name; /* the option that named it, for messages: "train_data_path" */
     int64_t height, width;   /* the window at the top left */
+    int64_t first_row, rows; /* of the window: what this rank reads; rows 0: all of the height */
     int64_t in_channels;     /* channels of the input: channels of the file times (history + 1) */
     int64_t out_channels;
     int64_t history;      /* earlier times stacked in the input */
@@ -29,7 +30,7 @@ void vt_dataset_close(vt_dataset **dataset);
 
 int64_t vt_dataset_sample_count(const vt_dataset *dataset);
 
-/* The options it was opened with: the sizes of a sample. */
+/* The options it was opened with, `rows` spelled out: the sizes of a sample. */
 const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset);
 
 /* The names in the attribute `channels`, or NULL when the files have none. Entry c is "" past the names given. */
@@ -38,16 +39,17 @@ const char *const *vt_dataset_channel_names(const vt_dataset *dataset);
 /* That validation has the channels of training, in the same order, as far as both have names and use the channels. */
 vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_dataset *validation);
 
-/* Latitudes of the window's rows in degrees (height values): from the dataset `lat`, else evenly from 90 to -90 over
- * the rows of the file, both ends included. */
+/* Latitudes of all the window's rows in degrees (height values, whatever first_row and rows): from the dataset `lat`,
+ * else evenly from 90 to -90 over the rows of the file, both ends included. */
 const double *vt_dataset_latitudes(const vt_dataset *dataset);
 
 /* "…/2013.h5, time 17": where a sample's input begins; for messages and logs. */
 void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer, int64_t size);
 
-/* Reads sample `sample`: input [in_channels, height, width] = fields[t], fields[t - dt], … fields[t - history * dt]
- * stacked along the channel, target [out_channels, height, width] = fields[t + dt]. Values as in the file. Errors name
- * the file and the time; a NaN or Inf also the channel. One thread at a time (a loader's thread, or the step's). */
+/* Reads sample `sample`: input [in_channels, rows, width] = fields[t], fields[t - dt], … fields[t - history * dt]
+ * stacked along the channel, target [out_channels, rows, width] = fields[t + dt], both from the window's row first_row
+ * on; other rows are not read, so a NaN there goes unseen. Values as in the file. Errors name the file and the time; a
+ * NaN or Inf also the channel. One thread at a time (a loader's thread, or the step's). */
 vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target);
 
 #endif

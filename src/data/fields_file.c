@@ -329,10 +329,11 @@ int64_t vt_fields_file_cache_bytes(const vt_fields_file *file)
     return file->cache_bytes;
 }
 
-static vt_status read_window(vt_fields_file *file, int64_t time, const hsize_t window[4], float *values)
+static vt_status read_window(vt_fields_file *file, int64_t time, int64_t first_row, const hsize_t window[4],
+                             float *values)
 {
     vt_status status = VT_OK;
-    const hsize_t start[4] = {(hsize_t)time, 0, 0, 0};
+    const hsize_t start[4] = {(hsize_t)time, 0, (hsize_t)first_row, 0};
     if (file->window_space < 0 || memcmp(window, file->window, sizeof file->window) != 0) {
         if (file->window_space >= 0) H5Sclose(file->window_space);
         file->window_space = H5Screate_simple(4, window, NULL);
@@ -355,7 +356,8 @@ static bool all_finite(const float *values, int64_t count)
     return sum == 0;
 }
 
-static vt_status check_finite(const vt_fields_file *file, int64_t time, const hsize_t window[4], const float *values)
+static vt_status check_finite(const vt_fields_file *file, int64_t time, int64_t first_row, const hsize_t window[4],
+                              const float *values)
 {
     vt_status status = VT_OK;
     const int64_t width = (int64_t)window[3];
@@ -369,22 +371,22 @@ static vt_status check_finite(const vt_fields_file *file, int64_t time, const hs
         VT_FAIL("%s: 'fields' is %s at time %lld, channel %lld%s%s%s, row %lld, column %lld; the training needs finite "
                 "values everywhere",
                 file->path, isnan(channel[i]) ? "NaN" : "infinite", (long long)time, (long long)c,
-                name[0] != '\0' ? " (" : "", name, name[0] != '\0' ? ")" : "", (long long)(i / width),
+                name[0] != '\0' ? " (" : "", name, name[0] != '\0' ? ")" : "", (long long)(first_row + i / width),
                 (long long)(i % width));
     }
 done:
     return status;
 }
 
-vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, int64_t height, int64_t width,
-                              float *values)
+vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row, int64_t rows,
+                              int64_t width, float *values)
 {
-    const hsize_t window[4] = {1, (hsize_t)channels, (hsize_t)height, (hsize_t)width};
-    VT_ASSERT(time >= 0 && time < file->shape.times && channels <= file->shape.channels &&
-              height <= file->shape.height && width <= file->shape.width);
+    const hsize_t window[4] = {1, (hsize_t)channels, (hsize_t)rows, (hsize_t)width};
+    VT_ASSERT(time >= 0 && time < file->shape.times && channels <= file->shape.channels && first_row >= 0 && rows > 0 &&
+              first_row + rows <= file->shape.height && width <= file->shape.width);
     vt_hdf5_enter();
-    vt_status status = read_window(file, time, window, values);
+    vt_status status = read_window(file, time, first_row, window, values);
     vt_hdf5_leave();
-    if (status == VT_OK) status = check_finite(file, time, window, values);
+    if (status == VT_OK) status = check_finite(file, time, first_row, window, values);
     return status;
 }

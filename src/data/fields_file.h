@@ -31,9 +31,10 @@ const double *vt_fields_file_latitudes(const vt_fields_file *file);
 /* Bytes of decoded chunks that an open file may hold; 0 for contiguous storage. */
 int64_t vt_fields_file_cache_bytes(const vt_fields_file *file);
 
-/* values [channels, height, width] = the top left of the first `channels` channels at `time`, as float32. The region
- * must lie within the shape. A value that is NaN or infinite is an error that names time and channel. */
-vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, int64_t height, int64_t width,
-                              float *values);
+/* values [channels, rows, width] = rows first_row … of the first `channels` channels at `time`, the first `width` of
+ * their columns, as float32. The region must lie within the shape; nothing else is read (of chunked files: nothing but
+ * the chunks that it touches). A value that is NaN or infinite is an error that names time, channel, row and column. */
+vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row, int64_t rows,
+                              int64_t width, float *values);
 
 #endif

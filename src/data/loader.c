@@ -57,14 +57,20 @@ static bool same_position(position a, position b)
 
 static int64_t sample_floats(int64_t channels, const vt_dataset_options *sizes)
 {
-    return channels * sizes->height * sizes->width;
+    return channels * sizes->rows * sizes->width;
+}
+
+/* Samples that one batch of this part has at most. */
+static int64_t slice_size(const vt_loader *loader)
+{
+    return loader->options.global_batch_size / loader->options.parts;
 }
 
 /* The target starts on a cache line of its own. */
 static int64_t target_offset(const vt_loader *loader)
 {
     const vt_dataset_options *sizes = vt_dataset_options_of(loader->options.dataset);
-    return (loader->options.batch_size * sample_floats(sizes->in_channels, sizes) + 15) / 16 * 16;
+    return (slice_size(loader) * sample_floats(sizes->in_channels, sizes) + 15) / 16 * 16;
 }
 
 static vt_status read_batch(vt_loader *loader, position wanted, ring_slot *slot)
@@ -72,14 +78,19 @@ static vt_status read_batch(vt_loader *loader, position wanted, ring_slot *slot)
     vt_status status = VT_OK;
     const vt_dataset_options *sizes = vt_dataset_options_of(loader->options.dataset);
     float *input = slot->memory, *target = slot->memory + target_offset(loader);
-    int64_t count;
-    const int64_t *samples = vt_sampler_batch(loader->sampler, wanted.epoch, wanted.batch, &count);
-    memcpy(slot->samples, samples, (size_t)count * sizeof *samples);
-    for (int64_t i = 0; i < count; i++)
-        VT_TRY(vt_dataset_read(loader->options.dataset, samples[i],
+    const vt_sampler_slice slice = vt_sampler_batch(loader->sampler, wanted.epoch, wanted.batch);
+    memcpy(slot->samples, slice.samples, (size_t)slice.count * sizeof *slice.samples);
+    for (int64_t i = 0; i < slice.count; i++)
+        VT_TRY(vt_dataset_read(loader->options.dataset, slice.samples[i],
                                input + i * sample_floats(sizes->in_channels, sizes),
                                target + i * sample_floats(sizes->out_channels, sizes)));
-    slot->batch = (vt_batch){count, wanted.batch * loader->options.batch_size, input, target, slot->samples};
+    slot->batch = (vt_batch){.sample_count = slice.count,
+                             .first_sample = wanted.batch * loader->options.global_batch_size + slice.first_in_batch,
+                             .first_in_batch = slice.first_in_batch,
+                             .global_count = slice.global_count,
+                             .input = slice.count > 0 ? input : NULL,
+                             .target = slice.count > 0 ? target : NULL,
+                             .samples = slot->samples};
 done:
     slot->position = wanted;
     slot->failed = status != VT_OK;
@@ -118,7 +129,7 @@ static vt_status allocate_ring(vt_loader *loader)
     const vt_loader_options *options = &loader->options;
     const vt_dataset_options *sizes = vt_dataset_options_of(options->dataset);
     size_t bytes = sizeof(float) *
-                   (size_t)(target_offset(loader) + options->batch_size * sample_floats(sizes->out_channels, sizes));
+                   (size_t)(target_offset(loader) + slice_size(loader) * sample_floats(sizes->out_channels, sizes));
     bytes = (bytes + 63) / 64 * 64;
     loader->slot_count = options->read_ahead ? options->prefetch + 1 : 1;
     loader->slots = calloc((size_t)loader->slot_count, sizeof *loader->slots);
@@ -127,7 +138,7 @@ static vt_status allocate_ring(vt_loader *loader)
         ring_slot *slot = &loader->slots[i];
         slot->memory =
             options->allocate != NULL ? options->allocate(bytes, options->context) : aligned_alloc(64, bytes);
-        slot->samples = malloc((size_t)options->batch_size * sizeof *slot->samples);
+        slot->samples = malloc((size_t)slice_size(loader) * sizeof *slot->samples);
         VT_CHECK(slot->memory != NULL && slot->samples != NULL,
                  "out of memory for batches read ahead: %lld of %.1f MB each; lower --prefetch or --global_batch_size",
                  (long long)loader->slot_count, (double)bytes * 1e-6);
@@ -157,13 +168,16 @@ vt_status vt_loader_open(const vt_loader_options *options, vt_loader **result)
     vt_loader *loader = calloc(1, sizeof *loader);
     *result = NULL;
     VT_CHECK(loader != NULL, "out of memory");
-    VT_ASSERT(options->batch_size > 0 && (!options->read_ahead || options->prefetch > 0));
+    VT_ASSERT(options->global_batch_size > 0 && (!options->read_ahead || options->prefetch > 0));
     loader->options = *options;
+    if (options->parts == 0) loader->options.parts = 1;
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->filled, NULL);
     pthread_cond_init(&loader->wanted, NULL);
     vt_sampler_options order = {.sample_count = vt_dataset_sample_count(options->dataset),
-                                .batch_size = options->batch_size,
+                                .global_batch_size = options->global_batch_size,
+                                .part = options->part,
+                                .parts = options->parts,
                                 .drop_last = options->drop_last,
                                 .shuffle = options->shuffle,
                                 .seed = options->seed};
@@ -171,7 +185,7 @@ vt_status vt_loader_open(const vt_loader_options *options, vt_loader **result)
     loader->batch_count = vt_sampler_batch_count(loader->sampler);
     VT_CHECK(loader->batch_count > 0, "%s '%s' has %lld samples, fewer than one batch of %lld; lower the batch size",
              vt_dataset_options_of(options->dataset)->option_name, vt_dataset_options_of(options->dataset)->directory,
-             (long long)order.sample_count, (long long)options->batch_size);
+             (long long)order.sample_count, (long long)options->global_batch_size);
     VT_TRY(allocate_ring(loader));
     if (options->read_ahead) VT_TRY(start_thread(loader));
     *result = loader;

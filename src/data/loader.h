@@ -11,9 +11,10 @@
 
 typedef struct {
     vt_dataset *dataset;
-    int64_t batch_size; /* of this rank */
-    bool drop_last;     /* training: the last partial batch of an epoch is dropped; validation: it is kept, smaller */
-    bool shuffle;       /* vt_random_permutation(seed, epoch), else in order */
+    int64_t global_batch_size;
+    int64_t part, parts; /* this data-parallel rank's slice of each global batch, see vt_sampler_batch; parts 0: one */
+    bool drop_last;      /* training: the last partial batch of an epoch is dropped; validation: it is kept, smaller */
+    bool shuffle;        /* vt_random_permutation(seed, epoch), else in order */
     uint64_t seed;
     int64_t prefetch;                                /* batches ready ahead */
     bool read_ahead;                                 /* false: no thread; vt_loader_next reads */
@@ -22,11 +23,14 @@ typedef struct {
     void *context;
 } vt_loader_options;
 
+/* This rank's slice of a global batch. Every part gets the same number of batches. */
 typedef struct {
-    int64_t sample_count;   /* batch_size, or fewer in the last batch of a validation */
+    int64_t sample_count;   /* global_batch_size / parts, or fewer, down to 0, in the last batch of a validation */
     int64_t first_sample;   /* position of the first one within the epoch */
-    const float *input;     /* [sample_count, in_channels, height, width] */
-    const float *target;    /* [sample_count, out_channels, height, width] */
+    int64_t first_in_batch; /* and within the global batch */
+    int64_t global_count;   /* samples of the whole global batch */
+    const float *input;     /* [sample_count, in_channels, rows, width]; NULL when there are none */
+    const float *target;    /* [sample_count, out_channels, rows, width]; likewise */
     const int64_t *samples; /* which samples of the dataset, [sample_count] */
 } vt_batch;
 

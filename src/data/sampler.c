@@ -15,9 +15,12 @@ vt_status vt_sampler_open(const vt_sampler_options *options, vt_sampler **result
     vt_status status = VT_OK;
     vt_sampler *sampler = calloc(1, sizeof *sampler);
     *result = NULL;
-    VT_ASSERT(options->batch_size > 0 && options->sample_count >= 0);
+    VT_ASSERT(options->global_batch_size > 0 && options->sample_count >= 0);
     VT_CHECK(sampler != NULL, "out of memory");
     sampler->options = *options;
+    if (options->parts == 0) sampler->options.parts = 1;
+    const int64_t part = sampler->options.part, parts = sampler->options.parts;
+    VT_ASSERT(part >= 0 && part < parts && options->global_batch_size % parts == 0);
     sampler->epoch = -1;
     sampler->order = malloc((size_t)options->sample_count * sizeof *sampler->order + 1);
     VT_CHECK(sampler->order != NULL, "out of memory for the order of %lld samples", (long long)options->sample_count);
@@ -39,11 +42,16 @@ void vt_sampler_close(vt_sampler **sampler)
 int64_t vt_sampler_batch_count(const vt_sampler *sampler)
 {
     const vt_sampler_options *options = &sampler->options;
-    int64_t rounding = options->drop_last ? 0 : options->batch_size - 1;
-    return (options->sample_count + rounding) / options->batch_size;
+    int64_t rounding = options->drop_last ? 0 : options->global_batch_size - 1;
+    return (options->sample_count + rounding) / options->global_batch_size;
 }
 
-const int64_t *vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t batch, int64_t *count)
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+vt_sampler_slice vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t batch)
 {
     const vt_sampler_options *options = &sampler->options;
     VT_ASSERT(epoch >= 0 && batch >= 0 && batch < vt_sampler_batch_count(sampler));
@@ -54,8 +62,12 @@ const int64_t *vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t batc
             for (int64_t i = 0; i < options->sample_count; i++) sampler->order[i] = i;
         sampler->epoch = epoch;
     }
-    int64_t first = batch * options->batch_size;
-    int64_t left = options->sample_count - first;
-    *count = left < options->batch_size ? left : options->batch_size;
-    return sampler->order + first;
+    const int64_t first = batch * options->global_batch_size;
+    const int64_t size = smaller(options->global_batch_size, options->sample_count - first);
+    const int64_t run = (size + options->parts - 1) / options->parts; /* exact for a full batch */
+    const int64_t begin = smaller(options->part * run, size);
+    return (vt_sampler_slice){.samples = sampler->order + first + begin,
+                              .count = smaller(run, size - begin),
+                              .first_in_batch = begin,
+                              .global_count = size};
 }

@@ -1,4 +1,5 @@
-/* The order of the samples of an epoch, cut into batches. */
+/* The order of the samples of an epoch, cut into global batches, and each of those into the slices of the data-parallel
+ * ranks. */
 #ifndef VT_DATA_SAMPLER_H
 #define VT_DATA_SAMPLER_H
 
@@ -8,22 +9,32 @@
 #include "base/status.h"
 
 typedef struct {
-    int64_t sample_count; /* of the dataset */
-    int64_t batch_size;
-    bool drop_last; /* the last, partial batch is left out, else it is smaller */
-    bool shuffle;   /* vt_random_permutation(seed, epoch), else in order */
+    int64_t sample_count;      /* of the dataset */
+    int64_t global_batch_size; /* of all parts together, which must divide it */
+    int64_t part, parts;       /* this data-parallel rank, and how many there are; parts 0: one */
+    bool drop_last;            /* the last, partial batch is left out, else it is smaller */
+    bool shuffle;              /* vt_random_permutation(seed, epoch), else in order */
     uint64_t seed;
 } vt_sampler_options;
+
+/* This part's samples of one global batch. */
+typedef struct {
+    const int64_t *samples; /* [count], valid until the next call */
+    int64_t count;          /* may be 0 in a partial batch */
+    int64_t first_in_batch; /* position of the first one within the global batch */
+    int64_t global_count;   /* samples of the whole global batch */
+} vt_sampler_slice;
 
 typedef struct vt_sampler vt_sampler;
 
 vt_status vt_sampler_open(const vt_sampler_options *options, vt_sampler **sampler);
 void vt_sampler_close(vt_sampler **sampler);
 
-/* Batches of one epoch. */
+/* Batches of one epoch, the same for every part. */
 int64_t vt_sampler_batch_count(const vt_sampler *sampler);
 
-/* The samples of batch `batch` of epoch `epoch`, [*count], valid until the next call. */
-const int64_t *vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t batch, int64_t *count);
+/* Batch `batch` of epoch `epoch`. A full batch is cut evenly; a partial one of n samples into runs of ceil(n / parts),
+ * so that the last parts may get fewer or none. Parts in their order give the order of one rank. */
+vt_sampler_slice vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t batch);
 
 #endif

@@ -141,7 +141,7 @@ static vt_status gather_file(const char *path, vt_statistics **statistics)
     fields = malloc((size_t)(shape.channels * shape.height * shape.width) * sizeof *fields);
     VT_CHECK(fields != NULL, "out of memory for the fields of one time of %s", path);
     for (int64_t time = 0; time < shape.times; time++) {
-        VT_TRY(vt_fields_file_read(file, time, shape.channels, shape.height, shape.width, fields));
+        VT_TRY(vt_fields_file_read(file, time, shape.channels, 0, shape.height, shape.width, fields));
         vt_statistics_add(*statistics, fields);
     }
 done:

@@ -1,4 +1,4 @@
-#include "data/tensor_file.h"
+#include "data/tensor_file_inside.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -6,31 +6,10 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "data/hdf5_access.h"
 #include "data/output_file.h"
 
 /* Enough for a disk to be busy, little enough for a damaged chunk to be told apart from its neighbours. */
 enum { CHUNK_BYTES = 1 << 20 };
-
-struct vt_tensor_file {
-    char *path;
-    hid_t file;
-};
-
-int64_t vt_tensor_count(const vt_tensor_shape *shape)
-{
-    int64_t count = 1;
-    for (int i = 0; i < shape->dimensions; i++) count *= shape->shape[i];
-    return count;
-}
-
-void vt_tensor_shape_text(const vt_tensor_shape *shape, char buffer[128])
-{
-    size_t used = (size_t)snprintf(buffer, 128, "[");
-    for (int i = 0; i < shape->dimensions && used < 128; i++)
-        used += (size_t)snprintf(buffer + used, 128 - used, "%s%lld", i > 0 ? ", " : "", (long long)shape->shape[i]);
-    if (used < 128) snprintf(buffer + used, 128 - used, "]");
-}
 
 /* errno when the system said why, for HDF5's own sentence buries it among addresses. */
 static const char *write_reason(void)
@@ -113,6 +92,7 @@ void vt_tensor_file_close(vt_tensor_file **file)
 {
     vt_tensor_file *f = *file;
     if (f == NULL) return;
+    for (int i = 0; i < VT_TENSOR_OPEN_SOURCES; i++) vt_tensor_close_source(&f->sources[i]);
     if (f->file >= 0) {
         vt_hdf5_enter();
         H5Fclose(f->file);
@@ -151,26 +131,52 @@ static void make_groups(vt_tensor_file *file, const char *name)
     H5Pclose(properties);
 }
 
-/* Makes the dataset; `source` is where a virtual one lies, or NULL. */
-static vt_status create_dataset(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape,
-                                const char *source, hid_t *dataset)
+/* Chunks with checksums. */
+static void store_here(const vt_tensor_shape *shape, hid_t storage)
+{
+    hsize_t chunk[VT_TENSOR_DIMENSIONS];
+    choose_chunk(shape, chunk);
+    H5Pset_chunk(storage, shape->dimensions, chunk);
+    H5Pset_fletcher32(storage);
+    H5Pset_fill_time(storage, H5D_FILL_TIME_NEVER);
+}
+
+static vt_status add_part(const vt_tensor_file *file, const char *name, const vt_tensor_shape *shape,
+                          const vt_tensor_part *part, hid_t storage)
 {
     vt_status status = VT_OK;
-    hsize_t chunk[VT_TENSOR_DIMENSIONS];
+    hsize_t first[VT_TENSOR_DIMENSIONS], extent[VT_TENSOR_DIMENSIONS];
+    const vt_tensor_box *box = &part->box;
+    VT_ASSERT(box->shape.dimensions == shape->dimensions && strpbrk(part->source, "/%") == NULL);
+    for (int i = 0; i < shape->dimensions; i++) {
+        VT_ASSERT(box->first[i] >= 0 && box->shape.shape[i] > 0 &&
+                  box->first[i] + box->shape.shape[i] <= shape->shape[i]);
+        first[i] = (hsize_t)box->first[i];
+        extent[i] = (hsize_t)box->shape.shape[i];
+    }
+    hid_t there = make_space(shape), here = make_space(&box->shape);
+    char *path = vt_text_format("/%s", part->name_in_source);
+    VT_CHECK(H5Sselect_hyperslab(there, H5S_SELECT_SET, first, NULL, extent, NULL) >= 0 &&
+                 H5Pset_virtual(storage, there, part->source, path, here) >= 0,
+             "can't write %s: /%s from %s: %s", file->path, name, part->source, vt_hdf5_reason());
+done:
+    free(path);
+    H5Sclose(here);
+    H5Sclose(there);
+    return status;
+}
+
+/* Makes the dataset: stored here, or virtual when there are parts. */
+static vt_status create_dataset(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape,
+                                int64_t part_count, const vt_tensor_part *parts, hid_t *dataset)
+{
+    vt_status status = VT_OK;
     hid_t space = make_space(shape), storage = H5Pcreate(H5P_DATASET_CREATE);
-    VT_ASSERT(shape->dimensions > 0 && shape->dimensions <= VT_TENSOR_DIMENSIONS);
+    VT_ASSERT(shape->dimensions > 0 && shape->dimensions <= VT_TENSOR_DIMENSIONS && vt_tensor_count(shape) > 0);
     make_groups(file, name);
     H5Pset_obj_track_times(storage, false);
-    if (source == NULL) {
-        choose_chunk(shape, chunk);
-        H5Pset_chunk(storage, shape->dimensions, chunk);
-        H5Pset_fletcher32(storage);
-        H5Pset_fill_time(storage, H5D_FILL_TIME_NEVER);
-    } else {
-        char *path = vt_text_format("/%s", name);
-        H5Pset_virtual(storage, space, source, path, space);
-        free(path);
-    }
+    if (part_count == 0) store_here(shape, storage);
+    for (int64_t i = 0; i < part_count; i++) VT_TRY(add_part(file, name, shape, &parts[i], storage));
     errno = 0;
     *dataset = H5Dcreate2(file->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, storage, H5P_DEFAULT);
     VT_CHECK(*dataset >= 0, "can't write %s: no dataset /%s: %s", file->path, name, write_reason());
@@ -186,7 +192,7 @@ vt_status vt_tensor_file_write(vt_tensor_file *file, const char *name, const vt_
     vt_status status = VT_OK;
     hid_t dataset = H5I_INVALID_HID;
     vt_hdf5_enter();
-    VT_TRY(create_dataset(file, name, shape, NULL, &dataset));
+    VT_TRY(create_dataset(file, name, shape, 0, NULL, &dataset));
     errno = 0;
     VT_CHECK(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0,
              "can't write %s: dataset /%s: %s", file->path, name, write_reason());
@@ -200,57 +206,13 @@ done:
     return status;
 }
 
-vt_status vt_tensor_file_link(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape, const char *source)
+vt_status vt_tensor_file_link(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape, int64_t part_count,
+                              const vt_tensor_part *parts)
 {
+    VT_ASSERT(part_count > 0);
     hid_t dataset = H5I_INVALID_HID;
     vt_hdf5_enter();
-    vt_status status = create_dataset(file, name, shape, source, &dataset);
-    if (dataset >= 0) H5Dclose(dataset);
-    vt_hdf5_leave();
-    return status;
-}
-
-static vt_status open_dataset(vt_tensor_file *file, const char *name, hid_t *dataset, vt_tensor_shape *shape)
-{
-    vt_status status = VT_OK;
-    hsize_t extent[VT_TENSOR_DIMENSIONS] = {0};
-    hid_t space = H5I_INVALID_HID;
-    *dataset = H5Dopen2(file->file, name, H5P_DEFAULT);
-    VT_CHECK(*dataset >= 0, "%s holds no dataset /%s", file->path, name);
-    space = H5Dget_space(*dataset);
-    shape->dimensions = H5Sget_simple_extent_ndims(space);
-    VT_CHECK(shape->dimensions > 0 && shape->dimensions <= VT_TENSOR_DIMENSIONS,
-             "%s: dataset /%s has %d dimensions, expected 1 to %d", file->path, name, shape->dimensions,
-             VT_TENSOR_DIMENSIONS);
-    H5Sget_simple_extent_dims(space, extent, NULL);
-    for (int i = 0; i < shape->dimensions; i++) shape->shape[i] = (int64_t)extent[i];
-done:
-    if (space >= 0) H5Sclose(space);
-    return status;
-}
-
-vt_status vt_tensor_file_shape(vt_tensor_file *file, const char *name, vt_tensor_shape *shape)
-{
-    hid_t dataset = H5I_INVALID_HID;
-    vt_hdf5_enter();
-    vt_status status = open_dataset(file, name, &dataset, shape);
-    if (dataset >= 0) H5Dclose(dataset);
-    vt_hdf5_leave();
-    return status;
-}
-
-vt_status vt_tensor_file_read(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape, float *values)
-{
-    vt_status status = VT_OK;
-    vt_tensor_shape found = {0};
-    hid_t dataset = H5I_INVALID_HID;
-    vt_hdf5_enter();
-    VT_TRY(open_dataset(file, name, &dataset, &found));
-    VT_CHECK(vt_tensor_count(&found) == vt_tensor_count(shape), "%s: dataset /%s has %lld elements, expected %lld",
-             file->path, name, (long long)vt_tensor_count(&found), (long long)vt_tensor_count(shape));
-    VT_CHECK(H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0,
-             "%s: dataset /%s is damaged: %s", file->path, name, vt_hdf5_reason());
-done:
+    vt_status status = create_dataset(file, name, shape, part_count, parts, &dataset);
     if (dataset >= 0) H5Dclose(dataset);
     vt_hdf5_leave();
     return status;

@@ -2,81 +2,304 @@
 
 #include <stdio.h>
 
-/* All three weights first, then all three biases, so that each kind is one block [3 dim, dim] and [3 dim]. */
-static void build_qkv(vt_linear *qkv, vt_parameters *parameters, const char *prefix, int64_t dim)
+/* All three weights first, then all three biases, so that each kind is one block [3 width, dim] and [3 width]. */
+static void build_qkv(vt_linear *qkv, vt_parameters *parameters, const char *prefix, int64_t dim, vt_run_of share)
 {
     static const char *const names[3] = {"q", "k", "v"};
-    const vt_parameter *weights[3], *biases[3];
+    vt_parameter *weights[3], *biases[3];
     char full[VT_PARAMETER_NAME];
     for (int i = 0; i < 3; i++) {
         snprintf(full, sizeof full, "%s.%s", prefix, names[i]);
         weights[i] =
             vt_parameters_add(parameters, full, "weight", 2, (const int64_t[]){dim, dim}, VT_START_NORMAL, 0.02);
+        vt_parameter_split(weights[i], 0, VT_AXES(VT_AXIS_TENSOR), share);
+        if (i > 0) vt_parameter_join(weights[i]);
     }
     for (int i = 0; i < 3; i++) {
         snprintf(full, sizeof full, "%s.%s", prefix, names[i]);
         biases[i] = vt_parameters_add(parameters, full, "bias", 1, &dim, VT_START_ZERO, 0);
+        vt_parameter_split(biases[i], 0, VT_AXES(VT_AXIS_TENSOR), share);
+        if (i > 0) vt_parameter_join(biases[i]);
     }
-    *qkv = (vt_linear){.weight = weights[0], .bias = biases[0], .in = dim, .out = 3 * dim};
+    *qkv = (vt_linear){.weight = weights[0], .bias = biases[0], .in = dim, .out = 3 * share.count};
 }
 
 void vt_attention_build(vt_attention *attention, vt_parameters *parameters, const char *prefix, int64_t layer,
                         int64_t dim, int64_t heads, double dropout)
 {
     char name[VT_PARAMETER_NAME];
-    attention->dim = dim;
-    attention->heads = heads;
+    const vt_parallel *parallel = vt_parameters_parallel(parameters);
+    vt_run_of share = vt_parallel_share(parallel, heads); /* whole heads */
+    int64_t head_dim = dim / heads;
+    attention->width = share.count * head_dim;
+    attention->heads = share.count;
+    attention->first_head = share.first;
     attention->layer = layer;
     attention->dropout = dropout;
-    build_qkv(&attention->qkv, parameters, prefix, dim);
+    build_qkv(&attention->qkv, parameters, prefix, dim, vt_parallel_share(parallel, dim));
     snprintf(name, sizeof name, "%s.proj", prefix);
-    vt_linear_build(&attention->proj, parameters, name, dim, dim, true);
+    vt_linear_build(&attention->proj, parameters, name, dim, dim, VT_LINEAR_BY_INPUT, true);
 }
 
 void vt_attention_reserve(vt_attention *attention, const vt_pass *pass)
 {
-    int64_t rows = vt_pass_rows(pass);
-    attention->qkv_out = vt_pass_push(pass, rows, 3 * attention->dim);
-    attention->out = vt_pass_push(pass, rows, attention->dim);
+    int64_t rows = vt_pass_inner_rows(pass);
+    attention->qkv_out = vt_pass_push(pass, rows, 3 * attention->width);
+    attention->out = vt_pass_push(pass, rows, attention->width);
     attention->log_sum = vt_arena_push(pass->arena, (size_t)(rows * attention->heads) * sizeof(float));
 }
 
-static vt_attention_shape shape_of(const vt_attention *attention, const vt_pass *pass)
+/* q, k and v side by side, or their gradients, as separate matrices. */
+typedef struct {
+    vt_matrix q, k, v, kv;
+} parts;
+
+static parts parts_of(vt_matrix qkv, int64_t width)
+{
+    return (parts){.q = vt_matrix_columns(qkv, 0, width),
+                   .k = vt_matrix_columns(qkv, width, width),
+                   .v = vt_matrix_columns(qkv, 2 * width, width),
+                   .kv = vt_matrix_columns(qkv, width, 2 * width)};
+}
+
+static parts parts_of_kv(vt_matrix kv, int64_t width)
+{
+    return (parts){.k = vt_matrix_columns(kv, 0, width), .v = vt_matrix_columns(kv, width, width), .kv = kv};
+}
+
+/* This rank's queries beside a run of keys. */
+static vt_attention_shape shape_of(const vt_attention *attention, const vt_pass *pass, vt_run_of keys)
 {
     return (vt_attention_shape){.batch = pass->batch,
                                 .heads = attention->heads,
-                                .head_dim = attention->dim / attention->heads,
-                                .queries = pass->tokens,
-                                .keys = pass->tokens,
+                                .head_dim = attention->width / attention->heads,
+                                .queries = pass->parallel->inner.count,
+                                .keys = keys.count,
+                                .first_head = attention->first_head,
+                                .first_query = pass->parallel->inner.first,
+                                .first_key = keys.first,
                                 .dropout =
                                     vt_pass_dropout(pass, attention->dropout, attention->layer, VT_SITE_ATTENTION)};
 }
 
+static vt_run_of all_keys(const vt_pass *pass)
+{
+    return (vt_run_of){0, pass->parallel->token_count};
+}
+
+/* ---- keys and values gathered ---- */
+
+static vt_matrix gather_keys(const vt_pass *pass, vt_matrix own)
+{
+    const vt_parallel *parallel = pass->parallel;
+    vt_matrix whole = vt_pass_push(pass, pass->batch * parallel->token_count, own.columns);
+    vt_region_gather(parallel->context, parallel->context_runs, pass->arena, pass->batch, own, whole);
+    return whole;
+}
+
+static void forward_gathered(vt_attention *attention, const vt_pass *pass)
+{
+    vt_backend *backend = pass->backend;
+    size_t mark = pass->arena->used;
+    vt_attention_shape shape = shape_of(attention, pass, all_keys(pass));
+    parts own = parts_of(attention->qkv_out, attention->width), keys = own;
+    if (pass->parallel->context->size > 1) keys = parts_of_kv(gather_keys(pass, own.kv), attention->width);
+    backend->attention_forward(backend, &shape, own.q, keys.k, keys.v, attention->out, attention->log_sum);
+    vt_arena_pop(pass->arena, mark);
+}
+
+static void backward_gathered(const vt_attention *attention, const vt_pass *pass, vt_matrix dout, vt_matrix dqkv)
+{
+    vt_backend *backend = pass->backend;
+    const vt_parallel *parallel = pass->parallel;
+    size_t mark = pass->arena->used;
+    vt_attention_shape shape = shape_of(attention, pass, all_keys(pass));
+    parts own = parts_of(attention->qkv_out, attention->width), keys = own;
+    parts down = parts_of(dqkv, attention->width), dkeys = down;
+    bool gathered = parallel->context->size > 1;
+    if (gathered) {
+        keys = parts_of_kv(gather_keys(pass, own.kv), attention->width);
+        dkeys = parts_of_kv(vt_pass_push_wide(pass, keys.kv.rows, keys.kv.columns), attention->width);
+    }
+    backend->attention_backward(backend, &shape, own.q, keys.k, keys.v, attention->out, attention->log_sum, dout,
+                                down.q, dkeys.k, dkeys.v);
+    if (gathered)
+        vt_region_reduce(parallel->context, parallel->context_runs, pass->arena, pass->batch, dkeys.kv, down.kv);
+    vt_arena_pop(pass->arena, mark);
+}
+
+/* ---- keys and values passed round (Liu et al. 2023, "Ring Attention") ---- */
+
+/* The keys and values of one rank after another, while the next ones are on their way. */
+typedef struct {
+    const vt_attention *attention;
+    const vt_pass *pass;
+    vt_matrix room[2]; /* the blocks here and arriving */
+    int step;
+    vt_request request;
+} ring;
+
+static int ring_source(const vt_group *group, int step)
+{
+    return (group->rank - step % group->size + group->size) % group->size;
+}
+
+static vt_matrix ring_block(const ring *r, vt_matrix room, int step)
+{
+    const vt_parallel *parallel = r->pass->parallel;
+    room.rows = r->pass->batch * parallel->context_runs[ring_source(parallel->context, step)].count;
+    return room;
+}
+
+static size_t matrix_bytes(vt_matrix matrix)
+{
+    size_t element = matrix.type == VT_FLOAT32 ? sizeof(float) : sizeof(uint16_t);
+    return (size_t)(matrix.rows * matrix.columns) * element;
+}
+
+/* To the next rank, from the one before. */
+static void pass_on(const vt_pass *pass, vt_matrix send, vt_matrix receive, vt_request *request)
+{
+    vt_group *group = pass->parallel->context;
+    vt_group_exchange(group, send.data, matrix_bytes(send), (group->rank + 1) % group->size, receive.data,
+                      matrix_bytes(receive), (group->rank + group->size - 1) % group->size, request);
+}
+
+/* Rows of the largest block. */
+static int64_t ring_rows(const vt_pass *pass)
+{
+    int64_t most = 0;
+    for (int i = 0; i < pass->parallel->context->size; i++)
+        if (pass->parallel->context_runs[i].count > most) most = pass->parallel->context_runs[i].count;
+    return pass->batch * most;
+}
+
+static ring ring_begin(const vt_attention *attention, const vt_pass *pass)
+{
+    ring r = {.attention = attention, .pass = pass};
+    for (int i = 0; i < 2; i++) r.room[i] = vt_pass_push(pass, ring_rows(pass), 2 * attention->width);
+    pass->backend->convert(pass->backend, parts_of(attention->qkv_out, attention->width).kv,
+                           ring_block(&r, r.room[0], 0));
+    return r;
+}
+
+/* The block of this step, whose keys are *keys; the next one sets out. */
+static parts ring_next(ring *r, vt_run_of *keys)
+{
+    const vt_parallel *parallel = r->pass->parallel;
+    vt_request_wait(&r->request);
+    vt_matrix here = ring_block(r, r->room[r->step % 2], r->step);
+    *keys = parallel->context_runs[ring_source(parallel->context, r->step)];
+    if (r->step + 1 < parallel->context->size)
+        pass_on(r->pass, here, ring_block(r, r->room[(r->step + 1) % 2], r->step + 1), &r->request);
+    r->step++;
+    return parts_of_kv(here, r->attention->width);
+}
+
+static void forward_ring(vt_attention *attention, const vt_pass *pass)
+{
+    vt_backend *backend = pass->backend;
+    size_t mark = pass->arena->used;
+    vt_matrix q = parts_of(attention->qkv_out, attention->width).q;
+    vt_matrix out = pass->type == VT_FLOAT32 ? attention->out : vt_pass_push_wide(pass, q.rows, q.columns);
+    vt_matrix part = vt_pass_push_wide(pass, q.rows, q.columns);
+    float *part_log_sum = vt_arena_push(pass->arena, (size_t)(q.rows * attention->heads) * sizeof(float));
+    ring r = ring_begin(attention, pass);
+    for (int step = 0; step < pass->parallel->context->size; step++) {
+        vt_run_of run;
+        parts keys = ring_next(&r, &run);
+        vt_attention_shape shape = shape_of(attention, pass, run);
+        if (step == 0) {
+            backend->attention_forward(backend, &shape, q, keys.k, keys.v, out, attention->log_sum);
+        } else {
+            backend->attention_forward(backend, &shape, q, keys.k, keys.v, part, part_log_sum);
+            backend->attention_merge(backend, &shape, part, part_log_sum, out, attention->log_sum);
+        }
+    }
+    if (out.data != attention->out.data) backend->convert(backend, out, attention->out);
+    vt_arena_pop(pass->arena, mark);
+}
+
+/* sum += part */
+static void add(vt_backend *backend, vt_matrix sum, vt_matrix part)
+{
+    const vt_mask none = {.tokens = 1};
+    backend->residual_add(backend, sum, part, &none, sum);
+}
+
+/* The gradient of a block of keys follows the block round, each rank adding its part, and comes home after the last. */
+static void backward_ring(const vt_attention *attention, const vt_pass *pass, vt_matrix dout, vt_matrix dqkv)
+{
+    vt_backend *backend = pass->backend;
+    size_t mark = pass->arena->used;
+    int64_t width = attention->width;
+    int ranks = pass->parallel->context->size;
+    parts down = parts_of(dqkv, width);
+    vt_matrix q = parts_of(attention->qkv_out, width).q;
+    vt_matrix dq = vt_pass_push_wide(pass, q.rows, width), dq_part = vt_pass_push_wide(pass, q.rows, width);
+    vt_matrix part = vt_pass_push_wide(pass, ring_rows(pass), 2 * width);
+    vt_matrix room[2];
+    for (int i = 0; i < 2; i++) room[i] = vt_pass_push_wide(pass, ring_rows(pass), 2 * width);
+    vt_request request = {0};
+    ring r = ring_begin(attention, pass);
+    for (int step = 0; step < ranks; step++) {
+        vt_run_of run;
+        parts keys = ring_next(&r, &run);
+        vt_attention_shape shape = shape_of(attention, pass, run);
+        vt_matrix here = ring_block(&r, room[step % 2], step);
+        parts dkeys = parts_of_kv(step == 0 ? here : ring_block(&r, part, step), width);
+        backend->attention_backward(backend, &shape, q, keys.k, keys.v, attention->out, attention->log_sum, dout,
+                                    step == 0 ? dq : dq_part, dkeys.k, dkeys.v);
+        vt_request_wait(&request); /* what the other ranks have of this block */
+        if (step > 0) {
+            add(backend, dq, dq_part);
+            add(backend, here, dkeys.kv);
+        }
+        pass_on(pass, here, ring_block(&r, room[(step + 1) % 2], step + 1), &request);
+    }
+    vt_request_wait(&request);
+    backend->convert(backend, dq, down.q);
+    backend->convert(backend, ring_block(&r, room[ranks % 2], ranks), down.kv);
+    vt_arena_pop(pass->arena, mark);
+}
+
+/* ---- the layer ---- */
+
+static bool goes_round(const vt_pass *pass)
+{
+    return pass->parallel->ring && pass->parallel->context->size > 1;
+}
+
 void vt_attention_forward(vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix y)
 {
-    vt_attention_shape shape = shape_of(attention, pass);
-    int64_t dim = attention->dim;
-    vt_matrix q = vt_matrix_columns(attention->qkv_out, 0, dim);
-    vt_matrix k = vt_matrix_columns(attention->qkv_out, dim, dim);
-    vt_matrix v = vt_matrix_columns(attention->qkv_out, 2 * dim, dim);
-    vt_linear_forward(&attention->qkv, pass, x, attention->qkv_out);
-    pass->backend->attention_forward(pass->backend, &shape, q, k, v, attention->out, attention->log_sum);
-    vt_linear_forward(&attention->proj, pass, attention->out, y);
+    size_t mark = pass->arena->used;
+    vt_matrix input = vt_region_enter(pass->parallel, pass->arena, pass->batch, x);
+    vt_linear_forward(&attention->qkv, pass, input, attention->qkv_out);
+    if (goes_round(pass))
+        forward_ring(attention, pass);
+    else
+        forward_gathered(attention, pass);
+    vt_matrix output = vt_region_leave_room(pass->parallel, pass->arena, pass->batch, y);
+    vt_linear_forward(&attention->proj, pass, attention->out, output);
+    vt_region_leave(pass->parallel, pass->arena, pass->batch, output, y);
+    vt_arena_pop(pass->arena, mark);
 }
 
 void vt_attention_backward(const vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx)
 {
-    vt_attention_shape shape = shape_of(attention, pass);
-    int64_t dim = attention->dim;
+    const vt_parallel *parallel = pass->parallel;
     size_t mark = pass->arena->used;
-    vt_matrix dout = vt_pass_push(pass, x.rows, dim);
-    vt_matrix dqkv = vt_pass_push(pass, x.rows, 3 * dim);
-    vt_linear_backward(&attention->proj, pass, attention->out, dy, dout);
-    pass->backend->attention_backward(pass->backend, &shape, vt_matrix_columns(attention->qkv_out, 0, dim),
-                                      vt_matrix_columns(attention->qkv_out, dim, dim),
-                                      vt_matrix_columns(attention->qkv_out, 2 * dim, dim), attention->out,
-                                      attention->log_sum, dout, vt_matrix_columns(dqkv, 0, dim),
-                                      vt_matrix_columns(dqkv, dim, dim), vt_matrix_columns(dqkv, 2 * dim, dim));
-    vt_linear_backward(&attention->qkv, pass, x, dqkv, dx);
+    vt_matrix dout = vt_pass_push(pass, attention->out.rows, attention->width);
+    vt_matrix dqkv = vt_pass_push(pass, attention->out.rows, 3 * attention->width);
+    vt_matrix doutput = vt_region_leave_backward(parallel, pass->arena, pass->batch, dy);
+    vt_linear_backward(&attention->proj, pass, attention->out, doutput, dout);
+    if (goes_round(pass))
+        backward_ring(attention, pass, dout, dqkv);
+    else
+        backward_gathered(attention, pass, dout, dqkv);
+    vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, x);
+    vt_matrix dinput = vt_region_enter_room(parallel, pass->arena, pass->batch, dx);
+    vt_linear_backward(&attention->qkv, pass, input, dqkv, dinput);
+    vt_region_enter_backward(parallel, pass->arena, pass->batch, dinput, dx);
     vt_arena_pop(pass->arena, mark);
 }

@@ -1,4 +1,6 @@
-/* Multi-head self-attention with separate q, k, v and proj (timm's layout, the names of the tutorials' state_dict). */
+/* Multi-head self-attention with separate q, k, v and proj (timm's layout, the names of the tutorials' state_dict). The
+ * tensor axis splits the heads. On the context axis each rank has the queries of its own tokens, and sees all keys and
+ * values: gathered (attention over one block of keys), or passed round (a ring). */
 #ifndef VT_MODEL_ATTENTION_H
 #define VT_MODEL_ATTENTION_H
 
@@ -7,10 +9,11 @@
 typedef struct {
     vt_linear qkv; /* q, k and v as one product: their weights lie one behind the other, and so do their biases */
     vt_linear proj;
-    int64_t dim, heads, layer;
+    int64_t width, heads; /* of this rank's heads: width = heads * head_dim */
+    int64_t first_head, layer;
     double dropout;         /* of the attention weights */
-    vt_matrix qkv_out, out; /* [rows, 3 dim], [rows, dim], in the arena, from forward to backward */
-    float *log_sum;         /* [batch, heads, tokens] */
+    vt_matrix qkv_out, out; /* [rows, 3 width], [rows, width], in the arena, from forward to backward */
+    float *log_sum;         /* [batch, heads, queries] */
 } vt_attention;
 
 /* Registers prefix.{q,k,v}.{weight,bias} and prefix.proj.{weight,bias}. */

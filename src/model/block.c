@@ -22,9 +22,9 @@ void vt_block_build(vt_block *block, vt_parameters *parameters, int64_t layer, c
 /* Dropout after proj or fc2, and the drop path of that branch. */
 static vt_mask branch_mask(const vt_block *block, const vt_pass *pass, uint32_t site, uint32_t path_site)
 {
-    return (vt_mask){.elements = vt_pass_dropout(pass, block->dropout, block->layer, site),
-                     .path = vt_pass_dropout(pass, block->path_rate, block->layer, path_site),
-                     .tokens = pass->tokens};
+    vt_mask mask = vt_pass_mask(pass, block->dropout, block->layer, site);
+    mask.path = vt_pass_dropout(pass, block->path_rate, block->layer, path_site);
+    return mask;
 }
 
 void vt_block_forward(vt_block *block, const vt_pass *pass, vt_matrix x, vt_matrix output)

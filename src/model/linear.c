@@ -1,14 +1,26 @@
 #include "model/linear.h"
 
 void vt_linear_build(vt_linear *linear, vt_parameters *parameters, const char *prefix, int64_t in, int64_t out,
-                     bool with_bias)
+                     vt_linear_split split, bool with_bias)
 {
-    linear->in = in;
-    linear->out = out;
-    linear->weight =
+    const vt_parallel *parallel = vt_parameters_parallel(parameters);
+    const unsigned tensor = VT_AXES(VT_AXIS_TENSOR);
+    vt_parameter *weight =
         vt_parameters_add(parameters, prefix, "weight", 2, (const int64_t[]){out, in}, VT_START_NORMAL, 0.02);
-    linear->bias = NULL;
-    if (with_bias) linear->bias = vt_parameters_add(parameters, prefix, "bias", 1, &out, VT_START_ZERO, 0);
+    vt_parameter *bias = with_bias ? vt_parameters_add(parameters, prefix, "bias", 1, &out, VT_START_ZERO, 0) : NULL;
+    *linear = (vt_linear){.weight = weight, .bias = bias, .in = in, .out = out};
+    if (split == VT_LINEAR_BY_OUTPUT) {
+        vt_run_of share = vt_parallel_share(parallel, out);
+        linear->out = share.count;
+        vt_parameter_split(weight, 0, tensor, share);
+        if (with_bias) vt_parameter_split(bias, 0, tensor, share);
+    } else if (split == VT_LINEAR_BY_INPUT) {
+        vt_run_of share = vt_parallel_share(parallel, in);
+        linear->in = share.count;
+        linear->without_bias = parallel->tensor->rank != 0;
+        vt_parameter_split(weight, 1, tensor, share);
+        if (with_bias) vt_parameter_complete(bias, tensor); /* all ranks see all tokens' dy: vt_region_leave_backward */
+    }
 }
 
 vt_matrix vt_linear_weight(const vt_linear *linear)
@@ -21,7 +33,7 @@ vt_matrix vt_linear_weight(const vt_linear *linear)
 
 void vt_linear_forward(const vt_linear *linear, const vt_pass *pass, vt_matrix x, vt_matrix y)
 {
-    const float *bias = linear->bias != NULL ? linear->bias->value : NULL;
+    const float *bias = linear->bias != NULL && !linear->without_bias ? linear->bias->value : NULL;
     pass->backend->linear_forward(pass->backend, x, vt_linear_weight(linear), bias, y);
 }
 

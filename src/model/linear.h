@@ -1,4 +1,6 @@
-/* y = x weightᵀ + bias. weight [out, in], as torch.nn.Linear. */
+/* y = x weightᵀ + bias. weight [out, in], as torch.nn.Linear. Over the tensor axis (Shoeybi et al. 2019, "Megatron-LM")
+ * it is split by output (column parallel: each rank computes its own columns of y) or by input (row parallel: each
+ * rank's y is a part of the sum, and the first rank's holds the bias). */
 #ifndef VT_MODEL_LINEAR_H
 #define VT_MODEL_LINEAR_H
 
@@ -8,12 +10,15 @@
 typedef struct {
     const vt_parameter *weight;
     const vt_parameter *bias; /* NULL: none */
-    int64_t in, out;
+    int64_t in, out;          /* of this rank */
+    bool without_bias;        /* another rank of the tensor axis adds it */
 } vt_linear;
 
-/* Registers prefix.weight (normal, std 0.02) and, with_bias, prefix.bias (0). */
+typedef enum { VT_LINEAR_WHOLE, VT_LINEAR_BY_OUTPUT, VT_LINEAR_BY_INPUT } vt_linear_split;
+
+/* Registers prefix.weight [out, in] (normal, std 0.02) and, with_bias, prefix.bias (0). */
 void vt_linear_build(vt_linear *linear, vt_parameters *parameters, const char *prefix, int64_t in, int64_t out,
-                     bool with_bias);
+                     vt_linear_split split, bool with_bias);
 
 /* The weight [out, in], in the type that products take. */
 vt_matrix vt_linear_weight(const vt_linear *linear);

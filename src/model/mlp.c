@@ -10,51 +10,65 @@ void vt_mlp_build(vt_mlp *mlp, vt_parameters *parameters, const char *prefix, in
     mlp->layer = layer;
     mlp->dropout = dropout;
     snprintf(name, sizeof name, "%s.fc1", prefix);
-    vt_linear_build(&mlp->fc1, parameters, name, dim, 4 * dim, true);
+    vt_linear_build(&mlp->fc1, parameters, name, dim, 4 * dim, VT_LINEAR_BY_OUTPUT, true);
+    mlp->first_column = vt_parallel_share(vt_parameters_parallel(parameters), 4 * dim).first;
     snprintf(name, sizeof name, "%s.fc2", prefix);
-    vt_linear_build(&mlp->fc2, parameters, name, 4 * dim, dim, true);
+    vt_linear_build(&mlp->fc2, parameters, name, 4 * dim, dim, VT_LINEAR_BY_INPUT, true);
 }
 
 void vt_mlp_reserve(vt_mlp *mlp, const vt_pass *pass)
 {
-    mlp->hidden = vt_pass_push(pass, vt_pass_rows(pass), mlp->fc1.out);
+    mlp->hidden = vt_pass_push(pass, vt_pass_inner_rows(pass), mlp->fc1.out);
 }
 
 static vt_mask hidden_mask(const vt_mlp *mlp, const vt_pass *pass)
 {
-    return (vt_mask){.elements = vt_pass_dropout(pass, mlp->dropout, mlp->layer, VT_SITE_GELU), .tokens = pass->tokens};
+    return (vt_mask){.elements = vt_pass_dropout(pass, mlp->dropout, mlp->layer, VT_SITE_GELU),
+                     .tokens = pass->parallel->inner.count,
+                     .first_token = pass->parallel->inner.first,
+                     .first_column = mlp->first_column};
 }
 
 void vt_mlp_forward(vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix y)
 {
     vt_backend *backend = pass->backend;
+    const vt_parallel *parallel = pass->parallel;
     vt_mask mask = hidden_mask(mlp, pass);
     size_t mark = pass->arena->used;
-    vt_matrix active = vt_pass_push(pass, x.rows, mlp->fc1.out);
+    vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, x);
+    vt_matrix output = vt_region_leave_room(parallel, pass->arena, pass->batch, y);
+    vt_matrix active = vt_pass_push(pass, input.rows, mlp->fc1.out);
     if (pass->fused) {
-        backend->linear_gelu_forward(backend, mlp->gelu, x, vt_linear_weight(&mlp->fc1), mlp->fc1.bias->value,
+        backend->linear_gelu_forward(backend, mlp->gelu, input, vt_linear_weight(&mlp->fc1), mlp->fc1.bias->value,
                                      mlp->hidden, active);
     } else {
-        vt_linear_forward(&mlp->fc1, pass, x, mlp->hidden);
+        vt_linear_forward(&mlp->fc1, pass, input, mlp->hidden);
         backend->gelu_forward(backend, mlp->gelu, mlp->hidden, active);
     }
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, active, &mask, active);
-    vt_linear_forward(&mlp->fc2, pass, active, y);
+    vt_linear_forward(&mlp->fc2, pass, active, output);
+    vt_region_leave(parallel, pass->arena, pass->batch, output, y);
     vt_arena_pop(pass->arena, mark);
 }
 
 void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx)
 {
     vt_backend *backend = pass->backend;
+    const vt_parallel *parallel = pass->parallel;
     vt_mask mask = hidden_mask(mlp, pass);
     size_t mark = pass->arena->used;
-    vt_matrix active = vt_pass_push(pass, x.rows, mlp->fc1.out);
-    vt_matrix dhidden = vt_pass_push(pass, x.rows, mlp->fc1.out);
-    backend->linear_backward_input(backend, dy, vt_linear_weight(&mlp->fc2), dhidden);
+    vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, x);
+    vt_matrix doutput = vt_region_leave_backward(parallel, pass->arena, pass->batch, dy);
+    vt_matrix dinput = vt_region_enter_room(parallel, pass->arena, pass->batch, dx);
+    vt_matrix active = vt_pass_push(pass, input.rows, mlp->fc1.out);
+    vt_matrix dhidden = vt_pass_push(pass, input.rows, mlp->fc1.out);
+    backend->linear_backward_input(backend, doutput, vt_linear_weight(&mlp->fc2), dhidden);
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dhidden, &mask, dhidden);
     backend->gelu_backward(backend, mlp->gelu, mlp->hidden, dhidden, dhidden, active);
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, active, &mask, active);
-    vt_linear_backward(&mlp->fc2, pass, active, dy, (vt_matrix){0}); /* its input's gradient came first: see above */
-    vt_linear_backward(&mlp->fc1, pass, x, dhidden, dx);
+    vt_linear_backward(&mlp->fc2, pass, active, doutput,
+                       (vt_matrix){0}); /* its input's gradient came first: see above */
+    vt_linear_backward(&mlp->fc1, pass, input, dhidden, dinput);
+    vt_region_enter_backward(parallel, pass->arena, pass->batch, dinput, dx);
     vt_arena_pop(pass->arena, mark);
 }

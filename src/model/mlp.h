@@ -8,8 +8,10 @@ typedef struct {
     vt_linear fc1, fc2;
     vt_gelu gelu;
     int64_t layer;
+    int64_t first_column; /* of the hidden layer, this rank's */
     double dropout;
-    vt_matrix hidden; /* [rows, 4 dim]: fc1's output before GELU, in the arena, from forward to backward */
+    vt_matrix
+        hidden; /* [rows, this rank's columns]: fc1's output before GELU, in the arena, from forward to backward */
 } vt_mlp;
 
 /* Registers prefix.fc1.{weight,bias} and prefix.fc2.{weight,bias}. */

@@ -6,21 +6,34 @@
 
 #include "base/random.h"
 
+/* Parameters and buckets begin at multiples of so many elements: 64 bytes, which vector loads like. */
+enum { ALIGNMENT = 16 };
+
 struct vt_parameters {
     vt_backend *backend;
-    vt_parameter **list; /* each allocated by itself, so that layers may keep pointers */
+    const vt_parallel *parallel;
+    vt_parameter **list;   /* as registered; each allocated by itself, so that layers may keep pointers */
+    vt_parameter **stored; /* in the order of the blocks */
     int64_t count;
-    int64_t elements;
+    int64_t units; /* begun so far */
+    vt_bucket *buckets;
+    int64_t bucket_count;
+    int64_t elements; /* of a whole block, gaps included */
+    vt_parameters_storage storage;
+    vt_parameters_hooks hooks;
+    vt_type type;
     float *values;
     float *gradients;
     uint16_t *halves; /* or NULL */
 };
 
-vt_status vt_parameters_open(vt_backend *backend, vt_parameters **parameters)
+vt_status vt_parameters_open(vt_backend *backend, const vt_parallel *parallel, vt_parameters **parameters)
 {
     *parameters = calloc(1, sizeof **parameters);
     VT_ASSERT(*parameters != NULL);
     (*parameters)->backend = backend;
+    (*parameters)->parallel = parallel;
+    (*parameters)->units = 1;
     return VT_OK;
 }
 
@@ -33,8 +46,23 @@ void vt_parameters_close(vt_parameters **parameters)
     p->backend->release(p->backend, p->halves);
     for (int64_t i = 0; i < p->count; i++) free(p->list[i]);
     free(p->list);
+    free(p->stored);
+    free(p->buckets);
     free(p);
     *parameters = NULL;
+}
+
+const vt_parallel *vt_parameters_parallel(const vt_parameters *parameters)
+{
+    return parameters->parallel;
+}
+
+/* ---- registering ---- */
+
+static void count_elements(vt_parameter *parameter)
+{
+    parameter->count = 1;
+    for (int i = 0; i < parameter->dimensions; i++) parameter->count *= parameter->local[i];
 }
 
 vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, const char *name, int dimensions,
@@ -46,88 +74,194 @@ vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, c
     VT_ASSERT(parameter != NULL && list != NULL);
     snprintf(parameter->name, sizeof parameter->name, "%s%s%s", prefix, prefix[0] != '\0' ? "." : "", name);
     parameter->dimensions = dimensions;
+    parameter->split = -1;
+    parameter->sum_axes = parameters->parallel->token_axes;
+    parameter->unit = parameters->units - 1;
     parameter->start = start;
     parameter->spread = spread;
-    parameter->count = 1;
-    for (int i = 0; i < dimensions; i++) {
-        parameter->shape[i] = shape[i];
-        parameter->count *= shape[i];
-    }
-    parameter->offset = parameters->elements;
-    parameters->elements += parameter->count;
+    for (int i = 0; i < dimensions; i++) parameter->shape[i] = parameter->local[i] = shape[i];
+    count_elements(parameter);
     parameters->list = list;
     list[parameters->count++] = parameter;
     return parameter;
 }
 
-vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type)
+void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, vt_run_of run)
+{
+    VT_ASSERT(dimension < parameter->dimensions && run.first + run.count <= parameter->shape[dimension]);
+    parameter->split = dimension;
+    parameter->split_axes = axes;
+    parameter->sum_axes &= ~axes;
+    parameter->first = run.first;
+    parameter->local[dimension] = run.count;
+    count_elements(parameter);
+}
+
+void vt_parameter_complete(vt_parameter *parameter, unsigned axes)
+{
+    parameter->sum_axes &= ~axes;
+}
+
+void vt_parameter_join(vt_parameter *parameter)
+{
+    parameter->joined = true;
+}
+
+void vt_parameters_next_unit(vt_parameters *parameters)
+{
+    parameters->units++;
+}
+
+int64_t vt_parameters_unit_count(const vt_parameters *parameters)
+{
+    return parameters->units;
+}
+
+/* ---- laying out ---- */
+
+static int64_t round_up(int64_t value, int64_t multiple)
+{
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+static bool same_class(const vt_parameter *a, const vt_parameter *b)
+{
+    return a->split_axes == b->split_axes && a->sum_axes == b->sum_axes;
+}
+
+/* Parameters that are reduced over the same ranks lie together, else in the order of registration. */
+static void order_parameters(vt_parameters *parameters)
+{
+    int64_t filled = 0;
+    parameters->stored = calloc((size_t)parameters->count + 1, sizeof *parameters->stored);
+    bool *taken = calloc((size_t)parameters->count + 1, sizeof *taken);
+    VT_ASSERT(parameters->stored != NULL && taken != NULL);
+    for (int64_t i = 0; i < parameters->count; i++) {
+        if (taken[i]) continue;
+        for (int64_t j = i; j < parameters->count; j++) {
+            if (taken[j] || !same_class(parameters->list[i], parameters->list[j])) continue;
+            taken[j] = true;
+            parameters->stored[filled++] = parameters->list[j];
+        }
+    }
+    free(taken);
+}
+
+/* Does a bucket have to begin with parameter `index`? Buckets fill from the end, as backward goes: `bytes` are those
+ * of the parameters behind it that would share its bucket, itself included. */
+static bool begins_bucket(const vt_parameters *parameters, int64_t index, double bytes)
+{
+    const vt_parameter *parameter = parameters->stored[index];
+    if (index == 0) return true;
+    const vt_parameter *before = parameters->stored[index - 1];
+    if (!same_class(parameter, before)) return true;
+    if (parameter->joined) return false;
+    if (parameters->storage.zero_stage >= 2) return parameter->unit != before->unit;
+    return bytes >= parameters->storage.bucket_bytes;
+}
+
+static void cut_buckets(vt_parameters *parameters)
+{
+    bool *begins = calloc((size_t)parameters->count + 1, sizeof *begins);
+    parameters->buckets = calloc((size_t)parameters->count + 1, sizeof *parameters->buckets);
+    VT_ASSERT(begins != NULL && parameters->buckets != NULL);
+    double bytes = 0;
+    for (int64_t i = parameters->count - 1; i >= 0; i--) {
+        bytes += (double)parameters->stored[i]->count * sizeof(float);
+        begins[i] = begins_bucket(parameters, i, bytes);
+        if (begins[i]) bytes = 0;
+    }
+    int64_t offset = 0;
+    vt_bucket *bucket = NULL;
+    for (int64_t i = 0; i < parameters->count; i++) {
+        vt_parameter *parameter = parameters->stored[i];
+        if (begins[i]) {
+            bucket = &parameters->buckets[parameters->bucket_count++];
+            *bucket = (vt_bucket){.first = offset,
+                                  .first_parameter = i,
+                                  .first_unit = parameter->unit,
+                                  .split_axes = parameter->split_axes,
+                                  .sum_axes = parameter->sum_axes};
+        }
+        if (!parameter->joined) offset = round_up(offset, ALIGNMENT);
+        parameter->offset = offset;
+        parameter->bucket = parameters->bucket_count - 1;
+        offset += parameter->count;
+        bucket->parameter_count++;
+        bucket->last_unit = parameter->unit;
+        if (i + 1 == parameters->count || begins[i + 1]) {
+            bucket->count = round_up(offset - bucket->first, (int64_t)ALIGNMENT * parameters->storage.shards);
+            offset = bucket->first + bucket->count;
+        }
+    }
+    parameters->elements = offset;
+    free(begins);
+}
+
+vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type, const vt_parameters_storage *storage)
 {
     vt_status status = VT_OK;
     vt_backend *backend = parameters->backend;
-    size_t bytes = (size_t)parameters->elements * sizeof(float);
     void *values = NULL, *gradients = NULL, *halves = NULL;
-    VT_TRY(backend->allocate(backend, VT_MEMORY_PARAMETERS, bytes, &values));
+    parameters->storage = *storage;
+    parameters->type = type;
+    order_parameters(parameters);
+    cut_buckets(parameters);
+    VT_TRY(backend->allocate(backend, VT_MEMORY_PARAMETERS,
+                             (size_t)vt_parameters_block_elements(parameters, 3) * sizeof(float), &values));
     parameters->values = values;
-    VT_TRY(backend->allocate(backend, VT_MEMORY_GRADIENTS, bytes, &gradients));
+    VT_TRY(backend->allocate(backend, VT_MEMORY_GRADIENTS,
+                             (size_t)vt_parameters_block_elements(parameters, 2) * sizeof(float), &gradients));
     parameters->gradients = gradients;
-    if (type == VT_BFLOAT16) {
-        VT_TRY(backend->allocate(backend, VT_MEMORY_PARAMETERS, bytes / 2, &halves));
+    bool values_whole = !vt_parameters_is_sliced(parameters, 3);
+    if (type == VT_BFLOAT16 && values_whole) {
+        VT_TRY(
+            backend->allocate(backend, VT_MEMORY_PARAMETERS, (size_t)parameters->elements * sizeof(uint16_t), &halves));
         parameters->halves = halves;
     }
-    for (int64_t i = 0; i < parameters->count; i++) {
-        vt_parameter *parameter = parameters->list[i];
-        parameter->value = parameters->values + parameter->offset;
-        parameter->gradient = parameters->gradients + parameter->offset;
-        if (type == VT_BFLOAT16) parameter->half = parameters->halves + parameter->offset;
+    for (int64_t i = 0; i < parameters->bucket_count; i++) {
+        const vt_bucket *bucket = &parameters->buckets[i];
+        uint16_t *half = parameters->halves != NULL ? parameters->halves + bucket->first : NULL;
+        if (values_whole) vt_parameters_place_values(parameters, bucket, parameters->values + bucket->first, half);
+        if (!vt_parameters_is_sliced(parameters, 2))
+            vt_parameters_place_gradients(parameters, bucket, parameters->gradients + bucket->first);
     }
 done:
     return status;
 }
 
-/* The standard normal's distribution function. */
-static double normal_cumulative(double x)
+void vt_parameters_place_values(vt_parameters *parameters, const vt_bucket *bucket, float *memory, uint16_t *half)
 {
-    return 0.5 * erfc(-x * M_SQRT1_2);
-}
-
-static void start_values(const vt_parameter *parameter, uint64_t seed, float *values)
-{
-    uint64_t key = vt_random_name_key(parameter->name);
-    /* truncated normal: the quantile of a uniform number between the cuts' probabilities */
-    double low = normal_cumulative(-2 / parameter->spread), high = normal_cumulative(2 / parameter->spread);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < parameter->count; i++) {
-        double uniform = vt_random_element(seed, key, (uint64_t)i);
-        switch (parameter->start) {
-        case VT_START_ZERO:
-            values[i] = 0;
-            break;
-        case VT_START_ONE:
-            values[i] = 1;
-            break;
-        case VT_START_NORMAL:
-            values[i] = (float)(parameter->spread * vt_random_normal_quantile(low + (high - low) * uniform));
-            break;
-        case VT_START_UNIFORM:
-            values[i] = (float)(parameter->spread * (2 * uniform - 1));
-            break;
-        }
+    for (int64_t i = 0; i < bucket->parameter_count; i++) {
+        vt_parameter *parameter = parameters->stored[bucket->first_parameter + i];
+        parameter->value = memory + (parameter->offset - bucket->first);
+        parameter->half = half != NULL ? half + (parameter->offset - bucket->first) : NULL;
     }
 }
 
-void vt_parameters_start(vt_parameters *parameters, uint64_t seed)
+void vt_parameters_place_gradients(vt_parameters *parameters, const vt_bucket *bucket, float *memory)
 {
-    vt_backend *backend = parameters->backend;
-    for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *parameter = parameters->list[i];
-        size_t bytes = (size_t)parameter->count * sizeof(float);
-        float *values = malloc(bytes);
-        VT_ASSERT(values != NULL);
-        start_values(parameter, seed, values);
-        backend->copy_from_host(backend, parameter->value, values, bytes);
-        free(values);
+    for (int64_t i = 0; i < bucket->parameter_count; i++) {
+        vt_parameter *parameter = parameters->stored[bucket->first_parameter + i];
+        parameter->gradient = memory + (parameter->offset - bucket->first);
     }
-    vt_parameters_refresh(parameters);
+}
+
+/* ---- while a pass runs ---- */
+
+void vt_parameters_set_hooks(vt_parameters *parameters, const vt_parameters_hooks *hooks)
+{
+    parameters->hooks = *hooks;
+}
+
+void vt_parameters_need(const vt_parameters *parameters, int64_t unit, int64_t next, bool backward)
+{
+    if (parameters->hooks.needed != NULL) parameters->hooks.needed(parameters->hooks.context, unit, next, backward);
+}
+
+void vt_parameters_gradients_ready(const vt_parameters *parameters, int64_t unit)
+{
+    if (parameters->hooks.gradients_ready != NULL) parameters->hooks.gradients_ready(parameters->hooks.context, unit);
 }
 
 void vt_parameters_refresh(vt_parameters *parameters)
@@ -157,6 +291,71 @@ vt_matrix vt_parameter_matrix(const vt_parameter *parameter)
     return matrix;
 }
 
+/* ---- starting ---- */
+
+/* The standard normal's distribution function. */
+static double normal_cumulative(double x)
+{
+    return 0.5 * erfc(-x * M_SQRT1_2);
+}
+
+/* The index in the whole tensor of element `index` of this rank's part. */
+static int64_t whole_index(const vt_parameter *parameter, int64_t index)
+{
+    int64_t result = 0, step = 1;
+    for (int d = parameter->dimensions - 1; d >= 0; d--) {
+        int64_t coordinate = index % parameter->local[d] + (d == parameter->split ? parameter->first : 0);
+        index /= parameter->local[d];
+        result += coordinate * step;
+        step *= parameter->shape[d];
+    }
+    return result;
+}
+
+/* Elements of `piece` of this rank's part. */
+static void start_values(const vt_parameter *parameter, uint64_t seed, const vt_piece *piece, float *values)
+{
+    uint64_t key = vt_random_name_key(parameter->name);
+    /* truncated normal: the quantile of a uniform number between the cuts' probabilities */
+    double low = normal_cumulative(-2 / parameter->spread), high = normal_cumulative(2 / parameter->spread);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < piece->count; i++) {
+        double uniform = vt_random_element(seed, key, (uint64_t)whole_index(parameter, piece->first + i));
+        switch (parameter->start) {
+        case VT_START_ZERO:
+            values[i] = 0;
+            break;
+        case VT_START_ONE:
+            values[i] = 1;
+            break;
+        case VT_START_NORMAL:
+            values[i] = (float)(parameter->spread * vt_random_normal_quantile(low + (high - low) * uniform));
+            break;
+        case VT_START_UNIFORM:
+            values[i] = (float)(parameter->spread * (2 * uniform - 1));
+            break;
+        }
+    }
+}
+
+void vt_parameters_start(vt_parameters *parameters, uint64_t seed)
+{
+    vt_backend *backend = parameters->backend;
+    for (int64_t i = 0; i < parameters->count; i++) {
+        const vt_parameter *parameter = parameters->list[i];
+        vt_piece piece = vt_parameters_piece(parameters, parameter, 3);
+        size_t bytes = (size_t)piece.count * sizeof(float);
+        float *values = malloc(bytes + 1);
+        VT_ASSERT(values != NULL);
+        start_values(parameter, seed, &piece, values);
+        if (bytes > 0) backend->copy_from_host(backend, parameters->values + piece.offset, values, bytes);
+        free(values);
+    }
+    vt_parameters_refresh(parameters);
+}
+
+/* ---- looking up ---- */
+
 int64_t vt_parameters_count(const vt_parameters *parameters)
 {
     return parameters->count;
@@ -168,9 +367,49 @@ vt_parameter *vt_parameters_at(const vt_parameters *parameters, int64_t index)
     return parameters->list[index];
 }
 
-int64_t vt_parameters_element_count(const vt_parameters *parameters)
+vt_parameter *vt_parameters_stored(const vt_parameters *parameters, int64_t index)
 {
-    return parameters->elements;
+    VT_ASSERT(index >= 0 && index < parameters->count);
+    return parameters->stored[index];
+}
+
+int64_t vt_parameters_model_elements(const vt_parameters *parameters)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < parameters->count; i++) {
+        const vt_parameter *parameter = parameters->list[i];
+        int64_t elements = 1;
+        for (int d = 0; d < parameter->dimensions; d++) elements *= parameter->shape[d];
+        sum += elements;
+    }
+    return sum;
+}
+
+vt_parameter *vt_parameters_find(const vt_parameters *parameters, const char *name)
+{
+    for (int64_t i = 0; i < parameters->count; i++)
+        if (strcmp(parameters->list[i]->name, name) == 0) return parameters->list[i];
+    return NULL;
+}
+
+int64_t vt_parameters_bucket_count(const vt_parameters *parameters)
+{
+    return parameters->bucket_count;
+}
+
+const vt_bucket *vt_parameters_bucket(const vt_parameters *parameters, int64_t index)
+{
+    return &parameters->buckets[index];
+}
+
+const vt_parameters_storage *vt_parameters_storage_of(const vt_parameters *parameters)
+{
+    return &parameters->storage;
+}
+
+vt_type vt_parameters_type(const vt_parameters *parameters)
+{
+    return parameters->type;
 }
 
 float *vt_parameters_values(const vt_parameters *parameters)
@@ -183,9 +422,52 @@ float *vt_parameters_gradients(const vt_parameters *parameters)
     return parameters->gradients;
 }
 
-vt_parameter *vt_parameters_find(const vt_parameters *parameters, const char *name)
+bool vt_parameters_is_sliced(const vt_parameters *parameters, int stage)
 {
-    for (int64_t i = 0; i < parameters->count; i++)
-        if (strcmp(parameters->list[i]->name, name) == 0) return parameters->list[i];
-    return NULL;
+    return parameters->storage.shards > 1 && parameters->storage.zero_stage >= stage;
+}
+
+int64_t vt_parameters_block_elements(const vt_parameters *parameters, int stage)
+{
+    return vt_parameters_is_sliced(parameters, stage) ? parameters->elements / parameters->storage.shards
+                                                      : parameters->elements;
+}
+
+int64_t vt_parameters_slice_offset(const vt_parameters *parameters, const vt_bucket *bucket, int stage)
+{
+    const vt_parameters_storage *storage = &parameters->storage;
+    if (vt_parameters_is_sliced(parameters, stage)) return bucket->first / storage->shards;
+    return bucket->first + storage->shard * (bucket->count / storage->shards);
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter *parameter, int stage)
+{
+    if (!vt_parameters_is_sliced(parameters, stage)) return (vt_piece){0, parameter->count, parameter->offset};
+    const vt_bucket *bucket = &parameters->buckets[parameter->bucket];
+    int64_t length = bucket->count / parameters->storage.shards;
+    int64_t slice = bucket->first + parameters->storage.shard * length;
+    int64_t begin = larger(slice, parameter->offset);
+    int64_t end = smaller(slice + length, parameter->offset + parameter->count);
+    if (end <= begin) return (vt_piece){0};
+    return (vt_piece){begin - parameter->offset, end - begin,
+                      vt_parameters_slice_offset(parameters, bucket, stage) + (begin - slice)};
+}
+
+int64_t vt_parameters_copies(const vt_parameters *parameters, const vt_bucket *bucket, bool sliced)
+{
+    const vt_layout *layout = &parameters->parallel->world->layout;
+    int64_t copies = layout->ranks;
+    for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
+        if ((bucket->split_axes & VT_AXES(axis)) != 0) copies /= layout->size[axis];
+    return sliced ? copies / parameters->storage.shards : copies;
 }

@@ -1,9 +1,15 @@
-/* The registry of parameters: each is described once (name, shape, how it starts), and initialisation, optimizer,
- * norms, tables and checkpoints all read that description. Values and gradients are one block each. */
+/* The registry of parameters: each is described once (name, shape, how it is split over ranks, over which ranks its
+ * gradient is a partial sum, how it starts), and initialisation, gradient reduction, norms, ZeRO, tables and
+ * checkpoints all read that description.
+ *
+ * Storage. Values and gradients are one block each, cut into buckets: runs of parameters whose gradients are reduced
+ * together, a multiple of the shards long. ZeRO (Rajbhandari et al. 2020) splits each bucket into equal slices, one a
+ * shard; a block that is "sliced" holds only this shard's slices, one behind another. */
 #ifndef VT_MODEL_PARAMETERS_H
 #define VT_MODEL_PARAMETERS_H
 
 #include "backend/backend.h"
+#include "parallel/region.h"
 
 typedef enum {
     VT_START_ZERO,
@@ -17,45 +23,134 @@ enum { VT_PARAMETER_DIMENSIONS = 4, VT_PARAMETER_NAME = 96 };
 typedef struct {
     char name[VT_PARAMETER_NAME]; /* as in the PyTorch state_dict */
     int dimensions;
-    int64_t shape[VT_PARAMETER_DIMENSIONS];
+    int64_t shape[VT_PARAMETER_DIMENSIONS]; /* of the whole tensor */
+    int64_t local[VT_PARAMETER_DIMENSIONS]; /* of this rank's part */
+    int split;                              /* the dimension that is split; -1: none, every rank has all of it */
+    int64_t first;                          /* where this rank's part begins on that dimension */
+    unsigned split_axes;                    /* over which axes it is split */
+    unsigned sum_axes;                      /* its gradient is a partial sum over these, besides the data axis */
+    bool joined;                            /* lies right behind the one registered before */
+    int64_t unit;                           /* the block of layers it belongs to */
     vt_start start;
     double spread;
-    int64_t count;  /* elements */
-    int64_t offset; /* of the first element in the block */
-    float *value;   /* set by vt_parameters_allocate */
-    uint16_t *half; /* the value in bfloat16, of the last vt_parameters_refresh; NULL: not kept */
-    float *gradient;
+    int64_t count;   /* elements of this rank's part */
+    int64_t offset;  /* of the first element in a whole block */
+    int64_t bucket;  /* that it lies in */
+    float *value;    /* of this rank's part; with ZeRO stage 3 only while its unit is needed */
+    uint16_t *half;  /* the value in bfloat16, of the last vt_parameters_refresh; NULL: not kept */
+    float *gradient; /* with ZeRO stage 2 and 3 only in its unit's backward */
 } vt_parameter;
+
+typedef struct {
+    int64_t first, count;                     /* elements of a whole block */
+    int64_t first_parameter, parameter_count; /* in the order of storage: vt_parameters_stored */
+    int64_t first_unit, last_unit;
+    unsigned split_axes, sum_axes;
+} vt_bucket;
+
+typedef struct {
+    double bucket_bytes; /* about so many in a bucket; with ZeRO stage 2 and 3 a bucket is of one unit */
+    int zero_stage;      /* 1: moments are sliced; 2: gradients, too; 3: values, too */
+    int shards, shard;   /* how many slices, and which is this rank's; 1, 0: whole */
+} vt_parameters_storage;
+
+/* What is told to whoever looks after the storage (optimizer/gradient_sync.c); see vt_parameters_need. */
+typedef struct {
+    void *context;
+    void (*needed)(void *context, int64_t unit, int64_t next, bool backward);
+    void (*gradients_ready)(void *context, int64_t unit);
+} vt_parameters_hooks;
 
 typedef struct vt_parameters vt_parameters;
 
-vt_status vt_parameters_open(vt_backend *backend, vt_parameters **parameters);
+/* `parallel` outlives the registry. */
+vt_status vt_parameters_open(vt_backend *backend, const vt_parallel *parallel, vt_parameters **parameters);
 void vt_parameters_close(vt_parameters **parameters);
 
-/* Registers "prefix.name" behind the one before it, without a gap: a layer that registers three weights one after
- * another may use them as one. The description lives as long as the registry. */
+const vt_parallel *vt_parameters_parallel(const vt_parameters *parameters);
+
+/* Registers "prefix.name" of this whole shape, in the current unit. Unless told otherwise below, each rank has all of
+ * it, and its gradient is a sum over the ranks that share a sample's tokens. The description lives as long as the
+ * registry. */
 vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, const char *name, int dimensions,
                                 const int64_t *shape, vt_start start, double spread);
 
-/* Takes the blocks (values, gradients and, for VT_BFLOAT16, rounded values), zeroed; no more parameters after this. */
-vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type);
+/* This rank has only `run` of dimension `dimension`; the ranks along `axes` have the rest. */
+void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, vt_run_of run);
 
-/* Rounds all values anew where they are kept in bfloat16, too: after every change of the values. */
+/* Its gradient is complete on every rank along `axes`. */
+void vt_parameter_complete(vt_parameter *parameter, unsigned axes);
+
+/* It lies right behind the one registered before it with the same split, without a gap: a layer may use both as one. */
+void vt_parameter_join(vt_parameter *parameter);
+
+/* The parameters added from here on are the next unit: what is computed, and with ZeRO stage 3 gathered, together. */
+void vt_parameters_next_unit(vt_parameters *parameters);
+int64_t vt_parameters_unit_count(const vt_parameters *parameters);
+
+/* Takes the blocks (values, gradients and, for VT_BFLOAT16, rounded values), zeroed; no more parameters after this. */
+vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type, const vt_parameters_storage *storage);
+
+/* ---- while a pass runs ---- */
+
+/* Models call this before they use a unit; `next` is the unit that will be used after it, or -1. In backward, its
+ * gradients are zeroed or kept as the storage asks. */
+void vt_parameters_need(const vt_parameters *parameters, int64_t unit, int64_t next, bool backward);
+
+/* Models call this when a unit's backward is over. */
+void vt_parameters_gradients_ready(const vt_parameters *parameters, int64_t unit);
+
+void vt_parameters_set_hooks(vt_parameters *parameters, const vt_parameters_hooks *hooks);
+
+/* Points the values (and rounded values) or the gradients of a bucket's parameters at `memory`, where the bucket lies
+ * whole. */
+void vt_parameters_place_values(vt_parameters *parameters, const vt_bucket *bucket, float *memory, uint16_t *half);
+void vt_parameters_place_gradients(vt_parameters *parameters, const vt_bucket *bucket, float *memory);
+
+/* Rounds all values anew where they are kept whole in bfloat16, too: after every change of the values. */
 void vt_parameters_refresh(vt_parameters *parameters);
 
 /* The value, one row, as matrix products take it: in bfloat16 where that is kept. */
 vt_matrix vt_parameter_matrix(const vt_parameter *parameter);
 
-/* Starts every parameter from (seed, name, index of the element) alone. */
+/* ---- what is stored ---- */
+
+/* Starts every parameter from (seed, name, index of the element in the whole tensor) alone. */
 void vt_parameters_start(vt_parameters *parameters, uint64_t seed);
 
 int64_t vt_parameters_count(const vt_parameters *parameters); /* how many tensors */
 vt_parameter *vt_parameters_at(const vt_parameters *parameters, int64_t index);
-int64_t vt_parameters_element_count(const vt_parameters *parameters); /* elements of a whole block */
-float *vt_parameters_values(const vt_parameters *parameters);
-float *vt_parameters_gradients(const vt_parameters *parameters);
-
+/* The same, in the order in which they lie in the blocks. */
+vt_parameter *vt_parameters_stored(const vt_parameters *parameters, int64_t index);
+int64_t vt_parameters_model_elements(const vt_parameters *parameters); /* of all whole tensors */
 /* The one with this name, or NULL. */
 vt_parameter *vt_parameters_find(const vt_parameters *parameters, const char *name);
+
+int64_t vt_parameters_bucket_count(const vt_parameters *parameters);
+const vt_bucket *vt_parameters_bucket(const vt_parameters *parameters, int64_t index);
+const vt_parameters_storage *vt_parameters_storage_of(const vt_parameters *parameters);
+vt_type vt_parameters_type(const vt_parameters *parameters);
+
+/* The blocks, and their elements: whole, or sliced when the ZeRO stage is at least `stage` (1 for moments, 2 for
+ * gradients, 3 for values). */
+float *vt_parameters_values(const vt_parameters *parameters);
+float *vt_parameters_gradients(const vt_parameters *parameters);
+int64_t vt_parameters_block_elements(const vt_parameters *parameters, int stage);
+bool vt_parameters_is_sliced(const vt_parameters *parameters, int stage);
+
+/* Where in such a block a bucket's slice of this shard begins. */
+int64_t vt_parameters_slice_offset(const vt_parameters *parameters, const vt_bucket *bucket, int stage);
+
+/* A run of elements of this rank's part of a parameter. */
+typedef struct {
+    int64_t first, count; /* in the parameter's part, row-major; count may be 0 */
+    int64_t offset;       /* in the block */
+} vt_piece;
+
+/* What a block that is sliced from ZeRO stage `stage` on keeps of a parameter. */
+vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter *parameter, int stage);
+
+/* How many ranks hold the same elements of a bucket: whole, or of this shard's slice when `sliced`. */
+int64_t vt_parameters_copies(const vt_parameters *parameters, const vt_bucket *bucket, bool sliced);
 
 #endif

@@ -4,23 +4,30 @@
 
 #include "backend/arena.h"
 #include "backend/dropout.h"
+#include "parallel/region.h"
 
 typedef struct {
     vt_backend *backend;
     vt_arena *arena;
-    int64_t batch;  /* samples */
-    int64_t tokens; /* of a sample */
-    vt_type type;   /* of what enters matrix products and attention; the residual stream is float32 always */
-    bool fused;     /* operations that do two things in one pass over memory (enable_jit) */
-    bool training;  /* dropout and drop path are on */
-    uint64_t seed;  /* these three key the dropout streams */
+    const vt_parallel *parallel;
+    int64_t batch; /* samples */
+    vt_type type;  /* of what enters matrix products and attention; the residual stream is float32 always */
+    bool fused;    /* operations that do two things in one pass over memory (enable_jit) */
+    bool training; /* dropout and drop path are on */
+    uint64_t seed; /* these three key the dropout streams */
     uint32_t step;
     uint32_t first_sample;
 } vt_pass;
 
+/* Rows of the residual stream, and of what lies between vt_region_enter and vt_region_leave. */
 static inline int64_t vt_pass_rows(const vt_pass *pass)
 {
-    return pass->batch * pass->tokens;
+    return pass->batch * pass->parallel->own.count;
+}
+
+static inline int64_t vt_pass_inner_rows(const vt_pass *pass)
+{
+    return pass->batch * pass->parallel->inner.count;
 }
 
 /* A matrix of the arena in the pass's type, or in float32. */
@@ -38,6 +45,14 @@ static inline vt_dropout vt_pass_dropout(const vt_pass *pass, double rate, int64
 {
     return (vt_dropout){
         pass->training ? (float)rate : 0.0f, pass->seed, pass->step, (uint32_t)layer, site, pass->first_sample};
+}
+
+/* The dropout of elements of the residual stream. */
+static inline vt_mask vt_pass_mask(const vt_pass *pass, double rate, int64_t layer, uint32_t site)
+{
+    return (vt_mask){.elements = vt_pass_dropout(pass, rate, layer, site),
+                     .tokens = pass->parallel->own.count,
+                     .first_token = pass->parallel->own.first};
 }
 
 #endif

@@ -15,8 +15,8 @@ typedef struct {
                      * "Training deep nets with sublinear memory cost") */
 } vt_vit_options;
 
-/* The input of a pass: fields [batch, in_channels, height, width] in the file's units, and what normalises them. All in
- * the back end's memory, and unchanged until backward. */
+/* The input of a pass: fields [batch, in_channels, rows, width] in the file's units, of the rows that this rank's
+ * tokens touch, and what normalises them. All in the back end's memory, and unchanged until backward. */
 typedef struct {
     const float *fields;
     const float *mean, *inverse_std; /* [in_channels] */
@@ -28,13 +28,22 @@ typedef struct vt_vit vt_vit;
 vt_status vt_vit_open(const vt_vit_options *options, vt_parameters *parameters, vt_vit **model);
 void vt_vit_close(vt_vit **model);
 
-/* The grid of fields and patches of a batch: of the input, or of the output beside the target. */
+/* The rows of the fields that a run of tokens touches: what a rank needs of each sample. */
+vt_run_of vt_vit_rows(const vt_vit_options *options, vt_run_of tokens);
+
+/* The grid of fields and patches of a batch: of the input, or of the output beside the target; of this rank's tokens
+ * and rows, or of whole fields. */
 vt_patch_grid vt_vit_input_grid(const vt_vit *model, int64_t batch);
 vt_patch_grid vt_vit_output_grid(const vt_vit *model, int64_t batch);
+vt_patch_grid vt_vit_whole_output_grid(const vt_vit *model, int64_t batch);
 
-/* prediction [batch * tokens, patch² · out_channels], normalised, in VT_PATCH_CHANNEL_LAST order, pushed on the arena
- * along with all that backward needs. */
+/* prediction [batch * own tokens, patch² · out_channels], normalised, in VT_PATCH_CHANNEL_LAST order, pushed on the
+ * arena along with all that backward needs. */
 vt_matrix vt_vit_forward(vt_vit *model, const vt_pass *pass, const vt_vit_input *input);
+
+/* Calls for every unit's parameters in the order of a forward pass, and computes nothing: where parameters are gathered
+ * from several ranks (ZeRO stage 3), all of them must ask for them, also those that have no sample. */
+void vt_vit_visit(const vt_vit *model);
 
 /* Adds to all parameters' gradients. dprediction: prediction's shape, the pass's type; it may be prediction itself. */
 void vt_vit_backward(vt_vit *model, const vt_pass *pass, const vt_vit_input *input, vt_matrix dprediction);

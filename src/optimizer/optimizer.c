@@ -13,6 +13,7 @@ struct vt_optimizer {
     vt_backend *backend;
     vt_parameters *parameters;
     float *moment1, *moment2;
+    vt_group *world; /* all ranks, over the back end's memory */
     scalars *device;
     int64_t step;
 };
@@ -26,8 +27,10 @@ vt_status vt_optimizer_open(const vt_optimizer_options *options, vt_backend *bac
     optimizer->options = *options;
     optimizer->backend = backend;
     optimizer->parameters = parameters;
-    size_t bytes = (size_t)vt_parameters_element_count(parameters) * sizeof(float);
+    size_t bytes = (size_t)vt_parameters_block_elements(parameters, 1) * sizeof(float);
     void *memory = NULL;
+    VT_TRY(vt_world_group(vt_parameters_parallel(parameters)->world, VT_AXES_ALL, VT_SCOPE_ALL, NULL, backend,
+                          &optimizer->world));
     VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, bytes, &memory));
     optimizer->moment1 = memory;
     if (options->kind != VT_OPTIMIZER_SGD) {
@@ -53,12 +56,69 @@ void vt_optimizer_close(vt_optimizer **optimizer)
     *optimizer = NULL;
 }
 
+/* What this rank updates of a bucket: where it begins in each block. */
+typedef struct {
+    int64_t value, gradient, moment, count;
+} range;
+
+static range range_of(const vt_parameters *parameters, const vt_bucket *bucket)
+{
+    int shards = vt_parameters_is_sliced(parameters, 1) ? vt_parameters_storage_of(parameters)->shards : 1;
+    return (range){.value = vt_parameters_slice_offset(parameters, bucket, 3),
+                   .gradient = vt_parameters_slice_offset(parameters, bucket, 2),
+                   .moment = vt_parameters_slice_offset(parameters, bucket, 1),
+                   .count = bucket->count / shards};
+}
+
+/* The sum over the model: each element counts once, however many ranks hold it. */
+static void sum_squares(vt_optimizer *optimizer)
+{
+    vt_backend *backend = optimizer->backend;
+    const vt_parameters *parameters = optimizer->parameters;
+    const float *gradients = vt_parameters_gradients(parameters);
+    bool sliced = vt_parameters_is_sliced(parameters, 1);
+    backend->zero(backend, &optimizer->device->squares, sizeof optimizer->device->squares);
+    for (int64_t i = 0; i < vt_parameters_bucket_count(parameters); i++) {
+        const vt_bucket *bucket = vt_parameters_bucket(parameters, i);
+        range r = range_of(parameters, bucket);
+        backend->sum_of_squares(backend, gradients + r.gradient, r.count,
+                                1 / (double)vt_parameters_copies(parameters, bucket, sliced),
+                                &optimizer->device->squares);
+    }
+    vt_group_all_reduce(optimizer->world, VT_SUM_FLOAT64, &optimizer->device->squares, 1, NULL);
+}
+
+static void update_range(vt_optimizer *optimizer, const vt_update *update, const range *r)
+{
+    vt_backend *backend = optimizer->backend;
+    backend->update(backend, update, &optimizer->device->scale,
+                    vt_parameters_gradients(optimizer->parameters) + r->gradient,
+                    vt_parameters_values(optimizer->parameters) + r->value, optimizer->moment1 + r->moment,
+                    optimizer->moment2 != NULL ? optimizer->moment2 + r->moment : NULL, r->count);
+}
+
+/* Buckets that go on where the one before ended, in all blocks, are updated in one go: all of them without ZeRO. */
+static void update_all(vt_optimizer *optimizer, const vt_update *update)
+{
+    const vt_parameters *parameters = optimizer->parameters;
+    range whole = {0};
+    for (int64_t i = 0; i < vt_parameters_bucket_count(parameters); i++) {
+        range r = range_of(parameters, vt_parameters_bucket(parameters, i));
+        if (r.value == whole.value + whole.count && r.gradient == whole.gradient + whole.count &&
+            r.moment == whole.moment + whole.count) {
+            whole.count += r.count;
+            continue;
+        }
+        if (whole.count > 0) update_range(optimizer, update, &whole);
+        whole = r;
+    }
+    if (whole.count > 0) update_range(optimizer, update, &whole);
+}
+
 void vt_optimizer_step(vt_optimizer *optimizer, double learning_rate, double *gradient_norm)
 {
     vt_backend *backend = optimizer->backend;
     const vt_optimizer_options *options = &optimizer->options;
-    float *gradients = vt_parameters_gradients(optimizer->parameters);
-    int64_t count = vt_parameters_element_count(optimizer->parameters);
     bool momentum = options->kind == VT_OPTIMIZER_SGD;
     vt_update update = {.kind = options->kind,
                         .learning_rate = learning_rate,
@@ -67,11 +127,9 @@ void vt_optimizer_step(vt_optimizer *optimizer, double learning_rate, double *gr
                         .epsilon = 1e-8,
                         .weight_decay = options->weight_decay,
                         .step = ++optimizer->step};
-    backend->zero(backend, &optimizer->device->squares, sizeof(double));
-    backend->sum_of_squares(backend, gradients, count, 1, &optimizer->device->squares);
+    sum_squares(optimizer);
     backend->clip_scale(backend, &optimizer->device->squares, options->gradient_clip, &optimizer->device->scale);
-    backend->update(backend, &update, &optimizer->device->scale, gradients, vt_parameters_values(optimizer->parameters),
-                    optimizer->moment1, optimizer->moment2, count);
+    update_all(optimizer, &update);
     double squares = 0;
     backend->copy_to_host(backend, &squares, &optimizer->device->squares, sizeof squares);
     *gradient_norm = sqrt(squares);
@@ -95,13 +153,23 @@ void vt_optimizer_set_steps(vt_optimizer *optimizer, int64_t steps)
 const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
-    for (int64_t i = 0; i < vt_parameters_count(optimizer->parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(optimizer->parameters, i);
+    const vt_parameters *parameters = optimizer->parameters;
+    int64_t count = vt_parameters_count(parameters);
+    double *bad = calloc((size_t)count + 1, sizeof *bad);
+    VT_ASSERT(bad != NULL);
+    for (int64_t i = 0; i < count; i++) {
+        vt_piece piece = vt_parameters_piece(parameters, vt_parameters_at(parameters, i), 2);
         double squares = 0;
-        backend->zero(backend, &optimizer->device->squares, sizeof(double));
-        backend->sum_of_squares(backend, parameter->gradient, parameter->count, 1, &optimizer->device->squares);
+        backend->zero(backend, &optimizer->device->squares, sizeof squares);
+        backend->sum_of_squares(backend, vt_parameters_gradients(parameters) + piece.offset, piece.count, 1,
+                                &optimizer->device->squares);
         backend->copy_to_host(backend, &squares, &optimizer->device->squares, sizeof squares);
-        if (!isfinite(squares)) return parameter->name;
+        bad[i] = isfinite(squares) ? 0 : 1;
     }
-    return NULL;
+    vt_world_sum(vt_parameters_parallel(parameters)->world, bad, count);
+    const char *name = NULL;
+    for (int64_t i = count - 1; i >= 0; i--)
+        if (bad[i] > 0) name = vt_parameters_at(parameters, i)->name;
+    free(bad);
+    return name;
 }

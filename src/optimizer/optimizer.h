@@ -12,22 +12,23 @@ typedef struct {
     double gradient_clip; /* largest norm of all gradients together; INFINITY: no clipping */
 } vt_optimizer_options;
 
-/* Takes the moments (none of the second kind for SGD), zeroed. */
+/* Takes the moments (none of the second kind for SGD), zeroed: of the elements that this rank updates. */
 vt_status vt_optimizer_open(const vt_optimizer_options *options, vt_backend *backend, vt_parameters *parameters,
                             vt_optimizer **optimizer);
 void vt_optimizer_close(vt_optimizer **optimizer);
 
-/* One update with this learning rate. *gradient_norm gets the norm of all gradients before clipping. When it is not
- * finite nothing is updated, and the caller decides. */
+/* Collective. One update, with this learning rate, of the values that this rank keeps. *gradient_norm gets the norm of
+ * all gradients of the model before clipping, the same on every rank. When it is not finite nothing is updated, and the
+ * caller decides. */
 void vt_optimizer_step(vt_optimizer *optimizer, double learning_rate, double *gradient_norm);
 
-/* What a checkpoint keeps. Moment 0 or 1, laid out as the block of parameters, in the back end's memory; NULL: there is
- * none of that kind. The updates made so far rule the bias correction. */
+/* What a checkpoint keeps. Moment 0 or 1, a block that is sliced from ZeRO stage 1 on (vt_parameters_piece), in the
+ * back end's memory; NULL: there is none of that kind. The updates made so far rule the bias correction. */
 float *vt_optimizer_moment(const vt_optimizer *optimizer, int index);
 int64_t vt_optimizer_steps(const vt_optimizer *optimizer);
 void vt_optimizer_set_steps(vt_optimizer *optimizer, int64_t steps);
 
-/* The name of the first parameter whose gradient holds a NaN or Inf, or NULL. */
+/* Collective. The name of the first parameter whose gradient holds a NaN or Inf, or NULL. */
 const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer);
 
 #endif

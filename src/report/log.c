@@ -11,6 +11,7 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static FILE *file;
 static int write_error;
+static bool muted;
 static void (*before_line)(void *context);
 static void *before_line_context;
 
@@ -22,13 +23,18 @@ static void write_line(const char *level, const char *format, va_list arguments)
     vsnprintf(line, sizeof line, format, arguments);
     vt_log_lock();
     if (before_line != NULL) before_line(before_line_context);
-    FILE *const targets[2] = {stdout, file};
+    FILE *const targets[2] = {muted ? NULL : stdout, file};
     for (int i = 0; i < 2; i++) {
         if (targets[i] == NULL) continue;
         if (fprintf(targets[i], "%s - root - %s - %s\n", stamp, level, line) < 0 || fflush(targets[i]) != 0)
             write_error = errno;
     }
     vt_log_unlock();
+}
+
+void vt_log_mute(void)
+{
+    muted = true;
 }
 
 void vt_log_lock(void)

@@ -19,6 +19,9 @@ void vt_log_before_line(void (*prepare)(void *context), void *context);
 void vt_log_lock(void);
 void vt_log_unlock(void);
 
+/* From here on only the file gets lines, if there is one: of several ranks the first speaks. */
+void vt_log_mute(void);
+
 /* Why the run ends, as an ERROR line in the file only: the command prints it itself. */
 void vt_log_failure(const char *reason);
 

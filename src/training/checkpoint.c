@@ -11,64 +11,17 @@
 #include "data/output_file.h"
 #include "data/safetensors.h"
 #include "data/tensor_file.h"
+#include "report/crc32c.h"
+#include "training/checkpoint_parts.h"
 
-enum { FORMAT_VERSION = 1 };
+/* 1: one shard, whole tensors. 2: several shards, tensors made of boxes, and a checksum beside checkpoint.h5. */
+enum { FORMAT_VERSION = 2 };
 
-static const char *const moment_names[2] = {"moment1", "moment2"};
 static const char *const optimizer_names[] = {"Adam", "AdamW", "SGD"};
 
 static char *shard_name(int64_t rank, int64_t ranks)
 {
     return vt_text_format("shard-%05lld-of-%05lld.h5", (long long)rank, (long long)ranks);
-}
-
-static vt_tensor_shape shape_of(const vt_parameter *parameter)
-{
-    vt_tensor_shape shape = {.dimensions = parameter->dimensions};
-    memcpy(shape.shape, parameter->shape, (size_t)parameter->dimensions * sizeof *shape.shape);
-    return shape;
-}
-
-/* The tensors of a trainer, one after another: parameters, then each moment. */
-typedef struct {
-    char name[VT_PARAMETER_NAME + 32];
-    const vt_parameter *parameter;
-    float *memory; /* in the back end's memory */
-} stored_tensor;
-
-static int64_t tensor_count(const vt_trainer *trainer)
-{
-    int moments = vt_optimizer_moment(trainer->optimizer, 1) != NULL ? 2 : 1;
-    return (1 + moments) * vt_parameters_count(trainer->parameters);
-}
-
-static stored_tensor tensor_at(const vt_trainer *trainer, int64_t index)
-{
-    stored_tensor tensor;
-    int64_t count = vt_parameters_count(trainer->parameters);
-    int moment = (int)(index / count) - 1;
-    tensor.parameter = vt_parameters_at(trainer->parameters, index % count);
-    if (moment < 0) {
-        snprintf(tensor.name, sizeof tensor.name, "parameters/%s", tensor.parameter->name);
-        tensor.memory = tensor.parameter->value;
-    } else {
-        snprintf(tensor.name, sizeof tensor.name, "optimizer/%s/%s", moment_names[moment], tensor.parameter->name);
-        tensor.memory = vt_optimizer_moment(trainer->optimizer, moment) + tensor.parameter->offset;
-    }
-    return tensor;
-}
-
-/* Host memory for the largest tensor. */
-static float *tensor_room(const vt_trainer *trainer)
-{
-    int64_t largest = 1;
-    for (int64_t i = 0; i < vt_parameters_count(trainer->parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(trainer->parameters, i);
-        if (parameter->count > largest) largest = parameter->count;
-    }
-    float *room = malloc((size_t)largest * sizeof *room);
-    VT_ASSERT(room != NULL);
-    return room;
 }
 
 /* The names of the channels that the model sees, a line each; "" when there are none. */
@@ -97,19 +50,28 @@ done:
     return status;
 }
 
-static vt_status write_shard(const char *path, const char *id, const vt_trainer *trainer)
+/* This rank's boxes. */
+static vt_status write_shard(const char *path, const char *id, const vt_trainer *trainer, const vt_written_box *boxes,
+                             int64_t count)
 {
     vt_status status = VT_OK;
     vt_tensor_file *file = NULL;
     vt_backend *backend = trainer->backend;
-    float *room = tensor_room(trainer);
+    float *room = vt_stored_room(trainer);
+    char name[VT_STORED_NAME + 8];
     VT_TRY(vt_tensor_file_create(path, &file));
     VT_TRY(vt_tensor_file_set_text(file, "id", id));
-    for (int64_t i = 0; i < tensor_count(trainer); i++) {
-        stored_tensor tensor = tensor_at(trainer, i);
-        vt_tensor_shape shape = shape_of(tensor.parameter);
-        backend->copy_to_host(backend, room, tensor.memory, (size_t)tensor.parameter->count * sizeof *room);
-        VT_TRY(vt_tensor_file_write(file, tensor.name, &shape, room));
+    int64_t done = 0; /* elements of the piece */
+    for (int64_t i = 0; i < count; i++) {
+        vt_stored_tensor tensor = vt_stored_at(trainer, boxes[i].tensor);
+        int64_t elements = vt_tensor_count(&boxes[i].box.shape);
+        if (boxes[i].number == 0) {
+            done = 0;
+            backend->copy_to_host(backend, room, tensor.memory, (size_t)tensor.piece.count * sizeof *room);
+        }
+        vt_written_name(&boxes[i], tensor.name, name);
+        VT_TRY(vt_tensor_file_write(file, name, &boxes[i].box.shape, room + done));
+        done += elements;
     }
     VT_TRY(vt_tensor_file_finish(&file));
 done:
@@ -155,45 +117,143 @@ done:
     return status;
 }
 
-static vt_status write_index(const char *path, const char *id, const char *shard, int64_t shard_bytes,
-                             const vt_checkpoint_subject *subject, const vt_progress *progress)
+/* Every tensor, whole, made of the boxes of all ranks. */
+static vt_status link_tensors(vt_tensor_file *file, const vt_trainer *trainer, const vt_written_box *boxes,
+                              int64_t count)
+{
+    vt_status status = VT_OK;
+    int64_t ranks = trainer->world->ranks, begin = 0;
+    char **shards = calloc((size_t)ranks, sizeof *shards);
+    vt_tensor_part *parts = malloc((size_t)(count + 1) * sizeof *parts);
+    char(*names)[VT_STORED_NAME + 8] = malloc((size_t)(count + 1) * sizeof *names);
+    VT_ASSERT(shards != NULL && parts != NULL && names != NULL);
+    for (int64_t rank = 0; rank < ranks; rank++) shards[rank] = shard_name(rank, ranks);
+    for (int64_t i = 0; i < vt_stored_count(trainer); i++) {
+        vt_stored_tensor tensor = vt_stored_at(trainer, i);
+        vt_tensor_shape shape = vt_stored_shape(tensor.parameter);
+        int64_t end = begin;
+        for (; end < count && boxes[end].tensor == i; end++) {
+            vt_written_name(&boxes[end], tensor.name, names[end]);
+            parts[end] = (vt_tensor_part){shards[boxes[end].rank], names[end], boxes[end].box};
+        }
+        VT_TRY(vt_tensor_file_link(file, tensor.name, &shape, end - begin, parts + begin));
+        begin = end;
+    }
+done:
+    for (int64_t rank = 0; rank < ranks; rank++) free(shards[rank]);
+    free(shards);
+    free(parts);
+    free(names);
+    return status;
+}
+
+/* HDF5 1.10 trusts what a damaged file says of its own structures, so the index has a checksum that is looked at before
+ * HDF5 is. */
+static vt_status checksum_file(const char *path, uint32_t *checksum)
+{
+    vt_status status = VT_OK;
+    FILE *file = fopen(path, "rb");
+    char *bytes = NULL;
+    VT_CHECK(file != NULL, "can't read %s: %s", path, strerror(errno));
+    VT_CHECK(fseek(file, 0, SEEK_END) == 0, "can't read %s: %s", path, strerror(errno));
+    long size = ftell(file);
+    rewind(file);
+    bytes = malloc((size_t)(size > 0 ? size : 0) + 1);
+    VT_CHECK(size >= 0 && bytes != NULL && fread(bytes, 1, (size_t)size, file) == (size_t)size, "can't read %s: %s",
+             path, strerror(errno));
+    *checksum = vt_crc32c(bytes, (size_t)size);
+done:
+    free(bytes);
+    if (file != NULL) fclose(file);
+    return status;
+}
+
+static vt_status write_checksum(const char *directory, const char *index)
+{
+    vt_status status = VT_OK;
+    uint32_t checksum = 0;
+    char *path = vt_text_format("%s/checkpoint.crc32c", directory);
+    FILE *file = NULL;
+    VT_TRY(checksum_file(index, &checksum));
+    file = fopen(path, "w");
+    bool written = file != NULL && fprintf(file, "%08x  checkpoint.h5\n", (unsigned)checksum) > 0;
+    int reason = errno;
+    written = file != NULL && fclose(file) == 0 && written;
+    VT_CHECK(written, "can't write %s: %s", path, strerror(reason));
+    VT_TRY(vt_output_synchronise(path));
+done:
+    free(path);
+    return status;
+}
+
+static vt_status write_index(const char *directory, const char *id, const int64_t *shard_bytes,
+                             const vt_checkpoint_subject *subject, const vt_progress *progress,
+                             const vt_written_box *boxes, int64_t count)
 {
     vt_status status = VT_OK;
     vt_tensor_file *file = NULL;
     const int64_t version = FORMAT_VERSION;
+    char *path = vt_text_format("%s/checkpoint.h5", directory);
     VT_TRY(vt_tensor_file_create(path, &file));
     VT_TRY(vt_tensor_file_set_integers(file, "format_version", 1, &version));
     VT_TRY(vt_tensor_file_set_text(file, "id", id));
-    VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", 1, &shard_bytes));
+    VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", subject->trainer->world->ranks, shard_bytes));
     VT_TRY(write_progress(file, progress));
     VT_TRY(write_description(file, subject));
-    for (int64_t i = 0; i < tensor_count(subject->trainer); i++) {
-        stored_tensor tensor = tensor_at(subject->trainer, i);
-        vt_tensor_shape shape = shape_of(tensor.parameter);
-        VT_TRY(vt_tensor_file_link(file, tensor.name, &shape, shard));
-    }
+    VT_TRY(link_tensors(file, subject->trainer, boxes, count));
     VT_TRY(vt_tensor_file_finish(&file));
+    VT_TRY(write_checksum(directory, path));
+    VT_TRY(vt_output_synchronise(directory));
 done:
     vt_tensor_file_close(&file);
+    free(path);
+    return status;
+}
+
+/* Its size, once it is written. */
+static vt_status write_own_shard(const char *directory, const char *id, const vt_trainer *trainer,
+                                 const vt_written_box *boxes, int64_t count, int64_t *bytes)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    char *shard = shard_name(trainer->world->rank, trainer->world->ranks);
+    char *path = vt_text_format("%s/%s", directory, shard);
+    VT_TRY(write_shard(path, id, trainer, boxes, count));
+    VT_CHECK(stat(path, &info) == 0, "can't look at %s: %s", path, strerror(errno));
+    *bytes = (int64_t)info.st_size;
+done:
+    free(shard);
+    free(path);
     return status;
 }
 
 vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject *subject, const vt_progress *progress)
 {
     vt_status status = VT_OK;
-    char id[33];
-    struct stat info;
-    char *shard = shard_name(0, 1), *path = vt_text_format("%s/%s", directory, shard);
-    char *index = vt_text_format("%s/checkpoint.h5", directory);
-    VT_TRY(choose_id(id));
-    VT_TRY(write_shard(path, id, subject->trainer));
-    VT_CHECK(stat(path, &info) == 0, "can't look at %s: %s", path, strerror(errno));
-    VT_TRY(write_index(index, id, shard, (int64_t)info.st_size, subject, progress));
-    VT_TRY(vt_output_synchronise(directory));
+    vt_world *world = subject->trainer->world;
+    char *id = world->rank == 0 ? malloc(33) : NULL;
+    vt_written_box *own = NULL, *all = NULL;
+    int64_t own_count = 0, all_count = 0;
+    double *bytes = calloc((size_t)world->ranks, sizeof *bytes); /* whole numbers, summed over the ranks */
+    int64_t *shard_bytes = calloc((size_t)world->ranks, sizeof *shard_bytes);
+    VT_ASSERT(bytes != NULL && shard_bytes != NULL && (world->rank != 0 || id != NULL));
+    VT_TRY(vt_world_agree(world, world->rank == 0 ? choose_id(id) : VT_OK));
+    vt_world_broadcast_text(world, &id);
+    vt_stored_own_boxes(subject->trainer, &own, &own_count);
+    status = write_own_shard(directory, id, subject->trainer, own, own_count, &shard_bytes[world->rank]);
+    VT_TRY(vt_world_agree(world, status));
+    bytes[world->rank] = (double)shard_bytes[world->rank];
+    vt_world_sum(world, bytes, world->ranks);
+    for (int rank = 0; rank < world->ranks; rank++) shard_bytes[rank] = (int64_t)bytes[rank];
+    vt_stored_all_boxes(world, own, own_count, &all, &all_count);
+    if (world->rank == 0) status = write_index(directory, id, shard_bytes, subject, progress, all, all_count);
+    VT_TRY(vt_world_agree(world, status));
 done:
-    free(shard);
-    free(path);
-    free(index);
+    free(id);
+    free(bytes);
+    free(shard_bytes);
+    free(own);
+    free(all);
     return status;
 }
 
@@ -217,50 +277,70 @@ done:
     return status;
 }
 
-static vt_status open_shard(vt_tensor_file *index, const char *directory, vt_tensor_file **shard)
+/* Every `step`-th shard from the `first` on: there, whole, and of this checkpoint. */
+static vt_status check_shards(vt_tensor_file *index, const char *directory, int first, int step)
 {
     vt_status status = VT_OK;
-    int64_t bytes = 0;
-    char *id = NULL, *name = shard_name(0, 1), *path = vt_text_format("%s/%s", directory, name);
-    VT_TRY(vt_tensor_file_get_integer(index, "shard_bytes", &bytes));
+    enum { MOST = 8000 }; /* what fits into an attribute */
+    int64_t count = MOST, *bytes = malloc(MOST * sizeof *bytes);
+    char *id = NULL, *name = NULL, *path = NULL;
+    VT_ASSERT(bytes != NULL);
+    VT_TRY(vt_tensor_file_get_integers(index, "shard_bytes", &count, bytes));
     VT_TRY(vt_tensor_file_get_text(index, "id", &id));
-    VT_TRY(check_shard(path, bytes, id));
-    VT_TRY(vt_tensor_file_open(path, shard));
+    VT_CHECK(count > 0, "%s: no shards are named", directory);
+    for (int64_t i = first; i < count; i += step) {
+        free(name);
+        free(path);
+        name = shard_name(i, count);
+        path = vt_text_format("%s/%s", directory, name);
+        VT_TRY(check_shard(path, bytes[i], id));
+    }
 done:
+    free(bytes);
     free(id);
     free(name);
     free(path);
     return status;
 }
 
-/* A checkpoint opened for reading. Numbers are read from the shard itself: a virtual dataset would give zeros, in
- * silence, where the shard's own description of a tensor is damaged. */
-typedef struct {
-    vt_tensor_file *index; /* checkpoint.h5 */
-    vt_tensor_file *shard;
-} open_files;
-
-static void close_files(open_files *files)
+/* The index is what was written. Those of version 1 have no checksum. */
+static vt_status check_index(const char *directory, const char *index, bool *has_checksum)
 {
-    vt_tensor_file_close(&files->shard);
-    vt_tensor_file_close(&files->index);
+    vt_status status = VT_OK;
+    unsigned expected = 0;
+    uint32_t found = 0;
+    char *path = vt_text_format("%s/checkpoint.crc32c", directory);
+    FILE *file = fopen(path, "r");
+    *has_checksum = file != NULL;
+    if (file == NULL) goto done;
+    VT_CHECK(fscanf(file, "%8x", &expected) == 1, "%s is damaged: it holds no checksum", path);
+    VT_TRY(checksum_file(index, &found));
+    VT_CHECK(found == expected, "%s is damaged: its checksum is %08x, expected %08x", index, (unsigned)found, expected);
+done:
+    if (file != NULL) fclose(file);
+    free(path);
+    return status;
 }
 
-/* Opens a whole checkpoint of a version that we know. */
-static vt_status open_checkpoint(const char *directory, open_files *files, bool *damaged)
+/* Opens a whole checkpoint of a version that we know; ranks divide the looking at the shards among them. */
+static vt_status open_checkpoint(const char *directory, const vt_world *world, vt_tensor_file **index, bool *damaged)
 {
     vt_status status = VT_OK;
     int64_t version = 0;
+    bool has_checksum = false;
     char *path = vt_text_format("%s/checkpoint.h5", directory);
     *damaged = true;
-    VT_TRY(vt_tensor_file_open(path, &files->index));
-    VT_TRY(vt_tensor_file_get_integer(files->index, "format_version", &version));
+    VT_TRY(check_index(directory, path, &has_checksum));
+    VT_TRY(vt_tensor_file_open(path, index));
+    VT_TRY(vt_tensor_file_get_integer(*index, "format_version", &version));
     *damaged = version < 1;
-    VT_CHECK(version == FORMAT_VERSION,
-             "%s has format version %lld, this program reads version %d: it was written by a newer vitrain", path,
+    VT_CHECK(version >= 1 && version <= FORMAT_VERSION,
+             "%s has format version %lld, this program reads versions 1 to %d: it was written by a newer vitrain", path,
              (long long)version, FORMAT_VERSION);
     *damaged = true;
-    VT_TRY(open_shard(files->index, directory, &files->shard));
+    VT_CHECK(version == 1 || has_checksum, "%s/checkpoint.crc32c is missing; the checkpoint is not whole without it",
+             directory);
+    VT_TRY(check_shards(*index, directory, world != NULL ? world->rank : 0, world != NULL ? world->ranks : 1));
     *damaged = false;
 done:
     free(path);
@@ -298,8 +378,8 @@ static vt_status check_model(vt_tensor_file *file, const char *directory, const 
     VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
              (long long)stored, (long long)count);
     for (int64_t i = 0; i < count; i++) {
-        stored_tensor tensor = tensor_at(subject->trainer, i);
-        vt_tensor_shape wanted = shape_of(tensor.parameter), found = {0};
+        vt_stored_tensor tensor = vt_stored_at(subject->trainer, i);
+        vt_tensor_shape wanted = vt_stored_shape(tensor.parameter), found = {0};
         VT_TRY(vt_tensor_file_shape(file, tensor.name, &found));
         vt_tensor_shape_text(&found, found_text);
         vt_tensor_shape_text(&wanted, wanted_text);
@@ -362,44 +442,67 @@ done:
     return status;
 }
 
-static vt_status read_tensors(vt_tensor_file *file, const vt_trainer *trainer, int64_t count)
+/* What this rank keeps of the first `count` tensors, straight from the shards that hold it. */
+static vt_status read_tensors(vt_tensor_file *index, const vt_trainer *trainer, int64_t count)
 {
     vt_status status = VT_OK;
     vt_backend *backend = trainer->backend;
-    float *room = tensor_room(trainer);
+    float *room = vt_stored_room(trainer);
     for (int64_t i = 0; i < count; i++) {
-        stored_tensor tensor = tensor_at(trainer, i);
-        vt_tensor_shape shape = shape_of(tensor.parameter);
-        VT_TRY(vt_tensor_file_read(file, tensor.name, &shape, room));
-        backend->copy_from_host(backend, tensor.memory, room, (size_t)tensor.parameter->count * sizeof *room);
+        vt_tensor_box boxes[VT_TENSOR_BOXES];
+        vt_stored_tensor tensor = vt_stored_at(trainer, i);
+        int number = vt_stored_boxes(&tensor, boxes);
+        float *next = room;
+        for (int j = 0; j < number; j++) {
+            VT_TRY(vt_tensor_file_read_box(index, tensor.name, &boxes[j], next));
+            next += vt_tensor_count(&boxes[j].shape);
+        }
+        if (number > 0)
+            backend->copy_from_host(backend, tensor.memory, room, (size_t)tensor.piece.count * sizeof *room);
     }
-    vt_parameters_refresh(trainer->parameters);
 done:
     free(room);
+    return status;
+}
+
+/* Collective. All ranks could read, or all fail: those that could by themselves without a note. */
+static vt_status finish_reading(vt_trainer *trainer, vt_status status, bool *damaged)
+{
+    bool failed = vt_world_any(trainer->world, status != VT_OK);
+    *damaged = vt_world_any(trainer->world, *damaged);
+    if (failed) return VT_ERROR;
+    vt_gradient_sync_values_changed(trainer->sync);
+    return VT_OK;
+}
+
+static vt_status read_own_parts(const char *directory, const vt_checkpoint_subject *subject, vt_progress *progress,
+                                bool *damaged)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    vt_trainer *trainer = subject->trainer;
+    int64_t steps = 0;
+    VT_TRY(open_checkpoint(directory, trainer->world, &index, damaged));
+    VT_TRY(check_model(index, directory, subject));
+    VT_TRY(check_optimizer(index, directory, trainer->config));
+    VT_TRY(read_progress(index, progress));
+    VT_TRY(check_batch_size(index, directory, trainer->config, progress));
+    VT_TRY(vt_tensor_file_get_integer(index, "optimizer_steps", &steps));
+    *damaged = true;
+    VT_TRY(read_tensors(index, trainer, vt_stored_count(trainer)));
+    *damaged = false;
+    vt_optimizer_set_steps(trainer->optimizer, steps);
+    trainer->steps_done = progress->step;
+done:
+    vt_tensor_file_close(&index);
     return status;
 }
 
 vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject *subject, vt_progress *progress,
                              bool *damaged)
 {
-    vt_status status = VT_OK;
-    open_files files = {0};
-    vt_trainer *trainer = subject->trainer;
-    int64_t steps = 0;
-    VT_TRY(open_checkpoint(directory, &files, damaged));
-    VT_TRY(check_model(files.index, directory, subject));
-    VT_TRY(check_optimizer(files.index, directory, trainer->config));
-    VT_TRY(read_progress(files.index, progress));
-    VT_TRY(check_batch_size(files.index, directory, trainer->config, progress));
-    VT_TRY(vt_tensor_file_get_integer(files.index, "optimizer_steps", &steps));
-    *damaged = true;
-    VT_TRY(read_tensors(files.shard, trainer, tensor_count(trainer)));
-    *damaged = false;
-    vt_optimizer_set_steps(trainer->optimizer, steps);
-    trainer->steps_done = progress->step;
-done:
-    close_files(&files);
-    return status;
+    vt_status status = read_own_parts(directory, subject, progress, damaged);
+    return finish_reading(subject->trainer, status, damaged);
 }
 
 static vt_status read_safetensors(const char *path, const vt_trainer *trainer)
@@ -407,35 +510,52 @@ static vt_status read_safetensors(const char *path, const vt_trainer *trainer)
     vt_status status = VT_OK;
     vt_backend *backend = trainer->backend;
     vt_safetensors *file = NULL;
-    float *room = tensor_room(trainer);
+    float *whole = NULL, *room = vt_stored_room(trainer);
     VT_TRY(vt_safetensors_open(path, &file));
     for (int64_t i = 0; i < vt_parameters_count(trainer->parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(trainer->parameters, i);
-        vt_tensor_shape shape = shape_of(parameter);
-        VT_TRY(vt_safetensors_read(file, parameter->name, &shape, room));
-        backend->copy_from_host(backend, parameter->value, room, (size_t)parameter->count * sizeof *room);
+        vt_tensor_box boxes[VT_TENSOR_BOXES];
+        vt_stored_tensor tensor = vt_stored_at(trainer, i);
+        vt_tensor_shape shape = vt_stored_shape(tensor.parameter);
+        free(whole);
+        whole = malloc((size_t)vt_tensor_count(&shape) * sizeof *whole);
+        VT_ASSERT(whole != NULL);
+        VT_TRY(vt_safetensors_read(file, tensor.parameter->name, &shape, whole));
+        float *next = room;
+        int number = vt_stored_boxes(&tensor, boxes);
+        for (int j = 0; j < number; j++) {
+            vt_tensor_box_copy(&shape, whole, &boxes[j], next);
+            next += vt_tensor_count(&boxes[j].shape);
+        }
+        if (number > 0)
+            backend->copy_from_host(backend, tensor.memory, room, (size_t)tensor.piece.count * sizeof *room);
     }
-    vt_parameters_refresh(trainer->parameters);
 done:
     vt_safetensors_close(&file);
+    free(whole);
     free(room);
+    return status;
+}
+
+static vt_status read_own_parameters(const char *path, const vt_checkpoint_subject *subject)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    vt_trainer *trainer = subject->trainer;
+    bool damaged = false;
+    size_t length = strlen(path), suffix = strlen(".safetensors");
+    if (length > suffix && strcmp(path + length - suffix, ".safetensors") == 0) return read_safetensors(path, trainer);
+    VT_TRY(open_checkpoint(path, trainer->world, &index, &damaged));
+    VT_TRY(check_model(index, path, subject));
+    VT_TRY(read_tensors(index, trainer, vt_parameters_count(trainer->parameters)));
+done:
+    vt_tensor_file_close(&index);
     return status;
 }
 
 vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject)
 {
-    vt_status status = VT_OK;
-    open_files files = {0};
     bool damaged = false;
-    size_t length = strlen(path), suffix = strlen(".safetensors");
-    if (length > suffix && strcmp(path + length - suffix, ".safetensors") == 0)
-        return read_safetensors(path, subject->trainer);
-    VT_TRY(open_checkpoint(path, &files, &damaged));
-    VT_TRY(check_model(files.index, path, subject));
-    VT_TRY(read_tensors(files.shard, subject->trainer, vt_parameters_count(subject->trainer->parameters)));
-done:
-    close_files(&files);
-    return status;
+    return finish_reading(subject->trainer, read_own_parameters(path, subject), &damaged);
 }
 
 static vt_status read_named(vt_tensor_file *file, const char *name, vt_named_tensor *tensor)
@@ -456,22 +576,22 @@ done:
 vt_status vt_checkpoint_export(const char *directory, const char *path)
 {
     vt_status status = VT_OK;
-    open_files files = {0};
+    vt_tensor_file *index = NULL;
     bool damaged = false;
     char **names = NULL;
     int64_t count = 0;
     vt_named_tensor *tensors = NULL;
-    VT_TRY(open_checkpoint(directory, &files, &damaged));
-    VT_TRY(vt_tensor_file_list(files.shard, "parameters", &names, &count));
+    VT_TRY(open_checkpoint(directory, NULL, &index, &damaged));
+    VT_TRY(vt_tensor_file_list(index, "parameters", &names, &count));
     tensors = calloc((size_t)count + 1, sizeof *tensors);
     VT_ASSERT(tensors != NULL);
-    for (int64_t i = 0; i < count; i++) VT_TRY(read_named(files.shard, names[i], &tensors[i]));
+    for (int64_t i = 0; i < count; i++) VT_TRY(read_named(index, names[i], &tensors[i]));
     VT_TRY(vt_safetensors_write(path, tensors, count));
 done:
     for (int64_t i = 0; i < count && tensors != NULL; i++) free((float *)(uintptr_t)tensors[i].values);
     for (int64_t i = 0; i < count; i++) free(names[i]);
     free(names);
     free(tensors);
-    close_files(&files);
+    vt_tensor_file_close(&index);
     return status;
 }

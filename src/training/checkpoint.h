@@ -1,6 +1,6 @@
 /* One checkpoint: a directory with checkpoint.h5, in which every tensor stands whole under its name (as a virtual
- * dataset), and the shards that hold the numbers. docs/checkpoints.md describes the format; checkpoint_store.h keeps
- * several. */
+ * dataset), and a shard of every rank, with the numbers. Any layout reads what any other wrote. docs/checkpoints.md
+ * describes the format; checkpoint_store.h keeps several. */
 #ifndef VT_TRAINING_CHECKPOINT_H
 #define VT_TRAINING_CHECKPOINT_H
 
@@ -25,15 +25,17 @@ typedef struct {
     const char *const *channel_names; /* of the data, or NULL */
 } vt_checkpoint_subject;
 
-/* Writes all files into the directory, which is there and empty, and waits until they are on the disk. */
+/* Collective. Writes all files into the directory, which is there and empty, and waits until they are on the disk. */
 vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject *subject, const vt_progress *progress);
 
-/* Checks the files, that they fit the model and the data, and reads everything back. *damaged tells, of a failure,
- * whether the files are at fault: then another checkpoint may do. The trainer is half read after a failure. */
+/* Collective. Checks the files, that they fit the model and the data, and reads everything back. *damaged tells, of a
+ * failure, whether the files are at fault: then another checkpoint may do. The trainer is half read after a failure. A
+ * rank that fails only because another one does notes nothing. */
 vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject *subject, vt_progress *progress,
                              bool *damaged);
 
-/* Parameters alone: from a checkpoint, or from a file whose name ends in .safetensors and that has PyTorch's names. */
+/* Collective. Parameters alone: from a checkpoint, or from a file whose name ends in .safetensors and that has
+ * PyTorch's names. */
 vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject);
 
 /* Writes a checkpoint's parameters as a .safetensors file. */

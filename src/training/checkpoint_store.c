@@ -188,25 +188,44 @@ done:
     return status;
 }
 
+/* An empty directory for it. */
+static vt_status make_room(const vt_checkpoint_store *store, const char *unfinished)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_output_make_directory(store->directory));
+    remove_tree(unfinished);
+    VT_TRY(vt_output_make_directory(unfinished));
+done:
+    return status;
+}
+
+/* It has its name, `best` is right, and the ones that are no longer kept are gone. */
+static vt_status settle(const vt_checkpoint_store *store, const char *unfinished, int64_t step, bool is_best)
+{
+    vt_status status = VT_OK;
+    VT_TRY(publish(store, unfinished, step));
+    if (is_best) VT_TRY(link_best(store, step));
+    remove_old(store);
+done:
+    return status;
+}
+
 vt_status vt_checkpoint_store_save(vt_checkpoint_store *store, const vt_checkpoint_subject *subject,
                                    vt_progress *progress)
 {
     vt_status status = VT_OK;
-    bool is_best = progress->validation_loss < progress->best_loss;
+    vt_world *world = subject->trainer->world;
+    bool is_first = world->rank == 0, is_best = progress->validation_loss < progress->best_loss;
     char *unfinished = step_path(store, progress->step, unfinished_end);
     if (is_best) progress->best_loss = progress->validation_loss;
-    VT_TRY(vt_output_make_directory(store->directory));
-    remove_tree(unfinished);
-    VT_TRY(vt_output_make_directory(unfinished));
+    VT_TRY(vt_world_agree(world, is_first ? make_room(store, unfinished) : VT_OK));
     status = vt_checkpoint_write(unfinished, subject, progress);
     if (status != VT_OK) {
         vt_error_context("checkpoint of step %lld", (long long)progress->step);
-        remove_tree(unfinished);
+        if (is_first) remove_tree(unfinished);
         goto done;
     }
-    VT_TRY(publish(store, unfinished, progress->step));
-    if (is_best) VT_TRY(link_best(store, progress->step));
-    remove_old(store);
+    VT_TRY(vt_world_agree(world, is_first ? settle(store, unfinished, progress->step, is_best) : VT_OK));
 done:
     free(unfinished);
     return status;
@@ -266,42 +285,59 @@ done:
     return status;
 }
 
-/* The newest that can be read; of the damaged ones on the way the log tells. */
+/* The newest that can be read; of the damaged ones on the way the log tells. Rank 0 says which to try. */
 static vt_status read_newest(const vt_checkpoint_store *store, const vt_checkpoint_subject *subject,
                              vt_progress *progress, char **path)
 {
     vt_status status = VT_ERROR;
-    step_list list = list_steps(store, WHOLE);
-    VT_ASSERT(list.count > 0);
-    for (int64_t i = 0; i < list.count && status != VT_OK; i++) {
+    vt_world *world = subject->trainer->world;
+    step_list list = {0};
+    if (world->rank == 0) list = list_steps(store, WHOLE);
+    double count = (double)list.count;
+    vt_world_sum(world, &count, 1);
+    VT_ASSERT(count > 0);
+    for (int64_t i = 0; i < (int64_t)count && status != VT_OK; i++) {
         bool damaged = false;
         free(*path);
-        *path = step_path(store, list.steps[i], "");
+        *path = world->rank == 0 ? step_path(store, list.steps[i], "") : NULL;
+        vt_world_broadcast_text(world, path);
         status = vt_checkpoint_read(*path, subject, progress, &damaged);
         if (status == VT_OK || !damaged) break;
-        if (i + 1 == list.count) break;
-        vt_log_warning("%s; going back to an older checkpoint", vt_error_text());
+        if (i + 1 == (int64_t)count) break;
+        vt_log_warning("%s; going back to an older checkpoint",
+                       vt_error_text()[0] != '\0' ? vt_error_text() : "another rank found it damaged");
         vt_error_clear();
     }
     free(list.steps);
     return status;
 }
 
+/* What stands behind the run now. */
+static vt_status tidy_up(const vt_checkpoint_store *store, vt_progress *progress)
+{
+    set_aside_newer(store, progress->step);
+    return restore_best(store, progress);
+}
+
 vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *chosen,
                                       const vt_checkpoint_subject *subject, vt_progress *progress)
 {
     vt_status status = VT_OK;
-    bool damaged = false;
+    vt_world *world = subject->trainer->world;
+    bool is_first = world->rank == 0, damaged = false;
     char *path = NULL;
-    tidy(store);
+    if (is_first) tidy(store);
+    VT_TRY(vt_world_agree(world, VT_OK)); /* all wait for it */
     if (chosen != NULL) {
         path = vt_text_copy(chosen);
-        VT_TRY(vt_checkpoint_read(path, subject, progress, &damaged));
+        VT_TRY(vt_world_agree(world, vt_checkpoint_read(path, subject, progress, &damaged)));
     } else {
-        VT_TRY(read_newest(store, subject, progress, &path));
+        VT_TRY(vt_world_agree(world, read_newest(store, subject, progress, &path)));
     }
-    set_aside_newer(store, progress->step);
-    VT_TRY(restore_best(store, progress));
+    VT_TRY(vt_world_agree(world, is_first ? tidy_up(store, progress) : VT_OK));
+    double best_loss = is_first ? progress->best_loss : 0;
+    vt_world_sum(world, &best_loss, 1);
+    progress->best_loss = best_loss;
     vt_log_info("resuming from %s: step %lld, epoch %lld", path, (long long)progress->step,
                 (long long)progress->epoch + 1);
 done:

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "report/log.h"
+#include "report/profile.h"
 #include "training/stop.h"
 
 const vt_progress vt_progress_start = {.validation_loss = NAN, .best_loss = INFINITY, .persistence_loss = NAN};
@@ -22,12 +23,13 @@ vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples)
     return length;
 }
 
-/* A loader that delivered less than was counted would be a bug of ours, not of the data. */
-static vt_status next_batch(vt_loader *loader, const vt_batch **batch, double *waited)
+/* Collective: fails on all ranks when one can't read. A loader that delivered less than was counted would be a bug of
+ * ours, not of the data. */
+static vt_status next_batch(const vt_loop *loop, vt_loader *loader, const vt_batch **batch, double *waited)
 {
     vt_status status = vt_loader_next(loader, batch, waited);
     VT_ASSERT(status != VT_OK || *batch != NULL);
-    return status;
+    return vt_world_agree(loop->trainer->world, status);
 }
 
 /* One batch of each set before the first step: where the curves begin. */
@@ -42,12 +44,12 @@ static vt_status evaluate_start(vt_loop *loop)
     for (int i = 0; i < 2; i++) {
         const vt_batch *batch = NULL;
         VT_TRY(vt_loader_begin(loaders[i], 0, 0));
-        VT_TRY(next_batch(loaders[i], &batch, &waited));
-        VT_TRY(vt_step_evaluate(loop->trainer, batch, false, &sums[i]));
+        VT_TRY(next_batch(loop, loaders[i], &batch, &waited));
+        VT_TRY(vt_world_agree(loop->trainer->world, vt_step_evaluate(loop->trainer, batch, false, &sums[i])));
+        vt_evaluation_finish(loop->trainer, &sums[i]);
     }
-    vt_validation first = {.loss = sums[1].loss / (double)sums[1].samples, .rmse = sums[1].rmse};
-    for (int64_t c = 0; c < config->n_out_channels; c++) first.rmse[c] /= (double)sums[1].samples;
-    VT_TRY(vt_record_start(loop->record, sums[0].loss / (double)sums[0].samples, &first));
+    vt_validation first = {.loss = sums[1].loss, .rmse = sums[1].rmse};
+    VT_TRY(vt_world_agree(loop->trainer->world, vt_record_start(loop->record, sums[0].loss, &first)));
 done:
     for (int i = 0; i < 2; i++) vt_evaluation_close(&sums[i]);
     return status;
@@ -72,18 +74,22 @@ static bool is_checkpoint_due(const vt_loop *loop)
     return progress->step % every == 0 || (epoch_ended && is_finished(loop));
 }
 
-/* Saves when it is due or when the run is to stop, which VT_STOPPED then says. */
-static vt_status checkpoint(vt_loop *loop)
+/* Collective, behind what may have failed or been stopped on any rank: saves when it is due or when the run is to stop,
+ * which VT_STOPPED then says. */
+static vt_status checkpoint(vt_loop *loop, vt_status earlier)
 {
     vt_status status = VT_OK;
     vt_checkpoint_subject subject = {loop->trainer, loop->channel_names};
-    bool stop = vt_stop_requested() && !is_finished(loop);
+    if (earlier == VT_OK && vt_stop_requested()) earlier = VT_STOPPED;
+    earlier = vt_world_agree(loop->trainer->world, earlier);
+    if (earlier == VT_ERROR) return earlier;
+    bool stop = earlier == VT_STOPPED && !is_finished(loop);
     if (!stop && !is_checkpoint_due(loop)) return VT_OK;
-    VT_TRY(vt_metrics_synchronise(loop->metrics));
+    VT_TRY(vt_world_agree(loop->trainer->world, vt_metrics_synchronise(loop->metrics)));
     VT_TRY(vt_checkpoint_store_save(loop->checkpoints, &subject, &loop->progress));
     if (!stop) return VT_OK;
     vt_log_info("Stopped by %s after step %lld, with a checkpoint; the same command with --resume goes on from there",
-                vt_stop_reason(), (long long)loop->progress.step);
+                vt_stop_requested() ? vt_stop_reason() : "a signal to another rank", (long long)loop->progress.step);
     status = VT_STOPPED;
 done:
     return status;
@@ -100,11 +106,11 @@ static vt_status note_step(vt_loop *loop, const vt_batch *batch, const vt_step_f
     vt_progress *progress = &loop->progress;
     progress->step = trainer->steps_done;
     progress->epoch_steps++;
-    progress->epoch_samples += batch->sample_count;
+    progress->epoch_samples += batch->global_count;
     progress->epoch_loss += figures->loss;
     progress->validation_loss = NAN;
     vt_metrics_row row = {trainer->steps_done,    progress->epoch + 1,    figures->loss,
-                          figures->learning_rate, figures->gradient_norm, (double)batch->sample_count / seconds,
+                          figures->learning_rate, figures->gradient_norm, (double)batch->global_count / seconds,
                           waited / seconds};
     VT_TRY(vt_metrics_add(loop->metrics, &row));
     vt_record_step_figures step = {.step = trainer->steps_done,
@@ -112,7 +118,7 @@ static vt_status note_step(vt_loop *loop, const vt_batch *batch, const vt_step_f
                                    .epochs = loop->length.epochs,
                                    .step_of_epoch = progress->epoch_steps,
                                    .steps_per_epoch = loop->length.steps_per_epoch,
-                                   .samples = batch->sample_count,
+                                   .samples = batch->global_count,
                                    .waited = waited,
                                    .seconds = seconds,
                                    .loss = figures->loss,
@@ -136,20 +142,36 @@ static vt_status note_epoch(vt_loop *loop)
     return vt_record_epoch(loop->record, &whole);
 }
 
-/* The first sample of the epoch's last batch, as the model now sees it. */
+/* Collective. The first sample of the epoch's last batch, as the model now sees it. */
 static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batch)
 {
     vt_status status = VT_OK;
     const vt_config *config = loop->trainer->config;
     int64_t channel = vt_record_picture_channel(config), plane = config->img_size[0] * config->img_size[1];
-    float *prediction = malloc((size_t)plane * sizeof *prediction);
-    VT_ASSERT(prediction != NULL);
-    VT_TRY(vt_step_forecast(loop->trainer, batch, 0, channel, prediction));
-    VT_TRY(vt_record_picture(loop->record, epoch + 1, loop->trainer->steps_done, batch->target + channel * plane,
-                             prediction));
+    float *fields = malloc(2 * (size_t)plane * sizeof *fields);
+    VT_ASSERT(fields != NULL);
+    VT_TRY(vt_step_forecast(loop->trainer, batch, channel, fields, fields + plane));
+    VT_TRY(vt_record_picture(loop->record, epoch + 1, loop->trainer->steps_done, fields + plane, fields));
 done:
-    free(prediction);
+    free(fields);
     return status;
+}
+
+/* The steps that a profiler records (rank 0): all of the fourth epoch, or of the last one when there are fewer; with
+ * enable_manual_profiling the first 30 of the second. `step` is the index in the epoch of a step that begins, or the
+ * number of steps done when it has ended. */
+enum { PROFILED_EPOCH = 3, MANUAL_EPOCH = 1, MANUAL_STEPS = 30 };
+
+static void switch_profiler(const vt_loop *loop, int64_t step, bool begins)
+{
+    const vt_trainer *trainer = loop->trainer;
+    bool manual = trainer->config->enable_manual_profiling;
+    int64_t last = loop->length.epochs - 1, epoch = manual ? MANUAL_EPOCH : PROFILED_EPOCH;
+    int64_t steps = loop->length.steps_per_epoch;
+    if (manual && steps > MANUAL_STEPS) steps = MANUAL_STEPS;
+    if (trainer->world->rank != 0 || loop->progress.epoch != (epoch < last ? epoch : last)) return;
+    if (begins && step == 0) vt_profile_start();
+    if (!begins && step == steps) vt_profile_stop();
 }
 
 /* From where the run stands in its epoch to the epoch's last step. */
@@ -163,41 +185,46 @@ static vt_status train_epoch(vt_loop *loop)
     while (progress->epoch_steps < loop->length.steps_per_epoch) {
         vt_step_figures figures;
         double waited = 0;
-        VT_TRY(next_batch(loop->training_loader, &batch, &waited));
-        VT_TRY(vt_step_train(loop->trainer, batch, &figures));
+        switch_profiler(loop, progress->epoch_steps, true);
+        vt_range_begin("step %lld", (long long)progress->epoch_steps);
+        VT_TRY(next_batch(loop, loop->training_loader, &batch, &waited));
+        status = vt_step_train(loop->trainer, batch, &figures);
+        vt_range_end();
         if (progress->epoch_steps == 1) vt_record_memory();
         double now = vt_clock_seconds();
-        VT_TRY(note_step(loop, batch, &figures, now - step_begin, waited));
+        if (status == VT_OK) status = note_step(loop, batch, &figures, now - step_begin, waited);
+        switch_profiler(loop, progress->epoch_steps, false);
         progress->epoch_seconds = earlier + now - begin;
         waited_sum += waited;
-        VT_TRY(checkpoint(loop));
+        VT_TRY(checkpoint(loop, status));
         step_begin = now;
     }
-    VT_TRY(note_epoch(loop));
+    VT_TRY(vt_world_agree(loop->trainer->world, note_epoch(loop)));
     double total = vt_clock_seconds() - begin;
     if (waited_sum > 0.1 * total)
         vt_log_warning("the steps waited for data %.0f %% of the time; see --num_data_workers and --data_loader_config",
                        100 * waited_sum / total);
-    if (batch != NULL) VT_TRY(draw_picture(loop, progress->epoch, batch));
+    if (batch != NULL) VT_TRY(vt_world_agree(loop->trainer->world, draw_picture(loop, progress->epoch, batch)));
 done:
     return status;
 }
 
-/* Ends the epoch: the next one begins with all its sums at 0. */
+/* Ends the epoch: the next one begins with all its sums at 0; with a checkpoint when one is due. */
 static vt_status validate_epoch(vt_loop *loop, vt_validation *validation)
 {
     vt_status status = VT_OK;
     vt_progress *progress = &loop->progress;
     status = vt_validate(loop->trainer, loop->validation_loader, progress->epoch == 0, validation);
-    if (status == VT_STOPPED) VT_TRY(checkpoint(loop));
+    if (status == VT_STOPPED) VT_TRY(checkpoint(loop, status));
     if (status != VT_OK) goto done;
-    VT_TRY(vt_record_validation(loop->record, progress->step, validation));
+    status = vt_record_validation(loop->record, progress->step, validation);
     if (progress->epoch == 0) progress->persistence_loss = validation->persistence_loss;
     *progress = (vt_progress){.step = progress->step,
                               .epoch = progress->epoch + 1,
                               .validation_loss = validation->loss,
                               .best_loss = progress->best_loss,
                               .persistence_loss = progress->persistence_loss};
+    VT_TRY(checkpoint(loop, status));
 done:
     return status;
 }
@@ -210,7 +237,6 @@ vt_status vt_loop_run(vt_loop *loop, vt_validation *last)
     while (!is_finished(loop)) {
         VT_TRY(train_epoch(loop));
         VT_TRY(validate_epoch(loop, last));
-        VT_TRY(checkpoint(loop));
     }
     last->persistence_loss = loop->progress.persistence_loss;
     vt_log_info("DONE ---- rank 0");

@@ -18,7 +18,7 @@ vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples);
 typedef struct {
     vt_trainer *trainer;
     vt_loader *training_loader, *validation_loader;
-    vt_metrics *metrics;
+    vt_metrics *metrics; /* NULL on all ranks but the first: it writes for all */
     vt_record *record;
     vt_loop_length length;
     vt_checkpoint_store *checkpoints;
@@ -28,8 +28,8 @@ typedef struct {
 
 extern const vt_progress vt_progress_start;
 
-/* Runs the training from loop->progress to its end; VT_STOPPED when it was stopped, with a checkpoint. *last is the
- * last validation; its persistence_loss is the first validation's. */
+/* Collective. Runs the training from loop->progress to its end; VT_STOPPED when it was stopped, with a checkpoint.
+ * *last is the last validation; its persistence_loss is the first validation's. */
 vt_status vt_loop_run(vt_loop *loop, vt_validation *last);
 
 #endif

@@ -16,6 +16,7 @@ typedef struct {
     double data_wait_fraction; /* of the step's time */
 } vt_metrics_row;
 
+/* NULL takes all rows and writes nothing. */
 typedef struct vt_metrics vt_metrics;
 
 /* Made anew when `steps` is 0; else the rows up to that step stay, and what follows them is cut off. */

@@ -48,26 +48,26 @@ void vt_record_configuration(const vt_config *config)
     vt_log_info("---------------------------------------------------");
 }
 
-static void shape_text(const vt_parameter *parameter, char *buffer, size_t size)
+static void shape_text(const int64_t *shape, int dimensions, char *buffer, size_t size)
 {
     int used = snprintf(buffer, size, "[");
-    for (int i = 0; i < parameter->dimensions; i++)
-        used +=
-            snprintf(buffer + used, size - (size_t)used, "%s%lld", i > 0 ? ", " : "", (long long)parameter->shape[i]);
+    for (int i = 0; i < dimensions; i++)
+        used += snprintf(buffer + used, size - (size_t)used, "%s%lld", i > 0 ? ", " : "", (long long)shape[i]);
     snprintf(buffer + used, size - (size_t)used, "]");
 }
 
 void vt_record_parameters(const vt_trainer *trainer)
 {
-    char shape[96];
+    char shape[96], local[96];
     vt_log_info("%-32s %-22s %-22s %12s", "parameter", "global shape", "local shape", "bytes");
     for (int64_t i = 0; i < vt_parameters_count(trainer->parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(trainer->parameters, i);
-        shape_text(parameter, shape, sizeof shape);
-        vt_log_info("%-32s %-22s %-22s %12lld", parameter->name, shape, shape,
+        shape_text(parameter->shape, parameter->dimensions, shape, sizeof shape);
+        shape_text(parameter->local, parameter->dimensions, local, sizeof local);
+        vt_log_info("%-32s %-22s %-22s %12lld", parameter->name, shape, local,
                     (long long)parameter->count * (long long)sizeof(float));
     }
-    vt_log_info("number of model parameters: %lld", (long long)vt_parameters_element_count(trainer->parameters));
+    vt_log_info("number of model parameters: %lld", (long long)vt_parameters_model_elements(trainer->parameters));
 }
 
 void vt_record_plan(const vt_plan *plan)
@@ -173,6 +173,7 @@ done:
 vt_status vt_record_start(vt_record *record, double train_loss, const vt_validation *validation)
 {
     vt_status status = VT_OK;
+    if (record == NULL) return VT_OK;
     vt_log_info("Before the first step: train loss=%f, val loss=%f (one batch each)", train_loss, validation->loss);
     VT_TRY(vt_tensorboard_scalar(record->tensorboard, "Loss/train", 0, train_loss));
     VT_TRY(write_validation_points(record, 0, validation));
@@ -214,6 +215,7 @@ static void show_progress(vt_record *record, const vt_record_step_figures *figur
 vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures)
 {
     vt_status status = VT_OK;
+    if (record == NULL) return VT_OK;
     step_sums *sums = &record->sums;
     add_step(&record->epoch_sums, figures);
     show_progress(record, figures);
@@ -236,6 +238,7 @@ vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figu
                       .samples = figures->samples,
                       .seconds = figures->seconds,
                       .loss = figures->mean_loss * (double)figures->steps};
+    if (record == NULL) return VT_OK;
     record->epoch_sums = (step_sums){0};
     vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)figures->epoch, figures->seconds,
                 (double)figures->samples / figures->seconds);
@@ -269,6 +272,7 @@ vt_status vt_record_picture(vt_record *record, int64_t epoch, int64_t step, cons
     void *png = NULL;
     size_t size = 0;
     vt_image image = {0};
+    if (record == NULL) return VT_OK;
     char *path = vt_text_format("%s/epoch-%04lld.png", record->images, (long long)epoch);
     char *title = vt_text_format("%s, epoch %lld (step %lld), in the units of the data", record->picture_name,
                                  (long long)epoch, (long long)step);
@@ -295,6 +299,7 @@ vt_status vt_record_validation(vt_record *record, int64_t step, const vt_validat
 {
     char number[VT_NUMBER_SIZE];
     vt_text rmse = {0};
+    if (record == NULL) return VT_OK;
     vt_log_info("  Avg val loss=%s", vt_text_float((float)validation->loss, number));
     vt_log_info("  Total validation time: %s sec", vt_text_double(validation->seconds, number));
     for (int64_t c = 0; c < record->config->n_out_channels; c++) {

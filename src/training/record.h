@@ -10,6 +10,7 @@ void vt_record_configuration(const vt_config *config);
 void vt_record_parameters(const vt_trainer *trainer);
 void vt_record_plan(const vt_plan *plan);
 
+/* NULL is a record that takes everything and writes nothing: the ranks that are not the first have it. */
 typedef struct vt_record vt_record;
 
 /* Writes below the run directory. channel_names may be NULL, and must outlive the record. */

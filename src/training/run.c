@@ -14,6 +14,7 @@
 
 typedef struct {
     const vt_config *config;
+    vt_world *world;
     vt_dataset *training, *validation;
     vt_loader *training_loader, *validation_loader;
     float *means, *stds; /* [file_channels] */
@@ -31,12 +32,20 @@ typedef struct {
     vt_record *record;
 } run_state;
 
-static vt_status open_dataset(const vt_config *config, bool training, vt_dataset **dataset)
+/* This rank reads only the rows of the fields that its tokens touch. */
+static vt_status open_dataset(const run_state *run, bool training, vt_dataset **dataset)
 {
+    const vt_config *config = run->config;
+    vt_vit_options model = vt_trainer_model_options(config);
+    int64_t tokens = (model.height / model.patch) * (model.width / model.patch);
+    vt_run_of own = vt_parallel_tokens(&run->world->layout, run->world->rank, config->sequence_parallel, tokens);
+    vt_run_of rows = vt_vit_rows(&model, own);
     vt_dataset_options options = {.directory = training ? config->train_data_path : config->valid_data_path,
                                   .option_name = training ? "train_data_path" : "valid_data_path",
                                   .height = config->img_size[0],
                                   .width = config->img_size[1],
+                                  .first_row = rows.first,
+                                  .rows = rows.count,
                                   .in_channels = config->n_in_channels,
                                   .out_channels = config->n_out_channels,
                                   .history = config->n_history,
@@ -46,12 +55,15 @@ static vt_status open_dataset(const vt_config *config, bool training, vt_dataset
 }
 
 /* The reader works beside the steps, unless the configuration spells out the serial one. */
-static vt_status open_loader(const vt_config *config, bool training, vt_dataset *dataset, vt_loader **loader)
+static vt_status open_loader(const run_state *run, bool training, vt_dataset *dataset, vt_loader **loader)
 {
+    const vt_config *config = run->config;
     bool to_the_letter =
         config->data_loader_config == VT_LOADER_PYTORCH || config->data_loader_config == VT_LOADER_NATIVE;
     vt_loader_options options = {.dataset = dataset,
-                                 .batch_size = config->global_batch_size,
+                                 .global_batch_size = config->global_batch_size,
+                                 .part = run->world->coordinate[VT_AXIS_DATA],
+                                 .parts = run->world->layout.size[VT_AXIS_DATA],
                                  .drop_last = training,
                                  .shuffle = training && config->shuffle,
                                  .seed = (uint64_t)config->seed,
@@ -65,8 +77,8 @@ static vt_status open_data(run_state *run)
     vt_status status = VT_OK;
     const vt_config *config = run->config;
     int64_t in = config->n_in_channels / (config->n_history + 1), out = config->n_out_channels;
-    VT_TRY(open_dataset(config, true, &run->training));
-    VT_TRY(open_dataset(config, false, &run->validation));
+    VT_TRY(open_dataset(run, true, &run->training));
+    VT_TRY(open_dataset(run, false, &run->validation));
     VT_TRY(vt_dataset_check_same_channels(run->training, run->validation));
     run->file_channels = in > out ? in : out;
     run->means = malloc((size_t)run->file_channels * sizeof *run->means);
@@ -90,21 +102,39 @@ static vt_trainer_data trainer_data(const run_state *run)
     return (vt_trainer_data){.means = run->means,
                              .stds = run->stds,
                              .latitudes = vt_dataset_latitudes(run->validation),
-                             .steps = config->num_iters != VT_UNSET_INTEGER ? config->num_iters : steps};
+                             .steps = config->num_iters != VT_UNSET_INTEGER ? config->num_iters : steps,
+                             .world = run->world};
 }
 
-/* The back end, and whether the run fits into its memory; only then are the readers' rings taken. */
+/* Ranks that share this rank's memory, itself included; a GPU has its own. */
+static int ranks_of_memory(const vt_world *world, const vt_backend *backend)
+{
+    int count = 0;
+    if (!backend->shares_host_memory) return 1;
+    for (int rank = 0; rank < world->ranks; rank++) count += world->node_of[rank] == world->node_of[world->rank];
+    return count;
+}
+
+static vt_status open_backend(run_state *run)
+{
+    const vt_config *config = run->config;
+    int share = run->world->ranks > 1 ? run->world->threads : 0; /* 0: the back end decides */
+    int threads = config->num_threads != VT_UNSET_INTEGER ? (int)config->num_threads : share;
+    return vt_backend_open(config, threads, run->world->launch.local_rank, &run->backend);
+}
+
+/* How the ranks reach its memory, and whether the run fits into it; only then are the readers' rings taken. */
 static vt_status open_device(run_state *run)
 {
     vt_status status = VT_OK;
     const vt_config *config = run->config;
     vt_trainer_data data = trainer_data(run);
-    int threads = config->num_threads == VT_UNSET_INTEGER ? 0 : (int)config->num_threads;
-    VT_TRY(vt_backend_open(config, threads, 0, &run->backend));
+    VT_TRY(vt_world_open_device(config, run->world, run->backend));
     VT_TRY(vt_trainer_plan(config, &data, &run->plan));
-    VT_TRY(vt_budget_check(config, &data, &run->plan, run->backend->available_memory(run->backend)));
-    VT_TRY(open_loader(config, true, run->training, &run->training_loader));
-    VT_TRY(open_loader(config, false, run->validation, &run->validation_loader));
+    VT_TRY(vt_budget_check(config, &data, &run->plan,
+                           run->backend->available_memory(run->backend) / ranks_of_memory(run->world, run->backend)));
+    VT_TRY(open_loader(run, true, run->training, &run->training_loader));
+    VT_TRY(open_loader(run, false, run->validation, &run->validation_loader));
 done:
     return status;
 }
@@ -115,24 +145,22 @@ static const char *chosen_checkpoint(const vt_config *config)
     return config->resume != NULL && strcmp(config->resume, VT_SWITCH_ON) != 0 ? config->resume : NULL;
 }
 
-/* The run directory and its log: those of the run that is resumed, else new ones. */
-static vt_status open_directory(run_state *run)
+/* The run directory and its log: those of the run that is resumed, else new ones. Rank 0 does it for all. */
+static vt_status make_directory(run_state *run)
 {
     vt_status status = VT_OK;
     const vt_config *config = run->config;
     char *renamed = NULL, *made = NULL, *log = NULL;
     int above = -1;
-    run->directory = vt_run_directory_path(config, 1);
-    VT_TRY(vt_run_directory_lock_above(config, 1, &above));
+    VT_TRY(vt_run_directory_lock_above(config, &above));
     VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
     log = vt_text_format("%s/out.log", run->directory);
-    VT_TRY(vt_checkpoint_store_open(run->directory, config->keep_last, &run->checkpoints));
     run->resumes =
         chosen_checkpoint(config) != NULL || (config->resume != NULL && vt_checkpoint_store_has_any(run->checkpoints));
     if (run->resumes)
         VT_TRY(vt_output_make_directory(run->directory));
     else
-        VT_TRY(vt_run_directory_make(config, 1, &made, &renamed));
+        VT_TRY(vt_run_directory_make(config, &made, &renamed));
     vt_run_directory_unlock(&run->lock); /* of what stood there before; the one above is still held */
     VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
     VT_TRY(vt_log_open(log, run->resumes));
@@ -144,6 +172,18 @@ done:
     free(made);
     free(renamed);
     free(log);
+    return status;
+}
+
+/* Collective. */
+static vt_status open_directory(run_state *run)
+{
+    vt_status status = VT_OK;
+    run->directory = vt_run_directory_path(run->config);
+    VT_TRY(vt_checkpoint_store_open(run->directory, run->config->keep_last, &run->checkpoints));
+    VT_TRY(vt_world_agree(run->world, run->world->rank == 0 ? make_directory(run) : VT_OK));
+    run->resumes = vt_world_any(run->world, run->resumes);
+done:
     return status;
 }
 
@@ -164,10 +204,11 @@ done:
     return status;
 }
 
-/* What the run writes besides its log. */
+/* What the run writes besides its log. Rank 0 writes for all. */
 static vt_status open_output(run_state *run)
 {
     vt_status status = VT_OK;
+    if (run->world->rank != 0) return VT_OK;
     char *saved = vt_text_format("%s/config.yaml", run->directory);
     char *metrics = vt_text_format("%s/metrics.csv", run->directory);
     VT_TRY(vt_config_save(run->config, saved));
@@ -179,15 +220,35 @@ done:
     return status;
 }
 
+/* Collective. */
 static vt_status open_trainer(run_state *run)
 {
     vt_status status = VT_OK;
+    const vt_config *config = run->config;
     vt_trainer_data data = trainer_data(run);
     vt_record_plan(&run->plan);
-    VT_TRY(vt_trainer_open(run->config, &data, run->backend, &run->trainer));
+    VT_TRY(vt_trainer_open(config, &data, run->backend, &run->trainer));
     vt_record_parameters(run->trainer);
+    if (config->comm_trace) {
+        char *logs = vt_text_format("%s/logs", run->directory);
+        char *path = vt_text_format("%s/comm-%d.csv", logs, run->world->rank);
+        status = vt_output_make_directory(logs);
+        if (status == VT_OK) status = vt_gradient_sync_trace(run->trainer->sync, path);
+        free(logs);
+        free(path);
+    }
 done:
     return status;
+}
+
+static void log_layout(const run_state *run)
+{
+    const vt_world *world = run->world;
+    const int *size = world->layout.size;
+    if (world->ranks == 1) return;
+    vt_log_info("ranks: %d (%s), communicating through %s; tensor %d × context %d × data %d, order %s", world->ranks,
+                vt_launch_name(world->launch.launcher), world->engine->name, size[VT_AXIS_TENSOR],
+                size[VT_AXIS_CONTEXT], size[VT_AXIS_DATA], run->config->parallel_order);
 }
 
 static void log_start(const run_state *run)
@@ -196,6 +257,7 @@ static void log_start(const run_state *run)
     int64_t full = vt_loader_batch_count(run->training_loader),
             steps = run->length.epochs * run->length.steps_per_epoch;
     vt_log_info("computing on: %s", run->backend->name);
+    log_layout(run);
     vt_log_info("samples: %lld for training, %lld for validation; %lld epochs of %lld steps",
                 (long long)vt_dataset_sample_count(run->training), (long long)vt_dataset_sample_count(run->validation),
                 (long long)run->length.epochs, (long long)run->length.steps_per_epoch);
@@ -259,24 +321,37 @@ done:
     return status;
 }
 
-vt_status vt_run_training(const vt_config *config)
+/* All of a run that has ranks to talk to. Every phase ends with an agreement: an error on one rank is one on all. */
+static vt_status run_phases(run_state *run)
+{
+    vt_status status = VT_OK;
+    vt_world *world = run->world;
+    VT_TRY(vt_world_agree(world, open_data(run))); /* before the directory: a run that can't start leaves nothing */
+    VT_TRY(vt_world_agree(world, open_backend(run)));
+    VT_TRY(vt_world_agree(world, open_device(run)));
+    VT_TRY(open_directory(run));
+    vt_record_configuration(run->config);
+    VT_TRY(vt_world_agree(world, open_trainer(run)));
+    VT_TRY(vt_world_agree(world, restore(run)));
+    if (run->progress.epoch >= run->length.epochs) {
+        vt_log_info("the run is finished: %lld epochs are done; nothing is left to do", (long long)run->progress.epoch);
+        goto done;
+    }
+    VT_TRY(vt_world_agree(world, open_output(run)));
+    log_start(run);
+    VT_TRY(train(run));
+done:
+    return status;
+}
+
+vt_status vt_run_training(const vt_config *config, const vt_launch *launch)
 {
     vt_status status = VT_OK;
     run_state run = {.lock = -1, .config = config};
-    vt_stop_watch(vt_config_max_seconds(config));
-    VT_TRY(open_data(&run)); /* before the directory: a run that can't start leaves nothing behind */
-    VT_TRY(open_device(&run));
-    VT_TRY(open_directory(&run));
-    vt_record_configuration(config);
-    VT_TRY(open_trainer(&run));
-    VT_TRY(restore(&run));
-    if (run.progress.epoch >= run.length.epochs) {
-        vt_log_info("the run is finished: %lld epochs are done; nothing is left to do", (long long)run.progress.epoch);
-        goto done;
-    }
-    VT_TRY(open_output(&run));
-    log_start(&run);
-    VT_TRY(train(&run));
+    VT_TRY(vt_world_open(config, launch, &run.world));
+    vt_stop_watch(vt_config_max_seconds(config)); /* behind MPI, which has handlers of its own */
+    if (run.world->rank != 0) vt_log_mute();
+    status = run_phases(&run);
 done:
     if (status == VT_ERROR) vt_log_failure(vt_error_text());
     close_run(&run);
@@ -285,5 +360,6 @@ done:
         vt_log_close();
     else if (vt_log_close() != VT_OK)
         status = VT_ERROR;
+    vt_world_close(&run.world, status == VT_ERROR);
     return status;
 }

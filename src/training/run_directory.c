@@ -29,18 +29,28 @@ static char *name_for_old(const char *path)
     return name;
 }
 
-char *vt_run_directory_path(const vt_config *config, int ranks)
+/* <expdir>/<config>/<n>CPU */
+static char *directory_above(const vt_config *config)
 {
-    return vt_text_format("%s/%s/%dCPU/%s", config->expdir, config->config, ranks, config->run_num);
+    int64_t model_ranks = config->tensor_parallel * config->context_parallel;
+    return vt_text_format("%s/%s/%lld%s", config->expdir, config->config,
+                          (long long)(model_ranks > 1 ? model_ranks : config->ranks), model_ranks > 1 ? "MP" : "CPU");
 }
 
-vt_status vt_run_directory_make(const vt_config *config, int ranks, char **path, char **renamed)
+char *vt_run_directory_path(const vt_config *config)
+{
+    char *above = directory_above(config), *path = vt_text_format("%s/%s", above, config->run_num);
+    free(above);
+    return path;
+}
+
+vt_status vt_run_directory_make(const vt_config *config, char **path, char **renamed)
 {
     vt_status status = VT_OK;
     struct stat info;
     *renamed = NULL;
-    char *parent = vt_text_format("%s/%s/%dCPU", config->expdir, config->config, ranks);
-    *path = vt_run_directory_path(config, ranks);
+    char *parent = directory_above(config);
+    *path = vt_run_directory_path(config);
     VT_TRY(vt_output_make_directory(parent));
     if (lstat(*path, &info) == 0) {
         *renamed = name_for_old(*path);
@@ -73,10 +83,10 @@ void vt_run_directory_unlock(int *lock)
     *lock = -1;
 }
 
-vt_status vt_run_directory_lock_above(const vt_config *config, int ranks, int *lock)
+vt_status vt_run_directory_lock_above(const vt_config *config, int *lock)
 {
     vt_status status = VT_OK;
-    char *parent = vt_text_format("%s/%s/%dCPU", config->expdir, config->config, ranks);
+    char *parent = directory_above(config);
     VT_TRY(vt_output_make_directory(parent));
     VT_TRY(vt_run_directory_lock(parent, true, lock));
 done:

@@ -2,37 +2,41 @@
 
 #include <stdlib.h>
 
-/* Samples first … first + count - 1 of a batch, as the model sees them. */
+#include "report/profile.h"
+
+/* Samples first … first + count - 1 of this rank's part of a batch, as the model sees them. */
 typedef struct {
     vt_pass pass;
     vt_vit_input input;
-    const float *target; /* [count, n_out_channels, height, width], in the back end's memory */
+    const float *target; /* [count, n_out_channels, rows, width], in the back end's memory */
 } micro_batch;
 
 static micro_batch take_samples(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count, bool training)
 {
     const vt_config *config = trainer->config;
     vt_backend *backend = trainer->backend;
-    int64_t plane = config->img_size[0] * config->img_size[1];
+    int64_t plane = trainer->rows.count * config->img_size[1];
     int64_t input_size = config->n_in_channels * plane, target_size = config->n_out_channels * plane;
     const float *input = batch->input != NULL ? batch->input + first * input_size : NULL;
     const float *target = batch->target != NULL ? batch->target + first * target_size : NULL;
     if (!backend->shares_host_memory) {
+        vt_range_begin("data copy in %lld", (long long)trainer->steps_done);
         backend->copy_from_host(backend, trainer->batch_input, input, (size_t)(count * input_size) * sizeof(float));
         backend->copy_from_host(backend, trainer->batch_target, target, (size_t)(count * target_size) * sizeof(float));
         input = trainer->batch_input;
         target = trainer->batch_target;
+        vt_range_end();
     }
     return (micro_batch){.pass = {.backend = backend,
                                   .arena = &trainer->arena,
+                                  .parallel = trainer->parallel,
                                   .batch = count,
-                                  .tokens = trainer->tokens,
                                   .type = vt_trainer_type(config),
                                   .fused = config->enable_jit,
                                   .training = training,
                                   .seed = (uint64_t)config->seed,
                                   .step = (uint32_t)trainer->steps_done,
-                                  .first_sample = (uint32_t)first},
+                                  .first_sample = (uint32_t)(batch->first_in_batch + first)},
                          .input = {input, trainer->input_mean, trainer->input_inverse_std},
                          .target = target};
 }
@@ -48,16 +52,25 @@ static vt_matrix load_target(vt_trainer *trainer, const vt_pass *pass, const flo
     return target;
 }
 
-/* Sum of the samples' losses of one prediction; the squared norms stay for backward. */
+/* Sum of the samples' losses of one prediction, over all their tokens; the squares stay for backward. */
 static double score(vt_trainer *trainer, const vt_pass *pass, vt_matrix prediction, vt_matrix target)
 {
     vt_backend *backend = pass->backend;
+    float *losses = (float *)trainer->host_figures;
     double sum = 0;
     backend->squared_norms(backend, pass->batch, prediction, target, trainer->squares);
+    vt_group_all_reduce(trainer->parallel->tokens, VT_SUM_FLOAT64, trainer->squares, 2 * pass->batch, NULL);
     backend->relative_l2(backend, pass->batch, trainer->squares, trainer->losses);
-    backend->copy_to_host(backend, trainer->host_losses, trainer->losses, (size_t)pass->batch * sizeof(float));
-    for (int64_t i = 0; i < pass->batch; i++) sum += (double)trainer->host_losses[i];
+    backend->copy_to_host(backend, losses, trainer->losses, (size_t)pass->batch * sizeof(float));
+    for (int64_t i = 0; i < pass->batch; i++) sum += (double)losses[i];
     return sum;
+}
+
+/* The samples' figures are the same on all ranks that share their tokens: in sums over all ranks one of them counts. */
+static double share(const vt_trainer *trainer)
+{
+    const int *coordinate = trainer->world->coordinate;
+    return coordinate[VT_AXIS_TENSOR] == 0 && coordinate[VT_AXIS_CONTEXT] == 0 ? 1 : 0;
 }
 
 static vt_status fail_nonfinite(vt_trainer *trainer, double loss)
@@ -72,6 +85,28 @@ done:
     return status;
 }
 
+/* forward → loss → backward of one micro-batch, whose gradients are added; returns the sum of its losses. */
+static double train_micro_batch(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count)
+{
+    vt_backend *backend = trainer->backend;
+    micro_batch samples = take_samples(trainer, batch, first, count, true);
+    size_t mark = trainer->arena.used;
+    vt_range_begin("forward");
+    vt_matrix prediction = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
+    vt_matrix target = load_target(trainer, &samples.pass, samples.target, trainer->config->n_out_channels);
+    double loss = score(trainer, &samples.pass, prediction, target);
+    vt_range_end();
+    vt_range_begin("backward");
+    vt_matrix dprediction = prediction; /* in its place, where the type is the same */
+    if (samples.pass.type != VT_FLOAT32) dprediction = vt_pass_push(&samples.pass, prediction.rows, prediction.columns);
+    backend->relative_l2_backward(backend, count, prediction, target, trainer->squares,
+                                  1.0f / (float)batch->global_count, dprediction);
+    vt_vit_backward(trainer->model, &samples.pass, &samples.input, dprediction);
+    vt_arena_pop(&trainer->arena, mark);
+    vt_range_end();
+    return loss;
+}
+
 vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figures *figures)
 {
     vt_status status = VT_OK;
@@ -79,25 +114,20 @@ vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figu
     int64_t micro = batch->sample_count / trainer->config->grad_accumulation;
     double loss_sum = 0;
     backend->zero(backend, vt_parameters_gradients(trainer->parameters),
-                  (size_t)vt_parameters_element_count(trainer->parameters) * sizeof(float));
+                  (size_t)vt_parameters_block_elements(trainer->parameters, 2) * sizeof(float));
     for (int64_t first = 0; first < batch->sample_count; first += micro) {
-        micro_batch samples = take_samples(trainer, batch, first, micro, true);
-        size_t mark = trainer->arena.used;
-        vt_matrix prediction = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
-        vt_matrix target = load_target(trainer, &samples.pass, samples.target, trainer->config->n_out_channels);
-        loss_sum += score(trainer, &samples.pass, prediction, target);
-        vt_matrix dprediction = prediction; /* in its place, where the type is the same */
-        if (samples.pass.type != VT_FLOAT32)
-            dprediction = vt_pass_push(&samples.pass, prediction.rows, prediction.columns);
-        backend->relative_l2_backward(backend, micro, prediction, target, trainer->squares,
-                                      1.0f / (float)batch->sample_count, dprediction);
-        vt_vit_backward(trainer->model, &samples.pass, &samples.input, dprediction);
-        vt_arena_pop(&trainer->arena, mark);
+        vt_gradient_sync_begin(trainer->sync, trainer->steps_done, first + micro >= batch->sample_count);
+        loss_sum += train_micro_batch(trainer, batch, first, micro);
     }
-    figures->loss = loss_sum / (double)batch->sample_count;
+    vt_gradient_sync_finish(trainer->sync);
+    loss_sum *= share(trainer);
+    vt_world_sum(trainer->world, &loss_sum, 1);
+    figures->loss = loss_sum / (double)batch->global_count;
     figures->learning_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_done);
+    vt_range_begin("optimizer");
     vt_optimizer_step(trainer->optimizer, figures->learning_rate, &figures->gradient_norm);
-    vt_parameters_refresh(trainer->parameters);
+    vt_gradient_sync_values_changed(trainer->sync);
+    vt_range_end();
     VT_TRY(backend->check(backend));
     if (!isfinite(figures->gradient_norm)) VT_TRY(fail_nonfinite(trainer, figures->loss));
     trainer->steps_done++;
@@ -109,57 +139,102 @@ done:
 static void add_rmse(vt_trainer *trainer, const vt_pass *pass, vt_matrix prediction, vt_matrix target, double *sums)
 {
     vt_backend *backend = pass->backend;
+    const vt_config *config = trainer->config;
     vt_patch_grid grid = vt_vit_output_grid(trainer->model, pass->batch);
     int64_t count = grid.batch * grid.channels;
-    double points = (double)(trainer->config->img_size[0] * trainer->config->img_size[1]);
+    double points = (double)(config->img_size[0] * config->img_size[1]);
     backend->channel_squares(backend, &grid, prediction, target, trainer->latitude_weights, trainer->channel_squares);
-    backend->copy_to_host(backend, trainer->host_squares, trainer->channel_squares, (size_t)count * sizeof(double));
-    for (int64_t i = 0; i < count; i++) sums[i % grid.channels] += sqrt(trainer->host_squares[i] / points);
+    vt_group_all_reduce(trainer->parallel->tokens, VT_SUM_FLOAT64, trainer->channel_squares, count, NULL);
+    backend->copy_to_host(backend, trainer->host_figures, trainer->channel_squares, (size_t)count * sizeof(double));
+    for (int64_t i = 0; i < count; i++) sums[i % grid.channels] += sqrt(trainer->host_figures[i] / points);
+}
+
+static void evaluate_micro_batch(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count,
+                                 bool with_persistence, vt_evaluation *evaluation)
+{
+    const vt_config *config = trainer->config;
+    micro_batch samples = take_samples(trainer, batch, first, count, false);
+    size_t mark = trainer->arena.used;
+    vt_matrix prediction = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
+    vt_matrix target = load_target(trainer, &samples.pass, samples.target, config->n_out_channels);
+    evaluation->loss += score(trainer, &samples.pass, prediction, target);
+    add_rmse(trainer, &samples.pass, prediction, target, evaluation->rmse);
+    if (with_persistence) {
+        vt_matrix unchanged = load_target(trainer, &samples.pass, samples.input.fields, config->n_in_channels);
+        evaluation->persistence_loss += score(trainer, &samples.pass, unchanged, target);
+    }
+    vt_arena_pop(&trainer->arena, mark);
+    evaluation->samples += (double)count;
 }
 
 vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, bool with_persistence, vt_evaluation *evaluation)
 {
     const vt_config *config = trainer->config;
     int64_t micro = vt_trainer_micro_batch(config), recent = config->n_in_channels / (config->n_history + 1);
-    for (int64_t first = 0; first < batch->sample_count; first += micro) {
-        int64_t count = batch->sample_count - first < micro ? batch->sample_count - first : micro;
-        micro_batch samples = take_samples(trainer, batch, first, count, false);
-        size_t mark = trainer->arena.used;
-        vt_matrix prediction = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
-        vt_matrix target = load_target(trainer, &samples.pass, samples.target, config->n_out_channels);
-        evaluation->loss += score(trainer, &samples.pass, prediction, target);
-        add_rmse(trainer, &samples.pass, prediction, target, evaluation->rmse);
-        if (with_persistence && recent >= config->n_out_channels) {
-            vt_matrix unchanged = load_target(trainer, &samples.pass, samples.input.fields, config->n_in_channels);
-            evaluation->persistence_loss += score(trainer, &samples.pass, unchanged, target);
-        } else {
-            evaluation->persistence_loss = NAN;
-        }
-        vt_arena_pop(&trainer->arena, mark);
+    int64_t most = (batch->global_count + config->data_parallel - 1) / config->data_parallel; /* samples of a rank */
+    bool has_persistence = with_persistence && recent >= config->n_out_channels;
+    for (int64_t first = 0; first < most; first += micro) {
+        int64_t left = batch->sample_count - first, count = left < micro ? left : micro;
+        if (count > 0)
+            evaluate_micro_batch(trainer, batch, first, count, has_persistence, evaluation);
+        else
+            vt_vit_visit(trainer->model); /* the other ranks need this one's part of the parameters */
     }
-    evaluation->samples += batch->sample_count;
+    if (!has_persistence) evaluation->persistence_loss = NAN;
     return trainer->backend->check(trainer->backend);
 }
 
-vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t sample, int64_t channel, float *field)
+vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t channel, float *prediction,
+                           float *target)
 {
     vt_backend *backend = trainer->backend;
-    micro_batch samples = take_samples(trainer, batch, sample, 1, false);
+    if (batch->first_in_batch > 0 || batch->sample_count == 0) { /* the sample is another rank's */
+        vt_vit_visit(trainer->model);
+        return VT_OK;
+    }
+    micro_batch samples = take_samples(trainer, batch, 0, 1, false);
     size_t mark = trainer->arena.used;
-    vt_matrix prediction = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
-    vt_patch_grid grid = vt_vit_output_grid(trainer->model, 1);
-    vt_matrix fields = vt_arena_push_matrix(&trainer->arena, VT_FLOAT32, grid.channels, grid.height * grid.width);
-    backend->patches_store(backend, &grid, prediction, trainer->target_mean, trainer->target_inverse_std, fields.data);
-    backend->copy_to_host(backend, field, fields.data + channel * fields.stride,
-                          (size_t)fields.columns * sizeof *field);
+    vt_patch_grid grid = vt_vit_whole_output_grid(trainer->model, 1);
+    vt_matrix tokens[2] = {vt_vit_forward(trainer->model, &samples.pass, &samples.input),
+                           load_target(trainer, &samples.pass, samples.target, grid.channels)};
+    float *const fields[2] = {prediction, target};
+    for (int i = 0; i < 2; i++) {
+        size_t before = trainer->arena.used;
+        vt_matrix whole = vt_region_gather_sample(trainer->parallel, &trainer->arena, tokens[i]);
+        vt_matrix laid = vt_arena_push_matrix(&trainer->arena, VT_FLOAT32, grid.channels, grid.height * grid.width);
+        backend->patches_store(backend, &grid, whole, trainer->target_mean, trainer->target_inverse_std, laid.data);
+        backend->copy_to_host(backend, fields[i], laid.data + channel * laid.stride,
+                              (size_t)laid.columns * sizeof(float));
+        vt_arena_pop(&trainer->arena, before);
+    }
     vt_arena_pop(&trainer->arena, mark);
     return backend->check(backend);
 }
 
 void vt_evaluation_open(const vt_config *config, vt_evaluation *evaluation)
 {
-    *evaluation = (vt_evaluation){.rmse = calloc((size_t)config->n_out_channels, sizeof(double))};
+    *evaluation = (vt_evaluation){.channels = config->n_out_channels,
+                                  .rmse = calloc((size_t)config->n_out_channels, sizeof(double))};
     VT_ASSERT(evaluation->rmse != NULL);
+}
+
+void vt_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluation)
+{
+    enum { SUMS = 3 };
+    int64_t count = SUMS + evaluation->channels;
+    double part = share(trainer), *sums = malloc((size_t)count * sizeof *sums);
+    VT_ASSERT(sums != NULL);
+    bool has_persistence = !isnan(evaluation->persistence_loss);
+    sums[0] = part * evaluation->samples;
+    sums[1] = part * evaluation->loss;
+    sums[2] = has_persistence ? part * evaluation->persistence_loss : 0;
+    for (int64_t c = 0; c < evaluation->channels; c++) sums[SUMS + c] = part * evaluation->rmse[c];
+    vt_world_sum(trainer->world, sums, count);
+    evaluation->samples = sums[0];
+    evaluation->loss = sums[1] / sums[0];
+    evaluation->persistence_loss = has_persistence ? sums[2] / sums[0] : NAN;
+    for (int64_t c = 0; c < evaluation->channels; c++) evaluation->rmse[c] = sums[SUMS + c] / sums[0];
+    free(sums);
 }
 
 void vt_evaluation_close(vt_evaluation *evaluation)

@@ -10,28 +10,35 @@ typedef struct {
     double gradient_norm; /* before clipping */
 } vt_step_figures;
 
-/* forward → loss → backward, for each micro-batch, then finite check → clip → optimizer. Fails, without an update, when
- * a gradient is not finite. */
+/* Collective. forward → loss → backward ⇄ gradient sync, for each micro-batch, then finite check → clip → optimizer.
+ * Fails on all ranks, without an update, when a gradient is not finite. */
 vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figures *figures);
 
-/* Sums over the samples of a batch. */
+/* Sums over the samples of this rank's parts of batches; vt_evaluation_finish makes them means over all samples. */
 typedef struct {
-    int64_t samples;
+    double samples;
     double loss;
     double persistence_loss; /* of the forecast that nothing changes; NAN where the input lacks a forecast channel */
-    double *rmse;            /* [n_out_channels] */
+    int64_t channels;
+    double *rmse; /* [channels] */
 } vt_evaluation;
-
-/* Adds a batch's sums to *evaluation; dropout is off. The persistence forecast is scored when with_persistence. */
-vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, bool with_persistence,
-                           vt_evaluation *evaluation);
-
-/* Forecasts sample `sample` of a batch, dropout off: channel `channel` into the host's field [height, width], in the
- * units of the data. Needs no more of the arena than vt_step_evaluate. */
-vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t sample, int64_t channel, float *field);
 
 /* Room for the sums, zeroed. */
 void vt_evaluation_open(const vt_config *config, vt_evaluation *evaluation);
 void vt_evaluation_close(vt_evaluation *evaluation);
+
+/* Collective. Adds a batch's sums to *evaluation; dropout is off. The persistence forecast is scored when
+ * with_persistence. */
+vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, bool with_persistence,
+                           vt_evaluation *evaluation);
+
+/* Collective. The sums become means over the samples of all ranks. */
+void vt_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluation);
+
+/* Collective. Forecasts sample 0 of a global batch, dropout off: channel `channel`, and what it should be, into the
+ * host's fields [height, width], in the units of the data; only the ranks that hold the sample write them, rank 0 among
+ * them. Needs no more of the arena than vt_step_evaluate with persistence. */
+vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t channel, float *prediction,
+                           float *target);
 
 #endif

@@ -26,7 +26,7 @@ vt_type vt_trainer_type(const vt_config *config)
 
 int64_t vt_trainer_micro_batch(const vt_config *config)
 {
-    return config->global_batch_size / config->grad_accumulation;
+    return config->global_batch_size / config->data_parallel / config->grad_accumulation;
 }
 
 static vt_status allocate_floats(vt_backend *backend, vt_memory_category category, int64_t count, float **memory)
@@ -37,10 +37,10 @@ static vt_status allocate_floats(vt_backend *backend, vt_memory_category categor
     return status;
 }
 
-static vt_status allocate_doubles(vt_backend *backend, vt_memory_category category, int64_t count, double **memory)
+static vt_status allocate_doubles(vt_backend *backend, int64_t count, double **memory)
 {
     void *taken = NULL;
-    vt_status status = backend->allocate(backend, category, (size_t)count * sizeof(double), &taken);
+    vt_status status = backend->allocate(backend, VT_MEMORY_DATA, (size_t)count * sizeof(double), &taken);
     *memory = taken;
     return status;
 }
@@ -65,9 +65,9 @@ done:
     return status;
 }
 
-/* w ∝ cos(latitude), scaled to mean 1 over the rows. */
+/* w ∝ cos(latitude), scaled to mean 1 over all `height` rows; of the rows `rows`. */
 static vt_status upload_latitude_weights(vt_backend *backend, const vt_trainer_data *data, int64_t height,
-                                         float **weights)
+                                         vt_run_of rows, float **weights)
 {
     vt_status status = VT_OK;
     float *host = malloc((size_t)height * sizeof *host);
@@ -76,8 +76,8 @@ static vt_status upload_latitude_weights(vt_backend *backend, const vt_trainer_d
     for (int64_t row = 0; row < height; row++) sum += cos(data->latitudes[row] * M_PI / 180);
     for (int64_t row = 0; row < height; row++)
         host[row] = (float)(cos(data->latitudes[row] * M_PI / 180) * (double)height / sum);
-    VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, height, weights));
-    backend->copy_from_host(backend, *weights, host, (size_t)height * sizeof *host);
+    VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, rows.count, weights));
+    backend->copy_from_host(backend, *weights, host + rows.first, (size_t)rows.count * sizeof *host);
 done:
     free(host);
     return status;
@@ -89,17 +89,16 @@ static vt_status take_batch_memory(vt_trainer *trainer, const vt_trainer_data *d
     const vt_config *config = trainer->config;
     vt_backend *backend = trainer->backend;
     int64_t batch = vt_trainer_micro_batch(config), in = config->n_in_channels, out = config->n_out_channels;
-    int64_t plane = config->img_size[0] * config->img_size[1];
+    int64_t plane = trainer->rows.count * config->img_size[1];
     VT_TRY(upload_normalisation(backend, data, in, in / (config->n_history + 1), &trainer->input_mean,
                                 &trainer->input_inverse_std));
     VT_TRY(upload_normalisation(backend, data, out, out, &trainer->target_mean, &trainer->target_inverse_std));
-    VT_TRY(upload_latitude_weights(backend, data, config->img_size[0], &trainer->latitude_weights));
+    VT_TRY(upload_latitude_weights(backend, data, config->img_size[0], trainer->rows, &trainer->latitude_weights));
     VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch, &trainer->losses));
-    VT_TRY(allocate_doubles(backend, VT_MEMORY_DATA, 2 * batch, &trainer->squares));
-    VT_TRY(allocate_doubles(backend, VT_MEMORY_DATA, batch * out, &trainer->channel_squares));
-    trainer->host_losses = malloc((size_t)batch * sizeof(float));
-    trainer->host_squares = malloc((size_t)(batch * out) * sizeof(double));
-    VT_ASSERT(trainer->host_losses != NULL && trainer->host_squares != NULL);
+    VT_TRY(allocate_doubles(backend, 2 * batch, &trainer->squares));
+    VT_TRY(allocate_doubles(backend, batch * out, &trainer->channel_squares));
+    trainer->host_figures = malloc((size_t)(batch * out) * sizeof(double));
+    VT_ASSERT(trainer->host_figures != NULL);
     if (!backend->shares_host_memory) {
         VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch * in * plane, &trainer->batch_input));
         VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch * out * plane, &trainer->batch_target));
@@ -108,8 +107,8 @@ done:
     return status;
 }
 
-static vt_status open_on(const vt_config *config, const vt_trainer_data *data, vt_backend *backend, size_t arena_bytes,
-                         vt_trainer **result)
+static vt_status open_on(const vt_config *config, const vt_trainer_data *data, vt_world *world, vt_backend *backend,
+                         size_t arena_bytes, vt_trainer **result)
 {
     vt_status status = VT_OK;
     vt_trainer *trainer = calloc(1, sizeof *trainer);
@@ -117,14 +116,20 @@ static vt_status open_on(const vt_config *config, const vt_trainer_data *data, v
     vt_vit_options model = vt_trainer_model_options(config);
     trainer->config = config;
     trainer->backend = backend;
-    trainer->tokens = (model.height / model.patch) * (model.width / model.patch);
+    trainer->world = world;
+    int64_t tokens = (model.height / model.patch) * (model.width / model.patch);
+    vt_parameters_storage storage;
     trainer->schedule = (vt_schedule){(vt_schedule_kind)config->lr_schedule, vt_config_learning_rate(config),
                                       config->warmup, data->steps};
     vt_optimizer_options optimizer = {(vt_optimizer_kind)config->optimizer, config->weight_decay,
                                       isnan(config->grad_clip) ? INFINITY : config->grad_clip};
-    VT_TRY(vt_parameters_open(backend, &trainer->parameters));
+    VT_TRY(vt_parallel_open(config, world, backend, tokens, &trainer->parallel));
+    trainer->rows = vt_vit_rows(&model, trainer->parallel->own);
+    VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));
     VT_TRY(vt_vit_open(&model, trainer->parameters, &trainer->model));
-    VT_TRY(vt_parameters_allocate(trainer->parameters, vt_trainer_type(config)));
+    VT_TRY(vt_gradient_sync_storage(config, world, backend, &storage));
+    VT_TRY(vt_parameters_allocate(trainer->parameters, vt_trainer_type(config), &storage));
+    VT_TRY(vt_gradient_sync_open(config, backend, trainer->parameters, &trainer->sync));
     VT_TRY(vt_optimizer_open(&optimizer, backend, trainer->parameters, &trainer->optimizer));
     VT_TRY(take_batch_memory(trainer, data));
     VT_TRY(vt_arena_open(backend, arena_bytes, &trainer->arena));
@@ -135,35 +140,53 @@ done:
 }
 
 /* The readers' rings: the batches ahead and the one in use, for training and for validation. */
-static size_t ring_bytes(const vt_config *config)
+static size_t ring_bytes(const vt_trainer *trainer)
 {
-    int64_t sample = (config->n_in_channels + config->n_out_channels) * config->img_size[0] * config->img_size[1];
+    const vt_config *config = trainer->config;
+    int64_t sample = (config->n_in_channels + config->n_out_channels) * trainer->rows.count * config->img_size[1];
     int64_t batches = config->prefetch + 1 + VT_VALIDATION_PREFETCH + 1;
-    return (size_t)(batches * config->global_batch_size * sample) * sizeof(float);
+    return (size_t)(batches * (config->global_batch_size / config->data_parallel) * sample) * sizeof(float);
 }
 
 vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, vt_plan *plan)
 {
     vt_status status = VT_OK;
+    vt_world *world = NULL;
     vt_backend *dry = NULL;
     vt_trainer *trainer = NULL;
     vt_step_figures figures;
+    vt_volume before[VT_TRAFFIC_COUNT];
     vt_evaluation evaluation = {0};
-    vt_batch batch = {.sample_count = config->global_batch_size};
+    int64_t plane = config->img_size[0] * config->img_size[1];
+    float *fields = malloc(2 * (size_t)plane * sizeof *fields);
+    VT_ASSERT(fields != NULL);
+    int64_t local = config->global_batch_size / config->data_parallel;
+    vt_batch batch = {.sample_count = local, .global_count = config->global_batch_size};
     VT_TRY(vt_backend_open_dry(&dry));
-    VT_TRY(open_on(config, data, dry, SIZE_MAX, &trainer));
+    VT_TRY(vt_world_open_dry(config, data->world != NULL ? data->world->rank : 0, (int)config->ranks, data->world,
+                             &world));
+    VT_TRY(open_on(config, data, world, dry, SIZE_MAX, &trainer));
+    vt_communication_counted(world, before);
     VT_TRY(vt_step_train(trainer, &batch, &figures));
+    vt_communication_counted(world, plan->communication);
+    for (int i = 0; i < VT_TRAFFIC_COUNT; i++) {
+        plan->communication[i].operations -= before[i].operations;
+        plan->communication[i].bytes -= before[i].bytes;
+    }
     const vt_dry_count *count = vt_backend_dry_count(dry);
     plan->step_flops = count->flops;
     vt_evaluation_open(config, &evaluation);
     VT_TRY(vt_step_evaluate(trainer, &batch, true, &evaluation));
+    VT_TRY(vt_step_forecast(trainer, &batch, 0, fields, fields + plane));
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) plan->bytes[i] = count->bytes[i];
     plan->arena_bytes = trainer->arena.peak;
     plan->bytes[VT_MEMORY_ACTIVATIONS] += trainer->arena.peak;
-    plan->bytes[VT_MEMORY_DATA] += ring_bytes(config);
+    plan->bytes[VT_MEMORY_DATA] += ring_bytes(trainer);
 done:
+    free(fields);
     vt_evaluation_close(&evaluation);
     vt_trainer_close(&trainer);
+    vt_world_close(&world, false);
     vt_backend_close(&dry);
     return status;
 }
@@ -173,11 +196,19 @@ vt_status vt_trainer_open(const vt_config *config, const vt_trainer_data *data, 
 {
     vt_status status = VT_OK;
     vt_plan plan;
+    vt_world *own = NULL;
     *trainer = NULL;
+    if (data->world == NULL) {
+        const vt_launch alone = {.world_size = 1, .local_size = 1};
+        VT_TRY(vt_world_open(config, &alone, &own));
+    }
     VT_TRY(vt_trainer_plan(config, data, &plan));
-    VT_TRY(open_on(config, data, backend, plan.arena_bytes, trainer));
+    VT_TRY(open_on(config, data, own != NULL ? own : data->world, backend, plan.arena_bytes, trainer));
+    (*trainer)->own_world = own;
+    own = NULL;
     vt_parameters_start((*trainer)->parameters, (uint64_t)config->seed);
 done:
+    vt_world_close(&own, false);
     return status;
 }
 
@@ -189,12 +220,14 @@ void vt_trainer_close(vt_trainer **trainer)
                             t->target_mean, t->target_inverse_std, t->latitude_weights, t->losses,
                             t->squares,     t->channel_squares};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) t->backend->release(t->backend, memory[i]);
-    free(t->host_losses);
-    free(t->host_squares);
+    free(t->host_figures);
     vt_arena_close(&t->arena);
     vt_optimizer_close(&t->optimizer);
+    vt_gradient_sync_close(&t->sync);
     vt_vit_close(&t->model);
     vt_parameters_close(&t->parameters);
+    vt_parallel_close(&t->parallel);
+    vt_world_close(&t->own_world, false);
     free(t);
     *trainer = NULL;
 }

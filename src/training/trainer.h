@@ -6,8 +6,10 @@
 #include "config/config.h"
 #include "data/loader.h"
 #include "model/vit.h"
+#include "optimizer/gradient_sync.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/schedule.h"
+#include "parallel/communication.h"
 
 /* Batches that the reader of the validation set keeps ready: it must not hold much memory while training goes on. */
 enum { VT_VALIDATION_PREFETCH = 1 };
@@ -17,39 +19,44 @@ typedef struct {
     const float *means, *stds; /* of the channels of the file that are used */
     const double *latitudes;   /* [height], degrees */
     int64_t steps;             /* optimizer steps of the whole run: the length of the cosine */
+    vt_world *world;           /* all ranks of the run; NULL: this is the only one */
 } vt_trainer_data;
 
 typedef struct {
     const vt_config *config;
     vt_backend *backend;
     vt_arena arena;
+    vt_world *world;
+    vt_world *own_world; /* the same, when it is to be closed with the trainer */
+    vt_parallel *parallel;
     vt_parameters *parameters;
     vt_vit *model;
+    vt_gradient_sync *sync;
     vt_optimizer *optimizer;
     vt_schedule schedule;
-    int64_t tokens;
+    vt_run_of rows; /* of the fields, that this rank works on */
     int64_t steps_done;
     float *batch_input, *batch_target;       /* where a back end without host memory keeps a batch; else NULL */
     float *input_mean, *input_inverse_std;   /* [n_in_channels] */
     float *target_mean, *target_inverse_std; /* [n_out_channels] */
-    float *latitude_weights;                 /* [height], mean 1 */
-    float *losses;                           /* of a micro-batch: [batch] … */
-    double *squares, *channel_squares;       /* … [batch, 2], [batch, n_out_channels] */
-    float *host_losses;                      /* room to bring the losses … */
-    double *host_squares;                    /* … and the channels' squares to the host */
+    float *latitude_weights;                 /* [rows], mean 1 over all rows */
+    float *losses;                           /* of a micro-batch: [batch] */
+    double *squares, *channel_squares;       /* [batch, 2], [batch, n_out_channels] */
+    double *host_figures;                    /* room to bring them to the host */
 } vt_trainer;
 
-/* Bytes by category and the FLOPs of one optimizer step, learnt from the same step over the dry back end; the data are
- * what the readers keep ready. */
+/* Of this rank: bytes by category, and the FLOPs and messages of one optimizer step, learnt from the same step over the
+ * dry back end and the dry engine; the data are what the readers keep ready. */
 typedef struct {
     size_t bytes[VT_MEMORY_CATEGORY_COUNT];
     size_t arena_bytes; /* the part of the activations that is the arena */
     double step_flops;
+    vt_volume communication[VT_TRAFFIC_COUNT]; /* of one optimizer step */
 } vt_plan;
 
 vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, vt_plan *plan);
 
-/* Plans, then takes all memory on `backend` and starts the parameters from the configuration's seed. */
+/* Collective. Plans, then takes all memory on `backend` and starts the parameters from the configuration's seed. */
 vt_status vt_trainer_open(const vt_config *config, const vt_trainer_data *data, vt_backend *backend,
                           vt_trainer **trainer);
 void vt_trainer_close(vt_trainer **trainer);

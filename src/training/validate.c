@@ -12,15 +12,16 @@ vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_persiste
     VT_TRY(vt_loader_begin(loader, 0, 0));
     for (;;) {
         const vt_batch *batch = NULL;
-        VT_TRY(vt_loader_next(loader, &batch, &waited));
+        status = vt_loader_next(loader, &batch, &waited);
+        if (status == VT_OK && vt_stop_requested()) status = VT_STOPPED;
+        VT_TRY(vt_world_agree(trainer->world, status));
         if (batch == NULL) break;
-        if (vt_stop_requested()) VT_TRY(VT_STOPPED);
-        VT_TRY(vt_step_evaluate(trainer, batch, with_persistence, &sums));
+        VT_TRY(vt_world_agree(trainer->world, vt_step_evaluate(trainer, batch, with_persistence, &sums)));
     }
-    validation->loss = sums.loss / (double)sums.samples;
-    validation->persistence_loss = sums.persistence_loss / (double)sums.samples;
-    for (int64_t c = 0; c < trainer->config->n_out_channels; c++)
-        validation->rmse[c] = sums.rmse[c] / (double)sums.samples;
+    vt_evaluation_finish(trainer, &sums);
+    validation->loss = sums.loss;
+    validation->persistence_loss = sums.persistence_loss;
+    for (int64_t c = 0; c < sums.channels; c++) validation->rmse[c] = sums.rmse[c];
     validation->seconds = vt_clock_seconds() - begin;
 done:
     vt_evaluation_close(&sums);

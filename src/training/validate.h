@@ -12,7 +12,8 @@ typedef struct {
     double *rmse; /* [n_out_channels], latitude-weighted, normalised units */
 } vt_validation;
 
-/* rmse must have room for n_out_channels. VT_STOPPED between two batches when that is wished (stop.h). */
+/* Collective. rmse must have room for n_out_channels. VT_STOPPED between two batches when that is wished on any rank
+ * (stop.h). */
 vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_persistence, vt_validation *validation);
 
 #endif

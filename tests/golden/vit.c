@@ -86,6 +86,7 @@ static void close_fixture(fixture *f)
 static vt_batch batch_of(const fixture *f, int64_t index)
 {
     return (vt_batch){.sample_count = batch_size,
+                      .global_count = batch_size,
                       .input = f->inputs + index * batch_size * input_size,
                       .target = f->targets + index * batch_size * target_size};
 }
@@ -96,8 +97,8 @@ static void predict(fixture *f, float *fields)
     vt_batch batch = batch_of(f, 0);
     vt_pass pass = {.backend = f->backend,
                     .arena = &f->trainer->arena,
+                    .parallel = f->trainer->parallel,
                     .batch = batch_size,
-                    .tokens = 15,
                     .type = vt_trainer_type(f->config)};
     vt_vit_input input = {batch.input, f->trainer->input_mean, f->trainer->input_inverse_std};
     vt_matrix prediction = vt_vit_forward(f->trainer->model, &pass, &input);

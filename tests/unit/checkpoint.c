@@ -54,13 +54,13 @@ static void close_model(model *m)
 static void train_steps(model *m, int count)
 {
     vt_step_figures figures;
-    vt_batch batch = {.sample_count = BATCH, .input = m->input, .target = m->target};
+    vt_batch batch = {.sample_count = BATCH, .global_count = BATCH, .input = m->input, .target = m->target};
     for (int i = 0; i < count; i++) EXPECT_OK(vt_step_train(m->trainer, &batch, &figures));
 }
 
 static bool same_bits(const model *a, const model *b)
 {
-    size_t bytes = (size_t)vt_parameters_element_count(a->trainer->parameters) * sizeof(float);
+    size_t bytes = (size_t)vt_parameters_block_elements(a->trainer->parameters, 3) * sizeof(float);
     bool same =
         memcmp(vt_parameters_values(a->trainer->parameters), vt_parameters_values(b->trainer->parameters), bytes) == 0;
     for (int i = 0; i < 2; i++) {
@@ -130,7 +130,7 @@ TEST(parameters_alone)
     open_model(&loaded, "optimizer", "SGD");
     EXPECT_OK(vt_checkpoint_read_parameters(path, &loaded.subject));
     EXPECT(memcmp(vt_parameters_values(saved.trainer->parameters), vt_parameters_values(loaded.trainer->parameters),
-                  (size_t)vt_parameters_element_count(saved.trainer->parameters) * sizeof(float)) == 0);
+                  (size_t)vt_parameters_block_elements(saved.trainer->parameters, 3) * sizeof(float)) == 0);
     EXPECT(loaded.trainer->steps_done == 0 && vt_optimizer_steps(loaded.trainer->optimizer) == 0);
     close_model(&saved);
     close_model(&loaded);
@@ -235,7 +235,15 @@ TEST(damaged_descriptions_are_noticed)
     EXPECT(H5Awrite(attribute, H5T_NATIVE_INT64, &version) >= 0);
     H5Aclose(attribute);
     H5Fclose(opened);
-    expect_refused(path, &m, false, "has format version 7, this program reads version 1");
+    expect_refused(path, &m, true, "checkpoint.h5 is damaged: its checksum is ");
+    join(file, path, "checkpoint.crc32c");
+    unlink(file);
+    expect_refused(path, &m, false, "has format version 7, this program reads versions 1 to 2");
+
+    path = save(&m, "unchecked");
+    join(file, path, "checkpoint.crc32c");
+    unlink(file);
+    expect_refused(path, &m, true, "checkpoint.crc32c is missing");
     close_model(&m);
 }
 

@@ -211,7 +211,7 @@ static void check_named(const char *path, const char *name, const char *const *w
     char *const arguments[] = {vt_text_format("--yaml_config=%s", path), vt_text_format("--config=%s", name),
                                vt_text_copy("--amp_mode=none")};
     vt_config *config = NULL;
-    EXPECT_OK(vt_config_open(3, arguments, &config));
+    EXPECT_OK(vt_config_open(3, arguments, 1, &config));
     for (int i = 0; i < 3; i++) free(arguments[i]);
     for (; config != NULL && *wanted != NULL; wanted++) {
         char key[64];

@@ -22,16 +22,23 @@ static inline const char *write_yaml(const char *text)
 }
 
 /* The configuration of `yaml` with these flags; NULL ends the list. NULL for yaml: an empty configuration "base". */
-static inline vt_status open_with(const char *yaml, vt_config **config, const char *const *flags)
+static inline vt_status open_on_ranks(int64_t ranks, const char *yaml, vt_config **config, const char *const *flags)
 {
     char *arguments[16];
     int count = 0;
     arguments[count++] = vt_text_format("--yaml_config=%s", write_yaml(yaml != NULL ? yaml : "base: {}\n"));
     for (; flags[count - 1] != NULL; count++) arguments[count] = vt_text_copy(flags[count - 1]);
-    vt_status status = vt_config_open(count, arguments, config);
+    vt_status status = vt_config_open(count, arguments, ranks, config);
     for (int i = 0; i < count; i++) free(arguments[i]);
     return status;
 }
+
+static inline vt_status open_with(const char *yaml, vt_config **config, const char *const *flags)
+{
+    return open_on_ranks(1, yaml, config, flags);
+}
+#define OPEN_ON(ranks, config, ...)                                                                                    \
+    open_on_ranks(ranks, NULL, config, (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 #define OPEN(yaml, config, ...) open_with(yaml, config, (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
 /* As vt_config_print would show it. */

@@ -17,6 +17,7 @@ TEST(default_configuration)
     EXPECT(config->optimizer == VT_OPTIMIZER_ADAM && config->lr_schedule == VT_SCHEDULE_COSINE);
     EXPECT(strcmp(config->train_data_path, "./data/train") == 0 && config->weight_decay == 0);
     EXPECT(config->origin[VT_OPTION_embed_dim] == VT_FROM_DEFAULT);
+    EXPECT(config->ranks == 1 && config->data_parallel == 1 && config->comm_timeout == 600);
     /* what was derived is derived anew */
     EXPECT_OK(vt_config_set(config, "data_dir", "elsewhere"));
     EXPECT_OK(vt_config_set(config, "num_epochs", "2"));
@@ -68,6 +69,13 @@ TEST(choices_match_their_enumerations)
         {"lr_scaling", "none", &config->lr_scaling, VT_SCALING_NONE},
         {"lr_scaling", "sqrt", &config->lr_scaling, VT_SCALING_SQRT},
         {"lr_scaling", "linear", &config->lr_scaling, VT_SCALING_LINEAR},
+        {"cp_comm", "allgather", &config->cp_comm, VT_CP_ALLGATHER},
+        {"cp_comm", "ring", &config->cp_comm, VT_CP_RING},
+        {"zero_group", "all", &config->zero_group, VT_ZERO_ALL},
+        {"zero_group", "node", &config->zero_group, VT_ZERO_NODE},
+        {"comm", "auto", &config->comm, VT_COMM_AUTO},
+        {"comm", "mpi", &config->comm, VT_COMM_MPI},
+        {"comm", "nccl", &config->comm, VT_COMM_NCCL},
         {"data_loader_config", "auto", &config->data_loader_config, VT_LOADER_AUTO},
         {"data_loader_config", "pytorch", &config->data_loader_config, VT_LOADER_PYTORCH},
         {"data_loader_config", "dali", &config->data_loader_config, VT_LOADER_DALI},
@@ -97,7 +105,7 @@ static void check_round_trip(vt_config *config)
     char *arguments[] = {vt_text_format("--yaml_config=%s", path), vt_text_format("--config=%s", config->config),
                          vt_text_format("--run_num=%s", config->run_num)};
     vt_config *again = NULL;
-    EXPECT_OK(vt_config_open(3, arguments, &again));
+    EXPECT_OK(vt_config_open(3, arguments, config->ranks, &again));
     for (int i = 0; i < 3; i++) free(arguments[i]);
     if (again == NULL) return;
     vt_text before = {0}, after = {0};
@@ -119,6 +127,8 @@ TEST(saved_and_read_again)
         {"--lr_scaling=sqrt", "--global_batch_size=64", "--model_backend=transformer-engine", "--limit_nsamples=5"},
         {"--data_dir=/d", "--train_data_path=own", "--enable_apex", "--seed=9223372036854775807", "--shuffle=false"},
         {"--config=with 'quotes' and: colons # é", "--run_num=1"},
+        {"--zero_stage=3", "--zero_group=node", "--cp_comm=ring", "--comm=mpi", "--comm_timeout=2.5", "--comm_trace"},
+        {"--parallel_order=dp-cp-tp", "--sequence_parallel", "--bucket_cap_mb=0.5"},
         {"--config=123", "--run_num=~x", "--lr=0.1234567890123456789"},
     };
     static const char text[] = "base: &b {model_backend: transformer-engine, enable_apex: true}\n"

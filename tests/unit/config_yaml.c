@@ -185,7 +185,7 @@ static vt_status open_path(const char *path)
     char *flag = vt_text_format("--yaml_config=%s", path);
     char *const arguments[] = {flag};
     vt_config *config = NULL;
-    vt_status status = vt_config_open(1, arguments, &config);
+    vt_status status = vt_config_open(1, arguments, 1, &config);
     vt_config_close(&config);
     free(flag);
     return status;

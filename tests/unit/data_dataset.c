@@ -28,7 +28,8 @@ static void expect_samples(const vt_dataset_options *options, const test_fields 
     vt_dataset *dataset = NULL;
     EXPECT_OK(vt_dataset_open(options, &dataset));
     if (dataset == NULL) return;
-    int64_t channels = options->in_channels / (options->history + 1), points = options->height * options->width;
+    const int64_t first_row = options->first_row, rows = options->rows > 0 ? options->rows : options->height;
+    int64_t channels = options->in_channels / (options->history + 1), points = rows * options->width;
     float *input = malloc((size_t)(options->in_channels * points) * sizeof *input);
     float *target = malloc((size_t)(options->out_channels * points) * sizeof *target);
     int64_t sample = 0, wrong = 0;
@@ -39,13 +40,14 @@ static void expect_samples(const vt_dataset_options *options, const test_fields 
             for (int64_t c = 0; c < options->in_channels; c++)
                 for (int64_t i = 0; i < points; i++) {
                     double expected = test_value(&files[f], t - c / channels * options->dt, c % channels,
-                                                 i / options->width, i % options->width);
+                                                 first_row + i / options->width, i % options->width);
                     wrong += (double)input[c * points + i] != expected;
                 }
             for (int64_t c = 0; c < options->out_channels; c++)
                 for (int64_t i = 0; i < points; i++)
-                    wrong += (double)target[c * points + i] !=
-                             test_value(&files[f], t + options->dt, c, i / options->width, i % options->width);
+                    wrong +=
+                        (double)target[c * points + i] !=
+                        test_value(&files[f], t + options->dt, c, first_row + i / options->width, i % options->width);
         }
     }
     int64_t expected =
@@ -114,6 +116,55 @@ TEST(files_of_unequal_length)
     expect_samples(&options, files, 4);
     options.sample_limit = 1000;
     expect_samples(&options, files, 4);
+}
+
+/* Windows of rows, at the top, the middle and the end, in every kind of storage and with history. */
+TEST(rows_of_one_rank)
+{
+    static const int64_t windows[][2] = {{0, 0}, {0, 7}, {0, 1}, {2, 3}, {3, 4}, {6, 1}};
+    test_fields form = {.times = 6, .channels = 3, .height = 8, .width = 5};
+    for (int chunked = 0; chunked < 2; chunked++) {
+        if (chunked) memcpy(form.chunk, (hsize_t[4]){2, 2, 3, 4}, sizeof form.chunk), form.deflate = 1;
+        test_fields_write(test_path("2001.h5"), &form);
+        vt_dataset_options options = options_for(&form);
+        options.height = 7;
+        options.width = 4;
+        options.history = 1;
+        options.in_channels = 4;
+        for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
+            options.first_row = windows[i][0];
+            options.rows = windows[i][1];
+            expect_samples(&options, &form, 1);
+            vt_dataset *dataset = NULL;
+            EXPECT_OK(vt_dataset_open(&options, &dataset));
+            EXPECT_NEAR(vt_dataset_latitudes(dataset)[0], 90, 0);
+            EXPECT_NEAR(vt_dataset_latitudes(dataset)[6], 90 - 6 * 180.0 / 7, 1e-12);
+            EXPECT(vt_dataset_options_of(dataset)->rows == (windows[i][1] > 0 ? windows[i][1] : 7));
+            vt_dataset_close(&dataset);
+        }
+    }
+}
+
+/* Each rank checks what it reads, and counts rows from the top of the file. */
+TEST(other_ranks_rows_are_not_looked_at)
+{
+    test_fields form = {.times = 3, .channels = 2, .height = 4, .width = 5};
+    float input[40], target[40];
+    form.poison = NAN;
+    form.poison_index = 1 * 40 + 20 + 2 * 5 + 3;
+    test_fields_write(test_path("2001.h5"), &form);
+    vt_dataset_options options = options_for(&form);
+    for (int64_t row = 0; row < 4; row++) {
+        vt_dataset *dataset = NULL;
+        options.first_row = row;
+        options.rows = 1;
+        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        if (row == 2)
+            EXPECT_ERROR(vt_dataset_read(dataset, 1, input, target), "NaN at time 1, channel 1, row 2, column 3");
+        else
+            EXPECT_OK(vt_dataset_read(dataset, 1, input, target));
+        vt_dataset_close(&dataset);
+    }
 }
 
 TEST(a_sample_is_the_whole_file)

@@ -51,18 +51,63 @@ static void expect_batch(const vt_batch *batch, const int64_t *order, int64_t fi
 TEST(sampler_is_the_permutation)
 {
     vt_sampler *sampler = NULL;
-    int64_t order[SAMPLES], count;
+    int64_t order[SAMPLES];
     for (int64_t epoch = 0; epoch < 3; epoch++) {
         EXPECT_OK(vt_sampler_open(
             &(vt_sampler_options){
-                .sample_count = SAMPLES, .batch_size = 5, .drop_last = true, .shuffle = true, .seed = 7},
+                .sample_count = SAMPLES, .global_batch_size = 5, .drop_last = true, .shuffle = true, .seed = 7},
             &sampler));
         vt_random_permutation(7, (uint64_t)epoch, SAMPLES, order);
         EXPECT(vt_sampler_batch_count(sampler) == 4);
-        for (int64_t b = 3; b >= 0; b--)
-            EXPECT(memcmp(vt_sampler_batch(sampler, epoch, b, &count), order + 5 * b, 5 * sizeof *order) == 0 &&
-                   count == 5);
+        for (int64_t b = 3; b >= 0; b--) {
+            vt_sampler_slice slice = vt_sampler_batch(sampler, epoch, b);
+            EXPECT(slice.count == 5 && slice.first_in_batch == 0 && slice.global_count == 5);
+            EXPECT(memcmp(slice.samples, order + 5 * b, 5 * sizeof *order) == 0);
+        }
         vt_sampler_close(&sampler);
+    }
+}
+
+/* Samples that each part gets of a batch of n out of g: even cuts of full ones, runs of ceil(n / parts) of a partial.
+ */
+TEST(slices_of_the_parts)
+{
+    static const struct {
+        int64_t samples, size, parts, counts[6]; /* of the last batch, part after part */
+    } cases[] = {
+        {23, 6, 3, {2, 2, 1}},           {22, 6, 3, {2, 2, 0}},     {19, 6, 3, {1, 0, 0}},   {24, 6, 3, {2, 2, 2}},
+        {21, 12, 6, {2, 2, 2, 2, 1, 0}}, {17, 12, 4, {2, 2, 1, 0}}, {3, 8, 4, {1, 1, 1, 0}}, {1, 1, 1, {1}},
+        {29, 16, 4, {4, 4, 4, 1}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int64_t size = cases[i].size, parts = cases[i].parts;
+        const int64_t batches = (cases[i].samples + size - 1) / size;
+        int64_t order[32], seen = 0;
+        vt_sampler *samplers[6];
+        vt_random_permutation(3, 2, cases[i].samples, order);
+        for (int64_t p = 0; p < parts; p++) {
+            vt_sampler_options options = {.sample_count = cases[i].samples,
+                                          .global_batch_size = size,
+                                          .part = p,
+                                          .parts = parts,
+                                          .shuffle = true,
+                                          .seed = 3};
+            EXPECT_OK(vt_sampler_open(&options, &samplers[p]));
+            EXPECT(vt_sampler_batch_count(samplers[p]) == batches);
+        }
+        for (int64_t b = 0; b < batches; b++)
+            for (int64_t p = 0; p < parts; p++) {
+                vt_sampler_slice slice = vt_sampler_batch(samplers[p], 2, b);
+                int64_t count = b < batches - 1 ? size / parts : cases[i].counts[p];
+                EXPECT(slice.count == count, "case %zu, batch %lld, part %lld: %lld", i, (long long)b, (long long)p,
+                       (long long)slice.count);
+                EXPECT(slice.first_in_batch == seen - b * size || slice.count == 0);
+                EXPECT(slice.global_count == (b < batches - 1 ? size : cases[i].samples - b * size));
+                EXPECT(memcmp(slice.samples, order + seen, (size_t)slice.count * sizeof *order) == 0);
+                seen += slice.count;
+            }
+        EXPECT(seen == cases[i].samples); /* the parts together are one rank's order */
+        for (int64_t p = 0; p < parts; p++) vt_sampler_close(&samplers[p]);
     }
 }
 
@@ -72,7 +117,7 @@ static void expect_epochs(vt_dataset *dataset, bool shuffle, bool drop_last, boo
     const vt_batch *batch = NULL;
     double waited = 0;
     vt_loader_options options = {.dataset = dataset,
-                                 .batch_size = 5,
+                                 .global_batch_size = 5,
                                  .drop_last = drop_last,
                                  .shuffle = shuffle,
                                  .seed = 11,
@@ -112,6 +157,68 @@ TEST(order_for_every_prefetch)
     vt_dataset_close(&dataset);
 }
 
+/* Three parts of 21 = 3 batches of 6 and one of 3, or of 19, where the last two get nothing; every sample once. */
+static void expect_parts(int64_t limit, bool drop_last, bool read_ahead)
+{
+    enum { PARTS = 3, SIZE = 6 };
+    test_fields_write(test_path("2001.h5"), &file);
+    vt_dataset *dataset = NULL;
+    vt_dataset_options sizes = {.directory = vt_test_directory(),
+                                .option_name = "valid_data_path",
+                                .height = file.height,
+                                .width = file.width,
+                                .in_channels = file.channels,
+                                .out_channels = 1,
+                                .dt = 1,
+                                .sample_limit = limit};
+    EXPECT_OK(vt_dataset_open(&sizes, &dataset));
+    VT_ASSERT(dataset != NULL);
+    int64_t order[SAMPLES], seen[SAMPLES] = {0};
+    vt_random_permutation(5, 0, limit, order);
+    const int64_t batches = drop_last ? limit / SIZE : (limit + SIZE - 1) / SIZE;
+    for (int64_t part = 0; part < PARTS; part++) {
+        vt_loader *loader = NULL;
+        const vt_batch *batch = NULL;
+        double waited = 0;
+        vt_loader_options options = {.dataset = dataset,
+                                     .global_batch_size = SIZE,
+                                     .part = part,
+                                     .parts = PARTS,
+                                     .drop_last = drop_last,
+                                     .shuffle = true,
+                                     .seed = 5,
+                                     .prefetch = 2,
+                                     .read_ahead = read_ahead};
+        EXPECT_OK(vt_loader_open(&options, &loader));
+        EXPECT(vt_loader_batch_count(loader) == batches);
+        EXPECT_OK(vt_loader_begin(loader, 0, 0));
+        for (int64_t b = 0; b < batches; b++) {
+            const int64_t size = limit - b * SIZE < SIZE ? limit - b * SIZE : SIZE, run = (size + PARTS - 1) / PARTS;
+            const int64_t begin = part * run < size ? part * run : size,
+                          count = size - begin < run ? size - begin : run;
+            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+            expect_batch(batch, order, b * SIZE + begin, count);
+            if (batch == NULL) continue;
+            EXPECT(batch->first_in_batch == begin && batch->global_count == size);
+            EXPECT((batch->input == NULL) == (count == 0) && (batch->target == NULL) == (count == 0));
+            for (int64_t i = 0; i < batch->sample_count; i++) seen[batch->samples[i]]++;
+        }
+        EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+        EXPECT(batch == NULL);
+        vt_loader_close(&loader);
+    }
+    for (int64_t i = 0; i < batches * SIZE && i < limit; i++) EXPECT(seen[order[i]] == 1);
+    vt_dataset_close(&dataset);
+}
+
+TEST(parts_of_a_batch)
+{
+    for (int form = 0; form < 4; form++) {
+        expect_parts(21, form & 1, form & 2);
+        expect_parts(19, form & 1, form & 2);
+    }
+}
+
 TEST(many_short_lives)
 {
     vt_dataset *dataset = open_dataset(&file);
@@ -119,7 +226,8 @@ TEST(many_short_lives)
         vt_loader *loader = NULL;
         const vt_batch *batch = NULL;
         double waited = 0;
-        vt_loader_options options = {.dataset = dataset, .batch_size = 2, .prefetch = 1 + life % 4, .read_ahead = true};
+        vt_loader_options options = {
+            .dataset = dataset, .global_batch_size = 2, .prefetch = 1 + life % 4, .read_ahead = true};
         EXPECT_OK(vt_loader_open(&options, &loader));
         const int64_t steps = life % 5, first = life % 7, other_epoch = life % 3, other_first = life % 11;
         if (steps > 0) EXPECT_OK(vt_loader_begin(loader, 0, first));
@@ -141,7 +249,7 @@ TEST(two_loaders_at_once)
     vt_random_permutation(0, 0, SAMPLES, order);
     for (int i = 0; i < 2; i++) {
         vt_loader_options options = {
-            .dataset = datasets[i], .batch_size = 1, .shuffle = true, .prefetch = 2, .read_ahead = true};
+            .dataset = datasets[i], .global_batch_size = 1, .shuffle = true, .prefetch = 2, .read_ahead = true};
         EXPECT_OK(vt_loader_open(&options, &loaders[i]));
         EXPECT_OK(vt_loader_begin(loaders[i], 0, 0));
     }
@@ -163,7 +271,7 @@ static void expect_error_at(vt_dataset *dataset, bool read_ahead, int64_t good_b
     vt_loader *loader = NULL;
     const vt_batch *batch = NULL;
     double waited = 0;
-    vt_loader_options options = {.dataset = dataset, .batch_size = 4, .prefetch = 3, .read_ahead = read_ahead};
+    vt_loader_options options = {.dataset = dataset, .global_batch_size = 4, .prefetch = 3, .read_ahead = read_ahead};
     EXPECT_OK(vt_loader_open(&options, &loader));
     for (int again = 0; again < 2; again++) {
         EXPECT_OK(vt_loader_begin(loader, 0, 0));
@@ -193,7 +301,7 @@ TEST(fewer_samples_than_a_batch)
 {
     vt_dataset *dataset = open_dataset(&file);
     vt_loader *loader = NULL;
-    vt_loader_options options = {.dataset = dataset, .batch_size = 24, .drop_last = true, .prefetch = 1};
+    vt_loader_options options = {.dataset = dataset, .global_batch_size = 24, .drop_last = true, .prefetch = 1};
     EXPECT_ERROR(vt_loader_open(&options, &loader), "has 23 samples, fewer than one batch of 24");
     options.drop_last = false;
     EXPECT_OK(vt_loader_open(&options, &loader));
@@ -221,7 +329,7 @@ TEST(memory_of_the_caller)
     vt_dataset *dataset = open_dataset(&file);
     vt_loader *loader = NULL;
     vt_loader_options options = {.dataset = dataset,
-                                 .batch_size = 4,
+                                 .global_batch_size = 4,
                                  .prefetch = 3,
                                  .read_ahead = true,
                                  .allocate = count_allocate,

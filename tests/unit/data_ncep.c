@@ -43,7 +43,7 @@ TEST(persistence)
     VT_ASSERT(dataset != NULL);
     EXPECT(vt_dataset_sample_count(dataset) == 1456, "%lld", (long long)vt_dataset_sample_count(dataset));
     EXPECT_OK(vt_loader_open(
-        &(vt_loader_options){.dataset = dataset, .batch_size = 16, .prefetch = 3, .read_ahead = true}, &loader));
+        &(vt_loader_options){.dataset = dataset, .global_batch_size = 16, .prefetch = 3, .read_ahead = true}, &loader));
     EXPECT_OK(vt_loader_begin(loader, 0, 0));
     double loss = 0, waited = 0;
     const vt_batch *batch = NULL;

@@ -276,8 +276,8 @@ TEST(storage_and_years)
             snprintf(path, sizeof path, "%s/train/%s", packed ? "packed" : "plain", years[year]);
             EXPECT_OK(vt_fields_file_open(test_path(path), &file));
             for (int64_t t = 0; t < 40; t += 13) {
-                EXPECT_OK(vt_fields_file_read(one, 40 * year + t, 8, 32, 64, expected));
-                EXPECT_OK(vt_fields_file_read(file, t, 8, 32, 64, found));
+                EXPECT_OK(vt_fields_file_read(one, 40 * year + t, 8, 0, 32, 64, expected));
+                EXPECT_OK(vt_fields_file_read(file, t, 8, 0, 32, 64, found));
                 EXPECT(memcmp(expected, found, sizeof found) == 0);
             }
             vt_fields_file_close(&file);

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "alone.h"
 #include "operations/guarded.h"
 #include "test.h"
 #include "training/loop.h"
@@ -58,14 +59,16 @@ static int64_t count_parameters(int64_t dim)
     vt_vit *model = NULL;
     vt_vit_options options = {360, 720, 8, 20, 20, dim, 12, 8, VT_GELU_ERF, 0, false};
     EXPECT_OK(vt_backend_open_dry(&dry));
-    EXPECT_OK(vt_parameters_open(dry, &parameters));
+    alone one = open_alone(dry, 45 * 90);
+    EXPECT_OK(vt_parameters_open(dry, one.parallel, &parameters));
     EXPECT_OK(vt_vit_open(&options, parameters, &model));
-    int64_t count = vt_parameters_element_count(parameters);
+    int64_t count = vt_parameters_model_elements(parameters);
     EXPECT(vt_parameters_count(parameters) == 3 + 12 * 16 + 3);
     EXPECT(vt_parameters_find(parameters, "blocks.11.attn.k.weight") != NULL);
     EXPECT(vt_parameters_find(parameters, "head.bias") == NULL);
     vt_vit_close(&model);
     vt_parameters_close(&parameters);
+    close_alone(&one);
     vt_backend_close(&dry);
     return count;
 }
@@ -100,15 +103,16 @@ TEST(parameters_start_as_pytorchs)
     vt_parameters *parameters[2] = {NULL, NULL};
     const int64_t shape[2] = {300, 200};
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &backend));
+    alone one_rank = open_alone(backend, 4);
     for (int i = 0; i < 2; i++) {
-        EXPECT_OK(vt_parameters_open(backend, &parameters[i]));
+        EXPECT_OK(vt_parameters_open(backend, one_rank.parallel, &parameters[i]));
         /* the second registry has another order: values depend on the name alone */
         if (i == 1) vt_parameters_add(parameters[i], "", "other", 2, shape, VT_START_NORMAL, 0.02);
         vt_parameters_add(parameters[i], "a", "normal", 2, shape, VT_START_NORMAL, 0.02);
         vt_parameters_add(parameters[i], "a", "wide", 2, shape, VT_START_NORMAL, 2);
         vt_parameters_add(parameters[i], "a", "uniform", 2, shape, VT_START_UNIFORM, 0.25);
         vt_parameters_add(parameters[i], "a", "one", 1, shape, VT_START_ONE, 0);
-        EXPECT_OK(vt_parameters_allocate(parameters[i], VT_FLOAT32));
+        EXPECT_OK(vt_parameters_allocate(parameters[i], VT_FLOAT32, &(vt_parameters_storage){1e6, 0, 1, 0}));
         vt_parameters_start(parameters[i], 333);
     }
     moments normal = moments_of(vt_parameters_find(parameters[0], "a.normal"));
@@ -129,6 +133,7 @@ TEST(parameters_start_as_pytorchs)
     EXPECT(memcmp(a->value, b->value, (size_t)a->count * sizeof(float)) == 0);
     EXPECT(memcmp(b->value, vt_parameters_find(parameters[1], "other")->value, 64) != 0);
     for (int i = 0; i < 2; i++) vt_parameters_close(&parameters[i]);
+    close_alone(&one_rank);
     vt_backend_close(&backend);
 }
 
@@ -162,7 +167,7 @@ static void open_small(small_model *m, const char *const *settings)
     EXPECT_OK(vt_trainer_open(m->config, &data, m->backend, &m->trainer));
     fill_random(m->input, BATCH * IN, 1, 3);
     fill_random(m->target, BATCH * TARGET, 2, 3);
-    m->batch = (vt_batch){.sample_count = BATCH, .input = m->input, .target = m->target};
+    m->batch = (vt_batch){.sample_count = BATCH, .global_count = BATCH, .input = m->input, .target = m->target};
 }
 
 static void close_small(small_model *m)
@@ -200,7 +205,7 @@ TEST(the_same_seed_gives_the_same_bits)
     EXPECT(loss == train_steps(&b, 5));
     EXPECT(loss != train_steps(&other, 5));
     EXPECT(memcmp(vt_parameters_values(a.trainer->parameters), vt_parameters_values(b.trainer->parameters),
-                  (size_t)vt_parameters_element_count(a.trainer->parameters) * sizeof(float)) == 0);
+                  (size_t)vt_parameters_block_elements(a.trainer->parameters, 3) * sizeof(float)) == 0);
     close_small(&a);
     close_small(&b);
     close_small(&other);
@@ -238,16 +243,18 @@ TEST(forecast_is_what_is_evaluated)
     enum { HEIGHT = 8, WIDTH = 12, CHANNEL = 1 };
     small_model m;
     vt_evaluation sums;
-    float field[HEIGHT * WIDTH];
+    float field[HEIGHT * WIDTH], target[HEIGHT * WIDTH];
     double sum = 0, std = 4; /* of channel 1 in open_small */
     open_small(&m, (const char *const[]){"dropout", "0.3", NULL});
     train_steps(&m, 3);
-    vt_batch one = {.sample_count = 1, .input = m.input + IN, .target = m.target + TARGET}; /* sample 1 */
+    vt_batch one = {
+        .sample_count = 1, .global_count = 1, .input = m.input + IN, .target = m.target + TARGET}; /* sample 1 */
     vt_evaluation_open(m.config, &sums);
     EXPECT_OK(vt_step_evaluate(m.trainer, &one, false, &sums));
-    EXPECT_OK(vt_step_forecast(m.trainer, &m.batch, 1, CHANNEL, field));
+    EXPECT_OK(vt_step_forecast(m.trainer, &one, CHANNEL, field, target));
     for (int i = 0; i < HEIGHT * WIDTH; i++) {
-        double difference = ((double)field[i] - (double)m.target[TARGET + CHANNEL * HEIGHT * WIDTH + i]) / std;
+        EXPECT_NEAR(target[i], m.target[TARGET + CHANNEL * HEIGHT * WIDTH + i], 1e-5);
+        double difference = ((double)field[i] - (double)target[i]) / std;
         sum += (double)m.trainer->latitude_weights[i / WIDTH] * difference * difference;
     }
     EXPECT_NEAR(sqrt(sum / (HEIGHT * WIDTH)), sums.rmse[CHANNEL], 1e-5 * sums.rmse[CHANNEL]);
@@ -273,7 +280,7 @@ TEST(recompute_gives_the_same_bits_in_less_memory)
     open_small(&again, (const char *const[]){"dropout", "0.2", "recompute", "block", NULL});
     EXPECT(train_steps(&kept, 5) == train_steps(&again, 5));
     EXPECT(memcmp(vt_parameters_values(kept.trainer->parameters), vt_parameters_values(again.trainer->parameters),
-                  (size_t)vt_parameters_element_count(kept.trainer->parameters) * sizeof(float)) == 0);
+                  (size_t)vt_parameters_block_elements(kept.trainer->parameters, 3) * sizeof(float)) == 0);
     /* 3 blocks of 10 units each against 3 inputs and one block; both add the same for the rest */
     EXPECT((double)again.trainer->arena.peak < 0.7 * (double)kept.trainer->arena.peak, "%zu of %zu bytes",
            again.trainer->arena.peak, kept.trainer->arena.peak);
@@ -286,7 +293,7 @@ TEST(gradients_that_are_not_finite_change_nothing)
     small_model m;
     vt_step_figures figures;
     open_small(&m, (const char *const[]){NULL});
-    size_t bytes = (size_t)vt_parameters_element_count(m.trainer->parameters) * sizeof(float);
+    size_t bytes = (size_t)vt_parameters_block_elements(m.trainer->parameters, 3) * sizeof(float);
     float *before = malloc(bytes);
     train_steps(&m, 2);
     memcpy(before, vt_parameters_values(m.trainer->parameters), bytes);
@@ -307,7 +314,7 @@ TEST(the_plan_is_what_a_run_takes)
     open_small(&m, (const char *const[]){NULL});
     vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10};
     EXPECT_OK(vt_trainer_plan(m.config, &data, &plan));
-    size_t block = (size_t)vt_parameters_element_count(m.trainer->parameters) * sizeof(float);
+    size_t block = (size_t)vt_parameters_block_elements(m.trainer->parameters, 3) * sizeof(float);
     EXPECT(plan.bytes[VT_MEMORY_PARAMETERS] == block && plan.bytes[VT_MEMORY_GRADIENTS] == block);
     EXPECT(plan.bytes[VT_MEMORY_OPTIMIZER] >= 2 * block && plan.bytes[VT_MEMORY_OPTIMIZER] < 2 * block + 64);
     train_steps(&m, 1);
@@ -363,25 +370,25 @@ TEST(run_directory_is_never_overwritten)
     EXPECT_OK(vt_config_open_default(&config));
     EXPECT_OK(vt_config_set(config, "expdir", vt_test_directory()));
     EXPECT_OK(vt_config_set(config, "run_num", "tag"));
-    EXPECT_OK(vt_run_directory_make(config, 1, &path, &renamed));
+    EXPECT_OK(vt_run_directory_make(config, &path, &renamed));
     EXPECT(renamed == NULL);
     snprintf(kept, sizeof kept, "%s/base/1CPU/tag", vt_test_directory());
     EXPECT(strcmp(path, kept) == 0, "%s", path);
     snprintf(kept, sizeof kept, "%s/precious", path);
     fclose(fopen(kept, "w"));
     free(path);
-    EXPECT_OK(vt_run_directory_make(config, 1, &path, &renamed));
+    EXPECT_OK(vt_run_directory_make(config, &path, &renamed));
     EXPECT(renamed != NULL && strstr(renamed, "/tag.old-") != NULL);
     snprintf(kept, sizeof kept, "%s/precious", renamed != NULL ? renamed : "");
     EXPECT(stat(kept, &info) == 0);
     free(path);
     free(renamed);
-    EXPECT_OK(vt_run_directory_make(config, 1, &path, &renamed)); /* within the same second: another name */
+    EXPECT_OK(vt_run_directory_make(config, &path, &renamed)); /* within the same second: another name */
     EXPECT(renamed != NULL && stat(kept, &info) == 0);
     free(path);
     free(renamed);
     EXPECT_OK(vt_config_set(config, "expdir", kept)); /* a file where a directory should be */
-    EXPECT_ERROR(vt_run_directory_make(config, 1, &path, &renamed), "can't make the directory");
+    EXPECT_ERROR(vt_run_directory_make(config, &path, &renamed), "can't make the directory");
     free(path);
     vt_config_close(&config);
 }

@@ -1,0 +1,26 @@
+/* What tensor_file.c (writing, attributes) and tensor_read.c share; nobody else includes it. */
+#ifndef VT_DATA_TENSOR_FILE_INSIDE_H
+#define VT_DATA_TENSOR_FILE_INSIDE_H
+
+#include "data/hdf5_access.h"
+#include "data/tensor_file.h"
+
+/* Shards kept open while an index is read: few against a process's limit of open files. */
+enum { VT_TENSOR_OPEN_SOURCES = 64 };
+
+typedef struct {
+    char *name; /* NULL: a free place */
+    vt_tensor_file *file;
+    uint64_t last_use;
+} vt_tensor_source;
+
+struct vt_tensor_file {
+    char *path;
+    hid_t file;
+    vt_tensor_source sources[VT_TENSOR_OPEN_SOURCES];
+    uint64_t use_clock;
+};
+
+void vt_tensor_close_source(vt_tensor_source *source);
+
+#endif

@@ -1,0 +1,449 @@
+#include "optimizer/gradient_sync.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+/* A bucket's reduction: at most three operations, one after another. */
+enum { MOST_PHASES = 3 };
+
+typedef struct {
+    const vt_bucket *bucket;
+    float *gradients; /* the whole bucket */
+    vt_group *phases[MOST_PHASES];
+    int phase_count;
+    int phase; /* under way; phase_count: none is */
+    vt_request request;
+    int64_t place; /* of the bucket in the room of its unit (ZeRO 2 and 3) */
+    double begun, ended;
+} bucket_state;
+
+/* Two units lie whole in memory at a time: the one in use and the one before or after it. */
+typedef struct {
+    float *values;
+    uint16_t *halves;
+    float *gradients;
+    int64_t values_unit; /* whose values are here or on their way; -1: none's */
+    bool arrived;
+} unit_room;
+
+typedef struct {
+    bool of_bucket;
+    int64_t index;
+    double begin, end;
+} trace_row;
+
+struct vt_gradient_sync {
+    vt_backend *backend;
+    vt_parameters *parameters;
+    vt_group *shards;
+    bool off; /* noddp: the data axis is left out */
+    bool last;
+    bucket_state *buckets;
+    vt_request *gathers; /* [bucket] */
+    int64_t count;
+    bucket_state **queue; /* [count]: the buckets under way, in the order in which they started */
+    int64_t queued;
+    unit_room rooms[2];
+    int64_t room_elements;
+    FILE *trace;
+    trace_row *rows;
+    int64_t row_count, row_capacity, step;
+    double step_begin, unit_begin;
+};
+
+/* ---- how it is split ---- */
+
+static vt_scope shard_scope(const vt_config *config)
+{
+    return config->zero_group == VT_ZERO_NODE ? VT_SCOPE_WITHIN_NODE : VT_SCOPE_ALL;
+}
+
+vt_status vt_gradient_sync_storage(const vt_config *config, vt_world *world, vt_backend *backend,
+                                   vt_parameters_storage *storage)
+{
+    vt_status status = VT_OK;
+    vt_group *group = NULL;
+    *storage = (vt_parameters_storage){config->bucket_cap_mb * 1024 * 1024, (int)config->zero_stage, 1, 0};
+    if (config->zero_stage == 0) return VT_OK;
+    VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_DATA), shard_scope(config), "gradients", backend, &group));
+    double sums[3] = {1, group->size, (double)group->size * group->size};
+    vt_world_sum(world, sums, 3);
+    double mean = sums[1] / sums[0];
+    VT_CHECK(sums[2] == mean * mean * sums[0],
+             "zero_group node: the nodes have different numbers of data-parallel ranks (%d here, %g on average); start "
+             "as many on each, or use zero_group all",
+             group->size, mean);
+    storage->shards = group->size;
+    storage->shard = group->rank;
+done:
+    return status;
+}
+
+/* ---- a bucket's reduction ---- */
+
+static void start_phase(vt_gradient_sync *sync, bucket_state *state)
+{
+    int64_t length = state->bucket->count / sync->shards->size;
+    float *slice = state->gradients + sync->shards->rank * length;
+    vt_group *group = state->phases[state->phase];
+    if (group != sync->shards || sync->shards->size == 1) {
+        bool sliced = sync->shards->size > 1;
+        vt_group_all_reduce(group, VT_SUM_FLOAT32, sliced ? slice : state->gradients,
+                            sliced ? length : state->bucket->count, &state->request);
+        return;
+    }
+    int64_t counts[group->size];
+    for (int i = 0; i < group->size; i++) counts[i] = length;
+    vt_group_reduce_scatter(group, state->gradients, counts, slice, &state->request);
+}
+
+/* This rank's slice of a bucket that is reduced joins the gradients of the micro-batches before. */
+static void keep_slice(vt_gradient_sync *sync, const bucket_state *state)
+{
+    const vt_mask none = {.tokens = 1};
+    int64_t length = state->bucket->count / sync->shards->size;
+    float *kept =
+        vt_parameters_gradients(sync->parameters) + vt_parameters_slice_offset(sync->parameters, state->bucket, 2);
+    vt_matrix sum = vt_matrix_make(kept, 1, length);
+    vt_matrix part = vt_matrix_make(state->gradients + sync->shards->rank * length, 1, length);
+    sync->backend->residual_add(sync->backend, sum, part, &none, sum);
+}
+
+static void note(vt_gradient_sync *sync, bool of_bucket, int64_t index, double begin, double end)
+{
+    if (sync->trace == NULL) return;
+    if (sync->row_count == sync->row_capacity) {
+        sync->row_capacity = 2 * sync->row_capacity + 64;
+        sync->rows = realloc(sync->rows, (size_t)sync->row_capacity * sizeof *sync->rows);
+        VT_ASSERT(sync->rows != NULL);
+    }
+    sync->rows[sync->row_count++] = (trace_row){of_bucket, index, begin, end};
+}
+
+/* Moves a reduction on as far as it goes, or waits for its end. It goes no further than the one that started before it
+ * (`ahead`, or NULL), so that all ranks start each phase of all buckets in the same order. */
+static void advance(vt_gradient_sync *sync, bucket_state *state, const bucket_state *ahead, bool wait)
+{
+    while (state->phase < state->phase_count) {
+        if (wait)
+            vt_request_wait(&state->request);
+        else if (!vt_request_test(&state->request))
+            return;
+        bool is_last = state->phase + 1 == state->phase_count;
+        if (!is_last && ahead != NULL && ahead->phase <= state->phase) return;
+        if (++state->phase < state->phase_count) {
+            start_phase(sync, state);
+            continue;
+        }
+        if (vt_parameters_is_sliced(sync->parameters, 2)) keep_slice(sync, state);
+        note(sync, true, state - sync->buckets, state->begun, vt_clock_seconds());
+    }
+}
+
+/* Moves all on; waits for those up to `last`, or for all of them when `wait`. */
+static void advance_all(vt_gradient_sync *sync, bool wait, const bucket_state *last)
+{
+    const bucket_state *ahead = NULL;
+    int64_t left = 0;
+    for (int64_t i = 0; i < sync->queued; i++) {
+        bucket_state *state = sync->queue[i];
+        advance(sync, state, ahead, wait);
+        if (state == last) wait = false;
+        if (state->phase == state->phase_count) continue; /* it no longer holds up those behind it */
+        ahead = state;
+        sync->queue[left++] = state;
+    }
+    sync->queued = left;
+}
+
+static void start_bucket(vt_gradient_sync *sync, bucket_state *state)
+{
+    state->begun = vt_clock_seconds();
+    if (state->phase_count == 0) return; /* there is no one else */
+    state->phase = 0;
+    sync->queue[sync->queued++] = state;
+    start_phase(sync, state);
+}
+
+/* ---- units ---- */
+
+static bool has_unit(const bucket_state *state, int64_t unit)
+{
+    return state->bucket->first_unit <= unit && unit <= state->bucket->last_unit;
+}
+
+static unit_room *room_of(vt_gradient_sync *sync, int64_t unit)
+{
+    return &sync->rooms[unit % 2];
+}
+
+/* The values of a unit set out for its room, unless they are there. */
+static void gather_begin(vt_gradient_sync *sync, int64_t unit)
+{
+    unit_room *room = room_of(sync, unit);
+    if (room->values_unit == unit) return;
+    room->values_unit = unit;
+    room->arrived = false;
+    for (int64_t i = 0; i < sync->count; i++) {
+        bucket_state *state = &sync->buckets[i];
+        if (!has_unit(state, unit)) continue;
+        size_t bytes[sync->shards->size];
+        for (int j = 0; j < sync->shards->size; j++)
+            bytes[j] = (size_t)(state->bucket->count / sync->shards->size) * sizeof(float);
+        const float *slice =
+            vt_parameters_values(sync->parameters) + vt_parameters_slice_offset(sync->parameters, state->bucket, 3);
+        vt_group_all_gather(sync->shards, slice, bytes, room->values + state->place, &sync->gathers[i]);
+    }
+}
+
+static void gather_end(vt_gradient_sync *sync, int64_t unit)
+{
+    vt_backend *backend = sync->backend;
+    unit_room *room = room_of(sync, unit);
+    if (room->arrived) return;
+    room->arrived = true;
+    for (int64_t i = 0; i < sync->count; i++) {
+        bucket_state *state = &sync->buckets[i];
+        if (!has_unit(state, unit)) continue;
+        vt_request_wait(&sync->gathers[i]);
+        uint16_t *half = room->halves != NULL ? room->halves + state->place : NULL;
+        if (half != NULL) {
+            vt_matrix from = vt_matrix_make(room->values + state->place, 1, state->bucket->count), to = from;
+            to.half = half;
+            to.type = VT_BFLOAT16;
+            backend->convert(backend, from, to);
+        }
+        vt_parameters_place_values(sync->parameters, state->bucket, room->values + state->place, half);
+    }
+    if (room->halves != NULL) backend->weights_changed(backend);
+}
+
+/* Room for a unit's gradients, once those that were there are reduced. */
+static void clear_gradients(vt_gradient_sync *sync, int64_t unit)
+{
+    vt_backend *backend = sync->backend;
+    unit_room *room = room_of(sync, unit);
+    const bucket_state *last = NULL; /* that used the room */
+    for (int64_t i = 0; i < sync->queued; i++)
+        if (sync->queue[i]->bucket->first_unit % 2 == unit % 2) last = sync->queue[i];
+    if (last != NULL) advance_all(sync, true, last);
+    for (int64_t i = 0; i < sync->count; i++) {
+        bucket_state *state = &sync->buckets[i];
+        if (!has_unit(state, unit)) continue;
+        state->gradients = room->gradients + state->place;
+        backend->zero(backend, state->gradients, (size_t)state->bucket->count * sizeof(float));
+        vt_parameters_place_gradients(sync->parameters, state->bucket, state->gradients);
+    }
+}
+
+static void needed(void *context, int64_t unit, int64_t next, bool backward)
+{
+    vt_gradient_sync *sync = context;
+    if (vt_parameters_is_sliced(sync->parameters, 3)) {
+        gather_begin(sync, unit);
+        gather_end(sync, unit);
+        if (next >= 0) gather_begin(sync, next);
+    }
+    if (!backward) return;
+    if (vt_parameters_is_sliced(sync->parameters, 2)) clear_gradients(sync, unit);
+    sync->unit_begin = vt_clock_seconds();
+}
+
+static void gradients_ready(void *context, int64_t unit)
+{
+    vt_gradient_sync *sync = context;
+    note(sync, false, unit, sync->unit_begin, vt_clock_seconds());
+    bool reduce = vt_parameters_is_sliced(sync->parameters, 2) || sync->last;
+    for (int64_t i = 0; i < sync->count; i++) {
+        bucket_state *state = &sync->buckets[i];
+        if (reduce && state->bucket->first_unit == unit) start_bucket(sync, state);
+    }
+    advance_all(sync, false, NULL);
+}
+
+/* ---- a step ---- */
+
+void vt_gradient_sync_begin(vt_gradient_sync *sync, int64_t step, bool last)
+{
+    if (sync->step != step) sync->step_begin = vt_clock_seconds();
+    sync->step = step;
+    sync->last = last;
+}
+
+static void write_trace(vt_gradient_sync *sync, double end)
+{
+    double from = sync->step_begin;
+    for (int64_t i = 0; i < sync->row_count; i++) {
+        const trace_row *row = &sync->rows[i];
+        fprintf(sync->trace, "%lld,%s,%lld,%lld,%.6f,%.6f\n", (long long)sync->step,
+                row->of_bucket ? "bucket" : "backward", (long long)row->index,
+                row->of_bucket ? (long long)sync->buckets[row->index].bucket->count * 4 : 0LL, row->begin - from,
+                row->end - from);
+    }
+    fprintf(sync->trace, "%lld,finished,0,0,%.6f,%.6f\n", (long long)sync->step, end - from, vt_clock_seconds() - from);
+    fflush(sync->trace);
+    sync->row_count = 0;
+}
+
+void vt_gradient_sync_finish(vt_gradient_sync *sync)
+{
+    double end = vt_clock_seconds();
+    advance_all(sync, true, NULL);
+    if (sync->trace != NULL) write_trace(sync, end);
+}
+
+static void gather_values(vt_gradient_sync *sync)
+{
+    for (int64_t i = 0; i < sync->count; i++) {
+        const vt_bucket *bucket = sync->buckets[i].bucket;
+        float *values = vt_parameters_values(sync->parameters);
+        size_t bytes[sync->shards->size];
+        for (int j = 0; j < sync->shards->size; j++)
+            bytes[j] = (size_t)(bucket->count / sync->shards->size) * sizeof(float);
+        vt_group_all_gather(sync->shards, values + vt_parameters_slice_offset(sync->parameters, bucket, 3), bytes,
+                            values + bucket->first, &sync->gathers[i]);
+    }
+    for (int64_t i = 0; i < sync->count; i++) vt_request_wait(&sync->gathers[i]);
+}
+
+void vt_gradient_sync_values_changed(vt_gradient_sync *sync)
+{
+    if (vt_parameters_is_sliced(sync->parameters, 3)) {
+        for (int i = 0; i < 2; i++) sync->rooms[i].values_unit = -1;
+        return;
+    }
+    if (vt_parameters_is_sliced(sync->parameters, 1)) gather_values(sync);
+    vt_parameters_refresh(sync->parameters);
+}
+
+/* ---- opening ---- */
+
+static vt_status choose_phases(vt_gradient_sync *sync, const vt_config *config, bucket_state *state)
+{
+    vt_status status = VT_OK;
+    vt_world *world = vt_parameters_parallel(sync->parameters)->world;
+    const unsigned data = VT_AXES(VT_AXIS_DATA), sum = state->bucket->sum_axes;
+    vt_group *groups[MOST_PHASES] = {NULL};
+    if (sync->shards->size == 1) {
+        VT_TRY(
+            vt_world_group(world, sync->off ? sum : sum | data, VT_SCOPE_ALL, "gradients", sync->backend, &groups[0]));
+    } else {
+        groups[0] = sync->shards;
+        if (shard_scope(config) == VT_SCOPE_WITHIN_NODE)
+            VT_TRY(vt_world_group(world, data, VT_SCOPE_ACROSS_NODES, "gradients", sync->backend, &groups[1]));
+        if (sum != 0) VT_TRY(vt_world_group(world, sum, VT_SCOPE_ALL, "gradients", sync->backend, &groups[2]));
+    }
+    for (int i = 0; i < MOST_PHASES; i++)
+        if (groups[i] != NULL && groups[i]->size > 1) state->phases[state->phase_count++] = groups[i];
+    state->phase = state->phase_count;
+done:
+    return status;
+}
+
+/* Where each bucket lies in the room of its unit, and how large a room must be. */
+static void place_units(vt_gradient_sync *sync)
+{
+    int64_t units = vt_parameters_unit_count(sync->parameters);
+    for (int64_t unit = 0; unit < units; unit++) {
+        int64_t place = 0;
+        for (int64_t i = 0; i < sync->count; i++) {
+            if (!has_unit(&sync->buckets[i], unit)) continue;
+            sync->buckets[i].place = place;
+            place += sync->buckets[i].bucket->count;
+        }
+        if (place > sync->room_elements) sync->room_elements = place;
+    }
+}
+
+static vt_status take_room(vt_gradient_sync *sync, vt_memory_category category, size_t element, void **memory)
+{
+    return sync->backend->allocate(sync->backend, category, (size_t)sync->room_elements * element, memory);
+}
+
+static vt_status take_rooms(vt_gradient_sync *sync)
+{
+    vt_status status = VT_OK;
+    void *memory = NULL;
+    place_units(sync);
+    for (int i = 0; i < 2; i++) {
+        unit_room *room = &sync->rooms[i];
+        VT_TRY(take_room(sync, VT_MEMORY_GRADIENTS, sizeof(float), &memory));
+        room->gradients = memory;
+        if (!vt_parameters_is_sliced(sync->parameters, 3)) continue;
+        VT_TRY(take_room(sync, VT_MEMORY_PARAMETERS, sizeof(float), &memory));
+        room->values = memory;
+        if (vt_parameters_type(sync->parameters) != VT_BFLOAT16) continue;
+        VT_TRY(take_room(sync, VT_MEMORY_PARAMETERS, sizeof(uint16_t), &memory));
+        room->halves = memory;
+    }
+done:
+    return status;
+}
+
+vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt_parameters *parameters,
+                                vt_gradient_sync **result)
+{
+    vt_status status = VT_OK;
+    vt_gradient_sync *sync = calloc(1, sizeof *sync);
+    VT_ASSERT(sync != NULL);
+    vt_world *world = vt_parameters_parallel(parameters)->world;
+    sync->backend = backend;
+    sync->parameters = parameters;
+    sync->off = config->noddp;
+    sync->step = -1;
+    sync->count = vt_parameters_bucket_count(parameters);
+    sync->buckets = calloc((size_t)sync->count + 1, sizeof *sync->buckets);
+    sync->gathers = calloc((size_t)sync->count + 1, sizeof *sync->gathers);
+    sync->queue = calloc((size_t)sync->count + 1, sizeof *sync->queue);
+    VT_ASSERT(sync->buckets != NULL && sync->gathers != NULL && sync->queue != NULL);
+    for (int i = 0; i < 2; i++) sync->rooms[i].values_unit = -1;
+    /* without slices a group of this rank alone */
+    bool sliced = vt_parameters_is_sliced(parameters, 1);
+    VT_TRY(vt_world_group(world, sliced ? VT_AXES(VT_AXIS_DATA) : 0, sliced ? shard_scope(config) : VT_SCOPE_ALL,
+                          "gradients", backend, &sync->shards));
+    for (int64_t i = 0; i < sync->count; i++) {
+        bucket_state *state = &sync->buckets[i];
+        state->bucket = vt_parameters_bucket(parameters, i);
+        if (!vt_parameters_is_sliced(parameters, 2))
+            state->gradients = vt_parameters_gradients(parameters) + state->bucket->first;
+        VT_TRY(choose_phases(sync, config, state));
+    }
+    if (vt_parameters_is_sliced(parameters, 2)) VT_TRY(take_rooms(sync));
+    vt_parameters_set_hooks(parameters, &(vt_parameters_hooks){sync, needed, gradients_ready});
+done:
+    if (status != VT_OK) vt_gradient_sync_close(&sync);
+    *result = sync;
+    return status;
+}
+
+void vt_gradient_sync_close(vt_gradient_sync **sync)
+{
+    vt_gradient_sync *s = *sync;
+    if (s == NULL) return;
+    for (int64_t i = 0; i < s->count; i++) vt_request_wait(&s->gathers[i]);
+    for (int i = 0; i < 2; i++) {
+        s->backend->release(s->backend, s->rooms[i].values);
+        s->backend->release(s->backend, s->rooms[i].halves);
+        s->backend->release(s->backend, s->rooms[i].gradients);
+    }
+    if (s->trace != NULL) fclose(s->trace);
+    free(s->rows);
+    free(s->queue);
+    free(s->buckets);
+    free(s->gathers);
+    free(s);
+    *sync = NULL;
+}
+
+vt_status vt_gradient_sync_trace(vt_gradient_sync *sync, const char *path)
+{
+    vt_status status = VT_OK;
+    sync->trace = fopen(path, "w");
+    VT_CHECK(sync->trace != NULL, "can't write %s: %s", path, strerror(errno));
+    fprintf(sync->trace, "step,what,index,bytes,begin,end\n");
+done:
+    return status;
+}

@@ -1,0 +1,314 @@
+/* What all engines have in common: counting, groups of one rank, and staging of device memory through the host. */
+#include "parallel/group.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* An operation on copies in host memory; the request's state where the group stages. */
+typedef struct {
+    vt_request inner;
+    void *send;    /* the copy that is sent, or NULL */
+    void *receive; /* what comes back to the device at the end */
+    void *device;
+    size_t bytes;
+} staged_operation;
+
+static size_t size_of(vt_sum_type type)
+{
+    return type == VT_SUM_FLOAT64 ? sizeof(double) : sizeof(float);
+}
+
+static bool is_device_memory(const vt_group *group)
+{
+    return group->backend != NULL && !group->backend->shares_host_memory;
+}
+
+static bool stages(const vt_group *group)
+{
+    return is_device_memory(group) && !group->engine->device_memory;
+}
+
+static void *take(vt_group *group, size_t bytes)
+{
+    void *memory = malloc(bytes > 0 ? bytes : 1);
+    if (memory == NULL)
+        vt_engine_abort(group->engine, "no memory for %zu bytes on their way through the host (%s)", bytes,
+                        group->name);
+    return memory;
+}
+
+/* to = from, both the group's kind of memory; they may be the same. */
+static void move(vt_group *group, void *to, const void *from, size_t bytes)
+{
+    if (to == from || bytes == 0) return;
+    if (!is_device_memory(group)) {
+        memmove(to, from, bytes);
+        return;
+    }
+    void *host = take(group, bytes);
+    group->backend->copy_to_host(group->backend, host, from, bytes);
+    group->backend->copy_from_host(group->backend, to, host, bytes);
+    free(host);
+}
+
+/* Counts; false when there is nothing to send, because nothing is to be moved or nobody else is there. */
+static bool begin(vt_group *group, double bytes, vt_request *request)
+{
+    if (request != NULL) {
+        VT_ASSERT(request->state == NULL); /* the one before is not over */
+        *request = (vt_request){.group = group};
+    }
+    if (group->size > 1) {
+        group->volume.operations++;
+        group->volume.bytes += bytes;
+    }
+    return group->size > 1 && !group->engine->counts_only;
+}
+
+static double ring_share(const vt_group *group, double bytes)
+{
+    return bytes * (group->size - 1) / group->size;
+}
+
+static staged_operation *stage(vt_group *group, void *send, void *receive, void *device, size_t bytes)
+{
+    staged_operation *staged = take(group, sizeof *staged);
+    *staged = (staged_operation){.inner = {.group = group}, .send = send, .receive = receive};
+    staged->device = device;
+    staged->bytes = bytes;
+    return staged;
+}
+
+static void *copy_in(vt_group *group, const void *device, size_t bytes)
+{
+    void *host = take(group, bytes);
+    group->backend->copy_to_host(group->backend, host, device, bytes);
+    return host;
+}
+
+static void unstage(vt_request *request)
+{
+    staged_operation *staged = request->state;
+    vt_backend *backend = request->group->backend;
+    if (staged->device != NULL) backend->copy_from_host(backend, staged->device, staged->receive, staged->bytes);
+    if (staged->send != staged->receive) free(staged->send);
+    free(staged->receive);
+    free(staged);
+    request->state = NULL;
+}
+
+static void started(vt_request *request, bool wait)
+{
+    if (wait) vt_request_wait(request);
+}
+
+void vt_group_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request)
+{
+    size_t bytes = (size_t)count * size_of(type);
+    if (!begin(group, 2 * ring_share(group, (double)bytes), request) || count == 0) return;
+    vt_request own = {.group = group}, *here = request != NULL ? request : &own;
+    if (stages(group)) {
+        void *host = copy_in(group, data, bytes);
+        staged_operation *staged = stage(group, host, host, data, bytes);
+        here->state = staged;
+        group->engine->all_reduce(group, type, host, count, &staged->inner);
+    } else {
+        group->engine->all_reduce(group, type, data, count, here);
+    }
+    started(here, request == NULL);
+}
+
+void vt_group_reduce_scatter(vt_group *group, float *send, const int64_t *counts, float *receive, vt_request *request)
+{
+    int64_t total = 0;
+    for (int i = 0; i < group->size; i++) total += counts[i];
+    size_t bytes = (size_t)total * sizeof *send, part = (size_t)counts[group->rank] * sizeof *send;
+    bool others = begin(group, ring_share(group, (double)bytes), request);
+    if (total == 0 || group->engine->counts_only) return;
+    if (!others) {
+        move(group, receive, send, bytes);
+        return;
+    }
+    vt_request own = {.group = group}, *here = request != NULL ? request : &own;
+    if (stages(group)) {
+        void *from = copy_in(group, send, bytes), *to = take(group, part);
+        staged_operation *staged = stage(group, from, to, receive, part);
+        here->state = staged;
+        group->engine->reduce_scatter(group, from, counts, to, &staged->inner);
+    } else {
+        group->engine->reduce_scatter(group, send, counts, receive, here);
+    }
+    started(here, request == NULL);
+}
+
+void vt_group_all_gather(vt_group *group, const void *send, const size_t *bytes, void *receive, vt_request *request)
+{
+    size_t total = 0, before = 0;
+    for (int i = 0; i < group->size; i++) {
+        if (i < group->rank) before += bytes[i];
+        total += bytes[i];
+    }
+    bool others = begin(group, ring_share(group, (double)total), request);
+    if (total == 0 || group->engine->counts_only) return;
+    if (!others) {
+        move(group, receive, send, total);
+        return;
+    }
+    vt_request own = {.group = group}, *here = request != NULL ? request : &own;
+    if (stages(group)) {
+        char *host = take(group, total);
+        if (bytes[group->rank] > 0)
+            group->backend->copy_to_host(group->backend, host + before, send, bytes[group->rank]);
+        staged_operation *staged = stage(group, host, host, receive, total);
+        here->state = staged;
+        group->engine->all_gather(group, host + before, bytes, host, &staged->inner);
+    } else {
+        group->engine->all_gather(group, send, bytes, receive, here);
+    }
+    started(here, request == NULL);
+}
+
+void vt_group_exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive,
+                       size_t receive_bytes, int from, vt_request *request)
+{
+    bool others = begin(group, (double)send_bytes, request);
+    if ((send_bytes == 0 && receive_bytes == 0) || group->engine->counts_only) return;
+    if (!others) {
+        move(group, receive, send, receive_bytes);
+        return;
+    }
+    vt_request own = {.group = group}, *here = request != NULL ? request : &own;
+    if (stages(group)) {
+        void *out = copy_in(group, send, send_bytes), *in = take(group, receive_bytes);
+        staged_operation *staged = stage(group, out, in, receive, receive_bytes);
+        here->state = staged;
+        group->engine->exchange(group, out, send_bytes, to, in, receive_bytes, from, &staged->inner);
+    } else {
+        group->engine->exchange(group, send, send_bytes, to, receive, receive_bytes, from, here);
+    }
+    started(here, request == NULL);
+}
+
+void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request)
+{
+    if (!begin(group, (double)bytes, request) || bytes == 0) return;
+    vt_request own = {.group = group}, *here = request != NULL ? request : &own;
+    if (stages(group)) {
+        bool is_root = group->rank == root;
+        void *host = is_root ? copy_in(group, data, bytes) : take(group, bytes);
+        staged_operation *staged = stage(group, host, host, is_root ? NULL : data, bytes);
+        here->state = staged;
+        group->engine->broadcast(group, host, bytes, root, &staged->inner);
+    } else {
+        group->engine->broadcast(group, data, bytes, root, here);
+    }
+    started(here, request == NULL);
+}
+
+/* ---- requests ---- */
+
+bool vt_request_test(vt_request *request)
+{
+    if (request->state == NULL) return true;
+    bool is_staged = stages(request->group);
+    vt_request *inner = is_staged ? &((staged_operation *)request->state)->inner : request;
+    if (inner->state != NULL && !request->group->engine->test(inner)) return false;
+    if (is_staged) unstage(request);
+    return true;
+}
+
+void vt_request_wait(vt_request *request)
+{
+    if (request->state == NULL) return;
+    double start = vt_clock_seconds();
+    bool is_staged = stages(request->group);
+    vt_request *inner = is_staged ? &((staged_operation *)request->state)->inner : request;
+    if (inner->state != NULL) request->group->engine->wait(inner);
+    if (is_staged) unstage(request);
+    request->group->volume.seconds += vt_clock_seconds() - start;
+}
+
+/* ---- groups ---- */
+
+vt_status vt_group_open(vt_engine *engine, const char *name, const int *members, int size, int rank, int color,
+                        vt_backend *backend, vt_group **result)
+{
+    vt_status status = VT_OK;
+    vt_group *group = calloc(1, sizeof *group);
+    VT_ASSERT(group != NULL);
+    snprintf(group->name, sizeof group->name, "%s", name);
+    group->size = size;
+    group->rank = rank;
+    group->members = malloc((size_t)size * sizeof *members);
+    VT_ASSERT(group->members != NULL);
+    memcpy(group->members, members, (size_t)size * sizeof *members);
+    group->backend = backend;
+    group->engine = engine;
+    if (engine->split != NULL) VT_TRY(engine->split(engine, color, rank, group));
+done:
+    if (status != VT_OK) vt_group_close(&group);
+    *result = group;
+    return status;
+}
+
+void vt_group_close(vt_group **group)
+{
+    if (*group == NULL) return;
+    if ((*group)->state != NULL) (*group)->engine->group_close(*group);
+    free((*group)->members);
+    free(*group);
+    *group = NULL;
+}
+
+const char *vt_group_text(const vt_group *group, char text[VT_GROUP_TEXT_SIZE])
+{
+    enum { SHOWN = 16 };
+    size_t length = (size_t)snprintf(text, VT_GROUP_TEXT_SIZE, "%s [", group->name);
+    for (int i = 0; i < group->size && i < SHOWN; i++)
+        length += (size_t)snprintf(text + length, VT_GROUP_TEXT_SIZE - length, i > 0 ? " %d" : "%d", group->members[i]);
+    if (group->size > SHOWN)
+        snprintf(text + length, VT_GROUP_TEXT_SIZE - length, " … %d ranks]", group->size);
+    else
+        snprintf(text + length, VT_GROUP_TEXT_SIZE - length, "]");
+    return text;
+}
+
+/* ---- engines ---- */
+
+void vt_engine_close(vt_engine **engine)
+{
+    if (*engine == NULL) return;
+    if ((*engine)->close != NULL) (*engine)->close(*engine);
+    free(*engine);
+    *engine = NULL;
+}
+
+void vt_host_name(char name[VT_HOST_SIZE])
+{
+    if (gethostname(name, VT_HOST_SIZE) != 0) snprintf(name, VT_HOST_SIZE, "unknown host");
+    name[VT_HOST_SIZE - 1] = '\0';
+}
+
+void vt_engine_abort(vt_engine *engine, const char *format, ...)
+{
+    char sentence[2048], line[2304], host[VT_HOST_SIZE];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    vt_host_name(host);
+    if (engine->size > 1)
+        snprintf(line, sizeof line, "vitrain: rank %d on %s: %s\n", engine->rank, host, sentence);
+    else
+        snprintf(line, sizeof line, "vitrain: %s\n", sentence);
+    fflush(stdout);
+    fputs(line, stderr);
+    fflush(stderr);
+    if (engine->abort != NULL) engine->abort(engine);
+    _exit(EXIT_FAILURE);
+}

@@ -1,0 +1,148 @@
+/* A group of ranks that communicate: along an axis of the layout, or several. One interface over engines: self (one
+ * rank), MPI, NCCL, and dry (counts messages, moves nothing). No collective algorithm of our own.
+ *
+ * Every operation is collective over the group and must be called by all its ranks in the same order. It starts at
+ * once and is over when vt_request_wait returns; with `request` NULL it waits itself. Buffers must stay until then.
+ * Memory is the back end's where the group was made for a back end, else the host's. Sums are made in the type given,
+ * in an order that depends on the group's size and the count only: the same bits every time, and on every rank.
+ *
+ * Nothing is returned: a rank that waits longer than comm_timeout finds out who does not answer, says so and ends the
+ * whole job (vt_engine_abort), because no rank can go on then. */
+#ifndef VT_PARALLEL_GROUP_H
+#define VT_PARALLEL_GROUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+
+typedef enum { VT_SUM_FLOAT32, VT_SUM_FLOAT64 } vt_sum_type;
+
+typedef struct vt_group vt_group;
+typedef struct vt_engine vt_engine;
+
+/* One operation under way. Zero-initialised: nothing is. */
+typedef struct {
+    vt_group *group;
+    void *state; /* the engine's own; NULL when it is over */
+} vt_request;
+
+/* What was sent, for the ledger: operations, and the bytes that this rank handed to the others, counted as a ring
+ * sends them: all-reduce of n bytes over g ranks 2 n (g - 1) / g; reduce-scatter and all-gather of n bytes in all
+ * n (g - 1) / g; exchange and broadcast n. */
+typedef struct {
+    int64_t operations;
+    double bytes;
+    double seconds; /* spent waiting */
+} vt_volume;
+
+struct vt_group {
+    char name[64]; /* "dp", "tp-cp", "world" */
+    int size;
+    int rank;     /* this one's place, 0 … size - 1 */
+    int *members; /* the world's ranks, [size] */
+    vt_volume volume;
+    vt_backend *backend; /* whose memory is moved; NULL: the host's */
+    vt_engine *engine;
+    void *state; /* the engine's own: its communicator */
+};
+
+/* data [count] = its sum over the group, on every rank. */
+void vt_group_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request);
+
+/* receive [counts[rank]] = this rank's part of the sum of all `send` [sum of counts], in which the parts of rank 0, 1,
+ * … lie one behind another; float32. `receive` may be this rank's part of `send`; the other parts of `send` are then
+ * undefined. counts [size] must stay only until the call returns. */
+void vt_group_reduce_scatter(vt_group *group, float *send, const int64_t *counts, float *receive, vt_request *request);
+
+/* receive [sum of bytes] = all `send` [bytes[rank]], rank 0's first. `send` may be its place in `receive`. bytes
+ * [size] must stay only until the call returns. */
+void vt_group_all_gather(vt_group *group, const void *send, const size_t *bytes, void *receive, vt_request *request);
+
+/* Sends to the member `to` and receives from the member `from` (places in the group) at once. */
+void vt_group_exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive,
+                       size_t receive_bytes, int from, vt_request *request);
+
+/* data [bytes] of the member `root`, on every rank. */
+void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request);
+
+/* Is it over? Also moves on what is under way, which MPI does only inside its calls. */
+bool vt_request_test(vt_request *request);
+void vt_request_wait(vt_request *request);
+
+/* Collective over all ranks. A group of the world's ranks members [size], this one's at place `rank`; `color` is the
+ * same for all its ranks, and no other group's of this call. Errors: the engine's. */
+vt_status vt_group_open(vt_engine *engine, const char *name, const int *members, int size, int rank, int color,
+                        vt_backend *backend, vt_group **group);
+void vt_group_close(vt_group **group);
+
+/* ---- engines ---- */
+
+struct vt_engine {
+    char name[96]; /* "Open MPI 4.1.4" */
+    int rank, size;
+    double timeout;     /* seconds; set by the opener */
+    bool device_memory; /* takes the back end's memory as it is (NCCL); else it is staged through the host */
+    bool counts_only;   /* nothing is moved (dry): the operations may be NULL */
+    void *state;
+
+    /* The operations are called for groups of two ranks or more and for more than 0 elements in all; group.c has done
+     * the counting and the staging. `request` is never NULL. test and wait clear request->state when it is over. */
+
+    /* Collective over all ranks: those with equal `color` form a group, in the order of `key`; its name, size, rank and
+     * members are set already. */
+    vt_status (*split)(vt_engine *engine, int color, int key, vt_group *group);
+    void (*group_close)(vt_group *group);
+    void (*all_reduce)(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request);
+    void (*reduce_scatter)(vt_group *group, float *send, const int64_t *counts, float *receive, vt_request *request);
+    void (*all_gather)(vt_group *group, const void *send, const size_t *bytes, void *receive, vt_request *request);
+    void (*exchange)(vt_group *group, const void *send, size_t send_bytes, int to, void *receive, size_t receive_bytes,
+                     int from, vt_request *request);
+    void (*broadcast)(vt_group *group, void *data, size_t bytes, int root, vt_request *request);
+    bool (*test)(vt_request *request);
+    void (*wait)(vt_request *request);
+    /* Ends every rank of the job at once, with a non-zero exit status; does not return. */
+    void (*abort)(vt_engine *engine);
+    void (*close)(vt_engine *engine);
+};
+
+/* One rank. */
+vt_status vt_engine_open_self(vt_engine **engine);
+
+/* MPI over all ranks of the launcher; initialises MPI. Errors: built without MPI; MPI sees another number of ranks
+ * than the launcher says (launched without MPI's support). `launcher` is what the message calls it. */
+vt_status vt_engine_open_mpi(int rank, int size, const char *launcher, double timeout, vt_engine **engine);
+
+/* NCCL over all ranks, on the GPU that this process has chosen. The ranks learn of one another over `host` (all ranks,
+ * host memory), or when that is NULL meet at address:port, rank 0's. Errors: built without NCCL; the library is not
+ * found; two ranks on one GPU; not all ranks come within `timeout` seconds. */
+typedef struct {
+    int rank, size;
+    vt_group *host;
+    const char *address;
+    int port;
+    double timeout;
+} vt_nccl_options;
+vt_status vt_engine_open_nccl(const vt_nccl_options *options, vt_engine **engine);
+
+/* As rank `rank` of `size`, counting only. */
+vt_status vt_engine_open_dry(int rank, int size, vt_engine **engine);
+
+void vt_engine_close(vt_engine **engine);
+
+/* Prints "vitrain: rank R on HOST: sentence" and ends the job. */
+__attribute__((noreturn, format(printf, 2, 3))) void vt_engine_abort(vt_engine *engine, const char *format, ...);
+
+/* "dp [0 2 4 6]": a group in messages. Returns `text`. */
+enum { VT_GROUP_TEXT_SIZE = 160 };
+const char *vt_group_text(const vt_group *group, char text[VT_GROUP_TEXT_SIZE]);
+
+/* This host's name. */
+enum { VT_HOST_SIZE = 64 };
+void vt_host_name(char name[VT_HOST_SIZE]);
+
+/* Does this build have MPI? */
+bool vt_engine_has_mpi(void);
+
+#endif

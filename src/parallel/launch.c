@@ -1,0 +1,294 @@
+/* Several launchers may have left their variables: mpirun in a batch job of Slurm, srun over a script that sets
+ * torchrun's. The innermost one counts, the one that started this very process. */
+#include "parallel/launch.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+enum { DEFAULT_PORT = 29500 };
+
+/* ---- variables ---- */
+
+/* NULL when it is not set, or empty. */
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* The first of these that is set, else NULL. */
+#define FIRST_SET(...) first_set((const char *const[]){__VA_ARGS__, NULL})
+static const char *first_set(const char *const *names)
+{
+    while (*names != NULL && variable(*names) == NULL) names++;
+    return *names;
+}
+
+static vt_status read_number(const char *name, int least, int most, int *value)
+{
+    vt_status status = VT_OK;
+    int64_t number = 0;
+    const char *text = variable(name);
+    VT_CHECK(vt_text_to_integer(text, &number), "%s=%.60s: expected a whole number", name, text);
+    VT_CHECK(number >= least && number <= most, "%s=%.60s: expected %d to %d", name, text, least, most);
+    *value = (int)number;
+done:
+    return status;
+}
+
+/* The rank and how many there are, from two variables of which both must be set. NULL: none was found. */
+static vt_status read_world(vt_launch *launch, const char *rank, const char *size, const char *want_rank,
+                            const char *want_size)
+{
+    vt_status status = VT_OK;
+    VT_CHECK(size != NULL, "%s=%.60s is set, but %s is not: %s sets both", rank, variable(rank), want_size,
+             vt_launch_name(launch->launcher));
+    VT_CHECK(rank != NULL, "%s=%.60s is set, but %s is not: %s sets both", size, variable(size), want_rank,
+             vt_launch_name(launch->launcher));
+    VT_TRY(read_number(size, 1, INT_MAX, &launch->world_size));
+    VT_TRY(read_number(rank, 0, INT_MAX, &launch->rank));
+    VT_CHECK(launch->rank < launch->world_size, "%s=%d is outside %s=%d: ranks are 0 to %d", rank, launch->rank, size,
+             launch->world_size, launch->world_size - 1);
+done:
+    return status;
+}
+
+/* The place on this host, from variables that may be NULL: not said. */
+static vt_status read_local(vt_launch *launch, const char *rank, const char *size)
+{
+    vt_status status = VT_OK;
+    launch->local_rank = launch->local_size = -1;
+    if (size != NULL) VT_TRY(read_number(size, 1, INT_MAX, &launch->local_size));
+    if (rank != NULL) VT_TRY(read_number(rank, 0, INT_MAX, &launch->local_rank));
+    VT_CHECK(size == NULL || rank == NULL || launch->local_rank < launch->local_size,
+             "%s=%d is outside %s=%d: local ranks are 0 to %d", rank, launch->local_rank, size, launch->local_size,
+             launch->local_size - 1);
+done:
+    return status;
+}
+
+/* ---- Slurm's shorthands ---- */
+
+/* "4(x2),3": 4 tasks on each of nodes 0 and 1, 3 on node 2. -1: it says nothing about this node. */
+static int tasks_of_node(const char *text, int node)
+{
+    while (node >= 0 && *text != '\0') {
+        char *end = NULL;
+        long tasks = strtol(text, &end, 10), times = 1;
+        if (end == text || tasks < 1 || tasks > INT_MAX) return -1;
+        if (strncmp(end, "(x", 2) == 0) {
+            text = end + 2;
+            times = strtol(text, &end, 10);
+            if (end == text || times < 1 || *end++ != ')') return -1;
+        }
+        if (node < times) return (int)tasks;
+        node -= (int)times;
+        if (*end == ',') end++;
+        text = end;
+    }
+    return -1;
+}
+
+/* "node[003-008,12],gpu1" -> "node003"; "rack[1-2]node[04,07]" -> "rack1node04". False when it doesn't fit. */
+static bool first_node(const char *list, char *name, size_t room)
+{
+    size_t length = 0;
+    while (*list != '\0' && *list != ',') {
+        if (*list == '[') {
+            list++;
+            while (*list >= '0' && *list <= '9' && length + 1 < room) name[length++] = *list++;
+            list += strcspn(list, "]");
+            if (*list == ']') list++;
+        } else {
+            if (length + 1 >= room) return false;
+            name[length++] = *list++;
+        }
+    }
+    name[length] = '\0';
+    return length > 0;
+}
+
+/* ---- launchers ---- */
+
+static bool has_torchrun(void)
+{
+    return FIRST_SET("RANK", "WORLD_SIZE") != NULL;
+}
+
+static vt_status read_torchrun(vt_launch *launch)
+{
+    vt_status status = VT_OK;
+    VT_TRY(read_world(launch, FIRST_SET("RANK"), FIRST_SET("WORLD_SIZE"), "RANK", "WORLD_SIZE"));
+    VT_TRY(read_local(launch, FIRST_SET("LOCAL_RANK"), FIRST_SET("LOCAL_WORLD_SIZE")));
+done:
+    return status;
+}
+
+static bool has_open_mpi(void)
+{
+    return FIRST_SET("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE") != NULL;
+}
+
+static vt_status read_open_mpi(vt_launch *launch)
+{
+    vt_status status = VT_OK;
+    VT_TRY(read_world(launch, FIRST_SET("OMPI_COMM_WORLD_RANK"), FIRST_SET("OMPI_COMM_WORLD_SIZE"),
+                      "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"));
+    VT_TRY(read_local(launch, FIRST_SET("OMPI_COMM_WORLD_LOCAL_RANK"), FIRST_SET("OMPI_COMM_WORLD_LOCAL_SIZE")));
+done:
+    return status;
+}
+
+/* A process of a step (srun), not the batch script itself. In a batch script, and in what it starts without srun,
+ * SLURM_PROCID is 0 and SLURM_NTASKS what the job asked for, but nobody else runs: one rank, by itself. Such a process
+ * has a job and no step, or a step with one of the numbers that Slurm keeps for batch scripts and interactive shells
+ * (0xfffffff0 and above). Without a job either, the three variables were set by hand, to stand for Slurm: believed. */
+static bool has_slurm(void)
+{
+    int64_t number = 0;
+    const char *step = FIRST_SET("SLURM_STEP_ID", "SLURM_STEPID");
+    const char *job = FIRST_SET("SLURM_JOB_ID", "SLURM_JOBID");
+    if (variable("SLURM_PROCID") == NULL) return false;
+    if (step == NULL) return job == NULL;
+    return !vt_text_to_integer(variable(step), &number) || number < INT64_C(0xfffffff0);
+}
+
+static vt_status read_slurm(vt_launch *launch)
+{
+    vt_status status = VT_OK;
+    int node = -1;
+    VT_TRY(read_world(launch, "SLURM_PROCID", FIRST_SET("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"),
+                      "SLURM_PROCID", "SLURM_NTASKS"));
+    VT_TRY(read_local(launch, FIRST_SET("SLURM_LOCALID"), NULL));
+    /* The step's own count first: srun may start fewer tasks on a node than the job asked for. */
+    const char *tasks = FIRST_SET("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");
+    if (variable("SLURM_NODEID") != NULL) VT_TRY(read_number("SLURM_NODEID", 0, INT_MAX, &node));
+    if (tasks != NULL) launch->local_size = tasks_of_node(variable(tasks), node);
+    if (launch->local_size < 0 && variable("SLURM_NTASKS_PER_NODE") != NULL)
+        VT_TRY(read_number("SLURM_NTASKS_PER_NODE", 1, INT_MAX, &launch->local_size));
+    if (launch->local_size > launch->world_size || launch->local_size <= launch->local_rank) launch->local_size = -1;
+done:
+    return status;
+}
+
+/* MPICH's mpiexec. Inside a Slurm job its daemons are a step of Slurm's, whose variables the ranks inherit, so its own
+ * must be looked at first; srun --mpi=pmi2 sets PMI_RANK and PMI_SIZE too, but not these. */
+static bool has_hydra(void)
+{
+    return FIRST_SET("MPI_LOCALNRANKS", "MPI_LOCALRANKID") != NULL && variable("PMI_RANK") != NULL;
+}
+
+static bool has_pmi(void)
+{
+    return FIRST_SET("PMI_RANK", "PMI_SIZE", "PMIX_RANK") != NULL;
+}
+
+static vt_status read_pmi(vt_launch *launch)
+{
+    vt_status status = VT_OK;
+    VT_TRY(read_world(launch, FIRST_SET("PMI_RANK", "PMIX_RANK"), FIRST_SET("PMI_SIZE"), "PMI_RANK", "PMI_SIZE"));
+    VT_TRY(read_local(launch, FIRST_SET("MPI_LOCALRANKID"), FIRST_SET("MPI_LOCALNRANKS")));
+done:
+    return status;
+}
+
+/* From the innermost outwards. */
+static const struct {
+    vt_launcher launcher;
+    bool (*present)(void);
+    vt_status (*read)(vt_launch *launch);
+} launchers[] = {
+    {VT_LAUNCHER_TORCHRUN, has_torchrun, read_torchrun},
+    {VT_LAUNCHER_OPEN_MPI, has_open_mpi, read_open_mpi},
+    {VT_LAUNCHER_PMI, has_hydra, read_pmi},
+    {VT_LAUNCHER_SLURM, has_slurm, read_slurm},
+    {VT_LAUNCHER_PMI, has_pmi, read_pmi},
+};
+enum { LAUNCHER_COUNT = sizeof launchers / sizeof launchers[0] };
+
+/* The first launcher from launchers[from] on that is present; VT_LAUNCHER_NONE: one rank. */
+static vt_status find_launcher(int from, vt_launch *launch)
+{
+    *launch = (vt_launch){.launcher = VT_LAUNCHER_NONE, .world_size = 1, .local_size = 1};
+    while (from < LAUNCHER_COUNT && !launchers[from].present()) from++;
+    if (from == LAUNCHER_COUNT) return VT_OK;
+    launch->launcher = launchers[from].launcher;
+    return launchers[from].read(launch);
+}
+
+/* Scripts set RANK and WORLD_SIZE from Slurm's or mpirun's variables: then MPI is there too, and may know more. */
+static void look_behind_torchrun(vt_launch *launch)
+{
+    vt_launch other;
+    vt_status status = find_launcher(1, &other);
+    if (status != VT_OK) vt_error_clear(); /* whatever it is, it isn't needed */
+    if (status != VT_OK || other.launcher == VT_LAUNCHER_NONE) return;
+    launch->mpi_too = other.rank == launch->rank && other.world_size == launch->world_size;
+    if (!launch->mpi_too) return;
+    if (launch->local_rank < 0) launch->local_rank = other.local_rank;
+    if (launch->local_size < 0 && launch->local_rank < other.local_size) launch->local_size = other.local_size;
+}
+
+static void guess_local(vt_launch *launch)
+{
+    if (launch->world_size == 1) launch->local_size = 1;
+    if (launch->local_rank >= 0) return;
+    launch->local_rank = launch->local_size > 0 ? launch->rank % launch->local_size : launch->rank;
+}
+
+/* ---- the address ---- */
+
+static vt_status find_address(vt_launch *launch)
+{
+    vt_status status = VT_OK;
+    const char *address = variable("MASTER_ADDR");
+    /* mpirun's daemons are a step too, but not on the first node: only a rank that Slurm started looks at the step's */
+    const char *nodes = launch->launcher == VT_LAUNCHER_SLURM
+                            ? FIRST_SET("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
+                            : FIRST_SET("SLURM_JOB_NODELIST", "SLURM_NODELIST");
+    launch->port = DEFAULT_PORT;
+    if (variable("MASTER_PORT") != NULL) VT_TRY(read_number("MASTER_PORT", 1, 65535, &launch->port));
+    strcpy(launch->address, "localhost");
+    if (address != NULL) {
+        VT_CHECK(strlen(address) < sizeof launch->address, "MASTER_ADDR=%.60s...: %zu bytes are too long for a host",
+                 address, strlen(address));
+        strcpy(launch->address, address);
+    } else if (nodes != NULL && launch->launcher != VT_LAUNCHER_NONE) {
+        VT_CHECK(first_node(variable(nodes), launch->address, sizeof launch->address),
+                 "%s=%.60s: no first node can be read from it; set MASTER_ADDR", nodes, variable(nodes));
+    }
+done:
+    return status;
+}
+
+vt_status vt_launch_detect(vt_launch *launch)
+{
+    vt_status status = VT_OK;
+    VT_TRY(find_launcher(0, launch));
+    if (launch->launcher == VT_LAUNCHER_TORCHRUN) look_behind_torchrun(launch);
+    guess_local(launch);
+    VT_TRY(find_address(launch));
+done:
+    return status;
+}
+
+const char *vt_launch_name(vt_launcher launcher)
+{
+    static const char *const names[] = {
+        [VT_LAUNCHER_NONE] = "no launcher",
+        [VT_LAUNCHER_TORCHRUN] = "torchrun (RANK)",
+        [VT_LAUNCHER_OPEN_MPI] = "Open MPI (OMPI_COMM_WORLD_RANK)",
+        [VT_LAUNCHER_SLURM] = "Slurm (SLURM_PROCID)",
+        [VT_LAUNCHER_PMI] = "PMI (PMI_RANK)",
+    };
+    return names[launcher];
+}
+
+bool vt_launch_has_mpi(const vt_launch *launch)
+{
+    if (launch->launcher == VT_LAUNCHER_TORCHRUN) return launch->mpi_too;
+    return launch->launcher != VT_LAUNCHER_NONE;
+}

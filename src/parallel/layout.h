@@ -1,0 +1,45 @@
+/* The grid of ranks: which coordinates on the axes each rank has, and which ranks form a group along some of them.
+ * Nothing here communicates. Axes: tensor (tp), context (cp), data (dp); dp follows from the number of ranks. */
+#ifndef VT_PARALLEL_LAYOUT_H
+#define VT_PARALLEL_LAYOUT_H
+
+#include <stdint.h>
+
+#include "config/config.h"
+
+typedef enum { VT_AXIS_TENSOR, VT_AXIS_CONTEXT, VT_AXIS_DATA, VT_AXIS_COUNT } vt_axis;
+
+/* A set of axes: VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_DATA). */
+#define VT_AXES(axis) (1u << (axis))
+#define VT_AXES_ALL ((1u << VT_AXIS_COUNT) - 1)
+
+typedef struct {
+    int ranks;
+    int size[VT_AXIS_COUNT];
+    vt_axis order[VT_AXIS_COUNT]; /* from the axis whose neighbours are neighbouring ranks to the farthest apart */
+} vt_layout;
+
+/* config->tensor_parallel, context_parallel and parallel_order over `ranks` ranks. Errors name the numbers and the
+ * nearest ones that work: tp · cp does not divide the ranks; an order that is not the axes' names, each once, joined by
+ * '-' (tp, cp, dp; pp is known, and refused). */
+vt_status vt_layout_make(const vt_config *config, int ranks, vt_layout *layout);
+
+/* "tp", "cp", "dp"; of a set "tp-cp", in the layout's order; "world" for all. */
+const char *vt_axis_name(vt_axis axis);
+void vt_layout_axes_name(const vt_layout *layout, unsigned axes, char name[32]);
+
+/* Where a rank stands on an axis, 0 … size - 1. */
+int vt_layout_coordinate(const vt_layout *layout, int rank, vt_axis axis);
+
+/* The ranks that share all coordinates of `rank` but those of `axes`, ascending along the layout's order (the axis that
+ * stands first in `order` varies fastest); returns how many. members: room for layout->ranks. */
+int vt_layout_members(const vt_layout *layout, int rank, unsigned axes, int *members);
+
+/* Part `index` of `count` things in contiguous runs: ceil(total / parts) each and the last takes the rest; if the rest
+ * would be none, runs of floor(total / parts) and the last takes what is left. 4050 over 4: 1013, 1013, 1013, 1011. */
+typedef struct {
+    int64_t first, count;
+} vt_run_of;
+vt_run_of vt_layout_run(int64_t total, int parts, int index);
+
+#endif

@@ -1,0 +1,205 @@
+#include "parallel/region.h"
+
+#include <stdlib.h>
+
+vt_run_of vt_parallel_tokens(const vt_layout *layout, int rank, bool sequence, int64_t tokens)
+{
+    vt_run_of inner =
+        vt_layout_run(tokens, layout->size[VT_AXIS_CONTEXT], vt_layout_coordinate(layout, rank, VT_AXIS_CONTEXT));
+    if (!sequence) return inner;
+    vt_run_of own =
+        vt_layout_run(inner.count, layout->size[VT_AXIS_TENSOR], vt_layout_coordinate(layout, rank, VT_AXIS_TENSOR));
+    own.first += inner.first;
+    return own;
+}
+
+vt_status vt_parallel_open(const vt_config *config, vt_world *world, vt_backend *backend, int64_t tokens,
+                           vt_parallel **result)
+{
+    vt_status status = VT_OK;
+    const vt_layout *layout = &world->layout;
+    vt_parallel *parallel = calloc(1, sizeof *parallel);
+    VT_ASSERT(parallel != NULL);
+    parallel->world = world;
+    parallel->sequence = config->sequence_parallel && layout->size[VT_AXIS_TENSOR] > 1;
+    parallel->ring = config->cp_comm == VT_CP_RING;
+    parallel->token_count = tokens;
+    parallel->token_axes = VT_AXES(VT_AXIS_CONTEXT) | (parallel->sequence ? VT_AXES(VT_AXIS_TENSOR) : 0);
+    VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_TENSOR), VT_SCOPE_ALL, NULL, backend, &parallel->tensor));
+    VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_CONTEXT), VT_SCOPE_ALL, NULL, backend, &parallel->context));
+    VT_TRY(vt_world_group(world, parallel->token_axes, VT_SCOPE_ALL, NULL, backend, &parallel->tokens));
+    parallel->own = vt_parallel_tokens(layout, world->rank, parallel->sequence, tokens);
+    parallel->inner = vt_parallel_tokens(layout, world->rank, false, tokens);
+    parallel->tensor_runs = calloc((size_t)parallel->tensor->size, sizeof(vt_run_of));
+    parallel->context_runs = calloc((size_t)parallel->context->size, sizeof(vt_run_of));
+    VT_ASSERT(parallel->tensor_runs != NULL && parallel->context_runs != NULL);
+    for (int i = 0; i < parallel->tensor->size; i++)
+        parallel->tensor_runs[i] = vt_parallel_tokens(layout, parallel->tensor->members[i], parallel->sequence, tokens);
+    for (int i = 0; i < parallel->context->size; i++)
+        parallel->context_runs[i] = vt_parallel_tokens(layout, parallel->context->members[i], false, tokens);
+done:
+    if (status != VT_OK) vt_parallel_close(&parallel);
+    *result = parallel;
+    return status;
+}
+
+void vt_parallel_close(vt_parallel **parallel)
+{
+    if (*parallel == NULL) return;
+    free((*parallel)->tensor_runs);
+    free((*parallel)->context_runs);
+    free(*parallel);
+    *parallel = NULL;
+}
+
+vt_run_of vt_parallel_share(const vt_parallel *parallel, int64_t whole)
+{
+    int64_t share = whole / parallel->tensor->size;
+    return (vt_run_of){parallel->tensor->rank * share, share};
+}
+
+/* ---- tokens ---- */
+
+static size_t element_bytes(vt_type type)
+{
+    return type == VT_FLOAT32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+/* Rows first … first + count - 1 of a matrix. */
+static vt_matrix rows_of(vt_matrix matrix, int64_t first, int64_t count)
+{
+    if (matrix.type == VT_FLOAT32)
+        matrix.data += first * matrix.stride;
+    else
+        matrix.half += first * matrix.stride;
+    matrix.rows = count;
+    return matrix;
+}
+
+static int64_t token_sum(const vt_group *group, const vt_run_of *runs)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < group->size; i++) sum += runs[i].count;
+    return sum;
+}
+
+/* Copies rows between two orders of the same tokens: `staged` has a rank's rows of all samples together, rank after
+ * rank; `whole` has a sample's rows of all ranks together. */
+static void reorder(vt_group *group, const vt_run_of *runs, vt_backend *backend, int64_t batch, vt_matrix staged,
+                    vt_matrix whole, bool to_whole)
+{
+    int64_t tokens = token_sum(group, runs), before = 0;
+    for (int rank = 0; rank < group->size; rank++) {
+        for (int64_t sample = 0; sample < batch; sample++) {
+            vt_matrix a = rows_of(staged, before * batch + sample * runs[rank].count, runs[rank].count);
+            vt_matrix b = rows_of(whole, sample * tokens + before, runs[rank].count);
+            backend->convert(backend, to_whole ? a : b, to_whole ? b : a);
+        }
+        before += runs[rank].count;
+    }
+}
+
+static int64_t tokens_before(const vt_group *group, const vt_run_of *runs)
+{
+    int64_t before = 0;
+    for (int i = 0; i < group->rank; i++) before += runs[i].count;
+    return before;
+}
+
+void vt_region_gather(vt_group *group, const vt_run_of *runs, vt_arena *arena, int64_t batch, vt_matrix x,
+                      vt_matrix whole)
+{
+    vt_backend *backend = arena->backend;
+    size_t mark = arena->used, bytes[group->size];
+    bool in_place = batch == 1 && whole.stride == whole.columns; /* the ranks' rows are then one behind another */
+    vt_matrix staged = in_place ? whole : vt_arena_push_matrix(arena, x.type, whole.rows, whole.columns);
+    vt_matrix own = rows_of(staged, tokens_before(group, runs) * batch, x.rows);
+    for (int i = 0; i < group->size; i++)
+        bytes[i] = (size_t)(runs[i].count * batch * x.columns) * element_bytes(x.type);
+    backend->convert(backend, x, own);
+    vt_group_all_gather(group, own.data, bytes, staged.data, NULL);
+    if (!in_place) reorder(group, runs, backend, batch, staged, whole, true);
+    vt_arena_pop(arena, mark);
+}
+
+void vt_region_reduce(vt_group *group, const vt_run_of *runs, vt_arena *arena, int64_t batch, vt_matrix whole,
+                      vt_matrix x)
+{
+    vt_backend *backend = arena->backend;
+    size_t mark = arena->used;
+    int64_t counts[group->size];
+    bool in_place = batch == 1 && whole.stride == whole.columns;
+    vt_matrix staged = in_place ? whole : vt_arena_push_matrix(arena, VT_FLOAT32, whole.rows, whole.columns);
+    vt_matrix own = rows_of(staged, tokens_before(group, runs) * batch, x.rows);
+    for (int i = 0; i < group->size; i++) counts[i] = runs[i].count * batch * x.columns;
+    if (!in_place) reorder(group, runs, backend, batch, staged, whole, false);
+    vt_group_reduce_scatter(group, staged.data, counts, own.data, NULL);
+    backend->convert(backend, own, x);
+    vt_arena_pop(arena, mark);
+}
+
+vt_matrix vt_region_gather_sample(const vt_parallel *parallel, vt_arena *arena, vt_matrix x)
+{
+    vt_matrix whole = vt_arena_push_matrix(arena, x.type, parallel->token_count, x.columns);
+    vt_matrix inner = vt_region_enter(parallel, arena, 1, x);
+    vt_region_gather(parallel->context, parallel->context_runs, arena, 1, inner, whole);
+    return whole;
+}
+
+/* ---- column-parallel layers begin, row-parallel layers end ---- */
+
+static vt_matrix gather_inner(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix x)
+{
+    if (!parallel->sequence) return x;
+    vt_matrix whole = vt_arena_push_matrix(arena, x.type, batch * parallel->inner.count, x.columns);
+    vt_region_gather(parallel->tensor, parallel->tensor_runs, arena, batch, x, whole);
+    return whole;
+}
+
+static vt_matrix room_inner(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix x)
+{
+    if (!parallel->sequence) return x;
+    return vt_arena_push_matrix(arena, VT_FLOAT32, batch * parallel->inner.count, x.columns);
+}
+
+/* Without `sequence`, partial is x. */
+static void sum_inner(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix partial, vt_matrix x)
+{
+    if (parallel->sequence) {
+        vt_region_reduce(parallel->tensor, parallel->tensor_runs, arena, batch, partial, x);
+    } else if (parallel->tensor->size > 1) {
+        VT_ASSERT(x.type == VT_FLOAT32 && x.stride == x.columns);
+        vt_group_all_reduce(parallel->tensor, VT_SUM_FLOAT32, x.data, x.rows * x.columns, NULL);
+    }
+}
+
+vt_matrix vt_region_enter(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix x)
+{
+    return gather_inner(parallel, arena, batch, x);
+}
+
+vt_matrix vt_region_enter_room(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix dx)
+{
+    return room_inner(parallel, arena, batch, dx);
+}
+
+void vt_region_enter_backward(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix partial,
+                              vt_matrix dx)
+{
+    sum_inner(parallel, arena, batch, partial, dx);
+}
+
+vt_matrix vt_region_leave_room(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix y)
+{
+    return room_inner(parallel, arena, batch, y);
+}
+
+void vt_region_leave(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix partial, vt_matrix y)
+{
+    sum_inner(parallel, arena, batch, partial, y);
+}
+
+vt_matrix vt_region_leave_backward(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix dy)
+{
+    return gather_inner(parallel, arena, batch, dy);
+}

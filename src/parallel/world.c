@@ -1,0 +1,429 @@
+#define _GNU_SOURCE /* sched_getaffinity */
+#include "parallel/world.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+/* What each rank tells all others about itself. */
+enum { MASK_BYTES = 1024 }; /* 8192 cores */
+typedef struct {
+    char host[VT_HOST_SIZE];
+    unsigned char cores[MASK_BYTES]; /* a bit for each core that it may use; all 0: unknown */
+} introduction;
+
+static vt_world *make_world(int rank, int ranks)
+{
+    vt_world *world = calloc(1, sizeof *world);
+    VT_ASSERT(world != NULL);
+    world->rank = rank;
+    world->ranks = ranks;
+    world->threads = 1;
+    world->nodes = 1;
+    world->node_of = calloc((size_t)ranks, sizeof *world->node_of);
+    VT_ASSERT(world->node_of != NULL);
+    return world;
+}
+
+/* ---- who is where ---- */
+
+static void introduce(introduction *own)
+{
+    vt_host_name(own->host);
+    if (sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)own->cores) != 0) memset(own->cores, 0, MASK_BYTES);
+}
+
+static int count_cores(const introduction *one)
+{
+    int count = 0;
+    for (int i = 0; i < MASK_BYTES; i++) count += __builtin_popcount(one->cores[i]);
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return count > 0 ? count : online > 0 ? (int)online : 1;
+}
+
+static bool shares_cores(const introduction *a, const introduction *b)
+{
+    bool a_known = false, b_known = false;
+    for (int i = 0; i < MASK_BYTES; i++) {
+        if ((a->cores[i] & b->cores[i]) != 0) return true;
+        a_known = a_known || a->cores[i] != 0;
+        b_known = b_known || b->cores[i] != 0;
+    }
+    return !a_known || !b_known;
+}
+
+static void set_places(vt_world *world, const introduction *all)
+{
+    const introduction *own = &all[world->rank];
+    int sharing = 0, here = 0, before = 0, known = 0;
+    for (int rank = 0; rank < world->ranks; rank++) {
+        int first = 0;
+        while (strcmp(all[first].host, all[rank].host) != 0) first++;
+        world->node_of[rank] = first == rank ? known++ : world->node_of[first];
+        if (strcmp(all[rank].host, own->host) != 0) continue;
+        here++;
+        before += rank < world->rank;
+        sharing += shares_cores(&all[rank], own);
+    }
+    world->nodes = known;
+    int cores = count_cores(own);
+    world->threads = cores > sharing && sharing > 0 ? cores / sharing : 1;
+    if (world->launch.local_size < 0) { /* then the launcher may not have said local_rank either */
+        world->launch.local_size = here;
+        world->launch.local_rank = before;
+    }
+}
+
+/* VITRAIN_RANKS_PER_NODE: hosts that aren't there, for tests. */
+static vt_status set_test_nodes(vt_world *world)
+{
+    vt_status status = VT_OK;
+    const char *text = getenv("VITRAIN_RANKS_PER_NODE");
+    if (text == NULL || text[0] == '\0') goto done;
+    int64_t per_node = 0;
+    VT_CHECK(vt_text_to_integer(text, &per_node) && per_node > 0 && per_node <= INT32_MAX,
+             "VITRAIN_RANKS_PER_NODE is '%s', expected how many ranks are to count as one node", text);
+    for (int rank = 0; rank < world->ranks; rank++) world->node_of[rank] = rank / (int)per_node;
+    world->nodes = world->node_of[world->ranks - 1] + 1;
+done:
+    return status;
+}
+
+static void meet_others(vt_world *world)
+{
+    introduction *all = calloc((size_t)world->ranks, sizeof *all);
+    size_t *bytes = malloc((size_t)world->ranks * sizeof *bytes);
+    VT_ASSERT(all != NULL && bytes != NULL);
+    for (int rank = 0; rank < world->ranks; rank++) bytes[rank] = sizeof *all;
+    introduce(&all[world->rank]);
+    vt_group_all_gather(world->host, &all[world->rank], bytes, all, NULL);
+    set_places(world, all);
+    free(bytes);
+    free(all);
+}
+
+/* ---- who was told what ---- */
+
+static void add_line(const char *line, void *context)
+{
+    vt_text_append(context, "%s\n", line);
+}
+
+static int line_length(const char *line)
+{
+    return (int)strcspn(line, "\n");
+}
+
+/* Collective. Ranks with other options than rank 0's would wait for messages that never come, or each train a model of
+ * its own. config NULL: this rank could not read its options, as is noted. */
+static vt_status check_same_options(const vt_config *config, vt_world *world)
+{
+    vt_status status = config != NULL ? VT_OK : VT_ERROR;
+    vt_text own = {0};
+    if (config != NULL) vt_config_print(config, add_line, &own);
+    char *first = world->rank == 0 && config != NULL ? vt_text_copy(own.characters) : NULL;
+    vt_world_broadcast_text(world, &first);
+    if (config == NULL || first == NULL) goto done;
+    const char *here = own.characters, *there = first;
+    while (*here != '\0' && *there != '\0') {
+        int a = line_length(here), b = line_length(there);
+        bool may_differ = strncmp(here, "num_threads:", strlen("num_threads:")) == 0; /* as machines do */
+        VT_CHECK((a == b && memcmp(here, there, (size_t)a) == 0) || may_differ,
+                 "'%.*s' here, '%.*s' on rank 0: all ranks need the same options", a, here, b, there);
+        here += here[a] == '\n' ? a + 1 : a;
+        there += there[b] == '\n' ? b + 1 : b;
+    }
+    VT_CHECK(*here == *there, "other options than rank 0's: is the program the same everywhere?");
+done:
+    free(first);
+    vt_text_close(&own);
+    return vt_world_agree(world, status);
+}
+
+/* ---- opening and closing ---- */
+
+static const double TIMEOUT_WITHOUT_OPTIONS = 60;
+
+static vt_status open_engine(const vt_config *config, vt_world *world)
+{
+    vt_status status = VT_OK;
+    const vt_launch *launch = &world->launch;
+    const char *launcher = vt_launch_name(launch->launcher);
+    VT_CHECK(config == NULL || config->comm != VT_COMM_NCCL,
+             "comm is nccl, but NCCL connects GPUs and this run computes on the CPU, whose "
+             "ranks talk over MPI: use comm auto or mpi");
+    bool uses_mpi =
+        launch->world_size > 1 || (config != NULL && config->comm == VT_COMM_MPI && vt_launch_has_mpi(launch));
+    if (!uses_mpi) {
+        VT_TRY(vt_engine_open_self(&world->engine));
+        goto done;
+    }
+    VT_CHECK(
+        vt_launch_has_mpi(launch),
+        "%s started %d ranks, which on the CPU talk over MPI, and MPI can't be reached from there: start them with "
+        "`mpirun -np %d vitrain ...` or srun",
+        launcher, launch->world_size, launch->world_size);
+    double timeout = config != NULL ? config->comm_timeout : TIMEOUT_WITHOUT_OPTIONS;
+    VT_TRY(vt_engine_open_mpi(launch->rank, launch->world_size, launcher, timeout, &world->engine));
+done:
+    return status;
+}
+
+static void add_group(vt_world *world, vt_group *group)
+{
+    world->groups = realloc(world->groups, (size_t)(world->group_count + 1) * sizeof(vt_group *));
+    VT_ASSERT(world->groups != NULL);
+    world->groups[world->group_count++] = group;
+}
+
+static vt_status open_host_group(vt_world *world)
+{
+    vt_status status = VT_OK;
+    int *all = malloc((size_t)world->ranks * sizeof *all);
+    VT_ASSERT(all != NULL);
+    for (int rank = 0; rank < world->ranks; rank++) all[rank] = rank;
+    VT_TRY(vt_group_open(world->engine, "world", all, world->ranks, world->rank, 0, NULL, &world->host));
+    add_group(world, world->host);
+done:
+    free(all);
+    return status;
+}
+
+/* All ranks fail alike or none. */
+static vt_status set_layout(const vt_config *config, vt_world *world)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_layout_make(config, world->ranks, &world->layout));
+    for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
+        world->coordinate[axis] = vt_layout_coordinate(&world->layout, world->rank, (vt_axis)axis);
+    VT_TRY(set_test_nodes(world));
+done:
+    if (status != VT_OK) world->agreed_failure = true;
+    return status;
+}
+
+vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_world **result)
+{
+    vt_status status = VT_OK;
+    vt_world *world = make_world(launch->rank, launch->world_size);
+    world->launch = *launch;
+    VT_TRY(open_engine(config, world));
+    VT_TRY(open_host_group(world));
+    meet_others(world);
+    VT_TRY(check_same_options(config, world));
+    VT_TRY(set_layout(config, world));
+done:
+    *result = world;
+    return status;
+}
+
+vt_status vt_world_open_device(const vt_config *config, vt_world *world, const vt_backend *backend)
+{
+    if (world->ranks == 1 || backend->shares_host_memory || world->engine->device_memory || config->comm == VT_COMM_MPI)
+        return VT_OK;
+    const vt_nccl_options options = {.rank = world->rank,
+                                     .size = world->ranks,
+                                     .host = world->host,
+                                     .address = world->launch.address,
+                                     .port = world->launch.port,
+                                     .timeout = config->comm_timeout};
+    return vt_engine_open_nccl(&options, &world->device_engine);
+}
+
+vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const vt_world *like, vt_world **result)
+{
+    vt_status status = VT_OK;
+    vt_world *world = make_world(rank, ranks);
+    world->launch = (vt_launch){.rank = rank, .world_size = ranks, .local_rank = rank, .local_size = ranks};
+    if (like != NULL) {
+        VT_ASSERT(like->ranks == ranks);
+        memcpy(world->node_of, like->node_of, (size_t)ranks * sizeof *world->node_of);
+        world->nodes = like->nodes;
+    }
+    VT_TRY(vt_engine_open_dry(rank, ranks, &world->engine));
+    VT_TRY(open_host_group(world));
+    VT_TRY(set_layout(config, world));
+done:
+    *result = world;
+    return status;
+}
+
+/* Before any rank ends: a launcher kills the others as soon as one has ended with an error. */
+static void say_failure(const vt_world *world)
+{
+    if (vt_world_speaks(world) && vt_error_text()[0] != '\0') {
+        fprintf(stderr, "vitrain: %s\n", vt_error_text());
+        if (getenv("VITRAIN_DEBUG") != NULL) fprintf(stderr, "vitrain: noted at %s\n", vt_error_place());
+        fflush(stderr);
+    }
+    vt_error_clear();
+}
+
+void vt_world_close(vt_world **result, bool failed)
+{
+    vt_world *world = *result;
+    if (world == NULL) return;
+    if (failed && world->ranks > 1 && world->engine != NULL && !world->engine->counts_only) {
+        if (!world->agreed_failure)
+            vt_engine_abort(world->engine, "%s", vt_error_text()[0] != '\0' ? vt_error_text() : "stopped by an error");
+        say_failure(world);
+    }
+    while (world->group_count > 0) vt_group_close(&world->groups[--world->group_count]);
+    vt_engine_close(&world->device_engine);
+    vt_engine_close(&world->engine);
+    free(world->groups);
+    free(world->node_of);
+    free(world);
+    *result = NULL;
+}
+
+/* ---- groups ---- */
+
+/* The members of `rank`'s group; returns how many. members: room for all ranks. */
+static int scoped_members(const vt_world *world, int rank, unsigned axes, vt_scope scope, int *members)
+{
+    int count = vt_layout_members(&world->layout, rank, axes, members), kept = 0;
+    if (scope == VT_SCOPE_ALL) return count;
+    int own_place = 0; /* among those of this rank's node */
+    for (int i = 0; members[i] != rank; i++) own_place += world->node_of[members[i]] == world->node_of[rank];
+    int *place = calloc((size_t)world->nodes, sizeof *place); /* how many of each node came before */
+    VT_ASSERT(place != NULL);
+    for (int i = 0; i < count; i++) {
+        int node = world->node_of[members[i]];
+        bool is_kept = scope == VT_SCOPE_WITHIN_NODE ? node == world->node_of[rank] : place[node] == own_place;
+        place[node]++;
+        if (is_kept) members[kept++] = members[i];
+    }
+    free(place);
+    return kept;
+}
+
+/* Looks at the groups of all ranks, so that all come to the same. */
+static vt_status check_even(const vt_world *world, unsigned axes, const char *name, int *members)
+{
+    vt_status status = VT_OK;
+    for (int rank = 0; rank < world->ranks; rank++) {
+        int total = scoped_members(world, rank, axes, VT_SCOPE_ALL, members);
+        int within = scoped_members(world, rank, axes, VT_SCOPE_WITHIN_NODE, members);
+        int across = scoped_members(world, rank, axes, VT_SCOPE_ACROSS_NODES, members);
+        VT_CHECK(
+            within * across == total,
+            "the %d ranks of a %s group lie unequally on the nodes (%d of them with rank %d, whose place is taken on "
+            "%d nodes): start equally many ranks on each node",
+            total, name, within, rank, across);
+    }
+done:
+    return status;
+}
+
+vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const char *purpose, vt_backend *backend,
+                         vt_group **result)
+{
+    vt_status status = VT_OK;
+    static const char *const scope_names[] = {"", " in node", " across nodes"};
+    char axes_name[32], name[64];
+    int *members = malloc((size_t)world->ranks * sizeof *members);
+    VT_ASSERT(members != NULL);
+    *result = NULL;
+    vt_layout_axes_name(&world->layout, axes, axes_name);
+    snprintf(name, sizeof name, "%s%s%s%s", axes_name, scope_names[scope], purpose != NULL ? " of " : "",
+             purpose != NULL ? purpose : "");
+    for (int i = 0; i < world->group_count && *result == NULL; i++)
+        if (strcmp(world->groups[i]->name, name) == 0 && world->groups[i]->backend == backend)
+            *result = world->groups[i];
+    if (*result != NULL) goto done;
+    if (scope == VT_SCOPE_ACROSS_NODES) VT_TRY(check_even(world, axes, axes_name, members));
+    int count = scoped_members(world, world->rank, axes, scope, members), place = 0, lowest = world->rank;
+    while (members[place] != world->rank) place++;
+    for (int i = 0; i < count; i++)
+        if (members[i] < lowest) lowest = members[i];
+    bool on_device = world->device_engine != NULL && backend != NULL && !backend->shares_host_memory;
+    VT_TRY(vt_group_open(on_device ? world->device_engine : world->engine, name, members, count, place, lowest, backend,
+                         result));
+    add_group(world, *result);
+done:
+    free(members);
+    return status;
+}
+
+/* ---- agreeing ---- */
+
+/* The text of rank `root`; see vt_world_broadcast_text. */
+static void broadcast_text(vt_world *world, int root, char **text)
+{
+    if (world->ranks == 1 || world->engine->counts_only) return;
+    int64_t size = *text != NULL ? (int64_t)strlen(*text) + 1 : 0; /* 0: NULL */
+    vt_group_broadcast(world->host, &size, sizeof size, root, NULL);
+    if (world->rank != root) {
+        free(*text);
+        *text = size > 0 ? malloc((size_t)size) : NULL;
+        VT_ASSERT(size == 0 || *text != NULL);
+    }
+    vt_group_broadcast(world->host, *text, (size_t)size, root, NULL);
+}
+
+vt_status vt_world_agree(vt_world *world, vt_status status)
+{
+    if (world->agreed_failure) return status; /* all ranks know already */
+    if (world->ranks == 1 || world->engine->counts_only) {
+        world->agreed_failure = world->agreed_failure || status == VT_ERROR;
+        return status;
+    }
+    enum { UNNOTED = 16 }; /* an error that another rank will tell of */
+    char *all = calloc((size_t)world->ranks, 1), own = (char)status;
+    if (status == VT_ERROR && vt_error_text()[0] == '\0') own = UNNOTED;
+    size_t *bytes = malloc((size_t)world->ranks * sizeof *bytes);
+    VT_ASSERT(all != NULL && bytes != NULL);
+    for (int rank = 0; rank < world->ranks; rank++) bytes[rank] = 1;
+    vt_group_all_gather(world->host, &own, bytes, all, NULL);
+    bool stopped = false;
+    int failed = -1; /* the lowest rank, of those with a note if there are any */
+    for (int rank = world->ranks - 1; rank >= 0; rank--) {
+        if (all[rank] == VT_ERROR || (all[rank] == UNNOTED && (failed < 0 || all[failed] == UNNOTED))) failed = rank;
+        stopped = stopped || all[rank] == VT_STOPPED;
+    }
+    free(bytes);
+    free(all);
+    if (failed < 0) return stopped ? VT_STOPPED : VT_OK;
+    world->agreed_failure = true;
+    world->speaker = failed;
+    if (failed == world->rank) {
+        char host[VT_HOST_SIZE];
+        vt_host_name(host);
+        vt_error_context("rank %d on %s", world->rank, host);
+    }
+    char *cause = failed == world->rank ? vt_text_copy(vt_error_text()) : NULL;
+    broadcast_text(world, failed, &cause);
+    if (failed != world->rank) {
+        vt_error_clear();
+        vt_error_note(__FILE__, __LINE__, "all ranks: stop: %s", cause);
+    }
+    free(cause);
+    return VT_ERROR;
+}
+
+bool vt_world_speaks(const vt_world *world)
+{
+    return world == NULL || world->rank == world->speaker;
+}
+
+bool vt_world_any(vt_world *world, bool value)
+{
+    double count = value;
+    vt_world_sum(world, &count, 1);
+    return count > 0;
+}
+
+void vt_world_sum(vt_world *world, double *values, int64_t count)
+{
+    vt_group_all_reduce(world->host, VT_SUM_FLOAT64, values, count, NULL);
+}
+
+void vt_world_broadcast_text(vt_world *world, char **text)
+{
+    broadcast_text(world, 0, text);
+}

@@ -1,0 +1,67 @@
+# What becomes of the other ranks when one goes wrong (tests/parallel/faults.c; comm_timeout is 3 s there).
+
+needs_mpi() {
+    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+}
+
+# a process that is more than its exit status waiting to be fetched
+is_running() { [ -e "/proc/$1/stat" ] && [[ $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) != [ZX]* ]] && kill -0 "$1" 2>/dev/null; }
+
+# four_ranks FAULT: runs it; what was said is in $output and the seconds it took in $seconds. It must end with an error,
+# and leave no process.
+four_ranks() {
+    needs_mpi
+    local start=$SECONDS pid status=0 tries
+    output=$(ASAN_OPTIONS=detect_leaks=0 "$TOP/tests/mpirun" -np 4 "$TESTS" --fault "$1" 2>&1) || status=$?
+    [ "$status" -ne 0 ] || { echo "exit status 0"; echo "$output"; return 1; }
+    seconds=$((SECONDS - start))
+    [ "$seconds" -lt 20 ] || { echo "took $seconds s"; return 1; }
+    for pid in $(printf '%s\n' "$output" | sed -n 's/^pid \([0-9]*\)$/\1/p'); do
+        for tries in $(seq 50); do is_running "$pid" || continue 2; sleep 0.1; done
+        echo "process $pid is still there:"; ps -p "$pid" -o pid,ppid,stat,args; kill -9 "$pid"; return 1
+    done
+    ! contains "$output" "got past" >/dev/null
+}
+
+# the program's own messages: exactly one, and it holds PART
+says_once() {
+    contains "$output" "$1"
+    [ "$(printf '%s\n' "$output" | grep -c '^vitrain: ')" -eq 1 ] || { echo "not one message: $output"; return 1; }
+}
+
+test_stopped_rank_is_named() {
+    four_ranks stop
+    [ "$seconds" -ge 3 ]
+    says_once "vitrain: rank 0 on "
+    contains "$output" "rank 2 ("
+    contains "$output" "has not joined the all-reduce over dp [0 1 2 3] within 3 s (comm_timeout): it is stopped, dead or far behind"
+    pid=$(printf '%s\n' "$output" | sed -n 's/.* rank 2 ([^,]*, pid \([0-9]*\)).*/\1/p')
+    contains "$output" "pid $pid"
+}
+
+test_stopped_rank_of_another_group_is_named() {
+    four_ranks chain
+    says_once "rank 2 ("
+}
+
+test_killed_rank_ends_all() {
+    four_ranks kill
+}
+
+test_error_of_one_rank_ends_all() {
+    four_ranks error
+    says_once "vitrain: rank 2 on "
+    contains "$output" ": the disk of nobody is full"
+}
+
+test_rank_that_gives_up_ends_all() {
+    four_ranks world
+    says_once "vitrain: rank 2 on "
+    contains "$output" ": the disk of nobody is full"
+}
+
+test_signal_handlers_stay() {
+    needs_mpi
+    "$TOP/tests/mpirun" -np 2 "$TESTS" --fault signals
+}

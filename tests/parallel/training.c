@@ -1,0 +1,289 @@
+/* Training over ranks is the training of one: every layout that these ranks can have, against the same model on one
+ * rank, in float32. The promise (docs/parallelism.md): losses within 1e-5, gathered gradients within 1e-4 (norm of the
+ * difference over norm). */
+#include "parallel/launch.h"
+#include "test.h"
+#include "training/step.h"
+
+enum { HEIGHT = 20, WIDTH = 12, IN = 3, OUT = 2, STEPS = 4 };
+static int64_t batch_size = 8; /* 6 on three ranks */
+
+typedef struct {
+    vt_config *config;
+    vt_backend *backend;
+    vt_world *world;
+    vt_trainer *trainer;
+    float *input, *target; /* this rank's samples and rows */
+    vt_batch batch;
+} side;
+
+static float number(uint32_t seed, int64_t index)
+{
+    uint32_t x = (uint32_t)index * 2654435761u + seed * 40503u + 977u;
+    x ^= x >> 15;
+    x *= 2246822519u;
+    x ^= x >> 13;
+    return (float)((double)x / 2147483648.0 - 1);
+}
+
+/* Samples first … of fields [channels, HEIGHT, WIDTH], of which `rows` are taken. */
+static float *make_fields(uint32_t seed, int64_t channels, int64_t first, int64_t count, vt_run_of rows)
+{
+    float *fields = malloc((size_t)(count * channels * rows.count * WIDTH + 1) * sizeof *fields), *to = fields;
+    VT_ASSERT(fields != NULL);
+    for (int64_t plane = first * channels; plane < (first + count) * channels; plane++)
+        for (int64_t row = rows.first; row < rows.first + rows.count; row++)
+            for (int64_t x = 0; x < WIDTH; x++) *to++ = number(seed, (plane * HEIGHT + row) * WIDTH + x);
+    return fields;
+}
+
+/* settings: pairs of option and value, ended by NULL. */
+static void open_side(side *s, const char *const *settings, const vt_launch *launch)
+{
+    static const char *const common[] = {"img_size",
+                                         "[20, 12]",
+                                         "patch_size",
+                                         "4",
+                                         "n_in_channels",
+                                         "3",
+                                         "n_out_channels",
+                                         "2",
+                                         "embed_dim",
+                                         "32",
+                                         "depth",
+                                         "2",
+                                         "num_heads",
+                                         "4",
+                                         "num_iters",
+                                         "10",
+                                         "lr",
+                                         "1e-3",
+                                         "bucket_cap_mb",
+                                         "0.01",
+                                         NULL};
+    static const float means[IN] = {0.1f, 0.2f, -0.1f}, stds[IN] = {1, 1.5f, 0.7f};
+    double latitudes[HEIGHT];
+    for (int row = 0; row < HEIGHT; row++) latitudes[row] = 80 - 8 * row;
+    *s = (side){0};
+    EXPECT_OK(vt_config_open_default(&s->config));
+    s->config->ranks = launch->world_size;
+    s->config->global_batch_size = batch_size;
+    for (int i = 0; common[i] != NULL; i += 2) EXPECT_OK(vt_config_set(s->config, common[i], common[i + 1]));
+    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(s->config, settings[i], settings[i + 1]));
+    EXPECT_OK(vt_config_resolve(s->config));
+    EXPECT_OK(vt_world_open(s->config, launch, &s->world));
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &s->backend));
+    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10, .world = s->world};
+    EXPECT_OK(vt_trainer_open(s->config, &data, s->backend, &s->trainer));
+    int64_t local = batch_size / s->config->data_parallel, first = local * s->world->coordinate[VT_AXIS_DATA];
+    s->input = make_fields(1, IN, first, local, s->trainer->rows);
+    s->target = make_fields(2, OUT, first, local, s->trainer->rows);
+    s->batch = (vt_batch){.sample_count = local,
+                          .global_count = batch_size,
+                          .first_sample = first,
+                          .first_in_batch = first,
+                          .input = s->input,
+                          .target = s->target};
+}
+
+static void close_side(side *s)
+{
+    vt_trainer_close(&s->trainer);
+    vt_world_close(&s->world, false);
+    vt_backend_close(&s->backend);
+    vt_config_close(&s->config);
+    free(s->input);
+    free(s->target);
+}
+
+static int64_t whole_elements(const vt_parameter *p)
+{
+    int64_t count = 1;
+    for (int d = 0; d < p->dimensions; d++) count *= p->shape[d];
+    return count;
+}
+
+/* The whole tensor's gradient on every rank, from what each rank keeps of it. */
+static double *gather_gradient(const side *s, int64_t index)
+{
+    const vt_parameters *parameters = s->trainer->parameters;
+    const vt_parameter *p = vt_parameters_at(parameters, index);
+    bool sliced = vt_parameters_is_sliced(parameters, 1);
+    vt_piece piece = vt_parameters_piece(parameters, p, 1); /* what this rank updates: of the rest it has no sum */
+    if (!vt_parameters_is_sliced(parameters, 2)) piece.offset = p->offset + piece.first;
+    double copies = (double)vt_parameters_copies(parameters, vt_parameters_bucket(parameters, p->bucket), sliced);
+    const float *gradients = vt_parameters_gradients(parameters) + piece.offset;
+    double *whole = calloc((size_t)whole_elements(p), sizeof *whole);
+    VT_ASSERT(whole != NULL);
+    for (int64_t i = 0; i < piece.count; i++) {
+        int64_t rest = piece.first + i, place = 0, step = 1;
+        for (int d = p->dimensions - 1; d >= 0; d--) {
+            place += (rest % p->local[d] + (d == p->split ? p->first : 0)) * step;
+            rest /= p->local[d];
+            step *= p->shape[d];
+        }
+        whole[place] += (double)gradients[i] / copies;
+    }
+    vt_world_sum(s->world, whole, whole_elements(p));
+    return whole;
+}
+
+static double norm(const double *values, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += values[i] * values[i];
+    return sqrt(sum);
+}
+
+/* attn.k.bias has the exact gradient 0, so its rounding noise only has to be small. */
+static void compare_gradients(const side *one, const side *many, double tolerance, const char *what)
+{
+    double q_bias = 1;
+    for (int64_t i = 0; i < vt_parameters_count(one->trainer->parameters); i++) {
+        const vt_parameter *p = vt_parameters_at(one->trainer->parameters, i);
+        int64_t count = whole_elements(p);
+        double *expected = gather_gradient(one, i), *actual = gather_gradient(many, i);
+        double size = norm(expected, count);
+        bool is_k_bias = strstr(p->name, "attn.k.bias") != NULL;
+        if (strstr(p->name, "attn.q.bias") != NULL) q_bias = size;
+        if (is_k_bias) {
+            EXPECT(norm(actual, count) < 1e-5 * q_bias, "%s: %s has norm %g beside q's %g", what, p->name,
+                   norm(actual, count), q_bias);
+        } else {
+            for (int64_t j = 0; j < count; j++) actual[j] -= expected[j];
+            EXPECT(norm(actual, count) <= tolerance * size, "%s: %s differs by %.3g of its norm", what, p->name,
+                   norm(actual, count) / size);
+        }
+        free(expected);
+        free(actual);
+    }
+}
+
+static void compare_evaluations(side *one, side *many, const char *what)
+{
+    side *const sides[2] = {one, many};
+    vt_evaluation sums[2];
+    for (int i = 0; i < 2; i++) {
+        vt_evaluation_open(one->config, &sums[i]);
+        EXPECT_OK(vt_step_evaluate(sides[i]->trainer, &sides[i]->batch, true, &sums[i]));
+        vt_evaluation_finish(sides[i]->trainer, &sums[i]);
+    }
+    EXPECT(sums[1].samples == (double)batch_size, "%s: %g samples", what, sums[1].samples);
+    EXPECT_NEAR(sums[1].loss, sums[0].loss, 1e-5 * sums[0].loss);
+    EXPECT_NEAR(sums[1].persistence_loss, sums[0].persistence_loss, 1e-5 * sums[0].persistence_loss);
+    for (int c = 0; c < OUT; c++) EXPECT_NEAR(sums[1].rmse[c], sums[0].rmse[c], 1e-5 * sums[0].rmse[c]);
+    for (int i = 0; i < 2; i++) vt_evaluation_close(&sums[i]);
+}
+
+/* A picture's fields, which rank 0 needs whole. */
+static void compare_forecasts(side *one, side *many, const char *what)
+{
+    side *const sides[2] = {one, many};
+    float fields[2][2][HEIGHT * WIDTH];
+    for (int i = 0; i < 2; i++)
+        EXPECT_OK(vt_step_forecast(sides[i]->trainer, &sides[i]->batch, 1, fields[i][0], fields[i][1]));
+    for (int f = 0; f < 2 && many->world->rank == 0; f++)
+        for (int i = 0; i < HEIGHT * WIDTH; i++)
+            EXPECT(fabs(fields[0][f][i] - fields[1][f][i]) < 1e-4, "%s: field %d, point %d: %g, expected %g", what, f,
+                   i, (double)fields[1][f][i], (double)fields[0][f][i]);
+}
+
+typedef struct {
+    double losses, gradients;
+} tolerances;
+
+static const tolerances promised = {1e-5, 1e-4};
+
+/* Settings of the model, then those of the layout, which one rank does not get. */
+static void compare_with_one(const char *const *model, const char *const *layout, tolerances allowed)
+{
+    enum { MOST = 24 };
+    const char *settings[2 * MOST + 1];
+    char what[256] = "";
+    int count = 0;
+    vt_launch launch, alone = {.world_size = 1, .local_size = 1};
+    EXPECT_OK(vt_launch_detect(&launch));
+    for (int i = 0; model[i] != NULL; i++) settings[count++] = model[i];
+    for (int i = 0; layout[i] != NULL; i++) {
+        settings[count++] = layout[i];
+        snprintf(what + strlen(what), sizeof what - strlen(what), "%s%s", layout[i], i % 2 == 0 ? "=" : " ");
+    }
+    settings[count] = NULL;
+    side one, many;
+    open_side(&one, model, &alone);
+    open_side(&many, settings, &launch);
+    compare_evaluations(&one, &many, what);
+    for (int step = 0; step < STEPS; step++) {
+        vt_step_figures expected, actual;
+        EXPECT_OK(vt_step_train(one.trainer, &one.batch, &expected));
+        EXPECT_OK(vt_step_train(many.trainer, &many.batch, &actual));
+        EXPECT(fabs(actual.loss - expected.loss) <= allowed.losses * expected.loss,
+               "%s: step %d: loss %.9g, expected %.9g", what, step, actual.loss, expected.loss);
+        EXPECT(fabs(actual.gradient_norm - expected.gradient_norm) <= allowed.gradients * expected.gradient_norm,
+               "%s: step %d: norm %.9g, expected %.9g", what, step, actual.gradient_norm, expected.gradient_norm);
+        if (step == 0) compare_gradients(&one, &many, allowed.gradients, what);
+    }
+    compare_forecasts(&one, &many, what);
+    close_side(&one);
+    close_side(&many);
+}
+
+static const char *const plain[] = {NULL};
+static const char *const random_model[] = {"dropout", "0.2", NULL};
+
+/* Every split of these ranks over the three axes. */
+static void over_layouts(const char *const *model, const char *const *more, tolerances allowed)
+{
+    static const char *const names[] = {"1", "2", "3", "4", "8"};
+    static const int numbers[] = {1, 2, 3, 4, 8};
+    static const char *const orders[] = {"tp-cp-dp", "dp-cp-tp", "cp-tp-dp"};
+    vt_launch launch;
+    EXPECT_OK(vt_launch_detect(&launch));
+    int layouts = 0;
+    batch_size = launch.world_size == 3 ? 6 : 8;
+    for (int t = 0; t < 5; t++) {
+        for (int c = 0; c < 5; c++) {
+            if (4 % numbers[t] != 0 || launch.world_size % (numbers[t] * numbers[c]) != 0) continue; /* four heads */
+            const char *settings[32] = {"tensor_parallel", names[t],         "context_parallel",
+                                        names[c],          "parallel_order", orders[layouts++ % 3]};
+            int count = 6;
+            for (int i = 0; more[i] != NULL; i++) settings[count++] = more[i];
+            settings[count] = NULL;
+            compare_with_one(model, settings, allowed);
+        }
+    }
+}
+
+TEST(layouts_train_as_one_rank)
+{
+    over_layouts(plain, plain, promised);
+}
+
+TEST(layouts_with_sequence_parallel)
+{
+    over_layouts(random_model, (const char *const[]){"sequence_parallel", "true", NULL}, promised);
+}
+
+TEST(layouts_with_keys_passed_round)
+{
+    over_layouts(random_model, (const char *const[]){"cp_comm", "ring", NULL}, promised);
+}
+
+TEST(layouts_with_zero)
+{
+    static const char *const stages[] = {"1", "2", "3"};
+    for (int i = 0; i < 3; i++)
+        over_layouts(random_model, (const char *const[]){"zero_stage", stages[i], NULL}, promised);
+}
+
+TEST(layouts_with_recompute_accumulation_and_fusion)
+{
+    vt_launch launch;
+    EXPECT_OK(vt_launch_detect(&launch));
+    if (launch.world_size > 4) return vt_test_skip("a micro-batch needs two samples of a rank");
+    const char *const model[] = {"dropout", "0.1",        "recompute", "block", "grad_accumulation",
+                                 "2",       "enable_jit", "true",      NULL};
+    over_layouts(model, plain, promised);
+    over_layouts(model, (const char *const[]){"zero_stage", "2", "sequence_parallel", "true", NULL}, promised);
+    over_layouts(model, (const char *const[]){"zero_stage", "3", "cp_comm", "ring", NULL}, promised);
+}

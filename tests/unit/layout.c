@@ -1,0 +1,181 @@
+/* src/parallel/layout: the grid of ranks; and the checks of src/config that depend on the number of ranks. */
+#include "parallel/layout.h"
+
+#include "unit/config_open.h"
+
+static vt_status make(vt_layout *layout, int ranks, const char *tensor, const char *context, const char *order)
+{
+    vt_config *config = NULL;
+    EXPECT_OK(vt_config_open_default(&config));
+    EXPECT_OK(vt_config_set(config, "tensor_parallel", tensor));
+    EXPECT_OK(vt_config_set(config, "context_parallel", context));
+    EXPECT_OK(vt_config_set(config, "parallel_order", order));
+    vt_status status = vt_layout_make(config, ranks, layout);
+    vt_config_close(&config);
+    return status;
+}
+
+/* The group of `rank` along `axes` is called `name` and has these members, as "0 1 2 3". */
+static void check_group(const vt_layout *layout, int rank, unsigned axes, const char *name, const char *wanted)
+{
+    int members[64];
+    char found_name[32];
+    vt_text found = {0};
+    int count = vt_layout_members(layout, rank, axes, members);
+    for (int i = 0; i < count; i++) vt_text_append(&found, i == 0 ? "%d" : " %d", members[i]);
+    vt_layout_axes_name(layout, axes, found_name);
+    EXPECT(strcmp(found.characters, wanted) == 0, "%s of rank %d: %s, expected %s", name, rank, found.characters,
+           wanted);
+    EXPECT(strcmp(found_name, name) == 0, "%s, expected %s", found_name, name);
+    vt_text_close(&found);
+}
+
+TEST(groups_of_eight_ranks)
+{
+    vt_layout layout;
+    unsigned tp = VT_AXES(VT_AXIS_TENSOR), cp = VT_AXES(VT_AXIS_CONTEXT), dp = VT_AXES(VT_AXIS_DATA);
+    EXPECT_OK(make(&layout, 8, "4", "1", "tp-cp-dp")); /* the example of the specification */
+    check_group(&layout, 2, tp, "tp", "0 1 2 3");
+    check_group(&layout, 6, tp, "tp", "4 5 6 7");
+    check_group(&layout, 5, dp, "dp", "1 5");
+    check_group(&layout, 3, cp, "cp", "3");
+    EXPECT_OK(make(&layout, 8, "2", "2", "tp-cp-dp"));
+    check_group(&layout, 7, tp, "tp", "6 7");
+    check_group(&layout, 6, cp, "cp", "4 6");
+    check_group(&layout, 6, dp, "dp", "2 6");
+    check_group(&layout, 6, tp | cp, "tp-cp", "4 5 6 7");
+    check_group(&layout, 6, cp | dp, "cp-dp", "0 2 4 6");
+    check_group(&layout, 6, VT_AXES_ALL, "world", "0 1 2 3 4 5 6 7");
+    EXPECT_OK(make(&layout, 8, "2", "2", "dp-tp-cp"));
+    check_group(&layout, 5, dp, "dp", "4 5");
+    check_group(&layout, 5, tp, "tp", "5 7");
+    check_group(&layout, 5, cp, "cp", "1 5");
+    check_group(&layout, 5, dp | cp, "dp-cp", "0 1 4 5");
+}
+
+/* Coordinates are unique, groups along a set of axes part the ranks, and a member's place follows its coordinates. */
+TEST(groups_of_any_layout)
+{
+    static const char *const orders[] = {"tp-cp-dp", "tp-dp-cp", "cp-tp-dp", "cp-dp-tp", "dp-tp-cp", "dp-cp-tp"};
+    static const char *const sizes[][2] = {{"1", "1"}, {"2", "3"}, {"3", "4"}, {"4", "2"}, {"24", "1"}};
+    for (int o = 0; o < 6 * 5; o++) {
+        vt_layout layout;
+        const char *const *size = sizes[o / 6], *order = orders[o - 6 * (o / 6)];
+        EXPECT_OK(make(&layout, 24, size[0], size[1], order));
+        for (unsigned axes = 0; axes <= VT_AXES_ALL; axes++) {
+            int member_of[24] = {0};
+            for (int rank = 0; rank < 24; rank++) {
+                int members[24], expected = 1, found = 0;
+                for (vt_axis axis = 0; axis < VT_AXIS_COUNT; axis++)
+                    if ((axes & VT_AXES(axis)) != 0) expected *= layout.size[axis];
+                int count = vt_layout_members(&layout, rank, axes, members);
+                EXPECT(count == expected, "%d, expected %d", count, expected);
+                for (int i = 0; i < count; i++) {
+                    found += members[i] == rank;
+                    EXPECT(i == 0 || members[i] > members[i - 1]);
+                    for (vt_axis axis = 0; axis < VT_AXIS_COUNT; axis++)
+                        EXPECT((axes & VT_AXES(axis)) != 0 || vt_layout_coordinate(&layout, members[i], axis) ==
+                                                                  vt_layout_coordinate(&layout, rank, axis));
+                    member_of[members[i]]++;
+                }
+                EXPECT(found == 1);
+            }
+            for (int rank = 1; rank < 24; rank++) EXPECT(member_of[rank] == member_of[0]);
+        }
+    }
+}
+
+TEST(layouts_that_are_refused)
+{
+    vt_layout layout;
+    EXPECT_ERROR(
+        make(&layout, 8, "3", "1", "tp-cp-dp"),
+        "tensor_parallel 3 x context_parallel 1 = 3 does not divide the 8 ranks of this run; use 2 or 4 as the "
+        "product, or start 6 or 9 ranks");
+    EXPECT_ERROR(make(&layout, 1, "2", "2", "tp-cp-dp"), "= 4 does not divide the 1 rank of this run; use 1 as the "
+                                                         "product, or start 4 ranks");
+    EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp-pp-dp"), "pp, splitting the blocks over ranks, is not there yet");
+    EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp"), "lacks dp; expected tp, cp and dp, each once");
+    EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp-tp"), "names tp twice");
+    EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp-dp-"), "'' is no axis");
+    EXPECT_ERROR(make(&layout, 8, "1", "1", "tp,cp,dp"), "'tp,cp,dp' is no axis");
+    EXPECT_ERROR(make(&layout, 8, "1", "1", "t-cp-dp"), "'t' is no axis");
+}
+
+TEST(runs)
+{
+    static const int64_t cases[][6] = {/* total, parts, runs */
+                                       {4050, 4, 1013, 1013, 1013, 1011},
+                                       {9, 4, 2, 2, 2, 3},
+                                       {5, 4, 1, 1, 1, 2},
+                                       {10, 4, 3, 3, 3, 1},
+                                       {4, 4, 1, 1, 1, 1},
+                                       {7, 1, 7}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (int part = 0; part < (int)cases[i][1]; part++) {
+            vt_run_of run = vt_layout_run(cases[i][0], (int)cases[i][1], part);
+            EXPECT(run.count == cases[i][2 + part], "%lld over %lld: part %d is %lld", (long long)cases[i][0],
+                   (long long)cases[i][1], part, (long long)run.count);
+        }
+    }
+    for (int64_t total = 1; total < 60; total++) {
+        for (int parts = 1; parts <= total; parts++) {
+            int64_t next = 0;
+            for (int part = 0; part < parts; part++) {
+                vt_run_of run = vt_layout_run(total, parts, part);
+                EXPECT(run.first == next && run.count > 0);
+                next += run.count;
+            }
+            EXPECT(next == total);
+        }
+    }
+}
+
+/* ---- configurations on several ranks ---- */
+
+#define EXPECT_REFUSED_ON(ranks, part, ...)                                                                            \
+    do {                                                                                                               \
+        vt_config *refused_ = NULL;                                                                                    \
+        EXPECT_ERROR(OPEN_ON(ranks, &refused_, __VA_ARGS__), part);                                                    \
+        EXPECT(refused_ == NULL);                                                                                      \
+        vt_config_close(&refused_);                                                                                    \
+    } while (0)
+
+TEST(configuration_on_several_ranks)
+{
+    vt_config *config = NULL;
+    EXPECT_OK(OPEN_ON(8, &config, "--row_parallel_size=2", "--context_parallel=2", "--local_batch_size=3"));
+    if (config == NULL) return;
+    EXPECT(config->ranks == 8 && config->data_parallel == 2 && config->tensor_parallel == 2);
+    EXPECT(config->global_batch_size == 6, "%lld", (long long)config->global_batch_size);
+    config->ranks = 16;
+    EXPECT_OK(vt_config_resolve(config));
+    EXPECT(config->data_parallel == 4 && config->global_batch_size == 12);
+    vt_config_close(&config);
+}
+
+TEST(checks_that_depend_on_the_ranks)
+{
+    EXPECT_REFUSED_ON(8, "tensor_parallel 3 x context_parallel 1 = 3 does not divide the 8 ranks",
+                      "--tensor_parallel=3");
+    EXPECT_REFUSED_ON(3, "tensor_parallel 3 does not divide num_heads 8; use 2 or 4 ranks", "--tensor_parallel=3");
+    EXPECT_REFUSED_ON(3, "global_batch_size 16 is not a multiple of the 3 data-parallel ranks; use 15 or 18");
+    EXPECT_REFUSED_ON(32, "global_batch_size 16 is not a multiple of the 32 data-parallel ranks; use 32");
+    EXPECT_REFUSED_ON(2, "grad_accumulation 16 does not divide a rank's batch of 8 samples; use 8",
+                      "--grad_accumulation=16");
+    EXPECT_REFUSED_ON(2, "--local_batch_size=4 on 2 data-parallel ranks makes a global batch of 8",
+                      "--local_batch_size=4", "--global_batch_size=4");
+    EXPECT_REFUSED_ON(12, "context_parallel 12 is more than the 8 tokens of a sample; use 8 or fewer",
+                      "--context_parallel=12", "--img_size=[16,32]");
+    EXPECT_REFUSED_ON(8, "with context_parallel 4 the shortest run of the 10 tokens has 1", "--context_parallel=4",
+                      "--tensor_parallel=2", "--img_size=[16,40]", "--sequence_parallel");
+    vt_config *config = NULL;
+    EXPECT_OK(OPEN_ON(8, &config, "--context_parallel=4", "--tensor_parallel=2", "--img_size=[16,40]"));
+    vt_config_close(&config);
+    EXPECT_REFUSED_ON(2, "--noddp leaves the gradients of the data-parallel ranks apart, but zero_stage 2", "--noddp",
+                      "--zero_stage=2");
+    EXPECT_REFUSED_ON(2, "--comm_timeout=0: 0 is out of range", "--comm_timeout=0");
+    EXPECT_REFUSED_ON(2, "--bucket_cap_mb=0: 0 is out of range", "--bucket_cap_mb=0");
+    EXPECT_REFUSED_ON(2, "--zero_stage=4: 4 is out of range (expected 0 to 3)", "--zero_stage=4");
+    EXPECT_REFUSED_ON(2, "--cp_comm=rings: 'rings' is not one of the choices", "--cp_comm=rings");
+}
