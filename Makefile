@@ -5,8 +5,8 @@
 # make deps       installs the libraries that are missing (apt)           make clean
 #
 # What was found stands in build/found.mk; every line of it can be overridden: make HDF5_CFLAGS=... HDF5_LIBS=...
-# Others: CC, CXX, NVCC, CFLAGS, BUILD (the build folder), FILTER (only the tests whose name contains it), MPICC, MPI=no
-# (without MPI; it is also left out where none is found).
+# Others: CC, CXX, CFLAGS, BUILD (the build folder), FILTER (only the tests whose name contains it), MPICC, MPI=no (without MPI;
+# it is also left out where none is found), NVCC (NVCC= for none, as where it isn't found), GPU_ARCH.
 
 CC ?= cc
 ifeq ($(origin CC),default)
@@ -74,19 +74,6 @@ probe X86 '#ifndef __x86_64__
 #error
 #endif
 int main(void) { return __builtin_cpu_supports("avx512f"); }' "-march=x86-64-v4|"
-# Of what MPI's compiler would run only what finds MPI itself: no hardening or optimisation of the distribution's.
-mpi_flags() { # PATTERN|PATTERN...
-    for word in $$($(MPICC) -show 2>/dev/null); do
-        case "$$1" in
-        compile) case $$word in -I*|-D*|-pthread) printf '%s ' "$$word" ;; esac ;;
-        *) case $$word in -L*|-l*|-Wl,-rpath*|-Wl,/*|-pthread) printf '%s ' "$$word" ;; esac ;;
-        esac
-    done
-}
-[ "$(MPI)" = no ] || probe MPI '#include <mpi.h>
-int main(void) { return MPI_Init(0, 0); }' "$(MPI_CFLAGS)|$(MPI_LIBS)" "$$(mpi_flags compile)|$$(mpi_flags link)" \
-    "$$(pkg-config --cflags ompi-c 2>/dev/null)|$$(pkg-config --libs ompi-c 2>/dev/null)" \
-    "$$(pkg-config --cflags mpich 2>/dev/null)|$$(pkg-config --libs mpich 2>/dev/null)"
 if echo 'template <int n> int f() { return n; } int main() { return f<0>(); }' | \
     $(CXX) -std=gnu++20 -x c++ -o $(BUILD)/probe - >/dev/null 2>&1; then echo 'HOST_CUDA ?= yes'; fi
 for nvcc in $(if $(filter undefined,$(origin NVCC)),"$$(command -v nvcc)" "$$CUDA_HOME/bin/nvcc" /usr/local/cuda/bin/nvcc,"$(NVCC)"); do
@@ -105,6 +92,19 @@ for nvcc in $(if $(filter undefined,$(origin NVCC)),"$$(command -v nvcc)" "$$CUD
         fi
     done
 done
+# Of what MPI's compiler would run only what finds MPI itself: no hardening or optimisation of the distribution's.
+mpi_flags() { # PATTERN|PATTERN...
+    for word in $$($(MPICC) -show 2>/dev/null); do
+        case "$$1" in
+        compile) case $$word in -I*|-D*|-pthread) printf '%s ' "$$word" ;; esac ;;
+        *) case $$word in -L*|-l*|-Wl,-rpath*|-Wl,/*|-pthread) printf '%s ' "$$word" ;; esac ;;
+        esac
+    done
+}
+[ "$(MPI)" = no ] || probe MPI '#include <mpi.h>
+int main(void) { return MPI_Init(0, 0); }' "$(MPI_CFLAGS)|$(MPI_LIBS)" "$$(mpi_flags compile)|$$(mpi_flags link)" \
+    "$$(pkg-config --cflags ompi-c 2>/dev/null)|$$(pkg-config --libs ompi-c 2>/dev/null)" \
+    "$$(pkg-config --cflags mpich 2>/dev/null)|$$(pkg-config --libs mpich 2>/dev/null)"
 rm -f $(BUILD)/probe
 required=
 for name in $$missing; do case $$name in X86|MPI) ;; *) required="$$required $$name" ;; esac; done
@@ -188,7 +188,7 @@ HOST_CUDA_OBJECTS = $(if $(HOST_CUDA),$(patsubst cuda/%.cu,$(BUILD)/tests/cuda/%
 $(BUILD)/tests/cuda/%.o: cuda/%.cu $(BUILD)/found.mk
 	@mkdir -p $(@D)
 	$(CXX) -x c++ -std=gnu++20 $(WARNINGS) -Wno-conversion -Wno-missing-field-initializers -Wno-unknown-pragmas $(CFLAGS) \
-	    $(SANITIZE) -fno-exceptions -fno-rtti -DVT_HOST_CUDA -Isrc -Icuda $(OPENMP_CFLAGS) -MMD -MP -c $< -o $@
+	    $(SANITIZE) -fno-exceptions -fno-rtti -fno-strict-aliasing -DVT_HOST_CUDA -Isrc -Icuda $(OPENMP_CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
@@ -199,6 +199,7 @@ $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
 $(BUILD)/src/backend/cpu/onednn.o: LOCAL_CFLAGS += $(DNNL_CFLAGS)
 $(BUILD)/src/parallel/mpi.o: LOCAL_CFLAGS += $(if $(filter-out undefined,$(origin MPI_LIBS)),-DVT_HAS_MPI $(MPI_CFLAGS))
 $(BUILD)/src/report/%.o: LOCAL_CFLAGS += $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -I$(BUILD)/generated
+$(BUILD)/src/parallel/nccl.o: LOCAL_CFLAGS += $(if $(NVCC),-Icuda $(CUDA_CFLAGS))
 $(BUILD)/tests/operations/cuda_libraries.o: LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))
 $(BUILD)/tests/operations/host_cuda.o $(BUILD)/tests/operations/cuda_kernels.o: LOCAL_CFLAGS += -I. -DVT_HOST_CUDA $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
 $(BUILD)/tests/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -Itests -I$(BUILD)/generated

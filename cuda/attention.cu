@@ -43,8 +43,11 @@ __device__ static inline head_place find_head(const attention_arguments &a, int6
 __device__ static inline float keep_factor(const attention_arguments &a, const head_place &h, int64_t query,
                                            int64_t key)
 {
-    return vt_dropout_factor(&h.dropout, h.dropout.first_sample, (uint32_t)(a.shape.first_query + query),
-                             (uint32_t)(a.shape.first_key + key));
+    uint32_t column = (uint32_t)(a.shape.first_key + key), place = column % 4;
+    vt_random_block block =
+        vt_dropout_block(&h.dropout, h.dropout.first_sample, (uint32_t)(a.shape.first_query + query), column / 4);
+    uint32_t low = place == 0 ? block.word[0] : block.word[1], high = place == 2 ? block.word[2] : block.word[3];
+    return vt_random_uniform(place < 2 ? low : high) < h.dropout.rate ? 0.0f : 1.0f / (1.0f - h.dropout.rate);
 }
 
 __device__ static inline float quad_max(float value)
@@ -92,7 +95,7 @@ __device__ static inline void soften(const attention_arguments &a, int64_t first
 }
 
 template <typename number, int MOST, int TILES>
-__global__ void __launch_bounds__(THREADS) forward_kernel(attention_arguments a)
+VT_KERNEL void __launch_bounds__(THREADS) forward_kernel(attention_arguments a)
 {
     VT_DYNAMIC_SHARED(number, shared);
     int dim = (int)a.shape.head_dim, stride = vt_tile_stride<number>(dim), depth = vt_tile_depth<number>(dim);
@@ -135,7 +138,7 @@ __global__ void __launch_bounds__(THREADS) forward_kernel(attention_arguments a)
 }
 
 /* delta [batch, heads, queries] = sum of out * dout over the head's columns. */
-__global__ void delta_kernel(attention_arguments a)
+VT_KERNEL void delta_kernel(attention_arguments a)
 {
     int64_t rows = a.shape.batch * a.shape.queries, heads = a.shape.heads, dim = a.shape.head_dim, row, head;
     for (int64_t i = vt_thread(); i < rows * heads; i += vt_thread_count()) {
@@ -164,7 +167,7 @@ __device__ static inline void backward_one(const attention_arguments &a, const h
 }
 
 template <typename number, int MOST, int TILES>
-__global__ void __launch_bounds__(THREADS) query_gradient_kernel(attention_arguments a)
+VT_KERNEL void __launch_bounds__(THREADS) query_gradient_kernel(attention_arguments a)
 {
     VT_DYNAMIC_SHARED(number, shared);
     int dim = (int)a.shape.head_dim, stride = vt_tile_stride<number>(dim), depth = vt_tile_depth<number>(dim);
@@ -204,7 +207,7 @@ __global__ void __launch_bounds__(THREADS) query_gradient_kernel(attention_argum
 
 /* As above with the roles of rows and columns changed: a warp's rows are keys. */
 template <typename number, int MOST, int TILES>
-__global__ void __launch_bounds__(THREADS) key_gradient_kernel(attention_arguments a)
+VT_KERNEL void __launch_bounds__(THREADS) key_gradient_kernel(attention_arguments a)
 {
     VT_DYNAMIC_SHARED(number, shared);
     __shared__ float log_sums[8 * TILES], deltas[8 * TILES];
@@ -335,8 +338,8 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
 
 /* A thread merges eight columns of one head and query; the row's log_sum is written by a second launch, when all have
  * read it. */
-__global__ void merge_kernel(vt_attention_shape shape, vt_matrix part, const float *part_log_sum, vt_matrix out,
-                             const float *log_sum, bool wide)
+VT_KERNEL void merge_kernel(vt_attention_shape shape, vt_matrix part, const float *part_log_sum, vt_matrix out,
+                            const float *log_sum, bool wide)
 {
     int64_t groups = (shape.head_dim + VT_GROUP - 1) / VT_GROUP, rows = shape.batch * shape.heads * shape.queries;
     int64_t place, group;
@@ -355,7 +358,7 @@ __global__ void merge_kernel(vt_attention_shape shape, vt_matrix part, const flo
     }
 }
 
-__global__ void merge_log_sum_kernel(int64_t count, const float *part_log_sum, float *log_sum)
+VT_KERNEL void merge_log_sum_kernel(int64_t count, const float *part_log_sum, float *log_sum)
 {
     for (int64_t i = vt_thread(); i < count; i += vt_thread_count()) {
         float own = log_sum[i], other = part_log_sum[i], largest = fmaxf(own, other);

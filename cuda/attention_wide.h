@@ -55,7 +55,7 @@ __device__ static inline float wide_keep(const vt_attention_shape &s, int64_t un
                              (uint32_t)(s.first_query + query), (uint32_t)(s.first_key + key));
 }
 
-__global__ void wide_forward_kernel(wide_arguments a)
+VT_KERNEL void wide_forward_kernel(wide_arguments a)
 {
     const vt_attention_shape &s = a.shape;
     int64_t place = (int64_t)blockIdx.x * WIDE_WARPS + threadIdx.x / 32, dim = s.head_dim;
@@ -76,7 +76,7 @@ __global__ void wide_forward_kernel(wide_arguments a)
     if (threadIdx.x % 32 == 0) a.log_sum[place] = maximum + logf(sum);
 }
 
-__global__ void wide_query_gradient_kernel(wide_arguments a)
+VT_KERNEL void wide_query_gradient_kernel(wide_arguments a)
 {
     const vt_attention_shape &s = a.shape;
     int64_t place = (int64_t)blockIdx.x * WIDE_WARPS + threadIdx.x / 32, dim = s.head_dim;
@@ -94,7 +94,7 @@ __global__ void wide_query_gradient_kernel(wide_arguments a)
     wide_store(a.dq, row, column, dim, scale, sums);
 }
 
-__global__ void wide_key_gradient_kernel(wide_arguments a)
+VT_KERNEL void wide_key_gradient_kernel(wide_arguments a)
 {
     const vt_attention_shape &s = a.shape;
     int64_t place = (int64_t)blockIdx.x * WIDE_WARPS + threadIdx.x / 32, dim = s.head_dim;

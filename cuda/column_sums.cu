@@ -4,7 +4,7 @@ enum { SUM_LANES = 8, MOST_PARTS = 128, ROWS_A_PART = 32 };
 
 /* partial [gridDim.y, columns] = sums over a run of rows each; a block of 32 × SUM_LANES threads does 256 columns.
  */
-__global__ void partial_column_sums(vt_matrix x, int64_t rows_a_block, float *partial, bool wide)
+VT_KERNEL void partial_column_sums(vt_matrix x, int64_t rows_a_block, float *partial, bool wide)
 {
     __shared__ float shared[SUM_LANES][32 * VT_GROUP];
     int lane = (int)threadIdx.x % 32, part = (int)threadIdx.x / 32;

@@ -1,6 +1,6 @@
 #include "elements.h"
 
-__global__ void convert_kernel(vt_matrix from, vt_matrix to, bool wide)
+VT_KERNEL void convert_kernel(vt_matrix from, vt_matrix to, bool wide)
 {
     int64_t groups = (from.columns + VT_GROUP - 1) / VT_GROUP, row, group;
     for (int64_t i = vt_thread(); i < from.rows * groups; i += vt_thread_count()) {

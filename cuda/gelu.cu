@@ -21,7 +21,7 @@ __device__ static inline float gelu_slope(vt_gelu kind, float x)
 
 /* y = gelu(x + bias); x becomes x + bias where there is one. The value that is rounded into a bfloat16 x is the one
  * that backward will see, so y is made of it. */
-__global__ void gelu_forward_kernel(vt_gelu kind, vt_matrix x, const float *bias, vt_matrix y, bool wide)
+VT_KERNEL void gelu_forward_kernel(vt_gelu kind, vt_matrix x, const float *bias, vt_matrix y, bool wide)
 {
     int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
     for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
@@ -43,7 +43,7 @@ __global__ void gelu_forward_kernel(vt_gelu kind, vt_matrix x, const float *bias
     }
 }
 
-__global__ void gelu_backward_kernel(vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y, bool wide)
+VT_KERNEL void gelu_backward_kernel(vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y, bool wide)
 {
     int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
     for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {

@@ -22,7 +22,7 @@
 #include <ucontext.h>
 #endif
 
-#define __global__ static
+#define VT_KERNEL static
 #define __device__
 #define __host__
 #define __forceinline__ inline
@@ -237,7 +237,7 @@ template <typename function> static void launch(dim3 grid, dim3 threads, size_t 
         block.count = (int)count;
         if (block.threads == nullptr) {
             block.threads = (thread *)calloc(MOST_THREADS, sizeof(thread));
-            block.slots = (char(*)[SLOT_BYTES])calloc(MOST_THREADS, SLOT_BYTES);
+            block.slots = (char(*)[SLOT_BYTES])aligned_alloc(64, MOST_THREADS * SLOT_BYTES);
             if (block.threads == nullptr || block.slots == nullptr) fail("no memory");
         }
         if (block.shared_bytes != shared_bytes || block.shared == nullptr) {
@@ -271,15 +271,13 @@ static inline int warp_start()
 template <typename type> static inline void publish(const type &own)
 {
     static_assert(sizeof own <= SLOT_BYTES, "a slot's size");
-    memcpy(block.slots[place()], &own, sizeof own);
+    *(type *)block.slots[place()] = own;
     wait(WARP);
 }
 
-template <typename type> static inline type lane(int index)
+template <typename type> static inline const type &lane(int index)
 {
-    type value;
-    memcpy(&value, block.slots[warp_start() + index], sizeof value);
-    return value;
+    return *(const type *)block.slots[warp_start() + index];
 }
 
 static inline void leave()

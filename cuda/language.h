@@ -1,6 +1,7 @@
 /* What every kernel file includes first: the CUDA language, from nvcc, or from the stand-in that runs kernels on the
  * host (host_cuda.h, for the tests). Kernels keep to what is declared here, so that both compile the same source.
  *
+ * A kernel begins with VT_KERNEL (__global__, and known to its own file alone).
  * VT_LAUNCH(kernel, grid, block, shared_bytes, backend, arguments...) is the only way to start a kernel. */
 #ifndef VT_CUDA_LANGUAGE_H
 #define VT_CUDA_LANGUAGE_H
@@ -13,6 +14,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#define VT_KERNEL static __global__
 #define VT_DYNAMIC_SHARED(type, name)                                                                                  \
     extern __shared__ __align__(128) unsigned char vt_dynamic_shared[];                                                \
     type *name = (type *)vt_dynamic_shared

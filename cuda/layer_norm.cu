@@ -54,7 +54,7 @@ __device__ static inline void store_normed(const forward_arguments &a, int64_t r
     vt_store(a.y, row * a.y.stride + column, count, a.wide, normed);
 }
 
-template <int GROUPS> __global__ void __launch_bounds__(32 * WARPS) forward_kernel(forward_arguments a)
+template <int GROUPS> VT_KERNEL void __launch_bounds__(32 * WARPS) forward_kernel(forward_arguments a)
 {
     int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, columns = a.x.columns;
     if (row >= a.x.rows) return;
@@ -83,7 +83,7 @@ template <int GROUPS> __global__ void __launch_bounds__(32 * WARPS) forward_kern
 }
 
 /* Rows that registers can't hold: read three times. */
-__global__ void __launch_bounds__(32 * WARPS) forward_long_kernel(forward_arguments a)
+VT_KERNEL void __launch_bounds__(32 * WARPS) forward_long_kernel(forward_arguments a)
 {
     int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, columns = a.x.columns;
     if (row >= a.x.rows) return;
@@ -173,7 +173,7 @@ __device__ static inline void add_input_gradient(const backward_arguments &a, in
 
 /* The warps of a block take its rows in turn; each keeps its sums of dweight and dbias, then they are added in order.
  */
-template <int GROUPS> __global__ void __launch_bounds__(32 * WARPS) backward_kernel(backward_arguments a)
+template <int GROUPS> VT_KERNEL void __launch_bounds__(32 * WARPS) backward_kernel(backward_arguments a)
 {
     VT_DYNAMIC_SHARED(float, shared); /* [2, columns] */
     int64_t columns = a.x.columns, first = (int64_t)blockIdx.x * a.rows_a_block;
@@ -223,7 +223,7 @@ template <int GROUPS> __global__ void __launch_bounds__(32 * WARPS) backward_ker
 }
 
 /* Long rows: the input's gradient, a warp a row; then the columns' sums. */
-__global__ void __launch_bounds__(32 * WARPS) backward_long_kernel(backward_arguments a)
+VT_KERNEL void __launch_bounds__(32 * WARPS) backward_long_kernel(backward_arguments a)
 {
     int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, columns = a.x.columns;
     if (row >= a.x.rows) return;
@@ -250,7 +250,7 @@ __global__ void __launch_bounds__(32 * WARPS) backward_long_kernel(backward_argu
 }
 
 /* A thread adds one column over a block's rows. */
-__global__ void weight_gradient_kernel(backward_arguments a)
+VT_KERNEL void weight_gradient_kernel(backward_arguments a)
 {
     int64_t column = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, columns = a.x.columns;
     int64_t first = (int64_t)blockIdx.y * a.rows_a_block;

@@ -3,7 +3,7 @@
 enum { MOST_BLOCKS = 128 };
 
 /* partial [batch, gridDim.x, 2]; block (part, sample). */
-__global__ void squared_norms_kernel(vt_matrix prediction, vt_matrix target, int64_t tokens, double *partial, bool wide)
+VT_KERNEL void squared_norms_kernel(vt_matrix prediction, vt_matrix target, int64_t tokens, double *partial, bool wide)
 {
     __shared__ double shared[32];
     int64_t groups = (target.columns + VT_GROUP - 1) / VT_GROUP, row, group;
@@ -30,7 +30,7 @@ __global__ void squared_norms_kernel(vt_matrix prediction, vt_matrix target, int
 }
 
 /* sums [outer, inner] = sums of partial [outer, parts, inner] in order. */
-__global__ void add_parts(const double *partial, int64_t outer, int64_t parts, int64_t inner, double *sums)
+VT_KERNEL void add_parts(const double *partial, int64_t outer, int64_t parts, int64_t inner, double *sums)
 {
     for (int64_t i = vt_thread(); i < outer * inner; i += vt_thread_count()) {
         const double *first = partial + i / inner * parts * inner + i % inner;
@@ -51,7 +51,7 @@ static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix predicti
     VT_LAUNCH(add_parts, vt_blocks(2 * batch), VT_BLOCK_THREADS, 0, backend, partial, batch, parts, 2, squares);
 }
 
-__global__ void relative_l2_kernel(int64_t batch, const double *squares, float *losses)
+VT_KERNEL void relative_l2_kernel(int64_t batch, const double *squares, float *losses)
 {
     for (int64_t i = vt_thread(); i < batch; i += vt_thread_count())
         losses[i] = (float)sqrt(squares[2 * i] / squares[2 * i + 1]);
@@ -62,8 +62,8 @@ static void relative_l2(vt_backend *backend, int64_t batch, const double *square
     VT_LAUNCH(relative_l2_kernel, vt_blocks(batch), VT_BLOCK_THREADS, 0, backend, batch, squares, losses);
 }
 
-__global__ void relative_l2_backward_kernel(vt_matrix prediction, vt_matrix target, int64_t tokens,
-                                            const double *squares, float scale, vt_matrix dprediction, bool wide)
+VT_KERNEL void relative_l2_backward_kernel(vt_matrix prediction, vt_matrix target, int64_t tokens,
+                                           const double *squares, float scale, vt_matrix dprediction, bool wide)
 {
     int64_t groups = (target.columns + VT_GROUP - 1) / VT_GROUP, row, group;
     for (int64_t i = vt_thread(); i < prediction.rows * groups; i += vt_thread_count()) {
@@ -91,8 +91,8 @@ static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix p
 
 /* partial [batch, gridDim.x, channels]; block (part, sample, run of VT_BLOCK_THREADS channels). Every thread keeps to
  * one channel; with few channels several threads share one, each with some of the points. */
-__global__ void channel_squares_kernel(vt_patch_grid grid, vt_matrix prediction, vt_matrix target,
-                                       const float *latitude_weights, double *partial)
+VT_KERNEL void channel_squares_kernel(vt_patch_grid grid, vt_matrix prediction, vt_matrix target,
+                                      const float *latitude_weights, double *partial)
 {
     __shared__ double shared[VT_BLOCK_THREADS];
     int64_t first_channel = (int64_t)blockIdx.z * VT_BLOCK_THREADS, across = grid.width / grid.patch;

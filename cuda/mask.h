@@ -18,17 +18,25 @@ __device__ static inline void vt_mask_apply(const vt_mask &mask, int64_t row, in
     }
     float keep = path / (1.0f - mask.elements.rate);
     int64_t first = mask.first_column + column;
-    uint32_t quad = (uint32_t)(first / 4), words[3 * 4];
+    uint32_t quad = (uint32_t)(first / 4), words[3 * 4] = {};
     int shift = (int)(first % 4);
-    for (int q = 0; q < (shift == 0 ? 2 : 3); q++) {
+#pragma unroll
+    for (int q = 0; q < 3; q++) {
+        if (q == 2 && shift == 0) break;
         vt_random_block block =
             vt_dropout_block(&mask.elements, mask.elements.first_sample + sample, token, quad + (uint32_t)q);
         for (int i = 0; i < 4; i++) words[4 * q + i] = block.word[i];
     }
-    for (int i = 0; i < VT_GROUP; i++) {
-        uint32_t word = shift == 0 ? words[i] : words[shift + i];
-        values[i] = vt_random_uniform(word) < mask.elements.rate ? 0.0f : keep * values[i];
+    uint32_t drawn[VT_GROUP] = {};
+#pragma unroll
+    for (int possible = 0; possible < 4; possible++) { /* indices that are constants keep `words` in registers */
+        if (shift != possible) continue;
+#pragma unroll
+        for (int i = 0; i < VT_GROUP; i++) drawn[i] = words[possible + i];
     }
+#pragma unroll
+    for (int i = 0; i < VT_GROUP; i++)
+        values[i] = vt_random_uniform(drawn[i]) < mask.elements.rate ? 0.0f : keep * values[i];
 }
 
 #endif

@@ -2,7 +2,7 @@
 
 enum { MOST_BLOCKS = 1024 };
 
-__global__ void squares_kernel(const float *x, int64_t count, double *partial, bool wide)
+VT_KERNEL void squares_kernel(const float *x, int64_t count, double *partial, bool wide)
 {
     __shared__ double shared[32];
     double sum = 0;
@@ -16,7 +16,7 @@ __global__ void squares_kernel(const float *x, int64_t count, double *partial, b
 }
 
 /* One block. */
-__global__ void add_squares(const double *partial, int64_t parts, double weight, double *result)
+VT_KERNEL void add_squares(const double *partial, int64_t parts, double weight, double *result)
 {
     __shared__ double shared[32];
     double sum = 0;
@@ -36,7 +36,7 @@ static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, d
     VT_LAUNCH(add_squares, 1, VT_BLOCK_THREADS, 0, backend, partial, blocks, weight, result);
 }
 
-__global__ void clip_scale_kernel(const double *squares, double maximum, float *scale)
+VT_KERNEL void clip_scale_kernel(const double *squares, double maximum, float *scale)
 {
     double ratio = maximum / (sqrt(*squares) + 1e-6);
     if (!isfinite(*squares))
@@ -78,8 +78,8 @@ __device__ static inline void update_one(const update_constants &c, float gradie
     *parameter = fmaf(-c.learning_rate, step, p);
 }
 
-__global__ void update_kernel(update_constants c, const float *scale, const float *gradients, float *parameters,
-                              float *moment1, float *moment2, int64_t count, bool wide)
+VT_KERNEL void update_kernel(update_constants c, const float *scale, const float *gradients, float *parameters,
+                             float *moment1, float *moment2, int64_t count, bool wide)
 {
     float factor = *scale;
     if (isnan(factor)) return;

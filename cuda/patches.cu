@@ -31,8 +31,8 @@ __device__ static inline run_of_points find_run(const vt_patch_grid &grid, int64
     return run;
 }
 
-__global__ void patches_load_kernel(vt_patch_grid grid, const float *fields, const float *mean,
-                                    const float *inverse_std, vt_matrix patches, bool wide)
+VT_KERNEL void patches_load_kernel(vt_patch_grid grid, const float *fields, const float *mean, const float *inverse_std,
+                                   vt_matrix patches, bool wide)
 {
     for (int64_t i = vt_thread(); i < patches.rows * grid.channels * grid.patch; i += vt_thread_count()) {
         run_of_points run = find_run(grid, i, patches.stride);
@@ -51,8 +51,8 @@ __global__ void patches_load_kernel(vt_patch_grid grid, const float *fields, con
     }
 }
 
-__global__ void patches_store_kernel(vt_patch_grid grid, vt_matrix patches, const float *mean, const float *inverse_std,
-                                     float *fields, bool wide)
+VT_KERNEL void patches_store_kernel(vt_patch_grid grid, vt_matrix patches, const float *mean, const float *inverse_std,
+                                    float *fields, bool wide)
 {
     for (int64_t i = vt_thread(); i < patches.rows * grid.channels * grid.patch; i += vt_thread_count()) {
         run_of_points run = find_run(grid, i, patches.stride);

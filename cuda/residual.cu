@@ -1,8 +1,8 @@
 #include "mask.h"
 
 /* y = masked(x), and sum = base + masked(x) where there is a base; x may be y, and sum base or x. */
-__global__ void mask_kernel(vt_matrix x, vt_mask mask, vt_matrix y, vt_matrix base, vt_matrix sum, bool active,
-                            bool wide)
+VT_KERNEL void mask_kernel(vt_matrix x, vt_mask mask, vt_matrix y, vt_matrix base, vt_matrix sum, bool active,
+                           bool wide)
 {
     int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
     for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
@@ -37,7 +37,7 @@ static void mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask,
               none, true, wide);
 }
 
-__global__ void position_add_kernel(vt_matrix x, vt_matrix position, bool wide)
+VT_KERNEL void position_add_kernel(vt_matrix x, vt_matrix position, bool wide)
 {
     int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
     for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
@@ -60,7 +60,7 @@ static void position_add(vt_backend *backend, vt_matrix x, vt_matrix position)
 }
 
 /* A thread adds the samples of one token's eight columns. */
-__global__ void position_backward_kernel(vt_matrix dx, vt_matrix dposition, bool wide)
+VT_KERNEL void position_backward_kernel(vt_matrix dx, vt_matrix dposition, bool wide)
 {
     int64_t groups = (dx.columns + VT_GROUP - 1) / VT_GROUP, token, group;
     for (int64_t i = vt_thread(); i < dposition.rows * groups; i += vt_thread_count()) {

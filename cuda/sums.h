@@ -6,7 +6,7 @@
 #include "elements.h"
 
 /* sums [columns] += column sums of partial [parts, stride]. */
-__global__ void add_partial_sums(const float *partial, int64_t parts, int64_t stride, int64_t columns, float *sums)
+VT_KERNEL void add_partial_sums(const float *partial, int64_t parts, int64_t stride, int64_t columns, float *sums)
 {
     for (int64_t c = vt_thread(); c < columns; c += vt_thread_count()) {
         float sum = 0;

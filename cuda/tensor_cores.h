@@ -126,10 +126,10 @@ __device__ static inline void vt_multiply_bfloat16(float c[4], const uint32_t a[
     host_fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     host_cuda::publish(own);
     for (int k = 0; k < 16; k++) {
-        host_fragments left = host_cuda::lane<host_fragments>(4 * g + k % 8 / 2);
+        const host_fragments &left = host_cuda::lane<host_fragments>(4 * g + k % 8 / 2);
         float upper = host_half(left.a[k / 8 * 2], k % 2), lower = host_half(left.a[k / 8 * 2 + 1], k % 2);
         for (int i = 0; i < 2; i++) {
-            host_fragments right = host_cuda::lane<host_fragments>(4 * (2 * t + i) + k % 8 / 2);
+            const host_fragments &right = host_cuda::lane<host_fragments>(4 * (2 * t + i) + k % 8 / 2);
             c[i] += upper * host_half(right.b[k / 8], k % 2);
             c[2 + i] += lower * host_half(right.b[k / 8], k % 2);
         }
@@ -143,11 +143,11 @@ __device__ static inline void vt_multiply_tf32(float c[4], const uint32_t a[4], 
     host_fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     host_cuda::publish(own);
     for (int k = 0; k < 8; k++) { /* the low 13 bits are not read */
-        host_fragments left = host_cuda::lane<host_fragments>(4 * g + k % 4);
+        const host_fragments &left = host_cuda::lane<host_fragments>(4 * g + k % 4);
         float upper = vt_from_bits(left.a[k / 4 * 2] & 0xffffe000u);
         float lower = vt_from_bits(left.a[k / 4 * 2 + 1] & 0xffffe000u);
         for (int i = 0; i < 2; i++) {
-            host_fragments right = host_cuda::lane<host_fragments>(4 * (2 * t + i) + k % 4);
+            const host_fragments &right = host_cuda::lane<host_fragments>(4 * (2 * t + i) + k % 4);
             c[i] += upper * vt_from_bits(right.b[k / 4] & 0xffffe000u);
             c[2 + i] += lower * vt_from_bits(right.b[k / 4] & 0xffffe000u);
         }

@@ -106,10 +106,11 @@ static vt_trainer_data trainer_data(const run_state *run)
                              .world = run->world};
 }
 
-/* Ranks that share this rank's memory, itself included. */
-static int ranks_of_node(const vt_world *world)
+/* Ranks that share this rank's memory, itself included; a GPU has its own. */
+static int ranks_of_memory(const vt_world *world, const vt_backend *backend)
 {
     int count = 0;
+    if (!backend->shares_host_memory) return 1;
     for (int rank = 0; rank < world->ranks; rank++) count += world->node_of[rank] == world->node_of[world->rank];
     return count;
 }
@@ -130,9 +131,8 @@ static vt_status open_device(run_state *run)
     vt_trainer_data data = trainer_data(run);
     VT_TRY(vt_world_open_device(config, run->world, run->backend));
     VT_TRY(vt_trainer_plan(config, &data, &run->plan));
-    double available = run->backend->available_memory(run->backend);
-    if (run->backend->shares_host_memory) available /= ranks_of_node(run->world);
-    VT_TRY(vt_budget_check(config, &data, &run->plan, available));
+    VT_TRY(vt_budget_check(config, &data, &run->plan,
+                           run->backend->available_memory(run->backend) / ranks_of_memory(run->world, run->backend)));
     VT_TRY(open_loader(run, true, run->training, &run->training_loader));
     VT_TRY(open_loader(run, false, run->validation, &run->validation_loader));
 done:

@@ -31,6 +31,8 @@ TEST(without_a_gpu_auto_is_the_cpu_and_cuda_an_error)
 
 #if defined(VT_HAS_CUDA) && defined(VT_HAS_CUDNN)
 
+#include <dlfcn.h>
+
 #include "cuda/fused_attention.h"
 
 /* What cuDNN says of an H200. */
@@ -43,23 +45,32 @@ static const char *const h200 =
     "\"supportCoopLaunch\":1,\"smClockRateKHz\":1980000,\"memClockRateKHz\":3201000,\"l2CacheSize\":62914560,"
     "\"deviceName\":\"NVIDIA H200\"}";
 
-/* The reference model's attention: the library takes the graphs and proposes kernels for them. */
+/* cuDNN compiles its kernels through the driver's library. Where there is no driver, the CUDA toolkit's stand-in for it
+ * is enough for the compiling. */
+static bool load_driver(void)
+{
+    const char *home = getenv("CUDA_HOME");
+    char path[512];
+    snprintf(path, sizeof path, "%s/lib64/stubs/libcuda.so", home != NULL ? home : "/usr/local/cuda");
+    return dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != NULL || dlopen(path, RTLD_NOW | RTLD_GLOBAL) != NULL;
+}
+
+/* The reference model's attention: the library takes the graphs and has kernels for them. Without a GPU they can't be
+ * loaded, so there is no plan. */
 TEST(cudnn_proposes_kernels_for_attention)
 {
     const vt_cudnn *library = NULL;
-    if (vt_library_cudnn(&library) != VT_OK || library->cudnnGetVersion() < 91501) {
-        vt_test_skip("no cuDNN 9.15.1 or newer: %s", vt_error_text());
+    if (!load_driver() || vt_library_cudnn(&library) != VT_OK || library->cudnnGetVersion() < 91501) {
+        vt_test_skip("no libcuda, nor a stand-in, or no cuDNN 9.15.1 or newer: %s", vt_error_text());
         vt_error_clear();
         return;
     }
     for (int backward = 0; backward < 2; backward++) {
         vt_fused_shape shape = {16, 8, 48, 4050, 4050, 384, 384, 384, 384, 384, 384, 384, 384, backward};
         vt_fused_graph graph;
-        bool has_plan = vt_fused_graph_open(library, NULL, h200, &shape, &graph);
+        vt_fused_graph_open(library, NULL, h200, &shape, &graph);
         EXPECT(graph.operation_count == (backward ? 18 : 10), "%d operations", graph.operation_count);
         EXPECT(graph.proposals > 0, "no proposal, backward %d", backward);
-        printf("    %s: %d proposals, %s\n", backward ? "backward" : "forward", graph.proposals,
-               has_plan ? "a plan" : "no plan (which needs the driver)");
         vt_fused_graph_close(&graph);
     }
 }
