@@ -221,6 +221,19 @@ done:
     return status;
 }
 
+vt_status vt_world_open_device(const vt_config *config, vt_world *world, const vt_backend *backend)
+{
+    if (world->ranks == 1 || backend->shares_host_memory || world->engine->device_memory || config->comm == VT_COMM_MPI)
+        return VT_OK;
+    const vt_nccl_options options = {.rank = world->rank,
+                                     .size = world->ranks,
+                                     .host = world->host,
+                                     .address = world->launch.address,
+                                     .port = world->launch.port,
+                                     .timeout = config->comm_timeout};
+    return vt_engine_open_nccl(&options, &world->device_engine);
+}
+
 vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const vt_world *like, vt_world **result)
 {
     vt_status status = VT_OK;
@@ -260,6 +273,7 @@ void vt_world_close(vt_world **result, bool failed)
         say_failure(world);
     }
     while (world->group_count > 0) vt_group_close(&world->groups[--world->group_count]);
+    vt_engine_close(&world->device_engine);
     vt_engine_close(&world->engine);
     free(world->groups);
     free(world->node_of);
@@ -327,7 +341,9 @@ vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const c
     while (members[place] != world->rank) place++;
     for (int i = 0; i < count; i++)
         if (members[i] < lowest) lowest = members[i];
-    VT_TRY(vt_group_open(world->engine, name, members, count, place, lowest, backend, result));
+    bool on_device = world->device_engine != NULL && backend != NULL && !backend->shares_host_memory;
+    VT_TRY(vt_group_open(on_device ? world->device_engine : world->engine, name, members, count, place, lowest, backend,
+                         result));
     add_group(world, *result);
 done:
     free(members);

@@ -14,6 +14,7 @@ typedef struct {
     vt_launch launch; /* with local_rank and local_size, also where the launcher did not say */
     vt_layout layout;
     vt_engine *engine;
+    vt_engine *device_engine; /* for the back end's memory (NCCL); NULL: `engine`, through the host */
     int rank, ranks;
     int coordinate[VT_AXIS_COUNT];
     vt_group *host;    /* all ranks, over host memory: for figures and agreements */
@@ -31,6 +32,10 @@ typedef struct {
  * that vt_world_speaks can be asked, and is to be closed. A node is a host, or each VITRAIN_RANKS_PER_NODE ranks (for
  * tests). */
 vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_world **world);
+
+/* Collective, before groups over the back end's memory are made: the engine for that memory, which is NCCL for GPUs
+ * unless config->comm says mpi. Errors: as vt_engine_open_nccl. */
+vt_status vt_world_open_device(const vt_config *config, vt_world *world, const vt_backend *backend);
 
 /* As any rank of any layout, over the dry engine; on nodes as in `like`, or on one when that is NULL. */
 vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const vt_world *like, vt_world **world);

@@ -1,0 +1,200 @@
+/* vitrain layout: which rank stands where, who talks to whom, and what of the model and the data each one has. Needs no
+ * ranks, no data and no device. */
+#include "command/layout.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "parallel/launch.h"
+#include "parallel/layout.h"
+
+enum { MOST_RANKS = 1 << 20, LINE_WIDTH = 100 };
+
+static void print_help(void)
+{
+    printf("usage: vitrain layout [--ranks=N] [--name=value ...]\n\n"
+           "Prints the grid of ranks of a run: where each rank stands on the axes tp (tensor), cp (context) and dp\n"
+           "(data), which samples and tokens it has, and which ranks form the groups along the axes.\n\n"
+           "  --ranks=N   how many ranks; not given: what the launcher says, 1 without one\n"
+           "  --help      this text\n\n"
+           "All other flags are those of `vitrain train`: --config, --tensor_parallel, --context_parallel,\n"
+           "--parallel_order, --sequence_parallel, --global_batch_size, --num_heads, --img_size, ...\n");
+}
+
+/* Takes --ranks out of the arguments; *others is malloc'd. *ranks 0: not given. */
+static vt_status take_ranks(int count, char *const *arguments, int64_t *ranks, int *other_count, char ***others)
+{
+    static const char flag[] = "--ranks";
+    vt_status status = VT_OK;
+    *ranks = 0;
+    *other_count = 0;
+    *others = malloc(((size_t)count + 1) * sizeof(char *));
+    VT_ASSERT(*others != NULL);
+    for (int i = 0; i < count; i++) {
+        const char *word = arguments[i], *value = NULL;
+        size_t length = strlen(flag);
+        if (strncmp(word, flag, length) != 0 || (word[length] != '=' && word[length] != '\0')) {
+            (*others)[(*other_count)++] = arguments[i];
+            continue;
+        }
+        if (word[length] == '=')
+            value = word + length + 1;
+        else if (i + 1 < count)
+            value = arguments[++i];
+        VT_CHECK(value != NULL && vt_text_to_integer(value, ranks) && *ranks >= 1 && *ranks <= MOST_RANKS,
+                 "layout: --ranks=%.60s: expected a whole number from 1 to %d", value != NULL ? value : "", MOST_RANKS);
+    }
+done:
+    return status;
+}
+
+/* ---- what each rank has ---- */
+
+typedef struct {
+    vt_run_of samples; /* of the global batch */
+    vt_run_of tokens;  /* of the sample, for attention and the MLP */
+    vt_run_of own;     /* of the sample, for LayerNorm, residual and dropout: part of `tokens` with sequence_parallel */
+} share;
+
+static int64_t tokens_of(const vt_config *config)
+{
+    return config->img_size[0] / config->patch_size * (config->img_size[1] / config->patch_size);
+}
+
+static share share_of(const vt_config *config, const vt_layout *layout, int rank)
+{
+    int tensor = vt_layout_coordinate(layout, rank, VT_AXIS_TENSOR);
+    int context = vt_layout_coordinate(layout, rank, VT_AXIS_CONTEXT);
+    int64_t batch = config->global_batch_size / config->data_parallel;
+    share has = {.samples = {batch * vt_layout_coordinate(layout, rank, VT_AXIS_DATA), batch},
+                 .tokens = vt_layout_run(tokens_of(config), layout->size[VT_AXIS_CONTEXT], context)};
+    has.own = has.tokens;
+    if (config->sequence_parallel) {
+        has.own = vt_layout_run(has.tokens.count, layout->size[VT_AXIS_TENSOR], tensor);
+        has.own.first += has.tokens.first;
+    }
+    return has;
+}
+
+/* "0-1012", the one token's number alone */
+static const char *run_text(vt_run_of run, char text[48])
+{
+    if (run.count == 1)
+        snprintf(text, 48, "%lld", (long long)run.first);
+    else
+        snprintf(text, 48, "%lld-%lld", (long long)run.first, (long long)(run.first + run.count - 1));
+    return text;
+}
+
+/* ---- printing ---- */
+
+static const char *plural(int64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static void print_sizes(const vt_config *config, const vt_layout *layout)
+{
+    int64_t heads = config->num_heads / config->tensor_parallel, batch = config->global_batch_size;
+    int64_t local = batch / config->data_parallel, tokens = tokens_of(config);
+    printf("%d rank%s: tp %d x cp %d x dp %d, order %s\n", layout->ranks, plural(layout->ranks),
+           layout->size[VT_AXIS_TENSOR], layout->size[VT_AXIS_CONTEXT], layout->size[VT_AXIS_DATA],
+           config->parallel_order);
+    printf("configuration %s:\n", config->config);
+    printf("  heads    %lld, %lld on each rank (of width %lld; %lld of the MLP's %lld columns)\n",
+           (long long)config->num_heads, (long long)heads, (long long)(config->embed_dim / config->num_heads),
+           (long long)(4 * config->embed_dim / config->tensor_parallel), (long long)(4 * config->embed_dim));
+    printf("  samples  %lld a step, %lld on each dp rank", (long long)batch, (long long)local);
+    if (config->grad_accumulation > 1)
+        printf(" in %lld parts of %lld", (long long)config->grad_accumulation,
+               (long long)(local / config->grad_accumulation));
+    printf("\n  tokens   %lld a sample", (long long)tokens);
+    for (int part = 0; layout->size[VT_AXIS_CONTEXT] > 1 && part < layout->size[VT_AXIS_CONTEXT]; part++)
+        printf("%s%lld", part == 0 ? ", on the cp ranks " : " ",
+               (long long)vt_layout_run(tokens, layout->size[VT_AXIS_CONTEXT], part).count);
+    printf("\n");
+    if (!config->sequence_parallel || layout->size[VT_AXIS_TENSOR] == 1) return;
+    printf("           split again over the tp ranks for LayerNorm, residual and dropout (\"own tokens\")\n");
+}
+
+static void print_table(const vt_config *config, const vt_layout *layout)
+{
+    bool own = config->sequence_parallel && layout->size[VT_AXIS_TENSOR] > 1;
+    char text[48];
+    printf("\n%6s %4s %4s %4s  %-13s %s\n", "rank", "tp", "cp", "dp", "samples",
+           own ? "tokens          own tokens" : "tokens");
+    for (int rank = 0; rank < layout->ranks; rank++) {
+        share has = share_of(config, layout, rank);
+        printf("%6d", rank);
+        for (vt_axis axis = VT_AXIS_TENSOR; axis < VT_AXIS_COUNT; axis++)
+            printf(" %4d", vt_layout_coordinate(layout, rank, axis));
+        printf("  %-13s", run_text(has.samples, text));
+        printf(own ? " %-15s" : " %s", run_text(has.tokens, text));
+        if (own) printf(" %s", run_text(has.own, text));
+        printf("\n");
+    }
+}
+
+/* "[0 1 2 3] [4 5 6 7]": the groups in the order of their lowest ranks. */
+static void print_groups(const vt_layout *layout, unsigned axes, const char *uses)
+{
+    enum { INDENT = 10 };
+    char name[32];
+    int *members = malloc((size_t)layout->ranks * sizeof(int));
+    VT_ASSERT(members != NULL);
+    vt_layout_axes_name(layout, axes, name);
+    printf("\n%-*s%s\n%*s", INDENT, name, uses, INDENT, "");
+    int column = INDENT;
+    for (int rank = 0; rank < layout->ranks; rank++) {
+        int count = vt_layout_members(layout, rank, axes, members);
+        if (members[0] != rank) continue;
+        vt_text group = {0};
+        for (int i = 0; i < count; i++) vt_text_append(&group, i == 0 ? "[%d" : " %d", members[i]);
+        vt_text_append(&group, "]");
+        if (column > INDENT && column + (int)group.length + 1 > LINE_WIDTH) {
+            printf("\n%*s", INDENT, "");
+            column = INDENT;
+        }
+        column += printf("%s%s", column > INDENT ? " " : "", group.characters);
+        vt_text_close(&group);
+    }
+    printf("\n");
+    free(members);
+}
+
+vt_status vt_command_layout(int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    vt_config *config = NULL;
+    vt_launch launch;
+    vt_layout layout;
+    char **others = NULL;
+    int64_t ranks = 0;
+    int other_count = 0;
+    for (int i = 0; i < argument_count; i++) {
+        if (strcmp(arguments[i], "--help") != 0 && strcmp(arguments[i], "-h") != 0) continue;
+        print_help();
+        return VT_OK;
+    }
+    VT_TRY(take_ranks(argument_count, arguments, &ranks, &other_count, &others));
+    if (ranks == 0) {
+        VT_TRY(vt_launch_detect(&launch));
+        ranks = launch.world_size;
+    }
+    VT_TRY(vt_config_open(other_count, others, ranks, &config));
+    VT_TRY(vt_layout_make(config, (int)ranks, &layout));
+    print_sizes(config, &layout);
+    print_table(config, &layout);
+    unsigned tp = VT_AXES(VT_AXIS_TENSOR), cp = VT_AXES(VT_AXIS_CONTEXT), dp = VT_AXES(VT_AXIS_DATA);
+    print_groups(&layout, tp, "share each layer");
+    print_groups(&layout, cp, "share each sample");
+    print_groups(&layout, dp, "share each batch");
+    print_groups(&layout, tp | cp, "one model");
+    print_groups(&layout, dp | cp, "have the same part of the layers: sum gradients");
+done:
+    vt_config_close(&config);
+    free(others);
+    return status;
+}

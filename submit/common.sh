@@ -1,0 +1,57 @@
+# What the scripts beside this one share; sourced by them, with `top` set to the directory above submit/,
+# and `script` to the name for messages.
+# shellcheck shell=bash disable=SC2034,SC2154
+
+fail() { echo "$(basename "$script"): $*" >&2; exit 1; }
+
+is_number() { [[ $1 =~ ^[1-9][0-9]*$ ]]; }
+
+# program ARGUMENTS...: sets `command`, the program with its arguments, under nsys when ENABLE_PROFILING=1. The report is
+# ${PROFILE_DIR:-.}/${PROFILE_OUTPUT:-profile}.nsys-rep; every rank is wrapped, and only rank 0 starts the capture.
+program() {
+    local vitrain=${VITRAIN:-$top/vitrain}
+    [ -x "$vitrain" ] || fail "$vitrain: no such program; build it with make, or name it with VITRAIN=PATH"
+    command=("$vitrain" "$@")
+    [ "${ENABLE_PROFILING:-0}" = 1 ] || return 0
+    command -v nsys >/dev/null ||
+        fail "ENABLE_PROFILING=1 needs nsys, which is not in the PATH: load NVIDIA Nsight Systems, or unset ENABLE_PROFILING"
+    local directory=${PROFILE_DIR:-.} graphs=() argument
+    for argument in "$@"; do
+        case $argument in
+        --profile_graphs=[Ff]alse | --profile_graphs=[Nn]o | --profile_graphs=[Oo]ff | --profile_graphs=0) graphs=() ;;
+        --profile_graphs | --profile_graphs=*) graphs=(--cuda-graph-trace=node) ;;
+        esac
+    done
+    mkdir -p "$directory" || fail "PROFILE_DIR=$directory can't be made"
+    # shellcheck disable=SC2054 # the commas are meant
+    command=(nsys profile --trace=cuda,cublas,nvtx --kill none -c cudaProfilerApi -f true
+        -o "$directory/${PROFILE_OUTPUT:-profile}" "${graphs[@]}" "${command[@]}")
+}
+
+# mpi_of_program: prints openmpi, mpich or none: what the program is linked with.
+mpi_of_program() {
+    case $(ldd "${VITRAIN:-$top/vitrain}" 2>/dev/null) in
+    *libmpich.so* | *libmpi_cray* | *libmpi.so.12*) echo mpich ;; # MPICH's ABI: Intel MPI too
+    *libmpi.so*) echo openmpi ;;
+    *) echo none ;;
+    esac
+}
+
+# mpirun_command [FLAG...]: sets `mpirun`, the command up to the number of ranks, for the mpirun in the PATH. FLAGs are for
+# Open MPI only, as are: no binding (it would pin a rank with all its threads to one core), root's leave (containers),
+# and the names of the variables that other hosts need. MPIRUN_FLAGS are passed on.
+mpirun_command() {
+    local flags=() name
+    command -v mpirun >/dev/null || fail "there is no mpirun in the PATH: install or load Open MPI or MPICH"
+    case $(mpirun --version 2>&1) in
+    *"Open MPI"* | *OpenRTE* | *PRRTE*)
+        flags=(--bind-to none "$@")
+        [ "$(id -u)" -ne 0 ] || flags+=(--allow-run-as-root)
+        for name in $(compgen -e); do
+            case $name in OMP_NUM_THREADS | MASTER_ADDR | MASTER_PORT | NCCL_* | VITRAIN_* | BENCHY_*) flags+=(-x "$name") ;; esac
+        done
+        ;;
+    esac
+    # shellcheck disable=SC2206 # words on purpose
+    mpirun=(mpirun "${flags[@]}" ${MPIRUN_FLAGS-})
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# vitrain under mpirun, of Open MPI or MPICH; all other arguments are vitrain's.
+#
+#   submit/mpirun.sh 8 --config=short          8 ranks (the first argument, when it is a number)
+#   NRANKS=8 submit/mpirun.sh --config=short   the same
+#   submit/mpirun.sh --config=short            in a batch job: as many as the queue gave
+#
+#   MPIRUN_FLAGS="..."     more flags for mpirun: "--hostfile hosts", "--oversubscribe"
+#   VITRAIN=PATH           the program (./vitrain beside submit/)
+#   ENABLE_PROFILING=1     under Nsight Systems; PROFILE_OUTPUT, PROFILE_DIR: see submit/common.sh
+#
+# Ends with vitrain's status: 75 when it was stopped and can go on with --resume.
+set -u
+script=$0
+top=$(dirname "$(dirname "$(readlink -f "$0")")")
+# shellcheck source=submit/common.sh
+. "$top/submit/common.sh"
+
+ranks=${NRANKS:-}
+if [ $# -gt 0 ] && is_number "$1"; then ranks=$1; shift; fi
+[ -z "$ranks" ] || is_number "$ranks" || fail "NRANKS=$ranks: expected a number of ranks"
+[ -n "$ranks" ] || [ -n "${SLURM_JOB_ID:-}${PBS_JOBID:-}${LSB_JOBID:-}" ] ||
+    fail "how many ranks? submit/mpirun.sh N [flags of vitrain], or NRANKS=N"
+program "$@"
+# shellcheck disable=SC2119 # no further flags
+mpirun_command
+[ -z "$ranks" ] || mpirun+=(-n "$ranks")
+exec "${mpirun[@]}" "${command[@]}"
