@@ -155,6 +155,7 @@ vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, 
     vt_backend *dry = NULL;
     vt_trainer *trainer = NULL;
     vt_step_figures figures;
+    vt_volume before[VT_TRAFFIC_COUNT];
     vt_evaluation evaluation = {0};
     int64_t plane = config->img_size[0] * config->img_size[1];
     float *fields = malloc(2 * (size_t)plane * sizeof *fields);
@@ -165,7 +166,13 @@ vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, 
     VT_TRY(vt_world_open_dry(config, data->world != NULL ? data->world->rank : 0, (int)config->ranks, data->world,
                              &world));
     VT_TRY(open_on(config, data, world, dry, SIZE_MAX, &trainer));
+    vt_communication_counted(world, before);
     VT_TRY(vt_step_train(trainer, &batch, &figures));
+    vt_communication_counted(world, plan->communication);
+    for (int i = 0; i < VT_TRAFFIC_COUNT; i++) {
+        plan->communication[i].operations -= before[i].operations;
+        plan->communication[i].bytes -= before[i].bytes;
+    }
     const vt_dry_count *count = vt_backend_dry_count(dry);
     plan->step_flops = count->flops;
     vt_evaluation_open(config, &evaluation);

@@ -9,6 +9,7 @@
 #include "optimizer/gradient_sync.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/schedule.h"
+#include "parallel/communication.h"
 
 /* Batches that the reader of the validation set keeps ready: it must not hold much memory while training goes on. */
 enum { VT_VALIDATION_PREFETCH = 1 };
@@ -44,12 +45,13 @@ typedef struct {
     double *host_figures;                    /* room to bring them to the host */
 } vt_trainer;
 
-/* Of this rank: bytes by category and the FLOPs of one optimizer step, learnt from the same step over the dry back end
- * and the dry engine; the data are what the readers keep ready. */
+/* Of this rank: bytes by category, and the FLOPs and messages of one optimizer step, learnt from the same step over the
+ * dry back end and the dry engine; the data are what the readers keep ready. */
 typedef struct {
     size_t bytes[VT_MEMORY_CATEGORY_COUNT];
     size_t arena_bytes; /* the part of the activations that is the arena */
     double step_flops;
+    vt_volume communication[VT_TRAFFIC_COUNT]; /* of one optimizer step */
 } vt_plan;
 
 vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, vt_plan *plan);
