@@ -1,8 +1,16 @@
 #include "command/train.h"
 
 #include "config/config.h"
-#include "parallel/launch.h"
+#include "parallel/world.h"
 #include "training/run.h"
+
+/* What is noted, once for all ranks that failed alike, to ranks that wait in vt_world_open. */
+static void tell_others(const vt_launch *launch)
+{
+    vt_world *world = NULL;
+    vt_world_open(NULL, launch, &world);
+    vt_world_close(&world, true);
+}
 
 vt_status vt_command_train(int argument_count, char *const *arguments)
 {
@@ -10,7 +18,10 @@ vt_status vt_command_train(int argument_count, char *const *arguments)
     vt_config *config = NULL;
     vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
-    VT_TRY(vt_config_open(argument_count, arguments, launch.world_size, &config));
+    status = vt_config_open(argument_count, arguments, launch.world_size, &config);
+    if (status != VT_OK && launch.world_size > 1 && vt_launch_has_mpi(&launch) && vt_engine_has_mpi())
+        tell_others(&launch);
+    if (status != VT_OK) goto done;
     VT_TRY(vt_run_training(config, &launch));
 done:
     vt_config_close(&config);
