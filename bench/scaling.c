@@ -144,10 +144,9 @@ typedef struct {
     int ranks, threads;
     int64_t batch;
     double seconds[MOST_STEPS]; /* of all rounds' steps */
-    int count;
-    double waited[MOST_STEPS]; /* of all rounds */
-    double others[MOST_STEPS]; /* likewise */
-    int rounds;
+    double waited[MOST_STEPS];  /* of all rounds */
+    double others[MOST_STEPS];  /* likewise */
+    int count, rounds;
     report last;
 } measured;
 
