@@ -1,17 +1,19 @@
 /* Strong and weak scaling of training steps over the ranks of this machine, and what they send beside the formulas of
  * docs/parallelism.md.
  *
- *     build/bench/scaling [--rounds=N] [--steps=N] [--ranks=N]
+ *     build/bench/scaling [--rounds=N] [--steps=N] [--ranks=N] [--patience=SECONDS]
  *
  * Starts itself under tests/mpirun once for each layout and round, the layouts in turn, so that each meets the same
  * states of the machine; prints medians over all steps of all rounds. Every layout up to the machine's cores has all of
  * them: so many threads a rank. With more ranks than cores (marked) each has one thread. --ranks: the most that are
- * started, 4 if not given. */
+ * started, 4 if not given. `others` is the share of the cores' time that other processes took meanwhile; --patience:
+ * how long to wait, before each start, until they take little. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -142,9 +144,9 @@ typedef struct {
     int ranks, threads;
     int64_t batch;
     double seconds[MOST_STEPS]; /* of all rounds' steps */
-    int count;
-    double waited[MOST_STEPS]; /* of all rounds */
-    int rounds;
+    double waited[MOST_STEPS];  /* of all rounds */
+    double others[MOST_STEPS];  /* likewise */
+    int count, rounds;
     report last;
 } measured;
 
@@ -178,7 +180,37 @@ static bool read_report(measured *layout, char *text)
     return layout->count > 0;
 }
 
-static bool run_layout(const char *program, measured *layout, int steps)
+/* Seconds that all cores have worked since the machine started, and what ended children of this process have of it. */
+static double busy_seconds(void)
+{
+    long long user = 0, nice = 0, system = 0, idle = 0, waiting = 0, interrupts = 0, soft = 0;
+    FILE *file = fopen("/proc/stat", "r");
+    if (file == NULL) return 0;
+    int read = fscanf(file, "cpu %lld %lld %lld %lld %lld %lld %lld", &user, &nice, &system, &idle, &waiting,
+                      &interrupts, &soft);
+    fclose(file);
+    return read < 7 ? 0 : (double)(user + nice + system + interrupts + soft) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static double own_seconds(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_CHILDREN, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+static void wait_for_quiet(int cores, double patience)
+{
+    double end = vt_clock_seconds() + patience;
+    while (vt_clock_seconds() < end) {
+        double begin = vt_clock_seconds(), busy = busy_seconds();
+        usleep(300000);
+        if (busy_seconds() - busy < 0.15 * cores * (vt_clock_seconds() - begin)) return;
+    }
+}
+
+static bool run_layout(const char *program, measured *layout, int steps, int cores)
 {
     char *line = NULL;
     size_t room = 0;
@@ -186,6 +218,7 @@ static bool run_layout(const char *program, measured *layout, int steps)
     char *command = vt_text_format("OMP_NUM_THREADS=%d tests/mpirun -np %d %s --rank %d %d global_batch_size=%lld %s",
                                    layout->threads, layout->ranks, program, steps, layout->threads,
                                    (long long)layout->batch, layout->flags);
+    double begin = vt_clock_seconds(), busy = busy_seconds(), own = own_seconds();
     FILE *pipe = popen(command, "r");
     while (pipe != NULL && getline(&line, &room, pipe) > 0) {
         char *start = strstr(line, "report ");
@@ -195,9 +228,19 @@ static bool run_layout(const char *program, measured *layout, int steps)
         fprintf(stderr, "bench/scaling: this did not end well: %s\n", command);
         found = false;
     }
+    if (found) {
+        double others = (busy_seconds() - busy) - (own_seconds() - own);
+        layout->others[layout->rounds - 1] = others / (cores * (vt_clock_seconds() - begin));
+    }
     free(command);
     free(line);
     return found;
+}
+
+static bool run_patiently(const char *program, measured *layout, int steps, int cores, int patience)
+{
+    wait_for_quiet(cores, patience);
+    return run_layout(program, layout, steps, cores);
 }
 
 static int core_count(void)
@@ -209,16 +252,17 @@ static int core_count(void)
 static void print_times(measured *layouts, int count, int cores, bool weak)
 {
     double one = 0;
-    printf("\n%-34s %5s %7s %6s %8s %9s %10s %10s %12s\n", weak ? "weak scaling" : "strong scaling", "ranks", "threads",
-           "batch", "s/step", "fastest", "samples/s", "efficiency", "in messages");
+    printf("\n%-34s %5s %7s %6s %8s %9s %10s %10s %12s %7s\n", weak ? "weak scaling" : "strong scaling", "ranks",
+           "threads", "batch", "s/step", "fastest", "samples/s", "efficiency", "in messages", "others");
     for (int i = 0; i < count; i++) {
         measured *layout = &layouts[i];
         double seconds = median(layout->seconds, layout->count), rate = (double)layout->batch / seconds;
         if (i == 0) one = rate;
         double efficiency = weak ? rate / one / layout->ranks : rate / one;
-        printf("%-34s %5d %7d %6lld %8.3f %9.3f %10.2f %8.0f %% %10.1f %%%s\n", layout->name, layout->ranks,
+        printf("%-34s %5d %7d %6lld %8.3f %9.3f %10.2f %8.0f %% %10.1f %% %5.0f %%%s\n", layout->name, layout->ranks,
                layout->threads, (long long)layout->batch, seconds, layout->seconds[0], rate, 100 * efficiency,
-               100 * median(layout->waited, layout->rounds), layout->ranks > cores ? "  more ranks than cores" : "");
+               100 * median(layout->waited, layout->rounds), 100 * median(layout->others, layout->rounds),
+               layout->ranks > cores ? "  more ranks than cores" : "");
     }
 }
 
@@ -299,6 +343,7 @@ int main(int argument_count, char **arguments)
     int rounds = flag_value(argument_count, arguments, "--rounds=", 5);
     int steps = flag_value(argument_count, arguments, "--steps=", 3), cores = core_count();
     if (rounds * steps > MOST_STEPS) rounds = MOST_STEPS / steps > 0 ? MOST_STEPS / steps : 1;
+    int patience = flag_value(argument_count, arguments, "--patience=", 0);
     int most = flag_value(argument_count, arguments, "--ranks=", 4);
     if (!vt_engine_has_mpi()) {
         printf("scaling: built without MPI, so there is one rank only\n");
@@ -310,9 +355,9 @@ int main(int argument_count, char **arguments)
     print_load("before");
     for (int round = 0; round < rounds; round++) {
         for (int i = 0; i < strong_count; i++)
-            if (!run_layout(arguments[0], &strong[i], steps)) return 1;
+            if (!run_patiently(arguments[0], &strong[i], steps, cores, patience)) return 1;
         for (int i = 0; i < weak_count; i++)
-            if (!run_layout(arguments[0], &weak[i], steps)) return 1;
+            if (!run_patiently(arguments[0], &weak[i], steps, cores, patience)) return 1;
     }
     print_load("after (this program's own included)");
     print_times(strong, strong_count, cores, false);

@@ -26,11 +26,12 @@ static double scatter_or_gather(int64_t ranks, double bytes)
     return bytes * (double)(ranks - 1) / (double)ranks;
 }
 
-/* Ranks of this one's data group on its node. */
+/* Ranks of this one's data group on its node, itself included. */
 static int64_t data_ranks_of_node(const vt_world *world)
 {
-    int64_t count = 0;
+    int64_t count = 1;
     for (int rank = 0; rank < world->ranks; rank++) {
+        if (rank == world->rank) continue;
         bool together = world->node_of[rank] == world->node_of[world->rank];
         for (vt_axis axis = VT_AXIS_TENSOR; axis < VT_AXIS_DATA; axis++)
             together = together && vt_layout_coordinate(&world->layout, rank, axis) == world->coordinate[axis];
@@ -94,7 +95,7 @@ static vt_volume context_volume(const sizes *s, bool ring)
     vt_volume volume = {0};
     if (s->context == 1) return volume;
     double forwards = s->recompute ? 2 : 1, blocks = (double)(s->depth * s->parts);
-    double row = 2.0 * (double)(s->batch * s->dim / s->tensor), all = row * (double)s->tokens;
+    double row = 2 * (double)(s->batch * s->dim) / (double)s->tensor, all = row * (double)s->tokens;
     double passed = row * (double)(s->tokens - s->next);
     if (ring) {
         volume.operations = (int64_t)(blocks * ((forwards + 1) * (double)(s->context - 1) + (double)s->context));
