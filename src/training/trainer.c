@@ -1,6 +1,7 @@
 #include "training/trainer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "training/step.h"
 
@@ -148,6 +149,22 @@ static size_t ring_bytes(const vt_trainer *trainer)
     return (size_t)(batches * (config->global_batch_size / config->data_parallel) * sample) * sizeof(float);
 }
 
+/* The messages so far; groups of one rank have none. */
+static void note_groups(const vt_world *world, vt_plan *plan)
+{
+    plan->group_count = 0;
+    for (int i = 0; i < world->group_count; i++) {
+        const vt_group *group = world->groups[i];
+        if (group->volume.operations == 0) continue;
+        VT_ASSERT(plan->group_count < VT_PLAN_GROUPS);
+        vt_plan_group *noted = &plan->groups[plan->group_count++];
+        *noted = (vt_plan_group){.size = group->size, .volume = group->volume};
+        memcpy(noted->name, group->name, sizeof noted->name);
+        for (int j = 0; j < group->size; j++)
+            noted->in_node += world->node_of[group->members[j]] == world->node_of[world->rank];
+    }
+}
+
 vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, vt_plan *plan)
 {
     vt_status status = VT_OK;
@@ -167,14 +184,17 @@ vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, 
     VT_TRY(open_on(config, data, world, dry, SIZE_MAX, &trainer));
     VT_TRY(vt_step_train(trainer, &batch, &figures));
     const vt_dry_count *count = vt_backend_dry_count(dry);
+    plan->step = *count;
     plan->step_flops = count->flops;
+    note_groups(world, plan);
     vt_evaluation_open(config, &evaluation);
     VT_TRY(vt_step_evaluate(trainer, &batch, true, &evaluation));
     VT_TRY(vt_step_forecast(trainer, &batch, 0, fields, fields + plane));
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) plan->bytes[i] = count->bytes[i];
     plan->arena_bytes = trainer->arena.peak;
     plan->bytes[VT_MEMORY_ACTIVATIONS] += trainer->arena.peak;
-    plan->bytes[VT_MEMORY_DATA] += ring_bytes(trainer);
+    plan->ring_bytes = ring_bytes(trainer);
+    plan->bytes[VT_MEMORY_DATA] += plan->ring_bytes;
 done:
     free(fields);
     vt_evaluation_close(&evaluation);
