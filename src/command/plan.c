@@ -266,7 +266,7 @@ static vt_status calibrate(const request *r)
         config->config, world->ranks, world->ranks == 1 ? "" : "s", backend->name,
         hardware.ranks_per_node > 1 ? "" : ", within_*", world->nodes > 1 ? "" : ", between_*");
     if (world->rank == 0) VT_TRY(vt_hardware_write(&hardware, comment, r->calibrate));
-    if (world->rank == 0) printf("%s is written; use it with --hardware=./%s\n", r->calibrate, r->calibrate);
+    if (world->rank == 0) printf("%s is written; use it with --hardware=%s\n", r->calibrate, r->calibrate);
 done:
     free(comment);
     vt_backend_close(&backend);

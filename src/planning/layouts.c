@@ -146,19 +146,23 @@ done:
     return status;
 }
 
-/* Micro-batches of a power of two of a rank's samples, and of one. */
+/* A rank's batch in `local` parts, in powers of two of them, and whole: from the smallest micro-batch up to the first
+ * that does not fit, since larger ones need more. */
 static vt_status search_micro_batches(search *s, vt_config *changed)
 {
     vt_status status = VT_OK;
     int64_t local = s->config->global_batch_size / changed->data_parallel, own = s->config->grad_accumulation;
-    for (int64_t parts = 1; parts <= local; parts = parts < local && 2 * parts > local ? local : 2 * parts) {
-        if (local % parts != 0 || !is_tried(s, VT_OPTION_grad_accumulation, own, parts)) continue;
-        changed->grad_accumulation = parts;
+    int64_t power = 1;
+    bool pinned = is_pinned(s, VT_OPTION_grad_accumulation), fits = true;
+    while (2 * power < local) power *= 2;
+    for (int64_t parts = local; parts >= 1 && fits; parts = parts == local && local > 1 ? power : parts / 2) {
+        changed->grad_accumulation = pinned ? own : parts;
+        if (local % changed->grad_accumulation != 0) {
+            if (pinned) break;
+            continue;
+        }
         VT_TRY(add(s, changed));
-    }
-    if (is_pinned(s, VT_OPTION_grad_accumulation) && local % own == 0 && (own & (own - 1)) != 0 && own != local) {
-        changed->grad_accumulation = own;
-        VT_TRY(add(s, changed));
+        fits = s->layouts->options[s->layouts->count - 1].fits && !pinned;
     }
 done:
     return status;

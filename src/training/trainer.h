@@ -47,7 +47,7 @@ typedef struct {
 /* What a group of ranks hands on in one optimizer step. */
 typedef struct {
     char name[64];
-    int size, in_node; /* members, and those on this rank's node, itself included */
+    int size, in_node; /* members (1: it sends nothing), and those on this rank's node, itself included */
     vt_volume volume;
 } vt_plan_group;
 
