@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "command/export.h"
 #include "command/layout.h"
+#include "command/plan.h"
 #include "command/stats.h"
 #include "command/synth.h"
 #include "command/train.h"
@@ -26,6 +27,7 @@ static const subcommand commands[] = {
     {"stats", "write the means and standard deviations of a data set", vt_command_stats},
     {"export", "write a checkpoint's parameters as a .safetensors file", vt_command_export},
     {"layout", "print the grid of ranks of a parallel run", vt_command_layout},
+    {"plan", "say what each layout of a run would take, in memory and time", vt_command_plan},
     {"options", "list every option of a configuration", vt_command_options},
 };
 enum { TRY_AGAIN = 75 }; /* EX_TEMPFAIL of sysexits.h: queues that requeue a job know it */

@@ -87,6 +87,12 @@ typedef struct {
 vt_status vt_config_open(int argument_count, char *const *arguments, int64_t ranks, vt_config **config);
 void vt_config_close(vt_config **config);
 
+/* The same without vt_config_resolve: for a caller that changes something first. */
+vt_status vt_config_read(int argument_count, char *const *arguments, int64_t ranks, vt_config **config);
+
+/* A file of ours, "config/ViT.yaml": in the current directory, else beside the program. malloc'd; NULL: nowhere. */
+char *vt_config_find(const char *below);
+
 /* Defaults only, already resolved, for one rank: for tests and tools that build a configuration in code. */
 vt_status vt_config_open_default(vt_config **config);
 
@@ -99,6 +105,10 @@ vt_status vt_config_resolve(vt_config *config);
 
 /* Does tensor_parallel · context_parallel divide this number of ranks? The error names the nearest that do. */
 vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks);
+
+/* The part of vt_config_resolve that tensor_parallel, context_parallel, zero_stage, grad_accumulation and
+ * sequence_parallel need: sets data_parallel and checks that all divide. Touches nothing else. */
+vt_status vt_config_check_layout(vt_config *config);
 
 /* lr times what lr_scaling makes of global_batch_size / base_batch_size. */
 double vt_config_learning_rate(const vt_config *config);

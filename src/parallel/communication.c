@@ -184,7 +184,7 @@ void vt_communication_expected(const vt_config *config, const vt_world *world, v
 }
 
 /* By the names that vt_world_group gives. */
-static vt_traffic traffic_of(const vt_group *group)
+vt_traffic vt_traffic_of(const vt_group *group)
 {
     if (strcmp(group->name, "tp") == 0) return VT_TRAFFIC_TENSOR;
     if (strcmp(group->name, "cp") == 0) return VT_TRAFFIC_CONTEXT;
@@ -195,7 +195,7 @@ void vt_communication_counted(const vt_world *world, vt_volume counted[VT_TRAFFI
 {
     memset(counted, 0, VT_TRAFFIC_COUNT * sizeof *counted);
     for (int i = 0; i < world->group_count; i++) {
-        vt_volume *sum = &counted[traffic_of(world->groups[i])];
+        vt_volume *sum = &counted[vt_traffic_of(world->groups[i])];
         sum->operations += world->groups[i]->volume.operations;
         sum->bytes += world->groups[i]->volume.bytes;
         sum->seconds += world->groups[i]->volume.seconds;

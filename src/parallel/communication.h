@@ -16,6 +16,9 @@ typedef enum {
 
 const char *vt_traffic_name(vt_traffic traffic);
 
+/* What a group of a world is for. */
+vt_traffic vt_traffic_of(const vt_group *group);
+
 /* Of one step of rank world->rank (also of a dry world). Of the gradients `operations` is 0: how many there are depends
  * on bucket_cap_mb; and buckets are padded, by less than 64 bytes a tensor and a shard, which is not counted here. */
 void vt_communication_expected(const vt_config *config, const vt_world *world, vt_volume expected[VT_TRAFFIC_COUNT]);
