@@ -87,6 +87,11 @@ typedef struct {
 vt_status vt_config_open(int argument_count, char *const *arguments, int64_t ranks, vt_config **config);
 void vt_config_close(vt_config **config);
 
+/* The same with a YAML text of one configuration in the place of the file: what vt_config_text wrote into a checkpoint,
+ * say. text_name stands for the file in messages. */
+vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
+                              int64_t ranks, vt_config **config);
+
 /* Defaults only, already resolved, for one rank: for tests and tools that build a configuration in code. */
 vt_status vt_config_open_default(vt_config **config);
 
