@@ -19,7 +19,9 @@ static micro_batch take_samples(vt_trainer *trainer, const vt_batch *batch, int6
     const float *target = batch->target != NULL ? batch->target + first * target_size : NULL;
     if (!backend->shares_host_memory) {
         backend->copy_from_host(backend, trainer->batch_input, input, (size_t)(count * input_size) * sizeof(float));
-        backend->copy_from_host(backend, trainer->batch_target, target, (size_t)(count * target_size) * sizeof(float));
+        if (target != NULL)
+            backend->copy_from_host(backend, trainer->batch_target, target,
+                                    (size_t)(count * target_size) * sizeof(float));
         input = trainer->batch_input;
         target = trainer->batch_target;
     }
@@ -197,6 +199,21 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t c
                               (size_t)laid.columns * sizeof(float));
         vt_arena_pop(&trainer->arena, before);
     }
+    vt_arena_pop(&trainer->arena, mark);
+    return backend->check(backend);
+}
+
+vt_status vt_step_predict(vt_trainer *trainer, const float *input, int64_t count, float *fields)
+{
+    vt_backend *backend = trainer->backend;
+    const vt_batch batch = {.sample_count = count, .global_count = count, .input = input};
+    micro_batch samples = take_samples(trainer, &batch, 0, count, false);
+    size_t mark = trainer->arena.used;
+    vt_patch_grid grid = vt_vit_output_grid(trainer->model, count);
+    vt_matrix tokens = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
+    vt_matrix laid = vt_arena_push_matrix(&trainer->arena, VT_FLOAT32, count * grid.channels, grid.height * grid.width);
+    backend->patches_store(backend, &grid, tokens, trainer->target_mean, trainer->target_inverse_std, laid.data);
+    backend->copy_to_host(backend, fields, laid.data, (size_t)(laid.rows * laid.columns) * sizeof(float));
     vt_arena_pop(&trainer->arena, mark);
     return backend->check(backend);
 }

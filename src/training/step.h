@@ -41,4 +41,10 @@ void vt_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluation);
 vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t channel, float *prediction,
                            float *target);
 
+/* Forecasts `count` samples, at most a micro-batch, dropout off: input [count, n_in_channels, height, width] on the
+ * host, fields [count, n_out_channels, height, width] on the host, both in the units of the data. For ranks that hold
+ * whole samples (tensor_parallel and context_parallel 1, zero_stage 0). Needs no more of the arena than
+ * vt_step_evaluate. */
+vt_status vt_step_predict(vt_trainer *trainer, const float *input, int64_t count, float *fields);
+
 #endif
