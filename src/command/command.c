@@ -12,6 +12,7 @@
 #include "command/export.h"
 #include "command/inspect.h"
 #include "command/layout.h"
+#include "command/predict.h"
 #include "command/stats.h"
 #include "command/synth.h"
 #include "command/train.h"
@@ -28,6 +29,7 @@ static const subcommand commands[] = {
     {"stats", "write the means and standard deviations of a data set", vt_command_stats},
     {"export", "write a checkpoint's parameters as a .safetensors file", vt_command_export},
     {"evaluate", "score forecasts of a checkpoint: RMSE and ACC by channel and lead time, maps", vt_command_evaluate},
+    {"predict", "forecast from one initial time, into a NetCDF file", vt_command_predict},
     {"inspect", "say what a checkpoint, a run or a data directory holds, and whether it is whole", vt_command_inspect},
     {"layout", "print the grid of ranks of a parallel run", vt_command_layout},
     {"options", "list every option of a configuration", vt_command_options},

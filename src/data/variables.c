@@ -18,7 +18,7 @@ static const known_variable at_surface[] = {
     {"msl", "air_pressure_at_mean_sea_level", "Pa", "pressure at mean sea level"},
     {"mslp", "air_pressure_at_mean_sea_level", "Pa", "pressure at mean sea level"},
     {"tcwv", "atmosphere_mass_content_of_water_vapor", "kg m-2", "total column of water vapour"},
-    {"tp", "precipitation_amount", "m", "total precipitation"},
+    {"tp", "lwe_thickness_of_precipitation_amount", "m", "total precipitation"},
     {"sst", "sea_surface_temperature", "K", "sea surface temperature"},
     {"air_sig995", "air_temperature", "K", "temperature at sigma level 0.995"},
 };
