@@ -20,7 +20,8 @@ typedef struct {
     double loss;
     double persistence_loss; /* of the forecast that nothing changes; NAN where the input lacks a forecast channel */
     int64_t channels;
-    double *rmse; /* [channels] */
+    double *rmse;             /* [channels] */
+    double *persistence_rmse; /* [channels]; 0 where there is no persistence_loss */
 } vt_evaluation;
 
 /* Room for the sums, zeroed. */
