@@ -58,6 +58,10 @@ probe HDF5 '#include <hdf5.h>
 int main(void) { return H5open(); }' "$(HDF5_CFLAGS)|$(or $(HDF5_LIBS),-lhdf5)" \
     "-I/usr/include/hdf5/serial|-L/usr/lib/$(MULTIARCH)/hdf5/serial -lhdf5" \
     "$$(pkg-config --cflags hdf5 2>/dev/null)|$$(pkg-config --libs hdf5 2>/dev/null)"
+probe HDF5_HL '#include <hdf5_hl.h>
+int main(void) { return H5DSis_scale(0); }' "$(HDF5_CFLAGS)|$(or $(HDF5_HL_LIBS),-lhdf5_hl) $(or $(HDF5_LIBS),-lhdf5)" \
+    "-I/usr/include/hdf5/serial|-L/usr/lib/$(MULTIARCH)/hdf5/serial -lhdf5_hl -lhdf5" \
+    "$$(pkg-config --cflags hdf5 2>/dev/null)|-lhdf5_hl $$(pkg-config --libs hdf5 2>/dev/null)"
 probe YAML '#include <yaml.h>
 int main(void) { return yaml_get_version_string() == 0; }' "$(YAML_CFLAGS)|$(or $(YAML_LIBS),-lyaml)"
 probe DNNL '#include <dnnl.h>
@@ -139,7 +143,7 @@ deps:
 # ---- building ----
 
 COMPILE = $(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) $(SANITIZE) -Isrc $(OPENMP_CFLAGS) $(LOCAL_CFLAGS) -MMD -MP
-LIBS = $(SANITIZE) $(HDF5_LIBS) $(YAML_LIBS) $(DNNL_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) $(MPI_LIBS) $(OPENMP_LIBS) -lpthread -lm
+LIBS = $(SANITIZE) $(HDF5_HL_LIBS) $(HDF5_LIBS) $(YAML_LIBS) $(DNNL_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) $(MPI_LIBS) $(OPENMP_LIBS) -lpthread -lm
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 # The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time.

@@ -87,6 +87,45 @@ done:
     return status;
 }
 
+/* Behind "=", else the next word; a switch needs none. */
+static vt_status find_value(const char *command, const vt_argument *flag, const char *behind_name, int argument_count,
+                            char *const *arguments, int *i, const char **value)
+{
+    vt_status status = VT_OK;
+    *value = *behind_name == '=' ? behind_name + 1 : NULL;
+    if (*value == NULL && flag->kind == VT_ARGUMENT_SWITCH) *value = "true";
+    if (*value == NULL) {
+        VT_CHECK(*i + 1 < argument_count, "%s: --%s needs a value", command, flag->name);
+        *value = arguments[++*i];
+    }
+done:
+    return status;
+}
+
+vt_status vt_arguments_take(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
+                            int64_t flag_count, int *other_count, char ***others, bool *help)
+{
+    vt_status status = VT_OK;
+    *help = false;
+    *other_count = 0;
+    *others = calloc((size_t)argument_count + 1, sizeof **others);
+    VT_ASSERT(*others != NULL);
+    for (int i = 0; i < argument_count; i++) {
+        const char *word = arguments[i], *name = word + (strncmp(word, "--", 2) == 0 ? 2 : 0), *value = NULL;
+        size_t length = strcspn(name, "=");
+        const vt_argument *flag = name != word ? find_flag(flags, flag_count, name, length) : NULL;
+        *help = *help || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+        if (flag == NULL) {
+            (*others)[(*other_count)++] = arguments[i];
+            continue;
+        }
+        VT_TRY(find_value(command, flag, name + length, argument_count, arguments, &i, &value));
+        VT_TRY(parse_value(command, flag, value));
+    }
+done:
+    return status;
+}
+
 vt_status vt_arguments_parse(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
                              int64_t flag_count, const char *operand_name, const char **operand, bool *help)
 {
@@ -109,12 +148,8 @@ vt_status vt_arguments_parse(const char *command, int argument_count, char *cons
             status = unknown_flag(command, flags, flag_count, word);
             goto done;
         }
-        const char *value = name[length] == '=' ? name + length + 1 : NULL;
-        if (value == NULL && flag->kind == VT_ARGUMENT_SWITCH) value = "true";
-        if (value == NULL) {
-            VT_CHECK(i + 1 < argument_count, "%s: --%s needs a value", command, flag->name);
-            value = arguments[++i];
-        }
+        const char *value = NULL;
+        VT_TRY(find_value(command, flag, name + length, argument_count, arguments, &i, &value));
         VT_TRY(parse_value(command, flag, value));
     }
     VT_CHECK(*help || *operand != NULL, "%s: no %s given; see `vitrain %s --help`", command, operand_name, command);

@@ -31,6 +31,11 @@ typedef struct {
 vt_status vt_arguments_parse(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
                              int64_t flag_count, const char *operand_name, const char **operand, bool *help);
 
+/* For subcommands that take the flags of a configuration, too: the meaning of the `flags`, and all other words, in
+ * their order, in *others (malloc'd). */
+vt_status vt_arguments_take(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
+                            int64_t flag_count, int *other_count, char ***others, bool *help);
+
 /* Prints a line a flag on standard output, with the values they hold as defaults. */
 void vt_arguments_print(const vt_argument *flags, int64_t flag_count);
 

@@ -8,9 +8,13 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "command/evaluate.h"
 #include "command/export.h"
+#include "command/inspect.h"
 #include "command/layout.h"
 #include "command/plan.h"
+#include "command/predict.h"
+#include "command/report.h"
 #include "command/stats.h"
 #include "command/synth.h"
 #include "command/train.h"
@@ -26,6 +30,10 @@ static const subcommand commands[] = {
     {"synth", "write a synthetic atmosphere in the layout of the training data", vt_command_synth},
     {"stats", "write the means and standard deviations of a data set", vt_command_stats},
     {"export", "write a checkpoint's parameters as a .safetensors file", vt_command_export},
+    {"evaluate", "score forecasts of a checkpoint: RMSE and ACC by channel and lead time, maps", vt_command_evaluate},
+    {"predict", "forecast from one initial time, into a NetCDF file", vt_command_predict},
+    {"report", "write a run's report.html, or a page that compares several runs", vt_command_report},
+    {"inspect", "say what a checkpoint, a run or a data directory holds, and whether it is whole", vt_command_inspect},
     {"layout", "print the grid of ranks of a parallel run", vt_command_layout},
     {"plan", "say what each layout of a run would take, in memory and time", vt_command_plan},
     {"options", "list every option of a configuration", vt_command_options},

@@ -138,17 +138,41 @@ done:
     return status;
 }
 
-static vt_status apply_named_configuration(vt_config *config, const vt_config *presets)
+/* Of the text, the only one that it holds; text NULL: of the file that the flags name. */
+static vt_status open_source(vt_config *config, const char *text, const char *text_name, vt_yaml **yaml)
+{
+    vt_status status = VT_OK;
+    vt_yaml_entry *entries = NULL;
+    size_t count = 0;
+    if (text == NULL) {
+        if (config->yaml_config == NULL) config->yaml_config = vt_config_find("config/ViT.yaml");
+        VT_CHECK(config->yaml_config != NULL, "there is no config/ViT.yaml here, nor beside the program; name a file "
+                                              "of configurations with --yaml_config=PATH");
+        return vt_yaml_open(config->yaml_config, yaml);
+    }
+    VT_CHECK(config->origin[VT_OPTION_config] == VT_FROM_DEFAULT &&
+                 config->origin[VT_OPTION_yaml_config] == VT_FROM_DEFAULT,
+             "--config and --yaml_config don't go with %s, which has a configuration of its own; flags change its keys",
+             text_name);
+    VT_TRY(vt_yaml_open_text(text, text_name, yaml));
+    VT_TRY(vt_yaml_entries(*yaml, vt_yaml_top(*yaml), &entries, &count));
+    VT_CHECK(count == 1, "%s: its configuration should be one mapping, found %zu", text_name, count);
+    free(config->config);
+    config->config = vt_text_copy(entries[0].key->text);
+done:
+    free(entries);
+    return status;
+}
+
+static vt_status apply_named_configuration(vt_config *config, const vt_config *presets, const char *text,
+                                           const char *text_name)
 {
     vt_status status = VT_OK;
     vt_yaml *yaml = NULL;
     const vt_yaml_node *mapping = NULL;
     vt_yaml_entry *entries = NULL;
     size_t count = 0;
-    if (config->yaml_config == NULL) config->yaml_config = vt_config_find("config/ViT.yaml");
-    VT_CHECK(config->yaml_config != NULL, "there is no config/ViT.yaml here, nor beside the program; name a file of "
-                                          "configurations with --yaml_config=PATH");
-    VT_TRY(vt_yaml_open(config->yaml_config, &yaml));
+    VT_TRY(open_source(config, text, text_name, &yaml));
     VT_TRY(find_configuration(config, yaml, &mapping));
     VT_TRY(vt_yaml_entries(yaml, mapping, &entries, &count));
     for (int aliases = 0; aliases < 2; aliases++) { /* after all others: what an alias says depends on its target */
@@ -175,13 +199,15 @@ static vt_config *make_default(void)
     return config;
 }
 
-vt_status vt_config_read(int argument_count, char *const *arguments, int64_t ranks, vt_config **result)
+/* Without vt_config_resolve. `text`: in the place of the file, or NULL. */
+static vt_status read_all(const char *text, const char *text_name, int argument_count, char *const *arguments,
+                          int64_t ranks, vt_config **result)
 {
     vt_status status = VT_OK;
     vt_config *config = make_default(), *presets = make_default();
     config->ranks = ranks;
     VT_TRY(vt_flags_apply(config, argument_count, arguments)); /* says which file and which configuration */
-    VT_TRY(apply_named_configuration(config, presets));
+    VT_TRY(apply_named_configuration(config, presets, text, text_name));
     VT_TRY(vt_flags_apply(config, argument_count, arguments)); /* and flags win */
 done:
     vt_config_close(&presets);
@@ -192,8 +218,19 @@ done:
 
 vt_status vt_config_open(int argument_count, char *const *arguments, int64_t ranks, vt_config **config)
 {
+    return vt_config_open_text(NULL, NULL, argument_count, arguments, ranks, config);
+}
+
+vt_status vt_config_read(int argument_count, char *const *arguments, int64_t ranks, vt_config **config)
+{
+    return read_all(NULL, NULL, argument_count, arguments, ranks, config);
+}
+
+vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
+                              int64_t ranks, vt_config **config)
+{
     vt_status status = VT_OK;
-    VT_TRY(vt_config_read(argument_count, arguments, ranks, config));
+    VT_TRY(read_all(text, text_name, argument_count, arguments, ranks, config));
     VT_TRY(vt_config_resolve(*config));
 done:
     if (status != VT_OK) vt_config_close(config);

@@ -93,6 +93,11 @@ vt_status vt_config_read(int argument_count, char *const *arguments, int64_t ran
 /* A file of ours, "config/ViT.yaml": in the current directory, else beside the program. malloc'd; NULL: nowhere. */
 char *vt_config_find(const char *below);
 
+/* The same with a YAML text of one configuration in the place of the file: what vt_config_text wrote into a checkpoint,
+ * say. text_name stands for the file in messages. */
+vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
+                              int64_t ranks, vt_config **config);
+
 /* Defaults only, already resolved, for one rank: for tests and tools that build a configuration in code. */
 vt_status vt_config_open_default(vt_config **config);
 

@@ -218,14 +218,20 @@ done:
     return status;
 }
 
-vt_status vt_yaml_open(const char *path, vt_yaml **result)
+/* text NULL: the file's. */
+static vt_status open_yaml(const char *path, const char *text, vt_yaml **result)
 {
     vt_status status = VT_OK;
     yaml_parser_t parser = {0};
     vt_yaml *yaml = calloc(1, sizeof *yaml);
     VT_ASSERT(yaml != NULL);
     yaml->path = vt_text_copy(path);
-    VT_TRY(read_bytes(yaml));
+    if (text != NULL) {
+        yaml->bytes = (unsigned char *)vt_text_copy(text);
+        yaml->byte_count = strlen(text);
+    } else {
+        VT_TRY(read_bytes(yaml));
+    }
     VT_ASSERT(yaml_parser_initialize(&parser));
     yaml_parser_set_input_string(&parser, yaml->bytes, yaml->byte_count);
     VT_TRY(read_document(yaml, &parser));
@@ -240,6 +246,16 @@ done:
     if (status != VT_OK) vt_yaml_close(&yaml);
     *result = yaml;
     return status;
+}
+
+vt_status vt_yaml_open(const char *path, vt_yaml **yaml)
+{
+    return open_yaml(path, NULL, yaml);
+}
+
+vt_status vt_yaml_open_text(const char *text, const char *name, vt_yaml **yaml)
+{
+    return open_yaml(name, text, yaml);
 }
 
 void vt_yaml_close(vt_yaml **yaml)

@@ -24,6 +24,9 @@ typedef struct vt_yaml vt_yaml;
 
 /* Reads the file, whose top must be a mapping. Errors: "path:line:column: ...". */
 vt_status vt_yaml_open(const char *path, vt_yaml **yaml);
+
+/* The same of a text; `name` stands for the path in messages. */
+vt_status vt_yaml_open_text(const char *text, const char *name, vt_yaml **yaml);
 void vt_yaml_close(vt_yaml **yaml);
 
 const char *vt_yaml_path(const vt_yaml *yaml);

@@ -291,6 +291,33 @@ void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer
     snprintf(buffer, (size_t)size, "%s, time %lld", dataset->list.paths[index], (long long)time);
 }
 
+bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps)
+{
+    int64_t time;
+    int64_t index = find_sample(dataset, sample, &time);
+    return time + steps * dataset->options.dt < dataset->files[index].times;
+}
+
+const char *vt_dataset_place(const vt_dataset *dataset, int64_t sample, int64_t *time)
+{
+    return dataset->list.paths[find_sample(dataset, sample, time)];
+}
+
+vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields)
+{
+    vt_status status = VT_OK;
+    const vt_dataset_options *options = &dataset->options;
+    vt_fields_file *file = NULL;
+    int64_t time;
+    int64_t index = find_sample(dataset, sample, &time);
+    VT_ASSERT(vt_dataset_reaches(dataset, sample, steps));
+    VT_TRY(use_file(dataset, index, &file));
+    VT_TRY(vt_fields_file_read(file, time + steps * options->dt, options->out_channels, options->first_row,
+                               options->rows, options->width, fields));
+done:
+    return status;
+}
+
 vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target)
 {
     vt_status status = VT_OK;

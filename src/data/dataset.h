@@ -52,4 +52,12 @@ void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer
  * NaN or Inf also the channel. One thread at a time (a loader's thread, or the step's). */
 vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target);
 
+/* For forecasts of several steps: does the sample's file reach `steps` steps of dt behind the input's newest time, and
+ * the fields there, [out_channels, rows, width]. Errors as in vt_dataset_read. */
+bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps);
+vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields);
+
+/* The file of a sample, and the input's newest time in it. */
+const char *vt_dataset_place(const vt_dataset *dataset, int64_t sample, int64_t *time);
+
 #endif

@@ -24,6 +24,7 @@ struct vt_fields_file {
     vt_fields_shape shape;
     char **channel_names; /* [shape.channels], or NULL */
     double *latitudes;    /* [shape.height], or NULL */
+    double *longitudes;   /* [shape.width], or NULL */
     int64_t cache_bytes;
     hid_t file, fields, fields_space;
     hid_t window_space; /* of the last window read: [channels, height, width] */
@@ -250,7 +251,6 @@ done:
 static vt_status open_all(vt_fields_file *file)
 {
     vt_status status = VT_OK;
-    double *longitudes = NULL;
     enum { SIEVE_BYTES = 4096 };
     hid_t access = vt_hdf5_file_access();
     H5Pset_sieve_buf_size(access, SIEVE_BYTES); /* 64 KB else, also where a few rows of a field are asked for */
@@ -260,9 +260,8 @@ static vt_status open_all(vt_fields_file *file)
     VT_TRY(open_fields(file));
     VT_TRY(open_channel_names(file));
     VT_TRY(open_coordinate(file, "lat", file->shape.height, 90, &file->latitudes));
-    VT_TRY(open_coordinate(file, "lon", file->shape.width, 360, &longitudes));
+    VT_TRY(open_coordinate(file, "lon", file->shape.width, 360, &file->longitudes));
 done:
-    free(longitudes);
     if (access >= 0) H5Pclose(access);
     return status;
 }
@@ -302,6 +301,7 @@ void vt_fields_file_close(vt_fields_file **pointer)
     for (int64_t c = 0; file->channel_names != NULL && c < file->shape.channels; c++) free(file->channel_names[c]);
     free(file->channel_names);
     free(file->latitudes);
+    free(file->longitudes);
     free(file->path);
     free(file);
 }
@@ -324,6 +324,11 @@ const char *const *vt_fields_file_channel_names(const vt_fields_file *file)
 const double *vt_fields_file_latitudes(const vt_fields_file *file)
 {
     return file->latitudes;
+}
+
+const double *vt_fields_file_longitudes(const vt_fields_file *file)
+{
+    return file->longitudes;
 }
 
 int64_t vt_fields_file_cache_bytes(const vt_fields_file *file)

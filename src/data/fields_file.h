@@ -25,8 +25,9 @@ vt_fields_shape vt_fields_file_shape(const vt_fields_file *file);
 /* Names from the attribute `channels` ([shape.channels], "" past those given), or NULL. */
 const char *const *vt_fields_file_channel_names(const vt_fields_file *file);
 
-/* Degrees, [shape.height], from the dataset `lat`, or NULL. */
+/* Degrees, [shape.height] and [shape.width], from the datasets `lat` and `lon`, or NULL. */
 const double *vt_fields_file_latitudes(const vt_fields_file *file);
+const double *vt_fields_file_longitudes(const vt_fields_file *file);
 
 /* Bytes of decoded chunks that an open file may hold; 0 for contiguous storage. */
 int64_t vt_fields_file_cache_bytes(const vt_fields_file *file);

@@ -441,3 +441,10 @@ void vt_world_broadcast_text(vt_world *world, char **text)
 {
     broadcast_text(world, 0, text);
 }
+
+double vt_world_waited(const vt_world *world)
+{
+    double seconds = 0;
+    for (int i = 0; i < world->group_count; i++) seconds += world->groups[i]->volume.seconds;
+    return seconds;
+}

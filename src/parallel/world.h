@@ -67,6 +67,9 @@ bool vt_world_any(vt_world *world, bool value);
 /* values [count], summed over all ranks, in float64. Collective. */
 void vt_world_sum(vt_world *world, double *values, int64_t count);
 
+/* Seconds that this rank has waited for others so far, over all groups. */
+double vt_world_waited(const vt_world *world);
+
 /* The text of rank 0 (malloc'd; *text of the others is replaced; may be NULL). Collective. */
 void vt_world_broadcast_text(vt_world *world, char **text);
 

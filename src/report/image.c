@@ -17,6 +17,7 @@ enum { MARGIN = 16, GAP = 10, PANEL_SIDE = 480, BAR_WIDTH = 18, TICK = 5, TEXT_S
 
 typedef struct {
     double low, high;
+    bool diverging; /* blue, white, red; else turbo */
     int count;
     double ticks[MOST_TICKS];
     char labels[MOST_TICKS][24];
@@ -77,33 +78,55 @@ static void label_tick(double value, double step, char label[24])
     snprintf(label, 24, plain ? "%.*f" : "%.*e", plain ? decimals : 2, value);
 }
 
-static colour_scale scale_of(const float *field, int64_t count)
+static void place_ticks(colour_scale *scale)
 {
-    colour_scale scale = {INFINITY, -INFINITY, 0, {0}, {{0}}};
+    double step = tick_step(scale->high - scale->low), first = ceil(scale->low / step);
+    for (; scale->count < MOST_TICKS && (first + scale->count) * step <= scale->high; scale->count++) {
+        scale->ticks[scale->count] = (first + scale->count) * step;
+        label_tick(scale->ticks[scale->count], step, scale->labels[scale->count]);
+    }
+}
+
+static colour_scale scale_of(const float *field, int64_t count, bool diverging)
+{
+    colour_scale scale = {INFINITY, -INFINITY, diverging, 0, {0}, {{0}}};
     for (int64_t i = 0; i < count; i++) {
         if (!isfinite(field[i])) continue;
         scale.low = fmin(scale.low, (double)field[i]);
         scale.high = fmax(scale.high, (double)field[i]);
     }
     if (!(scale.low <= scale.high)) scale.low = scale.high = 0;
+    if (diverging) {
+        scale.high = fmax(fabs(scale.low), fabs(scale.high));
+        scale.low = -scale.high;
+    }
     double least = 1e-6 * fmax(fabs(scale.low), fabs(scale.high)); /* a constant field still has a scale */
     if (scale.high - scale.low <= least) {
         scale.low -= fmax(least, 0.5);
         scale.high += fmax(least, 0.5);
     }
-    double step = tick_step(scale.high - scale.low), first = ceil(scale.low / step);
-    for (; scale.count < MOST_TICKS && (first + scale.count) * step <= scale.high; scale.count++) {
-        scale.ticks[scale.count] = (first + scale.count) * step;
-        label_tick(scale.ticks[scale.count], step, scale.labels[scale.count]);
-    }
+    place_ticks(&scale);
     return scale;
+}
+
+/* 0: dark blue, 0.5: white, 1: dark red (the ends of ColorBrewer's RdBu, https://colorbrewer2.org). */
+static uint32_t diverging_colour(double position)
+{
+    static const double stops[5][3] = {{5, 48, 97}, {67, 147, 195}, {247, 247, 247}, {214, 96, 77}, {103, 0, 31}};
+    int below = position >= 1 ? 3 : (int)(4 * position);
+    double share = 4 * position - below;
+    uint32_t colour = 0;
+    for (int i = 0; i < 3; i++)
+        colour = colour << 8 | (uint32_t)(stops[below][i] + share * (stops[below + 1][i] - stops[below][i]) + 0.5);
+    return colour;
 }
 
 static uint32_t colour_of(const colour_scale *scale, double value)
 {
     if (!isfinite(value)) return NOT_A_NUMBER;
     double position = (value - scale->low) / (scale->high - scale->low);
-    return vt_turbo_colours[(int)(255 * fmin(1, fmax(0, position)) + 0.5)];
+    position = fmin(1, fmax(0, position));
+    return scale->diverging ? diverging_colour(position) : vt_turbo_colours[(int)(255 * position + 0.5)];
 }
 
 /* ---- the picture ---- */
@@ -140,19 +163,37 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
+static int bar_room(const colour_scale *scale)
+{
+    int label_width = 0;
+    for (int i = 0; i < scale->count; i++) label_width = larger(label_width, text_width(scale->labels[i], TEXT_SCALE));
+    return BAR_WIDTH + TICK + 4 + label_width + MARGIN;
+}
+
+static float *subtract(const vt_comparison *c)
+{
+    int64_t count = c->height * c->width;
+    float *difference = malloc((size_t)count * sizeof *difference);
+    VT_ASSERT(difference != NULL);
+    for (int64_t i = 0; i < count; i++) difference[i] = c->right[i] - c->left[i];
+    return difference;
+}
+
 void vt_image_compare(const vt_comparison *c, vt_image *image)
 {
-    int side = (int)(c->width > c->height ? c->width : c->height);
-    int zoom = larger(1, PANEL_SIDE / side), width = (int)c->width * zoom, height = (int)c->height * zoom;
-    int line = VT_FONT_HEIGHT * TEXT_SCALE, label_width = 0;
-    colour_scale scale = scale_of(c->left, c->height * c->width);
-    for (int i = 0; i < scale.count; i++) label_width = larger(label_width, text_width(scale.labels[i], TEXT_SCALE));
+    bool with_difference = c->difference_title != NULL;
+    int side = (int)(c->width > c->height ? c->width : c->height), zoom = larger(1, PANEL_SIDE / side);
+    int width = (int)c->width * zoom, height = (int)c->height * zoom, line = VT_FONT_HEIGHT * TEXT_SCALE;
+    float *difference = with_difference ? subtract(c) : NULL;
+    colour_scale scale = scale_of(c->left, c->height * c->width, false), other = {0};
+    if (with_difference) other = scale_of(difference, c->height * c->width, true);
 
     int cell = larger(width, larger(text_width(c->left_title, TEXT_SCALE), text_width(c->right_title, TEXT_SCALE)));
+    if (with_difference) cell = larger(cell, text_width(c->difference_title, TEXT_SCALE));
     int top = MARGIN + VT_FONT_HEIGHT * TEXT_SCALE + GAP + line + GAP / 2;
-    int right = MARGIN + cell + MARGIN, bar = right + cell + MARGIN;
-    image->width =
-        larger(bar + BAR_WIDTH + TICK + 4 + label_width + MARGIN, 2 * MARGIN + text_width(c->title, TEXT_SCALE));
+    int right = MARGIN + cell + MARGIN, bar = right + cell + MARGIN, third = bar + bar_room(&scale);
+    int end = with_difference ? third + cell + MARGIN + bar_room(&other) : third;
+    image->width = larger(end, 2 * MARGIN + text_width(c->title, TEXT_SCALE));
     image->height = top + height + larger(MARGIN, line);
     image->pixels = malloc((size_t)image->width * (size_t)image->height * 3);
     VT_ASSERT(image->pixels != NULL);
@@ -164,6 +205,12 @@ void vt_image_compare(const vt_comparison *c, vt_image *image)
     draw_field(image, MARGIN, top, zoom, c, c->left, &scale);
     draw_field(image, right, top, zoom, c, c->right, &scale);
     draw_bar(image, bar, top, height, &scale);
+    if (with_difference) {
+        write_text(image, third, top - GAP / 2 - line, TEXT_SCALE, c->difference_title);
+        draw_field(image, third, top, zoom, c, difference, &other);
+        draw_bar(image, third + cell + MARGIN, top, height, &other);
+    }
+    free(difference);
 }
 
 void vt_image_close(vt_image *image)

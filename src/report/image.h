@@ -1,4 +1,4 @@
-/* Pictures for people: two fields side by side in false colours, as PNG. */
+/* Pictures for people: fields side by side in false colours, as PNG. */
 #ifndef VT_REPORT_IMAGE_H
 #define VT_REPORT_IMAGE_H
 
@@ -20,11 +20,12 @@ typedef struct {
     const char *left_title, *right_title; /* above each */
     const float *left, *right;            /* [height, width], the north in row 0 */
     int64_t height, width;
+    const char *difference_title; /* above a third field, right - left, with a colour bar of its own; NULL: none */
 } vt_comparison;
 
 /* Draws both fields in turbo's colours, with one colour bar, whose range is that of the left field: what lies outside
- * of it on the right has the bar's end colours, what is not a number is grey. Small grids are enlarged by a whole
- * factor. */
+ * of it on the right has the bar's end colours, what is not a number is grey. The difference is
+ * blue where it is below 0, white at 0 and red above. Small grids are enlarged by a whole factor. */
 void vt_image_compare(const vt_comparison *comparison, vt_image *image);
 
 /* *png is malloc'd. */

@@ -1,6 +1,7 @@
 #include "training/checkpoint.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -345,6 +346,20 @@ static vt_status open_checkpoint(const char *directory, const vt_world *world, v
 done:
     free(path);
     return status;
+}
+
+vt_status vt_checkpoint_check_index(const char *directory)
+{
+    bool has_checksum = false;
+    char *path = vt_text_format("%s/checkpoint.h5", directory);
+    vt_status status = check_index(directory, path, &has_checksum);
+    free(path);
+    return status;
+}
+
+vt_status vt_checkpoint_check_shard(vt_tensor_file *index, const char *directory, int shard)
+{
+    return check_shards(index, directory, shard, INT_MAX / 2);
 }
 
 /* ---- checking: what fits the run ---- */

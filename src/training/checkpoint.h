@@ -4,6 +4,7 @@
 #ifndef VT_TRAINING_CHECKPOINT_H
 #define VT_TRAINING_CHECKPOINT_H
 
+#include "data/tensor_file.h"
 #include "training/trainer.h"
 
 /* How far a run has come. Sums are over the steps of the epoch it is in. */
@@ -37,6 +38,11 @@ vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject 
 /* Collective. Parameters alone: from a checkpoint, or from a file whose name ends in .safetensors and that has
  * PyTorch's names. */
 vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject);
+
+/* For those that look at a checkpoint without a model: whether checkpoint.h5 is what was written, and whether one shard
+ * is there, whole, and of this checkpoint. */
+vt_status vt_checkpoint_check_index(const char *directory);
+vt_status vt_checkpoint_check_shard(vt_tensor_file *index, const char *directory, int shard);
 
 /* Writes a checkpoint's parameters as a .safetensors file. */
 vt_status vt_checkpoint_export(const char *directory, const char *path);

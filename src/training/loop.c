@@ -129,7 +129,7 @@ done:
     return status;
 }
 
-static vt_status note_epoch(vt_loop *loop)
+static vt_status note_epoch(vt_loop *loop, double waited)
 {
     const vt_progress *progress = &loop->progress;
     vt_record_epoch_figures whole = {.epoch = progress->epoch + 1,
@@ -137,6 +137,8 @@ static vt_status note_epoch(vt_loop *loop)
                                      .steps = progress->epoch_steps,
                                      .samples = progress->epoch_samples,
                                      .seconds = progress->epoch_seconds,
+                                     .waited = waited,
+                                     .times = loop->trainer->times,
                                      .mean_loss = progress->epoch_loss / (double)progress->epoch_steps,
                                      .next_learning_rate = vt_schedule_rate(&loop->trainer->schedule, progress->step)};
     return vt_record_epoch(loop->record, &whole);
@@ -181,6 +183,7 @@ static vt_status train_epoch(vt_loop *loop)
     vt_progress *progress = &loop->progress;
     double earlier = progress->epoch_seconds, waited_sum = 0, begin = vt_clock_seconds(), step_begin = begin;
     const vt_batch *batch = NULL;
+    loop->trainer->times = (vt_step_times){0};
     VT_TRY(vt_loader_begin(loop->training_loader, progress->epoch, progress->epoch_steps));
     while (progress->epoch_steps < loop->length.steps_per_epoch) {
         vt_step_figures figures;
@@ -199,7 +202,7 @@ static vt_status train_epoch(vt_loop *loop)
         VT_TRY(checkpoint(loop, status));
         step_begin = now;
     }
-    VT_TRY(vt_world_agree(loop->trainer->world, note_epoch(loop)));
+    VT_TRY(vt_world_agree(loop->trainer->world, note_epoch(loop, waited_sum)));
     double total = vt_clock_seconds() - begin;
     if (waited_sum > 0.1 * total)
         vt_log_warning("the steps waited for data %.0f %% of the time; see --num_data_workers and --data_loader_config",

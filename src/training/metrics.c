@@ -24,37 +24,49 @@ done:
 
 static const char header[] = "step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction\n";
 
-/* Where the last row of a step <= steps ends: all before are whole lines. 0 when there is no header. */
-static long find_end(FILE *file, int64_t steps)
+/* Where the last row of a step <= steps ends: all before are whole lines. 0 when there is no such header. */
+static long find_end(FILE *file, const char *names, int64_t steps)
 {
-    char line[512];
+    char *line = NULL;
+    size_t size = 0;
     long end = 0;
     long long step = 0;
-    while (fgets(line, sizeof line, file) != NULL && strchr(line, '\n') != NULL) {
-        bool wanted = end == 0 ? strcmp(line, header) == 0 : sscanf(line, "%lld,", &step) == 1 && step <= steps;
+    while (getline(&line, &size, file) > 0 && strchr(line, '\n') != NULL) {
+        bool wanted = end == 0 ? strcmp(line, names) == 0 : sscanf(line, "%lld,", &step) == 1 && step <= steps;
         if (!wanted) break;
         end = ftell(file);
     }
+    free(line);
     return end;
+}
+
+vt_status vt_rows_open(const char *path, const char *names, int64_t steps, FILE **result)
+{
+    vt_status status = VT_OK;
+    long end = 0;
+    FILE *file = NULL;
+    if (steps > 0) file = fopen(path, "r+");
+    if (file == NULL) file = fopen(path, "w");
+    VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
+    if (steps > 0) {
+        end = find_end(file, names, steps);
+        VT_CHECK(ftruncate(fileno(file), end) == 0 && fseek(file, end, SEEK_SET) == 0,
+                 "can't cut %s back to step %lld: %s", path, (long long)steps, strerror(errno));
+    }
+    if (end == 0) VT_CHECK(fputs(names, file) >= 0 && fflush(file) == 0, "can't write %s: %s", path, strerror(errno));
+    *result = file;
+    file = NULL;
+done:
+    if (file != NULL) fclose(file);
+    return status;
 }
 
 vt_status vt_metrics_open(const char *path, int64_t steps, vt_metrics **result)
 {
-    vt_status status = VT_OK;
-    long end = 0;
     vt_metrics *metrics = calloc(1, sizeof *metrics);
     VT_ASSERT(metrics != NULL);
     metrics->path = vt_text_copy(path);
-    if (steps > 0) metrics->file = fopen(path, "r+");
-    if (metrics->file == NULL) metrics->file = fopen(path, "w");
-    VT_CHECK(metrics->file != NULL, "can't write %s: %s", path, strerror(errno));
-    if (steps > 0) {
-        end = find_end(metrics->file, steps);
-        VT_CHECK(ftruncate(fileno(metrics->file), end) == 0 && fseek(metrics->file, end, SEEK_SET) == 0,
-                 "can't cut %s back to step %lld: %s", path, (long long)steps, strerror(errno));
-    }
-    if (end == 0) VT_TRY(write_through(metrics, fprintf(metrics->file, "%s", header)));
-done:
+    vt_status status = vt_rows_open(path, header, steps, &metrics->file);
     if (status != VT_OK) vt_metrics_close(&metrics);
     *result = metrics;
     return status;

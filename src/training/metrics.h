@@ -3,6 +3,7 @@
 #define VT_TRAINING_METRICS_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/status.h"
 
@@ -15,6 +16,10 @@ typedef struct {
     double samples_per_sec;
     double data_wait_fraction; /* of the step's time */
 } vt_metrics_row;
+
+/* A .csv file whose first column is the step: made anew with this line of names when `steps` is 0 or the names differ;
+ * else the rows up to that step stay, and what follows them is cut off. */
+vt_status vt_rows_open(const char *path, const char *names, int64_t steps, FILE **file);
 
 /* NULL takes all rows and writes nothing. */
 typedef struct vt_metrics vt_metrics;

@@ -12,8 +12,10 @@
 #include "report/log.h"
 #include "report/memory.h"
 #include "report/progress.h"
+#include "report/run_report.h"
 #include "report/tensorboard.h"
 #include "training/budget.h"
+#include "training/epochs.h"
 
 /* Sums over some steps. */
 typedef struct {
@@ -33,6 +35,9 @@ struct vt_record {
     step_sums epoch_sums;  /* since the epoch began */
     int64_t first_step;    /* that this process made */
     double begin;          /* of that step */
+    vt_epochs *epochs;
+    vt_epochs_row row; /* of the epoch that was trained last */
+    char *run_directory;
 };
 
 static void log_line(const char *text, void *context)
@@ -112,21 +117,23 @@ static void name_picture(vt_record *record)
     record->picture_tag = vt_text_format("Visualization, %s", name != NULL ? name : "t2m");
 }
 
-vt_status vt_record_open(const vt_config *config, const char *run_directory, const char *const *channel_names,
-                         vt_record **result)
+vt_status vt_record_open(const vt_record_options *options, vt_record **result)
 {
     vt_status status = VT_OK;
+    const char *run_directory = options->run_directory;
     char *logs = vt_text_format("%s/logs", run_directory);
     vt_record *record = calloc(1, sizeof *record);
     VT_ASSERT(record != NULL);
-    record->config = config;
-    record->channel_names = channel_names;
+    record->config = options->config;
+    record->channel_names = options->channel_names;
+    record->run_directory = vt_text_copy(run_directory);
     record->rmse_tag = rmse_tag(record);
     name_picture(record);
     record->images = vt_text_format("%s/images", run_directory);
     VT_CHECK(mkdir(record->images, 0777) == 0 || errno == EEXIST, "can't make the directory %s: %s", record->images,
              strerror(errno));
     VT_TRY(vt_tensorboard_open(logs, &record->tensorboard));
+    VT_TRY(vt_epochs_open(options, &record->epochs));
     record->progress = vt_progress_open();
 done:
     free(logs);
@@ -144,6 +151,8 @@ void vt_record_close(vt_record **record)
     free((*record)->picture_tag);
     free((*record)->picture_name);
     free((*record)->images);
+    free((*record)->run_directory);
+    vt_epochs_close(&(*record)->epochs);
     free(*record);
     *record = NULL;
 }
@@ -240,6 +249,13 @@ vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figu
                       .loss = figures->mean_loss * (double)figures->steps};
     if (record == NULL) return VT_OK;
     record->epoch_sums = (step_sums){0};
+    record->row = (vt_epochs_row){.step = figures->step,
+                                  .epoch = figures->epoch,
+                                  .train_loss = figures->mean_loss,
+                                  .seconds = figures->seconds,
+                                  .samples = figures->samples,
+                                  .waited = figures->waited,
+                                  .times = figures->times};
     vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)figures->epoch, figures->seconds,
                 (double)figures->samples / figures->seconds);
     vt_log_info("  Avg train loss=%f", figures->mean_loss);
@@ -298,6 +314,7 @@ done:
 vt_status vt_record_validation(vt_record *record, int64_t step, const vt_validation *validation)
 {
     char number[VT_NUMBER_SIZE];
+    vt_status status = VT_OK;
     vt_text rmse = {0};
     if (record == NULL) return VT_OK;
     vt_log_info("  Avg val loss=%s", vt_text_float((float)validation->loss, number));
@@ -311,5 +328,12 @@ vt_status vt_record_validation(vt_record *record, int64_t step, const vt_validat
     }
     vt_log_info("  Valid RMSE by channel:%s", rmse.characters);
     vt_text_close(&rmse);
-    return write_validation_points(record, step, validation);
+    VT_TRY(write_validation_points(record, step, validation));
+    VT_TRY(vt_epochs_add(record->epochs, &record->row, validation));
+    if (vt_run_report_write(record->run_directory) != VT_OK) { /* no reason to end a run */
+        vt_log_warning("%s", vt_error_text());
+        vt_error_clear();
+    }
+done:
+    return status;
 }

@@ -13,9 +13,17 @@ void vt_record_plan(const vt_plan *plan);
 /* NULL is a record that takes everything and writes nothing: the ranks that are not the first have it. */
 typedef struct vt_record vt_record;
 
-/* Writes below the run directory. channel_names may be NULL, and must outlive the record. */
-vt_status vt_record_open(const vt_config *config, const char *run_directory, const char *const *channel_names,
-                         vt_record **record);
+typedef struct {
+    const vt_config *config;
+    const char *run_directory;
+    const char *const *channel_names; /* may be NULL; must outlive the record */
+    int64_t steps;                    /* that are done: where the run goes on from */
+    const vt_plan *plan;
+    int64_t parameters; /* numbers that the model learns */
+} vt_record_options;
+
+/* Writes below the run directory. */
+vt_status vt_record_open(const vt_record_options *options, vt_record **record);
 void vt_record_close(vt_record **record);
 
 /* Losses and RMSE of one batch of each set before the first step: where the curves begin. */
@@ -45,7 +53,9 @@ typedef struct {
     int64_t step;           /* iterations done */
     int64_t steps, samples; /* trained on in `seconds` */
     double seconds;
-    double mean_loss; /* of the steps' losses */
+    double waited;       /* of them, for data */
+    vt_step_times times; /* of the other seconds */
+    double mean_loss;    /* of the steps' losses */
     double next_learning_rate;
 } vt_record_epoch_figures;
 
@@ -59,6 +69,7 @@ int64_t vt_record_picture_channel(const vt_config *config);
 vt_status vt_record_picture(vt_record *record, int64_t epoch, int64_t step, const float *target,
                             const float *prediction);
 
+/* Ends the epoch: also its row in epochs.csv, and report.html. */
 vt_status vt_record_validation(vt_record *record, int64_t step, const vt_validation *validation);
 
 #endif

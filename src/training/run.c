@@ -213,7 +213,13 @@ static vt_status open_output(run_state *run)
     char *metrics = vt_text_format("%s/metrics.csv", run->directory);
     VT_TRY(vt_config_save(run->config, saved));
     VT_TRY(vt_metrics_open(metrics, run->progress.step, &run->metrics));
-    VT_TRY(vt_record_open(run->config, run->directory, vt_dataset_channel_names(run->validation), &run->record));
+    vt_record_options record = {.config = run->config,
+                                .run_directory = run->directory,
+                                .channel_names = vt_dataset_channel_names(run->validation),
+                                .steps = run->progress.step,
+                                .plan = &run->plan,
+                                .parameters = vt_parameters_model_elements(run->trainer->parameters)};
+    VT_TRY(vt_record_open(&record, &run->record));
 done:
     free(saved);
     free(metrics);
@@ -303,8 +309,10 @@ static void close_run(run_state *run)
 static vt_status train(run_state *run)
 {
     vt_status status = VT_OK;
-    vt_validation last = {.rmse = calloc((size_t)run->config->n_out_channels, sizeof(double))};
+    int64_t channels = run->config->n_out_channels;
+    vt_validation last = {.rmse = calloc(2 * (size_t)channels, sizeof(double))};
     VT_ASSERT(last.rmse != NULL);
+    last.persistence_rmse = last.rmse + channels;
     vt_loop loop = {.trainer = run->trainer,
                     .training_loader = run->training_loader,
                     .validation_loader = run->validation_loader,

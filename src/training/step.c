@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "report/profile.h"
 
 /* Samples first … first + count - 1 of this rank's part of a batch, as the model sees them. */
@@ -22,7 +23,9 @@ static micro_batch take_samples(vt_trainer *trainer, const vt_batch *batch, int6
     if (!backend->shares_host_memory) {
         vt_range_begin("data copy in %lld", (long long)trainer->steps_done);
         backend->copy_from_host(backend, trainer->batch_input, input, (size_t)(count * input_size) * sizeof(float));
-        backend->copy_from_host(backend, trainer->batch_target, target, (size_t)(count * target_size) * sizeof(float));
+        if (target != NULL)
+            backend->copy_from_host(backend, trainer->batch_target, target,
+                                    (size_t)(count * target_size) * sizeof(float));
         input = trainer->batch_input;
         target = trainer->batch_target;
         vt_range_end();
@@ -50,6 +53,19 @@ static vt_matrix load_target(vt_trainer *trainer, const vt_pass *pass, const flo
     pass->backend->patches_load(pass->backend, &grid, fields, trainer->target_mean, trainer->target_inverse_std,
                                 target);
     return target;
+}
+
+/* The time since the last call is that of `part`; NULL: of none of them. */
+static void end_part(vt_trainer *trainer, double *part)
+{
+    vt_step_times *times = &trainer->times;
+    double now = vt_clock_seconds(), waited = vt_world_waited(trainer->world);
+    if (part != NULL) {
+        times->communication += waited - times->waited;
+        *part += now - times->mark - (waited - times->waited);
+    }
+    times->mark = now;
+    times->waited = waited;
 }
 
 /* Sum of the samples' losses of one prediction, over all their tokens; the squares stay for backward. */
@@ -96,12 +112,14 @@ static double train_micro_batch(vt_trainer *trainer, const vt_batch *batch, int6
     vt_matrix target = load_target(trainer, &samples.pass, samples.target, trainer->config->n_out_channels);
     double loss = score(trainer, &samples.pass, prediction, target);
     vt_range_end();
+    end_part(trainer, &trainer->times.forward);
     vt_range_begin("backward");
     vt_matrix dprediction = prediction; /* in its place, where the type is the same */
     if (samples.pass.type != VT_FLOAT32) dprediction = vt_pass_push(&samples.pass, prediction.rows, prediction.columns);
     backend->relative_l2_backward(backend, count, prediction, target, trainer->squares,
                                   1.0f / (float)batch->global_count, dprediction);
     vt_vit_backward(trainer->model, &samples.pass, &samples.input, dprediction);
+    end_part(trainer, &trainer->times.backward);
     vt_arena_pop(&trainer->arena, mark);
     vt_range_end();
     return loss;
@@ -113,6 +131,7 @@ vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figu
     vt_backend *backend = trainer->backend;
     int64_t micro = batch->sample_count / trainer->config->grad_accumulation;
     double loss_sum = 0;
+    end_part(trainer, NULL);
     backend->zero(backend, vt_parameters_gradients(trainer->parameters),
                   (size_t)vt_parameters_block_elements(trainer->parameters, 2) * sizeof(float));
     for (int64_t first = 0; first < batch->sample_count; first += micro) {
@@ -122,11 +141,13 @@ vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figu
     vt_gradient_sync_finish(trainer->sync);
     loss_sum *= share(trainer);
     vt_world_sum(trainer->world, &loss_sum, 1);
+    end_part(trainer, &trainer->times.communication);
     figures->loss = loss_sum / (double)batch->global_count;
     figures->learning_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_done);
     vt_range_begin("optimizer");
     vt_optimizer_step(trainer->optimizer, figures->learning_rate, &figures->gradient_norm);
     vt_gradient_sync_values_changed(trainer->sync);
+    end_part(trainer, &trainer->times.optimizer);
     vt_range_end();
     VT_TRY(backend->check(backend));
     if (!isfinite(figures->gradient_norm)) VT_TRY(fail_nonfinite(trainer, figures->loss));
@@ -162,6 +183,7 @@ static void evaluate_micro_batch(vt_trainer *trainer, const vt_batch *batch, int
     if (with_persistence) {
         vt_matrix unchanged = load_target(trainer, &samples.pass, samples.input.fields, config->n_in_channels);
         evaluation->persistence_loss += score(trainer, &samples.pass, unchanged, target);
+        add_rmse(trainer, &samples.pass, unchanged, target, evaluation->persistence_rmse);
     }
     vt_arena_pop(&trainer->arena, mark);
     evaluation->samples += (double)count;
@@ -211,29 +233,45 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t c
     return backend->check(backend);
 }
 
+vt_status vt_step_predict(vt_trainer *trainer, const float *input, int64_t count, float *fields)
+{
+    vt_backend *backend = trainer->backend;
+    const vt_batch batch = {.sample_count = count, .global_count = count, .input = input};
+    micro_batch samples = take_samples(trainer, &batch, 0, count, false);
+    size_t mark = trainer->arena.used;
+    vt_patch_grid grid = vt_vit_output_grid(trainer->model, count);
+    vt_matrix tokens = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
+    vt_matrix laid = vt_arena_push_matrix(&trainer->arena, VT_FLOAT32, count * grid.channels, grid.height * grid.width);
+    backend->patches_store(backend, &grid, tokens, trainer->target_mean, trainer->target_inverse_std, laid.data);
+    backend->copy_to_host(backend, fields, laid.data, (size_t)(laid.rows * laid.columns) * sizeof(float));
+    vt_arena_pop(&trainer->arena, mark);
+    return backend->check(backend);
+}
+
 void vt_evaluation_open(const vt_config *config, vt_evaluation *evaluation)
 {
     *evaluation = (vt_evaluation){.channels = config->n_out_channels,
-                                  .rmse = calloc((size_t)config->n_out_channels, sizeof(double))};
+                                  .rmse = calloc(2 * (size_t)config->n_out_channels, sizeof(double))};
     VT_ASSERT(evaluation->rmse != NULL);
+    evaluation->persistence_rmse = evaluation->rmse + config->n_out_channels;
 }
 
 void vt_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluation)
 {
     enum { SUMS = 3 };
-    int64_t count = SUMS + evaluation->channels;
+    int64_t count = SUMS + 2 * evaluation->channels; /* both RMSE lie one behind the other */
     double part = share(trainer), *sums = malloc((size_t)count * sizeof *sums);
     VT_ASSERT(sums != NULL);
     bool has_persistence = !isnan(evaluation->persistence_loss);
     sums[0] = part * evaluation->samples;
     sums[1] = part * evaluation->loss;
     sums[2] = has_persistence ? part * evaluation->persistence_loss : 0;
-    for (int64_t c = 0; c < evaluation->channels; c++) sums[SUMS + c] = part * evaluation->rmse[c];
+    for (int64_t c = SUMS; c < count; c++) sums[c] = part * evaluation->rmse[c - SUMS];
     vt_world_sum(trainer->world, sums, count);
     evaluation->samples = sums[0];
     evaluation->loss = sums[1] / sums[0];
     evaluation->persistence_loss = has_persistence ? sums[2] / sums[0] : NAN;
-    for (int64_t c = 0; c < evaluation->channels; c++) evaluation->rmse[c] = sums[SUMS + c] / sums[0];
+    for (int64_t c = SUMS; c < count; c++) evaluation->rmse[c - SUMS] = sums[c] / sums[0];
     free(sums);
 }
 

@@ -20,7 +20,8 @@ typedef struct {
     double loss;
     double persistence_loss; /* of the forecast that nothing changes; NAN where the input lacks a forecast channel */
     int64_t channels;
-    double *rmse; /* [channels] */
+    double *rmse;             /* [channels] */
+    double *persistence_rmse; /* [channels]; 0 where there is no persistence_loss */
 } vt_evaluation;
 
 /* Room for the sums, zeroed. */
@@ -40,5 +41,11 @@ void vt_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluation);
  * them. Needs no more of the arena than vt_step_evaluate with persistence. */
 vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t channel, float *prediction,
                            float *target);
+
+/* Forecasts `count` samples, at most a micro-batch, dropout off: input [count, n_in_channels, height, width] on the
+ * host, fields [count, n_out_channels, height, width] on the host, both in the units of the data. For ranks that hold
+ * whole samples (tensor_parallel and context_parallel 1, zero_stage 0). Needs no more of the arena than
+ * vt_step_evaluate. */
+vt_status vt_step_predict(vt_trainer *trainer, const float *input, int64_t count, float *fields);
 
 #endif

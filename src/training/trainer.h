@@ -22,6 +22,13 @@ typedef struct {
     vt_world *world;           /* all ranks of the run; NULL: this is the only one */
 } vt_trainer_data;
 
+/* Seconds of this rank's host since they were last set to 0: where the time of steps goes. Waiting for other ranks is
+ * communication, wherever it happens. A device that works on its own is waited for where its results are needed. */
+typedef struct {
+    double forward, backward, communication, optimizer;
+    double mark, waited; /* when the part that is going on began, and what had been waited till then */
+} vt_step_times;
+
 typedef struct {
     const vt_config *config;
     vt_backend *backend;
@@ -36,6 +43,7 @@ typedef struct {
     vt_schedule schedule;
     vt_run_of rows; /* of the fields, that this rank works on */
     int64_t steps_done;
+    vt_step_times times;
     float *batch_input, *batch_target;       /* where a back end without host memory keeps a batch; else NULL */
     float *input_mean, *input_inverse_std;   /* [n_in_channels] */
     float *target_mean, *target_inverse_std; /* [n_out_channels] */

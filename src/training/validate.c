@@ -22,6 +22,8 @@ vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_persiste
     validation->loss = sums.loss;
     validation->persistence_loss = sums.persistence_loss;
     for (int64_t c = 0; c < sums.channels; c++) validation->rmse[c] = sums.rmse[c];
+    for (int64_t c = 0; c < sums.channels && validation->persistence_rmse != NULL; c++)
+        validation->persistence_rmse[c] = isnan(sums.persistence_loss) ? (double)NAN : sums.persistence_rmse[c];
     validation->seconds = vt_clock_seconds() - begin;
 done:
     vt_evaluation_close(&sums);

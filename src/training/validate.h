@@ -9,7 +9,8 @@ typedef struct {
     double loss;
     double persistence_loss; /* NAN when it was not asked for, or can't be scored */
     double seconds;
-    double *rmse; /* [n_out_channels], latitude-weighted, normalised units */
+    double *rmse;             /* [n_out_channels], latitude-weighted, normalised units */
+    double *persistence_rmse; /* likewise, NAN when it was not asked for; NULL: not wanted */
 } vt_validation;
 
 /* Collective. rmse must have room for n_out_channels. VT_STOPPED between two batches when that is wished on any rank

@@ -1,0 +1,82 @@
+#include "command/evaluate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "command/arguments.h"
+#include "forecast/evaluation.h"
+#include "forecast/forecaster.h"
+
+static void print_help(const vt_argument *flags, int64_t count)
+{
+    printf("vitrain evaluate --checkpoint=PATH [flags]: forecasts from every initial time of the validation or test "
+           "set,\nscored beside persistence (nothing changes) and climatology (the mean over time):\n"
+           "  RMSE  latitude-weighted, in the units of the data (Rasp et al. 2020, WeatherBench)\n"
+           "  ACC   anomaly correlation, against the climatology of time_means_path (Rasp et al. 2024, WeatherBench "
+           "2)\nWrites scores.csv and maps (target, forecast, difference); docs/evaluation.md has the formulas.\n\n");
+    vt_arguments_print(flags, count);
+    printf("\nThe configuration is the checkpoint's; every key of it is a flag, too: --data_dir=DIR,\n"
+           "--limit_nsamples_val=N (only the first N initial times), --local_batch_size=N (forecasts at once: 8).\n");
+}
+
+/* Beside the run's checkpoints, or here. */
+static vt_status default_output(const char *checkpoint, bool test, char **output)
+{
+    vt_status status = VT_OK;
+    char *trained = NULL;
+    int64_t step = 0;
+    const char *run_end = strstr(checkpoint, "/checkpoints/");
+    for (const char *next = run_end; next != NULL; next = strstr(next + 1, "/checkpoints/")) run_end = next;
+    VT_TRY(vt_forecaster_describe(checkpoint, &trained, &step));
+    *output = vt_text_format("%.*s%sevaluation/step-%08lld-%s", run_end != NULL ? (int)(run_end - checkpoint) : 0,
+                             checkpoint, run_end != NULL ? "/" : "", (long long)step, test ? "test" : "valid");
+done:
+    free(trained);
+    return status;
+}
+
+vt_status vt_command_evaluate(int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    vt_evaluation_options options = {.rollout = 20, .every = 1};
+    const char *split = "valid";
+    char **others = NULL, *output = NULL;
+    int other_count = 0;
+    bool help = false;
+    vt_config *config = NULL;
+    vt_launch launch;
+    const vt_argument flags[] = {
+        {"checkpoint", VT_ARGUMENT_PATH, &options.checkpoint, 0, 0,
+         "directory of a checkpoint, …/checkpoints/best say"},
+        {"rollout", VT_ARGUMENT_INTEGER, &options.rollout, 1, 100000, "steps of each forecast"},
+        {"split", VT_ARGUMENT_PATH, &split, 0, 0, "valid or test: which set (default valid)"},
+        {"every", VT_ARGUMENT_INTEGER, &options.every, 1, 100000, "initial times: each so many of the set's"},
+        {"map_channel", VT_ARGUMENT_PATH, &options.channel, 0, 0, "channel of the maps (default t2m, or the last)"},
+        {"output", VT_ARGUMENT_PATH, &options.output, 0, 0, "directory (default <run>/evaluation/step-N-<split>)"},
+    };
+    const int64_t flag_count = sizeof flags / sizeof flags[0];
+    VT_TRY(vt_arguments_take("evaluate", argument_count, arguments, flags, flag_count, &other_count, &others, &help));
+    if (help) {
+        print_help(flags, flag_count);
+        goto done;
+    }
+    VT_CHECK(options.checkpoint != NULL, "evaluate: --checkpoint=PATH is needed; see `vitrain evaluate --help`");
+    VT_CHECK(strcmp(split, "valid") == 0 || strcmp(split, "test") == 0, "evaluate: --split=%s: expected valid or test",
+             split);
+    options.test = strcmp(split, "test") == 0;
+    VT_TRY(vt_launch_detect(&launch));
+    VT_TRY(vt_forecaster_configure(options.checkpoint, other_count, others, launch.world_size, &config));
+    options.config = config;
+    if (options.output == NULL) {
+        VT_TRY(default_output(options.checkpoint, options.test, &output));
+        options.output = output;
+    }
+    VT_TRY(vt_evaluate(&options, &launch));
+done:
+    vt_config_close(&config);
+    free(others);
+    free(output);
+    return status;
+}

@@ -1,0 +1,175 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "command/inspect.h"
+#include "config/config.h"
+#include "training/checkpoint.h"
+
+enum { MOST_SHARDS = 8000 };
+
+/* "u10 v10 t2m" of a name a line. */
+static void print_channels(const char *names)
+{
+    if (names[0] == '\0') return;
+    printf("  channels:");
+    for (const char *name = names; *name != '\0';) {
+        int length = (int)strcspn(name, "\n");
+        printf(" %.*s", length, name);
+        name += length + (name[length] == '\n');
+    }
+    printf("\n");
+}
+
+static const char *loss_text(double loss, char number[VT_NUMBER_SIZE])
+{
+    return isfinite(loss) ? vt_text_float((float)loss, number) : "none yet";
+}
+
+static vt_status print_progress(vt_tensor_file *index)
+{
+    vt_status status = VT_OK;
+    int64_t step = 0, epoch = 0, epoch_steps = 0;
+    double loss = NAN, best = NAN, persistence = NAN;
+    char numbers[3][VT_NUMBER_SIZE];
+    VT_TRY(vt_tensor_file_get_integer(index, "step", &step));
+    VT_TRY(vt_tensor_file_get_integer(index, "epoch", &epoch));
+    VT_TRY(vt_tensor_file_get_integer(index, "epoch_steps", &epoch_steps));
+    VT_TRY(vt_tensor_file_get_real(index, "validation_loss", &loss));
+    VT_TRY(vt_tensor_file_get_real(index, "best_loss", &best));
+    VT_TRY(vt_tensor_file_get_real(index, "persistence_loss", &persistence));
+    printf("  progress: step %lld, %lld epoch%s done", (long long)step, (long long)epoch, epoch == 1 ? "" : "s");
+    if (epoch_steps > 0) printf(" and %lld steps of the next", (long long)epoch_steps);
+    printf("\n  validation loss: %s (best so far %s, persistence %s)\n", loss_text(loss, numbers[0]),
+           loss_text(best, numbers[1]), loss_text(persistence, numbers[2]));
+done:
+    return status;
+}
+
+static vt_status print_configuration(vt_tensor_file *index, const char *directory)
+{
+    vt_status status = VT_OK;
+    char *yaml = NULL, *channels = NULL, number[VT_NUMBER_SIZE];
+    vt_config *config = NULL;
+    static char tensor[] = "--tensor_parallel=1", context[] = "--context_parallel=1", zero[] = "--zero_stage=0";
+    static char sequence[] = "--sequence_parallel=false";
+    char *const flags[] = {tensor, context, zero, sequence}; /* whatever the ranks were, it is one that looks */
+    VT_TRY(vt_tensor_file_get_text(index, "configuration", &yaml));
+    VT_TRY(vt_tensor_file_get_text(index, "channels", &channels));
+    VT_TRY(vt_config_open_text(yaml, directory, 4, flags, 1, &config));
+    printf("  configuration %s: grid [%lld, %lld] in patches of %lld, %lld → %lld channels (n_history %lld, dt %lld)\n"
+           "  model: embed_dim %lld, depth %lld, %lld heads\n"
+           "  training: global batch %lld, lr %s, seed %lld\n",
+           config->config, (long long)config->img_size[0], (long long)config->img_size[1],
+           (long long)config->patch_size, (long long)config->n_in_channels, (long long)config->n_out_channels,
+           (long long)config->n_history, (long long)config->dt, (long long)config->embed_dim, (long long)config->depth,
+           (long long)config->num_heads, (long long)config->global_batch_size, vt_text_double(config->lr, number),
+           (long long)config->seed);
+    print_channels(channels);
+done:
+    vt_config_close(&config);
+    free(yaml);
+    free(channels);
+    return status;
+}
+
+/* Every shard is looked at by itself, so that all that is missing is named. */
+static vt_status print_shards(vt_tensor_file *index, const char *directory, int *faults)
+{
+    vt_status status = VT_OK;
+    int64_t count = MOST_SHARDS, *bytes = malloc(MOST_SHARDS * sizeof *bytes);
+    double total = 0;
+    char size[VT_NUMBER_SIZE];
+    VT_ASSERT(bytes != NULL);
+    VT_TRY(vt_tensor_file_get_integers(index, "shard_bytes", &count, bytes));
+    for (int64_t i = 0; i < count; i++) total += (double)bytes[i];
+    printf("  files: checkpoint.h5 and %lld shard%s, %s\n", (long long)count, count == 1 ? "" : "s",
+           vt_text_bytes(total, size));
+    for (int64_t i = 0; i < count; i++)
+        if (vt_checkpoint_check_shard(index, directory, (int)i) != VT_OK) vt_inspect_fault(faults, NULL);
+done:
+    free(bytes);
+    return status;
+}
+
+/* Reads a tensor and looks for values that are no numbers. */
+static vt_status verify_tensor(vt_tensor_file *index, const char *name, const vt_tensor_shape *shape)
+{
+    vt_status status = VT_OK;
+    int64_t count = vt_tensor_count(shape), i = 0;
+    float *values = malloc((size_t)count * sizeof *values + 1);
+    VT_ASSERT(values != NULL);
+    VT_TRY(vt_tensor_file_read(index, name, shape, values));
+    while (i < count && isfinite(values[i])) i++;
+    VT_CHECK(i == count, "%s holds %g at element %lld", name, (double)values[i], (long long)i);
+done:
+    free(values);
+    return status;
+}
+
+static vt_status look_at_group(vt_tensor_file *index, const char *group, bool verify, int64_t *tensors,
+                               int64_t *elements, int *faults)
+{
+    vt_status status = VT_OK;
+    char **names = NULL;
+    int64_t count = 0;
+    *tensors = *elements = 0;
+    VT_TRY(vt_tensor_file_list(index, group, &names, &count));
+    for (int64_t i = 0; i < count; i++) {
+        vt_tensor_shape shape = {0};
+        char *name = vt_text_format("%s/%s", group, names[i]);
+        status = vt_tensor_file_shape(index, name, &shape);
+        if (status == VT_OK) *elements += vt_tensor_count(&shape);
+        if (status == VT_OK && verify) status = verify_tensor(index, name, &shape);
+        if (status != VT_OK) vt_inspect_fault(faults, NULL);
+        status = VT_OK;
+        free(name);
+    }
+    *tensors = count;
+done:
+    for (int64_t i = 0; i < count; i++) free(names[i]);
+    free(names);
+    return status;
+}
+
+static vt_status print_tensors(vt_tensor_file *index, bool verify, int *faults)
+{
+    vt_status status = VT_OK;
+    int64_t tensors = 0, elements = 0, moments = 0, more = 0, steps = 0;
+    char *optimizer = NULL;
+    VT_TRY(look_at_group(index, "parameters", verify, &tensors, &elements, faults));
+    printf("  parameters: %lld in %lld tensors, float32\n", (long long)elements, (long long)tensors);
+    VT_TRY(vt_tensor_file_get_text(index, "optimizer", &optimizer));
+    VT_TRY(vt_tensor_file_get_integer(index, "optimizer_steps", &steps));
+    VT_TRY(look_at_group(index, "optimizer/moment1", verify, &tensors, &moments, faults));
+    if (strcmp(optimizer, "SGD") != 0)
+        VT_TRY(look_at_group(index, "optimizer/moment2", verify, &tensors, &more, faults));
+    printf("  optimizer: %s after %lld steps, %lld moments\n", optimizer, (long long)steps,
+           (long long)(moments + more));
+done:
+    free(optimizer);
+    return status;
+}
+
+vt_status vt_inspect_checkpoint(const char *directory, bool verify, int *faults)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    int64_t version = 0;
+    char *path = vt_text_format("%s/checkpoint.h5", directory);
+    printf("%s: a checkpoint\n", directory);
+    fflush(stdout);
+    status = vt_checkpoint_check_index(directory);
+    if (status == VT_OK) status = vt_tensor_file_open(path, &index);
+    if (status == VT_OK) status = vt_tensor_file_get_integer(index, "format_version", &version);
+    if (status == VT_OK) status = print_progress(index);
+    if (status == VT_OK) status = print_configuration(index, directory);
+    if (status == VT_OK) status = print_shards(index, directory, faults);
+    if (status == VT_OK) status = print_tensors(index, verify, faults);
+    if (status != VT_OK) vt_inspect_fault(faults, NULL);
+    vt_tensor_file_close(&index);
+    free(path);
+    return VT_OK;
+}

@@ -1,0 +1,158 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "command/inspect.h"
+#include "data/fields_file.h"
+#include "data/file_list.h"
+#include "data/npy.h"
+#include "data/output_file.h"
+
+/* What the files of one directory have in common; the first that could be opened says it. */
+typedef struct {
+    vt_fields_shape shape; /* channels 0: none yet */
+    int64_t times, readable;
+} file_set;
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+static vt_status verify_values(vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    vt_fields_shape shape = vt_fields_file_shape(file);
+    float *values = malloc((size_t)(shape.channels * shape.height * shape.width) * sizeof *values);
+    VT_CHECK(values != NULL, "out of memory for the fields of one time of %s", vt_fields_file_path(file));
+    for (int64_t time = 0; time < shape.times; time++)
+        VT_TRY(vt_fields_file_read(file, time, shape.channels, 0, shape.height, shape.width, values));
+done:
+    free(values);
+    return status;
+}
+
+static void print_channels(const vt_fields_file *file, int64_t count)
+{
+    const char *const *names = vt_fields_file_channel_names(file);
+    if (names == NULL) return;
+    printf("    channels:");
+    for (int64_t c = 0; c < count; c++) printf(" %s", names[c][0] != '\0' ? names[c] : "-");
+    printf("\n");
+}
+
+static vt_status look_at_file(const char *path, bool verify, file_set *set, vt_fields_file **first)
+{
+    vt_status status = VT_OK;
+    vt_fields_file *file = NULL;
+    VT_TRY(vt_fields_file_open(path, &file));
+    vt_fields_shape shape = vt_fields_file_shape(file);
+    if (set->readable == 0) set->shape = shape;
+    VT_CHECK(shape.channels == set->shape.channels && shape.height == set->shape.height &&
+                 shape.width == set->shape.width,
+             "%s holds [%lld, %lld, %lld] (channel, lat, lon), the files before it [%lld, %lld, %lld]", path,
+             (long long)shape.channels, (long long)shape.height, (long long)shape.width, (long long)set->shape.channels,
+             (long long)set->shape.height, (long long)set->shape.width);
+    set->times += shape.times;
+    set->readable++;
+    if (verify) VT_TRY(verify_values(file));
+    if (*first == NULL) {
+        *first = file;
+        file = NULL;
+    }
+done:
+    vt_fields_file_close(&file);
+    return status;
+}
+
+/* "  train: 26 files 1979.h5 … 2004.h5, 37960 times (9490 days), 20 channels of [360, 720], 787 GB" */
+static void print_files(const char *directory, const char *label, bool verify, int *faults)
+{
+    vt_file_list list = {0};
+    file_set set = {0};
+    vt_fields_file *first = NULL;
+    char size[VT_NUMBER_SIZE];
+    if (vt_file_list_open(directory, label, &list) != VT_OK) {
+        vt_inspect_fault(faults, NULL);
+        return;
+    }
+    vt_text noted = {0};
+    for (int64_t i = 0; i < list.count; i++) {
+        if (look_at_file(list.paths[i], verify, &set, &first) == VT_OK) continue;
+        vt_text_append(&noted, "%s\n", vt_error_text());
+        vt_error_clear();
+    }
+    printf("  %s: %lld file%s %s", label, (long long)list.count, list.count == 1 ? "" : "s", file_name(list.paths[0]));
+    if (list.count > 1) printf(" … %s", file_name(list.paths[list.count - 1]));
+    if (set.readable > 0)
+        printf(", %lld times (%.4g days 6-hourly), %lld channels of [%lld, %lld], %s", (long long)set.times,
+               (double)set.times / 4, (long long)set.shape.channels, (long long)set.shape.height,
+               (long long)set.shape.width,
+               vt_text_bytes((double)(set.times * set.shape.channels * set.shape.height * set.shape.width) * 4, size));
+    printf("\n");
+    if (first != NULL) print_channels(first, set.shape.channels);
+    for (char *line = noted.characters, *end; line != NULL && *line != '\0'; line = end + 1) {
+        end = strchr(line, '\n');
+        *end = '\0';
+        vt_inspect_fault(faults, line);
+    }
+    vt_text_close(&noted);
+    vt_fields_file_close(&first);
+    vt_file_list_close(&list);
+}
+
+static void print_statistics(const char *directory, int *faults)
+{
+    static const char *const names[] = {"global_means.npy", "global_stds.npy", "time_means.npy"};
+    printf("  stats:");
+    int missing = 0;
+    vt_text noted = {0};
+    for (int i = 0; i < 3; i++) {
+        char *path = vt_text_format("%s/%s", directory, names[i]);
+        vt_npy array = {0};
+        if (vt_npy_open(path, &array) == VT_OK) {
+            char *shape = vt_npy_shape_text(&array);
+            printf("%s %s %s", missing < i ? "," : "", names[i], shape);
+            free(shape);
+            vt_npy_close(&array);
+        } else {
+            vt_text_append(&noted, "%s%s", noted.length > 0 ? "; " : "", vt_error_text());
+            vt_error_clear();
+            missing++;
+        }
+        free(path);
+    }
+    printf("%s\n", missing == 3 ? " none" : "");
+    if (missing > 0) vt_inspect_fault(faults, noted.characters);
+    vt_text_close(&noted);
+}
+
+vt_status vt_inspect_data(const char *directory, bool verify, int *faults)
+{
+    static const char *const sets[] = {"train", "valid", "test"};
+    bool any = false;
+    printf("%s: data\n", directory);
+    fflush(stdout);
+    for (int i = 0; i < 3; i++) {
+        char *path = vt_text_format("%s/%s", directory, sets[i]);
+        bool there = vt_output_exists(path), wanted = i < 2; /* not every data set has a test year */
+        any = any || there;
+        if (there) print_files(path, sets[i], verify, faults);
+        if (!there && any && wanted) {
+            char *sentence = vt_text_format("there is no %s", path);
+            vt_inspect_fault(faults, sentence);
+            free(sentence);
+        }
+        free(path);
+    }
+    if (!any) {
+        print_files(directory, "files", verify, faults);
+        return VT_OK;
+    }
+    char *statistics = vt_text_format("%s/stats", directory);
+    print_statistics(statistics, faults);
+    free(statistics);
+    return VT_OK;
+}

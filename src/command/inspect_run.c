@@ -1,0 +1,149 @@
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "command/inspect.h"
+#include "config/yaml.h"
+#include "data/output_file.h"
+#include "report/table.h"
+#include "training/run_directory.h"
+
+/* The few keys that tell runs apart. */
+static void print_configuration(const char *path, int *faults)
+{
+    static const char *const keys[] = {"img_size",  "patch_size", "n_in_channels", "n_out_channels",
+                                       "embed_dim", "depth",      "num_heads",     "global_batch_size",
+                                       "lr",        "optimizer",  "num_epochs"};
+    vt_yaml *yaml = NULL;
+    vt_yaml_entry *top = NULL, *entries = NULL;
+    size_t top_count = 0, count = 0;
+    vt_status status = vt_yaml_open(path, &yaml);
+    if (status == VT_OK) status = vt_yaml_entries(yaml, vt_yaml_top(yaml), &top, &top_count);
+    if (status == VT_OK && top_count == 1) status = vt_yaml_entries(yaml, top[0].value, &entries, &count);
+    if (status != VT_OK) vt_inspect_fault(faults, NULL);
+    if (entries != NULL) printf("  configuration %s:", top[0].key->text);
+    for (size_t k = 0; entries != NULL && k < sizeof keys / sizeof keys[0]; k++) {
+        for (size_t i = 0; i < count; i++) {
+            const vt_yaml_node *value = entries[i].value;
+            if (strcmp(entries[i].key->text, keys[k]) != 0) continue;
+            if (value->kind == VT_YAML_SCALAR) printf(" %s %s,", keys[k], value->text);
+            if (value->kind == VT_YAML_SEQUENCE && value->count == 2)
+                printf(" %s [%s, %s],", keys[k], value->child[0]->text, value->child[1]->text);
+        }
+    }
+    if (entries != NULL) printf(" … (config.yaml)\n");
+    free(top);
+    free(entries);
+    vt_yaml_close(&yaml);
+}
+
+static void print_losses(const char *directory, int *faults)
+{
+    char *steps_path = vt_text_format("%s/metrics.csv", directory);
+    char *epochs_path = vt_text_format("%s/epochs.csv", directory);
+    vt_table steps = {0}, epochs = {0};
+    if (vt_table_open(steps_path, &steps) != VT_OK) vt_inspect_fault(faults, NULL);
+    if (steps.rows > 0)
+        printf("  steps: %.0f done (epoch %.0f), last loss %.6g, %.4g samples/s, data wait %.0f %%\n",
+               vt_table_value(&steps, -1, "step"), vt_table_value(&steps, -1, "epoch"),
+               vt_table_value(&steps, -1, "loss"), vt_table_value(&steps, -1, "samples_per_sec"),
+               100 * vt_table_value(&steps, -1, "data_wait_fraction"));
+    else if (steps.names != NULL)
+        printf("  steps: none yet\n");
+    if (vt_output_exists(epochs_path) && vt_table_open(epochs_path, &epochs) != VT_OK) vt_inspect_fault(faults, NULL);
+    if (epochs.rows > 0)
+        printf("  epochs: %lld done, last losses: training %.6g, validation %.6g (persistence %.6g)\n",
+               (long long)vt_table_value(&epochs, -1, "epoch"), vt_table_value(&epochs, -1, "train_loss"),
+               vt_table_value(&epochs, -1, "valid_loss"), vt_table_value(&epochs, 0, "persistence_loss"));
+    if (!isfinite(vt_table_value(&steps, -1, "loss")) && steps.rows > 0)
+        vt_inspect_fault(faults, "the last step's loss is not a number");
+    vt_table_close(&steps);
+    vt_table_close(&epochs);
+    free(steps_path);
+    free(epochs_path);
+}
+
+/* The last line of out.log, without its time stamp. */
+static void print_end(const char *directory)
+{
+    int lock = -1;
+    char *path = vt_text_format("%s/out.log", directory), *line = NULL, *last = vt_text_copy("");
+    size_t size = 0;
+    bool going = vt_run_directory_lock(directory, false, &lock) != VT_OK;
+    vt_error_clear();
+    vt_run_directory_unlock(&lock);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && getline(&line, &size, file) > 0) {
+        line[strcspn(line, "\n")] = '\0';
+        if (line[0] == '\0') continue;
+        free(last);
+        last = vt_text_copy(line);
+    }
+    const char *text = strstr(last, " - root - ");
+    const char *said = text != NULL ? text + strlen(" - root - ") : last;
+    bool ended = strstr(said, "run directory") != NULL || strstr(said, "DONE") != NULL;
+    printf("  state: %s; the log's last line: %s\n",
+           going                             ? "going on now"
+           : ended                           ? "ended"
+           : strstr(said, "Stopped") != NULL ? "stopped, --resume goes on"
+           : strncmp(said, "ERROR", 5) == 0  ? "failed"
+                                             : "broken off, --resume goes on from the last checkpoint",
+           said);
+    if (file != NULL) fclose(file);
+    free(path);
+    free(line);
+    free(last);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Each that is whole by its name, with all that inspecting it says. */
+static void print_checkpoints(const char *directory, bool verify, int *faults)
+{
+    enum { MOST = 1024 };
+    char *above = vt_text_format("%s/checkpoints", directory), *names[MOST], best[256] = "";
+    int count = 0;
+    DIR *opened = opendir(above);
+    for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL && count < MOST;) {
+        long long step = 0;
+        int end = 0;
+        if (sscanf(entry->d_name, "step-%lld%n", &step, &end) == 1 && entry->d_name[end] == '\0')
+            names[count++] = vt_text_copy(entry->d_name);
+    }
+    if (opened != NULL) closedir(opened);
+    qsort(names, (size_t)count, sizeof names[0], by_name);
+    char *link = vt_text_format("%s/best", above);
+    ssize_t length = readlink(link, best, sizeof best - 1);
+    if (length > 0) best[length] = '\0';
+    printf("  checkpoints: %d", count);
+    for (int i = 0; i < count; i++) printf("%s %s", i == 0 ? ":" : ",", names[i]);
+    printf(length > 0 ? "; best is %s\n" : "\n", best);
+    for (int i = 0; i < count; i++) {
+        char *path = vt_text_format("%s/%s", above, names[i]);
+        vt_inspect_checkpoint(path, verify, faults);
+        free(path);
+        free(names[i]);
+    }
+    free(link);
+    free(above);
+}
+
+vt_status vt_inspect_run(const char *directory, bool verify, int *faults)
+{
+    char *configuration = vt_text_format("%s/config.yaml", directory);
+    printf("%s: a run\n", directory);
+    fflush(stdout);
+    print_configuration(configuration, faults);
+    print_losses(directory, faults);
+    print_end(directory);
+    print_checkpoints(directory, verify, faults);
+    free(configuration);
+    return VT_OK;
+}

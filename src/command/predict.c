@@ -1,0 +1,75 @@
+#include "command/predict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command/arguments.h"
+#include "data/output_file.h"
+#include "forecast/forecaster.h"
+#include "forecast/prediction.h"
+
+static void print_help(const vt_argument *flags, int64_t count)
+{
+    printf("vitrain predict --checkpoint=PATH --time=2003-01-05T06:00 --output=FILE.nc [flags]: a forecast of --steps\n"
+           "times of 6 hours (times dt) from one initial time of the data, as a NetCDF-4 file by the CF conventions:\n"
+           "a variable a channel in the units of the data, which ncdump, xarray and Panoply open.\n\n");
+    vt_arguments_print(flags, count);
+    printf("\nThe configuration is the checkpoint's; every key of it is a flag, too (--data_dir=DIR).\n");
+}
+
+static vt_status choose_set(vt_prediction_options *options, const char *split)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = options->config;
+    const char *const sets[3][3] = {{"train", "train_data_path", config->train_data_path},
+                                    {"valid", "valid_data_path", config->valid_data_path},
+                                    {"test", "inf_data_path", config->inf_data_path}};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(split, sets[i][0]) != 0) continue;
+        options->option_name = sets[i][1];
+        options->directory = sets[i][2];
+    }
+    VT_CHECK(options->directory != NULL, "predict: --split=%s: expected train, valid or test", split);
+done:
+    return status;
+}
+
+vt_status vt_command_predict(int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    vt_prediction_options options = {.steps = 20};
+    const char *split = "valid";
+    char **others = NULL;
+    int other_count = 0;
+    bool help = false, force = false;
+    vt_config *config = NULL;
+    vt_launch launch;
+    const vt_argument flags[] = {
+        {"checkpoint", VT_ARGUMENT_PATH, &options.checkpoint, 0, 0,
+         "directory of a checkpoint, …/checkpoints/best say"},
+        {"time", VT_ARGUMENT_PATH, &options.time, 0, 0, "initial time, UTC: 2003-01-05T06:00"},
+        {"steps", VT_ARGUMENT_INTEGER, &options.steps, 1, 100000, "forecasts, each the next one's input"},
+        {"output", VT_ARGUMENT_PATH, &options.output, 0, 0, "the file to write, NAME.nc"},
+        {"split", VT_ARGUMENT_PATH, &split, 0, 0, "train, valid or test: where the initial time is (default valid)"},
+        {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace a file of that name"},
+    };
+    const int64_t flag_count = sizeof flags / sizeof flags[0];
+    VT_TRY(vt_arguments_take("predict", argument_count, arguments, flags, flag_count, &other_count, &others, &help));
+    if (help) {
+        print_help(flags, flag_count);
+        goto done;
+    }
+    VT_CHECK(options.checkpoint != NULL && options.time != NULL && options.output != NULL,
+             "predict: --checkpoint=PATH, --time=DATE and --output=FILE.nc are needed; see `vitrain predict --help`");
+    VT_CHECK(force || !vt_output_exists(options.output), "predict: %s is there; --force replaces it", options.output);
+    VT_TRY(vt_launch_detect(&launch));
+    VT_TRY(vt_forecaster_configure(options.checkpoint, other_count, others, launch.world_size, &config));
+    options.config = config;
+    VT_TRY(choose_set(&options, split));
+    VT_TRY(vt_predict(&options, &launch));
+done:
+    vt_config_close(&config);
+    free(others);
+    return status;
+}

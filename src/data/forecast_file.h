@@ -1,0 +1,35 @@
+/* Forecasts in a NetCDF-4 file by the CF conventions (CF-1.8): ncdump, xarray, Panoply and CDO open it. NetCDF-4 is
+ * HDF5 whose dimensions are HDF5's dimension scales (docs.unidata.ucar.edu, "File Structure and Performance":
+ * interoperability with HDF5), so the library that is there anyway writes it. A variable a channel, [time, lat, lon],
+ * and the coordinates time, lat and lon. */
+#ifndef VT_DATA_FORECAST_FILE_H
+#define VT_DATA_FORECAST_FILE_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct {
+    int64_t times, height, width, channels;
+    const double *latitudes, *longitudes;   /* degrees, [height], [width] */
+    const char *const *channel_names;       /* [channels], or NULL; "" where there is none */
+    int64_t year, hours;                    /* of the initial time: hours since the first of January */
+    int64_t first_lead_hours, hours_a_time; /* lead time of the first, and between two */
+    const char *title, *source;             /* global attributes */
+} vt_forecast_file_options;
+
+typedef struct vt_forecast_file vt_forecast_file;
+
+/* Has its name only when it is finished. */
+vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options *options, vt_forecast_file **file);
+
+/* The fields of the next time, [channels, height, width]. */
+vt_status vt_forecast_file_append(vt_forecast_file *file, const float *fields);
+
+/* After the last one. Closes the file; one of that name is replaced. */
+vt_status vt_forecast_file_finish(vt_forecast_file **file);
+
+/* Gives up: what was written is removed. */
+void vt_forecast_file_close(vt_forecast_file **file);
+
+#endif

@@ -1,0 +1,15 @@
+/* What a channel's name stands for: the names and units of the CF conventions (https://cfconventions.org, standard name
+ * table), for those of the tutorials' data set and others made like them. */
+#ifndef VT_DATA_VARIABLES_H
+#define VT_DATA_VARIABLES_H
+
+typedef struct {
+    const char *standard_name; /* NULL: not known */
+    const char *units;         /* "" when not known */
+    char long_name[80];        /* "temperature at 850 hPa"; the channel's own name when it is not known */
+} vt_variable;
+
+/* "t850", "z500", "u10", "air_sig995", …; any other name gives what is not known. */
+vt_variable vt_variable_of(const char *name);
+
+#endif

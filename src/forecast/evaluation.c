@@ -1,0 +1,279 @@
+#include "forecast/evaluation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "data/calendar.h"
+#include "data/dataset.h"
+#include "data/npy.h"
+#include "data/output_file.h"
+#include "forecast/evaluation_report.h"
+#include "forecast/forecaster.h"
+#include "forecast/scores.h"
+
+typedef struct {
+    const vt_evaluation_options *options;
+    vt_world *world;
+    vt_dataset *dataset;
+    vt_forecaster *forecaster;
+    float *climatology; /* [out, height, width], or NULL */
+    vt_scores *scores;
+    int64_t *starts, start_count; /* samples whose file reaches the last lead time */
+    int64_t plane, map_channel;
+    float *input, *persistence, *forecast, *target; /* of a batch, and one target */
+    vt_maps maps;
+} evaluation;
+
+/* ---- what it needs ---- */
+
+static vt_status open_dataset(evaluation *e)
+{
+    const vt_config *config = e->options->config;
+    vt_dataset_options options = {.directory = e->options->test ? config->inf_data_path : config->valid_data_path,
+                                  .option_name = e->options->test ? "inf_data_path" : "valid_data_path",
+                                  .height = config->img_size[0],
+                                  .width = config->img_size[1],
+                                  .in_channels = config->n_in_channels,
+                                  .out_channels = config->n_out_channels,
+                                  .history = config->n_history,
+                                  .dt = config->dt,
+                                  .sample_limit = config->limit_nsamples_val};
+    return vt_dataset_open(&options, &e->dataset);
+}
+
+static vt_status find_starts(evaluation *e)
+{
+    vt_status status = VT_OK;
+    int64_t samples = vt_dataset_sample_count(e->dataset), rollout = e->options->rollout;
+    const vt_dataset_options *options = vt_dataset_options_of(e->dataset);
+    e->starts = malloc((size_t)samples * sizeof *e->starts);
+    VT_ASSERT(e->starts != NULL);
+    for (int64_t i = 0; i < samples; i += e->options->every)
+        if (vt_dataset_reaches(e->dataset, i, rollout)) e->starts[e->start_count++] = i;
+    VT_CHECK(e->start_count > 0,
+             "%s '%s': no file is long enough for a forecast of %lld steps, which spans %lld times; use a smaller "
+             "--rollout",
+             options->option_name, options->directory, (long long)rollout,
+             (long long)(options->dt * (options->history + rollout) + 1));
+done:
+    return status;
+}
+
+/* The window of time_means_path, [1, C, H, W]. A file that isn't there is a remark only. */
+static vt_status read_climatology(evaluation *e)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = e->options->config;
+    const int64_t channels = config->n_out_channels, height = config->img_size[0], width = config->img_size[1];
+    vt_npy array = {0};
+    char *shape = NULL;
+    if (!vt_output_exists(config->time_means_path)) {
+        if (e->world->rank == 0)
+            printf("time_means_path '%s' is not there, so climatology and ACC can't be scored; `vitrain stats` makes "
+                   "it\n",
+                   config->time_means_path);
+        return VT_OK;
+    }
+    VT_TRY(vt_npy_open(config->time_means_path, &array));
+    shape = vt_npy_shape_text(&array);
+    VT_CHECK(array.dimensions == 4 && array.shape[0] == 1 && array.shape[1] >= channels && array.shape[2] >= height &&
+                 array.shape[3] >= width,
+             "time_means_path '%s' is %s, expected [1, C, H, W] with at least %lld channels of [%lld, %lld]",
+             config->time_means_path, shape, (long long)channels, (long long)height, (long long)width);
+    e->climatology = malloc((size_t)(channels * e->plane) * sizeof *e->climatology);
+    VT_ASSERT(e->climatology != NULL);
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t y = 0; y < height; y++)
+            for (int64_t x = 0; x < width; x++)
+                e->climatology[(c * height + y) * width + x] =
+                    (float)array.values[(c * array.shape[2] + y) * array.shape[3] + x];
+done:
+    vt_npy_close(&array);
+    free(shape);
+    return status;
+}
+
+static vt_status find_map_channel(evaluation *e)
+{
+    enum { T2M = 2 };
+    vt_status status = VT_OK;
+    const char *const *names = vt_dataset_channel_names(e->dataset), *wanted = e->options->channel;
+    int64_t channels = e->options->config->n_out_channels;
+    char buffer[32];
+    e->map_channel = channels > T2M ? T2M : channels - 1;
+    if (wanted == NULL) return VT_OK;
+    e->map_channel = 0;
+    while (e->map_channel < channels && strcmp(vt_scores_channel_name(names, e->map_channel, buffer), wanted) != 0)
+        e->map_channel++;
+    VT_CHECK(e->map_channel < channels, "--map_channel=%s: the model forecasts no such channel", wanted);
+done:
+    return status;
+}
+
+static vt_status open_data(evaluation *e)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = e->options->config;
+    e->plane = config->img_size[0] * config->img_size[1];
+    VT_TRY(open_dataset(e));
+    VT_TRY(find_starts(e));
+    VT_TRY(read_climatology(e));
+    VT_TRY(find_map_channel(e));
+    if (e->world->rank == 0) VT_TRY(vt_output_make_directory(e->options->output));
+done:
+    return status;
+}
+
+static void take_memory(evaluation *e)
+{
+    const vt_config *config = e->options->config;
+    size_t batch = (size_t)vt_forecaster_batch(e->forecaster), plane = (size_t)e->plane * sizeof(float);
+    size_t in = (size_t)config->n_in_channels * plane, out = (size_t)config->n_out_channels * plane;
+    e->input = malloc(batch * in);
+    e->persistence = malloc(batch * out);
+    e->forecast = malloc(batch * out);
+    e->target = malloc(out);
+    VT_ASSERT(e->input != NULL && e->persistence != NULL && e->forecast != NULL && e->target != NULL);
+    vt_scores_options options = {.leads = e->options->rollout,
+                                 .channels = config->n_out_channels,
+                                 .height = config->img_size[0],
+                                 .width = config->img_size[1],
+                                 .latitudes = vt_dataset_latitudes(e->dataset),
+                                 .climatology = e->climatology,
+                                 .stds = vt_forecaster_stds(e->forecaster)};
+    vt_scores_open(&options, &e->scores);
+}
+
+/* ---- forecasts ---- */
+
+/* The inputs of some initial times, and what persistence forecasts from them; false where the input lacks a channel. */
+static vt_status read_inputs(evaluation *e, const int64_t *starts, int64_t count, bool *has_persistence)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = e->options->config;
+    const int64_t in = config->n_in_channels * e->plane, out = config->n_out_channels * e->plane;
+    *has_persistence = config->n_in_channels / (config->n_history + 1) >= config->n_out_channels;
+    for (int64_t i = 0; i < count; i++) {
+        VT_TRY(vt_dataset_read(e->dataset, starts[i], e->input + i * in, e->target));
+        if (*has_persistence) memcpy(e->persistence + i * out, e->input + i * in, (size_t)out * sizeof(float));
+    }
+done:
+    return status;
+}
+
+static vt_status score_batch(evaluation *e, int64_t first, int64_t count)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = e->options->config;
+    const int64_t out = config->n_out_channels * e->plane, *starts = e->starts + first;
+    bool has_persistence = false;
+    VT_TRY(read_inputs(e, starts, count, &has_persistence));
+    for (int64_t lead = 0; lead < e->options->rollout; lead++) {
+        VT_TRY(vt_forecaster_step(e->forecaster, e->input, count, e->forecast));
+        for (int64_t i = 0; i < count; i++) {
+            VT_TRY(vt_dataset_read_later(e->dataset, starts[i], lead + 1, e->target));
+            vt_scores_add(e->scores, lead, e->forecast + i * out, e->target,
+                          has_persistence ? e->persistence + i * out : NULL);
+            if (first + i == 0)
+                VT_TRY(vt_maps_draw(&e->maps, lead, e->target + e->map_channel * e->plane,
+                                    e->forecast + e->map_channel * e->plane));
+        }
+        if (lead + 1 < e->options->rollout) vt_forecaster_shift(config, count, e->forecast, e->input);
+    }
+done:
+    return status;
+}
+
+/* Batch b is rank b % ranks'. */
+static vt_status score_all(evaluation *e)
+{
+    vt_status status = VT_OK;
+    const int64_t batch = vt_forecaster_batch(e->forecaster), ranks = e->world->ranks;
+    bool shows = e->world->rank == 0 && isatty(STDERR_FILENO) == 1;
+    for (int64_t first = e->world->rank * batch; first < e->start_count; first += batch * ranks) {
+        int64_t left = e->start_count - first;
+        VT_TRY(score_batch(e, first, left < batch ? left : batch));
+        if (shows)
+            fprintf(stderr, "\r%lld/%lld initial times ", (long long)(first + (left < batch ? left : batch)),
+                    (long long)e->start_count);
+    }
+    if (shows) fprintf(stderr, "\r\033[K");
+done:
+    return status;
+}
+
+static vt_status report(evaluation *e)
+{
+    vt_status status = VT_OK;
+    char *path = vt_text_format("%s/scores.csv", e->options->output), *trained = NULL;
+    const int64_t hours = VT_HOURS_A_TIME * e->options->config->dt;
+    const char *const *names = vt_dataset_channel_names(e->dataset);
+    VT_TRY(vt_forecaster_describe(e->options->checkpoint, &trained, NULL));
+    printf("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %lld h\n", e->options->checkpoint, trained,
+           e->options->test ? "test" : "validation", vt_dataset_options_of(e->dataset)->directory,
+           (long long)e->start_count, (long long)e->options->rollout, e->options->rollout == 1 ? "" : "s",
+           (long long)hours);
+    VT_TRY(vt_scores_write(e->scores, path, names, hours));
+    vt_scores_print(e->scores, names, e->options->rollout, e->options->config->n_out_channels, hours);
+    printf("all lead times: %s; maps of %s: %s/map-*.png\n", path, e->maps.channel, e->options->output);
+done:
+    free(path);
+    free(trained);
+    return status;
+}
+
+static vt_status run_phases(evaluation *e)
+{
+    vt_status status = VT_OK;
+    char buffer[32];
+    VT_TRY(vt_world_agree(e->world, open_data(e)));
+    VT_TRY(vt_forecaster_open(e->options->config, e->options->checkpoint, e->world, vt_dataset_latitudes(e->dataset),
+                              vt_dataset_channel_names(e->dataset), &e->forecaster));
+    take_memory(e);
+    int64_t time = 0;
+    const char *file = vt_dataset_place(e->dataset, e->starts[0], &time);
+    e->maps = (vt_maps){.directory = e->options->output,
+                        .channel = vt_scores_channel_name(vt_dataset_channel_names(e->dataset), e->map_channel, buffer),
+                        .year = vt_calendar_year_of(file),
+                        .hours = VT_HOURS_A_TIME * time,
+                        .hours_a_step = VT_HOURS_A_TIME * e->options->config->dt,
+                        .steps = e->options->rollout,
+                        .height = e->options->config->img_size[0],
+                        .width = e->options->config->img_size[1]};
+    VT_TRY(vt_world_agree(e->world, score_all(e)));
+    int64_t count = 0;
+    double *sums = vt_scores_sums(e->scores, &count);
+    vt_world_sum(e->world, sums, count);
+    VT_TRY(vt_world_agree(e->world, e->world->rank == 0 ? report(e) : VT_OK));
+done:
+    return status;
+}
+
+vt_status vt_evaluate(const vt_evaluation_options *options, const vt_launch *launch)
+{
+    vt_status status = VT_OK;
+    evaluation e = {.options = options};
+    VT_CHECK(options->rollout == 1 || vt_forecaster_can_roll(options->config),
+             "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's "
+             "input; only --rollout=1 can be scored",
+             (long long)options->rollout, (long long)options->config->n_out_channels,
+             (long long)(options->config->n_in_channels / (options->config->n_history + 1)));
+    VT_TRY(vt_world_open(options->config, launch, &e.world));
+    status = run_phases(&e);
+done:
+    if (e.world != NULL && !vt_world_speaks(e.world)) vt_error_clear(); /* another rank tells */
+    vt_scores_close(&e.scores);
+    vt_forecaster_close(&e.forecaster);
+    vt_dataset_close(&e.dataset);
+    free(e.starts);
+    free(e.climatology);
+    free(e.input);
+    free(e.persistence);
+    free(e.forecast);
+    free(e.target);
+    vt_world_close(&e.world, status == VT_ERROR);
+    return status;
+}

@@ -1,0 +1,22 @@
+/* Forecasts from every initial time of a data set, scored against what came: `vitrain evaluate`. */
+#ifndef VT_FORECAST_EVALUATION_H
+#define VT_FORECAST_EVALUATION_H
+
+#include "config/config.h"
+#include "parallel/launch.h"
+
+typedef struct {
+    const vt_config *config; /* from vt_forecaster_configure */
+    const char *checkpoint;
+    bool test;           /* the test set, else the validation set */
+    int64_t rollout;     /* steps of each forecast */
+    int64_t every;       /* initial times: each so many */
+    const char *output;  /* directory of scores.csv and the maps; made when missing */
+    const char *channel; /* that the maps show; NULL: t2m, or the last one */
+} vt_evaluation_options;
+
+/* Collective. Prints a table on standard output, and writes scores.csv and map-….png. Ranks share out the initial
+ * times. */
+vt_status vt_evaluate(const vt_evaluation_options *options, const vt_launch *launch);
+
+#endif

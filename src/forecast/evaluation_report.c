@@ -1,0 +1,102 @@
+#include "forecast/evaluation_report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "data/calendar.h"
+#include "data/output_file.h"
+#include "data/variables.h"
+#include "report/image.h"
+
+/* Of these, and the first and the last, those that are there. */
+static bool is_shown(int64_t lead, int64_t leads, int64_t hours_a_step)
+{
+    int64_t hours = (lead + 1) * hours_a_step;
+    return lead == 0 || lead == leads - 1 || hours == 24 || hours == 72 || hours == 120;
+}
+
+static void print_cell(double value, int width, const char *format)
+{
+    char text[32] = "-";
+    if (!isnan(value)) snprintf(text, sizeof text, format, value);
+    printf(" %*s", width, text);
+}
+
+void vt_scores_print(const vt_scores *scores, const char *const *channel_names, int64_t leads, int64_t channels,
+                     int64_t hours_a_step)
+{
+    char buffer[32];
+    printf("%-12s %-8s %6s %10s %11s %11s %7s %11s\n", "channel", "units", "lead", "RMSE", "persistence", "climatology",
+           "ACC", "persistence");
+    for (int64_t c = 0; c < channels; c++) {
+        const char *name = vt_scores_channel_name(channel_names, c, buffer);
+        for (int64_t lead = 0; lead < leads; lead++) {
+            if (!is_shown(lead, leads, hours_a_step)) continue;
+            printf("%-12s %-8s %4lld h", lead == 0 ? name : "", lead == 0 ? vt_variable_of(name).units : "",
+                   (long long)((lead + 1) * hours_a_step));
+            for (int which = 0; which < VT_SCORE_FORECASTS; which++)
+                print_cell(vt_scores_rmse(scores, lead, c, which), which == 0 ? 10 : 11, "%.4g");
+            for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
+                print_cell(vt_scores_acc(scores, lead, c, which), which == 0 ? 7 : 11, "%.3f");
+            printf("\n");
+        }
+    }
+}
+
+static vt_status write_bytes(const char *path, const void *bytes, size_t size)
+{
+    vt_status status = VT_OK;
+    char *partial = vt_output_partial_path(path);
+    FILE *file = fopen(partial, "we");
+    VT_CHECK(file != NULL, "can't write %s: %s", partial, strerror(errno));
+    bool written = fwrite(bytes, 1, size, file) == size && fflush(file) == 0;
+    int reason = errno;
+    written = fclose(file) == 0 && written;
+    VT_CHECK(written, "can't write %s: %s", path, strerror(reason));
+    VT_TRY(vt_output_publish(partial, path));
+done:
+    free(partial);
+    return status;
+}
+
+vt_status vt_maps_draw(const vt_maps *maps, int64_t lead, const float *target, const float *forecast)
+{
+    vt_status status = VT_OK;
+    vt_image image = {0};
+    void *png = NULL;
+    size_t size = 0;
+    char from[VT_DATE_SIZE] = "the first time", valid[VT_DATE_SIZE] = "";
+    if (!is_shown(lead, maps->steps, maps->hours_a_step)) return VT_OK;
+    const long long hours = (lead + 1) * maps->hours_a_step;
+    if (maps->year >= 0) {
+        vt_calendar_format(maps->year, maps->hours, from);
+        vt_calendar_format(maps->year, maps->hours + hours, valid);
+    }
+    const char *units = vt_variable_of(maps->channel).units;
+    char *path = vt_text_format("%s/map-%s-%03lldh.png", maps->directory, maps->channel, hours);
+    char *title = vt_text_format("%s%s%s%s, %lld hours from %s UTC", maps->channel, units[0] != '\0' ? " (" : "", units,
+                                 units[0] != '\0' ? ")" : "", hours, from);
+    char *left = vt_text_format("target %s", valid);
+    vt_comparison comparison = {.title = title,
+                                .left_title = left,
+                                .right_title = "forecast",
+                                .difference_title = "forecast - target",
+                                .left = target,
+                                .right = forecast,
+                                .height = maps->height,
+                                .width = maps->width};
+    vt_image_compare(&comparison, &image);
+    VT_TRY(vt_image_encode(&image, &png, &size));
+    VT_TRY(write_bytes(path, png, size));
+done:
+    vt_image_close(&image);
+    free(png);
+    free(path);
+    free(title);
+    free(left);
+    return status;
+}

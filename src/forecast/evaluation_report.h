@@ -1,0 +1,22 @@
+/* What `vitrain evaluate` shows: a table on the terminal, and maps. */
+#ifndef VT_FORECAST_EVALUATION_REPORT_H
+#define VT_FORECAST_EVALUATION_REPORT_H
+
+#include "forecast/scores.h"
+
+/* A line a channel and lead time, at 6 h, 1, 3 and 5 days and the last one, as far as the forecasts reach. */
+void vt_scores_print(const vt_scores *scores, const char *const *channel_names, int64_t leads, int64_t channels,
+                     int64_t hours_a_step);
+
+typedef struct {
+    const char *directory, *channel;
+    int64_t year, hours; /* of the initial time; year -1: not known */
+    int64_t hours_a_step, steps;
+    int64_t height, width;
+} vt_maps;
+
+/* Draws target, forecast and their difference into <directory>/map-<channel>-<hours>h.png, at the lead times of the
+ * table; other leads (0 for the first) are left out. Fields [height, width]. */
+vt_status vt_maps_draw(const vt_maps *maps, int64_t lead, const float *target, const float *forecast);
+
+#endif

@@ -1,0 +1,175 @@
+#include "forecast/forecaster.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/text.h"
+#include "data/statistics.h"
+#include "data/tensor_file.h"
+#include "training/budget.h"
+#include "training/checkpoint.h"
+#include "training/step.h"
+
+struct vt_forecaster {
+    vt_backend *backend;
+    vt_trainer *trainer;
+    float *means, *stds;
+};
+
+/* ---- what the checkpoint says ---- */
+
+static vt_status open_index(const char *checkpoint, vt_tensor_file **index)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    char *path = vt_text_format("%s/checkpoint.h5", checkpoint);
+    VT_CHECK(stat(path, &info) == 0,
+             "--checkpoint=%s: %s: %s; expected the directory of a checkpoint, like "
+             "runs/demo/1CPU/00/checkpoints/best",
+             checkpoint, path, strerror(errno));
+    VT_TRY(vt_checkpoint_check_index(checkpoint));
+    VT_TRY(vt_tensor_file_open(path, index));
+done:
+    free(path);
+    return status;
+}
+
+/* One rank holds the whole model. These come before the user's flags, which may then say something else. */
+static char whole_tensor[] = "--tensor_parallel=1", whole_context[] = "--context_parallel=1",
+            no_zero[] = "--zero_stage=0";
+static char no_sequence[] = "--sequence_parallel=false", eight[] = "--local_batch_size=8",
+            one[] = "--grad_accumulation=1";
+static char *const forced[] = {whole_tensor, whole_context, no_zero, no_sequence, eight, one};
+enum { FORCED = sizeof forced / sizeof forced[0] };
+
+vt_status vt_forecaster_configure(const char *checkpoint, int flag_count, char *const *flags, int64_t ranks,
+                                  vt_config **config)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    char *yaml = NULL, **all = calloc((size_t)flag_count + FORCED, sizeof *all);
+    VT_ASSERT(all != NULL);
+    memcpy(all, forced, sizeof forced);
+    memcpy(all + FORCED, flags, (size_t)flag_count * sizeof *all);
+    VT_TRY(open_index(checkpoint, &index));
+    VT_TRY(vt_tensor_file_get_text(index, "configuration", &yaml));
+    VT_TRY(vt_config_open_text(yaml, checkpoint, flag_count + FORCED, all, ranks, config));
+    VT_CHECK((*config)->tensor_parallel == 1 && (*config)->context_parallel == 1 && (*config)->zero_stage == 0,
+             "a forecast needs the whole model on each rank, whatever it was trained on: leave tensor_parallel and "
+             "context_parallel at 1 and zero_stage at 0; more ranks then share out the initial times");
+done:
+    if (status != VT_OK) vt_config_close(config);
+    vt_tensor_file_close(&index);
+    free(yaml);
+    free(all);
+    return status;
+}
+
+vt_status vt_forecaster_describe(const char *checkpoint, char **text, int64_t *step)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    int64_t steps = 0, epoch = 0;
+    VT_TRY(open_index(checkpoint, &index));
+    VT_TRY(vt_tensor_file_get_integer(index, "step", &steps));
+    VT_TRY(vt_tensor_file_get_integer(index, "epoch", &epoch));
+    if (step != NULL) *step = steps;
+    *text = vt_text_format("step %lld, epoch %lld", (long long)steps, (long long)epoch);
+done:
+    vt_tensor_file_close(&index);
+    return status;
+}
+
+/* ---- the model ---- */
+
+static vt_status read_normalisation(vt_forecaster *forecaster, const vt_config *config)
+{
+    int64_t in = config->n_in_channels / (config->n_history + 1), out = config->n_out_channels;
+    int64_t channels = in > out ? in : out;
+    forecaster->means = malloc((size_t)channels * sizeof *forecaster->means);
+    forecaster->stds = malloc((size_t)channels * sizeof *forecaster->stds);
+    VT_ASSERT(forecaster->means != NULL && forecaster->stds != NULL);
+    return vt_statistics_read_pair(config->global_means_path, config->global_stds_path, channels, forecaster->means,
+                                   forecaster->stds);
+}
+
+static vt_status open_model(vt_forecaster *forecaster, const vt_config *config, vt_world *world,
+                            const double *latitudes)
+{
+    vt_status status = VT_OK;
+    vt_plan plan;
+    int sharing = 0;
+    vt_trainer_data data = {forecaster->means, forecaster->stds, latitudes, 1, world};
+    int threads = config->num_threads != VT_UNSET_INTEGER ? (int)config->num_threads
+                  : world->ranks == 1                     ? 0
+                                                          : world->threads;
+    for (int rank = 0; rank < world->ranks; rank++) sharing += world->node_of[rank] == world->node_of[world->rank];
+    VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, threads, &forecaster->backend));
+    VT_TRY(vt_trainer_plan(config, &data, &plan));
+    VT_TRY(vt_budget_check(config, &data, &plan, forecaster->backend->available_memory(forecaster->backend) / sharing));
+    VT_TRY(vt_trainer_open(config, &data, forecaster->backend, &forecaster->trainer));
+done:
+    return status;
+}
+
+vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt_world *world, const double *latitudes,
+                             const char *const *channel_names, vt_forecaster **result)
+{
+    vt_status status = VT_OK;
+    vt_forecaster *forecaster = calloc(1, sizeof *forecaster);
+    VT_ASSERT(forecaster != NULL);
+    VT_TRY(vt_world_agree(world, read_normalisation(forecaster, config)));
+    VT_TRY(vt_world_agree(world, open_model(forecaster, config, world, latitudes)));
+    const vt_checkpoint_subject subject = {forecaster->trainer, channel_names};
+    VT_TRY(vt_world_agree(world, vt_checkpoint_read_parameters(checkpoint, &subject)));
+done:
+    if (status != VT_OK) vt_forecaster_close(&forecaster);
+    *result = forecaster;
+    return status;
+}
+
+void vt_forecaster_close(vt_forecaster **forecaster)
+{
+    if (*forecaster == NULL) return;
+    vt_trainer_close(&(*forecaster)->trainer);
+    vt_backend_close(&(*forecaster)->backend);
+    free((*forecaster)->means);
+    free((*forecaster)->stds);
+    free(*forecaster);
+    *forecaster = NULL;
+}
+
+int64_t vt_forecaster_batch(const vt_forecaster *forecaster)
+{
+    return vt_trainer_micro_batch(forecaster->trainer->config);
+}
+
+const float *vt_forecaster_stds(const vt_forecaster *forecaster)
+{
+    return forecaster->stds;
+}
+
+vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, int64_t count, float *fields)
+{
+    VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
+    return vt_step_predict(forecaster->trainer, input, count, fields);
+}
+
+bool vt_forecaster_can_roll(const vt_config *config)
+{
+    return config->n_out_channels == config->n_in_channels / (config->n_history + 1);
+}
+
+void vt_forecaster_shift(const vt_config *config, int64_t count, const float *fields, float *input)
+{
+    size_t plane = (size_t)(config->img_size[0] * config->img_size[1]);
+    size_t newest = (size_t)config->n_out_channels * plane, whole = (size_t)config->n_in_channels * plane;
+    VT_ASSERT(vt_forecaster_can_roll(config));
+    for (int64_t i = 0; i < count; i++) {
+        float *sample = input + (size_t)i * whole;
+        memmove(sample + newest, sample, (whole - newest) * sizeof *sample);
+        memcpy(sample, fields + (size_t)i * newest, newest * sizeof *sample);
+    }
+}

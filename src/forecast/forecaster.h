@@ -1,0 +1,41 @@
+/* A trained model at work: from a checkpoint, fields in, forecasts out, in the units of the data. */
+#ifndef VT_FORECAST_FORECASTER_H
+#define VT_FORECAST_FORECASTER_H
+
+#include "config/config.h"
+#include "parallel/world.h"
+
+/* The configuration that the checkpoint was made with, changed by flags. Each rank holds the whole model, whatever
+ * layout it was trained in: tensor_parallel and context_parallel other than 1 are an error. local_batch_size, the
+ * samples forecast at once, is 8 unless a flag says else. */
+vt_status vt_forecaster_configure(const char *checkpoint, int flag_count, char *const *flags, int64_t ranks,
+                                  vt_config **config);
+
+typedef struct vt_forecaster vt_forecaster;
+
+/* Collective. Takes memory and reads the parameters. latitudes [height] and channel_names (or NULL) are those of the
+ * data; the names are compared with the checkpoint's. */
+vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt_world *world, const double *latitudes,
+                             const char *const *channel_names, vt_forecaster **forecaster);
+void vt_forecaster_close(vt_forecaster **forecaster);
+
+/* Samples that vt_forecaster_step takes at most. */
+int64_t vt_forecaster_batch(const vt_forecaster *forecaster);
+
+/* input [count, n_in_channels, height, width], newest time first; fields [count, n_out_channels, height, width], dt
+ * later. */
+vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, int64_t count, float *fields);
+
+/* Can a forecast be the next one's input: does it have all channels of the input? */
+bool vt_forecaster_can_roll(const vt_config *config);
+
+/* Makes the next input: the older times move one place back, and the forecast becomes the newest. */
+void vt_forecaster_shift(const vt_config *config, int64_t count, const float *fields, float *input);
+
+/* Standard deviations of the output's channels, [n_out_channels]. */
+const float *vt_forecaster_stds(const vt_forecaster *forecaster);
+
+/* "step 360, epoch 4": what the checkpoint says of itself, malloc'd; *step may be NULL. */
+vt_status vt_forecaster_describe(const char *checkpoint, char **text, int64_t *step);
+
+#endif

@@ -1,0 +1,20 @@
+/* One forecast from one initial time, into a NetCDF file: `vitrain predict`. */
+#ifndef VT_FORECAST_PREDICTION_H
+#define VT_FORECAST_PREDICTION_H
+
+#include "config/config.h"
+#include "parallel/launch.h"
+
+typedef struct {
+    const vt_config *config; /* from vt_forecaster_configure */
+    const char *checkpoint;
+    const char *directory, *option_name; /* of the files *YYYY.h5 that hold the initial time, and what named it */
+    const char *time;                    /* "2003-01-05T06:00", UTC */
+    int64_t steps;
+    const char *output;
+} vt_prediction_options;
+
+/* Errors: a time that is no date, or that is not in the files (the message says which are). */
+vt_status vt_predict(const vt_prediction_options *options, const vt_launch *launch);
+
+#endif

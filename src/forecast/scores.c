@@ -1,0 +1,167 @@
+#include "forecast/scores.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "data/output_file.h"
+#include "data/variables.h"
+
+/* Of one channel at one lead time. */
+enum { RMSE_SUMS = 0, ACC_SUMS = VT_SCORE_FORECASTS, CELL = 2 * VT_SCORE_FORECASTS };
+
+struct vt_scores {
+    vt_scores_options options;
+    double *weights; /* [height] */
+    double *sums;    /* initial times, then [leads, channels, CELL] */
+};
+
+void vt_scores_open(const vt_scores_options *options, vt_scores **result)
+{
+    vt_scores *scores = calloc(1, sizeof *scores);
+    VT_ASSERT(scores != NULL);
+    scores->options = *options;
+    scores->weights = malloc((size_t)options->height * sizeof *scores->weights);
+    scores->sums = calloc((size_t)(1 + options->leads * options->channels * CELL), sizeof *scores->sums);
+    VT_ASSERT(scores->weights != NULL && scores->sums != NULL);
+    double sum = 0;
+    for (int64_t y = 0; y < options->height; y++) sum += scores->weights[y] = cos(options->latitudes[y] * M_PI / 180);
+    for (int64_t y = 0; y < options->height; y++) scores->weights[y] *= (double)options->height / sum;
+    *result = scores;
+}
+
+void vt_scores_close(vt_scores **scores)
+{
+    if (*scores == NULL) return;
+    free((*scores)->weights);
+    free((*scores)->sums);
+    free(*scores);
+    *scores = NULL;
+}
+
+/* Weighted mean over the grid of (a - b)(d - e) */
+static double mean_product(const vt_scores *scores, const float *a, const float *b, const float *d, const float *e)
+{
+    const int64_t width = scores->options.width, height = scores->options.height;
+    double total = 0;
+    for (int64_t y = 0; y < height; y++) {
+        double row = 0;
+        for (int64_t i = y * width; i < (y + 1) * width; i++)
+            row += ((double)a[i] - (double)b[i]) * ((double)d[i] - (double)e[i]);
+        total += scores->weights[y] * row;
+    }
+    return total / (double)(width * height);
+}
+
+static double correlation(const vt_scores *scores, const float *forecast, const float *target, const float *mean)
+{
+    double ff = mean_product(scores, forecast, mean, forecast, mean);
+    double oo = mean_product(scores, target, mean, target, mean);
+    return mean_product(scores, forecast, mean, target, mean) / sqrt(ff * oo);
+}
+
+void vt_scores_add(vt_scores *scores, int64_t lead, const float *forecast, const float *target,
+                   const float *persistence)
+{
+    const vt_scores_options *options = &scores->options;
+    const int64_t plane = options->height * options->width;
+    VT_ASSERT(lead >= 0 && lead < options->leads);
+    if (lead == 0) scores->sums[0] += 1;
+#pragma omp parallel for schedule(static)
+    for (int64_t c = 0; c < options->channels; c++) {
+        double *cell = scores->sums + 1 + (lead * options->channels + c) * CELL;
+        const float *mean = options->climatology != NULL ? options->climatology + c * plane : NULL;
+        const float *o = target + c * plane;
+        const float *const forecasts[VT_SCORE_FORECASTS] = {forecast + c * plane,
+                                                            persistence != NULL ? persistence + c * plane : NULL, mean};
+        for (int which = 0; which < VT_SCORE_FORECASTS; which++) {
+            const float *f = forecasts[which];
+            bool has_anomalies = f != NULL && mean != NULL && which != VT_SCORE_CLIMATOLOGY;
+            cell[RMSE_SUMS + which] += f != NULL ? sqrt(mean_product(scores, f, o, f, o)) : (double)NAN;
+            cell[ACC_SUMS + which] += has_anomalies ? correlation(scores, f, o, mean) : (double)NAN;
+        }
+    }
+}
+
+double *vt_scores_sums(vt_scores *scores, int64_t *count)
+{
+    *count = 1 + scores->options.leads * scores->options.channels * CELL;
+    return scores->sums;
+}
+
+int64_t vt_scores_samples(const vt_scores *scores)
+{
+    return (int64_t)scores->sums[0];
+}
+
+static double score(const vt_scores *scores, int64_t lead, int64_t channel, int place)
+{
+    return scores->sums[1 + (lead * scores->options.channels + channel) * CELL + place] / scores->sums[0];
+}
+
+double vt_scores_rmse(const vt_scores *scores, int64_t lead, int64_t channel, int which)
+{
+    return score(scores, lead, channel, RMSE_SUMS + which);
+}
+
+double vt_scores_acc(const vt_scores *scores, int64_t lead, int64_t channel, int which)
+{
+    return score(scores, lead, channel, ACC_SUMS + which);
+}
+
+const char *vt_scores_channel_name(const char *const *channel_names, int64_t channel, char buffer[32])
+{
+    if (channel_names != NULL && channel_names[channel][0] != '\0') return channel_names[channel];
+    snprintf(buffer, 32, "channel %lld", (long long)channel);
+    return buffer;
+}
+
+/* ",1.25"; nothing behind the comma where there is no score. */
+static void print_number(FILE *file, double value)
+{
+    if (isnan(value))
+        fprintf(file, ",");
+    else
+        fprintf(file, ",%.9g", value);
+}
+
+static void print_row(FILE *file, const vt_scores *scores, int64_t lead, int64_t channel, const char *name,
+                      int64_t hours)
+{
+    fprintf(file, "%s,%s,%lld,%lld", name, vt_variable_of(name).units, (long long)hours,
+            (long long)vt_scores_samples(scores));
+    for (int which = 0; which < VT_SCORE_FORECASTS; which++)
+        print_number(file, vt_scores_rmse(scores, lead, channel, which));
+    for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
+        print_number(file, vt_scores_acc(scores, lead, channel, which));
+    print_number(file, (double)scores->options.stds[channel]);
+    fprintf(file, "\n");
+}
+
+vt_status vt_scores_write(const vt_scores *scores, const char *path, const char *const *channel_names,
+                          int64_t hours_a_step)
+{
+    vt_status status = VT_OK;
+    char *partial = vt_output_partial_path(path), buffer[32];
+    FILE *file = fopen(partial, "we");
+    VT_CHECK(file != NULL, "can't write %s: %s", partial, strerror(errno));
+    fprintf(file, "channel,units,lead_hours,initial_times,rmse,rmse_persistence,rmse_climatology,acc,acc_persistence,"
+                  "channel_std\n");
+    for (int64_t c = 0; c < scores->options.channels; c++)
+        for (int64_t lead = 0; lead < scores->options.leads; lead++)
+            print_row(file, scores, lead, c, vt_scores_channel_name(channel_names, c, buffer),
+                      (lead + 1) * hours_a_step);
+    bool written = fflush(file) == 0 && !ferror(file);
+    int reason = errno;
+    written = fclose(file) == 0 && written;
+    file = NULL;
+    VT_CHECK(written, "can't write %s: %s", path, strerror(reason));
+    VT_TRY(vt_output_publish(partial, path));
+done:
+    if (file != NULL) fclose(file);
+    free(partial);
+    return status;
+}

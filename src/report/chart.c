@@ -1,0 +1,233 @@
+#include "report/chart.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/page.h"
+
+enum { MOST_POINTS = 400, MOST_TICKS = 12, PALETTE = 6 };
+
+/* In the chart's own units; the page scales them. */
+typedef struct {
+    double width, height, left, right, top, bottom;
+} chart_frame;
+
+typedef struct {
+    double low, high;
+    bool logarithmic;
+} axis;
+
+const char *vt_number_short(double value, char buffer[VT_NUMBER_SIZE])
+{
+    double size = fabs(value);
+    snprintf(buffer, VT_NUMBER_SIZE, size == 0 || (size >= 1e-3 && size < 1e6) ? "%.4g" : "%.3g", value);
+    if (size >= 1e4 && size < 1e6) snprintf(buffer, VT_NUMBER_SIZE, "%.0f", value);
+    return buffer;
+}
+
+/* ---- axes ---- */
+
+static void widen(axis *range, const double *values, int64_t count, int64_t stride)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double value = values[i * stride];
+        if (!isfinite(value)) continue;
+        range->low = fmin(range->low, value);
+        range->high = fmax(range->high, value);
+    }
+}
+
+static axis axis_of(const vt_chart *chart, bool vertical)
+{
+    axis range = {INFINITY, -INFINITY, false};
+    for (int i = 0; i < chart->line_count; i++) {
+        const vt_line *line = &chart->lines[i];
+        widen(&range, vertical ? line->y : line->x, line->count, line->stride > 0 ? line->stride : 1);
+    }
+    if (!(range.low <= range.high)) range.low = range.high = 0;
+    if (!vertical) {
+        if (range.high <= range.low) range.high = range.low + 1;
+        return range;
+    }
+    range.logarithmic = chart->may_be_logarithmic && range.low > 0 && range.high > 20 * range.low;
+    if (range.logarithmic) return range;
+    if (chart->from_zero) range.low = fmin(0, range.low);
+    double margin = range.high > range.low ? 0.05 * (range.high - range.low) : fmax(0.5 * fabs(range.high), 1e-9);
+    range.high += margin;
+    if (!chart->from_zero || range.low < 0) range.low -= margin;
+    return range;
+}
+
+static double position(const axis *range, double value)
+{
+    if (range->logarithmic) return log(value / range->low) / log(range->high / range->low);
+    return (value - range->low) / (range->high - range->low);
+}
+
+/* 1, 2 or 5 times a power of ten; on a logarithmic axis 1, 2, 5 of each decade. Returns how many. */
+static int place_ticks(const axis *range, int wanted, double ticks[MOST_TICKS])
+{
+    int count = 0;
+    if (range->logarithmic) {
+        static const double parts[] = {1, 2, 5};
+        bool only_decades = range->high > 3e3 * range->low;
+        for (double decade = pow(10, floor(log10(range->low))); decade <= range->high; decade *= 10)
+            for (int i = 0; i < (only_decades ? 1 : 3); i++)
+                if (decade * parts[i] >= range->low && decade * parts[i] <= range->high && count < MOST_TICKS)
+                    ticks[count++] = decade * parts[i];
+        return count;
+    }
+    double least = (range->high - range->low) / wanted, power = pow(10, floor(log10(least)));
+    double ratio = least / power, step = power * (ratio > 5 ? 10 : ratio > 2 ? 5 : ratio > 1 ? 2 : 1);
+    for (double i = ceil(range->low / step); i * step <= range->high * (1 + 1e-12) && count < MOST_TICKS; i++)
+        ticks[count++] = i == 0 ? 0 : i * step;
+    return count;
+}
+
+static void append_axes(vt_text *html, const vt_chart *chart, const chart_frame *frame, const axis *x, const axis *y)
+{
+    double ticks[MOST_TICKS], right = frame->width - frame->right, bottom = frame->height - frame->bottom;
+    char number[VT_NUMBER_SIZE];
+    int count = place_ticks(y, chart->small ? 3 : 5, ticks);
+    for (int i = 0; i < count; i++) {
+        double at = bottom - position(y, ticks[i]) * (bottom - frame->top);
+        vt_number_short(chart->percent ? 100 * ticks[i] : ticks[i], number);
+        vt_text_append(html,
+                       "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
+                       "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s%s</text>",
+                       frame->left, right, at, at, frame->left - 6, at + 4, number, chart->percent ? " %" : "");
+    }
+    count = place_ticks(x, chart->small ? 2 : 6, ticks);
+    for (int i = 0; i < count; i++) {
+        double at = frame->left + position(x, ticks[i]) * (right - frame->left);
+        vt_text_append(html, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>", at, bottom + 17,
+                       vt_number_short(ticks[i], number));
+    }
+    vt_text_append(html, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", frame->left, right,
+                   bottom, bottom);
+    if (chart->small) return;
+    vt_text_append(html, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"name\">", right, bottom + 34);
+    vt_page_append_escaped(html, chart->x_name);
+    vt_text_append(html, "</text>");
+}
+
+/* ---- lines ---- */
+
+/* Points of at most MOST_POINTS runs of neighbours: means of those that are numbers. */
+static void append_points(vt_text *html, const vt_line *line, const chart_frame *frame, const axis *x, const axis *y)
+{
+    const double right = frame->width - frame->right, bottom = frame->height - frame->bottom;
+    const int64_t stride = line->stride > 0 ? line->stride : 1;
+    const int64_t run = (line->count + MOST_POINTS - 1) / MOST_POINTS;
+    bool drawing = false;
+    vt_text dots = {0};
+    vt_text_append(html, "<path class=\"%s\" d=\"",
+                   line->style == VT_LINE_FAINT    ? "faint"
+                   : line->style == VT_LINE_DASHED ? "dashed"
+                                                   : "plain");
+    for (int64_t first = 0; run > 0 && first < line->count; first += run) {
+        double sum_x = 0, sum_y = 0, number = 0;
+        for (int64_t i = first; i < line->count && i < first + run; i++) {
+            if (!isfinite(line->x[i * stride]) || !isfinite(line->y[i * stride])) continue;
+            sum_x += line->x[i * stride];
+            sum_y += line->y[i * stride];
+            number++;
+        }
+        if (number == 0) {
+            drawing = false;
+            continue;
+        }
+        double at_x = frame->left + position(x, sum_x / number) * (right - frame->left);
+        double at_y = bottom - position(y, sum_y / number) * (bottom - frame->top);
+        vt_text_append(html, "%c%.1f %.1f", drawing ? 'L' : 'M', at_x, at_y);
+        if (line->style == VT_LINE_DOTS) vt_text_append(&dots, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>", at_x, at_y);
+        drawing = true;
+    }
+    vt_text_append(html, "\"/>%s", dots.length > 0 ? dots.characters : "");
+    vt_text_close(&dots);
+}
+
+static int colour_class(int colour)
+{
+    return colour < 0 ? PALETTE : colour % PALETTE;
+}
+
+static double last_value(const vt_line *line)
+{
+    for (int64_t i = line->count - 1; i >= 0; i--)
+        if (isfinite(line->y[i * (line->stride > 0 ? line->stride : 1)]))
+            return line->y[i * (line->stride > 0 ? line->stride : 1)];
+    return NAN;
+}
+
+/* Names with their last values. */
+static void append_legend(vt_text *html, const vt_chart *chart)
+{
+    char number[VT_NUMBER_SIZE];
+    vt_text_append(html, "<p class=\"legend\">");
+    for (int i = 0; i < chart->line_count; i++) {
+        const vt_line *line = &chart->lines[i];
+        double last = last_value(line);
+        if (isnan(last)) continue;
+        vt_text_append(html, "<span class=\"c%d\"><i%s></i>", colour_class(line->colour),
+                       line->style == VT_LINE_DASHED ? " class=\"dash\"" : "");
+        vt_page_append_escaped(html, line->name);
+        vt_text_append(html, " <b>%s%s</b></span> ", vt_number_short(chart->percent ? 100 * last : last, number),
+                       chart->percent ? " %" : "");
+    }
+    vt_text_append(html, "</p>");
+}
+
+void vt_chart_append(vt_text *html, const vt_chart *chart)
+{
+    const chart_frame large = {640, 300, 62, 14, 12, 42}, little = {300, 170, 52, 12, 10, 24};
+    const chart_frame *frame = chart->small ? &little : &large;
+    axis x = axis_of(chart, false), y = axis_of(chart, true);
+    vt_text_append(html, "<figure%s><figcaption>", chart->small ? " class=\"small\"" : "");
+    vt_page_append_escaped(html, chart->title);
+    if (y.logarithmic) vt_text_append(html, " <small>(logarithmic)</small>");
+    vt_text_append(html, "</figcaption>");
+    append_legend(html, chart);
+    vt_text_append(html, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"", frame->width, frame->height);
+    vt_page_append_escaped(html, chart->title);
+    vt_text_append(html, "\">");
+    append_axes(html, chart, frame, &x, &y);
+    for (int i = 0; i < chart->line_count; i++) {
+        const vt_line *line = &chart->lines[i];
+        vt_text_append(html, "<g class=\"c%d\"><title>", colour_class(line->colour));
+        vt_page_append_escaped(html, line->name);
+        vt_text_append(html, "</title>");
+        append_points(html, line, frame, &x, &y);
+        vt_text_append(html, "</g>");
+    }
+    vt_text_append(html, "</svg></figure>\n");
+}
+
+/* ---- bars ---- */
+
+void vt_bars_append(vt_text *html, const char *title, const vt_bar *bars, int count,
+                    const char *(*format)(double value, char buffer[VT_NUMBER_SIZE]))
+{
+    double total = 0;
+    char number[VT_NUMBER_SIZE];
+    for (int i = 0; i < count; i++) total += isfinite(bars[i].value) ? fmax(0, bars[i].value) : 0;
+    if (!(total > 0)) return;
+    vt_text_append(html, "<figure><figcaption>");
+    vt_page_append_escaped(html, title);
+    vt_text_append(html, " <small>%s</small></figcaption><div class=\"whole\">", format(total, number));
+    for (int i = 0; i < count; i++)
+        if (bars[i].value > 0)
+            vt_text_append(html, "<span class=\"c%d\" style=\"width:%.2f%%\"></span>", colour_class(bars[i].colour),
+                           100 * bars[i].value / total);
+    vt_text_append(html, "</div><table class=\"bars\">");
+    for (int i = 0; i < count; i++) {
+        if (!(bars[i].value > 0)) continue;
+        vt_text_append(html, "<tr class=\"c%d\"><th><i></i>", colour_class(bars[i].colour));
+        vt_page_append_escaped(html, bars[i].name);
+        vt_text_append(html, "</th><td>%s</td><td>%.3g %%</td></tr>", format(bars[i].value, number),
+                       100 * bars[i].value / total);
+    }
+    vt_text_append(html, "</table></figure>\n");
+}

@@ -1,0 +1,147 @@
+#include "report/page.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Colours by Okabe and Ito (jfly.uni-koeln.de/color), which the colour-blind can tell apart; lighter in the dark. */
+static const char style[] =
+    ":root{color-scheme:light dark;--bg:#fff;--fg:#1c1f24;--soft:#5d6570;--line:#e3e6ea;--box:#f6f7f9;"
+    "--c0:#0067a6;--c1:#c75000;--c2:#007a5a;--c3:#a8447e;--c4:#8a6d00;--c5:#2a8fbd;--c6:#7b828c}"
+    "@media(prefers-color-scheme:dark){:root{--bg:#14171c;--fg:#e6e9ee;--soft:#9aa3af;--line:#2b3038;--box:#1c2027;"
+    "--c0:#5ab4ee;--c1:#f0914d;--c2:#3fc79b;--c3:#e08fbd;--c4:#e3c94b;--c5:#8fd3f5;--c6:#8e96a1}}"
+    "*{box-sizing:border-box}body{margin:0 auto;max-width:75rem;padding:1rem;background:var(--bg);color:var(--fg);"
+    "font:16px/1.45 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;overflow-wrap:anywhere}"
+    "h1{font-size:1.5rem;margin:.2rem 0}h2{font-size:1.1rem;margin:2rem 0 .6rem}p.sub{color:var(--soft);margin:0 0 "
+    "1rem}"
+    ".cards{display:grid;gap:.6rem;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr))}"
+    ".card{background:var(--box);border-radius:.5rem;padding:.6rem .8rem}.card span{display:block;color:var(--soft);"
+    "font-size:.8rem}.card b{font-size:1.35rem;font-weight:600;font-variant-numeric:tabular-nums}"
+    ".charts{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr))}"
+    ".many{display:grid;gap:.6rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,15rem),1fr))}"
+    "figure{margin:0;background:var(--box);border-radius:.5rem;padding:.7rem .8rem;min-width:0}"
+    "figcaption{font-weight:600}small{color:var(--soft);font-weight:400}"
+    "svg{display:block;width:100%;height:auto}svg text{fill:var(--soft);font-size:13px}"
+    ".grid{stroke:var(--line)}.axis{stroke:var(--soft)}"
+    "path{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}path.faint{opacity:.4;stroke-width:1.2}"
+    "path.dashed{stroke-dasharray:6 5}circle{fill:currentColor}"
+    ".c0{color:var(--c0)}.c1{color:var(--c1)}.c2{color:var(--c2)}.c3{color:var(--c3)}.c4{color:var(--c4)}"
+    ".c5{color:var(--c5)}.c6{color:var(--c6)}"
+    ".legend{margin:.15rem 0 .3rem;font-size:.82rem}.legend span{white-space:nowrap;margin-right:.8rem}"
+    "i{display:inline-block;width:.9rem;height:.22rem;border-radius:2px;background:currentColor;margin-right:.35rem;"
+    "vertical-align:middle}i.dash{background:repeating-linear-gradient(90deg,currentColor 0 4px,transparent 4px 7px)}"
+    ".whole{display:flex;height:1.5rem;border-radius:.3rem;overflow:hidden;margin:.5rem 0}.whole span{background:"
+    "currentColor}.bars i{height:.7rem;width:.7rem}"
+    "table{border-collapse:collapse;width:100%;font-size:.88rem}th,td{text-align:left;padding:.2rem .5rem .2rem 0;"
+    "border-bottom:1px solid var(--line);vertical-align:top;font-weight:400}td{font-variant-numeric:tabular-nums}"
+    ".bars th{color:var(--fg)}.bars td{color:var(--fg);text-align:right;width:1%;white-space:nowrap}"
+    ".wide{overflow-x:auto}.wide table{width:auto;min-width:100%}.wide th{font-weight:600}"
+    "img{display:block;max-width:100%;height:auto;border-radius:.3rem;background:#fff}"
+    "summary{cursor:pointer;font-weight:600;padding:.3rem 0}pre{white-space:pre-wrap;font-size:.8rem}"
+    "footer{color:var(--soft);font-size:.8rem;margin:2rem 0 1rem}";
+
+void vt_page_append_escaped(vt_text *html, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        const char *escape = *text == '<'   ? "&lt;"
+                             : *text == '>' ? "&gt;"
+                             : *text == '&' ? "&amp;"
+                             : *text == '"' ? "&quot;"
+                                            : NULL;
+        if (escape != NULL)
+            vt_text_append(html, "%s", escape);
+        else
+            vt_text_append(html, "%c", *text);
+    }
+}
+
+void vt_page_begin(vt_text *html, const char *title, const char *subtitle, int refresh)
+{
+    vt_text_append(html, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+                         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
+    if (refresh > 0) vt_text_append(html, "<meta http-equiv=\"refresh\" content=\"%d\">", refresh);
+    vt_text_append(html, "<title>");
+    vt_page_append_escaped(html, title);
+    vt_text_append(html, "</title><style>%s</style></head><body>\n<h1>", style);
+    vt_page_append_escaped(html, title);
+    vt_text_append(html, "</h1><p class=\"sub\">");
+    vt_page_append_escaped(html, subtitle);
+    vt_text_append(html, "</p>\n");
+}
+
+void vt_page_end(vt_text *html)
+{
+    vt_text_append(html, "</body></html>\n");
+}
+
+void vt_page_append_card(vt_text *html, const char *name, const char *value, const char *detail)
+{
+    vt_text_append(html, "<div class=\"card\"><span>");
+    vt_page_append_escaped(html, name);
+    vt_text_append(html, "</span><b>");
+    vt_page_append_escaped(html, value);
+    vt_text_append(html, "</b><span>");
+    vt_page_append_escaped(html, detail != NULL ? detail : "");
+    vt_text_append(html, "</span></div>");
+}
+
+/* RFC 4648, section 4. */
+static void append_base64(vt_text *html, const uint8_t *bytes, size_t count)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *encoded = malloc(4 * ((count + 2) / 3) + 1), *next = encoded;
+    VT_ASSERT(encoded != NULL);
+    for (size_t i = 0; i < count; i += 3) {
+        size_t there = count - i < 3 ? count - i : 3;
+        uint32_t group = 0;
+        for (size_t j = 0; j < 3; j++) group = group << 8 | (j < there ? bytes[i + j] : 0);
+        for (size_t j = 0; j < 4; j++) *next++ = j <= there ? digits[group >> (18 - 6 * j) & 63] : '=';
+    }
+    *next = '\0';
+    vt_text_append(html, "%s", encoded);
+    free(encoded);
+}
+
+vt_status vt_page_append_picture(vt_text *html, const char *path, const char *caption)
+{
+    enum { MOST_BYTES = 8 << 20 };
+    vt_status status = VT_OK;
+    FILE *file = fopen(path, "rbe");
+    uint8_t *bytes = malloc(MOST_BYTES);
+    VT_ASSERT(bytes != NULL);
+    VT_CHECK(file != NULL, "can't read %s: %s", path, strerror(errno));
+    size_t count = fread(bytes, 1, MOST_BYTES, file);
+    VT_CHECK(!ferror(file) && count < MOST_BYTES, "can't read %s: it is too large for a page", path);
+    vt_text_append(html, "<figure><figcaption>");
+    vt_page_append_escaped(html, caption);
+    vt_text_append(html, "</figcaption><img alt=\"");
+    vt_page_append_escaped(html, caption);
+    vt_text_append(html, "\" src=\"data:image/png;base64,");
+    append_base64(html, bytes, count);
+    vt_text_append(html, "\"></figure>\n");
+done:
+    if (file != NULL) fclose(file);
+    free(bytes);
+    return status;
+}
+
+/* A report is made anew at any time, so it is not waited for until it is on the disk. */
+vt_status vt_page_write(const vt_text *html, const char *path)
+{
+    vt_status status = VT_OK;
+    char *partial = vt_text_format("%s.partial", path);
+    FILE *file = fopen(partial, "we");
+    VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
+    bool written = fwrite(html->characters, 1, html->length, file) == html->length && fflush(file) == 0;
+    int reason = errno;
+    written = fclose(file) == 0 && written;
+    if (!written) unlink(partial);
+    VT_CHECK(written, "can't write %s: %s", path, strerror(reason));
+    VT_CHECK(rename(partial, path) == 0, "can't write %s: %s", path, strerror(errno));
+done:
+    free(partial);
+    return status;
+}

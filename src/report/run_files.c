@@ -1,0 +1,102 @@
+#include "report/run_files.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+/* The file as vitrain writes it: a line "name:", then "  key: value" each. */
+static void read_keys(const char *path, vt_run_files *files)
+{
+    FILE *file = fopen(path, "re");
+    char *line = NULL;
+    size_t size = 0;
+    int64_t room = 0;
+    files->configuration = vt_text_copy("");
+    while (file != NULL && getline(&line, &size, file) > 0) {
+        line[strcspn(line, "\n")] = '\0';
+        char *colon = strchr(line, ':');
+        if (line[0] == '#' || colon == NULL) continue;
+        *colon = '\0';
+        if (line[0] != ' ') {
+            free(files->configuration);
+            files->configuration = vt_text_copy(line);
+            continue;
+        }
+        if (files->key_count == room) {
+            room = 2 * room + 64;
+            files->keys = realloc(files->keys, (size_t)room * sizeof *files->keys);
+            VT_ASSERT(files->keys != NULL);
+        }
+        const char *value = colon + 1;
+        files->keys[files->key_count++] =
+            (vt_run_key){vt_text_copy(line + strspn(line, " ")), vt_text_copy(value + strspn(value, " "))};
+    }
+    free(line);
+    if (file != NULL) fclose(file);
+}
+
+vt_status vt_run_files_open(const char *directory, vt_run_files *files)
+{
+    vt_status status = VT_OK;
+    char *paths[4];
+    static const char *const names[4] = {"metrics.csv", "epochs.csv", "plan.csv", "config.yaml"};
+    *files = (vt_run_files){.directory = vt_text_copy(directory)};
+    for (int i = 0; i < 4; i++) paths[i] = vt_text_format("%s/%s", directory, names[i]);
+    VT_TRY(vt_table_open(paths[0], &files->steps));
+    vt_table *const others[2] = {&files->epochs, &files->plan};
+    for (int i = 0; i < 2; i++)
+        if (vt_table_open(paths[1 + i], others[i]) != VT_OK) vt_error_clear();
+    read_keys(paths[3], files);
+done:
+    for (int i = 0; i < 4; i++) free(paths[i]);
+    if (status != VT_OK) vt_run_files_close(files);
+    return status;
+}
+
+void vt_run_files_close(vt_run_files *files)
+{
+    vt_table_close(&files->steps);
+    vt_table_close(&files->epochs);
+    vt_table_close(&files->plan);
+    for (int64_t i = 0; i < files->key_count; i++) {
+        free(files->keys[i].name);
+        free(files->keys[i].value);
+    }
+    free(files->keys);
+    free(files->configuration);
+    free(files->directory);
+    *files = (vt_run_files){0};
+}
+
+const char *vt_run_files_key(const vt_run_files *files, const char *name)
+{
+    for (int64_t i = 0; i < files->key_count; i++)
+        if (strcmp(files->keys[i].name, name) == 0) return files->keys[i].value;
+    return "";
+}
+
+const double *vt_run_column(const vt_table *table, const char *name)
+{
+    int64_t column = vt_table_find(table, name);
+    return column >= 0 && table->rows > 0 ? table->values + column : NULL;
+}
+
+double vt_run_best_loss(const vt_run_files *files)
+{
+    double best = NAN;
+    for (int64_t row = 0; row < files->epochs.rows; row++)
+        best = fmin(best, vt_table_value(&files->epochs, row, "valid_loss"));
+    return best;
+}
+
+double vt_run_recent_loss(const vt_run_files *files)
+{
+    enum { RECENT = 50 };
+    double sum = 0;
+    int64_t rows = files->steps.rows, count = rows < RECENT ? rows : RECENT;
+    for (int64_t i = 0; i < count; i++) sum += vt_table_value(&files->steps, rows - 1 - i, "loss");
+    return count > 0 ? sum / (double)count : (double)NAN;
+}

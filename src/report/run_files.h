@@ -1,0 +1,37 @@
+/* The files of a run directory that say how it went: what reports and live views are made of. */
+#ifndef VT_REPORT_RUN_FILES_H
+#define VT_REPORT_RUN_FILES_H
+
+#include "report/table.h"
+
+typedef struct {
+    char *name, *value;
+} vt_run_key;
+
+typedef struct {
+    char *directory;
+    vt_table steps;   /* metrics.csv */
+    vt_table epochs;  /* epochs.csv; no rows when there is none yet */
+    vt_table plan;    /* plan.csv; likewise */
+    vt_run_key *keys; /* of config.yaml */
+    int64_t key_count;
+    char *configuration; /* its name */
+} vt_run_files;
+
+/* Error: no metrics.csv, so that it is no run. */
+vt_status vt_run_files_open(const char *directory, vt_run_files *files);
+void vt_run_files_close(vt_run_files *files);
+
+/* The value of a key of the configuration, or "". */
+const char *vt_run_files_key(const vt_run_files *files, const char *name);
+
+/* Values of a column, `stride` apart: pointers into the table; NULL when there is no such column. */
+const double *vt_run_column(const vt_table *table, const char *name);
+
+/* The smallest validation loss so far; NAN before the first. */
+double vt_run_best_loss(const vt_run_files *files);
+
+/* The smoothed loss of the last steps: mean of up to 50. */
+double vt_run_recent_loss(const vt_run_files *files);
+
+#endif

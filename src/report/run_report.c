@@ -1,0 +1,287 @@
+#include "report/run_report.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "report/chart.h"
+#include "report/page.h"
+#include "report/run_files.h"
+
+static const char *bytes_text(double value, char buffer[VT_NUMBER_SIZE])
+{
+    return vt_text_bytes(value, buffer);
+}
+
+static const char *seconds_text(double value, char buffer[VT_NUMBER_SIZE])
+{
+    if (value >= 3600)
+        snprintf(buffer, VT_NUMBER_SIZE, "%.2f h", value / 3600);
+    else if (value >= 60)
+        snprintf(buffer, VT_NUMBER_SIZE, "%.1f min", value / 60);
+    else
+        snprintf(buffer, VT_NUMBER_SIZE, "%.3g s", value);
+    return buffer;
+}
+
+static double sum_of(const vt_table *table, const char *name)
+{
+    double sum = 0;
+    for (int64_t row = 0; row < table->rows; row++) {
+        double value = vt_table_value(table, row, name);
+        if (isfinite(value)) sum += value;
+    }
+    return sum;
+}
+
+/* ---- the figures at the top ---- */
+
+static void append_cards(vt_text *html, const vt_run_files *run)
+{
+    char number[VT_NUMBER_SIZE], other[VT_NUMBER_SIZE], detail[96];
+    double valid = vt_table_value(&run->epochs, -1, "valid_loss"), best = vt_run_best_loss(run);
+    double persistence = vt_table_value(&run->epochs, 0, "persistence_loss");
+    vt_text_append(html, "<div class=\"cards\">");
+    snprintf(detail, sizeof detail, "best %s", vt_number_short(best, other));
+    if (run->epochs.rows > 0) vt_page_append_card(html, "validation loss", vt_number_short(valid, number), detail);
+    if (isfinite(persistence)) {
+        snprintf(number, sizeof number, "%.3f", valid / persistence);
+        snprintf(detail, sizeof detail, "persistence %s", vt_number_short(persistence, other));
+        vt_page_append_card(html, "of persistence's loss", number, detail);
+    }
+    snprintf(detail, sizeof detail, "last step %s", vt_number_short(vt_table_value(&run->steps, -1, "loss"), other));
+    vt_page_append_card(html, "training loss, recent", vt_number_short(vt_run_recent_loss(run), number), detail);
+    snprintf(number, sizeof number, "%.0f", vt_table_value(&run->steps, -1, "step"));
+    snprintf(detail, sizeof detail, "%lld of %s epochs done", (long long)run->epochs.rows,
+             vt_run_files_key(run, "num_epochs")[0] != '\0' ? vt_run_files_key(run, "num_epochs") : "?");
+    if (strcmp(vt_run_files_key(run, "num_epochs"), "None") == 0)
+        snprintf(detail, sizeof detail, "of %s; %lld epochs done", vt_run_files_key(run, "num_iters"),
+                 (long long)run->epochs.rows);
+    vt_page_append_card(html, "steps", number, detail);
+    double seconds = sum_of(&run->epochs, "seconds"), samples = sum_of(&run->epochs, "samples");
+    if (seconds > 0) {
+        snprintf(detail, sizeof detail, "training took %s", seconds_text(seconds, other));
+        vt_page_append_card(html, "samples a second", vt_number_short(samples / seconds, number), detail);
+    }
+    double parameters = vt_table_value(&run->plan, 0, "model_parameters");
+    if (isfinite(parameters)) {
+        snprintf(number, sizeof number, parameters >= 1e6 ? "%.2f M" : "%.0f",
+                 parameters >= 1e6 ? 1e-6 * parameters : parameters);
+        double rate = 1e-9 * vt_table_value(&run->plan, 0, "step_flops") * vt_table_value(&run->plan, 0, "ranks") *
+                      (double)run->steps.rows / sum_of(&run->epochs, "seconds");
+        snprintf(detail, sizeof detail, "%.0f rank%s, %s GFLOP/s", vt_table_value(&run->plan, 0, "ranks"),
+                 vt_table_value(&run->plan, 0, "ranks") > 1 ? "s" : "", vt_number_short(rate, other));
+        vt_page_append_card(html, "parameters", number, seconds > 0 ? detail : NULL);
+    }
+    vt_text_append(html, "</div>\n");
+}
+
+/* ---- curves ---- */
+
+static vt_line line_of(const vt_table *table, const char *column, const char *name, vt_line_style style, int colour)
+{
+    return (vt_line){
+        name, vt_run_column(table, "step"), vt_run_column(table, column), table->rows, table->columns, style, colour};
+}
+
+/* x and y of a line at one height over the whole run. */
+static vt_line level(const vt_run_files *run, double height, double points[4])
+{
+    points[0] = 1;
+    points[1] = fmax(2, vt_table_value(&run->steps, -1, "step"));
+    points[2] = points[3] = height;
+    return (vt_line){"persistence", points, points + 2, 2, 1, VT_LINE_DASHED, -1};
+}
+
+static void append_loss(vt_text *html, const vt_run_files *run)
+{
+    double points[4];
+    vt_line lines[4] = {line_of(&run->steps, "loss", "training, each step", VT_LINE_FAINT, 0)};
+    int count = 1;
+    if (run->epochs.rows > 0) {
+        lines[count++] = line_of(&run->epochs, "train_loss", "training, epoch's mean", VT_LINE_PLAIN, 0);
+        lines[count++] = line_of(&run->epochs, "valid_loss", "validation", VT_LINE_DOTS, 1);
+        double persistence = vt_table_value(&run->epochs, 0, "persistence_loss");
+        if (isfinite(persistence)) lines[count++] = level(run, persistence, points);
+    }
+    const vt_chart chart = {.title = "Loss",
+                            .x_name = "step",
+                            .lines = lines,
+                            .line_count = count,
+                            .may_be_logarithmic = true,
+                            .from_zero = true};
+    vt_chart_append(html, &chart);
+}
+
+static void append_step_chart(vt_text *html, const vt_run_files *run, const char *column, const char *title, int colour,
+                              bool percent)
+{
+    if (vt_run_column(&run->steps, column) == NULL) return;
+    const vt_line line = line_of(&run->steps, column, "each step", VT_LINE_PLAIN, colour);
+    const vt_chart chart = {.title = title,
+                            .x_name = "step",
+                            .lines = &line,
+                            .line_count = 1,
+                            .from_zero = true,
+                            .percent = percent,
+                            .may_be_logarithmic = strcmp(column, "grad_norm") == 0};
+    vt_chart_append(html, &chart);
+}
+
+/* One small chart a channel: the validation's RMSE over the epochs beside persistence's. */
+static void append_rmse(vt_text *html, const vt_run_files *run)
+{
+    static const char prefix[] = "rmse_";
+    if (run->epochs.rows == 0) return;
+    vt_text_append(html,
+                   "<h2>Validation RMSE by channel</h2><p class=\"sub\">Latitude-weighted, in standard deviations "
+                   "of the channel; dashed: persistence, the forecast that nothing changes.</p>"
+                   "<div class=\"many\">");
+    for (int64_t c = 0; c < run->epochs.columns; c++) {
+        const char *name = run->epochs.names[c];
+        if (strncmp(name, prefix, strlen(prefix)) != 0) continue;
+        double points[4];
+        char *other = vt_text_format("persistence_%s", name);
+        double persistence = vt_table_value(&run->epochs, 0, other);
+        vt_line lines[2] = {line_of(&run->epochs, name, "validation", VT_LINE_DOTS, 1)};
+        if (isfinite(persistence)) lines[1] = level(run, persistence, points);
+        const vt_chart chart = {.title = name + strlen(prefix),
+                                .lines = lines,
+                                .line_count = isfinite(persistence) ? 2 : 1,
+                                .from_zero = true,
+                                .small = true};
+        vt_chart_append(html, &chart);
+        free(other);
+    }
+    vt_text_append(html, "</div>\n");
+}
+
+/* ---- time and memory ---- */
+
+static void append_time(vt_text *html, const vt_run_files *run)
+{
+    double all = sum_of(&run->epochs, "seconds"), named = 0;
+    vt_bar bars[] = {{"forward", sum_of(&run->epochs, "forward_seconds"), 0},
+                     {"backward", sum_of(&run->epochs, "backward_seconds"), 1},
+                     {"optimizer", sum_of(&run->epochs, "optimizer_seconds"), 2},
+                     {"communication", sum_of(&run->epochs, "communication_seconds"), 3},
+                     {"waiting for data", sum_of(&run->epochs, "data_seconds"), 4},
+                     {"other (checkpoints, log)", 0, 6},
+                     {"validation", sum_of(&run->epochs, "valid_seconds"), 5}};
+    for (int i = 0; i < 5; i++) named += bars[i].value;
+    bars[5].value = fmax(0, all - named);
+    vt_bars_append(html, "Where the time goes", bars, 7, seconds_text);
+}
+
+static void append_memory(vt_text *html, const vt_run_files *run)
+{
+    static const char *const names[] = {"parameters", "gradients", "optimizer", "activations", "data", "workspace"};
+    vt_bar bars[6];
+    for (int i = 0; i < 6; i++) bars[i] = (vt_bar){names[i], vt_table_value(&run->plan, 0, names[i]), i};
+    vt_bars_append(html, "Memory of a rank, by what it is for", bars, 6, bytes_text);
+}
+
+/* ---- the rest ---- */
+
+/* The last of the pictures that the run made after its epochs; malloc'd, or NULL. */
+static char *last_picture(const vt_run_files *run)
+{
+    char *directory = vt_text_format("%s/images", run->directory), *last = NULL;
+    DIR *opened = opendir(directory);
+    for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
+        if (strncmp(entry->d_name, "epoch-", 6) != 0 || strstr(entry->d_name, ".png") == NULL) continue;
+        if (last != NULL && strcmp(entry->d_name, last) <= 0) continue;
+        free(last);
+        last = vt_text_copy(entry->d_name);
+    }
+    if (opened != NULL) closedir(opened);
+    char *path = last != NULL ? vt_text_format("%s/%s", directory, last) : NULL;
+    free(directory);
+    free(last);
+    return path;
+}
+
+static vt_status append_picture(vt_text *html, const vt_run_files *run)
+{
+    vt_status status = VT_OK;
+    char *path = last_picture(run);
+    if (path == NULL) return VT_OK;
+    vt_text_append(html, "<h2>Last maps</h2>");
+    status = vt_page_append_picture(html, path, "Target and prediction, a sample of the last training batch");
+    free(path);
+    return status;
+}
+
+static void append_configuration(vt_text *html, const vt_run_files *run)
+{
+    vt_text_append(html, "<h2>Configuration</h2><details open><summary>");
+    vt_page_append_escaped(html, run->configuration);
+    vt_text_append(html, "</summary><div class=\"many\"><table>");
+    for (int64_t i = 0; i < run->key_count; i++) {
+        if (i > 0 && i % ((run->key_count + 3) / 4) == 0) vt_text_append(html, "</table><table>");
+        vt_text_append(html, "<tr><th>");
+        vt_page_append_escaped(html, run->keys[i].name);
+        vt_text_append(html, "</th><td>");
+        vt_page_append_escaped(html, run->keys[i].value);
+        vt_text_append(html, "</td></tr>");
+    }
+    vt_text_append(html, "</table></div></details>\n");
+}
+
+static vt_status write_page(const vt_run_files *run, const char *path)
+{
+    vt_status status = VT_OK;
+    vt_text html = {0};
+    char stamp[32];
+    char *title = vt_text_format("vitrain: %s", run->configuration);
+    vt_clock_stamp(stamp);
+    char *subtitle = vt_text_format("%s, as of %.19s", run->directory, stamp);
+    vt_page_begin(&html, title, subtitle, 0);
+    append_cards(&html, run);
+    vt_text_append(&html, "<h2>Curves</h2><div class=\"charts\">");
+    append_loss(&html, run);
+    append_step_chart(&html, run, "learning_rate", "Learning rate", 2, false);
+    append_step_chart(&html, run, "samples_per_sec", "Samples a second", 0, false);
+    append_step_chart(&html, run, "data_wait_fraction", "Share of the time waiting for data", 4, true);
+    append_step_chart(&html, run, "grad_norm", "Norm of the gradients", 3, false);
+    vt_text_append(&html, "</div>");
+    append_rmse(&html, run);
+    vt_text_append(&html, "<h2>Time and memory</h2><div class=\"charts\">");
+    append_time(&html, run);
+    append_memory(&html, run);
+    vt_text_append(&html, "</div>");
+    VT_TRY(append_picture(&html, run));
+    append_configuration(&html, run);
+    vt_text_append(&html,
+                   "<footer>Written by vitrain from metrics.csv, epochs.csv, plan.csv and config.yaml beside it; "
+                   "it needs no network and no script.</footer>");
+    vt_page_end(&html);
+    VT_TRY(vt_page_write(&html, path));
+done:
+    vt_text_close(&html);
+    free(title);
+    free(subtitle);
+    return status;
+}
+
+vt_status vt_run_report_write_to(const char *directory, const char *path)
+{
+    vt_status status = VT_OK;
+    vt_run_files run = {0};
+    VT_TRY(vt_run_files_open(directory, &run));
+    VT_TRY(write_page(&run, path));
+done:
+    vt_run_files_close(&run);
+    return status;
+}
+
+vt_status vt_run_report_write(const char *directory)
+{
+    char *path = vt_text_format("%s/report.html", directory);
+    vt_status status = vt_run_report_write_to(directory, path);
+    free(path);
+    return status;
+}

@@ -1,0 +1,16 @@
+/* report.html of a run, and the page that compares several: from the files of their directories alone. */
+#ifndef VT_REPORT_RUN_REPORT_H
+#define VT_REPORT_RUN_REPORT_H
+
+#include "base/status.h"
+
+/* Writes <directory>/report.html. */
+vt_status vt_run_report_write(const char *directory);
+
+/* The same to another place. */
+vt_status vt_run_report_write_to(const char *directory, const char *path);
+
+/* One page over several runs: their curves together, what differs in their configurations, and their figures. */
+vt_status vt_run_report_compare(const char *const *directories, int count, const char *path);
+
+#endif

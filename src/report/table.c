@@ -1,0 +1,90 @@
+#include "report/table.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+/* "a,b,c" at *line, up to its comma or end, cut out; *line then stands behind it, NULL after the last. */
+static char *next_cell(char **line)
+{
+    char *cell = *line, *end = strchr(cell, ',');
+    *line = end != NULL ? end + 1 : NULL;
+    if (end != NULL) *end = '\0';
+    return cell;
+}
+
+static void take_names(vt_table *table, char *line)
+{
+    int64_t count = 1;
+    for (const char *c = line; *c != '\0'; c++) count += *c == ',';
+    table->names = calloc((size_t)count, sizeof *table->names);
+    VT_ASSERT(table->names != NULL);
+    while (line != NULL) table->names[table->columns++] = vt_text_copy(next_cell(&line));
+}
+
+static void take_row(vt_table *table, char *line, int64_t *room)
+{
+    if (table->rows == *room) {
+        *room = 2 * *room + 64;
+        table->values = realloc(table->values, (size_t)(*room * table->columns) * sizeof *table->values);
+        VT_ASSERT(table->values != NULL);
+    }
+    double *row = table->values + table->rows++ * table->columns;
+    for (int64_t c = 0; c < table->columns; c++) {
+        const char *cell = line != NULL ? next_cell(&line) : "";
+        char *end = NULL;
+        row[c] = strtod(cell, &end);
+        if (end == cell) row[c] = NAN;
+    }
+}
+
+vt_status vt_table_open(const char *path, vt_table *table)
+{
+    vt_status status = VT_OK;
+    char *line = NULL;
+    size_t size = 0;
+    int64_t room = 0;
+    *table = (vt_table){0};
+    FILE *file = fopen(path, "re");
+    VT_CHECK(file != NULL, "can't read %s: %s", path, strerror(errno));
+    for (ssize_t length; (length = getline(&line, &size, file)) > 0 && line[length - 1] == '\n';) {
+        line[length - 1] = '\0';
+        if (table->names == NULL)
+            take_names(table, line);
+        else
+            take_row(table, line, &room);
+    }
+    VT_CHECK(table->names != NULL, "%s is empty; expected a line of names", path);
+done:
+    free(line);
+    if (file != NULL) fclose(file);
+    if (status != VT_OK) vt_table_close(table);
+    return status;
+}
+
+void vt_table_close(vt_table *table)
+{
+    for (int64_t c = 0; c < table->columns; c++) free(table->names[c]);
+    free(table->names);
+    free(table->values);
+    *table = (vt_table){0};
+}
+
+int64_t vt_table_find(const vt_table *table, const char *name)
+{
+    for (int64_t c = 0; c < table->columns; c++)
+        if (strcmp(table->names[c], name) == 0) return c;
+    return -1;
+}
+
+double vt_table_value(const vt_table *table, int64_t row, const char *name)
+{
+    int64_t column = vt_table_find(table, name);
+    if (row < 0) row += table->rows;
+    if (column < 0 || row < 0 || row >= table->rows) return NAN;
+    return table->values[row * table->columns + column];
+}
