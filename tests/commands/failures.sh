@@ -39,7 +39,8 @@ is_running() { [ -e "/proc/$1/stat" ] && [[ $(sed 's/.*) //' "/proc/$1/stat" 2>/
 ends() {
     local got=0 pid tries
     wait "$job" || got=$?
-    output=$(cat printed)
+    # Open MPI gives ranks a terminal, so there is a progress bar, whose codes may stand before a message
+    output=$(sed 's/\x1b\[[0-9;]*[A-Za-z]//g; s/\r//g' printed)
     if [ "$1" = any ]; then [ "$got" -ne 0 ]; else [ "$got" -eq "$1" ]; fi || { echo "exit status $got, expected $1"; echo "$output"; return 1; }
     [ $((SECONDS - since)) -le "$2" ] || { echo "took $((SECONDS - since)) s"; echo "$output"; return 1; }
     [ "$(ls pid-* | wc -l)" -eq 4 ]
