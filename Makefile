@@ -1,6 +1,6 @@
 # make            builds ./vitrain
 # make demo       trains a small model on a synthetic atmosphere          make test      runs every test
-# make sanitize   every test under ASan and UBSan                         make bench     speed, beside PyTorch if it is there
+# make sanitize   every test under ASan and UBSan                         make bench     speed, beside PyTorch if it is there; plans
 # make lint       clang-format, clang-tidy, cppcheck                      make docs      docs/options.md from the option table
 # make deps       installs the libraries that are missing (apt)           make clean
 #
@@ -205,11 +205,12 @@ bench: deps
 
 # The other side needs a Python with torch: make bench PYTHON=/path/to/venv/bin/python
 PYTHON ?= $(shell python3 -c 'import torch' 2>/dev/null && echo python3)
-run-bench: $(BUILD)/bench/step
+run-bench: $(BUILD)/bench/step $(BUILD)/bench/plan_layout
 	@[ -n "$(PYTHON)" ] || echo "no Python with torch found (PYTHON=...): timing vitrain alone"
 	@$(BUILD)/bench/step --python=$(PYTHON)
+	@bench/plan $(BUILD)
 
-$(BUILD)/bench/step: $(BUILD)/bench/step.o $(BUILD)/libvitrain.a
+$(BUILD)/bench/step $(BUILD)/bench/plan_layout: $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
 run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests
