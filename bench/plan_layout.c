@@ -1,5 +1,6 @@
 /* What `vitrain plan` says of one layout beside what it takes: measures this machine as these ranks find it, reckons
- * memory and time of a step, makes steps, measures the machine once more, and prints both. bench/plan runs it.
+ * memory and time of a step, makes steps, measures the machine again, three times over, and prints both. bench/plan
+ * runs it.
  *
  *     tests/mpirun -np 2 build/bench/plan_layout [--steps=N] [--name=value of a configuration ...]
  */
@@ -14,7 +15,7 @@
 #include "report/memory.h"
 #include "training/step.h"
 
-enum { MOST_STEPS = 101 };
+enum { MOST_STEPS = 101, ROUNDS = 3 };
 
 typedef struct {
     vt_config *config;
@@ -103,13 +104,13 @@ done:
     return status;
 }
 
-/* Seconds of a step of the slowest rank, the median; the first two don't count. */
+/* Seconds of a step of the slowest rank, the median; the first doesn't count. */
 static vt_status measure_steps(bench *b, int steps, double *seconds)
 {
     vt_status status = VT_OK;
     vt_step_figures figures;
     double times[MOST_STEPS];
-    for (int i = -2; i < steps; i++) {
+    for (int i = -1; i < steps; i++) {
         most(b->world, 0);
         double begin = vt_clock_seconds();
         VT_TRY(vt_step_train(b->trainer, &b->batch, &figures));
@@ -122,45 +123,52 @@ done:
     return status;
 }
 
-static void print_result(const bench *b, const vt_option_cost *before, const vt_option_cost *after, double bytes,
-                         double measured_bytes, double seconds)
+static void print_result(const vt_option_cost costs[ROUNDS + 1], double bytes, double measured_bytes,
+                         const double seconds[ROUNDS])
 {
-    double predicted = (before->cost.step + after->cost.step) / 2;
+    const vt_option_cost *first = &costs[0];
+    double ratios[ROUNDS], predicted[ROUNDS], measured[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        measured[i] = seconds[i];
+        predicted[i] = (costs[i].cost.step + costs[i + 1].cost.step) / 2;
+        ratios[i] = predicted[i] / measured[i];
+    }
+    qsort(ratios, ROUNDS, sizeof ratios[0], by_value);
+    qsort(predicted, ROUNDS, sizeof predicted[0], by_value);
+    qsort(measured, ROUNDS, sizeof measured[0], by_value);
     printf("tp %lld cp %lld dp %lld zero %lld%s%s micro-batch %lld: memory %.0f MB, measured %.0f MB (%+.0f %%); step "
-           "%.3f s (%.3f, %.3f), measured %.3f s (%+.0f %%);",
-           (long long)before->tensor, (long long)before->context, (long long)before->data, (long long)before->zero,
-           before->sequence ? " sequence" : "", before->recompute ? " recompute" : "", (long long)before->micro_batch,
-           bytes / 1e6, measured_bytes / 1e6, 100 * (bytes / measured_bytes - 1), predicted, before->cost.step,
-           after->cost.step, seconds, 100 * (predicted / seconds - 1));
-    for (int i = 0; i < VT_COST_COUNT; i++)
-        printf(" %s %.3f", vt_cost_name((vt_cost_part)i), (before->cost.seconds[i] + after->cost.seconds[i]) / 2);
-    printf("\n");
-    (void)b;
+           "%.3f s, measured %.3f s (%+.0f %%; rounds %+.0f … %+.0f %%)\n",
+           (long long)first->tensor, (long long)first->context, (long long)first->data, (long long)first->zero,
+           first->sequence ? " sequence" : "", first->recompute ? " recompute" : "", (long long)first->micro_batch,
+           bytes / 1e6, measured_bytes / 1e6, 100 * (bytes / measured_bytes - 1), predicted[ROUNDS / 2],
+           measured[ROUNDS / 2], 100 * (ratios[ROUNDS / 2] - 1), 100 * (ratios[0] - 1), 100 * (ratios[ROUNDS - 1] - 1));
 }
 
 static vt_status run(bench *b, const vt_launch *launch, int steps)
 {
     vt_status status = VT_OK;
-    vt_option_cost before, after;
+    vt_option_cost costs[ROUNDS + 1];
     vt_plan plan;
-    double seconds = 0;
+    double seconds[ROUNDS], grown = 0;
     VT_TRY(vt_world_open(b->config, launch, &b->world));
     VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, b->world->ranks == 1 ? 0 : b->world->threads, &b->backend));
     make_batch(b);
-    VT_TRY(predict(b, &before));
+    VT_TRY(predict(b, &costs[0]));
     vt_trainer_data data = {
         .means = b->means, .stds = b->stds, .latitudes = b->latitudes, .steps = 1000, .world = b->world};
     double resident = vt_memory_resident();
     VT_TRY(vt_trainer_plan(b->config, &data, &plan));
     VT_TRY(vt_trainer_open(b->config, &data, b->backend, &b->trainer));
-    VT_TRY(measure_steps(b, steps, &seconds));
-    double grown = most(b->world, vt_memory_resident() - resident);
+    for (int round = 0; round < ROUNDS;
+         round++) { /* other work comes and goes: each between two looks at the machine */
+        VT_TRY(measure_steps(b, steps, &seconds[round]));
+        if (round == 0) grown = most(b->world, vt_memory_resident() - resident);
+        VT_TRY(predict(b, &costs[round + 1]));
+    }
     double planned = -(double)plan.ring_bytes; /* there are no readers here */
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) planned += (double)plan.bytes[i];
     planned = most(b->world, planned);
-    vt_trainer_close(&b->trainer);
-    VT_TRY(predict(b, &after));
-    if (b->world->rank == 0) print_result(b, &before, &after, planned, grown, seconds);
+    if (b->world->rank == 0) print_result(costs, planned, grown, seconds);
 done:
     return status;
 }
@@ -170,7 +178,7 @@ int main(int argument_count, char **arguments)
     vt_status status = VT_OK;
     bench b = {0};
     vt_launch launch;
-    int steps = 5;
+    int steps = 3;
     vt_threads_wait_shortly(arguments);
     for (int i = 1; i < argument_count; i++)
         if (strncmp(arguments[i], "--steps=", 8) == 0) steps = atoi(arguments[i] + 8);
