@@ -208,7 +208,7 @@ static bool same_grid(const vt_option_cost *a, const vt_option_cost *b)
     return a->tensor == b->tensor && a->context == b->context;
 }
 
-/* Of its grid the first that fits, or where none does the first of all. */
+/* Is it the first of its grid that fits, or where none does the first of all? */
 static bool is_best_of_grid(const vt_layouts *layouts, int64_t index)
 {
     const vt_option_cost *own = &layouts->options[index];
@@ -220,6 +220,7 @@ static bool is_best_of_grid(const vt_layouts *layouts, int64_t index)
     return true;
 }
 
+/* The best of each grid, and a few that would be faster still but don't fit. */
 static void print_table(const vt_config *config, const vt_hardware *hardware, const vt_layouts *layouts, bool all)
 {
     bool terminal = isatty(STDOUT_FILENO);
@@ -227,14 +228,16 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
     print_head(config, hardware);
     for (int64_t i = 0; i < layouts->count; i++) {
         const vt_option_cost *o = &layouts->options[i];
+        bool wanted = o->fits ? shown < SHOWN && is_best_of_grid(layouts, i)
+                              : too_large < SHOWN_TOO_LARGE && (fitting == 0 || is_best_of_grid(layouts, i));
         fitting += o->fits;
-        if (!all && (!is_best_of_grid(layouts, i) || (o->fits ? shown >= SHOWN : too_large >= SHOWN_TOO_LARGE)))
-            continue;
+        if (!all && !wanted) continue;
         print_row(config, hardware, o, terminal);
         shown += o->fits;
         too_large += !o->fits;
     }
-    printf("\n%lld layouts, %lld of them fit%s. tp with s: sequence_parallel. Time to read data is not counted.\n",
+    printf("\n%lld layouts, %lld of them fit%s.\n"
+           "tp with s: sequence_parallel. Time to read data is not counted.\n",
            (long long)layouts->count, (long long)fitting,
            all ? "" : "; here the fastest that fits of each grid tp x cp x dp (--all: every one)");
 }

@@ -298,7 +298,8 @@ static vt_status measure_messages(bench *b, vt_world *world, vt_hardware *hardwa
     hardware->within_us = 20;
     hardware->between_gb_s = 1;
     hardware->between_us = 50;
-    hardware->ranks_per_node = world->ranks / world->nodes;
+    const int here = world->ranks / world->nodes;
+    hardware->ranks_per_node = here;
     VT_TRY(vt_world_group(world, VT_AXES_ALL, VT_SCOPE_WITHIN_NODE, "calibration", NULL, &within));
     if (within->size > 1) measure_group(b, world, within, &hardware->within_gb_s, &hardware->within_us);
     if (world->nodes > 1) {

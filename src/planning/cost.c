@@ -25,7 +25,8 @@ static double product_seconds(const vt_hardware *hardware, vt_type type, const v
 /* Heads are computed at the next size that the kernels have. */
 static double attention_seconds(const vt_config *config, const vt_hardware *hardware, vt_type type, double flops)
 {
-    double head = (double)(config->embed_dim / config->num_heads), multiple = hardware->head_multiple;
+    const int64_t size = config->embed_dim / config->num_heads;
+    double head = (double)size, multiple = hardware->head_multiple;
     double computed = ceil(head / multiple) * multiple;
     return flops * computed / head / (1e12 * hardware->matrix_tflops[type] * hardware->attention_fraction[type]);
 }

@@ -46,7 +46,7 @@ enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
 
 static double *place_of(const vt_hardware *hardware, const field *f)
 {
-    return (double *)((char *)(uintptr_t)hardware + f->offset);
+    return (double *)(void *)((char *)(uintptr_t)hardware + f->offset);
 }
 
 static const field *find_field(const char *key)
@@ -83,7 +83,7 @@ static vt_status take_value(const char *path, const vt_yaml_entry *entry, vt_har
         hardware->host_memory = strcmp(node->text, "cpu") == 0;
         goto done;
     }
-    if (f == NULL) VT_TRY(unknown_key(path, entry->key));
+    if (f == NULL) return unknown_key(path, entry->key);
     VT_CHECK(node->kind == VT_YAML_SCALAR && vt_text_to_double(node->text, &value) && value >= f->least &&
                  value <= f->most,
              "%s:%zu:%zu: %s: found %s, expected a number from %g to %g", path, node->line, node->column, f->key,
