@@ -18,6 +18,7 @@
 #include "command/stats.h"
 #include "command/synth.h"
 #include "command/train.h"
+#include "command/watch.h"
 
 /* Arguments exclude the subcommand's name. Each answers --help itself, except train. */
 typedef struct {
@@ -32,6 +33,7 @@ static const subcommand commands[] = {
     {"export", "write a checkpoint's parameters as a .safetensors file", vt_command_export},
     {"evaluate", "score forecasts of a checkpoint: RMSE and ACC by channel and lead time, maps", vt_command_evaluate},
     {"predict", "forecast from one initial time, into a NetCDF file", vt_command_predict},
+    {"watch", "show the progress of a run that is going in another terminal", vt_command_watch},
     {"report", "write a run's report.html, or a page that compares several runs", vt_command_report},
     {"inspect", "say what a checkpoint, a run or a data directory holds, and whether it is whole", vt_command_inspect},
     {"layout", "print the grid of ranks of a parallel run", vt_command_layout},

@@ -55,7 +55,7 @@ static vt_status look(const char *path, bool verify, int *faults)
              "inspect: %s is a file; expected the directory of a checkpoint, of a run or of data", path);
     switch (kind_of(path)) {
     case CHECKPOINT:
-        return vt_inspect_checkpoint(path, verify, faults);
+        return vt_inspect_checkpoint(path, false, verify, faults);
     case RUN:
         return vt_inspect_run(path, verify, faults);
     case DATA:

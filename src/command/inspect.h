@@ -7,9 +7,10 @@
 /* arguments: those after the word "inspect". */
 vt_status vt_command_inspect(int argument_count, char *const *arguments);
 
-/* The three kinds, each in a file inspect_*.c. They print on standard output. What is missing or damaged is printed and
- * counted in *faults; VT_ERROR is only for what leaves nothing to say. `verify`: reads everything. */
-vt_status vt_inspect_checkpoint(const char *directory, bool verify, int *faults);
+/* The three kinds (brief: in one line), each in a file inspect_*.c. They print on standard output. What is missing or
+ * damaged is printed and counted in *faults; VT_ERROR is only for what leaves nothing to say. `verify`: reads
+ * everything. */
+vt_status vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults);
 vt_status vt_inspect_data(const char *directory, bool verify, int *faults);
 vt_status vt_inspect_run(const char *directory, bool verify, int *faults);
 

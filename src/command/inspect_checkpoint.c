@@ -76,7 +76,7 @@ done:
 }
 
 /* Every shard is looked at by itself, so that all that is missing is named. */
-static vt_status print_shards(vt_tensor_file *index, const char *directory, int *faults)
+static vt_status print_shards(vt_tensor_file *index, const char *directory, bool brief, int *faults)
 {
     vt_status status = VT_OK;
     int64_t count = MOST_SHARDS, *bytes = malloc(MOST_SHARDS * sizeof *bytes);
@@ -85,8 +85,8 @@ static vt_status print_shards(vt_tensor_file *index, const char *directory, int 
     VT_ASSERT(bytes != NULL);
     VT_TRY(vt_tensor_file_get_integers(index, "shard_bytes", &count, bytes));
     for (int64_t i = 0; i < count; i++) total += (double)bytes[i];
-    printf("  files: checkpoint.h5 and %lld shard%s, %s\n", (long long)count, count == 1 ? "" : "s",
-           vt_text_bytes(total, size));
+    printf("%s%lld shard%s, %s\n", brief ? ", " : "  files: checkpoint.h5 and ", (long long)count,
+           count == 1 ? "" : "s", vt_text_bytes(total, size));
     for (int64_t i = 0; i < count; i++)
         if (vt_checkpoint_check_shard(index, directory, (int)i) != VT_OK) vt_inspect_fault(faults, NULL);
 done:
@@ -109,12 +109,14 @@ done:
     return status;
 }
 
+/* All tensors of a group; the first few faults are named one by one. */
 static vt_status look_at_group(vt_tensor_file *index, const char *group, bool verify, int64_t *tensors,
                                int64_t *elements, int *faults)
 {
+    enum { NAMED = 4 };
     vt_status status = VT_OK;
     char **names = NULL;
-    int64_t count = 0;
+    int64_t count = 0, faulty = 0;
     *tensors = *elements = 0;
     VT_TRY(vt_tensor_file_list(index, group, &names, &count));
     for (int64_t i = 0; i < count; i++) {
@@ -123,9 +125,15 @@ static vt_status look_at_group(vt_tensor_file *index, const char *group, bool ve
         status = vt_tensor_file_shape(index, name, &shape);
         if (status == VT_OK) *elements += vt_tensor_count(&shape);
         if (status == VT_OK && verify) status = verify_tensor(index, name, &shape);
-        if (status != VT_OK) vt_inspect_fault(faults, NULL);
+        if (status != VT_OK && ++faulty <= NAMED) vt_inspect_fault(faults, NULL);
+        vt_error_clear();
         status = VT_OK;
         free(name);
+    }
+    if (faulty > NAMED) {
+        char *sentence = vt_text_format("and %lld more tensors of %s", (long long)(faulty - NAMED), group);
+        vt_inspect_fault(faults, sentence);
+        free(sentence);
     }
     *tensors = count;
 done:
@@ -134,40 +142,57 @@ done:
     return status;
 }
 
-static vt_status print_tensors(vt_tensor_file *index, bool verify, int *faults)
+static vt_status print_tensors(vt_tensor_file *index, bool brief, bool verify, int *faults)
 {
     vt_status status = VT_OK;
     int64_t tensors = 0, elements = 0, moments = 0, more = 0, steps = 0;
     char *optimizer = NULL;
     VT_TRY(look_at_group(index, "parameters", verify, &tensors, &elements, faults));
-    printf("  parameters: %lld in %lld tensors, float32\n", (long long)elements, (long long)tensors);
+    if (!brief) printf("  parameters: %lld in %lld tensors, float32\n", (long long)elements, (long long)tensors);
     VT_TRY(vt_tensor_file_get_text(index, "optimizer", &optimizer));
     VT_TRY(vt_tensor_file_get_integer(index, "optimizer_steps", &steps));
     VT_TRY(look_at_group(index, "optimizer/moment1", verify, &tensors, &moments, faults));
     if (strcmp(optimizer, "SGD") != 0)
         VT_TRY(look_at_group(index, "optimizer/moment2", verify, &tensors, &more, faults));
-    printf("  optimizer: %s after %lld steps, %lld moments\n", optimizer, (long long)steps,
-           (long long)(moments + more));
+    if (!brief)
+        printf("  optimizer: %s after %lld steps, %lld moments\n", optimizer, (long long)steps,
+               (long long)(moments + more));
 done:
     free(optimizer);
     return status;
 }
 
-vt_status vt_inspect_checkpoint(const char *directory, bool verify, int *faults)
+/* "  step-00000360: validation loss 0.129"; print_shards goes on in the line. */
+static vt_status print_name(vt_tensor_file *index, const char *directory)
+{
+    double loss = NAN;
+    char number[VT_NUMBER_SIZE];
+    vt_status status = vt_tensor_file_get_real(index, "validation_loss", &loss);
+    const char *name = strrchr(directory, '/');
+    printf("  %s: validation loss %s", name != NULL ? name + 1 : directory, loss_text(loss, number));
+    return status;
+}
+
+vt_status vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
     int64_t version = 0;
     char *path = vt_text_format("%s/checkpoint.h5", directory);
-    printf("%s: a checkpoint\n", directory);
+    if (!brief) printf("%s: a checkpoint\n", directory);
     fflush(stdout);
-    status = vt_checkpoint_check_index(directory);
-    if (status == VT_OK) status = vt_tensor_file_open(path, &index);
-    if (status == VT_OK) status = vt_tensor_file_get_integer(index, "format_version", &version);
-    if (status == VT_OK) status = print_progress(index);
-    if (status == VT_OK) status = print_configuration(index, directory);
-    if (status == VT_OK) status = print_shards(index, directory, faults);
-    if (status == VT_OK) status = print_tensors(index, verify, faults);
+    VT_TRY(vt_checkpoint_check_index(directory));
+    VT_TRY(vt_tensor_file_open(path, &index));
+    VT_TRY(vt_tensor_file_get_integer(index, "format_version", &version));
+    if (brief) {
+        VT_TRY(print_name(index, directory));
+    } else {
+        VT_TRY(print_progress(index));
+        VT_TRY(print_configuration(index, directory));
+    }
+    VT_TRY(print_shards(index, directory, brief, faults));
+    VT_TRY(print_tensors(index, brief, verify, faults));
+done:
     if (status != VT_OK) vt_inspect_fault(faults, NULL);
     vt_tensor_file_close(&index);
     free(path);

@@ -127,7 +127,7 @@ static void print_checkpoints(const char *directory, bool verify, int *faults)
     printf(length > 0 ? "; best is %s\n" : "\n", best);
     for (int i = 0; i < count; i++) {
         char *path = vt_text_format("%s/%s", above, names[i]);
-        vt_inspect_checkpoint(path, verify, faults);
+        vt_inspect_checkpoint(path, true, verify, faults);
         free(path);
         free(names[i]);
     }

@@ -99,7 +99,7 @@ static void append_axes(vt_text *html, const vt_chart *chart, const chart_frame 
                        "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s%s</text>",
                        frame->left, right, at, at, frame->left - 6, at + 4, number, chart->percent ? " %" : "");
     }
-    count = place_ticks(x, chart->small ? 2 : 6, ticks);
+    count = place_ticks(x, chart->small ? 3 : 6, ticks);
     for (int i = 0; i < count; i++) {
         double at = frame->left + position(x, ticks[i]) * (right - frame->left);
         vt_text_append(html, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>", at, bottom + 17,
@@ -182,7 +182,7 @@ static void append_legend(vt_text *html, const vt_chart *chart)
 
 void vt_chart_append(vt_text *html, const vt_chart *chart)
 {
-    const chart_frame large = {640, 300, 62, 14, 12, 42}, little = {300, 170, 52, 12, 10, 24};
+    const chart_frame large = {460, 240, 56, 12, 12, 42}, little = {300, 170, 52, 12, 10, 24};
     const chart_frame *frame = chart->small ? &little : &large;
     axis x = axis_of(chart, false), y = axis_of(chart, true);
     vt_text_append(html, "<figure%s><figcaption>", chart->small ? " class=\"small\"" : "");

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* strcasestr */
 #include "report/progress.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@
 #include "base/status.h"
 #include "report/log.h"
 
-enum { LONGEST_BAR = 40, SHORTEST_BAR = 8, PIECES = 6, PIECE_SIZE = 48 };
+enum { LONGEST_BAR = 40, SHORTEST_BAR = 8, HISTORY = 16, PIECES = 8, PIECE_SIZE = 64 };
 
 /* The bar is a line of its own and the cursor waits below it. So whatever ends the program, ctrl-C or worse, leaves a
  * terminal in order: nothing is hidden, and the shell's prompt begins on an empty line. A dumb terminal can't move the
@@ -45,24 +46,60 @@ static int format_bar(const vt_progress_figures *figures, int length, bool colou
     return used;
 }
 
+/* Characters of UTF-8. */
+static int text_columns(const char *text)
+{
+    int columns = 0;
+    for (; *text != '\0'; text++) columns += ((unsigned char)*text & 0xc0) != 0x80;
+    return columns;
+}
+
+/* As the C library would choose it, of which the program calls no setlocale. */
+static bool is_utf8(void)
+{
+    static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (int i = 0; i < 3; i++) {
+        const char *value = getenv(variables[i]);
+        if (value == NULL || value[0] == '\0') continue;
+        return strcasestr(value, "utf-8") != NULL || strcasestr(value, "utf8") != NULL;
+    }
+    return false;
+}
+
+static void format_history(const vt_progress_figures *figures, char text[PIECE_SIZE])
+{
+    char line[VT_SPARKLINE_SIZE] = "";
+    if (is_utf8()) vt_sparkline_format(&figures->history, HISTORY, line);
+    snprintf(text, PIECE_SIZE, "%s%s", line[0] != '\0' ? " " : "", line);
+}
+
 void vt_progress_format(const vt_progress_figures *figures, int columns, bool colour, char text[VT_PROGRESS_SIZE])
 {
     /* In the order of the line; the piece of rank 0 is left out last. */
-    static const int ranks[PIECES] = {0, 1, 2, 4, 5, 3};
+    static const int ranks[PIECES] = {0, 1, 2, 7, 5, 4, 6, 3};
     char pieces[PIECES][PIECE_SIZE], tail[PIECES * PIECE_SIZE] = "";
     snprintf(pieces[0], PIECE_SIZE, "epoch %lld/%lld", (long long)figures->epoch, (long long)figures->epochs);
     snprintf(pieces[1], PIECE_SIZE, " %lld/%lld", (long long)figures->step, (long long)figures->steps);
     snprintf(pieces[2], PIECE_SIZE, ", loss %.4f", figures->loss);
-    snprintf(pieces[3], PIECE_SIZE, ", %.4g samples/s", figures->samples_per_sec);
-    snprintf(pieces[4], PIECE_SIZE, ", data wait %.0f %%", 100 * figures->data_wait);
-    format_time_left(figures->seconds_left, pieces[5]);
+    format_history(figures, pieces[3]);
+    pieces[4][0] = '\0';
+    if (figures->validation_loss > 0) snprintf(pieces[4], PIECE_SIZE, ", valid %.4f", figures->validation_loss);
+    snprintf(pieces[5], PIECE_SIZE, ", %.4g samples/s", figures->samples_per_sec);
+    snprintf(pieces[6], PIECE_SIZE, ", data wait %.0f %%", 100 * figures->data_wait);
+    format_time_left(figures->seconds_left, pieces[7]);
 
     int kept = PIECES, room = 0;
+    bool all = true; /* that there are */
     for (; kept > 0; kept--) {
+        bool is_there = false;
         room = columns;
-        for (int i = 0; i < PIECES; i++)
-            if (ranks[i] < kept) room -= (int)strlen(pieces[i]);
-        if (room >= (kept == PIECES ? SHORTEST_BAR + 1 : 0)) break; /* first without the least, then without a bar */
+        for (int i = 0; i < PIECES; i++) {
+            if (ranks[i] < kept) room -= text_columns(pieces[i]);
+            if (ranks[i] == kept - 1) is_there = pieces[i][0] != '\0';
+        }
+        if (!is_there) continue;
+        if (room >= (all ? SHORTEST_BAR + 1 : 0)) break; /* first without the least, then without a bar */
+        all = false;
     }
     if (kept == 0) {
         snprintf(text, VT_PROGRESS_SIZE, "%.*s", columns < 0 ? 0 : columns, pieces[0]);
@@ -130,7 +167,7 @@ void vt_progress_show(vt_progress *progress, const vt_progress_figures *figures)
     int columns = terminal_columns(), last = columns > 1 ? columns - 1 : 1; /* the last column would break the line */
     vt_progress_format(figures, last, progress->colour, text);
     vt_progress_format(figures, last, false, plain);
-    int length = (int)strlen(plain);
+    int length = text_columns(plain);
     vt_log_lock();
     int before = progress->shown;
     move_to_bar(progress, columns);

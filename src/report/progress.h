@@ -5,13 +5,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "report/sparkline.h"
+
 typedef struct {
     int64_t epoch, epochs; /* 1 for the first */
     int64_t step, steps;   /* done in this epoch, and its length */
     double loss;
     double samples_per_sec;
-    double data_wait;    /* share of the time that was spent waiting for data, 0 … 1 */
-    double seconds_left; /* of the whole run */
+    double data_wait;       /* share of the time that was spent waiting for data, 0 … 1 */
+    double seconds_left;    /* of the whole run */
+    double validation_loss; /* the last one; NAN, or 0, before the first */
+    vt_sparkline history;   /* of the loss */
 } vt_progress_figures;
 
 typedef struct vt_progress vt_progress;
@@ -26,8 +30,9 @@ void vt_progress_show(vt_progress *progress, const vt_progress_figures *figures)
 /* Takes the bar away. */
 void vt_progress_close(vt_progress **progress);
 
-/* The text of the bar, at most `columns` wide (colours not counted); what matters least is left out first. */
-enum { VT_PROGRESS_SIZE = 512 };
+/* The text of the bar, at most `columns` wide (colours not counted), with the
+ * history only where the locale is UTF-8; what matters least is left out first. */
+enum { VT_PROGRESS_SIZE = 1024 };
 void vt_progress_format(const vt_progress_figures *figures, int columns, bool colour, char text[VT_PROGRESS_SIZE]);
 
 #endif

@@ -55,11 +55,8 @@ static void append_cards(vt_text *html, const vt_run_files *run)
     snprintf(detail, sizeof detail, "last step %s", vt_number_short(vt_table_value(&run->steps, -1, "loss"), other));
     vt_page_append_card(html, "training loss, recent", vt_number_short(vt_run_recent_loss(run), number), detail);
     snprintf(number, sizeof number, "%.0f", vt_table_value(&run->steps, -1, "step"));
-    snprintf(detail, sizeof detail, "%lld of %s epochs done", (long long)run->epochs.rows,
-             vt_run_files_key(run, "num_epochs")[0] != '\0' ? vt_run_files_key(run, "num_epochs") : "?");
-    if (strcmp(vt_run_files_key(run, "num_epochs"), "None") == 0)
-        snprintf(detail, sizeof detail, "of %s; %lld epochs done", vt_run_files_key(run, "num_iters"),
-                 (long long)run->epochs.rows);
+    snprintf(detail, sizeof detail, "%lld of %.0f epochs done", (long long)run->epochs.rows,
+             vt_table_value(&run->plan, 0, "epochs"));
     vt_page_append_card(html, "steps", number, detail);
     double seconds = sum_of(&run->epochs, "seconds"), samples = sum_of(&run->epochs, "samples");
     if (seconds > 0) {

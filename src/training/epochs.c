@@ -43,9 +43,10 @@ static vt_status write_plan(const vt_record_options *options)
     FILE *file = fopen(path, "we");
     VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
     fprintf(file,
-            "ranks,model_parameters,step_flops,parameters,gradients,optimizer,activations,data,workspace\n"
-            "%lld,%lld,%.9g",
-            (long long)options->config->ranks, (long long)options->parameters, options->plan->step_flops);
+            "ranks,epochs,steps_per_epoch,global_batch_size,model_parameters,step_flops,parameters,gradients,"
+            "optimizer,activations,data,workspace\n%lld,%lld,%lld,%lld,%lld,%.9g",
+            (long long)options->config->ranks, (long long)options->epochs, (long long)options->steps_per_epoch,
+            (long long)options->config->global_batch_size, (long long)options->parameters, options->plan->step_flops);
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) fprintf(file, ",%zu", options->plan->bytes[i]);
     fprintf(file, "\n");
     bool written = fflush(file) == 0 && !ferror(file);

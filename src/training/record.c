@@ -28,13 +28,15 @@ struct vt_record {
     const char *const *channel_names;
     vt_tensorboard *tensorboard;
     char *rmse_tag, *picture_tag;
-    char *picture_name;    /* of the channel */
-    char *images;          /* directory */
-    vt_progress *progress; /* NULL: no terminal */
-    step_sums sums;        /* since the last points of the curves; only with log_every */
-    step_sums epoch_sums;  /* since the epoch began */
-    int64_t first_step;    /* that this process made */
-    double begin;          /* of that step */
+    char *picture_name;     /* of the channel */
+    char *images;           /* directory */
+    vt_progress *progress;  /* NULL: no terminal */
+    step_sums sums;         /* since the last points of the curves; only with log_every */
+    step_sums epoch_sums;   /* since the epoch began */
+    int64_t first_step;     /* that this process made */
+    double begin;           /* of that step */
+    vt_sparkline history;   /* of the loss, for the bar */
+    double validation_loss; /* the last, or NAN */
     vt_epochs *epochs;
     vt_epochs_row row; /* of the epoch that was trained last */
     char *run_directory;
@@ -127,6 +129,8 @@ vt_status vt_record_open(const vt_record_options *options, vt_record **result)
     record->config = options->config;
     record->channel_names = options->channel_names;
     record->run_directory = vt_text_copy(run_directory);
+    record->history.run = 1;
+    record->validation_loss = NAN;
     record->rmse_tag = rmse_tag(record);
     name_picture(record);
     record->images = vt_text_format("%s/images", run_directory);
@@ -217,6 +221,8 @@ static void show_progress(vt_record *record, const vt_record_step_figures *figur
                                  .loss = figures->loss,
                                  .samples_per_sec = (double)sums->samples / sums->seconds,
                                  .data_wait = sums->waited / sums->seconds,
+                                 .validation_loss = record->validation_loss,
+                                 .history = record->history,
                                  .seconds_left = (double)left * seconds_a_step};
     vt_progress_show(record->progress, &shown);
 }
@@ -227,6 +233,7 @@ vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figure
     if (record == NULL) return VT_OK;
     step_sums *sums = &record->sums;
     add_step(&record->epoch_sums, figures);
+    vt_sparkline_add(&record->history, figures->loss);
     show_progress(record, figures);
     if (record->config->log_every == 0) return VT_OK;
     add_step(sums, figures);
@@ -317,6 +324,7 @@ vt_status vt_record_validation(vt_record *record, int64_t step, const vt_validat
     vt_status status = VT_OK;
     vt_text rmse = {0};
     if (record == NULL) return VT_OK;
+    record->validation_loss = validation->loss;
     vt_log_info("  Avg val loss=%s", vt_text_float((float)validation->loss, number));
     vt_log_info("  Total validation time: %s sec", vt_text_double(validation->seconds, number));
     for (int64_t c = 0; c < record->config->n_out_channels; c++) {

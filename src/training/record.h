@@ -19,7 +19,8 @@ typedef struct {
     const char *const *channel_names; /* may be NULL; must outlive the record */
     int64_t steps;                    /* that are done: where the run goes on from */
     const vt_plan *plan;
-    int64_t parameters; /* numbers that the model learns */
+    int64_t parameters;              /* numbers that the model learns */
+    int64_t epochs, steps_per_epoch; /* of the whole run */
 } vt_record_options;
 
 /* Writes below the run directory. */

@@ -218,6 +218,8 @@ static vt_status open_output(run_state *run)
                                 .channel_names = vt_dataset_channel_names(run->validation),
                                 .steps = run->progress.step,
                                 .plan = &run->plan,
+                                .epochs = run->length.epochs,
+                                .steps_per_epoch = run->length.steps_per_epoch,
                                 .parameters = vt_parameters_model_elements(run->trainer->parameters)};
     VT_TRY(vt_record_open(&record, &run->record));
 done:

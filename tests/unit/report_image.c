@@ -50,7 +50,7 @@ TEST(image_of_two_fields)
     void *png = NULL;
     size_t size = 0;
     make_fields(left, right);
-    vt_comparison comparison = {"t2m", "target", "prediction", left, right, HEIGHT, WIDTH};
+    vt_comparison comparison = {"t2m", "target", "prediction", left, right, HEIGHT, WIDTH, NULL};
     vt_image_compare(&comparison, &image);
     EXPECT_OK(vt_image_encode(&image, &png, &size));
     vt_image back = decode(png, size);
@@ -81,7 +81,7 @@ TEST(image_of_odd_fields)
             float *field = malloc((size_t)count * sizeof *field);
             for (int64_t i = 0; i < count; i++) field[i] = values[v][i % 2];
             vt_image image = {0};
-            vt_comparison comparison = {"title \xc3\xa9", "", "", field, field, sizes[s][0], sizes[s][1]};
+            vt_comparison comparison = {"title \xc3\xa9", "", "", field, field, sizes[s][0], sizes[s][1], "d"};
             vt_image_compare(&comparison, &image);
             EXPECT(image.width > 100 && image.height > 50);
             vt_image_close(&image);

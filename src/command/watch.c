@@ -1,0 +1,165 @@
+#include "command/watch.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "command/arguments.h"
+#include "report/progress.h"
+#include "report/run_files.h"
+#include "training/run_directory.h"
+
+enum { PATIENCE = 10 }; /* seconds without a step, after which a run that holds no lock has ended */
+
+/* Of the last rows, up to an epoch's. */
+static double recent_mean(const vt_run_files *run, const char *column, int64_t most)
+{
+    double sum = 0;
+    int64_t rows = run->steps.rows, count = rows < most ? rows : most;
+    for (int64_t i = 0; i < count; i++) sum += vt_table_value(&run->steps, rows - 1 - i, column);
+    return count > 0 ? sum / (double)count : 0;
+}
+
+/* The figures that the run itself shows, as far as its files say them. */
+static vt_progress_figures figures_of(const vt_run_files *run)
+{
+    enum { RECENT = 20 };
+    vt_progress_figures figures = {.validation_loss = vt_table_value(&run->epochs, -1, "valid_loss"),
+                                   .history = {.run = 1}};
+    double epochs = vt_table_value(&run->plan, 0, "epochs"), batch = vt_table_value(&run->plan, 0, "global_batch_size");
+    double steps = vt_table_value(&run->plan, 0, "steps_per_epoch"), done = vt_table_value(&run->steps, -1, "step");
+    figures.epochs = isfinite(epochs) ? (int64_t)epochs : 0;
+    figures.steps = isfinite(steps) ? (int64_t)steps : 0;
+    figures.epoch = 1;
+    if (run->steps.rows == 0) return figures;
+    for (int64_t row = 0; row < run->steps.rows; row++)
+        vt_sparkline_add(&figures.history, vt_table_value(&run->steps, row, "loss"));
+    figures.epoch = (int64_t)vt_table_value(&run->steps, -1, "epoch");
+    figures.step = (int64_t)done - (figures.epoch - 1) * figures.steps;
+    figures.loss = vt_table_value(&run->steps, -1, "loss");
+    figures.samples_per_sec = recent_mean(run, "samples_per_sec", RECENT);
+    figures.data_wait = recent_mean(run, "data_wait_fraction", RECENT);
+    figures.seconds_left = (epochs * steps - done) * batch / figures.samples_per_sec;
+    return figures;
+}
+
+/* The last line of out.log, malloc'd, without its stamp; "" when there is none. */
+static char *last_line(const char *directory)
+{
+    char *path = vt_text_format("%s/out.log", directory), *line = NULL, *last = vt_text_copy("");
+    size_t size = 0;
+    FILE *file = fopen(path, "re");
+    while (file != NULL && getline(&line, &size, file) > 0) {
+        line[strcspn(line, "\n")] = '\0';
+        const char *text = strstr(line, " - root - ");
+        if (text == NULL) continue;
+        free(last);
+        last = vt_text_copy(text + strlen(" - root - "));
+    }
+    if (file != NULL) fclose(file);
+    free(path);
+    free(line);
+    return last;
+}
+
+/* Ended by its own words, or because nothing holds its directory any more. `idle`: seconds since the last new step. */
+static bool has_ended(const char *directory, double idle)
+{
+    char *last = last_line(directory);
+    int lock = -1;
+    bool said =
+        strstr(last, "run directory") != NULL || strstr(last, "Stopped by") != NULL || strncmp(last, "ERROR", 5) == 0;
+    bool held = vt_run_directory_lock(directory, false, &lock) != VT_OK;
+    vt_error_clear();
+    vt_run_directory_unlock(&lock);
+    free(last);
+    return !held && (said || idle > PATIENCE);
+}
+
+static void print_line(const vt_progress_figures *figures)
+{
+    char text[VT_PROGRESS_SIZE];
+    vt_progress_format(figures, 120, false, text);
+    printf("%s\n", text);
+    fflush(stdout);
+}
+
+static vt_status look(const char *directory, vt_progress_figures *figures, int64_t *rows)
+{
+    vt_status status = VT_OK;
+    vt_run_files run = {0};
+    VT_TRY(vt_run_files_open(directory, &run));
+    *figures = figures_of(&run);
+    *rows = run.steps.rows;
+done:
+    vt_run_files_close(&run);
+    return status;
+}
+
+/* A terminal sees the bar move; a file or pipe gets a line an epoch. */
+static vt_status follow(const char *directory, double interval, vt_progress *progress)
+{
+    vt_status status = VT_OK;
+    vt_progress_figures figures = {0};
+    int64_t rows = -1, rows_before = -1, epoch_before = -1;
+    double changed = vt_clock_seconds();
+    const struct timespec pause = {(time_t)interval, (long)(1e9 * (interval - floor(interval)))};
+    for (bool ended = false; !ended;) {
+        ended = has_ended(directory, vt_clock_seconds() - changed); /* first: nothing comes after it */
+        VT_TRY(look(directory, &figures, &rows));
+        if (rows != rows_before) changed = vt_clock_seconds();
+        if (progress != NULL) vt_progress_show(progress, &figures);
+        if (progress == NULL && (ended || figures.epoch != epoch_before)) print_line(&figures);
+        rows_before = rows;
+        epoch_before = figures.epoch;
+        if (!ended) nanosleep(&pause, NULL);
+    }
+done:
+    return status;
+}
+
+vt_status vt_command_watch(int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    const char *directory = NULL;
+    char *last = NULL;
+    bool help = false, once = false;
+    double interval = 1;
+    vt_progress *progress = NULL;
+    vt_progress_figures figures = {0};
+    int64_t rows = 0;
+    const vt_argument flags[] = {
+        {"interval", VT_ARGUMENT_REAL, &interval, 0.1, 3600, "seconds between two looks"},
+        {"once", VT_ARGUMENT_SWITCH, &once, 0, 0, "print one line, and end"},
+    };
+    VT_TRY(vt_arguments_parse("watch", argument_count, arguments, flags, 2, "run directory", &directory, &help));
+    if (help) {
+        printf(
+            "vitrain watch DIR [flags]: shows how far a run is, its losses and its rate, until it ends. Needs nothing\n"
+            "but the files in its directory, so it may be another machine's.\n\n");
+        vt_arguments_print(flags, 2);
+        goto done;
+    }
+    VT_TRY(look(directory, &figures, &rows));
+    if (once) {
+        print_line(&figures);
+        goto done;
+    }
+    progress = vt_progress_open();
+    VT_TRY(follow(directory, interval, progress));
+    if (progress != NULL) {
+        vt_progress_close(&progress);
+        VT_TRY(look(directory, &figures, &rows));
+        print_line(&figures);
+    }
+    last = last_line(directory);
+    printf("ended: %s\n", last);
+done:
+    vt_progress_close(&progress);
+    free(last);
+    return status;
+}

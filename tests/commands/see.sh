@@ -1,0 +1,218 @@
+# Looking at what a model does: inspect, evaluate, predict, report, watch.
+
+# Data, and a small model trained on them: runs/demo/1CPU/00.
+small_run() {
+    [ -d data ] || "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=61 --valid_steps=33 --test_steps=29 >/dev/null
+    "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[16,32] --n_in_channels=3 --n_out_channels=3 \
+        --embed_dim=16 --depth=2 --num_heads=2 --patch_size=4 --global_batch_size=8 --expdir=runs --num_epochs=2 "$@" >trained
+    run=runs/demo/1CPU/00 best=runs/demo/1CPU/00/checkpoints/best
+}
+
+# near A B: within 1 in 10^4
+near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d <= 1e-4 * (b < 0 ? -b : b)) }' || { echo "$1 is not near $2"; return 1; }; }
+
+test_inspect() {
+    small_run
+    "$VITRAIN" inspect $run --verify >said
+    contains "$(cat said)" "embed_dim 16"
+    contains "$(cat said)" "steps: 14 done (epoch 2)"
+    contains "$(cat said)" "epochs: 2 done"
+    contains "$(cat said)" "state: ended"
+    contains "$(cat said)" "checkpoints: 2: step-00000007, step-00000014"
+    contains "$(cat said)" "no faults"
+    "$VITRAIN" inspect $best >said
+    contains "$(cat said)" "step 14, 2 epochs done"
+    contains "$(cat said)" "channels: u10 v10 t2m"
+    contains "$(cat said)" "parameters: 8656 in 38 tensors"
+    "$VITRAIN" inspect data --verify >said
+    contains "$(cat said)" "train: 1 file 2001.h5, 61 times"
+    contains "$(cat said)" "time_means.npy [1, 3, 16, 32]"
+    fails 1 "$VITRAIN" inspect .
+    contains "$output" "is none of ours"
+    fails 1 "$VITRAIN" inspect nowhere
+    contains "$output" "No such file"
+}
+
+test_inspect_names_what_is_damaged() {
+    small_run
+    local step=$run/checkpoints/step-00000014
+    mv $step/shard-00000-of-00001.h5 away
+    fails 1 "$VITRAIN" inspect $run
+    contains "$output" "FAULT: $step/shard-00000-of-00001.h5: No such file"
+    contains "$output" "1 fault found"
+    head -c 5000 away >$step/shard-00000-of-00001.h5
+    fails 1 "$VITRAIN" inspect $step
+    contains "$output" "has 5000 bytes, expected"
+    cp away $step/shard-00000-of-00001.h5
+    printf damaged | dd of=$step/checkpoint.h5 bs=1 seek=4000 conv=notrunc 2>/dev/null
+    fails 1 "$VITRAIN" inspect $step
+    contains "$output" "checkpoint.h5 is damaged"
+    head -c 3000 data/train/2001.h5 >short && mv short data/train/2000.h5
+    rm data/stats/time_means.npy
+    fails 1 "$VITRAIN" inspect data
+    contains "$output" "FAULT: data/train/2000.h5"
+    contains "$output" "time_means.npy: No such file"
+    contains "$output" "2 faults found"
+}
+
+column() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i } NR > 1 && $1 == "'"$3"'" && $3 == '"$4"' { print $c }' "$1"; }
+
+# At the first lead time, the RMSE in standard deviations is the one that the validation had.
+test_evaluate() {
+    small_run
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=one >said
+    contains "$(cat said)" "32 initial times, 1 step of 6 h"
+    logged=$(grep "Valid RMSE" trained | tail -n 1 | sed 's/.* t2m=//')
+    awk -v a="$(column one/scores.csv rmse t2m 6)" -v s="$(column one/scores.csv channel_std t2m 6)" -v l="$logged" \
+        'BEGIN { d = a / s - l; exit !(d < 6e-5 && d > -6e-5) }'
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=20 --map_channel=u10 >said
+    local scores=$run/evaluation/step-00000014-valid
+    [ "$(wc -l <$scores/scores.csv)" -eq 61 ] # 3 channels, 20 lead times
+    contains "$(cat said)" "13 initial times, 20 steps of 6 h"
+    [ "$(cd $scores && ls map-*)" = "$(printf 'map-u10-%sh.png\n' 006 024 072 120)" ]
+    # batches change nothing
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=20 --map_channel=u10 --output=three --local_batch_size=3 >/dev/null
+    for lead in 6 60 120; do near "$(column three/scores.csv rmse u10 $lead)" "$(column $scores/scores.csv rmse u10 $lead)"; done
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=4 --split=test >said
+    contains "$(cat said)" "on the test set data/test: 25 initial times"
+    rm data/stats/time_means.npy
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=two >said
+    contains "$(cat said)" "climatology and ACC can't be scored"
+    [ "$(column two/scores.csv rmse_climatology u10 6)" = "" ]
+    [ "$(column two/scores.csv rmse u10 6)" = "$(column one/scores.csv rmse u10 6)" ]
+}
+
+test_evaluate_refuses() {
+    small_run
+    fails 1 "$VITRAIN" evaluate
+    contains "$output" "--checkpoint=PATH is needed"
+    fails 1 "$VITRAIN" evaluate --checkpoint=nowhere
+    contains "$output" "expected the directory of a checkpoint"
+    fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=40
+    contains "$output" "use a smaller --rollout"
+    fails 1 "$VITRAIN" evaluate --checkpoint=$best --split=train
+    contains "$output" "expected valid or test"
+    fails 1 "$VITRAIN" evaluate --checkpoint=$best --embed_dimm=3
+    contains "$output" "embed_dim"
+    fails 1 "$VITRAIN" evaluate --checkpoint=$best --config=demo
+    contains "$output" "don't go with"
+    fails 1 "$VITRAIN" evaluate --checkpoint=$best --map_channel=z500
+    contains "$output" "no such channel"
+}
+
+# A model that forecasts fewer channels than it sees can't go on from its own forecast; one with a history can.
+test_evaluate_fewer_channels_and_history() {
+    small_run --n_out_channels=2
+    fails 1 "$VITRAIN" evaluate --checkpoint=$best
+    contains "$output" "only --rollout=1 can be scored"
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=1 >said
+    contains "$(cat said)" "v10"
+    small_run --n_history=2 --n_in_channels=9 --run_num=h
+    "$VITRAIN" evaluate --checkpoint=runs/demo/1CPU/h/checkpoints/best --rollout=3 >said
+    contains "$(cat said)" "28 initial times, 3 steps"
+}
+
+test_predict() {
+    command -v h5dump >/dev/null || skip "no h5dump"
+    small_run
+    "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06:00 --steps=3 --output=f.nc >said
+    contains "$(cat said)" "f.nc: 3 forecasts, 2002-01-02 12:00 to 2002-01-03 00:00 UTC, 3 channels"
+    h5dump -A f.nc >header
+    for part in DIMENSION_LIST DIMENSION_SCALE REFERENCE_LIST _Netcdf4Dimid CF-1.8 air_temperature degrees_north "hours since 2002-01-02 06:00:00"; do
+        contains "$(cat header)" "$part"
+    done
+    h5dump -d /time f.nc >time
+    contains "$(cat time)" "(0): 6, 12, 18"
+    # the second forecast of one start is not the first of the next, but the first of both are what the model says
+    "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --steps=1 --output=g.nc >/dev/null
+    h5dump -d "/t2m[0,0,0;;1,16,32]" f.nc | sed -n 's/^ *(0,[0-9]/&/p' | tr -d ' ' >first
+    h5dump -d /t2m g.nc | sed -n 's/^ *(0,[0-9]/&/p' | tr -d ' ' >alone
+    [ -s first ] && cmp first alone
+    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=g.nc
+    contains "$output" "--force replaces it"
+    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-02-30 --output=h.nc
+    contains "$output" "expected a date"
+    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-07-01 --output=h.nc
+    contains "$output" "has 2002-01-01 00:00 to 2002-01-09 00:00"
+    fails 1 "$VITRAIN" predict --checkpoint=$best --time=1999-07-01 --output=h.nc
+    contains "$output" "has no file of 1999"
+    [ ! -e h.nc ]
+}
+
+test_predict_ncdump() {
+    command -v ncdump >/dev/null || skip "no ncdump"
+    small_run --num_epochs=1
+    "$VITRAIN" predict --checkpoint=$best --time=2003-01-02 --steps=2 --output=f.nc --split=test >/dev/null
+    [ "$(ncdump -k f.nc)" = netCDF-4 ]
+    ncdump -t -v time f.nc >dump
+    contains "$(cat dump)" 'float t2m(time, lat, lon)'
+    contains "$(cat dump)" '"2003-01-02 06", "2003-01-02 12"'
+}
+
+test_report() {
+    small_run
+    ! grep -Eq '<script|https?:|<link|@import' $run/report.html
+    for part in "validation loss" "persistence" "Learning rate" "data:image/png;base64," "prefers-color-scheme" "embed_dim" "forward" "activations"; do
+        contains "$(cat $run/report.html)" "$part"
+    done
+    [ "$(wc -l <$run/epochs.csv)" -eq 3 ]
+    small_run --run_num=other --embed_dim=32 --num_heads=4
+    "$VITRAIN" report runs/demo/1CPU/00 runs/demo/1CPU/other --output=both.html >said
+    for part in "demo/1CPU/00" "demo/1CPU/other" "embed_dim" "num_heads"; do contains "$(cat both.html)" "$part"; done
+    cp $run/report.html before && "$VITRAIN" report $run >/dev/null
+    cmp <(sed 's/as of [-0-9: ]*//' before) <(sed 's/as of [-0-9: ]*//' $run/report.html)
+    fails 1 "$VITRAIN" report data
+    contains "$output" "metrics.csv"
+}
+
+# In a real browser, on a phone's and on a desk's screen: something is drawn, in the dark too.
+test_report_in_a_browser() {
+    local browser=
+    for name in chromium chromium-browser google-chrome; do [ -n "$browser" ] || browser=$(command -v $name) || true; done
+    [ -n "$browser" ] || skip "no chromium"
+    small_run --num_epochs=1
+    shot() { # FILE WIDTH,HEIGHT FLAG...
+        local file=$1 size=$2; shift 2
+        timeout 60 "$browser" --headless --no-sandbox --disable-gpu --hide-scrollbars \
+            --user-data-dir="$PWD/profile" --window-size=$size --screenshot="$PWD/$file" "$@" "file://$PWD/$run/report.html" >chromium.log 2>&1 &&
+            [ -s "$file" ]
+    }
+    shot phone.png 390,1600 || skip "the browser does not start here: $(tail -n 1 chromium.log)"
+    shot wide.png 1200,1600
+    # a page that is empty makes a picture of a few KB
+    for file in phone wide; do [ "$(wc -c <$file.png)" -gt 30000 ] || { echo "$file.png is empty"; return 1; }; done
+    # nothing is wider than a phone: a copy of the page is asked
+    (cat $run/report.html; echo '<script>document.title = "width " + document.documentElement.scrollWidth + " of " + innerWidth</script>') >asked.html
+    timeout 60 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$PWD/profile" --window-size=390,1600 \
+        --dump-dom "file://$PWD/asked.html" >dom 2>chromium.log
+    grep -q '<path class="faint"' dom
+    sed -n 's/.*<title>width \([0-9]*\) of \([0-9]*\)<.*/\1 \2/p' dom | tee width
+    awk '{ exit !($1 <= $2) }' width && [ -s width ]
+}
+
+test_watch() {
+    small_run
+    "$VITRAIN" watch $run --once >said
+    contains "$(cat said)" "epoch 2/2"
+    contains "$(cat said)" "7/7, loss 0."
+    contains "$(cat said)" ", valid 0."
+    timeout 20 "$VITRAIN" watch $run >said
+    contains "$(cat said)" "ended: INFO - validation loss"
+    fails 1 "$VITRAIN" watch data
+    contains "$output" "metrics.csv"
+}
+
+test_watch_follows_a_run() {
+    small_run --num_epochs=1
+    "$VITRAIN" --yaml_config=$run/config.yaml --config=demo --run_num=going --num_epochs=2000 --checkpoint_every=0 >going 2>&1 &
+    local first=$!
+    for i in $(seq 100); do [ ! -s runs/demo/1CPU/going/epochs.csv ] || break; sleep 0.1; done
+    "$VITRAIN" watch runs/demo/1CPU/going --interval=0.2 >said &
+    local second=$!
+    sleep 1
+    kill -TERM $first
+    wait $first || [ $? -eq 75 ]
+    wait $second
+    [ "$(wc -l <said)" -ge 2 ]
+    contains "$(tail -n 1 said)" "ended: INFO - Stopped by SIGTERM"
+}

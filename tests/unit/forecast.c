@@ -1,0 +1,120 @@
+/* Scores against numbers made by hand, dates, names of channels, and the small tools of reports. */
+#include "data/calendar.h"
+#include "data/variables.h"
+#include "forecast/scores.h"
+#include "report/chart.h"
+#include "report/sparkline.h"
+#include "report/table.h"
+#include "test.h"
+
+/* A grid of 2 x 2 at 60 and 0 degrees: weights 2/3 and 4/3. */
+TEST(scores_by_hand)
+{
+    const double latitudes[] = {60, 0};
+    const float climatology[] = {0, 0, 0, 0}, stds[] = {2};
+    const float forecast[] = {1, 2, 3, 4}, target[] = {1, 1, 1, 1}, persistence[] = {1, 1, -1, -1};
+    const vt_scores_options options = {2, 1, 2, 2, latitudes, climatology, stds};
+    vt_scores *scores = NULL;
+    vt_scores_open(&options, &scores);
+    vt_scores_add(scores, 0, forecast, target, persistence);
+    vt_scores_add(scores, 1, target, target, persistence);
+    /* squares of differences: 0, 1 | 4, 9 */
+    EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_MODEL), sqrt((2 / 3. * 1 + 4 / 3. * 13) / 4), 1e-12);
+    EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_PERSISTENCE), sqrt(4 / 3. * 8 / 4), 1e-12);
+    EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_CLIMATOLOGY), 1, 1e-12);
+    double product = (2 / 3. * 3 + 4 / 3. * 7) / 4, forecasts = (2 / 3. * 5 + 4 / 3. * 25) / 4;
+    EXPECT_NEAR(vt_scores_acc(scores, 0, 0, VT_SCORE_MODEL), product / sqrt(forecasts), 1e-12);
+    EXPECT_NEAR(vt_scores_acc(scores, 0, 0, VT_SCORE_PERSISTENCE), (2 / 3. * 2 - 4 / 3. * 2) / 4, 1e-12);
+    EXPECT(isnan(vt_scores_acc(scores, 0, 0, VT_SCORE_CLIMATOLOGY)));
+    EXPECT_NEAR(vt_scores_rmse(scores, 1, 0, VT_SCORE_MODEL), 0, 0);
+    EXPECT_NEAR(vt_scores_acc(scores, 1, 0, VT_SCORE_MODEL), 1, 1e-12);
+    /* a second initial time, perfect: means over both */
+    vt_scores_add(scores, 0, target, target, NULL);
+    EXPECT(vt_scores_samples(scores) == 2);
+    EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_MODEL), sqrt((2 / 3. * 1 + 4 / 3. * 13) / 4) / 2, 1e-12);
+    EXPECT(isnan(vt_scores_rmse(scores, 0, 0, VT_SCORE_PERSISTENCE)));
+    vt_scores_close(&scores);
+}
+
+TEST(dates)
+{
+    char text[VT_DATE_SIZE];
+    int64_t year = 0, hours = 0;
+    EXPECT(vt_calendar_parse("2003-01-05T06:00", &year, &hours) && year == 2003 && hours == 4 * 24 + 6);
+    EXPECT(vt_calendar_parse("2004-03-01", &year, &hours) && hours == 60 * 24); /* a leap year */
+    EXPECT(vt_calendar_parse("2003-12-31 18:00:00Z", &year, &hours) && hours == 364 * 24 + 18);
+    EXPECT(vt_calendar_parse("2003-12-31T18", &year, &hours) && hours == 364 * 24 + 18);
+    const char *const wrong[] = {"2003-02-29", "2003-13-01", "2003-01-01T24", "2003-01-01T06:30",
+                                 "yesterday",  "2003-01",    "2003-01-01x",   ""};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        EXPECT(!vt_calendar_parse(wrong[i], &year, &hours), "'%s'", wrong[i]);
+    EXPECT(strcmp(vt_calendar_format(2003, 364 * 24 + 18 + 6, text), "2004-01-01 00:00") == 0, "%s", text);
+    EXPECT(strcmp(vt_calendar_format(2004, 59 * 24 + 6, text), "2004-02-29 06:00") == 0, "%s", text);
+    EXPECT(vt_calendar_year_of("data/era5_2013.h5") == 2013 && vt_calendar_year_of("a.h5") == -1);
+}
+
+TEST(meanings_of_channels)
+{
+    EXPECT(strcmp(vt_variable_of("t850").long_name, "temperature at 850 hPa") == 0);
+    EXPECT(strcmp(vt_variable_of("z500").units, "m2 s-2") == 0);
+    EXPECT(strcmp(vt_variable_of("u10").standard_name, "eastward_wind") == 0);
+    EXPECT(vt_variable_of("t").standard_name == NULL && vt_variable_of("").standard_name == NULL);
+    EXPECT(vt_variable_of("channel 3").units[0] == '\0');
+}
+
+TEST(tables)
+{
+    vt_table table;
+    char *path = malloc(strlen(vt_test_directory()) + 16);
+    sprintf(path, "%s/t.csv", vt_test_directory());
+    FILE *file = fopen(path, "w");
+    fputs("step,loss,rest\n1,0.5,\n2,,7\n3,0.25", file); /* the last line is being written */
+    fclose(file);
+    EXPECT_OK(vt_table_open(path, &table));
+    EXPECT(table.rows == 2 && table.columns == 3, "%lld rows", (long long)table.rows);
+    EXPECT_NEAR(vt_table_value(&table, 0, "loss"), 0.5, 0);
+    EXPECT(isnan(vt_table_value(&table, 1, "loss")) && isnan(vt_table_value(&table, 0, "rest")));
+    EXPECT_NEAR(vt_table_value(&table, -1, "rest"), 7, 0);
+    EXPECT(isnan(vt_table_value(&table, 0, "none")) && isnan(vt_table_value(&table, 2, "loss")));
+    vt_table_close(&table);
+    EXPECT_ERROR(vt_table_open("/nowhere.csv", &table), "/nowhere.csv");
+    free(path);
+}
+
+TEST(sparklines)
+{
+    char text[VT_SPARKLINE_SIZE];
+    vt_sparkline line = {.run = 1};
+    vt_sparkline_format(&line, 8, text);
+    EXPECT(text[0] == '\0');
+    for (int i = 0; i < 8; i++) vt_sparkline_add(&line, i);
+    vt_sparkline_format(&line, 8, text);
+    EXPECT(strcmp(text, "▁▂▃▄▅▆▇█") == 0, "%s", text);
+    vt_sparkline many = {.run = 1};
+    for (int i = 0; i < 100000; i++) vt_sparkline_add(&many, 100000 - i);
+    vt_sparkline_add(&many, NAN);
+    vt_sparkline_format(&many, 8, text);
+    EXPECT(strcmp(text, "█▇▆▅▄▃▂▁") == 0, "%s", text);
+}
+
+/* Odd data must not make a broken chart: no points, one point, constant, not numbers, huge. */
+TEST(charts_of_odd_data)
+{
+    const double x[] = {1, 2, 3, 4},
+                 odd[][4] = {
+                     {0, 0, 0, 0}, {NAN, NAN, NAN, NAN}, {INFINITY, 1, NAN, 2}, {1e-30, 1e30, 1, 5}, {-1, -2, -3, -4}};
+    for (int flags = 0; flags < 8; flags++) {
+        for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+            for (int64_t count = 0; count <= 4; count++) {
+                vt_text html = {0};
+                const vt_line line = {"<a & \"b\">", x, odd[i], count, 1, VT_LINE_DOTS, 0};
+                const vt_chart chart = {"c", "x", "", &line, 1, flags & 1, flags & 2, flags & 4, false};
+                vt_chart_append(&html, &chart);
+                EXPECT(strstr(html.characters, "nan") == NULL && strstr(html.characters, "inf") == NULL, "%s",
+                       html.characters);
+                EXPECT(strstr(html.characters, "<a &") == NULL);
+                vt_text_close(&html);
+            }
+        }
+    }
+}
