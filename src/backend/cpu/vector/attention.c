@@ -17,8 +17,10 @@
 #include "base/bfloat16.h"
 
 enum {
-    FORWARD_QUERIES = 128, /* of a unit */
-    FORWARD_KEYS = 64,     /* at a time */
+    PANEL = 64, /* queries whose scores beside FORWARD_KEYS keys are made at once … */
+    PANELS = 2, /* … and how many such panels a unit has: they share the packed keys */
+    FORWARD_KEYS = 64,
+    FORWARD_QUERIES = PANEL * PANELS,
     BACKWARD_KEYS = 128,
     BACKWARD_QUERIES = 48
 };
@@ -105,7 +107,20 @@ INLINE void look_ahead(const head_view *h, const vt_matrix *from, int64_t first,
 static void pack_transposed(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows, int64_t block,
                             float scale, float *to)
 {
-    for (int64_t r = 0; r < block; r++) {
+    int64_t r = 0;
+    for (; r + LANES <= smaller(rows, block) && from->type == VT_FLOAT32; r += LANES) {
+        const float *corner = from->data + (first + r) * from->stride + h->column;
+        int64_t d = 0;
+        for (; d + LANES <= h->dim; d += LANES) {
+            vector square[LANES];
+            for (int i = 0; i < LANES; i++) square[i] = load(corner + i * from->stride + d);
+            transpose(square);
+            for (int i = 0; i < LANES; i++) store(to + (d + i) * block + r, scale * square[i]);
+        }
+        for (; d < h->dim; d++)
+            for (int i = 0; i < LANES; i++) to[d * block + r + i] = scale * corner[i * from->stride + d];
+    }
+    for (; r < block; r++) {
         int64_t index = (first + r) * from->stride + h->column;
         for (int64_t d = 0; d < h->dim; d++) to[d * block + r] = r < rows ? scale * element(from, index + d) : 0;
     }
@@ -115,7 +130,20 @@ static void pack_transposed(const head_view *h, const vt_matrix *from, int64_t f
 static void unpack_transposed(const head_view *h, const float *from, int64_t block, int64_t first, int64_t rows,
                               float scale, const vt_matrix *to)
 {
-    for (int64_t r = 0; r < rows; r++) {
+    int64_t r = 0;
+    for (; r + LANES <= rows && to->type == VT_FLOAT32; r += LANES) {
+        float *corner = to->data + (first + r) * to->stride + h->column;
+        int64_t d = 0;
+        for (; d + LANES <= h->dim; d += LANES) {
+            vector square[LANES];
+            for (int i = 0; i < LANES; i++) square[i] = scale * load(from + (d + i) * block + r);
+            transpose(square);
+            for (int i = 0; i < LANES; i++) store(corner + i * to->stride + d, square[i]);
+        }
+        for (; d < h->dim; d++)
+            for (int i = 0; i < LANES; i++) corner[i * to->stride + d] = scale * from[d * block + r + i];
+    }
+    for (; r < rows; r++) {
         int64_t index = (first + r) * to->stride + h->column;
         for (int64_t d = 0; d < h->dim; d++) set_element(to, index + d, scale * from[d * block + r]);
     }
@@ -167,100 +195,123 @@ typedef struct {
     float *log_sum;
 } forward_arguments;
 
+/* What is of queries: one panel behind another. */
 typedef struct {
-    float *queries; /* [dim × FORWARD_QUERIES], scaled by log2(e) / sqrt(dim) */
-    float *keys;    /* [FORWARD_KEYS × dim] */
-    float *values;  /* [FORWARD_KEYS × dim] */
-    float *scores;  /* [FORWARD_KEYS × FORWARD_QUERIES], in powers of two */
-    float *out;     /* [dim × FORWARD_QUERIES] */
-    float *maximum; /* [FORWARD_QUERIES]: weights are relative to it */
-    float *sum;     /* [FORWARD_QUERIES] */
+    float *keys, *values; /* [FORWARD_KEYS × dim] */
+    float *scores;        /* [FORWARD_KEYS × PANEL], in powers of two */
+    float *queries;       /* [dim × PANEL], scaled by log2(e) / sqrt(dim) */
+    float *out;           /* [dim × PANEL] */
+    float *maximum, *sum; /* [PANEL]: weights are relative to the maximum */
 } forward_buffers;
 
 static forward_buffers forward_layout(const head_view *h, pile *memory)
 {
-    return (forward_buffers){.queries = take(memory, h->dim * FORWARD_QUERIES),
-                             .keys = take(memory, h->dim * FORWARD_KEYS),
+    return (forward_buffers){.keys = take(memory, h->dim * FORWARD_KEYS),
                              .values = take(memory, h->dim * FORWARD_KEYS),
-                             .scores = take(memory, FORWARD_KEYS * FORWARD_QUERIES),
+                             .scores = take(memory, FORWARD_KEYS * PANEL),
+                             .queries = take(memory, h->dim * FORWARD_QUERIES),
                              .out = take(memory, h->dim * FORWARD_QUERIES),
                              .maximum = take(memory, FORWARD_QUERIES),
                              .sum = take(memory, FORWARD_QUERIES)};
 }
 
-/* The maximum of one vector of queries after `keys` more scores. It follows only when scores exceed it by a factor of
- * 2^8: weights up to 256 are as exact, and the sums so far are seldom brought to a new one. */
-INLINE bool follow_maximum(const float *scores, int64_t keys, float *maximum, vector *factor)
+static forward_buffers panel_of(const head_view *h, forward_buffers b, int64_t panel)
 {
-    vector high[4], old = load(maximum);
-    int64_t k = 0;
-    for (int i = 0; i < 4; i++) high[i] = load(scores);
-    for (; k + 4 <= keys; k += 4)
-        for (int i = 0; i < 4; i++) high[i] = largest(high[i], load(scores + (k + i) * FORWARD_QUERIES));
-    for (; k < keys; k++) high[0] = largest(high[0], load(scores + k * FORWARD_QUERIES));
-    high[0] = largest(largest(high[0], high[1]), largest(high[2], high[3]));
-    vector_bits exceeds = high[0] > old + 8.0f;
-    int any = 0;
-    for (int i = 0; i < LANES; i++) any |= exceeds[i];
-    if (!any) return false;
-    vector new = choose(exceeds, high[0], old);
-    *factor = exp2_vector(old - new);
-    store(maximum, new);
-    return true;
+    b.queries += panel * h->dim * PANEL;
+    b.out += panel * h->dim * PANEL;
+    b.maximum += panel * PANEL;
+    b.sum += panel * PANEL;
+    return b;
 }
 
-/* One vector of queries: its scores [keys] become weights, their sums and maximum follow. */
-static void soften(const head_view *h, const forward_buffers *b, int64_t query, int64_t keys)
+/* `vectors` (a constant) of queries have scores beside more keys: their maxima, and the sums that are relative to them,
+ * follow. A maximum follows only when scores exceed it by a factor of 2^8: weights up to 256 are as exact, and the sums
+ * are seldom brought to a new one. */
+INLINE void follow_maximum(int vectors, const head_view *h, const forward_buffers *b, int64_t query, int64_t keys)
 {
-    float *scores = b->scores + query;
-    vector factor, sum = load(b->sum + query), total[2] = {{0}, {0}};
-    if (follow_maximum(scores, keys, b->maximum + query, &factor)) {
-        sum *= factor;
+    vector high[4];
+    vector_bits exceeds = {0};
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; i++) high[i] = load(b->scores + query + i * LANES);
+    for (int64_t k = 1; k < keys; k++) {
+#pragma GCC unroll 4
+        for (int i = 0; i < vectors; i++) high[i] = largest(high[i], load(b->scores + k * PANEL + query + i * LANES));
+    }
+    for (int i = 0; i < vectors; i++) exceeds |= high[i] > load(b->maximum + query + i * LANES) + 8.0f;
+    int any = 0;
+    for (int i = 0; i < LANES; i++) any |= exceeds[i];
+    if (!any) return;
+    for (int i = 0; i < vectors; i++) {
+        float *maximum = b->maximum + query + i * LANES, *sum = b->sum + query + i * LANES;
+        vector old = load(maximum), new = choose(high[i] > old + 8.0f, high[i], old), factor = exp2_vector(old - new);
+        store(maximum, new);
+        store(sum, factor * load(sum));
         for (int64_t d = 0; d < h->dim; d++) {
-            float *out = b->out + d * FORWARD_QUERIES + query;
+            float *out = b->out + d * PANEL + query + i * LANES;
             store(out, factor * load(out));
         }
     }
-    vector maximum = load(b->maximum + query);
-    int64_t k = 0;
-    for (; k + 2 <= keys; k += 2) {
-        for (int i = 0; i < 2; i++) {
-            float *score = scores + (k + i) * FORWARD_QUERIES;
-            vector weight = exp2_vector(load(score) - maximum);
-            total[i] += weight;
-            store(score, weight);
-        }
-    }
-    for (; k < keys; k++) {
-        vector weight = exp2_vector(load(scores + k * FORWARD_QUERIES) - maximum);
-        total[0] += weight;
-        store(scores + k * FORWARD_QUERIES, weight);
-    }
-    store(b->sum + query, sum + (total[0] + total[1]));
 }
 
+/* Their scores become weights, whose sums are added to theirs. */
+INLINE void soften(int vectors, const head_view *h, const forward_buffers *b, int64_t query, int64_t keys)
+{
+    vector maximum[4], total[4];
+    follow_maximum(vectors, h, b, query, keys);
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; i++) {
+        maximum[i] = load(b->maximum + query + i * LANES);
+        total[i] = (vector){0};
+    }
+    for (int64_t k = 0; k < keys; k++) {
+        float *scores = b->scores + k * PANEL + query;
+#pragma GCC unroll 4
+        for (int i = 0; i < vectors; i++) {
+            vector weight = exp2_vector(load(scores + i * LANES) - maximum[i]);
+            total[i] += weight;
+            store(scores + i * LANES, weight);
+        }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; i++) store(b->sum + query + i * LANES, load(b->sum + query + i * LANES) + total[i]);
+}
+
+static void forward_panel(const head_view *h, const forward_buffers *b, int64_t first_query, int64_t queries,
+                          int64_t first_key, int64_t keys)
+{
+    int64_t vectors = (queries + LANES - 1) / LANES, i = 0;
+    multiply(keys, vectors, b->keys, h->dim, b->queries, PANEL, b->scores, PANEL, h->dim, false);
+    for (; i + 4 <= vectors; i += 4) soften(4, h, b, i * LANES, keys);
+    for (; i < vectors; i++) soften(1, h, b, i * LANES, keys);
+    if (h->shape->dropout.rate > 0) apply_dropout(h, first_query, queries, first_key, keys, b->scores, 1, PANEL);
+    multiply_transposed(h->dim, vectors, b->values, h->dim, b->scores, PANEL, b->out, PANEL, keys, true);
+}
+
+/* All panels beside one block of keys; meanwhile the next block is on its way. */
 static void forward_keys(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first_query,
                          int64_t queries, int64_t first, int64_t keys)
 {
-    int64_t dim = h->dim, row = h->batch * h->shape->keys + first, vectors = (queries + LANES - 1) / LANES;
-    pack_rows(h, &a->k, row, keys, dim, b->keys);
-    pack_rows(h, &a->v, row, keys, dim, b->values);
-    multiply(keys, vectors, b->keys, dim, b->queries, FORWARD_QUERIES, b->scores, FORWARD_QUERIES, dim, false);
-    int64_t step = FORWARD_KEYS / (FORWARD_QUERIES / LANES), left = h->shape->keys - first - keys;
-    for (int64_t query = 0, ahead = 0; query < queries; query += LANES, ahead += step) {
-        look_ahead(h, &a->k, row + keys + ahead, ahead + step <= left ? step : 0);
-        look_ahead(h, &a->v, row + keys + ahead, ahead + step <= left ? step : 0);
-        soften(h, b, query, keys);
+    enum { STEP = FORWARD_KEYS / PANELS };
+    int64_t row = h->batch * h->shape->keys + first, left = h->shape->keys - first - keys;
+    pack_rows(h, &a->k, row, keys, h->dim, b->keys);
+    pack_rows(h, &a->v, row, keys, h->dim, b->values);
+    for (int64_t panel = 0; panel * PANEL < queries; panel++) {
+        forward_buffers part = panel_of(h, *b, panel);
+        if ((panel + 1) * STEP <= left) {
+            look_ahead(h, &a->k, row + keys + panel * STEP, STEP);
+            look_ahead(h, &a->v, row + keys + panel * STEP, STEP);
+        }
+        forward_panel(h, &part, first_query + panel * PANEL, smaller(PANEL, queries - panel * PANEL), first, keys);
     }
-    if (h->shape->dropout.rate > 0) apply_dropout(h, first_query, queries, first, keys, b->scores, 1, FORWARD_QUERIES);
-    multiply_transposed(dim, vectors, b->values, dim, b->scores, FORWARD_QUERIES, b->out, FORWARD_QUERIES, keys, true);
 }
 
 static void forward_block(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first)
 {
     int64_t queries = smaller(FORWARD_QUERIES, h->shape->queries - first);
     int64_t row = h->batch * h->shape->queries + first;
-    pack_transposed(h, &a->q, row, queries, FORWARD_QUERIES, h->scale * log2_e, b->queries);
+    for (int64_t panel = 0; panel < PANELS; panel++)
+        pack_transposed(h, &a->q, row + panel * PANEL, queries - panel * PANEL, PANEL, h->scale * log2_e,
+                        panel_of(h, *b, panel).queries);
     memset(b->out, 0, (size_t)(h->dim * FORWARD_QUERIES) * sizeof(float));
     for (int64_t i = 0; i < FORWARD_QUERIES; i++) {
         b->maximum[i] = -1e30f;
@@ -268,9 +319,12 @@ static void forward_block(const head_view *h, const forward_arguments *a, const 
     }
     for (int64_t key = 0; key < h->shape->keys; key += FORWARD_KEYS)
         forward_keys(h, a, b, first, queries, key, smaller(FORWARD_KEYS, h->shape->keys - key));
-    for (int64_t d = 0; d < h->dim; d++)
-        for (int64_t i = 0; i < FORWARD_QUERIES; i++) b->out[d * FORWARD_QUERIES + i] *= 1 / b->sum[i];
-    unpack_transposed(h, b->out, FORWARD_QUERIES, row, queries, 1, &a->out);
+    for (int64_t panel = 0; panel * PANEL < queries; panel++) {
+        forward_buffers part = panel_of(h, *b, panel);
+        for (int64_t d = 0; d < h->dim; d++)
+            for (int64_t i = 0; i < PANEL; i++) part.out[d * PANEL + i] *= 1 / part.sum[i];
+        unpack_transposed(h, part.out, PANEL, row + panel * PANEL, smaller(PANEL, queries - panel * PANEL), 1, &a->out);
+    }
     for (int64_t i = 0; i < queries; i++)
         a->log_sum[h->unit * h->shape->queries + first + i] = b->maximum[i] / log2_e + logf(b->sum[i]);
 }
@@ -433,21 +487,19 @@ static void backward_block(const head_view *h, const backward_arguments *a, cons
     unpack_transposed(h, b->dvalues, KEYS, key_row, keys, 1, &a->dv);
 }
 
-/* LANES elements in a row, the same sums for both types. */
-INLINE vector load_elements(const vt_matrix *matrix, int64_t index, int64_t count)
-{
-    float lanes[LANES] = {0};
-    if (matrix->type == VT_FLOAT32 && count == LANES) return load(matrix->data + index);
-    for (int64_t i = 0; i < count; i++) lanes[i] = element(matrix, index + i);
-    return load(lanes);
-}
-
+/* The same sums for both types. */
 static float dot(const vt_matrix *a, int64_t a_index, const vt_matrix *b, int64_t b_index, int64_t count)
 {
     vector lanes = {0};
-    for (int64_t d = 0; d < count; d += LANES) {
-        int64_t used = smaller(LANES, count - d);
-        lanes += load_elements(a, a_index + d, used) * load_elements(b, b_index + d, used);
+    int64_t d = 0;
+    if (a->type == VT_FLOAT32 && b->type == VT_FLOAT32) {
+        for (; d + LANES <= count; d += LANES) lanes += load(a->data + a_index + d) * load(b->data + b_index + d);
+    }
+    for (; d < count; d += LANES) {
+        float part[2][LANES] = {{0}};
+        pack_row(a, a_index + d, smaller(LANES, count - d), part[0]);
+        pack_row(b, b_index + d, smaller(LANES, count - d), part[1]);
+        lanes += load(part[0]) * load(part[1]);
     }
     return sum_lanes(lanes);
 }
