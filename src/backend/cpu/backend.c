@@ -100,21 +100,34 @@ bool vt_cpu_scratch_reserve(vt_backend *backend, size_t bytes)
     return true;
 }
 
-void *vt_cpu_stand_in_memory(vt_backend *backend, size_t bytes)
+/* At least `bytes` at *memory, of *capacity; what was there is lost when it grows. */
+static void *grow(vt_backend *backend, size_t bytes, void **memory, size_t *capacity)
 {
     vt_cpu_state *state = backend->state;
-    if (bytes <= state->stand_in_bytes) return state->stand_ins;
-    void *memory = NULL;
-    cpu_release(backend, state->stand_ins);
-    state->stand_ins = NULL;
-    state->stand_in_bytes = 0;
-    if (cpu_allocate(backend, VT_MEMORY_WORKSPACE, bytes, &memory) != VT_OK) {
+    void *larger = NULL;
+    if (bytes <= *capacity) return *memory;
+    cpu_release(backend, *memory);
+    *memory = NULL;
+    *capacity = 0;
+    if (cpu_allocate(backend, VT_MEMORY_WORKSPACE, bytes, &larger) != VT_OK) {
         state->failed = true;
         return NULL;
     }
-    state->stand_ins = memory;
-    state->stand_in_bytes = bytes;
-    return memory;
+    *memory = larger;
+    *capacity = bytes;
+    return larger;
+}
+
+void *vt_cpu_stand_in_memory(vt_backend *backend, size_t bytes)
+{
+    vt_cpu_state *state = backend->state;
+    return grow(backend, bytes, &state->stand_ins, &state->stand_in_bytes);
+}
+
+void *vt_cpu_shared(vt_backend *backend, size_t bytes)
+{
+    vt_cpu_state *state = backend->state;
+    return grow(backend, bytes, &state->shared, &state->shared_bytes);
 }
 
 void *vt_cpu_scratch(vt_backend *backend)
