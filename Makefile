@@ -25,16 +25,17 @@ PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev libprotobuf-c-dev protobuf-c-com
     $(if $(filter-out no,$(MPI)),libopenmpi-dev openmpi-bin)
 SOURCES := $(sort $(shell find src -name '*.c'))
 KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
-TEST_SOURCES := $(sort $(shell find tests -name '*.c'))
+TEST_SOURCES := $(sort $(shell find tests -name '*.c' -not -path 'tests/fuzz/*' -not -path tests/faults/shim.c))
+FUZZ_TARGETS := $(filter-out fuzz,$(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/*.c))))
 
 # Goals that need no library, or install them first.
-WITHOUT_LIBRARIES := deps demo test sanitize bench clean help
+WITHOUT_LIBRARIES := deps demo test sanitize tsan fuzz faults long-test memcheck bench clean help
 GOALS := $(filter-out $(WITHOUT_LIBRARIES),$(or $(MAKECMDGOALS),vitrain))
 ifneq ($(GOALS),)
 include $(BUILD)/found.mk
 endif
 
-.PHONY: all deps demo test sanitize bench lint docs clean help run-tests run-demo run-bench
+.PHONY: all deps demo test sanitize tsan fuzz faults long-test memcheck bench lint docs clean help run-tests run-demo run-bench run-fuzz
 all: vitrain
 .DEFAULT_GOAL := vitrain
 
@@ -145,6 +146,9 @@ $(BUILD)/libvitrain.a: $(OBJECTS) $(KERNEL_OBJECTS) $(BUILD)/generated/event.pb-
 $(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
+$(BUILD)/fuzz-%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/fuzz.o $(BUILD)/libvitrain.a
+	$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+
 $(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
 $(BUILD)/src/data/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS)
 $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
@@ -186,6 +190,17 @@ test: deps
 sanitize: deps
 	@$(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/sanitize CFLAGS='-O1 -g -fno-omit-frame-pointer' \
 	    SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
+
+# libFuzzer's targets, each for FUZZ_SECONDS, all at once with FUZZ_JOBS: tests/fuzz/run. FILTER chooses among them.
+FUZZ_SECONDS ?= 60
+FUZZ_CC ?= clang
+fuzz: deps
+	@command -v $(FUZZ_CC) >/dev/null || { echo "make fuzz needs clang with its libFuzzer (FUZZ_CC=...)" >&2; exit 1; }
+	@$(MAKE) --no-print-directory run-fuzz BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) CFLAGS='-O1 -g -fno-omit-frame-pointer' MPI=no WARNINGS=-w \
+	    SANITIZE='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined'
+
+run-fuzz: $(FUZZ_TARGETS:%=$(BUILD)/fuzz-%)
+	@tests/fuzz/run $(BUILD) $(FUZZ_SECONDS) $(or $(FILTER),$(FUZZ_TARGETS))
 
 demo: deps
 	@$(MAKE) --no-print-directory run-demo

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 /* Device memory for the two scalars of a step. */
 typedef struct {
     double squares;
@@ -22,8 +24,7 @@ vt_status vt_optimizer_open(const vt_optimizer_options *options, vt_backend *bac
                             vt_optimizer **result)
 {
     vt_status status = VT_OK;
-    vt_optimizer *optimizer = calloc(1, sizeof *optimizer);
-    VT_ASSERT(optimizer != NULL);
+    vt_optimizer *optimizer = vt_allocate(1, sizeof *optimizer, "the optimizer");
     optimizer->options = *options;
     optimizer->backend = backend;
     optimizer->parameters = parameters;
@@ -155,8 +156,7 @@ const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer)
     vt_backend *backend = optimizer->backend;
     const vt_parameters *parameters = optimizer->parameters;
     int64_t count = vt_parameters_count(parameters);
-    double *bad = calloc((size_t)count + 1, sizeof *bad);
-    VT_ASSERT(bad != NULL);
+    double *bad = vt_allocate((size_t)count + 1, sizeof *bad, "the optimizer");
     for (int64_t i = 0; i < count; i++) {
         vt_piece piece = vt_parameters_piece(parameters, vt_parameters_at(parameters, i), 2);
         double squares = 0;

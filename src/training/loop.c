@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "report/log.h"
 #include "training/stop.h"
 
@@ -147,8 +148,7 @@ static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batc
     vt_status status = VT_OK;
     const vt_config *config = loop->trainer->config;
     int64_t channel = vt_record_picture_channel(config), plane = config->img_size[0] * config->img_size[1];
-    float *fields = malloc(2 * (size_t)plane * sizeof *fields);
-    VT_ASSERT(fields != NULL);
+    float *fields = vt_allocate(2 * (size_t)plane, sizeof *fields, "a picture");
     VT_TRY(vt_step_forecast(loop->trainer, batch, channel, fields, fields + plane));
     VT_TRY(vt_record_picture(loop->record, epoch + 1, loop->trainer->steps_done, fields + plane, fields));
 done:

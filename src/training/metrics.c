@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 
 struct vt_metrics {
@@ -42,8 +43,7 @@ vt_status vt_metrics_open(const char *path, int64_t steps, vt_metrics **result)
 {
     vt_status status = VT_OK;
     long end = 0;
-    vt_metrics *metrics = calloc(1, sizeof *metrics);
-    VT_ASSERT(metrics != NULL);
+    vt_metrics *metrics = vt_allocate(1, sizeof *metrics, "metrics.csv");
     metrics->path = vt_text_copy(path);
     if (steps > 0) metrics->file = fopen(path, "r+");
     if (metrics->file == NULL) metrics->file = fopen(path, "w");

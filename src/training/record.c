@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "report/image.h"
 #include "report/log.h"
@@ -117,8 +118,7 @@ vt_status vt_record_open(const vt_config *config, const char *run_directory, con
 {
     vt_status status = VT_OK;
     char *logs = vt_text_format("%s/logs", run_directory);
-    vt_record *record = calloc(1, sizeof *record);
-    VT_ASSERT(record != NULL);
+    vt_record *record = vt_allocate(1, sizeof *record, "the run's record");
     record->config = config;
     record->channel_names = channel_names;
     record->rmse_tag = rmse_tag(record);

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 /* Samples first … first + count - 1 of this rank's part of a batch, as the model sees them. */
 typedef struct {
     vt_pass pass;
@@ -204,16 +206,14 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t c
 void vt_evaluation_open(const vt_config *config, vt_evaluation *evaluation)
 {
     *evaluation = (vt_evaluation){.channels = config->n_out_channels,
-                                  .rmse = calloc((size_t)config->n_out_channels, sizeof(double))};
-    VT_ASSERT(evaluation->rmse != NULL);
+                                  .rmse = vt_allocate((size_t)config->n_out_channels, sizeof(double), "an evaluation")};
 }
 
 void vt_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluation)
 {
     enum { SUMS = 3 };
     int64_t count = SUMS + evaluation->channels;
-    double part = share(trainer), *sums = malloc((size_t)count * sizeof *sums);
-    VT_ASSERT(sums != NULL);
+    double part = share(trainer), *sums = vt_allocate((size_t)count, sizeof *sums, "an evaluation");
     bool has_persistence = !isnan(evaluation->persistence_loss);
     sums[0] = part * evaluation->samples;
     sums[1] = part * evaluation->loss;
