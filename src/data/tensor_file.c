@@ -10,7 +10,7 @@
 #include "data/output_file.h"
 
 /* Enough for a disk to be busy, little enough for a damaged chunk to be told apart from its neighbours. */
-enum { CHUNK_BYTES = 1 << 20 };
+enum { CHUNK_BYTES = 1 << 20, LONGEST_TEXT = 16 << 20 };
 
 /* errno when the system said why, for HDF5's own sentence buries it among addresses. */
 static const char *write_reason(void)
@@ -328,6 +328,14 @@ vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, char ***n
     return status;
 }
 
+bool vt_tensor_file_has(vt_tensor_file *file, const char *name)
+{
+    vt_hdf5_enter();
+    bool has = H5Aexists(file->file, name) > 0;
+    vt_hdf5_leave();
+    return has;
+}
+
 vt_status vt_tensor_file_get_integers(vt_tensor_file *file, const char *name, int64_t *count, int64_t *values)
 {
     return read_numbers(file, name, H5T_INTEGER, count, values);
@@ -356,6 +364,7 @@ vt_status vt_tensor_file_get_text(vt_tensor_file *file, const char *name, char *
     type = H5Aget_type(attribute);
     size_t size = H5Tget_size(type);
     VT_CHECK(count == 1, "%s: the attribute '%s' has another shape", file->path, name);
+    VT_CHECK(size <= LONGEST_TEXT, "%s: the attribute '%s' has %zu bytes, more than any", file->path, name, size);
     *text = vt_allocate(size + 1, 1, "a checkpoint's file");
     VT_CHECK(H5Aread(attribute, type, *text) >= 0, "%s: the attribute '%s' is damaged: %s", file->path, name,
              vt_hdf5_reason());

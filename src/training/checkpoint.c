@@ -88,6 +88,9 @@ static vt_status write_progress(vt_tensor_file *file, const vt_progress *progres
     VT_TRY(vt_tensor_file_set_integers(file, "epoch", 1, &progress->epoch));
     VT_TRY(vt_tensor_file_set_integers(file, "epoch_steps", 1, &progress->epoch_steps));
     VT_TRY(vt_tensor_file_set_integers(file, "epoch_samples", 1, &progress->epoch_samples));
+    VT_TRY(vt_tensor_file_set_integers(file, "epoch_skipped", 1, &progress->epoch_skipped));
+    VT_TRY(vt_tensor_file_set_integers(file, "skipped", 1, &progress->skipped));
+    VT_TRY(vt_tensor_file_set_integers(file, "skipped_in_row", 1, &progress->skipped_in_row));
     VT_TRY(vt_tensor_file_set_real(file, "epoch_loss", progress->epoch_loss));
     VT_TRY(vt_tensor_file_set_real(file, "epoch_seconds", progress->epoch_seconds));
     VT_TRY(vt_tensor_file_set_real(file, "validation_loss", progress->validation_loss));
@@ -418,6 +421,12 @@ static vt_status read_progress(vt_tensor_file *file, vt_progress *progress)
     VT_TRY(vt_tensor_file_get_integer(file, "epoch", &progress->epoch));
     VT_TRY(vt_tensor_file_get_integer(file, "epoch_steps", &progress->epoch_steps));
     VT_TRY(vt_tensor_file_get_integer(file, "epoch_samples", &progress->epoch_samples));
+    progress->epoch_skipped = progress->skipped = progress->skipped_in_row = 0;
+    if (vt_tensor_file_has(file, "skipped")) { /* the first checkpoints had none of the three */
+        VT_TRY(vt_tensor_file_get_integer(file, "epoch_skipped", &progress->epoch_skipped));
+        VT_TRY(vt_tensor_file_get_integer(file, "skipped", &progress->skipped));
+        VT_TRY(vt_tensor_file_get_integer(file, "skipped_in_row", &progress->skipped_in_row));
+    }
     VT_TRY(vt_tensor_file_get_real(file, "epoch_loss", &progress->epoch_loss));
     VT_TRY(vt_tensor_file_get_real(file, "epoch_seconds", &progress->epoch_seconds));
     VT_TRY(vt_tensor_file_get_real(file, "validation_loss", &progress->validation_loss));
