@@ -1,6 +1,8 @@
 # make            builds ./vitrain
 # make demo       trains a small model on a synthetic atmosphere          make test      runs every test
 # make sanitize   every test under ASan and UBSan                         make bench     speed, beside PyTorch if it is there
+# make tsan       threads, under ThreadSanitizer                           make fuzz      libFuzzer, FUZZ_SECONDS each
+# make faults     crashes, failing calls and memory, every one            make long-test 20,000 steps; make memcheck: valgrind
 # make lint       clang-format, clang-tidy, cppcheck                      make docs      docs/options.md from the option table
 # make deps       installs the libraries that are missing (apt)           make clean
 #
@@ -35,7 +37,7 @@ ifneq ($(GOALS),)
 include $(BUILD)/found.mk
 endif
 
-.PHONY: all deps demo test sanitize tsan fuzz faults long-test memcheck bench lint docs clean help run-tests run-demo run-bench run-fuzz
+.PHONY: all deps demo test sanitize tsan fuzz faults long-test memcheck bench lint docs clean help run-tests run-demo run-bench run-fuzz run-faults
 all: vitrain
 .DEFAULT_GOAL := vitrain
 
@@ -146,6 +148,12 @@ $(BUILD)/libvitrain.a: $(OBJECTS) $(KERNEL_OBJECTS) $(BUILD)/generated/event.pb-
 $(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
+# Preloaded by tests/faults; never sanitized, for it replaces malloc and catches system calls.
+$(BUILD)/tests/fault_shim.so: tests/faults/shim.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(WARNINGS) -O2 -fPIC -shared -o $@ $< -lpthread
+
+.SECONDARY: $(FUZZ_TARGETS:%=$(BUILD)/tests/fuzz/%.o)
 $(BUILD)/fuzz-%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/fuzz.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 
@@ -191,6 +199,33 @@ sanitize: deps
 	@$(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/sanitize CFLAGS='-O1 -g -fno-omit-frame-pointer' \
 	    SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
 
+# The loader's, the log's and the communication's threads under ThreadSanitizer. OpenMP has one thread: libgomp is not
+# built for TSan, which would take its barriers for races (tests/tsan.supp).
+TSAN_TESTS ?= data_loader report_ unit/training unit/checkpoint commands/checkpoint/stopped commands/train/log parallel/
+tsan: deps
+	@OMP_NUM_THREADS=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp:halt_on_error=0:exitcode=66:history_size=4" \
+	    $(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/tsan CFLAGS='-O1 -g -fno-omit-frame-pointer' \
+	    SANITIZE=-fsanitize=thread FILTER='$(or $(FILTER),$(TSAN_TESTS))'
+
+# Every n of tests/faults, which `make test` takes some of.
+faults: deps
+	@$(MAKE) --no-print-directory run-faults
+
+run-faults: $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/tests/fault_shim.so
+	@tests/faults/run $(BUILD) crash 1000
+	@tests/faults/run $(BUILD) io 1
+	@tests/faults/run $(BUILD) memory 1 499
+
+# A short run under valgrind.
+memcheck: deps
+	@$(MAKE) --no-print-directory vitrain
+	@tests/faults/run $(BUILD) memcheck
+
+# Memory, open files and the time of a step over 20,000 steps.
+long-test: deps
+	@$(MAKE) --no-print-directory vitrain
+	@tests/faults/run $(BUILD) long 20000
+
 # libFuzzer's targets, each for FUZZ_SECONDS, all at once with FUZZ_JOBS: tests/fuzz/run. FILTER chooses among them.
 FUZZ_SECONDS ?= 60
 FUZZ_CC ?= clang
@@ -227,7 +262,7 @@ run-bench: $(BUILD)/bench/step
 $(BUILD)/bench/step: $(BUILD)/bench/step.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
-run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests
+run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/tests/fault_shim.so
 	@tests/run $(BUILD) $(FILTER)
 
 docs: vitrain
