@@ -79,6 +79,24 @@ static int64_t chunk_bytes_of_a_time(hid_t fields, const vt_fields_shape *shape,
     return bytes;
 }
 
+/* HDF5 1.10 believes a file whose values take less room than their number and type ask for, and reads past its end. */
+static vt_status check_storage(const vt_fields_file *file, hid_t type, int64_t bytes)
+{
+    vt_status status = VT_OK;
+    hid_t properties = H5Dget_create_plist(file->fields);
+    H5D_layout_t layout = H5Pget_layout(properties);
+    hsize_t stored = H5Dget_storage_size(file->fields);
+    size_t size = H5Tget_size(type);
+    VT_CHECK(size == 2 || size == 4 || size == 8 || size == 16,
+             "%s: 'fields' is damaged: its numbers have %zu bytes each", file->path, size);
+    bool whole = layout == H5D_CHUNKED || layout == H5D_VIRTUAL || stored == 0 || (int64_t)stored >= bytes;
+    VT_CHECK(whole, "%s: 'fields' is damaged: %llu bytes are stored, %lld expected", file->path,
+             (unsigned long long)stored, (long long)bytes);
+done:
+    H5Pclose(properties);
+    return status;
+}
+
 /* gzip, shuffle and fletcher32 are part of the library; others (lzf, blosc, zstd, ...) are plugins. */
 static vt_status check_filters(const vt_fields_file *file)
 {
@@ -155,12 +173,13 @@ static vt_status open_fields(vt_fields_file *file)
     VT_CHECK(extent[1] > 0 && extent[2] > 0 && extent[3] > 0,
              "%s: 'fields' is empty: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)", file->path,
              (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)extent[3]);
-    int64_t bytes = (int64_t)sizeof(double);
-    for (int i = 1; i < 4; i++) bytes = times_or_none(bytes, (int64_t)extent[i]);
-    VT_CHECK(bytes > 0 && extent[0] <= INT64_MAX / 2,
+    int64_t bytes = (int64_t)H5Tget_size(type);
+    for (int i = 0; i < 4; i++) bytes = times_or_none(bytes, extent[i] > 0 ? (int64_t)extent[i] : 1);
+    VT_CHECK(bytes > 0 && bytes < INT64_MAX / 8,
              "%s: 'fields' is damaged: [%llu, %llu, %llu, %llu] (time, channel, lat, lon)", file->path,
              (unsigned long long)extent[0], (unsigned long long)extent[1], (unsigned long long)extent[2],
              (unsigned long long)extent[3]);
+    VT_TRY(check_storage(file, type, extent[0] > 0 ? bytes : 0));
     VT_TRY(check_filters(file));
     VT_TRY(enlarge_chunk_cache(file));
 done:
