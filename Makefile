@@ -201,7 +201,7 @@ sanitize: deps
 
 # The loader's, the log's and the communication's threads under ThreadSanitizer. OpenMP has one thread: libgomp is not
 # built for TSan, which would take its barriers for races (tests/tsan.supp).
-TSAN_TESTS ?= data_loader report_ unit/training unit/checkpoint commands/checkpoint/stopped commands/train/log parallel/
+TSAN_TESTS ?= data_loader report_ unit/training unit/checkpoint commands/checkpoint/stopped commands/train/log
 tsan: deps
 	@OMP_NUM_THREADS=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp:halt_on_error=0:exitcode=66:history_size=4" \
 	    $(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/tsan CFLAGS='-O1 -g -fno-omit-frame-pointer' \
