@@ -1,6 +1,8 @@
 # make            builds ./vitrain
 # make demo       trains a small model on a synthetic atmosphere          make test      runs every test
 # make sanitize   every test under ASan and UBSan                         make bench     speed, beside PyTorch if it is there; ranks; plans
+# make tsan       threads, under ThreadSanitizer                           make fuzz      libFuzzer, FUZZ_SECONDS each
+# make faults     crashes, failing calls and memory, every one            make long-test 20,000 steps; make memcheck: valgrind
 # make lint       clang-format, clang-tidy, cppcheck                      make docs      docs/options.md from the option table
 # make deps       installs the libraries that are missing (apt)           make clean
 #
@@ -25,17 +27,18 @@ PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev libprotobuf-c-dev protobuf-c-com
     $(if $(filter-out no,$(MPI)),libopenmpi-dev openmpi-bin)
 SOURCES := $(sort $(shell find src -name '*.c'))
 KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
-TEST_SOURCES := $(sort $(shell find tests -name '*.c'))
+TEST_SOURCES := $(sort $(shell find tests -name '*.c' -not -path 'tests/fuzz/*' -not -path tests/faults/shim.c -not -path tests/faults/eio.c))
 CUDA_KERNELS := $(sort $(wildcard cuda/*.cu))
+FUZZ_TARGETS := $(filter-out fuzz,$(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/*.c))))
 
 # Goals that need no library, or install them first.
-WITHOUT_LIBRARIES := deps demo test sanitize bench clean help
+WITHOUT_LIBRARIES := deps demo test sanitize tsan fuzz faults long-test memcheck bench clean help
 GOALS := $(filter-out $(WITHOUT_LIBRARIES),$(or $(MAKECMDGOALS),vitrain))
 ifneq ($(GOALS),)
 include $(BUILD)/found.mk
 endif
 
-.PHONY: all deps demo test sanitize bench lint docs clean help run-tests run-demo run-bench
+.PHONY: all deps demo test sanitize tsan fuzz faults long-test memcheck bench lint docs clean help run-tests run-demo run-bench run-fuzz run-faults
 all: vitrain
 .DEFAULT_GOAL := vitrain
 
@@ -197,6 +200,15 @@ $(BUILD)/tests/cuda/%.o: cuda/%.cu $(BUILD)/found.mk
 $(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
+# Preloaded by tests/faults; never sanitized, for it replaces malloc and catches system calls.
+$(BUILD)/tests/fault_shim.so: tests/faults/shim.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(WARNINGS) -O2 -fPIC -shared -o $@ $< -lpthread
+
+.SECONDARY: $(FUZZ_TARGETS:%=$(BUILD)/tests/fuzz/%.o)
+$(BUILD)/fuzz-%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/fuzz.o $(BUILD)/libvitrain.a
+	$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+
 $(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
 $(BUILD)/src/data/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS)
 $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
@@ -241,6 +253,44 @@ sanitize: deps
 	@$(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/sanitize NVCC= CFLAGS='-O1 -g -fno-omit-frame-pointer' \
 	    SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
 
+# The loader's, the log's and the communication's threads under ThreadSanitizer. OpenMP has one thread: libgomp is not
+# built for TSan, which would take its barriers for races (tests/tsan.supp).
+TSAN_TESTS ?= data_loader report_ unit/training unit/checkpoint commands/checkpoint/stopped commands/train/log
+tsan: deps
+	@OMP_NUM_THREADS=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp:halt_on_error=0:exitcode=66:history_size=4" \
+	    $(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/tsan CFLAGS='-O1 -g -fno-omit-frame-pointer' \
+	    SANITIZE=-fsanitize=thread FILTER='$(or $(FILTER),$(TSAN_TESTS))'
+
+# Every n of tests/faults, which `make test` takes some of.
+faults: deps
+	@$(MAKE) --no-print-directory run-faults
+
+run-faults: $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/tests/fault_shim.so
+	@tests/faults/run $(BUILD) crash 1000
+	@tests/faults/run $(BUILD) io 1
+	@tests/faults/run $(BUILD) memory 1 499
+
+# A short run under valgrind.
+memcheck: deps
+	@$(MAKE) --no-print-directory vitrain
+	@tests/faults/run $(BUILD) memcheck
+
+# Memory, open files and the time of a step over 20,000 steps.
+long-test: deps
+	@$(MAKE) --no-print-directory vitrain
+	@tests/faults/run $(BUILD) long 20000
+
+# libFuzzer's targets, each for FUZZ_SECONDS, all at once with FUZZ_JOBS: tests/fuzz/run. FILTER chooses among them.
+FUZZ_SECONDS ?= 60
+FUZZ_CC ?= clang
+fuzz: deps
+	@command -v $(FUZZ_CC) >/dev/null || { echo "make fuzz needs clang with its libFuzzer (FUZZ_CC=...)" >&2; exit 1; }
+	@$(MAKE) --no-print-directory run-fuzz BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) CFLAGS='-O1 -g -fno-omit-frame-pointer' MPI=no WARNINGS=-w \
+	    SANITIZE='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined'
+
+run-fuzz: $(FUZZ_TARGETS:%=$(BUILD)/fuzz-%)
+	@tests/fuzz/run $(BUILD) $(FUZZ_SECONDS) $(or $(FILTER),$(FUZZ_TARGETS))
+
 demo: deps
 	@$(MAKE) --no-print-directory run-demo
 
@@ -268,7 +318,7 @@ run-bench: $(BUILD)/bench/step $(BUILD)/bench/scaling $(BUILD)/bench/plan_layout
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
-run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests
+run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/tests/fault_shim.so
 	@tests/run $(BUILD) $(FILTER)
 
 docs: vitrain

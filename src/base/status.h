@@ -51,7 +51,7 @@ void vt_error_move_in(const vt_error *error);
         if (status != VT_OK) goto done;                                                                                \
     } while (0)
 
-/* For what only a bug can cause: says where, and aborts. */
+/* For what only a bug can cause: says where, and aborts. Of memory that runs out, base/memory.h tells. */
 #define VT_ASSERT(condition)                                                                                           \
     do {                                                                                                               \
         if (!(condition)) vt_assertion_failed(#condition, __FILE__, __LINE__);                                         \

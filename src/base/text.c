@@ -1,4 +1,5 @@
 #include "base/text.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,8 +16,7 @@ static char *format_list(const char *format, va_list arguments)
     va_copy(again, arguments);
     int length = vsnprintf(NULL, 0, format, arguments);
     VT_ASSERT(length >= 0);
-    char *result = malloc((size_t)length + 1);
-    VT_ASSERT(result != NULL);
+    char *result = vt_allocate(1, (size_t)length + 1, "text");
     vsnprintf(result, (size_t)length + 1, format, again);
     va_end(again);
     return result;
@@ -31,8 +31,7 @@ void vt_text_append(vt_text *text, const char *format, ...)
     size_t length = strlen(piece);
     if (text->length + length + 1 > text->capacity) {
         size_t capacity = 2 * (text->length + length + 1);
-        char *grown = realloc(text->characters, capacity);
-        VT_ASSERT(grown != NULL);
+        char *grown = vt_reallocate(text->characters, 1, capacity, "text");
         text->characters = grown;
         text->capacity = capacity;
     }
@@ -59,7 +58,6 @@ char *vt_text_format(const char *format, ...)
 char *vt_text_copy(const char *string)
 {
     char *copy = strdup(string);
-    VT_ASSERT(copy != NULL);
     return copy;
 }
 
@@ -117,8 +115,7 @@ bool vt_text_to_double(const char *string, double *value)
 static size_t edit_distance(const char *a, const char *b)
 {
     size_t columns = strlen(b) + 1;
-    size_t *row = malloc(columns * sizeof *row);
-    VT_ASSERT(row != NULL);
+    size_t *row = vt_allocate(columns, sizeof *row, "text");
     for (size_t j = 0; j < columns; j++) row[j] = j;
     for (size_t i = 1; a[i - 1] != '\0'; i++) {
         size_t diagonal = row[0];

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "parallel/communication.h"
 
@@ -29,8 +30,7 @@ static vt_status take_ranks(int count, char *const *arguments, int64_t *ranks, i
     vt_status status = VT_OK;
     *ranks = 0;
     *other_count = 0;
-    *others = malloc(((size_t)count + 1) * sizeof(char *));
-    VT_ASSERT(*others != NULL);
+    *others = vt_allocate(((size_t)count + 1), sizeof(char *), "the table of ranks");
     for (int i = 0; i < count; i++) {
         const char *word = arguments[i], *value = NULL;
         size_t length = strlen(flag);
@@ -141,8 +141,7 @@ static void print_groups(const vt_layout *layout, unsigned axes, const char *use
 {
     enum { INDENT = 10 };
     char name[32];
-    int *members = malloc((size_t)layout->ranks * sizeof(int));
-    VT_ASSERT(members != NULL);
+    int *members = vt_allocate((size_t)layout->ranks, sizeof(int), "the table of ranks");
     vt_layout_axes_name(layout, axes, name);
     printf("\n%-*s%s\n%*s", INDENT, name, uses, INDENT, "");
     int column = INDENT;

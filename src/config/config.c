@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "config/option.h"
 #include "config/yaml.h"
 
@@ -97,9 +98,8 @@ done:
 static vt_status no_such_configuration(const vt_config *config, const vt_yaml_entry *entries, size_t count)
 {
     vt_status status = VT_OK;
-    const char **names = malloc((count + 1) * sizeof(char *));
+    const char **names = vt_allocate((count + 1), sizeof(char *), "the configuration");
     vt_text list = {0};
-    VT_ASSERT(names != NULL);
     vt_text_append(&list, "it holds ");
     for (size_t i = 0; i < count; i++) {
         names[i] = entries[i].key->text;
@@ -188,8 +188,7 @@ done:
 
 static vt_config *make_default(void)
 {
-    vt_config *config = calloc(1, sizeof *config);
-    VT_ASSERT(config != NULL);
+    vt_config *config = vt_allocate(1, sizeof *config, "the configuration");
     config->ranks = config->data_parallel = 1;
     for (size_t i = 0; i < vt_row_count; i++) {
         const vt_row *row = &vt_rows[i];

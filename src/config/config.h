@@ -22,6 +22,7 @@ typedef enum { VT_GELU_ERF, VT_GELU_TANH } vt_gelu;
 typedef enum { VT_AMP_NONE, VT_AMP_FP16, VT_AMP_BF16 } vt_amp_mode;
 typedef enum { VT_OPTIMIZER_ADAM, VT_OPTIMIZER_ADAMW, VT_OPTIMIZER_SGD } vt_optimizer_kind;
 typedef enum { VT_RECOMPUTE_NONE, VT_RECOMPUTE_BLOCK } vt_recompute;
+typedef enum { VT_NONFINITE_STOP, VT_NONFINITE_SKIP } vt_on_nonfinite;
 typedef enum { VT_SCHEDULE_COSINE, VT_SCHEDULE_NONE } vt_schedule_kind;
 typedef enum { VT_SCALING_NONE, VT_SCALING_SQRT, VT_SCALING_LINEAR } vt_lr_scaling;
 typedef enum { VT_LOADER_AUTO, VT_LOADER_PYTORCH, VT_LOADER_DALI, VT_LOADER_NATIVE, VT_LOADER_DIRECT } vt_loader_kind;

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "base/memory.h"
 #include "config/option.h"
 
 static bool emit_text(yaml_emitter_t *emitter, const char *text, yaml_scalar_style_t style)
@@ -98,7 +99,9 @@ char *vt_config_text(const vt_config *config)
     char *text = NULL;
     size_t length = 0;
     FILE *memory = open_memstream(&text, &length);
-    VT_ASSERT(memory != NULL && write_file(config, memory) && fclose(memory) == 0);
+    bool written = memory != NULL && write_file(config, memory);
+    written = memory != NULL && fclose(memory) == 0 && written;
+    if (!written) vt_memory_exhausted(length, "the configuration as text");
     return text;
 }
 

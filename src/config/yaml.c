@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <yaml.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 
 /* Far above any real file; they keep a broken or hostile one from costing time and stack. */
@@ -38,8 +39,7 @@ static vt_status read_bytes(vt_yaml *yaml)
     struct stat info;
     VT_CHECK(fstat(fileno(file), &info) == 0, "%s: %s", yaml->path, strerror(errno));
     VT_CHECK(!S_ISDIR(info.st_mode), "%s: is a directory; expected a YAML file of named configurations", yaml->path);
-    yaml->bytes = malloc(MAX_FILE_BYTES + 1);
-    VT_ASSERT(yaml->bytes != NULL);
+    yaml->bytes = vt_allocate(1, MAX_FILE_BYTES + 1, "a YAML file");
     yaml->byte_count = fread(yaml->bytes, 1, MAX_FILE_BYTES + 1, file);
     VT_CHECK(!ferror(file), "%s: can't be read: %s", yaml->path, strerror(errno));
     VT_CHECK(yaml->byte_count <= MAX_FILE_BYTES,
@@ -55,7 +55,7 @@ static vt_status parser_error(const vt_yaml *yaml, const yaml_parser_t *parser)
     vt_status status = VT_OK;
     const char *problem = parser->problem != NULL ? parser->problem : "it can't be read";
     size_t line = parser->problem_mark.line + 1, column = parser->problem_mark.column + 1;
-    VT_ASSERT(parser->error != YAML_MEMORY_ERROR);
+    if (parser->error == YAML_MEMORY_ERROR) vt_memory_exhausted(yaml->byte_count, "reading a YAML file");
     if (parser->error == YAML_READER_ERROR) { /* bytes that are no text: it knows only their offset */
         size_t bad = parser->problem_offset < yaml->byte_count ? parser->problem_offset : yaml->byte_count;
         line = column = 1;
@@ -82,12 +82,10 @@ static vt_yaml_node *add_node(vt_yaml *yaml, vt_yaml_kind kind, const yaml_event
 {
     if (yaml->node_count == yaml->node_capacity) {
         yaml->node_capacity = 2 * yaml->node_capacity + 64;
-        vt_yaml_node **grown = realloc(yaml->nodes, yaml->node_capacity * sizeof(vt_yaml_node *));
-        VT_ASSERT(grown != NULL);
+        vt_yaml_node **grown = vt_reallocate(yaml->nodes, yaml->node_capacity, sizeof(vt_yaml_node *), "a YAML file");
         yaml->nodes = grown;
     }
-    vt_yaml_node *node = calloc(1, sizeof *node);
-    VT_ASSERT(node != NULL);
+    vt_yaml_node *node = vt_allocate(1, sizeof *node, "a YAML file");
     *node = (vt_yaml_node){.kind = kind,
                            .line = event->start_mark.line + 1,
                            .column = event->start_mark.column + 1,
@@ -100,8 +98,7 @@ static void add_child(vt_yaml_node *parent, vt_yaml_node *child)
 {
     if (parent->count == parent->capacity) {
         parent->capacity = 2 * parent->capacity + 8;
-        vt_yaml_node **grown = realloc(parent->child, parent->capacity * sizeof(vt_yaml_node *));
-        VT_ASSERT(grown != NULL);
+        vt_yaml_node **grown = vt_reallocate(parent->child, parent->capacity, sizeof(vt_yaml_node *), "a YAML file");
         parent->child = grown;
     }
     parent->child[parent->count++] = child;
@@ -223,8 +220,7 @@ static vt_status open_yaml(const char *path, const char *text, vt_yaml **result)
 {
     vt_status status = VT_OK;
     yaml_parser_t parser = {0};
-    vt_yaml *yaml = calloc(1, sizeof *yaml);
-    VT_ASSERT(yaml != NULL);
+    vt_yaml *yaml = vt_allocate(1, sizeof *yaml, "a YAML file");
     yaml->path = vt_text_copy(path);
     if (text != NULL) {
         yaml->bytes = (unsigned char *)vt_text_copy(text);
@@ -232,7 +228,7 @@ static vt_status open_yaml(const char *path, const char *text, vt_yaml **result)
     } else {
         VT_TRY(read_bytes(yaml));
     }
-    VT_ASSERT(yaml_parser_initialize(&parser));
+    if (!yaml_parser_initialize(&parser)) vt_memory_exhausted(sizeof parser, "reading a YAML file");
     yaml_parser_set_input_string(&parser, yaml->bytes, yaml->byte_count);
     VT_TRY(read_document(yaml, &parser));
     VT_CHECK(yaml->top != NULL,
@@ -316,8 +312,7 @@ static vt_status add_key(merged_keys *merge, const vt_yaml_node *key, const vt_y
              MAX_KEYS);
     if (i == merge->capacity) {
         merge->capacity = 2 * merge->capacity + 64;
-        vt_yaml_entry *grown = realloc(merge->entries, merge->capacity * sizeof *grown);
-        VT_ASSERT(grown != NULL);
+        vt_yaml_entry *grown = vt_reallocate(merge->entries, merge->capacity, sizeof *grown, "a YAML file");
         merge->entries = grown;
     }
     if (i == merge->count) merge->count++;
@@ -359,8 +354,7 @@ done:
 
 vt_status vt_yaml_entries(const vt_yaml *yaml, const vt_yaml_node *mapping, vt_yaml_entry **entries, size_t *count)
 {
-    merged_keys merge = {.yaml = yaml, .visited = calloc(yaml->node_count, sizeof(bool))};
-    VT_ASSERT(merge.visited != NULL);
+    merged_keys merge = {.yaml = yaml, .visited = vt_allocate(yaml->node_count, sizeof(bool), "a YAML file")};
     vt_status status = add_keys(&merge, mapping, 0);
     free(merge.visited);
     if (status != VT_OK) {

@@ -51,7 +51,14 @@ static bool has_object(hid_t file, const char *name)
     return H5Lexists(file, name, H5P_DEFAULT) > 0 && H5Oexists_by_name(file, name, H5P_DEFAULT) > 0;
 }
 
-/* Bytes of the chunks that cover one time, and their number; 0 when the storage has no chunks. */
+/* a * b, both at least 1; -1 when that is more than can be, as a damaged file may claim, or a is -1 already. */
+static int64_t times_or_none(int64_t a, int64_t b)
+{
+    int64_t product = -1;
+    return a < 1 || b < 1 || __builtin_mul_overflow(a, b, &product) ? -1 : product;
+}
+
+/* Bytes of the chunks that cover one time, and their number; 0 when the storage has no chunks; -1: damaged. */
 static int64_t chunk_bytes_of_a_time(hid_t fields, const vt_fields_shape *shape, int64_t *count)
 {
     hsize_t chunk[4];
@@ -62,12 +69,33 @@ static int64_t chunk_bytes_of_a_time(hid_t fields, const vt_fields_shape *shape,
     if (H5Pget_layout(properties) == H5D_CHUNKED && H5Pget_chunk(properties, 4, chunk) == 4) {
         const int64_t extent[3] = {shape->channels, shape->height, shape->width};
         *count = 1;
-        for (int i = 0; i < 3; i++) *count *= (extent[i] + (int64_t)chunk[i + 1] - 1) / (int64_t)chunk[i + 1];
-        bytes = *count * (int64_t)(chunk[0] * chunk[1] * chunk[2] * chunk[3] * H5Tget_size(type));
+        bytes = (int64_t)H5Tget_size(type);
+        for (int i = 0; i < 4; i++) bytes = times_or_none(bytes, (int64_t)chunk[i]);
+        for (int i = 0; i < 3 && bytes > 0; i++)
+            *count = times_or_none(*count, (extent[i] - 1) / (int64_t)chunk[i + 1] + 1);
+        bytes = times_or_none(bytes, *count);
     }
     H5Pclose(properties);
     H5Tclose(type);
     return bytes;
+}
+
+/* HDF5 1.10 believes a file whose values take less room than their number and type ask for, and reads past its end. */
+static vt_status check_storage(const vt_fields_file *file, hid_t type, int64_t bytes)
+{
+    vt_status status = VT_OK;
+    hid_t properties = H5Dget_create_plist(file->fields);
+    H5D_layout_t layout = H5Pget_layout(properties);
+    hsize_t stored = H5Dget_storage_size(file->fields);
+    size_t size = H5Tget_size(type);
+    VT_CHECK(size == 2 || size == 4 || size == 8 || size == 16,
+             "%s: 'fields' is damaged: its numbers have %zu bytes each", file->path, size);
+    bool whole = layout == H5D_CHUNKED || layout == H5D_VIRTUAL || stored == 0 || (int64_t)stored >= bytes;
+    VT_CHECK(whole, "%s: 'fields' is damaged: %llu bytes are stored, %lld expected", file->path,
+             (unsigned long long)stored, (long long)bytes);
+done:
+    H5Pclose(properties);
+    return status;
 }
 
 /* gzip, shuffle and fletcher32 are part of the library; others (lzf, blosc, zstd, ...) are plugins. */
@@ -100,7 +128,9 @@ static vt_status enlarge_chunk_cache(vt_fields_file *file)
     int64_t chunks = 0;
     int64_t bytes = chunk_bytes_of_a_time(file->fields, &file->shape, &chunks);
     if (bytes == 0) goto done;
-    file->cache_bytes = 2 * bytes < SMALLEST_CACHE ? SMALLEST_CACHE : 2 * bytes;
+    VT_CHECK(bytes > 0, "%s: 'fields' is damaged: its chunks are larger than can be", file->path);
+    file->cache_bytes = bytes > LARGEST_CACHE ? bytes : 2 * bytes;
+    if (file->cache_bytes < SMALLEST_CACHE) file->cache_bytes = SMALLEST_CACHE;
     if (file->cache_bytes > LARGEST_CACHE) {
         char size[VT_NUMBER_SIZE];
         vt_log_warning("%s: the chunks of one time hold %s, too much to keep decoded, so reading will be slow; chunks "
@@ -110,7 +140,7 @@ static vt_status enlarge_chunk_cache(vt_fields_file *file)
         file->cache_bytes = LARGEST_CACHE;
     }
     /* the library advises a prime of about 100 slots a chunk; the slots are pointers */
-    size_t slots = (size_t)(200 * chunks < 12421 ? 12421 : 200 * chunks + 1);
+    size_t slots = chunks < 62 ? 12421 : chunks < 5000 ? 200 * (size_t)chunks + 1 : 1000003;
     access = H5Pcreate(H5P_DATASET_ACCESS);
     H5Pset_chunk_cache(access, slots, (size_t)file->cache_bytes, H5D_CHUNK_CACHE_W0_DEFAULT);
     H5Dclose(file->fields);
@@ -144,6 +174,13 @@ static vt_status open_fields(vt_fields_file *file)
     VT_CHECK(extent[1] > 0 && extent[2] > 0 && extent[3] > 0,
              "%s: 'fields' is empty: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)", file->path,
              (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)extent[3]);
+    int64_t bytes = (int64_t)H5Tget_size(type);
+    for (int i = 0; i < 4; i++) bytes = times_or_none(bytes, extent[i] > 0 ? (int64_t)extent[i] : 1);
+    VT_CHECK(bytes > 0 && bytes < INT64_MAX / 8,
+             "%s: 'fields' is damaged: [%llu, %llu, %llu, %llu] (time, channel, lat, lon)", file->path,
+             (unsigned long long)extent[0], (unsigned long long)extent[1], (unsigned long long)extent[2],
+             (unsigned long long)extent[3]);
+    VT_TRY(check_storage(file, type, extent[0] > 0 ? bytes : 0));
     VT_TRY(check_filters(file));
     VT_TRY(enlarge_chunk_cache(file));
 done:

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 
 static bool is_yearly_file(const char *name)
@@ -28,8 +29,7 @@ static void append(vt_file_list *list, char *path)
     /* grows at every power of two */
     if ((list->count & (list->count - 1)) == 0) {
         size_t capacity = list->count == 0 ? 1 : 2 * (size_t)list->count;
-        char **grown = realloc(list->paths, capacity * sizeof *grown);
-        VT_ASSERT(grown != NULL);
+        char **grown = vt_reallocate(list->paths, capacity, sizeof *grown, "a list of files");
         list->paths = grown;
     }
     list->paths[list->count++] = path;

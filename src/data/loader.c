@@ -227,6 +227,11 @@ void vt_loader_close(vt_loader **pointer)
     free(loader);
 }
 
+const vt_loader_options *vt_loader_options_of(const vt_loader *loader)
+{
+    return &loader->options;
+}
+
 int64_t vt_loader_batch_count(const vt_loader *loader)
 {
     return loader->batch_count;

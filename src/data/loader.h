@@ -39,6 +39,7 @@ typedef struct vt_loader vt_loader;
 vt_status vt_loader_open(const vt_loader_options *options, vt_loader **loader);
 
 /* Stops the thread, also in the midst of an epoch. */
+const vt_loader_options *vt_loader_options_of(const vt_loader *loader);
 void vt_loader_close(vt_loader **loader);
 
 /* Batches of one epoch. */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/bfloat16.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "data/output_file.h"
 
@@ -93,8 +94,7 @@ static bool take_numbers(cursor *c, int64_t *numbers, int most, int *count)
 /* {"name": "text", …}: "__metadata__", which says nothing that is needed. */
 static bool take_metadata(cursor *c)
 {
-    char *text = malloc(LONGEST_HEADER);
-    VT_ASSERT(text != NULL);
+    char *text = vt_allocate(1, LONGEST_HEADER, "a .safetensors file");
     bool good = take(c, '{');
     if (good && !take(c, '}')) {
         do {
@@ -189,8 +189,8 @@ static vt_status parse_header(vt_safetensors *file, const char *header, size_t l
             if (!good) break;
             entry.type = type_of(entry.type_name);
             VT_TRY(check_entry(file, &entry));
-            tensor_entry *grown = realloc(file->entries, (size_t)(file->count + 1) * sizeof *grown);
-            VT_ASSERT(grown != NULL);
+            tensor_entry *grown =
+                vt_reallocate(file->entries, (size_t)(file->count + 1), sizeof *grown, "a .safetensors file");
             file->entries = grown;
             grown[file->count++] = entry;
         } while (good && take(&c, ','));
@@ -214,7 +214,6 @@ vt_status vt_safetensors_open(const char *path, vt_safetensors **result)
     unsigned char prefix[8];
     struct stat info;
     vt_safetensors *file = calloc(1, sizeof *file);
-    VT_ASSERT(file != NULL);
     *result = NULL;
     file->path = vt_text_copy(path);
     VT_CHECK(stat(path, &info) == 0, "can't open %s: %s", path, strerror(errno));
@@ -230,8 +229,7 @@ vt_status vt_safetensors_open(const char *path, vt_safetensors **result)
         path, (unsigned long long)length, (long long)info.st_size);
     file->data_start = 8 + (int64_t)length;
     file->data_size = info.st_size - file->data_start;
-    header = malloc((size_t)length + 1);
-    VT_ASSERT(header != NULL);
+    header = vt_allocate(1, (size_t)length + 1, "a .safetensors file");
     VT_CHECK(fread(header, 1, (size_t)length, file->file) == length, "can't read the header of %s", path);
     VT_TRY(parse_header(file, header, (size_t)length));
     *result = file;
@@ -284,8 +282,7 @@ vt_status vt_safetensors_read(const vt_safetensors *file, const char *name, cons
         VT_CHECK(fread(values, sizeof *values, count, file->file) == count, "can't read tensor '%s' of %s", name,
                  file->path);
     } else {
-        halves = malloc((count + 1) * sizeof *halves);
-        VT_ASSERT(halves != NULL);
+        halves = vt_allocate((count + 1), sizeof *halves, "a .safetensors file");
         VT_CHECK(fread(halves, sizeof *halves, count, file->file) == count, "can't read tensor '%s' of %s", name,
                  file->path);
         for (size_t i = 0; i < count; i++)

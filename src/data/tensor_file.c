@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "data/output_file.h"
 
 /* Enough for a disk to be busy, little enough for a damaged chunk to be told apart from its neighbours. */
-enum { CHUNK_BYTES = 1 << 20 };
+enum { CHUNK_BYTES = 1 << 20, LONGEST_TEXT = 16 << 20 };
 
 /* errno when the system said why, for HDF5's own sentence buries it among addresses. */
 static const char *write_reason(void)
@@ -29,8 +30,7 @@ static hid_t make_space(const vt_tensor_shape *shape)
 
 static vt_tensor_file *new_file(const char *path)
 {
-    vt_tensor_file *file = calloc(1, sizeof *file);
-    VT_ASSERT(file != NULL);
+    vt_tensor_file *file = vt_allocate(1, sizeof *file, "a checkpoint's file");
     file->path = vt_text_copy(path);
     file->file = H5I_INVALID_HID;
     return file;
@@ -305,8 +305,7 @@ static vt_status list_names(vt_tensor_file *file, const char *group, char ***nam
     H5G_info_t info;
     VT_CHECK(H5Gget_info_by_name(file->file, group, &info, H5P_DEFAULT) >= 0, "%s has no group '%s': %s", file->path,
              group, vt_hdf5_reason());
-    *names = calloc((size_t)info.nlinks + 1, sizeof **names);
-    VT_ASSERT(*names != NULL);
+    *names = vt_allocate((size_t)info.nlinks + 1, sizeof **names, "a checkpoint's file");
     for (hsize_t i = 0; i < info.nlinks; i++) {
         char name[256];
         ssize_t length =
@@ -327,6 +326,14 @@ vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, char ***n
     vt_status status = list_names(file, group, names, count);
     vt_hdf5_leave();
     return status;
+}
+
+bool vt_tensor_file_has(vt_tensor_file *file, const char *name)
+{
+    vt_hdf5_enter();
+    bool has = H5Aexists(file->file, name) > 0;
+    vt_hdf5_leave();
+    return has;
 }
 
 vt_status vt_tensor_file_get_integers(vt_tensor_file *file, const char *name, int64_t *count, int64_t *values)
@@ -357,8 +364,8 @@ vt_status vt_tensor_file_get_text(vt_tensor_file *file, const char *name, char *
     type = H5Aget_type(attribute);
     size_t size = H5Tget_size(type);
     VT_CHECK(count == 1, "%s: the attribute '%s' has another shape", file->path, name);
-    *text = calloc(size + 1, 1);
-    VT_ASSERT(*text != NULL);
+    VT_CHECK(size <= LONGEST_TEXT, "%s: the attribute '%s' has %zu bytes, more than any", file->path, name, size);
+    *text = vt_allocate(size + 1, 1, "a checkpoint's file");
     VT_CHECK(H5Aread(attribute, type, *text) >= 0, "%s: the attribute '%s' is damaged: %s", file->path, name,
              vt_hdf5_reason());
 done:

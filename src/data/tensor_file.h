@@ -58,6 +58,9 @@ vt_status vt_tensor_file_read_box(vt_tensor_file *file, const char *name, const 
 /* The names in a group ("parameters"), in the order of the alphabet; each and the list malloc'd. */
 vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, char ***names, int64_t *count);
 
+/* Whether it has the attribute. */
+bool vt_tensor_file_has(vt_tensor_file *file, const char *name);
+
 /* *count: room in values, then how many there are. */
 vt_status vt_tensor_file_get_integers(vt_tensor_file *file, const char *name, int64_t *count, int64_t *values);
 vt_status vt_tensor_file_get_integer(vt_tensor_file *file, const char *name, int64_t *value);

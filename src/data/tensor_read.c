@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "data/tensor_file_inside.h"
 
@@ -32,8 +33,7 @@ static vt_status take_source_name(const vt_tensor_file *file, const char *name, 
     ssize_t length = H5Pget_virtual_filename(storage, index, NULL, 0);
     *source = NULL;
     VT_CHECK(length > 0 && length < 256, "%s: dataset /%s is damaged: a part in no file", file->path, name);
-    *source = calloc((size_t)length + 1, 1);
-    VT_ASSERT(*source != NULL);
+    *source = vt_allocate((size_t)length + 1, 1, "a tensor's parts");
     H5Pget_virtual_filename(storage, index, *source, (size_t)length + 1);
     VT_CHECK(strpbrk(*source, "/%") == NULL && strcmp(*source, ".") != 0 && strstr(*source, "..") == NULL,
              "%s: dataset /%s has a part in '%s', which is no file name of its directory", file->path, name, *source);
@@ -278,8 +278,7 @@ static vt_status find_pieces(const vt_tensor_file *file, const char *name, hid_t
     vt_status status = VT_OK;
     size_t count = 0;
     H5Pget_virtual_count(storage, &count);
-    list->pieces = calloc(count + 1, sizeof *list->pieces);
-    VT_ASSERT(list->pieces != NULL);
+    list->pieces = vt_allocate(count + 1, sizeof *list->pieces, "a tensor's parts");
     for (size_t i = 0; i < count; i++) {
         piece *p = &list->pieces[list->count];
         VT_TRY(take_box(file, name, storage, i, shape, &p->box));
@@ -288,8 +287,7 @@ static vt_status find_pieces(const vt_tensor_file *file, const char *name, hid_t
         VT_TRY(take_source_name(file, name, storage, i, &p->source));
         ssize_t length = H5Pget_virtual_dsetname(storage, i, NULL, 0);
         VT_CHECK(length > 1 && length < 4096, "%s: dataset /%s is damaged: part %zu has no name", file->path, name, i);
-        p->name_in_source = calloc((size_t)length + 1, 1);
-        VT_ASSERT(p->name_in_source != NULL);
+        p->name_in_source = vt_allocate((size_t)length + 1, 1, "a tensor's parts");
         H5Pget_virtual_dsetname(storage, i, p->name_in_source, (size_t)length + 1);
         if (p->name_in_source[0] == '/') memmove(p->name_in_source, p->name_in_source + 1, (size_t)length);
     }
@@ -365,7 +363,6 @@ vt_status vt_tensor_file_read_box(vt_tensor_file *file, const char *name, const 
     for (size_t i = 0; i < list.count; i++) {
         const piece *p = &list.pieces[i];
         vt_tensor_file *source = NULL;
-        VT_ASSERT(p->source != NULL && p->name_in_source != NULL);
         VT_TRY(use_source(file, p->source, &source));
         VT_TRY(read_piece(source, p, box, values));
     }

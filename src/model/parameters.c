@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/random.h"
 
 /* Parameters and buckets begin at multiples of so many elements: 64 bytes, which vector loads like. */
@@ -29,8 +30,7 @@ struct vt_parameters {
 
 vt_status vt_parameters_open(vt_backend *backend, const vt_parallel *parallel, vt_parameters **parameters)
 {
-    *parameters = calloc(1, sizeof **parameters);
-    VT_ASSERT(*parameters != NULL);
+    *parameters = vt_allocate(1, sizeof **parameters, "the list of parameters");
     (*parameters)->backend = backend;
     (*parameters)->parallel = parallel;
     (*parameters)->units = 1;
@@ -69,9 +69,9 @@ vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, c
                                 const int64_t *shape, vt_start start, double spread)
 {
     VT_ASSERT(parameters->values == NULL && dimensions <= VT_PARAMETER_DIMENSIONS);
-    vt_parameter *parameter = calloc(1, sizeof *parameter);
-    vt_parameter **list = realloc(parameters->list, (size_t)(parameters->count + 1) * sizeof *list);
-    VT_ASSERT(parameter != NULL && list != NULL);
+    vt_parameter *parameter = vt_allocate(1, sizeof *parameter, "the list of parameters");
+    vt_parameter **list =
+        vt_reallocate(parameters->list, (size_t)(parameters->count + 1), sizeof *list, "the list of parameters");
     snprintf(parameter->name, sizeof parameter->name, "%s%s%s", prefix, prefix[0] != '\0' ? "." : "", name);
     parameter->dimensions = dimensions;
     parameter->split = -1;
@@ -133,9 +133,9 @@ static bool same_class(const vt_parameter *a, const vt_parameter *b)
 static void order_parameters(vt_parameters *parameters)
 {
     int64_t filled = 0;
-    parameters->stored = calloc((size_t)parameters->count + 1, sizeof *parameters->stored);
-    bool *taken = calloc((size_t)parameters->count + 1, sizeof *taken);
-    VT_ASSERT(parameters->stored != NULL && taken != NULL);
+    parameters->stored =
+        vt_allocate((size_t)parameters->count + 1, sizeof *parameters->stored, "the list of parameters");
+    bool *taken = vt_allocate((size_t)parameters->count + 1, sizeof *taken, "the list of parameters");
     for (int64_t i = 0; i < parameters->count; i++) {
         if (taken[i]) continue;
         for (int64_t j = i; j < parameters->count; j++) {
@@ -162,9 +162,9 @@ static bool begins_bucket(const vt_parameters *parameters, int64_t index, double
 
 static void cut_buckets(vt_parameters *parameters)
 {
-    bool *begins = calloc((size_t)parameters->count + 1, sizeof *begins);
-    parameters->buckets = calloc((size_t)parameters->count + 1, sizeof *parameters->buckets);
-    VT_ASSERT(begins != NULL && parameters->buckets != NULL);
+    bool *begins = vt_allocate((size_t)parameters->count + 1, sizeof *begins, "the list of parameters");
+    parameters->buckets =
+        vt_allocate((size_t)parameters->count + 1, sizeof *parameters->buckets, "the list of parameters");
     double bytes = 0;
     for (int64_t i = parameters->count - 1; i >= 0; i--) {
         bytes += (double)parameters->stored[i]->count * sizeof(float);
@@ -345,8 +345,7 @@ void vt_parameters_start(vt_parameters *parameters, uint64_t seed)
         const vt_parameter *parameter = parameters->list[i];
         vt_piece piece = vt_parameters_piece(parameters, parameter, 3);
         size_t bytes = (size_t)piece.count * sizeof(float);
-        float *values = malloc(bytes + 1);
-        VT_ASSERT(values != NULL);
+        float *values = vt_allocate(1, bytes + 1, "the list of parameters");
         start_values(parameter, seed, &piece, values);
         if (bytes > 0) backend->copy_from_host(backend, parameters->values + piece.offset, values, bytes);
         free(values);

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "report/profile.h"
 
 struct vt_vit {
@@ -31,11 +32,9 @@ static void build_patch_embed(vt_linear *linear, vt_parameters *parameters, cons
 
 vt_status vt_vit_open(const vt_vit_options *options, vt_parameters *parameters, vt_vit **result)
 {
-    vt_vit *model = calloc(1, sizeof *model);
-    VT_ASSERT(model != NULL);
+    vt_vit *model = vt_allocate(1, sizeof *model, "the model");
     model->options = *options;
-    model->blocks = calloc((size_t)options->depth, sizeof *model->blocks);
-    VT_ASSERT(model->blocks != NULL);
+    model->blocks = vt_allocate((size_t)options->depth, sizeof *model->blocks, "the model");
     model->parameters = parameters;
     model->parallel = vt_parameters_parallel(parameters);
     build_patch_embed(&model->patch_embed, parameters, options);

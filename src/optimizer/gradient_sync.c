@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 
 /* A bucket's reduction: at most three operations, one after another. */
 enum { MOST_PHASES = 3 };
@@ -117,8 +118,8 @@ static void note(vt_gradient_sync *sync, bool of_bucket, int64_t index, double b
     if (sync->trace == NULL) return;
     if (sync->row_count == sync->row_capacity) {
         sync->row_capacity = 2 * sync->row_capacity + 64;
-        sync->rows = realloc(sync->rows, (size_t)sync->row_capacity * sizeof *sync->rows);
-        VT_ASSERT(sync->rows != NULL);
+        sync->rows =
+            vt_reallocate(sync->rows, (size_t)sync->row_capacity, sizeof *sync->rows, "the gradients' buckets");
     }
     sync->rows[sync->row_count++] = (trace_row){of_bucket, index, begin, end};
 }
@@ -387,18 +388,16 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
                                 vt_gradient_sync **result)
 {
     vt_status status = VT_OK;
-    vt_gradient_sync *sync = calloc(1, sizeof *sync);
-    VT_ASSERT(sync != NULL);
+    vt_gradient_sync *sync = vt_allocate(1, sizeof *sync, "the gradients' buckets");
     vt_world *world = vt_parameters_parallel(parameters)->world;
     sync->backend = backend;
     sync->parameters = parameters;
     sync->off = config->noddp;
     sync->step = -1;
     sync->count = vt_parameters_bucket_count(parameters);
-    sync->buckets = calloc((size_t)sync->count + 1, sizeof *sync->buckets);
-    sync->gathers = calloc((size_t)sync->count + 1, sizeof *sync->gathers);
-    sync->queue = calloc((size_t)sync->count + 1, sizeof *sync->queue);
-    VT_ASSERT(sync->buckets != NULL && sync->gathers != NULL && sync->queue != NULL);
+    sync->buckets = vt_allocate((size_t)sync->count + 1, sizeof *sync->buckets, "the gradients' buckets");
+    sync->gathers = vt_allocate((size_t)sync->count + 1, sizeof *sync->gathers, "the gradients' buckets");
+    sync->queue = vt_allocate((size_t)sync->count + 1, sizeof *sync->queue, "the gradients' buckets");
     for (int i = 0; i < 2; i++) sync->rooms[i].values_unit = -1;
     /* without slices a group of this rank alone */
     bool sliced = vt_parameters_is_sliced(parameters, 1);

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 /* Device memory for the two scalars of a step. */
 typedef struct {
     double squares;
@@ -22,8 +24,7 @@ vt_status vt_optimizer_open(const vt_optimizer_options *options, vt_backend *bac
                             vt_optimizer **result)
 {
     vt_status status = VT_OK;
-    vt_optimizer *optimizer = calloc(1, sizeof *optimizer);
-    VT_ASSERT(optimizer != NULL);
+    vt_optimizer *optimizer = vt_allocate(1, sizeof *optimizer, "the optimizer");
     optimizer->options = *options;
     optimizer->backend = backend;
     optimizer->parameters = parameters;
@@ -133,6 +134,7 @@ void vt_optimizer_step(vt_optimizer *optimizer, double learning_rate, double *gr
     double squares = 0;
     backend->copy_to_host(backend, &squares, &optimizer->device->squares, sizeof squares);
     *gradient_norm = sqrt(squares);
+    if (!isfinite(*gradient_norm)) optimizer->step--;
 }
 
 float *vt_optimizer_moment(const vt_optimizer *optimizer, int index)
@@ -150,19 +152,21 @@ void vt_optimizer_set_steps(vt_optimizer *optimizer, int64_t steps)
     optimizer->step = steps;
 }
 
-const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer)
+const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, vt_optimizer_block block)
 {
     vt_backend *backend = optimizer->backend;
     const vt_parameters *parameters = optimizer->parameters;
+    const float *const blocks[] = {vt_parameters_gradients(parameters), vt_parameters_values(optimizer->parameters),
+                                   optimizer->moment1, optimizer->moment2};
+    static const int sliced_from[] = {2, 3, 1, 1}; /* the stage of ZeRO */
     int64_t count = vt_parameters_count(parameters);
-    double *bad = calloc((size_t)count + 1, sizeof *bad);
-    VT_ASSERT(bad != NULL);
+    if (blocks[block] == NULL) return NULL;
+    double *bad = vt_allocate((size_t)count + 1, sizeof *bad, "the optimizer");
     for (int64_t i = 0; i < count; i++) {
-        vt_piece piece = vt_parameters_piece(parameters, vt_parameters_at(parameters, i), 2);
+        vt_piece piece = vt_parameters_piece(parameters, vt_parameters_at(parameters, i), sliced_from[block]);
         double squares = 0;
         backend->zero(backend, &optimizer->device->squares, sizeof squares);
-        backend->sum_of_squares(backend, vt_parameters_gradients(parameters) + piece.offset, piece.count, 1,
-                                &optimizer->device->squares);
+        backend->sum_of_squares(backend, blocks[block] + piece.offset, piece.count, 1, &optimizer->device->squares);
         backend->copy_to_host(backend, &squares, &optimizer->device->squares, sizeof squares);
         bad[i] = isfinite(squares) ? 0 : 1;
     }

@@ -18,8 +18,8 @@ vt_status vt_optimizer_open(const vt_optimizer_options *options, vt_backend *bac
 void vt_optimizer_close(vt_optimizer **optimizer);
 
 /* Collective. One update, with this learning rate, of the values that this rank keeps. *gradient_norm gets the norm of
- * all gradients of the model before clipping, the same on every rank. When it is not finite nothing is updated, and the
- * caller decides. */
+ * all gradients of the model before clipping, the same on every rank. When it is not finite nothing is updated or
+ * counted, and the caller decides. */
 void vt_optimizer_step(vt_optimizer *optimizer, double learning_rate, double *gradient_norm);
 
 /* What a checkpoint keeps. Moment 0 or 1, a block that is sliced from ZeRO stage 1 on (vt_parameters_piece), in the
@@ -28,7 +28,8 @@ float *vt_optimizer_moment(const vt_optimizer *optimizer, int index);
 int64_t vt_optimizer_steps(const vt_optimizer *optimizer);
 void vt_optimizer_set_steps(vt_optimizer *optimizer, int64_t steps);
 
-/* Collective. The name of the first parameter whose gradient holds a NaN or Inf, or NULL. */
-const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer);
+/* Collective. The name of the first parameter that holds a NaN or Inf in this block, or NULL. */
+typedef enum { VT_OF_GRADIENTS, VT_OF_VALUES, VT_OF_MOMENT1, VT_OF_MOMENT2 } vt_optimizer_block;
+const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, vt_optimizer_block block);
 
 #endif

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 
 /* An operation on copies in host memory; the request's state where the group stages. */
 typedef struct {
@@ -239,13 +240,11 @@ vt_status vt_group_open(vt_engine *engine, const char *name, const int *members,
                         vt_backend *backend, vt_group **result)
 {
     vt_status status = VT_OK;
-    vt_group *group = calloc(1, sizeof *group);
-    VT_ASSERT(group != NULL);
+    vt_group *group = vt_allocate(1, sizeof *group, "a group of ranks");
     snprintf(group->name, sizeof group->name, "%s", name);
     group->size = size;
     group->rank = rank;
-    group->members = malloc((size_t)size * sizeof *members);
-    VT_ASSERT(group->members != NULL);
+    group->members = vt_allocate((size_t)size, sizeof *members, "a group of ranks");
     memcpy(group->members, members, (size_t)size * sizeof *members);
     group->backend = backend;
     group->engine = engine;

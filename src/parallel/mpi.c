@@ -38,6 +38,7 @@ done:
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 
 /* Below INT_MAX, also in bytes: implementations multiply in int here and there. */
@@ -105,8 +106,8 @@ static void check(vt_engine *engine, int code, const char *operation_name, const
 
 static void send_letter(mpi_state *state, const char *text, int to, mail_tag tag)
 {
-    letter *sent = calloc(1, sizeof *sent); /* stays: the job is about to end, and MPI may read it until then */
-    VT_ASSERT(sent != NULL);
+    /* stays: the job is about to end, and MPI may read it until then */
+    letter *sent = vt_allocate(1, sizeof *sent, "communication over MPI");
     snprintf(sent->text, sizeof sent->text, "%s", text);
     MPI_Request request;
     if (MPI_Isend(sent, sizeof *sent, MPI_BYTE, to, (int)tag, state->mail, &request) == MPI_SUCCESS)
@@ -217,8 +218,7 @@ static char *verdict(const vt_engine *engine, const vt_group *group)
 __attribute__((noreturn)) static void time_out(vt_engine *engine, const vt_group *group)
 {
     mpi_state *state = engine->state;
-    state->answers = calloc((size_t)engine->size, sizeof *state->answers);
-    VT_ASSERT(state->answers != NULL);
+    state->answers = vt_allocate((size_t)engine->size, sizeof *state->answers, "communication over MPI");
     state->answers[engine->rank] = vt_text_copy(state->waiting);
     state->end = 0; /* this one goes its own way to the end */
     for (int rank = 0; rank < engine->size; rank++)
@@ -289,8 +289,7 @@ static MPI_Comm communicator(const vt_group *group)
 
 static operation *operation_begin(const char *name, size_t volume, vt_request *request)
 {
-    operation *work = calloc(1, sizeof *work);
-    VT_ASSERT(work != NULL);
+    operation *work = vt_allocate(1, sizeof *work, "communication over MPI");
     work->name = name;
     work->volume = volume;
     request->state = work;
@@ -311,8 +310,8 @@ static MPI_Request *next(operation *work)
 {
     if (work->count == work->room) {
         work->room = work->room > 0 ? 2 * work->room : 2;
-        work->requests = realloc(work->requests, (size_t)work->room * sizeof *work->requests);
-        VT_ASSERT(work->requests != NULL);
+        work->requests =
+            vt_reallocate(work->requests, (size_t)work->room, sizeof *work->requests, "communication over MPI");
     }
     work->requests[work->count] = MPI_REQUEST_NULL;
     return &work->requests[work->count++];
@@ -372,8 +371,7 @@ static void mpi_reduce_scatter(vt_group *group, float *send, const int64_t *coun
         reduce_to_each(group, work, send, counts, receive);
         return;
     }
-    work->counts = malloc((size_t)group->size * sizeof *work->counts);
-    VT_ASSERT(work->counts != NULL);
+    work->counts = vt_allocate((size_t)group->size, sizeof *work->counts, "communication over MPI");
     for (int i = 0; i < group->size; i++) work->counts[i] = (int)counts[i];
     float *to = receive;
     if (receive >= send && receive < send + total) { /* MPI forbids that they overlap */
@@ -413,9 +411,8 @@ static void mpi_all_gather(vt_group *group, const void *send, const size_t *byte
             broadcast_parts(group, work, place, bytes[root], root);
         return;
     }
-    work->counts = malloc((size_t)group->size * sizeof *work->counts);
-    work->offsets = malloc((size_t)group->size * sizeof *work->offsets);
-    VT_ASSERT(work->counts != NULL && work->offsets != NULL);
+    work->counts = vt_allocate((size_t)group->size, sizeof *work->counts, "communication over MPI");
+    work->offsets = vt_allocate((size_t)group->size, sizeof *work->offsets, "communication over MPI");
     for (int i = 0, offset = 0; i < group->size; offset += work->counts[i++]) {
         work->counts[i] = (int)bytes[i];
         work->offsets[i] = offset;
@@ -477,8 +474,7 @@ static void mpi_wait(vt_request *request)
 
 static vt_status mpi_split(vt_engine *engine, int color, int key, vt_group *group)
 {
-    MPI_Comm *made = malloc(sizeof *made);
-    VT_ASSERT(made != NULL);
+    MPI_Comm *made = vt_allocate(1, sizeof *made, "communication over MPI");
     meet(engine, "making of a group");
     check(engine, MPI_Comm_split(MPI_COMM_WORLD, color, key, made), "making of a group", group->name);
     int size = 0, rank = 0;
@@ -555,15 +551,13 @@ static int64_t largest(int64_t usual)
 
 static void open_state(vt_engine *engine)
 {
-    mpi_state *state = calloc(1, sizeof *state);
-    VT_ASSERT(state != NULL);
+    mpi_state *state = vt_allocate(1, sizeof *state, "communication over MPI");
     engine->state = state;
     state->receive = MPI_REQUEST_NULL;
     state->mail = MPI_COMM_NULL;
     state->largest_count = largest(LARGEST_COUNT);
     state->largest_bytes = largest(LARGEST_BYTES);
-    state->processes = calloc((size_t)engine->size, sizeof *state->processes);
-    VT_ASSERT(state->processes != NULL);
+    state->processes = vt_allocate((size_t)engine->size, sizeof *state->processes, "communication over MPI");
     process *own = &state->processes[engine->rank];
     vt_host_name(own->host);
     own->pid = (int)getpid();
@@ -582,8 +576,7 @@ vt_status vt_engine_open_mpi(int rank, int size, const char *launcher, double ti
     vt_status status = VT_OK;
     int provided = MPI_THREAD_FUNNELED, mpi_rank = 0, mpi_size = 0;
     if (open_engines++ == 0) initialise(&provided);
-    vt_engine *engine = calloc(1, sizeof *engine);
-    VT_ASSERT(engine != NULL);
+    vt_engine *engine = vt_allocate(1, sizeof *engine, "communication over MPI");
     engine->close = mpi_close;
     engine->abort = mpi_abort;
     engine->timeout = timeout;

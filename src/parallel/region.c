@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 vt_run_of vt_parallel_tokens(const vt_layout *layout, int rank, bool sequence, int64_t tokens)
 {
     vt_run_of inner =
@@ -18,8 +20,7 @@ vt_status vt_parallel_open(const vt_config *config, vt_world *world, vt_backend 
 {
     vt_status status = VT_OK;
     const vt_layout *layout = &world->layout;
-    vt_parallel *parallel = calloc(1, sizeof *parallel);
-    VT_ASSERT(parallel != NULL);
+    vt_parallel *parallel = vt_allocate(1, sizeof *parallel, "the ranks' parts");
     parallel->world = world;
     parallel->sequence = config->sequence_parallel && layout->size[VT_AXIS_TENSOR] > 1;
     parallel->ring = config->cp_comm == VT_CP_RING;
@@ -30,9 +31,8 @@ vt_status vt_parallel_open(const vt_config *config, vt_world *world, vt_backend 
     VT_TRY(vt_world_group(world, parallel->token_axes, VT_SCOPE_ALL, NULL, backend, &parallel->tokens));
     parallel->own = vt_parallel_tokens(layout, world->rank, parallel->sequence, tokens);
     parallel->inner = vt_parallel_tokens(layout, world->rank, false, tokens);
-    parallel->tensor_runs = calloc((size_t)parallel->tensor->size, sizeof(vt_run_of));
-    parallel->context_runs = calloc((size_t)parallel->context->size, sizeof(vt_run_of));
-    VT_ASSERT(parallel->tensor_runs != NULL && parallel->context_runs != NULL);
+    parallel->tensor_runs = vt_allocate((size_t)parallel->tensor->size, sizeof(vt_run_of), "the ranks' parts");
+    parallel->context_runs = vt_allocate((size_t)parallel->context->size, sizeof(vt_run_of), "the ranks' parts");
     for (int i = 0; i < parallel->tensor->size; i++)
         parallel->tensor_runs[i] = vt_parallel_tokens(layout, parallel->tensor->members[i], parallel->sequence, tokens);
     for (int i = 0; i < parallel->context->size; i++)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 
 /* What each rank tells all others about itself. */
@@ -18,14 +19,12 @@ typedef struct {
 
 static vt_world *make_world(int rank, int ranks)
 {
-    vt_world *world = calloc(1, sizeof *world);
-    VT_ASSERT(world != NULL);
+    vt_world *world = vt_allocate(1, sizeof *world, "the table of ranks");
     world->rank = rank;
     world->ranks = ranks;
     world->threads = 1;
     world->nodes = 1;
-    world->node_of = calloc((size_t)ranks, sizeof *world->node_of);
-    VT_ASSERT(world->node_of != NULL);
+    world->node_of = vt_allocate((size_t)ranks, sizeof *world->node_of, "the table of ranks");
     return world;
 }
 
@@ -95,9 +94,8 @@ done:
 
 static void meet_others(vt_world *world)
 {
-    introduction *all = calloc((size_t)world->ranks, sizeof *all);
-    size_t *bytes = malloc((size_t)world->ranks * sizeof *bytes);
-    VT_ASSERT(all != NULL && bytes != NULL);
+    introduction *all = vt_allocate((size_t)world->ranks, sizeof *all, "the table of ranks");
+    size_t *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "the table of ranks");
     for (int rank = 0; rank < world->ranks; rank++) bytes[rank] = sizeof *all;
     introduce(&all[world->rank]);
     vt_group_all_gather(world->host, &all[world->rank], bytes, all, NULL);
@@ -189,16 +187,15 @@ done:
 
 static void add_group(vt_world *world, vt_group *group)
 {
-    world->groups = realloc(world->groups, (size_t)(world->group_count + 1) * sizeof(vt_group *));
-    VT_ASSERT(world->groups != NULL);
+    world->groups =
+        vt_reallocate(world->groups, (size_t)(world->group_count + 1), sizeof(vt_group *), "the table of ranks");
     world->groups[world->group_count++] = group;
 }
 
 static vt_status open_host_group(vt_world *world)
 {
     vt_status status = VT_OK;
-    int *all = malloc((size_t)world->ranks * sizeof *all);
-    VT_ASSERT(all != NULL);
+    int *all = vt_allocate((size_t)world->ranks, sizeof *all, "the table of ranks");
     for (int rank = 0; rank < world->ranks; rank++) all[rank] = rank;
     VT_TRY(vt_group_open(world->engine, "world", all, world->ranks, world->rank, 0, NULL, &world->host));
     add_group(world, world->host);
@@ -304,8 +301,8 @@ static int scoped_members(const vt_world *world, int rank, unsigned axes, vt_sco
     if (scope == VT_SCOPE_ALL) return count;
     int own_place = 0; /* among those of this rank's node */
     for (int i = 0; members[i] != rank; i++) own_place += world->node_of[members[i]] == world->node_of[rank];
-    int *place = calloc((size_t)world->nodes, sizeof *place); /* how many of each node came before */
-    VT_ASSERT(place != NULL);
+    int *place =
+        vt_allocate((size_t)world->nodes, sizeof *place, "the table of ranks"); /* how many of each node came before */
     for (int i = 0; i < count; i++) {
         int node = world->node_of[members[i]];
         bool is_kept = scope == VT_SCOPE_WITHIN_NODE ? node == world->node_of[rank] : place[node] == own_place;
@@ -340,8 +337,7 @@ vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const c
     vt_status status = VT_OK;
     static const char *const scope_names[] = {"", " in node", " across nodes"};
     char axes_name[32], name[64];
-    int *members = malloc((size_t)world->ranks * sizeof *members);
-    VT_ASSERT(members != NULL);
+    int *members = vt_allocate((size_t)world->ranks, sizeof *members, "the table of ranks");
     *result = NULL;
     vt_layout_axes_name(&world->layout, axes, axes_name);
     snprintf(name, sizeof name, "%s%s%s%s", axes_name, scope_names[scope], purpose != NULL ? " of " : "",
@@ -388,10 +384,9 @@ vt_status vt_world_agree(vt_world *world, vt_status status)
         return status;
     }
     enum { UNNOTED = 16 }; /* an error that another rank will tell of */
-    char *all = calloc((size_t)world->ranks, 1), own = (char)status;
+    char *all = vt_allocate((size_t)world->ranks, 1, "the table of ranks"), own = (char)status;
     if (status == VT_ERROR && vt_error_text()[0] == '\0') own = UNNOTED;
-    size_t *bytes = malloc((size_t)world->ranks * sizeof *bytes);
-    VT_ASSERT(all != NULL && bytes != NULL);
+    size_t *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "the table of ranks");
     for (int rank = 0; rank < world->ranks; rank++) bytes[rank] = 1;
     vt_group_all_gather(world->host, &own, bytes, all, NULL);
     bool stopped = false;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "report/font.h"
 #include "report/turbo.h"
 
@@ -195,8 +196,7 @@ void vt_image_compare(const vt_comparison *c, vt_image *image)
     int end = with_difference ? third + cell + MARGIN + bar_room(&other) : third;
     image->width = larger(end, 2 * MARGIN + text_width(c->title, TEXT_SCALE));
     image->height = top + height + larger(MARGIN, line);
-    image->pixels = malloc((size_t)image->width * (size_t)image->height * 3);
-    VT_ASSERT(image->pixels != NULL);
+    image->pixels = vt_allocate(1, (size_t)image->width * (size_t)image->height * 3, "a picture");
 
     fill(image, 0, 0, image->width, image->height, WHITE);
     write_text(image, MARGIN, MARGIN, TEXT_SCALE, c->title);
@@ -227,8 +227,7 @@ vt_status vt_image_encode(const vt_image *image, void **result, size_t *size)
                         .height = (png_uint_32)image->height,
                         .format = PNG_FORMAT_RGB};
     png_alloc_size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(header);
-    void *png = malloc(bytes);
-    VT_ASSERT(png != NULL);
+    void *png = vt_allocate(1, bytes, "a picture");
     VT_CHECK(png_image_write_to_memory(&header, png, &bytes, 0, image->pixels, 0, NULL) != 0,
              "a picture of %d×%d pixels can't be encoded: %s", image->width, image->height, header.message);
     *result = png;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "report/log.h"
 
@@ -149,8 +150,7 @@ vt_progress *vt_progress_open(void)
 {
     const char *terminal = getenv("TERM"), *no_colour = getenv("NO_COLOR");
     if (isatty(STDOUT_FILENO) == 0) return NULL;
-    vt_progress *progress = calloc(1, sizeof *progress);
-    VT_ASSERT(progress != NULL);
+    vt_progress *progress = vt_allocate(1, sizeof *progress, "the progress bar");
     progress->dumb = terminal == NULL || strcmp(terminal, "dumb") == 0;
     progress->colour = !progress->dumb && (no_colour == NULL || no_colour[0] == '\0');
     vt_log_before_line(take_away, progress);

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "event.pb-c.h"
 #include "report/crc32c.h"
@@ -32,8 +33,7 @@ static vt_status write_event(vt_tensorboard *tensorboard, const Vt__Event *event
     vt_status status = VT_OK;
     size_t length = vt__event__get_packed_size(event), total = HEADER + length + FOOTER;
     if (total > tensorboard->capacity) {
-        tensorboard->record = realloc(tensorboard->record, total);
-        VT_ASSERT(tensorboard->record != NULL);
+        tensorboard->record = vt_reallocate(tensorboard->record, 1, total, "the event file");
         tensorboard->capacity = total;
     }
     uint8_t *record = tensorboard->record;
@@ -74,7 +74,7 @@ static vt_status create_file(const char *directory, vt_tensorboard *tensorboard)
         snprintf(suffix, sizeof suffix, ".%d", i);
     }
     tensorboard->file = fdopen(handle, "wb");
-    VT_ASSERT(tensorboard->file != NULL);
+    if (tensorboard->file == NULL) vt_memory_exhausted(sizeof *tensorboard->file, "the event file");
 done:
     return status;
 }
@@ -82,8 +82,7 @@ done:
 vt_status vt_tensorboard_open(const char *directory, vt_tensorboard **result)
 {
     vt_status status = VT_OK;
-    vt_tensorboard *tensorboard = calloc(1, sizeof *tensorboard);
-    VT_ASSERT(tensorboard != NULL);
+    vt_tensorboard *tensorboard = vt_allocate(1, sizeof *tensorboard, "the event file");
     VT_CHECK(mkdir(directory, 0777) == 0 || errno == EEXIST, "can't make the directory %s: %s", directory,
              strerror(errno));
     VT_TRY(create_file(directory, tensorboard));

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "data/output_file.h"
 #include "data/safetensors.h"
@@ -88,6 +89,9 @@ static vt_status write_progress(vt_tensor_file *file, const vt_progress *progres
     VT_TRY(vt_tensor_file_set_integers(file, "epoch", 1, &progress->epoch));
     VT_TRY(vt_tensor_file_set_integers(file, "epoch_steps", 1, &progress->epoch_steps));
     VT_TRY(vt_tensor_file_set_integers(file, "epoch_samples", 1, &progress->epoch_samples));
+    VT_TRY(vt_tensor_file_set_integers(file, "epoch_skipped", 1, &progress->epoch_skipped));
+    VT_TRY(vt_tensor_file_set_integers(file, "skipped", 1, &progress->skipped));
+    VT_TRY(vt_tensor_file_set_integers(file, "skipped_in_row", 1, &progress->skipped_in_row));
     VT_TRY(vt_tensor_file_set_real(file, "epoch_loss", progress->epoch_loss));
     VT_TRY(vt_tensor_file_set_real(file, "epoch_seconds", progress->epoch_seconds));
     VT_TRY(vt_tensor_file_set_real(file, "validation_loss", progress->validation_loss));
@@ -124,10 +128,9 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_trainer *trainer, c
 {
     vt_status status = VT_OK;
     int64_t ranks = trainer->world->ranks, begin = 0;
-    char **shards = calloc((size_t)ranks, sizeof *shards);
-    vt_tensor_part *parts = malloc((size_t)(count + 1) * sizeof *parts);
-    char(*names)[VT_STORED_NAME + 8] = malloc((size_t)(count + 1) * sizeof *names);
-    VT_ASSERT(shards != NULL && parts != NULL && names != NULL);
+    char **shards = vt_allocate((size_t)ranks, sizeof *shards, "a checkpoint");
+    vt_tensor_part *parts = vt_allocate((size_t)(count + 1), sizeof *parts, "a checkpoint");
+    char(*names)[VT_STORED_NAME + 8] = vt_allocate((size_t)(count + 1), sizeof *names, "a checkpoint");
     for (int64_t rank = 0; rank < ranks; rank++) shards[rank] = shard_name(rank, ranks);
     for (int64_t i = 0; i < vt_stored_count(trainer); i++) {
         vt_stored_tensor tensor = vt_stored_at(trainer, i);
@@ -232,12 +235,12 @@ vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject
 {
     vt_status status = VT_OK;
     vt_world *world = subject->trainer->world;
-    char *id = world->rank == 0 ? malloc(33) : NULL;
+    char *id = world->rank == 0 ? vt_allocate(1, 33, "a checkpoint") : NULL;
     vt_written_box *own = NULL, *all = NULL;
     int64_t own_count = 0, all_count = 0;
-    double *bytes = calloc((size_t)world->ranks, sizeof *bytes); /* whole numbers, summed over the ranks */
-    int64_t *shard_bytes = calloc((size_t)world->ranks, sizeof *shard_bytes);
-    VT_ASSERT(bytes != NULL && shard_bytes != NULL && (world->rank != 0 || id != NULL));
+    /* whole numbers, summed over the ranks */
+    double *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "a checkpoint");
+    int64_t *shard_bytes = vt_allocate((size_t)world->ranks, sizeof *shard_bytes, "a checkpoint");
     VT_TRY(vt_world_agree(world, world->rank == 0 ? choose_id(id) : VT_OK));
     vt_world_broadcast_text(world, &id);
     vt_stored_own_boxes(subject->trainer, &own, &own_count);
@@ -283,9 +286,8 @@ static vt_status check_shards(vt_tensor_file *index, const char *directory, int 
 {
     vt_status status = VT_OK;
     enum { MOST = 8000 }; /* what fits into an attribute */
-    int64_t count = MOST, *bytes = malloc(MOST * sizeof *bytes);
+    int64_t count = MOST, *bytes = vt_allocate(MOST, sizeof *bytes, "a checkpoint");
     char *id = NULL, *name = NULL, *path = NULL;
-    VT_ASSERT(bytes != NULL);
     VT_TRY(vt_tensor_file_get_integers(index, "shard_bytes", &count, bytes));
     VT_TRY(vt_tensor_file_get_text(index, "id", &id));
     VT_CHECK(count > 0, "%s: no shards are named", directory);
@@ -434,6 +436,12 @@ static vt_status read_progress(vt_tensor_file *file, vt_progress *progress)
     VT_TRY(vt_tensor_file_get_integer(file, "epoch", &progress->epoch));
     VT_TRY(vt_tensor_file_get_integer(file, "epoch_steps", &progress->epoch_steps));
     VT_TRY(vt_tensor_file_get_integer(file, "epoch_samples", &progress->epoch_samples));
+    progress->epoch_skipped = progress->skipped = progress->skipped_in_row = 0;
+    if (vt_tensor_file_has(file, "skipped")) { /* the first checkpoints had none of the three */
+        VT_TRY(vt_tensor_file_get_integer(file, "epoch_skipped", &progress->epoch_skipped));
+        VT_TRY(vt_tensor_file_get_integer(file, "skipped", &progress->skipped));
+        VT_TRY(vt_tensor_file_get_integer(file, "skipped_in_row", &progress->skipped_in_row));
+    }
     VT_TRY(vt_tensor_file_get_real(file, "epoch_loss", &progress->epoch_loss));
     VT_TRY(vt_tensor_file_get_real(file, "epoch_seconds", &progress->epoch_seconds));
     VT_TRY(vt_tensor_file_get_real(file, "validation_loss", &progress->validation_loss));
@@ -532,8 +540,7 @@ static vt_status read_safetensors(const char *path, const vt_trainer *trainer)
         vt_stored_tensor tensor = vt_stored_at(trainer, i);
         vt_tensor_shape shape = vt_stored_shape(tensor.parameter);
         free(whole);
-        whole = malloc((size_t)vt_tensor_count(&shape) * sizeof *whole);
-        VT_ASSERT(whole != NULL);
+        whole = vt_allocate((size_t)vt_tensor_count(&shape), sizeof *whole, "a checkpoint");
         VT_TRY(vt_safetensors_read(file, tensor.parameter->name, &shape, whole));
         float *next = room;
         int number = vt_stored_boxes(&tensor, boxes);
@@ -578,8 +585,9 @@ static vt_status read_named(vt_tensor_file *file, const char *name, vt_named_ten
     vt_status status = VT_OK;
     char *full = vt_text_format("parameters/%s", name);
     VT_TRY(vt_tensor_file_shape(file, full, &tensor->shape));
-    float *values = malloc((size_t)vt_tensor_count(&tensor->shape) * sizeof *values + 1);
-    VT_ASSERT(values != NULL);
+    size_t bytes = (size_t)vt_tensor_count(&tensor->shape) * sizeof(float);
+    float *values = malloc(bytes + 1);
+    VT_CHECK(values != NULL, "out of memory: could not get %zu bytes for tensor '%s'", bytes, name);
     tensor->name = name;
     tensor->values = values;
     VT_TRY(vt_tensor_file_read(file, full, &tensor->shape, values));
@@ -598,8 +606,7 @@ vt_status vt_checkpoint_export(const char *directory, const char *path)
     vt_named_tensor *tensors = NULL;
     VT_TRY(open_checkpoint(directory, NULL, &index, &damaged));
     VT_TRY(vt_tensor_file_list(index, "parameters", &names, &count));
-    tensors = calloc((size_t)count + 1, sizeof *tensors);
-    VT_ASSERT(tensors != NULL);
+    tensors = vt_allocate((size_t)count + 1, sizeof *tensors, "a checkpoint");
     for (int64_t i = 0; i < count; i++) VT_TRY(read_named(index, names[i], &tensors[i]));
     VT_TRY(vt_safetensors_write(path, tensors, count));
 done:

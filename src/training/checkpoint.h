@@ -13,7 +13,10 @@ typedef struct {
     int64_t epoch;         /* epochs done and validated: the epoch it is in, 0 for the first */
     int64_t epoch_steps;   /* steps of that epoch that are done: all of them when only its validation is missing */
     int64_t epoch_samples; /* and their samples */
-    double epoch_loss;     /* sum of the steps' losses */
+    int64_t epoch_skipped; /* of its steps, those without an update (on_nonfinite) */
+    int64_t skipped;       /* of all steps */
+    int64_t skipped_in_row;
+    double epoch_loss; /* sum of the steps' losses, without those of steps without an update */
     double epoch_seconds;
     double validation_loss;  /* of the validation just made; NAN in the midst of an epoch */
     double best_loss;        /* the smallest so far; INFINITY before the first */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 static const char *const moment_names[2] = {"moment1", "moment2"};
 
 int64_t vt_stored_count(const vt_trainer *trainer)
@@ -59,8 +61,7 @@ float *vt_stored_room(const vt_trainer *trainer)
         vt_stored_tensor tensor = vt_stored_at(trainer, i);
         if (tensor.piece.count > largest) largest = tensor.piece.count;
     }
-    float *room = malloc((size_t)largest * sizeof *room);
-    VT_ASSERT(room != NULL);
+    float *room = vt_allocate((size_t)largest, sizeof *room, "a checkpoint's tensors");
     return room;
 }
 
@@ -75,9 +76,8 @@ void vt_written_name(const vt_written_box *box, const char *tensor, char name[VT
 /* The same number of bytes from every rank; malloc'd. */
 static void *gather(const vt_world *world, const void *own, size_t size)
 {
-    size_t *bytes = malloc((size_t)world->ranks * sizeof *bytes);
-    char *all = malloc((size_t)world->ranks * size);
-    VT_ASSERT(bytes != NULL && all != NULL);
+    size_t *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "a checkpoint's tensors");
+    char *all = vt_allocate(1, (size_t)world->ranks * size, "a checkpoint's tensors");
     for (int rank = 0; rank < world->ranks; rank++) bytes[rank] = size;
     vt_group_all_gather(world->host, own, bytes, all, NULL);
     free(bytes);
@@ -100,8 +100,8 @@ void vt_stored_own_boxes(const vt_trainer *trainer, vt_written_box **result, int
     const vt_world *world = trainer->world;
     int64_t tensors = vt_stored_count(trainer);
     int *shards = gather(world, &vt_parameters_storage_of(trainer->parameters)->shard, sizeof(int));
-    vt_written_box *boxes = malloc((size_t)(tensors * VT_TENSOR_BOXES + 1) * sizeof *boxes);
-    VT_ASSERT(boxes != NULL);
+    vt_written_box *boxes =
+        vt_allocate((size_t)(tensors * VT_TENSOR_BOXES + 1), sizeof *boxes, "a checkpoint's tensors");
     *count = 0;
     for (int64_t i = 0; i < tensors; i++) {
         vt_stored_tensor tensor = vt_stored_at(trainer, i);
@@ -133,15 +133,13 @@ void vt_stored_all_boxes(const vt_world *world, const vt_written_box *own, int64
                          int64_t *count)
 {
     int64_t *counts = gather(world, &own_count, sizeof own_count);
-    size_t *bytes = malloc((size_t)world->ranks * sizeof *bytes);
-    VT_ASSERT(bytes != NULL);
+    size_t *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "a checkpoint's tensors");
     *count = 0;
     for (int rank = 0; rank < world->ranks; rank++) {
         bytes[rank] = (size_t)counts[rank] * sizeof *own;
         *count += counts[rank];
     }
-    *boxes = malloc((size_t)(*count + 1) * sizeof **boxes);
-    VT_ASSERT(*boxes != NULL);
+    *boxes = vt_allocate((size_t)(*count + 1), sizeof **boxes, "a checkpoint's tensors");
     vt_group_all_gather(world->host, own, bytes, *boxes, NULL);
     qsort(*boxes, (size_t)*count, sizeof **boxes, by_tensor);
     free(bytes);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "data/output_file.h"
 #include "report/log.h"
@@ -63,8 +64,7 @@ static step_list list_steps(const vt_checkpoint_store *store, entry_kind kind)
     DIR *directory = opendir(store->directory);
     for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
         if (parse_entry(entry->d_name, &step) != kind) continue;
-        int64_t *grown = realloc(list.steps, (size_t)(list.count + 1) * sizeof *grown);
-        VT_ASSERT(grown != NULL);
+        int64_t *grown = vt_reallocate(list.steps, (size_t)(list.count + 1), sizeof *grown, "the list of checkpoints");
         list.steps = grown;
         list.steps[list.count++] = step;
     }
@@ -75,8 +75,7 @@ static step_list list_steps(const vt_checkpoint_store *store, entry_kind kind)
 
 vt_status vt_checkpoint_store_open(const char *run_directory, int64_t keep_last, vt_checkpoint_store **result)
 {
-    vt_checkpoint_store *store = calloc(1, sizeof *store);
-    VT_ASSERT(store != NULL);
+    vt_checkpoint_store *store = vt_allocate(1, sizeof *store, "the list of checkpoints");
     store->directory = vt_text_format("%s/checkpoints", run_directory);
     store->best = vt_text_format("%s/best", store->directory);
     store->keep_last = keep_last;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "report/log.h"
 #include "report/profile.h"
 #include "training/stop.h"
@@ -74,6 +75,22 @@ static bool is_checkpoint_due(const vt_loop *loop)
     return progress->step % every == 0 || (epoch_ended && is_finished(loop));
 }
 
+/* Collective. An update may overflow though its gradients are finite: that must not take a good checkpoint's place. */
+static vt_status check_finite(vt_loop *loop)
+{
+    vt_status status = VT_OK;
+    static const char *const names[] = {"gradient", "parameter", "first moment", "second moment"};
+    for (int block = VT_OF_VALUES; block <= VT_OF_MOMENT2; block++) {
+        const char *name = vt_optimizer_first_nonfinite(loop->trainer->optimizer, (vt_optimizer_block)block);
+        VT_CHECK(name == NULL,
+                 "step %lld: the %s %s is not finite, so no checkpoint was made; the one before is the last. A lower "
+                 "--lr or --grad_clip=1 often helps",
+                 (long long)loop->progress.step, names[block], name);
+    }
+done:
+    return status;
+}
+
 /* Collective, behind what may have failed or been stopped on any rank: saves when it is due or when the run is to stop,
  * which VT_STOPPED then says. */
 static vt_status checkpoint(vt_loop *loop, vt_status earlier)
@@ -85,6 +102,7 @@ static vt_status checkpoint(vt_loop *loop, vt_status earlier)
     if (earlier == VT_ERROR) return earlier;
     bool stop = earlier == VT_STOPPED && !is_finished(loop);
     if (!stop && !is_checkpoint_due(loop)) return VT_OK;
+    VT_TRY(check_finite(loop));
     VT_TRY(vt_world_agree(loop->trainer->world, vt_metrics_synchronise(loop->metrics)));
     VT_TRY(vt_checkpoint_store_save(loop->checkpoints, &subject, &loop->progress));
     if (!stop) return VT_OK;
@@ -97,6 +115,37 @@ done:
 
 /* ---- an epoch ---- */
 
+/* The file and time of the sample whose loss is not finite, for the sentence that tells of the step. */
+static const char *describe_sample(const vt_loop *loop, const vt_step_figures *figures, char *buffer, int64_t size)
+{
+    if (figures->bad_sample < 0) return "none: every sample's loss is finite";
+    vt_dataset_describe(vt_loader_options_of(loop->training_loader)->dataset, figures->bad_sample, buffer, size);
+    return buffer;
+}
+
+/* A step without an update; after too many of them in a row the run ends, on all ranks alike. */
+static vt_status note_skipped(vt_loop *loop, const vt_step_figures *figures)
+{
+    vt_status status = VT_OK;
+    enum { MOST_IN_ROW = 10 };
+    vt_progress *progress = &loop->progress;
+    char sample[4096];
+    progress->epoch_skipped++;
+    progress->skipped++;
+    progress->skipped_in_row++;
+    vt_log_warning("step %lld: the gradients are not finite (loss %g, first in %s; sample: %s), so its update was left "
+                   "out: the %lld. of the run, %lld in a row",
+                   (long long)progress->step, figures->loss, figures->bad_parameter,
+                   describe_sample(loop, figures, sample, sizeof sample), (long long)progress->skipped,
+                   (long long)progress->skipped_in_row);
+    VT_CHECK(progress->skipped_in_row < MOST_IN_ROW,
+             "step %lld: the gradients were not finite in %d steps in a row (loss %g, first in %s): the run has "
+             "diverged. A lower --lr, --warmup or --grad_clip=1 often helps; --resume goes on from the last checkpoint",
+             (long long)progress->step, MOST_IN_ROW, figures->loss, figures->bad_parameter);
+done:
+    return status;
+}
+
 /* metrics.csv, curves and the sums of the epoch after one step. */
 static vt_status note_step(vt_loop *loop, const vt_batch *batch, const vt_step_figures *figures, double seconds,
                            double waited)
@@ -107,7 +156,6 @@ static vt_status note_step(vt_loop *loop, const vt_batch *batch, const vt_step_f
     progress->step = trainer->steps_done;
     progress->epoch_steps++;
     progress->epoch_samples += batch->global_count;
-    progress->epoch_loss += figures->loss;
     progress->validation_loss = NAN;
     vt_metrics_row row = {trainer->steps_done,    progress->epoch + 1,    figures->loss,
                           figures->learning_rate, figures->gradient_norm, (double)batch->global_count / seconds,
@@ -125,6 +173,12 @@ static vt_status note_step(vt_loop *loop, const vt_batch *batch, const vt_step_f
                                    .gradient_norm = figures->gradient_norm,
                                    .next_learning_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_done)};
     VT_TRY(vt_record_step(loop->record, &step));
+    if (isfinite(figures->gradient_norm)) {
+        progress->epoch_loss += figures->loss;
+        progress->skipped_in_row = 0;
+    } else {
+        VT_TRY(note_skipped(loop, figures));
+    }
 done:
     return status;
 }
@@ -139,7 +193,8 @@ static vt_status note_epoch(vt_loop *loop, double waited)
                                      .seconds = progress->epoch_seconds,
                                      .waited = waited,
                                      .times = loop->trainer->times,
-                                     .mean_loss = progress->epoch_loss / (double)progress->epoch_steps,
+                                     .mean_loss = progress->epoch_loss /
+                                                  (double)(progress->epoch_steps - progress->epoch_skipped),
                                      .next_learning_rate = vt_schedule_rate(&loop->trainer->schedule, progress->step)};
     return vt_record_epoch(loop->record, &whole);
 }
@@ -150,8 +205,7 @@ static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batc
     vt_status status = VT_OK;
     const vt_config *config = loop->trainer->config;
     int64_t channel = vt_record_picture_channel(config), plane = config->img_size[0] * config->img_size[1];
-    float *fields = malloc(2 * (size_t)plane * sizeof *fields);
-    VT_ASSERT(fields != NULL);
+    float *fields = vt_allocate(2 * (size_t)plane, sizeof *fields, "a picture");
     VT_TRY(vt_step_forecast(loop->trainer, batch, channel, fields, fields + plane));
     VT_TRY(vt_record_picture(loop->record, epoch + 1, loop->trainer->steps_done, fields + plane, fields));
 done:
@@ -193,6 +247,10 @@ static vt_status train_epoch(vt_loop *loop)
         VT_TRY(next_batch(loop, loop->training_loader, &batch, &waited));
         status = vt_step_train(loop->trainer, batch, &figures);
         vt_range_end();
+        if (status != VT_OK && figures.bad_sample >= 0) {
+            char sample[1024];
+            vt_error_context("sample %s", describe_sample(loop, &figures, sample, sizeof sample));
+        }
         if (progress->epoch_steps == 1) vt_record_memory();
         double now = vt_clock_seconds();
         if (status == VT_OK) status = note_step(loop, batch, &figures, now - step_begin, waited);
@@ -224,6 +282,8 @@ static vt_status validate_epoch(vt_loop *loop, vt_validation *validation)
     if (progress->epoch == 0) progress->persistence_loss = validation->persistence_loss;
     *progress = (vt_progress){.step = progress->step,
                               .epoch = progress->epoch + 1,
+                              .skipped = progress->skipped,
+                              .skipped_in_row = progress->skipped_in_row,
                               .validation_loss = validation->loss,
                               .best_loss = progress->best_loss,
                               .persistence_loss = progress->persistence_loss};

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 
 struct vt_metrics {
@@ -63,8 +64,7 @@ done:
 
 vt_status vt_metrics_open(const char *path, int64_t steps, vt_metrics **result)
 {
-    vt_metrics *metrics = calloc(1, sizeof *metrics);
-    VT_ASSERT(metrics != NULL);
+    vt_metrics *metrics = vt_allocate(1, sizeof *metrics, "metrics.csv");
     metrics->path = vt_text_copy(path);
     vt_status status = vt_rows_open(path, header, steps, &metrics->file);
     if (status != VT_OK) vt_metrics_close(&metrics);

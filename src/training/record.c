@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "report/image.h"
 #include "report/log.h"
@@ -124,8 +125,7 @@ vt_status vt_record_open(const vt_record_options *options, vt_record **result)
     vt_status status = VT_OK;
     const char *run_directory = options->run_directory;
     char *logs = vt_text_format("%s/logs", run_directory);
-    vt_record *record = calloc(1, sizeof *record);
-    VT_ASSERT(record != NULL);
+    vt_record *record = vt_allocate(1, sizeof *record, "the run's record");
     record->config = options->config;
     record->channel_names = options->channel_names;
     record->run_directory = vt_text_copy(run_directory);

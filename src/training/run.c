@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "data/output_file.h"
 #include "data/statistics.h"
@@ -81,9 +82,8 @@ static vt_status open_data(run_state *run)
     VT_TRY(open_dataset(run, false, &run->validation));
     VT_TRY(vt_dataset_check_same_channels(run->training, run->validation));
     run->file_channels = in > out ? in : out;
-    run->means = malloc((size_t)run->file_channels * sizeof *run->means);
-    run->stds = malloc((size_t)run->file_channels * sizeof *run->stds);
-    VT_ASSERT(run->means != NULL && run->stds != NULL);
+    run->means = vt_allocate((size_t)run->file_channels, sizeof *run->means, "the run");
+    run->stds = vt_allocate((size_t)run->file_channels, sizeof *run->stds, "the run");
     VT_TRY(vt_statistics_read_pair(config->global_means_path, config->global_stds_path, run->file_channels, run->means,
                                    run->stds));
     int64_t samples = vt_dataset_sample_count(run->training);
@@ -312,8 +312,7 @@ static vt_status train(run_state *run)
 {
     vt_status status = VT_OK;
     int64_t channels = run->config->n_out_channels;
-    vt_validation last = {.rmse = calloc(2 * (size_t)channels, sizeof(double))};
-    VT_ASSERT(last.rmse != NULL);
+    vt_validation last = {.rmse = vt_allocate(2 * (size_t)channels, sizeof(double), "the run")};
     last.persistence_rmse = last.rmse + channels;
     vt_loop loop = {.trainer = run->trainer,
                     .training_loader = run->training_loader,
@@ -359,6 +358,7 @@ vt_status vt_run_training(const vt_config *config, const vt_launch *launch)
     vt_status status = VT_OK;
     run_state run = {.lock = -1, .config = config};
     VT_TRY(vt_world_open(config, launch, &run.world));
+    vt_memory_last_words(vt_log_failure);
     vt_stop_watch(vt_config_max_seconds(config)); /* behind MPI, which has handlers of its own */
     if (run.world->rank != 0) vt_log_mute();
     status = run_phases(&run);

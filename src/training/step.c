@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "report/profile.h"
 
 /* Samples first … first + count - 1 of this rank's part of a batch, as the model sees them. */
@@ -89,20 +90,33 @@ static double share(const vt_trainer *trainer)
     return coordinate[VT_AXIS_TENSOR] == 0 && coordinate[VT_AXIS_CONTEXT] == 0 ? 1 : 0;
 }
 
-static vt_status fail_nonfinite(vt_trainer *trainer, double loss)
+/* Collective: what stands in the way of the update. The first rank with a sample whose loss is not finite names it. */
+static void find_nonfinite(vt_trainer *trainer, const vt_batch *batch, int64_t own, vt_step_figures *figures)
+{
+    vt_world *world = trainer->world;
+    double *samples = vt_allocate((size_t)world->ranks, sizeof *samples, "a bad sample");
+    if (own >= 0 && batch->samples != NULL) samples[world->rank] = (double)batch->samples[own] + 1;
+    vt_world_sum(world, samples, world->ranks);
+    for (int rank = world->ranks - 1; rank >= 0; rank--)
+        if (samples[rank] > 0) figures->bad_sample = (int64_t)samples[rank] - 1;
+    free(samples);
+    figures->bad_parameter = vt_optimizer_first_nonfinite(trainer->optimizer, VT_OF_GRADIENTS);
+    if (figures->bad_parameter == NULL) figures->bad_parameter = isfinite(figures->loss) ? "their norm" : "the loss";
+}
+
+static vt_status fail_nonfinite(const vt_trainer *trainer, const vt_step_figures *figures)
 {
     vt_status status = VT_OK;
-    const char *name = vt_optimizer_first_nonfinite(trainer->optimizer);
     VT_FAIL("step %lld: the gradients are not finite (loss %g, first in %s), so no update was made. A lower --lr, "
-            "--warmup or "
-            "--grad_clip=1 often helps",
-            (long long)trainer->steps_done, loss, name != NULL ? name : "their norm");
+            "--warmup or --grad_clip=1 often helps; --on_nonfinite=skip leaves out single updates",
+            (long long)trainer->steps_done + 1, figures->loss, figures->bad_parameter);
 done:
     return status;
 }
 
-/* forward → loss → backward of one micro-batch, whose gradients are added; returns the sum of its losses. */
-static double train_micro_batch(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count)
+/* forward → loss → backward of one micro-batch, whose gradients are added; returns the sum of its losses. *bad gets the
+ * first sample whose loss is not finite, of this rank's part of the batch, unless it is one already. */
+static double train_micro_batch(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count, int64_t *bad)
 {
     vt_backend *backend = trainer->backend;
     micro_batch samples = take_samples(trainer, batch, first, count, true);
@@ -111,6 +125,8 @@ static double train_micro_batch(vt_trainer *trainer, const vt_batch *batch, int6
     vt_matrix prediction = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
     vt_matrix target = load_target(trainer, &samples.pass, samples.target, trainer->config->n_out_channels);
     double loss = score(trainer, &samples.pass, prediction, target);
+    for (int64_t i = 0; i < count && *bad < 0; i++) /* where score() left them */
+        if (!isfinite(((const float *)trainer->host_figures)[i])) *bad = first + i;
     vt_range_end();
     end_part(trainer, &trainer->times.forward);
     vt_range_begin("backward");
@@ -130,13 +146,15 @@ vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figu
     vt_status status = VT_OK;
     vt_backend *backend = trainer->backend;
     int64_t micro = batch->sample_count / trainer->config->grad_accumulation;
+    int64_t bad = -1;
     double loss_sum = 0;
     end_part(trainer, NULL);
+    *figures = (vt_step_figures){.gradient_norm = NAN, .bad_sample = -1};
     backend->zero(backend, vt_parameters_gradients(trainer->parameters),
                   (size_t)vt_parameters_block_elements(trainer->parameters, 2) * sizeof(float));
     for (int64_t first = 0; first < batch->sample_count; first += micro) {
         vt_gradient_sync_begin(trainer->sync, trainer->steps_done, first + micro >= batch->sample_count);
-        loss_sum += train_micro_batch(trainer, batch, first, micro);
+        loss_sum += train_micro_batch(trainer, batch, first, micro, &bad);
     }
     vt_gradient_sync_finish(trainer->sync);
     loss_sum *= share(trainer);
@@ -145,12 +163,16 @@ vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figu
     figures->loss = loss_sum / (double)batch->global_count;
     figures->learning_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_done);
     vt_range_begin("optimizer");
-    vt_optimizer_step(trainer->optimizer, figures->learning_rate, &figures->gradient_norm);
+    if (isfinite(figures->loss)) /* the same on all ranks, as the norm is */
+        vt_optimizer_step(trainer->optimizer, figures->learning_rate, &figures->gradient_norm);
     vt_gradient_sync_values_changed(trainer->sync);
     end_part(trainer, &trainer->times.optimizer);
     vt_range_end();
     VT_TRY(backend->check(backend));
-    if (!isfinite(figures->gradient_norm)) VT_TRY(fail_nonfinite(trainer, figures->loss));
+    if (!isfinite(figures->gradient_norm)) {
+        find_nonfinite(trainer, batch, bad, figures);
+        if (trainer->config->on_nonfinite == VT_NONFINITE_STOP) VT_TRY(fail_nonfinite(trainer, figures));
+    }
     trainer->steps_done++;
 done:
     return status;
@@ -250,9 +272,9 @@ vt_status vt_step_predict(vt_trainer *trainer, const float *input, int64_t count
 
 void vt_evaluation_open(const vt_config *config, vt_evaluation *evaluation)
 {
-    *evaluation = (vt_evaluation){.channels = config->n_out_channels,
-                                  .rmse = calloc(2 * (size_t)config->n_out_channels, sizeof(double))};
-    VT_ASSERT(evaluation->rmse != NULL);
+    *evaluation =
+        (vt_evaluation){.channels = config->n_out_channels,
+                        .rmse = vt_allocate(2 * (size_t)config->n_out_channels, sizeof(double), "an evaluation")};
     evaluation->persistence_rmse = evaluation->rmse + config->n_out_channels;
 }
 
@@ -260,8 +282,7 @@ void vt_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluation)
 {
     enum { SUMS = 3 };
     int64_t count = SUMS + 2 * evaluation->channels; /* both RMSE lie one behind the other */
-    double part = share(trainer), *sums = malloc((size_t)count * sizeof *sums);
-    VT_ASSERT(sums != NULL);
+    double part = share(trainer), *sums = vt_allocate((size_t)count, sizeof *sums, "an evaluation");
     bool has_persistence = !isnan(evaluation->persistence_loss);
     sums[0] = part * evaluation->samples;
     sums[1] = part * evaluation->loss;

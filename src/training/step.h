@@ -7,11 +7,14 @@
 typedef struct {
     double loss; /* mean over the samples */
     double learning_rate;
-    double gradient_norm; /* before clipping */
+    double gradient_norm; /* before clipping; NAN or INFINITY: there was no update */
+    /* without an update: where the first NaN or Inf is */
+    int64_t bad_sample;        /* in the data set, the first whose loss is not finite; -1: all are */
+    const char *bad_parameter; /* whose gradient is not finite */
 } vt_step_figures;
 
 /* Collective. forward → loss → backward ⇄ gradient sync, for each micro-batch, then finite check → clip → optimizer.
- * Fails on all ranks, without an update, when a gradient is not finite. */
+ * When the loss or a gradient is not finite, no rank makes an update; with on_nonfinite stop all of them fail. */
 vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figures *figures);
 
 /* Sums over the samples of this rank's parts of batches; vt_evaluation_finish makes them means over all samples. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "training/step.h"
 
 vt_vit_options vt_trainer_model_options(const vt_config *config)
@@ -51,8 +52,7 @@ static vt_status upload_normalisation(vt_backend *backend, const vt_trainer_data
                                       float **mean, float **inverse_std)
 {
     vt_status status = VT_OK;
-    float *host = malloc(2 * (size_t)count * sizeof *host);
-    VT_ASSERT(host != NULL);
+    float *host = vt_allocate(2 * (size_t)count, sizeof *host, "the trainer");
     for (int64_t c = 0; c < count; c++) {
         host[c] = data->means[c % period];
         host[count + c] = (float)(1 / (double)data->stds[c % period]);
@@ -71,8 +71,7 @@ static vt_status upload_latitude_weights(vt_backend *backend, const vt_trainer_d
                                          vt_run_of rows, float **weights)
 {
     vt_status status = VT_OK;
-    float *host = malloc((size_t)height * sizeof *host);
-    VT_ASSERT(host != NULL);
+    float *host = vt_allocate((size_t)height, sizeof *host, "the trainer");
     double sum = 0;
     for (int64_t row = 0; row < height; row++) sum += cos(data->latitudes[row] * M_PI / 180);
     for (int64_t row = 0; row < height; row++)
@@ -98,8 +97,7 @@ static vt_status take_batch_memory(vt_trainer *trainer, const vt_trainer_data *d
     VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch, &trainer->losses));
     VT_TRY(allocate_doubles(backend, 2 * batch, &trainer->squares));
     VT_TRY(allocate_doubles(backend, batch * out, &trainer->channel_squares));
-    trainer->host_figures = malloc((size_t)(batch * out) * sizeof(double));
-    VT_ASSERT(trainer->host_figures != NULL);
+    trainer->host_figures = vt_allocate((size_t)(batch * out), sizeof(double), "the trainer");
     if (!backend->shares_host_memory) {
         VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch * in * plane, &trainer->batch_input));
         VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch * out * plane, &trainer->batch_target));
@@ -112,8 +110,7 @@ static vt_status open_on(const vt_config *config, const vt_trainer_data *data, v
                          size_t arena_bytes, vt_trainer **result)
 {
     vt_status status = VT_OK;
-    vt_trainer *trainer = calloc(1, sizeof *trainer);
-    VT_ASSERT(trainer != NULL);
+    vt_trainer *trainer = vt_allocate(1, sizeof *trainer, "the trainer");
     vt_vit_options model = vt_trainer_model_options(config);
     trainer->config = config;
     trainer->backend = backend;
@@ -236,8 +233,7 @@ vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, 
     vt_evaluation evaluation = {0};
     vt_config own = *config; /* its strings stay the configuration's */
     int64_t plane = config->img_size[0] * config->img_size[1];
-    float *fields = malloc(2 * (size_t)plane * sizeof *fields);
-    VT_ASSERT(fields != NULL);
+    float *fields = vt_allocate(2 * (size_t)plane, sizeof *fields, "the trainer");
     memset(plan->communication, 0, sizeof plan->communication);
     int64_t micro = vt_trainer_micro_batch(config);
     vt_batch batch = {.sample_count = micro, .global_count = micro * config->data_parallel};

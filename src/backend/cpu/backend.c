@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "backend/cpu/cpu.h"
+#include "base/memory.h"
 #include "base/text.h"
 
 /* The number behind `format` in the first line of a file of the system that has it, or -1. */
@@ -210,9 +211,8 @@ static bool has_bfloat16_units(void)
 vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
 {
     vt_status status = VT_OK;
-    vt_backend *backend = calloc(1, sizeof *backend);
-    vt_cpu_state *state = calloc(1, sizeof *state);
-    VT_ASSERT(backend != NULL && state != NULL);
+    vt_backend *backend = vt_allocate(1, sizeof *backend, "the CPU back end");
+    vt_cpu_state *state = vt_allocate(1, sizeof *state, "the CPU back end");
     backend->state = state;
     backend->shares_host_memory = true;
     if (threads > 0) omp_set_num_threads(threads);

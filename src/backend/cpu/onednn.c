@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 #include "backend/cpu/cpu.h"
 
 /* c [m, n] = alpha·op(a)·op(b) + beta·c, row-major, leading dimensions in elements. */
@@ -337,8 +339,7 @@ void vt_onednn_weights_changed(struct vt_onednn *library)
 
 struct vt_onednn *vt_onednn_open(void)
 {
-    struct vt_onednn *library = calloc(1, sizeof *library);
-    VT_ASSERT(library != NULL);
+    struct vt_onednn *library = vt_allocate(1, sizeof *library, "oneDNN");
     library->version = 1;
     if (dnnl_engine_create(&library->engine, dnnl_cpu, 0) == dnnl_success &&
         dnnl_stream_create(&library->stream, library->engine, dnnl_stream_default_flags) == dnnl_success)

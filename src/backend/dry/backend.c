@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 #include "backend/backend.h"
 
 static vt_dry_count *count_of(vt_backend *backend)
@@ -278,9 +280,8 @@ static void update_parameters(vt_backend *backend, const vt_update *update, cons
 
 vt_status vt_backend_open_dry(vt_backend **result)
 {
-    vt_backend *backend = malloc(sizeof *backend);
-    vt_dry_count *count = calloc(1, sizeof *count);
-    VT_ASSERT(backend != NULL && count != NULL);
+    vt_backend *backend = vt_allocate(1, sizeof *backend, "the dry back end");
+    vt_dry_count *count = vt_allocate(1, sizeof *count, "the dry back end");
     *backend = (vt_backend){.state = count,
                             .shares_host_memory = true,
                             .close = dry_close,

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/dropout.h"
+#include "base/memory.h"
 
 typedef struct {
     const vt_attention_shape *shape;
@@ -78,8 +79,7 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
     (void)backend;
 #pragma omp parallel
     {
-        double *weights = malloc((size_t)shape->keys * sizeof *weights);
-        VT_ASSERT(weights != NULL);
+        double *weights = vt_allocate((size_t)shape->keys, sizeof *weights, "attention's weights");
 #pragma omp for schedule(static)
         for (int64_t unit = 0; unit < shape->batch * shape->heads; unit++) {
             head_view view = view_head(shape, q, k, v, unit);
@@ -148,8 +148,7 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     int64_t dim = shape->head_dim, block = shape->keys * dim;
 #pragma omp parallel
     {
-        double *weights = malloc((size_t)(shape->keys + 2 * block) * sizeof *weights);
-        VT_ASSERT(weights != NULL);
+        double *weights = vt_allocate((size_t)(shape->keys + 2 * block), sizeof *weights, "attention's weights");
         double *dk_sum = weights + shape->keys, *dv_sum = dk_sum + block;
 #pragma omp for schedule(static)
         for (int64_t unit = 0; unit < shape->batch * shape->heads; unit++) {

@@ -1,0 +1,23 @@
+/* Host memory for what is small beside the model: tables, names, rooms. A run knows beforehand what its model and data
+ * need (training/budget.h), so where even these can't be had, nothing sensible is left to do: the program says so and
+ * ends with exit status 1. Large or foreign amounts (tensors, readers' rings, sizes that a file names) are errors as
+ * values instead: see vt_backend's allocate, and VT_CHECK. */
+#ifndef VT_BASE_MEMORY_H
+#define VT_BASE_MEMORY_H
+
+#include <stddef.h>
+
+/* count elements of `size` bytes, all zero, never NULL; free() releases them. Ends the program with "out of memory:
+ * could not get N bytes for PURPOSE" when they can't be had. Any thread. */
+void *vt_allocate(size_t count, size_t size, const char *purpose) __attribute__((malloc, returns_nonnull));
+
+/* `memory` (or NULL) with room for `count` elements; what is new is not set. Ends the program likewise. */
+void *vt_reallocate(void *memory, size_t count, size_t size, const char *purpose) __attribute__((returns_nonnull));
+
+/* How the two end it; for libraries' own refusals. */
+__attribute__((noreturn)) void vt_memory_exhausted(size_t bytes, const char *purpose);
+
+/* What is called with the message before the program ends so, NULL: nothing. It must not ask for memory. */
+void vt_memory_last_words(void (*tell)(const char *message));
+
+#endif

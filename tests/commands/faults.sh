@@ -1,0 +1,84 @@
+# A run that survives: crashes, failing calls, memory that runs out, numbers that are not finite, long runs. Some of what
+# `make faults` does in full; docs/reliability.md says what each shows.
+
+fault() { SHIM="$(dirname "$TESTS")/fault_shim.so" "$TOP/tests/faults/$@"; }
+
+test_killed_a_hundred_times() { fault crash 100; }
+test_every_kind_of_failing_call() { fault io 20; }
+test_memory_that_runs_out() { fault memory 97 0; }
+test_memory_files_and_steps_stay_flat() { fault long 3000; }
+
+. "$TOP/tests/faults/common"
+
+# Parameters so large that the loss overflows: safetensors of the model with one weight at 3e38.
+overflowing_model() {
+    tiny_data
+    train --num_epochs=1 >/dev/null
+    "$VITRAIN" export "$(ls -d runs/demo/1CPU/00/checkpoints/step-* | tail -n 1)" --output=model.safetensors >/dev/null
+    # the last four bytes are the last element of head.weight or norm's: NaN
+    local size; size=$(stat -c %s model.safetensors)
+    printf '\000\000\300\177' | dd of=model.safetensors bs=1 seek=$((size - 4)) conv=notrunc status=none
+    rm -rf runs
+}
+
+test_not_finite_stops_the_run() {
+    overflowing_model
+    fails 1 train --num_epochs=2 --init_from=model.safetensors
+    contains "$output" "step 1: the gradients are not finite (loss "
+    contains "$output" ", first in "
+    contains "$output" "sample data/train/2001.h5, time "
+    [ -z "$(ls runs/demo/1CPU/00/checkpoints 2>/dev/null)" ]
+    [ "$(wc -l <runs/demo/1CPU/00/metrics.csv)" -eq 1 ]
+}
+
+test_not_finite_is_skipped_up_to_a_limit() {
+    overflowing_model
+    fails 1 train --num_epochs=9 --init_from=model.safetensors --on_nonfinite=skip --checkpoint_every=0
+    contains "$output" "WARNING - step 3: the gradients are not finite (loss "
+    contains "$output" "so its update was left out: the 3. of the run, 3 in a row"
+    contains "$output" "step 10: the gradients were not finite in 10 steps in a row"
+    [ "$(wc -l <runs/demo/1CPU/00/metrics.csv)" -eq 11 ]
+    # what is not finite is not saved
+    fails 1 train --num_epochs=9 --init_from=model.safetensors --on_nonfinite=skip --checkpoint_every=1
+    contains "$output" "is not finite, so no checkpoint was made"
+    [ -z "$(ls runs/demo/1CPU/00/checkpoints 2>/dev/null)" ]
+}
+
+test_skipping_changes_nothing_else() {
+    tiny_data
+    train --num_epochs=2 >/dev/null
+    train --num_epochs=2 --on_nonfinite=skip --run_num=skip >/dev/null
+    cmp <(figures runs/demo/1CPU/00) <(figures runs/demo/1CPU/skip)
+    cmp <(tensors runs/demo/1CPU/00) <(tensors runs/demo/1CPU/skip)
+}
+
+test_not_finite_over_ranks() {
+    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    overflowing_model
+    fails any "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SMALL --num_epochs=9 --init_from=model.safetensors --on_nonfinite=skip --checkpoint_every=0
+    contains "$output" "step 10: the gradients were not finite in 10 steps in a row"
+    [ "$(grep -c 'its update was left out' runs/demo/2CPU/00/out.log)" -eq 10 ]
+}
+
+# Too large for the machine: by category, and what would help, at once, on one rank and on two.
+test_too_large_over_ranks() {
+    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    tiny_data
+    fails any timeout 20 "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SMALL --embed_dim=32768 --depth=200
+    contains "$output" "of memory (parameters "
+    contains "$output" "are free. --embed_dim=16384 saves"
+    [ "$(grep -c 'of memory (parameters' <<<"$output")" -eq 1 ]
+    [ ! -e runs ]
+}
+
+# A path in a checkpoint that leads out of its directory is not followed (tests/unit/tensor_file.c has more of them), nor
+# is a name of a configuration.
+test_no_way_out_of_the_directory() {
+    tiny_data
+    for name in ../up a/b .. ''; do
+        fails 1 train --num_epochs=1 --run_num="$name"
+        [ ! -e runs ] && [ ! -e up ]
+    done
+}

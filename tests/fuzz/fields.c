@@ -1,0 +1,25 @@
+/* A file of training data: opened through our layer, and its first and last time read. */
+#include <stdlib.h>
+
+#include "data/fields_file.h"
+#include "fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    vt_fields_file *file = NULL;
+    char *path = vt_fuzz_write("2001.h5", data, size);
+    vt_error_clear();
+    if (vt_fields_file_open(path, &file) == VT_OK) {
+        vt_fields_shape shape = vt_fields_file_shape(file);
+        int64_t points = shape.height <= 1024 && shape.width <= 1024 ? shape.height * shape.width : 0;
+        float *values = points > 0 && shape.times > 0 ? malloc((size_t)points * sizeof *values) : NULL;
+        for (int last = 0; last < 2 && values != NULL; last++) {
+            vt_fields_file_read(file, last ? shape.times - 1 : 0, 1, 0, shape.height, shape.width, values);
+            vt_error_clear();
+        }
+        free(values);
+    }
+    vt_fields_file_close(&file);
+    free(path);
+    return 0;
+}

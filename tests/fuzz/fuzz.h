@@ -1,0 +1,17 @@
+/* What the fuzz targets share. Each target is one file tests/fuzz/NAME.c with LLVMFuzzerTestOneInput, and starts from
+ * tests/fuzz/corpus/NAME; `make fuzz` runs them all under AddressSanitizer and UBSan. */
+#ifndef VT_TESTS_FUZZ_H
+#define VT_TESTS_FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A directory of this process, made at the first call and removed at the end. */
+const char *vt_fuzz_directory(void);
+
+/* The file `name` in it, with this content; the path is malloc'd. */
+char *vt_fuzz_write(const char *name, const void *data, size_t size);
+
+#endif
