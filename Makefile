@@ -1,12 +1,12 @@
 # make            builds ./vitrain
 # make demo       trains a small model on a synthetic atmosphere          make test      runs every test
-# make sanitize   every test under ASan and UBSan                         make bench     speed, beside PyTorch if it is there
+# make sanitize   every test under ASan and UBSan                         make bench     speed, beside PyTorch if it is there; ranks; plans
 # make lint       clang-format, clang-tidy, cppcheck                      make docs      docs/options.md from the option table
 # make deps       installs the libraries that are missing (apt)           make clean
 #
 # What was found stands in build/found.mk; every line of it can be overridden: make HDF5_CFLAGS=... HDF5_LIBS=...
-# Others: CC, CFLAGS, BUILD (the build folder), FILTER (only the tests whose name contains it), MPICC, MPI=no (without MPI;
-# it is also left out where none is found).
+# Others: CC, CXX, CFLAGS, BUILD (the build folder), FILTER (only the tests whose name contains it), MPICC, MPI=no (without MPI;
+# it is also left out where none is found), NVCC (NVCC= for none, as where it isn't found), GPU_ARCH.
 
 CC ?= cc
 ifeq ($(origin CC),default)
@@ -26,6 +26,7 @@ PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev libprotobuf-c-dev protobuf-c-com
 SOURCES := $(sort $(shell find src -name '*.c'))
 KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
 TEST_SOURCES := $(sort $(shell find tests -name '*.c'))
+CUDA_KERNELS := $(sort $(wildcard cuda/*.cu))
 
 # Goals that need no library, or install them first.
 WITHOUT_LIBRARIES := deps demo test sanitize bench clean help
@@ -77,6 +78,24 @@ probe X86 '#ifndef __x86_64__
 #error
 #endif
 int main(void) { return __builtin_cpu_supports("avx512f"); }' "-march=x86-64-v4|"
+if echo 'template <int n> int f() { return n; } int main() { return f<0>(); }' | \
+    $(CXX) -std=gnu++20 -x c++ -o $(BUILD)/probe - >/dev/null 2>&1; then echo 'HOST_CUDA ?= yes'; fi
+for nvcc in $(if $(filter undefined,$(origin NVCC)),"$$(command -v nvcc)" "$$CUDA_HOME/bin/nvcc" /usr/local/cuda/bin/nvcc,"$(NVCC)"); do
+    nvcc=$$(command -v "$$nvcc") || continue
+    home=$$(dirname "$$(dirname "$$(readlink -f "$$nvcc")")")
+    for folder in "$$home/lib64" "$$home/lib" "$$home/targets/x86_64-linux/lib"; do
+        libs="-L$$folder -lcudart_static -ldl -lrt -lpthread"
+        cflags="-isystem $$home/include"
+        if printf '#include <cuda_runtime_api.h>\n#include <cublasLt.h>\nint main(void) { int n; return cudaGetDeviceCount(&n); }' | \
+            $(CC) $$cflags -x c - -o $(BUILD)/probe $$libs >/dev/null 2>&1; then
+            for header in cudnn nccl; do
+                if echo "#include <$$header.h>" | $(CC) $$cflags -fsyntax-only -x c - >/dev/null 2>&1; then
+                    cflags="$$cflags -DVT_HAS_$$(echo $$header | tr a-z A-Z)"; fi
+            done
+            echo "NVCC ?= $$nvcc"; echo "CUDA_CFLAGS ?= $$cflags"; echo "CUDA_LIBS ?= $$libs"; break 2
+        fi
+    done
+done
 # Of what MPI's compiler would run only what finds MPI itself: no hardening or optimisation of the distribution's.
 mpi_flags() { # PATTERN|PATTERN...
     for word in $$($(MPICC) -show 2>/dev/null); do
@@ -142,11 +161,40 @@ vitrain: $(BUILD)/vitrain
 $(BUILD)/vitrain: $(BUILD)/src/main.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
-$(BUILD)/libvitrain.a: $(OBJECTS) $(KERNEL_OBJECTS) $(BUILD)/generated/event.pb-c.o
+# The CUDA back end, where nvcc was found (make NVCC= leaves it out). GPU_ARCH: what to compile for; the last also as PTX,
+# which newer GPUs' drivers compile themselves.
+GPU_ARCH ?= sm_80 sm_90 sm_100
+GPU_CODE = $(foreach arch,$(GPU_ARCH),-gencode arch=$(arch:sm_%=compute_%),code=$(arch)) \
+    -gencode arch=$(patsubst sm_%,compute_%,$(lastword $(GPU_ARCH))),code=$(patsubst sm_%,compute_%,$(lastword $(GPU_ARCH)))
+CUDA_OBJECTS = $(if $(NVCC),$(patsubst cuda/%,$(BUILD)/cuda/%.o,$(CUDA_KERNELS) $(wildcard cuda/*.c)))
+
+$(BUILD)/cuda/%.cu.o: cuda/%.cu $(BUILD)/found.mk
+	@mkdir -p $(@D)
+	$(NVCC) -std=c++20 -O3 -g -ccbin $(CXX) -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics \
+	    $(GPU_CODE) -Isrc -Icuda -MMD -MP -c $< -o $@
+
+$(BUILD)/cuda/%.c.o: cuda/%.c $(BUILD)/found.mk
+	@mkdir -p $(@D)
+	$(COMPILE) -Icuda $(CUDA_CFLAGS) -c $< -o $@
+
+$(BUILD)/src/backend/open.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA)
+$(BUILD)/src/report/profile.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))
+$(BUILD)/src/parallel/nccl.o: LOCAL_CFLAGS += $(if $(NVCC),-Icuda $(CUDA_CFLAGS))
+LIBS += $(if $(NVCC),$(CUDA_LIBS))
+
+$(BUILD)/libvitrain.a: $(OBJECTS) $(KERNEL_OBJECTS) $(CUDA_OBJECTS) $(BUILD)/generated/event.pb-c.o
 	@rm -f $@
 	ar rcs $@ $^
 
-$(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(BUILD)/libvitrain.a
+# The CUDA kernels once more, for the host and its tests (cuda/host_cuda.h); no C++ library is needed for them.
+HOST_CUDA_OBJECTS = $(if $(HOST_CUDA),$(patsubst cuda/%.cu,$(BUILD)/tests/cuda/%.o,$(CUDA_KERNELS)))
+
+$(BUILD)/tests/cuda/%.o: cuda/%.cu $(BUILD)/found.mk
+	@mkdir -p $(@D)
+	$(CXX) -x c++ -std=gnu++20 $(WARNINGS) -Wno-conversion -Wno-missing-field-initializers -Wno-unknown-pragmas $(CFLAGS) \
+	    $(SANITIZE) -fno-exceptions -fno-rtti -fno-strict-aliasing -DVT_HOST_CUDA -Isrc -Icuda $(OPENMP_CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
 $(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
@@ -155,6 +203,8 @@ $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
 $(BUILD)/src/backend/cpu/onednn.o: LOCAL_CFLAGS += $(DNNL_CFLAGS)
 $(BUILD)/src/parallel/mpi.o: LOCAL_CFLAGS += $(if $(filter-out undefined,$(origin MPI_LIBS)),-DVT_HAS_MPI $(MPI_CFLAGS))
 $(BUILD)/src/report/%.o: LOCAL_CFLAGS += $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -I$(BUILD)/generated
+$(BUILD)/tests/operations/cuda_libraries.o: LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))
+$(BUILD)/tests/operations/host_cuda.o $(BUILD)/tests/operations/cuda_kernels.o: LOCAL_CFLAGS += -I. -DVT_HOST_CUDA $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
 $(BUILD)/tests/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -Itests -I$(BUILD)/generated
 
 $(BUILD)/%.o: %.c $(BUILD)/found.mk
@@ -188,7 +238,7 @@ test: deps
 	@$(MAKE) --no-print-directory run-tests
 
 sanitize: deps
-	@$(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/sanitize CFLAGS='-O1 -g -fno-omit-frame-pointer' \
+	@$(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/sanitize NVCC= CFLAGS='-O1 -g -fno-omit-frame-pointer' \
 	    SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
 
 demo: deps
@@ -209,11 +259,13 @@ bench: deps
 
 # The other side needs a Python with torch: make bench PYTHON=/path/to/venv/bin/python
 PYTHON ?= $(shell python3 -c 'import torch' 2>/dev/null && echo python3)
-run-bench: $(BUILD)/bench/step
+run-bench: $(BUILD)/bench/step $(BUILD)/bench/scaling $(BUILD)/bench/plan_layout
 	@[ -n "$(PYTHON)" ] || echo "no Python with torch found (PYTHON=...): timing vitrain alone"
 	@$(BUILD)/bench/step --python=$(PYTHON)
+	@if reason=$$(tests/mpirun -np 1 true 2>&1); then $(BUILD)/bench/scaling; else echo "scaling over ranks: not timed: $$reason"; fi
+	@bench/plan $(BUILD)
 
-$(BUILD)/bench/step: $(BUILD)/bench/step.o $(BUILD)/libvitrain.a
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
 run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests
@@ -225,7 +277,7 @@ docs: vitrain
 lint: $(BUILD)/generated/event.pb-c.h
 	@for tool in clang-format clang-tidy cppcheck; do command -v $$tool >/dev/null || \
 	    { echo "make lint needs $$tool: apt-get install clang-format clang-tidy cppcheck" >&2; exit 1; }; done
-	clang-format --dry-run --Werror $$(find src tests bench -name '*.[ch]')
+	clang-format --dry-run --Werror $$(find src cuda tests bench -name '*.[ch]' -o -name '*.cu')
 	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability \
 	    --suppress=missingIncludeSystem --suppress=ctunullpointer -DVT_ISA=baseline -Isrc src
 	clang-tidy --quiet $(filter-out $(KERNEL_SOURCES),$(SOURCES)) -- -std=gnu11 -Isrc -isystem $(BUILD)/generated \

@@ -27,6 +27,8 @@ typedef enum {
     VT_MEMORY_CATEGORY_COUNT
 } vt_memory_category;
 
+const char *vt_memory_category_name(vt_memory_category category); /* "activations" */
+
 /* How numbers are stored. bfloat16: the upper half of a float32, rounded to nearest, ties to even. */
 typedef enum { VT_FLOAT32, VT_BFLOAT16 } vt_type;
 
@@ -278,10 +280,43 @@ struct vt_backend {
  * an instruction set that this processor or this build lacks. */
 vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **backend);
 
+/* The GPU that vt_backend_open_cuda would take is this thread's from here on, for libraries that want one earlier (NCCL).
+ * Errors: built without CUDA; no driver; no GPU. */
+vt_status vt_backend_choose_gpu(int local_rank);
+
+/* An NVIDIA GPU: the local_rank-th of this machine, counted round. Deterministic: nothing whose sums' order may change
+ * from run to run. Errors: built without CUDA; no driver, GPU or CUDA library. The sentence says which. */
+vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **backend);
+
+/* The one that config->device asks for; auto: a GPU if there is one that can be used, else the CPU. */
+vt_status vt_backend_open(const vt_config *config, int threads, int local_rank, vt_backend **backend);
+
+/* Operations that memory bounds, not arithmetic, by what they are: for what a step costs (planning/cost.h). */
+typedef enum {
+    VT_WORK_NORM,      /* LayerNorm, also with the residual's addition in it */
+    VT_WORK_GELU,      /* forward and backward */
+    VT_WORK_RESIDUAL,  /* additions, dropout, positions, conversions, copies */
+    VT_WORK_PATCHES,   /* cutting fields into patches; loss and metrics */
+    VT_WORK_OPTIMIZER, /* update, norm of the gradients, clearing them */
+    VT_WORK_COUNT
+} vt_work;
+
+/* Matrix products of one size. */
+typedef struct {
+    double flops, bytes; /* of one: operands and result, once each */
+    int64_t calls;
+} vt_dry_product;
+
 /* Bytes and FLOPs that a back end of the same calls would have needed. */
+enum { VT_DRY_PRODUCTS = 64 };
 typedef struct {
     size_t bytes[VT_MEMORY_CATEGORY_COUNT];
-    double flops; /* a multiply-add is two */
+    double flops;           /* a multiply-add is two; attention's included */
+    double attention_flops; /* 2 products forward, 4 backward */
+    vt_dry_product products[VT_DRY_PRODUCTS];
+    int product_count;
+    double moved[VT_WORK_COUNT]; /* bytes read and written, each operand once */
+    int64_t operations;          /* calls of all kinds */
 } vt_dry_count;
 
 /* Allocations get addresses that must not be used; operations do nothing but count. */

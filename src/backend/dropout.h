@@ -19,7 +19,8 @@ enum {
 
 /* Uniform numbers of the four elements 4 * quad … 4 * quad + 3 of row `row` (a token, or a query) of sample `sample`
  * (position in the global batch). */
-static inline vt_random_block vt_dropout_block(const vt_dropout *dropout, uint32_t sample, uint32_t row, uint32_t quad)
+VT_ON_DEVICE_TOO static inline vt_random_block vt_dropout_block(const vt_dropout *dropout, uint32_t sample,
+                                                                uint32_t row, uint32_t quad)
 {
     const uint32_t key[2] = {(uint32_t)dropout->seed ^ (dropout->layer * 0x9E3779B9u),
                              (uint32_t)(dropout->seed >> 32) ^ (dropout->site * 0x85EBCA6Bu + 1)};
@@ -28,14 +29,15 @@ static inline vt_random_block vt_dropout_block(const vt_dropout *dropout, uint32
 }
 
 /* What an element of row `row`, column `column` is multiplied by: 0, or 1 / (1 - rate). */
-static inline float vt_dropout_factor(const vt_dropout *dropout, uint32_t sample, uint32_t row, uint32_t column)
+VT_ON_DEVICE_TOO static inline float vt_dropout_factor(const vt_dropout *dropout, uint32_t sample, uint32_t row,
+                                                       uint32_t column)
 {
     vt_random_block block = vt_dropout_block(dropout, sample, row, column / 4);
     return vt_random_uniform(block.word[column % 4]) < dropout->rate ? 0.0f : 1.0f / (1.0f - dropout->rate);
 }
 
 /* What a whole sample is multiplied by. */
-static inline float vt_dropout_sample_factor(const vt_dropout *dropout, uint32_t sample)
+VT_ON_DEVICE_TOO static inline float vt_dropout_sample_factor(const vt_dropout *dropout, uint32_t sample)
 {
     return dropout->rate > 0 ? vt_dropout_factor(dropout, sample, 0, 0) : 1.0f;
 }

@@ -5,12 +5,19 @@
 
 #include <stdint.h>
 
+/* Before a function that CUDA kernels call, too. */
+#ifdef __CUDACC__
+#define VT_ON_DEVICE_TOO __host__ __device__
+#else
+#define VT_ON_DEVICE_TOO
+#endif
+
 typedef struct {
     uint32_t word[4];
 } vt_random_block;
 
 /* One block of 128 random bits. */
-static inline vt_random_block vt_random_philox(const uint32_t key[2], const uint32_t counter[4])
+VT_ON_DEVICE_TOO static inline vt_random_block vt_random_philox(const uint32_t key[2], const uint32_t counter[4])
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
     uint32_t k0 = key[0], k1 = key[1];
@@ -24,12 +31,13 @@ static inline vt_random_block vt_random_philox(const uint32_t key[2], const uint
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    return (vt_random_block){{c0, c1, c2, c3}};
+    vt_random_block block = {{c0, c1, c2, c3}};
+    return block;
 }
 
 /* Uniform in (0, 1): 23 bits and a half, so never 0 and never 1. (24 bits and a half don't fit a float: the largest
  * would round to 1.) */
-static inline float vt_random_uniform(uint32_t bits)
+VT_ON_DEVICE_TOO static inline float vt_random_uniform(uint32_t bits)
 {
     return ((float)(bits >> 9) + 0.5f) * 0x1p-23f;
 }

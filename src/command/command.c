@@ -12,6 +12,7 @@
 #include "command/export.h"
 #include "command/inspect.h"
 #include "command/layout.h"
+#include "command/plan.h"
 #include "command/predict.h"
 #include "command/report.h"
 #include "command/stats.h"
@@ -36,6 +37,7 @@ static const subcommand commands[] = {
     {"report", "write a run's report.html, or a page that compares several runs", vt_command_report},
     {"inspect", "say what a checkpoint, a run or a data directory holds, and whether it is whole", vt_command_inspect},
     {"layout", "print the grid of ranks of a parallel run", vt_command_layout},
+    {"plan", "say what each layout of a run would take, in memory and time", vt_command_plan},
     {"options", "list every option of a configuration", vt_command_options},
 };
 enum { TRY_AGAIN = 75 }; /* EX_TEMPFAIL of sysexits.h: queues that requeue a job know it */

@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "parallel/launch.h"
-#include "parallel/layout.h"
+#include "parallel/communication.h"
 
 enum { MOST_RANKS = 1 << 20, LINE_WIDTH = 100 };
 
@@ -16,7 +15,7 @@ static void print_help(void)
 {
     printf("usage: vitrain layout [--ranks=N] [--name=value ...]\n\n"
            "Prints the grid of ranks of a run: where each rank stands on the axes tp (tensor), cp (context) and dp\n"
-           "(data), which samples and tokens it has, and which ranks form the groups along the axes.\n\n"
+           "(data), which samples and tokens it has, which ranks form the groups along the axes, and what is sent.\n\n"
            "  --ranks=N   how many ranks; not given: what the launcher says, 1 without one\n"
            "  --help      this text\n\n"
            "All other flags are those of `vitrain train`: --config, --tensor_parallel, --context_parallel,\n"
@@ -164,6 +163,27 @@ static void print_groups(const vt_layout *layout, unsigned axes, const char *use
     free(members);
 }
 
+static vt_status print_communication(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    vt_world *world = NULL;
+    vt_volume sent[VT_TRAFFIC_COUNT];
+    char number[VT_NUMBER_SIZE];
+    if (config->ranks == 1) return VT_OK;
+    VT_TRY(vt_world_open_dry(config, 0, (int)config->ranks, NULL, &world));
+    vt_communication_expected(config, world, sent);
+    printf("\nsent by rank 0 in a step (docs/parallelism.md has the formulas)\n");
+    for (vt_traffic i = 0; i < VT_TRAFFIC_FIGURES; i++) {
+        if (sent[i].bytes == 0) continue;
+        printf("          %-10s %s", vt_traffic_name(i), vt_text_bytes(sent[i].bytes, number));
+        if (sent[i].operations > 0) printf(" in %lld operations", (long long)sent[i].operations);
+        printf("\n");
+    }
+done:
+    vt_world_close(&world, false);
+    return status;
+}
+
 vt_status vt_command_layout(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
@@ -193,6 +213,7 @@ vt_status vt_command_layout(int argument_count, char *const *arguments)
     print_groups(&layout, dp, "share each batch");
     print_groups(&layout, tp | cp, "one model");
     print_groups(&layout, dp | cp, "have the same part of the layers: sum gradients");
+    VT_TRY(print_communication(config));
 done:
     vt_config_close(&config);
     free(others);

@@ -9,11 +9,9 @@
 
 /* ---- the named configuration of a YAML file ---- */
 
-/* config/ViT.yaml in the current directory, else beside the program, else beside the directory that the program is in
- * (./vitrain is a link into build/). NULL when there is none. */
-static char *find_default_file(void)
+/* Beside the program, or beside the directory that the program is in (./vitrain is a link into build/). */
+char *vt_config_find(const char *below)
 {
-    static const char below[] = "config/ViT.yaml";
     if (access(below, F_OK) == 0) return vt_text_copy(below);
     char program[4096];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -147,7 +145,7 @@ static vt_status open_source(vt_config *config, const char *text, const char *te
     vt_yaml_entry *entries = NULL;
     size_t count = 0;
     if (text == NULL) {
-        if (config->yaml_config == NULL) config->yaml_config = find_default_file();
+        if (config->yaml_config == NULL) config->yaml_config = vt_config_find("config/ViT.yaml");
         VT_CHECK(config->yaml_config != NULL, "there is no config/ViT.yaml here, nor beside the program; name a file "
                                               "of configurations with --yaml_config=PATH");
         return vt_yaml_open(config->yaml_config, yaml);
@@ -201,8 +199,9 @@ static vt_config *make_default(void)
     return config;
 }
 
-vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
-                              int64_t ranks, vt_config **result)
+/* Without vt_config_resolve. `text`: in the place of the file, or NULL. */
+static vt_status read_all(const char *text, const char *text_name, int argument_count, char *const *arguments,
+                          int64_t ranks, vt_config **result)
 {
     vt_status status = VT_OK;
     vt_config *config = make_default(), *presets = make_default();
@@ -210,7 +209,6 @@ vt_status vt_config_open_text(const char *text, const char *text_name, int argum
     VT_TRY(vt_flags_apply(config, argument_count, arguments)); /* says which file and which configuration */
     VT_TRY(apply_named_configuration(config, presets, text, text_name));
     VT_TRY(vt_flags_apply(config, argument_count, arguments)); /* and flags win */
-    VT_TRY(vt_config_resolve(config));
 done:
     vt_config_close(&presets);
     if (status != VT_OK) vt_config_close(&config);
@@ -221,6 +219,22 @@ done:
 vt_status vt_config_open(int argument_count, char *const *arguments, int64_t ranks, vt_config **config)
 {
     return vt_config_open_text(NULL, NULL, argument_count, arguments, ranks, config);
+}
+
+vt_status vt_config_read(int argument_count, char *const *arguments, int64_t ranks, vt_config **config)
+{
+    return read_all(NULL, NULL, argument_count, arguments, ranks, config);
+}
+
+vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
+                              int64_t ranks, vt_config **config)
+{
+    vt_status status = VT_OK;
+    VT_TRY(read_all(text, text_name, argument_count, arguments, ranks, config));
+    VT_TRY(vt_config_resolve(*config));
+done:
+    if (status != VT_OK) vt_config_close(config);
+    return status;
 }
 
 vt_status vt_config_open_default(vt_config **result)

@@ -15,7 +15,7 @@
 #define VT_SWITCH_ON "true" /* a VT_SWITCH_PATH that was given no path */
 
 /* In the order of the choices in options.def. */
-typedef enum { VT_DEVICE_AUTO, VT_DEVICE_CPU } vt_device;
+typedef enum { VT_DEVICE_AUTO, VT_DEVICE_CPU, VT_DEVICE_CUDA } vt_device;
 typedef enum { VT_ISA_AUTO, VT_ISA_PLAIN, VT_ISA_BASELINE, VT_ISA_AVX2, VT_ISA_AVX512 } vt_cpu_isa;
 typedef enum { VT_MODEL_PYTORCH, VT_MODEL_TRANSFORMER_ENGINE } vt_model_backend;
 typedef enum { VT_GELU_ERF, VT_GELU_TANH } vt_gelu;
@@ -87,6 +87,12 @@ typedef struct {
 vt_status vt_config_open(int argument_count, char *const *arguments, int64_t ranks, vt_config **config);
 void vt_config_close(vt_config **config);
 
+/* The same without vt_config_resolve: for a caller that changes something first. */
+vt_status vt_config_read(int argument_count, char *const *arguments, int64_t ranks, vt_config **config);
+
+/* A file of ours, "config/ViT.yaml": in the current directory, else beside the program. malloc'd; NULL: nowhere. */
+char *vt_config_find(const char *below);
+
 /* The same with a YAML text of one configuration in the place of the file: what vt_config_text wrote into a checkpoint,
  * say. text_name stands for the file in messages. */
 vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
@@ -104,6 +110,10 @@ vt_status vt_config_resolve(vt_config *config);
 
 /* Does tensor_parallel · context_parallel divide this number of ranks? The error names the nearest that do. */
 vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks);
+
+/* The part of vt_config_resolve that tensor_parallel, context_parallel, zero_stage, grad_accumulation and
+ * sequence_parallel need: sets data_parallel and checks that all divide. Touches nothing else. */
+vt_status vt_config_check_layout(vt_config *config);
 
 /* lr times what lr_scaling makes of global_batch_size / base_batch_size. */
 double vt_config_learning_rate(const vt_config *config);

@@ -302,6 +302,16 @@ done:
     return status;
 }
 
+vt_status vt_config_check_layout(vt_config *config)
+{
+    vt_status status = VT_OK;
+    VT_TRY(derive_data_parallel(config));
+    VT_TRY(check_parallel(config));
+    VT_TRY(check_batch(config));
+done:
+    return status;
+}
+
 vt_status vt_config_resolve(vt_config *config)
 {
     vt_status status = VT_OK;

@@ -251,7 +251,9 @@ done:
 static vt_status open_all(vt_fields_file *file)
 {
     vt_status status = VT_OK;
+    enum { SIEVE_BYTES = 4096 };
     hid_t access = vt_hdf5_file_access();
+    H5Pset_sieve_buf_size(access, SIEVE_BYTES); /* 64 KB else, also where a few rows of a field are asked for */
     file->file = H5Fopen(file->path, H5F_ACC_RDONLY, access);
     VT_CHECK(file->file >= 0, "%s is not a readable HDF5 file (damaged or cut short?): %s", file->path,
              vt_hdf5_reason());

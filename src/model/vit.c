@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "report/profile.h"
+
 struct vt_vit {
     vt_vit_options options;
     const vt_parameters *parameters;
@@ -163,7 +165,9 @@ vt_matrix vt_vit_forward(vt_vit *model, const vt_pass *pass, const vt_vit_input 
         vt_matrix output = vt_pass_push_wide(pass, rows, dim);
         mark = pass->arena->used;
         need(model, i + 1, false);
+        vt_range_begin("block %lld", (long long)i);
         vt_block_forward(&model->blocks[i], pass, x, output);
+        vt_range_end();
         if (!keep) vt_arena_pop(pass->arena, mark);
         x = output;
     }
@@ -202,11 +206,13 @@ void vt_vit_backward(vt_vit *model, const vt_pass *pass, const vt_vit_input *inp
         vt_block *block = &model->blocks[i];
         mark = pass->arena->used;
         need(model, i + 1, true);
+        vt_range_begin("block %lld backward", (long long)i);
         if (model->options.recompute) { /* the output is written once more, with the bits that it has, and not read */
             vt_matrix output = i + 1 < model->options.depth ? model->blocks[i + 1].input : model->stream;
             vt_block_forward(block, pass, block->input, output);
         }
         vt_block_backward(block, pass, dx);
+        vt_range_end();
         vt_parameters_gradients_ready(model->parameters, i + 1);
         vt_arena_pop(pass->arena, mark);
     }

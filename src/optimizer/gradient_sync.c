@@ -39,7 +39,7 @@ struct vt_gradient_sync {
     vt_backend *backend;
     vt_parameters *parameters;
     vt_group *shards;
-    bool off; /* noddp */
+    bool off; /* noddp: the data axis is left out */
     bool last;
     bucket_state *buckets;
     vt_request *gathers; /* [bucket] */
@@ -327,9 +327,9 @@ static vt_status choose_phases(vt_gradient_sync *sync, const vt_config *config, 
     vt_world *world = vt_parameters_parallel(sync->parameters)->world;
     const unsigned data = VT_AXES(VT_AXIS_DATA), sum = state->bucket->sum_axes;
     vt_group *groups[MOST_PHASES] = {NULL};
-    if (sync->off) return VT_OK;
     if (sync->shards->size == 1) {
-        VT_TRY(vt_world_group(world, sum | data, VT_SCOPE_ALL, "gradients", sync->backend, &groups[0]));
+        VT_TRY(
+            vt_world_group(world, sync->off ? sum : sum | data, VT_SCOPE_ALL, "gradients", sync->backend, &groups[0]));
     } else {
         groups[0] = sync->shards;
         if (shard_scope(config) == VT_SCOPE_WITHIN_NODE)

@@ -114,6 +114,18 @@ vt_status vt_engine_open_self(vt_engine **engine);
  * than the launcher says (launched without MPI's support). `launcher` is what the message calls it. */
 vt_status vt_engine_open_mpi(int rank, int size, const char *launcher, double timeout, vt_engine **engine);
 
+/* NCCL over all ranks, on the GPU that this process has chosen. The ranks learn of one another over `host` (all ranks,
+ * host memory), or when that is NULL meet at address:port, rank 0's. Errors: built without NCCL; the library is not
+ * found; two ranks on one GPU; not all ranks come within `timeout` seconds. */
+typedef struct {
+    int rank, size;
+    vt_group *host;
+    const char *address;
+    int port;
+    double timeout;
+} vt_nccl_options;
+vt_status vt_engine_open_nccl(const vt_nccl_options *options, vt_engine **engine);
+
 /* As rank `rank` of `size`, counting only. */
 vt_status vt_engine_open_dry(int rank, int size, vt_engine **engine);
 
@@ -130,7 +142,8 @@ const char *vt_group_text(const vt_group *group, char text[VT_GROUP_TEXT_SIZE]);
 enum { VT_HOST_SIZE = 64 };
 void vt_host_name(char name[VT_HOST_SIZE]);
 
-/* Does this build have MPI? */
+/* Does this build have MPI, NCCL? */
 bool vt_engine_has_mpi(void);
+bool vt_engine_has_nccl(void);
 
 #endif

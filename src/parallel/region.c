@@ -89,6 +89,10 @@ static void reorder(vt_group *group, const vt_run_of *runs, vt_backend *backend,
                     vt_matrix whole, bool to_whole)
 {
     int64_t tokens = token_sum(group, runs), before = 0;
+    if (group->engine->counts_only) { /* as one operation: in effect it is one copy of everything */
+        backend->convert(backend, to_whole ? staged : whole, to_whole ? whole : staged);
+        return;
+    }
     for (int rank = 0; rank < group->size; rank++) {
         for (int64_t sample = 0; sample < batch; sample++) {
             vt_matrix a = rows_of(staged, before * batch + sample * runs[rank].count, runs[rank].count);

@@ -106,27 +106,83 @@ static void meet_others(vt_world *world)
     free(all);
 }
 
+/* ---- who was told what ---- */
+
+static void add_line(const char *line, void *context)
+{
+    vt_text_append(context, "%s\n", line);
+}
+
+static int line_length(const char *line)
+{
+    return (int)strcspn(line, "\n");
+}
+
+/* Collective. Ranks with other options than rank 0's would wait for messages that never come, or each train a model of
+ * its own. config NULL: this rank could not read its options, as is noted. */
+static vt_status check_same_options(const vt_config *config, vt_world *world)
+{
+    vt_status status = config != NULL ? VT_OK : VT_ERROR;
+    vt_text own = {0};
+    if (config != NULL) vt_config_print(config, add_line, &own);
+    char *first = world->rank == 0 && config != NULL ? vt_text_copy(own.characters) : NULL;
+    vt_world_broadcast_text(world, &first);
+    if (config == NULL || first == NULL) goto done;
+    const char *here = own.characters, *there = first;
+    while (*here != '\0' && *there != '\0') {
+        int a = line_length(here), b = line_length(there);
+        bool may_differ = strncmp(here, "num_threads:", strlen("num_threads:")) == 0; /* as machines do */
+        VT_CHECK((a == b && memcmp(here, there, (size_t)a) == 0) || may_differ,
+                 "'%.*s' here, '%.*s' on rank 0: all ranks need the same options", a, here, b, there);
+        here += here[a] == '\n' ? a + 1 : a;
+        there += there[b] == '\n' ? b + 1 : b;
+    }
+    VT_CHECK(*here == *there, "other options than rank 0's: is the program the same everywhere?");
+done:
+    free(first);
+    vt_text_close(&own);
+    return vt_world_agree(world, status);
+}
+
 /* ---- opening and closing ---- */
+
+static const double TIMEOUT_WITHOUT_OPTIONS = 60;
+
+static vt_status open_nccl(const vt_config *config, vt_world *world, vt_group *host, vt_engine **engine)
+{
+    const vt_nccl_options options = {.rank = world->rank,
+                                     .size = world->ranks,
+                                     .host = host,
+                                     .address = world->launch.address,
+                                     .port = world->launch.port,
+                                     .timeout = config->comm_timeout};
+    return vt_engine_open_nccl(&options, engine);
+}
 
 static vt_status open_engine(const vt_config *config, vt_world *world)
 {
     vt_status status = VT_OK;
     const vt_launch *launch = &world->launch;
     const char *launcher = vt_launch_name(launch->launcher);
-    VT_CHECK(config->comm != VT_COMM_NCCL,
-             "comm is nccl, but NCCL connects GPUs and this run computes on the CPU, whose "
-             "ranks talk over MPI: use comm auto or mpi");
-    bool uses_mpi = launch->world_size > 1 || (config->comm == VT_COMM_MPI && vt_launch_has_mpi(launch));
-    if (!uses_mpi) {
+    double timeout = config != NULL ? config->comm_timeout : TIMEOUT_WITHOUT_OPTIONS;
+    bool several =
+        launch->world_size > 1 || (config != NULL && config->comm == VT_COMM_MPI && vt_launch_has_mpi(launch));
+    if (!several) {
         VT_TRY(vt_engine_open_self(&world->engine));
         goto done;
     }
+    if (!vt_launch_has_mpi(launch) && config != NULL && config->device != VT_DEVICE_CPU &&
+        config->comm != VT_COMM_MPI && vt_backend_choose_gpu(launch->local_rank) == VT_OK) {
+        VT_TRY(open_nccl(config, world, NULL, &world->engine)); /* for everything: there is nothing else */
+        goto done;
+    }
+    vt_error_clear();
     VT_CHECK(
         vt_launch_has_mpi(launch),
         "%s started %d ranks, which on the CPU talk over MPI, and MPI can't be reached from there: start them with "
         "`mpirun -np %d vitrain ...` or srun",
         launcher, launch->world_size, launch->world_size);
-    VT_TRY(vt_engine_open_mpi(launch->rank, launch->world_size, launcher, config->comm_timeout, &world->engine));
+    VT_TRY(vt_engine_open_mpi(launch->rank, launch->world_size, launcher, timeout, &world->engine));
 done:
     return status;
 }
@@ -172,9 +228,23 @@ vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_wor
     VT_TRY(open_engine(config, world));
     VT_TRY(open_host_group(world));
     meet_others(world);
+    VT_TRY(check_same_options(config, world));
     VT_TRY(set_layout(config, world));
 done:
     *result = world;
+    return status;
+}
+
+vt_status vt_world_open_device(const vt_config *config, vt_world *world, const vt_backend *backend)
+{
+    vt_status status = VT_OK;
+    VT_CHECK(config->comm != VT_COMM_NCCL || !backend->shares_host_memory,
+             "comm is nccl, but NCCL connects GPUs and this run computes on the CPU, whose ranks talk over MPI: use "
+             "comm auto or mpi");
+    bool through_host = config->comm == VT_COMM_MPI || (config->comm == VT_COMM_AUTO && !vt_engine_has_nccl());
+    if (world->ranks == 1 || backend->shares_host_memory || world->engine->device_memory || through_host) return VT_OK;
+    VT_TRY(open_nccl(config, world, world->host, &world->device_engine));
+done:
     return status;
 }
 
@@ -196,13 +266,28 @@ done:
     return status;
 }
 
+/* Before any rank ends: a launcher kills the others as soon as one has ended with an error. */
+static void say_failure(const vt_world *world)
+{
+    if (vt_world_speaks(world) && vt_error_text()[0] != '\0') {
+        fprintf(stderr, "vitrain: %s\n", vt_error_text());
+        if (getenv("VITRAIN_DEBUG") != NULL) fprintf(stderr, "vitrain: noted at %s\n", vt_error_place());
+        fflush(stderr);
+    }
+    vt_error_clear();
+}
+
 void vt_world_close(vt_world **result, bool failed)
 {
     vt_world *world = *result;
     if (world == NULL) return;
-    if (failed && !world->agreed_failure && world->ranks > 1 && world->engine != NULL && !world->engine->counts_only)
-        vt_engine_abort(world->engine, "%s", vt_error_text()[0] != '\0' ? vt_error_text() : "stopped by an error");
+    if (failed && world->ranks > 1 && world->engine != NULL && !world->engine->counts_only) {
+        if (!world->agreed_failure)
+            vt_engine_abort(world->engine, "%s", vt_error_text()[0] != '\0' ? vt_error_text() : "stopped by an error");
+        say_failure(world);
+    }
     while (world->group_count > 0) vt_group_close(&world->groups[--world->group_count]);
+    vt_engine_close(&world->device_engine);
     vt_engine_close(&world->engine);
     free(world->groups);
     free(world->node_of);
@@ -270,7 +355,9 @@ vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const c
     while (members[place] != world->rank) place++;
     for (int i = 0; i < count; i++)
         if (members[i] < lowest) lowest = members[i];
-    VT_TRY(vt_group_open(world->engine, name, members, count, place, lowest, backend, result));
+    bool on_device = world->device_engine != NULL && backend != NULL && !backend->shares_host_memory;
+    VT_TRY(vt_group_open(on_device ? world->device_engine : world->engine, name, members, count, place, lowest, backend,
+                         result));
     add_group(world, *result);
 done:
     free(members);
@@ -278,6 +365,20 @@ done:
 }
 
 /* ---- agreeing ---- */
+
+/* The text of rank `root`; see vt_world_broadcast_text. */
+static void broadcast_text(vt_world *world, int root, char **text)
+{
+    if (world->ranks == 1 || world->engine->counts_only) return;
+    int64_t size = *text != NULL ? (int64_t)strlen(*text) + 1 : 0; /* 0: NULL */
+    vt_group_broadcast(world->host, &size, sizeof size, root, NULL);
+    if (world->rank != root) {
+        free(*text);
+        *text = size > 0 ? malloc((size_t)size) : NULL;
+        VT_ASSERT(size == 0 || *text != NULL);
+    }
+    vt_group_broadcast(world->host, *text, (size_t)size, root, NULL);
+}
 
 vt_status vt_world_agree(vt_world *world, vt_status status)
 {
@@ -307,10 +408,16 @@ vt_status vt_world_agree(vt_world *world, vt_status status)
     if (failed == world->rank) {
         char host[VT_HOST_SIZE];
         vt_host_name(host);
-        return vt_error_context("rank %d on %s", world->rank, host);
+        vt_error_context("rank %d on %s", world->rank, host);
     }
-    vt_error_clear();
-    return vt_error_note(__FILE__, __LINE__, "all ranks: stop");
+    char *cause = failed == world->rank ? vt_text_copy(vt_error_text()) : NULL;
+    broadcast_text(world, failed, &cause);
+    if (failed != world->rank) {
+        vt_error_clear();
+        vt_error_note(__FILE__, __LINE__, "all ranks: stop: %s", cause);
+    }
+    free(cause);
+    return VT_ERROR;
 }
 
 bool vt_world_speaks(const vt_world *world)
@@ -332,15 +439,7 @@ void vt_world_sum(vt_world *world, double *values, int64_t count)
 
 void vt_world_broadcast_text(vt_world *world, char **text)
 {
-    if (world->ranks == 1 || world->engine->counts_only) return;
-    int64_t size = *text != NULL ? (int64_t)strlen(*text) + 1 : 0; /* 0: NULL */
-    vt_group_broadcast(world->host, &size, sizeof size, 0, NULL);
-    if (world->rank != 0) {
-        free(*text);
-        *text = size > 0 ? malloc((size_t)size) : NULL;
-        VT_ASSERT(size == 0 || *text != NULL);
-    }
-    vt_group_broadcast(world->host, *text, (size_t)size, 0, NULL);
+    broadcast_text(world, 0, text);
 }
 
 double vt_world_waited(const vt_world *world)

@@ -14,6 +14,7 @@ typedef struct {
     vt_launch launch; /* with local_rank and local_size, also where the launcher did not say */
     vt_layout layout;
     vt_engine *engine;
+    vt_engine *device_engine; /* for the back end's memory (NCCL); NULL: `engine`, through the host */
     int rank, ranks;
     int coordinate[VT_AXIS_COUNT];
     vt_group *host;    /* all ranks, over host memory: for figures and agreements */
@@ -27,15 +28,21 @@ typedef struct {
 } vt_world;
 
 /* Collective. The engine for this launch and config->comm, the layout, and what the ranks tell one another about their
- * hosts. Errors: as vt_layout_make and the engines; *world may then still be there, so that vt_world_speaks can be
- * asked, and is to be closed. A node is a host, or each VITRAIN_RANKS_PER_NODE ranks (for tests). */
+ * hosts. Errors: as vt_layout_make and the engines, and a rank with other options; *world may then still be there, so
+ * that vt_world_speaks can be asked, and is to be closed. A node is a host, or each VITRAIN_RANKS_PER_NODE ranks (for
+ * tests). */
 vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_world **world);
+
+/* Collective, before groups over the back end's memory are made: the engine for that memory, which is NCCL for GPUs
+ * unless config->comm says mpi. Errors: as vt_engine_open_nccl. */
+vt_status vt_world_open_device(const vt_config *config, vt_world *world, const vt_backend *backend);
 
 /* As any rank of any layout, over the dry engine; on nodes as in `like`, or on one when that is NULL. */
 vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const vt_world *like, vt_world **world);
 
-/* Collective when all ranks succeeded or have agreed on a failure. Closes the groups and the engine. When this rank
- * `failed` and the others don't know, says what was noted and ends the job: exit status 1, no return. */
+/* Collective when all ranks succeeded or have agreed on a failure, which is then told on standard error, once, and its
+ * note cleared on all. Closes the groups and the engine. When this rank `failed` and the others don't know, says what
+ * was noted and ends the job: exit status 1, no return. */
 void vt_world_close(vt_world **world, bool failed);
 
 /* Collective over all ranks: makes the group along `axes`, for the back end's memory (NULL: the host's), or finds it.
@@ -47,8 +54,8 @@ vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const c
                          vt_group **group);
 
 /* Collective over all ranks, at the end of a phase: VT_OK only when all have it. The lowest rank that failed keeps its
- * note, with rank and host put before it when there are several; the others' note says "all ranks: stop", and
- * vt_world_speaks is false on them. VT_STOPPED on any rank without an error is VT_STOPPED on all. */
+ * note, with rank and host put before it when there are several; the others' says "all ranks: stop: " and then the
+ * same, and vt_world_speaks is false on them. VT_STOPPED on any rank without an error is VT_STOPPED on all. */
 vt_status vt_world_agree(vt_world *world, vt_status status);
 
 /* Is it this rank that tells the user? Rank 0, or after a failure the one that keeps the note. NULL: yes. */

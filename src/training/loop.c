@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "report/log.h"
+#include "report/profile.h"
 #include "training/stop.h"
 
 const vt_progress vt_progress_start = {.validation_loss = NAN, .best_loss = INFINITY, .persistence_loss = NAN};
@@ -44,11 +45,11 @@ static vt_status evaluate_start(vt_loop *loop)
         const vt_batch *batch = NULL;
         VT_TRY(vt_loader_begin(loaders[i], 0, 0));
         VT_TRY(next_batch(loop, loaders[i], &batch, &waited));
-        VT_TRY(vt_step_evaluate(loop->trainer, batch, false, &sums[i]));
+        VT_TRY(vt_world_agree(loop->trainer->world, vt_step_evaluate(loop->trainer, batch, false, &sums[i])));
         vt_evaluation_finish(loop->trainer, &sums[i]);
     }
     vt_validation first = {.loss = sums[1].loss, .rmse = sums[1].rmse};
-    VT_TRY(vt_record_start(loop->record, sums[0].loss, &first));
+    VT_TRY(vt_world_agree(loop->trainer->world, vt_record_start(loop->record, sums[0].loss, &first)));
 done:
     for (int i = 0; i < 2; i++) vt_evaluation_close(&sums[i]);
     return status;
@@ -84,7 +85,7 @@ static vt_status checkpoint(vt_loop *loop, vt_status earlier)
     if (earlier == VT_ERROR) return earlier;
     bool stop = earlier == VT_STOPPED && !is_finished(loop);
     if (!stop && !is_checkpoint_due(loop)) return VT_OK;
-    VT_TRY(vt_metrics_synchronise(loop->metrics));
+    VT_TRY(vt_world_agree(loop->trainer->world, vt_metrics_synchronise(loop->metrics)));
     VT_TRY(vt_checkpoint_store_save(loop->checkpoints, &subject, &loop->progress));
     if (!stop) return VT_OK;
     vt_log_info("Stopped by %s after step %lld, with a checkpoint; the same command with --resume goes on from there",
@@ -158,6 +159,23 @@ done:
     return status;
 }
 
+/* The steps that a profiler records (rank 0): all of the fourth epoch, or of the last one when there are fewer; with
+ * enable_manual_profiling the first 30 of the second. `step` is the index in the epoch of a step that begins, or the
+ * number of steps done when it has ended. */
+enum { PROFILED_EPOCH = 3, MANUAL_EPOCH = 1, MANUAL_STEPS = 30 };
+
+static void switch_profiler(const vt_loop *loop, int64_t step, bool begins)
+{
+    const vt_trainer *trainer = loop->trainer;
+    bool manual = trainer->config->enable_manual_profiling;
+    int64_t last = loop->length.epochs - 1, epoch = manual ? MANUAL_EPOCH : PROFILED_EPOCH;
+    int64_t steps = loop->length.steps_per_epoch;
+    if (manual && steps > MANUAL_STEPS) steps = MANUAL_STEPS;
+    if (trainer->world->rank != 0 || loop->progress.epoch != (epoch < last ? epoch : last)) return;
+    if (begins && step == 0) vt_profile_start();
+    if (!begins && step == steps) vt_profile_stop();
+}
+
 /* From where the run stands in its epoch to the epoch's last step. */
 static vt_status train_epoch(vt_loop *loop)
 {
@@ -170,11 +188,15 @@ static vt_status train_epoch(vt_loop *loop)
     while (progress->epoch_steps < loop->length.steps_per_epoch) {
         vt_step_figures figures;
         double waited = 0;
+        switch_profiler(loop, progress->epoch_steps, true);
+        vt_range_begin("step %lld", (long long)progress->epoch_steps);
         VT_TRY(next_batch(loop, loop->training_loader, &batch, &waited));
-        VT_TRY(vt_step_train(loop->trainer, batch, &figures));
+        status = vt_step_train(loop->trainer, batch, &figures);
+        vt_range_end();
         if (progress->epoch_steps == 1) vt_record_memory();
         double now = vt_clock_seconds();
-        status = note_step(loop, batch, &figures, now - step_begin, waited);
+        if (status == VT_OK) status = note_step(loop, batch, &figures, now - step_begin, waited);
+        switch_profiler(loop, progress->epoch_steps, false);
         progress->epoch_seconds = earlier + now - begin;
         waited_sum += waited;
         VT_TRY(checkpoint(loop, status));

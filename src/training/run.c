@@ -106,27 +106,33 @@ static vt_trainer_data trainer_data(const run_state *run)
                              .world = run->world};
 }
 
-/* Ranks that share this rank's memory, itself included. */
-static int ranks_of_node(const vt_world *world)
+/* Ranks that share this rank's memory, itself included; a GPU has its own. */
+static int ranks_of_memory(const vt_world *world, const vt_backend *backend)
 {
     int count = 0;
+    if (!backend->shares_host_memory) return 1;
     for (int rank = 0; rank < world->ranks; rank++) count += world->node_of[rank] == world->node_of[world->rank];
     return count;
 }
 
-/* The back end, and whether the run fits into its memory; only then are the readers' rings taken. */
+static vt_status open_backend(run_state *run)
+{
+    const vt_config *config = run->config;
+    int share = run->world->ranks > 1 ? run->world->threads : 0; /* 0: the back end decides */
+    int threads = config->num_threads != VT_UNSET_INTEGER ? (int)config->num_threads : share;
+    return vt_backend_open(config, threads, run->world->launch.local_rank, &run->backend);
+}
+
+/* How the ranks reach its memory, and whether the run fits into it; only then are the readers' rings taken. */
 static vt_status open_device(run_state *run)
 {
     vt_status status = VT_OK;
     const vt_config *config = run->config;
     vt_trainer_data data = trainer_data(run);
-    int threads = config->num_threads != VT_UNSET_INTEGER ? (int)config->num_threads
-                  : run->world->ranks == 1                ? 0
-                                                          : run->world->threads;
-    VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, threads, &run->backend));
+    VT_TRY(vt_world_open_device(config, run->world, run->backend));
     VT_TRY(vt_trainer_plan(config, &data, &run->plan));
     VT_TRY(vt_budget_check(config, &data, &run->plan,
-                           run->backend->available_memory(run->backend) / ranks_of_node(run->world)));
+                           run->backend->available_memory(run->backend) / ranks_of_memory(run->world, run->backend)));
     VT_TRY(open_loader(run, true, run->training, &run->training_loader));
     VT_TRY(open_loader(run, false, run->validation, &run->validation_loader));
 done:
@@ -331,6 +337,7 @@ static vt_status run_phases(run_state *run)
     vt_status status = VT_OK;
     vt_world *world = run->world;
     VT_TRY(vt_world_agree(world, open_data(run))); /* before the directory: a run that can't start leaves nothing */
+    VT_TRY(vt_world_agree(world, open_backend(run)));
     VT_TRY(vt_world_agree(world, open_device(run)));
     VT_TRY(open_directory(run));
     vt_record_configuration(run->config);
@@ -357,7 +364,6 @@ vt_status vt_run_training(const vt_config *config, const vt_launch *launch)
     status = run_phases(&run);
 done:
     if (status == VT_ERROR) vt_log_failure(vt_error_text());
-    if (run.world != NULL && !vt_world_speaks(run.world)) vt_error_clear(); /* another rank tells */
     close_run(&run);
     vt_stop_unwatch();
     if (status == VT_ERROR)

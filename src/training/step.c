@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "report/profile.h"
 
 /* Samples first … first + count - 1 of this rank's part of a batch, as the model sees them. */
 typedef struct {
@@ -20,12 +21,14 @@ static micro_batch take_samples(vt_trainer *trainer, const vt_batch *batch, int6
     const float *input = batch->input != NULL ? batch->input + first * input_size : NULL;
     const float *target = batch->target != NULL ? batch->target + first * target_size : NULL;
     if (!backend->shares_host_memory) {
+        vt_range_begin("data copy in %lld", (long long)trainer->steps_done);
         backend->copy_from_host(backend, trainer->batch_input, input, (size_t)(count * input_size) * sizeof(float));
         if (target != NULL)
             backend->copy_from_host(backend, trainer->batch_target, target,
                                     (size_t)(count * target_size) * sizeof(float));
         input = trainer->batch_input;
         target = trainer->batch_target;
+        vt_range_end();
     }
     return (micro_batch){.pass = {.backend = backend,
                                   .arena = &trainer->arena,
@@ -104,10 +107,13 @@ static double train_micro_batch(vt_trainer *trainer, const vt_batch *batch, int6
     vt_backend *backend = trainer->backend;
     micro_batch samples = take_samples(trainer, batch, first, count, true);
     size_t mark = trainer->arena.used;
+    vt_range_begin("forward");
     vt_matrix prediction = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
     vt_matrix target = load_target(trainer, &samples.pass, samples.target, trainer->config->n_out_channels);
     double loss = score(trainer, &samples.pass, prediction, target);
+    vt_range_end();
     end_part(trainer, &trainer->times.forward);
+    vt_range_begin("backward");
     vt_matrix dprediction = prediction; /* in its place, where the type is the same */
     if (samples.pass.type != VT_FLOAT32) dprediction = vt_pass_push(&samples.pass, prediction.rows, prediction.columns);
     backend->relative_l2_backward(backend, count, prediction, target, trainer->squares,
@@ -115,6 +121,7 @@ static double train_micro_batch(vt_trainer *trainer, const vt_batch *batch, int6
     vt_vit_backward(trainer->model, &samples.pass, &samples.input, dprediction);
     end_part(trainer, &trainer->times.backward);
     vt_arena_pop(&trainer->arena, mark);
+    vt_range_end();
     return loss;
 }
 
@@ -137,9 +144,11 @@ vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figu
     end_part(trainer, &trainer->times.communication);
     figures->loss = loss_sum / (double)batch->global_count;
     figures->learning_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_done);
+    vt_range_begin("optimizer");
     vt_optimizer_step(trainer->optimizer, figures->learning_rate, &figures->gradient_norm);
     vt_gradient_sync_values_changed(trainer->sync);
     end_part(trainer, &trainer->times.optimizer);
+    vt_range_end();
     VT_TRY(backend->check(backend));
     if (!isfinite(figures->gradient_norm)) VT_TRY(fail_nonfinite(trainer, figures->loss));
     trainer->steps_done++;

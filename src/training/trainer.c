@@ -1,6 +1,7 @@
 #include "training/trainer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "training/step.h"
 
@@ -148,33 +149,111 @@ static size_t ring_bytes(const vt_trainer *trainer)
     return (size_t)(batches * (config->global_batch_size / config->data_parallel) * sample) * sizeof(float);
 }
 
+/* The work so far. */
+static void note_work(const vt_world *world, const vt_backend *dry, vt_plan *plan)
+{
+    plan->step = *vt_backend_dry_count(dry);
+    VT_ASSERT(world->group_count <= VT_PLAN_GROUPS);
+    plan->group_count = world->group_count;
+    for (int i = 0; i < world->group_count; i++) {
+        const vt_group *group = world->groups[i];
+        vt_plan_group *noted = &plan->groups[i];
+        *noted = (vt_plan_group){.size = group->size, .volume = group->volume};
+        memcpy(noted->name, group->name, sizeof noted->name);
+        for (int j = 0; j < group->size; j++)
+            noted->in_node += world->node_of[group->members[j]] == world->node_of[world->rank];
+    }
+}
+
+/* plan += times (more - plan - (plan - before)): what lies between `plan` and `more` is a micro-batch more than what
+ * lies between `before` and `plan`. Sizes and groups are met in the same order. */
+static void add_micro_batches(vt_plan *plan, const vt_plan *before, const vt_plan *more, int64_t times)
+{
+    const vt_dry_count *a = &before->step, *c = &more->step;
+    vt_dry_count *b = &plan->step;
+    double factor = (double)times;
+    for (int i = 0; i < b->product_count; i++)
+        b->products[i].calls += times * (c->products[i].calls - 2 * b->products[i].calls + a->products[i].calls);
+    for (int i = 0; i < VT_WORK_COUNT; i++) b->moved[i] += factor * (c->moved[i] - 2 * b->moved[i] + a->moved[i]);
+    b->flops += factor * (c->flops - 2 * b->flops + a->flops);
+    b->attention_flops += factor * (c->attention_flops - 2 * b->attention_flops + a->attention_flops);
+    b->operations += times * (c->operations - 2 * b->operations + a->operations);
+    for (int i = 0; i < plan->group_count; i++) {
+        const vt_volume *first = &before->groups[i].volume, *last = &more->groups[i].volume;
+        vt_volume *volume = &plan->groups[i].volume;
+        volume->operations += times * (last->operations - 2 * volume->operations + first->operations);
+        volume->bytes += factor * (last->bytes - 2 * volume->bytes + first->bytes);
+    }
+}
+
+static vt_status plan_step(vt_trainer *trainer, vt_config *config, int64_t micro_batches, vt_plan *plan)
+{
+    vt_status status = VT_OK;
+    vt_step_figures figures;
+    int64_t samples = micro_batches * vt_trainer_micro_batch(config);
+    vt_batch batch = {.sample_count = samples, .global_count = samples * config->data_parallel};
+    config->grad_accumulation = micro_batches;
+    config->global_batch_size = batch.global_count;
+    VT_TRY(vt_step_train(trainer, &batch, &figures));
+    note_work(trainer->world, trainer->backend, plan);
+done:
+    return status;
+}
+
+/* A step of many micro-batches is reckoned from one of two and one of three. `config` is the trainer's own. */
+static vt_status plan_work(vt_trainer *trainer, vt_config *config, vt_plan *plan)
+{
+    enum { FEW = 5 };
+    vt_status status = VT_OK;
+    const int64_t micro_batches = config->grad_accumulation, batch = config->global_batch_size;
+    vt_plan *noted = calloc(2, sizeof *noted);
+    VT_ASSERT(noted != NULL);
+    note_work(trainer->world, trainer->backend, &noted[0]);
+    VT_TRY(plan_step(trainer, config, micro_batches <= FEW ? micro_batches : 2, plan));
+    if (micro_batches > FEW) {
+        VT_TRY(plan_step(trainer, config, 3, &noted[1]));
+        add_micro_batches(plan, &noted[0], &noted[1], micro_batches - 2);
+    }
+    config->grad_accumulation = micro_batches;
+    config->global_batch_size = batch;
+    plan->step_flops = plan->step.flops;
+    for (int i = 0; i < plan->group_count; i++) {
+        vt_volume *sum = &plan->communication[vt_traffic_of(trainer->world->groups[i])];
+        sum->operations += plan->groups[i].volume.operations - noted[0].groups[i].volume.operations;
+        sum->bytes += plan->groups[i].volume.bytes - noted[0].groups[i].volume.bytes;
+    }
+done:
+    free(noted);
+    return status;
+}
+
 vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, vt_plan *plan)
 {
     vt_status status = VT_OK;
     vt_world *world = NULL;
     vt_backend *dry = NULL;
     vt_trainer *trainer = NULL;
-    vt_step_figures figures;
     vt_evaluation evaluation = {0};
+    vt_config own = *config; /* its strings stay the configuration's */
     int64_t plane = config->img_size[0] * config->img_size[1];
     float *fields = malloc(2 * (size_t)plane * sizeof *fields);
     VT_ASSERT(fields != NULL);
-    int64_t local = config->global_batch_size / config->data_parallel;
-    vt_batch batch = {.sample_count = local, .global_count = config->global_batch_size};
+    memset(plan->communication, 0, sizeof plan->communication);
+    int64_t micro = vt_trainer_micro_batch(config);
+    vt_batch batch = {.sample_count = micro, .global_count = micro * config->data_parallel};
     VT_TRY(vt_backend_open_dry(&dry));
     VT_TRY(vt_world_open_dry(config, data->world != NULL ? data->world->rank : 0, (int)config->ranks, data->world,
                              &world));
-    VT_TRY(open_on(config, data, world, dry, SIZE_MAX, &trainer));
-    VT_TRY(vt_step_train(trainer, &batch, &figures));
-    const vt_dry_count *count = vt_backend_dry_count(dry);
-    plan->step_flops = count->flops;
+    VT_TRY(open_on(&own, data, world, dry, SIZE_MAX, &trainer));
+    VT_TRY(plan_work(trainer, &own, plan));
     vt_evaluation_open(config, &evaluation);
     VT_TRY(vt_step_evaluate(trainer, &batch, true, &evaluation));
     VT_TRY(vt_step_forecast(trainer, &batch, 0, fields, fields + plane));
-    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) plan->bytes[i] = count->bytes[i];
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) plan->bytes[i] = vt_backend_dry_count(dry)->bytes[i];
     plan->arena_bytes = trainer->arena.peak;
     plan->bytes[VT_MEMORY_ACTIVATIONS] += trainer->arena.peak;
-    plan->bytes[VT_MEMORY_DATA] += ring_bytes(trainer);
+    plan->ring_bytes = ring_bytes(trainer);
+    plan->bytes[VT_MEMORY_DATA] += plan->ring_bytes;
 done:
     free(fields);
     vt_evaluation_close(&evaluation);

@@ -9,6 +9,7 @@
 #include "optimizer/gradient_sync.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/schedule.h"
+#include "parallel/communication.h"
 
 /* Batches that the reader of the validation set keeps ready: it must not hold much memory while training goes on. */
 enum { VT_VALIDATION_PREFETCH = 1 };
@@ -52,12 +53,25 @@ typedef struct {
     double *host_figures;                    /* room to bring them to the host */
 } vt_trainer;
 
-/* Of this rank: bytes by category and the FLOPs of one optimizer step, learnt from the same step over the dry back end
+/* What a group of ranks hands on in one optimizer step. */
+typedef struct {
+    char name[64];
+    int size, in_node; /* members (1: it sends nothing), and those on this rank's node, itself included */
+    vt_volume volume;
+} vt_plan_group;
+
+/* Of this rank: bytes by category, and the work and messages of one optimizer step, learnt from the same step over the dry back end
  * and the dry engine; the data are what the readers keep ready. */
+enum { VT_PLAN_GROUPS = 16 };
 typedef struct {
     size_t bytes[VT_MEMORY_CATEGORY_COUNT];
     size_t arena_bytes; /* the part of the activations that is the arena */
+    size_t ring_bytes;  /* the part of the data that is the readers', in the host's memory */
     double step_flops;
+    vt_volume communication[VT_TRAFFIC_COUNT]; /* of one optimizer step */
+    vt_dry_count step; /* its `bytes` are those behind the step, without arena and readers */
+    vt_plan_group groups[VT_PLAN_GROUPS];
+    int group_count;
 } vt_plan;
 
 vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, vt_plan *plan);

@@ -16,7 +16,7 @@ vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_persiste
         if (status == VT_OK && vt_stop_requested()) status = VT_STOPPED;
         VT_TRY(vt_world_agree(trainer->world, status));
         if (batch == NULL) break;
-        VT_TRY(vt_step_evaluate(trainer, batch, with_persistence, &sums));
+        VT_TRY(vt_world_agree(trainer->world, vt_step_evaluate(trainer, batch, with_persistence, &sums)));
     }
     vt_evaluation_finish(trainer, &sums);
     validation->loss = sums.loss;

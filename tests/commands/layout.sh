@@ -10,6 +10,8 @@ test_table_and_groups() {
     contains "$(tr -s ' ' <text)" " 6 2 0 1 8-15 0-4049"
     contains "$(tr -s ' \n' ' ' <text)" "tp share each layer [0 1 2 3] [4 5 6 7] cp"
     contains "$(tr -s ' \n' ' ' <text)" "dp share each batch [0 4] [1 5] [2 6] [3 7] tp-cp one model [0 1 2 3] [4 5 6 7]"
+    contains "$(tr -s ' ' <text)" " tp 3.34 GB in 48 operations"
+    contains "$(tr -s ' ' <text)" " gradients "
     [ "$(wc -L <text)" -le 100 ]
     ! grep -q ' $' text
     layout --ranks 6 --tensor_parallel 2 --parallel_order=dp-tp-cp --global_batch_size=9 >text

@@ -21,7 +21,7 @@ static pair open_pair(vt_cpu_isa isa)
 {
     pair p = {0};
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &p.plain));
-    EXPECT_OK(vt_backend_open_cpu(isa, 0, &p.fast));
+    EXPECT_OK(path_open(isa, &p.fast));
     return p;
 }
 
@@ -307,7 +307,7 @@ TEST(attention_passes_nan_on)
     FOR_EACH_PATH(isa)
     {
         vt_backend *b = NULL;
-        EXPECT_OK(vt_backend_open_cpu(isa, 0, &b));
+        EXPECT_OK(path_open(isa, &b));
         vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = 16, .queries = 20, .keys = 20};
         guarded q = guarded_random(20, 16, 1, 1), k = guarded_random(20, 16, 2, 1), out = guarded_open(20, 16);
         float log_sum[20];
@@ -377,7 +377,8 @@ TEST(update)
 TEST(bits_do_not_depend_on_threads)
 {
     enum { ROWS = 193, COLUMNS = 48 };
-    guarded x = guarded_random(ROWS, COLUMNS, 1, 1), dy = guarded_random(ROWS, COLUMNS, 2, 1), dx[2], out[2];
+    guarded x = guarded_random(ROWS, COLUMNS, 1, 1), dy = guarded_random(ROWS, COLUMNS, 2, 1), dx[2], out[2], dq[2],
+            dk[2], dv[2];
     float weight[COLUMNS], mean[ROWS], rstd[ROWS], dweight[2][COLUMNS] = {{0}}, dbias[2][COLUMNS] = {{0}},
                                                    log_sum[4 * ROWS];
     double squares[2] = {0};
@@ -391,6 +392,11 @@ TEST(bits_do_not_depend_on_threads)
         b->layer_norm_forward(b, x.matrix, weight, weight, 1e-6f, out[i].matrix, mean, rstd);
         b->layer_norm_backward(b, x.matrix, weight, mean, rstd, dy.matrix, dx[i].matrix, dweight[i], dbias[i]);
         b->attention_forward(b, &shape, x.matrix, dy.matrix, x.matrix, out[i].matrix, log_sum);
+        dq[i] = guarded_open(ROWS, COLUMNS);
+        dk[i] = guarded_open(ROWS, COLUMNS);
+        dv[i] = guarded_open(ROWS, COLUMNS);
+        b->attention_backward(b, &shape, x.matrix, dy.matrix, x.matrix, out[i].matrix, log_sum, dy.matrix, dq[i].matrix,
+                              dk[i].matrix, dv[i].matrix); /* two blocks of keys add to dq */
         b->sum_of_squares(b, x.matrix.data, ROWS * COLUMNS, 1, &squares[i]);
         vt_backend_close(&b);
     }
@@ -398,9 +404,12 @@ TEST(bits_do_not_depend_on_threads)
     EXPECT(squares[0] == squares[1]);
     guarded_compare(&dx[1], &dx[0], 0, "layer_norm dx");
     guarded_compare(&out[1], &out[0], 0, "attention out");
+    guarded_compare(&dq[1], &dq[0], 0, "attention dq");
+    guarded_compare(&dk[1], &dk[0], 0, "attention dk");
+    guarded_compare(&dv[1], &dv[0], 0, "attention dv");
     for (int i = 0; i < 2; i++) {
         guarded_close(&dx[i]);
-        guarded_close(&out[i]);
+        GUARDED_CLOSE_ALL(&out[i], &dq[i], &dk[i], &dv[i]);
     }
     guarded_close(&x);
     guarded_close(&dy);

@@ -67,10 +67,10 @@ static void compare(const twins *t, int ulps, const char *name)
 TEST(operations_are_those_of_float32)
 {
     enum { ROWS = 26, COLUMNS = 24, WIDE = 40 };
-    FOR_EACH_PATH(isa)
+    FOR_EACH_CPU_PATH(isa)
     {
         vt_backend *b = NULL;
-        EXPECT_OK(vt_backend_open_cpu(isa, 0, &b));
+        EXPECT_OK(path_open(isa, &b));
         vt_onednn_close(&((vt_cpu_state *)b->state)->bfloat16_units); /* the stand-ins, whatever this processor has */
         vt_attention_shape shape = {.batch = 2, .heads = 3, .head_dim = 8, .queries = 13, .keys = 13};
         vt_mask mask = {.elements = {.rate = 0.3f, .seed = 4}, .tokens = 13};
@@ -128,10 +128,10 @@ TEST(operations_are_those_of_float32)
 TEST(attention_of_mixed_types)
 {
     enum { QUERIES = 13, KEYS = 9, COLUMNS = 24, OUT = 2 * QUERIES * COLUMNS, IN = 2 * KEYS * COLUMNS };
-    FOR_EACH_PATH(isa)
+    FOR_EACH_CPU_PATH(isa)
     {
         vt_backend *b = NULL;
-        EXPECT_OK(vt_backend_open_cpu(isa, 0, &b));
+        EXPECT_OK(path_open(isa, &b));
         vt_attention_shape shape = {.batch = 2, .heads = 3, .head_dim = 8, .queries = QUERIES, .keys = KEYS};
         twins q = open_twins(2 * QUERIES, COLUMNS, 1), k = open_twins(2 * KEYS, COLUMNS, 2);
         twins v = open_twins(2 * KEYS, COLUMNS, 3), dout = open_twins(2 * QUERIES, COLUMNS, 4);

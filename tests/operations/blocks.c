@@ -8,7 +8,7 @@ static const double unit = 0x1p-24;
 static vt_backend *open_path(vt_cpu_isa isa)
 {
     vt_backend *b = NULL;
-    EXPECT_OK(vt_backend_open_cpu(isa, 0, &b));
+    EXPECT_OK(path_open(isa, &b));
     return b;
 }
 

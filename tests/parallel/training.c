@@ -276,6 +276,19 @@ TEST(layouts_with_zero)
         over_layouts(random_model, (const char *const[]){"zero_stage", stages[i], NULL}, promised);
 }
 
+/* Slices within a node, sums across. */
+TEST(layouts_with_zero_within_nodes)
+{
+    vt_launch launch;
+    EXPECT_OK(vt_launch_detect(&launch));
+    if (launch.world_size < 4) return vt_test_skip("two nodes of two ranks need four");
+    setenv("VITRAIN_RANKS_PER_NODE", launch.world_size == 4 ? "2" : "4", 1);
+    over_layouts(random_model,
+                 (const char *const[]){"zero_stage", launch.world_size == 4 ? "2" : "3", "zero_group", "node", NULL},
+                 promised);
+    unsetenv("VITRAIN_RANKS_PER_NODE");
+}
+
 TEST(layouts_with_recompute_accumulation_and_fusion)
 {
     vt_launch launch;

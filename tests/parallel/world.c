@@ -114,7 +114,8 @@ TEST(agree)
     vt_host_name(host);
     snprintf(expected, sizeof expected, "rank %d on %s: 'x.h5' can't be read", teller, host);
     if (last == 0) snprintf(expected, sizeof expected, "'x.h5' can't be read");
-    const char *text = world->rank == teller ? expected : "all ranks: stop";
+    char text[200];
+    snprintf(text, sizeof text, "%s%s", world->rank == teller ? "" : "all ranks: stop: ", expected);
     EXPECT(strcmp(vt_error_text(), text) == 0, "'%s', expected '%s'", vt_error_text(), text);
     vt_error_clear();
     vt_world_close(&world, true); /* all know: nothing is aborted */

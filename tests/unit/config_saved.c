@@ -48,6 +48,7 @@ TEST(choices_match_their_enumerations)
     } choices[] = {
         {"device", "auto", &config->device, VT_DEVICE_AUTO},
         {"device", "cpu", &config->device, VT_DEVICE_CPU},
+        {"device", "cuda", &config->device, VT_DEVICE_CUDA},
         {"cpu_isa", "auto", &config->cpu_isa, VT_ISA_AUTO},
         {"cpu_isa", "plain", &config->cpu_isa, VT_ISA_PLAIN},
         {"cpu_isa", "baseline", &config->cpu_isa, VT_ISA_BASELINE},

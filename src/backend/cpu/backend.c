@@ -8,9 +8,6 @@
 #include "backend/cpu/cpu.h"
 #include "base/text.h"
 
-static const char *const category_names[VT_MEMORY_CATEGORY_COUNT] = {"parameters",  "gradients", "optimizer state",
-                                                                     "activations", "data",      "workspace"};
-
 /* The number behind `format` in the first line of a file of the system that has it, or -1. */
 static double system_number(const char *path, const char *format)
 {
@@ -49,10 +46,10 @@ static vt_status cpu_allocate(vt_backend *backend, vt_memory_category category, 
         available < 0 || (double)bytes <= available,
         "%s need %s of memory, %s are free. A smaller batch (--local_batch_size), a larger --patch_size or a smaller "
         "--embed_dim need less",
-        category_names[category], vt_text_bytes((double)bytes, needed), vt_text_bytes(available, free_memory));
+        vt_memory_category_name(category), vt_text_bytes((double)bytes, needed), vt_text_bytes(available, free_memory));
     VT_ASSERT(state->mapping_count < sizeof state->mappings / sizeof state->mappings[0]);
     void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    VT_CHECK(mapped != MAP_FAILED, "no memory for %s (%s): %s", category_names[category],
+    VT_CHECK(mapped != MAP_FAILED, "no memory for %s (%s): %s", vt_memory_category_name(category),
              vt_text_bytes((double)bytes, needed), strerror(errno));
     madvise(mapped, bytes, MADV_HUGEPAGE); /* advice only: fewer page faults where the kernel follows it */
     state->mappings[state->mapping_count].memory = mapped;
@@ -103,21 +100,34 @@ bool vt_cpu_scratch_reserve(vt_backend *backend, size_t bytes)
     return true;
 }
 
-void *vt_cpu_stand_in_memory(vt_backend *backend, size_t bytes)
+/* At least `bytes` at *memory, of *capacity; what was there is lost when it grows. */
+static void *grow(vt_backend *backend, size_t bytes, void **memory, size_t *capacity)
 {
     vt_cpu_state *state = backend->state;
-    if (bytes <= state->stand_in_bytes) return state->stand_ins;
-    void *memory = NULL;
-    cpu_release(backend, state->stand_ins);
-    state->stand_ins = NULL;
-    state->stand_in_bytes = 0;
-    if (cpu_allocate(backend, VT_MEMORY_WORKSPACE, bytes, &memory) != VT_OK) {
+    void *larger = NULL;
+    if (bytes <= *capacity) return *memory;
+    cpu_release(backend, *memory);
+    *memory = NULL;
+    *capacity = 0;
+    if (cpu_allocate(backend, VT_MEMORY_WORKSPACE, bytes, &larger) != VT_OK) {
         state->failed = true;
         return NULL;
     }
-    state->stand_ins = memory;
-    state->stand_in_bytes = bytes;
-    return memory;
+    *memory = larger;
+    *capacity = bytes;
+    return larger;
+}
+
+void *vt_cpu_stand_in_memory(vt_backend *backend, size_t bytes)
+{
+    vt_cpu_state *state = backend->state;
+    return grow(backend, bytes, &state->stand_ins, &state->stand_in_bytes);
+}
+
+void *vt_cpu_shared(vt_backend *backend, size_t bytes)
+{
+    vt_cpu_state *state = backend->state;
+    return grow(backend, bytes, &state->shared, &state->shared_bytes);
 }
 
 void *vt_cpu_scratch(vt_backend *backend)

@@ -230,8 +230,10 @@ void vt_cpu_bfloat16_fill(vt_backend *backend)
     backend->gelu_backward = gelu_backward;
     backend->linear_gelu_forward = linear_gelu_forward;
     backend->residual_layer_norm = residual_layer_norm;
-    backend->attention_forward = attention_forward;
-    backend->attention_backward = attention_backward;
+    if (!state->attention_takes_bfloat16) {
+        backend->attention_forward = attention_forward;
+        backend->attention_backward = attention_backward;
+    }
     backend->mask_multiply = mask_multiply;
     backend->patches_load = patches_load;
     backend->relative_l2_backward = relative_l2_backward;

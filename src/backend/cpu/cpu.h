@@ -8,9 +8,12 @@
 typedef struct {
     int threads;
     vt_backend wide;                  /* the table before bfloat16.c took its rows */
+    bool attention_takes_bfloat16;    /* the table's attention needs no stand-ins */
     struct vt_onednn *bfloat16_units; /* NULL: stand-ins serve */
     void *stand_ins;                  /* its memory */
     size_t stand_in_bytes;
+    void *shared; /* one operation's, for all threads */
+    size_t shared_bytes;
     bool failed;   /* an operation found no memory; the sentence is noted */
     char *scratch; /* threads pieces of scratch_bytes */
     size_t scratch_bytes;
@@ -27,6 +30,14 @@ bool vt_cpu_scratch_reserve(vt_backend *backend, size_t bytes);
 
 /* The scratch of the calling thread, aligned to 64 bytes. */
 void *vt_cpu_scratch(vt_backend *backend);
+
+/* Memory that an operation's threads share, aligned to 64 bytes; it stands until the next operation. NULL as above. */
+void *vt_cpu_shared(vt_backend *backend, size_t bytes);
+
+static inline int vt_cpu_threads(const vt_backend *backend)
+{
+    return ((const vt_cpu_state *)backend->state)->threads;
+}
 
 /* Memory for float32 stand-ins of bfloat16 operands, aligned to 64 bytes; it stands until the next call. NULL as above.
  */

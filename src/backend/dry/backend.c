@@ -1,6 +1,6 @@
 /* The back end that computes nothing: the same step runs over it to learn how much memory and how many FLOPs it takes.
- * FLOPs count matrix products (a multiply-add is two), attention's included; the rest is bound by memory, not by them.
- */
+ * FLOPs count matrix products (a multiply-add is two), attention's included; the rest is bound by memory, not by them:
+ * of it the bytes are counted that are read and written. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,6 +9,32 @@
 static vt_dry_count *count_of(vt_backend *backend)
 {
     return backend->state;
+}
+
+static double bytes_of(vt_matrix matrix)
+{
+    return (double)matrix.rows * (double)matrix.columns * (matrix.type == VT_BFLOAT16 ? 2 : 4);
+}
+
+/* An operation that reads and writes `bytes`. */
+static void moves(vt_backend *backend, vt_work work, double bytes)
+{
+    count_of(backend)->moved[work] += bytes;
+    count_of(backend)->operations++;
+}
+
+/* A product of a and b into c; one more size than there is room for joins the last. */
+static void multiplies(vt_backend *backend, vt_matrix a, vt_matrix b, vt_matrix c, double flops)
+{
+    vt_dry_count *count = count_of(backend);
+    double bytes = bytes_of(a) + bytes_of(b) + bytes_of(c);
+    int i = 0;
+    count->flops += flops;
+    count->operations++;
+    while (i < count->product_count && (count->products[i].flops != flops || count->products[i].bytes != bytes)) i++;
+    if (i == VT_DRY_PRODUCTS) i--;
+    if (i == count->product_count) count->products[count->product_count++] = (vt_dry_product){flops, bytes, 0};
+    count->products[i].calls++;
 }
 
 static double dry_available_memory(vt_backend *backend)
@@ -31,7 +57,8 @@ static void dry_release(vt_backend *backend, void *memory)
 
 static void dry_zero(vt_backend *backend, void *memory, size_t bytes)
 {
-    (void)backend, (void)memory, (void)bytes;
+    (void)memory;
+    moves(backend, VT_WORK_OPTIMIZER, (double)bytes);
 }
 
 static void dry_copy_from_host(vt_backend *backend, void *memory, const void *host, size_t bytes)
@@ -59,7 +86,7 @@ static void dry_close(vt_backend *backend)
 
 static void convert(vt_backend *backend, vt_matrix from, vt_matrix to)
 {
-    (void)backend, (void)from, (void)to;
+    moves(backend, VT_WORK_RESIDUAL, bytes_of(from) + bytes_of(to));
 }
 
 static void weights_changed(vt_backend *backend)
@@ -69,57 +96,70 @@ static void weights_changed(vt_backend *backend)
 
 static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
 {
-    (void)weight, (void)bias;
-    count_of(backend)->flops += 2.0 * (double)x.rows * (double)x.columns * (double)y.columns;
+    (void)bias;
+    multiplies(backend, x, weight, y, 2.0 * (double)x.rows * (double)x.columns * (double)y.columns);
 }
 
 static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
-    (void)weight;
-    count_of(backend)->flops += 2.0 * (double)dy.rows * (double)dy.columns * (double)dx.columns;
+    multiplies(backend, dy, weight, dx, 2.0 * (double)dy.rows * (double)dy.columns * (double)dx.columns);
 }
 
 static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
-    (void)dweight, (void)dbias;
-    count_of(backend)->flops += 2.0 * (double)x.rows * (double)x.columns * (double)dy.columns;
+    (void)dbias;
+    vt_matrix sum = vt_matrix_make(dweight, dy.columns, x.columns); /* read and written */
+    sum.columns *= 2;
+    multiplies(backend, x, dy, sum, 2.0 * (double)x.rows * (double)x.columns * (double)dy.columns);
 }
 
 static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, float epsilon,
                                vt_matrix y, float *mean, float *rstd)
 {
-    (void)backend, (void)x, (void)weight, (void)bias, (void)epsilon, (void)y, (void)mean, (void)rstd;
+    (void)weight, (void)bias, (void)epsilon, (void)mean, (void)rstd;
+    moves(backend, VT_WORK_NORM, bytes_of(x) + bytes_of(y));
 }
 
 static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
                                 const float *rstd, vt_matrix dy, vt_matrix dx, float *dweight, float *dbias)
 {
-    (void)backend, (void)x, (void)weight, (void)mean, (void)rstd, (void)dy, (void)dx, (void)dweight, (void)dbias;
+    (void)weight, (void)mean, (void)rstd, (void)dweight, (void)dbias;
+    moves(backend, VT_WORK_NORM, bytes_of(x) + bytes_of(dy) + 2 * bytes_of(dx));
 }
 
 static void gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y)
 {
-    (void)backend, (void)kind, (void)x, (void)y;
+    (void)kind;
+    moves(backend, VT_WORK_GELU, bytes_of(x) + bytes_of(y));
 }
 
 static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y)
 {
-    (void)backend, (void)kind, (void)x, (void)dy, (void)dx, (void)y;
+    (void)kind;
+    moves(backend, VT_WORK_GELU, bytes_of(x) + bytes_of(dy) + bytes_of(dx) + (y.data != NULL ? bytes_of(y) : 0));
 }
 
 static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
                                 vt_matrix hidden, vt_matrix active)
 {
-    (void)kind, (void)active;
+    (void)kind;
     linear_forward(backend, x, weight, bias, hidden);
+    count_of(backend)->moved[VT_WORK_GELU] += bytes_of(active); /* written beside the product's result */
 }
 
 static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
                                 const float *weight, const float *bias, float epsilon, vt_matrix y, vt_matrix normed,
                                 float *mean, float *rstd)
 {
-    (void)backend, (void)x, (void)branch, (void)mask, (void)weight, (void)bias, (void)epsilon, (void)y, (void)normed,
-        (void)mean, (void)rstd;
+    (void)mask, (void)weight, (void)bias, (void)epsilon, (void)mean, (void)rstd;
+    moves(backend, VT_WORK_NORM, bytes_of(x) + bytes_of(branch) + bytes_of(y) + bytes_of(normed));
+}
+
+static void attends(vt_backend *backend, double flops)
+{
+    count_of(backend)->flops += flops;
+    count_of(backend)->attention_flops += flops;
+    count_of(backend)->operations++;
 }
 
 /* FLOPs of one product of queries × keys × head_dim over all heads and samples. */
@@ -133,13 +173,14 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
                               vt_matrix v, vt_matrix out, float *log_sum)
 {
     (void)q, (void)k, (void)v, (void)out, (void)log_sum;
-    count_of(backend)->flops += 2 * attention_product(shape);
+    attends(backend, 2 * attention_product(shape));
 }
 
 static void attention_merge(vt_backend *backend, const vt_attention_shape *shape, vt_matrix part,
                             const float *part_log_sum, vt_matrix out, float *log_sum)
 {
-    (void)backend, (void)shape, (void)part, (void)part_log_sum, (void)out, (void)log_sum;
+    (void)shape, (void)part_log_sum, (void)log_sum;
+    moves(backend, VT_WORK_RESIDUAL, bytes_of(part) + 2 * bytes_of(out));
 }
 
 /* Four products are the gradient's own; the fifth, the scores once more, is an implementation's, not counted. */
@@ -148,73 +189,91 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
                                vt_matrix dk, vt_matrix dv)
 {
     (void)q, (void)k, (void)v, (void)out, (void)log_sum, (void)dout, (void)dq, (void)dk, (void)dv;
-    count_of(backend)->flops += 4 * attention_product(shape);
+    attends(backend, 4 * attention_product(shape));
 }
 
 static void residual_add(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
 {
-    (void)backend, (void)x, (void)branch, (void)mask, (void)y;
+    double again = vt_mask_is_active(mask) ? bytes_of(branch) : 0;
+    moves(backend, VT_WORK_RESIDUAL, bytes_of(x) + bytes_of(branch) + bytes_of(y) + again);
 }
 
 static void mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y)
 {
-    (void)backend, (void)x, (void)mask, (void)y;
+    (void)mask;
+    moves(backend, VT_WORK_RESIDUAL, bytes_of(x) + bytes_of(y));
 }
 
-static void position(vt_backend *backend, vt_matrix x, vt_matrix positions)
+static void position_add(vt_backend *backend, vt_matrix x, vt_matrix positions)
 {
-    (void)backend, (void)x, (void)positions;
+    moves(backend, VT_WORK_RESIDUAL, 2 * bytes_of(x) + bytes_of(positions));
+}
+
+static void position_backward(vt_backend *backend, vt_matrix dx, vt_matrix dpositions)
+{
+    moves(backend, VT_WORK_RESIDUAL, bytes_of(dx) + 2 * bytes_of(dpositions));
 }
 
 static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
                          const float *inverse_std, vt_matrix patches)
 {
-    (void)backend, (void)grid, (void)fields, (void)mean, (void)inverse_std, (void)patches;
+    (void)grid, (void)fields, (void)mean, (void)inverse_std;
+    vt_matrix wide = patches; /* the fields are float32 */
+    wide.type = VT_FLOAT32;
+    moves(backend, VT_WORK_PATCHES, bytes_of(wide) + bytes_of(patches));
 }
 
 static void patches_store(vt_backend *backend, const vt_patch_grid *grid, vt_matrix patches, const float *mean,
                           const float *inverse_std, float *fields)
 {
-    (void)backend, (void)grid, (void)patches, (void)mean, (void)inverse_std, (void)fields;
+    (void)grid, (void)mean, (void)inverse_std, (void)fields;
+    moves(backend, VT_WORK_PATCHES, 2 * bytes_of(patches));
 }
 
 static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares)
 {
-    (void)backend, (void)batch, (void)prediction, (void)target, (void)squares;
+    (void)batch, (void)squares;
+    moves(backend, VT_WORK_PATCHES, bytes_of(prediction) + bytes_of(target));
 }
 
 static void relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses)
 {
-    (void)backend, (void)batch, (void)squares, (void)losses;
+    (void)batch, (void)squares, (void)losses;
+    count_of(backend)->operations++;
 }
 
 static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
                                  const double *squares, float scale, vt_matrix dprediction)
 {
-    (void)backend, (void)batch, (void)prediction, (void)target, (void)squares, (void)scale, (void)dprediction;
+    (void)batch, (void)squares, (void)scale;
+    moves(backend, VT_WORK_PATCHES, bytes_of(prediction) + bytes_of(target) + bytes_of(dprediction));
 }
 
 static void channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
                             const float *latitude_weights, double *squares)
 {
-    (void)backend, (void)grid, (void)prediction, (void)target, (void)latitude_weights, (void)squares;
+    (void)grid, (void)latitude_weights, (void)squares;
+    moves(backend, VT_WORK_PATCHES, bytes_of(prediction) + bytes_of(target));
 }
 
 static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, double weight, double *result)
 {
-    (void)backend, (void)x, (void)count, (void)weight, (void)result;
+    (void)x, (void)weight, (void)result;
+    moves(backend, VT_WORK_OPTIMIZER, 4.0 * (double)count);
 }
 
 static void clip_scale(vt_backend *backend, const double *squares, double maximum, float *scale)
 {
-    (void)backend, (void)squares, (void)maximum, (void)scale;
+    (void)squares, (void)maximum, (void)scale;
+    count_of(backend)->operations++;
 }
 
 static void update_parameters(vt_backend *backend, const vt_update *update, const float *scale, const float *gradients,
                               float *parameters, float *moment1, float *moment2, int64_t count)
 {
-    (void)backend, (void)update, (void)scale, (void)gradients, (void)parameters, (void)moment1, (void)moment2,
-        (void)count;
+    (void)scale, (void)gradients, (void)parameters, (void)moment1, (void)moment2;
+    /* gradients read; parameters and moments read and written */
+    moves(backend, VT_WORK_OPTIMIZER, 4.0 * (double)count * (update->kind == VT_OPTIMIZER_SGD ? 5 : 7));
 }
 
 vt_status vt_backend_open_dry(vt_backend **result)
@@ -248,8 +307,8 @@ vt_status vt_backend_open_dry(vt_backend **result)
                             .attention_backward = attention_backward,
                             .residual_add = residual_add,
                             .mask_multiply = mask_multiply,
-                            .position_add = position,
-                            .position_backward = position,
+                            .position_add = position_add,
+                            .position_backward = position_backward,
                             .patches_load = patches_load,
                             .patches_store = patches_store,
                             .squared_norms = squared_norms,

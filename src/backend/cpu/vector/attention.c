@@ -1,74 +1,31 @@
 /* Attention in blocks, after Dao 2023 ("FlashAttention-2"): the running maximum and sum of each query's scores are
- * kept, so nothing of size queries × keys exists. One thread works on one head of one sample at a time, with packed
- * copies of what that head needs; the result does not depend on the number of threads. */
+ * kept, so nothing of size queries × keys exists.
+ *
+ * A unit of work is a block of queries of one head of one sample (forward) or a block of its keys (backward), so that
+ * a few heads keep many cores busy. The lanes of a vector are neighbouring queries (forward) or keys (backward): then
+ * only the unit's own block is transposed, everything else is read row by row, and head_dim needs no padding. The
+ * gradient of q is a sum over the blocks of keys, added up in their order: a unit waits until the ones before it have
+ * added theirs to a block of queries. So the result does not depend on the number of threads. A thread needs memory
+ * for blocks only; the threads share O(queries) a head.
+ *
+ * Matrices may be bfloat16: blocks are widened when they are packed, results rounded when they are stored. */
 #include <math.h>
+#include <sched.h>
 
-#include "backend/cpu/vector/vector.h"
+#include "backend/cpu/vector/tile.h"
 #include "backend/dropout.h"
+#include "base/bfloat16.h"
 
 enum {
-    TILE_ROWS = 6,                      /* rows of a register tile … */
-    TILE_VECTORS = LANES == 16 ? 4 : 2, /* … and its vectors: their sums stay in registers */
-    ROW_STEP = 12,                      /* packed rows are padded to a multiple of this */
-    QUERY_BLOCK = 48,
-    KEY_BLOCK = 192,         /* forward */
-    BACKWARD_KEY_BLOCK = 96, /* backward keeps two blocks of scores */
+    PANEL = 64, /* queries whose scores beside FORWARD_KEYS keys are made at once … */
+    PANELS = 2, /* … and how many such panels a unit has: they share the packed keys */
+    FORWARD_KEYS = 64,
+    FORWARD_QUERIES = PANEL * PANELS,
+    BACKWARD_KEYS = 128,
+    BACKWARD_QUERIES = 48
 };
 
 static const float log2_e = 1.44269504f;
-
-/* c [rows × vectors·LANES] (+)= a [rows × depth] b [depth × vectors·LANES]; a's element (i, k) is a[i·a_row +
- * k·a_column]. rows and vectors are constants where it is inlined. */
-INLINE void tile(int rows, int vectors, const float *a, int64_t a_row, int64_t a_column, const float *b,
-                 int64_t b_stride, float *c, int64_t c_stride, int64_t depth, bool add)
-{
-    vector sum[ROW_STEP][4];
-#pragma GCC unroll 12
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) sum[i][j] = add ? load(c + i * c_stride + j * LANES) : (vector){0};
-    for (int64_t k = 0; k < depth; k++) {
-        vector row[4];
-#pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) row[j] = load(b + k * b_stride + j * LANES);
-#pragma GCC unroll 12
-        for (int i = 0; i < rows; i++) {
-            vector value = splat(a[i * a_row + k * a_column]);
-#pragma GCC unroll 4
-            for (int j = 0; j < vectors; j++) sum[i][j] += value * row[j];
-        }
-    }
-#pragma GCC unroll 12
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) store(c + i * c_stride + j * LANES, sum[i][j]);
-}
-
-/* The same for any number of vectors, and rows a multiple of ROW_STEP. */
-INLINE void multiply(int64_t rows, int64_t vectors, const float *a, int64_t a_row, int64_t a_column, const float *b,
-                     int64_t b_stride, float *c, int64_t c_stride, int64_t depth, bool add)
-{
-    int64_t j = 0;
-    for (; j + TILE_VECTORS <= vectors; j += TILE_VECTORS)
-        for (int64_t i = 0; i < rows; i += TILE_ROWS)
-            tile(TILE_ROWS, TILE_VECTORS, a + i * a_row, a_row, a_column, b + j * LANES, b_stride,
-                 c + i * c_stride + j * LANES, c_stride, depth, add);
-    const float *rest_b = b + j * LANES;
-    float *rest_c = c + j * LANES;
-    if (vectors - j == 3 && TILE_VECTORS > 3) {
-        for (int64_t i = 0; i < rows; i += TILE_ROWS)
-            tile(TILE_ROWS, 3, a + i * a_row, a_row, a_column, rest_b, b_stride, rest_c + i * c_stride, c_stride, depth,
-                 add);
-    } else if (vectors - j == 2 && TILE_VECTORS > 2) {
-        for (int64_t i = 0; i < rows; i += TILE_ROWS)
-            tile(TILE_ROWS, 2, a + i * a_row, a_row, a_column, rest_b, b_stride, rest_c + i * c_stride, c_stride, depth,
-                 add);
-    } else if (vectors - j == 1) {
-        for (int64_t i = 0; i < rows; i += ROW_STEP)
-            tile(ROW_STEP, 1, a + i * a_row, a_row, a_column, rest_b, b_stride, rest_c + i * c_stride, c_stride, depth,
-                 add);
-    }
-}
 
 static int64_t round_up(int64_t value, int64_t step)
 {
@@ -80,94 +37,143 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Sizes of one head's work. */
+/* One head of one sample: unit = sample * heads + head. */
 typedef struct {
     const vt_attention_shape *shape;
-    int64_t queries, keys;               /* as given … */
-    int64_t padded_queries, padded_keys; /* … and padded to whole blocks' row steps and vectors */
-    int64_t dim, width;                  /* head_dim, and padded to whole vectors */
-    float scale;                         /* 1 / sqrt(head_dim) */
-} sizes;
+    int64_t unit, batch, head, column; /* its first column */
+    int64_t dim, width;                /* head_dim, and padded to whole vectors */
+    float scale;                       /* 1 / sqrt(head_dim) */
+} head_view;
 
-static sizes make_sizes(const vt_attention_shape *shape)
+static head_view view_head(const vt_attention_shape *shape, int64_t unit)
 {
-    int64_t step = 3 * LANES; /* a multiple of LANES and of ROW_STEP */
-    return (sizes){.shape = shape,
-                   .queries = shape->queries,
-                   .keys = shape->keys,
-                   .padded_queries = round_up(shape->queries, ROW_STEP),
-                   .padded_keys = round_up(shape->keys, step),
-                   .dim = shape->head_dim,
-                   .width = round_up(shape->head_dim, LANES),
-                   .scale = 1.0f / sqrtf((float)shape->head_dim)};
+    int64_t head = unit % shape->heads;
+    return (head_view){.shape = shape,
+                       .unit = unit,
+                       .batch = unit / shape->heads,
+                       .head = head,
+                       .column = head * shape->head_dim,
+                       .dim = shape->head_dim,
+                       .width = round_up(shape->head_dim, LANES),
+                       .scale = 1.0f / sqrtf((float)shape->head_dim)};
 }
 
-/* to [padded × width] = scale · from [rows × dim], the rest 0. */
-static void pack_rows(const float *from, int64_t stride, int64_t rows, int64_t padded, const sizes *s, float scale,
-                      float *to)
+/* ---- rows of a head, in and out ---- */
+
+INLINE float element(const vt_matrix *matrix, int64_t index)
 {
-    for (int64_t r = 0; r < padded; r++) {
-        int64_t used = r < rows ? s->dim : 0;
-        for (int64_t d = 0; d < used; d++) to[r * s->width + d] = scale * from[r * stride + d];
-        for (int64_t d = used; d < s->width; d++) to[r * s->width + d] = 0;
+    return matrix->type == VT_BFLOAT16 ? vt_bfloat16_widen(matrix->half[index]) : matrix->data[index];
+}
+
+INLINE void set_element(const vt_matrix *matrix, int64_t index, float value)
+{
+    if (matrix->type == VT_BFLOAT16)
+        matrix->half[index] = vt_bfloat16_round(value);
+    else
+        matrix->data[index] = value;
+}
+
+INLINE void pack_row(const vt_matrix *from, int64_t index, int64_t count, float *to)
+{
+    int64_t d = 0;
+    if (from->type == VT_BFLOAT16) {
+        for (; d < count; d++) to[d] = vt_bfloat16_widen(from->half[index + d]);
+        return;
+    }
+    for (; d + LANES <= count; d += LANES) store(to + d, load(from->data + index + d));
+    for (; d < count; d++) to[d] = from->data[index + d];
+}
+
+/* to [rows × width] = the head's columns of rows first …, the rest of each row 0. */
+static void pack_rows(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows, int64_t width, float *to)
+{
+    for (int64_t r = 0; r < rows; r++, to += width) {
+        pack_row(from, (first + r) * from->stride + h->column, h->dim, to);
+        for (int64_t d = h->dim; d < width; d++) to[d] = 0;
     }
 }
 
-/* to [rows × dim] = scale · from [rows × width]. */
-static void unpack_rows(const float *from, const sizes *s, int64_t rows, float scale, float *to, int64_t stride)
+/* Rows that are packed soon: a row is on a page of its own, where the processor does not look ahead by itself. */
+INLINE void look_ahead(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows)
 {
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t d = 0; d < s->dim; d++) to[r * stride + d] = scale * from[r * s->width + d];
+    int64_t size = from->type == VT_BFLOAT16 ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
+    for (int64_t r = first; r < first + rows; r++) {
+        const char *row = (const char *)from->data + (r * from->stride + h->column) * size;
+        for (int64_t byte = 0; byte < h->dim * size; byte += 64) __builtin_prefetch(row + byte);
+    }
 }
 
-/* to [dim × padded] = fromᵀ, the rest 0. */
-static void pack_transposed(const float *from, int64_t stride, int64_t rows, int64_t padded, const sizes *s, float *to)
+/* to [dim × block] = scale · transposed rows first …, the rest 0. */
+static void pack_transposed(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows, int64_t block,
+                            float scale, float *to)
 {
-    for (int64_t first = 0; first < padded; first += LANES) {
-        for (int64_t d = 0; d < s->dim; d++) {
-            float *row = to + d * padded + first;
-            for (int64_t i = 0; i < LANES; i++) row[i] = first + i < rows ? from[(first + i) * stride + d] : 0;
+    int64_t r = 0;
+    for (; r + LANES <= smaller(rows, block) && from->type == VT_FLOAT32; r += LANES) {
+        const float *corner = from->data + (first + r) * from->stride + h->column;
+        int64_t d = 0;
+        for (; d + LANES <= h->dim; d += LANES) {
+            vector square[LANES];
+            for (int i = 0; i < LANES; i++) square[i] = load(corner + i * from->stride + d);
+            transpose(square);
+            for (int i = 0; i < LANES; i++) store(to + (d + i) * block + r, scale * square[i]);
         }
+        for (; d < h->dim; d++)
+            for (int i = 0; i < LANES; i++) to[d * block + r + i] = scale * corner[i * from->stride + d];
+    }
+    for (; r < block; r++) {
+        int64_t index = (first + r) * from->stride + h->column;
+        for (int64_t d = 0; d < h->dim; d++) to[d * block + r] = r < rows ? scale * element(from, index + d) : 0;
     }
 }
 
-/* Weights of neighbouring keys, which numbers first … end - 1 of a block decide on. */
-INLINE void drop(vt_random_block block, int64_t first, int64_t end, float rate, float keep, float *weights)
+/* Rows first … of the head's columns = scale · transposed from [dim × block]. */
+static void unpack_transposed(const head_view *h, const float *from, int64_t block, int64_t first, int64_t rows,
+                              float scale, const vt_matrix *to)
 {
-    for (int64_t w = first; w < end; w++) weights[w - first] *= vt_random_uniform(block.word[w]) < rate ? 0.0f : keep;
+    int64_t r = 0;
+    for (; r + LANES <= rows && to->type == VT_FLOAT32; r += LANES) {
+        float *corner = to->data + (first + r) * to->stride + h->column;
+        int64_t d = 0;
+        for (; d + LANES <= h->dim; d += LANES) {
+            vector square[LANES];
+            for (int i = 0; i < LANES; i++) square[i] = scale * load(from + (d + i) * block + r);
+            transpose(square);
+            for (int i = 0; i < LANES; i++) store(corner + i * to->stride + d, square[i]);
+        }
+        for (; d < h->dim; d++)
+            for (int i = 0; i < LANES; i++) corner[i * to->stride + d] = scale * from[d * block + r + i];
+    }
+    for (; r < rows; r++) {
+        int64_t index = (first + r) * to->stride + h->column;
+        for (int64_t d = 0; d < h->dim; d++) set_element(to, index + d, scale * from[d * block + r]);
+    }
 }
 
-/* Multiplies weights [rows × columns] of queries first_query …, keys first_key … of the shape's by what dropout keeps.
- */
-static void apply_dropout(const sizes *s, int64_t unit, int64_t first_query, int64_t rows, int64_t first_key,
-                          int64_t columns, float *weights, int64_t stride)
+/* ---- dropout ---- */
+
+/* Multiplies the weight of query first_query + i, key first_key + j, at i·query_stride + j·key_stride, by what dropout
+ * keeps of it. */
+static void apply_dropout(const head_view *h, int64_t first_query, int64_t queries, int64_t first_key, int64_t keys,
+                          float *weights, int64_t query_stride, int64_t key_stride)
 {
-    vt_dropout dropout = s->shape->dropout;
-    dropout.site = VT_SITE_ATTENTION + (uint32_t)(s->shape->first_head + unit % s->shape->heads);
-    uint32_t sample = dropout.first_sample + (uint32_t)(unit / s->shape->heads);
+    vt_dropout dropout = h->shape->dropout;
+    dropout.site = VT_SITE_ATTENTION + (uint32_t)(h->shape->first_head + h->head);
+    uint32_t sample = dropout.first_sample + (uint32_t)h->batch;
     float keep = 1.0f / (1.0f - dropout.rate);
-    int64_t begin = s->shape->first_key + first_key, end = begin + columns;
-    for (int64_t i = 0; i < rows; i++) {
-        uint32_t query = (uint32_t)(s->shape->first_query + first_query + i);
+    int64_t begin = h->shape->first_key + first_key, end = begin + keys;
+    for (int64_t i = 0; i < queries; i++) {
+        uint32_t query = (uint32_t)(h->shape->first_query + first_query + i);
         for (int64_t quad = begin / 4; 4 * quad < end; quad++) {
             vt_random_block block = vt_dropout_block(&dropout, sample, query, (uint32_t)quad);
-            int64_t first = 4 * quad < begin ? begin - 4 * quad : 0, until = smaller(4, end - 4 * quad);
-            float *kept = weights + i * stride + 4 * quad + first - begin;
-            if (first == 0 && until == 4)
-                drop(block, 0, 4, dropout.rate, keep, kept);
-            else
-                drop(block, first, until, dropout.rate, keep, kept);
+            int64_t from = 4 * quad < begin ? begin : 4 * quad, until = smaller(4 * quad + 4, end);
+            for (int64_t key = from; key < until; key++)
+                weights[i * query_stride + (key - begin) * key_stride] *=
+                    vt_random_uniform(block.word[key - 4 * quad]) < dropout.rate ? 0.0f : keep;
         }
     }
 }
 
-typedef struct {
-    float *queries; /* [QUERY_BLOCK × width], scaled by log2(e) / sqrt(dim) */
-    float *keys;    /* [dim × padded_keys] */
-    float *values;  /* [padded_keys × width] */
-    float *scores;  /* [QUERY_BLOCK × KEY_BLOCK] */
-    float *out;     /* [QUERY_BLOCK × width] */
-} forward_buffers;
+/* ---- memory ---- */
 
 /* Memory dealt out from a thread's scratch; from NULL it only counts. */
 typedef struct {
@@ -182,222 +188,376 @@ static float *take(pile *memory, int64_t floats)
     return taken;
 }
 
-static forward_buffers forward_layout(const sizes *s, pile *memory)
+/* ---- forward ---- */
+
+typedef struct {
+    vt_matrix q, k, v, out;
+    float *log_sum;
+} forward_arguments;
+
+/* What is of queries: one panel behind another. */
+typedef struct {
+    float *keys, *values; /* [FORWARD_KEYS × dim] */
+    float *scores;        /* [FORWARD_KEYS × PANEL], in powers of two */
+    float *queries;       /* [dim × PANEL], scaled by log2(e) / sqrt(dim) */
+    float *out;           /* [dim × PANEL] */
+    float *maximum, *sum; /* [PANEL]: weights are relative to the maximum */
+} forward_buffers;
+
+static forward_buffers forward_layout(const head_view *h, pile *memory)
 {
-    return (forward_buffers){.queries = take(memory, QUERY_BLOCK * s->width),
-                             .keys = take(memory, s->dim * s->padded_keys),
-                             .values = take(memory, s->padded_keys * s->width),
-                             .scores = take(memory, QUERY_BLOCK * KEY_BLOCK),
-                             .out = take(memory, QUERY_BLOCK * s->width)};
+    return (forward_buffers){.keys = take(memory, h->dim * FORWARD_KEYS),
+                             .values = take(memory, h->dim * FORWARD_KEYS),
+                             .scores = take(memory, FORWARD_KEYS * PANEL),
+                             .queries = take(memory, h->dim * FORWARD_QUERIES),
+                             .out = take(memory, h->dim * FORWARD_QUERIES),
+                             .maximum = take(memory, FORWARD_QUERIES),
+                             .sum = take(memory, FORWARD_QUERIES)};
 }
 
-/* One row of scores (in powers of two) becomes weights relative to the running maximum; the row of `out` and the
- * running sum are brought to a new maximum when there is one. */
-INLINE void soften_row(float *scores, int64_t columns, float *maximum, float *sum, float *out, int64_t width)
+static forward_buffers panel_of(const head_view *h, forward_buffers b, int64_t panel)
 {
-    vector high = load(scores);
-    for (int64_t j = LANES; j < columns; j += LANES) high = largest(high, load(scores + j));
-    float row_maximum = largest_lane(high);
-    if (row_maximum > *maximum) {
-        float factor = exp2f(*maximum - row_maximum);
-        *sum *= factor;
-        for (int64_t d = 0; d < width; d += LANES) store(out + d, factor * load(out + d));
-        *maximum = row_maximum;
-    }
-    vector total = {0};
-    for (int64_t j = 0; j < columns; j += LANES) {
-        vector weight = exp2_vector(load(scores + j) - *maximum);
-        total += weight;
-        store(scores + j, weight);
-    }
-    *sum += sum_lanes(total);
+    b.queries += panel * h->dim * PANEL;
+    b.out += panel * h->dim * PANEL;
+    b.maximum += panel * PANEL;
+    b.sum += panel * PANEL;
+    return b;
 }
 
-static void forward_block(const sizes *s, const forward_buffers *b, int64_t unit, int64_t first_query, int64_t rows,
-                          float *maximum, float *sum)
+/* `vectors` (a constant) of queries have scores beside more keys: their maxima, and the sums that are relative to them,
+ * follow. A maximum follows only when scores exceed it by a factor of 2^8: weights up to 256 are as exact, and the sums
+ * are seldom brought to a new one. */
+INLINE void follow_maximum(int vectors, const head_view *h, const forward_buffers *b, int64_t query, int64_t keys)
 {
-    int64_t padded_rows = round_up(rows, ROW_STEP);
-    for (int64_t i = 0; i < padded_rows; i++) {
-        maximum[i] = -1e30f;
-        sum[i] = 0;
+    vector high[4];
+    vector_bits exceeds = {0};
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; i++) high[i] = load(b->scores + query + i * LANES);
+    for (int64_t k = 1; k < keys; k++) {
+#pragma GCC unroll 4
+        for (int i = 0; i < vectors; i++) high[i] = largest(high[i], load(b->scores + k * PANEL + query + i * LANES));
     }
-    memset(b->out, 0, (size_t)(padded_rows * s->width) * sizeof(float));
-    for (int64_t first = 0; first < s->keys; first += KEY_BLOCK) {
-        int64_t columns = round_up(smaller(KEY_BLOCK, s->keys - first), LANES);
-        multiply(padded_rows, columns / LANES, b->queries, s->width, 1, b->keys + first, s->padded_keys, b->scores,
-                 KEY_BLOCK, s->dim, false);
-        for (int64_t i = 0; i < padded_rows; i++) {
-            float *row = b->scores + i * KEY_BLOCK;
-            for (int64_t j = s->keys - first; j < columns; j++) row[j] = -1e30f; /* keys that are only padding */
-            soften_row(row, columns, maximum + i, sum + i, b->out + i * s->width, s->width);
+    for (int i = 0; i < vectors; i++) exceeds |= high[i] > load(b->maximum + query + i * LANES) + 8.0f;
+    int any = 0;
+    for (int i = 0; i < LANES; i++) any |= exceeds[i];
+    if (!any) return;
+    for (int i = 0; i < vectors; i++) {
+        float *maximum = b->maximum + query + i * LANES, *sum = b->sum + query + i * LANES;
+        vector old = load(maximum), new = choose(high[i] > old + 8.0f, high[i], old), factor = exp2_vector(old - new);
+        store(maximum, new);
+        store(sum, factor * load(sum));
+        for (int64_t d = 0; d < h->dim; d++) {
+            float *out = b->out + d * PANEL + query + i * LANES;
+            store(out, factor * load(out));
         }
-        if (s->shape->dropout.rate > 0) apply_dropout(s, unit, first_query, rows, first, columns, b->scores, KEY_BLOCK);
-        multiply(padded_rows, s->width / LANES, b->scores, KEY_BLOCK, 1, b->values + first * s->width, s->width, b->out,
-                 s->width, columns, true);
     }
+}
+
+/* Their scores become weights, whose sums are added to theirs. */
+INLINE void soften(int vectors, const head_view *h, const forward_buffers *b, int64_t query, int64_t keys)
+{
+    vector maximum[4], total[4];
+    follow_maximum(vectors, h, b, query, keys);
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; i++) {
+        maximum[i] = load(b->maximum + query + i * LANES);
+        total[i] = (vector){0};
+    }
+    for (int64_t k = 0; k < keys; k++) {
+        float *scores = b->scores + k * PANEL + query;
+#pragma GCC unroll 4
+        for (int i = 0; i < vectors; i++) {
+            vector weight = exp2_vector(load(scores + i * LANES) - maximum[i]);
+            total[i] += weight;
+            store(scores + i * LANES, weight);
+        }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < vectors; i++) store(b->sum + query + i * LANES, load(b->sum + query + i * LANES) + total[i]);
+}
+
+static void forward_panel(const head_view *h, const forward_buffers *b, int64_t first_query, int64_t queries,
+                          int64_t first_key, int64_t keys)
+{
+    int64_t vectors = (queries + LANES - 1) / LANES, i = 0;
+    multiply(keys, vectors, b->keys, h->dim, b->queries, PANEL, b->scores, PANEL, h->dim, false);
+    for (; i + 4 <= vectors; i += 4) soften(4, h, b, i * LANES, keys);
+    for (; i < vectors; i++) soften(1, h, b, i * LANES, keys);
+    if (h->shape->dropout.rate > 0) apply_dropout(h, first_query, queries, first_key, keys, b->scores, 1, PANEL);
+    multiply_transposed(h->dim, vectors, b->values, h->dim, b->scores, PANEL, b->out, PANEL, keys, true);
+}
+
+/* All panels beside one block of keys; meanwhile the next block is on its way. */
+static void forward_keys(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first_query,
+                         int64_t queries, int64_t first, int64_t keys)
+{
+    enum { STEP = FORWARD_KEYS / PANELS };
+    int64_t row = h->batch * h->shape->keys + first, left = h->shape->keys - first - keys;
+    pack_rows(h, &a->k, row, keys, h->dim, b->keys);
+    pack_rows(h, &a->v, row, keys, h->dim, b->values);
+    for (int64_t panel = 0; panel * PANEL < queries; panel++) {
+        forward_buffers part = panel_of(h, *b, panel);
+        if ((panel + 1) * STEP <= left) {
+            look_ahead(h, &a->k, row + keys + panel * STEP, STEP);
+            look_ahead(h, &a->v, row + keys + panel * STEP, STEP);
+        }
+        forward_panel(h, &part, first_query + panel * PANEL, smaller(PANEL, queries - panel * PANEL), first, keys);
+    }
+}
+
+static void forward_block(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first)
+{
+    int64_t queries = smaller(FORWARD_QUERIES, h->shape->queries - first);
+    int64_t row = h->batch * h->shape->queries + first;
+    for (int64_t panel = 0; panel < PANELS; panel++)
+        pack_transposed(h, &a->q, row + panel * PANEL, queries - panel * PANEL, PANEL, h->scale * log2_e,
+                        panel_of(h, *b, panel).queries);
+    memset(b->out, 0, (size_t)(h->dim * FORWARD_QUERIES) * sizeof(float));
+    for (int64_t i = 0; i < FORWARD_QUERIES; i++) {
+        b->maximum[i] = -1e30f;
+        b->sum[i] = 0;
+    }
+    for (int64_t key = 0; key < h->shape->keys; key += FORWARD_KEYS)
+        forward_keys(h, a, b, first, queries, key, smaller(FORWARD_KEYS, h->shape->keys - key));
+    for (int64_t panel = 0; panel * PANEL < queries; panel++) {
+        forward_buffers part = panel_of(h, *b, panel);
+        for (int64_t d = 0; d < h->dim; d++)
+            for (int64_t i = 0; i < PANEL; i++) part.out[d * PANEL + i] *= 1 / part.sum[i];
+        unpack_transposed(h, part.out, PANEL, row + panel * PANEL, smaller(PANEL, queries - panel * PANEL), 1, &a->out);
+    }
+    for (int64_t i = 0; i < queries; i++)
+        a->log_sum[h->unit * h->shape->queries + first + i] = b->maximum[i] / log2_e + logf(b->sum[i]);
 }
 
 static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                               vt_matrix v, vt_matrix out, float *log_sum)
 {
-    sizes s = make_sizes(shape);
+    head_view any = view_head(shape, 0);
+    forward_arguments arguments = {q, k, v, out, log_sum};
     pile count = {NULL, 0};
-    forward_layout(&s, &count);
+    forward_layout(&any, &count);
     if (!vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float))) return;
+    int64_t blocks = (shape->queries + FORWARD_QUERIES - 1) / FORWARD_QUERIES;
 #pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t unit = 0; unit < shape->batch * shape->heads; unit++) {
+    for (int64_t work = 0; work < shape->batch * shape->heads * blocks; work++) {
+        head_view h = view_head(shape, work / blocks);
         pile memory = {vt_cpu_scratch(backend), 0};
-        forward_buffers b = forward_layout(&s, &memory);
-        int64_t batch = unit / shape->heads, column = unit % shape->heads * shape->head_dim;
-        pack_transposed(k.data + batch * s.keys * k.stride + column, k.stride, s.keys, s.padded_keys, &s, b.keys);
-        pack_rows(v.data + batch * s.keys * v.stride + column, v.stride, s.keys, s.padded_keys, &s, 1, b.values);
-        for (int64_t first = 0; first < s.queries; first += QUERY_BLOCK) {
-            int64_t rows = smaller(QUERY_BLOCK, s.queries - first), row = batch * s.queries + first;
-            float maximum[QUERY_BLOCK], sum[QUERY_BLOCK];
-            pack_rows(q.data + row * q.stride + column, q.stride, rows, round_up(rows, ROW_STEP), &s, s.scale * log2_e,
-                      b.queries);
-            forward_block(&s, &b, unit, first, rows, maximum, sum);
-            for (int64_t i = 0; i < rows; i++) {
-                unpack_rows(b.out + i * s.width, &s, 1, 1 / sum[i], out.data + (row + i) * out.stride + column, 0);
-                log_sum[unit * s.queries + first + i] = maximum[i] / log2_e + logf(sum[i]);
-            }
-        }
+        forward_buffers b = forward_layout(&h, &memory);
+        forward_block(&h, &arguments, &b, work % blocks * FORWARD_QUERIES);
     }
 }
 
-typedef struct {
-    float *queries, *dout, *dqueries; /* [padded_queries × width]; queries scaled by 1 / sqrt(dim) */
-    float *keys;                      /* [padded_keys × width] */
-    float *keys_transposed;           /* [dim × padded_keys] */
-    float *values_transposed;         /* [dim × padded_keys] */
-    float *weights, *dscores;         /* [QUERY_BLOCK × BACKWARD_KEY_BLOCK] */
-    float *kept;                      /* the weights after dropout; `weights` itself without dropout */
-    float *dkeys, *dvalues;           /* [BACKWARD_KEY_BLOCK × width] */
-    float *log_sum, *delta;           /* [padded_queries]; log_sum in powers of two; delta = out · dout */
-} backward_buffers;
+/* ---- backward ---- */
 
-static backward_buffers backward_layout(const sizes *s, pile *memory)
-{
-    int64_t rows = s->padded_queries * s->width, scores = QUERY_BLOCK * BACKWARD_KEY_BLOCK;
-    backward_buffers b = {.queries = take(memory, rows),
-                          .dout = take(memory, rows),
-                          .dqueries = take(memory, rows),
-                          .keys = take(memory, s->padded_keys * s->width),
-                          .keys_transposed = take(memory, s->dim * s->padded_keys),
-                          .values_transposed = take(memory, s->dim * s->padded_keys),
-                          .weights = take(memory, scores),
-                          .dscores = take(memory, scores),
-                          .dkeys = take(memory, BACKWARD_KEY_BLOCK * s->width),
-                          .dvalues = take(memory, BACKWARD_KEY_BLOCK * s->width),
-                          .log_sum = take(memory, s->padded_queries),
-                          .delta = take(memory, s->padded_queries)};
-    b.kept = s->shape->dropout.rate > 0 ? take(memory, scores) : b.weights;
-    return b;
-}
-
-/* weights and dscores [rows × columns] hold scores and the weights' gradients on entry. */
-INLINE void differentiate_block(const sizes *s, const backward_buffers *b, int64_t unit, int64_t first_query,
-                                int64_t rows, int64_t first_key, int64_t columns)
-{
-    enum { STRIDE = BACKWARD_KEY_BLOCK };
-    for (int64_t i = 0; i < rows; i++) {
-        float *weights = b->weights + i * STRIDE, high = b->log_sum[first_query + i];
-        for (int64_t j = 0; j < columns; j += LANES) store(weights + j, exp2_vector(load(weights + j) * log2_e - high));
-        for (int64_t j = s->keys - first_key; j < columns; j++) weights[j] = 0; /* keys that are only padding */
-    }
-    if (s->shape->dropout.rate > 0) {
-        /* the kept weights' gradient passes through the same factors, and dscores = weights · (factor · d - delta) */
-        for (int64_t i = 0; i < rows * STRIDE; i++) b->kept[i] = b->weights[i];
-        apply_dropout(s, unit, first_query, rows, first_key, columns, b->kept, STRIDE);
-        for (int64_t i = 0; i < rows; i++) {
-            float *kept = b->kept + i * STRIDE, *weights = b->weights + i * STRIDE, *dscores = b->dscores + i * STRIDE;
-            for (int64_t j = 0; j < columns; j++)
-                dscores[j] = kept[j] * dscores[j] - weights[j] * b->delta[first_query + i];
-        }
-        return;
-    }
-    for (int64_t i = 0; i < rows; i++) {
-        float *weights = b->weights + i * STRIDE, *dscores = b->dscores + i * STRIDE;
-        float delta = b->delta[first_query + i];
-        for (int64_t j = 0; j < columns; j += LANES)
-            store(dscores + j, load(weights + j) * (load(dscores + j) - delta));
-    }
-}
-
-/* One block of keys against all queries: adds to dqueries, makes dkeys and dvalues. */
-static void backward_keys(const sizes *s, const backward_buffers *b, int64_t unit, int64_t first_key)
-{
-    enum { STRIDE = BACKWARD_KEY_BLOCK };
-    int64_t columns = smaller(BACKWARD_KEY_BLOCK, s->padded_keys - first_key), width = s->width;
-    memset(b->dkeys, 0, (size_t)(BACKWARD_KEY_BLOCK * width) * sizeof(float));
-    memset(b->dvalues, 0, (size_t)(BACKWARD_KEY_BLOCK * width) * sizeof(float));
-    for (int64_t first = 0; first < s->queries; first += QUERY_BLOCK) {
-        int64_t rows = smaller(QUERY_BLOCK, s->padded_queries - first);
-        const float *queries = b->queries + first * width, *dout = b->dout + first * width;
-        multiply(rows, columns / LANES, queries, width, 1, b->keys_transposed + first_key, s->padded_keys, b->weights,
-                 STRIDE, s->dim, false);
-        multiply(rows, columns / LANES, dout, width, 1, b->values_transposed + first_key, s->padded_keys, b->dscores,
-                 STRIDE, s->dim, false);
-        differentiate_block(s, b, unit, first, rows, first_key, columns);
-        multiply(columns, width / LANES, b->kept, 1, STRIDE, dout, width, b->dvalues, width, rows, true);
-        multiply(columns, width / LANES, b->dscores, 1, STRIDE, queries, width, b->dkeys, width, rows, true);
-        multiply(rows, width / LANES, b->dscores, STRIDE, 1, b->keys + first_key * width, width,
-                 b->dqueries + first * width, width, columns, true);
-    }
-}
-
-/* Everything of one head: unit = sample * heads + head. */
 typedef struct {
     vt_matrix q, k, v, out, dout, dq, dk, dv;
     const float *log_sum;
+    float *delta;     /* [units, queries]: out · dout */
+    vt_matrix dq_sum; /* float32: dq itself, or what it is rounded from */
+    int *added;       /* [units, blocks of queries]: how many blocks of keys have added to dq */
+    int64_t query_blocks, key_blocks;
 } backward_arguments;
 
-static void backward_prepare(const sizes *s, const backward_arguments *a, int64_t unit, const backward_buffers *b)
+typedef struct {
+    float *queries, *dout;    /* [BACKWARD_QUERIES × dim] */
+    float *keys;              /* [BACKWARD_KEYS × width] */
+    float *keys_transposed;   /* [dim × BACKWARD_KEYS], scaled by log2(e) / sqrt(dim) */
+    float *values_transposed; /* [dim × BACKWARD_KEYS] */
+    float *weights, *dscores; /* [BACKWARD_QUERIES × BACKWARD_KEYS] */
+    float *kept;              /* the weights after dropout; `weights` itself without dropout */
+    float *dkeys, *dvalues;   /* [dim × BACKWARD_KEYS] */
+    float *dqueries;          /* [BACKWARD_QUERIES × width] */
+} backward_buffers;
+
+static backward_buffers backward_layout(const head_view *h, pile *memory)
 {
-    int64_t column = unit % s->shape->heads * s->dim, batch = unit / s->shape->heads;
-    int64_t query_row = batch * s->queries, key_row = batch * s->keys;
-    const float *queries = a->q.data + query_row * a->q.stride + column;
-    const float *gradients = a->dout.data + query_row * a->dout.stride + column;
-    const float *keys = a->k.data + key_row * a->k.stride + column;
-    const float *values = a->v.data + key_row * a->v.stride + column;
-    pack_rows(queries, a->q.stride, s->queries, s->padded_queries, s, s->scale, b->queries);
-    pack_rows(gradients, a->dout.stride, s->queries, s->padded_queries, s, 1, b->dout);
-    pack_rows(keys, a->k.stride, s->keys, s->padded_keys, s, 1, b->keys);
-    pack_transposed(keys, a->k.stride, s->keys, s->padded_keys, s, b->keys_transposed);
-    pack_transposed(values, a->v.stride, s->keys, s->padded_keys, s, b->values_transposed);
-    memset(b->dqueries, 0, (size_t)(s->padded_queries * s->width) * sizeof(float));
-    for (int64_t i = 0; i < s->padded_queries; i++) {
-        b->delta[i] = 0;
-        b->log_sum[i] = 1e30f; /* padding: its weights come out as 0 */
-        if (i >= s->queries) continue;
-        const float *out = a->out.data + (query_row + i) * a->out.stride + column;
-        for (int64_t d = 0; d < s->dim; d++) b->delta[i] += out[d] * b->dout[i * s->width + d];
-        b->log_sum[i] = a->log_sum[unit * s->queries + i] * log2_e;
+    int64_t scores = BACKWARD_QUERIES * BACKWARD_KEYS;
+    backward_buffers b = {.queries = take(memory, BACKWARD_QUERIES * h->dim),
+                          .dout = take(memory, BACKWARD_QUERIES * h->dim),
+                          .keys = take(memory, BACKWARD_KEYS * h->width),
+                          .keys_transposed = take(memory, h->dim * BACKWARD_KEYS),
+                          .values_transposed = take(memory, h->dim * BACKWARD_KEYS),
+                          .weights = take(memory, scores),
+                          .dscores = take(memory, scores),
+                          .dkeys = take(memory, h->dim * BACKWARD_KEYS),
+                          .dvalues = take(memory, h->dim * BACKWARD_KEYS),
+                          .dqueries = take(memory, BACKWARD_QUERIES * h->width)};
+    b.kept = h->shape->dropout.rate > 0 ? take(memory, scores) : b.weights;
+    return b;
+}
+
+/* weights and dscores [queries × vectors·LANES] hold scores and the kept weights' gradients on entry. */
+static void differentiate_block(const head_view *h, const backward_arguments *a, const backward_buffers *b,
+                                int64_t first_query, int64_t queries, int64_t first_key, int64_t keys)
+{
+    const float *log_sum = a->log_sum + h->unit * h->shape->queries + first_query;
+    const float *delta = a->delta + h->unit * h->shape->queries + first_query;
+    bool dropout = h->shape->dropout.rate > 0;
+    for (int64_t i = 0; i < queries; i++) {
+        float *weights = b->weights + i * BACKWARD_KEYS, *dscores = b->dscores + i * BACKWARD_KEYS;
+        float high = log_sum[i] * log2_e;
+        int64_t ahead = first_query + i + BACKWARD_QUERIES;
+        if (ahead < h->shape->queries) {
+            look_ahead(h, &a->q, h->batch * h->shape->queries + ahead, 1);
+            look_ahead(h, &a->dout, h->batch * h->shape->queries + ahead, 1);
+        }
+        look_ahead(h, &a->dq_sum, h->batch * h->shape->queries + first_query + i, 1);
+        for (int64_t j = 0; j < keys; j += LANES) {
+            vector weight = exp2_vector(load(weights + j) - high);
+            store(weights + j, weight);
+            if (dropout)
+                store(b->kept + i * BACKWARD_KEYS + j, weight);
+            else
+                store(dscores + j, weight * (load(dscores + j) - delta[i]));
+        }
     }
+    if (!dropout) return;
+    /* the kept weights' gradient passes through the same factors, and dscores = weights · (factor · d - delta) */
+    apply_dropout(h, first_query, queries, first_key, keys, b->kept, BACKWARD_KEYS, 1);
+    for (int64_t i = 0; i < queries; i++) {
+        int64_t row = i * BACKWARD_KEYS;
+        for (int64_t j = row; j < row + keys; j++)
+            b->dscores[j] = b->kept[j] * b->dscores[j] - b->weights[j] * delta[i];
+    }
+}
+
+/* Waits until `count` blocks of keys have added to a block of queries. Their threads are at work: units are given out
+ * in their order. */
+static void wait_for(const int *added, int count)
+{
+    for (int spins = 0; __atomic_load_n(added, __ATOMIC_ACQUIRE) != count; spins++) {
+        if (spins < 200) {
+#if defined(__x86_64__)
+            _mm_pause();
+#endif
+        } else {
+            sched_yield();
+        }
+    }
+}
+
+/* dq += scale · dqueries, after the blocks of keys before this one. */
+static void add_dqueries(const head_view *h, const backward_arguments *a, const backward_buffers *b, int64_t first,
+                         int64_t queries, int64_t key_block)
+{
+    int *added = a->added + h->unit * a->query_blocks + first / BACKWARD_QUERIES;
+    const vt_matrix *sum = &a->dq_sum;
+    bool last = key_block + 1 == a->key_blocks && a->dq.type == VT_BFLOAT16;
+    wait_for(added, (int)key_block);
+    for (int64_t i = 0; i < queries; i++) {
+        int64_t row = h->batch * h->shape->queries + first + i;
+        float *to = sum->data + row * sum->stride + h->column;
+        const float *from = b->dqueries + i * h->width;
+        if (key_block == 0)
+            for (int64_t d = 0; d < h->dim; d++) to[d] = h->scale * from[d];
+        else
+            for (int64_t d = 0; d < h->dim; d++) to[d] += h->scale * from[d];
+        if (last)
+            for (int64_t d = 0; d < h->dim; d++) set_element(&a->dq, row * a->dq.stride + h->column + d, to[d]);
+    }
+    __atomic_store_n(added, (int)key_block + 1, __ATOMIC_RELEASE);
+}
+
+/* One block of keys against all queries. */
+static void backward_block(const head_view *h, const backward_arguments *a, const backward_buffers *b,
+                           int64_t key_block)
+{
+    enum { KEYS = BACKWARD_KEYS };
+    int64_t dim = h->dim, first_key = key_block * KEYS, keys = smaller(KEYS, h->shape->keys - first_key);
+    int64_t key_row = h->batch * h->shape->keys + first_key, vectors = (keys + LANES - 1) / LANES;
+    pack_rows(h, &a->k, key_row, keys, h->width, b->keys);
+    pack_transposed(h, &a->k, key_row, keys, KEYS, h->scale * log2_e, b->keys_transposed);
+    pack_transposed(h, &a->v, key_row, keys, KEYS, 1, b->values_transposed);
+    memset(b->dkeys, 0, (size_t)(dim * KEYS) * sizeof(float));
+    memset(b->dvalues, 0, (size_t)(dim * KEYS) * sizeof(float));
+    for (int64_t first = 0; first < h->shape->queries; first += BACKWARD_QUERIES) {
+        int64_t queries = smaller(BACKWARD_QUERIES, h->shape->queries - first);
+        int64_t row = h->batch * h->shape->queries + first;
+        pack_rows(h, &a->q, row, queries, dim, b->queries);
+        pack_rows(h, &a->dout, row, queries, dim, b->dout);
+        multiply(queries, vectors, b->queries, dim, b->keys_transposed, KEYS, b->weights, KEYS, dim, false);
+        multiply(queries, vectors, b->dout, dim, b->values_transposed, KEYS, b->dscores, KEYS, dim, false);
+        differentiate_block(h, a, b, first, queries, first_key, keys);
+        multiply_transposed(dim, vectors, b->dout, dim, b->kept, KEYS, b->dvalues, KEYS, queries, true);
+        multiply_transposed(dim, vectors, b->queries, dim, b->dscores, KEYS, b->dkeys, KEYS, queries, true);
+        multiply(queries, h->width / LANES, b->dscores, KEYS, b->keys, h->width, b->dqueries, h->width, keys, false);
+        add_dqueries(h, a, b, first, queries, key_block);
+    }
+    unpack_transposed(h, b->dkeys, KEYS, key_row, keys, h->scale, &a->dk);
+    unpack_transposed(h, b->dvalues, KEYS, key_row, keys, 1, &a->dv);
+}
+
+/* The same sums for both types. */
+static float dot(const vt_matrix *a, int64_t a_index, const vt_matrix *b, int64_t b_index, int64_t count)
+{
+    vector lanes = {0};
+    int64_t d = 0;
+    if (a->type == VT_FLOAT32 && b->type == VT_FLOAT32) {
+        for (; d + LANES <= count; d += LANES) lanes += load(a->data + a_index + d) * load(b->data + b_index + d);
+    }
+    for (; d < count; d += LANES) {
+        float part[2][LANES] = {{0}};
+        pack_row(a, a_index + d, smaller(LANES, count - d), part[0]);
+        pack_row(b, b_index + d, smaller(LANES, count - d), part[1]);
+        lanes += load(part[0]) * load(part[1]);
+    }
+    return sum_lanes(lanes);
+}
+
+static void make_delta(const vt_attention_shape *shape, const backward_arguments *a)
+{
+#pragma omp for schedule(static)
+    for (int64_t row = 0; row < shape->batch * shape->queries; row++) {
+        for (int64_t head = 0; head < shape->heads; head++) {
+            int64_t out = row * a->out.stride + head * shape->head_dim;
+            int64_t dout = row * a->dout.stride + head * shape->head_dim;
+            a->delta[(row / shape->queries * shape->heads + head) * shape->queries + row % shape->queries] =
+                dot(&a->out, out, &a->dout, dout, shape->head_dim);
+        }
+    }
+}
+
+/* Piece `work` of all: heads in groups of `group`, of which all first blocks of keys come first, then all second ones:
+ * so threads work on different heads, if there are enough, and seldom wait for one another. */
+static int64_t head_of(int64_t work, int64_t heads, int64_t group, int64_t blocks, int64_t *block)
+{
+    int64_t first = work / (group * blocks) * group, size = smaller(group, heads - first);
+    int64_t rest = work - first * blocks;
+    *block = rest / size;
+    return first + rest % size;
 }
 
 static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                                vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
                                vt_matrix dk, vt_matrix dv)
 {
-    sizes s = make_sizes(shape);
-    backward_arguments arguments = {q, k, v, out, dout, dq, dk, dv, log_sum};
+    head_view any = view_head(shape, 0);
+    int64_t heads = shape->batch * shape->heads, next = 0;
+    backward_arguments a = {q, k, v, out, dout, dq, dk, dv, .log_sum = log_sum};
+    a.query_blocks = (shape->queries + BACKWARD_QUERIES - 1) / BACKWARD_QUERIES;
+    a.key_blocks = (shape->keys + BACKWARD_KEYS - 1) / BACKWARD_KEYS;
     pile count = {NULL, 0};
-    backward_layout(&s, &count);
-    if (!vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float))) return;
-#pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t unit = 0; unit < shape->batch * shape->heads; unit++) {
+    backward_layout(&any, &count);
+    int64_t wide = dq.type == VT_BFLOAT16 ? dq.rows * dq.columns : 0;
+    int64_t flags = heads * a.query_blocks;
+    float *shared = vt_cpu_shared(backend, (size_t)(heads * shape->queries + wide + flags) * sizeof(float));
+    if (shared == NULL || !vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float))) return;
+    a.dq_sum = wide > 0 ? vt_matrix_make(shared, dq.rows, dq.columns) : dq;
+    a.delta = shared + wide;
+    a.added = (int *)(a.delta + heads * shape->queries);
+    memset(a.added, 0, (size_t)flags * sizeof(int));
+#pragma omp parallel
+    {
+        make_delta(shape, &a);
         pile memory = {vt_cpu_scratch(backend), 0};
-        backward_buffers b = backward_layout(&s, &memory);
-        int64_t column = unit % shape->heads * s.dim, batch = unit / shape->heads;
-        backward_prepare(&s, &arguments, unit, &b);
-        for (int64_t first = 0; first < s.keys; first += BACKWARD_KEY_BLOCK) {
-            int64_t rows = smaller(BACKWARD_KEY_BLOCK, s.keys - first), row = batch * s.keys + first;
-            backward_keys(&s, &b, unit, first);
-            unpack_rows(b.dkeys, &s, rows, 1, dk.data + row * dk.stride + column, dk.stride);
-            unpack_rows(b.dvalues, &s, rows, 1, dv.data + row * dv.stride + column, dv.stride);
+        backward_buffers b = backward_layout(&any, &memory);
+        for (;;) {
+            int64_t work = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED), block;
+            if (work >= heads * a.key_blocks) break;
+            int64_t unit = head_of(work, heads, vt_cpu_threads(backend), a.key_blocks, &block);
+            head_view h = view_head(shape, unit);
+            backward_block(&h, &a, &b, block);
         }
-        unpack_rows(b.dqueries, &s, s.queries, s.scale, dq.data + batch * s.queries * dq.stride + column, dq.stride);
     }
 }
 
@@ -405,4 +565,5 @@ void VT_KERNEL(vt_vector_attention_fill)(vt_backend *backend)
 {
     backend->attention_forward = attention_forward;
     backend->attention_backward = attention_backward;
+    ((vt_cpu_state *)backend->state)->attention_takes_bfloat16 = true;
 }

@@ -1,0 +1,367 @@
+/* Strong and weak scaling of training steps over the ranks of this machine, and what they send beside the formulas of
+ * docs/parallelism.md.
+ *
+ *     build/bench/scaling [--rounds=N] [--steps=N] [--ranks=N] [--patience=SECONDS]
+ *
+ * Starts itself under tests/mpirun once for each layout and round, the layouts in turn, so that each meets the same
+ * states of the machine; prints medians over all steps of all rounds. Every layout up to the machine's cores has all of
+ * them: so many threads a rank. With more ranks than cores (marked) each has one thread. --ranks: the most that are
+ * started, 4 if not given. `others` is the share of the cores' time that other processes took meanwhile; --patience:
+ * how long to wait, before each start, until they take little. */
+#define _GNU_SOURCE /* sched_getaffinity */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "parallel/launch.h"
+#include "training/step.h"
+
+enum { IN = 20, HEIGHT = 90, WIDTH = 180, LAYOUTS = 24, MOST_STEPS = 1024 };
+static const char *const model[] = {"img_size", "[90, 180]", "patch_size", "6", "embed_dim", "256",
+                                    "depth",    "6",         "num_heads",  "8", NULL};
+
+/* ---- a rank: one layout, some steps ---- */
+
+/* What rank 0 writes, a line: seconds of each step follow. */
+typedef struct {
+    double waited;                                                  /* share of the time, mean over the ranks */
+    vt_volume counted[VT_TRAFFIC_COUNT], formula[VT_TRAFFIC_COUNT]; /* of a step of rank 0 */
+} report;
+
+static vt_status open_config(int count, char *const *flags, int ranks, vt_config **config)
+{
+    vt_status status = VT_OK;
+    char name[64];
+    VT_TRY(vt_config_open_default(config));
+    (*config)->ranks = ranks;
+    for (int i = 0; model[i] != NULL; i += 2) VT_TRY(vt_config_set(*config, model[i], model[i + 1]));
+    for (int i = 0; i < count; i++) {
+        const char *equals = strchr(flags[i], '=');
+        VT_CHECK(equals != NULL && equals - flags[i] < (long)sizeof name, "%s: expected name=value", flags[i]);
+        snprintf(name, sizeof name, "%.*s", (int)(equals - flags[i]), flags[i]);
+        VT_TRY(vt_config_set(*config, name, equals + 1));
+    }
+    VT_TRY(vt_config_resolve(*config));
+done:
+    return status;
+}
+
+static float *make_fields(int64_t count, double rate)
+{
+    float *fields = malloc((size_t)count * sizeof *fields);
+    VT_ASSERT(fields != NULL);
+    for (int64_t i = 0; i < count; i++) fields[i] = (float)sin(rate * (double)i);
+    return fields;
+}
+
+/* Two steps to warm up, then `steps`; seconds [steps]. */
+static vt_status time_steps(vt_trainer *trainer, int steps, double *seconds, report *result)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = trainer->config;
+    vt_world *world = trainer->world;
+    int64_t local = config->global_batch_size / config->data_parallel, plane = trainer->rows.count * WIDTH;
+    float *input = make_fields(local * IN * plane, 0.01), *target = make_fields(local * IN * plane, 0.013);
+    vt_batch batch = {.sample_count = local,
+                      .global_count = config->global_batch_size,
+                      .first_in_batch = local * world->coordinate[VT_AXIS_DATA],
+                      .input = input,
+                      .target = target};
+    vt_volume before[VT_TRAFFIC_COUNT];
+    vt_step_figures figures;
+    for (int i = 0; i < 2; i++) VT_TRY(vt_step_train(trainer, &batch, &figures));
+    vt_communication_counted(world, before);
+    double begin = vt_clock_seconds(), last = begin, waited = 0;
+    for (int i = 0; i < steps; i++) {
+        VT_TRY(vt_step_train(trainer, &batch, &figures));
+        double now = vt_clock_seconds();
+        seconds[i] = now - last;
+        last = now;
+    }
+    vt_communication_counted(world, result->counted);
+    for (int i = 0; i < VT_TRAFFIC_COUNT; i++) {
+        waited += result->counted[i].seconds - before[i].seconds;
+        result->counted[i].operations = (result->counted[i].operations - before[i].operations) / steps;
+        result->counted[i].bytes = (result->counted[i].bytes - before[i].bytes) / steps;
+    }
+    vt_communication_expected(config, world, result->formula);
+    result->waited = waited / (last - begin) / world->ranks;
+    vt_world_sum(world, &result->waited, 1);
+done:
+    free(input);
+    free(target);
+    return status;
+}
+
+/* scaling --rank STEPS THREADS name=value... */
+static vt_status run_rank(int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    vt_launch launch;
+    vt_config *config = NULL;
+    vt_world *world = NULL;
+    vt_backend *backend = NULL;
+    vt_trainer *trainer = NULL;
+    float means[IN] = {0}, stds[IN];
+    double latitudes[HEIGHT] = {0}, seconds[MOST_STEPS];
+    report result;
+    int steps = atoi(arguments[0]);
+    for (int c = 0; c < IN; c++) stds[c] = 1;
+    VT_CHECK(steps > 0 && steps <= MOST_STEPS, "%s steps: expected 1 to %d", arguments[0], MOST_STEPS);
+    VT_TRY(vt_launch_detect(&launch));
+    VT_TRY(open_config(argument_count - 2, arguments + 2, launch.world_size, &config));
+    VT_TRY(vt_world_open(config, &launch, &world));
+    VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, atoi(arguments[1]), &backend));
+    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 100000, .world = world};
+    VT_TRY(vt_trainer_open(config, &data, backend, &trainer));
+    VT_TRY(time_steps(trainer, steps, seconds, &result));
+    if (world->rank > 0) goto done;
+    printf("report %.9g", result.waited);
+    for (int i = 0; i < VT_TRAFFIC_COUNT; i++)
+        printf(" %lld %.0f %.0f", (long long)result.counted[i].operations, result.counted[i].bytes,
+               result.formula[i].bytes);
+    for (int i = 0; i < steps; i++) printf(" %.6f", seconds[i]);
+    printf("\n");
+done:
+    vt_trainer_close(&trainer);
+    vt_world_close(&world, status != VT_OK);
+    vt_backend_close(&backend);
+    vt_config_close(&config);
+    return status;
+}
+
+/* ---- all layouts ---- */
+
+typedef struct {
+    const char *name;
+    const char *flags;
+    int ranks, threads;
+    int64_t batch;
+    double seconds[MOST_STEPS]; /* of all rounds' steps */
+    double waited[MOST_STEPS];  /* of all rounds */
+    double others[MOST_STEPS];  /* likewise */
+    int count, rounds;
+    report last;
+} measured;
+
+static int by_value(const void *a, const void *b)
+{
+    double difference = *(const double *)a - *(const double *)b;
+    return difference < 0 ? -1 : difference > 0;
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, by_value);
+    return values[count / 2];
+}
+
+static bool read_report(measured *layout, char *text)
+{
+    char *next = NULL;
+    layout->waited[layout->rounds] = strtod(text, &next);
+    for (int i = 0; i < VT_TRAFFIC_COUNT; i++) {
+        layout->last.counted[i].operations = strtoll(next, &next, 10);
+        layout->last.counted[i].bytes = strtod(next, &next);
+        layout->last.formula[i].bytes = strtod(next, &next);
+    }
+    for (char *end = next;; next = end) {
+        double value = strtod(next, &end);
+        if (end == next) break;
+        if (layout->count < MOST_STEPS) layout->seconds[layout->count++] = value;
+    }
+    layout->rounds++;
+    return layout->count > 0;
+}
+
+/* Seconds that all cores have worked since the machine started, and what ended children of this process have of it. */
+static double busy_seconds(void)
+{
+    long long user = 0, nice = 0, system = 0, idle = 0, waiting = 0, interrupts = 0, soft = 0;
+    FILE *file = fopen("/proc/stat", "r");
+    if (file == NULL) return 0;
+    int read = fscanf(file, "cpu %lld %lld %lld %lld %lld %lld %lld", &user, &nice, &system, &idle, &waiting,
+                      &interrupts, &soft);
+    fclose(file);
+    return read < 7 ? 0 : (double)(user + nice + system + interrupts + soft) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static double own_seconds(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_CHILDREN, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+static void wait_for_quiet(int cores, double patience)
+{
+    double end = vt_clock_seconds() + patience;
+    while (vt_clock_seconds() < end) {
+        double begin = vt_clock_seconds(), busy = busy_seconds();
+        usleep(300000);
+        if (busy_seconds() - busy < 0.15 * cores * (vt_clock_seconds() - begin)) return;
+    }
+}
+
+static bool run_layout(const char *program, measured *layout, int steps, int cores)
+{
+    char *line = NULL;
+    size_t room = 0;
+    bool found = false;
+    char *command = vt_text_format("OMP_NUM_THREADS=%d tests/mpirun -np %d %s --rank %d %d global_batch_size=%lld %s",
+                                   layout->threads, layout->ranks, program, steps, layout->threads,
+                                   (long long)layout->batch, layout->flags);
+    double begin = vt_clock_seconds(), busy = busy_seconds(), own = own_seconds();
+    FILE *pipe = popen(command, "r");
+    while (pipe != NULL && getline(&line, &room, pipe) > 0) {
+        char *start = strstr(line, "report ");
+        if (start != NULL) found = read_report(layout, start + strlen("report "));
+    }
+    if (pipe == NULL || pclose(pipe) != 0 || !found) {
+        fprintf(stderr, "bench/scaling: this did not end well: %s\n", command);
+        found = false;
+    }
+    if (found) {
+        double others = (busy_seconds() - busy) - (own_seconds() - own);
+        layout->others[layout->rounds - 1] = others / (cores * (vt_clock_seconds() - begin));
+    }
+    free(command);
+    free(line);
+    return found;
+}
+
+static bool run_patiently(const char *program, measured *layout, int steps, int cores, int patience)
+{
+    wait_for_quiet(cores, patience);
+    return run_layout(program, layout, steps, cores);
+}
+
+static int core_count(void)
+{
+    cpu_set_t cores;
+    return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+static void print_times(measured *layouts, int count, int cores, bool weak)
+{
+    double one = 0;
+    printf("\n%-34s %5s %7s %6s %8s %9s %10s %10s %12s %7s\n", weak ? "weak scaling" : "strong scaling", "ranks",
+           "threads", "batch", "s/step", "fastest", "samples/s", "efficiency", "in messages", "others");
+    for (int i = 0; i < count; i++) {
+        measured *layout = &layouts[i];
+        double seconds = median(layout->seconds, layout->count), rate = (double)layout->batch / seconds;
+        if (i == 0) one = rate;
+        double efficiency = weak ? rate / one / layout->ranks : rate / one;
+        printf("%-34s %5d %7d %6lld %8.3f %9.3f %10.2f %8.0f %% %10.1f %% %5.0f %%%s\n", layout->name, layout->ranks,
+               layout->threads, (long long)layout->batch, seconds, layout->seconds[0], rate, 100 * efficiency,
+               100 * median(layout->waited, layout->rounds), 100 * median(layout->others, layout->rounds),
+               layout->ranks > cores ? "  more ranks than cores" : "");
+    }
+}
+
+static void print_volumes(const measured *layouts, int count)
+{
+    printf("\n%-34s %5s %-10s %10s %14s %14s %7s\n", "sent by rank 0 in a step", "ranks", "axis", "operations", "bytes",
+           "formula", "ratio");
+    for (int i = 0; i < count; i++) {
+        for (vt_traffic t = 0; t < VT_TRAFFIC_FIGURES; t++) {
+            const vt_volume *counted = &layouts[i].last.counted[t], *formula = &layouts[i].last.formula[t];
+            if (counted->operations == 0 && formula->bytes == 0) continue;
+            printf("%-34s %5d %-10s %10lld %14.0f %14.0f %7.4f\n", layouts[i].name, layouts[i].ranks,
+                   vt_traffic_name(t), (long long)counted->operations, counted->bytes, formula->bytes,
+                   counted->bytes / formula->bytes);
+        }
+    }
+}
+
+static const struct {
+    const char *name, *flags; /* %d: ranks */
+    int ranks;                /* 0: any number */
+} kinds[] = {{"dp", "zero_stage=0", 0},
+             {"tp", "tensor_parallel=%d", 0},
+             {"tp, sequence_parallel", "tensor_parallel=%d sequence_parallel=true", 0},
+             {"cp, allgather", "context_parallel=%d", 0},
+             {"cp, ring", "context_parallel=%d cp_comm=ring", 0},
+             {"dp, zero_stage 1", "zero_stage=1", 0},
+             {"dp, zero_stage 2", "zero_stage=2", 0},
+             {"dp, zero_stage 3", "zero_stage=3", 0},
+             {"tp 2, cp 2", "tensor_parallel=2 context_parallel=2", 4},
+             {"tp 2, dp 2", "tensor_parallel=2", 4}};
+
+/* One rank first. Strong: the same batch on all cores; weak: as many samples and threads a rank as one rank has. */
+static int make_layouts(measured *layouts, int most_ranks, int cores, bool weak)
+{
+    int count = 0;
+    char flags[128];
+    layouts[count++] = (measured){.name = "one rank", .flags = "", .ranks = 1, .threads = weak ? 1 : cores};
+    layouts[0].batch = weak ? 2 : 4;
+    for (int ranks = 2; ranks <= most_ranks; ranks *= 2) {
+        for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+            bool wanted = kinds[i].ranks == 0 || kinds[i].ranks == ranks;
+            if (!wanted || count == LAYOUTS || (weak && (i > 4 || ranks > cores))) continue;
+            measured *layout = &layouts[count++];
+            snprintf(flags, sizeof flags, kinds[i].flags, ranks); /* the number may not be asked for */
+            *layout = (measured){.name = kinds[i].name, .flags = vt_text_copy(flags), .ranks = ranks};
+            layout->threads = weak || ranks > cores ? 1 : cores / ranks;
+            layout->batch = weak ? 2 * ranks : 4;
+        }
+    }
+    return count;
+}
+
+static int flag_value(int count, char *const *arguments, const char *name, int otherwise)
+{
+    size_t length = strlen(name);
+    for (int i = 1; i < count; i++)
+        if (strncmp(arguments[i], name, length) == 0 && atoi(arguments[i] + length) > 0)
+            otherwise = atoi(arguments[i] + length);
+    return otherwise;
+}
+
+static void print_load(const char *when)
+{
+    double load[3] = {0};
+    if (getloadavg(load, 3) == 3) printf("load %s: %.2f (1 minute), %.2f (5 minutes)\n", when, load[0], load[1]);
+}
+
+int main(int argument_count, char **arguments)
+{
+    vt_threads_wait_shortly(arguments);
+    if (argument_count > 3 && strcmp(arguments[1], "--rank") == 0) {
+        vt_status status = run_rank(argument_count - 2, arguments + 2);
+        if (status != VT_OK) fprintf(stderr, "bench/scaling: %s\n", vt_error_text());
+        return status == VT_OK ? 0 : 1;
+    }
+    static measured strong[LAYOUTS], weak[LAYOUTS];
+    int rounds = flag_value(argument_count, arguments, "--rounds=", 5);
+    int steps = flag_value(argument_count, arguments, "--steps=", 3), cores = core_count();
+    if (rounds * steps > MOST_STEPS) rounds = MOST_STEPS / steps > 0 ? MOST_STEPS / steps : 1;
+    int patience = flag_value(argument_count, arguments, "--patience=", 0);
+    int most = flag_value(argument_count, arguments, "--ranks=", 4);
+    if (!vt_engine_has_mpi()) {
+        printf("scaling: built without MPI, so there is one rank only\n");
+        return 0;
+    }
+    int strong_count = make_layouts(strong, most, cores, false), weak_count = make_layouts(weak, most, cores, true);
+    printf("%d cores; medium model (90x180, patch 6, embed 256, depth 6, 8 heads), float32; medians of %d x %d steps\n",
+           cores, rounds, steps);
+    print_load("before");
+    for (int round = 0; round < rounds; round++) {
+        for (int i = 0; i < strong_count; i++)
+            if (!run_patiently(arguments[0], &strong[i], steps, cores, patience)) return 1;
+        for (int i = 0; i < weak_count; i++)
+            if (!run_patiently(arguments[0], &weak[i], steps, cores, patience)) return 1;
+    }
+    print_load("after (this program's own included)");
+    print_times(strong, strong_count, cores, false);
+    print_times(weak, weak_count, cores, true);
+    print_volumes(strong, strong_count);
+    return 0;
+}

@@ -1,0 +1,162 @@
+/* What the attention kernels are made of: tiles of rows in shared memory, and the two products of a warp's 16 rows.
+ * `number` is what products are made of: uint16_t (bfloat16) or float (TF32, or three of them).
+ *
+ * A warp's scores are `tiles` result tiles of 16 × 8 side by side (tensor_cores.h): this thread holds rows g and g + 8,
+ * columns 8 n + 2 t and the next of each tile n. */
+#ifndef VT_CUDA_ATTENTION_TILES_H
+#define VT_CUDA_ATTENTION_TILES_H
+
+#include "elements.h"
+#include "tensor_cores.h"
+
+/* Elements from row to row: the depth, and so many more that eight rows are in different banks. */
+template <typename number> __host__ __device__ static inline int vt_tile_depth(int head_dim)
+{
+    int step = sizeof(number) == 2 ? 16 : 8;
+    return (head_dim + step - 1) / step * step;
+}
+
+template <typename number> __host__ __device__ static inline int vt_tile_stride(int head_dim)
+{
+    return vt_tile_depth<number>(head_dim) + (sizeof(number) == 2 ? 8 : 4);
+}
+
+__device__ static inline void vt_store_shared(uint16_t *to, const float values[VT_GROUP])
+{
+    uint4 raw;
+    raw.x = vt_pack(values[0], values[1]), raw.y = vt_pack(values[2], values[3]);
+    raw.z = vt_pack(values[4], values[5]), raw.w = vt_pack(values[6], values[7]);
+    *(uint4 *)to = raw;
+}
+
+__device__ static inline void vt_store_shared(float *to, const float values[VT_GROUP])
+{
+    vt_store_floats(to, VT_GROUP, true, values);
+}
+
+/* Rows first_row … first_row + rows - 1 of columns column … column + head_dim - 1 into a tile; zeros from row `end` on
+ * and behind head_dim. All threads of the block share the work. bfloat16 that stays so is copied without passing
+ * through registers: wait with vt_copies_wait. */
+template <typename number>
+__device__ static inline void vt_tile_load(number *tile, const vt_matrix &m, int64_t first_row, int64_t end, int rows,
+                                           int64_t column, int head_dim, bool wide)
+{
+    int groups = vt_tile_depth<number>(head_dim) / VT_GROUP, stride = vt_tile_stride<number>(head_dim);
+    for (int i = (int)threadIdx.x; i < rows * groups; i += (int)blockDim.x) {
+        int row = i / groups, first = i % groups * VT_GROUP;
+        int count = first_row + row < end ? (int)min(max(head_dim - first, 0), (int)VT_GROUP) : 0;
+        int64_t at = (first_row + row) * m.stride + column + first;
+        if (sizeof(number) == 2 && m.type == VT_BFLOAT16 && wide && count == VT_GROUP) {
+            vt_copy_16(tile + row * stride + first, m.half + at);
+            continue;
+        }
+        float values[VT_GROUP] = {};
+        if (count > 0) vt_load(m, at, count, wide, values);
+        vt_store_shared(tile + row * stride + first, values);
+    }
+}
+
+/* scores [16, 8 * TILES] += a [16, depth] bᵀ, b [8 * TILES, depth]: both tiles of this stride, `a` the warp's rows. */
+template <int TILES>
+__device__ static inline void vt_scores(const uint16_t *a, const uint16_t *b, int depth, int stride, bool,
+                                        float scores[TILES][4])
+{
+    int lane = (int)threadIdx.x % 32;
+    const uint16_t *a_row = a + lane % 16 * stride + lane / 16 * 8;
+    const uint16_t *b_row = b + (lane % 8 + lane / 16 * 8) * stride + lane / 8 % 2 * 8;
+    for (int k = 0; k < depth; k += 16) {
+        uint32_t left[4], right[4];
+        vt_load_tiles(left, a_row + k);
+#pragma unroll
+        for (int n = 0; n < TILES; n += 2) {
+            vt_load_tiles(right, b_row + n * 8 * stride + k);
+            vt_multiply_bfloat16(scores[n], left, right);
+            vt_multiply_bfloat16(scores[n + 1], left, right + 2);
+        }
+    }
+}
+
+template <int TILES>
+__device__ static inline void vt_scores(const float *a, const float *b, int depth, int stride, bool exact,
+                                        float scores[TILES][4])
+{
+    int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    for (int k = 0; k < depth; k += 8) {
+        const float *a_at = a + g * stride + k + t;
+        const float left[4] = {a_at[0], a_at[8 * stride], a_at[4], a_at[8 * stride + 4]};
+#pragma unroll
+        for (int n = 0; n < TILES; n++) {
+            const float *b_at = b + (8 * n + g) * stride + k + t;
+            const float right[2] = {b_at[0], b_at[4]};
+            vt_multiply_float32(scores[n], left, right, exact);
+        }
+    }
+}
+
+/* sums [16, 8 * columns] += p [16, 8 * TILES] b, b a tile of 8 * TILES rows; columns <= MOST. */
+template <int TILES, int MOST>
+__device__ static inline void vt_accumulate(const float p[TILES][4], const uint16_t *b, int columns, int stride, bool,
+                                            float sums[MOST][4])
+{
+    int lane = (int)threadIdx.x % 32;
+    const uint16_t *b_row = b + lane % 16 * stride + lane / 16 * 8;
+#pragma unroll
+    for (int k = 0; k < TILES; k += 2) {
+        const uint32_t left[4] = {vt_pack(p[k][0], p[k][1]), vt_pack(p[k][2], p[k][3]),
+                                  vt_pack(p[k + 1][0], p[k + 1][1]), vt_pack(p[k + 1][2], p[k + 1][3])};
+#pragma unroll
+        for (int n = 0; n < MOST; n += 2) {
+            if (n >= columns) break;
+            uint32_t right[4];
+            vt_load_tiles_transposed(right, b_row + 8 * k * stride + 8 * n);
+            vt_multiply_bfloat16(sums[n], left, right);
+            if (n + 1 < columns) vt_multiply_bfloat16(sums[n + 1], left, right + 2);
+        }
+    }
+}
+
+/* Columns 2t and 2t + 1 of p serve as k = t and t + 4 of the product, so b's rows do, too. */
+template <int TILES, int MOST>
+__device__ static inline void vt_accumulate(const float p[TILES][4], const float *b, int columns, int stride,
+                                            bool exact, float sums[MOST][4])
+{
+    int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int k = 0; k < TILES; k++) {
+        const float left[4] = {p[k][0], p[k][2], p[k][1], p[k][3]};
+#pragma unroll
+        for (int n = 0; n < MOST; n++) {
+            if (n >= columns) break;
+            const float *b_at = b + (8 * k + 2 * t) * stride + 8 * n + g;
+            const float right[2] = {b_at[0], b_at[stride]};
+            vt_multiply_float32(sums[n], left, right, exact);
+        }
+    }
+}
+
+/* m[row, column + 8 n + 2 t …] = factor * sums, for this thread's two rows (the second is eight further); rows from
+ * `end` on are left out. */
+template <int MOST>
+__device__ static inline void vt_tile_store(const vt_matrix &m, int64_t row, int64_t end, int64_t column, int head_dim,
+                                            bool wide, const float factor[2], const float sums[MOST][4])
+{
+    int t = (int)threadIdx.x % 4;
+#pragma unroll
+    for (int n = 0; n < MOST; n++) {
+        int first = 8 * n + 2 * t;
+        if (first >= head_dim) break;
+        for (int half = 0; half < 2; half++) {
+            if (row + 8 * half >= end) continue;
+            int64_t at = (row + 8 * half) * m.stride + column + first;
+            float low = factor[half] * sums[n][2 * half], high = factor[half] * sums[n][2 * half + 1];
+            if (wide && m.type == VT_BFLOAT16) {
+                *(uint32_t *)(m.half + at) = vt_pack(low, high);
+            } else {
+                vt_set_element(m, at, low);
+                if (first + 1 < head_dim) vt_set_element(m, at + 1, high);
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,273 @@
+/* The CUDA back end: memory, the stream, errors. The operations are in the kernels' files, products.c and
+ * fused_attention.c. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/text.h"
+#include "libraries.h"
+#include "state.h"
+
+static vt_cuda_state *state_of(vt_backend *backend)
+{
+    return backend->state;
+}
+
+bool vt_cuda_succeeds(vt_backend *backend, cudaError_t error, const char *what)
+{
+    if (error == cudaSuccess) return true;
+    vt_cuda_state *state = state_of(backend);
+    state->failed = true;
+    vt_error_note(__FILE__, __LINE__, "%s failed on GPU %d (%s): %s", what, state->device, state->device_name,
+                  cudaGetErrorString(error));
+    return false;
+}
+
+static void cuda_fail(vt_backend *backend, const char *sentence)
+{
+    state_of(backend)->failed = true;
+    vt_error_note(__FILE__, __LINE__, "%s", sentence);
+}
+
+static vt_status cuda_check(vt_backend *backend)
+{
+    vt_cuda_state *state = state_of(backend);
+    vt_cuda_succeeds(backend, cudaGetLastError(), "starting a kernel");
+    vt_cuda_succeeds(backend, cudaStreamSynchronize(state->stream), "a kernel");
+    return state->failed ? VT_ERROR : VT_OK;
+}
+
+static double cuda_available_memory(vt_backend *backend)
+{
+    (void)backend;
+    size_t available, total;
+    return cudaMemGetInfo(&available, &total) == cudaSuccess ? (double)available : -1;
+}
+
+static vt_status cuda_allocate(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory)
+{
+    vt_status status = VT_OK;
+    vt_cuda_state *state = state_of(backend);
+    char needed[VT_NUMBER_SIZE], available[VT_NUMBER_SIZE];
+    *memory = NULL;
+    if (bytes == 0) bytes = 1;
+    VT_ASSERT(state->allocation_count < VT_CUDA_MOST_ALLOCATIONS);
+    cudaError_t error = cudaMalloc(memory, bytes);
+    if (error != cudaSuccess) {
+        *memory = NULL;
+        cudaGetLastError(); /* clears it */
+    }
+    VT_CHECK(error == cudaSuccess,
+             "%s need %s of GPU memory, %s are free (%s). A smaller batch (--local_batch_size), --recompute=block or a "
+             "larger --patch_size need less",
+             vt_memory_category_name(category), vt_text_bytes((double)bytes, needed),
+             vt_text_bytes(cuda_available_memory(backend), available), cudaGetErrorString(error));
+    state->allocations[state->allocation_count++] = *memory;
+    vt_cuda_succeeds(backend, cudaMemsetAsync(*memory, 0, bytes, state->stream), "clearing memory");
+done:
+    return status;
+}
+
+static void cuda_release(vt_backend *backend, void *memory)
+{
+    vt_cuda_state *state = state_of(backend);
+    if (memory == NULL) return;
+    for (size_t i = 0; i < state->allocation_count; i++) {
+        if (state->allocations[i] != memory) continue;
+        cudaStreamSynchronize(state->stream);
+        cudaFree(memory);
+        state->allocations[i] = state->allocations[--state->allocation_count];
+        return;
+    }
+    VT_ASSERT(!"memory of this back end");
+}
+
+static void cuda_zero(vt_backend *backend, void *memory, size_t bytes)
+{
+    vt_cuda_succeeds(backend, cudaMemsetAsync(memory, 0, bytes, state_of(backend)->stream), "clearing memory");
+}
+
+/* From pageable memory the bytes are taken before this returns; pinned memory must stay until the next check. */
+static void cuda_copy_from_host(vt_backend *backend, void *memory, const void *host, size_t bytes)
+{
+    vt_cuda_succeeds(backend, cudaMemcpyAsync(memory, host, bytes, cudaMemcpyHostToDevice, state_of(backend)->stream),
+                     "copying to the GPU");
+}
+
+static void cuda_copy_to_host(vt_backend *backend, void *host, const void *memory, size_t bytes)
+{
+    cudaStream_t stream = state_of(backend)->stream;
+    if (vt_cuda_succeeds(backend, cudaMemcpyAsync(host, memory, bytes, cudaMemcpyDeviceToHost, stream),
+                         "copying from the GPU"))
+        vt_cuda_succeeds(backend, cudaStreamSynchronize(stream), "copying from the GPU");
+}
+
+static void *cuda_workspace(vt_backend *backend, size_t bytes)
+{
+    vt_cuda_state *state = state_of(backend);
+    if (bytes <= state->workspace_bytes) return state->workspace;
+    cuda_release(backend, state->workspace);
+    state->workspace = NULL;
+    state->workspace_bytes = 0;
+    if (cuda_allocate(backend, VT_MEMORY_WORKSPACE, bytes, &state->workspace) != VT_OK) {
+        state->failed = true;
+        return NULL;
+    }
+    state->workspace_bytes = bytes;
+    return state->workspace;
+}
+
+static void cuda_weights_changed(vt_backend *backend)
+{
+    (void)backend; /* cuBLASLt reads weights as they are */
+}
+
+double vt_cuda_time(vt_backend *backend, bool (*run)(void *context), void *context)
+{
+    cudaStream_t stream = state_of(backend)->stream;
+    cudaEvent_t begin = NULL, end = NULL;
+    double shortest = INFINITY;
+    bool works = cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess && run(context);
+    for (int i = 0; works && i < 3; i++) {
+        float milliseconds = 0;
+        works = cudaEventRecord(begin, stream) == cudaSuccess && run(context) &&
+                cudaEventRecord(end, stream) == cudaSuccess && cudaEventSynchronize(end) == cudaSuccess &&
+                cudaEventElapsedTime(&milliseconds, begin, end) == cudaSuccess;
+        if (works && (double)milliseconds < shortest) shortest = (double)milliseconds;
+    }
+    if (begin != NULL) cudaEventDestroy(begin);
+    if (end != NULL) cudaEventDestroy(end);
+    if (!works) cudaGetLastError(); /* what was tried and failed is no failure of the run */
+    return works ? shortest : INFINITY;
+}
+
+char *vt_cuda_cache_path(const vt_cuda_state *state, const char *library, size_t version)
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char folder[900], name[sizeof state->device_name];
+    if (base != NULL && base[0] == '/')
+        snprintf(folder, sizeof folder, "%s", base);
+    else if (home != NULL && home[0] == '/')
+        snprintf(folder, sizeof folder, "%s/.cache", home);
+    else
+        return NULL;
+    mkdir(folder, 0777);
+    strncat(folder, "/vitrain", sizeof folder - strlen(folder) - 1);
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) return NULL;
+    snprintf(name, sizeof name, "%s", state->device_name);
+    for (char *c = name; *c != '\0'; c++)
+        if (*c == ' ' || *c == '/') *c = '-';
+    return vt_text_format("%s/%s-%zu-%s", folder, library, version, name);
+}
+
+static void cuda_close(vt_backend *backend)
+{
+    vt_cuda_state *state = state_of(backend);
+    if (state->stream != NULL) cudaStreamSynchronize(state->stream);
+    vt_fused_attention_close(&state->fused_attention);
+    vt_products_close(&state->products);
+    while (state->allocation_count > 0) cuda_release(backend, state->allocations[0]);
+    if (state->stream != NULL) cudaStreamDestroy(state->stream);
+    free(state);
+}
+
+/* NVIDIA's libraries obey it, too. */
+static bool tf32_is_off(void)
+{
+    const char *value = getenv("NVIDIA_TF32_OVERRIDE");
+    return value != NULL && strcmp(value, "0") == 0;
+}
+
+static vt_status choose_device(int local_rank, int *device)
+{
+    vt_status status = VT_OK;
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    VT_CHECK(error == cudaSuccess, "no GPU can be used: %s. --device=cpu runs without one%s", cudaGetErrorString(error),
+             error == cudaErrorInsufficientDriver
+                 ? "; with one, its driver is missing (libcuda.so.1) or older than this program's CUDA"
+                 : "");
+    VT_CHECK(count > 0, "this machine has no GPU (CUDA_VISIBLE_DEVICES hides it?); --device=cpu runs without one");
+    *device = local_rank % count;
+    error = cudaSetDevice(*device);
+    VT_CHECK(error == cudaSuccess, "GPU %d can't be used: %s", *device, cudaGetErrorString(error));
+done:
+    return status;
+}
+
+vt_status vt_backend_choose_gpu(int local_rank)
+{
+    int device = 0;
+    return choose_device(local_rank, &device);
+}
+
+static vt_status open_device(vt_backend *backend, int local_rank)
+{
+    vt_status status = VT_OK;
+    vt_cuda_state *state = state_of(backend);
+    struct cudaDeviceProp properties;
+    cudaError_t error = cudaSuccess;
+    VT_TRY(choose_device(local_rank, &state->device));
+    error = cudaGetDeviceProperties(&properties, state->device);
+    VT_CHECK(error == cudaSuccess, "GPU %d can't be asked: %s", state->device, cudaGetErrorString(error));
+    snprintf(state->device_name, sizeof state->device_name, "%s", properties.name);
+    state->capability = 10 * properties.major + properties.minor;
+    state->common.multiprocessors = properties.multiProcessorCount;
+    VT_CHECK(properties.major >= 8,
+             "GPU %d (%s) has compute capability %d.%d; 8.0 (Ampere) is the least that has bfloat16. --device=cpu runs "
+             "without it",
+             state->device, state->device_name, properties.major, properties.minor);
+    error = cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking);
+    VT_CHECK(error == cudaSuccess, "GPU %d has no stream: %s", state->device, cudaGetErrorString(error));
+    backend->stream = state->stream;
+done:
+    return status;
+}
+
+static void fill(vt_backend *backend)
+{
+    backend->close = cuda_close;
+    backend->check = cuda_check;
+    backend->available_memory = cuda_available_memory;
+    backend->allocate = cuda_allocate;
+    backend->release = cuda_release;
+    backend->zero = cuda_zero;
+    backend->copy_from_host = cuda_copy_from_host;
+    backend->copy_to_host = cuda_copy_to_host;
+    backend->weights_changed = cuda_weights_changed;
+    vt_cuda_convert_fill(backend);
+    vt_cuda_layer_norm_fill(backend);
+    vt_cuda_gelu_fill(backend);
+    vt_cuda_residual_fill(backend);
+    vt_cuda_patches_fill(backend);
+    vt_cuda_loss_fill(backend);
+    vt_cuda_optimizer_fill(backend);
+    vt_cuda_attention_fill(backend);
+    vt_products_fill(backend);
+}
+
+vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **result)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = calloc(1, sizeof *backend);
+    vt_cuda_state *state = calloc(1, sizeof *state);
+    VT_ASSERT(backend != NULL && state != NULL);
+    backend->state = state;
+    state->common.workspace = cuda_workspace;
+    state->common.fail = cuda_fail;
+    state->common.exact_float32 = tf32_is_off();
+    fill(backend);
+    VT_TRY(open_device(backend, local_rank));
+    VT_TRY(vt_products_open(backend, &state->products));
+    state->fused_attention = vt_fused_attention_open(backend);
+    if (state->fused_attention != NULL) vt_fused_attention_fill(backend, deterministic);
+    snprintf(backend->name, sizeof backend->name, "GPU %d, %.60s, %s%s", state->device, state->device_name,
+             state->common.exact_float32 ? "float32 products exact" : "TF32 products",
+             state->fused_attention != NULL ? ", cuDNN" : ", own attention");
+done:
+    if (status != VT_OK) vt_backend_close(&backend);
+    *result = backend;
+    return status;
+}

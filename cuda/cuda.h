@@ -1,0 +1,48 @@
+/* Inside of the CUDA back end: what its files share. Every kernel file fills its rows of the table; the kernels are
+ * compiled twice, by nvcc into the back end, and by the host's compiler over host_cuda.h into the tests, where their
+ * names begin with vt_host_cuda_. */
+#ifndef VT_CUDA_CUDA_H
+#define VT_CUDA_CUDA_H
+
+#include "backend/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The beginning of the back end's state, that kernels' launchers know of. */
+typedef struct {
+    /* Memory that stands until the next operation, at least `bytes`, aligned to 256; it grows only in a run's first
+     * step. NULL: there is none, which is noted; the operation must return. */
+    void *(*workspace)(vt_backend *backend, size_t bytes);
+    /* Notes that an operation can't be done. */
+    void (*fail)(vt_backend *backend, const char *sentence);
+    bool exact_float32; /* float32 products are not rounded to TF32 (NVIDIA_TF32_OVERRIDE=0) */
+    int multiprocessors;
+} vt_cuda_common;
+
+#if defined(VT_HOST_CUDA)
+#define VT_CUDA_NAME(name) vt_host_cuda_##name
+#else
+#define VT_CUDA_NAME(name) vt_cuda_##name
+#endif
+
+void VT_CUDA_NAME(convert_fill)(vt_backend *backend);
+void VT_CUDA_NAME(layer_norm_fill)(vt_backend *backend);
+void VT_CUDA_NAME(gelu_fill)(vt_backend *backend);
+void VT_CUDA_NAME(residual_fill)(vt_backend *backend);
+void VT_CUDA_NAME(patches_fill)(vt_backend *backend);
+void VT_CUDA_NAME(loss_fill)(vt_backend *backend);
+void VT_CUDA_NAME(optimizer_fill)(vt_backend *backend);
+void VT_CUDA_NAME(attention_fill)(vt_backend *backend);
+
+/* sums [columns] += column sums of x (a bias's gradient); the order of the sum depends on the sizes alone. */
+void VT_CUDA_NAME(column_sums)(vt_backend *backend, vt_matrix x, float *sums);
+/* y = gelu(hidden) after hidden += bias (unless NULL), in one pass. */
+void VT_CUDA_NAME(bias_gelu)(vt_backend *backend, vt_gelu kind, vt_matrix hidden, const float *bias, vt_matrix y);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

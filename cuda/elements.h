@@ -1,0 +1,157 @@
+/* Eight neighbouring elements of a row at a time: 16-byte accesses where all rows begin at 16-byte boundaries, single
+ * elements at the ends of rows and elsewhere. The type of a matrix is looked at when the kernel runs: all threads take
+ * the same branch, and these kernels wait for memory. */
+#ifndef VT_CUDA_ELEMENTS_H
+#define VT_CUDA_ELEMENTS_H
+
+#include "language.h"
+
+#include "cuda.h"
+
+enum { VT_GROUP = 8, VT_BLOCK_THREADS = 256 };
+
+__device__ static inline float vt_element(const vt_matrix &m, int64_t at)
+{
+    return m.type == VT_BFLOAT16 ? vt_widen(m.half[at]) : m.data[at];
+}
+
+__device__ static inline void vt_set_element(const vt_matrix &m, int64_t at, float value)
+{
+    if (m.type == VT_BFLOAT16)
+        m.half[at] = vt_round(value);
+    else
+        m.data[at] = value;
+}
+
+__device__ static inline void vt_load_floats(const float *from, int count, bool wide, float values[VT_GROUP])
+{
+    if (wide && count == VT_GROUP) {
+        float4 low = *(const float4 *)from, high = *(const float4 *)(from + 4);
+        values[0] = low.x, values[1] = low.y, values[2] = low.z, values[3] = low.w;
+        values[4] = high.x, values[5] = high.y, values[6] = high.z, values[7] = high.w;
+    } else {
+        for (int i = 0; i < VT_GROUP; i++) values[i] = i < count ? from[i] : 0.0f;
+    }
+}
+
+__device__ static inline void vt_store_floats(float *to, int count, bool wide, const float values[VT_GROUP])
+{
+    if (wide && count == VT_GROUP) {
+        float4 low, high;
+        low.x = values[0], low.y = values[1], low.z = values[2], low.w = values[3];
+        high.x = values[4], high.y = values[5], high.z = values[6], high.w = values[7];
+        *(float4 *)to = low;
+        *(float4 *)(to + 4) = high;
+    } else {
+        for (int i = 0; i < VT_GROUP; i++)
+            if (i < count) to[i] = values[i];
+    }
+}
+
+/* `count` elements from `at` on; the rest of `values` becomes 0. */
+__device__ static inline void vt_load(const vt_matrix &m, int64_t at, int count, bool wide, float values[VT_GROUP])
+{
+    if (m.type != VT_BFLOAT16) {
+        vt_load_floats(m.data + at, count, wide, values);
+    } else if (wide && count == VT_GROUP) {
+        uint4 raw = *(const uint4 *)(m.half + at);
+        const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+        for (int i = 0; i < 4; i++) {
+            values[2 * i] = vt_widen((uint16_t)words[i]);
+            values[2 * i + 1] = vt_widen((uint16_t)(words[i] >> 16));
+        }
+    } else {
+        for (int i = 0; i < VT_GROUP; i++) values[i] = i < count ? vt_widen(m.half[at + i]) : 0.0f;
+    }
+}
+
+__device__ static inline void vt_store(const vt_matrix &m, int64_t at, int count, bool wide,
+                                       const float values[VT_GROUP])
+{
+    if (m.type != VT_BFLOAT16) {
+        vt_store_floats(m.data + at, count, wide, values);
+    } else if (wide && count == VT_GROUP) {
+        uint4 raw;
+        raw.x = vt_pack(values[0], values[1]), raw.y = vt_pack(values[2], values[3]);
+        raw.z = vt_pack(values[4], values[5]), raw.w = vt_pack(values[6], values[7]);
+        *(uint4 *)(m.half + at) = raw;
+    } else {
+        for (int i = 0; i < VT_GROUP; i++)
+            if (i < count) m.half[at + i] = vt_round(values[i]);
+    }
+}
+
+/* Which row and group of eight columns is thread `index` of rows × groups. */
+__device__ static inline void vt_split(int64_t index, int64_t groups, int64_t *row, int64_t *group)
+{
+    if (index <= 0xffffffffll && groups <= 0xffffffffll) { /* a division of 32 bits is several times faster */
+        uint32_t quotient = (uint32_t)index / (uint32_t)groups;
+        *row = quotient;
+        *group = (uint32_t)index - quotient * (uint32_t)groups;
+    } else {
+        *row = index / groups;
+        *group = index % groups;
+    }
+}
+
+__device__ static inline int vt_count(int64_t columns, int64_t first)
+{
+    return columns - first < VT_GROUP ? (int)(columns - first) : (int)VT_GROUP;
+}
+
+/* ---- on the host ---- */
+
+static inline bool vt_is_wide(vt_matrix m)
+{
+    int64_t unit = m.type == VT_BFLOAT16 ? 8 : 4;
+    return (uintptr_t)m.data % 16 == 0 && (m.stride % unit == 0 || m.rows == 1);
+}
+
+static inline bool vt_is_wide(const float *vector)
+{
+    return (uintptr_t)vector % 16 == 0;
+}
+
+/* rows × columns without gaps as one row, so that groups of eight cross the ends of rows. */
+static inline bool vt_is_dense(vt_matrix m)
+{
+    return m.stride == m.columns || m.rows == 1;
+}
+
+static inline vt_matrix vt_as_row(vt_matrix m)
+{
+    m.columns *= m.rows;
+    m.stride = m.columns;
+    m.rows = 1;
+    return m;
+}
+
+static inline int64_t vt_groups(int64_t columns)
+{
+    return (columns + VT_GROUP - 1) / VT_GROUP;
+}
+
+/* Blocks of VT_BLOCK_THREADS for so many threads; kernels stride over what is left beyond 2^31. */
+static inline dim3 vt_blocks(int64_t threads)
+{
+    int64_t blocks = (threads + VT_BLOCK_THREADS - 1) / VT_BLOCK_THREADS;
+    return dim3((unsigned)(blocks < 0x7fffffff ? blocks : 0x7fffffff));
+}
+
+static inline vt_cuda_common *vt_common(vt_backend *backend)
+{
+    return (vt_cuda_common *)backend->state;
+}
+
+/* The index of this thread in the grid, and the number of threads. */
+__device__ static inline int64_t vt_thread()
+{
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+__device__ static inline int64_t vt_thread_count()
+{
+    return (int64_t)gridDim.x * blockDim.x;
+}
+
+#endif

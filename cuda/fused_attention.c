@@ -1,0 +1,217 @@
+/* Attention by cuDNN for the shapes where it is faster than the own kernels, found by timing both once. It takes
+ * bfloat16 alone, and dropout, whose random numbers would not be the CPU's, stays with the own kernels. */
+#include "fused_attention.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "state.h"
+
+#ifdef VT_HAS_CUDNN
+
+enum { FIRST_RIGHT_VERSION = 91501 }; /* earlier: wrong where the tokens are no multiple of 128 */
+
+typedef struct {
+    vt_fused_shape shape;
+    bool serves; /* it exists, and is faster */
+    vt_fused_graph graph;
+} fused_plan;
+
+struct vt_fused_attention {
+    const vt_cudnn *library;
+    cudnnHandle_t handle;
+    vt_backend own; /* the table before this file took its rows */
+    size_t plan_count;
+    fused_plan *plans[64];
+};
+
+/* The operands of one call. */
+typedef struct {
+    vt_backend *backend;
+    const vt_attention_shape *shape;
+    fused_plan *plan;
+    vt_matrix q, k, v, out, dout, dq, dk, dv;
+    float *log_sum;
+} call;
+
+static struct vt_fused_attention *attention_of(vt_backend *backend)
+{
+    return ((vt_cuda_state *)backend->state)->fused_attention;
+}
+
+static size_t rounded(int64_t bytes)
+{
+    return ((size_t)bytes + 255) / 256 * 256;
+}
+
+static bool execute(const call *c, int64_t count, const int64_t *ids, void *const *pointers, void *workspace)
+{
+    struct vt_fused_attention *attention = attention_of(c->backend);
+    const vt_cudnn *library = attention->library;
+    cudnnBackendDescriptor_t pack = NULL;
+    bool done =
+        library->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack) == CUDNN_STATUS_SUCCESS &&
+        library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids) ==
+            CUDNN_STATUS_SUCCESS &&
+        library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count,
+                                          (const void *)pointers) == CUDNN_STATUS_SUCCESS &&
+        library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
+                                          (const void *)&workspace) == CUDNN_STATUS_SUCCESS &&
+        library->cudnnBackendFinalize(pack) == CUDNN_STATUS_SUCCESS &&
+        library->cudnnBackendExecute(attention->handle, c->plan->graph.plan, pack) == CUDNN_STATUS_SUCCESS;
+    if (pack != NULL) library->cudnnBackendDestroyDescriptor(pack);
+    return done;
+}
+
+static bool run_fused(void *context)
+{
+    const call *c = context;
+    vt_cuda_common *common = c->backend->state;
+    const vt_attention_shape *s = c->shape;
+    float scale = 1 / sqrtf((float)s->head_dim), one = 1;
+    int64_t rows = s->batch * s->heads * s->queries;
+    size_t own = rounded(c->plan->graph.workspace_bytes), delta = rounded(rows * 4);
+    size_t sums = rounded(rows * s->head_dim * 4);
+    bool backward = c->plan->shape.backward != 0;
+    char *workspace = common->workspace(c->backend, own + (backward ? delta + sums : 0) + 1);
+    if (workspace == NULL) return false;
+    const int64_t ids[] = {VT_FUSED_Q,     VT_FUSED_K,      VT_FUSED_V,  VT_FUSED_OUT, VT_FUSED_LOG_SUM,
+                           VT_FUSED_SCALE, VT_FUSED_DOUT,   VT_FUSED_DQ, VT_FUSED_DK,  VT_FUSED_DV,
+                           VT_FUSED_DELTA, VT_FUSED_DQ_SUM, VT_FUSED_ONE};
+    void *const pointers[] = {c->q.data,  c->k.data,  c->v.data,       c->out.data,
+                              c->log_sum, &scale,     c->dout.data,    c->dq.data,
+                              c->dk.data, c->dv.data, workspace + own, workspace + own + delta,
+                              &one};
+    if (backward && cudaMemsetAsync(workspace + own + delta, 0, sums, (cudaStream_t)c->backend->stream) != cudaSuccess)
+        return false;
+    return execute(c, backward ? VT_FUSED_ID_COUNT - 1 : VT_FUSED_SCALE, ids, pointers, workspace);
+}
+
+static bool run_own(void *context)
+{
+    const call *c = context;
+    const vt_backend *own = &attention_of(c->backend)->own;
+    if (c->plan->shape.backward)
+        own->attention_backward(c->backend, c->shape, c->q, c->k, c->v, c->out, c->log_sum, c->dout, c->dq, c->dk,
+                                c->dv);
+    else
+        own->attention_forward(c->backend, c->shape, c->q, c->k, c->v, c->out, c->log_sum);
+    return cudaPeekAtLastError() == cudaSuccess;
+}
+
+static bool is_fit(vt_matrix m)
+{
+    return m.data == NULL || (m.type == VT_BFLOAT16 && m.stride % 8 == 0 && (uintptr_t)m.data % 16 == 0);
+}
+
+/* Could cuDNN do it at all? */
+static bool is_possible(const call *c)
+{
+    const vt_attention_shape *s = c->shape;
+    return s->dropout.rate <= 0 && s->head_dim % 8 == 0 && s->head_dim <= 128 && is_fit(c->q) && is_fit(c->k) &&
+           is_fit(c->v) && is_fit(c->out) && is_fit(c->dout) && is_fit(c->dq) && is_fit(c->dk) && is_fit(c->dv);
+}
+
+static fused_plan *find_plan(struct vt_fused_attention *attention, call *c, bool backward)
+{
+    const vt_attention_shape *s = c->shape;
+    const vt_fused_shape shape = {s->batch,     s->heads,     s->head_dim,  s->queries,    s->keys,
+                                  c->q.stride,  c->k.stride,  c->v.stride,  c->out.stride, c->dout.stride,
+                                  c->dq.stride, c->dk.stride, c->dv.stride, backward};
+    for (size_t i = 0; i < attention->plan_count; i++)
+        if (memcmp(&attention->plans[i]->shape, &shape, sizeof shape) == 0) return attention->plans[i];
+    if (attention->plan_count == sizeof attention->plans / sizeof *attention->plans) return NULL;
+    fused_plan *plan = calloc(1, sizeof *plan);
+    VT_ASSERT(plan != NULL);
+    attention->plans[attention->plan_count++] = plan;
+    plan->shape = shape;
+    c->plan = plan;
+    if (vt_fused_graph_open(attention->library, attention->handle, NULL, &shape, &plan->graph))
+        plan->serves = vt_cuda_time(c->backend, run_fused, c) < vt_cuda_time(c->backend, run_own, c);
+    if (!plan->serves) vt_fused_graph_close(&plan->graph);
+    return plan;
+}
+
+static void attend(call *c, bool backward)
+{
+    struct vt_fused_attention *attention = attention_of(c->backend);
+    fused_plan none = {.shape.backward = backward};
+    c->plan = is_possible(c) ? find_plan(attention, c, backward) : NULL;
+    if (c->plan == NULL) c->plan = &none;
+    if (!c->plan->serves)
+        run_own(c);
+    else if (!run_fused(c))
+        ((vt_cuda_common *)c->backend->state)->fail(c->backend, "cuDNN's attention worked at first and failed later");
+}
+
+static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                              vt_matrix v, vt_matrix out, float *log_sum)
+{
+    call c = {.backend = backend, .shape = shape, .q = q, .k = k, .v = v, .out = out, .log_sum = log_sum};
+    attend(&c, false);
+}
+
+static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                               vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
+                               vt_matrix dk, vt_matrix dv)
+{
+    call c = {backend, shape, NULL, q, k, v, out, dout, dq, dk, dv, (float *)log_sum};
+    attend(&c, true);
+}
+
+struct vt_fused_attention *vt_fused_attention_open(vt_backend *backend)
+{
+    struct vt_fused_attention *attention = calloc(1, sizeof *attention);
+    VT_ASSERT(attention != NULL);
+    if (vt_library_cudnn(&attention->library) != VT_OK) {
+        vt_error_clear(); /* the own kernels serve; the back end's name says so */
+    } else if (attention->library->cudnnGetVersion() >= FIRST_RIGHT_VERSION &&
+               attention->library->cudnnCreate(&attention->handle) == CUDNN_STATUS_SUCCESS &&
+               attention->library->cudnnSetStream(attention->handle, (cudaStream_t)backend->stream) ==
+                   CUDNN_STATUS_SUCCESS) {
+        return attention;
+    }
+    vt_fused_attention_close(&attention);
+    return NULL;
+}
+
+void vt_fused_attention_close(struct vt_fused_attention **result)
+{
+    struct vt_fused_attention *attention = *result;
+    if (attention == NULL) return;
+    for (size_t i = 0; i < attention->plan_count; i++) {
+        vt_fused_graph_close(&attention->plans[i]->graph);
+        free(attention->plans[i]);
+    }
+    if (attention->handle != NULL) attention->library->cudnnDestroy(attention->handle);
+    free(attention);
+    *result = NULL;
+}
+
+/* cuDNN's backward adds dq in an order that changes from run to run: it serves only where that is allowed. */
+void vt_fused_attention_fill(vt_backend *backend, bool deterministic)
+{
+    attention_of(backend)->own = *backend;
+    backend->attention_forward = attention_forward;
+    if (!deterministic) backend->attention_backward = attention_backward;
+}
+
+#else
+
+struct vt_fused_attention *vt_fused_attention_open(vt_backend *backend)
+{
+    (void)backend;
+    return NULL;
+}
+
+void vt_fused_attention_close(struct vt_fused_attention **attention)
+{
+    *attention = NULL;
+}
+
+void vt_fused_attention_fill(vt_backend *backend, bool deterministic)
+{
+    (void)backend, (void)deterministic;
+}
+
+#endif

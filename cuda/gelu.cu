@@ -1,0 +1,92 @@
+/* GELU (Hendrycks, Gimpel 2016) in float32. Additions of products are written as fmaf, so that forward and backward
+ * give the same bits whatever a compiler would join by itself. */
+#include "elements.h"
+
+__device__ static inline float gelu_value(vt_gelu kind, float x)
+{
+    const float root_half = 0.70710678f, root_two_over_pi = 0.79788456f, cubic = 0.044715f;
+    float half = 0.5f * x;
+    if (kind == VT_GELU_ERF) return fmaf(half, erff(x * root_half), half);
+    return fmaf(half, tanhf(root_two_over_pi * x * fmaf(cubic * x, x, 1.0f)), half);
+}
+
+__device__ static inline float gelu_slope(vt_gelu kind, float x)
+{
+    const float root_half = 0.70710678f, root_two_over_pi = 0.79788456f, cubic = 0.044715f, density = 0.39894228f;
+    if (kind == VT_GELU_ERF) return fmaf(x * density, expf(-0.5f * x * x), fmaf(0.5f, erff(x * root_half), 0.5f));
+    float inner = tanhf(root_two_over_pi * x * fmaf(cubic * x, x, 1.0f));
+    float inner_slope = root_two_over_pi * fmaf(3 * cubic * x, x, 1.0f);
+    return fmaf(0.5f * x * fmaf(-inner, inner, 1.0f), inner_slope, fmaf(0.5f, inner, 0.5f));
+}
+
+/* y = gelu(x + bias); x becomes x + bias where there is one. The value that is rounded into a bfloat16 x is the one
+ * that backward will see, so y is made of it. */
+VT_KERNEL void gelu_forward_kernel(vt_gelu kind, vt_matrix x, const float *bias, vt_matrix y, bool wide)
+{
+    int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
+    for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
+        vt_split(i, groups, &row, &group);
+        float values[VT_GROUP], added[VT_GROUP];
+        int count = vt_count(x.columns, group * VT_GROUP);
+        int64_t at = row * x.stride + group * VT_GROUP;
+        vt_load(x, at, count, wide, values);
+        if (bias != NULL) {
+            vt_load_floats(bias + group * VT_GROUP, count, wide, added);
+            for (int j = 0; j < VT_GROUP; j++) {
+                values[j] += added[j];
+                if (x.type == VT_BFLOAT16) values[j] = vt_widen(vt_round(values[j]));
+            }
+            vt_store(x, at, count, wide, values);
+        }
+        for (int j = 0; j < VT_GROUP; j++) values[j] = gelu_value(kind, values[j]);
+        vt_store(y, row * y.stride + group * VT_GROUP, count, wide, values);
+    }
+}
+
+VT_KERNEL void gelu_backward_kernel(vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y, bool wide)
+{
+    int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
+    for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
+        vt_split(i, groups, &row, &group);
+        float values[VT_GROUP], gradient[VT_GROUP];
+        int count = vt_count(x.columns, group * VT_GROUP);
+        vt_load(x, row * x.stride + group * VT_GROUP, count, wide, values);
+        vt_load(dy, row * dy.stride + group * VT_GROUP, count, wide, gradient);
+        for (int j = 0; j < VT_GROUP; j++) gradient[j] *= gelu_slope(kind, values[j]);
+        vt_store(dx, row * dx.stride + group * VT_GROUP, count, wide, gradient);
+        if (y.data == NULL) continue;
+        for (int j = 0; j < VT_GROUP; j++) values[j] = gelu_value(kind, values[j]);
+        vt_store(y, row * y.stride + group * VT_GROUP, count, wide, values);
+    }
+}
+
+void VT_CUDA_NAME(bias_gelu)(vt_backend *backend, vt_gelu kind, vt_matrix hidden, const float *bias, vt_matrix y)
+{
+    if (bias == NULL && vt_is_dense(hidden) && vt_is_dense(y)) hidden = vt_as_row(hidden), y = vt_as_row(y);
+    bool wide = vt_is_wide(hidden) && vt_is_wide(y) && (bias == NULL || vt_is_wide(bias));
+    VT_LAUNCH(gelu_forward_kernel, vt_blocks(hidden.rows * vt_groups(hidden.columns)), VT_BLOCK_THREADS, 0, backend,
+              kind, hidden, bias, y, wide);
+}
+
+static void gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y)
+{
+    VT_CUDA_NAME(bias_gelu)(backend, kind, x, NULL, y);
+}
+
+static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y)
+{
+    bool dense = vt_is_dense(x) && vt_is_dense(dy) && vt_is_dense(dx) && (y.data == NULL || vt_is_dense(y));
+    if (dense) {
+        x = vt_as_row(x), dy = vt_as_row(dy), dx = vt_as_row(dx);
+        if (y.data != NULL) y = vt_as_row(y);
+    }
+    bool wide = vt_is_wide(x) && vt_is_wide(dy) && vt_is_wide(dx) && (y.data == NULL || vt_is_wide(y));
+    VT_LAUNCH(gelu_backward_kernel, vt_blocks(x.rows * vt_groups(x.columns)), VT_BLOCK_THREADS, 0, backend, kind, x, dy,
+              dx, y, wide);
+}
+
+void VT_CUDA_NAME(gelu_fill)(vt_backend *backend)
+{
+    backend->gelu_forward = gelu_forward;
+    backend->gelu_backward = gelu_backward;
+}

@@ -1,0 +1,325 @@
+/* A stand-in for the CUDA language, for tests on a machine without a GPU: kernels compile with the host's C++ compiler
+ * and run here. Every thread of a block is a small stack; barriers and shuffles switch between them; blocks run one
+ * after another on each OpenMP thread. It finds wrong indices (AddressSanitizer sees all memory), missing and divergent
+ * barriers, partial warps and shared memory that is read before it was written (it begins as NaN). It says nothing
+ * about speed, and lets pass races that a real warp's timing would show.
+ *
+ * A barrier that only some threads of a warp or block reach ends the program with a sentence. */
+#ifndef VT_CUDA_HOST_CUDA_H
+#define VT_CUDA_HOST_CUDA_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+#define VT_KERNEL static
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __restrict__ __restrict
+#define __launch_bounds__(...)
+#define __shared__ static thread_local
+
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
+    {
+    }
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
+};
+
+inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+static inline float rsqrtf(float x)
+{
+    return 1.0f / sqrtf(x);
+}
+
+template <typename number> static inline number min(number a, number b)
+{
+    return b < a ? b : a;
+}
+
+template <typename number> static inline number max(number a, number b)
+{
+    return a < b ? b : a;
+}
+
+namespace host_cuda
+{
+
+enum wait_for { RUNNING, BLOCK, WARP, ENDED };
+constexpr int WARP_SIZE = 32, MOST_THREADS = 1024;
+constexpr size_t STACK_BYTES = 64 << 10, SLOT_BYTES = 64;
+
+struct thread {
+    char *stack;
+    wait_for state;
+    dim3 index;
+#if defined(__x86_64__)
+    void *saved;
+#else
+    ucontext_t context;
+#endif
+    void *fake_stack; /* AddressSanitizer's */
+};
+
+/* All that belongs to the block that runs on this OpenMP thread. */
+struct block_state {
+    thread *threads; /* MOST_THREADS; stands as long as the OpenMP thread */
+    thread *current;
+    int count;
+    thread scheduler;
+    const void *scheduler_stack;
+    size_t scheduler_stack_bytes;
+    void (*body)(const void *);
+    const void *argument;
+    char *shared;
+    size_t shared_bytes;
+    char (*slots)[SLOT_BYTES]; /* what lanes of a warp hand to each other */
+};
+
+inline thread_local block_state block;
+
+[[noreturn]] static inline void fail(const char *sentence)
+{
+    fprintf(stderr, "host_cuda: %s (block %u %u %u, thread %u)\n", sentence, blockIdx.x, blockIdx.y, blockIdx.z,
+            threadIdx.x);
+    abort();
+}
+
+#if defined(__x86_64__)
+extern "C" void vt_host_cuda_switch(void **save, void *to);
+__asm__(".text\n.weak vt_host_cuda_switch\n.type vt_host_cuda_switch,@function\nvt_host_cuda_switch:\n"
+        " push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
+        " mov %rsp,(%rdi)\n mov %rsi,%rsp\n"
+        " pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret\n"
+        ".size vt_host_cuda_switch,.-vt_host_cuda_switch\n");
+#endif
+
+static inline void switch_stacks(thread *from, thread *to, const void *stack, size_t bytes)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(from->state == ENDED ? nullptr : &from->fake_stack, stack, bytes);
+#else
+    (void)stack, (void)bytes;
+#endif
+#if defined(__x86_64__)
+    vt_host_cuda_switch(&from->saved, to->saved);
+#else
+    swapcontext(&from->context, &to->context);
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+    const void *old_stack;
+    size_t old_bytes;
+    __sanitizer_finish_switch_fiber(from->fake_stack, &old_stack, &old_bytes);
+    if (from == &block.scheduler) return;
+    block.scheduler_stack = old_stack;
+    block.scheduler_stack_bytes = old_bytes;
+#endif
+}
+
+/* Back to the scheduler, until what is waited for has come. */
+static inline void wait(wait_for what)
+{
+    thread *self = block.current;
+    self->state = what;
+    switch_stacks(self, &block.scheduler, block.scheduler_stack, block.scheduler_stack_bytes);
+}
+
+inline void thread_main()
+{
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(nullptr, &block.scheduler_stack, &block.scheduler_stack_bytes);
+#endif
+    block.body(block.argument);
+    wait(ENDED);
+    fail("an ended thread runs on");
+}
+
+static inline void prepare(thread *t)
+{
+    if (t->stack == nullptr) t->stack = (char *)aligned_alloc(64, STACK_BYTES);
+    if (t->stack == nullptr) fail("no memory");
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_unpoison_memory_region(t->stack, STACK_BYTES);
+#endif
+#if defined(__x86_64__)
+    void **top = (void **)(t->stack + STACK_BYTES);
+    *--top = nullptr; /* where a caller's return address would be: keeps the alignment of a call */
+    *--top = (void *)thread_main;
+    for (int i = 0; i < 6; i++) *--top = nullptr;
+    t->saved = top;
+#else
+    getcontext(&t->context);
+    t->context.uc_stack.ss_sp = t->stack;
+    t->context.uc_stack.ss_size = STACK_BYTES;
+    makecontext(&t->context, thread_main, 0);
+#endif
+    t->state = RUNNING;
+    t->fake_stack = nullptr;
+}
+
+/* Runs the threads first … end - 1 of one warp until all wait for the block or have ended. */
+static inline bool run_warp(int first, int end)
+{
+    bool ran = false;
+    for (;;) {
+        int at_warp = 0, running = 0;
+        for (int i = first; i < end; i++) {
+            thread *t = &block.threads[i];
+            if (t->state != RUNNING) continue;
+            block.current = t;
+            threadIdx = t->index;
+            switch_stacks(&block.scheduler, t, t->stack, STACK_BYTES);
+            ran = true;
+        }
+        for (int i = first; i < end; i++) {
+            at_warp += block.threads[i].state == WARP;
+            running += block.threads[i].state == RUNNING;
+        }
+        if (running > 0) continue;
+        if (at_warp == 0) return ran;
+        if (at_warp < end - first) fail("some threads of a warp never reach a shuffle or barrier of the warp");
+        for (int i = first; i < end; i++) block.threads[i].state = RUNNING;
+    }
+}
+
+static inline void run_block()
+{
+    for (int i = 0; i < block.count; i++) {
+        thread *t = &block.threads[i];
+        prepare(t);
+        t->index = dim3((unsigned)i % blockDim.x, (unsigned)i / blockDim.x % blockDim.y,
+                        (unsigned)i / blockDim.x / blockDim.y);
+    }
+    memset(block.shared, 0xff, block.shared_bytes); /* NaN */
+    for (;;) {
+        int at_block = 0, ended = 0;
+        for (int w = 0; w < block.count; w += WARP_SIZE) run_warp(w, min(w + WARP_SIZE, block.count));
+        for (int i = 0; i < block.count; i++) {
+            at_block += block.threads[i].state == BLOCK;
+            ended += block.threads[i].state == ENDED;
+        }
+        if (ended == block.count) return;
+        if (at_block != block.count) fail("some threads of a block never reach __syncthreads");
+        for (int i = 0; i < block.count; i++) block.threads[i].state = RUNNING;
+    }
+}
+
+template <typename function> static void launch(dim3 grid, dim3 threads, size_t shared_bytes, const function &run)
+{
+    int64_t blocks = (int64_t)grid.x * grid.y * grid.z;
+    unsigned count = threads.x * threads.y * threads.z;
+    if (blocks < 1 || grid.y > 65535 || grid.z > 65535) fail("a grid that CUDA refuses");
+    if (count < 1 || count > MOST_THREADS) fail("a block that CUDA refuses");
+    if (shared_bytes > 99 * 1024) fail("more shared memory than every GPU of compute capability 8.x has");
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t i = 0; i < blocks; i++) {
+        gridDim = grid;
+        blockDim = threads;
+        blockIdx = dim3((unsigned)(i % grid.x), (unsigned)(i / grid.x % grid.y), (unsigned)(i / grid.x / grid.y));
+        block.count = (int)count;
+        if (block.threads == nullptr) {
+            block.threads = (thread *)calloc(MOST_THREADS, sizeof(thread));
+            block.slots = (char(*)[SLOT_BYTES])aligned_alloc(64, MOST_THREADS * SLOT_BYTES);
+            if (block.threads == nullptr || block.slots == nullptr) fail("no memory");
+        }
+        if (block.shared_bytes != shared_bytes || block.shared == nullptr) {
+            free(block.shared); /* exactly as large as asked for, so that AddressSanitizer sees its end */
+            block.shared = (char *)aligned_alloc(128, (shared_bytes + 255) / 128 * 128);
+            if (block.shared == nullptr) fail("no memory");
+            block.shared_bytes = shared_bytes;
+#if defined(__SANITIZE_ADDRESS__)
+            __asan_poison_memory_region(block.shared + (shared_bytes + 7) / 8 * 8,
+                                        (shared_bytes + 255) / 128 * 128 - (shared_bytes + 7) / 8 * 8);
+#endif
+        }
+        block.body = [](const void *argument) { (*(const function *)argument)(); };
+        block.argument = &run;
+        run_block();
+    }
+}
+
+/* This thread's place in its block, and the first of its warp. */
+static inline int place()
+{
+    return (int)(block.current - block.threads);
+}
+
+static inline int warp_start()
+{
+    return place() / WARP_SIZE * WARP_SIZE;
+}
+
+/* Hands `own` to the other lanes of the warp; lane(i) then reads lane i's until leave(). */
+template <typename type> static inline void publish(const type &own)
+{
+    static_assert(sizeof own <= SLOT_BYTES, "a slot's size");
+    *(type *)block.slots[place()] = own;
+    wait(WARP);
+}
+
+template <typename type> static inline const type &lane(int index)
+{
+    return *(const type *)block.slots[warp_start() + index];
+}
+
+static inline void leave()
+{
+    wait(WARP);
+}
+
+template <typename type> static inline type shuffle(type value, int source)
+{
+    publish(value);
+    type result = lane<type>(source);
+    leave();
+    return result;
+}
+
+} // namespace host_cuda
+
+static inline void __syncthreads()
+{
+    host_cuda::wait(host_cuda::BLOCK);
+}
+
+static inline void __syncwarp(unsigned = 0xffffffffu)
+{
+    host_cuda::wait(host_cuda::WARP);
+}
+
+template <typename type> static inline type __shfl_xor_sync(unsigned, type value, int mask)
+{
+    return host_cuda::shuffle(value, host_cuda::place() % 32 ^ mask);
+}
+
+template <typename type> static inline type __shfl_sync(unsigned, type value, int source)
+{
+    return host_cuda::shuffle(value, source);
+}
+
+#define VT_DYNAMIC_SHARED(type, name) type *name = (type *)host_cuda::block.shared
+#define VT_LAUNCH(kernel, grid, threads, shared_bytes, backend, ...)                                                   \
+    do {                                                                                                               \
+        (void)(backend);                                                                                               \
+        host_cuda::launch((grid), (threads), (shared_bytes), [=] { kernel(__VA_ARGS__); });                            \
+    } while (0)
+
+#endif

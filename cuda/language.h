@@ -1,0 +1,88 @@
+/* What every kernel file includes first: the CUDA language, from nvcc, or from the stand-in that runs kernels on the
+ * host (host_cuda.h, for the tests). Kernels keep to what is declared here, so that both compile the same source.
+ *
+ * A kernel begins with VT_KERNEL (__global__, and known to its own file alone).
+ * VT_LAUNCH(kernel, grid, block, shared_bytes, backend, arguments...) is the only way to start a kernel. */
+#ifndef VT_CUDA_LANGUAGE_H
+#define VT_CUDA_LANGUAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#define VT_KERNEL static __global__
+#define VT_DYNAMIC_SHARED(type, name)                                                                                  \
+    extern __shared__ __align__(128) unsigned char vt_dynamic_shared[];                                                \
+    type *name = (type *)vt_dynamic_shared
+/* More than 48 KiB of shared memory must be asked for, once for each kernel and device. */
+#define VT_LAUNCH(kernel, grid, block, shared_bytes, backend, ...)                                                     \
+    do {                                                                                                               \
+        if ((shared_bytes) > 48 * 1024)                                                                                \
+            cudaFuncSetAttribute((const void *)(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,                  \
+                                 (int)(shared_bytes));                                                                 \
+        kernel<<<(grid), (block), (shared_bytes), (cudaStream_t)(backend)->stream>>>(__VA_ARGS__);                     \
+    } while (0)
+
+__device__ static inline float vt_widen(uint16_t half)
+{
+    return __uint_as_float((unsigned)half << 16);
+}
+
+__device__ static inline uint16_t vt_round(float value)
+{
+    return __bfloat16_as_ushort(__float2bfloat16_rn(value));
+}
+
+#else
+
+#include "host_cuda.h"
+
+#include "base/bfloat16.h"
+
+__device__ static inline float vt_widen(uint16_t half)
+{
+    return vt_bfloat16_widen(half);
+}
+
+__device__ static inline uint16_t vt_round(float value)
+{
+    return vt_bfloat16_round(value);
+}
+
+#endif
+
+__device__ static inline uint32_t vt_pack(float low, float high)
+{
+    return (uint32_t)vt_round(low) | (uint32_t)vt_round(high) << 16;
+}
+
+/* Sums over the 32 threads of a warp, on all of them. All must call. */
+__device__ static inline float vt_warp_sum(float value)
+{
+    for (int lanes = 16; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffffu, value, lanes);
+    return value;
+}
+
+__device__ static inline double vt_warp_sum(double value)
+{
+    for (int lanes = 16; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffffu, value, lanes);
+    return value;
+}
+
+/* The sum over a block of whole warps (at most 1024 threads), on all threads; `shared` has room for 32. All must call.
+ */
+template <typename number> __device__ static inline number vt_block_sum(number value, number *shared)
+{
+    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
+    value = vt_warp_sum(value);
+    __syncthreads(); /* the sums of an earlier call have been read */
+    if (lane == 0) shared[warp] = value;
+    __syncthreads();
+    return vt_warp_sum(lane < warps ? shared[lane] : (number)0);
+}
+
+#endif

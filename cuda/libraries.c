@@ -1,0 +1,108 @@
+#include "libraries.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const char *name; /* of a function */
+    size_t offset;    /* of its pointer */
+} symbol;
+
+typedef struct {
+    const char *title;
+    const char *file; /* with the major version that the headers of this build describe */
+    const char *advice;
+    const symbol *symbols;
+    size_t count;
+} description;
+
+/* Where to look besides the loader's own places (LD_LIBRARY_PATH, ld.so.conf). */
+static const char *const environment[] = {"CUDA_HOME", "CUDA_PATH", "CUDNN_HOME", "NCCL_HOME"};
+static const char *const folders[] = {"lib64", "lib"};
+
+static void *open_file(const char *file, char *tried, size_t size)
+{
+    char path[1024];
+    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    snprintf(tried, size, "%s in the loader's places", file);
+    for (size_t i = 0; handle == NULL && i <= sizeof environment / sizeof *environment; i++) {
+        const char *base = i < sizeof environment / sizeof *environment ? getenv(environment[i]) : "/usr/local/cuda";
+        for (size_t j = 0; base != NULL && handle == NULL && j < sizeof folders / sizeof *folders; j++) {
+            snprintf(path, sizeof path, "%s/%s/%s", base, folders[j], file);
+            handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+            size_t used = strlen(tried);
+            snprintf(tried + used, size - used, ", %s", path);
+        }
+    }
+    return handle;
+}
+
+static vt_status open_library(const description *library, void *functions)
+{
+    vt_status status = VT_OK;
+    char tried[1500];
+    void *handle = open_file(library->file, tried, sizeof tried);
+    VT_CHECK(handle != NULL, "%s was not found (looked for %s). %s, or name its folder in LD_LIBRARY_PATH",
+             library->title, tried, library->advice);
+    for (size_t i = 0; i < library->count; i++) {
+        void *function = dlsym(handle, library->symbols[i].name);
+        VT_CHECK(function != NULL,
+                 "%s (%s) has no function %s: it is older than the %s that this program was built with", library->title,
+                 library->file, library->symbols[i].name, library->title);
+        memcpy((char *)functions + library->symbols[i].offset, &function, sizeof function);
+    }
+done:
+    if (status != VT_OK && handle != NULL) dlclose(handle);
+    return status;
+}
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+#define CUBLASLT_ROW(name) {#name, offsetof(vt_cublaslt, name)},
+vt_status vt_library_cublaslt(const vt_cublaslt **library)
+{
+    static vt_cublaslt functions;
+    static bool is_open;
+    static const symbol symbols[] = {VT_CUBLASLT_SYMBOLS(CUBLASLT_ROW)};
+    const description what = {"cuBLASLt", "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), "It comes with the CUDA toolkit",
+                              symbols, sizeof symbols / sizeof *symbols};
+    vt_status status = is_open ? VT_OK : open_library(&what, &functions);
+    is_open = status == VT_OK;
+    *library = &functions;
+    return status;
+}
+
+#ifdef VT_HAS_CUDNN
+#define CUDNN_ROW(name) {#name, offsetof(vt_cudnn, name)},
+vt_status vt_library_cudnn(const vt_cudnn **library)
+{
+    static vt_cudnn functions;
+    static bool is_open;
+    static const symbol symbols[] = {VT_CUDNN_SYMBOLS(CUDNN_ROW)};
+    const description what = {"cuDNN", "libcudnn.so." TEXT(CUDNN_MAJOR), "Install cuDNN", symbols,
+                              sizeof symbols / sizeof *symbols};
+    vt_status status = is_open ? VT_OK : open_library(&what, &functions);
+    is_open = status == VT_OK;
+    *library = &functions;
+    return status;
+}
+#endif
+
+#ifdef VT_HAS_NCCL
+#define NCCL_ROW(name) {#name, offsetof(vt_nccl, name)},
+vt_status vt_library_nccl(const vt_nccl **library)
+{
+    static vt_nccl functions;
+    static bool is_open;
+    static const symbol symbols[] = {VT_NCCL_SYMBOLS(NCCL_ROW)};
+    const description what = {"NCCL", "libnccl.so." TEXT(NCCL_MAJOR), "Install NCCL, or use --comm=mpi", symbols,
+                              sizeof symbols / sizeof *symbols};
+    vt_status status = is_open ? VT_OK : open_library(&what, &functions);
+    is_open = status == VT_OK;
+    *library = &functions;
+    return status;
+}
+#endif

@@ -1,0 +1,141 @@
+#include "elements.h"
+
+enum { MOST_BLOCKS = 128 };
+
+/* partial [batch, gridDim.x, 2]; block (part, sample). */
+VT_KERNEL void squared_norms_kernel(vt_matrix prediction, vt_matrix target, int64_t tokens, double *partial, bool wide)
+{
+    __shared__ double shared[32];
+    int64_t groups = (target.columns + VT_GROUP - 1) / VT_GROUP, row, group;
+    double difference_squares = 0, target_squares = 0;
+    for (int64_t i = vt_thread(); i < tokens * groups; i += vt_thread_count()) {
+        vt_split(i, groups, &row, &group);
+        row += blockIdx.y * tokens;
+        float p[VT_GROUP], t[VT_GROUP];
+        int count = vt_count(target.columns, group * VT_GROUP);
+        vt_load(prediction, row * prediction.stride + group * VT_GROUP, count, wide, p);
+        vt_load(target, row * target.stride + group * VT_GROUP, count, wide, t);
+        for (int j = 0; j < VT_GROUP; j++) {
+            double difference = (double)p[j] - (double)t[j];
+            difference_squares += difference * difference;
+            target_squares += (double)t[j] * (double)t[j];
+        }
+    }
+    difference_squares = vt_block_sum(difference_squares, shared);
+    target_squares = vt_block_sum(target_squares, shared);
+    if (threadIdx.x != 0) return;
+    double *own = partial + 2 * ((int64_t)blockIdx.y * gridDim.x + blockIdx.x);
+    own[0] = difference_squares;
+    own[1] = target_squares;
+}
+
+/* sums [outer, inner] = sums of partial [outer, parts, inner] in order. */
+VT_KERNEL void add_parts(const double *partial, int64_t outer, int64_t parts, int64_t inner, double *sums)
+{
+    for (int64_t i = vt_thread(); i < outer * inner; i += vt_thread_count()) {
+        const double *first = partial + i / inner * parts * inner + i % inner;
+        double sum = 0;
+        for (int64_t p = 0; p < parts; p++) sum += first[p * inner];
+        sums[i] = sum;
+    }
+}
+
+static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares)
+{
+    int64_t tokens = prediction.rows / batch, parts = vt_blocks(tokens * vt_groups(target.columns)).x;
+    if (parts > MOST_BLOCKS) parts = MOST_BLOCKS;
+    double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)(2 * batch * parts) * sizeof *partial);
+    if (partial == NULL) return;
+    VT_LAUNCH(squared_norms_kernel, dim3((unsigned)parts, (unsigned)batch), VT_BLOCK_THREADS, 0, backend, prediction,
+              target, tokens, partial, vt_is_wide(prediction) && vt_is_wide(target));
+    VT_LAUNCH(add_parts, vt_blocks(2 * batch), VT_BLOCK_THREADS, 0, backend, partial, batch, parts, 2, squares);
+}
+
+VT_KERNEL void relative_l2_kernel(int64_t batch, const double *squares, float *losses)
+{
+    for (int64_t i = vt_thread(); i < batch; i += vt_thread_count())
+        losses[i] = (float)sqrt(squares[2 * i] / squares[2 * i + 1]);
+}
+
+static void relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses)
+{
+    VT_LAUNCH(relative_l2_kernel, vt_blocks(batch), VT_BLOCK_THREADS, 0, backend, batch, squares, losses);
+}
+
+VT_KERNEL void relative_l2_backward_kernel(vt_matrix prediction, vt_matrix target, int64_t tokens,
+                                           const double *squares, float scale, vt_matrix dprediction, bool wide)
+{
+    int64_t groups = (target.columns + VT_GROUP - 1) / VT_GROUP, row, group;
+    for (int64_t i = vt_thread(); i < prediction.rows * groups; i += vt_thread_count()) {
+        vt_split(i, groups, &row, &group);
+        const double *square = squares + 2 * (row / tokens);
+        float difference_norm = (float)sqrt(square[0]), target_norm = (float)sqrt(square[1]);
+        float factor = scale / (difference_norm * target_norm);
+        if (difference_norm == 0) factor = 0; /* a perfect forecast has no gradient */
+        float p[VT_GROUP], t[VT_GROUP];
+        int count = vt_count(target.columns, group * VT_GROUP);
+        vt_load(prediction, row * prediction.stride + group * VT_GROUP, count, wide, p);
+        vt_load(target, row * target.stride + group * VT_GROUP, count, wide, t);
+        for (int j = 0; j < VT_GROUP; j++) p[j] = factor * (p[j] - t[j]);
+        vt_store(dprediction, row * dprediction.stride + group * VT_GROUP, count, wide, p);
+    }
+}
+
+static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
+                                 const double *squares, float scale, vt_matrix dprediction)
+{
+    bool wide = vt_is_wide(prediction) && vt_is_wide(target) && vt_is_wide(dprediction);
+    VT_LAUNCH(relative_l2_backward_kernel, vt_blocks(prediction.rows * vt_groups(target.columns)), VT_BLOCK_THREADS, 0,
+              backend, prediction, target, prediction.rows / batch, squares, scale, dprediction, wide);
+}
+
+/* partial [batch, gridDim.x, channels]; block (part, sample, run of VT_BLOCK_THREADS channels). Every thread keeps to
+ * one channel; with few channels several threads share one, each with some of the points. */
+VT_KERNEL void channel_squares_kernel(vt_patch_grid grid, vt_matrix prediction, vt_matrix target,
+                                      const float *latitude_weights, double *partial)
+{
+    __shared__ double shared[VT_BLOCK_THREADS];
+    int64_t first_channel = (int64_t)blockIdx.z * VT_BLOCK_THREADS, across = grid.width / grid.patch;
+    int64_t points = grid.patch * grid.patch;
+    int channels = (int)min(grid.channels - first_channel, (int64_t)VT_BLOCK_THREADS);
+    int shares = VT_BLOCK_THREADS / channels, channel = (int)threadIdx.x % channels;
+    int share = (int)threadIdx.x / channels;
+    double sum = 0;
+    for (int64_t token = blockIdx.x; share < shares && token < grid.tokens; token += gridDim.x) {
+        int64_t row = blockIdx.y * grid.tokens + token, top = (grid.first_token + token) / across * grid.patch;
+        for (int64_t point = share; point < points; point += shares) {
+            int64_t column = point * grid.channels + first_channel + channel;
+            double difference = (double)vt_element(prediction, row * prediction.stride + column) -
+                                (double)vt_element(target, row * target.stride + column);
+            sum += (double)latitude_weights[top + point / grid.patch] * difference * difference;
+        }
+    }
+    shared[threadIdx.x] = sum;
+    __syncthreads();
+    if ((int)threadIdx.x >= channels) return;
+    sum = 0;
+    for (int s = 0; s < shares; s++) sum += shared[s * channels + channel];
+    partial[((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * grid.channels + first_channel + channel] = sum;
+}
+
+static void channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
+                            const float *latitude_weights, double *squares)
+{
+    int64_t parts = min(grid->tokens, (int64_t)MOST_BLOCKS), count = grid->batch * grid->channels;
+    double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)(parts * count) * sizeof *partial);
+    if (partial == NULL) return;
+    dim3 blocks((unsigned)parts, (unsigned)grid->batch,
+                (unsigned)((grid->channels + VT_BLOCK_THREADS - 1) / VT_BLOCK_THREADS));
+    VT_LAUNCH(channel_squares_kernel, blocks, VT_BLOCK_THREADS, 0, backend, *grid, prediction, target, latitude_weights,
+              partial);
+    VT_LAUNCH(add_parts, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, partial, grid->batch, parts, grid->channels,
+              squares);
+}
+
+void VT_CUDA_NAME(loss_fill)(vt_backend *backend)
+{
+    backend->squared_norms = squared_norms;
+    backend->relative_l2 = relative_l2;
+    backend->relative_l2_backward = relative_l2_backward;
+    backend->channel_squares = channel_squares;
+}

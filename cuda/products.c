@@ -1,0 +1,439 @@
+/* Matrix products by cuBLASLt. Its matrices are column-major: a row-major [rows, columns] with a stride is its
+ * columns × rows with that leading dimension, so every product is written with its operands exchanged.
+ *
+ * Which of the library's algorithms serves a shape is found by timing them, once: the choice is kept in a file for the
+ * GPU and the library's version, so that later runs start at once and give the same bits. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libraries.h"
+#include "state.h"
+
+enum { MOST_CHOICES = 8, WORKSPACE_BYTES = 32 << 20 };
+
+/* All that a choice depends on; also a line of the file, number by number. */
+typedef struct {
+    int64_t m, n, k; /* the result is m × n, column-major */
+    int64_t leading_a, leading_b, leading_d;
+    int64_t transposed_a, transposed_b;
+    int64_t type_a, type_b, type_d;          /* vt_type */
+    int64_t epilogue;                        /* cublasLtEpilogue_t */
+    int64_t adds;                            /* to what d holds */
+    int64_t exact;                           /* no TF32 */
+    int64_t aligned_a, aligned_b, aligned_d; /* bytes */
+} product_key;
+
+enum { KEY_NUMBERS = sizeof(product_key) / sizeof(int64_t), ALGORITHM_NUMBERS = sizeof(cublasLtMatmulAlgo_t) / 8 };
+
+typedef struct {
+    product_key key;
+    bool works; /* false: the library has none */
+    cublasLtMatmulDesc_t operation;
+    cublasLtMatrixLayout_t a, b, d;
+    cublasLtMatmulAlgo_t algorithm;
+} product_plan;
+
+typedef struct {
+    product_key key;
+    cublasLtMatmulAlgo_t algorithm;
+} kept_choice;
+
+struct vt_products {
+    const vt_cublaslt *library;
+    cublasLtHandle_t handle;
+    void *workspace;
+    char *path; /* of the kept choices */
+    size_t kept_count;
+    kept_choice *kept;
+    size_t plan_count, plan_capacity;
+    product_plan *plans;
+};
+
+static struct vt_products *products_of(vt_backend *backend)
+{
+    return ((vt_cuda_state *)backend->state)->products;
+}
+
+/* ---- the file of choices ---- */
+
+static void read_choices(struct vt_products *products)
+{
+    FILE *file = products->path != NULL ? fopen(products->path, "r") : NULL;
+    char line[1024];
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        kept_choice choice;
+        int64_t key[KEY_NUMBERS];
+        uint64_t algorithm[ALGORITHM_NUMBERS];
+        char *at = line, *end;
+        bool whole = strchr(line, '\n') != NULL;
+        for (int i = 0; whole && i < KEY_NUMBERS + ALGORITHM_NUMBERS; i++) {
+            if (i < KEY_NUMBERS)
+                key[i] = strtoll(at, &end, 10);
+            else
+                algorithm[i - KEY_NUMBERS] = strtoull(at, &end, 16);
+            whole = end != at;
+            at = end;
+        }
+        if (!whole) continue; /* cut off, or of another version of this program */
+        memcpy(&choice.key, key, sizeof key);
+        memcpy(&choice.algorithm, algorithm, sizeof algorithm);
+        kept_choice *more = realloc(products->kept, (products->kept_count + 1) * sizeof *more);
+        VT_ASSERT(more != NULL);
+        products->kept = more;
+        products->kept[products->kept_count++] = choice;
+    }
+    if (file != NULL) fclose(file);
+}
+
+/* One write of one line, so that several ranks may add to the file at once. A choice that can't be kept is made again
+ * next time. */
+static void keep_choice(const struct vt_products *products, const product_plan *plan)
+{
+    char line[1024];
+    int64_t key[KEY_NUMBERS];
+    uint64_t algorithm[ALGORITHM_NUMBERS];
+    size_t used = 0;
+    memcpy(key, &plan->key, sizeof key);
+    memcpy(algorithm, &plan->algorithm, sizeof algorithm);
+    for (int i = 0; i < KEY_NUMBERS; i++)
+        used += (size_t)snprintf(line + used, sizeof line - used, "%lld ", (long long)key[i]);
+    for (int i = 0; i < ALGORITHM_NUMBERS; i++)
+        used += (size_t)snprintf(line + used, sizeof line - used, "%llx%s", (unsigned long long)algorithm[i],
+                                 i + 1 < ALGORITHM_NUMBERS ? " " : "\n");
+    int file = products->path != NULL ? open(products->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666) : -1;
+    if (file < 0) return;
+    if (write(file, line, used) != (ssize_t)used) (void)unlink(products->path); /* never half a line */
+    close(file);
+}
+
+/* ---- plans ---- */
+
+static cudaDataType_t library_type(int64_t type)
+{
+    return type == VT_BFLOAT16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+/* The largest power of two up to 256 that divides the address. */
+static int64_t alignment_of(const void *memory)
+{
+    uintptr_t address = (uintptr_t)memory | 256;
+    return (int64_t)(address & -address);
+}
+
+static bool make_descriptors(const vt_cublaslt *library, product_plan *plan)
+{
+    const product_key *key = &plan->key;
+    cublasOperation_t a = key->transposed_a ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      b = key->transposed_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)key->epilogue;
+    cudaDataType_t bias = CUDA_R_32F;
+    bool tf32 = key->type_a == VT_FLOAT32 && !key->exact;
+    if (library->cublasLtMatmulDescCreate(&plan->operation, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                          CUDA_R_32F) != CUBLAS_STATUS_SUCCESS)
+        return false;
+#define SET(attribute, value)                                                                                          \
+    (library->cublasLtMatmulDescSetAttribute(plan->operation, attribute, &(value), sizeof(value)) ==                   \
+     CUBLAS_STATUS_SUCCESS)
+    bool set = SET(CUBLASLT_MATMUL_DESC_TRANSA, a) && SET(CUBLASLT_MATMUL_DESC_TRANSB, b) &&
+               SET(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    if (set && epilogue != CUBLASLT_EPILOGUE_DEFAULT) set = SET(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias);
+#undef SET
+    int64_t a_rows = key->transposed_a ? key->k : key->m, a_columns = key->transposed_a ? key->m : key->k;
+    int64_t b_rows = key->transposed_b ? key->n : key->k, b_columns = key->transposed_b ? key->k : key->n;
+    return set &&
+           library->cublasLtMatrixLayoutCreate(&plan->a, library_type(key->type_a), (uint64_t)a_rows,
+                                               (uint64_t)a_columns, key->leading_a) == CUBLAS_STATUS_SUCCESS &&
+           library->cublasLtMatrixLayoutCreate(&plan->b, library_type(key->type_b), (uint64_t)b_rows,
+                                               (uint64_t)b_columns, key->leading_b) == CUBLAS_STATUS_SUCCESS &&
+           library->cublasLtMatrixLayoutCreate(&plan->d, library_type(key->type_d), (uint64_t)key->m, (uint64_t)key->n,
+                                               key->leading_d) == CUBLAS_STATUS_SUCCESS;
+}
+
+static int find_algorithms(const struct vt_products *products, const product_plan *plan,
+                           cublasLtMatmulHeuristicResult_t found[MOST_CHOICES])
+{
+    const vt_cublaslt *library = products->library;
+    cublasLtMatmulPreference_t preference = NULL;
+    size_t workspace = WORKSPACE_BYTES;
+    uint32_t a = (uint32_t)plan->key.aligned_a, b = (uint32_t)plan->key.aligned_b, d = (uint32_t)plan->key.aligned_d;
+    int count = 0;
+    if (library->cublasLtMatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS) return 0;
+#define SET(attribute, value)                                                                                          \
+    (library->cublasLtMatmulPreferenceSetAttribute(preference, attribute, &(value), sizeof(value)) ==                  \
+     CUBLAS_STATUS_SUCCESS)
+    bool set = SET(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace) &&
+               SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a) &&
+               SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b) &&
+               SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, d) && SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d);
+#undef SET
+    if (!set ||
+        library->cublasLtMatmulAlgoGetHeuristic(products->handle, plan->operation, plan->a, plan->b, plan->d, plan->d,
+                                                preference, MOST_CHOICES, found, &count) != CUBLAS_STATUS_SUCCESS)
+        count = 0;
+    library->cublasLtMatmulPreferenceDestroy(preference);
+    return count;
+}
+
+typedef struct {
+    vt_backend *backend;
+    product_plan *plan;
+    const void *a, *b;
+    void *d;
+} product_run;
+
+static bool run_product(void *context)
+{
+    const product_run *run = context;
+    const struct vt_products *products = products_of(run->backend);
+    const product_plan *plan = run->plan;
+    const float alpha = 1, beta = plan->key.adds ? 1 : 0;
+    return products->library->cublasLtMatmul(products->handle, plan->operation, &alpha, run->a, plan->a, run->b,
+                                             plan->b, &beta, run->d, plan->d, run->d, plan->d, &plan->algorithm,
+                                             products->workspace, WORKSPACE_BYTES,
+                                             (cudaStream_t)run->backend->stream) == CUBLAS_STATUS_SUCCESS;
+}
+
+/* Times the library's proposals, with a result of its own: the real one may be added to only once. */
+static void choose_by_time(product_run *run)
+{
+    struct vt_products *products = products_of(run->backend);
+    product_plan *plan = run->plan;
+    cublasLtMatmulHeuristicResult_t found[MOST_CHOICES];
+    int count = find_algorithms(products, plan, found);
+    double shortest = INFINITY;
+    size_t bytes = (size_t)(plan->key.leading_d * plan->key.n) * (plan->key.type_d == VT_BFLOAT16 ? 2 : 4);
+    product_run trial = *run;
+    trial.d = NULL;
+    if (count > 1 && cudaMalloc(&trial.d, bytes + 256) != cudaSuccess) {
+        cudaGetLastError();
+        count = 1; /* no room to try: the library's first choice */
+    }
+    plan->works = count > 0;
+    if (count > 0) plan->algorithm = found[0].algo;
+    if (count <= 1) return;
+    cublasLtMatmulAlgo_t best = found[0].algo;
+    size_t offset = plan->key.aligned_d < 256 ? (size_t)plan->key.aligned_d : 0;
+    char *start = trial.d;
+    trial.d = start + offset; /* aligned as the real one */
+    for (int i = 0; i < count; i++) {
+        plan->algorithm = found[i].algo;
+        double time = vt_cuda_time(run->backend, run_product, &trial);
+        if (time < shortest) {
+            shortest = time;
+            best = found[i].algo;
+        }
+    }
+    cudaFree(start);
+    plan->algorithm = best;
+    if (shortest < INFINITY) keep_choice(products, plan);
+}
+
+static bool take_kept_choice(const struct vt_products *products, product_plan *plan)
+{
+    for (size_t i = 0; i < products->kept_count; i++) {
+        if (memcmp(&products->kept[i].key, &plan->key, sizeof plan->key) != 0) continue;
+        cublasLtMatmulHeuristicResult_t result;
+        cublasLtMatmulAlgo_t algorithm = products->kept[i].algorithm;
+        if (products->library->cublasLtMatmulAlgoCheck(products->handle, plan->operation, plan->a, plan->b, plan->d,
+                                                       plan->d, &algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
+            result.workspaceSize > WORKSPACE_BYTES)
+            continue;
+        plan->algorithm = algorithm;
+        plan->works = true;
+        return true;
+    }
+    return false;
+}
+
+static product_plan *find_plan(struct vt_products *products, const product_key *key)
+{
+    for (size_t i = 0; i < products->plan_count; i++)
+        if (memcmp(&products->plans[i].key, key, sizeof *key) == 0) return &products->plans[i];
+    return NULL;
+}
+
+static product_plan *make_plan(struct vt_products *products, const product_key *key)
+{
+    if (products->plan_count == products->plan_capacity) {
+        products->plan_capacity = 2 * products->plan_capacity + 32;
+        products->plans = realloc(products->plans, products->plan_capacity * sizeof *products->plans);
+        VT_ASSERT(products->plans != NULL);
+    }
+    product_plan *plan = &products->plans[products->plan_count++];
+    memset(plan, 0, sizeof *plan);
+    plan->key = *key;
+    return plan;
+}
+
+/* d = op(a) op(b), or d += …; `bias` is what the epilogue reads or writes. False: the library has no such product, and
+ * nothing was done. */
+static bool multiply(vt_backend *backend, product_key *key, const void *a, const void *b, void *d, const float *bias)
+{
+    struct vt_products *products = products_of(backend);
+    const vt_cublaslt *library = products->library;
+    key->exact = ((vt_cuda_common *)backend->state)->exact_float32 && key->type_a == VT_FLOAT32;
+    key->aligned_a = alignment_of(a);
+    key->aligned_b = alignment_of(b);
+    key->aligned_d = alignment_of(d);
+    product_plan *plan = find_plan(products, key);
+    bool is_new = plan == NULL;
+    if (is_new) plan = make_plan(products, key);
+    product_run run = {backend, plan, a, b, d};
+    if (is_new && !make_descriptors(library, plan)) return false;
+    if (!is_new && !plan->works) return false;
+    if (key->epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
+        library->cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                                sizeof bias) != CUBLAS_STATUS_SUCCESS)
+        return false;
+    if (is_new && !take_kept_choice(products, plan)) choose_by_time(&run);
+    return plan->works && run_product(&run);
+}
+
+static void fail(vt_backend *backend, const char *name, const product_key *key)
+{
+    char sentence[256];
+    snprintf(sentence, sizeof sentence,
+             "cuBLASLt has no %s of %lld × %lld × %lld numbers (types %d, %d, %d); report it, and use --device=cpu",
+             name, (long long)key->m, (long long)key->n, (long long)key->k, (int)key->type_a, (int)key->type_b,
+             (int)key->type_d);
+    ((vt_cuda_common *)backend->state)->fail(backend, sentence);
+}
+
+/* ---- the operations ---- */
+
+static product_key forward_key(vt_matrix x, vt_matrix weight, vt_matrix y, const float *bias)
+{
+    return (product_key){.m = y.columns,
+                         .n = y.rows,
+                         .k = x.columns,
+                         .leading_a = weight.stride,
+                         .leading_b = x.stride,
+                         .leading_d = y.stride,
+                         .transposed_a = 1,
+                         .type_a = weight.type,
+                         .type_b = x.type,
+                         .type_d = y.type,
+                         .epilogue = bias != NULL ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT};
+}
+
+static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
+{
+    product_key key = forward_key(x, weight, y, bias);
+    if (multiply(backend, &key, weight.data, x.data, y.data, bias)) return;
+    key = forward_key(x, weight, y, NULL);
+    if (!multiply(backend, &key, weight.data, x.data, y.data, NULL)) {
+        fail(backend, "product", &key);
+        return;
+    }
+    if (bias != NULL) backend->position_add(backend, y, vt_matrix_make((float *)bias, 1, y.columns));
+}
+
+static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
+{
+    product_key key = {.m = dx.columns,
+                       .n = dx.rows,
+                       .k = dy.columns,
+                       .leading_a = weight.stride,
+                       .leading_b = dy.stride,
+                       .leading_d = dx.stride,
+                       .type_a = weight.type,
+                       .type_b = dy.type,
+                       .type_d = dx.type,
+                       .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    if (!multiply(backend, &key, weight.data, dy.data, dx.data, NULL)) fail(backend, "product", &key);
+}
+
+static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
+{
+    product_key key = {.m = x.columns,
+                       .n = dy.columns,
+                       .k = x.rows,
+                       .leading_a = x.stride,
+                       .leading_b = dy.stride,
+                       .leading_d = x.columns,
+                       .transposed_b = 1,
+                       .type_a = x.type,
+                       .type_b = dy.type,
+                       .type_d = VT_FLOAT32,
+                       .adds = 1,
+                       .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    if (dbias != NULL) { /* the epilogue overwrites: its sums are added afterwards */
+        vt_cuda_common *common = backend->state;
+        float *sums = common->workspace(backend, (size_t)dy.columns * sizeof *sums);
+        if (sums == NULL) return;
+        key.epilogue = CUBLASLT_EPILOGUE_BGRADB;
+        if (multiply(backend, &key, x.data, dy.data, dweight, sums)) {
+            backend->position_add(backend, vt_matrix_make(dbias, 1, dy.columns), vt_matrix_make(sums, 1, dy.columns));
+            return;
+        }
+        vt_cuda_column_sums(backend, dy, dbias);
+        key.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    }
+    if (!multiply(backend, &key, x.data, dy.data, dweight, NULL)) fail(backend, "weight gradient", &key);
+}
+
+/* The bias is added by the product where the library can, else together with GELU. (The library's own GELU is the tanh
+ * form.) */
+static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
+                                vt_matrix hidden, vt_matrix active)
+{
+    product_key key = forward_key(x, weight, hidden, bias);
+    if (multiply(backend, &key, weight.data, x.data, hidden.data, bias)) {
+        vt_cuda_bias_gelu(backend, kind, hidden, NULL, active);
+        return;
+    }
+    key = forward_key(x, weight, hidden, NULL);
+    if (!multiply(backend, &key, weight.data, x.data, hidden.data, NULL))
+        fail(backend, "product", &key);
+    else
+        vt_cuda_bias_gelu(backend, kind, hidden, bias, active);
+}
+
+void vt_products_fill(vt_backend *backend)
+{
+    backend->linear_forward = linear_forward;
+    backend->linear_backward_input = linear_backward_input;
+    backend->linear_backward_weight = linear_backward_weight;
+    backend->linear_gelu_forward = linear_gelu_forward;
+}
+
+vt_status vt_products_open(vt_backend *backend, struct vt_products **result)
+{
+    vt_status status = VT_OK;
+    struct vt_products *products = calloc(1, sizeof *products);
+    VT_ASSERT(products != NULL);
+    VT_TRY(vt_library_cublaslt(&products->library));
+    cublasStatus_t opened = products->library->cublasLtCreate(&products->handle);
+    VT_CHECK(opened == CUBLAS_STATUS_SUCCESS, "cuBLASLt does not start: %s",
+             products->library->cublasLtGetStatusString(opened));
+    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, WORKSPACE_BYTES, &products->workspace));
+    products->path = vt_cuda_cache_path(backend->state, "products", products->library->cublasLtGetVersion());
+    read_choices(products);
+done:
+    if (status != VT_OK) vt_products_close(&products);
+    *result = products;
+    return status;
+}
+
+void vt_products_close(struct vt_products **result)
+{
+    struct vt_products *products = *result;
+    if (products == NULL) return;
+    const vt_cublaslt *library = products->library;
+    for (size_t i = 0; i < products->plan_count; i++) {
+        product_plan *plan = &products->plans[i];
+        if (plan->operation != NULL) library->cublasLtMatmulDescDestroy(plan->operation);
+        if (plan->a != NULL) library->cublasLtMatrixLayoutDestroy(plan->a);
+        if (plan->b != NULL) library->cublasLtMatrixLayoutDestroy(plan->b);
+        if (plan->d != NULL) library->cublasLtMatrixLayoutDestroy(plan->d);
+    }
+    if (products->handle != NULL) library->cublasLtDestroy(products->handle);
+    free(products->plans);
+    free(products->kept);
+    free(products->path);
+    free(products);
+    *result = NULL;
+}

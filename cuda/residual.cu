@@ -1,0 +1,107 @@
+#include "mask.h"
+
+/* y = masked(x), and sum = base + masked(x) where there is a base; x may be y, and sum base or x. */
+VT_KERNEL void mask_kernel(vt_matrix x, vt_mask mask, vt_matrix y, vt_matrix base, vt_matrix sum, bool active,
+                           bool wide)
+{
+    int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
+    for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
+        vt_split(i, groups, &row, &group);
+        float values[VT_GROUP], other[VT_GROUP];
+        int64_t column = group * VT_GROUP;
+        int count = vt_count(x.columns, column);
+        vt_load(x, row * x.stride + column, count, wide, values);
+        if (active) {
+            vt_mask_apply(mask, row, column, values);
+            vt_store(y, row * y.stride + column, count, wide, values);
+        }
+        if (base.data == NULL) continue;
+        vt_load(base, row * base.stride + column, count, wide, other);
+        for (int j = 0; j < VT_GROUP; j++) values[j] = other[j] + values[j];
+        vt_store(sum, row * sum.stride + column, count, wide, values);
+    }
+}
+
+static void residual_add(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
+{
+    bool active = vt_mask_is_active(mask), wide = vt_is_wide(x) && vt_is_wide(branch) && vt_is_wide(y);
+    VT_LAUNCH(mask_kernel, vt_blocks(x.rows * vt_groups(x.columns)), VT_BLOCK_THREADS, 0, backend, branch, *mask,
+              branch, x, y, active, wide);
+}
+
+static void mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y)
+{
+    vt_matrix none = {};
+    bool wide = vt_is_wide(x) && vt_is_wide(y);
+    VT_LAUNCH(mask_kernel, vt_blocks(x.rows * vt_groups(x.columns)), VT_BLOCK_THREADS, 0, backend, x, *mask, y, none,
+              none, true, wide);
+}
+
+VT_KERNEL void position_add_kernel(vt_matrix x, vt_matrix position, bool wide)
+{
+    int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
+    for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
+        vt_split(i, groups, &row, &group);
+        float values[VT_GROUP], added[VT_GROUP];
+        int64_t column = group * VT_GROUP;
+        int count = vt_count(x.columns, column);
+        vt_load(x, row * x.stride + column, count, wide, values);
+        vt_load(position, row % position.rows * position.stride + column, count, wide, added);
+        for (int j = 0; j < VT_GROUP; j++) values[j] += added[j];
+        vt_store(x, row * x.stride + column, count, wide, values);
+    }
+}
+
+static void position_add(vt_backend *backend, vt_matrix x, vt_matrix position)
+{
+    bool wide = vt_is_wide(x) && vt_is_wide(position);
+    VT_LAUNCH(position_add_kernel, vt_blocks(x.rows * vt_groups(x.columns)), VT_BLOCK_THREADS, 0, backend, x, position,
+              wide);
+}
+
+/* A thread adds the samples of one token's eight columns. */
+VT_KERNEL void position_backward_kernel(vt_matrix dx, vt_matrix dposition, bool wide)
+{
+    int64_t groups = (dx.columns + VT_GROUP - 1) / VT_GROUP, token, group;
+    for (int64_t i = vt_thread(); i < dposition.rows * groups; i += vt_thread_count()) {
+        vt_split(i, groups, &token, &group);
+        float sums[VT_GROUP], values[VT_GROUP];
+        int64_t column = group * VT_GROUP;
+        int count = vt_count(dx.columns, column);
+        vt_load(dposition, token * dposition.stride + column, count, wide, sums);
+        for (int64_t r = token; r < dx.rows; r += dposition.rows) {
+            vt_load(dx, r * dx.stride + column, count, wide, values);
+            for (int j = 0; j < VT_GROUP; j++) sums[j] += values[j];
+        }
+        vt_store(dposition, token * dposition.stride + column, count, wide, sums);
+    }
+}
+
+static void position_backward(vt_backend *backend, vt_matrix dx, vt_matrix dposition)
+{
+    int64_t samples = dx.rows / dposition.rows;
+    if (dposition.rows <= 4 && samples > 64) { /* few sums of many terms: a bias */
+        for (int64_t token = 0; token < dposition.rows; token++) {
+            vt_matrix rows = dx;
+            rows.rows = samples;
+            rows.stride *= dposition.rows;
+            if (rows.type == VT_BFLOAT16)
+                rows.half += token * dx.stride;
+            else
+                rows.data += token * dx.stride;
+            VT_CUDA_NAME(column_sums)(backend, rows, dposition.data + token * dposition.stride);
+        }
+        return;
+    }
+    bool wide = vt_is_wide(dx) && vt_is_wide(dposition);
+    VT_LAUNCH(position_backward_kernel, vt_blocks(dposition.rows * vt_groups(dx.columns)), VT_BLOCK_THREADS, 0, backend,
+              dx, dposition, wide);
+}
+
+void VT_CUDA_NAME(residual_fill)(vt_backend *backend)
+{
+    backend->residual_add = residual_add;
+    backend->mask_multiply = mask_multiply;
+    backend->position_add = position_add;
+    backend->position_backward = position_backward;
+}

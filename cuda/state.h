@@ -1,0 +1,49 @@
+/* The CUDA back end's state, for the files that talk to the runtime and the libraries. */
+#ifndef VT_CUDA_STATE_H
+#define VT_CUDA_STATE_H
+
+#include <cuda_runtime_api.h>
+
+#include "cuda.h"
+
+enum { VT_CUDA_MOST_ALLOCATIONS = 256 };
+
+typedef struct {
+    vt_cuda_common common; /* first: what the kernels' launchers know of */
+    cudaStream_t stream;
+    char device_name[256];
+    int device, capability; /* 90: compute capability 9.0 */
+    bool failed;
+    void *workspace; /* of operations */
+    size_t workspace_bytes;
+    size_t allocation_count;
+    void *allocations[VT_CUDA_MOST_ALLOCATIONS];
+    struct vt_products *products;
+    struct vt_fused_attention *fused_attention; /* cuDNN's; NULL: not there */
+} vt_cuda_state;
+
+/* Notes a failure of the runtime or a library, in the words of `what`, unless one was noted before. False when `error`
+ * is one. */
+bool vt_cuda_succeeds(vt_backend *backend, cudaError_t error, const char *what);
+
+/* products.c: matrix products by cuBLASLt. */
+vt_status vt_products_open(vt_backend *backend, struct vt_products **products);
+void vt_products_close(struct vt_products **products);
+void vt_products_fill(vt_backend *backend);
+
+/* fused_attention.c: attention by cuDNN, where it builds and is faster. NULL: cuDNN is missing, too old, or was not
+ * there when this was built. */
+struct vt_fused_attention *vt_fused_attention_open(vt_backend *backend);
+void vt_fused_attention_close(struct vt_fused_attention **attention);
+/* Replaces the attention in the table by one that chooses; deterministic: forward only. */
+void vt_fused_attention_fill(vt_backend *backend, bool deterministic);
+
+/* Milliseconds of `run(context)` on the back end's stream, the shortest of three after a first; INFINITY when it fails.
+ * Waits for the stream: only in a run's first step. */
+double vt_cuda_time(vt_backend *backend, bool (*run)(void *context), void *context);
+
+/* The file of the choices by timing, for this GPU and a library's version; malloc'd, NULL when there is no place for
+ * it. Makes the folder. */
+char *vt_cuda_cache_path(const vt_cuda_state *state, const char *library, size_t version);
+
+#endif

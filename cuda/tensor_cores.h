@@ -1,0 +1,197 @@
+/* Products of small tiles on the tensor cores (PTX mma.sync, ldmatrix), with host versions that follow the lane layout
+ * of the PTX documentation ("Warp-level matrix fragments"). All 32 threads of a warp call each of them together.
+ *
+ * In what follows g = lane / 4 and t = lane % 4. A result tile [16, 8] lies in c[4]: (g, 2t), (g, 2t + 1),
+ * (g + 8, 2t), (g + 8, 2t + 1). */
+#ifndef VT_CUDA_TENSOR_CORES_H
+#define VT_CUDA_TENSOR_CORES_H
+
+#include "language.h"
+
+#ifdef __CUDACC__
+
+/* Four 8 × 8 tiles of 16-bit elements; lane i points to row i % 8 of tile i / 8 in shared memory, 16-byte aligned.
+ * tiles[i] gets elements (g, 2t) and (g, 2t + 1) of tile i; transposed: (2t, g) and (2t + 1, g). */
+__device__ static inline void vt_load_tiles(uint32_t tiles[4], const uint16_t *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(tiles[0]), "=r"(tiles[1]), "=r"(tiles[2]), "=r"(tiles[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+__device__ static inline void vt_load_tiles_transposed(uint32_t tiles[4], const uint16_t *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(tiles[0]), "=r"(tiles[1]), "=r"(tiles[2]), "=r"(tiles[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+/* c += a [16, 16] b [16, 8], bfloat16. a: (g, 2t…), (g + 8, 2t…), (g, 2t + 8…), (g + 8, 2t + 8…), two elements each;
+ * b: (2t…, g), (2t + 8…, g). */
+__device__ static inline void vt_multiply_bfloat16(float c[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* c += a [16, 8] b [8, 8], TF32. a: (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4); b: (t, g), (t + 4, g). */
+__device__ static inline void vt_multiply_tf32(float c[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* The nearest number with 10 bits behind the leading one. */
+__device__ static inline uint32_t vt_to_tf32(float value)
+{
+    uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+    return bits;
+}
+
+__device__ static inline float vt_from_bits(uint32_t bits)
+{
+    return __uint_as_float(bits);
+}
+
+/* 16 bytes from global to shared memory, both aligned; there after vt_copies_wait and a barrier. */
+__device__ static inline void vt_copy_16(void *shared, const void *global)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
+                 "l"(global)
+                 : "memory");
+}
+
+__device__ static inline void vt_copies_wait()
+{
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+#else
+
+struct host_row {
+    const uint16_t *row;
+};
+
+__device__ static inline void vt_load_tiles(uint32_t tiles[4], const uint16_t *row)
+{
+    int g = host_cuda::place() % 32 / 4, t = host_cuda::place() % 4;
+    host_row own = {row};
+    if ((uintptr_t)row % 16 != 0) host_cuda::fail("ldmatrix from an unaligned row");
+    host_cuda::publish(own);
+    for (int i = 0; i < 4; i++) {
+        const uint16_t *from = host_cuda::lane<host_row>(8 * i + g).row;
+        tiles[i] = (uint32_t)from[2 * t] | (uint32_t)from[2 * t + 1] << 16;
+    }
+    host_cuda::leave();
+}
+
+__device__ static inline void vt_load_tiles_transposed(uint32_t tiles[4], const uint16_t *row)
+{
+    int g = host_cuda::place() % 32 / 4, t = host_cuda::place() % 4;
+    host_row own = {row};
+    if ((uintptr_t)row % 16 != 0) host_cuda::fail("ldmatrix from an unaligned row");
+    host_cuda::publish(own);
+    for (int i = 0; i < 4; i++)
+        tiles[i] = (uint32_t)host_cuda::lane<host_row>(8 * i + 2 * t).row[g] |
+                   (uint32_t)host_cuda::lane<host_row>(8 * i + 2 * t + 1).row[g] << 16;
+    host_cuda::leave();
+}
+
+struct host_fragments {
+    uint32_t a[4], b[2];
+};
+
+static inline float host_half(uint32_t pair, int index)
+{
+    return vt_bfloat16_widen((uint16_t)(pair >> 16 * index));
+}
+
+static inline float vt_from_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+__device__ static inline void vt_multiply_bfloat16(float c[4], const uint32_t a[4], const uint32_t b[2])
+{
+    int g = host_cuda::place() % 32 / 4, t = host_cuda::place() % 4;
+    host_fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+    host_cuda::publish(own);
+    for (int k = 0; k < 16; k++) {
+        const host_fragments &left = host_cuda::lane<host_fragments>(4 * g + k % 8 / 2);
+        float upper = host_half(left.a[k / 8 * 2], k % 2), lower = host_half(left.a[k / 8 * 2 + 1], k % 2);
+        for (int i = 0; i < 2; i++) {
+            const host_fragments &right = host_cuda::lane<host_fragments>(4 * (2 * t + i) + k % 8 / 2);
+            c[i] += upper * host_half(right.b[k / 8], k % 2);
+            c[2 + i] += lower * host_half(right.b[k / 8], k % 2);
+        }
+    }
+    host_cuda::leave();
+}
+
+__device__ static inline void vt_multiply_tf32(float c[4], const uint32_t a[4], const uint32_t b[2])
+{
+    int g = host_cuda::place() % 32 / 4, t = host_cuda::place() % 4;
+    host_fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+    host_cuda::publish(own);
+    for (int k = 0; k < 8; k++) { /* the low 13 bits are not read */
+        const host_fragments &left = host_cuda::lane<host_fragments>(4 * g + k % 4);
+        float upper = vt_from_bits(left.a[k / 4 * 2] & 0xffffe000u);
+        float lower = vt_from_bits(left.a[k / 4 * 2 + 1] & 0xffffe000u);
+        for (int i = 0; i < 2; i++) {
+            const host_fragments &right = host_cuda::lane<host_fragments>(4 * (2 * t + i) + k % 4);
+            c[i] += upper * vt_from_bits(right.b[k / 4] & 0xffffe000u);
+            c[2 + i] += lower * vt_from_bits(right.b[k / 4] & 0xffffe000u);
+        }
+    }
+    host_cuda::leave();
+}
+
+__device__ static inline uint32_t vt_to_tf32(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return isnan(value) || isinf(value) ? bits : (bits + 0x1000) & 0xffffe000u;
+}
+
+__device__ static inline void vt_copy_16(void *shared, const void *global)
+{
+    if (((uintptr_t)shared | (uintptr_t)global) % 16 != 0) host_cuda::fail("cp.async of unaligned memory");
+    memcpy(shared, global, 16);
+}
+
+__device__ static inline void vt_copies_wait()
+{
+}
+
+#endif
+
+/* a = big + small, both TF32: together 21 bits behind the leading one. */
+__device__ static inline void vt_split_tf32(float value, uint32_t *big, uint32_t *small)
+{
+    *big = vt_to_tf32(value);
+    *small = vt_to_tf32(value - vt_from_bits(*big));
+}
+
+/* c += a b in TF32; exact: in three products, as good as float32 (the fourth is below its rounding). */
+__device__ static inline void vt_multiply_float32(float c[4], const float a[4], const float b[2], bool exact)
+{
+    uint32_t big_a[4], big_b[2], small_a[4], small_b[2];
+    for (int i = 0; i < 4; i++) vt_split_tf32(a[i], &big_a[i], &small_a[i]);
+    for (int i = 0; i < 2; i++) vt_split_tf32(b[i], &big_b[i], &small_b[i]);
+    if (exact) {
+        vt_multiply_tf32(c, small_a, big_b);
+        vt_multiply_tf32(c, big_a, small_b);
+    }
+    vt_multiply_tf32(c, big_a, big_b);
+}
+
+#endif

@@ -1,0 +1,323 @@
+#include "command/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "planning/calibrate.h"
+#include "planning/layouts.h"
+
+/* This subcommand's own flags; all others are of the configuration. */
+typedef struct {
+    int64_t ranks; /* 0: what the launcher says */
+    const char *hardware, *calibrate;
+    bool all, csv;
+    char **others;
+    int other_count;
+} request;
+
+enum { MOST_RANKS = 1 << 14, SHOWN = 10, SHOWN_TOO_LARGE = 3 };
+
+static void print_help(void)
+{
+    printf(
+        "usage: vitrain plan [--config=NAME] [--ranks=N] [--hardware=NAME] [--name=value ...]\n\n"
+        "For every layout of a run over N ranks (tensor, context and data parallel, ZeRO stage, sequence parallel,\n"
+        "recompute, size of the micro-batch): the memory of a rank, learnt from the real step, and the time of a\n"
+        "step, reckoned from what it computes and sends. Needs no data, no ranks and not that machine.\n\n"
+        "  --ranks=N          how many ranks; not given: what the launcher says, 1 without one\n"
+        "  --hardware=NAME    an entry of config/hardware.yaml (h100-sxm, h200-sxm, a100-40, a100-80, cpu), or a file\n"
+        "                     like it (FILE, FILE:NAME); not given: cpu\n"
+        "  --all              every layout, not only the best of each grid of ranks\n"
+        "  --csv              every layout, as CSV\n"
+        "  --calibrate[=FILE] measures this machine at the configuration's sizes and writes FILE\n"
+        "                     (hardware-here.yaml); under a launcher also the messages between its ranks\n"
+        "  --help             this text\n\n"
+        "All other flags are those of `vitrain train`. Those that choose a layout (--tensor_parallel,\n"
+        "--context_parallel, --zero_stage, --sequence_parallel, --recompute, --grad_accumulation) leave only layouts\n"
+        "with that value.\n");
+}
+
+/* ---- arguments ---- */
+
+/* Is argument *i --name, and with which value? Switches take none but after '='. */
+static bool is_flag(int count, char *const *arguments, int *i, const char *name, bool is_switch, const char **value)
+{
+    size_t length = strlen(name);
+    const char *word = arguments[*i];
+    if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, length) != 0) return false;
+    if (word[2 + length] != '=' && word[2 + length] != '\0') return false;
+    *value = NULL;
+    if (word[2 + length] == '=')
+        *value = word + length + 3;
+    else if (!is_switch && *i + 1 < count)
+        *value = arguments[++*i];
+    return true;
+}
+
+static vt_status take_arguments(int count, char *const *arguments, request *r)
+{
+    vt_status status = VT_OK;
+    const char *value = NULL;
+    *r = (request){.others = malloc(((size_t)count + 1) * sizeof(char *))};
+    VT_ASSERT(r->others != NULL);
+    for (int i = 0; i < count; i++) {
+        if (is_flag(count, arguments, &i, "ranks", false, &value)) {
+            VT_CHECK(value != NULL && vt_text_to_integer(value, &r->ranks) && r->ranks >= 1 && r->ranks <= MOST_RANKS,
+                     "plan: --ranks=%.60s: expected a whole number from 1 to %d", value != NULL ? value : "",
+                     MOST_RANKS);
+        } else if (is_flag(count, arguments, &i, "hardware", false, &value)) {
+            VT_CHECK(value != NULL && value[0] != '\0', "plan: --hardware needs a name or a file");
+            r->hardware = value;
+        } else if (is_flag(count, arguments, &i, "calibrate", true, &value)) {
+            r->calibrate = value != NULL ? value : "hardware-here.yaml";
+        } else if (is_flag(count, arguments, &i, "all", true, &value)) {
+            VT_CHECK(value == NULL, "plan: --all takes no value");
+            r->all = true;
+        } else if (is_flag(count, arguments, &i, "csv", true, &value)) {
+            VT_CHECK(value == NULL, "plan: --csv takes no value (it goes to standard output)");
+            r->csv = true;
+        } else {
+            r->others[r->other_count++] = arguments[i];
+        }
+    }
+done:
+    return status;
+}
+
+/* The configuration, with its own layout set aside: whether that divides the ranks is for the search to say. What
+ * fp16 takes is what bf16 takes. */
+static vt_status open_config(const request *r, int64_t ranks, vt_config **result)
+{
+    vt_status status = VT_OK;
+    vt_config *config = NULL;
+    VT_TRY(vt_config_read(r->other_count, r->others, 1, &config));
+    VT_CHECK(config->local_batch_size == VT_UNSET_INTEGER,
+             "plan compares layouts of the same global batch: give --global_batch_size instead of --local_batch_size");
+    if (config->amp_mode == VT_AMP_FP16) config->amp_mode = VT_AMP_BF16;
+    const int64_t tensor = config->tensor_parallel, context = config->context_parallel;
+    const int64_t parts = config->grad_accumulation;
+    config->tensor_parallel = config->context_parallel = config->grad_accumulation = 1;
+    VT_TRY(vt_config_resolve(config));
+    config->tensor_parallel = tensor;
+    config->context_parallel = context;
+    config->grad_accumulation = parts;
+    config->ranks = ranks;
+done:
+    if (status != VT_OK) vt_config_close(&config);
+    *result = config;
+    return status;
+}
+
+/* ---- printing ---- */
+
+/* Optimizer steps of the run; 0: only the data could say. */
+static int64_t steps_of(const vt_config *config)
+{
+    if (config->num_iters != VT_UNSET_INTEGER) return config->num_iters;
+    if (config->limit_nsamples == VT_UNSET_INTEGER) return 0;
+    return config->num_epochs * (config->limit_nsamples / config->global_batch_size);
+}
+
+static const char *duration_text(double seconds, char text[VT_NUMBER_SIZE])
+{
+    if (seconds < 120)
+        snprintf(text, VT_NUMBER_SIZE, "%.3g s", seconds);
+    else if (seconds < 7200)
+        snprintf(text, VT_NUMBER_SIZE, "%.3g min", seconds / 60);
+    else if (seconds < 48 * 3600)
+        snprintf(text, VT_NUMBER_SIZE, "%.3g h", seconds / 3600);
+    else
+        snprintf(text, VT_NUMBER_SIZE, "%.3g days", seconds / 86400);
+    return text;
+}
+
+static double energy_kwh(const vt_config *config, const vt_hardware *hardware, double seconds)
+{
+    return (double)config->ranks * hardware->power_w * seconds / 3.6e6;
+}
+
+static void print_csv(const vt_config *config, const vt_hardware *hardware, const vt_layouts *layouts)
+{
+    int64_t steps = steps_of(config);
+    printf("tensor_parallel,context_parallel,data_parallel,zero_stage,sequence_parallel,recompute,grad_accumulation,"
+           "micro_batch,fits,memory_bytes,parameters,gradients,optimizer,activations,data,workspace,step_seconds,"
+           "products_seconds,attention_seconds,memory_seconds,starts_seconds,messages_seconds,hidden_seconds,bound,"
+           "samples_per_second,tflops_per_rank,run_seconds,energy_kwh\n");
+    for (int64_t i = 0; i < layouts->count; i++) {
+        const vt_option_cost *o = &layouts->options[i];
+        double run = (double)steps * o->cost.step;
+        printf("%lld,%lld,%lld,%lld,%s,%s,%lld,%lld,%s,%.0f", (long long)o->tensor, (long long)o->context,
+               (long long)o->data, (long long)o->zero, o->sequence ? "true" : "false", o->recompute ? "block" : "none",
+               (long long)o->accumulation, (long long)o->micro_batch, o->fits ? "true" : "false", o->total);
+        for (int c = 0; c < VT_MEMORY_CATEGORY_COUNT; c++) printf(",%.0f", o->bytes[c]);
+        printf(",%.6g", o->cost.step);
+        for (int c = 0; c < VT_COST_COUNT; c++) printf(",%.6g", o->cost.seconds[c]);
+        printf(",%.6g,%s,%.6g,%.6g,%.6g,%.6g\n", o->cost.hidden, vt_cost_name(o->cost.bound),
+               (double)config->global_batch_size / o->cost.step, 1e-12 * o->flops / o->cost.step, run,
+               energy_kwh(config, hardware, run));
+    }
+}
+
+static void print_head(const vt_config *config, const vt_hardware *hardware)
+{
+    char length[48] = "1000 steps";
+    if (steps_of(config) > 0) snprintf(length, sizeof length, "%lld steps", (long long)steps_of(config));
+    printf("configuration %s on %lld rank%s of %s", config->config, (long long)config->ranks,
+           config->ranks == 1 ? "" : "s", hardware->name);
+    if (hardware->ranks_per_node > 0) printf(", %.0f on a node", hardware->ranks_per_node);
+    printf(": batch %lld, %s; %.1f GiB a rank\n\n", (long long)config->global_batch_size,
+           config->amp_mode == VT_AMP_NONE ? "float32" : "16 bits", vt_cost_available(hardware) / 1073741824);
+    printf("                  recom-  micro |  GiB a rank                       |  ms a  samples TFLOP/s\n"
+           "  tp  cp   dp zero pute   batch |  all = param  grad optim activ  data  |   step       /s  a rank  bound by"
+           "       %11s     kWh\n",
+           length);
+}
+
+static double gib(double bytes)
+{
+    return bytes / 1073741824;
+}
+
+static void print_row(const vt_config *config, const vt_hardware *hardware, const vt_option_cost *o, bool terminal)
+{
+    char run[VT_NUMBER_SIZE], kwh[VT_NUMBER_SIZE] = "-", bound[48];
+    int64_t steps = steps_of(config) > 0 ? steps_of(config) : 1000;
+    double seconds = (double)steps * o->cost.step;
+    if (hardware->power_w > 0) snprintf(kwh, sizeof kwh, "%.3g", energy_kwh(config, hardware, seconds));
+    snprintf(bound, sizeof bound, "%s %.0f %%", vt_cost_name(o->cost.bound),
+             100 * o->cost.seconds[o->cost.bound] / o->cost.step);
+    if (terminal && !o->fits) printf("\033[9m");
+    printf("%4lld%s %3lld %4lld %4lld %-6s %5lld | %5.1f %5.1f %5.1f %5.1f %5.1f %5.1f  | %7.*f %8.*f %7.*f  %-15s "
+           "%10s %7s",
+           (long long)o->tensor, o->sequence ? "s" : " ", (long long)o->context, (long long)o->data, (long long)o->zero,
+           o->recompute ? "block" : "-", (long long)o->micro_batch, gib(o->total), gib(o->bytes[VT_MEMORY_PARAMETERS]),
+           gib(o->bytes[VT_MEMORY_GRADIENTS]), gib(o->bytes[VT_MEMORY_OPTIMIZER]), gib(o->bytes[VT_MEMORY_ACTIVATIONS]),
+           gib(o->bytes[VT_MEMORY_DATA] + o->bytes[VT_MEMORY_WORKSPACE]), o->cost.step < 0.1 ? 1 : 0,
+           1e3 * o->cost.step, o->cost.step > 1 ? 2 : 0, (double)config->global_batch_size / o->cost.step,
+           o->flops / o->cost.step < 1e13 ? 3 : 0, 1e-12 * o->flops / o->cost.step, bound, duration_text(seconds, run),
+           kwh);
+    if (terminal && !o->fits) printf("\033[0m");
+    printf("%s\n", o->fits ? "" : "  does not fit");
+}
+
+static bool same_grid(const vt_option_cost *a, const vt_option_cost *b)
+{
+    return a->tensor == b->tensor && a->context == b->context;
+}
+
+/* Is it the first of its grid that fits, or where none does the first of all? */
+static bool is_best_of_grid(const vt_layouts *layouts, int64_t index)
+{
+    const vt_option_cost *own = &layouts->options[index];
+    for (int64_t i = 0; i < layouts->count; i++) {
+        const vt_option_cost *other = &layouts->options[i];
+        if (i == index || !same_grid(own, other)) continue;
+        if (own->fits ? other->fits && i < index : other->fits || i < index) return false;
+    }
+    return true;
+}
+
+/* The best of each grid, and a few that would be faster still but don't fit. */
+static void print_table(const vt_config *config, const vt_hardware *hardware, const vt_layouts *layouts, bool all)
+{
+    bool terminal = isatty(STDOUT_FILENO);
+    int64_t shown = 0, too_large = 0, fitting = 0;
+    print_head(config, hardware);
+    for (int64_t i = 0; i < layouts->count; i++) {
+        const vt_option_cost *o = &layouts->options[i];
+        bool wanted = o->fits ? shown < SHOWN && is_best_of_grid(layouts, i)
+                              : too_large < SHOWN_TOO_LARGE && (fitting == 0 || is_best_of_grid(layouts, i));
+        fitting += o->fits;
+        if (!all && !wanted) continue;
+        print_row(config, hardware, o, terminal);
+        shown += o->fits;
+        too_large += !o->fits;
+    }
+    printf("\n%lld layouts, %lld of them fit%s.\n"
+           "tp with s: sequence_parallel. Time to read data is not counted.\n",
+           (long long)layouts->count, (long long)fitting,
+           all ? "" : "; here the fastest that fits of each grid tp x cp x dp (--all: every one)");
+}
+
+/* ---- measuring ---- */
+
+static vt_status calibrate(const request *r)
+{
+    vt_status status = VT_OK;
+    vt_config *config = NULL;
+    vt_world *world = NULL;
+    vt_backend *backend = NULL;
+    vt_hardware hardware;
+    vt_launch launch;
+    char *comment = NULL;
+    VT_TRY(vt_launch_detect(&launch));
+    VT_TRY(open_config(r, launch.world_size, &config));
+    config->tensor_parallel = config->context_parallel = 1;
+    VT_TRY(vt_world_open(config, &launch, &world));
+    int threads = config->num_threads != VT_UNSET_INTEGER ? (int)config->num_threads
+                  : world->ranks == 1                     ? 0
+                                                          : world->threads;
+    VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, threads, &backend));
+    int64_t local = config->global_batch_size / world->ranks;
+    VT_TRY(vt_calibrate(config, local > 0 ? local : 1, world, backend, &hardware));
+    comment = vt_text_format(
+        "# Measured by vitrain plan --calibrate at the sizes of configuration %s, by %d rank%s at once:\n"
+        "# %s. memory_gib is what was free. Not measured: overlap, power_w%s%s.\n",
+        config->config, world->ranks, world->ranks == 1 ? "" : "s", backend->name,
+        hardware.ranks_per_node > 1 ? "" : ", within_*", world->nodes > 1 ? "" : ", between_*");
+    if (world->rank == 0) VT_TRY(vt_hardware_write(&hardware, comment, r->calibrate));
+    if (world->rank == 0) printf("%s is written; use it with --hardware=%s\n", r->calibrate, r->calibrate);
+done:
+    free(comment);
+    vt_backend_close(&backend);
+    vt_world_close(&world, status != VT_OK);
+    vt_config_close(&config);
+    return status;
+}
+
+static vt_status plan(const request *r)
+{
+    vt_status status = VT_OK;
+    vt_config *config = NULL;
+    vt_hardware hardware;
+    vt_layouts layouts = {NULL, 0};
+    int64_t ranks = r->ranks;
+    vt_launch launch;
+    if (ranks == 0) {
+        VT_TRY(vt_launch_detect(&launch));
+        ranks = launch.world_size;
+    }
+    VT_TRY(open_config(r, ranks, &config));
+    VT_TRY(vt_hardware_read(r->hardware != NULL ? r->hardware : "cpu", &hardware));
+    VT_TRY(vt_layouts_plan(config, &hardware, &layouts));
+    if (r->csv)
+        print_csv(config, &hardware, &layouts);
+    else
+        print_table(config, &hardware, &layouts, r->all);
+done:
+    vt_layouts_close(&layouts);
+    vt_config_close(&config);
+    return status;
+}
+
+vt_status vt_command_plan(int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    request r;
+    for (int i = 0; i < argument_count; i++) {
+        if (strcmp(arguments[i], "--help") != 0 && strcmp(arguments[i], "-h") != 0) continue;
+        print_help();
+        return VT_OK;
+    }
+    VT_TRY(take_arguments(argument_count, arguments, &r));
+    if (r.calibrate != NULL)
+        VT_TRY(calibrate(&r));
+    else
+        VT_TRY(plan(&r));
+done:
+    free(r.others);
+    return status;
+}

@@ -1,0 +1,335 @@
+#include "planning/calibrate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "training/trainer.h"
+
+enum { MOST_ROWS = 16384, WIDE_ELEMENTS = 1 << 24, OPTIMIZER_ELEMENTS = 1 << 23 };
+
+/* What is measured, and on how much: buffers of one block of the model. */
+typedef struct {
+    vt_backend *backend; /* that a sequence runs on: the machine's, or the dry one, which counts what it does */
+    const vt_config *config;
+    vt_type type;
+    int64_t samples, tokens, rows, dim, elements; /* the optimizer's block */
+    void *inputs, *outputs;                       /* [rows, 4 dim] */
+    void *weight;                                 /* [4 dim, dim] */
+    float *gradients, *statistics, *fields, *channels, *block, *wide;
+    double *squares;
+} bench;
+
+typedef void sequence(bench *b);
+
+static vt_matrix view(void *memory, vt_type type, int64_t rows, int64_t columns)
+{
+    vt_matrix matrix = vt_matrix_make(memory, rows, columns);
+    matrix.type = type;
+    return matrix;
+}
+
+/* ---- sequences: each as a step has it ---- */
+
+static void linear_layer(bench *b, int64_t in, int64_t out)
+{
+    vt_matrix x = view(b->inputs, b->type, b->rows, in), y = view(b->outputs, b->type, b->rows, out);
+    vt_matrix weight = view(b->weight, b->type, out, in);
+    b->backend->linear_forward(b->backend, x, weight, NULL, y);
+    b->backend->linear_backward_input(b->backend, y, weight, x);
+    b->backend->linear_backward_weight(b->backend, x, y, b->gradients, NULL);
+}
+
+static void run_products(bench *b)
+{
+    linear_layer(b, b->dim, 3 * b->dim);
+    linear_layer(b, b->dim, b->dim);
+    linear_layer(b, b->dim, 4 * b->dim);
+    linear_layer(b, 4 * b->dim, b->dim);
+}
+
+static void run_attention(bench *b)
+{
+    vt_attention_shape shape = {.batch = b->samples,
+                                .heads = b->config->num_heads,
+                                .head_dim = b->dim / b->config->num_heads,
+                                .queries = b->tokens,
+                                .keys = b->tokens};
+    vt_matrix qkv = view(b->inputs, b->type, b->rows, 4 * b->dim),
+              dqkv = view(b->outputs, b->type, b->rows, 4 * b->dim);
+    vt_matrix in[4], out[4];
+    for (int i = 0; i < 4; i++) in[i] = vt_matrix_columns(qkv, i * b->dim, b->dim);
+    for (int i = 0; i < 4; i++) out[i] = vt_matrix_columns(dqkv, i * b->dim, b->dim);
+    b->backend->attention_forward(b->backend, &shape, in[0], in[1], in[2], in[3], b->statistics);
+    b->backend->attention_backward(b->backend, &shape, in[0], in[1], in[2], in[3], b->statistics, out[3], out[0],
+                                   out[1], out[2]);
+}
+
+/* LayerNorm's forward is made once more in backward. */
+static void run_norm(bench *b)
+{
+    float *mean = b->statistics, *rstd = b->statistics + b->rows, *weight = b->channels, *bias = b->channels + b->dim;
+    vt_matrix x = view(b->wide, VT_FLOAT32, b->rows, b->dim), y = view(b->outputs, b->type, b->rows, b->dim);
+    vt_matrix dy = view(b->inputs, VT_FLOAT32, b->rows, b->dim);
+    for (int i = 0; i < 2; i++) b->backend->layer_norm_forward(b->backend, x, weight, bias, 1e-6f, y, mean, rstd);
+    b->backend->layer_norm_backward(b->backend, x, weight, mean, rstd, dy, x, b->gradients, b->gradients + b->dim);
+}
+
+static void run_gelu(bench *b)
+{
+    vt_matrix x = view(b->inputs, b->type, b->rows, 4 * b->dim), y = view(b->outputs, b->type, b->rows, 4 * b->dim);
+    b->backend->gelu_forward(b->backend, (vt_gelu)b->config->gelu, x, y);
+    b->backend->gelu_backward(b->backend, (vt_gelu)b->config->gelu, x, y, y, view(NULL, b->type, b->rows, 4 * b->dim));
+}
+
+static void run_residual(bench *b)
+{
+    const vt_mask none = {.tokens = b->tokens};
+    vt_matrix x = view(b->wide, VT_FLOAT32, b->rows, b->dim), y = view(b->inputs, VT_FLOAT32, b->rows, b->dim);
+    b->backend->residual_add(b->backend, x, y, &none, view(b->outputs, VT_FLOAT32, b->rows, b->dim));
+}
+
+static void run_patches(bench *b)
+{
+    const vt_config *config = b->config;
+    vt_patch_grid grid = {.batch = 1,
+                          .field_channels = config->n_out_channels,
+                          .channels = config->n_out_channels,
+                          .height = config->img_size[0],
+                          .width = config->img_size[1],
+                          .patch = config->patch_size,
+                          .order = VT_PATCH_CHANNEL_LAST,
+                          .tokens = b->tokens};
+    int64_t columns = config->n_out_channels * config->patch_size * config->patch_size;
+    vt_matrix target = view(b->fields + b->tokens * columns, VT_FLOAT32, b->tokens, columns);
+    vt_matrix prediction = view(b->fields + 2 * b->tokens * columns, VT_FLOAT32, b->tokens, columns);
+    b->backend->patches_load(b->backend, &grid, b->fields, b->channels, b->channels, target);
+    b->backend->squared_norms(b->backend, 1, prediction, target, b->squares);
+    b->backend->relative_l2_backward(b->backend, 1, prediction, target, b->squares, 1, prediction);
+}
+
+static void run_optimizer(bench *b)
+{
+    const vt_update update = {(vt_optimizer_kind)b->config->optimizer, 1e-3, 0.9, 0.95, 1e-8, 0, 1};
+    float *block = b->block;
+    b->backend->zero(b->backend, block, (size_t)b->elements * sizeof *block);
+    b->backend->sum_of_squares(b->backend, block, b->elements, 1, b->squares);
+    b->backend->update(b->backend, &update, b->channels, block, block + b->elements, block + 2 * b->elements,
+                       block + 3 * b->elements, b->elements);
+}
+
+/* Memory itself: too much for any cache. */
+static void run_wide(bench *b)
+{
+    const vt_mask none = {.tokens = 1};
+    vt_matrix x = view(b->wide, VT_FLOAT32, WIDE_ELEMENTS / 4096, 4096);
+    b->backend->residual_add(b->backend, x, x, &none, x);
+}
+
+/* An operation on next to nothing. */
+static void run_start(bench *b)
+{
+    vt_matrix x = view(b->wide, VT_FLOAT32, 2, 16);
+    for (int i = 0; i < 100; i++)
+        b->backend->layer_norm_forward(b->backend, x, b->channels, b->channels, 1e-6f, x, b->statistics,
+                                       b->statistics + 2);
+}
+
+/* ---- taking and giving back ---- */
+
+static vt_status take(vt_backend *backend, int64_t elements, void *memory)
+{
+    return backend->allocate(backend, VT_MEMORY_WORKSPACE, (size_t)elements * sizeof(float), memory);
+}
+
+static vt_status bench_open(bench *b)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = b->config;
+    int64_t columns = config->n_out_channels * config->patch_size * config->patch_size;
+    int64_t most_channels = config->n_out_channels > b->dim ? config->n_out_channels : b->dim;
+    int64_t wide = b->rows * b->dim > WIDE_ELEMENTS ? b->rows * b->dim : WIDE_ELEMENTS;
+    VT_TRY(take(b->backend, 4 * b->rows * b->dim, &b->inputs));
+    VT_TRY(take(b->backend, 4 * b->rows * b->dim, &b->outputs));
+    VT_TRY(take(b->backend, 4 * b->dim * b->dim, &b->weight));
+    VT_TRY(take(b->backend, 4 * b->dim * b->dim, &b->gradients));
+    VT_TRY(take(b->backend, b->rows * (config->num_heads + 2) + 64, &b->statistics));
+    VT_TRY(take(b->backend, 3 * b->tokens * columns, &b->fields));
+    VT_TRY(take(b->backend, 2 * most_channels + 64, &b->channels));
+    VT_TRY(take(b->backend, 4 * b->elements, &b->block));
+    VT_TRY(take(b->backend, wide, &b->wide));
+    VT_TRY(take(b->backend, 64, &b->squares));
+done:
+    return status;
+}
+
+static void bench_close(bench *b)
+{
+    void *const memory[] = {b->inputs, b->outputs,  b->weight, b->gradients, b->statistics,
+                            b->fields, b->channels, b->block,  b->wide,      b->squares};
+    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) b->backend->release(b->backend, memory[i]);
+}
+
+/* ---- measuring ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    double difference = *(const double *)a - *(const double *)b;
+    return difference < 0 ? -1 : difference > 0;
+}
+
+/* Seconds of one turn, the median of some; the mean over the ranks, which all begin together. */
+static double seconds_of(bench *b, vt_world *world, sequence *run)
+{
+    enum { TURNS = 7 };
+    double times[TURNS], ready = 0;
+    run(b);
+    for (int i = 0; i < TURNS; i++) {
+        vt_world_sum(world, &ready, 1);
+        double begin = vt_clock_seconds();
+        int calls = 0;
+        do {
+            run(b);
+            calls++;
+        } while (vt_clock_seconds() - begin < 0.02);
+        times[i] = (vt_clock_seconds() - begin) / calls;
+    }
+    qsort(times, TURNS, sizeof times[0], by_value);
+    double mean = times[TURNS / 2] / world->ranks;
+    vt_world_sum(world, &mean, 1);
+    return mean;
+}
+
+/* What one turn does, counted by the dry back end. */
+static vt_status count_of(const bench *b, sequence *run, vt_dry_count *count)
+{
+    vt_status status = VT_OK;
+    bench counted = *b;
+    VT_TRY(vt_backend_open_dry(&counted.backend));
+    run(&counted);
+    *count = *vt_backend_dry_count(counted.backend);
+done:
+    vt_backend_close(&counted.backend);
+    return status;
+}
+
+static vt_status measure_rates(bench *b, vt_world *world, vt_hardware *hardware)
+{
+    vt_status status = VT_OK;
+    vt_dry_count count;
+    vt_type own = b->type;
+    for (int type = VT_FLOAT32; type <= VT_BFLOAT16; type++) {
+        b->type = (vt_type)type;
+        b->backend->weights_changed(b->backend);
+        VT_TRY(count_of(b, run_products, &count));
+        hardware->matrix_tflops[type] = 1e-12 * count.flops / seconds_of(b, world, run_products);
+        hardware->matrix_fraction[type] = 1;
+        VT_TRY(count_of(b, run_attention, &count));
+        double rate = 1e-12 * count.flops / seconds_of(b, world, run_attention);
+        hardware->attention_fraction[type] = rate / hardware->matrix_tflops[type];
+    }
+    b->type = own;
+done:
+    return status;
+}
+
+static vt_status measure_memory(bench *b, vt_world *world, vt_hardware *hardware)
+{
+    static sequence *const sequences[VT_WORK_COUNT] = {[VT_WORK_NORM] = run_norm,
+                                                       [VT_WORK_GELU] = run_gelu,
+                                                       [VT_WORK_RESIDUAL] = run_residual,
+                                                       [VT_WORK_PATCHES] = run_patches,
+                                                       [VT_WORK_OPTIMIZER] = run_optimizer};
+    vt_status status = VT_OK;
+    vt_dry_count count;
+    VT_TRY(count_of(b, run_wide, &count));
+    hardware->memory_gb_s = 1e-9 * count.moved[VT_WORK_RESIDUAL] / seconds_of(b, world, run_wide);
+    hardware->memory_fraction = 1;
+    for (int i = 0; i < VT_WORK_COUNT; i++) {
+        VT_TRY(count_of(b, sequences[i], &count));
+        double rate = 1e-9 * count.moved[i] / seconds_of(b, world, sequences[i]);
+        hardware->work_fraction[i] = rate / hardware->memory_gb_s;
+    }
+    hardware->operation_us = 1e4 * seconds_of(b, world, run_start);
+done:
+    return status;
+}
+
+/* ---- messages ---- */
+
+/* One of each operation that layouts use, on [elements] in all. */
+static void exchange_all(vt_group *group, float *data, int64_t elements, const int64_t *counts, const size_t *bytes)
+{
+    int64_t own = elements / group->size * group->rank;
+    vt_group_all_reduce(group, VT_SUM_FLOAT32, data, elements, NULL);
+    vt_group_reduce_scatter(group, data, counts, data + own, NULL);
+    vt_group_all_gather(group, data + own, bytes, data, NULL);
+}
+
+/* Latency per doubling of ranks, and bandwidth as vt_volume counts bytes. */
+static void measure_group(bench *b, vt_world *world, vt_group *group, double *gb_s, double *us)
+{
+    enum { TURNS = 5, SHORT = 40 };
+    double figures[2] = {0}, nothing = 0, bytes = 0;
+    int64_t elements = b->rows * b->dim / group->size * group->size, counts[group->size];
+    size_t parts[group->size];
+    for (int i = 0; i < group->size; i++) counts[i] = elements / group->size;
+    for (int i = 0; i < group->size; i++) parts[i] = (size_t)counts[i] * sizeof(float);
+    memset(b->wide, 0, (size_t)elements * sizeof *b->wide); /* sums must not overflow */
+    exchange_all(group, b->wide, elements, counts, parts);
+    vt_world_sum(world, &nothing, 1);
+    double begin = vt_clock_seconds(), before = group->volume.bytes;
+    for (int i = 0; i < TURNS; i++) exchange_all(group, b->wide, elements, counts, parts);
+    figures[0] = (vt_clock_seconds() - begin) / world->ranks;
+    bytes = group->volume.bytes - before;
+    begin = vt_clock_seconds();
+    for (int i = 0; i < SHORT; i++) vt_group_all_reduce(group, VT_SUM_FLOAT32, b->wide, 1, NULL);
+    figures[1] = (vt_clock_seconds() - begin) / SHORT / world->ranks;
+    vt_world_sum(world, figures, 2);
+    *us = 1e6 * figures[1] / ceil(log2(group->size));
+    *gb_s = 1e-9 * bytes / fmax(1e-9, figures[0] - 3 * TURNS * figures[1]);
+}
+
+static vt_status measure_messages(bench *b, vt_world *world, vt_hardware *hardware)
+{
+    vt_status status = VT_OK;
+    vt_group *within = NULL, *between = NULL;
+    hardware->within_gb_s = 2; /* guesses, for ranks that aren't there */
+    hardware->within_us = 20;
+    hardware->between_gb_s = 1;
+    hardware->between_us = 50;
+    const int here = world->ranks / world->nodes;
+    hardware->ranks_per_node = here;
+    VT_TRY(vt_world_group(world, VT_AXES_ALL, VT_SCOPE_WITHIN_NODE, "calibration", NULL, &within));
+    if (within->size > 1) measure_group(b, world, within, &hardware->within_gb_s, &hardware->within_us);
+    if (world->nodes > 1) {
+        VT_TRY(vt_world_group(world, VT_AXES_ALL, VT_SCOPE_ACROSS_NODES, "calibration", NULL, &between));
+        measure_group(b, world, between, &hardware->between_gb_s, &hardware->between_us);
+    }
+done:
+    return status;
+}
+
+vt_status vt_calibrate(const vt_config *config, int64_t samples, vt_world *world, vt_backend *backend,
+                       vt_hardware *hardware)
+{
+    vt_status status = VT_OK;
+    int64_t tokens = config->img_size[0] / config->patch_size * (config->img_size[1] / config->patch_size);
+    int64_t dim = config->embed_dim, most = MOST_ROWS / tokens, parameters = 12 * dim * dim * config->depth;
+    bench b = {.backend = backend, .config = config, .type = vt_trainer_type(config), .tokens = tokens, .dim = dim};
+    if (samples > most) samples = most > 1 ? most : 1;
+    b.samples = samples;
+    b.rows = samples * tokens;
+    b.elements = parameters < OPTIMIZER_ELEMENTS ? parameters : OPTIMIZER_ELEMENTS;
+    *hardware = (vt_hardware){.name = "calibrated", .host_memory = backend->shares_host_memory, .head_multiple = 1};
+    double memory = backend->available_memory(backend);
+    hardware->memory_gib = memory / 1073741824 * world->nodes / world->ranks;
+    VT_TRY(bench_open(&b));
+    VT_TRY(measure_rates(&b, world, hardware));
+    VT_TRY(measure_memory(&b, world, hardware));
+    VT_TRY(measure_messages(&b, world, hardware));
+    VT_TRY(backend->check(backend));
+done:
+    bench_close(&b);
+    return status;
+}

@@ -1,0 +1,134 @@
+#include "planning/cost.h"
+
+#include <string.h>
+
+static const char *const names[VT_COST_COUNT] = {"products", "attention", "memory", "starts", "messages"};
+
+const char *vt_cost_name(vt_cost_part part)
+{
+    return names[part];
+}
+
+/* Each product takes as long as its arithmetic or its operands' way through memory, whichever is longer (roofline,
+ * Williams et al. 2009). */
+static double product_seconds(const vt_hardware *hardware, vt_type type, const vt_dry_count *count)
+{
+    double rate = 1e12 * hardware->matrix_tflops[type] * hardware->matrix_fraction[type];
+    double bandwidth = 1e9 * hardware->memory_gb_s * hardware->memory_fraction, seconds = 0;
+    for (int i = 0; i < count->product_count; i++) {
+        const vt_dry_product *product = &count->products[i];
+        seconds += (double)product->calls * fmax(product->flops / rate, product->bytes / bandwidth);
+    }
+    return seconds;
+}
+
+/* Heads are computed at the next size that the kernels have. */
+static double attention_seconds(const vt_config *config, const vt_hardware *hardware, vt_type type, double flops)
+{
+    const int64_t size = config->embed_dim / config->num_heads;
+    double head = (double)size, multiple = hardware->head_multiple;
+    double computed = ceil(head / multiple) * multiple;
+    return flops * computed / head / (1e12 * hardware->matrix_tflops[type] * hardware->attention_fraction[type]);
+}
+
+static double memory_seconds(const vt_hardware *hardware, const vt_dry_count *count)
+{
+    double seconds = 0;
+    for (int i = 0; i < VT_WORK_COUNT; i++)
+        seconds += count->moved[i] / (1e9 * hardware->memory_gb_s * hardware->work_fraction[i]);
+    return seconds;
+}
+
+/* A ring that leaves the node passes it as often as the node has groups: the group's ranks on a node bring each their
+ * share of the node's way out. Latency grows with the doublings of ranks, as trees' does. */
+double vt_cost_messages(const vt_hardware *hardware, int size, int in_node, const vt_volume *volume)
+{
+    bool leaves = in_node < size;
+    double bandwidth = hardware->within_gb_s, latency = leaves ? hardware->between_us : hardware->within_us;
+    if (leaves) bandwidth = in_node > 1 ? fmin(bandwidth, hardware->between_gb_s * in_node) : hardware->between_gb_s;
+    return (double)volume->operations * 1e-6 * latency * ceil(log2(size)) + volume->bytes / (1e9 * bandwidth);
+}
+
+static bool is_of_gradients(const vt_plan_group *group)
+{
+    static const char end[] = " of gradients";
+    size_t length = strlen(group->name);
+    return length > strlen(end) && strcmp(group->name + length - strlen(end), end) == 0;
+}
+
+/* The part of what goes through the groups of gradients that comes behind the update, which nothing hides: with ZeRO 1
+ * and 2 the new values are gathered once, beside one reduction (with stage 2 one a micro-batch) of as many bytes. */
+static double behind_update(const vt_config *config)
+{
+    if (config->zero_stage == 1) return 0.5;
+    return config->zero_stage == 2 ? 1.0 / (double)(config->grad_accumulation + 1) : 0;
+}
+
+/* Time in which reductions of gradients may go on: backward, with ZeRO 2 and 3 that of every micro-batch, else of the
+ * last one; stage 3 also gathers ahead in forward. */
+static double window(const vt_config *config, double compute)
+{
+    double backward = config->recompute == VT_RECOMPUTE_BLOCK ? 0.75 : 2.0 / 3; /* of a pass */
+    if (config->zero_stage == 3) return compute;
+    return config->zero_stage == 2 ? backward * compute : backward * compute / (double)config->grad_accumulation;
+}
+
+static void add_messages(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan, vt_cost *cost)
+{
+    double gradients = 0, ring = 0, waited = 0, late;
+    double compute = cost->seconds[VT_COST_MATRIX] + cost->seconds[VT_COST_ATTENTION] + cost->seconds[VT_COST_MEMORY];
+    double buckets = fmax(1, (double)plan->bytes[VT_MEMORY_GRADIENTS] / (config->bucket_cap_mb * 1024 * 1024));
+    for (int i = 0; i < plan->group_count; i++) {
+        const vt_plan_group *group = &plan->groups[i];
+        double seconds = vt_cost_messages(hardware, group->size, group->in_node, &group->volume);
+        if (is_of_gradients(group))
+            gradients += seconds;
+        else if (config->cp_comm == VT_CP_RING && strcmp(group->name, "cp") == 0)
+            ring += seconds;
+        else
+            waited += seconds;
+    }
+    late = gradients * behind_update(config);
+    gradients -= late;
+    /* the last bucket starts when backward is over */
+    double hidden = fmin(hardware->overlap * window(config, compute), gradients * (1 - 1 / ceil(buckets)));
+    double hidden_ring = fmin(hardware->overlap * cost->seconds[VT_COST_ATTENTION], ring);
+    cost->hidden = hidden + hidden_ring;
+    cost->seconds[VT_COST_COMMUNICATION] = waited + late + gradients + ring - cost->hidden;
+}
+
+void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan, vt_cost *cost)
+{
+    vt_type type = config->amp_mode == VT_AMP_NONE ? VT_FLOAT32 : VT_BFLOAT16;
+    const vt_dry_count *count = &plan->step;
+    *cost = (vt_cost){.step = 0};
+    cost->seconds[VT_COST_MATRIX] = product_seconds(hardware, type, count);
+    cost->seconds[VT_COST_ATTENTION] = attention_seconds(config, hardware, type, count->attention_flops);
+    cost->seconds[VT_COST_MEMORY] = memory_seconds(hardware, count);
+    cost->seconds[VT_COST_START] = 1e-6 * hardware->operation_us * (double)count->operations;
+    add_messages(config, hardware, plan, cost);
+    for (int i = 0; i < VT_COST_COUNT; i++) {
+        cost->step += cost->seconds[i];
+        if (cost->seconds[i] > cost->seconds[cost->bound]) cost->bound = (vt_cost_part)i;
+    }
+}
+
+double vt_cost_memory(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan,
+                      double bytes[VT_MEMORY_CATEGORY_COUNT])
+{
+    double total = 0;
+    int64_t plane = config->img_size[0] * config->img_size[1];
+    int64_t sample = (config->n_in_channels + config->n_out_channels) * plane;
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) bytes[i] = (double)plan->bytes[i];
+    if (!hardware->host_memory)
+        bytes[VT_MEMORY_DATA] +=
+            4 * (double)(vt_trainer_micro_batch(config) * sample) / (double)config->context_parallel -
+            (double)plan->ring_bytes;
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) total += bytes[i];
+    return total;
+}
+
+double vt_cost_available(const vt_hardware *hardware)
+{
+    return (hardware->memory_gib - hardware->reserved_gib) * 1024 * 1024 * 1024;
+}

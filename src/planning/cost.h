@@ -1,0 +1,42 @@
+/* What an optimizer step costs on a machine: arithmetic over a plan's counts and the machine's table, nothing more.
+ * docs/planning.md derives the formulas. */
+#ifndef VT_PLANNING_COST_H
+#define VT_PLANNING_COST_H
+
+#include "planning/hardware.h"
+#include "training/trainer.h"
+
+typedef enum {
+    VT_COST_MATRIX, /* products of linear layers, each at the machine's rate or its memory's */
+    VT_COST_ATTENTION,
+    VT_COST_MEMORY,        /* operations that move bytes */
+    VT_COST_START,         /* starting operations */
+    VT_COST_COMMUNICATION, /* that nothing hides */
+    VT_COST_COUNT
+} vt_cost_part;
+
+typedef struct {
+    double seconds[VT_COST_COUNT];
+    double step;        /* their sum */
+    double hidden;      /* communication behind backward or attention */
+    vt_cost_part bound; /* the largest */
+} vt_cost;
+
+/* `plan` is vt_trainer_plan's of the same configuration. */
+void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan, vt_cost *cost);
+
+/* "products", "attention", "memory", "starts", "messages" */
+const char *vt_cost_name(vt_cost_part part);
+
+/* Seconds for `volume` over a group of `size` ranks, `in_node` of them on this rank's node. */
+double vt_cost_messages(const vt_hardware *hardware, int size, int in_node, const vt_volume *volume);
+
+/* Bytes of each category on the device, and their sum: on a GPU without the readers' batches, which stay in the host's
+ * memory, but with one micro-batch. */
+double vt_cost_memory(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan,
+                      double bytes[VT_MEMORY_CATEGORY_COUNT]);
+
+/* Bytes that a run may take. */
+double vt_cost_available(const vt_hardware *hardware);
+
+#endif

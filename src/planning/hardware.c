@@ -1,0 +1,197 @@
+#include "planning/hardware.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "config/yaml.h"
+
+typedef struct {
+    const char *key;
+    size_t offset;
+    bool required;
+    double least, most;
+} field;
+
+#define FIELD(member) offsetof(vt_hardware, member)
+static const field fields[] = {
+    {"memory_gib", FIELD(memory_gib), true, 1e-3, 1e6},
+    {"reserved_gib", FIELD(reserved_gib), false, 0, 1e6},
+    {"ranks_per_node", FIELD(ranks_per_node), true, 0, 1e6},
+    {"power_w", FIELD(power_w), false, 0, 1e6},
+    {"matrix_float32_tflops", FIELD(matrix_tflops[VT_FLOAT32]), true, 1e-6, 1e6},
+    {"matrix_bf16_tflops", FIELD(matrix_tflops[VT_BFLOAT16]), true, 1e-6, 1e6},
+    {"matrix_float32_fraction", FIELD(matrix_fraction[VT_FLOAT32]), true, 1e-6, 1},
+    {"matrix_bf16_fraction", FIELD(matrix_fraction[VT_BFLOAT16]), true, 1e-6, 1},
+    {"attention_float32_fraction", FIELD(attention_fraction[VT_FLOAT32]), true, 1e-6, 10},
+    {"attention_bf16_fraction", FIELD(attention_fraction[VT_BFLOAT16]), true, 1e-6, 10},
+    {"head_multiple", FIELD(head_multiple), false, 1, 1024},
+    {"memory_gb_s", FIELD(memory_gb_s), true, 1e-3, 1e6},
+    {"memory_fraction", FIELD(memory_fraction), true, 1e-6, 10},
+    {"norm_fraction", FIELD(work_fraction[VT_WORK_NORM]), false, 1e-6, 10},
+    {"gelu_fraction", FIELD(work_fraction[VT_WORK_GELU]), false, 1e-6, 10},
+    {"residual_fraction", FIELD(work_fraction[VT_WORK_RESIDUAL]), false, 1e-6, 10},
+    {"patches_fraction", FIELD(work_fraction[VT_WORK_PATCHES]), false, 1e-6, 10},
+    {"optimizer_fraction", FIELD(work_fraction[VT_WORK_OPTIMIZER]), false, 1e-6, 10},
+    {"operation_us", FIELD(operation_us), true, 0, 1e6},
+    {"within_gb_s", FIELD(within_gb_s), true, 1e-6, 1e6},
+    {"within_us", FIELD(within_us), true, 0, 1e6},
+    {"between_gb_s", FIELD(between_gb_s), true, 1e-6, 1e6},
+    {"between_us", FIELD(between_us), true, 0, 1e6},
+    {"overlap", FIELD(overlap), true, 0, 1},
+};
+enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
+
+static double *place_of(const vt_hardware *hardware, const field *f)
+{
+    return (double *)(void *)((char *)(uintptr_t)hardware + f->offset);
+}
+
+static const field *find_field(const char *key)
+{
+    for (int i = 0; i < FIELD_COUNT; i++)
+        if (strcmp(fields[i].key, key) == 0) return &fields[i];
+    return NULL;
+}
+
+static vt_status unknown_key(const char *path, const vt_yaml_node *key)
+{
+    vt_status status = VT_OK;
+    const char *names[FIELD_COUNT + 1] = {"kind"};
+    for (int i = 0; i < FIELD_COUNT; i++) names[i + 1] = fields[i].key;
+    const char *nearest = vt_text_nearest(key->text, names, FIELD_COUNT + 1);
+    VT_FAIL("%s:%zu:%zu: unknown key '%.80s'%s%s%s", path, key->line, key->column, key->text,
+            nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
+done:
+    return status;
+}
+
+static vt_status take_value(const char *path, const vt_yaml_entry *entry, vt_hardware *hardware)
+{
+    vt_status status = VT_OK;
+    char found[96];
+    double value = 0;
+    const vt_yaml_node *node = entry->value;
+    const field *f = find_field(entry->key->text);
+    if (strcmp(entry->key->text, "kind") == 0) {
+        bool text = node->kind == VT_YAML_SCALAR;
+        VT_CHECK(text && (strcmp(node->text, "cpu") == 0 || strcmp(node->text, "gpu") == 0),
+                 "%s:%zu:%zu: kind: found %s, expected cpu or gpu", path, node->line, node->column,
+                 vt_yaml_describe(node, found));
+        hardware->host_memory = strcmp(node->text, "cpu") == 0;
+        goto done;
+    }
+    if (f == NULL) return unknown_key(path, entry->key);
+    VT_CHECK(node->kind == VT_YAML_SCALAR && vt_text_to_double(node->text, &value) && value >= f->least &&
+                 value <= f->most,
+             "%s:%zu:%zu: %s: found %s, expected a number from %g to %g", path, node->line, node->column, f->key,
+             vt_yaml_describe(node, found), f->least, f->most);
+    *place_of(hardware, f) = value;
+done:
+    return status;
+}
+
+static vt_status read_entry(const vt_yaml *yaml, const vt_yaml_entry *entry, vt_hardware *hardware)
+{
+    vt_status status = VT_OK;
+    char found[96];
+    vt_yaml_entry *values = NULL;
+    size_t count = 0;
+    bool given[FIELD_COUNT] = {false};
+    const char *path = vt_yaml_path(yaml);
+    VT_CHECK(entry->value->kind == VT_YAML_MAPPING, "%s:%zu:%zu: '%.60s' should be a mapping of keys, found %s", path,
+             entry->value->line, entry->value->column, entry->key->text, vt_yaml_describe(entry->value, found));
+    VT_TRY(vt_yaml_entries(yaml, entry->value, &values, &count));
+    *hardware = (vt_hardware){.head_multiple = 1};
+    snprintf(hardware->name, sizeof hardware->name, "%.60s", entry->key->text);
+    for (size_t i = 0; i < count; i++) {
+        VT_TRY(take_value(path, &values[i], hardware));
+        const field *f = find_field(values[i].key->text);
+        if (f != NULL) given[f - fields] = true;
+    }
+    for (int i = 0; i < FIELD_COUNT; i++)
+        VT_CHECK(given[i] || !fields[i].required, "%s:%zu:%zu: '%.60s' lacks %s", path, entry->key->line,
+                 entry->key->column, entry->key->text, fields[i].key);
+    for (int i = 0; i < VT_WORK_COUNT; i++)
+        if (hardware->work_fraction[i] == 0) hardware->work_fraction[i] = hardware->memory_fraction;
+done:
+    free(values);
+    return status;
+}
+
+static vt_status no_such_entry(const char *path, const char *wanted, const vt_yaml_entry *entries, size_t count)
+{
+    vt_status status = VT_OK;
+    vt_text list = {0};
+    vt_text_append(&list, "%s", count == 0 ? "nothing" : entries[0].key->text);
+    for (size_t i = 1; i < count; i++) vt_text_append(&list, ", %s", entries[i].key->text);
+    if (wanted == NULL)
+        VT_FAIL("--hardware=%s: the file holds %s; add which, as in %s:NAME", path, list.characters, path);
+    VT_FAIL(
+        "--hardware: '%.60s' is not in %s, which holds %s; it may also be the path of a file that --calibrate wrote",
+        wanted, path, list.characters);
+done:
+    vt_text_close(&list);
+    return status;
+}
+
+/* `wanted` NULL: the only entry. */
+static vt_status read_file(const char *path, const char *wanted, vt_hardware *hardware)
+{
+    vt_status status = VT_OK;
+    vt_yaml *yaml = NULL;
+    vt_yaml_entry *entries = NULL;
+    size_t count = 0, i = 0;
+    VT_TRY(vt_yaml_open(path, &yaml));
+    VT_TRY(vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count));
+    while (wanted != NULL && i < count && strcmp(entries[i].key->text, wanted) != 0) i++;
+    if (wanted == NULL ? count != 1 : i == count) VT_TRY(no_such_entry(path, wanted, entries, count));
+    VT_TRY(read_entry(yaml, &entries[i], hardware));
+done:
+    free(entries);
+    vt_yaml_close(&yaml);
+    return status;
+}
+
+vt_status vt_hardware_read(const char *name, vt_hardware *hardware)
+{
+    vt_status status = VT_OK;
+    char *path = NULL, *copy = NULL;
+    const char *dot = strrchr(name, '.');
+    bool is_path = strchr(name, '/') != NULL || (dot != NULL && strncmp(dot, ".yaml", 5) == 0);
+    if (is_path) {
+        copy = vt_text_copy(name);
+        char *colon = access(name, F_OK) == 0 ? NULL : strrchr(copy, ':');
+        if (colon != NULL) *colon = '\0';
+        VT_TRY(read_file(copy, colon != NULL ? colon + 1 : NULL, hardware));
+        goto done;
+    }
+    path = vt_config_find("config/hardware.yaml");
+    VT_CHECK(path != NULL, "there is no config/hardware.yaml here, nor beside the program; name a file with "
+                           "--hardware=PATH");
+    VT_TRY(read_file(path, name, hardware));
+done:
+    free(path);
+    free(copy);
+    return status;
+}
+
+vt_status vt_hardware_write(const vt_hardware *hardware, const char *comment, const char *path)
+{
+    vt_status status = VT_OK;
+    char number[VT_NUMBER_SIZE];
+    FILE *file = fopen(path, "w");
+    VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
+    fprintf(file, "%s%s:\n  kind: %s\n", comment, hardware->name, hardware->host_memory ? "cpu" : "gpu");
+    for (int i = 0; i < FIELD_COUNT; i++) {
+        float value = (float)*place_of(hardware, &fields[i]);
+        if (fields[i].required || value > 0) fprintf(file, "  %s: %s\n", fields[i].key, vt_text_float(value, number));
+    }
+    bool written = fflush(file) == 0 && !ferror(file);
+    written = fclose(file) == 0 && written;
+    VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
+done:
+    return status;
+}

@@ -1,0 +1,241 @@
+#include "planning/layouts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What the data would say: nothing that changes memory or work. */
+typedef struct {
+    float *means, *stds;
+    double *latitudes;
+    vt_world world; /* which ranks share a node */
+} stand_in;
+
+static void stand_in_open(const vt_config *config, double ranks_per_node, stand_in *s)
+{
+    int64_t in = config->n_in_channels, out = config->n_out_channels, channels = in > out ? in : out;
+    int ranks = (int)config->ranks, per_node = ranks_per_node > 0 ? (int)ranks_per_node : ranks;
+    s->means = calloc((size_t)channels, sizeof *s->means);
+    s->stds = calloc((size_t)channels, sizeof *s->stds);
+    s->latitudes = calloc((size_t)config->img_size[0], sizeof *s->latitudes);
+    s->world = (vt_world){.ranks = ranks, .nodes = (ranks + per_node - 1) / per_node};
+    s->world.node_of = calloc((size_t)ranks, sizeof *s->world.node_of);
+    VT_ASSERT(s->means != NULL && s->stds != NULL && s->latitudes != NULL && s->world.node_of != NULL);
+    for (int64_t c = 0; c < channels; c++) s->stds[c] = 1;
+    for (int rank = 0; rank < ranks; rank++) s->world.node_of[rank] = rank / per_node;
+}
+
+static void stand_in_close(stand_in *s)
+{
+    free(s->means);
+    free(s->stds);
+    free(s->latitudes);
+    free(s->world.node_of);
+}
+
+/* ---- one layout ---- */
+
+static vt_status plan_rank(const vt_config *config, stand_in *s, int rank, vt_plan *plan)
+{
+    s->world.rank = rank;
+    vt_trainer_data data = {
+        .means = s->means, .stds = s->stds, .latitudes = s->latitudes, .steps = 1, .world = &s->world};
+    return vt_trainer_plan(config, &data, plan);
+}
+
+/* The first rank with most tokens, of those that attend and of those of its residual stream. */
+static vt_status busiest_rank(const vt_config *config, int *busiest)
+{
+    vt_status status = VT_OK;
+    vt_layout layout;
+    int64_t most = -1;
+    int64_t tokens = config->img_size[0] / config->patch_size * (config->img_size[1] / config->patch_size);
+    VT_TRY(vt_layout_make(config, (int)config->ranks, &layout));
+    for (int rank = 0; rank < layout.ranks; rank++) {
+        if (vt_layout_coordinate(&layout, rank, VT_AXIS_DATA) != 0) continue;
+        int64_t here = vt_parallel_tokens(&layout, rank, false, tokens).count * tokens +
+                       vt_parallel_tokens(&layout, rank, config->sequence_parallel, tokens).count;
+        if (here > most) *busiest = rank;
+        if (here > most) most = here;
+    }
+done:
+    return status;
+}
+
+static void take_worst(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan,
+                       vt_option_cost *option)
+{
+    vt_cost cost;
+    double bytes[VT_MEMORY_CATEGORY_COUNT], total = vt_cost_memory(config, hardware, plan, bytes);
+    vt_cost_of(config, hardware, plan, &cost);
+    if (total > option->total) {
+        memcpy(option->bytes, bytes, sizeof bytes);
+        option->total = total;
+    }
+    if (cost.step <= option->cost.step) return;
+    option->cost = cost;
+    option->flops = plan->step_flops;
+}
+
+static vt_status cost_with(const vt_config *config, const vt_hardware *hardware, stand_in *s, vt_option_cost *option)
+{
+    vt_status status = VT_OK;
+    vt_plan plan;
+    int busiest = 0;
+    *option = (vt_option_cost){.tensor = config->tensor_parallel,
+                               .context = config->context_parallel,
+                               .data = config->data_parallel,
+                               .zero = config->zero_stage,
+                               .accumulation = config->grad_accumulation,
+                               .micro_batch = vt_trainer_micro_batch(config),
+                               .sequence = config->sequence_parallel && config->tensor_parallel > 1,
+                               .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
+    VT_TRY(busiest_rank(config, &busiest));
+    VT_TRY(plan_rank(config, s, 0, &plan));
+    take_worst(config, hardware, &plan, option);
+    if (busiest != 0) {
+        VT_TRY(plan_rank(config, s, busiest, &plan));
+        take_worst(config, hardware, &plan, option);
+    }
+    option->fits = option->total <= vt_cost_available(hardware);
+done:
+    return status;
+}
+
+vt_status vt_layouts_cost(const vt_config *config, const vt_hardware *hardware, vt_option_cost *option)
+{
+    stand_in s;
+    stand_in_open(config, hardware->ranks_per_node, &s);
+    vt_status status = cost_with(config, hardware, &s, option);
+    stand_in_close(&s);
+    return status;
+}
+
+/* ---- all of them ---- */
+
+typedef struct {
+    const vt_config *config;
+    const vt_hardware *hardware;
+    stand_in stand_in;
+    vt_layouts *layouts;
+    int64_t capacity;
+} search;
+
+static bool is_pinned(const search *s, vt_option_id option)
+{
+    return s->config->origin[option] == VT_FROM_COMMAND_LINE;
+}
+
+/* Does the search go through this value of an option? */
+static bool is_tried(const search *s, vt_option_id option, int64_t own, int64_t value)
+{
+    return !is_pinned(s, option) || own == value;
+}
+
+static vt_status add(search *s, const vt_config *changed)
+{
+    vt_status status = VT_OK;
+    vt_layouts *all = s->layouts;
+    if (all->count == s->capacity) {
+        s->capacity = 2 * s->capacity + 64;
+        all->options = realloc(all->options, (size_t)s->capacity * sizeof *all->options);
+        VT_ASSERT(all->options != NULL);
+    }
+    VT_TRY(cost_with(changed, s->hardware, &s->stand_in, &all->options[all->count]));
+    all->count++;
+done:
+    return status;
+}
+
+/* A rank's batch in `local` parts, in powers of two of them, and whole: from the smallest micro-batch up to the first
+ * that does not fit, since larger ones need more. */
+static vt_status search_micro_batches(search *s, vt_config *changed)
+{
+    vt_status status = VT_OK;
+    int64_t local = s->config->global_batch_size / changed->data_parallel, own = s->config->grad_accumulation;
+    int64_t power = 1;
+    bool pinned = is_pinned(s, VT_OPTION_grad_accumulation), fits = true;
+    while (2 * power < local) power *= 2;
+    for (int64_t parts = local; parts >= 1 && fits; parts = parts == local && local > 1 ? power : parts / 2) {
+        changed->grad_accumulation = pinned ? own : parts;
+        if (local % changed->grad_accumulation != 0) {
+            if (pinned) break;
+            continue;
+        }
+        VT_TRY(add(s, changed));
+        fits = s->layouts->options[s->layouts->count - 1].fits && !pinned;
+    }
+done:
+    return status;
+}
+
+/* One grid of ranks. */
+static vt_status search_grid(search *s, vt_config *changed)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = s->config;
+    for (int option = 0; option < 4 * 2 * 2; option++) {
+        int zero = option / 4, sequence = option / 2 % 2, recompute = option % 2;
+        bool alone = (zero > 0 && changed->data_parallel == 1) || (sequence > 0 && changed->tensor_parallel == 1);
+        if (zero == 0 && changed->data_parallel == 1 && is_pinned(s, VT_OPTION_zero_stage))
+            zero = (int)config->zero_stage;
+        if (alone || !is_tried(s, VT_OPTION_zero_stage, config->zero_stage, zero) ||
+            !is_tried(s, VT_OPTION_recompute, config->recompute, recompute) ||
+            (changed->tensor_parallel > 1 &&
+             !is_tried(s, VT_OPTION_sequence_parallel, config->sequence_parallel, sequence)))
+            continue;
+        changed->zero_stage = zero;
+        changed->sequence_parallel = sequence != 0;
+        changed->recompute = recompute;
+        changed->grad_accumulation = 1;
+        if (vt_config_check_layout(changed) != VT_OK) {
+            vt_error_clear();
+            continue;
+        }
+        VT_TRY(search_micro_batches(s, changed));
+    }
+done:
+    return status;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const vt_option_cost *x = a, *y = b;
+    if (x->cost.step != y->cost.step) return x->cost.step < y->cost.step ? -1 : 1;
+    return x->total < y->total ? -1 : x->total > y->total;
+}
+
+vt_status vt_layouts_plan(const vt_config *config, const vt_hardware *hardware, vt_layouts *layouts)
+{
+    vt_status status = VT_OK;
+    search s = {.config = config, .hardware = hardware, .layouts = layouts};
+    *layouts = (vt_layouts){NULL, 0};
+    stand_in_open(config, hardware->ranks_per_node, &s.stand_in);
+    for (int64_t tensor = 1; tensor <= config->ranks; tensor++) {
+        for (int64_t context = 1; tensor * context <= config->ranks; context++) {
+            if (config->ranks % (tensor * context) != 0 || config->num_heads % tensor != 0 ||
+                !is_tried(&s, VT_OPTION_tensor_parallel, config->tensor_parallel, tensor) ||
+                !is_tried(&s, VT_OPTION_context_parallel, config->context_parallel, context))
+                continue;
+            vt_config changed = *config; /* its strings stay the configuration's */
+            changed.tensor_parallel = tensor;
+            changed.context_parallel = context;
+            changed.data_parallel = config->ranks / (tensor * context);
+            VT_TRY(search_grid(&s, &changed));
+        }
+    }
+    VT_CHECK(layouts->count > 0,
+             "no layout of %lld ranks divides the model's %lld heads and the batch of %lld samples as the flags ask; "
+             "try other --ranks or --global_batch_size",
+             (long long)config->ranks, (long long)config->num_heads, (long long)config->global_batch_size);
+    qsort(layouts->options, (size_t)layouts->count, sizeof *layouts->options, by_time);
+done:
+    stand_in_close(&s.stand_in);
+    if (status != VT_OK) vt_layouts_close(layouts);
+    return status;
+}
+
+void vt_layouts_close(vt_layouts *layouts)
+{
+    free(layouts->options);
+    *layouts = (vt_layouts){NULL, 0};
+}

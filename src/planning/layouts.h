@@ -1,0 +1,31 @@
+/* Every way to lay a run out over a number of ranks, each with its memory and cost; fastest first. */
+#ifndef VT_PLANNING_LAYOUTS_H
+#define VT_PLANNING_LAYOUTS_H
+
+#include "planning/cost.h"
+
+typedef struct {
+    int64_t tensor, context, data, zero, micro_batch, accumulation;
+    bool sequence, recompute;
+    double bytes[VT_MEMORY_CATEGORY_COUNT]; /* of the rank that needs most */
+    double total;
+    bool fits;
+    vt_cost cost; /* of the slowest rank */
+    double flops; /* of that rank */
+} vt_option_cost;
+
+typedef struct {
+    vt_option_cost *options;
+    int64_t count;
+} vt_layouts;
+
+/* All that divide, over config->ranks ranks of `hardware`; what the command line sets (tensor_parallel, zero_stage, …)
+ * is kept as it is. Of each, micro-batches up to the first that does not fit. Equal times: the smaller memory first.
+ * Errors: none divides. */
+vt_status vt_layouts_plan(const vt_config *config, const vt_hardware *hardware, vt_layouts *layouts);
+void vt_layouts_close(vt_layouts *layouts);
+
+/* One layout, that of `config` itself (data_parallel set): the worst of rank 0 and the rank with most tokens. */
+vt_status vt_layouts_cost(const vt_config *config, const vt_hardware *hardware, vt_option_cost *option);
+
+#endif

@@ -1,0 +1,196 @@
+# What becomes of a real run on four ranks when one of them goes wrong, and how it is ended early (spec: "Failure").
+
+needs_mpi() {
+    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    "$VITRAIN" synth data --img_size=[12,20] --channels=3 --years=1 --steps_per_year=61 --valid_steps=13 >/dev/null
+    # notes each rank's process, and does what the file rank-N says, which may add to the flags
+    cat >as_rank <<'END'
+#!/usr/bin/env bash
+rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+echo $$ >pid-$rank
+[ ! -e rank-$rank ] || . ./rank-$rank
+exec "$@"
+END
+    chmod +x as_rank
+}
+SETTINGS="--yaml_config=$TOP/config/ViT.yaml --config=demo --data_dir=data --img_size=[12,20] --n_in_channels=3 --n_out_channels=3
+    --embed_dim=16 --depth=2 --num_heads=4 --patch_size=4 --global_batch_size=8 --num_epochs=100000 --lr=1e-5 --expdir=$PWD/runs"
+run_directory() { echo "$PWD"/runs/demo/*/00; }
+
+# start [flags]: four ranks; the job's process is in $job
+start() {
+    rm -f pid-*
+    "$TOP/tests/mpirun" -np 4 ./as_rank "$VITRAIN" $SETTINGS "$@" >printed 2>&1 &
+    job=$!
+}
+# at_step STEPS: waits until metrics.csv has so many rows
+at_step() {
+    local tries
+    for tries in $(seq 1000); do
+        [ "$(cat "$(run_directory)/metrics.csv" 2>/dev/null | wc -l)" -le "$1" ] || { since=$SECONDS; return 0; }
+        sleep 0.02
+    done
+    echo "the run did not get to step $1"; cat printed; return 1
+}
+# a process that is more than its exit status waiting to be fetched
+is_running() { [ -e "/proc/$1/stat" ] && [[ $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) != [ZX]* ]] && kill -0 "$1" 2>/dev/null; }
+# ends STATUS SECONDS ("any": not 0): the job does, within so many of $since, and leaves no process; $output: what it said
+ends() {
+    local got=0 pid tries
+    wait "$job" || got=$?
+    # Open MPI gives ranks a terminal, so there is a progress bar, whose codes may stand before a message
+    output=$(sed 's/\x1b\[[0-9;]*[A-Za-z]//g; s/\r//g' printed)
+    if [ "$1" = any ]; then [ "$got" -ne 0 ]; else [ "$got" -eq "$1" ]; fi || { echo "exit status $got, expected $1"; echo "$output"; return 1; }
+    [ $((SECONDS - since)) -le "$2" ] || { echo "took $((SECONDS - since)) s"; echo "$output"; return 1; }
+    [ "$(ls pid-* | wc -l)" -eq 4 ]
+    for pid in $(cat pid-*); do
+        for tries in $(seq 50); do is_running "$pid" || continue 2; sleep 0.1; done
+        echo "process $pid is still there"; kill -9 "$pid"; return 1
+    done
+}
+# the program's own messages: exactly one, and it holds each PART
+says_once() {
+    [ "$(printf '%s\n' "$output" | grep -c '^vitrain: ')" -eq 1 ] || { echo "not one message: $output"; return 1; }
+    local part
+    for part in "$@"; do contains "$(printf '%s\n' "$output" | grep '^vitrain: ')" "$part"; done
+}
+goes_on() { # [flags]: the newest checkpoint does
+    rm -f rank-*
+    start --resume --max_time=1 "$@"
+    since=$SECONDS
+    ends 75 20
+    contains "$output" "resuming from $(run_directory)/checkpoints/step-"
+}
+
+test_a_killed_rank() {
+    needs_mpi
+    start --checkpoint_every=3
+    at_step 5
+    kill -KILL "$(cat pid-2)"
+    ends any 10
+    ! contains "$output" "DONE ----" >/dev/null
+    goes_on
+}
+
+test_a_stopped_rank() {
+    needs_mpi
+    start --comm_timeout=3 --tensor_parallel=2
+    at_step 3
+    kill -STOP "$(cat pid-2)"
+    ends any 16
+    says_once "rank 0 on " "rank 2 (" "pid $(cat pid-2)" "within 3 s (comm_timeout): it is stopped, dead or far behind"
+}
+
+test_a_rank_that_cannot_open_its_file() {
+    needs_mpi
+    mkdir other
+    cp -r data other
+    truncate -s 3000 other/data/train/2001.h5
+    echo 'cd other' >rank-2
+    since=$SECONDS
+    start
+    ends any 10
+    says_once "rank 2 on " "2001.h5"
+    [ ! -e runs ]
+}
+
+# A value that only one rank of the context axis reads, in the midst of a run: not with the others' rows.
+test_a_rank_that_cannot_read_its_rows() {
+    needs_mpi
+    command -v h5dump >/dev/null || skip "no h5dump to find where the fields lie"
+    local offset
+    offset=$(h5dump -p -H -d fields data/train/2001.h5 | sed -n 's/.*OFFSET \([0-9]*\).*/\1/p' | head -n 1)
+    [ -n "$offset" ] || skip "the fields do not lie in one piece"
+    # time 40, channel 1, row 10 of 12, the fourth point: of the last four rows; NaN
+    printf '\0\0\300\177' | dd of=data/train/2001.h5 bs=1 conv=notrunc seek=$((offset + 4 * (((40 * 3 + 1) * 12 + 10) * 20 + 3))) 2>/dev/null
+    since=$SECONDS
+    start --context_parallel=4
+    ends any 20
+    says_once "rank " "NaN" "2001.h5"
+    ! printf '%s\n' "$output" | grep -q '^vitrain: rank [01] '
+    contains "$(cat "$(run_directory)/out.log")" "ERROR - all ranks: stop: rank "
+}
+
+test_a_full_disk_of_one_rank() {
+    needs_mpi
+    command -v prlimit >/dev/null || skip "no prlimit"
+    start --checkpoint_every=40
+    at_step 41
+    prlimit --pid "$(cat pid-3)" --fsize=4096
+    ends any 20
+    says_once "checkpoint of step " "rank 3 on " "shard-00003-of-00004.h5" "File too large"
+    [ ! -e "$(run_directory)"/checkpoints/*.tmp ]
+    goes_on
+}
+
+test_gradients_that_are_not_finite() {
+    needs_mpi
+    since=$SECONDS
+    start --lr=1e6 --weight_decay=1e3 --optimizer=SGD
+    ends any 20
+    says_once "the gradients are not finite"
+}
+
+test_other_options_on_one_rank() {
+    needs_mpi
+    local flag name
+    for flag in --lr=0.5 --tensor_parallel=2 --comm_timeout=77 --noddp; do
+        echo "set -- \"\$@\" $flag" >rank-1
+        name=${flag#--}
+        since=$SECONDS
+        start
+        ends any 10
+        says_once "rank 1 on " "all ranks need the same options" "'${name%%=*}: "
+        [ ! -e runs ]
+    done
+    echo 'set -- "$@" --num_threads=2' >rank-1 # which machines may need
+    start --num_epochs=1
+    since=$SECONDS
+    ends 0 20
+}
+
+test_options_that_cannot_be() {
+    needs_mpi
+    since=$SECONDS
+    start --tensor_parallel=3
+    ends any 10
+    says_once "rank 0 on " "tensor_parallel 3"
+    echo 'set -- "$@" --nonsense=3' >rank-2
+    start
+    ends any 10
+    says_once "rank 2 on " "unknown flag --nonsense"
+}
+
+test_signals_end_it_with_a_checkpoint() {
+    needs_mpi
+    start --context_parallel=2
+    at_step 3
+    kill -TERM "$(cat pid-3)"
+    ends 75 20
+    contains "$output" "Stopped by a signal to another rank after step"
+    goes_on --context_parallel=2
+    rm -r runs
+    "$TOP/tests/mpirun" --version 2>/dev/null | grep -q 'Open MPI\|OpenRTE' || return 0 # others need not pass SIGUSR1 on
+    start --run_num=usr1
+    local tries
+    for tries in $(seq 500); do [ "$(cat runs/demo/4CPU/usr1/metrics.csv 2>/dev/null | wc -l)" -le 3 ] || break; sleep 0.02; done
+    since=$SECONDS
+    kill -USR1 "$job"
+    ends 75 20
+    contains "$output" "Stopped by SIGUSR1 after step"
+    [ -n "$(ls -d runs/demo/4CPU/usr1/checkpoints/step-*)" ]
+}
+
+test_max_time_and_a_terminated_launcher() {
+    needs_mpi
+    since=$SECONDS
+    start --max_time=1
+    ends 75 20
+    contains "$output" "Stopped by max_time after step"
+    start --resume --checkpoint_every=3
+    at_step "$(($(wc -l <"$(run_directory)/metrics.csv") + 8))"
+    kill -TERM "$job"
+    ends any 20
+    goes_on
+}

@@ -1,0 +1,144 @@
+# Runs that change their layout: resumed on other numbers of ranks, and on the same ones to the bit; what is exported.
+
+needs_mpi() {
+    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    # 15 tokens, which two ranks split into 8 and 7; 60 samples: 7 steps an epoch
+    "$VITRAIN" synth data --img_size=[12,20] --channels=3 --years=1 --steps_per_year=61 --valid_steps=13 >/dev/null
+}
+SETTINGS="--yaml_config=$TOP/config/ViT.yaml --config=demo --data_dir=data --img_size=[12,20] --n_in_channels=3 --n_out_channels=3
+    --embed_dim=16 --depth=2 --num_heads=4 --patch_size=4 --global_batch_size=8 --dropout=0.1 --num_epochs=2 --keep_last=99"
+
+# ranks N NAME [flags]: a run under the directory NAME
+ranks() {
+    local count=$1 name=$2; shift 2
+    if [ "$count" -eq 1 ]; then
+        OMP_NUM_THREADS=1 "$VITRAIN" $SETTINGS --expdir="$name" "$@" >"$name.printed" 2>&1
+    else
+        "$TOP/tests/mpirun" -np "$count" "$VITRAIN" $SETTINGS --expdir="$name" "$@" >"$name.printed" 2>&1
+    fi || { echo "$name ended with $?:"; tail -n 5 "$name.printed"; return 1; }
+}
+directory_of() { echo "$1"/demo/*/00; }
+step_of() { printf '%s/checkpoints/step-%08d' "$(directory_of "$1")" "$2"; }
+# step, loss, learning rate, norm of the gradients
+figures() { tail -n +2 "$(directory_of "$1")/metrics.csv" | cut -d, -f1,3-5; }
+validations() { sed -n 's/.*Avg val loss=\(.*\)/\1/p' "$(directory_of "$1")/out.log"; }
+
+# near FIRST SECOND TOLERANCE...: files of numbers, a tolerance for each column (relative; the last one for the rest)
+near() {
+    local first=$1 second=$2; shift 2
+    [ -s "$first" ] && [ "$(wc -l <"$first")" -eq "$(wc -l <"$second")" ] || { echo "rows: $(wc -l "$first" "$second")"; return 1; }
+    paste -d, "$first" "$second" | awk -F, -v allowed="$*" '
+        { count = split(allowed, tolerance, " ")
+          for (i = 1; i <= NF / 2; i++) {
+              difference = $i - $(i + NF / 2); size = $(i + NF / 2) < 0 ? -$(i + NF / 2) : $(i + NF / 2)
+              if (difference < 0) difference = -difference
+              if (!(difference <= tolerance[i < count ? i : count] * size)) { print "column " i ": " $0; bad = 1 }
+          } }
+        END { exit bad }'
+}
+
+# losses to 1e-5, norms of gradients to 1e-4
+as_promised() { near "$1" "$2" 0 1e-5 1e-12 1e-4; }
+
+test_resumed_on_other_layouts() {
+    needs_mpi
+    ranks 1 one
+    ranks 8 eight --tensor_parallel=2 --context_parallel=2 --checkpoint_every=5
+    ranks 1 alone --resume="$(step_of eight 5)" --checkpoint_every=8
+    ranks 4 four --tensor_parallel=4 --resume="$(step_of alone 8)" --checkpoint_every=11
+    ranks 2 two --zero_stage=3 --resume="$(step_of four 11)"
+    contains "$(cat two.printed)" "resuming from $(step_of four 11): step 11, epoch 2"
+    contains "$(cat eight.printed)" "tensor 2 × context 2 × data 2"
+    [ "$(ls "$(step_of eight 5)" | grep -c '^shard-0000[0-7]-of-00008.h5$')" -eq 8 ]
+    { figures eight | head -n 5; figures alone | head -n 3; figures four | head -n 3; figures two; } >chain
+    figures one >whole
+    as_promised chain whole
+    { validations eight | head -n 1; validations two; } >chain
+    validations one >whole
+    near chain whole 1e-5
+    validations alone >chain
+    near chain whole 1e-5
+    # the learning rate and the figures of the whole eight-rank run, too
+    figures eight >chain
+    figures one >whole
+    as_promised chain whole
+}
+
+# The tensors of all shards: what follows the id, whose 32 random digits are blotted out.
+tensors() {
+    local shard id
+    for shard in "$1"/shard-*.h5; do
+        id=$(grep -aoE '[0-9a-f]{32}' "$shard" | head -n 1)
+        [ -n "$id" ] && echo "${shard##*/}" && LC_ALL=C sed "s/$id/id/" "$shard" | tail -c +2048
+    done
+}
+
+same_bits() { # RANKS [flags]
+    local count=$1; shift
+    rm -rf whole parts
+    ranks "$count" whole --checkpoint_every=5 "$@"
+    ranks "$count" parts --resume="$(step_of whole 5)" --checkpoint_every=7 "$@"
+    cmp <(figures parts) <(figures whole | tail -n +6)
+    cmp <(validations parts) <(validations whole)
+    [ "$(ls "$(step_of parts 14)"/shard-*.h5 | wc -l)" -eq "$count" ]
+    cmp <(tensors "$(step_of parts 14)") <(tensors "$(step_of whole 14)")
+}
+
+test_resumed_on_the_same_layout() {
+    needs_mpi
+    same_bits 4 --tensor_parallel=2 --context_parallel=2 --sequence_parallel=true
+    same_bits 4 --zero_stage=3 --amp_mode=bf16
+    same_bits 8 --tensor_parallel=2 --context_parallel=2 --zero_stage=2 --cp_comm=ring
+    same_bits 2 --zero_stage=1 --grad_accumulation=2 --recompute=block
+}
+
+# Other orders of summation, of 2^-24 each, turn some roundings to bfloat16, of 2^-8 each, the other way. Were it all of
+# them, at the 12 places where two blocks round what they pass on, a sample's loss, a mean over 15 · 48 numbers, would
+# move by 2^-8 sqrt(12 / 720) = 5e-4.
+test_bfloat16_on_layouts() {
+    needs_mpi
+    local more="--amp_mode=bf16 --grad_accumulation=2"
+    ranks 1 one $more
+    figures one | cut -d, -f1-3 >whole
+    ranks 4 a $more --tensor_parallel=2 --context_parallel=2 --sequence_parallel=true
+    ranks 4 b $more --tensor_parallel=4 --recompute=block
+    ranks 4 c $more --context_parallel=2 --cp_comm=ring --zero_stage=3
+    local name
+    for name in a b c; do
+        figures $name | cut -d, -f1-3 >parts
+        near parts whole 0 5e-4 1e-12 || { echo "layout $name"; return 1; }
+    done
+}
+
+# Every tensor of a .safetensors file: "name, number" a line; without attn.k.bias, whose gradient is rounding noise.
+numbers() {
+    local length header
+    length=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
+    header=$(tail -c +9 "$1" | head -c "$length")
+    printf '%s' "$header" | grep -oE '"[^"]*":\{"dtype":"F32"[^}]*\}' | grep -v attn.k.bias |
+        sed -E 's/"([^"]*)":.*"data_offsets":\[([0-9]*),([0-9]*)\].*/\1 \2 \3/' | sort | while read -r name first end; do
+        od -An -v -w4 -t f4 -j $((8 + length + first)) -N $((end - first)) "$1" | sed "s/^ */$name /"
+    done
+}
+
+test_export_of_many_shards() {
+    needs_mpi
+    ranks 1 one --checkpoint_every=5
+    ranks 8 eight --tensor_parallel=2 --context_parallel=2 --zero_stage=1 --checkpoint_every=5
+    "$VITRAIN" export "$(step_of one 5)" --output=one.safetensors >/dev/null
+    "$VITRAIN" export "$(step_of eight 5)" --output=eight.safetensors >/dev/null
+    numbers one.safetensors >one.numbers
+    numbers eight.safetensors >eight.numbers
+    [ "$(wc -l <one.numbers)" -gt 5000 ]
+    # norm of the difference over norm, tensor by tensor
+    paste -d' ' one.numbers eight.numbers | awk '
+        $1 != $3 { print "other names: " $0; bad = 1 }
+        { square[$1] += $2 * $2; difference[$1] += ($4 - $2) ^ 2 }
+        END { for (name in square) if (!(difference[name] <= 1e-8 * square[name])) { print name, sqrt(difference[name] / square[name]); bad = 1 }
+              exit bad }'
+    # what another layout reads and writes again is the same to the bit: at learning rate 0 nothing changes
+    ranks 8 again --tensor_parallel=2 --context_parallel=2 --zero_stage=3 --lr=0 --resume="$(step_of one 5)"
+    "$VITRAIN" export "$(step_of again 14)" --output=again.safetensors >/dev/null
+    cmp one.safetensors again.safetensors
+}

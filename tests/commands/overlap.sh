@@ -1,0 +1,82 @@
+# Gradients are reduced while backward goes on (--comm_trace), and ranks read only their own rows of the files.
+
+needs_mpi() {
+    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    "$VITRAIN" synth data --img_size=[128,256] --channels=3 --years=1 --steps_per_year=17 --valid_steps=5 >/dev/null
+}
+SETTINGS="--yaml_config=$TOP/config/ViT.yaml --config=demo --data_dir=data --img_size=[128,256] --n_in_channels=3 --n_out_channels=3
+    --embed_dim=16 --depth=2 --num_heads=4 --patch_size=16 --global_batch_size=4 --num_epochs=1"
+
+traced() { # NAME [flags]: four ranks
+    local name=$1; shift
+    "$TOP/tests/mpirun" -np 4 "$VITRAIN" $SETTINGS --expdir="$name" --comm_trace "$@" >"$name.printed" 2>&1 ||
+        { tail -n 5 "$name.printed"; return 1; }
+}
+trace_of() { echo "$1"/demo/*/00/logs/comm-"$2".csv; }
+buckets() { awk -F, '$1 == 2 && $2 == "bucket"' "$(trace_of "$1" 1)" | wc -l; } # of step 2, on rank 1
+
+# On each rank, in each of the four steps, at least so many buckets' reduction began before the last unit's backward
+# ended; and some, on any rank in any step, also ended by then (which the other ranks have a say in).
+early() { # NAME FEWEST
+    cat "$1"/demo/*/00/logs/comm-?.csv | awk -F, -v fewest="$2" '
+        $1 == "step" { rank++ }
+        { key = rank "/" $1 }
+        $2 == "backward" && $6 > last[key] { last[key] = $6 }
+        $2 == "bucket" { n[key]++; begin[key, n[key]] = $5; end[key, n[key]] = $6 }
+        END { for (key in last) {
+                  steps++; begun = 0
+                  for (i = 1; i <= n[key]; i++) { begun += begin[key, i] < last[key]; ended += end[key, i] < last[key] }
+                  if (begun < fewest) { print "rank/step " key ": " begun; bad = 1 }
+              }
+              if (bad || steps != 16 || ended == 0) { print steps, "steps,", ended, "ended early"; exit 1 } }'
+}
+
+test_reductions_begin_in_backward() {
+    needs_mpi
+    traced small --bucket_cap_mb=0.002 --context_parallel=2
+    early small 3
+    traced middle --bucket_cap_mb=0.02 --context_parallel=2
+    traced large --context_parallel=2
+    # those with other splits stay apart: of pos_embed, of what tensor parallelism would split, and all else
+    [ "$(buckets large)" -eq 3 ] && [ "$(buckets middle)" -gt 3 ] && [ "$(buckets small)" -gt "$(buckets middle)" ] ||
+        { echo "buckets: $(buckets small), $(buckets middle), $(buckets large)"; return 1; }
+    # their sizes change no sum by more than its order does
+    paste -d, <(cut -d, -f3 small/demo/*/00/metrics.csv) <(cut -d, -f3 large/demo/*/00/metrics.csv) | tail -n +2 |
+        awk -F, '{ d = $1 - $2; if (d > 1e-5 * $2 || -d > 1e-5 * $2) { print; exit 1 } }'
+    traced zero --zero_stage=3
+    early zero 4 # a bucket a unit, and the blocks have two
+}
+
+test_without_reductions() {
+    needs_mpi
+    traced apart --noddp
+    [ "$(buckets apart)" -eq 0 ]
+    grep -q '^2,backward,' "$(trace_of apart 3)"
+    [ "$(wc -l <apart/demo/4CPU/00/metrics.csv)" -eq 5 ]
+    # the sums over the ranks that share a sample are still made
+    traced together --noddp --context_parallel=4
+    [ "$(buckets together)" -eq 2 ]
+    traced ddp --context_parallel=4
+    cmp <(cut -d, -f1-5 together/demo/4MP/00/metrics.csv) <(cut -d, -f1-5 ddp/demo/4MP/00/metrics.csv)
+}
+
+test_ranks_read_their_own_rows() {
+    needs_mpi
+    command -v strace >/dev/null && strace -o none true 2>/dev/null || skip "no strace"
+    cat >watched <<'END'
+#!/usr/bin/env bash
+exec strace -f -y -e trace=read,pread64,readv,preadv -o reads-${OMPI_COMM_WORLD_RANK:-$PMI_RANK} "$@"
+END
+    chmod +x watched
+    "$TOP/tests/mpirun" -np 4 ./watched "$VITRAIN" $SETTINGS --expdir=runs --context_parallel=4 \
+        --data_loader_config=pytorch --num_data_workers=0 >printed 2>&1
+    # 4 batches of 4 samples, and one before the first step: input and target of 3 channels, 32 of 128 rows
+    local rank bytes expected=$(((16 + 4) * 2 * 3 * 32 * 256 * 4))
+    for rank in 0 1 2 3; do
+        bytes=$(grep 'train/2001.h5>' reads-$rank | awk '{ sum += $NF } END { print sum }')
+        # and what HDF5 reads of its own structures
+        [ "$bytes" -ge $((expected / 2)) ] && [ "$bytes" -le $((expected * 11 / 10)) ] ||
+            { echo "rank $rank read $bytes bytes, expected about $expected"; return 1; }
+    done
+}

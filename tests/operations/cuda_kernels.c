@@ -1,0 +1,343 @@
+/* What the CUDA kernels do that the CPU's paths don't: bfloat16 inside of products, aligned (16-byte) accesses, rows
+ * too long for registers, TF32. Run on the host (cuda/host_cuda.h). */
+#include "base/bfloat16.h"
+
+#include "cuda/cuda.h"
+#include "operations/guarded.h"
+#include "operations/paths.h"
+#include "test.h"
+
+typedef struct {
+    vt_backend *plain, *cuda;
+} backends;
+
+static bool open_backends(backends *b)
+{
+    if (!has_host_cuda()) {
+        vt_test_skip("no C++ compiler was found");
+        return false;
+    }
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &b->plain));
+    EXPECT_OK(open_host_cuda(&b->cuda));
+    return true;
+}
+
+static void close_backends(backends *b)
+{
+    EXPECT_OK(b->cuda->check(b->cuda));
+    vt_backend_close(&b->plain);
+    vt_backend_close(&b->cuda);
+}
+
+/* The same numbers as bfloat16 and as float32, rows at 16-byte boundaries where `aligned`, guards behind each row. */
+enum { GUARD = 0x4242 };
+
+typedef struct {
+    vt_matrix half, wide;
+    uint16_t *memory;
+    int64_t size;
+} both;
+
+static both open_both(int64_t rows, int64_t columns, uint64_t seed, bool aligned)
+{
+    int64_t stride = aligned ? (columns + 15) / 8 * 8 : columns + 3;
+    both m = {.size = rows * stride + 16};
+    m.memory = aligned_alloc(64, (size_t)(m.size * 2 + 63) / 64 * 64);
+    m.wide = vt_matrix_make(malloc((size_t)(rows * columns) * sizeof(float)), rows, columns);
+    VT_ASSERT(m.memory != NULL && m.wide.data != NULL);
+    m.half = (vt_matrix){.half = m.memory + (aligned ? 8 : 7), .rows = rows, .columns = columns, .stride = stride};
+    m.half.type = VT_BFLOAT16;
+    for (int64_t i = 0; i < m.size; i++) m.memory[i] = GUARD;
+    fill_random(m.wide.data, rows * columns, seed, 1);
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t c = 0; c < columns; c++) {
+            uint16_t half = vt_bfloat16_round(m.wide.data[r * columns + c]);
+            m.half.half[r * stride + c] = half;
+            m.wide.data[r * columns + c] = vt_bfloat16_widen(half);
+        }
+    }
+    return m;
+}
+
+/* The results differ by so many units of bfloat16 (2^-8) of the largest element at most (-1: are not compared); nothing
+ * else was written. */
+static void compare_and_close(both *m, double units, const char *name)
+{
+    double largest = 0, worst = 0;
+    int64_t first = m->half.half - m->memory;
+    for (int64_t i = 0; i < m->size; i++) {
+        int64_t r = (i - first) / m->half.stride, c = (i - first) % m->half.stride;
+        if (i >= first && r < m->half.rows && c < m->half.columns) {
+            double expected = (double)m->wide.data[r * m->wide.stride + c];
+            largest = fmax(largest, fabs(expected));
+            double error = fabs((double)vt_bfloat16_widen(m->memory[i]) - expected);
+            worst = error <= worst ? worst : error; /* a NaN counts as worst */
+        } else {
+            EXPECT(m->memory[i] == GUARD, "%s: wrote outside, at row %lld, column %lld", name, (long long)r,
+                   (long long)c);
+        }
+    }
+    EXPECT(units < 0 || worst <= units * 0x1p-8 * largest, "%s: off by %g of %g", name, worst, largest);
+    free(m->memory);
+    free(m->wide.data);
+}
+
+/* Weights, their gradients and the sums' operands are rounded once more than on the CPU: 2^-9 of each of √n random
+ * terms of a sum, against the result's own 2^-9; four times that is allowed. */
+static void check_attention(const backends *b, const vt_attention_shape *s, bool aligned)
+{
+    int64_t width = s->heads * s->head_dim, queries = s->batch * s->queries, keys = s->batch * s->keys;
+    both q = open_both(queries, width, 1, aligned), k = open_both(keys, width, 2, aligned);
+    both v = open_both(keys, width, 3, aligned), dout = open_both(queries, width, 4, aligned);
+    both out = open_both(queries, width, 5, aligned), dq = open_both(queries, width, 6, aligned);
+    both dk = open_both(keys, width, 7, aligned), dv = open_both(keys, width, 8, aligned);
+    int64_t rows = s->batch * s->heads * s->queries;
+    float *log_sum = malloc(2 * (size_t)rows * sizeof *log_sum);
+    b->plain->attention_forward(b->plain, s, q.wide, k.wide, v.wide, out.wide, log_sum);
+    b->cuda->attention_forward(b->cuda, s, q.half, k.half, v.half, out.half, log_sum + rows);
+    for (int64_t i = 0; i < rows; i++) EXPECT_NEAR(log_sum[rows + i], log_sum[i], 1e-5 * (1 + fabs(log_sum[i])));
+    b->plain->attention_backward(b->plain, s, q.wide, k.wide, v.wide, out.wide, log_sum, dout.wide, dq.wide, dk.wide,
+                                 dv.wide);
+    b->cuda->attention_backward(b->cuda, s, q.half, k.half, v.half, out.half, log_sum, dout.half, dq.half, dk.half,
+                                dv.half);
+    char name[96];
+    snprintf(name, sizeof name, "%lld queries, %lld keys, head size %lld", (long long)s->queries, (long long)s->keys,
+             (long long)s->head_dim);
+    compare_and_close(&out, 2, name);
+    if (s->keys > 1) {
+        compare_and_close(&dq, 4, name);
+        compare_and_close(&dk, 4, name);
+    } else { /* rounding noise */
+        compare_and_close(&dq, -1, name);
+        compare_and_close(&dk, -1, name);
+    }
+    compare_and_close(&dv, 4, name);
+    both *const inputs[] = {&q, &k, &v, &dout};
+    for (int i = 0; i < 4; i++) compare_and_close(inputs[i], 0, name);
+    free(log_sum);
+}
+
+TEST(attention_in_bfloat16)
+{
+    static const int64_t lengths[] = {1, 7, 64, 65, 97};
+    backends b = {0};
+    if (!open_backends(&b)) return;
+    for (int64_t dim = 16; dim <= 128; dim += 8) {
+        vt_attention_shape shape = {.batch = 1, .heads = 2, .head_dim = dim, .queries = 37, .keys = 70};
+        check_attention(&b, &shape, true);
+    }
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        vt_attention_shape shape = {
+            .batch = 2, .heads = 1, .head_dim = 48, .queries = lengths[i], .keys = lengths[4 - i]};
+        check_attention(&b, &shape, true);
+        shape.head_dim = 5;
+        check_attention(&b, &shape, false);
+    }
+    vt_attention_shape shape = {.batch = 2, .heads = 3, .head_dim = 16, .queries = 61, .keys = 103};
+    shape.dropout = (vt_dropout){.rate = 0.3f, .seed = 5, .step = 17, .layer = 2, .first_sample = 9};
+    shape.first_head = 1, shape.first_query = 3, shape.first_key = 5;
+    check_attention(&b, &shape, true);
+    close_backends(&b);
+}
+
+/* Heads wider than the tiles, and TF32. */
+TEST(attention_of_other_kinds)
+{
+    backends b = {0};
+    if (!open_backends(&b)) return;
+    vt_attention_shape shape = {.batch = 2, .heads = 2, .head_dim = 200, .queries = 9, .keys = 21};
+    shape.dropout = (vt_dropout){.rate = 0.3f, .seed = 5, .step = 17, .layer = 2, .first_sample = 9};
+    for (int kind = 0; kind < 2; kind++) {
+        if (kind == 1) {
+            shape.head_dim = 40;
+            ((vt_cuda_common *)b.cuda->state)->exact_float32 = false;
+        }
+        /* TF32 keeps 10 bits: 2^-11 for each operand */
+        double tolerance = kind == 0 ? 1e-5 : 8 * 0x1p-11;
+        int64_t width = shape.heads * shape.head_dim, queries = 2 * shape.queries, keys = 2 * shape.keys;
+        guarded q = guarded_random(queries, width, 1, 1), k = guarded_random(keys, width, 2, 1);
+        guarded v = guarded_random(keys, width, 3, 1), dout = guarded_random(queries, width, 4, 1);
+        guarded out[2], dq[2], dk[2], dv[2], log_sum[2];
+        for (int i = 0; i < 2; i++) {
+            vt_backend *backend = i == 0 ? b.plain : b.cuda;
+            out[i] = guarded_open(queries, width), dq[i] = guarded_open(queries, width);
+            dk[i] = guarded_open(keys, width), dv[i] = guarded_open(keys, width);
+            log_sum[i] = guarded_open(1, queries * shape.heads);
+            backend->attention_forward(backend, &shape, q.matrix, k.matrix, v.matrix, out[i].matrix,
+                                       log_sum[i].matrix.data);
+            backend->attention_backward(backend, &shape, q.matrix, k.matrix, v.matrix, out[0].matrix,
+                                        log_sum[0].matrix.data, dout.matrix, dq[i].matrix, dk[i].matrix, dv[i].matrix);
+        }
+        guarded_compare(&out[1], &out[0], tolerance, "out");
+        guarded_compare(&log_sum[1], &log_sum[0], tolerance, "log_sum");
+        guarded_compare(&dq[1], &dq[0], tolerance, "dq");
+        guarded_compare(&dk[1], &dk[0], tolerance, "dk");
+        guarded_compare(&dv[1], &dv[0], tolerance, "dv");
+        GUARDED_CLOSE_ALL(&q, &k, &v, &dout, &out[0], &out[1], &dq[0], &dq[1], &dk[0], &dk[1], &dv[0], &dv[1],
+                          &log_sum[0], &log_sum[1]);
+    }
+    shape.head_dim = 2000;
+    vt_matrix none = {0};
+    b.cuda->attention_forward(b.cuda, &shape, none, none, none, none, NULL);
+    EXPECT_ERROR(b.cuda->check(b.cuda), "wider than 1024");
+    vt_backend_close(&b.plain);
+    vt_backend_close(&b.cuda);
+}
+
+/* Elementwise operations in bfloat16 are float32's, rounded; the sums of one row may differ in their last bits. */
+static void check_elementwise(const backends *b, int64_t columns, bool aligned)
+{
+    enum { ROWS = 26 };
+    vt_mask mask = {.elements = {.rate = 0.3f, .seed = 4}, .path = {.rate = 0.2f, .seed = 4, .site = 4}, .tokens = 13};
+    both x = open_both(ROWS, columns, 1, aligned), dy = open_both(ROWS, columns, 2, aligned);
+    both y = open_both(ROWS, columns, 3, aligned), dx = open_both(ROWS, columns, 4, aligned);
+    float *vectors = malloc((size_t)(8 * columns) * sizeof *vectors), mean[ROWS], rstd[ROWS];
+    fill_random(vectors, 8 * columns, 5, 1);
+    vt_backend *const all[2] = {b->plain, b->cuda};
+    for (int i = 0; i < 2; i++) {
+        vt_backend *p = all[i];
+        p->gelu_backward(p, VT_GELU_ERF, i == 0 ? x.wide : x.half, i == 0 ? dy.wide : dy.half,
+                         i == 0 ? dx.wide : dx.half, i == 0 ? y.wide : y.half);
+    }
+    compare_and_close(&y, 1, "gelu");
+    compare_and_close(&dx, 1, "gelu dx");
+    y = open_both(ROWS, columns, 3, aligned);
+    dx = open_both(ROWS, columns, 4, aligned);
+    for (int i = 0; i < 2; i++) {
+        all[i]->mask_multiply(all[i], i == 0 ? x.wide : x.half, &mask, i == 0 ? y.wide : y.half);
+        all[i]->layer_norm_forward(all[i], x.wide, vectors, vectors + columns, 1e-6f, i == 0 ? dx.wide : dx.half, mean,
+                                   rstd);
+    }
+    compare_and_close(&y, 1, "mask_multiply");
+    compare_and_close(&dx, 1, "layer_norm");
+    both back = open_both(ROWS, columns, 6, aligned);
+    b->cuda->convert(b->cuda, x.wide, back.half);
+    memcpy(back.wide.data, x.wide.data, (size_t)(ROWS * columns) * sizeof(float));
+    compare_and_close(&back, 0, "convert");
+
+    /* residual_layer_norm over a bfloat16 branch that becomes the normed rows; sums of columns of bfloat16 */
+    both branch = open_both(ROWS, columns, 7, aligned);
+    float *sums = malloc((size_t)(2 * ROWS * columns) * sizeof *sums);
+    for (int i = 0; i < 2; i++) {
+        vt_matrix sum = vt_matrix_make(sums + i * ROWS * columns, ROWS, columns);
+        vt_matrix m = i == 0 ? branch.wide : branch.half;
+        all[i]->residual_layer_norm(all[i], x.wide, m, &mask, vectors, vectors + columns, 1e-6f, sum, m, mean, rstd);
+        vt_matrix row = vt_matrix_make(vectors + (2 + i) * columns, 1, columns);
+        memcpy(row.data, vectors, (size_t)columns * sizeof(float));
+        all[i]->position_backward(all[i], i == 0 ? dy.wide : dy.half, row);
+    }
+    for (int64_t i = 0; i < ROWS * columns; i++) EXPECT_NEAR(sums[ROWS * columns + i], sums[i], 1e-6);
+    for (int64_t i = 0; i < columns; i++) EXPECT_NEAR(vectors[3 * columns + i], vectors[2 * columns + i], 1e-5);
+    compare_and_close(&branch, 1, "residual_layer_norm");
+    compare_and_close(&x, 0, "x");
+    compare_and_close(&dy, 0, "dy");
+    free(sums);
+    free(vectors);
+}
+
+TEST(elementwise_operations_in_bfloat16)
+{
+    static const int64_t columns[] = {7, 48, 97, 384, 1013, 2500};
+    backends b = {0};
+    if (!open_backends(&b)) return;
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        check_elementwise(&b, columns[i], true);
+        check_elementwise(&b, columns[i], false);
+    }
+    close_backends(&b);
+}
+
+/* Rows that no lane's registers hold, forward and backward; a bias's gradient over many rows. */
+TEST(long_rows_and_many_rows)
+{
+    enum { ROWS = 21, COLUMNS = 2504, TALL = 1013, NARROW = 40 };
+    backends b = {0};
+    if (!open_backends(&b)) return;
+    guarded x = guarded_random(ROWS, COLUMNS, 1, 1), dy = guarded_random(ROWS, COLUMNS, 2, 1);
+    guarded weight = guarded_random(1, COLUMNS, 3, 1), y[2], dx[2], mean[2], rstd[2], dweight[2], dbias[2], sums[2];
+    guarded tall = guarded_random(TALL, NARROW, 4, 1);
+    for (int i = 0; i < 2; i++) {
+        vt_backend *p = i == 0 ? b.plain : b.cuda;
+        y[i] = guarded_open(ROWS, COLUMNS), mean[i] = guarded_open(1, ROWS), rstd[i] = guarded_open(1, ROWS);
+        dx[i] = guarded_random(ROWS, COLUMNS, 5, 1), sums[i] = guarded_random(1, NARROW, 6, 1);
+        dweight[i] = guarded_random(1, COLUMNS, 7, 1), dbias[i] = guarded_random(1, COLUMNS, 8, 1);
+        p->layer_norm_forward(p, x.matrix, weight.matrix.data, weight.matrix.data, 1e-6f, y[i].matrix,
+                              mean[i].matrix.data, rstd[i].matrix.data);
+        p->layer_norm_backward(p, x.matrix, weight.matrix.data, mean[0].matrix.data, rstd[0].matrix.data, dy.matrix,
+                               dx[i].matrix, dweight[i].matrix.data, dbias[i].matrix.data);
+        p->position_backward(p, tall.matrix, sums[i].matrix);
+    }
+    guarded_compare(&y[1], &y[0], 1e-6, "y");
+    guarded_compare(&dx[1], &dx[0], 1e-6, "dx");
+    guarded_compare(&dweight[1], &dweight[0], 1e-6, "dweight");
+    guarded_compare(&dbias[1], &dbias[0], 1e-6, "dbias");
+    guarded_compare(&sums[1], &sums[0], 4 * sqrt(TALL) * 0x1p-24, "a bias's gradient");
+    for (int i = 0; i < 2; i++) GUARDED_CLOSE_ALL(&y[i], &dx[i], &mean[i], &rstd[i], &dweight[i], &dbias[i], &sums[i]);
+    GUARDED_CLOSE_ALL(&x, &dy, &weight, &tall);
+    close_backends(&b);
+}
+
+/* Patches of eight points are moved in 16-byte accesses. */
+TEST(patches_of_eight_points)
+{
+    enum { CHANNELS = 3, HEIGHT = 16, WIDTH = 24, TOKENS = 2 * 3, COLUMNS = CHANNELS * 64, SIZE = CHANNELS * 16 * 24 };
+    static const float mean[CHANNELS] = {1, -2, 300}, inverse_std[CHANNELS] = {0.5f, 4, 0.125f};
+    backends b = {0};
+    if (!open_backends(&b)) return;
+    float *memory = aligned_alloc(64, (size_t)(2 * SIZE + TOKENS * COLUMNS * 3) * sizeof *memory);
+    float *fields = memory, *back = memory + SIZE, *patches = back + SIZE;
+    fill_random(fields, SIZE, 1, 1);
+    for (int order = VT_PATCH_CHANNEL_FIRST; order <= VT_PATCH_CHANNEL_LAST; order++) {
+        vt_patch_grid grid = {1, CHANNELS, CHANNELS, HEIGHT, WIDTH, 8, (vt_patch_order)order, 0, TOKENS};
+        vt_matrix expected = vt_matrix_make(patches, TOKENS, COLUMNS);
+        vt_matrix actual = vt_matrix_make(patches + TOKENS * COLUMNS, TOKENS, COLUMNS), half = expected;
+        half.half = (uint16_t *)(patches + 2 * TOKENS * COLUMNS);
+        half.type = VT_BFLOAT16;
+        b.plain->patches_load(b.plain, &grid, fields, mean, inverse_std, expected);
+        b.cuda->patches_load(b.cuda, &grid, fields, mean, inverse_std, actual);
+        b.cuda->patches_load(b.cuda, &grid, fields, mean, inverse_std, half);
+        for (int i = 0; i < TOKENS * COLUMNS; i++) {
+            EXPECT(expected.data[i] == actual.data[i], "order %d, element %d", order, i);
+            EXPECT(vt_bfloat16_round(expected.data[i]) == half.half[i], "order %d, element %d", order, i);
+        }
+        b.cuda->patches_store(b.cuda, &grid, actual, mean, inverse_std, back);
+        for (int i = 0; i < SIZE; i++) EXPECT_NEAR(back[i], fields[i], 1e-4);
+    }
+    free(memory);
+    close_backends(&b);
+}
+
+/* Random operands of every kind give the loss's and the metric's sums; more channels than a block has threads. */
+TEST(sums_of_the_loss)
+{
+    enum { BATCH = 2, CHANNELS = 300, TOKENS = 6, COLUMNS = CHANNELS * 4 };
+    backends b = {0};
+    if (!open_backends(&b)) return;
+    guarded prediction = guarded_random(BATCH * TOKENS, COLUMNS, 1, 1);
+    guarded target = guarded_random(BATCH * TOKENS, COLUMNS, 2, 1), gradient[2];
+    const float weights[4] = {0.5f, 1, 1.5f, 2};
+    vt_patch_grid grid = {BATCH, CHANNELS, CHANNELS, 4, 6, 2, VT_PATCH_CHANNEL_LAST, 0, TOKENS};
+    double squares[2][2 * BATCH], channels[2][BATCH * CHANNELS], scales[2] = {1, 1};
+    float losses[2][BATCH], clip[2];
+    for (int i = 0; i < 2; i++) {
+        vt_backend *p = i == 0 ? b.plain : b.cuda;
+        gradient[i] = guarded_open(BATCH * TOKENS, COLUMNS);
+        p->squared_norms(p, BATCH, prediction.matrix, target.matrix, squares[i]);
+        p->relative_l2(p, BATCH, squares[i], losses[i]);
+        p->relative_l2_backward(p, BATCH, prediction.matrix, target.matrix, squares[i], 0.25f, gradient[i].matrix);
+        p->channel_squares(p, &grid, prediction.matrix, target.matrix, weights, channels[i]);
+        p->sum_of_squares(p, prediction.memory, prediction.size, 0.5, &scales[i]);
+        p->clip_scale(p, &scales[i], 3, &clip[i]);
+    }
+    for (int i = 0; i < 2 * BATCH; i++) EXPECT_NEAR(squares[1][i], squares[0][i], 1e-12 * squares[0][i]);
+    for (int i = 0; i < BATCH * CHANNELS; i++) EXPECT_NEAR(channels[1][i], channels[0][i], 1e-12 * channels[0][i]);
+    for (int i = 0; i < BATCH; i++) EXPECT_NEAR(losses[1][i], losses[0][i], 1e-7 * losses[0][i]);
+    EXPECT_NEAR(scales[1], scales[0], 1e-12 * scales[0]);
+    EXPECT_NEAR(clip[1], clip[0], 1e-7 * clip[0]);
+    double infinite = INFINITY;
+    b.cuda->clip_scale(b.cuda, &infinite, 3, &clip[1]);
+    EXPECT(isnan(clip[1]));
+    guarded_compare(&gradient[1], &gradient[0], 1e-6, "gradient of the loss");
+    GUARDED_CLOSE_ALL(&prediction, &target, &gradient[0], &gradient[1]);
+    close_backends(&b);
+}

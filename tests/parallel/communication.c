@@ -1,0 +1,102 @@
+/* What the ranks of an MPI run send in a step: what the dry engine said before, to the operation and byte, and what the
+ * formulas of docs/parallelism.md say. */
+#include "parallel/communication.h"
+
+#include "parallel/launch.h"
+#include "test.h"
+#include "training/step.h"
+
+enum { HEIGHT = 36, WIDTH = 36, CHANNELS = 2, BATCH = 8, PATCH = 4 };
+
+static void compare(const vt_volume *counted, const vt_volume *planned, const vt_volume *formula, const char *what)
+{
+    for (vt_traffic i = 0; i < VT_TRAFFIC_COUNT; i++) {
+        EXPECT(counted[i].operations == planned[i].operations && counted[i].bytes == planned[i].bytes,
+               "%s: %s: %lld operations, %.0f bytes; the dry engine has %lld, %.0f", what, vt_traffic_name(i),
+               (long long)counted[i].operations, counted[i].bytes, (long long)planned[i].operations, planned[i].bytes);
+        double allowed = (i == VT_TRAFFIC_GRADIENTS ? 0.02 : 1e-12) * formula[i].bytes; /* padding: a small model */
+        EXPECT(fabs(counted[i].bytes - formula[i].bytes) <= allowed, "%s: %s: %.0f bytes, expected %.0f", what,
+               vt_traffic_name(i), counted[i].bytes, formula[i].bytes);
+        EXPECT(counted[i].seconds >= 0 && (counted[i].operations > 0 || counted[i].seconds == 0));
+    }
+}
+
+/* settings: pairs, ended by NULL; `what` as they are written. */
+static void check(const char *what, const char *const *settings)
+{
+    static const char *const common[] = {"img_size",          "[36, 36]", "patch_size", "4",   "n_in_channels", "2",
+                                         "n_out_channels",    "2",        "embed_dim",  "192", "depth",         "2",
+                                         "num_heads",         "24",       "num_iters",  "10",  "bucket_cap_mb", "0.1",
+                                         "global_batch_size", "8",        NULL};
+    static const float means[CHANNELS] = {0}, stds[CHANNELS] = {1, 1};
+    static const double latitudes[HEIGHT] = {0};
+    static float fields[BATCH * CHANNELS * HEIGHT * WIDTH];
+    vt_config *config = NULL;
+    vt_backend *backend = NULL;
+    vt_world *world = NULL;
+    vt_trainer *trainer = NULL;
+    vt_launch launch;
+    vt_plan plan;
+    vt_step_figures figures;
+    vt_volume before[VT_TRAFFIC_COUNT], counted[VT_TRAFFIC_COUNT], formula[VT_TRAFFIC_COUNT];
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) fields[i] = (float)sin(0.37 * (double)i);
+    EXPECT_OK(vt_launch_detect(&launch));
+    EXPECT_OK(vt_config_open_default(&config));
+    config->ranks = launch.world_size;
+    for (int i = 0; common[i] != NULL; i += 2) EXPECT_OK(vt_config_set(config, common[i], common[i + 1]));
+    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(config, settings[i], settings[i + 1]));
+    EXPECT_OK(vt_config_resolve(config));
+    EXPECT_OK(vt_world_open(config, &launch, &world));
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &backend));
+    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10, .world = world};
+    EXPECT_OK(vt_trainer_plan(config, &data, &plan));
+    EXPECT_OK(vt_trainer_open(config, &data, backend, &trainer));
+    vt_batch batch = {
+        .sample_count = BATCH / config->data_parallel, .global_count = BATCH, .input = fields, .target = fields};
+    vt_communication_expected(config, world, formula);
+    for (int step = 0; step < 2; step++) { /* the second is as the first */
+        vt_communication_counted(world, before);
+        EXPECT_OK(vt_step_train(trainer, &batch, &figures));
+        vt_communication_counted(world, counted);
+        for (int i = 0; i < VT_TRAFFIC_COUNT; i++) {
+            counted[i].operations -= before[i].operations;
+            counted[i].bytes -= before[i].bytes;
+            counted[i].seconds -= before[i].seconds;
+        }
+        compare(counted, plan.communication, formula, what);
+    }
+    vt_trainer_close(&trainer);
+    vt_world_close(&world, false);
+    vt_backend_close(&backend);
+    vt_config_close(&config);
+}
+#define CHECK(...) check(#__VA_ARGS__, (const char *const[]){__VA_ARGS__, NULL})
+
+static int world_size(void)
+{
+    vt_launch launch;
+    EXPECT_OK(vt_launch_detect(&launch));
+    return launch.world_size;
+}
+
+TEST(steps_send_what_was_planned)
+{
+    if (world_size() == 3) return vt_test_skip("the model's sizes are powers of two");
+    const char *all = world_size() == 8 ? "8" : world_size() == 4 ? "4" : world_size() == 2 ? "2" : "1";
+    CHECK("zero_stage", "0");
+    CHECK("zero_stage", "1");
+    CHECK("zero_stage", "2");
+    CHECK("zero_stage", "3");
+    CHECK("tensor_parallel", all);
+    CHECK("tensor_parallel", all, "sequence_parallel", "true");
+    CHECK("context_parallel", all);
+    CHECK("context_parallel", all, "cp_comm", "ring");
+}
+
+TEST(steps_on_mixed_layouts_send_what_was_planned)
+{
+    if (world_size() % 4 != 0) return vt_test_skip("needs 4 or 8 ranks");
+    CHECK("tensor_parallel", "2", "context_parallel", "2", "sequence_parallel", "true", "recompute", "block");
+    CHECK("tensor_parallel", "2", "zero_stage", "3", "grad_accumulation", "2", "parallel_order", "dp-tp-cp");
+    CHECK("context_parallel", "2", "zero_stage", "2", "grad_accumulation", "2", "cp_comm", "ring", "amp_mode", "bf16");
+}

@@ -1,0 +1,93 @@
+/* What a step sends, counted over the dry engine, against the formulas of docs/parallelism.md: 64 ranks of a model of
+ * real size. */
+#include "parallel/communication.h"
+
+#include "training/trainer.h"
+#include "unit/config_open.h"
+
+/* Ranks whose runs of tokens are of every size, also where one communicates with a smaller one. */
+static const int ranks_tried[] = {0, 5, 24, 31, 47, 63};
+
+/* Buckets are padded to 16 elements a tensor and shard: here well below this part of the gradients. */
+static const double padding = 2e-3;
+
+static void check_rank(const vt_config *config, int rank, const vt_world *like, const char *what)
+{
+    static const float zeros[20] = {0}, ones[20] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    static const double latitudes[360] = {0};
+    vt_world *world = NULL;
+    vt_plan plan;
+    vt_volume expected[VT_TRAFFIC_COUNT];
+    EXPECT_OK(vt_world_open_dry(config, rank, (int)config->ranks, like, &world));
+    vt_trainer_data data = {.means = zeros, .stds = ones, .latitudes = latitudes, .steps = 10, .world = world};
+    EXPECT_OK(vt_trainer_plan(config, &data, &plan));
+    vt_communication_expected(config, world, expected);
+    for (vt_traffic i = 0; i < VT_TRAFFIC_COUNT; i++) {
+        const vt_volume *counted = &plan.communication[i];
+        double allowed = i == VT_TRAFFIC_GRADIENTS ? padding * expected[i].bytes : 1e-12 * expected[i].bytes;
+        EXPECT(fabs(counted->bytes - expected[i].bytes) <= allowed, "%s, rank %d: %s: %.0f bytes, expected %.0f", what,
+               rank, vt_traffic_name(i), counted->bytes, expected[i].bytes);
+        if (i != VT_TRAFFIC_GRADIENTS)
+            EXPECT(counted->operations == expected[i].operations, "%s, rank %d: %s: %lld operations, expected %lld",
+                   what, rank, vt_traffic_name(i), (long long)counted->operations, (long long)expected[i].operations);
+    }
+    vt_world_close(&world, false);
+}
+
+/* `ranks_per_node` 0: one node. */
+static void check_layout(const char *what, int ranks_per_node, const char *const *flags)
+{
+    vt_config *config = NULL;
+    vt_world *like = NULL;
+    EXPECT_OK(open_on_ranks(64, NULL, &config, flags));
+    if (config == NULL) return;
+    EXPECT_OK(vt_world_open_dry(config, 0, 64, NULL, &like));
+    for (int rank = 0; ranks_per_node > 0 && rank < 64; rank++) like->node_of[rank] = rank / ranks_per_node;
+    if (ranks_per_node > 0) like->nodes = 64 / ranks_per_node;
+    for (size_t i = 0; i < sizeof ranks_tried / sizeof ranks_tried[0]; i++)
+        check_rank(config, ranks_tried[i], like, what);
+    vt_world_close(&like, false);
+    vt_config_close(&config);
+}
+#define CHECK_LAYOUT(ranks_per_node, ...)                                                                              \
+    check_layout(#__VA_ARGS__, ranks_per_node,                                                                         \
+                 (const char *const[]){"--embed_dim=1024", "--depth=3", "--global_batch_size=128", __VA_ARGS__, NULL})
+
+TEST(activations_are_sent_as_by_the_formula)
+{
+    CHECK_LAYOUT(0, "--tensor_parallel=8");
+    CHECK_LAYOUT(0, "--tensor_parallel=4", "--sequence_parallel");
+    CHECK_LAYOUT(0, "--context_parallel=64");
+    CHECK_LAYOUT(0, "--context_parallel=64", "--cp_comm=ring");
+    CHECK_LAYOUT(0, "--tensor_parallel=4", "--context_parallel=8", "--recompute=block");
+    CHECK_LAYOUT(0, "--tensor_parallel=2", "--context_parallel=8", "--sequence_parallel", "--cp_comm=ring",
+                 "--recompute=block", "--grad_accumulation=2");
+}
+
+TEST(bf16_activations_are_sent_as_by_the_formula)
+{
+    CHECK_LAYOUT(0, "--tensor_parallel=4", "--context_parallel=4", "--amp_mode=bf16");
+    CHECK_LAYOUT(0, "--tensor_parallel=4", "--context_parallel=4", "--amp_mode=bf16", "--sequence_parallel",
+                 "--cp_comm=ring");
+}
+
+TEST(gradients_are_sent_as_by_the_formula)
+{
+    CHECK_LAYOUT(0, "--bucket_cap_mb=1");
+    CHECK_LAYOUT(0, "--bucket_cap_mb=100", "--grad_accumulation=2");
+    CHECK_LAYOUT(0, "--zero_stage=1", "--grad_accumulation=2");
+    CHECK_LAYOUT(0, "--zero_stage=2", "--grad_accumulation=2");
+    CHECK_LAYOUT(0, "--zero_stage=3");
+    CHECK_LAYOUT(0, "--zero_stage=3", "--grad_accumulation=2", "--recompute=block");
+    CHECK_LAYOUT(0, "--noddp");
+}
+
+TEST(gradients_over_several_axes_are_sent_as_by_the_formula)
+{
+    CHECK_LAYOUT(0, "--tensor_parallel=4", "--context_parallel=4");
+    CHECK_LAYOUT(0, "--tensor_parallel=4", "--context_parallel=2", "--sequence_parallel", "--zero_stage=1");
+    CHECK_LAYOUT(0, "--tensor_parallel=4", "--context_parallel=4", "--zero_stage=3", "--parallel_order=dp-cp-tp");
+    CHECK_LAYOUT(8, "--zero_stage=2", "--zero_group=node");
+    CHECK_LAYOUT(16, "--tensor_parallel=2", "--context_parallel=2", "--zero_stage=3", "--zero_group=node");
+    CHECK_LAYOUT(4, "--tensor_parallel=4", "--zero_stage=2", "--zero_group=node", "--grad_accumulation=2");
+}

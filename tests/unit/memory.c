@@ -1,0 +1,135 @@
+/* What a rank's memory must hold, as the plan (the dry back end's count) says it, against the formulas of
+ * docs/parallelism.md, at sizes that are trained in earnest. */
+#include "test.h"
+#include "training/trainer.h"
+
+enum { DEPTH = 12, CHANNELS = 20, PATCH = 8, TOKENS = 45 * 90, ALIGNMENT = 16 };
+
+/* settings: pairs of option and value, ended by NULL. */
+static vt_plan plan_of(int64_t dim, int64_t ranks, const char *const *settings)
+{
+    vt_config *config = NULL;
+    vt_plan plan = {0};
+    static const float means[CHANNELS] = {0};
+    static float stds[CHANNELS];
+    static const double latitudes[360] = {0};
+    for (int c = 0; c < CHANNELS; c++) stds[c] = 1;
+    EXPECT_OK(vt_config_open_default(&config));
+    config->ranks = ranks;
+    config->embed_dim = dim;
+    config->depth = DEPTH;
+    config->num_heads = 8;
+    config->global_batch_size = 64;
+    config->n_in_channels = config->n_out_channels = CHANNELS;
+    config->patch_size = PATCH;
+    EXPECT_OK(vt_config_set(config, "img_size", "[360, 720]"));
+    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(config, settings[i], settings[i + 1]));
+    EXPECT_OK(vt_config_resolve(config));
+    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10};
+    EXPECT_OK(vt_trainer_plan(config, &data, &plan));
+    vt_config_close(&config);
+    return plan;
+}
+
+static int64_t round_up(int64_t value, int64_t multiple)
+{
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+/* The elements of each unit's parameters (the embedding, each block, the head), in up to three classes that are reduced
+ * over different ranks: a bucket each, from ZeRO stage 2 on. */
+static int64_t unit_elements(int64_t dim, int64_t unit, int64_t multiple)
+{
+    int64_t fields = CHANNELS * PATCH * PATCH;
+    if (unit == 0) return round_up(dim * fields + dim, multiple) + round_up(TOKENS * dim, multiple);
+    if (unit == DEPTH + 1) return round_up(2 * dim + dim * fields, multiple);
+    /* two LayerNorms and the biases of proj and fc2; all else, which tensor parallelism would split */
+    return round_up(6 * dim, multiple) + round_up(12 * dim * dim + 7 * dim, multiple);
+}
+
+static int64_t all_elements(int64_t dim, int64_t multiple)
+{
+    int64_t sum = 0;
+    for (int64_t unit = 0; unit < DEPTH + 2; unit++) sum += unit_elements(dim, unit, multiple);
+    return sum;
+}
+
+static int64_t largest_unit(int64_t dim, int64_t multiple)
+{
+    int64_t largest = 0;
+    for (int64_t unit = 0; unit < DEPTH + 2; unit++)
+        if (unit_elements(dim, unit, multiple) > largest) largest = unit_elements(dim, unit, multiple);
+    return largest;
+}
+
+static void compare_with_formula(int64_t dim, int64_t ranks, int stage, bool half)
+{
+    const char *const stages[] = {"0", "1", "2", "3"};
+    vt_plan plan = plan_of(
+        dim, ranks, (const char *const[]){"zero_stage", stages[stage], "amp_mode", half ? "bf16" : "none", NULL});
+    int64_t parameters = (int64_t)plan.bytes[VT_MEMORY_PARAMETERS],
+            gradients = (int64_t)plan.bytes[VT_MEMORY_GRADIENTS];
+    int64_t optimizer = (int64_t)plan.bytes[VT_MEMORY_OPTIMIZER], scalars = 16; /* of the clipping */
+    /* stages 0 to 3 slice moments from 1, gradients from 2, values from 3 on */
+    int64_t shards = stage > 0 ? ranks : 1, moments_n = shards;
+    int64_t gradients_n = stage >= 2 ? shards : 1, values_n = stage >= 3 ? shards : 1;
+    int64_t elements = all_elements(dim, 1), value = half ? 6 : 4;
+    char what[64];
+    snprintf(what, sizeof what, "embed_dim %lld, %lld ranks, stage %d%s", (long long)dim, (long long)ranks, stage,
+             half ? ", bf16" : "");
+    if (stage < 2) { /* buckets of 25 MB, or a parameter if that is larger, each a multiple of 16 shards */
+        int64_t padded = (optimizer - scalars) / 8 * moments_n;
+        int64_t most = (4 * elements / (25 << 20) + 3 + 1) * ALIGNMENT * shards;
+        EXPECT(padded >= elements && padded - elements <= most, "%s: %lld elements for %lld", what, (long long)padded,
+               (long long)elements);
+        elements = padded;
+    }
+    int64_t room = 0;
+    if (stage >= 2) elements = all_elements(dim, ALIGNMENT * shards);
+    if (stage >= 2 && shards > 1) room = 2 * largest_unit(dim, ALIGNMENT * shards);
+    bool values_sliced = values_n > 1;
+    /* a bfloat16 copy is kept of what lies whole: all, or the two units */
+    int64_t expected = values_sliced ? 4 * elements / values_n + value * room : value * elements;
+    EXPECT(parameters == expected, "%s: %lld, expected %lld", what, (long long)parameters, (long long)expected);
+    expected = 4 * elements / gradients_n + 4 * room;
+    EXPECT(gradients == expected, "%s: %lld, expected %lld", what, (long long)gradients, (long long)expected);
+    expected = 8 * elements / moments_n + scalars;
+    EXPECT(optimizer == expected, "%s: %lld, expected %lld", what, (long long)optimizer, (long long)expected);
+}
+
+TEST(parameters_gradients_and_moments_with_zero)
+{
+    for (int64_t dim = 384; dim <= 1024; dim += 640)
+        for (int64_t ranks = 1; ranks <= 64; ranks *= 8)
+            for (int stage = 0; stage <= 3; stage++)
+                for (int half = 0; half < 2; half++) compare_with_formula(dim, ranks, stage, half != 0);
+}
+
+/* Of a sample, on a rank of 8: tp · cp of them share it. Beside one that has it all. */
+static double activations(const char *tensor, const char *context, const char *sequence, const char *ring)
+{
+    vt_plan plan =
+        plan_of(384, 8,
+                (const char *const[]){"tensor_parallel", tensor, "context_parallel", context, "sequence_parallel",
+                                      sequence, "cp_comm", ring, "global_batch_size", "8", NULL});
+    return (double)plan.bytes[VT_MEMORY_ACTIVATIONS] / (atof(tensor) * atof(context));
+}
+
+/* In units of tokens × embed_dim a block keeps 10: 2 of the residual stream, and 8 (q, k, v, attention's output, fc1's
+ * four) that tp splits by columns. sequence_parallel and cp split all 10 by tokens; with allgather one block's whole k
+ * and v come on top, and what is not kept (a twentieth of all) may split otherwise. */
+TEST(activations_fall_with_each_axis)
+{
+    static const char *const numbers[] = {"2", "4", "8"};
+    double one = activations("1", "1", "false", "allgather"), few = 0.06;
+    for (int i = 0; i < 3; i++) {
+        const char *n = numbers[i];
+        double part = 1 / atof(n), keys = 2.0 / (10 * DEPTH) * (1 - part);
+        EXPECT_NEAR(activations(n, "1", "false", "allgather") / one, (2 + 8 * part) / 10, few);
+        EXPECT_NEAR(activations(n, "1", "true", "allgather") / one, part, few);
+        double ring = activations("1", n, "false", "ring") / one;
+        EXPECT_NEAR(ring, part, few);
+        EXPECT_NEAR(activations("1", n, "false", "allgather") / one - ring, keys, few);
+    }
+    EXPECT_NEAR(activations("2", "2", "true", "ring") / one, 0.25, few);
+}

@@ -1,0 +1,264 @@
+/* src/planning: the machine's table, the arithmetic of a step's cost, and the search over layouts. */
+#include "planning/layouts.h"
+
+#include "unit/config_open.h"
+
+/* A machine with round figures: 1 TFLOP/s, 100 GB/s, messages of 1 GB/s within a node and 0.1 GB/s a rank between. */
+static vt_hardware simple_machine(void)
+{
+    vt_hardware machine = {.name = "simple",
+                           .memory_gib = 4,
+                           .reserved_gib = 1,
+                           .ranks_per_node = 4,
+                           .matrix_tflops = {1, 2},
+                           .matrix_fraction = {1, 0.5},
+                           .attention_fraction = {0.5, 0.25},
+                           .head_multiple = 1,
+                           .memory_gb_s = 100,
+                           .memory_fraction = 1,
+                           .within_gb_s = 1,
+                           .within_us = 10,
+                           .between_gb_s = 0.1,
+                           .between_us = 100,
+                           .overlap = 1};
+    for (int i = 0; i < VT_WORK_COUNT; i++) machine.work_fraction[i] = 1;
+    return machine;
+}
+
+/* ---- arithmetic ---- */
+
+TEST(products_attention_and_memory)
+{
+    vt_config *config = NULL;
+    vt_hardware machine = simple_machine();
+    vt_plan plan = {.group_count = 0};
+    vt_cost cost;
+    EXPECT_OK(OPEN_ON(1, &config, "--embed_dim=384", "--num_heads=8"));
+    plan.step.products[0] = (vt_dry_product){.flops = 1e12, .bytes = 1e9, .calls = 3}; /* bound by arithmetic: 1 s */
+    plan.step.products[1] = (vt_dry_product){.flops = 1e6, .bytes = 2e11, .calls = 1}; /* by memory: 2 s */
+    plan.step.product_count = 2;
+    plan.step.attention_flops = 1e12; /* at 0.5 TFLOP/s */
+    plan.step.moved[VT_WORK_GELU] = 1e11;
+    plan.step.moved[VT_WORK_NORM] = 1e11;
+    machine.work_fraction[VT_WORK_NORM] = 0.25;
+    plan.step.operations = 1000;
+    machine.operation_us = 500;
+    vt_cost_of(config, &machine, &plan, &cost);
+    EXPECT_NEAR(cost.seconds[VT_COST_MATRIX], 3 + 2, 1e-9);
+    EXPECT_NEAR(cost.seconds[VT_COST_ATTENTION], 2, 1e-9);
+    EXPECT_NEAR(cost.seconds[VT_COST_MEMORY], 1 + 4, 1e-9);
+    EXPECT_NEAR(cost.seconds[VT_COST_START], 0.5, 1e-9);
+    EXPECT_NEAR(cost.step, 12.5, 1e-9);
+    machine.head_multiple = 32; /* heads of 48 are computed as 64 */
+    config->amp_mode = VT_AMP_BF16;
+    vt_cost_of(config, &machine, &plan, &cost);
+    EXPECT_NEAR(cost.seconds[VT_COST_ATTENTION], 2 * 64.0 / 48, 1e-9);
+    EXPECT(cost.bound == VT_COST_ATTENTION || cost.seconds[cost.bound] >= cost.seconds[VT_COST_ATTENTION]);
+    vt_config_close(&config);
+}
+
+TEST(messages_within_and_between_nodes)
+{
+    vt_hardware machine = simple_machine();
+    vt_volume volume = {.operations = 100, .bytes = 1e9};
+    EXPECT_NEAR(vt_cost_messages(&machine, 4, 4, &volume), 1 + 100 * 2 * 1e-5, 1e-9);    /* log2 4 doublings */
+    EXPECT_NEAR(vt_cost_messages(&machine, 8, 1, &volume), 10 + 100 * 3 * 1e-4, 1e-9);   /* its own way out only */
+    EXPECT_NEAR(vt_cost_messages(&machine, 16, 4, &volume), 2.5 + 100 * 4 * 1e-4, 1e-9); /* that of four ranks */
+    machine.between_gb_s = 10;                                                           /* no faster than within */
+    EXPECT_NEAR(vt_cost_messages(&machine, 16, 4, &volume), 1 + 100 * 4 * 1e-4, 1e-9);
+}
+
+/* 3 s of backward of a 4.5 s step may hide sums of gradients, but for the last bucket; other messages are waited for.
+ */
+TEST(reductions_hide_behind_backward)
+{
+    vt_config *config = NULL;
+    vt_hardware machine = simple_machine();
+    vt_cost cost;
+    vt_plan plan = {.group_count = 2,
+                    .groups = {{.name = "dp of gradients", .size = 2, .in_node = 2, .volume = {0, 2e9, 0}},
+                               {.name = "tp", .size = 2, .in_node = 2, .volume = {0, 1e9, 0}}}};
+    EXPECT_OK(OPEN_ON(1, &config, "--bucket_cap_mb=25"));
+    plan.bytes[VT_MEMORY_GRADIENTS] = 4 * 25 * 1024 * 1024; /* four buckets */
+    plan.step.moved[VT_WORK_GELU] = 4.5e11;
+    vt_cost_of(config, &machine, &plan, &cost);
+    EXPECT_NEAR(cost.hidden, 1.5, 1e-9);
+    EXPECT_NEAR(cost.seconds[VT_COST_COMMUNICATION], 1 + 0.5, 1e-9);
+    machine.overlap = 0.1; /* of backward's 3 s */
+    vt_cost_of(config, &machine, &plan, &cost);
+    EXPECT_NEAR(cost.hidden, 0.3, 1e-9);
+    config->zero_stage = 1; /* half of it is the gathering of new values, behind the update */
+    machine.overlap = 1;
+    vt_cost_of(config, &machine, &plan, &cost);
+    EXPECT_NEAR(cost.hidden, 0.75, 1e-9);
+    config->zero_stage = 0;
+    config->grad_accumulation = 9; /* only the last micro-batch's backward: 1/3 s */
+    vt_cost_of(config, &machine, &plan, &cost);
+    EXPECT_NEAR(cost.hidden, 1.0 / 3, 1e-9);
+    vt_config_close(&config);
+}
+
+/* ---- counts ---- */
+
+static vt_status plan_of(const vt_config *config, vt_plan *plan)
+{
+    static const double latitudes[1024] = {0};
+    static float means[64] = {0}, stds[64];
+    for (int i = 0; i < 64; i++) stds[i] = 1;
+    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 1};
+    return vt_trainer_plan(config, &data, plan);
+}
+
+/* The published arithmetic of the model: 0.536 + 0.907 = 1.443 TFLOP a sample. */
+TEST(flops_of_a_sample)
+{
+    vt_config *config = NULL;
+    vt_plan plan;
+    EXPECT_OK(OPEN_ON(1, &config, "--global_batch_size=2"));
+    EXPECT_OK(plan_of(config, &plan));
+    EXPECT_NEAR(plan.step_flops / 2, 1.443e12, 0.0005e12);
+    EXPECT_NEAR(plan.step.attention_flops / 2, 0.907e12, 0.0005e12);
+    double products = 0;
+    for (int i = 0; i < plan.step.product_count; i++)
+        products += (double)plan.step.products[i].calls * plan.step.products[i].flops;
+    EXPECT_NEAR(products / 2, 0.536e12, 0.0005e12);
+    vt_config_close(&config);
+}
+
+/* Bytes that one LayerNorm's forward, GELU's and Adam's update move. */
+TEST(bytes_of_operations)
+{
+    vt_backend *dry = NULL;
+    const vt_update update = {.kind = VT_OPTIMIZER_ADAM};
+    vt_matrix x = vt_matrix_make((float *)256, 10, 16), half = x;
+    half.type = VT_BFLOAT16;
+    EXPECT_OK(vt_backend_open_dry(&dry));
+    const vt_dry_count *count = vt_backend_dry_count(dry);
+    dry->layer_norm_forward(dry, x, NULL, NULL, 1e-6f, half, NULL, NULL);
+    dry->gelu_forward(dry, VT_GELU_ERF, half, half);
+    dry->update(dry, &update, NULL, NULL, NULL, NULL, NULL, 100);
+    EXPECT_NEAR(count->moved[VT_WORK_NORM], 160 * (4 + 2), 0);
+    EXPECT_NEAR(count->moved[VT_WORK_GELU], 160 * (2 + 2), 0);
+    EXPECT_NEAR(count->moved[VT_WORK_OPTIMIZER], 7 * 400, 0); /* reads 4, writes 3 */
+    EXPECT(count->operations == 3 && count->product_count == 0 && count->flops == 0);
+    vt_backend_close(&dry);
+}
+
+static double messages_of(const vt_plan *plan, int64_t *operations)
+{
+    double bytes = 0;
+    *operations = 0;
+    for (int i = 0; i < plan->group_count; i++) {
+        bytes += plan->groups[i].volume.bytes;
+        *operations += plan->groups[i].volume.operations;
+    }
+    return bytes;
+}
+
+/* Beyond five micro-batches a step is reckoned, not run: it must lie on the line through steps of four and five. */
+TEST(steps_of_many_micro_batches)
+{
+    enum { PARTS = 3 };
+    static const char *const parts[PARTS] = {"4", "5", "12"}, *const batches[PARTS] = {"16", "20", "48"};
+    vt_plan plan[PARTS];
+    double bytes[PARTS], moved[PARTS];
+    int64_t operations[PARTS];
+    for (int i = 0; i < PARTS; i++) {
+        vt_config *config = NULL;
+        EXPECT_OK(OPEN_ON(4, &config, "--img_size=[16,32]", "--embed_dim=32", "--depth=3", "--zero_stage=2",
+                          "--tensor_parallel=2", "--num_heads=4"));
+        EXPECT_OK(vt_config_set(config, "grad_accumulation", parts[i]));
+        EXPECT_OK(vt_config_set(config, "global_batch_size", batches[i]));
+        EXPECT_OK(vt_config_resolve(config));
+        EXPECT_OK(plan_of(config, &plan[i]));
+        bytes[i] = messages_of(&plan[i], &operations[i]);
+        moved[i] = 0;
+        for (int w = 0; w < VT_WORK_COUNT; w++) moved[i] += plan[i].step.moved[w];
+        vt_config_close(&config);
+    }
+    EXPECT_NEAR(plan[2].step_flops, 8 * plan[1].step_flops - 7 * plan[0].step_flops, 1e-6 * plan[2].step_flops);
+    EXPECT_NEAR(moved[2], 8 * moved[1] - 7 * moved[0], 1e-6 * moved[2]);
+    EXPECT_NEAR(bytes[2], 8 * bytes[1] - 7 * bytes[0], 1e-6 * bytes[2]);
+    EXPECT(operations[2] == 8 * operations[1] - 7 * operations[0]);
+    EXPECT(plan[2].step.operations == 8 * plan[1].step.operations - 7 * plan[0].step.operations);
+    EXPECT(plan[2].arena_bytes == plan[1].arena_bytes);
+}
+
+/* ---- layouts ---- */
+
+TEST(search_over_layouts)
+{
+    vt_config *config = NULL;
+    vt_layouts layouts;
+    vt_hardware machine = simple_machine();
+    bool seen[3] = {false};
+    EXPECT_OK(
+        OPEN_ON(4, &config, "--img_size=[16,32]", "--embed_dim=32", "--depth=2", "--num_heads=2", "--zero_stage=1"));
+    EXPECT_OK(vt_layouts_plan(config, &machine, &layouts));
+    for (int64_t i = 0; i < layouts.count; i++) {
+        const vt_option_cost *o = &layouts.options[i];
+        EXPECT(o->tensor * o->context * o->data == 4 && o->tensor <= 2);
+        EXPECT(o->zero == 1); /* as the command line says */
+        EXPECT(o->data * o->accumulation * o->micro_batch == 16);
+        EXPECT(i == 0 || o->cost.step >= layouts.options[i - 1].cost.step);
+        EXPECT(o->fits == (o->total <= 3.0 * 1024 * 1024 * 1024));
+        seen[o->tensor == 2 ? 0 : o->context == 2 ? 1 : 2] = true;
+    }
+    EXPECT(layouts.count > 10 && seen[0] && seen[1] && seen[2]);
+    vt_layouts_close(&layouts);
+    config->num_heads = 1;
+    config->context_parallel = 3;
+    config->origin[VT_OPTION_context_parallel] = VT_FROM_COMMAND_LINE;
+    EXPECT_ERROR(vt_layouts_plan(config, &machine, &layouts), "no layout of 4 ranks divides");
+    vt_config_close(&config);
+}
+
+/* What doesn't fit is there once, with the micro-batch from which on it doesn't. */
+TEST(layouts_that_do_not_fit)
+{
+    vt_config *config = NULL;
+    vt_layouts layouts;
+    vt_hardware machine = simple_machine();
+    int64_t fitting = 0;
+    EXPECT_OK(OPEN_ON(1, &config, "--recompute=none"));
+    EXPECT_OK(vt_layouts_plan(config, &machine, &layouts)); /* 3 GiB; a sample takes 0.8 GB */
+    for (int64_t i = 0; i < layouts.count; i++) fitting += layouts.options[i].fits;
+    EXPECT(fitting > 0 && layouts.count == fitting + 1, "%lld of %lld", (long long)fitting, (long long)layouts.count);
+    vt_layouts_close(&layouts);
+    vt_config_close(&config);
+}
+
+/* ---- the table ---- */
+
+TEST(hardware_file)
+{
+    vt_hardware machine = simple_machine(), again;
+    char path[512];
+    snprintf(path, sizeof path, "%s/machine.yaml", vt_test_directory());
+    EXPECT_OK(vt_hardware_write(&machine, "# a comment\n", path));
+    EXPECT_OK(vt_hardware_read(path, &again));
+    EXPECT(strcmp(again.name, "simple") == 0 && !again.host_memory);
+    EXPECT_NEAR(again.between_gb_s, 0.1, 1e-6);
+    EXPECT_NEAR(again.matrix_fraction[VT_BFLOAT16], 0.5, 0);
+    static const char *const known[] = {"h100-sxm", "h200-sxm", "a100-40", "a100-80", "h100-nvl", "cpu"};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        EXPECT_OK(vt_hardware_read(known[i], &again));
+        EXPECT(strcmp(again.name, known[i]) == 0 && again.host_memory == (strcmp(known[i], "cpu") == 0));
+    }
+    EXPECT_NEAR(again.work_fraction[VT_WORK_GELU], again.memory_fraction, 0); /* where a class has none of its own */
+}
+
+TEST(hardware_files_that_are_refused)
+{
+    vt_hardware machine;
+    EXPECT_ERROR(vt_hardware_read("h100", &machine),
+                 "'h100' is not in config/hardware.yaml, which holds gpu, h100-sxm");
+    EXPECT_ERROR(vt_hardware_read("./nothing.yaml", &machine), "nothing.yaml");
+    EXPECT_ERROR(vt_hardware_read(write_yaml("m:\n  memory_gb: 80\n"), &machine),
+                 "c.yaml:2:3: unknown key 'memory_gb'; did you mean 'memory_gib'?");
+    EXPECT_ERROR(vt_hardware_read(write_yaml("m:\n  memory_gib: -1\n"), &machine),
+                 "c.yaml:2:15: memory_gib: found the text '-1', expected a number from 0.001 to");
+    EXPECT_ERROR(vt_hardware_read(write_yaml("m:\n  kind: tpu\n"), &machine), "expected cpu or gpu");
+    EXPECT_ERROR(vt_hardware_read(write_yaml("m: {memory_gib: 1}\n"), &machine), "'m' lacks ranks_per_node");
+    EXPECT_ERROR(vt_hardware_read(write_yaml("m: {}\nn: {}\n"), &machine), "the file holds m, n; add which");
+}
