@@ -95,21 +95,27 @@ static vt_status read_normalisation(vt_forecaster *forecaster, const vt_config *
                                    forecaster->stds);
 }
 
+static vt_status open_backend(vt_forecaster *forecaster, const vt_config *config, const vt_world *world)
+{
+    int share = world->ranks > 1 ? world->threads : 0; /* 0: the back end decides */
+    int threads = config->num_threads != VT_UNSET_INTEGER ? (int)config->num_threads : share;
+    return vt_backend_open(config, threads, world->launch.local_rank, &forecaster->backend);
+}
+
 static vt_status open_model(vt_forecaster *forecaster, const vt_config *config, vt_world *world,
                             const double *latitudes)
 {
     vt_status status = VT_OK;
     vt_plan plan;
-    int sharing = 0;
+    vt_backend *backend = forecaster->backend;
+    int sharing = backend->shares_host_memory ? 0 : 1; /* ranks in the same memory */
     vt_trainer_data data = {forecaster->means, forecaster->stds, latitudes, 1, world};
-    int threads = config->num_threads != VT_UNSET_INTEGER ? (int)config->num_threads
-                  : world->ranks == 1                     ? 0
-                                                          : world->threads;
-    for (int rank = 0; rank < world->ranks; rank++) sharing += world->node_of[rank] == world->node_of[world->rank];
-    VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, threads, &forecaster->backend));
+    for (int rank = 0; backend->shares_host_memory && rank < world->ranks; rank++)
+        sharing += world->node_of[rank] == world->node_of[world->rank];
+    VT_TRY(vt_world_open_device(config, world, backend));
     VT_TRY(vt_trainer_plan(config, &data, &plan));
-    VT_TRY(vt_budget_check(config, &data, &plan, forecaster->backend->available_memory(forecaster->backend) / sharing));
-    VT_TRY(vt_trainer_open(config, &data, forecaster->backend, &forecaster->trainer));
+    VT_TRY(vt_budget_check(config, &data, &plan, backend->available_memory(backend) / sharing));
+    VT_TRY(vt_trainer_open(config, &data, backend, &forecaster->trainer));
 done:
     return status;
 }
@@ -121,6 +127,7 @@ vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt
     vt_forecaster *forecaster = calloc(1, sizeof *forecaster);
     VT_ASSERT(forecaster != NULL);
     VT_TRY(vt_world_agree(world, read_normalisation(forecaster, config)));
+    VT_TRY(vt_world_agree(world, open_backend(forecaster, config, world)));
     VT_TRY(vt_world_agree(world, open_model(forecaster, config, world, latitudes)));
     const vt_checkpoint_subject subject = {forecaster->trainer, channel_names};
     VT_TRY(vt_world_agree(world, vt_checkpoint_read_parameters(checkpoint, &subject)));

@@ -99,7 +99,7 @@ static void append_axes(vt_text *html, const vt_chart *chart, const chart_frame 
                        "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s%s</text>",
                        frame->left, right, at, at, frame->left - 6, at + 4, number, chart->percent ? " %" : "");
     }
-    count = place_ticks(x, chart->small ? 3 : 6, ticks);
+    count = place_ticks(x, chart->small ? 4 : 6, ticks);
     for (int i = 0; i < count; i++) {
         double at = frame->left + position(x, ticks[i]) * (right - frame->left);
         vt_text_append(html, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>", at, bottom + 17,
@@ -174,8 +174,11 @@ static void append_legend(vt_text *html, const vt_chart *chart)
         vt_text_append(html, "<span class=\"c%d\"><i%s></i>", colour_class(line->colour),
                        line->style == VT_LINE_DASHED ? " class=\"dash\"" : "");
         vt_page_append_escaped(html, line->name);
-        vt_text_append(html, " <b>%s%s</b></span> ", vt_number_short(chart->percent ? 100 * last : last, number),
-                       chart->percent ? " %" : "");
+        if (chart->percent)
+            snprintf(number, sizeof number, "%.1f %%", 100 * last);
+        else
+            vt_number_short(last, number);
+        vt_text_append(html, " <b>%s</b></span> ", number);
     }
     vt_text_append(html, "</p>");
 }
@@ -224,9 +227,9 @@ void vt_bars_append(vt_text *html, const char *title, const vt_bar *bars, int co
     vt_text_append(html, "</div><table class=\"bars\">");
     for (int i = 0; i < count; i++) {
         if (!(bars[i].value > 0)) continue;
-        vt_text_append(html, "<tr class=\"c%d\"><th><i></i>", colour_class(bars[i].colour));
+        vt_text_append(html, "<tr><th><i class=\"c%d\"></i>", colour_class(bars[i].colour));
         vt_page_append_escaped(html, bars[i].name);
-        vt_text_append(html, "</th><td>%s</td><td>%.3g %%</td></tr>", format(bars[i].value, number),
+        vt_text_append(html, "</th><td>%s</td><td>%.1f %%</td></tr>", format(bars[i].value, number),
                        100 * bars[i].value / total);
     }
     vt_text_append(html, "</table></figure>\n");

@@ -24,7 +24,7 @@ static const char style[] =
     ".many{display:grid;gap:.6rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,15rem),1fr))}"
     "figure{margin:0;background:var(--box);border-radius:.5rem;padding:.7rem .8rem;min-width:0}"
     "figcaption{font-weight:600}small{color:var(--soft);font-weight:400}"
-    "svg{display:block;width:100%;height:auto}svg text{fill:var(--soft);font-size:13px}"
+    "svg{display:block;width:100%;height:auto}svg text{fill:var(--soft);font-size:12px}"
     ".grid{stroke:var(--line)}.axis{stroke:var(--soft)}"
     "path{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}path.faint{opacity:.4;stroke-width:1.2}"
     "path.dashed{stroke-dasharray:6 5}circle{fill:currentColor}"
@@ -38,7 +38,8 @@ static const char style[] =
     "table{border-collapse:collapse;width:100%;font-size:.88rem}th,td{text-align:left;padding:.2rem .5rem .2rem 0;"
     "border-bottom:1px solid var(--line);vertical-align:top;font-weight:400}td{font-variant-numeric:tabular-nums}"
     ".bars th{color:var(--fg)}.bars td{color:var(--fg);text-align:right;width:1%;white-space:nowrap}"
-    ".wide{overflow-x:auto}.wide table{width:auto;min-width:100%}.wide th{font-weight:600}"
+    ".wide{overflow-x:auto}.wide table{width:auto;min-width:100%}.wide th{font-weight:600}.wide th,.wide "
+    "td{white-space:nowrap;padding-right:1rem}"
     "img{display:block;max-width:100%;height:auto;border-radius:.3rem;background:#fff}"
     "summary{cursor:pointer;font-weight:600;padding:.3rem 0}pre{white-space:pre-wrap;font-size:.8rem}"
     "footer{color:var(--soft);font-size:.8rem;margin:2rem 0 1rem}";

@@ -125,9 +125,9 @@ test_predict() {
     contains "$(cat time)" "(0): 6, 12, 18"
     # the second forecast of one start is not the first of the next, but the first of both are what the model says
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --steps=1 --output=g.nc >/dev/null
-    h5dump -d "/t2m[0,0,0;;1,16,32]" f.nc | sed -n 's/^ *(0,[0-9]/&/p' | tr -d ' ' >first
-    h5dump -d /t2m g.nc | sed -n 's/^ *(0,[0-9]/&/p' | tr -d ' ' >alone
-    [ -s first ] && cmp first alone
+    h5dump -d "/t2m[0,0,0;;1,16,32]" f.nc | sed -n 's/^ *(0,[0-9,]*): *//p' | tr -d ' \n' >first
+    h5dump -d /t2m g.nc | sed -n 's/^ *(0,[0-9,]*): *//p' | tr -d ' \n' >alone
+    [ "$(wc -c <first)" -gt 3000 ] && cmp first alone
     fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=g.nc
     contains "$output" "--force replaces it"
     fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-02-30 --output=h.nc
