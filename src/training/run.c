@@ -68,7 +68,7 @@ static vt_status open_loader(const run_state *run, bool training, vt_dataset *da
                                  .shuffle = training && config->shuffle,
                                  .seed = (uint64_t)config->seed,
                                  .prefetch = training ? config->prefetch : VT_VALIDATION_PREFETCH,
-                                 .read_ahead = !(to_the_letter && config->num_data_workers == 0)};
+                                 .workers = to_the_letter && config->num_data_workers == 0 ? 0 : 1};
     return vt_loader_open(&options, loader);
 }
 
