@@ -25,7 +25,7 @@ PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev libprotobuf-c-dev protobuf-c-com
     $(if $(filter-out no,$(MPI)),libopenmpi-dev openmpi-bin)
 SOURCES := $(sort $(shell find src -name '*.c'))
 KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
-TEST_SOURCES := $(sort $(shell find tests -name '*.c'))
+TEST_SOURCES := $(sort $(shell find tests -name '*.c' -not -path 'tests/faults/*'))
 
 # Goals that need no library, or install them first.
 WITHOUT_LIBRARIES := deps demo test sanitize bench clean help
@@ -148,6 +148,11 @@ $(BUILD)/libvitrain.a: $(OBJECTS) $(KERNEL_OBJECTS) $(BUILD)/generated/event.pb-
 $(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
+# Preloaded by tests/commands/reader.sh.
+$(BUILD)/tests/eio.so: tests/faults/eio.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) -shared -fPIC -o $@ $< -ldl
+
 $(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
 $(BUILD)/src/data/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) $(DEFLATE_CFLAGS)
 $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
@@ -215,7 +220,7 @@ run-bench: $(BUILD)/bench/step
 $(BUILD)/bench/step: $(BUILD)/bench/step.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
-run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests
+run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/tests/eio.so
 	@tests/run $(BUILD) $(FILTER)
 
 docs: vitrain

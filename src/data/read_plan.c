@@ -1,8 +1,10 @@
+#define _GNU_SOURCE /* preadv2 */
 #include "data/read_plan.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #include "data/hdf5_access.h"
 #include "data/read_plan_inside.h"
@@ -226,11 +228,27 @@ done:
 
 /* ---- all ---- */
 
-/* The kernel may begin to fetch what it doesn't have. */
+/* Is the byte in the page cache? Where the kernel can't say, no. */
+static bool is_cached(int descriptor, int64_t offset)
+{
+#ifdef RWF_NOWAIT
+    char byte;
+    struct iovec memory = {&byte, 1};
+    return preadv2(descriptor, &memory, 1, offset, RWF_NOWAIT) == 1;
+#else
+    (void)descriptor, (void)offset;
+    return false;
+#endif
+}
+
+/* The kernel may begin to fetch what it doesn't have. Of what it has the advice costs a walk over its pages, so
+ * it isn't given then. */
 static void advise(const vt_read_item *item)
 {
     if (item->kind == VT_ITEM_LIBRARY || item->bytes == 0) return;
-    (void)posix_fadvise(item->source->part->descriptor, item->offset, item->bytes, POSIX_FADV_WILLNEED);
+    const int descriptor = item->source->part->descriptor;
+    if (is_cached(descriptor, item->offset) && is_cached(descriptor, item->offset + item->bytes - 1)) return;
+    (void)posix_fadvise(descriptor, item->offset, item->bytes, POSIX_FADV_WILLNEED);
 }
 
 /* Frames of one time: they begin with the one that has most channels. */
