@@ -139,7 +139,8 @@ done:
     return status;
 }
 
-/* The variables of netCDF files say how many channels there are, where nothing else does. */
+/* The variables of netCDF files say how many channels there are, unless something as strong says otherwise: those of
+ * the command line overrule the channels of the file. */
 static void derive_channels(vt_config *config)
 {
     const char *separators = "[], \t\n'\"";
@@ -150,9 +151,11 @@ static void derive_channels(vt_config *config)
         at += strspn(at, separators);
     }
     if (count == 0) return; /* opening the data says so */
-    if (config->origin[VT_OPTION_n_in_channels] == VT_FROM_DEFAULT)
+    const vt_origin *origin = config->origin, stronger = origin[VT_OPTION_variables];
+    if (origin[VT_OPTION_n_in_channels] == VT_FROM_DEFAULT || origin[VT_OPTION_n_in_channels] < stronger)
         config->n_in_channels = count * (config->n_history + 1);
-    if (config->origin[VT_OPTION_n_out_channels] == VT_FROM_DEFAULT) config->n_out_channels = count;
+    if (origin[VT_OPTION_n_out_channels] == VT_FROM_DEFAULT || origin[VT_OPTION_n_out_channels] < stronger)
+        config->n_out_channels = count;
 }
 
 static void derive_weight_decay(vt_config *config)

@@ -17,17 +17,20 @@ static const char *find_extension(const char *name, bool variables)
     return variables && (strcmp(dot, ".nc") == 0 || strcmp(dot, ".nc4") == 0) ? dot : NULL;
 }
 
-/* The digits that the name ends in, with '-' and '_' between them: "2013_01" of "era5_2013_01.nc"; length 0: none. */
+/* The digits that the name ends in, with '-' and '_' between them, from a group of at least four on: "2013_01" of
+ * "era5_2013_01.nc"; length 0: none. */
 static const char *find_date(const char *name, bool variables, size_t *length)
 {
     const char *end = find_extension(name, variables), *begin = end;
-    size_t digits = 0;
     *length = 0;
     if (end == NULL) return NULL;
-    while (begin > name && (isdigit((unsigned char)begin[-1]) || begin[-1] == '-' || begin[-1] == '_'))
-        digits += isdigit((unsigned char)*--begin) != 0;
-    while (begin < end && !isdigit((unsigned char)*begin)) begin++;
-    if (digits >= 4 && isdigit((unsigned char)end[-1])) *length = (size_t)(end - begin);
+    while (begin > name && (isdigit((unsigned char)begin[-1]) || begin[-1] == '-' || begin[-1] == '_')) begin--;
+    while (begin < end) {
+        size_t digits = strspn(begin, "0123456789");
+        if (digits >= 4) break;
+        begin += digits > 0 ? digits : 1;
+    }
+    if (begin < end && isdigit((unsigned char)end[-1])) *length = (size_t)(end - begin);
     return begin;
 }
 

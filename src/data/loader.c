@@ -141,7 +141,7 @@ static vt_status do_item(const vt_loader *loader, ring_slot *slot, int64_t item,
     if (loader->options.skip_bad) {
         vt_log_warning("skipped: %s", vt_error_text());
         vt_error_clear();
-        vt_read_plan_retry(slot->plan, item, mark_bad, slot);
+        vt_read_plan_retry(slot->plan, item, decoder, mark_bad, slot);
         return VT_OK;
     }
     vt_error_move_out(error);

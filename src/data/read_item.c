@@ -241,22 +241,35 @@ vt_status vt_read_plan_run(const vt_read_plan *plan, int64_t index, vt_decoder *
     return item->kind == VT_ITEM_RUN ? run_bytes(plan, item, decoder) : run_chunk(plan, item, decoder);
 }
 
-void vt_read_plan_retry(const vt_read_plan *plan, int64_t index, void (*mark)(int64_t sample, void *context),
-                        void *context)
+/* One frame by itself, into `values`. */
+static vt_status read_frame(const vt_read_plan *plan, const vt_frame *wanted, float *values, vt_decoder *decoder)
+{
+    vt_status status = VT_OK;
+    vt_read_plan *alone = NULL;
+    vt_frame frame = *wanted;
+    frame.values = values;
+    VT_TRY(vt_read_plan_open(&alone));
+    VT_TRY(vt_read_plan_add(alone, &frame));
+    VT_TRY(vt_read_plan_make(alone, &plan->window, true, true, plan->cache));
+    for (int64_t i = 0; i < vt_read_plan_items(alone); i++) VT_TRY(vt_read_plan_run(alone, i, decoder));
+done:
+    vt_read_plan_close(&alone);
+    return status;
+}
+
+/* HDF5 is not asked twice: after a failed read its buffers may hold anything. */
+void vt_read_plan_retry(const vt_read_plan *plan, int64_t index, vt_decoder *decoder,
+                        void (*mark)(int64_t sample, void *context), void *context)
 {
     const vt_read_item *item = &plan->items[index];
     const vt_frame_window *window = &plan->window;
-    const int64_t points = window->rows * window->width;
     for (int64_t f = 0; f < item->frame_count; f++) {
         const vt_frame *frame = &plan->frames[item->first_frame + f];
+        const size_t bytes = (size_t)(frame->channels * window->rows * window->width) * sizeof(float);
         /* not in its place, where another item may be at work */
-        float *values = malloc((size_t)(frame->channels * points) * sizeof *values);
-        vt_status status = VT_ERROR;
-        if (values != NULL)
-            status = vt_fields_file_read(item->file, frame->time, frame->channels, window->first_row, window->rows,
-                                         window->width, values);
-        if (status == VT_OK)
-            memcpy(frame->values, values, (size_t)(frame->channels * points) * sizeof *values);
+        float *values = item->kind != VT_ITEM_LIBRARY ? malloc(bytes) : NULL;
+        if (values != NULL && read_frame(plan, frame, values, decoder) == VT_OK)
+            memcpy(frame->values, values, bytes);
         else
             mark(frame->sample, context);
         vt_error_clear();

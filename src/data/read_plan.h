@@ -49,10 +49,10 @@ const vt_frame *vt_read_plan_frame(const vt_read_plan *plan, int64_t index);
  * name file, variable, time and cause. */
 vt_status vt_read_plan_run(const vt_read_plan *plan, int64_t item, vt_decoder *decoder);
 
-/* After an item failed: which of the times that it holds can't be read? Reads each of them alone, through HDF5; the
- * good ones end up where they are wanted, and mark(sample, context) is called for each sample that needs a bad one. */
-void vt_read_plan_retry(const vt_read_plan *plan, int64_t item, void (*mark)(int64_t sample, void *context),
-                        void *context);
+/* After an item failed: which of the times that it holds can't be read? Reads each of them alone; the good ones end up
+ * where they are wanted, and mark(sample, context) is called for each sample that needs a bad one. */
+void vt_read_plan_retry(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
+                        void (*mark)(int64_t sample, void *context), void *context);
 
 /* The bytes of the file that an item reads; descriptor -1 when HDF5 reads them. For comparisons with a plain pread. */
 typedef struct {

@@ -53,6 +53,7 @@ static vt_status evaluate_start(vt_loop *loop)
     VT_TRY(vt_record_start(loop->record, sums[0].loss, &first));
 done:
     for (int i = 0; i < 2; i++) vt_evaluation_close(&sums[i]);
+    loop->replaced = 0; /* the epochs count theirs */
     return status;
 }
 

@@ -122,7 +122,7 @@ static void write_variable(hid_t file, const char *name, int variable, int level
 /* Two files of one date: t2m (packed, big endian) with z (packed, levels), and u10 (floats, contiguous). */
 static void write_year(bool chunked, bool south_first, int hole)
 {
-    const char *paths[2] = {test_path("air.2013.nc"), test_path("wind_2013.nc")};
+    const char *paths[2] = {test_path("air.2013.nc"), test_path("era5_2013.nc")};
     for (int i = 0; i < 2; i++) {
         hid_t file = H5Fcreate(paths[i], H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
         write_axis(file, i == 0 ? "latitude" : "lat", ROWS, south_first ? -40 : 40, south_first ? 20 : -20);
