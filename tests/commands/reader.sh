@@ -108,3 +108,28 @@ test_bench_io() {
     fails 1 "$VITRAIN" bench
     contains "$output" "vitrain bench io"
 }
+
+# A chunk that only the second rank's rows need: both ranks replace the sample; and a fault on one rank saves on both.
+test_faults_on_two_ranks() {
+    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    h5repack -h >/dev/null 2>&1 || skip "no h5repack here"
+    make_data
+    h5repack -l fields:CHUNK=1x3x4x16 -f fields:FLET data/train/2001.h5 new.h5
+    mv new.h5 data/train/2001.h5
+    size=$(stat -c %s data/train/2001.h5)
+    two="$TOP/tests/mpirun -np 2 $VITRAIN $tiny"
+    for layout in --context_parallel=2 --context_parallel=1; do
+        ASAN_OPTIONS=detect_leaks=0 $two $layout --run_num=good >/dev/null 2>&1
+        printf '\377\000\377\000' | dd of=data/train/2001.h5 bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null
+        ASAN_OPTIONS=detect_leaks=0 $two $layout --skip_bad_samples >log 2>&1
+        [ "$(grep -c "WARNING - 2 samples of this epoch could not be read" log)" = 2 ]
+        ASAN_OPTIONS=detect_leaks=0 fails any $two $layout --run_num=ends
+        contains "$output" "its fletcher32 checksum is wrong"
+        contains "$output" "with a checkpoint; with the data mended"
+        [ "$(printf '%s\n' "$output" | grep -c '^vitrain: ')" -eq 1 ]
+        rm -r data; make_data
+        h5repack -l fields:CHUNK=1x3x4x16 -f fields:FLET data/train/2001.h5 new.h5
+        mv new.h5 data/train/2001.h5
+    done
+}
