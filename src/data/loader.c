@@ -399,6 +399,16 @@ vt_status vt_loader_begin(vt_loader *loader, int64_t epoch, int64_t first_batch)
     return VT_OK;
 }
 
+void vt_loader_rest(vt_loader *loader)
+{
+    pthread_mutex_lock(&loader->lock);
+    loader->halted = true;
+    while (loader->busy > 0) pthread_cond_wait(&loader->idle, &loader->lock);
+    loader->halted = loader->begun = false;
+    loader->filled = 0;
+    pthread_mutex_unlock(&loader->lock);
+}
+
 /* Waits for the first slot and takes it out of the ring, unless it holds an error. */
 static ring_slot *take_ready(vt_loader *loader)
 {

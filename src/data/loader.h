@@ -51,6 +51,9 @@ int64_t vt_loader_batch_count(const vt_loader *loader);
  * on into epoch + 1 by themselves, so beginning that next finds its batches ready. */
 vt_status vt_loader_begin(vt_loader *loader, int64_t epoch, int64_t first_batch);
 
+/* Drops what was read ahead, and reads nothing until the next vt_loader_begin. */
+void vt_loader_rest(vt_loader *loader);
+
 /* The next batch of the epoch, valid until the next call; *batch is NULL after the last one. Waiting time is added to
  * *waited_seconds. Errors of the reader threads come out here. */
 vt_status vt_loader_next(vt_loader *loader, const vt_batch **batch, double *waited_seconds);
