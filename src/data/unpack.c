@@ -92,6 +92,7 @@ bool vt_all_finite(const float *values, int64_t count)
     vector found[CHAINS] = {0};
     int64_t i = 0;
     for (; i + STEP <= count; i += STEP)
+#pragma GCC unroll 8 /* else the chains live in memory */
         for (int c = 0; c < CHAINS; c++) {
             vector bits;
             memcpy(&bits, values + i + 4 * c, sizeof bits);
