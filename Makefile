@@ -23,7 +23,7 @@ MPI ?= yes
 SANITIZE :=
 FILTER :=
 
-PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev libprotobuf-c-dev protobuf-c-compiler libpng-dev \
+PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev libprotobuf-c-dev protobuf-c-compiler libpng-dev libdeflate-dev \
     $(if $(filter-out no,$(MPI)),libopenmpi-dev openmpi-bin)
 SOURCES := $(sort $(shell find src -name '*.c'))
 KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
@@ -67,6 +67,9 @@ int main(void) { return H5DSis_scale(0); }' "$(HDF5_CFLAGS)|$(or $(HDF5_HL_LIBS)
     "$$(pkg-config --cflags hdf5 2>/dev/null)|-lhdf5_hl $$(pkg-config --libs hdf5 2>/dev/null)"
 probe YAML '#include <yaml.h>
 int main(void) { return yaml_get_version_string() == 0; }' "$(YAML_CFLAGS)|$(or $(YAML_LIBS),-lyaml)"
+probe DEFLATE '#include <libdeflate.h>
+int main(void) { return libdeflate_alloc_decompressor() == 0; }' "$(DEFLATE_CFLAGS)|$(or $(DEFLATE_LIBS),-ldeflate)" \
+    "$$(pkg-config --cflags libdeflate 2>/dev/null)|$$(pkg-config --libs libdeflate 2>/dev/null)"
 probe DNNL '#include <dnnl.h>
 int main(void) { return dnnl_version() == 0; }' "$(DNNL_CFLAGS)|$(or $(DNNL_LIBS),-ldnnl)"
 probe PROTOBUF '#include <protobuf-c/protobuf-c.h>
@@ -146,7 +149,7 @@ deps:
 # ---- building ----
 
 COMPILE = $(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) $(SANITIZE) -Isrc $(OPENMP_CFLAGS) $(LOCAL_CFLAGS) -MMD -MP
-LIBS = $(SANITIZE) $(HDF5_HL_LIBS) $(HDF5_LIBS) $(YAML_LIBS) $(DNNL_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) $(MPI_LIBS) $(OPENMP_LIBS) -lpthread -lm
+LIBS = $(SANITIZE) $(HDF5_HL_LIBS) $(HDF5_LIBS) $(DEFLATE_LIBS) $(YAML_LIBS) $(DNNL_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) $(MPI_LIBS) $(OPENMP_LIBS) -lpthread -lm
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 # The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time.
@@ -209,8 +212,13 @@ $(BUILD)/tests/fault_shim.so: tests/faults/shim.c
 $(BUILD)/fuzz-%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/fuzz.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 
+# Preloaded by tests/commands/reader.sh.
+$(BUILD)/tests/eio.so: tests/faults/eio.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) -shared -fPIC -o $@ $< -ldl
+
 $(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
-$(BUILD)/src/data/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS)
+$(BUILD)/src/data/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) $(DEFLATE_CFLAGS)
 $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
 $(BUILD)/src/backend/cpu/onednn.o: LOCAL_CFLAGS += $(DNNL_CFLAGS)
 $(BUILD)/src/parallel/mpi.o: LOCAL_CFLAGS += $(if $(filter-out undefined,$(origin MPI_LIBS)),-DVT_HAS_MPI $(MPI_CFLAGS))
@@ -318,7 +326,7 @@ run-bench: $(BUILD)/bench/step $(BUILD)/bench/scaling $(BUILD)/bench/plan_layout
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
-run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/tests/fault_shim.so
+run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/tests/fault_shim.so $(BUILD)/tests/eio.so
 	@tests/run $(BUILD) $(FILTER)
 
 docs: vitrain
@@ -331,7 +339,7 @@ lint: $(BUILD)/generated/event.pb-c.h
 	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability \
 	    --suppress=missingIncludeSystem --suppress=ctunullpointer -DVT_ISA=baseline -Isrc src
 	clang-tidy --quiet $(filter-out $(KERNEL_SOURCES),$(SOURCES)) -- -std=gnu11 -Isrc -isystem $(BUILD)/generated \
-	    $(HDF5_CFLAGS) $(YAML_CFLAGS) $(DNNL_CFLAGS) $(PROTOBUF_CFLAGS) $(PNG_CFLAGS) $(OPENMP_CFLAGS) \
+	    $(HDF5_CFLAGS) $(DEFLATE_CFLAGS) $(YAML_CFLAGS) $(DNNL_CFLAGS) $(PROTOBUF_CFLAGS) $(PNG_CFLAGS) $(OPENMP_CFLAGS) \
 	    $(if $(MPI_LIBS),-DVT_HAS_MPI $(MPI_CFLAGS))
 
 clean:

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "command/bench.h"
 #include "command/evaluate.h"
 #include "command/export.h"
 #include "command/inspect.h"
@@ -30,6 +31,7 @@ static const subcommand commands[] = {
     {"train", "train a model; what `vitrain` does without a subcommand", vt_command_train},
     {"synth", "write a synthetic atmosphere in the layout of the training data", vt_command_synth},
     {"stats", "write the means and standard deviations of a data set", vt_command_stats},
+    {"bench", "measure: `vitrain bench io` the reader alone, beside plain pread", vt_command_bench},
     {"export", "write a checkpoint's parameters as a .safetensors file", vt_command_export},
     {"evaluate", "score forecasts of a checkpoint: RMSE and ACC by channel and lead time, maps", vt_command_evaluate},
     {"predict", "forecast from one initial time, into a NetCDF file", vt_command_predict},

@@ -79,11 +79,12 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     vt_statistics *statistics = NULL;
-    const char *operand = NULL, *chosen_output = NULL;
+    const char *operand = NULL, *chosen_output = NULL, *variables = NULL;
     char *files = NULL, *output = NULL;
     bool force = false, help = false;
     const vt_argument flags[] = {
         {"output", VT_ARGUMENT_PATH, &chosen_output, 0, 0, "directory for the .npy files, made when missing"},
+        {"variables", VT_ARGUMENT_PATH, &variables, 0, 0, "netCDF: the variables that are the channels, [u10,z@500]"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace .npy files that are there"},
     };
     const int64_t flag_count = sizeof flags / sizeof flags[0];
@@ -95,7 +96,7 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
     }
     find_directories(operand, chosen_output, &files, &output);
     if (!force) VT_TRY(check_overwriting(output));
-    VT_TRY(vt_statistics_gather(files, "data directory", &statistics));
+    VT_TRY(vt_statistics_gather(files, "data directory", variables, &statistics));
     VT_ASSERT(statistics != NULL);
     VT_TRY(vt_statistics_write(statistics, output));
     print_table(statistics);

@@ -25,7 +25,14 @@ typedef enum { VT_RECOMPUTE_NONE, VT_RECOMPUTE_BLOCK } vt_recompute;
 typedef enum { VT_NONFINITE_STOP, VT_NONFINITE_SKIP } vt_on_nonfinite;
 typedef enum { VT_SCHEDULE_COSINE, VT_SCHEDULE_NONE } vt_schedule_kind;
 typedef enum { VT_SCALING_NONE, VT_SCALING_SQRT, VT_SCALING_LINEAR } vt_lr_scaling;
-typedef enum { VT_LOADER_AUTO, VT_LOADER_PYTORCH, VT_LOADER_DALI, VT_LOADER_NATIVE, VT_LOADER_DIRECT } vt_loader_kind;
+typedef enum {
+    VT_LOADER_AUTO,
+    VT_LOADER_PYTORCH,
+    VT_LOADER_DALI,
+    VT_LOADER_NATIVE,
+    VT_LOADER_DIRECT,
+    VT_LOADER_SYNTHETIC
+} vt_loader_kind;
 
 typedef enum { VT_CP_ALLGATHER, VT_CP_RING } vt_cp_comm;
 typedef enum { VT_ZERO_ALL, VT_ZERO_NODE } vt_zero_group;
@@ -43,6 +50,7 @@ typedef enum { VT_COMM_AUTO, VT_COMM_MPI, VT_COMM_NCCL } vt_comm;
 #define VT_FLAG_BOOLEAN VT_BOOLEAN
 #define VT_FLAG_PATH VT_PATH
 #define VT_SWITCH_PATH VT_PATH
+#define VT_LIST VT_PATH
 #define VT_ALIAS(...)
 typedef enum {
 #include "config/options.def"
@@ -80,6 +88,7 @@ typedef struct {
 #undef VT_FLAG_BOOLEAN
 #undef VT_FLAG_PATH
 #undef VT_SWITCH_PATH
+#undef VT_LIST
 #undef VT_ALIAS
 
 /* The effective configuration of a command line (without program and subcommand): defaults, YAML, flags, then what

@@ -22,6 +22,7 @@ enum { MAX_GRID_POINTS = 1 << 20 }; /* on a side of img_size */
 #define VT_BOOLEAN(name, preset, help) ROW(VT_ROW_BOOLEAN, false, name, preset, help, )
 #define VT_CHOICE(name, preset, list, help) ROW(VT_ROW_CHOICE, false, name, preset, help, .choices = list)
 #define VT_PATH(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, )
+#define VT_LIST(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, .is_list = true)
 #define VT_SWITCH_PATH(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, .is_switch = true)
 #define VT_PAIR(name, preset, help)                                                                                    \
     ROW(VT_ROW_PAIR, false, name, preset, help, .least_integer = 1, .most_integer = MAX_GRID_POINTS)

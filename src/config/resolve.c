@@ -139,6 +139,25 @@ done:
     return status;
 }
 
+/* The variables of netCDF files say how many channels there are, unless something as strong says otherwise: those of
+ * the command line overrule the channels of the file. */
+static void derive_channels(vt_config *config)
+{
+    const char *separators = "[], \t\n'\"";
+    int64_t count = 0;
+    if (config->variables == NULL) return;
+    for (const char *at = config->variables + strspn(config->variables, separators); *at != '\0'; count++) {
+        at += strcspn(at, separators);
+        at += strspn(at, separators);
+    }
+    if (count == 0) return; /* opening the data says so */
+    const vt_origin *origin = config->origin, stronger = origin[VT_OPTION_variables];
+    if (origin[VT_OPTION_n_in_channels] == VT_FROM_DEFAULT || origin[VT_OPTION_n_in_channels] < stronger)
+        config->n_in_channels = count * (config->n_history + 1);
+    if (origin[VT_OPTION_n_out_channels] == VT_FROM_DEFAULT || origin[VT_OPTION_n_out_channels] < stronger)
+        config->n_out_channels = count;
+}
+
 static void derive_weight_decay(vt_config *config)
 {
     if (!isnan(config->weight_decay) && config->origin[VT_OPTION_weight_decay] != VT_FROM_DEFAULT) return;
@@ -316,6 +335,7 @@ vt_status vt_config_resolve(vt_config *config)
 {
     vt_status status = VT_OK;
     derive_paths(config);
+    derive_channels(config);
     derive_weight_decay(config);
     VT_TRY(derive_length(config));
     VT_TRY(derive_data_parallel(config));

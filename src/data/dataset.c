@@ -1,9 +1,11 @@
 #include "data/dataset.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "data/fields_file.h"
@@ -15,22 +17,33 @@
 #define OPEN_FILES 32
 #define CACHE_BUDGET (INT64_C(1) << 30)
 
+/* Decoded chunks of several times that the own reader keeps. */
+#define CHUNK_BUDGET (INT64_C(512) << 20)
+
+enum { SYNTHETIC_SAMPLES = 1459 }; /* a year */
+
 typedef struct {
     vt_fields_file *file; /* NULL while closed */
     int64_t times;
     int64_t first_sample; /* samples of the files before it */
     uint64_t last_use;
+    int64_t users; /* frames of plans that hold it open */
 } yearly_file;
 
 struct vt_dataset {
-    char *directory, *option_name;
+    char *directory, *option_name, *variables;
     vt_dataset_options options;
     vt_file_list list;
-    yearly_file *files; /* [list.count] */
+    yearly_file *files; /* [list.groups] */
     int64_t sample_count;
     vt_fields_shape shape; /* of every file, but for the times */
     char **channel_names;  /* [shape.channels], or NULL */
     double *latitudes;     /* [options.height] */
+    char *obstacle;        /* of the first file that has one */
+    vt_chunk_cache cache;
+    vt_read_plan *plan; /* of vt_dataset_read */
+    vt_decoder decoder;
+    pthread_mutex_t lock; /* guards what follows, and `files` */
     int64_t open_files, open_limit;
     uint64_t use_clock;
 };
@@ -43,8 +56,14 @@ static int64_t window_channels(const vt_dataset_options *options)
 static void close_file(vt_dataset *dataset, yearly_file *file)
 {
     if (file->file == NULL) return;
+    vt_fields_file_forget(file->file, &dataset->cache);
     vt_fields_file_close(&file->file);
     dataset->open_files--;
+}
+
+static const char *group_path(const vt_dataset *dataset, int64_t index)
+{
+    return dataset->list.paths[dataset->list.first[index]];
 }
 
 /* The open file `index`; when too many are open, the one unused for longest is closed. */
@@ -56,14 +75,17 @@ static vt_status use_file(vt_dataset *dataset, int64_t index, vt_fields_file **r
     if (file->file == NULL) {
         while (dataset->open_files >= dataset->open_limit) {
             yearly_file *oldest = NULL;
-            for (int64_t i = 0; i < dataset->list.count; i++) {
+            for (int64_t i = 0; i < dataset->list.groups; i++) {
                 yearly_file *other = &dataset->files[i];
-                if (other->file != NULL && (oldest == NULL || other->last_use < oldest->last_use)) oldest = other;
+                if (other->file == NULL || other->users > 0) continue;
+                if (oldest == NULL || other->last_use < oldest->last_use) oldest = other;
             }
-            VT_ASSERT(oldest != NULL);
+            if (oldest == NULL) break; /* all are in use: one more than wished for */
             close_file(dataset, oldest);
         }
-        VT_TRY(vt_fields_file_open(dataset->list.paths[index], &file->file));
+        const int64_t first = dataset->list.first[index], end = dataset->list.first[index + 1];
+        VT_TRY(vt_fields_file_open((const char *const *)dataset->list.paths + first, end - first,
+                                   dataset->options.variables, &file->file));
         dataset->open_files++;
     }
     *result = file->file;
@@ -108,7 +130,7 @@ done:
 static vt_status take_latitudes(vt_dataset *dataset, const vt_fields_file *file)
 {
     vt_status status = VT_OK;
-    const double *stored = vt_fields_file_latitudes(file);
+    const double *stored = file != NULL ? vt_fields_file_latitudes(file) : NULL;
     const int64_t rows = dataset->shape.height;
     dataset->latitudes = malloc((size_t)dataset->options.height * sizeof *dataset->latitudes);
     VT_CHECK(dataset->latitudes != NULL, "out of memory for latitudes");
@@ -124,7 +146,7 @@ done:
 static vt_status compare_with_first(const vt_dataset *dataset, const vt_fields_file *file)
 {
     vt_status status = VT_OK;
-    const char *path = vt_fields_file_path(file), *first_path = dataset->list.paths[0];
+    const char *path = vt_fields_file_path(file), *first_path = group_path(dataset, 0);
     const char *const *names = vt_fields_file_channel_names(file);
     const vt_fields_shape shape = vt_fields_file_shape(file), *first = &dataset->shape;
     VT_CHECK(shape.channels == first->channels, "%s has %lld channels, but %s has %lld; all files need the same ones",
@@ -147,7 +169,7 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index)
     vt_fields_file *file = NULL;
     yearly_file *entry = &dataset->files[index];
     const vt_dataset_options *options = &dataset->options;
-    const char *path = dataset->list.paths[index];
+    const char *path = group_path(dataset, index);
     VT_TRY(use_file(dataset, index, &file));
     vt_fields_shape shape = vt_fields_file_shape(file);
     VT_TRY(check_window(options, path, &shape));
@@ -157,7 +179,9 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index)
         VT_TRY(take_latitudes(dataset, file));
     }
     VT_TRY(compare_with_first(dataset, file));
-    int64_t cache = vt_fields_file_cache_bytes(file);
+    const char *obstacle = vt_fields_file_obstacle(file);
+    if (obstacle != NULL && dataset->obstacle == NULL) dataset->obstacle = vt_text_format("%s: %s", path, obstacle);
+    int64_t cache = options->direct && obstacle == NULL ? 0 : vt_fields_file_cache_bytes(file);
     while (dataset->open_limit > 1 && cache * dataset->open_limit > CACHE_BUDGET) dataset->open_limit--;
     entry->times = shape.times;
     entry->first_sample = dataset->sample_count;
@@ -186,26 +210,48 @@ done:
     return status;
 }
 
+static vt_status open_files(vt_dataset *dataset)
+{
+    vt_status status = VT_OK;
+    const vt_dataset_options *options = &dataset->options;
+    VT_TRY(vt_file_list_open(options->directory, options->option_name, options->variables != NULL, &dataset->list));
+    dataset->files = calloc((size_t)dataset->list.groups, sizeof *dataset->files);
+    VT_CHECK(dataset->files != NULL, "out of memory for %lld files", (long long)dataset->list.groups);
+    for (int64_t i = 0; i < dataset->list.groups; i++) VT_TRY(look_at_file(dataset, i));
+    VT_CHECK(dataset->sample_count > 0,
+             "%s '%s': no file is long enough for one sample, which spans %lld times (n_history %lld, dt %lld)",
+             options->option_name, options->directory, (long long)(options->dt * (options->history + 1) + 1),
+             (long long)options->history, (long long)options->dt);
+done:
+    return status;
+}
+
+static vt_status open_synthetic(vt_dataset *dataset)
+{
+    const vt_dataset_options *options = &dataset->options;
+    bool limited = options->sample_limit != VT_UNSET_INTEGER;
+    dataset->shape = (vt_fields_shape){0, window_channels(options), options->height, options->width};
+    dataset->sample_count = limited ? options->sample_limit : SYNTHETIC_SAMPLES;
+    return take_latitudes(dataset, NULL);
+}
+
 vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result)
 {
     vt_status status = VT_OK;
     vt_dataset *dataset = calloc(1, sizeof *dataset);
     *result = NULL;
     VT_CHECK(dataset != NULL, "out of memory");
+    pthread_mutex_init(&dataset->lock, NULL);
+    vt_chunk_cache_open(&dataset->cache, CHUNK_BUDGET);
     VT_TRY(check_options(options));
     dataset->options = *options;
     if (options->rows == 0) dataset->options.rows = options->height;
     dataset->options.directory = dataset->directory = vt_text_copy(options->directory);
     dataset->options.option_name = dataset->option_name = vt_text_copy(options->option_name);
+    if (options->variables != NULL) dataset->options.variables = dataset->variables = vt_text_copy(options->variables);
     dataset->open_limit = OPEN_FILES;
-    VT_TRY(vt_file_list_open(options->directory, options->option_name, &dataset->list));
-    dataset->files = calloc((size_t)dataset->list.count, sizeof *dataset->files);
-    VT_CHECK(dataset->files != NULL, "out of memory for %lld files", (long long)dataset->list.count);
-    for (int64_t i = 0; i < dataset->list.count; i++) VT_TRY(look_at_file(dataset, i));
-    VT_CHECK(dataset->sample_count > 0,
-             "%s '%s': no file is long enough for one sample, which spans %lld times (n_history %lld, dt %lld)",
-             options->option_name, options->directory, (long long)(options->dt * (options->history + 1) + 1),
-             (long long)options->history, (long long)options->dt);
+    VT_TRY(vt_read_plan_open(&dataset->plan));
+    VT_TRY(options->synthetic ? open_synthetic(dataset) : open_files(dataset));
     if (options->sample_limit != VT_UNSET_INTEGER && options->sample_limit < dataset->sample_count)
         dataset->sample_count = options->sample_limit;
     *result = dataset;
@@ -220,16 +266,28 @@ void vt_dataset_close(vt_dataset **pointer)
     vt_dataset *dataset = *pointer;
     if (dataset == NULL) return;
     *pointer = NULL;
-    for (int64_t i = 0; dataset->files != NULL && i < dataset->list.count; i++) close_file(dataset, &dataset->files[i]);
+    for (int64_t i = 0; dataset->files != NULL && i < dataset->list.groups; i++)
+        close_file(dataset, &dataset->files[i]);
     for (int64_t c = 0; dataset->channel_names != NULL && c < dataset->shape.channels; c++)
         free(dataset->channel_names[c]);
     free(dataset->channel_names);
     free(dataset->latitudes);
     free(dataset->files);
     vt_file_list_close(&dataset->list);
+    vt_read_plan_close(&dataset->plan);
+    vt_decoder_close(&dataset->decoder);
+    vt_chunk_cache_close(&dataset->cache);
+    pthread_mutex_destroy(&dataset->lock);
     free(dataset->directory);
     free(dataset->option_name);
+    free(dataset->variables);
+    free(dataset->obstacle);
     free(dataset);
+}
+
+const char *vt_dataset_obstacle(const vt_dataset *dataset)
+{
+    return dataset->obstacle;
 }
 
 int64_t vt_dataset_sample_count(const vt_dataset *dataset)
@@ -272,7 +330,7 @@ const double *vt_dataset_latitudes(const vt_dataset *dataset)
 static int64_t find_sample(const vt_dataset *dataset, int64_t sample, int64_t *time)
 {
     VT_ASSERT(sample >= 0 && sample < dataset->sample_count);
-    int64_t low = 0, high = dataset->list.count; /* files[low].first_sample <= sample */
+    int64_t low = 0, high = dataset->list.groups; /* files[low].first_sample <= sample */
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
         if (dataset->files[middle].first_sample <= sample)
@@ -287,8 +345,67 @@ static int64_t find_sample(const vt_dataset *dataset, int64_t sample, int64_t *t
 void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer, int64_t size)
 {
     int64_t time;
+    if (dataset->options.synthetic) {
+        snprintf(buffer, (size_t)size, "synthetic sample %lld", (long long)sample);
+        return;
+    }
     int64_t index = find_sample(dataset, sample, &time);
-    snprintf(buffer, (size_t)size, "%s, time %lld", dataset->list.paths[index], (long long)time);
+    snprintf(buffer, (size_t)size, "%s, time %lld", group_path(dataset, index), (long long)time);
+}
+
+/* ---- reading ---- */
+
+static vt_status add_frames(vt_dataset *dataset, int64_t sample, int64_t place, float *input, float *target,
+                            vt_read_plan *plan)
+{
+    vt_status status = VT_OK;
+    const vt_dataset_options *options = &dataset->options;
+    const int64_t channels = window_channels(options), size = channels * options->rows * options->width;
+    int64_t time;
+    vt_frame frame = {.file = find_sample(dataset, sample, &time), .sample = place};
+    yearly_file *file = &dataset->files[frame.file];
+    VT_TRY(use_file(dataset, frame.file, &frame.opened));
+    for (int64_t back = -1; back <= options->history; back++) {
+        frame.time = time - back * options->dt;
+        frame.channels = back < 0 ? options->out_channels : channels;
+        frame.values = back < 0 ? target : input + back * size;
+        VT_TRY(vt_read_plan_add(plan, &frame));
+        file->users++;
+    }
+done:
+    return status;
+}
+
+static void release_frames(vt_dataset *dataset, vt_read_plan *plan)
+{
+    for (int64_t f = 0; f < vt_read_plan_frames(plan); f++) dataset->files[vt_read_plan_frame(plan, f)->file].users--;
+    vt_read_plan_clear(plan);
+}
+
+vt_status vt_dataset_plan(vt_dataset *dataset, const int64_t *samples, int64_t count, float *input, float *target,
+                          vt_read_plan *plan)
+{
+    vt_status status = VT_OK;
+    const vt_dataset_options *options = &dataset->options;
+    const int64_t points = options->rows * options->width;
+    const vt_frame_window window = {options->first_row, options->rows, options->width};
+    pthread_mutex_lock(&dataset->lock);
+    vt_read_plan_clear(plan);
+    for (int64_t i = 0; i < count; i++)
+        VT_TRY(add_frames(dataset, samples[i], i, input + i * options->in_channels * points,
+                          target + i * options->out_channels * points, plan));
+    VT_TRY(vt_read_plan_make(plan, &window, options->direct, options->tolerant, &dataset->cache));
+done:
+    if (status != VT_OK) release_frames(dataset, plan);
+    pthread_mutex_unlock(&dataset->lock);
+    return status;
+}
+
+void vt_dataset_release(vt_dataset *dataset, vt_read_plan *plan)
+{
+    pthread_mutex_lock(&dataset->lock);
+    release_frames(dataset, plan);
+    pthread_mutex_unlock(&dataset->lock);
 }
 
 bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps)
@@ -321,18 +438,32 @@ done:
 vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target)
 {
     vt_status status = VT_OK;
-    const vt_dataset_options *options = &dataset->options;
-    const int64_t channels = window_channels(options), first_row = options->first_row;
-    const int64_t rows = options->rows, width = options->width;
-    vt_fields_file *file = NULL;
-    int64_t time;
-    int64_t index = find_sample(dataset, sample, &time);
-    VT_TRY(use_file(dataset, index, &file));
-    /* from the oldest time to the target, the order in which they lie in the file */
-    for (int64_t back = options->history; back >= 0; back--)
-        VT_TRY(vt_fields_file_read(file, time - back * options->dt, channels, first_row, rows, width,
-                                   input + back * channels * rows * width));
-    VT_TRY(vt_fields_file_read(file, time + options->dt, options->out_channels, first_row, rows, width, target));
+    VT_TRY(vt_dataset_plan(dataset, &sample, 1, input, target, dataset->plan));
+    for (int64_t i = 0; i < vt_read_plan_items(dataset->plan) && status == VT_OK; i++)
+        status = vt_read_plan_run(dataset->plan, i, &dataset->decoder);
+    vt_dataset_release(dataset, dataset->plan);
 done:
     return status;
+}
+
+/* Standard normal noise with coordinates: the same whatever rows a rank reads. */
+static void fill_fields(const vt_dataset_options *options, const char *name, int64_t position, int64_t channels,
+                        float *values)
+{
+    const uint64_t key = vt_random_name_key(name);
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t row = 0; row < options->rows; row++)
+            for (int64_t column = 0; column < options->width; column++) {
+                int64_t index =
+                    ((position * channels + c) * options->height + options->first_row + row) * options->width;
+                double uniform = vt_random_element(options->seed, key, (uint64_t)(index + column));
+                *values++ = (float)vt_random_normal_quantile(uniform);
+            }
+}
+
+void vt_dataset_fill(const vt_dataset *dataset, int64_t position, float *input, float *target)
+{
+    const vt_dataset_options *options = &dataset->options;
+    fill_fields(options, "synthetic input", position, options->in_channels, input);
+    fill_fields(options, "synthetic target", position, options->out_channels, target);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/read_plan.h"
 
 typedef struct {
     const char *directory;   /* holds *YYYY.h5 */
@@ -15,9 +16,14 @@ typedef struct {
     int64_t first_row, rows; /* of the window: what this rank reads; rows 0: all of the height */
     int64_t in_channels;     /* channels of the input: channels of the file times (history + 1) */
     int64_t out_channels;
-    int64_t history;      /* earlier times stacked in the input */
-    int64_t dt;           /* time steps between input and target */
-    int64_t sample_limit; /* only the first so many; VT_UNSET_INTEGER: all */
+    int64_t history;       /* earlier times stacked in the input */
+    int64_t dt;            /* time steps between input and target */
+    int64_t sample_limit;  /* only the first so many; VT_UNSET_INTEGER: all */
+    const char *variables; /* "[u10, z@500]": datasets that are the channels (netCDF); NULL: the dataset `fields` */
+    bool direct;           /* reads past the HDF5 library where the files allow it */
+    bool tolerant;         /* a file that changed is read on as far as it goes */
+    bool synthetic;        /* no files: noise, the same in every batch; sample_limit or a year of samples */
+    uint64_t seed;         /* of the noise */
 } vt_dataset_options;
 
 typedef struct vt_dataset vt_dataset;
@@ -59,5 +65,18 @@ vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t ste
 
 /* The file of a sample, and the input's newest time in it. */
 const char *vt_dataset_place(const vt_dataset *dataset, int64_t sample, int64_t *time);
+
+/* What reads of it take: the samples [count] go to input [count, in_channels, rows, width] and target [count,
+ * out_channels, rows, width]. Any thread. The files are held open until vt_dataset_release; `plan` keeps them. When it
+ * fails, nothing is held. */
+vt_status vt_dataset_plan(vt_dataset *dataset, const int64_t *samples, int64_t count, float *input, float *target,
+                          vt_read_plan *plan);
+void vt_dataset_release(vt_dataset *dataset, vt_read_plan *plan);
+
+/* Fills a batch's place `position` (of the global batch) of a synthetic set. */
+void vt_dataset_fill(const vt_dataset *dataset, int64_t position, float *input, float *target);
+
+/* Why some file can't be read past HDF5 ("2013.h5: 'fields' is compressed with 'lzf'"), or NULL when all can. */
+const char *vt_dataset_obstacle(const vt_dataset *dataset);
 
 #endif

@@ -1,12 +1,15 @@
-/* One HDF5 file of fields: what it holds, and reading windows of it. The only reader of HDF5. */
+/* One file of fields: what it holds, and reading windows of it through HDF5. Either a dataset `fields`, or variables
+ * that are datasets of their own (netCDF-4), perhaps in several files of the same times. */
 #ifndef VT_DATA_FIELDS_FILE_H
 #define VT_DATA_FIELDS_FILE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/chunk_cache.h"
 
-/* Sizes of the dataset `fields` [time, channel, lat, lon]. */
+/* Sizes of the fields [time, channel, lat, lon]. */
 typedef struct {
     int64_t times, channels, height, width;
 } vt_fields_shape;
@@ -15,26 +18,40 @@ typedef struct vt_fields_file vt_fields_file;
 
 /* Opens without HDF5 file locking and reads everything but the fields. Contiguous, chunked and compressed storage, and
  * every floating-point type, are read alike. Errors: no file, no permission, not HDF5 or truncated, `fields` missing or
- * not 4-D floating point, `lat` or `lon` that don't fit it, `channels` that aren't strings. */
-vt_status vt_fields_file_open(const char *path, vt_fields_file **file);
+ * not 4-D floating point, `lat` or `lon` that don't fit it, `channels` that aren't strings. With `variables`
+ * ("[u10, z@500]", NULL: none) the channels are those datasets, each of which is in one of the files; further errors: a
+ * variable or a level that isn't there, of other extents. */
+vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const char *variables,
+                              vt_fields_file **file);
 void vt_fields_file_close(vt_fields_file **file);
 
+/* Of the first of its files. */
 const char *vt_fields_file_path(const vt_fields_file *file);
 vt_fields_shape vt_fields_file_shape(const vt_fields_file *file);
 
-/* Names from the attribute `channels` ([shape.channels], "" past those given), or NULL. */
+/* Names from the attribute `channels` ([shape.channels], "" past those given) or of the variables ("z500"), or NULL. */
 const char *const *vt_fields_file_channel_names(const vt_fields_file *file);
 
 /* Degrees, [shape.height] and [shape.width], from the datasets `lat` and `lon`, or NULL. */
 const double *vt_fields_file_latitudes(const vt_fields_file *file);
 const double *vt_fields_file_longitudes(const vt_fields_file *file);
 
-/* Bytes of decoded chunks that an open file may hold; 0 for contiguous storage. */
+/* Bytes of decoded chunks that HDF5 may hold of an open file; 0 for contiguous storage. */
 int64_t vt_fields_file_cache_bytes(const vt_fields_file *file);
+
+/* Why it can't be read past HDF5 ("'fields' is compressed with 'lzf'"), or NULL. */
+const char *vt_fields_file_obstacle(const vt_fields_file *file);
+
+/* Drops what the cache keeps of the file's chunks; before it is closed. */
+void vt_fields_file_forget(vt_fields_file *file, vt_chunk_cache *cache);
+
+/* Fails when one of its files has no longer the size with which it was opened. */
+vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time);
 
 /* values [channels, rows, width] = rows first_row … of the first `channels` channels at `time`, the first `width` of
  * their columns, as float32. The region must lie within the shape; nothing else is read (of chunked files: nothing but
- * the chunks that it touches). A value that is NaN or infinite is an error that names time, channel, row and column. */
+ * the chunks that it touches). A value that is NaN or infinite is an error that names time, channel, row and column.
+ * Any thread; HDF5 is entered. */
 vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row, int64_t rows,
                               int64_t width, float *values);
 

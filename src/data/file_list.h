@@ -2,6 +2,7 @@
 #ifndef VT_DATA_FILE_LIST_H
 #define VT_DATA_FILE_LIST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -9,12 +10,15 @@
 typedef struct {
     char **paths; /* directory included, [count], in the order of their names */
     int64_t count;
+    int64_t *first; /* [groups + 1]: group g is paths first[g] … first[g + 1] - 1, files of the same times */
+    int64_t groups;
 } vt_file_list;
 
-/* All files of `directory` whose name ends in four digits and ".h5" (2013.h5, era5_2013.h5), hidden ones left out.
- * option_name ("train_data_path") is named in messages: no such directory, not a directory, no permission, no such
- * file in it. */
-vt_status vt_file_list_open(const char *directory, const char *option_name, vt_file_list *list);
+/* All files of `directory` whose name ends in four digits and ".h5" (2013.h5, era5_2013.h5), hidden ones left out; each
+ * is a group by itself. With `variables`, files that end in a date (2013, 201301, 2013-01, 2013_01) and ".nc", ".nc4"
+ * or ".h5"; those of one date are a group, and groups are in the order of their dates. option_name ("train_data_path")
+ * is named in messages: no such directory, not a directory, no permission, no such file in it. */
+vt_status vt_file_list_open(const char *directory, const char *option_name, bool variables, vt_file_list *list);
 void vt_file_list_close(vt_file_list *list);
 
 #endif

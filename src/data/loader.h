@@ -1,4 +1,4 @@
-/* Batches in the order of training (or of validation), read ahead by a thread into a ring. */
+/* Batches in the order of training (or of validation), read ahead by threads into a ring. */
 #ifndef VT_DATA_LOADER_H
 #define VT_DATA_LOADER_H
 
@@ -17,7 +17,8 @@ typedef struct {
     bool shuffle;        /* vt_random_permutation(seed, epoch), else in order */
     uint64_t seed;
     int64_t prefetch;                                /* batches ready ahead */
-    bool read_ahead;                                 /* false: no thread; vt_loader_next reads */
+    int64_t workers;                                 /* threads that read; 0: none, vt_loader_next reads */
+    bool skip_bad;                                   /* what can't be read is marked in the batch instead of an error */
     float *(*allocate)(size_t bytes, void *context); /* memory of the ring: so that a device can pin it; NULL: malloc */
     void (*release)(float *memory, void *context);
     void *context;
@@ -32,25 +33,36 @@ typedef struct {
     const float *input;     /* [sample_count, in_channels, rows, width]; NULL when there are none */
     const float *target;    /* [sample_count, out_channels, rows, width]; likewise */
     const int64_t *samples; /* which samples of the dataset, [sample_count] */
+    const bool *bad;        /* with skip_bad: those that couldn't be read, [sample_count], to be replaced; else NULL */
 } vt_batch;
 
 typedef struct vt_loader vt_loader;
 
+/* Of a synthetic dataset, all batches are one, made here: no threads, and nothing is read. */
 vt_status vt_loader_open(const vt_loader_options *options, vt_loader **loader);
 
-/* Stops the thread, also in the midst of an epoch. */
 const vt_loader_options *vt_loader_options_of(const vt_loader *loader);
+
+/* Stops the threads, also in the midst of an epoch. */
 void vt_loader_close(vt_loader **loader);
 
 /* Batches of one epoch. */
 int64_t vt_loader_batch_count(const vt_loader *loader);
 
-/* Begins epoch `epoch` (0, 1, …) at its batch `first_batch`; what was read ahead for another is dropped. A reader goes
- * on into epoch + 1 by itself, so beginning that next finds its batches ready. */
+/* Begins epoch `epoch` (0, 1, …) at its batch `first_batch`; what was read ahead for another is dropped. The readers go
+ * on into epoch + 1 by themselves, so beginning that next finds its batches ready. */
 vt_status vt_loader_begin(vt_loader *loader, int64_t epoch, int64_t first_batch);
 
+/* Drops what was read ahead, and reads nothing until the next vt_loader_begin. */
+void vt_loader_rest(vt_loader *loader);
+
 /* The next batch of the epoch, valid until the next call; *batch is NULL after the last one. Waiting time is added to
- * *waited_seconds. Errors of the reader thread come out here. */
+ * *waited_seconds. Errors of the reader threads come out here. */
 vt_status vt_loader_next(vt_loader *loader, const vt_batch **batch, double *waited_seconds);
+
+/* With skip_bad, for every batch: the samples i with bad[i] (those of batch->bad and perhaps more) get the fields of
+ * the next good one of this part of the batch, going round; where there is none, of the last good one of an earlier
+ * batch. Fails when there is none either. */
+vt_status vt_loader_replace_bad(vt_loader *loader, const vt_batch *batch, const bool *bad);
 
 #endif

@@ -119,12 +119,13 @@ done:
 }
 
 /* All times of one file; the first file determines the shape. */
-static vt_status gather_file(const char *path, vt_statistics **statistics)
+static vt_status gather_file(const vt_file_list *list, int64_t group, const char *variables, vt_statistics **statistics)
 {
     vt_status status = VT_OK;
     vt_fields_file *file = NULL;
     float *fields = NULL;
-    VT_TRY(vt_fields_file_open(path, &file));
+    const char *const *paths = (const char *const *)list->paths + list->first[group], *path = paths[0];
+    VT_TRY(vt_fields_file_open(paths, list->first[group + 1] - list->first[group], variables, &file));
     vt_fields_shape shape = vt_fields_file_shape(file);
     if (*statistics == NULL) {
         VT_TRY(vt_statistics_open(shape.channels, shape.height, shape.width, statistics));
@@ -150,14 +151,15 @@ done:
     return status;
 }
 
-vt_status vt_statistics_gather(const char *directory, const char *option_name, vt_statistics **result)
+vt_status vt_statistics_gather(const char *directory, const char *option_name, const char *variables,
+                               vt_statistics **result)
 {
     vt_status status = VT_OK;
     vt_statistics *statistics = NULL;
     vt_file_list list = {0};
     *result = NULL;
-    VT_TRY(vt_file_list_open(directory, option_name, &list));
-    for (int64_t i = 0; i < list.count; i++) VT_TRY(gather_file(list.paths[i], &statistics));
+    VT_TRY(vt_file_list_open(directory, option_name, variables != NULL, &list));
+    for (int64_t i = 0; i < list.groups; i++) VT_TRY(gather_file(&list, i, variables, &statistics));
     VT_ASSERT(statistics != NULL);
     VT_CHECK(statistics->times > 0, "%s '%s': its files hold no time at all", option_name, directory);
     for (int64_t c = 0; c < statistics->channels; c++) {
@@ -208,7 +210,7 @@ vt_status vt_statistics_compute(const char *directory, const char *output_direct
 {
     vt_status status = VT_OK;
     vt_statistics *statistics = NULL;
-    VT_TRY(vt_statistics_gather(directory, "data directory", &statistics));
+    VT_TRY(vt_statistics_gather(directory, "data directory", NULL, &statistics));
     VT_ASSERT(statistics != NULL);
     VT_TRY(vt_statistics_write(statistics, output_directory));
 done:

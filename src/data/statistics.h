@@ -31,9 +31,11 @@ int64_t vt_statistics_times(const vt_statistics *statistics);
 double vt_statistics_mean(const vt_statistics *statistics, int64_t channel);
 double vt_statistics_std(const vt_statistics *statistics, int64_t channel); /* of the population: divided by n */
 
-/* Of all files *YYYY.h5 of `directory`, in one pass; option_name is named in messages. NaN and Inf are errors. A
+/* Of all files *YYYY.h5 of `directory`, in one pass (with `variables`, of those variables, see fields_file.h; NULL:
+ * none); option_name is named in messages. NaN and Inf are errors. A
  * channel that is constant, which can't be normalised, is a warning in the log. */
-vt_status vt_statistics_gather(const char *directory, const char *option_name, vt_statistics **statistics);
+vt_status vt_statistics_gather(const char *directory, const char *option_name, const char *variables,
+                               vt_statistics **statistics);
 
 /* The name in the files, "" when there is none. */
 const char *vt_statistics_channel_name(const vt_statistics *statistics, int64_t channel);

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "report/log.h"
 #include "report/profile.h"
+#include "training/reader.h"
 #include "training/stop.h"
 
 const vt_progress vt_progress_start = {.validation_loss = NAN, .best_loss = INFINITY, .persistence_loss = NAN};
@@ -26,11 +27,12 @@ vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples)
 
 /* Collective: fails on all ranks when one can't read. A loader that delivered less than was counted would be a bug of
  * ours, not of the data. */
-static vt_status next_batch(const vt_loop *loop, vt_loader *loader, const vt_batch **batch, double *waited)
+static vt_status next_batch(vt_loop *loop, vt_loader *loader, const vt_batch **batch, double *waited)
 {
-    vt_status status = vt_loader_next(loader, batch, waited);
+    vt_trainer *trainer = loop->trainer;
+    vt_status status = vt_reader_next(trainer->config, trainer->world, loader, batch, waited, &loop->replaced);
     VT_ASSERT(status != VT_OK || *batch != NULL);
-    return vt_world_agree(loop->trainer->world, status);
+    return status;
 }
 
 /* One batch of each set before the first step: where the curves begin. */
@@ -53,6 +55,7 @@ static vt_status evaluate_start(vt_loop *loop)
     VT_TRY(vt_world_agree(loop->trainer->world, vt_record_start(loop->record, sums[0].loss, &first)));
 done:
     for (int i = 0; i < 2; i++) vt_evaluation_close(&sums[i]);
+    loop->replaced = 0; /* the epochs count theirs */
     return status;
 }
 
@@ -105,12 +108,38 @@ static vt_status checkpoint(vt_loop *loop, vt_status earlier)
     VT_TRY(check_finite(loop));
     VT_TRY(vt_world_agree(loop->trainer->world, vt_metrics_synchronise(loop->metrics)));
     VT_TRY(vt_checkpoint_store_save(loop->checkpoints, &subject, &loop->progress));
+    loop->saved_step = loop->progress.step;
     if (!stop) return VT_OK;
     vt_log_info("Stopped by %s after step %lld, with a checkpoint; the same command with --resume goes on from there",
                 vt_stop_requested() ? vt_stop_reason() : "a signal to another rank", (long long)loop->progress.step);
     status = VT_STOPPED;
 done:
     return status;
+}
+
+/* Collective, after all ranks have agreed that the data can't be read: nothing that was learnt gets lost. The error
+ * stays noted. */
+static void save_after_fault(vt_loop *loop)
+{
+    vt_world *world = loop->trainer->world;
+    vt_checkpoint_subject subject = {loop->trainer, loop->channel_names};
+    const int speaker = world->speaker;
+    vt_error cause;
+    if (loop->progress.step == loop->saved_step) return;
+    vt_error_move_out(&cause);
+    world->agreed_failure = false; /* so that the ranks can agree on the checkpoint */
+    vt_status status = vt_metrics_synchronise(loop->metrics);
+    if (vt_world_agree(world, status) == VT_OK &&
+        vt_checkpoint_store_save(loop->checkpoints, &subject, &loop->progress) == VT_OK)
+        vt_log_info("The data can't be read any further: ending after step %lld, with a checkpoint; with the data "
+                    "mended, the same command with --resume goes on from there",
+                    (long long)loop->progress.step);
+    else
+        vt_log_warning("the data can't be read any further, and no checkpoint could be saved: %s", vt_error_text());
+    vt_error_clear();
+    world->agreed_failure = true;
+    world->speaker = speaker;
+    vt_error_move_in(&cause);
 }
 
 /* ---- an epoch ---- */
@@ -244,7 +273,9 @@ static vt_status train_epoch(vt_loop *loop)
         double waited = 0;
         switch_profiler(loop, progress->epoch_steps, true);
         vt_range_begin("step %lld", (long long)progress->epoch_steps);
-        VT_TRY(next_batch(loop, loop->training_loader, &batch, &waited));
+        status = next_batch(loop, loop->training_loader, &batch, &waited);
+        if (status == VT_ERROR) save_after_fault(loop);
+        if (status != VT_OK) goto done;
         status = vt_step_train(loop->trainer, batch, &figures);
         vt_range_end();
         if (status != VT_OK && figures.bad_sample >= 0) {
@@ -262,6 +293,11 @@ static vt_status train_epoch(vt_loop *loop)
     }
     VT_TRY(vt_world_agree(loop->trainer->world, note_epoch(loop, waited_sum)));
     double total = vt_clock_seconds() - begin;
+    vt_log_info("  Waited for data %.2f %% of the time", 100 * waited_sum / total);
+    if (loop->replaced > 0)
+        vt_log_warning("%lld samples of this epoch could not be read, and others took their place (skip_bad_samples)",
+                       (long long)loop->replaced);
+    loop->replaced = 0;
     if (waited_sum > 0.1 * total)
         vt_log_warning("the steps waited for data %.0f %% of the time; see --num_data_workers and --data_loader_config",
                        100 * waited_sum / total);
@@ -276,6 +312,7 @@ static vt_status validate_epoch(vt_loop *loop, vt_validation *validation)
     vt_status status = VT_OK;
     vt_progress *progress = &loop->progress;
     status = vt_validate(loop->trainer, loop->validation_loader, progress->epoch == 0, validation);
+    if (status == VT_ERROR) save_after_fault(loop);
     if (status == VT_STOPPED) VT_TRY(checkpoint(loop, status));
     if (status != VT_OK) goto done;
     status = vt_record_validation(loop->record, progress->step, validation);
@@ -295,6 +332,7 @@ done:
 vt_status vt_loop_run(vt_loop *loop, vt_validation *last)
 {
     vt_status status = VT_OK;
+    loop->saved_step = loop->progress.step;
     vt_log_info("Starting Training Loop...");
     if (loop->progress.step == 0) VT_TRY(evaluate_start(loop));
     while (!is_finished(loop)) {

@@ -23,6 +23,8 @@ typedef struct {
     vt_loop_length length;
     vt_checkpoint_store *checkpoints;
     const char *const *channel_names; /* for the checkpoints; may be NULL */
+    int64_t saved_step;               /* of the newest checkpoint that this run wrote or began from */
+    int64_t replaced;                 /* samples of this epoch that could not be read (skip_bad_samples) */
     vt_progress progress;             /* where to go on from; vt_progress_start for the beginning */
 } vt_loop;
 

@@ -8,8 +8,10 @@
 #include "data/output_file.h"
 #include "data/statistics.h"
 #include "report/log.h"
+#include "training/benchy.h"
 #include "training/budget.h"
 #include "training/loop.h"
+#include "training/reader.h"
 #include "training/run_directory.h"
 #include "training/stop.h"
 
@@ -33,59 +35,23 @@ typedef struct {
     vt_record *record;
 } run_state;
 
-/* This rank reads only the rows of the fields that its tokens touch. */
-static vt_status open_dataset(const run_state *run, bool training, vt_dataset **dataset)
-{
-    const vt_config *config = run->config;
-    vt_vit_options model = vt_trainer_model_options(config);
-    int64_t tokens = (model.height / model.patch) * (model.width / model.patch);
-    vt_run_of own = vt_parallel_tokens(&run->world->layout, run->world->rank, config->sequence_parallel, tokens);
-    vt_run_of rows = vt_vit_rows(&model, own);
-    vt_dataset_options options = {.directory = training ? config->train_data_path : config->valid_data_path,
-                                  .option_name = training ? "train_data_path" : "valid_data_path",
-                                  .height = config->img_size[0],
-                                  .width = config->img_size[1],
-                                  .first_row = rows.first,
-                                  .rows = rows.count,
-                                  .in_channels = config->n_in_channels,
-                                  .out_channels = config->n_out_channels,
-                                  .history = config->n_history,
-                                  .dt = config->dt,
-                                  .sample_limit = training ? config->limit_nsamples : config->limit_nsamples_val};
-    return vt_dataset_open(&options, dataset);
-}
-
-/* The reader works beside the steps, unless the configuration spells out the serial one. */
-static vt_status open_loader(const run_state *run, bool training, vt_dataset *dataset, vt_loader **loader)
-{
-    const vt_config *config = run->config;
-    bool to_the_letter =
-        config->data_loader_config == VT_LOADER_PYTORCH || config->data_loader_config == VT_LOADER_NATIVE;
-    vt_loader_options options = {.dataset = dataset,
-                                 .global_batch_size = config->global_batch_size,
-                                 .part = run->world->coordinate[VT_AXIS_DATA],
-                                 .parts = run->world->layout.size[VT_AXIS_DATA],
-                                 .drop_last = training,
-                                 .shuffle = training && config->shuffle,
-                                 .seed = (uint64_t)config->seed,
-                                 .prefetch = training ? config->prefetch : VT_VALIDATION_PREFETCH,
-                                 .read_ahead = !(to_the_letter && config->num_data_workers == 0)};
-    return vt_loader_open(&options, loader);
-}
-
 static vt_status open_data(run_state *run)
 {
     vt_status status = VT_OK;
     const vt_config *config = run->config;
     int64_t in = config->n_in_channels / (config->n_history + 1), out = config->n_out_channels;
-    VT_TRY(open_dataset(run, true, &run->training));
-    VT_TRY(open_dataset(run, false, &run->validation));
+    VT_TRY(vt_reader_open_dataset(config, run->world, true, &run->training));
+    VT_TRY(vt_reader_open_dataset(config, run->world, false, &run->validation));
     VT_TRY(vt_dataset_check_same_channels(run->training, run->validation));
     run->file_channels = in > out ? in : out;
     run->means = vt_allocate((size_t)run->file_channels, sizeof *run->means, "the run");
     run->stds = vt_allocate((size_t)run->file_channels, sizeof *run->stds, "the run");
-    VT_TRY(vt_statistics_read_pair(config->global_means_path, config->global_stds_path, run->file_channels, run->means,
-                                   run->stds));
+    if (config->data_loader_config == VT_LOADER_SYNTHETIC) {
+        for (int64_t c = 0; c < run->file_channels; c++) run->means[c] = 0, run->stds[c] = 1;
+    } else {
+        VT_TRY(vt_statistics_read_pair(config->global_means_path, config->global_stds_path, run->file_channels,
+                                       run->means, run->stds));
+    }
     int64_t samples = vt_dataset_sample_count(run->training);
     VT_CHECK(samples >= config->global_batch_size,
              "%s has %lld training samples, fewer than one batch (global_batch_size %lld); use a smaller batch",
@@ -133,8 +99,8 @@ static vt_status open_device(run_state *run)
     VT_TRY(vt_trainer_plan(config, &data, &run->plan));
     VT_TRY(vt_budget_check(config, &data, &run->plan,
                            run->backend->available_memory(run->backend) / ranks_of_memory(run->world, run->backend)));
-    VT_TRY(open_loader(run, true, run->training, &run->training_loader));
-    VT_TRY(open_loader(run, false, run->validation, &run->validation_loader));
+    VT_TRY(vt_reader_open_loader(config, run->world, true, run->training, &run->training_loader));
+    VT_TRY(vt_reader_open_loader(config, run->world, false, run->validation, &run->validation_loader));
 done:
     return status;
 }
@@ -266,6 +232,7 @@ static void log_start(const run_state *run)
             steps = run->length.epochs * run->length.steps_per_epoch;
     vt_log_info("computing on: %s", run->backend->name);
     log_layout(run);
+    vt_reader_log(config, run->world, run->training);
     vt_log_info("samples: %lld for training, %lld for validation; %lld epochs of %lld steps",
                 (long long)vt_dataset_sample_count(run->training), (long long)vt_dataset_sample_count(run->validation),
                 (long long)run->length.epochs, (long long)run->length.steps_per_epoch);
@@ -348,7 +315,7 @@ static vt_status run_phases(run_state *run)
     }
     VT_TRY(vt_world_agree(world, open_output(run)));
     log_start(run);
-    VT_TRY(train(run));
+    VT_TRY(run->config->enable_benchy ? vt_benchy_run(run->trainer, run->training_loader, run->directory) : train(run));
 done:
     return status;
 }

@@ -23,7 +23,7 @@ static vt_dataset_options options_for(const test_fields *fields)
 }
 
 /* Opens, reads every sample and compares each value with what was written; files[] in the order of their names. */
-static void expect_samples(const vt_dataset_options *options, const test_fields *files, int64_t file_count)
+static void expect_samples_of(const vt_dataset_options *options, const test_fields *files, int64_t file_count)
 {
     vt_dataset *dataset = NULL;
     EXPECT_OK(vt_dataset_open(options, &dataset));
@@ -58,6 +58,16 @@ static void expect_samples(const vt_dataset_options *options, const test_fields 
     free(input);
     free(target);
     vt_dataset_close(&dataset);
+}
+
+/* By both readers. */
+static void expect_samples(const vt_dataset_options *options, const test_fields *files, int64_t file_count)
+{
+    vt_dataset_options again = *options;
+    for (int direct = 0; direct < 2; direct++) {
+        again.direct = direct;
+        expect_samples_of(&again, files, file_count);
+    }
 }
 
 TEST(storage_forms)
@@ -154,8 +164,10 @@ TEST(other_ranks_rows_are_not_looked_at)
     form.poison_index = 1 * 40 + 20 + 2 * 5 + 3;
     test_fields_write(test_path("2001.h5"), &form);
     vt_dataset_options options = options_for(&form);
-    for (int64_t row = 0; row < 4; row++) {
+    for (int64_t i = 0; i < 8; i++) {
         vt_dataset *dataset = NULL;
+        const int64_t row = i / 2;
+        options.direct = i % 2 == 1;
         options.first_row = row;
         options.rows = 1;
         EXPECT_OK(vt_dataset_open(&options, &dataset));

@@ -122,7 +122,7 @@ static void expect_epochs(vt_dataset *dataset, bool shuffle, bool drop_last, boo
                                  .shuffle = shuffle,
                                  .seed = 11,
                                  .prefetch = prefetch,
-                                 .read_ahead = read_ahead};
+                                 .workers = read_ahead};
     EXPECT_OK(vt_loader_open(&options, &loader));
     int64_t batches = drop_last ? 4 : 5, order[SAMPLES];
     EXPECT(vt_loader_batch_count(loader) == batches);
@@ -188,7 +188,7 @@ static void expect_parts(int64_t limit, bool drop_last, bool read_ahead)
                                      .shuffle = true,
                                      .seed = 5,
                                      .prefetch = 2,
-                                     .read_ahead = read_ahead};
+                                     .workers = read_ahead};
         EXPECT_OK(vt_loader_open(&options, &loader));
         EXPECT(vt_loader_batch_count(loader) == batches);
         EXPECT_OK(vt_loader_begin(loader, 0, 0));
@@ -227,7 +227,7 @@ TEST(many_short_lives)
         const vt_batch *batch = NULL;
         double waited = 0;
         vt_loader_options options = {
-            .dataset = dataset, .global_batch_size = 2, .prefetch = 1 + life % 4, .read_ahead = true};
+            .dataset = dataset, .global_batch_size = 2, .prefetch = 1 + life % 4, .workers = 1};
         EXPECT_OK(vt_loader_open(&options, &loader));
         const int64_t steps = life % 5, first = life % 7, other_epoch = life % 3, other_first = life % 11;
         if (steps > 0) EXPECT_OK(vt_loader_begin(loader, 0, first));
@@ -249,7 +249,7 @@ TEST(two_loaders_at_once)
     vt_random_permutation(0, 0, SAMPLES, order);
     for (int i = 0; i < 2; i++) {
         vt_loader_options options = {
-            .dataset = datasets[i], .global_batch_size = 1, .shuffle = true, .prefetch = 2, .read_ahead = true};
+            .dataset = datasets[i], .global_batch_size = 1, .shuffle = true, .prefetch = 2, .workers = 1};
         EXPECT_OK(vt_loader_open(&options, &loaders[i]));
         EXPECT_OK(vt_loader_begin(loaders[i], 0, 0));
     }
@@ -271,7 +271,7 @@ static void expect_error_at(vt_dataset *dataset, bool read_ahead, int64_t good_b
     vt_loader *loader = NULL;
     const vt_batch *batch = NULL;
     double waited = 0;
-    vt_loader_options options = {.dataset = dataset, .global_batch_size = 4, .prefetch = 3, .read_ahead = read_ahead};
+    vt_loader_options options = {.dataset = dataset, .global_batch_size = 4, .prefetch = 3, .workers = read_ahead};
     EXPECT_OK(vt_loader_open(&options, &loader));
     for (int again = 0; again < 2; again++) {
         EXPECT_OK(vt_loader_begin(loader, 0, 0));
@@ -331,7 +331,7 @@ TEST(memory_of_the_caller)
     vt_loader_options options = {.dataset = dataset,
                                  .global_batch_size = 4,
                                  .prefetch = 3,
-                                 .read_ahead = true,
+                                 .workers = 1,
                                  .allocate = count_allocate,
                                  .release = count_release,
                                  .context = &memory_balance};

@@ -43,7 +43,7 @@ TEST(persistence)
     VT_ASSERT(dataset != NULL);
     EXPECT(vt_dataset_sample_count(dataset) == 1456, "%lld", (long long)vt_dataset_sample_count(dataset));
     EXPECT_OK(vt_loader_open(
-        &(vt_loader_options){.dataset = dataset, .global_batch_size = 16, .prefetch = 3, .read_ahead = true}, &loader));
+        &(vt_loader_options){.dataset = dataset, .global_batch_size = 16, .prefetch = 3, .workers = 1}, &loader));
     EXPECT_OK(vt_loader_begin(loader, 0, 0));
     double loss = 0, waited = 0;
     const vt_batch *batch = NULL;
@@ -74,7 +74,7 @@ TEST(statistics_are_those_of_training)
     float mean, std;
     vt_statistics *statistics = NULL;
     snprintf(path, sizeof path, "%s/train", directory);
-    EXPECT_OK(vt_statistics_gather(path, "data directory", &statistics));
+    EXPECT_OK(vt_statistics_gather(path, "data directory", NULL, &statistics));
     VT_ASSERT(statistics != NULL);
     snprintf(path, sizeof path, "%s/stats/global_means.npy", directory);
     EXPECT_OK(vt_statistics_read(path, "global_means_path", 1, &mean));

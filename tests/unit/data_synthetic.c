@@ -269,12 +269,12 @@ TEST(storage_and_years)
     static float expected[VALUES], found[VALUES];
     const char *const years[2] = {"2001.h5", "2002.h5"};
     vt_fields_file *one = NULL, *file = NULL;
-    EXPECT_OK(vt_fields_file_open(test_path("one/train/2001.h5"), &one));
+    EXPECT_OK(vt_fields_file_open((const char *[]){test_path("one/train/2001.h5")}, 1, NULL, &one));
     for (int year = 0; year < 2; year++)
         for (int packed = 0; packed < 2; packed++) {
             char path[256];
             snprintf(path, sizeof path, "%s/train/%s", packed ? "packed" : "plain", years[year]);
-            EXPECT_OK(vt_fields_file_open(test_path(path), &file));
+            EXPECT_OK(vt_fields_file_open((const char *[]){test_path(path)}, 1, NULL, &file));
             for (int64_t t = 0; t < 40; t += 13) {
                 EXPECT_OK(vt_fields_file_read(one, 40 * year + t, 8, 0, 32, 64, expected));
                 EXPECT_OK(vt_fields_file_read(file, t, 8, 0, 32, 64, found));
@@ -302,7 +302,7 @@ TEST(persistence_and_statistics)
     EXPECT_OK(vt_statistics_read_pair(test_path("set/stats/global_means.npy"), test_path("set/stats/global_stds.npy"),
                                       CHANNELS, means, stds));
     vt_statistics *statistics = NULL;
-    EXPECT_OK(vt_statistics_gather(test_path("set/train"), "data directory", &statistics));
+    EXPECT_OK(vt_statistics_gather(test_path("set/train"), "data directory", NULL, &statistics));
     for (int c = 0; c < CHANNELS; c++) {
         EXPECT_NEAR((double)means[c], vt_statistics_mean(statistics, c),
                     1e-6 * fabs(vt_statistics_mean(statistics, c)));

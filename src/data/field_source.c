@@ -1,0 +1,348 @@
+/* Datasets as sources of fields: their type, and how they lie in the file. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "data/fields_inside.h"
+#include "data/hdf5_access.h"
+#include "report/log.h"
+
+/* Decoded chunks that HDF5 keeps: room for those of two neighbouring times, within these bounds. A chunk of several
+ * times then is decoded once for an input and its target; small files end up decoded whole. */
+#define SMALLEST_CACHE (INT64_C(16) << 20)
+#define LARGEST_CACHE (INT64_C(512) << 20)
+
+/* ---- the file ---- */
+
+/* The operating system's own words for what it refuses; HDF5's are longer and say less. */
+vt_status vt_field_part_open(const char *path, vt_field_part *part)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    hid_t access = H5I_INVALID_HID;
+    part->path = vt_text_copy(path);
+    part->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its writer */
+    VT_CHECK(part->descriptor >= 0, "can't open %s: %s", path, strerror(errno));
+    VT_CHECK(fstat(part->descriptor, &info) == 0, "can't look at %s: %s", path, strerror(errno));
+    VT_CHECK(!S_ISDIR(info.st_mode), "%s is a directory, but should be an HDF5 file", path);
+    VT_CHECK(S_ISREG(info.st_mode), "%s is a pipe or a device, but should be an HDF5 file", path);
+    part->size = info.st_size;
+    access = vt_hdf5_file_access();
+    part->file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    VT_CHECK(part->file >= 0, "%s is not a readable HDF5 file (damaged or cut short?): %s", path, vt_hdf5_reason());
+done:
+    if (access >= 0) H5Pclose(access);
+    return status;
+}
+
+bool vt_field_part_has(const vt_field_part *part, const char *name)
+{
+    return H5Lexists(part->file, name, H5P_DEFAULT) > 0 && H5Oexists_by_name(part->file, name, H5P_DEFAULT) > 0;
+}
+
+vt_status vt_field_part_coordinate(const vt_field_part *part, const char *name, const char *of, int64_t length,
+                                   double limit, double **values)
+{
+    vt_status status = VT_OK;
+    double *memory = NULL;
+    hsize_t extent = 0;
+    hid_t dataset = H5I_INVALID_HID, space = H5I_INVALID_HID;
+    *values = NULL;
+    VT_ASSERT(length > 0);
+    if (!vt_field_part_has(part, name)) goto done;
+    dataset = H5Dopen2(part->file, name, H5P_DEFAULT);
+    VT_CHECK(dataset >= 0, "%s: can't open the dataset '%s': %s", part->path, name, vt_hdf5_reason());
+    space = H5Dget_space(dataset);
+    int rank = H5Sget_simple_extent_ndims(space);
+    VT_CHECK(rank == 1, "%s: '%s' has %d dimensions, expected 1", part->path, name, rank);
+    H5Sget_simple_extent_dims(space, &extent, NULL);
+    VT_CHECK((int64_t)extent == length, "%s: '%s' has %lld values, but '%s' has %lld along that dimension", part->path,
+             name, (long long)extent, of, (long long)length);
+    memory = malloc((size_t)length * sizeof *memory);
+    VT_CHECK(memory != NULL, "out of memory for %lld values of '%s'", (long long)length, name);
+    VT_CHECK(H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, memory) >= 0, "%s: can't read '%s': %s",
+             part->path, name, vt_hdf5_reason());
+    for (int64_t i = 0; i < length; i++)
+        VT_CHECK(isfinite(memory[i]) && fabs(memory[i]) <= limit + 1e-3,
+                 "%s: '%s' holds %g at index %lld, expected "
+                 "degrees from %g to %g",
+                 part->path, name, memory[i], (long long)i, -limit, limit);
+    *values = memory;
+    memory = NULL;
+done:
+    free(memory);
+    if (space >= 0) H5Sclose(space);
+    if (dataset >= 0) H5Dclose(dataset);
+    return status;
+}
+
+/* ---- its type ---- */
+
+static void note_obstacle(vt_field_source *source, char *text)
+{
+    if (source->obstacle == NULL)
+        source->obstacle = text;
+    else
+        free(text);
+}
+
+/* The type that H5Dread converts to, and whether the stored bytes are that type but for their order. */
+static vt_status take_type(vt_field_source *source)
+{
+    vt_status status = VT_OK;
+    hid_t type = H5Dget_type(source->dataset), native = H5I_INVALID_HID;
+    H5T_class_t class = H5Tget_class(type);
+    size_t size = H5Tget_size(type);
+    VT_CHECK(class == H5T_FLOAT || class == H5T_INTEGER,
+             "%s: '%s' must hold floating-point numbers (float32) or, in netCDF, packed integers, but holds another "
+             "type",
+             source->part->path, source->name);
+    if (class == H5T_FLOAT) {
+        source->packing.element = size == 8 ? VT_ELEMENT_FLOAT64 : VT_ELEMENT_FLOAT32;
+        native = H5Tcopy(size == 8 ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT);
+    } else {
+        bool is_signed = H5Tget_sign(type) == H5T_SGN_2;
+        VT_CHECK(size == 1 || size == 2 || size == 4, "%s: '%s' holds integers of %zu bytes; 1, 2 and 4 can be read",
+                 source->part->path, source->name, size);
+        vt_element of_size[] = {VT_ELEMENT_INT8, VT_ELEMENT_INT16, VT_ELEMENT_INT32};
+        hid_t natives[] = {H5T_NATIVE_INT8,   H5T_NATIVE_UINT8, H5T_NATIVE_INT16,
+                           H5T_NATIVE_UINT16, H5T_NATIVE_INT32, H5T_NATIVE_UINT32};
+        int index = size == 1 ? 0 : size == 2 ? 1 : 2;
+        source->packing.element = (vt_element)(of_size[index] + (is_signed ? 0 : 1));
+        native = H5Tcopy(natives[2 * index + (is_signed ? 0 : 1)]);
+    }
+    source->memory_type = native;
+    hid_t turned = H5Tcopy(native);
+    H5Tset_order(turned, H5Tget_order(native) == H5T_ORDER_LE ? H5T_ORDER_BE : H5T_ORDER_LE);
+    source->packing.swapped = H5Tequal(type, turned) > 0;
+    if (!source->packing.swapped && H5Tequal(type, native) <= 0)
+        note_obstacle(source, vt_text_format("'%s' is of a type of its own, which HDF5 converts", source->name));
+    H5Tclose(turned);
+done:
+    H5Tclose(type);
+    return status;
+}
+
+/* ---- its place in the file ---- */
+
+/* gzip, shuffle and fletcher32 are undone here; other filters are HDF5's, some of them (lzf, blosc, zstd, ...) plugins.
+ */
+static vt_status take_filters(vt_field_source *source, hid_t properties)
+{
+    vt_status status = VT_OK;
+    int count = H5Pget_nfilters(properties);
+    for (int i = 0; i < count; i++) {
+        char name[64] = "";
+        unsigned flags = 0, config = 0;
+        size_t values = 0;
+        int filter = (int)H5Pget_filter2(properties, (unsigned)i, &flags, &values, NULL, sizeof name, name, &config);
+        VT_CHECK(H5Zfilter_avail(filter) > 0,
+                 "%s: '%s' is compressed with '%s' (HDF5 filter %d), which this HDF5 library can't decode; "
+                 "where the filter is there, h5repack -f %s:GZIP=1 writes the file with gzip",
+                 source->part->path, source->name, name, filter, source->name);
+        bool known = filter == H5Z_FILTER_DEFLATE || filter == H5Z_FILTER_SHUFFLE || filter == H5Z_FILTER_FLETCHER32;
+        if (!known || i >= VT_FILTERS) {
+            note_obstacle(source, vt_text_format("'%s' is compressed with '%s'", source->name, name));
+            continue;
+        }
+        source->pipeline.filters[source->pipeline.count++] = filter == H5Z_FILTER_DEFLATE   ? VT_FILTER_GZIP
+                                                             : filter == H5Z_FILTER_SHUFFLE ? VT_FILTER_SHUFFLE
+                                                                                            : VT_FILTER_FLETCHER32;
+    }
+done:
+    return status;
+}
+
+static void take_chunks(vt_field_source *source, hid_t properties)
+{
+    hsize_t chunk[4], userblock = 0;
+    hid_t type = H5Dget_type(source->dataset), creation = H5Fget_create_plist(source->part->file);
+    H5Pget_chunk(properties, source->rank, chunk);
+    source->chunk[1] = 1;
+    for (int i = 0; i < source->rank; i++) source->chunk[i > 0 ? 4 - source->rank + i : 0] = (int64_t)chunk[i];
+    for (int i = 0; i < 4; i++) source->grid[i] = (source->extent[i] + source->chunk[i] - 1) / source->chunk[i];
+    source->pipeline.element_size = H5Tget_size(type);
+    H5Pget_fill_value(properties, type, source->fill);
+    H5Pget_userblock(creation, &userblock);
+    if (userblock != 0) /* versions of HDF5 differ in whether addresses of chunks count it */
+        note_obstacle(source, vt_text_format("'%s' is chunked, in a file with a user block", source->name));
+#if !H5_VERSION_GE(1, 10, 5)
+    note_obstacle(source,
+                  vt_text_format("'%s' is chunked, and this HDF5 (before 1.10.5) doesn't say where the chunks are",
+                                 source->name));
+#endif
+    H5Pclose(creation);
+    H5Tclose(type);
+}
+
+static vt_status take_layout(vt_field_source *source)
+{
+    vt_status status = VT_OK;
+    hid_t properties = H5Dget_create_plist(source->dataset);
+    H5D_layout_t layout = H5Pget_layout(properties);
+    VT_TRY(take_filters(source, properties));
+    if (layout == H5D_CHUNKED) {
+        source->layout = VT_LAYOUT_CHUNKED;
+        take_chunks(source, properties);
+    } else if (layout == H5D_CONTIGUOUS && H5Pget_external_count(properties) == 0) {
+        haddr_t address = H5Dget_offset(source->dataset);
+        source->layout = VT_LAYOUT_CONTIGUOUS;
+        source->address = (int64_t)address;
+        if (address == HADDR_UNDEF) note_obstacle(source, vt_text_format("'%s' was never written", source->name));
+    } else {
+        note_obstacle(source, vt_text_format("'%s' is stored in other files, or within the header", source->name));
+    }
+done:
+    H5Pclose(properties);
+    return status;
+}
+
+static vt_status take_extent(vt_field_source *source)
+{
+    vt_status status = VT_OK;
+    hsize_t extent[4];
+    source->space = H5Dget_space(source->dataset);
+    source->rank = H5Sget_simple_extent_ndims(source->space);
+    VT_CHECK(source->rank == 3 || source->rank == 4,
+             "%s: '%s' has %d dimensions, expected 4: [time, channel, lat, lon], or in netCDF 3: [time, lat, lon]",
+             source->part->path, source->name, source->rank);
+    H5Sget_simple_extent_dims(source->space, extent, NULL);
+    source->extent[1] = 1;
+    for (int i = 0; i < source->rank; i++) source->extent[i > 0 ? 4 - source->rank + i : 0] = (int64_t)extent[i];
+    VT_CHECK(source->extent[1] > 0 && source->extent[2] > 0 && source->extent[3] > 0,
+             "%s: '%s' is empty: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)", source->part->path, source->name,
+             (long long)source->extent[0], (long long)source->extent[1], (long long)source->extent[2],
+             (long long)source->extent[3]);
+done:
+    return status;
+}
+
+/* a * b, both at least 1; -1 when that is more than can be, as a damaged file may claim, or a is -1 already. */
+static int64_t times_or_none(int64_t a, int64_t b)
+{
+    int64_t product = -1;
+    return a < 1 || b < 1 || __builtin_mul_overflow(a, b, &product) ? -1 : product;
+}
+
+/* HDF5 1.10 believes a file whose values take less room than their number and type ask for, and reads past its end. */
+static vt_status check_storage(const vt_field_source *source)
+{
+    vt_status status = VT_OK;
+    hid_t type = H5Dget_type(source->dataset), properties = H5Dget_create_plist(source->dataset);
+    H5D_layout_t layout = H5Pget_layout(properties);
+    hsize_t stored = H5Dget_storage_size(source->dataset);
+    size_t size = H5Tget_size(type);
+    const int64_t *extent = source->extent;
+    VT_CHECK(size == 1 || size == 2 || size == 4 || size == 8 || size == 16,
+             "%s: '%s' is damaged: its numbers have %zu bytes each", source->part->path, source->name, size);
+    int64_t bytes = (int64_t)size;
+    for (int i = 0; i < 4; i++) bytes = times_or_none(bytes, extent[i] > 0 ? extent[i] : 1);
+    VT_CHECK(bytes > 0 && bytes < INT64_MAX / 8, "%s: '%s' is damaged: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)",
+             source->part->path, source->name, (long long)extent[0], (long long)extent[1], (long long)extent[2],
+             (long long)extent[3]);
+    bool whole = layout == H5D_CHUNKED || layout == H5D_VIRTUAL || stored == 0 || extent[0] == 0 ||
+                 (int64_t)stored >= bytes;
+    VT_CHECK(whole, "%s: '%s' is damaged: %llu bytes are stored, %lld expected", source->part->path, source->name,
+             (unsigned long long)stored, (long long)bytes);
+done:
+    H5Pclose(properties);
+    H5Tclose(type);
+    return status;
+}
+
+vt_status vt_field_source_open(const vt_field_part *part, const char *name, vt_field_source *source)
+{
+    vt_status status = VT_OK;
+    *source = (vt_field_source){.name = vt_text_copy(name),
+                                .part = part,
+                                .space = H5I_INVALID_HID,
+                                .memory_type = H5I_INVALID_HID,
+                                .packing = {.scale = 1}};
+    source->dataset = H5Dopen2(part->file, name, H5P_DEFAULT);
+    VT_CHECK(source->dataset >= 0, "%s: can't open the dataset '%s': %s", part->path, name, vt_hdf5_reason());
+    VT_TRY(take_type(source));
+    VT_TRY(take_extent(source));
+    VT_TRY(check_storage(source));
+    VT_TRY(take_layout(source));
+done:
+    return status;
+}
+
+void vt_field_source_close(vt_field_source *source)
+{
+    if (source->memory_type >= 0) H5Tclose(source->memory_type);
+    if (source->space >= 0) H5Sclose(source->space);
+    if (source->dataset >= 0) H5Dclose(source->dataset);
+    free(source->chunks);
+    free(source->obstacle);
+    free(source->name);
+}
+
+/* Opens the dataset again with a chunk cache that fits its chunks: the library's 1 MiB would decode a chunk of several
+ * times once for each of them. */
+vt_status vt_field_source_enlarge_cache(vt_field_source *source, int64_t *cache_bytes)
+{
+    vt_status status = VT_OK;
+    hid_t access = H5I_INVALID_HID;
+    if (source->layout != VT_LAYOUT_CHUNKED) return VT_OK;
+    int64_t chunks = 1, bytes = (int64_t)source->pipeline.element_size;
+    for (int i = 1; i < 4; i++) chunks = times_or_none(chunks, source->grid[i]);
+    for (int i = 0; i < 4; i++) bytes = times_or_none(bytes, source->chunk[i]);
+    bytes = times_or_none(bytes, chunks);
+    VT_CHECK(bytes > 0, "%s: '%s' is damaged: its chunks are larger than can be", source->part->path, source->name);
+    *cache_bytes = bytes > LARGEST_CACHE ? bytes : 2 * bytes;
+    if (*cache_bytes < SMALLEST_CACHE) *cache_bytes = SMALLEST_CACHE;
+    if (*cache_bytes > LARGEST_CACHE) {
+        char size[VT_NUMBER_SIZE];
+        vt_log_warning("%s: the chunks of one time hold %s, too much to keep decoded, so reading will be slow; chunks "
+                       "of one time and one channel are best (h5repack -l %s:CHUNK=1x%s%lldx%lld)",
+                       source->part->path, vt_text_bytes((double)bytes, size), source->name,
+                       source->rank == 4 ? "1x" : "", (long long)source->extent[2], (long long)source->extent[3]);
+        *cache_bytes = LARGEST_CACHE;
+    }
+    /* the library advises a prime of about 100 slots a chunk; the slots are pointers */
+    size_t slots = chunks < 62 ? 12421 : chunks < 5000 ? 200 * (size_t)chunks + 1 : 1000003;
+    access = H5Pcreate(H5P_DATASET_ACCESS);
+    H5Pset_chunk_cache(access, slots, (size_t)*cache_bytes, H5D_CHUNK_CACHE_W0_DEFAULT);
+    H5Dclose(source->dataset);
+    source->dataset = H5Dopen2(source->part->file, source->name, access);
+    VT_CHECK(source->dataset >= 0, "%s: can't open the dataset '%s': %s", source->part->path, source->name,
+             vt_hdf5_reason());
+done:
+    if (access >= 0) H5Pclose(access);
+    return status;
+}
+
+vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index)
+{
+    vt_status status = VT_OK;
+    if (source->chunks == NULL) {
+        int64_t count = source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];
+        source->chunks = calloc((size_t)count, sizeof *source->chunks);
+        VT_CHECK(source->chunks != NULL, "out of memory for the places of %lld chunks of %s", (long long)count,
+                 source->part->path);
+    }
+    vt_chunk_entry *entry = &source->chunks[index];
+    if (entry->size != 0 || entry->address < 0) goto done;
+#if H5_VERSION_GE(1, 10, 5)
+    hsize_t first[4], size = 0;
+    int64_t rest = index, at[4];
+    for (int i = 3; i >= 0; rest /= source->grid[i--]) at[i] = rest % source->grid[i] * source->chunk[i];
+    for (int i = 0; i < source->rank; i++) first[i] = (hsize_t)at[i > 0 ? 4 - source->rank + i : 0];
+    unsigned skipped = 0;
+    haddr_t address = HADDR_UNDEF;
+    VT_CHECK(H5Dget_chunk_info_by_coord(source->dataset, first, &skipped, &address, &size) >= 0,
+             "%s: can't find where '%s' at time %lld is stored (damaged or cut short?): %s", source->part->path,
+             source->name, (long long)at[0], vt_hdf5_reason());
+    entry->address = address == HADDR_UNDEF ? -1 : (int64_t)address;
+    entry->size = (uint32_t)size;
+    entry->skipped_filters = skipped;
+#endif
+done:
+    return status;
+}

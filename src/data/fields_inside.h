@@ -1,0 +1,91 @@
+/* The inside of an open vt_fields_file, for the files that open it (fields_file.c, field_source.c, netcdf.c) and read
+ * from it (fields_read.c: through HDF5; read_plan.c, read_item.c: past it). */
+#ifndef VT_DATA_FIELDS_INSIDE_H
+#define VT_DATA_FIELDS_INSIDE_H
+
+#include <hdf5.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "data/chunk_cache.h"
+#include "data/decode.h"
+#include "data/fields_file.h"
+#include "data/unpack.h"
+
+/* One file on disk. */
+typedef struct {
+    char *path;
+    int descriptor;
+    int64_t size; /* when it was opened */
+    hid_t file;
+} vt_field_part;
+
+typedef enum { VT_LAYOUT_OTHER, VT_LAYOUT_CONTIGUOUS, VT_LAYOUT_CHUNKED } vt_layout_kind;
+
+/* One dataset [time, level, lat, lon], where `fields` has its channels as levels; one of [time, lat, lon] has one
+ * level. */
+typedef struct {
+    char *name;
+    const vt_field_part *part; /* not owned */
+    hid_t dataset, space;
+    hid_t memory_type; /* as H5Dread gives it: this machine's form of what is stored */
+    int rank;          /* 3 or 4 */
+    int64_t extent[4];
+    vt_packing packing; /* of the stored bytes; those of memory_type are never swapped */
+    bool south_first;   /* rows run from south to north, and are turned round */
+    char *obstacle;     /* why only HDF5 can read it; NULL: nothing is in the way */
+    vt_layout_kind layout;
+    int64_t address; /* of a contiguous one, from the beginning of the file */
+    int64_t chunk[4], grid[4];
+    vt_pipeline pipeline;
+    unsigned char fill[8];  /* an element of a chunk that was never written, as it would be stored */
+    vt_chunk_entry *chunks; /* [grid[0] · … · grid[3]], once looked up */
+} vt_field_source;
+
+typedef struct {
+    int source;
+    int64_t level;
+} vt_field_channel;
+
+struct vt_fields_file {
+    char *path; /* the first part's, for messages */
+    vt_fields_shape shape;
+    char **channel_names; /* [shape.channels], or NULL */
+    double *latitudes;    /* [shape.height], from north to south unless the file is otherwise, or NULL */
+    double *longitudes;   /* [shape.width], or NULL */
+    int64_t cache_bytes;
+    int part_count, source_count;
+    vt_field_part *parts;
+    vt_field_source *sources;
+    vt_field_channel *channels; /* [shape.channels] */
+};
+
+/* All of these with HDF5 entered. */
+
+vt_status vt_field_part_open(const char *path, vt_field_part *part);
+
+/* Opens a dataset of rank 3 or 4 that holds numbers. Errors name what is wrong with it. What it is in the file is
+ * looked at too: a source without an obstacle can be read past HDF5. */
+vt_status vt_field_source_open(const vt_field_part *part, const char *name, vt_field_source *source);
+void vt_field_source_close(vt_field_source *source);
+
+/* Bytes of decoded chunks that HDF5 may hold of it. */
+vt_status vt_field_source_enlarge_cache(vt_field_source *source, int64_t *cache_bytes);
+
+/* Looks up where chunk `index` lies, if that isn't known yet. */
+vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index);
+
+/* A 1-D dataset of `length` degrees within ±limit, if it is there: *values is malloc'd, or NULL. */
+vt_status vt_field_part_coordinate(const vt_field_part *part, const char *name, const char *of, int64_t length,
+                                   double limit, double **values);
+bool vt_field_part_has(const vt_field_part *part, const char *name);
+
+/* Sources, channels, shape, names and latitudes of a file whose variables are separate datasets (netcdf.c). */
+vt_status vt_netcdf_open(vt_fields_file *file, const char *variables);
+
+/* An error for what a time of a file lacks: "FILE: 't2m' is NaN at time 3, channel 2 (t2m), row 5, column 7". The
+ * values are those of file channel `channel`, `rows` from `row` on and `width` columns from `column`. */
+vt_status vt_fields_not_finite(const vt_fields_file *file, int64_t time, int64_t channel, int64_t row, int64_t column,
+                               int64_t width, const float *values, int64_t count);
+
+#endif

@@ -1,0 +1,272 @@
+/* netCDF-4 as the Copernicus store and NOAA hand it out: each variable a dataset [time, lat, lon] or [time, level, lat,
+ * lon], perhaps packed, in one file or in several of the same times. A netCDF-4 file is an HDF5 file; attributes follow
+ * the CF conventions, "Packed Data" and "Missing Data". */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "data/fields_inside.h"
+#include "data/hdf5_access.h"
+
+static const char *const latitude_names[] = {"lat", "latitude"};
+static const char *const level_names[] = {"level", "pressure_level", "plev", "lev", "isobaricInhPa", "isobaric"};
+enum { LATITUDE_NAMES = 2, LEVEL_NAMES = 6 };
+
+/* A word of `variables`: "z@500". */
+typedef struct {
+    char *name;
+    bool has_level;
+    double level;
+    char *channel; /* what it is called here: "z500" */
+} variable;
+
+static void close_variables(variable *variables, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        free(variables[i].name);
+        free(variables[i].channel);
+    }
+    free(variables);
+}
+
+static vt_status parse_word(const char *word, size_t length, variable *result)
+{
+    vt_status status = VT_OK;
+    char *text = vt_text_format("%.*s", (int)length, word), *at = strchr(text, '@');
+    if (at != NULL) {
+        *at = '\0';
+        result->has_level = true;
+        VT_CHECK(text[0] != '\0' && vt_text_to_double(at + 1, &result->level),
+                 "variables: '%.*s' is no variable with a level (pressure in hPa) behind @, like z@500", (int)length,
+                 word);
+    }
+    result->channel = vt_text_format("%s%s", text, at != NULL ? at + 1 : "");
+    result->name = text;
+    text = NULL;
+done:
+    free(text);
+    return status;
+}
+
+/* "[u10, z@500]", with or without the brackets. */
+static vt_status parse_variables(const char *text, variable **result, int64_t *count)
+{
+    vt_status status = VT_OK;
+    const char *separators = "[], \t\n'\"";
+    int64_t words = 0;
+    for (const char *at = text + strspn(text, separators); *at != '\0'; words++) {
+        at += strcspn(at, separators);
+        at += strspn(at, separators);
+    }
+    *count = 0;
+    *result = calloc((size_t)words + 1, sizeof **result);
+    VT_CHECK(*result != NULL, "out of memory");
+    VT_CHECK(words > 0, "variables: '%s' names none", text);
+    for (const char *at = text + strspn(text, separators); *at != '\0';) {
+        size_t length = strcspn(at, separators);
+        VT_TRY(parse_word(at, length, &(*result)[*count]));
+        ++*count;
+        at += length;
+        at += strspn(at, separators);
+    }
+done:
+    return status;
+}
+
+/* ---- attributes ---- */
+
+/* A number, if the attribute is there and is one (or the first of several). */
+static bool read_number(hid_t dataset, const char *name, double *value)
+{
+    bool found = false;
+    if (H5Aexists(dataset, name) <= 0) return false;
+    hid_t attribute = H5Aopen(dataset, name, H5P_DEFAULT);
+    hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
+    H5T_class_t class = H5Tget_class(type);
+    if ((class == H5T_FLOAT || class == H5T_INTEGER) && H5Sget_simple_extent_npoints(space) == 1)
+        found = H5Aread(attribute, H5T_NATIVE_DOUBLE, value) >= 0;
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Aclose(attribute);
+    return found;
+}
+
+static void take_packing(vt_field_source *source)
+{
+    static const char *const missing[VT_MISSING_VALUES] = {"_FillValue", "missing_value"};
+    vt_packing *packing = &source->packing;
+    read_number(source->dataset, "scale_factor", &packing->scale);
+    read_number(source->dataset, "add_offset", &packing->offset);
+    for (int i = 0; i < VT_MISSING_VALUES; i++) {
+        double value = 0;
+        if (!read_number(source->dataset, missing[i], &value) || isnan(value)) continue; /* a NaN is found anyway */
+        if (packing->missing_count == 0 || packing->missing[0] != value)
+            packing->missing[packing->missing_count++] = value;
+    }
+}
+
+/* ---- what stands in a file ---- */
+
+static herr_t note_variable(hid_t group, const char *name, const H5L_info_t *info, void *context)
+{
+    (void)info;
+    vt_text *text = context;
+    hid_t object = H5Oopen(group, name, H5P_DEFAULT);
+    if (object >= 0 && H5Iget_type(object) == H5I_DATASET) {
+        hid_t space = H5Dget_space(object);
+        if (H5Sget_simple_extent_ndims(space) >= 3) vt_text_append(text, "%s%s", text->length > 0 ? ", " : "", name);
+        H5Sclose(space);
+    }
+    if (object >= 0) H5Oclose(object);
+    return 0;
+}
+
+static vt_status fail_missing(const vt_fields_file *file, const char *name)
+{
+    vt_status status = VT_OK;
+    vt_text found = {0};
+    vt_text_append(&found, "%s", "");
+    for (int i = 0; i < file->part_count; i++)
+        H5Literate(file->parts[i].file, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, note_variable, &found);
+    VT_FAIL("%s%s: no variable '%s'; found: %s", file->path,
+            file->part_count > 1 ? " and the files of the same date" : "", name,
+            found.length > 0 ? found.characters : "none");
+done:
+    vt_text_close(&found);
+    return status;
+}
+
+/* The length of a 1-D dataset, 0 when there is none of that name. */
+static int64_t length_of(const vt_field_part *part, const char *name)
+{
+    hsize_t extent = 0;
+    if (!vt_field_part_has(part, name)) return 0;
+    hid_t dataset = H5Dopen2(part->file, name, H5P_DEFAULT), space = H5Dget_space(dataset);
+    if (H5Sget_simple_extent_ndims(space) == 1) H5Sget_simple_extent_dims(space, &extent, NULL);
+    H5Sclose(space);
+    H5Dclose(dataset);
+    return (int64_t)extent;
+}
+
+static const char *find_coordinate(const vt_field_part *part, const char *const *names, int count, int64_t length)
+{
+    for (int i = 0; i < count; i++)
+        if (length_of(part, names[i]) == length) return names[i];
+    return NULL;
+}
+
+/* The level of the variable, by its coordinate: in hPa, or in Pa. */
+static vt_status find_level(const vt_field_source *source, const variable *wanted, int64_t *level)
+{
+    vt_status status = VT_OK;
+    double *values = NULL;
+    vt_text found = {0};
+    const int64_t levels = source->extent[1];
+    *level = 0;
+    if (!wanted->has_level && levels == 1) goto done;
+    const char *name = find_coordinate(source->part, level_names, LEVEL_NAMES, levels);
+    VT_CHECK(name != NULL || (source->rank == 3 && wanted->has_level),
+             "%s: '%s' has %lld levels, but there is no dataset 'level', 'pressure_level' or 'plev' of that length",
+             source->part->path, source->name, (long long)levels);
+    VT_CHECK(source->rank == 4, "%s: '%s' has no levels, so '@%g' can't be chosen", source->part->path, source->name,
+             wanted->level);
+    VT_TRY(vt_field_part_coordinate(source->part, name, source->name, levels, 1e7, &values));
+    for (int64_t i = 0; i < levels; i++) vt_text_append(&found, "%s%g", i > 0 ? ", " : "", values[i]);
+    VT_CHECK(wanted->has_level, "%s: '%s' has levels: choose one, as %s@%g (there are %s)", source->part->path,
+             source->name, source->name, values[0], found.characters);
+    for (*level = 0; *level < levels; ++*level)
+        if (fabs(values[*level] - wanted->level) <= 1e-4 * fabs(wanted->level)) goto done;
+    for (*level = 0; *level < levels; ++*level)
+        if (fabs(values[*level] - 100 * wanted->level) <= 1e-2 * fabs(wanted->level)) goto done;
+    VT_FAIL("%s: '%s' has no level %g; there are %s", source->part->path, source->name, wanted->level,
+            found.characters);
+done:
+    vt_text_close(&found);
+    free(values);
+    return status;
+}
+
+/* Which way the rows run; *latitudes from north to south, or NULL when the file doesn't say. */
+static vt_status take_latitudes(vt_field_source *source, double **latitudes)
+{
+    vt_status status = VT_OK;
+    const int64_t rows = source->extent[2];
+    double *values = NULL;
+    const char *name = find_coordinate(source->part, latitude_names, LATITUDE_NAMES, rows);
+    *latitudes = NULL;
+    if (name == NULL) goto done;
+    VT_TRY(vt_field_part_coordinate(source->part, name, source->name, rows, 90, &values));
+    source->south_first = rows > 1 && values[0] < values[rows - 1];
+    for (int64_t low = 0, high = rows - 1; source->south_first && low < high; low++, high--) {
+        double value = values[low];
+        values[low] = values[high];
+        values[high] = value;
+    }
+    *latitudes = values;
+    values = NULL;
+done:
+    free(values);
+    return status;
+}
+
+/* The source of a variable, opened when it is the first channel of it. */
+static vt_status use_source(vt_fields_file *file, const variable *wanted, int *index)
+{
+    vt_status status = VT_OK;
+    double *latitudes = NULL;
+    for (*index = 0; *index < file->source_count; ++*index)
+        if (strcmp(file->sources[*index].name, wanted->name) == 0) return VT_OK;
+    const vt_field_part *part = file->parts, *end = file->parts + file->part_count;
+    while (part < end && !vt_field_part_has(part, wanted->name)) part++;
+    if (part == end) return fail_missing(file, wanted->name);
+    vt_field_source *source = &file->sources[file->source_count++];
+    int64_t cache_bytes = 0;
+    VT_TRY(vt_field_source_open(part, wanted->name, source));
+    VT_TRY(vt_field_source_enlarge_cache(source, &cache_bytes));
+    file->cache_bytes += cache_bytes;
+    take_packing(source);
+    VT_TRY(take_latitudes(source, &latitudes));
+    const int64_t *extent = source->extent, *first = file->sources[0].extent;
+    VT_CHECK(extent[0] == first[0] && extent[2] == first[2] && extent[3] == first[3],
+             "%s: '%s' has %lld times of [%lld, %lld], but '%s' has %lld of [%lld, %lld]; all variables need the same "
+             "times and grid",
+             part->path, source->name, (long long)extent[0], (long long)extent[2], (long long)extent[3],
+             file->sources[0].name, (long long)first[0], (long long)first[2], (long long)first[3]);
+    for (int64_t row = 0; latitudes != NULL && file->latitudes != NULL && row < extent[2]; row++)
+        VT_CHECK(fabs(latitudes[row] - file->latitudes[row]) < 1e-3,
+                 "%s: the latitudes of '%s' are not those of '%s'; all variables need the same grid", part->path,
+                 source->name, file->sources[0].name);
+    if (file->latitudes == NULL) {
+        file->latitudes = latitudes;
+        latitudes = NULL;
+    }
+done:
+    free(latitudes);
+    return status;
+}
+
+vt_status vt_netcdf_open(vt_fields_file *file, const char *text)
+{
+    vt_status status = VT_OK;
+    variable *variables = NULL;
+    int64_t count = 0;
+    VT_TRY(parse_variables(text, &variables, &count));
+    file->shape.channels = count;
+    file->sources = calloc((size_t)count, sizeof *file->sources);
+    file->channels = calloc((size_t)count, sizeof *file->channels);
+    file->channel_names = calloc((size_t)count, sizeof *file->channel_names);
+    VT_CHECK(file->sources != NULL && file->channels != NULL && file->channel_names != NULL, "out of memory");
+    for (int64_t c = 0; c < count; c++) {
+        vt_field_channel *channel = &file->channels[c];
+        VT_TRY(use_source(file, &variables[c], &channel->source));
+        VT_TRY(find_level(&file->sources[channel->source], &variables[c], &channel->level));
+        file->channel_names[c] = vt_text_copy(variables[c].channel);
+    }
+    const int64_t *extent = file->sources[0].extent;
+    file->shape = (vt_fields_shape){extent[0], count, extent[2], extent[3]};
+done:
+    close_variables(variables, variables != NULL ? count : 0);
+    return status;
+}

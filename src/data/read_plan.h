@@ -1,0 +1,64 @@
+/* What has to be read for a batch, as a list of items that any number of threads can do in any order: each piece of a
+ * file once, however many samples share it. Past HDF5's library where the file allows it: pread of runs of bytes, and
+ * of chunks that are decoded here; through H5Dread where not. */
+#ifndef VT_DATA_READ_PLAN_H
+#define VT_DATA_READ_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "data/chunk_cache.h"
+#include "data/decode.h"
+#include "data/fields_file.h"
+
+/* The fields of one time, where they are wanted. */
+typedef struct {
+    int64_t file; /* which file of the dataset: frames are sorted by (file, time) */
+    vt_fields_file *opened;
+    int64_t time;
+    int64_t channels;
+    float *values;  /* [channels, rows, width] */
+    int64_t sample; /* of the batch: 0, 1, … */
+} vt_frame;
+
+/* The part of the grid that is wanted. */
+typedef struct {
+    int64_t first_row, rows, width;
+} vt_frame_window;
+
+typedef struct vt_read_plan vt_read_plan;
+
+vt_status vt_read_plan_open(vt_read_plan **plan);
+void vt_read_plan_close(vt_read_plan **plan);
+
+/* Begins anew, with no frames. */
+void vt_read_plan_clear(vt_read_plan *plan);
+vt_status vt_read_plan_add(vt_read_plan *plan, const vt_frame *frame);
+
+/* The frames become items: `direct` past HDF5 where it can be, else through it. The files must stay open until the last
+ * item is done. `cache` keeps decoded chunks of several times. Fails when a file has changed, unless `tolerant`. One
+ * thread at a time for one set of files. */
+vt_status vt_read_plan_make(vt_read_plan *plan, const vt_frame_window *window, bool direct, bool tolerant,
+                            vt_chunk_cache *cache);
+
+int64_t vt_read_plan_items(const vt_read_plan *plan);
+int64_t vt_read_plan_frames(const vt_read_plan *plan);
+const vt_frame *vt_read_plan_frame(const vt_read_plan *plan, int64_t index);
+
+/* Reads item `item` to where it is wanted, with a thread's own decoder. Any thread, any order, each item once. Errors
+ * name file, variable, time and cause. */
+vt_status vt_read_plan_run(const vt_read_plan *plan, int64_t item, vt_decoder *decoder);
+
+/* After an item failed: which of the times that it holds can't be read? Reads each of them alone; the good ones end up
+ * where they are wanted, and mark(sample, context) is called for each sample that needs a bad one. */
+void vt_read_plan_retry(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
+                        void (*mark)(int64_t sample, void *context), void *context);
+
+/* The bytes of the file that an item reads; descriptor -1 when HDF5 reads them. For comparisons with a plain pread. */
+typedef struct {
+    int descriptor;
+    int64_t offset, bytes;
+} vt_file_extent;
+vt_file_extent vt_read_plan_extent(const vt_read_plan *plan, int64_t item);
+
+#endif

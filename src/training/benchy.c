@@ -1,0 +1,132 @@
+#include "training/benchy.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "report/log.h"
+#include "training/reader.h"
+#include "training/step.h"
+#include "training/stop.h"
+
+enum { TRIALS = 3, BATCHES = 50, TESTS = 3 };
+
+/* The space before SYNTHETIC is the original's. */
+static const char *const names[TESTS] = {"IO", "SYNTHETIC", "FULL"};
+static const char *const shown[TESTS] = {"IO", " SYNTHETIC", "FULL"};
+
+typedef struct {
+    double warmup, trials[TRIALS]; /* samples a second, of all ranks together */
+    double average, deviation;     /* of the trials; of the population */
+} rates;
+
+typedef struct {
+    vt_trainer *trainer;
+    vt_loader *loader;
+    int64_t epoch;
+    const vt_batch *batch;
+} bench;
+
+/* The epochs follow one another. */
+static vt_status next_batch(bench *b)
+{
+    vt_status status = VT_OK;
+    double waited = 0;
+    int64_t replaced = 0;
+    b->batch = NULL;
+    while (b->batch == NULL) {
+        if (b->epoch < 0) VT_TRY(vt_loader_begin(b->loader, b->epoch = 0, 0));
+        VT_TRY(vt_reader_next(b->trainer->config, b->trainer->world, b->loader, &b->batch, &waited, &replaced));
+        if (b->batch == NULL) VT_TRY(vt_loader_begin(b->loader, ++b->epoch, 0));
+    }
+done:
+    return status;
+}
+
+/* Collective; all ranks begin and end together, so that rank 0's time is that of all. */
+static vt_status run_trial(bench *b, bool reads, bool steps, double *rate)
+{
+    vt_status status = VT_OK;
+    vt_world *world = b->trainer->world;
+    vt_step_figures figures;
+    int64_t samples = 0;
+    VT_TRY(vt_world_agree(world, vt_stop_requested() ? VT_STOPPED : VT_OK));
+    double begin = vt_clock_seconds();
+    for (int i = 0; i < BATCHES; i++) {
+        if (reads) VT_TRY(next_batch(b));
+        if (steps) VT_TRY(vt_step_train(b->trainer, b->batch, &figures));
+        samples += b->batch->global_count;
+    }
+    VT_TRY(vt_world_agree(world, VT_OK));
+    *rate = (double)samples / (vt_clock_seconds() - begin);
+done:
+    return status;
+}
+
+static vt_status run_test(bench *b, int test, rates *result)
+{
+    vt_status status = VT_OK;
+    const bool reads = test != 1, steps = test != 0;
+    VT_TRY(run_trial(b, reads, steps, &result->warmup));
+    vt_log_info("BENCHY::%s warm-up throughput: %.3f samples/s", names[test], result->warmup);
+    for (int i = 0; i < TRIALS; i++) {
+        VT_TRY(run_trial(b, reads, steps, &result->trials[i]));
+        vt_log_info("BENCHY::%s trial %d throughput: %.3f samples/s", names[test], i, result->trials[i]);
+        result->average += result->trials[i] / TRIALS;
+    }
+    for (int i = 0; i < TRIALS; i++) result->deviation += pow(result->trials[i] - result->average, 2) / TRIALS;
+    result->deviation = sqrt(result->deviation);
+done:
+    return status;
+}
+
+static void append_rates(vt_text *text, int test, const rates *r)
+{
+    vt_text_append(text, "  \"%s\": {\n    \"warmup\": %.9g,\n    \"trials\": [", names[test], r->warmup);
+    for (int i = 0; i < TRIALS; i++) vt_text_append(text, "%s%.9g", i > 0 ? ", " : "", r->trials[i]);
+    vt_text_append(text, "],\n    \"average\": %.9g,\n    \"standard_deviation\": %.9g\n  }%s\n", r->average,
+                   r->deviation, test + 1 < TESTS ? "," : "");
+}
+
+static vt_status write_json(const bench *b, const rates results[TESTS], const char *run_directory)
+{
+    vt_status status = VT_OK;
+    const char *chosen = getenv("BENCHY_OUTPUT");
+    char *path = chosen != NULL && chosen[0] != '\0' ? vt_text_copy(chosen)
+                                                     : vt_text_format("%s/benchy_output.json", run_directory);
+    vt_text text = {0};
+    vt_text_append(&text,
+                   "{\n  \"unit\": \"samples/s over all ranks\",\n  \"ranks\": %d,\n  \"global_batch_size\": %lld,\n"
+                   "  \"batches_per_trial\": %d,\n",
+                   b->trainer->world->ranks, (long long)b->trainer->config->global_batch_size, BATCHES);
+    for (int test = 0; test < TESTS; test++) append_rates(&text, test, &results[test]);
+    vt_text_append(&text, "}\n");
+    FILE *file = fopen(path, "w");
+    VT_CHECK(file != NULL, "BENCHY_OUTPUT: can't write %s: %s", path, strerror(errno));
+    bool written = fputs(text.characters, file) >= 0;
+    written = fclose(file) == 0 && written;
+    VT_CHECK(written, "BENCHY_OUTPUT: can't write %s: %s", path, strerror(errno));
+    vt_log_info("every rate: %s", path);
+done:
+    vt_text_close(&text);
+    free(path);
+    return status;
+}
+
+vt_status vt_benchy_run(vt_trainer *trainer, vt_loader *loader, const char *run_directory)
+{
+    vt_status status = VT_OK;
+    bench b = {.trainer = trainer, .loader = loader, .epoch = -1};
+    rates results[TESTS] = {0};
+    for (int test = 0; test < TESTS; test++) VT_TRY(run_test(&b, test, &results[test]));
+    VT_TRY(vt_world_agree(trainer->world, trainer->world->rank == 0 ? write_json(&b, results, run_directory) : VT_OK));
+    for (int test = 0; test < TESTS; test++)
+        vt_log_info("BENCHY::SUMMARY::%s average trial throughput: %.3f +/- %.3f", shown[test], results[test].average,
+                    results[test].deviation);
+done:
+    return status;
+}

@@ -1,0 +1,28 @@
+/* The data of a run as its configuration has them: which datasets, read how, and the next batch on all ranks. */
+#ifndef VT_TRAINING_READER_H
+#define VT_TRAINING_READER_H
+
+#include "config/config.h"
+#include "data/loader.h"
+#include "parallel/world.h"
+
+/* This rank's rows of the training or the validation set. */
+vt_status vt_reader_open_dataset(const vt_config *config, const vt_world *world, bool training, vt_dataset **dataset);
+
+/* Reader threads: num_data_workers to the letter, else one for each core of this rank that does not compute, and at
+ * least one. */
+int64_t vt_reader_workers(const vt_config *config, const vt_world *world);
+
+vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, bool training, vt_dataset *dataset,
+                                vt_loader **loader);
+
+/* Says in the log how the training set is read, and why not otherwise. */
+void vt_reader_log(const vt_config *config, const vt_world *world, const vt_dataset *dataset);
+
+/* Collective: fails on all ranks when one can't read. *batch is NULL after the
+ * epoch's last. With skip_bad_samples what could not be read is replaced, alike on all ranks that share a sample, and
+ * the samples of all ranks that were are added to *replaced. */
+vt_status vt_reader_next(const vt_config *config, vt_world *world, vt_loader *loader, const vt_batch **batch,
+                         double *waited, int64_t *replaced);
+
+#endif

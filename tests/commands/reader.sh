@@ -1,0 +1,135 @@
+# The reader from outside: what it says of itself, faults of files while they are in use, benchy, bench io.
+
+tiny="--yaml_config=$TOP/config/ViT.yaml --config=base --data_dir=data --img_size=[8,16] --patch_size=4 --embed_dim=16 --depth=1
+      --num_heads=2 --n_in_channels=3 --n_out_channels=3 --global_batch_size=4 --num_epochs=2 --expdir=runs"
+make_data() { "$VITRAIN" synth data --img_size=[8,16] --channels=3 --steps_per_year=41 --valid_steps=9 "$@" >/dev/null; }
+# the same bits whatever reads: losses of every step
+losses() { cut -d, -f1-5 runs/base/1CPU/"$1"/metrics.csv; }
+
+# with_eio COMMAND...: reads of the training file fail where EIO_OFFSET says
+with_eio() { ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$(dirname "$VITRAIN")/tests/eio.so EIO_FILE=train/2001.h5 "$@"; }
+
+test_every_reader_gives_the_same_bits() {
+    make_data --compress=2 --chunk_times=4
+    "$VITRAIN" $tiny --run_num=auto >log
+    contains "$(cat log)" "reading: past HDF5, 1 thread (num_data_workers is not set: the cores to spare)"
+    contains "$(cat log)" "  Waited for data "
+    "$VITRAIN" $tiny --run_num=serial --data_loader_config=pytorch --num_data_workers=0 >log
+    contains "$(cat log)" "reading: through HDF5, 0 threads: each step waits for its batch"
+    "$VITRAIN" $tiny --run_num=many --data_loader_config=dali --num_data_workers=5 --prefetch=2 >log
+    contains "$(cat log)" "reading: past HDF5, 5 threads"
+    "$VITRAIN" $tiny --run_num=native --data_loader_config=native --num_data_workers=3 >log
+    contains "$(cat log)" "reading: through HDF5, 3 threads"
+    for run in serial many native; do [ "$(losses auto)" = "$(losses $run)" ]; done
+}
+
+test_synthetic_needs_no_file() {
+    "$VITRAIN" $tiny --data_dir=nowhere --data_loader_config=synthetic --limit_nsamples=12 --limit_nsamples_val=5 >log
+    contains "$(cat log)" "reading: nothing; every batch is the same noise"
+    contains "$(cat log)" "samples: 12 for training, 5 for validation; 2 epochs of 3 steps"
+}
+
+# A read error ends the run with a checkpoint of the last step; mended, it goes on as if nothing had been.
+test_read_error() {
+    make_data
+    size=$(stat -c %s data/train/2001.h5)
+    "$VITRAIN" $tiny --run_num=whole >/dev/null
+    EIO_OFFSET=$((size - 5000)) EIO_AFTER=2 fails 1 with_eio "$VITRAIN" $tiny --run_num=direct --num_data_workers=1
+    contains "$output" "data/train/2001.h5: can't read 'fields' at time"
+    contains "$output" "Input/output error"
+    contains "$output" "with a checkpoint; with the data mended, the same command with --resume goes on from there"
+    "$VITRAIN" $tiny --run_num=direct --num_data_workers=1 --resume >log
+    [ "$(losses whole)" = "$(losses direct)" ]
+    EIO_OFFSET=$((size - 5000)) fails 1 with_eio "$VITRAIN" $tiny --run_num=native --data_loader_config=native
+    contains "$output" "data/train/2001.h5: can't read 'fields' at time"
+    EIO_OFFSET=$((size - 5000)) with_eio "$VITRAIN" $tiny --run_num=skip --skip_bad_samples >log 2>&1
+    [ "$(grep -c "WARNING - 2 samples of this epoch could not be read, and others took their place" log)" = 2 ]
+}
+
+test_broken_checksum() {
+    make_data
+    h5repack -h >/dev/null 2>&1 || skip "no h5repack here"
+    h5repack -l fields:CHUNK=1x3x8x16 -f fields:SHUF -f fields:GZIP=1 -f fields:FLET data/train/2001.h5 new.h5
+    mv new.h5 data/train/2001.h5
+    size=$(stat -c %s data/train/2001.h5)
+    printf '\377\000\377\000' | dd of=data/train/2001.h5 bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null
+    for reader in direct native; do
+        fails 1 "$VITRAIN" $tiny --run_num=$reader --data_loader_config=$reader
+        contains "$output" "data/train/2001.h5: "
+        contains "$output" "at time "
+        [ $reader = native ] || contains "$output" "its fletcher32 checksum is wrong"
+        "$VITRAIN" $tiny --run_num=skip-$reader --data_loader_config=$reader --skip_bad_samples >log
+        contains "$(cat log)" "WARNING - 2 samples of this epoch could not be read, and others took their place"
+        contains "$(cat log)" "DONE ---- rank 0"
+    done
+    [ "$(losses skip-direct)" = "$(losses skip-native)" ]
+}
+
+# slowly COMMAND...: starts it in the background and waits until it trains
+slowly() { "$@" >log 2>&1 & job=$!; for i in $(seq 600); do grep -q "Starting Training Loop" log && return; sleep 0.05; done; }
+
+test_file_changes_while_training() {
+    make_data
+    cp data/train/2001.h5 whole.h5
+    for change in cut grown; do
+        cp whole.h5 data/train/2001.h5
+        slowly "$VITRAIN" $tiny --run_num=$change --num_epochs=100000 --checkpoint_every=0 --limit_nsamples_val=1
+        sleep 0.3
+        [ $change = grown ] || truncate -s 20000 data/train/2001.h5
+        [ $change = cut ] || echo more >>data/train/2001.h5
+        got=0; wait $job || got=$?
+        [ $got -eq 1 ]
+        [ $change = grown ] || contains "$(cat log)" "cut short"
+        [ $change = cut ] || contains "$(cat log)" "data/train/2001.h5 has grown while it was in use"
+        grep -q "data/train/2001.h5.* time [0-9]" log
+        contains "$(cat log)" "with a checkpoint; with the data mended"
+        ls runs/base/1CPU/$change/checkpoints/* >/dev/null
+    done
+}
+
+test_benchy() {
+    make_data
+    BENCHY_OUTPUT=rates.json "$VITRAIN" $tiny --enable_benchy >log
+    number='[0-9]+\.[0-9]{3}'
+    tail -n 3 log | sed 's/.* - INFO - //' >summary
+    for line in "BENCHY::SUMMARY::IO" "BENCHY::SUMMARY:: SYNTHETIC" "BENCHY::SUMMARY::FULL"; do
+        grep -Eqx "$line average trial throughput: $number \+/- $number" summary
+    done
+    [ "$(grep -c '"trials": \[[0-9.e+]*, [0-9.e+]*, [0-9.e+]*\]' rates.json)" = 3 ]
+    contains "$(cat rates.json)" '"batches_per_trial": 50'
+    ! python3 -c '' 2>/dev/null || python3 -c 'import json; d = json.load(open("rates.json")); assert len(d["FULL"]["trials"]) == 3'
+}
+
+test_bench_io() {
+    make_data
+    "$VITRAIN" bench io ${tiny/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log
+    contains "$(cat log)" "20 batches of 4 samples"
+    contains "$(cat log)" "of the plain preads' samples/s"
+    fails 1 "$VITRAIN" bench
+    contains "$output" "vitrain bench io"
+}
+
+# A chunk that only the second rank's rows need: both ranks replace the sample; and a fault on one rank saves on both.
+test_faults_on_two_ranks() {
+    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    h5repack -h >/dev/null 2>&1 || skip "no h5repack here"
+    make_data
+    h5repack -l fields:CHUNK=1x3x4x16 -f fields:FLET data/train/2001.h5 new.h5
+    mv new.h5 data/train/2001.h5
+    size=$(stat -c %s data/train/2001.h5)
+    two="$TOP/tests/mpirun -np 2 $VITRAIN $tiny"
+    for layout in --context_parallel=2 --context_parallel=1; do
+        ASAN_OPTIONS=detect_leaks=0 $two $layout --run_num=good >/dev/null 2>&1
+        printf '\377\000\377\000' | dd of=data/train/2001.h5 bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null
+        ASAN_OPTIONS=detect_leaks=0 $two $layout --skip_bad_samples >log 2>&1
+        [ "$(grep -c "WARNING - 2 samples of this epoch could not be read" log)" = 2 ]
+        ASAN_OPTIONS=detect_leaks=0 fails any $two $layout --run_num=ends
+        contains "$output" "its fletcher32 checksum is wrong"
+        contains "$output" "with a checkpoint; with the data mended"
+        [ "$(printf '%s\n' "$output" | grep -c '^vitrain: ')" -eq 1 ]
+        rm -r data; make_data
+        h5repack -l fields:CHUNK=1x3x4x16 -f fields:FLET data/train/2001.h5 new.h5
+        mv new.h5 data/train/2001.h5
+    done
+}

@@ -1,0 +1,367 @@
+/* The own reader: filters against HDF5's, netCDF variables, batches by many threads, faults that are skipped. */
+#include <math.h>
+
+#include "config/config.h"
+#include "data/decode.h"
+#include "data/hdf5_access.h"
+#include "data/loader.h"
+#include "data/unpack.h"
+#include "test.h"
+#include "unit/data_files.h"
+
+/* ---- filters ---- */
+
+TEST(unshuffle_is_the_transpose)
+{
+    static const size_t sizes[] = {1, 2, 3, 4, 8, 12}, counts[] = {0, 1, 7, 15, 16, 17, 97, 1013};
+    for (size_t s = 0; s < 6; s++)
+        for (size_t n = 0; n < 8; n++)
+            for (size_t rest = 0; rest < sizes[s]; rest++) {
+                size_t bytes = counts[n] * sizes[s] + rest;
+                unsigned char *shuffled = malloc(bytes + 1), *elements = malloc(bytes + 1),
+                              *expected = malloc(bytes + 1);
+                for (size_t i = 0; i < bytes; i++) expected[i] = (unsigned char)(i * 37 + i / 256);
+                for (size_t i = 0; i < counts[n]; i++)
+                    for (size_t b = 0; b < sizes[s]; b++) shuffled[b * counts[n] + i] = expected[i * sizes[s] + b];
+                for (size_t i = counts[n] * sizes[s]; i < bytes; i++) shuffled[i] = expected[i];
+                elements[bytes] = 0x5a;
+                vt_unshuffle(shuffled, bytes, sizes[s], elements);
+                EXPECT(memcmp(elements, expected, bytes) == 0, "size %zu, count %zu, rest %zu", sizes[s], counts[n],
+                       rest);
+                EXPECT(elements[bytes] == 0x5a);
+                free(shuffled);
+                free(elements);
+                free(expected);
+            }
+}
+
+/* The examples that are published with the algorithm, in words of which the first byte is the high one. */
+TEST(fletcher32_of_short_texts)
+{
+    EXPECT(vt_fletcher32((const unsigned char *)"", 0) == 0);
+    EXPECT(vt_fletcher32((const unsigned char *)"\x01\x02\x03\x04", 4) == ((0x0102u + 0x0102 + 0x0304) << 16 | 0x0406));
+    EXPECT(vt_fletcher32((const unsigned char *)"\x01\x02\x03", 3) == ((0x0102u + 0x0102 + 0x0300) << 16 | 0x0402));
+}
+
+TEST(all_finite_sees_every_place)
+{
+    float values[100];
+    for (int count = 0; count <= 100; count += count < 40 ? 1 : 20) {
+        for (int i = 0; i < 100; i++) values[i] = i % 2 == 0 ? 3.4e38f : -1e-45f;
+        EXPECT(vt_all_finite(values, count));
+        for (int i = 0; i < count; i++) {
+            float before = values[i];
+            values[i] = i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : -INFINITY;
+            EXPECT(!vt_all_finite(values, count), "%d of %d", i, count);
+            values[i] = before;
+        }
+    }
+}
+
+/* ---- netCDF ---- */
+
+enum { TIMES = 6, LEVELS = 3, ROWS = 5, COLUMNS = 7 };
+
+static void write_number(hid_t dataset, const char *name, hid_t type, double value)
+{
+    hsize_t one = 1;
+    hid_t space = H5Screate_simple(1, &one, NULL),
+          attribute = H5Acreate2(dataset, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    VT_ASSERT(H5Awrite(attribute, H5T_NATIVE_DOUBLE, &value) >= 0);
+    H5Aclose(attribute);
+    H5Sclose(space);
+}
+
+static void write_axis(hid_t file, const char *name, int count, double first, double step)
+{
+    hsize_t extent = (hsize_t)count;
+    double values[16];
+    for (int i = 0; i < count; i++) values[i] = first + step * i;
+    hid_t space = H5Screate_simple(1, &extent, NULL);
+    hid_t dataset = H5Dcreate2(file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values);
+    H5Dclose(dataset);
+    H5Sclose(space);
+}
+
+static int stored_value(int variable, int time, int level, int row, int column)
+{
+    return variable * 5000 + ((time * LEVELS + level) * ROWS + row) * COLUMNS + column - 2000;
+}
+
+/* A variable of whole numbers, [time, lat, lon] or [time, level, lat, lon]; rows as they lie in the file. */
+static void write_variable(hid_t file, const char *name, int variable, int levels, hid_t type, bool chunked, int hole)
+{
+    const hsize_t flat[3] = {TIMES, ROWS, COLUMNS}, deep[4] = {TIMES, (hsize_t)levels, ROWS, COLUMNS};
+    const hsize_t flat_chunk[3] = {4, 3, 4}, deep_chunk[4] = {2, 2, 3, 4};
+    int rank = levels == 1 ? 3 : 4, values[TIMES * LEVELS * ROWS * COLUMNS], *next = values;
+    hid_t space = H5Screate_simple(rank, rank == 3 ? flat : deep, NULL), properties = H5Pcreate(H5P_DATASET_CREATE);
+    if (chunked) {
+        H5Pset_chunk(properties, rank, rank == 3 ? flat_chunk : deep_chunk);
+        H5Pset_shuffle(properties);
+        H5Pset_deflate(properties, 2);
+        H5Pset_fletcher32(properties);
+    }
+    for (int t = 0; t < TIMES; t++)
+        for (int l = 0; l < levels; l++)
+            for (int r = 0; r < ROWS; r++)
+                for (int c = 0; c < COLUMNS; c++) *next++ = stored_value(variable, t, l, r, c);
+    if (hole >= 0) values[hole] = -32767;
+    hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    if (H5Tget_class(type) == H5T_INTEGER) {
+        write_number(dataset, "scale_factor", H5T_IEEE_F64LE, 0.25);
+        write_number(dataset, "add_offset", H5T_IEEE_F64LE, 273.5);
+        write_number(dataset, "_FillValue", H5T_STD_I16LE, -32767);
+    }
+    H5Dclose(dataset);
+    H5Pclose(properties);
+    H5Sclose(space);
+}
+
+/* Two files of one date: t2m (packed, big endian) with z (packed, levels), and u10 (floats, contiguous). */
+static void write_year(bool chunked, bool south_first, int hole)
+{
+    const char *paths[2] = {test_path("air.2013.nc"), test_path("era5_2013.nc")};
+    for (int i = 0; i < 2; i++) {
+        hid_t file = H5Fcreate(paths[i], H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+        write_axis(file, i == 0 ? "latitude" : "lat", ROWS, south_first ? -40 : 40, south_first ? 20 : -20);
+        if (i == 0) {
+            write_axis(file, "level", LEVELS, 500, 200);
+            write_variable(file, "t2m", 0, 1, H5T_STD_I16BE, chunked, hole);
+            write_variable(file, "z", 1, LEVELS, H5T_STD_I16LE, chunked, -1);
+        } else {
+            write_variable(file, "u10", 2, 1, H5T_IEEE_F32LE, chunked, -1);
+        }
+        H5Fclose(file);
+    }
+}
+
+static vt_dataset_options netcdf_options(bool direct)
+{
+    return (vt_dataset_options){.directory = vt_test_directory(),
+                                .option_name = "train_data_path",
+                                .height = ROWS,
+                                .width = 6,
+                                .first_row = 1,
+                                .rows = 3,
+                                .in_channels = 8,
+                                .out_channels = 3,
+                                .history = 1,
+                                .dt = 1,
+                                .sample_limit = VT_UNSET_INTEGER,
+                                .variables = "[u10, z@900, t2m, z@500]",
+                                .direct = direct};
+}
+
+static double netcdf_value(int channel, int64_t time, int64_t row, int64_t column, bool south_first)
+{
+    static const int variable[] = {2, 1, 0, 1}, level[] = {0, 2, 0, 0};
+    int r = (int)(south_first ? ROWS - 1 - row : row);
+    double stored = stored_value(variable[channel], (int)time, level[channel], r, (int)column);
+    return channel == 0 ? stored : stored * 0.25 + 273.5;
+}
+
+static void expect_netcdf(bool direct, bool south_first)
+{
+    vt_dataset *dataset = NULL;
+    vt_dataset_options options = netcdf_options(direct);
+    float input[8 * 18], target[3 * 18];
+    int64_t wrong = 0;
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    if (dataset == NULL) return;
+    EXPECT(vt_dataset_sample_count(dataset) == TIMES - 2);
+    EXPECT(vt_dataset_obstacle(dataset) == NULL, "%s", vt_dataset_obstacle(dataset));
+    static const char *const names[] = {"u10", "z900", "t2m", "z500"};
+    for (int c = 0; c < 4; c++) EXPECT(strcmp(vt_dataset_channel_names(dataset)[c], names[c]) == 0);
+    for (int row = 0; row < ROWS; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], 40 - 20 * row, 1e-4);
+    for (int64_t t = 1; t + 1 < TIMES; t++) {
+        EXPECT_OK(vt_dataset_read(dataset, t - 1, input, target));
+        for (int c = 0; c < 8; c++)
+            for (int i = 0; i < 18; i++)
+                wrong += (double)input[c * 18 + i] != netcdf_value(c % 4, t - c / 4, 1 + i / 6, i % 6, south_first);
+        for (int c = 0; c < 3; c++)
+            for (int i = 0; i < 18; i++)
+                wrong += (double)target[c * 18 + i] != netcdf_value(c, t + 1, 1 + i / 6, i % 6, south_first);
+    }
+    EXPECT(wrong == 0, "%lld values differ (direct %d, south first %d)", (long long)wrong, direct, south_first);
+    vt_dataset_close(&dataset);
+}
+
+TEST(netcdf_variables)
+{
+    for (int form = 0; form < 4; form++) {
+        write_year(form & 1, form & 2, -1);
+        for (int direct = 0; direct < 2; direct++) expect_netcdf(direct, form & 2);
+    }
+}
+
+TEST(netcdf_missing_values_and_wrong_names)
+{
+    vt_dataset *dataset = NULL;
+    float input[8 * 18], target[3 * 18];
+    write_year(true, false, (2 * ROWS + 2) * COLUMNS + 3);
+    for (int direct = 0; direct < 2; direct++) {
+        vt_dataset_options options = netcdf_options(direct);
+        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        EXPECT_ERROR(vt_dataset_read(dataset, 0, input, target),
+                     "air.2013.nc: 't2m' is NaN or missing (_FillValue) at time 2, channel 2 (t2m), row 2, column 3");
+        vt_dataset_close(&dataset);
+    }
+    vt_dataset_options options = netcdf_options(true);
+    options.variables = "[u10, v10]";
+    EXPECT_ERROR(vt_dataset_open(&options, &dataset), "no variable 'v10'; found: t2m, z, u10");
+    options.variables = "z";
+    EXPECT_ERROR(vt_dataset_open(&options, &dataset), "'z' has levels: choose one, as z@500 (there are 500, 700, 900)");
+    options.variables = "z@850";
+    EXPECT_ERROR(vt_dataset_open(&options, &dataset), "'z' has no level 850; there are 500, 700, 900");
+    options.variables = "t2m@500";
+    EXPECT_ERROR(vt_dataset_open(&options, &dataset), "'t2m' has no levels");
+    options.variables = NULL;
+    EXPECT_ERROR(vt_dataset_open(&options, &dataset), "netCDF files: say which of their variables are the channels");
+}
+
+/* ---- many threads ---- */
+
+static const test_fields file = {.times = 60, .channels = 3, .height = 6, .width = 8};
+
+static vt_dataset *open_fields(const test_fields *fields, bool direct, bool tolerant)
+{
+    vt_dataset *dataset = NULL;
+    vt_dataset_options options = {.directory = vt_test_directory(),
+                                  .option_name = "train_data_path",
+                                  .height = 6,
+                                  .width = 8,
+                                  .in_channels = 6,
+                                  .out_channels = 2,
+                                  .history = 1,
+                                  .dt = 1,
+                                  .sample_limit = VT_UNSET_INTEGER,
+                                  .direct = direct,
+                                  .tolerant = tolerant};
+    test_fields_write(test_path("2001.h5"), fields);
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    VT_ASSERT(dataset != NULL);
+    return dataset;
+}
+
+static int64_t wrong_values(const vt_batch *batch)
+{
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < batch->sample_count; i++) {
+        int64_t t = batch->samples[i] + 1;
+        for (int64_t j = 0; j < 6 * 48; j++)
+            wrong += (double)batch->input[i * 288 + j] != test_value(&file, t - j / 144, j / 48 % 3, j / 8 % 6, j % 8);
+        for (int64_t j = 0; j < 2 * 48; j++)
+            wrong += (double)batch->target[i * 96 + j] != test_value(&file, t + 1, j / 48, j / 8 % 6, j % 8);
+    }
+    return wrong;
+}
+
+TEST(many_threads_give_the_sampler_s_batches)
+{
+    test_fields forms[3] = {file, file, file};
+    memcpy(forms[1].chunk, (hsize_t[4]){7, 2, 4, 3}, sizeof forms[1].chunk), forms[1].deflate = 1;
+    memcpy(forms[2].chunk, (hsize_t[4]){1, 1, 6, 8}, sizeof forms[2].chunk),
+        forms[2].shuffle = forms[2].fletcher = true;
+    for (int form = 0; form < 6; form++)
+        for (int64_t workers = 0; workers <= 7; workers += workers == 0 ? 1 : 3) {
+            vt_dataset *dataset = open_fields(&forms[form / 2], form % 2, false);
+            vt_loader *loader = NULL;
+            const vt_batch *batch = NULL;
+            double waited = 0;
+            int64_t wrong = 0, seen = 0;
+            vt_loader_options options = {
+                .dataset = dataset, .global_batch_size = 9, .shuffle = workers != 4, .prefetch = 3, .workers = workers};
+            EXPECT_OK(vt_loader_open(&options, &loader));
+            for (int64_t epoch = 0; epoch < 4; epoch++) {
+                EXPECT_OK(vt_loader_begin(loader, epoch, epoch == 2 ? 3 : 0)); /* the third from its midst */
+                for (;;) {
+                    EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+                    if (batch == NULL || (epoch == 3 && batch->first_sample > 20)) break;
+                    wrong += wrong_values(batch);
+                    seen += batch->sample_count;
+                }
+            }
+            EXPECT(wrong == 0 && seen == 58 + 58 + 31 + 27, "form %d, %lld workers: %lld wrong, %lld samples", form,
+                   (long long)workers, (long long)wrong, (long long)seen);
+            vt_loader_close(&loader);
+            vt_dataset_close(&dataset);
+        }
+}
+
+/* A NaN at time 20 spoils the samples whose input or target has it; all others are as they should be. */
+TEST(bad_samples_are_marked_and_replaced)
+{
+    test_fields poisoned = file;
+    memcpy(poisoned.chunk, (hsize_t[4]){8, 3, 6, 8}, sizeof poisoned.chunk);
+    poisoned.poison = NAN;
+    poisoned.poison_index = 20 * 144 + 1;
+    for (int form = 0; form < 4; form++) {
+        vt_dataset *dataset = open_fields(&poisoned, form & 1, true);
+        vt_loader *loader = NULL;
+        const vt_batch *batch = NULL;
+        double waited = 0;
+        vt_loader_options options = {
+            .dataset = dataset, .global_batch_size = 4, .prefetch = 2, .workers = form & 2 ? 3 : 0, .skip_bad = true};
+        EXPECT_OK(vt_loader_open(&options, &loader));
+        EXPECT_OK(vt_loader_begin(loader, 0, 0));
+        for (int64_t b = 0; b < 6; b++) {
+            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+            VT_ASSERT(batch != NULL);
+            for (int64_t i = 0; i < 4; i++) {
+                int64_t t = 4 * b + i + 1;
+                EXPECT(batch->bad[i] == (t >= 19 && t <= 21), "time %lld", (long long)t);
+            }
+            EXPECT_OK(vt_loader_replace_bad(loader, batch, batch->bad));
+            if (b == 4) EXPECT(memcmp(batch->input, batch->input + 288, 288 * sizeof(float)) != 0);
+            if (b == 4) EXPECT(memcmp(batch->input + 2 * 288, batch->input, 288 * sizeof(float)) == 0);
+            for (int64_t i = 0; i < 4 * 288; i++) EXPECT(isfinite(batch->input[i]));
+        }
+        const bool all[4] = {true, true, true, true};
+        EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+        EXPECT_OK(vt_loader_replace_bad(loader, batch, all));
+        EXPECT(memcmp(batch->input, batch->input + 288, 288 * sizeof(float)) == 0);
+        vt_loader_close(&loader);
+        vt_dataset_close(&dataset);
+    }
+}
+
+TEST(synthetic_batches)
+{
+    vt_dataset *dataset = NULL;
+    vt_loader *loader = NULL;
+    const vt_batch *batch = NULL;
+    double waited = 0;
+    vt_dataset_options options = {.directory = "/nowhere",
+                                  .option_name = "train_data_path",
+                                  .height = 6,
+                                  .width = 8,
+                                  .in_channels = 2,
+                                  .out_channels = 1,
+                                  .dt = 1,
+                                  .sample_limit = 10,
+                                  .synthetic = true};
+    float whole[4 * 96];
+    for (int part = 0; part < 3; part++) { /* one rank; a half of the batch; a half of the rows */
+        options.first_row = part == 2 ? 2 : 0;
+        options.rows = part == 2 ? 3 : 6;
+        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        EXPECT(vt_dataset_sample_count(dataset) == 10);
+        vt_loader_options reader = {.dataset = dataset,
+                                    .global_batch_size = 4,
+                                    .drop_last = true,
+                                    .prefetch = 2,
+                                    .workers = 2,
+                                    .part = part == 1,
+                                    .parts = part == 1 ? 2 : 1};
+        EXPECT_OK(vt_loader_open(&reader, &loader));
+        EXPECT_OK(vt_loader_begin(loader, 0, 0));
+        EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+        if (part == 0) memcpy(whole, batch->input, sizeof whole);
+        if (part == 1) EXPECT(memcmp(batch->input, whole + 2 * 96, 2 * 96 * sizeof(float)) == 0);
+        if (part == 2) EXPECT(memcmp(batch->input + 24, whole + 48 + 16, 24 * sizeof(float)) == 0);
+        vt_loader_close(&loader);
+        vt_dataset_close(&dataset);
+    }
+}
