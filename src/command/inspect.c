@@ -31,7 +31,7 @@ static bool holds(const char *directory, const char *name)
 static bool holds_yearly_files(const char *directory)
 {
     vt_file_list list = {0};
-    bool any = vt_file_list_open(directory, "data", &list) == VT_OK;
+    bool any = vt_file_list_open(directory, "data", false, &list) == VT_OK;
     vt_error_clear();
     vt_file_list_close(&list);
     return any;

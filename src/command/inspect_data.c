@@ -47,7 +47,7 @@ static vt_status look_at_file(const char *path, bool verify, file_set *set, vt_f
 {
     vt_status status = VT_OK;
     vt_fields_file *file = NULL;
-    VT_TRY(vt_fields_file_open(path, &file));
+    VT_TRY(vt_fields_file_open(&path, 1, NULL, &file));
     vt_fields_shape shape = vt_fields_file_shape(file);
     if (set->readable == 0) set->shape = shape;
     VT_CHECK(shape.channels == set->shape.channels && shape.height == set->shape.height &&
@@ -74,7 +74,7 @@ static void print_files(const char *directory, const char *label, bool verify, i
     file_set set = {0};
     vt_fields_file *first = NULL;
     char size[VT_NUMBER_SIZE];
-    if (vt_file_list_open(directory, label, &list) != VT_OK) {
+    if (vt_file_list_open(directory, label, false, &list) != VT_OK) {
         vt_inspect_fault(faults, NULL);
         return;
     }

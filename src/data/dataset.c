@@ -417,7 +417,7 @@ bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps
 
 const char *vt_dataset_place(const vt_dataset *dataset, int64_t sample, int64_t *time)
 {
-    return dataset->list.paths[find_sample(dataset, sample, time)];
+    return dataset->list.paths[dataset->list.first[find_sample(dataset, sample, time)]];
 }
 
 vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields)

@@ -22,6 +22,7 @@
 /* The operating system's own words for what it refuses; HDF5's are longer and say less. */
 vt_status vt_field_part_open(const char *path, vt_field_part *part)
 {
+    enum { SIEVE_BYTES = 4096 };
     vt_status status = VT_OK;
     struct stat info;
     hid_t access = H5I_INVALID_HID;
@@ -33,6 +34,7 @@ vt_status vt_field_part_open(const char *path, vt_field_part *part)
     VT_CHECK(S_ISREG(info.st_mode), "%s is a pipe or a device, but should be an HDF5 file", path);
     part->size = info.st_size;
     access = vt_hdf5_file_access();
+    H5Pset_sieve_buf_size(access, SIEVE_BYTES); /* 64 KB else, also where a few rows of a field are asked for */
     part->file = H5Fopen(path, H5F_ACC_RDONLY, access);
     VT_CHECK(part->file >= 0, "%s is not a readable HDF5 file (damaged or cut short?): %s", path, vt_hdf5_reason());
 done:

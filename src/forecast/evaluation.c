@@ -40,6 +40,7 @@ static vt_status open_dataset(evaluation *e)
                                   .out_channels = config->n_out_channels,
                                   .history = config->n_history,
                                   .dt = config->dt,
+                                  .variables = config->variables,
                                   .sample_limit = config->limit_nsamples_val};
     return vt_dataset_open(&options, &e->dataset);
 }

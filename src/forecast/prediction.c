@@ -38,18 +38,20 @@ static vt_status find_file(prediction *p)
     vt_status status = VT_OK;
     vt_file_list list = {0};
     const vt_prediction_options *options = p->options;
-    const char *path = NULL;
+    const char *variables = options->config->variables;
+    int64_t found = -1;
     VT_CHECK(vt_calendar_parse(options->time, &p->year, &p->hours),
              "--time=%s: expected a date like 2003-01-05T06:00 (UTC)", options->time);
     VT_CHECK(p->hours % VT_HOURS_A_TIME == 0, "--time=%s: the data have a time every %d hours: 00, 06, 12 and 18 UTC",
              options->time, VT_HOURS_A_TIME);
-    VT_TRY(vt_file_list_open(options->directory, options->option_name, &list));
-    for (int64_t i = 0; i < list.count; i++)
-        if (vt_calendar_year_of(list.paths[i]) == p->year) path = list.paths[i];
-    VT_CHECK(path != NULL, "--time=%s: %s '%s' has no file of %lld; it has %lld to %lld (--split chooses another set)",
+    VT_TRY(vt_file_list_open(options->directory, options->option_name, variables != NULL, &list));
+    for (int64_t i = 0; i < list.groups; i++)
+        if (vt_calendar_year_of(list.paths[list.first[i]]) == p->year) found = i;
+    VT_CHECK(found >= 0, "--time=%s: %s '%s' has no file of %lld; it has %lld to %lld (--split chooses another set)",
              options->time, options->option_name, options->directory, (long long)p->year,
              (long long)vt_calendar_year_of(list.paths[0]), (long long)vt_calendar_year_of(list.paths[list.count - 1]));
-    VT_TRY(vt_fields_file_open(path, &p->file));
+    VT_TRY(vt_fields_file_open((const char *const *)(list.paths + list.first[found]),
+                               list.first[found + 1] - list.first[found], variables, &p->file));
 done:
     vt_file_list_close(&list);
     return status;
