@@ -1,0 +1,19 @@
+#include "command/bench.h"
+
+#include <stdio.h>
+#include <string.h>
+
+vt_status vt_command_bench(int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    const char *what = argument_count > 0 ? arguments[0] : "";
+    if (strcmp(what, "kernels") == 0) return vt_command_bench_kernels(argument_count, arguments);
+    if (strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0) {
+        printf("usage: vitrain bench kernels [--threads=N] [--rounds=N]\n\n"
+               "kernels: every operation of the CPU back end beside its limit\n");
+        return VT_OK;
+    }
+    VT_FAIL("bench: say what, `vitrain bench kernels`; see `vitrain bench --help`");
+done:
+    return status;
+}

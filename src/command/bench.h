@@ -1,0 +1,12 @@
+/* `vitrain bench WHAT`: parts of the program measured by themselves. */
+#ifndef VT_COMMAND_BENCH_H
+#define VT_COMMAND_BENCH_H
+
+#include "base/status.h"
+
+vt_status vt_command_bench(int argument_count, char *const *arguments);
+
+/* `vitrain bench kernels`: each operation of the CPU back end beside its limit. Arguments begin with the word. */
+vt_status vt_command_bench_kernels(int argument_count, char *const *arguments);
+
+#endif
