@@ -31,7 +31,8 @@ static const subcommand commands[] = {
     {"train", "train a model; what `vitrain` does without a subcommand", vt_command_train},
     {"synth", "write a synthetic atmosphere in the layout of the training data", vt_command_synth},
     {"stats", "write the means and standard deviations of a data set", vt_command_stats},
-    {"bench", "measure: `vitrain bench io` the reader alone, beside plain pread", vt_command_bench},
+    {"bench", "measure parts by themselves: `vitrain bench io` the reader, `vitrain bench kernels` the CPU's operations",
+     vt_command_bench},
     {"export", "write a checkpoint's parameters as a .safetensors file", vt_command_export},
     {"evaluate", "score forecasts of a checkpoint: RMSE and ACC by channel and lead time, maps", vt_command_evaluate},
     {"predict", "forecast from one initial time, into a NetCDF file", vt_command_predict},
@@ -40,6 +41,7 @@ static const subcommand commands[] = {
     {"inspect", "say what a checkpoint, a run or a data directory holds, and whether it is whole", vt_command_inspect},
     {"layout", "print the grid of ranks of a parallel run", vt_command_layout},
     {"plan", "say what each layout of a run would take, in memory and time", vt_command_plan},
+    {"bench", "measure parts of the program by themselves", vt_command_bench},
     {"options", "list every option of a configuration", vt_command_options},
 };
 enum { TRY_AGAIN = 75 }; /* EX_TEMPFAIL of sysexits.h: queues that requeue a job know it */

@@ -239,6 +239,12 @@ done:
     return status;
 }
 
+double vt_backend_cpu_multiply_adds(const vt_backend *backend, int64_t rounds)
+{
+    const vt_cpu_state *state = backend->state;
+    return state->multiply_adds != NULL ? state->multiply_adds(rounds) : 0;
+}
+
 void vt_backend_close(vt_backend **backend)
 {
     if (*backend == NULL) return;

@@ -8,6 +8,7 @@
 typedef struct {
     int threads;
     vt_backend wide;                  /* the table before bfloat16.c took its rows */
+    double (*multiply_adds)(int64_t rounds); /* see vt_backend_cpu_multiply_adds */
     bool attention_takes_bfloat16;    /* the table's attention needs no stand-ins */
     struct vt_onednn *bfloat16_units; /* NULL: stand-ins serve */
     void *stand_ins;                  /* its memory */

@@ -5,5 +5,6 @@ void VT_KERNEL(vt_vector_fill)(vt_backend *backend)
     VT_KERNEL(vt_vector_attention_fill)(backend);
     VT_KERNEL(vt_vector_gelu_fill)(backend);
     VT_KERNEL(vt_vector_layer_norm_fill)(backend);
+    VT_KERNEL(vt_vector_limits_fill)(backend);
     VT_KERNEL(vt_vector_optimizer_fill)(backend);
 }

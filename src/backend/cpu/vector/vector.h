@@ -174,6 +174,7 @@ INLINE vector exp_vector(vector x)
 void VT_KERNEL(vt_vector_attention_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_gelu_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_layer_norm_fill)(vt_backend *backend);
+void VT_KERNEL(vt_vector_limits_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_optimizer_fill)(vt_backend *backend);
 
 #endif

@@ -1,0 +1,282 @@
+#include "command/bench.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "config/config.h"
+#include "data/sampler.h"
+#include "parallel/world.h"
+#include "training/reader.h"
+
+enum { ROUNDS = 5, LEAST_BATCHES = 8 };
+#define BYTES_OF_A_ROUND 4e9 /* about a second */
+
+typedef struct {
+    vt_config *config;
+    vt_world *world;
+    vt_dataset *dataset;
+    vt_loader *loader;
+    int64_t batches; /* of a round */
+    int64_t threads; /* of the plain reads: at least one */
+    int64_t batch_floats, sample_bytes;
+    float *ring; /* [prefetch + 1 batches]: as much memory as the reader fills in turn */
+    int64_t ring_batches;
+} bench;
+
+static void print_help(void)
+{
+    printf(
+        "usage: vitrain bench io [--config=NAME] [--name=value ...]\n\n"
+        "Reads the training samples of a configuration as a run would, in its order, without computing, in turn with\n"
+        "plain preads of the same bytes by as many threads, %d times; prints the medians. Flags are those of `vitrain\n"
+        "train`: --data_dir, --global_batch_size, --img_size, --n_in_channels, --n_out_channels,\n"
+        "--data_loader_config, --num_data_workers, --prefetch, --variables, --shuffle ...; --num_iters is the number\n"
+        "of batches of a round.\n",
+        ROUNDS);
+}
+
+/* ---- the reader ---- */
+
+static vt_status read_round(bench *b, int64_t epoch, double *seconds)
+{
+    vt_status status = VT_OK;
+    double waited = 0;
+    const int64_t of_epoch = vt_loader_batch_count(b->loader);
+    const vt_batch *batch = NULL;
+    VT_TRY(vt_loader_begin(b->loader, epoch, 0));
+    double begin = vt_clock_seconds();
+    for (int64_t i = 0; i < b->batches; i++) {
+        if (i > 0 && i % of_epoch == 0) VT_TRY(vt_loader_begin(b->loader, epoch + i / of_epoch, 0));
+        VT_TRY(vt_loader_next(b->loader, &batch, &waited));
+    }
+    *seconds = vt_clock_seconds() - begin;
+    vt_loader_rest(b->loader); /* nothing is read beside what comes next */
+done:
+    return status;
+}
+
+/* ---- plain pread ---- */
+
+/* The bytes that the reader takes from the files for the same batches. */
+typedef struct {
+    bench *bench;
+    vt_read_plan **plans; /* [count]: they hold the files open */
+    vt_file_extent *extents;
+    int64_t *batch_of; /* whose ring place an extent fills */
+    int64_t *place;    /* from there, bytes */
+    int64_t count, room, bytes, largest_batch;
+    int64_t next; /* taken by the threads in turn */
+    bool failed;
+    bool through_library;
+} plain;
+
+static vt_status add_batch(plain *p, int64_t index, const vt_sampler_slice *slice)
+{
+    vt_status status = VT_OK;
+    bench *b = p->bench;
+    const vt_dataset_options *sizes = vt_dataset_options_of(b->dataset);
+    float *place = b->ring;
+    int64_t bytes = 0;
+    VT_TRY(vt_read_plan_open(&p->plans[index]));
+    VT_TRY(vt_dataset_plan(b->dataset, slice->samples, slice->count, place,
+                           place + slice->count * sizes->in_channels * sizes->rows * sizes->width, p->plans[index]));
+    for (int64_t i = 0; i < vt_read_plan_items(p->plans[index]); i++) {
+        vt_file_extent extent = vt_read_plan_extent(p->plans[index], i);
+        p->through_library = p->through_library || extent.descriptor < 0;
+        if (extent.descriptor < 0 || extent.bytes == 0) continue;
+        if (p->count == p->room) {
+            p->room = p->room > 0 ? 2 * p->room : 1024;
+            p->extents = realloc(p->extents, (size_t)p->room * sizeof *p->extents);
+            p->batch_of = realloc(p->batch_of, (size_t)p->room * sizeof *p->batch_of);
+            p->place = realloc(p->place, (size_t)p->room * sizeof *p->place);
+            VT_ASSERT(p->extents != NULL && p->batch_of != NULL && p->place != NULL);
+        }
+        p->extents[p->count] = extent;
+        p->batch_of[p->count] = index % b->ring_batches;
+        p->place[p->count++] = bytes;
+        bytes += extent.bytes;
+    }
+    p->bytes += bytes;
+    if (bytes > p->largest_batch) p->largest_batch = bytes;
+done:
+    return status;
+}
+
+static vt_status plan_plain(plain *p)
+{
+    vt_status status = VT_OK;
+    bench *b = p->bench;
+    vt_sampler *sampler = NULL;
+    vt_sampler_options order = {.sample_count = vt_dataset_sample_count(b->dataset),
+                                .global_batch_size = b->config->global_batch_size,
+                                .drop_last = true,
+                                .shuffle = b->config->shuffle,
+                                .seed = (uint64_t)b->config->seed};
+    p->plans = calloc((size_t)b->batches, sizeof *p->plans);
+    VT_ASSERT(p->plans != NULL);
+    VT_TRY(vt_sampler_open(&order, &sampler));
+    const int64_t of_epoch = vt_sampler_batch_count(sampler);
+    for (int64_t i = 0; i < b->batches; i++) {
+        vt_sampler_slice slice = vt_sampler_batch(sampler, i / of_epoch, i % of_epoch);
+        VT_TRY(add_batch(p, i, &slice));
+    }
+    if (p->largest_batch > b->batch_floats * (int64_t)sizeof(float)) { /* windows that are read in whole rows */
+        free(b->ring);
+        b->batch_floats = p->largest_batch / (int64_t)sizeof(float) + 1;
+        b->ring = malloc((size_t)(b->ring_batches * b->batch_floats) * sizeof(float));
+        VT_ASSERT(b->ring != NULL);
+    }
+done:
+    vt_sampler_close(&sampler);
+    return status;
+}
+
+static void close_plain(plain *p)
+{
+    for (int64_t i = 0; p->plans != NULL && i < p->bench->batches; i++) {
+        if (p->plans[i] != NULL) vt_dataset_release(p->bench->dataset, p->plans[i]);
+        vt_read_plan_close(&p->plans[i]);
+    }
+    free(p->plans);
+    free(p->extents);
+    free(p->batch_of);
+    free(p->place);
+}
+
+static void *pread_all(void *context)
+{
+    plain *p = context;
+    for (;;) {
+        int64_t i = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);
+        if (i >= p->count) return NULL;
+        const vt_file_extent *extent = &p->extents[i];
+        char *memory = (char *)(p->bench->ring + p->batch_of[i] * p->bench->batch_floats) + p->place[i];
+        if (pread(extent->descriptor, memory, (size_t)extent->bytes, extent->offset) != extent->bytes)
+            __atomic_store_n(&p->failed, true, __ATOMIC_RELAXED);
+    }
+}
+
+static vt_status plain_round(plain *p, double *seconds)
+{
+    vt_status status = VT_OK;
+    pthread_t *threads = calloc((size_t)p->bench->threads, sizeof *threads);
+    int64_t started = 0;
+    VT_ASSERT(threads != NULL);
+    p->next = 0;
+    double begin = vt_clock_seconds();
+    while (started < p->bench->threads && pthread_create(&threads[started], NULL, pread_all, p) == 0) started++;
+    for (int64_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    *seconds = vt_clock_seconds() - begin;
+    VT_CHECK(started == p->bench->threads && !p->failed, "bench io: plain preads of the files failed");
+done:
+    free(threads);
+    return status;
+}
+
+/* ---- all ---- */
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, by_size);
+    return values[count / 2];
+}
+
+static void print_rate(const char *name, double seconds, double samples, double bytes)
+{
+    printf("%-12s %10.1f samples/s %8.3f GB/s\n", name, samples / seconds, 1e-9 * bytes / seconds);
+}
+
+static vt_status measure(bench *b)
+{
+    vt_status status = VT_OK;
+    plain p = {.bench = b};
+    double reader[ROUNDS], preads[ROUNDS], seconds = 0;
+    const double samples = (double)(b->batches * b->config->global_batch_size);
+    VT_TRY(plan_plain(&p));
+    VT_TRY(read_round(b, 0, &seconds)); /* the files into the page cache, the ring's pages into memory */
+    const bool compared = p.count > 0 && !p.through_library;
+    if (compared) VT_TRY(plain_round(&p, &seconds));
+    for (int i = 0; i < ROUNDS; i++) {
+        VT_TRY(read_round(b, 0, &reader[i]));
+        if (compared) VT_TRY(plain_round(&p, &preads[i]));
+    }
+    const double middle = median(reader, ROUNDS), delivered = samples * (double)b->sample_bytes;
+    printf("%lld batches of %lld samples of %.3f MB, %lld reader thread%s, %lld batches ahead; medians of %d rounds\n",
+           (long long)b->batches, (long long)b->config->global_batch_size, 1e-6 * (double)b->sample_bytes,
+           (long long)vt_reader_workers(b->config, b->world), vt_reader_workers(b->config, b->world) == 1 ? "" : "s",
+           (long long)b->config->prefetch, ROUNDS);
+    print_rate("reader", middle, samples, delivered);
+    if (!compared) {
+        const char *obstacle = vt_dataset_obstacle(b->dataset);
+        printf("no plain pread beside it: HDF5 reads%s%s\n", obstacle != NULL ? ", as " : "",
+               obstacle != NULL ? obstacle : "");
+        goto done;
+    }
+    const double plain_middle = median(preads, ROUNDS);
+    print_rate("plain pread", plain_middle, samples, (double)p.bytes);
+    printf("%-12s %10.3f of the plain preads' samples/s; the files hold %.3f of the bytes delivered\n", "ratio",
+           plain_middle / middle, (double)p.bytes / delivered);
+done:
+    close_plain(&p);
+    return status;
+}
+
+static vt_status open_bench(bench *b, int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    vt_launch launch;
+    VT_TRY(vt_launch_detect(&launch));
+    VT_CHECK(launch.world_size == 1, "bench io runs on one rank, but was started on %d", launch.world_size);
+    VT_TRY(vt_config_open(argument_count, arguments, 1, &b->config));
+    VT_CHECK(b->config->data_loader_config != VT_LOADER_SYNTHETIC, "bench io: the synthetic reader reads nothing");
+    VT_TRY(vt_world_open(b->config, &launch, &b->world));
+    VT_TRY(vt_reader_open_dataset(b->config, b->world, true, &b->dataset));
+    VT_TRY(vt_reader_open_loader(b->config, b->world, true, b->dataset, &b->loader));
+    const vt_dataset_options *sizes = vt_dataset_options_of(b->dataset);
+    const int64_t sample = (sizes->in_channels + sizes->out_channels) * sizes->rows * sizes->width;
+    b->sample_bytes = sample * (int64_t)sizeof(float);
+    b->batch_floats = sample * b->config->global_batch_size;
+    int64_t workers = vt_reader_workers(b->config, b->world);
+    b->threads = workers > 0 ? workers : 1;
+    b->ring_batches = workers > 0 ? b->config->prefetch + 1 : 1;
+    b->ring = malloc((size_t)(b->ring_batches * b->batch_floats) * sizeof(float));
+    VT_CHECK(b->ring != NULL, "bench io: out of memory for %lld batches", (long long)b->ring_batches);
+    memset(b->ring, 0, (size_t)(b->ring_batches * b->batch_floats) * sizeof(float));
+    b->batches = (int64_t)(BYTES_OF_A_ROUND / (double)(b->batch_floats * 4));
+    if (b->batches < LEAST_BATCHES) b->batches = LEAST_BATCHES;
+    if (b->batches > 4096) b->batches = 4096;
+    if (b->config->origin[VT_OPTION_num_iters] == VT_FROM_COMMAND_LINE) b->batches = b->config->num_iters;
+done:
+    return status;
+}
+
+vt_status vt_command_bench_io(int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    bench b = {0};
+    for (int i = 0; i < argument_count; i++) {
+        if (strcmp(arguments[i], "--help") != 0 && strcmp(arguments[i], "-h") != 0) continue;
+        print_help();
+        return VT_OK;
+    }
+    VT_TRY(open_bench(&b, argument_count - 1, arguments + 1));
+    VT_TRY(measure(&b));
+done:
+    vt_loader_close(&b.loader);
+    vt_dataset_close(&b.dataset);
+    vt_world_close(&b.world, status == VT_ERROR);
+    vt_config_close(&b.config);
+    free(b.ring);
+    return status;
+}
