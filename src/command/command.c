@@ -41,7 +41,6 @@ static const subcommand commands[] = {
     {"inspect", "say what a checkpoint, a run or a data directory holds, and whether it is whole", vt_command_inspect},
     {"layout", "print the grid of ranks of a parallel run", vt_command_layout},
     {"plan", "say what each layout of a run would take, in memory and time", vt_command_plan},
-    {"bench", "measure parts of the program by themselves", vt_command_bench},
     {"options", "list every option of a configuration", vt_command_options},
 };
 enum { TRY_AGAIN = 75 }; /* EX_TEMPFAIL of sysexits.h: queues that requeue a job know it */
