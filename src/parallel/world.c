@@ -170,11 +170,13 @@ static vt_status open_engine(const vt_config *config, vt_world *world)
         goto done;
     }
     if (!vt_launch_has_mpi(launch) && config != NULL && config->device != VT_DEVICE_CPU &&
-        config->comm != VT_COMM_MPI && vt_backend_choose_gpu(launch->local_rank) == VT_OK) {
-        VT_TRY(open_nccl(config, world, NULL, &world->engine)); /* for everything: there is nothing else */
-        goto done;
+        config->comm != VT_COMM_MPI) {
+        if (vt_backend_choose_gpu(launch->local_rank) == VT_OK) {
+            VT_TRY(open_nccl(config, world, NULL, &world->engine)); /* for everything: there is nothing else */
+            goto done;
+        }
+        vt_error_clear();
     }
-    vt_error_clear();
     VT_CHECK(
         vt_launch_has_mpi(launch),
         "%s started %d ranks, which on the CPU talk over MPI, and MPI can't be reached from there: start them with "

@@ -23,7 +23,7 @@ exec "$@"
 EOF
     printf '#!/bin/sh\necho "${FAKE_LINKED}"\n' >fake/ldd
     printf '#!/bin/sh\necho "${FAKE_STATE:-RUNNING}"\n' >fake/squeue
-    printf '#!/bin/sh\nfor word; do printf "[%%s]" "$word"; done >>"%s/ran"\necho "${RANK-}/${WORLD_SIZE-}" >>"%s/ran"\nexit ${FAKE_EXIT:-0}\n' \
+    printf '#!/bin/sh\nwords=; for word; do words="$words[$word]"; done\nexec 3>>"%s/ran"; echo "$words${RANK-}/${WORLD_SIZE-}" >&3 # one write, as ranks share %s/ran\nexit ${FAKE_EXIT:-0}\n' \
         "$PWD" "$PWD" >fake/vitrain
     chmod +x fake/*
     export PATH=$PWD/fake:$PATH VITRAIN=$PWD/fake/vitrain FAKE_LINKED="libmpi.so.40 => libmpi.so.40"

@@ -134,7 +134,7 @@ test_a_failure_stands_in_the_log() {
     small_data
     fails 1 "$VITRAIN" $SMALL --optimizer=SGD --lr=1e6
     contains "$output" "the gradients are not finite"
-    contains "$(tail -n 1 runs/demo/1CPU/00/out.log)" " - root - ERROR - step "
+    contains "$(tail -n 1 runs/demo/1CPU/00/out.log)" " - root - ERROR - sample "
 }
 
 test_ncep_from_real_data() {

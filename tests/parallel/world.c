@@ -156,8 +156,12 @@ TEST(refused)
     EXPECT_OK(vt_config_open_default(&config));
     EXPECT_OK(vt_launch_detect(&launch));
     EXPECT_OK(vt_config_set(config, "comm", "nccl"));
-    EXPECT_ERROR(vt_world_open(config, &launch, &world), "NCCL connects GPUs");
-    vt_world_close(&world, true);
+    vt_backend *backend = NULL;
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 1, &backend));
+    EXPECT_OK(vt_world_open(config, &launch, &world));
+    EXPECT_ERROR(vt_world_open_device(config, world, backend), "NCCL connects GPUs");
+    vt_world_close(&world, false);
+    vt_backend_close(&backend);
     EXPECT_OK(vt_config_set(config, "comm", "auto"));
     launch.launcher = VT_LAUNCHER_TORCHRUN;
     if (launch.world_size > 1)
