@@ -13,6 +13,7 @@
  * library's own calls, below stdio for one, don't go through any name. The handler makes the call itself with a marked
  * last argument, which the filter lets pass. x86-64 and aarch64 Linux. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
@@ -261,10 +262,30 @@ extern void *__libc_calloc(size_t number, size_t bytes);
 extern void *__libc_realloc(void *memory, size_t bytes);
 extern void *__libc_memalign(size_t alignment, size_t bytes);
 
+/* What the CUDA runtime, linked into the program, does before main is its own affair. */
+static bool main_has_begun;
+static int (*program_main)(int, char **, char **);
+
+static int begin_main(int argument_count, char **arguments, char **environment)
+{
+    main_has_begun = true;
+    return program_main(argument_count, arguments, environment);
+}
+
+int __libc_start_main(int (*main)(int, char **, char **), int argument_count, char **arguments, void (*before)(void),
+                      void (*after)(void), void (*loader_end)(void), void *stack_end)
+{
+    int (*real)(int (*)(int, char **, char **), int, char **, void (*)(void), void (*)(void), void (*)(void), void *);
+    void *found = dlsym(RTLD_NEXT, "__libc_start_main");
+    memcpy(&real, &found, sizeof real);
+    program_main = main;
+    return real(begin_main, argument_count, arguments, before, after, loader_end, stack_end);
+}
+
 static bool refuses_memory(const void *caller)
 {
     uintptr_t from = (uintptr_t)caller;
-    if (!watches_memory || (only_own_memory && (from < program_begin || from >= program_end))) return false;
+    if (!main_has_begun || !watches_memory || (only_own_memory && (from < program_begin || from >= program_end))) return false;
     if (!counts_as_fault()) return false;
     report("memory", "");
     errno = ENOMEM;
