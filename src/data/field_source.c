@@ -244,11 +244,11 @@ static vt_status check_storage(const vt_field_source *source)
              "%s: '%s' is damaged: its numbers have %zu bytes each", source->part->path, source->name, size);
     int64_t bytes = (int64_t)size;
     for (int i = 0; i < 4; i++) bytes = times_or_none(bytes, extent[i] > 0 ? extent[i] : 1);
-    VT_CHECK(bytes > 0 && bytes < INT64_MAX / 8, "%s: '%s' is damaged: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)",
-             source->part->path, source->name, (long long)extent[0], (long long)extent[1], (long long)extent[2],
-             (long long)extent[3]);
-    bool whole = layout == H5D_CHUNKED || layout == H5D_VIRTUAL || stored == 0 || extent[0] == 0 ||
-                 (int64_t)stored >= bytes;
+    VT_CHECK(bytes > 0 && bytes < INT64_MAX / 8,
+             "%s: '%s' is damaged: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)", source->part->path,
+             source->name, (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)extent[3]);
+    bool whole =
+        layout == H5D_CHUNKED || layout == H5D_VIRTUAL || stored == 0 || extent[0] == 0 || (int64_t)stored >= bytes;
     VT_CHECK(whole, "%s: '%s' is damaged: %llu bytes are stored, %lld expected", source->part->path, source->name,
              (unsigned long long)stored, (long long)bytes);
 done:

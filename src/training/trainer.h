@@ -60,8 +60,8 @@ typedef struct {
     vt_volume volume;
 } vt_plan_group;
 
-/* Of this rank: bytes by category, and the work and messages of one optimizer step, learnt from the same step over the dry back end
- * and the dry engine; the data are what the readers keep ready. */
+/* Of this rank: bytes by category, and the work and messages of one optimizer step, learnt from the same step over the
+ * dry back end and the dry engine; the data are what the readers keep ready. */
 enum { VT_PLAN_GROUPS = 16 };
 typedef struct {
     size_t bytes[VT_MEMORY_CATEGORY_COUNT];
@@ -69,7 +69,7 @@ typedef struct {
     size_t ring_bytes;  /* the part of the data that is the readers', in the host's memory */
     double step_flops;
     vt_volume communication[VT_TRAFFIC_COUNT]; /* of one optimizer step */
-    vt_dry_count step; /* its `bytes` are those behind the step, without arena and readers */
+    vt_dry_count step;                         /* its `bytes` are those behind the step, without arena and readers */
     vt_plan_group groups[VT_PLAN_GROUPS];
     int group_count;
 } vt_plan;

@@ -285,7 +285,8 @@ int __libc_start_main(int (*main)(int, char **, char **), int argument_count, ch
 static bool refuses_memory(const void *caller)
 {
     uintptr_t from = (uintptr_t)caller;
-    if (!main_has_begun || !watches_memory || (only_own_memory && (from < program_begin || from >= program_end))) return false;
+    if (!main_has_begun || !watches_memory || (only_own_memory && (from < program_begin || from >= program_end)))
+        return false;
     if (!counts_as_fault()) return false;
     report("memory", "");
     errno = ENOMEM;

@@ -7,11 +7,11 @@
 
 typedef struct {
     int threads;
-    vt_backend wide;                  /* the table before bfloat16.c took its rows */
+    vt_backend wide;                         /* the table before bfloat16.c took its rows */
     double (*multiply_adds)(int64_t rounds); /* see vt_backend_cpu_multiply_adds */
-    bool attention_takes_bfloat16;    /* the table's attention needs no stand-ins */
-    struct vt_onednn *bfloat16_units; /* NULL: stand-ins serve */
-    void *stand_ins;                  /* its memory */
+    bool attention_takes_bfloat16;           /* the table's attention needs no stand-ins */
+    struct vt_onednn *bfloat16_units;        /* NULL: stand-ins serve */
+    void *stand_ins;                         /* its memory */
     size_t stand_in_bytes;
     void *shared; /* one operation's, for all threads */
     size_t shared_bytes;
