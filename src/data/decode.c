@@ -123,8 +123,10 @@ static size_t unshuffle_vectors(const unsigned char *shuffled, size_t count, siz
                 mixed[2 * b] = LOW(planes[b], planes[b + size / 2]);
                 mixed[2 * b + 1] = HIGH(planes[b], planes[b + size / 2]);
             }
+            /* cppcheck-suppress uninitvar */
             memcpy(planes, mixed, size * sizeof(vector));
         }
+        /* cppcheck-suppress uninitvar ; size planes were loaded */
         memcpy(elements, planes, 16 * size);
     }
     return done;

@@ -152,7 +152,7 @@ static void advance_all(vt_gradient_sync *sync, bool wait, const bucket_state *l
     for (int64_t i = 0; i < sync->queued; i++) {
         bucket_state *state = sync->queue[i];
         advance(sync, state, ahead, wait);
-        if (state == last) wait = false;
+        if (last != NULL && state == last) wait = false;
         if (state->phase == state->phase_count) continue; /* it no longer holds up those behind it */
         ahead = state;
         sync->queue[left++] = state;

@@ -73,7 +73,7 @@ static void end_part(vt_trainer *trainer, double *part)
 static double score(vt_trainer *trainer, const vt_pass *pass, vt_matrix prediction, vt_matrix target)
 {
     vt_backend *backend = pass->backend;
-    float *losses = (float *)trainer->host_figures;
+    float *losses = trainer->host_losses;
     double sum = 0;
     backend->squared_norms(backend, pass->batch, prediction, target, trainer->squares);
     vt_group_all_reduce(trainer->parallel->tokens, VT_SUM_FLOAT64, trainer->squares, 2 * pass->batch, NULL);
@@ -126,7 +126,7 @@ static double train_micro_batch(vt_trainer *trainer, const vt_batch *batch, int6
     vt_matrix target = load_target(trainer, &samples.pass, samples.target, trainer->config->n_out_channels);
     double loss = score(trainer, &samples.pass, prediction, target);
     for (int64_t i = 0; i < count && *bad < 0; i++) /* where score() left them */
-        if (!isfinite(((const float *)trainer->host_figures)[i])) *bad = first + i;
+        if (!isfinite(trainer->host_losses[i])) *bad = first + i;
     vt_range_end();
     end_part(trainer, &trainer->times.forward);
     vt_range_begin("backward");

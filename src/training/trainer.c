@@ -98,6 +98,7 @@ static vt_status take_batch_memory(vt_trainer *trainer, const vt_trainer_data *d
     VT_TRY(allocate_doubles(backend, 2 * batch, &trainer->squares));
     VT_TRY(allocate_doubles(backend, batch * out, &trainer->channel_squares));
     trainer->host_figures = vt_allocate((size_t)(batch * out), sizeof(double), "the trainer");
+    trainer->host_losses = vt_allocate((size_t)batch, sizeof(float), "the trainer");
     if (!backend->shares_host_memory) {
         VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch * in * plane, &trainer->batch_input));
         VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch * out * plane, &trainer->batch_target));
@@ -289,6 +290,7 @@ void vt_trainer_close(vt_trainer **trainer)
                             t->squares,     t->channel_squares};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) t->backend->release(t->backend, memory[i]);
     free(t->host_figures);
+    free(t->host_losses);
     vt_arena_close(&t->arena);
     vt_optimizer_close(&t->optimizer);
     vt_gradient_sync_close(&t->sync);

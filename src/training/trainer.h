@@ -50,6 +50,7 @@ typedef struct {
     float *latitude_weights;                 /* [rows], mean 1 over all rows */
     float *losses;                           /* of a micro-batch: [batch] */
     double *squares, *channel_squares;       /* [batch, 2], [batch, n_out_channels] */
+    float *host_losses;                      /* [batch] */
     double *host_figures;                    /* room to bring them to the host */
 } vt_trainer;
 

@@ -544,6 +544,7 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     if (shared == NULL || !vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float))) return;
     a.dq_sum = wide > 0 ? vt_matrix_make(shared, dq.rows, dq.columns) : dq;
     a.delta = shared + wide;
+    /* cppcheck-suppress invalidPointerCast ; room behind the floats */
     a.added = (int *)(a.delta + heads * shape->queries);
     memset(a.added, 0, (size_t)flags * sizeof(int));
 #pragma omp parallel
