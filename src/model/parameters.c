@@ -366,12 +366,6 @@ vt_parameter *vt_parameters_at(const vt_parameters *parameters, int64_t index)
     return parameters->list[index];
 }
 
-vt_parameter *vt_parameters_stored(const vt_parameters *parameters, int64_t index)
-{
-    VT_ASSERT(index >= 0 && index < parameters->count);
-    return parameters->stored[index];
-}
-
 int64_t vt_parameters_model_elements(const vt_parameters *parameters)
 {
     int64_t sum = 0;

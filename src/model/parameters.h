@@ -43,7 +43,7 @@ typedef struct {
 
 typedef struct {
     int64_t first, count;                     /* elements of a whole block */
-    int64_t first_parameter, parameter_count; /* in the order of storage: vt_parameters_stored */
+    int64_t first_parameter, parameter_count; /* in the order of storage */
     int64_t first_unit, last_unit;
     unsigned split_axes, sum_axes;
 } vt_bucket;
@@ -120,8 +120,6 @@ void vt_parameters_start(vt_parameters *parameters, uint64_t seed);
 
 int64_t vt_parameters_count(const vt_parameters *parameters); /* how many tensors */
 vt_parameter *vt_parameters_at(const vt_parameters *parameters, int64_t index);
-/* The same, in the order in which they lie in the blocks. */
-vt_parameter *vt_parameters_stored(const vt_parameters *parameters, int64_t index);
 int64_t vt_parameters_model_elements(const vt_parameters *parameters); /* of all whole tensors */
 /* The one with this name, or NULL. */
 vt_parameter *vt_parameters_find(const vt_parameters *parameters, const char *name);

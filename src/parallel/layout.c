@@ -6,12 +6,6 @@
 
 static const char *const axis_names[] = {[VT_AXIS_TENSOR] = "tp", [VT_AXIS_CONTEXT] = "cp", [VT_AXIS_DATA] = "dp"};
 
-const char *vt_axis_name(vt_axis axis)
-{
-    VT_ASSERT(axis < VT_AXIS_COUNT);
-    return axis_names[axis];
-}
-
 /* The axis of a name of `length` bytes; VT_AXIS_COUNT: none. */
 static vt_axis find_axis(const char *name, size_t length)
 {

@@ -24,8 +24,7 @@ typedef struct {
  * '-' (tp, cp, dp; pp is known, and refused). */
 vt_status vt_layout_make(const vt_config *config, int ranks, vt_layout *layout);
 
-/* "tp", "cp", "dp"; of a set "tp-cp", in the layout's order; "world" for all. */
-const char *vt_axis_name(vt_axis axis);
+/* "tp", "cp", "dp"; of several "tp-cp", in the layout's order; "world" for all. */
 void vt_layout_axes_name(const vt_layout *layout, unsigned axes, char name[32]);
 
 /* Where a rank stands on an axis, 0 … size - 1. */

@@ -4,11 +4,6 @@
 #ifndef VT_REPORT_PROFILE_H
 #define VT_REPORT_PROFILE_H
 
-#include <stdbool.h>
-
-/* Is a profiler listening? */
-bool vt_profile_is_on(void);
-
 /* Ranges nest. The name is formatted only when a profiler listens. */
 void vt_range_begin(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vt_range_end(void);

@@ -94,21 +94,30 @@ done:
     return status;
 }
 
+/* Collective. The one way in which a loop saves. */
+static vt_status save(vt_loop *loop)
+{
+    vt_status status = VT_OK;
+    vt_checkpoint_subject subject = {loop->trainer, loop->channel_names};
+    VT_TRY(check_finite(loop));
+    VT_TRY(vt_world_agree(loop->trainer->world, vt_metrics_synchronise(loop->metrics)));
+    VT_TRY(vt_checkpoint_store_save(loop->checkpoints, &subject, &loop->progress));
+    loop->saved_step = loop->progress.step;
+done:
+    return status;
+}
+
 /* Collective, behind what may have failed or been stopped on any rank: saves when it is due or when the run is to stop,
  * which VT_STOPPED then says. */
 static vt_status checkpoint(vt_loop *loop, vt_status earlier)
 {
     vt_status status = VT_OK;
-    vt_checkpoint_subject subject = {loop->trainer, loop->channel_names};
     if (earlier == VT_OK && vt_stop_requested()) earlier = VT_STOPPED;
     earlier = vt_world_agree(loop->trainer->world, earlier);
     if (earlier == VT_ERROR) return earlier;
     bool stop = earlier == VT_STOPPED && !is_finished(loop);
     if (!stop && !is_checkpoint_due(loop)) return VT_OK;
-    VT_TRY(check_finite(loop));
-    VT_TRY(vt_world_agree(loop->trainer->world, vt_metrics_synchronise(loop->metrics)));
-    VT_TRY(vt_checkpoint_store_save(loop->checkpoints, &subject, &loop->progress));
-    loop->saved_step = loop->progress.step;
+    VT_TRY(save(loop));
     if (!stop) return VT_OK;
     vt_log_info("Stopped by %s after step %lld, with a checkpoint; the same command with --resume goes on from there",
                 vt_stop_requested() ? vt_stop_reason() : "a signal to another rank", (long long)loop->progress.step);
@@ -122,15 +131,12 @@ done:
 static void save_after_fault(vt_loop *loop)
 {
     vt_world *world = loop->trainer->world;
-    vt_checkpoint_subject subject = {loop->trainer, loop->channel_names};
     const int speaker = world->speaker;
     vt_error cause;
     if (loop->progress.step == loop->saved_step) return;
     vt_error_move_out(&cause);
     world->agreed_failure = false; /* so that the ranks can agree on the checkpoint */
-    vt_status status = vt_metrics_synchronise(loop->metrics);
-    if (vt_world_agree(world, status) == VT_OK &&
-        vt_checkpoint_store_save(loop->checkpoints, &subject, &loop->progress) == VT_OK)
+    if (save(loop) == VT_OK)
         vt_log_info("The data can't be read any further: ending after step %lld, with a checkpoint; with the data "
                     "mended, the same command with --resume goes on from there",
                     (long long)loop->progress.step);
