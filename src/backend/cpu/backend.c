@@ -229,7 +229,7 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
         chosen->fill(backend);
         isa_name = chosen->name;
     }
-    vt_cpu_bfloat16_fill(backend);
+    vt_cpu_half_fill(backend);
     if (isa != VT_ISA_PLAIN && has_bfloat16_units()) state->bfloat16_units = vt_onednn_open();
     snprintf(backend->name, sizeof backend->name, "CPU, %d thread%s, %s, %s", state->threads,
              state->threads == 1 ? "" : "s", isa_name, library);

@@ -7,9 +7,9 @@
 
 typedef struct {
     int threads;
-    vt_backend wide;                         /* the table before bfloat16.c took its rows */
+    vt_backend wide;                         /* the table before half.c took its rows */
     double (*multiply_adds)(int64_t rounds); /* see vt_backend_cpu_multiply_adds */
-    bool attention_takes_bfloat16;           /* the table's attention needs no stand-ins */
+    bool attention_takes_half;               /* the table's attention needs no stand-ins */
     struct vt_onednn *bfloat16_units;        /* NULL: stand-ins serve */
     void *stand_ins;                         /* its memory */
     size_t stand_in_bytes;
@@ -40,12 +40,12 @@ static inline int vt_cpu_threads(const vt_backend *backend)
     return ((const vt_cpu_state *)backend->state)->threads;
 }
 
-/* Memory for float32 stand-ins of bfloat16 operands, aligned to 64 bytes; it stands until the next call. NULL as above.
+/* Memory for float32 stand-ins of 16-bit operands, aligned to 64 bytes; it stands until the next call. NULL as above.
  */
 void *vt_cpu_stand_in_memory(vt_backend *backend, size_t bytes);
 
-/* bfloat16.c: makes the operations take bfloat16 matrices, on top of all others. */
-void vt_cpu_bfloat16_fill(vt_backend *backend);
+/* half.c: makes the operations take 16-bit matrices, on top of all others. */
+void vt_cpu_half_fill(vt_backend *backend);
 
 /* plain/: one loop each, sums in float64. */
 void vt_plain_linear_fill(vt_backend *backend);

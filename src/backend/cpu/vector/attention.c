@@ -566,5 +566,5 @@ void VT_KERNEL(vt_vector_attention_fill)(vt_backend *backend)
 {
     backend->attention_forward = attention_forward;
     backend->attention_backward = attention_backward;
-    ((vt_cpu_state *)backend->state)->attention_takes_bfloat16 = true;
+    ((vt_cpu_state *)backend->state)->attention_takes_half = true;
 }

@@ -216,7 +216,7 @@ static void weights_changed(vt_backend *backend)
     if (units(backend) != NULL) vt_onednn_weights_changed(units(backend));
 }
 
-void vt_cpu_bfloat16_fill(vt_backend *backend)
+void vt_cpu_half_fill(vt_backend *backend)
 {
     vt_cpu_state *state = backend->state;
     backend->weights_changed = weights_changed;
@@ -230,7 +230,7 @@ void vt_cpu_bfloat16_fill(vt_backend *backend)
     backend->gelu_backward = gelu_backward;
     backend->linear_gelu_forward = linear_gelu_forward;
     backend->residual_layer_norm = residual_layer_norm;
-    if (!state->attention_takes_bfloat16) {
+    if (!state->attention_takes_half) {
         backend->attention_forward = attention_forward;
         backend->attention_backward = attention_backward;
     }
