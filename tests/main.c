@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "operations/paths.h"
 #include "parallel/group.h"
 #include "parallel/launch.h"
 
@@ -21,6 +22,13 @@ static bool skipped;
 static char directory[128];
 static vt_group *ranks; /* of --parallel */
 vt_engine *vt_test_engine;
+bool vt_test_gpu_used;
+
+bool vt_test_gpu_alone(void)
+{
+    const char *paths = getenv("VITRAIN_TEST_PATHS");
+    return paths != NULL && strcmp(paths, "gpu") == 0;
+}
 
 void vt_test_register(const char *file, const char *name, vt_test_function *function)
 {
@@ -76,9 +84,11 @@ static void run(const test_entry *test)
 {
     failures_of_test = 0;
     skipped = false;
+    vt_test_gpu_used = false;
     vt_error_clear();
     fflush(stdout);
     test->function();
+    if (vt_test_gpu_alone() && !vt_test_gpu_used && !skipped) vt_test_skip("does not use the GPU");
     char where[32] = "";
     if (ranks != NULL) {
         double sum = failures_of_test;
@@ -113,6 +123,16 @@ done:
     return status;
 }
 
+static int name_gpu(void)
+{
+    vt_backend *backend = NULL;
+    bool found = path_open_gpu(&backend) == VT_OK;
+    printf("%s\n", found ? backend->name : vt_error_text());
+    vt_error_clear();
+    vt_backend_close(&backend);
+    return found ? 0 : 1;
+}
+
 int main(int argument_count, char **arguments)
 {
     int passed = 0, failed = 0, skips = 0, first = 1;
@@ -121,7 +141,9 @@ int main(int argument_count, char **arguments)
         printf("%s\n", vt_engine_has_mpi() ? "built with MPI" : "built without MPI");
         return vt_engine_has_mpi() ? 0 : 1;
     }
+    if (argument_count > 1 && strcmp(arguments[1], "--has-gpu") == 0) return name_gpu();
     if (argument_count > 2 && strcmp(arguments[1], "--fault") == 0) return vt_test_fault(arguments[2]);
+    if (vt_test_gpu_alone() && name_gpu() != 0) return 1;
     bool parallel = argument_count > 1 && strcmp(arguments[1], "--parallel") == 0;
     if (parallel && open_ranks() != VT_OK) {
         fprintf(stderr, "%s\n", vt_error_text());

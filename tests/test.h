@@ -2,7 +2,8 @@
  * `build/tests/vitrain-tests [part of a name ...]` runs all, or those whose "file/name" contains one of the words.
  * Those of tests/parallel run only with --parallel as the first argument, and then only they: on all ranks of a
  * launcher (tests/mpirun -np 4 build/tests/vitrain-tests --parallel), each over the same tests; a failure on any rank
- * counts. --has-mpi says whether they can; --fault NAME runs a rank's part in a fault (tests/parallel/faults.c). */
+ * counts. --has-mpi says whether they can, --has-gpu names the GPU that tests of operations would
+ * use, --fault NAME runs a rank's part in a fault (tests/parallel/faults.c). */
 #ifndef VT_TESTS_TEST_H
 #define VT_TESTS_TEST_H
 
@@ -27,6 +28,10 @@ extern vt_engine *vt_test_engine;
 
 /* 0, or 2 when there is no fault of this name. */
 int vt_test_fault(const char *name);
+
+/* VITRAIN_TEST_PATHS=gpu: only the GPU is tried (operations/paths.h), and a test that does not use it is skipped. */
+bool vt_test_gpu_alone(void);
+extern bool vt_test_gpu_used; /* by the running test */
 
 /* A fresh empty directory for the running test, removed when it passes. */
 const char *vt_test_directory(void);

@@ -1,6 +1,6 @@
 /* The small ViT of vit.h5 against PyTorch: forward, loss, every gradient, and 50 training steps, on every path of the
- * CPU back end. Tolerances are the contract's: losses 1e-5, gradients 1e-4, relative; rounding alone reaches 5e-7
- * (README.md). */
+ * CPU back end, and on the GPU where there is one. Tolerances are the contract's: losses 1e-5, gradients 1e-4,
+ * relative; rounding alone reaches 5e-7 (README.md). */
 #include "backend/cpu/cpu.h"
 #include "golden/golden_file.h"
 #include "operations/paths.h"
@@ -30,6 +30,15 @@ static void load_parameters(vt_trainer *trainer, hid_t file)
         free(values);
     }
     vt_parameters_refresh(trainer->parameters);
+}
+
+/* malloc'd. */
+static float *to_host(vt_backend *backend, const float *values, int64_t count)
+{
+    float *host = malloc((size_t)count * sizeof *host);
+    VT_ASSERT(host != NULL);
+    backend->copy_to_host(backend, host, values, (size_t)count * sizeof *host);
+    return host;
 }
 
 /* settings: pairs of option and value, ended by NULL. */
@@ -65,7 +74,7 @@ static fixture open_fixture(hid_t file, vt_cpu_isa isa, const char *const *setti
     for (int i = 0; model[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f.config, model[i], model[i + 1]));
     for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f.config, settings[i], settings[i + 1]));
     EXPECT_OK(vt_config_resolve(f.config));
-    EXPECT_OK(path_open(isa, &f.backend));
+    EXPECT_OK(path_open_trainers(isa, &f.backend));
     vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 50};
     EXPECT_OK(vt_trainer_open(f.config, &data, f.backend, &f.trainer));
     load_parameters(f.trainer, file);
@@ -101,14 +110,22 @@ static void predict(fixture *f, float *fields)
                     .batch = batch_size,
                     .type = vt_trainer_type(f->config)};
     vt_vit_input input = {batch.input, f->trainer->input_mean, f->trainer->input_inverse_std};
+    if (!f->backend->shares_host_memory) {
+        float *room = f->trainer->batch_input;
+        f->backend->copy_from_host(f->backend, room, batch.input, (size_t)(batch_size * input_size) * sizeof *room);
+        input.fields = room;
+    }
     vt_matrix prediction = vt_vit_forward(f->trainer->model, &pass, &input);
+    float *values =
+        to_host(f->backend, prediction.data, (prediction.rows - 1) * prediction.stride + prediction.columns);
     for (int64_t row = 0; row < prediction.rows; row++) {
         int64_t sample = row / 15, top = row % 15 / 3 * 4, left = row % 3 * 4;
         for (int64_t column = 0; column < 48; column++) {
             int64_t channel = column % 3, y = top + column / 12, x = left + column / 3 % 4;
-            fields[((sample * 3 + channel) * 20 + y) * 12 + x] = prediction.data[row * prediction.stride + column];
+            fields[((sample * 3 + channel) * 20 + y) * 12 + x] = values[row * prediction.stride + column];
         }
     }
+    free(values);
     vt_arena_pop(&f->trainer->arena, 0);
 }
 
@@ -163,12 +180,24 @@ static void check_key_bias(fixture *f, const vt_parameter *k_bias)
     strcat(name, ".q.bias");
     const vt_parameter *q_bias = vt_parameters_find(f->trainer->parameters, name);
     double k_squares = 0, q_squares = 0;
+    float *k = to_host(f->backend, k_bias->gradient, k_bias->count);
+    float *q = to_host(f->backend, q_bias->gradient, q_bias->count);
     for (int64_t i = 0; i < k_bias->count; i++) {
-        k_squares += (double)k_bias->gradient[i] * (double)k_bias->gradient[i];
-        q_squares += (double)q_bias->gradient[i] * (double)q_bias->gradient[i];
+        k_squares += (double)k[i] * (double)k[i];
+        q_squares += (double)q[i] * (double)q[i];
     }
+    free(k);
+    free(q);
     EXPECT(sqrt(k_squares) < 1e-5 * sqrt(q_squares), "%s: %g beside %g", k_bias->name, sqrt(k_squares),
            sqrt(q_squares));
+}
+
+static double gradient_difference(fixture *f, const vt_parameter *parameter, const double *expected)
+{
+    float *gradient = to_host(f->backend, parameter->gradient, parameter->count);
+    double difference = golden_difference(gradient, expected, parameter->count);
+    free(gradient);
+    return difference;
 }
 
 static void check_gradients(hid_t file, vt_cpu_isa isa, const char *accumulation)
@@ -188,7 +217,7 @@ static void check_gradients(hid_t file, vt_cpu_isa isa, const char *accumulation
         }
         snprintf(path, sizeof path, "gradients/%s", parameter->name);
         double *expected = golden_read(file, path, &count);
-        double difference = golden_difference(parameter->gradient, expected, count);
+        double difference = gradient_difference(&f, parameter, expected);
         EXPECT(difference < 1e-4, "isa %d, accumulation %s, %s differs by %g", (int)isa, accumulation, parameter->name,
                difference);
         free(expected);
@@ -200,8 +229,9 @@ TEST(every_gradient)
 {
     hid_t file = golden_open("vit.h5");
     FOR_EACH_PATH(isa) check_gradients(file, isa, "1");
-    check_gradients(file, VT_ISA_AUTO, "2");
-    check_gradients(file, VT_ISA_AUTO, "4");
+    vt_cpu_isa best = vt_test_gpu_alone() ? PATH_GPU : VT_ISA_AUTO;
+    check_gradients(file, best, "2");
+    check_gradients(file, best, "4");
     H5Fclose(file);
 }
 
@@ -229,8 +259,9 @@ static void check_training(hid_t file, vt_cpu_isa isa, const char *variant, cons
         if (strstr(parameter->name, ".k.bias") != NULL) continue;
         snprintf(path, sizeof path, "training/%s/final_norms/%s", variant, parameter->name);
         double *expected = golden_read(file, path, &count), squares = 0;
-        for (int64_t j = 0; j < parameter->count; j++)
-            squares += (double)parameter->value[j] * (double)parameter->value[j];
+        float *values = to_host(f.backend, parameter->value, parameter->count);
+        for (int64_t j = 0; j < parameter->count; j++) squares += (double)values[j] * (double)values[j];
+        free(values);
         EXPECT(fabs(sqrt(squares) - *expected) < 1e-5 * *expected, "%s %s: %.9g, expected %.9g", variant,
                parameter->name, sqrt(squares), *expected);
         free(expected);
@@ -245,8 +276,9 @@ static void check_training_on_all_paths(const char *variant, const char *const *
 {
     hid_t file = golden_open("vit.h5");
     FOR_EACH_CPU_PATH(isa) check_training(file, isa, variant, settings);
-    bool on_cuda = strcmp(variant, "adam") == 0 && has_host_cuda(); /* once: threads on the host are slow */
-    if (on_cuda) check_training(file, PATH_HOST_CUDA, variant, settings);
+    bool on_host = strcmp(variant, "adam") == 0 && path_is_available(PATH_HOST_CUDA); /* once: its threads are slow */
+    if (on_host) check_training(file, PATH_HOST_CUDA, variant, settings);
+    if (path_is_available(PATH_GPU)) check_training(file, PATH_GPU, variant, settings);
     H5Fclose(file);
 }
 
@@ -282,7 +314,7 @@ TEST(bfloat16_forward_and_gradients)
             if (strstr(parameter->name, ".k.bias") != NULL) continue;
             snprintf(path, sizeof path, "gradients/%s", parameter->name);
             double *gradient = golden_read(file, path, &count);
-            difference = golden_difference(parameter->gradient, gradient, count);
+            difference = gradient_difference(&f, parameter, gradient);
             EXPECT(difference < backward, "isa %d: %s differs by %g, allowed %g", (int)isa, parameter->name, difference,
                    backward);
             free(gradient);
@@ -294,25 +326,35 @@ TEST(bfloat16_forward_and_gradients)
     H5Fclose(file);
 }
 
-/* Fifty steps by stand-ins and by oneDNN's own products: each loss within the forward tolerance of the float64 curve.
- */
+static void check_bfloat16_steps(fixture *f, const double *losses)
+{
+    for (int64_t step = 0; step < 50; step++) {
+        vt_step_figures figures;
+        vt_batch batch = batch_of(f, step % batches);
+        EXPECT_OK(vt_step_train(f->trainer, &batch, &figures));
+        EXPECT_NEAR(figures.loss, losses[step], 4 * sqrt(22) * rounding * losses[step]);
+    }
+    close_fixture(f);
+}
+
+/* Fifty steps by stand-ins, by oneDNN's own products, and on the GPU: each loss within the forward tolerance of the
+ * float64 curve. */
 TEST(bfloat16_fifty_steps)
 {
+    static const char *const settings[] = {"lr", "1e-3", "amp_mode", "bf16", NULL};
     hid_t file = golden_open("vit.h5");
     int64_t count;
     double *losses = golden_read(file, "training/adam/losses_float64", &count);
-    for (int units = 0; units < 2; units++) {
-        fixture f = open_fixture(file, VT_ISA_AUTO, (const char *const[]){"lr", "1e-3", "amp_mode", "bf16", NULL});
+    for (int units = 0; units < 2 && !vt_test_gpu_alone(); units++) {
+        fixture f = open_fixture(file, VT_ISA_AUTO, settings);
         vt_cpu_state *state = f.backend->state;
         vt_onednn_close(&state->bfloat16_units);
         if (units) state->bfloat16_units = vt_onednn_open(); /* even where this processor has to imitate them */
-        for (int64_t step = 0; step < 50; step++) {
-            vt_step_figures figures;
-            vt_batch batch = batch_of(&f, step % batches);
-            EXPECT_OK(vt_step_train(f.trainer, &batch, &figures));
-            EXPECT_NEAR(figures.loss, losses[step], 4 * sqrt(22) * rounding * losses[step]);
-        }
-        close_fixture(&f);
+        check_bfloat16_steps(&f, losses);
+    }
+    if (path_is_available(PATH_GPU)) {
+        fixture f = open_fixture(file, PATH_GPU, settings);
+        check_bfloat16_steps(&f, losses);
     }
     free(losses);
     H5Fclose(file);

@@ -420,6 +420,7 @@ TEST(bits_do_not_depend_on_threads)
 
 TEST(an_instruction_set_that_is_missing_is_an_error)
 {
+    if (vt_test_gpu_alone()) return;
     if (path_is_available(VT_ISA_AVX512)) {
         vt_test_skip("this processor has them all");
         return;

@@ -1,9 +1,10 @@
 /* What the CUDA kernels do that the CPU's paths don't: bfloat16 inside of products, aligned (16-byte) accesses, rows
- * too long for registers, TF32. Run on the host (cuda/host_cuda.h). */
+ * too long for registers, TF32. Run on the host (cuda/host_cuda.h), and on the GPU where there is one. */
 #include "base/bfloat16.h"
 
 #include "cuda/cuda.h"
 #include "operations/guarded.h"
+#include "operations/mirror.h"
 #include "operations/paths.h"
 #include "test.h"
 
@@ -11,16 +12,34 @@ typedef struct {
     vt_backend *plain, *cuda;
 } backends;
 
-static bool open_backends(backends *b)
+static backends open_backends(vt_cpu_isa path)
 {
-    if (!has_host_cuda()) {
-        vt_test_skip("no C++ compiler was found");
-        return false;
-    }
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &b->plain));
-    EXPECT_OK(open_host_cuda(&b->cuda));
-    return true;
+    backends b = {0};
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &b.plain));
+    EXPECT_OK(path_open(path, &b.cuda));
+    return b;
 }
+
+/* What the kernels' launchers know of. */
+static vt_cuda_common *common_of(const backends *b, vt_cpu_isa path)
+{
+    return path == PATH_GPU ? mirror_inner(b->cuda)->state : b->cuda->state;
+}
+
+/* A test on every path that runs these kernels. */
+#define CUDA_TEST(name)                                                                                                \
+    static void name(vt_cpu_isa path);                                                                                 \
+    TEST(name)                                                                                                         \
+    {                                                                                                                  \
+        bool runs = false;                                                                                             \
+        FOR_EACH_CUDA_PATH(path)                                                                                       \
+        {                                                                                                              \
+            name(path);                                                                                                \
+            runs = true;                                                                                               \
+        }                                                                                                              \
+        if (!runs) vt_test_skip("no C++ compiler was found, nor a GPU");                                               \
+    }                                                                                                                  \
+    static void name(vt_cpu_isa path)
 
 static void close_backends(backends *b)
 {
@@ -117,11 +136,10 @@ static void check_attention(const backends *b, const vt_attention_shape *s, bool
     free(log_sum);
 }
 
-TEST(attention_in_bfloat16)
+CUDA_TEST(attention_in_bfloat16)
 {
     static const int64_t lengths[] = {1, 7, 64, 65, 97};
-    backends b = {0};
-    if (!open_backends(&b)) return;
+    backends b = open_backends(path);
     for (int64_t dim = 16; dim <= 128; dim += 8) {
         vt_attention_shape shape = {.batch = 1, .heads = 2, .head_dim = dim, .queries = 37, .keys = 70};
         check_attention(&b, &shape, true);
@@ -141,16 +159,15 @@ TEST(attention_in_bfloat16)
 }
 
 /* Heads wider than the tiles, and TF32. */
-TEST(attention_of_other_kinds)
+CUDA_TEST(attention_of_other_kinds)
 {
-    backends b = {0};
-    if (!open_backends(&b)) return;
+    backends b = open_backends(path);
     vt_attention_shape shape = {.batch = 2, .heads = 2, .head_dim = 200, .queries = 9, .keys = 21};
     shape.dropout = (vt_dropout){.rate = 0.3f, .seed = 5, .step = 17, .layer = 2, .first_sample = 9};
     for (int kind = 0; kind < 2; kind++) {
         if (kind == 1) {
             shape.head_dim = 40;
-            ((vt_cuda_common *)b.cuda->state)->exact_float32 = false;
+            common_of(&b, path)->exact_float32 = false;
         }
         /* TF32 keeps 10 bits: 2^-11 for each operand */
         double tolerance = kind == 0 ? 1e-5 : 8 * 0x1p-11;
@@ -235,11 +252,10 @@ static void check_elementwise(const backends *b, int64_t columns, bool aligned)
     free(vectors);
 }
 
-TEST(elementwise_operations_in_bfloat16)
+CUDA_TEST(elementwise_operations_in_bfloat16)
 {
     static const int64_t columns[] = {7, 48, 97, 384, 1013, 2500};
-    backends b = {0};
-    if (!open_backends(&b)) return;
+    backends b = open_backends(path);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         check_elementwise(&b, columns[i], true);
         check_elementwise(&b, columns[i], false);
@@ -248,11 +264,10 @@ TEST(elementwise_operations_in_bfloat16)
 }
 
 /* Rows that no lane's registers hold, forward and backward; a bias's gradient over many rows. */
-TEST(long_rows_and_many_rows)
+CUDA_TEST(long_rows_and_many_rows)
 {
     enum { ROWS = 21, COLUMNS = 2504, TALL = 1013, NARROW = 40 };
-    backends b = {0};
-    if (!open_backends(&b)) return;
+    backends b = open_backends(path);
     guarded x = guarded_random(ROWS, COLUMNS, 1, 1), dy = guarded_random(ROWS, COLUMNS, 2, 1);
     guarded weight = guarded_random(1, COLUMNS, 3, 1), y[2], dx[2], mean[2], rstd[2], dweight[2], dbias[2], sums[2];
     guarded tall = guarded_random(TALL, NARROW, 4, 1);
@@ -278,12 +293,11 @@ TEST(long_rows_and_many_rows)
 }
 
 /* Patches of eight points are moved in 16-byte accesses. */
-TEST(patches_of_eight_points)
+CUDA_TEST(patches_of_eight_points)
 {
     enum { CHANNELS = 3, HEIGHT = 16, WIDTH = 24, TOKENS = 2 * 3, COLUMNS = CHANNELS * 64, SIZE = CHANNELS * 16 * 24 };
     static const float mean[CHANNELS] = {1, -2, 300}, inverse_std[CHANNELS] = {0.5f, 4, 0.125f};
-    backends b = {0};
-    if (!open_backends(&b)) return;
+    backends b = open_backends(path);
     float *memory = aligned_alloc(64, (size_t)(2 * SIZE + TOKENS * COLUMNS * 3) * sizeof *memory);
     float *fields = memory, *back = memory + SIZE, *patches = back + SIZE;
     fill_random(fields, SIZE, 1, 1);
@@ -308,11 +322,10 @@ TEST(patches_of_eight_points)
 }
 
 /* Random operands of every kind give the loss's and the metric's sums; more channels than a block has threads. */
-TEST(sums_of_the_loss)
+CUDA_TEST(sums_of_the_loss)
 {
     enum { BATCH = 2, CHANNELS = 300, TOKENS = 6, COLUMNS = CHANNELS * 4 };
-    backends b = {0};
-    if (!open_backends(&b)) return;
+    backends b = open_backends(path);
     guarded prediction = guarded_random(BATCH * TOKENS, COLUMNS, 1, 1);
     guarded target = guarded_random(BATCH * TOKENS, COLUMNS, 2, 1), gradient[2];
     const float weights[4] = {0.5f, 1, 1.5f, 2};

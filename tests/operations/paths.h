@@ -1,5 +1,6 @@
 /* The back ends that every operation is tested on: the paths of the CPU that this machine can run (the plain oracle and
- * every vector instruction set), and the CUDA kernels compiled for the host (cuda/host_cuda.h). */
+ * every vector instruction set), the CUDA kernels compiled for the host (cuda/host_cuda.h), and the GPU where there is
+ * one. VITRAIN_TEST_PATHS=gpu in the environment: the GPU alone, beside the oracle. */
 #ifndef VT_TESTS_OPERATIONS_PATHS_H
 #define VT_TESTS_OPERATIONS_PATHS_H
 
@@ -13,32 +14,31 @@
 vt_status open_host_cuda(vt_backend **backend);
 bool has_host_cuda(void); /* in this build: a C++ compiler was found */
 
-static inline vt_status path_open(vt_cpu_isa isa, vt_backend **backend)
-{
-    return isa == PATH_HOST_CUDA ? open_host_cuda(backend) : vt_backend_open_cpu(isa, 0, backend);
-}
+/* The CUDA back end on the GPU, with exact float32 products. */
+#define PATH_GPU ((vt_cpu_isa)(VT_ISA_AVX512 + 2))
 
-static inline bool path_is_available(vt_cpu_isa isa)
-{
-    vt_backend *backend = NULL;
-    if (isa == PATH_HOST_CUDA) return has_host_cuda();
-    bool available = vt_backend_open_cpu(isa, 0, &backend) == VT_OK;
-    vt_backend_close(&backend);
-    vt_error_clear();
-    return available;
-}
+/* For operations, whose operands may lie anywhere in the host's memory (on the GPU by operations/mirror.h). */
+vt_status path_open(vt_cpu_isa isa, vt_backend **backend);
+/* For a trainer, which takes its memory from the back end. */
+vt_status path_open_trainers(vt_cpu_isa isa, vt_backend **backend);
+vt_status path_open_gpu(vt_backend **backend);
+bool path_is_available(vt_cpu_isa isa);
 
 #define FOR_EACH_CPU_PATH(isa)                                                                                         \
     for (vt_cpu_isa isa = VT_ISA_PLAIN; isa <= VT_ISA_AVX512; isa++)                                                   \
         if (path_is_available(isa))
 
+#define FOR_EACH_CUDA_PATH(isa)                                                                                        \
+    for (vt_cpu_isa isa = PATH_HOST_CUDA; isa <= PATH_GPU; isa++)                                                      \
+        if (path_is_available(isa))
+
 #define FOR_EACH_PATH(isa)                                                                                             \
-    for (vt_cpu_isa isa = VT_ISA_PLAIN; isa <= PATH_HOST_CUDA; isa++)                                                  \
+    for (vt_cpu_isa isa = VT_ISA_PLAIN; isa <= PATH_GPU; isa++)                                                        \
         if (path_is_available(isa))
 
 /* All but the oracle. */
 #define FOR_EACH_FAST_PATH(isa)                                                                                        \
-    for (vt_cpu_isa isa = VT_ISA_BASELINE; isa <= PATH_HOST_CUDA; isa++)                                               \
+    for (vt_cpu_isa isa = VT_ISA_BASELINE; isa <= PATH_GPU; isa++)                                                     \
         if (path_is_available(isa))
 
 #endif

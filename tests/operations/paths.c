@@ -1,0 +1,59 @@
+#include "operations/paths.h"
+
+#include "operations/mirror.h"
+#include "test.h"
+
+/* VITRAIN_TEST_GPU=host in the environment: the CUDA kernels on the host take the GPU's place, to try what tests do
+ * with one. */
+vt_status path_open_gpu(vt_backend **backend)
+{
+    const char *which = getenv("VITRAIN_TEST_GPU");
+    if (which != NULL && strcmp(which, "host") == 0) return open_host_cuda(backend);
+    /* NVIDIA's libraries read it when they start */
+    setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
+    return vt_backend_open_cuda(0, true, backend);
+}
+
+static bool has_gpu(void)
+{
+    static int known = -1;
+    if (known < 0) {
+        vt_backend *backend = NULL;
+        known = path_open_gpu(&backend) == VT_OK;
+        vt_backend_close(&backend);
+        vt_error_clear();
+    }
+    return known > 0;
+}
+
+vt_status path_open_trainers(vt_cpu_isa isa, vt_backend **backend)
+{
+    if (isa == PATH_HOST_CUDA) return open_host_cuda(backend);
+    if (isa != PATH_GPU) return vt_backend_open_cpu(isa, 0, backend);
+    vt_test_gpu_used = true;
+    return path_open_gpu(backend);
+}
+
+vt_status path_open(vt_cpu_isa isa, vt_backend **backend)
+{
+    vt_status status = VT_OK;
+    vt_backend *inner = NULL;
+    *backend = NULL;
+    VT_TRY(path_open_trainers(isa, &inner));
+    if (isa == PATH_GPU) return open_mirror(inner, backend);
+    *backend = inner;
+done:
+    return status;
+}
+
+bool path_is_available(vt_cpu_isa isa)
+{
+    vt_backend *backend = NULL;
+    if (isa == PATH_GPU) return has_gpu();
+    if (vt_test_gpu_alone()) return false;
+    if (isa == PATH_HOST_CUDA) return has_host_cuda();
+    bool available = vt_backend_open_cpu(isa, 0, &backend) == VT_OK;
+    vt_backend_close(&backend);
+    vt_error_clear();
+    return available;
+}
