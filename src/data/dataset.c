@@ -28,6 +28,7 @@ typedef struct {
     int64_t first_sample; /* samples of the files before it */
     uint64_t last_use;
     int64_t users; /* frames of plans that hold it open */
+    bool tried;    /* it was opened before */
 } yearly_file;
 
 struct vt_dataset {
@@ -84,8 +85,10 @@ static vt_status use_file(vt_dataset *dataset, int64_t index, vt_fields_file **r
             close_file(dataset, oldest);
         }
         const int64_t first = dataset->list.first[index], end = dataset->list.first[index + 1];
-        VT_TRY(vt_fields_file_open((const char *const *)dataset->list.paths + first, end - first,
-                                   dataset->options.variables, &file->file));
+        const char *const *paths = (const char *const *)dataset->list.paths + first;
+        VT_TRY((file->tried ? vt_fields_file_open_again
+                            : vt_fields_file_open)(paths, end - first, dataset->options.variables, &file->file));
+        file->tried = true;
         dataset->open_files++;
     }
     *result = file->file;

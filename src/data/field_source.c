@@ -44,7 +44,50 @@ done:
 
 bool vt_field_part_has(const vt_field_part *part, const char *name)
 {
-    return H5Lexists(part->file, name, H5P_DEFAULT) > 0 && H5Oexists_by_name(part->file, name, H5P_DEFAULT) > 0;
+    hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS);
+    bool has = H5Lexists(part->file, name, access) > 0 && H5Oexists_by_name(part->file, name, access) > 0;
+    H5Pclose(access);
+    return has || vt_hdf5_refused_file()[0] != '\0'; /* opening it says why not */
+}
+
+/* With the access properties `access`, which come from vt_hdf5_link_access. */
+static vt_status open_dataset(const vt_field_part *part, const char *name, hid_t access, hid_t *dataset)
+{
+    vt_status status = VT_OK;
+    *dataset = H5Dopen2(part->file, name, access);
+    VT_CHECK(*dataset >= 0 || vt_hdf5_refused_file()[0] == '\0',
+             "%s: '%s' is a link into another file, '%s', which is not followed; copy the data into one file (h5copy)",
+             part->path, name, vt_hdf5_refused_file());
+    VT_CHECK(*dataset >= 0, "%s: can't open the dataset '%s': %s", part->path, name, vt_hdf5_reason());
+done:
+    return status;
+}
+
+/* Before anything else is asked of it: a dataset may name other files, anywhere, that hold its numbers. */
+static vt_status check_own_storage(const vt_field_part *part, const char *name, hid_t dataset)
+{
+    vt_status status = VT_OK;
+    hid_t properties = H5Dget_create_plist(dataset);
+    VT_CHECK(properties >= 0, "%s: '%s' is damaged: %s", part->path, name, vt_hdf5_reason());
+    bool elsewhere = H5Pget_external_count(properties) > 0 || H5Pget_layout(properties) == H5D_VIRTUAL;
+    VT_CHECK(!elsewhere,
+             "%s: the numbers of '%s' lie in other files, which are not read; 'h5repack -l %s:CONTI' makes one file of "
+             "them",
+             part->path, name, name);
+done:
+    if (properties >= 0) H5Pclose(properties);
+    return status;
+}
+
+vt_status vt_field_part_dataset(const vt_field_part *part, const char *name, hid_t *dataset)
+{
+    vt_status status = VT_OK;
+    hid_t access = vt_hdf5_link_access(H5P_DATASET_ACCESS);
+    VT_TRY(open_dataset(part, name, access, dataset));
+    VT_TRY(check_own_storage(part, name, *dataset));
+done:
+    H5Pclose(access);
+    return status;
 }
 
 vt_status vt_field_part_coordinate(const vt_field_part *part, const char *name, const char *of, int64_t length,
@@ -57,8 +100,7 @@ vt_status vt_field_part_coordinate(const vt_field_part *part, const char *name, 
     *values = NULL;
     VT_ASSERT(length > 0);
     if (!vt_field_part_has(part, name)) goto done;
-    dataset = H5Dopen2(part->file, name, H5P_DEFAULT);
-    VT_CHECK(dataset >= 0, "%s: can't open the dataset '%s': %s", part->path, name, vt_hdf5_reason());
+    VT_TRY(vt_field_part_dataset(part, name, &dataset));
     space = H5Dget_space(dataset);
     int rank = H5Sget_simple_extent_ndims(space);
     VT_CHECK(rank == 1, "%s: '%s' has %d dimensions, expected 1", part->path, name, rank);
@@ -191,13 +233,13 @@ static vt_status take_layout(vt_field_source *source)
     if (layout == H5D_CHUNKED) {
         source->layout = VT_LAYOUT_CHUNKED;
         take_chunks(source, properties);
-    } else if (layout == H5D_CONTIGUOUS && H5Pget_external_count(properties) == 0) {
+    } else if (layout == H5D_CONTIGUOUS) {
         haddr_t address = H5Dget_offset(source->dataset);
         source->layout = VT_LAYOUT_CONTIGUOUS;
         source->address = (int64_t)address;
         if (address == HADDR_UNDEF) note_obstacle(source, vt_text_format("'%s' was never written", source->name));
     } else {
-        note_obstacle(source, vt_text_format("'%s' is stored in other files, or within the header", source->name));
+        note_obstacle(source, vt_text_format("'%s' is stored within the header", source->name));
     }
 done:
     H5Pclose(properties);
@@ -247,8 +289,7 @@ static vt_status check_storage(const vt_field_source *source)
     VT_CHECK(bytes > 0 && bytes < INT64_MAX / 8,
              "%s: '%s' is damaged: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)", source->part->path,
              source->name, (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)extent[3]);
-    bool whole =
-        layout == H5D_CHUNKED || layout == H5D_VIRTUAL || stored == 0 || extent[0] == 0 || (int64_t)stored >= bytes;
+    bool whole = layout == H5D_CHUNKED || stored == 0 || extent[0] == 0 || (int64_t)stored >= bytes;
     VT_CHECK(whole, "%s: '%s' is damaged: %llu bytes are stored, %lld expected", source->part->path, source->name,
              (unsigned long long)stored, (long long)bytes);
 done:
@@ -265,8 +306,7 @@ vt_status vt_field_source_open(const vt_field_part *part, const char *name, vt_f
                                 .space = H5I_INVALID_HID,
                                 .memory_type = H5I_INVALID_HID,
                                 .packing = {.scale = 1}};
-    source->dataset = H5Dopen2(part->file, name, H5P_DEFAULT);
-    VT_CHECK(source->dataset >= 0, "%s: can't open the dataset '%s': %s", part->path, name, vt_hdf5_reason());
+    VT_TRY(vt_field_part_dataset(part, name, &source->dataset));
     VT_TRY(take_type(source));
     VT_TRY(take_extent(source));
     VT_TRY(check_storage(source));
@@ -309,12 +349,10 @@ vt_status vt_field_source_enlarge_cache(vt_field_source *source, int64_t *cache_
     }
     /* the library advises a prime of about 100 slots a chunk; the slots are pointers */
     size_t slots = chunks < 62 ? 12421 : chunks < 5000 ? 200 * (size_t)chunks + 1 : 1000003;
-    access = H5Pcreate(H5P_DATASET_ACCESS);
+    access = vt_hdf5_link_access(H5P_DATASET_ACCESS);
     H5Pset_chunk_cache(access, slots, (size_t)*cache_bytes, H5D_CHUNK_CACHE_W0_DEFAULT);
     H5Dclose(source->dataset);
-    source->dataset = H5Dopen2(source->part->file, source->name, access);
-    VT_CHECK(source->dataset >= 0, "%s: can't open the dataset '%s': %s", source->part->path, source->name,
-             vt_hdf5_reason());
+    VT_TRY(open_dataset(source->part, source->name, access, &source->dataset));
 done:
     if (access >= 0) H5Pclose(access);
     return status;

@@ -5,15 +5,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "data/fields_inside.h"
 #include "data/hdf5_access.h"
+#include "data/trial.h"
 
 static vt_status open_fields(vt_fields_file *file)
 {
     vt_status status = VT_OK;
-    file->sources = calloc(1, sizeof *file->sources);
-    VT_CHECK(file->sources != NULL, "out of memory");
+    file->sources = vt_allocate(1, sizeof *file->sources, "a file of fields");
     VT_CHECK(vt_field_part_has(file->parts, "fields"),
              "%s has no dataset 'fields'; expected float32 'fields' [time, channel, lat, lon], or with --variables a "
              "dataset for each of them, see docs/data.md",
@@ -109,17 +110,15 @@ done:
     return status;
 }
 
-vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const char *variables,
-                              vt_fields_file **result)
+vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count, const char *variables,
+                                    vt_fields_file **result)
 {
     vt_status status = VT_OK;
-    vt_fields_file *file = calloc(1, sizeof *file);
+    vt_fields_file *file = vt_allocate(1, sizeof *file, "a file of fields");
     *result = NULL;
     VT_ASSERT(path_count > 0 && (path_count == 1 || variables != NULL));
-    VT_CHECK(file != NULL, "out of memory");
     file->path = vt_text_copy(paths[0]);
-    file->parts = calloc((size_t)path_count, sizeof *file->parts);
-    VT_CHECK(file->parts != NULL, "out of memory");
+    file->parts = vt_allocate((size_t)path_count, sizeof *file->parts, "a file of fields");
     file->part_count = (int)path_count;
     for (int i = 0; i < file->part_count; i++)
         file->parts[i] = (vt_field_part){.descriptor = -1, .file = H5I_INVALID_HID};
@@ -131,6 +130,59 @@ vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, cons
     file = NULL;
 done:
     vt_fields_file_close(&file);
+    return status;
+}
+
+/* ---- the first try ---- */
+
+typedef struct {
+    const char *const *paths;
+    int64_t path_count;
+    const char *variables;
+} attempt;
+
+/* What HDF5 has to be trusted with later: each source's index of chunks, and filters that only it knows. */
+static void visit_storage(vt_fields_file *file)
+{
+    const vt_fields_shape shape = file->shape;
+    for (int i = 0; i < file->source_count; i++) {
+        vt_field_source *source = &file->sources[i];
+        if (source->layout != VT_LAYOUT_CHUNKED) continue;
+        const int64_t chunks = source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];
+        vt_hdf5_enter();
+#if H5_VERSION_GE(1, 10, 5)
+        hsize_t count = 0;
+        H5Dget_num_chunks(source->dataset, source->space, &count);
+#endif
+        if (chunks > 0) vt_field_source_find_chunk(source, 0);
+        if (chunks > 0) vt_field_source_find_chunk(source, chunks - 1);
+        vt_hdf5_leave();
+    }
+    if (shape.times < 1) return;
+    float *values = vt_allocate((size_t)(shape.channels * shape.width), sizeof *values, "a row of the fields");
+    vt_fields_file_read(file, 0, shape.channels, 0, 1, shape.width, values);
+    vt_fields_file_read(file, shape.times - 1, shape.channels, shape.height - 1, 1, shape.width, values);
+    free(values);
+}
+
+static void try_out(void *context)
+{
+    const attempt *wanted = context;
+    vt_fields_file *file = NULL;
+    if (vt_fields_file_open_again(wanted->paths, wanted->path_count, wanted->variables, &file) == VT_OK)
+        visit_storage(file);
+    vt_fields_file_close(&file);
+}
+
+vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const char *variables,
+                              vt_fields_file **result)
+{
+    vt_status status = VT_OK;
+    attempt wanted = {paths, path_count, variables};
+    *result = NULL;
+    VT_TRY(vt_trial(paths[0], try_out, &wanted));
+    VT_TRY(vt_fields_file_open_again(paths, path_count, variables, result));
+done:
     return status;
 }
 

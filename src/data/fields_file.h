@@ -18,11 +18,17 @@ typedef struct vt_fields_file vt_fields_file;
 
 /* Opens without HDF5 file locking and reads everything but the fields. Contiguous, chunked and compressed storage, and
  * every floating-point type, are read alike. Errors: no file, no permission, not HDF5 or truncated, `fields` missing or
- * not 4-D floating point, `lat` or `lon` that don't fit it, `channels` that aren't strings. With `variables`
+ * not 4-D floating point or in another file, `lat` or `lon` that don't fit it, `channels` that aren't strings; a file
+ * over which HDF5 crashes or does not end. With `variables`
  * ("[u10, z@500]", NULL: none) the channels are those datasets, each of which is in one of the files; further errors: a
  * variable or a level that isn't there, of other extents. */
 vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const char *variables,
                               vt_fields_file **file);
+
+/* The same for a file that was opened before: without trying first, in a process of its own (data/trial.h), whether
+ * HDF5 survives it. */
+vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count, const char *variables,
+                                    vt_fields_file **file);
 void vt_fields_file_close(vt_fields_file **file);
 
 /* Of the first of its files. */

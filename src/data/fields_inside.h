@@ -80,6 +80,10 @@ vt_status vt_field_part_coordinate(const vt_field_part *part, const char *name, 
                                    double limit, double **values);
 bool vt_field_part_has(const vt_field_part *part, const char *name);
 
+/* Opens a dataset that lies in this file, and nothing of it in another; to be closed where *dataset >= 0, also after an
+ * error. */
+vt_status vt_field_part_dataset(const vt_field_part *part, const char *name, hid_t *dataset);
+
 /* Sources, channels, shape, names and latitudes of a file whose variables are separate datasets (netcdf.c). */
 vt_status vt_netcdf_open(vt_fields_file *file, const char *variables);
 

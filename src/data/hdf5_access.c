@@ -15,7 +15,7 @@
 
 static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t preparation = PTHREAD_ONCE_INIT;
-static char reason[512]; /* guarded by `library` */
+static char reason[512], refused_file[256]; /* guarded by `library` */
 
 /* Before the library starts. Older ones read the variable once, then; a value that the user has set stands. Without its
  * tidying at exit, for that crashes over a file that couldn't be written in full; all else is closed by then. */
@@ -60,4 +60,25 @@ hid_t vt_hdf5_file_access(void)
     H5Pset_file_locking(access, false, true);
 #endif
     return access;
+}
+
+static herr_t refuse_link(const char *parent, const char *group, const char *target, const char *object,
+                          unsigned *flags, hid_t access, void *context)
+{
+    (void)parent, (void)group, (void)object, (void)flags, (void)access, (void)context;
+    snprintf(refused_file, sizeof refused_file, "%s", target);
+    return -1;
+}
+
+hid_t vt_hdf5_link_access(hid_t class)
+{
+    hid_t access = H5Pcreate(class);
+    H5Pset_elink_cb(access, refuse_link, NULL);
+    refused_file[0] = '\0';
+    return access;
+}
+
+const char *vt_hdf5_refused_file(void)
+{
+    return refused_file;
 }

@@ -17,4 +17,11 @@ const char *vt_hdf5_reason(void);
 /* Access properties for opening and making files: no file locking, which parallel file systems often refuse. */
 hid_t vt_hdf5_file_access(void);
 
+/* Access properties (of class H5P_LINK_ACCESS, or H5P_DATASET_ACCESS, which contains it) that don't follow links into
+ * other files: what is opened must not decide which files are read. */
+hid_t vt_hdf5_link_access(hid_t class);
+
+/* The file that such a link named since vt_hdf5_link_access was last called; "" when there was none. */
+const char *vt_hdf5_refused_file(void);
+
 #endif

@@ -113,7 +113,8 @@ static herr_t note_variable(hid_t group, const char *name, const H5L_info_t *inf
 {
     (void)info;
     vt_text *text = context;
-    hid_t object = H5Oopen(group, name, H5P_DEFAULT);
+    hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS), object = H5Oopen(group, name, access);
+    H5Pclose(access);
     if (object >= 0 && H5Iget_type(object) == H5I_DATASET) {
         hid_t space = H5Dget_space(object);
         if (H5Sget_simple_extent_ndims(space) >= 3) vt_text_append(text, "%s%s", text->length > 0 ? ", " : "", name);
@@ -143,10 +144,15 @@ static int64_t length_of(const vt_field_part *part, const char *name)
 {
     hsize_t extent = 0;
     if (!vt_field_part_has(part, name)) return 0;
-    hid_t dataset = H5Dopen2(part->file, name, H5P_DEFAULT), space = H5Dget_space(dataset);
-    if (H5Sget_simple_extent_ndims(space) == 1) H5Sget_simple_extent_dims(space, &extent, NULL);
-    H5Sclose(space);
-    H5Dclose(dataset);
+    hid_t dataset = H5I_INVALID_HID;
+    if (vt_field_part_dataset(part, name, &dataset) == VT_OK) {
+        hid_t space = H5Dget_space(dataset);
+        if (H5Sget_simple_extent_ndims(space) == 1) H5Sget_simple_extent_dims(space, &extent, NULL);
+        H5Sclose(space);
+    } else {
+        vt_error_clear(); /* there may be another coordinate of that kind */
+    }
+    if (dataset >= 0) H5Dclose(dataset);
     return (int64_t)extent;
 }
 

@@ -8,18 +8,10 @@
 
 /* ---- what a dataset is ---- */
 
-static herr_t refuse_link(const char *parent, const char *group, const char *target, const char *object,
-                          unsigned *flags, hid_t access, void *context)
-{
-    (void)parent, (void)group, (void)target, (void)object, (void)flags, (void)access, (void)context;
-    return -1;
-}
-
 /* Without following links into other files. */
 static hid_t open_by_name(hid_t file, const char *name)
 {
-    hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
-    H5Pset_elink_cb(access, refuse_link, NULL);
+    hid_t access = vt_hdf5_link_access(H5P_DATASET_ACCESS);
     hid_t dataset = H5Dopen2(file, name, access);
     H5Pclose(access);
     return dataset;

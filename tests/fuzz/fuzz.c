@@ -2,6 +2,7 @@
 #include "fuzz.h"
 
 #include <ftw.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -20,6 +21,18 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
 static void remove_directory(void)
 {
     nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* What ends badly in a copy of the process (data/trial.h) is no finding: libFuzzer is not to write it down there. */
+void __sanitizer_set_death_callback(void (*callback)(void));
+static void end_quietly(void)
+{
+    __sanitizer_set_death_callback(NULL);
+}
+
+__attribute__((constructor)) static void prepare_copies(void)
+{
+    pthread_atfork(NULL, NULL, end_quietly);
 }
 
 const char *vt_fuzz_directory(void)

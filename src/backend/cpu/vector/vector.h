@@ -101,6 +101,11 @@ INLINE float largest_lane(vector value)
 /* The lanes of both by turns: a0 b0 a1 b1 …, the lower halves (upper: the upper ones). */
 INLINE vector interleave(vector a, vector b, int upper)
 {
+#if defined(__clang__) /* which knows only constant places */
+    vector all[2] = {a, b}, mixed;
+    for (int i = 0; i < LANES; i++) mixed[i] = all[i % 2][i / 2 + (upper ? LANES / 2 : 0)];
+    return mixed;
+#else
 #if defined(__AVX512F__)
     const vector_bits low = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
 #elif defined(__AVX__)
@@ -109,6 +114,7 @@ INLINE vector interleave(vector a, vector b, int upper)
     const vector_bits low = {0, 4, 1, 5};
 #endif
     return __builtin_shuffle(a, b, upper ? low + LANES / 2 : low);
+#endif
 }
 
 /* rows becomes its transpose: log2(LANES) times the perfect shuffle. */

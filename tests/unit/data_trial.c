@@ -1,0 +1,154 @@
+/* Files that HDF5 must not be trusted with: links and storage that lead into other files, crashes, endless work. */
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "data/fields_file.h"
+#include "data/trial.h"
+#include "test.h"
+#include "unit/data_files.h"
+
+/* ---- the trial itself ---- */
+
+static void do_nothing(void *context)
+{
+    *(int *)context = 1; /* of the copy */
+}
+
+static void crash(void *context)
+{
+    (void)context;
+    raise(SIGSEGV);
+}
+
+static void end_with_3(void *context)
+{
+    (void)context;
+    _exit(3);
+}
+
+static void run_out_of_time(void *context)
+{
+    (void)context;
+    raise(SIGXCPU);
+}
+
+static void write_to_descriptor(void *context)
+{
+    const char *text = "x";
+    if (write(*(int *)context, text, 1) == 1) _exit(1);
+    printf("this is not to be seen\n");
+    fflush(stdout);
+}
+
+TEST(a_trial_touches_nothing_here)
+{
+    int touched = 0, descriptors[2];
+    EXPECT_OK(vt_trial("a.h5", do_nothing, &touched));
+    EXPECT(touched == 0);
+    EXPECT(pipe(descriptors) == 0);
+    EXPECT_OK(vt_trial("a.h5", write_to_descriptor, &descriptors[1]));
+    close(descriptors[0]);
+    close(descriptors[1]);
+}
+
+TEST(a_crash_in_a_trial_is_an_error)
+{
+    EXPECT_ERROR(vt_trial("dir/a.h5", crash, NULL), "dir/a.h5: HDF5 crashed (Segmentation fault) when it was tried");
+    EXPECT_ERROR(vt_trial("a.h5", end_with_3, NULL), "ended the process that tried it (exit status 3)");
+    EXPECT_ERROR(vt_trial("a.h5", run_out_of_time, NULL), "computed for more than 20 s");
+}
+
+static void take_memory(void *context)
+{
+    (void)context;
+    for (int i = 0; i < 9; i++)
+        if (malloc((size_t)1 << 30) == NULL) _exit(7);
+}
+
+TEST(a_trial_has_limits_of_memory)
+{
+    EXPECT_ERROR(vt_trial("a.h5", take_memory, NULL), "exit status 7");
+}
+
+/* Found by tests/fuzz: H5Pget_fill_value of HDF5 1.10.8 follows a null pointer over it. */
+TEST(a_file_over_which_hdf5_crashes)
+{
+    const char *path = "tests/fuzz/corpus/fields/fill_value_crash";
+    vt_fields_file *file = NULL;
+    EXPECT_ERROR(vt_fields_file_open(&path, 1, NULL, &file), path);
+    EXPECT(file == NULL);
+}
+
+/* ---- other files ---- */
+
+static const test_fields small = {.times = 3, .channels = 2, .height = 4, .width = 6, .latitudes = 4};
+
+static vt_status open_one(const char *path)
+{
+    vt_fields_file *file = NULL;
+    vt_status status = vt_fields_file_open((const char *const[]){path}, 1, NULL, &file);
+    vt_fields_file_close(&file);
+    return status;
+}
+
+/* The file `name` with a link `link` to the object of that name in secret.h5. */
+static const char *write_link(const char *name, const char *link)
+{
+    const char *secret = test_path("secret.h5"), *path = test_path(name);
+    test_fields_write(secret, &small);
+    hid_t file = -1;
+    if (strcmp(link, "fields") == 0) {
+        file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    } else {
+        test_fields without = small;
+        without.latitudes = 0;
+        test_fields_write(path, &without);
+        file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+    }
+    VT_ASSERT(H5Lcreate_external(secret, link, file, link, H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    H5Fclose(file);
+    return path;
+}
+
+TEST(links_into_other_files_are_not_followed)
+{
+    EXPECT_ERROR(open_one(write_link("link/2001.h5", "fields")), "secret.h5', which is not followed");
+    EXPECT_ERROR(open_one(write_link("lat/2001.h5", "lat")), "'lat' is a link into another file, '");
+}
+
+TEST(variables_that_are_links_are_not_followed)
+{
+    const char *path = write_link("netcdf/2001.h5", "fields");
+    vt_fields_file *file = NULL;
+    EXPECT_ERROR(vt_fields_file_open(&path, 1, "[fields]", &file), "'fields' is a link into another file");
+    EXPECT_ERROR(vt_fields_file_open(&path, 1, "[t2m]", &file), "no variable 't2m'; found: none");
+}
+
+/* A dataset whose numbers are those of another file: raw bytes, or a dataset there. */
+static const char *write_elsewhere(const char *name, bool virtual)
+{
+    const hsize_t extent[4] = {3, 2, 4, 6};
+    const char *path = test_path(name), *secret = test_path("secret.h5");
+    test_fields_write(secret, &small);
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), space = H5Screate_simple(4, extent, NULL);
+    hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
+    if (virtual)
+        VT_ASSERT(H5Pset_virtual(properties, space, secret, "fields", space) >= 0);
+    else
+        VT_ASSERT(H5Pset_external(properties, secret, 0, 3 * 2 * 4 * 6 * sizeof(float)) >= 0);
+    hid_t dataset = H5Dcreate2(file, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    VT_ASSERT(dataset >= 0);
+    H5Dclose(dataset);
+    H5Pclose(properties);
+    H5Sclose(space);
+    H5Fclose(file);
+    return path;
+}
+
+TEST(numbers_in_other_files_are_not_read)
+{
+    EXPECT_ERROR(open_one(write_elsewhere("external/2001.h5", false)), "the numbers of 'fields' lie in other files");
+    EXPECT_ERROR(open_one(write_elsewhere("virtual/2001.h5", true)), "the numbers of 'fields' lie in other files");
+    EXPECT_OK(open_one(test_path("secret.h5")));
+}
