@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 
 enum { MOST_FLAGS = 32 };
@@ -108,8 +109,7 @@ vt_status vt_arguments_take(const char *command, int argument_count, char *const
     vt_status status = VT_OK;
     *help = false;
     *other_count = 0;
-    *others = calloc((size_t)argument_count + 1, sizeof **others);
-    VT_ASSERT(*others != NULL);
+    *others = vt_allocate((size_t)argument_count + 1, sizeof **others, "the arguments");
     for (int i = 0; i < argument_count; i++) {
         const char *word = arguments[i], *name = word + (strncmp(word, "--", 2) == 0 ? 2 : 0), *value = NULL;
         size_t length = strcspn(name, "=");

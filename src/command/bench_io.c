@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "data/sampler.h"
@@ -91,10 +92,9 @@ static vt_status add_batch(plain *p, int64_t index, const vt_sampler_slice *slic
         if (extent.descriptor < 0 || extent.bytes == 0) continue;
         if (p->count == p->room) {
             p->room = p->room > 0 ? 2 * p->room : 1024;
-            p->extents = realloc(p->extents, (size_t)p->room * sizeof *p->extents);
-            p->batch_of = realloc(p->batch_of, (size_t)p->room * sizeof *p->batch_of);
-            p->place = realloc(p->place, (size_t)p->room * sizeof *p->place);
-            VT_ASSERT(p->extents != NULL && p->batch_of != NULL && p->place != NULL);
+            p->extents = vt_reallocate(p->extents, (size_t)p->room, sizeof *p->extents, "bench io");
+            p->batch_of = vt_reallocate(p->batch_of, (size_t)p->room, sizeof *p->batch_of, "bench io");
+            p->place = vt_reallocate(p->place, (size_t)p->room, sizeof *p->place, "bench io");
         }
         p->extents[p->count] = extent;
         p->batch_of[p->count] = index % b->ring_batches;
@@ -117,8 +117,7 @@ static vt_status plan_plain(plain *p)
                                 .drop_last = true,
                                 .shuffle = b->config->shuffle,
                                 .seed = (uint64_t)b->config->seed};
-    p->plans = calloc((size_t)b->batches, sizeof *p->plans);
-    VT_ASSERT(p->plans != NULL);
+    p->plans = vt_allocate((size_t)b->batches, sizeof *p->plans, "bench io");
     VT_TRY(vt_sampler_open(&order, &sampler));
     const int64_t of_epoch = vt_sampler_batch_count(sampler);
     for (int64_t i = 0; i < b->batches; i++) {
@@ -128,8 +127,7 @@ static vt_status plan_plain(plain *p)
     if (p->largest_batch > b->batch_floats * (int64_t)sizeof(float)) { /* windows that are read in whole rows */
         free(b->ring);
         b->batch_floats = p->largest_batch / (int64_t)sizeof(float) + 1;
-        b->ring = malloc((size_t)(b->ring_batches * b->batch_floats) * sizeof(float));
-        VT_ASSERT(b->ring != NULL);
+        b->ring = vt_allocate((size_t)(b->ring_batches * b->batch_floats), sizeof(float), "bench io");
     }
 done:
     vt_sampler_close(&sampler);
@@ -164,9 +162,8 @@ static void *pread_all(void *context)
 static vt_status plain_round(plain *p, double *seconds)
 {
     vt_status status = VT_OK;
-    pthread_t *threads = calloc((size_t)p->bench->threads, sizeof *threads);
+    pthread_t *threads = vt_allocate((size_t)p->bench->threads, sizeof *threads, "bench io");
     int64_t started = 0;
-    VT_ASSERT(threads != NULL);
     p->next = 0;
     double begin = vt_clock_seconds();
     while (started < p->bench->threads && pthread_create(&threads[started], NULL, pread_all, p) == 0) started++;

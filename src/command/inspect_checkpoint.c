@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "command/inspect.h"
 #include "config/config.h"
@@ -79,10 +80,9 @@ done:
 static vt_status print_shards(vt_tensor_file *index, const char *directory, bool brief, int *faults)
 {
     vt_status status = VT_OK;
-    int64_t count = MOST_SHARDS, *bytes = malloc(MOST_SHARDS * sizeof *bytes);
+    int64_t count = MOST_SHARDS, *bytes = vt_allocate(MOST_SHARDS, sizeof *bytes, "a checkpoint's tensor");
     double total = 0;
     char size[VT_NUMBER_SIZE];
-    VT_ASSERT(bytes != NULL);
     VT_TRY(vt_tensor_file_get_integers(index, "shard_bytes", &count, bytes));
     for (int64_t i = 0; i < count; i++) total += (double)bytes[i];
     printf("%s%lld shard%s, %s\n", brief ? ", " : "  files: checkpoint.h5 and ", (long long)count,
@@ -99,8 +99,7 @@ static vt_status verify_tensor(vt_tensor_file *index, const char *name, const vt
 {
     vt_status status = VT_OK;
     int64_t count = vt_tensor_count(shape), i = 0;
-    float *values = malloc((size_t)count * sizeof *values + 1);
-    VT_ASSERT(values != NULL);
+    float *values = vt_allocate((size_t)count * sizeof *values + 1, 1, "a checkpoint's tensor");
     VT_TRY(vt_tensor_file_read(index, name, shape, values));
     while (i < count && isfinite(values[i])) i++;
     VT_CHECK(i == count, "%s holds %g at element %lld", name, (double)values[i], (long long)i);

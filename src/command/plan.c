@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
@@ -61,8 +62,7 @@ static vt_status take_arguments(int count, char *const *arguments, request *r)
 {
     vt_status status = VT_OK;
     const char *value = NULL;
-    *r = (request){.others = malloc(((size_t)count + 1) * sizeof(char *))};
-    VT_ASSERT(r->others != NULL);
+    *r = (request){.others = vt_allocate((size_t)count + 1, sizeof(char *), "the arguments")};
     for (int i = 0; i < count; i++) {
         if (is_flag(count, arguments, &i, "ranks", false, &value)) {
             VT_CHECK(value != NULL && vt_text_to_integer(value, &r->ranks) && r->ranks >= 1 && r->ranks <= MOST_RANKS,

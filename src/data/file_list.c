@@ -75,8 +75,7 @@ static int by_date(const void *a, const void *b)
 
 static void find_groups(vt_file_list *list, bool variables)
 {
-    list->first = malloc((size_t)(list->count + 1) * sizeof *list->first);
-    VT_ASSERT(list->first != NULL);
+    list->first = vt_allocate((size_t)(list->count + 1), sizeof *list->first, "the list of data files");
     for (int64_t i = 0; i < list->count; i++)
         if (i == 0 || !variables || compare_dates(list->paths[i - 1], list->paths[i]) != 0)
             list->first[list->groups++] = i;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "data/calendar.h"
 #include "data/hdf5_access.h"
@@ -93,8 +94,7 @@ static vt_status write_coordinates(vt_forecast_file *file, const vt_forecast_fil
     vt_status status = VT_OK;
     char date[VT_DATE_SIZE];
     char *since = vt_text_format("hours since %s:00", vt_calendar_format(options->year, options->hours, date));
-    double *hours = malloc((size_t)options->times * sizeof *hours);
-    VT_ASSERT(hours != NULL);
+    double *hours = vt_allocate((size_t)options->times, sizeof *hours, "a file of forecasts");
     for (int64_t i = 0; i < options->times; i++)
         hours[i] = (double)(options->first_lead_hours + i * options->hours_a_time);
     const text_attribute time[] = {{"standard_name", "time"},
@@ -206,8 +206,7 @@ done:
 
 vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options *options, vt_forecast_file **result)
 {
-    vt_forecast_file *file = calloc(1, sizeof *file);
-    VT_ASSERT(file != NULL);
+    vt_forecast_file *file = vt_allocate(1, sizeof *file, "a file of forecasts");
     file->path = vt_text_copy(path);
     file->partial = vt_output_partial_path(path);
     file->file = H5I_INVALID_HID;
@@ -215,8 +214,7 @@ vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options
     file->extent[TIME] = options->times;
     file->extent[LAT] = options->height;
     file->extent[LON] = options->width;
-    file->variables = malloc((size_t)options->channels * sizeof *file->variables);
-    VT_ASSERT(file->variables != NULL);
+    file->variables = vt_allocate((size_t)options->channels, sizeof *file->variables, "a file of forecasts");
     for (int i = 0; i < DIMENSIONS; i++) file->scales[i] = H5I_INVALID_HID;
     for (int64_t c = 0; c < options->channels; c++) file->variables[c] = H5I_INVALID_HID;
     vt_hdf5_enter();

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "data/output_file.h"
 
@@ -184,11 +185,8 @@ vt_status vt_npy_write(const char *path, const float *values, const int64_t *sha
     bool written = fwrite(magic, 1, sizeof magic, file) == sizeof magic && fwrite(start, 1, 4, file) == 4 &&
                    fwrite(header.characters, 1, header.length, file) == header.length &&
                    fwrite(values, sizeof *values, count, file) == count;
+    written = vt_file_close(file, written);
     int error = errno;
-    if (fclose(file) != 0 && written) {
-        written = false;
-        error = errno;
-    }
     if (!written) unlink(partial);
     VT_CHECK(written, "can't write %s: %s", path, strerror(error));
     VT_TRY(vt_output_publish(partial, path));

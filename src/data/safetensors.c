@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/bfloat16.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "data/output_file.h"
@@ -327,7 +328,7 @@ vt_status vt_safetensors_write(const char *path, const vt_named_tensor *tensors,
         size_t elements = (size_t)vt_tensor_count(&tensors[i].shape);
         written = fwrite(tensors[i].values, sizeof(float), elements, file) == elements;
     }
-    written = fclose(file) == 0 && written;
+    written = vt_file_close(file, written);
     file = NULL;
     if (!written) {
         int reason = errno;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "data/calendar.h"
 #include "data/dataset.h"
@@ -50,8 +51,7 @@ static vt_status find_starts(evaluation *e)
     vt_status status = VT_OK;
     int64_t samples = vt_dataset_sample_count(e->dataset), rollout = e->options->rollout;
     const vt_dataset_options *options = vt_dataset_options_of(e->dataset);
-    e->starts = malloc((size_t)samples * sizeof *e->starts);
-    VT_ASSERT(e->starts != NULL);
+    e->starts = vt_allocate((size_t)samples, sizeof *e->starts, "the evaluation");
     for (int64_t i = 0; i < samples; i += e->options->every)
         if (vt_dataset_reaches(e->dataset, i, rollout)) e->starts[e->start_count++] = i;
     VT_CHECK(e->start_count > 0,
@@ -84,8 +84,7 @@ static vt_status read_climatology(evaluation *e)
                  array.shape[3] >= width,
              "time_means_path '%s' is %s, expected [1, C, H, W] with at least %lld channels of [%lld, %lld]",
              config->time_means_path, shape, (long long)channels, (long long)height, (long long)width);
-    e->climatology = malloc((size_t)(channels * e->plane) * sizeof *e->climatology);
-    VT_ASSERT(e->climatology != NULL);
+    e->climatology = vt_allocate((size_t)(channels * e->plane), sizeof *e->climatology, "the evaluation");
     for (int64_t c = 0; c < channels; c++)
         for (int64_t y = 0; y < height; y++)
             for (int64_t x = 0; x < width; x++)
@@ -133,11 +132,10 @@ static void take_memory(evaluation *e)
     const vt_config *config = e->options->config;
     size_t batch = (size_t)vt_forecaster_batch(e->forecaster), plane = (size_t)e->plane * sizeof(float);
     size_t in = (size_t)config->n_in_channels * plane, out = (size_t)config->n_out_channels * plane;
-    e->input = malloc(batch * in);
-    e->persistence = malloc(batch * out);
-    e->forecast = malloc(batch * out);
-    e->target = malloc(out);
-    VT_ASSERT(e->input != NULL && e->persistence != NULL && e->forecast != NULL && e->target != NULL);
+    e->input = vt_allocate(batch * in, 1, "the evaluation");
+    e->persistence = vt_allocate(batch * out, 1, "the evaluation");
+    e->forecast = vt_allocate(batch * out, 1, "the evaluation");
+    e->target = vt_allocate(out, 1, "the evaluation");
     vt_scores_options options = {.leads = e->options->rollout,
                                  .channels = config->n_out_channels,
                                  .height = config->img_size[0],

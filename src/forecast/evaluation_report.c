@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "data/calendar.h"
 #include "data/output_file.h"
@@ -53,10 +54,8 @@ static vt_status write_bytes(const char *path, const void *bytes, size_t size)
     char *partial = vt_output_partial_path(path);
     FILE *file = fopen(partial, "we");
     VT_CHECK(file != NULL, "can't write %s: %s", partial, strerror(errno));
-    bool written = fwrite(bytes, 1, size, file) == size && fflush(file) == 0;
-    int reason = errno;
-    written = fclose(file) == 0 && written;
-    VT_CHECK(written, "can't write %s: %s", path, strerror(reason));
+    bool written = vt_file_close(file, fwrite(bytes, 1, size, file) == size);
+    VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
     VT_TRY(vt_output_publish(partial, path));
 done:
     free(partial);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "data/statistics.h"
 #include "data/tensor_file.h"
@@ -49,8 +50,7 @@ vt_status vt_forecaster_configure(const char *checkpoint, int flag_count, char *
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
-    char *yaml = NULL, **all = calloc((size_t)flag_count + FORCED, sizeof *all);
-    VT_ASSERT(all != NULL);
+    char *yaml = NULL, **all = vt_allocate((size_t)flag_count + FORCED, sizeof *all, "the forecaster");
     memcpy(all, forced, sizeof forced);
     memcpy(all + FORCED, flags, (size_t)flag_count * sizeof *all);
     VT_TRY(open_index(checkpoint, &index));
@@ -88,9 +88,8 @@ static vt_status read_normalisation(vt_forecaster *forecaster, const vt_config *
 {
     int64_t in = config->n_in_channels / (config->n_history + 1), out = config->n_out_channels;
     int64_t channels = in > out ? in : out;
-    forecaster->means = malloc((size_t)channels * sizeof *forecaster->means);
-    forecaster->stds = malloc((size_t)channels * sizeof *forecaster->stds);
-    VT_ASSERT(forecaster->means != NULL && forecaster->stds != NULL);
+    forecaster->means = vt_allocate((size_t)channels, sizeof *forecaster->means, "the forecaster");
+    forecaster->stds = vt_allocate((size_t)channels, sizeof *forecaster->stds, "the forecaster");
     return vt_statistics_read_pair(config->global_means_path, config->global_stds_path, channels, forecaster->means,
                                    forecaster->stds);
 }
@@ -124,8 +123,7 @@ vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt
                              const char *const *channel_names, vt_forecaster **result)
 {
     vt_status status = VT_OK;
-    vt_forecaster *forecaster = calloc(1, sizeof *forecaster);
-    VT_ASSERT(forecaster != NULL);
+    vt_forecaster *forecaster = vt_allocate(1, sizeof *forecaster, "the forecaster");
     VT_TRY(vt_world_agree(world, read_normalisation(forecaster, config)));
     VT_TRY(vt_world_agree(world, open_backend(forecaster, config, world)));
     VT_TRY(vt_world_agree(world, open_model(forecaster, config, world, latitudes)));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "data/calendar.h"
 #include "data/fields_file.h"
@@ -85,9 +86,8 @@ static void take_coordinates(prediction *p)
     const int64_t height = p->options->config->img_size[0], width = p->options->config->img_size[1];
     const vt_fields_shape shape = vt_fields_file_shape(p->file);
     const double *latitudes = vt_fields_file_latitudes(p->file), *longitudes = vt_fields_file_longitudes(p->file);
-    p->latitudes = malloc((size_t)height * sizeof *p->latitudes);
-    p->longitudes = malloc((size_t)width * sizeof *p->longitudes);
-    VT_ASSERT(p->latitudes != NULL && p->longitudes != NULL);
+    p->latitudes = vt_allocate((size_t)height, sizeof *p->latitudes, "the forecast");
+    p->longitudes = vt_allocate((size_t)width, sizeof *p->longitudes, "the forecast");
     for (int64_t y = 0; y < height; y++)
         p->latitudes[y] = latitudes != NULL  ? latitudes[y]
                           : shape.height > 1 ? 90.0 - 180.0 * (double)y / (double)(shape.height - 1)
@@ -102,9 +102,8 @@ static vt_status read_input(prediction *p)
     const vt_config *config = p->options->config;
     const int64_t height = config->img_size[0], width = config->img_size[1], plane = height * width;
     const int64_t channels = config->n_in_channels / (config->n_history + 1);
-    p->input = malloc((size_t)(config->n_in_channels * plane) * sizeof *p->input);
-    p->fields = malloc((size_t)(config->n_out_channels * plane) * sizeof *p->fields);
-    VT_ASSERT(p->input != NULL && p->fields != NULL);
+    p->input = vt_allocate((size_t)(config->n_in_channels * plane), sizeof *p->input, "the forecast");
+    p->fields = vt_allocate((size_t)(config->n_out_channels * plane), sizeof *p->fields, "the forecast");
     for (int64_t back = 0; back <= config->n_history; back++)
         VT_TRY(vt_fields_file_read(p->file, p->hours / VT_HOURS_A_TIME - back * config->dt, channels, 0, height, width,
                                    p->input + back * channels * plane));

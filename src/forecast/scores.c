@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "data/output_file.h"
 #include "data/variables.h"
@@ -21,12 +23,11 @@ struct vt_scores {
 
 void vt_scores_open(const vt_scores_options *options, vt_scores **result)
 {
-    vt_scores *scores = calloc(1, sizeof *scores);
-    VT_ASSERT(scores != NULL);
+    vt_scores *scores = vt_allocate(1, sizeof *scores, "the scores");
     scores->options = *options;
-    scores->weights = malloc((size_t)options->height * sizeof *scores->weights);
-    scores->sums = calloc((size_t)(1 + options->leads * options->channels * CELL), sizeof *scores->sums);
-    VT_ASSERT(scores->weights != NULL && scores->sums != NULL);
+    scores->weights = vt_allocate((size_t)options->height, sizeof *scores->weights, "the scores");
+    scores->sums =
+        vt_allocate((size_t)(1 + options->leads * options->channels * CELL), sizeof *scores->sums, "the scores");
     double sum = 0;
     for (int64_t y = 0; y < options->height; y++) sum += scores->weights[y] = cos(options->latitudes[y] * M_PI / 180);
     for (int64_t y = 0; y < options->height; y++) scores->weights[y] *= (double)options->height / sum;
@@ -154,14 +155,9 @@ vt_status vt_scores_write(const vt_scores *scores, const char *path, const char 
         for (int64_t lead = 0; lead < scores->options.leads; lead++)
             print_row(file, scores, lead, c, vt_scores_channel_name(channel_names, c, buffer),
                       (lead + 1) * hours_a_step);
-    bool written = fflush(file) == 0 && !ferror(file);
-    int reason = errno;
-    written = fclose(file) == 0 && written;
-    file = NULL;
-    VT_CHECK(written, "can't write %s: %s", path, strerror(reason));
+    VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
     VT_TRY(vt_output_publish(partial, path));
 done:
-    if (file != NULL) fclose(file);
     free(partial);
     return status;
 }

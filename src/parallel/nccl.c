@@ -36,6 +36,7 @@ vt_status vt_engine_open_nccl(const vt_nccl_options *options, vt_engine **engine
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "libraries.h"
 
@@ -159,8 +160,7 @@ static vt_status split(vt_engine *engine, int color, int key, vt_group *group)
     nccl_state *state = engine->state;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    communicator *c = calloc(1, sizeof *c);
-    VT_ASSERT(c != NULL);
+    communicator *c = vt_allocate(1, sizeof *c, "communication by NCCL");
     c->group = group;
     c->what = "opening";
     VT_CHECK(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking) == cudaSuccess &&
@@ -238,8 +238,7 @@ static void finish(vt_group *group, const char *what, vt_request *request)
     ncclResult_t result = ncclInProgress; /* a call without blocking may go on behind the scenes */
     while (state->nccl->ncclCommGetAsyncError(c->comm, &result) == ncclSuccess && result == ncclInProgress) rest();
     check(group, what, result);
-    operation *one = calloc(1, sizeof *one);
-    VT_ASSERT(one != NULL);
+    operation *one = vt_allocate(1, sizeof *one, "communication by NCCL");
     one->communicator = c;
     check_cuda(group, what, cudaEventCreateWithFlags(&one->end, cudaEventDisableTiming));
     check_cuda(group, what, cudaEventRecord(one->end, c->stream));
@@ -454,10 +453,9 @@ static vt_status check_devices(const vt_nccl_options *options)
     vt_status status = VT_OK;
     enum { SIZE = VT_HOST_SIZE + 16 };
     struct cudaDeviceProp properties;
-    char *all = calloc((size_t)options->size, SIZE);
-    size_t *bytes = malloc((size_t)options->size * sizeof *bytes);
+    char *all = vt_allocate((size_t)options->size, SIZE, "communication by NCCL");
+    size_t *bytes = vt_allocate((size_t)options->size, sizeof *bytes, "communication by NCCL");
     char *own = all + options->rank * SIZE;
-    VT_ASSERT(all != NULL && bytes != NULL);
     int device = 0;
     VT_CHECK(cudaGetDevice(&device) == cudaSuccess && cudaGetDeviceProperties(&properties, device) == cudaSuccess,
              "no GPU for NCCL: %s", cudaGetErrorString(cudaGetLastError()));
@@ -502,9 +500,8 @@ vt_status vt_engine_open_nccl(const vt_nccl_options *options, vt_engine **result
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     int version = 0;
-    vt_engine *engine = calloc(1, sizeof *engine);
-    nccl_state *state = calloc(1, sizeof *state);
-    VT_ASSERT(engine != NULL && state != NULL);
+    vt_engine *engine = vt_allocate(1, sizeof *engine, "communication by NCCL");
+    nccl_state *state = vt_allocate(1, sizeof *state, "communication by NCCL");
     *engine = (vt_engine){.rank = options->rank,
                           .size = options->size,
                           .timeout = options->timeout,

@@ -372,8 +372,7 @@ static void broadcast_text(vt_world *world, int root, char **text)
     vt_group_broadcast(world->host, &size, sizeof size, root, NULL);
     if (world->rank != root) {
         free(*text);
-        *text = size > 0 ? malloc((size_t)size) : NULL;
-        VT_ASSERT(size == 0 || *text != NULL);
+        *text = size > 0 ? vt_allocate((size_t)size, 1, "a message") : NULL;
     }
     vt_group_broadcast(world->host, *text, (size_t)size, root, NULL);
 }

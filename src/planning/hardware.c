@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "config/yaml.h"
 
@@ -189,9 +190,7 @@ vt_status vt_hardware_write(const vt_hardware *hardware, const char *comment, co
         float value = (float)*place_of(hardware, &fields[i]);
         if (fields[i].required || value > 0) fprintf(file, "  %s: %s\n", fields[i].key, vt_text_float(value, number));
     }
-    bool written = fflush(file) == 0 && !ferror(file);
-    written = fclose(file) == 0 && written;
-    VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
+    VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
 done:
     return status;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 /* What the data would say: nothing that changes memory or work. */
 typedef struct {
     float *means, *stds;
@@ -14,12 +15,11 @@ static void stand_in_open(const vt_config *config, double ranks_per_node, stand_
 {
     int64_t in = config->n_in_channels, out = config->n_out_channels, channels = in > out ? in : out;
     int ranks = (int)config->ranks, per_node = ranks_per_node > 0 ? (int)ranks_per_node : ranks;
-    s->means = calloc((size_t)channels, sizeof *s->means);
-    s->stds = calloc((size_t)channels, sizeof *s->stds);
-    s->latitudes = calloc((size_t)config->img_size[0], sizeof *s->latitudes);
+    s->means = vt_allocate((size_t)channels, sizeof *s->means, "the search for layouts");
+    s->stds = vt_allocate((size_t)channels, sizeof *s->stds, "the search for layouts");
+    s->latitudes = vt_allocate((size_t)config->img_size[0], sizeof *s->latitudes, "the search for layouts");
     s->world = (vt_world){.ranks = ranks, .nodes = (ranks + per_node - 1) / per_node};
-    s->world.node_of = calloc((size_t)ranks, sizeof *s->world.node_of);
-    VT_ASSERT(s->means != NULL && s->stds != NULL && s->latitudes != NULL && s->world.node_of != NULL);
+    s->world.node_of = vt_allocate((size_t)ranks, sizeof *s->world.node_of, "the search for layouts");
     for (int64_t c = 0; c < channels; c++) s->stds[c] = 1;
     for (int rank = 0; rank < ranks; rank++) s->world.node_of[rank] = rank / per_node;
 }
@@ -137,8 +137,7 @@ static vt_status add(search *s, const vt_config *changed)
     vt_layouts *all = s->layouts;
     if (all->count == s->capacity) {
         s->capacity = 2 * s->capacity + 64;
-        all->options = realloc(all->options, (size_t)s->capacity * sizeof *all->options);
-        VT_ASSERT(all->options != NULL);
+        all->options = vt_reallocate(all->options, (size_t)s->capacity, sizeof *all->options, "the search for layouts");
     }
     VT_TRY(cost_with(changed, s->hardware, &s->stand_in, &all->options[all->count]));
     all->count++;

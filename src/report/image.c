@@ -174,8 +174,7 @@ static int bar_room(const colour_scale *scale)
 static float *subtract(const vt_comparison *c)
 {
     int64_t count = c->height * c->width;
-    float *difference = malloc((size_t)count * sizeof *difference);
-    VT_ASSERT(difference != NULL);
+    float *difference = vt_allocate((size_t)count, sizeof *difference, "a picture");
     for (int64_t i = 0; i < count; i++) difference[i] = c->right[i] - c->left[i];
     return difference;
 }

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/memory.h"
 /* Colours by Okabe and Ito (jfly.uni-koeln.de/color), which the colour-blind can tell apart; lighter in the dark. */
 static const char style[] =
     ":root{color-scheme:light dark;--bg:#fff;--fg:#1c1f24;--soft:#5d6570;--line:#e3e6ea;--box:#f6f7f9;"
@@ -93,8 +95,7 @@ void vt_page_append_card(vt_text *html, const char *name, const char *value, con
 static void append_base64(vt_text *html, const uint8_t *bytes, size_t count)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *encoded = malloc(4 * ((count + 2) / 3) + 1), *next = encoded;
-    VT_ASSERT(encoded != NULL);
+    char *encoded = vt_allocate(4 * ((count + 2) / 3) + 1, 1, "a page"), *next = encoded;
     for (size_t i = 0; i < count; i += 3) {
         size_t there = count - i < 3 ? count - i : 3;
         uint32_t group = 0;
@@ -111,8 +112,7 @@ vt_status vt_page_append_picture(vt_text *html, const char *path, const char *ca
     enum { MOST_BYTES = 8 << 20 };
     vt_status status = VT_OK;
     FILE *file = fopen(path, "rbe");
-    uint8_t *bytes = malloc(MOST_BYTES);
-    VT_ASSERT(bytes != NULL);
+    uint8_t *bytes = vt_allocate(MOST_BYTES, 1, "a page");
     VT_CHECK(file != NULL, "can't read %s: %s", path, strerror(errno));
     size_t count = fread(bytes, 1, MOST_BYTES, file);
     VT_CHECK(!ferror(file) && count < MOST_BYTES, "can't read %s: it is too large for a page", path);
@@ -136,9 +136,8 @@ vt_status vt_page_write(const vt_text *html, const char *path)
     char *partial = vt_text_format("%s.partial", path);
     FILE *file = fopen(partial, "we");
     VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
-    bool written = fwrite(html->characters, 1, html->length, file) == html->length && fflush(file) == 0;
+    bool written = vt_file_close(file, fwrite(html->characters, 1, html->length, file) == html->length);
     int reason = errno;
-    written = fclose(file) == 0 && written;
     if (!written) unlink(partial);
     VT_CHECK(written, "can't write %s: %s", path, strerror(reason));
     VT_CHECK(rename(partial, path) == 0, "can't write %s: %s", path, strerror(errno));

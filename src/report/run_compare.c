@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "report/chart.h"
 #include "report/page.h"
 #include "report/run_files.h"
@@ -22,9 +23,8 @@ static const char *short_name(const char *directory)
 static void append_chart(vt_text *html, const vt_run_files *runs, int count, bool by_epoch, const char *column,
                          const char *title, bool percent)
 {
-    vt_line *lines = calloc((size_t)count, sizeof *lines);
+    vt_line *lines = vt_allocate((size_t)count, sizeof *lines, "a comparison of runs");
     int used = 0;
-    VT_ASSERT(lines != NULL);
     for (int i = 0; i < count; i++) {
         const vt_table *table = by_epoch ? &runs[i].epochs : &runs[i].steps;
         const double *y = vt_run_column(table, column);
@@ -137,8 +137,7 @@ vt_status vt_run_report_compare(const char *const *directories, int count, const
     char stamp[32];
     vt_clock_stamp(stamp);
     char *title = vt_text_format("vitrain: %d runs", count), *subtitle = vt_text_format("as of %.19s", stamp);
-    vt_run_files *runs = calloc((size_t)count, sizeof *runs);
-    VT_ASSERT(runs != NULL);
+    vt_run_files *runs = vt_allocate((size_t)count, sizeof *runs, "a comparison of runs");
     for (int i = 0; i < count; i++) VT_TRY(vt_run_files_open(directories[i], &runs[i]));
     vt_page_begin(&html, title, subtitle, 0);
     append_figures(&html, runs, count);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 
 /* The file as vitrain writes it: a line "name:", then "  key: value" each. */
@@ -27,8 +28,7 @@ static void read_keys(const char *path, vt_run_files *files)
         }
         if (files->key_count == room) {
             room = 2 * room + 64;
-            files->keys = realloc(files->keys, (size_t)room * sizeof *files->keys);
-            VT_ASSERT(files->keys != NULL);
+            files->keys = vt_reallocate(files->keys, (size_t)room, sizeof *files->keys, "a run's files");
         }
         const char *value = colon + 1;
         files->keys[files->key_count++] =

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 
 /* "a,b,c" at *line, up to its comma or end, cut out; *line then stands behind it, NULL after the last. */
@@ -21,8 +22,7 @@ static void take_names(vt_table *table, char *line)
 {
     int64_t count = 1;
     for (const char *c = line; *c != '\0'; c++) count += *c == ',';
-    table->names = calloc((size_t)count, sizeof *table->names);
-    VT_ASSERT(table->names != NULL);
+    table->names = vt_allocate((size_t)count, sizeof *table->names, "a table");
     while (line != NULL) table->names[table->columns++] = vt_text_copy(next_cell(&line));
 }
 
@@ -30,8 +30,8 @@ static void take_row(vt_table *table, char *line, int64_t *room)
 {
     if (table->rows == *room) {
         *room = 2 * *room + 64;
-        table->values = realloc(table->values, (size_t)(*room * table->columns) * sizeof *table->values);
-        VT_ASSERT(table->values != NULL);
+        table->values =
+            vt_reallocate(table->values, (size_t)(*room * table->columns), sizeof *table->values, "a table");
     }
     double *row = table->values + table->rows++ * table->columns;
     for (int64_t c = 0; c < table->columns; c++) {

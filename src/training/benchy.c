@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "report/log.h"
 #include "training/reader.h"
@@ -107,9 +108,8 @@ static vt_status write_json(const bench *b, const rates results[TESTS], const ch
     vt_text_append(&text, "}\n");
     FILE *file = fopen(path, "w");
     VT_CHECK(file != NULL, "BENCHY_OUTPUT: can't write %s: %s", path, strerror(errno));
-    bool written = fputs(text.characters, file) >= 0;
-    written = fclose(file) == 0 && written;
-    VT_CHECK(written, "BENCHY_OUTPUT: can't write %s: %s", path, strerror(errno));
+    VT_CHECK(vt_file_close(file, fputs(text.characters, file) >= 0), "BENCHY_OUTPUT: can't write %s: %s", path,
+             strerror(errno));
     vt_log_info("every rate: %s", path);
 done:
     vt_text_close(&text);

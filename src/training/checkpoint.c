@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "data/output_file.h"
@@ -180,10 +181,8 @@ static vt_status write_checksum(const char *directory, const char *index)
     FILE *file = NULL;
     VT_TRY(checksum_file(index, &checksum));
     file = fopen(path, "w");
-    bool written = file != NULL && fprintf(file, "%08x  checkpoint.h5\n", (unsigned)checksum) > 0;
-    int reason = errno;
-    written = file != NULL && fclose(file) == 0 && written;
-    VT_CHECK(written, "can't write %s: %s", path, strerror(reason));
+    bool written = file != NULL && vt_file_close(file, fprintf(file, "%08x  checkpoint.h5\n", (unsigned)checksum) > 0);
+    VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
     VT_TRY(vt_output_synchronise(path));
 done:
     free(path);
@@ -315,6 +314,7 @@ static vt_status check_index(const char *directory, const char *index, bool *has
     char *path = vt_text_format("%s/checkpoint.crc32c", directory);
     FILE *file = fopen(path, "r");
     *has_checksum = file != NULL;
+    VT_CHECK(file != NULL || errno == ENOENT, "can't read %s: %s", path, strerror(errno));
     if (file == NULL) goto done;
     VT_CHECK(fscanf(file, "%8x", &expected) == 1, "%s is damaged: it holds no checksum", path);
     VT_TRY(checksum_file(index, &found));

@@ -56,21 +56,31 @@ static int newest_first(const void *a, const void *b)
     return left > right ? -1 : left < right;
 }
 
-/* The steps of the entries of this kind; steps are to be freed. A directory that isn't there has none. */
-static step_list list_steps(const vt_checkpoint_store *store, entry_kind kind)
+/* The steps of the entries of this kind; steps are to be freed. A directory that isn't there has none; one that can't
+ * be read is an error, for a run that took it for empty would start afresh. */
+static vt_status list_steps(const vt_checkpoint_store *store, entry_kind kind, step_list *list)
 {
-    step_list list = {0};
+    vt_status status = VT_OK;
     int64_t step = 0;
+    *list = (step_list){0};
     DIR *directory = opendir(store->directory);
-    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
+    VT_CHECK(directory != NULL || errno == ENOENT, "can't read the directory %s: %s", store->directory,
+             strerror(errno));
+    for (struct dirent *entry; directory != NULL && (errno = 0, entry = readdir(directory)) != NULL;) {
         if (parse_entry(entry->d_name, &step) != kind) continue;
-        int64_t *grown = vt_reallocate(list.steps, (size_t)(list.count + 1), sizeof *grown, "the list of checkpoints");
-        list.steps = grown;
-        list.steps[list.count++] = step;
+        list->steps =
+            vt_reallocate(list->steps, (size_t)(list->count + 1), sizeof *list->steps, "the list of checkpoints");
+        list->steps[list->count++] = step;
     }
+    VT_CHECK(directory == NULL || errno == 0, "can't read the directory %s: %s", store->directory, strerror(errno));
+    if (list->count > 1) qsort(list->steps, (size_t)list->count, sizeof *list->steps, newest_first);
+done:
     if (directory != NULL) closedir(directory);
-    if (list.count > 1) qsort(list.steps, (size_t)list.count, sizeof *list.steps, newest_first);
-    return list;
+    if (status != VT_OK) {
+        free(list->steps);
+        *list = (step_list){0};
+    }
+    return status;
 }
 
 vt_status vt_checkpoint_store_open(const char *run_directory, int64_t keep_last, vt_checkpoint_store **result)
@@ -92,13 +102,17 @@ void vt_checkpoint_store_close(vt_checkpoint_store **store)
     *store = NULL;
 }
 
-bool vt_checkpoint_store_has_any(const vt_checkpoint_store *store)
+vt_status vt_checkpoint_store_has_any(const vt_checkpoint_store *store, bool *any)
 {
-    step_list whole = list_steps(store, WHOLE), replaced = list_steps(store, REPLACED);
-    bool any = whole.count + replaced.count > 0;
+    vt_status status = VT_OK;
+    step_list whole = {0}, replaced = {0};
+    VT_TRY(list_steps(store, WHOLE, &whole));
+    VT_TRY(list_steps(store, REPLACED, &replaced));
+    *any = whole.count + replaced.count > 0;
+done:
     free(whole.steps);
     free(replaced.steps);
-    return any;
+    return status;
 }
 
 /* ---- removing ---- */
@@ -145,7 +159,11 @@ static int64_t best_step(const vt_checkpoint_store *store)
 static void remove_old(const vt_checkpoint_store *store)
 {
     int64_t best = best_step(store);
-    step_list list = list_steps(store, WHOLE);
+    step_list list = {0};
+    if (list_steps(store, WHOLE, &list) != VT_OK) { /* the new one is there: no reason to end a run */
+        vt_log_warning("old checkpoints can't be removed: %s", vt_error_text());
+        vt_error_clear();
+    }
     for (int64_t i = store->keep_last; i < list.count; i++)
         if (list.steps[i] != best) remove_step(store, list.steps[i]);
     free(list.steps);
@@ -233,9 +251,12 @@ done:
 /* ---- going on ---- */
 
 /* What a save that was interrupted left. */
-static void tidy(const vt_checkpoint_store *store)
+static vt_status tidy(const vt_checkpoint_store *store)
 {
-    step_list unfinished = list_steps(store, UNFINISHED), replaced = list_steps(store, REPLACED);
+    vt_status status = VT_OK;
+    step_list unfinished = {0}, replaced = {0};
+    VT_TRY(list_steps(store, UNFINISHED, &unfinished));
+    VT_TRY(list_steps(store, REPLACED, &replaced));
     for (int64_t i = 0; i < unfinished.count; i++) {
         char *path = step_path(store, unfinished.steps[i], unfinished_end);
         remove_tree(path);
@@ -247,14 +268,18 @@ static void tidy(const vt_checkpoint_store *store)
         free(path);
         free(name);
     }
+done:
     free(unfinished.steps);
     free(replaced.steps);
+    return status;
 }
 
 /* They are of a future that will not be. */
-static void set_aside_newer(const vt_checkpoint_store *store, int64_t step)
+static vt_status set_aside_newer(const vt_checkpoint_store *store, int64_t step)
 {
-    step_list list = list_steps(store, WHOLE);
+    vt_status status = VT_OK;
+    step_list list = {0};
+    VT_TRY(list_steps(store, WHOLE, &list));
     for (int64_t i = 0; i < list.count && list.steps[i] > step; i++) {
         char *path = step_path(store, list.steps[i], ""), *aside = step_path(store, list.steps[i], ".aside");
         remove_tree(aside);
@@ -265,7 +290,9 @@ static void set_aside_newer(const vt_checkpoint_store *store, int64_t step)
         free(path);
         free(aside);
     }
+done:
     free(list.steps);
+    return status;
 }
 
 /* `best` may be missing when the run died right after a save, or name one that was set aside. */
@@ -288,13 +315,14 @@ done:
 static vt_status read_newest(const vt_checkpoint_store *store, const vt_checkpoint_subject *subject,
                              vt_progress *progress, char **path)
 {
-    vt_status status = VT_ERROR;
+    vt_status status = VT_OK;
     vt_world *world = subject->trainer->world;
     step_list list = {0};
-    if (world->rank == 0) list = list_steps(store, WHOLE);
+    VT_TRY(vt_world_agree(world, world->rank == 0 ? list_steps(store, WHOLE, &list) : VT_OK));
     double count = (double)list.count;
     vt_world_sum(world, &count, 1);
-    VT_ASSERT(count > 0);
+    VT_CHECK(count > 0, "there is no checkpoint in %s any more", store->directory);
+    status = VT_ERROR;
     for (int64_t i = 0; i < (int64_t)count && status != VT_OK; i++) {
         bool damaged = false;
         free(*path);
@@ -307,6 +335,7 @@ static vt_status read_newest(const vt_checkpoint_store *store, const vt_checkpoi
                        vt_error_text()[0] != '\0' ? vt_error_text() : "another rank found it damaged");
         vt_error_clear();
     }
+done:
     free(list.steps);
     return status;
 }
@@ -314,8 +343,11 @@ static vt_status read_newest(const vt_checkpoint_store *store, const vt_checkpoi
 /* What stands behind the run now. */
 static vt_status tidy_up(const vt_checkpoint_store *store, vt_progress *progress)
 {
-    set_aside_newer(store, progress->step);
-    return restore_best(store, progress);
+    vt_status status = VT_OK;
+    VT_TRY(set_aside_newer(store, progress->step));
+    VT_TRY(restore_best(store, progress));
+done:
+    return status;
 }
 
 vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *chosen,
@@ -325,8 +357,7 @@ vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *ch
     vt_world *world = subject->trainer->world;
     bool is_first = world->rank == 0, damaged = false;
     char *path = NULL;
-    if (is_first) tidy(store);
-    VT_TRY(vt_world_agree(world, VT_OK)); /* all wait for it */
+    VT_TRY(vt_world_agree(world, is_first ? tidy(store) : VT_OK)); /* all wait for it */
     if (chosen != NULL) {
         path = vt_text_copy(chosen);
         VT_TRY(vt_world_agree(world, vt_checkpoint_read(path, subject, progress, &damaged)));

@@ -11,8 +11,8 @@ typedef struct vt_checkpoint_store vt_checkpoint_store;
 vt_status vt_checkpoint_store_open(const char *run_directory, int64_t keep_last, vt_checkpoint_store **store);
 void vt_checkpoint_store_close(vt_checkpoint_store **store);
 
-/* Is there any? */
-bool vt_checkpoint_store_has_any(const vt_checkpoint_store *store);
+/* Is there any? A directory that can't be read is an error. */
+vt_status vt_checkpoint_store_has_any(const vt_checkpoint_store *store, bool *any);
 
 /* Collective. Saves the subject as step-<progress->step>; makes it `best` when its validation is the best so far (which
  * progress->best_loss then says); removes the ones that are no longer kept. */

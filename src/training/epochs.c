@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "report/memory.h"
 #include "training/metrics.h"
@@ -49,10 +51,7 @@ static vt_status write_plan(const vt_record_options *options)
             (long long)options->config->global_batch_size, (long long)options->parameters, options->plan->step_flops);
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) fprintf(file, ",%zu", options->plan->bytes[i]);
     fprintf(file, "\n");
-    bool written = fflush(file) == 0 && !ferror(file);
-    int reason = errno;
-    written = fclose(file) == 0 && written;
-    VT_CHECK(written, "can't write %s: %s", path, strerror(reason));
+    VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
 done:
     free(path);
     return status;
@@ -62,8 +61,7 @@ vt_status vt_epochs_open(const vt_record_options *options, vt_epochs **result)
 {
     vt_status status = VT_OK;
     char *names = line_of_names(options);
-    vt_epochs *epochs = calloc(1, sizeof *epochs);
-    VT_ASSERT(epochs != NULL);
+    vt_epochs *epochs = vt_allocate(1, sizeof *epochs, "epochs.csv");
     epochs->channels = options->config->n_out_channels;
     epochs->path = vt_text_format("%s/epochs.csv", options->run_directory);
     VT_TRY(write_plan(options));

@@ -47,6 +47,7 @@ vt_status vt_rows_open(const char *path, const char *names, int64_t steps, FILE 
     long end = 0;
     FILE *file = NULL;
     if (steps > 0) file = fopen(path, "r+");
+    VT_CHECK(steps == 0 || file != NULL || errno == ENOENT, "can't open %s: %s", path, strerror(errno));
     if (file == NULL) file = fopen(path, "w");
     VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
     if (steps > 0) {

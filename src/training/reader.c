@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "parallel/region.h"
 #include "report/log.h"
 #include "training/trainer.h"
@@ -90,9 +91,8 @@ static vt_status replace_bad(const vt_config *config, vt_world *world, vt_loader
 {
     vt_status status = VT_OK;
     const size_t size = (size_t)config->global_batch_size;
-    double *counts = calloc(size, sizeof *counts);
-    bool *bad = calloc(size, sizeof *bad);
-    VT_ASSERT(counts != NULL && bad != NULL);
+    double *counts = vt_allocate(size, sizeof *counts, "a batch's bad samples");
+    bool *bad = vt_allocate(size, sizeof *bad, "a batch's bad samples");
     for (int64_t i = 0; i < batch->sample_count; i++) counts[batch->first_in_batch + i] = batch->bad[i];
     vt_world_sum(world, counts, config->global_batch_size);
     for (size_t i = 0; i < size; i++) *replaced += counts[i] > 0;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "report/image.h"
@@ -280,10 +281,8 @@ static vt_status write_file(const char *path, const void *bytes, size_t size)
     vt_status status = VT_OK;
     FILE *file = fopen(path, "wb");
     VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
-    bool written = fwrite(bytes, 1, size, file) == size && fflush(file) == 0;
-    int reason = errno;
-    written = fclose(file) == 0 && written;
-    VT_CHECK(written, "can't write %s: %s", path, strerror(reason));
+    bool written = vt_file_close(file, fwrite(bytes, 1, size, file) == size);
+    VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
 done:
     return status;
 }

@@ -121,8 +121,8 @@ static vt_status make_directory(run_state *run)
     VT_TRY(vt_run_directory_lock_above(config, &above));
     VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
     log = vt_text_format("%s/out.log", run->directory);
-    run->resumes =
-        chosen_checkpoint(config) != NULL || (config->resume != NULL && vt_checkpoint_store_has_any(run->checkpoints));
+    run->resumes = chosen_checkpoint(config) != NULL;
+    if (!run->resumes && config->resume != NULL) VT_TRY(vt_checkpoint_store_has_any(run->checkpoints, &run->resumes));
     if (run->resumes)
         VT_TRY(vt_output_make_directory(run->directory));
     else

@@ -204,8 +204,7 @@ static vt_status plan_work(vt_trainer *trainer, vt_config *config, vt_plan *plan
     enum { FEW = 5 };
     vt_status status = VT_OK;
     const int64_t micro_batches = config->grad_accumulation, batch = config->global_batch_size;
-    vt_plan *noted = calloc(2, sizeof *noted);
-    VT_ASSERT(noted != NULL);
+    vt_plan *noted = vt_allocate(2, sizeof *noted, "the plan of a step");
     note_work(trainer->world, trainer->backend, &noted[0]);
     VT_TRY(plan_step(trainer, config, micro_batches <= FEW ? micro_batches : 2, plan));
     if (micro_batches > FEW) {
