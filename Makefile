@@ -323,6 +323,7 @@ run-bench: $(BUILD)/bench/step $(BUILD)/bench/scaling $(BUILD)/bench/plan_layout
 	@if reason=$$(tests/mpirun -np 1 true 2>&1); then $(BUILD)/bench/scaling; else echo "scaling over ranks: not timed: $$reason"; fi
 	@bench/plan $(BUILD)
 
+$(BUILD)/bench/gpu_step: $(BUILD)/bench/timed_backend.o
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 

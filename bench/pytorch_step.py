@@ -7,8 +7,10 @@
 It is made to take turns with vitrain in one run, so that both see the same machine:
 
     stdin       stdout
-                ready                   after the model is built and the warm-up steps are done
-    step        0.123456                seconds of one step: forward, loss, backward, Adam
+                ready {…}               after the model is built and the warm-up steps are done; JSON: the seconds of the
+                                        first step, with what it compiles, and the GPU memory taken
+    step        0.123456 1.23456789     seconds of one step: forward, loss, backward, Adam; the loss before it
+    classes     {"products": 0.01, …}   seconds of a step's GPU kernels, by what they do (GPU only)
     quit, EOF   {"torch": "2.15.0", …}  one line of JSON, then the end
 
 Between steps it waits in a read and uses no processor (libgomp's threads spin for some milliseconds after
@@ -26,9 +28,14 @@ again page by page, unless told otherwise:
 glibc 2.35 and later). They gain up to a fifth of a step's time, and cost up to 50 MB: leave them out where peak
 memory is what is compared. `environment` below holds these, for callers written in Python, and
 `--print-environment` prints them.
+
+With --device=cuda (bench/gpu is the caller) model, batch and optimizer are on the GPU; model and loss are compiled
+together, --attention chooses among PyTorch's fused kernels, and a step ends when the GPU is done. The inputs and, from a
+file, the parameters can be those of vitrain's side (--parameters), so that the losses can be compared.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -53,9 +60,16 @@ def parse_arguments():
     ):  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
-    parser.add_argument("--dtype", choices=("float32", "bf16"), default="float32", help="bf16: torch.autocast")
+    parser.add_argument("--dtype", choices=("float32", "bf16", "fp16"), default="float32", help="16 bits: torch.autocast")
     parser.add_argument("--optimizer", choices=("fused", "foreach", "plain"), default="fused", help="of Adam")
     parser.add_argument("--compile", action="store_true", help="torch.compile; without a compiler: eager, and says so")
+    parser.add_argument("--compile-mode", default="default", help="torch.compile's mode")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--attention", choices=("default", "cudnn", "flash"), default="default", help="on a GPU")
+    parser.add_argument("--lr", type=float, default=5e-4)
+    parser.add_argument("--parameters", help="a .safetensors file to start from (--write-parameters makes one)")
+    parser.add_argument("--write-parameters", help="write the initial parameters to this file and end")
+    parser.add_argument("--warm-up", type=int, default=WARM_UP_STEPS, help="steps before `ready`; 0 for losses from the first")
     parser.add_argument(
         "--seconds-limit", type=float, default=600.0,
         help="past this many seconds since the start, a step asked for ends the program as quit does",
@@ -73,6 +87,37 @@ def process_memory(key):
     raise RuntimeError(f"/proc/self/status has no {key}")
 
 
+def wave(torch, count, step, function):
+    """The numbers that vitrain's side makes: function(step * i) for i < count, float32 of float64."""
+    return function(step * torch.arange(count, dtype=torch.float64)).to(torch.float32)
+
+
+def read_safetensors(torch, path):
+    """float32 tensors alone: 8 bytes length, a JSON header, the numbers."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        data = bytearray(file.read())
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        tensors[name] = torch.frombuffer(data[begin:end], dtype=torch.float32).reshape(entry["shape"])
+    return tensors
+
+
+def write_safetensors(tensors, path):
+    header, offset = {}, 0
+    for name, tensor in tensors.items():
+        bytes_of = 4 * tensor.numel()
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [offset, offset + bytes_of]}
+        offset += bytes_of
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for tensor in tensors.values():
+            file.write(tensor.detach().cpu().contiguous().numpy().tobytes())
+
+
 class TrainingStep:
     """A model, its optimizer and one batch, and the step over them."""
 
@@ -81,45 +126,101 @@ class TrainingStep:
 
         torch.manual_seed(333)
         self.torch = torch
-        self.use_bf16 = arguments.dtype == "bf16"
+        self.device = arguments.device
+        self.attention = arguments.attention
+        self.half = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[arguments.dtype]
         self.relative_loss = pytorch_vit.relative_loss
         self.model = pytorch_vit.VisionTransformer(
             (arguments.height, arguments.width), arguments.patch, arguments.channels, arguments.channels,
             arguments.embed, arguments.depth, arguments.heads,
         )  # fmt: skip
-        self.forward = self.model
+        if arguments.parameters:
+            self.model.load_state_dict(read_safetensors(torch, arguments.parameters))
+        self.model.to(self.device)
+        self.loss_of = self.eager_loss
+        self.scaler = torch.amp.GradScaler(self.device, init_scale=65536.0) if arguments.dtype == "fp16" else None
         # On a CPU fused is one threaded pass: 24 ms for 24 million parameters on two cores, where the others take 104.
         implementation = {"fused": {"fused": True}, "foreach": {"foreach": True}, "plain": {"foreach": False}}
         self.optimizer = torch.optim.Adam(
-            self.model.parameters(), lr=5e-4, betas=(0.9, 0.95), eps=1e-8, **implementation[arguments.optimizer]
+            self.model.parameters(), lr=arguments.lr, betas=(0.9, 0.95), eps=1e-8, **implementation[arguments.optimizer]
         )
         shape = (arguments.batch, arguments.channels, arguments.height, arguments.width)
-        self.inputs = torch.randn(shape)
-        self.targets = torch.randn(shape)
+        count = arguments.batch * arguments.channels * arguments.height * arguments.width
+        self.inputs = wave(torch, count, 0.01, torch.sin).reshape(shape).to(self.device)
+        self.targets = wave(torch, count, 0.013, torch.cos).reshape(shape).to(self.device)
+
+    def eager_loss(self, inputs, targets):
+        with self.torch.autocast(self.device, dtype=self.half, enabled=self.half is not None):
+            prediction = self.model(inputs)
+        return self.relative_loss(prediction.float(), targets)
+
+    def kernels(self):
+        """The attention that may be used, as a context."""
+        if self.device == "cpu" or self.attention == "default":
+            return contextlib.nullcontext()
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        chosen = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}[self.attention]
+        return sdpa_kernel([chosen])
 
     def run(self):
         """Returns the seconds it took, and the processor seconds of all threads together. The loss is read
-        inside, as a training loop's log does."""
+        inside, as a training loop's log does, which waits for forward alone on a GPU; the GPU is waited for in the end."""
         start, processor_start = time.perf_counter(), time.process_time()
         self.optimizer.zero_grad(set_to_none=True)
-        with self.torch.autocast("cpu", dtype=self.torch.bfloat16, enabled=self.use_bf16):
-            prediction = self.forward(self.inputs)
-        loss = self.relative_loss(prediction.float(), self.targets)
-        loss.backward()
-        self.optimizer.step()
+        with self.kernels():
+            loss = self.loss_of(self.inputs, self.targets)
+            if self.scaler is not None:
+                self.scaler.scale(loss).backward()
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+            else:
+                loss.backward()
+                self.optimizer.step()
         self.loss = loss.item()
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
         return time.perf_counter() - start, time.process_time() - processor_start
 
-    def compile(self):
-        """Returns whether it worked; a failure leaves the eager model in place."""
-        self.forward = self.torch.compile(self.model)
+    def compile(self, mode):
+        """Returns whether it worked; a failure leaves the eager model in place. No parameter changes."""
+        compiled = self.torch.compile(self.eager_loss, mode=mode)
         try:
-            self.run()
+            with self.kernels():
+                compiled(self.inputs, self.targets).backward()
         except Exception as error:  # whatever the compiler stack raises: the measurement goes on without it
             print(f"torch.compile failed, timing the eager model: {str(error).splitlines()[0]}", file=sys.stderr)
-            self.forward = self.model
             return False
+        finally:
+            self.optimizer.zero_grad(set_to_none=True)
+        self.loss_of = compiled
         return True
+
+    def classes(self):
+        """Seconds of the GPU kernels of one step by what they do, by their names."""
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as profiler:
+            self.run()
+        kinds = {}
+        for event in profiler.events():
+            if str(event.device_type) != "DeviceType.CUDA":
+                continue
+            name = event.name.lower()
+            kind = next((kind for kind, parts in CLASSES if any(part in name for part in parts)), "others")
+            seconds = getattr(event, "device_time", 0) or getattr(event, "cuda_time", 0)
+            kinds[kind] = kinds.get(kind, 0.0) + 1e-6 * seconds
+        return kinds
+
+
+# Parts of kernels' names; the first that fits.
+CLASSES = (
+    ("attention", ("flash", "fmha", "sdpa", "attention", "cudnn_generated")),
+    ("products", ("gemm", "nvjet", "cutlass", "cublas", "splitk", "conv", "xmma", "wgrad", "dgrad")),
+    ("optimizer", ("adam", "multi_tensor")),
+    ("copies", ("memcpy", "memset")),
+    ("triton: norms, GELU, residual, loss", ("triton",)),
+)
 
 
 def answer_requests(training_step, deadline):
@@ -129,13 +230,16 @@ def answer_requests(training_step, deadline):
         request = line.strip()
         if request == "quit":
             break
+        if request == "classes":
+            print(json.dumps(training_step.classes()), flush=True)
+            continue
         if request != "step":
-            raise SystemExit(f"pytorch_step.py: unknown request '{request}', expected 'step' or 'quit'")
+            raise SystemExit(f"pytorch_step.py: unknown request '{request}', expected 'step', 'classes' or 'quit'")
         if time.monotonic() > deadline:
             print("seconds-limit reached", file=sys.stderr)
             break
         timings.append(training_step.run())
-        print(f"{timings[-1][0]:.6f}", flush=True)
+        print(f"{timings[-1][0]:.6f} {training_step.loss:.9g}", flush=True)
     return timings
 
 
@@ -152,11 +256,30 @@ def main():
 
     torch.set_num_threads(arguments.threads)
     base_memory = process_memory("VmRSS")
+    taken = 0
+    if arguments.device == "cuda":
+        torch.cuda.init()
+        torch.zeros(1, device="cuda")  # the context's own memory is not counted, on neither side
+        taken = torch.cuda.mem_get_info()[0]
+        if arguments.dtype == "float32":
+            torch.set_float32_matmul_precision("highest" if os.environ.get("NVIDIA_TF32_OVERRIDE") == "0" else "high")
     training_step = TrainingStep(torch, arguments)
-    compiled = training_step.compile() if arguments.compile else False
-    for _ in range(WARM_UP_STEPS):
-        training_step.run()
-    print("ready", flush=True)
+    if arguments.write_parameters:
+        write_safetensors(training_step.model.state_dict(), arguments.write_parameters)
+        return
+    start = time.perf_counter()
+    compiled = training_step.compile(arguments.compile_mode) if arguments.compile else False
+    first = {"compile_seconds": time.perf_counter() - start}
+    for i in range(arguments.warm_up):
+        seconds, _ = training_step.run()
+        if i == 0:
+            # what a user waits for: with the compilation, whose own forward and backward are part of it
+            first["first_step_seconds"] = first["compile_seconds"] + seconds
+    if arguments.device == "cuda":
+        first["memory_bytes"] = taken - torch.cuda.mem_get_info()[0]
+        first["allocated_bytes"] = torch.cuda.max_memory_allocated()
+        first["device"] = torch.cuda.get_device_name()
+    print("ready " + json.dumps(first), flush=True)
 
     timings = answer_requests(training_step, deadline)
     summary = {
@@ -172,7 +295,8 @@ def main():
         "median_seconds": statistics.median(wall for wall, _ in timings) if timings else None,
         # Tells a slow step from one that waited for the cores; includes the spinning of waiting threads.
         "median_processor_seconds": statistics.median(processor for _, processor in timings) if timings else None,
-        "loss": training_step.loss,
+        "attention": arguments.attention,
+        "loss": getattr(training_step, "loss", None),
     }
     print(json.dumps(summary), flush=True)
 

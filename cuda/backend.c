@@ -89,10 +89,11 @@ static void cuda_zero(vt_backend *backend, void *memory, size_t bytes)
     vt_cuda_succeeds(backend, cudaMemsetAsync(memory, 0, bytes, state_of(backend)->stream), "clearing memory");
 }
 
-/* From pageable memory the bytes are taken before this returns; pinned memory must stay until the next check. */
+/* From pageable memory the bytes are taken before this returns; pinned memory must stay until the next check. The
+ * GPU's own memory serves, too. */
 static void cuda_copy_from_host(vt_backend *backend, void *memory, const void *host, size_t bytes)
 {
-    vt_cuda_succeeds(backend, cudaMemcpyAsync(memory, host, bytes, cudaMemcpyHostToDevice, state_of(backend)->stream),
+    vt_cuda_succeeds(backend, cudaMemcpyAsync(memory, host, bytes, cudaMemcpyDefault, state_of(backend)->stream),
                      "copying to the GPU");
 }
 

@@ -159,6 +159,7 @@ struct vt_backend {
     vt_status (*allocate)(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory);
     void (*release)(vt_backend *backend, void *memory);
     void (*zero)(vt_backend *backend, void *memory, size_t bytes);
+    /* `host` may also be the back end's own memory. */
     void (*copy_from_host)(vt_backend *backend, void *memory, const void *host, size_t bytes);
     /* Waits until the bytes are there. */
     void (*copy_to_host)(vt_backend *backend, void *host, const void *memory, size_t bytes);

@@ -1,0 +1,184 @@
+/* vitrain's side of bench/gpu: training steps on request, with one batch that lies in the device's memory.
+ *
+ *     build/bench/gpu_step --device=cuda|cpu [--parameters=FILE.safetensors] [--name=value of vitrain ...]
+ *
+ *     stdin       stdout
+ *                 ready {…}              the first step is done: its seconds, the memory that was taken
+ *     step        0.123456 1.23456789    seconds of one step; the loss before its update
+ *     classes     {"attention": …}       seconds of one step's operations by what they do, each waited for
+ *     quit, EOF   {…}                    one line, then the end
+ *
+ * With --parameters the first step is the first that is asked for, so that losses can be compared from the start. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/threads.h"
+#include "report/memory.h"
+#include "timed_backend.h"
+#include "training/checkpoint.h"
+#include "training/step.h"
+
+typedef struct {
+    vt_config *config;
+    vt_backend *backend;
+    vt_trainer *trainer;
+    vt_batch batch;
+    void *input, *target; /* in the back end's memory */
+    double step_flops, free_before;
+    const char *parameters; /* a file */
+} side;
+
+/* count numbers function(step * i), as bench/pytorch_step.py makes them, in the back end's memory. */
+static vt_status make_wave(vt_backend *backend, int64_t count, double step, double (*function)(double), void **memory)
+{
+    vt_status status = VT_OK;
+    float *values = vt_allocate((size_t)count, sizeof *values, "the batch");
+    for (int64_t i = 0; i < count; i++) values[i] = (float)function(step * (double)i);
+    VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, (size_t)count * sizeof *values, memory));
+    backend->copy_from_host(backend, *memory, values, (size_t)count * sizeof *values);
+    VT_TRY(backend->check(backend));
+done:
+    free(values);
+    return status;
+}
+
+/* Everything but the device that is named by `--name=value` is vitrain's own. */
+static vt_status configure(side *s, int count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_config_open_default(&s->config));
+    for (int i = 1; i < count; i++) {
+        char name[64];
+        const char *equals = strchr(arguments[i], '=');
+        VT_CHECK(strncmp(arguments[i], "--", 2) == 0 && equals != NULL && equals - arguments[i] < 64,
+                 "'%s': expected --name=value", arguments[i]);
+        snprintf(name, sizeof name, "%.*s", (int)(equals - arguments[i] - 2), arguments[i] + 2);
+        if (strcmp(name, "parameters") == 0)
+            s->parameters = equals + 1;
+        else
+            VT_TRY(vt_config_set(s->config, name, equals + 1));
+    }
+    VT_TRY(vt_config_resolve(s->config));
+done:
+    return status;
+}
+
+static vt_status open_trainer(side *s)
+{
+    vt_status status = VT_OK;
+    vt_config *config = s->config;
+    vt_plan plan;
+    int64_t channels = config->n_in_channels, height = config->img_size[0];
+    float *means = vt_allocate((size_t)channels, sizeof *means, "the bench");
+    float *stds = vt_allocate((size_t)channels, sizeof *stds, "the bench");
+    double *latitudes = vt_allocate((size_t)height, sizeof *latitudes, "the bench");
+    for (int64_t c = 0; c < channels; c++) stds[c] = 1;
+    /* a cosine so long that the rate stays what it is */
+    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 1000000000};
+    VT_TRY(vt_trainer_plan(config, &data, &plan));
+    s->step_flops = plan.step_flops;
+    VT_TRY(vt_trainer_open(config, &data, s->backend, &s->trainer));
+    if (s->parameters != NULL) {
+        vt_checkpoint_subject subject = {s->trainer, NULL};
+        VT_TRY(vt_checkpoint_read_parameters(s->parameters, &subject));
+    }
+done:
+    free(means);
+    free(stds);
+    free(latitudes);
+    return status;
+}
+
+static vt_status open_side(side *s, int count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    VT_TRY(configure(s, count, arguments));
+    vt_config *config = s->config;
+    int64_t plane = config->img_size[0] * config->img_size[1], batch = config->global_batch_size;
+    VT_TRY(vt_backend_open(config, 0, 0, &s->backend));
+    s->free_before = s->backend->available_memory(s->backend);
+    VT_TRY(make_wave(s->backend, batch * config->n_in_channels * plane, 0.01, sin, &s->input));
+    VT_TRY(make_wave(s->backend, batch * config->n_out_channels * plane, 0.013, cos, &s->target));
+    s->batch = (vt_batch){.sample_count = batch, .global_count = batch, .input = s->input, .target = s->target};
+    VT_TRY(open_trainer(s));
+done:
+    return status;
+}
+
+static vt_status run_step(side *s, double *seconds, double *loss)
+{
+    vt_status status = VT_OK;
+    vt_step_figures figures;
+    double begin = vt_clock_seconds();
+    VT_TRY(vt_step_train(s->trainer, &s->batch, &figures));
+    VT_TRY(s->backend->check(s->backend));
+    *seconds = vt_clock_seconds() - begin;
+    *loss = figures.loss;
+done:
+    return status;
+}
+
+static vt_status print_classes(side *s)
+{
+    vt_status status = VT_OK;
+    double seconds = 0, loss = 0;
+    timed_backend_begin(s->backend);
+    status = run_step(s, &seconds, &loss);
+    timed_backend_end(s->backend);
+    VT_TRY(status);
+    timed_backend_print(seconds);
+done:
+    return status;
+}
+
+static vt_status answer(side *s)
+{
+    vt_status status = VT_OK;
+    char line[64];
+    while (fgets(line, sizeof line, stdin) != NULL && strcmp(line, "quit\n") != 0) {
+        double seconds = 0, loss = 0;
+        if (strcmp(line, "classes\n") == 0) {
+            VT_TRY(print_classes(s));
+        } else {
+            VT_CHECK(strcmp(line, "step\n") == 0, "unknown request '%s', expected step, classes or quit", line);
+            VT_TRY(run_step(s, &seconds, &loss));
+            printf("%.6f %.9g\n", seconds, loss);
+        }
+        fflush(stdout);
+    }
+done:
+    return status;
+}
+
+int main(int argument_count, char **arguments)
+{
+    vt_status status = VT_OK;
+    side s = {0};
+    double seconds = 0, loss = 0, begin = vt_clock_seconds(), opened;
+    vt_threads_wait_shortly(arguments);
+    VT_TRY(open_side(&s, argument_count, arguments));
+    opened = vt_clock_seconds() - begin;
+    if (s.parameters == NULL) VT_TRY(run_step(&s, &seconds, &loss));
+    double taken = s.free_before - s.backend->available_memory(s.backend);
+    if (s.backend->shares_host_memory) taken = vt_memory_peak();
+    printf("ready {\"device\": \"%s\", \"open_seconds\": %.3f, \"first_step_seconds\": %.3f, \"memory_bytes\": %.0f, "
+           "\"step_flops\": %.6g}\n",
+           s.backend->name, opened, seconds, taken, s.step_flops);
+    fflush(stdout);
+    VT_TRY(answer(&s));
+    printf("{\"parameters\": %lld, \"steps\": %lld}\n", (long long)vt_parameters_model_elements(s.trainer->parameters),
+           (long long)s.trainer->steps_done);
+done:
+    if (status != VT_OK) fprintf(stderr, "bench/gpu_step: %s\n", vt_error_text());
+    vt_trainer_close(&s.trainer);
+    if (s.backend != NULL) {
+        s.backend->release(s.backend, s.input);
+        s.backend->release(s.backend, s.target);
+    }
+    vt_backend_close(&s.backend);
+    vt_config_close(&s.config);
+    return status == VT_OK ? 0 : 1;
+}
