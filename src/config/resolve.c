@@ -240,6 +240,9 @@ static vt_status check_batch(const vt_config *config)
 {
     vt_status status = VT_OK;
     char hint[64];
+    VT_CHECK(config->cache != VT_CACHE_DEVICE || config->device == VT_DEVICE_CUDA,
+             "cache: device keeps the sets in a GPU's memory and needs --device=cuda; this machine's memory is "
+             "--cache=host");
     int64_t batch = config->global_batch_size / config->data_parallel;
     VT_CHECK(config->global_batch_size % config->data_parallel == 0,
              "global_batch_size %lld is not a multiple of the %lld data-parallel ranks; use %s",

@@ -1,6 +1,5 @@
-#include "data/dataset.h"
+#include "data/dataset_inside.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,39 +21,7 @@
 
 enum { SYNTHETIC_SAMPLES = 1459 }; /* a year */
 
-typedef struct {
-    vt_fields_file *file; /* NULL while closed */
-    int64_t times;
-    int64_t first_sample; /* samples of the files before it */
-    uint64_t last_use;
-    int64_t users; /* frames of plans that hold it open */
-    bool tried;    /* it was opened before */
-} yearly_file;
-
-struct vt_dataset {
-    char *directory, *option_name, *variables;
-    vt_dataset_options options;
-    vt_file_list list;
-    yearly_file *files; /* [list.groups] */
-    int64_t sample_count;
-    vt_fields_shape shape; /* of every file, but for the times */
-    char **channel_names;  /* [shape.channels], or NULL */
-    double *latitudes;     /* [options.height] */
-    char *obstacle;        /* of the first file that has one */
-    vt_chunk_cache cache;
-    vt_read_plan *plan; /* of vt_dataset_read */
-    vt_decoder decoder;
-    pthread_mutex_t lock; /* guards what follows, and `files` */
-    int64_t open_files, open_limit;
-    uint64_t use_clock;
-};
-
-static int64_t window_channels(const vt_dataset_options *options)
-{
-    return options->in_channels / (options->history + 1);
-}
-
-static void close_file(vt_dataset *dataset, yearly_file *file)
+static void close_file(vt_dataset *dataset, vt_yearly_file *file)
 {
     if (file->file == NULL) return;
     vt_fields_file_forget(file->file, &dataset->cache);
@@ -62,22 +29,16 @@ static void close_file(vt_dataset *dataset, yearly_file *file)
     dataset->open_files--;
 }
 
-static const char *group_path(const vt_dataset *dataset, int64_t index)
-{
-    return dataset->list.paths[dataset->list.first[index]];
-}
-
-/* The open file `index`; when too many are open, the one unused for longest is closed. */
-static vt_status use_file(vt_dataset *dataset, int64_t index, vt_fields_file **result)
+vt_status vt_dataset_use_file(vt_dataset *dataset, int64_t index, vt_fields_file **result)
 {
     vt_status status = VT_OK;
-    yearly_file *file = &dataset->files[index];
+    vt_yearly_file *file = &dataset->files[index];
     file->last_use = ++dataset->use_clock;
     if (file->file == NULL) {
         while (dataset->open_files >= dataset->open_limit) {
-            yearly_file *oldest = NULL;
+            vt_yearly_file *oldest = NULL;
             for (int64_t i = 0; i < dataset->list.groups; i++) {
-                yearly_file *other = &dataset->files[i];
+                vt_yearly_file *other = &dataset->files[i];
                 if (other->file == NULL || other->users > 0) continue;
                 if (oldest == NULL || other->last_use < oldest->last_use) oldest = other;
             }
@@ -99,7 +60,7 @@ done:
 static vt_status check_window(const vt_dataset_options *options, const char *path, const vt_fields_shape *shape)
 {
     vt_status status = VT_OK;
-    const int64_t channels = window_channels(options);
+    const int64_t channels = vt_dataset_window_channels(options);
     const long long found[4] = {shape->times, shape->channels, shape->height, shape->width};
     VT_CHECK(options->height <= shape->height && options->width <= shape->width,
              "%s: 'fields' is [%lld, %lld, %lld, %lld] (time, channel, lat, lon), too small for img_size [%lld, %lld]; "
@@ -149,7 +110,7 @@ done:
 static vt_status compare_with_first(const vt_dataset *dataset, const vt_fields_file *file)
 {
     vt_status status = VT_OK;
-    const char *path = vt_fields_file_path(file), *first_path = group_path(dataset, 0);
+    const char *path = vt_fields_file_path(file), *first_path = vt_dataset_group_path(dataset, 0);
     const char *const *names = vt_fields_file_channel_names(file);
     const vt_fields_shape shape = vt_fields_file_shape(file), *first = &dataset->shape;
     VT_CHECK(shape.channels == first->channels, "%s has %lld channels, but %s has %lld; all files need the same ones",
@@ -170,10 +131,10 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index)
 {
     vt_status status = VT_OK;
     vt_fields_file *file = NULL;
-    yearly_file *entry = &dataset->files[index];
+    vt_yearly_file *entry = &dataset->files[index];
     const vt_dataset_options *options = &dataset->options;
-    const char *path = group_path(dataset, index);
-    VT_TRY(use_file(dataset, index, &file));
+    const char *path = vt_dataset_group_path(dataset, index);
+    VT_TRY(vt_dataset_use_file(dataset, index, &file));
     vt_fields_shape shape = vt_fields_file_shape(file);
     VT_TRY(check_window(options, path, &shape));
     if (index == 0) {
@@ -188,12 +149,17 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index)
     while (dataset->open_limit > 1 && cache * dataset->open_limit > CACHE_BUDGET) dataset->open_limit--;
     entry->times = shape.times;
     entry->first_sample = dataset->sample_count;
+    entry->first_frame = dataset->frame_count;
     int64_t samples = shape.times - options->dt * (options->history + 1);
     if (samples < 1)
         vt_log_warning("%s has %lld times, too few for a sample, which spans %lld (n_history %lld, dt %lld): not used",
                        path, (long long)shape.times, (long long)(options->dt * (options->history + 1) + 1),
                        (long long)options->history, (long long)options->dt);
+    int64_t within =
+        options->sample_limit != VT_UNSET_INTEGER ? options->sample_limit - dataset->sample_count : samples;
+    if (within > samples) within = samples;
     dataset->sample_count += samples > 0 ? samples : 0;
+    dataset->frame_count += within > 0 ? within + options->dt * (options->history + 1) : 0;
 done:
     return status;
 }
@@ -233,7 +199,7 @@ static vt_status open_synthetic(vt_dataset *dataset)
 {
     const vt_dataset_options *options = &dataset->options;
     bool limited = options->sample_limit != VT_UNSET_INTEGER;
-    dataset->shape = (vt_fields_shape){0, window_channels(options), options->height, options->width};
+    dataset->shape = (vt_fields_shape){0, vt_dataset_window_channels(options), options->height, options->width};
     dataset->sample_count = limited ? options->sample_limit : SYNTHETIC_SAMPLES;
     return take_latitudes(dataset, NULL);
 }
@@ -280,6 +246,7 @@ void vt_dataset_close(vt_dataset **pointer)
     vt_read_plan_close(&dataset->plan);
     vt_decoder_close(&dataset->decoder);
     vt_chunk_cache_close(&dataset->cache);
+    vt_frame_cache_close(&dataset->kept);
     pthread_mutex_destroy(&dataset->lock);
     free(dataset->directory);
     free(dataset->option_name);
@@ -312,7 +279,7 @@ vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_da
 {
     vt_status status = VT_OK;
     const vt_dataset_options *options = &training->options;
-    int64_t in = window_channels(options), used = in > options->out_channels ? in : options->out_channels;
+    int64_t in = vt_dataset_window_channels(options), used = in > options->out_channels ? in : options->out_channels;
     if (training->channel_names == NULL || validation->channel_names == NULL) goto done;
     for (int64_t c = 0; c < used; c++)
         VT_CHECK(strcmp(training->channel_names[c], validation->channel_names[c]) == 0,
@@ -327,146 +294,4 @@ done:
 const double *vt_dataset_latitudes(const vt_dataset *dataset)
 {
     return dataset->latitudes;
-}
-
-/* The file of a sample, and the time t of it: the input's newest. */
-static int64_t find_sample(const vt_dataset *dataset, int64_t sample, int64_t *time)
-{
-    VT_ASSERT(sample >= 0 && sample < dataset->sample_count);
-    int64_t low = 0, high = dataset->list.groups; /* files[low].first_sample <= sample */
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-        if (dataset->files[middle].first_sample <= sample)
-            low = middle;
-        else
-            high = middle;
-    }
-    *time = sample - dataset->files[low].first_sample + dataset->options.history * dataset->options.dt;
-    return low;
-}
-
-void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer, int64_t size)
-{
-    int64_t time;
-    if (dataset->options.synthetic) {
-        snprintf(buffer, (size_t)size, "synthetic sample %lld", (long long)sample);
-        return;
-    }
-    int64_t index = find_sample(dataset, sample, &time);
-    snprintf(buffer, (size_t)size, "%s, time %lld", group_path(dataset, index), (long long)time);
-}
-
-/* ---- reading ---- */
-
-static vt_status add_frames(vt_dataset *dataset, int64_t sample, int64_t place, float *input, float *target,
-                            vt_read_plan *plan)
-{
-    vt_status status = VT_OK;
-    const vt_dataset_options *options = &dataset->options;
-    const int64_t channels = window_channels(options), size = channels * options->rows * options->width;
-    int64_t time;
-    vt_frame frame = {.file = find_sample(dataset, sample, &time), .sample = place};
-    yearly_file *file = &dataset->files[frame.file];
-    VT_TRY(use_file(dataset, frame.file, &frame.opened));
-    for (int64_t back = -1; back <= options->history; back++) {
-        frame.time = time - back * options->dt;
-        frame.channels = back < 0 ? options->out_channels : channels;
-        frame.values = back < 0 ? target : input + back * size;
-        VT_TRY(vt_read_plan_add(plan, &frame));
-        file->users++;
-    }
-done:
-    return status;
-}
-
-static void release_frames(vt_dataset *dataset, vt_read_plan *plan)
-{
-    for (int64_t f = 0; f < vt_read_plan_frames(plan); f++) dataset->files[vt_read_plan_frame(plan, f)->file].users--;
-    vt_read_plan_clear(plan);
-}
-
-vt_status vt_dataset_plan(vt_dataset *dataset, const int64_t *samples, int64_t count, float *input, float *target,
-                          vt_read_plan *plan)
-{
-    vt_status status = VT_OK;
-    const vt_dataset_options *options = &dataset->options;
-    const int64_t points = options->rows * options->width;
-    const vt_frame_window window = {options->first_row, options->rows, options->width};
-    pthread_mutex_lock(&dataset->lock);
-    vt_read_plan_clear(plan);
-    for (int64_t i = 0; i < count; i++)
-        VT_TRY(add_frames(dataset, samples[i], i, input + i * options->in_channels * points,
-                          target + i * options->out_channels * points, plan));
-    VT_TRY(vt_read_plan_make(plan, &window, options->direct, options->tolerant, &dataset->cache));
-done:
-    if (status != VT_OK) release_frames(dataset, plan);
-    pthread_mutex_unlock(&dataset->lock);
-    return status;
-}
-
-void vt_dataset_release(vt_dataset *dataset, vt_read_plan *plan)
-{
-    pthread_mutex_lock(&dataset->lock);
-    release_frames(dataset, plan);
-    pthread_mutex_unlock(&dataset->lock);
-}
-
-bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps)
-{
-    int64_t time;
-    int64_t index = find_sample(dataset, sample, &time);
-    return time + steps * dataset->options.dt < dataset->files[index].times;
-}
-
-const char *vt_dataset_place(const vt_dataset *dataset, int64_t sample, int64_t *time)
-{
-    return dataset->list.paths[dataset->list.first[find_sample(dataset, sample, time)]];
-}
-
-vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields)
-{
-    vt_status status = VT_OK;
-    const vt_dataset_options *options = &dataset->options;
-    vt_fields_file *file = NULL;
-    int64_t time;
-    int64_t index = find_sample(dataset, sample, &time);
-    VT_ASSERT(vt_dataset_reaches(dataset, sample, steps));
-    VT_TRY(use_file(dataset, index, &file));
-    VT_TRY(vt_fields_file_read(file, time + steps * options->dt, options->out_channels, options->first_row,
-                               options->rows, options->width, fields));
-done:
-    return status;
-}
-
-vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target)
-{
-    vt_status status = VT_OK;
-    VT_TRY(vt_dataset_plan(dataset, &sample, 1, input, target, dataset->plan));
-    for (int64_t i = 0; i < vt_read_plan_items(dataset->plan) && status == VT_OK; i++)
-        status = vt_read_plan_run(dataset->plan, i, &dataset->decoder);
-    vt_dataset_release(dataset, dataset->plan);
-done:
-    return status;
-}
-
-/* Standard normal noise with coordinates: the same whatever rows a rank reads. */
-static void fill_fields(const vt_dataset_options *options, const char *name, int64_t position, int64_t channels,
-                        float *values)
-{
-    const uint64_t key = vt_random_name_key(name);
-    for (int64_t c = 0; c < channels; c++)
-        for (int64_t row = 0; row < options->rows; row++)
-            for (int64_t column = 0; column < options->width; column++) {
-                int64_t index =
-                    ((position * channels + c) * options->height + options->first_row + row) * options->width;
-                double uniform = vt_random_element(options->seed, key, (uint64_t)(index + column));
-                *values++ = (float)vt_random_normal_quantile(uniform);
-            }
-}
-
-void vt_dataset_fill(const vt_dataset *dataset, int64_t position, float *input, float *target)
-{
-    const vt_dataset_options *options = &dataset->options;
-    fill_fields(options, "synthetic input", position, options->in_channels, input);
-    fill_fields(options, "synthetic target", position, options->out_channels, target);
 }

@@ -73,6 +73,25 @@ vt_status vt_dataset_plan(vt_dataset *dataset, const int64_t *samples, int64_t c
                           vt_read_plan *plan);
 void vt_dataset_release(vt_dataset *dataset, vt_read_plan *plan);
 
+/* Frames: the times that samples use, numbered through all files. Of each the channels that input or target need
+ * (vt_dataset_frame_channels), [channels, rows, width]. 0 of a synthetic set. */
+int64_t vt_dataset_frame_count(const vt_dataset *dataset);
+int64_t vt_dataset_frame_channels(const vt_dataset *dataset);
+double vt_dataset_frame_bytes(const vt_dataset *dataset); /* of all of them, as float32 */
+
+/* frames [history + 2] of a sample: the input's, from the newest time to the oldest, then the target's. Of an input
+ * the frame's first in_channels / (history + 1) channels are used, of a target its first out_channels. */
+void vt_dataset_frames(const vt_dataset *dataset, int64_t sample, int64_t *frames);
+
+/* values [channels, rows, width] = frame `frame`. Errors and threads as with vt_dataset_read. */
+vt_status vt_dataset_read_frame(vt_dataset *dataset, int64_t frame, float *values);
+
+/* From here on frames stay in memory once they were read, and later samples are copies of them. Before any reading. */
+vt_status vt_dataset_keep_frames(vt_dataset *dataset);
+
+/* How many are there. Any thread. */
+int64_t vt_dataset_kept_frames(vt_dataset *dataset);
+
 /* Fills a batch's place `position` (of the global batch) of a synthetic set. */
 void vt_dataset_fill(const vt_dataset *dataset, int64_t position, float *input, float *target);
 

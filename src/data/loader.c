@@ -96,7 +96,7 @@ static int64_t target_offset(const vt_loader *loader)
 static vt_status plan_batch(vt_loader *loader, position wanted, ring_slot *slot)
 {
     vt_status status = VT_OK;
-    float *input = slot->memory, *target = slot->memory + target_offset(loader);
+    float *input = slot->memory, *target = input != NULL ? input + target_offset(loader) : NULL;
     const vt_sampler_slice slice = vt_sampler_batch(loader->sampler, wanted.epoch, wanted.batch);
     memcpy(slot->samples, slice.samples, (size_t)slice.count * sizeof *slice.samples);
     memset(slot->bad, 0, (size_t)slice_size(loader) * sizeof *slot->bad);
@@ -104,14 +104,14 @@ static vt_status plan_batch(vt_loader *loader, position wanted, ring_slot *slot)
                              .first_sample = wanted.batch * loader->options.global_batch_size + slice.first_in_batch,
                              .first_in_batch = slice.first_in_batch,
                              .global_count = slice.global_count,
-                             .input = slice.count > 0 ? input : NULL,
-                             .target = slice.count > 0 ? target : NULL,
+                             .input = slice.count > 0 && !loader->options.indices_only ? input : NULL,
+                             .target = slice.count > 0 && !loader->options.indices_only ? target : NULL,
                              .samples = slot->samples,
                              .bad = loader->options.skip_bad ? slot->bad : NULL};
     slot->position = wanted;
     slot->items = slot->next_item = slot->done_items = 0;
     slot->failed = false;
-    if (is_synthetic(loader)) goto done;
+    if (is_synthetic(loader) || loader->options.indices_only) goto done;
     if (slot->planned) vt_dataset_release(loader->options.dataset, slot->plan);
     slot->planned = false;
     VT_TRY(vt_dataset_plan(loader->options.dataset, slot->samples, slice.count, input, target, slot->plan));
@@ -254,12 +254,13 @@ static vt_status allocate_ring(vt_loader *loader)
     VT_CHECK(loader->slots != NULL, "out of memory for a ring of %lld batches", (long long)loader->slot_count);
     for (int64_t i = 0; i < loader->slot_count; i++) {
         ring_slot *slot = &loader->slots[i];
-        slot->memory =
-            options->allocate != NULL ? options->allocate(bytes, options->context) : aligned_alloc(64, bytes);
+        if (!options->indices_only)
+            slot->memory =
+                options->allocate != NULL ? options->allocate(bytes, options->context) : aligned_alloc(64, bytes);
         slot->samples = malloc((size_t)slice_size(loader) * sizeof *slot->samples);
         slot->bad = malloc((size_t)slice_size(loader) * sizeof *slot->bad);
         VT_TRY(vt_read_plan_open(&slot->plan));
-        VT_CHECK(slot->memory != NULL && slot->samples != NULL && slot->bad != NULL,
+        VT_CHECK((slot->memory != NULL || options->indices_only) && slot->samples != NULL && slot->bad != NULL,
                  "out of memory for batches read ahead: %lld of %.1f MB each; lower --prefetch or --global_batch_size",
                  (long long)loader->slot_count, (double)bytes * 1e-6);
     }
@@ -326,7 +327,7 @@ vt_status vt_loader_open(const vt_loader_options *options, vt_loader **result)
              vt_dataset_options_of(options->dataset)->option_name, vt_dataset_options_of(options->dataset)->directory,
              (long long)order.sample_count, (long long)options->global_batch_size);
     VT_TRY(allocate_ring(loader));
-    if (is_synthetic(loader)) fill_synthetic(loader);
+    if (is_synthetic(loader) && !options->indices_only) fill_synthetic(loader);
     VT_TRY(start_threads(loader));
     *result = loader;
     loader = NULL;

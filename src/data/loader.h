@@ -16,9 +16,10 @@ typedef struct {
     bool drop_last;      /* training: the last partial batch of an epoch is dropped; validation: it is kept, smaller */
     bool shuffle;        /* vt_random_permutation(seed, epoch), else in order */
     uint64_t seed;
-    int64_t prefetch;                                /* batches ready ahead */
-    int64_t workers;                                 /* threads that read; 0: none, vt_loader_next reads */
-    bool skip_bad;                                   /* what can't be read is marked in the batch instead of an error */
+    int64_t prefetch;  /* batches ready ahead */
+    int64_t workers;   /* threads that read; 0: none, vt_loader_next reads */
+    bool indices_only; /* nothing is read: batches have samples, but neither input nor target */
+    bool skip_bad;     /* what can't be read is marked in the batch instead of an error */
     float *(*allocate)(size_t bytes, void *context); /* memory of the ring: so that a device can pin it; NULL: malloc */
     void (*release)(float *memory, void *context);
     void *context;
@@ -30,7 +31,7 @@ typedef struct {
     int64_t first_sample;   /* position of the first one within the epoch */
     int64_t first_in_batch; /* and within the global batch */
     int64_t global_count;   /* samples of the whole global batch */
-    const float *input;     /* [sample_count, in_channels, rows, width]; NULL when there are none */
+    const float *input;     /* [sample_count, in_channels, rows, width]; NULL when there are none, or indices_only */
     const float *target;    /* [sample_count, out_channels, rows, width]; likewise */
     const int64_t *samples; /* which samples of the dataset, [sample_count] */
     const bool *bad;        /* with skip_bad: those that couldn't be read, [sample_count], to be replaced; else NULL */

@@ -234,11 +234,23 @@ done:
     return status;
 }
 
-vt_status vt_read_plan_run(const vt_read_plan *plan, int64_t index, vt_decoder *decoder)
+static vt_status run_item(const vt_read_plan *plan, int64_t index, vt_decoder *decoder)
 {
+    if (index >= plan->item_count) {
+        const vt_frame_copy *copy = &plan->copies[index - plan->item_count];
+        memcpy(copy->to, copy->from, (size_t)copy->floats * sizeof(float));
+        return VT_OK;
+    }
     const vt_read_item *item = &plan->items[index];
     if (item->kind == VT_ITEM_LIBRARY) return run_library(plan, item);
     return item->kind == VT_ITEM_RUN ? run_bytes(plan, item, decoder) : run_chunk(plan, item, decoder);
+}
+
+vt_status vt_read_plan_run(vt_read_plan *plan, int64_t index, vt_decoder *decoder)
+{
+    vt_status status = run_item(plan, index, decoder);
+    if (status == VT_OK) __atomic_add_fetch(&plan->done, 1, __ATOMIC_RELEASE);
+    return status;
 }
 
 /* One frame by itself, into `values`. */

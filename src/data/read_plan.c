@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "base/memory.h"
 #include "data/hdf5_access.h"
 #include "data/read_plan_inside.h"
 
@@ -16,11 +17,8 @@
 
 vt_status vt_read_plan_open(vt_read_plan **plan)
 {
-    vt_status status = VT_OK;
-    *plan = calloc(1, sizeof **plan);
-    VT_CHECK(*plan != NULL, "out of memory");
-done:
-    return status;
+    *plan = vt_allocate(1, sizeof **plan, "the plan of a batch");
+    return VT_OK;
 }
 
 void vt_read_plan_close(vt_read_plan **pointer)
@@ -30,54 +28,53 @@ void vt_read_plan_close(vt_read_plan **pointer)
     *pointer = NULL;
     free(plan->frames);
     free(plan->items);
+    free(plan->copies);
     free(plan->chunk_numbers);
     free(plan);
 }
 
 void vt_read_plan_clear(vt_read_plan *plan)
 {
-    plan->frame_count = plan->item_count = 0;
+    plan->frame_count = plan->item_count = plan->copy_count = plan->done = 0;
+    plan->made = false;
 }
 
-/* Room for one more at *array; doubles. */
-static vt_status make_room(void **array, int64_t count, int64_t *room, size_t size)
+/* `array` with room for one more; doubles. */
+static void *with_room(void *array, int64_t count, int64_t *room, size_t size)
 {
-    vt_status status = VT_OK;
-    if (count < *room) return VT_OK;
-    int64_t larger = *room > 0 ? 2 * *room : 64;
-    void *grown = realloc(*array, (size_t)larger * size);
-    VT_CHECK(grown != NULL, "out of memory for the plan of a batch");
-    *array = grown;
-    *room = larger;
-done:
-    return status;
+    if (count < *room) return array;
+    *room = *room > 0 ? 2 * *room : 64;
+    return vt_reallocate(array, (size_t)*room, size, "the plan of a batch");
 }
 
 vt_status vt_read_plan_add(vt_read_plan *plan, const vt_frame *frame)
 {
-    vt_status status = VT_OK;
-    void *frames = plan->frames;
-    VT_TRY(make_room(&frames, plan->frame_count, &plan->frame_room, sizeof *frame));
-    plan->frames = frames;
+    plan->frames = with_room(plan->frames, plan->frame_count, &plan->frame_room, sizeof *frame);
     plan->frames[plan->frame_count++] = *frame;
-done:
-    return status;
+    return VT_OK;
+}
+
+void vt_read_plan_add_copy(vt_read_plan *plan, const float *from, float *to, int64_t floats)
+{
+    plan->copies = with_room(plan->copies, plan->copy_count, &plan->copy_room, sizeof *plan->copies);
+    plan->copies[plan->copy_count++] = (vt_frame_copy){from, to, floats};
+}
+
+bool vt_read_plan_is_complete(const vt_read_plan *plan)
+{
+    return plan->made && __atomic_load_n(&plan->done, __ATOMIC_ACQUIRE) == vt_read_plan_items(plan);
 }
 
 static vt_status add_item(vt_read_plan *plan, const vt_read_item *item)
 {
-    vt_status status = VT_OK;
-    void *items = plan->items;
-    VT_TRY(make_room(&items, plan->item_count, &plan->item_room, sizeof *item));
-    plan->items = items;
+    plan->items = with_room(plan->items, plan->item_count, &plan->item_room, sizeof *item);
     plan->items[plan->item_count++] = *item;
-done:
-    return status;
+    return VT_OK;
 }
 
 int64_t vt_read_plan_items(const vt_read_plan *plan)
 {
-    return plan->item_count;
+    return plan->item_count + plan->copy_count;
 }
 
 int64_t vt_read_plan_frames(const vt_read_plan *plan)
@@ -156,13 +153,9 @@ done:
 
 static vt_status note_chunk(vt_read_plan *plan, int64_t *count, int64_t number)
 {
-    vt_status status = VT_OK;
-    void *numbers = plan->chunk_numbers;
-    VT_TRY(make_room(&numbers, *count, &plan->chunk_room, sizeof number));
-    plan->chunk_numbers = numbers;
+    plan->chunk_numbers = with_room(plan->chunk_numbers, *count, &plan->chunk_room, sizeof number);
     plan->chunk_numbers[(*count)++] = number;
-done:
-    return status;
+    return VT_OK;
 }
 
 /* The numbers of all chunks of a source that a time's channels touch. */
@@ -318,6 +311,7 @@ vt_status vt_read_plan_make(vt_read_plan *plan, const vt_frame_window *window, b
             if (plan->frames[first + count].file != plan->frames[first].file) break;
         VT_TRY(plan_file(plan, direct, tolerant, first, count));
     }
+    plan->made = true;
 done:
     return status;
 }
@@ -325,6 +319,6 @@ done:
 vt_file_extent vt_read_plan_extent(const vt_read_plan *plan, int64_t index)
 {
     const vt_read_item *item = &plan->items[index];
-    if (item->kind == VT_ITEM_LIBRARY) return (vt_file_extent){.descriptor = -1};
+    if (index >= plan->item_count || item->kind == VT_ITEM_LIBRARY) return (vt_file_extent){.descriptor = -1};
     return (vt_file_extent){item->source->part->descriptor, item->offset, item->bytes};
 }

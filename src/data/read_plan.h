@@ -17,8 +17,9 @@ typedef struct {
     vt_fields_file *opened;
     int64_t time;
     int64_t channels;
-    float *values;  /* [channels, rows, width] */
-    int64_t sample; /* of the batch: 0, 1, … */
+    float *values;   /* [channels, rows, width] */
+    int64_t sample;  /* of the batch: 0, 1, … */
+    int64_t kept_as; /* `values` is that frame's place in the dataset's cache; -1: it is not */
 } vt_frame;
 
 /* The part of the grid that is wanted. */
@@ -35,6 +36,12 @@ void vt_read_plan_close(vt_read_plan **plan);
 void vt_read_plan_clear(vt_read_plan *plan);
 vt_status vt_read_plan_add(vt_read_plan *plan, const vt_frame *frame);
 
+/* An item that is in memory already: a copy of `floats` floats. */
+void vt_read_plan_add_copy(vt_read_plan *plan, const float *from, float *to, int64_t floats);
+
+/* Were all of its items done, without an error? */
+bool vt_read_plan_is_complete(const vt_read_plan *plan);
+
 /* The frames become items: `direct` past HDF5 where it can be, else through it. The files must stay open until the last
  * item is done. `cache` keeps decoded chunks of several times. Fails when a file has changed, unless `tolerant`. One
  * thread at a time for one set of files. */
@@ -47,14 +54,15 @@ const vt_frame *vt_read_plan_frame(const vt_read_plan *plan, int64_t index);
 
 /* Reads item `item` to where it is wanted, with a thread's own decoder. Any thread, any order, each item once. Errors
  * name file, variable, time and cause. */
-vt_status vt_read_plan_run(const vt_read_plan *plan, int64_t item, vt_decoder *decoder);
+vt_status vt_read_plan_run(vt_read_plan *plan, int64_t item, vt_decoder *decoder);
 
 /* After an item failed: which of the times that it holds can't be read? Reads each of them alone; the good ones end up
  * where they are wanted, and mark(sample, context) is called for each sample that needs a bad one. */
 void vt_read_plan_retry(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
                         void (*mark)(int64_t sample, void *context), void *context);
 
-/* The bytes of the file that an item reads; descriptor -1 when HDF5 reads them. For comparisons with a plain pread. */
+/* The bytes of the file that an item reads; descriptor -1 when HDF5 reads them, or none are read. For comparisons with
+ * a plain pread. */
 typedef struct {
     int descriptor;
     int64_t offset, bytes;

@@ -19,11 +19,21 @@ typedef struct {
     int64_t first_frame, frame_count;
 } vt_read_item;
 
+typedef struct {
+    const float *from;
+    float *to;
+    int64_t floats;
+} vt_frame_copy;
+
 struct vt_read_plan {
     vt_frame *frames;
     int64_t frame_count, frame_room;
     vt_read_item *items;
     int64_t item_count, item_room;
+    vt_frame_copy *copies; /* items too: they come behind the others */
+    int64_t copy_count, copy_room;
+    bool made;
+    int64_t done;           /* items that succeeded; atomic */
     int64_t *chunk_numbers; /* scratch */
     int64_t chunk_room;
     vt_frame_window window;

@@ -6,4 +6,8 @@
 double vt_memory_resident(void);
 double vt_memory_peak(void);
 
+/* What the machine could give without swapping, or what the control group allows (a container, a batch job) where that
+ * is less; -1 where the system doesn't say. */
+double vt_memory_available(void);
+
 #endif

@@ -1,10 +1,13 @@
 #include "training/reader.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "parallel/region.h"
 #include "report/log.h"
+#include "report/memory.h"
 #include "training/trainer.h"
 
 enum { MOST_WORKERS = 16 }; /* of those that are chosen here: no memory keeps up with more */
@@ -83,6 +86,52 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_data
         vt_log_info("HDF5 reads what can't be read past it: %s", obstacle);
     else
         vt_log_warning("data_loader_config asks to read past HDF5, but HDF5 has to read some files: %s", obstacle);
+}
+
+/* This rank's share of what is free, less what it will need. */
+static double memory_left(const vt_world *world, double needed)
+{
+    int sharing = 0;
+    for (int rank = 0; rank < world->ranks; rank++) sharing += world->node_of[rank] == world->node_of[world->rank];
+    double available = vt_memory_available();
+    return available < 0 ? INFINITY : available / sharing - needed;
+}
+
+/* The set is kept if it fits into *left, which becomes smaller; of another opinion is only the system. */
+static bool keep(vt_dataset *dataset, double *left)
+{
+    const double bytes = vt_dataset_frame_bytes(dataset);
+    if (bytes > *left) return false;
+    if (vt_dataset_keep_frames(dataset) != VT_OK) {
+        vt_error_clear();
+        return false;
+    }
+    *left -= bytes;
+    return true;
+}
+
+void vt_reader_open_cache(const vt_config *config, const vt_world *world, double needed, vt_dataset *training,
+                          vt_dataset *validation)
+{
+    char sizes[3][VT_NUMBER_SIZE];
+    if (config->cache != VT_CACHE_HOST || config->data_loader_config == VT_LOADER_SYNTHETIC) return;
+    const double before = memory_left(world, needed);
+    double left = before;
+    const bool first = keep(training, &left), second = keep(validation, &left);
+    vt_text_bytes(vt_dataset_frame_bytes(training), sizes[0]);
+    vt_text_bytes(vt_dataset_frame_bytes(validation), sizes[1]);
+    vt_text_bytes(fmax(before, 0), sizes[2]);
+    const char *rank = world->ranks > 1 ? " on each rank" : "";
+    if (first && second)
+        vt_log_info("cache: what was read stays in memory: %s for training and %s for validation%s; %s are free",
+                    sizes[0], sizes[1], rank, sizes[2]);
+    else
+        vt_log_warning("cache: host asks for %s for training and %s for validation%s, but %s are free beside the run: "
+                       "%s is kept in memory, the rest is read from the files each time",
+                       sizes[0], sizes[1], rank, sizes[2],
+                       first    ? "only the training set"
+                       : second ? "only the validation set"
+                                : "nothing");
 }
 
 /* What any rank that has a part of a sample couldn't read is bad for all of them. */

@@ -16,6 +16,11 @@ int64_t vt_reader_workers(const vt_config *config, const vt_world *world);
 vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, bool training, vt_dataset *dataset,
                                 vt_loader **loader);
 
+/* With `cache: host`: has the sets stay in memory once they were read, as far as they fit beside the `needed` bytes
+ * that this rank is going to take; the log says what, or why not. Before anything is read. */
+void vt_reader_open_cache(const vt_config *config, const vt_world *world, double needed, vt_dataset *training,
+                          vt_dataset *validation);
+
 /* Says in the log how the training set is read, and why not otherwise. */
 void vt_reader_log(const vt_config *config, const vt_world *world, const vt_dataset *dataset);
 

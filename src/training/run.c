@@ -315,6 +315,9 @@ static vt_status run_phases(run_state *run)
     }
     VT_TRY(vt_world_agree(world, open_output(run)));
     log_start(run);
+    vt_reader_open_cache(run->config, world,
+                         run->backend->shares_host_memory ? vt_plan_total(&run->plan) : (double)run->plan.ring_bytes,
+                         run->training, run->validation);
     VT_TRY(run->config->enable_benchy ? vt_benchy_run(run->trainer, run->training_loader, run->directory) : train(run));
 done:
     return status;

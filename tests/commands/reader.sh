@@ -20,7 +20,24 @@ test_every_reader_gives_the_same_bits() {
     contains "$(cat log)" "reading: past HDF5, 5 threads"
     "$VITRAIN" $tiny --run_num=native --data_loader_config=native --num_data_workers=3 >log
     contains "$(cat log)" "reading: through HDF5, 3 threads"
+    for reader in "pytorch --num_data_workers=0" "dali --num_data_workers=5" "native --num_data_workers=2"; do
+        "$VITRAIN" $tiny --run_num=kept --cache=host --data_loader_config=$reader >log
+        contains "$(cat log)" "cache: what was read stays in memory: "
+        [ "$(losses auto)" = "$(losses kept)" ]
+    done
     for run in serial many native; do [ "$(losses auto)" = "$(losses $run)" ]; done
+}
+
+test_cache_on_two_ranks() {
+    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    make_data
+    "$TOP/tests/mpirun" -np 2 "$VITRAIN" $tiny --run_num=none >log
+    "$TOP/tests/mpirun" -np 2 "$VITRAIN" $tiny --run_num=kept --cache=host >log
+    contains "$(cat log)" " on each rank; "
+    cmp <(cut -d, -f1-5 runs/demo/2CPU/none/metrics.csv) <(cut -d, -f1-5 runs/demo/2CPU/kept/metrics.csv)
+    fails 1 "$VITRAIN" $tiny --cache=device
+    contains "$output" "needs --device=cuda"
 }
 
 test_synthetic_needs_no_file() {

@@ -8,31 +8,12 @@
 #include "backend/cpu/cpu.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "report/memory.h"
 
-/* The number behind `format` in the first line of a file of the system that has it, or -1. */
-static double system_number(const char *path, const char *format)
-{
-    FILE *file = fopen(path, "r");
-    if (file == NULL) return -1;
-    char line[128];
-    double number = -1;
-    while (number < 0 && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, format, &number) != 1) number = -1;
-    fclose(file);
-    return number;
-}
-
-/* What the machine could give without swapping (MemAvailable), or what the control group allows (a container, a batch
- * job) where that is less. */
 static double cpu_available_memory(vt_backend *backend)
 {
     (void)backend;
-    double kilobytes = system_number("/proc/meminfo", "MemAvailable: %lf kB");
-    double available = kilobytes < 0 ? -1 : 1024 * kilobytes;
-    double limit = system_number("/sys/fs/cgroup/memory.max", "%lf");
-    double used = system_number("/sys/fs/cgroup/memory.current", "%lf");
-    if (limit >= 0 && used >= 0 && (available < 0 || limit - used < available)) available = fmax(0, limit - used);
-    return available;
+    return vt_memory_available();
 }
 
 static vt_status cpu_allocate(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory)

@@ -1,0 +1,210 @@
+/* Times that stay in memory: the same batches by every reader, each time read once, bad ones never kept. */
+#include <math.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "data/loader.h"
+#include "parallel/world.h"
+#include "test.h"
+#include "training/reader.h"
+#include "unit/data_files.h"
+
+enum { TIMES = 30, SAMPLES = 28, BATCH = 4 };
+
+static vt_dataset *open_again(bool direct, int64_t limit)
+{
+    vt_dataset *dataset = NULL;
+    vt_dataset_options options = {.directory = vt_test_directory(),
+                                  .option_name = "train_data_path",
+                                  .height = 6,
+                                  .width = 8,
+                                  .first_row = 1,
+                                  .rows = 4,
+                                  .in_channels = 4,
+                                  .out_channels = 3,
+                                  .history = 1,
+                                  .dt = 1,
+                                  .sample_limit = limit,
+                                  .direct = direct,
+                                  .tolerant = true};
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    VT_ASSERT(dataset != NULL);
+    return dataset;
+}
+
+static vt_dataset *open_dataset(const test_fields *fields, bool direct, int64_t limit)
+{
+    test_fields_write(test_path("2001.h5"), fields);
+    return open_again(direct, limit);
+}
+
+static int64_t wrong_values(const test_fields *fields, const vt_batch *batch)
+{
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < batch->sample_count; i++) {
+        const int64_t t = batch->samples[i] + 1;
+        if (batch->bad != NULL && batch->bad[i]) continue;
+        for (int64_t j = 0; j < 4 * 32; j++)
+            wrong +=
+                (double)batch->input[i * 128 + j] != test_value(fields, t - j / 64, j / 32 % 2, 1 + j / 8 % 4, j % 8);
+        for (int64_t j = 0; j < 3 * 32; j++)
+            wrong += (double)batch->target[i * 96 + j] != test_value(fields, t + 1, j / 32, 1 + j / 8 % 4, j % 8);
+    }
+    return wrong;
+}
+
+static int64_t read_epoch(vt_loader *loader, const test_fields *fields, int64_t epoch, int64_t *batches)
+{
+    const vt_batch *batch = NULL;
+    double waited = 0;
+    int64_t wrong = 0;
+    *batches = 0;
+    EXPECT_OK(vt_loader_begin(loader, epoch, 0));
+    for (;;) {
+        EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+        if (batch == NULL) return wrong;
+        wrong += wrong_values(fields, batch);
+        ++*batches;
+    }
+}
+
+static vt_loader *open_loader(vt_dataset *dataset, int64_t workers, bool skip_bad)
+{
+    vt_loader *loader = NULL;
+    EXPECT_OK(vt_loader_open(&(vt_loader_options){.dataset = dataset,
+                                                  .global_batch_size = BATCH,
+                                                  .drop_last = true,
+                                                  .shuffle = true,
+                                                  .seed = 5,
+                                                  .prefetch = 3,
+                                                  .workers = workers,
+                                                  .skip_bad = skip_bad},
+                             &loader));
+    VT_ASSERT(loader != NULL);
+    return loader;
+}
+
+/* After two epochs all is in memory: then the file is emptied, and nothing changes. */
+TEST(kept_times_are_those_of_the_file)
+{
+    static const test_fields forms[] = {
+        {.times = TIMES, .channels = 3, .height = 6, .width = 8},
+        {.times = TIMES, .channels = 3, .height = 6, .width = 8, .chunk = {4, 2, 4, 5}, .deflate = 1, .shuffle = true}};
+    static const int64_t workers[] = {0, 1, 5};
+    for (int form = 0; form < 2; form++)
+        for (int direct = 0; direct < 2; direct++)
+            for (int w = 0; w < 3; w++) {
+                int64_t batches = 0;
+                vt_dataset *dataset = open_dataset(&forms[form], direct != 0, VT_UNSET_INTEGER);
+                EXPECT(vt_dataset_frame_count(dataset) == TIMES && vt_dataset_frame_channels(dataset) == 3);
+                EXPECT_NEAR(vt_dataset_frame_bytes(dataset), TIMES * 3 * 32 * 4.0, 0);
+                EXPECT_OK(vt_dataset_keep_frames(dataset));
+                vt_loader *loader = open_loader(dataset, workers[w], false);
+                for (int64_t epoch = 0; epoch < 6; epoch++) {
+                    if (epoch == 4) vt_loader_rest(loader);
+                    if (epoch == 4)
+                        EXPECT(vt_dataset_kept_frames(dataset) == TIMES, "%lld kept",
+                               (long long)vt_dataset_kept_frames(dataset));
+                    if (epoch == 4) EXPECT(truncate(test_path("2001.h5"), 0) == 0);
+                    int64_t wrong = read_epoch(loader, &forms[form], epoch, &batches);
+                    EXPECT(batches == SAMPLES / BATCH && wrong == 0, "form %d direct %d workers %lld epoch %lld: %lld",
+                           form, direct, (long long)workers[w], (long long)epoch, (long long)wrong);
+                }
+                vt_loader_close(&loader);
+                vt_dataset_close(&dataset);
+            }
+}
+
+/* What can't be read is not kept, and stays bad. */
+TEST(bad_times_are_not_kept)
+{
+    const test_fields poisoned = {
+        .times = TIMES, .channels = 3, .height = 6, .width = 8, .poison = NAN, .poison_index = 20 * 144 + 10};
+    for (int64_t workers = 0; workers < 4; workers += 3) {
+        int64_t batches = 0, kept = 0;
+        vt_dataset *dataset = open_dataset(&poisoned, true, VT_UNSET_INTEGER);
+        EXPECT_OK(vt_dataset_keep_frames(dataset));
+        vt_loader *loader = open_loader(dataset, workers, true);
+        for (int64_t epoch = 0; epoch < 12; epoch++) {
+            EXPECT(read_epoch(loader, &poisoned, epoch, &batches) == 0);
+            kept = vt_dataset_kept_frames(dataset);
+        }
+        EXPECT(kept > TIMES / 2 && kept < TIMES, "%lld kept", (long long)kept);
+        vt_loader_close(&loader);
+        vt_dataset_close(&dataset);
+    }
+}
+
+TEST(frames_of_samples)
+{
+    const test_fields fields = {.times = TIMES, .channels = 3, .height = 6, .width = 8};
+    const test_fields second = {.times = 12, .channels = 3, .height = 6, .width = 8, .offset = 9000};
+    int64_t frames[3], wrong = 0;
+    float values[3 * 32];
+    test_fields_write(test_path("2002.h5"), &second);
+    for (int kept = 0; kept < 2; kept++) {
+        vt_dataset *dataset = open_dataset(&fields, true, SAMPLES + 2);
+        EXPECT(vt_dataset_frame_count(dataset) == TIMES + 4, "%lld", (long long)vt_dataset_frame_count(dataset));
+        if (kept != 0) EXPECT_OK(vt_dataset_keep_frames(dataset));
+        vt_dataset_frames(dataset, 0, frames);
+        EXPECT(frames[0] == 1 && frames[1] == 0 && frames[2] == 2);
+        vt_dataset_frames(dataset, SAMPLES + 1, frames); /* the second one of the second file */
+        EXPECT(frames[0] == TIMES + 2 && frames[1] == TIMES + 1 && frames[2] == TIMES + 3);
+        for (int again = 0; again < 2; again++)
+            for (int64_t f = 0; f < TIMES + 4; f++) {
+                EXPECT_OK(vt_dataset_read_frame(dataset, f, values));
+                for (int64_t j = 0; j < 3 * 32; j++)
+                    wrong += (double)values[j] != test_value(f < TIMES ? &fields : &second, f < TIMES ? f : f - TIMES,
+                                                             j / 32, 1 + j / 8 % 4, j % 8);
+            }
+        EXPECT(wrong == 0, "%lld", (long long)wrong);
+        EXPECT(vt_dataset_kept_frames(dataset) == (kept != 0 ? TIMES + 4 : 0));
+        vt_dataset_close(&dataset);
+    }
+}
+
+TEST(batches_of_indices_only)
+{
+    const test_fields fields = {.times = TIMES, .channels = 3, .height = 6, .width = 8};
+    vt_dataset *dataset = open_dataset(&fields, true, VT_UNSET_INTEGER);
+    for (int64_t workers = 0; workers < 2; workers++) {
+        const vt_batch *whole = NULL, *bare = NULL;
+        double waited = 0;
+        vt_loader *reading = open_loader(dataset, workers, false), *loader = NULL;
+        vt_loader_options options = *vt_loader_options_of(reading);
+        options.indices_only = true;
+        EXPECT_OK(vt_loader_open(&options, &loader));
+        EXPECT_OK(vt_loader_begin(reading, 3, 0));
+        EXPECT_OK(vt_loader_begin(loader, 3, 0));
+        do {
+            EXPECT_OK(vt_loader_next(reading, &whole, &waited));
+            EXPECT_OK(vt_loader_next(loader, &bare, &waited));
+            EXPECT((whole == NULL) == (bare == NULL));
+            if (whole == NULL || bare == NULL) break;
+            EXPECT(bare->input == NULL && bare->target == NULL && bare->sample_count == whole->sample_count);
+            EXPECT(memcmp(bare->samples, whole->samples, (size_t)whole->sample_count * sizeof(int64_t)) == 0);
+        } while (true);
+        vt_loader_close(&loader);
+        vt_loader_close(&reading);
+    }
+    vt_dataset_close(&dataset);
+}
+
+TEST(a_cache_that_does_not_fit_is_left_out)
+{
+    const test_fields fields = {.times = TIMES, .channels = 3, .height = 6, .width = 8};
+    int node = 0;
+    vt_world world = {.ranks = 1, .node_of = &node};
+    vt_config config = {.cache = VT_CACHE_HOST};
+    for (int fits = 0; fits < 2; fits++) {
+        float values[3 * 32];
+        vt_dataset *training = open_dataset(&fields, true, VT_UNSET_INTEGER);
+        vt_dataset *validation = open_again(true, VT_UNSET_INTEGER);
+        vt_reader_open_cache(&config, &world, fits != 0 ? 0 : 1e18, training, validation);
+        EXPECT_OK(vt_dataset_read_frame(training, 0, values));
+        EXPECT_OK(vt_dataset_read_frame(validation, 0, values));
+        EXPECT(vt_dataset_kept_frames(training) == fits && vt_dataset_kept_frames(validation) == fits);
+        vt_dataset_close(&training);
+        vt_dataset_close(&validation);
+    }
+}
