@@ -276,21 +276,30 @@ static void launch_backward(vt_backend *backend, const attention_arguments &a)
 }
 
 /* Kernels are made for so many result tiles of a head at most; registers are what they cost. */
-#define BY_SIZE(launch, backend, a)                                                                                    \
+#define BY_SIZE_IN_HALVES(launch, half, backend, a)                                                                    \
     do {                                                                                                               \
         int64_t dim_ = (a).shape.head_dim;                                                                             \
-        bool half_ = (a).q.type == VT_BFLOAT16 && (a).k.type == VT_BFLOAT16 && (a).v.type == VT_BFLOAT16;              \
-        if (half_ && dim_ <= 32)                                                                                       \
-            launch<uint16_t, 4, 8>((backend), (a));                                                                    \
-        else if (half_ && dim_ <= 48)                                                                                  \
-            launch<uint16_t, 6, 8>((backend), (a));                                                                    \
-        else if (half_ && dim_ <= 64)                                                                                  \
-            launch<uint16_t, 8, 8>((backend), (a));                                                                    \
-        else if (half_ && dim_ <= 96)                                                                                  \
-            launch<uint16_t, 12, 4>((backend), (a));                                                                   \
-        else if (half_)                                                                                                \
-            launch<uint16_t, 16, 4>((backend), (a));                                                                   \
+        if (dim_ <= 32)                                                                                                \
+            launch<half, 4, 8>((backend), (a));                                                                        \
+        else if (dim_ <= 48)                                                                                           \
+            launch<half, 6, 8>((backend), (a));                                                                        \
         else if (dim_ <= 64)                                                                                           \
+            launch<half, 8, 8>((backend), (a));                                                                        \
+        else if (dim_ <= 96)                                                                                           \
+            launch<half, 12, 4>((backend), (a));                                                                       \
+        else                                                                                                           \
+            launch<half, 16, 4>((backend), (a));                                                                       \
+    } while (0)
+
+/* In 16 bits where q, k and v are of the same type of 16 bits. */
+#define BY_SIZE(launch, backend, a)                                                                                    \
+    do {                                                                                                               \
+        vt_type type_ = (a).q.type == (a).k.type && (a).q.type == (a).v.type ? (a).q.type : VT_FLOAT32;                \
+        if (type_ == VT_BFLOAT16)                                                                                      \
+            BY_SIZE_IN_HALVES(launch, vt_bfloat16, backend, a);                                                        \
+        else if (type_ == VT_FLOAT16)                                                                                  \
+            BY_SIZE_IN_HALVES(launch, vt_float16, backend, a);                                                         \
+        else if ((a).shape.head_dim <= 64)                                                                             \
             launch<float, 8, 4>((backend), (a));                                                                       \
         else                                                                                                           \
             launch<float, 16, 2>((backend), (a));                                                                      \

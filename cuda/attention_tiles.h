@@ -1,5 +1,5 @@
 /* What the attention kernels are made of: tiles of rows in shared memory, and the two products of a warp's 16 rows.
- * `number` is what products are made of: uint16_t (bfloat16) or float (TF32, or three of them).
+ * `number` is what products are made of: vt_bfloat16, vt_float16, or float (TF32, or three of them).
  *
  * A warp's scores are `tiles` result tiles of 16 × 8 side by side (tensor_cores.h): this thread holds rows g and g + 8,
  * columns 8 n + 2 t and the next of each tile n. */
@@ -8,6 +8,27 @@
 
 #include "elements.h"
 #include "tensor_cores.h"
+
+struct vt_bfloat16 {
+    static const vt_type type = VT_BFLOAT16;
+    uint16_t bits;
+};
+
+struct vt_float16 {
+    static const vt_type type = VT_FLOAT16;
+    uint16_t bits;
+};
+
+/* Can rows of m be copied into a tile as they are? */
+template <typename half> __device__ static inline bool vt_tile_holds(const half *, const vt_matrix &m)
+{
+    return m.type == half::type;
+}
+
+__device__ static inline bool vt_tile_holds(const float *, const vt_matrix &)
+{
+    return false; /* copies are of 16 bytes: four of them */
+}
 
 /* Elements from row to row: the depth, and so many more that eight rows are in different banks. */
 template <typename number> __host__ __device__ static inline int vt_tile_depth(int head_dim)
@@ -21,12 +42,9 @@ template <typename number> __host__ __device__ static inline int vt_tile_stride(
     return vt_tile_depth<number>(head_dim) + (sizeof(number) == 2 ? 8 : 4);
 }
 
-__device__ static inline void vt_store_shared(uint16_t *to, const float values[VT_GROUP])
+template <typename half> __device__ static inline void vt_store_shared(half *to, const float values[VT_GROUP])
 {
-    uint4 raw;
-    raw.x = vt_pack(values[0], values[1]), raw.y = vt_pack(values[2], values[3]);
-    raw.z = vt_pack(values[4], values[5]), raw.w = vt_pack(values[6], values[7]);
-    *(uint4 *)to = raw;
+    vt_store_eight(half::type, &to->bits, values);
 }
 
 __device__ static inline void vt_store_shared(float *to, const float values[VT_GROUP])
@@ -35,8 +53,8 @@ __device__ static inline void vt_store_shared(float *to, const float values[VT_G
 }
 
 /* Rows first_row … first_row + rows - 1 of columns column … column + head_dim - 1 into a tile; zeros from row `end` on
- * and behind head_dim. All threads of the block share the work. bfloat16 that stays so is copied without passing
- * through registers: wait with vt_copies_wait. */
+ * and behind head_dim. All threads of the block share the work. What stays of its 16-bit type is copied without
+ * passing through registers: wait with vt_copies_wait. */
 template <typename number>
 __device__ static inline void vt_tile_load(number *tile, const vt_matrix &m, int64_t first_row, int64_t end, int rows,
                                            int64_t column, int head_dim, bool wide)
@@ -46,7 +64,7 @@ __device__ static inline void vt_tile_load(number *tile, const vt_matrix &m, int
         int row = i / groups, first = i % groups * VT_GROUP;
         int count = first_row + row < end ? (int)min(max(head_dim - first, 0), (int)VT_GROUP) : 0;
         int64_t at = (first_row + row) * m.stride + column + first;
-        if (sizeof(number) == 2 && m.type == VT_BFLOAT16 && wide && count == VT_GROUP) {
+        if (vt_tile_holds(tile, m) && wide && count == VT_GROUP) {
             vt_copy_16(tile + row * stride + first, m.half + at);
             continue;
         }
@@ -57,21 +75,21 @@ __device__ static inline void vt_tile_load(number *tile, const vt_matrix &m, int
 }
 
 /* scores [16, 8 * TILES] += a [16, depth] bᵀ, b [8 * TILES, depth]: both tiles of this stride, `a` the warp's rows. */
-template <int TILES>
-__device__ static inline void vt_scores(const uint16_t *a, const uint16_t *b, int depth, int stride, bool,
+template <int TILES, typename half>
+__device__ static inline void vt_scores(const half *a, const half *b, int depth, int stride, bool,
                                         float scores[TILES][4])
 {
     int lane = (int)threadIdx.x % 32;
-    const uint16_t *a_row = a + lane % 16 * stride + lane / 16 * 8;
-    const uint16_t *b_row = b + (lane % 8 + lane / 16 * 8) * stride + lane / 8 % 2 * 8;
+    const half *a_row = a + lane % 16 * stride + lane / 16 * 8;
+    const half *b_row = b + (lane % 8 + lane / 16 * 8) * stride + lane / 8 % 2 * 8;
     for (int k = 0; k < depth; k += 16) {
         uint32_t left[4], right[4];
-        vt_load_tiles(left, a_row + k);
+        vt_load_tiles(left, &a_row[k].bits);
 #pragma unroll
         for (int n = 0; n < TILES; n += 2) {
-            vt_load_tiles(right, b_row + n * 8 * stride + k);
-            vt_multiply_bfloat16(scores[n], left, right);
-            vt_multiply_bfloat16(scores[n + 1], left, right + 2);
+            vt_load_tiles(right, &b_row[n * 8 * stride + k].bits);
+            vt_multiply_halves<half::type>(scores[n], left, right);
+            vt_multiply_halves<half::type>(scores[n + 1], left, right + 2);
         }
     }
 }
@@ -94,23 +112,23 @@ __device__ static inline void vt_scores(const float *a, const float *b, int dept
 }
 
 /* sums [16, 8 * columns] += p [16, 8 * TILES] b, b a tile of 8 * TILES rows; columns <= MOST. */
-template <int TILES, int MOST>
-__device__ static inline void vt_accumulate(const float p[TILES][4], const uint16_t *b, int columns, int stride, bool,
+template <int TILES, int MOST, typename half>
+__device__ static inline void vt_accumulate(const float p[TILES][4], const half *b, int columns, int stride, bool,
                                             float sums[MOST][4])
 {
     int lane = (int)threadIdx.x % 32;
-    const uint16_t *b_row = b + lane % 16 * stride + lane / 16 * 8;
+    const half *b_row = b + lane % 16 * stride + lane / 16 * 8;
 #pragma unroll
     for (int k = 0; k < TILES; k += 2) {
-        const uint32_t left[4] = {vt_pack(p[k][0], p[k][1]), vt_pack(p[k][2], p[k][3]),
-                                  vt_pack(p[k + 1][0], p[k + 1][1]), vt_pack(p[k + 1][2], p[k + 1][3])};
+        uint32_t left[4];
+        for (int i = 0; i < 4; i++) left[i] = vt_pack(half::type, p[k + i / 2][i % 2 * 2], p[k + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
         for (int n = 0; n < MOST; n += 2) {
             if (n >= columns) break;
             uint32_t right[4];
-            vt_load_tiles_transposed(right, b_row + 8 * k * stride + 8 * n);
-            vt_multiply_bfloat16(sums[n], left, right);
-            if (n + 1 < columns) vt_multiply_bfloat16(sums[n + 1], left, right + 2);
+            vt_load_tiles_transposed(right, &b_row[8 * k * stride + 8 * n].bits);
+            vt_multiply_halves<half::type>(sums[n], left, right);
+            if (n + 1 < columns) vt_multiply_halves<half::type>(sums[n + 1], left, right + 2);
         }
     }
 }
@@ -145,12 +163,12 @@ __device__ static inline void vt_tile_store(const vt_matrix &m, int64_t row, int
     for (int n = 0; n < MOST; n++) {
         int first = 8 * n + 2 * t;
         if (first >= head_dim) break;
-        for (int half = 0; half < 2; half++) {
-            if (row + 8 * half >= end) continue;
-            int64_t at = (row + 8 * half) * m.stride + column + first;
-            float low = factor[half] * sums[n][2 * half], high = factor[half] * sums[n][2 * half + 1];
-            if (wide && m.type == VT_BFLOAT16) {
-                *(uint32_t *)(m.half + at) = vt_pack(low, high);
+        for (int i = 0; i < 2; i++) {
+            if (row + 8 * i >= end) continue;
+            int64_t at = (row + 8 * i) * m.stride + column + first;
+            float low = factor[i] * sums[n][2 * i], high = factor[i] * sums[n][2 * i + 1];
+            if (wide && m.type != VT_FLOAT32) {
+                *(uint32_t *)(m.half + at) = vt_pack(m.type, low, high);
             } else {
                 vt_set_element(m, at, low);
                 if (first + 1 < head_dim) vt_set_element(m, at + 1, high);

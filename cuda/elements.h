@@ -12,15 +12,21 @@ enum { VT_GROUP = 8, VT_BLOCK_THREADS = 256 };
 
 __device__ static inline float vt_element(const vt_matrix &m, int64_t at)
 {
-    return m.type == VT_BFLOAT16 ? vt_widen(m.half[at]) : m.data[at];
+    return m.type == VT_FLOAT32 ? m.data[at] : vt_widen(m.type, m.half[at]);
 }
 
 __device__ static inline void vt_set_element(const vt_matrix &m, int64_t at, float value)
 {
-    if (m.type == VT_BFLOAT16)
-        m.half[at] = vt_round(value);
-    else
+    if (m.type == VT_FLOAT32)
         m.data[at] = value;
+    else
+        m.half[at] = vt_round(m.type, value);
+}
+
+/* The value that a matrix of this type would give back. */
+__device__ static inline float vt_as_stored(vt_type type, float value)
+{
+    return type == VT_FLOAT32 ? value : vt_widen(type, vt_round(type, value));
 }
 
 __device__ static inline void vt_load_floats(const float *from, int count, bool wide, float values[VT_GROUP])
@@ -48,37 +54,61 @@ __device__ static inline void vt_store_floats(float *to, int count, bool wide, c
     }
 }
 
+template <vt_type TYPE>
+__device__ static inline void vt_load_halves(const uint16_t *from, int count, bool wide, float values[VT_GROUP])
+{
+    if (wide && count == VT_GROUP) {
+        uint4 raw = *(const uint4 *)from;
+        const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+        for (int i = 0; i < 4; i++) {
+            values[2 * i] = vt_widen(TYPE, (uint16_t)words[i]);
+            values[2 * i + 1] = vt_widen(TYPE, (uint16_t)(words[i] >> 16));
+        }
+    } else {
+        for (int i = 0; i < VT_GROUP; i++) values[i] = i < count ? vt_widen(TYPE, from[i]) : 0.0f;
+    }
+}
+
+/* `to` at a 16-byte boundary. */
+__device__ static inline void vt_store_eight(vt_type type, uint16_t *to, const float values[VT_GROUP])
+{
+    uint4 raw;
+    raw.x = vt_pack(type, values[0], values[1]), raw.y = vt_pack(type, values[2], values[3]);
+    raw.z = vt_pack(type, values[4], values[5]), raw.w = vt_pack(type, values[6], values[7]);
+    *(uint4 *)to = raw;
+}
+
+template <vt_type TYPE>
+__device__ static inline void vt_store_halves(uint16_t *to, int count, bool wide, const float values[VT_GROUP])
+{
+    if (wide && count == VT_GROUP) {
+        vt_store_eight(TYPE, to, values);
+    } else {
+        for (int i = 0; i < VT_GROUP; i++)
+            if (i < count) to[i] = vt_round(TYPE, values[i]);
+    }
+}
+
 /* `count` elements from `at` on; the rest of `values` becomes 0. */
 __device__ static inline void vt_load(const vt_matrix &m, int64_t at, int count, bool wide, float values[VT_GROUP])
 {
-    if (m.type != VT_BFLOAT16) {
+    if (m.type == VT_FLOAT32)
         vt_load_floats(m.data + at, count, wide, values);
-    } else if (wide && count == VT_GROUP) {
-        uint4 raw = *(const uint4 *)(m.half + at);
-        const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
-        for (int i = 0; i < 4; i++) {
-            values[2 * i] = vt_widen((uint16_t)words[i]);
-            values[2 * i + 1] = vt_widen((uint16_t)(words[i] >> 16));
-        }
-    } else {
-        for (int i = 0; i < VT_GROUP; i++) values[i] = i < count ? vt_widen(m.half[at + i]) : 0.0f;
-    }
+    else if (m.type == VT_FLOAT16)
+        vt_load_halves<VT_FLOAT16>(m.half + at, count, wide, values);
+    else
+        vt_load_halves<VT_BFLOAT16>(m.half + at, count, wide, values);
 }
 
 __device__ static inline void vt_store(const vt_matrix &m, int64_t at, int count, bool wide,
                                        const float values[VT_GROUP])
 {
-    if (m.type != VT_BFLOAT16) {
+    if (m.type == VT_FLOAT32)
         vt_store_floats(m.data + at, count, wide, values);
-    } else if (wide && count == VT_GROUP) {
-        uint4 raw;
-        raw.x = vt_pack(values[0], values[1]), raw.y = vt_pack(values[2], values[3]);
-        raw.z = vt_pack(values[4], values[5]), raw.w = vt_pack(values[6], values[7]);
-        *(uint4 *)(m.half + at) = raw;
-    } else {
-        for (int i = 0; i < VT_GROUP; i++)
-            if (i < count) m.half[at + i] = vt_round(values[i]);
-    }
+    else if (m.type == VT_FLOAT16)
+        vt_store_halves<VT_FLOAT16>(m.half + at, count, wide, values);
+    else
+        vt_store_halves<VT_BFLOAT16>(m.half + at, count, wide, values);
 }
 
 /* Which row and group of eight columns is thread `index` of rows × groups. */
@@ -103,7 +133,7 @@ __device__ static inline int vt_count(int64_t columns, int64_t first)
 
 static inline bool vt_is_wide(vt_matrix m)
 {
-    int64_t unit = m.type == VT_BFLOAT16 ? 8 : 4;
+    int64_t unit = m.type == VT_FLOAT32 ? 4 : 8;
     return (uintptr_t)m.data % 16 == 0 && (m.stride % unit == 0 || m.rows == 1);
 }
 

@@ -1,5 +1,5 @@
 /* Attention by cuDNN for the shapes where it is faster than the own kernels, found by timing both once. It takes
- * bfloat16 alone, and dropout, whose random numbers would not be the CPU's, stays with the own kernels. */
+ * 16-bit types alone, and dropout, whose random numbers would not be the CPU's, stays with the own kernels. */
 #include "fused_attention.h"
 
 #include <stdlib.h>
@@ -99,17 +99,19 @@ static bool run_own(void *context)
     return cudaPeekAtLastError() == cudaSuccess;
 }
 
-static bool is_fit(vt_matrix m)
+static bool is_fit(vt_matrix m, vt_type type)
 {
-    return m.data == NULL || (m.type == VT_BFLOAT16 && m.stride % 8 == 0 && (uintptr_t)m.data % 16 == 0);
+    return m.data == NULL || (m.type == type && m.stride % 8 == 0 && (uintptr_t)m.data % 16 == 0);
 }
 
 /* Could cuDNN do it at all? */
 static bool is_possible(const call *c)
 {
     const vt_attention_shape *s = c->shape;
-    return s->dropout.rate <= 0 && s->head_dim % 8 == 0 && s->head_dim <= 128 && is_fit(c->q) && is_fit(c->k) &&
-           is_fit(c->v) && is_fit(c->out) && is_fit(c->dout) && is_fit(c->dq) && is_fit(c->dk) && is_fit(c->dv);
+    const vt_matrix *const all[] = {&c->q, &c->k, &c->v, &c->out, &c->dout, &c->dq, &c->dk, &c->dv};
+    bool fit = s->dropout.rate <= 0 && s->head_dim % 8 == 0 && s->head_dim <= 128 && vt_type_is_half(c->q.type);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) fit = fit && is_fit(*all[i], c->q.type);
+    return fit;
 }
 
 static fused_plan *find_plan(struct vt_fused_attention *attention, call *c, bool backward)
@@ -117,7 +119,7 @@ static fused_plan *find_plan(struct vt_fused_attention *attention, call *c, bool
     const vt_attention_shape *s = c->shape;
     const vt_fused_shape shape = {s->batch,     s->heads,     s->head_dim,  s->queries,    s->keys,
                                   c->q.stride,  c->k.stride,  c->v.stride,  c->out.stride, c->dout.stride,
-                                  c->dq.stride, c->dk.stride, c->dv.stride, backward};
+                                  c->dq.stride, c->dk.stride, c->dv.stride, backward,      c->q.type};
     for (size_t i = 0; i < attention->plan_count; i++)
         if (memcmp(&attention->plans[i]->shape, &shape, sizeof shape) == 0) return attention->plans[i];
     if (attention->plan_count == sizeof attention->plans / sizeof *attention->plans) return NULL;

@@ -3,15 +3,18 @@
 #ifndef VT_CUDA_FUSED_ATTENTION_H
 #define VT_CUDA_FUSED_ATTENTION_H
 
+#include "backend/backend.h"
+
 #include "libraries.h"
 
 #ifdef VT_HAS_CUDNN
 
-/* What a plan depends on. Strides in elements, from row to row; all of bfloat16 but log_sum. */
+/* What a plan depends on. Strides in elements, from row to row; all of the same 16-bit type but log_sum. */
 typedef struct {
     int64_t batch, heads, head_dim, queries, keys;
     int64_t q_stride, k_stride, v_stride, out_stride, dout_stride, dq_stride, dk_stride, dv_stride;
     int64_t backward;
+    int64_t type; /* vt_type */
 } vt_fused_shape;
 
 /* The tensors of a plan by their unique ids. */

@@ -57,6 +57,11 @@ static tensor make_tensor(vt_fused_graph *g, int64_t id, cudnnDataType_t type, c
     return t;
 }
 
+static cudnnDataType_t half_type(const vt_fused_shape *s)
+{
+    return s->type == VT_FLOAT16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
+}
+
 /* [batch, heads, rows, columns] that stays inside of the kernel. */
 static tensor inside(vt_fused_graph *g, const vt_fused_shape *s, int64_t rows, int64_t columns, cudnnDataType_t type)
 {
@@ -71,7 +76,7 @@ static tensor heads_of(vt_fused_graph *g, const vt_fused_shape *s, int64_t id, i
 {
     const int64_t dims[4] = {s->batch, s->heads, transposed ? s->head_dim : rows, transposed ? rows : s->head_dim};
     const int64_t strides[4] = {rows * stride, s->head_dim, transposed ? 1 : stride, transposed ? stride : 1};
-    return make_tensor(g, id, CUDNN_DATA_BFLOAT16, dims, strides, false, false);
+    return make_tensor(g, id, half_type(s), dims, strides, false, false);
 }
 
 /* [batch, heads, queries, columns], float32. */
@@ -142,12 +147,12 @@ static tensor reduce(vt_fused_graph *g, cudnnReduceTensorOp_t how, tensor x, ten
 }
 
 /* x seen with rows and columns exchanged. */
-static tensor transpose(vt_fused_graph *g, tensor x)
+static tensor transpose(vt_fused_graph *g, const vt_fused_shape *s, tensor x)
 {
     const int64_t rows = x.dims[3], columns = x.dims[2];
     const int64_t dims[4] = {x.dims[0], x.dims[1], rows, columns};
     const int64_t strides[4] = {x.dims[1] * rows * columns, rows * columns, 1, rows};
-    tensor y = make_tensor(g, g->next_id++, CUDNN_DATA_BFLOAT16, dims, strides, true, false);
+    tensor y = make_tensor(g, g->next_id++, half_type(s), dims, strides, true, false);
     descriptor operation = make(g, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
     set_descriptor(g, operation, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x.tensor);
     set_descriptor(g, operation, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y.tensor);
@@ -177,8 +182,7 @@ static void describe_forward(vt_fused_graph *g, const vt_fused_shape *s)
     tensor sum = reduce(g, CUDNN_REDUCE_TENSOR_ADD, powers, inside(g, s, s->queries, 1, wide));
     tensor logarithm = pointwise(g, CUDNN_POINTWISE_LOG, sum, NULL, inside(g, s, s->queries, 1, wide));
     pointwise(g, CUDNN_POINTWISE_ADD, maximum, &logarithm, log_sum);
-    tensor weights =
-        pointwise(g, CUDNN_POINTWISE_DIV, powers, &sum, inside(g, s, s->queries, s->keys, CUDNN_DATA_BFLOAT16));
+    tensor weights = pointwise(g, CUDNN_POINTWISE_DIV, powers, &sum, inside(g, s, s->queries, s->keys, half_type(s)));
     multiply(g, weights, v, out);
 }
 
@@ -204,18 +208,17 @@ static void describe_backward(vt_fused_graph *g, const vt_fused_shape *s)
     tensor scores = scores_of(g, s, q, k_transposed, scale);
     tensor below = pointwise(g, CUDNN_POINTWISE_SUB, scores, &log_sum, inside(g, s, s->queries, s->keys, wide));
     tensor weights = pointwise(g, CUDNN_POINTWISE_EXP, below, NULL, inside(g, s, s->queries, s->keys, wide));
-    multiply(g, transpose(g, weights), dout, dv);
+    multiply(g, transpose(g, s, weights), dout, dv);
 
     tensor dweights = multiply(g, dout, v_transposed, inside(g, s, s->queries, s->keys, wide));
     tensor centred = pointwise(g, CUDNN_POINTWISE_SUB, dweights, &delta, inside(g, s, s->queries, s->keys, wide));
     tensor dscores = pointwise(g, CUDNN_POINTWISE_MUL, centred, &weights, inside(g, s, s->queries, s->keys, wide));
-    tensor scaled =
-        pointwise(g, CUDNN_POINTWISE_MUL, dscores, &scale, inside(g, s, s->queries, s->keys, CUDNN_DATA_BFLOAT16));
-    multiply(g, transpose(g, scaled), q, dk);
+    tensor scaled = pointwise(g, CUDNN_POINTWISE_MUL, dscores, &scale, inside(g, s, s->queries, s->keys, half_type(s)));
+    multiply(g, transpose(g, s, scaled), q, dk);
 
     const int64_t k_dims[4] = {s->batch, s->heads, s->keys, s->head_dim};
     const int64_t k_strides[4] = {s->keys * s->k_stride, s->head_dim, s->k_stride, 1};
-    tensor k = make_tensor(g, g->next_id++, CUDNN_DATA_BFLOAT16, k_dims, k_strides, true, false);
+    tensor k = make_tensor(g, g->next_id++, half_type(s), k_dims, k_strides, true, false);
     descriptor turn = make(g, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
     set_descriptor(g, turn, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, k_transposed.tensor);
     set_descriptor(g, turn, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, k.tensor);

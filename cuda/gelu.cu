@@ -19,7 +19,7 @@ __device__ static inline float gelu_slope(vt_gelu kind, float x)
     return fmaf(0.5f * x * fmaf(-inner, inner, 1.0f), inner_slope, fmaf(0.5f, inner, 0.5f));
 }
 
-/* y = gelu(x + bias); x becomes x + bias where there is one. The value that is rounded into a bfloat16 x is the one
+/* y = gelu(x + bias); x becomes x + bias where there is one. The value that is rounded into a 16-bit x is the one
  * that backward will see, so y is made of it. */
 VT_KERNEL void gelu_forward_kernel(vt_gelu kind, vt_matrix x, const float *bias, vt_matrix y, bool wide)
 {
@@ -32,10 +32,7 @@ VT_KERNEL void gelu_forward_kernel(vt_gelu kind, vt_matrix x, const float *bias,
         vt_load(x, at, count, wide, values);
         if (bias != NULL) {
             vt_load_floats(bias + group * VT_GROUP, count, wide, added);
-            for (int j = 0; j < VT_GROUP; j++) {
-                values[j] += added[j];
-                if (x.type == VT_BFLOAT16) values[j] = vt_widen(vt_round(values[j]));
-            }
+            for (int j = 0; j < VT_GROUP; j++) values[j] = vt_as_stored(x.type, values[j] + added[j]);
             vt_store(x, at, count, wide, values);
         }
         for (int j = 0; j < VT_GROUP; j++) values[j] = gelu_value(kind, values[j]);

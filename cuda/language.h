@@ -12,7 +12,10 @@
 #ifdef __CUDACC__
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
+
+#include "backend/backend.h"
 
 #define VT_KERNEL static __global__
 #define VT_DYNAMIC_SHARED(type, name)                                                                                  \
@@ -27,38 +30,50 @@
         kernel<<<(grid), (block), (shared_bytes), (cudaStream_t)(backend)->stream>>>(__VA_ARGS__);                     \
     } while (0)
 
-__device__ static inline float vt_widen(uint16_t half)
+__device__ static inline float vt_widen(vt_type type, uint16_t half)
 {
-    return __uint_as_float((unsigned)half << 16);
+    return type == VT_FLOAT16 ? __half2float(__ushort_as_half(half)) : __uint_as_float((unsigned)half << 16);
 }
 
-__device__ static inline uint16_t vt_round(float value)
+__device__ static inline uint16_t vt_round(vt_type type, float value)
 {
+    if (type == VT_FLOAT16) return __half_as_ushort(__float2half_rn(value));
     return __bfloat16_as_ushort(__float2bfloat16_rn(value));
+}
+
+/* Both in one instruction. */
+__device__ static inline uint32_t vt_pack(vt_type type, float low, float high)
+{
+    uint32_t pair;
+    if (type == VT_FLOAT16)
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    else
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
 }
 
 #else
 
 #include "host_cuda.h"
 
-#include "base/bfloat16.h"
+#include "backend/half.h"
 
-__device__ static inline float vt_widen(uint16_t half)
+__device__ static inline float vt_widen(vt_type type, uint16_t half)
 {
-    return vt_bfloat16_widen(half);
+    return vt_half_widen(type, half);
 }
 
-__device__ static inline uint16_t vt_round(float value)
+__device__ static inline uint16_t vt_round(vt_type type, float value)
 {
-    return vt_bfloat16_round(value);
+    return vt_half_round(type, value);
+}
+
+__device__ static inline uint32_t vt_pack(vt_type type, float low, float high)
+{
+    return (uint32_t)vt_round(type, low) | (uint32_t)vt_round(type, high) << 16;
 }
 
 #endif
-
-__device__ static inline uint32_t vt_pack(float low, float high)
-{
-    return (uint32_t)vt_round(low) | (uint32_t)vt_round(high) << 16;
-}
 
 /* Sums over the 32 threads of a warp, on all of them. All must call. */
 __device__ static inline float vt_warp_sum(float value)

@@ -113,7 +113,8 @@ static void keep_choice(const struct vt_products *products, const product_plan *
 
 static cudaDataType_t library_type(int64_t type)
 {
-    return type == VT_BFLOAT16 ? CUDA_R_16BF : CUDA_R_32F;
+    if (type == VT_FLOAT32) return CUDA_R_32F;
+    return type == VT_BFLOAT16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
 /* The largest power of two up to 256 that divides the address. */
@@ -204,7 +205,7 @@ static void choose_by_time(product_run *run)
     cublasLtMatmulHeuristicResult_t found[MOST_CHOICES];
     int count = find_algorithms(products, plan, found);
     double shortest = INFINITY;
-    size_t bytes = (size_t)(plan->key.leading_d * plan->key.n) * (plan->key.type_d == VT_BFLOAT16 ? 2 : 4);
+    size_t bytes = (size_t)(plan->key.leading_d * plan->key.n) * vt_type_size((vt_type)plan->key.type_d);
     product_run trial = *run;
     trial.d = NULL;
     if (count > 1 && cudaMalloc(&trial.d, bytes + 256) != cudaSuccess) {

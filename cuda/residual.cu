@@ -85,10 +85,10 @@ static void position_backward(vt_backend *backend, vt_matrix dx, vt_matrix dposi
             vt_matrix rows = dx;
             rows.rows = samples;
             rows.stride *= dposition.rows;
-            if (rows.type == VT_BFLOAT16)
-                rows.half += token * dx.stride;
-            else
+            if (rows.type == VT_FLOAT32)
                 rows.data += token * dx.stride;
+            else
+                rows.half += token * dx.stride;
             VT_CUDA_NAME(column_sums)(backend, rows, dposition.data + token * dposition.stride);
         }
         return;

@@ -28,14 +28,21 @@ __device__ static inline void vt_load_tiles_transposed(uint32_t tiles[4], const 
                  : "memory");
 }
 
-/* c += a [16, 16] b [16, 8], bfloat16. a: (g, 2t…), (g + 8, 2t…), (g, 2t + 8…), (g + 8, 2t + 8…), two elements each;
- * b: (2t…, g), (2t + 8…, g). */
-__device__ static inline void vt_multiply_bfloat16(float c[4], const uint32_t a[4], const uint32_t b[2])
+/* c += a [16, 16] b [16, 8], both of this 16-bit type. a: (g, 2t…), (g + 8, 2t…), (g, 2t + 8…), (g + 8, 2t + 8…), two
+ * elements each; b: (2t…, g), (2t + 8…, g). */
+template <vt_type TYPE>
+__device__ static inline void vt_multiply_halves(float c[4], const uint32_t a[4], const uint32_t b[2])
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    if (TYPE == VT_FLOAT16)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                     "{%0,%1,%2,%3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    else
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                     "{%0,%1,%2,%3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 /* c += a [16, 8] b [8, 8], TF32. a: (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4); b: (t, g), (t + 4, g). */
@@ -108,9 +115,9 @@ struct host_fragments {
     uint32_t a[4], b[2];
 };
 
-static inline float host_half(uint32_t pair, int index)
+template <vt_type TYPE> static inline float host_half(uint32_t pair, int index)
 {
-    return vt_bfloat16_widen((uint16_t)(pair >> 16 * index));
+    return vt_widen(TYPE, (uint16_t)(pair >> 16 * index));
 }
 
 static inline float vt_from_bits(uint32_t bits)
@@ -120,18 +127,19 @@ static inline float vt_from_bits(uint32_t bits)
     return value;
 }
 
-__device__ static inline void vt_multiply_bfloat16(float c[4], const uint32_t a[4], const uint32_t b[2])
+template <vt_type TYPE>
+__device__ static inline void vt_multiply_halves(float c[4], const uint32_t a[4], const uint32_t b[2])
 {
     int g = host_cuda::place() % 32 / 4, t = host_cuda::place() % 4;
     host_fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     host_cuda::publish(own);
     for (int k = 0; k < 16; k++) {
         const host_fragments &left = host_cuda::lane<host_fragments>(4 * g + k % 8 / 2);
-        float upper = host_half(left.a[k / 8 * 2], k % 2), lower = host_half(left.a[k / 8 * 2 + 1], k % 2);
+        float upper = host_half<TYPE>(left.a[k / 8 * 2], k % 2), lower = host_half<TYPE>(left.a[k / 8 * 2 + 1], k % 2);
         for (int i = 0; i < 2; i++) {
             const host_fragments &right = host_cuda::lane<host_fragments>(4 * (2 * t + i) + k % 8 / 2);
-            c[i] += upper * host_half(right.b[k / 8], k % 2);
-            c[2 + i] += lower * host_half(right.b[k / 8], k % 2);
+            c[i] += upper * host_half<TYPE>(right.b[k / 8], k % 2);
+            c[2 + i] += lower * host_half<TYPE>(right.b[k / 8], k % 2);
         }
     }
     host_cuda::leave();

@@ -33,8 +33,8 @@ void *vt_arena_push(vt_arena *arena, size_t bytes)
 
 vt_matrix vt_arena_push_matrix(vt_arena *arena, vt_type type, int64_t rows, int64_t columns)
 {
-    size_t size = type == VT_BFLOAT16 ? sizeof(uint16_t) : sizeof(float);
-    vt_matrix matrix = vt_matrix_make(vt_arena_push(arena, (size_t)rows * (size_t)columns * size), rows, columns);
+    void *memory = vt_arena_push(arena, (size_t)rows * (size_t)columns * vt_type_size(type));
+    vt_matrix matrix = vt_matrix_make(memory, rows, columns);
     matrix.type = type;
     return matrix;
 }

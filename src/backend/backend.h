@@ -29,14 +29,26 @@ typedef enum {
 
 const char *vt_memory_category_name(vt_memory_category category); /* "activations" */
 
-/* How numbers are stored. bfloat16: the upper half of a float32, rounded to nearest, ties to even. */
-typedef enum { VT_FLOAT32, VT_BFLOAT16 } vt_type;
+/* How numbers are stored. bfloat16: the upper half of a float32; float16: IEEE half precision. Both are rounded to
+ * nearest, ties to even. */
+typedef enum { VT_FLOAT32, VT_BFLOAT16, VT_FLOAT16, VT_TYPE_COUNT } vt_type;
+
+static inline bool vt_type_is_half(vt_type type)
+{
+    return type == VT_BFLOAT16 || type == VT_FLOAT16;
+}
+
+/* Bytes. */
+static inline size_t vt_type_size(vt_type type)
+{
+    return vt_type_is_half(type) ? sizeof(uint16_t) : sizeof(float);
+}
 
 /* rows × columns numbers; row r begins r * stride elements behind the first. */
 typedef struct {
     union {
         float *data;    /* VT_FLOAT32 */
-        uint16_t *half; /* VT_BFLOAT16 */
+        uint16_t *half; /* VT_BFLOAT16, VT_FLOAT16 */
     };
     int64_t rows;
     int64_t columns;
@@ -52,7 +64,7 @@ static inline vt_matrix vt_matrix_make(float *data, int64_t rows, int64_t column
 /* Columns first … first + count - 1 of the same memory. */
 static inline vt_matrix vt_matrix_columns(vt_matrix matrix, int64_t first, int64_t count)
 {
-    if (matrix.type == VT_BFLOAT16)
+    if (vt_type_is_half(matrix.type))
         matrix.half += first;
     else
         matrix.data += first;
@@ -165,11 +177,11 @@ struct vt_backend {
     void (*copy_to_host)(vt_backend *backend, void *host, const void *memory, size_t bytes);
 
     /* Matrices of linear layers, LayerNorm's y, GELU, attention and mask_multiply, the patches and the gradient of the
-     * loss may be bfloat16; all arithmetic between loading and storing is float32. The others are float32. */
+     * loss may be of 16 bits; all arithmetic between loading and storing is float32. The others are float32. */
 
-    /* to = from, rounded where `to` is bfloat16. */
+    /* to = from, rounded where only `to` has 16 bits. Both bfloat16 or both float16: copied. */
     void (*convert)(vt_backend *backend, vt_matrix from, vt_matrix to);
-    /* Bfloat16 weights of linear layers have new values: copies that the back end packed of them are out of date. */
+    /* 16-bit weights of linear layers have new values: copies that the back end packed of them are out of date. */
     void (*weights_changed)(vt_backend *backend);
 
     /* ---- linear layers: weight [out, in] as PyTorch stores it ---- */

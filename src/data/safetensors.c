@@ -9,6 +9,7 @@
 
 #include "base/bfloat16.h"
 #include "base/file.h"
+#include "base/float16.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "data/output_file.h"
@@ -252,15 +253,6 @@ void vt_safetensors_close(vt_safetensors **pointer)
     *pointer = NULL;
 }
 
-/* IEEE 754 half precision. */
-static float widen_f16(uint16_t half)
-{
-    int exponent = half >> 10 & 31, mantissa = half & 1023;
-    float size = exponent == 0 ? ldexpf((float)mantissa, -24) : ldexpf((float)(mantissa + 1024), exponent - 25);
-    if (exponent == 31) size = mantissa == 0 ? INFINITY : NAN;
-    return half >> 15 ? -size : size;
-}
-
 vt_status vt_safetensors_read(const vt_safetensors *file, const char *name, const vt_tensor_shape *shape, float *values)
 {
     vt_status status = VT_OK;
@@ -287,7 +279,7 @@ vt_status vt_safetensors_read(const vt_safetensors *file, const char *name, cons
         VT_CHECK(fread(halves, sizeof *halves, count, file->file) == count, "can't read tensor '%s' of %s", name,
                  file->path);
         for (size_t i = 0; i < count; i++)
-            values[i] = entry->type == TYPE_BF16 ? vt_bfloat16_widen(halves[i]) : widen_f16(halves[i]);
+            values[i] = entry->type == TYPE_BF16 ? vt_bfloat16_widen(halves[i]) : vt_float16_widen(halves[i]);
     }
 done:
     free(halves);

@@ -153,8 +153,7 @@ static vt_matrix ring_block(const ring *r, vt_matrix room, int step)
 
 static size_t matrix_bytes(vt_matrix matrix)
 {
-    size_t element = matrix.type == VT_FLOAT32 ? sizeof(float) : sizeof(uint16_t);
-    return (size_t)(matrix.rows * matrix.columns) * element;
+    return (size_t)(matrix.rows * matrix.columns) * vt_type_size(matrix.type);
 }
 
 /* To the next rank, from the one before. */

@@ -214,7 +214,7 @@ vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type, const 
                              (size_t)vt_parameters_block_elements(parameters, 2) * sizeof(float), &gradients));
     parameters->gradients = gradients;
     bool values_whole = !vt_parameters_is_sliced(parameters, 3);
-    if (type == VT_BFLOAT16 && values_whole) {
+    if (vt_type_is_half(type) && values_whole) {
         VT_TRY(
             backend->allocate(backend, VT_MEMORY_PARAMETERS, (size_t)parameters->elements * sizeof(uint16_t), &halves));
         parameters->halves = halves;
@@ -272,12 +272,12 @@ void vt_parameters_refresh(vt_parameters *parameters)
     int64_t rows = parameters->elements / COLUMNS, rest = parameters->elements % COLUMNS;
     vt_matrix from = vt_matrix_make(parameters->values, rows, COLUMNS), to = from;
     to.half = parameters->halves;
-    to.type = VT_BFLOAT16;
+    to.type = parameters->type;
     backend->convert(backend, from, to);
     from = vt_matrix_make(parameters->values + rows * COLUMNS, 1, rest);
     to = from;
     to.half = parameters->halves + rows * COLUMNS;
-    to.type = VT_BFLOAT16;
+    to.type = parameters->type;
     backend->convert(backend, from, to);
     backend->weights_changed(backend);
 }

@@ -37,7 +37,7 @@ typedef struct {
     int64_t offset;  /* of the first element in a whole block */
     int64_t bucket;  /* that it lies in */
     float *value;    /* of this rank's part; with ZeRO stage 3 only while its unit is needed */
-    uint16_t *half;  /* the value in bfloat16, of the last vt_parameters_refresh; NULL: not kept */
+    uint16_t *half;  /* the value in 16 bits, of the last vt_parameters_refresh; NULL: not kept */
     float *gradient; /* with ZeRO stage 2 and 3 only in its unit's backward */
 } vt_parameter;
 
@@ -88,7 +88,8 @@ void vt_parameter_join(vt_parameter *parameter);
 void vt_parameters_next_unit(vt_parameters *parameters);
 int64_t vt_parameters_unit_count(const vt_parameters *parameters);
 
-/* Takes the blocks (values, gradients and, for VT_BFLOAT16, rounded values), zeroed; no more parameters after this. */
+/* Takes the blocks (values, gradients and, for a type of 16 bits, rounded values), zeroed; no more parameters after
+ * this. */
 vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type, const vt_parameters_storage *storage);
 
 /* ---- while a pass runs ---- */
@@ -107,10 +108,10 @@ void vt_parameters_set_hooks(vt_parameters *parameters, const vt_parameters_hook
 void vt_parameters_place_values(vt_parameters *parameters, const vt_bucket *bucket, float *memory, uint16_t *half);
 void vt_parameters_place_gradients(vt_parameters *parameters, const vt_bucket *bucket, float *memory);
 
-/* Rounds all values anew where they are kept whole in bfloat16, too: after every change of the values. */
+/* Rounds all values anew where they are kept whole in 16 bits, too: after every change of the values. */
 void vt_parameters_refresh(vt_parameters *parameters);
 
-/* The value, one row, as matrix products take it: in bfloat16 where that is kept. */
+/* The value, one row, as matrix products take it: in 16 bits where that is kept. */
 vt_matrix vt_parameter_matrix(const vt_parameter *parameter);
 
 /* ---- what is stored ---- */

@@ -214,7 +214,7 @@ static void gather_end(vt_gradient_sync *sync, int64_t unit)
         if (half != NULL) {
             vt_matrix from = vt_matrix_make(room->values + state->place, 1, state->bucket->count), to = from;
             to.half = half;
-            to.type = VT_BFLOAT16;
+            to.type = vt_parameters_type(sync->parameters);
             backend->convert(backend, from, to);
         }
         vt_parameters_place_values(sync->parameters, state->bucket, room->values + state->place, half);
@@ -376,7 +376,7 @@ static vt_status take_rooms(vt_gradient_sync *sync)
         if (!vt_parameters_is_sliced(sync->parameters, 3)) continue;
         VT_TRY(take_room(sync, VT_MEMORY_PARAMETERS, sizeof(float), &memory));
         room->values = memory;
-        if (vt_parameters_type(sync->parameters) != VT_BFLOAT16) continue;
+        if (!vt_type_is_half(vt_parameters_type(sync->parameters))) continue;
         VT_TRY(take_room(sync, VT_MEMORY_PARAMETERS, sizeof(uint16_t), &memory));
         room->halves = memory;
     }

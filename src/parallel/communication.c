@@ -51,7 +51,7 @@ static sizes sizes_of(const vt_config *config, const vt_world *world)
                .tokens = config->img_size[0] / config->patch_size * (config->img_size[1] / config->patch_size),
                .dim = config->embed_dim,
                .depth = config->depth,
-               .element = config->amp_mode == VT_AMP_BF16 ? 2 : 4,
+               .element = config->amp_mode == VT_AMP_NONE ? 4 : 2,
                .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
     s.sequence = config->sequence_parallel && s.tensor > 1;
     s.batch = config->global_batch_size / s.data / s.parts;

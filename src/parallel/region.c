@@ -60,11 +60,6 @@ vt_run_of vt_parallel_share(const vt_parallel *parallel, int64_t whole)
 
 /* ---- tokens ---- */
 
-static size_t element_bytes(vt_type type)
-{
-    return type == VT_FLOAT32 ? sizeof(float) : sizeof(uint16_t);
-}
-
 /* Rows first … first + count - 1 of a matrix. */
 static vt_matrix rows_of(vt_matrix matrix, int64_t first, int64_t count)
 {
@@ -118,8 +113,7 @@ void vt_region_gather(vt_group *group, const vt_run_of *runs, vt_arena *arena, i
     bool in_place = batch == 1 && whole.stride == whole.columns; /* the ranks' rows are then one behind another */
     vt_matrix staged = in_place ? whole : vt_arena_push_matrix(arena, x.type, whole.rows, whole.columns);
     vt_matrix own = rows_of(staged, tokens_before(group, runs) * batch, x.rows);
-    for (int i = 0; i < group->size; i++)
-        bytes[i] = (size_t)(runs[i].count * batch * x.columns) * element_bytes(x.type);
+    for (int i = 0; i < group->size; i++) bytes[i] = (size_t)(runs[i].count * batch * x.columns) * vt_type_size(x.type);
     backend->convert(backend, x, own);
     vt_group_all_gather(group, own.data, bytes, staged.data, NULL);
     if (!in_place) reorder(group, runs, backend, batch, staged, whole, true);

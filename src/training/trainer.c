@@ -23,7 +23,8 @@ vt_vit_options vt_trainer_model_options(const vt_config *config)
 
 vt_type vt_trainer_type(const vt_config *config)
 {
-    return config->amp_mode == VT_AMP_BF16 ? VT_BFLOAT16 : VT_FLOAT32;
+    if (config->amp_mode == VT_AMP_NONE) return VT_FLOAT32;
+    return config->amp_mode == VT_AMP_BF16 ? VT_BFLOAT16 : VT_FLOAT16;
 }
 
 int64_t vt_trainer_micro_batch(const vt_config *config)

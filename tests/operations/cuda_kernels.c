@@ -1,9 +1,8 @@
-/* What the CUDA kernels do that the CPU's paths don't: bfloat16 inside of products, aligned (16-byte) accesses, rows
+/* What the CUDA kernels do that the CPU's paths don't: 16 bits inside of products, aligned (16-byte) accesses, rows
  * too long for registers, TF32. Run on the host (cuda/host_cuda.h), and on the GPU where there is one. */
-#include "base/bfloat16.h"
-
 #include "cuda/cuda.h"
 #include "operations/guarded.h"
+#include "operations/halves.h"
 #include "operations/mirror.h"
 #include "operations/paths.h"
 #include "test.h"
@@ -48,7 +47,7 @@ static void close_backends(backends *b)
     vt_backend_close(&b->cuda);
 }
 
-/* The same numbers as bfloat16 and as float32, rows at 16-byte boundaries where `aligned`, guards behind each row. */
+/* The same numbers in 16 bits and as float32, rows at 16-byte boundaries where `aligned`, guards behind each row. */
 enum { GUARD = 0x4242 };
 
 typedef struct {
@@ -57,7 +56,7 @@ typedef struct {
     int64_t size;
 } both;
 
-static both open_both(int64_t rows, int64_t columns, uint64_t seed, bool aligned)
+static both open_both(vt_type type, int64_t rows, int64_t columns, uint64_t seed, bool aligned)
 {
     int64_t stride = aligned ? (columns + 15) / 8 * 8 : columns + 3;
     both m = {.size = rows * stride + 16};
@@ -65,21 +64,21 @@ static both open_both(int64_t rows, int64_t columns, uint64_t seed, bool aligned
     m.wide = vt_matrix_make(malloc((size_t)(rows * columns) * sizeof(float)), rows, columns);
     VT_ASSERT(m.memory != NULL && m.wide.data != NULL);
     m.half = (vt_matrix){.half = m.memory + (aligned ? 8 : 7), .rows = rows, .columns = columns, .stride = stride};
-    m.half.type = VT_BFLOAT16;
+    m.half.type = type;
     for (int64_t i = 0; i < m.size; i++) m.memory[i] = GUARD;
     fill_random(m.wide.data, rows * columns, seed, 1);
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t c = 0; c < columns; c++) {
-            uint16_t half = vt_bfloat16_round(m.wide.data[r * columns + c]);
+            uint16_t half = vt_half_round(type, m.wide.data[r * columns + c]);
             m.half.half[r * stride + c] = half;
-            m.wide.data[r * columns + c] = vt_bfloat16_widen(half);
+            m.wide.data[r * columns + c] = vt_half_widen(type, half);
         }
     }
     return m;
 }
 
-/* The results differ by so many units of bfloat16 (2^-8) of the largest element at most (-1: are not compared); nothing
- * else was written. */
+/* The results differ by so many half_unit of the largest element at most (-1: are not compared); nothing else was
+ * written. */
 static void compare_and_close(both *m, double units, const char *name)
 {
     double largest = 0, worst = 0;
@@ -89,27 +88,28 @@ static void compare_and_close(both *m, double units, const char *name)
         if (i >= first && r < m->half.rows && c < m->half.columns) {
             double expected = (double)m->wide.data[r * m->wide.stride + c];
             largest = fmax(largest, fabs(expected));
-            double error = fabs((double)vt_bfloat16_widen(m->memory[i]) - expected);
+            double error = fabs((double)vt_half_widen(m->half.type, m->memory[i]) - expected);
             worst = error <= worst ? worst : error; /* a NaN counts as worst */
         } else {
             EXPECT(m->memory[i] == GUARD, "%s: wrote outside, at row %lld, column %lld", name, (long long)r,
                    (long long)c);
         }
     }
-    EXPECT(units < 0 || worst <= units * 0x1p-8 * largest, "%s: off by %g of %g", name, worst, largest);
+    EXPECT(units < 0 || worst <= units * half_unit(m->half.type) * largest, "%s in %s: off by %g of %g", name,
+           half_name(m->half.type), worst, largest);
     free(m->memory);
     free(m->wide.data);
 }
 
-/* Weights, their gradients and the sums' operands are rounded once more than on the CPU: 2^-9 of each of √n random
- * terms of a sum, against the result's own 2^-9; four times that is allowed. */
-static void check_attention(const backends *b, const vt_attention_shape *s, bool aligned)
+/* Weights, their gradients and the sums' operands are rounded once more than on the CPU: each of √n random terms of a
+ * sum by about half a half_unit, as the result itself is; four times that is allowed. */
+static void check_attention(const backends *b, vt_type type, const vt_attention_shape *s, bool aligned)
 {
     int64_t width = s->heads * s->head_dim, queries = s->batch * s->queries, keys = s->batch * s->keys;
-    both q = open_both(queries, width, 1, aligned), k = open_both(keys, width, 2, aligned);
-    both v = open_both(keys, width, 3, aligned), dout = open_both(queries, width, 4, aligned);
-    both out = open_both(queries, width, 5, aligned), dq = open_both(queries, width, 6, aligned);
-    both dk = open_both(keys, width, 7, aligned), dv = open_both(keys, width, 8, aligned);
+    both q = open_both(type, queries, width, 1, aligned), k = open_both(type, keys, width, 2, aligned);
+    both v = open_both(type, keys, width, 3, aligned), dout = open_both(type, queries, width, 4, aligned);
+    both out = open_both(type, queries, width, 5, aligned), dq = open_both(type, queries, width, 6, aligned);
+    both dk = open_both(type, keys, width, 7, aligned), dv = open_both(type, keys, width, 8, aligned);
     int64_t rows = s->batch * s->heads * s->queries;
     float *log_sum = malloc(2 * (size_t)rows * sizeof *log_sum);
     b->plain->attention_forward(b->plain, s, q.wide, k.wide, v.wide, out.wide, log_sum);
@@ -136,25 +136,30 @@ static void check_attention(const backends *b, const vt_attention_shape *s, bool
     free(log_sum);
 }
 
-CUDA_TEST(attention_in_bfloat16)
+static void check_attention_shapes(const backends *b, vt_type type)
 {
     static const int64_t lengths[] = {1, 7, 64, 65, 97};
-    backends b = open_backends(path);
     for (int64_t dim = 16; dim <= 128; dim += 8) {
         vt_attention_shape shape = {.batch = 1, .heads = 2, .head_dim = dim, .queries = 37, .keys = 70};
-        check_attention(&b, &shape, true);
+        check_attention(b, type, &shape, true);
     }
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         vt_attention_shape shape = {
             .batch = 2, .heads = 1, .head_dim = 48, .queries = lengths[i], .keys = lengths[4 - i]};
-        check_attention(&b, &shape, true);
+        check_attention(b, type, &shape, true);
         shape.head_dim = 5;
-        check_attention(&b, &shape, false);
+        check_attention(b, type, &shape, false);
     }
     vt_attention_shape shape = {.batch = 2, .heads = 3, .head_dim = 16, .queries = 61, .keys = 103};
     shape.dropout = (vt_dropout){.rate = 0.3f, .seed = 5, .step = 17, .layer = 2, .first_sample = 9};
     shape.first_head = 1, shape.first_query = 3, shape.first_key = 5;
-    check_attention(&b, &shape, true);
+    check_attention(b, type, &shape, true);
+}
+
+CUDA_TEST(attention_in_16_bits)
+{
+    backends b = open_backends(path);
+    FOR_EACH_HALF(type) check_attention_shapes(&b, type);
     close_backends(&b);
 }
 
@@ -201,13 +206,13 @@ CUDA_TEST(attention_of_other_kinds)
     vt_backend_close(&b.cuda);
 }
 
-/* Elementwise operations in bfloat16 are float32's, rounded; the sums of one row may differ in their last bits. */
-static void check_elementwise(const backends *b, int64_t columns, bool aligned)
+/* Elementwise operations in 16 bits are float32's, rounded; the sums of one row may differ in their last bits. */
+static void check_elementwise(const backends *b, vt_type type, int64_t columns, bool aligned)
 {
     enum { ROWS = 26 };
     vt_mask mask = {.elements = {.rate = 0.3f, .seed = 4}, .path = {.rate = 0.2f, .seed = 4, .site = 4}, .tokens = 13};
-    both x = open_both(ROWS, columns, 1, aligned), dy = open_both(ROWS, columns, 2, aligned);
-    both y = open_both(ROWS, columns, 3, aligned), dx = open_both(ROWS, columns, 4, aligned);
+    both x = open_both(type, ROWS, columns, 1, aligned), dy = open_both(type, ROWS, columns, 2, aligned);
+    both y = open_both(type, ROWS, columns, 3, aligned), dx = open_both(type, ROWS, columns, 4, aligned);
     float *vectors = malloc((size_t)(8 * columns) * sizeof *vectors), mean[ROWS], rstd[ROWS];
     fill_random(vectors, 8 * columns, 5, 1);
     vt_backend *const all[2] = {b->plain, b->cuda};
@@ -218,8 +223,8 @@ static void check_elementwise(const backends *b, int64_t columns, bool aligned)
     }
     compare_and_close(&y, 1, "gelu");
     compare_and_close(&dx, 1, "gelu dx");
-    y = open_both(ROWS, columns, 3, aligned);
-    dx = open_both(ROWS, columns, 4, aligned);
+    y = open_both(type, ROWS, columns, 3, aligned);
+    dx = open_both(type, ROWS, columns, 4, aligned);
     for (int i = 0; i < 2; i++) {
         all[i]->mask_multiply(all[i], i == 0 ? x.wide : x.half, &mask, i == 0 ? y.wide : y.half);
         all[i]->layer_norm_forward(all[i], x.wide, vectors, vectors + columns, 1e-6f, i == 0 ? dx.wide : dx.half, mean,
@@ -227,13 +232,13 @@ static void check_elementwise(const backends *b, int64_t columns, bool aligned)
     }
     compare_and_close(&y, 1, "mask_multiply");
     compare_and_close(&dx, 1, "layer_norm");
-    both back = open_both(ROWS, columns, 6, aligned);
+    both back = open_both(type, ROWS, columns, 6, aligned);
     b->cuda->convert(b->cuda, x.wide, back.half);
     memcpy(back.wide.data, x.wide.data, (size_t)(ROWS * columns) * sizeof(float));
     compare_and_close(&back, 0, "convert");
 
-    /* residual_layer_norm over a bfloat16 branch that becomes the normed rows; sums of columns of bfloat16 */
-    both branch = open_both(ROWS, columns, 7, aligned);
+    /* residual_layer_norm over a 16-bit branch that becomes the normed rows; sums of columns of 16 bits */
+    both branch = open_both(type, ROWS, columns, 7, aligned);
     float *sums = malloc((size_t)(2 * ROWS * columns) * sizeof *sums);
     for (int i = 0; i < 2; i++) {
         vt_matrix sum = vt_matrix_make(sums + i * ROWS * columns, ROWS, columns);
@@ -252,13 +257,16 @@ static void check_elementwise(const backends *b, int64_t columns, bool aligned)
     free(vectors);
 }
 
-CUDA_TEST(elementwise_operations_in_bfloat16)
+CUDA_TEST(elementwise_operations_in_16_bits)
 {
     static const int64_t columns[] = {7, 48, 97, 384, 1013, 2500};
     backends b = open_backends(path);
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
-        check_elementwise(&b, columns[i], true);
-        check_elementwise(&b, columns[i], false);
+    FOR_EACH_HALF(type)
+    {
+        for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+            check_elementwise(&b, type, columns[i], true);
+            check_elementwise(&b, type, columns[i], false);
+        }
     }
     close_backends(&b);
 }
@@ -301,18 +309,19 @@ CUDA_TEST(patches_of_eight_points)
     float *memory = aligned_alloc(64, (size_t)(2 * SIZE + TOKENS * COLUMNS * 3) * sizeof *memory);
     float *fields = memory, *back = memory + SIZE, *patches = back + SIZE;
     fill_random(fields, SIZE, 1, 1);
-    for (int order = VT_PATCH_CHANNEL_FIRST; order <= VT_PATCH_CHANNEL_LAST; order++) {
+    for (int kind = 0; kind < 4; kind++) {
+        int order = kind % 2 == 0 ? VT_PATCH_CHANNEL_FIRST : VT_PATCH_CHANNEL_LAST;
         vt_patch_grid grid = {1, CHANNELS, CHANNELS, HEIGHT, WIDTH, 8, (vt_patch_order)order, 0, TOKENS};
         vt_matrix expected = vt_matrix_make(patches, TOKENS, COLUMNS);
         vt_matrix actual = vt_matrix_make(patches + TOKENS * COLUMNS, TOKENS, COLUMNS), half = expected;
         half.half = (uint16_t *)(patches + 2 * TOKENS * COLUMNS);
-        half.type = VT_BFLOAT16;
+        half.type = kind < 2 ? VT_BFLOAT16 : VT_FLOAT16;
         b.plain->patches_load(b.plain, &grid, fields, mean, inverse_std, expected);
         b.cuda->patches_load(b.cuda, &grid, fields, mean, inverse_std, actual);
         b.cuda->patches_load(b.cuda, &grid, fields, mean, inverse_std, half);
         for (int i = 0; i < TOKENS * COLUMNS; i++) {
             EXPECT(expected.data[i] == actual.data[i], "order %d, element %d", order, i);
-            EXPECT(vt_bfloat16_round(expected.data[i]) == half.half[i], "order %d, element %d", order, i);
+            EXPECT(vt_half_round(half.type, expected.data[i]) == half.half[i], "order %d, element %d", order, i);
         }
         b.cuda->patches_store(b.cuda, &grid, actual, mean, inverse_std, back);
         for (int i = 0; i < SIZE; i++) EXPECT_NEAR(back[i], fields[i], 1e-4);

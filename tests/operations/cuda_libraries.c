@@ -65,12 +65,14 @@ TEST(cudnn_proposes_kernels_for_attention)
         vt_error_clear();
         return;
     }
-    for (int backward = 0; backward < 2; backward++) {
-        vt_fused_shape shape = {16, 8, 48, 4050, 4050, 384, 384, 384, 384, 384, 384, 384, 384, backward};
+    for (int kind = 0; kind < 4; kind++) {
+        int backward = kind % 2;
+        vt_type type = kind < 2 ? VT_BFLOAT16 : VT_FLOAT16;
+        vt_fused_shape shape = {16, 8, 48, 4050, 4050, 384, 384, 384, 384, 384, 384, 384, 384, backward, type};
         vt_fused_graph graph;
         vt_fused_graph_open(library, NULL, h200, &shape, &graph);
         EXPECT(graph.operation_count == (backward ? 18 : 10), "%d operations", graph.operation_count);
-        EXPECT(graph.proposals > 0, "no proposal, backward %d", backward);
+        EXPECT(graph.proposals > 0, "no proposal, backward %d, type %d", backward, type);
         vt_fused_graph_close(&graph);
     }
 }

@@ -1,31 +1,14 @@
-/* bfloat16 matrices on the CPU: operands are widened into scratch memory, the float32 operation of the path below works
- * on them, and results are rounded into place. That gives the numbers of bfloat16 units with float32 accumulation on
- * every processor; what it saves is memory. Operations without a bfloat16 operand go straight through. */
-#include "base/bfloat16.h"
-
+/* 16-bit matrices on the CPU: operands are widened into scratch memory, the float32 operation of the path below works
+ * on them, and results are rounded into place. That gives the numbers of 16-bit units with float32 accumulation on
+ * every processor; what it saves is memory. Operations without a 16-bit operand go straight through. bfloat16 products
+ * are oneDNN's own where the processor has units for them. */
+#include "backend/half.h"
 #include "backend/cpu/cpu.h"
 
 static void convert(vt_backend *backend, vt_matrix from, vt_matrix to)
 {
     (void)backend;
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < from.rows; r++) {
-        if (from.type == VT_FLOAT32 && to.type == VT_BFLOAT16) {
-            const float *source = from.data + r * from.stride;
-            uint16_t *target = to.half + r * to.stride;
-#pragma omp simd
-            for (int64_t c = 0; c < from.columns; c++) target[c] = vt_bfloat16_round(source[c]);
-        } else if (from.type == VT_BFLOAT16 && to.type == VT_FLOAT32) {
-            const uint16_t *source = from.half + r * from.stride;
-            float *target = to.data + r * to.stride;
-#pragma omp simd
-            for (int64_t c = 0; c < from.columns; c++) target[c] = vt_bfloat16_widen(source[c]);
-        } else if (from.type == VT_FLOAT32) {
-            for (int64_t c = 0; c < from.columns; c++) to.data[r * to.stride + c] = from.data[r * from.stride + c];
-        } else {
-            for (int64_t c = 0; c < from.columns; c++) to.half[r * to.stride + c] = from.half[r * from.stride + c];
-        }
-    }
+    vt_half_convert(from, to);
 }
 
 /* Float32 stand-ins of up to this many operands. */
@@ -37,23 +20,22 @@ typedef struct {
     bool ready; /* false: no memory; the back end's check says so */
 } stand_ins;
 
-/* Makes a stand-in for every bfloat16 operand; the first `inputs` of them get its values. Others stand for themselves.
- */
+/* Makes a stand-in for every 16-bit operand; the first `inputs` of them get its values. Others stand for themselves. */
 static stand_ins widen(vt_backend *backend, int inputs, int count, const vt_matrix *operands)
 {
     stand_ins s = {.wide = &((vt_cpu_state *)backend->state)->wide};
     size_t bytes = 0;
     for (int i = 0; i < count; i++)
-        if (operands[i].type == VT_BFLOAT16 && operands[i].half != NULL)
+        if (vt_type_is_half(operands[i].type) && operands[i].half != NULL)
             bytes += (size_t)(operands[i].rows * operands[i].columns + 16) * sizeof(float);
     float *memory = vt_cpu_stand_in_memory(backend, bytes);
     s.ready = bytes == 0 || memory != NULL;
     for (int i = 0; i < count && s.ready; i++) {
         s.operand[i] = operands[i];
-        if (operands[i].type != VT_BFLOAT16 || operands[i].half == NULL) continue;
+        if (!vt_type_is_half(operands[i].type) || operands[i].half == NULL) continue;
         s.operand[i] = vt_matrix_make(memory, operands[i].rows, operands[i].columns);
         memory += (operands[i].rows * operands[i].columns + 15) / 16 * 16;
-        if (i < inputs) convert(backend, operands[i], s.operand[i]);
+        if (i < inputs) backend->convert(backend, operands[i], s.operand[i]);
     }
     return s;
 }
@@ -61,22 +43,20 @@ static stand_ins widen(vt_backend *backend, int inputs, int count, const vt_matr
 /* Rounds operand `index` back into its place, where it had a stand-in. */
 static void narrow(vt_backend *backend, const stand_ins *s, int index, vt_matrix to)
 {
-    if (to.type == VT_BFLOAT16 && to.half != NULL) convert(backend, s->operand[index], to);
+    if (vt_type_is_half(to.type) && to.half != NULL) backend->convert(backend, s->operand[index], to);
 }
 
-static bool all_half(vt_matrix a, vt_matrix b)
+/* The units that multiply a and b into c; NULL: there are none. */
+static struct vt_onednn *units_for(vt_backend *backend, vt_matrix a, vt_matrix b, vt_type c)
 {
-    return a.type == VT_BFLOAT16 && b.type == VT_BFLOAT16;
-}
-
-static struct vt_onednn *units(vt_backend *backend)
-{
-    return ((vt_cpu_state *)backend->state)->bfloat16_units;
+    bool fit = a.type == VT_BFLOAT16 && b.type == VT_BFLOAT16 && c != VT_FLOAT16;
+    return fit ? ((vt_cpu_state *)backend->state)->bfloat16_units : NULL;
 }
 
 static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
 {
-    if (units(backend) != NULL && all_half(x, weight) && vt_onednn_forward(units(backend), x, weight, bias, y)) return;
+    struct vt_onednn *units = units_for(backend, x, weight, y.type);
+    if (units != NULL && vt_onednn_forward(units, x, weight, bias, y)) return;
     stand_ins s = widen(backend, 2, 3, (const vt_matrix[]){x, weight, y});
     if (!s.ready) return;
     s.wide->linear_forward(backend, s.operand[0], s.operand[1], bias, s.operand[2]);
@@ -85,8 +65,8 @@ static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, c
 
 static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
-    if (units(backend) != NULL && all_half(dy, weight) && vt_onednn_backward_input(units(backend), dy, weight, dx))
-        return;
+    struct vt_onednn *units = units_for(backend, dy, weight, dx.type);
+    if (units != NULL && vt_onednn_backward_input(units, dy, weight, dx)) return;
     stand_ins s = widen(backend, 2, 3, (const vt_matrix[]){dy, weight, dx});
     if (!s.ready) return;
     s.wide->linear_backward_input(backend, s.operand[0], s.operand[1], s.operand[2]);
@@ -98,14 +78,15 @@ static void add_column_sums(vt_matrix dy, float *dbias)
 #pragma omp parallel for schedule(static)
     for (int64_t c = 0; c < dy.columns; c++) {
         double sum = 0;
-        for (int64_t r = 0; r < dy.rows; r++) sum += (double)vt_bfloat16_widen(dy.half[r * dy.stride + c]);
+        for (int64_t r = 0; r < dy.rows; r++) sum += (double)vt_half_widen(dy.type, dy.half[r * dy.stride + c]);
         dbias[c] += (float)sum;
     }
 }
 
 static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
-    if (units(backend) != NULL && all_half(x, dy) && vt_onednn_backward_weight(units(backend), x, dy, dweight)) {
+    struct vt_onednn *units = units_for(backend, x, dy, VT_FLOAT32);
+    if (units != NULL && vt_onednn_backward_weight(units, x, dy, dweight)) {
         if (dbias != NULL) add_column_sums(dy, dbias);
         return;
     }
@@ -213,15 +194,16 @@ static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix p
 
 static void weights_changed(vt_backend *backend)
 {
-    if (units(backend) != NULL) vt_onednn_weights_changed(units(backend));
+    struct vt_onednn *units = ((vt_cpu_state *)backend->state)->bfloat16_units;
+    if (units != NULL) vt_onednn_weights_changed(units);
 }
 
 void vt_cpu_half_fill(vt_backend *backend)
 {
     vt_cpu_state *state = backend->state;
     backend->weights_changed = weights_changed;
+    if (backend->convert == NULL) backend->convert = convert; /* no vector kernels: the plain path */
     state->wide = *backend;
-    backend->convert = convert;
     backend->linear_forward = linear_forward;
     backend->linear_backward_input = linear_backward_input;
     backend->linear_backward_weight = linear_backward_weight;

@@ -15,7 +15,7 @@ static vt_dry_count *count_of(vt_backend *backend)
 
 static double bytes_of(vt_matrix matrix)
 {
-    return (double)matrix.rows * (double)matrix.columns * (matrix.type == VT_BFLOAT16 ? 2 : 4);
+    return (double)matrix.rows * (double)matrix.columns * (double)vt_type_size(matrix.type);
 }
 
 /* An operation that reads and writes `bytes`. */

@@ -8,13 +8,13 @@
  * added theirs to a block of queries. So the result does not depend on the number of threads. A thread needs memory
  * for blocks only; the threads share O(queries) a head.
  *
- * Matrices may be bfloat16: blocks are widened when they are packed, results rounded when they are stored. */
+ * Matrices may be of 16 bits: blocks are widened when they are packed, results rounded when they are stored. */
 #include <math.h>
 #include <sched.h>
 
 #include "backend/cpu/vector/tile.h"
 #include "backend/dropout.h"
-#include "base/bfloat16.h"
+#include "backend/half.h"
 
 enum {
     PANEL = 64, /* queries whose scores beside FORWARD_KEYS keys are made at once … */
@@ -62,22 +62,37 @@ static head_view view_head(const vt_attention_shape *shape, int64_t unit)
 
 INLINE float element(const vt_matrix *matrix, int64_t index)
 {
-    return matrix->type == VT_BFLOAT16 ? vt_bfloat16_widen(matrix->half[index]) : matrix->data[index];
+    return matrix->type == VT_FLOAT32 ? matrix->data[index] : vt_half_widen(matrix->type, matrix->half[index]);
 }
 
 INLINE void set_element(const vt_matrix *matrix, int64_t index, float value)
 {
-    if (matrix->type == VT_BFLOAT16)
-        matrix->half[index] = vt_bfloat16_round(value);
-    else
+    if (matrix->type == VT_FLOAT32)
         matrix->data[index] = value;
+    else
+        matrix->half[index] = vt_half_round(matrix->type, value);
+}
+
+INLINE vector load_elements(const vt_matrix *matrix, int64_t index)
+{
+    if (matrix->type == VT_FLOAT32) return load(matrix->data + index);
+    float wide[LANES];
+    vt_half_widen_row(matrix->type, matrix->half + index, LANES, wide);
+    return load(wide);
+}
+
+INLINE void store_elements(const vt_matrix *matrix, int64_t index, vector value)
+{
+    float wide[LANES];
+    store(matrix->type == VT_FLOAT32 ? matrix->data + index : wide, value);
+    if (matrix->type != VT_FLOAT32) vt_half_round_row(matrix->type, wide, LANES, matrix->half + index);
 }
 
 INLINE void pack_row(const vt_matrix *from, int64_t index, int64_t count, float *to)
 {
     int64_t d = 0;
-    if (from->type == VT_BFLOAT16) {
-        for (; d < count; d++) to[d] = vt_bfloat16_widen(from->half[index + d]);
+    if (from->type != VT_FLOAT32) {
+        vt_half_widen_row(from->type, from->half + index, count, to);
         return;
     }
     for (; d + LANES <= count; d += LANES) store(to + d, load(from->data + index + d));
@@ -96,7 +111,7 @@ static void pack_rows(const head_view *h, const vt_matrix *from, int64_t first, 
 /* Rows that are packed soon: a row is on a page of its own, where the processor does not look ahead by itself. */
 INLINE void look_ahead(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows)
 {
-    int64_t size = from->type == VT_BFLOAT16 ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
+    int64_t size = (int64_t)vt_type_size(from->type);
     for (int64_t r = first; r < first + rows; r++) {
         const char *row = (const char *)from->data + (r * from->stride + h->column) * size;
         for (int64_t byte = 0; byte < h->dim * size; byte += 64) __builtin_prefetch(row + byte);
@@ -108,17 +123,17 @@ static void pack_transposed(const head_view *h, const vt_matrix *from, int64_t f
                             float scale, float *to)
 {
     int64_t r = 0;
-    for (; r + LANES <= smaller(rows, block) && from->type == VT_FLOAT32; r += LANES) {
-        const float *corner = from->data + (first + r) * from->stride + h->column;
-        int64_t d = 0;
+    for (; r + LANES <= smaller(rows, block); r += LANES) {
+        int64_t corner = (first + r) * from->stride + h->column, d = 0;
         for (; d + LANES <= h->dim; d += LANES) {
             vector square[LANES];
-            for (int i = 0; i < LANES; i++) square[i] = load(corner + i * from->stride + d);
+            for (int i = 0; i < LANES; i++) square[i] = load_elements(from, corner + i * from->stride + d);
             transpose(square);
             for (int i = 0; i < LANES; i++) store(to + (d + i) * block + r, scale * square[i]);
         }
         for (; d < h->dim; d++)
-            for (int i = 0; i < LANES; i++) to[d * block + r + i] = scale * corner[i * from->stride + d];
+            for (int i = 0; i < LANES; i++)
+                to[d * block + r + i] = scale * element(from, corner + i * from->stride + d);
     }
     for (; r < block; r++) {
         int64_t index = (first + r) * from->stride + h->column;
@@ -131,17 +146,17 @@ static void unpack_transposed(const head_view *h, const float *from, int64_t blo
                               float scale, const vt_matrix *to)
 {
     int64_t r = 0;
-    for (; r + LANES <= rows && to->type == VT_FLOAT32; r += LANES) {
-        float *corner = to->data + (first + r) * to->stride + h->column;
-        int64_t d = 0;
+    for (; r + LANES <= rows; r += LANES) {
+        int64_t corner = (first + r) * to->stride + h->column, d = 0;
         for (; d + LANES <= h->dim; d += LANES) {
             vector square[LANES];
             for (int i = 0; i < LANES; i++) square[i] = scale * load(from + (d + i) * block + r);
             transpose(square);
-            for (int i = 0; i < LANES; i++) store(corner + i * to->stride + d, square[i]);
+            for (int i = 0; i < LANES; i++) store_elements(to, corner + i * to->stride + d, square[i]);
         }
         for (; d < h->dim; d++)
-            for (int i = 0; i < LANES; i++) corner[i * to->stride + d] = scale * from[d * block + r + i];
+            for (int i = 0; i < LANES; i++)
+                set_element(to, corner + i * to->stride + d, scale * from[d * block + r + i]);
     }
     for (; r < rows; r++) {
         int64_t index = (first + r) * to->stride + h->column;
@@ -442,7 +457,7 @@ static void add_dqueries(const head_view *h, const backward_arguments *a, const 
 {
     int *added = a->added + h->unit * a->query_blocks + first / BACKWARD_QUERIES;
     const vt_matrix *sum = &a->dq_sum;
-    bool last = key_block + 1 == a->key_blocks && a->dq.type == VT_BFLOAT16;
+    bool last = key_block + 1 == a->key_blocks && a->dq.type != VT_FLOAT32;
     wait_for(added, (int)key_block);
     for (int64_t i = 0; i < queries; i++) {
         int64_t row = h->batch * h->shape->queries + first + i;
@@ -452,8 +467,7 @@ static void add_dqueries(const head_view *h, const backward_arguments *a, const 
             for (int64_t d = 0; d < h->dim; d++) to[d] = h->scale * from[d];
         else
             for (int64_t d = 0; d < h->dim; d++) to[d] += h->scale * from[d];
-        if (last)
-            for (int64_t d = 0; d < h->dim; d++) set_element(&a->dq, row * a->dq.stride + h->column + d, to[d]);
+        if (last) vt_half_round_row(a->dq.type, to, h->dim, a->dq.half + row * a->dq.stride + h->column);
     }
     __atomic_store_n(added, (int)key_block + 1, __ATOMIC_RELEASE);
 }
@@ -538,7 +552,7 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     a.key_blocks = (shape->keys + BACKWARD_KEYS - 1) / BACKWARD_KEYS;
     pile count = {NULL, 0};
     backward_layout(&any, &count);
-    int64_t wide = dq.type == VT_BFLOAT16 ? dq.rows * dq.columns : 0;
+    int64_t wide = dq.type == VT_FLOAT32 ? 0 : dq.rows * dq.columns;
     int64_t flags = heads * a.query_blocks;
     float *shared = vt_cpu_shared(backend, (size_t)(heads * shape->queries + wide + flags) * sizeof(float));
     if (shared == NULL || !vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float))) return;

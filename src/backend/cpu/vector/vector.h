@@ -178,6 +178,7 @@ INLINE vector exp_vector(vector x)
 
 /* Each file's part of the table, for this instruction set. */
 void VT_KERNEL(vt_vector_attention_fill)(vt_backend *backend);
+void VT_KERNEL(vt_vector_convert_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_gelu_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_layer_norm_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_limits_fill)(vt_backend *backend);

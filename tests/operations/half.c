@@ -1,0 +1,197 @@
+/* 16-bit operands: every operation against float32 on the same rounded numbers, and oneDNN's own bfloat16 products
+ * against the stand-ins. */
+#include "backend/cpu/cpu.h"
+#include "operations/guarded.h"
+#include "operations/halves.h"
+#include "operations/paths.h"
+#include "test.h"
+
+/* The same numbers twice: in 16 bits, and as the float32 numbers that those are. */
+typedef struct {
+    vt_matrix half, wide;
+} twins;
+
+static twins open_twins(vt_type type, int64_t rows, int64_t columns, uint64_t seed)
+{
+    int64_t count = rows * columns;
+    twins t = {.wide = vt_matrix_make(malloc((size_t)count * sizeof(float)), rows, columns)};
+    t.half = t.wide;
+    t.half.half = malloc((size_t)count * sizeof(uint16_t));
+    t.half.type = type;
+    fill_random(t.wide.data, count, seed, 1);
+    for (int64_t i = 0; i < count; i++) {
+        t.half.half[i] = vt_half_round(type, t.wide.data[i]);
+        t.wide.data[i] = vt_half_widen(type, t.half.half[i]);
+    }
+    return t;
+}
+
+static void close_twins(twins *t)
+{
+    free(t->half.half);
+    free(t->wide.data);
+}
+
+/* half must be wide, rounded: the same bits (units 0), or off by so many half_unit of the largest element. */
+static void compare(const twins *t, int units, const char *name)
+{
+    vt_type type = t->half.type;
+    int64_t count = t->wide.rows * t->wide.columns;
+    double largest = 0, worst = 0;
+    for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs((double)t->wide.data[i]));
+    for (int64_t i = 0; i < count; i++) {
+        double expected = (double)vt_half_widen(type, vt_half_round(type, t->wide.data[i]));
+        double error = fabs((double)vt_half_widen(type, t->half.half[i]) - expected);
+        worst = error <= worst ? worst : error; /* a NaN counts as worst */
+    }
+    EXPECT(worst <= units * half_unit(type) * largest, "%s in %s: off by %g of %g", name, half_name(type), worst,
+           largest);
+}
+
+/* What the operations make of 16-bit operands is, to the bit, what they make of the same numbers in float32, rounded.
+ */
+static void check_operations(vt_cpu_isa isa, vt_type type)
+{
+    enum { HEADS = 2, TOKENS = 37, ROWS = 2 * TOKENS, COLUMNS = 40, WIDE = 56 };
+    vt_backend *b = NULL;
+    EXPECT_OK(path_open(isa, &b));
+    vt_onednn_close(&((vt_cpu_state *)b->state)->bfloat16_units); /* the stand-ins, whatever this processor has */
+    vt_attention_shape shape = {
+        .batch = 2, .heads = HEADS, .head_dim = COLUMNS / HEADS, .queries = TOKENS, .keys = TOKENS};
+    vt_mask mask = {.elements = {.rate = 0.3f, .seed = 4}, .tokens = TOKENS};
+    twins x = open_twins(type, ROWS, COLUMNS, 1), k = open_twins(type, ROWS, COLUMNS, 2),
+          v = open_twins(type, ROWS, COLUMNS, 3);
+    twins out = open_twins(type, ROWS, COLUMNS, 4), dout = open_twins(type, ROWS, COLUMNS, 5),
+          dq = open_twins(type, ROWS, COLUMNS, 6);
+    twins dk = open_twins(type, ROWS, COLUMNS, 7), dv = open_twins(type, ROWS, COLUMNS, 8),
+          y = open_twins(type, ROWS, WIDE, 9);
+    twins weight = open_twins(type, WIDE, COLUMNS, 10);
+    float log_sum[ROWS * HEADS], bias[WIDE], mean[ROWS], rstd[ROWS], dweight[2][WIDE * COLUMNS] = {{0}},
+                                                                                       dbias[2][WIDE] = {{0}};
+    fill_random(bias, WIDE, 11, 1);
+    b->attention_forward(b, &shape, x.half, k.half, v.half, out.half, log_sum);
+    b->attention_forward(b, &shape, x.wide, k.wide, v.wide, out.wide, log_sum);
+    compare(&out, 0, "attention out");
+    for (int64_t i = 0; i < ROWS * COLUMNS; i++) out.wide.data[i] = vt_half_widen(type, out.half.half[i]);
+    b->attention_backward(b, &shape, x.half, k.half, v.half, out.half, log_sum, dout.half, dq.half, dk.half, dv.half);
+    b->attention_backward(b, &shape, x.wide, k.wide, v.wide, out.wide, log_sum, dout.wide, dq.wide, dk.wide, dv.wide);
+    compare(&dq, 0, "attention dq");
+    compare(&dk, 0, "attention dk");
+    compare(&dv, 0, "attention dv");
+    b->linear_forward(b, x.half, weight.half, bias, y.half);
+    b->linear_forward(b, x.wide, weight.wide, bias, y.wide);
+    compare(&y, 0, "linear y");
+    for (int64_t i = 0; i < ROWS * WIDE; i++) y.wide.data[i] = vt_half_widen(type, y.half.half[i]);
+    b->linear_backward_weight(b, x.half, y.half, dweight[0], dbias[0]);
+    b->linear_backward_weight(b, x.wide, y.wide, dweight[1], dbias[1]);
+    EXPECT(memcmp(dweight[0], dweight[1], sizeof dweight[0]) == 0 && memcmp(dbias[0], dbias[1], sizeof dbias[0]) == 0);
+    b->linear_backward_input(b, y.half, weight.half, dq.half);
+    b->linear_backward_input(b, y.wide, weight.wide, dq.wide);
+    compare(&dq, 0, "linear dx");
+    b->gelu_backward(b, VT_GELU_ERF, x.half, dout.half, dk.half, dv.half);
+    b->gelu_backward(b, VT_GELU_ERF, x.wide, dout.wide, dk.wide, dv.wide);
+    compare(&dk, 0, "gelu dx");
+    compare(&dv, 0, "gelu y");
+    b->gelu_forward(b, VT_GELU_ERF, x.half, dk.half);
+    b->gelu_forward(b, VT_GELU_ERF, x.wide, dk.wide);
+    compare(&dk, 0, "gelu");
+    b->mask_multiply(b, x.half, &mask, dk.half);
+    b->mask_multiply(b, x.wide, &mask, dk.wide);
+    compare(&dk, 0, "mask");
+    b->layer_norm_forward(b, x.wide, bias, bias, 1e-6f, dk.half, mean, rstd);
+    b->layer_norm_forward(b, x.wide, bias, bias, 1e-6f, dk.wide, mean, rstd);
+    compare(&dk, 0, "layer_norm");
+    EXPECT_OK(b->check(b));
+    twins *const all[] = {&x, &k, &v, &out, &dout, &dq, &dk, &dv, &y, &weight};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) close_twins(all[i]);
+    vt_backend_close(&b);
+}
+
+TEST(operations_are_those_of_float32)
+{
+    FOR_EACH_CPU_PATH(isa)
+    {
+        FOR_EACH_HALF(type) check_operations(isa, type);
+    }
+}
+
+/* Attention may mix: q, k, v, dout of 16 bits, and float32 results, which sums over ranks want. */
+static void check_mixed_attention(vt_cpu_isa isa, vt_type type)
+{
+    enum { HEADS = 2, QUERIES = 41, KEYS = 23, COLUMNS = 40, OUT = 2 * QUERIES * COLUMNS, IN = 2 * KEYS * COLUMNS };
+    vt_backend *b = NULL;
+    EXPECT_OK(path_open(isa, &b));
+    vt_attention_shape shape = {
+        .batch = 2, .heads = HEADS, .head_dim = COLUMNS / HEADS, .queries = QUERIES, .keys = KEYS};
+    twins q = open_twins(type, 2 * QUERIES, COLUMNS, 1), k = open_twins(type, 2 * KEYS, COLUMNS, 2);
+    twins v = open_twins(type, 2 * KEYS, COLUMNS, 3), dout = open_twins(type, 2 * QUERIES, COLUMNS, 4);
+    float out[2][OUT], dq[2][OUT], dk[2][IN], dv[2][IN], log_sum[2][2 * HEADS * QUERIES];
+    for (int i = 0; i < 2; i++) {
+        vt_matrix result = vt_matrix_make(out[i], 2 * QUERIES, COLUMNS);
+        b->attention_forward(b, &shape, i == 0 ? q.half : q.wide, i == 0 ? k.half : k.wide, i == 0 ? v.half : v.wide,
+                             result, log_sum[i]);
+        b->attention_backward(b, &shape, i == 0 ? q.half : q.wide, i == 0 ? k.half : k.wide, i == 0 ? v.half : v.wide,
+                              result, log_sum[i], i == 0 ? dout.half : dout.wide,
+                              vt_matrix_make(dq[i], 2 * QUERIES, COLUMNS), vt_matrix_make(dk[i], 2 * KEYS, COLUMNS),
+                              vt_matrix_make(dv[i], 2 * KEYS, COLUMNS));
+    }
+    EXPECT(memcmp(out[0], out[1], sizeof out[0]) == 0 && memcmp(log_sum[0], log_sum[1], sizeof log_sum[0]) == 0);
+    EXPECT(memcmp(dq[0], dq[1], sizeof dq[0]) == 0 && memcmp(dk[0], dk[1], sizeof dk[0]) == 0 &&
+           memcmp(dv[0], dv[1], sizeof dv[0]) == 0);
+    EXPECT_OK(b->check(b));
+    twins *const all[] = {&q, &k, &v, &dout};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) close_twins(all[i]);
+    vt_backend_close(&b);
+}
+
+TEST(attention_of_mixed_types)
+{
+    FOR_EACH_CPU_PATH(isa)
+    {
+        FOR_EACH_HALF(type) check_mixed_attention(isa, type);
+    }
+}
+
+/* oneDNN's bfloat16 products (which this processor may have to imitate) against float32 sums of the same operands. */
+TEST(products_of_the_units)
+{
+    enum { ROWS = 97, IN = 48, OUT = 80 };
+    struct vt_onednn *library = vt_onednn_open();
+    vt_backend *b = NULL;
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &b));
+    twins x = open_twins(VT_BFLOAT16, ROWS, IN, 1), weight = open_twins(VT_BFLOAT16, OUT, IN, 2),
+          y = open_twins(VT_BFLOAT16, ROWS, OUT, 3);
+    twins dx = open_twins(VT_BFLOAT16, ROWS, IN, 4);
+    float bias[OUT], dweight[2][OUT * IN] = {{0}};
+    fill_random(bias, OUT, 5, 1);
+    if (!vt_onednn_forward(library, x.half, weight.half, bias, y.half)) {
+        vt_test_skip("oneDNN has no bfloat16 product for this processor");
+    } else {
+        for (int round = 0; round < 2; round++) { /* the second with other weights: packed anew */
+            EXPECT(vt_onednn_forward(library, x.half, weight.half, bias, y.half));
+            b->linear_forward(b, x.wide, weight.wide, bias, y.wide);
+            compare(&y, 1, "y");
+            EXPECT(vt_onednn_backward_input(library, y.half, weight.half, dx.half));
+            for (int64_t i = 0; i < ROWS * OUT; i++) y.wide.data[i] = vt_bfloat16_widen(y.half.half[i]);
+            b->linear_backward_input(b, y.wide, weight.wide, dx.wide);
+            compare(&dx, 1, "dx");
+            EXPECT(vt_onednn_backward_weight(library, x.half, y.half, dweight[0]));
+            b->linear_backward_weight(b, x.wide, y.wide, dweight[1], NULL);
+            for (int i = 0; i < OUT * IN; i++)
+                EXPECT_NEAR(dweight[0][i], dweight[1][i], 4 * sqrt(ROWS) * 0x1p-24 * (100 + fabs(dweight[1][i])));
+            for (int64_t i = 0; i < OUT * IN; i++) {
+                weight.half.half[i] ^= 0x8000; /* the other sign */
+                weight.wide.data[i] = -weight.wide.data[i];
+            }
+            vt_onednn_weights_changed(library);
+        }
+    }
+    vt_matrix wide = y.wide; /* a float32 result */
+    EXPECT(vt_onednn_forward(library, x.half, weight.half, NULL, wide));
+    close_twins(&x);
+    close_twins(&weight);
+    close_twins(&y);
+    close_twins(&dx);
+    vt_backend_close(&b);
+    vt_onednn_close(&library);
+}
