@@ -236,6 +236,7 @@ void vt_parameters_place_values(vt_parameters *parameters, const vt_bucket *buck
         vt_parameter *parameter = parameters->stored[bucket->first_parameter + i];
         parameter->value = memory + (parameter->offset - bucket->first);
         parameter->half = half != NULL ? half + (parameter->offset - bucket->first) : NULL;
+        parameter->half_type = parameters->type;
     }
 }
 
@@ -287,7 +288,7 @@ vt_matrix vt_parameter_matrix(const vt_parameter *parameter)
     vt_matrix matrix = vt_matrix_make(parameter->value, 1, parameter->count);
     if (parameter->half == NULL) return matrix;
     matrix.half = parameter->half;
-    matrix.type = VT_BFLOAT16;
+    matrix.type = parameter->half_type;
     return matrix;
 }
 

@@ -33,11 +33,12 @@ typedef struct {
     int64_t unit;                           /* the block of layers it belongs to */
     vt_start start;
     double spread;
-    int64_t count;   /* elements of this rank's part */
-    int64_t offset;  /* of the first element in a whole block */
-    int64_t bucket;  /* that it lies in */
-    float *value;    /* of this rank's part; with ZeRO stage 3 only while its unit is needed */
-    uint16_t *half;  /* the value in 16 bits, of the last vt_parameters_refresh; NULL: not kept */
+    int64_t count;  /* elements of this rank's part */
+    int64_t offset; /* of the first element in a whole block */
+    int64_t bucket; /* that it lies in */
+    float *value;   /* of this rank's part; with ZeRO stage 3 only while its unit is needed */
+    uint16_t *half; /* the value in 16 bits, of the last vt_parameters_refresh; NULL: not kept */
+    vt_type half_type;
     float *gradient; /* with ZeRO stage 2 and 3 only in its unit's backward */
 } vt_parameter;
 

@@ -3,6 +3,7 @@
  * relative; rounding alone reaches 5e-7 (README.md). */
 #include "backend/cpu/cpu.h"
 #include "golden/golden_file.h"
+#include "operations/halves.h"
 #include "operations/paths.h"
 #include "test.h"
 #include "training/step.h"
@@ -41,8 +42,8 @@ static float *to_host(vt_backend *backend, const float *values, int64_t count)
     return host;
 }
 
-/* settings: pairs of option and value, ended by NULL. */
-static fixture open_fixture(hid_t file, vt_cpu_isa isa, const char *const *settings)
+/* settings: pairs of option and value, ended by NULL. `amp` does not come by its option, which refuses fp16. */
+static fixture open_fixture_in(hid_t file, vt_cpu_isa isa, vt_amp_mode amp, const char *const *settings)
 {
     static const char *const model[] = {"img_size",
                                         "[20, 12]",
@@ -74,6 +75,7 @@ static fixture open_fixture(hid_t file, vt_cpu_isa isa, const char *const *setti
     for (int i = 0; model[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f.config, model[i], model[i + 1]));
     for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f.config, settings[i], settings[i + 1]));
     EXPECT_OK(vt_config_resolve(f.config));
+    f.config->amp_mode = amp;
     EXPECT_OK(path_open_trainers(isa, &f.backend));
     vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 50};
     EXPECT_OK(vt_trainer_open(f.config, &data, f.backend, &f.trainer));
@@ -81,6 +83,11 @@ static fixture open_fixture(hid_t file, vt_cpu_isa isa, const char *const *setti
     f.inputs = golden_read_float(file, "inputs", &count);
     f.targets = golden_read_float(file, "targets", &count);
     return f;
+}
+
+static fixture open_fixture(hid_t file, vt_cpu_isa isa, const char *const *settings)
+{
+    return open_fixture_in(file, isa, VT_AMP_NONE, settings);
 }
 
 static void close_fixture(fixture *f)
@@ -282,79 +289,99 @@ static void check_training_on_all_paths(const char *variant, const char *const *
     H5Fclose(file);
 }
 
-/* bfloat16 has 8 significant bits: a rounding is off by at most u = 2^-9, by u/√3 in the root mean square. From the
- * input to the loss of this model (two blocks: normed, q, k, v, out, normed, hidden, active and as many weights, each;
- * the ends) there are about 22 roundings on the way, and as many on the way back. Independent errors add up as the root
- * of their number; what one of them does to the result may be up to about four times as large as itself (weights here
- * are eight times the usual). */
-static const double rounding = 0x1p-9 / 1.7320508;
-
-TEST(bfloat16_forward_and_gradients)
+/* A rounding is off by at most u = half_unit(type) of the number; in the root mean square by 0.42 u, as the error is
+ * uniform between neighbours (1/√3) and mantissas lie evenly in their logarithm (0.74). From the input to the loss of
+ * this model (two blocks: normed, q, k, v, out, normed, hidden, active and as many weights, each; the ends) there are
+ * about 22 roundings on the way, and as many on the way back. Independent errors add up as the root of their number;
+ * what one of them does to the result may be up to about three times as large as itself (weights here are eight times
+ * the usual). float16's gradients come without a loss scale: they are about 3e-4, whose spacing is still that of normal
+ * numbers, and the smaller ones' 2^-25 adds less than a tenth to the sum of squares. */
+static double allowed(vt_type type, int roundings)
 {
-    hid_t file = golden_open("vit.h5");
+    return 3 * sqrt(roundings) * 0.42 * half_unit(type);
+}
+
+static vt_amp_mode amp_of(vt_type type)
+{
+    return type == VT_BFLOAT16 ? VT_AMP_BF16 : VT_AMP_FP16;
+}
+
+static void check_half(hid_t file, vt_cpu_isa isa, vt_type type)
+{
     int64_t count;
     double *loss = golden_read(file, "forward/loss", &count),
            *expected = golden_read(file, "forward/prediction", &count);
-    double forward = 4 * sqrt(22) * rounding, backward = 4 * sqrt(44) * rounding;
-    FOR_EACH_PATH(isa)
-    {
-        fixture f = open_fixture(file, isa, (const char *const[]){"lr", "0", "amp_mode", "bf16", NULL});
-        float fields[4 * 3 * 20 * 12];
-        vt_step_figures figures;
-        vt_batch batch = batch_of(&f, 0);
-        predict(&f, fields);
-        double difference = golden_difference(fields, expected, 4 * 3 * 20 * 12);
-        EXPECT(difference < forward, "isa %d: prediction differs by %g, allowed %g", (int)isa, difference, forward);
-        EXPECT(difference > 1e-4, "isa %d: prediction differs by %g only: is that bfloat16?", (int)isa, difference);
-        EXPECT_OK(vt_step_train(f.trainer, &batch, &figures));
-        EXPECT_NEAR(figures.loss, *loss, forward * *loss);
-        for (int64_t i = 0; i < vt_parameters_count(f.trainer->parameters); i++) {
-            const vt_parameter *parameter = vt_parameters_at(f.trainer->parameters, i);
-            char path[160];
-            if (strstr(parameter->name, ".k.bias") != NULL) continue;
-            snprintf(path, sizeof path, "gradients/%s", parameter->name);
-            double *gradient = golden_read(file, path, &count);
-            difference = gradient_difference(&f, parameter, gradient);
-            EXPECT(difference < backward, "isa %d: %s differs by %g, allowed %g", (int)isa, parameter->name, difference,
-                   backward);
-            free(gradient);
-        }
-        close_fixture(&f);
+    double forward = allowed(type, 22), backward = allowed(type, 44);
+    fixture f = open_fixture_in(file, isa, amp_of(type), (const char *const[]){"lr", "0", NULL});
+    float fields[4 * 3 * 20 * 12];
+    vt_step_figures figures;
+    vt_batch batch = batch_of(&f, 0);
+    predict(&f, fields);
+    double difference = golden_difference(fields, expected, 4 * 3 * 20 * 12);
+    EXPECT(difference < forward, "isa %d, %s: prediction differs by %g, allowed %g", (int)isa, half_name(type),
+           difference, forward);
+    EXPECT(difference > half_unit(type) / 4, "isa %d: prediction differs by %g only: is that %s?", (int)isa, difference,
+           half_name(type));
+    EXPECT_OK(vt_step_train(f.trainer, &batch, &figures));
+    EXPECT_NEAR(figures.loss, *loss, forward * *loss);
+    for (int64_t i = 0; i < vt_parameters_count(f.trainer->parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(f.trainer->parameters, i);
+        char path[160];
+        if (strstr(parameter->name, ".k.bias") != NULL) continue;
+        snprintf(path, sizeof path, "gradients/%s", parameter->name);
+        double *gradient = golden_read(file, path, &count);
+        difference = gradient_difference(&f, parameter, gradient);
+        EXPECT(difference < backward, "isa %d, %s: %s differs by %g, allowed %g", (int)isa, half_name(type),
+               parameter->name, difference, backward);
+        free(gradient);
     }
+    close_fixture(&f);
     free(loss);
     free(expected);
+}
+
+TEST(forward_and_gradients_in_16_bits)
+{
+    hid_t file = golden_open("vit.h5");
+    FOR_EACH_PATH(isa)
+    {
+        FOR_EACH_HALF(type) check_half(file, isa, type);
+    }
     H5Fclose(file);
 }
 
-static void check_bfloat16_steps(fixture *f, const double *losses)
+static void check_half_steps(fixture *f, vt_type type, const double *losses)
 {
     for (int64_t step = 0; step < 50; step++) {
         vt_step_figures figures;
         vt_batch batch = batch_of(f, step % batches);
         EXPECT_OK(vt_step_train(f->trainer, &batch, &figures));
-        EXPECT_NEAR(figures.loss, losses[step], 4 * sqrt(22) * rounding * losses[step]);
+        EXPECT_NEAR(figures.loss, losses[step], allowed(type, 22) * losses[step]);
     }
     close_fixture(f);
 }
 
-/* Fifty steps by stand-ins, by oneDNN's own products, and on the GPU: each loss within the forward tolerance of the
- * float64 curve. */
-TEST(bfloat16_fifty_steps)
+/* Fifty steps by stand-ins, in bfloat16 also by oneDNN's own products, and on the GPU: each loss within the forward
+ * tolerance of the float64 curve. */
+TEST(fifty_steps_in_16_bits)
 {
-    static const char *const settings[] = {"lr", "1e-3", "amp_mode", "bf16", NULL};
+    static const char *const settings[] = {"lr", "1e-3", NULL};
     hid_t file = golden_open("vit.h5");
     int64_t count;
     double *losses = golden_read(file, "training/adam/losses_float64", &count);
-    for (int units = 0; units < 2 && !vt_test_gpu_alone(); units++) {
-        fixture f = open_fixture(file, VT_ISA_AUTO, settings);
-        vt_cpu_state *state = f.backend->state;
-        vt_onednn_close(&state->bfloat16_units);
-        if (units) state->bfloat16_units = vt_onednn_open(); /* even where this processor has to imitate them */
-        check_bfloat16_steps(&f, losses);
-    }
-    if (path_is_available(PATH_GPU)) {
-        fixture f = open_fixture(file, PATH_GPU, settings);
-        check_bfloat16_steps(&f, losses);
+    FOR_EACH_HALF(type)
+    {
+        for (int units = 0; units < (type == VT_BFLOAT16 ? 2 : 1) && !vt_test_gpu_alone(); units++) {
+            fixture f = open_fixture_in(file, VT_ISA_AUTO, amp_of(type), settings);
+            vt_cpu_state *state = f.backend->state;
+            vt_onednn_close(&state->bfloat16_units);
+            if (units) state->bfloat16_units = vt_onednn_open(); /* even where this processor has to imitate them */
+            check_half_steps(&f, type, losses);
+        }
+        if (path_is_available(PATH_GPU)) {
+            fixture f = open_fixture_in(file, PATH_GPU, amp_of(type), settings);
+            check_half_steps(&f, type, losses);
+        }
     }
     free(losses);
     H5Fclose(file);
