@@ -16,7 +16,7 @@ typedef struct {
     vt_patch_grid grid;
     vt_mask no_mask;
     vt_matrix x, y, z;                /* [SAMPLES * TOKENS, DIM] */
-    vt_matrix half;                   /* the same in bfloat16 */
+    vt_matrix half;                   /* the same in 16 bits */
     vt_matrix tokens, hidden, active; /* [TOKENS, DIM], [TOKENS, WIDE] */
     vt_matrix qkv, dqkv, out;         /* [TOKENS, 3 DIM], [TOKENS, DIM] */
     vt_matrix weight, patches;
@@ -89,9 +89,17 @@ static void gelu_backward(workplace *w)
 
 static void to_bfloat16(workplace *w)
 {
+    w->half.type = VT_BFLOAT16;
     w->backend->convert(w->backend, w->x, w->half);
 }
 
+static void to_float16(workplace *w)
+{
+    w->half.type = VT_FLOAT16;
+    w->backend->convert(w->backend, w->x, w->half);
+}
+
+/* From what it was converted to last. */
 static void to_float32(workplace *w)
 {
     w->backend->convert(w->backend, w->half, w->x);
@@ -139,6 +147,8 @@ static const kernel kernels[] = {
     {"gelu_backward", gelu_backward, 0, 16 * ELEMENTS},
     {"convert to bfloat16", to_bfloat16, 0, 6 * ELEMENTS},
     {"convert to float32", to_float32, 0, 6 * ELEMENTS},
+    {"convert to float16", to_float16, 0, 6 * ELEMENTS},
+    {"float16 to float32", to_float32, 0, 6 * ELEMENTS},
     {"patches_load", patches_load, 0, 8.0 * SAMPLES *TOKENS *PATCH *PATCH *CHANNELS},
     {"sum_of_squares", sum_of_squares, 0, 4 * ELEMENTS},
     {"update (Adam)", update, 0, 14 * ELEMENTS},

@@ -218,7 +218,7 @@ static vt_status measure_rates(bench *b, vt_world *world, vt_hardware *hardware)
     vt_status status = VT_OK;
     vt_dry_count count;
     vt_type own = b->type;
-    for (int type = VT_FLOAT32; type <= VT_BFLOAT16; type++) {
+    for (int type = VT_FLOAT32; type < VT_TYPE_COUNT; type++) {
         b->type = (vt_type)type;
         b->backend->weights_changed(b->backend);
         VT_TRY(count_of(b, run_products, &count));

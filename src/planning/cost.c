@@ -99,7 +99,7 @@ static void add_messages(const vt_config *config, const vt_hardware *hardware, c
 
 void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan, vt_cost *cost)
 {
-    vt_type type = config->amp_mode == VT_AMP_NONE ? VT_FLOAT32 : VT_BFLOAT16;
+    vt_type type = vt_trainer_type(config);
     const vt_dry_count *count = &plan->step;
     *cost = (vt_cost){.step = 0};
     cost->seconds[VT_COST_MATRIX] = product_seconds(hardware, type, count);

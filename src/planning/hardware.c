@@ -28,6 +28,9 @@ static const field fields[] = {
     {"matrix_bf16_fraction", FIELD(matrix_fraction[VT_BFLOAT16]), true, 1e-6, 1},
     {"attention_float32_fraction", FIELD(attention_fraction[VT_FLOAT32]), true, 1e-6, 10},
     {"attention_bf16_fraction", FIELD(attention_fraction[VT_BFLOAT16]), true, 1e-6, 10},
+    {"matrix_fp16_tflops", FIELD(matrix_tflops[VT_FLOAT16]), false, 1e-6, 1e6}, /* not given: as bf16 */
+    {"matrix_fp16_fraction", FIELD(matrix_fraction[VT_FLOAT16]), false, 1e-6, 1},
+    {"attention_fp16_fraction", FIELD(attention_fraction[VT_FLOAT16]), false, 1e-6, 10},
     {"head_multiple", FIELD(head_multiple), false, 1, 1024},
     {"memory_gb_s", FIELD(memory_gb_s), true, 1e-3, 1e6},
     {"memory_fraction", FIELD(memory_fraction), true, 1e-6, 10},
@@ -115,6 +118,9 @@ static vt_status read_entry(const vt_yaml *yaml, const vt_yaml_entry *entry, vt_
     for (int i = 0; i < FIELD_COUNT; i++)
         VT_CHECK(given[i] || !fields[i].required, "%s:%zu:%zu: '%.60s' lacks %s", path, entry->key->line,
                  entry->key->column, entry->key->text, fields[i].key);
+    double *const by_type[] = {hardware->matrix_tflops, hardware->matrix_fraction, hardware->attention_fraction};
+    for (size_t i = 0; i < sizeof by_type / sizeof by_type[0]; i++)
+        if (by_type[i][VT_FLOAT16] == 0) by_type[i][VT_FLOAT16] = by_type[i][VT_BFLOAT16];
     for (int i = 0; i < VT_WORK_COUNT; i++)
         if (hardware->work_fraction[i] == 0) hardware->work_fraction[i] = hardware->memory_fraction;
 done:

@@ -240,6 +240,13 @@ TEST(hardware_file)
     EXPECT(strcmp(again.name, "simple") == 0 && !again.host_memory);
     EXPECT_NEAR(again.between_gb_s, 0.1, 1e-6);
     EXPECT_NEAR(again.matrix_fraction[VT_BFLOAT16], 0.5, 0);
+    EXPECT_NEAR(again.matrix_tflops[VT_FLOAT16], 2, 0); /* not given: as bf16 */
+    EXPECT_NEAR(again.attention_fraction[VT_FLOAT16], 0.25, 0);
+    machine.matrix_tflops[VT_FLOAT16] = 0.5;
+    EXPECT_OK(vt_hardware_write(&machine, "", path));
+    EXPECT_OK(vt_hardware_read(path, &again));
+    EXPECT_NEAR(again.matrix_tflops[VT_FLOAT16], 0.5, 0);
+    EXPECT_NEAR(again.matrix_fraction[VT_FLOAT16], 0.5, 0);
     static const char *const known[] = {"h100-sxm", "h200-sxm", "a100-40", "a100-80", "h100-nvl", "cpu"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         EXPECT_OK(vt_hardware_read(known[i], &again));
