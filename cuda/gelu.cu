@@ -1,6 +1,6 @@
 /* GELU (Hendrycks, Gimpel 2016) in float32. Additions of products are written as fmaf, so that forward and backward
  * give the same bits whatever a compiler would join by itself. */
-#include "elements.h"
+#include "sums.h"
 
 __device__ static inline float gelu_value(vt_gelu kind, float x)
 {
@@ -40,21 +40,50 @@ VT_KERNEL void gelu_forward_kernel(vt_gelu kind, vt_matrix x, const float *bias,
     }
 }
 
-VT_KERNEL void gelu_backward_kernel(vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y, bool wide)
+typedef struct {
+    vt_gelu kind;
+    vt_matrix x, dy, dx, y; /* y.data NULL: not wanted */
+    bool wide;
+} backward_arguments;
+
+/* `count` columns of a row; gradient becomes what is stored into dx. */
+__device__ static inline void backward_group(const backward_arguments &a, int64_t row, int64_t column, int count,
+                                             float gradient[VT_GROUP])
 {
-    int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
-    for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
+    float values[VT_GROUP];
+    vt_load(a.x, row * a.x.stride + column, count, a.wide, values);
+    vt_load(a.dy, row * a.dy.stride + column, count, a.wide, gradient);
+    for (int j = 0; j < VT_GROUP; j++) gradient[j] *= gelu_slope(a.kind, values[j]);
+    vt_store(a.dx, row * a.dx.stride + column, count, a.wide, gradient);
+    if (a.y.data == NULL) return;
+    for (int j = 0; j < VT_GROUP; j++) values[j] = gelu_value(a.kind, values[j]);
+    vt_store(a.y, row * a.y.stride + column, count, a.wide, values);
+}
+
+VT_KERNEL void gelu_backward_kernel(backward_arguments a)
+{
+    int64_t groups = (a.x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
+    for (int64_t i = vt_thread(); i < a.x.rows * groups; i += vt_thread_count()) {
+        float gradient[VT_GROUP];
         vt_split(i, groups, &row, &group);
-        float values[VT_GROUP], gradient[VT_GROUP];
-        int count = vt_count(x.columns, group * VT_GROUP);
-        vt_load(x, row * x.stride + group * VT_GROUP, count, wide, values);
-        vt_load(dy, row * dy.stride + group * VT_GROUP, count, wide, gradient);
-        for (int j = 0; j < VT_GROUP; j++) gradient[j] *= gelu_slope(kind, values[j]);
-        vt_store(dx, row * dx.stride + group * VT_GROUP, count, wide, gradient);
-        if (y.data == NULL) continue;
-        for (int j = 0; j < VT_GROUP; j++) values[j] = gelu_value(kind, values[j]);
-        vt_store(y, row * y.stride + group * VT_GROUP, count, wide, values);
+        backward_group(a, row, group * VT_GROUP, vt_count(a.x.columns, group * VT_GROUP), gradient);
     }
+}
+
+/* As above, and the column sums of what was stored into dx: a bias's gradient. */
+VT_KERNEL void gelu_backward_bias_kernel(backward_arguments a, int64_t rows_a_block, float *partial)
+{
+    __shared__ float shared[VT_SUM_LANES][32 * VT_GROUP];
+    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    int64_t column = ((int64_t)blockIdx.x * 32 + lane) * VT_GROUP, first = blockIdx.y * rows_a_block;
+    int64_t end = first + rows_a_block < a.x.rows ? first + rows_a_block : a.x.rows;
+    int count = column < a.x.columns ? vt_count(a.x.columns, column) : 0;
+    float sums[VT_GROUP] = {0}, gradient[VT_GROUP];
+    for (int64_t row = first + warp; count > 0 && row < end; row += VT_SUM_LANES) {
+        backward_group(a, row, column, count, gradient);
+        for (int j = 0; j < VT_GROUP; j++) sums[j] += vt_as_stored(a.dx.type, gradient[j]);
+    }
+    vt_column_sum_store(shared, sums, a.x.columns, partial);
 }
 
 void VT_CUDA_NAME(bias_gelu)(vt_backend *backend, vt_gelu kind, vt_matrix hidden, const float *bias, vt_matrix y)
@@ -70,6 +99,14 @@ static void gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matr
     VT_CUDA_NAME(bias_gelu)(backend, kind, x, NULL, y);
 }
 
+static backward_arguments arguments_of(vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y)
+{
+    backward_arguments a = {};
+    a.kind = kind, a.x = x, a.dy = dy, a.dx = dx, a.y = y;
+    a.wide = vt_is_wide(x) && vt_is_wide(dy) && vt_is_wide(dx) && (y.data == NULL || vt_is_wide(y));
+    return a;
+}
+
 static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y)
 {
     bool dense = vt_is_dense(x) && vt_is_dense(dy) && vt_is_dense(dx) && (y.data == NULL || vt_is_dense(y));
@@ -77,13 +114,23 @@ static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_mat
         x = vt_as_row(x), dy = vt_as_row(dy), dx = vt_as_row(dx);
         if (y.data != NULL) y = vt_as_row(y);
     }
-    bool wide = vt_is_wide(x) && vt_is_wide(dy) && vt_is_wide(dx) && (y.data == NULL || vt_is_wide(y));
-    VT_LAUNCH(gelu_backward_kernel, vt_blocks(x.rows * vt_groups(x.columns)), VT_BLOCK_THREADS, 0, backend, kind, x, dy,
-              dx, y, wide);
+    VT_LAUNCH(gelu_backward_kernel, vt_blocks(x.rows * vt_groups(x.columns)), VT_BLOCK_THREADS, 0, backend,
+              arguments_of(kind, x, dy, dx, y));
+}
+
+static void gelu_backward_bias(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y,
+                               float *dbias)
+{
+    vt_column_sum sum = vt_column_sum_begin(backend, x.rows, x.columns);
+    if (sum.partial == NULL) return;
+    VT_LAUNCH(gelu_backward_bias_kernel, sum.grid, 32 * VT_SUM_LANES, 0, backend, arguments_of(kind, x, dy, dx, y),
+              sum.rows_a_block, sum.partial);
+    vt_column_sum_end(backend, &sum, x.columns, dbias);
 }
 
 void VT_CUDA_NAME(gelu_fill)(vt_backend *backend)
 {
     backend->gelu_forward = gelu_forward;
     backend->gelu_backward = gelu_backward;
+    backend->gelu_backward_bias = gelu_backward_bias;
 }

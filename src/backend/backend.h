@@ -251,6 +251,11 @@ struct vt_backend {
                                 const float *weight, const float *bias, float epsilon, vt_matrix y, vt_matrix normed,
                                 float *mean, float *rstd);
 
+    /* gelu_backward, and dbias [columns] += column sums of dx: the gradient of the bias of the layer before. NULL where
+     * the device has no such kernel. */
+    void (*gelu_backward_bias)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y,
+                               float *dbias);
+
     /* ---- patches, loss and metrics ---- */
 
     /* patches [batch * tokens, channels * patch²] = (fields - mean[c]) * inverse_std[c], cut into patches; tokens is

@@ -64,11 +64,17 @@ void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_mat
     vt_matrix dhidden = vt_pass_push(pass, input.rows, mlp->fc1.out);
     backend->linear_backward_input(backend, doutput, vt_linear_weight(&mlp->fc2), dhidden);
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dhidden, &mask, dhidden);
-    backend->gelu_backward(backend, mlp->gelu, mlp->hidden, dhidden, dhidden, active);
+    vt_linear fc1 = mlp->fc1;
+    if (pass->fused && backend->gelu_backward_bias != NULL) {
+        backend->gelu_backward_bias(backend, mlp->gelu, mlp->hidden, dhidden, dhidden, active, fc1.bias->gradient);
+        fc1.bias = NULL; /* it has its gradient */
+    } else {
+        backend->gelu_backward(backend, mlp->gelu, mlp->hidden, dhidden, dhidden, active);
+    }
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, active, &mask, active);
     vt_linear_backward(&mlp->fc2, pass, active, doutput,
                        (vt_matrix){0}); /* its input's gradient came first: see above */
-    vt_linear_backward(&mlp->fc1, pass, input, dhidden, dinput);
+    vt_linear_backward(&fc1, pass, input, dhidden, dinput);
     vt_region_enter_backward(parallel, pass->arena, pass->batch, dinput, dx);
     vt_arena_pop(pass->arena, mark);
 }

@@ -300,6 +300,68 @@ CUDA_TEST(long_rows_and_many_rows)
     close_backends(&b);
 }
 
+/* dx and y are gelu_backward's to the bit, the sums those of dx as it is stored, in another order; in place, unaligned,
+ * with more rows than blocks, and added to what was there. */
+static void check_gelu_bias(const backends *b, vt_type type, int64_t rows, int64_t columns, bool aligned)
+{
+    both x = open_both(type, rows, columns, 1, aligned), dy = open_both(type, rows, columns, 2, aligned);
+    both own = open_both(type, rows, columns, 2, aligned), dx = open_both(type, rows, columns, 3, aligned);
+    both y = open_both(type, rows, columns, 4, aligned), again = open_both(type, rows, columns, 5, aligned);
+    guarded sums[2];
+    for (int i = 0; i < 2; i++) sums[i] = guarded_random(1, columns, 6, 1);
+    b->cuda->gelu_backward(b->cuda, VT_GELU_ERF, x.half, dy.half, dx.half, y.half);
+    b->cuda->convert(b->cuda, dx.half, dx.wide);
+    b->cuda->convert(b->cuda, y.half, y.wide);
+    b->plain->position_backward(b->plain, dx.wide, sums[0].matrix);
+    b->cuda->gelu_backward_bias(b->cuda, VT_GELU_ERF, x.half, own.half, own.half, again.half, sums[1].matrix.data);
+    memcpy(own.wide.data, dx.wide.data, (size_t)(rows * columns) * sizeof(float));
+    memcpy(again.wide.data, y.wide.data, (size_t)(rows * columns) * sizeof(float));
+    guarded_compare(&sums[1], &sums[0], 4 * sqrt((double)rows) * 0x1p-24, "gelu_backward_bias, sums");
+    guarded third = guarded_random(1, columns, 6, 1), *const all[] = {&sums[0], &sums[1], &third};
+    b->cuda->gelu_backward_bias(b->cuda, VT_GELU_ERF, x.half, dy.half, dx.half, (vt_matrix){0}, third.matrix.data);
+    guarded_compare(&third, &sums[1], 0, "gelu_backward_bias once more");
+    compare_and_close(&own, 0, "gelu_backward_bias, dx");
+    compare_and_close(&again, 0, "gelu_backward_bias, y");
+    compare_and_close(&dx, 0, "gelu_backward_bias without y, dx");
+    compare_and_close(&y, 0, "y");
+    compare_and_close(&x, 0, "x");
+    compare_and_close(&dy, 0, "dy");
+    guarded_close_all(all, 3);
+}
+
+static void check_gelu_bias_in_float32(const backends *b, int64_t rows, int64_t columns)
+{
+    guarded x = guarded_random(rows, columns, 1, 1), dy = guarded_random(rows, columns, 2, 1), dx[2], y[2], sums[2];
+    for (int i = 0; i < 2; i++) {
+        dx[i] = guarded_open(rows, columns), y[i] = guarded_open(rows, columns);
+        sums[i] = guarded_random(1, columns, 3, 1);
+    }
+    b->cuda->gelu_backward(b->cuda, VT_GELU_TANH, x.matrix, dy.matrix, dx[0].matrix, y[0].matrix);
+    b->plain->position_backward(b->plain, dx[0].matrix, sums[0].matrix);
+    b->cuda->gelu_backward_bias(b->cuda, VT_GELU_TANH, x.matrix, dy.matrix, dx[1].matrix, y[1].matrix,
+                                sums[1].matrix.data);
+    guarded_compare(&dx[1], &dx[0], 0, "gelu_backward_bias in float32, dx");
+    guarded_compare(&y[1], &y[0], 0, "gelu_backward_bias in float32, y");
+    guarded_compare(&sums[1], &sums[0], 4 * sqrt((double)rows) * 0x1p-24, "gelu_backward_bias in float32, sums");
+    GUARDED_CLOSE_ALL(&x, &dy, &dx[0], &dx[1], &y[0], &y[1], &sums[0], &sums[1]);
+}
+
+CUDA_TEST(gelu_and_the_biases_gradient)
+{
+    static const int64_t columns[] = {7, 48, 264, 1013}, rows[] = {1, 13, 97, 40, 4200};
+    backends b = open_backends(path);
+    FOR_EACH_HALF(type)
+    {
+        for (int i = 0; i < 4; i++) {
+            check_gelu_bias(&b, type, rows[i], columns[i], true);
+            check_gelu_bias(&b, type, rows[i], columns[i], false);
+        }
+    }
+    check_gelu_bias(&b, VT_BFLOAT16, rows[4], 16, true);
+    for (int i = 0; i < 4; i++) check_gelu_bias_in_float32(&b, rows[3 - i], columns[i]);
+    close_backends(&b);
+}
+
 /* Patches of eight points are moved in 16-byte accesses. */
 CUDA_TEST(patches_of_eight_points)
 {

@@ -215,6 +215,14 @@ static void mirror_gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x,
     RUN(gelu_backward(c.inner, kind, x, dy, dx, y));
 }
 
+static void mirror_gelu_backward_bias(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx,
+                                      vt_matrix y, float *dbias)
+{
+    call c = begin(backend, "gelu_backward_bias");
+    IN(x), IN(dy), OUT(dx), OUT(y), OUT_ARRAY(dbias, x.columns);
+    RUN(gelu_backward_bias(c.inner, kind, x, dy, dx, y, dbias));
+}
+
 static void mirror_attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                                      vt_matrix v, vt_matrix out, float *log_sum)
 {
@@ -458,6 +466,7 @@ vt_status open_mirror(vt_backend *inner, vt_backend **result)
                             .layer_norm_backward = mirror_layer_norm_backward,
                             .gelu_forward = mirror_gelu_forward,
                             .gelu_backward = mirror_gelu_backward,
+                            .gelu_backward_bias = mirror_gelu_backward_bias,
                             .attention_forward = mirror_attention_forward,
                             .attention_merge = mirror_attention_merge,
                             .attention_backward = mirror_attention_backward,
