@@ -263,10 +263,11 @@ sanitize: deps
 
 # The loader's, the log's and the communication's threads under ThreadSanitizer. OpenMP has one thread: libgomp is not
 # built for TSan, which would take its barriers for races (tests/tsan.supp).
-TSAN_TESTS ?= data_loader report_ unit/training unit/checkpoint commands/checkpoint/stopped commands/train/log
+TSAN_TESTS ?= data_loader data_cache report_ unit/training unit/checkpoint commands/checkpoint/stopped commands/train/log \
+    commands/reader/cache_on_two_ranks
 tsan: deps
 	@OMP_NUM_THREADS=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp:halt_on_error=0:exitcode=66:history_size=4" \
-	    $(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/tsan CFLAGS='-O1 -g -fno-omit-frame-pointer' \
+	    $(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/tsan NVCC= HOST_CUDA= CFLAGS='-O1 -g -fno-omit-frame-pointer' \
 	    SANITIZE=-fsanitize=thread FILTER='$(or $(FILTER),$(TSAN_TESTS))'
 
 # Every n of tests/faults, which `make test` takes some of.

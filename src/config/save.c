@@ -77,6 +77,7 @@ static bool write_file(const vt_config *config, FILE *file)
     yaml_emitter_set_width(&emitter, -1); /* no folding */
     fputs("# The effective configuration of a run; --yaml_config reads it again.\n", file);
     bool emitted = emit_file(&emitter, config);
+    if (!emitted && emitter.error == YAML_MEMORY_ERROR) vt_memory_exhausted(0, "the configuration as YAML");
     VT_ASSERT(emitted || emitter.error == YAML_WRITER_ERROR);
     yaml_emitter_delete(&emitter);
     return emitted && fflush(file) == 0 && !ferror(file);

@@ -111,14 +111,19 @@ static vector load(const unsigned char *bytes)
 }
 
 /* Sixteen elements at a time; returns how many are done. Interleaving the first half of the planes with the second,
- * log2(size) times, puts the bytes of each element side by side. */
-static size_t unshuffle_vectors(const unsigned char *shuffled, size_t count, size_t size, unsigned char *elements)
+ * log2(size) times, puts the bytes of each element side by side. Inlined and unrolled for each size, for only then the
+ * planes live in registers. */
+__attribute__((always_inline)) static inline size_t unshuffle_vectors(const unsigned char *shuffled, size_t count,
+                                                                      size_t size, unsigned char *elements)
 {
     size_t done = 0;
     for (; done + 16 <= count; done += 16, elements += 16 * size) {
         vector planes[8], mixed[8];
+#pragma GCC unroll 8
         for (size_t b = 0; b < size; b++) planes[b] = load(shuffled + b * count + done);
+#pragma GCC unroll 3
         for (size_t round = 1; round < size; round *= 2) {
+#pragma GCC unroll 4
             for (size_t b = 0; b < size / 2; b++) {
                 mixed[2 * b] = LOW(planes[b], planes[b + size / 2]);
                 mixed[2 * b + 1] = HIGH(planes[b], planes[b + size / 2]);
