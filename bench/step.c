@@ -1,7 +1,10 @@
 /* Times one training step (forward, loss, backward, Adam) of vitrain at three sizes, beside the same model in PyTorch
  * where a Python with torch is found: both sides in turn in one run, on all cores, medians.
  *
- *     build/bench/step [--python=PYTHON] [--size=small|medium|full] [--amp_mode=none|bf16] [--enable_jit] [--rounds=N]
+ *     build/bench/step [--python=PYTHON] [--size=small|medium|full] [--amp_mode=none|bf16] [--enable_jit]
+ *                      [--recompute=block] [--rounds=N]
+ *
+ * Then a table of where the time of our step goes, by operation, and how far each one is from the machine's limits.
  *
  * The other side is bench/pytorch_step.py, held as a second process that makes one step whenever it is told to, so that
  * both meet the same state of the machine. Its malloc is tuned in its favour (see there). */
@@ -12,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backend/times.h"
 #include "base/clock.h"
 #include "base/threads.h"
 #include "report/memory.h"
@@ -121,6 +125,7 @@ typedef struct {
 } own;
 
 static const char *fused = "false"; /* enable_jit of our side */
+static const char *recompute = "none";
 
 static vt_status own_open(own *o, const bench_size *size, bool half)
 {
@@ -132,6 +137,7 @@ static vt_status own_open(own *o, const bench_size *size, bool half)
     for (int i = 0; size->settings[i] != NULL; i += 2)
         VT_TRY(vt_config_set(o->config, size->settings[i], size->settings[i + 1]));
     VT_TRY(vt_config_set(o->config, "enable_jit", fused));
+    VT_TRY(vt_config_set(o->config, "recompute", recompute));
     VT_TRY(vt_config_set(o->config, "amp_mode", half ? "bf16" : "none"));
     VT_TRY(vt_config_resolve(o->config));
     int64_t height = o->config->img_size[0],
@@ -189,6 +195,77 @@ static void print_line(const bench_size *size, bool half, const own *o, int roun
     printf("   (medians of %d)\n", rounds);
 }
 
+/* ---- where the time of a step goes ---- */
+
+typedef struct {
+    double flops, bytes; /* a second */
+} limits;
+
+/* The best of a few tries: multiply-adds on registers, and a sum of two arrays beyond the caches. */
+static limits measure_limits(const vt_backend *backend)
+{
+    limits best = {0, 0};
+    const int64_t count = 24 << 20;
+    float *x = calloc((size_t)(2 * count), sizeof *x), *y = x + count;
+    VT_ASSERT(x != NULL);
+    for (int round = 0; round < 8; round++) {
+        double begin = vt_clock_seconds();
+        double flops = vt_backend_cpu_multiply_adds(backend, 1000000);
+        double middle = vt_clock_seconds();
+#pragma omp parallel for simd schedule(static)
+        for (int64_t i = 0; i < count; i++) y[i] += x[i];
+        double end = vt_clock_seconds();
+        best.flops = fmax(best.flops, flops / (middle - begin));
+        best.bytes = fmax(best.bytes, 12.0 * (double)count / (end - middle));
+    }
+    free(x);
+    return best;
+}
+
+static void print_times(double seconds, int steps, limits limit)
+{
+    int count;
+    double rest = seconds, least = 0;
+    const vt_operation_time *times = vt_times_sorted(&count);
+    printf("\n  where a step's time goes; limits: %.0f GFLOP/s, %.1f GB/s\n", limit.flops / 1e9, limit.bytes / 1e9);
+    printf("  %-24s %-18s %6s %10s %6s %10s %8s %9s\n", "operation", "rows x cols x deep", "calls", "ms", "share",
+           "GFLOP/s", "GB/s", "of limit");
+    for (int i = 0; i < count; i++) {
+        const vt_operation_time *t = &times[i];
+        char size[64] = "";
+        double bound = fmax(t->flops / limit.flops, t->bytes / limit.bytes);
+        if (t->rows > 0)
+            snprintf(size, sizeof size, "%lldx%lldx%lld", (long long)t->rows, (long long)t->columns,
+                     (long long)t->deep);
+        printf("  %-24s %-18s %6.0f %10.2f %5.1f%% %10.1f %8.1f %8.0f%%\n", t->operation, size,
+               (double)t->calls / steps, 1e3 * t->seconds / steps, 100 * t->seconds / seconds,
+               1e-9 * t->flops / t->seconds, 1e-9 * t->bytes / t->seconds, 100 * bound / t->seconds);
+        rest -= t->seconds;
+        least += bound;
+    }
+    printf("  %-24s %-18s %6s %10.2f %5.1f%%\n", "all else", "", "", 1e3 * rest / steps, 100 * rest / seconds);
+    printf("  the step takes %.1f ms; at the limits its operations would take %.1f ms, %.0f%% of it\n\n",
+           1e3 * seconds / steps, 1e3 * least / steps, 100 * least / seconds);
+}
+
+static vt_status time_operations(own *o, int steps)
+{
+    vt_status status = VT_OK;
+    double seconds = 0, step;
+    limits limit = measure_limits(o->backend);
+    VT_TRY(vt_times_open(o->backend));
+    VT_TRY(own_step(o, &step));
+    vt_times_clear();
+    for (int i = 0; i < steps; i++) {
+        VT_TRY(own_step(o, &step));
+        seconds += step;
+    }
+    print_times(seconds, steps, limit);
+done:
+    vt_times_close(o->backend);
+    return status;
+}
+
 /* One size in a process of its own, so that its peak memory is its own. */
 static vt_status run(const bench_size *size, bool half, const char *python, int rounds)
 {
@@ -209,6 +286,7 @@ static vt_status run(const bench_size *size, bool half, const char *python, int 
     if (with_rival) peak = rival_close(&r, description, sizeof description);
     print_line(size, half, &o, rounds, ours, with_rival ? theirs : NULL, peak);
     if (with_rival) printf("        %s\n", description);
+    VT_TRY(time_operations(&o, rounds < 8 ? rounds : 8));
 done:
     own_close(&o);
     return status;
@@ -228,6 +306,8 @@ int main(int argument_count, char **arguments)
             mode = arguments[i] + 11;
         else if (strcmp(arguments[i], "--enable_jit") == 0)
             fused = "true";
+        else if (strncmp(arguments[i], "--recompute=", 12) == 0)
+            recompute = arguments[i] + 12;
         else if (strncmp(arguments[i], "--rounds=", 9) == 0)
             rounds = atoi(arguments[i] + 9);
     }
