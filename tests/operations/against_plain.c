@@ -75,6 +75,8 @@ TEST(linear)
         pair p = open_pair(isa);
         for (int r = 0; r < 4; r++) check_linear(&p, odd_sizes[r], 33, 65);
         check_linear(&p, 97, 1, 7);
+        check_linear(&p, 97, 1013, 70); /* sums in several runs */
+        check_linear(&p, 1013, 400, 129);
         check_linear(&p, 7, 97, 1);
         close_pair(&p);
     }
@@ -413,6 +415,47 @@ TEST(bits_do_not_depend_on_threads)
     }
     guarded_close(&x);
     guarded_close(&dy);
+    vt_backend *again = NULL; /* gives later tests their threads back */
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 2, &again));
+    vt_backend_close(&again);
+}
+
+/* Enough rows, sums and columns for several strips, runs and panels, and for threads that have nothing to do. */
+TEST(products_do_not_depend_on_threads)
+{
+    enum { ROWS = 801, IN = 411, OUT = 75, COUNT = 5 };
+    static const int threads[COUNT] = {1, 2, 3, 8, 32};
+    if (vt_test_gpu_alone()) return;
+    guarded x = guarded_random(ROWS, IN, 1, 1), dy = guarded_random(ROWS, OUT, 2, 1);
+    guarded y[COUNT], hidden[COUNT], active[COUNT], dx[COUNT], dweight[COUNT], dbias[COUNT];
+    float *weight = malloc(sizeof *weight * OUT * IN), bias[OUT];
+    fill_random(weight, OUT * IN, 3, 1);
+    fill_random(bias, OUT, 4, 1);
+    vt_matrix weights = vt_matrix_make(weight, OUT, IN);
+    for (int i = 0; i < COUNT; i++) {
+        vt_backend *b = NULL;
+        EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, threads[i], &b));
+        guarded *const results[] = {&y[i], &hidden[i], &active[i]};
+        for (int j = 0; j < 3; j++) *results[j] = guarded_open(ROWS, OUT);
+        dx[i] = guarded_open(ROWS, IN);
+        dweight[i] = guarded_random(1, OUT * IN, 5, 1);
+        dbias[i] = guarded_random(1, OUT, 6, 1);
+        b->linear_forward(b, x.matrix, weights, bias, y[i].matrix);
+        b->linear_gelu_forward(b, VT_GELU_ERF, x.matrix, weights, bias, hidden[i].matrix, active[i].matrix);
+        b->linear_backward_input(b, dy.matrix, weights, dx[i].matrix);
+        b->linear_backward_weight(b, x.matrix, dy.matrix, dweight[i].matrix.data, dbias[i].matrix.data);
+        EXPECT_OK(b->check(b));
+        vt_backend_close(&b);
+        guarded_compare(&y[i], &y[0], 0, "linear y");
+        guarded_compare(&hidden[i], &y[0], 0, "linear_gelu hidden");
+        guarded_compare(&active[i], &active[0], 0, "linear_gelu active");
+        guarded_compare(&dx[i], &dx[0], 0, "linear dx");
+        guarded_compare(&dweight[i], &dweight[0], 0, "linear dweight");
+        guarded_compare(&dbias[i], &dbias[0], 0, "linear dbias");
+    }
+    for (int i = 0; i < COUNT; i++) GUARDED_CLOSE_ALL(&y[i], &hidden[i], &active[i], &dx[i], &dweight[i], &dbias[i]);
+    GUARDED_CLOSE_ALL(&x, &dy);
+    free(weight);
     vt_backend *again = NULL; /* gives later tests their threads back */
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 2, &again));
     vt_backend_close(&again);

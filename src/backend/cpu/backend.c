@@ -200,20 +200,20 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
     state->threads = omp_get_max_threads();
     fill_plain(backend);
     vector_choice choices[3];
-    char library[64] = "reference loops";
+    char library[64] = "";
     const char *isa_name = "plain";
     if (isa != VT_ISA_PLAIN) {
         const vector_choice *chosen = choose_vectors(isa, choices);
         VT_CHECK(chosen->available, "cpu_isa %s: this processor has no such instructions; leave it at auto",
                  chosen->name);
-        vt_onednn_fill(backend, library, sizeof library);
         chosen->fill(backend);
         isa_name = chosen->name;
     }
     vt_cpu_half_fill(backend);
     if (isa != VT_ISA_PLAIN && has_bfloat16_units()) state->bfloat16_units = vt_onednn_open();
-    snprintf(backend->name, sizeof backend->name, "CPU, %d thread%s, %s, %s", state->threads,
-             state->threads == 1 ? "" : "s", isa_name, library);
+    if (state->bfloat16_units != NULL) vt_onednn_version(library, sizeof library);
+    snprintf(backend->name, sizeof backend->name, "CPU, %d thread%s, %s%s%s", state->threads,
+             state->threads == 1 ? "" : "s", isa_name, library[0] != '\0' ? ", " : "", library);
 done:
     if (status != VT_OK) vt_backend_close(&backend);
     *result = backend;

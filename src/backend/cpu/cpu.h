@@ -1,5 +1,5 @@
 /* Inside of the CPU back end: who fills which rows of the table. The plain loops fill all of it and are the oracle;
- * oneDNN and the vector kernels replace the rows where time goes. */
+ * the vector kernels replace the rows where time goes. */
 #ifndef VT_BACKEND_CPU_CPU_H
 #define VT_BACKEND_CPU_CPU_H
 
@@ -9,7 +9,7 @@ typedef struct {
     int threads;
     vt_backend wide;                         /* the table before half.c took its rows */
     double (*multiply_adds)(int64_t rounds); /* see vt_backend_cpu_multiply_adds */
-    bool attention_takes_half;               /* the table's attention needs no stand-ins */
+    bool vectors_take_half;                  /* vector/ is in the table, whose operations need no stand-ins */
     struct vt_onednn *bfloat16_units;        /* NULL: stand-ins serve */
     void *stand_ins;                         /* its memory */
     size_t stand_in_bytes;
@@ -57,8 +57,8 @@ void vt_plain_patches_fill(vt_backend *backend);
 void vt_plain_loss_fill(vt_backend *backend);
 void vt_plain_optimizer_fill(vt_backend *backend);
 
-/* onednn.c: matrix products. Writes its version into `version`. */
-void vt_onednn_fill(vt_backend *backend, char *version, size_t size);
+/* onednn.c: writes the library's name and version into `version`. */
+void vt_onednn_version(char *version, size_t size);
 
 /* onednn.c: products of bfloat16 operands on the processor's own bfloat16 units; weights are packed on their first use
  * after vt_onednn_weights_changed. Operands as in backend.h; x, dy, weight bfloat16, y and dx either, dweight float32

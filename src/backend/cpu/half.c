@@ -1,7 +1,8 @@
 /* 16-bit matrices on the CPU: operands are widened into scratch memory, the float32 operation of the path below works
  * on them, and results are rounded into place. That gives the numbers of 16-bit units with float32 accumulation on
- * every processor; what it saves is memory. Operations without a 16-bit operand go straight through. bfloat16 products
- * are oneDNN's own where the processor has units for them. */
+ * every processor; what it saves is memory. Operations without a 16-bit operand go straight through, and so do those of
+ * vector/, which widen and round by themselves, to the same bits. bfloat16 products are oneDNN's own where the
+ * processor has units for them. */
 #include "backend/half.h"
 #include "backend/cpu/cpu.h"
 
@@ -20,19 +21,27 @@ typedef struct {
     bool ready; /* false: no memory; the back end's check says so */
 } stand_ins;
 
-/* Makes a stand-in for every 16-bit operand; the first `inputs` of them get its values. Others stand for themselves. */
-static stand_ins widen(vt_backend *backend, int inputs, int count, const vt_matrix *operands)
+/* The operand may go to the operation as it is. */
+static bool stands_for_itself(vt_backend *backend, bool vectors, const vt_matrix *operand)
+{
+    if (!vt_type_is_half(operand->type) || operand->half == NULL) return true;
+    return vectors && ((vt_cpu_state *)backend->state)->vectors_take_half;
+}
+
+/* Makes a stand-in for every 16-bit operand; the first `inputs` of them get its values. Others stand for themselves.
+ * vectors: the operation is one of vector/, where that is in the table. */
+static stand_ins widen(vt_backend *backend, bool vectors, int inputs, int count, const vt_matrix *operands)
 {
     stand_ins s = {.wide = &((vt_cpu_state *)backend->state)->wide};
     size_t bytes = 0;
     for (int i = 0; i < count; i++)
-        if (vt_type_is_half(operands[i].type) && operands[i].half != NULL)
+        if (!stands_for_itself(backend, vectors, &operands[i]))
             bytes += (size_t)(operands[i].rows * operands[i].columns + 16) * sizeof(float);
     float *memory = vt_cpu_stand_in_memory(backend, bytes);
     s.ready = bytes == 0 || memory != NULL;
     for (int i = 0; i < count && s.ready; i++) {
         s.operand[i] = operands[i];
-        if (!vt_type_is_half(operands[i].type) || operands[i].half == NULL) continue;
+        if (stands_for_itself(backend, vectors, &operands[i])) continue;
         s.operand[i] = vt_matrix_make(memory, operands[i].rows, operands[i].columns);
         memory += (operands[i].rows * operands[i].columns + 15) / 16 * 16;
         if (i < inputs) backend->convert(backend, operands[i], s.operand[i]);
@@ -43,7 +52,7 @@ static stand_ins widen(vt_backend *backend, int inputs, int count, const vt_matr
 /* Rounds operand `index` back into its place, where it had a stand-in. */
 static void narrow(vt_backend *backend, const stand_ins *s, int index, vt_matrix to)
 {
-    if (vt_type_is_half(to.type) && to.half != NULL) backend->convert(backend, s->operand[index], to);
+    if (s->operand[index].type != to.type) backend->convert(backend, s->operand[index], to);
 }
 
 /* The units that multiply a and b into c; NULL: there are none. */
@@ -57,7 +66,7 @@ static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, c
 {
     struct vt_onednn *units = units_for(backend, x, weight, y.type);
     if (units != NULL && vt_onednn_forward(units, x, weight, bias, y)) return;
-    stand_ins s = widen(backend, 2, 3, (const vt_matrix[]){x, weight, y});
+    stand_ins s = widen(backend, true, 2, 3, (const vt_matrix[]){x, weight, y});
     if (!s.ready) return;
     s.wide->linear_forward(backend, s.operand[0], s.operand[1], bias, s.operand[2]);
     narrow(backend, &s, 2, y);
@@ -67,7 +76,7 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
 {
     struct vt_onednn *units = units_for(backend, dy, weight, dx.type);
     if (units != NULL && vt_onednn_backward_input(units, dy, weight, dx)) return;
-    stand_ins s = widen(backend, 2, 3, (const vt_matrix[]){dy, weight, dx});
+    stand_ins s = widen(backend, true, 2, 3, (const vt_matrix[]){dy, weight, dx});
     if (!s.ready) return;
     s.wide->linear_backward_input(backend, s.operand[0], s.operand[1], s.operand[2]);
     narrow(backend, &s, 2, dx);
@@ -90,7 +99,7 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
         if (dbias != NULL) add_column_sums(dy, dbias);
         return;
     }
-    stand_ins s = widen(backend, 2, 2, (const vt_matrix[]){x, dy});
+    stand_ins s = widen(backend, true, 2, 2, (const vt_matrix[]){x, dy});
     if (!s.ready) return;
     s.wide->linear_backward_weight(backend, s.operand[0], s.operand[1], dweight, dbias);
 }
@@ -98,7 +107,7 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
 static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, float epsilon,
                                vt_matrix y, float *mean, float *rstd)
 {
-    stand_ins s = widen(backend, 0, 1, &y);
+    stand_ins s = widen(backend, true, 0, 1, &y);
     if (!s.ready) return;
     s.wide->layer_norm_forward(backend, x, weight, bias, epsilon, s.operand[0], mean, rstd);
     narrow(backend, &s, 0, y);
@@ -106,7 +115,7 @@ static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *we
 
 static void gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y)
 {
-    stand_ins s = widen(backend, 1, 2, (const vt_matrix[]){x, y});
+    stand_ins s = widen(backend, true, 1, 2, (const vt_matrix[]){x, y});
     if (!s.ready) return;
     s.wide->gelu_forward(backend, kind, s.operand[0], s.operand[1]);
     narrow(backend, &s, 1, y);
@@ -114,19 +123,22 @@ static void gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matr
 
 static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y)
 {
-    stand_ins s = widen(backend, 2, 4, (const vt_matrix[]){x, dy, dx, y});
+    stand_ins s = widen(backend, true, 2, 4, (const vt_matrix[]){x, dy, dx, y});
     if (!s.ready) return;
     s.wide->gelu_backward(backend, kind, s.operand[0], s.operand[1], s.operand[2], s.operand[3]);
     narrow(backend, &s, 2, dx);
     narrow(backend, &s, 3, y);
 }
 
-/* Rounding comes between the two here, so that they stay two. */
+/* Rounding comes between the two. */
 static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
                                 vt_matrix hidden, vt_matrix active)
 {
     const vt_backend *wide = &((vt_cpu_state *)backend->state)->wide;
-    if (hidden.type == VT_FLOAT32) {
+    const vt_matrix all[] = {x, weight, hidden, active};
+    bool direct = units_for(backend, x, weight, hidden.type) == NULL;
+    for (int i = 0; i < 4; i++) direct = direct && stands_for_itself(backend, true, &all[i]);
+    if (direct) {
         wide->linear_gelu_forward(backend, kind, x, weight, bias, hidden, active);
         return;
     }
@@ -138,7 +150,7 @@ static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix bran
                                 const float *weight, const float *bias, float epsilon, vt_matrix y, vt_matrix normed,
                                 float *mean, float *rstd)
 {
-    stand_ins s = widen(backend, 0, 1, &normed);
+    stand_ins s = widen(backend, true, 0, 1, &normed);
     if (!s.ready) return;
     s.wide->residual_layer_norm(backend, x, branch, mask, weight, bias, epsilon, y, s.operand[0], mean, rstd);
     narrow(backend, &s, 0, normed);
@@ -147,7 +159,7 @@ static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix bran
 static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                               vt_matrix v, vt_matrix out, float *log_sum)
 {
-    stand_ins s = widen(backend, 3, 4, (const vt_matrix[]){q, k, v, out});
+    stand_ins s = widen(backend, true, 3, 4, (const vt_matrix[]){q, k, v, out});
     if (!s.ready) return;
     s.wide->attention_forward(backend, shape, s.operand[0], s.operand[1], s.operand[2], s.operand[3], log_sum);
     narrow(backend, &s, 3, out);
@@ -157,7 +169,7 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
                                vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
                                vt_matrix dk, vt_matrix dv)
 {
-    stand_ins s = widen(backend, 5, 8, (const vt_matrix[]){q, k, v, out, dout, dq, dk, dv});
+    stand_ins s = widen(backend, true, 5, 8, (const vt_matrix[]){q, k, v, out, dout, dq, dk, dv});
     if (!s.ready) return;
     s.wide->attention_backward(backend, shape, s.operand[0], s.operand[1], s.operand[2], s.operand[3], log_sum,
                                s.operand[4], s.operand[5], s.operand[6], s.operand[7]);
@@ -168,7 +180,7 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
 
 static void mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y)
 {
-    stand_ins s = widen(backend, 1, 2, (const vt_matrix[]){x, y});
+    stand_ins s = widen(backend, false, 1, 2, (const vt_matrix[]){x, y});
     if (!s.ready) return;
     s.wide->mask_multiply(backend, s.operand[0], mask, s.operand[1]);
     narrow(backend, &s, 1, y);
@@ -177,7 +189,7 @@ static void mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask,
 static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
                          const float *inverse_std, vt_matrix patches)
 {
-    stand_ins s = widen(backend, 0, 1, &patches);
+    stand_ins s = widen(backend, false, 0, 1, &patches);
     if (!s.ready) return;
     s.wide->patches_load(backend, grid, fields, mean, inverse_std, s.operand[0]);
     narrow(backend, &s, 0, patches);
@@ -186,7 +198,7 @@ static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const f
 static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
                                  const double *squares, float scale, vt_matrix dprediction)
 {
-    stand_ins s = widen(backend, 0, 1, &dprediction);
+    stand_ins s = widen(backend, false, 0, 1, &dprediction);
     if (!s.ready) return;
     s.wide->relative_l2_backward(backend, batch, prediction, target, squares, scale, s.operand[0]);
     narrow(backend, &s, 0, dprediction);
@@ -212,7 +224,7 @@ void vt_cpu_half_fill(vt_backend *backend)
     backend->gelu_backward = gelu_backward;
     backend->linear_gelu_forward = linear_gelu_forward;
     backend->residual_layer_norm = residual_layer_norm;
-    if (!state->attention_takes_half) {
+    if (!state->vectors_take_half) {
         backend->attention_forward = attention_forward;
         backend->attention_backward = attention_backward;
     }

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <sched.h>
 
+#include "backend/cpu/vector/elements.h"
 #include "backend/cpu/vector/tile.h"
 #include "backend/dropout.h"
 #include "backend/half.h"
@@ -71,21 +72,6 @@ INLINE void set_element(const vt_matrix *matrix, int64_t index, float value)
         matrix->data[index] = value;
     else
         matrix->half[index] = vt_half_round(matrix->type, value);
-}
-
-INLINE vector load_elements(const vt_matrix *matrix, int64_t index)
-{
-    if (matrix->type == VT_FLOAT32) return load(matrix->data + index);
-    float wide[LANES];
-    vt_half_widen_row(matrix->type, matrix->half + index, LANES, wide);
-    return load(wide);
-}
-
-INLINE void store_elements(const vt_matrix *matrix, int64_t index, vector value)
-{
-    float wide[LANES];
-    store(matrix->type == VT_FLOAT32 ? matrix->data + index : wide, value);
-    if (matrix->type != VT_FLOAT32) vt_half_round_row(matrix->type, wide, LANES, matrix->half + index);
 }
 
 INLINE void pack_row(const vt_matrix *from, int64_t index, int64_t count, float *to)
@@ -580,5 +566,4 @@ void VT_KERNEL(vt_vector_attention_fill)(vt_backend *backend)
 {
     backend->attention_forward = attention_forward;
     backend->attention_backward = attention_backward;
-    ((vt_cpu_state *)backend->state)->attention_takes_half = true;
 }

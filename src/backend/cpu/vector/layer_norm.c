@@ -1,6 +1,6 @@
 #include <math.h>
 
-#include "backend/cpu/vector/vector.h"
+#include "backend/cpu/vector/elements.h"
 
 /* f(c) summed over the columns: full vectors, then the rest. */
 #define SUM_COLUMNS(result, columns, full, rest)                                                                       \
@@ -26,9 +26,11 @@ INLINE vector square(vector value)
     return value * value;
 }
 
-static void forward_row(const float *x, const float *weight, const float *bias, float epsilon, int64_t columns,
-                        float *y, float *mean, float *rstd)
+/* y: the element of the result's memory where the row begins. */
+static void forward_row(const float *x, const float *weight, const float *bias, float epsilon, const vt_matrix *result,
+                        int64_t y, float *mean, float *rstd)
 {
+    int64_t columns = result->columns;
     float sum, squares;
     SUM_COLUMNS(sum, columns, load(x + c), load_part(x + c, count));
     float centre = sum / (float)columns;
@@ -37,8 +39,12 @@ static void forward_row(const float *x, const float *weight, const float *bias, 
     float scale = 1.0f / sqrtf(squares / (float)columns + epsilon);
     int64_t c = 0;
     for (; c + LANES <= columns; c += LANES)
-        store(y + c, (load(x + c) - centre) * scale * load(weight + c) + load(bias + c));
-    for (; c < columns; c++) y[c] = (x[c] - centre) * scale * weight[c] + bias[c];
+        store_elements(result, y + c, (load(x + c) - centre) * scale * load(weight + c) + load(bias + c));
+    int64_t left = columns - c;
+    if (left > 0)
+        store_some(result, y + c,
+                   (load_part(x + c, left) - centre) * scale * load_part(weight + c, left) + load_part(bias + c, left),
+                   left);
     *mean = centre;
     *rstd = scale;
 }
@@ -49,7 +55,7 @@ static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *we
     (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++)
-        forward_row(x.data + r * x.stride, weight, bias, epsilon, x.columns, y.data + r * y.stride, mean + r, rstd + r);
+        forward_row(x.data + r * x.stride, weight, bias, epsilon, &y, r * y.stride, mean + r, rstd + r);
 }
 
 static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
@@ -63,73 +69,85 @@ static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix bran
         float *sum = y.data + r * y.stride;
 #pragma omp simd
         for (int64_t c = 0; c < x.columns; c++) sum[c] = stream[c] + added[c];
-        forward_row(sum, weight, bias, epsilon, x.columns, normed.data + r * normed.stride, mean + r, rstd + r);
+        forward_row(sum, weight, bias, epsilon, &normed, r * normed.stride, mean + r, rstd + r);
     }
 }
 
-/* With h = (x - mean) * rstd and g = dy * weight: dx += rstd * (g - mean(g) - h * mean(g * h)). */
-static void backward_row(const float *x, const float *weight, float mean, float rstd, const float *dy, int64_t columns,
-                         float *dx)
+/* Rows whose part of dweight and dbias is added up in float32. */
+enum { ROWS = 64 };
+
+typedef struct {
+    vt_matrix x, dy, dx;
+    const float *weight, *mean, *rstd;
+    float *partial; /* [runs of ROWS][2 * columns]: of dweight and dbias */
+} backward_arguments;
+
+/* With h = (x - mean) * rstd and g = dy * weight: dx += rstd * (g - mean(g) - h * mean(g * h)), dweight += dy * h,
+ * dbias
+ * += dy. The second loop finds the row in the first cache. */
+static void backward_row(const backward_arguments *a, int64_t r, float *dweight, float *dbias)
 {
-    float sum, product;
-    SUM_COLUMNS(sum, columns, load(dy + c) * load(weight + c), load_part(dy + c, count) * load_part(weight + c, count));
-    SUM_COLUMNS(product, columns, load(dy + c) * load(weight + c) * (load(x + c) - mean),
-                load_part(dy + c, count) * load_part(weight + c, count) * (load_part(x + c, count) - mean));
-    sum /= (float)columns;
-    product *= rstd * rstd / (float)columns;
-    int64_t c = 0;
+    const float *x = a->x.data + r * a->x.stride, *dy = a->dy.data + r * a->dy.stride, *weight = a->weight;
+    float *dx = a->dx.data + r * a->dx.stride, mean = a->mean[r], rstd = a->rstd[r];
+    int64_t columns = a->x.columns, c = 0, left = columns % LANES;
+    vector sums = {0}, products = {0};
     for (; c + LANES <= columns; c += LANES) {
-        vector gradient = rstd * (load(dy + c) * load(weight + c) - sum - (load(x + c) - mean) * product);
-        store(dx + c, load(dx + c) + gradient);
+        vector gradient = load(dy + c) * load(weight + c);
+        sums += gradient;
+        products += gradient * (load(x + c) - mean);
     }
-    for (; c < columns; c++) dx[c] += rstd * (dy[c] * weight[c] - sum - (x[c] - mean) * product);
+    if (left > 0) {
+        vector gradient = load_part(dy + c, left) * load_part(weight + c, left);
+        sums += gradient;
+        products += gradient * (load_part(x + c, left) - mean);
+    }
+    float sum = sum_lanes(sums) / (float)columns, product = sum_lanes(products) * rstd * rstd / (float)columns;
+    for (c = 0; c + LANES <= columns; c += LANES) {
+        vector outer = load(dy + c), centred = load(x + c) - mean;
+        store(dx + c, load(dx + c) + rstd * (outer * load(weight + c) - sum - centred * product));
+        store(dweight + c, load(dweight + c) + outer * (centred * rstd));
+        store(dbias + c, load(dbias + c) + outer);
+    }
+    for (; c < columns; c++) {
+        float centred = x[c] - mean;
+        dx[c] += rstd * (dy[c] * weight[c] - sum - centred * product);
+        dweight[c] += dy[c] * (centred * rstd);
+        dbias[c] += dy[c];
+    }
 }
 
-/* A run of columns of dweight and dbias, down all rows: sums of 64 rows in float32, those in float64. */
-static void add_weight_gradients(vt_matrix x, const float *mean, const float *rstd, vt_matrix dy, int64_t first,
-                                 int64_t count, float *dweight, float *dbias)
+/* The runs' parts of columns first … of dweight and dbias, which lie side by side, in their order, in float64. */
+static void add_runs(const backward_arguments *a, int64_t runs, int64_t first, float *dweight, float *dbias)
 {
-    enum { COLUMNS = 32, ROWS = 64 };
-    double weight_total[COLUMNS] = {0}, bias_total[COLUMNS] = {0};
-    for (int64_t block = 0; block < x.rows; block += ROWS) {
-        float weight_sum[COLUMNS] = {0}, bias_sum[COLUMNS] = {0};
-        int64_t end = block + ROWS < x.rows ? block + ROWS : x.rows;
-        for (int64_t r = block; r < end; r++) {
-            const float *x_row = x.data + r * x.stride + first, *dy_row = dy.data + r * dy.stride + first;
-            float centre = mean[r], scale = rstd[r];
-#pragma omp simd
-            for (int64_t c = 0; c < count; c++) {
-                weight_sum[c] += dy_row[c] * (x_row[c] - centre) * scale;
-                bias_sum[c] += dy_row[c];
-            }
-        }
-        for (int64_t c = 0; c < count; c++) {
-            weight_total[c] += (double)weight_sum[c];
-            bias_total[c] += (double)bias_sum[c];
-        }
-    }
-    for (int64_t c = 0; c < count; c++) {
-        dweight[first + c] += (float)weight_total[c];
-        dbias[first + c] += (float)bias_total[c];
+    int64_t columns = a->x.columns, count = 2 * columns - first < LANES ? 2 * columns - first : LANES;
+    double total[LANES] = {0};
+    for (int64_t run = 0; run < runs; run++)
+        for (int64_t i = 0; i < count; i++) total[i] += (double)a->partial[run * 2 * columns + first + i];
+    for (int64_t c = first; c < first + count; c++) {
+        float *to = c < columns ? dweight + c : dbias + c - columns;
+        *to += (float)total[c - first];
     }
 }
 
+/* One pass over the rows; its runs do not depend on the number of threads. */
 static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
                                 const float *rstd, vt_matrix dy, vt_matrix dx, float *dweight, float *dbias)
 {
-    (void)backend;
-    enum { COLUMNS = 32 };
+    int64_t runs = (x.rows + ROWS - 1) / ROWS, columns = x.columns;
+    backward_arguments a = {x, dy, dx, weight, mean, rstd, NULL};
+    a.partial = vt_cpu_shared(backend, (size_t)(runs * 2 * columns) * sizeof(float));
+    if (a.partial == NULL) return;
 #pragma omp parallel
     {
-#pragma omp for schedule(static) nowait
-        for (int64_t first = 0; first < x.columns; first += COLUMNS) {
-            int64_t count = x.columns - first < COLUMNS ? x.columns - first : COLUMNS;
-            add_weight_gradients(x, mean, rstd, dy, first, count, dweight, dbias);
+#pragma omp for schedule(static)
+        for (int64_t run = 0; run < runs; run++) {
+            float *sums = a.partial + run * 2 * columns;
+            int64_t end = (run + 1) * ROWS < x.rows ? (run + 1) * ROWS : x.rows;
+            memset(sums, 0, (size_t)(2 * columns) * sizeof(float));
+            for (int64_t r = run * ROWS; r < end; r++) backward_row(&a, r, sums, sums + columns);
         }
 #pragma omp for schedule(static)
-        for (int64_t r = 0; r < x.rows; r++)
-            backward_row(x.data + r * x.stride, weight, mean[r], rstd[r], dy.data + r * dy.stride, x.columns,
-                         dx.data + r * dx.stride);
+        for (int64_t first = 0; first < 2 * columns; first += LANES) add_runs(&a, runs, first, dweight, dbias);
     }
 }
 

@@ -1,0 +1,418 @@
+/* Linear layers' products. Both operands are packed into blocks that the tile (product_tile.h) reads in order: the
+ * right one once, for all threads; the left one by each thread for the strip of rows that it works on, or, where the
+ * length of the sums is the number of rows (the weight's gradient), block by block for all. Packing also widens
+ * 16-bit numbers, and turns what lies transposed, so nothing is copied for that alone.
+ *
+ * Each sum is added up in runs of at most DEPTH products, the runs in their order, by one thread: the bits do not
+ * depend on the number of threads. */
+#include "backend/cpu/vector/elements.h"
+#include "backend/cpu/vector/gelu.h"
+#include "backend/cpu/vector/product_tile.h"
+
+/* 0 … count - 1 in `parts` pieces of nearly the same size: where piece `index` begins. */
+static int64_t piece_begin(int64_t count, int64_t parts, int64_t index)
+{
+    return count / parts * index + (index < count % parts ? index : count % parts);
+}
+
+static int64_t pieces(int64_t count, int64_t most)
+{
+    return (count + most - 1) / most;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Asks for rows first … first + rows - 1, columns begin … end - 1 of a matrix. */
+INLINE void look_ahead_rows(const vt_matrix *matrix, int64_t first, int64_t rows, int64_t begin, int64_t end, int write)
+{
+    int64_t size = (int64_t)vt_type_size(matrix->type);
+    for (int64_t r = first; r < first + rows; r++) {
+        const char *row = (const char *)matrix->data + (r * matrix->stride + begin) * size;
+        for (int64_t byte = 0; byte < (end - begin) * size; byte += 64) {
+            if (write)
+                __builtin_prefetch(row + byte, 1);
+            else
+                __builtin_prefetch(row + byte, 0);
+        }
+    }
+}
+
+/* A tile of the result is on its way while its last sums are made. */
+static void look_ahead(const vt_matrix *result, int64_t first, int64_t rows, int64_t column)
+{
+    look_ahead_rows(result, first, rows, column, smaller(column + PANEL, result->columns), 1);
+}
+
+/* ---- the right operand: panels of PANEL columns, one behind another ---- */
+
+/* Floats from panel to panel; a little more than it holds, so that panels do not fall on the same lines of a cache. */
+static int64_t panel_stride(int64_t deep)
+{
+    return (deep + 1) * PANEL;
+}
+
+/* Rows first … end - 1 of right [deep × columns], row by row. `right` begins at block row 0. */
+static void pack_right_rows(const vt_matrix *right, int64_t first, int64_t end, int64_t stride, float *to)
+{
+    int64_t whole = right->columns / PANEL * PANEL;
+    for (int64_t k = first; k < end; k++) {
+        int64_t index = k * right->stride, c = 0;
+        float *row = to + k * PANEL;
+        for (; c < whole; c += PANEL, row += stride) {
+            store(row, load_elements(right, index + c));
+            store(row + LANES, load_elements(right, index + c + LANES));
+        }
+        for (int64_t half = 0; half < PANEL && whole < right->columns; half += LANES) {
+            int64_t left = right->columns - whole - half;
+            vector some = left >= LANES ? load_elements(right, index + whole + half)
+                          : left > 0    ? load_some(right, index + whole + half, left)
+                                        : (vector){0};
+            store(row + half, some);
+        }
+    }
+}
+
+/* One panel of weightᵀ: columns first … of the product are rows of weight [columns × deep]. */
+static void pack_right_transposed(const vt_matrix *weight, int64_t first, float *to)
+{
+    for (int64_t half = 0; half < PANEL; half += LANES) {
+        int64_t rows = smaller(LANES, weight->rows - first - half), k = 0;
+        for (; k < weight->columns; k += LANES) {
+            vector square[LANES];
+            int64_t some = weight->columns - k;
+            for (int64_t i = 0; i < LANES; i++) {
+                int64_t index = (first + half + i) * weight->stride + k;
+                square[i] = i >= rows       ? (vector){0}
+                            : some >= LANES ? load_elements(weight, index)
+                                            : load_some(weight, index, some);
+            }
+            transpose(square);
+            for (int64_t i = 0; i < smaller(LANES, some); i++) store(to + (k + i) * PANEL + half, square[i]);
+        }
+    }
+}
+
+/* ---- y = x weightᵀ and dx = dy weight: strips of rows ---- */
+
+typedef enum { FINISH_SUM, FINISH_ERF, FINISH_TANH } finish_kind;
+
+typedef struct {
+    vt_matrix left, result, active; /* active: gelu(result), unless FINISH_SUM */
+    const float *right, *bias;      /* bias: NULL, or [columns] */
+    int64_t deep, runs, panels;     /* sums are added up in so many runs */
+    finish_kind finish;
+} strip_work;
+
+/* A strip's memory: the left operand as [runs][rows × ROW_STRIDE], and the sums of one panel [rows × PANEL]. */
+static int64_t strip_floats(int64_t rows, int64_t runs)
+{
+    return rows * (runs * ROW_STRIDE + PANEL);
+}
+
+static void pack_left(const strip_work *w, int64_t first, int64_t rows, float *to)
+{
+    for (int64_t run = 0; run < w->runs; run++) {
+        int64_t begin = piece_begin(w->deep, w->runs, run), end = piece_begin(w->deep, w->runs, run + 1);
+        for (int64_t r = 0; r < rows; r++, to += ROW_STRIDE) {
+            int64_t index = (first + r) * w->left.stride, k = begin;
+            for (; k + LANES <= end; k += LANES) store(to + k - begin, load_elements(&w->left, index + k));
+            if (k < end) store_part(to + k - begin, load_some(&w->left, index + k, end - k), end - k);
+        }
+    }
+}
+
+/* Bias, GELU and storing of `count` <= LANES sums. */
+INLINE void finish_vector(finish_kind finish, const strip_work *w, vector sum, int64_t row, int64_t column,
+                          int64_t count)
+{
+    bool whole = count >= LANES;
+    vector value = sum;
+    if (w->bias != NULL) value += whole ? load(w->bias + column) : load_part(w->bias + column, count);
+    int64_t at = row * w->result.stride + column;
+    if (whole)
+        store_elements(&w->result, at, value);
+    else
+        store_some(&w->result, at, value, count);
+    if (finish == FINISH_SUM) return;
+    value = gelu(finish == FINISH_ERF ? VT_GELU_ERF : VT_GELU_TANH, as_stored(&w->result, value)).value;
+    at = row * w->active.stride + column;
+    if (whole)
+        store_elements(&w->active, at, value);
+    else
+        store_some(&w->active, at, value, count);
+}
+
+INLINE void finish_panel(finish_kind finish, const strip_work *w, const float *sums, int64_t first, int64_t rows,
+                         int64_t column)
+{
+    int64_t left = w->result.columns - column;
+    for (int64_t r = 0; r < rows; r++, sums += PANEL) {
+        finish_vector(finish, w, load(sums), first + r, column, left);
+        if (left > LANES) finish_vector(finish, w, load(sums + LANES), first + r, column + LANES, left - LANES);
+    }
+}
+
+/* Rows first … of the panels begin … end - 1. */
+static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int64_t begin, int64_t end, float *memory)
+{
+    float *sums = memory + rows * w->runs * ROW_STRIDE;
+    int64_t tiles = pieces(rows, MOST_ROWS), stride = panel_stride(w->deep);
+    pack_left(w, first, rows, memory);
+    for (int64_t panel = begin; panel < end; panel++) {
+        for (int64_t run = 0; run < w->runs; run++) {
+            int64_t k = piece_begin(w->deep, w->runs, run), depth = piece_begin(w->deep, w->runs, run + 1) - k;
+            const float *right = w->right + panel * stride + k * PANEL, *left = memory + run * rows * ROW_STRIDE;
+            soon next = {(const char *)(right + stride), (int64_t)sizeof(float) * PANEL / tiles};
+            for (int64_t tile = 0; tile < tiles; tile++, next.memory += depth * next.step) {
+                int64_t r = piece_begin(rows, tiles, tile), count = piece_begin(rows, tiles, tile + 1) - r;
+                if (run + 1 == w->runs) {
+                    look_ahead(&w->result, first + r, count, panel * PANEL);
+                    if (w->finish != FINISH_SUM) look_ahead(&w->active, first + r, count, panel * PANEL);
+                }
+                product_by_rows(count, left + r * ROW_STRIDE, right, depth, sums + r * PANEL, PANEL, run > 0, next);
+            }
+        }
+        if (w->finish == FINISH_SUM)
+            finish_panel(FINISH_SUM, w, sums, first, rows, panel * PANEL);
+        else if (w->finish == FINISH_ERF)
+            finish_panel(FINISH_ERF, w, sums, first, rows, panel * PANEL);
+        else
+            finish_panel(FINISH_TANH, w, sums, first, rows, panel * PANEL);
+    }
+}
+
+/* Rows of a strip fill about a third of the second cache, and there are some strips for each thread; with few rows the
+ * panels are dealt out, too. None of this touches the order of the sums. */
+static void multiply_strips(vt_backend *backend, const strip_work *w)
+{
+    int64_t threads = vt_cpu_threads(backend), tiles = pieces(w->result.rows, MOST_ROWS);
+    int64_t strips = pieces(tiles, w->runs > 2 ? 4 : 8);
+    if (strips < 4 * threads) strips = smaller(tiles, 4 * threads);
+    int64_t groups = strips < threads ? smaller(w->panels, pieces(2 * threads, strips)) : 1;
+    size_t bytes = (size_t)strip_floats(pieces(w->result.rows, strips), w->runs) * sizeof(float);
+    if (!vt_cpu_scratch_reserve(backend, bytes)) return;
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int64_t work = 0; work < strips * groups; work++) {
+        int64_t strip = work / groups, group = work % groups;
+        int64_t first = piece_begin(w->result.rows, strips, strip);
+        multiply_strip(w, first, piece_begin(w->result.rows, strips, strip + 1) - first,
+                       piece_begin(w->panels, groups, group), piece_begin(w->panels, groups, group + 1),
+                       vt_cpu_scratch(backend));
+    }
+}
+
+static strip_work strips_of(vt_matrix left, vt_matrix result, const float *bias)
+{
+    return (strip_work){.left = left,
+                        .result = result,
+                        .bias = bias,
+                        .deep = left.columns,
+                        .runs = pieces(left.columns, DEPTH),
+                        .panels = pieces(result.columns, PANEL)};
+}
+
+static float *right_memory(vt_backend *backend, const strip_work *w)
+{
+    return vt_cpu_shared(backend, (size_t)(w->panels * panel_stride(w->deep)) * sizeof(float));
+}
+
+static void forward(vt_backend *backend, strip_work *w, vt_matrix weight)
+{
+    float *right = right_memory(backend, w);
+    if (right == NULL) return;
+    weight.rows = w->result.columns;
+#pragma omp parallel for schedule(static)
+    for (int64_t panel = 0; panel < w->panels; panel++)
+        pack_right_transposed(&weight, panel * PANEL, right + panel * panel_stride(w->deep));
+    w->right = right;
+    multiply_strips(backend, w);
+}
+
+static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
+{
+    strip_work w = strips_of(x, y, bias);
+    forward(backend, &w, weight);
+}
+
+static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
+                                vt_matrix hidden, vt_matrix active)
+{
+    strip_work w = strips_of(x, hidden, bias);
+    w.active = active;
+    w.finish = kind == VT_GELU_ERF ? FINISH_ERF : FINISH_TANH;
+    forward(backend, &w, weight);
+}
+
+static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
+{
+    enum { ROWS = 16 };
+    strip_work w = strips_of(dy, dx, NULL);
+    float *right = right_memory(backend, &w);
+    if (right == NULL) return;
+    weight.columns = dx.columns;
+#pragma omp parallel for schedule(static)
+    for (int64_t k = 0; k < w.deep; k += ROWS)
+        pack_right_rows(&weight, k, smaller(k + ROWS, w.deep), panel_stride(w.deep), right);
+    w.right = right;
+    multiply_strips(backend, &w);
+}
+
+/* ---- dweight += dyᵀ x: the rows in blocks, of which x is packed for all threads, dy by each for its own columns ----
+ */
+
+typedef struct {
+    vt_matrix x, dy;
+    float *dweight, *dbias;
+    double *bias_sums;     /* [dy.columns] */
+    int64_t tiles, panels; /* of dweight's rows and columns */
+    int64_t begin, depth;  /* rows of this block */
+    bool last;             /* of the blocks */
+    const float *right;    /* [panels][panel_stride(depth)]: this block of x */
+} gradient_work;
+
+static int64_t tile_begin(const gradient_work *w, int64_t tile)
+{
+    return piece_begin(w->dy.columns, w->tiles, tile);
+}
+
+enum { MOST_TILES = 8 }; /* of a rectangle */
+
+/* The columns of tiles first … end - 1 of dy's block, as [tiles][depth × COLUMN_STRIDE]; what lies behind a tile's own
+ * columns is not read. */
+static void pack_left_columns(const gradient_work *w, int64_t first, int64_t end, float *to)
+{
+    enum { AHEAD = 12 };
+    int64_t begin[MOST_TILES + 1], count = end - first, tile_floats = w->depth * COLUMN_STRIDE;
+    int64_t whole = 0; /* tiles behind which there are columns enough to load whole vectors */
+    for (int64_t t = 0; t <= count; t++) begin[t] = tile_begin(w, first + t);
+    while (whole < count && begin[whole] + COLUMN_STRIDE <= w->dy.columns) whole++;
+    for (int64_t k = 0; k < w->depth; k++, to += COLUMN_STRIDE) {
+        int64_t index = (w->begin + k) * w->dy.stride;
+        if (k + AHEAD < w->depth) look_ahead_rows(&w->dy, w->begin + k + AHEAD, 1, begin[0], begin[count], 0);
+        for (int64_t t = 0; t < whole; t++)
+            for (int64_t i = 0; i < COLUMN_STRIDE; i += LANES)
+                store(to + t * tile_floats + i, load_elements(&w->dy, index + begin[t] + i));
+        for (int64_t t = whole; t < count; t++)
+            for (int64_t c = begin[t]; c < begin[t + 1]; c += LANES) {
+                int64_t some = w->dy.columns - c;
+                store(to + t * tile_floats + c - begin[t],
+                      some >= LANES ? load_elements(&w->dy, index + c) : load_some(&w->dy, index + c, some));
+            }
+    }
+}
+
+/* The bias's part of a tile's columns, from the packed block: runs of 64 in float32, their sums in float64. */
+static void add_bias_sums(const gradient_work *w, int64_t tile, const float *left)
+{
+    int64_t c = tile_begin(w, tile), count = tile_begin(w, tile + 1) - c;
+    for (int64_t begin = 0; begin < w->depth; begin += 64) {
+        float sum[COLUMN_STRIDE] = {0};
+        for (int64_t k = begin; k < smaller(begin + 64, w->depth); k++)
+            for (int64_t i = 0; i < COLUMN_STRIDE; i++) sum[i] += left[k * COLUMN_STRIDE + i];
+        for (int64_t i = 0; i < count; i++) w->bias_sums[c + i] += (double)sum[i];
+    }
+    for (int64_t i = 0; i < count && w->last; i++) w->dbias[c + i] += (float)w->bias_sums[c + i];
+}
+
+static void add_tile(const gradient_work *w, int64_t tile, const float *left, int64_t panel, soon next)
+{
+    int64_t row = tile_begin(w, tile), rows = tile_begin(w, tile + 1) - row;
+    int64_t columns = w->x.columns, column = panel * PANEL;
+    const float *right = w->right + panel * panel_stride(w->depth);
+    float *to = w->dweight + row * columns + column;
+    if (column + PANEL <= columns) {
+        vt_matrix result = vt_matrix_make(w->dweight, w->dy.columns, columns);
+        look_ahead(&result, row, rows, column);
+        product_by_columns(rows, left, right, w->depth, to, columns, true, next);
+        return;
+    }
+    float sums[MOST_ROWS * PANEL];
+    product_by_columns(rows, left, right, w->depth, sums, PANEL, false, next);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; column + c < columns; c++) to[r * columns + c] += sums[r * PANEL + c];
+}
+
+/* dweight in rectangles of tiles × panels: a few for each thread, which packs the rectangle's part of dy. */
+typedef struct {
+    int64_t tile_groups, panel_groups;
+} rectangles;
+
+static rectangles cut(const gradient_work *w, int64_t threads)
+{
+    int64_t tiles = MOST_TILES;
+    while (tiles > 3 && pieces(w->tiles, tiles) < 3 * threads) tiles--;
+    int64_t groups = pieces(w->tiles, tiles);
+    return (rectangles){groups, groups < 2 * threads ? smaller(w->panels, pieces(2 * threads, groups)) : 1};
+}
+
+static void add_rectangle(const gradient_work *w, rectangles all, int64_t index, float *left)
+{
+    int64_t tile_group = index / all.panel_groups, panel_group = index % all.panel_groups;
+    int64_t first = piece_begin(w->tiles, all.tile_groups, tile_group);
+    int64_t end = piece_begin(w->tiles, all.tile_groups, tile_group + 1);
+    int64_t last_panel = piece_begin(w->panels, all.panel_groups, panel_group + 1);
+    int64_t stride = panel_stride(w->depth), tile_floats = w->depth * COLUMN_STRIDE;
+    pack_left_columns(w, first, end, left);
+    for (int64_t panel = piece_begin(w->panels, all.panel_groups, panel_group); panel < last_panel; panel++) {
+        soon next = {(const char *)(w->right + (panel + 1) * stride), (int64_t)sizeof(float) * PANEL / (end - first)};
+        for (int64_t tile = first; tile < end; tile++, next.memory += w->depth * next.step)
+            add_tile(w, tile, left + (tile - first) * tile_floats, panel, next);
+    }
+    for (int64_t tile = first; tile < end && panel_group == 0 && w->dbias != NULL; tile++)
+        add_bias_sums(w, tile, left + (tile - first) * tile_floats);
+}
+
+static vt_matrix from_row(vt_matrix matrix, int64_t row)
+{
+    if (vt_type_is_half(matrix.type))
+        matrix.half += row * matrix.stride;
+    else
+        matrix.data += row * matrix.stride;
+    matrix.rows -= row;
+    return matrix;
+}
+
+static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
+{
+    enum { ROWS = 16 };
+    gradient_work all = {.x = x, .dy = dy, .dweight = dweight, .dbias = dbias};
+    all.tiles = pieces(dy.columns, MOST_ROWS);
+    all.panels = pieces(x.columns, PANEL);
+    rectangles cuts = cut(&all, vt_cpu_threads(backend));
+    int64_t blocks = pieces(x.rows, DEPTH), most = pieces(x.rows, blocks);
+    int64_t bias_room = (dy.columns + 7) / 8 * 8, right = all.panels * panel_stride(most);
+    size_t scratch = (size_t)(pieces(all.tiles, cuts.tile_groups) * most * COLUMN_STRIDE) * sizeof(float);
+    double *shared = vt_cpu_shared(backend, (size_t)bias_room * sizeof(double) + (size_t)(2 * right) * sizeof(float));
+    if (shared == NULL || !vt_cpu_scratch_reserve(backend, scratch)) return;
+    memset(shared, 0, (size_t)dy.columns * sizeof(double));
+    all.bias_sums = shared;
+    /* cppcheck-suppress invalidPointerCast ; room behind the sums */
+    float *packed = (float *)(shared + bias_room);
+#pragma omp parallel
+    for (int64_t block = 0; block < blocks; block++) { /* while one block is read, the next is packed: two in turn */
+        gradient_work w = all;
+        float *to = packed + block % 2 * right;
+        w.begin = piece_begin(x.rows, blocks, block);
+        w.depth = piece_begin(x.rows, blocks, block + 1) - w.begin;
+        w.last = block + 1 == blocks;
+        w.right = to;
+        vt_matrix rows = from_row(x, w.begin);
+#pragma omp for schedule(static)
+        for (int64_t k = 0; k < w.depth; k += ROWS)
+            pack_right_rows(&rows, k, smaller(k + ROWS, w.depth), panel_stride(w.depth), to);
+#pragma omp for schedule(dynamic, 1) nowait
+        for (int64_t index = 0; index < cuts.tile_groups * cuts.panel_groups; index++)
+            add_rectangle(&w, cuts, index, vt_cpu_scratch(backend));
+    }
+}
+
+void VT_KERNEL(vt_vector_product_fill)(vt_backend *backend)
+{
+    backend->linear_forward = linear_forward;
+    backend->linear_backward_input = linear_backward_input;
+    backend->linear_backward_weight = linear_backward_weight;
+    backend->linear_gelu_forward = linear_gelu_forward;
+}
