@@ -383,7 +383,7 @@ TEST(bits_do_not_depend_on_threads)
             dk[2], dv[2];
     float weight[COLUMNS], mean[ROWS], rstd[ROWS], dweight[2][COLUMNS] = {{0}}, dbias[2][COLUMNS] = {{0}},
                                                    log_sum[4 * ROWS];
-    double squares[2] = {0};
+    double squares[2] = {0}, norms[2][2];
     fill_random(weight, COLUMNS, 3, 1);
     for (int i = 0; i < 2; i++) {
         vt_backend *b = NULL;
@@ -400,8 +400,10 @@ TEST(bits_do_not_depend_on_threads)
         b->attention_backward(b, &shape, x.matrix, dy.matrix, x.matrix, out[i].matrix, log_sum, dy.matrix, dq[i].matrix,
                               dk[i].matrix, dv[i].matrix); /* two blocks of keys add to dq */
         b->sum_of_squares(b, x.matrix.data, ROWS * COLUMNS, 1, &squares[i]);
+        b->squared_norms(b, 1, x.matrix, dy.matrix, norms[i]);
         vt_backend_close(&b);
     }
+    EXPECT(norms[0][0] == norms[1][0] && norms[0][1] == norms[1][1]);
     EXPECT(memcmp(dweight[0], dweight[1], sizeof dweight[0]) == 0 && memcmp(dbias[0], dbias[1], sizeof dbias[0]) == 0);
     EXPECT(squares[0] == squares[1]);
     guarded_compare(&dx[1], &dx[0], 0, "layer_norm dx");
@@ -418,6 +420,23 @@ TEST(bits_do_not_depend_on_threads)
     vt_backend *again = NULL; /* gives later tests their threads back */
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 2, &again));
     vt_backend_close(&again);
+}
+
+TEST(squared_norms)
+{
+    FOR_EACH_FAST_PATH(isa)
+    {
+        pair p = open_pair(isa);
+        for (int64_t tokens = 1; tokens < 60; tokens += 19) {
+            guarded x = guarded_random(3 * tokens, 37, 1, 1), y = guarded_random(3 * tokens, 37, 2, 1);
+            double expected[6], actual[6];
+            p.plain->squared_norms(p.plain, 3, x.matrix, y.matrix, expected);
+            p.fast->squared_norms(p.fast, 3, x.matrix, y.matrix, actual);
+            for (int i = 0; i < 6; i++) EXPECT_NEAR(actual[i], expected[i], 1e-12 * expected[i]); /* float64, squares */
+            GUARDED_CLOSE_ALL(&x, &y);
+        }
+        close_pair(&p);
+    }
 }
 
 /* Enough rows, sums and columns for several strips, runs and panels, and for threads that have nothing to do. */

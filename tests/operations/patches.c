@@ -1,5 +1,7 @@
 /* Fields to tokens and back: the place of every element, both orders, channels that are not used. */
+#include "backend/half.h"
 #include "operations/guarded.h"
+#include "operations/paths.h"
 #include "test.h"
 
 enum { BATCH = 2, FIELD_CHANNELS = 4, CHANNELS = 3, HEIGHT = 6, WIDTH = 9, PATCH = 3 };
@@ -31,9 +33,61 @@ static void check_order(vt_backend *backend, vt_patch_order order)
 
 TEST(patches_and_back)
 {
-    vt_backend *backend = NULL;
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &backend));
-    check_order(backend, VT_PATCH_CHANNEL_FIRST);
-    check_order(backend, VT_PATCH_CHANNEL_LAST);
-    vt_backend_close(&backend);
+    FOR_EACH_CPU_PATH(isa)
+    {
+        vt_backend *backend = NULL;
+        EXPECT_OK(path_open(isa, &backend));
+        check_order(backend, VT_PATCH_CHANNEL_FIRST);
+        check_order(backend, VT_PATCH_CHANNEL_LAST);
+        vt_backend_close(&backend);
+    }
+}
+
+/* Patches of other sizes and a run of tokens, to the bit as the oracle has them; 16-bit ones are those, rounded. */
+static void check_against_plain(vt_backend *plain, vt_backend *fast, int64_t patch, vt_patch_order order)
+{
+    enum { ALL_CHANNELS = 5, USED = 4, ROWS = 3, ACROSS = 4 };
+    vt_patch_grid grid = {2, ALL_CHANNELS, USED, ROWS * patch, ACROSS * patch, patch, order, 2, ROWS * ACROSS - 3};
+    int64_t size = 2 * ALL_CHANNELS * grid.height * grid.width, columns = USED * patch * patch, rows = 2 * grid.tokens;
+    float *fields = malloc((size_t)size * sizeof *fields), mean[USED], inverse_std[USED];
+    fill_random(fields, size, 1, 10);
+    fill_random(mean, USED, 2, 1);
+    fill_random(inverse_std, USED, 3, 1);
+    guarded expected = guarded_open(rows, columns), actual = guarded_open(rows, columns);
+    plain->patches_load(plain, &grid, fields, mean, inverse_std, expected.matrix);
+    fast->patches_load(fast, &grid, fields, mean, inverse_std, actual.matrix);
+    guarded_compare(&actual, &expected, 0, "patches_load");
+    for (vt_type type = VT_BFLOAT16; type < VT_TYPE_COUNT; type++) {
+        vt_matrix half = {.rows = rows, .columns = columns, .stride = columns, .type = type};
+        half.half = malloc((size_t)(rows * columns) * sizeof *half.half);
+        fast->patches_load(fast, &grid, fields, mean, inverse_std, half);
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < rows * columns; i++) {
+            float value = expected.matrix.data[i / columns * expected.matrix.stride + i % columns];
+            wrong += half.half[i] != vt_half_round(type, value);
+        }
+        EXPECT(wrong == 0, "%lld elements of 16 bits are not the rounded ones", (long long)wrong);
+        free(half.half);
+    }
+    GUARDED_CLOSE_ALL(&expected, &actual);
+    free(fields);
+}
+
+TEST(patches_against_plain)
+{
+    static const int64_t sizes[] = {1, 3, 4, 6, 8, 16};
+    if (vt_test_gpu_alone()) return;
+    FOR_EACH_CPU_PATH(isa)
+    {
+        vt_backend *plain = NULL, *fast = NULL;
+        EXPECT_OK(path_open(VT_ISA_PLAIN, &plain));
+        EXPECT_OK(path_open(isa, &fast));
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            check_against_plain(plain, fast, sizes[i], VT_PATCH_CHANNEL_FIRST);
+            check_against_plain(plain, fast, sizes[i], VT_PATCH_CHANNEL_LAST);
+        }
+        EXPECT_OK(fast->check(fast));
+        vt_backend_close(&plain);
+        vt_backend_close(&fast);
+    }
 }

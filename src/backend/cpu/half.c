@@ -189,7 +189,7 @@ static void mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask,
 static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
                          const float *inverse_std, vt_matrix patches)
 {
-    stand_ins s = widen(backend, false, 0, 1, &patches);
+    stand_ins s = widen(backend, true, 0, 1, &patches);
     if (!s.ready) return;
     s.wide->patches_load(backend, grid, fields, mean, inverse_std, s.operand[0]);
     narrow(backend, &s, 0, patches);

@@ -1,0 +1,56 @@
+#include "backend/cpu/vector/vector.h"
+
+enum { RUN = 16 }; /* rows */
+
+/* The squares of a row, in float64, whose lanes are added in their order. */
+static void add_row(const float *prediction, const float *target, int64_t columns, double squares[2])
+{
+    double differences[LANES] = {0}, targets[LANES] = {0};
+    int64_t c = 0;
+    for (; c + LANES <= columns; c += LANES)
+        for (int64_t i = 0; i < LANES; i++) {
+            double wanted = (double)target[c + i], difference = (double)prediction[c + i] - wanted;
+            differences[i] += difference * difference;
+            targets[i] += wanted * wanted;
+        }
+    for (int64_t i = 0; c + i < columns; i++) {
+        double wanted = (double)target[c + i], difference = (double)prediction[c + i] - wanted;
+        differences[i] += difference * difference;
+        targets[i] += wanted * wanted;
+    }
+    for (int64_t i = 0; i < LANES; i++) {
+        squares[0] += differences[i];
+        squares[1] += targets[i];
+    }
+}
+
+/* A sample's rows in runs of RUN, whose sums are added in their order: a single sample keeps all threads busy, and the
+ * bits do not depend on how many there are. */
+static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares)
+{
+    int64_t tokens = prediction.rows / batch, runs = (tokens + RUN - 1) / RUN;
+    double *partial = vt_cpu_shared(backend, (size_t)(batch * runs * 2) * sizeof(double));
+    if (partial == NULL) return;
+#pragma omp parallel for schedule(static)
+    for (int64_t work = 0; work < batch * runs; work++) {
+        int64_t first = work / runs * tokens + work % runs * RUN, end = first + RUN, last = (work / runs + 1) * tokens;
+        double sums[2] = {0, 0};
+        for (int64_t r = first; r < (end < last ? end : last); r++)
+            add_row(prediction.data + r * prediction.stride, target.data + r * target.stride, target.columns, sums);
+        partial[2 * work] = sums[0];
+        partial[2 * work + 1] = sums[1];
+    }
+    for (int64_t sample = 0; sample < batch; sample++) {
+        double *to = squares + 2 * sample;
+        to[0] = to[1] = 0;
+        for (int64_t run = sample * runs; run < (sample + 1) * runs; run++) {
+            to[0] += partial[2 * run];
+            to[1] += partial[2 * run + 1];
+        }
+    }
+}
+
+void VT_KERNEL(vt_vector_loss_fill)(vt_backend *backend)
+{
+    backend->squared_norms = squared_norms;
+}

@@ -1,0 +1,64 @@
+#include "backend/cpu/vector/elements.h"
+
+/* The points of one channel of a patch, one behind another, from fields whose rows are `width` apart. */
+INLINE void gather_patch(const float *from, int64_t width, int64_t patch, float *to)
+{
+    for (int64_t row = 0; row < patch; row++, from += width, to += patch) {
+        int64_t column = 0;
+        for (; column + 4 <= patch; column += 4) memcpy(to + column, from + column, 4 * sizeof *to);
+        for (; column < patch; column++) to[column] = from[column];
+    }
+}
+
+INLINE void normalise(float *values, int64_t count, float mean, float inverse_std)
+{
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) store(values + i, (load(values + i) - mean) * inverse_std);
+    for (; i < count; i++) values[i] = (values[i] - mean) * inverse_std;
+}
+
+/* One token, as [channel, point], in `values`. */
+static void load_token(const vt_patch_grid *grid, const float *from, const float *mean, const float *inverse_std,
+                       float *values)
+{
+    int64_t points = grid->patch * grid->patch, plane = grid->height * grid->width;
+    for (int64_t c = 0; c < grid->channels; c++, values += points) {
+        gather_patch(from + c * plane, grid->width, grid->patch, values);
+        normalise(values, points, mean[c], inverse_std[c]);
+    }
+}
+
+/* to [point, channel] = values [channel, point]. */
+static void put_channels_last(const vt_patch_grid *grid, const float *values, float *to)
+{
+    int64_t points = grid->patch * grid->patch, channels = grid->channels;
+    for (int64_t point = 0; point < points; point++)
+        for (int64_t c = 0; c < channels; c++) to[point * channels + c] = values[c * points + point];
+}
+
+static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
+                         const float *inverse_std, vt_matrix patches)
+{
+    int64_t count = patches.columns, across = grid->width / grid->patch;
+    bool in_place = patches.type == VT_FLOAT32 && grid->order == VT_PATCH_CHANNEL_FIRST;
+    if (!vt_cpu_scratch_reserve(backend, 2 * (size_t)count * sizeof(float))) return;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < patches.rows; r++) {
+        int64_t sample = r / grid->tokens, token = grid->first_token + r % grid->tokens;
+        const float *from = fields + sample * grid->field_channels * grid->height * grid->width +
+                            token / across * grid->patch * grid->width + token % across * grid->patch;
+        float *scratch = vt_cpu_scratch(backend), *values = in_place ? patches.data + r * patches.stride : scratch;
+        load_token(grid, from, mean, inverse_std, values);
+        if (grid->order == VT_PATCH_CHANNEL_LAST) {
+            values = patches.type == VT_FLOAT32 ? patches.data + r * patches.stride : scratch + count;
+            put_channels_last(grid, scratch, values);
+        }
+        if (patches.type != VT_FLOAT32)
+            vt_half_round_row(patches.type, values, count, patches.half + r * patches.stride);
+    }
+}
+
+void VT_KERNEL(vt_vector_patches_fill)(vt_backend *backend)
+{
+    backend->patches_load = patches_load;
+}
