@@ -318,11 +318,12 @@ bench: deps
 
 # The other side needs a Python with torch: make bench PYTHON=/path/to/venv/bin/python
 PYTHON ?= $(shell python3 -c 'import torch' 2>/dev/null && echo python3)
-run-bench: $(BUILD)/bench/step $(BUILD)/bench/scaling $(BUILD)/bench/plan_layout
+run-bench: $(BUILD)/vitrain $(BUILD)/bench/step $(BUILD)/bench/scaling $(BUILD)/bench/plan_layout
 	@[ -n "$(PYTHON)" ] || echo "no Python with torch found (PYTHON=...): timing vitrain alone"
 	@$(BUILD)/bench/step --python=$(PYTHON)
 	@if reason=$$(tests/mpirun -np 1 true 2>&1); then $(BUILD)/bench/scaling; else echo "scaling over ranks: not timed: $$reason"; fi
 	@bench/plan $(BUILD)
+	@bench/io $(BUILD) $(PYTHON)
 
 $(BUILD)/bench/gpu_step: $(BUILD)/bench/timed_backend.o
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a

@@ -28,43 +28,46 @@ static bool holds(const char *directory, const char *name)
     return there;
 }
 
-static bool holds_yearly_files(const char *directory)
+static bool holds_yearly_files(const char *directory, bool variables)
 {
     vt_file_list list = {0};
-    bool any = vt_file_list_open(directory, "data", false, &list) == VT_OK;
+    bool any = vt_file_list_open(directory, "data", variables, &list) == VT_OK;
     vt_error_clear();
     vt_file_list_close(&list);
     return any;
 }
 
-static directory_kind kind_of(const char *path)
+static directory_kind kind_of(const char *path, bool variables)
 {
     if (holds(path, "checkpoint.h5") || holds(path, "checkpoint.crc32c") || holds(path, "shard-00000-of-00001.h5"))
         return CHECKPOINT;
     if (holds(path, "metrics.csv") || holds(path, "checkpoints") || holds(path, "out.log")) return RUN;
-    if (holds(path, "train") || holds(path, "valid") || holds(path, "stats") || holds_yearly_files(path)) return DATA;
+    if (holds(path, "train") || holds(path, "valid") || holds(path, "stats") || holds_yearly_files(path, variables))
+        return DATA;
     return NOTHING_KNOWN;
 }
 
-static vt_status look(const char *path, bool verify, int *faults)
+static vt_status look(const char *path, const char *variables, bool verify, int *faults)
 {
     vt_status status = VT_OK;
     struct stat info;
     VT_CHECK(stat(path, &info) == 0, "inspect: %s: %s", path, strerror(errno));
     VT_CHECK(S_ISDIR(info.st_mode),
              "inspect: %s is a file; expected the directory of a checkpoint, of a run or of data", path);
-    switch (kind_of(path)) {
+    switch (kind_of(path, variables != NULL)) {
     case CHECKPOINT:
         return vt_inspect_checkpoint(path, false, verify, faults);
     case RUN:
         return vt_inspect_run(path, verify, faults);
     case DATA:
-        return vt_inspect_data(path, verify, faults);
+        return vt_inspect_data(path, variables, verify, faults);
     case NOTHING_KNOWN:
         break;
     }
-    VT_FAIL("inspect: %s is none of ours: a checkpoint has checkpoint.h5, a run metrics.csv, data train/*YYYY.h5",
-            path);
+    VT_FAIL(
+        "inspect: %s is none of ours: a checkpoint has checkpoint.h5, a run metrics.csv, data train/*YYYY.h5 (netCDF: "
+        "with --variables)",
+        path);
 done:
     return status;
 }
@@ -72,24 +75,26 @@ done:
 vt_status vt_command_inspect(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    const char *path = NULL;
+    const char *path = NULL, *variables = NULL;
     char *trimmed = NULL;
     bool verify = false, help = false;
     int faults = 0;
     const vt_argument flags[] = {
         {"verify", VT_ARGUMENT_SWITCH, &verify, 0, 0, "read every value: checksums, and that all are numbers"},
+        {"variables", VT_ARGUMENT_PATH, &variables, 0, 0, "netCDF: the variables that are the channels, [u10,z@500]"},
     };
-    VT_TRY(vt_arguments_parse("inspect", argument_count, arguments, flags, 1, "PATH", &path, &help));
+    VT_TRY(vt_arguments_parse("inspect", argument_count, arguments, flags, 2, "PATH", &path, &help));
     if (help) {
-        printf("vitrain inspect PATH [--verify]: what a checkpoint, a run directory or a data directory holds, and\n"
+        printf("vitrain inspect PATH [--verify] [--variables=[...]]: what a checkpoint, a run directory or a data "
+               "directory holds, and\n"
                "whether anything of it is missing or damaged: then the exit status is 1.\n\n");
-        vt_arguments_print(flags, 1);
+        vt_arguments_print(flags, 2);
         goto done;
     }
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
     trimmed = vt_text_format("%.*s", (int)length, path);
-    VT_TRY(look(trimmed, verify, &faults));
+    VT_TRY(look(trimmed, variables, verify, &faults));
     VT_CHECK(faults == 0, "inspect: %s: %d fault%s found", trimmed, faults, faults == 1 ? "" : "s");
     printf(verify ? "all of it was read: no faults\n" : "no faults seen (--verify reads every value)\n");
 done:

@@ -43,11 +43,14 @@ static void print_channels(const vt_fields_file *file, int64_t count)
     printf("\n");
 }
 
-static vt_status look_at_file(const char *path, bool verify, file_set *set, vt_fields_file **first)
+/* The files of one date; they are one file unless there are variables. */
+static vt_status look_at_file(const char *const *paths, int64_t count, const char *variables, bool verify,
+                              file_set *set, vt_fields_file **first)
 {
     vt_status status = VT_OK;
+    const char *path = paths[0];
     vt_fields_file *file = NULL;
-    VT_TRY(vt_fields_file_open(&path, 1, NULL, &file));
+    VT_TRY(vt_fields_file_open(paths, count, variables, &file));
     vt_fields_shape shape = vt_fields_file_shape(file);
     if (set->readable == 0) set->shape = shape;
     VT_CHECK(shape.channels == set->shape.channels && shape.height == set->shape.height &&
@@ -68,19 +71,20 @@ done:
 }
 
 /* "  train: 26 files 1979.h5 … 2004.h5, 37960 times (9490 days), 20 channels of [360, 720], 787 GB" */
-static void print_files(const char *directory, const char *label, bool verify, int *faults)
+static void print_files(const char *directory, const char *label, const char *variables, bool verify, int *faults)
 {
     vt_file_list list = {0};
     file_set set = {0};
     vt_fields_file *first = NULL;
     char size[VT_NUMBER_SIZE];
-    if (vt_file_list_open(directory, label, false, &list) != VT_OK) {
+    if (vt_file_list_open(directory, label, variables != NULL, &list) != VT_OK) {
         vt_inspect_fault(faults, NULL);
         return;
     }
     vt_text noted = {0};
-    for (int64_t i = 0; i < list.count; i++) {
-        if (look_at_file(list.paths[i], verify, &set, &first) == VT_OK) continue;
+    for (int64_t i = 0; i < list.groups; i++) {
+        const char *const *paths = (const char *const *)list.paths + list.first[i];
+        if (look_at_file(paths, list.first[i + 1] - list.first[i], variables, verify, &set, &first) == VT_OK) continue;
         vt_text_append(&noted, "%s\n", vt_error_text());
         vt_error_clear();
     }
@@ -129,7 +133,7 @@ static void print_statistics(const char *directory, int *faults)
     vt_text_close(&noted);
 }
 
-vt_status vt_inspect_data(const char *directory, bool verify, int *faults)
+vt_status vt_inspect_data(const char *directory, const char *variables, bool verify, int *faults)
 {
     static const char *const sets[] = {"train", "valid", "test"};
     bool any = false;
@@ -139,7 +143,7 @@ vt_status vt_inspect_data(const char *directory, bool verify, int *faults)
         char *path = vt_text_format("%s/%s", directory, sets[i]);
         bool there = vt_output_exists(path), wanted = i < 2; /* not every data set has a test year */
         any = any || there;
-        if (there) print_files(path, sets[i], verify, faults);
+        if (there) print_files(path, sets[i], variables, verify, faults);
         if (!there && any && wanted) {
             char *sentence = vt_text_format("there is no %s", path);
             vt_inspect_fault(faults, sentence);
@@ -148,7 +152,7 @@ vt_status vt_inspect_data(const char *directory, bool verify, int *faults)
         free(path);
     }
     if (!any) {
-        print_files(directory, "files", verify, faults);
+        print_files(directory, "files", variables, verify, faults);
         return VT_OK;
     }
     char *statistics = vt_text_format("%s/stats", directory);

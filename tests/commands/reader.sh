@@ -117,6 +117,16 @@ test_benchy() {
     ! python3 -c '' 2>/dev/null || python3 -c 'import json; d = json.load(open("rates.json")); assert len(d["FULL"]["trials"]) == 3'
 }
 
+test_benchy_over_ranks() {
+    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    make_data
+    BENCHY_OUTPUT=rates.json "$TOP/tests/mpirun" -np 2 "$VITRAIN" $tiny --enable_benchy >log
+    [ "$(grep -c "BENCHY::SUMMARY::" log)" = 3 ]
+    contains "$(cat rates.json)" '"ranks": 2'
+    [ "$(grep -c '"trials": \[[0-9.e+]*, [0-9.e+]*, [0-9.e+]*\]' rates.json)" = 3 ]
+}
+
 test_bench_io() {
     make_data
     "$VITRAIN" bench io ${tiny/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log

@@ -117,6 +117,14 @@ test_predict() {
     small_run
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06:00 --steps=3 --output=f.nc >said
     contains "$(cat said)" "f.nc: 3 forecasts, 2002-01-02 12:00 to 2002-01-03 00:00 UTC, 3 channels"
+    mkdir netcdf && cp f.nc netcdf/forecast_2002.nc
+    "$VITRAIN" inspect netcdf --variables=[u10,t2m] --verify >said
+    contains "$(cat said)" "files: 1 file forecast_2002.nc, 3 times (0.75 days 6-hourly), 2 channels of ["
+    contains "$(cat said)" "channels: u10 t2m"
+    fails 1 "$VITRAIN" inspect netcdf --variables=[u10,snow]
+    contains "$output" "no variable 'snow'; found: "
+    fails 1 "$VITRAIN" inspect netcdf
+    contains "$output" "netCDF: with --variables"
     h5dump -A f.nc >header
     for part in DIMENSION_LIST DIMENSION_SCALE REFERENCE_LIST _Netcdf4Dimid CF-1.8 air_temperature degrees_north "hours since 2002-01-02 06:00:00"; do
         contains "$(cat header)" "$part"
