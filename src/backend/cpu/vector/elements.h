@@ -5,10 +5,29 @@
 #include "backend/cpu/vector/vector.h"
 #include "backend/half.h"
 
+typedef uint16_t vector_half __attribute__((vector_size(LANES * 2)));
+
+INLINE vector widen_bfloat16(const uint16_t *from)
+{
+    vector_half half;
+    memcpy(&half, from, sizeof half);
+    return (vector)(__builtin_convertvector(half, vector_word) << 16);
+}
+
+/* As vt_bfloat16_round. */
+INLINE void round_bfloat16(vector value, uint16_t *to)
+{
+    vector_word bits = (vector_word)value, nan = (vector_word)(value != value);
+    vector_word rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
+    vector_half half = __builtin_convertvector((quiet & nan) | (rounded & ~nan), vector_half);
+    memcpy(to, &half, sizeof half);
+}
+
 /* Elements index … of a matrix's memory. */
 INLINE vector load_elements(const vt_matrix *from, int64_t index)
 {
     if (from->type == VT_FLOAT32) return load(from->data + index);
+    if (from->type == VT_BFLOAT16) return widen_bfloat16(from->half + index);
     float wide[LANES];
     vt_half_widen_row(from->type, from->half + index, LANES, wide);
     return load(wide);
@@ -16,9 +35,15 @@ INLINE vector load_elements(const vt_matrix *from, int64_t index)
 
 INLINE void store_elements(const vt_matrix *to, int64_t index, vector value)
 {
-    float wide[LANES];
-    store(to->type == VT_FLOAT32 ? to->data + index : wide, value);
-    if (to->type != VT_FLOAT32) vt_half_round_row(to->type, wide, LANES, to->half + index);
+    if (to->type == VT_FLOAT32) {
+        store(to->data + index, value);
+    } else if (to->type == VT_BFLOAT16) {
+        round_bfloat16(value, to->half + index);
+    } else {
+        float wide[LANES];
+        store(wide, value);
+        vt_half_round_row(to->type, wide, LANES, to->half + index);
+    }
 }
 
 /* The first `count` < LANES of them; the other lanes are 0. */
@@ -44,13 +69,11 @@ INLINE void store_some(const vt_matrix *to, int64_t index, vector value, int64_t
 /* What a matrix of this type makes of a number. */
 INLINE vector as_stored(const vt_matrix *in, vector value)
 {
-    if (in->type == VT_FLOAT32) return value;
     uint16_t half[LANES];
-    float wide[LANES];
-    store(wide, value);
-    vt_half_round_row(in->type, wide, LANES, half);
-    vt_half_widen_row(in->type, half, LANES, wide);
-    return load(wide);
+    const vt_matrix stored = {.half = half, .type = in->type};
+    if (in->type == VT_FLOAT32) return value;
+    store_elements(&stored, 0, value);
+    return load_elements(&stored, 0);
 }
 
 #endif
