@@ -46,6 +46,13 @@ static double cuda_available_memory(vt_backend *backend)
     return cudaMemGetInfo(&available, &total) == cudaSuccess ? (double)available : -1;
 }
 
+static double cuda_used_memory(vt_backend *backend)
+{
+    (void)backend;
+    size_t available, total;
+    return cudaMemGetInfo(&available, &total) == cudaSuccess ? (double)(total - available) : 0;
+}
+
 static vt_status cuda_allocate(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory)
 {
     vt_status status = VT_OK;
@@ -144,10 +151,12 @@ double vt_cuda_time(vt_backend *backend, bool (*run)(void *context), void *conte
     return works ? shortest : INFINITY;
 }
 
-char *vt_cuda_cache_path(const vt_cuda_state *state, const char *library, size_t version)
+/* The file of the choices by timing, for this GPU and these libraries; malloc'd, NULL when there is no place for it.
+ * Makes the folder. */
+static char *cache_path(const char *machine)
 {
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char folder[900], name[sizeof state->device_name];
+    char folder[900], name[400];
     if (base != NULL && base[0] == '/')
         snprintf(folder, sizeof folder, "%s", base);
     else if (home != NULL && home[0] == '/')
@@ -157,10 +166,30 @@ char *vt_cuda_cache_path(const vt_cuda_state *state, const char *library, size_t
     mkdir(folder, 0777);
     strncat(folder, "/vitrain", sizeof folder - strlen(folder) - 1);
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) return NULL;
-    snprintf(name, sizeof name, "%s", state->device_name);
+    snprintf(name, sizeof name, "%s", machine);
     for (char *c = name; *c != '\0'; c++)
-        if (*c == ' ' || *c == '/') *c = '-';
-    return vt_text_format("%s/%s-%zu-%s", folder, library, version, name);
+        if (*c == ' ' || *c == '/' || *c == ',') *c = '-';
+    return vt_text_format("%s/%s", folder, name);
+}
+
+static void open_choices(vt_cuda_state *state)
+{
+    char machine[400];
+    snprintf(machine, sizeof machine, "%s, cuBLASLt %zu, cuDNN %zu", state->device_name,
+             vt_products_version(state->products), vt_fused_attention_version(state->fused_attention));
+    char *path = state->fixed_choices ? NULL : cache_path(machine);
+    state->choices = vt_choices_open(machine, path);
+    free(path);
+}
+
+static char *cuda_choices_text(vt_backend *backend)
+{
+    return vt_choices_text(state_of(backend)->choices);
+}
+
+static void cuda_choices_take(vt_backend *backend, const char *text)
+{
+    vt_choices_take(state_of(backend)->choices, text);
 }
 
 static void cuda_close(vt_backend *backend)
@@ -169,6 +198,7 @@ static void cuda_close(vt_backend *backend)
     if (state->stream != NULL) cudaStreamSynchronize(state->stream);
     vt_fused_attention_close(&state->fused_attention);
     vt_products_close(&state->products);
+    vt_choices_close(&state->choices);
     while (state->allocation_count > 0) cuda_release(backend, state->allocations[0]);
     if (state->stream != NULL) cudaStreamDestroy(state->stream);
     free(state);
@@ -229,6 +259,9 @@ done:
 
 static void fill(vt_backend *backend)
 {
+    backend->used_memory = cuda_used_memory;
+    backend->choices_text = cuda_choices_text;
+    backend->choices_take = cuda_choices_take;
     backend->close = cuda_close;
     backend->check = cuda_check;
     backend->available_memory = cuda_available_memory;
@@ -259,11 +292,13 @@ vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **
     state->common.workspace = cuda_workspace;
     state->common.fail = cuda_fail;
     state->common.exact_float32 = tf32_is_off();
+    state->fixed_choices = deterministic;
     fill(backend);
     VT_TRY(open_device(backend, local_rank));
     VT_TRY(vt_products_open(backend, &state->products));
     state->fused_attention = vt_fused_attention_open(backend);
     if (state->fused_attention != NULL) vt_fused_attention_fill(backend, deterministic);
+    open_choices(state);
     snprintf(backend->name, sizeof backend->name, "GPU %d, %.60s, %s%s", state->device, state->device_name,
              state->common.exact_float32 ? "float32 products exact" : "TF32 products",
              state->fused_attention != NULL ? ", cuDNN" : ", own attention");

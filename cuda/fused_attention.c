@@ -1,5 +1,6 @@
-/* Attention by cuDNN for the shapes where it is faster than the own kernels, found by timing both once. It takes
- * 16-bit types alone, and dropout, whose random numbers would not be the CPU's, stays with the own kernels. */
+/* Attention by cuDNN for the shapes where it is faster than the own kernels, found by timing both once, and kept
+ * (backend/choices.h); with `deterministic` it is the own, unless a checkpoint says otherwise. It takes 16-bit types
+ * alone, and dropout, whose random numbers would not be the CPU's, stays with the own kernels. */
 #include "fused_attention.h"
 
 #include <stdlib.h>
@@ -21,6 +22,7 @@ struct vt_fused_attention {
     const vt_cudnn *library;
     cudnnHandle_t handle;
     vt_backend own; /* the table before this file took its rows */
+    vt_attention_choice preference;
     size_t plan_count;
     fused_plan *plans[64];
 };
@@ -114,6 +116,40 @@ static bool is_possible(const call *c)
     return fit;
 }
 
+enum { KEY_NUMBERS = sizeof(vt_fused_shape) / sizeof(int64_t) };
+
+static bool kept_choice(const call *c, const vt_fused_shape *shape, uint64_t *serves)
+{
+    int64_t key[KEY_NUMBERS];
+    memcpy(key, shape, sizeof key);
+    return vt_choices_find(((vt_cuda_state *)c->backend->state)->choices, "attention", key, KEY_NUMBERS, serves, 1);
+}
+
+/* Whether it is worth building. */
+static bool may_serve(const call *c, const vt_fused_shape *shape)
+{
+    const vt_cuda_state *state = c->backend->state;
+    uint64_t serves;
+    if (state->fused_attention->preference != VT_ATTENTION_BY_TIME)
+        return state->fused_attention->preference == VT_ATTENTION_CUDNN;
+    if (kept_choice(c, shape, &serves)) return serves == 1;
+    return !state->fixed_choices;
+}
+
+/* Whether cuDNN's plan, which is there, serves. */
+static bool choose(call *c)
+{
+    const vt_cuda_state *state = c->backend->state;
+    int64_t key[KEY_NUMBERS];
+    uint64_t serves;
+    if (state->fused_attention->preference == VT_ATTENTION_CUDNN) return true;
+    if (kept_choice(c, &c->plan->shape, &serves)) return serves == 1;
+    serves = vt_cuda_time(c->backend, run_fused, c) < vt_cuda_time(c->backend, run_own, c);
+    memcpy(key, &c->plan->shape, sizeof key);
+    vt_choices_add(state->choices, "attention", key, KEY_NUMBERS, &serves, 1);
+    return serves == 1;
+}
+
 static fused_plan *find_plan(struct vt_fused_attention *attention, call *c, bool backward)
 {
     const vt_attention_shape *s = c->shape;
@@ -128,8 +164,8 @@ static fused_plan *find_plan(struct vt_fused_attention *attention, call *c, bool
     attention->plans[attention->plan_count++] = plan;
     plan->shape = shape;
     c->plan = plan;
-    if (vt_fused_graph_open(attention->library, attention->handle, NULL, &shape, &plan->graph))
-        plan->serves = vt_cuda_time(c->backend, run_fused, c) < vt_cuda_time(c->backend, run_own, c);
+    if (may_serve(c, &shape) && vt_fused_graph_open(attention->library, attention->handle, NULL, &shape, &plan->graph))
+        plan->serves = choose(c);
     if (!plan->serves) vt_fused_graph_close(&plan->graph);
     return plan;
 }
@@ -190,6 +226,16 @@ void vt_fused_attention_close(struct vt_fused_attention **result)
     *result = NULL;
 }
 
+size_t vt_fused_attention_version(const struct vt_fused_attention *attention)
+{
+    return attention != NULL ? attention->library->cudnnGetVersion() : 0;
+}
+
+void vt_fused_attention_prefer(vt_backend *backend, vt_attention_choice choice)
+{
+    if (attention_of(backend) != NULL) attention_of(backend)->preference = choice;
+}
+
 /* cuDNN's backward adds dq in an order that changes from run to run: it serves only where that is allowed. */
 void vt_fused_attention_fill(vt_backend *backend, bool deterministic)
 {
@@ -214,6 +260,17 @@ void vt_fused_attention_close(struct vt_fused_attention **attention)
 void vt_fused_attention_fill(vt_backend *backend, bool deterministic)
 {
     (void)backend, (void)deterministic;
+}
+
+size_t vt_fused_attention_version(const struct vt_fused_attention *attention)
+{
+    (void)attention;
+    return 0;
+}
+
+void vt_fused_attention_prefer(vt_backend *backend, vt_attention_choice choice)
+{
+    (void)backend, (void)choice;
 }
 
 #endif

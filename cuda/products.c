@@ -1,20 +1,19 @@
 /* Matrix products by cuBLASLt. Its matrices are column-major: a row-major [rows, columns] with a stride is its
  * columns × rows with that leading dimension, so every product is written with its operands exchanged.
  *
- * Which of the library's algorithms serves a shape is found by timing them, once: the choice is kept in a file for the
- * GPU and the library's version, so that later runs start at once and give the same bits. */
-#include <fcntl.h>
+ * Which of the library's algorithms serves a shape is found by timing them, once: the choice is kept
+ * (backend/choices.h), so that later runs start at once and give the same bits. With `deterministic` it is the
+ * library's own first proposal, and nothing is timed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "libraries.h"
 #include "state.h"
 
 enum { MOST_CHOICES = 8, WORKSPACE_BYTES = 32 << 20 };
 
-/* All that a choice depends on; also a line of the file, number by number. */
+/* All that a choice depends on; its key, number by number. */
 typedef struct {
     int64_t m, n, k; /* the result is m × n, column-major */
     int64_t leading_a, leading_b, leading_d;
@@ -36,18 +35,10 @@ typedef struct {
     cublasLtMatmulAlgo_t algorithm;
 } product_plan;
 
-typedef struct {
-    product_key key;
-    cublasLtMatmulAlgo_t algorithm;
-} kept_choice;
-
 struct vt_products {
     const vt_cublaslt *library;
     cublasLtHandle_t handle;
     void *workspace;
-    char *path; /* of the kept choices */
-    size_t kept_count;
-    kept_choice *kept;
     size_t plan_count, plan_capacity;
     product_plan *plans;
 };
@@ -57,56 +48,14 @@ static struct vt_products *products_of(vt_backend *backend)
     return ((vt_cuda_state *)backend->state)->products;
 }
 
-/* ---- the file of choices ---- */
-
-static void read_choices(struct vt_products *products)
+static void keep_choice(const vt_backend *backend, const product_plan *plan)
 {
-    FILE *file = products->path != NULL ? fopen(products->path, "r") : NULL;
-    char line[1024];
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        kept_choice choice;
-        int64_t key[KEY_NUMBERS];
-        uint64_t algorithm[ALGORITHM_NUMBERS];
-        char *at = line, *end;
-        bool whole = strchr(line, '\n') != NULL;
-        for (int i = 0; whole && i < KEY_NUMBERS + ALGORITHM_NUMBERS; i++) {
-            if (i < KEY_NUMBERS)
-                key[i] = strtoll(at, &end, 10);
-            else
-                algorithm[i - KEY_NUMBERS] = strtoull(at, &end, 16);
-            whole = end != at;
-            at = end;
-        }
-        if (!whole) continue; /* cut off, or of another version of this program */
-        memcpy(&choice.key, key, sizeof key);
-        memcpy(&choice.algorithm, algorithm, sizeof algorithm);
-        kept_choice *more = realloc(products->kept, (products->kept_count + 1) * sizeof *more);
-        VT_ASSERT(more != NULL);
-        products->kept = more;
-        products->kept[products->kept_count++] = choice;
-    }
-    if (file != NULL) fclose(file);
-}
-
-/* One write of one line, so that several ranks may add to the file at once. A choice that can't be kept is made again
- * next time. */
-static void keep_choice(const struct vt_products *products, const product_plan *plan)
-{
-    char line[1024];
+    vt_cuda_state *state = backend->state;
     int64_t key[KEY_NUMBERS];
     uint64_t algorithm[ALGORITHM_NUMBERS];
-    size_t used = 0;
     memcpy(key, &plan->key, sizeof key);
     memcpy(algorithm, &plan->algorithm, sizeof algorithm);
-    for (int i = 0; i < KEY_NUMBERS; i++)
-        used += (size_t)snprintf(line + used, sizeof line - used, "%lld ", (long long)key[i]);
-    for (int i = 0; i < ALGORITHM_NUMBERS; i++)
-        used += (size_t)snprintf(line + used, sizeof line - used, "%llx%s", (unsigned long long)algorithm[i],
-                                 i + 1 < ALGORITHM_NUMBERS ? " " : "\n");
-    int file = products->path != NULL ? open(products->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666) : -1;
-    if (file < 0) return;
-    if (write(file, line, used) != (ssize_t)used) (void)unlink(products->path); /* never half a line */
-    close(file);
+    vt_choices_add(state->choices, "product", key, KEY_NUMBERS, algorithm, ALGORITHM_NUMBERS);
 }
 
 /* ---- plans ---- */
@@ -204,16 +153,19 @@ static void choose_by_time(product_run *run)
     product_plan *plan = run->plan;
     cublasLtMatmulHeuristicResult_t found[MOST_CHOICES];
     int count = find_algorithms(products, plan, found);
+    bool fixed = ((vt_cuda_state *)run->backend->state)->fixed_choices;
     double shortest = INFINITY;
     size_t bytes = (size_t)(plan->key.leading_d * plan->key.n) * vt_type_size((vt_type)plan->key.type_d);
     product_run trial = *run;
     trial.d = NULL;
+    if (count > 1 && fixed) count = 1;
     if (count > 1 && cudaMalloc(&trial.d, bytes + 256) != cudaSuccess) {
         cudaGetLastError();
         count = 1; /* no room to try: the library's first choice */
     }
     plan->works = count > 0;
     if (count > 0) plan->algorithm = found[0].algo;
+    if (count > 0 && fixed) keep_choice(run->backend, plan);
     if (count <= 1) return;
     cublasLtMatmulAlgo_t best = found[0].algo;
     size_t offset = plan->key.aligned_d < 256 ? (size_t)plan->key.aligned_d : 0;
@@ -229,24 +181,27 @@ static void choose_by_time(product_run *run)
     }
     cudaFree(start);
     plan->algorithm = best;
-    if (shortest < INFINITY) keep_choice(products, plan);
+    if (shortest < INFINITY) keep_choice(run->backend, plan);
 }
 
-static bool take_kept_choice(const struct vt_products *products, product_plan *plan)
+static bool take_kept_choice(const vt_backend *backend, product_plan *plan)
 {
-    for (size_t i = 0; i < products->kept_count; i++) {
-        if (memcmp(&products->kept[i].key, &plan->key, sizeof plan->key) != 0) continue;
-        cublasLtMatmulHeuristicResult_t result;
-        cublasLtMatmulAlgo_t algorithm = products->kept[i].algorithm;
-        if (products->library->cublasLtMatmulAlgoCheck(products->handle, plan->operation, plan->a, plan->b, plan->d,
-                                                       plan->d, &algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
-            result.workspaceSize > WORKSPACE_BYTES)
-            continue;
-        plan->algorithm = algorithm;
-        plan->works = true;
-        return true;
-    }
-    return false;
+    const vt_cuda_state *state = backend->state;
+    const struct vt_products *products = state->products;
+    int64_t key[KEY_NUMBERS];
+    uint64_t numbers[ALGORITHM_NUMBERS];
+    cublasLtMatmulHeuristicResult_t result;
+    cublasLtMatmulAlgo_t algorithm;
+    memcpy(key, &plan->key, sizeof key);
+    if (!vt_choices_find(state->choices, "product", key, KEY_NUMBERS, numbers, ALGORITHM_NUMBERS)) return false;
+    memcpy(&algorithm, numbers, sizeof algorithm);
+    if (products->library->cublasLtMatmulAlgoCheck(products->handle, plan->operation, plan->a, plan->b, plan->d,
+                                                   plan->d, &algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
+        result.workspaceSize > WORKSPACE_BYTES)
+        return false;
+    plan->algorithm = algorithm;
+    plan->works = true;
+    return true;
 }
 
 static product_plan *find_plan(struct vt_products *products, const product_key *key)
@@ -289,7 +244,7 @@ static bool multiply(vt_backend *backend, product_key *key, const void *a, const
         library->cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
                                                 sizeof bias) != CUBLAS_STATUS_SUCCESS)
         return false;
-    if (is_new && !take_kept_choice(products, plan)) choose_by_time(&run);
+    if (is_new && !take_kept_choice(backend, plan)) choose_by_time(&run);
     return plan->works && run_product(&run);
 }
 
@@ -411,12 +366,15 @@ vt_status vt_products_open(vt_backend *backend, struct vt_products **result)
     VT_CHECK(opened == CUBLAS_STATUS_SUCCESS, "cuBLASLt does not start: %s",
              products->library->cublasLtGetStatusString(opened));
     VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, WORKSPACE_BYTES, &products->workspace));
-    products->path = vt_cuda_cache_path(backend->state, "products", products->library->cublasLtGetVersion());
-    read_choices(products);
 done:
     if (status != VT_OK) vt_products_close(&products);
     *result = products;
     return status;
+}
+
+size_t vt_products_version(const struct vt_products *products)
+{
+    return products->library->cublasLtGetVersion();
 }
 
 void vt_products_close(struct vt_products **result)
@@ -433,8 +391,6 @@ void vt_products_close(struct vt_products **result)
     }
     if (products->handle != NULL) library->cublasLtDestroy(products->handle);
     free(products->plans);
-    free(products->kept);
-    free(products->path);
     free(products);
     *result = NULL;
 }

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "backend/choices.h"
 #include "cuda.h"
 
 enum { VT_CUDA_MOST_ALLOCATIONS = 256 };
@@ -18,6 +19,8 @@ typedef struct {
     size_t workspace_bytes;
     size_t allocation_count;
     void *allocations[VT_CUDA_MOST_ALLOCATIONS];
+    vt_choices *choices; /* by timing */
+    bool fixed_choices;  /* none is: the first that works, or what a checkpoint says */
     struct vt_products *products;
     struct vt_fused_attention *fused_attention; /* cuDNN's; NULL: not there */
 } vt_cuda_state;
@@ -30,6 +33,7 @@ bool vt_cuda_succeeds(vt_backend *backend, cudaError_t error, const char *what);
 vt_status vt_products_open(vt_backend *backend, struct vt_products **products);
 void vt_products_close(struct vt_products **products);
 void vt_products_fill(vt_backend *backend);
+size_t vt_products_version(const struct vt_products *products);
 
 /* fused_attention.c: attention by cuDNN, where it builds and is faster. NULL: cuDNN is missing, too old, or was not
  * there when this was built. */
@@ -37,13 +41,14 @@ struct vt_fused_attention *vt_fused_attention_open(vt_backend *backend);
 void vt_fused_attention_close(struct vt_fused_attention **attention);
 /* Replaces the attention in the table by one that chooses; deterministic: forward only. */
 void vt_fused_attention_fill(vt_backend *backend, bool deterministic);
+size_t vt_fused_attention_version(const struct vt_fused_attention *attention); /* NULL: 0 */
+
+/* For tests and measurements: attention by timing, or always by one of the two where both exist. */
+typedef enum { VT_ATTENTION_BY_TIME, VT_ATTENTION_OWN, VT_ATTENTION_CUDNN } vt_attention_choice;
+void vt_fused_attention_prefer(vt_backend *backend, vt_attention_choice choice);
 
 /* Milliseconds of `run(context)` on the back end's stream, the shortest of three after a first; INFINITY when it fails.
  * Waits for the stream: only in a run's first step. */
 double vt_cuda_time(vt_backend *backend, bool (*run)(void *context), void *context);
-
-/* The file of the choices by timing, for this GPU and a library's version; malloc'd, NULL when there is no place for
- * it. Makes the folder. */
-char *vt_cuda_cache_path(const vt_cuda_state *state, const char *library, size_t version);
 
 #endif

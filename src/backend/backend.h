@@ -157,6 +157,14 @@ struct vt_backend {
     void *stream;            /* the device's queue that operations go to (cudaStream_t), or NULL */
     bool shares_host_memory; /* host pointers may be used as the back end's own */
 
+    /* What was chosen by timing (choices.h), as malloc'd text, and choices of such a text to keep to. NULL: this back
+     * end times nothing. */
+    char *(*choices_text)(vt_backend *backend);
+    void (*choices_take)(vt_backend *backend, const char *text);
+
+    /* Bytes of a device of its own that are taken, by whomever; NULL: the host's memory serves. */
+    double (*used_memory)(vt_backend *backend);
+
     void (*close)(vt_backend *backend);
 
     /* The first failure of any operation since the last check; waits until all have ended. */

@@ -110,6 +110,8 @@ static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_sub
     const int64_t parameters = vt_parameters_count(trainer->parameters);
     const int64_t steps = vt_optimizer_steps(trainer->optimizer);
     char *names = join_channel_names(subject), *yaml = vt_config_text(config);
+    vt_backend *backend = trainer->backend;
+    char *choices = backend->choices_text != NULL ? backend->choices_text(backend) : NULL;
     VT_TRY(vt_tensor_file_set_integers(file, "seed", 1, &config->seed));
     VT_TRY(vt_tensor_file_set_integers(file, "global_batch_size", 1, &config->global_batch_size));
     VT_TRY(vt_tensor_file_set_integers(file, "parameter_count", 1, &parameters));
@@ -117,9 +119,12 @@ static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_sub
     VT_TRY(vt_tensor_file_set_text(file, "optimizer", optimizer_names[config->optimizer]));
     VT_TRY(vt_tensor_file_set_text(file, "channels", names));
     VT_TRY(vt_tensor_file_set_text(file, "configuration", yaml));
+    /* an attribute holds 64 KiB at most; choices are made again where they are missing */
+    if (choices != NULL && strlen(choices) < 60000) VT_TRY(vt_tensor_file_set_text(file, "choices", choices));
 done:
     free(names);
     free(yaml);
+    free(choices);
     return status;
 }
 
@@ -498,6 +503,19 @@ static vt_status finish_reading(vt_trainer *trainer, vt_status status, bool *dam
     return VT_OK;
 }
 
+/* What the run's back end had chosen by timing: it goes on with the same, on the same machine. */
+static vt_status read_choices(vt_tensor_file *index, vt_backend *backend)
+{
+    vt_status status = VT_OK;
+    char *text = NULL;
+    if (backend->choices_take == NULL || !vt_tensor_file_has(index, "choices")) return VT_OK;
+    VT_TRY(vt_tensor_file_get_text(index, "choices", &text));
+    backend->choices_take(backend, text);
+done:
+    free(text);
+    return status;
+}
+
 static vt_status read_own_parts(const char *directory, const vt_checkpoint_subject *subject, vt_progress *progress,
                                 bool *damaged)
 {
@@ -511,6 +529,7 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     VT_TRY(read_progress(index, progress));
     VT_TRY(check_batch_size(index, directory, trainer->config, progress));
     VT_TRY(vt_tensor_file_get_integer(index, "optimizer_steps", &steps));
+    VT_TRY(read_choices(index, trainer->backend));
     *damaged = true;
     VT_TRY(read_tensors(index, trainer, vt_stored_count(trainer)));
     *damaged = false;

@@ -288,7 +288,7 @@ static vt_status train_epoch(vt_loop *loop)
             char sample[1024];
             vt_error_context("sample %s", describe_sample(loop, &figures, sample, sizeof sample));
         }
-        if (progress->epoch_steps == 1) vt_record_memory();
+        if (progress->epoch_steps == 1) vt_record_memory(loop->trainer->backend);
         double now = vt_clock_seconds();
         if (status == VT_OK) status = note_step(loop, batch, &figures, now - step_begin, waited);
         switch_profiler(loop, progress->epoch_steps, false);

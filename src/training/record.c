@@ -87,9 +87,10 @@ void vt_record_plan(const vt_plan *plan)
                 1e-9 * plan->step_flops);
 }
 
-void vt_record_memory(void)
+void vt_record_memory(vt_backend *backend)
 {
-    vt_log_info(" Memory usage after forward pass: %.4f GB.", vt_memory_resident() / (1024.0 * 1024 * 1024));
+    double bytes = backend->used_memory != NULL ? backend->used_memory(backend) : vt_memory_resident();
+    vt_log_info(" Memory usage after forward pass: %.4f GB.", bytes / (1024.0 * 1024 * 1024));
 }
 
 /* The name of a channel, or NULL. */

@@ -31,7 +31,7 @@ void vt_record_close(vt_record **record);
 vt_status vt_record_start(vt_record *record, double train_loss, const vt_validation *validation);
 
 /* After the forward pass of step index 1 of each epoch. */
-void vt_record_memory(void);
+void vt_record_memory(vt_backend *backend);
 
 typedef struct {
     int64_t step;                           /* iterations done, this one included */

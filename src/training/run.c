@@ -81,6 +81,11 @@ static int ranks_of_memory(const vt_world *world, const vt_backend *backend)
     return count;
 }
 
+static bool on_gpu(const run_state *run)
+{
+    return !run->backend->shares_host_memory;
+}
+
 static vt_status open_backend(run_state *run)
 {
     const vt_config *config = run->config;
@@ -118,7 +123,7 @@ static vt_status make_directory(run_state *run)
     const vt_config *config = run->config;
     char *renamed = NULL, *made = NULL, *log = NULL;
     int above = -1;
-    VT_TRY(vt_run_directory_lock_above(config, &above));
+    VT_TRY(vt_run_directory_lock_above(config, on_gpu(run), &above));
     VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
     log = vt_text_format("%s/out.log", run->directory);
     run->resumes = chosen_checkpoint(config) != NULL;
@@ -126,7 +131,7 @@ static vt_status make_directory(run_state *run)
     if (run->resumes)
         VT_TRY(vt_output_make_directory(run->directory));
     else
-        VT_TRY(vt_run_directory_make(config, &made, &renamed));
+        VT_TRY(vt_run_directory_make(config, on_gpu(run), &made, &renamed));
     vt_run_directory_unlock(&run->lock); /* of what stood there before; the one above is still held */
     VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
     VT_TRY(vt_log_open(log, run->resumes));
@@ -145,7 +150,7 @@ done:
 static vt_status open_directory(run_state *run)
 {
     vt_status status = VT_OK;
-    run->directory = vt_run_directory_path(run->config);
+    run->directory = vt_run_directory_path(run->config, on_gpu(run));
     VT_TRY(vt_checkpoint_store_open(run->directory, run->config->keep_last, &run->checkpoints));
     VT_TRY(vt_world_agree(run->world, run->world->rank == 0 ? make_directory(run) : VT_OK));
     run->resumes = vt_world_any(run->world, run->resumes);

@@ -30,27 +30,30 @@ static char *name_for_old(const char *path)
 }
 
 /* <expdir>/<config>/<n>CPU */
-static char *directory_above(const vt_config *config)
+static char *directory_above(const vt_config *config, bool on_gpu)
 {
     int64_t model_ranks = config->tensor_parallel * config->context_parallel;
     return vt_text_format("%s/%s/%lld%s", config->expdir, config->config,
-                          (long long)(model_ranks > 1 ? model_ranks : config->ranks), model_ranks > 1 ? "MP" : "CPU");
+                          (long long)(model_ranks > 1 ? model_ranks : config->ranks),
+                          model_ranks > 1 ? "MP"
+                          : on_gpu        ? "GPU"
+                                          : "CPU");
 }
 
-char *vt_run_directory_path(const vt_config *config)
+char *vt_run_directory_path(const vt_config *config, bool on_gpu)
 {
-    char *above = directory_above(config), *path = vt_text_format("%s/%s", above, config->run_num);
+    char *above = directory_above(config, on_gpu), *path = vt_text_format("%s/%s", above, config->run_num);
     free(above);
     return path;
 }
 
-vt_status vt_run_directory_make(const vt_config *config, char **path, char **renamed)
+vt_status vt_run_directory_make(const vt_config *config, bool on_gpu, char **path, char **renamed)
 {
     vt_status status = VT_OK;
     struct stat info;
     *renamed = NULL;
-    char *parent = directory_above(config);
-    *path = vt_run_directory_path(config);
+    char *parent = directory_above(config, on_gpu);
+    *path = vt_run_directory_path(config, on_gpu);
     VT_TRY(vt_output_make_directory(parent));
     if (lstat(*path, &info) == 0) {
         *renamed = name_for_old(*path);
@@ -83,10 +86,10 @@ void vt_run_directory_unlock(int *lock)
     *lock = -1;
 }
 
-vt_status vt_run_directory_lock_above(const vt_config *config, int *lock)
+vt_status vt_run_directory_lock_above(const vt_config *config, bool on_gpu, int *lock)
 {
     vt_status status = VT_OK;
-    char *parent = directory_above(config);
+    char *parent = directory_above(config, on_gpu);
     VT_TRY(vt_output_make_directory(parent));
     VT_TRY(vt_run_directory_lock(parent, true, lock));
 done:

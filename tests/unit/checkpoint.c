@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "operations/guarded.h"
 #include "test.h"
 #include "training/step.h"
@@ -119,6 +120,42 @@ TEST(what_is_saved_comes_back)
 {
     check_round_trip("Adam");
     check_round_trip("SGD"); /* one moment */
+}
+
+static char *taken_choices;
+
+static char *some_choices(vt_backend *backend)
+{
+    (void)backend;
+    return vt_text_copy("a machine\nproduct 1 2 3\n");
+}
+
+static void take_choices(vt_backend *backend, const char *text)
+{
+    (void)backend;
+    taken_choices = vt_text_copy(text);
+}
+
+/* What a GPU's back end chose by timing; a back end that chooses nothing saves none and wants none. */
+TEST(choices_come_back)
+{
+    for (int i = 0; i < 3; i++) {
+        model saved, loaded;
+        vt_progress progress = {0};
+        bool damaged = true;
+        open_model(&saved, NULL, NULL);
+        if (i > 0) saved.backend->choices_text = some_choices;
+        const char *path = save(&saved, i == 0 ? "none" : i == 1 ? "some" : "ignored");
+        open_model(&loaded, NULL, NULL);
+        if (i < 2) loaded.backend->choices_take = take_choices;
+        EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
+        EXPECT((taken_choices != NULL) == (i == 1), "case %d", i);
+        if (i == 1) EXPECT(strcmp(taken_choices, "a machine\nproduct 1 2 3\n") == 0);
+        free(taken_choices);
+        taken_choices = NULL;
+        close_model(&saved);
+        close_model(&loaded);
+    }
 }
 
 TEST(parameters_alone)

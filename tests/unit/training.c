@@ -362,6 +362,27 @@ TEST(metrics_file)
         EXPECT_ERROR(vt_metrics_open("/dev/full", 0, &metrics), "No space left on device");
 }
 
+TEST(run_directory_names_what_it_ran_on)
+{
+    static const struct {
+        int64_t ranks, tensor;
+        bool on_gpu;
+        const char *path;
+    } cases[] = {
+        {1, 1, false, "runs/base/1CPU/00"}, {4, 1, true, "runs/base/4GPU/00"}, {4, 2, true, "runs/base/2MP/00"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        vt_config *config = NULL;
+        EXPECT_OK(vt_config_open_default(&config));
+        EXPECT_OK(vt_config_set(config, "expdir", "runs"));
+        config->ranks = cases[i].ranks;
+        config->tensor_parallel = cases[i].tensor;
+        char *path = vt_run_directory_path(config, cases[i].on_gpu);
+        EXPECT(strcmp(path, cases[i].path) == 0, "%s, expected %s", path, cases[i].path);
+        free(path);
+        vt_config_close(&config);
+    }
+}
+
 TEST(run_directory_is_never_overwritten)
 {
     vt_config *config = NULL;
@@ -370,25 +391,25 @@ TEST(run_directory_is_never_overwritten)
     EXPECT_OK(vt_config_open_default(&config));
     EXPECT_OK(vt_config_set(config, "expdir", vt_test_directory()));
     EXPECT_OK(vt_config_set(config, "run_num", "tag"));
-    EXPECT_OK(vt_run_directory_make(config, &path, &renamed));
+    EXPECT_OK(vt_run_directory_make(config, false, &path, &renamed));
     EXPECT(renamed == NULL);
     snprintf(kept, sizeof kept, "%s/base/1CPU/tag", vt_test_directory());
     EXPECT(strcmp(path, kept) == 0, "%s", path);
     snprintf(kept, sizeof kept, "%s/precious", path);
     fclose(fopen(kept, "w"));
     free(path);
-    EXPECT_OK(vt_run_directory_make(config, &path, &renamed));
+    EXPECT_OK(vt_run_directory_make(config, false, &path, &renamed));
     EXPECT(renamed != NULL && strstr(renamed, "/tag.old-") != NULL);
     snprintf(kept, sizeof kept, "%s/precious", renamed != NULL ? renamed : "");
     EXPECT(stat(kept, &info) == 0);
     free(path);
     free(renamed);
-    EXPECT_OK(vt_run_directory_make(config, &path, &renamed)); /* within the same second: another name */
+    EXPECT_OK(vt_run_directory_make(config, false, &path, &renamed)); /* within the same second: another name */
     EXPECT(renamed != NULL && stat(kept, &info) == 0);
     free(path);
     free(renamed);
     EXPECT_OK(vt_config_set(config, "expdir", kept)); /* a file where a directory should be */
-    EXPECT_ERROR(vt_run_directory_make(config, &path, &renamed), "can't make the directory");
+    EXPECT_ERROR(vt_run_directory_make(config, false, &path, &renamed), "can't make the directory");
     free(path);
     vt_config_close(&config);
 }

@@ -1,0 +1,32 @@
+/* What a back end found fastest by timing, as text: kept in a file for later runs, and in checkpoints, so that a run
+ * that goes on elsewhere computes as it did. A choice is a kind (a word), a key (numbers: the shape) and a value
+ * (numbers: what was chosen). Choices hold for one machine: a name with the GPU and the versions of its libraries. */
+#ifndef VT_BACKEND_CHOICES_H
+#define VT_BACKEND_CHOICES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { VT_CHOICE_MOST_NUMBERS = 32 }; /* of a key, and of a value */
+
+typedef struct vt_choices vt_choices;
+
+/* `path`: the file of choices of earlier runs, which is read, and gets a line with each choice that is made; NULL:
+ * none. One that can't be read or written is as good as none. */
+vt_choices *vt_choices_open(const char *machine, const char *path);
+void vt_choices_close(vt_choices **choices);
+
+/* Whether there is one of this kind and key; its value. */
+bool vt_choices_find(const vt_choices *choices, const char *kind, const int64_t *key, int key_count, uint64_t *value,
+                     int value_count);
+/* Made just now: replaces one of the same kind and key. */
+void vt_choices_add(vt_choices *choices, const char *kind, const int64_t *key, int key_count, const uint64_t *value,
+                    int value_count);
+
+/* All of them, malloc'd: a line that names the machine, then one for each. */
+char *vt_choices_text(const vt_choices *choices);
+/* Takes those of a text that vt_choices_text made on the same machine, in place of its own; of another machine none.
+ * Lines that are damaged are left out. Returns how many were taken. */
+int vt_choices_take(vt_choices *choices, const char *text);
+
+#endif
