@@ -1,11 +1,22 @@
 #include "report/profile.h"
 
+static bool records;
+
+bool vt_profile_records(void)
+{
+    return records;
+}
+
+void vt_profile_pretend(bool pretends)
+{
+    records = pretends;
+}
+
 #ifdef VT_HAS_CUDA
 
 #include <cuda_profiler_api.h>
 #include <nvtx3/nvToolsExt.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -35,12 +46,16 @@ void vt_range_end(void)
 
 void vt_profile_start(void)
 {
-    if (is_on()) (void)cudaProfilerStart();
+    if (!is_on()) return;
+    records = true;
+    (void)cudaProfilerStart();
 }
 
 void vt_profile_stop(void)
 {
-    if (is_on()) (void)cudaProfilerStop();
+    if (!is_on()) return;
+    records = false;
+    (void)cudaProfilerStop();
 }
 
 #else

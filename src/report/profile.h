@@ -4,11 +4,18 @@
 #ifndef VT_REPORT_PROFILE_H
 #define VT_REPORT_PROFILE_H
 
+#include <stdbool.h>
+
 /* Ranges nest. The name is formatted only when a profiler listens. */
 void vt_range_begin(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vt_range_end(void);
 
 void vt_profile_start(void);
 void vt_profile_stop(void);
+
+/* Between the two, where a profiler listens: steps are to run uncaptured, unless profile_graphs. */
+bool vt_profile_records(void);
+/* The same without a profiler, for who takes a step apart otherwise (bench/timed_backend). */
+void vt_profile_pretend(bool records);
 
 #endif

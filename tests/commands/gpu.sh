@@ -1,0 +1,78 @@
+# What goes along with a GPU, where there is none: tests/gpu/check, and what a profiler sees.
+
+programs() {
+    mkdir programs
+    ln -s "$VITRAIN" programs/vitrain
+    ln -s "$TESTS" programs/vitrain-tests
+    export GPU_PROGRAMS=$PWD/programs OUT=$PWD/out
+}
+
+test_gpu_check_without_a_gpu() {
+    programs
+    ! "$TESTS" --has-gpu >/dev/null || skip "this machine has a GPU"
+    fails 1 "$TOP/tests/gpu/check" ops
+    contains "$output" "gpu-check: this machine has no GPU that vitrain can use: "
+    contains "$output" "--device=cpu runs without"
+    [ ! -e out/ops.txt ]
+    fails any make -s -C "$TOP" gpu-check STEP=parity
+    contains "$output" "this machine has no GPU that vitrain can use"
+    VITRAIN_TEST_PATHS=gpu fails 1 "$TESTS" operations/blocks
+}
+
+test_gpu_check_on_the_host() {
+    programs
+    export GPU_CHECK_TRIAL=1
+    fails 1 "$TOP/tests/gpu/check" nonsense
+    contains "$output" "'nonsense' is no step; steps are ops parity layouts sanitize bench"
+    VITRAIN_TEST_GPU=host "$TESTS" --has-gpu >/dev/null || skip "no C++ compiler was found"
+    "$TOP/tests/gpu/check" ops >printed
+    contains "$(cat printed)" "gpu-check: all of ops passed"
+    contains "$(cat out/ops.txt)" "ok   operations/blocks/patches_of_a_run_of_tokens"
+    # a test that fails, and one that dies
+    rm programs/vitrain-tests
+    printf '#!/bin/sh\n[ "$1" = --has-gpu ] && exit 0\necho "FAIL operations/one"\nexit 1\n' >programs/vitrain-tests
+    chmod +x programs/vitrain-tests
+    fails 1 "$TOP/tests/gpu/check" ops
+    contains "$output" "FAIL operations on the GPU: exit status 1"
+    contains "$output" "gpu-check: failed: ops"
+}
+
+test_gpu_check_takes_what_was_brought() {
+    export OUT=$PWD/out GPU_USE=carried GPU_UNPACKED=$PWD/unpacked
+    GPU_ARCHIVE=$PWD/none.tar.gz fails 1 "$TOP/tests/gpu/check" ops
+    contains "$output" "no programs: neither are the libraries of vitrain here"
+    mkdir place
+    printf 'version=1\nglibc=9.99\nmachine=%s\n' "$(uname -m)" >place/info
+    tar -C place -czf archive.tar.gz .
+    GPU_ARCHIVE=$PWD/archive.tar.gz fails 1 "$TOP/tests/gpu/check" ops
+    contains "$output" "older than the 9.99 of $PWD/archive.tar.gz"
+    printf 'version=1\nglibc=2.2\nmachine=abacus\n' >place/info
+    tar -C place -czf archive.tar.gz .
+    GPU_ARCHIVE=$PWD/archive.tar.gz fails 1 "$TOP/tests/gpu/check" ops
+    contains "$output" "is for another processor than $(uname -m)"
+}
+
+# lines FILE TEXT: how often the range is there, whatever it lies in
+ranges() { grep -c "^ *$2\$" "$1"; }
+
+test_ranges_of_a_profile() {
+    local listener=${TESTS%/*}/nvtx_listener.so
+    [ -e "$listener" ] || skip "built without CUDA"
+    export NVTX_INJECTION64_PATH=$listener
+    "$VITRAIN" synth data --img_size=[12,20] --channels=3 --years=1 --steps_per_year=33 --valid_steps=9 >/dev/null
+    NVTX_LISTENER_OUT=seen "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[12,20] --n_in_channels=3 \
+        --n_out_channels=3 --embed_dim=16 --depth=2 --num_heads=4 --patch_size=4 --global_batch_size=8 --num_epochs=2 --device=cpu >/dev/null
+    # 32 pairs: two epochs of 4 steps
+    for step in 0 1 2 3; do [ "$(ranges seen "step $step")" -eq 2 ]; done
+    [ "$(ranges seen "step 4")" -eq 0 ]
+    [ "$(ranges seen forward)" -eq 8 ] && [ "$(ranges seen backward)" -eq 8 ] && [ "$(ranges seen optimizer)" -eq 8 ]
+    [ "$(ranges seen "block 0 backward")" -eq 8 ] && [ "$(ranges seen "block 1 backward")" -eq 8 ]
+    # forward of training, inside of it; validation's come on top
+    [ "$(grep -c '^    block 0$' seen)" -eq 8 ] && [ "$(ranges seen "block 1")" -gt 8 ]
+    [ "$(grep -c '^step' seen)" -eq 8 ] && [ "$(grep -c '^  forward$' seen)" -eq 8 ] && [ "$(grep -c '^  optimizer$' seen)" -eq 8 ]
+    ! grep -q "never began" seen
+    # batches are copied where memory is not the host's
+    VITRAIN_TEST_GPU=host "$TESTS" --has-gpu >/dev/null || return 0
+    (cd "$TOP" && NVTX_LISTENER_OUT=$OLDPWD/copied VITRAIN_TEST_GPU=host VITRAIN_TEST_PATHS=gpu "$TESTS" golden/vit/forward_loss >/dev/null)
+    [ "$(ranges copied "data copy in 0")" -gt 0 ]
+}
