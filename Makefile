@@ -4,6 +4,7 @@
 # make tsan       threads, under ThreadSanitizer                           make fuzz      libFuzzer, FUZZ_SECONDS each
 # make faults     crashes, failing calls and memory, every one            make long-test 20,000 steps; make memcheck: valgrind
 # make lint       clang-format, clang-tidy, cppcheck                      make docs      docs/options.md from the option table
+# make gpu-check  what only a GPU can show (STEP=...): docs/gpu.md          make gpu-bring  packs it for a machine without the libraries
 # make deps       installs the libraries that are missing (apt)           make clean
 #
 # What was found stands in build/found.mk; every line of it can be overridden: make HDF5_CFLAGS=... HDF5_LIBS=...
@@ -27,18 +28,19 @@ PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev libprotobuf-c-dev protobuf-c-com
     $(if $(filter-out no,$(MPI)),libopenmpi-dev openmpi-bin)
 SOURCES := $(sort $(shell find src -name '*.c'))
 KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
-TEST_SOURCES := $(sort $(shell find tests -name '*.c' -not -path 'tests/fuzz/*' -not -path tests/faults/shim.c -not -path tests/faults/eio.c))
+TEST_SOURCES := $(sort $(shell find tests -name '*.c' -not -path 'tests/fuzz/*' -not -path tests/faults/shim.c -not -path tests/faults/eio.c -not -path 'tests/gpu/*'))
 CUDA_KERNELS := $(sort $(wildcard cuda/*.cu))
 FUZZ_TARGETS := $(filter-out fuzz,$(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/*.c))))
 
 # Goals that need no library, or install them first.
-WITHOUT_LIBRARIES := deps demo test sanitize tsan fuzz faults long-test memcheck bench clean help
+WITHOUT_LIBRARIES := deps demo test sanitize tsan fuzz faults long-test memcheck bench gpu-check gpu-bring clean help
 GOALS := $(filter-out $(WITHOUT_LIBRARIES),$(or $(MAKECMDGOALS),vitrain))
 ifneq ($(GOALS),)
 include $(BUILD)/found.mk
 endif
 
-.PHONY: all deps demo test sanitize tsan fuzz faults long-test memcheck bench lint docs clean help run-tests run-demo run-bench run-fuzz run-faults
+.PHONY: all deps demo test sanitize tsan fuzz faults long-test memcheck bench gpu-check gpu-bring gpu-programs lint docs clean help run-tests run-demo \
+    run-bench run-fuzz run-faults run-gpu-bring
 all: vitrain
 .DEFAULT_GOAL := vitrain
 
@@ -217,6 +219,11 @@ $(BUILD)/tests/eio.so: tests/faults/eio.c
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) -shared -fPIC -o $@ $< -ldl
 
+# NVTX_INJECTION64_PATH of tests/commands/gpu.sh.
+$(BUILD)/tests/nvtx_listener.so: tests/gpu/listener.c $(BUILD)/found.mk
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) $(CUDA_CFLAGS) -shared -fPIC -o $@ $<
+
 $(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
 $(BUILD)/src/data/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) $(DEFLATE_CFLAGS)
 $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
@@ -326,10 +333,40 @@ run-bench: $(BUILD)/vitrain $(BUILD)/bench/step $(BUILD)/bench/scaling $(BUILD)/
 	@bench/io $(BUILD) $(PYTHON)
 
 $(BUILD)/bench/gpu_step: $(BUILD)/bench/timed_backend.o
+$(BUILD)/bench/gpu_questions.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA -Icuda $(CUDA_CFLAGS))
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
-run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/tests/fault_shim.so $(BUILD)/tests/eio.so
+# ---- a machine with a GPU: tests/gpu/check runs there; what it lacks is packed here ----
+
+gpu-check:
+	@tests/gpu/check $(STEP)
+
+GPU_PROGRAMS := $(BUILD)/gpu-programs
+GPU_LINK = $(CC) -s -o $@ $(filter-out $(BUILD)/found.mk,$^) $(LIBS)
+gpu-programs: $(GPU_PROGRAMS)/vitrain $(GPU_PROGRAMS)/vitrain-tests $(GPU_PROGRAMS)/gpu_step $(GPU_PROGRAMS)/gpu_questions
+
+$(GPU_PROGRAMS)/vitrain: $(BUILD)/src/main.o $(BUILD)/libvitrain.a
+	@mkdir -p $(@D)
+	$(GPU_LINK)
+
+$(GPU_PROGRAMS)/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(BUILD)/libvitrain.a
+	@mkdir -p $(@D)
+	$(GPU_LINK)
+
+$(GPU_PROGRAMS)/gpu_step: $(BUILD)/bench/timed_backend.o
+$(GPU_PROGRAMS)/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a
+	@mkdir -p $(@D)
+	$(GPU_LINK)
+
+gpu-bring: deps
+	@$(MAKE) --no-print-directory run-gpu-bring
+
+run-gpu-bring: gpu-programs
+	@[ -n "$(NVCC)" ] || { echo "make gpu-bring needs nvcc (NVCC=...)" >&2; exit 1; }
+	@tests/gpu/bring $(GPU_PROGRAMS) $(CURDIR)/.carry/gpu.tar.gz $(BUILD)/generated
+
+run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/tests/fault_shim.so $(BUILD)/tests/eio.so $(if $(NVCC),$(BUILD)/tests/nvtx_listener.so)
 	@tests/run $(BUILD) $(FILTER)
 
 docs: vitrain

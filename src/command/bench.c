@@ -11,9 +11,9 @@ vt_status vt_command_bench(int argument_count, char *const *arguments)
     if (strcmp(what, "kernels") == 0) return vt_command_bench_kernels(argument_count, arguments);
     if (strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0) {
         printf("usage: vitrain bench io [--config=NAME] [--name=value ...]\n"
-               "       vitrain bench kernels [--threads=N] [--rounds=N]\n\n"
+               "       vitrain bench kernels [--device=cpu|cuda] [--threads=N] [--rounds=N]\n\n"
                "io: the reader alone, beside plain preads of the same bytes\n"
-               "kernels: every operation of the CPU back end beside its limit\n\n"
+               "kernels: every operation of a back end beside its limit\n\n"
                "`vitrain bench io --help` says more.\n");
         return VT_OK;
     }

@@ -1,25 +1,36 @@
 /* Each operation at the shapes of a large model's block, beside the machine's limits: multiply-adds on registers, and a
  * sum of two arrays far larger than the caches. Limits and kernels run in turn; of each the best round counts, since
- * whatever else the machine does only takes time away. */
+ * whatever else the machine does only takes time away. On a GPU the limits are a large product in 16 bits and a copy
+ * inside of its memory, and as many repetitions as make starting and waiting small are timed at once. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "backend/arena.h"
 #include "base/clock.h"
 #include "command/arguments.h"
 #include "command/bench.h"
 
-enum { TOKENS = 4050, DIM = 384, HEADS = 8, WIDE = 4 * DIM, SAMPLES = 8, PATCH = 8, CHANNELS = 20 };
+enum { TOKENS = 4050, DIM = 384, HEADS = 8, WIDE = 4 * DIM, PATCH = 8, CHANNELS = 20 };
+enum { LARGE = 8192 }; /* rows and columns of the product that is the limit */
 
 typedef struct {
     vt_backend *backend;
+    bool on_gpu;
+    vt_type type;             /* of what enters products and attention */
+    int64_t samples, product; /* of operations that memory bounds; of products and attention */
+    int64_t repetitions;      /* that are timed at once */
     vt_attention_shape attention;
     vt_patch_grid grid;
     vt_mask no_mask;
-    vt_matrix x, y, z;                /* [SAMPLES * TOKENS, DIM] */
+    vt_matrix x, y, z;                /* [samples * TOKENS, DIM] */
     vt_matrix half;                   /* the same in 16 bits */
-    vt_matrix tokens, hidden, active; /* [TOKENS, DIM], [TOKENS, WIDE] */
-    vt_matrix qkv, dqkv, out;         /* [TOKENS, 3 DIM], [TOKENS, DIM] */
+    vt_matrix tokens, hidden, active; /* [product * TOKENS, DIM], [.., WIDE] */
+    vt_matrix qkv, dqkv, out;         /* [product * TOKENS, 3 DIM], [.., DIM] */
     vt_matrix weight, patches;
+    vt_matrix large[3]; /* on a GPU: [LARGE, LARGE] */
+    double *squares;
+    float *scale;
     float *vector, *dweight, *log_sum, *mean, *rstd, *fields;
 } workplace;
 
@@ -112,26 +123,24 @@ static void patches_load(workplace *w)
 
 static void sum_of_squares(workplace *w)
 {
-    double result = 0;
-    w->backend->sum_of_squares(w->backend, w->x.data, w->x.rows * DIM, 1, &result);
+    w->backend->sum_of_squares(w->backend, w->x.data, w->x.rows * DIM, 1, w->squares);
 }
 
 static void update(workplace *w)
 {
     const vt_update adam = {VT_OPTIMIZER_ADAM, 1e-9, 0.9, 0.95, 1e-8, 0, 1000};
-    float scale = 1e-3f;
     int64_t quarter = w->x.rows / 2 * DIM;
-    w->backend->update(w->backend, &adam, &scale, w->x.data, w->y.data, w->z.data, w->z.data + quarter, quarter);
+    w->backend->update(w->backend, &adam, w->scale, w->x.data, w->y.data, w->z.data, w->z.data + quarter, quarter);
 }
 
 typedef struct {
     const char *name;
     void (*run)(workplace *w);
-    double flops, bytes; /* one of the two is 0 */
+    double flops, bytes; /* of a sample; one of the two is 0 */
 } kernel;
 
 #define TOKENS_ (double)TOKENS
-#define ELEMENTS ((double)SAMPLES * TOKENS * DIM)
+#define ELEMENTS ((double)TOKENS * DIM)
 
 static const kernel kernels[] = {
     {"attention_forward", attention_forward, 4 * TOKENS_ *TOKENS *DIM, 0},
@@ -149,7 +158,7 @@ static const kernel kernels[] = {
     {"convert to float32", to_float32, 0, 6 * ELEMENTS},
     {"convert to float16", to_float16, 0, 6 * ELEMENTS},
     {"float16 to float32", to_float32, 0, 6 * ELEMENTS},
-    {"patches_load", patches_load, 0, 8.0 * SAMPLES *TOKENS *PATCH *PATCH *CHANNELS},
+    {"patches_load", patches_load, 0, 8.0 * TOKENS *PATCH *PATCH *CHANNELS},
     {"sum_of_squares", sum_of_squares, 0, 4 * ELEMENTS},
     {"update (Adam)", update, 0, 14 * ELEMENTS},
 };
@@ -159,24 +168,27 @@ enum { KERNEL_COUNT = sizeof kernels / sizeof kernels[0] };
 static vt_status open_workplace(workplace *w, vt_arena *arena)
 {
     vt_status status = VT_OK;
-    const int64_t rows = (int64_t)SAMPLES * TOKENS, pixels = PATCH * PATCH * CHANNELS;
+    const int64_t rows = w->samples * TOKENS, tokens = w->product * TOKENS, pixels = PATCH * PATCH * CHANNELS;
     for (int counting = 1; counting >= 0; counting--) {
         size_t needed = arena->peak;
         VT_TRY(vt_arena_open(w->backend, counting ? SIZE_MAX : needed, arena));
         vt_matrix *const large[] = {&w->x, &w->y, &w->z};
         for (int i = 0; i < 3; i++) *large[i] = vt_arena_push_matrix(arena, VT_FLOAT32, rows, DIM);
         w->half = vt_arena_push_matrix(arena, VT_BFLOAT16, rows, DIM);
-        w->tokens = vt_arena_push_matrix(arena, VT_FLOAT32, TOKENS, DIM);
-        w->hidden = vt_arena_push_matrix(arena, VT_FLOAT32, TOKENS, WIDE);
-        w->out = vt_arena_push_matrix(arena, VT_FLOAT32, TOKENS, DIM);
-        w->qkv = vt_arena_push_matrix(arena, VT_FLOAT32, TOKENS, 3 * DIM);
-        w->dqkv = vt_arena_push_matrix(arena, VT_FLOAT32, TOKENS, 3 * DIM);
-        w->weight = vt_arena_push_matrix(arena, VT_FLOAT32, WIDE, DIM);
+        w->tokens = vt_arena_push_matrix(arena, w->type, tokens, DIM);
+        w->hidden = vt_arena_push_matrix(arena, w->type, tokens, WIDE);
+        w->out = vt_arena_push_matrix(arena, w->type, tokens, DIM);
+        w->qkv = vt_arena_push_matrix(arena, w->type, tokens, 3 * DIM);
+        w->dqkv = vt_arena_push_matrix(arena, w->type, tokens, 3 * DIM);
+        w->weight = vt_arena_push_matrix(arena, w->type, WIDE, DIM);
+        for (int i = 0; i < 3 && w->on_gpu; i++) w->large[i] = vt_arena_push_matrix(arena, w->type, LARGE, LARGE);
+        w->squares = vt_arena_push(arena, sizeof *w->squares);
+        w->scale = vt_arena_push(arena, sizeof *w->scale);
         w->patches = vt_arena_push_matrix(arena, VT_FLOAT32, rows, pixels);
         w->fields = vt_arena_push(arena, (size_t)(rows * pixels) * sizeof(float));
         w->dweight = vt_arena_push(arena, (size_t)(WIDE * DIM) * sizeof(float));
         w->vector = vt_arena_push(arena, WIDE * sizeof(float));
-        w->log_sum = vt_arena_push(arena, (size_t)(TOKENS * HEADS) * sizeof(float));
+        w->log_sum = vt_arena_push(arena, (size_t)(tokens * HEADS) * sizeof(float));
         w->mean = vt_arena_push(arena, (size_t)rows * sizeof(float));
         w->rstd = vt_arena_push(arena, (size_t)rows * sizeof(float));
     }
@@ -184,15 +196,49 @@ done:
     return status;
 }
 
-/* y += x over arrays beyond the caches: 12 bytes an element. */
-static double add_arrays(workplace *w)
+/* On a GPU: numbers of sizes 1/16 … 1 in every type (it is faster on zeros), and a small scale of gradients. */
+static vt_status fill_workplace(workplace *w, const vt_arena *arena)
+{
+    enum { PATTERN = 1 << 20 };
+    vt_status status = VT_OK;
+    const float scale = 1e-3f;
+    const size_t bytes = PATTERN * sizeof(uint16_t);
+    uint16_t *noise = malloc(bytes);
+    VT_ASSERT(noise != NULL);
+    for (uint32_t i = 0, state = 1; i < PATTERN; i++) { /* bfloat16; two of them are a float32 */
+        state = state * 1664525u + 1013904223u;
+        noise[i] = (uint16_t)((state >> 16 & 0x807f) | (123 + (state >> 29) % 4) << 7);
+    }
+    for (size_t at = 0; w->on_gpu && at < arena->capacity; at += bytes)
+        w->backend->copy_from_host(w->backend, arena->base + at, noise,
+                                   arena->capacity - at < bytes ? arena->capacity - at : bytes);
+    w->backend->copy_from_host(w->backend, w->scale, &scale, sizeof scale);
+    VT_TRY(w->backend->check(w->backend));
+done:
+    free(noise);
+    return status;
+}
+
+/* y += x over arrays beyond the caches: 12 bytes an element. On a GPU y = x, 8 bytes. */
+static double move_bytes(workplace *w)
 {
     const float *x = w->x.data;
     float *y = w->y.data;
     int64_t count = w->x.rows * DIM;
+    if (w->on_gpu) {
+        w->backend->copy_from_host(w->backend, y, x, (size_t)count * sizeof *x);
+        return 8 * (double)count;
+    }
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < count; i++) y[i] += x[i];
     return 12 * (double)count;
+}
+
+static double multiply_add(workplace *w)
+{
+    if (!w->on_gpu) return vt_backend_cpu_multiply_adds(w->backend, 1000000);
+    w->backend->linear_forward(w->backend, w->large[0], w->large[1], NULL, w->large[2]);
+    return 2.0 * LARGE * LARGE * LARGE;
 }
 
 static void keep_best(double *best, double rate)
@@ -200,31 +246,69 @@ static void keep_best(double *best, double rate)
     if (rate > *best) *best = rate;
 }
 
-static void measure(workplace *w, int64_t rounds)
+/* Seconds till a GPU has done all that it was told to. */
+static double now_done(workplace *w)
 {
-    double flops = 0, bytes = 0, best[KERNEL_COUNT] = {0}; /* a second */
-    for (int64_t round = 0; round <= rounds; round++) {    /* the first one warms up: its rates are left out */
+    if (w->on_gpu) (void)w->backend->check(w->backend); /* a failure stays noted for the last check */
+    return vt_clock_seconds();
+}
+
+static double work_of(const workplace *w, const kernel *k)
+{
+    return k->flops > 0 ? k->flops * (double)w->product : k->bytes * (double)w->samples;
+}
+
+/* The best rates: of the limits into `limits` (FLOPs, bytes), of kernels into best, a second. */
+static void measure(workplace *w, int64_t rounds, double limits[2], double best[KERNEL_COUNT])
+{
+    for (int64_t round = 0; round <= rounds; round++) { /* the first one warms up: its rates are left out */
         for (int i = 0; i < KERNEL_COUNT; i++) {
-            double begin = vt_clock_seconds();
-            double done = kernels[i].flops > 0 ? vt_backend_cpu_multiply_adds(w->backend, 1000000) : add_arrays(w);
-            double middle = vt_clock_seconds();
-            kernels[i].run(w);
-            double end = vt_clock_seconds();
+            double done = 0, begin = now_done(w);
+            for (int64_t j = 0; j < w->repetitions; j++) done += kernels[i].flops > 0 ? multiply_add(w) : move_bytes(w);
+            double middle = now_done(w);
+            for (int64_t j = 0; j < w->repetitions; j++) kernels[i].run(w);
+            double end = now_done(w);
             if (round == 0) continue;
-            keep_best(kernels[i].flops > 0 ? &flops : &bytes, done / (middle - begin));
-            keep_best(&best[i], (kernels[i].flops + kernels[i].bytes) / (end - middle));
+            keep_best(&limits[kernels[i].flops > 0 ? 0 : 1], done / (middle - begin));
+            keep_best(&best[i], work_of(w, &kernels[i]) * (double)w->repetitions / (end - middle));
         }
     }
-    printf(
-        "%s\nlimits: %.0f GFLOP/s (multiply-adds on registers), %.1f GB/s (sum of two arrays); best of %lld rounds\n\n",
-        w->backend->name, flops / 1e9, bytes / 1e9, (long long)rounds);
+}
+
+static void print_rates(const workplace *w, int64_t rounds, const double limits[2], const double best[KERNEL_COUNT])
+{
+    printf("%s\nlimits: %.0f GFLOP/s (%s), %.1f GB/s (%s); best of %lld rounds\n\n", w->backend->name, limits[0] / 1e9,
+           w->on_gpu ? "a product of 8192 x 8192 x 8192 in bfloat16" : "multiply-adds on registers", limits[1] / 1e9,
+           w->on_gpu ? "a copy inside of its memory" : "sum of two arrays", (long long)rounds);
+    if (w->on_gpu)
+        printf("%lld samples for products and attention (bfloat16), %lld for the others; an H200 is sold for 989000 "
+               "GFLOP/s, "
+               "4800 GB/s\n\n",
+               (long long)w->product, (long long)w->samples);
     for (int i = 0; i < KERNEL_COUNT; i++) {
         bool computes = kernels[i].flops > 0;
-        double limit = computes ? flops : bytes;
-        printf("%-24s %8.2f ms %8.1f %-8s %4.0f %%\n", kernels[i].name,
-               1e3 * (kernels[i].flops + kernels[i].bytes) / best[i], best[i] / 1e9, computes ? "GFLOP/s" : "GB/s",
+        double limit = limits[computes ? 0 : 1];
+        printf("%-24s %8.*f ms %8.1f %-8s %4.0f %%\n", kernels[i].name, w->on_gpu ? 4 : 2,
+               1e3 * work_of(w, &kernels[i]) / best[i], best[i] / 1e9, computes ? "GFLOP/s" : "GB/s",
                limit > 0 ? 100 * best[i] / limit : 0);
     }
+}
+
+static vt_status open_device(workplace *w, const char *device, int64_t threads)
+{
+    vt_status status = VT_OK;
+    w->on_gpu = strcmp(device, "cuda") == 0;
+    VT_CHECK(w->on_gpu || strcmp(device, "cpu") == 0, "--device=%s: expected cpu or cuda", device);
+    w->type = w->on_gpu ? VT_BFLOAT16 : VT_FLOAT32;
+    w->samples = w->on_gpu ? 32 : 8;
+    w->product = w->on_gpu ? 16 : 1;
+    w->repetitions = w->on_gpu ? 20 : 1;
+    w->attention.batch = w->product;
+    w->grid.batch = w->samples;
+    VT_TRY(w->on_gpu ? vt_backend_open_cuda(0, false, &w->backend)
+                     : vt_backend_open_cpu(VT_ISA_AUTO, (int)threads, &w->backend));
+done:
+    return status;
 }
 
 vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
@@ -233,33 +317,35 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
     int64_t threads = 0, rounds = 5;
     bool help = false;
     const char *what = NULL; /* the word kernels */
+    const char *device = "cpu";
+    double limits[2] = {0}, best[KERNEL_COUNT] = {0};
     const vt_argument flags[] = {
+        {"device", VT_ARGUMENT_PATH, &device, 0, 0, "cpu, or cuda"},
         {"threads", VT_ARGUMENT_INTEGER, &threads, 0, 4096, "0: one a core"},
         {"rounds", VT_ARGUMENT_INTEGER, &rounds, 1, 1000, "of which the best counts"},
     };
-    workplace w = {
-        .attention = {.batch = 1, .heads = HEADS, .head_dim = DIM / HEADS, .queries = TOKENS, .keys = TOKENS},
-        .grid = {.batch = SAMPLES,
-                 .field_channels = CHANNELS,
-                 .channels = CHANNELS,
-                 .height = 45 * PATCH,
-                 .width = 90 * PATCH,
-                 .patch = PATCH,
-                 .tokens = TOKENS},
-        .no_mask = {.tokens = TOKENS}};
+    workplace w = {.attention = {.heads = HEADS, .head_dim = DIM / HEADS, .queries = TOKENS, .keys = TOKENS},
+                   .grid = {.field_channels = CHANNELS,
+                            .channels = CHANNELS,
+                            .height = 45 * PATCH,
+                            .width = 90 * PATCH,
+                            .patch = PATCH,
+                            .tokens = TOKENS},
+                   .no_mask = {.tokens = TOKENS}};
     vt_arena arena = {0};
-    VT_TRY(vt_arguments_parse("bench", argument_count, arguments, flags, 2, "word", &what, &help));
+    VT_TRY(vt_arguments_parse("bench", argument_count, arguments, flags, 3, "word", &what, &help));
     if (help) {
-        printf(
-            "usage: vitrain bench kernels [--name=value ...]\n\nEvery operation of the CPU back end at the shapes of a "
-            "large model's block, beside its limit.\n\n");
-        vt_arguments_print(flags, 2);
+        printf("usage: vitrain bench kernels [--name=value ...]\n\nEvery operation of a back end at the shapes of a "
+               "large model's block, beside its limit.\n\n");
+        vt_arguments_print(flags, 3);
         goto done;
     }
-    VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, (int)threads, &w.backend));
+    VT_TRY(open_device(&w, device, threads));
     VT_TRY(open_workplace(&w, &arena));
-    measure(&w, rounds);
+    VT_TRY(fill_workplace(&w, &arena));
+    measure(&w, rounds, limits, best);
     VT_TRY(w.backend->check(w.backend));
+    print_rates(&w, rounds, limits, best);
 done:
     vt_arena_close(&arena);
     vt_backend_close(&w.backend);

@@ -53,9 +53,8 @@ static void add(call *c, const void *address, size_t bytes, bool written)
 
 static void add_matrix(call *c, vt_matrix *m, bool written)
 {
-    size_t element = m->type == VT_FLOAT32 ? sizeof(float) : sizeof(uint16_t);
     if (m->data == NULL || m->rows == 0) return;
-    add(c, &m->data, (size_t)((m->rows - 1) * m->stride + m->columns) * element, written);
+    add(c, &m->data, (size_t)((m->rows - 1) * m->stride + m->columns) * vt_type_size(m->type), written);
 }
 
 #define IN(matrix) add_matrix(&c, &(matrix), false)
