@@ -170,7 +170,7 @@ int main(int argument_count, char **arguments)
     fflush(stdout);
     VT_TRY(answer(&s));
     printf("{\"parameters\": %lld, \"steps\": %lld}\n", (long long)vt_parameters_model_elements(s.trainer->parameters),
-           (long long)s.trainer->steps_done);
+           (long long)s.trainer->steps_started);
 done:
     if (status != VT_OK) fprintf(stderr, "bench/gpu_step: %s\n", vt_error_text());
     vt_trainer_close(&s.trainer);

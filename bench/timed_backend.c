@@ -85,20 +85,22 @@ TIMED(PATCHES_AND_LOSS, patches_load,
 TIMED(PATCHES_AND_LOSS, squared_norms,
       (vt_backend * b, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares),
       (b, batch, prediction, target, squares))
-TIMED(PATCHES_AND_LOSS, relative_l2, (vt_backend * b, int64_t batch, const double *squares, float *losses),
-      (b, batch, squares, losses))
+TIMED(PATCHES_AND_LOSS, relative_l2, (vt_backend * b, int64_t batch, const double *squares, float *losses, double *sum),
+      (b, batch, squares, losses, sum))
 TIMED(PATCHES_AND_LOSS, relative_l2_backward,
       (vt_backend * b, int64_t batch, vt_matrix prediction, vt_matrix target, const double *squares, float scale,
-       vt_matrix dprediction),
-      (b, batch, prediction, target, squares, scale, dprediction))
+       const double *loss_scale, vt_matrix dprediction),
+      (b, batch, prediction, target, squares, scale, loss_scale, dprediction))
 TIMED(OPTIMIZER, sum_of_squares, (vt_backend * b, const float *x, int64_t count, double weight, double *result),
       (b, x, count, weight, result))
-TIMED(OPTIMIZER, clip_scale, (vt_backend * b, const double *squares, double maximum, float *scale),
-      (b, squares, maximum, scale))
+TIMED(OPTIMIZER, step_decide, (vt_backend * b, const vt_update *update, vt_step_state *state), (b, update, state))
+TIMED(OPTIMIZER, first_nonfinite,
+      (vt_backend * b, const float *x, const int64_t *ranges, int64_t count, const double *figure, int32_t *first),
+      (b, x, ranges, count, figure, first))
 TIMED(OPTIMIZER, update,
-      (vt_backend * b, const vt_update *update, const float *scale, const float *gradients, float *parameters,
+      (vt_backend * b, const vt_update *update, const vt_step_state *state, const float *gradients, float *parameters,
        float *moment1, float *moment2, int64_t count),
-      (b, update, scale, gradients, parameters, moment1, moment2, count))
+      (b, update, state, gradients, parameters, moment1, moment2, count))
 TIMED(COPIES, zero, (vt_backend * b, void *memory, size_t bytes), (b, memory, bytes))
 TIMED(COPIES, copy_from_host, (vt_backend * b, void *memory, const void *host, size_t bytes), (b, memory, host, bytes))
 TIMED(COPIES, copy_to_host, (vt_backend * b, void *host, const void *memory, size_t bytes), (b, host, memory, bytes))
@@ -133,7 +135,8 @@ void timed_backend_begin(vt_backend *backend)
     EXCHANGE(relative_l2);
     EXCHANGE(relative_l2_backward);
     EXCHANGE(sum_of_squares);
-    EXCHANGE(clip_scale);
+    EXCHANGE(step_decide);
+    EXCHANGE(first_nonfinite);
     EXCHANGE(update);
     EXCHANGE(zero);
     EXCHANGE(copy_from_host);

@@ -112,10 +112,128 @@ static void cuda_copy_to_host(vt_backend *backend, void *host, const void *memor
         vt_cuda_succeeds(backend, cudaStreamSynchronize(stream), "copying from the GPU");
 }
 
+/* ---- beside the device ---- */
+
+static vt_status cuda_allocate_host(vt_backend *backend, size_t bytes, void **memory)
+{
+    (void)backend;
+    vt_status status = VT_OK;
+    char needed[VT_NUMBER_SIZE];
+    cudaError_t error = cudaHostAlloc(memory, bytes > 0 ? bytes : 1, cudaHostAllocDefault);
+    if (error != cudaSuccess) {
+        *memory = NULL;
+        cudaGetLastError(); /* clears it */
+    }
+    VT_CHECK(error == cudaSuccess,
+             "%s of host memory can't be pinned for the GPU's copies: %s. A smaller batch or --prefetch needs less",
+             vt_text_bytes((double)bytes, needed), cudaGetErrorString(error));
+    memset(*memory, 0, bytes);
+done:
+    return status;
+}
+
+static void cuda_release_host(vt_backend *backend, void *memory)
+{
+    (void)backend;
+    if (memory != NULL) cudaFreeHost(memory);
+}
+
+static void cuda_copy_to_host_later(vt_backend *backend, void *host, const void *memory, size_t bytes)
+{
+    vt_cuda_succeeds(backend, cudaMemcpyAsync(host, memory, bytes, cudaMemcpyDeviceToHost, state_of(backend)->stream),
+                     "copying from the GPU");
+}
+
+static void cuda_mark(vt_backend *backend, int mark)
+{
+    vt_cuda_state *state = state_of(backend);
+    vt_cuda_succeeds(backend, cudaEventRecord(state->marks[mark], state->stream), "marking a place in the GPU's work");
+}
+
+static vt_status cuda_wait(vt_backend *backend, int mark)
+{
+    vt_cuda_state *state = state_of(backend);
+    vt_cuda_succeeds(backend, cudaGetLastError(), "starting a kernel");
+    vt_cuda_succeeds(backend, cudaEventSynchronize(state->marks[mark]), "a kernel");
+    return state->failed ? VT_ERROR : VT_OK;
+}
+
+static void cuda_upload(vt_backend *backend, void *staging, const void *host, size_t bytes)
+{
+    vt_cuda_state *state = state_of(backend);
+    static const char what[] = "copying a batch to the GPU";
+    /* an event that was never recorded is over */
+    vt_cuda_succeeds(backend, cudaStreamWaitEvent(state->copy_stream, state->staging_free, 0), what);
+    vt_cuda_succeeds(backend, cudaMemcpyAsync(staging, host, bytes, cudaMemcpyHostToDevice, state->copy_stream), what);
+    vt_cuda_succeeds(backend, cudaEventRecord(state->uploaded, state->copy_stream), what);
+}
+
+static void cuda_upload_end(vt_backend *backend, void *memory, const void *staging, size_t bytes)
+{
+    vt_cuda_state *state = state_of(backend);
+    static const char what[] = "copying a batch to the GPU";
+    vt_cuda_succeeds(backend, cudaStreamWaitEvent(state->stream, state->uploaded, 0), what);
+    vt_cuda_succeeds(backend, cudaMemcpyAsync(memory, staging, bytes, cudaMemcpyDeviceToDevice, state->stream), what);
+    vt_cuda_succeeds(backend, cudaEventRecord(state->staging_free, state->stream), what);
+    vt_cuda_succeeds(backend, cudaEventSynchronize(state->uploaded), what);
+}
+
+/* ---- recording: a CUDA graph of what the stream is given ---- */
+
+static void drop_recording(vt_cuda_state *state)
+{
+    if (state->graph != NULL) cudaGraphExecDestroy(state->graph);
+    state->graph = NULL;
+}
+
+/* Thread-local: the readers' threads may pin memory meanwhile. */
+static bool cuda_record_begin(vt_backend *backend)
+{
+    vt_cuda_state *state = state_of(backend);
+    enum { MOST_FAILURES = 3 };
+    drop_recording(state);
+    if (state->record_failures == MOST_FAILURES) return false;
+    state->recording = cudaStreamBeginCapture(state->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+    state->recording_lacks_memory = false;
+    if (!state->recording) cudaGetLastError();
+    return state->recording;
+}
+
+/* A step that can't be recorded is no failure: it is worked as it is. */
+static bool cuda_record_end(vt_backend *backend)
+{
+    vt_cuda_state *state = state_of(backend);
+    cudaGraph_t graph = NULL;
+    state->recording = false;
+    bool works = cudaStreamEndCapture(state->stream, &graph) == cudaSuccess && graph != NULL &&
+                 !state->recording_lacks_memory && cudaGraphInstantiate(&state->graph, graph, 0) == cudaSuccess;
+    if (graph != NULL) cudaGraphDestroy(graph);
+    if (works) return true;
+    state->graph = NULL;
+    state->record_failures++;
+    cudaGetLastError();
+    return false;
+}
+
+static bool cuda_replay(vt_backend *backend)
+{
+    vt_cuda_state *state = state_of(backend);
+    if (state->graph == NULL) return false;
+    vt_cuda_succeeds(backend, cudaGraphLaunch(state->graph, state->stream), "replaying a step");
+    return true;
+}
+
+/* ---- workspace and choices ---- */
+
 static void *cuda_workspace(vt_backend *backend, size_t bytes)
 {
     vt_cuda_state *state = state_of(backend);
     if (bytes <= state->workspace_bytes) return state->workspace;
+    if (state->recording) { /* it can't be taken now: the recording fails, and is tried again behind a step with more */
+        state->recording_lacks_memory = true;
+        return NULL;
+    }
+    drop_recording(state);
     cuda_release(backend, state->workspace);
     state->workspace = NULL;
     state->workspace_bytes = 0;
@@ -196,10 +314,17 @@ static void cuda_close(vt_backend *backend)
 {
     vt_cuda_state *state = state_of(backend);
     if (state->stream != NULL) cudaStreamSynchronize(state->stream);
+    if (state->copy_stream != NULL) cudaStreamSynchronize(state->copy_stream);
+    drop_recording(state);
     vt_fused_attention_close(&state->fused_attention);
     vt_products_close(&state->products);
     vt_choices_close(&state->choices);
     while (state->allocation_count > 0) cuda_release(backend, state->allocations[0]);
+    for (int i = 0; i < VT_MARKS; i++)
+        if (state->marks[i] != NULL) cudaEventDestroy(state->marks[i]);
+    if (state->uploaded != NULL) cudaEventDestroy(state->uploaded);
+    if (state->staging_free != NULL) cudaEventDestroy(state->staging_free);
+    if (state->copy_stream != NULL) cudaStreamDestroy(state->copy_stream);
     if (state->stream != NULL) cudaStreamDestroy(state->stream);
     free(state);
 }
@@ -234,6 +359,21 @@ vt_status vt_backend_choose_gpu(int local_rank)
     return choose_device(local_rank, &device);
 }
 
+static vt_status open_streams(vt_cuda_state *state)
+{
+    vt_status status = VT_OK;
+    cudaError_t error = cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking);
+    if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&state->copy_stream, cudaStreamNonBlocking);
+    cudaEvent_t *const events[] = {&state->uploaded, &state->staging_free, &state->marks[0],
+                                   &state->marks[1], &state->marks[2],     &state->marks[3]};
+    _Static_assert(sizeof events / sizeof events[0] == VT_MARKS + 2, "all events");
+    for (size_t i = 0; i < sizeof events / sizeof events[0] && error == cudaSuccess; i++)
+        error = cudaEventCreateWithFlags(events[i], cudaEventDisableTiming);
+    VT_CHECK(error == cudaSuccess, "GPU %d has no stream: %s", state->device, cudaGetErrorString(error));
+done:
+    return status;
+}
+
 static vt_status open_device(vt_backend *backend, int local_rank)
 {
     vt_status status = VT_OK;
@@ -250,8 +390,7 @@ static vt_status open_device(vt_backend *backend, int local_rank)
              "GPU %d (%s) has compute capability %d.%d; 8.0 (Ampere) is the least that has bfloat16. --device=cpu runs "
              "without it",
              state->device, state->device_name, properties.major, properties.minor);
-    error = cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking);
-    VT_CHECK(error == cudaSuccess, "GPU %d has no stream: %s", state->device, cudaGetErrorString(error));
+    VT_TRY(open_streams(state));
     backend->stream = state->stream;
 done:
     return status;
@@ -270,6 +409,16 @@ static void fill(vt_backend *backend)
     backend->zero = cuda_zero;
     backend->copy_from_host = cuda_copy_from_host;
     backend->copy_to_host = cuda_copy_to_host;
+    backend->allocate_host = cuda_allocate_host;
+    backend->release_host = cuda_release_host;
+    backend->copy_to_host_later = cuda_copy_to_host_later;
+    backend->mark = cuda_mark;
+    backend->wait = cuda_wait;
+    backend->upload = cuda_upload;
+    backend->upload_end = cuda_upload_end;
+    backend->record_begin = cuda_record_begin;
+    backend->record_end = cuda_record_end;
+    backend->replay = cuda_replay;
     backend->weights_changed = cuda_weights_changed;
     vt_cuda_convert_fill(backend);
     vt_cuda_layer_norm_fill(backend);

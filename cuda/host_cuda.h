@@ -256,6 +256,83 @@ template <typename function> static void launch(dim3 grid, dim3 threads, size_t 
     }
 }
 
+/* ---- recording, as CUDA graphs do it: what is launched meanwhile runs when the recording is replayed, with the
+ * arguments of that time ---- */
+
+struct recorded_call {
+    void (*run)(const void *arguments);
+    void *arguments;
+    recorded_call *next;
+};
+inline recorded_call *recorded_first, **recorded_last = &recorded_first;
+inline bool is_recording;
+
+static inline void do_or_record(void (*run)(const void *), const void *arguments, size_t bytes)
+{
+    if (!is_recording) {
+        run(arguments);
+        return;
+    }
+    recorded_call *call = (recorded_call *)malloc(sizeof *call);
+    if (call == nullptr || (call->arguments = malloc(bytes)) == nullptr) fail("no memory");
+    memcpy(call->arguments, arguments, bytes);
+    call->run = run;
+    call->next = nullptr;
+    *recorded_last = call;
+    recorded_last = &call->next;
+}
+
+/* Kernels' arguments are plain numbers and pointers, which a copy of the bytes copies. */
+template <typename function> static void launch_or_record(const function &what)
+{
+    static_assert(__is_trivially_copyable(function), "a kernel's arguments");
+    do_or_record([](const void *kept) { (*(const function *)kept)(); }, &what, sizeof what);
+}
+
+/* The arguments are those of now, whenever it runs. */
+template <typename function, typename... types>
+static void start(dim3 grid, dim3 threads, size_t shared_bytes, function *kernel, types... arguments)
+{
+    launch_or_record([=] { launch(grid, threads, shared_bytes, [=] { kernel(arguments...); }); });
+}
+
+extern "C" {
+inline __attribute__((used)) void vt_host_cuda_forget(void)
+{
+    while (recorded_first != nullptr) {
+        recorded_call *call = recorded_first;
+        recorded_first = call->next;
+        free(call->arguments);
+        free(call);
+    }
+    recorded_last = &recorded_first;
+}
+
+inline __attribute__((used)) void vt_host_cuda_record(bool begins)
+{
+    if (begins) vt_host_cuda_forget();
+    is_recording = begins;
+}
+
+inline __attribute__((used)) bool vt_host_cuda_is_recording(void)
+{
+    return is_recording;
+}
+
+inline __attribute__((used)) bool vt_host_cuda_replay(void)
+{
+    for (const recorded_call *call = recorded_first; call != nullptr; call = call->next) call->run(call->arguments);
+    return recorded_first != nullptr;
+}
+
+/* run(arguments), now or with the recording; the arguments [bytes] are copied. */
+inline __attribute__((used)) void vt_host_cuda_do(void (*run)(const void *arguments), const void *arguments,
+                                                  size_t bytes)
+{
+    do_or_record(run, arguments, bytes);
+}
+}
+
 /* This thread's place in its block, and the first of its warp. */
 static inline int place()
 {
@@ -319,7 +396,7 @@ template <typename type> static inline type __shfl_sync(unsigned, type value, in
 #define VT_LAUNCH(kernel, grid, threads, shared_bytes, backend, ...)                                                   \
     do {                                                                                                               \
         (void)(backend);                                                                                               \
-        host_cuda::launch((grid), (threads), (shared_bytes), [=] { kernel(__VA_ARGS__); });                            \
+        host_cuda::start((grid), (threads), (shared_bytes), (kernel), __VA_ARGS__);                                    \
     } while (0)
 
 #endif

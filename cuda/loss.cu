@@ -51,20 +51,28 @@ static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix predicti
     VT_LAUNCH(add_parts, vt_blocks(2 * batch), VT_BLOCK_THREADS, 0, backend, partial, batch, parts, 2, squares);
 }
 
-VT_KERNEL void relative_l2_kernel(int64_t batch, const double *squares, float *losses)
+/* One block: a batch is small, and its sum has an order. */
+VT_KERNEL void relative_l2_kernel(int64_t batch, const double *squares, float *losses, double *sum)
 {
-    for (int64_t i = vt_thread(); i < batch; i += vt_thread_count())
+    for (int64_t i = threadIdx.x; i < batch; i += blockDim.x)
         losses[i] = (float)sqrt(squares[2 * i] / squares[2 * i + 1]);
+    __syncthreads();
+    if (threadIdx.x != 0 || sum == NULL) return;
+    double total = *sum;
+    for (int64_t i = 0; i < batch; i++) total += (double)losses[i];
+    *sum = total;
 }
 
-static void relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses)
+static void relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses, double *sum)
 {
-    VT_LAUNCH(relative_l2_kernel, vt_blocks(batch), VT_BLOCK_THREADS, 0, backend, batch, squares, losses);
+    VT_LAUNCH(relative_l2_kernel, 1, VT_BLOCK_THREADS, 0, backend, batch, squares, losses, sum);
 }
 
 VT_KERNEL void relative_l2_backward_kernel(vt_matrix prediction, vt_matrix target, int64_t tokens,
-                                           const double *squares, float scale, vt_matrix dprediction, bool wide)
+                                           const double *squares, float scale, const double *loss_scale,
+                                           vt_matrix dprediction, bool wide)
 {
+    if (loss_scale != NULL) scale *= (float)*loss_scale;
     int64_t groups = (target.columns + VT_GROUP - 1) / VT_GROUP, row, group;
     for (int64_t i = vt_thread(); i < prediction.rows * groups; i += vt_thread_count()) {
         vt_split(i, groups, &row, &group);
@@ -82,11 +90,11 @@ VT_KERNEL void relative_l2_backward_kernel(vt_matrix prediction, vt_matrix targe
 }
 
 static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                 const double *squares, float scale, vt_matrix dprediction)
+                                 const double *squares, float scale, const double *loss_scale, vt_matrix dprediction)
 {
     bool wide = vt_is_wide(prediction) && vt_is_wide(target) && vt_is_wide(dprediction);
     VT_LAUNCH(relative_l2_backward_kernel, vt_blocks(prediction.rows * vt_groups(target.columns)), VT_BLOCK_THREADS, 0,
-              backend, prediction, target, prediction.rows / batch, squares, scale, dprediction, wide);
+              backend, prediction, target, prediction.rows / batch, squares, scale, loss_scale, dprediction, wide);
 }
 
 /* partial [batch, gridDim.x, channels]; block (part, sample, run of VT_BLOCK_THREADS channels). Every thread keeps to

@@ -1,5 +1,7 @@
 #include "elements.h"
 
+#include "backend/step_state.h"
+
 enum { MOST_BLOCKS = 1024 };
 
 VT_KERNEL void squares_kernel(const float *x, int64_t count, double *partial, bool wide)
@@ -36,18 +38,45 @@ static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, d
     VT_LAUNCH(add_squares, 1, VT_BLOCK_THREADS, 0, backend, partial, blocks, weight, result);
 }
 
-VT_KERNEL void clip_scale_kernel(const double *squares, double maximum, float *scale)
+/* found [gridDim.x] = whether range blockIdx.x holds a NaN or Inf. */
+VT_KERNEL void find_nonfinite(const float *x, const int64_t *ranges, const double *figure, int32_t *found)
 {
-    double ratio = maximum / (sqrt(*squares) + 1e-6);
-    if (!isfinite(*squares))
-        *scale = (float)(*squares - *squares); /* NaN */
-    else
-        *scale = ratio < 1 ? (float)ratio : 1.0f;
+    __shared__ float shared[32];
+    if (figure != NULL && isfinite(*figure)) return;
+    const float *own = x + ranges[2 * blockIdx.x];
+    float bad = 0;
+    for (int64_t i = threadIdx.x; i < ranges[2 * blockIdx.x + 1]; i += blockDim.x) bad += isfinite(own[i]) ? 0 : 1;
+    bad = vt_block_sum(bad, shared);
+    if (threadIdx.x == 0) found[blockIdx.x] = bad > 0;
 }
 
-static void clip_scale(vt_backend *backend, const double *squares, double maximum, float *scale)
+VT_KERNEL void least_nonfinite(const int32_t *found, int64_t count, const double *figure, int32_t *first)
 {
-    VT_LAUNCH(clip_scale_kernel, 1, 1, 0, backend, squares, maximum, scale);
+    int32_t i = 0;
+    if (figure != NULL && isfinite(*figure))
+        i = (int32_t)count;
+    else
+        while (i < count && !found[i]) i++;
+    *first = i;
+}
+
+static void first_nonfinite(vt_backend *backend, const float *x, const int64_t *ranges, int64_t count,
+                            const double *figure, int32_t *first)
+{
+    int32_t *found = (int32_t *)vt_common(backend)->workspace(backend, (size_t)count * sizeof *found);
+    if (found == NULL) return;
+    VT_LAUNCH(find_nonfinite, dim3((unsigned)count), VT_BLOCK_THREADS, 0, backend, x, ranges, figure, found);
+    VT_LAUNCH(least_nonfinite, 1, 1, 0, backend, found, count, figure, first);
+}
+
+VT_KERNEL void decide_kernel(vt_update update, vt_step_state *state)
+{
+    vt_step_decide(&update, state);
+}
+
+static void step_decide(vt_backend *backend, const vt_update *update, vt_step_state *state)
+{
+    VT_LAUNCH(decide_kernel, 1, 1, 0, backend, *update, state);
 }
 
 /* The numbers of an update that are the same for all parameters. */
@@ -78,11 +107,29 @@ __device__ static inline void update_one(const update_constants &c, float gradie
     *parameter = fmaf(-c.learning_rate, step, p);
 }
 
-VT_KERNEL void update_kernel(update_constants c, const float *scale, const float *gradients, float *parameters,
+__device__ static inline void find_constants(const vt_update &update, const vt_step_state &state, update_constants *c)
+{
+    double rate = state.learning_rate, decay = update.weight_decay;
+    c->kind = update.kind;
+    c->learning_rate = (float)rate;
+    c->decay = (float)(c->kind == VT_OPTIMIZER_ADAMW ? 1 - rate * decay : decay);
+    c->beta1 = (float)update.beta1;
+    c->rest1 = c->kind == VT_OPTIMIZER_SGD ? 1.0f : (float)(1 - update.beta1);
+    c->beta2 = (float)update.beta2;
+    c->rest2 = (float)(1 - update.beta2);
+    c->inverse_correction1 = (float)(1 / state.correction1);
+    c->inverse_correction2 = (float)(1 / state.correction2);
+    c->epsilon = (float)update.epsilon;
+}
+
+VT_KERNEL void update_kernel(vt_update update, const vt_step_state *state, const float *gradients, float *parameters,
                              float *moment1, float *moment2, int64_t count, bool wide)
 {
-    float factor = *scale;
+    __shared__ update_constants c;
+    float factor = state->factor;
     if (isnan(factor)) return;
+    if (threadIdx.x == 0) find_constants(update, *state, &c);
+    __syncthreads();
     bool has_moment2 = c.kind != VT_OPTIMIZER_SGD;
     for (int64_t at = vt_thread() * VT_GROUP; at < count; at += vt_thread_count() * VT_GROUP) {
         float g[VT_GROUP], p[VT_GROUP], m[VT_GROUP], v[VT_GROUP] = {};
@@ -98,33 +145,21 @@ VT_KERNEL void update_kernel(update_constants c, const float *scale, const float
     }
 }
 
-static void update_parameters(vt_backend *backend, const vt_update *update, const float *scale, const float *gradients,
-                              float *parameters, float *moment1, float *moment2, int64_t count)
+static void update_parameters(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                              const float *gradients, float *parameters, float *moment1, float *moment2, int64_t count)
 {
     if (count == 0) return;
-    update_constants c = {};
-    double decay = update->weight_decay, step = (double)update->step;
-    c.kind = update->kind;
-    c.learning_rate = (float)update->learning_rate;
-    c.decay = (float)(c.kind == VT_OPTIMIZER_ADAMW ? 1 - update->learning_rate * decay : decay);
-    c.beta1 = (float)update->beta1;
-    c.rest1 = c.kind == VT_OPTIMIZER_SGD ? 1.0f : (float)(1 - update->beta1);
-    c.beta2 = (float)update->beta2;
-    c.rest2 = (float)(1 - update->beta2);
-    if (c.kind != VT_OPTIMIZER_SGD) {
-        c.inverse_correction1 = (float)(1 / (1 - pow(update->beta1, step)));
-        c.inverse_correction2 = (float)(1 / (1 - pow(update->beta2, step)));
-    }
-    c.epsilon = (float)update->epsilon;
     bool wide = vt_is_wide(gradients) && vt_is_wide(parameters) && vt_is_wide(moment1) &&
-                (c.kind == VT_OPTIMIZER_SGD || vt_is_wide(moment2));
-    VT_LAUNCH(update_kernel, vt_blocks(vt_groups(count)), VT_BLOCK_THREADS, 0, backend, c, scale, gradients, parameters,
-              moment1, moment2, count, wide);
+                (update->kind == VT_OPTIMIZER_SGD || vt_is_wide(moment2));
+    int64_t blocks = vt_blocks(vt_groups(count)).x, most = 16 * vt_common(backend)->multiprocessors;
+    VT_LAUNCH(update_kernel, dim3((unsigned)(blocks < most || most == 0 ? blocks : most)), VT_BLOCK_THREADS, 0, backend,
+              *update, state, gradients, parameters, moment1, moment2, count, wide);
 }
 
 void VT_CUDA_NAME(optimizer_fill)(vt_backend *backend)
 {
     backend->sum_of_squares = sum_of_squares;
-    backend->clip_scale = clip_scale;
+    backend->first_nonfinite = first_nonfinite;
+    backend->step_decide = step_decide;
     backend->update = update_parameters;
 }

@@ -15,7 +15,14 @@ typedef struct {
     char device_name[256];
     int device, capability; /* 90: compute capability 9.0 */
     bool failed;
-    void *workspace; /* of operations */
+    cudaStream_t copy_stream; /* batches on their way */
+    cudaEvent_t marks[VT_MARKS];
+    cudaEvent_t uploaded;     /* on the copies' stream: the last upload is in its staging memory */
+    cudaEvent_t staging_free; /* on the work's stream: the staging memory of all uploads has been read */
+    bool recording, recording_lacks_memory;
+    int record_failures;   /* after a few it is left alone */
+    cudaGraphExec_t graph; /* what was recorded; NULL: nothing, or its workspace has moved */
+    void *workspace;       /* of operations */
     size_t workspace_bytes;
     size_t allocation_count;
     void *allocations[VT_CUDA_MOST_ALLOCATIONS];

@@ -77,7 +77,7 @@ static inline vt_matrix vt_matrix_columns(vt_matrix matrix, int64_t first, int64
 typedef struct {
     float rate; /* 0: off */
     uint64_t seed;
-    uint32_t step;
+    const uint32_t *step; /* in the back end's memory; not read when the rate is 0 */
     uint32_t layer;
     uint32_t site;
     uint32_t first_sample; /* position in the global batch of the first sample of the buffers */
@@ -139,16 +139,42 @@ static inline int64_t vt_patch_grid_tokens(const vt_patch_grid *grid)
     return grid->tokens;
 }
 
-/* One update of Adam, AdamW or SGD with momentum over a flat block, as PyTorch defines them (torch.optim). */
+/* Updates by Adam, AdamW or SGD with momentum, as PyTorch defines them (torch.optim), and when they are made. */
 typedef struct {
     vt_optimizer_kind kind;
-    double learning_rate;
     double beta1; /* Adam, AdamW; the momentum of SGD */
     double beta2;
     double epsilon;
-    double weight_decay; /* AdamW: decoupled; the others: added to the gradient */
-    int64_t step;        /* 1 at the first update (bias correction) */
+    double weight_decay;  /* AdamW: decoupled; the others: added to the gradient */
+    double gradient_clip; /* the largest norm of all gradients together; INFINITY: no clipping */
+    bool scales_loss;     /* a dynamic loss scale (fp16), see step_state.h */
+    bool stops;           /* after a step whose figures are not finite no update is made any more */
 } vt_update;
+
+/* What changes from step to step, in the back end's memory: a recorded step can be replayed with new numbers, and the
+ * device decides by itself whether there is an update (step_decide). */
+typedef struct {
+    /* set by the host before each step */
+    double learning_rate;
+    uint32_t step; /* its index: keys dropout */
+    /* kept from step to step */
+    int32_t stopped;     /* 1: a step before was not finite, and `stops` says that none comes after it */
+    int64_t updates;     /* made so far: rule the bias correction */
+    int64_t clean_steps; /* in a row since the loss scale last changed */
+    double loss_scale;   /* the loss is multiplied by it before backward; 1 without scales_loss */
+    /* this step's: set to 0 as it begins */
+    double squares; /* sum of the squares of all gradients, which are loss_scale times as large as they should be */
+    double losses;  /* sum over the samples */
+    /* what step_decide made of them */
+    double gradient_norm;    /* of the gradients as they should be */
+    double correction1;      /* 1 - beta1^updates */
+    double correction2;      /* 1 - beta2^updates */
+    float factor;            /* what the gradients are multiplied by for the update; NaN: there is none */
+    int32_t first_nonfinite; /* see the operation of this name; of the gradients */
+} vt_step_state;
+
+/* Numbered places in what was asked of a back end; see `mark`. */
+enum { VT_MARKS = 4 };
 
 typedef struct vt_backend vt_backend;
 struct vt_backend {
@@ -167,7 +193,7 @@ struct vt_backend {
 
     void (*close)(vt_backend *backend);
 
-    /* The first failure of any operation since the last check; waits until all have ended. */
+    /* The first failure of any operation so far; waits until all have ended. */
     vt_status (*check)(vt_backend *backend);
 
     /* ---- memory ---- */
@@ -183,6 +209,34 @@ struct vt_backend {
     void (*copy_from_host)(vt_backend *backend, void *memory, const void *host, size_t bytes);
     /* Waits until the bytes are there. */
     void (*copy_to_host)(vt_backend *backend, void *host, const void *memory, size_t bytes);
+
+    /* ---- beside a device that works on its own; on the CPU copies are made at once, and there is nothing to wait for
+     * ---- */
+
+    /* Host memory, zeroed, that the device reaches by itself (pinned). Errors: none is to be had. */
+    vt_status (*allocate_host)(vt_backend *backend, size_t bytes, void **memory);
+    void (*release_host)(vt_backend *backend, void *memory);
+    /* As copy_to_host into memory of allocate_host, but without waiting: the bytes are there behind a later mark. */
+    void (*copy_to_host_later)(vt_backend *backend, void *host, const void *memory, size_t bytes);
+    /* `mark` (0 … VT_MARKS - 1) stands behind all that was asked till now. */
+    void (*mark)(vt_backend *backend, int mark);
+    /* Waits until all before the mark is done. Returns the first failure so far, without waiting for more. */
+    vt_status (*wait)(vt_backend *backend, int mark);
+    /* staging = host [bytes], on the way while the device works on something else: it waits for nothing but the last
+     * upload_end. */
+    void (*upload)(vt_backend *backend, void *staging, const void *host, size_t bytes);
+    /* memory = staging, in its turn, once all uploads so far have arrived; returns when their host memory has been
+     * read. */
+    void (*upload_end)(vt_backend *backend, void *memory, const void *staging, size_t bytes);
+
+    /* ---- recording: NULL where the back end can't ---- */
+
+    /* What is asked between the two is not done but recorded, in place of the recording before; it may neither wait nor
+     * take memory. False: it can't be recorded, and nothing has been done. */
+    bool (*record_begin)(vt_backend *backend);
+    bool (*record_end)(vt_backend *backend);
+    /* Does what was recorded, with the same memory. False: there is no recording, or memory that it uses has moved. */
+    bool (*replay)(vt_backend *backend);
 
     /* Matrices of linear layers, LayerNorm's y, GELU, attention and mask_multiply, the patches and the gradient of the
      * loss may be of 16 bits; all arithmetic between loading and storing is float32. The others are float32. */
@@ -279,12 +333,13 @@ struct vt_backend {
     /* squares [batch, 2] = sums over a sample's rows of (prediction - target)² and of target², in float64. rows / batch
      * rows a sample. */
     void (*squared_norms)(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares);
-    /* losses [batch] = √(squares[0] / squares[1]) of each sample: ‖prediction - target‖₂ / ‖target‖₂. */
-    void (*relative_l2)(vt_backend *backend, int64_t batch, const double *squares, float *losses);
-    /* dprediction = scale * (prediction - target) / (norm of the difference * norm of the target), 0 where the
-     * difference's norm is 0; may be prediction. */
+    /* losses [batch] = √(squares[0] / squares[1]) of each sample: ‖prediction - target‖₂ / ‖target‖₂; *sum += all of
+     * them, in their order, unless sum is NULL. */
+    void (*relative_l2)(vt_backend *backend, int64_t batch, const double *squares, float *losses, double *sum);
+    /* dprediction = scale * *loss_scale * (prediction - target) / (norm of the difference * norm of the target), 0
+     * where the difference's norm is 0; may be prediction. loss_scale NULL: 1. */
     void (*relative_l2_backward)(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                 const double *squares, float scale, vt_matrix dprediction);
+                                 const double *squares, float scale, const double *loss_scale, vt_matrix dprediction);
     /* squares [batch, channels] = sum over the points of the grid's tokens of weight[row] * (prediction - target)², in
      * float64; both in VT_PATCH_CHANNEL_LAST order; latitude_weights [height]. */
     void (*channel_squares)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
@@ -294,11 +349,16 @@ struct vt_backend {
 
     /* *result += weight * sum of x², in float64. */
     void (*sum_of_squares)(vt_backend *backend, const float *x, int64_t count, double weight, double *result);
-    /* *scale = min(1, maximum / (√sum_of_squares + 1e-6)) (torch.nn.utils.clip_grad_norm_); NaN when the sum is not
-     * finite. */
-    void (*clip_scale)(vt_backend *backend, const double *sum_of_squares, double maximum, float *scale);
-    /* Gradients are multiplied by *scale first; does nothing when *scale is NaN. moment2 is unused by SGD. */
-    void (*update)(vt_backend *backend, const vt_update *update, const float *scale, const float *gradients,
+    /* *first = the least i for which x [ranges[2 i] … ranges[2 i] + ranges[2 i + 1] - 1] holds a NaN or Inf, or
+     * `count`. Unless `figure` is NULL nothing is looked at when it is finite (the sum of squares of all of x, say). */
+    void (*first_nonfinite)(vt_backend *backend, const float *x, const int64_t *ranges, int64_t count,
+                            const double *figure, int32_t *first);
+    /* From the step's squares and losses: whether there is an update, with which factor, and the next loss scale
+     * (vt_step_decide of step_state.h). */
+    void (*step_decide)(vt_backend *backend, const vt_update *update, vt_step_state *state);
+    /* One update with the state's learning rate, of gradients times its factor; none when that is NaN. moment2 is
+     * unused by SGD. */
+    void (*update)(vt_backend *backend, const vt_update *update, const vt_step_state *state, const float *gradients,
                    float *parameters, float *moment1, float *moment2, int64_t count);
 };
 
@@ -354,5 +414,9 @@ vt_status vt_backend_open_dry(vt_backend **backend);
 const vt_dry_count *vt_backend_dry_count(const vt_backend *backend);
 
 void vt_backend_close(vt_backend **backend);
+
+/* For those who write a back end: fills the rows beside a device's for one that does everything at once, from its
+ * copy_from_host, copy_to_host and check. */
+void vt_backend_fill_immediate(vt_backend *backend);
 
 #endif

@@ -24,7 +24,7 @@ VT_ON_DEVICE_TOO static inline vt_random_block vt_dropout_block(const vt_dropout
 {
     const uint32_t key[2] = {(uint32_t)dropout->seed ^ (dropout->layer * 0x9E3779B9u),
                              (uint32_t)(dropout->seed >> 32) ^ (dropout->site * 0x85EBCA6Bu + 1)};
-    const uint32_t counter[4] = {quad, row, sample, dropout->step};
+    const uint32_t counter[4] = {quad, row, sample, *dropout->step};
     return vt_random_philox(key, counter);
 }
 

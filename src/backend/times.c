@@ -109,14 +109,14 @@ TIMED(squared_norms, (vt_backend * backend, int64_t batch, vt_matrix prediction,
       (backend, batch, prediction, target, squares), 0, 0, 0)
 TIMED(relative_l2_backward,
       (vt_backend * backend, int64_t batch, vt_matrix prediction, vt_matrix target, const double *squares, float scale,
-       vt_matrix dprediction),
-      (backend, batch, prediction, target, squares, scale, dprediction), 0, 0, 0)
+       const double *loss_scale, vt_matrix dprediction),
+      (backend, batch, prediction, target, squares, scale, loss_scale, dprediction), 0, 0, 0)
 TIMED(sum_of_squares, (vt_backend * backend, const float *x, int64_t count, double weight, double *result),
       (backend, x, count, weight, result), 0, 0, 0)
 TIMED(update,
-      (vt_backend * backend, const vt_update *update, const float *scale, const float *gradients, float *parameters,
-       float *moment1, float *moment2, int64_t count),
-      (backend, update, scale, gradients, parameters, moment1, moment2, count), 0, 0, 0)
+      (vt_backend * backend, const vt_update *update, const vt_step_state *state, const float *gradients,
+       float *parameters, float *moment1, float *moment2, int64_t count),
+      (backend, update, state, gradients, parameters, moment1, moment2, count), 0, 0, 0)
 
 vt_status vt_times_open(vt_backend *backend)
 {

@@ -30,7 +30,7 @@ typedef struct {
     vt_matrix weight, patches;
     vt_matrix large[3]; /* on a GPU: [LARGE, LARGE] */
     double *squares;
-    float *scale;
+    vt_step_state *state;
     float *vector, *dweight, *log_sum, *mean, *rstd, *fields;
 } workplace;
 
@@ -128,9 +128,9 @@ static void sum_of_squares(workplace *w)
 
 static void update(workplace *w)
 {
-    const vt_update adam = {VT_OPTIMIZER_ADAM, 1e-9, 0.9, 0.95, 1e-8, 0, 1000};
+    const vt_update adam = {.kind = VT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};
     int64_t quarter = w->x.rows / 2 * DIM;
-    w->backend->update(w->backend, &adam, w->scale, w->x.data, w->y.data, w->z.data, w->z.data + quarter, quarter);
+    w->backend->update(w->backend, &adam, w->state, w->x.data, w->y.data, w->z.data, w->z.data + quarter, quarter);
 }
 
 typedef struct {
@@ -183,7 +183,7 @@ static vt_status open_workplace(workplace *w, vt_arena *arena)
         w->weight = vt_arena_push_matrix(arena, w->type, WIDE, DIM);
         for (int i = 0; i < 3 && w->on_gpu; i++) w->large[i] = vt_arena_push_matrix(arena, w->type, LARGE, LARGE);
         w->squares = vt_arena_push(arena, sizeof *w->squares);
-        w->scale = vt_arena_push(arena, sizeof *w->scale);
+        w->state = vt_arena_push(arena, sizeof *w->state);
         w->patches = vt_arena_push_matrix(arena, VT_FLOAT32, rows, pixels);
         w->fields = vt_arena_push(arena, (size_t)(rows * pixels) * sizeof(float));
         w->dweight = vt_arena_push(arena, (size_t)(WIDE * DIM) * sizeof(float));
@@ -196,12 +196,12 @@ done:
     return status;
 }
 
-/* On a GPU: numbers of sizes 1/16 … 1 in every type (it is faster on zeros), and a small scale of gradients. */
+/* On a GPU: numbers of sizes 1/16 … 1 in every type (it is faster on zeros), and a small factor of gradients. */
 static vt_status fill_workplace(workplace *w, const vt_arena *arena)
 {
     enum { PATTERN = 1 << 20 };
     vt_status status = VT_OK;
-    const float scale = 1e-3f;
+    const vt_step_state state = {.learning_rate = 1e-9, .factor = 1e-3f, .correction1 = 1, .correction2 = 1};
     const size_t bytes = PATTERN * sizeof(uint16_t);
     uint16_t *noise = malloc(bytes);
     VT_ASSERT(noise != NULL);
@@ -212,7 +212,7 @@ static vt_status fill_workplace(workplace *w, const vt_arena *arena)
     for (size_t at = 0; w->on_gpu && at < arena->capacity; at += bytes)
         w->backend->copy_from_host(w->backend, arena->base + at, noise,
                                    arena->capacity - at < bytes ? arena->capacity - at : bytes);
-    w->backend->copy_from_host(w->backend, w->scale, &scale, sizeof scale);
+    w->backend->copy_from_host(w->backend, w->state, &state, sizeof state);
     VT_TRY(w->backend->check(w->backend));
 done:
     free(noise);

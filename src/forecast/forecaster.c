@@ -108,7 +108,12 @@ static vt_status open_model(vt_forecaster *forecaster, const vt_config *config, 
     vt_plan plan;
     vt_backend *backend = forecaster->backend;
     int sharing = backend->shares_host_memory ? 0 : 1; /* ranks in the same memory */
-    vt_trainer_data data = {forecaster->means, forecaster->stds, latitudes, 1, world};
+    vt_trainer_data data = {.means = forecaster->means,
+                            .stds = forecaster->stds,
+                            .latitudes = latitudes,
+                            .steps = 1,
+                            .world = world,
+                            .device_memory = !backend->shares_host_memory};
     for (int rank = 0; backend->shares_host_memory && rank < world->ranks; rank++)
         sharing += world->node_of[rank] == world->node_of[world->rank];
     VT_TRY(vt_world_open_device(config, world, backend));

@@ -14,8 +14,8 @@ typedef struct {
     vt_type type;  /* of what enters matrix products and attention; the residual stream is float32 always */
     bool fused;    /* operations that do two things in one pass over memory (enable_jit) */
     bool training; /* dropout and drop path are on */
-    uint64_t seed; /* these three key the dropout streams */
-    uint32_t step;
+    uint64_t seed; /* these three key the dropout streams; the step is in the back end's memory */
+    const uint32_t *step;
     uint32_t first_sample;
 } vt_pass;
 

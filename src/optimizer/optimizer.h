@@ -10,6 +10,8 @@ typedef struct {
     vt_optimizer_kind kind;
     double weight_decay;
     double gradient_clip; /* largest norm of all gradients together; INFINITY: no clipping */
+    bool scales_loss;     /* a dynamic loss scale, for fp16 */
+    bool stops;           /* after a step whose loss or gradients are not finite no update is made any more */
 } vt_optimizer_options;
 
 /* Takes the moments (none of the second kind for SGD), zeroed: of the elements that this rank updates. */
@@ -17,19 +19,33 @@ vt_status vt_optimizer_open(const vt_optimizer_options *options, vt_backend *bac
                             vt_optimizer **optimizer);
 void vt_optimizer_close(vt_optimizer **optimizer);
 
-/* Collective. One update, with this learning rate, of the values that this rank keeps. *gradient_norm gets the norm of
- * all gradients of the model before clipping, the same on every rank. When it is not finite nothing is updated or
- * counted, and the caller decides. */
-void vt_optimizer_step(vt_optimizer *optimizer, double learning_rate, double *gradient_norm);
+/* What a step changes, in the back end's memory: the loss is added to its `losses`, dropout reads its `step`. */
+vt_step_state *vt_optimizer_state(const vt_optimizer *optimizer);
+
+/* Step `step` (0, 1, …) begins, with this learning rate; its sums are 0. Not to be recorded. */
+void vt_optimizer_begin(vt_optimizer *optimizer, int64_t step, double learning_rate);
+
+/* Collective. Sums the squares of all gradients, and the losses, over all ranks; decides by them whether there is an
+ * update, the same on every rank, and makes it: of the values that this rank keeps. Nothing is waited for: what came of
+ * it stands in the state (vt_step_decide), with the first of this rank's gradients that is not finite. */
+void vt_optimizer_step(vt_optimizer *optimizer);
 
 /* What a checkpoint keeps. Moment 0 or 1, a block that is sliced from ZeRO stage 1 on (vt_parameters_piece), in the
  * back end's memory; NULL: there is none of that kind. The updates made so far rule the bias correction. */
+typedef struct {
+    int64_t updates;
+    double loss_scale; /* 0: of a run without one */
+    int64_t clean_steps;
+} vt_optimizer_progress;
 float *vt_optimizer_moment(const vt_optimizer *optimizer, int index);
-int64_t vt_optimizer_steps(const vt_optimizer *optimizer);
-void vt_optimizer_set_steps(vt_optimizer *optimizer, int64_t steps);
+vt_optimizer_progress vt_optimizer_progress_of(const vt_optimizer *optimizer);
+void vt_optimizer_set_progress(vt_optimizer *optimizer, const vt_optimizer_progress *progress);
 
 /* Collective. The name of the first parameter that holds a NaN or Inf in this block, or NULL. */
 typedef enum { VT_OF_GRADIENTS, VT_OF_VALUES, VT_OF_MOMENT1, VT_OF_MOMENT2 } vt_optimizer_block;
 const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, vt_optimizer_block block);
+
+/* Collective. The same of a step's gradients, from what the ranks found in them (vt_step_state's first_nonfinite). */
+const char *vt_optimizer_nonfinite_name(const vt_optimizer *optimizer, int32_t first);
 
 #endif

@@ -18,6 +18,7 @@ typedef struct {
     void *weight;                                 /* [4 dim, dim] */
     float *gradients, *statistics, *fields, *channels, *block, *wide;
     double *squares;
+    vt_step_state *state;
 } bench;
 
 typedef void sequence(bench *b);
@@ -105,16 +106,20 @@ static void run_patches(bench *b)
     vt_matrix prediction = view(b->fields + 2 * b->tokens * columns, VT_FLOAT32, b->tokens, columns);
     b->backend->patches_load(b->backend, &grid, b->fields, b->channels, b->channels, target);
     b->backend->squared_norms(b->backend, 1, prediction, target, b->squares);
-    b->backend->relative_l2_backward(b->backend, 1, prediction, target, b->squares, 1, prediction);
+    b->backend->relative_l2_backward(b->backend, 1, prediction, target, b->squares, 1, NULL, prediction);
 }
 
 static void run_optimizer(bench *b)
 {
-    const vt_update update = {(vt_optimizer_kind)b->config->optimizer, 1e-3, 0.9, 0.95, 1e-8, 0, 1};
+    const vt_update update = {.kind = (vt_optimizer_kind)b->config->optimizer,
+                              .beta1 = 0.9,
+                              .beta2 = 0.95,
+                              .epsilon = 1e-8,
+                              .gradient_clip = INFINITY};
     float *block = b->block;
     b->backend->zero(b->backend, block, (size_t)b->elements * sizeof *block);
     b->backend->sum_of_squares(b->backend, block, b->elements, 1, b->squares);
-    b->backend->update(b->backend, &update, b->channels, block, block + b->elements, block + 2 * b->elements,
+    b->backend->update(b->backend, &update, b->state, block, block + b->elements, block + 2 * b->elements,
                        block + 3 * b->elements, b->elements);
 }
 
@@ -159,14 +164,17 @@ static vt_status bench_open(bench *b)
     VT_TRY(take(b->backend, 4 * b->elements, &b->block));
     VT_TRY(take(b->backend, wide, &b->wide));
     VT_TRY(take(b->backend, 64, &b->squares));
+    VT_TRY(take(b->backend, 64, &b->state));
+    const vt_step_state state = {.factor = 1, .correction1 = 1, .correction2 = 1};
+    b->backend->copy_from_host(b->backend, b->state, &state, sizeof state);
 done:
     return status;
 }
 
 static void bench_close(bench *b)
 {
-    void *const memory[] = {b->inputs, b->outputs,  b->weight, b->gradients, b->statistics,
-                            b->fields, b->channels, b->block,  b->wide,      b->squares};
+    void *const memory[] = {b->inputs,   b->outputs, b->weight, b->gradients, b->statistics, b->fields,
+                            b->channels, b->block,   b->wide,   b->squares,   b->state};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) b->backend->release(b->backend, memory[i]);
 }
 

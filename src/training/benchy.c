@@ -53,13 +53,16 @@ static vt_status run_trial(bench *b, bool reads, bool steps, double *rate)
 {
     vt_status status = VT_OK;
     vt_world *world = b->trainer->world;
+    vt_trainer *trainer = b->trainer;
     vt_step_figures figures;
     int64_t samples = 0;
     VT_TRY(vt_world_agree(world, vt_stop_requested() ? VT_STOPPED : VT_OK));
     double begin = vt_clock_seconds();
     for (int i = 0; i < BATCHES; i++) {
         if (reads) VT_TRY(next_batch(b));
-        if (steps) VT_TRY(vt_step_train(b->trainer, b->batch, &figures));
+        if (steps) VT_TRY(vt_step_start(trainer, b->batch));
+        while (trainer->pending > (i + 1 < BATCHES ? vt_step_latency(trainer) : 0))
+            VT_TRY(vt_step_take(trainer, &figures));
         samples += b->batch->global_count;
     }
     VT_TRY(vt_world_agree(world, VT_OK));

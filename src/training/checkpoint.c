@@ -108,14 +108,16 @@ static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_sub
     const vt_trainer *trainer = subject->trainer;
     const vt_config *config = trainer->config;
     const int64_t parameters = vt_parameters_count(trainer->parameters);
-    const int64_t steps = vt_optimizer_steps(trainer->optimizer);
+    const vt_optimizer_progress optimizer = vt_optimizer_progress_of(trainer->optimizer);
     char *names = join_channel_names(subject), *yaml = vt_config_text(config);
     vt_backend *backend = trainer->backend;
     char *choices = backend->choices_text != NULL ? backend->choices_text(backend) : NULL;
     VT_TRY(vt_tensor_file_set_integers(file, "seed", 1, &config->seed));
     VT_TRY(vt_tensor_file_set_integers(file, "global_batch_size", 1, &config->global_batch_size));
     VT_TRY(vt_tensor_file_set_integers(file, "parameter_count", 1, &parameters));
-    VT_TRY(vt_tensor_file_set_integers(file, "optimizer_steps", 1, &steps));
+    VT_TRY(vt_tensor_file_set_integers(file, "optimizer_steps", 1, &optimizer.updates));
+    VT_TRY(vt_tensor_file_set_real(file, "loss_scale", optimizer.loss_scale));
+    VT_TRY(vt_tensor_file_set_integers(file, "loss_scale_clean_steps", 1, &optimizer.clean_steps));
     VT_TRY(vt_tensor_file_set_text(file, "optimizer", optimizer_names[config->optimizer]));
     VT_TRY(vt_tensor_file_set_text(file, "channels", names));
     VT_TRY(vt_tensor_file_set_text(file, "configuration", yaml));
@@ -516,25 +518,37 @@ done:
     return status;
 }
 
+static vt_status read_optimizer_progress(vt_tensor_file *file, vt_optimizer_progress *progress)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_tensor_file_get_integer(file, "optimizer_steps", &progress->updates));
+    if (vt_tensor_file_has(file, "loss_scale")) { /* earlier checkpoints had none */
+        VT_TRY(vt_tensor_file_get_real(file, "loss_scale", &progress->loss_scale));
+        VT_TRY(vt_tensor_file_get_integer(file, "loss_scale_clean_steps", &progress->clean_steps));
+    }
+done:
+    return status;
+}
+
 static vt_status read_own_parts(const char *directory, const vt_checkpoint_subject *subject, vt_progress *progress,
                                 bool *damaged)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
     vt_trainer *trainer = subject->trainer;
-    int64_t steps = 0;
+    vt_optimizer_progress optimizer = {0};
     VT_TRY(open_checkpoint(directory, trainer->world, &index, damaged));
     VT_TRY(check_model(index, directory, subject));
     VT_TRY(check_optimizer(index, directory, trainer->config));
     VT_TRY(read_progress(index, progress));
     VT_TRY(check_batch_size(index, directory, trainer->config, progress));
-    VT_TRY(vt_tensor_file_get_integer(index, "optimizer_steps", &steps));
     VT_TRY(read_choices(index, trainer->backend));
+    VT_TRY(read_optimizer_progress(index, &optimizer));
     *damaged = true;
     VT_TRY(read_tensors(index, trainer, vt_stored_count(trainer)));
     *damaged = false;
-    vt_optimizer_set_steps(trainer->optimizer, steps);
-    trainer->steps_done = progress->step;
+    vt_optimizer_set_progress(trainer->optimizer, &optimizer);
+    trainer->steps_started = progress->step;
 done:
     vt_tensor_file_close(&index);
     return status;

@@ -59,6 +59,107 @@ done:
     return status;
 }
 
+/* ---- steps ---- */
+
+/* The file and time of the sample whose loss is not finite, for the sentence that tells of the step. */
+static const char *describe_sample(const vt_loop *loop, const vt_step_figures *figures, char *buffer, int64_t size)
+{
+    if (figures->bad_sample < 0) return "none: every sample's loss is finite";
+    vt_dataset_describe(vt_loader_options_of(loop->training_loader)->dataset, figures->bad_sample, buffer, size);
+    return buffer;
+}
+
+/* A step without an update; after too many of them in a row the run ends, on all ranks alike. The loss scale of fp16 is
+ * halved each time: from its start down to where nothing is gained by it any more. */
+static vt_status note_skipped(vt_loop *loop, const vt_step_figures *figures)
+{
+    vt_status status = VT_OK;
+    enum { MOST_IN_ROW = 10, MOST_HALVINGS_IN_ROW = 40 };
+    vt_progress *progress = &loop->progress;
+    const bool scales = loop->trainer->config->amp_mode == VT_AMP_FP16;
+    const int most = scales ? MOST_HALVINGS_IN_ROW : MOST_IN_ROW;
+    char sample[4096];
+    progress->epoch_skipped++;
+    progress->skipped++;
+    progress->skipped_in_row++;
+    if (scales)
+        vt_log_info("step %lld: the gradients are not finite in fp16 (loss %g, first in %s), so its update was left "
+                    "out, and the loss scale is %g from here on",
+                    (long long)progress->step, figures->loss, figures->bad_parameter, figures->loss_scale);
+    else
+        vt_log_warning(
+            "step %lld: the gradients are not finite (loss %g, first in %s; sample: %s), so its update was left "
+            "out: the %lld. of the run, %lld in a row",
+            (long long)progress->step, figures->loss, figures->bad_parameter,
+            describe_sample(loop, figures, sample, sizeof sample), (long long)progress->skipped,
+            (long long)progress->skipped_in_row);
+    VT_CHECK(progress->skipped_in_row < most,
+             "step %lld: the gradients were not finite in %d steps in a row (loss %g, first in %s): the run has "
+             "diverged. A lower --lr, --warmup or --grad_clip=1 often helps; --resume goes on from the last checkpoint",
+             (long long)progress->step, most, figures->loss, figures->bad_parameter);
+done:
+    return status;
+}
+
+/* metrics.csv, curves and the sums of the epoch after one step. */
+static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double seconds, double waited)
+{
+    vt_status status = VT_OK;
+    vt_trainer *trainer = loop->trainer;
+    vt_progress *progress = &loop->progress;
+    const int64_t samples = trainer->config->global_batch_size;
+    progress->step = figures->step;
+    progress->epoch_steps++;
+    progress->epoch_samples += samples;
+    progress->validation_loss = NAN;
+    vt_metrics_row row = {figures->step,          progress->epoch + 1,       figures->loss,   figures->learning_rate,
+                          figures->gradient_norm, (double)samples / seconds, waited / seconds};
+    VT_TRY(vt_metrics_add(loop->metrics, &row));
+    vt_record_step_figures step = {.step = figures->step,
+                                   .epoch = progress->epoch + 1,
+                                   .epochs = loop->length.epochs,
+                                   .step_of_epoch = progress->epoch_steps,
+                                   .steps_per_epoch = loop->length.steps_per_epoch,
+                                   .samples = samples,
+                                   .waited = waited,
+                                   .seconds = seconds,
+                                   .loss = figures->loss,
+                                   .gradient_norm = figures->gradient_norm,
+                                   .next_learning_rate = vt_schedule_rate(&trainer->schedule, figures->step)};
+    VT_TRY(vt_record_step(loop->record, &step));
+    if (isfinite(figures->gradient_norm)) {
+        progress->epoch_loss += figures->loss;
+        progress->skipped_in_row = 0;
+    } else {
+        VT_TRY(note_skipped(loop, figures));
+    }
+done:
+    return status;
+}
+
+/* Collective. Takes and notes the figures of all pending steps but the last `leave`. */
+static vt_status take_steps(vt_loop *loop, int64_t leave)
+{
+    vt_status status = VT_OK;
+    vt_trainer *trainer = loop->trainer;
+    while (trainer->pending > leave) {
+        vt_step_figures figures;
+        status = vt_step_take(trainer, &figures);
+        if (status != VT_OK && figures.bad_sample >= 0) {
+            char sample[1024];
+            vt_error_context("sample %s", describe_sample(loop, &figures, sample, sizeof sample));
+        }
+        double now = vt_clock_seconds(), waited = loop->waited[(figures.step - 1) % VT_STEPS_AHEAD];
+        if (status == VT_OK) status = note_step(loop, &figures, now - loop->step_begin, waited);
+        loop->progress.epoch_seconds = loop->epoch_earlier + now - loop->epoch_begin;
+        loop->waited_sum += waited;
+        loop->step_begin = now;
+        if (status != VT_OK) goto done;
+    }
+done:
+    return status;
+}
+
 /* ---- checkpoints ---- */
 
 static bool is_finished(const vt_loop *loop)
@@ -66,16 +167,15 @@ static bool is_finished(const vt_loop *loop)
     return loop->progress.epoch >= loop->length.epochs;
 }
 
-/* After a step, or after a validation (no step of the next epoch is done then). One that is due with the last step of
- * an epoch waits for the validation, whose loss it then holds. */
+/* After a step was started, or after a validation (no step of the next epoch is done then). One that is due with the
+ * last step of an epoch waits for the validation, whose loss it then holds. */
 static bool is_checkpoint_due(const vt_loop *loop)
 {
-    const vt_progress *progress = &loop->progress;
     int64_t every = loop->trainer->config->checkpoint_every;
-    bool epoch_ended = progress->epoch_steps == 0;
-    if (every == 0 || progress->epoch_steps == loop->length.steps_per_epoch) return false;
+    bool epoch_ended = loop->epoch_started == 0;
+    if (every == 0 || loop->epoch_started == loop->length.steps_per_epoch) return false;
     if (every == VT_UNSET_INTEGER) return epoch_ended;
-    return progress->step % every == 0 || (epoch_ended && is_finished(loop));
+    return loop->trainer->steps_started % every == 0 || (epoch_ended && is_finished(loop));
 }
 
 /* Collective. An update may overflow though its gradients are finite: that must not take a good checkpoint's place. */
@@ -117,6 +217,7 @@ static vt_status checkpoint(vt_loop *loop, vt_status earlier)
     if (earlier == VT_ERROR) return earlier;
     bool stop = earlier == VT_STOPPED && !is_finished(loop);
     if (!stop && !is_checkpoint_due(loop)) return VT_OK;
+    VT_TRY(vt_world_agree(loop->trainer->world, take_steps(loop, 0)));
     VT_TRY(save(loop));
     if (!stop) return VT_OK;
     vt_log_info("Stopped by %s after step %lld, with a checkpoint; the same command with --resume goes on from there",
@@ -133,10 +234,10 @@ static void save_after_fault(vt_loop *loop)
     vt_world *world = loop->trainer->world;
     const int speaker = world->speaker;
     vt_error cause;
-    if (loop->progress.step == loop->saved_step) return;
+    if (loop->trainer->steps_started == loop->saved_step) return;
     vt_error_move_out(&cause);
     world->agreed_failure = false; /* so that the ranks can agree on the checkpoint */
-    if (save(loop) == VT_OK)
+    if (vt_world_agree(world, take_steps(loop, 0)) == VT_OK && save(loop) == VT_OK)
         vt_log_info("The data can't be read any further: ending after step %lld, with a checkpoint; with the data "
                     "mended, the same command with --resume goes on from there",
                     (long long)loop->progress.step);
@@ -150,75 +251,21 @@ static void save_after_fault(vt_loop *loop)
 
 /* ---- an epoch ---- */
 
-/* The file and time of the sample whose loss is not finite, for the sentence that tells of the step. */
-static const char *describe_sample(const vt_loop *loop, const vt_step_figures *figures, char *buffer, int64_t size)
+/* Of a device that works on its own one step was timed: its parts are taken for those of all. */
+static vt_step_times times_of_epoch(const vt_loop *loop)
 {
-    if (figures->bad_sample < 0) return "none: every sample's loss is finite";
-    vt_dataset_describe(vt_loader_options_of(loop->training_loader)->dataset, figures->bad_sample, buffer, size);
-    return buffer;
+    vt_step_times times = loop->trainer->times;
+    double measured = times.forward + times.backward + times.communication + times.optimizer;
+    double all = loop->progress.epoch_seconds - loop->waited_sum;
+    if (loop->trainer->backend->shares_host_memory || measured <= 0) return times;
+    times.forward *= all / measured;
+    times.backward *= all / measured;
+    times.communication *= all / measured;
+    times.optimizer *= all / measured;
+    return times;
 }
 
-/* A step without an update; after too many of them in a row the run ends, on all ranks alike. */
-static vt_status note_skipped(vt_loop *loop, const vt_step_figures *figures)
-{
-    vt_status status = VT_OK;
-    enum { MOST_IN_ROW = 10 };
-    vt_progress *progress = &loop->progress;
-    char sample[4096];
-    progress->epoch_skipped++;
-    progress->skipped++;
-    progress->skipped_in_row++;
-    vt_log_warning("step %lld: the gradients are not finite (loss %g, first in %s; sample: %s), so its update was left "
-                   "out: the %lld. of the run, %lld in a row",
-                   (long long)progress->step, figures->loss, figures->bad_parameter,
-                   describe_sample(loop, figures, sample, sizeof sample), (long long)progress->skipped,
-                   (long long)progress->skipped_in_row);
-    VT_CHECK(progress->skipped_in_row < MOST_IN_ROW,
-             "step %lld: the gradients were not finite in %d steps in a row (loss %g, first in %s): the run has "
-             "diverged. A lower --lr, --warmup or --grad_clip=1 often helps; --resume goes on from the last checkpoint",
-             (long long)progress->step, MOST_IN_ROW, figures->loss, figures->bad_parameter);
-done:
-    return status;
-}
-
-/* metrics.csv, curves and the sums of the epoch after one step. */
-static vt_status note_step(vt_loop *loop, const vt_batch *batch, const vt_step_figures *figures, double seconds,
-                           double waited)
-{
-    vt_status status = VT_OK;
-    vt_trainer *trainer = loop->trainer;
-    vt_progress *progress = &loop->progress;
-    progress->step = trainer->steps_done;
-    progress->epoch_steps++;
-    progress->epoch_samples += batch->global_count;
-    progress->validation_loss = NAN;
-    vt_metrics_row row = {trainer->steps_done,    progress->epoch + 1,    figures->loss,
-                          figures->learning_rate, figures->gradient_norm, (double)batch->global_count / seconds,
-                          waited / seconds};
-    VT_TRY(vt_metrics_add(loop->metrics, &row));
-    vt_record_step_figures step = {.step = trainer->steps_done,
-                                   .epoch = progress->epoch + 1,
-                                   .epochs = loop->length.epochs,
-                                   .step_of_epoch = progress->epoch_steps,
-                                   .steps_per_epoch = loop->length.steps_per_epoch,
-                                   .samples = batch->global_count,
-                                   .waited = waited,
-                                   .seconds = seconds,
-                                   .loss = figures->loss,
-                                   .gradient_norm = figures->gradient_norm,
-                                   .next_learning_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_done)};
-    VT_TRY(vt_record_step(loop->record, &step));
-    if (isfinite(figures->gradient_norm)) {
-        progress->epoch_loss += figures->loss;
-        progress->skipped_in_row = 0;
-    } else {
-        VT_TRY(note_skipped(loop, figures));
-    }
-done:
-    return status;
-}
-
-static vt_status note_epoch(vt_loop *loop, double waited)
+static vt_status note_epoch(vt_loop *loop)
 {
     const vt_progress *progress = &loop->progress;
     vt_record_epoch_figures whole = {.epoch = progress->epoch + 1,
@@ -226,8 +273,8 @@ static vt_status note_epoch(vt_loop *loop, double waited)
                                      .steps = progress->epoch_steps,
                                      .samples = progress->epoch_samples,
                                      .seconds = progress->epoch_seconds,
-                                     .waited = waited,
-                                     .times = loop->trainer->times,
+                                     .waited = loop->waited_sum,
+                                     .times = times_of_epoch(loop),
                                      .mean_loss = progress->epoch_loss /
                                                   (double)(progress->epoch_steps - progress->epoch_skipped),
                                      .next_learning_rate = vt_schedule_rate(&loop->trainer->schedule, progress->step)};
@@ -242,72 +289,87 @@ static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batc
     int64_t channel = vt_record_picture_channel(config), plane = config->img_size[0] * config->img_size[1];
     float *fields = vt_allocate(2 * (size_t)plane, sizeof *fields, "a picture");
     VT_TRY(vt_step_forecast(loop->trainer, batch, channel, fields, fields + plane));
-    VT_TRY(vt_record_picture(loop->record, epoch + 1, loop->trainer->steps_done, fields + plane, fields));
+    VT_TRY(vt_record_picture(loop->record, epoch + 1, loop->trainer->steps_started, fields + plane, fields));
 done:
     free(fields);
     return status;
 }
 
 /* The steps that a profiler records (rank 0): all of the fourth epoch, or of the last one when there are fewer; with
- * enable_manual_profiling the first 30 of the second. `step` is the index in the epoch of a step that begins, or the
- * number of steps done when it has ended. */
+ * enable_manual_profiling the first 30 of the second. */
 enum { PROFILED_EPOCH = 3, MANUAL_EPOCH = 1, MANUAL_STEPS = 30 };
 
-static void switch_profiler(const vt_loop *loop, int64_t step, bool begins)
+static int64_t profiled_steps(const vt_loop *loop)
 {
-    const vt_trainer *trainer = loop->trainer;
-    bool manual = trainer->config->enable_manual_profiling;
+    bool manual = loop->trainer->config->enable_manual_profiling;
     int64_t last = loop->length.epochs - 1, epoch = manual ? MANUAL_EPOCH : PROFILED_EPOCH;
     int64_t steps = loop->length.steps_per_epoch;
-    if (manual && steps > MANUAL_STEPS) steps = MANUAL_STEPS;
-    if (trainer->world->rank != 0 || loop->progress.epoch != (epoch < last ? epoch : last)) return;
-    if (begins && step == 0) vt_profile_start();
-    if (!begins && step == steps) vt_profile_stop();
+    if (loop->trainer->world->rank != 0 || loop->progress.epoch != (epoch < last ? epoch : last)) return 0;
+    return manual && steps > MANUAL_STEPS ? MANUAL_STEPS : steps;
+}
+
+/* Before a step is started: what is to be seen of it. */
+static void prepare_step(vt_loop *loop)
+{
+    vt_trainer *trainer = loop->trainer;
+    const int64_t profiled = profiled_steps(loop), index = loop->epoch_started;
+    if (index == 0 && profiled > 0) vt_profile_start();
+    trainer->measured = index == (loop->length.steps_per_epoch > 1 ? 1 : 0);
+}
+
+/* After it: the last profiled one is waited for. */
+static vt_status finish_step(vt_loop *loop)
+{
+    const int64_t profiled = profiled_steps(loop), started = loop->epoch_started;
+    bool ends = started == loop->length.steps_per_epoch || started == profiled;
+    vt_status status = take_steps(loop, ends ? 0 : vt_step_latency(loop->trainer));
+    if (started == profiled) vt_profile_stop();
+    return status;
+}
+
+static void log_waiting(vt_loop *loop, double total)
+{
+    vt_log_info("  Waited for data %.2f %% of the time", 100 * loop->waited_sum / total);
+    if (loop->replaced > 0)
+        vt_log_warning("%lld samples of this epoch could not be read, and others took their place (skip_bad_samples)",
+                       (long long)loop->replaced);
+    loop->replaced = 0;
+    if (loop->waited_sum > 0.1 * total)
+        vt_log_warning("the steps waited for data %.0f %% of the time; see --num_data_workers and --data_loader_config",
+                       100 * loop->waited_sum / total);
 }
 
 /* From where the run stands in its epoch to the epoch's last step. */
 static vt_status train_epoch(vt_loop *loop)
 {
     vt_status status = VT_OK;
+    vt_trainer *trainer = loop->trainer;
     vt_progress *progress = &loop->progress;
-    double earlier = progress->epoch_seconds, waited_sum = 0, begin = vt_clock_seconds(), step_begin = begin;
     const vt_batch *batch = NULL;
-    loop->trainer->times = (vt_step_times){0};
+    loop->epoch_started = progress->epoch_steps;
+    loop->epoch_earlier = progress->epoch_seconds;
+    loop->epoch_begin = loop->step_begin = vt_clock_seconds();
+    loop->waited_sum = 0;
+    trainer->times = (vt_step_times){0};
     VT_TRY(vt_loader_begin(loop->training_loader, progress->epoch, progress->epoch_steps));
-    while (progress->epoch_steps < loop->length.steps_per_epoch) {
-        vt_step_figures figures;
-        double waited = 0;
-        switch_profiler(loop, progress->epoch_steps, true);
-        vt_range_begin("step %lld", (long long)progress->epoch_steps);
-        status = next_batch(loop, loop->training_loader, &batch, &waited);
+    while (loop->epoch_started < loop->length.steps_per_epoch) {
+        double *waited = &loop->waited[trainer->steps_started % VT_STEPS_AHEAD];
+        *waited = 0;
+        prepare_step(loop);
+        vt_range_begin("step %lld", (long long)loop->epoch_started);
+        status = next_batch(loop, loop->training_loader, &batch, waited);
         if (status == VT_ERROR) save_after_fault(loop);
         if (status != VT_OK) goto done;
-        status = vt_step_train(loop->trainer, batch, &figures);
+        status = vt_step_start(trainer, batch);
         vt_range_end();
-        if (status != VT_OK && figures.bad_sample >= 0) {
-            char sample[1024];
-            vt_error_context("sample %s", describe_sample(loop, &figures, sample, sizeof sample));
-        }
-        if (progress->epoch_steps == 1) vt_record_memory(loop->trainer->backend);
-        double now = vt_clock_seconds();
-        if (status == VT_OK) status = note_step(loop, batch, &figures, now - step_begin, waited);
-        switch_profiler(loop, progress->epoch_steps, false);
-        progress->epoch_seconds = earlier + now - begin;
-        waited_sum += waited;
+        loop->epoch_started++;
+        if (loop->epoch_started == 2) vt_record_memory(trainer->backend);
+        if (status == VT_OK) status = finish_step(loop);
         VT_TRY(checkpoint(loop, status));
-        step_begin = now;
     }
-    VT_TRY(vt_world_agree(loop->trainer->world, note_epoch(loop, waited_sum)));
-    double total = vt_clock_seconds() - begin;
-    vt_log_info("  Waited for data %.2f %% of the time", 100 * waited_sum / total);
-    if (loop->replaced > 0)
-        vt_log_warning("%lld samples of this epoch could not be read, and others took their place (skip_bad_samples)",
-                       (long long)loop->replaced);
-    loop->replaced = 0;
-    if (waited_sum > 0.1 * total)
-        vt_log_warning("the steps waited for data %.0f %% of the time; see --num_data_workers and --data_loader_config",
-                       100 * waited_sum / total);
-    if (batch != NULL) VT_TRY(vt_world_agree(loop->trainer->world, draw_picture(loop, progress->epoch, batch)));
+    VT_TRY(vt_world_agree(trainer->world, note_epoch(loop)));
+    log_waiting(loop, vt_clock_seconds() - loop->epoch_begin);
+    if (batch != NULL) VT_TRY(vt_world_agree(trainer->world, draw_picture(loop, progress->epoch, batch)));
 done:
     return status;
 }
@@ -330,6 +392,7 @@ static vt_status validate_epoch(vt_loop *loop, vt_validation *validation)
                               .validation_loss = validation->loss,
                               .best_loss = progress->best_loss,
                               .persistence_loss = progress->persistence_loss};
+    loop->epoch_started = 0;
     VT_TRY(checkpoint(loop, status));
 done:
     return status;

@@ -52,8 +52,21 @@ int64_t vt_reader_workers(const vt_config *config, const vt_world *world)
     return spare < 1 ? 1 : spare > MOST_WORKERS ? MOST_WORKERS : spare;
 }
 
-vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, bool training, vt_dataset *dataset,
-                                vt_loader **loader)
+static float *allocate_pinned(size_t bytes, void *context)
+{
+    vt_backend *backend = context;
+    void *memory = NULL;
+    return backend->allocate_host(backend, bytes, &memory) == VT_OK ? memory : NULL;
+}
+
+static void release_pinned(float *memory, void *context)
+{
+    vt_backend *backend = context;
+    backend->release_host(backend, memory);
+}
+
+vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, vt_backend *backend, bool training,
+                                vt_dataset *dataset, vt_loader **loader)
 {
     vt_loader_options options = {.dataset = dataset,
                                  .global_batch_size = config->global_batch_size,
@@ -65,6 +78,11 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
                                  .prefetch = training ? config->prefetch : VT_VALIDATION_PREFETCH,
                                  .workers = vt_reader_workers(config, world),
                                  .skip_bad = config->skip_bad_samples};
+    if (backend != NULL && !backend->shares_host_memory) {
+        options.allocate = allocate_pinned;
+        options.release = release_pinned;
+        options.context = backend;
+    }
     return vt_loader_open(&options, loader);
 }
 

@@ -69,7 +69,8 @@ static vt_trainer_data trainer_data(const run_state *run)
                              .stds = run->stds,
                              .latitudes = vt_dataset_latitudes(run->validation),
                              .steps = config->num_iters != VT_UNSET_INTEGER ? config->num_iters : steps,
-                             .world = run->world};
+                             .world = run->world,
+                             .device_memory = run->backend != NULL && !run->backend->shares_host_memory};
 }
 
 /* Ranks that share this rank's memory, itself included; a GPU has its own. */
@@ -104,8 +105,8 @@ static vt_status open_device(run_state *run)
     VT_TRY(vt_trainer_plan(config, &data, &run->plan));
     VT_TRY(vt_budget_check(config, &data, &run->plan,
                            run->backend->available_memory(run->backend) / ranks_of_memory(run->world, run->backend)));
-    VT_TRY(vt_reader_open_loader(config, run->world, true, run->training, &run->training_loader));
-    VT_TRY(vt_reader_open_loader(config, run->world, false, run->validation, &run->validation_loader));
+    VT_TRY(vt_reader_open_loader(config, run->world, run->backend, true, run->training, &run->training_loader));
+    VT_TRY(vt_reader_open_loader(config, run->world, run->backend, false, run->validation, &run->validation_loader));
 done:
     return status;
 }
@@ -269,9 +270,9 @@ static void close_run(run_state *run)
     vt_record_close(&run->record);
     vt_checkpoint_store_close(&run->checkpoints);
     vt_trainer_close(&run->trainer);
-    vt_backend_close(&run->backend);
     vt_loader_close(&run->training_loader);
     vt_loader_close(&run->validation_loader);
+    vt_backend_close(&run->backend);
     vt_dataset_close(&run->training);
     vt_dataset_close(&run->validation);
     free(run->means);

@@ -13,25 +13,33 @@ typedef struct {
     const float *target; /* [count, n_out_channels, rows, width], in the back end's memory */
 } micro_batch;
 
-static micro_batch take_samples(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count, bool training)
+/* The batch where the back end can read it, from here on; the loader may have its memory back. */
+static vt_batch bring(vt_trainer *trainer, const vt_batch *batch)
 {
     const vt_config *config = trainer->config;
     vt_backend *backend = trainer->backend;
+    vt_batch here = *batch;
+    size_t plane = (size_t)(batch->sample_count * trainer->rows.count * config->img_size[1]) * sizeof(float);
+    if (backend->shares_host_memory) return here;
+    vt_range_begin("data copy in %lld", (long long)trainer->steps_started);
+    here.input = trainer->batch_input;
+    here.target = trainer->batch_target;
+    const size_t input = batch->input != NULL ? (size_t)config->n_in_channels * plane : 0;
+    const size_t target = batch->target != NULL ? (size_t)config->n_out_channels * plane : 0;
+    if (input > 0) backend->upload(backend, trainer->staged_input, batch->input, input);
+    if (target > 0) backend->upload(backend, trainer->staged_target, batch->target, target);
+    if (input > 0) backend->upload_end(backend, trainer->batch_input, trainer->staged_input, input);
+    if (target > 0) backend->upload_end(backend, trainer->batch_target, trainer->staged_target, target);
+    vt_range_end();
+    return here;
+}
+
+static micro_batch take_samples(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count, bool training)
+{
+    const vt_config *config = trainer->config;
     int64_t plane = trainer->rows.count * config->img_size[1];
     int64_t input_size = config->n_in_channels * plane, target_size = config->n_out_channels * plane;
-    const float *input = batch->input != NULL ? batch->input + first * input_size : NULL;
-    const float *target = batch->target != NULL ? batch->target + first * target_size : NULL;
-    if (!backend->shares_host_memory) {
-        vt_range_begin("data copy in %lld", (long long)trainer->steps_done);
-        backend->copy_from_host(backend, trainer->batch_input, input, (size_t)(count * input_size) * sizeof(float));
-        if (target != NULL)
-            backend->copy_from_host(backend, trainer->batch_target, target,
-                                    (size_t)(count * target_size) * sizeof(float));
-        input = trainer->batch_input;
-        target = trainer->batch_target;
-        vt_range_end();
-    }
-    return (micro_batch){.pass = {.backend = backend,
+    return (micro_batch){.pass = {.backend = trainer->backend,
                                   .arena = &trainer->arena,
                                   .parallel = trainer->parallel,
                                   .batch = count,
@@ -39,10 +47,11 @@ static micro_batch take_samples(vt_trainer *trainer, const vt_batch *batch, int6
                                   .fused = config->enable_jit,
                                   .training = training,
                                   .seed = (uint64_t)config->seed,
-                                  .step = (uint32_t)trainer->steps_done,
+                                  .step = &vt_optimizer_state(trainer->optimizer)->step,
                                   .first_sample = (uint32_t)(batch->first_in_batch + first)},
-                         .input = {input, trainer->input_mean, trainer->input_inverse_std},
-                         .target = target};
+                         .input = {batch->input != NULL ? batch->input + first * input_size : NULL, trainer->input_mean,
+                                   trainer->input_inverse_std},
+                         .target = batch->target != NULL ? batch->target + first * target_size : NULL};
 }
 
 /* Fields [batch, field_channels, …] as tokens beside the model's output, normalised. */
@@ -60,6 +69,10 @@ static vt_matrix load_target(vt_trainer *trainer, const vt_pass *pass, const flo
 static void end_part(vt_trainer *trainer, double *part)
 {
     vt_step_times *times = &trainer->times;
+    if (!trainer->backend->shares_host_memory) {
+        if (!trainer->measured) return;
+        trainer->backend->check(trainer->backend);
+    }
     double now = vt_clock_seconds(), waited = vt_world_waited(trainer->world);
     if (part != NULL) {
         times->communication += waited - times->waited;
@@ -69,18 +82,15 @@ static void end_part(vt_trainer *trainer, double *part)
     times->waited = waited;
 }
 
-/* Sum of the samples' losses of one prediction, over all their tokens; the squares stay for backward. */
-static double score(vt_trainer *trainer, const vt_pass *pass, vt_matrix prediction, vt_matrix target)
+/* losses [batch] of one prediction, over all tokens of its samples, also added to *sum unless it is NULL; the squares
+ * stay for backward. */
+static void score(vt_trainer *trainer, const vt_pass *pass, vt_matrix prediction, vt_matrix target, float *losses,
+                  double *sum)
 {
     vt_backend *backend = pass->backend;
-    float *losses = trainer->host_losses;
-    double sum = 0;
     backend->squared_norms(backend, pass->batch, prediction, target, trainer->squares);
     vt_group_all_reduce(trainer->parallel->tokens, VT_SUM_FLOAT64, trainer->squares, 2 * pass->batch, NULL);
-    backend->relative_l2(backend, pass->batch, trainer->squares, trainer->losses);
-    backend->copy_to_host(backend, losses, trainer->losses, (size_t)pass->batch * sizeof(float));
-    for (int64_t i = 0; i < pass->batch; i++) sum += (double)losses[i];
-    return sum;
+    backend->relative_l2(backend, pass->batch, trainer->squares, losses, sum);
 }
 
 /* The samples' figures are the same on all ranks that share their tokens: in sums over all ranks one of them counts. */
@@ -90,92 +100,174 @@ static double share(const vt_trainer *trainer)
     return coordinate[VT_AXIS_TENSOR] == 0 && coordinate[VT_AXIS_CONTEXT] == 0 ? 1 : 0;
 }
 
-/* Collective: what stands in the way of the update. The first rank with a sample whose loss is not finite names it. */
-static void find_nonfinite(vt_trainer *trainer, const vt_batch *batch, int64_t own, vt_step_figures *figures)
-{
-    vt_world *world = trainer->world;
-    double *samples = vt_allocate((size_t)world->ranks, sizeof *samples, "a bad sample");
-    if (own >= 0 && batch->samples != NULL) samples[world->rank] = (double)batch->samples[own] + 1;
-    vt_world_sum(world, samples, world->ranks);
-    for (int rank = world->ranks - 1; rank >= 0; rank--)
-        if (samples[rank] > 0) figures->bad_sample = (int64_t)samples[rank] - 1;
-    free(samples);
-    figures->bad_parameter = vt_optimizer_first_nonfinite(trainer->optimizer, VT_OF_GRADIENTS);
-    if (figures->bad_parameter == NULL) figures->bad_parameter = isfinite(figures->loss) ? "their norm" : "the loss";
-}
+/* ---- a training step ---- */
 
-static vt_status fail_nonfinite(const vt_trainer *trainer, const vt_step_figures *figures)
-{
-    vt_status status = VT_OK;
-    VT_FAIL("step %lld: the gradients are not finite (loss %g, first in %s), so no update was made. A lower --lr, "
-            "--warmup or --grad_clip=1 often helps; --on_nonfinite=skip leaves out single updates",
-            (long long)trainer->steps_done + 1, figures->loss, figures->bad_parameter);
-done:
-    return status;
-}
-
-/* forward → loss → backward of one micro-batch, whose gradients are added; returns the sum of its losses. *bad gets the
- * first sample whose loss is not finite, of this rank's part of the batch, unless it is one already. */
-static double train_micro_batch(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count, int64_t *bad)
+/* forward → loss → backward of one micro-batch, whose gradients are added. */
+static void train_micro_batch(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count)
 {
     vt_backend *backend = trainer->backend;
+    vt_step_state *state = vt_optimizer_state(trainer->optimizer);
     micro_batch samples = take_samples(trainer, batch, first, count, true);
     size_t mark = trainer->arena.used;
     vt_range_begin("forward");
     vt_matrix prediction = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
     vt_matrix target = load_target(trainer, &samples.pass, samples.target, trainer->config->n_out_channels);
-    double loss = score(trainer, &samples.pass, prediction, target);
-    for (int64_t i = 0; i < count && *bad < 0; i++) /* where score() left them */
-        if (!isfinite(trainer->host_losses[i])) *bad = first + i;
+    score(trainer, &samples.pass, prediction, target, trainer->losses + first,
+          share(trainer) > 0 ? &state->losses : NULL);
     vt_range_end();
     end_part(trainer, &trainer->times.forward);
     vt_range_begin("backward");
     vt_matrix dprediction = prediction; /* in its place, where the type is the same */
     if (samples.pass.type != VT_FLOAT32) dprediction = vt_pass_push(&samples.pass, prediction.rows, prediction.columns);
     backend->relative_l2_backward(backend, count, prediction, target, trainer->squares,
-                                  1.0f / (float)batch->global_count, dprediction);
+                                  1.0f / (float)batch->global_count, &state->loss_scale, dprediction);
     vt_vit_backward(trainer->model, &samples.pass, &samples.input, dprediction);
     end_part(trainer, &trainer->times.backward);
     vt_arena_pop(&trainer->arena, mark);
     vt_range_end();
-    return loss;
+}
+
+/* All that the device does in a step, with nothing that waits for it: this is what is recorded. */
+static void work(vt_trainer *trainer, const vt_batch *batch)
+{
+    int64_t micro = batch->sample_count / trainer->config->grad_accumulation;
+    end_part(trainer, NULL);
+    trainer->backend->zero(trainer->backend, vt_parameters_gradients(trainer->parameters),
+                           (size_t)vt_parameters_block_elements(trainer->parameters, 2) * sizeof(float));
+    for (int64_t first = 0; first < batch->sample_count; first += micro) {
+        vt_gradient_sync_begin(trainer->sync, trainer->steps_started, first + micro >= batch->sample_count);
+        train_micro_batch(trainer, batch, first, micro);
+    }
+    vt_gradient_sync_finish(trainer->sync);
+    end_part(trainer, &trainer->times.communication);
+    vt_range_begin("optimizer");
+    vt_optimizer_step(trainer->optimizer);
+    vt_gradient_sync_values_changed(trainer->sync);
+    end_part(trainer, &trainer->times.optimizer);
+    vt_range_end();
+}
+
+/* The first steps choose algorithms and take the operations' memory; what goes through the host can't be recorded. All
+ * training batches of a run have one shape. */
+static bool is_recorded(const vt_trainer *trainer)
+{
+    enum { FIRST_STEPS = 2 };
+    const vt_engine *engine = trainer->world->engine;
+    return trainer->config->enable_jit && trainer->backend->replay != NULL && trainer->steps_here >= FIRST_STEPS &&
+           !trainer->measured && (trainer->config->profile_graphs || !vt_profile_records()) && (trainer->world->ranks == 1 || engine->device_memory);
+}
+
+/* The step's work, replayed where that can be. */
+static void work_or_replay(vt_trainer *trainer, const vt_batch *batch)
+{
+    vt_backend *backend = trainer->backend;
+    if (!is_recorded(trainer)) {
+        work(trainer, batch);
+        return;
+    }
+    if (backend->replay(backend)) return;
+    if (!backend->record_begin(backend)) {
+        work(trainer, batch);
+        return;
+    }
+    work(trainer, batch);
+    if (!backend->record_end(backend) || !backend->replay(backend)) work(trainer, batch);
+}
+
+vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = trainer->backend;
+    const int slot = (int)(trainer->steps_started % VT_STEPS_AHEAD);
+    vt_started_step *started = &trainer->started[slot];
+    VT_ASSERT(trainer->pending < VT_STEPS_AHEAD);
+    vt_batch here = bring(trainer, batch);
+    started->index = trainer->steps_started;
+    started->sample_count = batch->sample_count;
+    started->global_count = batch->global_count;
+    started->learning_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_started);
+    for (int64_t i = 0; i < batch->sample_count; i++) started->samples[i] = batch->samples ? batch->samples[i] : -1;
+    vt_optimizer_begin(trainer->optimizer, trainer->steps_started, started->learning_rate);
+    work_or_replay(trainer, &here);
+    backend->copy_to_host_later(backend, started->state, vt_optimizer_state(trainer->optimizer),
+                                sizeof *started->state);
+    backend->copy_to_host_later(backend, started->losses, trainer->losses, (size_t)batch->sample_count * sizeof(float));
+    backend->mark(backend, slot);
+    if (backend->shares_host_memory) VT_TRY(backend->check(backend));
+    trainer->steps_started++;
+    trainer->steps_here++;
+    trainer->pending++;
+done:
+    return status;
+}
+
+int64_t vt_step_latency(const vt_trainer *trainer)
+{
+    return trainer->backend->shares_host_memory ? 0 : VT_STEPS_AHEAD - 1;
+}
+
+/* Collective: what stands in the way of the update. The first rank with a sample whose loss is not finite names it. */
+static void find_nonfinite(vt_trainer *trainer, const vt_started_step *started, vt_step_figures *figures)
+{
+    vt_world *world = trainer->world;
+    double *samples = vt_allocate((size_t)world->ranks, sizeof *samples, "a bad sample");
+    for (int64_t i = started->sample_count - 1; i >= 0; i--)
+        if (!isfinite(started->losses[i])) samples[world->rank] = (double)started->samples[i] + 1;
+    vt_world_sum(world, samples, world->ranks);
+    for (int rank = world->ranks - 1; rank >= 0; rank--)
+        if (samples[rank] > 0) figures->bad_sample = (int64_t)samples[rank] - 1;
+    free(samples);
+    figures->bad_parameter = vt_optimizer_nonfinite_name(trainer->optimizer, started->state->first_nonfinite);
+    if (figures->bad_parameter == NULL) figures->bad_parameter = isfinite(figures->loss) ? "their norm" : "the loss";
+}
+
+static vt_status fail_nonfinite(const vt_step_figures *figures)
+{
+    vt_status status = VT_OK;
+    VT_FAIL("step %lld: the gradients are not finite (loss %g, first in %s), so no update was made. A lower --lr, "
+            "--warmup or --grad_clip=1 often helps; --on_nonfinite=skip leaves out single updates",
+            (long long)figures->step, figures->loss, figures->bad_parameter);
+done:
+    return status;
+}
+
+vt_status vt_step_take(vt_trainer *trainer, vt_step_figures *figures)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = trainer->config;
+    VT_ASSERT(trainer->pending > 0);
+    const int slot = (int)((trainer->steps_started - trainer->pending) % VT_STEPS_AHEAD);
+    const vt_started_step *started = &trainer->started[slot];
+    trainer->pending--;
+    *figures = (vt_step_figures){.step = started->index + 1, .learning_rate = started->learning_rate, .bad_sample = -1};
+    VT_TRY(trainer->backend->wait(trainer->backend, slot));
+    figures->loss = started->state->losses / (double)started->global_count;
+    figures->gradient_norm = isfinite(figures->loss) ? started->state->gradient_norm : NAN;
+    figures->loss_scale = started->state->loss_scale;
+    if (isfinite(figures->gradient_norm)) return VT_OK;
+    find_nonfinite(trainer, started, figures);
+    if (config->on_nonfinite == VT_NONFINITE_STOP && config->amp_mode != VT_AMP_FP16) VT_TRY(fail_nonfinite(figures));
+done:
+    return status;
 }
 
 vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figures *figures)
 {
-    vt_status status = VT_OK;
-    vt_backend *backend = trainer->backend;
-    int64_t micro = batch->sample_count / trainer->config->grad_accumulation;
-    int64_t bad = -1;
-    double loss_sum = 0;
-    end_part(trainer, NULL);
-    *figures = (vt_step_figures){.gradient_norm = NAN, .bad_sample = -1};
-    backend->zero(backend, vt_parameters_gradients(trainer->parameters),
-                  (size_t)vt_parameters_block_elements(trainer->parameters, 2) * sizeof(float));
-    for (int64_t first = 0; first < batch->sample_count; first += micro) {
-        vt_gradient_sync_begin(trainer->sync, trainer->steps_done, first + micro >= batch->sample_count);
-        loss_sum += train_micro_batch(trainer, batch, first, micro, &bad);
-    }
-    vt_gradient_sync_finish(trainer->sync);
-    loss_sum *= share(trainer);
-    vt_world_sum(trainer->world, &loss_sum, 1);
-    end_part(trainer, &trainer->times.communication);
-    figures->loss = loss_sum / (double)batch->global_count;
-    figures->learning_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_done);
-    vt_range_begin("optimizer");
-    if (isfinite(figures->loss)) /* the same on all ranks, as the norm is */
-        vt_optimizer_step(trainer->optimizer, figures->learning_rate, &figures->gradient_norm);
-    vt_gradient_sync_values_changed(trainer->sync);
-    end_part(trainer, &trainer->times.optimizer);
-    vt_range_end();
-    VT_TRY(backend->check(backend));
-    if (!isfinite(figures->gradient_norm)) {
-        find_nonfinite(trainer, batch, bad, figures);
-        if (trainer->config->on_nonfinite == VT_NONFINITE_STOP) VT_TRY(fail_nonfinite(trainer, figures));
-    }
-    trainer->steps_done++;
-done:
-    return status;
+    vt_status status = vt_step_start(trainer, batch);
+    return status == VT_OK ? vt_step_take(trainer, figures) : status;
+}
+
+/* ---- evaluation ---- */
+
+/* The sum of a micro-batch's losses. */
+static double add_up(vt_trainer *trainer, const vt_pass *pass, vt_matrix prediction, vt_matrix target)
+{
+    double sum = 0;
+    score(trainer, pass, prediction, target, trainer->losses, NULL);
+    pass->backend->copy_to_host(pass->backend, trainer->host_losses, trainer->losses,
+                                (size_t)pass->batch * sizeof(float));
+    for (int64_t i = 0; i < pass->batch; i++) sum += (double)trainer->host_losses[i];
+    return sum;
 }
 
 /* Latitude-weighted RMSE of each channel, summed over the samples. */
@@ -200,11 +292,11 @@ static void evaluate_micro_batch(vt_trainer *trainer, const vt_batch *batch, int
     size_t mark = trainer->arena.used;
     vt_matrix prediction = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
     vt_matrix target = load_target(trainer, &samples.pass, samples.target, config->n_out_channels);
-    evaluation->loss += score(trainer, &samples.pass, prediction, target);
+    evaluation->loss += add_up(trainer, &samples.pass, prediction, target);
     add_rmse(trainer, &samples.pass, prediction, target, evaluation->rmse);
     if (with_persistence) {
         vt_matrix unchanged = load_target(trainer, &samples.pass, samples.input.fields, config->n_in_channels);
-        evaluation->persistence_loss += score(trainer, &samples.pass, unchanged, target);
+        evaluation->persistence_loss += add_up(trainer, &samples.pass, unchanged, target);
         add_rmse(trainer, &samples.pass, unchanged, target, evaluation->persistence_rmse);
     }
     vt_arena_pop(&trainer->arena, mark);
@@ -217,10 +309,11 @@ vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, bool with
     int64_t micro = vt_trainer_micro_batch(config), recent = config->n_in_channels / (config->n_history + 1);
     int64_t most = (batch->global_count + config->data_parallel - 1) / config->data_parallel; /* samples of a rank */
     bool has_persistence = with_persistence && recent >= config->n_out_channels;
+    const vt_batch here = bring(trainer, batch);
     for (int64_t first = 0; first < most; first += micro) {
         int64_t left = batch->sample_count - first, count = left < micro ? left : micro;
         if (count > 0)
-            evaluate_micro_batch(trainer, batch, first, count, has_persistence, evaluation);
+            evaluate_micro_batch(trainer, &here, first, count, has_persistence, evaluation);
         else
             vt_vit_visit(trainer->model); /* the other ranks need this one's part of the parameters */
     }
@@ -236,7 +329,10 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t c
         vt_vit_visit(trainer->model);
         return VT_OK;
     }
-    micro_batch samples = take_samples(trainer, batch, 0, 1, false);
+    vt_batch first = *batch;
+    first.sample_count = 1;
+    const vt_batch here = bring(trainer, &first);
+    micro_batch samples = take_samples(trainer, &here, 0, 1, false);
     size_t mark = trainer->arena.used;
     vt_patch_grid grid = vt_vit_whole_output_grid(trainer->model, 1);
     vt_matrix tokens[2] = {vt_vit_forward(trainer->model, &samples.pass, &samples.input),
@@ -259,7 +355,8 @@ vt_status vt_step_predict(vt_trainer *trainer, const float *input, int64_t count
 {
     vt_backend *backend = trainer->backend;
     const vt_batch batch = {.sample_count = count, .global_count = count, .input = input};
-    micro_batch samples = take_samples(trainer, &batch, 0, count, false);
+    const vt_batch here = bring(trainer, &batch);
+    micro_batch samples = take_samples(trainer, &here, 0, count, false);
     size_t mark = trainer->arena.used;
     vt_patch_grid grid = vt_vit_output_grid(trainer->model, count);
     vt_matrix tokens = vt_vit_forward(trainer->model, &samples.pass, &samples.input);

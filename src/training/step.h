@@ -5,17 +5,31 @@
 #include "training/trainer.h"
 
 typedef struct {
-    double loss; /* mean over the samples */
+    int64_t step; /* its number, 1 for the run's first */
+    double loss;  /* mean over the samples */
     double learning_rate;
     double gradient_norm; /* before clipping; NAN or INFINITY: there was no update */
+    double loss_scale;    /* of the step to come (fp16), 1 without one */
     /* without an update: where the first NaN or Inf is */
     int64_t bad_sample;        /* in the data set, the first whose loss is not finite; -1: all are */
     const char *bad_parameter; /* whose gradient is not finite */
 } vt_step_figures;
 
-/* Collective. forward → loss → backward ⇄ gradient sync, for each micro-batch, then finite check → clip → optimizer.
- * When the loss or a gradient is not finite, no rank makes an update; with on_nonfinite stop all of them fail. */
+/* Collective. Starts a step: forward → loss → backward ⇄ gradient sync, for each micro-batch, then finite check → clip
+ * → optimizer. When the loss or a gradient is not finite no rank makes an update, and with on_nonfinite stop (but for
+ * fp16, which then lowers its loss scale) none ever after. The batch may be gone when it returns. At most
+ * VT_STEPS_AHEAD steps may be pending. */
+vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch);
+
+/* Collective. Waits for the oldest pending step's figures. Fails where on_nonfinite stop says so. */
+vt_status vt_step_take(vt_trainer *trainer, vt_step_figures *figures);
+
+/* Collective. Both. */
 vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figures *figures);
+
+/* How many steps should be left pending while there are more to start: a device that works on its own is given the next
+ * one before the last one's figures are read. */
+int64_t vt_step_latency(const vt_trainer *trainer);
 
 /* Sums over the samples of this rank's parts of batches; vt_evaluation_finish makes them means over all samples. */
 typedef struct {

@@ -90,19 +90,31 @@ static vt_status take_batch_memory(vt_trainer *trainer, const vt_trainer_data *d
     const vt_config *config = trainer->config;
     vt_backend *backend = trainer->backend;
     int64_t batch = vt_trainer_micro_batch(config), in = config->n_in_channels, out = config->n_out_channels;
+    int64_t own = config->global_batch_size / config->data_parallel;
     int64_t plane = trainer->rows.count * config->img_size[1];
     VT_TRY(upload_normalisation(backend, data, in, in / (config->n_history + 1), &trainer->input_mean,
                                 &trainer->input_inverse_std));
     VT_TRY(upload_normalisation(backend, data, out, out, &trainer->target_mean, &trainer->target_inverse_std));
     VT_TRY(upload_latitude_weights(backend, data, config->img_size[0], trainer->rows, &trainer->latitude_weights));
-    VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch, &trainer->losses));
+    VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, own, &trainer->losses));
     VT_TRY(allocate_doubles(backend, 2 * batch, &trainer->squares));
     VT_TRY(allocate_doubles(backend, batch * out, &trainer->channel_squares));
     trainer->host_figures = vt_allocate((size_t)(batch * out), sizeof(double), "the trainer");
     trainer->host_losses = vt_allocate((size_t)batch, sizeof(float), "the trainer");
+    for (int i = 0; i < VT_STEPS_AHEAD; i++) {
+        vt_started_step *started = &trainer->started[i];
+        void *state = NULL, *losses = NULL;
+        VT_TRY(backend->allocate_host(backend, sizeof *started->state, &state));
+        started->state = state;
+        VT_TRY(backend->allocate_host(backend, (size_t)own * sizeof(float), &losses));
+        started->losses = losses;
+        started->samples = vt_allocate((size_t)own, sizeof(int64_t), "the trainer");
+    }
     if (!backend->shares_host_memory) {
-        VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch * in * plane, &trainer->batch_input));
-        VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, batch * out * plane, &trainer->batch_target));
+        VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, own * in * plane, &trainer->batch_input));
+        VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, own * in * plane, &trainer->staged_input));
+        VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, own * out * plane, &trainer->batch_target));
+        VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, own * out * plane, &trainer->staged_target));
     }
 done:
     return status;
@@ -121,8 +133,11 @@ static vt_status open_on(const vt_config *config, const vt_trainer_data *data, v
     vt_parameters_storage storage;
     trainer->schedule = (vt_schedule){(vt_schedule_kind)config->lr_schedule, vt_config_learning_rate(config),
                                       config->warmup, data->steps};
-    vt_optimizer_options optimizer = {(vt_optimizer_kind)config->optimizer, config->weight_decay,
-                                      isnan(config->grad_clip) ? INFINITY : config->grad_clip};
+    vt_optimizer_options optimizer = {.kind = (vt_optimizer_kind)config->optimizer,
+                                      .weight_decay = config->weight_decay,
+                                      .gradient_clip = isnan(config->grad_clip) ? INFINITY : config->grad_clip,
+                                      .scales_loss = config->amp_mode == VT_AMP_FP16,
+                                      .stops = config->on_nonfinite == VT_NONFINITE_STOP};
     VT_TRY(vt_parallel_open(config, world, backend, tokens, &trainer->parallel));
     trainer->rows = vt_vit_rows(&model, trainer->parallel->own);
     VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));
@@ -239,6 +254,7 @@ vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, 
     int64_t micro = vt_trainer_micro_batch(config);
     vt_batch batch = {.sample_count = micro, .global_count = micro * config->data_parallel};
     VT_TRY(vt_backend_open_dry(&dry));
+    dry->shares_host_memory = !data->device_memory;
     VT_TRY(vt_world_open_dry(config, data->world != NULL ? data->world->rank : 0, (int)config->ranks, data->world,
                              &world));
     VT_TRY(open_on(&own, data, world, dry, SIZE_MAX, &trainer));
@@ -250,7 +266,7 @@ vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, 
     plan->arena_bytes = trainer->arena.peak;
     plan->bytes[VT_MEMORY_ACTIVATIONS] += trainer->arena.peak;
     plan->ring_bytes = ring_bytes(trainer);
-    plan->bytes[VT_MEMORY_DATA] += plan->ring_bytes;
+    if (!data->device_memory) plan->bytes[VT_MEMORY_DATA] += plan->ring_bytes;
 done:
     free(fields);
     vt_evaluation_close(&evaluation);
@@ -271,7 +287,9 @@ vt_status vt_trainer_open(const vt_config *config, const vt_trainer_data *data, 
         const vt_launch alone = {.world_size = 1, .local_size = 1};
         VT_TRY(vt_world_open(config, &alone, &own));
     }
-    VT_TRY(vt_trainer_plan(config, data, &plan));
+    vt_trainer_data planned = *data;
+    planned.device_memory = !backend->shares_host_memory;
+    VT_TRY(vt_trainer_plan(config, &planned, &plan));
     VT_TRY(open_on(config, data, own != NULL ? own : data->world, backend, plan.arena_bytes, trainer));
     (*trainer)->own_world = own;
     own = NULL;
@@ -285,10 +303,17 @@ void vt_trainer_close(vt_trainer **trainer)
 {
     vt_trainer *t = *trainer;
     if (t == NULL) return;
-    void *const memory[] = {t->batch_input, t->batch_target,       t->input_mean,       t->input_inverse_std,
-                            t->target_mean, t->target_inverse_std, t->latitude_weights, t->losses,
-                            t->squares,     t->channel_squares};
+    void *const memory[] = {
+        t->batch_input,       t->batch_target,   t->staged_input,       t->staged_target,    t->input_mean,
+        t->input_inverse_std, t->target_mean,    t->target_inverse_std, t->latitude_weights, t->losses,
+        t->squares,           t->channel_squares};
+    t->backend->check(t->backend); /* what is on its way to the host has arrived */
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) t->backend->release(t->backend, memory[i]);
+    for (int i = 0; i < VT_STEPS_AHEAD; i++) {
+        t->backend->release_host(t->backend, t->started[i].state);
+        t->backend->release_host(t->backend, t->started[i].losses);
+        free(t->started[i].samples);
+    }
     free(t->host_figures);
     free(t->host_losses);
     vt_arena_close(&t->arena);

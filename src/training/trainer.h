@@ -20,14 +20,26 @@ typedef struct {
     const double *latitudes;   /* [height], degrees */
     int64_t steps;             /* optimizer steps of the whole run: the length of the cosine */
     vt_world *world;           /* all ranks of the run; NULL: this is the only one */
+    bool device_memory;        /* for vt_trainer_plan: the back end has memory of its own */
 } vt_trainer_data;
 
 /* Seconds of this rank's host since they were last set to 0: where the time of steps goes. Waiting for other ranks is
- * communication, wherever it happens. A device that works on its own is waited for where its results are needed. */
+ * communication, wherever it happens. Of a device that works on its own only steps with `measured` count, whose parts
+ * are waited for. */
 typedef struct {
     double forward, backward, communication, optimizer;
     double mark, waited; /* when the part that is going on began, and what had been waited till then */
 } vt_step_times;
+
+/* A step that was started, until its figures are taken. */
+typedef struct {
+    vt_step_state *state; /* as the step left it; both in host memory that the device reaches */
+    float *losses;        /* [samples of this rank's part of a batch] */
+    int64_t *samples;     /* of the data set, likewise; -1: not known */
+    int64_t index, sample_count, global_count;
+    double learning_rate;
+} vt_started_step;
+enum { VT_STEPS_AHEAD = 2 };
 
 typedef struct {
     const vt_config *config;
@@ -41,14 +53,19 @@ typedef struct {
     vt_gradient_sync *sync;
     vt_optimizer *optimizer;
     vt_schedule schedule;
-    vt_run_of rows; /* of the fields, that this rank works on */
-    int64_t steps_done;
+    vt_run_of rows;                          /* of the fields, that this rank works on */
+    int64_t steps_started;                      /* of the whole run */
+    vt_started_step started[VT_STEPS_AHEAD]; /* a ring */
+    int64_t pending;                         /* of them, whose figures are still to be taken */
+    int64_t steps_here;                      /* started since it was opened: the first ones are not recorded */
+    bool measured;                           /* set by the loop: this step's parts are waited for and timed */
     vt_step_times times;
-    float *batch_input, *batch_target;       /* where a back end without host memory keeps a batch; else NULL */
+    float *batch_input, *batch_target;       /* where a back end with memory of its own keeps a batch; else NULL */
+    float *staged_input, *staged_target;     /* the next one, on its way */
     float *input_mean, *input_inverse_std;   /* [n_in_channels] */
     float *target_mean, *target_inverse_std; /* [n_out_channels] */
     float *latitude_weights;                 /* [rows], mean 1 over all rows */
-    float *losses;                           /* of a micro-batch: [batch] */
+    float *losses;                           /* of a rank's part of a batch */
     double *squares, *channel_squares;       /* [batch, 2], [batch, n_out_channels] */
     float *host_losses;                      /* [batch] */
     double *host_figures;                    /* room to bring them to the host */

@@ -5,6 +5,8 @@
 #include "operations/paths.h"
 #include "test.h"
 
+static const uint32_t dropout_step = 17; /* of dropout */
+
 static const double unit = 0x1p-24;
 static const int64_t odd_sizes[] = {1, 7, 97, 1013};
 
@@ -298,7 +300,7 @@ TEST(attention_with_dropout)
     {
         pair p = open_pair(isa);
         vt_attention_shape shape = {.batch = 2, .heads = 3, .head_dim = 16, .queries = 61, .keys = 203};
-        shape.dropout = (vt_dropout){.rate = 0.3f, .seed = 5, .step = 17, .layer = 2, .first_sample = 9};
+        shape.dropout = (vt_dropout){.rate = 0.3f, .seed = 5, .step = &dropout_step, .layer = 2, .first_sample = 9};
         check_attention(&p, &shape, 1);
         close_pair(&p);
     }
@@ -327,11 +329,13 @@ TEST(attention_passes_nan_on)
 static void check_update(pair *p, vt_optimizer_kind kind, int64_t count)
 {
     guarded gradients = guarded_random(1, count, 1, 1), parameters[2], moment1[2], moment2[2];
-    float scale = 0.7f;
+    const vt_update update = {kind, 0.9, 0.95, 1e-8, 0.1, INFINITY, false, false};
+    vt_step_state state = {.learning_rate = 1e-2, .factor = 0.7f, .updates = 3};
+    state.correction1 = 1 - pow(update.beta1, 3);
+    state.correction2 = 1 - pow(update.beta2, 3);
     double squares[2];
     for (int i = 0; i < 2; i++) {
         vt_backend *b = i == 0 ? p->plain : p->fast;
-        vt_update update = {kind, 1e-2, 0.9, 0.95, 1e-8, 0.1, 3};
         parameters[i] = guarded_random(1, count, 2, 1);
         moment1[i] = guarded_random(1, count, 3, 0.1f);
         moment2[i] = guarded_random(1, count, 4, 0.1f);
@@ -340,11 +344,12 @@ static void check_update(pair *p, vt_optimizer_kind kind, int64_t count)
             moment1[i].matrix.data[j] = fabsf(moment1[i].matrix.data[j]);
             moment2[i].matrix.data[j] = fabsf(moment2[i].matrix.data[j]);
         }
-        b->update(b, &update, &scale, gradients.matrix.data, parameters[i].matrix.data, moment1[i].matrix.data,
+        b->update(b, &update, &state, gradients.matrix.data, parameters[i].matrix.data, moment1[i].matrix.data,
                   moment2[i].matrix.data, count);
         squares[i] = 0;
         b->sum_of_squares(b, gradients.matrix.data, count, 1, &squares[i]);
-        float not_finite = NAN;
+        vt_step_state not_finite = state;
+        not_finite.factor = NAN;
         guarded before = guarded_copy(&parameters[i]);
         b->update(b, &update, &not_finite, gradients.matrix.data, parameters[i].matrix.data, moment1[i].matrix.data,
                   moment2[i].matrix.data, count);

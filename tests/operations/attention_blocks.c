@@ -4,6 +4,8 @@
 #include "operations/paths.h"
 #include "test.h"
 
+static const uint32_t dropout_step = 17; /* of dropout */
+
 static const double unit = 0x1p-24;
 
 static vt_backend *open_path(vt_cpu_isa isa)
@@ -35,7 +37,7 @@ static void make_results(attention *a)
 static attention open_whole(float rate, float scale)
 {
     attention a = {.shape = {.batch = BATCH, .heads = HEADS, .head_dim = DIM, .queries = QUERIES, .keys = KEYS}};
-    a.shape.dropout = (vt_dropout){.rate = rate, .seed = 5, .step = 17, .layer = 2, .first_sample = 9};
+    a.shape.dropout = (vt_dropout){.rate = rate, .seed = 5, .step = &dropout_step, .layer = 2, .first_sample = 9};
     a.q = guarded_random(BATCH * QUERIES, WIDTH, 1, scale);
     a.k = guarded_random(BATCH * KEYS, WIDTH, 2, 1);
     a.v = guarded_random(BATCH * KEYS, WIDTH, 3, 1);
@@ -127,7 +129,7 @@ TEST(attention_dropout_of_some_keys_is_the_wholes)
         guarded out = guarded_open(ALL, ALL), log_sum = guarded_open(1, ALL);
         for (int64_t i = 0; i < ALL; i++) one.matrix.data[i * one.matrix.stride + i] = 1;
         vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = ALL, .queries = ALL, .keys = ALL};
-        shape.dropout = (vt_dropout){.rate = 0.5f, .seed = 5, .step = 17, .layer = 2};
+        shape.dropout = (vt_dropout){.rate = 0.5f, .seed = 5, .step = &dropout_step, .layer = 2};
         b->attention_forward(b, &shape, zero.matrix, zero.matrix, one.matrix, out.matrix, log_sum.matrix.data);
         for (size_t i = 0; i < sizeof firsts / sizeof *firsts; i++) {
             guarded some = guarded_open(ALL, ALL);

@@ -3,6 +3,8 @@
 #include "operations/paths.h"
 #include "test.h"
 
+static const uint32_t dropout_step = 5; /* of dropout */
+
 static const double unit = 0x1p-24;
 
 static vt_backend *open_path(vt_cpu_isa isa)
@@ -19,9 +21,10 @@ static void check_mask(vt_backend *b, part p)
     enum { BATCH = 2, TOKENS = 11, COLUMNS = 37 };
     guarded x = guarded_random(BATCH * TOKENS, COLUMNS, 1, 1), y = guarded_open(BATCH * TOKENS, COLUMNS);
     guarded stream = guarded_random(BATCH * TOKENS, COLUMNS, 2, 1);
-    vt_mask mask = {.elements = {.rate = 0.4f, .seed = 3, .step = 5, .layer = 2, .site = 1, .first_sample = 6},
-                    .path = {.rate = 0.3f, .seed = 3, .step = 5, .layer = 2, .site = 4, .first_sample = 6},
-                    .tokens = TOKENS};
+    vt_mask mask = {
+        .elements = {.rate = 0.4f, .seed = 3, .step = &dropout_step, .layer = 2, .site = 1, .first_sample = 6},
+        .path = {.rate = 0.3f, .seed = 3, .step = &dropout_step, .layer = 2, .site = 4, .first_sample = 6},
+        .tokens = TOKENS};
     b->mask_multiply(b, x.matrix, &mask, y.matrix);
     guarded block = guarded_part(x.matrix, BATCH, p), masked = guarded_open(BATCH * p.tokens, p.columns);
     guarded block_stream = guarded_part(stream.matrix, BATCH, p);
@@ -122,8 +125,8 @@ TEST(loss_and_metrics_of_parts_add_up)
         for (int i = 0; i < HEIGHT; i++) weights[i] = 0.25f * (float)(i + 1);
         b->squared_norms(b, BATCH, prediction.matrix, target.matrix, squares);
         b->channel_squares(b, &grid, prediction.matrix, target.matrix, weights, points);
-        b->relative_l2(b, BATCH, squares, losses);
-        b->relative_l2_backward(b, BATCH, prediction.matrix, target.matrix, squares, 0.5f, gradient.matrix);
+        b->relative_l2(b, BATCH, squares, losses, NULL);
+        b->relative_l2_backward(b, BATCH, prediction.matrix, target.matrix, squares, 0.5f, NULL, gradient.matrix);
         for (int i = 0; i < 3; i++) {
             guarded p = guarded_part(prediction.matrix, BATCH, parts[i]),
                     t = guarded_part(target.matrix, BATCH, parts[i]);
@@ -133,7 +136,7 @@ TEST(loss_and_metrics_of_parts_add_up)
             b->channel_squares(b, &grid, p.matrix, t.matrix, weights, some_points);
             for (int j = 0; j < 2 * BATCH; j++) sums[j] += some[j];
             for (int j = 0; j < FIGURES; j++) point_sums[j] += some_points[j];
-            b->relative_l2_backward(b, BATCH, p.matrix, t.matrix, squares, 0.5f, p.matrix);
+            b->relative_l2_backward(b, BATCH, p.matrix, t.matrix, squares, 0.5f, NULL, p.matrix);
             guarded_compare_part(&p, &gradient, BATCH, parts[i], 0, "relative_l2_backward of a part");
             GUARDED_CLOSE_ALL(&p, &t);
         }
@@ -180,7 +183,7 @@ TEST(a_perfect_forecast_has_no_gradient)
     guarded x = guarded_random(4, 9, 1, 1), gradient = guarded_open(4, 9), zero = guarded_random(4, 9, 1, 0);
     double squares[4];
     b->squared_norms(b, 2, x.matrix, x.matrix, squares);
-    b->relative_l2_backward(b, 2, x.matrix, x.matrix, squares, 1, gradient.matrix);
+    b->relative_l2_backward(b, 2, x.matrix, x.matrix, squares, 1, NULL, gradient.matrix);
     guarded_compare(&gradient, &zero, 0, "gradient of a perfect forecast");
     GUARDED_CLOSE_ALL(&x, &gradient, &zero);
     vt_backend_close(&b);

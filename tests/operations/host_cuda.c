@@ -1,4 +1,6 @@
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cuda/cuda.h"
 #include "operations/paths.h"
@@ -6,11 +8,14 @@
 
 #ifdef VT_HAS_HOST_CUDA
 
+enum { MOST_KEPT = 4096 };
+
 typedef struct {
     vt_cuda_common common; /* first: what the launchers know of */
     vt_backend *plain;     /* memory and matrix products */
     void *workspace;
-    size_t workspace_bytes;
+    size_t kept_count; /* workspaces of a recording */
+    void *kept[MOST_KEPT];
     bool failed;
 } host_state;
 
@@ -19,11 +24,24 @@ static host_state *state_of(vt_backend *backend)
     return backend->state;
 }
 
-/* Exactly as large as asked for, so that AddressSanitizer sees what goes beyond, and not zero. */
+/* Of the kernels' host version, host_cuda.h: recording, and what else is done in its turn. */
+void vt_host_cuda_record(bool begins);
+bool vt_host_cuda_is_recording(void);
+bool vt_host_cuda_replay(void);
+void vt_host_cuda_forget(void);
+void vt_host_cuda_do(void (*run)(const void *arguments), const void *arguments, size_t bytes);
+
+/* Exactly as large as asked for, so that AddressSanitizer sees what goes beyond, and not zero. A recording keeps its
+ * own. */
 static void *host_workspace(vt_backend *backend, size_t bytes)
 {
     host_state *state = state_of(backend);
-    free(state->workspace);
+    if (vt_host_cuda_is_recording()) {
+        VT_ASSERT(state->kept_count < MOST_KEPT);
+        state->kept[state->kept_count++] = state->workspace;
+    } else {
+        free(state->workspace);
+    }
     state->workspace = aligned_alloc(256, (bytes + 255) / 256 * 256);
     VT_ASSERT(state->workspace != NULL);
     memset(state->workspace, 0xff, bytes);
@@ -36,8 +54,17 @@ static void host_fail(vt_backend *backend, const char *sentence)
     vt_error_note(__FILE__, __LINE__, "%s", sentence);
 }
 
+/* What a graph can't hold. */
+static void refuse_recording(const char *what)
+{
+    if (!vt_host_cuda_is_recording()) return;
+    fprintf(stderr, "%s in the midst of a recording\n", what);
+    abort();
+}
+
 static vt_status host_check(vt_backend *backend)
 {
+    refuse_recording("a check");
     host_state *state = state_of(backend);
     return state->failed ? VT_ERROR : state->plain->check(state->plain);
 }
@@ -45,8 +72,10 @@ static vt_status host_check(vt_backend *backend)
 static void host_close(vt_backend *backend)
 {
     host_state *state = state_of(backend);
+    vt_host_cuda_forget();
     vt_backend_close(&state->plain);
     free(state->workspace);
+    for (size_t i = 0; i < state->kept_count; i++) free(state->kept[i]);
     free(state);
 }
 
@@ -57,6 +86,7 @@ static double host_available(vt_backend *backend)
 
 static vt_status host_allocate(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory)
 {
+    refuse_recording("an allocation");
     return state_of(backend)->plain->allocate(state_of(backend)->plain, category, bytes, memory);
 }
 
@@ -65,16 +95,50 @@ static void host_release(vt_backend *backend, void *memory)
     state_of(backend)->plain->release(state_of(backend)->plain, memory);
 }
 
+typedef struct {
+    void *memory;
+    size_t bytes;
+} zero_arguments;
+
+static void do_zero(const void *arguments)
+{
+    const zero_arguments *a = arguments;
+    memset(a->memory, 0, a->bytes);
+}
+
 static void host_zero(vt_backend *backend, void *memory, size_t bytes)
 {
     (void)backend;
-    memset(memory, 0, bytes);
+    const zero_arguments arguments = {memory, bytes};
+    vt_host_cuda_do(do_zero, &arguments, sizeof arguments);
 }
 
 static void host_copy(vt_backend *backend, void *to, const void *from, size_t bytes)
 {
     (void)backend;
+    refuse_recording("a copy");
     memcpy(to, from, bytes);
+}
+
+static bool host_record_begin(vt_backend *backend)
+{
+    (void)backend;
+    vt_host_cuda_record(true);
+    return true;
+}
+
+static bool host_record_end(vt_backend *backend)
+{
+    (void)backend;
+    vt_host_cuda_record(false);
+    return true;
+}
+
+static bool host_replay(vt_backend *backend)
+{
+    (void)backend;
+    refuse_recording("a replay");
+    return vt_host_cuda_replay();
 }
 
 static void host_weights_changed(vt_backend *backend)
@@ -82,19 +146,49 @@ static void host_weights_changed(vt_backend *backend)
     (void)backend;
 }
 
+/* ---- matrix products, by the oracle ---- */
+
+typedef struct {
+    vt_backend *plain;
+    vt_matrix a, b, c;
+    const float *bias;
+    float *sums;
+} product_arguments;
+
+static void do_forward(const void *arguments)
+{
+    const product_arguments *p = arguments;
+    p->plain->linear_forward(p->plain, p->a, p->b, p->bias, p->c);
+}
+
+static void do_backward_input(const void *arguments)
+{
+    const product_arguments *p = arguments;
+    p->plain->linear_backward_input(p->plain, p->a, p->b, p->c);
+}
+
+static void do_backward_weight(const void *arguments)
+{
+    const product_arguments *p = arguments;
+    p->plain->linear_backward_weight(p->plain, p->a, p->b, p->sums, NULL);
+}
+
 static void host_linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
 {
-    state_of(backend)->plain->linear_forward(state_of(backend)->plain, x, weight, bias, y);
+    const product_arguments arguments = {state_of(backend)->plain, x, weight, y, bias, NULL};
+    vt_host_cuda_do(do_forward, &arguments, sizeof arguments);
 }
 
 static void host_linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
-    state_of(backend)->plain->linear_backward_input(state_of(backend)->plain, dy, weight, dx);
+    const product_arguments arguments = {state_of(backend)->plain, dy, weight, dx, NULL, NULL};
+    vt_host_cuda_do(do_backward_input, &arguments, sizeof arguments);
 }
 
 static void host_linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
-    state_of(backend)->plain->linear_backward_weight(state_of(backend)->plain, x, dy, dweight, NULL);
+    const product_arguments arguments = {state_of(backend)->plain, x, dy, {.data = NULL}, NULL, dweight};
+    vt_host_cuda_do(do_backward_weight, &arguments, sizeof arguments);
     if (dbias != NULL) vt_host_cuda_column_sums(backend, dy, dbias);
 }
 
@@ -131,7 +225,11 @@ vt_status open_host_cuda(vt_backend **result)
                             .linear_forward = host_linear_forward,
                             .linear_backward_input = host_linear_backward_input,
                             .linear_backward_weight = host_linear_backward_weight,
-                            .linear_gelu_forward = host_linear_gelu_forward};
+                            .linear_gelu_forward = host_linear_gelu_forward,
+                            .record_begin = host_record_begin,
+                            .record_end = host_record_end,
+                            .replay = host_replay};
+    vt_backend_fill_immediate(backend);
     state->common =
         (vt_cuda_common){.workspace = host_workspace, .fail = host_fail, .exact_float32 = true, .multiprocessors = 4};
     vt_host_cuda_convert_fill(backend);

@@ -226,8 +226,10 @@ static void mirror_attention_forward(vt_backend *backend, const vt_attention_sha
                                      vt_matrix v, vt_matrix out, float *log_sum)
 {
     call c = begin(backend, "attention_forward");
+    vt_attention_shape own = *shape;
+    IN_ARRAY(own.dropout.step, 1);
     IN(q), IN(k), IN(v), OUT(out), OUT_ARRAY(log_sum, shape->batch * shape->heads * shape->queries);
-    RUN(attention_forward(c.inner, shape, q, k, v, out, log_sum));
+    RUN(attention_forward(c.inner, &own, q, k, v, out, log_sum));
 }
 
 static void mirror_attention_merge(vt_backend *backend, const vt_attention_shape *shape, vt_matrix part,
@@ -244,24 +246,30 @@ static void mirror_attention_backward(vt_backend *backend, const vt_attention_sh
                                       vt_matrix dk, vt_matrix dv)
 {
     call c = begin(backend, "attention_backward");
+    vt_attention_shape own = *shape;
+    IN_ARRAY(own.dropout.step, 1);
     IN(q), IN(k), IN(v), IN(out), IN_ARRAY(log_sum, shape->batch * shape->heads * shape->queries), IN(dout);
     OUT(dq), OUT(dk), OUT(dv);
-    RUN(attention_backward(c.inner, shape, q, k, v, out, log_sum, dout, dq, dk, dv));
+    RUN(attention_backward(c.inner, &own, q, k, v, out, log_sum, dout, dq, dk, dv));
 }
 
 /* An active mask also overwrites the branch. */
 static void mirror_residual_add(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
 {
     call c = begin(backend, "residual_add");
+    vt_mask own = *mask;
+    IN_ARRAY(own.elements.step, 1), IN_ARRAY(own.path.step, 1);
     IN(x), add_matrix(&c, &branch, vt_mask_is_active(mask)), OUT(y);
-    RUN(residual_add(c.inner, x, branch, mask, y));
+    RUN(residual_add(c.inner, x, branch, &own, y));
 }
 
 static void mirror_mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y)
 {
     call c = begin(backend, "mask_multiply");
+    vt_mask own = *mask;
+    IN_ARRAY(own.elements.step, 1), IN_ARRAY(own.path.step, 1);
     IN(x), OUT(y);
-    RUN(mask_multiply(c.inner, x, mask, y));
+    RUN(mask_multiply(c.inner, x, &own, y));
 }
 
 static void mirror_position_add(vt_backend *backend, vt_matrix x, vt_matrix position)
@@ -291,9 +299,11 @@ static void mirror_residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matr
                                        vt_matrix normed, float *mean, float *rstd)
 {
     call c = begin(backend, "residual_layer_norm");
+    vt_mask own = *mask;
+    IN_ARRAY(own.elements.step, 1), IN_ARRAY(own.path.step, 1);
     IN(x), add_matrix(&c, &branch, vt_mask_is_active(mask)), IN_ARRAY(weight, x.columns), IN_ARRAY(bias, x.columns);
     OUT(y), OUT(normed), OUT_ARRAY(mean, x.rows), OUT_ARRAY(rstd, x.rows);
-    RUN(residual_layer_norm(c.inner, x, branch, mask, weight, bias, epsilon, y, normed, mean, rstd));
+    RUN(residual_layer_norm(c.inner, x, branch, &own, weight, bias, epsilon, y, normed, mean, rstd));
 }
 
 static int64_t field_elements(const vt_patch_grid *grid)
@@ -327,19 +337,20 @@ static void mirror_squared_norms(vt_backend *backend, int64_t batch, vt_matrix p
     RUN(squared_norms(c.inner, batch, prediction, target, squares));
 }
 
-static void mirror_relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses)
+static void mirror_relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses, double *sum)
 {
     call c = begin(backend, "relative_l2");
-    IN_ARRAY(squares, 2 * batch), OUT_ARRAY(losses, batch);
-    RUN(relative_l2(c.inner, batch, squares, losses));
+    IN_ARRAY(squares, 2 * batch), OUT_ARRAY(losses, batch), OUT_ARRAY(sum, 1);
+    RUN(relative_l2(c.inner, batch, squares, losses, sum));
 }
 
 static void mirror_relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                        const double *squares, float scale, vt_matrix dprediction)
+                                        const double *squares, float scale, const double *loss_scale,
+                                        vt_matrix dprediction)
 {
     call c = begin(backend, "relative_l2_backward");
-    IN(prediction), IN(target), IN_ARRAY(squares, 2 * batch), OUT(dprediction);
-    RUN(relative_l2_backward(c.inner, batch, prediction, target, squares, scale, dprediction));
+    IN(prediction), IN(target), IN_ARRAY(squares, 2 * batch), IN_ARRAY(loss_scale, 1), OUT(dprediction);
+    RUN(relative_l2_backward(c.inner, batch, prediction, target, squares, scale, loss_scale, dprediction));
 }
 
 static void mirror_channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction,
@@ -358,20 +369,31 @@ static void mirror_sum_of_squares(vt_backend *backend, const float *x, int64_t c
     RUN(sum_of_squares(c.inner, x, count, weight, result));
 }
 
-static void mirror_clip_scale(vt_backend *backend, const double *sum_of_squares, double maximum, float *scale)
+static void mirror_first_nonfinite(vt_backend *backend, const float *x, const int64_t *ranges, int64_t count,
+                                   const double *figure, int32_t *first)
 {
-    call c = begin(backend, "clip_scale");
-    IN_ARRAY(sum_of_squares, 1), OUT_ARRAY(scale, 1);
-    RUN(clip_scale(c.inner, sum_of_squares, maximum, scale));
+    call c = begin(backend, "first_nonfinite");
+    int64_t end = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (ranges[2 * i] + ranges[2 * i + 1] > end) end = ranges[2 * i] + ranges[2 * i + 1];
+    IN_ARRAY(x, end), IN_ARRAY(ranges, 2 * count), IN_ARRAY(figure, 1), OUT_ARRAY(first, 1);
+    RUN(first_nonfinite(c.inner, x, ranges, count, figure, first));
 }
 
-static void mirror_update(vt_backend *backend, const vt_update *update, const float *scale, const float *gradients,
-                          float *parameters, float *moment1, float *moment2, int64_t count)
+static void mirror_step_decide(vt_backend *backend, const vt_update *update, vt_step_state *state)
+{
+    call c = begin(backend, "step_decide");
+    OUT_ARRAY(state, 1);
+    RUN(step_decide(c.inner, update, state));
+}
+
+static void mirror_update(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                          const float *gradients, float *parameters, float *moment1, float *moment2, int64_t count)
 {
     call c = begin(backend, "update");
-    IN_ARRAY(scale, 1), IN_ARRAY(gradients, count);
+    IN_ARRAY(state, 1), IN_ARRAY(gradients, count);
     OUT_ARRAY(parameters, count), OUT_ARRAY(moment1, count), OUT_ARRAY(moment2, count);
-    RUN(update(c.inner, update, scale, gradients, parameters, moment1, moment2, count));
+    RUN(update(c.inner, update, state, gradients, parameters, moment1, moment2, count));
 }
 
 /* ---- what is no operation: the host's memory serves ---- */
@@ -482,8 +504,10 @@ vt_status open_mirror(vt_backend *inner, vt_backend **result)
                             .relative_l2_backward = mirror_relative_l2_backward,
                             .channel_squares = mirror_channel_squares,
                             .sum_of_squares = mirror_sum_of_squares,
-                            .clip_scale = mirror_clip_scale,
+                            .first_nonfinite = mirror_first_nonfinite,
+                            .step_decide = mirror_step_decide,
                             .update = mirror_update};
+    vt_backend_fill_immediate(backend);
     snprintf(backend->name, sizeof backend->name, "%.100s, mirrored", inner->name);
     *result = backend;
     return VT_OK;
@@ -499,9 +523,10 @@ TEST(the_mirror_has_every_operation)
     EXPECT_OK(open_mirror(plain, &mirror));
     const size_t first = offsetof(vt_backend, close), count = (sizeof *mirror - first) / sizeof(void *);
     for (size_t i = 0; i < count; i++) {
-        void *row;
+        void *row, *own;
         memcpy(&row, (const char *)mirror + first + i * sizeof row, sizeof row);
-        EXPECT(row != NULL, "row %zu of the table is not mirrored", i);
+        memcpy(&own, (const char *)plain + first + i * sizeof own, sizeof own); /* NULL: recording, on the CPU */
+        EXPECT(row != NULL || own == NULL, "row %zu of the table is not mirrored", i);
     }
     vt_backend_close(&mirror);
 }

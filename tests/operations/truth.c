@@ -5,6 +5,8 @@
 #include "operations/paths.h"
 #include "test.h"
 
+static const uint32_t dropout_step = 1; /* of dropout */
+
 /* Half a unit in the last place is what storing a result in float32 costs. */
 static const double stored = 0x1p-23;
 
@@ -307,7 +309,7 @@ static vt_attention_shape attention_shape(float rate)
                                 .head_dim = DIM,
                                 .queries = TOKENS,
                                 .keys = TOKENS,
-                                .dropout = {.rate = rate, .seed = 3, .step = 1}};
+                                .dropout = {.rate = rate, .seed = 3, .step = &dropout_step}};
 }
 
 static void attention_matrices(const float *x, vt_matrix m[3])
@@ -370,7 +372,7 @@ static void loss_forward(vt_backend *b, const float *x, float *losses)
     double squares[4];
     constants(target, ROWS * IN, 4);
     b->squared_norms(b, 2, vt_matrix_make((float *)x, ROWS, IN), vt_matrix_make(target, ROWS, IN), squares);
-    b->relative_l2(b, 2, squares, losses);
+    b->relative_l2(b, 2, squares, losses, NULL);
 }
 
 /* The operation takes one scale for all samples, so both losses weigh the same here. */
@@ -388,7 +390,7 @@ static void equal_losses_backward(vt_backend *b, const float *x, const float *we
     vt_matrix prediction = vt_matrix_make((float *)x, ROWS, IN), wanted = vt_matrix_make(target, ROWS, IN);
     constants(target, ROWS * IN, 4);
     b->squared_norms(b, 2, prediction, wanted, squares);
-    b->relative_l2_backward(b, 2, prediction, wanted, squares, weight[0], vt_matrix_make(dx, ROWS, IN));
+    b->relative_l2_backward(b, 2, prediction, wanted, squares, weight[0], NULL, vt_matrix_make(dx, ROWS, IN));
 }
 
 TEST(finite_differences_loss)

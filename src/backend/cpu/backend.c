@@ -142,6 +142,7 @@ static void fill_plain(vt_backend *backend)
     backend->zero = cpu_zero;
     backend->copy_from_host = cpu_copy;
     backend->copy_to_host = cpu_copy;
+    vt_backend_fill_immediate(backend);
     vt_plain_linear_fill(backend);
     vt_plain_layer_norm_fill(backend);
     vt_plain_gelu_fill(backend);

@@ -196,11 +196,11 @@ static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const f
 }
 
 static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                 const double *squares, float scale, vt_matrix dprediction)
+                                 const double *squares, float scale, const double *loss_scale, vt_matrix dprediction)
 {
     stand_ins s = widen(backend, false, 0, 1, &dprediction);
     if (!s.ready) return;
-    s.wide->relative_l2_backward(backend, batch, prediction, target, squares, scale, s.operand[0]);
+    s.wide->relative_l2_backward(backend, batch, prediction, target, squares, scale, loss_scale, s.operand[0]);
     narrow(backend, &s, 0, dprediction);
 }
 

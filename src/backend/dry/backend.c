@@ -238,16 +238,16 @@ static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix predicti
     moves(backend, VT_WORK_PATCHES, bytes_of(prediction) + bytes_of(target));
 }
 
-static void relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses)
+static void relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses, double *sum)
 {
-    (void)batch, (void)squares, (void)losses;
+    (void)batch, (void)squares, (void)losses, (void)sum;
     count_of(backend)->operations++;
 }
 
 static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                 const double *squares, float scale, vt_matrix dprediction)
+                                 const double *squares, float scale, const double *loss_scale, vt_matrix dprediction)
 {
-    (void)batch, (void)squares, (void)scale;
+    (void)batch, (void)squares, (void)scale, (void)loss_scale;
     moves(backend, VT_WORK_PATCHES, bytes_of(prediction) + bytes_of(target) + bytes_of(dprediction));
 }
 
@@ -264,16 +264,23 @@ static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, d
     moves(backend, VT_WORK_OPTIMIZER, 4.0 * (double)count);
 }
 
-static void clip_scale(vt_backend *backend, const double *squares, double maximum, float *scale)
+static void first_nonfinite(vt_backend *backend, const float *x, const int64_t *ranges, int64_t count,
+                            const double *figure, int32_t *first)
 {
-    (void)squares, (void)maximum, (void)scale;
+    (void)x, (void)ranges, (void)count, (void)figure, (void)first; /* counted as if all is well */
     count_of(backend)->operations++;
 }
 
-static void update_parameters(vt_backend *backend, const vt_update *update, const float *scale, const float *gradients,
-                              float *parameters, float *moment1, float *moment2, int64_t count)
+static void step_decide(vt_backend *backend, const vt_update *update, vt_step_state *state)
 {
-    (void)scale, (void)gradients, (void)parameters, (void)moment1, (void)moment2;
+    (void)update, (void)state;
+    count_of(backend)->operations++;
+}
+
+static void update_parameters(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                              const float *gradients, float *parameters, float *moment1, float *moment2, int64_t count)
+{
+    (void)state, (void)gradients, (void)parameters, (void)moment1, (void)moment2;
     /* gradients read; parameters and moments read and written */
     moves(backend, VT_WORK_OPTIMIZER, 4.0 * (double)count * (update->kind == VT_OPTIMIZER_SGD ? 5 : 7));
 }
@@ -317,8 +324,10 @@ vt_status vt_backend_open_dry(vt_backend **result)
                             .relative_l2_backward = relative_l2_backward,
                             .channel_squares = channel_squares,
                             .sum_of_squares = sum_of_squares,
-                            .clip_scale = clip_scale,
+                            .first_nonfinite = first_nonfinite,
+                            .step_decide = step_decide,
                             .update = update_parameters};
+    vt_backend_fill_immediate(backend);
     snprintf(backend->name, sizeof backend->name, "dry");
     *result = backend;
     return VT_OK;

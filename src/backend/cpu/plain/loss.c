@@ -20,17 +20,20 @@ static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix predicti
     }
 }
 
-static void relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses)
+static void relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses, double *sum)
 {
     (void)backend;
-    for (int64_t sample = 0; sample < batch; sample++)
+    for (int64_t sample = 0; sample < batch; sample++) {
         losses[sample] = (float)sqrt(squares[2 * sample] / squares[2 * sample + 1]);
+        if (sum != NULL) *sum += (double)losses[sample];
+    }
 }
 
 static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                 const double *squares, float scale, vt_matrix dprediction)
+                                 const double *squares, float scale, const double *loss_scale, vt_matrix dprediction)
 {
     (void)backend;
+    if (loss_scale != NULL) scale *= (float)*loss_scale;
     int64_t tokens = prediction.rows / batch;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < prediction.rows; r++) {

@@ -1,4 +1,5 @@
 #include "backend/cpu/cpu.h"
+#include "backend/step_state.h"
 
 /* Partial sums over runs of this many elements, added in order: the same bits for any number of threads. */
 enum { RUN = 4096 };
@@ -19,29 +20,40 @@ static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, d
     *result += weight * total;
 }
 
-static void clip_scale(vt_backend *backend, const double *squares, double maximum, float *scale)
+static void first_nonfinite(vt_backend *backend, const float *x, const int64_t *ranges, int64_t count,
+                            const double *figure, int32_t *first)
 {
     (void)backend;
-    if (!isfinite(*squares)) {
-        *scale = NAN;
-        return;
+    int64_t least = count;
+    if (figure == NULL || !isfinite(*figure)) {
+#pragma omp parallel for schedule(dynamic) reduction(min : least)
+        for (int64_t i = 0; i < count; i++) {
+            const float *begin = x + ranges[2 * i], *end = begin + ranges[2 * i + 1];
+            while (begin < end && isfinite(*begin)) begin++;
+            if (begin < end && i < least) least = i;
+        }
     }
-    double ratio = maximum / (sqrt(*squares) + 1e-6);
-    *scale = ratio < 1 ? (float)ratio : 1.0f;
+    *first = (int32_t)least;
+}
+
+static void step_decide(vt_backend *backend, const vt_update *update, vt_step_state *state)
+{
+    (void)backend;
+    vt_step_decide(update, state);
 }
 
 /* Kingma, Ba 2015, algorithm 1; AdamW: Loshchilov, Hutter 2019, algorithm 2. */
-static void update_adam(const vt_update *update, float scale, const float *gradients, float *parameters, float *moment1,
-                        float *moment2, int64_t count)
+static void update_adam(const vt_update *update, const vt_step_state *state, const float *gradients, float *parameters,
+                        float *moment1, float *moment2, int64_t count)
 {
-    double correction1 = 1 - pow(update->beta1, (double)update->step);
-    double correction2 = 1 - pow(update->beta2, (double)update->step);
+    const double correction1 = state->correction1, correction2 = state->correction2, rate = state->learning_rate;
+    const float scale = state->factor;
     bool decoupled = update->kind == VT_OPTIMIZER_ADAMW;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i++) {
         double parameter = (double)parameters[i], gradient = (double)scale * (double)gradients[i];
         if (decoupled)
-            parameter -= update->learning_rate * update->weight_decay * parameter;
+            parameter -= rate * update->weight_decay * parameter;
         else
             gradient += update->weight_decay * parameter;
         double m = update->beta1 * (double)moment1[i] + (1 - update->beta1) * gradient;
@@ -49,38 +61,41 @@ static void update_adam(const vt_update *update, float scale, const float *gradi
         double step = m / correction1 / (sqrt(v / correction2) + update->epsilon);
         moment1[i] = (float)m;
         moment2[i] = (float)v;
-        parameters[i] = (float)(parameter - update->learning_rate * step);
+        parameters[i] = (float)(parameter - rate * step);
     }
 }
 
 /* torch.optim.SGD: the momentum buffer adds up gradients without damping. */
-static void update_sgd(const vt_update *update, float scale, const float *gradients, float *parameters, float *momentum,
-                       int64_t count)
+static void update_sgd(const vt_update *update, const vt_step_state *state, const float *gradients, float *parameters,
+                       float *momentum, int64_t count)
 {
+    const double rate = state->learning_rate;
+    const float scale = state->factor;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i++) {
         double parameter = (double)parameters[i];
         double gradient = (double)scale * (double)gradients[i] + update->weight_decay * parameter;
         double velocity = update->beta1 * (double)momentum[i] + gradient;
         momentum[i] = (float)velocity;
-        parameters[i] = (float)(parameter - update->learning_rate * velocity);
+        parameters[i] = (float)(parameter - rate * velocity);
     }
 }
 
-static void update_parameters(vt_backend *backend, const vt_update *update, const float *scale, const float *gradients,
-                              float *parameters, float *moment1, float *moment2, int64_t count)
+static void update_parameters(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                              const float *gradients, float *parameters, float *moment1, float *moment2, int64_t count)
 {
     (void)backend;
-    if (isnan(*scale)) return;
+    if (isnan(state->factor)) return;
     if (update->kind == VT_OPTIMIZER_SGD)
-        update_sgd(update, *scale, gradients, parameters, moment1, count);
+        update_sgd(update, state, gradients, parameters, moment1, count);
     else
-        update_adam(update, *scale, gradients, parameters, moment1, moment2, count);
+        update_adam(update, state, gradients, parameters, moment1, moment2, count);
 }
 
 void vt_plain_optimizer_fill(vt_backend *backend)
 {
     backend->sum_of_squares = sum_of_squares;
-    backend->clip_scale = clip_scale;
+    backend->first_nonfinite = first_nonfinite;
+    backend->step_decide = step_decide;
     backend->update = update_parameters;
 }

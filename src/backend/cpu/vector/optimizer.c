@@ -22,15 +22,16 @@ static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, d
     *result += weight * total;
 }
 
-static void update_adam(const vt_update *update, float scale, const float *gradients, float *parameters, float *moment1,
-                        float *moment2, int64_t count)
+static void update_adam(const vt_update *update, const vt_step_state *state, const float *gradients, float *parameters,
+                        float *moment1, float *moment2, int64_t count)
 {
+    float scale = state->factor;
     float beta1 = (float)update->beta1, beta2 = (float)update->beta2, epsilon = (float)update->epsilon;
     float rest1 = (float)(1 - update->beta1), rest2 = (float)(1 - update->beta2);
-    float step_size = (float)(update->learning_rate / (1 - pow(update->beta1, (double)update->step)));
-    float root_correction = (float)(1 / sqrt(1 - pow(update->beta2, (double)update->step)));
+    float step_size = (float)(state->learning_rate / state->correction1);
+    float root_correction = (float)(1 / sqrt(state->correction2));
     bool decoupled = update->kind == VT_OPTIMIZER_ADAMW;
-    float shrink = decoupled ? (float)(update->learning_rate * update->weight_decay) : 0.0f;
+    float shrink = decoupled ? (float)(state->learning_rate * update->weight_decay) : 0.0f;
     float decay = decoupled ? 0.0f : (float)update->weight_decay;
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < count; i++) {
@@ -43,10 +44,11 @@ static void update_adam(const vt_update *update, float scale, const float *gradi
     }
 }
 
-static void update_sgd(const vt_update *update, float scale, const float *gradients, float *parameters, float *momentum,
-                       int64_t count)
+static void update_sgd(const vt_update *update, const vt_step_state *state, const float *gradients, float *parameters,
+                       float *momentum, int64_t count)
 {
-    float rate = (float)update->learning_rate, decay = (float)update->weight_decay, keep = (float)update->beta1;
+    float scale = state->factor, rate = (float)state->learning_rate, decay = (float)update->weight_decay,
+          keep = (float)update->beta1;
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < count; i++) {
         float velocity = keep * momentum[i] + scale * gradients[i] + decay * parameters[i];
@@ -55,15 +57,15 @@ static void update_sgd(const vt_update *update, float scale, const float *gradie
     }
 }
 
-static void update_parameters(vt_backend *backend, const vt_update *update, const float *scale, const float *gradients,
-                              float *parameters, float *moment1, float *moment2, int64_t count)
+static void update_parameters(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                              const float *gradients, float *parameters, float *moment1, float *moment2, int64_t count)
 {
     (void)backend;
-    if (isnan(*scale)) return;
+    if (isnan(state->factor)) return;
     if (update->kind == VT_OPTIMIZER_SGD)
-        update_sgd(update, *scale, gradients, parameters, moment1, count);
+        update_sgd(update, state, gradients, parameters, moment1, count);
     else
-        update_adam(update, *scale, gradients, parameters, moment1, moment2, count);
+        update_adam(update, state, gradients, parameters, moment1, moment2, count);
 }
 
 void VT_KERNEL(vt_vector_optimizer_fill)(vt_backend *backend)

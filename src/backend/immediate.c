@@ -1,0 +1,46 @@
+/* The rows of a back end that does everything at once, in the host's memory: nothing is pinned, pending or recorded. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "base/memory.h"
+
+static vt_status allocate_host(vt_backend *backend, size_t bytes, void **memory)
+{
+    (void)backend;
+    *memory = vt_allocate(1, bytes > 0 ? bytes : 1, "what a step leaves");
+    return VT_OK;
+}
+
+static void release_host(vt_backend *backend, void *memory)
+{
+    (void)backend;
+    free(memory);
+}
+
+static void mark(vt_backend *backend, int mark)
+{
+    (void)backend, (void)mark;
+}
+
+static vt_status wait(vt_backend *backend, int mark)
+{
+    (void)mark;
+    return backend->check(backend);
+}
+
+static void upload_end(vt_backend *backend, void *memory, const void *staging, size_t bytes)
+{
+    backend->copy_from_host(backend, memory, staging, bytes);
+}
+
+void vt_backend_fill_immediate(vt_backend *backend)
+{
+    backend->allocate_host = allocate_host;
+    backend->release_host = release_host;
+    backend->copy_to_host_later = backend->copy_to_host;
+    backend->mark = mark;
+    backend->wait = wait;
+    backend->upload = backend->copy_from_host;
+    backend->upload_end = upload_end;
+}

@@ -1,0 +1,281 @@
+/* What a step decides by itself on every path, and whole steps that a device works on while the host is ahead:
+ * recorded, replayed, and read one step late. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/step_state.h"
+#include "operations/paths.h"
+#include "test.h"
+#include "training/step.h"
+
+/* ---- decisions ---- */
+
+static vt_step_state decide(vt_backend *b, const vt_update *update, vt_step_state state)
+{
+    b->step_decide(b, update, &state);
+    return state;
+}
+
+TEST(a_step_decides_whether_there_is_an_update)
+{
+    const vt_update update = {.kind = VT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.95, .gradient_clip = INFINITY};
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = NULL;
+        EXPECT_OK(path_open(isa, &b));
+        vt_step_state next = decide(b, &update, (vt_step_state){.squares = 9, .updates = 1, .loss_scale = 1});
+        EXPECT(next.updates == 2 && next.factor == 1 && next.gradient_norm == 3 && !next.stopped);
+        EXPECT_NEAR(next.correction1, 1 - 0.81, 1e-15);
+        EXPECT_NEAR(next.correction2, 1 - 0.9025, 1e-15);
+        vt_update clips = update;
+        clips.gradient_clip = 0.3;
+        next = decide(b, &clips, (vt_step_state){.squares = 9, .loss_scale = 1});
+        EXPECT_NEAR(next.factor, 0.3 / (3 + 1e-6), 1e-8);
+        const double bad[][2] = {{INFINITY, 1}, {NAN, 1}, {9, NAN}}; /* squares, losses */
+        for (int i = 0; i < 3; i++) {
+            const vt_step_state state = {.squares = bad[i][0], .losses = bad[i][1], .updates = 7, .loss_scale = 1};
+            next = decide(b, &update, state);
+            EXPECT(isnan(next.factor) && next.updates == 7 && next.loss_scale == 1 && !next.stopped, "case %d", i);
+        }
+        vt_backend_close(&b);
+    }
+}
+
+/* After the first step that is not finite there is no update, however fine the next ones are. */
+TEST(a_run_that_stops_makes_no_update_any_more)
+{
+    const vt_update update = {.beta1 = 0.9, .beta2 = 0.95, .gradient_clip = INFINITY, .stops = true};
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = NULL;
+        EXPECT_OK(path_open(isa, &b));
+        vt_step_state state = decide(b, &update, (vt_step_state){.squares = NAN, .updates = 4, .loss_scale = 1});
+        EXPECT(state.stopped && isnan(state.factor));
+        state.squares = 1;
+        state = decide(b, &update, state);
+        EXPECT(state.stopped && isnan(state.factor) && state.updates == 4);
+        vt_backend_close(&b);
+    }
+}
+
+/* trainer.md's numbers: from 2^16, halved at each overflow, doubled after 2000 clean steps; never a stop. */
+TEST(the_loss_scale_follows_overflows)
+{
+    const vt_update update = {.beta1 = 0.9, .beta2 = 0.95, .gradient_clip = 0.5, .scales_loss = true, .stops = true};
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = NULL;
+        EXPECT_OK(path_open(isa, &b));
+        const double norm = 2;
+        vt_step_state state = {.loss_scale = VT_LOSS_SCALE_START, .squares = INFINITY};
+        state = decide(b, &update, state);
+        EXPECT(state.loss_scale == 32768 && isnan(state.factor) && !state.stopped && state.updates == 0);
+        for (int i = 0; i < 2000; i++) {
+            EXPECT(state.loss_scale == 32768, "step %d", i);
+            state.squares = norm * norm * state.loss_scale * state.loss_scale;
+            const double scale = state.loss_scale;
+            state = decide(b, &update, state);
+            EXPECT_NEAR(state.gradient_norm, norm, 1e-12);
+            EXPECT_NEAR((double)state.factor * scale, 0.5 / (norm + 1e-6), 1e-7);
+        }
+        EXPECT(state.loss_scale == 65536 && state.clean_steps == 0 && state.updates == 2000);
+        vt_backend_close(&b);
+    }
+}
+
+TEST(the_first_parameter_that_is_not_finite)
+{
+    enum { SIZE = 2000 };
+    static const int64_t ranges[] = {0, 7, 7, 1, 8, 1013, 1100, 500, 1600, 400};
+    float *x = malloc(SIZE * sizeof *x);
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = NULL;
+        int32_t first = -1;
+        const double fine = 1, broken = INFINITY;
+        EXPECT_OK(path_open(isa, &b));
+        for (int i = 0; i < SIZE; i++) x[i] = (float)i;
+        x[1050] = NAN; /* between two ranges */
+        b->first_nonfinite(b, x, ranges, 5, NULL, &first);
+        EXPECT(first == 5, "%d", first);
+        x[1999] = NAN;
+        b->first_nonfinite(b, x, ranges, 5, &broken, &first);
+        EXPECT(first == 4, "%d", first);
+        x[1020] = -INFINITY;
+        b->first_nonfinite(b, x, ranges, 5, &broken, &first);
+        EXPECT(first == 2, "%d", first);
+        b->first_nonfinite(b, x, ranges, 5, &fine, &first); /* not looked for */
+        EXPECT(first == 5, "%d", first);
+        x[7] = NAN;
+        b->first_nonfinite(b, x, ranges, 5, NULL, &first);
+        EXPECT(first == 1, "%d", first);
+        vt_backend_close(&b);
+    }
+    free(x);
+}
+
+/* ---- whole steps ---- */
+
+enum { HEIGHT = 8, WIDTH = 16, CHANNELS = 2, BATCH = 4, BATCHES = 10 };
+
+typedef struct {
+    vt_config *config;
+    vt_backend *backend;
+    vt_trainer *trainer;
+} model;
+
+static const int64_t samples[BATCH] = {40, 41, 42, 43};
+static float fields[BATCHES][2][BATCH * CHANNELS * HEIGHT * WIDTH];
+
+static vt_batch batch_of(int step)
+{
+    return (vt_batch){.sample_count = BATCH,
+                      .global_count = BATCH,
+                      .input = fields[step][0],
+                      .target = fields[step][1],
+                      .samples = samples};
+}
+
+static void open_model(model *m, vt_cpu_isa isa, const char *const *settings)
+{
+    static const char *const small[] = {"img_size",
+                                        "[8, 16]",
+                                        "patch_size",
+                                        "4",
+                                        "embed_dim",
+                                        "16",
+                                        "depth",
+                                        "2",
+                                        "num_heads",
+                                        "2",
+                                        "n_in_channels",
+                                        "2",
+                                        "n_out_channels",
+                                        "2",
+                                        "global_batch_size",
+                                        "4",
+                                        "lr",
+                                        "1e-2",
+                                        "dropout",
+                                        "0.1",
+                                        NULL};
+    static const float means[CHANNELS] = {0}, stds[CHANNELS] = {1, 1};
+    double latitudes[HEIGHT];
+    *m = (model){0};
+    EXPECT_OK(vt_config_open_default(&m->config));
+    for (int i = 0; small[i] != NULL; i += 2) EXPECT_OK(vt_config_set(m->config, small[i], small[i + 1]));
+    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(m->config, settings[i], settings[i + 1]));
+    EXPECT_OK(vt_config_resolve(m->config));
+    for (int i = 0; i < HEIGHT; i++) latitudes[i] = 80 - 20 * i;
+    const vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 100};
+    EXPECT_OK(path_open_trainers(isa, &m->backend));
+    EXPECT_OK(vt_trainer_open(m->config, &data, m->backend, &m->trainer));
+    for (int step = 0; step < BATCHES; step++)
+        for (int i = 0; i < BATCH * CHANNELS * HEIGHT * WIDTH; i++) {
+            fields[step][0][i] = sinf(0.37f * (float)(i + 100 * step));
+            fields[step][1][i] = sinf(0.37f * (float)(i + 100 * step) + 0.3f);
+        }
+}
+
+static void close_model(model *m)
+{
+    vt_trainer_close(&m->trainer);
+    vt_backend_close(&m->backend);
+    vt_config_close(&m->config);
+}
+
+/* As the loop does it: each step's figures are read when the next one has been started. */
+static vt_status train(model *m, int steps, vt_step_figures *figures)
+{
+    vt_status status = VT_OK;
+    int taken = 0;
+    for (int step = 0; step < steps; step++) {
+        const vt_batch batch = batch_of(step);
+        VT_TRY(vt_step_start(m->trainer, &batch));
+        while (m->trainer->pending > (step + 1 < steps ? vt_step_latency(m->trainer) : 0))
+            VT_TRY(vt_step_take(m->trainer, &figures[taken++]));
+    }
+done:
+    return status;
+}
+
+/* Dropout, learning rate and optimizer go on from step to step in a recording as they do without one. */
+TEST(replayed_steps_are_the_same)
+{
+    static const char *const settings[][5] = {{"enable_jit", "true", NULL},
+                                              {"enable_jit", "true", "grad_accumulation", "2", NULL},
+                                              {"enable_jit", "true", "recompute", "block", NULL}};
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        vt_step_figures expected[BATCHES], actual[BATCHES];
+        model plain;
+        open_model(&plain, VT_ISA_PLAIN, settings[i]);
+        EXPECT_OK(train(&plain, BATCHES, expected));
+        FOR_EACH_CUDA_PATH(isa)
+        {
+            model m;
+            open_model(&m, isa, settings[i]);
+            EXPECT(vt_step_latency(m.trainer) == 1);
+            EXPECT_OK(train(&m, BATCHES, actual));
+            EXPECT(m.backend->replay(m.backend), "nothing was recorded");
+            for (int step = 0; step < BATCHES; step++) {
+                EXPECT(actual[step].step == step + 1);
+                EXPECT_NEAR(actual[step].loss, expected[step].loss, 2e-5 * expected[step].loss);
+                EXPECT_NEAR(actual[step].gradient_norm, expected[step].gradient_norm,
+                            2e-4 * expected[step].gradient_norm);
+                EXPECT_NEAR(actual[step].learning_rate, expected[step].learning_rate, 0);
+            }
+            close_model(&m);
+        }
+        close_model(&plain);
+    }
+}
+
+static const char *const every_path[] = {"enable_jit", "true", NULL};
+
+/* One NaN in sample 2 of the sixth batch: the sixth step is told of, although the seventh may have been started. */
+TEST(a_step_that_is_not_finite_is_told_of_late_but_rightly)
+{
+    FOR_EACH_PATH(isa)
+    {
+        float *values[2];
+        vt_step_figures figures[BATCHES] = {0};
+        for (int i = 0; i < 2; i++) { /* without the bad step, and with it */
+            model m;
+            open_model(&m, isa, every_path);
+            if (i == 0) {
+                EXPECT_OK(train(&m, 5, figures));
+            } else {
+                fields[5][0][2 * CHANNELS * HEIGHT * WIDTH + 3] = NAN;
+                EXPECT_ERROR(train(&m, BATCHES, figures), "step 6: the gradients are not finite");
+                const char *first = vt_parameters_at(m.trainer->parameters, 0)->name; /* one bad sample spoils all */
+                EXPECT(figures[5].bad_parameter != NULL && strcmp(figures[5].bad_parameter, first) == 0);
+            }
+            size_t bytes = (size_t)vt_parameters_block_elements(m.trainer->parameters, 3) * sizeof(float);
+            values[i] = malloc(bytes);
+            m.backend->copy_to_host(m.backend, values[i], vt_parameters_values(m.trainer->parameters), bytes);
+            if (i == 1) EXPECT(memcmp(values[0], values[1], bytes) == 0, "path %d: there was an update", (int)isa);
+            close_model(&m);
+        }
+        EXPECT(figures[4].bad_sample == -1 && isfinite(figures[4].gradient_norm));
+        EXPECT(figures[5].step == 6 && figures[5].bad_sample == 42, "step %lld, sample %lld",
+               (long long)figures[5].step, (long long)figures[5].bad_sample);
+        free(values[0]);
+        free(values[1]);
+    }
+}
+
+TEST(a_step_that_is_not_finite_is_left_out)
+{
+    FOR_EACH_PATH(isa)
+    {
+        model m;
+        vt_step_figures figures[BATCHES] = {0};
+        open_model(&m, isa, (const char *const[]){"enable_jit", "true", "on_nonfinite", "skip", NULL});
+        fields[5][0][0] = NAN;
+        EXPECT_OK(train(&m, BATCHES, figures));
+        EXPECT(!isfinite(figures[5].gradient_norm) && figures[5].bad_sample == 40);
+        for (int step = 6; step < BATCHES; step++) EXPECT(isfinite(figures[step].gradient_norm));
+        EXPECT(vt_optimizer_progress_of(m.trainer->optimizer).updates == BATCHES - 1);
+        close_model(&m);
+    }
+}
