@@ -96,6 +96,12 @@ static void cuda_zero(vt_backend *backend, void *memory, size_t bytes)
     vt_cuda_succeeds(backend, cudaMemsetAsync(memory, 0, bytes, state_of(backend)->stream), "clearing memory");
 }
 
+static void cuda_copy(vt_backend *backend, void *to, const void *from, size_t bytes)
+{
+    vt_cuda_succeeds(backend, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_of(backend)->stream),
+                     "copying in the GPU's memory");
+}
+
 /* From pageable memory the bytes are taken before this returns; pinned memory must stay until the next check. The
  * GPU's own memory serves, too. */
 static void cuda_copy_from_host(vt_backend *backend, void *memory, const void *host, size_t bytes)
@@ -408,6 +414,7 @@ static void fill(vt_backend *backend)
     backend->release = cuda_release;
     backend->zero = cuda_zero;
     backend->copy_from_host = cuda_copy_from_host;
+    backend->copy = cuda_copy;
     backend->copy_to_host = cuda_copy_to_host;
     backend->allocate_host = cuda_allocate_host;
     backend->release_host = cuda_release_host;

@@ -207,6 +207,8 @@ struct vt_backend {
     void (*zero)(vt_backend *backend, void *memory, size_t bytes);
     /* `host` may also be the back end's own memory. */
     void (*copy_from_host)(vt_backend *backend, void *memory, const void *host, size_t bytes);
+    /* From the back end's memory to the back end's memory; they don't overlap. */
+    void (*copy)(vt_backend *backend, void *to, const void *from, size_t bytes);
     /* Waits until the bytes are there. */
     void (*copy_to_host)(vt_backend *backend, void *host, const void *memory, size_t bytes);
 

@@ -38,6 +38,7 @@ void vt_backend_fill_immediate(vt_backend *backend)
 {
     backend->allocate_host = allocate_host;
     backend->release_host = release_host;
+    backend->copy = backend->copy_from_host;
     backend->copy_to_host_later = backend->copy_to_host;
     backend->mark = mark;
     backend->wait = wait;

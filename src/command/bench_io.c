@@ -239,7 +239,7 @@ static vt_status open_bench(bench *b, int argument_count, char *const *arguments
     VT_CHECK(b->config->data_loader_config != VT_LOADER_SYNTHETIC, "bench io: the synthetic reader reads nothing");
     VT_TRY(vt_world_open(b->config, &launch, &b->world));
     VT_TRY(vt_reader_open_dataset(b->config, b->world, true, &b->dataset));
-    VT_TRY(vt_reader_open_loader(b->config, b->world, NULL, true, b->dataset, &b->loader));
+    VT_TRY(vt_reader_open_loader(b->config, b->world, NULL, true, false, b->dataset, &b->loader));
     const vt_dataset_options *sizes = vt_dataset_options_of(b->dataset);
     const int64_t sample = (sizes->in_channels + sizes->out_channels) * sizes->rows * sizes->width;
     b->sample_bytes = sample * (int64_t)sizeof(float);

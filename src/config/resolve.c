@@ -243,6 +243,9 @@ static vt_status check_batch(const vt_config *config)
     VT_CHECK(config->cache != VT_CACHE_DEVICE || config->device == VT_DEVICE_CUDA,
              "cache: device keeps the sets in a GPU's memory and needs --device=cuda; this machine's memory is "
              "--cache=host");
+    VT_CHECK(config->cache != VT_CACHE_DEVICE || !config->skip_bad_samples,
+             "cache: device reads both sets once, whole, so that skip_bad_samples can't replace samples in batches; use "
+             "--cache=host");
     int64_t batch = config->global_batch_size / config->data_parallel;
     VT_CHECK(config->global_batch_size % config->data_parallel == 0,
              "global_batch_size %lld is not a multiple of the %lld data-parallel ranks; use %s",
@@ -315,15 +318,6 @@ done:
     return status;
 }
 
-static vt_status check_device(const vt_config *config)
-{
-    vt_status status = VT_OK;
-    VT_CHECK(config->amp_mode != VT_AMP_FP16,
-             "amp_mode fp16: the CPU has no fp16 products; add --amp_mode=none, or --amp_mode=bf16");
-done:
-    return status;
-}
-
 vt_status vt_config_check_layout(vt_config *config)
 {
     vt_status status = VT_OK;
@@ -349,7 +343,6 @@ vt_status vt_config_resolve(vt_config *config)
     VT_TRY(check_parallel(config));
     VT_TRY(check_batch(config));
     VT_TRY(check_max_time(config));
-    VT_TRY(check_device(config));
 done:
     return status;
 }

@@ -106,6 +106,7 @@ static vt_status plan_batch(vt_loader *loader, position wanted, ring_slot *slot)
                              .global_count = slice.global_count,
                              .input = slice.count > 0 && !loader->options.indices_only ? input : NULL,
                              .target = slice.count > 0 && !loader->options.indices_only ? target : NULL,
+                             .dataset = loader->options.dataset,
                              .samples = slot->samples,
                              .bad = loader->options.skip_bad ? slot->bad : NULL};
     slot->position = wanted;

@@ -66,7 +66,7 @@ static void release_pinned(float *memory, void *context)
 }
 
 vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, vt_backend *backend, bool training,
-                                vt_dataset *dataset, vt_loader **loader)
+                                bool indices_only, vt_dataset *dataset, vt_loader **loader)
 {
     vt_loader_options options = {.dataset = dataset,
                                  .global_batch_size = config->global_batch_size,
@@ -77,7 +77,8 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
                                  .seed = (uint64_t)config->seed,
                                  .prefetch = training ? config->prefetch : VT_VALIDATION_PREFETCH,
                                  .workers = vt_reader_workers(config, world),
-                                 .skip_bad = config->skip_bad_samples};
+                                 .skip_bad = config->skip_bad_samples,
+                                 .indices_only = indices_only};
     if (backend != NULL && !backend->shares_host_memory) {
         options.allocate = allocate_pinned;
         options.release = release_pinned;

@@ -16,7 +16,7 @@ int64_t vt_reader_workers(const vt_config *config, const vt_world *world);
 /* The ring of batches lies in memory that the back end's device reaches by itself; NULL: in the host's. Close the
  * loader before the back end. */
 vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, vt_backend *backend, bool training,
-                                vt_dataset *dataset, vt_loader **loader);
+                                bool indices_only, vt_dataset *dataset, vt_loader **loader);
 
 /* With `cache: host`: has the sets stay in memory once they were read, as far as they fit beside the `needed` bytes
  * that this rank is going to take; the log says what, or why not. Before anything is read. */

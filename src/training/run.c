@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "data/output_file.h"
@@ -20,6 +21,8 @@ typedef struct {
     vt_world *world;
     vt_dataset *training, *validation;
     vt_loader *training_loader, *validation_loader;
+    bool caches_training, caches_validation; /* in the device's memory */
+    vt_device_cache *training_cache, *validation_cache;
     float *means, *stds; /* [file_channels] */
     int64_t file_channels;
     vt_loop_length length;
@@ -95,6 +98,24 @@ static vt_status open_backend(run_state *run)
     return vt_backend_open(config, threads, run->world->launch.local_rank, &run->backend);
 }
 
+/* Which sets the device's memory has room for beside the run. */
+static void plan_caches(run_state *run, double available)
+{
+    char sizes[3][VT_NUMBER_SIZE];
+    double left = available - vt_plan_total(&run->plan);
+    const double training = vt_dataset_frame_bytes(run->training),
+                 both = training + vt_dataset_frame_bytes(run->validation);
+    if (run->config->cache != VT_CACHE_DEVICE || run->config->data_loader_config == VT_LOADER_SYNTHETIC) return;
+    run->caches_training = available < 0 || training <= left;
+    run->caches_validation = available < 0 || both <= left;
+    if (run->caches_validation) return;
+    vt_log_warning(
+        "cache: device asks for %s for training and %s for validation, but %s of the device's memory are free "
+        "beside the run: %s kept there, the rest is read each time",
+        vt_text_bytes(training, sizes[0]), vt_text_bytes(both - training, sizes[1]),
+        vt_text_bytes(fmax(left, 0), sizes[2]), run->caches_training ? "only the training set is" : "nothing is");
+}
+
 /* How the ranks reach its memory, and whether the run fits into it; only then are the readers' rings taken. */
 static vt_status open_device(run_state *run)
 {
@@ -103,10 +124,30 @@ static vt_status open_device(run_state *run)
     vt_trainer_data data = trainer_data(run);
     VT_TRY(vt_world_open_device(config, run->world, run->backend));
     VT_TRY(vt_trainer_plan(config, &data, &run->plan));
-    VT_TRY(vt_budget_check(config, &data, &run->plan,
-                           run->backend->available_memory(run->backend) / ranks_of_memory(run->world, run->backend)));
-    VT_TRY(vt_reader_open_loader(config, run->world, run->backend, true, run->training, &run->training_loader));
-    VT_TRY(vt_reader_open_loader(config, run->world, run->backend, false, run->validation, &run->validation_loader));
+    const double available = run->backend->available_memory(run->backend) / ranks_of_memory(run->world, run->backend);
+    VT_TRY(vt_budget_check(config, &data, &run->plan, available));
+    plan_caches(run, available);
+    VT_TRY(vt_reader_open_loader(config, run->world, run->backend, true, run->caches_training, run->training,
+                                 &run->training_loader));
+    VT_TRY(vt_reader_open_loader(config, run->world, run->backend, false, run->caches_validation, run->validation,
+                                 &run->validation_loader));
+done:
+    return status;
+}
+
+/* Reads the sets that stay in the device's memory. */
+static vt_status open_caches(run_state *run)
+{
+    vt_status status = VT_OK;
+    const double begin = vt_clock_seconds();
+    if (run->caches_training) VT_TRY(vt_device_cache_open(run->backend, run->training, &run->training_cache));
+    if (run->caches_validation) VT_TRY(vt_device_cache_open(run->backend, run->validation, &run->validation_cache));
+    run->trainer->caches[0] = run->training_cache;
+    run->trainer->caches[1] = run->validation_cache;
+    if (run->caches_training)
+        vt_log_info("cache: the %s in the device's memory, read in %.1f s",
+                    run->caches_validation ? "training and validation sets are" : "training set is",
+                    vt_clock_seconds() - begin);
 done:
     return status;
 }
@@ -270,6 +311,8 @@ static void close_run(run_state *run)
     vt_record_close(&run->record);
     vt_checkpoint_store_close(&run->checkpoints);
     vt_trainer_close(&run->trainer);
+    vt_device_cache_close(&run->training_cache);
+    vt_device_cache_close(&run->validation_cache);
     vt_loader_close(&run->training_loader);
     vt_loader_close(&run->validation_loader);
     vt_backend_close(&run->backend);
@@ -324,6 +367,7 @@ static vt_status run_phases(run_state *run)
     vt_reader_open_cache(run->config, world,
                          run->backend->shares_host_memory ? vt_plan_total(&run->plan) : (double)run->plan.ring_bytes,
                          run->training, run->validation);
+    VT_TRY(vt_world_agree(world, open_caches(run)));
     VT_TRY(run->config->enable_benchy ? vt_benchy_run(run->trainer, run->training_loader, run->directory) : train(run));
 done:
     return status;

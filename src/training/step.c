@@ -24,6 +24,11 @@ static vt_batch bring(vt_trainer *trainer, const vt_batch *batch)
     vt_range_begin("data copy in %lld", (long long)trainer->steps_started);
     here.input = trainer->batch_input;
     here.target = trainer->batch_target;
+    for (int i = 0; i < 2 && batch->input == NULL; i++) {
+        const vt_device_cache *cache = trainer->caches[i];
+        if (cache == NULL || vt_device_cache_dataset(cache) != batch->dataset) continue;
+        vt_device_cache_batch(cache, batch, trainer->batch_input, trainer->batch_target);
+    }
     const size_t input = batch->input != NULL ? (size_t)config->n_in_channels * plane : 0;
     const size_t target = batch->target != NULL ? (size_t)config->n_out_channels * plane : 0;
     if (input > 0) backend->upload(backend, trainer->staged_input, batch->input, input);

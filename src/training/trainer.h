@@ -10,6 +10,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/schedule.h"
 #include "parallel/communication.h"
+#include "training/device_cache.h"
 
 /* Batches that the reader of the validation set keeps ready: it must not hold much memory while training goes on. */
 enum { VT_VALIDATION_PREFETCH = 1 };
@@ -54,7 +55,7 @@ typedef struct {
     vt_optimizer *optimizer;
     vt_schedule schedule;
     vt_run_of rows;                          /* of the fields, that this rank works on */
-    int64_t steps_started;                      /* of the whole run */
+    int64_t steps_started;                   /* of the whole run */
     vt_started_step started[VT_STEPS_AHEAD]; /* a ring */
     int64_t pending;                         /* of them, whose figures are still to be taken */
     int64_t steps_here;                      /* started since it was opened: the first ones are not recorded */
@@ -62,6 +63,7 @@ typedef struct {
     vt_step_times times;
     float *batch_input, *batch_target;       /* where a back end with memory of its own keeps a batch; else NULL */
     float *staged_input, *staged_target;     /* the next one, on its way */
+    const vt_device_cache *caches[2];        /* sets in the device's memory, of which batches may be; or NULL */
     float *input_mean, *input_inverse_std;   /* [n_in_channels] */
     float *target_mean, *target_inverse_std; /* [n_out_channels] */
     float *latitude_weights;                 /* [rows], mean 1 over all rows */

@@ -4,8 +4,10 @@
 
 #include "config/config.h"
 #include "data/loader.h"
+#include "operations/paths.h"
 #include "parallel/world.h"
 #include "test.h"
+#include "training/device_cache.h"
 #include "training/reader.h"
 #include "unit/data_files.h"
 
@@ -206,5 +208,55 @@ TEST(a_cache_that_does_not_fit_is_left_out)
         EXPECT(vt_dataset_kept_frames(training) == fits && vt_dataset_kept_frames(validation) == fits);
         vt_dataset_close(&training);
         vt_dataset_close(&validation);
+    }
+}
+
+/* A batch that is put together in a device's memory is the one that would have been read. */
+TEST(a_devices_cache_gives_the_same_batches)
+{
+    const test_fields fields = {.times = TIMES, .channels = 3, .height = 6, .width = 8};
+    FOR_EACH_CUDA_PATH(isa)
+    {
+        vt_backend *backend = NULL;
+        vt_device_cache *cache = NULL;
+        vt_dataset *dataset = open_dataset(&fields, true, VT_UNSET_INTEGER);
+        vt_loader *loader = NULL;
+        const vt_batch *batch = NULL;
+        double waited = 0;
+        void *input = NULL, *target = NULL;
+        float host_input[BATCH * 128], host_target[BATCH * 96];
+        EXPECT_OK(path_open_trainers(isa, &backend));
+        EXPECT_OK(vt_device_cache_open(backend, dataset, &cache));
+        EXPECT(vt_device_cache_dataset(cache) == dataset);
+        EXPECT_OK(backend->allocate(backend, VT_MEMORY_DATA, sizeof host_input, &input));
+        EXPECT_OK(backend->allocate(backend, VT_MEMORY_DATA, sizeof host_target, &target));
+        EXPECT_OK(vt_loader_open(&(vt_loader_options){.dataset = dataset,
+                                                      .global_batch_size = BATCH,
+                                                      .drop_last = true,
+                                                      .shuffle = true,
+                                                      .seed = 5,
+                                                      .prefetch = 2,
+                                                      .workers = 1,
+                                                      .indices_only = true},
+                                 &loader));
+        EXPECT_OK(vt_loader_begin(loader, 0, 0));
+        for (int i = 0; i < SAMPLES / BATCH; i++) {
+            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+            VT_ASSERT(batch != NULL);
+            EXPECT(batch->dataset == dataset && batch->input == NULL);
+            vt_device_cache_batch(cache, batch, input, target);
+            backend->copy_to_host(backend, host_input, input, sizeof host_input);
+            backend->copy_to_host(backend, host_target, target, sizeof host_target);
+            vt_batch read = *batch;
+            read.input = host_input;
+            read.target = host_target;
+            EXPECT(wrong_values(&fields, &read) == 0, "batch %d", i);
+        }
+        vt_loader_close(&loader);
+        backend->release(backend, input);
+        backend->release(backend, target);
+        vt_device_cache_close(&cache);
+        vt_dataset_close(&dataset);
+        vt_backend_close(&backend);
     }
 }
