@@ -205,9 +205,9 @@ static vt_status fill_workplace(workplace *w, const vt_arena *arena)
     const size_t bytes = PATTERN * sizeof(uint16_t);
     uint16_t *noise = malloc(bytes);
     VT_ASSERT(noise != NULL);
-    for (uint32_t i = 0, state = 1; i < PATTERN; i++) { /* bfloat16; two of them are a float32 */
-        state = state * 1664525u + 1013904223u;
-        noise[i] = (uint16_t)((state >> 16 & 0x807f) | (123 + (state >> 29) % 4) << 7);
+    for (uint32_t i = 0, draw = 1; i < PATTERN; i++) { /* bfloat16; two of them are a float32 */
+        draw = draw * 1664525u + 1013904223u;
+        noise[i] = (uint16_t)((draw >> 16 & 0x807f) | (123 + (draw >> 29) % 4) << 7);
     }
     for (size_t at = 0; w->on_gpu && at < arena->capacity; at += bytes)
         w->backend->copy_from_host(w->backend, arena->base + at, noise,

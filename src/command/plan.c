@@ -87,8 +87,7 @@ done:
     return status;
 }
 
-/* The configuration, with its own layout set aside: whether that divides the ranks is for the search to say. fp16 can
- * be planned where it can't be run. */
+/* The configuration, with its own layout set aside: whether that divides the ranks is for the search to say. */
 static vt_status open_config(const request *r, int64_t ranks, vt_config **result)
 {
     vt_status status = VT_OK;
@@ -98,14 +97,11 @@ static vt_status open_config(const request *r, int64_t ranks, vt_config **result
              "plan compares layouts of the same global batch: give --global_batch_size instead of --local_batch_size");
     const int64_t tensor = config->tensor_parallel, context = config->context_parallel;
     const int64_t parts = config->grad_accumulation;
-    const vt_amp_mode amp = config->amp_mode;
-    if (amp == VT_AMP_FP16) config->amp_mode = VT_AMP_BF16;
     config->tensor_parallel = config->context_parallel = config->grad_accumulation = 1;
     VT_TRY(vt_config_resolve(config));
     config->tensor_parallel = tensor;
     config->context_parallel = context;
     config->grad_accumulation = parts;
-    config->amp_mode = amp;
     config->ranks = ranks;
 done:
     if (status != VT_OK) vt_config_close(&config);

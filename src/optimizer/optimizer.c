@@ -31,7 +31,7 @@ static vt_status upload_ranges(vt_optimizer *optimizer, int stage)
         host[2 * i] = piece.offset;
         host[2 * i + 1] = piece.count;
     }
-    VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, bytes, &memory));
+    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, bytes, &memory));
     optimizer->ranges[stage - 1] = memory;
     backend->copy_from_host(backend, memory, host, bytes);
 done:
@@ -64,9 +64,9 @@ vt_status vt_optimizer_open(const vt_optimizer_options *options, vt_backend *bac
         VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, bytes, &memory));
         optimizer->moment2 = memory;
     }
-    VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, sizeof(vt_step_state), &memory));
+    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, sizeof(vt_step_state), &memory));
     optimizer->state = memory;
-    VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, sizeof(int32_t), &memory));
+    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, sizeof(int32_t), &memory));
     optimizer->first = memory;
     for (int stage = 1; stage <= 3; stage++) VT_TRY(upload_ranges(optimizer, stage));
     vt_optimizer_set_progress(optimizer, &(vt_optimizer_progress){0});

@@ -187,7 +187,7 @@ static void check_fused(pair *p, int64_t rows, int64_t columns, float rate)
     guarded x = guarded_random(rows, columns, 1, 1), bias = guarded_random(1, 2 * columns, 2, 1);
     guarded y[2], normed[2], hidden[2], active[2], mean[2], rstd[2];
     float *weight = malloc((size_t)(2 * columns * columns) * sizeof *weight);
-    vt_mask mask = {.elements = {.rate = rate, .seed = 3}, .tokens = rows};
+    vt_mask mask = {.elements = {.rate = rate, .seed = 3, .step = &dropout_step}, .tokens = rows};
     fill_random(weight, 2 * columns * columns, 4, 1);
     vt_matrix weights = vt_matrix_make(weight, 2 * columns, columns);
     for (int i = 0; i < 2; i++) {

@@ -212,7 +212,9 @@ CUDA_TEST(attention_of_other_kinds)
 static void check_elementwise(const backends *b, vt_type type, int64_t columns, bool aligned)
 {
     enum { ROWS = 26 };
-    vt_mask mask = {.elements = {.rate = 0.3f, .seed = 4}, .path = {.rate = 0.2f, .seed = 4, .site = 4}, .tokens = 13};
+    vt_mask mask = {.elements = {.rate = 0.3f, .seed = 4, .step = &dropout_step},
+                    .path = {.rate = 0.2f, .seed = 4, .step = &dropout_step, .site = 4},
+                    .tokens = 13};
     both x = open_both(type, ROWS, columns, 1, aligned), dy = open_both(type, ROWS, columns, 2, aligned);
     both y = open_both(type, ROWS, columns, 3, aligned), dx = open_both(type, ROWS, columns, 4, aligned);
     float *vectors = malloc((size_t)(8 * columns) * sizeof *vectors), mean[ROWS], rstd[ROWS];

@@ -58,7 +58,7 @@ static void check_operations(vt_cpu_isa isa, vt_type type)
     vt_onednn_close(&((vt_cpu_state *)b->state)->bfloat16_units); /* the stand-ins, whatever this processor has */
     vt_attention_shape shape = {
         .batch = 2, .heads = HEADS, .head_dim = COLUMNS / HEADS, .queries = TOKENS, .keys = TOKENS};
-    vt_mask mask = {.elements = {.rate = 0.3f, .seed = 4}, .tokens = TOKENS};
+    vt_mask mask = {.elements = {.rate = 0.3f, .seed = 4, .step = &(const uint32_t){3}}, .tokens = TOKENS};
     twins x = open_twins(type, ROWS, COLUMNS, 1), k = open_twins(type, ROWS, COLUMNS, 2),
           v = open_twins(type, ROWS, COLUMNS, 3);
     twins out = open_twins(type, ROWS, COLUMNS, 4), dout = open_twins(type, ROWS, COLUMNS, 5),

@@ -414,8 +414,9 @@ static void position_backward(vt_backend *b, const float *x, const float *dy, fl
 
 static vt_mask test_mask(void)
 {
-    return (vt_mask){
-        .elements = {.rate = 0.3f, .seed = 8, .site = 2}, .path = {.rate = 0.4f, .seed = 8, .site = 4}, .tokens = 1};
+    return (vt_mask){.elements = {.rate = 0.3f, .seed = 8, .step = &dropout_step, .site = 2},
+                     .path = {.rate = 0.4f, .seed = 8, .step = &dropout_step, .site = 4},
+                     .tokens = 1};
 }
 
 static void mask_forward(vt_backend *b, const float *x, float *y)
