@@ -170,7 +170,7 @@ static void cuda_upload(vt_backend *backend, void *staging, const void *host, si
     static const char what[] = "copying a batch to the GPU";
     /* an event that was never recorded is over */
     vt_cuda_succeeds(backend, cudaStreamWaitEvent(state->copy_stream, state->staging_free, 0), what);
-    vt_cuda_succeeds(backend, cudaMemcpyAsync(staging, host, bytes, cudaMemcpyHostToDevice, state->copy_stream), what);
+    vt_cuda_succeeds(backend, cudaMemcpyAsync(staging, host, bytes, cudaMemcpyDefault, state->copy_stream), what);
     vt_cuda_succeeds(backend, cudaEventRecord(state->uploaded, state->copy_stream), what);
 }
 

@@ -113,18 +113,10 @@ void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_p
     }
 }
 
-double vt_cost_memory(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan,
-                      double bytes[VT_MEMORY_CATEGORY_COUNT])
+double vt_cost_memory(const vt_plan *plan, double bytes[VT_MEMORY_CATEGORY_COUNT])
 {
     double total = 0;
-    int64_t plane = config->img_size[0] * config->img_size[1];
-    int64_t sample = (config->n_in_channels + config->n_out_channels) * plane;
-    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) bytes[i] = (double)plan->bytes[i];
-    if (!hardware->host_memory)
-        bytes[VT_MEMORY_DATA] +=
-            4 * (double)(vt_trainer_micro_batch(config) * sample) / (double)config->context_parallel -
-            (double)plan->ring_bytes;
-    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) total += bytes[i];
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) total += bytes[i] = (double)plan->bytes[i];
     return total;
 }
 

@@ -31,10 +31,8 @@ const char *vt_cost_name(vt_cost_part part);
 /* Seconds for `volume` over a group of `size` ranks, `in_node` of them on this rank's node. */
 double vt_cost_messages(const vt_hardware *hardware, int size, int in_node, const vt_volume *volume);
 
-/* Bytes of each category on the device, and their sum: on a GPU without the readers' batches, which stay in the host's
- * memory, but with one micro-batch. */
-double vt_cost_memory(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan,
-                      double bytes[VT_MEMORY_CATEGORY_COUNT]);
+/* Bytes of each category, and their sum: in a GPU's memory, when the plan was made for one (device_memory). */
+double vt_cost_memory(const vt_plan *plan, double bytes[VT_MEMORY_CATEGORY_COUNT]);
 
 /* Bytes that a run may take. */
 double vt_cost_available(const vt_hardware *hardware);

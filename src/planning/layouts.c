@@ -34,11 +34,15 @@ static void stand_in_close(stand_in *s)
 
 /* ---- one layout ---- */
 
-static vt_status plan_rank(const vt_config *config, stand_in *s, int rank, vt_plan *plan)
+static vt_status plan_rank(const vt_config *config, const vt_hardware *hardware, stand_in *s, int rank, vt_plan *plan)
 {
     s->world.rank = rank;
-    vt_trainer_data data = {
-        .means = s->means, .stds = s->stds, .latitudes = s->latitudes, .steps = 1, .world = &s->world};
+    vt_trainer_data data = {.means = s->means,
+                            .stds = s->stds,
+                            .latitudes = s->latitudes,
+                            .steps = 1,
+                            .world = &s->world,
+                            .device_memory = !hardware->host_memory};
     return vt_trainer_plan(config, &data, plan);
 }
 
@@ -65,7 +69,7 @@ static void take_worst(const vt_config *config, const vt_hardware *hardware, con
                        vt_option_cost *option)
 {
     vt_cost cost;
-    double bytes[VT_MEMORY_CATEGORY_COUNT], total = vt_cost_memory(config, hardware, plan, bytes);
+    double bytes[VT_MEMORY_CATEGORY_COUNT], total = vt_cost_memory(plan, bytes);
     vt_cost_of(config, hardware, plan, &cost);
     if (total > option->total) {
         memcpy(option->bytes, bytes, sizeof bytes);
@@ -90,10 +94,10 @@ static vt_status cost_with(const vt_config *config, const vt_hardware *hardware,
                                .sequence = config->sequence_parallel && config->tensor_parallel > 1,
                                .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
     VT_TRY(busiest_rank(config, &busiest));
-    VT_TRY(plan_rank(config, s, 0, &plan));
+    VT_TRY(plan_rank(config, hardware, s, 0, &plan));
     take_worst(config, hardware, &plan, option);
     if (busiest != 0) {
-        VT_TRY(plan_rank(config, s, busiest, &plan));
+        VT_TRY(plan_rank(config, hardware, s, busiest, &plan));
         take_worst(config, hardware, &plan, option);
     }
     option->fits = option->total <= vt_cost_available(hardware);
