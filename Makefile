@@ -332,7 +332,6 @@ run-bench: $(BUILD)/vitrain $(BUILD)/bench/step $(BUILD)/bench/scaling $(BUILD)/
 	@bench/plan $(BUILD)
 	@bench/io $(BUILD) $(PYTHON)
 
-$(BUILD)/bench/gpu_step: $(BUILD)/bench/timed_backend.o
 $(BUILD)/bench/gpu_questions.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA -Icuda $(CUDA_CFLAGS))
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
@@ -354,7 +353,6 @@ $(GPU_PROGRAMS)/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HO
 	@mkdir -p $(@D)
 	$(GPU_LINK)
 
-$(GPU_PROGRAMS)/gpu_step: $(BUILD)/bench/timed_backend.o
 $(GPU_PROGRAMS)/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a
 	@mkdir -p $(@D)
 	$(GPU_LINK)

@@ -15,7 +15,7 @@ void vt_profile_stop(void);
 
 /* Between the two, where a profiler listens: steps are to run uncaptured, unless profile_graphs. */
 bool vt_profile_records(void);
-/* The same without a profiler, for who takes a step apart otherwise (bench/timed_backend). */
+/* The same without a profiler, for who takes a step apart otherwise (bench/gpu_step). */
 void vt_profile_pretend(bool records);
 
 #endif
