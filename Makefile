@@ -28,6 +28,7 @@ PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev libprotobuf-c-dev protobuf-c-com
     $(if $(filter-out no,$(MPI)),libopenmpi-dev openmpi-bin)
 SOURCES := $(sort $(shell find src -name '*.c'))
 KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
+TILE_SOURCES := $(filter src/backend/cpu/amx/%,$(SOURCES))
 TEST_SOURCES := $(sort $(shell find tests -name '*.c' -not -path 'tests/fuzz/*' -not -path tests/faults/shim.c -not -path tests/faults/eio.c -not -path 'tests/gpu/*'))
 CUDA_KERNELS := $(sort $(wildcard cuda/*.cu))
 FUZZ_TARGETS := $(filter-out fuzz,$(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/*.c))))
@@ -86,6 +87,9 @@ probe X86 '#ifndef __x86_64__
 #error
 #endif
 int main(void) { return __builtin_cpu_supports("avx512f"); }' "-march=x86-64-v4|"
+probe AMX '#include <immintrin.h>
+int main(int n, char **a) { if (n > 9) { _tile_zero(0); _tile_dpbf16ps(0, 1, 2); } return n + !a; }' \
+    "-march=x86-64-v4 -mavx512bf16 -mamx-tile -mamx-bf16|"
 if echo 'template <int n> int f() { return n; } int main() { return f<0>(); }' | \
     $(CXX) -std=gnu++20 -x c++ -o $(BUILD)/probe - >/dev/null 2>&1; then echo 'HOST_CUDA ?= yes'; fi
 for nvcc in $(if $(filter undefined,$(origin NVCC)),"$$(command -v nvcc)" "$$CUDA_HOME/bin/nvcc" /usr/local/cuda/bin/nvcc,"$(NVCC)"); do
@@ -119,7 +123,7 @@ int main(void) { return MPI_Init(0, 0); }' "$(MPI_CFLAGS)|$(MPI_LIBS)" "$$(mpi_f
     "$$(pkg-config --cflags mpich 2>/dev/null)|$$(pkg-config --libs mpich 2>/dev/null)"
 rm -f $(BUILD)/probe
 required=
-for name in $$missing; do case $$name in X86|MPI) ;; *) required="$$required $$name" ;; esac; done
+for name in $$missing; do case $$name in X86|AMX|MPI) ;; *) required="$$required $$name" ;; esac; done
 endef
 export PROBE_SCRIPT
 
@@ -160,8 +164,9 @@ ISA_FLAGS_baseline :=
 ISA_FLAGS_avx2 := -march=x86-64-v3
 ISA_FLAGS_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
 
-OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(KERNEL_SOURCES) src/main.c,$(SOURCES)))
-KERNEL_OBJECTS = $(foreach isa,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(isa).o,$(KERNEL_SOURCES)))
+OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(KERNEL_SOURCES) $(TILE_SOURCES) src/main.c,$(SOURCES)))
+KERNEL_OBJECTS = $(foreach isa,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(isa).o,$(KERNEL_SOURCES))) \
+    $(if $(AMX_CFLAGS),$(TILE_SOURCES:%.c=$(BUILD)/%.amx.o))
 
 vitrain: $(BUILD)/vitrain
 	@[ $(BUILD) != build ] || ln -sf build/vitrain vitrain
@@ -202,7 +207,14 @@ $(BUILD)/tests/cuda/%.o: cuda/%.cu $(BUILD)/found.mk
 	$(CXX) -x c++ -std=gnu++20 $(WARNINGS) -Wno-conversion -Wno-missing-field-initializers -Wno-unknown-pragmas $(CFLAGS) \
 	    $(SANITIZE) -fno-exceptions -fno-rtti -fno-strict-aliasing -DVT_HOST_CUDA -Isrc -Icuda $(OPENMP_CFLAGS) -MMD -MP -c $< -o $@
 
-$(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(BUILD)/libvitrain.a
+# The kernels on tiles once more, over a model of the tiles (tests/operations/tiles_model.h).
+TILES_MODEL_OBJECTS = $(TILE_SOURCES:src/backend/cpu/amx/%.c=$(BUILD)/tests/tiles/%.o)
+
+$(BUILD)/tests/tiles/%.o: src/backend/cpu/amx/%.c $(BUILD)/found.mk
+	@mkdir -p $(@D)
+	$(COMPILE) -O3 -fno-math-errno -Itests -DVT_TILES_MODEL -DVT_ISA=model -c $< -o $@
+
+$(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(TILES_MODEL_OBJECTS) $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
 # Preloaded by tests/faults; never sanitized, for it replaces malloc and catches system calls.
@@ -256,6 +268,13 @@ $$(BUILD)/src/backend/cpu/vector/%.$(1).o: src/backend/cpu/vector/%.c $$(BUILD)/
 	$$(COMPILE) -O3 -fno-math-errno $$(ISA_FLAGS_$(1)) -DVT_ISA=$(1) -c $$< -o $$@
 endef
 $(foreach isa,baseline avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
+
+# The kernels on AMX's tiles, where the compiler knows them.
+$(BUILD)/src/backend/cpu/amx/%.amx.o: src/backend/cpu/amx/%.c $(BUILD)/found.mk
+	@mkdir -p $(@D)
+	$(COMPILE) -O3 -fno-math-errno $(AMX_CFLAGS) -mprefer-vector-width=512 -DVT_ISA=amx -c $< -o $@
+
+$(BUILD)/src/backend/cpu/backend.o: LOCAL_CFLAGS += $(if $(AMX_CFLAGS),-DVT_HAS_AMX)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
@@ -349,7 +368,7 @@ $(GPU_PROGRAMS)/vitrain: $(BUILD)/src/main.o $(BUILD)/libvitrain.a
 	@mkdir -p $(@D)
 	$(GPU_LINK)
 
-$(GPU_PROGRAMS)/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(BUILD)/libvitrain.a
+$(GPU_PROGRAMS)/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(TILES_MODEL_OBJECTS) $(BUILD)/libvitrain.a
 	@mkdir -p $(@D)
 	$(GPU_LINK)
 
@@ -376,7 +395,7 @@ lint: $(BUILD)/generated/event.pb-c.h
 	clang-format --dry-run --Werror $$(find src cuda tests bench -name '*.[ch]' -o -name '*.cu')
 	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability \
 	    --suppress=missingIncludeSystem --suppress=ctunullpointer -DVT_ISA=baseline -Isrc src
-	clang-tidy --quiet $(filter-out $(KERNEL_SOURCES),$(SOURCES)) -- -std=gnu11 -Isrc -isystem $(BUILD)/generated \
+	clang-tidy --quiet $(filter-out $(KERNEL_SOURCES) $(TILE_SOURCES),$(SOURCES)) -- -std=gnu11 -Isrc -isystem $(BUILD)/generated \
 	    $(HDF5_CFLAGS) $(DEFLATE_CFLAGS) $(YAML_CFLAGS) $(DNNL_CFLAGS) $(PROTOBUF_CFLAGS) $(PNG_CFLAGS) $(OPENMP_CFLAGS) \
 	    $(if $(MPI_LIBS),-DVT_HAS_MPI $(MPI_CFLAGS))
 

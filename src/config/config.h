@@ -16,7 +16,7 @@
 
 /* In the order of the choices in options.def. */
 typedef enum { VT_DEVICE_AUTO, VT_DEVICE_CPU, VT_DEVICE_CUDA } vt_device;
-typedef enum { VT_ISA_AUTO, VT_ISA_PLAIN, VT_ISA_BASELINE, VT_ISA_AVX2, VT_ISA_AVX512 } vt_cpu_isa;
+typedef enum { VT_ISA_AUTO, VT_ISA_PLAIN, VT_ISA_BASELINE, VT_ISA_AVX2, VT_ISA_AVX512, VT_ISA_AMX } vt_cpu_isa;
 typedef enum { VT_MODEL_PYTORCH, VT_MODEL_TRANSFORMER_ENGINE } vt_model_backend;
 typedef enum { VT_GELU_ERF, VT_GELU_TANH } vt_gelu;
 typedef enum { VT_AMP_NONE, VT_AMP_FP16, VT_AMP_BF16 } vt_amp_mode;

@@ -349,6 +349,7 @@ TEST(forward_and_gradients_in_16_bits)
     {
         FOR_EACH_HALF(type) check_half(file, isa, type);
     }
+    if (path_is_available(PATH_TILES_MODEL)) check_half(file, PATH_TILES_MODEL, VT_BFLOAT16);
     H5Fclose(file);
 }
 
@@ -363,8 +364,8 @@ static void check_half_steps(fixture *f, vt_type type, const double *losses)
     close_fixture(f);
 }
 
-/* Fifty steps by stand-ins, in bfloat16 also by oneDNN's own products, and on the GPU: each loss within the forward
- * tolerance of the float64 curve. */
+/* Fifty steps by stand-ins, in bfloat16 also by oneDNN's own products and with attention on tiles (over their model),
+ * and on the GPU: each loss within the forward tolerance of the float64 curve. */
 TEST(fifty_steps_in_16_bits)
 {
     static const char *const settings[] = {"lr", "1e-3", NULL};
@@ -378,6 +379,10 @@ TEST(fifty_steps_in_16_bits)
             vt_cpu_state *state = f.backend->state;
             vt_onednn_close(&state->bfloat16_units);
             if (units) state->bfloat16_units = vt_onednn_open(); /* even where this processor has to imitate them */
+            check_half_steps(&f, type, losses);
+        }
+        if (type == VT_BFLOAT16 && path_is_available(PATH_TILES_MODEL)) {
+            fixture f = open_fixture_in(file, PATH_TILES_MODEL, amp_of(type), settings);
             check_half_steps(&f, type, losses);
         }
         if (path_is_available(PATH_GPU)) {

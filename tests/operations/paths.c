@@ -1,6 +1,8 @@
 #include "operations/paths.h"
 
+#include "backend/cpu/cpu.h"
 #include "operations/mirror.h"
+#include "operations/tiles_model.h"
 #include "test.h"
 
 /* VITRAIN_TEST_GPU=host in the environment: the CUDA kernels on the host take the GPU's place, to try what tests do
@@ -12,6 +14,28 @@ vt_status path_open_gpu(vt_backend **backend)
     /* NVIDIA's libraries read it when they start */
     setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
     return vt_backend_open_cuda(0, true, backend);
+}
+
+static vt_status check_tiles_model(vt_backend *backend)
+{
+    const char *refused = tiles_model_refused();
+    if (refused != NULL) return vt_error_note(__FILE__, __LINE__, "%s", refused);
+    vt_cpu_state *state = backend->state;
+    return state->failed ? VT_ERROR : VT_OK;
+}
+
+static vt_status open_tiles_model(vt_backend **result)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = NULL;
+    *result = NULL;
+    VT_TRY(vt_backend_open_cpu(VT_ISA_BASELINE, 0, &backend));
+    vt_tiles_attention_fill_model(backend);
+    backend->check = check_tiles_model;
+    tiles_model_refused();
+    *result = backend;
+done:
+    return status;
 }
 
 static bool has_gpu(void)
@@ -29,6 +53,7 @@ static bool has_gpu(void)
 vt_status path_open_trainers(vt_cpu_isa isa, vt_backend **backend)
 {
     if (isa == PATH_HOST_CUDA) return open_host_cuda(backend);
+    if (isa == PATH_TILES_MODEL) return open_tiles_model(backend);
     if (isa != PATH_GPU) return vt_backend_open_cpu(isa, 0, backend);
     vt_test_gpu_used = true;
     return path_open_gpu(backend);
@@ -52,6 +77,7 @@ bool path_is_available(vt_cpu_isa isa)
     if (isa == PATH_GPU) return has_gpu();
     if (vt_test_gpu_alone()) return false;
     if (isa == PATH_HOST_CUDA) return has_host_cuda();
+    if (isa == PATH_TILES_MODEL) return true;
     bool available = vt_backend_open_cpu(isa, 0, &backend) == VT_OK;
     vt_backend_close(&backend);
     vt_error_clear();

@@ -7,7 +7,7 @@
 #include "backend/backend.h"
 
 /* Beside vt_cpu_isa: the CUDA back end's kernels, run on the host. */
-#define PATH_HOST_CUDA ((vt_cpu_isa)(VT_ISA_AVX512 + 1))
+#define PATH_HOST_CUDA ((vt_cpu_isa)(VT_ISA_AMX + 1))
 
 /* The table with every hand-written kernel of cuda/, compiled for the host; matrix products, which are a library's
  * there, are the plain loops. Its memory does not count as the host's own: layers must copy. */
@@ -15,7 +15,11 @@ vt_status open_host_cuda(vt_backend **backend);
 bool has_host_cuda(void); /* in this build: a C++ compiler was found */
 
 /* The CUDA back end on the GPU, with exact float32 products. */
-#define PATH_GPU ((vt_cpu_isa)(VT_ISA_AVX512 + 2))
+#define PATH_GPU ((vt_cpu_isa)(VT_ISA_AMX + 2))
+
+/* The CPU's kernels for bfloat16 tiles over a model of the tiles (operations/tiles_model.h), on top of the baseline's
+ * kernels. Not among all paths, for everything else of it is the baseline's. */
+#define PATH_TILES_MODEL ((vt_cpu_isa)(VT_ISA_AMX + 3))
 
 /* For operations, whose operands may lie anywhere in the host's memory (on the GPU by operations/mirror.h). */
 vt_status path_open(vt_cpu_isa isa, vt_backend **backend);
@@ -25,7 +29,7 @@ vt_status path_open_gpu(vt_backend **backend);
 bool path_is_available(vt_cpu_isa isa);
 
 #define FOR_EACH_CPU_PATH(isa)                                                                                         \
-    for (vt_cpu_isa isa = VT_ISA_PLAIN; isa <= VT_ISA_AVX512; isa++)                                                   \
+    for (vt_cpu_isa isa = VT_ISA_PLAIN; isa <= VT_ISA_AMX; isa++)                                                      \
         if (path_is_available(isa))
 
 #define FOR_EACH_CUDA_PATH(isa)                                                                                        \
@@ -35,6 +39,11 @@ bool path_is_available(vt_cpu_isa isa);
 #define FOR_EACH_PATH(isa)                                                                                             \
     for (vt_cpu_isa isa = VT_ISA_PLAIN; isa <= PATH_GPU; isa++)                                                        \
         if (path_is_available(isa))
+
+/* bfloat16 attention is made of products of tiles there, which round their operands. */
+#define FOR_EACH_TILES_PATH(isa)                                                                                       \
+    for (vt_cpu_isa isa = VT_ISA_AMX; isa <= PATH_TILES_MODEL; isa++)                                                  \
+        if ((isa == VT_ISA_AMX || isa == PATH_TILES_MODEL) && path_is_available(isa))
 
 /* All but the oracle. */
 #define FOR_EACH_FAST_PATH(isa)                                                                                        \

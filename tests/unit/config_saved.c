@@ -54,6 +54,7 @@ TEST(choices_match_their_enumerations)
         {"cpu_isa", "baseline", &config->cpu_isa, VT_ISA_BASELINE},
         {"cpu_isa", "avx2", &config->cpu_isa, VT_ISA_AVX2},
         {"cpu_isa", "avx512", &config->cpu_isa, VT_ISA_AVX512},
+        {"cpu_isa", "amx", &config->cpu_isa, VT_ISA_AMX},
         {"model_backend", "pytorch", &config->model_backend, VT_MODEL_PYTORCH},
         {"model_backend", "transformer-engine", &config->model_backend, VT_MODEL_TRANSFORMER_ENGINE},
         {"gelu", "erf", &config->gelu, VT_GELU_ERF},

@@ -1,3 +1,8 @@
+#if defined(VT_HAS_AMX)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #include <errno.h>
 #include <omp.h>
 #include <stdio.h>
@@ -160,22 +165,67 @@ typedef struct {
     void (*fill)(vt_backend *backend);
 } vector_choice;
 
-static const vector_choice *choose_vectors(vt_cpu_isa isa, vector_choice choices[3])
+enum { VECTOR_CHOICES = 4 };
+
+#if defined(__x86_64__)
+
+static bool has_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+}
+
+#endif
+
+#if defined(VT_HAS_AMX)
+
+/* The processor has bfloat16 tiles and its rounding to bfloat16 (CPUID leaf 7), and Linux lets this process use the
+ * tiles, which it must ask for once (Documentation/arch/x86/xstate.rst; since 5.16). The threads inherit that. */
+static bool has_amx(void)
+{
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, AVX512_BF16 = 1 << 5, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!has_avx512() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    if ((d & AMX_BF16) == 0 || (d & AMX_TILE) == 0) return false;
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & AVX512_BF16) == 0) return false;
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+static void fill_amx(vt_backend *backend)
+{
+    vt_vector_fill_avx512(backend);
+    vt_tiles_attention_fill_amx(backend);
+}
+
+#else
+
+static bool has_amx(void)
+{
+    return false;
+}
+
+static void fill_amx(vt_backend *backend)
+{
+    (void)backend;
+}
+
+#endif
+
+static const vector_choice *choose_vectors(vt_cpu_isa isa, vector_choice choices[VECTOR_CHOICES])
 {
     choices[0] = (vector_choice){VT_ISA_BASELINE, "baseline", true, vt_vector_fill_baseline};
 #if defined(__x86_64__)
     __builtin_cpu_init();
     choices[1] = (vector_choice){VT_ISA_AVX2, "avx2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"),
                                  vt_vector_fill_avx2};
-    choices[2] = (vector_choice){VT_ISA_AVX512, "avx512",
-                                 __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"),
-                                 vt_vector_fill_avx512};
+    choices[2] = (vector_choice){VT_ISA_AVX512, "avx512", has_avx512(), vt_vector_fill_avx512};
 #else
     choices[1] = (vector_choice){VT_ISA_AVX2, "avx2", false, NULL};
     choices[2] = (vector_choice){VT_ISA_AVX512, "avx512", false, NULL};
 #endif
-    for (int i = 2; i >= 0; i--)
+    bool asked = isa == VT_ISA_AUTO || isa == VT_ISA_AMX; /* else the process need not ask the system */
+    choices[3] = (vector_choice){VT_ISA_AMX, "amx", asked && has_amx(), fill_amx};
+    for (int i = VECTOR_CHOICES - 1; i >= 0; i--)
         if (isa == VT_ISA_AUTO ? choices[i].available : choices[i].isa == isa) return &choices[i];
     return NULL;
 }
@@ -200,13 +250,13 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
     if (threads > 0) omp_set_num_threads(threads);
     state->threads = omp_get_max_threads();
     fill_plain(backend);
-    vector_choice choices[3];
+    vector_choice choices[VECTOR_CHOICES];
     char library[64] = "";
     const char *isa_name = "plain";
     if (isa != VT_ISA_PLAIN) {
         const vector_choice *chosen = choose_vectors(isa, choices);
-        VT_CHECK(chosen->available, "cpu_isa %s: this processor has no such instructions; leave it at auto",
-                 chosen->name);
+        VT_CHECK(chosen->available, "cpu_isa %s: this processor has no such instructions%s; leave it at auto",
+                 chosen->name, isa == VT_ISA_AMX ? " (or the system or this build leaves them out)" : "");
         chosen->fill(backend);
         isa_name = chosen->name;
     }

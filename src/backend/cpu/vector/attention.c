@@ -9,13 +9,8 @@
  * for blocks only; the threads share O(queries) a head.
  *
  * Matrices may be of 16 bits: blocks are widened when they are packed, results rounded when they are stored. */
-#include <math.h>
-#include <sched.h>
-
-#include "backend/cpu/vector/elements.h"
+#include "backend/cpu/vector/attention_parts.h"
 #include "backend/cpu/vector/tile.h"
-#include "backend/dropout.h"
-#include "backend/half.h"
 
 enum {
     PANEL = 64, /* queries whose scores beside FORWARD_KEYS keys are made at once … */
@@ -26,64 +21,7 @@ enum {
     BACKWARD_QUERIES = 48
 };
 
-static const float log2_e = 1.44269504f;
-
-static int64_t round_up(int64_t value, int64_t step)
-{
-    return (value + step - 1) / step * step;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* One head of one sample: unit = sample * heads + head. */
-typedef struct {
-    const vt_attention_shape *shape;
-    int64_t unit, batch, head, column; /* its first column */
-    int64_t dim, width;                /* head_dim, and padded to whole vectors */
-    float scale;                       /* 1 / sqrt(head_dim) */
-} head_view;
-
-static head_view view_head(const vt_attention_shape *shape, int64_t unit)
-{
-    int64_t head = unit % shape->heads;
-    return (head_view){.shape = shape,
-                       .unit = unit,
-                       .batch = unit / shape->heads,
-                       .head = head,
-                       .column = head * shape->head_dim,
-                       .dim = shape->head_dim,
-                       .width = round_up(shape->head_dim, LANES),
-                       .scale = 1.0f / sqrtf((float)shape->head_dim)};
-}
-
 /* ---- rows of a head, in and out ---- */
-
-INLINE float element(const vt_matrix *matrix, int64_t index)
-{
-    return matrix->type == VT_FLOAT32 ? matrix->data[index] : vt_half_widen(matrix->type, matrix->half[index]);
-}
-
-INLINE void set_element(const vt_matrix *matrix, int64_t index, float value)
-{
-    if (matrix->type == VT_FLOAT32)
-        matrix->data[index] = value;
-    else
-        matrix->half[index] = vt_half_round(matrix->type, value);
-}
-
-INLINE void pack_row(const vt_matrix *from, int64_t index, int64_t count, float *to)
-{
-    int64_t d = 0;
-    if (from->type != VT_FLOAT32) {
-        vt_half_widen_row(from->type, from->half + index, count, to);
-        return;
-    }
-    for (; d + LANES <= count; d += LANES) store(to + d, load(from->data + index + d));
-    for (; d < count; d++) to[d] = from->data[index + d];
-}
 
 /* to [rows × width] = the head's columns of rows first …, the rest of each row 0. */
 static void pack_rows(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows, int64_t width, float *to)
@@ -125,68 +63,6 @@ static void pack_transposed(const head_view *h, const vt_matrix *from, int64_t f
         int64_t index = (first + r) * from->stride + h->column;
         for (int64_t d = 0; d < h->dim; d++) to[d * block + r] = r < rows ? scale * element(from, index + d) : 0;
     }
-}
-
-/* Rows first … of the head's columns = scale · transposed from [dim × block]. */
-static void unpack_transposed(const head_view *h, const float *from, int64_t block, int64_t first, int64_t rows,
-                              float scale, const vt_matrix *to)
-{
-    int64_t r = 0;
-    for (; r + LANES <= rows; r += LANES) {
-        int64_t corner = (first + r) * to->stride + h->column, d = 0;
-        for (; d + LANES <= h->dim; d += LANES) {
-            vector square[LANES];
-            for (int i = 0; i < LANES; i++) square[i] = scale * load(from + (d + i) * block + r);
-            transpose(square);
-            for (int i = 0; i < LANES; i++) store_elements(to, corner + i * to->stride + d, square[i]);
-        }
-        for (; d < h->dim; d++)
-            for (int i = 0; i < LANES; i++)
-                set_element(to, corner + i * to->stride + d, scale * from[d * block + r + i]);
-    }
-    for (; r < rows; r++) {
-        int64_t index = (first + r) * to->stride + h->column;
-        for (int64_t d = 0; d < h->dim; d++) set_element(to, index + d, scale * from[d * block + r]);
-    }
-}
-
-/* ---- dropout ---- */
-
-/* Multiplies the weight of query first_query + i, key first_key + j, at i·query_stride + j·key_stride, by what dropout
- * keeps of it. */
-static void apply_dropout(const head_view *h, int64_t first_query, int64_t queries, int64_t first_key, int64_t keys,
-                          float *weights, int64_t query_stride, int64_t key_stride)
-{
-    vt_dropout dropout = h->shape->dropout;
-    dropout.site = VT_SITE_ATTENTION + (uint32_t)(h->shape->first_head + h->head);
-    uint32_t sample = dropout.first_sample + (uint32_t)h->batch;
-    float keep = 1.0f / (1.0f - dropout.rate);
-    int64_t begin = h->shape->first_key + first_key, end = begin + keys;
-    for (int64_t i = 0; i < queries; i++) {
-        uint32_t query = (uint32_t)(h->shape->first_query + first_query + i);
-        for (int64_t quad = begin / 4; 4 * quad < end; quad++) {
-            vt_random_block block = vt_dropout_block(&dropout, sample, query, (uint32_t)quad);
-            int64_t from = 4 * quad < begin ? begin : 4 * quad, until = smaller(4 * quad + 4, end);
-            for (int64_t key = from; key < until; key++)
-                weights[i * query_stride + (key - begin) * key_stride] *=
-                    vt_random_uniform(block.word[key - 4 * quad]) < dropout.rate ? 0.0f : keep;
-        }
-    }
-}
-
-/* ---- memory ---- */
-
-/* Memory dealt out from a thread's scratch; from NULL it only counts. */
-typedef struct {
-    float *base;
-    int64_t used;
-} pile;
-
-static float *take(pile *memory, int64_t floats)
-{
-    float *taken = memory->base == NULL ? NULL : memory->base + memory->used;
-    memory->used += round_up(floats, 16);
-    return taken;
 }
 
 /* ---- forward ---- */
@@ -422,21 +298,6 @@ static void differentiate_block(const head_view *h, const backward_arguments *a,
     }
 }
 
-/* Waits until `count` blocks of keys have added to a block of queries. Their threads are at work: units are given out
- * in their order. */
-static void wait_for(const int *added, int count)
-{
-    for (int spins = 0; __atomic_load_n(added, __ATOMIC_ACQUIRE) != count; spins++) {
-        if (spins < 200) {
-#if defined(__x86_64__)
-            _mm_pause();
-#endif
-        } else {
-            sched_yield();
-        }
-    }
-}
-
 /* dq += scale · dqueries, after the blocks of keys before this one. */
 static void add_dqueries(const head_view *h, const backward_arguments *a, const backward_buffers *b, int64_t first,
                          int64_t queries, int64_t key_block)
@@ -487,46 +348,6 @@ static void backward_block(const head_view *h, const backward_arguments *a, cons
     unpack_transposed(h, b->dvalues, KEYS, key_row, keys, 1, &a->dv);
 }
 
-/* The same sums for both types. */
-static float dot(const vt_matrix *a, int64_t a_index, const vt_matrix *b, int64_t b_index, int64_t count)
-{
-    vector lanes = {0};
-    int64_t d = 0;
-    if (a->type == VT_FLOAT32 && b->type == VT_FLOAT32) {
-        for (; d + LANES <= count; d += LANES) lanes += load(a->data + a_index + d) * load(b->data + b_index + d);
-    }
-    for (; d < count; d += LANES) {
-        float part[2][LANES] = {{0}};
-        pack_row(a, a_index + d, smaller(LANES, count - d), part[0]);
-        pack_row(b, b_index + d, smaller(LANES, count - d), part[1]);
-        lanes += load(part[0]) * load(part[1]);
-    }
-    return sum_lanes(lanes);
-}
-
-static void make_delta(const vt_attention_shape *shape, const backward_arguments *a)
-{
-#pragma omp for schedule(static)
-    for (int64_t row = 0; row < shape->batch * shape->queries; row++) {
-        for (int64_t head = 0; head < shape->heads; head++) {
-            int64_t out = row * a->out.stride + head * shape->head_dim;
-            int64_t dout = row * a->dout.stride + head * shape->head_dim;
-            a->delta[(row / shape->queries * shape->heads + head) * shape->queries + row % shape->queries] =
-                dot(&a->out, out, &a->dout, dout, shape->head_dim);
-        }
-    }
-}
-
-/* Piece `work` of all: heads in groups of `group`, of which all first blocks of keys come first, then all second ones:
- * so threads work on different heads, if there are enough, and seldom wait for one another. */
-static int64_t head_of(int64_t work, int64_t heads, int64_t group, int64_t blocks, int64_t *block)
-{
-    int64_t first = work / (group * blocks) * group, size = smaller(group, heads - first);
-    int64_t rest = work - first * blocks;
-    *block = rest / size;
-    return first + rest % size;
-}
-
 static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                                vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
                                vt_matrix dk, vt_matrix dv)
@@ -549,7 +370,7 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     memset(a.added, 0, (size_t)flags * sizeof(int));
 #pragma omp parallel
     {
-        make_delta(shape, &a);
+        make_delta(shape, &a.out, &a.dout, a.delta);
         pile memory = {vt_cpu_scratch(backend), 0};
         backward_buffers b = backward_layout(&any, &memory);
         for (;;) {

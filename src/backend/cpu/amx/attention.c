@@ -1,0 +1,466 @@
+/* Attention in bfloat16 on tiles, in blocks as vector/attention.c has it: the same units of work, the same order of
+ * sums for any number of threads, nothing of size queries × keys.
+ *
+ * Scores are made transposed, keys × queries, so that the lanes of a vector are queries: the running maximum and sum of
+ * the softmax need no sums across lanes, and the weights' pairs along the keys are made of two vectors. Of the packed
+ * operands only one a block is transposed by numbers (values, or keys in backward). Weights and the scores' gradients
+ * are rounded to bfloat16 where they enter products; all else is float32: scores are scaled and exponentiated as they
+ * come out of the tiles, the softmax's sum is of the weights before rounding, dq is summed in float32.
+ *
+ * All blocks are padded to whole tiles with zeros: a weight beyond the keys is 0, and so is a gradient beyond the
+ * queries. Operands of other types go to the vector kernels. */
+#include "backend/cpu/amx/pairs.h"
+#include "backend/cpu/vector/attention_parts.h"
+
+enum {
+    PANEL = 32, /* queries whose scores exist at once */
+    QUERIES = 128,
+    KEYS = 128,
+    KEY_TILES = KEYS / DEPTH,
+    QUERY_TILES = QUERIES / DEPTH
+};
+
+/* Padded sizes of a head. */
+typedef struct {
+    int64_t depth; /* head_dim, to whole depths of a tile */
+    int64_t width; /* head_dim, to whole columns of a tile */
+} padded;
+
+static padded pad(const head_view *h)
+{
+    return (padded){round_up(h->dim, DEPTH), round_up(h->dim, SIDE)};
+}
+
+/* ---- operands ---- */
+
+/* to [block × depth] = the head's columns of rows first …, the rest 0. */
+static void pack_block(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows, int64_t block, pair *to)
+{
+    int64_t stride = pad(h).depth / 2;
+    size_t bytes = (size_t)h->dim * sizeof(uint16_t), row_bytes = (size_t)stride * sizeof *to;
+    for (int64_t r = 0; r < rows; r++) {
+        pair *row = to + r * stride;
+        memcpy(row, from->half + (first + r) * from->stride + h->column, bytes);
+        memset((char *)row + bytes, 0, row_bytes - bytes);
+    }
+    memset(to + rows * stride, 0, (size_t)(block - rows) * row_bytes);
+}
+
+/* Right operand [depth × block]: the transpose of rows [block × depth]. */
+static void pack_across(const head_view *h, const pair *rows, int64_t block, pair *to)
+{
+    int64_t stride = pad(h).depth / 2, tiles = stride / SIDE;
+    for (int64_t r = 0; r < block / SIDE; r++)
+        for (int64_t k = 0; k < tiles; k++)
+            transpose_pairs(rows + r * SIDE * stride + k * SIDE, stride, to + (r * tiles + k) * TILE_PAIRS, SIDE);
+}
+
+/* Right operand [block × width] of rows [block × depth]. */
+static void pack_along(const head_view *h, const pair *rows, int64_t block, pair *to)
+{
+    int64_t stride = pad(h).depth / 2, tiles = block / DEPTH;
+    for (int64_t c = 0; c < pad(h).width / SIDE; c++)
+        for (int64_t k = 0; k < tiles; k++)
+            pair_rows(rows + k * DEPTH * stride + c * SIDE / 2, stride, to + (c * tiles + k) * TILE_PAIRS);
+}
+
+/* Left operand [width × block]: the transpose of rows [block × depth], number by number. */
+static void pack_transpose(const head_view *h, const pair *rows, int64_t block, pair *to)
+{
+    int64_t stride = pad(h).depth / 2;
+    for (int64_t c = 0; c < pad(h).width / SIDE; c++) {
+        for (int64_t k = 0; k < block / DEPTH; k++) {
+            pair tile[TILE_PAIRS];
+            pair_rows(rows + k * DEPTH * stride + c * SIDE / 2, stride, tile);
+            transpose_pairs(tile, SIDE, to + c * SIDE * (block / 2) + k * SIDE, block / 2);
+        }
+    }
+}
+
+/* Right operand of rows' rounded numbers [keys × PANEL], in pairs along the keys; those of keys … are 0. */
+static void round_along_keys(const float *rows, int64_t keys, pair *to)
+{
+    for (int64_t j = 0; j < round_up(keys, DEPTH); j += 2) {
+        const float *first = rows + j * PANEL, *second = first + PANEL;
+        pair *tile = to + j / DEPTH * TILE_PAIRS + j % DEPTH / 2 * SIDE;
+        for (int64_t i = 0; i < PANEL; i += LANES)
+            store_pairs(tile + i / SIDE * KEY_TILES * TILE_PAIRS + i % SIDE, j < keys ? load(first + i) : (vector){0},
+                        j + 1 < keys ? load(second + i) : (vector){0});
+    }
+}
+
+/* The panel's part of a left operand [keys × QUERIES]: `to` is its first row's. */
+static void round_along_queries(const float *rows, int64_t keys, pair *to)
+{
+    for (int64_t j = 0; j < round_up(keys, SIDE); j++)
+        for (int64_t i = 0; i < PANEL; i += 2 * LANES)
+            store_neighbours(to + j * (QUERIES / 2) + i / 2, j < keys ? load(rows + j * PANEL + i) : (vector){0},
+                             j < keys ? load(rows + j * PANEL + i + LANES) : (vector){0});
+}
+
+/* ---- forward ---- */
+
+typedef struct {
+    vt_matrix q, k, v, out;
+    float *log_sum;
+} forward_arguments;
+
+typedef struct {
+    pair *rows;           /* [QUERIES or KEYS × depth]: what is being packed */
+    pair *queries;        /* right operand [depth × QUERIES] */
+    pair *keys;           /* left operand [KEYS × depth] */
+    pair *values;         /* left operand [width × KEYS]: transposed */
+    pair *weights;        /* right operand [KEYS × PANEL] */
+    float *scores;        /* [KEYS × PANEL] */
+    float *out;           /* panel by panel, [width × PANEL] */
+    float *maximum, *sum; /* [QUERIES]: weights are relative to the maximum, which is in powers of two */
+} forward_buffers;
+
+static forward_buffers forward_layout(const head_view *h, pile *memory)
+{
+    padded to = pad(h);
+    return (forward_buffers){.rows = take(memory, KEYS * to.depth / 2),
+                             .queries = take(memory, QUERIES * to.depth / 2),
+                             .keys = take(memory, KEYS * to.depth / 2),
+                             .values = take(memory, KEYS * to.width / 2),
+                             .weights = take(memory, KEYS * PANEL / 2),
+                             .scores = take(memory, KEYS * PANEL),
+                             .out = take(memory, QUERIES * to.width),
+                             .maximum = take(memory, QUERIES),
+                             .sum = take(memory, QUERIES)};
+}
+
+/* Queries query … query + LANES - 1 of the panel have scores (scaled to powers of two) beside more keys. Their maxima
+ * follow when scores exceed them by a factor of 2^8, and the sums that are relative to them. */
+INLINE vector follow_maximum(const head_view *h, const forward_buffers *b, int64_t query, int64_t keys, float *out,
+                             float *maxima, float *sums)
+{
+    vector high = load(b->scores + query), old = load(maxima + query);
+    for (int64_t j = 1; j < keys; j++) high = largest(high, load(b->scores + j * PANEL + query));
+    high *= h->scale * log2_e;
+    vector_bits exceeds = high > old + 8.0f;
+    int any = 0;
+    for (int i = 0; i < LANES; i++) any |= exceeds[i];
+    if (!any) return old;
+    vector new = choose(exceeds, high, old), factor = exp2_vector(old - new);
+    store(maxima + query, new);
+    store(sums + query, factor * load(sums + query));
+    for (int64_t d = 0; d < h->dim; d++) store(out + d * PANEL + query, factor * load(out + d * PANEL + query));
+    return new;
+}
+
+/* Scores become weights, whose sums are added to the queries'. */
+static void soften(const head_view *h, const forward_buffers *b, int64_t panel, int64_t keys)
+{
+    float *sums = b->sum + panel * PANEL, *out = b->out + panel * PANEL * pad(h).width;
+    const vector scale = splat(h->scale * log2_e);
+    for (int64_t i = 0; i < PANEL; i += LANES) {
+        vector maximum = follow_maximum(h, b, i, keys, out, b->maximum + panel * PANEL, sums), sum = load(sums + i);
+        for (int64_t j = 0; j < keys; j++) {
+            float *score = b->scores + j * PANEL + i;
+            vector weight = exp2_vector(scale * load(score) - maximum);
+            store(score, weight);
+            sum += weight;
+        }
+        store(sums + i, sum);
+    }
+}
+
+static void forward_keys(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first_query,
+                         int64_t queries, int64_t first_key)
+{
+    int64_t keys = smaller(KEYS, h->shape->keys - first_key), row = h->batch * h->shape->keys + first_key;
+    padded to = pad(h);
+    pack_block(h, &a->k, row, keys, KEYS, b->keys);
+    pack_block(h, &a->v, row, keys, KEYS, b->rows);
+    pack_transpose(h, b->rows, KEYS, b->values);
+    for (int64_t panel = 0; panel * PANEL < queries; panel++) {
+        right_operand across = {b->queries + panel * PANEL * to.depth / 2, SIDE * to.depth / 2};
+        multiply_tiles(round_up(keys, SIDE), PANEL, to.depth, b->keys, to.depth / 2, across, b->scores, PANEL, false);
+        soften(h, b, panel, keys);
+        if (h->shape->dropout.rate > 0)
+            apply_dropout(h, first_query + panel * PANEL, smaller(PANEL, queries - panel * PANEL), first_key, keys,
+                          b->scores, 1, PANEL);
+        round_along_keys(b->scores, keys, b->weights);
+        multiply_tiles(to.width, PANEL, round_up(keys, DEPTH), b->values, KEYS / 2,
+                       (right_operand){b->weights, KEY_TILES * TILE_PAIRS}, b->out + panel * PANEL * to.width, PANEL,
+                       true);
+    }
+}
+
+static void forward_block(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first)
+{
+    int64_t queries = smaller(QUERIES, h->shape->queries - first), row = h->batch * h->shape->queries + first;
+    int64_t width = pad(h).width;
+    pack_block(h, &a->q, row, queries, QUERIES, b->rows);
+    pack_across(h, b->rows, QUERIES, b->queries);
+    memset(b->out, 0, (size_t)(width * QUERIES) * sizeof(float));
+    for (int64_t i = 0; i < QUERIES; i++) {
+        b->maximum[i] = -1e30f;
+        b->sum[i] = 0;
+    }
+    for (int64_t key = 0; key < h->shape->keys; key += KEYS) forward_keys(h, a, b, first, queries, key);
+    for (int64_t panel = 0; panel * PANEL < queries; panel++) {
+        float *out = b->out + panel * PANEL * width;
+        for (int64_t d = 0; d < h->dim; d++)
+            for (int64_t i = 0; i < PANEL; i++) out[d * PANEL + i] *= 1 / b->sum[panel * PANEL + i];
+        unpack_transposed(h, out, PANEL, row + panel * PANEL, smaller(PANEL, queries - panel * PANEL), 1, &a->out);
+    }
+    for (int64_t i = 0; i < queries; i++)
+        a->log_sum[h->unit * h->shape->queries + first + i] = b->maximum[i] / log2_e + logf(b->sum[i]);
+}
+
+static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                              vt_matrix v, vt_matrix out, float *log_sum)
+{
+    head_view any = view_head(shape, 0);
+    forward_arguments arguments = {q, k, v, out, log_sum};
+    pile count = {NULL, 0};
+    if (q.type != VT_BFLOAT16 || k.type != VT_BFLOAT16 || v.type != VT_BFLOAT16) {
+        ((vt_cpu_state *)backend->state)->vector_attention_forward(backend, shape, q, k, v, out, log_sum);
+        return;
+    }
+    forward_layout(&any, &count);
+    if (!vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float))) return;
+    int64_t blocks = (shape->queries + QUERIES - 1) / QUERIES;
+#pragma omp parallel
+    {
+        tiles_configure();
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t work = 0; work < shape->batch * shape->heads * blocks; work++) {
+            head_view h = view_head(shape, work / blocks);
+            pile memory = {vt_cpu_scratch(backend), 0};
+            forward_buffers b = forward_layout(&h, &memory);
+            forward_block(&h, &arguments, &b, work % blocks * QUERIES);
+        }
+        tiles_release();
+    }
+}
+
+/* ---- backward ---- */
+
+typedef struct {
+    vt_matrix q, k, v, dout, dq, dk, dv;
+    const float *log_sum;
+    float *delta;  /* [units, queries]: out · dout */
+    float *dq_sum; /* [units, blocks of queries, width × QUERIES]: dq / scale, transposed */
+    int *added;    /* [units, blocks of queries]: how many blocks of keys have added to dq_sum */
+    int64_t query_blocks, key_blocks;
+} backward_arguments;
+
+typedef struct {
+    pair *rows;                           /* [QUERIES or KEYS × depth]: what is being packed */
+    pair *keys, *values;                  /* left operands [KEYS × depth] */
+    pair *keys_transposed;                /* left operand [width × KEYS] */
+    pair *queries_across, *dout_across;   /* right operands [depth × QUERIES] */
+    pair *queries_along, *dout_along;     /* right operands [QUERIES × width] */
+    pair *weights, *dscores;              /* left operands [KEYS × QUERIES] */
+    pair *dscores_along;                  /* right operand [KEYS × QUERIES] */
+    float *weights_panel, *dscores_panel; /* [KEYS × PANEL] */
+    float *kept;                          /* the weights after dropout; weights_panel itself without dropout */
+    float *high, *delta;                  /* [QUERIES]: logarithms of the sums, in powers of two; out · dout */
+    float *dkeys, *dvalues;               /* [KEYS × width] */
+} backward_buffers;
+
+static backward_buffers backward_layout(const head_view *h, pile *memory)
+{
+    padded to = pad(h);
+    int64_t deep = KEYS * to.depth / 2, wide = KEYS * to.width / 2, scores = KEYS * QUERIES / 2;
+    _Static_assert(KEYS == QUERIES, "one size for both");
+    backward_buffers b = {.rows = take(memory, deep),
+                          .keys = take(memory, deep),
+                          .values = take(memory, deep),
+                          .keys_transposed = take(memory, wide),
+                          .queries_across = take(memory, deep),
+                          .dout_across = take(memory, deep),
+                          .queries_along = take(memory, wide),
+                          .dout_along = take(memory, wide),
+                          .weights = take(memory, scores),
+                          .dscores = take(memory, scores),
+                          .dscores_along = take(memory, scores),
+                          .weights_panel = take(memory, KEYS * PANEL),
+                          .dscores_panel = take(memory, KEYS * PANEL),
+                          .high = take(memory, QUERIES),
+                          .delta = take(memory, QUERIES),
+                          .dkeys = take(memory, 2 * wide),
+                          .dvalues = take(memory, 2 * wide)};
+    b.kept = h->shape->dropout.rate > 0 ? take(memory, KEYS * PANEL) : b.weights_panel;
+    return b;
+}
+
+/* The block of queries in all forms; beyond the queries weights are next to nothing and gradients 0. */
+static void pack_queries(const head_view *h, const backward_arguments *a, const backward_buffers *b, int64_t first,
+                         int64_t queries)
+{
+    int64_t row = h->batch * h->shape->queries + first, index = h->unit * h->shape->queries + first;
+    pack_block(h, &a->q, row, queries, QUERIES, b->rows);
+    pack_across(h, b->rows, QUERIES, b->queries_across);
+    pack_along(h, b->rows, QUERIES, b->queries_along);
+    pack_block(h, &a->dout, row, queries, QUERIES, b->rows);
+    pack_across(h, b->rows, QUERIES, b->dout_across);
+    pack_along(h, b->rows, QUERIES, b->dout_along);
+    for (int64_t i = 0; i < QUERIES; i++) {
+        b->high[i] = i < queries ? a->log_sum[index + i] * log2_e : 1e30f;
+        b->delta[i] = i < queries ? a->delta[index + i] : 0;
+    }
+}
+
+/* weights_panel and dscores_panel hold scores and the kept weights' gradients on entry. */
+static void differentiate_panel(const head_view *h, const backward_buffers *b, int64_t first_query, int64_t queries,
+                                int64_t panel, int64_t first_key, int64_t keys)
+{
+    const vector scale = splat(h->scale * log2_e);
+    bool dropout = h->shape->dropout.rate > 0;
+    for (int64_t i = 0; i < PANEL; i += LANES) {
+        vector high = load(b->high + panel * PANEL + i), delta = load(b->delta + panel * PANEL + i);
+        for (int64_t j = i; j < keys * PANEL + i; j += PANEL) {
+            vector weight = exp2_vector(scale * load(b->weights_panel + j) - high);
+            store(b->weights_panel + j, weight);
+            if (dropout)
+                store(b->kept + j, weight);
+            else
+                store(b->dscores_panel + j, weight * (load(b->dscores_panel + j) - delta));
+        }
+    }
+    if (!dropout) return;
+    /* the kept weights' gradient passes through the same factors, and dscores = weights · (factor · d - delta) */
+    apply_dropout(h, first_query + panel * PANEL, smaller(PANEL, queries - panel * PANEL), first_key, keys, b->kept, 1,
+                  PANEL);
+    for (int64_t j = 0; j < keys * PANEL; j += LANES) {
+        vector delta = load(b->delta + panel * PANEL + j % PANEL), kept = load(b->kept + j);
+        store(b->dscores_panel + j, kept * load(b->dscores_panel + j) - load(b->weights_panel + j) * delta);
+    }
+}
+
+/* Weights and the scores' gradients of a block of queries, as operands. */
+static void backward_panels(const head_view *h, const backward_buffers *b, int64_t first_query, int64_t queries,
+                            int64_t first_key, int64_t keys)
+{
+    padded to = pad(h);
+    int64_t rows = round_up(keys, SIDE), column = SIDE * to.depth / 2;
+    for (int64_t panel = 0; panel * PANEL < queries; panel++) {
+        int64_t first = panel * PANEL * to.depth / 2;
+        multiply_tiles(rows, PANEL, to.depth, b->keys, to.depth / 2, (right_operand){b->queries_across + first, column},
+                       b->weights_panel, PANEL, false);
+        multiply_tiles(rows, PANEL, to.depth, b->values, to.depth / 2, (right_operand){b->dout_across + first, column},
+                       b->dscores_panel, PANEL, false);
+        differentiate_panel(h, b, first_query, queries, panel, first_key, keys);
+        round_along_queries(b->kept, keys, b->weights + panel * PANEL / 2);
+        round_along_queries(b->dscores_panel, keys, b->dscores + panel * PANEL / 2);
+        round_along_keys(b->dscores_panel, keys, b->dscores_along + panel * PANEL * KEYS / 2);
+    }
+}
+
+/* dq_sum += dscores · keys, after the blocks of keys before this one; the last one's thread stores dq. */
+static void add_dqueries(const head_view *h, const backward_arguments *a, const backward_buffers *b, int64_t first,
+                         int64_t queries, int64_t keys, int64_t key_block)
+{
+    int64_t block = h->unit * a->query_blocks + first / QUERIES, width = pad(h).width;
+    float *sum = a->dq_sum + block * width * QUERIES;
+    wait_for(a->added + block, (int)key_block);
+    multiply_tiles(width, round_up(queries, SIDE), round_up(keys, DEPTH), b->keys_transposed, KEYS / 2,
+                   (right_operand){b->dscores_along, KEY_TILES * TILE_PAIRS}, sum, QUERIES, key_block > 0);
+    if (key_block + 1 == a->key_blocks)
+        unpack_transposed(h, sum, QUERIES, h->batch * h->shape->queries + first, queries, h->scale, &a->dq);
+    __atomic_store_n(a->added + block, (int)key_block + 1, __ATOMIC_RELEASE);
+}
+
+/* Rows first … of the head's columns = scale · from [rows × width]. */
+static void unpack_rows(const head_view *h, const float *from, int64_t first, int64_t rows, float scale,
+                        const vt_matrix *to)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t index = (first + r) * to->stride + h->column, d = 0;
+        const float *row = from + r * pad(h).width;
+        for (; d + LANES <= h->dim; d += LANES) store_elements(to, index + d, scale * load(row + d));
+        for (; d < h->dim; d++) set_element(to, index + d, scale * row[d]);
+    }
+}
+
+/* One block of keys against all queries. */
+static void backward_block(const head_view *h, const backward_arguments *a, const backward_buffers *b,
+                           int64_t key_block)
+{
+    padded to = pad(h);
+    int64_t first_key = key_block * KEYS, keys = smaller(KEYS, h->shape->keys - first_key);
+    int64_t key_row = h->batch * h->shape->keys + first_key, rows = round_up(keys, SIDE);
+    pack_block(h, &a->v, key_row, keys, KEYS, b->values);
+    pack_block(h, &a->k, key_row, keys, KEYS, b->keys);
+    pack_transpose(h, b->keys, KEYS, b->keys_transposed);
+    memset(b->dkeys, 0, (size_t)(KEYS * to.width) * sizeof(float));
+    memset(b->dvalues, 0, (size_t)(KEYS * to.width) * sizeof(float));
+    for (int64_t first = 0; first < h->shape->queries; first += QUERIES) {
+        int64_t queries = smaller(QUERIES, h->shape->queries - first), depth = round_up(queries, DEPTH);
+        pack_queries(h, a, b, first, queries);
+        backward_panels(h, b, first, queries, first_key, keys);
+        multiply_tiles(rows, to.width, depth, b->weights, QUERIES / 2,
+                       (right_operand){b->dout_along, QUERY_TILES * TILE_PAIRS}, b->dvalues, to.width, true);
+        multiply_tiles(rows, to.width, depth, b->dscores, QUERIES / 2,
+                       (right_operand){b->queries_along, QUERY_TILES * TILE_PAIRS}, b->dkeys, to.width, true);
+        add_dqueries(h, a, b, first, queries, keys, key_block);
+    }
+    unpack_rows(h, b->dkeys, key_row, keys, h->scale, &a->dk);
+    unpack_rows(h, b->dvalues, key_row, keys, 1, &a->dv);
+}
+
+/* What threads share; false: no memory. */
+static bool share_backward(vt_backend *backend, const vt_attention_shape *shape, backward_arguments *a)
+{
+    head_view any = view_head(shape, 0);
+    int64_t heads = shape->batch * shape->heads;
+    a->query_blocks = (shape->queries + QUERIES - 1) / QUERIES;
+    a->key_blocks = (shape->keys + KEYS - 1) / KEYS;
+    pile size = {NULL, 0}, shared = {NULL, 0};
+    for (int pass = 0; pass < 2; pass++) {
+        pile *from = pass == 0 ? &size : &shared;
+        a->dq_sum = take(from, heads * a->query_blocks * QUERIES * pad(&any).width);
+        a->delta = take(from, heads * shape->queries);
+        a->added = take(from, heads * a->query_blocks);
+        if (pass == 0) shared.base = vt_cpu_shared(backend, (size_t)size.used * sizeof(float));
+        if (shared.base == NULL) return false;
+    }
+    memset(a->added, 0, (size_t)(heads * a->query_blocks) * sizeof *a->added);
+    return true;
+}
+
+static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                               vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
+                               vt_matrix dk, vt_matrix dv)
+{
+    head_view any = view_head(shape, 0);
+    int64_t heads = shape->batch * shape->heads, next = 0;
+    backward_arguments a = {.q = q, .k = k, .v = v, .dout = dout, .dq = dq, .dk = dk, .dv = dv, .log_sum = log_sum};
+    pile count = {NULL, 0};
+    if (q.type != VT_BFLOAT16 || k.type != VT_BFLOAT16 || v.type != VT_BFLOAT16 || dout.type != VT_BFLOAT16) {
+        ((vt_cpu_state *)backend->state)
+            ->vector_attention_backward(backend, shape, q, k, v, out, log_sum, dout, dq, dk, dv);
+        return;
+    }
+    backward_layout(&any, &count);
+    if (!share_backward(backend, shape, &a) || !vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float)))
+        return;
+#pragma omp parallel
+    {
+        make_delta(shape, &out, &dout, a.delta);
+        pile memory = {vt_cpu_scratch(backend), 0};
+        backward_buffers b = backward_layout(&any, &memory);
+        tiles_configure();
+        for (;;) {
+            int64_t work = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED), block;
+            if (work >= heads * a.key_blocks) break;
+            int64_t unit = head_of(work, heads, vt_cpu_threads(backend), a.key_blocks, &block);
+            head_view h = view_head(shape, unit);
+            backward_block(&h, &a, &b, block);
+        }
+        tiles_release();
+    }
+}
+
+void VT_KERNEL(vt_tiles_attention_fill)(vt_backend *backend)
+{
+    vt_cpu_state *state = backend->state;
+    state->vector_attention_forward = backend->attention_forward;
+    state->vector_attention_backward = backend->attention_backward;
+    backend->attention_forward = attention_forward;
+    backend->attention_backward = attention_backward;
+}

@@ -1,0 +1,145 @@
+/* Operands of tile products. All are made of pairs: two bfloat16 numbers that are neighbours along the depth of the
+ * product, the first in the lower half of a 32-bit word (so on little-endian machines as they lie in memory). The left
+ * operand lies row by row, in rows of depth / 2 pairs; the right one in tiles of 16 pairs × 16 columns, one behind
+ * another along the depth. */
+#ifndef VT_BACKEND_CPU_AMX_PAIRS_H
+#define VT_BACKEND_CPU_AMX_PAIRS_H
+
+#include "backend/cpu/amx/tiles.h"
+#include "backend/cpu/vector/vector.h"
+
+typedef uint32_t pair;
+
+enum {
+    SIDE = 16,        /* rows of a tile, and columns of a tile of sums or pairs */
+    DEPTH = 2 * SIDE, /* what one product of tiles sums */
+    TILE_PAIRS = SIDE * SIDE
+};
+
+/* ---- rounding to pairs, as vt_bfloat16_round; denormals become 0 where the processor rounds ---- */
+
+#if defined(__AVX512BF16__)
+
+/* Pair i = (first[i], second[i]), for each lane. */
+INLINE void store_pairs(pair *to, vector first, vector second)
+{
+    const __m512i by_turns = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
+                                              6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi16(by_turns, rounded));
+}
+
+/* Pair i = numbers 2i and 2i + 1 of the lanes of both. */
+INLINE void store_neighbours(pair *to, vector first, vector second)
+{
+    _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first));
+}
+
+#else
+
+/* The rounded number in the upper half of each lane, something in the lower. */
+INLINE vector_word round_upper(vector value)
+{
+    vector_word bits = (vector_word)value, nan = (vector_word)(value != value);
+    return ((bits | 0x400000) & nan) | ((bits + 0x7fff + (bits >> 16 & 1)) & ~nan);
+}
+
+INLINE void store_pairs(pair *to, vector first, vector second)
+{
+    vector_word pairs = round_upper(first) >> 16 | (round_upper(second) & 0xffff0000u);
+    memcpy(to, &pairs, sizeof pairs);
+}
+
+INLINE void store_neighbours(pair *to, vector first, vector second)
+{
+    typedef uint16_t halves __attribute__((vector_size(LANES * 2)));
+    halves rounded[2] = {__builtin_convertvector(round_upper(first) >> 16, halves),
+                         __builtin_convertvector(round_upper(second) >> 16, halves)};
+    memcpy(to, rounded, sizeof rounded);
+}
+
+#endif
+
+/* ---- moving them ---- */
+
+/* to [16 × 16] = transposed from. */
+static inline void transpose_pairs(const pair *from, int64_t from_stride, pair *to, int64_t to_stride)
+{
+    for (int i = 0; i < SIDE; i += LANES) {
+        for (int j = 0; j < SIDE; j += LANES) {
+            vector square[LANES];
+            for (int k = 0; k < LANES; k++) memcpy(&square[k], from + (i + k) * from_stride + j, sizeof square[k]);
+            transpose(square);
+            for (int k = 0; k < LANES; k++) memcpy(to + (j + k) * to_stride + i, &square[k], sizeof square[k]);
+        }
+    }
+}
+
+/* Pairs (row 2p, row 2p + 1) of 32 rows of 16 numbers, pair p in row p of `to` [16 × 16]. The rows lie `stride` pairs
+ * apart. */
+static inline void pair_rows(const pair *from, int64_t stride, pair *to)
+{
+    for (int p = 0; p < SIDE; p++) {
+        uint16_t rows[2][SIDE];
+        memcpy(rows[0], from + 2 * p * stride, sizeof rows[0]);
+        memcpy(rows[1], from + (2 * p + 1) * stride, sizeof rows[1]);
+        for (int c = 0; c < SIDE; c++) to[p * SIDE + c] = rows[0][c] | (pair)rows[1][c] << 16;
+    }
+}
+
+/* ---- the product ---- */
+
+/* A right operand; its column of tiles j begins at tiles + j * column. */
+typedef struct {
+    const pair *tiles;
+    int64_t column;
+} right_operand;
+
+/* c [rows × columns] (+)= a [rows × depth] b [depth × columns]; rows and columns in steps of 16, depth of 32. Tiles 0
+ * to 3 are sums, 4 and 5 a's, 6 and 7 b's. Each sum runs along the depth, so that it does not depend on the work
+ * around. Not inlined: one copy is enough. */
+static __attribute__((noinline)) void multiply_tiles(int64_t rows, int64_t columns, int64_t depth, const pair *a,
+                                                     int64_t a_stride, right_operand b, float *c, int64_t c_stride,
+                                                     bool add)
+{
+    const int64_t a_bytes = a_stride * (int64_t)sizeof *a, c_bytes = c_stride * (int64_t)sizeof *c, b_bytes = 64;
+    for (int64_t j = 0; j < columns; j += 2 * SIDE) {
+        const pair *left = b.tiles + j / SIDE * b.column, *right = left + b.column;
+        bool two_columns = j + SIDE < columns;
+        for (int64_t i = 0; i < rows; i += 2 * SIDE) {
+            const pair *upper = a + i * a_stride, *lower = upper + SIDE * a_stride;
+            float *corner = c + i * c_stride + j, *below = corner + SIDE * c_stride;
+            bool two_rows = i + SIDE < rows;
+            if (add) {
+                tile_load(0, corner, c_bytes);
+                if (two_columns) tile_load(1, corner + SIDE, c_bytes);
+                if (two_rows) tile_load(2, below, c_bytes);
+                if (two_rows && two_columns) tile_load(3, below + SIDE, c_bytes);
+            } else {
+                tile_zero(0);
+                tile_zero(1);
+                tile_zero(2);
+                tile_zero(3);
+            }
+            for (int64_t k = 0; k < depth / DEPTH; k++) {
+                tile_load(4, upper + k * SIDE, a_bytes);
+                tile_load(6, left + k * TILE_PAIRS, b_bytes);
+                tile_multiply(0, 4, 6);
+                if (two_columns) {
+                    tile_load(7, right + k * TILE_PAIRS, b_bytes);
+                    tile_multiply(1, 4, 7);
+                }
+                if (!two_rows) continue;
+                tile_load(5, lower + k * SIDE, a_bytes);
+                tile_multiply(2, 5, 6);
+                if (two_columns) tile_multiply(3, 5, 7);
+            }
+            tile_store(0, corner, c_bytes);
+            if (two_columns) tile_store(1, corner + SIDE, c_bytes);
+            if (two_rows) tile_store(2, below, c_bytes);
+            if (two_rows && two_columns) tile_store(3, below + SIDE, c_bytes);
+        }
+    }
+}
+
+#endif
