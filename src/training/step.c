@@ -159,7 +159,8 @@ static bool is_recorded(const vt_trainer *trainer)
     enum { FIRST_STEPS = 2 };
     const vt_engine *engine = trainer->world->engine;
     return trainer->config->enable_jit && trainer->backend->replay != NULL && trainer->steps_here >= FIRST_STEPS &&
-           !trainer->measured && (trainer->config->profile_graphs || !vt_profile_records()) && (trainer->world->ranks == 1 || engine->device_memory);
+           !trainer->measured && (trainer->config->profile_graphs || !vt_profile_records()) &&
+           (trainer->world->ranks == 1 || engine->device_memory);
 }
 
 /* The step's work, replayed where that can be. */
