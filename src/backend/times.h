@@ -1,6 +1,6 @@
 /* Where the time of a back end's operations goes: by operation, and by size for matrix products. What each one has to
- * do is counted by the dry back end, so that times can stand beside limits. A device that works on its own is waited for
- * before and behind each operation. */
+ * do is counted by the dry back end, so that times can stand beside limits. A device that works on its own is waited
+ * for before and behind each operation. */
 #ifndef VT_BACKEND_TIMES_H
 #define VT_BACKEND_TIMES_H
 

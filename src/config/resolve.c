@@ -243,9 +243,10 @@ static vt_status check_batch(const vt_config *config)
     VT_CHECK(config->cache != VT_CACHE_DEVICE || config->device == VT_DEVICE_CUDA,
              "cache: device keeps the sets in a GPU's memory and needs --device=cuda; this machine's memory is "
              "--cache=host");
-    VT_CHECK(config->cache != VT_CACHE_DEVICE || !config->skip_bad_samples,
-             "cache: device reads both sets once, whole, so that skip_bad_samples can't replace samples in batches; use "
-             "--cache=host");
+    VT_CHECK(
+        config->cache != VT_CACHE_DEVICE || !config->skip_bad_samples,
+        "cache: device reads both sets once, whole, so that skip_bad_samples can't replace samples in batches; use "
+        "--cache=host");
     int64_t batch = config->global_batch_size / config->data_parallel;
     VT_CHECK(config->global_batch_size % config->data_parallel == 0,
              "global_batch_size %lld is not a multiple of the %lld data-parallel ranks; use %s",

@@ -69,8 +69,9 @@ static bool same_bits(const model *a, const model *b)
         const float *other = vt_optimizer_moment(b->trainer->optimizer, i);
         same = same && (moment == NULL) == (other == NULL) && (moment == NULL || memcmp(moment, other, bytes) == 0);
     }
-    return same && vt_optimizer_progress_of(a->trainer->optimizer).updates ==
-                       vt_optimizer_progress_of(b->trainer->optimizer).updates &&
+    return same &&
+           vt_optimizer_progress_of(a->trainer->optimizer).updates ==
+               vt_optimizer_progress_of(b->trainer->optimizer).updates &&
            a->trainer->steps_started == b->trainer->steps_started;
 }
 
