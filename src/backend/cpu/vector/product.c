@@ -85,9 +85,10 @@ static void pack_right_transposed(const vt_matrix *weight, int64_t first, float 
             int64_t some = weight->columns - k;
             for (int64_t i = 0; i < LANES; i++) {
                 int64_t index = (first + half + i) * weight->stride + k;
-                square[i] = i >= rows       ? (vector){0}
-                            : some >= LANES ? load_elements(weight, index)
-                                            : load_some(weight, index, some);
+                if (i >= rows)
+                    square[i] = (vector){0};
+                else
+                    square[i] = some >= LANES ? load_elements(weight, index) : load_some(weight, index, some);
             }
             transpose(square);
             for (int64_t i = 0; i < smaller(LANES, some); i++) store(to + (k + i) * PANEL + half, square[i]);
