@@ -7,6 +7,7 @@ test_killed_a_hundred_times() { fault crash 100; }
 test_every_kind_of_failing_call() { fault io 20; }
 test_memory_that_runs_out() { fault memory 97 0; }
 test_memory_files_and_steps_stay_flat() { fault long 3000; }
+    ! grep -q __asan_init "$VITRAIN" || skip "AddressSanitizer keeps what was freed"
 
 . "$TOP/tests/faults/common"
 
