@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -111,11 +112,14 @@ vt_status vt_page_append_picture(vt_text *html, const char *path, const char *ca
 {
     enum { MOST_BYTES = 8 << 20 };
     vt_status status = VT_OK;
+    struct stat about;
+    uint8_t *bytes = NULL;
     FILE *file = fopen(path, "rbe");
-    uint8_t *bytes = vt_allocate(MOST_BYTES, 1, "a page");
-    VT_CHECK(file != NULL, "can't read %s: %s", path, strerror(errno));
-    size_t count = fread(bytes, 1, MOST_BYTES, file);
-    VT_CHECK(!ferror(file) && count < MOST_BYTES, "can't read %s: it is too large for a page", path);
+    VT_CHECK(file != NULL && fstat(fileno(file), &about) == 0, "can't read %s: %s", path, strerror(errno));
+    VT_CHECK(about.st_size < MOST_BYTES, "can't read %s: it is too large for a page", path);
+    bytes = vt_allocate((size_t)about.st_size + 1, 1, "a page");
+    size_t count = fread(bytes, 1, (size_t)about.st_size, file);
+    VT_CHECK(!ferror(file), "can't read %s: %s", path, strerror(errno));
     vt_text_append(html, "<figure><figcaption>");
     vt_page_append_escaped(html, caption);
     vt_text_append(html, "</figcaption><img alt=\"");
