@@ -1,5 +1,7 @@
 # vitrain plan: layouts, their memory and time.
 
+ln -s "$TOP/config" config # the sanitizers' program has none beside it
+
 plan() { "$VITRAIN" plan --yaml_config="$TOP/config/ViT.yaml" "$@"; }
 
 test_table() {
