@@ -22,6 +22,7 @@ typedef struct {
     const char *variables; /* "[u10, z@500]": datasets that are the channels (netCDF); NULL: the dataset `fields` */
     bool direct;           /* reads past the HDF5 library where the files allow it */
     bool tolerant;         /* a file that changed is read on as far as it goes */
+    bool unchecked;        /* of plans, values that are only copied aren't looked at: see vt_dataset_check */
     bool synthetic;        /* no files: noise, the same in every batch; sample_limit or a year of samples */
     uint64_t seed;         /* of the noise */
 } vt_dataset_options;
@@ -58,6 +59,10 @@ void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer
  * NaN or Inf also the channel. One thread at a time (a loader's thread, or the step's). */
 vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target);
 
+/* Of an `unchecked` dataset, where a sample's loss is not finite: is it the data? Reads the sample once more, all
+ * values looked at; fails as vt_dataset_read does. Threads as with that. */
+vt_status vt_dataset_check(vt_dataset *dataset, int64_t sample);
+
 /* For forecasts of several steps: does the sample's file reach `steps` steps of dt behind the input's newest time, and
  * the fields there, [out_channels, rows, width]. Errors as in vt_dataset_read. */
 bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps);
@@ -68,7 +73,7 @@ const char *vt_dataset_place(const vt_dataset *dataset, int64_t sample, int64_t 
 
 /* What reads of it take: the samples [count] go to input [count, in_channels, rows, width] and target [count,
  * out_channels, rows, width]. Any thread. The files are held open until vt_dataset_release; `plan` keeps them. When it
- * fails, nothing is held. */
+ * fails, nothing is held. Values that stay in memory from here on are looked at even if `unchecked`. */
 vt_status vt_dataset_plan(vt_dataset *dataset, const int64_t *samples, int64_t count, float *input, float *target,
                           vt_read_plan *plan);
 void vt_dataset_release(vt_dataset *dataset, vt_read_plan *plan);

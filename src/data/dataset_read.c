@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/random.h"
 #include "config/config.h"
 #include "data/dataset_inside.h"
@@ -101,23 +102,36 @@ static void release_frames(vt_dataset *dataset, vt_read_plan *plan)
     vt_read_plan_clear(plan);
 }
 
-vt_status vt_dataset_plan(vt_dataset *dataset, const int64_t *samples, int64_t count, float *input, float *target,
-                          vt_read_plan *plan)
+static vt_read_manner manner_of(vt_dataset *dataset, bool checked)
+{
+    return (vt_read_manner){dataset->options.direct, dataset->options.tolerant, checked, &dataset->cache};
+}
+
+static vt_status plan_samples(vt_dataset *dataset, const int64_t *samples, int64_t count, bool checked, float *input,
+                              float *target, vt_read_plan *plan)
 {
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
     const int64_t points = options->rows * options->width;
     const vt_frame_window window = {options->first_row, options->rows, options->width};
+    const vt_read_manner manner = manner_of(dataset, checked);
     pthread_mutex_lock(&dataset->lock);
     vt_read_plan_clear(plan);
     for (int64_t i = 0; i < count; i++)
         VT_TRY(add_frames(dataset, samples[i], i, input + i * options->in_channels * points,
                           target + i * options->out_channels * points, plan));
-    VT_TRY(vt_read_plan_make(plan, &window, options->direct, options->tolerant, &dataset->cache));
+    VT_TRY(vt_read_plan_make(plan, &window, &manner));
 done:
     if (status != VT_OK) release_frames(dataset, plan);
     pthread_mutex_unlock(&dataset->lock);
     return status;
+}
+
+vt_status vt_dataset_plan(vt_dataset *dataset, const int64_t *samples, int64_t count, float *input, float *target,
+                          vt_read_plan *plan)
+{
+    return plan_samples(dataset, samples, count, !dataset->options.unchecked || dataset->kept != NULL, input, target,
+                        plan);
 }
 
 void vt_dataset_release(vt_dataset *dataset, vt_read_plan *plan)
@@ -157,11 +171,23 @@ done:
 vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target)
 {
     vt_status status = VT_OK;
-    VT_TRY(vt_dataset_plan(dataset, &sample, 1, input, target, dataset->plan));
+    VT_TRY(plan_samples(dataset, &sample, 1, true, input, target, dataset->plan));
     for (int64_t i = 0; i < vt_read_plan_items(dataset->plan) && status == VT_OK; i++)
         status = vt_read_plan_run(dataset->plan, i, &dataset->decoder);
     vt_dataset_release(dataset, dataset->plan);
 done:
+    return status;
+}
+
+vt_status vt_dataset_check(vt_dataset *dataset, int64_t sample)
+{
+    const vt_dataset_options *options = &dataset->options;
+    const int64_t points = options->rows * options->width;
+    if (!options->unchecked || options->synthetic) return VT_OK;
+    float *values = vt_allocate((size_t)((options->in_channels + options->out_channels) * points), sizeof *values,
+                                "a sample that is read again");
+    vt_status status = vt_dataset_read(dataset, sample, values, values + options->in_channels * points);
+    free(values);
     return status;
 }
 
@@ -192,6 +218,7 @@ vt_status vt_dataset_read_frame(vt_dataset *dataset, int64_t index, float *value
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
     const vt_frame_window window = {options->first_row, options->rows, options->width};
+    const vt_read_manner manner = manner_of(dataset, true);
     vt_read_plan *plan = dataset->plan;
     VT_ASSERT(index >= 0 && index < dataset->frame_count);
     int64_t file = dataset->list.groups - 1;
@@ -203,7 +230,7 @@ vt_status vt_dataset_read_frame(vt_dataset *dataset, int64_t index, float *value
     pthread_mutex_lock(&dataset->lock);
     vt_read_plan_clear(plan);
     status = add_frame(dataset, &frame, plan);
-    if (status == VT_OK) status = vt_read_plan_make(plan, &window, options->direct, options->tolerant, &dataset->cache);
+    if (status == VT_OK) status = vt_read_plan_make(plan, &window, &manner);
     pthread_mutex_unlock(&dataset->lock);
     for (int64_t i = 0; i < vt_read_plan_items(plan) && status == VT_OK; i++)
         status = vt_read_plan_run(plan, i, &dataset->decoder);

@@ -33,7 +33,7 @@ typedef struct {
     int64_t global_count;   /* samples of the whole global batch */
     const float *input;     /* [sample_count, in_channels, rows, width]; NULL when there are none, or indices_only */
     const float *target;    /* [sample_count, out_channels, rows, width]; likewise */
-    const vt_dataset *dataset;
+    vt_dataset *dataset;
     const int64_t *samples; /* which samples of the dataset, [sample_count] */
     const bool *bad;        /* with skip_bad: those that couldn't be read, [sample_count], to be replaced; else NULL */
 } vt_batch;

@@ -271,9 +271,10 @@ done:
     return status;
 }
 
-static vt_status plan_file(vt_read_plan *plan, bool direct, bool tolerant, int64_t first, int64_t frames)
+static vt_status plan_file(vt_read_plan *plan, int64_t first, int64_t frames)
 {
     vt_status status = VT_OK;
+    const bool direct = plan->manner.direct, tolerant = plan->manner.tolerant;
     vt_fields_file *file = plan->frames[first].opened;
     const int64_t mark = plan->item_count;
     if (!tolerant) VT_TRY(vt_fields_file_check_size(file, plan->frames[first].time));
@@ -298,18 +299,17 @@ done:
     return status;
 }
 
-vt_status vt_read_plan_make(vt_read_plan *plan, const vt_frame_window *window, bool direct, bool tolerant,
-                            vt_chunk_cache *cache)
+vt_status vt_read_plan_make(vt_read_plan *plan, const vt_frame_window *window, const vt_read_manner *manner)
 {
     vt_status status = VT_OK;
     plan->window = *window;
-    plan->cache = cache;
+    plan->manner = *manner;
     plan->item_count = 0;
     if (plan->frame_count > 0) qsort(plan->frames, (size_t)plan->frame_count, sizeof *plan->frames, by_place);
     for (int64_t first = 0, count; first < plan->frame_count; first += count) {
         for (count = 1; first + count < plan->frame_count; count++)
             if (plan->frames[first + count].file != plan->frames[first].file) break;
-        VT_TRY(plan_file(plan, direct, tolerant, first, count));
+        VT_TRY(plan_file(plan, first, count));
     }
     plan->made = true;
 done:

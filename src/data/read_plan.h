@@ -27,6 +27,14 @@ typedef struct {
     int64_t first_row, rows, width;
 } vt_frame_window;
 
+/* How it is read. */
+typedef struct {
+    bool direct;           /* past HDF5 where it can be, else through it */
+    bool tolerant;         /* also of a file that has changed */
+    bool checked;          /* every value is looked at; else only those that are converted, or come through HDF5 */
+    vt_chunk_cache *cache; /* keeps decoded chunks of several times */
+} vt_read_manner;
+
 typedef struct vt_read_plan vt_read_plan;
 
 vt_status vt_read_plan_open(vt_read_plan **plan);
@@ -42,18 +50,16 @@ void vt_read_plan_add_copy(vt_read_plan *plan, const float *from, float *to, int
 /* Were all of its items done, without an error? */
 bool vt_read_plan_is_complete(const vt_read_plan *plan);
 
-/* The frames become items: `direct` past HDF5 where it can be, else through it. The files must stay open until the last
- * item is done. `cache` keeps decoded chunks of several times. Fails when a file has changed, unless `tolerant`. One
- * thread at a time for one set of files. */
-vt_status vt_read_plan_make(vt_read_plan *plan, const vt_frame_window *window, bool direct, bool tolerant,
-                            vt_chunk_cache *cache);
+/* The frames become items. The files must stay open until the last item is done. Fails when a file has changed, unless
+ * it is tolerant. One thread at a time for one set of files. */
+vt_status vt_read_plan_make(vt_read_plan *plan, const vt_frame_window *window, const vt_read_manner *manner);
 
 int64_t vt_read_plan_items(const vt_read_plan *plan);
 int64_t vt_read_plan_frames(const vt_read_plan *plan);
 const vt_frame *vt_read_plan_frame(const vt_read_plan *plan, int64_t index);
 
 /* Reads item `item` to where it is wanted, with a thread's own decoder. Any thread, any order, each item once. Errors
- * name file, variable, time and cause. */
+ * name file, variable, time and cause; of a NaN or Inf among the values looked at also channel, row and column. */
 vt_status vt_read_plan_run(vt_read_plan *plan, int64_t item, vt_decoder *decoder);
 
 /* After an item failed: which of the times that it holds can't be read? Reads each of them alone; the good ones end up

@@ -37,7 +37,7 @@ struct vt_read_plan {
     int64_t *chunk_numbers; /* scratch */
     int64_t chunk_room;
     vt_frame_window window;
-    vt_chunk_cache *cache;
+    vt_read_manner manner;
 };
 
 /* The file's rows of a source that hold the window's, whichever way they run. */

@@ -137,6 +137,18 @@ done:
     return status;
 }
 
+/* A step whose data are bad: the run ends as if it had not begun, unless a later one has made its update; then it
+ * counts as one whose update was left out. The error stays noted. */
+static void note_bad_data(vt_loop *loop, const vt_step_figures *figures, double seconds, double waited)
+{
+    vt_error cause;
+    loop->bad_data = true;
+    if (loop->trainer->pending == 0) return;
+    vt_error_move_out(&cause);
+    if (note_step(loop, figures, seconds, waited) != VT_OK) vt_error_clear();
+    vt_error_move_in(&cause);
+}
+
 /* Collective. Takes and notes the figures of all pending steps but the last `leave`. */
 static vt_status take_steps(vt_loop *loop, int64_t leave)
 {
@@ -145,12 +157,13 @@ static vt_status take_steps(vt_loop *loop, int64_t leave)
     while (trainer->pending > leave) {
         vt_step_figures figures;
         status = vt_step_take(trainer, &figures);
-        if (status != VT_OK && figures.bad_sample >= 0) {
+        if (status != VT_OK && figures.bad_sample >= 0 && !figures.bad_data) {
             char sample[1024];
             vt_error_context("sample %s", describe_sample(loop, &figures, sample, sizeof sample));
         }
         double now = vt_clock_seconds(), waited = loop->waited[(figures.step - 1) % VT_STEPS_AHEAD];
         if (status == VT_OK) status = note_step(loop, &figures, now - loop->step_begin, waited);
+        if (figures.bad_data) note_bad_data(loop, &figures, now - loop->step_begin, waited);
         loop->progress.epoch_seconds = loop->epoch_earlier + now - loop->epoch_begin;
         loop->waited_sum += waited;
         loop->step_begin = now;
@@ -227,21 +240,28 @@ done:
     return status;
 }
 
-/* Collective, after all ranks have agreed that the data can't be read: nothing that was learnt gets lost. The error
- * stays noted. */
+/* Collective, after all ranks have agreed that the data are bad, or can't be read: nothing that was learnt gets lost.
+ * The error stays noted. */
 static void save_after_fault(vt_loop *loop)
 {
     vt_world *world = loop->trainer->world;
     const int speaker = world->speaker;
     vt_error cause;
-    if (loop->trainer->steps_started == loop->saved_step) return;
     vt_error_move_out(&cause);
-    world->agreed_failure = false; /* so that the ranks can agree on the checkpoint */
-    if (vt_world_agree(world, take_steps(loop, 0)) == VT_OK && save(loop) == VT_OK)
+    world->agreed_failure = loop->bad_data = false; /* so that the ranks can agree on the checkpoint */
+    vt_status status = vt_world_agree(world, take_steps(loop, 0));
+    if (loop->bad_data) { /* the step after a bad one is bad, too, and no other was begun */
+        vt_error_clear();
+        world->agreed_failure = false;
+        status = VT_OK;
+    }
+    const bool is_new = loop->progress.step != loop->saved_step;
+    if (status == VT_OK && is_new) status = save(loop);
+    if (status == VT_OK && is_new)
         vt_log_info("The data can't be read any further: ending after step %lld, with a checkpoint; with the data "
                     "mended, the same command with --resume goes on from there",
                     (long long)loop->progress.step);
-    else
+    else if (status != VT_OK)
         vt_log_warning("the data can't be read any further, and no checkpoint could be saved: %s", vt_error_text());
     vt_error_clear();
     world->agreed_failure = true;
@@ -365,7 +385,9 @@ static vt_status train_epoch(vt_loop *loop)
         loop->epoch_started++;
         if (loop->epoch_started == 2) vt_record_memory(trainer->backend);
         if (status == VT_OK) status = finish_step(loop);
-        VT_TRY(checkpoint(loop, status));
+        status = checkpoint(loop, status);
+        if (loop->bad_data) save_after_fault(loop);
+        if (status != VT_OK) goto done;
     }
     VT_TRY(vt_world_agree(trainer->world, note_epoch(loop)));
     log_waiting(loop, vt_clock_seconds() - loop->epoch_begin);

@@ -24,6 +24,7 @@ typedef struct {
     vt_checkpoint_store *checkpoints;
     const char *const *channel_names; /* for the checkpoints; may be NULL */
     int64_t saved_step;               /* of the newest checkpoint that this run wrote or began from */
+    bool bad_data;                    /* a step ended in the error that the data are bad */
     int64_t replaced;                 /* samples of this epoch that could not be read (skip_bad_samples) */
     vt_progress progress;             /* where to go on from; vt_progress_start for the beginning */
     /* the epoch that it is in; set by vt_loop_run */

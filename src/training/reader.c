@@ -39,6 +39,7 @@ vt_status vt_reader_open_dataset(const vt_config *config, const vt_world *world,
                                   .variables = config->variables,
                                   .direct = is_direct(config),
                                   .tolerant = config->skip_bad_samples,
+                                  .unchecked = !config->skip_bad_samples, /* the loss tells */
                                   .synthetic = config->data_loader_config == VT_LOADER_SYNTHETIC,
                                   .seed = (uint64_t)config->seed};
     return vt_dataset_open(&options, dataset);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "data/unpack.h"
 #include "report/profile.h"
 
 /* Samples first … first + count - 1 of this rank's part of a batch, as the model sees them. */
@@ -191,6 +192,7 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
     started->index = trainer->steps_started;
     started->sample_count = batch->sample_count;
     started->global_count = batch->global_count;
+    started->dataset = batch->dataset;
     started->learning_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_started);
     for (int64_t i = 0; i < batch->sample_count; i++) started->samples[i] = batch->samples ? batch->samples[i] : -1;
     vt_optimizer_begin(trainer->optimizer, trainer->steps_started, started->learning_rate);
@@ -227,6 +229,23 @@ static void find_nonfinite(vt_trainer *trainer, const vt_started_step *started, 
     if (figures->bad_parameter == NULL) figures->bad_parameter = isfinite(figures->loss) ? "their norm" : "the loss";
 }
 
+/* Are the data of this rank's samples to blame whose losses are not finite? */
+static vt_status check_data(const vt_started_step *started)
+{
+    vt_status status = VT_OK;
+    for (int64_t i = 0; i < started->sample_count && started->dataset != NULL; i++)
+        if (!isfinite(started->losses[i])) VT_TRY(vt_dataset_check(started->dataset, started->samples[i]));
+done:
+    return status;
+}
+
+static void drop_pending(vt_trainer *trainer)
+{
+    for (; trainer->pending > 0; trainer->pending--)
+        (void)trainer->backend->wait(trainer->backend,
+                                     (int)((trainer->steps_started - trainer->pending) % VT_STEPS_AHEAD));
+}
+
 static vt_status fail_nonfinite(const vt_step_figures *figures)
 {
     vt_status status = VT_OK;
@@ -251,8 +270,12 @@ vt_status vt_step_take(vt_trainer *trainer, vt_step_figures *figures)
     figures->gradient_norm = isfinite(figures->loss) ? started->state->gradient_norm : NAN;
     figures->loss_scale = started->state->loss_scale;
     if (isfinite(figures->gradient_norm)) return VT_OK;
+    const bool stops = config->on_nonfinite == VT_NONFINITE_STOP && config->amp_mode != VT_AMP_FP16;
     find_nonfinite(trainer, started, figures);
-    if (config->on_nonfinite == VT_NONFINITE_STOP && config->amp_mode != VT_AMP_FP16) VT_TRY(fail_nonfinite(figures));
+    status = vt_world_agree(trainer->world, check_data(started));
+    figures->bad_data = status != VT_OK;
+    if (status == VT_OK && stops) status = fail_nonfinite(figures);
+    if (stops) drop_pending(trainer); /* none of them has made an update */
 done:
     return status;
 }
@@ -309,8 +332,24 @@ static void evaluate_micro_batch(vt_trainer *trainer, const vt_batch *batch, int
     evaluation->samples += (double)count;
 }
 
+/* After a loss that is not finite: what is bad in the batch, which is still there, is read once more, to be told of. */
+static vt_status check_batch(const vt_trainer *trainer, const vt_batch *batch)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = trainer->config;
+    const int64_t plane = trainer->rows.count * config->img_size[1];
+    const int64_t in = config->n_in_channels * plane, out = config->n_out_channels * plane;
+    if (batch->dataset == NULL || batch->input == NULL) return VT_OK;
+    for (int64_t i = 0; i < batch->sample_count; i++)
+        if (!vt_all_finite(batch->input + i * in, in) || !vt_all_finite(batch->target + i * out, out))
+            VT_TRY(vt_dataset_check(batch->dataset, batch->samples[i]));
+done:
+    return status;
+}
+
 vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, bool with_persistence, vt_evaluation *evaluation)
 {
+    vt_status status = VT_OK;
     const vt_config *config = trainer->config;
     int64_t micro = vt_trainer_micro_batch(config), recent = config->n_in_channels / (config->n_history + 1);
     int64_t most = (batch->global_count + config->data_parallel - 1) / config->data_parallel; /* samples of a rank */
@@ -324,7 +363,10 @@ vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, bool with
             vt_vit_visit(trainer->model); /* the other ranks need this one's part of the parameters */
     }
     if (!has_persistence) evaluation->persistence_loss = NAN;
-    return trainer->backend->check(trainer->backend);
+    VT_TRY(trainer->backend->check(trainer->backend));
+    if (!isfinite(evaluation->loss)) VT_TRY(check_batch(trainer, batch));
+done:
+    return status;
 }
 
 vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t channel, float *prediction,

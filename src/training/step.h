@@ -13,6 +13,7 @@ typedef struct {
     /* without an update: where the first NaN or Inf is */
     int64_t bad_sample;        /* in the data set, the first whose loss is not finite; -1: all are */
     const char *bad_parameter; /* whose gradient is not finite */
+    bool bad_data;             /* the data are to blame, as the error says */
 } vt_step_figures;
 
 /* Collective. Starts a step: forward → loss → backward ⇄ gradient sync, for each micro-batch, then finite check → clip
@@ -21,7 +22,9 @@ typedef struct {
  * VT_STEPS_AHEAD steps may be pending. */
 vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch);
 
-/* Collective. Waits for the oldest pending step's figures. Fails where on_nonfinite stop says so. */
+/* Collective. Waits for the oldest pending step's figures. Where a sample's loss is not finite its data are read once
+ * more, and looked at: fails with bad_data, on all ranks, when a value is not finite, or can't be read any more. Fails
+ * else where on_nonfinite stop says so. After both, pending steps are those that may have made an update. */
 vt_status vt_step_take(vt_trainer *trainer, vt_step_figures *figures);
 
 /* Collective. Both. */
@@ -46,7 +49,7 @@ void vt_evaluation_open(const vt_config *config, vt_evaluation *evaluation);
 void vt_evaluation_close(vt_evaluation *evaluation);
 
 /* Collective. Adds a batch's sums to *evaluation; dropout is off. The persistence forecast is scored when
- * with_persistence. */
+ * with_persistence. Fails on ranks whose data have a value that is not finite. */
 vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, bool with_persistence,
                            vt_evaluation *evaluation);
 

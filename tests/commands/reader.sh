@@ -35,7 +35,7 @@ test_cache_on_two_ranks() {
     "$TOP/tests/mpirun" -np 2 "$VITRAIN" $tiny --run_num=none >log
     "$TOP/tests/mpirun" -np 2 "$VITRAIN" $tiny --run_num=kept --cache=host >log
     contains "$(cat log)" " on each rank; "
-    cmp <(cut -d, -f1-5 runs/demo/2CPU/none/metrics.csv) <(cut -d, -f1-5 runs/demo/2CPU/kept/metrics.csv)
+    cmp <(cut -d, -f1-5 runs/base/2CPU/none/metrics.csv) <(cut -d, -f1-5 runs/base/2CPU/kept/metrics.csv)
     fails 1 "$VITRAIN" $tiny --cache=device
     contains "$output" "needs --device=cuda"
 }

@@ -297,6 +297,43 @@ TEST(errors_come_out_in_place)
     vt_dataset_close(&dataset);
 }
 
+/* Then the batches come with what the file holds; whose loss is not finite is asked about, and told of. What stays in
+ * memory is looked at all the same. */
+TEST(unchecked_values_are_told_of_when_asked_about)
+{
+    test_fields poisoned = file;
+    poisoned.poison = NAN;
+    poisoned.poison_index = 10 * 24 + 12 + 1;
+    vt_dataset *dataset = open_dataset(&poisoned);
+    vt_dataset_options options = *vt_dataset_options_of(dataset);
+    vt_dataset_close(&dataset);
+    options.directory = vt_test_directory();
+    options.option_name = "train_data_path";
+    options.direct = options.unchecked = true;
+    for (int keeps = 0; keeps < 2; keeps++) {
+        vt_loader *loader = NULL;
+        const vt_batch *batch = NULL;
+        double waited = 0;
+        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        if (keeps) EXPECT_OK(vt_dataset_keep_frames(dataset));
+        vt_loader_options of_loader = {.dataset = dataset, .global_batch_size = 4, .prefetch = 3, .workers = 1};
+        EXPECT_OK(vt_loader_open(&of_loader, &loader));
+        EXPECT_OK(vt_loader_begin(loader, 0, 0));
+        for (int b = 0; b < 2; b++) EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+        if (keeps) {
+            EXPECT_ERROR(vt_loader_next(loader, &batch, &waited), "'fields' is NaN at time 10, channel 1");
+        } else {
+            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+            EXPECT(isnan(batch->input[2 * 24 + 13]) && isfinite(batch->input[24 + 13]));
+            EXPECT_OK(vt_dataset_check(dataset, 8));
+            EXPECT_ERROR(vt_dataset_check(dataset, 10),
+                         "2001.h5: 'fields' is NaN at time 10, channel 1, row 0, column 1");
+        }
+        vt_loader_close(&loader);
+        vt_dataset_close(&dataset);
+    }
+}
+
 TEST(fewer_samples_than_a_batch)
 {
     vt_dataset *dataset = open_dataset(&file);

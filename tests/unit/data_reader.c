@@ -204,7 +204,16 @@ TEST(netcdf_missing_values_and_wrong_names)
     write_year(true, false, (2 * ROWS + 2) * COLUMNS + 3);
     for (int direct = 0; direct < 2; direct++) {
         vt_dataset_options options = netcdf_options(direct);
+        options.unchecked = true; /* of values that are only copied */
         EXPECT_OK(vt_dataset_open(&options, &dataset));
+        const vt_batch *batch = NULL;
+        vt_loader *loader = NULL;
+        double waited = 0;
+        vt_loader_options of_loader = {.dataset = dataset, .global_batch_size = 1};
+        EXPECT_OK(vt_loader_open(&of_loader, &loader));
+        EXPECT_OK(vt_loader_begin(loader, 0, 0));
+        EXPECT_ERROR(vt_loader_next(loader, &batch, &waited), "'t2m' is NaN or missing (_FillValue) at time 2");
+        vt_loader_close(&loader);
         EXPECT_ERROR(vt_dataset_read(dataset, 0, input, target),
                      "air.2013.nc: 't2m' is NaN or missing (_FillValue) at time 2, channel 2 (t2m), row 2, column 3");
         vt_dataset_close(&dataset);

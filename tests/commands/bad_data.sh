@@ -1,0 +1,131 @@
+# NaN and Inf in files. Reading doesn't look at values that it only copies; a loss that is not finite does, and tells of
+# the place in the file, whatever on_nonfinite says.
+
+SETTINGS="--yaml_config=$TOP/config/ViT.yaml --config=base --data_dir=data --img_size=[8,16] --patch_size=4 --embed_dim=16 --depth=1
+    --num_heads=2 --n_in_channels=3 --n_out_channels=2 --global_batch_size=4 --num_epochs=2 --expdir=runs --shuffle=false"
+train() { "$VITRAIN" $SETTINGS "$@"; }
+losses() { cut -d, -f1-5 runs/base/*/"$1"/metrics.csv; }
+
+# 40 training samples, 10 steps an epoch in the order of time; 8 for validation
+make_data() {
+    "$VITRAIN" synth data --img_size=[8,16] --channels=3 --steps_per_year=41 --valid_steps=9 "$@" >/dev/null
+    cp -r data good
+}
+
+NAN='\000\000\300\177' INF='\000\000\200\377'
+# poison FILE TIME CHANNEL ROW COLUMN BYTES: one value of contiguous fields [times, 3, 8, 16]
+poison() {
+    local offset
+    command -v h5dump >/dev/null || skip "no h5dump to find where the fields lie"
+    offset=$(h5dump -p -H -d fields "$1" | sed -n 's/.*OFFSET \([0-9]*\).*/\1/p' | head -n 1)
+    printf "$6" | dd of="$1" bs=1 conv=notrunc status=none seek=$((offset + 4 * ((($2 * 3 + $3) * 8 + $4) * 16 + $5)))
+}
+mend() { rm -r data; cp -r good data; }
+
+# ended STEP RUN MESSAGE: with that message, once, after a checkpoint of that step, and with the rows of metrics.csv up to it
+ended() {
+    [[ $output == *"vitrain: "*"$3"* ]]
+    contains "$output" "; the training needs finite values everywhere"
+    [ "$(grep -c '^vitrain: ' <<<"$output")" -eq 1 ]
+    contains "$output" "ending after step $1, with a checkpoint; with the data mended, the same command with --resume goes on"
+    [ -d runs/base/*/"$2/checkpoints/$(printf 'step-%08d' "$1")" ]
+    [ "$(cat runs/base/*/"$2"/metrics.csv | wc -l)" -eq $(($1 + 1)) ]
+}
+
+test_a_bad_value_ends_the_run_and_nothing_is_lost() {
+    make_data
+    for how in "float32 --amp_mode=none" "bf16 --amp_mode=bf16" "skip --on_nonfinite=skip" \
+        "parts --grad_accumulation=2" \
+        "plain --cpu_isa=plain" "native --data_loader_config=native" "serial --num_data_workers=0" "each --checkpoint_every=1"; do
+        train --run_num=whole ${how#* } >/dev/null
+        poison data/train/2001.h5 20 1 5 7 "$NAN" # sample 19 is the first that has it, as its target: step 5
+        fails 1 train --run_num=${how%% *} ${how#* }
+        if [ "${how%% *}" = each ]; then
+            contains "$output" "'fields' is NaN at time 20, channel 1"
+            [ -d runs/base/1CPU/each/checkpoints/step-00000004 ] && [ ! -d runs/base/1CPU/each/checkpoints/step-00000005 ]
+        else
+            ended 4 ${how%% *} "data/train/2001.h5: 'fields' is NaN at time 20, channel 1"
+            contains "$output" ", row 5, column 7; "
+        fi
+        ! grep "the gradients are not finite" <<<"$output" || return 1
+        mend
+        train --run_num=${how%% *} ${how#* } --resume >/dev/null
+        cmp <(losses whole) <(losses ${how%% *})
+    done
+}
+
+# Where the input has it, and not what is forecast; where only a target has it, the file's last time; infinite ones; in
+# fp16, whose own overflows are another matter.
+test_wherever_it_is() {
+    make_data
+    for type in none bf16 fp16; do
+        for skip in stop skip; do
+            poison data/train/2001.h5 6 2 0 0 "$NAN"
+            fails 1 train --run_num=$type --amp_mode=$type --on_nonfinite=$skip
+            ended 1 $type "data/train/2001.h5: 'fields' is NaN at time 6, channel 2"
+            mend
+            poison data/train/2001.h5 40 0 7 15 "$INF"
+            fails 1 train --run_num=$type --amp_mode=$type --on_nonfinite=$skip
+            ended 9 $type "data/train/2001.h5: 'fields' is infinite at time 40, channel 0"
+            mend
+            poison data/valid/2002.h5 8 1 3 3 "$NAN"
+            fails 1 train --run_num=$type --amp_mode=$type --on_nonfinite=$skip
+            ended 10 $type "data/valid/2002.h5: 'fields' is NaN at time 8, channel 1"
+            mend
+        done
+    done
+    poison data/train/2001.h5 1 1 1 1 "$NAN" # the very first batch: nothing is learnt yet
+    fails 1 train --run_num=first
+    contains "$output" "data/train/2001.h5: 'fields' is NaN at time 1, channel 1"
+    [ -z "$(ls runs/base/1CPU/first/checkpoints 2>/dev/null)" ]
+}
+
+# In chunks, in a cache that is filled once, and where samples may be left out.
+test_other_ways_of_reading() {
+    make_data
+    train --run_num=whole >/dev/null
+    poison data/train/2001.h5 20 1 5 7 "$NAN"
+    fails 1 train --run_num=kept --cache=host
+    ended 4 kept "data/train/2001.h5: 'fields' is NaN at time 20, channel 1"
+    train --run_num=left-out --skip_bad_samples >log 2>&1
+    [ "$(grep -c "WARNING - 2 samples of this epoch could not be read, and others took their place" log)" = 2 ]
+    train --run_num=left-out-native --skip_bad_samples --data_loader_config=native >/dev/null 2>&1
+    cmp <(losses left-out) <(losses left-out-native)
+    command -v h5repack >/dev/null || skip "no h5repack here"
+    h5repack -l fields:CHUNK=4x3x8x16 -f fields:SHUF -f fields:GZIP=1 data/train/2001.h5 new.h5
+    mv new.h5 data/train/2001.h5
+    fails 1 train --run_num=chunks
+    ended 4 chunks "data/train/2001.h5: 'fields' is NaN at time 20, channel 1"
+    poison good/valid/2002.h5 3 0 0 0 "$NAN"
+    mend
+    train --run_num=left-out --skip_bad_samples >log 2>&1
+    contains "$(cat log)" "WARNING - 2 validation samples could not be read, and others took their place"
+}
+
+# The rank whose part has it tells of it; the others know, and all save and end.
+test_on_two_ranks() {
+    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    make_data
+    two="timeout 60 $TOP/tests/mpirun -np 2 $VITRAIN $SETTINGS"
+    export ASAN_OPTIONS=detect_leaks=0
+    for how in --context_parallel=2 --tensor_parallel=2 --global_batch_size=4 --zero_stage=3 "--context_parallel=2 --on_nonfinite=skip" "--amp_mode=fp16"; do
+        rm -rf runs
+        $two $how --run_num=whole >/dev/null 2>&1
+        poison data/train/2001.h5 20 1 5 7 "$NAN" # row 5: the second rank's, of two along the context
+        fails any $two $how --run_num=bad
+        ended 4 bad "data/train/2001.h5: 'fields' is NaN at time 20, channel 1"
+        [ "${how#--context}" = "$how" ] || contains "$output" "vitrain: rank 1 on "
+        mend
+        poison data/valid/2002.h5 8 1 6 3 "$NAN"
+        fails any $two $how --run_num=bad --resume
+        ended 10 bad "data/valid/2002.h5: 'fields' is NaN at time 8, channel 1"
+        mend
+        $two $how --run_num=bad --resume >/dev/null 2>&1
+        [ "$how" = --amp_mode=fp16 ] || cmp <(losses whole) <(losses bad)
+    done
+    rm -rf runs
+    poison data/train/2001.h5 20 1 5 7 "$NAN"
+    $two --context_parallel=2 --skip_bad_samples --run_num=left-out >log 2>&1
+    [ "$(grep -c "WARNING - 2 samples of this epoch could not be read" log)" = 2 ]
+}
