@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "libraries.h"
 #include "state.h"
@@ -441,9 +442,8 @@ static void fill(vt_backend *backend)
 vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **result)
 {
     vt_status status = VT_OK;
-    vt_backend *backend = calloc(1, sizeof *backend);
-    vt_cuda_state *state = calloc(1, sizeof *state);
-    VT_ASSERT(backend != NULL && state != NULL);
+    vt_backend *backend = vt_allocate(1, sizeof *backend, "the CUDA back end");
+    vt_cuda_state *state = vt_allocate(1, sizeof *state, "the CUDA back end");
     backend->state = state;
     state->common.workspace = cuda_workspace;
     state->common.fail = cuda_fail;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "state.h"
 
 #ifdef VT_HAS_CUDNN
@@ -159,8 +160,7 @@ static fused_plan *find_plan(struct vt_fused_attention *attention, call *c, bool
     for (size_t i = 0; i < attention->plan_count; i++)
         if (memcmp(&attention->plans[i]->shape, &shape, sizeof shape) == 0) return attention->plans[i];
     if (attention->plan_count == sizeof attention->plans / sizeof *attention->plans) return NULL;
-    fused_plan *plan = calloc(1, sizeof *plan);
-    VT_ASSERT(plan != NULL);
+    fused_plan *plan = vt_allocate(1, sizeof *plan, "a plan of cuDNN's");
     attention->plans[attention->plan_count++] = plan;
     plan->shape = shape;
     c->plan = plan;
@@ -199,8 +199,7 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
 
 struct vt_fused_attention *vt_fused_attention_open(vt_backend *backend)
 {
-    struct vt_fused_attention *attention = calloc(1, sizeof *attention);
-    VT_ASSERT(attention != NULL);
+    struct vt_fused_attention *attention = vt_allocate(1, sizeof *attention, "cuDNN's attention");
     if (vt_library_cudnn(&attention->library) != VT_OK) {
         vt_error_clear(); /* the own kernels serve; the back end's name says so */
     } else if (attention->library->cudnnGetVersion() >= FIRST_RIGHT_VERSION &&

@@ -16,6 +16,8 @@ typedef struct {
     const char *advice;
     const symbol *symbols;
     size_t count;
+    void *functions; /* the struct of pointers that the symbols fill */
+    bool is_open;
 } description;
 
 /* Where to look besides the loader's own places (LD_LIBRARY_PATH, ld.so.conf). */
@@ -39,10 +41,11 @@ static void *open_file(const char *file, char *tried, size_t size)
     return handle;
 }
 
-static vt_status open_library(const description *library, void *functions)
+static vt_status open_once(description *library)
 {
     vt_status status = VT_OK;
     char tried[1500];
+    if (library->is_open) return VT_OK;
     void *handle = open_file(library->file, tried, sizeof tried);
     VT_CHECK(handle != NULL, "%s was not found (looked for %s). %s, or name its folder in LD_LIBRARY_PATH",
              library->title, tried, library->advice);
@@ -51,8 +54,9 @@ static vt_status open_library(const description *library, void *functions)
         VT_CHECK(function != NULL,
                  "%s (%s) has no function %s: it is older than the %s that this program was built with", library->title,
                  library->file, library->symbols[i].name, library->title);
-        memcpy((char *)functions + library->symbols[i].offset, &function, sizeof function);
+        memcpy((char *)library->functions + library->symbols[i].offset, &function, sizeof function);
     }
+    library->is_open = true;
 done:
     if (status != VT_OK && handle != NULL) dlclose(handle);
     return status;
@@ -65,14 +69,12 @@ done:
 vt_status vt_library_cublaslt(const vt_cublaslt **library)
 {
     static vt_cublaslt functions;
-    static bool is_open;
     static const symbol symbols[] = {VT_CUBLASLT_SYMBOLS(CUBLASLT_ROW)};
-    const description what = {"cuBLASLt", "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), "It comes with the CUDA toolkit",
-                              symbols, sizeof symbols / sizeof *symbols};
-    vt_status status = is_open ? VT_OK : open_library(&what, &functions);
-    is_open = status == VT_OK;
+    static description what = {"cuBLASLt", "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), "It comes with the CUDA toolkit",
+                               symbols,    sizeof symbols / sizeof *symbols,         &functions,
+                               false};
     *library = &functions;
-    return status;
+    return open_once(&what);
 }
 
 #ifdef VT_HAS_CUDNN
@@ -80,14 +82,12 @@ vt_status vt_library_cublaslt(const vt_cublaslt **library)
 vt_status vt_library_cudnn(const vt_cudnn **library)
 {
     static vt_cudnn functions;
-    static bool is_open;
     static const symbol symbols[] = {VT_CUDNN_SYMBOLS(CUDNN_ROW)};
-    const description what = {"cuDNN", "libcudnn.so." TEXT(CUDNN_MAJOR), "Install cuDNN", symbols,
-                              sizeof symbols / sizeof *symbols};
-    vt_status status = is_open ? VT_OK : open_library(&what, &functions);
-    is_open = status == VT_OK;
+    static description what = {"cuDNN", "libcudnn.so." TEXT(CUDNN_MAJOR), "Install cuDNN",
+                               symbols, sizeof symbols / sizeof *symbols, &functions,
+                               false};
     *library = &functions;
-    return status;
+    return open_once(&what);
 }
 #endif
 
@@ -96,13 +96,11 @@ vt_status vt_library_cudnn(const vt_cudnn **library)
 vt_status vt_library_nccl(const vt_nccl **library)
 {
     static vt_nccl functions;
-    static bool is_open;
     static const symbol symbols[] = {VT_NCCL_SYMBOLS(NCCL_ROW)};
-    const description what = {"NCCL", "libnccl.so." TEXT(NCCL_MAJOR), "Install NCCL, or use --comm=mpi", symbols,
-                              sizeof symbols / sizeof *symbols};
-    vt_status status = is_open ? VT_OK : open_library(&what, &functions);
-    is_open = status == VT_OK;
+    static description what = {"NCCL",  "libnccl.so." TEXT(NCCL_MAJOR),   "Install NCCL, or use --comm=mpi",
+                               symbols, sizeof symbols / sizeof *symbols, &functions,
+                               false};
     *library = &functions;
-    return status;
+    return open_once(&what);
 }
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "libraries.h"
 #include "state.h"
 
@@ -215,8 +216,8 @@ static product_plan *make_plan(struct vt_products *products, const product_key *
 {
     if (products->plan_count == products->plan_capacity) {
         products->plan_capacity = 2 * products->plan_capacity + 32;
-        products->plans = realloc(products->plans, products->plan_capacity * sizeof *products->plans);
-        VT_ASSERT(products->plans != NULL);
+        products->plans =
+            vt_reallocate(products->plans, products->plan_capacity, sizeof *products->plans, "cuBLASLt's products");
     }
     product_plan *plan = &products->plans[products->plan_count++];
     memset(plan, 0, sizeof *plan);
@@ -359,8 +360,7 @@ void vt_products_fill(vt_backend *backend)
 vt_status vt_products_open(vt_backend *backend, struct vt_products **result)
 {
     vt_status status = VT_OK;
-    struct vt_products *products = calloc(1, sizeof *products);
-    VT_ASSERT(products != NULL);
+    struct vt_products *products = vt_allocate(1, sizeof *products, "cuBLASLt's products");
     VT_TRY(vt_library_cublaslt(&products->library));
     cublasStatus_t opened = products->library->cublasLtCreate(&products->handle);
     VT_CHECK(opened == CUBLAS_STATUS_SUCCESS, "cuBLASLt does not start: %s",

@@ -2,6 +2,16 @@
 
 #include <errno.h>
 
+#include "base/memory.h"
+
+size_t vt_file_line(FILE *file, char **line, size_t *size)
+{
+    errno = 0;
+    ssize_t length = getline(line, size, file);
+    if (length < 0 && errno == ENOMEM && !feof(file)) vt_memory_exhausted(*size, "a line of a file");
+    return length > 0 ? (size_t)length : 0;
+}
+
 bool vt_file_close(FILE *file, bool written)
 {
     int reason = errno;

@@ -57,8 +57,8 @@ char *vt_text_format(const char *format, ...)
 
 char *vt_text_copy(const char *string)
 {
-    char *copy = strdup(string);
-    return copy;
+    size_t size = strlen(string) + 1;
+    return memcpy(vt_allocate(1, size, "text"), string, size);
 }
 
 const char *vt_text_float(float value, char buffer[VT_NUMBER_SIZE])

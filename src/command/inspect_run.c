@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "command/inspect.h"
 #include "config/yaml.h"
@@ -77,7 +78,7 @@ static void print_end(const char *directory)
     vt_error_clear();
     vt_run_directory_unlock(&lock);
     FILE *file = fopen(path, "re");
-    while (file != NULL && getline(&line, &size, file) > 0) {
+    while (file != NULL && vt_file_line(file, &line, &size) > 0) {
         line[strcspn(line, "\n")] = '\0';
         if (line[0] == '\0') continue;
         free(last);

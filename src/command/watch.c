@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "command/arguments.h"
 #include "report/progress.h"
@@ -53,7 +54,7 @@ static char *last_line(const char *directory)
     char *path = vt_text_format("%s/out.log", directory), *line = NULL, *last = vt_text_copy("");
     size_t size = 0;
     FILE *file = fopen(path, "re");
-    while (file != NULL && getline(&line, &size, file) > 0) {
+    while (file != NULL && vt_file_line(file, &line, &size) > 0) {
         line[strcspn(line, "\n")] = '\0';
         const char *text = strstr(line, " - root - ");
         if (text == NULL) continue;

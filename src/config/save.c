@@ -71,14 +71,15 @@ static bool emit_file(yaml_emitter_t *emitter, const vt_config *config)
 static bool write_file(const vt_config *config, FILE *file)
 {
     yaml_emitter_t emitter;
-    VT_ASSERT(yaml_emitter_initialize(&emitter));
+    if (!yaml_emitter_initialize(&emitter)) vt_memory_exhausted(0, "the configuration as YAML");
     yaml_emitter_set_output_file(&emitter, file);
     yaml_emitter_set_unicode(&emitter, 1);
     yaml_emitter_set_width(&emitter, -1); /* no folding */
     fputs("# The effective configuration of a run; --yaml_config reads it again.\n", file);
     bool emitted = emit_file(&emitter, config);
-    if (!emitted && emitter.error == YAML_MEMORY_ERROR) vt_memory_exhausted(0, "the configuration as YAML");
-    VT_ASSERT(emitted || emitter.error == YAML_WRITER_ERROR);
+    VT_ASSERT(emitter.error != YAML_EMITTER_ERROR);
+    /* an event that could not be made leaves no error in the emitter: only memory was missing */
+    if (!emitted && emitter.error != YAML_WRITER_ERROR) vt_memory_exhausted(0, "the configuration as YAML");
     yaml_emitter_delete(&emitter);
     return emitted && fflush(file) == 0 && !ferror(file);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -16,7 +17,7 @@ static void read_keys(const char *path, vt_run_files *files)
     size_t size = 0;
     int64_t room = 0;
     files->configuration = vt_text_copy("");
-    while (file != NULL && getline(&line, &size, file) > 0) {
+    while (file != NULL && vt_file_line(file, &line, &size) > 0) {
         line[strcspn(line, "\n")] = '\0';
         char *colon = strchr(line, ':');
         if (line[0] == '#' || colon == NULL) continue;

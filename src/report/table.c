@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -51,13 +52,14 @@ vt_status vt_table_open(const char *path, vt_table *table)
     *table = (vt_table){0};
     FILE *file = fopen(path, "re");
     VT_CHECK(file != NULL, "can't read %s: %s", path, strerror(errno));
-    for (ssize_t length; (length = getline(&line, &size, file)) > 0 && line[length - 1] == '\n';) {
+    for (size_t length; (length = vt_file_line(file, &line, &size)) > 0 && line[length - 1] == '\n';) {
         line[length - 1] = '\0';
         if (table->names == NULL)
             take_names(table, line);
         else
             take_row(table, line, &room);
     }
+    VT_CHECK(!ferror(file), "can't read %s: %s", path, strerror(errno));
     VT_CHECK(table->names != NULL, "%s is empty; expected a line of names", path);
 done:
     free(line);

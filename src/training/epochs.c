@@ -24,7 +24,7 @@ static char *line_of_names(const vt_record_options *options)
     static const char *const groups[] = {"rmse", "persistence_rmse"};
     vt_text_append(&names, "step,epoch,train_loss,valid_loss,persistence_loss,seconds,samples,valid_seconds,"
                            "data_seconds,forward_seconds,backward_seconds,optimizer_seconds,communication_seconds,"
-                           "resident_bytes");
+                           "resident_bytes,peak_bytes");
     for (int group = 0; group < 2; group++) {
         for (int64_t c = 0; c < options->config->n_out_channels; c++) {
             const char *name = options->channel_names != NULL ? options->channel_names[c] : "";
@@ -99,7 +99,8 @@ vt_status vt_epochs_add(vt_epochs *epochs, const vt_epochs_row *row, const vt_va
     const double numbers[] = {row->train_loss,  validation->loss,     validation->persistence_loss,
                               row->seconds,     (double)row->samples, validation->seconds,
                               row->waited,      times->forward,       times->backward,
-                              times->optimizer, times->communication, vt_memory_resident()};
+                              times->optimizer, times->communication, vt_memory_resident(),
+                              vt_memory_peak()};
     vt_text_append(&line, "%lld,%lld", (long long)row->step, (long long)row->epoch);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) append_number(&line, numbers[i]);
     for (int64_t c = 0; c < epochs->channels; c++) append_number(&line, validation->rmse[c]);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -25,20 +26,21 @@ done:
 
 static const char header[] = "step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction\n";
 
-/* Where the last row of a step <= steps ends: all before are whole lines. 0 when there is no such header. */
+/* Where the last row of a step <= steps ends: all before are whole lines. 0 when there is no such header. -1: the file
+ * can't be read. */
 static long find_end(FILE *file, const char *names, int64_t steps)
 {
     char *line = NULL;
     size_t size = 0;
     long end = 0;
     long long step = 0;
-    while (getline(&line, &size, file) > 0 && strchr(line, '\n') != NULL) {
+    while (vt_file_line(file, &line, &size) > 0 && strchr(line, '\n') != NULL) {
         bool wanted = end == 0 ? strcmp(line, names) == 0 : sscanf(line, "%lld,", &step) == 1 && step <= steps;
         if (!wanted) break;
         end = ftell(file);
     }
     free(line);
-    return end;
+    return ferror(file) ? -1 : end;
 }
 
 vt_status vt_rows_open(const char *path, const char *names, int64_t steps, FILE **result)
@@ -52,6 +54,7 @@ vt_status vt_rows_open(const char *path, const char *names, int64_t steps, FILE 
     VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
     if (steps > 0) {
         end = find_end(file, names, steps);
+        VT_CHECK(end >= 0, "can't read %s: %s", path, strerror(errno));
         VT_CHECK(ftruncate(fileno(file), end) == 0 && fseek(file, end, SEEK_SET) == 0,
                  "can't cut %s back to step %lld: %s", path, (long long)steps, strerror(errno));
     }

@@ -5,10 +5,10 @@ fault() { SHIM="$(dirname "$TESTS")/fault_shim.so" "$TOP/tests/faults/$@"; }
 
 test_killed_a_hundred_times() { fault crash 100; }
 test_every_kind_of_failing_call() { fault io 20; }
-test_memory_that_runs_out() { fault memory 97 0; }
+test_memory_that_runs_out() { fault memory 97 997; }
 test_memory_files_and_steps_stay_flat() {
     ! grep -q __asan_init "$VITRAIN" || skip "AddressSanitizer keeps what was freed"
-    fault long 3000
+    fault long 6000
 }
 
 . "$TOP/tests/faults/common"

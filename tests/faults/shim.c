@@ -6,8 +6,10 @@
  *   FAULT_BELOW=DIR                  only calls on files below this directory count
  *   FAULT_AT=N                       the N-th of them (1 is the first); 0 or not set: only count
  *   FAULT_ERROR=ENOSPC|EIO|EACCES    what it fails with; "kill": the program is killed before it, "kill-after": after
- * it FAULT_STICKY=1                   all later ones fail as well (a disk that stays full) FAULT_REPORT=PATH gets, at
- * the end or the fault, "N COUNT" lines: how many there were, what failed
+ *                                    it
+ *   FAULT_STICKY=1                   all later ones fail as well (a disk that stays full)
+ *   FAULT_REPORT=PATH                gets "count N" at the end; "WHAT N PATH" at a fault; with memory, at a crash,
+ *                                    "crash N OBJECT", the program or the library at fault
  *
  * System calls are caught by seccomp (SECCOMP_RET_TRAP and a handler of SIGSYS), not by names of functions: the C
  * library's own calls, below stdio for one, don't go through any name. The handler makes the call itself with a marked
@@ -15,6 +17,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <link.h>
 #include <linux/audit.h>
@@ -223,6 +226,39 @@ static int take_program(struct dl_phdr_info *info, size_t size, void *context)
     return 1;
 }
 
+/* The object that crashed: the innermost but for the C library and this shim, to which others hand their bad pointers.
+ */
+static void on_crash(int signal_number)
+{
+    void *frames[64];
+    Dl_info own = {0}, object = {0};
+    int frame_count = backtrace(frames, 64);
+    const char *at_fault = "unknown";
+    dladdr(report_path, &own);
+    for (int i = 0; i < frame_count; i++) {
+        if (dladdr(frames[i], &object) == 0 || object.dli_fbase == own.dli_fbase) continue;
+        const char *slash = strrchr(object.dli_fname, '/'), *name = slash != NULL ? slash + 1 : object.dli_fname;
+        if (strncmp(name, "libc.so", 7) == 0 || strncmp(name, "libc-", 5) == 0) continue;
+        at_fault = name;
+        break;
+    }
+    report("crash", at_fault);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+static void watch_crashes(void)
+{
+    void *frame[1];
+    (void)backtrace(frame, 1);        /* loads what it needs now, while there is memory */
+    static char other_stack[1 << 16]; /* of the first thread, whose own may be used up: HDF5 can recurse without end */
+    const stack_t stack = {.ss_sp = other_stack, .ss_size = sizeof other_stack};
+    const struct sigaction action = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK};
+    const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    sigaltstack(&stack, NULL);
+    for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++) sigaction(crashes[i], &action, NULL);
+}
+
 __attribute__((constructor)) static void begin(void)
 {
     const char *calls = getenv("FAULT_CALLS"), *error = getenv("FAULT_ERROR"), *text;
@@ -239,6 +275,7 @@ __attribute__((constructor)) static void begin(void)
     only_own_memory = strcmp(calls, "own-memory") == 0;
     if (only_own_memory) dl_iterate_phdr(take_program, NULL);
     if (only_own_memory || strcmp(calls, "memory") == 0) {
+        watch_crashes();
         watches_memory = true;
         return;
     }
