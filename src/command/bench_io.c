@@ -15,7 +15,8 @@
 #include "training/reader.h"
 
 enum { ROUNDS = 5, LEAST_BATCHES = 8 };
-#define BYTES_OF_A_ROUND 4e9 /* about a second */
+#define BYTES_OF_A_ROUND 4e9            /* about a second */
+#define STORED_BYTES (INT64_C(1) << 29) /* of gzip data that are kept in memory */
 
 typedef struct {
     vt_config *config;
@@ -34,7 +35,9 @@ static void print_help(void)
     printf(
         "usage: vitrain bench io [--config=NAME] [--name=value ...]\n\n"
         "Reads the training samples of a configuration as a run would, in its order, without computing, in turn with\n"
-        "plain preads of the same bytes by as many threads, %d times; prints the medians. Flags are those of `vitrain\n"
+        "plain preads of the same bytes by as many threads, and for gzip data with inflating alone, %d times; prints "
+        "the\n"
+        "medians. Flags are those of `vitrain\n"
         "train`: --data_dir, --global_batch_size, --img_size, --n_in_channels, --n_out_channels,\n"
         "--data_loader_config, --num_data_workers, --prefetch, --variables, --shuffle ...; --num_iters is the number\n"
         "of batches of a round.\n",
@@ -68,7 +71,7 @@ typedef struct {
     bench *bench;
     vt_read_plan **plans; /* [count]: they hold the files open */
     vt_file_extent *extents;
-    int64_t *batch_of; /* whose ring place an extent fills */
+    int64_t *batch_of; /* whose an extent is */
     int64_t *place;    /* from there, bytes */
     int64_t count, room, bytes, largest_batch;
     int64_t next; /* taken by the threads in turn */
@@ -97,7 +100,7 @@ static vt_status add_batch(plain *p, int64_t index, const vt_sampler_slice *slic
             p->place = vt_reallocate(p->place, (size_t)p->room, sizeof *p->place, "bench io");
         }
         p->extents[p->count] = extent;
-        p->batch_of[p->count] = index % b->ring_batches;
+        p->batch_of[p->count] = index;
         p->place[p->count++] = bytes;
         bytes += extent.bytes;
     }
@@ -153,26 +156,107 @@ static void *pread_all(void *context)
         int64_t i = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);
         if (i >= p->count) return NULL;
         const vt_file_extent *extent = &p->extents[i];
-        char *memory = (char *)(p->bench->ring + p->batch_of[i] * p->bench->batch_floats) + p->place[i];
+        float *ring = p->bench->ring + p->batch_of[i] % p->bench->ring_batches * p->bench->batch_floats;
+        char *memory = (char *)ring + p->place[i];
         if (pread(extent->descriptor, memory, (size_t)extent->bytes, extent->offset) != extent->bytes)
             __atomic_store_n(&p->failed, true, __ATOMIC_RELAXED);
     }
 }
 
+/* As many threads as read do `work`, until there is none left. */
+static vt_status run_threads(const bench *b, void *(*work)(void *context), void *context, double *seconds)
+{
+    vt_status status = VT_OK;
+    pthread_t *threads = vt_allocate((size_t)b->threads, sizeof *threads, "bench io");
+    int64_t started = 0;
+    double begin = vt_clock_seconds();
+    while (started < b->threads && pthread_create(&threads[started], NULL, work, context) == 0) started++;
+    for (int64_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    *seconds = vt_clock_seconds() - begin;
+    VT_CHECK(started == b->threads, "bench io: can't start %lld threads", (long long)b->threads);
+    free(threads);
+done:
+    return status;
+}
+
 static vt_status plain_round(plain *p, double *seconds)
 {
     vt_status status = VT_OK;
-    pthread_t *threads = vt_allocate((size_t)p->bench->threads, sizeof *threads, "bench io");
-    int64_t started = 0;
     p->next = 0;
-    double begin = vt_clock_seconds();
-    while (started < p->bench->threads && pthread_create(&threads[started], NULL, pread_all, p) == 0) started++;
-    for (int64_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
-    *seconds = vt_clock_seconds() - begin;
-    VT_CHECK(started == p->bench->threads && !p->failed, "bench io: plain preads of the files failed");
+    VT_TRY(run_threads(p->bench, pread_all, p, seconds));
+    VT_CHECK(!p->failed, "bench io: plain preads of the files failed");
 done:
-    free(threads);
     return status;
+}
+
+/* ---- inflating alone ---- */
+
+/* The gzip data of the first batches, in memory. */
+typedef struct {
+    const plain *p;
+    unsigned char **stored; /* [count] */
+    int64_t count, batches, inflated_bytes;
+    int64_t next; /* taken by the threads in turn */
+    bool failed;
+} inflating;
+
+/* None, where not all that is read is gzip's. */
+static vt_status load_stored(inflating *g)
+{
+    vt_status status = VT_OK;
+    const plain *p = g->p;
+    int64_t bytes = 0, whole = 0; /* extents of whole batches */
+    for (int64_t i = 0; i < p->count; i++)
+        if (p->extents[i].inflated == 0) return VT_OK;
+    g->stored = vt_allocate((size_t)p->count + 1, sizeof *g->stored, "bench io");
+    while (whole < p->count && (whole == 0 || bytes < STORED_BYTES)) {
+        for (const int64_t batch = p->batch_of[whole]; whole < p->count && p->batch_of[whole] == batch; whole++)
+            bytes += p->extents[whole].bytes;
+        g->batches++;
+    }
+    for (; g->count < whole; g->count++) {
+        const vt_file_extent *extent = &p->extents[g->count];
+        g->stored[g->count] = vt_allocate((size_t)extent->bytes, 1, "bench io");
+        VT_CHECK(pread(extent->descriptor, g->stored[g->count], (size_t)extent->bytes, extent->offset) == extent->bytes,
+                 "bench io: plain preads of the files failed");
+        g->inflated_bytes += extent->inflated;
+    }
+done:
+    return status;
+}
+
+static void *inflate_all(void *context)
+{
+    static const vt_pipeline gzip = {.count = 1, .filters = {VT_FILTER_GZIP}};
+    inflating *g = context;
+    vt_decoder decoder = {0};
+    for (;;) {
+        int64_t i = __atomic_fetch_add(&g->next, 1, __ATOMIC_RELAXED);
+        if (i >= g->count) break;
+        const vt_file_extent *extent = &g->p->extents[i];
+        unsigned char *result = NULL;
+        if (vt_decode(&decoder, &gzip, 0, g->stored[i], (size_t)extent->bytes, (size_t)extent->inflated, NULL,
+                      &result) != VT_OK)
+            __atomic_store_n(&g->failed, true, __ATOMIC_RELAXED);
+    }
+    vt_decoder_close(&decoder);
+    return NULL;
+}
+
+static vt_status inflate_round(inflating *g, double *seconds)
+{
+    vt_status status = VT_OK;
+    g->next = 0;
+    VT_TRY(run_threads(g->p->bench, inflate_all, g, seconds));
+    VT_CHECK(!g->failed, "bench io: inflating what the files hold failed");
+done:
+    return status;
+}
+
+static void close_inflating(inflating *g)
+{
+    for (int64_t i = 0; g->stored != NULL && g->stored[i] != NULL; i++) free(g->stored[i]);
+    free(g->stored);
 }
 
 /* ---- all ---- */
@@ -198,15 +282,18 @@ static vt_status measure(bench *b)
 {
     vt_status status = VT_OK;
     plain p = {.bench = b};
-    double reader[ROUNDS], preads[ROUNDS], seconds = 0;
+    inflating g = {.p = &p};
+    double reader[ROUNDS], preads[ROUNDS], inflates[ROUNDS], seconds = 0;
     const double samples = (double)(b->batches * b->config->global_batch_size);
     VT_TRY(plan_plain(&p));
     VT_TRY(read_round(b, 0, &seconds)); /* the files into the page cache, the ring's pages into memory */
     const bool compared = p.count > 0 && !p.through_library;
     if (compared) VT_TRY(plain_round(&p, &seconds));
+    if (compared) VT_TRY(load_stored(&g));
     for (int i = 0; i < ROUNDS; i++) {
         VT_TRY(read_round(b, 0, &reader[i]));
         if (compared) VT_TRY(plain_round(&p, &preads[i]));
+        if (g.count > 0) VT_TRY(inflate_round(&g, &inflates[i]));
     }
     const double middle = median(reader, ROUNDS), delivered = samples * (double)b->sample_bytes;
     printf("%lld batches of %lld samples of %.3f MB, %lld reader thread%s, %lld batches ahead; medians of %d rounds\n",
@@ -224,7 +311,14 @@ static vt_status measure(bench *b)
     print_rate("plain pread", plain_middle, samples, (double)p.bytes);
     printf("%-12s %10.3f of the plain preads' samples/s; the files hold %.3f of the bytes delivered\n", "ratio",
            plain_middle / middle, (double)p.bytes / delivered);
+    if (g.count == 0) goto done;
+    const double inflate_middle = median(inflates, ROUNDS) / (double)g.batches;
+    print_rate("inflating", inflate_middle, (double)b->config->global_batch_size,
+               (double)g.inflated_bytes / (double)g.batches);
+    printf("%-12s %10.3f of the samples/s of inflating alone, by as many threads\n", "ratio",
+           inflate_middle * (double)b->batches / middle);
 done:
+    close_inflating(&g);
     close_plain(&p);
     return status;
 }

@@ -1,7 +1,6 @@
 #include "data/decode.h"
 
 #include <libdeflate.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,11 +127,11 @@ __attribute__((always_inline)) static inline size_t unshuffle_vectors(const unsi
                 mixed[2 * b] = LOW(planes[b], planes[b + size / 2]);
                 mixed[2 * b + 1] = HIGH(planes[b], planes[b + size / 2]);
             }
-            /* cppcheck-suppress uninitvar */
-            memcpy(planes, mixed, size * sizeof(vector));
+#pragma GCC unroll 8
+            for (size_t b = 0; b < size; b++) planes[b] = mixed[b];
         }
-        /* cppcheck-suppress uninitvar ; size planes were loaded */
-        memcpy(elements, planes, 16 * size);
+#pragma GCC unroll 8
+        for (size_t b = 0; b < size; b++) memcpy(elements + 16 * b, &planes[b], sizeof planes[b]);
     }
     return done;
 }
@@ -150,7 +149,7 @@ void vt_unshuffle(const unsigned char *shuffled, size_t bytes, size_t size, unsi
 }
 
 vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t skipped, unsigned char *stored,
-                    size_t stored_size, size_t decoded_size, unsigned char **decoded)
+                    size_t stored_size, size_t decoded_size, void *place, unsigned char **decoded)
 {
     vt_status status = VT_OK;
     const size_t capacity = decoded_size + (size_t)pipeline->count * CHECKSUM_SIZE;
@@ -164,17 +163,28 @@ vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t s
             continue;
         }
         bool gzip = pipeline->filters[i] == VT_FILTER_GZIP;
-        VT_CHECK(gzip || count <= capacity, "it holds more bytes than its shape needs");
-        VT_TRY(vt_decoder_reserve(&decoder->buffers[other], &decoder->buffer_sizes[other], capacity));
+        bool is_last = place != NULL && (~skipped & ((UINT32_C(1) << i) - 1)) == 0;
+        size_t room = is_last ? decoded_size : capacity;
+        VT_CHECK(gzip || count <= room, "it holds more bytes than its shape needs");
+        if (!is_last) VT_TRY(vt_decoder_reserve(&decoder->buffers[other], &decoder->buffer_sizes[other], capacity));
+        unsigned char *result = is_last ? place : decoder->buffers[other];
         if (gzip)
-            VT_TRY(inflate_bytes(decoder, bytes, &count, decoder->buffers[other], capacity));
+            VT_TRY(inflate_bytes(decoder, bytes, &count, result, room));
         else
-            vt_unshuffle(bytes, count, pipeline->element_size, decoder->buffers[other]);
-        bytes = decoder->buffers[other];
+            vt_unshuffle(bytes, count, pipeline->element_size, result);
+        bytes = result;
         other = 1 - other;
     }
     VT_CHECK(count == decoded_size, "it holds %zu bytes, but its shape needs %zu", count, decoded_size);
+    if (place != NULL && bytes != place) bytes = memcpy(place, bytes, decoded_size);
     *decoded = bytes;
 done:
     return status;
+}
+
+bool vt_pipeline_is_gzip(const vt_pipeline *pipeline)
+{
+    for (int i = 0; i < pipeline->count; i++)
+        if (pipeline->filters[i] == VT_FILTER_FLETCHER32) return false;
+    return pipeline->count > 0 && pipeline->filters[pipeline->count - 1] == VT_FILTER_GZIP;
 }

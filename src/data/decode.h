@@ -4,6 +4,7 @@
 #ifndef VT_DATA_DECODE_H
 #define VT_DATA_DECODE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,10 +36,14 @@ vt_status vt_decoder_reserve(unsigned char **memory, size_t *size, size_t bytes)
 vt_status vt_decoder_room(vt_decoder *decoder, size_t bytes, unsigned char **stored);
 
 /* decoded [decoded_size] = the chunk that lies in `stored`, [stored_size]; bit i of `skipped` says that filter i was
- * not applied to it. The result is `stored` itself when there is nothing to undo, else memory of the decoder until its
- * next use. The error is a cause: "its fletcher32 checksum is wrong". */
+ * not applied to it. The result lies in `place` [decoded_size] when that is not NULL; else it is `stored` itself when
+ * there is nothing to undo, or memory of the decoder until its next use. The error is a cause: "its fletcher32 checksum
+ * is wrong". */
 vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t skipped, unsigned char *stored,
-                    size_t stored_size, size_t decoded_size, unsigned char **decoded);
+                    size_t stored_size, size_t decoded_size, void *place, unsigned char **decoded);
+
+/* Is gzip the first filter to be undone, and no checksum there? */
+bool vt_pipeline_is_gzip(const vt_pipeline *pipeline);
 
 /* For tests. */
 uint32_t vt_fletcher32(const unsigned char *bytes, size_t count);

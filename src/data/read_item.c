@@ -109,57 +109,69 @@ done:
 
 /* ---- runs ---- */
 
-/* Can the bytes go straight to where they are wanted? One time, whole rows of the window, floats as they are, and
- * channels that follow one another there as here. */
-static bool goes_straight(const vt_read_plan *plan, const vt_read_item *item)
+/* The channel of a frame that takes the item's bytes as they are, the next ones its further levels: -1 where there is
+ * none. One time, all of the window's rows, floats as they are, channels that follow one another there as here. */
+static int64_t straight_channel(const vt_read_plan *plan, const vt_read_item *item)
 {
     const vt_field_source *source = item->source;
-    return vt_packing_is_plain(&source->packing) && !source->south_first && item->count[0] == 1 &&
-           plan->window.width == item->count[3];
+    const vt_field_channel *channels = item->file->channels;
+    const int source_index = (int)(source - item->file->sources);
+    int64_t first = 0, levels = 0;
+    if (!vt_packing_is_plain(&source->packing) || source->south_first || item->count[0] > 1) return -1;
+    if (item->start[2] != plan->window.first_row || item->count[2] != plan->window.rows) return -1;
+    if (item->count[3] != plan->window.width || item->frame_count == 0) return -1;
+    const int64_t count = plan->frames[item->first_frame].channels;
+    while (first < count && (channels[first].source != source_index || channels[first].level != item->start[1]))
+        first++;
+    while (levels < item->count[1] && first + levels < count && channels[first + levels].source == source_index &&
+           channels[first + levels].level == item->start[1] + levels)
+        levels++;
+    return levels == item->count[1] ? first : -1;
 }
 
-static int64_t channel_of(const vt_read_item *item)
-{
-    int64_t channel = 0;
-    while (item->file->channels[channel].source != item->source - item->file->sources ||
-           item->file->channels[channel].level != item->start[1])
-        channel++;
-    return channel;
-}
-
-/* Piece by piece, so that what was read is looked at while a cache still has it: that costs a fifth of the reading. */
-static vt_status read_checked(const vt_read_plan *plan, const vt_read_item *item, int64_t channel, float *values)
+/* Rows row … row + count - 1 of all levels of an item that went straight to `values`. */
+static vt_status check_straight(const vt_read_plan *plan, const vt_read_item *item, int64_t channel,
+                                const float *values, int64_t row, int64_t count)
 {
     vt_status status = VT_OK;
     const vt_frame *frame = &plan->frames[item->first_frame];
+    const int64_t width = plan->window.width;
+    if (vt_all_finite(values + row * width, count * width)) return VT_OK;
+    for (int64_t r = row; r < row + count; r++)
+        VT_TRY(check_rows(plan, item, frame, channel + r / item->count[2], r % item->count[2], 1, 0, width));
+done:
+    return status;
+}
+
+static float *straight_place(const vt_read_plan *plan, const vt_read_item *item, int64_t channel)
+{
+    return plan->frames[item->first_frame].values + channel * plan->window.rows * plan->window.width;
+}
+
+/* To the other frames of that time. */
+static void copy_straight(const vt_read_plan *plan, const vt_read_item *item, int64_t channel)
+{
+    const int64_t plane = plan->window.rows * plan->window.width;
+    for (int64_t f = 1; f < item->frame_count; f++) {
+        const vt_frame *other = &plan->frames[item->first_frame + f];
+        int64_t levels = other->channels - channel < item->count[1] ? other->channels - channel : item->count[1];
+        if (levels <= 0) continue;
+        memcpy(other->values + channel * plane, straight_place(plan, item, channel),
+               (size_t)(levels * plane) * sizeof(float));
+    }
+}
+
+/* Piece by piece, so that what was read is looked at while a cache still has it: that costs a fifth of the reading. */
+static vt_status read_checked(const vt_read_plan *plan, const vt_read_item *item, int64_t channel)
+{
+    vt_status status = VT_OK;
+    float *values = straight_place(plan, item, channel);
     const int64_t width = plan->window.width, row_bytes = width * (int64_t)sizeof(float);
     const int64_t rows = item->count[1] * item->count[2], step = PIECE / row_bytes > 0 ? PIECE / row_bytes : 1;
     for (int64_t row = 0; row < rows; row += step) {
         const int64_t count = rows - row < step ? rows - row : step;
         VT_TRY(read_bytes(item, item->offset + row * row_bytes, count * row_bytes, values + row * width));
-        if (vt_all_finite(values + row * width, count * width)) continue;
-        for (int64_t r = row; r < row + count; r++)
-            VT_TRY(check_rows(plan, item, frame, channel + r / item->count[2], r % item->count[2], 1, 0, width));
-    }
-done:
-    return status;
-}
-
-static vt_status run_straight(const vt_read_plan *plan, const vt_read_item *item)
-{
-    vt_status status = VT_OK;
-    const int64_t channel = channel_of(item), row_bytes = plan->window.width * (int64_t)sizeof(float);
-    float *values = plan->frames[item->first_frame].values + channel * plan->window.rows * plan->window.width;
-    if (plan->manner.checked)
-        VT_TRY(read_checked(plan, item, channel, values));
-    else
-        VT_TRY(read_bytes(item, item->offset, item->bytes, values));
-    for (int64_t f = 1; f < item->frame_count; f++) {
-        const vt_frame *other = &plan->frames[item->first_frame + f];
-        int64_t levels = other->channels - channel < item->count[1] ? other->channels - channel : item->count[1];
-        if (levels <= 0) continue;
-        memcpy(other->values + channel * plan->window.rows * plan->window.width, values,
-               (size_t)(levels * item->count[2] * row_bytes));
+        VT_TRY(check_straight(plan, item, channel, values, row, count));
     }
 done:
     return status;
@@ -169,7 +181,13 @@ static vt_status run_bytes(const vt_read_plan *plan, const vt_read_item *item, v
 {
     vt_status status = VT_OK;
     unsigned char *box = NULL;
-    if (goes_straight(plan, item)) return run_straight(plan, item);
+    const int64_t channel = straight_channel(plan, item);
+    if (channel >= 0) {
+        VT_TRY(plan->manner.checked ? read_checked(plan, item, channel)
+                                    : read_bytes(item, item->offset, item->bytes, straight_place(plan, item, channel)));
+        copy_straight(plan, item, channel);
+        goto done;
+    }
     VT_TRY(vt_decoder_room(decoder, (size_t)item->bytes, &box));
     VT_TRY(read_bytes(item, item->offset, item->bytes, box));
     VT_TRY(place_box(plan, item, box, decoder));
@@ -180,26 +198,32 @@ done:
 /* ---- chunks ---- */
 
 /* A chunk that was never written holds the fill value everywhere. */
-static vt_status fill_chunk(const vt_field_source *source, int64_t bytes, vt_decoder *decoder, unsigned char **box)
+static vt_status fill_chunk(const vt_field_source *source, int64_t bytes, vt_decoder *decoder, void *place,
+                            unsigned char **box)
 {
     vt_status status = VT_OK;
     const int64_t size = vt_element_size(source->packing.element);
-    VT_TRY(vt_decoder_room(decoder, (size_t)bytes, box));
+    if (place != NULL)
+        *box = place;
+    else
+        VT_TRY(vt_decoder_room(decoder, (size_t)bytes, box));
     for (int64_t i = 0; i < bytes; i += size) memcpy(*box + i, source->fill, (size_t)size);
 done:
     return status;
 }
 
-static vt_status load_chunk(const vt_read_item *item, int64_t bytes, vt_decoder *decoder, unsigned char **box)
+/* To `place`, or where that is NULL, to *box in the decoder's memory. */
+static vt_status load_chunk(const vt_read_item *item, int64_t bytes, vt_decoder *decoder, void *place,
+                            unsigned char **box)
 {
     vt_status status = VT_OK;
     const vt_field_source *source = item->source;
     unsigned char *stored = NULL;
-    if (item->offset < 0) return fill_chunk(source, bytes, decoder, box);
+    if (item->offset < 0) return fill_chunk(source, bytes, decoder, place, box);
     VT_TRY(vt_decoder_room(decoder, (size_t)item->bytes, &stored));
     VT_TRY(read_bytes(item, item->offset, item->bytes, stored));
     status = vt_decode(decoder, &source->pipeline, item->chunk->skipped_filters, stored, (size_t)item->bytes,
-                       (size_t)bytes, box);
+                       (size_t)bytes, place, box);
     if (status != VT_OK) {
         long long last = (long long)(item->start[0] + item->count[0] - 1);
         char times[64] = "";
@@ -220,12 +244,21 @@ static vt_status run_chunk(const vt_read_plan *plan, const vt_read_item *item, v
     const bool worth_keeping = item->count[0] > 1;
     const unsigned char *kept = worth_keeping ? vt_chunk_cache_take(plan->manner.cache, item->chunk) : NULL;
     unsigned char *box = NULL;
+    const int64_t channel = worth_keeping ? -1 : straight_channel(plan, item);
+    if (channel >= 0) {
+        float *place = straight_place(plan, item, channel);
+        VT_TRY(load_chunk(item, bytes, decoder, place, &box));
+        if (plan->manner.checked)
+            VT_TRY(check_straight(plan, item, channel, place, 0, item->count[1] * item->count[2]));
+        copy_straight(plan, item, channel);
+        goto done;
+    }
     if (kept != NULL) { /* place_box copies what it has to turn */
         status = place_box(plan, item, (unsigned char *)kept, decoder);
         vt_chunk_cache_release(plan->manner.cache, item->chunk);
         return status;
     }
-    VT_TRY(load_chunk(item, bytes, decoder, &box));
+    VT_TRY(load_chunk(item, bytes, decoder, NULL, &box));
     if (worth_keeping) vt_chunk_cache_keep(plan->manner.cache, item->chunk, box, bytes);
     VT_TRY(place_box(plan, item, box, decoder));
 done:

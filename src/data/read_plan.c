@@ -320,5 +320,11 @@ vt_file_extent vt_read_plan_extent(const vt_read_plan *plan, int64_t index)
 {
     const vt_read_item *item = &plan->items[index];
     if (index >= plan->item_count || item->kind == VT_ITEM_LIBRARY) return (vt_file_extent){.descriptor = -1};
-    return (vt_file_extent){item->source->part->descriptor, item->offset, item->bytes};
+    vt_file_extent extent = {item->source->part->descriptor, item->offset, item->bytes, 0};
+    if (item->kind == VT_ITEM_CHUNK && item->bytes > 0 && item->chunk->skipped_filters == 0 &&
+        vt_pipeline_is_gzip(&item->source->pipeline)) {
+        extent.inflated = vt_element_size(item->source->packing.element);
+        for (int d = 0; d < 4; d++) extent.inflated *= item->count[d];
+    }
+    return extent;
 }

@@ -68,10 +68,11 @@ void vt_read_plan_retry(const vt_read_plan *plan, int64_t item, vt_decoder *deco
                         void (*mark)(int64_t sample, void *context), void *context);
 
 /* The bytes of the file that an item reads; descriptor -1 when HDF5 reads them, or none are read. For comparisons with
- * a plain pread. */
+ * a plain pread, and with inflating alone. */
 typedef struct {
     int descriptor;
     int64_t offset, bytes;
+    int64_t inflated; /* bytes that they are without gzip; 0: they are none of gzip's, or have a checksum */
 } vt_file_extent;
 vt_file_extent vt_read_plan_extent(const vt_read_plan *plan, int64_t item);
 

@@ -132,6 +132,11 @@ test_bench_io() {
     "$VITRAIN" bench io ${tiny/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log
     contains "$(cat log)" "20 batches of 4 samples"
     contains "$(cat log)" "of the plain preads' samples/s"
+    ! grep inflating log || return 1
+    rm -r data
+    make_data --compress=2 --chunk_times=1
+    "$VITRAIN" bench io ${tiny/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log
+    grep -Eqx "ratio +[0-9]+\.[0-9]+ of the samples/s of inflating alone, by as many threads" log
     fails 1 "$VITRAIN" bench
     contains "$output" "vitrain bench io"
 }

@@ -270,11 +270,15 @@ static int64_t wrong_values(const vt_batch *batch)
 
 TEST(many_threads_give_the_sampler_s_batches)
 {
-    test_fields forms[3] = {file, file, file};
+    test_fields forms[5] = {file, file, file, file, file};
     memcpy(forms[1].chunk, (hsize_t[4]){7, 2, 4, 3}, sizeof forms[1].chunk), forms[1].deflate = 1;
     memcpy(forms[2].chunk, (hsize_t[4]){1, 1, 6, 8}, sizeof forms[2].chunk),
         forms[2].shuffle = forms[2].fletcher = true;
-    for (int form = 0; form < 6; form++)
+    /* decoded to where they are wanted, as far as all their levels are */
+    memcpy(forms[3].chunk, (hsize_t[4]){1, 3, 6, 8}, sizeof forms[3].chunk), forms[3].deflate = 1;
+    forms[3].shuffle = true;
+    memcpy(forms[4].chunk, (hsize_t[4]){1, 2, 6, 8}, sizeof forms[4].chunk), forms[4].deflate = 1;
+    for (int form = 0; form < 10; form++)
         for (int64_t workers = 0; workers <= 7; workers += workers == 0 ? 1 : 3) {
             vt_dataset *dataset = open_fields(&forms[form / 2], form % 2, false);
             vt_loader *loader = NULL;
