@@ -11,6 +11,13 @@
 /* Bytes that one pread brings before they are looked at, where they are: about half of a core's second cache. */
 #define PIECE (INT64_C(512) << 10)
 
+/* The time that byte `offset` of the file belongs to. */
+static int64_t time_at(const vt_read_item *item, int64_t offset)
+{
+    if (item->kind != VT_ITEM_RUN) return item->start[0];
+    return item->start[0] + (offset - item->offset) / (item->bytes / item->count[0]);
+}
+
 static vt_status read_bytes(const vt_read_item *item, int64_t offset, int64_t bytes, void *memory)
 {
     vt_status status = VT_OK;
@@ -19,13 +26,13 @@ static vt_status read_bytes(const vt_read_item *item, int64_t offset, int64_t by
         ssize_t count = pread(part->descriptor, (char *)memory + done, (size_t)(bytes - done), offset + done);
         if (count < 0 && errno == EINTR) continue;
         VT_CHECK(count >= 0, "%s: can't read '%s' at time %lld: %s", part->path, item->source->name,
-                 (long long)item->start[0], strerror(errno));
+                 (long long)time_at(item, offset + done), strerror(errno));
         if (count == 0) {
             struct stat info = {0};
             fstat(part->descriptor, &info);
             VT_FAIL("%s: can't read '%s' at time %lld: the file ends before it (it had %lld bytes when it was opened, "
                     "now %lld; was it cut short?)",
-                    part->path, item->source->name, (long long)item->start[0], (long long)part->size,
+                    part->path, item->source->name, (long long)time_at(item, offset + done), (long long)part->size,
                     (long long)info.st_size);
         }
         done += count;

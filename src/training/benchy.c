@@ -30,6 +30,8 @@ typedef struct {
     vt_loader *loader;
     int64_t epoch;
     const vt_batch *batch;
+    char *path; /* of the rates; rank 0's */
+    FILE *file;
 } bench;
 
 /* The epochs follow one another. */
@@ -96,27 +98,36 @@ static void append_rates(vt_text *text, int test, const rates *r)
                    r->deviation, test + 1 < TESTS ? "," : "");
 }
 
-static vt_status write_json(const bench *b, const rates results[TESTS], const char *run_directory)
+/* Before anything is measured: what can't be written should not cost the tests. */
+static vt_status open_json(bench *b, const char *run_directory)
 {
     vt_status status = VT_OK;
     const char *chosen = getenv("BENCHY_OUTPUT");
-    char *path = chosen != NULL && chosen[0] != '\0' ? vt_text_copy(chosen)
-                                                     : vt_text_format("%s/benchy_output.json", run_directory);
+    b->path = chosen != NULL && chosen[0] != '\0' ? vt_text_copy(chosen)
+                                                  : vt_text_format("%s/benchy_output.json", run_directory);
+    b->file = fopen(b->path, "w");
+    VT_CHECK(b->file != NULL, "BENCHY_OUTPUT: can't write %s: %s", b->path, strerror(errno));
+done:
+    return status;
+}
+
+static vt_status write_json(bench *b, const rates results[TESTS])
+{
+    vt_status status = VT_OK;
     vt_text text = {0};
+    FILE *file = b->file;
+    b->file = NULL;
     vt_text_append(&text,
                    "{\n  \"unit\": \"samples/s over all ranks\",\n  \"ranks\": %d,\n  \"global_batch_size\": %lld,\n"
                    "  \"batches_per_trial\": %d,\n",
                    b->trainer->world->ranks, (long long)b->trainer->config->global_batch_size, BATCHES);
     for (int test = 0; test < TESTS; test++) append_rates(&text, test, &results[test]);
     vt_text_append(&text, "}\n");
-    FILE *file = fopen(path, "w");
-    VT_CHECK(file != NULL, "BENCHY_OUTPUT: can't write %s: %s", path, strerror(errno));
-    VT_CHECK(vt_file_close(file, fputs(text.characters, file) >= 0), "BENCHY_OUTPUT: can't write %s: %s", path,
+    VT_CHECK(vt_file_close(file, fputs(text.characters, file) >= 0), "BENCHY_OUTPUT: can't write %s: %s", b->path,
              strerror(errno));
-    vt_log_info("every rate: %s", path);
+    vt_log_info("every rate: %s", b->path);
 done:
     vt_text_close(&text);
-    free(path);
     return status;
 }
 
@@ -125,11 +136,15 @@ vt_status vt_benchy_run(vt_trainer *trainer, vt_loader *loader, const char *run_
     vt_status status = VT_OK;
     bench b = {.trainer = trainer, .loader = loader, .epoch = -1};
     rates results[TESTS] = {0};
+    const bool writes = trainer->world->rank == 0;
+    VT_TRY(vt_world_agree(trainer->world, writes ? open_json(&b, run_directory) : VT_OK));
     for (int test = 0; test < TESTS; test++) VT_TRY(run_test(&b, test, &results[test]));
-    VT_TRY(vt_world_agree(trainer->world, trainer->world->rank == 0 ? write_json(&b, results, run_directory) : VT_OK));
+    VT_TRY(vt_world_agree(trainer->world, writes ? write_json(&b, results) : VT_OK));
     for (int test = 0; test < TESTS; test++)
         vt_log_info("BENCHY::SUMMARY::%s average trial throughput: %.3f +/- %.3f", shown[test], results[test].average,
                     results[test].deviation);
 done:
+    if (b.file != NULL) fclose(b.file);
+    free(b.path);
     return status;
 }

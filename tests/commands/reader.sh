@@ -7,7 +7,7 @@ make_data() { "$VITRAIN" synth data --img_size=[8,16] --channels=3 --steps_per_y
 losses() { cut -d, -f1-5 runs/base/1CPU/"$1"/metrics.csv; }
 
 # with_eio COMMAND...: reads of the training file fail where EIO_OFFSET says
-with_eio() { ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$(dirname "$VITRAIN")/tests/eio.so EIO_FILE=train/2001.h5 "$@"; }
+with_eio() { ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$(dirname "$VITRAIN")/tests/eio.so EIO_FILE=${EIO_FILE:-train/2001.h5} "$@"; }
 
 test_every_reader_gives_the_same_bits() {
     make_data --compress=2 --chunk_times=4
@@ -59,6 +59,12 @@ test_read_error() {
     [ "$(losses whole)" = "$(losses direct)" ]
     EIO_OFFSET=$((size - 5000)) fails 1 with_eio "$VITRAIN" $tiny --run_num=native --data_loader_config=native
     contains "$output" "data/train/2001.h5: can't read 'fields' at time"
+    valid=$(stat -c %s data/valid/2002.h5)
+    for reader in direct native; do
+        EIO_FILE=valid/2002.h5 EIO_OFFSET=$((valid - 1500)) fails 1 with_eio "$VITRAIN" $tiny --run_num=valid --data_loader_config=$reader
+        contains "$output" "data/valid/2002.h5: can't read 'fields' at time"
+        contains "$output" "ending after step 10, with a checkpoint; with the data mended"
+    done
     EIO_OFFSET=$((size - 5000)) with_eio "$VITRAIN" $tiny --run_num=skip --skip_bad_samples >log 2>&1
     [ "$(grep -c "WARNING - 2 samples of this epoch could not be read, and others took their place" log)" = 2 ]
 }
@@ -114,6 +120,9 @@ test_benchy() {
     done
     [ "$(grep -c '"trials": \[[0-9.e+]*, [0-9.e+]*, [0-9.e+]*\]' rates.json)" = 3 ]
     contains "$(cat rates.json)" '"batches_per_trial": 50'
+    BENCHY_OUTPUT=nowhere/rates.json fails 1 "$VITRAIN" $tiny --enable_benchy
+    contains "$output" "BENCHY_OUTPUT: can't write nowhere/rates.json: No such file or directory"
+    ! grep "warm-up throughput" <<<"$output" || return 1 # known before anything is measured
     ! python3 -c '' 2>/dev/null || python3 -c 'import json; d = json.load(open("rates.json")); assert len(d["FULL"]["trials"]) == 3'
 }
 
