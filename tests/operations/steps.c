@@ -7,6 +7,7 @@
 #include "operations/paths.h"
 #include "test.h"
 #include "training/step.h"
+#include "unit/data_files.h"
 
 /* ---- decisions ---- */
 
@@ -126,6 +127,7 @@ typedef struct {
 
 static const int64_t samples[BATCH] = {40, 41, 42, 43};
 static float fields[BATCHES][2][BATCH * CHANNELS * HEIGHT * WIDTH];
+static vt_dataset *samples_from; /* NULL: not known */
 
 static vt_batch batch_of(int step)
 {
@@ -133,6 +135,7 @@ static vt_batch batch_of(int step)
                       .global_count = BATCH,
                       .input = fields[step][0],
                       .target = fields[step][1],
+                      .dataset = samples_from,
                       .samples = samples};
 }
 
@@ -278,4 +281,43 @@ TEST(a_step_that_is_not_finite_is_left_out)
         EXPECT(vt_optimizer_progress_of(m.trainer->optimizer).updates == BATCHES - 1);
         close_model(&m);
     }
+}
+
+/* A NaN of the file, in sample 2 of the sixth batch: told of as such, whatever would become of another one. The step
+ * after it, where it has been started, makes no update in a run that stops; else it does, and can be taken. */
+TEST(bad_data_of_a_step_are_told_of)
+{
+    static const char *const settings[][5] = {{"enable_jit", "true", NULL},
+                                              {"enable_jit", "true", "on_nonfinite", "skip", NULL},
+                                              {"enable_jit", "true", "amp_mode", "fp16", NULL}};
+    test_fields file = {.times = 46, .channels = CHANNELS, .height = HEIGHT, .width = WIDTH, .poison = NAN};
+    file.poison_index = 42 * CHANNELS * HEIGHT * WIDTH + 3;
+    test_fields_write(test_path("2001.h5"), &file);
+    const vt_dataset_options options = {.directory = vt_test_directory(),
+                                        .option_name = "train_data_path",
+                                        .height = HEIGHT,
+                                        .width = WIDTH,
+                                        .in_channels = CHANNELS,
+                                        .out_channels = CHANNELS,
+                                        .dt = 1,
+                                        .sample_limit = VT_UNSET_INTEGER,
+                                        .direct = true,
+                                        .unchecked = true};
+    EXPECT_OK(vt_dataset_open(&options, &samples_from));
+    FOR_EACH_PATH(isa)
+    for (int i = 0; i < 3; i++) {
+        model m;
+        vt_step_figures figures[BATCHES] = {0};
+        open_model(&m, isa, settings[i]);
+        fields[5][0][2 * CHANNELS * HEIGHT * WIDTH + 3] = NAN;
+        EXPECT_ERROR(train(&m, BATCHES, figures), "2001.h5: 'fields' is NaN at time 42, channel 0, row 0, column 3");
+        EXPECT(figures[5].bad_data && figures[5].step == 6 && figures[5].bad_sample == 42);
+        EXPECT(m.trainer->pending == (i == 0 ? 0 : vt_step_latency(m.trainer)), "%lld are pending, path %d, case %d",
+               (long long)m.trainer->pending, (int)isa, i);
+        if (m.trainer->pending > 0) EXPECT_OK(vt_step_take(m.trainer, &figures[6]));
+        int64_t updates = 5 + (i == 0 ? 0 : vt_step_latency(m.trainer));
+        EXPECT(vt_optimizer_progress_of(m.trainer->optimizer).updates == updates, "path %d, case %d", (int)isa, i);
+        close_model(&m);
+    }
+    vt_dataset_close(&samples_from);
 }
