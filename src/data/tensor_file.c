@@ -303,18 +303,20 @@ static vt_status list_names(vt_tensor_file *file, const char *group, char ***nam
 {
     vt_status status = VT_OK;
     H5G_info_t info;
-    VT_CHECK(H5Gget_info_by_name(file->file, group, &info, H5P_DEFAULT) >= 0, "%s has no group '%s': %s", file->path,
-             group, vt_hdf5_reason());
+    hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS);
+    VT_CHECK(H5Gget_info_by_name(file->file, group, &info, access) >= 0, "%s has no group '%s': %s", file->path, group,
+             vt_hdf5_reason());
     *names = vt_allocate((size_t)info.nlinks + 1, sizeof **names, "a checkpoint's file");
     for (hsize_t i = 0; i < info.nlinks; i++) {
         char name[256];
         ssize_t length =
-            H5Lget_name_by_idx(file->file, group, H5_INDEX_NAME, H5_ITER_INC, i, name, sizeof name, H5P_DEFAULT);
+            H5Lget_name_by_idx(file->file, group, H5_INDEX_NAME, H5_ITER_INC, i, name, sizeof name, access);
         VT_CHECK(length > 0 && length < (ssize_t)sizeof name, "%s: can't read the names in '%s': %s", file->path, group,
                  vt_hdf5_reason());
         (*names)[(*count)++] = vt_text_copy(name);
     }
 done:
+    H5Pclose(access);
     return status;
 }
 

@@ -172,7 +172,9 @@ static void append_legend(vt_text *html, const vt_chart *chart)
         double last = last_value(line);
         if (isnan(last)) continue;
         vt_text_append(html, "<span class=\"c%d\"><i%s></i>", colour_class(line->colour),
-                       line->style == VT_LINE_DASHED ? " class=\"dash\"" : "");
+                       line->style == VT_LINE_DASHED  ? " class=\"dash\""
+                       : line->style == VT_LINE_FAINT ? " class=\"pale\""
+                                                      : "");
         vt_page_append_escaped(html, line->name);
         if (chart->percent)
             snprintf(number, sizeof number, "%.1f %%", 100 * last);
@@ -185,7 +187,7 @@ static void append_legend(vt_text *html, const vt_chart *chart)
 
 void vt_chart_append(vt_text *html, const vt_chart *chart)
 {
-    const chart_frame large = {460, 240, 56, 12, 12, 42}, little = {300, 170, 52, 12, 10, 24};
+    const chart_frame large = {460, 240, 64, 12, 12, 42}, little = {300, 170, 52, 12, 10, 24};
     const chart_frame *frame = chart->small ? &little : &large;
     axis x = axis_of(chart, false), y = axis_of(chart, true);
     vt_text_append(html, "<figure%s><figcaption>", chart->small ? " class=\"small\"" : "");

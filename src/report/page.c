@@ -36,15 +36,18 @@ static const char style[] =
     ".legend{margin:.15rem 0 .3rem;font-size:.82rem}.legend span{white-space:nowrap;margin-right:.8rem}"
     "i{display:inline-block;width:.9rem;height:.22rem;border-radius:2px;background:currentColor;margin-right:.35rem;"
     "vertical-align:middle}i.dash{background:repeating-linear-gradient(90deg,currentColor 0 4px,transparent 4px 7px)}"
+    "i.pale{opacity:.4}"
     ".whole{display:flex;height:1.5rem;border-radius:.3rem;overflow:hidden;margin:.5rem 0}.whole span{background:"
     "currentColor}.bars i{height:.7rem;width:.7rem}"
     "table{border-collapse:collapse;width:100%;font-size:.88rem}th,td{text-align:left;padding:.2rem .5rem .2rem 0;"
     "border-bottom:1px solid var(--line);vertical-align:top;font-weight:400}td{font-variant-numeric:tabular-nums}"
     ".bars th{color:var(--fg)}.bars td{color:var(--fg);text-align:right;width:1%;white-space:nowrap}"
-    ".wide{overflow-x:auto}.wide table{width:auto;min-width:100%}.wide th{font-weight:600}.wide th,.wide "
-    "td{white-space:nowrap;padding-right:1rem}"
+    ".wide{overflow-x:auto}.wide th{font-weight:600}.wide td,.wide th+th{min-width:6rem}.wide th:first-child,.many "
+    "th{overflow-wrap:normal}"
+    ".many table{align-self:start}"
     "img{display:block;max-width:100%;height:auto;border-radius:.3rem;background:#fff}"
     "summary{cursor:pointer;font-weight:600;padding:.3rem 0}pre{white-space:pre-wrap;font-size:.8rem}"
+    "@media(max-width:40rem){figure:not(.small) svg text{font-size:15px}}"
     "footer{color:var(--soft);font-size:.8rem;margin:2rem 0 1rem}";
 
 void vt_page_append_escaped(vt_text *html, const char *text)

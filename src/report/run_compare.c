@@ -55,12 +55,6 @@ static void append_cell(vt_text *html, const char *text)
     vt_text_append(html, "</td>");
 }
 
-static void append_number(vt_text *html, double value)
-{
-    char number[VT_NUMBER_SIZE];
-    append_cell(html, isfinite(value) ? vt_number_short(value, number) : "-");
-}
-
 static double sum_of(const vt_table *table, const char *name)
 {
     double sum = 0;
@@ -68,36 +62,116 @@ static double sum_of(const vt_table *table, const char *name)
     return sum;
 }
 
+/* "<table>" with a row of the runs' names behind `corner`. */
+static void begin_table(vt_text *html, const char *corner, const vt_run_files *runs, int count)
+{
+    vt_text_append(html, "<div class=\"wide\"><table><tr><th>%s</th>", corner);
+    for (int i = 0; i < count; i++) {
+        vt_text_append(html, "<th class=\"c%d\"><i></i>", i % 6);
+        vt_page_append_escaped(html, short_name(runs[i].directory));
+        vt_text_append(html, "</th>");
+    }
+    vt_text_append(html, "</tr>");
+}
+
+/* One figure of a run as text, or "-". */
+typedef const char *figure(const vt_run_files *run, char buffer[VT_NUMBER_SIZE]);
+
+static const char *number_text(double value, char buffer[VT_NUMBER_SIZE])
+{
+    return isfinite(value) ? vt_number_short(value, buffer) : "-";
+}
+
+static const char *steps_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
+{
+    return number_text(vt_table_value(&run->steps, -1, "step"), buffer);
+}
+
+static const char *epochs_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
+{
+    return number_text((double)run->epochs.rows, buffer);
+}
+
+static const char *training_loss_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
+{
+    return number_text(vt_run_recent_loss(run), buffer);
+}
+
+static const char *validation_loss_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
+{
+    return number_text(vt_table_value(&run->epochs, -1, "valid_loss"), buffer);
+}
+
+static const char *best_loss_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
+{
+    return number_text(vt_run_best_loss(run), buffer);
+}
+
+static const char *of_persistence(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
+{
+    return number_text(
+        vt_table_value(&run->epochs, -1, "valid_loss") / vt_table_value(&run->epochs, 0, "persistence_loss"), buffer);
+}
+
+static const char *samples_a_second_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
+{
+    return number_text(sum_of(&run->epochs, "samples") / sum_of(&run->epochs, "seconds"), buffer);
+}
+
+static const char *seconds_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
+{
+    return number_text(sum_of(&run->epochs, "seconds"), buffer);
+}
+
+static const char *data_wait_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
+{
+    double share = sum_of(&run->epochs, "data_seconds") / sum_of(&run->epochs, "seconds");
+    snprintf(buffer, VT_NUMBER_SIZE, "%.1f %%", 100 * share);
+    return isfinite(share) ? buffer : "-";
+}
+
+static const char *parameters_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
+{
+    return number_text(vt_table_value(&run->plan, 0, "model_parameters"), buffer);
+}
+
+static const char *memory_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
+{
+    static const char *const categories[] = {"parameters",  "gradients", "optimizer",
+                                             "activations", "data",      "workspace"};
+    double memory = 0;
+    for (int c = 0; c < 6; c++) memory += sum_of(&run->plan, categories[c]);
+    return memory > 0 ? vt_text_bytes(memory, buffer) : "-";
+}
+
+static const char *ranks_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
+{
+    return number_text(vt_table_value(&run->plan, 0, "ranks"), buffer);
+}
+
 static void append_figures(vt_text *html, const vt_run_files *runs, int count)
 {
-    vt_text_append(html, "<h2>Figures</h2><div class=\"wide\"><table><tr><th>run</th><th>steps</th><th>epochs</th>"
-                         "<th>training loss</th><th>validation loss</th><th>best</th><th>of persistence</th>"
-                         "<th>samples/s</th><th>training, s</th><th>data wait</th><th>parameters</th>"
-                         "<th>memory a rank</th><th>ranks</th></tr>");
-    for (int i = 0; i < count; i++) {
-        static const char *const categories[] = {"parameters",  "gradients", "optimizer",
-                                                 "activations", "data",      "workspace"};
-        const vt_run_files *run = &runs[i];
-        char size[VT_NUMBER_SIZE], share[VT_NUMBER_SIZE];
-        double memory = 0, seconds = sum_of(&run->epochs, "seconds");
-        for (int c = 0; c < 6; c++) memory += sum_of(&run->plan, categories[c]);
-        snprintf(share, sizeof share, "%.1f %%", 100 * sum_of(&run->epochs, "data_seconds") / seconds);
-        vt_text_append(html, "<tr><th class=\"c%d\"><i></i>", i % 6);
-        vt_page_append_escaped(html, short_name(run->directory));
-        vt_text_append(html, "</th>");
-        append_number(html, vt_table_value(&run->steps, -1, "step"));
-        append_number(html, (double)run->epochs.rows);
-        append_number(html, vt_run_recent_loss(run));
-        append_number(html, vt_table_value(&run->epochs, -1, "valid_loss"));
-        append_number(html, vt_run_best_loss(run));
-        append_number(html, vt_table_value(&run->epochs, -1, "valid_loss") /
-                                vt_table_value(&run->epochs, 0, "persistence_loss"));
-        append_number(html, sum_of(&run->epochs, "samples") / seconds);
-        append_number(html, seconds);
-        append_cell(html, seconds > 0 ? share : "-");
-        append_number(html, vt_table_value(&run->plan, 0, "model_parameters"));
-        append_cell(html, memory > 0 ? vt_text_bytes(memory, size) : "-");
-        append_number(html, vt_table_value(&run->plan, 0, "ranks"));
+    static const struct {
+        const char *name;
+        figure *of;
+    } rows[] = {{"steps", steps_of},
+                {"epochs", epochs_of},
+                {"training loss", training_loss_of},
+                {"validation loss", validation_loss_of},
+                {"best validation loss", best_loss_of},
+                {"of persistence's", of_persistence},
+                {"samples a second", samples_a_second_of},
+                {"training, s", seconds_of},
+                {"data wait", data_wait_of},
+                {"parameters", parameters_of},
+                {"memory a rank", memory_of},
+                {"ranks", ranks_of}};
+    vt_text_append(html, "<h2>Figures</h2>");
+    begin_table(html, "", runs, count);
+    for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
+        char buffer[VT_NUMBER_SIZE];
+        vt_text_append(html, "<tr><th>%s</th>", rows[row].name);
+        for (int i = 0; i < count; i++) append_cell(html, rows[row].of(&runs[i], buffer));
         vt_text_append(html, "</tr>");
     }
     vt_text_append(html, "</table></div>\n");
@@ -106,13 +180,8 @@ static void append_figures(vt_text *html, const vt_run_files *runs, int count)
 /* The keys of the first run that are not the same in all. */
 static void append_differences(vt_text *html, const vt_run_files *runs, int count)
 {
-    vt_text_append(html, "<h2>What differs in the configurations</h2><div class=\"wide\"><table><tr><th>key</th>");
-    for (int i = 0; i < count; i++) {
-        vt_text_append(html, "<th class=\"c%d\"><i></i>", i % 6);
-        vt_page_append_escaped(html, short_name(runs[i].directory));
-        vt_text_append(html, "</th>");
-    }
-    vt_text_append(html, "</tr>");
+    vt_text_append(html, "<h2>What differs in the configurations</h2>");
+    begin_table(html, "key", runs, count);
     int64_t shown = 0;
     for (int64_t k = 0; k < runs[0].key_count; k++) {
         const vt_run_key *key = &runs[0].keys[k];

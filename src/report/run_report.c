@@ -166,7 +166,7 @@ static void append_time(vt_text *html, const vt_run_files *run)
                      {"optimizer", sum_of(&run->epochs, "optimizer_seconds"), 2},
                      {"communication", sum_of(&run->epochs, "communication_seconds"), 3},
                      {"waiting for data", sum_of(&run->epochs, "data_seconds"), 4},
-                     {"other (checkpoints, log)", 0, 6},
+                     {"other (checkpoints, log)", 0, -1},
                      {"validation", sum_of(&run->epochs, "valid_seconds"), 5}};
     for (int i = 0; i < 5; i++) named += bars[i].value;
     bars[5].value = fmax(0, all - named);

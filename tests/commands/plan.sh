@@ -53,3 +53,22 @@ test_plans_that_are_refused() {
     fails 1 plan --local_batch_size=4
     contains "$output" "give --global_batch_size"
 }
+
+# What is planned is what a run takes: memory within 15 %, time within 30 %. Other work on the machine can only spoil an
+# attempt, so one of four must hold; a model that is wrong fails all of them.
+prediction_holds() { # RANKS FLAG...
+    local ranks=$1 start=; shift
+    [ "$ranks" -eq 1 ] || start="$TOP/tests/mpirun -np $ranks"
+    for attempt in 1 2 3 4; do
+        $start "$(dirname "$TESTS")/../bench/plan_layout" --img_size=[32,64] --embed_dim=128 --depth=4 --steps=15 "$@" && return 0
+    done
+    return 1
+}
+
+test_predictions_hold_on_this_machine() {
+    ! grep -q '__[at]san_init' "$VITRAIN" || skip "a sanitizer's times and memory are its own"
+    prediction_holds 1
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "one rank only: no mpirun"
+    prediction_holds 2 --tensor_parallel=2 --sequence_parallel=true
+    prediction_holds 2 --zero_stage=2
+}

@@ -82,6 +82,28 @@ test_evaluate() {
     [ "$(column two/scores.csv rmse u10 6)" = "$(column one/scores.csv rmse u10 6)" ]
 }
 
+# A checkpoint of any layout of ranks is forecast with by one rank, or by several that share out the initial times.
+test_evaluate_what_any_layout_trained() {
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    small_run --num_epochs=1
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=3 --output=one >/dev/null
+    "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$best --rollout=3 --output=shared >/dev/null
+    cmp one/scores.csv shared/scores.csv
+    for flags in --tensor_parallel=2 --context_parallel=2 --zero_stage=3; do
+        "$TOP/tests/mpirun" -np 2 "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[16,32] \
+            --n_in_channels=3 --n_out_channels=3 --embed_dim=16 --depth=2 --num_heads=2 --patch_size=4 --global_batch_size=8 \
+            --expdir=runs$flags --num_epochs=1 $flags >trained
+        "$VITRAIN" evaluate --checkpoint="$(ls -d runs$flags/demo/*/00)/checkpoints/best" --rollout=3 --output=scores$flags >/dev/null
+        for lead in 6 18; do near "$(column scores$flags/scores.csv rmse t2m $lead)" "$(column one/scores.csv rmse t2m $lead)"; done
+        "$VITRAIN" predict --checkpoint="$(ls -d runs$flags/demo/*/00)/checkpoints/best" --time=2002-01-05T06:00 --steps=2 --output=f$flags.nc >said
+        contains "$(cat said)" "2 forecasts"
+    done
+    fails any "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$best --tensor_parallel=2
+    contains "$output" "a forecast needs the whole model on each rank, whatever it was trained on"
+    fails any "$TOP/tests/mpirun" -np 2 "$VITRAIN" predict --checkpoint=$best --time=2002-01-05T06:00 --output=two.nc
+    contains "$output" "one forecast is one rank's work"
+}
+
 test_evaluate_refuses() {
     small_run
     fails 1 "$VITRAIN" evaluate

@@ -392,6 +392,7 @@ TEST(sources_lead_nowhere_else)
     const char *path = test_path("links.h5");
     hid_t links = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     EXPECT(H5Lcreate_external(test_path("shard.h5"), "/w", links, "linked", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    EXPECT(H5Lcreate_external(test_path("shard.h5"), "/", links, "group", H5P_DEFAULT, H5P_DEFAULT) >= 0);
     hid_t space = H5Screate_simple(1, (hsize_t[]){3}, NULL), storage = H5Pcreate(H5P_DATASET_CREATE);
     EXPECT(H5Pset_external(storage, "/etc/hostname", 0, 12) >= 0);
     hid_t dataset = H5Dcreate2(links, "external", H5T_IEEE_F32LE, space, H5P_DEFAULT, storage, H5P_DEFAULT);
@@ -402,5 +403,8 @@ TEST(sources_lead_nowhere_else)
     file = open_file(path);
     EXPECT_ERROR(vt_tensor_file_read(file, "linked", &shape, values), "holds no dataset /linked");
     EXPECT_ERROR(vt_tensor_file_read(file, "external", &shape, values), "dataset /external lies in another file");
+    char **names = NULL;
+    int64_t count = 0;
+    EXPECT_ERROR(vt_tensor_file_list(file, "group", &names, &count), "has no group 'group'");
     vt_tensor_file_close(&file);
 }
