@@ -10,8 +10,8 @@
  * is no memory for it: to getline that looks like the file's end. */
 size_t vt_file_line(FILE *file, char **line, size_t *size);
 
-/* What stdio still holds goes out only now, and may fail only now. Closes `file`; `written` says whether all that went before succeeded. True when all is written; else errno is the
- * first failure's. */
+/* What stdio still holds goes out only now, and may fail only now. Closes `file`; `written` says whether all that went
+ * before succeeded. True when all is written; else errno is the first failure's. */
 bool vt_file_close(FILE *file, bool written);
 
 #endif

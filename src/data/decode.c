@@ -128,7 +128,8 @@ __attribute__((always_inline)) static inline size_t unshuffle_vectors(const unsi
                 mixed[2 * b + 1] = HIGH(planes[b], planes[b + size / 2]);
             }
 #pragma GCC unroll 8
-            for (size_t b = 0; b < size; b++) planes[b] = mixed[b];
+            for (size_t b = 0; b < size; b++)
+                planes[b] = mixed[b]; /* cppcheck-suppress uninitvar ; size of them were set */
         }
 #pragma GCC unroll 8
         for (size_t b = 0; b < size; b++) memcpy(elements + 16 * b, &planes[b], sizeof planes[b]);
