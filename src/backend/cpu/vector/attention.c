@@ -13,12 +13,12 @@
 #include "backend/cpu/vector/tile.h"
 
 enum {
-    PANEL = 64, /* queries whose scores beside FORWARD_KEYS keys are made at once … */
-    PANELS = 2, /* … and how many such panels a unit has: they share the packed keys */
+    PANEL = 64, /* queries (backward: keys) whose scores are made at once, beside … */
     FORWARD_KEYS = 64,
-    FORWARD_QUERIES = PANEL * PANELS,
-    BACKWARD_KEYS = 128,
-    BACKWARD_QUERIES = 48
+    BACKWARD_QUERIES = 48,
+    FORWARD_PANELS = 6,  /* of a unit at most: they share the packed keys … */
+    BACKWARD_PANELS = 4, /* … and these the packed queries, and one sum for the gradient of q */
+    BACKWARD_KEYS = PANEL * BACKWARD_PANELS
 };
 
 /* ---- rows of a head, in and out ---- */
@@ -70,6 +70,7 @@ static void pack_transposed(const head_view *h, const vt_matrix *from, int64_t f
 typedef struct {
     vt_matrix q, k, v, out;
     float *log_sum;
+    int64_t panels; /* of a unit */
 } forward_arguments;
 
 /* What is of queries: one panel behind another. */
@@ -81,15 +82,16 @@ typedef struct {
     float *maximum, *sum; /* [PANEL]: weights are relative to the maximum */
 } forward_buffers;
 
-static forward_buffers forward_layout(const head_view *h, pile *memory)
+static forward_buffers forward_layout(const head_view *h, int64_t panels, pile *memory)
 {
+    int64_t queries = panels * PANEL;
     return (forward_buffers){.keys = take(memory, h->dim * FORWARD_KEYS),
                              .values = take(memory, h->dim * FORWARD_KEYS),
                              .scores = take(memory, FORWARD_KEYS * PANEL),
-                             .queries = take(memory, h->dim * FORWARD_QUERIES),
-                             .out = take(memory, h->dim * FORWARD_QUERIES),
-                             .maximum = take(memory, FORWARD_QUERIES),
-                             .sum = take(memory, FORWARD_QUERIES)};
+                             .queries = take(memory, h->dim * queries),
+                             .out = take(memory, h->dim * queries),
+                             .maximum = take(memory, queries),
+                             .sum = take(memory, queries)};
 }
 
 static forward_buffers panel_of(const head_view *h, forward_buffers b, int64_t panel)
@@ -168,15 +170,15 @@ static void forward_panel(const head_view *h, const forward_buffers *b, int64_t 
 static void forward_keys(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first_query,
                          int64_t queries, int64_t first, int64_t keys)
 {
-    enum { STEP = FORWARD_KEYS / PANELS };
+    int64_t step = FORWARD_KEYS / a->panels; /* what is left of FORWARD_KEYS is not asked for */
     int64_t row = h->batch * h->shape->keys + first, left = h->shape->keys - first - keys;
     pack_rows(h, &a->k, row, keys, h->dim, b->keys);
     pack_rows(h, &a->v, row, keys, h->dim, b->values);
     for (int64_t panel = 0; panel * PANEL < queries; panel++) {
         forward_buffers part = panel_of(h, *b, panel);
-        if ((panel + 1) * STEP <= left) {
-            look_ahead(h, &a->k, row + keys + panel * STEP, STEP);
-            look_ahead(h, &a->v, row + keys + panel * STEP, STEP);
+        if ((panel + 1) * step <= left) {
+            look_ahead(h, &a->k, row + keys + panel * step, step);
+            look_ahead(h, &a->v, row + keys + panel * step, step);
         }
         forward_panel(h, &part, first_query + panel * PANEL, smaller(PANEL, queries - panel * PANEL), first, keys);
     }
@@ -184,13 +186,13 @@ static void forward_keys(const head_view *h, const forward_arguments *a, const f
 
 static void forward_block(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first)
 {
-    int64_t queries = smaller(FORWARD_QUERIES, h->shape->queries - first);
+    int64_t most = a->panels * PANEL, queries = smaller(most, h->shape->queries - first);
     int64_t row = h->batch * h->shape->queries + first;
-    for (int64_t panel = 0; panel < PANELS; panel++)
+    for (int64_t panel = 0; panel < a->panels; panel++)
         pack_transposed(h, &a->q, row + panel * PANEL, queries - panel * PANEL, PANEL, h->scale * log2_e,
                         panel_of(h, *b, panel).queries);
-    memset(b->out, 0, (size_t)(h->dim * FORWARD_QUERIES) * sizeof(float));
-    for (int64_t i = 0; i < FORWARD_QUERIES; i++) {
+    memset(b->out, 0, (size_t)(h->dim * most) * sizeof(float));
+    for (int64_t i = 0; i < most; i++) {
         b->maximum[i] = -1e30f;
         b->sum[i] = 0;
     }
@@ -210,17 +212,20 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
                               vt_matrix v, vt_matrix out, float *log_sum)
 {
     head_view any = view_head(shape, 0);
-    forward_arguments arguments = {q, k, v, out, log_sum};
+    int64_t heads = shape->batch * shape->heads, all = (shape->queries + PANEL - 1) / PANEL;
+    forward_arguments arguments = {q, k, v, out, log_sum, FORWARD_PANELS};
+    /* some units for each thread; none of this touches the order of the sums */
+    while (arguments.panels > 1 && heads * all < 4 * arguments.panels * vt_cpu_threads(backend)) arguments.panels--;
     pile count = {NULL, 0};
-    forward_layout(&any, &count);
+    forward_layout(&any, arguments.panels, &count);
     if (!vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float))) return;
-    int64_t blocks = (shape->queries + FORWARD_QUERIES - 1) / FORWARD_QUERIES;
+    int64_t blocks = (all + arguments.panels - 1) / arguments.panels;
 #pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t work = 0; work < shape->batch * shape->heads * blocks; work++) {
+    for (int64_t work = 0; work < heads * blocks; work++) {
         head_view h = view_head(shape, work / blocks);
         pile memory = {vt_cpu_scratch(backend), 0};
-        forward_buffers b = forward_layout(&h, &memory);
-        forward_block(&h, &arguments, &b, work % blocks * FORWARD_QUERIES);
+        forward_buffers b = forward_layout(&h, arguments.panels, &memory);
+        forward_block(&h, &arguments, &b, work % blocks * arguments.panels * PANEL);
     }
 }
 
@@ -235,31 +240,42 @@ typedef struct {
     int64_t query_blocks, key_blocks;
 } backward_arguments;
 
+/* What is of keys: one panel behind another. */
 typedef struct {
     float *queries, *dout;    /* [BACKWARD_QUERIES × dim] */
-    float *keys;              /* [BACKWARD_KEYS × width] */
-    float *keys_transposed;   /* [dim × BACKWARD_KEYS], scaled by log2(e) / sqrt(dim) */
-    float *values_transposed; /* [dim × BACKWARD_KEYS] */
-    float *weights, *dscores; /* [BACKWARD_QUERIES × BACKWARD_KEYS] */
+    float *weights, *dscores; /* [BACKWARD_QUERIES × PANEL] */
     float *kept;              /* the weights after dropout; `weights` itself without dropout */
-    float *dkeys, *dvalues;   /* [dim × BACKWARD_KEYS] */
     float *dqueries;          /* [BACKWARD_QUERIES × width] */
+    float *keys;              /* [PANEL × width] */
+    float *keys_transposed;   /* [dim × PANEL], scaled by log2(e) / sqrt(dim) */
+    float *values_transposed; /* [dim × PANEL] */
+    float *dkeys, *dvalues;   /* [dim × PANEL] */
 } backward_buffers;
 
 static backward_buffers backward_layout(const head_view *h, pile *memory)
 {
-    int64_t scores = BACKWARD_QUERIES * BACKWARD_KEYS;
+    enum { SCORES = BACKWARD_QUERIES * PANEL };
     backward_buffers b = {.queries = take(memory, BACKWARD_QUERIES * h->dim),
                           .dout = take(memory, BACKWARD_QUERIES * h->dim),
+                          .weights = take(memory, SCORES),
+                          .dscores = take(memory, SCORES),
+                          .dqueries = take(memory, BACKWARD_QUERIES * h->width),
                           .keys = take(memory, BACKWARD_KEYS * h->width),
                           .keys_transposed = take(memory, h->dim * BACKWARD_KEYS),
                           .values_transposed = take(memory, h->dim * BACKWARD_KEYS),
-                          .weights = take(memory, scores),
-                          .dscores = take(memory, scores),
                           .dkeys = take(memory, h->dim * BACKWARD_KEYS),
-                          .dvalues = take(memory, h->dim * BACKWARD_KEYS),
-                          .dqueries = take(memory, BACKWARD_QUERIES * h->width)};
-    b.kept = h->shape->dropout.rate > 0 ? take(memory, scores) : b.weights;
+                          .dvalues = take(memory, h->dim * BACKWARD_KEYS)};
+    b.kept = h->shape->dropout.rate > 0 ? take(memory, SCORES) : b.weights;
+    return b;
+}
+
+static backward_buffers panel_of_keys(const head_view *h, backward_buffers b, int64_t panel)
+{
+    b.keys += panel * PANEL * h->width;
+    b.keys_transposed += panel * h->dim * PANEL;
+    b.values_transposed += panel * h->dim * PANEL;
+    b.dkeys += panel * h->dim * PANEL;
+    b.dvalues += panel * h->dim * PANEL;
     return b;
 }
 
@@ -271,28 +287,22 @@ static void differentiate_block(const head_view *h, const backward_arguments *a,
     const float *delta = a->delta + h->unit * h->shape->queries + first_query;
     bool dropout = h->shape->dropout.rate > 0;
     for (int64_t i = 0; i < queries; i++) {
-        float *weights = b->weights + i * BACKWARD_KEYS, *dscores = b->dscores + i * BACKWARD_KEYS;
+        float *weights = b->weights + i * PANEL, *dscores = b->dscores + i * PANEL;
         float high = log_sum[i] * log2_e;
-        int64_t ahead = first_query + i + BACKWARD_QUERIES;
-        if (ahead < h->shape->queries) {
-            look_ahead(h, &a->q, h->batch * h->shape->queries + ahead, 1);
-            look_ahead(h, &a->dout, h->batch * h->shape->queries + ahead, 1);
-        }
-        look_ahead(h, &a->dq_sum, h->batch * h->shape->queries + first_query + i, 1);
         for (int64_t j = 0; j < keys; j += LANES) {
             vector weight = exp2_vector(load(weights + j) - high);
             store(weights + j, weight);
             if (dropout)
-                store(b->kept + i * BACKWARD_KEYS + j, weight);
+                store(b->kept + i * PANEL + j, weight);
             else
                 store(dscores + j, weight * (load(dscores + j) - delta[i]));
         }
     }
     if (!dropout) return;
     /* the kept weights' gradient passes through the same factors, and dscores = weights · (factor · d - delta) */
-    apply_dropout(h, first_query, queries, first_key, keys, b->kept, BACKWARD_KEYS, 1);
+    apply_dropout(h, first_query, queries, first_key, keys, b->kept, PANEL, 1);
     for (int64_t i = 0; i < queries; i++) {
-        int64_t row = i * BACKWARD_KEYS;
+        int64_t row = i * PANEL;
         for (int64_t j = row; j < row + keys; j++)
             b->dscores[j] = b->kept[j] * b->dscores[j] - b->weights[j] * delta[i];
     }
@@ -319,33 +329,63 @@ static void add_dqueries(const head_view *h, const backward_arguments *a, const 
     __atomic_store_n(added, (int)key_block + 1, __ATOMIC_RELEASE);
 }
 
+/* While one of `parts` panels is at work, its part of the rows that are read next is on its way. */
+static void look_ahead_queries(const head_view *h, const backward_arguments *a, int64_t first, int64_t part,
+                               int64_t parts)
+{
+    int64_t begin = first + BACKWARD_QUERIES * part / parts, end = first + BACKWARD_QUERIES * (part + 1) / parts;
+    int64_t row = h->batch * h->shape->queries, next = smaller(end + BACKWARD_QUERIES, h->shape->queries);
+    look_ahead(h, &a->q, row + begin + BACKWARD_QUERIES, next - begin - BACKWARD_QUERIES);
+    look_ahead(h, &a->dout, row + begin + BACKWARD_QUERIES, next - begin - BACKWARD_QUERIES);
+    look_ahead(h, &a->dq_sum, row + begin, smaller(end, h->shape->queries) - begin);
+}
+
+/* A panel of keys beside a block of queries. */
+static void backward_panel(const head_view *h, const backward_arguments *a, const backward_buffers *b,
+                           int64_t first_query, int64_t queries, int64_t first_key, int64_t keys, bool add)
+{
+    int64_t dim = h->dim, vectors = (keys + LANES - 1) / LANES;
+    multiply(queries, vectors, b->queries, dim, b->keys_transposed, PANEL, b->weights, PANEL, dim, false);
+    multiply(queries, vectors, b->dout, dim, b->values_transposed, PANEL, b->dscores, PANEL, dim, false);
+    differentiate_block(h, a, b, first_query, queries, first_key, keys);
+    multiply_transposed(dim, vectors, b->dout, dim, b->kept, PANEL, b->dvalues, PANEL, queries, true);
+    multiply_transposed(dim, vectors, b->queries, dim, b->dscores, PANEL, b->dkeys, PANEL, queries, true);
+    multiply(queries, h->width / LANES, b->dscores, PANEL, b->keys, h->width, b->dqueries, h->width, keys, add);
+}
+
 /* One block of keys against all queries. */
 static void backward_block(const head_view *h, const backward_arguments *a, const backward_buffers *b,
                            int64_t key_block)
 {
-    enum { KEYS = BACKWARD_KEYS };
-    int64_t dim = h->dim, first_key = key_block * KEYS, keys = smaller(KEYS, h->shape->keys - first_key);
-    int64_t key_row = h->batch * h->shape->keys + first_key, vectors = (keys + LANES - 1) / LANES;
+    int64_t dim = h->dim, first_key = key_block * BACKWARD_KEYS;
+    int64_t keys = smaller(BACKWARD_KEYS, h->shape->keys - first_key);
+    int64_t key_row = h->batch * h->shape->keys + first_key;
     pack_rows(h, &a->k, key_row, keys, h->width, b->keys);
-    pack_transposed(h, &a->k, key_row, keys, KEYS, h->scale * log2_e, b->keys_transposed);
-    pack_transposed(h, &a->v, key_row, keys, KEYS, 1, b->values_transposed);
-    memset(b->dkeys, 0, (size_t)(dim * KEYS) * sizeof(float));
-    memset(b->dvalues, 0, (size_t)(dim * KEYS) * sizeof(float));
+    for (int64_t key = 0; key < keys; key += PANEL) {
+        backward_buffers part = panel_of_keys(h, *b, key / PANEL);
+        pack_transposed(h, &a->k, key_row + key, keys - key, PANEL, h->scale * log2_e, part.keys_transposed);
+        pack_transposed(h, &a->v, key_row + key, keys - key, PANEL, 1, part.values_transposed);
+    }
+    memset(b->dkeys, 0, (size_t)(dim * BACKWARD_KEYS) * sizeof(float));
+    memset(b->dvalues, 0, (size_t)(dim * BACKWARD_KEYS) * sizeof(float));
     for (int64_t first = 0; first < h->shape->queries; first += BACKWARD_QUERIES) {
         int64_t queries = smaller(BACKWARD_QUERIES, h->shape->queries - first);
         int64_t row = h->batch * h->shape->queries + first;
         pack_rows(h, &a->q, row, queries, dim, b->queries);
         pack_rows(h, &a->dout, row, queries, dim, b->dout);
-        multiply(queries, vectors, b->queries, dim, b->keys_transposed, KEYS, b->weights, KEYS, dim, false);
-        multiply(queries, vectors, b->dout, dim, b->values_transposed, KEYS, b->dscores, KEYS, dim, false);
-        differentiate_block(h, a, b, first, queries, first_key, keys);
-        multiply_transposed(dim, vectors, b->dout, dim, b->kept, KEYS, b->dvalues, KEYS, queries, true);
-        multiply_transposed(dim, vectors, b->queries, dim, b->dscores, KEYS, b->dkeys, KEYS, queries, true);
-        multiply(queries, h->width / LANES, b->dscores, KEYS, b->keys, h->width, b->dqueries, h->width, keys, false);
+        for (int64_t key = 0; key < keys; key += PANEL) {
+            backward_buffers part = panel_of_keys(h, *b, key / PANEL);
+            look_ahead_queries(h, a, first, key / PANEL, (keys + PANEL - 1) / PANEL);
+            backward_panel(h, a, &part, first, queries, first_key + key, smaller(PANEL, keys - key), key > 0);
+        }
         add_dqueries(h, a, b, first, queries, key_block);
     }
-    unpack_transposed(h, b->dkeys, KEYS, key_row, keys, h->scale, &a->dk);
-    unpack_transposed(h, b->dvalues, KEYS, key_row, keys, 1, &a->dv);
+    for (int64_t key = 0; key < keys; key += PANEL) {
+        backward_buffers part = panel_of_keys(h, *b, key / PANEL);
+        int64_t some = smaller(PANEL, keys - key);
+        unpack_transposed(h, part.dkeys, PANEL, key_row + key, some, h->scale, &a->dk);
+        unpack_transposed(h, part.dvalues, PANEL, key_row + key, some, 1, &a->dv);
+    }
 }
 
 static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,

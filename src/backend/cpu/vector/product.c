@@ -62,15 +62,16 @@ static void pack_right_rows(const vt_matrix *right, int64_t first, int64_t end, 
         int64_t index = k * right->stride, c = 0;
         float *row = to + k * PANEL;
         for (; c < whole; c += PANEL, row += stride) {
-            store(row, load_elements(right, index + c));
-            store(row + LANES, load_elements(right, index + c + LANES));
+#pragma GCC unroll 4
+            for (int64_t part = 0; part < PANEL; part += LANES)
+                store(row + part, load_elements(right, index + c + part));
         }
-        for (int64_t half = 0; half < PANEL && whole < right->columns; half += LANES) {
-            int64_t left = right->columns - whole - half;
-            vector some = left >= LANES ? load_elements(right, index + whole + half)
-                          : left > 0    ? load_some(right, index + whole + half, left)
+        for (int64_t part = 0; part < PANEL && whole < right->columns; part += LANES) {
+            int64_t left = right->columns - whole - part;
+            vector some = left >= LANES ? load_elements(right, index + whole + part)
+                          : left > 0    ? load_some(right, index + whole + part, left)
                                         : (vector){0};
-            store(row + half, some);
+            store(row + part, some);
         }
     }
 }
@@ -78,20 +79,20 @@ static void pack_right_rows(const vt_matrix *right, int64_t first, int64_t end, 
 /* One panel of weightᵀ: columns first … of the product are rows of weight [columns × deep]. */
 static void pack_right_transposed(const vt_matrix *weight, int64_t first, float *to)
 {
-    for (int64_t half = 0; half < PANEL; half += LANES) {
-        int64_t rows = smaller(LANES, weight->rows - first - half), k = 0;
+    for (int64_t part = 0; part < PANEL; part += LANES) {
+        int64_t rows = smaller(LANES, weight->rows - first - part), k = 0;
         for (; k < weight->columns; k += LANES) {
             vector square[LANES];
             int64_t some = weight->columns - k;
             for (int64_t i = 0; i < LANES; i++) {
-                int64_t index = (first + half + i) * weight->stride + k;
+                int64_t index = (first + part + i) * weight->stride + k;
                 if (i >= rows)
                     square[i] = (vector){0};
                 else
                     square[i] = some >= LANES ? load_elements(weight, index) : load_some(weight, index, some);
             }
             transpose(square);
-            for (int64_t i = 0; i < smaller(LANES, some); i++) store(to + (k + i) * PANEL + half, square[i]);
+            for (int64_t i = 0; i < smaller(LANES, some); i++) store(to + (k + i) * PANEL + part, square[i]);
         }
     }
 }
@@ -150,10 +151,19 @@ INLINE void finish_panel(finish_kind finish, const strip_work *w, const float *s
                          int64_t column)
 {
     int64_t left = w->result.columns - column;
-    for (int64_t r = 0; r < rows; r++, sums += PANEL) {
-        finish_vector(finish, w, load(sums), first + r, column, left);
-        if (left > LANES) finish_vector(finish, w, load(sums + LANES), first + r, column + LANES, left - LANES);
-    }
+    for (int64_t r = 0; r < rows; r++, sums += PANEL)
+        for (int64_t part = 0; part < smaller(PANEL, left); part += LANES)
+            finish_vector(finish, w, load(sums + part), first + r, column + part, left - part);
+}
+
+static void finish_tile(const strip_work *w, const float *sums, int64_t first, int64_t rows, int64_t column)
+{
+    if (w->finish == FINISH_SUM)
+        finish_panel(FINISH_SUM, w, sums, first, rows, column);
+    else if (w->finish == FINISH_ERF)
+        finish_panel(FINISH_ERF, w, sums, first, rows, column);
+    else
+        finish_panel(FINISH_TANH, w, sums, first, rows, column);
 }
 
 /* Rows first … of the panels begin … end - 1. */
@@ -166,22 +176,17 @@ static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int
         for (int64_t run = 0; run < w->runs; run++) {
             int64_t k = piece_begin(w->deep, w->runs, run), depth = piece_begin(w->deep, w->runs, run + 1) - k;
             const float *right = w->right + panel * stride + k * PANEL, *left = memory + run * rows * ROW_STRIDE;
+            bool last = run + 1 == w->runs;
             soon next = {(const char *)(right + stride), (int64_t)sizeof(float) * PANEL / tiles};
             for (int64_t tile = 0; tile < tiles; tile++, next.memory += depth * next.step) {
                 int64_t r = piece_begin(rows, tiles, tile), count = piece_begin(rows, tiles, tile + 1) - r;
-                if (run + 1 == w->runs) {
-                    look_ahead(&w->result, first + r, count, panel * PANEL);
-                    if (w->finish != FINISH_SUM) look_ahead(&w->active, first + r, count, panel * PANEL);
-                }
+                if (last) look_ahead(&w->result, first + r, count, panel * PANEL);
+                if (last && w->finish != FINISH_SUM) look_ahead(&w->active, first + r, count, panel * PANEL);
                 product_by_rows(count, left + r * ROW_STRIDE, right, depth, sums + r * PANEL, PANEL, run > 0, next);
+                /* at once: the rows often lie a power of two apart, so that few of them fit the first cache */
+                if (last) finish_tile(w, sums + r * PANEL, first + r, count, panel * PANEL);
             }
         }
-        if (w->finish == FINISH_SUM)
-            finish_panel(FINISH_SUM, w, sums, first, rows, panel * PANEL);
-        else if (w->finish == FINISH_ERF)
-            finish_panel(FINISH_ERF, w, sums, first, rows, panel * PANEL);
-        else
-            finish_panel(FINISH_TANH, w, sums, first, rows, panel * PANEL);
     }
 }
 
@@ -190,7 +195,7 @@ static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int
 static void multiply_strips(vt_backend *backend, const strip_work *w)
 {
     int64_t threads = vt_cpu_threads(backend), tiles = pieces(w->result.rows, MOST_ROWS);
-    int64_t strips = pieces(tiles, w->runs > 2 ? 4 : 8);
+    int64_t strips = pieces(tiles, w->runs > 2 ? 8 : 16);
     if (strips < 4 * threads) strips = smaller(tiles, 4 * threads);
     int64_t groups = strips < threads ? smaller(w->panels, pieces(2 * threads, strips)) : 1;
     size_t bytes = (size_t)strip_floats(pieces(w->result.rows, strips), w->runs) * sizeof(float);
@@ -268,7 +273,7 @@ typedef struct {
     vt_matrix x, dy;
     float *dweight, *dbias;
     double *bias_sums;     /* [dy.columns] */
-    int64_t tiles, panels; /* of dweight's rows and columns */
+    int64_t tiles, panels; /* of dweight's rows (two tiles of the product side by side) and columns */
     int64_t begin, depth;  /* rows of this block */
     bool last;             /* of the blocks */
     const float *right;    /* [panels][panel_stride(depth)]: this block of x */
@@ -279,7 +284,18 @@ static int64_t tile_begin(const gradient_work *w, int64_t tile)
     return piece_begin(w->dy.columns, w->tiles, tile);
 }
 
-enum { MOST_TILES = 8 }; /* of a rectangle */
+enum { MOST_TILES = 8, MOST_COLUMNS = 2 * MOST_ROWS }; /* of a rectangle */
+
+/* COLUMN_STRIDE columns, or those that there are, of the row at `index`. */
+INLINE void pack_columns(const vt_matrix *from, int64_t index, int64_t column, float *to)
+{
+    int64_t left = from->columns - column;
+    for (int64_t c = 0; c < smaller(COLUMN_STRIDE, left); c += LANES) {
+        vector some =
+            left - c >= LANES ? load_elements(from, index + column + c) : load_some(from, index + column + c, left - c);
+        store(to + c, some);
+    }
+}
 
 /* The columns of tiles first … end - 1 of dy's block, as [tiles][depth × COLUMN_STRIDE]; what lies behind a tile's own
  * columns is not read. */
@@ -287,21 +303,11 @@ static void pack_left_columns(const gradient_work *w, int64_t first, int64_t end
 {
     enum { AHEAD = 12 };
     int64_t begin[MOST_TILES + 1], count = end - first, tile_floats = w->depth * COLUMN_STRIDE;
-    int64_t whole = 0; /* tiles behind which there are columns enough to load whole vectors */
     for (int64_t t = 0; t <= count; t++) begin[t] = tile_begin(w, first + t);
-    while (whole < count && begin[whole] + COLUMN_STRIDE <= w->dy.columns) whole++;
     for (int64_t k = 0; k < w->depth; k++, to += COLUMN_STRIDE) {
         int64_t index = (w->begin + k) * w->dy.stride;
         if (k + AHEAD < w->depth) look_ahead_rows(&w->dy, w->begin + k + AHEAD, 1, begin[0], begin[count], 0);
-        for (int64_t t = 0; t < whole; t++)
-            for (int64_t i = 0; i < COLUMN_STRIDE; i += LANES)
-                store(to + t * tile_floats + i, load_elements(&w->dy, index + begin[t] + i));
-        for (int64_t t = whole; t < count; t++)
-            for (int64_t c = begin[t]; c < begin[t + 1]; c += LANES) {
-                int64_t some = w->dy.columns - c;
-                store(to + t * tile_floats + c - begin[t],
-                      some >= LANES ? load_elements(&w->dy, index + c) : load_some(&w->dy, index + c, some));
-            }
+        for (int64_t t = 0; t < count; t++) pack_columns(&w->dy, index, begin[t], to + t * tile_floats);
     }
 }
 
@@ -318,15 +324,15 @@ static void add_bias_sums(const gradient_work *w, int64_t tile, const float *lef
     for (int64_t i = 0; i < count && w->last; i++) w->dbias[c + i] += (float)w->bias_sums[c + i];
 }
 
-static void add_tile(const gradient_work *w, int64_t tile, const float *left, int64_t panel, soon next)
+/* Rows first … of dweight, columns of a panel. */
+static void add_rows(const gradient_work *w, int64_t first, int64_t rows, const float *left, int64_t panel, soon next)
 {
-    int64_t row = tile_begin(w, tile), rows = tile_begin(w, tile + 1) - row;
     int64_t columns = w->x.columns, column = panel * PANEL;
     const float *right = w->right + panel * panel_stride(w->depth);
-    float *to = w->dweight + row * columns + column;
+    float *to = w->dweight + first * columns + column;
     if (column + PANEL <= columns) {
         vt_matrix result = vt_matrix_make(w->dweight, w->dy.columns, columns);
-        look_ahead(&result, row, rows, column);
+        look_ahead(&result, first, rows, column);
         product_by_columns(rows, left, right, w->depth, to, columns, true, next);
         return;
     }
@@ -334,6 +340,15 @@ static void add_tile(const gradient_work *w, int64_t tile, const float *left, in
     product_by_columns(rows, left, right, w->depth, sums, PANEL, false, next);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; column + c < columns; c++) to[r * columns + c] += sums[r * PANEL + c];
+}
+
+static void add_tile(const gradient_work *w, int64_t tile, const float *left, int64_t panel, soon next)
+{
+    int64_t first = tile_begin(w, tile), rows = tile_begin(w, tile + 1) - first, half = (rows + 1) / 2;
+    next.step /= 2;
+    add_rows(w, first, half, left, panel, next);
+    next.memory += w->depth * next.step;
+    if (rows > half) add_rows(w, first + half, rows - half, left + half, panel, next);
 }
 
 /* dweight in rectangles of tiles × panels: a few for each thread, which packs the rectangle's part of dy. */
@@ -380,7 +395,7 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
 {
     enum { ROWS = 16 };
     gradient_work all = {.x = x, .dy = dy, .dweight = dweight, .dbias = dbias};
-    all.tiles = pieces(dy.columns, MOST_ROWS);
+    all.tiles = pieces(dy.columns, MOST_COLUMNS);
     all.panels = pieces(x.columns, PANEL);
     rectangles cuts = cut(&all, vt_cpu_threads(backend));
     int64_t blocks = pieces(x.rows, DEPTH), most = pieces(x.rows, blocks);

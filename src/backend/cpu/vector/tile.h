@@ -21,6 +21,7 @@ INLINE void tile(int rows, int vectors, const float *a, int64_t a_row, int64_t a
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) sum[i][j] = add ? load(c + i * c_stride + j * LANES) : (vector){0};
+#pragma GCC unroll 4 /* two threads that share a core also share its decoders */
     for (int64_t k = 0; k < depth; k++) {
         vector row[4];
 #pragma GCC unroll 4
