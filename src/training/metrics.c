@@ -50,9 +50,10 @@ vt_status vt_rows_open(const char *path, const char *names, int64_t steps, FILE 
     FILE *file = NULL;
     if (steps > 0) file = fopen(path, "r+");
     VT_CHECK(steps == 0 || file != NULL || errno == ENOENT, "can't open %s: %s", path, strerror(errno));
-    if (file == NULL) file = fopen(path, "w");
+    const bool is_new = file == NULL;
+    if (is_new) file = fopen(path, "w");
     VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
-    if (steps > 0) {
+    if (!is_new) {
         end = find_end(file, names, steps);
         VT_CHECK(end >= 0, "can't read %s: %s", path, strerror(errno));
         VT_CHECK(ftruncate(fileno(file), end) == 0 && fseek(file, end, SEEK_SET) == 0,
