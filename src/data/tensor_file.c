@@ -299,6 +299,37 @@ done:
     return status;
 }
 
+/* Its type, its size and, where that is no more than any text may have, its values. */
+static void visit_attribute(hid_t attribute)
+{
+    hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
+    const size_t size = H5Tget_size(type);
+    const H5T_class_t class = H5Tget_class(type);
+    const int64_t count = H5Sget_simple_extent_npoints(space);
+    const bool is_text = class == H5T_STRING && H5Tis_variable_str(type) <= 0;
+    const bool is_number = class == H5T_INTEGER || class == H5T_FLOAT;
+    if (count > 0 && size <= LONGEST_TEXT && (is_number || is_text) && count <= LONGEST_TEXT / (int64_t)(size + 8)) {
+        void *values = vt_allocate((size_t)count, size + 8, "a checkpoint's file");
+        hid_t number = class == H5T_INTEGER ? H5T_NATIVE_INT64 : H5T_NATIVE_DOUBLE;
+        H5Aread(attribute, is_text ? type : number, values);
+        free(values);
+    }
+    if (space >= 0) H5Sclose(space);
+    if (type >= 0) H5Tclose(type);
+}
+
+void vt_tensor_visit_attributes(vt_tensor_file *file)
+{
+    vt_hdf5_enter();
+    for (hsize_t i = 0;; i++) {
+        hid_t attribute = H5Aopen_by_idx(file->file, ".", H5_INDEX_NAME, H5_ITER_INC, i, H5P_DEFAULT, H5P_DEFAULT);
+        if (attribute < 0) break;
+        visit_attribute(attribute);
+        H5Aclose(attribute);
+    }
+    vt_hdf5_leave();
+}
+
 static vt_status list_names(vt_tensor_file *file, const char *group, char ***names, int64_t *count)
 {
     vt_status status = VT_OK;

@@ -40,6 +40,11 @@ vt_status vt_tensor_file_finish(vt_tensor_file **file);
 
 /* ---- reading: errors name the file, and the tensor or attribute ---- */
 
+/* For files that may be a stranger's: goes through those of a directory (name.h5) in a process of its own
+ * (data/trial.h, whose conditions hold), so that a crash of HDF5 over one of them is an error here. Nothing else is
+ * found wrong. */
+vt_status vt_tensor_files_try(const char *directory);
+
 vt_status vt_tensor_file_open(const char *path, vt_tensor_file **file);
 
 vt_status vt_tensor_file_shape(vt_tensor_file *file, const char *name, vt_tensor_shape *shape);

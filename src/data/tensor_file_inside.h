@@ -1,4 +1,4 @@
-/* What tensor_file.c (writing, attributes) and tensor_read.c share; nobody else includes it. */
+/* What tensor_file.c (writing, attributes), tensor_read.c and tensor_trial.c share; nobody else includes it. */
 #ifndef VT_DATA_TENSOR_FILE_INSIDE_H
 #define VT_DATA_TENSOR_FILE_INSIDE_H
 
@@ -22,5 +22,10 @@ struct vt_tensor_file {
 };
 
 void vt_tensor_close_source(vt_tensor_source *source);
+
+/* For the trial: whatever HDF5 does to read all of a tensor but its numbers, of which it reads the first and the last;
+ * all attributes. Errors don't matter there. */
+void vt_tensor_visit(vt_tensor_file *file, const char *name);
+void vt_tensor_visit_attributes(vt_tensor_file *file);
 
 #endif

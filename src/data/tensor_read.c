@@ -363,6 +363,46 @@ done:
     return status;
 }
 
+static void visit_stored(const vt_tensor_file *file, const char *name, hid_t dataset, const vt_tensor_shape *shape)
+{
+    const vt_tensor_box whole = vt_tensor_whole(shape);
+    vt_tensor_box one = whole;
+    float value;
+#if H5_VERSION_GE(1, 10, 5)
+    hsize_t chunks = 0;
+    hid_t space = H5Dget_space(dataset);
+    H5Dget_num_chunks(dataset, space, &chunks); /* goes through the whole index of them */
+    H5Sclose(space);
+#endif
+    for (int last = 0; last < 2; last++) {
+        for (int i = 0; i < shape->dimensions; i++) {
+            one.shape.shape[i] = 1;
+            one.first[i] = last ? shape->shape[i] - 1 : 0;
+        }
+        if (read_common(file, name, dataset, &whole, &one, &one, &value) != VT_OK) vt_error_clear();
+    }
+}
+
+void vt_tensor_visit(vt_tensor_file *file, const char *name)
+{
+    vt_status status = VT_OK;
+    vt_tensor_shape shape = {0};
+    piece_list list = {0};
+    hid_t dataset, storage;
+    vt_hdf5_enter();
+    VT_TRY(open_dataset(file, name, &dataset, &storage, &shape));
+    const vt_tensor_box whole = vt_tensor_whole(&shape);
+    if (H5Pget_layout(storage) == H5D_VIRTUAL)
+        VT_TRY(find_pieces(file, name, storage, &shape, &whole, &list));
+    else
+        visit_stored(file, name, dataset, &shape);
+done:
+    if (status != VT_OK) vt_error_clear();
+    close_dataset(dataset, storage);
+    free_pieces(&list);
+    vt_hdf5_leave();
+}
+
 vt_status vt_tensor_file_read(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape, float *values)
 {
     vt_status status = VT_OK;

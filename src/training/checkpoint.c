@@ -360,8 +360,11 @@ done:
 vt_status vt_checkpoint_check_index(const char *directory)
 {
     bool has_checksum = false;
+    vt_status status = VT_OK;
     char *path = vt_text_format("%s/checkpoint.h5", directory);
-    vt_status status = check_index(directory, path, &has_checksum);
+    VT_TRY(check_index(directory, path, &has_checksum));
+    VT_TRY(vt_tensor_files_try(directory));
+done:
     free(path);
     return status;
 }
@@ -637,6 +640,7 @@ vt_status vt_checkpoint_export(const char *directory, const char *path)
     char **names = NULL;
     int64_t count = 0;
     vt_named_tensor *tensors = NULL;
+    VT_TRY(vt_checkpoint_check_index(directory));
     VT_TRY(open_checkpoint(directory, NULL, &index, &damaged));
     VT_TRY(vt_tensor_file_list(index, "parameters", &names, &count));
     tensors = vt_allocate((size_t)count + 1, sizeof *tensors, "a checkpoint");

@@ -42,8 +42,9 @@ vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject 
  * PyTorch's names. */
 vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject);
 
-/* For those that look at a checkpoint without a model: whether checkpoint.h5 is what was written, and whether one shard
- * is there, whole, and of this checkpoint. */
+/* For those that look at a checkpoint without a model, which may be a stranger's: whether checkpoint.h5 is what was
+ * written, and HDF5 does not crash over the files (in a process of its own, data/trial.h: before a back end is opened);
+ * and whether one shard is there, whole, and of this checkpoint. */
 vt_status vt_checkpoint_check_index(const char *directory);
 vt_status vt_checkpoint_check_shard(vt_tensor_file *index, const char *directory, int shard);
 
