@@ -65,6 +65,7 @@ static bool rival_open(rival *r, const char *python, const bench_size *size, boo
     if (pipe(in) != 0 || pipe(out) != 0) return false;
     r->process = fork();
     if (r->process == 0) {
+        vt_threads_roam(); /* on all cores, whatever this program's threads do */
         dup2(in[0], 0);
         dup2(out[1], 1);
         close(in[1]);
@@ -86,7 +87,9 @@ static double rival_step(rival *r)
     char line[256];
     fprintf(r->to, "step\n");
     fflush(r->to);
-    return fgets(line, sizeof line, r->from) != NULL ? atof(line) : NAN;
+    double seconds = fgets(line, sizeof line, r->from) != NULL ? atof(line) : NAN;
+    usleep(20000); /* its idle threads spin for milliseconds before they sleep: not in the other side's time */
+    return seconds;
 }
 
 /* Its last line: a JSON object with versions and its peak memory. */

@@ -1,11 +1,99 @@
+#define _GNU_SOURCE /* sched_setaffinity */
 #include "base/threads.h"
 
+#include <omp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+static union {
+    cpu_set_t set;
+    unsigned char bytes[VT_CORES_BYTES];
+} process;
+static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+static bool pinned; /* by vt_threads_pin */
+
+static bool bound_by_openmp(void)
+{
+    return omp_get_num_places() > 0;
+}
+
+static bool openmp_was_told(void)
+{
+    return getenv("OMP_PROC_BIND") != NULL || getenv("OMP_PLACES") != NULL || getenv("GOMP_CPU_AFFINITY") != NULL;
+}
+
+static void find_cores(void)
+{
+    if (!bound_by_openmp()) {
+        if (sched_getaffinity(0, VT_CORES_BYTES, &process.set) < 0) memset(&process, 0, sizeof process);
+        return;
+    }
+    for (int place = 0; place < omp_get_num_places(); place++) { /* OpenMP has moved this thread to the first already */
+        int count = omp_get_place_num_procs(place);
+        int *cores = calloc((size_t)count + 1, sizeof *cores);
+        if (cores == NULL) continue;
+        omp_get_place_proc_ids(place, cores);
+        for (int i = 0; i < count; i++) CPU_SET_S((size_t)cores[i], VT_CORES_BYTES, &process.set);
+        free(cores);
+    }
+}
+
+static const cpu_set_t *process_cores(void)
+{
+    pthread_once(&process_once, find_cores);
+    return &process.set;
+}
 
 void vt_threads_wait_shortly(char *const *arguments)
 {
     if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) return;
     if (setenv("GOMP_SPINCOUNT", "2000", 1) != 0) return;
+    if (bound_by_openmp()) sched_setaffinity(0, VT_CORES_BYTES, process_cores()); /* or there would be but one core */
     execv("/proc/self/exe", arguments); /* returns only where that can't be: then the threads spin as they do */
+}
+
+void vt_threads_cores(unsigned char cores[VT_CORES_BYTES])
+{
+    process_cores();
+    memcpy(cores, process.bytes, VT_CORES_BYTES);
+}
+
+/* Core number `index` of the process, as a set. */
+static bool single_core(int index, unsigned char cores[VT_CORES_BYTES])
+{
+    memset(cores, 0, VT_CORES_BYTES);
+    for (int core = 0; core < 8 * VT_CORES_BYTES; core++) {
+        if ((process.bytes[core / 8] >> core % 8 & 1) == 0 || index-- > 0) continue;
+        cores[core / 8] = (unsigned char)(1 << core % 8);
+        return true;
+    }
+    return false;
+}
+
+void vt_threads_pin(int count)
+{
+    const cpu_set_t *all = process_cores();
+    bool pin = count > 1 && CPU_COUNT_S(VT_CORES_BYTES, all) == count;
+    if (openmp_was_told() || (!pin && !pinned)) return;
+    pinned = pin;
+#pragma omp parallel num_threads(count)
+    {
+        union {
+            cpu_set_t set;
+            unsigned char bytes[VT_CORES_BYTES];
+        } own;
+        if (pin && single_core(omp_get_thread_num(), own.bytes))
+            sched_setaffinity(0, VT_CORES_BYTES, &own.set);
+        else
+            sched_setaffinity(0, VT_CORES_BYTES, all);
+    }
+}
+
+void vt_threads_roam(void)
+{
+    if (pinned || bound_by_openmp()) sched_setaffinity(0, VT_CORES_BYTES, process_cores());
 }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "config/config.h"
 #include "data/sampler.h"
 #include "parallel/world.h"
@@ -169,6 +170,7 @@ static vt_status run_threads(const bench *b, void *(*work)(void *context), void 
     vt_status status = VT_OK;
     pthread_t *threads = vt_allocate((size_t)b->threads, sizeof *threads, "bench io");
     int64_t started = 0;
+    vt_threads_roam(); /* and with it the threads that it starts */
     double begin = vt_clock_seconds();
     while (started < b->threads && pthread_create(&threads[started], NULL, work, context) == 0) started++;
     for (int64_t i = 0; i < started; i++) pthread_join(threads[i], NULL);

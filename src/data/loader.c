@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/threads.h"
 #include "data/sampler.h"
 #include "report/log.h"
 
@@ -219,6 +220,7 @@ static void *read_ahead(void *context)
 {
     vt_loader *loader = context;
     vt_decoder decoder = {0};
+    vt_threads_roam();
     pthread_mutex_lock(&loader->lock);
     while (!loader->stop) {
         ring_slot *slot = loader->halted ? NULL : find_work(loader);

@@ -38,6 +38,7 @@ vt_status vt_engine_open_nccl(const vt_nccl_options *options, vt_engine **engine
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "libraries.h"
 
 typedef struct communicator {
@@ -139,6 +140,7 @@ static void *watch(void *argument)
 {
     nccl_state *state = argument;
     cudaSetDevice(state->device);
+    vt_threads_roam();
     enum cudaStreamCaptureMode mode =
         cudaStreamCaptureModeRelaxed; /* looking at events is no part of anyone's capture */
     cudaThreadExchangeStreamCaptureMode(&mode);

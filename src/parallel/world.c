@@ -1,4 +1,3 @@
-#define _GNU_SOURCE /* sched_getaffinity */
 #include "parallel/world.h"
 
 #include <sched.h>
@@ -9,12 +8,12 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/threads.h"
 
 /* What each rank tells all others about itself. */
-enum { MASK_BYTES = 1024 }; /* 8192 cores */
 typedef struct {
     char host[VT_HOST_SIZE];
-    unsigned char cores[MASK_BYTES]; /* a bit for each core that it may use; all 0: unknown */
+    unsigned char cores[VT_CORES_BYTES]; /* a bit for each core that it may use; all 0: unknown */
 } introduction;
 
 static vt_world *make_world(int rank, int ranks)
@@ -33,13 +32,13 @@ static vt_world *make_world(int rank, int ranks)
 static void introduce(introduction *own)
 {
     vt_host_name(own->host);
-    if (sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)own->cores) != 0) memset(own->cores, 0, MASK_BYTES);
+    vt_threads_cores(own->cores);
 }
 
 static int count_cores(const introduction *one)
 {
     int count = 0;
-    for (int i = 0; i < MASK_BYTES; i++) count += __builtin_popcount(one->cores[i]);
+    for (int i = 0; i < VT_CORES_BYTES; i++) count += __builtin_popcount(one->cores[i]);
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     return count > 0 ? count : online > 0 ? (int)online : 1;
 }
@@ -47,7 +46,7 @@ static int count_cores(const introduction *one)
 static bool shares_cores(const introduction *a, const introduction *b)
 {
     bool a_known = false, b_known = false;
-    for (int i = 0; i < MASK_BYTES; i++) {
+    for (int i = 0; i < VT_CORES_BYTES; i++) {
         if ((a->cores[i] & b->cores[i]) != 0) return true;
         a_known = a_known || a->cores[i] != 0;
         b_known = b_known || b->cores[i] != 0;

@@ -208,3 +208,15 @@ test_a_run_that_is_going_is_left_alone() {
     contains "$output" "a run is still going in runs/demo/1CPU/00; give this one another --run_num"
     [ "$(ls -d runs/demo/1CPU/*)" = runs/demo/1CPU/00 ]
 }
+
+# OpenMP then keeps the first thread on one core before main begins; the program still knows of all.
+test_bound_threads_have_all_cores() {
+    small_data
+    local bind
+    for bind in false true; do
+        env -u OMP_NUM_THREADS -u GOMP_SPINCOUNT OMP_PLACES=threads OMP_PROC_BIND=$bind \
+            "$VITRAIN" $SMALL --num_epochs=1 --run_num=$bind >log.$bind 2>&1
+        grep -Eo "CPU, [0-9]+ thread" log.$bind >threads.$bind
+    done
+    cmp threads.false threads.true
+}

@@ -1,6 +1,11 @@
 /* src/base: strings and numbers, errors as values, random numbers. */
+#define _GNU_SOURCE /* sched_getcpu */
+#include <omp.h>
+#include <pthread.h>
+
 #include "base/random.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "test.h"
 
 /* ---- random ---- */
@@ -247,4 +252,53 @@ TEST(a_long_message_is_cut_not_overrun)
     EXPECT(strlen(vt_error_text()) == sizeof((vt_error *)0)->text - 1, "%zu", strlen(vt_error_text()));
     vt_error_clear();
     free(longer);
+}
+
+/* ---- threads ---- */
+
+static int cores_of_caller(void)
+{
+    unsigned char cores[VT_CORES_BYTES] = {0};
+    int count = 0;
+    if (pthread_getaffinity_np(pthread_self(), sizeof cores, (cpu_set_t *)cores) != 0) return 0;
+    for (int i = 0; i < VT_CORES_BYTES; i++) count += __builtin_popcount(cores[i]);
+    return count;
+}
+
+static void *reader(void *context)
+{
+    int *counts = context;
+    counts[0] = cores_of_caller();
+    vt_threads_roam();
+    counts[1] = cores_of_caller();
+    return NULL;
+}
+
+TEST(threads_stay_on_cores_of_their_own_and_readers_roam)
+{
+    unsigned char cores[VT_CORES_BYTES];
+    int count = 0, alone = 0, on[1024] = {0}, shared = 0, counts[2];
+    vt_threads_cores(cores);
+    for (int i = 0; i < VT_CORES_BYTES; i++) count += __builtin_popcount(cores[i]);
+    if (getenv("OMP_PROC_BIND") != NULL || getenv("OMP_PLACES") != NULL || getenv("GOMP_CPU_AFFINITY") != NULL)
+        count = 0;
+    if (count < 2 || count > 1024) {
+        vt_test_skip("needs 2 to 1024 cores, and that OpenMP was not told where its threads stay");
+        return;
+    }
+    vt_threads_pin(count);
+#pragma omp parallel num_threads(count) reduction(+ : alone)
+    {
+        alone += cores_of_caller() == 1;
+        on[omp_get_thread_num()] = sched_getcpu();
+    }
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < i; j++) shared += on[i] == on[j];
+    EXPECT(alone == count && shared == 0, "%d of %d threads stay, %d pairs on one core", alone, count, shared);
+    pthread_t thread;
+    VT_ASSERT(pthread_create(&thread, NULL, reader, counts) == 0);
+    pthread_join(thread, NULL);
+    EXPECT(counts[0] == 1 && counts[1] == count, "a thread starts on %d cores, then may use %d", counts[0], counts[1]);
+    vt_threads_pin(1); /* fewer threads than cores: none stays */
+    EXPECT(cores_of_caller() == count, "%d cores", cores_of_caller());
 }
