@@ -25,7 +25,7 @@ typedef struct {
     const char *name;
     const char *settings[16]; /* of vitrain, pairs */
     const char *arguments;    /* of the other side */
-    int rounds;
+    int rounds, steps;        /* turns of each side, and the steps of a turn: training makes one behind another, too */
 } bench_size;
 
 static const bench_size sizes[] = {
@@ -33,17 +33,20 @@ static const bench_size sizes[] = {
      {"img_size", "[32, 64]", "patch_size", "4", "embed_dim", "128", "depth", "4", "num_heads", "4",
       "global_batch_size", "8"},
      "--height 32 --width 64 --channels 20 --patch 4 --embed 128 --depth 4 --heads 4 --batch 8",
-     41},
+     15,
+     8},
     {"medium",
      {"img_size", "[90, 180]", "patch_size", "6", "embed_dim", "256", "depth", "6", "num_heads", "8",
       "global_batch_size", "4"},
      "--height 90 --width 180 --channels 20 --patch 6 --embed 256 --depth 6 --heads 8 --batch 4",
-     11},
+     9,
+     3},
     {"full",
      {"img_size", "[360, 720]", "patch_size", "8", "embed_dim", "384", "depth", "12", "num_heads", "8",
       "global_batch_size", "1"},
      "--height 360 --width 720 --channels 20 --patch 8 --embed 384 --depth 12 --heads 8 --batch 1",
-     5},
+     5,
+     1},
 };
 
 /* The PyTorch process: `to` takes commands, `from` gives seconds. */
@@ -82,12 +85,16 @@ static bool rival_open(rival *r, const char *python, const bench_size *size, boo
     return false;
 }
 
-static double rival_step(rival *r)
+/* Seconds a step, of one turn. */
+static double rival_turn(rival *r, int steps)
 {
     char line[256];
-    fprintf(r->to, "step\n");
-    fflush(r->to);
-    double seconds = fgets(line, sizeof line, r->from) != NULL ? atof(line) : NAN;
+    double seconds = 0;
+    for (int i = 0; i < steps; i++) {
+        fprintf(r->to, "step\n");
+        fflush(r->to);
+        seconds += fgets(line, sizeof line, r->from) != NULL ? atof(line) / steps : NAN;
+    }
     usleep(20000); /* its idle threads spin for milliseconds before they sleep: not in the other side's time */
     return seconds;
 }
@@ -195,7 +202,7 @@ static void print_line(const bench_size *size, bool half, const own *o, int roun
         double other = median(theirs, rounds);
         printf("   PyTorch %9.4f s/step  peak %6.0f MB   ratio %.2f", other, rival_peak / 1048576, other / mine);
     }
-    printf("   (medians of %d)\n", rounds);
+    printf("   (medians of %d turns of %d)\n", rounds, size->steps);
 }
 
 /* ---- where the time of a step goes ---- */
@@ -269,6 +276,19 @@ done:
     return status;
 }
 
+static vt_status own_turn(own *o, int steps, double *seconds)
+{
+    vt_status status = VT_OK;
+    double one;
+    *seconds = 0;
+    for (int i = 0; i < steps; i++) {
+        VT_TRY(own_step(o, &one));
+        *seconds += one / steps;
+    }
+done:
+    return status;
+}
+
 /* One size in a process of its own, so that its peak memory is its own. */
 static vt_status run(const bench_size *size, bool half, const char *python, int rounds)
 {
@@ -283,8 +303,8 @@ static vt_status run(const bench_size *size, bool half, const char *python, int 
     for (int i = 0; i < 2; i++) VT_TRY(own_step(&o, &warm));
     if (with_rival) VT_CHECK(rival_open(&r, python, size, half), "%s bench/pytorch_step.py did not start", python);
     for (int i = 0; i < rounds; i++) {
-        VT_TRY(own_step(&o, &ours[i]));
-        if (with_rival) theirs[i] = rival_step(&r);
+        VT_TRY(own_turn(&o, size->steps, &ours[i]));
+        if (with_rival) theirs[i] = rival_turn(&r, size->steps);
     }
     if (with_rival) peak = rival_close(&r, description, sizeof description);
     print_line(size, half, &o, rounds, ours, with_rival ? theirs : NULL, peak);
