@@ -111,8 +111,7 @@ vt_status vt_trial(const char *path, void (*work)(void *context), void *context)
     warned = warned || warn;
     vt_hdf5_leave();
     if (warn)
-        vt_log_warning("no process could be started to try files in (%s): HDF5 reads them unguarded",
-                       strerror(error));
+        vt_log_warning("no process could be started to try files in (%s): HDF5 reads them unguarded", strerror(error));
     if (child < 0) return VT_OK;
     while (waitpid(child, &ended, 0) < 0)
         if (errno != EINTR) return VT_OK; /* somebody else has collected it */
