@@ -56,6 +56,7 @@ static vt_status parse_value(const char *command, const vt_argument *flag, const
     vt_status status = VT_OK;
     int64_t integer, pair[2];
     double real;
+    VT_ASSERT(text != NULL);
     switch (flag->kind) {
     case VT_ARGUMENT_INTEGER:
         VT_CHECK(vt_text_to_integer(text, &integer) && in_range(flag, (double)integer),

@@ -286,6 +286,7 @@ static vt_status measure(bench *b)
     plain p = {.bench = b};
     inflating g = {.p = &p};
     double reader[ROUNDS], preads[ROUNDS], inflates[ROUNDS], seconds = 0;
+    VT_ASSERT(b->config != NULL);
     const double samples = (double)(b->batches * b->config->global_batch_size);
     VT_TRY(plan_plain(&p));
     VT_TRY(read_round(b, 0, &seconds)); /* the files into the page cache, the ring's pages into memory */

@@ -63,6 +63,7 @@ static int compare_dates(const char *a, const char *b)
 {
     size_t length[2];
     const char *dates[2] = {find_date(base_name(a), true, &length[0]), find_date(base_name(b), true, &length[1])};
+    VT_ASSERT(dates[0] != NULL && dates[1] != NULL); /* is_wanted saw one */
     int order = strncmp(dates[0], dates[1], length[0] < length[1] ? length[0] : length[1]);
     return order != 0 ? order : length[0] < length[1] ? -1 : length[0] > length[1];
 }

@@ -170,6 +170,7 @@ static vt_status find_level(const vt_field_source *source, const variable *wante
     double *values = NULL;
     vt_text found = {0};
     const int64_t levels = source->extent[1];
+    VT_ASSERT(source->part != NULL);
     *level = 0;
     if (!wanted->has_level && levels == 1) goto done;
     const char *name = find_coordinate(source->part, level_names, LEVEL_NAMES, levels);
@@ -222,8 +223,10 @@ static vt_status use_source(vt_fields_file *file, const variable *wanted, int *i
 {
     vt_status status = VT_OK;
     double *latitudes = NULL;
-    for (*index = 0; *index < file->source_count; ++*index)
+    for (*index = 0; *index < file->source_count; ++*index) {
+        VT_ASSERT(file->sources[*index].name != NULL);
         if (strcmp(file->sources[*index].name, wanted->name) == 0) return VT_OK;
+    }
     const vt_field_part *part = file->parts, *end = file->parts + file->part_count;
     while (part < end && !vt_field_part_has(part, wanted->name)) part++;
     if (part == end) return fail_missing(file, wanted->name);
@@ -259,6 +262,7 @@ vt_status vt_netcdf_open(vt_fields_file *file, const char *text)
     variable *variables = NULL;
     int64_t count = 0;
     VT_TRY(parse_variables(text, &variables, &count));
+    VT_ASSERT(count > 0);
     file->shape.channels = count;
     file->sources = calloc((size_t)count, sizeof *file->sources);
     file->channels = calloc((size_t)count, sizeof *file->channels);

@@ -199,6 +199,7 @@ static vt_status use_source(vt_tensor_file *file, const char *name, vt_tensor_fi
     vt_status status = VT_OK;
     vt_tensor_file *opened = NULL;
     vt_tensor_source *place = &file->sources[0];
+    VT_ASSERT(name != NULL);
     const char *slash = strrchr(file->path, '/');
     char *path = vt_text_format("%.*s%s", slash == NULL ? 0 : (int)(slash + 1 - file->path), file->path, name);
     for (int i = 0; i < VT_TENSOR_OPEN_SOURCES; i++) {

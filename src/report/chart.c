@@ -73,10 +73,12 @@ static int place_ticks(const axis *range, int wanted, double ticks[MOST_TICKS])
     if (range->logarithmic) {
         static const double parts[] = {1, 2, 5};
         bool only_decades = range->high > 3e3 * range->low;
-        for (double decade = pow(10, floor(log10(range->low))); decade <= range->high; decade *= 10)
-            for (int i = 0; i < (only_decades ? 1 : 3); i++)
-                if (decade * parts[i] >= range->low && decade * parts[i] <= range->high && count < MOST_TICKS)
-                    ticks[count++] = decade * parts[i];
+        int last = (int)floor(log10(range->high));
+        for (int power = (int)floor(log10(range->low)); power <= last; power++)
+            for (int i = 0; i < (only_decades ? 1 : 3); i++) {
+                double tick = parts[i] * pow(10, power);
+                if (tick >= range->low && tick <= range->high && count < MOST_TICKS) ticks[count++] = tick;
+            }
         return count;
     }
     double least = (range->high - range->low) / wanted, power = pow(10, floor(log10(least)));

@@ -111,6 +111,7 @@ void vt_stored_own_boxes(const vt_trainer *trainer, vt_written_box **result, int
             if (rank == world->rank) place = copies;
             copies++;
         }
+        VT_ASSERT(copies > 0); /* this rank's own */
         if (i % copies != place) continue;
         vt_tensor_box cut[VT_TENSOR_BOXES];
         int number = vt_stored_boxes(&tensor, cut);

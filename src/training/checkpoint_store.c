@@ -326,6 +326,7 @@ static vt_status read_newest(const vt_checkpoint_store *store, const vt_checkpoi
     for (int64_t i = 0; i < (int64_t)count && status != VT_OK; i++) {
         bool damaged = false;
         free(*path);
+        VT_ASSERT(world->rank != 0 || list.steps != NULL);
         *path = world->rank == 0 ? step_path(store, list.steps[i], "") : NULL;
         vt_world_broadcast_text(world, path);
         status = vt_checkpoint_read(*path, subject, progress, &damaged);
