@@ -442,13 +442,11 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
 #pragma omp parallel
     {
         make_delta(shape, &out, &dout, a.delta);
+        int64_t unit, block;
         pile memory = {vt_cpu_scratch(backend), 0};
         backward_buffers b = backward_layout(&any, &memory);
         tiles_configure();
-        for (;;) {
-            int64_t work = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED), block;
-            if (work >= heads * a.key_blocks) break;
-            int64_t unit = head_of(work, heads, vt_cpu_threads(backend), a.key_blocks, &block);
+        while (take_block(&next, heads, a.key_blocks, vt_cpu_threads(backend), &unit, &block)) {
             head_view h = view_head(shape, unit);
             backward_block(&h, &a, &b, block);
         }

@@ -146,14 +146,18 @@ static inline void wait_for(const int *added, int count)
     }
 }
 
-/* Piece `work` of all: heads in groups of `group`, of which all first blocks of keys come first, then all second ones:
- * so threads work on different heads, if there are enough, and seldom wait for one another. */
-static inline int64_t head_of(int64_t work, int64_t heads, int64_t group, int64_t blocks, int64_t *block)
+/* The next piece of work, a block of keys of a unit; false: all are given out. Heads go in groups of as many as there
+ * are threads, of which all first blocks of keys come first, then all second ones: so threads work on different heads,
+ * if there are enough, and seldom wait for one another. */
+static inline bool take_block(int64_t *next, int64_t units, int64_t blocks, int64_t threads, int64_t *unit,
+                              int64_t *block)
 {
-    int64_t first = work / (group * blocks) * group, size = smaller(group, heads - first);
-    int64_t rest = work - first * blocks;
-    *block = rest / size;
-    return first + rest % size;
+    int64_t work = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
+    int64_t first = work / (threads * blocks) * threads, size = smaller(threads, units - first);
+    if (work >= units * blocks) return false;
+    *block = (work - first * blocks) / size;
+    *unit = first + (work - first * blocks) % size;
+    return true;
 }
 
 /* The same sums for both types. */

@@ -1,0 +1,288 @@
+/* Reading a checkpoint: whether it fits the run, and what goes back into it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "data/safetensors.h"
+#include "training/checkpoint_inside.h"
+#include "training/checkpoint_parts.h"
+
+static vt_status check_channels(const char *directory, const char *stored, const char *present)
+{
+    vt_status status = VT_OK;
+    if (stored[0] == '\0' || present[0] == '\0') return VT_OK; /* one of the two has no names */
+    for (int channel = 0; *stored != '\0' || *present != '\0'; channel++) {
+        int a = (int)strcspn(stored, "\n"), b = (int)strcspn(present, "\n");
+        VT_CHECK(a == b && strncmp(stored, present, (size_t)a) == 0,
+                 "%s: channel %d is '%.*s' in the checkpoint, '%.*s' in the data", directory, channel, a, stored, b,
+                 present);
+        stored += a + (stored[a] == '\n');
+        present += b + (present[b] == '\n');
+    }
+done:
+    return status;
+}
+
+static vt_status check_model(vt_tensor_file *file, const char *directory, const vt_checkpoint_subject *subject)
+{
+    vt_status status = VT_OK;
+    const vt_parameters *parameters = subject->trainer->parameters;
+    int64_t stored = 0, count = vt_parameters_count(parameters);
+    char found_text[128], wanted_text[128];
+    char *stored_names = NULL, *names = vt_checkpoint_channels(subject);
+    VT_TRY(vt_tensor_file_get_text(file, "channels", &stored_names));
+    VT_TRY(check_channels(directory, stored_names, names));
+    VT_TRY(vt_tensor_file_get_integer(file, "parameter_count", &stored));
+    VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
+             (long long)stored, (long long)count);
+    for (int64_t i = 0; i < count; i++) {
+        vt_stored_tensor tensor = vt_stored_at(subject->trainer, i);
+        vt_tensor_shape wanted = vt_stored_shape(tensor.parameter), found = {0};
+        VT_TRY(vt_tensor_file_shape(file, tensor.name, &found));
+        vt_tensor_shape_text(&found, found_text);
+        vt_tensor_shape_text(&wanted, wanted_text);
+        VT_CHECK(strcmp(found_text, wanted_text) == 0,
+                 "%s: %s is %s in the checkpoint, %s in the model that the configuration asks for", directory,
+                 tensor.parameter->name, found_text, wanted_text);
+    }
+done:
+    free(stored_names);
+    free(names);
+    return status;
+}
+
+/* Adam and AdamW keep the same moments. */
+static vt_status check_optimizer(vt_tensor_file *file, const char *directory, const vt_config *config)
+{
+    vt_status status = VT_OK;
+    char *name = NULL;
+    VT_TRY(vt_tensor_file_get_text(file, "optimizer", &name));
+    bool was_sgd = strcmp(name, vt_checkpoint_optimizers[VT_OPTIMIZER_SGD]) == 0;
+    VT_CHECK(
+        was_sgd == (config->optimizer == VT_OPTIMIZER_SGD),
+        "%s was made with the optimizer %s, whose moments %s can't go on with; --init_from=%s takes the parameters "
+        "alone",
+        directory, name, vt_checkpoint_optimizers[config->optimizer], directory);
+done:
+    free(name);
+    return status;
+}
+
+/* ---- reading ---- */
+
+static vt_status read_progress(vt_tensor_file *file, vt_progress *progress)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_tensor_file_get_integer(file, "step", &progress->step));
+    VT_TRY(vt_tensor_file_get_integer(file, "epoch", &progress->epoch));
+    VT_TRY(vt_tensor_file_get_integer(file, "epoch_steps", &progress->epoch_steps));
+    VT_TRY(vt_tensor_file_get_integer(file, "epoch_samples", &progress->epoch_samples));
+    progress->epoch_skipped = progress->skipped = progress->skipped_in_row = 0;
+    if (vt_tensor_file_has(file, "skipped")) { /* the first checkpoints had none of the three */
+        VT_TRY(vt_tensor_file_get_integer(file, "epoch_skipped", &progress->epoch_skipped));
+        VT_TRY(vt_tensor_file_get_integer(file, "skipped", &progress->skipped));
+        VT_TRY(vt_tensor_file_get_integer(file, "skipped_in_row", &progress->skipped_in_row));
+    }
+    VT_TRY(vt_tensor_file_get_real(file, "epoch_loss", &progress->epoch_loss));
+    VT_TRY(vt_tensor_file_get_real(file, "epoch_seconds", &progress->epoch_seconds));
+    VT_TRY(vt_tensor_file_get_real(file, "validation_loss", &progress->validation_loss));
+    VT_TRY(vt_tensor_file_get_real(file, "best_loss", &progress->best_loss));
+    VT_TRY(vt_tensor_file_get_real(file, "persistence_loss", &progress->persistence_loss));
+done:
+    return status;
+}
+
+/* The batches of an epoch are counted in batches of its size, so it can change only between two epochs. */
+static vt_status check_batch_size(vt_tensor_file *file, const char *directory, const vt_config *config,
+                                  const vt_progress *progress)
+{
+    vt_status status = VT_OK;
+    int64_t batch = 0;
+    VT_TRY(vt_tensor_file_get_integer(file, "global_batch_size", &batch));
+    VT_CHECK(progress->epoch_steps == 0 || batch == config->global_batch_size,
+             "%s lies in the midst of an epoch with global_batch_size %lld, so it can't go on with %lld", directory,
+             (long long)batch, (long long)config->global_batch_size);
+done:
+    return status;
+}
+
+/* What this rank keeps of the first `count` tensors, straight from the shards that hold it. */
+static vt_status read_tensors(vt_tensor_file *index, const vt_trainer *trainer, int64_t count)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = trainer->backend;
+    float *room = vt_stored_room(trainer);
+    for (int64_t i = 0; i < count; i++) {
+        vt_tensor_box boxes[VT_TENSOR_BOXES];
+        vt_stored_tensor tensor = vt_stored_at(trainer, i);
+        int number = vt_stored_boxes(&tensor, boxes);
+        float *next = room;
+        for (int j = 0; j < number; j++) {
+            VT_TRY(vt_tensor_file_read_box(index, tensor.name, &boxes[j], next));
+            next += vt_tensor_count(&boxes[j].shape);
+        }
+        if (number > 0)
+            backend->copy_from_host(backend, tensor.memory, room, (size_t)tensor.piece.count * sizeof *room);
+    }
+done:
+    free(room);
+    return status;
+}
+
+/* Collective. All ranks could read, or all fail: those that could by themselves without a note. */
+static vt_status finish_reading(vt_trainer *trainer, vt_status status, bool *damaged)
+{
+    bool failed = vt_world_any(trainer->world, status != VT_OK);
+    *damaged = vt_world_any(trainer->world, *damaged);
+    if (failed) return VT_ERROR;
+    vt_gradient_sync_values_changed(trainer->sync);
+    return VT_OK;
+}
+
+/* What the run's back end had chosen by timing: it goes on with the same, on the same machine. */
+static vt_status read_choices(vt_tensor_file *index, vt_backend *backend)
+{
+    vt_status status = VT_OK;
+    char *text = NULL;
+    if (backend->choices_take == NULL || !vt_tensor_file_has(index, "choices")) return VT_OK;
+    VT_TRY(vt_tensor_file_get_text(index, "choices", &text));
+    backend->choices_take(backend, text);
+done:
+    free(text);
+    return status;
+}
+
+static vt_status read_optimizer_progress(vt_tensor_file *file, vt_optimizer_progress *progress)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_tensor_file_get_integer(file, "optimizer_steps", &progress->updates));
+    if (vt_tensor_file_has(file, "loss_scale")) { /* earlier checkpoints had none */
+        VT_TRY(vt_tensor_file_get_real(file, "loss_scale", &progress->loss_scale));
+        VT_TRY(vt_tensor_file_get_integer(file, "loss_scale_clean_steps", &progress->clean_steps));
+    }
+done:
+    return status;
+}
+
+static vt_status read_own_parts(const char *directory, const vt_checkpoint_subject *subject, vt_progress *progress,
+                                bool *damaged)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    vt_trainer *trainer = subject->trainer;
+    vt_optimizer_progress optimizer = {0};
+    VT_TRY(vt_checkpoint_open(directory, trainer->world, &index, damaged));
+    VT_TRY(check_model(index, directory, subject));
+    VT_TRY(check_optimizer(index, directory, trainer->config));
+    VT_TRY(read_progress(index, progress));
+    VT_TRY(check_batch_size(index, directory, trainer->config, progress));
+    VT_TRY(read_choices(index, trainer->backend));
+    VT_TRY(read_optimizer_progress(index, &optimizer));
+    *damaged = true;
+    VT_TRY(read_tensors(index, trainer, vt_stored_count(trainer)));
+    *damaged = false;
+    vt_optimizer_set_progress(trainer->optimizer, &optimizer);
+    trainer->steps_started = progress->step;
+done:
+    vt_tensor_file_close(&index);
+    return status;
+}
+
+vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject *subject, vt_progress *progress,
+                             bool *damaged)
+{
+    vt_status status = read_own_parts(directory, subject, progress, damaged);
+    return finish_reading(subject->trainer, status, damaged);
+}
+
+static vt_status read_safetensors(const char *path, const vt_trainer *trainer)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = trainer->backend;
+    vt_safetensors *file = NULL;
+    float *whole = NULL, *room = vt_stored_room(trainer);
+    VT_TRY(vt_safetensors_open(path, &file));
+    for (int64_t i = 0; i < vt_parameters_count(trainer->parameters); i++) {
+        vt_tensor_box boxes[VT_TENSOR_BOXES];
+        vt_stored_tensor tensor = vt_stored_at(trainer, i);
+        vt_tensor_shape shape = vt_stored_shape(tensor.parameter);
+        free(whole);
+        whole = vt_allocate((size_t)vt_tensor_count(&shape), sizeof *whole, "a checkpoint");
+        VT_TRY(vt_safetensors_read(file, tensor.parameter->name, &shape, whole));
+        float *next = room;
+        int number = vt_stored_boxes(&tensor, boxes);
+        for (int j = 0; j < number; j++) {
+            vt_tensor_box_copy(&shape, whole, &boxes[j], next);
+            next += vt_tensor_count(&boxes[j].shape);
+        }
+        if (number > 0)
+            backend->copy_from_host(backend, tensor.memory, room, (size_t)tensor.piece.count * sizeof *room);
+    }
+done:
+    vt_safetensors_close(&file);
+    free(whole);
+    free(room);
+    return status;
+}
+
+static vt_status read_own_parameters(const char *path, const vt_checkpoint_subject *subject)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    vt_trainer *trainer = subject->trainer;
+    bool damaged = false;
+    size_t length = strlen(path), suffix = strlen(".safetensors");
+    if (length > suffix && strcmp(path + length - suffix, ".safetensors") == 0) return read_safetensors(path, trainer);
+    VT_TRY(vt_checkpoint_open(path, trainer->world, &index, &damaged));
+    VT_TRY(check_model(index, path, subject));
+    VT_TRY(read_tensors(index, trainer, vt_parameters_count(trainer->parameters)));
+done:
+    vt_tensor_file_close(&index);
+    return status;
+}
+
+vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject)
+{
+    bool damaged = false;
+    return finish_reading(subject->trainer, read_own_parameters(path, subject), &damaged);
+}
+
+static vt_status read_named(vt_tensor_file *file, const char *name, vt_named_tensor *tensor)
+{
+    vt_status status = VT_OK;
+    char *full = vt_text_format("parameters/%s", name);
+    VT_TRY(vt_tensor_file_shape(file, full, &tensor->shape));
+    size_t bytes = (size_t)vt_tensor_count(&tensor->shape) * sizeof(float);
+    float *values = malloc(bytes + 1);
+    VT_CHECK(values != NULL, "out of memory: could not get %zu bytes for tensor '%s'", bytes, name);
+    tensor->name = name;
+    tensor->values = values;
+    VT_TRY(vt_tensor_file_read(file, full, &tensor->shape, values));
+done:
+    free(full);
+    return status;
+}
+
+vt_status vt_checkpoint_export(const char *directory, const char *path)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    bool damaged = false;
+    char **names = NULL;
+    int64_t count = 0;
+    vt_named_tensor *tensors = NULL;
+    VT_TRY(vt_checkpoint_check_index(directory));
+    VT_TRY(vt_checkpoint_open(directory, NULL, &index, &damaged));
+    VT_TRY(vt_tensor_file_list(index, "parameters", &names, &count));
+    tensors = vt_allocate((size_t)count + 1, sizeof *tensors, "a checkpoint");
+    for (int64_t i = 0; i < count; i++) VT_TRY(read_named(index, names[i], &tensors[i]));
+    VT_TRY(vt_safetensors_write(path, tensors, count));
+done:
+    for (int64_t i = 0; i < count && tensors != NULL; i++) free((float *)(uintptr_t)tensors[i].values);
+    for (int64_t i = 0; i < count; i++) free(names[i]);
+    free(names);
+    free(tensors);
+    vt_tensor_file_close(&index);
+    return status;
+}
