@@ -3,7 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+/* Of x86-64, and of 64-bit ARM with pages of 4 kB. */
+#define LARGE_PAGE ((size_t)2 << 20)
 
 static void (*last_words)(const char *message);
 
@@ -38,4 +42,17 @@ void *vt_reallocate(void *memory, size_t count, size_t size, const char *purpose
     void *grown = reallocarray(memory, count, size);
     if (grown == NULL) vt_memory_exhausted(size > (size_t)-1 / count ? (size_t)-1 : count * size, purpose);
     return grown;
+}
+
+/* Whole large pages only, so that no more is taken than was asked for. */
+void *vt_allocate_large(size_t bytes)
+{
+    const size_t whole = bytes / LARGE_PAGE * LARGE_PAGE;
+    void *memory = NULL;
+    if (bytes > (size_t)-1 / 2 || posix_memalign(&memory, whole > 0 ? LARGE_PAGE : 64, bytes > 0 ? bytes : 1) != 0)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    if (whole > 0) (void)madvise(memory, whole, MADV_HUGEPAGE); /* advice only */
+#endif
+    return memory;
 }

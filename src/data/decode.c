@@ -109,6 +109,9 @@ static vector load(const unsigned char *bytes)
     return v;
 }
 
+/* How far ahead of its writing memory is fetched: else each store waits until its line has come. */
+enum { AHEAD = 1024, CACHE_LINE = 64 };
+
 /* Sixteen elements at a time; returns how many are done. Interleaving the first half of the planes with the second,
  * log2(size) times, puts the bytes of each element side by side. Inlined and unrolled for each size, for only then the
  * planes live in registers. */
@@ -118,6 +121,7 @@ __attribute__((always_inline)) static inline size_t unshuffle_vectors(const unsi
     size_t done = 0;
     for (; done + 16 <= count; done += 16, elements += 16 * size) {
         vector planes[8], mixed[8];
+        for (size_t line = 0; line < 16 * size; line += CACHE_LINE) __builtin_prefetch(elements + AHEAD + line, 1);
 #pragma GCC unroll 8
         for (size_t b = 0; b < size; b++) planes[b] = load(shuffled + b * count + done);
 #pragma GCC unroll 3

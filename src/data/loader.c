@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/threads.h"
 #include "data/sampler.h"
 #include "report/log.h"
@@ -251,7 +252,6 @@ static vt_status allocate_ring(vt_loader *loader)
     const vt_dataset_options *sizes = vt_dataset_options_of(options->dataset);
     size_t bytes = sizeof(float) *
                    (size_t)(target_offset(loader) + slice_size(loader) * sample_floats(sizes->out_channels, sizes));
-    bytes = (bytes + 63) / 64 * 64;
     loader->slot_count = options->workers > 0 ? options->prefetch + 1 : 1;
     loader->slots = calloc((size_t)loader->slot_count, sizeof *loader->slots);
     VT_CHECK(loader->slots != NULL, "out of memory for a ring of %lld batches", (long long)loader->slot_count);
@@ -259,7 +259,7 @@ static vt_status allocate_ring(vt_loader *loader)
         ring_slot *slot = &loader->slots[i];
         if (!options->indices_only)
             slot->memory =
-                options->allocate != NULL ? options->allocate(bytes, options->context) : aligned_alloc(64, bytes);
+                options->allocate != NULL ? options->allocate(bytes, options->context) : vt_allocate_large(bytes);
         slot->samples = malloc((size_t)slice_size(loader) * sizeof *slot->samples);
         slot->bad = malloc((size_t)slice_size(loader) * sizeof *slot->bad);
         VT_TRY(vt_read_plan_open(&slot->plan));

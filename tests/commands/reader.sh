@@ -146,6 +146,7 @@ test_bench_io() {
     make_data --compress=2 --chunk_times=1
     "$VITRAIN" bench io ${tiny/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log
     grep -Eqx "ratio +[0-9]+\.[0-9]+ of the samples/s of inflating alone, by as many threads" log
+    grep -Eqx "ratio +[0-9]+\.[0-9]+ of the samples/s of inflating alone into as much memory as the reader fills, by as many threads" log
     fails 1 "$VITRAIN" bench
     contains "$output" "vitrain bench io"
 }

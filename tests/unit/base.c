@@ -1,12 +1,30 @@
-/* src/base: strings and numbers, errors as values, random numbers. */
+/* src/base: memory, strings and numbers, errors as values, random numbers. */
 #define _GNU_SOURCE /* sched_getcpu */
 #include <omp.h>
 #include <pthread.h>
 
+#include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "test.h"
+
+/* ---- memory ---- */
+
+TEST(large_memory_is_aligned_and_refused_when_there_is_none)
+{
+    static const size_t sizes[] = {0, 1, 63, 4097, (size_t)2 << 20, ((size_t)5 << 20) + 7};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        unsigned char *memory = vt_allocate_large(sizes[s]);
+        const uintptr_t alignment = sizes[s] < (size_t)2 << 20 ? 64 : (uintptr_t)2 << 20;
+        const uintptr_t beyond = (uintptr_t)memory % alignment;
+        EXPECT(memory != NULL && beyond == 0, "%zu bytes at %p", sizes[s], (void *)memory);
+        if (memory != NULL) memset(memory, 0x5a, sizes[s]);
+        free(memory);
+    }
+    EXPECT(vt_allocate_large((size_t)-1) == NULL, "all of the address space");
+    EXPECT(vt_allocate_large((size_t)-1 / 2 - 4096) == NULL, "half of the address space");
+}
 
 /* ---- random ---- */
 
