@@ -231,6 +231,110 @@ TEST(netcdf_missing_values_and_wrong_names)
     EXPECT_ERROR(vt_dataset_open(&options, &dataset), "netCDF files: say which of their variables are the channels");
 }
 
+/* Files of one variable 't', [TIMES, ROWS, COLUMNS], whose stored numbers count from -30 on. */
+static hid_t write_counting(hid_t file, hid_t type)
+{
+    const hsize_t extent[3] = {TIMES, ROWS, COLUMNS};
+    int values[TIMES * ROWS * COLUMNS];
+    for (int i = 0; i < TIMES * ROWS * COLUMNS; i++) values[i] = i % 100 - 30;
+    hid_t space = H5Screate_simple(3, extent, NULL);
+    hid_t dataset = H5Dcreate2(file, "t", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    H5Sclose(space);
+    return dataset;
+}
+
+static void write_string(hid_t dataset, const char *name, const char *text, bool variable)
+{
+    hid_t space = H5Screate(H5S_SCALAR), type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, variable ? H5T_VARIABLE : strlen(text));
+    hid_t attribute = H5Acreate2(dataset, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    VT_ASSERT(H5Awrite(attribute, type, variable ? (const void *)&text : text) >= 0);
+    H5Aclose(attribute);
+    H5Tclose(type);
+    H5Sclose(space);
+}
+
+static vt_dataset_options counting_options(bool direct)
+{
+    return (vt_dataset_options){.directory = vt_test_directory(),
+                                .option_name = "train_data_path",
+                                .height = ROWS,
+                                .width = COLUMNS,
+                                .in_channels = 1,
+                                .out_channels = 1,
+                                .dt = 1,
+                                .sample_limit = VT_UNSET_INTEGER,
+                                .variables = "t",
+                                .direct = direct};
+}
+
+TEST(netcdf_numbers_without_a_sign)
+{
+    const hid_t types[] = {H5T_STD_I8LE, H5T_STD_I16BE, H5T_STD_I16LE, H5T_STD_I32LE};
+    const double beyond[] = {256, 65536, 65536, 4294967296.0};
+    for (int form = 0; form < 8; form++) {
+        hid_t file = H5Fcreate(test_path("t_2013.nc"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+        hid_t dataset = write_counting(file, types[form / 2]);
+        write_string(dataset, "_Unsigned", form % 2 == 0 ? "true" : "True", form % 2 == 0);
+        write_number(dataset, "_FillValue", H5T_STD_I8LE, -31); /* none of the values */
+        write_number(dataset, "missing_value", H5T_STD_I8LE, -1);
+        H5Dclose(dataset);
+        H5Fclose(file);
+        for (int direct = 0; direct < 2; direct++) {
+            vt_dataset *set = NULL;
+            vt_dataset_options options = counting_options(direct);
+            float input[ROWS * COLUMNS], target[ROWS * COLUMNS];
+            EXPECT_OK(vt_dataset_open(&options, &set));
+            if (set == NULL) continue;
+            /* the one that is missing is the 30th of 35 */
+            EXPECT_ERROR(vt_dataset_read(set, 0, input, target),
+                         "t_2013.nc: 't' is NaN or missing (_FillValue) at time 0, channel 0 (t), row 4, column 1");
+            EXPECT_OK(vt_dataset_read(set, 1, input, target));
+            for (int i = 0; i < ROWS * COLUMNS; i++) EXPECT((double)input[i] == ROWS * COLUMNS + i - 30);
+            EXPECT_ERROR(vt_dataset_read(set, 2, input, target), "at time 3");
+            vt_dataset_close(&set);
+        }
+        vt_dataset *set = NULL;
+        vt_dataset_options options = counting_options(true);
+        options.rows = 4; /* without the row of the missing one */
+        float input[4 * COLUMNS], target[4 * COLUMNS];
+        EXPECT_OK(vt_dataset_open(&options, &set));
+        EXPECT_OK(vt_dataset_read(set, 0, input, target));
+        for (int i = 0; i < 4 * COLUMNS; i++)
+            EXPECT(input[i] == (float)(beyond[form / 2] + i - 30), "form %d: %g at %d", form, (double)input[i], i);
+        vt_dataset_close(&set);
+    }
+}
+
+TEST(netcdf_attributes_that_are_no_numbers)
+{
+    static const struct {
+        const char *attribute, *text;
+        double number;
+        const char *message;
+    } wrong[] = {{"scale_factor", "0.01", 0, "the attribute 'scale_factor' of 't' is not a single number"},
+                 {"add_offset", "", 0, "the attribute 'add_offset' of 't' is not a single number"},
+                 {"_FillValue", "none", 0, "the attribute '_FillValue' of 't' is not a single number"},
+                 {"scale_factor", NULL, 0, "'t' has scale_factor 0 and add_offset 0"},
+                 {"scale_factor", NULL, NAN, "'t' has scale_factor nan and add_offset 0"},
+                 {"add_offset", NULL, INFINITY, "'t' has scale_factor 1 and add_offset inf"}};
+    for (size_t w = 0; w < sizeof wrong / sizeof wrong[0]; w++) {
+        hid_t file = H5Fcreate(test_path("t_2013.nc"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+        hid_t dataset = write_counting(file, H5T_STD_I16LE);
+        if (wrong[w].text != NULL)
+            write_string(dataset, wrong[w].attribute, wrong[w].text, true);
+        else
+            write_number(dataset, wrong[w].attribute, H5T_IEEE_F64LE, wrong[w].number);
+        H5Dclose(dataset);
+        H5Fclose(file);
+        vt_dataset *set = NULL;
+        vt_dataset_options options = counting_options(true);
+        EXPECT_ERROR(vt_dataset_open(&options, &set), wrong[w].message);
+        vt_dataset_close(&set);
+    }
+}
+
 /* ---- many threads ---- */
 
 static const test_fields file = {.times = 60, .channels = 3, .height = 6, .width = 8};
