@@ -70,9 +70,12 @@ vt_status vt_library_cublaslt(const vt_cublaslt **library)
 {
     static vt_cublaslt functions;
     static const symbol symbols[] = {VT_CUBLASLT_SYMBOLS(CUBLASLT_ROW)};
-    static description what = {"cuBLASLt", "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), "It comes with the CUDA toolkit",
-                               symbols,    sizeof symbols / sizeof *symbols,         &functions,
-                               false};
+    static description what = {.title = "cuBLASLt",
+                               .file = "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR),
+                               .advice = "It comes with the CUDA toolkit",
+                               .symbols = symbols,
+                               .count = sizeof symbols / sizeof *symbols,
+                               .functions = &functions};
     *library = &functions;
     return open_once(&what);
 }
@@ -83,9 +86,12 @@ vt_status vt_library_cudnn(const vt_cudnn **library)
 {
     static vt_cudnn functions;
     static const symbol symbols[] = {VT_CUDNN_SYMBOLS(CUDNN_ROW)};
-    static description what = {"cuDNN", "libcudnn.so." TEXT(CUDNN_MAJOR), "Install cuDNN",
-                               symbols, sizeof symbols / sizeof *symbols, &functions,
-                               false};
+    static description what = {.title = "cuDNN",
+                               .file = "libcudnn.so." TEXT(CUDNN_MAJOR),
+                               .advice = "Install cuDNN",
+                               .symbols = symbols,
+                               .count = sizeof symbols / sizeof *symbols,
+                               .functions = &functions};
     *library = &functions;
     return open_once(&what);
 }
@@ -97,9 +103,12 @@ vt_status vt_library_nccl(const vt_nccl **library)
 {
     static vt_nccl functions;
     static const symbol symbols[] = {VT_NCCL_SYMBOLS(NCCL_ROW)};
-    static description what = {"NCCL",  "libnccl.so." TEXT(NCCL_MAJOR),   "Install NCCL, or use --comm=mpi",
-                               symbols, sizeof symbols / sizeof *symbols, &functions,
-                               false};
+    static description what = {.title = "NCCL",
+                               .file = "libnccl.so." TEXT(NCCL_MAJOR),
+                               .advice = "Install NCCL, or use --comm=mpi",
+                               .symbols = symbols,
+                               .count = sizeof symbols / sizeof *symbols,
+                               .functions = &functions};
     *library = &functions;
     return open_once(&what);
 }
