@@ -293,10 +293,8 @@ static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *w
         VT_LAUNCH(weight_gradient_kernel, dim3((unsigned)((columns + 127) / 128), (unsigned)blocks), 128, 0, backend,
                   a);
     }
-    VT_LAUNCH(add_partial_sums, vt_blocks(columns), VT_BLOCK_THREADS, 0, backend, a.partial, blocks, 2 * columns,
-              columns, dweight);
-    VT_LAUNCH(add_partial_sums, vt_blocks(columns), VT_BLOCK_THREADS, 0, backend, a.partial + columns, blocks,
-              2 * columns, columns, dbias);
+    vt_add_partial_sums(backend, a.partial, blocks, 2 * columns, columns, dweight);
+    vt_add_partial_sums(backend, a.partial + columns, blocks, 2 * columns, columns, dbias);
 }
 
 void VT_CUDA_NAME(layer_norm_fill)(vt_backend *backend)

@@ -5,14 +5,32 @@
 
 #include "elements.h"
 
-/* sums [columns] += column sums of partial [parts, stride]. */
-VT_KERNEL void add_partial_sums(const float *partial, int64_t parts, int64_t stride, int64_t columns, float *sums)
+enum { VT_PART_WARPS = 16 };
+
+/* sums [columns] += column sums of partial [parts, stride]. A block has 32 columns: its warps add every
+ * VT_PART_WARPS-th part, so that many loads are under way, and then their sums are added in order. */
+VT_KERNEL void __launch_bounds__(32 * VT_PART_WARPS)
+    add_partial_sums_kernel(const float *partial, int64_t parts, int64_t stride, int64_t columns, float *sums)
 {
-    for (int64_t c = vt_thread(); c < columns; c += vt_thread_count()) {
-        float sum = 0;
-        for (int64_t p = 0; p < parts; p++) sum += partial[p * stride + c];
-        sums[c] += sum;
-    }
+    __shared__ float shared[VT_PART_WARPS][32];
+    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    int64_t column = (int64_t)blockIdx.x * 32 + lane;
+    float sum = 0;
+    if (column < columns)
+        for (int64_t p = warp; p < parts; p += VT_PART_WARPS) sum += partial[p * stride + column];
+    shared[warp][lane] = sum;
+    __syncthreads();
+    if (warp > 0 || column >= columns) return;
+    sum = 0;
+    for (int w = 0; w < VT_PART_WARPS; w++) sum += shared[w][lane];
+    sums[column] += sum;
+}
+
+static inline void vt_add_partial_sums(vt_backend *backend, const float *partial, int64_t parts, int64_t stride,
+                                       int64_t columns, float *sums)
+{
+    VT_LAUNCH(add_partial_sums_kernel, dim3((unsigned)((columns + 31) / 32)), 32 * VT_PART_WARPS, 0, backend, partial,
+              parts, stride, columns, sums);
 }
 
 /* The first half for kernels of which a block of 32 × VT_SUM_LANES threads has 256 columns of a run of rows: thread
@@ -40,8 +58,7 @@ static inline vt_column_sum vt_column_sum_begin(vt_backend *backend, int64_t row
 /* sums [columns] += what the blocks have added. */
 static inline void vt_column_sum_end(vt_backend *backend, const vt_column_sum *sum, int64_t columns, float *sums)
 {
-    VT_LAUNCH(add_partial_sums, vt_blocks(columns), VT_BLOCK_THREADS, 0, backend, sum->partial, sum->parts, columns,
-              columns, sums);
+    vt_add_partial_sums(backend, sum->partial, sum->parts, columns, columns, sums);
 }
 
 /* The eight sums of each thread, those of its columns added up over the warps, into partial [gridDim.y, columns]. */
