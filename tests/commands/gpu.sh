@@ -28,6 +28,10 @@ test_gpu_check_on_the_host() {
     "$TOP/tests/gpu/check" ops >printed
     contains "$(cat printed)" "gpu-check: all of ops passed"
     contains "$(cat out/ops.txt)" "ok   operations/blocks/patches_of_a_run_of_tokens"
+    # no time for more
+    GPU_CHECK_SECONDS=0 fails 1 "$TOP/tests/gpu/check" ops layouts
+    contains "$output" "FAIL operations on the GPU: no time is left in this step"
+    contains "$output" "FAIL layout one: no time is left in this step"
     # a test that fails, and one that dies
     rm programs/vitrain-tests
     printf '#!/bin/sh\n[ "$1" = --has-gpu ] && exit 0\necho "FAIL operations/one"\nexit 1\n' >programs/vitrain-tests
