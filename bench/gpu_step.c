@@ -6,7 +6,7 @@
  *                 ready {…}              the first step is done: its seconds, the memory that was taken
  *     step        0.123456 1.23456789    seconds of one step; the loss before its update
  *     classes     {"attention": …}       seconds of one step's operations by what they do, each waited for
- *     quit, EOF   {…}                    one line, then the end
+ *     quit, EOF   {…}                    one line (steps, how many were replayed as a CUDA graph), then the end
  *
  * With --parameters the first step is the first that is asked for, so that losses can be compared from the start. */
 #include <stdio.h>
@@ -214,8 +214,9 @@ int main(int argument_count, char **arguments)
            s.backend->name, opened, seconds, taken, s.step_flops);
     fflush(stdout);
     VT_TRY(answer(&s));
-    printf("{\"parameters\": %lld, \"steps\": %lld}\n", (long long)vt_parameters_model_elements(s.trainer->parameters),
-           (long long)s.trainer->steps_started);
+    printf("{\"parameters\": %lld, \"steps\": %lld, \"replayed\": %lld}\n",
+           (long long)vt_parameters_model_elements(s.trainer->parameters), (long long)s.trainer->steps_started,
+           (long long)s.trainer->steps_replayed);
 done:
     if (status != VT_OK) fprintf(stderr, "bench/gpu_step: %s\n", vt_error_text());
     vt_trainer_close(&s.trainer);

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "libraries.h"
+#include "report/log.h"
 #include "state.h"
 
 static vt_cuda_state *state_of(vt_backend *backend)
@@ -16,10 +17,21 @@ static vt_cuda_state *state_of(vt_backend *backend)
     return backend->state;
 }
 
+/* A failure while a step is recorded ends the recording, not the run: the step is then worked as it is, and what fails
+ * again is told of. */
+static bool fails_recording(vt_cuda_state *state, const char *why)
+{
+    if (!state->recording) return false;
+    if (!state->recording_lacks) state->recording_fault = why;
+    state->recording_lacks = true;
+    return true;
+}
+
 bool vt_cuda_succeeds(vt_backend *backend, cudaError_t error, const char *what)
 {
     if (error == cudaSuccess) return true;
     vt_cuda_state *state = state_of(backend);
+    if (fails_recording(state, what)) return false;
     state->failed = true;
     vt_error_note(__FILE__, __LINE__, "%s failed on GPU %d (%s): %s", what, state->device, state->device_name,
                   cudaGetErrorString(error));
@@ -28,6 +40,7 @@ bool vt_cuda_succeeds(vt_backend *backend, cudaError_t error, const char *what)
 
 static void cuda_fail(vt_backend *backend, const char *sentence)
 {
+    if (fails_recording(state_of(backend), "an operation of a library")) return;
     state_of(backend)->failed = true;
     vt_error_note(__FILE__, __LINE__, "%s", sentence);
 }
@@ -193,33 +206,46 @@ static void drop_recording(vt_cuda_state *state)
     state->graph = NULL;
 }
 
+enum { MOST_RECORD_FAILURES = 3 }; /* in a row */
+
+/* A step that can't be recorded is no failure: it is worked as it is. */
+static bool refuse_recording(vt_cuda_state *state, const char *why)
+{
+    cudaGetLastError(); /* clears it */
+    state->graph = NULL;
+    state->record_failures++;
+    vt_log_warning("the step can't be recorded as a CUDA graph (%s): it runs without one%s", why,
+                   state->record_failures < MOST_RECORD_FAILURES ? "; the next one is tried again"
+                                                                 : ", and so do all that follow");
+    return false;
+}
+
 /* Thread-local: the readers' threads may pin memory meanwhile. */
 static bool cuda_record_begin(vt_backend *backend)
 {
     vt_cuda_state *state = state_of(backend);
-    enum { MOST_FAILURES = 3 };
     drop_recording(state);
-    if (state->record_failures == MOST_FAILURES) return false;
-    state->recording = cudaStreamBeginCapture(state->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
-    state->recording_lacks_memory = false;
-    if (!state->recording) cudaGetLastError();
-    return state->recording;
+    if (state->record_failures == MOST_RECORD_FAILURES) return false;
+    cudaError_t error = cudaStreamBeginCapture(state->stream, cudaStreamCaptureModeThreadLocal);
+    if (error != cudaSuccess) return refuse_recording(state, cudaGetErrorString(error));
+    state->recording = true;
+    state->recording_lacks = false;
+    state->recording_fault = "memory or a choice by timing was wanted";
+    return true;
 }
 
-/* A step that can't be recorded is no failure: it is worked as it is. */
 static bool cuda_record_end(vt_backend *backend)
 {
     vt_cuda_state *state = state_of(backend);
     cudaGraph_t graph = NULL;
     state->recording = false;
-    bool works = cudaStreamEndCapture(state->stream, &graph) == cudaSuccess && graph != NULL &&
-                 !state->recording_lacks_memory && cudaGraphInstantiate(&state->graph, graph, 0) == cudaSuccess;
+    cudaError_t error = cudaStreamEndCapture(state->stream, &graph);
+    if (error == cudaSuccess && !state->recording_lacks) error = cudaGraphInstantiate(&state->graph, graph, 0);
     if (graph != NULL) cudaGraphDestroy(graph);
-    if (works) return true;
-    state->graph = NULL;
-    state->record_failures++;
-    cudaGetLastError();
-    return false;
+    if (state->recording_lacks) return refuse_recording(state, state->recording_fault);
+    if (error != cudaSuccess) return refuse_recording(state, cudaGetErrorString(error));
+    state->record_failures = 0;
+    return true;
 }
 
 static bool cuda_replay(vt_backend *backend)
@@ -237,7 +263,7 @@ static void *cuda_workspace(vt_backend *backend, size_t bytes)
     vt_cuda_state *state = state_of(backend);
     if (bytes <= state->workspace_bytes) return state->workspace;
     if (state->recording) { /* it can't be taken now: the recording fails, and is tried again behind a step with more */
-        state->recording_lacks_memory = true;
+        state->recording_lacks = true;
         return NULL;
     }
     drop_recording(state);

@@ -159,6 +159,9 @@ static fused_plan *find_plan(struct vt_fused_attention *attention, call *c, bool
                                   c->dq.stride, c->dk.stride, c->dv.stride, backward,      c->q.type};
     for (size_t i = 0; i < attention->plan_count; i++)
         if (memcmp(&attention->plans[i]->shape, &shape, sizeof shape) == 0) return attention->plans[i];
+    vt_cuda_state *state = c->backend->state;
+    if (state->recording) state->recording_lacks = true; /* building and choosing wait for the GPU */
+    if (state->recording) return NULL;
     if (attention->plan_count == sizeof attention->plans / sizeof *attention->plans) return NULL;
     fused_plan *plan = vt_allocate(1, sizeof *plan, "a plan of cuDNN's");
     attention->plans[attention->plan_count++] = plan;
@@ -235,6 +238,14 @@ void vt_fused_attention_prefer(vt_backend *backend, vt_attention_choice choice)
     if (attention_of(backend) != NULL) attention_of(backend)->preference = choice;
 }
 
+int vt_fused_attention_served(vt_backend *backend)
+{
+    const struct vt_fused_attention *attention = attention_of(backend);
+    int served = 0;
+    for (size_t i = 0; attention != NULL && i < attention->plan_count; i++) served += attention->plans[i]->serves;
+    return served;
+}
+
 /* cuDNN's backward adds dq in an order that changes from run to run: it serves only where that is allowed. */
 void vt_fused_attention_fill(vt_backend *backend, bool deterministic)
 {
@@ -270,6 +281,12 @@ size_t vt_fused_attention_version(const struct vt_fused_attention *attention)
 void vt_fused_attention_prefer(vt_backend *backend, vt_attention_choice choice)
 {
     (void)backend, (void)choice;
+}
+
+int vt_fused_attention_served(vt_backend *backend)
+{
+    (void)backend;
+    return 0;
 }
 
 #endif

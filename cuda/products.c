@@ -21,9 +21,11 @@ typedef struct {
     int64_t transposed_a, transposed_b;
     int64_t type_a, type_b, type_d;          /* vt_type */
     int64_t epilogue;                        /* cublasLtEpilogue_t */
+    int64_t type_bias;                       /* of what the epilogue reads or writes */
     int64_t adds;                            /* to what d holds */
     int64_t exact;                           /* no TF32 */
     int64_t aligned_a, aligned_b, aligned_d; /* bytes */
+    int64_t aligned_bias;
 } product_key;
 
 enum { KEY_NUMBERS = sizeof(product_key) / sizeof(int64_t), ALGORITHM_NUMBERS = sizeof(cublasLtMatmulAlgo_t) / 8 };
@@ -80,7 +82,7 @@ static bool make_descriptors(const vt_cublaslt *library, product_plan *plan)
     cublasOperation_t a = key->transposed_a ? CUBLAS_OP_T : CUBLAS_OP_N,
                       b = key->transposed_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)key->epilogue;
-    cudaDataType_t bias = CUDA_R_32F;
+    int32_t bias = (int32_t)library_type(key->type_bias);
     bool tf32 = key->type_a == VT_FLOAT32 && !key->exact;
     if (library->cublasLtMatmulDescCreate(&plan->operation, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                                           CUDA_R_32F) != CUBLAS_STATUS_SUCCESS)
@@ -227,16 +229,22 @@ static product_plan *make_plan(struct vt_products *products, const product_key *
 
 /* d = op(a) op(b), or d += …; `bias` is what the epilogue reads or writes. False: the library has no such product, and
  * nothing was done. */
-static bool multiply(vt_backend *backend, product_key *key, const void *a, const void *b, void *d, const float *bias)
+static bool multiply(vt_backend *backend, product_key *key, const void *a, const void *b, void *d, const void *bias)
 {
+    vt_cuda_state *state = backend->state;
     struct vt_products *products = products_of(backend);
     const vt_cublaslt *library = products->library;
-    key->exact = ((vt_cuda_common *)backend->state)->exact_float32 && key->type_a == VT_FLOAT32;
+    key->exact = state->common.exact_float32 && key->type_a == VT_FLOAT32;
     key->aligned_a = alignment_of(a);
     key->aligned_b = alignment_of(b);
     key->aligned_d = alignment_of(d);
+    key->aligned_bias = bias != NULL ? alignment_of(bias) : 0;
     product_plan *plan = find_plan(products, key);
     bool is_new = plan == NULL;
+    if (is_new && state->recording) { /* choosing waits for the GPU */
+        state->recording_lacks = true;
+        return true;
+    }
     if (is_new) plan = make_plan(products, key);
     product_run run = {backend, plan, a, b, d};
     if (is_new && !make_descriptors(library, plan)) return false;
@@ -261,7 +269,7 @@ static void fail(vt_backend *backend, const char *name, const product_key *key)
 
 /* ---- the operations ---- */
 
-static product_key forward_key(vt_matrix x, vt_matrix weight, vt_matrix y, const float *bias)
+static product_key forward_key(vt_matrix x, vt_matrix weight, vt_matrix y)
 {
     return (product_key){.m = y.columns,
                          .n = y.rows,
@@ -273,14 +281,34 @@ static product_key forward_key(vt_matrix x, vt_matrix weight, vt_matrix y, const
                          .type_a = weight.type,
                          .type_b = x.type,
                          .type_d = y.type,
-                         .epilogue = bias != NULL ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT};
+                         .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+}
+
+/* y = x weightᵀ + bias in one, where the library can: else false, and nothing was done. It is documented to take a bias
+ * of the result's type alone, so beside 16 bits a rounded copy serves, unless it takes the float32 one, too. Its
+ * kernels may read 16 bytes of the bias at a time, whatever its address, so a copy serves for one that is less aligned,
+ * too. */
+static bool add_bias_in_product(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
+{
+    const bool is_aligned = alignment_of(bias) >= 16;
+    product_key key = forward_key(x, weight, y);
+    key.epilogue = CUBLASLT_EPILOGUE_BIAS;
+    key.type_bias = VT_FLOAT32;
+    if (is_aligned && multiply(backend, &key, weight.data, x.data, y.data, bias)) return true;
+    if (is_aligned && !vt_type_is_half(y.type)) return false;
+    vt_cuda_common *common = backend->state;
+    vt_matrix copy = {.rows = 1, .columns = y.columns, .stride = y.columns, .type = y.type};
+    copy.data = common->workspace(backend, (size_t)y.columns * sizeof *copy.data);
+    if (copy.data == NULL) return false;
+    backend->convert(backend, vt_matrix_make((float *)bias, 1, y.columns), copy);
+    key.type_bias = y.type;
+    return multiply(backend, &key, weight.data, x.data, y.data, copy.data);
 }
 
 static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
 {
-    product_key key = forward_key(x, weight, y, bias);
-    if (multiply(backend, &key, weight.data, x.data, y.data, bias)) return;
-    key = forward_key(x, weight, y, NULL);
+    product_key key = forward_key(x, weight, y);
+    if (bias != NULL && add_bias_in_product(backend, x, weight, bias, y)) return;
     if (!multiply(backend, &key, weight.data, x.data, y.data, NULL)) {
         fail(backend, "product", &key);
         return;
@@ -337,12 +365,11 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
 static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
                                 vt_matrix hidden, vt_matrix active)
 {
-    product_key key = forward_key(x, weight, hidden, bias);
-    if (multiply(backend, &key, weight.data, x.data, hidden.data, bias)) {
+    product_key key = forward_key(x, weight, hidden);
+    if (add_bias_in_product(backend, x, weight, bias, hidden)) {
         vt_cuda_bias_gelu(backend, kind, hidden, NULL, active);
         return;
     }
-    key = forward_key(x, weight, hidden, NULL);
     if (!multiply(backend, &key, weight.data, x.data, hidden.data, NULL))
         fail(backend, "product", &key);
     else

@@ -19,10 +19,12 @@ typedef struct {
     cudaEvent_t marks[VT_MARKS];
     cudaEvent_t uploaded;     /* on the copies' stream: the last upload is in its staging memory */
     cudaEvent_t staging_free; /* on the work's stream: the staging memory of all uploads has been read */
-    bool recording, recording_lacks_memory;
-    int record_failures;   /* after a few it is left alone */
-    cudaGraphExec_t graph; /* what was recorded; NULL: nothing, or its workspace has moved */
-    void *workspace;       /* of operations */
+    bool recording;
+    bool recording_lacks;        /* memory, or a choice that can't be made meanwhile: it will not do */
+    const char *recording_fault; /* what of it failed */
+    int record_failures;         /* in a row: after a few it is left alone */
+    cudaGraphExec_t graph;       /* what was recorded; NULL: nothing, or its workspace has moved */
+    void *workspace;             /* of operations */
     size_t workspace_bytes;
     size_t allocation_count;
     void *allocations[VT_CUDA_MOST_ALLOCATIONS];
@@ -53,6 +55,8 @@ size_t vt_fused_attention_version(const struct vt_fused_attention *attention); /
 /* For tests and measurements: attention by timing, or always by one of the two where both exist. */
 typedef enum { VT_ATTENTION_BY_TIME, VT_ATTENTION_OWN, VT_ATTENTION_CUDNN } vt_attention_choice;
 void vt_fused_attention_prefer(vt_backend *backend, vt_attention_choice choice);
+/* How many shapes cuDNN has served so far, forward and backward each for itself. */
+int vt_fused_attention_served(vt_backend *backend);
 
 /* Milliseconds of `run(context)` on the back end's stream, the shortest of three after a first; INFINITY when it fails.
  * Waits for the stream: only in a run's first step. */

@@ -172,13 +172,15 @@ static void work_or_replay(vt_trainer *trainer, const vt_batch *batch)
         work(trainer, batch);
         return;
     }
-    if (backend->replay(backend)) return;
-    if (!backend->record_begin(backend)) {
+    bool replayed = backend->replay(backend);
+    if (!replayed && backend->record_begin(backend)) {
         work(trainer, batch);
-        return;
+        replayed = backend->record_end(backend) && backend->replay(backend);
     }
-    work(trainer, batch);
-    if (!backend->record_end(backend) || !backend->replay(backend)) work(trainer, batch);
+    if (replayed)
+        trainer->steps_replayed++;
+    else
+        work(trainer, batch);
 }
 
 vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)

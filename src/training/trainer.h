@@ -60,6 +60,7 @@ typedef struct {
     vt_started_step started[VT_STEPS_AHEAD]; /* a ring */
     int64_t pending;                         /* of them, whose figures are still to be taken */
     int64_t steps_here;                      /* started since it was opened: the first ones are not recorded */
+    int64_t steps_replayed;                  /* of them, from a recording */
     bool measured;                           /* set by the loop: this step's parts are waited for and timed */
     vt_step_times times;
     float *batch_input, *batch_target;       /* where a back end with memory of its own keeps a batch; else NULL */

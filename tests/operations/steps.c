@@ -219,6 +219,7 @@ TEST(replayed_steps_are_the_same)
             open_model(&m, isa, settings[i]);
             EXPECT(vt_step_latency(m.trainer) == 1);
             EXPECT_OK(train(&m, BATCHES, actual));
+            EXPECT(m.trainer->steps_replayed == BATCHES - 2, "%lld", (long long)m.trainer->steps_replayed);
             EXPECT(m.backend->replay(m.backend), "nothing was recorded");
             for (int step = 0; step < BATCHES; step++) {
                 EXPECT(actual[step].step == step + 1);

@@ -1,0 +1,459 @@
+/* cuda/products.c without a GPU: over a stand-in for cuBLASLt that multiplies as the library is documented to
+ * (column-major, with its layouts, transposes and epilogues), and refuses what it is documented to refuse. */
+#include "operations/guarded.h"
+#include "operations/halves.h"
+#include "operations/paths.h"
+#include "test.h"
+
+#if defined(VT_HAS_CUDA) && defined(VT_HAS_HOST_CUDA)
+
+#include "base/memory.h"
+#include "cuda/libraries.h"
+#include "cuda/state.h"
+
+/* ---- the stand-in ---- */
+
+typedef struct {
+    cublasOperation_t transposed_a, transposed_b;
+    cublasLtEpilogue_t epilogue;
+    int32_t bias_type; /* -1: the result's */
+    void *bias;
+    bool tf32;
+} fake_operation;
+
+typedef struct {
+    cudaDataType type;
+    int64_t rows, columns, stride;
+} fake_layout;
+
+static struct {
+    bool refuses_bias, takes_wide_bias, refuses_gradient;
+    int products, rounded_biases, questions;
+    int64_t open; /* descriptors */
+} fake;
+
+static cublasStatus_t fake_create(cublasLtHandle_t *handle)
+{
+    *handle = (cublasLtHandle_t)&fake;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_destroy(cublasLtHandle_t handle)
+{
+    (void)handle;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static const char *fake_text(cublasStatus_t status)
+{
+    (void)status;
+    return "a status";
+}
+
+static size_t fake_version(void)
+{
+    return 130000;
+}
+
+static cublasStatus_t fake_operation_create(cublasLtMatmulDesc_t *made, cublasComputeType_t compute,
+                                            cudaDataType_t scale)
+{
+    fake_operation *o = vt_allocate(1, sizeof *o, "a test");
+    EXPECT(scale == CUDA_R_32F && (compute == CUBLAS_COMPUTE_32F || compute == CUBLAS_COMPUTE_32F_FAST_TF32));
+    *o = (fake_operation){.epilogue = CUBLASLT_EPILOGUE_DEFAULT, .bias_type = -1};
+    o->tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    *made = (cublasLtMatmulDesc_t)o;
+    fake.open++;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_operation_destroy(cublasLtMatmulDesc_t operation)
+{
+    free(operation);
+    fake.open--;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_operation_set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t name,
+                                         const void *value, size_t bytes)
+{
+    fake_operation *o = (fake_operation *)operation;
+    void *place = NULL;
+    size_t size = sizeof(int32_t);
+    if (name == CUBLASLT_MATMUL_DESC_TRANSA) place = &o->transposed_a;
+    if (name == CUBLASLT_MATMUL_DESC_TRANSB) place = &o->transposed_b;
+    if (name == CUBLASLT_MATMUL_DESC_EPILOGUE) place = &o->epilogue;
+    if (name == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE) place = &o->bias_type;
+    if (name == CUBLASLT_MATMUL_DESC_BIAS_POINTER) place = &o->bias, size = sizeof(void *);
+    if (place == NULL || bytes != size) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(place, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_layout_create(cublasLtMatrixLayout_t *made, cudaDataType type, uint64_t rows,
+                                         uint64_t columns, int64_t stride)
+{
+    fake_layout *l = vt_allocate(1, sizeof *l, "a test");
+    *l = (fake_layout){type, (int64_t)rows, (int64_t)columns, stride};
+    *made = (cublasLtMatrixLayout_t)l;
+    fake.open++;
+    return stride >= (int64_t)rows ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+static cublasStatus_t fake_layout_destroy(cublasLtMatrixLayout_t layout)
+{
+    free(layout);
+    fake.open--;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_preference_create(cublasLtMatmulPreference_t *made)
+{
+    *made = (cublasLtMatmulPreference_t)&fake;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_preference_destroy(cublasLtMatmulPreference_t preference)
+{
+    (void)preference;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_preference_set(cublasLtMatmulPreference_t preference,
+                                          cublasLtMatmulPreferenceAttributes_t name, const void *value, size_t bytes)
+{
+    (void)preference, (void)value;
+    const bool is_size = name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+    return bytes == (is_size ? sizeof(uint64_t) : sizeof(uint32_t)) ? CUBLAS_STATUS_SUCCESS
+                                                                    : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+static bool has_bias(const fake_operation *o)
+{
+    return o->epilogue == CUBLASLT_EPILOGUE_BIAS;
+}
+
+static bool is_supported(const fake_operation *o, const fake_layout *a, const fake_layout *b, const fake_layout *d)
+{
+    int64_t a_rows = o->transposed_a ? a->columns : a->rows, inner = o->transposed_a ? a->rows : a->columns;
+    int64_t b_rows = o->transposed_b ? b->columns : b->rows, b_columns = o->transposed_b ? b->rows : b->columns;
+    EXPECT(a_rows == d->rows && b_columns == d->columns && inner == b_rows, "the sizes don't go together");
+    EXPECT(!o->tf32 || a->type == CUDA_R_32F);
+    if (a->type != b->type) return false;
+    if (has_bias(o) && (fake.refuses_bias || (o->bias_type != (int32_t)d->type && !fake.takes_wide_bias))) return false;
+    return o->epilogue != CUBLASLT_EPILOGUE_BGRADB || !fake.refuses_gradient;
+}
+
+static int64_t alignment(const void *memory)
+{
+    uintptr_t address = (uintptr_t)memory | 256;
+    return (int64_t)(address & -address);
+}
+
+static cublasStatus_t fake_heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a,
+                                     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                     cublasLtMatmulPreference_t preference, int most,
+                                     cublasLtMatmulHeuristicResult_t found[], int *count)
+{
+    const fake_operation *o = (const fake_operation *)operation;
+    (void)handle, (void)preference;
+    fake.questions++;
+    *count = 0;
+    EXPECT(c == d && most > 0);
+    if (!is_supported(o, (const fake_layout *)a, (const fake_layout *)b, (const fake_layout *)d))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    memset(&found[0], 0, sizeof found[0]);
+    found[0].algo.data[0] = has_bias(o) ? (uint64_t)alignment(o->bias) : 1; /* "depends on its value" */
+    *count = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_check(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a,
+                                 cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                 const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulHeuristicResult_t *result)
+{
+    (void)handle, (void)operation, (void)a, (void)b, (void)c, (void)d, (void)algorithm;
+    memset(result, 0, sizeof *result);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static vt_type type_of(int32_t type)
+{
+    return type == CUDA_R_32F ? VT_FLOAT32 : type == CUDA_R_16BF ? VT_BFLOAT16 : VT_FLOAT16;
+}
+
+static double number(const void *memory, int32_t type, int64_t at)
+{
+    if (type == CUDA_R_32F) return (double)((const float *)memory)[at];
+    return (double)vt_half_widen(type_of(type), ((const uint16_t *)memory)[at]);
+}
+
+static double element(const void *memory, const fake_layout *l, bool transposed, int64_t row, int64_t column)
+{
+    return number(memory, (int32_t)l->type, transposed ? row * l->stride + column : column * l->stride + row);
+}
+
+static cublasStatus_t fake_matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, const void *alpha,
+                                  const void *a, cublasLtMatrixLayout_t layout_a, const void *b,
+                                  cublasLtMatrixLayout_t layout_b, const void *beta, const void *c,
+                                  cublasLtMatrixLayout_t layout_c, void *d, cublasLtMatrixLayout_t layout_d,
+                                  const cublasLtMatmulAlgo_t *algorithm, void *workspace, size_t workspace_bytes,
+                                  cudaStream_t stream)
+{
+    const fake_operation *o = (const fake_operation *)operation;
+    const fake_layout *la = (const fake_layout *)layout_a, *lb = (const fake_layout *)layout_b;
+    const fake_layout *ld = (const fake_layout *)layout_d;
+    const int64_t inner = o->transposed_a ? la->rows : la->columns;
+    const bool adds = *(const float *)beta != 0;
+    (void)handle, (void)stream;
+    EXPECT(*(const float *)alpha == 1 && c == d && layout_c == layout_d && workspace != NULL && workspace_bytes > 0);
+    if (!is_supported(o, la, lb, ld)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    EXPECT(!has_bias(o) || alignment(o->bias) >= (int64_t)algorithm->data[0],
+           "a bias less aligned than what was chosen");
+    fake.products++;
+    fake.rounded_biases += has_bias(o) && o->bias_type != CUDA_R_32F;
+    for (int64_t n = 0; n < ld->columns; n++) {
+        double total = 0;
+        for (int64_t m = 0; m < ld->rows; m++) {
+            double sum = adds ? element(d, ld, false, m, n) : 0;
+            for (int64_t k = 0; k < inner; k++)
+                sum += element(a, la, o->transposed_a, m, k) * element(b, lb, o->transposed_b, k, n);
+            if (has_bias(o)) sum += number(o->bias, o->bias_type, m);
+            if (ld->type == CUDA_R_32F)
+                ((float *)d)[n * ld->stride + m] = (float)sum;
+            else
+                ((uint16_t *)d)[n * ld->stride + m] = vt_half_round(type_of((int32_t)ld->type), (float)sum);
+        }
+        for (int64_t k = 0; k < inner; k++) total += element(b, lb, o->transposed_b, k, n);
+        if (o->epilogue == CUBLASLT_EPILOGUE_BGRADB) ((float *)o->bias)[n] = (float)total; /* as many as d's columns */
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static vt_status fake_library(const vt_cublaslt **library)
+{
+    static const vt_cublaslt functions = {.cublasLtCreate = fake_create,
+                                          .cublasLtDestroy = fake_destroy,
+                                          .cublasLtGetVersion = fake_version,
+                                          .cublasLtGetStatusString = fake_text,
+                                          .cublasLtMatmulDescCreate = fake_operation_create,
+                                          .cublasLtMatmulDescDestroy = fake_operation_destroy,
+                                          .cublasLtMatmulDescSetAttribute = fake_operation_set,
+                                          .cublasLtMatrixLayoutCreate = fake_layout_create,
+                                          .cublasLtMatrixLayoutDestroy = fake_layout_destroy,
+                                          .cublasLtMatmulPreferenceCreate = fake_preference_create,
+                                          .cublasLtMatmulPreferenceDestroy = fake_preference_destroy,
+                                          .cublasLtMatmulPreferenceSetAttribute = fake_preference_set,
+                                          .cublasLtMatmulAlgoGetHeuristic = fake_heuristic,
+                                          .cublasLtMatmulAlgoCheck = fake_check,
+                                          .cublasLtMatmul = fake_matmul};
+    *library = &functions;
+    return VT_OK;
+}
+
+/* The file itself, under other names and over the stand-in. */
+void vt_host_cuda_column_sums(vt_backend *backend, vt_matrix x, float *sums);
+void vt_host_cuda_bias_gelu(vt_backend *backend, vt_gelu kind, vt_matrix hidden, const float *bias, vt_matrix y);
+
+#define vt_library_cublaslt fake_library
+#define vt_products_open tested_open
+#define vt_products_close tested_close
+#define vt_products_fill tested_fill
+#define vt_products_version tested_version
+#define vt_cuda_column_sums vt_host_cuda_column_sums
+#define vt_cuda_bias_gelu vt_host_cuda_bias_gelu
+vt_status tested_open(vt_backend *backend, struct vt_products **products);
+void tested_close(struct vt_products **products);
+void tested_fill(vt_backend *backend);
+size_t tested_version(const struct vt_products *products);
+#include "cuda/products.c"
+
+/* ---- a back end over it ---- */
+
+typedef struct {
+    vt_cuda_state state; /* first: what cuda/ takes backend->state for */
+    void *workspace;
+} fixture_state;
+
+typedef struct {
+    vt_backend *host, *plain, cuda; /* kernels on the host, the oracle, and the host's with the tested products */
+    fixture_state state;
+} fixture;
+
+static void *take_workspace(vt_backend *backend, size_t bytes)
+{
+    fixture_state *state = backend->state;
+    free(state->workspace);
+    state->workspace = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    VT_ASSERT(state->workspace != NULL);
+    return state->workspace;
+}
+
+static void note_failure(vt_backend *backend, const char *sentence)
+{
+    ((fixture_state *)backend->state)->state.failed = true;
+    vt_error_note(__FILE__, __LINE__, "%s", sentence);
+}
+
+static void open_fixture(fixture *f)
+{
+    memset(f, 0, sizeof *f);
+    memset(&fake, 0, sizeof fake);
+    EXPECT_OK(open_host_cuda(&f->host));
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &f->plain));
+    f->cuda = *f->host;
+    EXPECT_OK(tested_open(f->host, &f->state.state.products));
+    f->state.state.common = (vt_cuda_common){.workspace = take_workspace, .fail = note_failure, .exact_float32 = true};
+    f->state.state.fixed_choices = true;
+    f->state.state.choices = vt_choices_open("a test", NULL);
+    f->cuda.state = &f->state;
+    tested_fill(&f->cuda);
+}
+
+static void close_fixture(fixture *f)
+{
+    f->host->release(f->host, f->state.state.products->workspace);
+    tested_close(&f->state.state.products);
+    EXPECT(fake.open == 0, "%lld descriptors are left", (long long)fake.open);
+    vt_choices_close(&f->state.state.choices);
+    free(f->state.workspace);
+    vt_backend_close(&f->plain);
+    vt_backend_close(&f->host);
+}
+
+/* Numbers of this type, a few columns of a wider matrix, and the same in float32. */
+enum { GAP = 3 };
+
+typedef struct {
+    vt_matrix own, wide;
+    void *memory;
+} operand;
+
+static operand make(vt_type type, int64_t rows, int64_t columns, uint64_t seed)
+{
+    const int64_t stride = columns + GAP;
+    operand o = {.memory = calloc((size_t)(rows * stride), sizeof(float)),
+                 .wide = vt_matrix_make(malloc((size_t)(rows * columns) * sizeof(float)), rows, columns)};
+    VT_ASSERT(o.memory != NULL && o.wide.data != NULL);
+    o.own = (vt_matrix){.data = o.memory, .rows = rows, .columns = columns, .stride = stride, .type = type};
+    fill_random(o.wide.data, rows * columns, seed, 1);
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t c = 0; c < columns; c++) {
+            float *value = &o.wide.data[r * columns + c];
+            if (type == VT_FLOAT32) {
+                o.own.data[r * stride + c] = *value;
+            } else {
+                o.own.half[r * stride + c] = vt_half_round(type, *value);
+                *value = vt_half_widen(type, o.own.half[r * stride + c]);
+            }
+        }
+    }
+    return o;
+}
+
+/* Off by so many roundings of the largest at most. */
+static void compare_and_close(operand *o, double units, const char *what)
+{
+    const vt_type type = o->own.type;
+    double largest = 0, worst = 0;
+    for (int64_t r = 0; r < o->own.rows; r++) {
+        for (int64_t c = 0; c < o->own.stride && (r + 1 < o->own.rows || c < o->own.columns); c++) {
+            const int64_t at = r * o->own.stride + c;
+            const double is =
+                type == VT_FLOAT32 ? (double)o->own.data[at] : (double)vt_half_widen(type, o->own.half[at]);
+            if (c >= o->own.columns) {
+                EXPECT(is == 0, "%s: wrote between rows", what);
+                continue;
+            }
+            const double expected = (double)o->wide.data[r * o->wide.stride + c];
+            largest = fmax(largest, fabs(expected));
+            worst = fabs(is - expected) <= worst ? worst : fabs(is - expected);
+        }
+    }
+    const double unit = type == VT_FLOAT32 ? 0x1p-20 : half_unit(type);
+    EXPECT(worst <= units * unit * largest, "%s: off by %g of %g", what, worst, largest);
+    free(o->memory);
+    free(o->wide.data);
+}
+
+static void check_products(vt_type type)
+{
+    enum { ROWS = 13, IN = 10, OUT = 7 };
+    fixture f;
+    open_fixture(&f);
+    const bool half = vt_type_is_half(type);
+    _Alignas(64) float bias[OUT + 4];
+    float dweight[2][OUT * IN], dbias[2][OUT];
+    fill_random(bias, OUT + 4, 5, 1);
+    for (int variant = 0; variant < 5; variant++) { /* what the library takes: all, float32 biases too, none; all */
+        fake.takes_wide_bias = variant == 1;
+        fake.refuses_bias = fake.refuses_gradient = variant == 2;
+        fake.products = fake.rounded_biases = 0;
+        const float *own_bias = variant == 3 ? bias + 4 : variant == 4 ? bias + 1 : bias; /* less and less aligned */
+        operand x = make(type, ROWS, IN, 1), weight = make(type, OUT, IN, 2), dy = make(type, ROWS, OUT, 3);
+        operand y = make(type, ROWS, OUT, 4), hidden = make(type, ROWS, OUT, 6), active = make(type, ROWS, OUT, 7);
+        operand dx = make(type, ROWS, IN, 8);
+        f.cuda.linear_forward(&f.cuda, x.own, weight.own, own_bias, y.own);
+        f.plain->linear_forward(f.plain, x.wide, weight.wide, own_bias, y.wide);
+        EXPECT(fake.products == 1, "variant %d: %d products", variant, fake.products);
+        const int rounded = half && variant != 1 && variant != 2;
+        EXPECT(fake.rounded_biases == rounded, "variant %d: %d rounded biases", variant, fake.rounded_biases);
+        f.cuda.linear_gelu_forward(&f.cuda, VT_GELU_ERF, x.own, weight.own, own_bias, hidden.own, active.own);
+        f.plain->linear_forward(f.plain, x.wide, weight.wide, own_bias, hidden.wide);
+        f.plain->gelu_forward(f.plain, VT_GELU_ERF, hidden.wide, active.wide);
+        f.cuda.linear_backward_input(&f.cuda, dy.own, weight.own, dx.own);
+        f.plain->linear_backward_input(f.plain, dy.wide, weight.wide, dx.wide);
+        for (int i = 0; i < OUT * IN; i++) dweight[0][i] = dweight[1][i] = (float)i; /* they are added to */
+        for (int i = 0; i < OUT; i++) dbias[0][i] = dbias[1][i] = (float)i;
+        f.cuda.linear_backward_weight(&f.cuda, x.own, dy.own, dweight[0], dbias[0]);
+        f.cuda.linear_backward_weight(&f.cuda, x.own, dy.own, dweight[0], NULL);
+        f.plain->linear_backward_weight(f.plain, x.wide, dy.wide, dweight[1], dbias[1]);
+        f.plain->linear_backward_weight(f.plain, x.wide, dy.wide, dweight[1], NULL);
+        for (int i = 0; i < OUT * IN; i++) EXPECT_NEAR(dweight[0][i], dweight[1][i], 1e-4);
+        for (int i = 0; i < OUT; i++) EXPECT_NEAR(dbias[0][i], dbias[1][i], 1e-4);
+        EXPECT(fake.products == 5, "variant %d: %d products", variant, fake.products);
+        EXPECT(!f.state.state.failed, "%s", vt_error_text());
+        compare_and_close(&y, 3, "y"); /* of the bias, of the result, and once more where they are added later */
+        compare_and_close(&hidden, 3, "hidden");
+        compare_and_close(&active, 4, "active");
+        compare_and_close(&dx, 1, "dx");
+        operand *const inputs[] = {&x, &weight, &dy};
+        for (int i = 0; i < 3; i++) compare_and_close(inputs[i], 0, "an input");
+    }
+    close_fixture(&f);
+}
+
+TEST(products_as_the_library_is_documented)
+{
+    for (vt_type type = VT_FLOAT32; type < VT_TYPE_COUNT; type++) check_products(type);
+}
+
+/* Asking the library and timing wait for the GPU: not while a step is recorded. What is known goes on. */
+TEST(a_new_shape_ends_a_recording)
+{
+    enum { ROWS = 5, IN = 4, OUT = 3 };
+    fixture f;
+    open_fixture(&f);
+    operand x = make(VT_BFLOAT16, ROWS, IN, 1), weight = make(VT_BFLOAT16, OUT, IN, 2);
+    operand y = make(VT_BFLOAT16, ROWS, OUT, 3);
+    f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, y.own);
+    const int asked = fake.questions;
+    f.state.state.recording = true;
+    f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, y.own);
+    EXPECT(fake.products == 2 && !f.state.state.recording_lacks);
+    vt_matrix less = x.own, fewer = y.own;
+    less.rows = fewer.rows = ROWS - 1;
+    f.cuda.linear_forward(&f.cuda, less, weight.own, NULL, fewer);
+    EXPECT(f.state.state.recording_lacks && fake.products == 2 && fake.questions == asked && !f.state.state.failed);
+    f.state.state.recording = false;
+    f.cuda.linear_forward(&f.cuda, less, weight.own, NULL, fewer);
+    EXPECT(fake.products == 3 && fake.questions > asked);
+    operand *const all[] = {&x, &weight, &y};
+    for (int i = 0; i < 3; i++) {
+        free(all[i]->memory);
+        free(all[i]->wide.data);
+    }
+    close_fixture(&f);
+}
+
+#endif
