@@ -1,4 +1,6 @@
 /* The CUDA back end where there is no GPU: what it says, and what of it can be tried. */
+#include "operations/guarded.h"
+#include "operations/halves.h"
 #include "operations/paths.h"
 #include "test.h"
 
@@ -34,6 +36,7 @@ TEST(without_a_gpu_auto_is_the_cpu_and_cuda_an_error)
 #include <dlfcn.h>
 
 #include "cuda/fused_attention.h"
+#include "cuda/state.h"
 
 /* What cuDNN says of an H200. */
 static const char *const h200 =
@@ -75,6 +78,144 @@ TEST(cudnn_proposes_kernels_for_attention)
         EXPECT(graph.proposals > 0, "no proposal, backward %d, type %d", backward, type);
         vt_fused_graph_close(&graph);
     }
+}
+
+/* ---- cuDNN's attention on a GPU, beside the own kernels, which other tests hold to the oracle ---- */
+
+typedef struct {
+    vt_backend *backend;
+    vt_matrix qkv, out, dout, dqkv; /* of 16 bits, in its memory */
+    float *log_sum;
+} gpu_attention;
+
+static vt_matrix gpu_matrix(vt_backend *backend, vt_type type, int64_t rows, int64_t columns, uint64_t seed)
+{
+    size_t bytes = (size_t)(rows * columns) * sizeof(uint16_t);
+    uint16_t *host = malloc(bytes);
+    float *values = malloc(2 * bytes);
+    void *memory = NULL;
+    VT_ASSERT(host != NULL && values != NULL);
+    fill_random(values, rows * columns, seed, 1);
+    for (int64_t i = 0; i < rows * columns; i++) host[i] = vt_half_round(type, values[i]);
+    EXPECT_OK(backend->allocate(backend, VT_MEMORY_WORKSPACE, bytes, &memory));
+    backend->copy_from_host(backend, memory, host, bytes);
+    EXPECT_OK(backend->check(backend));
+    free(host);
+    free(values);
+    return (vt_matrix){.half = memory, .rows = rows, .columns = columns, .stride = columns, .type = type};
+}
+
+static gpu_attention open_gpu_attention(vt_attention_choice choice, vt_type type, int64_t rows, int64_t width,
+                                        int64_t heads)
+{
+    gpu_attention a = {0};
+    void *memory = NULL;
+    EXPECT_OK(vt_backend_open_cuda(0, false, &a.backend));
+    vt_fused_attention_prefer(a.backend, choice);
+    a.qkv = gpu_matrix(a.backend, type, rows, 3 * width, 1);
+    a.dout = gpu_matrix(a.backend, type, rows, width, 2);
+    a.out = gpu_matrix(a.backend, type, rows, width, 3);
+    a.dqkv = gpu_matrix(a.backend, type, rows, 3 * width, 4);
+    EXPECT_OK(a.backend->allocate(a.backend, VT_MEMORY_WORKSPACE, (size_t)(rows * heads) * sizeof(float), &memory));
+    a.log_sum = memory;
+    return a;
+}
+
+/* `from`: whose forward the backward goes on from. */
+static void backward_from(const gpu_attention *a, const vt_attention_shape *shape, const gpu_attention *from)
+{
+    int64_t width = a->out.columns;
+    a->backend->attention_backward(a->backend, shape, vt_matrix_columns(a->qkv, 0, width),
+                                   vt_matrix_columns(a->qkv, width, width), vt_matrix_columns(a->qkv, 2 * width, width),
+                                   from->out, from->log_sum, a->dout, vt_matrix_columns(a->dqkv, 0, width),
+                                   vt_matrix_columns(a->dqkv, width, width),
+                                   vt_matrix_columns(a->dqkv, 2 * width, width));
+    EXPECT_OK(a->backend->check(a->backend));
+}
+
+static void forward(const gpu_attention *a, const vt_attention_shape *shape)
+{
+    int64_t width = a->out.columns;
+    a->backend->attention_forward(a->backend, shape, vt_matrix_columns(a->qkv, 0, width),
+                                  vt_matrix_columns(a->qkv, width, width), vt_matrix_columns(a->qkv, 2 * width, width),
+                                  a->out, a->log_sum);
+    EXPECT_OK(a->backend->check(a->backend));
+}
+
+/* Off by so many roundings of the largest at most; both round weights and results (cuda_kernels.c). */
+static void compare_halves(const gpu_attention *a, const gpu_attention *b, bool gradients, double units)
+{
+    const vt_matrix *const both[] = {gradients ? &a->dqkv : &a->out, gradients ? &b->dqkv : &b->out};
+    int64_t count = both[0]->rows * both[0]->columns;
+    double largest = 0, worst = 0;
+    uint16_t *values[2];
+    for (int i = 0; i < 2; i++) {
+        vt_backend *backend = i == 0 ? a->backend : b->backend;
+        values[i] = malloc((size_t)count * sizeof(uint16_t));
+        VT_ASSERT(values[i] != NULL);
+        backend->copy_to_host(backend, values[i], both[i]->half, (size_t)count * sizeof(uint16_t));
+    }
+    for (int64_t i = 0; i < count; i++) {
+        double one = (double)vt_half_widen(both[0]->type, values[0][i]);
+        double other = (double)vt_half_widen(both[0]->type, values[1][i]);
+        largest = fmax(largest, fabs(one));
+        worst = fabs(one - other) <= worst ? worst : fabs(one - other); /* a NaN counts as worst */
+    }
+    EXPECT(worst <= units * half_unit(both[0]->type) * largest, "%s in %s: off by %g of %g",
+           gradients ? "gradients" : "out", half_name(both[0]->type), worst, largest);
+    free(values[0]);
+    free(values[1]);
+}
+
+static void compare_log_sums(const gpu_attention *a, const gpu_attention *b, int64_t count)
+{
+    float *values = malloc(2 * (size_t)count * sizeof *values);
+    VT_ASSERT(values != NULL);
+    a->backend->copy_to_host(a->backend, values, a->log_sum, (size_t)count * sizeof *values);
+    b->backend->copy_to_host(b->backend, values + count, b->log_sum, (size_t)count * sizeof *values);
+    for (int64_t i = 0; i < count; i++) EXPECT_NEAR(values[count + i], values[i], 1e-4 * (1 + fabs((double)values[i])));
+    free(values);
+}
+
+static void close_gpu_attention(gpu_attention *a)
+{
+    void *const memory[] = {a->qkv.data, a->out.data, a->dout.data, a->dqkv.data, a->log_sum};
+    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) a->backend->release(a->backend, memory[i]);
+    vt_backend_close(&a->backend);
+}
+
+static void check_cudnn(vt_type type, const vt_attention_shape *shape)
+{
+    int64_t rows = shape->batch * shape->queries, width = shape->heads * shape->head_dim;
+    gpu_attention own = open_gpu_attention(VT_ATTENTION_OWN, type, rows, width, shape->heads);
+    gpu_attention cudnn = open_gpu_attention(VT_ATTENTION_CUDNN, type, rows, width, shape->heads);
+    forward(&own, shape);
+    forward(&cudnn, shape);
+    compare_halves(&own, &cudnn, false, 4);
+    compare_log_sums(&own, &cudnn, rows * shape->heads);
+    backward_from(&own, shape, &own);
+    backward_from(&cudnn, shape, &cudnn);
+    compare_halves(&own, &cudnn, true, 8);
+    backward_from(&own, shape, &cudnn); /* each is chosen for itself */
+    compare_halves(&own, &cudnn, true, 8);
+    printf("    %s, %lld tokens, head size %lld: cuDNN serves %d of forward and backward\n", half_name(type),
+           (long long)shape->queries, (long long)shape->head_dim, vt_fused_attention_served(cudnn.backend));
+    close_gpu_attention(&own);
+    close_gpu_attention(&cudnn);
+}
+
+TEST(cudnn_gives_the_attention_of_the_own_kernels)
+{
+    static const vt_attention_shape shapes[] = {{.batch = 2, .heads = 8, .head_dim = 48, .queries = 333, .keys = 333},
+                                                {.batch = 1, .heads = 3, .head_dim = 64, .queries = 256, .keys = 256},
+                                                {.batch = 1, .heads = 2, .head_dim = 128, .queries = 190, .keys = 190}};
+    if (!has_gpu()) {
+        vt_test_skip("this machine has no GPU");
+        return;
+    }
+    vt_test_gpu_used = true;
+    FOR_EACH_HALF(type)
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) check_cudnn(type, &shapes[i]);
 }
 
 TEST(a_missing_library_is_named)
