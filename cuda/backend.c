@@ -116,8 +116,8 @@ static void cuda_copy(vt_backend *backend, void *to, const void *from, size_t by
                      "copying in the GPU's memory");
 }
 
-/* From pageable memory the bytes are taken before this returns; pinned memory must stay until the next check. The
- * GPU's own memory serves, too. */
+/* From pageable memory the bytes are taken before this returns; pinned memory must stay until a later mark or check.
+ * The GPU's own memory serves, too. */
 static void cuda_copy_from_host(vt_backend *backend, void *memory, const void *host, size_t bytes)
 {
     vt_cuda_succeeds(backend, cudaMemcpyAsync(memory, host, bytes, cudaMemcpyDefault, state_of(backend)->stream),

@@ -5,6 +5,10 @@
 #include "backend/step_state.h"
 #include "base/memory.h"
 
+/* What begins a step, as vt_step_state has it. More of them than steps can be pending: a device may read one late. */
+enum { BEGUN = 4, BEGUN_BYTES = offsetof(vt_step_state, step) + sizeof(uint32_t) };
+_Static_assert(offsetof(vt_step_state, learning_rate) == 0, "what begins a step comes first");
+
 struct vt_optimizer {
     vt_update update;
     vt_backend *backend;
@@ -12,6 +16,7 @@ struct vt_optimizer {
     float *moment1, *moment2;
     vt_group *world;      /* all ranks, over the back end's memory */
     vt_step_state *state; /* in the back end's memory, as the rest is */
+    vt_step_state *begun; /* [BEGUN], host memory that the device reaches by itself */
     int64_t *ranges[3];   /* offset and length of each parameter in a block, by what slices it: ZeRO 1, 2, 3 */
     int32_t *first;
 };
@@ -68,6 +73,8 @@ vt_status vt_optimizer_open(const vt_optimizer_options *options, vt_backend *bac
     optimizer->state = memory;
     VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, sizeof(int32_t), &memory));
     optimizer->first = memory;
+    VT_TRY(backend->allocate_host(backend, BEGUN * sizeof *optimizer->begun, &memory));
+    optimizer->begun = memory;
     for (int stage = 1; stage <= 3; stage++) VT_TRY(upload_ranges(optimizer, stage));
     vt_optimizer_set_progress(optimizer, &(vt_optimizer_progress){0});
 done:
@@ -82,6 +89,7 @@ void vt_optimizer_close(vt_optimizer **optimizer)
     if (o == NULL) return;
     void *const memory[] = {o->moment1, o->moment2, o->state, o->first, o->ranges[0], o->ranges[1], o->ranges[2]};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) o->backend->release(o->backend, memory[i]);
+    if (o->begun != NULL) o->backend->release_host(o->backend, o->begun);
     free(o);
     *optimizer = NULL;
 }
@@ -152,9 +160,10 @@ void vt_optimizer_begin(vt_optimizer *optimizer, int64_t step, double learning_r
 {
     vt_backend *backend = optimizer->backend;
     vt_step_state *state = optimizer->state;
-    const uint32_t index = (uint32_t)step;
-    backend->copy_from_host(backend, &state->learning_rate, &learning_rate, sizeof learning_rate);
-    backend->copy_from_host(backend, &state->step, &index, sizeof index);
+    vt_step_state *begun = &optimizer->begun[step % BEGUN];
+    begun->learning_rate = learning_rate;
+    begun->step = (uint32_t)step;
+    backend->copy_from_host(backend, state, begun, BEGUN_BYTES);
     backend->zero(backend, &state->squares, sizeof state->squares + sizeof state->losses);
 }
 
