@@ -93,6 +93,23 @@ done:
     return status;
 }
 
+/* A device finds the batch where a step reads it, as PyTorch's side does: nothing is copied in a step. */
+static vt_status place_batch(side *s, int64_t input_count, int64_t target_count)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = s->backend;
+    if (backend->shares_host_memory) return VT_OK;
+    backend->copy(backend, s->trainer->batch_input, s->input, (size_t)input_count * sizeof(float));
+    backend->copy(backend, s->trainer->batch_target, s->target, (size_t)target_count * sizeof(float));
+    VT_TRY(backend->check(backend));
+    backend->release(backend, s->input);
+    backend->release(backend, s->target);
+    s->input = s->target = NULL;
+    s->batch.input = s->batch.target = NULL;
+done:
+    return status;
+}
+
 static vt_status open_side(side *s, int count, char *const *arguments)
 {
     vt_status status = VT_OK;
@@ -101,10 +118,12 @@ static vt_status open_side(side *s, int count, char *const *arguments)
     int64_t plane = config->img_size[0] * config->img_size[1], batch = config->global_batch_size;
     VT_TRY(vt_backend_open(config, 0, 0, &s->backend));
     s->free_before = s->backend->available_memory(s->backend);
-    VT_TRY(make_wave(s->backend, batch * config->n_in_channels * plane, 0.01, sin, &s->input));
-    VT_TRY(make_wave(s->backend, batch * config->n_out_channels * plane, 0.013, cos, &s->target));
+    int64_t input_count = batch * config->n_in_channels * plane, target_count = batch * config->n_out_channels * plane;
+    VT_TRY(make_wave(s->backend, input_count, 0.01, sin, &s->input));
+    VT_TRY(make_wave(s->backend, target_count, 0.013, cos, &s->target));
     s->batch = (vt_batch){.sample_count = batch, .global_count = batch, .input = s->input, .target = s->target};
     VT_TRY(open_trainer(s));
+    VT_TRY(place_batch(s, input_count, target_count));
 done:
     return status;
 }
