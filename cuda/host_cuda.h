@@ -226,7 +226,7 @@ template <typename function> static void launch(dim3 grid, dim3 threads, size_t 
 {
     int64_t blocks = (int64_t)grid.x * grid.y * grid.z;
     unsigned count = threads.x * threads.y * threads.z;
-    if (blocks < 1 || grid.y > 65535 || grid.z > 65535) fail("a grid that CUDA refuses");
+    if (grid.y > 65535 || grid.z > 65535) fail("a grid that CUDA refuses");
     if (count < 1 || count > MOST_THREADS) fail("a block that CUDA refuses");
     if (shared_bytes > 99 * 1024) fail("more shared memory than every GPU of compute capability 8.x has");
 #pragma omp parallel for schedule(dynamic)
@@ -293,6 +293,7 @@ template <typename function> static void launch_or_record(const function &what)
 template <typename function, typename... types>
 static void start(dim3 grid, dim3 threads, size_t shared_bytes, function *kernel, types... arguments)
 {
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return; /* as VT_LAUNCH of language.h */
     launch_or_record([=] { launch(grid, threads, shared_bytes, [=] { kernel(arguments...); }); });
 }
 

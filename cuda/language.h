@@ -21,13 +21,16 @@
 #define VT_DYNAMIC_SHARED(type, name)                                                                                  \
     extern __shared__ __align__(128) unsigned char vt_dynamic_shared[];                                                \
     type *name = (type *)vt_dynamic_shared
-/* More than 48 KiB of shared memory must be asked for, once for each kernel and device. */
+/* No blocks: there is nothing to do, which CUDA would call an error. More than 48 KiB of shared memory must be asked
+ * for, once for each kernel and device. */
 #define VT_LAUNCH(kernel, grid, block, shared_bytes, backend, ...)                                                     \
     do {                                                                                                               \
+        const dim3 grid_ = dim3(grid);                                                                                 \
+        if (grid_.x == 0 || grid_.y == 0 || grid_.z == 0) break;                                                       \
         if ((shared_bytes) > 48 * 1024)                                                                                \
             cudaFuncSetAttribute((const void *)(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,                  \
                                  (int)(shared_bytes));                                                                 \
-        kernel<<<(grid), (block), (shared_bytes), (cudaStream_t)(backend)->stream>>>(__VA_ARGS__);                     \
+        kernel<<<grid_, (block), (shared_bytes), (cudaStream_t)(backend)->stream>>>(__VA_ARGS__);                      \
     } while (0)
 
 __device__ static inline float vt_widen(vt_type type, uint16_t half)
