@@ -372,7 +372,11 @@ static vt_status open_bench(bench *b, int argument_count, char *const *arguments
     vt_status status = VT_OK;
     vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
-    VT_CHECK(launch.world_size == 1, "bench io runs on one rank, but was started on %d", launch.world_size);
+    if (launch.world_size != 1) {
+        vt_error_note(__FILE__, __LINE__, "bench io runs on one rank, but was started on %d", launch.world_size);
+        vt_world_fail_early(&launch);
+        return VT_ERROR;
+    }
     VT_TRY(vt_config_open(argument_count, arguments, 1, &b->config));
     VT_CHECK(b->config->data_loader_config != VT_LOADER_SYNTHETIC, "bench io: the synthetic reader reads nothing");
     VT_TRY(vt_world_open(b->config, &launch, &b->world));

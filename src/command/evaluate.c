@@ -37,46 +37,63 @@ done:
     return status;
 }
 
+/* All that comes before the ranks meet. *output: the default directory, where it is taken. */
+static vt_status prepare(int argument_count, char *const *arguments, const vt_launch *launch,
+                         vt_evaluation_options *options, vt_config **config, char **output, bool *help)
+{
+    vt_status status = VT_OK;
+    const char *split = "valid";
+    char **others = NULL;
+    int other_count = 0;
+    const vt_argument flags[] = {
+        {"checkpoint", VT_ARGUMENT_PATH, &options->checkpoint, 0, 0,
+         "directory of a checkpoint, …/checkpoints/best say"},
+        {"rollout", VT_ARGUMENT_INTEGER, &options->rollout, 1, 100000, "steps of each forecast"},
+        {"split", VT_ARGUMENT_PATH, &split, 0, 0, "valid or test: which set (default valid)"},
+        {"every", VT_ARGUMENT_INTEGER, &options->every, 1, 100000, "initial times: each so many of the set's"},
+        {"map_channel", VT_ARGUMENT_PATH, &options->channel, 0, 0, "channel of the maps (default t2m, or the last)"},
+        {"output", VT_ARGUMENT_PATH, &options->output, 0, 0, "directory (default <run>/evaluation/step-N-<split>)"},
+    };
+    const int64_t flag_count = sizeof flags / sizeof flags[0];
+    VT_TRY(vt_arguments_take("evaluate", argument_count, arguments, flags, flag_count, &other_count, &others, help));
+    if (*help) {
+        print_help(flags, flag_count);
+        goto done;
+    }
+    VT_CHECK(options->checkpoint != NULL, "evaluate: --checkpoint=PATH is needed; see `vitrain evaluate --help`");
+    VT_CHECK(strcmp(split, "valid") == 0 || strcmp(split, "test") == 0, "evaluate: --split=%s: expected valid or test",
+             split);
+    options->test = strcmp(split, "test") == 0;
+    VT_TRY(vt_forecaster_configure(options->checkpoint, other_count, others, launch->world_size, config));
+    options->config = *config;
+    VT_CHECK(options->rollout == 1 || vt_forecaster_can_roll(*config),
+             "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's "
+             "input; only --rollout=1 can be scored",
+             (long long)options->rollout, (long long)(*config)->n_out_channels,
+             (long long)((*config)->n_in_channels / ((*config)->n_history + 1)));
+    if (options->output == NULL) {
+        VT_TRY(default_output(options->checkpoint, options->test, output));
+        options->output = *output;
+    }
+done:
+    free(others);
+    return status;
+}
+
 vt_status vt_command_evaluate(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     vt_evaluation_options options = {.rollout = 20, .every = 1};
-    const char *split = "valid";
-    char **others = NULL, *output = NULL;
-    int other_count = 0;
+    char *output = NULL;
     bool help = false;
     vt_config *config = NULL;
     vt_launch launch;
-    const vt_argument flags[] = {
-        {"checkpoint", VT_ARGUMENT_PATH, &options.checkpoint, 0, 0,
-         "directory of a checkpoint, …/checkpoints/best say"},
-        {"rollout", VT_ARGUMENT_INTEGER, &options.rollout, 1, 100000, "steps of each forecast"},
-        {"split", VT_ARGUMENT_PATH, &split, 0, 0, "valid or test: which set (default valid)"},
-        {"every", VT_ARGUMENT_INTEGER, &options.every, 1, 100000, "initial times: each so many of the set's"},
-        {"map_channel", VT_ARGUMENT_PATH, &options.channel, 0, 0, "channel of the maps (default t2m, or the last)"},
-        {"output", VT_ARGUMENT_PATH, &options.output, 0, 0, "directory (default <run>/evaluation/step-N-<split>)"},
-    };
-    const int64_t flag_count = sizeof flags / sizeof flags[0];
-    VT_TRY(vt_arguments_take("evaluate", argument_count, arguments, flags, flag_count, &other_count, &others, &help));
-    if (help) {
-        print_help(flags, flag_count);
-        goto done;
-    }
-    VT_CHECK(options.checkpoint != NULL, "evaluate: --checkpoint=PATH is needed; see `vitrain evaluate --help`");
-    VT_CHECK(strcmp(split, "valid") == 0 || strcmp(split, "test") == 0, "evaluate: --split=%s: expected valid or test",
-             split);
-    options.test = strcmp(split, "test") == 0;
     VT_TRY(vt_launch_detect(&launch));
-    VT_TRY(vt_forecaster_configure(options.checkpoint, other_count, others, launch.world_size, &config));
-    options.config = config;
-    if (options.output == NULL) {
-        VT_TRY(default_output(options.checkpoint, options.test, &output));
-        options.output = output;
-    }
-    VT_TRY(vt_evaluate(&options, &launch));
+    status = prepare(argument_count, arguments, &launch, &options, &config, &output, &help);
+    if (status != VT_OK) vt_world_fail_early(&launch);
+    if (status == VT_OK && !help) status = vt_evaluate(&options, &launch);
 done:
     vt_config_close(&config);
-    free(others);
     free(output);
     return status;
 }

@@ -242,19 +242,16 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
 
 /* ---- measuring ---- */
 
-static vt_status calibrate(const request *r)
+static vt_status calibrate(const request *r, const vt_launch *launch, vt_config *config)
 {
     vt_status status = VT_OK;
-    vt_config *config = NULL;
     vt_world *world = NULL;
     vt_backend *backend = NULL;
     vt_hardware hardware;
-    vt_launch launch;
     char *comment = NULL;
-    VT_TRY(vt_launch_detect(&launch));
-    VT_TRY(open_config(r, launch.world_size, &config));
     config->tensor_parallel = config->context_parallel = 1;
-    VT_TRY(vt_world_open(config, &launch, &world));
+    config->ranks = launch->world_size;
+    VT_TRY(vt_world_open(config, launch, &world));
     int threads = config->num_threads != VT_UNSET_INTEGER ? (int)config->num_threads
                   : world->ranks == 1                     ? 0
                                                           : world->threads;
@@ -272,23 +269,14 @@ done:
     free(comment);
     vt_backend_close(&backend);
     vt_world_close(&world, status != VT_OK);
-    vt_config_close(&config);
     return status;
 }
 
-static vt_status plan(const request *r)
+static vt_status plan(const request *r, const vt_config *config)
 {
     vt_status status = VT_OK;
-    vt_config *config = NULL;
     vt_hardware hardware;
     vt_layouts layouts = {NULL, 0};
-    int64_t ranks = r->ranks;
-    vt_launch launch;
-    if (ranks == 0) {
-        VT_TRY(vt_launch_detect(&launch));
-        ranks = launch.world_size;
-    }
-    VT_TRY(open_config(r, ranks, &config));
     VT_TRY(vt_hardware_read(r->hardware != NULL ? r->hardware : "cpu", &hardware));
     VT_TRY(vt_layouts_plan(config, &hardware, &layouts));
     if (r->csv)
@@ -297,25 +285,32 @@ static vt_status plan(const request *r)
         print_table(config, &hardware, &layouts, r->all);
 done:
     vt_layouts_close(&layouts);
-    vt_config_close(&config);
     return status;
 }
 
 vt_status vt_command_plan(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    request r;
+    request r = {.others = NULL};
+    vt_config *config = NULL;
+    vt_launch launch;
     for (int i = 0; i < argument_count; i++) {
         if (strcmp(arguments[i], "--help") != 0 && strcmp(arguments[i], "-h") != 0) continue;
         print_help();
         return VT_OK;
     }
-    VT_TRY(take_arguments(argument_count, arguments, &r));
-    if (r.calibrate != NULL)
-        VT_TRY(calibrate(&r));
-    else
-        VT_TRY(plan(&r));
+    VT_TRY(vt_launch_detect(&launch));
+    status = take_arguments(argument_count, arguments, &r);
+    if (r.calibrate == NULL && launch.rank > 0) { /* a plan is the first rank's work, and so is telling what is wrong */
+        vt_error_clear();
+        status = VT_OK;
+        goto done;
+    }
+    if (status == VT_OK) status = open_config(&r, r.ranks > 0 ? r.ranks : launch.world_size, &config);
+    if (status != VT_OK && r.calibrate != NULL) vt_world_fail_early(&launch);
+    if (status == VT_OK) status = r.calibrate != NULL ? calibrate(&r, &launch, config) : plan(&r, config);
 done:
+    vt_config_close(&config);
     free(r.others);
     return status;
 }

@@ -35,41 +35,57 @@ done:
     return status;
 }
 
-vt_status vt_command_predict(int argument_count, char *const *arguments)
+/* All that comes before the ranks meet. */
+static vt_status prepare(int argument_count, char *const *arguments, const vt_launch *launch,
+                         vt_prediction_options *options, vt_config **config, bool *help)
 {
     vt_status status = VT_OK;
-    vt_prediction_options options = {.steps = 20};
     const char *split = "valid";
     char **others = NULL;
     int other_count = 0;
-    bool help = false, force = false;
-    vt_config *config = NULL;
-    vt_launch launch;
+    bool force = false;
     const vt_argument flags[] = {
-        {"checkpoint", VT_ARGUMENT_PATH, &options.checkpoint, 0, 0,
+        {"checkpoint", VT_ARGUMENT_PATH, &options->checkpoint, 0, 0,
          "directory of a checkpoint, …/checkpoints/best say"},
-        {"time", VT_ARGUMENT_PATH, &options.time, 0, 0, "initial time, UTC: 2003-01-05T06:00"},
-        {"steps", VT_ARGUMENT_INTEGER, &options.steps, 1, 100000, "forecasts, each the next one's input"},
-        {"output", VT_ARGUMENT_PATH, &options.output, 0, 0, "the file to write, NAME.nc"},
+        {"time", VT_ARGUMENT_PATH, &options->time, 0, 0, "initial time, UTC: 2003-01-05T06:00"},
+        {"steps", VT_ARGUMENT_INTEGER, &options->steps, 1, 100000, "forecasts, each the next one's input"},
+        {"output", VT_ARGUMENT_PATH, &options->output, 0, 0, "the file to write, NAME.nc"},
         {"split", VT_ARGUMENT_PATH, &split, 0, 0, "train, valid or test: where the initial time is (default valid)"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace a file of that name"},
     };
     const int64_t flag_count = sizeof flags / sizeof flags[0];
-    VT_TRY(vt_arguments_take("predict", argument_count, arguments, flags, flag_count, &other_count, &others, &help));
-    if (help) {
+    VT_TRY(vt_arguments_take("predict", argument_count, arguments, flags, flag_count, &other_count, &others, help));
+    if (*help) {
         print_help(flags, flag_count);
         goto done;
     }
-    VT_CHECK(options.checkpoint != NULL && options.time != NULL && options.output != NULL,
+    VT_CHECK(launch->world_size == 1,
+             "predict: one forecast is one rank's work, but there are %d ranks: start it "
+             "without mpirun, or with one",
+             launch->world_size);
+    VT_CHECK(options->checkpoint != NULL && options->time != NULL && options->output != NULL,
              "predict: --checkpoint=PATH, --time=DATE and --output=FILE.nc are needed; see `vitrain predict --help`");
-    VT_CHECK(force || !vt_output_exists(options.output), "predict: %s is there; --force replaces it", options.output);
+    VT_CHECK(force || !vt_output_exists(options->output), "predict: %s is there; --force replaces it", options->output);
+    VT_TRY(vt_forecaster_configure(options->checkpoint, other_count, others, launch->world_size, config));
+    options->config = *config;
+    VT_TRY(choose_set(options, split));
+done:
+    free(others);
+    return status;
+}
+
+vt_status vt_command_predict(int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    vt_prediction_options options = {.steps = 20};
+    bool help = false;
+    vt_config *config = NULL;
+    vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
-    VT_TRY(vt_forecaster_configure(options.checkpoint, other_count, others, launch.world_size, &config));
-    options.config = config;
-    VT_TRY(choose_set(&options, split));
-    VT_TRY(vt_predict(&options, &launch));
+    status = prepare(argument_count, arguments, &launch, &options, &config, &help);
+    if (status != VT_OK) vt_world_fail_early(&launch);
+    if (status == VT_OK && !help) status = vt_predict(&options, &launch);
 done:
     vt_config_close(&config);
-    free(others);
     return status;
 }

@@ -255,11 +255,6 @@ vt_status vt_evaluate(const vt_evaluation_options *options, const vt_launch *lau
 {
     vt_status status = VT_OK;
     evaluation e = {.options = options};
-    VT_CHECK(options->rollout == 1 || vt_forecaster_can_roll(options->config),
-             "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's "
-             "input; only --rollout=1 can be scored",
-             (long long)options->rollout, (long long)options->config->n_out_channels,
-             (long long)(options->config->n_in_channels / (options->config->n_history + 1)));
     VT_TRY(vt_world_open(options->config, launch, &e.world));
     status = run_phases(&e);
 done:

@@ -171,10 +171,6 @@ vt_status vt_predict(const vt_prediction_options *options, const vt_launch *laun
 {
     vt_status status = VT_OK;
     prediction p = {.options = options};
-    VT_CHECK(launch->world_size == 1,
-             "predict: one forecast is one rank's work, but there are %d ranks: start it "
-             "without mpirun, or with one",
-             launch->world_size);
     VT_CHECK(options->steps == 1 || vt_forecaster_can_roll(options->config),
              "--steps=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's input; "
              "only --steps=1 is possible",

@@ -233,6 +233,18 @@ done:
     return status;
 }
 
+void vt_world_fail_early(const vt_launch *launch)
+{
+    enum { SECONDS = 2 };
+    vt_world *world = NULL;
+    if (launch->world_size > 1 && vt_launch_has_mpi(launch) && vt_engine_has_mpi()) {
+        vt_world_open(NULL, launch, &world);
+        vt_world_close(&world, true);
+    } else if (launch->rank > 0) {
+        sleep(SECONDS); /* the first one tells, and its end ends the others, if the mistake is not theirs alone */
+    }
+}
+
 vt_status vt_world_open_device(const vt_config *config, vt_world *world, const vt_backend *backend)
 {
     vt_status status = VT_OK;

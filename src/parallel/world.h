@@ -33,6 +33,11 @@ typedef struct {
  * tests). */
 vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_world **world);
 
+/* After a failure before vt_world_open: tells what is noted, once for all ranks that failed alike, also to those that
+ * wait in vt_world_open, and clears it. Where only the launcher connects the ranks, the note stays, on all but the
+ * first rank for two seconds, in which the launcher ends them. */
+void vt_world_fail_early(const vt_launch *launch);
+
 /* Collective, before groups over the back end's memory are made: the engine for that memory, which is NCCL for GPUs
  * unless config->comm says mpi. Errors: as vt_engine_open_nccl. */
 vt_status vt_world_open_device(const vt_config *config, vt_world *world, const vt_backend *backend);

@@ -1,10 +1,5 @@
 # What becomes of the other ranks when one goes wrong (tests/parallel/faults.c; comm_timeout is 3 s there).
 
-needs_mpi() {
-    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
-    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
-}
-
 # a process that is more than its exit status waiting to be fetched
 is_running() { [ -e "/proc/$1/stat" ] && [[ $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) != [ZX]* ]] && kill -0 "$1" 2>/dev/null; }
 
@@ -22,12 +17,6 @@ four_ranks() {
         echo "process $pid is still there:"; ps -p "$pid" -o pid,ppid,stat,args; kill -9 "$pid"; return 1
     done
     ! contains "$output" "got past" >/dev/null
-}
-
-# the program's own messages: exactly one, and it holds PART
-says_once() {
-    contains "$output" "$1"
-    [ "$(printf '%s\n' "$output" | grep -c '^vitrain: ')" -eq 1 ] || { echo "not one message: $output"; return 1; }
 }
 
 test_stopped_rank_is_named() {

@@ -99,9 +99,32 @@ test_evaluate_what_any_layout_trained() {
         contains "$(cat said)" "2 forecasts"
     done
     fails any "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$best --tensor_parallel=2
-    contains "$output" "a forecast needs the whole model on each rank, whatever it was trained on"
-    fails any "$TOP/tests/mpirun" -np 2 "$VITRAIN" predict --checkpoint=$best --time=2002-01-05T06:00 --output=two.nc
-    contains "$output" "one forecast is one rank's work"
+    says_once "a forecast needs the whole model on each rank, whatever it was trained on"
+}
+
+# A mistake that all ranks see alike is told once, whichever command it is.
+test_ranks_tell_once() {
+    needs_mpi
+    small_run --num_epochs=1
+    two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" "$@"; }
+    fails any two predict --checkpoint=$best --time=2002-01-05T06:00 --output=two.nc
+    says_once "one forecast is one rank's work"
+    fails any two predict --wrong=1
+    says_once "one forecast is one rank's work"
+    fails any two evaluate --checkpoint=nowhere
+    says_once "expected the directory of a checkpoint"
+    fails any two evaluate --checkpoint=$best --data_dir=nowhere
+    says_once "nowhere"
+    fails any two evaluate --checkpoint=$best --rollout=0
+    says_once "--rollout=0: expected a whole number"
+    fails any two bench io
+    says_once "bench io runs on one rank"
+    fails any two plan --yaml_config="$TOP/config/ViT.yaml" --hardware=h300
+    says_once "'h300' is not in"
+    fails any two plan --yaml_config="$TOP/config/ViT.yaml" --calibrate --embed_dim=zero
+    says_once "embed_dim"
+    two plan --yaml_config="$TOP/config/ViT.yaml" --config=mp --hardware=a100-40 >said
+    [ "$(grep -c "configuration mp on 2 ranks" said)" -eq 1 ]
 }
 
 test_evaluate_refuses() {
