@@ -75,7 +75,7 @@ static vt_status parse_value(const char *command, const vt_argument *flag, const
         *(bool *)flag->value = text[0] == 't';
         break;
     case VT_ARGUMENT_PATH:
-        VT_CHECK(text[0] != '\0', "%s: --%s: expected a path", command, flag->name);
+        VT_CHECK(text[0] != '\0', "%s: --%s= has no value; see `vitrain %s --help`", command, flag->name, command);
         *(const char **)flag->value = text;
         break;
     case VT_ARGUMENT_PAIR:

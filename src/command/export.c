@@ -26,6 +26,7 @@ vt_status vt_command_export(int argument_count, char *const *arguments)
         goto done;
     }
     VT_CHECK(output != NULL, "export: --output=NAME.safetensors is needed; see `vitrain export --help`");
+    VT_TRY(vt_output_check_file("--output", output));
     VT_CHECK(force || !vt_output_exists(output), "export: %s is there; --force replaces it", output);
     VT_TRY(vt_checkpoint_export(checkpoint, output));
     printf("%s: the parameters of %s\n", output, checkpoint);

@@ -22,7 +22,7 @@ static void print_configuration(const char *path, int *faults)
     vt_yaml *yaml = NULL;
     vt_yaml_entry *top = NULL, *entries = NULL;
     size_t top_count = 0, count = 0;
-    vt_status status = vt_yaml_open(path, &yaml);
+    vt_status status = vt_yaml_open(path, VT_YAML_CONFIGURATIONS, &yaml);
     if (status == VT_OK) status = vt_yaml_entries(yaml, vt_yaml_top(yaml), &top, &top_count);
     if (status == VT_OK && top_count == 1) status = vt_yaml_entries(yaml, top[0].value, &entries, &count);
     if (status != VT_OK) vt_inspect_fault(faults, NULL);

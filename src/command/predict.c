@@ -65,6 +65,7 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
              launch->world_size);
     VT_CHECK(options->checkpoint != NULL && options->time != NULL && options->output != NULL,
              "predict: --checkpoint=PATH, --time=DATE and --output=FILE.nc are needed; see `vitrain predict --help`");
+    VT_TRY(vt_output_check_file("--output", options->output));
     VT_CHECK(force || !vt_output_exists(options->output), "predict: %s is there; --force replaces it", options->output);
     VT_TRY(vt_forecaster_configure(options->checkpoint, other_count, others, launch->world_size, config));
     options->config = *config;

@@ -148,7 +148,7 @@ static vt_status open_source(vt_config *config, const char *text, const char *te
         if (config->yaml_config == NULL) config->yaml_config = vt_config_find("config/ViT.yaml");
         VT_CHECK(config->yaml_config != NULL, "there is no config/ViT.yaml here, nor beside the program; name a file "
                                               "of configurations with --yaml_config=PATH");
-        return vt_yaml_open(config->yaml_config, yaml);
+        return vt_yaml_open(config->yaml_config, VT_YAML_CONFIGURATIONS, yaml);
     }
     VT_CHECK(config->origin[VT_OPTION_config] == VT_FROM_DEFAULT &&
                  config->origin[VT_OPTION_yaml_config] == VT_FROM_DEFAULT,

@@ -31,19 +31,19 @@ struct vt_yaml {
 
 /* ---- reading ---- */
 
-static vt_status read_bytes(vt_yaml *yaml)
+static vt_status read_bytes(vt_yaml *yaml, const char *holds)
 {
     vt_status status = VT_OK;
     FILE *file = fopen(yaml->path, "rbe");
-    VT_CHECK(file != NULL, "%s: %s; expected a YAML file of named configurations", yaml->path, strerror(errno));
+    VT_CHECK(file != NULL, "%s: %s; expected a YAML file of %s", yaml->path, strerror(errno), holds);
     struct stat info;
     VT_CHECK(fstat(fileno(file), &info) == 0, "%s: %s", yaml->path, strerror(errno));
-    VT_CHECK(!S_ISDIR(info.st_mode), "%s: is a directory; expected a YAML file of named configurations", yaml->path);
+    VT_CHECK(!S_ISDIR(info.st_mode), "%s: is a directory; expected a YAML file of %s", yaml->path, holds);
     yaml->bytes = vt_allocate(1, MAX_FILE_BYTES + 1, "a YAML file");
     yaml->byte_count = fread(yaml->bytes, 1, MAX_FILE_BYTES + 1, file);
     VT_CHECK(!ferror(file), "%s: can't be read: %s", yaml->path, strerror(errno));
-    VT_CHECK(yaml->byte_count <= MAX_FILE_BYTES,
-             "%s: larger than %d bytes; expected a YAML file of named configurations", yaml->path, MAX_FILE_BYTES);
+    VT_CHECK(yaml->byte_count <= MAX_FILE_BYTES, "%s: larger than %d bytes; expected a YAML file of %s", yaml->path,
+             MAX_FILE_BYTES, holds);
 done:
     if (file != NULL) fclose(file);
     return status;
@@ -216,7 +216,7 @@ done:
 }
 
 /* text NULL: the file's. */
-static vt_status open_yaml(const char *path, const char *text, vt_yaml **result)
+static vt_status open_yaml(const char *path, const char *text, const char *holds, vt_yaml **result)
 {
     vt_status status = VT_OK;
     yaml_parser_t parser = {0};
@@ -226,17 +226,15 @@ static vt_status open_yaml(const char *path, const char *text, vt_yaml **result)
         yaml->bytes = (unsigned char *)vt_text_copy(text);
         yaml->byte_count = strlen(text);
     } else {
-        VT_TRY(read_bytes(yaml));
+        VT_TRY(read_bytes(yaml, holds));
     }
     if (!yaml_parser_initialize(&parser)) vt_memory_exhausted(sizeof parser, "reading a YAML file");
     yaml_parser_set_input_string(&parser, yaml->bytes, yaml->byte_count);
     VT_TRY(read_document(yaml, &parser));
-    VT_CHECK(yaml->top != NULL,
-             "%s:1:1: the file is empty; expected named configurations (base: {embed_dim: 384, ...})", path);
+    VT_CHECK(yaml->top != NULL, "%s:1:1: the file is empty; expected %s", path, holds);
     char found[96];
-    VT_CHECK(yaml->top->kind == VT_YAML_MAPPING,
-             "%s:%zu:%zu: expected named configurations (base: {embed_dim: 384, ...}), found %s", path, yaml->top->line,
-             yaml->top->column, vt_yaml_describe(yaml->top, found));
+    VT_CHECK(yaml->top->kind == VT_YAML_MAPPING, "%s:%zu:%zu: expected %s, found %s", path, yaml->top->line,
+             yaml->top->column, holds, vt_yaml_describe(yaml->top, found));
 done:
     yaml_parser_delete(&parser);
     if (status != VT_OK) vt_yaml_close(&yaml);
@@ -244,14 +242,14 @@ done:
     return status;
 }
 
-vt_status vt_yaml_open(const char *path, vt_yaml **yaml)
+vt_status vt_yaml_open(const char *path, const char *holds, vt_yaml **yaml)
 {
-    return open_yaml(path, NULL, yaml);
+    return open_yaml(path, NULL, holds, yaml);
 }
 
 vt_status vt_yaml_open_text(const char *text, const char *name, vt_yaml **yaml)
 {
-    return open_yaml(name, text, yaml);
+    return open_yaml(name, text, VT_YAML_CONFIGURATIONS, yaml);
 }
 
 void vt_yaml_close(vt_yaml **yaml)

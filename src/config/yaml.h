@@ -22,10 +22,12 @@ typedef struct vt_yaml_node {
 
 typedef struct vt_yaml vt_yaml;
 
-/* Reads the file, whose top must be a mapping. Errors: "path:line:column: ...". */
-vt_status vt_yaml_open(const char *path, vt_yaml **yaml);
+#define VT_YAML_CONFIGURATIONS "named configurations (base: {embed_dim: 384, ...})"
 
-/* The same of a text; `name` stands for the path in messages. */
+/* Reads the file, whose top must be a mapping; `holds` says in messages what of. Errors: "path:line:column: ...". */
+vt_status vt_yaml_open(const char *path, const char *holds, vt_yaml **yaml);
+
+/* The same of a text that holds configurations; `name` stands for the path in messages. */
 vt_status vt_yaml_open_text(const char *text, const char *name, vt_yaml **yaml);
 void vt_yaml_close(vt_yaml **yaml);
 

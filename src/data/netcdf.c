@@ -64,7 +64,9 @@ static vt_status parse_variables(const char *text, variable **result, int64_t *c
     *count = 0;
     *result = calloc((size_t)words + 1, sizeof **result);
     VT_CHECK(*result != NULL, "out of memory");
-    VT_CHECK(words > 0, "variables: '%s' names none", text);
+    VT_CHECK(words > 0,
+             "variables: '%s' names none; expected the variables that are the channels, like [u10,v10,t2m,z@500]",
+             text);
     for (const char *at = text + strspn(text, separators); *at != '\0';) {
         size_t length = strcspn(at, separators);
         VT_TRY(parse_word(at, length, &(*result)[*count]));

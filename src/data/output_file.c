@@ -45,6 +45,9 @@ vt_status vt_output_publish(const char *partial, const char *path)
     int length = directory_length(path);
     char *directory = length == 0 ? vt_text_copy(".") : vt_text_format("%.*s", length, path);
     VT_TRY(synchronise(partial, O_RDWR));
+    struct stat info;
+    VT_CHECK(lstat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode),
+             "can't give %s its name: a directory or a device has it", path);
     VT_CHECK(rename(partial, path) == 0, "can't rename %s to %s: %s", partial, path, strerror(errno));
     VT_TRY(synchronise(directory, O_RDONLY | O_DIRECTORY));
 done:
@@ -75,4 +78,22 @@ bool vt_output_exists(const char *path)
 {
     struct stat info;
     return lstat(path, &info) == 0;
+}
+
+vt_status vt_output_check_file(const char *option, const char *path)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    int length = directory_length(path);
+    char *directory = length == 0 ? vt_text_copy(".") : vt_text_format("%.*s", length, path);
+    VT_CHECK(path[length] != '\0', "%s=%s: expected the name of a file, found that of a directory", option, path);
+    VT_CHECK(stat(directory, &info) == 0, "%s=%s: %s: %s; make the directory first", option, path, directory,
+             strerror(errno));
+    VT_CHECK(S_ISDIR(info.st_mode), "%s=%s: %s is no directory", option, path, directory);
+    VT_CHECK(access(directory, W_OK) == 0, "%s=%s: %s: %s", option, path, directory, strerror(errno));
+    VT_CHECK(stat(path, &info) != 0 || S_ISREG(info.st_mode), "%s=%s: that is %s; expected the name of a file", option,
+             path, S_ISDIR(info.st_mode) ? "a directory" : "a device or a pipe");
+done:
+    free(directory);
+    return status;
 }

@@ -78,7 +78,9 @@ static vt_status read_climatology(evaluation *e)
                    config->time_means_path);
         return VT_OK;
     }
-    VT_TRY(vt_npy_open(config->time_means_path, &array));
+    status = vt_npy_open(config->time_means_path, &array);
+    if (status != VT_OK) vt_error_context("time_means_path (`vitrain stats` makes such a file)");
+    if (status != VT_OK) goto done;
     shape = vt_npy_shape_text(&array);
     VT_CHECK(array.dimensions == 4 && array.shape[0] == 1 && array.shape[1] >= channels && array.shape[2] >= height &&
                  array.shape[3] >= width,
@@ -233,11 +235,12 @@ static vt_status run_phases(evaluation *e)
                               vt_dataset_channel_names(e->dataset), &e->forecaster));
     take_memory(e);
     int64_t time = 0;
-    const char *file = vt_dataset_place(e->dataset, e->starts[0], &time);
+    int64_t year = -1, hours = 0;
+    if (!vt_calendar_start_of(vt_dataset_place(e->dataset, e->starts[0], &time), &year, &hours)) year = -1;
     e->maps = (vt_maps){.directory = e->options->output,
                         .channel = vt_scores_channel_name(vt_dataset_channel_names(e->dataset), e->map_channel, buffer),
-                        .year = vt_calendar_year_of(file),
-                        .hours = VT_HOURS_A_TIME * time,
+                        .year = year,
+                        .hours = hours + VT_HOURS_A_TIME * time,
                         .hours_a_step = VT_HOURS_A_TIME * e->options->config->dt,
                         .steps = e->options->rollout,
                         .height = e->options->config->img_size[0],

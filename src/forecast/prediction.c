@@ -16,6 +16,7 @@ typedef struct {
     const vt_prediction_options *options;
     vt_world *world;
     int64_t year, hours;            /* of the initial time */
+    int64_t time;                   /* it in its file */
     vt_fields_file *file;           /* that holds it */
     double *latitudes, *longitudes; /* of the window */
     float *input, *fields;          /* [n_in_channels, height, width], [n_out_channels, …] */
@@ -25,15 +26,6 @@ typedef struct {
 
 /* ---- the initial time ---- */
 
-/* "2002-01-01 00:00 to 2002-04-02 00:00" of one file. */
-static void describe_file(const char *path, int64_t times, char buffer[3 * VT_DATE_SIZE])
-{
-    char first[VT_DATE_SIZE], last[VT_DATE_SIZE];
-    int64_t year = vt_calendar_year_of(path);
-    snprintf(buffer, 3 * VT_DATE_SIZE, "%s to %s", vt_calendar_format(year, 0, first),
-             vt_calendar_format(year, VT_HOURS_A_TIME * (times - 1), last));
-}
-
 static vt_status find_file(prediction *p)
 {
     vt_status status = VT_OK;
@@ -41,16 +33,27 @@ static vt_status find_file(prediction *p)
     const vt_prediction_options *options = p->options;
     const char *variables = options->config->variables;
     int64_t found = -1;
+    char first[VT_DATE_SIZE] = "";
     VT_CHECK(vt_calendar_parse(options->time, &p->year, &p->hours),
              "--time=%s: expected a date like 2003-01-05T06:00 (UTC)", options->time);
     VT_CHECK(p->hours % VT_HOURS_A_TIME == 0, "--time=%s: the data have a time every %d hours: 00, 06, 12 and 18 UTC",
              options->time, VT_HOURS_A_TIME);
     VT_TRY(vt_file_list_open(options->directory, options->option_name, variables != NULL, &list));
-    for (int64_t i = 0; i < list.groups; i++)
-        if (vt_calendar_year_of(list.paths[list.first[i]]) == p->year) found = i;
-    VT_CHECK(found >= 0, "--time=%s: %s '%s' has no file of %lld; it has %lld to %lld (--split chooses another set)",
-             options->time, options->option_name, options->directory, (long long)p->year,
-             (long long)vt_calendar_year_of(list.paths[0]), (long long)vt_calendar_year_of(list.paths[list.count - 1]));
+    for (int64_t i = 0; i < list.groups; i++) {
+        int64_t year = 0, hours = 0;
+        const char *path = list.paths[list.first[i]];
+        VT_CHECK(vt_calendar_start_of(path, &year, &hours),
+                 "%s: the name ends in no date, so predict can't know when its times are; expected one like "
+                 "era5_2013.nc or era5_2013-01.nc",
+                 path);
+        int64_t after = vt_calendar_hours_between(year, hours, p->year, p->hours);
+        if (i == 0) vt_calendar_format(year, hours, first);
+        if (after < 0 || (found >= 0 && after / VT_HOURS_A_TIME > p->time)) continue;
+        found = i;
+        p->time = after / VT_HOURS_A_TIME;
+    }
+    VT_CHECK(found >= 0, "--time=%s: the files of %s '%s' begin at %s (--split chooses another set)", options->time,
+             options->option_name, options->directory, first);
     VT_TRY(vt_fields_file_open((const char *const *)(list.paths + list.first[found]),
                                list.first[found + 1] - list.first[found], variables, &p->file));
 done:
@@ -64,13 +67,14 @@ static vt_status check_file(const prediction *p)
     const vt_config *config = p->options->config;
     const vt_fields_shape shape = vt_fields_file_shape(p->file);
     const char *path = vt_fields_file_path(p->file);
-    const int64_t time = p->hours / VT_HOURS_A_TIME, needed = config->n_history * config->dt;
+    const int64_t time = p->time, needed = config->n_history * config->dt;
     const int64_t channels = config->n_in_channels / (config->n_history + 1);
-    char range[3 * VT_DATE_SIZE];
-    describe_file(path, shape.times, range);
-    VT_CHECK(time < shape.times, "--time=%s: %s has %s", p->options->time, path, range);
-    VT_CHECK(time >= needed, "--time=%s: the model needs %lld earlier times, and %s begins at the first of January",
-             p->options->time, (long long)needed, path);
+    char first[VT_DATE_SIZE], last[VT_DATE_SIZE];
+    vt_calendar_format(p->year, p->hours - VT_HOURS_A_TIME * time, first);
+    vt_calendar_format(p->year, p->hours + VT_HOURS_A_TIME * (shape.times - 1 - time), last);
+    VT_CHECK(time < shape.times, "--time=%s: %s has %s to %s", p->options->time, path, first, last);
+    VT_CHECK(time >= needed, "--time=%s: the model needs %lld earlier times, and %s begins at %s", p->options->time,
+             (long long)needed, path, first);
     VT_CHECK(shape.channels >= channels && shape.channels >= config->n_out_channels &&
                  shape.height >= config->img_size[0] && shape.width >= config->img_size[1],
              "%s holds %lld channels of [%lld, %lld], the model needs %lld of [%lld, %lld]", path,
@@ -105,7 +109,7 @@ static vt_status read_input(prediction *p)
     p->input = vt_allocate((size_t)(config->n_in_channels * plane), sizeof *p->input, "the forecast");
     p->fields = vt_allocate((size_t)(config->n_out_channels * plane), sizeof *p->fields, "the forecast");
     for (int64_t back = 0; back <= config->n_history; back++)
-        VT_TRY(vt_fields_file_read(p->file, p->hours / VT_HOURS_A_TIME - back * config->dt, channels, 0, height, width,
+        VT_TRY(vt_fields_file_read(p->file, p->time - back * config->dt, channels, 0, height, width,
                                    p->input + back * channels * plane));
 done:
     return status;

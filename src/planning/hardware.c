@@ -118,6 +118,13 @@ static vt_status read_entry(const vt_yaml *yaml, const vt_yaml_entry *entry, vt_
     for (int i = 0; i < FIELD_COUNT; i++)
         VT_CHECK(given[i] || !fields[i].required, "%s:%zu:%zu: '%.60s' lacks %s", path, entry->key->line,
                  entry->key->column, entry->key->text, fields[i].key);
+    const double per_node = hardware->ranks_per_node;
+    VT_CHECK(per_node == floor(per_node),
+             "%s:%zu:%zu: '%.60s': ranks_per_node is %g, expected a whole number (0: all ranks on one node)", path,
+             entry->key->line, entry->key->column, entry->key->text, per_node);
+    VT_CHECK(hardware->reserved_gib < hardware->memory_gib,
+             "%s:%zu:%zu: '%.60s': reserved_gib %g leaves nothing of memory_gib %g", path, entry->key->line,
+             entry->key->column, entry->key->text, hardware->reserved_gib, hardware->memory_gib);
     double *const by_type[] = {hardware->matrix_tflops, hardware->matrix_fraction, hardware->attention_fraction};
     for (size_t i = 0; i < sizeof by_type / sizeof by_type[0]; i++)
         if (by_type[i][VT_FLOAT16] == 0) by_type[i][VT_FLOAT16] = by_type[i][VT_BFLOAT16];
@@ -151,7 +158,7 @@ static vt_status read_file(const char *path, const char *wanted, vt_hardware *ha
     vt_yaml *yaml = NULL;
     vt_yaml_entry *entries = NULL;
     size_t count = 0, i = 0;
-    VT_TRY(vt_yaml_open(path, &yaml));
+    VT_TRY(vt_yaml_open(path, "machines (cpu: {memory_gib: 24, ...}), like config/hardware.yaml", &yaml));
     VT_TRY(vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count));
     while (wanted != NULL && i < count && strcmp(entries[i].key->text, wanted) != 0) i++;
     if (wanted == NULL ? count != 1 : i == count) VT_TRY(no_such_entry(path, wanted, entries, count));

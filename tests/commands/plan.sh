@@ -50,6 +50,18 @@ test_plans_that_are_refused() {
     contains "$output" "plan: --ranks=0: expected a whole number"
     fails 1 plan --ranks=7 --context_parallel=1
     contains "$output" "no layout of 7 ranks divides the model's 8 heads and the batch of 16 samples"
+    entry() { sed -n '/^cpu:/,$p' "$TOP/config/hardware.yaml" | sed "s/^  $1:.*/  $1: $2/" >machine.yaml; }
+    entry ranks_per_node 0.5
+    fails 1 plan --hardware=machine.yaml
+    contains "$output" "machine.yaml:1:1: 'cpu': ranks_per_node is 0.5, expected a whole number"
+    entry memory_gib 0.5
+    fails 1 plan --hardware=machine.yaml
+    contains "$output" "reserved_gib 1 leaves nothing of memory_gib 0.5"
+    entry memory_gib .nan
+    fails 1 plan --hardware=machine.yaml
+    contains "$output" "machine.yaml:3:15: memory_gib: found the text '.nan', expected a number"
+    fails 1 plan --hardware=nowhere.yaml
+    contains "$output" "nowhere.yaml: No such file or directory; expected a YAML file of machines (cpu: {memory_gib"
     fails 1 plan --local_batch_size=4
     contains "$output" "give --global_batch_size"
 }

@@ -170,6 +170,8 @@ test_predict() {
     contains "$output" "no variable 'snow'; found: "
     fails 1 "$VITRAIN" inspect netcdf
     contains "$output" "netCDF: with --variables"
+    fails 1 "$VITRAIN" inspect netcdf --variables=[]
+    contains "$output" "variables: '[]' names none; expected the variables that are the channels, like [u10,v10,t2m,z@500]"
     h5dump -A f.nc >header
     for part in DIMENSION_LIST DIMENSION_SCALE REFERENCE_LIST _Netcdf4Dimid CF-1.8 air_temperature degrees_north "hours since 2002-01-02 06:00:00"; do
         contains "$(cat header)" "$part"
@@ -183,13 +185,51 @@ test_predict() {
     [ "$(wc -c <first)" -gt 3000 ] && cmp first alone
     fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=g.nc
     contains "$output" "--force replaces it"
+    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=data --force
+    contains "$output" "--output=data: that is a directory; expected the name of a file"
+    mkfifo pipe # nor is a device replaced by a file
+    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=pipe --force
+    contains "$output" "that is a device or a pipe"
+    [ -p pipe ]
+    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=nowhere/h.nc
+    contains "$output" "--output=nowhere/h.nc: nowhere/: No such file or directory; make the directory first"
+    fails 1 "$VITRAIN" predict --checkpoint=$best --time= --output=h.nc
+    contains "$output" "predict: --time= has no value"
+    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=h.nc --steps=0
+    contains "$output" "--steps=0: expected a whole number from 1"
     fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-02-30 --output=h.nc
     contains "$output" "expected a date"
     fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-07-01 --output=h.nc
     contains "$output" "has 2002-01-01 00:00 to 2002-01-09 00:00"
     fails 1 "$VITRAIN" predict --checkpoint=$best --time=1999-07-01 --output=h.nc
-    contains "$output" "has no file of 1999"
+    contains "$output" "begin at 2002-01-01 00:00"
     [ ! -e h.nc ]
+}
+
+# From netCDF-4 as it comes: a file a month, whose names say when they begin.
+test_predict_from_netcdf() {
+    small_run --num_epochs=1
+    local from=2002-01-02T06 variables=--variables=[u10,v10,t2m]
+    "$VITRAIN" predict --checkpoint=$best --time=$from --steps=8 --output=f.nc >/dev/null
+    mkdir months && cp f.nc months/era5_2011-12.nc && cp f.nc months/era5_2012-02.nc
+    "$VITRAIN" predict --checkpoint=$best --time=2012-02-02T06 --steps=1 --output=g.nc --valid_data_path=months $variables >said
+    contains "$(cat said)" "2012-02-02 12:00 to 2012-02-02 12:00 UTC"
+    if command -v h5dump >/dev/null; then # the sixth time of the file was that forecast's input
+        h5dump -d "/t2m[6,0,0;;1,16,32]" f.nc | sed -n 's/^ *([0-9],[0-9,]*): *//p' | tr -d ' \n' >sixth
+        h5dump -d /t2m g.nc | sed -n 's/^ *(0,[0-9,]*): *//p' | tr -d ' \n' >alone
+        [ "$(wc -c <sixth)" -gt 3000 ] && cmp sixth alone
+    fi
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=2 --output=scores --valid_data_path=months $variables >said
+    contains "$(cat said)" "12 initial times, 2 steps"
+    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2012-01-31 --output=h.nc --valid_data_path=months $variables
+    contains "$output" "months/era5_2011-12.nc has 2011-12-01 00:00 to 2011-12-02 18:00"
+    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2011-11-30 --output=h.nc --valid_data_path=months $variables
+    contains "$output" "begin at 2011-12-01 00:00"
+    mv months/era5_2011-12.nc months/run_0099.nc
+    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2012-02-02 --output=h.nc --valid_data_path=months $variables
+    contains "$output" "run_0099.nc: the name ends in no date"
+    fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --time_means_path=data
+    contains "$output" "time_means_path"
 }
 
 test_predict_ncdump() {

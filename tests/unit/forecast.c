@@ -50,7 +50,32 @@ TEST(dates)
         EXPECT(!vt_calendar_parse(wrong[i], &year, &hours), "'%s'", wrong[i]);
     EXPECT(strcmp(vt_calendar_format(2003, 364 * 24 + 18 + 6, text), "2004-01-01 00:00") == 0, "%s", text);
     EXPECT(strcmp(vt_calendar_format(2004, 59 * 24 + 6, text), "2004-02-29 06:00") == 0, "%s", text);
-    EXPECT(vt_calendar_year_of("data/era5_2013.h5") == 2013 && vt_calendar_year_of("a.h5") == -1);
+    EXPECT(strcmp(vt_calendar_format(2005, -366 * 24 - 6, text), "2003-12-31 18:00") == 0, "%s", text);
+    EXPECT(vt_calendar_hours_between(2003, 364 * 24, 2005, 6) == 24 + 366 * 24 + 6);
+    EXPECT(vt_calendar_hours_between(2005, 6, 2003, 364 * 24) == -(24 + 366 * 24 + 6));
+}
+
+TEST(dates_of_files)
+{
+    static const struct {
+        const char *path;
+        int64_t year, hours;
+    } files[] = {{"data/era5_2013.h5", 2013, 0},
+                 {"12013.h5", 2013, 0},
+                 {"v2_2013.nc", 2013, 0},
+                 {"2010-data/air.2m.gauss.2012.nc4", 2012, 0},
+                 {"era5_201302.nc", 2013, 31 * 24},
+                 {"era5_2012-03.nc", 2012, 60 * 24},
+                 {"x/2012_03_02.nc", 2012, 61 * 24},
+                 {"20121231.nc", 2012, 365 * 24},
+                 {"run_1998-2001.nc", 2001, 0}};
+    const char *const wrong[] = {"a.h5", "201.nc", "2013", "2013/a.nc", ""};
+    int64_t year = 0, hours = 0;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        EXPECT(vt_calendar_start_of(files[i].path, &year, &hours) && year == files[i].year && hours == files[i].hours,
+               "%s: %lld, %lld", files[i].path, (long long)year, (long long)hours);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        EXPECT(!vt_calendar_start_of(wrong[i], &year, &hours), "%s", wrong[i]);
 }
 
 TEST(meanings_of_channels)
