@@ -99,8 +99,8 @@ static vt_status predict(bench *b, vt_option_cost *option)
 {
     vt_status status = VT_OK;
     vt_hardware hardware;
-    int64_t local = b->config->global_batch_size / b->config->data_parallel;
-    VT_TRY(vt_calibrate(b->config, local, b->world, b->backend, &hardware));
+    int64_t local = b->config->global_batch_size / b->world->ranks; /* as `vitrain plan --calibrate` has it */
+    VT_TRY(vt_calibrate(b->config, local > 0 ? local : 1, b->world, b->backend, &hardware));
     VT_TRY(vt_layouts_cost(b->config, &hardware, option));
 done:
     return status;
@@ -172,8 +172,8 @@ static vt_status run(bench *b, const vt_launch *launch, int steps, bool *within)
         if (round == 0) grown = most(b->world, vt_memory_resident() - resident);
         VT_TRY(predict(b, &costs[round + 1]));
     }
-    double planned = -(double)plan.ring_bytes; /* there are no readers here */
-    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) planned += (double)plan.bytes[i];
+    double categories[VT_MEMORY_CATEGORY_COUNT];
+    double planned = vt_cost_memory(&plan, categories) - (double)plan.ring_bytes; /* there are no readers here */
     planned = most(b->world, planned);
     if (b->world->rank == 0) *within = print_result(costs, planned, grown, seconds);
 done:

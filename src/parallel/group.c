@@ -71,6 +71,11 @@ static bool begin(vt_group *group, double bytes, vt_request *request)
     return group->size > 1 && !group->engine->counts_only;
 }
 
+static void note_sum(vt_group *group, size_t bytes)
+{
+    if (group->size > 1 && bytes > group->engine->largest_sum) group->engine->largest_sum = bytes;
+}
+
 static double ring_share(const vt_group *group, double bytes)
 {
     return bytes * (group->size - 1) / group->size;
@@ -111,6 +116,7 @@ static void started(vt_request *request, bool wait)
 void vt_group_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request)
 {
     size_t bytes = (size_t)count * size_of(type);
+    note_sum(group, bytes);
     if (!begin(group, 2 * ring_share(group, (double)bytes), request) || count == 0) return;
     vt_request own = {.group = group}, *here = request != NULL ? request : &own;
     if (stages(group)) {
@@ -129,6 +135,7 @@ void vt_group_reduce_scatter(vt_group *group, float *send, const int64_t *counts
     int64_t total = 0;
     for (int i = 0; i < group->size; i++) total += counts[i];
     size_t bytes = (size_t)total * sizeof *send, part = (size_t)counts[group->rank] * sizeof *send;
+    note_sum(group, bytes);
     bool others = begin(group, ring_share(group, (double)bytes), request);
     if (total == 0 || group->engine->counts_only) return;
     if (!others) {

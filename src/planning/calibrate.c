@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "training/trainer.h"
 
-enum { MOST_ROWS = 16384, WIDE_ELEMENTS = 1 << 24, OPTIMIZER_ELEMENTS = 1 << 23 };
+enum { MOST_ROWS = 16384, WIDE_ELEMENTS = 1 << 24, OPTIMIZER_ELEMENTS = 1 << 23, KEPT_BYTES = 1 << 27 };
 
 /* What is measured, and on how much: buffers of one block of the model. */
 typedef struct {
@@ -15,6 +16,8 @@ typedef struct {
     vt_type type;
     int64_t samples, tokens, rows, dim, elements; /* the optimizer's block */
     void *inputs, *outputs;                       /* [rows, 4 dim] */
+    float *kept;                                  /* [areas, rows, 4 dim]: as activations wait for backward */
+    int64_t areas, area;                          /* how many; the one that is next */
     void *weight;                                 /* [4 dim, dim] */
     float *gradients, *statistics, *fields, *channels, *block, *wide;
     double *squares;
@@ -32,13 +35,22 @@ static vt_matrix view(void *memory, vt_type type, int64_t rows, int64_t columns)
 
 /* ---- sequences: each as a step has it ---- */
 
+/* What was written longest ago: a step writes activations that backward reads when they have left the caches. */
+static void *oldest(bench *b)
+{
+    void *memory = b->kept + b->area * 4 * b->rows * b->dim;
+    b->area = (b->area + 1) % b->areas;
+    return memory;
+}
+
 static void linear_layer(bench *b, int64_t in, int64_t out)
 {
-    vt_matrix x = view(b->inputs, b->type, b->rows, in), y = view(b->outputs, b->type, b->rows, out);
+    vt_matrix x = view(b->inputs, b->type, b->rows, in), y = view(oldest(b), b->type, b->rows, out);
+    vt_matrix kept_x = view(oldest(b), b->type, b->rows, in), dy = view(b->outputs, b->type, b->rows, out);
     vt_matrix weight = view(b->weight, b->type, out, in);
     b->backend->linear_forward(b->backend, x, weight, NULL, y);
-    b->backend->linear_backward_input(b->backend, y, weight, x);
-    b->backend->linear_backward_weight(b->backend, x, y, b->gradients, NULL);
+    b->backend->linear_backward_input(b->backend, dy, weight, x);
+    b->backend->linear_backward_weight(b->backend, kept_x, dy, b->gradients, NULL);
 }
 
 static void run_products(bench *b)
@@ -56,7 +68,7 @@ static void run_attention(bench *b)
                                 .head_dim = b->dim / b->config->num_heads,
                                 .queries = b->tokens,
                                 .keys = b->tokens};
-    vt_matrix qkv = view(b->inputs, b->type, b->rows, 4 * b->dim),
+    vt_matrix qkv = view(oldest(b), b->type, b->rows, 4 * b->dim),
               dqkv = view(b->outputs, b->type, b->rows, 4 * b->dim);
     vt_matrix in[4], out[4];
     for (int i = 0; i < 4; i++) in[i] = vt_matrix_columns(qkv, i * b->dim, b->dim);
@@ -72,7 +84,9 @@ static void run_norm(bench *b)
     float *mean = b->statistics, *rstd = b->statistics + b->rows, *weight = b->channels, *bias = b->channels + b->dim;
     vt_matrix x = view(b->wide, VT_FLOAT32, b->rows, b->dim), y = view(b->outputs, b->type, b->rows, b->dim);
     vt_matrix dy = view(b->inputs, VT_FLOAT32, b->rows, b->dim);
-    for (int i = 0; i < 2; i++) b->backend->layer_norm_forward(b->backend, x, weight, bias, 1e-6f, y, mean, rstd);
+    b->backend->layer_norm_forward(b->backend, x, weight, bias, 1e-6f, y, mean, rstd);
+    x = view(oldest(b), VT_FLOAT32, b->rows, b->dim);
+    b->backend->layer_norm_forward(b->backend, x, weight, bias, 1e-6f, y, mean, rstd);
     b->backend->layer_norm_backward(b->backend, x, weight, mean, rstd, dy, x, b->gradients, b->gradients + b->dim);
 }
 
@@ -80,6 +94,7 @@ static void run_gelu(bench *b)
 {
     vt_matrix x = view(b->inputs, b->type, b->rows, 4 * b->dim), y = view(b->outputs, b->type, b->rows, 4 * b->dim);
     b->backend->gelu_forward(b->backend, (vt_gelu)b->config->gelu, x, y);
+    x = view(oldest(b), b->type, b->rows, 4 * b->dim);
     b->backend->gelu_backward(b->backend, (vt_gelu)b->config->gelu, x, y, y, view(NULL, b->type, b->rows, 4 * b->dim));
 }
 
@@ -87,7 +102,7 @@ static void run_residual(bench *b)
 {
     const vt_mask none = {.tokens = b->tokens};
     vt_matrix x = view(b->wide, VT_FLOAT32, b->rows, b->dim), y = view(b->inputs, VT_FLOAT32, b->rows, b->dim);
-    b->backend->residual_add(b->backend, x, y, &none, view(b->outputs, VT_FLOAT32, b->rows, b->dim));
+    b->backend->residual_add(b->backend, x, y, &none, view(oldest(b), VT_FLOAT32, b->rows, b->dim));
 }
 
 static void run_patches(bench *b)
@@ -156,6 +171,8 @@ static vt_status bench_open(bench *b)
     int64_t wide = b->rows * b->dim > WIDE_ELEMENTS ? b->rows * b->dim : WIDE_ELEMENTS;
     VT_TRY(take(b->backend, 4 * b->rows * b->dim, &b->inputs));
     VT_TRY(take(b->backend, 4 * b->rows * b->dim, &b->outputs));
+    VT_TRY(take(b->backend, b->areas * 4 * b->rows * b->dim, &b->kept));
+    b->backend->zero(b->backend, b->kept, (size_t)(b->areas * 4 * b->rows * b->dim) * sizeof *b->kept);
     VT_TRY(take(b->backend, 4 * b->dim * b->dim, &b->weight));
     VT_TRY(take(b->backend, 4 * b->dim * b->dim, &b->gradients));
     VT_TRY(take(b->backend, b->rows * (config->num_heads + 2) + 64, &b->statistics));
@@ -173,8 +190,8 @@ done:
 
 static void bench_close(bench *b)
 {
-    void *const memory[] = {b->inputs,   b->outputs, b->weight, b->gradients, b->statistics, b->fields,
-                            b->channels, b->block,   b->wide,   b->squares,   b->state};
+    void *const memory[] = {b->inputs, b->outputs,  b->kept,  b->weight, b->gradients, b->statistics,
+                            b->fields, b->channels, b->block, b->wide,   b->squares,   b->state};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) b->backend->release(b->backend, memory[i]);
 }
 
@@ -186,26 +203,42 @@ static int by_value(const void *a, const void *b)
     return difference < 0 ? -1 : difference > 0;
 }
 
-/* Seconds of one turn, the median of some; the mean over the ranks, which all begin together. */
+/* The most of any rank. */
+static double most(vt_world *world, double own)
+{
+    double highest = 0, *all = vt_allocate((size_t)world->ranks, sizeof *all, "measuring the machine");
+    all[world->rank] = own;
+    vt_world_sum(world, all, world->ranks);
+    for (int rank = 0; rank < world->ranks; rank++) highest = fmax(highest, all[rank]);
+    free(all);
+    return highest;
+}
+
+static double seconds_of_calls(bench *b, sequence *run, int64_t calls)
+{
+    double begin = vt_clock_seconds();
+    for (int64_t i = 0; i < calls; i++) run(b);
+    return vt_clock_seconds() - begin;
+}
+
+/* Seconds of one turn, the median of some. All ranks begin together and do the same, and a turn is over when the
+ * slowest is done, as in a step, which goes on when the last message is there. Where ranks share cores, those that are
+ * done leave theirs to the others, so that the ranks' own times would say too little. */
 static double seconds_of(bench *b, vt_world *world, sequence *run)
 {
     enum { TURNS = 7 };
-    double times[TURNS], ready = 0;
+    static const double LEAST_SECONDS = 0.02;
+    double times[TURNS];
     run(b);
+    most(world, 0);
+    const double once = most(world, seconds_of_calls(b, run, 1));
+    const int64_t calls = once < LEAST_SECONDS ? (int64_t)ceil(LEAST_SECONDS / fmax(once, 1e-7)) : 1;
     for (int i = 0; i < TURNS; i++) {
-        vt_world_sum(world, &ready, 1);
-        double begin = vt_clock_seconds();
-        int calls = 0;
-        do {
-            run(b);
-            calls++;
-        } while (vt_clock_seconds() - begin < 0.02);
-        times[i] = (vt_clock_seconds() - begin) / calls;
+        most(world, 0);
+        times[i] = most(world, seconds_of_calls(b, run, calls)) / (double)calls;
     }
     qsort(times, TURNS, sizeof times[0], by_value);
-    double mean = times[TURNS / 2] / world->ranks;
-    vt_world_sum(world, &mean, 1);
-    return mean;
+    return times[TURNS / 2];
 }
 
 /* What one turn does, counted by the dry back end. */
@@ -274,6 +307,27 @@ static void exchange_all(vt_group *group, float *data, int64_t elements, const i
     vt_group_all_gather(group, data + own, bytes, data, NULL);
 }
 
+/* Seconds that a short message takes between ranks that come from computing, which then wait for the slowest and, where
+ * there are more of them than cores, for their turn: turns of a product with and without one. */
+static double meeting_seconds(bench *b, vt_world *world, vt_group *group)
+{
+    enum { TURNS = 20, TRIES = 3 };
+    vt_matrix x = view(b->inputs, b->type, b->rows, b->dim), y = view(b->outputs, b->type, b->rows, b->dim);
+    double seconds[2][TRIES];
+    for (int i = 0; i < 2 * TRIES; i++) {
+        const bool meets = i % 2 == 1;
+        most(world, 0);
+        double begin = vt_clock_seconds();
+        for (int turn = 0; turn < TURNS; turn++) {
+            b->backend->linear_forward(b->backend, x, view(b->weight, b->type, b->dim, b->dim), NULL, y);
+            if (meets) vt_group_all_reduce(group, VT_SUM_FLOAT32, b->wide, 1, NULL);
+        }
+        seconds[meets][i / 2] = most(world, vt_clock_seconds() - begin) / TURNS;
+    }
+    for (int i = 0; i < 2; i++) qsort(seconds[i], TRIES, sizeof seconds[i][0], by_value);
+    return seconds[1][TRIES / 2] - seconds[0][TRIES / 2];
+}
+
 /* Latency per doubling of ranks, and bandwidth as vt_volume counts bytes. */
 static void measure_group(bench *b, vt_world *world, vt_group *group, double *gb_s, double *us)
 {
@@ -294,7 +348,7 @@ static void measure_group(bench *b, vt_world *world, vt_group *group, double *gb
     for (int i = 0; i < SHORT; i++) vt_group_all_reduce(group, VT_SUM_FLOAT32, b->wide, 1, NULL);
     figures[1] = (vt_clock_seconds() - begin) / SHORT / world->ranks;
     vt_world_sum(world, figures, 2);
-    *us = 1e6 * figures[1] / ceil(log2(group->size));
+    *us = 1e6 * fmax(figures[1], meeting_seconds(b, world, group)) / ceil(log2(group->size));
     *gb_s = 1e-9 * bytes / fmax(1e-9, figures[0] - 3 * TURNS * figures[1]);
 }
 
@@ -328,6 +382,9 @@ vt_status vt_calibrate(const vt_config *config, int64_t samples, vt_world *world
     if (samples > most) samples = most > 1 ? most : 1;
     b.samples = samples;
     b.rows = samples * tokens;
+    b.areas = 1 + KEPT_BYTES / (4 * b.rows * dim * (int64_t)sizeof(float));
+    if (b.areas > 4 * config->depth) b.areas = 4 * config->depth;
+    if (b.areas < 2) b.areas = 2;
     b.elements = parameters < OPTIMIZER_ELEMENTS ? parameters : OPTIMIZER_ELEMENTS;
     *hardware = (vt_hardware){.name = "calibrated", .host_memory = backend->shares_host_memory, .head_multiple = 1};
     double memory = backend->available_memory(backend);

@@ -116,7 +116,9 @@ void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_p
 double vt_cost_memory(const vt_plan *plan, double bytes[VT_MEMORY_CATEGORY_COUNT])
 {
     double total = 0;
-    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) total += bytes[i] = (double)plan->bytes[i];
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) bytes[i] = (double)plan->bytes[i];
+    bytes[VT_MEMORY_WORKSPACE] += (double)plan->message_bytes;
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) total += bytes[i];
     return total;
 }
 
