@@ -71,9 +71,21 @@ static bool begin(vt_group *group, double bytes, vt_request *request)
     return group->size > 1 && !group->engine->counts_only;
 }
 
-static void note_sum(vt_group *group, size_t bytes)
+/* Of an engine that only counts: a sum is under way until it is waited for. MPI keeps copies of what it sums without
+ * blocking: an all-reduce one, a reduce-scatter two (Open MPI's libnbc). */
+static void note_copies(vt_group *group, size_t bytes, vt_request *request)
 {
-    if (group->size > 1 && bytes > group->engine->largest_sum) group->engine->largest_sum = bytes;
+    vt_engine *engine = group->engine;
+    if (group->size == 1 || !engine->counts_only) return;
+    engine->copies += bytes;
+    if (engine->copies > engine->most_copies) engine->most_copies = engine->copies;
+    if (request == NULL) {
+        engine->copies -= bytes;
+        return;
+    }
+    size_t *under_way = vt_allocate(1, sizeof *under_way, "the dry engine");
+    *under_way = bytes;
+    request->state = under_way;
 }
 
 static double ring_share(const vt_group *group, double bytes)
@@ -116,8 +128,9 @@ static void started(vt_request *request, bool wait)
 void vt_group_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request)
 {
     size_t bytes = (size_t)count * size_of(type);
-    note_sum(group, bytes);
-    if (!begin(group, 2 * ring_share(group, (double)bytes), request) || count == 0) return;
+    bool others = begin(group, 2 * ring_share(group, (double)bytes), request);
+    note_copies(group, bytes, request);
+    if (!others || count == 0) return;
     vt_request own = {.group = group}, *here = request != NULL ? request : &own;
     if (stages(group)) {
         void *host = copy_in(group, data, bytes);
@@ -135,8 +148,8 @@ void vt_group_reduce_scatter(vt_group *group, float *send, const int64_t *counts
     int64_t total = 0;
     for (int i = 0; i < group->size; i++) total += counts[i];
     size_t bytes = (size_t)total * sizeof *send, part = (size_t)counts[group->rank] * sizeof *send;
-    note_sum(group, bytes);
     bool others = begin(group, ring_share(group, (double)bytes), request);
+    note_copies(group, 2 * bytes, request);
     if (total == 0 || group->engine->counts_only) return;
     if (!others) {
         move(group, receive, send, bytes);
@@ -223,6 +236,7 @@ void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_
 bool vt_request_test(vt_request *request)
 {
     if (request->state == NULL) return true;
+    if (request->group->engine->counts_only) return false; /* until it is waited for */
     bool is_staged = stages(request->group);
     vt_request *inner = is_staged ? &((staged_operation *)request->state)->inner : request;
     if (inner->state != NULL && !request->group->engine->test(inner)) return false;
@@ -233,6 +247,12 @@ bool vt_request_test(vt_request *request)
 void vt_request_wait(vt_request *request)
 {
     if (request->state == NULL) return;
+    if (request->group->engine->counts_only) {
+        request->group->engine->copies -= *(size_t *)request->state;
+        free(request->state);
+        request->state = NULL;
+        return;
+    }
     double start = vt_clock_seconds();
     bool is_staged = stages(request->group);
     vt_request *inner = is_staged ? &((staged_operation *)request->state)->inner : request;

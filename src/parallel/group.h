@@ -85,7 +85,8 @@ struct vt_engine {
     double timeout;     /* seconds; set by the opener */
     bool device_memory; /* takes the back end's memory as it is (NCCL); else it is staged through the host */
     bool counts_only;   /* nothing is moved (dry): the operations may be NULL */
-    size_t largest_sum; /* bytes of the largest all-reduce or reduce-scatter so far */
+    size_t copies;      /* if it counts only: bytes that MPI keeps of the sums that are under way, */
+    size_t most_copies; /* and the most so far */
     void *state;
 
     /* The operations are called for groups of two ranks or more and for more than 0 elements in all; group.c has done
