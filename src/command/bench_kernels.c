@@ -1,7 +1,9 @@
 /* Each operation at the shapes of a large model's block, beside the machine's limits: multiply-adds on registers, and a
- * sum of two arrays far larger than the caches. Limits and kernels run in turn; of each the best round counts, since
- * whatever else the machine does only takes time away. On a GPU the limits are a large product in 16 bits and a copy
- * inside of its memory, and as many repetitions as make starting and waiting small are timed at once. */
+ * plain loop over arrays far larger than the caches that reads and writes as many of them as the kernel does (writing
+ * what was not read costs more than writing over it, as its lines are brought into the caches first). Limits and
+ * kernels run in turn; of each the best round counts, since whatever else the machine does only takes time away. On a
+ * GPU the limits are a large product in 16 bits and a copy inside of its memory, and as many repetitions as make
+ * starting and waiting small are timed at once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,34 +135,49 @@ static void update(workplace *w)
     w->backend->update(w->backend, &adam, w->state, w->x.data, w->y.data, w->z.data, w->z.data + quarter, quarter);
 }
 
+/* What bounds a kernel; of memory, the loop that reads and writes as it does. */
+typedef enum {
+    LIMIT_MULTIPLY_ADDS,
+    LIMIT_SUM,
+    LIMIT_COPY,
+    LIMIT_ADD,
+    LIMIT_ADD_TO,
+    LIMIT_ADD_TWO,
+    LIMIT_ADD_BOTH,
+    LIMIT_COUNT
+} limit_kind;
+static const char *const limit_names[] = {
+    "multiply-adds on registers", "sum of x", "y = x", "z = x + y", "y += x", "z += x + y", "y += x; z = y"};
+
 typedef struct {
     const char *name;
     void (*run)(workplace *w);
-    double flops, bytes; /* of a sample; one of the two is 0 */
+    limit_kind limit;
+    double work; /* FLOPs, or bytes of each array once, of a sample */
 } kernel;
 
 #define TOKENS_ (double)TOKENS
 #define ELEMENTS ((double)TOKENS * DIM)
 
 static const kernel kernels[] = {
-    {"attention_forward", attention_forward, 4 * TOKENS_ *TOKENS *DIM, 0},
-    {"attention_backward", attention_backward, 10 * TOKENS_ *TOKENS *DIM, 0},
-    {"linear_forward", linear_forward, 2 * TOKENS_ *DIM *WIDE, 0},
-    {"linear_backward_input", linear_backward_input, 2 * TOKENS_ *DIM *WIDE, 0},
-    {"linear_backward_weight", linear_backward_weight, 2 * TOKENS_ *DIM *WIDE, 0},
-    {"layer_norm_forward", layer_norm_forward, 0, 8 * ELEMENTS},
-    {"layer_norm_backward", layer_norm_backward, 0, 16 * ELEMENTS},
-    {"residual_add", residual_add, 0, 12 * ELEMENTS},
-    {"residual_layer_norm", residual_layer_norm, 0, 16 * ELEMENTS},
-    {"gelu_forward", gelu_forward, 0, 8 * ELEMENTS},
-    {"gelu_backward", gelu_backward, 0, 16 * ELEMENTS},
-    {"convert to bfloat16", to_bfloat16, 0, 6 * ELEMENTS},
-    {"convert to float32", to_float32, 0, 6 * ELEMENTS},
-    {"convert to float16", to_float16, 0, 6 * ELEMENTS},
-    {"float16 to float32", to_float32, 0, 6 * ELEMENTS},
-    {"patches_load", patches_load, 0, 8.0 * TOKENS *PATCH *PATCH *CHANNELS},
-    {"sum_of_squares", sum_of_squares, 0, 4 * ELEMENTS},
-    {"update (Adam)", update, 0, 14 * ELEMENTS},
+    {"attention_forward", attention_forward, LIMIT_MULTIPLY_ADDS, 4 * TOKENS_ *TOKENS *DIM},
+    {"attention_backward", attention_backward, LIMIT_MULTIPLY_ADDS, 10 * TOKENS_ *TOKENS *DIM},
+    {"linear_forward", linear_forward, LIMIT_MULTIPLY_ADDS, 2 * TOKENS_ *DIM *WIDE},
+    {"linear_backward_input", linear_backward_input, LIMIT_MULTIPLY_ADDS, 2 * TOKENS_ *DIM *WIDE},
+    {"linear_backward_weight", linear_backward_weight, LIMIT_MULTIPLY_ADDS, 2 * TOKENS_ *DIM *WIDE},
+    {"layer_norm_forward", layer_norm_forward, LIMIT_COPY, 8 * ELEMENTS},
+    {"layer_norm_backward", layer_norm_backward, LIMIT_ADD_TWO, 16 * ELEMENTS},
+    {"residual_add", residual_add, LIMIT_ADD, 12 * ELEMENTS},
+    {"residual_layer_norm", residual_layer_norm, LIMIT_ADD_BOTH, 16 * ELEMENTS},
+    {"gelu_forward", gelu_forward, LIMIT_COPY, 8 * ELEMENTS},
+    {"gelu_backward", gelu_backward, LIMIT_ADD_BOTH, 16 * ELEMENTS},
+    {"convert to bfloat16", to_bfloat16, LIMIT_COPY, 6 * ELEMENTS},
+    {"convert to float32", to_float32, LIMIT_COPY, 6 * ELEMENTS},
+    {"convert to float16", to_float16, LIMIT_COPY, 6 * ELEMENTS},
+    {"float16 to float32", to_float32, LIMIT_COPY, 6 * ELEMENTS},
+    {"patches_load", patches_load, LIMIT_COPY, 8.0 * TOKENS *PATCH *PATCH *CHANNELS},
+    {"sum_of_squares", sum_of_squares, LIMIT_SUM, 4 * ELEMENTS},
+    {"update (Adam)", update, LIMIT_ADD_TO, 14 * ELEMENTS},
 };
 enum { KERNEL_COUNT = sizeof kernels / sizeof kernels[0] };
 
@@ -219,19 +236,43 @@ done:
     return status;
 }
 
-/* y += x over arrays beyond the caches: 12 bytes an element. On a GPU y = x, 8 bytes. */
-static double move_bytes(workplace *w)
+/* Runs a limit's loop over arrays beyond the caches; returns the bytes, of each array once read, once written. */
+static double move_bytes(workplace *w, limit_kind limit)
 {
     const float *x = w->x.data;
-    float *y = w->y.data;
-    int64_t count = w->x.rows * DIM;
-    if (w->on_gpu) {
-        w->backend->copy_from_host(w->backend, y, x, (size_t)count * sizeof *x);
-        return 8 * (double)count;
-    }
+    float *y = w->y.data, *z = w->z.data, sum = 0;
+    const int64_t count = w->x.rows * DIM;
+    switch (limit) {
+    case LIMIT_SUM:
+#pragma omp parallel for simd schedule(static) reduction(+ : sum)
+        for (int64_t i = 0; i < count; i++) sum += x[i];
+        w->vector[0] = sum;
+        return 4 * (double)count;
+    case LIMIT_COPY:
+        if (w->on_gpu) {
+            w->backend->copy_from_host(w->backend, y, x, (size_t)count * sizeof *x);
+            return 8 * (double)count;
+        }
 #pragma omp parallel for simd schedule(static)
-    for (int64_t i = 0; i < count; i++) y[i] += x[i];
-    return 12 * (double)count;
+        for (int64_t i = 0; i < count; i++) y[i] = x[i] + 1;
+        return 8 * (double)count;
+    case LIMIT_ADD:
+#pragma omp parallel for simd schedule(static)
+        for (int64_t i = 0; i < count; i++) z[i] = x[i] + y[i];
+        return 12 * (double)count;
+    case LIMIT_ADD_TO:
+#pragma omp parallel for simd schedule(static)
+        for (int64_t i = 0; i < count; i++) y[i] += x[i];
+        return 12 * (double)count;
+    case LIMIT_ADD_TWO:
+#pragma omp parallel for simd schedule(static)
+        for (int64_t i = 0; i < count; i++) z[i] += x[i] + y[i];
+        return 16 * (double)count;
+    default:
+#pragma omp parallel for simd schedule(static)
+        for (int64_t i = 0; i < count; i++) z[i] = y[i] += x[i];
+        return 16 * (double)count;
+    }
 }
 
 static double multiply_add(workplace *w)
@@ -253,44 +294,59 @@ static double now_done(workplace *w)
     return vt_clock_seconds();
 }
 
-static double work_of(const workplace *w, const kernel *k)
+static bool computes(const kernel *k)
 {
-    return k->flops > 0 ? k->flops * (double)w->product : k->bytes * (double)w->samples;
+    return k->limit == LIMIT_MULTIPLY_ADDS;
 }
 
-/* The best rates: of the limits into `limits` (FLOPs, bytes), of kernels into best, a second. */
-static void measure(workplace *w, int64_t rounds, double limits[2], double best[KERNEL_COUNT])
+/* A GPU's memory has one limit. */
+static limit_kind limit_of(const workplace *w, const kernel *k)
+{
+    return w->on_gpu && !computes(k) ? LIMIT_COPY : k->limit;
+}
+
+static double work_of(const workplace *w, const kernel *k)
+{
+    return k->work * (double)(computes(k) ? w->product : w->samples);
+}
+
+/* The best rates: FLOPs or bytes a second, of the limits and of the kernels. */
+static void measure(workplace *w, int64_t rounds, double limits[LIMIT_COUNT], double best[KERNEL_COUNT])
 {
     for (int64_t round = 0; round <= rounds; round++) { /* the first one warms up: its rates are left out */
         for (int i = 0; i < KERNEL_COUNT; i++) {
+            const limit_kind limit = limit_of(w, &kernels[i]);
             double done = 0, begin = now_done(w);
-            for (int64_t j = 0; j < w->repetitions; j++) done += kernels[i].flops > 0 ? multiply_add(w) : move_bytes(w);
+            for (int64_t j = 0; j < w->repetitions; j++)
+                done += computes(&kernels[i]) ? multiply_add(w) : move_bytes(w, limit);
             double middle = now_done(w);
             for (int64_t j = 0; j < w->repetitions; j++) kernels[i].run(w);
             double end = now_done(w);
             if (round == 0) continue;
-            keep_best(&limits[kernels[i].flops > 0 ? 0 : 1], done / (middle - begin));
+            keep_best(&limits[limit], done / (middle - begin));
             keep_best(&best[i], work_of(w, &kernels[i]) * (double)w->repetitions / (end - middle));
         }
     }
 }
 
-static void print_rates(const workplace *w, int64_t rounds, const double limits[2], const double best[KERNEL_COUNT])
+static void print_rates(const workplace *w, int64_t rounds, const double limits[LIMIT_COUNT],
+                        const double best[KERNEL_COUNT])
 {
-    printf("%s\nlimits: %.0f GFLOP/s (%s), %.1f GB/s (%s); best of %lld rounds\n\n", w->backend->name, limits[0] / 1e9,
-           w->on_gpu ? "a product of 8192 x 8192 x 8192 in bfloat16" : "multiply-adds on registers", limits[1] / 1e9,
-           w->on_gpu ? "a copy inside of its memory" : "sum of two arrays", (long long)rounds);
+    printf("%s; best of %lld rounds\n", w->backend->name, (long long)rounds);
     if (w->on_gpu)
-        printf("%lld samples for products and attention (bfloat16), %lld for the others; an H200 is sold for 989000 "
-               "GFLOP/s, "
-               "4800 GB/s\n\n",
-               (long long)w->product, (long long)w->samples);
+        printf("limits: %.0f GFLOP/s (a product of 8192 x 8192 x 8192 in bfloat16), %.1f GB/s (a copy inside of its "
+               "memory)\n%lld samples for products and attention (bfloat16), %lld for the others; an H200 is sold for "
+               "989000 GFLOP/s, 4800 GB/s\n",
+               limits[LIMIT_MULTIPLY_ADDS] / 1e9, limits[LIMIT_COPY] / 1e9, (long long)w->product,
+               (long long)w->samples);
+    printf("\n%-24s %11s %17s %8s  limit\n", "operation", "time", "rate", "of limit");
     for (int i = 0; i < KERNEL_COUNT; i++) {
-        bool computes = kernels[i].flops > 0;
-        double limit = limits[computes ? 0 : 1];
-        printf("%-24s %8.*f ms %8.1f %-8s %4.0f %%\n", kernels[i].name, w->on_gpu ? 4 : 2,
-               1e3 * work_of(w, &kernels[i]) / best[i], best[i] / 1e9, computes ? "GFLOP/s" : "GB/s",
-               limit > 0 ? 100 * best[i] / limit : 0);
+        const kernel *k = &kernels[i];
+        const limit_kind kind = limit_of(w, k);
+        const char *unit = computes(k) ? "GFLOP/s" : "GB/s";
+        printf("%-24s %8.*f ms %9.1f %-7s %6.0f %%", k->name, w->on_gpu ? 4 : 2, 1e3 * work_of(w, k) / best[i],
+               best[i] / 1e9, unit, 100 * best[i] / limits[kind]);
+        printf(w->on_gpu ? "\n" : "   %.1f: %s\n", limits[kind] / 1e9, limit_names[kind]);
     }
 }
 
@@ -318,7 +374,7 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
     bool help = false;
     const char *what = NULL; /* the word kernels */
     const char *device = "cpu";
-    double limits[2] = {0}, best[KERNEL_COUNT] = {0};
+    double limits[LIMIT_COUNT] = {0}, best[KERNEL_COUNT] = {0};
     const vt_argument flags[] = {
         {"device", VT_ARGUMENT_PATH, &device, 0, 0, "cpu, or cuda"},
         {"threads", VT_ARGUMENT_INTEGER, &threads, 0, 4096, "0: one a core"},

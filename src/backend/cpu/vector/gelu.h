@@ -25,7 +25,7 @@ INLINE gelu_result gelu_erf(vector x)
     p = p * t + splat(0.14833876f);
     p = p * t + splat(0.17071526f);
     p = p * t + splat(0.16918801f);
-    vector bell = exp_vector(splat(-0.5f) * x * x);
+    vector bell = exp2_vector(splat(-0.5f * 1.44269504f) * x * x);
     vector tail = 0.5f * bell * t * p;
     vector cumulative = choose(x > 0.0f, 1.0f - tail, tail);
     return (gelu_result){x * cumulative, cumulative + x * bell * splat(0.39894228f)};
@@ -38,7 +38,7 @@ INLINE gelu_result gelu_tanh(vector x)
     vector square = x * x;
     vector twice = splat(2 * 0.79788456f) * x * (1.0f + splat(0.044715f) * square);
     vector bounded = largest(-largest(-twice, splat(-80.0f)), splat(-80.0f));
-    vector decay = exp_vector(-bounded), gate = 1.0f / (1.0f + decay);
+    vector decay = exp2_vector(splat(-1.44269504f) * bounded), gate = 1.0f / (1.0f + decay);
     vector slope = splat(2 * 0.79788456f) * (1.0f + splat(3 * 0.044715f) * square);
     return (gelu_result){x * gate, gate + x * (decay * gate * gate) * slope};
 }

@@ -1,20 +1,23 @@
 #include "backend/cpu/vector/elements.h"
 
-/* The points of one channel of a patch, one behind another, from fields whose rows are `width` apart. */
-INLINE void gather_patch(const float *from, int64_t width, int64_t patch, float *to)
+typedef float quad __attribute__((vector_size(16)));
+
+/* The points of one channel of a patch, normalised, one behind another, from fields whose rows are `width` apart. The
+ * rows of the patches beside it are asked for: a processor does not follow so many of them by itself. */
+INLINE void gather_patch(const float *from, int64_t width, int64_t patch, float mean, float inverse_std, float *to)
 {
+    enum { AHEAD = 32 };
     for (int64_t row = 0; row < patch; row++, from += width, to += patch) {
         int64_t column = 0;
-        for (; column + 4 <= patch; column += 4) memcpy(to + column, from + column, 4 * sizeof *to);
-        for (; column < patch; column++) to[column] = from[column];
+        __builtin_prefetch(from + AHEAD);
+        for (; column + 4 <= patch; column += 4) {
+            quad values;
+            memcpy(&values, from + column, sizeof values);
+            values = (values - mean) * inverse_std;
+            memcpy(to + column, &values, sizeof values);
+        }
+        for (; column < patch; column++) to[column] = (from[column] - mean) * inverse_std;
     }
-}
-
-INLINE void normalise(float *values, int64_t count, float mean, float inverse_std)
-{
-    int64_t i = 0;
-    for (; i + LANES <= count; i += LANES) store(values + i, (load(values + i) - mean) * inverse_std);
-    for (; i < count; i++) values[i] = (values[i] - mean) * inverse_std;
 }
 
 /* One token, as [channel, point], in `values`. */
@@ -22,18 +25,29 @@ static void load_token(const vt_patch_grid *grid, const float *from, const float
                        float *values)
 {
     int64_t points = grid->patch * grid->patch, plane = grid->height * grid->width;
-    for (int64_t c = 0; c < grid->channels; c++, values += points) {
-        gather_patch(from + c * plane, grid->width, grid->patch, values);
-        normalise(values, points, mean[c], inverse_std[c]);
-    }
+    for (int64_t c = 0; c < grid->channels; c++, values += points)
+        gather_patch(from + c * plane, grid->width, grid->patch, mean[c], inverse_std[c], values);
 }
 
-/* to [point, channel] = values [channel, point]. */
+/* to [point, channel] = values [channel, point], in squares: the last ones overlap those before them. */
 static void put_channels_last(const vt_patch_grid *grid, const float *values, float *to)
 {
     int64_t points = grid->patch * grid->patch, channels = grid->channels;
-    for (int64_t point = 0; point < points; point++)
-        for (int64_t c = 0; c < channels; c++) to[point * channels + c] = values[c * points + point];
+    if (points < LANES || channels < LANES) {
+        for (int64_t point = 0; point < points; point++)
+            for (int64_t c = 0; c < channels; c++) to[point * channels + c] = values[c * points + point];
+        return;
+    }
+    for (int64_t i = 0; i < points; i += LANES) {
+        for (int64_t j = 0; j < channels; j += LANES) {
+            int64_t point = i + LANES <= points ? i : points - LANES;
+            int64_t channel = j + LANES <= channels ? j : channels - LANES;
+            vector square[LANES];
+            for (int k = 0; k < LANES; k++) square[k] = load(values + (channel + k) * points + point);
+            transpose(square);
+            for (int k = 0; k < LANES; k++) store(to + (point + k) * channels + channel, square[k]);
+        }
+    }
 }
 
 static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,

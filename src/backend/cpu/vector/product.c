@@ -273,7 +273,7 @@ typedef struct {
     vt_matrix x, dy;
     float *dweight, *dbias;
     double *bias_sums;     /* [dy.columns] */
-    int64_t tiles, panels; /* of dweight's rows (two tiles of the product side by side) and columns */
+    int64_t tiles, panels; /* of dweight's rows (up to three tiles of the product side by side) and columns */
     int64_t begin, depth;  /* rows of this block */
     bool last;             /* of the blocks */
     const float *right;    /* [panels][panel_stride(depth)]: this block of x */
@@ -284,7 +284,7 @@ static int64_t tile_begin(const gradient_work *w, int64_t tile)
     return piece_begin(w->dy.columns, w->tiles, tile);
 }
 
-enum { MOST_TILES = 8, MOST_COLUMNS = 2 * MOST_ROWS }; /* of a rectangle */
+enum { MOST_TILES = 8 }; /* of a rectangle */
 
 /* COLUMN_STRIDE columns, or those that there are, of the row at `index`. */
 INLINE void pack_columns(const vt_matrix *from, int64_t index, int64_t column, float *to)
@@ -344,11 +344,12 @@ static void add_rows(const gradient_work *w, int64_t first, int64_t rows, const 
 
 static void add_tile(const gradient_work *w, int64_t tile, const float *left, int64_t panel, soon next)
 {
-    int64_t first = tile_begin(w, tile), rows = tile_begin(w, tile + 1) - first, half = (rows + 1) / 2;
-    next.step /= 2;
-    add_rows(w, first, half, left, panel, next);
-    next.memory += w->depth * next.step;
-    if (rows > half) add_rows(w, first + half, rows - half, left + half, panel, next);
+    int64_t first = tile_begin(w, tile), rows = tile_begin(w, tile + 1) - first, parts = pieces(rows, MOST_ROWS);
+    next.step /= parts;
+    for (int64_t part = 0; part < parts; part++, next.memory += w->depth * next.step) {
+        int64_t begin = piece_begin(rows, parts, part), end = piece_begin(rows, parts, part + 1);
+        add_rows(w, first + begin, end - begin, left + begin, panel, next);
+    }
 }
 
 /* dweight in rectangles of tiles × panels: a few for each thread, which packs the rectangle's part of dy. */
@@ -395,7 +396,7 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
 {
     enum { ROWS = 16 };
     gradient_work all = {.x = x, .dy = dy, .dweight = dweight, .dbias = dbias};
-    all.tiles = pieces(dy.columns, MOST_COLUMNS);
+    all.tiles = pieces(dy.columns, COLUMN_STRIDE);
     all.panels = pieces(x.columns, PANEL);
     rectangles cuts = cut(&all, vt_cpu_threads(backend));
     int64_t blocks = pieces(x.rows, DEPTH), most = pieces(x.rows, blocks);

@@ -179,25 +179,6 @@ INLINE vector exp2_vector(vector x)
 }
 #endif
 
-/* e^x for x <= 88; below -87 it is about 1e-38. ln 2 in two parts (Cody, Waite), so the error stays near 1e-7 relative.
- */
-INLINE vector exp_vector(vector x)
-{
-    const vector shift = splat(0x1.8p23f);
-    x = largest(splat(-87.0f), x);
-    vector shifted = x * splat(1.44269504f) + shift, n = shifted - shift;
-    vector r = (x - n * splat(0x1.62e4p-1f)) - n * splat(1.42860677e-6f); /* then Taylor's series: 5e-9 */
-    vector power = splat(1.98412698e-4f);
-    power = power * r + splat(1.38888889e-3f);
-    power = power * r + splat(8.33333333e-3f);
-    power = power * r + splat(4.16666667e-2f);
-    power = power * r + splat(1.66666667e-1f);
-    power = power * r + splat(0.5f);
-    power = power * r + splat(1.0f);
-    power = power * r + splat(1.0f);
-    return scale_power(power, shifted);
-}
-
 /* Each file's part of the table, for this instruction set. */
 void VT_KERNEL(vt_vector_attention_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_convert_fill)(vt_backend *backend);
