@@ -14,6 +14,10 @@ static vt_status check_channels(const char *directory, const char *stored, const
     if (stored[0] == '\0' || present[0] == '\0') return VT_OK; /* one of the two has no names */
     for (int channel = 0; *stored != '\0' || *present != '\0'; channel++) {
         int a = (int)strcspn(stored, "\n"), b = (int)strcspn(present, "\n");
+        VT_CHECK(a > 0, "%s: the checkpoint has %d channels, the data have more: '%.*s' comes next", directory, channel,
+                 b, present);
+        VT_CHECK(b > 0, "%s: channel %d of the checkpoint, '%.*s', is not in the data, which have %d channels",
+                 directory, channel, a, stored, channel);
         VT_CHECK(a == b && strncmp(stored, present, (size_t)a) == 0,
                  "%s: channel %d is '%.*s' in the checkpoint, '%.*s' in the data", directory, channel, a, stored, b,
                  present);

@@ -322,9 +322,10 @@ TEST(no_flipped_byte_changes_what_is_read)
 
 TEST(another_model_or_other_channels)
 {
-    static const char *const others[] = {"u10", "sp"};
-    model m, wide, deep;
+    static const char *const others[] = {"u10", "sp"}, *const three[] = {"u10", "t2m", "sp"};
+    model m, wide, deep, more;
     open_model(&m, NULL, NULL);
+    open_model(&more, "n_in_channels", "3");
     open_model(&wide, "embed_dim", "32");
     open_model(&deep, "depth", "3");
     const char *path = save(&m, "saved");
@@ -333,13 +334,17 @@ TEST(another_model_or_other_channels)
     expect_refused(path, &deep, false, "holds 38 parameters, the model has 54");
     m.subject.channel_names = others;
     expect_refused(path, &m, false, "channel 1 is 't2m' in the checkpoint, 'sp' in the data");
+    more.subject.channel_names = three;
+    expect_refused(path, &more, false, "the checkpoint has 2 channels, the data have more: 'sp' comes next");
     m.subject.channel_names = NULL; /* no names to compare */
     vt_progress progress;
     bool damaged;
     EXPECT_OK(vt_checkpoint_read(path, &m.subject, &progress, &damaged));
-    close_model(&m);
-    close_model(&wide);
-    close_model(&deep);
+    m.subject.channel_names = three; /* of which it sees two */
+    expect_refused(save(&more, "three"), &m, false,
+                   "channel 2 of the checkpoint, 'sp', is not in the data, which have 2 channels");
+    model *const all[] = {&m, &wide, &deep, &more};
+    for (int i = 0; i < 4; i++) close_model(all[i]);
 }
 
 TEST(a_checkpoint_where_it_cannot_be_written)
