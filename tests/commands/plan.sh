@@ -66,21 +66,31 @@ test_plans_that_are_refused() {
     contains "$output" "give --global_batch_size"
 }
 
-# What is planned is what a run takes: memory within 15 %, time within 30 %. Other work on the machine can only spoil an
-# attempt, so one of four must hold; a model that is wrong fails all of them.
+# What is planned is what a run takes: memory within 15 % at every attempt, time within 30 % at one of them. Other work on
+# the machine can only spoil an attempt's time: three that had the machine to themselves and were outside are a wrong
+# model; without those, six that were outside say nothing of it.
 prediction_holds() { # RANKS FLAG...
-    local ranks=$1 start=; shift
+    local ranks=$1 start= own=0 status; shift
     [ "$ranks" -eq 1 ] || start="$TOP/tests/mpirun -np $ranks"
-    for attempt in 1 2 3 4; do
-        $start "$(dirname "$TESTS")/../bench/plan_layout" --img_size=[32,64] --embed_dim=128 --depth=4 --steps=15 "$@" && return 0
+    for attempt in 1 2 3 4 5 6; do
+        status=0
+        $start "$(dirname "$TESTS")/../bench/plan_layout" --img_size=[32,64] --embed_dim=128 --depth=4 --steps=9 "$@" || status=$?
+        case $status in
+        0) return 0 ;;
+        4) own=$((own + 1)); [ "$own" -lt 3 ] || return 1 ;;
+        5) ;;
+        *) return 1 ;;
+        esac
     done
-    return 1
+    disturbed=1
 }
 
 test_predictions_hold_on_this_machine() {
     ! grep -q '__[at]san_init' "$VITRAIN" || skip "a sanitizer's times and memory are its own"
+    local disturbed=
     prediction_holds 1
     "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "one rank only: no mpirun"
     prediction_holds 2 --tensor_parallel=2 --sequence_parallel=true
     prediction_holds 2 --zero_stage=2
+    [ -z "$disturbed" ] || skip "memory holds; times were not judged: other work took more than a tenth of the machine"
 }
