@@ -268,6 +268,14 @@ static vt_status take_latitudes(vt_field_source *source, double **latitudes)
     double *values = NULL;
     const char *name = find_coordinate(source->part, latitude_names, LATITUDE_NAMES, rows);
     *latitudes = NULL;
+    for (int i = 0; i < LATITUDE_NAMES && name == NULL; i++) {
+        int64_t length = length_of(source->part, latitude_names[i]);
+        VT_CHECK(length < 1,
+                 "%s: '%s' has %lld values, but '%s' is [.., %lld, %lld]: the last two dimensions of a variable are to "
+                 "be latitudes and longitudes, in this order",
+                 source->part->path, latitude_names[i], (long long)length, source->name, (long long)rows,
+                 (long long)source->extent[3]);
+    }
     if (name == NULL) goto done;
     VT_TRY(vt_field_part_coordinate(source->part, name, source->name, rows, 90, &values));
     source->south_first = rows > 1 && values[0] < values[rows - 1];

@@ -229,6 +229,12 @@ TEST(netcdf_missing_values_and_wrong_names)
     EXPECT_ERROR(vt_dataset_open(&options, &dataset), "'t2m' has no levels");
     options.variables = NULL;
     EXPECT_ERROR(vt_dataset_open(&options, &dataset), "netCDF files: say which of their variables are the channels");
+    hid_t file = H5Fcreate(test_path("era5_2013.nc"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    write_axis(file, "lat", COLUMNS, 30, -10); /* as if the rows were longitudes */
+    write_variable(file, "u10", 2, 1, H5T_IEEE_F32LE, false, -1);
+    H5Fclose(file);
+    options.variables = "u10";
+    EXPECT_ERROR(vt_dataset_open(&options, &dataset), "era5_2013.nc: 'lat' has 7 values, but 'u10' is [.., 5, 7]");
 }
 
 /* Files of one variable 't', [TIMES, ROWS, COLUMNS], whose stored numbers count from -30 on. */
