@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/threads.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
@@ -76,12 +77,6 @@ static double others_share(cpu_seconds begin, cpu_seconds end)
 {
     double all = end.all - begin.all;
     return all > 0 ? fmax(0, (end.busy - begin.busy) - (end.own - begin.own)) / all : 0;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double difference = *(const double *)a - *(const double *)b;
-    return difference < 0 ? -1 : difference > 0;
 }
 
 static vt_status open_config(int argument_count, char *const *arguments, int64_t ranks, vt_config **config)
@@ -157,7 +152,7 @@ static vt_status measure_steps(bench *b, int steps, double *seconds)
         double slowest = most(b->world, vt_clock_seconds() - begin);
         if (i >= 0) times[i] = slowest;
     }
-    qsort(times, (size_t)steps, sizeof times[0], by_value);
+    qsort(times, (size_t)steps, sizeof times[0], vt_by_value);
     *seconds = times[steps / 2];
 done:
     return status;
@@ -174,9 +169,9 @@ static int print_result(const vt_option_cost costs[ROUNDS + 1], double bytes, do
         predicted[i] = (costs[i].cost.step + costs[i + 1].cost.step) / 2;
         ratios[i] = predicted[i] / measured[i];
     }
-    qsort(ratios, ROUNDS, sizeof ratios[0], by_value);
-    qsort(predicted, ROUNDS, sizeof predicted[0], by_value);
-    qsort(measured, ROUNDS, sizeof measured[0], by_value);
+    qsort(ratios, ROUNDS, sizeof ratios[0], vt_by_value);
+    qsort(predicted, ROUNDS, sizeof predicted[0], vt_by_value);
+    qsort(measured, ROUNDS, sizeof measured[0], vt_by_value);
     const double memory_error = bytes / measured_bytes - 1, time_error = ratios[ROUNDS / 2] - 1;
     int verdict = WITHIN;
     if (fabs(time_error) > TIME_MARGIN) verdict = others > BUSY_SHARE ? TIME_OUTSIDE_BUSY : TIME_OUTSIDE;

@@ -12,6 +12,7 @@
 
 #include "backend/backend.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/threads.h"
 
 enum { MOST_ROUNDS = 1000, OPERATIONS = 3 };
@@ -144,18 +145,6 @@ static double own_run(vt_backend *backend, const operands *o, int operation)
     return vt_clock_seconds() - begin;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double difference = *(const double *)a - *(const double *)b;
-    return difference < 0 ? -1 : difference > 0;
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
-}
-
 static void measure(vt_backend *backend, const layer *l, int rounds)
 {
     static double own[OPERATIONS][MOST_ROUNDS], theirs[OPERATIONS][MOST_ROUNDS];
@@ -180,7 +169,7 @@ static void measure(vt_backend *backend, const layer *l, int rounds)
     double gigaflops = 2e-9 * (double)(l->rows * l->out * l->in);
     printf("%5lld x %4lld x %4lld ", (long long)l->rows, (long long)l->out, (long long)l->in);
     for (int i = 0; i < OPERATIONS; i++) {
-        double mine = median(own[i], rounds), other = median(theirs[i], rounds);
+        double mine = vt_median(own[i], rounds), other = vt_median(theirs[i], rounds);
         printf("  %6.1f %6.1f %6.2f", gigaflops / mine, gigaflops / other, other / mine);
         library_close(&products[i]);
     }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "parallel/launch.h"
@@ -150,18 +151,6 @@ typedef struct {
     report last;
 } measured;
 
-static int by_value(const void *a, const void *b)
-{
-    double difference = *(const double *)a - *(const double *)b;
-    return difference < 0 ? -1 : difference > 0;
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
-}
-
 static bool read_report(measured *layout, char *text)
 {
     char *next = NULL;
@@ -256,12 +245,12 @@ static void print_times(measured *layouts, int count, int cores, bool weak)
            "threads", "batch", "s/step", "fastest", "samples/s", "efficiency", "in messages", "others");
     for (int i = 0; i < count; i++) {
         measured *layout = &layouts[i];
-        double seconds = median(layout->seconds, layout->count), rate = (double)layout->batch / seconds;
+        double seconds = vt_median(layout->seconds, layout->count), rate = (double)layout->batch / seconds;
         if (i == 0) one = rate;
         double efficiency = weak ? rate / one / layout->ranks : rate / one;
         printf("%-34s %5d %7d %6lld %8.3f %9.3f %10.2f %8.0f %% %10.1f %% %5.0f %%%s\n", layout->name, layout->ranks,
                layout->threads, (long long)layout->batch, seconds, layout->seconds[0], rate, 100 * efficiency,
-               100 * median(layout->waited, layout->rounds), 100 * median(layout->others, layout->rounds),
+               100 * vt_median(layout->waited, layout->rounds), 100 * vt_median(layout->others, layout->rounds),
                layout->ranks > cores ? "  more ranks than cores" : "");
     }
 }

@@ -17,6 +17,7 @@
 
 #include "backend/times.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/threads.h"
 #include "report/memory.h"
 #include "training/step.h"
@@ -114,18 +115,6 @@ static double rival_close(rival *r, char *description, int length)
     return peak;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double difference = *(const double *)a - *(const double *)b;
-    return difference < 0 ? -1 : difference > 0;
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
-}
-
 typedef struct {
     vt_config *config;
     vt_backend *backend;
@@ -195,11 +184,11 @@ static void own_close(own *o)
 static void print_line(const bench_size *size, bool half, const own *o, int rounds, double *ours, double *theirs,
                        double rival_peak)
 {
-    double mine = median(ours, rounds);
+    double mine = vt_median(ours, rounds);
     printf("%-7s %-8s vitrain %9.4f s/step  %7.1f GFLOP/s  peak %6.0f MB", size->name, half ? "bf16" : "float32", mine,
            o->gigaflops / mine, vt_memory_peak() / 1048576);
     if (theirs != NULL) {
-        double other = median(theirs, rounds);
+        double other = vt_median(theirs, rounds);
         printf("   PyTorch %9.4f s/step  peak %6.0f MB   ratio %.2f", other, rival_peak / 1048576, other / mine);
     }
     printf("   (medians of %d turns of %d)\n", rounds, size->steps);

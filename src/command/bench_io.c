@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -295,18 +296,6 @@ static void close_inflating(inflating *g)
 
 /* ---- all ---- */
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_size);
-    return values[count / 2];
-}
-
 static void print_rate(const char *name, double seconds, double samples, double bytes)
 {
     printf("%-12s %10.1f samples/s %8.3f GB/s\n", name, samples / seconds, 1e-9 * bytes / seconds);
@@ -315,7 +304,7 @@ static void print_rate(const char *name, double seconds, double samples, double 
 static void print_inflating(const inflating *g, double *rounds, double reader, const char *where)
 {
     const bench *b = g->p->bench;
-    const double seconds = median(rounds, ROUNDS) / (double)g->batches;
+    const double seconds = vt_median(rounds, ROUNDS) / (double)g->batches;
     print_rate("inflating", seconds, (double)b->config->global_batch_size,
                (double)g->inflated_bytes / (double)g->batches);
     printf("%-12s %10.3f of the samples/s of inflating alone%s, by as many threads\n", "ratio",
@@ -342,7 +331,7 @@ static vt_status measure(bench *b)
         if (g.count > 0) VT_TRY(inflate_round(&g, false, &inflates[i]));
         if (placed) VT_TRY(inflate_round(&g, true, &places[i]));
     }
-    const double middle = median(reader, ROUNDS), delivered = samples * (double)b->sample_bytes;
+    const double middle = vt_median(reader, ROUNDS), delivered = samples * (double)b->sample_bytes;
     printf("%lld batches of %lld samples of %.3f MB, %lld reader thread%s, %lld batches ahead; medians of %d rounds\n",
            (long long)b->batches, (long long)b->config->global_batch_size, 1e-6 * (double)b->sample_bytes,
            (long long)vt_reader_workers(b->config, b->world), vt_reader_workers(b->config, b->world) == 1 ? "" : "s",
@@ -354,7 +343,7 @@ static vt_status measure(bench *b)
                obstacle != NULL ? obstacle : "");
         goto done;
     }
-    const double plain_middle = median(preads, ROUNDS);
+    const double plain_middle = vt_median(preads, ROUNDS);
     print_rate("plain pread", plain_middle, samples, (double)p.bytes);
     printf("%-12s %10.3f of the plain preads' samples/s; the files hold %.3f of the bytes delivered\n", "ratio",
            plain_middle / middle, (double)p.bytes / delivered);

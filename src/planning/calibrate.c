@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "training/trainer.h"
 
@@ -197,12 +198,6 @@ static void bench_close(bench *b)
 
 /* ---- measuring ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    double difference = *(const double *)a - *(const double *)b;
-    return difference < 0 ? -1 : difference > 0;
-}
-
 /* The most of any rank. */
 static double most(vt_world *world, double own)
 {
@@ -237,8 +232,7 @@ static double seconds_of(bench *b, vt_world *world, sequence *run)
         most(world, 0);
         times[i] = most(world, seconds_of_calls(b, run, calls)) / (double)calls;
     }
-    qsort(times, TURNS, sizeof times[0], by_value);
-    return times[TURNS / 2];
+    return vt_median(times, TURNS);
 }
 
 /* What one turn does, counted by the dry back end. */
@@ -324,7 +318,7 @@ static double meeting_seconds(bench *b, vt_world *world, vt_group *group)
         }
         seconds[meets][i / 2] = most(world, vt_clock_seconds() - begin) / TURNS;
     }
-    for (int i = 0; i < 2; i++) qsort(seconds[i], TRIES, sizeof seconds[i][0], by_value);
+    for (int i = 0; i < 2; i++) qsort(seconds[i], TRIES, sizeof seconds[i][0], vt_by_value);
     return seconds[1][TRIES / 2] - seconds[0][TRIES / 2];
 }
 
