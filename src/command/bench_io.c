@@ -38,10 +38,10 @@ static void print_help(void)
         "usage: vitrain bench io [--config=NAME] [--name=value ...]\n\n"
         "Reads the training samples of a configuration as a run would, in its order, without computing, in turn with\n"
         "plain preads of the same bytes by as many threads, and for gzip data with inflating alone (into memory that\n"
-        "stays in a cache; then into as much as the reader fills), %d times; prints the medians. Flags are those of "
-        "`vitrain train`: --data_dir, --global_batch_size, --img_size,\n"
-        "--n_in_channels, --n_out_channels, --data_loader_config, --num_data_workers, --prefetch, --variables,\n"
-        "--shuffle ...; --num_iters is the number of batches of a round.\n",
+        "stays in a cache; then into as much as the reader fills), %d times; prints the medians. Flags are those of\n"
+        "`vitrain train`: --data_dir, --global_batch_size, --img_size, --n_in_channels, --n_out_channels,\n"
+        "--data_loader_config, --num_data_workers, --prefetch, --variables, --shuffle ...; --num_iters is the number\n"
+        "of batches of a round.\n",
         ROUNDS);
 }
 
