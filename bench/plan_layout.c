@@ -160,7 +160,7 @@ done:
 
 /* Prints both and returns the exit status. */
 static int print_result(const vt_option_cost costs[ROUNDS + 1], double bytes, double measured_bytes,
-                        const double seconds[ROUNDS], double others)
+                        double shared_bytes, const double seconds[ROUNDS], double others)
 {
     const vt_option_cost *first = &costs[0];
     double ratios[ROUNDS], predicted[ROUNDS], measured[ROUNDS];
@@ -177,12 +177,13 @@ static int print_result(const vt_option_cost costs[ROUNDS + 1], double bytes, do
     if (fabs(time_error) > TIME_MARGIN) verdict = others > BUSY_SHARE ? TIME_OUTSIDE_BUSY : TIME_OUTSIDE;
     if (fabs(memory_error) > MEMORY_MARGIN) verdict = MEMORY_OUTSIDE;
     const char *remark = verdict == MEMORY_OUTSIDE ? " OUTSIDE 15 % of memory" : " OUTSIDE 30 % of time";
-    printf("tp %lld cp %lld dp %lld zero %lld%s%s micro-batch %lld: memory %.0f MB, measured %.0f MB (%+.0f %%); step "
-           "%.3f s, measured %.3f s (%+.0f %%; rounds %+.0f … %+.0f %%; others had %.0f %% of the machine)%s\n",
+    printf("tp %lld cp %lld dp %lld zero %lld%s%s micro-batch %lld: memory %.0f MB, measured %.0f MB (%+.0f %%; MPI's "
+           "that the ranks share %.0f MB); step %.3f s, measured %.3f s (%+.0f %%; rounds %+.0f … %+.0f %%; others had "
+           "%.0f %% of the machine)%s\n",
            (long long)first->tensor, (long long)first->context, (long long)first->data, (long long)first->zero,
            first->sequence ? " sequence" : "", first->recompute ? " recompute" : "", (long long)first->micro_batch,
-           bytes / 1e6, measured_bytes / 1e6, 100 * memory_error, predicted[ROUNDS / 2], measured[ROUNDS / 2],
-           100 * time_error, 100 * (ratios[0] - 1), 100 * (ratios[ROUNDS - 1] - 1), 100 * others,
+           bytes / 1e6, measured_bytes / 1e6, 100 * memory_error, shared_bytes / 1e6, predicted[ROUNDS / 2],
+           measured[ROUNDS / 2], 100 * time_error, 100 * (ratios[0] - 1), 100 * (ratios[ROUNDS - 1] - 1), 100 * others,
            verdict == WITHIN ? "" : remark);
     return verdict;
 }
@@ -192,7 +193,7 @@ static vt_status run(bench *b, const vt_launch *launch, int steps, int *verdict)
     vt_status status = VT_OK;
     vt_option_cost costs[ROUNDS + 1];
     vt_plan plan;
-    double seconds[ROUNDS], grown = 0;
+    double seconds[ROUNDS], own = 0, shared = 0;
     VT_TRY(vt_world_open(b->config, launch, &b->world));
     VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, b->world->ranks == 1 ? 0 : b->world->threads, &b->backend));
     make_batch(b);
@@ -200,20 +201,23 @@ static vt_status run(bench *b, const vt_launch *launch, int steps, int *verdict)
     VT_TRY(predict(b, &costs[0]));
     vt_trainer_data data = {
         .means = b->means, .stds = b->stds, .latitudes = b->latitudes, .steps = 1000, .world = b->world};
-    double resident = vt_memory_resident();
+    const double own_before = vt_memory_resident() - vt_memory_shared();
     VT_TRY(vt_trainer_plan(b->config, &data, &plan));
     VT_TRY(vt_trainer_open(b->config, &data, b->backend, &b->trainer));
     for (int round = 0; round < ROUNDS;
          round++) { /* other work comes and goes: each between two looks at the machine */
         VT_TRY(measure_steps(b, steps, &seconds[round]));
-        if (round == 0) grown = most(b->world, vt_memory_resident() - resident);
+        if (round == 0) {
+            own = most(b->world, vt_memory_resident() - vt_memory_shared() - own_before);
+            shared = most(b->world, vt_memory_shared());
+        }
         VT_TRY(predict(b, &costs[round + 1]));
     }
     double categories[VT_MEMORY_CATEGORY_COUNT];
     double planned = vt_cost_memory(&plan, categories) - (double)plan.ring_bytes; /* there are no readers here */
     planned = most(b->world, planned);
     const double others = others_share(begin, cpu_used(b->world));
-    if (b->world->rank == 0) *verdict = print_result(costs, planned, grown, seconds, others);
+    if (b->world->rank == 0) *verdict = print_result(costs, planned, own, shared, seconds, others);
 done:
     return status;
 }

@@ -44,6 +44,11 @@ double vt_memory_resident(void)
     return status_bytes("VmRSS: %lf kB");
 }
 
+double vt_memory_shared(void)
+{
+    return status_bytes("RssShmem: %lf kB");
+}
+
 double vt_memory_peak(void)
 {
     return status_bytes("VmHWM: %lf kB");

@@ -6,6 +6,10 @@
 double vt_memory_resident(void);
 double vt_memory_peak(void);
 
+/* Of the resident bytes, those in shared memory, which other processes count, too: through it MPI passes messages
+ * within a node. */
+double vt_memory_shared(void);
+
 /* What the machine could give without swapping, or what the control group allows (a container, a batch job) where that
  * is less; -1 where the system doesn't say. */
 double vt_memory_available(void);
