@@ -30,7 +30,7 @@ static void open_model(model *m, const char *name, const char *value)
         "img_size", "[8, 12]", "patch_size", "4", "n_in_channels", "2",  "n_out_channels",    "2", "embed_dim", "16",
         "depth",    "2",       "num_heads",  "2", "num_iters",     "10", "global_batch_size", "4", "dropout",   "0.2",
         NULL};
-    static const float means[2] = {1, 2}, stds[2] = {3, 4};
+    static const float means[3] = {1, 2, 3}, stds[3] = {3, 4, 5}; /* of two channels, or three */
     static const double latitudes[8] = {70, 50, 30, 10, -10, -30, -50, -70};
     *m = (model){0};
     EXPECT_OK(vt_config_open_default(&m->config));
