@@ -8,14 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/threads.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
+#include "processor_time.h"
 #include "report/memory.h"
 #include "training/step.h"
 
@@ -45,29 +44,13 @@ static double most(vt_world *world, double own)
     return highest;
 }
 
-/* CPU seconds: the machine's cores', those of them that were not idle (or were another guest's of the same host), and
- * these ranks' own. Zeros where the system doesn't tell. */
 typedef struct {
-    double all, busy, own;
+    double wall, busy, own; /* seconds: by the clock, of all cores, and of these ranks */
 } cpu_seconds;
 
 static cpu_seconds cpu_used(vt_world *world)
 {
-    cpu_seconds used = {0};
-    double user, nice, system, idle, wait, interrupt, soft, stolen;
-    FILE *file = fopen("/proc/stat", "r");
-    if (file != NULL) {
-        if (fscanf(file, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &user, &nice, &system, &idle, &wait, &interrupt, &soft,
-                   &stolen) == 8) {
-            used.busy = (user + nice + system + interrupt + soft + stolen) / (double)sysconf(_SC_CLK_TCK);
-            used.all = used.busy + (idle + wait) / (double)sysconf(_SC_CLK_TCK);
-        }
-        fclose(file);
-    }
-    struct rusage own;
-    getrusage(RUSAGE_SELF, &own);
-    used.own = (double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec) +
-               1e-6 * (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec);
+    cpu_seconds used = {vt_clock_seconds(), busy_seconds(), own_seconds(RUSAGE_SELF)};
     vt_world_sum(world, &used.own, 1);
     return used;
 }
@@ -75,8 +58,8 @@ static cpu_seconds cpu_used(vt_world *world)
 /* The share of the machine that others had between two looks. */
 static double others_share(cpu_seconds begin, cpu_seconds end)
 {
-    double all = end.all - begin.all;
-    return all > 0 ? fmax(0, (end.busy - begin.busy) - (end.own - begin.own)) / all : 0;
+    double all = (end.wall - begin.wall) * (double)sysconf(_SC_NPROCESSORS_ONLN);
+    return fmax(0, (end.busy - begin.busy) - (end.own - begin.own)) / all;
 }
 
 static vt_status open_config(int argument_count, char *const *arguments, int64_t ranks, vt_config **config)

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -21,6 +20,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "parallel/launch.h"
+#include "processor_time.h"
 #include "training/step.h"
 
 enum { IN = 20, HEIGHT = 90, WIDTH = 180, LAYOUTS = 24, MOST_STEPS = 1024 };
@@ -169,26 +169,6 @@ static bool read_report(measured *layout, char *text)
     return layout->count > 0;
 }
 
-/* Seconds that all cores have worked since the machine started, and what ended children of this process have of it. */
-static double busy_seconds(void)
-{
-    long long user = 0, nice = 0, system = 0, idle = 0, waiting = 0, interrupts = 0, soft = 0;
-    FILE *file = fopen("/proc/stat", "r");
-    if (file == NULL) return 0;
-    int read = fscanf(file, "cpu %lld %lld %lld %lld %lld %lld %lld", &user, &nice, &system, &idle, &waiting,
-                      &interrupts, &soft);
-    fclose(file);
-    return read < 7 ? 0 : (double)(user + nice + system + interrupts + soft) / (double)sysconf(_SC_CLK_TCK);
-}
-
-static double own_seconds(void)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_CHILDREN, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-}
-
 static void wait_for_quiet(int cores, double patience)
 {
     double end = vt_clock_seconds() + patience;
@@ -207,7 +187,7 @@ static bool run_layout(const char *program, measured *layout, int steps, int cor
     char *command = vt_text_format("OMP_NUM_THREADS=%d tests/mpirun -np %d %s --rank %d %d global_batch_size=%lld %s",
                                    layout->threads, layout->ranks, program, steps, layout->threads,
                                    (long long)layout->batch, layout->flags);
-    double begin = vt_clock_seconds(), busy = busy_seconds(), own = own_seconds();
+    double begin = vt_clock_seconds(), busy = busy_seconds(), own = own_seconds(RUSAGE_CHILDREN);
     FILE *pipe = popen(command, "r");
     while (pipe != NULL && getline(&line, &room, pipe) > 0) {
         char *start = strstr(line, "report ");
@@ -218,7 +198,7 @@ static bool run_layout(const char *program, measured *layout, int steps, int cor
         found = false;
     }
     if (found) {
-        double others = (busy_seconds() - busy) - (own_seconds() - own);
+        double others = (busy_seconds() - busy) - (own_seconds(RUSAGE_CHILDREN) - own);
         layout->others[layout->rounds - 1] = others / (cores * (vt_clock_seconds() - begin));
     }
     free(command);

@@ -318,8 +318,7 @@ static double meeting_seconds(bench *b, vt_world *world, vt_group *group)
         }
         seconds[meets][i / 2] = most(world, vt_clock_seconds() - begin) / TURNS;
     }
-    for (int i = 0; i < 2; i++) qsort(seconds[i], TRIES, sizeof seconds[i][0], vt_by_value);
-    return seconds[1][TRIES / 2] - seconds[0][TRIES / 2];
+    return vt_median(seconds[1], TRIES) - vt_median(seconds[0], TRIES);
 }
 
 /* Latency per doubling of ranks, and bandwidth as vt_volume counts bytes. */
