@@ -13,6 +13,8 @@
 typedef struct {
     vt_fields_shape shape; /* channels 0: none yet */
     int64_t times, readable;
+    char from[VT_DATE_SIZE], to[VT_DATE_SIZE]; /* "": not known */
+    int64_t minutes_a_time, gaps;
 } file_set;
 
 static const char *file_name(const char *path)
@@ -43,6 +45,36 @@ static void print_channels(const vt_fields_file *file, int64_t count)
     printf("\n");
 }
 
+/* What the files say themselves of their times. */
+static vt_status look_at_times(const vt_fields_file *file, file_set *set)
+{
+    vt_status status = VT_OK;
+    const vt_time_axis *axis = vt_fields_file_times(file);
+    char steps[2][VT_DATE_SIZE];
+    VT_CHECK(axis->doubt == NULL, "%s", axis->doubt);
+    if (axis->count == 0) goto done;
+    const vt_stretch *last = &axis->stretches[axis->count - 1];
+    if (set->from[0] == '\0') vt_date_format(axis->stretches[0].date, set->from);
+    vt_date_format(vt_date_after(last->date, (last->count - 1) * axis->minutes), set->to);
+    set->gaps += axis->count - 1;
+    if (set->minutes_a_time == 0) set->minutes_a_time = axis->minutes;
+    VT_CHECK(axis->minutes == 0 || axis->minutes == set->minutes_a_time,
+             "%s: its times are %s apart, those of the files before it %s", vt_fields_file_path(file),
+             vt_time_interval(axis->minutes, steps[0]), vt_time_interval(set->minutes_a_time, steps[1]));
+done:
+    return status;
+}
+
+static void print_times(const file_set *set)
+{
+    char step[VT_DATE_SIZE];
+    if (set->from[0] == '\0') return;
+    printf("    times: %s to %s", set->from, set->to);
+    if (set->minutes_a_time > 0) printf(", every %s", vt_time_interval(set->minutes_a_time, step));
+    if (set->gaps > 0) printf(", but for %lld gap%s", (long long)set->gaps, set->gaps == 1 ? "" : "s");
+    printf("\n");
+}
+
 /* The files of one date; they are one file unless there are variables. */
 static vt_status look_at_file(const char *const *paths, int64_t count, const char *variables, bool verify,
                               file_set *set, vt_fields_file **first)
@@ -60,6 +92,7 @@ static vt_status look_at_file(const char *const *paths, int64_t count, const cha
              (long long)set->shape.height, (long long)set->shape.width);
     set->times += shape.times;
     set->readable++;
+    VT_TRY(look_at_times(file, set));
     if (verify) VT_TRY(verify_values(file));
     if (*first == NULL) {
         *first = file;
@@ -90,12 +123,16 @@ static void print_files(const char *directory, const char *label, const char *va
     }
     printf("  %s: %lld file%s %s", label, (long long)list.count, list.count == 1 ? "" : "s", file_name(list.paths[0]));
     if (list.count > 1) printf(" … %s", file_name(list.paths[list.count - 1]));
+    const int64_t minutes = set.minutes_a_time > 0 ? set.minutes_a_time : 60 * VT_HOURS_A_TIME;
+    const bool whole = minutes % 60 == 0;
     if (set.readable > 0)
-        printf(", %lld times (%.4g days 6-hourly), %lld channels of [%lld, %lld], %s", (long long)set.times,
-               (double)set.times / 4, (long long)set.shape.channels, (long long)set.shape.height,
+        printf(", %lld times (%.4g days %lld-%s), %lld channels of [%lld, %lld], %s", (long long)set.times,
+               (double)(set.times * minutes) / 1440, (long long)(whole ? minutes / 60 : minutes),
+               whole ? "hourly" : "minutely", (long long)set.shape.channels, (long long)set.shape.height,
                (long long)set.shape.width,
                vt_text_bytes((double)(set.times * set.shape.channels * set.shape.height * set.shape.width) * 4, size));
     printf("\n");
+    print_times(&set);
     if (first != NULL) print_channels(first, set.shape.channels);
     for (char *line = noted.characters, *end; line != NULL && *line != '\0'; line = end + 1) {
         end = strchr(line, '\n');

@@ -3,28 +3,127 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-static bool is_leap(int64_t year)
+enum { MINUTES_A_DAY = 1440, LAST_YEAR = 9999 };
+
+/* ---- calendars ---- */
+
+static const struct {
+    const char *name;
+    vt_calendar calendar;
+} names[] = {{"standard", VT_CALENDAR_STANDARD},
+             {"gregorian", VT_CALENDAR_STANDARD},
+             {"proleptic_gregorian", VT_CALENDAR_PROLEPTIC},
+             {"noleap", VT_CALENDAR_NO_LEAP},
+             {"365_day", VT_CALENDAR_NO_LEAP},
+             {"all_leap", VT_CALENDAR_ALL_LEAP},
+             {"366_day", VT_CALENDAR_ALL_LEAP},
+             {"360_day", VT_CALENDAR_360_DAY}};
+enum { NAMES = sizeof names / sizeof names[0] };
+
+bool vt_calendar_of_name(const char *name, vt_calendar *calendar)
 {
-    return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    for (int i = 0; i < NAMES; i++) {
+        if (strcasecmp(name, names[i].name) != 0) continue;
+        *calendar = names[i].calendar;
+        return true;
+    }
+    return false;
 }
 
-static int64_t days_of_month(int64_t year, int64_t month)
+const char *vt_calendar_name(vt_calendar calendar)
+{
+    int i = 0;
+    while (i + 1 < NAMES && names[i].calendar != calendar) i++;
+    return names[i].name;
+}
+
+/* ---- days ---- */
+
+static int64_t floor_quotient(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
+
+/* Julian day numbers, by the formulas of the Explanatory Supplement to the Astronomical Almanac (1992), section 12.92.
+ * Years begin in March for these, so that a leap day is the last one. */
+enum { FIRST_GREGORIAN = 2299161 }; /* 1582-10-15 */
+
+static int64_t day_number(bool gregorian, int64_t year, int64_t month, int64_t day)
+{
+    const int64_t early = month <= 2, y = year + 4800 - early, m = month + 12 * early - 3;
+    const int64_t days = day + (153 * m + 2) / 5 + 365 * y + y / 4;
+    return gregorian ? days - y / 100 + y / 400 - 32045 : days - 32083;
+}
+
+static void date_of_number(bool gregorian, int64_t number, int64_t *year, int64_t *month, int64_t *day)
+{
+    int64_t centuries = 0, c = number + 32082;
+    if (gregorian) {
+        const int64_t a = number + 32044;
+        centuries = (4 * a + 3) / 146097;
+        c = a - 146097 * centuries / 4;
+    }
+    const int64_t d = (4 * c + 3) / 1461, e = c - 1461 * d / 4, m = (5 * e + 2) / 153;
+    *day = e - (153 * m + 2) / 5 + 1;
+    *month = m + 3 - 12 * (m / 10);
+    *year = 100 * centuries + d - 4800 + m / 10;
+}
+
+static bool is_gregorian(vt_calendar calendar, int64_t number)
+{
+    return calendar == VT_CALENDAR_PROLEPTIC || number >= FIRST_GREGORIAN;
+}
+
+/* Of the calendars whose years are all alike. */
+static int64_t even_days(vt_calendar calendar, int64_t month)
 {
     static const int days[12] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    return days[month] + (month == 1 && is_leap(year));
+    return calendar == VT_CALENDAR_360_DAY ? 30 : days[month - 1] + (month == 2 && calendar == VT_CALENDAR_ALL_LEAP);
 }
 
-/* Hours from the first of January to this day; -1 when there is none such. */
-static int64_t hours_to(int64_t year, int64_t month, int64_t day)
+static int64_t even_year(vt_calendar calendar)
 {
-    int64_t days = day - 1;
-    if (month < 1 || month > 12 || day < 1 || day > days_of_month(year, month - 1)) return -1;
-    for (int64_t m = 0; m + 1 < month; m++) days += days_of_month(year, m);
-    return 24 * days;
+    return calendar == VT_CALENDAR_360_DAY ? 360 : calendar == VT_CALENDAR_ALL_LEAP ? 366 : 365;
 }
 
-bool vt_calendar_start_of(const char *path, int64_t *year, int64_t *hours)
+static bool is_even(vt_calendar calendar)
+{
+    return calendar != VT_CALENDAR_STANDARD && calendar != VT_CALENDAR_PROLEPTIC;
+}
+
+static void date_of_day(vt_calendar calendar, int64_t number, int64_t *year, int64_t *month, int64_t *day)
+{
+    if (!is_even(calendar)) {
+        date_of_number(is_gregorian(calendar, number), number, year, month, day);
+        return;
+    }
+    *year = floor_quotient(number, even_year(calendar));
+    number -= *year * even_year(calendar);
+    for (*month = 1; number >= even_days(calendar, *month); ++*month) number -= even_days(calendar, *month);
+    *day = number + 1;
+}
+
+bool vt_date_make(vt_calendar calendar, int64_t year, int64_t month, int64_t day, vt_date *date)
+{
+    if (year < 0 || year > LAST_YEAR || month < 1 || month > 12 || day < 1 || day > 31) return false;
+    int64_t number = day - 1 + year * even_year(calendar);
+    if (is_even(calendar)) {
+        for (int64_t m = 1; m < month; m++) number += even_days(calendar, m);
+    } else {
+        number = day_number(true, year, month, day);
+        if (!is_gregorian(calendar, number)) number = day_number(false, year, month, day);
+    }
+    *date = (vt_date){calendar, number * MINUTES_A_DAY};
+    int64_t found[3];
+    date_of_day(calendar, number, &found[0], &found[1], &found[2]);
+    return found[0] == year && found[1] == month && found[2] == day; /* not a 30th of February */
+}
+
+/* ---- text ---- */
+
+bool vt_date_of_file_name(const char *path, vt_date *date)
 {
     static const char all[] = "0123456789", also[] = "0123456789-_";
     char digits[16] = "";
@@ -38,16 +137,14 @@ bool vt_calendar_start_of(const char *path, int64_t *year, int64_t *hours)
         if (isdigit((unsigned char)*begin)) digits[count++] = *begin;
     if (begin < dot) return false;
     for (int length = count < 8 ? count - count % 2 : 8; length >= 4; length -= 2) { /* the last of them */
-        int found_year = 0, month = 1, day = 1;
-        sscanf(digits + count - length, "%4d%2d%2d", &found_year, &month, &day);
-        *hours = hours_to(found_year, month, day);
-        *year = found_year;
-        if (*hours >= 0 && found_year >= 1000 && found_year < 3000) return true;
+        int year = 0, month = 1, day = 1;
+        sscanf(digits + count - length, "%4d%2d%2d", &year, &month, &day);
+        if (year >= 1000 && year < 3000 && vt_date_make(VT_CALENDAR_STANDARD, year, month, day, date)) return true;
     }
     return false;
 }
 
-bool vt_calendar_parse(const char *text, int64_t *result_year, int64_t *hours)
+bool vt_date_parse(const char *text, vt_calendar calendar, vt_date *date)
 {
     long long year, month, day, hour = 0, minute = 0;
     int end = 0, more = 0;
@@ -60,35 +157,32 @@ bool vt_calendar_parse(const char *text, int64_t *result_year, int64_t *hours)
         if (strncmp(rest, ":00", 3) == 0) rest += 3;
     }
     if (*rest == 'Z') rest++;
-    const int64_t day_hours = hours_to(year, month, day);
-    if (*rest != '\0' || day_hours < 0 || hour < 0 || hour > 23 || minute != 0) return false;
-    *hours = day_hours + hour;
-    *result_year = year;
+    if (*rest != '\0' || hour < 0 || hour > 23 || minute < 0 || minute > 59) return false;
+    if (!vt_date_make(calendar, year, month, day, date)) return false;
+    date->minutes += 60 * hour + minute;
     return true;
 }
 
-int64_t vt_calendar_hours_between(int64_t from_year, int64_t from_hours, int64_t to_year, int64_t to_hours)
+vt_date vt_date_after(vt_date date, int64_t minutes)
 {
-    int64_t hours = to_hours - from_hours;
-    for (int64_t year = from_year; year < to_year; year++) hours += is_leap(year) ? 366 * 24 : 365 * 24;
-    for (int64_t year = to_year; year < from_year; year++) hours -= is_leap(year) ? 366 * 24 : 365 * 24;
-    return hours;
+    date.minutes += minutes;
+    return date;
 }
 
-const char *vt_calendar_format(int64_t year, int64_t hours, char buffer[VT_DATE_SIZE])
+bool vt_date_is_within(vt_date date, double minutes)
 {
-    int64_t month = 0;
-    while (hours < 0) hours += is_leap(--year) ? 366 * 24 : 365 * 24;
-    for (;;) {
-        int64_t in_month = 24 * days_of_month(year, month);
-        if (hours < in_month) break;
-        hours -= in_month;
-        if (++month == 12) {
-            month = 0;
-            year++;
-        }
-    }
-    snprintf(buffer, VT_DATE_SIZE, "%04lld-%02lld-%02lld %02lld:00", (long long)year, (long long)month + 1,
-             (long long)(hours / 24) + 1, (long long)(hours % 24));
+    vt_date first, last;
+    vt_date_make(date.calendar, 0, 1, 1, &first);
+    vt_date_make(date.calendar, LAST_YEAR, 12, 30, &last);
+    return minutes >= (double)(first.minutes - date.minutes) && minutes <= (double)(last.minutes - date.minutes);
+}
+
+const char *vt_date_format(vt_date date, char buffer[VT_DATE_SIZE])
+{
+    int64_t year, month, day;
+    const int64_t number = floor_quotient(date.minutes, MINUTES_A_DAY), minutes = date.minutes - number * MINUTES_A_DAY;
+    date_of_day(date.calendar, number, &year, &month, &day);
+    snprintf(buffer, VT_DATE_SIZE, "%04lld-%02lld-%02lld %02lld:%02lld", (long long)year, (long long)month,
+             (long long)day, (long long)minutes / 60, (long long)minutes % 60);
     return buffer;
 }

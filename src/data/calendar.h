@@ -1,25 +1,46 @@
-/* Dates of the data files: a file begins with the date that its name ends in, at 00 UTC (*2013.h5 on the first of
- * January, *2013-02.nc on the first of February), and has a time every 6 hours. */
+/* Dates in the calendars of the CF conventions ("Calendar"), to the minute. */
 #ifndef VT_DATA_CALENDAR_H
 #define VT_DATA_CALENDAR_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { VT_HOURS_A_TIME = 6, VT_DATE_SIZE = 72 };
+enum { VT_HOURS_A_TIME = 6, VT_DATE_SIZE = 72 }; /* hours between two times of a file that has no dates itself */
 
-/* When the file begins, by its name: YYYY, YYYYMM or YYYYMMDD, with or without - or _ between. Hours are since the
- * first of January. False when the name ends in no date. */
-bool vt_calendar_start_of(const char *path, int64_t *year, int64_t *hours);
+typedef enum {
+    VT_CALENDAR_STANDARD,  /* Gregorian from 1582-10-15 on, Julian before */
+    VT_CALENDAR_PROLEPTIC, /* Gregorian always */
+    VT_CALENDAR_NO_LEAP,   /* years of 365 days */
+    VT_CALENDAR_ALL_LEAP,  /* of 366 */
+    VT_CALENDAR_360_DAY    /* months of 30 */
+} vt_calendar;
 
-/* "2003-01-05T06:00" (also "2003-01-05", "2003-01-05 06", with "Z" behind it) as year and hours since its first of
- * January; false when it is no date. */
-bool vt_calendar_parse(const char *text, int64_t *year, int64_t *hours);
+typedef struct {
+    vt_calendar calendar;
+    int64_t minutes; /* since a day long ago, another one in each calendar */
+} vt_date;
 
-/* Hours from one date to another, each a year and hours since its first of January; negative when it is earlier. */
-int64_t vt_calendar_hours_between(int64_t from_year, int64_t from_hours, int64_t to_year, int64_t to_hours);
+/* By its name in the CF conventions, any case: "gregorian" and "standard" are one, so are "noleap" and "365_day". False
+ * when it is none of these. */
+bool vt_calendar_of_name(const char *name, vt_calendar *calendar);
+const char *vt_calendar_name(vt_calendar calendar);
 
-/* "2003-01-05 06:00"; hours may reach into other years. */
-const char *vt_calendar_format(int64_t year, int64_t hours, char buffer[VT_DATE_SIZE]);
+/* False when there is no such day in that calendar; years from 0 to 9999. */
+bool vt_date_make(vt_calendar calendar, int64_t year, int64_t month, int64_t day, vt_date *date);
+
+/* When a file begins, by its name: YYYY, YYYYMM or YYYYMMDD, with or without - or _ between, at 00 UTC (*2013.h5 on the
+ * first of January, *2013-02.nc on the first of February). False when the name ends in no date. */
+bool vt_date_of_file_name(const char *path, vt_date *date);
+
+/* "2003-01-05T06:30" (also "2003-01-05", "2003-01-05 06", with "Z" behind it); false when it is no date. */
+bool vt_date_parse(const char *text, vt_calendar calendar, vt_date *date);
+
+vt_date vt_date_after(vt_date date, int64_t minutes);
+
+/* Is `minutes` a number that leads from there to a date of the years 0 to 9999? */
+bool vt_date_is_within(vt_date date, double minutes);
+
+/* "2003-01-05 06:00" */
+const char *vt_date_format(vt_date date, char buffer[VT_DATE_SIZE]);
 
 #endif

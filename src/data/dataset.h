@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/calendar.h"
 #include "data/read_plan.h"
 
 typedef struct {
@@ -43,7 +44,8 @@ const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset);
 /* The names in the attribute `channels`, or NULL when the files have none. Entry c is "" past the names given. */
 const char *const *vt_dataset_channel_names(const vt_dataset *dataset);
 
-/* That validation has the channels of training, in the same order, as far as both have names and use the channels. */
+/* That validation has the channels of training, in the same order, as far as both have names and use the channels; and
+ * that its times are as far apart, as far as both say that. */
 vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_dataset *validation);
 
 /* Latitudes of all the window's rows in degrees (height values, whatever first_row and rows): from the dataset `lat`,
@@ -68,8 +70,15 @@ vt_status vt_dataset_check(vt_dataset *dataset, int64_t sample);
 bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps);
 vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields);
 
-/* The file of a sample, and the input's newest time in it. */
-const char *vt_dataset_place(const vt_dataset *dataset, int64_t sample, int64_t *time);
+/* When a sample's newest input is: by the file's own coordinate, else by its name. False where neither says it. */
+bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, vt_date *date);
+
+/* Between two times of a file: as its coordinate says, else 6 hours. */
+int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset);
+
+/* Logs when the samples are, where the files' coordinates say it, and warns where that is not what is expected of a
+ * set: times that aren't 6 hours apart, a coordinate that can't be read. */
+void vt_dataset_log_times(const vt_dataset *dataset);
 
 /* What reads of it take: the samples [count] go to input [count, in_channels, rows, width] and target [count,
  * out_channels, rows, width]. Any thread. The files are held open until vt_dataset_release; `plan` keeps them. When it

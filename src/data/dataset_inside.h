@@ -10,24 +10,37 @@
 
 typedef struct {
     vt_fields_file *file; /* NULL while closed */
-    int64_t times;
-    int64_t first_sample; /* samples of the files before it */
-    int64_t first_frame;  /* times of the files before it that samples use */
     uint64_t last_use;
     int64_t users; /* frames of plans that hold it open */
     bool tried;    /* it was opened before */
 } vt_yearly_file;
+
+/* Times of a file without a gap: no sample reaches beyond them. Of a file whose times are not known, all. */
+typedef struct {
+    int64_t file, first_time, times;
+    int64_t first_sample; /* samples of the stretches before it */
+    int64_t first_frame;  /* times of the stretches before it that samples use */
+    bool dated;
+    vt_date date; /* of the first time */
+} vt_set_stretch;
 
 struct vt_dataset {
     char *directory, *option_name, *variables;
     vt_dataset_options options;
     vt_file_list list;
     vt_yearly_file *files; /* [list.groups] */
+    vt_set_stretch *stretches;
+    int64_t stretch_count;
+    int64_t minutes_a_time; /* 0: the files don't say */
+    struct {
+        int64_t gaps, overlaps, too_short; /* files; of each kind the first one is told, and the number */
+    } told;
     int64_t sample_count;
     vt_fields_shape shape; /* of every file, but for the times */
     char **channel_names;  /* [shape.channels], or NULL */
     double *latitudes;     /* [options.height] */
     char *obstacle;        /* of the first file that has one */
+    char *time_doubt;      /* why a file's times are not known though it has a coordinate, or NULL */
     int64_t frame_count;   /* times that samples use, of all files */
     vt_chunk_cache cache;
     vt_frame_cache *kept; /* NULL: none is wished; guarded by `lock` */

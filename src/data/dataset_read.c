@@ -8,20 +8,21 @@
 #include "config/config.h"
 #include "data/dataset_inside.h"
 
-/* The file of a sample, and the time t of it: the input's newest. */
-static int64_t find_sample(const vt_dataset *dataset, int64_t sample, int64_t *time)
+/* The stretch of a sample, and the time t of its file: the input's newest. */
+static const vt_set_stretch *find_sample(const vt_dataset *dataset, int64_t sample, int64_t *time)
 {
     VT_ASSERT(sample >= 0 && sample < dataset->sample_count);
-    int64_t low = 0, high = dataset->list.groups; /* files[low].first_sample <= sample */
+    int64_t low = 0, high = dataset->stretch_count; /* stretches[low].first_sample <= sample */
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
-        if (dataset->files[middle].first_sample <= sample)
+        if (dataset->stretches[middle].first_sample <= sample)
             low = middle;
         else
             high = middle;
     }
-    *time = sample - dataset->files[low].first_sample + dataset->options.history * dataset->options.dt;
-    return low;
+    const vt_set_stretch *found = &dataset->stretches[low];
+    *time = found->first_time + sample - found->first_sample + dataset->options.history * dataset->options.dt;
+    return found;
 }
 
 void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer, int64_t size)
@@ -31,8 +32,8 @@ void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer
         snprintf(buffer, (size_t)size, "synthetic sample %lld", (long long)sample);
         return;
     }
-    int64_t index = find_sample(dataset, sample, &time);
-    snprintf(buffer, (size_t)size, "%s, time %lld", vt_dataset_group_path(dataset, index), (long long)time);
+    const vt_set_stretch *stretch = find_sample(dataset, sample, &time);
+    snprintf(buffer, (size_t)size, "%s, time %lld", vt_dataset_group_path(dataset, stretch->file), (long long)time);
 }
 
 /* ---- reading ---- */
@@ -48,11 +49,11 @@ done:
 
 /* A time's fields come from the cache, or from the file; the first who wants them there has them read into the cache,
  * too, as one more frame of that time. */
-static vt_status add_frame(vt_dataset *dataset, vt_frame *frame, vt_read_plan *plan)
+static vt_status add_frame(vt_dataset *dataset, const vt_set_stretch *stretch, vt_frame *frame, vt_read_plan *plan)
 {
     vt_status status = VT_OK;
     vt_frame_cache *cache = dataset->kept;
-    const int64_t index = dataset->files[frame->file].first_frame + frame->time;
+    const int64_t index = stretch->first_frame + frame->time - stretch->first_time;
     const int64_t points = dataset->options.rows * dataset->options.width;
     if (cache != NULL && cache->states[index] == VT_FRAME_KEPT) {
         vt_read_plan_add_copy(plan, vt_frame_cache_place(cache, index), frame->values, frame->channels * points);
@@ -79,12 +80,13 @@ static vt_status add_frames(vt_dataset *dataset, int64_t sample, int64_t place, 
     const vt_dataset_options *options = &dataset->options;
     const int64_t channels = vt_dataset_window_channels(options), size = channels * options->rows * options->width;
     int64_t time;
-    vt_frame frame = {.file = find_sample(dataset, sample, &time), .sample = place};
+    const vt_set_stretch *stretch = find_sample(dataset, sample, &time);
+    vt_frame frame = {.file = stretch->file, .sample = place};
     for (int64_t back = -1; back <= options->history; back++) {
         frame.time = time - back * options->dt;
         frame.channels = back < 0 ? options->out_channels : channels;
         frame.values = back < 0 ? target : input + back * size;
-        VT_TRY(add_frame(dataset, &frame, plan));
+        VT_TRY(add_frame(dataset, stretch, &frame, plan));
     }
 done:
     return status;
@@ -144,13 +146,22 @@ void vt_dataset_release(vt_dataset *dataset, vt_read_plan *plan)
 bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps)
 {
     int64_t time;
-    int64_t index = find_sample(dataset, sample, &time);
-    return time + steps * dataset->options.dt < dataset->files[index].times;
+    const vt_set_stretch *stretch = find_sample(dataset, sample, &time);
+    return time + steps * dataset->options.dt < stretch->first_time + stretch->times;
 }
 
-const char *vt_dataset_place(const vt_dataset *dataset, int64_t sample, int64_t *time)
+bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, vt_date *date)
 {
-    return dataset->list.paths[dataset->list.first[find_sample(dataset, sample, time)]];
+    int64_t time;
+    if (dataset->options.synthetic) return false;
+    const vt_set_stretch *stretch = find_sample(dataset, sample, &time);
+    *date = vt_date_after(stretch->date, (time - stretch->first_time) * vt_dataset_minutes_a_time(dataset));
+    return stretch->dated;
+}
+
+int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset)
+{
+    return dataset->minutes_a_time > 0 ? dataset->minutes_a_time : 60 * VT_HOURS_A_TIME;
 }
 
 vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields)
@@ -159,9 +170,9 @@ vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t ste
     const vt_dataset_options *options = &dataset->options;
     vt_fields_file *file = NULL;
     int64_t time;
-    int64_t index = find_sample(dataset, sample, &time);
+    const vt_set_stretch *stretch = find_sample(dataset, sample, &time);
     VT_ASSERT(vt_dataset_reaches(dataset, sample, steps));
-    VT_TRY(vt_dataset_use_file(dataset, index, &file));
+    VT_TRY(vt_dataset_use_file(dataset, stretch->file, &file));
     VT_TRY(vt_fields_file_read(file, time + steps * options->dt, options->out_channels, options->first_row,
                                options->rows, options->width, fields));
 done:
@@ -208,9 +219,10 @@ void vt_dataset_frames(const vt_dataset *dataset, int64_t sample, int64_t *frame
 {
     int64_t time;
     const vt_dataset_options *options = &dataset->options;
-    const int64_t first = dataset->files[find_sample(dataset, sample, &time)].first_frame;
-    for (int64_t back = 0; back <= options->history; back++) frames[back] = first + time - back * options->dt;
-    frames[options->history + 1] = first + time + options->dt;
+    const vt_set_stretch *stretch = find_sample(dataset, sample, &time);
+    const int64_t frame = stretch->first_frame + time - stretch->first_time;
+    for (int64_t back = 0; back <= options->history; back++) frames[back] = frame - back * options->dt;
+    frames[options->history + 1] = frame + options->dt;
 }
 
 vt_status vt_dataset_read_frame(vt_dataset *dataset, int64_t index, float *values)
@@ -221,15 +233,15 @@ vt_status vt_dataset_read_frame(vt_dataset *dataset, int64_t index, float *value
     const vt_read_manner manner = manner_of(dataset, true);
     vt_read_plan *plan = dataset->plan;
     VT_ASSERT(index >= 0 && index < dataset->frame_count);
-    int64_t file = dataset->list.groups - 1;
-    while (dataset->files[file].first_frame > index) file--;
-    vt_frame frame = {.file = file,
-                      .time = index - dataset->files[file].first_frame,
+    const vt_set_stretch *stretch = &dataset->stretches[dataset->stretch_count - 1];
+    while (stretch->first_frame > index) stretch--;
+    vt_frame frame = {.file = stretch->file,
+                      .time = stretch->first_time + index - stretch->first_frame,
                       .channels = vt_dataset_frame_channels(dataset),
                       .values = values};
     pthread_mutex_lock(&dataset->lock);
     vt_read_plan_clear(plan);
-    status = add_frame(dataset, &frame, plan);
+    status = add_frame(dataset, stretch, &frame, plan);
     if (status == VT_OK) status = vt_read_plan_make(plan, &window, &manner);
     pthread_mutex_unlock(&dataset->lock);
     for (int64_t i = 0; i < vt_read_plan_items(plan) && status == VT_OK; i++)

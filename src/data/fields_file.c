@@ -202,6 +202,7 @@ void vt_fields_file_close(vt_fields_file **pointer)
     }
     for (int64_t c = 0; file->channel_names != NULL && c < file->shape.channels; c++) free(file->channel_names[c]);
     free(file->channel_names);
+    vt_time_axis_close(&file->times);
     free(file->latitudes);
     free(file->longitudes);
     free(file->channels);
@@ -234,6 +235,11 @@ const double *vt_fields_file_latitudes(const vt_fields_file *file)
 const double *vt_fields_file_longitudes(const vt_fields_file *file)
 {
     return file->longitudes;
+}
+
+const vt_time_axis *vt_fields_file_times(const vt_fields_file *file)
+{
+    return &file->times;
 }
 
 int64_t vt_fields_file_cache_bytes(const vt_fields_file *file)

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "data/chunk_cache.h"
+#include "data/time_axis.h"
 
 /* Sizes of the fields [time, channel, lat, lon]. */
 typedef struct {
@@ -21,7 +22,7 @@ typedef struct vt_fields_file vt_fields_file;
  * not 4-D floating point or in another file, `lat` or `lon` that don't fit it, `channels` that aren't strings; a file
  * over which HDF5 crashes or does not end. With `variables`
  * ("[u10, z@500]", NULL: none) the channels are those datasets, each of which is in one of the files; further errors: a
- * variable or a level that isn't there, of other extents. */
+ * variable or a level that isn't there or comes twice, of other extents; times that come twice or go backwards. */
 vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const char *variables,
                               vt_fields_file **file);
 
@@ -41,6 +42,10 @@ const char *const *vt_fields_file_channel_names(const vt_fields_file *file);
 /* Degrees, [shape.height] and [shape.width], from the datasets `lat` and `lon`, or NULL. */
 const double *vt_fields_file_latitudes(const vt_fields_file *file);
 const double *vt_fields_file_longitudes(const vt_fields_file *file);
+
+/* When its times are, by the time coordinate of a netCDF file; `count` 0 where it has none, and for a dataset `fields`.
+ * It goes with the file. */
+const vt_time_axis *vt_fields_file_times(const vt_fields_file *file);
 
 /* Bytes of decoded chunks that HDF5 may hold of an open file; 0 for contiguous storage. */
 int64_t vt_fields_file_cache_bytes(const vt_fields_file *file);

@@ -53,6 +53,7 @@ struct vt_fields_file {
     char **channel_names; /* [shape.channels], or NULL */
     double *latitudes;    /* [shape.height], from north to south unless the file is otherwise, or NULL */
     double *longitudes;   /* [shape.width], or NULL */
+    vt_time_axis times;   /* of a netCDF set */
     int64_t cache_bytes;
     int part_count, source_count;
     vt_field_part *parts;
@@ -84,7 +85,10 @@ bool vt_field_part_has(const vt_field_part *part, const char *name);
  * error. */
 vt_status vt_field_part_dataset(const vt_field_part *part, const char *name, hid_t *dataset);
 
-/* Sources, channels, shape, names and latitudes of a file whose variables are separate datasets (netcdf.c). */
+/* When its times are, from its files (netcdf_time.c). */
+vt_status vt_netcdf_open_times(vt_fields_file *file);
+
+/* Sources, channels, shape, names, latitudes and times of a file whose variables are separate datasets (netcdf.c). */
 vt_status vt_netcdf_open(vt_fields_file *file, const char *variables);
 
 /* An error for what a time of a file lacks: "FILE: 't2m' is NaN at time 3, channel 2 (t2m), row 5, column 7". The

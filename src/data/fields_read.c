@@ -15,6 +15,7 @@ vt_status vt_fields_not_finite(const vt_fields_file *file, int64_t time, int64_t
     int64_t i = 0;
     while (i < count - 1 && isfinite(values[i])) i++;
     const char *what = !isnan(values[i])                   ? "infinite"
+                       : source->packing.has_limits        ? "NaN, missing (_FillValue) or outside its valid_range"
                        : source->packing.missing_count > 0 ? "NaN or missing (_FillValue)"
                                                            : "NaN";
     VT_FAIL("%s: '%s' is %s at time %lld, channel %lld%s%s%s, row %lld, column %lld; the training needs finite values "

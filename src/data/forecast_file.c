@@ -9,7 +9,6 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "data/calendar.h"
 #include "data/hdf5_access.h"
 #include "data/output_file.h"
 #include "data/variables.h"
@@ -93,14 +92,14 @@ static vt_status write_coordinates(vt_forecast_file *file, const vt_forecast_fil
 {
     vt_status status = VT_OK;
     char date[VT_DATE_SIZE];
-    char *since = vt_text_format("hours since %s:00", vt_calendar_format(options->year, options->hours, date));
+    char *since = vt_text_format("hours since %s:00", vt_date_format(options->from, date));
     double *hours = vt_allocate((size_t)options->times, sizeof *hours, "a file of forecasts");
     for (int64_t i = 0; i < options->times; i++)
         hours[i] = (double)(options->first_lead_hours + i * options->hours_a_time);
     const text_attribute time[] = {{"standard_name", "time"},
                                    {"long_name", "time that the forecast is for"},
                                    {"units", since},
-                                   {"calendar", "standard"},
+                                   {"calendar", vt_calendar_name(options->from.calendar)},
                                    {"axis", "T"}};
     const text_attribute lat[] = {
         {"standard_name", "latitude"}, {"long_name", "latitude"}, {"units", "degrees_north"}, {"axis", "Y"}};
@@ -121,11 +120,11 @@ static vt_status write_reference_time(vt_forecast_file *file, const vt_forecast_
     vt_status status = VT_OK;
     char date[VT_DATE_SIZE];
     const double zero = 0;
-    char *since = vt_text_format("hours since %s:00", vt_calendar_format(options->year, options->hours, date));
+    char *since = vt_text_format("hours since %s:00", vt_date_format(options->from, date));
     const text_attribute attributes[] = {{"standard_name", "forecast_reference_time"},
                                          {"long_name", "initial time of the forecast"},
                                          {"units", since},
-                                         {"calendar", "standard"}};
+                                         {"calendar", vt_calendar_name(options->from.calendar)}};
     hid_t space = H5Screate(H5S_SCALAR), properties = creation_properties(H5P_DATASET_CREATE);
     hid_t variable =
         H5Dcreate2(file->file, "forecast_reference_time", H5T_IEEE_F64LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);

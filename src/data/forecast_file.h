@@ -8,12 +8,13 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/calendar.h"
 
 typedef struct {
     int64_t times, height, width, channels;
     const double *latitudes, *longitudes;   /* degrees, [height], [width] */
     const char *const *channel_names;       /* [channels], or NULL; "" where there is none */
-    int64_t year, hours;                    /* of the initial time: hours since the first of January */
+    vt_date from;                           /* the initial time */
     int64_t first_lead_hours, hours_a_time; /* lead time of the first, and between two */
     const char *title, *source;             /* global attributes */
 } vt_forecast_file_options;

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/text.h"
+#include "data/cf_attributes.h"
 #include "data/fields_inside.h"
 #include "data/hdf5_access.h"
 
@@ -73,100 +73,6 @@ static vt_status parse_variables(const char *text, variable **result, int64_t *c
         ++*count;
         at += length;
         at += strspn(at, separators);
-    }
-done:
-    return status;
-}
-
-/* ---- attributes ---- */
-
-/* A number, if the attribute is there. One that is something else would be a wrong scale, were it passed over. */
-static vt_status read_number(const vt_field_source *source, const char *name, bool *found, double *value)
-{
-    vt_status status = VT_OK;
-    *found = false;
-    if (H5Aexists(source->dataset, name) <= 0) return VT_OK;
-    hid_t attribute = H5Aopen(source->dataset, name, H5P_DEFAULT);
-    hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
-    H5T_class_t class = H5Tget_class(type);
-    if ((class == H5T_FLOAT || class == H5T_INTEGER) && H5Sget_simple_extent_npoints(space) == 1)
-        *found = H5Aread(attribute, H5T_NATIVE_DOUBLE, value) >= 0;
-    H5Sclose(space);
-    H5Tclose(type);
-    H5Aclose(attribute);
-    VT_CHECK(*found,
-             "%s: the attribute '%s' of '%s' is not a single number; mend it (ncatted, h5py), as without it the "
-             "values would be wrong",
-             source->part->path, name, source->name);
-done:
-    return status;
-}
-
-/* The first characters of an attribute that is a text; "" where it is none. */
-static void read_text(hid_t dataset, const char *name, char *text, size_t size)
-{
-    text[0] = '\0';
-    if (H5Aexists(dataset, name) <= 0) return;
-    hid_t attribute = H5Aopen(dataset, name, H5P_DEFAULT);
-    hid_t stored = H5Aget_type(attribute), space = H5Aget_space(attribute), type = H5Tcopy(H5T_C_S1);
-    const bool of_any_length = H5Tis_variable_str(stored) > 0;
-    char *pointer = NULL;
-    H5Tset_size(type, of_any_length ? H5T_VARIABLE : size);
-    if (H5Tget_class(stored) == H5T_STRING && H5Sget_simple_extent_npoints(space) == 1) {
-        H5Tset_cset(type, H5Tget_cset(stored));
-        if (H5Aread(attribute, type, of_any_length ? (void *)&pointer : (void *)text) < 0) text[0] = '\0';
-    }
-    if (pointer != NULL) {
-        strncpy(text, pointer, size - 1);
-        text[size - 1] = '\0';
-        H5free_memory(pointer);
-    }
-    H5Tclose(type);
-    H5Sclose(space);
-    H5Tclose(stored);
-    H5Aclose(attribute);
-}
-
-/* Whole numbers without a sign, as netCDF-3 could not store them: "Best Practices" of netCDF's User Guide, "Unsigned
- * Data". `_FillValue` and `missing_value` then have a sign too. */
-static bool drop_sign(vt_packing *packing)
-{
-    switch (packing->element) {
-    case VT_ELEMENT_INT8:
-        packing->element = VT_ELEMENT_UINT8;
-        return true;
-    case VT_ELEMENT_INT16:
-        packing->element = VT_ELEMENT_UINT16;
-        return true;
-    case VT_ELEMENT_INT32:
-        packing->element = VT_ELEMENT_UINT32;
-        return true;
-    default:
-        return false;
-    }
-}
-
-static vt_status take_packing(vt_field_source *source)
-{
-    static const char *const missing[VT_MISSING_VALUES] = {"_FillValue", "missing_value"};
-    vt_status status = VT_OK;
-    vt_packing *packing = &source->packing;
-    bool found = false;
-    char sign[16];
-    read_text(source->dataset, "_Unsigned", sign, sizeof sign);
-    const bool no_sign = strcasecmp(sign, "true") == 0 && drop_sign(packing);
-    VT_TRY(read_number(source, "scale_factor", &found, &packing->scale));
-    VT_TRY(read_number(source, "add_offset", &found, &packing->offset));
-    VT_CHECK(isfinite(packing->scale) && packing->scale != 0 && isfinite(packing->offset),
-             "%s: '%s' has scale_factor %g and add_offset %g, which leave nothing of its values", source->part->path,
-             source->name, packing->scale, packing->offset);
-    for (int i = 0; i < VT_MISSING_VALUES; i++) {
-        double value = 0;
-        VT_TRY(read_number(source, missing[i], &found, &value));
-        if (!found || isnan(value)) continue; /* a NaN is found anyway */
-        if (no_sign && value < 0) value += ldexp(1, 8 * (int)vt_element_size(packing->element));
-        if (packing->missing_count == 0 || packing->missing[0] != value)
-            packing->missing[packing->missing_count++] = value;
     }
 done:
     return status;
@@ -308,7 +214,7 @@ static vt_status use_source(vt_fields_file *file, const variable *wanted, int *i
     VT_TRY(vt_field_source_open(part, wanted->name, source));
     VT_TRY(vt_field_source_enlarge_cache(source, &cache_bytes));
     file->cache_bytes += cache_bytes;
-    VT_TRY(take_packing(source));
+    VT_TRY(vt_cf_packing(source->dataset, part->path, source->name, &source->packing));
     VT_TRY(take_latitudes(source, &latitudes));
     const int64_t *extent = source->extent, *first = file->sources[0].extent;
     VT_CHECK(extent[0] == first[0] && extent[2] == first[2] && extent[3] == first[3],
@@ -329,6 +235,23 @@ done:
     return status;
 }
 
+/* Two channels of the same values would count twice in the loss, and two of one name could not be told apart. */
+static vt_status check_only_once(const vt_fields_file *file, const variable *variables, int64_t channel)
+{
+    vt_status status = VT_OK;
+    const vt_field_channel *own = &file->channels[channel], *other = file->channels;
+    for (int64_t c = 0; c < channel; c++, other++) {
+        VT_CHECK(own->source != other->source || own->level != other->level,
+                 "variables: channel %lld (%s) is channel %lld (%s) once more; name each one once", (long long)channel,
+                 variables[channel].channel, (long long)c, variables[c].channel);
+        VT_CHECK(strcmp(variables[channel].channel, variables[c].channel) != 0,
+                 "variables: channels %lld and %lld would both be called '%s'", (long long)c, (long long)channel,
+                 variables[c].channel);
+    }
+done:
+    return status;
+}
+
 vt_status vt_netcdf_open(vt_fields_file *file, const char *text)
 {
     vt_status status = VT_OK;
@@ -345,10 +268,12 @@ vt_status vt_netcdf_open(vt_fields_file *file, const char *text)
         vt_field_channel *channel = &file->channels[c];
         VT_TRY(use_source(file, &variables[c], &channel->source));
         VT_TRY(find_level(&file->sources[channel->source], &variables[c], &channel->level));
+        VT_TRY(check_only_once(file, variables, c));
         file->channel_names[c] = vt_text_copy(variables[c].channel);
     }
     const int64_t *extent = file->sources[0].extent;
     file->shape = (vt_fields_shape){extent[0], count, extent[2], extent[3]};
+    VT_TRY(vt_netcdf_open_times(file));
 done:
     close_variables(variables, variables != NULL ? count : 0);
     return status;

@@ -11,7 +11,7 @@ int64_t vt_element_size(vt_element element)
 
 static bool is_scaled(const vt_packing *packing)
 {
-    return packing->scale != 1 || packing->offset != 0 || packing->missing_count > 0;
+    return packing->scale != 1 || packing->offset != 0 || packing->missing_count > 0 || packing->has_limits;
 }
 
 bool vt_packing_is_plain(const vt_packing *packing)
@@ -80,6 +80,8 @@ void vt_unpack(const vt_packing *packing, void *memory, int64_t count, float *va
         for (int m = 0; m < packing->missing_count; m++)
             for (int64_t i = 0; i < block; i++)
                 if (wide[i] == packing->missing[m]) values[first + i] = NAN;
+        for (int64_t i = 0; i < block && packing->has_limits; i++)
+            if (!(wide[i] >= packing->least && wide[i] <= packing->most)) values[first + i] = NAN;
     }
 }
 

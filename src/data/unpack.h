@@ -16,15 +16,18 @@ typedef enum {
     VT_ELEMENT_UINT32
 } vt_element;
 
-enum { VT_MISSING_VALUES = 2 }; /* _FillValue and missing_value */
+enum { VT_MISSING_VALUES = 8 }; /* _FillValue and those of missing_value */
 
-/* value = stored · scale + offset; what is stored as one of `missing` becomes NaN (the conventions of netCDF). */
+/* value = stored · scale + offset; what is stored as one of `missing`, or beyond the limits, becomes NaN (the
+ * conventions of netCDF). */
 typedef struct {
     vt_element element;
     bool swapped; /* of the other byte order than this machine's */
     double scale, offset;
     int missing_count;
     double missing[VT_MISSING_VALUES];
+    bool has_limits;
+    double least, most; /* stored numbers that are valid */
 } vt_packing;
 
 /* Bytes of an element. */

@@ -7,7 +7,6 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "data/calendar.h"
 #include "data/dataset.h"
 #include "data/npy.h"
 #include "data/output_file.h"
@@ -121,6 +120,10 @@ static vt_status open_data(evaluation *e)
     const vt_config *config = e->options->config;
     e->plane = config->img_size[0] * config->img_size[1];
     VT_TRY(open_dataset(e));
+    if (e->world->rank == 0) vt_dataset_log_times(e->dataset);
+    const int64_t minutes = vt_dataset_minutes_a_time(e->dataset) * config->dt;
+    VT_CHECK(minutes % 60 == 0, "evaluate counts lead times in whole hours, but those of this set are %lld min apart",
+             (long long)minutes);
     VT_TRY(find_starts(e));
     VT_TRY(read_climatology(e));
     VT_TRY(find_map_channel(e));
@@ -210,7 +213,7 @@ static vt_status report(evaluation *e)
 {
     vt_status status = VT_OK;
     char *path = vt_text_format("%s/scores.csv", e->options->output), *trained = NULL;
-    const int64_t hours = VT_HOURS_A_TIME * e->options->config->dt;
+    const int64_t hours = e->maps.hours_a_step;
     const char *const *names = vt_dataset_channel_names(e->dataset);
     VT_TRY(vt_forecaster_describe(e->options->checkpoint, &trained, NULL));
     printf("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %lld h\n", e->options->checkpoint, trained,
@@ -234,14 +237,13 @@ static vt_status run_phases(evaluation *e)
     VT_TRY(vt_forecaster_open(e->options->config, e->options->checkpoint, e->world, vt_dataset_latitudes(e->dataset),
                               vt_dataset_channel_names(e->dataset), &e->forecaster));
     take_memory(e);
-    int64_t time = 0;
-    int64_t year = -1, hours = 0;
-    if (!vt_calendar_start_of(vt_dataset_place(e->dataset, e->starts[0], &time), &year, &hours)) year = -1;
+    vt_date from = {0};
+    const bool dated = vt_dataset_date(e->dataset, e->starts[0], &from);
     e->maps = (vt_maps){.directory = e->options->output,
                         .channel = vt_scores_channel_name(vt_dataset_channel_names(e->dataset), e->map_channel, buffer),
-                        .year = year,
-                        .hours = hours + VT_HOURS_A_TIME * time,
-                        .hours_a_step = VT_HOURS_A_TIME * e->options->config->dt,
+                        .dated = dated,
+                        .from = from,
+                        .hours_a_step = vt_dataset_minutes_a_time(e->dataset) * e->options->config->dt / 60,
                         .steps = e->options->rollout,
                         .height = e->options->config->img_size[0],
                         .width = e->options->config->img_size[1]};

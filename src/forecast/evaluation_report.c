@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "data/calendar.h"
 #include "data/output_file.h"
 #include "data/variables.h"
 #include "report/image.h"
@@ -71,9 +70,9 @@ vt_status vt_maps_draw(const vt_maps *maps, int64_t lead, const float *target, c
     char from[VT_DATE_SIZE] = "the first time", valid[VT_DATE_SIZE] = "";
     if (!is_shown(lead, maps->steps, maps->hours_a_step)) return VT_OK;
     const long long hours = (lead + 1) * maps->hours_a_step;
-    if (maps->year >= 0) {
-        vt_calendar_format(maps->year, maps->hours, from);
-        vt_calendar_format(maps->year, maps->hours + hours, valid);
+    if (maps->dated) {
+        vt_date_format(maps->from, from);
+        vt_date_format(vt_date_after(maps->from, 60 * hours), valid);
     }
     const char *units = vt_variable_of(maps->channel).units;
     char *path = vt_text_format("%s/map-%s-%03lldh.png", maps->directory, maps->channel, hours);

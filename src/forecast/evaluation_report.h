@@ -2,6 +2,9 @@
 #ifndef VT_FORECAST_EVALUATION_REPORT_H
 #define VT_FORECAST_EVALUATION_REPORT_H
 
+#include <stdbool.h>
+
+#include "data/calendar.h"
 #include "forecast/scores.h"
 
 /* A line a channel and lead time, at 6 h, 1, 3 and 5 days and the last one, as far as the forecasts reach. */
@@ -10,7 +13,8 @@ void vt_scores_print(const vt_scores *scores, const char *const *channel_names, 
 
 typedef struct {
     const char *directory, *channel;
-    int64_t year, hours; /* of the initial time; year -1: not known */
+    bool dated;
+    vt_date from; /* the initial time, where it is known */
     int64_t hours_a_step, steps;
     int64_t height, width;
 } vt_maps;

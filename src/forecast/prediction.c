@@ -11,12 +11,15 @@
 #include "data/file_list.h"
 #include "data/forecast_file.h"
 #include "forecast/forecaster.h"
+#include "report/log.h"
 
 typedef struct {
     const vt_prediction_options *options;
     vt_world *world;
-    int64_t year, hours;            /* of the initial time */
-    int64_t time;                   /* it in its file */
+    vt_date date;                   /* the initial time */
+    vt_stretch stretch;             /* of its file's times, that holds it */
+    int64_t minutes_a_time;         /* of the file */
+    int64_t time;                   /* the initial one in its file */
     vt_fields_file *file;           /* that holds it */
     double *latitudes, *longitudes; /* of the window */
     float *input, *fields;          /* [n_in_channels, height, width], [n_out_channels, …] */
@@ -26,60 +29,149 @@ typedef struct {
 
 /* ---- the initial time ---- */
 
+/* When the times of a group of files are: one stretch, by the name, where the files don't say it. */
+typedef struct {
+    vt_fields_file *file;
+    const vt_stretch *stretches;
+    int64_t count, minutes;
+    vt_stretch by_name;
+} dated_file;
+
+static vt_status open_dated(const prediction *p, const vt_file_list *list, int64_t group, dated_file *result)
+{
+    vt_status status = VT_OK;
+    const int64_t first = list->first[group], end = list->first[group + 1];
+    const char *path = list->paths[first];
+    VT_TRY(vt_fields_file_open((const char *const *)(list->paths + first), end - first, p->options->config->variables,
+                               &result->file));
+    const vt_time_axis *axis = vt_fields_file_times(result->file);
+    result->stretches = axis->stretches;
+    result->count = axis->count;
+    result->minutes = axis->minutes > 0 ? axis->minutes : 60 * VT_HOURS_A_TIME;
+    if (axis->count > 0) goto done;
+    if (axis->doubt != NULL) vt_log_warning("%s; so its dates follow from its name", axis->doubt);
+    result->by_name.count = vt_fields_file_shape(result->file).times;
+    result->stretches = &result->by_name;
+    result->count = 1;
+    VT_CHECK(vt_date_of_file_name(path, &result->by_name.date),
+             "%s: the name ends in no date%s, so predict can't know when its times are; expected one like "
+             "era5_2013.nc or era5_2013-01.nc",
+             path, p->options->config->variables != NULL ? ", and it has no time coordinate" : "");
+done:
+    return status;
+}
+
+/* The last stretch that begins at that date or before it; NULL: none does. */
+static const vt_stretch *stretch_before(const dated_file *file, vt_date date)
+{
+    const vt_stretch *found = NULL;
+    for (int64_t i = 0; i < file->count; i++)
+        if (file->stretches[i].date.minutes <= date.minutes) found = &file->stretches[i];
+    return found;
+}
+
+/* Whether `file` is a better place to look for the initial time than what there is: its newest beginning counts. */
+static vt_status consider(prediction *p, dated_file *file, vt_date *first, vt_date *newest)
+{
+    vt_status status = VT_OK;
+    const char *text = p->options->time;
+    if (file->count == 0) goto done; /* no times at all */
+    const vt_date begin = file->stretches[0].date;
+    VT_CHECK(vt_date_parse(text, begin.calendar, &p->date),
+             "--time=%s: expected a date like 2003-01-05T06:00 (UTC)%s%s", text,
+             begin.calendar > VT_CALENDAR_PROLEPTIC ? ", in the calendar " : "",
+             begin.calendar > VT_CALENDAR_PROLEPTIC ? vt_calendar_name(begin.calendar) : "");
+    if (first->minutes == 0 || begin.minutes < first->minutes) *first = begin;
+    const vt_stretch *stretch = stretch_before(file, p->date);
+    if (stretch == NULL || (p->file != NULL && stretch->date.minutes < newest->minutes)) goto done;
+    vt_fields_file_close(&p->file);
+    p->file = file->file;
+    file->file = NULL;
+    p->stretch = *stretch;
+    p->minutes_a_time = file->minutes;
+    *newest = stretch->date;
+done:
+    return status;
+}
+
+static bool holds_time(const prediction *p)
+{
+    const int64_t after = p->date.minutes - p->stretch.date.minutes;
+    return p->file != NULL && after % p->minutes_a_time == 0 && after / p->minutes_a_time < p->stretch.count;
+}
+
+/* The last group whose name says that it begins at the initial time or before; -1: none. */
+static int64_t guess_group(const prediction *p, const vt_file_list *list)
+{
+    vt_date wanted, begin, newest = {0};
+    int64_t found = -1;
+    if (!vt_date_parse(p->options->time, VT_CALENDAR_STANDARD, &wanted)) return -1;
+    for (int64_t i = 0; i < list->groups; i++) {
+        if (!vt_date_of_file_name(list->paths[list->first[i]], &begin) || begin.minutes > wanted.minutes) continue;
+        if (found >= 0 && begin.minutes < newest.minutes) continue;
+        found = i;
+        newest = begin;
+    }
+    return found;
+}
+
+/* That group first. Where the names needn't be right, as files have dates themselves, then the others. */
 static vt_status find_file(prediction *p)
 {
     vt_status status = VT_OK;
     vt_file_list list = {0};
     const vt_prediction_options *options = p->options;
-    const char *variables = options->config->variables;
-    int64_t found = -1;
-    char first[VT_DATE_SIZE] = "";
-    VT_CHECK(vt_calendar_parse(options->time, &p->year, &p->hours),
-             "--time=%s: expected a date like 2003-01-05T06:00 (UTC)", options->time);
-    VT_CHECK(p->hours % VT_HOURS_A_TIME == 0, "--time=%s: the data have a time every %d hours: 00, 06, 12 and 18 UTC",
-             options->time, VT_HOURS_A_TIME);
-    VT_TRY(vt_file_list_open(options->directory, options->option_name, variables != NULL, &list));
-    for (int64_t i = 0; i < list.groups; i++) {
-        int64_t year = 0, hours = 0;
-        const char *path = list.paths[list.first[i]];
-        VT_CHECK(vt_calendar_start_of(path, &year, &hours),
-                 "%s: the name ends in no date, so predict can't know when its times are; expected one like "
-                 "era5_2013.nc or era5_2013-01.nc",
-                 path);
-        int64_t after = vt_calendar_hours_between(year, hours, p->year, p->hours);
-        if (i == 0) vt_calendar_format(year, hours, first);
-        if (after < 0 || (found >= 0 && after / VT_HOURS_A_TIME > p->time)) continue;
-        found = i;
-        p->time = after / VT_HOURS_A_TIME;
+    dated_file file = {0};
+    vt_date first = {0}, newest = {0};
+    char text[VT_DATE_SIZE];
+    VT_TRY(vt_file_list_open(options->directory, options->option_name, options->config->variables != NULL, &list));
+    const bool by_name = options->config->variables == NULL;
+    const int64_t guess = guess_group(p, &list);
+    for (int64_t i = guess < 0 ? 0 : -1; i < list.groups && !holds_time(p); i++) {
+        if (i == guess || (by_name && i >= 0 && guess >= 0)) continue;
+        VT_TRY(open_dated(p, &list, i < 0 ? guess : i, &file));
+        VT_TRY(consider(p, &file, &first, &newest));
+        vt_fields_file_close(&file.file);
+        file = (dated_file){0};
+        if (by_name && guess < 0) break; /* the first one's beginning is for the message */
     }
-    VT_CHECK(found >= 0, "--time=%s: the files of %s '%s' begin at %s (--split chooses another set)", options->time,
-             options->option_name, options->directory, first);
-    VT_TRY(vt_fields_file_open((const char *const *)(list.paths + list.first[found]),
-                               list.first[found + 1] - list.first[found], variables, &p->file));
+    VT_CHECK(p->file != NULL, "--time=%s: the files of %s '%s' begin at %s (--split chooses another set)",
+             options->time, options->option_name, options->directory, vt_date_format(first, text));
 done:
+    vt_fields_file_close(&file.file);
     vt_file_list_close(&list);
     return status;
 }
 
-static vt_status check_file(const prediction *p)
+static vt_status check_file(prediction *p)
 {
     vt_status status = VT_OK;
     const vt_config *config = p->options->config;
     const vt_fields_shape shape = vt_fields_file_shape(p->file);
     const char *path = vt_fields_file_path(p->file);
-    const int64_t time = p->time, needed = config->n_history * config->dt;
+    const int64_t after = p->date.minutes - p->stretch.date.minutes, step = p->minutes_a_time;
+    const int64_t needed = config->n_history * config->dt, index = after / step;
     const int64_t channels = config->n_in_channels / (config->n_history + 1);
-    char first[VT_DATE_SIZE], last[VT_DATE_SIZE];
-    vt_calendar_format(p->year, p->hours - VT_HOURS_A_TIME * time, first);
-    vt_calendar_format(p->year, p->hours + VT_HOURS_A_TIME * (shape.times - 1 - time), last);
-    VT_CHECK(time < shape.times, "--time=%s: %s has %s to %s", p->options->time, path, first, last);
-    VT_CHECK(time >= needed, "--time=%s: the model needs %lld earlier times, and %s begins at %s", p->options->time,
+    char first[VT_DATE_SIZE], last[VT_DATE_SIZE], interval[VT_DATE_SIZE];
+    vt_date_format(p->stretch.date, first);
+    vt_date_format(vt_date_after(p->stretch.date, (p->stretch.count - 1) * step), last);
+    VT_CHECK(index < p->stretch.count, "--time=%s: %s has %s to %s", p->options->time, path, first, last);
+    VT_CHECK(after % step == 0, "--time=%s: %s has a time every %s, from %s on", p->options->time, path,
+             vt_time_interval(step, interval), first);
+    VT_CHECK(index >= needed, "--time=%s: the model needs %lld earlier times, and %s begins at %s", p->options->time,
              (long long)needed, path, first);
+    VT_CHECK(step * config->dt % 60 == 0, "%s has a time every %lld min, and forecasts are counted in whole hours",
+             path, (long long)step);
     VT_CHECK(shape.channels >= channels && shape.channels >= config->n_out_channels &&
                  shape.height >= config->img_size[0] && shape.width >= config->img_size[1],
              "%s holds %lld channels of [%lld, %lld], the model needs %lld of [%lld, %lld]", path,
              (long long)shape.channels, (long long)shape.height, (long long)shape.width, (long long)channels,
              (long long)config->img_size[0], (long long)config->img_size[1]);
+    p->time = p->stretch.first + index;
+    if (step != 60 * VT_HOURS_A_TIME && step * config->dt != 60 * VT_HOURS_A_TIME)
+        vt_log_warning("%s has a time every %s, not every %d h: with dt %lld a forecast is taken to reach %lld h ahead",
+                       path, vt_time_interval(step, interval), VT_HOURS_A_TIME, (long long)config->dt,
+                       (long long)(step * config->dt / 60));
 done:
     return status;
 }
@@ -122,6 +214,7 @@ static vt_status open_result(prediction *p)
     vt_status status = VT_OK;
     const vt_prediction_options *options = p->options;
     const vt_config *config = options->config;
+    const int64_t hours = p->minutes_a_time * config->dt / 60;
     char *trained = NULL, *source = NULL;
     VT_TRY(vt_forecaster_describe(options->checkpoint, &trained, NULL));
     source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, trained);
@@ -132,10 +225,9 @@ static vt_status open_result(prediction *p)
                                      .latitudes = p->latitudes,
                                      .longitudes = p->longitudes,
                                      .channel_names = vt_fields_file_channel_names(p->file),
-                                     .year = p->year,
-                                     .hours = p->hours,
-                                     .first_lead_hours = VT_HOURS_A_TIME * config->dt,
-                                     .hours_a_time = VT_HOURS_A_TIME * config->dt,
+                                     .from = p->date,
+                                     .first_lead_hours = hours,
+                                     .hours_a_time = hours,
                                      .title = "Weather forecast by a vision transformer",
                                      .source = source};
     VT_TRY(vt_forecast_file_open(options->output, &file, &p->result));
@@ -163,8 +255,9 @@ static vt_status run(prediction *p)
         if (step + 1 < options->steps) vt_forecaster_shift(options->config, 1, p->fields, p->input);
     }
     VT_TRY(vt_forecast_file_finish(&p->result));
-    vt_calendar_format(p->year, p->hours + VT_HOURS_A_TIME * options->config->dt, first);
-    vt_calendar_format(p->year, p->hours + VT_HOURS_A_TIME * options->config->dt * options->steps, last);
+    const int64_t minutes = p->minutes_a_time * options->config->dt;
+    vt_date_format(vt_date_after(p->date, minutes), first);
+    vt_date_format(vt_date_after(p->date, minutes * options->steps), last);
     printf("%s: %lld forecasts, %s to %s UTC, %lld channels\n", options->output, (long long)options->steps, first, last,
            (long long)options->config->n_out_channels);
 done:

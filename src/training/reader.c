@@ -96,6 +96,7 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_data
         vt_log_info("reading: nothing; every batch is the same noise");
         return;
     }
+    vt_dataset_log_times(dataset);
     vt_log_info("reading: %s, %lld thread%s%s", is_direct(config) && obstacle == NULL ? "past HDF5" : "through HDF5",
                 workers, workers == 1 ? "" : "s",
                 workers == 0                                   ? ": each step waits for its batch"

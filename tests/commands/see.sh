@@ -207,30 +207,59 @@ test_predict() {
     [ ! -e h.nc ]
 }
 
-# From netCDF-4 as it comes: a file a month, whose names say when they begin.
+# From netCDF-4 as it comes: the files say themselves when their times are, whatever their names say.
 test_predict_from_netcdf() {
     small_run --num_epochs=1
-    local from=2002-01-02T06 variables=--variables=[u10,v10,t2m]
-    "$VITRAIN" predict --checkpoint=$best --time=$from --steps=8 --output=f.nc >/dev/null
-    mkdir months && cp f.nc months/era5_2011-12.nc && cp f.nc months/era5_2012-02.nc
-    "$VITRAIN" predict --checkpoint=$best --time=2012-02-02T06 --steps=1 --output=g.nc --valid_data_path=months $variables >said
-    contains "$(cat said)" "2012-02-02 12:00 to 2012-02-02 12:00 UTC"
+    local variables=--variables=[u10,v10,t2m]
+    "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --steps=8 --output=f.nc >/dev/null
+    "$VITRAIN" predict --checkpoint=$best --time=2002-01-05T06 --steps=8 --output=g.nc >/dev/null
+    mkdir months && cp f.nc months/era5_2012-02.nc && cp g.nc months/era5_2012-03.nc
+    "$VITRAIN" predict --checkpoint=$best --time=2002-01-03T18 --steps=1 --output=h.nc --valid_data_path=months $variables >said
+    contains "$(cat said)" "2002-01-04 00:00 to 2002-01-04 00:00 UTC"
     if command -v h5dump >/dev/null; then # the sixth time of the file was that forecast's input
         h5dump -d "/t2m[6,0,0;;1,16,32]" f.nc | sed -n 's/^ *([0-9],[0-9,]*): *//p' | tr -d ' \n' >sixth
-        h5dump -d /t2m g.nc | sed -n 's/^ *(0,[0-9,]*): *//p' | tr -d ' \n' >alone
+        h5dump -d /t2m h.nc | sed -n 's/^ *(0,[0-9,]*): *//p' | tr -d ' \n' >alone
         [ "$(wc -c <sixth)" -gt 3000 ] && cmp sixth alone
     fi
     "$VITRAIN" evaluate --checkpoint=$best --rollout=2 --output=scores --valid_data_path=months $variables >said
     contains "$(cat said)" "12 initial times, 2 steps"
-    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2012-01-31 --output=h.nc --valid_data_path=months $variables
-    contains "$output" "months/era5_2011-12.nc has 2011-12-01 00:00 to 2011-12-02 18:00"
-    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2011-11-30 --output=h.nc --valid_data_path=months $variables
-    contains "$output" "begin at 2011-12-01 00:00"
-    mv months/era5_2011-12.nc months/run_0099.nc
-    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2012-02-02 --output=h.nc --valid_data_path=months $variables
-    contains "$output" "run_0099.nc: the name ends in no date"
+    from_months() { fails 1 "$VITRAIN" predict --checkpoint=$best --time=$1 --output=i.nc --valid_data_path=months $variables; }
+    from_months 2002-01-04T18
+    contains "$output" "months/era5_2012-02.nc has 2002-01-02 12:00 to 2002-01-04 06:00"
+    from_months 2012-02-01
+    contains "$output" "months/era5_2012-03.nc has 2002-01-05 12:00 to 2002-01-07 06:00"
+    from_months 2002-01-02T06
+    contains "$output" "begin at 2002-01-02 12:00"
+    from_months 2002-01-03T07
+    contains "$output" "months/era5_2012-02.nc has a time every 6 h, from 2002-01-02 12:00 on"
+    from_months 2002-02-30
+    contains "$output" "--time=2002-02-30: expected a date"
+    "$VITRAIN" inspect months $variables >said
+    contains "$(cat said)" "16 times (4 days 6-hourly)"
+    contains "$(cat said)" "times: 2002-01-02 12:00 to 2002-01-07 06:00, every 6 h"
     fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --time_means_path=data
     contains "$output" "time_means_path"
+}
+
+# Without a coordinate of time: by the names of the files, as the layout with `fields`.
+test_predict_by_file_names() {
+    command -v h5copy >/dev/null || skip "no h5copy"
+    small_run --num_epochs=1
+    local variables=--variables=[u10,v10,t2m]
+    "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --steps=8 --output=f.nc >/dev/null
+    mkdir months
+    for name in u10 v10 t2m; do h5copy -i f.nc -o months/era5_2011-12.nc -s $name -d $name; done
+    cp months/era5_2011-12.nc months/era5_2012-02.nc
+    "$VITRAIN" predict --checkpoint=$best --time=2012-02-02T06 --steps=1 --output=g.nc --valid_data_path=months $variables >said
+    contains "$(cat said)" "2012-02-02 12:00 to 2012-02-02 12:00 UTC"
+    from_months() { fails 1 "$VITRAIN" predict --checkpoint=$best --time=$1 --output=h.nc --valid_data_path=months $variables; }
+    from_months 2012-01-31
+    contains "$output" "months/era5_2011-12.nc has 2011-12-01 00:00 to 2011-12-02 18:00"
+    from_months 2011-11-30
+    contains "$output" "begin at 2011-12-01 00:00"
+    mv months/era5_2011-12.nc months/run_0099.nc
+    from_months 2011-12-01
+    contains "$output" "run_0099.nc: the name ends in no date, and it has no time coordinate"
 }
 
 test_predict_ncdump() {

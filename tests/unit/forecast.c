@@ -36,46 +36,96 @@ TEST(scores_by_hand)
     vt_scores_close(&scores);
 }
 
+static const char *shown(vt_date date)
+{
+    static char text[VT_DATE_SIZE];
+    return vt_date_format(date, text);
+}
+
 TEST(dates)
 {
-    char text[VT_DATE_SIZE];
-    int64_t year = 0, hours = 0;
-    EXPECT(vt_calendar_parse("2003-01-05T06:00", &year, &hours) && year == 2003 && hours == 4 * 24 + 6);
-    EXPECT(vt_calendar_parse("2004-03-01", &year, &hours) && hours == 60 * 24); /* a leap year */
-    EXPECT(vt_calendar_parse("2003-12-31 18:00:00Z", &year, &hours) && hours == 364 * 24 + 18);
-    EXPECT(vt_calendar_parse("2003-12-31T18", &year, &hours) && hours == 364 * 24 + 18);
-    const char *const wrong[] = {"2003-02-29", "2003-13-01", "2003-01-01T24", "2003-01-01T06:30",
-                                 "yesterday",  "2003-01",    "2003-01-01x",   ""};
+    vt_date date, other;
+    EXPECT(vt_date_parse("2003-01-05T06:30", VT_CALENDAR_STANDARD, &date));
+    EXPECT(strcmp(shown(date), "2003-01-05 06:30") == 0, "%s", shown(date));
+    EXPECT(vt_date_parse("2003-12-31 18:00:00Z", VT_CALENDAR_STANDARD, &date));
+    EXPECT(vt_date_parse("2003-12-31T18", VT_CALENDAR_STANDARD, &other) && date.minutes == other.minutes);
+    EXPECT(strcmp(shown(vt_date_after(date, 360)), "2004-01-01 00:00") == 0, "%s", shown(vt_date_after(date, 360)));
+    EXPECT(vt_date_parse("2004-03-01", VT_CALENDAR_STANDARD, &date)); /* a leap year */
+    EXPECT(strcmp(shown(vt_date_after(date, -1080)), "2004-02-29 06:00") == 0, "%s", shown(vt_date_after(date, -1080)));
+    const char *const wrong[] = {"2003-02-29", "2003-13-01", "2003-01-01T24", "2003-01-01T06:60",
+                                 "yesterday",  "2003-01",    "2003-01-01x",   "",
+                                 "2003-02-30", "1900-02-29", "2003-00-01",    "2003-01-00"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-        EXPECT(!vt_calendar_parse(wrong[i], &year, &hours), "'%s'", wrong[i]);
-    EXPECT(strcmp(vt_calendar_format(2003, 364 * 24 + 18 + 6, text), "2004-01-01 00:00") == 0, "%s", text);
-    EXPECT(strcmp(vt_calendar_format(2004, 59 * 24 + 6, text), "2004-02-29 06:00") == 0, "%s", text);
-    EXPECT(strcmp(vt_calendar_format(2005, -366 * 24 - 6, text), "2003-12-31 18:00") == 0, "%s", text);
-    EXPECT(vt_calendar_hours_between(2003, 364 * 24, 2005, 6) == 24 + 366 * 24 + 6);
-    EXPECT(vt_calendar_hours_between(2005, 6, 2003, 364 * 24) == -(24 + 366 * 24 + 6));
+        EXPECT(!vt_date_parse(wrong[i], VT_CALENDAR_STANDARD, &date), "'%s'", wrong[i]);
+}
+
+/* Days from a date to 2000-01-01 in each calendar. Those of the Gregorian and the Julian one from their known day
+ * numbers: 2000-01-01 is 2451545, 1582-10-15 is 2299161 (Julian 10-04 the day before), 0001-01-01 Julian 1721424. */
+TEST(dates_of_calendars)
+{
+    static const struct {
+        vt_calendar calendar;
+        const char *date;
+        int64_t days;
+    } known[] = {{VT_CALENDAR_STANDARD, "1582-10-15", 2451545 - 2299161},
+                 {VT_CALENDAR_STANDARD, "1582-10-04", 2451545 - 2299160},
+                 {VT_CALENDAR_STANDARD, "0001-01-01", 2451545 - 1721424},
+                 {VT_CALENDAR_STANDARD, "1500-02-29", 2451545 - 2268992},
+                 {VT_CALENDAR_PROLEPTIC, "0001-01-01", 2451545 - 1721426},
+                 {VT_CALENDAR_PROLEPTIC, "1582-10-10", 2451545 - 2299156},
+                 {VT_CALENDAR_PROLEPTIC, "1900-01-01", 36524},
+                 {VT_CALENDAR_NO_LEAP, "1900-01-01", 36500},
+                 {VT_CALENDAR_NO_LEAP, "1999-02-28", 365 - 58},
+                 {VT_CALENDAR_ALL_LEAP, "1900-01-01", 36600},
+                 {VT_CALENDAR_ALL_LEAP, "1999-02-29", 366 - 59},
+                 {VT_CALENDAR_360_DAY, "1900-01-01", 36000},
+                 {VT_CALENDAR_360_DAY, "1999-02-30", 360 - 59}};
+    vt_date zero, date;
+    char text[VT_DATE_SIZE];
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        EXPECT(vt_date_parse("2000-01-01", known[i].calendar, &zero));
+        EXPECT(vt_date_parse(known[i].date, known[i].calendar, &date), "%s", known[i].date);
+        EXPECT(zero.minutes - date.minutes == 1440 * known[i].days, "%s: %lld days", known[i].date,
+               (long long)(zero.minutes - date.minutes) / 1440);
+        snprintf(text, sizeof text, "%s 00:00", known[i].date);
+        EXPECT(strcmp(shown(date), text) == 0, "%s, expected %s", shown(date), text);
+    }
+    EXPECT(!vt_date_parse("1582-10-10", VT_CALENDAR_STANDARD, &date)); /* left out when the calendar changed */
+    EXPECT(!vt_date_parse("2000-02-29", VT_CALENDAR_NO_LEAP, &date));
+    EXPECT(!vt_date_parse("2000-01-31", VT_CALENDAR_360_DAY, &date));
+    for (int c = 0; c <= VT_CALENDAR_360_DAY; c++) { /* every day, there and back */
+        vt_date_make((vt_calendar)c, 1599, 1, 1, &date);
+        for (int64_t day = 0; day < 150000; day++, date.minutes += 1440) {
+            vt_date again;
+            bool same = vt_date_parse(vt_date_format(date, text), (vt_calendar)c, &again);
+            same = same && again.minutes == date.minutes;
+            if (!same) EXPECT(same, "%s in calendar %d", text, c);
+        }
+    }
+    vt_calendar calendar;
+    for (int c = 0; c <= VT_CALENDAR_360_DAY; c++)
+        EXPECT(vt_calendar_of_name(vt_calendar_name((vt_calendar)c), &calendar) && (int)calendar == c);
+    EXPECT(vt_calendar_of_name("Gregorian", &calendar) && calendar == VT_CALENDAR_STANDARD);
+    EXPECT(vt_calendar_of_name("365_day", &calendar) && calendar == VT_CALENDAR_NO_LEAP);
+    EXPECT(!vt_calendar_of_name("julian day", &calendar));
 }
 
 TEST(dates_of_files)
 {
     static const struct {
-        const char *path;
-        int64_t year, hours;
-    } files[] = {{"data/era5_2013.h5", 2013, 0},
-                 {"12013.h5", 2013, 0},
-                 {"v2_2013.nc", 2013, 0},
-                 {"2010-data/air.2m.gauss.2012.nc4", 2012, 0},
-                 {"era5_201302.nc", 2013, 31 * 24},
-                 {"era5_2012-03.nc", 2012, 60 * 24},
-                 {"x/2012_03_02.nc", 2012, 61 * 24},
-                 {"20121231.nc", 2012, 365 * 24},
-                 {"run_1998-2001.nc", 2001, 0}};
+        const char *path, *date;
+    } files[] = {{"data/era5_2013.h5", "2013-01-01 00:00"}, {"12013.h5", "2013-01-01 00:00"},
+                 {"v2_2013.nc", "2013-01-01 00:00"},        {"2010-data/air.2m.gauss.2012.nc4", "2012-01-01 00:00"},
+                 {"era5_201302.nc", "2013-02-01 00:00"},    {"era5_2012-03.nc", "2012-03-01 00:00"},
+                 {"x/2012_03_02.nc", "2012-03-02 00:00"},   {"20121231.nc", "2012-12-31 00:00"},
+                 {"run_1998-2001.nc", "2001-01-01 00:00"}};
     const char *const wrong[] = {"a.h5", "201.nc", "2013", "2013/a.nc", ""};
-    int64_t year = 0, hours = 0;
+    vt_date date = {0};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
-        EXPECT(vt_calendar_start_of(files[i].path, &year, &hours) && year == files[i].year && hours == files[i].hours,
-               "%s: %lld, %lld", files[i].path, (long long)year, (long long)hours);
+        EXPECT(vt_date_of_file_name(files[i].path, &date) && strcmp(shown(date), files[i].date) == 0, "%s: %s",
+               files[i].path, shown(date));
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-        EXPECT(!vt_calendar_start_of(wrong[i], &year, &hours), "%s", wrong[i]);
+        EXPECT(!vt_date_of_file_name(wrong[i], &date), "%s", wrong[i]);
 }
 
 TEST(meanings_of_channels)
