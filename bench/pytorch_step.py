@@ -127,8 +127,8 @@ class TrainingStep:
         torch.manual_seed(333)
         self.torch = torch
         self.device = arguments.device
-        self.attention = arguments.attention
         self.half = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[arguments.dtype]
+        self.attention = self.usable_attention(arguments)
         self.relative_loss = pytorch_vit.relative_loss
         self.model = pytorch_vit.VisionTransformer(
             (arguments.height, arguments.width), arguments.patch, arguments.channels, arguments.channels,
@@ -148,6 +148,26 @@ class TrainingStep:
         count = arguments.batch * arguments.channels * arguments.height * arguments.width
         self.inputs = wave(torch, count, 0.01, torch.sin).reshape(shape).to(self.device)
         self.targets = wave(torch, count, 0.013, torch.cos).reshape(shape).to(self.device)
+
+    def usable_attention(self, arguments):
+        """The attention that was asked for, where this GPU and PyTorch have it for this shape; else their own choice."""
+        if arguments.device == "cpu" or arguments.attention == "default":
+            return arguments.attention
+        self.attention = arguments.attention
+        tokens = (arguments.height // arguments.patch) * (arguments.width // arguments.patch)
+        shape = (1, tokens, arguments.heads, arguments.embed // arguments.heads)
+        numbers = self.torch.randn(shape, device="cuda", dtype=self.half or self.torch.float32, requires_grad=True).transpose(1, 2)
+        try:
+            with self.kernels():
+                result = self.torch.nn.functional.scaled_dot_product_attention(numbers, numbers, numbers)
+                result.backward(self.torch.ones_like(result))
+            self.torch.cuda.synchronize()
+        except RuntimeError as error:
+            print(f"no {arguments.attention} attention, PyTorch's own choice instead: {str(error).splitlines()[0]}", file=sys.stderr)
+            return "default"
+        finally:
+            self.torch.cuda.empty_cache()
+        return arguments.attention
 
     def eager_loss(self, inputs, targets):
         with self.torch.autocast(self.device, dtype=self.half, enabled=self.half is not None):
@@ -197,12 +217,12 @@ class TrainingStep:
         return True
 
     def classes(self):
-        """Seconds of the GPU kernels of one step by what they do, by their names."""
+        """Seconds of the GPU kernels of one step by what they do, by their names, and the names of attention's."""
         from torch.profiler import ProfilerActivity, profile
 
         with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as profiler:
             self.run()
-        kinds = {}
+        kinds, attention = {}, set()
         for event in profiler.events():
             if str(event.device_type) != "DeviceType.CUDA":
                 continue
@@ -210,7 +230,9 @@ class TrainingStep:
             kind = next((kind for kind, parts in CLASSES if any(part in name for part in parts)), "others")
             seconds = getattr(event, "device_time", 0) or getattr(event, "cuda_time", 0)
             kinds[kind] = kinds.get(kind, 0.0) + 1e-6 * seconds
-        return kinds
+            if kind == "attention":
+                attention.add(event.name[:80])
+        return {**kinds, "attention kernels": sorted(attention)}
 
 
 # Parts of kernels' names; the first that fits.
@@ -231,7 +253,11 @@ def answer_requests(training_step, deadline):
         if request == "quit":
             break
         if request == "classes":
-            print(json.dumps(training_step.classes()), flush=True)
+            try:
+                classes = training_step.classes()
+            except Exception as error:  # whatever a profiler raises: the measurement goes on without it
+                classes = {"failed": str(error).splitlines()[:1]}
+            print(json.dumps(classes), flush=True)
             continue
         if request != "step":
             raise SystemExit(f"pytorch_step.py: unknown request '{request}', expected 'step', 'classes' or 'quit'")
@@ -295,7 +321,7 @@ def main():
         "median_seconds": statistics.median(wall for wall, _ in timings) if timings else None,
         # Tells a slow step from one that waited for the cores; includes the spinning of waiting threads.
         "median_processor_seconds": statistics.median(processor for _, processor in timings) if timings else None,
-        "attention": arguments.attention,
+        "attention": training_step.attention,
         "loss": getattr(training_step, "loss", None),
     }
     print(json.dumps(summary), flush=True)

@@ -123,6 +123,16 @@ done:
     return status;
 }
 
+/* By a part of its name, or by all of it behind a '='. */
+static bool is_wanted(const test_entry *test, int count, char *const *words, bool parallel)
+{
+    bool wanted = count == 0;
+    for (int i = 0; i < count; i++)
+        wanted = wanted ||
+                 (words[i][0] == '=' ? strcmp(test->name, words[i] + 1) == 0 : strstr(test->name, words[i]) != NULL);
+    return wanted && parallel == (strncmp(test->name, "parallel/", 9) == 0);
+}
+
 static int name_gpu(void)
 {
     vt_backend *backend = NULL;
@@ -143,6 +153,12 @@ int main(int argument_count, char **arguments)
     }
     if (argument_count > 1 && strcmp(arguments[1], "--has-gpu") == 0) return name_gpu();
     if (argument_count > 2 && strcmp(arguments[1], "--fault") == 0) return vt_test_fault(arguments[2]);
+    qsort(tests, (size_t)test_count, sizeof tests[0], by_name);
+    if (argument_count > 1 && strcmp(arguments[1], "--list") == 0) {
+        for (int i = 0; i < test_count; i++)
+            if (is_wanted(&tests[i], argument_count - 2, arguments + 2, false)) printf("%s\n", tests[i].name);
+        return 0;
+    }
     if (vt_test_gpu_alone() && name_gpu() != 0) return 1;
     bool parallel = argument_count > 1 && strcmp(arguments[1], "--parallel") == 0;
     if (parallel && open_ranks() != VT_OK) {
@@ -150,11 +166,8 @@ int main(int argument_count, char **arguments)
         return 1;
     }
     first += parallel;
-    qsort(tests, (size_t)test_count, sizeof tests[0], by_name);
     for (int i = 0; i < test_count; i++) {
-        bool wanted = argument_count <= first;
-        for (int j = first; j < argument_count; j++) wanted = wanted || strstr(tests[i].name, arguments[j]) != NULL;
-        if (!wanted || parallel != (strncmp(tests[i].name, "parallel/", 9) == 0)) continue;
+        if (!is_wanted(&tests[i], argument_count - first, arguments + first, parallel)) continue;
         run(&tests[i]);
         if (failures_of_test > 0)
             failed++;

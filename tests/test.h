@@ -1,5 +1,6 @@
 /* The test harness: TEST(name) { ... } anywhere under tests/ is found by itself; EXPECT notes a failure and goes on.
- * `build/tests/vitrain-tests [part of a name ...]` runs all, or those whose "file/name" contains one of the words.
+ * `build/tests/vitrain-tests [part of a name ...]` runs all, or those whose "file/name" contains one of the words
+ * ("=file/name": is it); --list in front of the words prints their names.
  * Those of tests/parallel run only with --parallel as the first argument, and then only they: on all ranks of a
  * launcher (tests/mpirun -np 4 build/tests/vitrain-tests --parallel), each over the same tests; a failure on any rank
  * counts. --has-mpi says whether they can, --has-gpu names the GPU that tests of operations would

@@ -27,18 +27,53 @@ test_gpu_check_on_the_host() {
     VITRAIN_TEST_GPU=host "$TESTS" --has-gpu >/dev/null || skip "no C++ compiler was found"
     "$TOP/tests/gpu/check" ops >printed
     contains "$(cat printed)" "gpu-check: all of ops passed"
-    contains "$(cat out/ops.txt)" "ok   operations/blocks/patches_of_a_run_of_tokens"
+    contains "$(cat out/ops.txt)" "ok   operations/blocks/patches_of_a_run_of_tokens ("
+    contains "$(cat out/ops.txt)" "skip operations/blocks/a_perfect_forecast_has_no_gradient"
+    contains "$(cat printed)" "gpu-check: ops: 6 ok, 0 failed, 1 skipped"
     # no time for more
     GPU_CHECK_SECONDS=0 fails 1 "$TOP/tests/gpu/check" ops layouts
-    contains "$output" "FAIL operations on the GPU: no time is left in this step"
+    contains "$output" "FAIL operations/blocks/sum_of_squares_adds: no time is left in this step"
     contains "$output" "FAIL layout one: no time is left in this step"
-    # a test that fails, and one that dies
+    GPU_CHECK_ALL=0 fails 1 "$TOP/tests/gpu/check" ops
+    contains "$output" "FAIL operations/blocks/sum_of_squares_adds: no time is left in this step"
+    # a test that fails, one that dies and one that passes: each in a process of its own
     rm programs/vitrain-tests
-    printf '#!/bin/sh\n[ "$1" = --has-gpu ] && exit 0\necho "FAIL operations/one"\nexit 1\n' >programs/vitrain-tests
+    cat >programs/vitrain-tests <<'PROGRAM'
+#!/bin/sh
+case $1 in
+--list) printf 'operations/fails\noperations/dies\noperations/passes\n' ;;
+=operations/fails) printf '    file.c:7: 1 is not 2\nFAIL operations/fails\n0 passed, 1 failed, 0 skipped\n'; exit 1 ;;
+=operations/dies) kill -SEGV $$ ;;
+=operations/passes) printf '    cuDNN serves 2\nok   operations/passes\n1 passed, 0 failed, 0 skipped\n' ;;
+esac
+PROGRAM
     chmod +x programs/vitrain-tests
     fails 1 "$TOP/tests/gpu/check" ops
-    contains "$output" "FAIL operations on the GPU: exit status 1"
+    contains "$output" "    file.c:7: 1 is not 2
+FAIL operations/fails: exit status 1"
+    contains "$output" "FAIL operations/dies: exit status"
+    contains "$output" "    cuDNN serves 2
+ok   operations/passes ("
+    contains "$output" "gpu-check: ops: 1 ok, 2 failed, 0 skipped"
     contains "$output" "gpu-check: failed: ops"
+    # the last word is the test; what a tool finds in one that passes counts
+    cat >programs/compute-sanitizer <<'PROGRAM'
+#!/bin/sh
+tool=$2
+while [ $# -gt 1 ]; do shift; done
+"${0%/*}/vitrain-tests" "$1" || [ "$tool" = racecheck ] || exit
+[ "$tool$1" != racecheck=operations/passes ] || { echo "a race"; exit 9; }
+PROGRAM
+    chmod +x programs/compute-sanitizer
+    PATH=$PWD/programs:$PATH fails 1 "$TOP/tests/gpu/check" sanitize
+    contains "$output" "ok   memcheck: operations/passes ("
+    contains "$output" "a race
+FAIL racecheck: operations/passes: exit status 9"
+    contains "$output" "    file.c:7: 1 is not 2
+FAIL racecheck: operations/fails
+" # though the tool ended well
+    contains "$output" "FAIL racecheck: operations/dies: ended early"
+    contains "$output" "gpu-check: sanitize: 1 ok, 5 failed, 0 skipped"
 }
 
 test_gpu_check_takes_what_was_brought() {
