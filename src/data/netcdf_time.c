@@ -84,7 +84,7 @@ static vt_status read_axis(const vt_field_part *part, int64_t times, vt_time_axi
     static const char *const names[] = {"time", "valid_time"};
     vt_status status = VT_OK;
     double *minutes = NULL;
-    vt_date zero;
+    vt_date zero = {0};
     hid_t dataset = H5I_INVALID_HID;
     int i = 0;
     for (; i < 2 && dataset < 0; i++) open_coordinate(part, names[i], times, &dataset);
@@ -113,7 +113,7 @@ vt_status vt_netcdf_open_times(vt_fields_file *file)
 {
     vt_status status = VT_OK;
     vt_time_axis axis = {0};
-    const vt_field_part *first = NULL;
+    const vt_field_part *first = file->parts;
     const int64_t times = file->shape.times;
     if (times < 1 || times > MOST_TIMES) return VT_OK;
     for (int i = 0; i < file->part_count; i++) {
