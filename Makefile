@@ -244,6 +244,7 @@ $(BUILD)/src/parallel/mpi.o: LOCAL_CFLAGS += $(if $(filter-out undefined,$(origi
 $(BUILD)/src/report/%.o: LOCAL_CFLAGS += $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -I$(BUILD)/generated
 $(BUILD)/tests/operations/cuda_libraries.o: LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))
 $(BUILD)/tests/operations/cuda_products.o: LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS)) $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
+$(BUILD)/tests/operations/cuda_streams.o $(BUILD)/tests/operations/fake_runtime.o: LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS)) $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
 $(BUILD)/tests/operations/host_cuda.o $(BUILD)/tests/operations/cuda_kernels.o: LOCAL_CFLAGS += -I. -DVT_HOST_CUDA $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
 $(BUILD)/tests/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -Itests -I$(BUILD)/generated
 

@@ -87,6 +87,8 @@ static vt_status cuda_allocate(vt_backend *backend, vt_memory_category category,
              vt_text_bytes(cuda_available_memory(backend), available), cudaGetErrorString(error));
     state->allocations[state->allocation_count++] = *memory;
     vt_cuda_succeeds(backend, cudaMemsetAsync(*memory, 0, bytes, state->stream), "clearing memory");
+    /* it may become staging memory: no upload comes before it is clear */
+    vt_cuda_succeeds(backend, cudaEventRecord(state->staging_free, state->stream), "clearing memory");
 done:
     return status;
 }

@@ -266,9 +266,14 @@ struct recorded_call {
 };
 inline recorded_call *recorded_first, **recorded_last = &recorded_first;
 inline bool is_recording;
+inline void (*taker)(void (*run)(const void *), const void *arguments, size_t bytes); /* NULL: none */
 
 static inline void do_or_record(void (*run)(const void *), const void *arguments, size_t bytes)
 {
+    if (taker != nullptr) {
+        taker(run, arguments, bytes);
+        return;
+    }
     if (!is_recording) {
         run(arguments);
         return;
@@ -324,6 +329,13 @@ inline __attribute__((used)) bool vt_host_cuda_replay(void)
 {
     for (const recorded_call *call = recorded_first; call != nullptr; call = call->next) call->run(call->arguments);
     return recorded_first != nullptr;
+}
+
+/* All that is launched goes to `take_` from here on, which copies the arguments and runs it in its turn; NULL: as
+ * before. */
+inline __attribute__((used)) void vt_host_cuda_hand_to(void (*take_)(void (*run)(const void *), const void *, size_t))
+{
+    taker = take_;
 }
 
 /* run(arguments), now or with the recording; the arguments [bytes] are copied. */

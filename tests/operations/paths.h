@@ -21,6 +21,16 @@ bool has_host_cuda(void); /* in this build: a C++ compiler was found */
  * kernels. Not among all paths, for everything else of it is the baseline's. */
 #define PATH_TILES_MODEL ((vt_cpu_isa)(VT_ISA_AMX + 3))
 
+/* The CUDA back end's own memory, streams and recording (cuda/backend.c) over a stand-in for CUDA's runtime, with the
+ * kernels on the host: all work as late as it may be, copies of batches as early as they may be, and these late beside
+ * early work. For steps alone: the host can't reach its memory. */
+#define PATH_STREAMS_LATE ((vt_cpu_isa)(VT_ISA_AMX + 4))
+#define PATH_STREAMS_COPIES_EARLY ((vt_cpu_isa)(VT_ISA_AMX + 5))
+#define PATH_STREAMS_COPIES_LATE ((vt_cpu_isa)(VT_ISA_AMX + 6))
+bool has_streams(void); /* in this build */
+vt_status open_streams_path(vt_cpu_isa path, vt_backend **backend);
+void refuse_graphs(int count); /* on these paths: the next so many */
+
 /* For operations, whose operands may lie anywhere in the host's memory (on the GPU by operations/mirror.h). */
 vt_status path_open(vt_cpu_isa isa, vt_backend **backend);
 /* For a trainer, which takes its memory from the back end. */
@@ -39,6 +49,15 @@ bool path_is_available(vt_cpu_isa isa);
 #define FOR_EACH_PATH(isa)                                                                                             \
     for (vt_cpu_isa isa = VT_ISA_PLAIN; isa <= PATH_GPU; isa++)                                                        \
         if (path_is_available(isa))
+
+/* For whole steps. */
+#define FOR_EACH_CUDA_STEP_PATH(isa)                                                                                   \
+    for (vt_cpu_isa isa = PATH_HOST_CUDA; isa <= PATH_STREAMS_COPIES_LATE; isa++)                                      \
+        if (isa != PATH_TILES_MODEL && path_is_available(isa))
+
+#define FOR_EACH_STEP_PATH(isa)                                                                                        \
+    for (vt_cpu_isa isa = VT_ISA_PLAIN; isa <= PATH_STREAMS_COPIES_LATE; isa++)                                        \
+        if (isa != PATH_TILES_MODEL && path_is_available(isa))
 
 /* bfloat16 attention is made of products of tiles there, which round their operands. */
 #define FOR_EACH_TILES_PATH(isa)                                                                                       \

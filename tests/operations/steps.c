@@ -187,19 +187,32 @@ static void close_model(model *m)
     vt_config_close(&m->config);
 }
 
-/* As the loop does it: each step's figures are read when the next one has been started. */
-static vt_status train(model *m, int steps, vt_step_figures *figures)
+/* As the loop does it: a batch's memory is the readers' again as soon as its step was started, and each step's figures
+ * are read when the next one has been started. */
+static vt_status train_from(model *m, int first, int steps, vt_step_figures *figures)
 {
     vt_status status = VT_OK;
-    int taken = 0;
-    for (int step = 0; step < steps; step++) {
-        const vt_batch batch = batch_of(step);
+    int taken = first;
+    void *memory = NULL;
+    VT_TRY(m->backend->allocate_host(m->backend, sizeof fields[0], &memory));
+    for (int step = first; step < steps; step++) {
+        vt_batch batch = batch_of(step);
+        memcpy(memory, fields[step], sizeof fields[step]);
+        batch.input = memory;
+        batch.target = batch.input + BATCH * CHANNELS * HEIGHT * WIDTH;
         VT_TRY(vt_step_start(m->trainer, &batch));
+        memset(memory, 0xff, sizeof fields[step]); /* NaN */
         while (m->trainer->pending > (step + 1 < steps ? vt_step_latency(m->trainer) : 0))
             VT_TRY(vt_step_take(m->trainer, &figures[taken++]));
     }
 done:
+    m->backend->release_host(m->backend, memory);
     return status;
+}
+
+static vt_status train(model *m, int steps, vt_step_figures *figures)
+{
+    return train_from(m, 0, steps, figures);
 }
 
 /* Dropout, learning rate and optimizer go on from step to step in a recording as they do without one. */
@@ -213,7 +226,7 @@ TEST(replayed_steps_are_the_same)
         model plain;
         open_model(&plain, VT_ISA_PLAIN, settings[i]);
         EXPECT_OK(train(&plain, BATCHES, expected));
-        FOR_EACH_CUDA_PATH(isa)
+        FOR_EACH_CUDA_STEP_PATH(isa)
         {
             model m;
             open_model(&m, isa, settings[i]);
@@ -234,12 +247,71 @@ TEST(replayed_steps_are_the_same)
     }
 }
 
+static void expect_losses(const vt_step_figures *actual, const vt_step_figures *expected)
+{
+    for (int step = 0; step < BATCHES; step++)
+        EXPECT_NEAR(actual[step].loss, expected[step].loss, 2e-5 * expected[step].loss);
+}
+
+/* Validation between two steps takes the same memory, and may want more of it: the step is recorded anew. */
+TEST(an_evaluation_between_steps_changes_nothing)
+{
+    static const char *const settings[] = {"enable_jit", "true", NULL};
+    vt_step_figures expected[BATCHES], actual[BATCHES];
+    model plain;
+    open_model(&plain, VT_ISA_PLAIN, settings);
+    EXPECT_OK(train(&plain, BATCHES, expected));
+    FOR_EACH_CUDA_STEP_PATH(isa)
+    {
+        model m;
+        vt_evaluation evaluation = {0};
+        const vt_batch batch = batch_of(9);
+        open_model(&m, isa, settings);
+        vt_evaluation_open(m.config, &evaluation);
+        EXPECT_OK(train_from(&m, 0, 5, actual));
+        EXPECT_OK(vt_step_evaluate(m.trainer, &batch, true, &evaluation));
+        EXPECT_OK(train_from(&m, 5, BATCHES, actual));
+        expect_losses(actual, expected);
+        EXPECT(m.trainer->steps_replayed == BATCHES - 2, "path %d: %lld", (int)isa,
+               (long long)m.trainer->steps_replayed);
+        vt_evaluation_close(&evaluation);
+        close_model(&m);
+    }
+    close_model(&plain);
+}
+
+/* The step runs without one, which is told of, and is tried again, but not for ever. */
+TEST(a_step_that_can_not_be_recorded_runs_all_the_same)
+{
+    static const char *const settings[] = {"enable_jit", "true", NULL};
+    static const int replayed[] = {BATCHES - 2, BATCHES - 3, BATCHES - 4, 0}; /* behind so many refusals */
+    vt_step_figures expected[BATCHES], actual[BATCHES];
+    model plain;
+    if (!path_is_available(PATH_STREAMS_LATE)) {
+        vt_test_skip("built without CUDA, or no C++ compiler was found");
+        return;
+    }
+    open_model(&plain, VT_ISA_PLAIN, settings);
+    EXPECT_OK(train(&plain, BATCHES, expected));
+    for (int refusals = 0; refusals < 4; refusals++) {
+        model m;
+        open_model(&m, PATH_STREAMS_LATE, settings);
+        refuse_graphs(refusals);
+        EXPECT_OK(train(&m, BATCHES, actual));
+        expect_losses(actual, expected);
+        EXPECT(m.trainer->steps_replayed == replayed[refusals], "%d refusals: %lld", refusals,
+               (long long)m.trainer->steps_replayed);
+        close_model(&m);
+    }
+    close_model(&plain);
+}
+
 static const char *const every_path[] = {"enable_jit", "true", NULL};
 
 /* One NaN in sample 2 of the sixth batch: the sixth step is told of, although the seventh may have been started. */
 TEST(a_step_that_is_not_finite_is_told_of_late_but_rightly)
 {
-    FOR_EACH_PATH(isa)
+    FOR_EACH_STEP_PATH(isa)
     {
         float *values[2];
         vt_step_figures figures[BATCHES] = {0};
@@ -270,7 +342,7 @@ TEST(a_step_that_is_not_finite_is_told_of_late_but_rightly)
 
 TEST(a_step_that_is_not_finite_is_left_out)
 {
-    FOR_EACH_PATH(isa)
+    FOR_EACH_STEP_PATH(isa)
     {
         model m;
         vt_step_figures figures[BATCHES] = {0};
@@ -305,7 +377,7 @@ TEST(bad_data_of_a_step_are_told_of)
                                         .direct = true,
                                         .unchecked = true};
     EXPECT_OK(vt_dataset_open(&options, &samples_from));
-    FOR_EACH_PATH(isa)
+    FOR_EACH_STEP_PATH(isa)
     for (int i = 0; i < 3; i++) {
         model m;
         vt_step_figures figures[BATCHES] = {0};

@@ -1,0 +1,183 @@
+/* cuda/backend.c over a stand-in for CUDA's runtime (fake_runtime.h), with the kernels on the host: whole steps run as
+ * late, or as early, as the calls of streams, events and graphs allow. One more path of the tests of steps. */
+#include "operations/paths.h"
+#include "test.h"
+
+#if defined(VT_HAS_CUDA) && defined(VT_HAS_HOST_CUDA)
+
+#include "cuda/state.h"
+#include "operations/fake_runtime.h"
+
+/* ---- matrix products, by the oracle, in the stream's turn ---- */
+
+typedef struct {
+    vt_matrix a, b, c;
+    const float *bias;
+    float *sums, *bias_sums;
+} product;
+
+static vt_backend *plain;
+
+static void do_forward(const void *arguments)
+{
+    const product *p = arguments;
+    plain->linear_forward(plain, p->a, p->b, p->bias, p->c);
+}
+
+static void do_backward_input(const void *arguments)
+{
+    const product *p = arguments;
+    plain->linear_backward_input(plain, p->a, p->b, p->c);
+}
+
+static void do_backward_weight(const void *arguments)
+{
+    const product *p = arguments;
+    plain->linear_backward_weight(plain, p->a, p->b, p->sums, p->bias_sums);
+}
+
+static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
+{
+    (void)backend;
+    fake_runtime_do(do_forward, &(product){.a = x, .b = weight, .c = y, .bias = bias}, sizeof(product));
+}
+
+static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
+{
+    (void)backend;
+    fake_runtime_do(do_backward_input, &(product){.a = dy, .b = weight, .c = dx}, sizeof(product));
+}
+
+static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
+{
+    const product p = {.a = x, .b = dy, .sums = dweight, .bias_sums = dbias};
+    (void)backend;
+    fake_runtime_do(do_backward_weight, &p, sizeof p);
+}
+
+void vt_host_cuda_bias_gelu(vt_backend *backend, vt_gelu kind, vt_matrix hidden, const float *bias, vt_matrix y);
+
+static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
+                                vt_matrix hidden, vt_matrix active)
+{
+    linear_forward(backend, x, weight, NULL, hidden);
+    vt_host_cuda_bias_gelu(backend, kind, hidden, bias, active);
+}
+
+static vt_status open_products(vt_backend *backend, struct vt_products **products)
+{
+    (void)backend;
+    *products = NULL;
+    return vt_backend_open_cpu(VT_ISA_PLAIN, 0, &plain);
+}
+
+static void close_products(struct vt_products **products)
+{
+    (void)products;
+    vt_backend_close(&plain);
+}
+
+static void fill_products(vt_backend *backend)
+{
+    backend->linear_forward = linear_forward;
+    backend->linear_backward_input = linear_backward_input;
+    backend->linear_backward_weight = linear_backward_weight;
+    backend->linear_gelu_forward = linear_gelu_forward;
+}
+
+static size_t version_of_products(const struct vt_products *products)
+{
+    (void)products;
+    return 1;
+}
+
+/* ---- the file itself ---- */
+
+void vt_host_cuda_convert_fill(vt_backend *backend);
+void vt_host_cuda_layer_norm_fill(vt_backend *backend);
+void vt_host_cuda_gelu_fill(vt_backend *backend);
+void vt_host_cuda_residual_fill(vt_backend *backend);
+void vt_host_cuda_patches_fill(vt_backend *backend);
+void vt_host_cuda_loss_fill(vt_backend *backend);
+void vt_host_cuda_optimizer_fill(vt_backend *backend);
+void vt_host_cuda_attention_fill(vt_backend *backend);
+void vt_host_cuda_hand_to(void (*taker)(void (*run)(const void *), const void *, size_t));
+
+#define vt_cuda_convert_fill vt_host_cuda_convert_fill
+#define vt_cuda_layer_norm_fill vt_host_cuda_layer_norm_fill
+#define vt_cuda_gelu_fill vt_host_cuda_gelu_fill
+#define vt_cuda_residual_fill vt_host_cuda_residual_fill
+#define vt_cuda_patches_fill vt_host_cuda_patches_fill
+#define vt_cuda_loss_fill vt_host_cuda_loss_fill
+#define vt_cuda_optimizer_fill vt_host_cuda_optimizer_fill
+#define vt_cuda_attention_fill vt_host_cuda_attention_fill
+#define vt_products_open open_products
+#define vt_products_close close_products
+#define vt_products_fill fill_products
+#define vt_products_version version_of_products
+#define vt_fused_attention_open(backend) NULL
+#define vt_fused_attention_close(attention) (void)(attention)
+#define vt_fused_attention_fill(backend, deterministic) (void)(deterministic)
+#define vt_fused_attention_version(attention) ((size_t)0)
+#define vt_cuda_succeeds streams_succeeds
+#define vt_cuda_time streams_time
+#define vt_backend_open_cuda streams_open
+#define vt_backend_choose_gpu streams_choose
+vt_status streams_open(int local_rank, bool deterministic, vt_backend **backend);
+vt_status streams_choose(int local_rank);
+bool streams_succeeds(vt_backend *backend, cudaError_t error, const char *what);
+double streams_time(vt_backend *backend, bool (*run)(void *context), void *context);
+#include "cuda/backend.c"
+
+/* ---- the path ---- */
+
+static void close_streams(vt_backend *backend)
+{
+    cuda_close(backend);
+    vt_host_cuda_hand_to(NULL);
+    EXPECT(fake_runtime_is_clean(), "streams, events, graphs or memory were not given back");
+    EXPECT(fake_runtime_refused() == NULL, "in the midst of a recording: %s", fake_runtime_refused());
+}
+
+bool has_streams(void)
+{
+    return true;
+}
+
+vt_status open_streams_path(vt_cpu_isa path, vt_backend **backend)
+{
+    vt_status status = VT_OK;
+    fake_runtime_begin(path == PATH_STREAMS_COPIES_LATE, path == PATH_STREAMS_COPIES_EARLY);
+    vt_host_cuda_hand_to(fake_runtime_do);
+    VT_TRY(streams_open(0, true, backend));
+    ((vt_cuda_state *)(*backend)->state)->common.exact_float32 = true;
+    (*backend)->close = close_streams;
+done:
+    return status;
+}
+
+void refuse_graphs(int count)
+{
+    fake_runtime_refuse_graphs(count);
+}
+
+#else
+
+bool has_streams(void)
+{
+    return false;
+}
+
+void refuse_graphs(int count)
+{
+    (void)count;
+}
+
+vt_status open_streams_path(vt_cpu_isa path, vt_backend **backend)
+{
+    (void)path;
+    *backend = NULL;
+    return vt_error_note(__FILE__, __LINE__, "built without CUDA, or no C++ compiler was found");
+}
+
+#endif

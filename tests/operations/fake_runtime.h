@@ -1,0 +1,85 @@
+/* A stand-in for CUDA's runtime: streams, events, memory and graphs as they are documented, on the host. What a stream
+ * is given waits in it; it runs when it must (someone waits for it), or as soon as it may, as `fake_runtime_begin`
+ * says: all that CUDA leaves open between the two shows up as wrong numbers. The device's memory can't be reached by
+ * the host's own code, is full of NaN at first, and again when it is given back. A capture refuses what CUDA's refuses.
+ *
+ * To be included in front of a file that is to run over it: every call that it knows goes to the stand-in. */
+#ifndef VT_TESTS_OPERATIONS_FAKE_RUNTIME_H
+#define VT_TESTS_OPERATIONS_FAKE_RUNTIME_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+
+/* From here on: what is given to the first stream that is made, and to the others, runs late, or at once. */
+void fake_runtime_begin(bool first_at_once, bool others_at_once);
+/* run(arguments [bytes, copied]) in the first stream's turn. */
+void fake_runtime_do(void (*run)(const void *arguments), const void *arguments, size_t bytes);
+/* What was called in the midst of a capture although CUDA refuses it there; NULL: nothing. */
+const char *fake_runtime_refused(void);
+/* All that was made has been given back. */
+bool fake_runtime_is_clean(void);
+/* The next so many graphs can't be instantiated. */
+void fake_runtime_refuse_graphs(int count);
+
+const char *fake_error_string(cudaError_t error);
+cudaError_t fake_last_error(void);
+cudaError_t fake_device_count(int *count);
+cudaError_t fake_set_device(int device);
+cudaError_t fake_device_properties(struct cudaDeviceProp *properties, int device);
+cudaError_t fake_mem_info(size_t *available, size_t *total);
+cudaError_t fake_malloc(void **memory, size_t bytes);
+cudaError_t fake_free(void *memory);
+cudaError_t fake_host_alloc(void **memory, size_t bytes, unsigned flags);
+cudaError_t fake_free_host(void *memory);
+cudaError_t fake_memset_async(void *memory, int value, size_t bytes, cudaStream_t stream);
+cudaError_t fake_memcpy_async(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t fake_stream_create(cudaStream_t *stream, unsigned flags);
+cudaError_t fake_stream_destroy(cudaStream_t stream);
+cudaError_t fake_stream_synchronize(cudaStream_t stream);
+cudaError_t fake_stream_wait_event(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t fake_event_create(cudaEvent_t *event);
+cudaError_t fake_event_create_with_flags(cudaEvent_t *event, unsigned flags);
+cudaError_t fake_event_destroy(cudaEvent_t event);
+cudaError_t fake_event_record(cudaEvent_t event, cudaStream_t stream);
+cudaError_t fake_event_synchronize(cudaEvent_t event);
+cudaError_t fake_event_elapsed_time(float *milliseconds, cudaEvent_t begin, cudaEvent_t end);
+cudaError_t fake_stream_begin_capture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
+cudaError_t fake_stream_end_capture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t fake_graph_instantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long flags);
+cudaError_t fake_graph_launch(cudaGraphExec_t executable, cudaStream_t stream);
+cudaError_t fake_graph_destroy(cudaGraph_t graph);
+cudaError_t fake_graph_exec_destroy(cudaGraphExec_t executable);
+
+#ifndef VT_FAKE_RUNTIME_ITSELF
+#define cudaGetErrorString fake_error_string
+#define cudaGetLastError fake_last_error
+#define cudaGetDeviceCount fake_device_count
+#define cudaSetDevice fake_set_device
+#undef cudaGetDeviceProperties
+#define cudaGetDeviceProperties fake_device_properties
+#define cudaMemGetInfo fake_mem_info
+#define cudaMalloc fake_malloc
+#define cudaFree fake_free
+#define cudaHostAlloc fake_host_alloc
+#define cudaFreeHost fake_free_host
+#define cudaMemsetAsync fake_memset_async
+#define cudaMemcpyAsync fake_memcpy_async
+#define cudaStreamCreateWithFlags fake_stream_create
+#define cudaStreamDestroy fake_stream_destroy
+#define cudaStreamSynchronize fake_stream_synchronize
+#define cudaStreamWaitEvent fake_stream_wait_event
+#define cudaEventCreate fake_event_create
+#define cudaEventCreateWithFlags fake_event_create_with_flags
+#define cudaEventDestroy fake_event_destroy
+#define cudaEventRecord fake_event_record
+#define cudaEventSynchronize fake_event_synchronize
+#define cudaEventElapsedTime fake_event_elapsed_time
+#define cudaStreamBeginCapture fake_stream_begin_capture
+#define cudaStreamEndCapture fake_stream_end_capture
+#define cudaGraphInstantiate fake_graph_instantiate
+#define cudaGraphLaunch fake_graph_launch
+#define cudaGraphDestroy fake_graph_destroy
+#define cudaGraphExecDestroy fake_graph_exec_destroy
+#endif
+
+#endif
