@@ -1,5 +1,6 @@
 #include "data/dataset_inside.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +89,29 @@ static vt_status take_names(vt_dataset *dataset, const vt_fields_file *file)
     dataset->channel_names = calloc((size_t)dataset->shape.channels, sizeof *dataset->channel_names);
     VT_CHECK(dataset->channel_names != NULL, "out of memory for channel names");
     for (int64_t c = 0; c < dataset->shape.channels; c++) dataset->channel_names[c] = vt_text_copy(names[c]);
+done:
+    return status;
+}
+
+/* The grid of the window, as the first file that has coordinates says it; that of the others is the same. */
+static vt_status agree_on_grid(vt_dataset *dataset, const vt_fields_file *file)
+{
+    static const char *const names[2] = {"latitudes", "longitudes"};
+    vt_status status = VT_OK;
+    const double *const values[2] = {vt_fields_file_latitudes(file), vt_fields_file_longitudes(file)};
+    const int64_t counts[2] = {dataset->options.height, dataset->options.width};
+    for (int k = 0; k < 2; k++) {
+        if (values[k] == NULL) continue;
+        const bool first = dataset->stored[k] == NULL;
+        if (first) dataset->stored[k] = vt_allocate((size_t)counts[k], sizeof(double), "the grid of a data set");
+        for (int64_t i = 0; i < counts[k]; i++) {
+            if (first) dataset->stored[k][i] = values[k][i];
+            VT_CHECK(
+                fabs(dataset->stored[k][i] - values[k][i]) < 1e-3,
+                "%s: its %s are not those of the files before it (%g at %lld, not %g); all files need the same grid",
+                vt_fields_file_path(file), names[k], values[k][i], (long long)i, dataset->stored[k][i]);
+        }
+    }
 done:
     return status;
 }
@@ -259,6 +283,7 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index)
         VT_TRY(take_latitudes(dataset, file));
     }
     VT_TRY(compare_with_first(dataset, file));
+    VT_TRY(agree_on_grid(dataset, file));
     const char *obstacle = vt_fields_file_obstacle(file);
     if (obstacle != NULL && dataset->obstacle == NULL) dataset->obstacle = vt_text_format("%s: %s", path, obstacle);
     int64_t cache = options->direct && obstacle == NULL ? 0 : vt_fields_file_cache_bytes(file);
@@ -350,6 +375,7 @@ void vt_dataset_close(vt_dataset **pointer)
     free(dataset->latitudes);
     free(dataset->files);
     free(dataset->stretches);
+    for (int k = 0; k < 2; k++) free(dataset->stored[k]);
     free(dataset->time_doubt);
     vt_file_list_close(&dataset->list);
     vt_read_plan_close(&dataset->plan);
@@ -395,6 +421,15 @@ vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_da
              "the times in %s are %s apart, but those in %s %s; training and validation need the same",
              training->directory, vt_time_interval(minutes, steps[0]), validation->directory,
              vt_time_interval(others, steps[1]));
+    for (int k = 0; k < 2; k++) {
+        const double *own = training->stored[k], *other = validation->stored[k];
+        const int64_t count = k == 0 ? options->height : options->width;
+        for (int64_t i = 0; own != NULL && other != NULL && i < count; i++)
+            VT_CHECK(fabs(own[i] - other[i]) < 1e-3,
+                     "%s %lld is %g degrees in %s, but %g in %s; training and validation need the same grid",
+                     k == 0 ? "latitude" : "longitude", (long long)i, own[i], training->directory, other[i],
+                     validation->directory);
+    }
     if (training->channel_names == NULL || validation->channel_names == NULL) goto done;
     for (int64_t c = 0; c < used; c++)
         VT_CHECK(strcmp(training->channel_names[c], validation->channel_names[c]) == 0,

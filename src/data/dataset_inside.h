@@ -39,6 +39,7 @@ struct vt_dataset {
     vt_fields_shape shape; /* of every file, but for the times */
     char **channel_names;  /* [shape.channels], or NULL */
     double *latitudes;     /* [options.height] */
+    double *stored[2];     /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
     char *obstacle;        /* of the first file that has one */
     char *time_doubt;      /* why a file's times are not known though it has a coordinate, or NULL */
     int64_t frame_count;   /* times that samples use, of all files */

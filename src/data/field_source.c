@@ -58,7 +58,13 @@ static vt_status open_dataset(const vt_field_part *part, const char *name, hid_t
     VT_CHECK(*dataset >= 0 || vt_hdf5_refused_file()[0] == '\0',
              "%s: '%s' is a link into another file, '%s', which is not followed; copy the data into one file (h5copy)",
              part->path, name, vt_hdf5_refused_file());
-    VT_CHECK(*dataset >= 0, "%s: can't open the dataset '%s': %s", part->path, name, vt_hdf5_reason());
+    const char *reason = *dataset < 0 ? vt_hdf5_reason() : "";
+    const bool too_new = strncmp(reason, "bad version number", 18) == 0;
+    VT_CHECK(*dataset >= 0, "%s: can't open the dataset '%s': %s%s", part->path, name, reason,
+             too_new
+                 ? "; if the file is whole, a newer HDF5 wrote it in a form that this one doesn't know: that HDF5's "
+                   "h5repack --high=2, or h5py's libver='v110', writes it in an older one"
+                 : "");
 done:
     return status;
 }

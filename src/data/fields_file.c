@@ -10,6 +10,7 @@
 #include "data/fields_inside.h"
 #include "data/hdf5_access.h"
 #include "data/trial.h"
+#include "report/log.h"
 
 static vt_status open_fields(vt_fields_file *file)
 {
@@ -174,6 +175,35 @@ static void try_out(void *context)
     vt_fields_file_close(&file);
 }
 
+/* What was never written reads as the fill value, 0 mostly, as if it were data: what a program leaves that was ended
+ * while it wrote. Nothing at all is an error; where some chunks lack, perhaps the rest is worth it. */
+static vt_status check_written(const vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    vt_hdf5_enter();
+    for (int i = 0; i < file->source_count && file->shape.times > 0; i++) {
+        const vt_field_source *source = &file->sources[i];
+        const int64_t chunks = source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];
+        hsize_t written = (hsize_t)chunks;
+        bool is_empty = source->layout == VT_LAYOUT_CONTIGUOUS && H5Dget_offset(source->dataset) == HADDR_UNDEF;
+#if H5_VERSION_GE(1, 10, 5)
+        if (source->layout == VT_LAYOUT_CHUNKED) {
+            if (H5Dget_num_chunks(source->dataset, source->space, &written) < 0) written = (hsize_t)chunks;
+            is_empty = written == 0;
+        }
+#endif
+        VT_CHECK(!is_empty, "%s: '%s' has a shape, but no value of it was ever written; make the file again",
+                 source->part->path, source->name);
+        if ((int64_t)written < chunks)
+            vt_log_warning("%s: only %lld of the %lld chunks of '%s' were ever written, the others read as the fill "
+                           "value; was the writing broken off?",
+                           source->part->path, (long long)written, (long long)chunks, source->name);
+    }
+done:
+    vt_hdf5_leave();
+    return status;
+}
+
 vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const char *variables,
                               vt_fields_file **result)
 {
@@ -182,7 +212,9 @@ vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, cons
     *result = NULL;
     VT_TRY(vt_trial(paths[0], try_out, &wanted));
     VT_TRY(vt_fields_file_open_again(paths, path_count, variables, result));
+    VT_TRY(check_written(*result));
 done:
+    if (status != VT_OK) vt_fields_file_close(result);
     return status;
 }
 

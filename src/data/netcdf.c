@@ -13,7 +13,8 @@
 
 static const char *const latitude_names[] = {"lat", "latitude"};
 static const char *const level_names[] = {"level", "pressure_level", "plev", "lev", "isobaricInhPa", "isobaric"};
-enum { LATITUDE_NAMES = 2, LEVEL_NAMES = 6 };
+static const char *const longitude_names[] = {"lon", "longitude"};
+enum { LATITUDE_NAMES = 2, LEVEL_NAMES = 6, LONGITUDE_NAMES = 2 };
 
 /* A word of `variables`: "z@500". */
 typedef struct {
@@ -145,6 +146,10 @@ static vt_status find_level(const vt_field_source *source, const variable *wante
     *level = 0;
     if (!wanted->has_level && levels == 1) goto done;
     const char *name = find_coordinate(source->part, level_names, LEVEL_NAMES, levels);
+    VT_CHECK(source->rank == 3 || length_of(source->part, "expver") != levels,
+             "%s: '%s' comes in %lld versions of ERA5 (its second dimension is 'expver'); make one of them first (cdo "
+             "-vertmax, or xarray's combine_first)",
+             source->part->path, source->name, (long long)levels);
     VT_CHECK(name != NULL || (source->rank == 3 && wanted->has_level),
              "%s: '%s' has %lld levels, but there is no dataset 'level', 'pressure_level' or 'plev' of that length",
              source->part->path, source->name, (long long)levels);
@@ -197,11 +202,38 @@ done:
     return status;
 }
 
+/* NULL when the file doesn't say; in the order of the columns, wherever they begin. */
+static vt_status take_longitudes(const vt_field_source *source, double **longitudes)
+{
+    const char *name = find_coordinate(source->part, longitude_names, LONGITUDE_NAMES, source->extent[3]);
+    *longitudes = NULL;
+    if (name == NULL) return VT_OK;
+    return vt_field_part_coordinate(source->part, name, source->name, source->extent[3], 360, longitudes);
+}
+
+/* The first variable's coordinate is the file's, with which the others' have to agree. `values` is taken. */
+static vt_status agree(const vt_fields_file *file, const vt_field_source *source, const char *what, int64_t count,
+                       double *values, double **of_file)
+{
+    vt_status status = VT_OK;
+    for (int64_t i = 0; values != NULL && *of_file != NULL && i < count; i++)
+        VT_CHECK(fabs(values[i] - (*of_file)[i]) < 1e-3,
+                 "%s: the %s of '%s' are not those of '%s'; all variables need the same grid", source->part->path, what,
+                 source->name, file->sources[0].name);
+    if (*of_file == NULL) {
+        *of_file = values;
+        values = NULL;
+    }
+done:
+    free(values);
+    return status;
+}
+
 /* The source of a variable, opened when it is the first channel of it. */
 static vt_status use_source(vt_fields_file *file, const variable *wanted, int *index)
 {
     vt_status status = VT_OK;
-    double *latitudes = NULL;
+    double *latitudes = NULL, *longitudes = NULL;
     for (*index = 0; *index < file->source_count; ++*index) {
         VT_ASSERT(file->sources[*index].name != NULL);
         if (strcmp(file->sources[*index].name, wanted->name) == 0) return VT_OK;
@@ -216,22 +248,21 @@ static vt_status use_source(vt_fields_file *file, const variable *wanted, int *i
     file->cache_bytes += cache_bytes;
     VT_TRY(vt_cf_packing(source->dataset, part->path, source->name, &source->packing));
     VT_TRY(take_latitudes(source, &latitudes));
+    VT_TRY(take_longitudes(source, &longitudes));
     const int64_t *extent = source->extent, *first = file->sources[0].extent;
     VT_CHECK(extent[0] == first[0] && extent[2] == first[2] && extent[3] == first[3],
              "%s: '%s' has %lld times of [%lld, %lld], but '%s' has %lld of [%lld, %lld]; all variables need the same "
              "times and grid",
              part->path, source->name, (long long)extent[0], (long long)extent[2], (long long)extent[3],
              file->sources[0].name, (long long)first[0], (long long)first[2], (long long)first[3]);
-    for (int64_t row = 0; latitudes != NULL && file->latitudes != NULL && row < extent[2]; row++)
-        VT_CHECK(fabs(latitudes[row] - file->latitudes[row]) < 1e-3,
-                 "%s: the latitudes of '%s' are not those of '%s'; all variables need the same grid", part->path,
-                 source->name, file->sources[0].name);
-    if (file->latitudes == NULL) {
-        file->latitudes = latitudes;
-        latitudes = NULL;
-    }
+    status = agree(file, source, "latitudes", extent[2], latitudes, &file->latitudes);
+    latitudes = NULL;
+    if (status != VT_OK) goto done;
+    status = agree(file, source, "longitudes", extent[3], longitudes, &file->longitudes);
+    longitudes = NULL;
 done:
     free(latitudes);
+    free(longitudes);
     return status;
 }
 

@@ -402,27 +402,6 @@ TEST(errors_of_broken_files)
     vt_dataset_close(&dataset);
 }
 
-TEST(errors_of_filters_and_pipes)
-{
-    enum { UNKNOWN_FILTER = 511 };
-    const hsize_t extent[4] = {3, 1, 4, 5};
-    test_fields fields = {.times = 3, .channels = 1, .height = 4, .width = 5};
-    vt_dataset_options options = options_for(&fields);
-    hid_t file = H5Fcreate(test_path("2001.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    hid_t space = H5Screate_simple(4, extent, NULL), properties = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_chunk(properties, 4, extent);
-    H5Pset_filter(properties, UNKNOWN_FILTER, H5Z_FLAG_OPTIONAL, 0, NULL);
-    hid_t dataset = H5Dcreate2(file, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-    VT_ASSERT(dataset >= 0);
-    H5Dclose(dataset);
-    H5Pclose(properties);
-    H5Sclose(space);
-    H5Fclose(file);
-    expect_open_error(&options, "(HDF5 filter 511), which this HDF5 library can't decode");
-    EXPECT(unlink(test_path("2001.h5")) == 0 && mkfifo(test_path("2001.h5"), 0600) == 0);
-    expect_open_error(&options, "2001.h5 is a pipe or a device, but should be an HDF5 file");
-}
-
 TEST(training_and_validation_have_the_same_channels)
 {
     static const char *const names[2] = {"u10", "t2m"}, *const others[2] = {"u10", "sp"};

@@ -1,0 +1,113 @@
+/* Files that are whole, and yet nothing to train on. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "data/dataset.h"
+#include "report/log.h"
+#include "test.h"
+#include "unit/data_files.h"
+
+static vt_dataset_options options_for(const test_fields *fields)
+{
+    return (vt_dataset_options){.directory = vt_test_directory(),
+                                .option_name = "train_data_path",
+                                .height = fields->height,
+                                .width = fields->width,
+                                .in_channels = fields->channels,
+                                .out_channels = fields->channels,
+                                .dt = 1,
+                                .sample_limit = VT_UNSET_INTEGER};
+}
+
+static void expect_open_error(const vt_dataset_options *options, const char *message)
+{
+    vt_dataset *dataset = NULL;
+    EXPECT_ERROR(vt_dataset_open(options, &dataset), message);
+    EXPECT(dataset == NULL);
+}
+
+/* `fields` [3, 1, 4, 5] of which the first times are written; in chunks of a time each, or contiguous. */
+static void write_partly(const char *path, bool chunked, hsize_t times)
+{
+    const hsize_t extent[4] = {3, 1, 4, 5}, chunk[4] = {1, 1, 4, 5}, start[4] = {0}, count[4] = {times, 1, 4, 5};
+    const float values[60] = {1};
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t space = H5Screate_simple(4, extent, NULL), properties = H5Pcreate(H5P_DATASET_CREATE);
+    if (chunked) H5Pset_chunk(properties, 4, chunk);
+    hid_t dataset = H5Dcreate2(file, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    if (times > 0) {
+        hid_t memory = H5Screate_simple(4, count, NULL);
+        H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
+        VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, values) >= 0);
+        H5Sclose(memory);
+    }
+    H5Dclose(dataset);
+    H5Pclose(properties);
+    H5Sclose(space);
+    H5Fclose(file);
+}
+
+TEST(what_was_never_written)
+{
+    const test_fields fields = {.times = 3, .channels = 1, .height = 4, .width = 5};
+    vt_dataset_options options = options_for(&fields);
+    const char *path = test_path("2001.h5");
+    for (int chunked = 0; chunked < 2; chunked++) {
+        write_partly(path, chunked, 0);
+        expect_open_error(&options, "2001.h5: 'fields' has a shape, but no value of it was ever written");
+    }
+    char text[2048];
+    vt_dataset *dataset = NULL;
+    write_partly(path, true, 2);
+    EXPECT_OK(vt_log_open(test_path("out.log"), false));
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    EXPECT_OK(vt_log_close());
+    vt_dataset_close(&dataset);
+    FILE *file = fopen(test_path("out.log"), "r");
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    EXPECT(strstr(text, "2001.h5: only 2 of the 3 chunks of 'fields' were ever written") != NULL, "%s", text);
+}
+
+/* The layout message says its version, 3 in these files: as if a later library had written it. */
+TEST(errors_of_newer_files)
+{
+    const test_fields fields = {.times = 3, .channels = 1, .height = 4, .width = 5};
+    vt_dataset_options options = options_for(&fields);
+    const char *path = test_path("2001.h5");
+    const uint64_t size = 3 * 20 * sizeof(float);
+    unsigned char bytes[65536];
+    test_fields_write(path, &fields);
+    int file = open(path, O_RDWR), changed = 0;
+    const ssize_t count = read(file, bytes, sizeof bytes);
+    for (ssize_t i = 0; i + 18 <= count; i++)
+        if (bytes[i] == 3 && bytes[i + 1] == 1 && memcmp(bytes + i + 10, &size, 8) == 0)
+            changed += pwrite(file, "\5", 1, i) == 1;
+    close(file);
+    EXPECT(changed == 1, "%d", changed);
+    expect_open_error(&options, "bad version number for layout message; if the file is whole, a newer HDF5 wrote it");
+}
+
+TEST(errors_of_filters_and_pipes)
+{
+    enum { UNKNOWN_FILTER = 511 };
+    const hsize_t extent[4] = {3, 1, 4, 5};
+    test_fields fields = {.times = 3, .channels = 1, .height = 4, .width = 5};
+    vt_dataset_options options = options_for(&fields);
+    hid_t file = H5Fcreate(test_path("2001.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t space = H5Screate_simple(4, extent, NULL), properties = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(properties, 4, extent);
+    H5Pset_filter(properties, UNKNOWN_FILTER, H5Z_FLAG_OPTIONAL, 0, NULL);
+    hid_t dataset = H5Dcreate2(file, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    VT_ASSERT(dataset >= 0);
+    H5Dclose(dataset);
+    H5Pclose(properties);
+    H5Sclose(space);
+    H5Fclose(file);
+    expect_open_error(&options, "(HDF5 filter 511), which this HDF5 library can't decode");
+    EXPECT(unlink(test_path("2001.h5")) == 0 && mkfifo(test_path("2001.h5"), 0600) == 0);
+    expect_open_error(&options, "2001.h5 is a pipe or a device, but should be an HDF5 file");
+}

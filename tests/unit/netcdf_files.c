@@ -1,0 +1,106 @@
+#include "unit/netcdf_files.h"
+
+#include "config/config.h"
+#include "test.h"
+#include "unit/data_files.h"
+
+void test_nc_text(hid_t dataset, const char *name, const char *text)
+{
+    hid_t space = H5Screate(H5S_SCALAR), type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, strlen(text) + 1);
+    hid_t attribute = H5Acreate2(dataset, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    VT_ASSERT(H5Awrite(attribute, type, text) >= 0);
+    H5Aclose(attribute);
+    H5Tclose(type);
+    H5Sclose(space);
+}
+
+void test_nc_numbers(hid_t dataset, const char *name, hid_t type, int count, const double *values)
+{
+    hsize_t extent = (hsize_t)count;
+    hid_t space = H5Screate_simple(1, &extent, NULL),
+          attribute = H5Acreate2(dataset, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    VT_ASSERT(H5Awrite(attribute, H5T_NATIVE_DOUBLE, values) >= 0);
+    H5Aclose(attribute);
+    H5Sclose(space);
+}
+
+void test_nc_number(hid_t dataset, const char *name, hid_t type, double value)
+{
+    test_nc_numbers(dataset, name, type, 1, &value);
+}
+
+/* t [times, TEST_NC_ROWS, TEST_NC_COLUMNS] of whole numbers, 100 · time + place */
+hid_t test_nc_variable(hid_t file, const char *name, int times, hid_t type)
+{
+    const hsize_t extent[3] = {(hsize_t)times, TEST_NC_ROWS, TEST_NC_COLUMNS};
+    int values[TEST_NC_MOST * TEST_NC_POINTS];
+    for (int i = 0; i < times * TEST_NC_POINTS; i++) values[i] = 100 * (i / TEST_NC_POINTS) + i % TEST_NC_POINTS;
+    hid_t space = H5Screate_simple(3, extent, NULL);
+    hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    VT_ASSERT(times <= TEST_NC_MOST && H5Dwrite(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    H5Sclose(space);
+    return dataset;
+}
+
+hid_t test_nc_times(hid_t file, const char *name, hid_t type, int times, const double *values, const char *units)
+{
+    hsize_t extent = (hsize_t)times;
+    hid_t space = H5Screate_simple(1, &extent, NULL);
+    hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    H5Sclose(space);
+    if (units != NULL) test_nc_text(dataset, "units", units);
+    return dataset;
+}
+
+hid_t test_nc_create(const char *name)
+{
+    return H5Fcreate(test_path(name), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+}
+
+/* A file of the variable `t` with these times, in the units. */
+void test_nc_write(const char *name, int times, const double *values, const char *units)
+{
+    hid_t file = test_nc_create(name);
+    H5Dclose(test_nc_variable(file, "t", times, H5T_IEEE_F32LE));
+    H5Dclose(test_nc_times(file, "time", H5T_IEEE_F64LE, times, values, units));
+    H5Fclose(file);
+}
+
+/* … of `times` of them, from `first` on, `step` apart */
+void test_nc_write_even(const char *name, int times, double first, double step, const char *units)
+{
+    double values[TEST_NC_MOST];
+    for (int i = 0; i < times; i++) values[i] = first + i * step;
+    test_nc_write(name, times, values, units);
+}
+
+vt_dataset_options test_nc_options(const char *variables)
+{
+    return (vt_dataset_options){.directory = vt_test_directory(),
+                                .option_name = "train_data_path",
+                                .height = TEST_NC_ROWS,
+                                .width = TEST_NC_COLUMNS,
+                                .in_channels = 1,
+                                .out_channels = 1,
+                                .dt = 1,
+                                .sample_limit = VT_UNSET_INTEGER,
+                                .variables = variables,
+                                .direct = true};
+}
+
+void test_nc_axis(hid_t file, const char *name, int count, double first, double step)
+{
+    double values[TEST_NC_MOST];
+    for (int i = 0; i < count; i++) values[i] = first + i * step;
+    H5Dclose(test_nc_times(file, name, H5T_IEEE_F32LE, count, values, NULL));
+}
+
+void test_nc_expect_error(const char *variables, const char *message)
+{
+    vt_dataset *dataset = NULL;
+    vt_dataset_options options = test_nc_options(variables);
+    EXPECT_ERROR(vt_dataset_open(&options, &dataset), message);
+    vt_dataset_close(&dataset);
+}

@@ -1,0 +1,43 @@
+/* Small netCDF files, written by HDF5's own calls. */
+#ifndef VT_TESTS_UNIT_NETCDF_FILES_H
+#define VT_TESTS_UNIT_NETCDF_FILES_H
+
+#include <hdf5.h>
+
+#include "data/dataset.h"
+
+enum {
+    TEST_NC_ROWS = 2,
+    TEST_NC_COLUMNS = 3,
+    TEST_NC_POINTS = TEST_NC_ROWS * TEST_NC_COLUMNS,
+    TEST_NC_MOST = 64 /* times of a file */
+};
+
+/* Attributes; numbers are stored as `type`. */
+void test_nc_text(hid_t dataset, const char *name, const char *text);
+void test_nc_numbers(hid_t dataset, const char *name, hid_t type, int count, const double *values);
+void test_nc_number(hid_t dataset, const char *name, hid_t type, double value);
+
+/* A file in the test's directory. */
+hid_t test_nc_create(const char *name);
+
+/* A variable [times, TEST_NC_ROWS, TEST_NC_COLUMNS] of whole numbers, 100 · time + place; to be closed. */
+hid_t test_nc_variable(hid_t file, const char *name, int times, hid_t type);
+
+/* A coordinate, with the attribute `units` unless that is NULL; to be closed. */
+hid_t test_nc_times(hid_t file, const char *name, hid_t type, int times, const double *values, const char *units);
+
+/* One of `count` numbers from `first` on, `step` apart. */
+void test_nc_axis(hid_t file, const char *name, int count, double first, double step);
+
+/* A file of the variable `t` with these times, or `times` of them from `first` on, `step` apart, in the units. */
+void test_nc_write(const char *name, int times, const double *values, const char *units);
+void test_nc_write_even(const char *name, int times, double first, double step, const char *units);
+
+/* Of a set of one channel in the test's directory. */
+vt_dataset_options test_nc_options(const char *variables);
+
+/* That opening that set fails with the message. */
+void test_nc_expect_error(const char *variables, const char *message);
+
+#endif

@@ -1,0 +1,312 @@
+/* When the times of netCDF files are, and samples over gaps between them. */
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "data/fields_file.h"
+#include "data/time_axis.h"
+#include "report/log.h"
+#include "test.h"
+#include "unit/data_files.h"
+#include "unit/netcdf_files.h"
+
+static const char *date_of(const vt_dataset *dataset, int64_t sample)
+{
+    static char text[VT_DATE_SIZE];
+    vt_date date;
+    return vt_dataset_date(dataset, sample, &date) ? vt_date_format(date, text) : "none";
+}
+
+#define EXPECT_DATE(dataset, sample, text)                                                                             \
+    EXPECT(strcmp(date_of(dataset, sample), text) == 0, "%s, expected %s", date_of(dataset, sample), text)
+
+/* ---- units ---- */
+
+TEST(units_of_times)
+{
+    static const struct {
+        const char *units;
+        double value;
+        const char *date; /* NULL: no such units */
+    } known[] = {{"hours since 1900-01-01 00:00:00.0", 990552, "2013-01-01 00:00"},
+                 {"seconds since 1970-01-01", 1356998400, "2013-01-01 00:00"},
+                 {"days since 2013-01-01", 0.25, "2013-01-01 06:00"},
+                 {"Hours since 1-1-1 00:00:0.0", 17636880, "2013-01-01 00:00"},
+                 {"hours since 1800-01-01 00:00:0.0", 1867128, "2013-01-01 00:00"},
+                 {"minutes since 2013-01-01T00:30:00Z", 60, "2013-01-01 01:30"},
+                 {"h since 2013-1-1 6:0 UTC", 1, "2013-01-01 07:00"},
+                 {"hr since 2013-01-01 06", 1, "2013-01-01 07:00"},
+                 {"hours since 2013-01-01 00:00:00 +02:00", 0, "2012-12-31 22:00"},
+                 {"hours since 2013-01-01 00:00:00 -0530", 0, "2013-01-01 05:30"},
+                 {"hours since 2013-01-01 00:00:00 -6", 0, "2013-01-01 06:00"},
+                 {"msec since 2013-01-01 00:00:00.000000", 3600000, "2013-01-01 01:00"},
+                 {"days since 2012-12-31 23:59:60", 1, "2013-01-02 00:00"},
+                 {"months since 2013-01-01", 0, NULL},
+                 {"years since 2013-01-01", 0, NULL},
+                 {"hours", 0, NULL},
+                 {"hours since", 0, NULL},
+                 {"hours since yesterday", 0, NULL},
+                 {"hours since 2013-02-30", 0, NULL},
+                 {"hours since 2013-01-01 25:00", 0, NULL},
+                 {"hours since 2013-01-01 00:61", 0, NULL},
+                 {"hours since 2013-01-01 00:00 CET", 0, NULL},
+                 {"hours after 2013-01-01", 0, NULL},
+                 {"K", 0, NULL}};
+    char text[VT_DATE_SIZE];
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        double unit = 0, seconds = 0;
+        vt_date zero = {0};
+        const bool readable = vt_time_units(known[i].units, VT_CALENDAR_STANDARD, &unit, &zero, &seconds);
+        EXPECT(readable == (known[i].date != NULL), "'%s'", known[i].units);
+        if (!readable || known[i].date == NULL) continue;
+        vt_date_format(vt_date_after(zero, llrint(known[i].value * unit + seconds / 60)), text);
+        EXPECT(strcmp(text, known[i].date) == 0, "'%s': %s, expected %s", known[i].units, text, known[i].date);
+    }
+}
+
+/* ---- dates ---- */
+
+/* Stored in every way, it is the same date: 2013-03-01 06:00, six hours apart. The file is named otherwise. */
+TEST(netcdf_times_are_read)
+{
+    static const struct {
+        const char *name, *units;
+        hid_t type;
+        double first, step, scale, offset;
+    } forms[] = {{"time", "hours since 1900-01-01 00:00:00.0", 0, 991974, 6, 1, 0},
+                 {"valid_time", "seconds since 1970-01-01", 1, 1362117600, 21600, 1, 0},
+                 {"time", "days since 2013-01-01 00:00", 2, 59.25, 0.25, 1, 0},
+                 {"time", "hours since 2013-01-01", 3, 0, 1, 6, 1422},
+                 {"time", "days since 2013-03-01", 4, 0.25, 0.25, 1, 0}};
+    const hid_t types[] = {H5T_STD_I32LE, H5T_STD_I64BE, H5T_IEEE_F64LE, H5T_STD_I16LE, H5T_IEEE_F32LE};
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        double values[9];
+        for (int t = 0; t < 9; t++) values[t] = forms[i].first + t * forms[i].step;
+        hid_t file = test_nc_create("x_1999.nc");
+        H5Dclose(test_nc_variable(file, "t", 9, H5T_IEEE_F32LE));
+        hid_t times = test_nc_times(file, forms[i].name, types[forms[i].type], 9, values, forms[i].units);
+        if (forms[i].scale != 1) test_nc_number(times, "scale_factor", H5T_IEEE_F64LE, forms[i].scale);
+        if (forms[i].offset != 0) test_nc_number(times, "add_offset", H5T_IEEE_F64LE, forms[i].offset);
+        test_nc_number(times, "_FillValue", types[forms[i].type], -32767);
+        H5Dclose(times);
+        H5Fclose(file);
+        vt_dataset *dataset = NULL;
+        vt_dataset_options options = test_nc_options("t");
+        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        if (dataset == NULL) continue;
+        EXPECT(vt_dataset_sample_count(dataset) == 8 && vt_dataset_minutes_a_time(dataset) == 360);
+        EXPECT_DATE(dataset, 0, "2013-03-01 06:00");
+        EXPECT_DATE(dataset, 7, "2013-03-03 00:00");
+        vt_dataset_close(&dataset);
+    }
+}
+
+TEST(netcdf_calendars)
+{
+    static const struct {
+        const char *calendar, *next; /* what comes 6 hours after 2012-02-28 18:00 */
+    } known[] = {{NULL, "2012-02-29 00:00"},
+                 {"standard", "2012-02-29 00:00"},
+                 {"proleptic_gregorian", "2012-02-29 00:00"},
+                 {"noleap", "2012-03-01 00:00"},
+                 {"360_day", "2012-02-29 00:00"}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const double values[4] = {12, 18, 24, 30};
+        hid_t file = test_nc_create("x_2012.nc");
+        H5Dclose(test_nc_variable(file, "t", 4, H5T_IEEE_F32LE));
+        hid_t times = test_nc_times(file, "time", H5T_STD_I32LE, 4, values, "hours since 2012-02-28");
+        if (known[i].calendar != NULL) test_nc_text(times, "calendar", known[i].calendar);
+        H5Dclose(times);
+        H5Fclose(file);
+        vt_dataset *dataset = NULL;
+        vt_dataset_options options = test_nc_options("t");
+        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        if (dataset == NULL) continue;
+        EXPECT_DATE(dataset, 1, "2012-02-28 18:00");
+        EXPECT_DATE(dataset, 2, known[i].next);
+        vt_dataset_close(&dataset);
+    }
+}
+
+/* Without a coordinate, or with one that can't be read, the file's name says when it begins. */
+TEST(netcdf_times_by_name)
+{
+    static const struct {
+        const char *units, *doubt; /* NULL: none */
+        double last;
+    } known[] = {{"", "'time' has no units, like 'hours since 1900-01-01'", 18},
+                 {"months since 1900-01-01", "'time' has the units 'months since 1900-01-01'", 18},
+                 {"hours since 2000-01-01", "'time' is nan at 3", NAN},
+                 {"hours since 2000-01-01", "'time' is -99 at 3 (counted from 0), which is missing", -99},
+                 {"days since 2000-01-01", "'time' is 1e+09 at 3 (counted from 0), beyond the year 9999", 1e9},
+                 {NULL, NULL, 0}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const double values[4] = {0, 6, 12, known[i].last};
+        hid_t file = test_nc_create("x_2013-02.nc");
+        H5Dclose(test_nc_variable(file, "t", 4, H5T_IEEE_F32LE));
+        if (known[i].units != NULL) {
+            hid_t times = test_nc_times(file, "time", H5T_IEEE_F64LE, 4, values, known[i].units);
+            test_nc_number(times, "_FillValue", H5T_IEEE_F64LE, -99);
+            H5Dclose(times);
+        }
+        H5Fclose(file);
+        vt_fields_file *opened = NULL;
+        const char *path = test_path("x_2013-02.nc");
+        EXPECT_OK(vt_fields_file_open(&path, 1, "t", &opened));
+        if (opened == NULL) continue;
+        const vt_time_axis *axis = vt_fields_file_times(opened);
+        EXPECT(axis->count == 0 && (axis->doubt != NULL) == (known[i].doubt != NULL));
+        EXPECT(axis->doubt == NULL || strstr(axis->doubt, known[i].doubt) != NULL, "'%s' lacks '%s'", axis->doubt,
+               known[i].doubt);
+        vt_fields_file_close(&opened);
+        vt_dataset *dataset = NULL;
+        vt_dataset_options options = test_nc_options("t");
+        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        EXPECT_DATE(dataset, 2, "2013-02-01 12:00");
+        vt_dataset_close(&dataset);
+    }
+    double months[4] = {0, 31, 59, 90};
+    test_nc_write("x_2013-02.nc", 4, months, "days since 2013-01-01");
+    vt_fields_file *opened = NULL;
+    const char *path = test_path("x_2013-02.nc");
+    EXPECT_OK(vt_fields_file_open(&path, 1, "t", &opened));
+    EXPECT(strstr(vt_fields_file_times(opened)->doubt, "'time' counts in months") != NULL);
+    vt_fields_file_close(&opened);
+}
+
+/* ---- gaps and disorder ---- */
+
+/* No sample reaches over a gap, in whatever way the set is read. */
+TEST(netcdf_gaps)
+{
+    const double values[] = {0, 6, 12, 30, 36, 60, 66, 72, 78}; /* hours; stretches of 3, 2 and 4 times */
+    const int64_t first[] = {0, 1, 3, 5, 6, 7};                 /* of the samples */
+    test_nc_write("x_2013.nc", 9, values, "hours since 2013-01-01");
+    test_nc_write_even("x_2014.nc", 3, 0, 6, "hours since 2014-01-01");
+    for (int kept = 0; kept < 2; kept++) {
+        vt_dataset *dataset = NULL;
+        vt_dataset_options options = test_nc_options("t");
+        float input[TEST_NC_POINTS], target[TEST_NC_POINTS];
+        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        if (dataset == NULL) return;
+        EXPECT(vt_dataset_sample_count(dataset) == 8, "%lld", (long long)vt_dataset_sample_count(dataset));
+        EXPECT(vt_dataset_frame_count(dataset) == 12);
+        if (kept) EXPECT_OK(vt_dataset_keep_frames(dataset));
+        for (int round = 0; round < 2; round++)
+            for (int64_t i = 0; i < 8; i++) {
+                const int64_t time = i < 6 ? first[i] : i - 6;
+                EXPECT_OK(vt_dataset_read(dataset, i, input, target));
+                EXPECT(input[1] == (float)(100 * time + 1) && target[1] == (float)(100 * time + 101),
+                       "sample %lld: %g, %g", (long long)i, (double)input[1], (double)target[1]);
+                EXPECT(vt_dataset_reaches(dataset, i, 1));
+                EXPECT(vt_dataset_reaches(dataset, i, 2) == (i == 0 || i == 3 || i == 4 || i == 6));
+            }
+        for (int64_t i = 0; i < vt_dataset_frame_count(dataset); i++) {
+            EXPECT_OK(vt_dataset_read_frame(dataset, i, input));
+            EXPECT(input[0] == (float)(100 * (i < 9 ? i : i - 9)), "frame %lld: %g", (long long)i, (double)input[0]);
+        }
+        int64_t frames[2];
+        vt_dataset_frames(dataset, 2, frames);
+        EXPECT(frames[0] == 3 && frames[1] == 4);
+        EXPECT_DATE(dataset, 2, "2013-01-02 06:00");
+        EXPECT_DATE(dataset, 3, "2013-01-03 12:00");
+        EXPECT_DATE(dataset, 6, "2014-01-01 00:00");
+        EXPECT_OK(vt_dataset_read_later(dataset, 3, 3, target));
+        EXPECT(target[0] == 800);
+        vt_dataset_close(&dataset);
+    }
+    vt_dataset *dataset = NULL;
+    vt_dataset_options options = test_nc_options("t");
+    options.dt = 2; /* the stretch of two has no sample */
+    float input[2 * TEST_NC_POINTS], target[TEST_NC_POINTS];
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    EXPECT(vt_dataset_sample_count(dataset) == 4);
+    EXPECT_OK(vt_dataset_read(dataset, 1, input, target));
+    EXPECT(input[0] == 500 && target[0] == 700);
+    vt_dataset_close(&dataset);
+    options.dt = 1;
+    options.history = 2; /* 4 times a sample: one */
+    options.in_channels = 3;
+    float inputs[3 * TEST_NC_POINTS];
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    EXPECT(vt_dataset_sample_count(dataset) == 1);
+    EXPECT_OK(vt_dataset_read(dataset, 0, inputs, target));
+    EXPECT(inputs[0] == 700 && inputs[TEST_NC_POINTS] == 600 && inputs[2 * TEST_NC_POINTS] == 500 && target[0] == 800);
+    vt_dataset_close(&dataset);
+    options = test_nc_options("t");
+    options.sample_limit = 4;
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    EXPECT(vt_dataset_sample_count(dataset) == 4 && vt_dataset_frame_count(dataset) == 3 + 2 + 2);
+    vt_dataset_close(&dataset);
+}
+
+TEST(netcdf_times_out_of_order)
+{
+    const double twice[] = {0, 6, 6, 12}, back[] = {0, 6, 12, 9};
+    test_nc_write("x_2013.nc", 4, twice, "hours since 2013-01-01");
+    test_nc_expect_error("t", "x_2013.nc: 'time' is 2013-01-01 06:00 at both 1 and 2 (counted from 0)");
+    test_nc_write("x_2013.nc", 4, back, "hours since 2013-01-01");
+    test_nc_expect_error("t", "x_2013.nc: 'time' goes backwards, from 2013-01-01 12:00 at 2 to 2013-01-01 09:00 at 3");
+    test_nc_write_even("x_2013.nc", 4, 0, 6, "hours since 2013-01-01");
+    test_nc_write_even("x_2014.nc", 4, 0, 1, "hours since 2014-01-01");
+    test_nc_expect_error(
+        "t", "x_2014.nc: its times are 1 h apart, those of the files before it 6 h; all files need the same");
+    hid_t file = test_nc_create("x_2014.nc");
+    const double values[4] = {0, 6, 12, 18};
+    H5Dclose(test_nc_variable(file, "t", 4, H5T_IEEE_F32LE));
+    hid_t times = test_nc_times(file, "time", H5T_STD_I32LE, 4, values, "hours since 2014-01-01");
+    test_nc_text(times, "calendar", "noleap");
+    H5Dclose(times);
+    H5Fclose(file);
+    test_nc_expect_error("t", "x_2014.nc: its calendar is 'noleap', that of the files before it 'standard'");
+    test_nc_write_even("x_2014.nc", 4, 0, 12, "hours since 2014-01-01");
+    rename(test_path("x_2014.nc"), test_path("valid/x_2014.nc"));
+    vt_dataset *training = NULL, *validation = NULL;
+    vt_dataset_options options = test_nc_options("t"), others = options;
+    others.directory = test_path("valid");
+    EXPECT_OK(vt_dataset_open(&options, &training));
+    EXPECT_OK(vt_dataset_open(&others, &validation));
+    EXPECT_ERROR(vt_dataset_check_same_channels(training, validation), " are 6 h apart, but those in ");
+    vt_dataset_close(&training);
+    vt_dataset_close(&validation);
+    file = test_nc_create("y_2013.nc"); /* of one date with x_2013.nc */
+    H5Dclose(test_nc_variable(file, "u", 4, H5T_IEEE_F32LE));
+    H5Dclose(test_nc_times(file, "time", H5T_STD_I32LE, 4, values, "hours since 2013-01-02"));
+    H5Fclose(file);
+    test_nc_expect_error("[t,u]", "y_2013.nc has other times (from 2013-01-02 00:00, 6 h apart) than ");
+}
+
+/* What vt_dataset_log_times says of a set of one file whose times are `step` hours apart. */
+static void expect_told(double step, int64_t dt, const char *told, const char *not_told)
+{
+    static char text[4096];
+    vt_dataset *dataset = NULL;
+    vt_dataset_options options = test_nc_options("t");
+    options.dt = dt;
+    test_nc_write_even("x_2013.nc", 20, 0, step, step > 0 ? "hours since 2013-01-01" : "years since 2013-01-01");
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    if (dataset == NULL) return;
+    EXPECT_OK(vt_log_open(test_path("out.log"), false));
+    vt_dataset_log_times(dataset);
+    EXPECT_OK(vt_log_close());
+    FILE *file = fopen(test_path("out.log"), "r");
+    const size_t size = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[size] = '\0';
+    EXPECT(strstr(text, told) != NULL, "'%s' lacks '%s'", text, told);
+    EXPECT(not_told == NULL || strstr(text, not_told) == NULL, "'%s' has '%s'", text, not_told);
+    vt_dataset_close(&dataset);
+}
+
+TEST(netcdf_steps_are_told)
+{
+    expect_told(6, 1, "times: 2013-01-01 00:00 to 2013-01-05 18:00, every 6 h", "WARNING");
+    expect_told(1, 6, "times: 2013-01-01 00:00 to 2013-01-01 19:00, every 1 h", "WARNING");
+    expect_told(1, 1,
+                "WARNING - the files have a time every 1 h, not every 6 h: with dt 1 a forecast reaches 1 h ahead; 6 "
+                "hours would be --dt=6",
+                NULL);
+    expect_told(24, 2, "a time every 24 h, not every 6 h: with dt 2 a forecast reaches 48 h ahead", "would be");
+    expect_told(0.5, 12, "every 30 min", "WARNING");
+    expect_told(0, 1, "'time' has the units 'years since 2013-01-01'", "times: ");
+}
