@@ -163,6 +163,8 @@ static vt_status time_attention(int64_t samples, int64_t embed, vt_attention_cho
     snprintf(what, sizeof what, "head size %lld, backward, %s", (long long)(embed / HEADS), name);
     print_time(what, vt_cuda_time(backend, run_backward, &a), 2.5 * flops, 0);
     VT_TRY(backend->check(backend));
+    if (choice == VT_ATTENTION_CUDNN)
+        printf("  cuDNN served %d of 2 %s\n", vt_fused_attention_served(backend), vt_fused_attention_failure(backend));
 done:
     vt_backend_close(&backend);
     return status;

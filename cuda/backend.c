@@ -483,9 +483,14 @@ vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **
     state->fused_attention = vt_fused_attention_open(backend);
     if (state->fused_attention != NULL) vt_fused_attention_fill(backend, deterministic);
     open_choices(state);
-    snprintf(backend->name, sizeof backend->name, "GPU %d, %.60s, %s%s", state->device, state->device_name,
-             state->common.exact_float32 ? "float32 products exact" : "TF32 products",
-             state->fused_attention != NULL ? ", cuDNN" : ", own attention");
+    const size_t cudnn = vt_fused_attention_version(state->fused_attention);
+    int length = snprintf(backend->name, sizeof backend->name, "GPU %d, %.60s, %s", state->device, state->device_name,
+                          state->common.exact_float32 ? "float32 products exact" : "TF32 products");
+    if (state->fused_attention != NULL)
+        snprintf(backend->name + length, sizeof backend->name - (size_t)length, ", cuDNN %zu.%zu.%zu", cudnn / 10000,
+                 cudnn / 100 % 100, cudnn % 100);
+    else
+        snprintf(backend->name + length, sizeof backend->name - (size_t)length, ", own attention");
 done:
     if (status != VT_OK) vt_backend_close(&backend);
     *result = backend;

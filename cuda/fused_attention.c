@@ -3,10 +3,12 @@
  * alone, and dropout, whose random numbers would not be the CPU's, stays with the own kernels. */
 #include "fused_attention.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "report/log.h"
 #include "state.h"
 
 #ifdef VT_HAS_CUDNN
@@ -26,6 +28,7 @@ struct vt_fused_attention {
     vt_attention_choice preference;
     size_t plan_count;
     fused_plan *plans[64];
+    char failure[300]; /* of the last plan that could not be made or run; "": none */
 };
 
 /* The operands of one call. */
@@ -62,6 +65,11 @@ static bool execute(const call *c, int64_t count, const int64_t *ids, void *cons
                                           (const void *)&workspace) == CUDNN_STATUS_SUCCESS &&
         library->cudnnBackendFinalize(pack) == CUDNN_STATUS_SUCCESS &&
         library->cudnnBackendExecute(attention->handle, c->plan->graph.plan, pack) == CUDNN_STATUS_SUCCESS;
+    if (!done) {
+        snprintf(attention->failure, sizeof attention->failure, "running a plan: ");
+        library->cudnnGetLastErrorString(attention->failure + strlen(attention->failure),
+                                         sizeof attention->failure - strlen(attention->failure));
+    }
     if (pack != NULL) library->cudnnBackendDestroyDescriptor(pack);
     return done;
 }
@@ -167,8 +175,13 @@ static fused_plan *find_plan(struct vt_fused_attention *attention, call *c, bool
     attention->plans[attention->plan_count++] = plan;
     plan->shape = shape;
     c->plan = plan;
-    if (may_serve(c, &shape) && vt_fused_graph_open(attention->library, attention->handle, NULL, &shape, &plan->graph))
-        plan->serves = choose(c);
+    if (may_serve(c, &shape)) {
+        if (vt_fused_graph_open(attention->library, attention->handle, NULL, &shape, &plan->graph))
+            plan->serves = choose(c);
+        else
+            snprintf(attention->failure, sizeof attention->failure, "%s",
+                     plan->graph.failure[0] != '\0' ? plan->graph.failure : "no proposals");
+    }
     if (!plan->serves) vt_fused_graph_close(&plan->graph);
     return plan;
 }
@@ -181,8 +194,12 @@ static void attend(call *c, bool backward)
     if (c->plan == NULL) c->plan = &none;
     if (!c->plan->serves)
         run_own(c);
-    else if (!run_fused(c))
-        ((vt_cuda_common *)c->backend->state)->fail(c->backend, "cuDNN's attention worked at first and failed later");
+    else if (!run_fused(c)) {
+        char sentence[400];
+        snprintf(sentence, sizeof sentence, "cuDNN's attention worked at first and failed later: %s",
+                 attention->failure);
+        ((vt_cuda_common *)c->backend->state)->fail(c->backend, sentence);
+    }
 }
 
 static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
@@ -200,19 +217,45 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     attend(&c, true);
 }
 
+/* Once a process. */
+static void tell_of_own_attention(const char *why)
+{
+    static bool told;
+    if (!told) vt_log_info("attention is vitrain's own alone, without cuDNN's: %s", why);
+    told = true;
+}
+
+/* False, and it is told why: the own kernels serve. */
+static bool open_library(struct vt_fused_attention *attention, vt_backend *backend)
+{
+    char text[300];
+    if (vt_library_cudnn(&attention->library) != VT_OK) {
+        tell_of_own_attention(vt_error_text());
+        vt_error_clear();
+        return false;
+    }
+    const vt_cudnn *library = attention->library;
+    const size_t version = library->cudnnGetVersion();
+    if (version < FIRST_RIGHT_VERSION) {
+        snprintf(text, sizeof text, "version %zu is older than %d, the first that is right", version,
+                 FIRST_RIGHT_VERSION);
+        tell_of_own_attention(text);
+        return false;
+    }
+    if (library->cudnnCreate(&attention->handle) == CUDNN_STATUS_SUCCESS &&
+        library->cudnnSetStream(attention->handle, (cudaStream_t)backend->stream) == CUDNN_STATUS_SUCCESS)
+        return true;
+    snprintf(text, sizeof text, "it does not start: ");
+    library->cudnnGetLastErrorString(text + strlen(text), sizeof text - strlen(text));
+    tell_of_own_attention(text);
+    return false;
+}
+
 struct vt_fused_attention *vt_fused_attention_open(vt_backend *backend)
 {
     struct vt_fused_attention *attention = vt_allocate(1, sizeof *attention, "cuDNN's attention");
-    if (vt_library_cudnn(&attention->library) != VT_OK) {
-        vt_error_clear(); /* the own kernels serve; the back end's name says so */
-    } else if (attention->library->cudnnGetVersion() >= FIRST_RIGHT_VERSION &&
-               attention->library->cudnnCreate(&attention->handle) == CUDNN_STATUS_SUCCESS &&
-               attention->library->cudnnSetStream(attention->handle, (cudaStream_t)backend->stream) ==
-                   CUDNN_STATUS_SUCCESS) {
-        return attention;
-    }
-    vt_fused_attention_close(&attention);
-    return NULL;
+    if (!open_library(attention, backend)) vt_fused_attention_close(&attention);
+    return attention;
 }
 
 void vt_fused_attention_close(struct vt_fused_attention **result)
@@ -244,6 +287,12 @@ int vt_fused_attention_served(vt_backend *backend)
     int served = 0;
     for (size_t i = 0; attention != NULL && i < attention->plan_count; i++) served += attention->plans[i]->serves;
     return served;
+}
+
+const char *vt_fused_attention_failure(vt_backend *backend)
+{
+    const struct vt_fused_attention *attention = attention_of(backend);
+    return attention != NULL ? attention->failure : "cuDNN is not there";
 }
 
 /* cuDNN's backward adds dq in an order that changes from run to run: it serves only where that is allowed. */
@@ -287,6 +336,12 @@ int vt_fused_attention_served(vt_backend *backend)
 {
     (void)backend;
     return 0;
+}
+
+const char *vt_fused_attention_failure(vt_backend *backend)
+{
+    (void)backend;
+    return "built without cuDNN";
 }
 
 #endif

@@ -46,7 +46,8 @@ typedef struct {
     cudnnBackendDescriptor_t operations[32];
     cudnnBackendDescriptor_t plan; /* NULL: none was found */
     int64_t workspace_bytes;
-    int proposals; /* engine configurations that the library named */
+    int proposals;     /* engine configurations that the library named */
+    char failure[300]; /* the last call that failed, in the library's words */
 } vt_fused_graph;
 
 /* Builds graph and plan for `handle`, or for the device that `device_text` describes (JSON; cuDNN's

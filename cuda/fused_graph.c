@@ -2,6 +2,7 @@
 
 #ifdef VT_HAS_CUDNN
 
+#include <stdio.h>
 #include <string.h>
 
 typedef cudnnBackendDescriptor_t descriptor;
@@ -11,14 +12,25 @@ typedef struct {
     int64_t dims[4];
 } tensor;
 
+/* Whether a call succeeded. The first that did not fails the graph, and is kept in words. */
+static bool succeeds(vt_fused_graph *g, cudnnStatus_t status, const char *what, int number)
+{
+    char text[200] = "";
+    if (status == CUDNN_STATUS_SUCCESS) return true;
+    g->failed = true;
+    g->library->cudnnGetLastErrorString(text, sizeof text);
+    snprintf(g->failure, sizeof g->failure, "%s %d (operation %d): status %d, %s", what, number, g->operation_count,
+             (int)status, text);
+    return false;
+}
+
 static descriptor make(vt_fused_graph *g, cudnnBackendDescriptorType_t type)
 {
     descriptor made = NULL;
-    if (g->failed || g->count == VT_FUSED_MOST_DESCRIPTORS ||
-        g->library->cudnnBackendCreateDescriptor(type, &made) != CUDNN_STATUS_SUCCESS) {
-        g->failed = true;
+    if (g->count == VT_FUSED_MOST_DESCRIPTORS) g->failed = true;
+    if (g->failed ||
+        !succeeds(g, g->library->cudnnBackendCreateDescriptor(type, &made), "making a descriptor", (int)type))
         return NULL;
-    }
     g->descriptors[g->count++] = made;
     return made;
 }
@@ -26,8 +38,8 @@ static descriptor make(vt_fused_graph *g, cudnnBackendDescriptorType_t type)
 static void set(vt_fused_graph *g, descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                 int64_t count, const void *value)
 {
-    if (!g->failed && g->library->cudnnBackendSetAttribute(d, name, type, count, value) != CUDNN_STATUS_SUCCESS)
-        g->failed = true;
+    if (!g->failed)
+        succeeds(g, g->library->cudnnBackendSetAttribute(d, name, type, count, value), "setting attribute", (int)name);
 }
 
 static void set_descriptor(vt_fused_graph *g, descriptor d, cudnnBackendAttributeName_t name, descriptor value)
@@ -37,7 +49,7 @@ static void set_descriptor(vt_fused_graph *g, descriptor d, cudnnBackendAttribut
 
 static void finish(vt_fused_graph *g, descriptor d)
 {
-    if (!g->failed && g->library->cudnnBackendFinalize(d) != CUDNN_STATUS_SUCCESS) g->failed = true;
+    if (!g->failed) succeeds(g, g->library->cudnnBackendFinalize(d), "finishing descriptor", g->count);
 }
 
 static tensor make_tensor(vt_fused_graph *g, int64_t id, cudnnDataType_t type, const int64_t dims[4],
@@ -240,8 +252,10 @@ static void find_plan(vt_fused_graph *g, descriptor operations, descriptor devic
     finish(g, heuristic);
     for (int i = 0; i < MOST; i++) proposals[i] = make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     if (g->failed ||
-        g->library->cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                             MOST, &count, (void *)proposals) != CUDNN_STATUS_SUCCESS) {
+        !succeeds(g,
+                  g->library->cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST, &count, (void *)proposals),
+                  "proposals of mode", (int)mode)) {
         g->failed = false; /* the other mode may work */
         return;
     }

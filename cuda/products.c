@@ -44,6 +44,7 @@ struct vt_products {
     void *workspace;
     size_t plan_count, plan_capacity;
     product_plan *plans;
+    cublasStatus_t refusal; /* the last one */
 };
 
 static struct vt_products *products_of(vt_backend *backend)
@@ -105,27 +106,35 @@ static bool make_descriptors(const vt_cublaslt *library, product_plan *plan)
                                                key->leading_d) == CUBLAS_STATUS_SUCCESS;
 }
 
-static int find_algorithms(const struct vt_products *products, const product_plan *plan,
+/* Parts of a sum that several blocks share are added in float32: a 16-bit result may not be where they are added. */
+static int find_algorithms(struct vt_products *products, const product_plan *plan,
                            cublasLtMatmulHeuristicResult_t found[MOST_CHOICES])
 {
     const vt_cublaslt *library = products->library;
     cublasLtMatmulPreference_t preference = NULL;
     size_t workspace = WORKSPACE_BYTES;
     uint32_t a = (uint32_t)plan->key.aligned_a, b = (uint32_t)plan->key.aligned_b, d = (uint32_t)plan->key.aligned_d;
+    uint32_t sums =
+        plan->key.type_d == VT_FLOAT32 ? CUBLASLT_REDUCTION_SCHEME_MASK : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     int count = 0;
     if (library->cublasLtMatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS) return 0;
 #define SET(attribute, value)                                                                                          \
     (library->cublasLtMatmulPreferenceSetAttribute(preference, attribute, &(value), sizeof(value)) ==                  \
      CUBLAS_STATUS_SUCCESS)
     bool set = SET(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace) &&
+               SET(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, sums) &&
                SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a) &&
                SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b) &&
                SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, d) && SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d);
 #undef SET
-    if (!set ||
-        library->cublasLtMatmulAlgoGetHeuristic(products->handle, plan->operation, plan->a, plan->b, plan->d, plan->d,
-                                                preference, MOST_CHOICES, found, &count) != CUBLAS_STATUS_SUCCESS)
+    cublasStatus_t status = CUBLAS_STATUS_INVALID_VALUE;
+    if (set)
+        status = library->cublasLtMatmulAlgoGetHeuristic(products->handle, plan->operation, plan->a, plan->b, plan->d,
+                                                         plan->d, preference, MOST_CHOICES, found, &count);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        products->refusal = status;
         count = 0;
+    }
     library->cublasLtMatmulPreferenceDestroy(preference);
     return count;
 }
@@ -140,13 +149,14 @@ typedef struct {
 static bool run_product(void *context)
 {
     const product_run *run = context;
-    const struct vt_products *products = products_of(run->backend);
+    struct vt_products *products = products_of(run->backend);
     const product_plan *plan = run->plan;
     const float alpha = 1, beta = plan->key.adds ? 1 : 0;
-    return products->library->cublasLtMatmul(products->handle, plan->operation, &alpha, run->a, plan->a, run->b,
-                                             plan->b, &beta, run->d, plan->d, run->d, plan->d, &plan->algorithm,
-                                             products->workspace, WORKSPACE_BYTES,
-                                             (cudaStream_t)run->backend->stream) == CUBLAS_STATUS_SUCCESS;
+    cublasStatus_t status = products->library->cublasLtMatmul(
+        products->handle, plan->operation, &alpha, run->a, plan->a, run->b, plan->b, &beta, run->d, plan->d, run->d,
+        plan->d, &plan->algorithm, products->workspace, WORKSPACE_BYTES, (cudaStream_t)run->backend->stream);
+    if (status != CUBLAS_STATUS_SUCCESS) products->refusal = status;
+    return status == CUBLAS_STATUS_SUCCESS;
 }
 
 /* Times the library's proposals, with a result of its own: the real one may be added to only once. */
@@ -259,11 +269,15 @@ static bool multiply(vt_backend *backend, product_key *key, const void *a, const
 
 static void fail(vt_backend *backend, const char *name, const product_key *key)
 {
-    char sentence[256];
+    const struct vt_products *products = products_of(backend);
+    char sentence[400];
     snprintf(sentence, sizeof sentence,
-             "cuBLASLt has no %s of %lld × %lld × %lld numbers (types %d, %d, %d); report it, and use --device=cpu",
+             "cuBLASLt has no %s of %lld × %lld × %lld numbers (types %d, %d, %d; rows of %lld, %lld, %lld; aligned to "
+             "%lld, %lld, %lld bytes): %s; report it, and use --device=cpu",
              name, (long long)key->m, (long long)key->n, (long long)key->k, (int)key->type_a, (int)key->type_b,
-             (int)key->type_d);
+             (int)key->type_d, (long long)key->leading_a, (long long)key->leading_b, (long long)key->leading_d,
+             (long long)key->aligned_a, (long long)key->aligned_b, (long long)key->aligned_d,
+             products->library->cublasLtGetStatusString(products->refusal));
     ((vt_cuda_common *)backend->state)->fail(backend, sentence);
 }
 

@@ -57,6 +57,8 @@ typedef enum { VT_ATTENTION_BY_TIME, VT_ATTENTION_OWN, VT_ATTENTION_CUDNN } vt_a
 void vt_fused_attention_prefer(vt_backend *backend, vt_attention_choice choice);
 /* How many shapes cuDNN has served so far, forward and backward each for itself. */
 int vt_fused_attention_served(vt_backend *backend);
+/* Why the last plan of cuDNN's that was tried could not be made; "": none failed. */
+const char *vt_fused_attention_failure(vt_backend *backend);
 
 /* Milliseconds of `run(context)` on the back end's stream, the shortest of three after a first; INFINITY when it fails.
  * Waits for the stream: only in a run's first step. */

@@ -75,7 +75,9 @@ TEST(cudnn_proposes_kernels_for_attention)
         vt_fused_graph graph;
         vt_fused_graph_open(library, NULL, h200, &shape, &graph);
         EXPECT(graph.operation_count == (backward ? 18 : 10), "%d operations", graph.operation_count);
-        EXPECT(graph.proposals > 0, "no proposal, backward %d, type %d", backward, type);
+        EXPECT(graph.proposals > 0, "no proposal, backward %d, type %d: %s", backward, type, graph.failure);
+        EXPECT(graph.plan != NULL || strstr(graph.failure, ": status ") != NULL, "why there is no plan: %s",
+               graph.failure);
         vt_fused_graph_close(&graph);
     }
 }
@@ -198,8 +200,9 @@ static void check_cudnn(vt_type type, const vt_attention_shape *shape)
     compare_halves(&own, &cudnn, true, 8);
     backward_from(&own, shape, &cudnn); /* each is chosen for itself */
     compare_halves(&own, &cudnn, true, 8);
-    printf("    %s, %lld tokens, head size %lld: cuDNN serves %d of forward and backward\n", half_name(type),
-           (long long)shape->queries, (long long)shape->head_dim, vt_fused_attention_served(cudnn.backend));
+    printf("    %s, %lld tokens, head size %lld: cuDNN serves %d of forward and backward %s\n", half_name(type),
+           (long long)shape->queries, (long long)shape->head_dim, vt_fused_attention_served(cudnn.backend),
+           vt_fused_attention_failure(cudnn.backend));
     close_gpu_attention(&own);
     close_gpu_attention(&cudnn);
 }

@@ -29,7 +29,8 @@ typedef struct {
 static struct {
     bool refuses_bias, takes_wide_bias, refuses_gradient;
     int products, rounded_biases, questions;
-    int64_t open; /* descriptors */
+    uint32_t sums; /* how parts of a sum may be added, as the last question says */
+    int64_t open;  /* descriptors */
 } fake;
 
 static cublasStatus_t fake_create(cublasLtHandle_t *handle)
@@ -122,7 +123,8 @@ static cublasStatus_t fake_preference_destroy(cublasLtMatmulPreference_t prefere
 static cublasStatus_t fake_preference_set(cublasLtMatmulPreference_t preference,
                                           cublasLtMatmulPreferenceAttributes_t name, const void *value, size_t bytes)
 {
-    (void)preference, (void)value;
+    (void)preference;
+    if (name == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) memcpy(&fake.sums, value, sizeof fake.sums);
     const bool is_size = name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
     return bytes == (is_size ? sizeof(uint64_t) : sizeof(uint32_t)) ? CUBLAS_STATUS_SUCCESS
                                                                     : CUBLAS_STATUS_INVALID_VALUE;
@@ -160,6 +162,9 @@ static cublasStatus_t fake_heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc
     fake.questions++;
     *count = 0;
     EXPECT(c == d && most > 0);
+    const uint32_t wide = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* the others add in the result's type */
+    EXPECT(fake.sums == wide || (((const fake_layout *)d)->type == CUDA_R_32F && (fake.sums & wide) != 0));
+    fake.sums = 0;
     if (!is_supported(o, (const fake_layout *)a, (const fake_layout *)b, (const fake_layout *)d))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     memset(&found[0], 0, sizeof found[0]);
@@ -434,6 +439,26 @@ static void check_products(vt_type type)
 TEST(products_as_the_library_is_documented)
 {
     for (vt_type type = VT_FLOAT32; type < VT_TYPE_COUNT; type++) check_products(type);
+}
+
+/* What the library has no product for is told with its sizes and the library's own word. */
+TEST(a_product_that_is_refused)
+{
+    fixture f;
+    open_fixture(&f);
+    operand x = make(VT_BFLOAT16, 5, 4, 1), weight = make(VT_FLOAT32, 3, 4, 2), y = make(VT_BFLOAT16, 5, 3, 3);
+    f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, y.own);
+    EXPECT(f.state.state.failed &&
+               strstr(vt_error_text(), "no product of 3 × 5 × 4 numbers (types 0, 1, 1; rows of 7, 7, 6") != NULL &&
+               strstr(vt_error_text(), ": a status; report it") != NULL,
+           "%s", vt_error_text());
+    vt_error_clear();
+    operand *const all[] = {&x, &weight, &y};
+    for (int i = 0; i < 3; i++) {
+        free(all[i]->memory);
+        free(all[i]->wide.data);
+    }
+    close_fixture(&f);
 }
 
 /* Asking the library and timing wait for the GPU: not while a step is recorded. What is known goes on. */
