@@ -76,13 +76,14 @@ static void print_times(const file_set *set)
 }
 
 /* The files of one date; they are one file unless there are variables. */
-static vt_status look_at_file(const char *const *paths, int64_t count, const char *variables, bool verify,
+static vt_status look_at_file(const char *const *paths, int64_t count, const char *variables, bool tried, bool verify,
                               file_set *set, vt_fields_file **first)
 {
     vt_status status = VT_OK;
     const char *path = paths[0];
     vt_fields_file *file = NULL;
-    VT_TRY(vt_fields_file_open(paths, count, variables, &file));
+    VT_TRY((tried ? vt_fields_file_open_again : vt_fields_file_open)(paths, count, variables, &file));
+    VT_TRY(vt_fields_file_check_written(file));
     vt_fields_shape shape = vt_fields_file_shape(file);
     if (set->readable == 0) set->shape = shape;
     VT_CHECK(shape.channels == set->shape.channels && shape.height == set->shape.height &&
@@ -115,9 +116,14 @@ static void print_files(const char *directory, const char *label, const char *va
         return;
     }
     vt_text noted = {0};
+    bool tried = false;
     for (int64_t i = 0; i < list.groups; i++) {
-        const char *const *paths = (const char *const *)list.paths + list.first[i];
-        if (look_at_file(paths, list.first[i + 1] - list.first[i], variables, verify, &set, &first) == VT_OK) continue;
+        const char *const *all = (const char *const *)list.paths, *const *paths = all + list.first[i];
+        const int64_t left = list.groups - i, together = left < VT_TOGETHER ? left : VT_TOGETHER;
+        if (i % VT_TOGETHER == 0)
+            tried = list.groups >= VT_TOGETHER && vt_fields_files_survive(all, list.first + i, together, variables);
+        if (look_at_file(paths, list.first[i + 1] - list.first[i], variables, tried, verify, &set, &first) == VT_OK)
+            continue;
         vt_text_append(&noted, "%s\n", vt_error_text());
         vt_error_clear();
     }

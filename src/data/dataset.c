@@ -275,6 +275,7 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index)
     const vt_dataset_options *options = &dataset->options;
     const char *path = vt_dataset_group_path(dataset, index);
     VT_TRY(vt_dataset_use_file(dataset, index, &file));
+    VT_TRY(vt_fields_file_check_written(file));
     vt_fields_shape shape = vt_fields_file_shape(file);
     VT_TRY(check_window(options, path, &shape));
     if (index == 0) {
@@ -308,6 +309,17 @@ done:
     return status;
 }
 
+/* Of more than a few files those from `first` on, so many as are tried together. */
+static void try_some(vt_dataset *dataset, int64_t first)
+{
+    const vt_file_list *list = &dataset->list;
+    const int64_t left = list->groups - first, count = left < VT_TOGETHER ? left : VT_TOGETHER;
+    if (list->groups < VT_TOGETHER) return;
+    const bool survive = vt_fields_files_survive((const char *const *)list->paths, list->first + first, count,
+                                                 dataset->options.variables);
+    for (int64_t i = 0; i < count; i++) dataset->files[first + i].tried = survive;
+}
+
 static vt_status open_files(vt_dataset *dataset)
 {
     vt_status status = VT_OK;
@@ -315,7 +327,10 @@ static vt_status open_files(vt_dataset *dataset)
     VT_TRY(vt_file_list_open(options->directory, options->option_name, options->variables != NULL, &dataset->list));
     dataset->files = calloc((size_t)dataset->list.groups, sizeof *dataset->files);
     VT_CHECK(dataset->files != NULL, "out of memory for %lld files", (long long)dataset->list.groups);
-    for (int64_t i = 0; i < dataset->list.groups; i++) VT_TRY(look_at_file(dataset, i));
+    for (int64_t i = 0; i < dataset->list.groups; i++) {
+        if (i % VT_TOGETHER == 0) try_some(dataset, i);
+        VT_TRY(look_at_file(dataset, i));
+    }
     tell_more(dataset->told.gaps, "have gaps between their times", options->directory);
     tell_more(dataset->told.overlaps, "begin before the one before them ends", options->directory);
     tell_more(dataset->told.too_short, "are too short for a sample", options->directory);

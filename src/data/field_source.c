@@ -19,6 +19,26 @@
 
 /* ---- the file ---- */
 
+/* What else a file of weather may be, by its first bytes; "" when it is none of these. */
+static const char *other_kind(int descriptor)
+{
+    static const struct {
+        const char *bytes, *kind;
+    } kinds[] = {{"CDF\1", "; it is netCDF-3, of which `nccopy -k nc4 in.nc out.nc` makes netCDF-4"},
+                 {"CDF\2", "; it is netCDF-3, of which `nccopy -k nc4 in.nc out.nc` makes netCDF-4"},
+                 {"CDF\5", "; it is netCDF-3, of which `nccopy -k nc4 in.nc out.nc` makes netCDF-4"},
+                 {"GRIB", "; it is GRIB: fetch it as netCDF-4, or `cdo -f nc4 copy in.grib out.nc`"},
+                 {"PK\3\4", "; it is a zip archive: unzip it"},
+                 {"\x1f\x8b", "; it is compressed as a whole: gunzip it"},
+                 {"<!DO", "; it is a web page, perhaps an error of the download"},
+                 {"<htm", "; it is a web page, perhaps an error of the download"}};
+    char first[5] = "";
+    if (pread(descriptor, first, 4, 0) < 2) return "";
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strncmp(first, kinds[i].bytes, strlen(kinds[i].bytes)) == 0) return kinds[i].kind;
+    return "";
+}
+
 /* The operating system's own words for what it refuses; HDF5's are longer and say less. */
 vt_status vt_field_part_open(const char *path, vt_field_part *part)
 {
@@ -36,7 +56,8 @@ vt_status vt_field_part_open(const char *path, vt_field_part *part)
     access = vt_hdf5_file_access();
     H5Pset_sieve_buf_size(access, SIEVE_BYTES); /* 64 KB else, also where a few rows of a field are asked for */
     part->file = H5Fopen(path, H5F_ACC_RDONLY, access);
-    VT_CHECK(part->file >= 0, "%s is not a readable HDF5 file (damaged or cut short?): %s", path, vt_hdf5_reason());
+    VT_CHECK(part->file >= 0, "%s is not a readable HDF5 file (damaged or cut short?): %s%s", path, vt_hdf5_reason(),
+             other_kind(part->descriptor));
 done:
     if (access >= 0) H5Pclose(access);
     return status;

@@ -136,9 +136,11 @@ done:
 
 /* ---- the first try ---- */
 
+/* Files of several dates: those of date d are paths[first[d]] … paths[first[d + 1] - 1]. */
 typedef struct {
     const char *const *paths;
-    int64_t path_count;
+    const int64_t *first;
+    int64_t dates;
     const char *variables;
 } attempt;
 
@@ -169,52 +171,33 @@ static void visit_storage(vt_fields_file *file)
 static void try_out(void *context)
 {
     const attempt *wanted = context;
-    vt_fields_file *file = NULL;
-    if (vt_fields_file_open_again(wanted->paths, wanted->path_count, wanted->variables, &file) == VT_OK)
-        visit_storage(file);
-    vt_fields_file_close(&file);
+    for (int64_t d = 0; d < wanted->dates; d++) {
+        vt_fields_file *file = NULL;
+        const int64_t first = wanted->first[d], count = wanted->first[d + 1] - first;
+        if (vt_fields_file_open_again(wanted->paths + first, count, wanted->variables, &file) == VT_OK)
+            visit_storage(file);
+        vt_fields_file_close(&file);
+    }
 }
 
-/* What was never written reads as the fill value, 0 mostly, as if it were data: what a program leaves that was ended
- * while it wrote. Nothing at all is an error; where some chunks lack, perhaps the rest is worth it. */
-static vt_status check_written(const vt_fields_file *file)
+bool vt_fields_files_survive(const char *const *paths, const int64_t *first, int64_t dates, const char *variables)
 {
-    vt_status status = VT_OK;
-    vt_hdf5_enter();
-    for (int i = 0; i < file->source_count && file->shape.times > 0; i++) {
-        const vt_field_source *source = &file->sources[i];
-        const int64_t chunks = source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];
-        hsize_t written = (hsize_t)chunks;
-        bool is_empty = source->layout == VT_LAYOUT_CONTIGUOUS && H5Dget_offset(source->dataset) == HADDR_UNDEF;
-#if H5_VERSION_GE(1, 10, 5)
-        if (source->layout == VT_LAYOUT_CHUNKED) {
-            if (H5Dget_num_chunks(source->dataset, source->space, &written) < 0) written = (hsize_t)chunks;
-            is_empty = written == 0;
-        }
-#endif
-        VT_CHECK(!is_empty, "%s: '%s' has a shape, but no value of it was ever written; make the file again",
-                 source->part->path, source->name);
-        if ((int64_t)written < chunks)
-            vt_log_warning("%s: only %lld of the %lld chunks of '%s' were ever written, the others read as the fill "
-                           "value; was the writing broken off?",
-                           source->part->path, (long long)written, (long long)chunks, source->name);
-    }
-done:
-    vt_hdf5_leave();
-    return status;
+    attempt wanted = {paths, first, dates, variables};
+    const bool survive = vt_trial(paths[first[0]], try_out, &wanted) == VT_OK;
+    if (!survive) vt_error_clear();
+    return survive;
 }
 
 vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const char *variables,
                               vt_fields_file **result)
 {
     vt_status status = VT_OK;
-    attempt wanted = {paths, path_count, variables};
+    const int64_t first[2] = {0, path_count};
+    attempt wanted = {paths, first, 1, variables};
     *result = NULL;
     VT_TRY(vt_trial(paths[0], try_out, &wanted));
     VT_TRY(vt_fields_file_open_again(paths, path_count, variables, result));
-    VT_TRY(check_written(*result));
 done:
-    if (status != VT_OK) vt_fields_file_close(result);
     return status;
 }
 
@@ -300,6 +283,33 @@ vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time)
                  (long long)info.st_size, (long long)time);
     }
 done:
+    return status;
+}
+
+vt_status vt_fields_file_check_written(const vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    vt_hdf5_enter();
+    for (int i = 0; i < file->source_count && file->shape.times > 0; i++) {
+        const vt_field_source *source = &file->sources[i];
+        const int64_t chunks = source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];
+        hsize_t written = (hsize_t)chunks;
+        bool is_empty = source->layout == VT_LAYOUT_CONTIGUOUS && H5Dget_offset(source->dataset) == HADDR_UNDEF;
+#if H5_VERSION_GE(1, 10, 5)
+        if (source->layout == VT_LAYOUT_CHUNKED) {
+            if (H5Dget_num_chunks(source->dataset, source->space, &written) < 0) written = (hsize_t)chunks;
+            is_empty = written == 0;
+        }
+#endif
+        VT_CHECK(!is_empty, "%s: '%s' has a shape, but no value of it was ever written; make the file again",
+                 source->part->path, source->name);
+        if ((int64_t)written < chunks)
+            vt_log_warning("%s: only %lld of the %lld chunks of '%s' were ever written, the others read as the fill "
+                           "value; was the writing broken off?",
+                           source->part->path, (long long)written, (long long)chunks, source->name);
+    }
+done:
+    vt_hdf5_leave();
     return status;
 }
 

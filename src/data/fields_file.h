@@ -26,6 +26,11 @@ typedef struct vt_fields_file vt_fields_file;
 vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const char *variables,
                               vt_fields_file **file);
 
+/* Whether HDF5 survives the files of several dates, tried in one process: those of date d are paths[first[d]] …
+ * paths[first[d + 1] - 1]. If so they may be opened as if they had been before. One process each is dear where files
+ * are many. */
+bool vt_fields_files_survive(const char *const *paths, const int64_t *first, int64_t dates, const char *variables);
+
 /* The same for a file that was opened before: without trying first, in a process of its own (data/trial.h), whether
  * HDF5 survives it. */
 vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count, const char *variables,
@@ -55,6 +60,10 @@ const char *vt_fields_file_obstacle(const vt_fields_file *file);
 
 /* Drops what the cache keeps of the file's chunks; before it is closed. */
 void vt_fields_file_forget(vt_fields_file *file, vt_chunk_cache *cache);
+
+/* What was never written reads as the fill value, 0 mostly, as if it were data: what a program leaves that was ended
+ * while it wrote. Fails where nothing at all was written, and warns where chunks lack: perhaps the rest is worth it. */
+vt_status vt_fields_file_check_written(const vt_fields_file *file);
 
 /* Fails when one of its files has no longer the size with which it was opened. */
 vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time);

@@ -7,6 +7,8 @@
 
 #include "base/status.h"
 
+enum { VT_TOGETHER = 16 }; /* dates whose files are tried in one process, where there are at least so many */
+
 typedef struct {
     char **paths; /* directory included, [count], in the order of their names */
     int64_t count;

@@ -126,6 +126,7 @@ static vt_status gather_file(const vt_file_list *list, int64_t group, const char
     float *fields = NULL;
     const char *const *paths = (const char *const *)list->paths + list->first[group], *path = paths[0];
     VT_TRY(vt_fields_file_open(paths, list->first[group + 1] - list->first[group], variables, &file));
+    VT_TRY(vt_fields_file_check_written(file));
     vt_fields_shape shape = vt_fields_file_shape(file);
     if (*statistics == NULL) {
         VT_TRY(vt_statistics_open(shape.channels, shape.height, shape.width, statistics));

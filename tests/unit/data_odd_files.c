@@ -72,6 +72,25 @@ TEST(what_was_never_written)
     EXPECT(strstr(text, "2001.h5: only 2 of the 3 chunks of 'fields' were ever written") != NULL, "%s", text);
 }
 
+TEST(errors_of_other_kinds)
+{
+    static const char *const known[][2] = {{"CDF\1\0\0\0\4", "it is netCDF-3, of which `nccopy -k nc4 in.nc out.nc`"},
+                                           {"CDF\5....", "it is netCDF-3"},
+                                           {"GRIB\0\0\0\2", "it is GRIB: fetch it as netCDF-4"},
+                                           {"PK\3\4....", "it is a zip archive: unzip it"},
+                                           {"\x1f\x8b......", "gunzip it"},
+                                           {"<!DOCTYP", "it is a web page"},
+                                           {"CDX.....", "file signature not found"}};
+    const test_fields fields = {.times = 3, .channels = 1, .height = 4, .width = 5};
+    vt_dataset_options options = options_for(&fields);
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        FILE *file = fopen(test_path("2001.h5"), "w");
+        EXPECT(fwrite(known[i][0], 1, 8, file) == 8);
+        fclose(file);
+        expect_open_error(&options, known[i][1]);
+    }
+}
+
 /* The layout message says its version, 3 in these files: as if a later library had written it. */
 TEST(errors_of_newer_files)
 {

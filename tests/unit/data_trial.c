@@ -1,8 +1,11 @@
 /* Files that HDF5 must not be trusted with: links and storage that lead into other files, crashes, endless work. */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "config/config.h"
+#include "data/dataset.h"
 #include "data/fields_file.h"
 #include "data/trial.h"
 #include "test.h"
@@ -82,6 +85,41 @@ TEST(a_file_over_which_hdf5_crashes)
     vt_fields_file *file = NULL;
     EXPECT_ERROR(vt_fields_file_open(&path, 1, NULL, &file), path);
     EXPECT(file == NULL);
+}
+
+/* Many files are tried together; the one over which it crashes is named all the same. */
+TEST(a_file_among_many_over_which_hdf5_crashes)
+{
+    enum { FILES = 40, BAD = 21 };
+    const test_fields fields = {.times = 3, .channels = 1, .height = 2, .width = 2};
+    unsigned char bytes[65536];
+    FILE *file = fopen("tests/fuzz/corpus/fields/fill_value_crash", "r");
+    const size_t count = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    for (int i = 0; i < FILES; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%d.h5", 2001 + i);
+        test_fields_write(test_path(name), &fields);
+    }
+    vt_dataset *dataset = NULL;
+    vt_dataset_options options = {.directory = vt_test_directory(),
+                                  .option_name = "train_data_path",
+                                  .height = 2,
+                                  .width = 2,
+                                  .in_channels = 1,
+                                  .out_channels = 1,
+                                  .dt = 1,
+                                  .sample_limit = VT_UNSET_INTEGER};
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    EXPECT(vt_dataset_sample_count(dataset) == 2 * FILES);
+    vt_dataset_close(&dataset);
+    char name[32];
+    snprintf(name, sizeof name, "%d.h5", 2001 + BAD);
+    file = fopen(test_path(name), "w");
+    EXPECT(fwrite(bytes, 1, count, file) == count);
+    fclose(file);
+    EXPECT_ERROR(vt_dataset_open(&options, &dataset), "/2022.h5: HDF5 crashed (Segmentation fault) when it was tried");
+    EXPECT(dataset == NULL);
 }
 
 /* ---- other files ---- */
