@@ -1,0 +1,113 @@
+/* NCCL on one GPU: a job of one rank. It opens the library, meets itself, splits off a communicator and runs each
+ * operation, also in the midst of a recording; what several ranks make of it needs several GPUs. */
+#include "operations/guarded.h"
+#include "operations/paths.h"
+#include "parallel/group.h"
+#include "test.h"
+
+enum { COUNT = 1013 };
+
+typedef struct {
+    vt_engine *self, *engine;
+    vt_group *host;  /* over which the ranks learn of one another */
+    vt_group device; /* of one rank, over the GPU's memory */
+    vt_backend *backend;
+    float *data, *other; /* [COUNT], there */
+    float values[COUNT];
+} alone;
+
+static bool open_alone(alone *a)
+{
+    static int member = 0;
+    memset(a, 0, sizeof *a);
+    EXPECT_OK(vt_backend_open_cuda(0, true, &a->backend));
+    EXPECT_OK(vt_engine_open_self(&a->self));
+    EXPECT_OK(vt_group_open(a->self, "test", &member, 1, 0, 0, NULL, &a->host));
+    const vt_nccl_options options = {.size = 1, .host = a->host, .timeout = 60};
+    if (vt_engine_open_nccl(&options, &a->engine) != VT_OK) return false;
+    void *memory[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++)
+        EXPECT_OK(a->backend->allocate(a->backend, VT_MEMORY_WORKSPACE, sizeof a->values, &memory[i]));
+    a->data = memory[0];
+    a->other = memory[1];
+    fill_random(a->values, COUNT, 1, 1);
+    a->device = (vt_group){.name = "alone", .size = 1, .members = &member, .backend = a->backend, .engine = a->engine};
+    EXPECT_OK(a->engine->split(a->engine, 0, 0, &a->device));
+    printf("    %s\n", a->engine->name);
+    return true;
+}
+
+static void close_alone(alone *a)
+{
+    if (a->device.state != NULL) a->engine->group_close(&a->device);
+    vt_engine_close(&a->engine);
+    vt_group_close(&a->host);
+    vt_engine_close(&a->self);
+    a->backend->release(a->backend, a->data);
+    a->backend->release(a->backend, a->other);
+    vt_backend_close(&a->backend);
+}
+
+static void expect_values(const alone *a, const float *memory, const char *what)
+{
+    float got[COUNT] = {0};
+    a->backend->copy_to_host(a->backend, got, memory, sizeof got);
+    EXPECT_OK(a->backend->check(a->backend));
+    EXPECT(memcmp(got, a->values, sizeof got) == 0, "%s: %g, not %g, …", what, (double)got[0], (double)a->values[0]);
+}
+
+static void fill(const alone *a)
+{
+    a->backend->copy_from_host(a->backend, a->data, a->values, sizeof a->values);
+    a->backend->zero(a->backend, a->other, sizeof a->values);
+}
+
+/* Each with one rank leaves the numbers as they are, here or at the other place. */
+static void run(alone *a, int operation)
+{
+    static const int64_t counts[1] = {COUNT};
+    static const size_t bytes[1] = {COUNT * sizeof(float)};
+    vt_request request = {.group = &a->device};
+    const vt_engine *e = a->engine;
+    if (operation == 0) e->all_reduce(&a->device, VT_SUM_FLOAT32, a->data, COUNT, &request);
+    if (operation == 1) e->reduce_scatter(&a->device, a->data, counts, a->other, &request);
+    if (operation == 2) e->all_gather(&a->device, a->data, bytes, a->other, &request);
+    if (operation == 3) e->exchange(&a->device, a->data, *bytes, 0, a->other, *bytes, 0, &request);
+    if (operation == 4) e->broadcast(&a->device, a->data, *bytes, 0, &request);
+    e->wait(&request);
+}
+
+static bool is_elsewhere(int operation)
+{
+    return operation >= 1 && operation <= 3;
+}
+
+TEST(nccl_of_one_rank)
+{
+    static const char *const names[] = {"all-reduce", "reduce-scatter", "all-gather", "exchange", "broadcast"};
+    alone a;
+    if (!vt_test_gpu_alone() || !path_is_available(PATH_GPU) || getenv("VITRAIN_TEST_GPU") != NULL) {
+        vt_test_skip("on a GPU alone (VITRAIN_TEST_PATHS=gpu)");
+        return;
+    }
+    vt_test_gpu_used = true;
+    if (!open_alone(&a)) {
+        vt_test_skip("%s", vt_error_text());
+        vt_error_clear();
+        close_alone(&a);
+        return;
+    }
+    for (int operation = 0; operation < 5; operation++) {
+        fill(&a);
+        run(&a, operation);
+        expect_values(&a, is_elsewhere(operation) ? a.other : a.data, names[operation]);
+        fill(&a);
+        EXPECT_OK(a.backend->check(a.backend));
+        EXPECT(a.backend->record_begin(a.backend));
+        run(&a, operation);
+        EXPECT(a.backend->record_end(a.backend), "%s is not recorded", names[operation]);
+        EXPECT(a.backend->replay(a.backend));
+        expect_values(&a, is_elsewhere(operation) ? a.other : a.data, names[operation]);
+    }
+    close_alone(&a);
+}
