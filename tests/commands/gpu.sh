@@ -55,6 +55,10 @@ FAIL operations/fails: exit status 1"
     contains "$output" "    cuDNN serves 2
 ok   operations/passes ("
     contains "$output" "gpu-check: ops: 1 ok, 2 failed, 0 skipped"
+    GPU_CHECK_BRIEF=1 fails 1 "$TOP/tests/gpu/check" ops
+    contains "$output" "gpu-check: ops: 1 ok, 2 failed, 0 skipped"
+    contains "$output" "    cuDNN serves 2"
+    case $output in *"ok   operations/passes"*) return 1 ;; esac
     contains "$output" "gpu-check: failed: ops"
     # the last word is the test; what a tool finds in one that passes counts
     cat >programs/compute-sanitizer <<'PROGRAM'
