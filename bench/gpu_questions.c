@@ -215,7 +215,7 @@ static double time_epilogue(product *p)
     const vt_cublaslt *l = p->library;
     cublasOperation_t turned = CUBLAS_OP_T;
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-    cudaDataType_t half = CUDA_R_16BF, wide = CUDA_R_32F;
+    cudaDataType_t half = CUDA_R_16BF;
     int64_t stride = p->hidden.stride;
     uint64_t n = (uint64_t)p->hidden.columns, k = (uint64_t)p->x.columns, m = (uint64_t)p->x.rows;
     cublasLtMatmulPreference_t preference = NULL;
@@ -228,7 +228,7 @@ static double time_epilogue(product *p)
      CUBLAS_STATUS_SUCCESS)
     bool works = l->cublasLtMatmulDescCreate(&p->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
                  SET(TRANSA, turned) && SET(EPILOGUE, epilogue) && SET(BIAS_POINTER, p->bias) &&
-                 SET(BIAS_DATA_TYPE, wide) && SET(EPILOGUE_AUX_POINTER, p->hidden.data) &&
+                 SET(BIAS_DATA_TYPE, half) && SET(EPILOGUE_AUX_POINTER, p->hidden.data) &&
                  SET(EPILOGUE_AUX_LD, stride) &&
                  l->cublasLtMatrixLayoutCreate(&p->a, half, k, n, (int64_t)k) == CUBLAS_STATUS_SUCCESS &&
                  l->cublasLtMatrixLayoutCreate(&p->b, half, k, m, (int64_t)k) == CUBLAS_STATUS_SUCCESS &&

@@ -1,0 +1,385 @@
+/* cuda/fused_attention.c without a GPU: over a stand-in for cuDNN that takes every description and computes nothing.
+ * Which of the two attentions serves, what is kept of it, and what is told where the library refuses. */
+#include "operations/guarded.h"
+#include "operations/paths.h"
+#include "test.h"
+
+#if defined(VT_HAS_CUDA) && defined(VT_HAS_CUDNN)
+
+#include "base/memory.h"
+#include "cuda/fused_attention.h"
+#include "cuda/state.h"
+
+/* ---- the stand-in ---- */
+
+static struct {
+    size_t version;
+    double own_time, cudnn_time;
+    bool refuses_plans, refuses_runs;
+    int open, runs, timings, own_runs, questions; /* questions: how often proposals were asked for */
+    int64_t count, ids[16];                       /* of the pack that runs */
+    void *pointers[16];
+} fake;
+
+typedef struct {
+    cudnnBackendDescriptorType_t type;
+} fake_descriptor;
+
+static cudnnStatus_t fake_create(cudnnHandle_t *handle)
+{
+    *handle = (cudnnHandle_t)&fake;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t fake_destroy(cudnnHandle_t handle)
+{
+    (void)handle;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t fake_set_stream(cudnnHandle_t handle, cudaStream_t stream)
+{
+    (void)handle, (void)stream;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static size_t fake_version(void)
+{
+    return fake.version;
+}
+
+static void fake_error(char *text, size_t size)
+{
+    snprintf(text, size, "the library's own words");
+}
+
+static cudnnStatus_t fake_make(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *made)
+{
+    fake_descriptor *d = vt_allocate(1, sizeof *d, "a test");
+    d->type = type;
+    *made = d;
+    fake.open++;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t fake_drop(cudnnBackendDescriptor_t descriptor)
+{
+    free(descriptor);
+    fake.open--;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t fake_set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                              cudnnBackendAttributeType_t type, int64_t count, const void *value)
+{
+    (void)type;
+    if (descriptor == NULL || value == NULL || count < 1) return CUDNN_STATUS_BAD_PARAM;
+    if (name == CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) {
+        fake.count = count;
+        memcpy(fake.ids, value, (size_t)count * sizeof *fake.ids);
+    }
+    if (name == CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS) {
+        EXPECT(count == fake.count);
+        memcpy(fake.pointers, value, (size_t)count * sizeof *fake.pointers);
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t fake_get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                              cudnnBackendAttributeType_t type, int64_t most, int64_t *count, void *value)
+{
+    (void)descriptor, (void)type, (void)most;
+    if (count != NULL) *count = 1;
+    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) fake.questions++;
+    if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) *(int64_t *)value = 1000;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t fake_finish(cudnnBackendDescriptor_t descriptor)
+{
+    const fake_descriptor *d = descriptor;
+    if (d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && fake.refuses_plans) return CUDNN_STATUS_NOT_SUPPORTED;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t fake_run(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)
+{
+    EXPECT(handle != NULL && plan != NULL && pack != NULL);
+    if (fake.refuses_runs) return CUDNN_STATUS_EXECUTION_FAILED;
+    fake.runs++;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static vt_status fake_library(const vt_cudnn **library)
+{
+    static const vt_cudnn functions = {.cudnnCreate = fake_create,
+                                       .cudnnDestroy = fake_destroy,
+                                       .cudnnSetStream = fake_set_stream,
+                                       .cudnnGetVersion = fake_version,
+                                       .cudnnGetLastErrorString = fake_error,
+                                       .cudnnBackendCreateDescriptor = fake_make,
+                                       .cudnnBackendDestroyDescriptor = fake_drop,
+                                       .cudnnBackendSetAttribute = fake_set,
+                                       .cudnnBackendGetAttribute = fake_get,
+                                       .cudnnBackendFinalize = fake_finish,
+                                       .cudnnBackendExecute = fake_run};
+    *library = &functions;
+    return VT_OK;
+}
+
+static double fake_time(vt_backend *backend, bool (*run)(void *context), void *context)
+{
+    const int runs = fake.runs;
+    (void)backend;
+    fake.timings++;
+    if (!run(context)) return INFINITY;
+    return fake.runs > runs ? fake.cudnn_time : fake.own_time;
+}
+
+static cudaError_t fake_memset(void *memory, int value, size_t bytes, cudaStream_t stream)
+{
+    (void)stream;
+    memset(memory, value, bytes);
+    return cudaSuccess;
+}
+
+static cudaError_t fake_peek(void)
+{
+    return cudaSuccess;
+}
+
+/* The file itself, under other names and over the stand-in. */
+#define vt_library_cudnn fake_library
+#define vt_cuda_time fake_time
+#define cudaMemsetAsync fake_memset
+#define cudaPeekAtLastError fake_peek
+#define vt_fused_attention_open fused_open
+#define vt_fused_attention_close fused_close
+#define vt_fused_attention_fill fused_fill
+#define vt_fused_attention_version fused_version
+#define vt_fused_attention_prefer fused_prefer
+#define vt_fused_attention_served fused_served
+#define vt_fused_attention_failure fused_failure
+struct vt_fused_attention *fused_open(vt_backend *backend);
+void fused_close(struct vt_fused_attention **attention);
+void fused_fill(vt_backend *backend, bool deterministic);
+size_t fused_version(const struct vt_fused_attention *attention);
+void fused_prefer(vt_backend *backend, vt_attention_choice choice);
+int fused_served(vt_backend *backend);
+const char *fused_failure(vt_backend *backend);
+#include "cuda/fused_attention.c"
+
+/* ---- a back end over it ---- */
+
+enum { TOKENS = 5, HEADS = 2, HEAD_DIM = 16, WIDTH = HEADS * HEAD_DIM };
+
+typedef struct {
+    vt_cuda_state state;
+    vt_backend backend;
+    char *workspace;
+    uint16_t *memory;
+    float log_sum[HEADS * TOKENS];
+} fixture;
+
+static void *take_workspace(vt_backend *backend, size_t bytes)
+{
+    fixture *f = (fixture *)backend->state;
+    free(f->workspace);
+    f->workspace = vt_allocate(1, bytes, "a test");
+    return f->workspace;
+}
+
+static void note_failure(vt_backend *backend, const char *sentence)
+{
+    ((fixture *)backend->state)->state.failed = true;
+    vt_error_note(__FILE__, __LINE__, "%s", sentence);
+}
+
+static void own_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k, vt_matrix v,
+                        vt_matrix out, float *log_sum)
+{
+    (void)backend, (void)shape, (void)q, (void)k, (void)v, (void)out, (void)log_sum;
+    fake.own_runs++;
+}
+
+static void own_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k, vt_matrix v,
+                         vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq, vt_matrix dk, vt_matrix dv)
+{
+    (void)backend, (void)shape, (void)q, (void)k, (void)v, (void)out, (void)log_sum;
+    (void)dout, (void)dq, (void)dk, (void)dv;
+    fake.own_runs++;
+}
+
+static void open_fixture(fixture *f, bool deterministic)
+{
+    memset(f, 0, sizeof *f);
+    memset(&fake, 0, sizeof fake);
+    fake.version = FIRST_RIGHT_VERSION;
+    fake.own_time = 2;
+    fake.cudnn_time = 1;
+    f->state.common = (vt_cuda_common){.workspace = take_workspace, .fail = note_failure};
+    f->state.choices = vt_choices_open("a test", NULL);
+    f->state.fixed_choices = deterministic;
+    f->backend = (vt_backend){.state = f, .attention_forward = own_forward, .attention_backward = own_backward};
+    f->memory = aligned_alloc(64, 16 * TOKENS * WIDTH * sizeof *f->memory);
+    VT_ASSERT(f->memory != NULL);
+    f->state.fused_attention = fused_open(&f->backend);
+    VT_ASSERT(f->state.fused_attention != NULL);
+    fused_fill(&f->backend, deterministic);
+}
+
+static void close_fixture(fixture *f)
+{
+    fused_close(&f->state.fused_attention);
+    EXPECT(fake.open == 0, "%d descriptors are left", fake.open);
+    vt_choices_close(&f->state.choices);
+    free(f->workspace);
+    free(f->memory);
+}
+
+static vt_matrix matrix(const fixture *f, int place)
+{
+    return (vt_matrix){.half = f->memory + place * TOKENS * WIDTH,
+                       .rows = TOKENS,
+                       .columns = WIDTH,
+                       .stride = WIDTH,
+                       .type = VT_BFLOAT16};
+}
+
+static vt_attention_shape shape_of(float dropout)
+{
+    return (vt_attention_shape){.batch = 1,
+                                .heads = HEADS,
+                                .head_dim = HEAD_DIM,
+                                .queries = TOKENS,
+                                .keys = TOKENS,
+                                .dropout = {.rate = dropout}};
+}
+
+static void forward(fixture *f, float dropout)
+{
+    const vt_attention_shape shape = shape_of(dropout);
+    f->backend.attention_forward(&f->backend, &shape, matrix(f, 0), matrix(f, 1), matrix(f, 2), matrix(f, 3),
+                                 f->log_sum);
+}
+
+static void backward(fixture *f)
+{
+    const vt_attention_shape shape = shape_of(0);
+    f->backend.attention_backward(&f->backend, &shape, matrix(f, 0), matrix(f, 1), matrix(f, 2), matrix(f, 3),
+                                  f->log_sum, matrix(f, 4), matrix(f, 5), matrix(f, 6), matrix(f, 7));
+}
+
+/* That of `id` in the pack that ran last. */
+static const void *pointer_of(int64_t id)
+{
+    for (int64_t i = 0; i < fake.count; i++)
+        if (fake.ids[i] == id) return fake.pointers[i];
+    return NULL;
+}
+
+TEST(the_faster_attention_serves)
+{
+    fixture f;
+    for (int faster = 0; faster < 2; faster++) {
+        open_fixture(&f, false);
+        fake.cudnn_time = faster ? 1 : 3;
+        forward(&f, 0);
+        backward(&f);
+        EXPECT(fake.timings == 4 && fused_served(&f.backend) == (faster ? 2 : 0));
+        fake.runs = fake.own_runs = 0;
+        forward(&f, 0);
+        backward(&f);
+        EXPECT(fake.timings == 4, "it is timed once");
+        EXPECT(fake.runs == (faster ? 2 : 0) && fake.own_runs == (faster ? 0 : 2));
+        forward(&f, 0.1f); /* whose random numbers are the CPU's */
+        EXPECT(fake.own_runs == (faster ? 1 : 3));
+        EXPECT(!f.state.failed);
+        close_fixture(&f);
+    }
+}
+
+TEST(a_plan_gets_each_tensor)
+{
+    fixture f;
+    open_fixture(&f, false);
+    forward(&f, 0);
+    EXPECT(fake.count == VT_FUSED_SCALE && pointer_of(VT_FUSED_Q) == matrix(&f, 0).half &&
+           pointer_of(VT_FUSED_K) == matrix(&f, 1).half && pointer_of(VT_FUSED_V) == matrix(&f, 2).half &&
+           pointer_of(VT_FUSED_OUT) == matrix(&f, 3).half && pointer_of(VT_FUSED_LOG_SUM) == f.log_sum);
+    backward(&f);
+    static const int64_t places[] = {VT_FUSED_Q,    VT_FUSED_K,  VT_FUSED_V,  VT_FUSED_OUT,
+                                     VT_FUSED_DOUT, VT_FUSED_DQ, VT_FUSED_DK, VT_FUSED_DV};
+    EXPECT(fake.count == VT_FUSED_ID_COUNT - 1);
+    for (int i = 0; i < 8; i++) EXPECT(pointer_of(places[i]) == matrix(&f, i).half, "tensor %d", i);
+    /* behind the library's own workspace, each at a multiple of 256, and the sums are clear */
+    const char *delta = pointer_of(VT_FUSED_DELTA), *sums = pointer_of(VT_FUSED_DQ_SUM);
+    EXPECT(delta == f.workspace + 1024 && sums == delta + 256);
+    for (int i = 0; i < HEADS * TOKENS * HEAD_DIM * 4; i++) EXPECT(sums[i] == 0);
+    close_fixture(&f);
+}
+
+TEST(what_a_checkpoint_says_is_kept_to)
+{
+    fixture f;
+    open_fixture(&f, false);
+    forward(&f, 0);
+    char *kept = vt_choices_text(f.state.choices);
+    close_fixture(&f);
+    open_fixture(&f, true);
+    forward(&f, 0);
+    EXPECT(fake.own_runs == 1 && fake.runs == 0 && fake.questions == 0, "deterministic: nothing is tried");
+    close_fixture(&f);
+    open_fixture(&f, true);
+    EXPECT(vt_choices_take(f.state.choices, kept) == 1);
+    forward(&f, 0);
+    EXPECT(fake.own_runs == 0 && fake.runs == 1 && fake.timings == 0);
+    EXPECT(f.backend.attention_backward == own_backward, "its backward changes from run to run");
+    close_fixture(&f);
+    free(kept);
+}
+
+TEST(a_new_attention_ends_a_recording)
+{
+    fixture f;
+    open_fixture(&f, false);
+    f.state.recording = true;
+    forward(&f, 0);
+    EXPECT(f.state.recording_lacks && fake.timings == 0 && fake.questions == 0);
+    f.state.recording = f.state.recording_lacks = false;
+    forward(&f, 0);
+    f.state.recording = true;
+    fake.runs = 0;
+    forward(&f, 0);
+    EXPECT(!f.state.recording_lacks && fake.runs == 1);
+    close_fixture(&f);
+}
+
+TEST(what_cudnn_refuses_is_told)
+{
+    fixture f;
+    open_fixture(&f, false);
+    fake.refuses_plans = true;
+    forward(&f, 0);
+    EXPECT(fake.own_runs == 1 && !f.state.failed && fused_served(&f.backend) == 0);
+    EXPECT(strstr(fused_failure(&f.backend), "status 3000, the library's own words") != NULL, "%s",
+           fused_failure(&f.backend));
+    close_fixture(&f);
+    open_fixture(&f, false);
+    fake.refuses_runs = true; /* from the first on: it is slower than anything */
+    forward(&f, 0);
+    EXPECT(fake.own_runs == 2 && !f.state.failed);
+    close_fixture(&f);
+    open_fixture(&f, false);
+    forward(&f, 0);
+    fake.refuses_runs = true;
+    forward(&f, 0);
+    EXPECT(f.state.failed && strstr(vt_error_text(), "failed later: running a plan: the library's own words") != NULL,
+           "%s", vt_error_text());
+    vt_error_clear();
+    close_fixture(&f);
+    fake.version = FIRST_RIGHT_VERSION - 1;
+    EXPECT(fused_open(&f.backend) == NULL);
+}
+
+#endif
