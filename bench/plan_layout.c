@@ -1,16 +1,25 @@
-/* What `vitrain plan` says of one layout beside what it takes: measures this machine as these ranks find it, reckons
- * memory and time of a step, makes steps, measures the machine again, three times over, and prints both. Exit status 3:
- * memory is off by more than 15 %; 4: time is, by more than 30 %; 5: time is, and other work took more than a tenth of
- * the machine meanwhile. bench/plan and tests/commands/plan.sh run it.
+/* What `vitrain plan` says of layouts beside what they take on this machine.
  *
- *     tests/mpirun -np 2 build/bench/plan_layout [--steps=N] [--name=value of a configuration ...]
- */
+ *     plan_layout memory [--name=value of a configuration ...]
+ *
+ * makes two steps in one layout and compares the memory of the rank that takes most.
+ *
+ *     plan_layout time [--steps=N] [--name=value ...] [-- --name=value ...]...
+ *
+ * measures the machine as these ranks find it, makes N steps in each layout, measures the machine again, three times
+ * over, and compares the times of steps with what is reckoned from the measurements before and after them. Each `--`
+ * begins a layout, whose settings are those before the first `--` and its own; without one there is one layout.
+ *
+ * Exit status 3: memory is off by more than 15 %; 4: a time is, by more than 30 %, in a layout during whose steps and
+ * measurements others had no more than a tenth of the machine; 5: only times of other layouts are. bench/plan and
+ * tests/commands/plan.sh run it, with tests/mpirun on several ranks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/median.h"
+#include "base/text.h"
 #include "base/threads.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
@@ -18,20 +27,24 @@
 #include "report/memory.h"
 #include "training/step.h"
 
-enum { MOST_STEPS = 101, ROUNDS = 3, WITHIN = 0, MEMORY_OUTSIDE = 3, TIME_OUTSIDE = 4, TIME_OUTSIDE_BUSY = 5 };
+enum { MOST_STEPS = 101, ROUNDS = 3, MOST_LAYOUTS = 16, MOST_SETTINGS = 64 };
+enum { WITHIN = 0, MEMORY_OUTSIDE = 3, TIME_OUTSIDE = 4, TIME_OUTSIDE_BUSY = 5 };
 #define MEMORY_MARGIN 0.15
 #define TIME_MARGIN 0.3
 #define BUSY_SHARE 0.1
 
+/* One layout at work. */
 typedef struct {
     vt_config *config;
     vt_world *world;
     vt_backend *backend;
     vt_trainer *trainer;
+    vt_trainer_data data;
     vt_batch batch;
     float *fields[2], *means, *stds;
     double *latitudes;
-} bench;
+    double measured[ROUNDS], predicted[ROUNDS + 1]; /* seconds of a step; the predictions of each look at the machine */
+} layout;
 
 static double most(vt_world *world, double own)
 {
@@ -43,6 +56,156 @@ static double most(vt_world *world, double own)
     free(all);
     return highest;
 }
+
+/* ---- opening a layout ---- */
+
+static vt_status set(vt_config *config, const char *argument)
+{
+    vt_status status = VT_OK;
+    char name[64] = "";
+    const char *equals = strchr(argument, '=');
+    VT_CHECK(strncmp(argument, "--", 2) == 0 && equals != NULL && equals - argument < 64,
+             "expected --name=value, found %s", argument);
+    memcpy(name, argument + 2, (size_t)(equals - argument - 2));
+    VT_TRY(vt_config_set(config, name, equals + 1));
+done:
+    return status;
+}
+
+static vt_status open_config(const char *const *settings, int64_t ranks, vt_config **config)
+{
+    static const char *const usual[] = {"--img_size=[64,128]", "--patch_size=4", "--embed_dim=192",
+                                        "--depth=6",           "--num_heads=8",  "--global_batch_size=8"};
+    vt_status status = VT_OK;
+    VT_TRY(vt_config_open_default(config));
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) VT_TRY(set(*config, usual[i]));
+    for (; *settings != NULL; settings++) VT_TRY(set(*config, *settings));
+    (*config)->ranks = ranks;
+    VT_TRY(vt_config_resolve(*config));
+done:
+    return status;
+}
+
+static void make_batch(layout *l)
+{
+    const vt_config *config = l->config;
+    vt_vit_options model = vt_trainer_model_options(config);
+    int64_t tokens = (model.height / model.patch) * (model.width / model.patch);
+    vt_run_of rows =
+        vt_vit_rows(&model, vt_parallel_tokens(&l->world->layout, l->world->rank, config->sequence_parallel, tokens));
+    int64_t local = config->global_batch_size / config->data_parallel, channels = config->n_in_channels;
+    int64_t count = local * channels * rows.count * model.width;
+    for (int i = 0; i < 2; i++) {
+        l->fields[i] = malloc((size_t)count * sizeof(float));
+        VT_ASSERT(l->fields[i] != NULL);
+        for (int64_t j = 0; j < count; j++) l->fields[i][j] = (float)sin(0.01 * (double)(j + 7 * i));
+    }
+    l->batch = (vt_batch){.sample_count = local,
+                          .global_count = config->global_batch_size,
+                          .first_in_batch = local * l->world->coordinate[VT_AXIS_DATA],
+                          .input = l->fields[0],
+                          .target = l->fields[1]};
+    l->means = calloc((size_t)channels, sizeof *l->means);
+    l->stds = calloc((size_t)channels, sizeof *l->stds);
+    l->latitudes = calloc((size_t)model.height, sizeof *l->latitudes);
+    VT_ASSERT(l->means != NULL && l->stds != NULL && l->latitudes != NULL);
+    for (int64_t c = 0; c < channels; c++) l->stds[c] = 1;
+    l->data = (vt_trainer_data){
+        .means = l->means, .stds = l->stds, .latitudes = l->latitudes, .steps = 1000, .world = l->world};
+}
+
+static vt_status layout_open(const char *const *settings, const vt_launch *launch, layout *l)
+{
+    vt_status status = VT_OK;
+    VT_TRY(open_config(settings, launch->world_size, &l->config));
+    VT_TRY(vt_world_open(l->config, launch, &l->world));
+    VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, l->world->ranks == 1 ? 0 : l->world->threads, &l->backend));
+    make_batch(l);
+done:
+    return status;
+}
+
+static void layout_close(layout *l, bool failed)
+{
+    vt_trainer_close(&l->trainer);
+    vt_backend_close(&l->backend);
+    vt_world_close(&l->world, failed);
+    vt_config_close(&l->config);
+    for (int i = 0; i < 2; i++) free(l->fields[i]);
+    free(l->means);
+    free(l->stds);
+    free(l->latitudes);
+}
+
+static void print_layout(const layout *l)
+{
+    const vt_config *config = l->config;
+    printf("%d rank%s, tp %lld cp %lld dp %lld zero %lld%s%s, micro-batch %lld: ", l->world->ranks,
+           l->world->ranks == 1 ? "" : "s", (long long)config->tensor_parallel, (long long)config->context_parallel,
+           (long long)config->data_parallel, (long long)config->zero_stage,
+           config->sequence_parallel && config->tensor_parallel > 1 ? " sequence" : "",
+           config->recompute == VT_RECOMPUTE_BLOCK ? " recompute" : "", (long long)vt_trainer_micro_batch(config));
+}
+
+/* ---- memory ---- */
+
+/* Begins to watch for the most. */
+static void watch_peak(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (file == NULL) return; /* then the most since the start counts, which is no less */
+    fputs("5", file);
+    fclose(file);
+}
+
+static double own_peak(void)
+{
+    return vt_memory_peak() - vt_memory_shared();
+}
+
+/* The most that this process alone had, in two pairs of steps. The system tells the most of all that is resident, from
+ * which what is shared at the end is subtracted: too much where that has grown since, as in the first steps, in which
+ * MPI touches what it shares, but not in the second. */
+static vt_status peak_of_steps(layout *l, double *peak)
+{
+    vt_status status = VT_OK;
+    vt_step_figures figures;
+    *peak = 0;
+    for (int i = 0; i < 4; i++) {
+        VT_TRY(vt_step_train(l->trainer, &l->batch, &figures));
+        if (i % 2 == 0) continue;
+        *peak = fmax(*peak, own_peak());
+        watch_peak();
+    }
+done:
+    return status;
+}
+
+static vt_status compare_memory(layout *l, int *verdict)
+{
+    vt_status status = VT_OK;
+    vt_plan plan;
+    double categories[VT_MEMORY_CATEGORY_COUNT], peak = 0;
+    watch_peak();
+    const double before = vt_memory_resident() - vt_memory_shared();
+    VT_TRY(vt_trainer_plan(l->config, &l->data, &plan));
+    VT_TRY(vt_trainer_open(l->config, &l->data, l->backend, &l->trainer));
+    VT_TRY(peak_of_steps(l, &peak));
+    const double measured = most(l->world, peak - before);
+    const double shared = most(l->world, vt_memory_shared());
+    const double planned = /* there are no readers here */
+        most(l->world, vt_cost_memory(&plan, categories) - (double)plan.ring_bytes);
+    const double error = planned / measured - 1;
+    *verdict = fabs(error) > MEMORY_MARGIN ? MEMORY_OUTSIDE : WITHIN;
+    if (l->world->rank > 0) goto done;
+    print_layout(l);
+    printf("memory %.1f MB, measured %.1f MB (%+.0f %%; shared with others %.1f MB)%s\n", planned / 1e6, measured / 1e6,
+           100 * error, shared / 1e6, *verdict == WITHIN ? "" : " OUTSIDE 15 %");
+done:
+    return status;
+}
+
+/* ---- time ---- */
 
 typedef struct {
     double wall, busy, own; /* seconds: by the clock, of all cores, and of these ranks */
@@ -62,172 +225,136 @@ static double others_share(cpu_seconds begin, cpu_seconds end)
     return fmax(0, (end.busy - begin.busy) - (end.own - begin.own)) / all;
 }
 
-static vt_status open_config(int argument_count, char *const *arguments, int64_t ranks, vt_config **config)
-{
-    static const char *const settings[][2] = {{"img_size", "[64,128]"}, {"patch_size", "4"},
-                                              {"embed_dim", "192"},     {"depth", "6"},
-                                              {"num_heads", "8"},       {"global_batch_size", "8"}};
-    vt_status status = VT_OK;
-    VT_TRY(vt_config_open_default(config));
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
-        VT_TRY(vt_config_set(*config, settings[i][0], settings[i][1]));
-    for (int i = 1; i < argument_count; i++) {
-        char name[64] = "";
-        const char *equals = strchr(arguments[i], '=');
-        VT_CHECK(strncmp(arguments[i], "--", 2) == 0 && equals != NULL && equals - arguments[i] < 64,
-                 "expected --name=value, found %s", arguments[i]);
-        memcpy(name, arguments[i] + 2, (size_t)(equals - arguments[i] - 2));
-        if (strcmp(name, "steps") != 0) VT_TRY(vt_config_set(*config, name, equals + 1));
-    }
-    (*config)->ranks = ranks;
-    VT_TRY(vt_config_resolve(*config));
-done:
-    return status;
-}
-
-static void make_batch(bench *b)
-{
-    const vt_config *config = b->config;
-    vt_vit_options model = vt_trainer_model_options(config);
-    int64_t tokens = (model.height / model.patch) * (model.width / model.patch);
-    vt_run_of rows =
-        vt_vit_rows(&model, vt_parallel_tokens(&b->world->layout, b->world->rank, config->sequence_parallel, tokens));
-    int64_t local = config->global_batch_size / config->data_parallel, channels = config->n_in_channels;
-    int64_t count = local * channels * rows.count * model.width;
-    for (int i = 0; i < 2; i++) {
-        b->fields[i] = malloc((size_t)count * sizeof(float));
-        VT_ASSERT(b->fields[i] != NULL);
-        for (int64_t j = 0; j < count; j++) b->fields[i][j] = (float)sin(0.01 * (double)(j + 7 * i));
-    }
-    b->batch = (vt_batch){.sample_count = local,
-                          .global_count = config->global_batch_size,
-                          .first_in_batch = local * b->world->coordinate[VT_AXIS_DATA],
-                          .input = b->fields[0],
-                          .target = b->fields[1]};
-    b->means = calloc((size_t)channels, sizeof *b->means);
-    b->stds = calloc((size_t)channels, sizeof *b->stds);
-    b->latitudes = calloc((size_t)model.height, sizeof *b->latitudes);
-    VT_ASSERT(b->means != NULL && b->stds != NULL && b->latitudes != NULL);
-    for (int64_t c = 0; c < channels; c++) b->stds[c] = 1;
-}
-
-static vt_status predict(bench *b, vt_option_cost *option)
+/* Looks at the machine, once for all layouts: they are of the same model and batch. */
+static vt_status predict(layout *layouts, int count, int look)
 {
     vt_status status = VT_OK;
     vt_hardware hardware;
-    int64_t local = b->config->global_batch_size / b->world->ranks; /* as `vitrain plan --calibrate` has it */
-    VT_TRY(vt_calibrate(b->config, local > 0 ? local : 1, b->world, b->backend, &hardware));
-    VT_TRY(vt_layouts_cost(b->config, &hardware, option));
+    vt_option_cost option;
+    const layout *first = &layouts[0];
+    int64_t local = first->config->global_batch_size / first->world->ranks;
+    VT_TRY(vt_calibrate(first->config, local > 0 ? local : 1, false, first->world, first->backend, &hardware));
+    for (int i = 0; i < count; i++) { /* as `vitrain plan` has it */
+        VT_TRY(vt_layouts_cost(layouts[i].config, &hardware, &option));
+        layouts[i].predicted[look] = option.cost.step;
+    }
 done:
     return status;
 }
 
-/* Seconds of a step of the slowest rank, the median; the first doesn't count. */
-static vt_status measure_steps(bench *b, int steps, double *seconds)
+/* Seconds of a step until the slowest rank is done, the median; the first doesn't count. */
+static vt_status measure_steps(layout *l, int steps, double *seconds)
 {
     vt_status status = VT_OK;
     vt_step_figures figures;
     double times[MOST_STEPS];
+    most(l->world, 0);
     for (int i = -1; i < steps; i++) {
-        most(b->world, 0);
         double begin = vt_clock_seconds();
-        VT_TRY(vt_step_train(b->trainer, &b->batch, &figures));
-        double slowest = most(b->world, vt_clock_seconds() - begin);
+        VT_TRY(vt_step_train(l->trainer, &l->batch, &figures));
+        most(l->world, 0);
+        double slowest = most(l->world, vt_clock_seconds() - begin);
         if (i >= 0) times[i] = slowest;
     }
-    qsort(times, (size_t)steps, sizeof times[0], vt_by_value);
-    *seconds = times[steps / 2];
+    *seconds = vt_median(times, steps);
 done:
     return status;
 }
 
-/* Prints both and returns the exit status. */
-static int print_result(const vt_option_cost costs[ROUNDS + 1], double bytes, double measured_bytes,
-                        double shared_bytes, const double seconds[ROUNDS], double others)
+static int time_verdict(layout *l, double others)
 {
-    const vt_option_cost *first = &costs[0];
     double ratios[ROUNDS], predicted[ROUNDS], measured[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
-        measured[i] = seconds[i];
-        predicted[i] = (costs[i].cost.step + costs[i + 1].cost.step) / 2;
+        measured[i] = l->measured[i];
+        predicted[i] = (l->predicted[i] + l->predicted[i + 1]) / 2;
         ratios[i] = predicted[i] / measured[i];
     }
-    qsort(ratios, ROUNDS, sizeof ratios[0], vt_by_value);
-    qsort(predicted, ROUNDS, sizeof predicted[0], vt_by_value);
-    qsort(measured, ROUNDS, sizeof measured[0], vt_by_value);
-    const double memory_error = bytes / measured_bytes - 1, time_error = ratios[ROUNDS / 2] - 1;
-    int verdict = WITHIN;
-    if (fabs(time_error) > TIME_MARGIN) verdict = others > BUSY_SHARE ? TIME_OUTSIDE_BUSY : TIME_OUTSIDE;
-    if (fabs(memory_error) > MEMORY_MARGIN) verdict = MEMORY_OUTSIDE;
-    const char *remark = verdict == MEMORY_OUTSIDE ? " OUTSIDE 15 % of memory" : " OUTSIDE 30 % of time";
-    printf("tp %lld cp %lld dp %lld zero %lld%s%s micro-batch %lld: memory %.0f MB, measured %.0f MB (%+.0f %%; MPI's "
-           "that the ranks share %.0f MB); step %.3f s, measured %.3f s (%+.0f %%; rounds %+.0f … %+.0f %%; others had "
-           "%.0f %% of the machine)%s\n",
-           (long long)first->tensor, (long long)first->context, (long long)first->data, (long long)first->zero,
-           first->sequence ? " sequence" : "", first->recompute ? " recompute" : "", (long long)first->micro_batch,
-           bytes / 1e6, measured_bytes / 1e6, 100 * memory_error, shared_bytes / 1e6, predicted[ROUNDS / 2],
-           measured[ROUNDS / 2], 100 * time_error, 100 * (ratios[0] - 1), 100 * (ratios[ROUNDS - 1] - 1), 100 * others,
-           verdict == WITHIN ? "" : remark);
-    return verdict;
+    const double error = vt_median(ratios, ROUNDS) - 1;
+    const bool outside = fabs(error) > TIME_MARGIN;
+    if (l->world->rank == 0) {
+        print_layout(l);
+        printf(
+            "step %.3f s, measured %.3f s (%+.0f %%; rounds %+.0f … %+.0f %%; others had %.0f %% of the machine)%s\n",
+            vt_median(predicted, ROUNDS), vt_median(measured, ROUNDS), 100 * error, 100 * (ratios[0] - 1),
+            100 * (ratios[ROUNDS - 1] - 1), 100 * others, outside ? " OUTSIDE 30 %" : "");
+    }
+    if (!outside) return WITHIN;
+    return others > BUSY_SHARE ? TIME_OUTSIDE_BUSY : TIME_OUTSIDE;
 }
 
-static vt_status run(bench *b, const vt_launch *launch, int steps, int *verdict)
+/* Other work comes and goes: each round of steps lies between two looks at the machine. */
+static vt_status compare_times(layout *layouts, int count, int steps, int *verdict)
 {
     vt_status status = VT_OK;
-    vt_option_cost costs[ROUNDS + 1];
-    vt_plan plan;
-    double seconds[ROUNDS], own = 0, shared = 0;
-    VT_TRY(vt_world_open(b->config, launch, &b->world));
-    VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, b->world->ranks == 1 ? 0 : b->world->threads, &b->backend));
-    make_batch(b);
-    const cpu_seconds begin = cpu_used(b->world);
-    VT_TRY(predict(b, &costs[0]));
-    vt_trainer_data data = {
-        .means = b->means, .stds = b->stds, .latitudes = b->latitudes, .steps = 1000, .world = b->world};
-    const double own_before = vt_memory_resident() - vt_memory_shared();
-    VT_TRY(vt_trainer_plan(b->config, &data, &plan));
-    VT_TRY(vt_trainer_open(b->config, &data, b->backend, &b->trainer));
-    for (int round = 0; round < ROUNDS;
-         round++) { /* other work comes and goes: each between two looks at the machine */
-        VT_TRY(measure_steps(b, steps, &seconds[round]));
-        if (round == 0) {
-            own = most(b->world, vt_memory_resident() - vt_memory_shared() - own_before);
-            shared = most(b->world, vt_memory_shared());
-        }
-        VT_TRY(predict(b, &costs[round + 1]));
+    vt_world *world = layouts[0].world;
+    for (int i = 0; i < count; i++)
+        VT_TRY(vt_trainer_open(layouts[i].config, &layouts[i].data, layouts[i].backend, &layouts[i].trainer));
+    const cpu_seconds begin = cpu_used(world);
+    VT_TRY(predict(layouts, count, 0));
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < count; i++) VT_TRY(measure_steps(&layouts[i], steps, &layouts[i].measured[round]));
+        VT_TRY(predict(layouts, count, round + 1));
     }
-    double categories[VT_MEMORY_CATEGORY_COUNT];
-    double planned = vt_cost_memory(&plan, categories) - (double)plan.ring_bytes; /* there are no readers here */
-    planned = most(b->world, planned);
-    const double others = others_share(begin, cpu_used(b->world));
-    if (b->world->rank == 0) *verdict = print_result(costs, planned, own, shared, seconds, others);
+    const double others = others_share(begin, cpu_used(world));
+    for (int i = 0; i < count; i++) {
+        int own = time_verdict(&layouts[i], others);
+        if (*verdict == WITHIN || own == TIME_OUTSIDE) *verdict = own;
+    }
 done:
     return status;
+}
+
+/* ---- */
+
+/* Splits the arguments at each `--`; returns how many layouts they ask for, 0 for what is wrong or too much. */
+static int take_arguments(int argument_count, char *const *arguments, int64_t *steps,
+                          const char *settings[MOST_LAYOUTS][MOST_SETTINGS])
+{
+    const char *common[MOST_SETTINGS] = {NULL};
+    int count = 0, common_count = 0, used = 0;
+    for (int i = 2; i < argument_count; i++) {
+        if (strncmp(arguments[i], "--steps=", 8) == 0) {
+            if (!vt_text_to_integer(arguments[i] + 8, steps) || *steps < 1 || *steps > MOST_STEPS) return 0;
+        } else if (strcmp(arguments[i], "--") == 0) {
+            if (count == MOST_LAYOUTS) return 0;
+            memcpy(settings[count++], common, sizeof common);
+            used = common_count;
+        } else {
+            if (common_count == MOST_SETTINGS - 1 || used == MOST_SETTINGS - 1) return 0;
+            if (count == 0)
+                common[common_count++] = arguments[i];
+            else
+                settings[count - 1][used++] = arguments[i];
+        }
+    }
+    if (count > 0) return count;
+    memcpy(settings[0], common, sizeof common);
+    return 1;
 }
 
 int main(int argument_count, char **arguments)
 {
+    static layout layouts[MOST_LAYOUTS];
+    static const char *settings[MOST_LAYOUTS][MOST_SETTINGS];
     vt_status status = VT_OK;
-    bench b = {0};
-    vt_launch launch;
-    int steps = 3;
-    int verdict = WITHIN;
+    vt_launch launch = {.rank = 0};
+    int64_t steps = 5;
+    int verdict = WITHIN, opened = 0;
+    int count = take_arguments(argument_count, arguments, &steps, settings);
+    const bool memory = argument_count > 1 && strcmp(arguments[1], "memory") == 0;
+    const bool time = argument_count > 1 && strcmp(arguments[1], "time") == 0;
+    if (count == 0 || (!memory && !time) || (memory && count > 1)) {
+        fprintf(stderr, "usage: plan_layout memory [--name=value ...]\n"
+                        "       plan_layout time [--steps=N] [--name=value ...] [-- --name=value ...]...\n");
+        return 2;
+    }
     vt_threads_wait_shortly(arguments);
-    for (int i = 1; i < argument_count; i++)
-        if (strncmp(arguments[i], "--steps=", 8) == 0) steps = atoi(arguments[i] + 8);
-    if (steps < 1 || steps > MOST_STEPS) steps = MOST_STEPS;
     VT_TRY(vt_launch_detect(&launch));
-    VT_TRY(open_config(argument_count, arguments, launch.world_size, &b.config));
-    VT_TRY(run(&b, &launch, steps, &verdict));
+    for (; opened < count; opened++) VT_TRY(layout_open(settings[opened], &launch, &layouts[opened]));
+    VT_TRY(memory ? compare_memory(&layouts[0], &verdict) : compare_times(layouts, count, (int)steps, &verdict));
 done:
-    if (status != VT_OK) fprintf(stderr, "bench/plan: %s\n", vt_error_text());
-    vt_trainer_close(&b.trainer);
-    vt_backend_close(&b.backend);
-    vt_world_close(&b.world, status != VT_OK);
-    vt_config_close(&b.config);
-    for (int i = 0; i < 2; i++) free(b.fields[i]);
-    free(b.means);
-    free(b.stds);
-    free(b.latitudes);
-    return status != VT_OK ? 1 : verdict;
+    if (status != VT_OK) fprintf(stderr, "plan_layout: %s\n", vt_error_text());
+    const bool speaks = launch.rank == 0; /* one exit status is enough */
+    for (int i = opened < count ? opened : count - 1; i >= 0; i--) layout_close(&layouts[i], status != VT_OK);
+    return status != VT_OK ? 1 : speaks ? verdict : WITHIN;
 }

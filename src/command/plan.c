@@ -257,7 +257,7 @@ static vt_status calibrate(const request *r, const vt_launch *launch, vt_config 
                                                           : world->threads;
     VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, threads, &backend));
     int64_t local = config->global_batch_size / world->ranks;
-    VT_TRY(vt_calibrate(config, local > 0 ? local : 1, world, backend, &hardware));
+    VT_TRY(vt_calibrate(config, local > 0 ? local : 1, true, world, backend, &hardware));
     comment = vt_text_format(
         "# Measured by vitrain plan --calibrate at the sizes of configuration %s, by %d rank%s at once:\n"
         "# %s. memory_gib is what was free. Not measured: overlap, power_w%s%s.\n",

@@ -71,12 +71,14 @@ static bool begin(vt_group *group, double bytes, vt_request *request)
     return group->size > 1 && !group->engine->counts_only;
 }
 
-/* Of an engine that only counts: a sum is under way until it is waited for. MPI keeps copies of what it sums without
- * blocking: an all-reduce one, a reduce-scatter two (Open MPI's libnbc). */
-static void note_copies(vt_group *group, size_t bytes, vt_request *request)
+/* Of an engine that only counts: a sum is under way until it is waited for, and so long there are copies of it. Those
+ * of reduce-scatters come and go, and the heap may keep a hole that was just too small for the next: as large as the
+ * largest, or none. Half of it is counted. */
+static void note_copies(vt_group *group, size_t bytes, bool scatters, vt_request *request)
 {
     vt_engine *engine = group->engine;
     if (group->size == 1 || !engine->counts_only) return;
+    if (scatters && bytes / 2 > engine->hole) engine->hole = bytes / 2;
     engine->copies += bytes;
     if (engine->copies > engine->most_copies) engine->most_copies = engine->copies;
     if (request == NULL) {
@@ -129,7 +131,7 @@ void vt_group_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t 
 {
     size_t bytes = (size_t)count * size_of(type);
     bool others = begin(group, 2 * ring_share(group, (double)bytes), request);
-    note_copies(group, bytes, request);
+    note_copies(group, bytes, false, request); /* Open MPI's libnbc keeps one */
     if (!others || count == 0) return;
     vt_request own = {.group = group}, *here = request != NULL ? request : &own;
     if (stages(group)) {
@@ -149,7 +151,9 @@ void vt_group_reduce_scatter(vt_group *group, float *send, const int64_t *counts
     for (int i = 0; i < group->size; i++) total += counts[i];
     size_t bytes = (size_t)total * sizeof *send, part = (size_t)counts[group->rank] * sizeof *send;
     bool others = begin(group, ring_share(group, (double)bytes), request);
-    note_copies(group, 2 * bytes, request);
+    /* of two ranks one copy, of more two, and what mpi.c makes where the result lies in what is sent */
+    const bool overlaps = receive >= send && receive < send + total;
+    note_copies(group, (group->size > 2 ? 2 : 1) * bytes + (overlaps ? part : 0), true, request);
     if (total == 0 || group->engine->counts_only) return;
     if (!others) {
         move(group, receive, send, bytes);

@@ -88,6 +88,7 @@ struct vt_engine {
     bool counts_only;   /* nothing is moved (dry): the operations may be NULL */
     size_t copies;      /* if it counts only: bytes that MPI keeps of the sums that are under way, */
     size_t most_copies; /* and the most so far */
+    size_t hole;        /* bytes that those of reduce-scatters leave in the heap */
     void *state;
 
     /* The operations are called for groups of two ranks or more and for more than 0 elements in all; group.c has done

@@ -209,30 +209,25 @@ static double most(vt_world *world, double own)
     return highest;
 }
 
-static double seconds_of_calls(bench *b, sequence *run, int64_t calls)
-{
-    double begin = vt_clock_seconds();
-    for (int64_t i = 0; i < calls; i++) run(b);
-    return vt_clock_seconds() - begin;
-}
-
 /* Seconds of one turn, the median of some. All ranks begin together and do the same, and a turn is over when the
- * slowest is done, as in a step, which goes on when the last message is there. Where ranks share cores, those that are
- * done leave theirs to the others, so that the ranks' own times would say too little. */
+ * slowest is done, as in a step, which goes on when the last message is there. Where ranks share cores, one that is
+ * done, or has not begun, leaves its core to the others, so that the ranks' own times would say too little. */
 static double seconds_of(bench *b, vt_world *world, sequence *run)
 {
-    enum { TURNS = 7 };
-    static const double LEAST_SECONDS = 0.02;
-    double times[TURNS];
+    enum { TURNS = 5 };
+    static const double LEAST_SECONDS = 0.03;
+    double times[TURNS + 1];
+    int64_t calls = 1;
     run(b);
     most(world, 0);
-    const double once = most(world, seconds_of_calls(b, run, 1));
-    const int64_t calls = once < LEAST_SECONDS ? (int64_t)ceil(LEAST_SECONDS / fmax(once, 1e-7)) : 1;
-    for (int i = 0; i < TURNS; i++) {
+    for (int i = 0; i <= TURNS; i++) {
+        const double begin = vt_clock_seconds();
+        for (int64_t call = 0; call < calls; call++) run(b);
         most(world, 0);
-        times[i] = most(world, seconds_of_calls(b, run, calls)) / (double)calls;
+        times[i] = most(world, vt_clock_seconds() - begin) / (double)calls;
+        if (i == 0 && times[0] < LEAST_SECONDS) calls = (int64_t)ceil(LEAST_SECONDS / fmax(times[0], 1e-7));
     }
-    return vt_median(times, TURNS);
+    return vt_median(times + 1, TURNS);
 }
 
 /* What one turn does, counted by the dry back end. */
@@ -248,12 +243,13 @@ done:
     return status;
 }
 
-static vt_status measure_rates(bench *b, vt_world *world, vt_hardware *hardware)
+static vt_status measure_rates(bench *b, vt_world *world, bool all_types, vt_hardware *hardware)
 {
     vt_status status = VT_OK;
     vt_dry_count count;
     vt_type own = b->type;
     for (int type = VT_FLOAT32; type < VT_TYPE_COUNT; type++) {
+        if (!all_types && type != (int)own) continue;
         b->type = (vt_type)type;
         b->backend->weights_changed(b->backend);
         VT_TRY(count_of(b, run_products, &count));
@@ -321,12 +317,14 @@ static double meeting_seconds(bench *b, vt_world *world, vt_group *group)
     return vt_median(seconds[1], TRIES) - vt_median(seconds[0], TRIES);
 }
 
-/* Latency per doubling of ranks, and bandwidth as vt_volume counts bytes. */
+/* Latency per doubling of ranks, and bandwidth as vt_volume counts bytes, of messages as large as the residual stream
+ * of the whole batch: those that layouts exchange are of that order. */
 static void measure_group(bench *b, vt_world *world, vt_group *group, double *gb_s, double *us)
 {
     enum { TURNS = 5, SHORT = 40 };
     double figures[2] = {0}, nothing = 0, bytes = 0;
-    int64_t elements = b->rows * b->dim / group->size * group->size, counts[group->size];
+    int64_t elements = b->rows * b->dim * group->size, counts[group->size];
+    if (elements > WIDE_ELEMENTS) elements = WIDE_ELEMENTS / group->size * group->size;
     size_t parts[group->size];
     for (int i = 0; i < group->size; i++) counts[i] = elements / group->size;
     for (int i = 0; i < group->size; i++) parts[i] = (size_t)counts[i] * sizeof(float);
@@ -365,7 +363,7 @@ done:
     return status;
 }
 
-vt_status vt_calibrate(const vt_config *config, int64_t samples, vt_world *world, vt_backend *backend,
+vt_status vt_calibrate(const vt_config *config, int64_t samples, bool all_types, vt_world *world, vt_backend *backend,
                        vt_hardware *hardware)
 {
     vt_status status = VT_OK;
@@ -383,7 +381,7 @@ vt_status vt_calibrate(const vt_config *config, int64_t samples, vt_world *world
     double memory = backend->available_memory(backend);
     hardware->memory_gib = memory / 1073741824 * world->nodes / world->ranks;
     VT_TRY(bench_open(&b));
-    VT_TRY(measure_rates(&b, world, hardware));
+    VT_TRY(measure_rates(&b, world, all_types, hardware));
     VT_TRY(measure_memory(&b, world, hardware));
     VT_TRY(measure_messages(&b, world, hardware));
     VT_TRY(backend->check(backend));

@@ -46,7 +46,7 @@ double vt_memory_resident(void)
 
 double vt_memory_shared(void)
 {
-    return status_bytes("RssShmem: %lf kB");
+    return status_bytes("RssShmem: %lf kB") + status_bytes("RssFile: %lf kB");
 }
 
 double vt_memory_peak(void)

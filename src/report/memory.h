@@ -6,8 +6,8 @@
 double vt_memory_resident(void);
 double vt_memory_peak(void);
 
-/* Of the resident bytes, those in shared memory, which other processes count, too: through it MPI passes messages
- * within a node. */
+/* Of the resident bytes, those that other processes count, too: the program and its libraries, and the shared memory
+ * through which MPI passes messages within a node. */
 double vt_memory_shared(void);
 
 /* What the machine could give without swapping, or what the control group allows (a container, a batch job) where that

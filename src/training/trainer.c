@@ -264,7 +264,7 @@ vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, 
     VT_TRY(vt_step_forecast(trainer, &batch, 0, fields, fields + plane));
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) plan->bytes[i] = vt_backend_dry_count(dry)->bytes[i];
     plan->arena_bytes = trainer->arena.peak;
-    plan->message_bytes = data->device_memory ? 0 : world->engine->most_copies;
+    plan->message_bytes = data->device_memory ? 0 : world->engine->most_copies + world->engine->hole;
     plan->bytes[VT_MEMORY_ACTIVATIONS] += trainer->arena.peak;
     plan->ring_bytes = ring_bytes(trainer);
     if (!data->device_memory) plan->bytes[VT_MEMORY_DATA] += plan->ring_bytes;

@@ -89,7 +89,7 @@ typedef struct {
     size_t bytes[VT_MEMORY_CATEGORY_COUNT];
     size_t arena_bytes;   /* the part of the activations that is the arena */
     size_t ring_bytes;    /* the part of the data that is the readers', in the host's memory */
-    size_t message_bytes; /* not among `bytes`: MPI's own copies of sums over ranks; 0 on a GPU */
+    size_t message_bytes; /* not among `bytes`: MPI's own copies of sums over ranks, and a hole of theirs; 0 on a GPU */
     double step_flops;
     vt_volume communication[VT_TRAFFIC_COUNT]; /* of one optimizer step */
     vt_dry_count step;                         /* its `bytes` are those behind the step, without arena and readers */
