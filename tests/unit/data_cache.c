@@ -215,7 +215,7 @@ TEST(a_cache_that_does_not_fit_is_left_out)
 TEST(a_devices_cache_gives_the_same_batches)
 {
     const test_fields fields = {.times = TIMES, .channels = 3, .height = 6, .width = 8};
-    FOR_EACH_CUDA_PATH(isa)
+    FOR_EACH_CUDA_STEP_PATH(isa)
     {
         vt_backend *backend = NULL;
         vt_device_cache *cache = NULL;
