@@ -2,8 +2,8 @@
  * columns × rows with that leading dimension, so every product is written with its operands exchanged.
  *
  * Which of the library's algorithms serves a shape is found by timing them, once: the choice is kept
- * (backend/choices.h), so that later runs start at once and give the same bits. With `deterministic` it is the
- * library's own first proposal, and nothing is timed. */
+ * (backend/choices.h), so that later runs start at once and give the same bits. With `deterministic` it is the first
+ * of the library's proposals that runs, and nothing is timed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,8 +135,11 @@ static int find_algorithms(struct vt_products *products, const product_plan *pla
         products->refusal = status;
         count = 0;
     }
+    int useful = 0;
+    for (int i = 0; i < count; i++)
+        if (found[i].state == CUBLAS_STATUS_SUCCESS) found[useful++] = found[i];
     library->cublasLtMatmulPreferenceDestroy(preference);
-    return count;
+    return useful;
 }
 
 typedef struct {
@@ -171,22 +174,25 @@ static void choose_by_time(product_run *run)
     size_t bytes = (size_t)(plan->key.leading_d * plan->key.n) * vt_type_size((vt_type)plan->key.type_d);
     product_run trial = *run;
     trial.d = NULL;
-    if (count > 1 && fixed) count = 1;
     if (count > 1 && cudaMalloc(&trial.d, bytes + 256) != cudaSuccess) {
         cudaGetLastError();
         count = 1; /* no room to try: the library's first choice */
     }
     plan->works = count > 0;
     if (count > 0) plan->algorithm = found[0].algo;
-    if (count > 0 && fixed) keep_choice(run->backend, plan);
+    if (count == 1 && fixed) keep_choice(run->backend, plan);
     if (count <= 1) return;
     cublasLtMatmulAlgo_t best = found[0].algo;
     size_t offset = plan->key.aligned_d < 256 ? (size_t)plan->key.aligned_d : 0;
     char *start = trial.d;
     trial.d = start + offset; /* aligned as the real one */
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && !(fixed && shortest < INFINITY); i++) {
         plan->algorithm = found[i].algo;
-        double time = vt_cuda_time(run->backend, run_product, &trial);
+        double time = INFINITY;
+        if (!fixed)
+            time = vt_cuda_time(run->backend, run_product, &trial);
+        else if (run_product(&trial))
+            time = 0;
         if (time < shortest) {
             shortest = time;
             best = found[i].algo;
