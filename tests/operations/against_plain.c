@@ -286,6 +286,11 @@ TEST(attention)
             shape.queries = 31; /* fewer queries than keys, or more: a rank of context parallelism has that */
             check_attention(&p, &shape, 1);
         }
+        /* several panels in each of several units, none of them full */
+        check_attention(&p, &(vt_attention_shape){.batch = 8, .heads = 2, .head_dim = 8, .queries = 70, .keys = 530},
+                        1);
+        check_attention(&p, &(vt_attention_shape){.batch = 8, .heads = 2, .head_dim = 8, .queries = 530, .keys = 70},
+                        1);
         check_attention(&p, &(vt_attention_shape){.batch = 1, .heads = 1, .head_dim = 48, .queries = 97, .keys = 1013},
                         1);
         check_attention(&p, &(vt_attention_shape){.batch = 1, .heads = 2, .head_dim = 24, .queries = 50, .keys = 50},

@@ -13,13 +13,98 @@
 #include "backend/cpu/vector/tile.h"
 
 enum {
-    PANEL = 64, /* queries (backward: keys) whose scores are made at once, beside … */
+    PANEL = 64, /* queries (backward: keys) whose scores are made at once, at most, beside … */
     FORWARD_KEYS = 64,
     BACKWARD_QUERIES = 48,
-    FORWARD_PANELS = 6,  /* of a unit at most: they share the packed keys … */
-    BACKWARD_PANELS = 4, /* … and these the packed queries, and one sum for the gradient of q */
-    BACKWARD_KEYS = PANEL * BACKWARD_PANELS
+    GRAIN = 16,     /* a panel holds a multiple of it, but for the last one */
+    MOST_PANELS = 8 /* of a unit: they share the packed keys (backward: queries, and one sum for the gradient of q) */
 };
+
+/* `count` queries or keys lie in `panels` of nearly the same size, these in `blocks`, the units of work. */
+typedef struct {
+    int64_t count, panels, blocks;
+} division;
+
+static division divide(int64_t count, int64_t most_panels)
+{
+    int64_t panels = (count + PANEL - 1) / PANEL;
+    return (division){count, panels, (panels + most_panels - 1) / most_panels};
+}
+
+/* 0 … count - 1 in `parts` parts of nearly the same size: where one begins. */
+static int64_t part_begin(int64_t count, int64_t parts, int64_t part)
+{
+    return count / parts * part + smaller(part, count % parts);
+}
+
+/* Where a panel begins, and where the panel behind the last ends. */
+static int64_t panel_begin(const division *d, int64_t panel)
+{
+    return smaller(d->count, GRAIN * part_begin((d->count + GRAIN - 1) / GRAIN, d->panels, panel));
+}
+
+/* A unit's panels, and how many queries or keys they hold. */
+typedef struct {
+    const division *all;
+    int64_t panel, panels, first, count;
+} block_view;
+
+static block_view view_block(const division *d, int64_t block)
+{
+    int64_t begin = part_begin(d->panels, d->blocks, block), end = part_begin(d->panels, d->blocks, block + 1);
+    int64_t first = panel_begin(d, begin);
+    return (block_view){d, begin, end - begin, first, panel_begin(d, end) - first};
+}
+
+/* Of the unit's panel `index`: its first one, counted within the unit, and how many. */
+static int64_t view_panel(const block_view *b, int64_t index, int64_t *count)
+{
+    int64_t begin = panel_begin(b->all, b->panel + index);
+    *count = panel_begin(b->all, b->panel + index + 1) - begin;
+    return begin - b->first;
+}
+
+/* ---- products: not inlined, one copy of each is enough; what lies in panels has rows of PANEL ---- */
+
+/* scores [rows × vectors·LANES] = a [rows × depth] b. */
+static __attribute__((noinline)) void multiply_scores(int64_t rows, int64_t vectors, const float *a, const float *b,
+                                                      float *scores, int64_t depth)
+{
+    tile_columns(TILE_SET, rows, vectors, a, depth, 1, b, PANEL, scores, PANEL, depth, (tile_beside){0});
+}
+
+/* weights [rows × vectors·LANES] = 2^(a b - less of each row). */
+static __attribute__((noinline)) void multiply_power(int64_t rows, int64_t vectors, const float *a, const float *b,
+                                                     float *weights, int64_t depth, const float *less)
+{
+    tile_columns(TILE_POWER, rows, vectors, a, depth, 1, b, PANEL, weights, PANEL, depth, (tile_beside){less, weights});
+}
+
+/* dscores [rows × vectors·LANES] = weights · (a b - less of each row). */
+static __attribute__((noinline)) void multiply_times(int64_t rows, int64_t vectors, const float *a, const float *b,
+                                                     float *dscores, int64_t depth, const float *less,
+                                                     const float *weights)
+{
+    tile_columns(TILE_TIMES, rows, vectors, a, depth, 1, b, PANEL, dscores, PANEL, depth, (tile_beside){less, weights});
+}
+
+/* sums [rows × vectors·LANES] += aᵀ b, a [depth × rows]. */
+static __attribute__((noinline)) void add_transposed(int64_t rows, int64_t vectors, const float *a, const float *b,
+                                                     float *sums, int64_t depth)
+{
+    tile_columns(TILE_ADD, rows, vectors, a, 1, rows, b, PANEL, sums, PANEL, depth, (tile_beside){0});
+}
+
+/* sums [rows × vectors·LANES] (+)= a b: a [rows × depth] lies in a panel, b and the sums do not. */
+static __attribute__((noinline)) void multiply_panel(int64_t rows, int64_t vectors, const float *a, const float *b,
+                                                     float *sums, int64_t depth, bool add)
+{
+    int64_t width = vectors * LANES;
+    if (add)
+        tile_columns(TILE_ADD, rows, vectors, a, PANEL, 1, b, width, sums, width, depth, (tile_beside){0});
+    else
+        tile_columns(TILE_SET, rows, vectors, a, PANEL, 1, b, width, sums, width, depth, (tile_beside){0});
+}
 
 /* ---- rows of a head, in and out ---- */
 
@@ -70,7 +155,7 @@ static void pack_transposed(const head_view *h, const vt_matrix *from, int64_t f
 typedef struct {
     vt_matrix q, k, v, out;
     float *log_sum;
-    int64_t panels; /* of a unit */
+    division queries;
 } forward_arguments;
 
 /* What is of queries: one panel behind another. */
@@ -159,73 +244,76 @@ static void forward_panel(const head_view *h, const forward_buffers *b, int64_t 
                           int64_t first_key, int64_t keys)
 {
     int64_t vectors = (queries + LANES - 1) / LANES, i = 0;
-    multiply(keys, vectors, b->keys, h->dim, b->queries, PANEL, b->scores, PANEL, h->dim, false);
+    multiply_scores(keys, vectors, b->keys, b->queries, b->scores, h->dim);
     for (; i + 4 <= vectors; i += 4) soften(4, h, b, i * LANES, keys);
     for (; i < vectors; i++) soften(1, h, b, i * LANES, keys);
     if (h->shape->dropout.rate > 0) apply_dropout(h, first_query, queries, first_key, keys, b->scores, 1, PANEL);
-    multiply_transposed(h->dim, vectors, b->values, h->dim, b->scores, PANEL, b->out, PANEL, keys, true);
+    add_transposed(h->dim, vectors, b->values, b->scores, b->out, keys);
 }
 
 /* All panels beside one block of keys; meanwhile the next block is on its way. */
-static void forward_keys(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first_query,
-                         int64_t queries, int64_t first, int64_t keys)
+static void forward_keys(const head_view *h, const forward_arguments *a, const forward_buffers *b,
+                         const block_view *block, int64_t first, int64_t keys)
 {
-    int64_t step = FORWARD_KEYS / a->panels; /* what is left of FORWARD_KEYS is not asked for */
-    int64_t row = h->batch * h->shape->keys + first, left = h->shape->keys - first - keys;
+    int64_t row = h->batch * h->shape->keys + first, next = smaller(FORWARD_KEYS, h->shape->keys - first - keys);
     pack_rows(h, &a->k, row, keys, h->dim, b->keys);
     pack_rows(h, &a->v, row, keys, h->dim, b->values);
-    for (int64_t panel = 0; panel * PANEL < queries; panel++) {
+    for (int64_t panel = 0; panel < block->panels; panel++) {
         forward_buffers part = panel_of(h, *b, panel);
-        if ((panel + 1) * step <= left) {
-            look_ahead(h, &a->k, row + keys + panel * step, step);
-            look_ahead(h, &a->v, row + keys + panel * step, step);
-        }
-        forward_panel(h, &part, first_query + panel * PANEL, smaller(PANEL, queries - panel * PANEL), first, keys);
+        int64_t queries, from = part_begin(next, block->panels, panel);
+        int64_t rows = part_begin(next, block->panels, panel + 1) - from, query = view_panel(block, panel, &queries);
+        look_ahead(h, &a->k, row + keys + from, rows);
+        look_ahead(h, &a->v, row + keys + from, rows);
+        forward_panel(h, &part, block->first + query, queries, first, keys);
     }
 }
 
-static void forward_block(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first)
+static void forward_block(const head_view *h, const forward_arguments *a, const forward_buffers *b,
+                          const block_view *block)
 {
-    int64_t most = a->panels * PANEL, queries = smaller(most, h->shape->queries - first);
-    int64_t row = h->batch * h->shape->queries + first;
-    for (int64_t panel = 0; panel < a->panels; panel++)
-        pack_transposed(h, &a->q, row + panel * PANEL, queries - panel * PANEL, PANEL, h->scale * log2_e,
-                        panel_of(h, *b, panel).queries);
+    int64_t row = h->batch * h->shape->queries + block->first, most = block->panels * PANEL, queries;
+    for (int64_t panel = 0; panel < block->panels; panel++) {
+        int64_t query = view_panel(block, panel, &queries);
+        pack_transposed(h, &a->q, row + query, queries, PANEL, h->scale * log2_e, panel_of(h, *b, panel).queries);
+    }
     memset(b->out, 0, (size_t)(h->dim * most) * sizeof(float));
     for (int64_t i = 0; i < most; i++) {
         b->maximum[i] = -1e30f;
         b->sum[i] = 0;
     }
     for (int64_t key = 0; key < h->shape->keys; key += FORWARD_KEYS)
-        forward_keys(h, a, b, first, queries, key, smaller(FORWARD_KEYS, h->shape->keys - key));
-    for (int64_t panel = 0; panel * PANEL < queries; panel++) {
+        forward_keys(h, a, b, block, key, smaller(FORWARD_KEYS, h->shape->keys - key));
+    for (int64_t panel = 0; panel < block->panels; panel++) {
         forward_buffers part = panel_of(h, *b, panel);
+        int64_t query = view_panel(block, panel, &queries);
+        float *log_sum = a->log_sum + h->unit * h->shape->queries + block->first + query;
         for (int64_t d = 0; d < h->dim; d++)
-            for (int64_t i = 0; i < PANEL; i++) part.out[d * PANEL + i] *= 1 / part.sum[i];
-        unpack_transposed(h, part.out, PANEL, row + panel * PANEL, smaller(PANEL, queries - panel * PANEL), 1, &a->out);
+            for (int64_t i = 0; i < queries; i++) part.out[d * PANEL + i] *= 1 / part.sum[i];
+        unpack_transposed(h, part.out, PANEL, row + query, queries, 1, &a->out);
+        for (int64_t i = 0; i < queries; i++) log_sum[i] = part.maximum[i] / log2_e + logf(part.sum[i]);
     }
-    for (int64_t i = 0; i < queries; i++)
-        a->log_sum[h->unit * h->shape->queries + first + i] = b->maximum[i] / log2_e + logf(b->sum[i]);
 }
 
 static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                               vt_matrix v, vt_matrix out, float *log_sum)
 {
     head_view any = view_head(shape, 0);
-    int64_t heads = shape->batch * shape->heads, all = (shape->queries + PANEL - 1) / PANEL;
-    forward_arguments arguments = {q, k, v, out, log_sum, FORWARD_PANELS};
+    int64_t heads = shape->batch * shape->heads, panels = MOST_PANELS;
+    forward_arguments arguments = {q, k, v, out, log_sum, divide(shape->queries, panels)};
     /* some units for each thread; none of this touches the order of the sums */
-    while (arguments.panels > 1 && heads * all < 4 * arguments.panels * vt_cpu_threads(backend)) arguments.panels--;
+    while (panels > 1 && heads * arguments.queries.blocks < 4 * vt_cpu_threads(backend))
+        arguments.queries = divide(shape->queries, --panels);
     pile count = {NULL, 0};
-    forward_layout(&any, arguments.panels, &count);
+    forward_layout(&any, panels, &count);
     if (!vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float))) return;
-    int64_t blocks = (all + arguments.panels - 1) / arguments.panels;
+    int64_t blocks = arguments.queries.blocks;
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t work = 0; work < heads * blocks; work++) {
         head_view h = view_head(shape, work / blocks);
+        block_view block = view_block(&arguments.queries, work % blocks);
         pile memory = {vt_cpu_scratch(backend), 0};
-        forward_buffers b = forward_layout(&h, arguments.panels, &memory);
-        forward_block(&h, &arguments, &b, work % blocks * arguments.panels * PANEL);
+        forward_buffers b = forward_layout(&h, panels, &memory);
+        forward_block(&h, &arguments, &b, &block);
     }
 }
 
@@ -237,7 +325,8 @@ typedef struct {
     float *delta;     /* [units, queries]: out · dout */
     vt_matrix dq_sum; /* float32: dq itself, or what it is rounded from */
     int *added;       /* [units, blocks of queries]: how many blocks of keys have added to dq */
-    int64_t query_blocks, key_blocks;
+    int64_t query_blocks;
+    division keys;
 } backward_arguments;
 
 /* What is of keys: one panel behind another. */
@@ -252,19 +341,20 @@ typedef struct {
     float *dkeys, *dvalues;   /* [dim × PANEL] */
 } backward_buffers;
 
-static backward_buffers backward_layout(const head_view *h, pile *memory)
+static backward_buffers backward_layout(const head_view *h, int64_t panels, pile *memory)
 {
+    int64_t keys = panels * PANEL;
     enum { SCORES = BACKWARD_QUERIES * PANEL };
     backward_buffers b = {.queries = take(memory, BACKWARD_QUERIES * h->dim),
                           .dout = take(memory, BACKWARD_QUERIES * h->dim),
                           .weights = take(memory, SCORES),
                           .dscores = take(memory, SCORES),
                           .dqueries = take(memory, BACKWARD_QUERIES * h->width),
-                          .keys = take(memory, BACKWARD_KEYS * h->width),
-                          .keys_transposed = take(memory, h->dim * BACKWARD_KEYS),
-                          .values_transposed = take(memory, h->dim * BACKWARD_KEYS),
-                          .dkeys = take(memory, h->dim * BACKWARD_KEYS),
-                          .dvalues = take(memory, h->dim * BACKWARD_KEYS)};
+                          .keys = take(memory, keys * h->width),
+                          .keys_transposed = take(memory, h->dim * keys),
+                          .values_transposed = take(memory, h->dim * keys),
+                          .dkeys = take(memory, h->dim * keys),
+                          .dvalues = take(memory, h->dim * keys)};
     b.kept = h->shape->dropout.rate > 0 ? take(memory, SCORES) : b.weights;
     return b;
 }
@@ -279,27 +369,24 @@ static backward_buffers panel_of_keys(const head_view *h, backward_buffers b, in
     return b;
 }
 
-/* weights and dscores [queries × vectors·LANES] hold scores and the kept weights' gradients on entry. */
-static void differentiate_block(const head_view *h, const backward_arguments *a, const backward_buffers *b,
-                                int64_t first_query, int64_t queries, int64_t first_key, int64_t keys)
+/* The weights of queries × keys, and their scores' gradients: weights · (d - delta). */
+static void differentiate(const head_view *h, const backward_buffers *b, const float *log_sum, const float *delta,
+                          int64_t queries, int64_t vectors)
 {
-    const float *log_sum = a->log_sum + h->unit * h->shape->queries + first_query;
-    const float *delta = a->delta + h->unit * h->shape->queries + first_query;
-    bool dropout = h->shape->dropout.rate > 0;
-    for (int64_t i = 0; i < queries; i++) {
-        float *weights = b->weights + i * PANEL, *dscores = b->dscores + i * PANEL;
-        float high = log_sum[i] * log2_e;
-        for (int64_t j = 0; j < keys; j += LANES) {
-            vector weight = exp2_vector(load(weights + j) - high);
-            store(weights + j, weight);
-            if (dropout)
-                store(b->kept + i * PANEL + j, weight);
-            else
-                store(dscores + j, weight * (load(dscores + j) - delta[i]));
-        }
-    }
-    if (!dropout) return;
-    /* the kept weights' gradient passes through the same factors, and dscores = weights · (factor · d - delta) */
+    multiply_power(queries, vectors, b->queries, b->keys_transposed, b->weights, h->dim, log_sum);
+    multiply_times(queries, vectors, b->dout, b->values_transposed, b->dscores, h->dim, delta, b->weights);
+}
+
+/* With dropout: the kept weights' gradient d passes through the same factors, and dscores = weights · (factor · d -
+ * delta). */
+static void differentiate_dropped(const head_view *h, const backward_buffers *b, const float *log_sum,
+                                  const float *delta, int64_t first_query, int64_t queries, int64_t first_key,
+                                  int64_t keys)
+{
+    int64_t vectors = (keys + LANES - 1) / LANES;
+    multiply_power(queries, vectors, b->queries, b->keys_transposed, b->weights, h->dim, log_sum);
+    multiply_scores(queries, vectors, b->dout, b->values_transposed, b->dscores, h->dim);
+    memcpy(b->kept, b->weights, (size_t)(queries * PANEL) * sizeof(float));
     apply_dropout(h, first_query, queries, first_key, keys, b->kept, PANEL, 1);
     for (int64_t i = 0; i < queries; i++) {
         int64_t row = i * PANEL;
@@ -314,7 +401,7 @@ static void add_dqueries(const head_view *h, const backward_arguments *a, const 
 {
     int *added = a->added + h->unit * a->query_blocks + first / BACKWARD_QUERIES;
     const vt_matrix *sum = &a->dq_sum;
-    bool last = key_block + 1 == a->key_blocks && a->dq.type != VT_FLOAT32;
+    bool last = key_block + 1 == a->keys.blocks && a->dq.type != VT_FLOAT32;
     wait_for(added, (int)key_block);
     for (int64_t i = 0; i < queries; i++) {
         int64_t row = h->batch * h->shape->queries + first + i;
@@ -345,47 +432,62 @@ static void backward_panel(const head_view *h, const backward_arguments *a, cons
                            int64_t first_query, int64_t queries, int64_t first_key, int64_t keys, bool add)
 {
     int64_t dim = h->dim, vectors = (keys + LANES - 1) / LANES;
-    multiply(queries, vectors, b->queries, dim, b->keys_transposed, PANEL, b->weights, PANEL, dim, false);
-    multiply(queries, vectors, b->dout, dim, b->values_transposed, PANEL, b->dscores, PANEL, dim, false);
-    differentiate_block(h, a, b, first_query, queries, first_key, keys);
-    multiply_transposed(dim, vectors, b->dout, dim, b->kept, PANEL, b->dvalues, PANEL, queries, true);
-    multiply_transposed(dim, vectors, b->queries, dim, b->dscores, PANEL, b->dkeys, PANEL, queries, true);
-    multiply(queries, h->width / LANES, b->dscores, PANEL, b->keys, h->width, b->dqueries, h->width, keys, add);
+    const float *delta = a->delta + h->unit * h->shape->queries + first_query;
+    float log_sum[BACKWARD_QUERIES];
+    for (int64_t i = 0; i < queries; i++)
+        log_sum[i] = a->log_sum[h->unit * h->shape->queries + first_query + i] * log2_e;
+    if (h->shape->dropout.rate > 0)
+        differentiate_dropped(h, b, log_sum, delta, first_query, queries, first_key, keys);
+    else
+        differentiate(h, b, log_sum, delta, queries, vectors);
+    add_transposed(dim, vectors, b->dout, b->kept, b->dvalues, queries);
+    add_transposed(dim, vectors, b->queries, b->dscores, b->dkeys, queries);
+    multiply_panel(queries, h->width / LANES, b->dscores, b->keys, b->dqueries, keys, add);
 }
 
 /* One block of keys against all queries. */
 static void backward_block(const head_view *h, const backward_arguments *a, const backward_buffers *b,
                            int64_t key_block)
 {
-    int64_t dim = h->dim, first_key = key_block * BACKWARD_KEYS;
-    int64_t keys = smaller(BACKWARD_KEYS, h->shape->keys - first_key);
-    int64_t key_row = h->batch * h->shape->keys + first_key;
-    pack_rows(h, &a->k, key_row, keys, h->width, b->keys);
-    for (int64_t key = 0; key < keys; key += PANEL) {
-        backward_buffers part = panel_of_keys(h, *b, key / PANEL);
-        pack_transposed(h, &a->k, key_row + key, keys - key, PANEL, h->scale * log2_e, part.keys_transposed);
-        pack_transposed(h, &a->v, key_row + key, keys - key, PANEL, 1, part.values_transposed);
+    block_view block = view_block(&a->keys, key_block);
+    int64_t dim = h->dim, key_row = h->batch * h->shape->keys + block.first, keys;
+    for (int64_t panel = 0; panel < block.panels; panel++) {
+        backward_buffers part = panel_of_keys(h, *b, panel);
+        int64_t row = key_row + view_panel(&block, panel, &keys);
+        pack_rows(h, &a->k, row, keys, h->width, part.keys);
+        pack_transposed(h, &a->k, row, keys, PANEL, h->scale * log2_e, part.keys_transposed);
+        pack_transposed(h, &a->v, row, keys, PANEL, 1, part.values_transposed);
     }
-    memset(b->dkeys, 0, (size_t)(dim * BACKWARD_KEYS) * sizeof(float));
-    memset(b->dvalues, 0, (size_t)(dim * BACKWARD_KEYS) * sizeof(float));
+    memset(b->dkeys, 0, (size_t)(dim * block.panels * PANEL) * sizeof(float));
+    memset(b->dvalues, 0, (size_t)(dim * block.panels * PANEL) * sizeof(float));
     for (int64_t first = 0; first < h->shape->queries; first += BACKWARD_QUERIES) {
         int64_t queries = smaller(BACKWARD_QUERIES, h->shape->queries - first);
         int64_t row = h->batch * h->shape->queries + first;
         pack_rows(h, &a->q, row, queries, dim, b->queries);
         pack_rows(h, &a->dout, row, queries, dim, b->dout);
-        for (int64_t key = 0; key < keys; key += PANEL) {
-            backward_buffers part = panel_of_keys(h, *b, key / PANEL);
-            look_ahead_queries(h, a, first, key / PANEL, (keys + PANEL - 1) / PANEL);
-            backward_panel(h, a, &part, first, queries, first_key + key, smaller(PANEL, keys - key), key > 0);
+        for (int64_t panel = 0; panel < block.panels; panel++) {
+            backward_buffers part = panel_of_keys(h, *b, panel);
+            int64_t key = block.first + view_panel(&block, panel, &keys);
+            look_ahead_queries(h, a, first, panel, block.panels);
+            backward_panel(h, a, &part, first, queries, key, keys, panel > 0);
         }
         add_dqueries(h, a, b, first, queries, key_block);
     }
-    for (int64_t key = 0; key < keys; key += PANEL) {
-        backward_buffers part = panel_of_keys(h, *b, key / PANEL);
-        int64_t some = smaller(PANEL, keys - key);
-        unpack_transposed(h, part.dkeys, PANEL, key_row + key, some, h->scale, &a->dk);
-        unpack_transposed(h, part.dvalues, PANEL, key_row + key, some, 1, &a->dv);
+    for (int64_t panel = 0; panel < block.panels; panel++) {
+        backward_buffers part = panel_of_keys(h, *b, panel);
+        int64_t row = key_row + view_panel(&block, panel, &keys);
+        unpack_transposed(h, part.dkeys, PANEL, row, keys, h->scale, &a->dk);
+        unpack_transposed(h, part.dvalues, PANEL, row, keys, 1, &a->dv);
     }
+}
+
+/* The order of the sums in q's gradient hangs on it: so it is chosen by the shape, not by the threads. Wide heads
+ * would outgrow the second cache. */
+static division divide_keys(const vt_attention_shape *shape)
+{
+    division large = divide(shape->keys, MOST_PANELS);
+    bool enough = shape->batch * shape->heads * large.blocks >= 32 && shape->head_dim <= 64;
+    return enough ? large : divide(shape->keys, MOST_PANELS / 2);
 }
 
 static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
@@ -396,9 +498,10 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     int64_t heads = shape->batch * shape->heads, next = 0;
     backward_arguments a = {q, k, v, out, dout, dq, dk, dv, .log_sum = log_sum};
     a.query_blocks = (shape->queries + BACKWARD_QUERIES - 1) / BACKWARD_QUERIES;
-    a.key_blocks = (shape->keys + BACKWARD_KEYS - 1) / BACKWARD_KEYS;
+    a.keys = divide_keys(shape);
+    int64_t panels = (a.keys.panels + a.keys.blocks - 1) / a.keys.blocks;
     pile count = {NULL, 0};
-    backward_layout(&any, &count);
+    backward_layout(&any, panels, &count);
     int64_t wide = dq.type == VT_FLOAT32 ? 0 : dq.rows * dq.columns;
     int64_t flags = heads * a.query_blocks;
     float *shared = vt_cpu_shared(backend, (size_t)(heads * shape->queries + wide + flags) * sizeof(float));
@@ -413,8 +516,8 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
         make_delta(shape, &a.out, &a.dout, a.delta);
         int64_t unit, block;
         pile memory = {vt_cpu_scratch(backend), 0};
-        backward_buffers b = backward_layout(&any, &memory);
-        while (take_block(&next, heads, a.key_blocks, vt_cpu_threads(backend), &unit, &block)) {
+        backward_buffers b = backward_layout(&any, panels, &memory);
+        while (take_block(&next, heads, a.keys.blocks, vt_cpu_threads(backend), &unit, &block)) {
             head_view h = view_head(shape, unit);
             backward_block(&h, &a, &b, block);
         }

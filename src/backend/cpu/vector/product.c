@@ -25,6 +25,27 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* 0 … count - 1 in pieces for `threads` threads that take them one by one: `whole` ones of `size`, and from there on
+ * smaller ones, so that all threads end at nearly the same time though one may be slower. */
+typedef struct {
+    int64_t count, size, whole, small, pieces;
+} shares;
+
+static shares share_out(int64_t count, int64_t size, int64_t threads)
+{
+    shares s = {.count = count, .size = size, .small = pieces(size, 4)};
+    int64_t last = threads * size / 2; /* what goes in small ones, at least */
+    s.whole = count > last ? (count - last) / size : 0;
+    s.pieces = s.whole + pieces(count - s.whole * size, s.small);
+    return s;
+}
+
+static int64_t share_begin(const shares *s, int64_t index)
+{
+    int64_t small = index > s->whole ? index - s->whole : 0;
+    return smaller(s->count, (index - small) * s->size + small * s->small);
+}
+
 /* Asks for rows first … first + rows - 1, columns begin … end - 1 of a matrix. */
 INLINE void look_ahead_rows(const vt_matrix *matrix, int64_t first, int64_t rows, int64_t begin, int64_t end, int write)
 {
@@ -194,19 +215,18 @@ static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int
  * panels are dealt out, too. None of this touches the order of the sums. */
 static void multiply_strips(vt_backend *backend, const strip_work *w)
 {
-    int64_t threads = vt_cpu_threads(backend), tiles = pieces(w->result.rows, MOST_ROWS);
-    int64_t strips = pieces(tiles, w->runs > 2 ? 8 : 16);
-    if (strips < 4 * threads) strips = smaller(tiles, 4 * threads);
-    int64_t groups = strips < threads ? smaller(w->panels, pieces(2 * threads, strips)) : 1;
-    size_t bytes = (size_t)strip_floats(pieces(w->result.rows, strips), w->runs) * sizeof(float);
+    int64_t threads = vt_cpu_threads(backend), tiles = pieces(w->result.rows, MOST_ROWS), size = w->runs > 2 ? 8 : 16;
+    while (size > 1 && tiles < 4 * threads * size) size--;
+    shares strips = share_out(tiles, size, threads);
+    int64_t groups = strips.pieces < threads ? smaller(w->panels, pieces(2 * threads, strips.pieces)) : 1;
+    size_t bytes = (size_t)strip_floats(size * MOST_ROWS, w->runs) * sizeof(float);
     if (!vt_cpu_scratch_reserve(backend, bytes)) return;
 #pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t work = 0; work < strips * groups; work++) {
-        int64_t strip = work / groups, group = work % groups;
-        int64_t first = piece_begin(w->result.rows, strips, strip);
-        multiply_strip(w, first, piece_begin(w->result.rows, strips, strip + 1) - first,
-                       piece_begin(w->panels, groups, group), piece_begin(w->panels, groups, group + 1),
-                       vt_cpu_scratch(backend));
+    for (int64_t work = 0; work < strips.pieces * groups; work++) {
+        int64_t strip = work / groups, group = work % groups, first = MOST_ROWS * share_begin(&strips, strip);
+        int64_t end = smaller(w->result.rows, MOST_ROWS * share_begin(&strips, strip + 1));
+        multiply_strip(w, first, end - first, piece_begin(w->panels, groups, group),
+                       piece_begin(w->panels, groups, group + 1), vt_cpu_scratch(backend));
     }
 }
 

@@ -11,16 +11,41 @@ enum {
     TILE_ROWS = 6
 };
 
-/* c [rows × vectors·LANES] (+)= a [rows × depth] b [depth × vectors·LANES]; a's element (i, k) is a[i·a_row +
- * k·a_column]. rows and vectors are constants where it is inlined. */
-INLINE void tile(int rows, int vectors, const float *a, int64_t a_row, int64_t a_column, const float *b,
-                 int64_t b_stride, float *c, int64_t c_stride, int64_t depth, bool add)
+/* What becomes of a tile's sums. */
+typedef enum {
+    TILE_SET,   /* c = sums */
+    TILE_ADD,   /* c += sums */
+    TILE_POWER, /* c = 2^(sums - less) */
+    TILE_TIMES  /* c = factor · (sums - less) */
+} tile_finish;
+
+/* Beside c of TILE_POWER and TILE_TIMES: a number for each row, and a factor for each element, as far apart as c's. */
+typedef struct {
+    const float *less, *factor;
+} tile_beside;
+
+INLINE vector tile_begin(tile_finish finish, const float *c, tile_beside beside, int64_t row)
+{
+    if (finish == TILE_ADD) return load(c);
+    return finish == TILE_SET ? (vector){0} : -splat(beside.less[row]);
+}
+
+INLINE vector tile_end(tile_finish finish, vector sum, const float *factor)
+{
+    if (finish == TILE_POWER) return exp2_vector(sum);
+    return finish == TILE_TIMES ? load(factor) * sum : sum;
+}
+
+/* c [rows × vectors·LANES] from a [rows × depth] b [depth × vectors·LANES]; a's element (i, k) is a[i·a_row +
+ * k·a_column]. rows, vectors and finish are constants where it is inlined. */
+INLINE void tile(int rows, int vectors, tile_finish finish, const float *a, int64_t a_row, int64_t a_column,
+                 const float *b, int64_t b_stride, float *c, int64_t c_stride, int64_t depth, tile_beside beside)
 {
     vector sum[8][4];
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) sum[i][j] = add ? load(c + i * c_stride + j * LANES) : (vector){0};
+        for (int j = 0; j < vectors; j++) sum[i][j] = tile_begin(finish, c + i * c_stride + j * LANES, beside, i);
 #pragma GCC unroll 4 /* two threads that share a core also share its decoders */
     for (int64_t k = 0; k < depth; k++) {
         vector row[4];
@@ -36,60 +61,49 @@ INLINE void tile(int rows, int vectors, const float *a, int64_t a_row, int64_t a
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) store(c + i * c_stride + j * LANES, sum[i][j]);
+        for (int j = 0; j < vectors; j++)
+            store(c + i * c_stride + j * LANES, tile_end(finish, sum[i][j], beside.factor + i * c_stride + j * LANES));
 }
 
 /* A column of tiles: `vectors` (a constant) wide, any number of rows. */
-INLINE void tile_column(int full, int vectors, int64_t rows, const float *a, int64_t a_row, int64_t a_column,
-                        const float *b, int64_t b_stride, float *c, int64_t c_stride, int64_t depth, bool add)
+INLINE void tile_column(int full, int vectors, tile_finish finish, int64_t rows, const float *a, int64_t a_row,
+                        int64_t a_column, const float *b, int64_t b_stride, float *c, int64_t c_stride, int64_t depth,
+                        tile_beside beside)
 {
+#define TILES(count)                                                                                                   \
+    tile(count, vectors, finish, a + i * a_row, a_row, a_column, b, b_stride, c + i * c_stride, c_stride, depth,       \
+         (tile_beside){beside.less + i, beside.factor + i * c_stride})
     int64_t i = 0;
-    for (; i + full <= rows; i += full)
-        tile(full, vectors, a + i * a_row, a_row, a_column, b, b_stride, c + i * c_stride, c_stride, depth, add);
+    for (; i + full <= rows; i += full) TILES(full);
     if (i + 4 <= rows) {
-        tile(4, vectors, a + i * a_row, a_row, a_column, b, b_stride, c + i * c_stride, c_stride, depth, add);
+        TILES(4);
         i += 4;
     }
     if (i + 2 <= rows) {
-        tile(2, vectors, a + i * a_row, a_row, a_column, b, b_stride, c + i * c_stride, c_stride, depth, add);
+        TILES(2);
         i += 2;
     }
-    for (; i < rows; i++)
-        tile(1, vectors, a + i * a_row, a_row, a_column, b, b_stride, c + i * c_stride, c_stride, depth, add);
+    for (; i < rows; i++) TILES(1);
+#undef TILES
 }
 
 /* The same for any number of rows and vectors. */
-INLINE void tile_columns(int64_t rows, int64_t vectors, const float *a, int64_t a_row, int64_t a_column, const float *b,
-                         int64_t b_stride, float *c, int64_t c_stride, int64_t depth, bool add)
+INLINE void tile_columns(tile_finish finish, int64_t rows, int64_t vectors, const float *a, int64_t a_row,
+                         int64_t a_column, const float *b, int64_t b_stride, float *c, int64_t c_stride, int64_t depth,
+                         tile_beside beside)
 {
+#define COLUMN(full, count)                                                                                            \
+    tile_column(full, count, finish, rows, a, a_row, a_column, b + j * LANES, b_stride, c + j * LANES, c_stride,       \
+                depth, (tile_beside){beside.less, beside.factor + j * LANES})
     int64_t j = 0;
-    for (; j + TILE_VECTORS <= vectors; j += TILE_VECTORS)
-        tile_column(TILE_ROWS, TILE_VECTORS, rows, a, a_row, a_column, b + j * LANES, b_stride, c + j * LANES, c_stride,
-                    depth, add);
-    b += j * LANES;
-    c += j * LANES;
+    for (; j + TILE_VECTORS <= vectors; j += TILE_VECTORS) COLUMN(TILE_ROWS, TILE_VECTORS);
     if (TILE_VECTORS > 3 && vectors - j == 3)
-        tile_column(8, 3, rows, a, a_row, a_column, b, b_stride, c, c_stride, depth, add);
+        COLUMN(8, 3);
     else if (TILE_VECTORS > 2 && vectors - j == 2)
-        tile_column(8, 2, rows, a, a_row, a_column, b, b_stride, c, c_stride, depth, add);
+        COLUMN(8, 2);
     else if (vectors - j == 1)
-        tile_column(8, 1, rows, a, a_row, a_column, b, b_stride, c, c_stride, depth, add);
-}
-
-/* c [rows × vectors·LANES] (+)= a [rows × depth] b: a lies row by row. Not inlined: one copy a file is enough. */
-static __attribute__((noinline)) void multiply(int64_t rows, int64_t vectors, const float *a, int64_t a_stride,
-                                               const float *b, int64_t b_stride, float *c, int64_t c_stride,
-                                               int64_t depth, bool add)
-{
-    tile_columns(rows, vectors, a, a_stride, 1, b, b_stride, c, c_stride, depth, add);
-}
-
-/* c [rows × vectors·LANES] (+)= aᵀ b with a [depth × rows], row by row. */
-static __attribute__((noinline)) void multiply_transposed(int64_t rows, int64_t vectors, const float *a,
-                                                          int64_t a_stride, const float *b, int64_t b_stride, float *c,
-                                                          int64_t c_stride, int64_t depth, bool add)
-{
-    tile_columns(rows, vectors, a, 1, a_stride, b, b_stride, c, c_stride, depth, add);
+        COLUMN(8, 1);
+#undef COLUMN
 }
 
 #endif
