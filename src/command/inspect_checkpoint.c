@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/text.h"
@@ -178,11 +179,17 @@ vt_status vt_inspect_checkpoint(const char *directory, bool brief, bool verify, 
     vt_tensor_file *index = NULL;
     int64_t version = 0;
     char *path = vt_text_format("%s/checkpoint.h5", directory);
+    char *checksum = vt_text_format("%s/checkpoint.crc32c", directory);
     if (!brief) printf("%s: a checkpoint\n", directory);
     fflush(stdout);
     VT_TRY(vt_checkpoint_check_index(directory));
     VT_TRY(vt_tensor_file_open(path, &index));
     VT_TRY(vt_tensor_file_get_integer(index, "format_version", &version));
+    if (version > 1 && access(checksum, F_OK) != 0) {
+        char *sentence = vt_text_format("%s is missing; the checkpoint is not whole without it", checksum);
+        vt_inspect_fault(faults, sentence);
+        free(sentence);
+    }
     if (brief) {
         VT_TRY(print_name(index, directory));
     } else {
@@ -195,5 +202,6 @@ done:
     if (status != VT_OK) vt_inspect_fault(faults, NULL);
     vt_tensor_file_close(&index);
     free(path);
+    free(checksum);
     return VT_OK;
 }

@@ -92,7 +92,7 @@ static void print_end(const char *directory)
            : ended                           ? "ended"
            : strstr(said, "Stopped") != NULL ? "stopped, --resume goes on"
            : strncmp(said, "ERROR", 5) == 0  ? "failed"
-                                             : "broken off, --resume goes on from the last checkpoint",
+                                             : "broken off, --resume goes on from the last checkpoint, if there is one",
            said);
     if (file != NULL) fclose(file);
     free(path);

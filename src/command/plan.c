@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "data/output_file.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
 
@@ -307,6 +308,7 @@ vt_status vt_command_plan(int argument_count, char *const *arguments)
         goto done;
     }
     if (status == VT_OK) status = open_config(&r, r.ranks > 0 ? r.ranks : launch.world_size, &config);
+    if (status == VT_OK && r.calibrate != NULL) status = vt_output_check_file("--calibrate", r.calibrate);
     if (status != VT_OK && r.calibrate != NULL) vt_world_fail_early(&launch);
     if (status == VT_OK) status = r.calibrate != NULL ? calibrate(&r, &launch, config) : plan(&r, config);
 done:

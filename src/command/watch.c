@@ -67,13 +67,19 @@ static char *last_line(const char *directory)
     return last;
 }
 
+/* Does the log's last line say that, and how, the run ended? */
+static bool says_the_end(const char *last)
+{
+    return strstr(last, "run directory") != NULL || strstr(last, "Stopped by") != NULL ||
+           strncmp(last, "ERROR", 5) == 0;
+}
+
 /* Ended by its own words, or because nothing holds its directory any more. `idle`: seconds since the last new step. */
 static bool has_ended(const char *directory, double idle)
 {
     char *last = last_line(directory);
     int lock = -1;
-    bool said =
-        strstr(last, "run directory") != NULL || strstr(last, "Stopped by") != NULL || strncmp(last, "ERROR", 5) == 0;
+    bool said = says_the_end(last);
     bool held = vt_run_directory_lock(directory, false, &lock) != VT_OK;
     vt_error_clear();
     vt_run_directory_unlock(&lock);
@@ -158,7 +164,7 @@ vt_status vt_command_watch(int argument_count, char *const *arguments)
         print_line(&figures);
     }
     last = last_line(directory);
-    printf("ended: %s\n", last);
+    printf("%s: %s\n", says_the_end(last) ? "ended" : "broken off, no process has the run; its last line", last);
 done:
     vt_progress_close(&progress);
     free(last);

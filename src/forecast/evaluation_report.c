@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -57,6 +58,7 @@ static vt_status write_bytes(const char *path, const void *bytes, size_t size)
     VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
     VT_TRY(vt_output_publish(partial, path));
 done:
+    if (status != VT_OK) unlink(partial);
     free(partial);
     return status;
 }

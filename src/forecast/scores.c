@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -158,6 +159,7 @@ vt_status vt_scores_write(const vt_scores *scores, const char *path, const char 
     VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
     VT_TRY(vt_output_publish(partial, path));
 done:
+    if (status != VT_OK) unlink(partial);
     free(partial);
     return status;
 }

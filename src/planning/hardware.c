@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "config/yaml.h"
+#include "data/output_file.h"
 
 typedef struct {
     const char *key;
@@ -195,15 +196,20 @@ done:
 vt_status vt_hardware_write(const vt_hardware *hardware, const char *comment, const char *path)
 {
     vt_status status = VT_OK;
-    char number[VT_NUMBER_SIZE];
-    FILE *file = fopen(path, "w");
+    char number[VT_NUMBER_SIZE], *partial = vt_output_partial_path(path);
+    bool written = false;
+    FILE *file = fopen(partial, "we");
     VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
     fprintf(file, "%s%s:\n  kind: %s\n", comment, hardware->name, hardware->host_memory ? "cpu" : "gpu");
     for (int i = 0; i < FIELD_COUNT; i++) {
         float value = (float)*place_of(hardware, &fields[i]);
         if (fields[i].required || value > 0) fprintf(file, "  %s: %s\n", fields[i].key, vt_text_float(value, number));
     }
-    VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
+    written = vt_file_close(file, true);
+    if (!written) unlink(partial);
+    VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
+    VT_TRY(vt_output_publish(partial, path));
 done:
+    free(partial);
     return status;
 }

@@ -81,7 +81,8 @@ void vt_progress_format(const vt_progress_figures *figures, int columns, bool co
     char pieces[PIECES][PIECE_SIZE], tail[PIECES * PIECE_SIZE] = "";
     snprintf(pieces[0], PIECE_SIZE, "epoch %lld/%lld", (long long)figures->epoch, (long long)figures->epochs);
     snprintf(pieces[1], PIECE_SIZE, " %lld/%lld", (long long)figures->step, (long long)figures->steps);
-    snprintf(pieces[2], PIECE_SIZE, ", loss %.4f", figures->loss);
+    pieces[2][0] = '\0';
+    if (figures->epoch > 1 || figures->step > 0) snprintf(pieces[2], PIECE_SIZE, ", loss %.4f", figures->loss);
     format_history(figures, pieces[3]);
     pieces[4][0] = '\0';
     if (figures->validation_loss > 0) snprintf(pieces[4], PIECE_SIZE, ", valid %.4f", figures->validation_loss);

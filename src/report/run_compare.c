@@ -132,7 +132,10 @@ static const char *data_wait_of(const vt_run_files *run, char buffer[VT_NUMBER_S
 
 static const char *parameters_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
 {
-    return number_text(vt_table_value(&run->plan, 0, "model_parameters"), buffer);
+    double parameters = vt_table_value(&run->plan, 0, "model_parameters");
+    if (!(parameters >= 1e6)) return number_text(parameters, buffer);
+    snprintf(buffer, VT_NUMBER_SIZE, "%.2f M", 1e-6 * parameters); /* as in a run's own page */
+    return buffer;
 }
 
 static const char *memory_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])

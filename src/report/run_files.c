@@ -1,9 +1,12 @@
 #include "report/run_files.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -39,6 +42,23 @@ static void read_keys(const char *path, vt_run_files *files)
     if (file != NULL) fclose(file);
 }
 
+static const char expected[] = "expected the directory of a run, like runs/demo/1CPU/00";
+
+static vt_status check_directory(const char *directory, const char *metrics)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    char *log = vt_text_format("%s/out.log", directory);
+    VT_CHECK(stat(directory, &info) == 0, "%s: %s; %s", directory, strerror(errno), expected);
+    VT_CHECK(S_ISDIR(info.st_mode), "%s is a file; %s", directory, expected);
+    VT_CHECK(access(metrics, F_OK) == 0 || access(log, F_OK) != 0,
+             "%s has no metrics.csv: its run has not come to the first step; %s says how far it is", directory, log);
+    VT_CHECK(access(metrics, F_OK) == 0, "%s: %s; %s", metrics, strerror(errno), expected);
+done:
+    free(log);
+    return status;
+}
+
 vt_status vt_run_files_open(const char *directory, vt_run_files *files)
 {
     vt_status status = VT_OK;
@@ -46,6 +66,7 @@ vt_status vt_run_files_open(const char *directory, vt_run_files *files)
     static const char *const names[4] = {"metrics.csv", "epochs.csv", "plan.csv", "config.yaml"};
     *files = (vt_run_files){.directory = vt_text_copy(directory)};
     for (int i = 0; i < 4; i++) paths[i] = vt_text_format("%s/%s", directory, names[i]);
+    VT_TRY(check_directory(directory, paths[0]));
     VT_TRY(vt_table_open(paths[0], &files->steps));
     vt_table *const others[2] = {&files->epochs, &files->plan};
     for (int i = 0; i < 2; i++)

@@ -43,6 +43,17 @@ test_calibrate() {
     plan --config=demo --hardware=here.yaml | grep -q "on 1 rank of calibrated"
 }
 
+# What can't be written leaves the table that was there, and is refused before anything is measured.
+test_calibrate_keeps_the_old_table() {
+    echo old >here.yaml
+    said=$(ulimit -f 0; plan --config=demo --calibrate=here.yaml 2>&1) && exit 1
+    contains "$said" "can't write here.yaml: File too large"
+    [ "$(cat here.yaml)" = old ]
+    [ "$(ls -A | grep -c partial)" -eq 0 ]
+    fails 1 plan --config=demo --calibrate=nowhere/here.yaml
+    contains "$output" "--calibrate=nowhere/here.yaml: nowhere/: No such file or directory; make the directory first"
+}
+
 test_plans_that_are_refused() {
     fails 1 plan --hardware=h300
     contains "$output" "'h300' is not in"

@@ -47,6 +47,10 @@ test_inspect_names_what_is_damaged() {
     printf damaged | dd of=$step/checkpoint.h5 bs=1 seek=4000 conv=notrunc 2>/dev/null
     fails 1 "$VITRAIN" inspect $step
     contains "$output" "checkpoint.h5 is damaged"
+    rm "$run/checkpoints/step-00000007/checkpoint.crc32c"
+    fails 1 "$VITRAIN" inspect $run/checkpoints/step-00000007
+    contains "$output" "FAULT: $run/checkpoints/step-00000007/checkpoint.crc32c is missing"
+    contains "$output" "1 fault found"
     head -c 3000 data/train/2001.h5 >short && mv short data/train/2000.h5
     rm data/stats/time_means.npy
     fails 1 "$VITRAIN" inspect data
@@ -322,7 +326,16 @@ test_watch() {
     timeout 20 "$VITRAIN" watch $run >said
     contains "$(cat said)" "ended: INFO - validation loss"
     fails 1 "$VITRAIN" watch data
-    contains "$output" "metrics.csv"
+    contains "$output" "data/metrics.csv: No such file or directory; expected the directory of a run, like runs/demo/1CPU/00"
+    for command in watch report; do
+        fails 1 "$VITRAIN" $command nowhere
+        contains "$output" "nowhere: No such file or directory; expected the directory of a run"
+        fails 1 "$VITRAIN" $command $run/config.yaml
+        contains "$output" "$run/config.yaml is a file; expected the directory of a run"
+    done
+    rm $run/metrics.csv
+    fails 1 "$VITRAIN" report $run
+    contains "$output" "has no metrics.csv: its run has not come to the first step; $run/out.log says how far it is"
 }
 
 test_watch_follows_a_run() {
@@ -338,4 +351,15 @@ test_watch_follows_a_run() {
     wait $second
     [ "$(wc -l <said)" -ge 2 ]
     contains "$(tail -n 1 said)" "ended: INFO - Stopped by SIGTERM"
+}
+
+test_watch_tells_of_a_killed_run() {
+    small_run --num_epochs=1
+    "$VITRAIN" --yaml_config=$run/config.yaml --config=demo --run_num=killed --num_epochs=2000 --checkpoint_every=0 >killed 2>&1 &
+    local first=$!
+    for i in $(seq 100); do [ ! -s runs/demo/1CPU/killed/epochs.csv ] || break; sleep 0.1; done
+    kill -KILL $first
+    wait $first || true
+    timeout 30 "$VITRAIN" watch runs/demo/1CPU/killed --interval=0.2 >said
+    contains "$(tail -n 1 said)" "broken off, no process has the run; its last line: INFO"
 }
