@@ -1,5 +1,6 @@
 #include "command/plan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,6 +240,12 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
            "tp with s: sequence_parallel. Time to read data is not counted.\n",
            (long long)layouts->count, (long long)fitting,
            all ? "" : "; here the fastest that fits of each grid tp x cp x dp (--all: every one)");
+    if (hardware->host_memory && hardware->ranks_per_node > 0 && (double)config->ranks > hardware->ranks_per_node)
+        printf(
+            "%s was measured with %.0f rank%s on a node, so these are on %.0f such nodes. Ranks that share the cores "
+            "of one\nare slower: measure it with as many (mpirun -np N vitrain plan --calibrate=FILE).\n",
+            hardware->name, hardware->ranks_per_node, hardware->ranks_per_node > 1 ? "s" : "",
+            ceil((double)config->ranks / hardware->ranks_per_node));
 }
 
 /* ---- measuring ---- */

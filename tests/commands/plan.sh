@@ -12,6 +12,9 @@ test_table() {
     [ "$(wc -L <text)" -le 140 ]
     plan --config=mp --ranks=16 --hardware=a100-40 --all >all
     [ "$(wc -l <all)" -gt 200 ]
+    [ "$(grep -c "was measured with" all)" -eq 0 ]
+    plan --config=demo --ranks=4 --hardware=cpu >text # a machine of two cores and one rank, four of them
+    contains "$(cat text)" "cpu was measured with 1 rank on a node, so these are on 4 such nodes"
     contains "$("$VITRAIN" help plan)" "usage: vitrain plan"
 }
 
