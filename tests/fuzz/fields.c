@@ -1,4 +1,5 @@
-/* A file of training data: opened through our layer, and its first and last time read. */
+/* A file of training data, of `fields` or of the netCDF variable `t`: opened through our layer, and its first and last
+ * time read. */
 #include <stdlib.h>
 
 #include "data/fields_file.h"
@@ -9,7 +10,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     vt_fields_file *file = NULL;
     char *path = vt_fuzz_write("2001.h5", data, size);
     vt_error_clear();
-    if (vt_fields_file_open((const char *const[]){path}, 1, NULL, &file) == VT_OK) {
+    vt_status status = vt_fields_file_open((const char *const[]){path}, 1, NULL, &file);
+    vt_error_clear();
+    if (status != VT_OK) status = vt_fields_file_open((const char *const[]){path}, 1, "[t]", &file);
+    if (status == VT_OK) {
         vt_fields_shape shape = vt_fields_file_shape(file);
         int64_t points = shape.height <= 1024 && shape.width <= 1024 ? shape.height * shape.width : 0;
         float *values = points > 0 && shape.times > 0 ? malloc((size_t)points * sizeof *values) : NULL;
