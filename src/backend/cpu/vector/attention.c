@@ -13,8 +13,8 @@
 #include "backend/cpu/vector/tile.h"
 
 enum {
-    PANEL = 64, /* queries (backward: keys) whose scores are made at once, at most, beside … */
-    FORWARD_KEYS = 64,
+    PANEL = 64,        /* queries (backward: keys) whose scores are made at once, at most, beside … */
+    FORWARD_KEYS = 60, /* whole tiles */
     BACKWARD_QUERIES = 48,
     GRAIN = 16,     /* a panel holds a multiple of it, but for the last one */
     MOST_PANELS = 8 /* of a unit: they share the packed keys (backward: queries, and one sum for the gradient of q) */
@@ -161,7 +161,7 @@ typedef struct {
 /* What is of queries: one panel behind another. */
 typedef struct {
     float *keys, *values; /* [FORWARD_KEYS × dim] */
-    float *scores;        /* [FORWARD_KEYS × PANEL], in powers of two */
+    float *scores;        /* [FORWARD_KEYS × PANEL]; soon weights */
     float *queries;       /* [dim × PANEL], scaled by log2(e) / sqrt(dim) */
     float *out;           /* [dim × PANEL] */
     float *maximum, *sum; /* [PANEL]: weights are relative to the maximum */
@@ -188,65 +188,108 @@ static forward_buffers panel_of(const head_view *h, forward_buffers b, int64_t p
     return b;
 }
 
-/* `vectors` (a constant) of queries have scores beside more keys: their maxima, and the sums that are relative to them,
- * follow. A maximum follows only when scores exceed it by a factor of 2^8: weights up to 256 are as exact, and the sums
- * are seldom brought to a new one. */
-INLINE void follow_maximum(int vectors, const head_view *h, const forward_buffers *b, int64_t query, int64_t keys)
+/* `vectors` of queries have scores less their maxima beside keys first … end - 1 of a block, of which some are above 8:
+ * those maxima follow, and what is relative to them. */
+static __attribute__((noinline)) void follow_maximum(const head_view *h, const forward_buffers *b, int64_t query,
+                                                     int64_t vectors, int64_t first, int64_t end)
 {
-    vector high[4];
-    vector_bits exceeds = {0};
-#pragma GCC unroll 4
-    for (int i = 0; i < vectors; i++) high[i] = load(b->scores + query + i * LANES);
-    for (int64_t k = 1; k < keys; k++) {
-#pragma GCC unroll 4
-        for (int i = 0; i < vectors; i++) high[i] = largest(high[i], load(b->scores + k * PANEL + query + i * LANES));
-    }
-    for (int i = 0; i < vectors; i++) exceeds |= high[i] > load(b->maximum + query + i * LANES) + 8.0f;
-    int any = 0;
-    for (int i = 0; i < LANES; i++) any |= exceeds[i];
-    if (!any) return;
-    for (int i = 0; i < vectors; i++) {
-        float *maximum = b->maximum + query + i * LANES, *sum = b->sum + query + i * LANES;
-        vector old = load(maximum), new = choose(high[i] > old + 8.0f, high[i], old), factor = exp2_vector(old - new);
-        store(maximum, new);
+    for (int64_t i = query; i < query + vectors * LANES; i += LANES) {
+        float *maximum = b->maximum + i, *sum = b->sum + i;
+        vector high = load(b->scores + first * PANEL + i);
+        for (int64_t k = first + 1; k < end; k++) high = largest(high, load(b->scores + k * PANEL + i));
+        vector_bits exceeds = high > 8.0f;
+        vector factor = choose(exceeds, exp2_vector(-high), splat(1));
+        store(maximum, choose(exceeds, load(maximum) + high, load(maximum)));
         store(sum, factor * load(sum));
         for (int64_t d = 0; d < h->dim; d++) {
-            float *out = b->out + d * PANEL + query + i * LANES;
+            float *out = b->out + d * PANEL + i;
             store(out, factor * load(out));
+        }
+        for (int64_t k = 0; k < first; k++) {
+            float *weight = b->scores + k * PANEL + i;
+            store(weight, factor * load(weight));
         }
     }
 }
 
-/* Their scores become weights, whose sums are added to theirs. */
-INLINE void soften(int vectors, const head_view *h, const forward_buffers *b, int64_t query, int64_t keys)
+/* Weights of `rows` keys from first on and `vectors` of queries (constants), added to their sums: 2^(score - maximum),
+ * made where the product's sums end. The maximum need not be the largest score: weights up to 2^8 are as exact. Beyond
+ * that it follows, and the tile is made again. A query's result does not depend on the queries beside it, as each has
+ * its own maximum, and all have their keys in the same tiles. */
+INLINE void weigh_tile(int rows, int vectors, const head_view *h, const forward_buffers *b, int64_t query,
+                       int64_t first)
 {
-    vector maximum[4], total[4];
-    follow_maximum(vectors, h, b, query, keys);
+    vector sum[8][4];
+    float *weights = b->scores + first * PANEL + query;
+    for (bool again = false;; again = true) {
+        vector_bits exceeds = {0};
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
-    for (int i = 0; i < vectors; i++) {
-        maximum[i] = load(b->maximum + query + i * LANES);
-        total[i] = (vector){0};
-    }
-    for (int64_t k = 0; k < keys; k++) {
-        float *scores = b->scores + k * PANEL + query;
+            for (int j = 0; j < vectors; j++) sum[i][j] = -load(b->maximum + query + j * LANES);
+        tile_products(rows, vectors, b->keys + first * h->dim, h->dim, 1, b->queries + query, PANEL, h->dim, sum);
+        if (again) break;
 #pragma GCC unroll 4
-        for (int i = 0; i < vectors; i++) {
-            vector weight = exp2_vector(load(scores + i * LANES) - maximum[i]);
-            total[i] += weight;
-            store(scores + i * LANES, weight);
+        for (int j = 0; j < vectors; j++) {
+            vector high = sum[0][j];
+#pragma GCC unroll 8
+            for (int i = 1; i < rows; i++) high = largest(high, sum[i][j]);
+            exceeds |= high > 8.0f;
         }
+        if (!any_lane(exceeds)) break;
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+            for (int j = 0; j < vectors; j++) store(weights + i * PANEL + j * LANES, sum[i][j]);
+        follow_maximum(h, b, query, vectors, first, first + rows);
     }
 #pragma GCC unroll 4
-    for (int i = 0; i < vectors; i++) store(b->sum + query + i * LANES, load(b->sum + query + i * LANES) + total[i]);
+    for (int j = 0; j < vectors; j++) {
+        vector total = load(b->sum + query + j * LANES);
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; i++) {
+            vector weight = exp2_vector(sum[i][j]);
+            total += weight;
+            store(weights + i * PANEL + j * LANES, weight);
+        }
+        store(b->sum + query + j * LANES, total);
+    }
+}
+
+/* `vectors` (a constant) of queries beside all keys of a block. */
+INLINE void weigh_column(int vectors, const head_view *h, const forward_buffers *b, int64_t query, int64_t keys)
+{
+    int64_t k = 0;
+    for (; k + TILE_ROWS <= keys; k += TILE_ROWS) weigh_tile(TILE_ROWS, vectors, h, b, query, k);
+    for (; k < keys; k++) weigh_tile(1, vectors, h, b, query, k);
+}
+
+static __attribute__((noinline)) void weigh(const head_view *h, const forward_buffers *b, int64_t vectors, int64_t keys)
+{
+    int64_t i = 0;
+    for (; i + TILE_VECTORS <= vectors; i += TILE_VECTORS) weigh_column(TILE_VECTORS, h, b, i * LANES, keys);
+    if (TILE_VECTORS > 3 && vectors - i == 3)
+        weigh_column(3, h, b, i * LANES, keys);
+    else if (TILE_VECTORS > 2 && vectors - i == 2)
+        weigh_column(2, h, b, i * LANES, keys);
+    else if (vectors - i == 1)
+        weigh_column(1, h, b, i * LANES, keys);
+}
+
+/* Maxima begin with the scores of the first key. */
+static void begin_maximum(const head_view *h, const forward_buffers *b, int64_t vectors)
+{
+    multiply_scores(1, vectors, b->keys, b->queries, b->maximum, h->dim);
+    for (int64_t i = 0; i < vectors * LANES; i += LANES)
+        store(b->maximum + i, largest(splat(-1e30f), load(b->maximum + i))); /* a NaN stays one */
 }
 
 static void forward_panel(const head_view *h, const forward_buffers *b, int64_t first_query, int64_t queries,
                           int64_t first_key, int64_t keys)
 {
-    int64_t vectors = (queries + LANES - 1) / LANES, i = 0;
-    multiply_scores(keys, vectors, b->keys, b->queries, b->scores, h->dim);
-    for (; i + 4 <= vectors; i += 4) soften(4, h, b, i * LANES, keys);
-    for (; i < vectors; i++) soften(1, h, b, i * LANES, keys);
+    int64_t vectors = (queries + LANES - 1) / LANES;
+    if (first_key == 0) begin_maximum(h, b, vectors);
+    weigh(h, b, vectors, keys);
     if (h->shape->dropout.rate > 0) apply_dropout(h, first_query, queries, first_key, keys, b->scores, 1, PANEL);
     add_transposed(h->dim, vectors, b->values, b->scores, b->out, keys);
 }
@@ -277,10 +320,7 @@ static void forward_block(const head_view *h, const forward_arguments *a, const 
         pack_transposed(h, &a->q, row + query, queries, PANEL, h->scale * log2_e, panel_of(h, *b, panel).queries);
     }
     memset(b->out, 0, (size_t)(h->dim * most) * sizeof(float));
-    for (int64_t i = 0; i < most; i++) {
-        b->maximum[i] = -1e30f;
-        b->sum[i] = 0;
-    }
+    memset(b->sum, 0, (size_t)most * sizeof(float));
     for (int64_t key = 0; key < h->shape->keys; key += FORWARD_KEYS)
         forward_keys(h, a, b, block, key, smaller(FORWARD_KEYS, h->shape->keys - key));
     for (int64_t panel = 0; panel < block->panels; panel++) {

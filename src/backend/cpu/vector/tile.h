@@ -36,16 +36,11 @@ INLINE vector tile_end(tile_finish finish, vector sum, const float *factor)
     return finish == TILE_TIMES ? load(factor) * sum : sum;
 }
 
-/* c [rows × vectors·LANES] from a [rows × depth] b [depth × vectors·LANES]; a's element (i, k) is a[i·a_row +
- * k·a_column]. rows, vectors and finish are constants where it is inlined. */
-INLINE void tile(int rows, int vectors, tile_finish finish, const float *a, int64_t a_row, int64_t a_column,
-                 const float *b, int64_t b_stride, float *c, int64_t c_stride, int64_t depth, tile_beside beside)
+/* sum += a [rows × depth] b [depth × vectors·LANES]; a's element (i, k) is a[i·a_row + k·a_column]. rows and vectors
+ * are constants where it is inlined. */
+INLINE void tile_products(int rows, int vectors, const float *a, int64_t a_row, int64_t a_column, const float *b,
+                          int64_t b_stride, int64_t depth, vector sum[8][4])
 {
-    vector sum[8][4];
-#pragma GCC unroll 8
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) sum[i][j] = tile_begin(finish, c + i * c_stride + j * LANES, beside, i);
 #pragma GCC unroll 4 /* two threads that share a core also share its decoders */
     for (int64_t k = 0; k < depth; k++) {
         vector row[4];
@@ -58,6 +53,18 @@ INLINE void tile(int rows, int vectors, tile_finish finish, const float *a, int6
             for (int j = 0; j < vectors; j++) sum[i][j] += value * row[j];
         }
     }
+}
+
+/* c [rows × vectors·LANES] from a b, as in tile_products. finish is a constant, too. */
+INLINE void tile(int rows, int vectors, tile_finish finish, const float *a, int64_t a_row, int64_t a_column,
+                 const float *b, int64_t b_stride, float *c, int64_t c_stride, int64_t depth, tile_beside beside)
+{
+    vector sum[8][4];
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) sum[i][j] = tile_begin(finish, c + i * c_stride + j * LANES, beside, i);
+    tile_products(rows, vectors, a, a_row, a_column, b, b_stride, depth, sum);
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4

@@ -65,6 +65,18 @@ INLINE vector choose(vector_bits mask, vector yes, vector no)
     return (vector)(((vector_bits)yes & mask) | ((vector_bits)no & ~mask));
 }
 
+/* Whether the mask is set in any lane. */
+INLINE bool any_lane(vector_bits mask)
+{
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+#else
+    int32_t any = 0;
+    for (int i = 0; i < LANES; i++) any |= mask[i];
+    return any != 0;
+#endif
+}
+
 /* The larger one; b where either is NaN (as x86's own instruction has it). */
 INLINE vector largest(vector a, vector b)
 {
