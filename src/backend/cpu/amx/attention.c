@@ -1,4 +1,4 @@
-/* Attention in bfloat16 on tiles, in blocks as vector/attention.c has it: the same units of work, the same order of
+/* Attention in bfloat16 on tiles, in blocks as vector/attention_panels.h has it: the same units of work, the same order of
  * sums for any number of threads, nothing of size queries × keys.
  *
  * Scores are made transposed, keys × queries, so that the lanes of a vector are queries: the running maximum and sum of

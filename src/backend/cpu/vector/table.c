@@ -2,7 +2,8 @@
 
 void VT_KERNEL(vt_vector_fill)(vt_backend *backend)
 {
-    VT_KERNEL(vt_vector_attention_fill)(backend);
+    VT_KERNEL(vt_vector_attention_backward_fill)(backend);
+    VT_KERNEL(vt_vector_attention_forward_fill)(backend);
     VT_KERNEL(vt_vector_convert_fill)(backend);
     VT_KERNEL(vt_vector_gelu_fill)(backend);
     VT_KERNEL(vt_vector_layer_norm_fill)(backend);

@@ -27,7 +27,8 @@ typedef struct {
 INLINE vector tile_begin(tile_finish finish, const float *c, tile_beside beside, int64_t row)
 {
     if (finish == TILE_ADD) return load(c);
-    return finish == TILE_SET ? (vector){0} : -splat(beside.less[row]);
+    if (finish == TILE_SET) return (vector){0};
+    return -splat(beside.less[row]);
 }
 
 INLINE vector tile_end(tile_finish finish, vector sum, const float *factor)

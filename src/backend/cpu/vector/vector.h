@@ -192,7 +192,8 @@ INLINE vector exp2_vector(vector x)
 #endif
 
 /* Each file's part of the table, for this instruction set. */
-void VT_KERNEL(vt_vector_attention_fill)(vt_backend *backend);
+void VT_KERNEL(vt_vector_attention_backward_fill)(vt_backend *backend);
+void VT_KERNEL(vt_vector_attention_forward_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_convert_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_gelu_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_layer_norm_fill)(vt_backend *backend);

@@ -1,0 +1,213 @@
+#include "backend/cpu/vector/attention_panels.h"
+
+enum { FORWARD_KEYS = 60 }; /* that a panel of queries meets at once: whole tiles */
+
+typedef struct {
+    vt_matrix q, k, v, out;
+    float *log_sum;
+    division queries;
+} forward_arguments;
+
+/* What is of queries: one panel behind another. */
+typedef struct {
+    float *keys, *values; /* [FORWARD_KEYS × dim] */
+    float *scores;        /* [FORWARD_KEYS × PANEL]; soon weights */
+    float *queries;       /* [dim × PANEL], scaled by log2(e) / sqrt(dim) */
+    float *out;           /* [dim × PANEL] */
+    float *maximum, *sum; /* [PANEL]: weights are relative to the maximum */
+} forward_buffers;
+
+static forward_buffers forward_layout(const head_view *h, int64_t panels, pile *memory)
+{
+    int64_t queries = panels * PANEL;
+    return (forward_buffers){.keys = take(memory, h->dim * FORWARD_KEYS),
+                             .values = take(memory, h->dim * FORWARD_KEYS),
+                             .scores = take(memory, FORWARD_KEYS * PANEL),
+                             .queries = take(memory, h->dim * queries),
+                             .out = take(memory, h->dim * queries),
+                             .maximum = take(memory, queries),
+                             .sum = take(memory, queries)};
+}
+
+static forward_buffers panel_of(const head_view *h, forward_buffers b, int64_t panel)
+{
+    b.queries += panel * h->dim * PANEL;
+    b.out += panel * h->dim * PANEL;
+    b.maximum += panel * PANEL;
+    b.sum += panel * PANEL;
+    return b;
+}
+
+/* `vectors` of queries have scores less their maxima beside keys first … end - 1 of a block, of which some are above 8:
+ * those maxima follow, and what is relative to them. */
+static __attribute__((noinline)) void follow_maximum(const head_view *h, const forward_buffers *b, int64_t query,
+                                                     int64_t vectors, int64_t first, int64_t end)
+{
+    for (int64_t i = query; i < query + vectors * LANES; i += LANES) {
+        float *maximum = b->maximum + i, *sum = b->sum + i;
+        vector high = load(b->scores + first * PANEL + i);
+        for (int64_t k = first + 1; k < end; k++) high = largest(high, load(b->scores + k * PANEL + i));
+        vector_bits exceeds = high > 8.0f;
+        vector factor = choose(exceeds, exp2_vector(-high), splat(1));
+        store(maximum, choose(exceeds, load(maximum) + high, load(maximum)));
+        store(sum, factor * load(sum));
+        for (int64_t d = 0; d < h->dim; d++) {
+            float *out = b->out + d * PANEL + i;
+            store(out, factor * load(out));
+        }
+        for (int64_t k = 0; k < first; k++) {
+            float *weight = b->scores + k * PANEL + i;
+            store(weight, factor * load(weight));
+        }
+    }
+}
+
+/* Weights of `rows` keys from first on and `vectors` of queries (constants), added to their sums: 2^(score - maximum),
+ * made where the product's sums end. The maximum need not be the largest score: weights up to 2^8 are as exact. Beyond
+ * that it follows, and the tile is made again. A query's result does not depend on the queries beside it, as each has
+ * its own maximum, and all have their keys in the same tiles. */
+INLINE void weigh_tile(int rows, int vectors, const head_view *h, const forward_buffers *b, int64_t query,
+                       int64_t first)
+{
+    vector sum[8][4];
+    float *weights = b->scores + first * PANEL + query;
+    for (bool again = false;; again = true) {
+        vector_bits exceeds = {0};
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+            for (int j = 0; j < vectors; j++) sum[i][j] = -load(b->maximum + query + j * LANES);
+        tile_products(rows, vectors, b->keys + first * h->dim, h->dim, 1, b->queries + query, PANEL, h->dim, sum);
+        if (again) break;
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) {
+            vector high = sum[0][j];
+#pragma GCC unroll 8
+            for (int i = 1; i < rows; i++) high = largest(high, sum[i][j]);
+            exceeds |= high > 8.0f;
+        }
+        if (!any_lane(exceeds)) break;
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+            for (int j = 0; j < vectors; j++) store(weights + i * PANEL + j * LANES, sum[i][j]);
+        follow_maximum(h, b, query, vectors, first, first + rows);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors; j++) {
+        vector total = load(b->sum + query + j * LANES);
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; i++) {
+            vector weight = exp2_vector(sum[i][j]);
+            total += weight;
+            store(weights + i * PANEL + j * LANES, weight);
+        }
+        store(b->sum + query + j * LANES, total);
+    }
+}
+
+/* `vectors` (a constant) of queries beside all keys of a block. */
+INLINE void weigh_column(int vectors, const head_view *h, const forward_buffers *b, int64_t query, int64_t keys)
+{
+    int64_t k = 0;
+    for (; k + TILE_ROWS <= keys; k += TILE_ROWS) weigh_tile(TILE_ROWS, vectors, h, b, query, k);
+    for (; k < keys; k++) weigh_tile(1, vectors, h, b, query, k);
+}
+
+static __attribute__((noinline)) void weigh(const head_view *h, const forward_buffers *b, int64_t vectors, int64_t keys)
+{
+    int64_t i = 0;
+    for (; i + TILE_VECTORS <= vectors; i += TILE_VECTORS) weigh_column(TILE_VECTORS, h, b, i * LANES, keys);
+    if (TILE_VECTORS > 3 && vectors - i == 3)
+        weigh_column(3, h, b, i * LANES, keys);
+    else if (TILE_VECTORS > 2 && vectors - i == 2)
+        weigh_column(2, h, b, i * LANES, keys);
+    else if (vectors - i == 1)
+        weigh_column(1, h, b, i * LANES, keys);
+}
+
+/* Maxima begin with the scores of the first key. */
+static void begin_maximum(const head_view *h, const forward_buffers *b, int64_t vectors)
+{
+    multiply_scores(1, vectors, b->keys, b->queries, b->maximum, h->dim);
+    for (int64_t i = 0; i < vectors * LANES; i += LANES)
+        store(b->maximum + i, largest(splat(-1e30f), load(b->maximum + i))); /* a NaN stays one */
+}
+
+static void forward_panel(const head_view *h, const forward_buffers *b, int64_t first_query, int64_t queries,
+                          int64_t first_key, int64_t keys)
+{
+    int64_t vectors = (queries + LANES - 1) / LANES;
+    if (first_key == 0) begin_maximum(h, b, vectors);
+    weigh(h, b, vectors, keys);
+    if (h->shape->dropout.rate > 0) apply_dropout(h, first_query, queries, first_key, keys, b->scores, 1, PANEL);
+    add_transposed(h->dim, vectors, b->values, b->scores, b->out, keys);
+}
+
+/* All panels beside one block of keys; meanwhile the next block is on its way. */
+static void forward_keys(const head_view *h, const forward_arguments *a, const forward_buffers *b,
+                         const block_view *block, int64_t first, int64_t keys)
+{
+    int64_t row = h->batch * h->shape->keys + first, next = smaller(FORWARD_KEYS, h->shape->keys - first - keys);
+    pack_rows(h, &a->k, row, keys, h->dim, b->keys);
+    pack_rows(h, &a->v, row, keys, h->dim, b->values);
+    for (int64_t panel = 0; panel < block->panels; panel++) {
+        forward_buffers part = panel_of(h, *b, panel);
+        int64_t queries, from = part_begin(next, block->panels, panel);
+        int64_t rows = part_begin(next, block->panels, panel + 1) - from, query = view_panel(block, panel, &queries);
+        look_ahead(h, &a->k, row + keys + from, rows);
+        look_ahead(h, &a->v, row + keys + from, rows);
+        forward_panel(h, &part, block->first + query, queries, first, keys);
+    }
+}
+
+static void forward_block(const head_view *h, const forward_arguments *a, const forward_buffers *b,
+                          const block_view *block)
+{
+    int64_t row = h->batch * h->shape->queries + block->first, most = block->panels * PANEL, queries;
+    for (int64_t panel = 0; panel < block->panels; panel++) {
+        int64_t query = view_panel(block, panel, &queries);
+        pack_transposed(h, &a->q, row + query, queries, PANEL, h->scale * log2_e, panel_of(h, *b, panel).queries);
+    }
+    memset(b->out, 0, (size_t)(h->dim * most) * sizeof(float));
+    memset(b->sum, 0, (size_t)most * sizeof(float));
+    for (int64_t key = 0; key < h->shape->keys; key += FORWARD_KEYS)
+        forward_keys(h, a, b, block, key, smaller(FORWARD_KEYS, h->shape->keys - key));
+    for (int64_t panel = 0; panel < block->panels; panel++) {
+        forward_buffers part = panel_of(h, *b, panel);
+        int64_t query = view_panel(block, panel, &queries);
+        float *log_sum = a->log_sum + h->unit * h->shape->queries + block->first + query;
+        for (int64_t d = 0; d < h->dim; d++)
+            for (int64_t i = 0; i < queries; i++) part.out[d * PANEL + i] *= 1 / part.sum[i];
+        unpack_transposed(h, part.out, PANEL, row + query, queries, 1, &a->out);
+        for (int64_t i = 0; i < queries; i++) log_sum[i] = part.maximum[i] / log2_e + logf(part.sum[i]);
+    }
+}
+
+static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                              vt_matrix v, vt_matrix out, float *log_sum)
+{
+    head_view any = view_head(shape, 0);
+    int64_t heads = shape->batch * shape->heads, panels = MOST_PANELS;
+    forward_arguments arguments = {q, k, v, out, log_sum, divide(shape->queries, panels)};
+    /* some units for each thread; none of this touches the order of the sums */
+    while (panels > 1 && heads * arguments.queries.blocks < 4 * vt_cpu_threads(backend))
+        arguments.queries = divide(shape->queries, --panels);
+    pile count = {NULL, 0};
+    forward_layout(&any, panels, &count);
+    if (!vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float))) return;
+    int64_t blocks = arguments.queries.blocks;
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int64_t work = 0; work < heads * blocks; work++) {
+        head_view h = view_head(shape, work / blocks);
+        block_view block = view_block(&arguments.queries, work % blocks);
+        pile memory = {vt_cpu_scratch(backend), 0};
+        forward_buffers b = forward_layout(&h, panels, &memory);
+        forward_block(&h, &arguments, &b, &block);
+    }
+}
+
+void VT_KERNEL(vt_vector_attention_forward_fill)(vt_backend *backend)
+{
+    backend->attention_forward = attention_forward;
+}

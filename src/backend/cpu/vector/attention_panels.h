@@ -1,0 +1,126 @@
+/* Attention in blocks, after Dao 2023 ("FlashAttention-2"): the running maximum and sum of each query's scores are
+ * kept, so nothing of size queries × keys exists. This is what attention_forward.c and attention_backward.c share.
+ *
+ * A unit of work is a block of queries of one head of one sample (forward) or a block of its keys (backward), so that
+ * a few heads keep many cores busy. The lanes of a vector are neighbouring queries (forward) or keys (backward): then
+ * only the unit's own block is transposed, everything else is read row by row, and head_dim needs no padding. A thread
+ * needs memory for blocks only; the threads share O(queries) a head.
+ *
+ * Matrices may be of 16 bits: blocks are widened when they are packed, results rounded when they are stored. */
+#ifndef VT_BACKEND_CPU_VECTOR_ATTENTION_PANELS_H
+#define VT_BACKEND_CPU_VECTOR_ATTENTION_PANELS_H
+
+#include "backend/cpu/vector/attention_parts.h"
+#include "backend/cpu/vector/tile.h"
+
+enum {
+    PANEL = 64,     /* queries (backward: keys) whose scores are made at once, at most */
+    GRAIN = 16,     /* a panel holds a multiple of it, but for the last one */
+    MOST_PANELS = 8 /* of a unit: they share the packed keys (backward: queries, and one sum for the gradient of q) */
+};
+
+/* `count` queries or keys lie in `panels` of nearly the same size, these in `blocks`, the units of work. */
+typedef struct {
+    int64_t count, panels, blocks;
+} division;
+
+static division divide(int64_t count, int64_t most_panels)
+{
+    int64_t panels = (count + PANEL - 1) / PANEL;
+    return (division){count, panels, (panels + most_panels - 1) / most_panels};
+}
+
+/* 0 … count - 1 in `parts` parts of nearly the same size: where one begins. */
+static int64_t part_begin(int64_t count, int64_t parts, int64_t part)
+{
+    return count / parts * part + smaller(part, count % parts);
+}
+
+/* Where a panel begins, and where the panel behind the last ends. */
+static int64_t panel_begin(const division *d, int64_t panel)
+{
+    return smaller(d->count, GRAIN * part_begin((d->count + GRAIN - 1) / GRAIN, d->panels, panel));
+}
+
+/* A unit's panels, and how many queries or keys they hold. */
+typedef struct {
+    const division *all;
+    int64_t panel, panels, first, count;
+} block_view;
+
+static block_view view_block(const division *d, int64_t block)
+{
+    int64_t begin = part_begin(d->panels, d->blocks, block), end = part_begin(d->panels, d->blocks, block + 1);
+    int64_t first = panel_begin(d, begin);
+    return (block_view){d, begin, end - begin, first, panel_begin(d, end) - first};
+}
+
+/* Of the unit's panel `index`: its first one, counted within the unit, and how many. */
+static int64_t view_panel(const block_view *b, int64_t index, int64_t *count)
+{
+    int64_t begin = panel_begin(b->all, b->panel + index);
+    *count = panel_begin(b->all, b->panel + index + 1) - begin;
+    return begin - b->first;
+}
+
+/* ---- products: not inlined, one copy of each is enough; what lies in panels has rows of PANEL ---- */
+
+/* scores [rows × vectors·LANES] = a [rows × depth] b. */
+static __attribute__((noinline)) void multiply_scores(int64_t rows, int64_t vectors, const float *a, const float *b,
+                                                      float *scores, int64_t depth)
+{
+    tile_columns(TILE_SET, rows, vectors, a, depth, 1, b, PANEL, scores, PANEL, depth, (tile_beside){0});
+}
+
+/* sums [rows × vectors·LANES] += aᵀ b, a [depth × rows]. */
+static __attribute__((noinline)) void add_transposed(int64_t rows, int64_t vectors, const float *a, const float *b,
+                                                     float *sums, int64_t depth)
+{
+    tile_columns(TILE_ADD, rows, vectors, a, 1, rows, b, PANEL, sums, PANEL, depth, (tile_beside){0});
+}
+
+/* ---- rows of a head, in and out ---- */
+
+/* to [rows × width] = the head's columns of rows first …, the rest of each row 0. */
+static void pack_rows(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows, int64_t width, float *to)
+{
+    for (int64_t r = 0; r < rows; r++, to += width) {
+        pack_row(from, (first + r) * from->stride + h->column, h->dim, to);
+        for (int64_t d = h->dim; d < width; d++) to[d] = 0;
+    }
+}
+
+/* Rows that are packed soon: a row is on a page of its own, where the processor does not look ahead by itself. */
+INLINE void look_ahead(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows)
+{
+    int64_t size = (int64_t)vt_type_size(from->type);
+    for (int64_t r = first; r < first + rows; r++) {
+        const char *row = (const char *)from->data + (r * from->stride + h->column) * size;
+        for (int64_t byte = 0; byte < h->dim * size; byte += 64) __builtin_prefetch(row + byte);
+    }
+}
+
+/* to [dim × block] = scale · transposed rows first …, the rest 0. */
+static void pack_transposed(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows, int64_t block,
+                            float scale, float *to)
+{
+    int64_t r = 0;
+    for (; r + LANES <= smaller(rows, block); r += LANES) {
+        int64_t corner = (first + r) * from->stride + h->column, d = 0;
+        for (; d + LANES <= h->dim; d += LANES) {
+            vector square[LANES];
+            for (int i = 0; i < LANES; i++) square[i] = load_elements(from, corner + i * from->stride + d);
+            transpose(square);
+            for (int i = 0; i < LANES; i++) store(to + (d + i) * block + r, scale * square[i]);
+        }
+        for (; d < h->dim; d++)
+            for (int i = 0; i < LANES; i++)
+                to[d * block + r + i] = scale * element(from, corner + i * from->stride + d);
+    }
+    for (; r < block; r++) {
+        int64_t index = (first + r) * from->stride + h->column;
+        for (int64_t d = 0; d < h->dim; d++) to[d * block + r] = r < rows ? scale * element(from, index + d) : 0;
+    }
+}
+
+#endif
