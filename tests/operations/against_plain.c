@@ -311,6 +311,44 @@ TEST(attention_with_dropout)
     }
 }
 
+/* The running maximum follows where it has to: a first key far below or above all others, larger ones later on. */
+TEST(attention_of_scores_far_apart)
+{
+    enum { QUERIES = 90, KEYS = 130, DIM = 16 };
+    static const float sizes[] = {1, -1, 0.05f, -0.05f, 0.3f};
+    FOR_EACH_FAST_PATH(isa)
+    {
+        pair p = open_pair(isa);
+        vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = DIM, .queries = QUERIES, .keys = KEYS};
+        guarded q = guarded_random(QUERIES, DIM, 1, 0.01f), k = guarded_random(KEYS, DIM, 2, 0.3f);
+        guarded v = guarded_random(KEYS, DIM, 3, 1), out[2], log_sum[2];
+        for (int64_t i = 0; i < QUERIES; i++)
+            for (int64_t d = 0; d < DIM; d++) q.matrix.data[i * q.matrix.stride + d] += sizes[i % 5];
+        for (int64_t d = 0; d < DIM; d++) { /* a score is 4 times that, times the query's size */
+            k.matrix.data[d] -= 100;
+            k.matrix.data[61 * k.matrix.stride + d] += 5;
+            k.matrix.data[100 * k.matrix.stride + d] += 40;
+            k.matrix.data[(KEYS - 1) * k.matrix.stride + d] -= 200;
+        }
+        for (int i = 0; i < 2; i++) {
+            vt_backend *b = i == 0 ? p.plain : p.fast;
+            out[i] = guarded_open(QUERIES, DIM);
+            log_sum[i] = guarded_open(1, QUERIES);
+            b->attention_forward(b, &shape, q.matrix, k.matrix, v.matrix, out[i].matrix, log_sum[i].matrix.data);
+        }
+        guarded_compare(&out[1], &out[0], 1e-4, "out of scores far apart"); /* of 800, with 7 digits */
+        guarded_compare(&log_sum[1], &log_sum[0], 1e-6, "log_sum of scores far apart");
+        for (int i = 0; i < 2; i++) {
+            guarded_close(&out[i]);
+            guarded_close(&log_sum[i]);
+        }
+        guarded_close(&q);
+        guarded_close(&k);
+        guarded_close(&v);
+        close_pair(&p);
+    }
+}
+
 TEST(attention_passes_nan_on)
 {
     FOR_EACH_PATH(isa)
