@@ -10,18 +10,6 @@
 #include "test.h"
 #include "unit/data_files.h"
 
-static vt_dataset_options options_for(const test_fields *fields)
-{
-    return (vt_dataset_options){.directory = vt_test_directory(),
-                                .option_name = "train_data_path",
-                                .height = fields->height,
-                                .width = fields->width,
-                                .in_channels = fields->channels,
-                                .out_channels = fields->channels,
-                                .dt = 1,
-                                .sample_limit = VT_UNSET_INTEGER};
-}
-
 /* Opens, reads every sample and compares each value with what was written; files[] in the order of their names. */
 static void expect_samples_of(const vt_dataset_options *options, const test_fields *files, int64_t file_count)
 {
@@ -89,7 +77,7 @@ TEST(storage_forms)
     forms[7].type = half;
     for (int i = 0; i < 8; i++) {
         test_fields_write(test_path("a_2001.h5"), &forms[i]);
-        vt_dataset_options options = options_for(&base);
+        vt_dataset_options options = test_fields_options(&base);
         expect_samples(&options, &base, 1);
     }
     H5Tclose(half);
@@ -112,7 +100,7 @@ TEST(files_of_unequal_length)
     test_fields_write(test_path("2005.h5.tmp"), &other);
     test_fields_write(test_path("205.h5"), &other);
     test_fields_write(test_path("means.h5"), &other);
-    vt_dataset_options options = options_for(&base);
+    vt_dataset_options options = test_fields_options(&base);
     expect_samples(&options, files, 4);
     options.dt = 2;
     expect_samples(&options, files, 4);
@@ -136,7 +124,7 @@ TEST(rows_of_one_rank)
     for (int chunked = 0; chunked < 2; chunked++) {
         if (chunked) memcpy(form.chunk, (hsize_t[4]){2, 2, 3, 4}, sizeof form.chunk), form.deflate = 1;
         test_fields_write(test_path("2001.h5"), &form);
-        vt_dataset_options options = options_for(&form);
+        vt_dataset_options options = test_fields_options(&form);
         options.height = 7;
         options.width = 4;
         options.history = 1;
@@ -163,7 +151,7 @@ TEST(other_ranks_rows_are_not_looked_at)
     form.poison = NAN;
     form.poison_index = 1 * 40 + 20 + 2 * 5 + 3;
     test_fields_write(test_path("2001.h5"), &form);
-    vt_dataset_options options = options_for(&form);
+    vt_dataset_options options = test_fields_options(&form);
     for (int64_t i = 0; i < 8; i++) {
         vt_dataset *dataset = NULL;
         const int64_t row = i / 2;
@@ -183,7 +171,7 @@ TEST(a_sample_is_the_whole_file)
 {
     const test_fields file = {.times = 4, .channels = 1, .height = 2, .width = 2};
     test_fields_write(test_path("2001.h5"), &file);
-    vt_dataset_options options = options_for(&file);
+    vt_dataset_options options = test_fields_options(&file);
     options.history = 2;
     options.in_channels = 3;
     expect_samples(&options, &file, 1);
@@ -203,14 +191,14 @@ TEST(more_files_than_stay_open)
         snprintf(name, sizeof name, "%d.h5", 1980 + i);
         test_fields_write(test_path(name), &files[i]);
     }
-    vt_dataset_options options = options_for(&files[0]);
+    vt_dataset_options options = test_fields_options(&files[0]);
     expect_samples(&options, files, COUNT);
 }
 
 static void expect_names(const test_fields *fields)
 {
     vt_dataset *dataset = NULL;
-    vt_dataset_options options = options_for(fields);
+    vt_dataset_options options = test_fields_options(fields);
     test_fields_write(test_path("2001.h5"), fields);
     EXPECT_OK(vt_dataset_open(&options, &dataset));
     if (dataset == NULL) return;
@@ -242,7 +230,7 @@ TEST(no_names_and_even_latitudes)
 {
     const test_fields fields = {.times = 2, .channels = 1, .height = 5, .width = 4};
     vt_dataset *dataset = NULL;
-    vt_dataset_options options = options_for(&fields);
+    vt_dataset_options options = test_fields_options(&fields);
     options.height = 3;
     test_fields_write(test_path("2001.h5"), &fields);
     EXPECT_OK(vt_dataset_open(&options, &dataset));
@@ -255,7 +243,7 @@ TEST(stored_latitudes)
 {
     const test_fields fields = {.times = 2, .channels = 1, .height = 5, .width = 4, .latitudes = 5, .longitudes = 4};
     vt_dataset *dataset = NULL;
-    vt_dataset_options options = options_for(&fields);
+    vt_dataset_options options = test_fields_options(&fields);
     options.height = 3;
     test_fields_write(test_path("2001.h5"), &fields);
     EXPECT_OK(vt_dataset_open(&options, &dataset));
@@ -276,7 +264,7 @@ static void expect_open_error(const vt_dataset_options *options, const char *mes
 TEST(errors_of_directories)
 {
     const test_fields fields = {.times = 2, .channels = 1, .height = 2, .width = 2};
-    vt_dataset_options options = options_for(&fields);
+    vt_dataset_options options = test_fields_options(&fields);
     expect_open_error(&options, "no files *YYYY.h5");
     options.directory = "/no/such/directory";
     expect_open_error(&options, "train_data_path '/no/such/directory': no such directory. Make a synthetic set with "
@@ -299,20 +287,20 @@ TEST(errors_of_shapes)
 {
     const test_fields fields = {.times = 2, .channels = 3, .height = 4, .width = 6};
     test_fields_write(test_path("2001.h5"), &fields);
-    vt_dataset_options options = options_for(&fields);
+    vt_dataset_options options = test_fields_options(&fields);
     options.height = 5;
     expect_open_error(&options, "'fields' is [2, 3, 4, 6] (time, channel, lat, lon), too small for img_size [5, 6]; "
                                 "set --img_size=[4,6], or less");
-    options = options_for(&fields);
+    options = test_fields_options(&fields);
     options.in_channels = 4;
     expect_open_error(&options, "has 3 channels, but n_in_channels 4 with n_history 0 needs 4");
-    options = options_for(&fields);
+    options = test_fields_options(&fields);
     options.out_channels = 4;
     expect_open_error(&options, "has 3 channels, but n_out_channels is 4");
-    options = options_for(&fields);
+    options = test_fields_options(&fields);
     options.history = 1;
     expect_open_error(&options, "n_in_channels 3 is no multiple of n_history + 1 = 2");
-    options = options_for(&fields);
+    options = test_fields_options(&fields);
     test_fields other = fields;
     other.channels = 4;
     test_fields_write(test_path("2002.h5"), &other);
@@ -335,7 +323,7 @@ TEST(errors_of_names)
 {
     static const char *const names[3] = {"u10", "v10", "t2m"}, *const others[3] = {"u10", "t2m", "v10"};
     test_fields fields = {.times = 2, .channels = 3, .height = 2, .width = 2, .names = names};
-    vt_dataset_options options = options_for(&fields);
+    vt_dataset_options options = test_fields_options(&fields);
     test_fields_write(test_path("2001.h5"), &fields);
     fields.names = others;
     test_fields_write(test_path("2002.h5"), &fields);
@@ -357,7 +345,7 @@ static void write_odd_file(const char *path, const char *name, hid_t type, int r
 TEST(errors_of_contents)
 {
     const test_fields fields = {.times = 2, .channels = 1, .height = 2, .width = 2};
-    vt_dataset_options options = options_for(&fields);
+    vt_dataset_options options = test_fields_options(&fields);
     write_odd_file(test_path("2001.h5"), "field", H5T_IEEE_F32LE, 4);
     expect_open_error(&options, "2001.h5 has no dataset 'fields'");
     write_odd_file(test_path("2001.h5"), "fields", H5T_STD_I16LE, 4);
@@ -376,7 +364,7 @@ static void overwrite(const char *path, int64_t position, const char *bytes, siz
 TEST(errors_of_broken_files)
 {
     test_fields fields = {.times = 3, .channels = 2, .height = 16, .width = 16};
-    vt_dataset_options options = options_for(&fields);
+    vt_dataset_options options = test_fields_options(&fields);
     const char *path = test_path("2001.h5");
     overwrite(path, 0, "this is not HDF5", 16);
     expect_open_error(&options,
@@ -406,7 +394,7 @@ TEST(training_and_validation_have_the_same_channels)
 {
     static const char *const names[2] = {"u10", "t2m"}, *const others[2] = {"u10", "sp"};
     test_fields fields = {.times = 3, .channels = 2, .height = 4, .width = 5, .names = names};
-    vt_dataset_options options = options_for(&fields), other_options = options;
+    vt_dataset_options options = test_fields_options(&fields), other_options = options;
     vt_dataset *training = NULL, *validation = NULL;
     test_fields_write(test_path("2001.h5"), &fields);
     fields.names = others;
@@ -424,7 +412,7 @@ TEST(errors_of_values)
 {
     static const char *const names[2] = {"u10", "t2m"};
     test_fields fields = {.times = 3, .channels = 2, .height = 4, .width = 5, .names = names};
-    vt_dataset_options options = options_for(&fields);
+    vt_dataset_options options = test_fields_options(&fields);
     float input[40], target[40];
     vt_dataset *dataset = NULL;
     fields.poison_index = 2 * 40 + 20 + 2 * 5 + 3;

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include "config/config.h"
 #include "test.h"
 
 double test_value(const test_fields *fields, int64_t time, int64_t channel, int64_t row, int64_t column)
@@ -13,6 +14,18 @@ double test_value(const test_fields *fields, int64_t time, int64_t channel, int6
 double test_latitude(int64_t row)
 {
     return 60.0 - 2.5 * (double)row;
+}
+
+vt_dataset_options test_fields_options(const test_fields *fields)
+{
+    return (vt_dataset_options){.directory = vt_test_directory(),
+                                .option_name = "train_data_path",
+                                .height = fields->height,
+                                .width = fields->width,
+                                .in_channels = fields->channels,
+                                .out_channels = fields->channels,
+                                .dt = 1,
+                                .sample_limit = VT_UNSET_INTEGER};
 }
 
 const char *test_path(const char *name)

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "data/dataset.h"
+
 /* Zeroed members: contiguous float32 without names and coordinates, values test_value. */
 typedef struct {
     int64_t times, channels, height, width;
@@ -29,6 +31,9 @@ double test_value(const test_fields *fields, int64_t time, int64_t channel, int6
 double test_latitude(int64_t row);
 
 void test_fields_write(const char *path, const test_fields *fields);
+
+/* Of a set of such files in the test's directory. */
+vt_dataset_options test_fields_options(const test_fields *fields);
 
 /* "<directory of the test>/<name>", made with the directories above it; the text stands until the eighth call after. */
 const char *test_path(const char *name);

@@ -10,18 +10,6 @@
 #include "test.h"
 #include "unit/data_files.h"
 
-static vt_dataset_options options_for(const test_fields *fields)
-{
-    return (vt_dataset_options){.directory = vt_test_directory(),
-                                .option_name = "train_data_path",
-                                .height = fields->height,
-                                .width = fields->width,
-                                .in_channels = fields->channels,
-                                .out_channels = fields->channels,
-                                .dt = 1,
-                                .sample_limit = VT_UNSET_INTEGER};
-}
-
 static void expect_open_error(const vt_dataset_options *options, const char *message)
 {
     vt_dataset *dataset = NULL;
@@ -53,7 +41,7 @@ static void write_partly(const char *path, bool chunked, hsize_t times)
 TEST(what_was_never_written)
 {
     const test_fields fields = {.times = 3, .channels = 1, .height = 4, .width = 5};
-    vt_dataset_options options = options_for(&fields);
+    vt_dataset_options options = test_fields_options(&fields);
     const char *path = test_path("2001.h5");
     for (int chunked = 0; chunked < 2; chunked++) {
         write_partly(path, chunked, 0);
@@ -82,7 +70,7 @@ TEST(errors_of_other_kinds)
                                            {"<!DOCTYP", "it is a web page"},
                                            {"CDX.....", "file signature not found"}};
     const test_fields fields = {.times = 3, .channels = 1, .height = 4, .width = 5};
-    vt_dataset_options options = options_for(&fields);
+    vt_dataset_options options = test_fields_options(&fields);
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         FILE *file = fopen(test_path("2001.h5"), "w");
         EXPECT(fwrite(known[i][0], 1, 8, file) == 8);
@@ -95,7 +83,7 @@ TEST(errors_of_other_kinds)
 TEST(errors_of_newer_files)
 {
     const test_fields fields = {.times = 3, .channels = 1, .height = 4, .width = 5};
-    vt_dataset_options options = options_for(&fields);
+    vt_dataset_options options = test_fields_options(&fields);
     const char *path = test_path("2001.h5");
     const uint64_t size = 3 * 20 * sizeof(float);
     unsigned char bytes[65536];
@@ -115,7 +103,7 @@ TEST(errors_of_filters_and_pipes)
     enum { UNKNOWN_FILTER = 511 };
     const hsize_t extent[4] = {3, 1, 4, 5};
     test_fields fields = {.times = 3, .channels = 1, .height = 4, .width = 5};
-    vt_dataset_options options = options_for(&fields);
+    vt_dataset_options options = test_fields_options(&fields);
     hid_t file = H5Fcreate(test_path("2001.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     hid_t space = H5Screate_simple(4, extent, NULL), properties = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_chunk(properties, 4, extent);

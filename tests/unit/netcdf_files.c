@@ -104,3 +104,15 @@ void test_nc_expect_error(const char *variables, const char *message)
     EXPECT_ERROR(vt_dataset_open(&options, &dataset), message);
     vt_dataset_close(&dataset);
 }
+
+void test_nc_expect_unlike(const char *variables, const char *directory, const char *message)
+{
+    vt_dataset *training = NULL, *validation = NULL;
+    vt_dataset_options options = test_nc_options(variables), others = options;
+    others.directory = test_path(directory);
+    EXPECT_OK(vt_dataset_open(&options, &training));
+    EXPECT_OK(vt_dataset_open(&others, &validation));
+    EXPECT_ERROR(vt_dataset_check_same_channels(training, validation), message);
+    vt_dataset_close(&training);
+    vt_dataset_close(&validation);
+}

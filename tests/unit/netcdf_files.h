@@ -40,4 +40,7 @@ vt_dataset_options test_nc_options(const char *variables);
 /* That opening that set fails with the message. */
 void test_nc_expect_error(const char *variables, const char *message);
 
+/* That it can't be trained beside the validation set in `directory` of the test's, by that message. */
+void test_nc_expect_unlike(const char *variables, const char *directory, const char *message);
+
 #endif

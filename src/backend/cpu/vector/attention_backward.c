@@ -98,7 +98,7 @@ static void differentiate_dropped(const head_view *h, const backward_buffers *b,
                                   const float *delta, int64_t first_query, int64_t queries, int64_t first_key,
                                   int64_t keys)
 {
-    int64_t vectors = (keys + LANES - 1) / LANES;
+    int64_t vectors = pieces(keys, LANES);
     multiply_power(queries, vectors, b->queries, b->keys_transposed, b->weights, h->dim, log_sum);
     multiply_scores(queries, vectors, b->dout, b->values_transposed, b->dscores, h->dim);
     memcpy(b->kept, b->weights, (size_t)(queries * PANEL) * sizeof(float));
@@ -146,7 +146,7 @@ static void look_ahead_queries(const head_view *h, const backward_arguments *a, 
 static void backward_panel(const head_view *h, const backward_arguments *a, const backward_buffers *b,
                            int64_t first_query, int64_t queries, int64_t first_key, int64_t keys, bool add)
 {
-    int64_t dim = h->dim, vectors = (keys + LANES - 1) / LANES;
+    int64_t dim = h->dim, vectors = pieces(keys, LANES);
     const float *delta = a->delta + h->unit * h->shape->queries + first_query;
     float log_sum[BACKWARD_QUERIES];
     for (int64_t i = 0; i < queries; i++)
@@ -212,9 +212,9 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     head_view any = view_head(shape, 0);
     int64_t heads = shape->batch * shape->heads, next = 0;
     backward_arguments a = {q, k, v, out, dout, dq, dk, dv, .log_sum = log_sum};
-    a.query_blocks = (shape->queries + BACKWARD_QUERIES - 1) / BACKWARD_QUERIES;
+    a.query_blocks = pieces(shape->queries, BACKWARD_QUERIES);
     a.keys = divide_keys(shape);
-    int64_t panels = (a.keys.panels + a.keys.blocks - 1) / a.keys.blocks;
+    int64_t panels = pieces(a.keys.panels, a.keys.blocks);
     pile count = {NULL, 0};
     backward_layout(&any, panels, &count);
     int64_t wide = dq.type == VT_FLOAT32 ? 0 : dq.rows * dq.columns;

@@ -137,7 +137,7 @@ static void begin_maximum(const head_view *h, const forward_buffers *b, int64_t 
 static void forward_panel(const head_view *h, const forward_buffers *b, int64_t first_query, int64_t queries,
                           int64_t first_key, int64_t keys)
 {
-    int64_t vectors = (queries + LANES - 1) / LANES;
+    int64_t vectors = pieces(queries, LANES);
     if (first_key == 0) begin_maximum(h, b, vectors);
     weigh(h, b, vectors, keys);
     if (h->shape->dropout.rate > 0) apply_dropout(h, first_query, queries, first_key, keys, b->scores, 1, PANEL);
@@ -153,8 +153,8 @@ static void forward_keys(const head_view *h, const forward_arguments *a, const f
     pack_rows(h, &a->v, row, keys, h->dim, b->values);
     for (int64_t panel = 0; panel < block->panels; panel++) {
         forward_buffers part = panel_of(h, *b, panel);
-        int64_t queries, from = part_begin(next, block->panels, panel);
-        int64_t rows = part_begin(next, block->panels, panel + 1) - from, query = view_panel(block, panel, &queries);
+        int64_t queries, from = piece_begin(next, block->panels, panel);
+        int64_t rows = piece_begin(next, block->panels, panel + 1) - from, query = view_panel(block, panel, &queries);
         look_ahead(h, &a->k, row + keys + from, rows);
         look_ahead(h, &a->v, row + keys + from, rows);
         forward_panel(h, &part, block->first + query, queries, first, keys);

@@ -26,20 +26,14 @@ typedef struct {
 
 static division divide(int64_t count, int64_t most_panels)
 {
-    int64_t panels = (count + PANEL - 1) / PANEL;
-    return (division){count, panels, (panels + most_panels - 1) / most_panels};
-}
-
-/* 0 … count - 1 in `parts` parts of nearly the same size: where one begins. */
-static int64_t part_begin(int64_t count, int64_t parts, int64_t part)
-{
-    return count / parts * part + smaller(part, count % parts);
+    int64_t panels = pieces(count, PANEL);
+    return (division){count, panels, pieces(panels, most_panels)};
 }
 
 /* Where a panel begins, and where the panel behind the last ends. */
 static int64_t panel_begin(const division *d, int64_t panel)
 {
-    return smaller(d->count, GRAIN * part_begin((d->count + GRAIN - 1) / GRAIN, d->panels, panel));
+    return smaller(d->count, GRAIN * piece_begin(pieces(d->count, GRAIN), d->panels, panel));
 }
 
 /* A unit's panels, and how many queries or keys they hold. */
@@ -50,7 +44,7 @@ typedef struct {
 
 static block_view view_block(const division *d, int64_t block)
 {
-    int64_t begin = part_begin(d->panels, d->blocks, block), end = part_begin(d->panels, d->blocks, block + 1);
+    int64_t begin = piece_begin(d->panels, d->blocks, block), end = piece_begin(d->panels, d->blocks, block + 1);
     int64_t first = panel_begin(d, begin);
     return (block_view){d, begin, end - begin, first, panel_begin(d, end) - first};
 }

@@ -15,11 +15,6 @@ static inline int64_t round_up(int64_t value, int64_t step)
     return (value + step - 1) / step * step;
 }
 
-static inline int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* One head of one sample: unit = sample * heads + head. */
 typedef struct {
     const vt_attention_shape *shape;

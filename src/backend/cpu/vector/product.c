@@ -9,22 +9,6 @@
 #include "backend/cpu/vector/gelu.h"
 #include "backend/cpu/vector/product_tile.h"
 
-/* 0 … count - 1 in `parts` pieces of nearly the same size: where piece `index` begins. */
-static int64_t piece_begin(int64_t count, int64_t parts, int64_t index)
-{
-    return count / parts * index + (index < count % parts ? index : count % parts);
-}
-
-static int64_t pieces(int64_t count, int64_t most)
-{
-    return (count + most - 1) / most;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* 0 … count - 1 in pieces for `threads` threads that take them one by one: `whole` ones of `size`, and from there on
  * smaller ones, so that all threads end at nearly the same time though one may be slower. */
 typedef struct {

@@ -30,6 +30,27 @@ typedef uint32_t vector_word __attribute__((vector_size(LANES * 4)));
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* ---- how work is cut ---- */
+
+static inline int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How many pieces of at most `most` hold `count`. */
+static inline int64_t pieces(int64_t count, int64_t most)
+{
+    return (count + most - 1) / most;
+}
+
+/* 0 … count - 1 in `parts` pieces of nearly the same size: where piece `index` begins. */
+static inline int64_t piece_begin(int64_t count, int64_t parts, int64_t index)
+{
+    return count / parts * index + smaller(index, count % parts);
+}
+
+/* ---- vectors ---- */
+
 INLINE vector load(const float *from)
 {
     vector value;
