@@ -80,6 +80,23 @@ test_wherever_it_is() {
     [ -z "$(ls runs/base/1CPU/first/checkpoints 2>/dev/null)" ]
 }
 
+# A target that is the mean everywhere is no bad value, but has no relative error: the infinite loss is told with its
+# sample, on the terminal and as the log's last line.
+test_a_loss_that_is_not_finite_is_told_with_its_sample() {
+    make_data
+    local channel row values
+    for channel in 0 1; do
+        values=$(tail -c +$((129 + 4 * channel)) data/stats/global_means.npy | head -c 4 | od -An -to1 | sed 's/ /\\/g')
+        for _ in {1..4}; do values+=$values; done # a row of 16
+        for row in {0..7}; do poison data/train/2001.h5 20 $channel $row 0 "$values"; done
+    done
+    for isa in plain auto; do
+        fails 1 train --run_num=$isa --cpu_isa=$isa
+        contains "$output" "vitrain: sample data/train/2001.h5, time 19: step 5: the gradients are not finite (loss inf"
+        contains "$(tail -n 1 runs/base/1CPU/$isa/out.log)" " - root - ERROR - sample data/train/2001.h5, time 19: step 5: "
+    done
+}
+
 # In chunks, in a cache that is filled once, and where samples may be left out.
 test_other_ways_of_reading() {
     make_data

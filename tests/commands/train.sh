@@ -149,7 +149,10 @@ test_a_failure_stands_in_the_log() {
     small_data
     fails 1 "$VITRAIN" $SMALL --optimizer=SGD --lr=1e6
     contains "$output" "the gradients are not finite"
-    contains "$(tail -n 1 runs/demo/1CPU/00/out.log)" " - root - ERROR - sample "
+    local line
+    line=$(tail -n 1 runs/demo/1CPU/00/out.log)
+    contains "$output" "vitrain: ${line#* - root - ERROR - }"
+    contains "$line" "the gradients are not finite"
 }
 
 test_ncep_from_real_data() {
