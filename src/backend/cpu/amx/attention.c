@@ -1,5 +1,5 @@
-/* Attention in bfloat16 on tiles, in blocks as vector/attention_panels.h has it: the same units of work, the same order of
- * sums for any number of threads, nothing of size queries × keys.
+/* Attention in bfloat16 on tiles, in blocks as vector/attention_panels.h has it: the same units of work, the same order
+ * of sums for any number of threads, nothing of size queries × keys.
  *
  * Scores are made transposed, keys × queries, so that the lanes of a vector are queries: the running maximum and sum of
  * the softmax need no sums across lanes, and the weights' pairs along the keys are made of two vectors. Of the packed
@@ -245,6 +245,7 @@ typedef struct {
     float *delta;  /* [units, queries]: out · dout */
     float *dq_sum; /* [units, blocks of queries, width × QUERIES]: dq / scale, transposed */
     int *added;    /* [units, blocks of queries]: how many blocks of keys have added to dq_sum */
+    int *given;    /* [units]: see block_queue */
     int64_t query_blocks, key_blocks;
 } backward_arguments;
 
@@ -416,10 +417,12 @@ static bool share_backward(vt_backend *backend, const vt_attention_shape *shape,
         a->dq_sum = take(from, heads * a->query_blocks * QUERIES * pad(&any).width);
         a->delta = take(from, heads * shape->queries);
         a->added = take(from, heads * a->query_blocks);
+        a->given = take(from, heads);
         if (pass == 0) shared.base = vt_cpu_shared(backend, (size_t)size.used * sizeof(float));
         if (shared.base == NULL) return false;
     }
     memset(a->added, 0, (size_t)(heads * a->query_blocks) * sizeof *a->added);
+    memset(a->given, 0, (size_t)heads * sizeof *a->given);
     return true;
 }
 
@@ -428,7 +431,6 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
                                vt_matrix dk, vt_matrix dv)
 {
     head_view any = view_head(shape, 0);
-    int64_t heads = shape->batch * shape->heads, next = 0;
     backward_arguments a = {.q = q, .k = k, .v = v, .dout = dout, .dq = dq, .dk = dk, .dv = dv, .log_sum = log_sum};
     pile count = {NULL, 0};
     if (q.type != VT_BFLOAT16 || k.type != VT_BFLOAT16 || v.type != VT_BFLOAT16 || dout.type != VT_BFLOAT16) {
@@ -439,14 +441,15 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     backward_layout(&any, &count);
     if (!share_backward(backend, shape, &a) || !vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float)))
         return;
+    block_queue queue = {shape->batch * shape->heads, a.key_blocks, 0, a.given};
 #pragma omp parallel
     {
         make_delta(shape, &out, &dout, a.delta);
-        int64_t unit, block;
+        int64_t unit = -1, block;
         pile memory = {vt_cpu_scratch(backend), 0};
         backward_buffers b = backward_layout(&any, &memory);
         tiles_configure();
-        while (take_block(&next, heads, a.key_blocks, vt_cpu_threads(backend), &unit, &block)) {
+        while (take_block(&queue, &unit, &block)) {
             head_view h = view_head(shape, unit);
             backward_block(&h, &a, &b, block);
         }

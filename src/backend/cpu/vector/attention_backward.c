@@ -35,21 +35,22 @@ static __attribute__((noinline)) void multiply_panel(int64_t rows, int64_t vecto
 /* ---- blocks ---- */
 
 typedef struct {
-    vt_matrix q, k, v, out, dout, dq, dk, dv;
+    vt_matrix q, k, v, dout, dq, dk, dv;
     const float *log_sum;
-    float *delta;     /* [units, queries]: out · dout */
-    vt_matrix dq_sum; /* float32: dq itself, or what it is rounded from */
-    int *added;       /* [units, blocks of queries]: how many blocks of keys have added to dq */
+    float *delta;  /* [units, queries]: out · dout */
+    float *dq_sum; /* [units, queries, width], without the scale; NULL: one unit has all keys of its head */
+    int *added;    /* [units, blocks of queries]: how many blocks of keys have added to dq_sum */
+    int *given;    /* [units]: see block_queue */
     int64_t query_blocks;
     division keys;
 } backward_arguments;
 
 /* What is of keys: one panel behind another. */
 typedef struct {
-    float *queries, *dout;    /* [BACKWARD_QUERIES × dim] */
+    float *queries, *dout;    /* [BACKWARD_QUERIES × dim]: a block of the head's */
     float *weights, *dscores; /* [BACKWARD_QUERIES × PANEL] */
     float *kept;              /* the weights after dropout; `weights` itself without dropout */
-    float *dqueries;          /* [BACKWARD_QUERIES × width] */
+    float *dqueries;          /* [BACKWARD_QUERIES × width]: a block of dq_sum, or memory that serves for it */
     float *keys;              /* [PANEL × width] */
     float *keys_transposed;   /* [dim × PANEL], scaled by log2(e) / sqrt(dim) */
     float *values_transposed; /* [dim × PANEL] */
@@ -60,9 +61,7 @@ static backward_buffers backward_layout(const head_view *h, int64_t panels, pile
 {
     int64_t keys = panels * PANEL;
     enum { SCORES = BACKWARD_QUERIES * PANEL };
-    backward_buffers b = {.queries = take(memory, BACKWARD_QUERIES * h->dim),
-                          .dout = take(memory, BACKWARD_QUERIES * h->dim),
-                          .weights = take(memory, SCORES),
+    backward_buffers b = {.weights = take(memory, SCORES),
                           .dscores = take(memory, SCORES),
                           .dqueries = take(memory, BACKWARD_QUERIES * h->width),
                           .keys = take(memory, keys * h->width),
@@ -110,36 +109,54 @@ static void differentiate_dropped(const head_view *h, const backward_buffers *b,
     }
 }
 
-/* dq += scale · dqueries, after the blocks of keys before this one. */
-static void add_dqueries(const head_view *h, const backward_arguments *a, const backward_buffers *b, int64_t first,
-                         int64_t queries, int64_t key_block)
+/* A head's queries and their out's gradients, which each block of its keys meets: packed block by block when the first
+ * one of the thread's comes to them, and kept while the thread stays with the head. */
+typedef struct {
+    float *queries, *dout; /* [queries × dim] */
+    int64_t unit, count;   /* whose lie there (-1: nobody's), and how many */
+} kept_rows;
+
+static kept_rows kept_layout(const head_view *h, pile *memory)
 {
-    int *added = a->added + h->unit * a->query_blocks + first / BACKWARD_QUERIES;
-    const vt_matrix *sum = &a->dq_sum;
-    bool last = key_block + 1 == a->keys.blocks && a->dq.type != VT_FLOAT32;
-    wait_for(added, (int)key_block);
-    for (int64_t i = 0; i < queries; i++) {
-        int64_t row = h->batch * h->shape->queries + first + i;
-        float *to = sum->data + row * sum->stride + h->column;
-        const float *from = b->dqueries + i * h->width;
-        if (key_block == 0)
-            for (int64_t d = 0; d < h->dim; d++) to[d] = h->scale * from[d];
-        else
-            for (int64_t d = 0; d < h->dim; d++) to[d] += h->scale * from[d];
-        if (last) vt_half_round_row(a->dq.type, to, h->dim, a->dq.half + row * a->dq.stride + h->column);
-    }
-    __atomic_store_n(added, (int)key_block + 1, __ATOMIC_RELEASE);
+    int64_t floats = h->shape->queries * h->dim;
+    return (kept_rows){take(memory, floats), take(memory, floats), -1, 0};
 }
 
-/* While one of `parts` panels is at work, its part of the rows that are read next is on its way. */
-static void look_ahead_queries(const head_view *h, const backward_arguments *a, int64_t first, int64_t part,
+/* The block of queries that begins at `first` lies packed. */
+static void keep_block(const head_view *h, const backward_arguments *a, kept_rows *kept, int64_t first)
+{
+    if (kept->unit != h->unit) {
+        kept->unit = h->unit;
+        kept->count = 0;
+    }
+    if (first < kept->count) return;
+    int64_t rows = smaller(BACKWARD_QUERIES, h->shape->queries - first), row = h->batch * h->shape->queries + first;
+    pack_rows(h, &a->q, row, rows, h->dim, kept->queries + first * h->dim);
+    pack_rows(h, &a->dout, row, rows, h->dim, kept->dout + first * h->dim);
+    kept->count = first + rows;
+}
+
+/* While one of `parts` panels is at work, its part of the rows that are packed next is on its way. */
+static void look_ahead_queries(const head_view *h, const backward_arguments *a, const kept_rows *kept, int64_t part,
                                int64_t parts)
 {
-    int64_t begin = first + BACKWARD_QUERIES * part / parts, end = first + BACKWARD_QUERIES * (part + 1) / parts;
-    int64_t row = h->batch * h->shape->queries, next = smaller(end + BACKWARD_QUERIES, h->shape->queries);
-    look_ahead(h, &a->q, row + begin + BACKWARD_QUERIES, next - begin - BACKWARD_QUERIES);
-    look_ahead(h, &a->dout, row + begin + BACKWARD_QUERIES, next - begin - BACKWARD_QUERIES);
-    look_ahead(h, &a->dq_sum, row + begin, smaller(end, h->shape->queries) - begin);
+    int64_t next = smaller(BACKWARD_QUERIES, h->shape->queries - kept->count);
+    int64_t begin = piece_begin(next, parts, part), rows = piece_begin(next, parts, part + 1) - begin;
+    int64_t row = h->batch * h->shape->queries + kept->count + begin;
+    look_ahead(h, &a->q, row, rows);
+    look_ahead(h, &a->dout, row, rows);
+}
+
+/* dq = scale · dqueries. */
+static void store_dqueries(const head_view *h, const backward_arguments *a, const float *dqueries, int64_t first,
+                           int64_t queries)
+{
+    for (int64_t i = 0; i < queries; i++) {
+        int64_t index = (h->batch * h->shape->queries + first + i) * a->dq.stride + h->column, d = 0;
+        const float *row = dqueries + i * h->width;
+        for (; d + LANES <= h->dim; d += LANES) store_elements(&a->dq, index + d, h->scale * load(row + d));
+        if (d < h->dim) store_some(&a->dq, index + d, h->scale * load(row + d), h->dim - d);
+    }
 }
 
 /* A panel of keys beside a block of queries. */
@@ -160,8 +177,29 @@ static void backward_panel(const head_view *h, const backward_arguments *a, cons
     multiply_panel(queries, h->width / LANES, b->dscores, b->keys, b->dqueries, keys, add);
 }
 
+/* All panels of a block of keys beside one block of queries; meanwhile the next one is on its way. */
+static void backward_queries(const head_view *h, const backward_arguments *a, backward_buffers b, kept_rows *kept,
+                             const block_view *block, int64_t first, int64_t key_block)
+{
+    int64_t queries = smaller(BACKWARD_QUERIES, h->shape->queries - first);
+    int *added = a->added + h->unit * a->query_blocks + first / BACKWARD_QUERIES;
+    keep_block(h, a, kept, first);
+    b.queries = kept->queries + first * h->dim;
+    b.dout = kept->dout + first * h->dim;
+    if (a->dq_sum != NULL) b.dqueries = a->dq_sum + (h->unit * h->shape->queries + first) * h->width;
+    wait_for(added, (int)key_block);
+    for (int64_t panel = 0; panel < block->panels; panel++) {
+        backward_buffers part = panel_of_keys(h, b, panel);
+        int64_t keys, key = block->first + view_panel(block, panel, &keys);
+        look_ahead_queries(h, a, kept, panel, block->panels);
+        backward_panel(h, a, &part, first, queries, key, keys, key_block + panel > 0);
+    }
+    if (key_block + 1 == a->keys.blocks) store_dqueries(h, a, b.dqueries, first, queries);
+    __atomic_store_n(added, (int)key_block + 1, __ATOMIC_RELEASE);
+}
+
 /* One block of keys against all queries. */
-static void backward_block(const head_view *h, const backward_arguments *a, const backward_buffers *b,
+static void backward_block(const head_view *h, const backward_arguments *a, const backward_buffers *b, kept_rows *kept,
                            int64_t key_block)
 {
     block_view block = view_block(&a->keys, key_block);
@@ -175,19 +213,8 @@ static void backward_block(const head_view *h, const backward_arguments *a, cons
     }
     memset(b->dkeys, 0, (size_t)(dim * block.panels * PANEL) * sizeof(float));
     memset(b->dvalues, 0, (size_t)(dim * block.panels * PANEL) * sizeof(float));
-    for (int64_t first = 0; first < h->shape->queries; first += BACKWARD_QUERIES) {
-        int64_t queries = smaller(BACKWARD_QUERIES, h->shape->queries - first);
-        int64_t row = h->batch * h->shape->queries + first;
-        pack_rows(h, &a->q, row, queries, dim, b->queries);
-        pack_rows(h, &a->dout, row, queries, dim, b->dout);
-        for (int64_t panel = 0; panel < block.panels; panel++) {
-            backward_buffers part = panel_of_keys(h, *b, panel);
-            int64_t key = block.first + view_panel(&block, panel, &keys);
-            look_ahead_queries(h, a, first, panel, block.panels);
-            backward_panel(h, a, &part, first, queries, key, keys, panel > 0);
-        }
-        add_dqueries(h, a, b, first, queries, key_block);
-    }
+    for (int64_t first = 0; first < h->shape->queries; first += BACKWARD_QUERIES)
+        backward_queries(h, a, *b, kept, &block, first, key_block);
     for (int64_t panel = 0; panel < block.panels; panel++) {
         backward_buffers part = panel_of_keys(h, *b, panel);
         int64_t row = key_row + view_panel(&block, panel, &keys);
@@ -205,36 +232,50 @@ static division divide_keys(const vt_attention_shape *shape)
     return enough ? large : divide(shape->keys, MOST_PANELS / 2);
 }
 
+/* What threads share; false: no memory. */
+static bool share_backward(vt_backend *backend, const head_view *any, backward_arguments *a)
+{
+    int64_t heads = any->shape->batch * any->shape->heads, queries = heads * any->shape->queries;
+    pile size = {NULL, 0}, shared = {NULL, 0};
+    for (int pass = 0; pass < 2; pass++) {
+        pile *from = pass == 0 ? &size : &shared;
+        a->delta = take(from, queries);
+        a->added = take(from, heads * a->query_blocks);
+        a->given = take(from, heads);
+        a->dq_sum = a->keys.blocks > 1 ? take(from, queries * any->width) : NULL;
+        if (pass == 0) shared.base = vt_cpu_shared(backend, (size_t)size.used * sizeof(float));
+        if (shared.base == NULL) return false;
+    }
+    memset(a->added, 0, (size_t)(heads * a->query_blocks) * sizeof *a->added);
+    memset(a->given, 0, (size_t)heads * sizeof *a->given);
+    return true;
+}
+
 static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                                vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
                                vt_matrix dk, vt_matrix dv)
 {
     head_view any = view_head(shape, 0);
-    int64_t heads = shape->batch * shape->heads, next = 0;
-    backward_arguments a = {q, k, v, out, dout, dq, dk, dv, .log_sum = log_sum};
+    backward_arguments a = {q, k, v, dout, dq, dk, dv, .log_sum = log_sum};
     a.query_blocks = pieces(shape->queries, BACKWARD_QUERIES);
     a.keys = divide_keys(shape);
     int64_t panels = pieces(a.keys.panels, a.keys.blocks);
     pile count = {NULL, 0};
     backward_layout(&any, panels, &count);
-    int64_t wide = dq.type == VT_FLOAT32 ? 0 : dq.rows * dq.columns;
-    int64_t flags = heads * a.query_blocks;
-    float *shared = vt_cpu_shared(backend, (size_t)(heads * shape->queries + wide + flags) * sizeof(float));
-    if (shared == NULL || !vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float))) return;
-    a.dq_sum = wide > 0 ? vt_matrix_make(shared, dq.rows, dq.columns) : dq;
-    a.delta = shared + wide;
-    /* cppcheck-suppress invalidPointerCast ; room behind the floats */
-    a.added = (int *)(a.delta + heads * shape->queries);
-    memset(a.added, 0, (size_t)flags * sizeof(int));
+    kept_layout(&any, &count);
+    if (!share_backward(backend, &any, &a) || !vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float)))
+        return;
+    block_queue queue = {shape->batch * shape->heads, a.keys.blocks, 0, a.given};
 #pragma omp parallel
     {
-        make_delta(shape, &a.out, &a.dout, a.delta);
-        int64_t unit, block;
+        make_delta(shape, &out, &dout, a.delta);
+        int64_t unit = -1, block;
         pile memory = {vt_cpu_scratch(backend), 0};
         backward_buffers b = backward_layout(&any, panels, &memory);
-        while (take_block(&next, heads, a.keys.blocks, vt_cpu_threads(backend), &unit, &block)) {
+        kept_rows kept = kept_layout(&any, &memory);
+        while (take_block(&queue, &unit, &block)) {
             head_view h = view_head(shape, unit);
-            backward_block(&h, &a, &b, block);
+            backward_block(&h, &a, &b, &kept, block);
         }
     }
 }

@@ -161,6 +161,20 @@ static void forward_keys(const head_view *h, const forward_arguments *a, const f
     }
 }
 
+/* out = out / sum and log_sum of a panel's queries. */
+static void finish_panel(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t query,
+                         int64_t queries)
+{
+    float *log_sum = a->log_sum + h->unit * h->shape->queries + query, logarithm[PANEL];
+    for (int64_t i = 0; i < queries; i += LANES) {
+        vector sum = load(b->sum + i), inverse = 1 / sum;
+        for (int64_t d = 0; d < h->dim; d++) store(b->out + d * PANEL + i, inverse * load(b->out + d * PANEL + i));
+        store(logarithm + i, load(b->maximum + i) / log2_e + log_vector(sum));
+    }
+    unpack_transposed(h, b->out, PANEL, h->batch * h->shape->queries + query, queries, 1, &a->out);
+    memcpy(log_sum, logarithm, (size_t)queries * sizeof(float));
+}
+
 static void forward_block(const head_view *h, const forward_arguments *a, const forward_buffers *b,
                           const block_view *block)
 {
@@ -176,11 +190,7 @@ static void forward_block(const head_view *h, const forward_arguments *a, const 
     for (int64_t panel = 0; panel < block->panels; panel++) {
         forward_buffers part = panel_of(h, *b, panel);
         int64_t query = view_panel(block, panel, &queries);
-        float *log_sum = a->log_sum + h->unit * h->shape->queries + block->first + query;
-        for (int64_t d = 0; d < h->dim; d++)
-            for (int64_t i = 0; i < queries; i++) part.out[d * PANEL + i] *= 1 / part.sum[i];
-        unpack_transposed(h, part.out, PANEL, row + query, queries, 1, &a->out);
-        for (int64_t i = 0; i < queries; i++) log_sum[i] = part.maximum[i] / log2_e + logf(part.sum[i]);
+        finish_panel(h, a, &part, block->first + query, queries);
     }
 }
 

@@ -126,8 +126,8 @@ static inline void *take(pile *memory, int64_t floats)
 
 /* ---- backward's order ---- */
 
-/* Waits until `count` blocks of keys have added to a block of queries. Their threads are at work: units are given out
- * in their order. */
+/* Waits until `count` blocks of keys have added to a block of queries. Their threads are at work: blocks of a head are
+ * given out in their order. */
 static inline void wait_for(const int *added, int count)
 {
     for (int spins = 0; __atomic_load_n(added, __ATOMIC_ACQUIRE) != count; spins++) {
@@ -141,18 +141,34 @@ static inline void wait_for(const int *added, int count)
     }
 }
 
-/* The next piece of work, a block of keys of a unit; false: all are given out. Heads go in groups of as many as there
- * are threads, of which all first blocks of keys come first, then all second ones: so threads work on different heads,
- * if there are enough, and seldom wait for one another. */
-static inline bool take_block(int64_t *next, int64_t units, int64_t blocks, int64_t threads, int64_t *unit,
-                              int64_t *block)
+/* The blocks of keys of all units, as threads take them. */
+typedef struct {
+    int64_t units, blocks;
+    int64_t begun; /* units */
+    int *given;    /* [units]: blocks */
+} block_queue;
+
+static inline bool take_block_of(block_queue *queue, int64_t unit, int64_t *block)
 {
-    int64_t work = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
-    int64_t first = work / (threads * blocks) * threads, size = smaller(threads, units - first);
-    if (work >= units * blocks) return false;
-    *block = (work - first * blocks) / size;
-    *unit = first + (work - first * blocks) % size;
-    return true;
+    *block = __atomic_fetch_add(queue->given + unit, 1, __ATOMIC_RELAXED);
+    return *block < queue->blocks;
+}
+
+/* The next block for this thread, false: all are given out. It stays with its unit (*unit; -1: none yet), as what it
+ * has packed of the queries serves again, and threads on different units need not wait for one another. Then come
+ * units that nobody has begun, then those that others are at. */
+static inline bool take_block(block_queue *queue, int64_t *unit, int64_t *block)
+{
+    if (*unit >= 0 && take_block_of(queue, *unit, block)) return true;
+    for (int64_t fresh; (fresh = __atomic_fetch_add(&queue->begun, 1, __ATOMIC_RELAXED)) < queue->units;) {
+        *unit = fresh;
+        if (take_block_of(queue, fresh, block)) return true;
+    }
+    for (int64_t tries = 0; tries < queue->units; tries++) {
+        *unit = (*unit + 1) % queue->units;
+        if (take_block_of(queue, *unit, block)) return true;
+    }
+    return false;
 }
 
 /* The same sums for both types. */

@@ -277,7 +277,7 @@ typedef struct {
     vt_matrix x, dy;
     float *dweight, *dbias;
     double *bias_sums;     /* [dy.columns] */
-    int64_t tiles, panels; /* of dweight's rows (up to three tiles of the product side by side) and columns */
+    int64_t tiles, panels; /* of dweight's rows (COLUMN_STRIDE each, but for the last) and columns */
     int64_t begin, depth;  /* rows of this block */
     bool last;             /* of the blocks */
     const float *right;    /* [panels][panel_stride(depth)]: this block of x */
@@ -285,10 +285,10 @@ typedef struct {
 
 static int64_t tile_begin(const gradient_work *w, int64_t tile)
 {
-    return piece_begin(w->dy.columns, w->tiles, tile);
+    return smaller(w->dy.columns, tile * COLUMN_STRIDE);
 }
 
-enum { MOST_TILES = 8 }; /* of a rectangle */
+enum { MOST_TILES = 3 }; /* of a rectangle */
 
 /* COLUMN_STRIDE columns, or those that there are, of the row at `index`. */
 INLINE void pack_columns(const vt_matrix *from, int64_t index, int64_t column, float *to)
@@ -364,9 +364,9 @@ typedef struct {
 static rectangles cut(const gradient_work *w, int64_t threads)
 {
     int64_t tiles = MOST_TILES;
-    while (tiles > 3 && pieces(w->tiles, tiles) < 3 * threads) tiles--;
+    while (tiles > 1 && pieces(w->tiles, tiles) < 3 * threads) tiles--;
     int64_t groups = pieces(w->tiles, tiles);
-    return (rectangles){groups, groups < 2 * threads ? smaller(w->panels, pieces(2 * threads, groups)) : 1};
+    return (rectangles){groups, groups < 3 * threads ? smaller(w->panels, pieces(3 * threads, groups)) : 1};
 }
 
 static void add_rectangle(const gradient_work *w, rectangles all, int64_t index, float *left)

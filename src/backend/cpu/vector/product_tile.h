@@ -11,7 +11,7 @@ enum {
     WIDE = LANES == 16 ? 4 : 2, /* vectors of a tile's row */
     PANEL = WIDE * LANES,       /* columns of the result that are made at once */
     MOST_ROWS = 6,              /* of a tile: 24 sums in 32 registers, 12 in 16 */
-    COLUMN_STRIDE = 16,         /* of a packed left operand that lies column by column: tiles side by side */
+    COLUMN_STRIDE = 48,         /* of a packed left operand that lies column by column: full tiles side by side */
     DEPTH = 384,                /* at most so many products are added up before the sums are added to others */
     ROW_STRIDE = DEPTH + 16,    /* of a packed left operand that lies row by row: no power of two */
     STEPS = 4                   /* of the depth, written out one behind another */

@@ -212,6 +212,22 @@ INLINE vector exp2_vector(vector x)
 }
 #endif
 
+/* ln x for normal x > 0; what is not finite stays. x = 2^n m with m between the square roots of ½ and 2; ln m =
+ * 2 artanh(t), t = (m - 1) / (m + 1), |t| < 0.172: its series up to t^9 leaves out less than 1e-9. */
+INLINE vector log_vector(vector x)
+{
+    const vector_bits root = (vector_bits)splat(0.707106781f);
+    vector_bits n = ((vector_bits)x - root) >> 23;
+    vector m = (vector)((vector_word)x - ((vector_word)n << 23)), t = (m - 1) / (m + 1), square = t * t;
+    vector series = splat(1 / 9.0f);
+    series = series * square + splat(1 / 7.0f);
+    series = series * square + splat(1 / 5.0f);
+    series = series * square + splat(1 / 3.0f);
+    vector logarithm = 2 * t + 2 * t * square * series;
+    logarithm += splat(0.693147181f) * __builtin_convertvector(n, vector);
+    return choose(x <= 3.40282347e38f, logarithm, x);
+}
+
 /* Each file's part of the table, for this instruction set. */
 void VT_KERNEL(vt_vector_attention_backward_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_attention_forward_fill)(vt_backend *backend);
