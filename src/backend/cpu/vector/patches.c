@@ -20,13 +20,34 @@ INLINE void gather_patch(const float *from, int64_t width, int64_t patch, float 
     }
 }
 
-/* One token, as [channel, point], in `values`. */
+/* One token, as [channel, point], in `values`. patch is a constant where this is inlined. */
+INLINE void gather_token(const vt_patch_grid *grid, int64_t patch, const float *from, const float *mean,
+                         const float *inverse_std, float *values)
+{
+    int64_t plane = grid->height * grid->width;
+    for (int64_t c = 0; c < grid->channels; c++, values += patch * patch)
+        gather_patch(from + c * plane, grid->width, patch, mean[c], inverse_std[c], values);
+}
+
 static void load_token(const vt_patch_grid *grid, const float *from, const float *mean, const float *inverse_std,
                        float *values)
 {
-    int64_t points = grid->patch * grid->patch, plane = grid->height * grid->width;
-    for (int64_t c = 0; c < grid->channels; c++, values += points)
-        gather_patch(from + c * plane, grid->width, grid->patch, mean[c], inverse_std[c], values);
+    switch (grid->patch) {
+    case 2:
+        gather_token(grid, 2, from, mean, inverse_std, values);
+        break;
+    case 4:
+        gather_token(grid, 4, from, mean, inverse_std, values);
+        break;
+    case 6:
+        gather_token(grid, 6, from, mean, inverse_std, values);
+        break;
+    case 8:
+        gather_token(grid, 8, from, mean, inverse_std, values);
+        break;
+    default:
+        gather_token(grid, grid->patch, from, mean, inverse_std, values);
+    }
 }
 
 /* to [point, channel] = values [channel, point], in squares: the last ones overlap those before them. */
