@@ -14,19 +14,14 @@ typedef struct {
  * e^(-x²/2). */
 INLINE gelu_result gelu_erf(vector x)
 {
-    vector size = largest(x, -x);
-    vector t = 1.0f / (1.0f + splat(0.3f * 0.70710678f) * size);
-    vector p = splat(-0.12952413f);
-    p = p * t + splat(0.48556870f);
-    p = p * t + splat(-0.51228843f);
-    p = p * t + splat(0.54773058f);
-    p = p * t + splat(-0.09465702f);
-    p = p * t + splat(0.21492825f);
-    p = p * t + splat(0.14833876f);
-    p = p * t + splat(0.17071526f);
-    p = p * t + splat(0.16918801f);
+    vector t = reciprocal(1.0f + splat(0.3f * 0.70710678f) * size_up_to(100.0f, x)), t2 = t * t, t4 = t2 * t2;
+    vector p01 = splat(0.5f * 0.17071526f) * t + splat(0.5f * 0.16918801f);
+    vector p23 = splat(0.5f * 0.21492825f) * t + splat(0.5f * 0.14833876f);
+    vector p45 = splat(0.5f * 0.54773058f) * t + splat(0.5f * -0.09465702f);
+    vector p67 = splat(0.5f * 0.48556870f) * t + splat(0.5f * -0.51228843f);
+    vector p = t4 * (splat(0.5f * -0.12952413f) * t4 + (p67 * t2 + p45)) + (p23 * t2 + p01);
     vector bell = exp2_vector(splat(-0.5f * 1.44269504f) * x * x);
-    vector tail = 0.5f * bell * t * p;
+    vector tail = bell * (t * p);
     vector cumulative = choose(x > 0.0f, 1.0f - tail, tail);
     return (gelu_result){x * cumulative, cumulative + x * bell * splat(0.39894228f)};
 }

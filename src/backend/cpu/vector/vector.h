@@ -112,6 +112,27 @@ INLINE vector largest(vector a, vector b)
 #endif
 }
 
+/* |x|, or `most` where that is smaller; any of both where x is NaN. */
+INLINE vector size_up_to(float most, vector x)
+{
+#if defined(__AVX512F__)
+    return (vector)_mm512_range_ps((__m512)x, (__m512)splat(most), 10); /* the smaller size, with a plus */
+#else
+    return -largest(splat(-most), -largest(x, -x));
+#endif
+}
+
+/* 1 / x to 2e-7, x finite and not 0: one Newton step after the processor's estimate, where division takes longer. */
+INLINE vector reciprocal(vector x)
+{
+#if defined(__AVX512F__)
+    vector near = (vector)_mm512_rcp14_ps((__m512)x);
+    return near + near * (1.0f - x * near);
+#else
+    return 1.0f / x;
+#endif
+}
+
 /* The lanes' sum, always in the same order. */
 INLINE float sum_lanes(vector value)
 {
