@@ -1,7 +1,8 @@
-/* Linear layers' products. Both operands are packed into blocks that the tile (product_tile.h) reads in order: the
- * right one once, for all threads; the left one by each thread for the strip of rows that it works on, or, where the
- * length of the sums is the number of rows (the weight's gradient), block by block for all. Packing also widens
- * 16-bit numbers, and turns what lies transposed, so nothing is copied for that alone.
+/* Linear layers' products. The right operand is packed once, for all threads, into blocks that the tile
+ * (product_tile.h) reads in order. The left one is read where it lies, or, of 16 bits, packed by each thread for the
+ * strip of rows that it works on; where the length of the sums is the number of rows (the weight's gradient) it is
+ * packed block by block. Packing also widens 16-bit numbers, and turns what lies transposed, so nothing is copied for
+ * that alone.
  *
  * Each sum is added up in runs of at most DEPTH products, the runs in their order, by one thread: the bits do not
  * depend on the number of threads. */
@@ -113,10 +114,11 @@ typedef struct {
     finish_kind finish;
 } strip_work;
 
-/* A strip's memory: the left operand as [runs][rows × ROW_STRIDE], and the sums of one panel [rows × PANEL]. */
-static int64_t strip_floats(int64_t rows, int64_t runs)
+/* A strip's memory: the sums of one panel [rows × PANEL], and a left operand of 16 bits as [runs][rows × ROW_STRIDE].
+ */
+static int64_t strip_floats(const strip_work *w, int64_t rows)
 {
-    return rows * (runs * ROW_STRIDE + PANEL);
+    return rows * (PANEL + (w->left.type == VT_FLOAT32 ? 0 : w->runs * ROW_STRIDE));
 }
 
 static void pack_left(const strip_work *w, int64_t first, int64_t rows, float *to)
@@ -174,20 +176,24 @@ static void finish_tile(const strip_work *w, const float *sums, int64_t first, i
 /* Rows first … of the panels begin … end - 1. */
 static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int64_t begin, int64_t end, float *memory)
 {
-    float *sums = memory + rows * w->runs * ROW_STRIDE;
+    float *sums = memory, *packed = memory + rows * PANEL;
+    bool in_place = w->left.type == VT_FLOAT32;
     int64_t tiles = pieces(rows, MOST_ROWS), stride = panel_stride(w->deep);
-    pack_left(w, first, rows, memory);
+    int64_t left_stride = in_place ? w->left.stride : ROW_STRIDE;
+    if (!in_place) pack_left(w, first, rows, packed);
     for (int64_t panel = begin; panel < end; panel++) {
         for (int64_t run = 0; run < w->runs; run++) {
             int64_t k = piece_begin(w->deep, w->runs, run), depth = piece_begin(w->deep, w->runs, run + 1) - k;
-            const float *right = w->right + panel * stride + k * PANEL, *left = memory + run * rows * ROW_STRIDE;
+            const float *right = w->right + panel * stride + k * PANEL;
+            const float *left = in_place ? w->left.data + first * left_stride + k : packed + run * rows * ROW_STRIDE;
             bool last = run + 1 == w->runs;
             soon next = {(const char *)(right + stride), (int64_t)sizeof(float) * PANEL / tiles};
             for (int64_t tile = 0; tile < tiles; tile++, next.memory += depth * next.step) {
                 int64_t r = piece_begin(rows, tiles, tile), count = piece_begin(rows, tiles, tile + 1) - r;
                 if (last) look_ahead(&w->result, first + r, count, panel * PANEL);
                 if (last && w->finish != FINISH_SUM) look_ahead(&w->active, first + r, count, panel * PANEL);
-                product_by_rows(count, left + r * ROW_STRIDE, right, depth, sums + r * PANEL, PANEL, run > 0, next);
+                product_by_rows(count, left + r * left_stride, left_stride, right, depth, sums + r * PANEL, PANEL,
+                                run > 0, next);
                 /* at once: the rows often lie a power of two apart, so that few of them fit the first cache */
                 if (last) finish_tile(w, sums + r * PANEL, first + r, count, panel * PANEL);
             }
@@ -203,7 +209,7 @@ static void multiply_strips(vt_backend *backend, const strip_work *w)
     while (size > 1 && tiles < 4 * threads * size) size--;
     shares strips = share_out(tiles, size, threads);
     int64_t groups = strips.pieces < threads ? smaller(w->panels, pieces(2 * threads, strips.pieces)) : 1;
-    size_t bytes = (size_t)strip_floats(size * MOST_ROWS, w->runs) * sizeof(float);
+    size_t bytes = (size_t)strip_floats(w, size * MOST_ROWS) * sizeof(float);
     if (!vt_cpu_scratch_reserve(backend, bytes)) return;
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t work = 0; work < strips.pieces * groups; work++) {

@@ -75,11 +75,11 @@ INLINE void product_tile(int rows, const float *a, int64_t a_row, int64_t a_colu
     PRODUCT_CASE(5);                                                                                                   \
     PRODUCT_CASE(6)
 
-/* The same for any number of rows up to MOST_ROWS; a lies row by row, ROW_STRIDE apart. */
-static __attribute__((noinline)) void product_by_rows(int64_t rows, const float *a, const float *b, int64_t depth,
-                                                      float *to, int64_t to_stride, bool add, soon ahead)
+/* The same for any number of rows up to MOST_ROWS; a lies row by row. */
+static __attribute__((noinline)) void product_by_rows(int64_t rows, const float *a, int64_t a_row, const float *b,
+                                                      int64_t depth, float *to, int64_t to_stride, bool add, soon ahead)
 {
-#define PRODUCT_STEPS ROW_STRIDE, 1
+#define PRODUCT_STEPS a_row, 1
     switch (rows) {
         PRODUCT_CASES;
     default:
