@@ -147,6 +147,25 @@ static void look_ahead_queries(const head_view *h, const backward_arguments *a, 
     look_ahead(h, &a->dout, row, rows);
 }
 
+/* A panel's rows of k, v or their gradients. */
+INLINE void look_ahead_panel(const head_view *h, const vt_matrix *matrix, const block_view *block, int64_t panel)
+{
+    int64_t keys, key = block->first + view_panel(block, panel, &keys);
+    look_ahead(h, matrix, h->batch * h->shape->keys + key, keys);
+}
+
+/* The same for rows that are written when all panels are done: dq's beside the last block of keys, and the panel's own
+ * of dk and dv beside the last queries. Stores to rows that are far away would hold up all that follow. */
+INLINE void look_ahead_results(const head_view *h, const backward_arguments *a, const block_view *block, int64_t panel,
+                               int64_t first, int64_t queries, bool last_keys)
+{
+    int64_t begin = piece_begin(queries, block->panels, panel), end = piece_begin(queries, block->panels, panel + 1);
+    if (last_keys) look_ahead(h, &a->dq, h->batch * h->shape->queries + first + begin, end - begin);
+    if (first + queries < h->shape->queries) return;
+    look_ahead_panel(h, &a->dk, block, panel);
+    look_ahead_panel(h, &a->dv, block, panel);
+}
+
 /* dq = scale · dqueries. */
 static void store_dqueries(const head_view *h, const backward_arguments *a, const float *dqueries, int64_t first,
                            int64_t queries)
@@ -183,6 +202,7 @@ static void backward_queries(const head_view *h, const backward_arguments *a, ba
 {
     int64_t queries = smaller(BACKWARD_QUERIES, h->shape->queries - first);
     int *added = a->added + h->unit * a->query_blocks + first / BACKWARD_QUERIES;
+    bool last_keys = key_block + 1 == a->keys.blocks;
     keep_block(h, a, kept, first);
     b.queries = kept->queries + first * h->dim;
     b.dout = kept->dout + first * h->dim;
@@ -192,10 +212,30 @@ static void backward_queries(const head_view *h, const backward_arguments *a, ba
         backward_buffers part = panel_of_keys(h, b, panel);
         int64_t keys, key = block->first + view_panel(block, panel, &keys);
         look_ahead_queries(h, a, kept, panel, block->panels);
+        look_ahead_results(h, a, block, panel, first, queries, last_keys);
         backward_panel(h, a, &part, first, queries, key, keys, key_block + panel > 0);
     }
-    if (key_block + 1 == a->keys.blocks) store_dqueries(h, a, b.dqueries, first, queries);
+    if (last_keys) store_dqueries(h, a, b.dqueries, first, queries);
     __atomic_store_n(added, (int)key_block + 1, __ATOMIC_RELEASE);
+}
+
+/* Packs a block's keys and values; each panel's rows are asked for while those before them are packed. */
+INLINE void pack_keys(const head_view *h, const backward_arguments *a, const backward_buffers *b,
+                      const block_view *block)
+{
+    look_ahead_panel(h, &a->k, block, 0);
+    look_ahead_panel(h, &a->v, block, 0);
+    for (int64_t panel = 0; panel < block->panels; panel++) {
+        backward_buffers part = panel_of_keys(h, *b, panel);
+        int64_t keys, row = h->batch * h->shape->keys + block->first + view_panel(block, panel, &keys);
+        if (panel + 1 < block->panels) {
+            look_ahead_panel(h, &a->k, block, panel + 1);
+            look_ahead_panel(h, &a->v, block, panel + 1);
+        }
+        pack_rows(h, &a->k, row, keys, h->width, part.keys);
+        pack_transposed(h, &a->k, row, keys, PANEL, h->scale * log2_e, part.keys_transposed);
+        pack_transposed(h, &a->v, row, keys, PANEL, 1, part.values_transposed);
+    }
 }
 
 /* One block of keys against all queries. */
@@ -204,13 +244,7 @@ static void backward_block(const head_view *h, const backward_arguments *a, cons
 {
     block_view block = view_block(&a->keys, key_block);
     int64_t dim = h->dim, key_row = h->batch * h->shape->keys + block.first, keys;
-    for (int64_t panel = 0; panel < block.panels; panel++) {
-        backward_buffers part = panel_of_keys(h, *b, panel);
-        int64_t row = key_row + view_panel(&block, panel, &keys);
-        pack_rows(h, &a->k, row, keys, h->width, part.keys);
-        pack_transposed(h, &a->k, row, keys, PANEL, h->scale * log2_e, part.keys_transposed);
-        pack_transposed(h, &a->v, row, keys, PANEL, 1, part.values_transposed);
-    }
+    pack_keys(h, a, b, &block);
     memset(b->dkeys, 0, (size_t)(dim * block.panels * PANEL) * sizeof(float));
     memset(b->dvalues, 0, (size_t)(dim * block.panels * PANEL) * sizeof(float));
     for (int64_t first = 0; first < h->shape->queries; first += BACKWARD_QUERIES)

@@ -157,6 +157,8 @@ static void forward_keys(const head_view *h, const forward_arguments *a, const f
         int64_t rows = piece_begin(next, block->panels, panel + 1) - from, query = view_panel(block, panel, &queries);
         look_ahead(h, &a->k, row + keys + from, rows);
         look_ahead(h, &a->v, row + keys + from, rows);
+        if (first + keys == h->shape->keys) /* out is written soon */
+            look_ahead(h, &a->out, h->batch * h->shape->queries + block->first + query, queries);
         forward_panel(h, &part, block->first + query, queries, first, keys);
     }
 }
