@@ -114,35 +114,35 @@ static void differentiate_dropped(const head_view *h, const backward_buffers *b,
 typedef struct {
     float *queries, *dout; /* [queries × dim] */
     int64_t unit, count;   /* whose lie there (-1: nobody's), and how many */
-} kept_rows;
+} packed_queries;
 
-static kept_rows kept_layout(const head_view *h, pile *memory)
+static packed_queries packed_layout(const head_view *h, pile *memory)
 {
     int64_t floats = h->shape->queries * h->dim;
-    return (kept_rows){take(memory, floats), take(memory, floats), -1, 0};
+    return (packed_queries){take(memory, floats), take(memory, floats), -1, 0};
 }
 
 /* The block of queries that begins at `first` lies packed. */
-static void keep_block(const head_view *h, const backward_arguments *a, kept_rows *kept, int64_t first)
+static void pack_queries(const head_view *h, const backward_arguments *a, packed_queries *packed, int64_t first)
 {
-    if (kept->unit != h->unit) {
-        kept->unit = h->unit;
-        kept->count = 0;
+    if (packed->unit != h->unit) {
+        packed->unit = h->unit;
+        packed->count = 0;
     }
-    if (first < kept->count) return;
+    if (first < packed->count) return;
     int64_t rows = smaller(BACKWARD_QUERIES, h->shape->queries - first), row = h->batch * h->shape->queries + first;
-    pack_rows(h, &a->q, row, rows, h->dim, kept->queries + first * h->dim);
-    pack_rows(h, &a->dout, row, rows, h->dim, kept->dout + first * h->dim);
-    kept->count = first + rows;
+    pack_rows(h, &a->q, row, rows, h->dim, packed->queries + first * h->dim);
+    pack_rows(h, &a->dout, row, rows, h->dim, packed->dout + first * h->dim);
+    packed->count = first + rows;
 }
 
 /* While one of `parts` panels is at work, its part of the rows that are packed next is on its way. */
-static void look_ahead_queries(const head_view *h, const backward_arguments *a, const kept_rows *kept, int64_t part,
-                               int64_t parts)
+static void look_ahead_queries(const head_view *h, const backward_arguments *a, const packed_queries *packed,
+                               int64_t part, int64_t parts)
 {
-    int64_t next = smaller(BACKWARD_QUERIES, h->shape->queries - kept->count);
+    int64_t next = smaller(BACKWARD_QUERIES, h->shape->queries - packed->count);
     int64_t begin = piece_begin(next, parts, part), rows = piece_begin(next, parts, part + 1) - begin;
-    int64_t row = h->batch * h->shape->queries + kept->count + begin;
+    int64_t row = h->batch * h->shape->queries + packed->count + begin;
     look_ahead(h, &a->q, row, rows);
     look_ahead(h, &a->dout, row, rows);
 }
@@ -197,21 +197,21 @@ static void backward_panel(const head_view *h, const backward_arguments *a, cons
 }
 
 /* All panels of a block of keys beside one block of queries; meanwhile the next one is on its way. */
-static void backward_queries(const head_view *h, const backward_arguments *a, backward_buffers b, kept_rows *kept,
-                             const block_view *block, int64_t first, int64_t key_block)
+static void backward_queries(const head_view *h, const backward_arguments *a, backward_buffers b,
+                             packed_queries *packed, const block_view *block, int64_t first, int64_t key_block)
 {
     int64_t queries = smaller(BACKWARD_QUERIES, h->shape->queries - first);
     int *added = a->added + h->unit * a->query_blocks + first / BACKWARD_QUERIES;
     bool last_keys = key_block + 1 == a->keys.blocks;
-    keep_block(h, a, kept, first);
-    b.queries = kept->queries + first * h->dim;
-    b.dout = kept->dout + first * h->dim;
+    pack_queries(h, a, packed, first);
+    b.queries = packed->queries + first * h->dim;
+    b.dout = packed->dout + first * h->dim;
     if (a->dq_sum != NULL) b.dqueries = a->dq_sum + (h->unit * h->shape->queries + first) * h->width;
     wait_for(added, (int)key_block);
     for (int64_t panel = 0; panel < block->panels; panel++) {
         backward_buffers part = panel_of_keys(h, b, panel);
         int64_t keys, key = block->first + view_panel(block, panel, &keys);
-        look_ahead_queries(h, a, kept, panel, block->panels);
+        look_ahead_queries(h, a, packed, panel, block->panels);
         look_ahead_results(h, a, block, panel, first, queries, last_keys);
         backward_panel(h, a, &part, first, queries, key, keys, key_block + panel > 0);
     }
@@ -239,8 +239,8 @@ INLINE void pack_keys(const head_view *h, const backward_arguments *a, const bac
 }
 
 /* One block of keys against all queries. */
-static void backward_block(const head_view *h, const backward_arguments *a, const backward_buffers *b, kept_rows *kept,
-                           int64_t key_block)
+static void backward_block(const head_view *h, const backward_arguments *a, const backward_buffers *b,
+                           packed_queries *packed, int64_t key_block)
 {
     block_view block = view_block(&a->keys, key_block);
     int64_t dim = h->dim, key_row = h->batch * h->shape->keys + block.first, keys;
@@ -248,7 +248,7 @@ static void backward_block(const head_view *h, const backward_arguments *a, cons
     memset(b->dkeys, 0, (size_t)(dim * block.panels * PANEL) * sizeof(float));
     memset(b->dvalues, 0, (size_t)(dim * block.panels * PANEL) * sizeof(float));
     for (int64_t first = 0; first < h->shape->queries; first += BACKWARD_QUERIES)
-        backward_queries(h, a, *b, kept, &block, first, key_block);
+        backward_queries(h, a, *b, packed, &block, first, key_block);
     for (int64_t panel = 0; panel < block.panels; panel++) {
         backward_buffers part = panel_of_keys(h, *b, panel);
         int64_t row = key_row + view_panel(&block, panel, &keys);
@@ -296,7 +296,7 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     int64_t panels = pieces(a.keys.panels, a.keys.blocks);
     pile count = {NULL, 0};
     backward_layout(&any, panels, &count);
-    kept_layout(&any, &count);
+    packed_layout(&any, &count);
     if (!share_backward(backend, &any, &a) || !vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float)))
         return;
     block_queue queue = {shape->batch * shape->heads, a.keys.blocks, 0, a.given};
@@ -306,10 +306,10 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
         int64_t unit = -1, block;
         pile memory = {vt_cpu_scratch(backend), 0};
         backward_buffers b = backward_layout(&any, panels, &memory);
-        kept_rows kept = kept_layout(&any, &memory);
+        packed_queries packed = packed_layout(&any, &memory);
         while (take_block(&queue, &unit, &block)) {
             head_view h = view_head(shape, unit);
-            backward_block(&h, &a, &b, &kept, block);
+            backward_block(&h, &a, &b, &packed, block);
         }
     }
 }

@@ -4,7 +4,8 @@
  * A unit of work is a block of queries of one head of one sample (forward) or a block of its keys (backward), so that
  * a few heads keep many cores busy. The lanes of a vector are neighbouring queries (forward) or keys (backward): then
  * only the unit's own block is transposed, everything else is read row by row, and head_dim needs no padding. A thread
- * needs memory for blocks only; the threads share O(queries) a head.
+ * needs memory for blocks, backward for one head's rows, too; the threads share O(queries) a head, backward its dq if
+ * the head is several units.
  *
  * Matrices may be of 16 bits: blocks are widened when they are packed, results rounded when they are stored. */
 #ifndef VT_BACKEND_CPU_VECTOR_ATTENTION_PANELS_H
