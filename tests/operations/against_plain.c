@@ -1,6 +1,7 @@
 /* Every operation of every fast path against the plain loops: odd sizes, unaligned views, strides, NaN-poisoned
  * outputs, guards all round. A sum of n products in float32 is off by at most about √n · 2^-24 of its terms' size, so
  * 4 √n 2^-24 of the largest result is allowed, and four units in the last place for what is not a sum. */
+#include "backend/cpu/cpu.h"
 #include "operations/guarded.h"
 #include "operations/paths.h"
 #include "test.h"
@@ -446,7 +447,7 @@ TEST(bits_do_not_depend_on_threads)
         dk[i] = guarded_open(ROWS, COLUMNS);
         dv[i] = guarded_open(ROWS, COLUMNS);
         b->attention_backward(b, &shape, x.matrix, dy.matrix, x.matrix, out[i].matrix, log_sum, dy.matrix, dq[i].matrix,
-                              dk[i].matrix, dv[i].matrix); /* two blocks of keys add to dq */
+                              dk[i].matrix, dv[i].matrix);
         b->sum_of_squares(b, x.matrix.data, ROWS * COLUMNS, 1, &squares[i]);
         b->squared_norms(b, 1, x.matrix, dy.matrix, norms[i]);
         vt_backend_close(&b);
@@ -485,6 +486,48 @@ TEST(squared_norms)
         }
         close_pair(&p);
     }
+}
+
+/* Several blocks of keys add to each dq; threads that have a head, that help with another's and that have nothing to
+ * do, the second time in memory full of NaN. */
+TEST(attention_does_not_depend_on_threads)
+{
+    enum { QUERIES = 130, KEYS = 1100, HEADS = 3, DIM = 20, WIDTH = HEADS * DIM, COUNT = 5 };
+    static const int threads[COUNT] = {1, 2, 3, 8, 32};
+    if (vt_test_gpu_alone()) return;
+    vt_attention_shape shape = {.batch = 1, .heads = HEADS, .head_dim = DIM, .queries = QUERIES, .keys = KEYS};
+    guarded q = guarded_random(QUERIES, WIDTH, 1, 1), k = guarded_random(KEYS, WIDTH, 2, 1);
+    guarded v = guarded_random(KEYS, WIDTH, 3, 1), dout = guarded_random(QUERIES, WIDTH, 4, 1);
+    guarded out[COUNT], log_sum[COUNT], dq[COUNT], dk[COUNT], dv[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        vt_backend *b = NULL;
+        EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, threads[i], &b));
+        out[i] = guarded_open(QUERIES, WIDTH);
+        log_sum[i] = guarded_open(1, HEADS * QUERIES);
+        dq[i] = guarded_open(QUERIES, WIDTH);
+        dk[i] = guarded_open(KEYS, WIDTH);
+        dv[i] = guarded_open(KEYS, WIDTH);
+        for (int again = 0; again < 2; again++) {
+            b->attention_forward(b, &shape, q.matrix, k.matrix, v.matrix, out[i].matrix, log_sum[i].matrix.data);
+            b->attention_backward(b, &shape, q.matrix, k.matrix, v.matrix, out[i].matrix, log_sum[i].matrix.data,
+                                  dout.matrix, dq[i].matrix, dk[i].matrix, dv[i].matrix);
+            vt_cpu_state *state = b->state;
+            if (state->scratch != NULL) memset(state->scratch, 0xff, (size_t)state->threads * state->scratch_bytes);
+            if (state->shared != NULL) memset(state->shared, 0xff, state->shared_bytes);
+        }
+        EXPECT_OK(b->check(b));
+        vt_backend_close(&b);
+        guarded_compare(&out[i], &out[0], 0, "attention out");
+        guarded_compare(&log_sum[i], &log_sum[0], 0, "attention log_sum");
+        guarded_compare(&dq[i], &dq[0], 0, "attention dq");
+        guarded_compare(&dk[i], &dk[0], 0, "attention dk");
+        guarded_compare(&dv[i], &dv[0], 0, "attention dv");
+    }
+    for (int i = 0; i < COUNT; i++) GUARDED_CLOSE_ALL(&out[i], &log_sum[i], &dq[i], &dk[i], &dv[i]);
+    GUARDED_CLOSE_ALL(&q, &k, &v, &dout);
+    vt_backend *again = NULL; /* gives later tests their threads back */
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 2, &again));
+    vt_backend_close(&again);
 }
 
 /* Enough rows, sums and columns for several strips, runs and panels, and for threads that have nothing to do. */
