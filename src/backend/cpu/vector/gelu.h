@@ -10,8 +10,8 @@ typedef struct {
 } gelu_result;
 
 /* Φ(x) = ½ erfc(-x/√2). With z = |x|/√2: erfc(z) = e^(-z²) erfcx(z), erfcx(z) = t P(t), t = 1 / (1 + 0.3 z); P is our
- * own minimax fit of degree 8 over 0 <= z <= 10, relative error 2e-8 (bench/fit_erfcx.py). The density shares the
- * e^(-x²/2). */
+ * own minimax fit of degree 8 over 0 <= z <= 10, relative error 2e-8 (bench/fit_erfcx.py); p is half of it. The density
+ * shares the e^(-x²/2). */
 INLINE gelu_result gelu_erf(vector x)
 {
     vector t = reciprocal(1.0f + splat(0.3f * 0.70710678f) * size_up_to(100.0f, x)), t2 = t * t, t4 = t2 * t2;

@@ -115,7 +115,7 @@ INLINE vector largest(vector a, vector b)
 /* |x|, or `most` where that is smaller; any of both where x is NaN. */
 INLINE vector size_up_to(float most, vector x)
 {
-#if defined(__AVX512F__)
+#if defined(__AVX512DQ__)
     return (vector)_mm512_range_ps((__m512)x, (__m512)splat(most), 10); /* the smaller size, with a plus */
 #else
     return -largest(splat(-most), -largest(x, -x));
