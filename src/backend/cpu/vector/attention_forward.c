@@ -167,14 +167,14 @@ static void forward_keys(const head_view *h, const forward_arguments *a, const f
 static void finish_panel(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t query,
                          int64_t queries)
 {
-    float *log_sum = a->log_sum + h->unit * h->shape->queries + query, logarithm[PANEL];
+    float *log_sum = a->log_sum + h->unit * h->shape->queries + query;
     for (int64_t i = 0; i < queries; i += LANES) {
         vector sum = load(b->sum + i), inverse = 1 / sum;
         for (int64_t d = 0; d < h->dim; d++) store(b->out + d * PANEL + i, inverse * load(b->out + d * PANEL + i));
-        store(logarithm + i, load(b->maximum + i) / log2_e + log_vector(sum));
+        store(b->sum + i, load(b->maximum + i) / log2_e + log_vector(sum));
     }
     unpack_transposed(h, b->out, PANEL, h->batch * h->shape->queries + query, queries, 1, &a->out);
-    memcpy(log_sum, logarithm, (size_t)queries * sizeof(float));
+    memcpy(log_sum, b->sum, (size_t)queries * sizeof(float));
 }
 
 static void forward_block(const head_view *h, const forward_arguments *a, const forward_buffers *b,
