@@ -242,11 +242,7 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
 typedef struct {
     vt_matrix q, k, v, dout, dq, dk, dv;
     const float *log_sum;
-    float *delta;  /* [units, queries]: out · dout */
-    float *dq_sum; /* [units, blocks of queries, width × QUERIES]: dq / scale, transposed */
-    int *added;    /* [units, blocks of queries]: how many blocks of keys have added to dq_sum */
-    int *given;    /* [units]: see block_queue */
-    int64_t query_blocks, key_blocks;
+    backward_shared shared; /* dq_sum [units, blocks of queries, width × QUERIES]: dq / scale, transposed */
 } backward_arguments;
 
 typedef struct {
@@ -302,7 +298,7 @@ static void pack_queries(const head_view *h, const backward_arguments *a, const 
     pack_along(h, b->rows, QUERIES, b->dout_along);
     for (int64_t i = 0; i < QUERIES; i++) {
         b->high[i] = i < queries ? a->log_sum[index + i] * log2_e : 1e30f;
-        b->delta[i] = i < queries ? a->delta[index + i] : 0;
+        b->delta[i] = i < queries ? a->shared.delta[index + i] : 0;
     }
 }
 
@@ -356,14 +352,14 @@ static void backward_panels(const head_view *h, const backward_buffers *b, int64
 static void add_dqueries(const head_view *h, const backward_arguments *a, const backward_buffers *b, int64_t first,
                          int64_t queries, int64_t keys, int64_t key_block)
 {
-    int64_t block = h->unit * a->query_blocks + first / QUERIES, width = pad(h).width;
-    float *sum = a->dq_sum + block * width * QUERIES;
-    wait_for(a->added + block, (int)key_block);
+    int64_t block = h->unit * a->shared.query_blocks + first / QUERIES, width = pad(h).width;
+    float *sum = a->shared.dq_sum + block * width * QUERIES;
+    wait_for(a->shared.added + block, (int)key_block);
     multiply_tiles(width, round_up(queries, SIDE), round_up(keys, DEPTH), b->keys_transposed, KEYS / 2,
                    (right_operand){b->dscores_along, KEY_TILES * TILE_PAIRS}, sum, QUERIES, key_block > 0);
-    if (key_block + 1 == a->key_blocks)
+    if (key_block + 1 == a->shared.key_blocks)
         unpack_transposed(h, sum, QUERIES, h->batch * h->shape->queries + first, queries, h->scale, &a->dq);
-    __atomic_store_n(a->added + block, (int)key_block + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(a->shared.added + block, (int)key_block + 1, __ATOMIC_RELEASE);
 }
 
 /* Rows first … of the head's columns = scale · from [rows × width]. */
@@ -404,28 +400,6 @@ static void backward_block(const head_view *h, const backward_arguments *a, cons
     unpack_rows(h, b->dvalues, key_row, keys, 1, &a->dv);
 }
 
-/* What threads share; false: no memory. */
-static bool share_backward(vt_backend *backend, const vt_attention_shape *shape, backward_arguments *a)
-{
-    head_view any = view_head(shape, 0);
-    int64_t heads = shape->batch * shape->heads;
-    a->query_blocks = (shape->queries + QUERIES - 1) / QUERIES;
-    a->key_blocks = (shape->keys + KEYS - 1) / KEYS;
-    pile size = {NULL, 0}, shared = {NULL, 0};
-    for (int pass = 0; pass < 2; pass++) {
-        pile *from = pass == 0 ? &size : &shared;
-        a->dq_sum = take(from, heads * a->query_blocks * QUERIES * pad(&any).width);
-        a->delta = take(from, heads * shape->queries);
-        a->added = take(from, heads * a->query_blocks);
-        a->given = take(from, heads);
-        if (pass == 0) shared.base = vt_cpu_shared(backend, (size_t)size.used * sizeof(float));
-        if (shared.base == NULL) return false;
-    }
-    memset(a->added, 0, (size_t)(heads * a->query_blocks) * sizeof *a->added);
-    memset(a->given, 0, (size_t)heads * sizeof *a->given);
-    return true;
-}
-
 static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                                vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
                                vt_matrix dk, vt_matrix dv)
@@ -439,17 +413,19 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
         return;
     }
     backward_layout(&any, &count);
-    if (!share_backward(backend, shape, &a) || !vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float)))
+    int64_t query_blocks = (shape->queries + QUERIES - 1) / QUERIES, key_blocks = (shape->keys + KEYS - 1) / KEYS;
+    int64_t dq_floats = query_blocks * QUERIES * pad(&any).width;
+    if (!share_backward(backend, shape, key_blocks, query_blocks, dq_floats, &a.shared) ||
+        !vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float)))
         return;
-    block_queue queue = {shape->batch * shape->heads, a.key_blocks, 0, a.given};
 #pragma omp parallel
     {
-        make_delta(shape, &out, &dout, a.delta);
+        make_delta(shape, &out, &dout, a.shared.delta);
         int64_t unit = -1, block;
         pile memory = {vt_cpu_scratch(backend), 0};
         backward_buffers b = backward_layout(&any, &memory);
         tiles_configure();
-        while (take_block(&queue, &unit, &block)) {
+        while (take_block(&a.shared, &unit, &block)) {
             head_view h = view_head(shape, unit);
             backward_block(&h, &a, &b, block);
         }

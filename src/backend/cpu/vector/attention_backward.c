@@ -37,12 +37,9 @@ static __attribute__((noinline)) void multiply_panel(int64_t rows, int64_t vecto
 typedef struct {
     vt_matrix q, k, v, dout, dq, dk, dv;
     const float *log_sum;
-    float *delta;  /* [units, queries]: out · dout */
-    float *dq_sum; /* [units, queries, width], without the scale; NULL: one unit has all keys of its head */
-    int *added;    /* [units, blocks of queries]: how many blocks of keys have added to dq_sum */
-    int *given;    /* [units]: see block_queue */
-    int64_t query_blocks;
     division keys;
+    backward_shared
+        shared; /* dq_sum [units, queries, width], without the scale; NULL: one unit has all keys of its head */
 } backward_arguments;
 
 /* What is of keys: one panel behind another. */
@@ -183,7 +180,7 @@ static void backward_panel(const head_view *h, const backward_arguments *a, cons
                            int64_t first_query, int64_t queries, int64_t first_key, int64_t keys, bool add)
 {
     int64_t dim = h->dim, vectors = pieces(keys, LANES);
-    const float *delta = a->delta + h->unit * h->shape->queries + first_query;
+    const float *delta = a->shared.delta + h->unit * h->shape->queries + first_query;
     float log_sum[BACKWARD_QUERIES];
     for (int64_t i = 0; i < queries; i++)
         log_sum[i] = a->log_sum[h->unit * h->shape->queries + first_query + i] * log2_e;
@@ -201,12 +198,12 @@ static void backward_queries(const head_view *h, const backward_arguments *a, ba
                              packed_queries *packed, const block_view *block, int64_t first, int64_t key_block)
 {
     int64_t queries = smaller(BACKWARD_QUERIES, h->shape->queries - first);
-    int *added = a->added + h->unit * a->query_blocks + first / BACKWARD_QUERIES;
+    int *added = a->shared.added + h->unit * a->shared.query_blocks + first / BACKWARD_QUERIES;
     bool last_keys = key_block + 1 == a->keys.blocks;
     pack_queries(h, a, packed, first);
     b.queries = packed->queries + first * h->dim;
     b.dout = packed->dout + first * h->dim;
-    if (a->dq_sum != NULL) b.dqueries = a->dq_sum + (h->unit * h->shape->queries + first) * h->width;
+    if (a->shared.dq_sum != NULL) b.dqueries = a->shared.dq_sum + (h->unit * h->shape->queries + first) * h->width;
     wait_for(added, (int)key_block);
     for (int64_t panel = 0; panel < block->panels; panel++) {
         backward_buffers part = panel_of_keys(h, b, panel);
@@ -266,48 +263,30 @@ static division divide_keys(const vt_attention_shape *shape)
     return enough ? large : divide(shape->keys, MOST_PANELS / 2);
 }
 
-/* What threads share; false: no memory. */
-static bool share_backward(vt_backend *backend, const head_view *any, backward_arguments *a)
-{
-    int64_t heads = any->shape->batch * any->shape->heads, queries = heads * any->shape->queries;
-    pile size = {NULL, 0}, shared = {NULL, 0};
-    for (int pass = 0; pass < 2; pass++) {
-        pile *from = pass == 0 ? &size : &shared;
-        a->delta = take(from, queries);
-        a->added = take(from, heads * a->query_blocks);
-        a->given = take(from, heads);
-        a->dq_sum = a->keys.blocks > 1 ? take(from, queries * any->width) : NULL;
-        if (pass == 0) shared.base = vt_cpu_shared(backend, (size_t)size.used * sizeof(float));
-        if (shared.base == NULL) return false;
-    }
-    memset(a->added, 0, (size_t)(heads * a->query_blocks) * sizeof *a->added);
-    memset(a->given, 0, (size_t)heads * sizeof *a->given);
-    return true;
-}
-
 static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                                vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
                                vt_matrix dk, vt_matrix dv)
 {
     head_view any = view_head(shape, 0);
     backward_arguments a = {q, k, v, dout, dq, dk, dv, .log_sum = log_sum};
-    a.query_blocks = pieces(shape->queries, BACKWARD_QUERIES);
     a.keys = divide_keys(shape);
+    int64_t query_blocks = pieces(shape->queries, BACKWARD_QUERIES);
+    int64_t dq_floats = a.keys.blocks > 1 ? shape->queries * any.width : 0;
     int64_t panels = pieces(a.keys.panels, a.keys.blocks);
     pile count = {NULL, 0};
     backward_layout(&any, panels, &count);
     packed_layout(&any, &count);
-    if (!share_backward(backend, &any, &a) || !vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float)))
+    if (!share_backward(backend, shape, a.keys.blocks, query_blocks, dq_floats, &a.shared) ||
+        !vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float)))
         return;
-    block_queue queue = {shape->batch * shape->heads, a.keys.blocks, 0, a.given};
 #pragma omp parallel
     {
-        make_delta(shape, &out, &dout, a.delta);
+        make_delta(shape, &out, &dout, a.shared.delta);
         int64_t unit = -1, block;
         pile memory = {vt_cpu_scratch(backend), 0};
         backward_buffers b = backward_layout(&any, panels, &memory);
         packed_queries packed = packed_layout(&any, &memory);
-        while (take_block(&queue, &unit, &block)) {
+        while (take_block(&a.shared, &unit, &block)) {
             head_view h = view_head(shape, unit);
             backward_block(&h, &a, &b, &packed, block);
         }

@@ -141,32 +141,55 @@ static inline void wait_for(const int *added, int count)
     }
 }
 
-/* The blocks of keys of all units, as threads take them. */
+/* What backward's threads share: how far all units are, and sums. */
 typedef struct {
-    int64_t units, blocks;
-    int64_t begun; /* units */
-    int *given;    /* [units]: blocks */
-} block_queue;
+    int64_t units, key_blocks, query_blocks; /* blocks of a unit */
+    int64_t begun;                           /* units that a thread has begun with */
+    int *given;                              /* [units]: blocks of keys that threads have taken */
+    int *added;                              /* [units, query_blocks]: blocks of keys that have added to dq_sum */
+    float *delta;                            /* [units, queries]: out · dout */
+    float *dq_sum;                           /* [units, what a kernel keeps of one] */
+} backward_shared;
 
-static inline bool take_block_of(block_queue *queue, int64_t unit, int64_t *block)
+/* Memory for it, dq_sum of `dq_floats` a unit (0: NULL). False: there is none. */
+static inline bool share_backward(vt_backend *backend, const vt_attention_shape *shape, int64_t key_blocks,
+                                  int64_t query_blocks, int64_t dq_floats, backward_shared *s)
 {
-    *block = __atomic_fetch_add(queue->given + unit, 1, __ATOMIC_RELAXED);
-    return *block < queue->blocks;
+    int64_t units = shape->batch * shape->heads, counts = units * (1 + query_blocks);
+    pile size = {NULL, 0}, shared = {NULL, 0};
+    *s = (backward_shared){.units = units, .key_blocks = key_blocks, .query_blocks = query_blocks};
+    for (int pass = 0; pass < 2; pass++) {
+        pile *from = pass == 0 ? &size : &shared;
+        s->given = take(from, counts);
+        s->delta = take(from, units * shape->queries);
+        s->dq_sum = dq_floats > 0 ? take(from, units * dq_floats) : NULL;
+        if (pass == 0) shared.base = vt_cpu_shared(backend, (size_t)size.used * sizeof(float));
+        if (shared.base == NULL) return false;
+    }
+    s->added = s->given + units;
+    memset(s->given, 0, (size_t)counts * sizeof *s->given);
+    return true;
 }
 
-/* The next block for this thread, false: all are given out. It stays with its unit (*unit; -1: none yet), as what it
- * has packed of the queries serves again, and threads on different units need not wait for one another. Then come
- * units that nobody has begun, then those that others are at. */
-static inline bool take_block(block_queue *queue, int64_t *unit, int64_t *block)
+static inline bool take_block_of(backward_shared *s, int64_t unit, int64_t *block)
 {
-    if (*unit >= 0 && take_block_of(queue, *unit, block)) return true;
-    for (int64_t fresh; (fresh = __atomic_fetch_add(&queue->begun, 1, __ATOMIC_RELAXED)) < queue->units;) {
+    *block = __atomic_fetch_add(s->given + unit, 1, __ATOMIC_RELAXED);
+    return *block < s->key_blocks;
+}
+
+/* The next block of keys for this thread, false: all are given out. It stays with its unit (*unit; -1: none yet), as
+ * what it has packed of the queries serves again, and threads on different units need not wait for one another. Then
+ * come units that nobody has begun, then those that others are at. */
+static inline bool take_block(backward_shared *s, int64_t *unit, int64_t *block)
+{
+    if (*unit >= 0 && take_block_of(s, *unit, block)) return true;
+    for (int64_t fresh; (fresh = __atomic_fetch_add(&s->begun, 1, __ATOMIC_RELAXED)) < s->units;) {
         *unit = fresh;
-        if (take_block_of(queue, fresh, block)) return true;
+        if (take_block_of(s, fresh, block)) return true;
     }
-    for (int64_t tries = 0; tries < queue->units; tries++) {
-        *unit = (*unit + 1) % queue->units;
-        if (take_block_of(queue, *unit, block)) return true;
+    for (int64_t tries = 0; tries < s->units; tries++) {
+        *unit = (*unit + 1) % s->units;
+        if (take_block_of(s, *unit, block)) return true;
     }
     return false;
 }

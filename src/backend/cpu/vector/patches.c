@@ -33,9 +33,6 @@ static void load_token(const vt_patch_grid *grid, const float *from, const float
                        float *values)
 {
     switch (grid->patch) {
-    case 2:
-        gather_token(grid, 2, from, mean, inverse_std, values);
-        break;
     case 4:
         gather_token(grid, 4, from, mean, inverse_std, values);
         break;
