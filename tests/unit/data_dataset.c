@@ -254,33 +254,27 @@ TEST(stored_latitudes)
     vt_dataset_close(&dataset);
 }
 
-static void expect_open_error(const vt_dataset_options *options, const char *message)
-{
-    vt_dataset *dataset = NULL;
-    EXPECT_ERROR(vt_dataset_open(options, &dataset), message);
-    EXPECT(dataset == NULL);
-}
-
 TEST(errors_of_directories)
 {
     const test_fields fields = {.times = 2, .channels = 1, .height = 2, .width = 2};
     vt_dataset_options options = test_fields_options(&fields);
-    expect_open_error(&options, "no files *YYYY.h5");
+    test_expect_open_error(&options, "no files *YYYY.h5");
     options.directory = "/no/such/directory";
-    expect_open_error(&options, "train_data_path '/no/such/directory': no such directory. Make a synthetic set with "
-                                "`vitrain synth`, or see docs/data.md");
+    test_expect_open_error(&options,
+                           "train_data_path '/no/such/directory': no such directory. Make a synthetic set with "
+                           "`vitrain synth`, or see docs/data.md");
     options.directory = test_path("2001.h5");
     test_fields_write(options.directory, &fields);
-    expect_open_error(&options, "is a file, but should be a directory");
+    test_expect_open_error(&options, "is a file, but should be a directory");
     options.directory = vt_test_directory();
     mkdir(test_path("2002.h5"), 0777);
-    expect_open_error(&options, "2002.h5 is a directory, but should be an HDF5 file");
+    test_expect_open_error(&options, "2002.h5 is a directory, but should be an HDF5 file");
     rmdir(test_path("2002.h5"));
     chmod(test_path("2001.h5"), 0);
-    if (access(test_path("2001.h5"), R_OK) != 0) expect_open_error(&options, "2001.h5: Permission denied");
+    if (access(test_path("2001.h5"), R_OK) != 0) test_expect_open_error(&options, "2001.h5: Permission denied");
     chmod(test_path("2001.h5"), 0600);
     EXPECT(symlink("nowhere", test_path("2000.h5")) == 0);
-    expect_open_error(&options, "2000.h5: No such file or directory");
+    test_expect_open_error(&options, "2000.h5: No such file or directory");
 }
 
 TEST(errors_of_shapes)
@@ -289,34 +283,35 @@ TEST(errors_of_shapes)
     test_fields_write(test_path("2001.h5"), &fields);
     vt_dataset_options options = test_fields_options(&fields);
     options.height = 5;
-    expect_open_error(&options, "'fields' is [2, 3, 4, 6] (time, channel, lat, lon), too small for img_size [5, 6]; "
-                                "set --img_size=[4,6], or less");
+    test_expect_open_error(&options,
+                           "'fields' is [2, 3, 4, 6] (time, channel, lat, lon), too small for img_size [5, 6]; "
+                           "set --img_size=[4,6], or less");
     options = test_fields_options(&fields);
     options.in_channels = 4;
-    expect_open_error(&options, "has 3 channels, but n_in_channels 4 with n_history 0 needs 4");
+    test_expect_open_error(&options, "has 3 channels, but n_in_channels 4 with n_history 0 needs 4");
     options = test_fields_options(&fields);
     options.out_channels = 4;
-    expect_open_error(&options, "has 3 channels, but n_out_channels is 4");
+    test_expect_open_error(&options, "has 3 channels, but n_out_channels is 4");
     options = test_fields_options(&fields);
     options.history = 1;
-    expect_open_error(&options, "n_in_channels 3 is no multiple of n_history + 1 = 2");
+    test_expect_open_error(&options, "n_in_channels 3 is no multiple of n_history + 1 = 2");
     options = test_fields_options(&fields);
     test_fields other = fields;
     other.channels = 4;
     test_fields_write(test_path("2002.h5"), &other);
-    expect_open_error(&options, "2002.h5 has 4 channels, but");
+    test_expect_open_error(&options, "2002.h5 has 4 channels, but");
     other = fields;
     other.width = 8;
     test_fields_write(test_path("2002.h5"), &other);
-    expect_open_error(&options, "has a grid of [4, 8], but");
+    test_expect_open_error(&options, "has a grid of [4, 8], but");
     other = fields;
     other.latitudes = 3;
     test_fields_write(test_path("2002.h5"), &other);
-    expect_open_error(&options, "2002.h5: 'lat' has 3 values, but 'fields' has 4");
+    test_expect_open_error(&options, "2002.h5: 'lat' has 3 values, but 'fields' has 4");
     other.latitudes = 4;
     other.longitudes = 7;
     test_fields_write(test_path("2002.h5"), &other);
-    expect_open_error(&options, "2002.h5: 'lon' has 7 values, but 'fields' has 6");
+    test_expect_open_error(&options, "2002.h5: 'lon' has 7 values, but 'fields' has 6");
 }
 
 TEST(errors_of_names)
@@ -327,7 +322,7 @@ TEST(errors_of_names)
     test_fields_write(test_path("2001.h5"), &fields);
     fields.names = others;
     test_fields_write(test_path("2002.h5"), &fields);
-    expect_open_error(&options, "2002.h5: channel 1 is 't2m', but in");
+    test_expect_open_error(&options, "2002.h5: channel 1 is 't2m', but in");
 }
 
 /* A file with one dataset of the given name, type and rank. */
@@ -347,11 +342,11 @@ TEST(errors_of_contents)
     const test_fields fields = {.times = 2, .channels = 1, .height = 2, .width = 2};
     vt_dataset_options options = test_fields_options(&fields);
     write_odd_file(test_path("2001.h5"), "field", H5T_IEEE_F32LE, 4);
-    expect_open_error(&options, "2001.h5 has no dataset 'fields'");
+    test_expect_open_error(&options, "2001.h5 has no dataset 'fields'");
     write_odd_file(test_path("2001.h5"), "fields", H5T_STD_I16LE, 4);
-    expect_open_error(&options, "'fields' must hold floating-point numbers");
+    test_expect_open_error(&options, "'fields' must hold floating-point numbers");
     write_odd_file(test_path("2001.h5"), "fields", H5T_IEEE_F32LE, 3);
-    expect_open_error(&options, "'fields' has 3 dimensions, expected 4: [time, channel, lat, lon]");
+    test_expect_open_error(&options, "'fields' has 3 dimensions, expected 4: [time, channel, lat, lon]");
 }
 
 static void overwrite(const char *path, int64_t position, const char *bytes, size_t count)
@@ -367,13 +362,13 @@ TEST(errors_of_broken_files)
     vt_dataset_options options = test_fields_options(&fields);
     const char *path = test_path("2001.h5");
     overwrite(path, 0, "this is not HDF5", 16);
-    expect_open_error(&options,
-                      "2001.h5 is not a readable HDF5 file (damaged or cut short?): file signature not found");
+    test_expect_open_error(&options,
+                           "2001.h5 is not a readable HDF5 file (damaged or cut short?): file signature not found");
     EXPECT(truncate(path, 0) == 0);
-    expect_open_error(&options, "2001.h5 is not a readable HDF5 file");
+    test_expect_open_error(&options, "2001.h5 is not a readable HDF5 file");
     test_fields_write(path, &fields);
     EXPECT(truncate(path, 4000) == 0);
-    expect_open_error(&options, "2001.h5 is not a readable HDF5 file (damaged or cut short?): truncated file");
+    test_expect_open_error(&options, "2001.h5 is not a readable HDF5 file (damaged or cut short?): truncated file");
     /* a damaged chunk is found when it is read */
     memcpy(fields.chunk, (hsize_t[4]){1, 2, 16, 16}, sizeof fields.chunk);
     fields.deflate = 1;

@@ -28,6 +28,13 @@ vt_dataset_options test_fields_options(const test_fields *fields)
                                 .sample_limit = VT_UNSET_INTEGER};
 }
 
+void test_expect_open_error(const vt_dataset_options *options, const char *message)
+{
+    vt_dataset *dataset = NULL;
+    EXPECT_ERROR(vt_dataset_open(options, &dataset), message);
+    EXPECT(dataset == NULL);
+}
+
 const char *test_path(const char *name)
 {
     static char paths[8][512];

@@ -35,6 +35,9 @@ void test_fields_write(const char *path, const test_fields *fields);
 /* Of a set of such files in the test's directory. */
 vt_dataset_options test_fields_options(const test_fields *fields);
 
+/* That opening the set fails with the message. */
+void test_expect_open_error(const vt_dataset_options *options, const char *message);
+
 /* "<directory of the test>/<name>", made with the directories above it; the text stands until the eighth call after. */
 const char *test_path(const char *name);
 

@@ -10,13 +10,6 @@
 #include "test.h"
 #include "unit/data_files.h"
 
-static void expect_open_error(const vt_dataset_options *options, const char *message)
-{
-    vt_dataset *dataset = NULL;
-    EXPECT_ERROR(vt_dataset_open(options, &dataset), message);
-    EXPECT(dataset == NULL);
-}
-
 /* `fields` [3, 1, 4, 5] of which the first times are written; in chunks of a time each, or contiguous. */
 static void write_partly(const char *path, bool chunked, hsize_t times)
 {
@@ -45,7 +38,7 @@ TEST(what_was_never_written)
     const char *path = test_path("2001.h5");
     for (int chunked = 0; chunked < 2; chunked++) {
         write_partly(path, chunked, 0);
-        expect_open_error(&options, "2001.h5: 'fields' has a shape, but no value of it was ever written");
+        test_expect_open_error(&options, "2001.h5: 'fields' has a shape, but no value of it was ever written");
     }
     char text[2048];
     vt_dataset *dataset = NULL;
@@ -75,7 +68,7 @@ TEST(errors_of_other_kinds)
         FILE *file = fopen(test_path("2001.h5"), "w");
         EXPECT(fwrite(known[i][0], 1, 8, file) == 8);
         fclose(file);
-        expect_open_error(&options, known[i][1]);
+        test_expect_open_error(&options, known[i][1]);
     }
 }
 
@@ -95,7 +88,8 @@ TEST(errors_of_newer_files)
             changed += pwrite(file, "\5", 1, i) == 1;
     close(file);
     EXPECT(changed == 1, "%d", changed);
-    expect_open_error(&options, "bad version number for layout message; if the file is whole, a newer HDF5 wrote it");
+    test_expect_open_error(&options,
+                           "bad version number for layout message; if the file is whole, a newer HDF5 wrote it");
 }
 
 TEST(errors_of_filters_and_pipes)
@@ -114,7 +108,7 @@ TEST(errors_of_filters_and_pipes)
     H5Pclose(properties);
     H5Sclose(space);
     H5Fclose(file);
-    expect_open_error(&options, "(HDF5 filter 511), which this HDF5 library can't decode");
+    test_expect_open_error(&options, "(HDF5 filter 511), which this HDF5 library can't decode");
     EXPECT(unlink(test_path("2001.h5")) == 0 && mkfifo(test_path("2001.h5"), 0600) == 0);
-    expect_open_error(&options, "2001.h5 is a pipe or a device, but should be an HDF5 file");
+    test_expect_open_error(&options, "2001.h5 is a pipe or a device, but should be an HDF5 file");
 }

@@ -99,10 +99,8 @@ void test_nc_axis(hid_t file, const char *name, int count, double first, double 
 
 void test_nc_expect_error(const char *variables, const char *message)
 {
-    vt_dataset *dataset = NULL;
     vt_dataset_options options = test_nc_options(variables);
-    EXPECT_ERROR(vt_dataset_open(&options, &dataset), message);
-    vt_dataset_close(&dataset);
+    test_expect_open_error(&options, message);
 }
 
 void test_nc_expect_unlike(const char *variables, const char *directory, const char *message)
