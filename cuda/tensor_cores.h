@@ -127,21 +127,34 @@ static inline float vt_from_bits(uint32_t bits)
     return value;
 }
 
+/* c += sums; like the tensor cores it cuts off what does not fit a float32, where other additions round (Fasi et al.
+ * 2021, "Numerical behavior of NVIDIA tensor cores"). */
+static inline void host_add_cut(float c[4], const double sums[4])
+{
+    for (int i = 0; i < 4; i++) {
+        double exact = c[i] + sums[i];
+        c[i] = (float)exact;
+        if (fabs((double)c[i]) > fabs(exact) && !isinf(c[i])) c[i] = nextafterf(c[i], 0);
+    }
+}
+
 template <vt_type TYPE>
 __device__ static inline void vt_multiply_halves(float c[4], const uint32_t a[4], const uint32_t b[2])
 {
     int g = host_cuda::place() % 32 / 4, t = host_cuda::place() % 4;
     host_fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+    double sums[4] = {0};
     host_cuda::publish(own);
     for (int k = 0; k < 16; k++) {
         const host_fragments &left = host_cuda::lane<host_fragments>(4 * g + k % 8 / 2);
         float upper = host_half<TYPE>(left.a[k / 8 * 2], k % 2), lower = host_half<TYPE>(left.a[k / 8 * 2 + 1], k % 2);
         for (int i = 0; i < 2; i++) {
             const host_fragments &right = host_cuda::lane<host_fragments>(4 * (2 * t + i) + k % 8 / 2);
-            c[i] += upper * host_half<TYPE>(right.b[k / 8], k % 2);
-            c[2 + i] += lower * host_half<TYPE>(right.b[k / 8], k % 2);
+            sums[i] += (double)upper * host_half<TYPE>(right.b[k / 8], k % 2);
+            sums[2 + i] += (double)lower * host_half<TYPE>(right.b[k / 8], k % 2);
         }
     }
+    host_add_cut(c, sums);
     host_cuda::leave();
 }
 
@@ -149,6 +162,7 @@ __device__ static inline void vt_multiply_tf32(float c[4], const uint32_t a[4], 
 {
     int g = host_cuda::place() % 32 / 4, t = host_cuda::place() % 4;
     host_fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+    double sums[4] = {0};
     host_cuda::publish(own);
     for (int k = 0; k < 8; k++) { /* the low 13 bits are not read */
         const host_fragments &left = host_cuda::lane<host_fragments>(4 * g + k % 4);
@@ -156,10 +170,11 @@ __device__ static inline void vt_multiply_tf32(float c[4], const uint32_t a[4], 
         float lower = vt_from_bits(left.a[k / 4 * 2 + 1] & 0xffffe000u);
         for (int i = 0; i < 2; i++) {
             const host_fragments &right = host_cuda::lane<host_fragments>(4 * (2 * t + i) + k % 4);
-            c[i] += upper * vt_from_bits(right.b[k / 4] & 0xffffe000u);
-            c[2 + i] += lower * vt_from_bits(right.b[k / 4] & 0xffffe000u);
+            sums[i] += (double)upper * vt_from_bits(right.b[k / 4] & 0xffffe000u);
+            sums[2 + i] += (double)lower * vt_from_bits(right.b[k / 4] & 0xffffe000u);
         }
     }
+    host_add_cut(c, sums);
     host_cuda::leave();
 }
 
@@ -189,17 +204,24 @@ __device__ static inline void vt_split_tf32(float value, uint32_t *big, uint32_t
     *small = vt_to_tf32(value - vt_from_bits(*big));
 }
 
-/* c += a b in TF32; exact: in three products, as good as float32 (the fourth is below its rounding). */
+/* c += a b in TF32; exact: in three products, as good as float32 (the fourth is below its rounding). They are summed by
+ * themselves, and added with rounding: through a long row of tiles, the tensor cores' cutting off would add up (Ootomo
+ * and Yokota 2022, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak
+ * performance"). */
 __device__ static inline void vt_multiply_float32(float c[4], const float a[4], const float b[2], bool exact)
 {
     uint32_t big_a[4], big_b[2], small_a[4], small_b[2];
+    float part[4] = {0, 0, 0, 0};
     for (int i = 0; i < 4; i++) vt_split_tf32(a[i], &big_a[i], &small_a[i]);
     for (int i = 0; i < 2; i++) vt_split_tf32(b[i], &big_b[i], &small_b[i]);
-    if (exact) {
-        vt_multiply_tf32(c, small_a, big_b);
-        vt_multiply_tf32(c, big_a, small_b);
+    if (!exact) {
+        vt_multiply_tf32(c, big_a, big_b);
+        return;
     }
-    vt_multiply_tf32(c, big_a, big_b);
+    vt_multiply_tf32(part, small_a, big_b);
+    vt_multiply_tf32(part, big_a, small_b);
+    vt_multiply_tf32(part, big_a, big_b);
+    for (int i = 0; i < 4; i++) c[i] += part[i];
 }
 
 #endif
