@@ -118,12 +118,22 @@ static void cuda_copy(vt_backend *backend, void *to, const void *from, size_t by
                      "copying in the GPU's memory");
 }
 
-/* From pageable memory the bytes are taken before this returns; pinned memory must stay until a later mark or check.
- * The GPU's own memory serves, too. */
+/* Memory that CUDA did not allocate or pin. */
+static bool is_pageable(const void *host)
+{
+    struct cudaPointerAttributes attributes;
+    return cudaPointerGetAttributes(&attributes, host) != cudaSuccess || attributes.type == cudaMemoryTypeUnregistered;
+}
+
+/* From pageable memory the bytes are taken before this returns (CUDA alone does not promise that); pinned memory must
+ * stay until a later mark or check. The GPU's own memory serves, too. */
 static void cuda_copy_from_host(vt_backend *backend, void *memory, const void *host, size_t bytes)
 {
-    vt_cuda_succeeds(backend, cudaMemcpyAsync(memory, host, bytes, cudaMemcpyDefault, state_of(backend)->stream),
-                     "copying to the GPU");
+    static const char what[] = "copying to the GPU";
+    cudaStream_t stream = state_of(backend)->stream;
+    if (vt_cuda_succeeds(backend, cudaMemcpyAsync(memory, host, bytes, cudaMemcpyDefault, stream), what) &&
+        is_pageable(host))
+        vt_cuda_succeeds(backend, cudaStreamSynchronize(stream), what);
 }
 
 static void cuda_copy_to_host(vt_backend *backend, void *host, const void *memory, size_t bytes)

@@ -74,26 +74,47 @@ static bool execute(const call *c, int64_t count, const int64_t *ids, void *cons
     return done;
 }
 
+/* The parts of the workspace, in bytes. */
+typedef struct {
+    size_t own, delta, sums; /* cuDNN's; backward's, else 0 */
+} fused_room;
+
+static fused_room room_of(const call *c)
+{
+    const vt_attention_shape *s = c->shape;
+    int64_t rows = c->plan->shape.backward ? s->batch * s->heads * s->queries : 0;
+    return (fused_room){rounded(c->plan->graph.workspace_bytes), rounded(rows * 4), rounded(rows * s->head_dim * 4)};
+}
+
+/* Can the workspace be had? To try cuDNN in vain must not end a run that fits without it. */
+static bool has_room(const call *c)
+{
+    const vt_cuda_state *state = c->backend->state;
+    const fused_room room = room_of(c);
+    size_t bytes = room.own + room.delta + room.sums, free_bytes = 0, total;
+    if (bytes < state->workspace_bytes) return true;
+    enum { SPARE = 64 << 20 }; /* memory comes in pieces of some MB */
+    return cudaMemGetInfo(&free_bytes, &total) == cudaSuccess && bytes + SPARE < free_bytes + state->workspace_bytes;
+}
+
 static bool run_fused(void *context)
 {
     const call *c = context;
     vt_cuda_common *common = c->backend->state;
-    const vt_attention_shape *s = c->shape;
-    float scale = 1 / sqrtf((float)s->head_dim), one = 1;
-    int64_t rows = s->batch * s->heads * s->queries;
-    size_t own = rounded(c->plan->graph.workspace_bytes), delta = rounded(rows * 4);
-    size_t sums = rounded(rows * s->head_dim * 4);
+    const fused_room room = room_of(c);
+    float scale = 1 / sqrtf((float)c->shape->head_dim), one = 1;
     bool backward = c->plan->shape.backward != 0;
-    char *workspace = common->workspace(c->backend, own + (backward ? delta + sums : 0) + 1);
+    char *workspace = common->workspace(c->backend, room.own + room.delta + room.sums + 1);
     if (workspace == NULL) return false;
     const int64_t ids[] = {VT_FUSED_Q,     VT_FUSED_K,      VT_FUSED_V,  VT_FUSED_OUT, VT_FUSED_LOG_SUM,
                            VT_FUSED_SCALE, VT_FUSED_DOUT,   VT_FUSED_DQ, VT_FUSED_DK,  VT_FUSED_DV,
                            VT_FUSED_DELTA, VT_FUSED_DQ_SUM, VT_FUSED_ONE};
-    void *const pointers[] = {c->q.data,  c->k.data,  c->v.data,       c->out.data,
-                              c->log_sum, &scale,     c->dout.data,    c->dq.data,
-                              c->dk.data, c->dv.data, workspace + own, workspace + own + delta,
-                              &one};
-    if (backward && cudaMemsetAsync(workspace + own + delta, 0, sums, (cudaStream_t)c->backend->stream) != cudaSuccess)
+    void *const pointers[] = {
+        c->q.data,    c->k.data,  c->v.data,  c->out.data, c->log_sum,           &scale,
+        c->dout.data, c->dq.data, c->dk.data, c->dv.data,  workspace + room.own, workspace + room.own + room.delta,
+        &one};
+    cudaStream_t stream = (cudaStream_t)c->backend->stream;
+    if (backward && cudaMemsetAsync(workspace + room.own + room.delta, 0, room.sums, stream) != cudaSuccess)
         return false;
     return execute(c, backward ? VT_FUSED_ID_COUNT - 1 : VT_FUSED_SCALE, ids, pointers, workspace);
 }
@@ -153,6 +174,10 @@ static bool choose(call *c)
     uint64_t serves;
     if (state->fused_attention->preference == VT_ATTENTION_CUDNN) return true;
     if (kept_choice(c, &c->plan->shape, &serves)) return serves == 1;
+    if (!has_room(c)) {
+        snprintf(state->fused_attention->failure, sizeof state->fused_attention->failure, "no memory to try it");
+        return false;
+    }
     serves = vt_cuda_time(c->backend, run_fused, c) < vt_cuda_time(c->backend, run_own, c);
     memcpy(key, &c->plan->shape, sizeof key);
     vt_choices_add(state->choices, "attention", key, KEY_NUMBERS, &serves, 1);

@@ -167,6 +167,11 @@ static void start_bucket(vt_gradient_sync *sync, bucket_state *state)
     state->phase = 0;
     sync->queue[sync->queued++] = state;
     start_phase(sync, state);
+    while (state->phase + 1 < state->phase_count &&
+           vt_request_chain(&state->request, state->phases[state->phase + 1])) {
+        state->phase++;
+        start_phase(sync, state);
+    }
 }
 
 /* ---- units ---- */
@@ -310,10 +315,16 @@ static void gather_values(vt_gradient_sync *sync)
     for (int64_t i = 0; i < sync->count; i++) vt_request_wait(&sync->gathers[i]);
 }
 
+void vt_gradient_sync_forget(vt_gradient_sync *sync)
+{
+    for (int64_t i = 0; i < sync->count; i++) vt_request_wait(&sync->gathers[i]);
+    for (int i = 0; i < 2; i++) sync->rooms[i].values_unit = -1;
+}
+
 void vt_gradient_sync_values_changed(vt_gradient_sync *sync)
 {
     if (vt_parameters_is_sliced(sync->parameters, 3)) {
-        for (int i = 0; i < 2; i++) sync->rooms[i].values_unit = -1;
+        vt_gradient_sync_forget(sync);
         return;
     }
     if (vt_parameters_is_sliced(sync->parameters, 1)) gather_values(sync);

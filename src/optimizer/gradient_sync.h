@@ -32,4 +32,8 @@ void vt_gradient_sync_finish(vt_gradient_sync *sync);
  * where they are used, and rounds them. */
 void vt_gradient_sync_values_changed(vt_gradient_sync *sync);
 
+/* What was gathered of the values (ZeRO 3) is gathered anew: before a step is recorded, which must gather all that it
+ * needs, and after a replay, of which this knows nothing. */
+void vt_gradient_sync_forget(vt_gradient_sync *sync);
+
 #endif

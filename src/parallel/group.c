@@ -265,6 +265,13 @@ void vt_request_wait(vt_request *request)
     request->group->volume.seconds += vt_clock_seconds() - start;
 }
 
+bool vt_request_chain(vt_request *request, const vt_group *next)
+{
+    if (request->state == NULL) return true;
+    const vt_engine *engine = request->group->engine;
+    return engine->chain != NULL && engine == next->engine && engine->chain(request, next);
+}
+
 /* ---- groups ---- */
 
 vt_status vt_group_open(vt_engine *engine, const char *name, const int *members, int size, int rank, int color,

@@ -72,6 +72,10 @@ void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_
 bool vt_request_test(vt_request *request);
 void vt_request_wait(vt_request *request);
 
+/* Lets what `next` is given from here on come behind the operation, with nobody waiting for it; then it is over for the
+ * caller. False: the engine can't, nothing was done, and the caller has to wait. */
+bool vt_request_chain(vt_request *request, const vt_group *next);
+
 /* Collective over all ranks. A group of the world's ranks members [size], this one's at place `rank`; `color` is the
  * same for all its ranks, and no other group's of this call. Errors: the engine's. */
 vt_status vt_group_open(vt_engine *engine, const char *name, const int *members, int size, int rank, int color,
@@ -106,6 +110,9 @@ struct vt_engine {
     void (*broadcast)(vt_group *group, void *data, size_t bytes, int root, vt_request *request);
     bool (*test)(vt_request *request);
     void (*wait)(vt_request *request);
+    bool (*chain)(vt_request *request, const vt_group *next); /* NULL: it can't */
+    /* The back end replays operations that were recorded: this engine sees to it that they end. NULL: it need not. */
+    void (*replayed)(vt_engine *engine, const vt_backend *backend);
     /* Ends every rank of the job at once, with a non-zero exit status; does not return. */
     void (*abort)(vt_engine *engine);
     void (*close)(vt_engine *engine);

@@ -251,6 +251,8 @@ static vt_status find_address(vt_launch *launch)
                             : FIRST_SET("SLURM_JOB_NODELIST", "SLURM_NODELIST");
     launch->port = DEFAULT_PORT;
     if (variable("MASTER_PORT") != NULL) VT_TRY(read_number("MASTER_PORT", 1, 65535, &launch->port));
+    /* torchrun itself listens there, for the ranks of PyTorch programs */
+    if (variable("TORCHELASTIC_RUN_ID") != NULL) launch->port += launch->port < 65535 ? 1 : -1;
     strcpy(launch->address, "localhost");
     if (address != NULL) {
         VT_CHECK(strlen(address) < sizeof launch->address, "MASTER_ADDR=%.60s...: %zu bytes are too long for a host",

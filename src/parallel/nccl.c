@@ -60,6 +60,8 @@ typedef struct {
     ncclComm_t all;
     int device;
     communicator *list; /* under `mutex`, which the watch takes too */
+    cudaEvent_t replay_end;
+    double replay_started; /* of the newest replay; 0: none yet */
     pthread_mutex_t mutex;
     pthread_t watch;
     bool watching, stop;
@@ -136,6 +138,17 @@ static void look_after(nccl_state *state, communicator *c)
                         c->what, vt_group_text(c->group, text), state->engine->timeout);
 }
 
+/* Recorded operations have no communicator's event to look at: the whole replay has. */
+static void look_after_replay(nccl_state *state)
+{
+    bool late = state->replay_started > 0 && vt_clock_seconds() - state->replay_started > state->engine->timeout;
+    if (late && cudaEventQuery(state->replay_end) == cudaErrorNotReady)
+        vt_engine_abort(state->engine,
+                        "a step, replayed as it was recorded, is not over after %g s (comm_timeout): a rank that it "
+                        "communicates with is stopped, dead or far behind",
+                        state->engine->timeout);
+}
+
 static void *watch(void *argument)
 {
     nccl_state *state = argument;
@@ -147,6 +160,7 @@ static void *watch(void *argument)
     for (;;) {
         pthread_mutex_lock(&state->mutex);
         for (communicator *c = state->list; c != NULL && !state->stop; c = c->next) look_after(state, c);
+        if (!state->stop) look_after_replay(state);
         bool stop = state->stop;
         pthread_mutex_unlock(&state->mutex);
         if (stop) return NULL;
@@ -410,12 +424,34 @@ static void wait(vt_request *request)
     close_operation(request);
 }
 
+/* While a step is recorded nothing is over: waiting now would put all that is computed next behind the operation. */
 static bool test(vt_request *request)
 {
     operation *one = request->state;
-    if (!is_capturing(request->group) && cudaEventQuery(one->end) == cudaErrorNotReady) return false;
+    if (is_capturing(request->group) || cudaEventQuery(one->end) == cudaErrorNotReady) return false;
     wait(request);
     return true;
+}
+
+/* The streams wait for one another, so that each rank gives all streams their operations in the same order, whenever
+ * they end. */
+static bool chain(vt_request *request, const vt_group *next)
+{
+    operation *one = request->state;
+    const communicator *c = next->state;
+    check_cuda(request->group, "wait", cudaStreamWaitEvent(c->stream, one->end, 0));
+    close_operation(request);
+    return true;
+}
+
+static void replayed(vt_engine *engine, const vt_backend *backend)
+{
+    nccl_state *state = engine->state;
+    pthread_mutex_lock(&state->mutex);
+    cudaError_t error = cudaEventRecord(state->replay_end, (cudaStream_t)backend->stream);
+    state->replay_started = vt_clock_seconds();
+    pthread_mutex_unlock(&state->mutex);
+    if (error != cudaSuccess) vt_engine_abort(engine, "replaying a step: %s", cudaGetErrorString(error));
 }
 
 /* ---- the engine ---- */
@@ -444,6 +480,7 @@ static void close_engine(vt_engine *engine)
             state->nccl->ncclCommAbort(state->all);
         vt_error_clear();
     }
+    if (state->replay_end != NULL) cudaEventDestroy(state->replay_end);
     pthread_mutex_destroy(&state->mutex);
     free(state);
     engine->state = NULL;
@@ -518,13 +555,17 @@ vt_status vt_engine_open_nccl(const vt_nccl_options *options, vt_engine **result
                           .broadcast = broadcast,
                           .test = test,
                           .wait = wait,
+                          .chain = chain,
+                          .replayed = replayed,
                           .abort = abort_all,
                           .close = close_engine};
     state->engine = engine;
     pthread_mutex_init(&state->mutex, NULL);
     VT_TRY(vt_library_nccl(&state->nccl));
     VT_TRY(check_devices(options));
-    VT_CHECK(cudaGetDevice(&state->device) == cudaSuccess, "no GPU for NCCL");
+    VT_CHECK(cudaGetDevice(&state->device) == cudaSuccess &&
+                 cudaEventCreateWithFlags(&state->replay_end, cudaEventDisableTiming) == cudaSuccess,
+             "no GPU for NCCL: %s", cudaGetErrorString(cudaGetLastError()));
     state->nccl->ncclGetVersion(&version);
     snprintf(engine->name, sizeof engine->name, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
     VT_TRY(share_id(state->nccl, options, &id));

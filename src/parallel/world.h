@@ -42,6 +42,12 @@ void vt_world_fail_early(const vt_launch *launch);
  * unless config->comm says mpi. Errors: as vt_engine_open_nccl. */
 vt_status vt_world_open_device(const vt_config *config, vt_world *world, const vt_backend *backend);
 
+/* That engine. */
+static inline vt_engine *vt_world_device_engine(const vt_world *world)
+{
+    return world->device_engine != NULL ? world->device_engine : world->engine;
+}
+
 /* As any rank of any layout, over the dry engine; on nodes as in `like`, or on one when that is NULL. */
 vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const vt_world *like, vt_world **world);
 

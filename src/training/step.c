@@ -158,26 +158,33 @@ static void work(vt_trainer *trainer, const vt_batch *batch)
 static bool is_recorded(const vt_trainer *trainer)
 {
     enum { FIRST_STEPS = 2 };
-    const vt_engine *engine = trainer->world->engine;
     return trainer->config->enable_jit && trainer->backend->replay != NULL && trainer->steps_here >= FIRST_STEPS &&
            !trainer->measured && (trainer->config->profile_graphs || !vt_profile_records()) &&
-           (trainer->world->ranks == 1 || engine->device_memory);
+           (trainer->world->ranks == 1 || vt_world_device_engine(trainer->world)->device_memory);
+}
+
+static bool replay(vt_trainer *trainer)
+{
+    vt_engine *engine = vt_world_device_engine(trainer->world);
+    if (!trainer->backend->replay(trainer->backend)) return false;
+    vt_gradient_sync_forget(trainer->sync);
+    if (engine->replayed != NULL) engine->replayed(engine, trainer->backend);
+    return true;
+}
+
+static bool record(vt_trainer *trainer, const vt_batch *batch)
+{
+    vt_backend *backend = trainer->backend;
+    vt_gradient_sync_forget(trainer->sync);
+    if (!backend->record_begin(backend)) return false;
+    work(trainer, batch);
+    return backend->record_end(backend);
 }
 
 /* The step's work, replayed where that can be. */
 static void work_or_replay(vt_trainer *trainer, const vt_batch *batch)
 {
-    vt_backend *backend = trainer->backend;
-    if (!is_recorded(trainer)) {
-        work(trainer, batch);
-        return;
-    }
-    bool replayed = backend->replay(backend);
-    if (!replayed && backend->record_begin(backend)) {
-        work(trainer, batch);
-        replayed = backend->record_end(backend) && backend->replay(backend);
-    }
-    if (replayed)
+    if (is_recorded(trainer) && (replay(trainer) || (record(trainer, batch) && replay(trainer))))
         trainer->steps_replayed++;
     else
         work(trainer, batch);

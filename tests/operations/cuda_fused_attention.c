@@ -15,7 +15,7 @@
 static struct {
     size_t version;
     double own_time, cudnn_time;
-    bool refuses_plans, refuses_runs;
+    bool refuses_plans, refuses_runs, is_full; /* is_full: no more memory can be had */
     int open, runs, timings, own_runs, questions; /* questions: how often proposals were asked for */
     int64_t count, ids[16];                       /* of the pack that runs */
     void *pointers[16];
@@ -143,6 +143,13 @@ static cudaError_t fake_memset(void *memory, int value, size_t bytes, cudaStream
     return cudaSuccess;
 }
 
+static cudaError_t fake_mem_info(size_t *available, size_t *total)
+{
+    *total = (size_t)1 << 30;
+    *available = fake.is_full ? 0 : *total;
+    return cudaSuccess;
+}
+
 static cudaError_t fake_peek(void)
 {
     return cudaSuccess;
@@ -153,6 +160,7 @@ static cudaError_t fake_peek(void)
 #define vt_cuda_time fake_time
 #define cudaMemsetAsync fake_memset
 #define cudaPeekAtLastError fake_peek
+#define cudaMemGetInfo fake_mem_info
 #define vt_fused_attention_open fused_open
 #define vt_fused_attention_close fused_close
 #define vt_fused_attention_fill fused_fill
@@ -377,6 +385,12 @@ TEST(what_cudnn_refuses_is_told)
     EXPECT(f.state.failed && strstr(vt_error_text(), "failed later: running a plan: the library's own words") != NULL,
            "%s", vt_error_text());
     vt_error_clear();
+    close_fixture(&f);
+    open_fixture(&f, false);
+    fake.is_full = true; /* what fits without it goes on without it, and nothing is kept of the choice */
+    forward(&f, 0);
+    EXPECT(fake.own_runs == 1 && fake.timings == 0 && f.workspace == NULL && !f.state.failed);
+    EXPECT(strstr(fused_failure(&f.backend), "no memory to try it") != NULL);
     close_fixture(&f);
     fake.version = FIRST_RIGHT_VERSION - 1;
     EXPECT(fused_open(&f.backend) == NULL);

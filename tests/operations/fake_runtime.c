@@ -291,13 +291,6 @@ static void do_copy(const void *arguments)
     memcpy(t->to, t->from, t->bytes);
 }
 
-/* From pageable memory: its bytes, as they were when it was asked for, follow the struct. */
-static void do_copy_kept(const void *arguments)
-{
-    const memory_task *t = arguments;
-    memcpy(t->to, t + 1, t->bytes);
-}
-
 cudaError_t fake_memset_async(void *memory, int value, size_t bytes, cudaStream_t stream)
 {
     memory_task t = {.to = memory, .bytes = bytes, .value = value};
@@ -306,16 +299,7 @@ cudaError_t fake_memset_async(void *memory, int value, size_t bytes, cudaStream_
     return cudaSuccess;
 }
 
-static cudaError_t copy_from_pageable(void *to, const void *from, size_t bytes, fake_stream *stream)
-{
-    memory_task *t = vt_allocate(1, sizeof *t + bytes, "a test");
-    *t = (memory_task){.to = to, .bytes = bytes};
-    memcpy(t + 1, from, bytes);
-    give(stream, &(task){.run = do_copy_kept, .arguments = t, .bytes = sizeof *t + bytes});
-    free(t);
-    return cudaSuccess;
-}
-
+/* Pageable memory, too, may be read as late as its turn comes: CUDA promises nothing else. */
 cudaError_t fake_memcpy_async(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     fake_stream *s = (fake_stream *)stream;
@@ -326,7 +310,6 @@ cudaError_t fake_memcpy_async(void *to, const void *from, size_t bytes, enum cud
                        : kind == (is_up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice)));
     VT_ASSERT(!is_down || !is_up);
     if ((is_up && !is_pinned(from)) || (is_down && !is_pinned(to))) REFUSE("a copy of pageable memory");
-    if (is_up && !is_pinned(from)) return copy_from_pageable(to, from, bytes, s);
     give(s, &(task){.run = do_copy, .arguments = (void *)&t, .bytes = sizeof t});
     if (is_down && !is_pinned(to)) run_until(s, s->list.count); /* such a copy waits */
     return cudaSuccess;
@@ -494,6 +477,14 @@ cudaError_t fake_device_properties(struct cudaDeviceProp *properties, int number
 {
     (void)number;
     *properties = (struct cudaDeviceProp){.name = "a stand-in", .major = 9, .multiProcessorCount = 4};
+    return cudaSuccess;
+}
+
+cudaError_t fake_pointer_get_attributes(struct cudaPointerAttributes *attributes, const void *memory)
+{
+    *attributes = (struct cudaPointerAttributes){.type = is_on_device(memory) ? cudaMemoryTypeDevice
+                                                         : is_pinned(memory)  ? cudaMemoryTypeHost
+                                                                              : cudaMemoryTypeUnregistered};
     return cudaSuccess;
 }
 

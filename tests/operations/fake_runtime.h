@@ -27,6 +27,7 @@ cudaError_t fake_device_count(int *count);
 cudaError_t fake_set_device(int device);
 cudaError_t fake_device_properties(struct cudaDeviceProp *properties, int device);
 cudaError_t fake_mem_info(size_t *available, size_t *total);
+cudaError_t fake_pointer_get_attributes(struct cudaPointerAttributes *attributes, const void *memory);
 cudaError_t fake_malloc(void **memory, size_t bytes);
 cudaError_t fake_free(void *memory);
 cudaError_t fake_host_alloc(void **memory, size_t bytes, unsigned flags);
@@ -58,6 +59,7 @@ cudaError_t fake_graph_exec_destroy(cudaGraphExec_t executable);
 #undef cudaGetDeviceProperties
 #define cudaGetDeviceProperties fake_device_properties
 #define cudaMemGetInfo fake_mem_info
+#define cudaPointerGetAttributes fake_pointer_get_attributes
 #define cudaMalloc fake_malloc
 #define cudaFree fake_free
 #define cudaHostAlloc fake_host_alloc

@@ -39,13 +39,13 @@ static bool open_alone(alone *a)
 
 static void close_alone(alone *a)
 {
+    a->backend->release(a->backend, a->data);
+    a->backend->release(a->backend, a->other);
+    vt_backend_close(&a->backend); /* first, as a run does: a communicator waits for the graphs that use it */
     if (a->device.state != NULL) a->engine->group_close(&a->device);
     vt_engine_close(&a->engine);
     vt_group_close(&a->host);
     vt_engine_close(&a->self);
-    a->backend->release(a->backend, a->data);
-    a->backend->release(a->backend, a->other);
-    vt_backend_close(&a->backend);
 }
 
 static void expect_values(const alone *a, const float *memory, const char *what)

@@ -38,6 +38,15 @@ static float *make_fields(uint32_t seed, int64_t channels, int64_t first, int64_
 }
 
 /* settings: pairs of option and value, ended by NULL. */
+static bool chains; /* the engine takes operations that come behind others, as NCCL does */
+
+static bool chain_by_waiting(vt_request *request, const vt_group *next)
+{
+    EXPECT(next->engine == request->group->engine);
+    vt_request_wait(request);
+    return true;
+}
+
 static void open_side(side *s, const char *const *settings, const vt_launch *launch)
 {
     static const char *const common[] = {"img_size",
@@ -72,6 +81,7 @@ static void open_side(side *s, const char *const *settings, const vt_launch *lau
     for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(s->config, settings[i], settings[i + 1]));
     EXPECT_OK(vt_config_resolve(s->config));
     EXPECT_OK(vt_world_open(s->config, launch, &s->world));
+    s->world->engine->chain = chains ? chain_by_waiting : NULL;
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &s->backend));
     vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10, .world = s->world};
     EXPECT_OK(vt_trainer_open(s->config, &data, s->backend, &s->trainer));
@@ -277,7 +287,7 @@ TEST(layouts_with_zero)
 }
 
 /* Slices within a node, sums across. */
-TEST(layouts_with_zero_within_nodes)
+static void over_layouts_of_nodes(void)
 {
     vt_launch launch;
     EXPECT_OK(vt_launch_detect(&launch));
@@ -287,6 +297,18 @@ TEST(layouts_with_zero_within_nodes)
                  (const char *const[]){"zero_stage", launch.world_size == 4 ? "2" : "3", "zero_group", "node", NULL},
                  promised);
     unsetenv("VITRAIN_RANKS_PER_NODE");
+}
+
+TEST(layouts_with_zero_within_nodes)
+{
+    over_layouts_of_nodes();
+}
+
+TEST(layouts_with_chained_reductions)
+{
+    chains = true;
+    over_layouts_of_nodes();
+    chains = false;
 }
 
 TEST(layouts_with_recompute_accumulation_and_fusion)

@@ -58,6 +58,10 @@ TEST(torchrun)
     CHECK(VT_LAUNCHER_TORCHRUN, 5, 8, 1, -1, "localhost", "RANK=5", "WORLD_SIZE=8", "LOCAL_RANK=1");
     CHECK(VT_LAUNCHER_TORCHRUN, 5, 8, 5, -1, "localhost", "RANK=5", "WORLD_SIZE=8");
     CHECK(VT_LAUNCHER_TORCHRUN, 0, 1, 0, 1, "localhost", "RANK=0", "WORLD_SIZE=1");
+    vt_launch launch; /* the first rank would find MASTER_PORT taken by torchrun itself */
+    EXPECT_OK(detect_with(&launch, (const char *const[]){"RANK=0", "WORLD_SIZE=2", "MASTER_PORT=1234",
+                                                         "TORCHELASTIC_RUN_ID=none", NULL}));
+    EXPECT(launch.port == 1235);
     EXPECT_BAD("RANK=1 is set, but WORLD_SIZE is not", "RANK=1");
     EXPECT_BAD("WORLD_SIZE=2 is set, but RANK is not", "WORLD_SIZE=2");
     EXPECT_BAD("RANK=2 is outside WORLD_SIZE=2: ranks are 0 to 1", "RANK=2", "WORLD_SIZE=2");
