@@ -33,10 +33,8 @@ for ((rank = 0; rank < ranks; rank++)); do
     RANK=$rank LOCAL_RANK=$rank "${command[@]}" &
     processes+=($!)
 done
-for signal in USR1 TERM INT; do
-    # shellcheck disable=SC2064 # the name now, the processes then
-    trap "kill -$signal "'"${processes[@]}" 2>/dev/null' "$signal"
-done
+trap 'kill -USR1 "${processes[@]}" 2>/dev/null' USR1
+trap 'kill -TERM "${processes[@]}" 2>/dev/null' TERM INT # in the background SIGINT is ignored
 status=0
 for process in "${processes[@]}"; do # the first status that is not 0; a trapped signal ends `wait` early
     while true; do

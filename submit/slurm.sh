@@ -35,7 +35,11 @@ fi
 
 arguments=("$@")
 if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then
-    case " $* " in *" --resume"*) ;; *) arguments+=(--resume) ;; esac
+    case " $* " in
+    *" --resume="*) arguments+=(--resume_newest) ;; # the job's own checkpoints come before that one
+    *" --resume "*) ;;
+    *) arguments+=(--resume) ;;
+    esac
 fi
 program "${arguments[@]}"
 
@@ -64,6 +68,7 @@ flags=(--kill-on-bad-exit=0)
 if [ "${LAUNCHER:-srun}" != mpirun ] && choose_mpi; then
     launch=(srun "${flags[@]}")
 else
+    echo "slurm.sh: mpirun starts the ranks, which Slurm does not signal by itself: unless this job was submitted with --signal=B:USR1@120, it is killed at its time limit, and not requeued" >&2
     # shellcheck disable=SC2119 # no further flags
     mpirun_command
     launch=("${mpirun[@]}")

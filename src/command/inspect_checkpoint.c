@@ -53,14 +53,10 @@ done:
 static vt_status print_configuration(vt_tensor_file *index, const char *directory)
 {
     vt_status status = VT_OK;
-    char *yaml = NULL, *channels = NULL, number[VT_NUMBER_SIZE];
+    char *channels = NULL, number[VT_NUMBER_SIZE];
     vt_config *config = NULL;
-    static char tensor[] = "--tensor_parallel=1", context[] = "--context_parallel=1", zero[] = "--zero_stage=0";
-    static char sequence[] = "--sequence_parallel=false";
-    char *const flags[] = {tensor, context, zero, sequence}; /* whatever the ranks were, it is one that looks */
-    VT_TRY(vt_tensor_file_get_text(index, "configuration", &yaml));
     VT_TRY(vt_tensor_file_get_text(index, "channels", &channels));
-    VT_TRY(vt_config_open_text(yaml, directory, 4, flags, 1, &config));
+    VT_TRY(vt_checkpoint_configuration(index, directory, &config));
     printf("  configuration %s: grid [%lld, %lld] in patches of %lld, %lld → %lld channels (n_history %lld, dt %lld)\n"
            "  model: embed_dim %lld, depth %lld, %lld heads\n"
            "  training: global batch %lld, lr %s, seed %lld\n",
@@ -72,7 +68,6 @@ static vt_status print_configuration(vt_tensor_file *index, const char *director
     print_channels(channels);
 done:
     vt_config_close(&config);
-    free(yaml);
     free(channels);
     return status;
 }

@@ -109,6 +109,9 @@ char *vt_config_find(const char *below);
 vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
                               int64_t ranks, vt_config **config);
 
+/* An option's value as a file would have it; malloc'd. The option exists. */
+char *vt_config_value_text(const vt_config *config, const char *option);
+
 /* Defaults only, already resolved, for one rank: for tests and tools that build a configuration in code. */
 vt_status vt_config_open_default(vt_config **config);
 

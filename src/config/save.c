@@ -107,6 +107,17 @@ char *vt_config_text(const vt_config *config)
     return text;
 }
 
+char *vt_config_value_text(const vt_config *config, const char *option)
+{
+    const vt_row *row = vt_row_find(option);
+    vt_text text = {0};
+    VT_ASSERT(row != NULL);
+    vt_row_format(row, config, &text);
+    char *copy = vt_text_copy(text.characters);
+    vt_text_close(&text);
+    return copy;
+}
+
 void vt_config_print(const vt_config *config, void (*line)(const char *text, void *context), void *context)
 {
     for (size_t i = 0; i < vt_row_count; i++) {

@@ -48,6 +48,14 @@ vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_su
 vt_status vt_checkpoint_check_index(const char *directory);
 vt_status vt_checkpoint_check_shard(vt_tensor_file *index, const char *directory, int shard);
 
+/* The configuration that it was made with, as one rank would have it; to be closed. */
+vt_status vt_checkpoint_configuration(vt_tensor_file *index, const char *directory, vt_config **config);
+
+/* Whether options (NULL ends them) have the values that it was made with. The error names the first that has not, and
+ * says what comes of it: `otherwise`. */
+vt_status vt_checkpoint_check_options(vt_tensor_file *index, const char *directory, const vt_config *config,
+                                      const char *const *options, const char *otherwise);
+
 /* Writes a checkpoint's parameters as a .safetensors file. */
 vt_status vt_checkpoint_export(const char *directory, const char *path);
 

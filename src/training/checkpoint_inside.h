@@ -19,6 +19,13 @@ char *vt_checkpoint_channels(const vt_checkpoint_subject *subject);
 /* checkpoint.crc32c, of the index. */
 vt_status vt_checkpoint_write_checksum(const char *directory, const char *index);
 
+/* Whether its parameters are those of the subject's model, over channels of the same names. */
+vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject);
+
+/* Whether a run can go on from it with this configuration. */
+vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, const vt_config *config,
+                                  const vt_progress *progress);
+
 /* Opens a whole checkpoint of a version that we know; ranks divide the looking at the shards among them (world may be
  * NULL). *damaged tells, of a failure, whether the files are at fault. */
 vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_tensor_file **index, bool *damaged);

@@ -1,4 +1,4 @@
-/* Reading a checkpoint: whether it fits the run, and what goes back into it. */
+/* Reading a checkpoint: what goes back into the run. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,73 +7,6 @@
 #include "data/safetensors.h"
 #include "training/checkpoint_inside.h"
 #include "training/checkpoint_parts.h"
-
-static vt_status check_channels(const char *directory, const char *stored, const char *present)
-{
-    vt_status status = VT_OK;
-    if (stored[0] == '\0' || present[0] == '\0') return VT_OK; /* one of the two has no names */
-    for (int channel = 0; *stored != '\0' || *present != '\0'; channel++) {
-        int a = (int)strcspn(stored, "\n"), b = (int)strcspn(present, "\n");
-        VT_CHECK(a > 0, "%s: the checkpoint has %d channels, the data have more: '%.*s' comes next", directory, channel,
-                 b, present);
-        VT_CHECK(b > 0, "%s: channel %d of the checkpoint, '%.*s', is not in the data, which have %d channels",
-                 directory, channel, a, stored, channel);
-        VT_CHECK(a == b && strncmp(stored, present, (size_t)a) == 0,
-                 "%s: channel %d is '%.*s' in the checkpoint, '%.*s' in the data", directory, channel, a, stored, b,
-                 present);
-        stored += a + (stored[a] == '\n');
-        present += b + (present[b] == '\n');
-    }
-done:
-    return status;
-}
-
-static vt_status check_model(vt_tensor_file *file, const char *directory, const vt_checkpoint_subject *subject)
-{
-    vt_status status = VT_OK;
-    const vt_parameters *parameters = subject->trainer->parameters;
-    int64_t stored = 0, count = vt_parameters_count(parameters);
-    char found_text[128], wanted_text[128];
-    char *stored_names = NULL, *names = vt_checkpoint_channels(subject);
-    VT_TRY(vt_tensor_file_get_text(file, "channels", &stored_names));
-    VT_TRY(check_channels(directory, stored_names, names));
-    VT_TRY(vt_tensor_file_get_integer(file, "parameter_count", &stored));
-    VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
-             (long long)stored, (long long)count);
-    for (int64_t i = 0; i < count; i++) {
-        vt_stored_tensor tensor = vt_stored_at(subject->trainer, i);
-        vt_tensor_shape wanted = vt_stored_shape(tensor.parameter), found = {0};
-        VT_TRY(vt_tensor_file_shape(file, tensor.name, &found));
-        vt_tensor_shape_text(&found, found_text);
-        vt_tensor_shape_text(&wanted, wanted_text);
-        VT_CHECK(strcmp(found_text, wanted_text) == 0,
-                 "%s: %s is %s in the checkpoint, %s in the model that the configuration asks for", directory,
-                 tensor.parameter->name, found_text, wanted_text);
-    }
-done:
-    free(stored_names);
-    free(names);
-    return status;
-}
-
-/* Adam and AdamW keep the same moments. */
-static vt_status check_optimizer(vt_tensor_file *file, const char *directory, const vt_config *config)
-{
-    vt_status status = VT_OK;
-    char *name = NULL;
-    VT_TRY(vt_tensor_file_get_text(file, "optimizer", &name));
-    bool was_sgd = strcmp(name, vt_checkpoint_optimizers[VT_OPTIMIZER_SGD]) == 0;
-    VT_CHECK(
-        was_sgd == (config->optimizer == VT_OPTIMIZER_SGD),
-        "%s was made with the optimizer %s, whose moments %s can't go on with; --init_from=%s takes the parameters "
-        "alone",
-        directory, name, vt_checkpoint_optimizers[config->optimizer], directory);
-done:
-    free(name);
-    return status;
-}
-
-/* ---- reading ---- */
 
 static vt_status read_progress(vt_tensor_file *file, vt_progress *progress)
 {
@@ -93,20 +26,6 @@ static vt_status read_progress(vt_tensor_file *file, vt_progress *progress)
     VT_TRY(vt_tensor_file_get_real(file, "validation_loss", &progress->validation_loss));
     VT_TRY(vt_tensor_file_get_real(file, "best_loss", &progress->best_loss));
     VT_TRY(vt_tensor_file_get_real(file, "persistence_loss", &progress->persistence_loss));
-done:
-    return status;
-}
-
-/* The batches of an epoch are counted in batches of its size, so it can change only between two epochs. */
-static vt_status check_batch_size(vt_tensor_file *file, const char *directory, const vt_config *config,
-                                  const vt_progress *progress)
-{
-    vt_status status = VT_OK;
-    int64_t batch = 0;
-    VT_TRY(vt_tensor_file_get_integer(file, "global_batch_size", &batch));
-    VT_CHECK(progress->epoch_steps == 0 || batch == config->global_batch_size,
-             "%s lies in the midst of an epoch with global_batch_size %lld, so it can't go on with %lld", directory,
-             (long long)batch, (long long)config->global_batch_size);
 done:
     return status;
 }
@@ -177,10 +96,9 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     vt_trainer *trainer = subject->trainer;
     vt_optimizer_progress optimizer = {0};
     VT_TRY(vt_checkpoint_open(directory, trainer->world, &index, damaged));
-    VT_TRY(check_model(index, directory, subject));
-    VT_TRY(check_optimizer(index, directory, trainer->config));
+    VT_TRY(vt_checkpoint_check_model(index, directory, subject));
     VT_TRY(read_progress(index, progress));
-    VT_TRY(check_batch_size(index, directory, trainer->config, progress));
+    VT_TRY(vt_checkpoint_check_run(index, directory, trainer->config, progress));
     VT_TRY(read_choices(index, trainer->backend));
     VT_TRY(read_optimizer_progress(index, &optimizer));
     *damaged = true;
@@ -239,7 +157,7 @@ static vt_status read_own_parameters(const char *path, const vt_checkpoint_subje
     size_t length = strlen(path), suffix = strlen(".safetensors");
     if (length > suffix && strcmp(path + length - suffix, ".safetensors") == 0) return read_safetensors(path, trainer);
     VT_TRY(vt_checkpoint_open(path, trainer->world, &index, &damaged));
-    VT_TRY(check_model(index, path, subject));
+    VT_TRY(vt_checkpoint_check_model(index, path, subject));
     VT_TRY(read_tensors(index, trainer, vt_parameters_count(trainer->parameters)));
 done:
     vt_tensor_file_close(&index);

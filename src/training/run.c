@@ -30,7 +30,8 @@ typedef struct {
     char *directory;
     int lock; /* of the directory, held to the end; -1: none */
     vt_checkpoint_store *checkpoints;
-    bool resumes; /* from a checkpoint */
+    bool resumes; /* from a checkpoint: */
+    bool named;   /* the one that --resume names, else the run's newest */
     vt_progress progress;
     vt_backend *backend;
     vt_trainer *trainer;
@@ -152,10 +153,18 @@ done:
     return status;
 }
 
-/* The checkpoint that --resume names, or NULL. */
-static const char *chosen_checkpoint(const vt_config *config)
+/* Which checkpoint the run goes on from, if from any. */
+static vt_status choose_checkpoint(run_state *run)
 {
-    return config->resume != NULL && strcmp(config->resume, VT_SWITCH_ON) != 0 ? config->resume : NULL;
+    vt_status status = VT_OK;
+    const vt_config *config = run->config;
+    bool any = false;
+    if (config->resume == NULL) return VT_OK;
+    VT_TRY(vt_checkpoint_store_has_any(run->checkpoints, &any));
+    run->named = strcmp(config->resume, VT_SWITCH_ON) != 0 && !(config->resume_newest && any);
+    run->resumes = run->named || any;
+done:
+    return status;
 }
 
 /* The run directory and its log: those of the run that is resumed, else new ones. Rank 0 does it for all. */
@@ -168,8 +177,7 @@ static vt_status make_directory(run_state *run)
     VT_TRY(vt_run_directory_lock_above(config, on_gpu(run), &above));
     VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
     log = vt_text_format("%s/out.log", run->directory);
-    run->resumes = chosen_checkpoint(config) != NULL;
-    if (!run->resumes && config->resume != NULL) VT_TRY(vt_checkpoint_store_has_any(run->checkpoints, &run->resumes));
+    VT_TRY(choose_checkpoint(run));
     if (run->resumes)
         VT_TRY(vt_output_make_directory(run->directory));
     else
@@ -196,23 +204,36 @@ static vt_status open_directory(run_state *run)
     VT_TRY(vt_checkpoint_store_open(run->directory, run->config->keep_last, &run->checkpoints));
     VT_TRY(vt_world_agree(run->world, run->world->rank == 0 ? make_directory(run) : VT_OK));
     run->resumes = vt_world_any(run->world, run->resumes);
+    run->named = vt_world_any(run->world, run->named);
 done:
     return status;
+}
+
+static vt_checkpoint_subject subject_of(const run_state *run)
+{
+    return (vt_checkpoint_subject){run->trainer, vt_dataset_channel_names(run->training)};
+}
+
+static vt_status read_initial(const run_state *run)
+{
+    const vt_checkpoint_subject subject = subject_of(run);
+    return run->config->init_from != NULL ? vt_checkpoint_read_parameters(run->config->init_from, &subject) : VT_OK;
 }
 
 /* Where the run goes on from. */
 static vt_status restore(run_state *run)
 {
     vt_status status = VT_OK;
-    vt_checkpoint_subject subject = {run->trainer, vt_dataset_channel_names(run->training)};
-    const char *initial = run->config->init_from;
+    const vt_config *config = run->config;
+    const vt_checkpoint_subject subject = subject_of(run);
     run->progress = vt_progress_start;
     if (run->resumes) {
-        VT_TRY(vt_checkpoint_store_restore(run->checkpoints, chosen_checkpoint(run->config), &subject, &run->progress));
-    } else if (initial != NULL) {
-        VT_TRY(vt_checkpoint_read_parameters(initial, &subject));
-        vt_log_info("the parameters begin as those of %s", initial);
+        VT_TRY(vt_checkpoint_store_restore(run->checkpoints, run->named ? config->resume : NULL, &subject,
+                                           &run->progress));
+        return VT_OK;
     }
+    if (config->resume != NULL) VT_TRY(read_initial(run)); /* not known to be needed before */
+    if (config->init_from != NULL) vt_log_info("the parameters begin as those of %s", config->init_from);
 done:
     return status;
 }
@@ -245,20 +266,24 @@ done:
 static vt_status open_trainer(run_state *run)
 {
     vt_status status = VT_OK;
-    const vt_config *config = run->config;
     vt_trainer_data data = trainer_data(run);
-    vt_record_plan(&run->plan);
-    VT_TRY(vt_trainer_open(config, &data, run->backend, &run->trainer));
-    vt_record_parameters(run->trainer);
-    if (config->comm_trace) {
-        char *logs = vt_text_format("%s/logs", run->directory);
-        char *path = vt_text_format("%s/comm-%d.csv", logs, run->world->rank);
-        status = vt_output_make_directory(logs);
-        if (status == VT_OK) status = vt_gradient_sync_trace(run->trainer->sync, path);
-        free(logs);
-        free(path);
-    }
+    VT_TRY(vt_trainer_open(run->config, &data, run->backend, &run->trainer));
+    if (run->config->resume == NULL) VT_TRY(read_initial(run));
 done:
+    return status;
+}
+
+static vt_status open_trace(const run_state *run)
+{
+    vt_status status = VT_OK;
+    if (!run->config->comm_trace) return VT_OK;
+    char *logs = vt_text_format("%s/logs", run->directory);
+    char *path = vt_text_format("%s/comm-%d.csv", logs, run->world->rank);
+    VT_TRY(vt_output_make_directory(logs));
+    VT_TRY(vt_gradient_sync_trace(run->trainer->sync, path));
+done:
+    free(logs);
+    free(path);
     return status;
 }
 
@@ -354,9 +379,12 @@ static vt_status run_phases(run_state *run)
     VT_TRY(vt_world_agree(world, open_data(run))); /* before the directory: a run that can't start leaves nothing */
     VT_TRY(vt_world_agree(world, open_backend(run)));
     VT_TRY(vt_world_agree(world, open_device(run)));
+    VT_TRY(vt_world_agree(world, open_trainer(run)));
     VT_TRY(open_directory(run));
     vt_record_configuration(run->config);
-    VT_TRY(vt_world_agree(world, open_trainer(run)));
+    vt_record_plan(&run->plan);
+    vt_record_parameters(run->trainer);
+    VT_TRY(vt_world_agree(world, open_trace(run)));
     VT_TRY(vt_world_agree(world, restore(run)));
     if (run->progress.epoch >= run->length.epochs) {
         vt_log_info("the run is finished: %lld epochs are done; nothing is left to do", (long long)run->progress.epoch);
@@ -388,8 +416,12 @@ done:
     vt_stop_unwatch();
     if (status == VT_ERROR)
         vt_log_close();
-    else if (vt_log_close() != VT_OK)
+    else if (vt_log_close() != VT_OK && status == VT_OK)
         status = VT_ERROR;
+    if (status == VT_STOPPED && vt_error_text()[0] != '\0') { /* it can go on all the same, as its status says */
+        fprintf(stderr, "vitrain: %s\n", vt_error_text());
+        vt_error_clear();
+    }
     vt_world_close(&run.world, status == VT_ERROR);
     return status;
 }

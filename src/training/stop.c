@@ -12,7 +12,7 @@ enum { WATCHED_COUNT = sizeof watched / sizeof watched[0] };
 
 static volatile sig_atomic_t caught; /* the signal, or 0 */
 static volatile sig_atomic_t interrupts;
-static struct sigaction before[WATCHED_COUNT];
+static struct sigaction before[WATCHED_COUNT], pipe_before;
 static double end = INFINITY; /* of the time, on the monotonic clock */
 
 static void note(int signal_number)
@@ -26,7 +26,7 @@ static void note(int signal_number)
 
 void vt_stop_watch(double max_seconds)
 {
-    struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART}, ignore = {.sa_handler = SIG_IGN};
     caught = interrupts = 0;
     end = vt_clock_seconds() + max_seconds;
     for (int i = 0; i < WATCHED_COUNT; i++) {
@@ -34,11 +34,13 @@ void vt_stop_watch(double max_seconds)
         bool stays_ignored = watched[i] == SIGINT && before[i].sa_handler == SIG_IGN;
         if (!stays_ignored) sigaction(watched[i], &action, NULL);
     }
+    sigaction(SIGPIPE, &ignore, &pipe_before);
 }
 
 void vt_stop_unwatch(void)
 {
     for (int i = 0; i < WATCHED_COUNT; i++) sigaction(watched[i], &before[i], NULL);
+    sigaction(SIGPIPE, &pipe_before, NULL);
     caught = interrupts = 0;
     end = INFINITY;
 }

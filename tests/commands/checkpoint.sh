@@ -151,6 +151,42 @@ test_parameters_of_another_run() {
     [ "$(grep -ho 'Avg val loss=.*' printed)" = "$(grep -ho 'Avg val loss=.*' $RUNS/00/out.log | tail -n 1)" ]
     fails 1 train --run_num=wide --init_from=$RUNS/00/checkpoints/best --embed_dim=32
     contains "$output" "patch_embed.proj.weight is [16, 3, 4, 4] in the checkpoint, [32, 3, 4, 4] in the model"
+    [ ! -e $RUNS/wide ]
+    fails 1 train --init_from=nowhere
+    contains "$output" "nowhere/checkpoint.h5"
+    [ "$(ls $RUNS)" = "$(printf '00\ntuned')" ] || { ls $RUNS; return 1; } # the run of this tag stays what it was
+}
+
+# As a requeued job goes on: from its own newest checkpoint once it has one, not from where it once began.
+test_resumed_from_the_newest_of_its_own() {
+    small_data
+    train --num_epochs=2 --keep_last=9 --run_num=a --lr_schedule=none >/dev/null
+    local first=$RUNS/a/checkpoints/step-00000007
+    train --num_epochs=2 --run_num=b --lr_schedule=none --resume=$first --resume_newest >printed
+    contains "$(cat printed)" "resuming from $first: step 7, epoch 2"
+    train --num_epochs=3 --run_num=b --lr_schedule=none --resume=$first --resume_newest >printed
+    contains "$(cat printed)" "resuming from $RUNS/b/checkpoints/step-00000014: step 14, epoch 3"
+}
+
+# ctrl-C goes to all of `vitrain | tee log`: who reads the log may be gone before the checkpoint is saved.
+test_stopped_together_with_the_reader_of_its_log() {
+    small_data
+    mkfifo pipe
+    cat pipe >read &
+    local reader=$! before
+    env --default-signal=INT "$VITRAIN" $SMALL $ENDLESS --log_every=1 >pipe 2>errors &
+    run=$!
+    for _ in $(seq 400); do [ "$(grep -c 'step' read)" -gt 3 ] && break; sleep 0.01; done
+    kill $reader
+    wait $reader || true
+    before=$(wc -l <"$RUNS/00/metrics.csv")
+    for _ in $(seq 400); do [ "$(wc -l <"$RUNS/00/metrics.csv")" -gt $((before + 3)) ] && break; sleep 0.01; done
+    kill -INT $run # several lines later it still runs
+    ended 75
+    contains "$(cat errors)" "vitrain: the log could not be written in full: Broken pipe"
+    contains "$(cat $RUNS/00/out.log)" "Stopped by SIGINT after step"
+    train $ENDLESS --max_time=1 --resume >printed || [ $? -eq 75 ]
+    contains "$(cat printed)" "resuming from"
 }
 
 test_nothing_to_resume() {

@@ -50,8 +50,9 @@ test_slurm() {
     rm calls
     SLURM_MPI_TYPE=site "$TOP/submit/slurm.sh"
     called "srun --kill-on-bad-exit=0 $VITRAIN"
-    LAUNCHER=mpirun "$TOP/submit/slurm.sh" --depth=2
+    output=$(LAUNCHER=mpirun "$TOP/submit/slurm.sh" --depth=2 2>&1)
     called "mpirun --bind-to none"
+    contains "$output" "unless this job was submitted with --signal=B:USR1@120"
     sed -i 's/\\tpmix/\\tnone/' fake/srun # a Slurm that Open MPI can't be started by
     rm calls
     "$TOP/submit/slurm.sh" --depth=2
@@ -76,7 +77,10 @@ test_slurm_requeues() {
     contains "$(cat ran)" "[--depth=2][--resume]/"
     rm ran
     SLURM_RESTART_COUNT=1 "$TOP/submit/slurm.sh" --resume=PATH
-    contains "$(cat ran)" "[--resume=PATH]/"
+    contains "$(cat ran)" "[--resume=PATH][--resume_newest]/"
+    rm ran
+    SLURM_RESTART_COUNT=1 "$TOP/submit/slurm.sh" --resume --depth=2
+    contains "$(cat ran)" "[--resume][--depth=2]/"
     for line in signal=USR1@120 requeue; do grep -q "^#SBATCH --$line" "$TOP/submit/slurm.sh"; done
 }
 
@@ -150,6 +154,20 @@ test_local() {
     FAKE_EXIT=75 PATH=$PWD/bare fails 75 "$TOP/submit/local.sh" 3
     PATH=$PWD/bare fails 1 "$TOP/submit/mpirun.sh" 3
     contains "$output" "there is no mpirun in the PATH"
+    # ctrl-C: the ranks, which bash starts with SIGINT ignored, get a SIGTERM
+    cat >fake/vitrain <<'EOF'
+#!/bin/bash
+trap 'exit 75' TERM
+echo >>started
+while :; do sleep 0.1; done
+EOF
+    ln -s "$(command -v sleep)" bare/sleep
+    env --default-signal=INT PATH="$PWD/bare" "$TOP/submit/local.sh" 2 &
+    local script=$! status=0
+    for _ in $(seq 100); do [ "$(wc -l <started)" = 2 ] && break; sleep 0.1; done 2>/dev/null
+    kill -INT $script
+    wait $script || status=$?
+    [ $status -eq 75 ] || { echo "exit status $status"; return 1; }
 }
 
 test_profiling() {

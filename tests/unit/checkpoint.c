@@ -347,6 +347,35 @@ TEST(another_model_or_other_channels)
     for (int i = 0; i < 4; i++) close_model(all[i]);
 }
 
+/* What no shape shows. `somewhere` lies in the midst of an epoch. */
+TEST(other_settings_than_the_checkpoints)
+{
+    static const struct {
+        const char *option, *value, *message;
+        bool of_model;
+    } others[] = {
+        {"num_heads", "4", "saved was made with num_heads 2, not 4: its parameters are those of another model", true},
+        {"gelu", "tanh", "was made with gelu erf, not tanh", true},
+        {"dt", "2", "was made with dt 1, not 2: a run can't change its task; --init_from takes the parameters", false},
+        {"seed", "5", "was made with seed 333, not 5: it lies in the midst of an epoch", false},
+        {"shuffle", "false", "was made with shuffle true, not false: it lies in the midst", false},
+        {"limit_nsamples", "7", "was made with limit_nsamples None, not 7: it lies in the midst", false},
+    };
+    model m, other;
+    open_model(&m, NULL, NULL);
+    const char *path = save(&m, "saved");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        open_model(&other, others[i].option, others[i].value);
+        expect_refused(path, &other, false, others[i].message);
+        if (others[i].of_model)
+            EXPECT_ERROR(vt_checkpoint_read_parameters(path, &other.subject), others[i].message);
+        else
+            EXPECT_OK(vt_checkpoint_read_parameters(path, &other.subject));
+        close_model(&other);
+    }
+    close_model(&m);
+}
+
 TEST(a_checkpoint_where_it_cannot_be_written)
 {
     model m;
