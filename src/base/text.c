@@ -1,6 +1,7 @@
 #include "base/text.h"
 #include "base/memory.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -111,7 +112,7 @@ bool vt_text_to_double(const char *string, double *value)
     return true;
 }
 
-/* Levenshtein distance, two rows. */
+/* Levenshtein distance, two rows; of letters in any case. */
 static size_t edit_distance(const char *a, const char *b)
 {
     size_t columns = strlen(b) + 1;
@@ -121,7 +122,7 @@ static size_t edit_distance(const char *a, const char *b)
         size_t diagonal = row[0];
         row[0] = i;
         for (size_t j = 1; j < columns; j++) {
-            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            size_t replaced = diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
             diagonal = row[j];
             size_t other = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
             row[j] = replaced < other ? replaced : other;
@@ -134,8 +135,14 @@ static size_t edit_distance(const char *a, const char *b)
 
 const char *vt_text_nearest(const char *name, const char *const *candidates, size_t count)
 {
+    const char *nearest = vt_text_closest(name, candidates, count);
+    return nearest != NULL && edit_distance(name, nearest) <= strlen(name) / 2 ? nearest : NULL;
+}
+
+const char *vt_text_closest(const char *name, const char *const *candidates, size_t count)
+{
     const char *nearest = NULL;
-    size_t least = strlen(name) / 2 + 1;
+    size_t least = SIZE_MAX;
     for (size_t i = 0; i < count; i++) {
         size_t distance = edit_distance(name, candidates[i]);
         if (distance < least) {

@@ -36,4 +36,7 @@ bool vt_text_to_double(const char *string, double *value);
  * worth naming (more than half of the letters differ). */
 const char *vt_text_nearest(const char *name, const char *const *candidates, size_t count);
 
+/* The same without a limit: NULL only when there are no candidates. */
+const char *vt_text_closest(const char *name, const char *const *candidates, size_t count);
+
 #endif

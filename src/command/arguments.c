@@ -75,6 +75,7 @@ static vt_status parse_value(const char *command, const vt_argument *flag, const
         *(bool *)flag->value = text[0] == 't';
         break;
     case VT_ARGUMENT_PATH:
+    case VT_ARGUMENT_TEXT:
         VT_CHECK(text[0] != '\0', "%s: --%s= has no value; see `vitrain %s --help`", command, flag->name, command);
         *(const char **)flag->value = text;
         break;
@@ -174,13 +175,14 @@ static void print_default(const vt_argument *flag)
         break;
     case VT_ARGUMENT_SWITCH:
     case VT_ARGUMENT_PATH:
+    case VT_ARGUMENT_TEXT:
         break;
     }
 }
 
 void vt_arguments_print(const vt_argument *flags, int64_t flag_count)
 {
-    static const char *const forms[] = {"=N", "=X", "", "=PATH", "=[N,N]"};
+    static const char *const forms[] = {"=N", "=X", "", "=PATH", "=TEXT", "=[N,N]"};
     for (int64_t i = 0; i < flag_count; i++) {
         char *form = vt_text_format("--%s%s", flags[i].name, forms[flags[i].kind]);
         printf("  %-22s %s", form, flags[i].help);

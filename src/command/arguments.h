@@ -13,13 +13,14 @@ typedef enum {
     VT_ARGUMENT_REAL,
     VT_ARGUMENT_SWITCH,
     VT_ARGUMENT_PATH,
+    VT_ARGUMENT_TEXT, /* any other than a path's */
     VT_ARGUMENT_PAIR
 } vt_argument_kind;
 
 typedef struct {
     const char *name; /* without the dashes */
     vt_argument_kind kind;
-    void *value; /* int64_t, double, bool, const char *, int64_t[2]; holds the default; a path points into the arguments
+    void *value; /* int64_t, double, bool, const char *, int64_t[2]; holds the default; texts point into the arguments
                   */
     double least, most; /* of numbers */
     const char *help;

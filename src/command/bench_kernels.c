@@ -376,7 +376,7 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
     const char *device = "cpu";
     double limits[LIMIT_COUNT] = {0}, best[KERNEL_COUNT] = {0};
     const vt_argument flags[] = {
-        {"device", VT_ARGUMENT_PATH, &device, 0, 0, "cpu, or cuda"},
+        {"device", VT_ARGUMENT_TEXT, &device, 0, 0, "cpu, or cuda"},
         {"threads", VT_ARGUMENT_INTEGER, &threads, 0, 4096, "0: one a core"},
         {"rounds", VT_ARGUMENT_INTEGER, &rounds, 1, 1000, "of which the best counts"},
     };

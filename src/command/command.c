@@ -132,6 +132,7 @@ static vt_status run_help(int argument_count, char *const *arguments)
         print_help();
         return VT_OK;
     }
+    if (strcmp(arguments[0], "help") == 0) return run_help(0, NULL);
     const subcommand *command = find_command(arguments[0]);
     return command == NULL ? unknown_command(arguments[0]) : run_command(command, 1, ask);
 }

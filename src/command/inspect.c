@@ -81,7 +81,7 @@ vt_status vt_command_inspect(int argument_count, char *const *arguments)
     int faults = 0;
     const vt_argument flags[] = {
         {"verify", VT_ARGUMENT_SWITCH, &verify, 0, 0, "read every value: checksums, and that all are numbers"},
-        {"variables", VT_ARGUMENT_PATH, &variables, 0, 0, "netCDF: the variables that are the channels, [u10,z@500]"},
+        {"variables", VT_ARGUMENT_TEXT, &variables, 0, 0, "netCDF: the variables that are the channels, [u10,z@500]"},
     };
     VT_TRY(vt_arguments_parse("inspect", argument_count, arguments, flags, 2, "PATH", &path, &help));
     if (help) {

@@ -47,10 +47,10 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
     const vt_argument flags[] = {
         {"checkpoint", VT_ARGUMENT_PATH, &options->checkpoint, 0, 0,
          "directory of a checkpoint, …/checkpoints/best say"},
-        {"time", VT_ARGUMENT_PATH, &options->time, 0, 0, "initial time, UTC: 2003-01-05T06:00"},
+        {"time", VT_ARGUMENT_TEXT, &options->time, 0, 0, "initial time, UTC: 2003-01-05T06:00"},
         {"steps", VT_ARGUMENT_INTEGER, &options->steps, 1, 100000, "forecasts, each the next one's input"},
         {"output", VT_ARGUMENT_PATH, &options->output, 0, 0, "the file to write, NAME.nc"},
-        {"split", VT_ARGUMENT_PATH, &split, 0, 0, "train, valid or test: where the initial time is (default valid)"},
+        {"split", VT_ARGUMENT_TEXT, &split, 0, 0, "train, valid or test: where the initial time is (default valid)"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace a file of that name"},
     };
     const int64_t flag_count = sizeof flags / sizeof flags[0];

@@ -84,7 +84,7 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
     bool force = false, help = false;
     const vt_argument flags[] = {
         {"output", VT_ARGUMENT_PATH, &chosen_output, 0, 0, "directory for the .npy files, made when missing"},
-        {"variables", VT_ARGUMENT_PATH, &variables, 0, 0, "netCDF: the variables that are the channels, [u10,z@500]"},
+        {"variables", VT_ARGUMENT_TEXT, &variables, 0, 0, "netCDF: the variables that are the channels, [u10,z@500]"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace .npy files that are there"},
     };
     const int64_t flag_count = sizeof flags / sizeof flags[0];

@@ -77,12 +77,10 @@ static vt_status apply_key(vt_config *config, const vt_config *presets, const vt
     vt_text text = {0};
     const char *name = entry->key->text, *path = vt_yaml_path(yaml);
     const vt_row *row = vt_row_find(name);
-    if (row == NULL) {
-        const char *nearest = vt_row_nearest(name, false);
-        VT_FAIL("%s:%zu:%zu: unknown key '%.200s' in configuration '%.200s'%s%s%s ('vitrain options' lists all)", path,
-                entry->key->line, entry->key->column, name, config->config, nearest != NULL ? "; did you mean '" : "",
-                nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
-    }
+    VT_CHECK(row != NULL,
+             "%s:%zu:%zu: unknown key '%.200s' in configuration '%.200s'; did you mean '%s'? ('vitrain options' lists "
+             "all)",
+             path, entry->key->line, entry->key->column, name, config->config, vt_row_nearest(name, false));
     VT_CHECK(!row->flag_only, "%s:%zu:%zu: %s is a command-line flag (--%s), not a key of a configuration", path,
              entry->key->line, entry->key->column, name, name);
     if ((row->kind == VT_ROW_ALIAS) != aliases) goto done;

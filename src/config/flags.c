@@ -23,9 +23,7 @@ done:
 static vt_status unknown_flag(const char *name)
 {
     vt_status status = VT_OK;
-    const char *nearest = vt_row_nearest(name, true);
-    VT_CHECK(nearest == NULL, "unknown flag --%s; did you mean --%s? ('vitrain options' lists all)", name, nearest);
-    VT_FAIL("unknown flag --%s ('vitrain options' lists all)", name);
+    VT_FAIL("unknown flag --%s; did you mean --%s? ('vitrain options' lists all)", name, vt_row_nearest(name, true));
 done:
     return status;
 }

@@ -67,7 +67,7 @@ const char *vt_row_nearest(const char *name, bool flags_too)
     for (size_t i = 0; i < vt_row_count; i++) {
         if (vt_rows[i].kind != VT_ROW_SECTION && (flags_too || !vt_rows[i].flag_only)) names[count++] = vt_rows[i].name;
     }
-    return vt_text_nearest(name, names, count);
+    return vt_text_closest(name, names, count);
 }
 
 bool vt_row_is_switch(const vt_row *row)

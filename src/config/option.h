@@ -40,7 +40,7 @@ extern const size_t vt_row_count;
 /* The row of an option or alias, NULL when there is none. */
 const vt_row *vt_row_find(const char *name);
 
-/* The known name that is nearest to this one, or NULL; those of flags that a YAML file may not hold only if wanted. */
+/* The known name that is nearest to this one; those of flags that a YAML file may not hold only if wanted. */
 const char *vt_row_nearest(const char *name, bool flags_too);
 
 /* Options that are on or off: as flags they take a value only after '='. */

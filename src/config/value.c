@@ -189,13 +189,17 @@ static vt_status parse_option(const vt_row *row, const char *text, vt_config *co
     vt_text range = {0};
     VT_ASSERT(row->kind != VT_ROW_ALIAS);
     if (is_none(text)) text = row->preset;
-    if (vt_row_may_be_unset(row) && (text[0] == '\0' || is_none(text))) {
+    /* the path that a flag names may be a variable that is not set */
+    bool is_empty = text[0] == '\0' && (row->kind != VT_ROW_PATH || origin != VT_FROM_COMMAND_LINE);
+    if (vt_row_may_be_unset(row) && (is_empty || is_none(text))) {
         unset(row, config);
     } else if (!parse_value(row, text, config)) {
         vt_row_range(row, &range);
         if (vt_row_may_be_unset(row)) vt_text_append(&range, ", or None");
         VT_CHECK(text[0] != '\0', "has no value (expected %s; None means the default, %s)", range.characters,
                  row->preset);
+        VT_CHECK(row->kind != VT_ROW_PATH || strlen(text) < PATH_MAX, "%.40s... has %zu bytes, too many for a path",
+                 text, strlen(text));
         VT_CHECK(!is_out_of_range(row, text), "%.200s is out of range (expected %s)", text, range.characters);
         VT_FAIL("'%.200s' is not %s (expected %s)", text, vt_row_type(row), range.characters);
     }

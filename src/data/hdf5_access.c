@@ -44,11 +44,25 @@ static herr_t take_first(unsigned depth, const H5E_error2_t *error, void *contex
     return 0;
 }
 
+/* Of a failed call of the system the library tells all it knows, over several lines ("unable to open file: name = …,
+ * errno = 2, error message = …"): what it tried, and the system's own words, are enough. */
+static void shorten_reason(void)
+{
+    const char *number = strstr(reason, "errno = ");
+    char *details = strstr(reason, ": name = ");
+    if (details == NULL) details = strstr(reason, ": time = ");
+    if (details == NULL) return;
+    int error = number != NULL ? atoi(number + strlen("errno = ")) : 0;
+    *details = '\0';
+    if (error != 0) snprintf(details, sizeof reason - (size_t)(details - reason), ": %s", strerror(error));
+}
+
 const char *vt_hdf5_reason(void)
 {
     int error_number = errno;
     reason[0] = '\0';
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_first, NULL);
+    shorten_reason();
     if (reason[0] == '\0') snprintf(reason, sizeof reason, "%s", strerror(error_number));
     return reason;
 }

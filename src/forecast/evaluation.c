@@ -62,7 +62,7 @@ done:
     return status;
 }
 
-/* The window of time_means_path, [1, C, H, W]. A file that isn't there is a remark only. */
+/* The window of time_means_path, [1, C, H, W]. That it isn't there is a remark only, unless a flag names it. */
 static vt_status read_climatology(evaluation *e)
 {
     vt_status status = VT_OK;
@@ -71,6 +71,8 @@ static vt_status read_climatology(evaluation *e)
     vt_npy array = {0};
     char *shape = NULL;
     if (!vt_output_exists(config->time_means_path)) {
+        VT_CHECK(config->origin[VT_OPTION_time_means_path] != VT_FROM_COMMAND_LINE,
+                 "--time_means_path=%s is not there; `vitrain stats` makes such a file", config->time_means_path);
         if (e->world->rank == 0)
             printf("time_means_path '%s' is not there, so climatology and ACC can't be scored; `vitrain stats` makes "
                    "it\n",
@@ -128,6 +130,7 @@ static vt_status open_data(evaluation *e)
     VT_TRY(read_climatology(e));
     VT_TRY(find_map_channel(e));
     if (e->world->rank == 0) VT_TRY(vt_output_make_directory(e->options->output));
+    if (e->world->rank == 0) vt_maps_clear(e->options->output);
 done:
     return status;
 }

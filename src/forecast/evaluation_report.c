@@ -1,6 +1,8 @@
 #include "forecast/evaluation_report.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +63,15 @@ done:
     if (status != VT_OK) unlink(partial);
     free(partial);
     return status;
+}
+
+void vt_maps_clear(const char *directory)
+{
+    DIR *listing = opendir(directory);
+    if (listing == NULL) return;
+    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;)
+        if (fnmatch("map-*-[0-9][0-9][0-9]h.png", entry->d_name, 0) == 0) unlinkat(dirfd(listing), entry->d_name, 0);
+    closedir(listing);
 }
 
 vt_status vt_maps_draw(const vt_maps *maps, int64_t lead, const float *target, const float *forecast)

@@ -19,6 +19,9 @@ typedef struct {
     int64_t height, width;
 } vt_maps;
 
+/* Removes the maps of an earlier evaluation. */
+void vt_maps_clear(const char *directory);
+
 /* Draws target, forecast and their difference into <directory>/map-<channel>-<hours>h.png, at the lead times of the
  * table; other leads (0 for the first) are left out. Fields [height, width]. */
 vt_status vt_maps_draw(const vt_maps *maps, int64_t lead, const float *target, const float *forecast);

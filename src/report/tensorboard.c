@@ -79,7 +79,17 @@ done:
     return status;
 }
 
-vt_status vt_tensorboard_open(const char *directory, vt_tensorboard **result)
+static vt_status write_start(vt_tensorboard *tensorboard, int64_t step)
+{
+    Vt__Event event = event_now(step);
+    Vt__SessionLog start = VT__SESSION_LOG__INIT;
+    start.status = VT__SESSION_LOG__STATUS__START;
+    event.what_case = VT__EVENT__WHAT_SESSION_LOG;
+    event.session_log = &start;
+    return write_event(tensorboard, &event);
+}
+
+vt_status vt_tensorboard_open(const char *directory, int64_t steps, vt_tensorboard **result)
 {
     vt_status status = VT_OK;
     vt_tensorboard *tensorboard = vt_allocate(1, sizeof *tensorboard, "the event file");
@@ -91,6 +101,7 @@ vt_status vt_tensorboard_open(const char *directory, vt_tensorboard **result)
     event.what_case = VT__EVENT__WHAT_FILE_VERSION;
     event.file_version = version;
     VT_TRY(write_event(tensorboard, &event));
+    if (steps > 0) VT_TRY(write_start(tensorboard, steps + 1));
 done:
     if (status != VT_OK) vt_tensorboard_close(&tensorboard);
     *result = tensorboard;

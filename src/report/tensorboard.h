@@ -11,8 +11,9 @@
 typedef struct vt_tensorboard vt_tensorboard;
 
 /* Makes the directory when it isn't there, and in it a new file events.out.tfevents.<seconds since 1970>.<host>; older
- * ones stay, and TensorBoard draws them as one run. */
-vt_status vt_tensorboard_open(const char *directory, vt_tensorboard **tensorboard);
+ * ones stay, and TensorBoard draws them as one run. What they say of steps beyond `steps`, those that the run goes on
+ * behind, is void (a SessionLog says so): these come again. */
+vt_status vt_tensorboard_open(const char *directory, int64_t steps, vt_tensorboard **tensorboard);
 void vt_tensorboard_close(vt_tensorboard **tensorboard);
 
 vt_status vt_tensorboard_scalar(vt_tensorboard *tensorboard, const char *tag, int64_t step, double value);

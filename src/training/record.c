@@ -138,7 +138,7 @@ vt_status vt_record_open(const vt_record_options *options, vt_record **result)
     record->images = vt_text_format("%s/images", run_directory);
     VT_CHECK(mkdir(record->images, 0777) == 0 || errno == EEXIST, "can't make the directory %s: %s", record->images,
              strerror(errno));
-    VT_TRY(vt_tensorboard_open(logs, &record->tensorboard));
+    VT_TRY(vt_tensorboard_open(logs, options->steps, &record->tensorboard));
     VT_TRY(vt_epochs_open(options, &record->epochs));
     record->progress = vt_progress_open();
 done:

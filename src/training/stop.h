@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 /* Catches the signals from here on, and counts seconds (INFINITY: no limit) from here. A SIGINT that is ignored, as in
- * a shell script's background, stays ignored. SIGPIPE is ignored: what reads the log (tee) may end by the same signal, a
- * step before the checkpoint. */
+ * a shell script's background, stays ignored. SIGPIPE is ignored: what reads the log (tee) may end by the same signal,
+ * a step before the checkpoint. */
 void vt_stop_watch(double max_seconds);
 
 /* The signals mean again what they meant before. */

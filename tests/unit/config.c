@@ -26,7 +26,10 @@ TEST(flags_that_are_refused)
 {
     EXPECT_REFUSED(NULL, "unknown flag --embd_dim; did you mean --embed_dim?", "--embd_dim=3");
     EXPECT_REFUSED(NULL, "unknown flag --run_nm; did you mean --run_num?", "--run_nm", "x");
-    EXPECT_REFUSED(NULL, "unknown flag --completely_different (", "--completely_different");
+    EXPECT_REFUSED(NULL, "unknown flag --completely_different; did you mean --", "--completely_different");
+    EXPECT_REFUSED(NULL, "unknown flag --LR; did you mean --lr?", "--LR=2");
+    EXPECT_REFUSED(NULL, "--resume=: has no value", "--resume=");
+    EXPECT_REFUSED(NULL, "--init_from=: has no value", "--init_from", "");
     EXPECT_REFUSED(NULL, "--embed_dim=abc: 'abc' is not a whole number (expected 1 to 65536)", "--embed_dim", "abc");
     EXPECT_REFUSED(NULL, "--embed_dim=0: 0 is out of range (expected 1 to 65536)", "--embed_dim=0");
     EXPECT_REFUSED(NULL, "--embed_dim= 3: ' 3' is not a whole number", "--embed_dim= 3");

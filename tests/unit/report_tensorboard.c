@@ -74,7 +74,7 @@ TEST(tensorboard_event_file_reads_back)
     size_t size = 0, position = 0, length = 0;
     char *directory = NULL;
     directory = vt_text_format("%s/logs", vt_test_directory());
-    EXPECT_OK(vt_tensorboard_open(directory, &tensorboard));
+    EXPECT_OK(vt_tensorboard_open(directory, 0, &tensorboard));
     EXPECT_OK(vt_tensorboard_scalar(tensorboard, "a", 300, -1.5));
     EXPECT_OK(vt_tensorboard_scalar(tensorboard, "Loss/train", 0, 0));
     EXPECT_OK(vt_tensorboard_image(tensorboard, "picture", 7, 64, 32, picture, sizeof picture));
@@ -104,11 +104,29 @@ TEST(tensorboard_event_file_reads_back)
     free(directory);
 }
 
+/* A run goes on behind 41 steps: what earlier files say of step 42 on is void. */
+TEST(tensorboard_of_a_run_that_goes_on)
+{
+    vt_tensorboard *tensorboard = NULL;
+    size_t size = 0, position = 0, length = 0;
+    EXPECT_OK(vt_tensorboard_open(vt_test_directory(), 41, &tensorboard));
+    vt_tensorboard_close(&tensorboard);
+    uint8_t *bytes = read_only_file(vt_test_directory(), &size);
+    next_message(bytes, size, &position, &length);
+    const uint8_t *message = next_message(bytes, size, &position, &length);
+    Vt__Event *event = vt__event__unpack(NULL, length, message);
+    EXPECT(event->step == 42 && event->what_case == VT__EVENT__WHAT_SESSION_LOG);
+    EXPECT(event->session_log->status == VT__SESSION_LOG__STATUS__START);
+    vt__event__free_unpacked(event, NULL);
+    EXPECT(next_message(bytes, size, &position, &length) == NULL);
+    free(bytes);
+}
+
 TEST(tensorboard_files_of_one_second_do_not_meet)
 {
     vt_tensorboard *first = NULL, *second = NULL;
-    EXPECT_OK(vt_tensorboard_open(vt_test_directory(), &first));
-    EXPECT_OK(vt_tensorboard_open(vt_test_directory(), &second));
+    EXPECT_OK(vt_tensorboard_open(vt_test_directory(), 0, &first));
+    EXPECT_OK(vt_tensorboard_open(vt_test_directory(), 0, &second));
     vt_tensorboard_close(&first);
     vt_tensorboard_close(&second);
 }
@@ -117,7 +135,7 @@ TEST(tensorboard_on_a_full_disk)
 {
     vt_tensorboard *tensorboard = NULL;
     struct rlimit before, small;
-    EXPECT_OK(vt_tensorboard_open(vt_test_directory(), &tensorboard));
+    EXPECT_OK(vt_tensorboard_open(vt_test_directory(), 0, &tensorboard));
     getrlimit(RLIMIT_FSIZE, &before);
     small = (struct rlimit){64, before.rlim_max};
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
@@ -127,5 +145,5 @@ TEST(tensorboard_on_a_full_disk)
     signal(SIGXFSZ, handler);
     EXPECT_ERROR(status, "File too large");
     vt_tensorboard_close(&tensorboard);
-    EXPECT_ERROR(vt_tensorboard_open("/proc/nothing/here", &tensorboard), "can't make the directory");
+    EXPECT_ERROR(vt_tensorboard_open("/proc/nothing/here", 0, &tensorboard), "can't make the directory");
 }

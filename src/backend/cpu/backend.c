@@ -255,6 +255,8 @@ static bool has_bfloat16_units(void)
 #endif
 }
 
+enum { MOST_THREADS = 4096 }; /* as of num_threads */
+
 vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
 {
     vt_status status = VT_OK;
@@ -264,8 +266,9 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
     backend->shares_host_memory = true;
     if (threads > 0) omp_set_num_threads(threads);
     state->threads = omp_get_max_threads();
-    vt_threads_pin(state->threads);
     fill_plain(backend);
+    VT_CHECK(state->threads <= MOST_THREADS, "OMP_NUM_THREADS=%d: expected 1 to %d", state->threads, MOST_THREADS);
+    vt_threads_pin(state->threads);
     vector_choice choices[VECTOR_CHOICES];
     char library[64] = "";
     const char *isa_name = "plain";
