@@ -200,25 +200,32 @@ typedef struct {
     double flops, bytes; /* a second */
 } limits;
 
-/* The best of a few tries: multiply-adds on registers, and a sum of two arrays beyond the caches. */
-static limits measure_limits(const vt_backend *backend)
+/* What the cores and the memory can do is measured between the steps, in short pieces: their speed changes with what
+ * neighbours on the processor do, so the best of all moments is no limit of the others. Medians are taken. */
+enum { PIECES = 10, MOST_PIECES = 8 * PIECES };
+
+typedef struct {
+    double flops[MOST_PIECES], bytes[MOST_PIECES];
+    int count;
+    float *x, *y; /* [LIMIT_NUMBERS]: beyond the caches */
+} limit_pieces;
+
+enum { LIMIT_NUMBERS = 24 << 20 };
+
+/* Multiply-adds on registers, and a sum of two arrays. */
+static void measure_limits(const vt_backend *backend, limit_pieces *p)
 {
-    limits best = {0, 0};
-    const int64_t count = 24 << 20;
-    float *x = calloc((size_t)(2 * count), sizeof *x), *y = x + count;
-    VT_ASSERT(x != NULL);
-    for (int round = 0; round < 8; round++) {
+    enum { PART = LIMIT_NUMBERS / PIECES };
+    for (int piece = 0; piece < PIECES && p->count < MOST_PIECES; piece++, p->count++) {
+        float *x = p->x + piece * PART, *y = p->y + piece * PART;
         double begin = vt_clock_seconds();
-        double flops = vt_backend_cpu_multiply_adds(backend, 1000000);
+        double flops = vt_backend_cpu_multiply_adds(backend, 300000);
         double middle = vt_clock_seconds();
 #pragma omp parallel for simd schedule(static)
-        for (int64_t i = 0; i < count; i++) y[i] += x[i];
-        double end = vt_clock_seconds();
-        best.flops = fmax(best.flops, flops / (middle - begin));
-        best.bytes = fmax(best.bytes, 12.0 * (double)count / (end - middle));
+        for (int64_t i = 0; i < PART; i++) y[i] += x[i];
+        p->flops[p->count] = flops / (middle - begin);
+        p->bytes[p->count] = 12.0 * PART / (vt_clock_seconds() - middle);
     }
-    free(x);
-    return best;
 }
 
 static void print_times(double seconds, int steps, limits limit)
@@ -251,17 +258,22 @@ static vt_status time_operations(own *o, int steps)
 {
     vt_status status = VT_OK;
     double seconds = 0, step;
-    limits limit = measure_limits(o->backend);
+    limit_pieces pieces = {.x = calloc(2 * (size_t)LIMIT_NUMBERS, sizeof(float))};
+    VT_ASSERT(pieces.x != NULL);
+    pieces.y = pieces.x + LIMIT_NUMBERS;
+    memset(pieces.x, 0, 2 * (size_t)LIMIT_NUMBERS * sizeof(float)); /* or all of it would be one page of zeros */
     VT_TRY(vt_times_open(o->backend));
     VT_TRY(own_step(o, &step));
     vt_times_clear();
     for (int i = 0; i < steps; i++) {
+        measure_limits(o->backend, &pieces);
         VT_TRY(own_step(o, &step));
         seconds += step;
     }
-    print_times(seconds, steps, limit);
+    print_times(seconds, steps, (limits){vt_median(pieces.flops, pieces.count), vt_median(pieces.bytes, pieces.count)});
 done:
     vt_times_close(o->backend);
+    free(pieces.x);
     return status;
 }
 
