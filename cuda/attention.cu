@@ -39,15 +39,35 @@ __device__ static inline head_place find_head(const attention_arguments &a, int6
     return h;
 }
 
-/* What dropout makes of weight (query, key), counted from the head's first ones. */
-__device__ static inline float keep_factor(const attention_arguments &a, const head_place &h, int64_t query,
-                                           int64_t key)
+/* The random numbers of four neighbouring keys, of which `column` is one. */
+__device__ static inline vt_random_block keep_block(const attention_arguments &a, const head_place &h, int64_t query,
+                                                    uint32_t column)
 {
-    uint32_t column = (uint32_t)(a.shape.first_key + key), place = column % 4;
-    vt_random_block block =
-        vt_dropout_block(&h.dropout, h.dropout.first_sample, (uint32_t)(a.shape.first_query + query), column / 4);
+    return vt_dropout_block(&h.dropout, h.dropout.first_sample, (uint32_t)(a.shape.first_query + query), column / 4);
+}
+
+__device__ static inline float keep_of(const head_place &h, const vt_random_block &block, uint32_t column)
+{
+    uint32_t place = column % 4;
     uint32_t low = place == 0 ? block.word[0] : block.word[1], high = place == 2 ? block.word[2] : block.word[3];
     return vt_random_uniform(place < 2 ? low : high) < h.dropout.rate ? 0.0f : 1.0f / (1.0f - h.dropout.rate);
+}
+
+/* What dropout makes of weights (query, key) and (query, key + 1), counted from the head's first ones. */
+__device__ static inline void keep_pair(const attention_arguments &a, const head_place &h, int64_t query, int64_t key,
+                                        float keep[2])
+{
+    uint32_t column = (uint32_t)(a.shape.first_key + key);
+    vt_random_block block = keep_block(a, h, query, column);
+    keep[0] = keep_of(h, block, column);
+    if (column % 4 == 3) block = keep_block(a, h, query, column + 1);
+    keep[1] = keep_of(h, block, column + 1);
+}
+
+__device__ static inline float keep_one(const attention_arguments &a, const head_place &h, int64_t query, int64_t key)
+{
+    uint32_t column = (uint32_t)(a.shape.first_key + key);
+    return keep_of(h, keep_block(a, h, query, column), column);
 }
 
 __device__ static inline float quad_max(float value)
@@ -120,10 +140,15 @@ VT_KERNEL void __launch_bounds__(THREADS) forward_kernel(attention_arguments a)
             for (int i = 0; i < 4; i++) sums[n][i] *= rescale[i / 2];
         if (h.dropout.rate > 0) {
 #pragma unroll
-            for (int n = 0; n < TILES; n++)
+            for (int n = 0; n < TILES; n++) {
 #pragma unroll
-                for (int i = 0; i < 4; i++)
-                    scores[n][i] *= keep_factor(a, h, query + i / 2 * 8, key + 8 * n + lane % 4 * 2 + i % 2);
+                for (int half = 0; half < 2; half++) {
+                    float keep[2];
+                    keep_pair(a, h, query + 8 * half, key + 8 * n + lane % 4 * 2, keep);
+                    scores[n][2 * half] *= keep[0];
+                    scores[n][2 * half + 1] *= keep[1];
+                }
+            }
         }
         vt_accumulate<TILES, MOST>(scores, values, columns, stride, a.exact, sums);
         __syncthreads();
@@ -154,14 +179,13 @@ VT_KERNEL void delta_kernel(attention_arguments a)
     }
 }
 
-/* One weight and what reaches its score: *score becomes the weight (after dropout), *gradient the score's gradient
- * without its factor 1 / √dim. */
-__device__ static inline void backward_one(const attention_arguments &a, const head_place &h, int64_t query,
-                                           int64_t key, float log_sum, float delta, float *score, float *gradient)
+/* One weight and what reaches its score: *score becomes the weight (after dropout, which keeps `keep` of it), *gradient
+ * the score's gradient without its factor 1 / √dim. */
+__device__ static inline void backward_one(const attention_arguments &a, int64_t query, int64_t key, float log_sum,
+                                           float delta, float keep, float *score, float *gradient)
 {
     bool inside = query < a.shape.queries && key < a.shape.keys;
-    float weight = inside ? expf(*score * rsqrtf((float)a.shape.head_dim) - log_sum) : 0.0f, keep = 1;
-    if (h.dropout.rate > 0) keep = keep_factor(a, h, query, key);
+    float weight = inside ? expf(*score * rsqrtf((float)a.shape.head_dim) - log_sum) : 0.0f;
     *gradient = inside ? weight * (keep * *gradient - delta) : 0.0f;
     *score = keep * weight;
 }
@@ -194,10 +218,16 @@ VT_KERNEL void __launch_bounds__(THREADS) query_gradient_kernel(attention_argume
         vt_scores<TILES>(queries + 16 * warp * stride, keys, depth, stride, a.exact, scores);
         vt_scores<TILES>(dout + 16 * warp * stride, values, depth, stride, a.exact, gradients);
 #pragma unroll
-        for (int n = 0; n < TILES; n++)
-            for (int i = 0; i < 4; i++)
-                backward_one(a, h, query + i / 2 * 8, key + 8 * n + lane % 4 * 2 + i % 2, log_sum[i / 2], delta[i / 2],
-                             &scores[n][i], &gradients[n][i]);
+        for (int n = 0; n < TILES; n++) {
+            for (int half = 0; half < 2; half++) {
+                int64_t row = query + 8 * half, column = key + 8 * n + lane % 4 * 2;
+                float keep[2] = {1, 1};
+                if (h.dropout.rate > 0) keep_pair(a, h, row, column, keep);
+                for (int i = 0; i < 2; i++)
+                    backward_one(a, row, column + i, log_sum[half], delta[half], keep[i], &scores[n][2 * half + i],
+                                 &gradients[n][2 * half + i]);
+            }
+        }
         vt_accumulate<TILES, MOST>(gradients, keys, columns, stride, a.exact, sums);
         __syncthreads();
     }
@@ -237,7 +267,9 @@ VT_KERNEL void __launch_bounds__(THREADS) key_gradient_kernel(attention_argument
         for (int n = 0; n < TILES; n++) {
             for (int i = 0; i < 4; i++) {
                 int column = 8 * n + lane % 4 * 2 + i % 2;
-                backward_one(a, h, query + column, key + i / 2 * 8, log_sums[column], deltas[column], &scores[n][i],
+                int64_t row = key + i / 2 * 8;
+                float keep = h.dropout.rate > 0 ? keep_one(a, h, query + column, row) : 1.0f;
+                backward_one(a, query + column, row, log_sums[column], deltas[column], keep, &scores[n][i],
                              &gradients[n][i]);
             }
         }

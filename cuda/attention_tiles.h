@@ -59,18 +59,29 @@ template <typename number>
 __device__ static inline void vt_tile_load(number *tile, const vt_matrix &m, int64_t first_row, int64_t end, int rows,
                                            int64_t column, int head_dim, bool wide)
 {
-    int groups = vt_tile_depth<number>(head_dim) / VT_GROUP, stride = vt_tile_stride<number>(head_dim);
-    for (int i = (int)threadIdx.x; i < rows * groups; i += (int)blockDim.x) {
-        int row = i / groups, first = i % groups * VT_GROUP;
+    unsigned groups = (unsigned)vt_tile_depth<number>(head_dim) / VT_GROUP;
+    int stride = vt_tile_stride<number>(head_dim);
+    /* one division each, then steps: the work of a thread is little */
+    int row = (int)(threadIdx.x / groups), group = (int)(threadIdx.x % groups);
+    const int row_step = (int)(blockDim.x / groups), group_step = (int)(blockDim.x % groups);
+    while (row < rows) {
+        int first = group * VT_GROUP;
         int count = first_row + row < end ? (int)min(max(head_dim - first, 0), (int)VT_GROUP) : 0;
         int64_t at = (first_row + row) * m.stride + column + first;
+        number *to = tile + row * stride + first;
         if (vt_tile_holds(tile, m) && wide && count == VT_GROUP) {
-            vt_copy_16(tile + row * stride + first, m.half + at);
-            continue;
+            vt_copy_16(to, m.half + at);
+        } else {
+            float values[VT_GROUP] = {};
+            if (count > 0) vt_load(m, at, count, wide, values);
+            vt_store_shared(to, values);
         }
-        float values[VT_GROUP] = {};
-        if (count > 0) vt_load(m, at, count, wide, values);
-        vt_store_shared(tile + row * stride + first, values);
+        row += row_step;
+        group += group_step;
+        if (group >= (int)groups) {
+            group -= (int)groups;
+            row++;
+        }
     }
 }
 

@@ -175,7 +175,8 @@ __device__ static inline void add_input_gradient(const backward_arguments &a, in
  */
 template <int GROUPS> VT_KERNEL void __launch_bounds__(32 * WARPS) backward_kernel(backward_arguments a)
 {
-    VT_DYNAMIC_SHARED(float, shared); /* [2, columns] */
+    VT_DYNAMIC_SHARED(float, shared); /* [2, GROUPS, VT_GROUP, 32]: neighbouring lanes in neighbouring banks */
+    const int half = GROUPS * VT_GROUP * 32;
     int64_t columns = a.x.columns, first = (int64_t)blockIdx.x * a.rows_a_block;
     int64_t end = first + a.rows_a_block < a.x.rows ? first + a.rows_a_block : a.x.rows;
     int warp = (int)threadIdx.x / 32;
@@ -210,16 +211,20 @@ template <int GROUPS> VT_KERNEL void __launch_bounds__(32 * WARPS) backward_kern
 #pragma unroll
             for (int j = 0; j < GROUPS; j++) {
                 for (int i = 0; i < VT_GROUP; i++) {
-                    int64_t column = column_of(j) + i;
-                    if (column >= columns) break;
-                    shared[column] = w == 0 ? dweight[j][i] : shared[column] + dweight[j][i];
-                    shared[columns + column] = w == 0 ? dbias[j][i] : shared[columns + column] + dbias[j][i];
+                    int place = (j * VT_GROUP + i) * 32 + (int)threadIdx.x % 32;
+                    shared[place] = w == 0 ? dweight[j][i] : shared[place] + dweight[j][i];
+                    shared[half + place] = w == 0 ? dbias[j][i] : shared[half + place] + dbias[j][i];
                 }
             }
         }
         __syncthreads();
     }
-    for (int64_t i = threadIdx.x; i < 2 * columns; i += blockDim.x) a.partial[blockIdx.x * 2 * columns + i] = shared[i];
+    float *partial = a.partial + blockIdx.x * 2 * columns;
+    for (int column = (int)threadIdx.x; column < (int)columns; column += (int)blockDim.x) {
+        int group = column / VT_GROUP, place = (group / 32 * VT_GROUP + column % VT_GROUP) * 32 + group % 32;
+        partial[column] = shared[place];
+        partial[columns + column] = shared[half + place];
+    }
 }
 
 /* Long rows: the input's gradient, a warp a row; then the columns' sums. */
@@ -280,14 +285,14 @@ static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *w
     a.partial = (float *)vt_common(backend)->workspace(backend, (size_t)(2 * blocks * columns) * sizeof *a.partial);
     if (a.partial == NULL) return;
     int64_t groups = (vt_groups(columns) + 31) / 32;
-    size_t bytes = (size_t)(2 * columns) * sizeof(float);
+    const size_t bytes = 2 * VT_GROUP * 32 * sizeof(float); /* a group's */
     dim3 grid((unsigned)blocks);
     if (groups <= 1) {
         VT_LAUNCH(backward_kernel<1>, grid, 32 * WARPS, bytes, backend, a);
     } else if (groups <= 2) {
-        VT_LAUNCH(backward_kernel<2>, grid, 32 * WARPS, bytes, backend, a);
+        VT_LAUNCH(backward_kernel<2>, grid, 32 * WARPS, 2 * bytes, backend, a);
     } else if (groups <= 4) {
-        VT_LAUNCH(backward_kernel<4>, grid, 32 * WARPS, bytes, backend, a);
+        VT_LAUNCH(backward_kernel<4>, grid, 32 * WARPS, 4 * bytes, backend, a);
     } else {
         VT_LAUNCH(backward_long_kernel, dim3((unsigned)((x.rows + WARPS - 1) / WARPS)), 32 * WARPS, 0, backend, a);
         VT_LAUNCH(weight_gradient_kernel, dim3((unsigned)((columns + 127) / 128), (unsigned)blocks), 128, 0, backend,
