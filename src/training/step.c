@@ -166,7 +166,7 @@ static bool is_recorded(const vt_trainer *trainer)
 static bool replay(vt_trainer *trainer)
 {
     vt_engine *engine = vt_world_device_engine(trainer->world);
-    if (!trainer->backend->replay(trainer->backend)) return false;
+    if (trainer->record_anew || !trainer->backend->replay(trainer->backend)) return false;
     vt_gradient_sync_forget(trainer->sync);
     if (engine->replayed != NULL) engine->replayed(engine, trainer->backend);
     return true;
@@ -178,7 +178,8 @@ static bool record(vt_trainer *trainer, const vt_batch *batch)
     vt_gradient_sync_forget(trainer->sync);
     if (!backend->record_begin(backend)) return false;
     work(trainer, batch);
-    return backend->record_end(backend);
+    trainer->record_anew = !backend->record_end(backend);
+    return !trainer->record_anew;
 }
 
 /* The step's work, replayed where that can be. */
@@ -364,6 +365,7 @@ vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, bool with
     int64_t most = (batch->global_count + config->data_parallel - 1) / config->data_parallel; /* samples of a rank */
     bool has_persistence = with_persistence && recent >= config->n_out_channels;
     const vt_batch here = bring(trainer, batch);
+    trainer->record_anew = trainer->world->ranks > 1;
     for (int64_t first = 0; first < most; first += micro) {
         int64_t left = batch->sample_count - first, count = left < micro ? left : micro;
         if (count > 0)

@@ -61,7 +61,10 @@ typedef struct {
     int64_t pending;                         /* of them, whose figures are still to be taken */
     int64_t steps_here;                      /* started since it was opened: the first ones are not recorded */
     int64_t steps_replayed;                  /* of them, from a recording */
-    bool measured;                           /* set by the loop: this step's parts are waited for and timed */
+    /* The step is to be recorded again, on all ranks at once: what came between its steps may have cost one of them
+     * its recording, and NCCL lets the ranks talk while they record. */
+    bool record_anew;
+    bool measured; /* set by the loop: this step's parts are waited for and timed */
     vt_step_times times;
     float *batch_input, *batch_target;       /* where a back end with memory of its own keeps a batch; else NULL */
     float *staged_input, *staged_target;     /* the next one, on its way */

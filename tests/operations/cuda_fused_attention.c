@@ -15,7 +15,7 @@
 static struct {
     size_t version;
     double own_time, cudnn_time;
-    bool refuses_plans, refuses_runs, is_full; /* is_full: no more memory can be had */
+    bool refuses_plans, refuses_runs, is_full;    /* is_full: no more memory can be had */
     int open, runs, timings, own_runs, questions; /* questions: how often proposals were asked for */
     int64_t count, ids[16];                       /* of the pack that runs */
     void *pointers[16];
