@@ -159,7 +159,8 @@ static bool is_recorded(const vt_trainer *trainer)
 {
     enum { FIRST_STEPS = 2 };
     return trainer->config->enable_jit && trainer->backend->replay != NULL && trainer->steps_here >= FIRST_STEPS &&
-           !trainer->measured && (trainer->config->profile_graphs || !vt_profile_records()) &&
+           !trainer->measured && !trainer->config->comm_trace &&
+           (trainer->config->profile_graphs || !vt_profile_records()) &&
            (trainer->world->ranks == 1 || vt_world_device_engine(trainer->world)->device_memory);
 }
 
