@@ -1,10 +1,8 @@
 /* The CUDA back end: memory, the stream, errors. The operations are in the kernels' files, products.c and
  * fused_attention.c. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/memory.h"
 #include "base/text.h"
@@ -314,33 +312,12 @@ double vt_cuda_time(vt_backend *backend, bool (*run)(void *context), void *conte
     return works ? shortest : INFINITY;
 }
 
-/* The file of the choices by timing, for this GPU and these libraries; malloc'd, NULL when there is no place for it.
- * Makes the folder. */
-static char *cache_path(const char *machine)
-{
-    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char folder[900], name[400];
-    if (base != NULL && base[0] == '/')
-        snprintf(folder, sizeof folder, "%s", base);
-    else if (home != NULL && home[0] == '/')
-        snprintf(folder, sizeof folder, "%s/.cache", home);
-    else
-        return NULL;
-    mkdir(folder, 0777);
-    strncat(folder, "/vitrain", sizeof folder - strlen(folder) - 1);
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST) return NULL;
-    snprintf(name, sizeof name, "%s", machine);
-    for (char *c = name; *c != '\0'; c++)
-        if (*c == ' ' || *c == '/' || *c == ',') *c = '-';
-    return vt_text_format("%s/%s", folder, name);
-}
-
 static void open_choices(vt_cuda_state *state)
 {
     char machine[400];
     snprintf(machine, sizeof machine, "%s, cuBLASLt %zu, cuDNN %zu", state->device_name,
              vt_products_version(state->products), vt_fused_attention_version(state->fused_attention));
-    char *path = state->fixed_choices ? NULL : cache_path(machine);
+    char *path = state->fixed_choices ? NULL : vt_choices_place(machine);
     state->choices = vt_choices_open(machine, path);
     free(path);
 }

@@ -1,10 +1,12 @@
 #include "backend/choices.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -190,4 +192,23 @@ int vt_choices_take(vt_choices *choices, const char *text)
     size_t length = strlen(choices->machine);
     if (strncmp(text, choices->machine, length) != 0 || text[length] != '\n') return 0;
     return take_lines(choices, text + length + 1);
+}
+
+char *vt_choices_place(const char *machine)
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char folder[900], name[400];
+    if (base != NULL && base[0] == '/')
+        snprintf(folder, sizeof folder, "%s", base);
+    else if (home != NULL && home[0] == '/')
+        snprintf(folder, sizeof folder, "%s/.cache", home);
+    else
+        return NULL;
+    mkdir(folder, 0777);
+    strncat(folder, "/vitrain", sizeof folder - strlen(folder) - 1);
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) return NULL;
+    snprintf(name, sizeof name, "%s", machine);
+    for (char *c = name; *c != '\0'; c++)
+        if (*c == ' ' || *c == '/' || *c == ',') *c = '-';
+    return vt_text_format("%s/%s", folder, name);
 }

@@ -11,6 +11,10 @@ enum { VT_CHOICE_MOST_NUMBERS = 32 }; /* of a key, and of a value */
 
 typedef struct vt_choices vt_choices;
 
+/* The file of a machine's choices, $XDG_CACHE_HOME/vitrain/<machine> (else ~/.cache/vitrain/<machine>); malloc'd, NULL
+ * when there is no place for it. Makes the folder. */
+char *vt_choices_place(const char *machine);
+
 /* `path`: the file of choices of earlier runs, which is read, and gets a line with each choice that is made; NULL:
  * none. One that can't be read or written is as good as none. */
 vt_choices *vt_choices_open(const char *machine, const char *path);

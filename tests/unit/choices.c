@@ -1,5 +1,9 @@
 /* Choices by timing as text: what comes back, what is damaged, what is another machine's. */
 #include "backend/choices.h"
+
+#include <unistd.h>
+
+#include "base/text.h"
 #include "test.h"
 
 static const int64_t key[] = {65536, -3, 0}, other_key[] = {1, 2, 3};
@@ -100,4 +104,34 @@ TEST(choices_in_a_file)
     vt_choices_add(choices, "product", key, 3, value, 2);
     EXPECT(has_first(choices));
     vt_choices_close(&choices);
+}
+
+TEST(where_choices_are_kept)
+{
+    const char *names[] = {"XDG_CACHE_HOME", "HOME"};
+    char *before[2], *wanted = vt_text_format("%s/cache/vitrain/NVIDIA-H200--cuBLASLt-130100", vt_test_directory());
+    char *base = vt_text_format("%s/cache", vt_test_directory());
+    for (int i = 0; i < 2; i++) before[i] = getenv(names[i]) != NULL ? vt_text_copy(getenv(names[i])) : NULL;
+    setenv("XDG_CACHE_HOME", base, 1);
+    char *path = vt_choices_place("NVIDIA H200, cuBLASLt 130100");
+    EXPECT(path != NULL && strcmp(path, wanted) == 0, "%s", path);
+    *strrchr(wanted, '/') = '\0';
+    EXPECT(access(wanted, W_OK) == 0);
+    setenv("XDG_CACHE_HOME", "not/absolute", 1);
+    setenv("HOME", base, 1);
+    free(path);
+    path = vt_choices_place("a");
+    EXPECT(path != NULL && strstr(path, "/cache/.cache/vitrain/a") != NULL, "%s", path);
+    unsetenv("HOME");
+    EXPECT(vt_choices_place("a") == NULL);
+    for (int i = 0; i < 2; i++) {
+        if (before[i] != NULL)
+            setenv(names[i], before[i], 1);
+        else
+            unsetenv(names[i]);
+        free(before[i]);
+    }
+    free(path);
+    free(base);
+    free(wanted);
 }
