@@ -262,6 +262,8 @@ test_export_and_back() {
     contains "$output" "--force replaces it"
     fails 1 "$VITRAIN" export nowhere --output=x.safetensors
     contains "$output" "nowhere/checkpoint.h5"
+    contains "$output" "No such file or directory"
+    case $output in *flags* | *"errno"*) echo "$output"; return 1 ;; esac # HDF5's own words are longer
     fails 1 "$VITRAIN" export "$last"
     contains "$output" "--output=NAME.safetensors is needed"
     fails 1 train --num_epochs=1 --run_num=c --init_from=model.safetensors --embed_dim=32

@@ -63,6 +63,10 @@ test_flag_errors() {
     contains "$message" "--embed_dim=abc: 'abc' is not a whole number (expected 1 to 65536)"
     error "$VITRAIN" --enable_jit false
     contains "$message" "--enable_jit=false"
+    error "$VITRAIN" --expdir="$(printf '%05000d' 0)"
+    contains "$message" "has 5000 bytes, too many for a path"
+    error env OMP_NUM_THREADS=100000 "$VITRAIN" bench kernels --rounds=1
+    contains "$message" "OMP_NUM_THREADS=100000: expected 1 to 4096"
     error "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=shrt
     contains "$message" "did you mean 'short'?"
 }

@@ -87,6 +87,20 @@ test_evaluate() {
 }
 
 # A checkpoint of any layout of ranks is forecast with by one rank, or by several that share out the initial times.
+# The maps of an evaluation are those of its scores.
+test_evaluate_again() {
+    small_run
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=4 --output=scores >/dev/null
+    [ "$(cd scores && ls map-*)" = "$(printf 'map-t2m-%sh.png\n' 006 024)" ]
+    touch scores/map-of-mine.png
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=scores >/dev/null
+    [ "$(cd scores && ls map-*)" = "$(printf 'map-%s.png\n' of-mine t2m-006h)" ]
+    fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --num_heads=4
+    contains "$output" "was made with num_heads 2, not 4"
+    fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --time_means_path=nowhere.npy
+    contains "$output" "--time_means_path=nowhere.npy is not there"
+}
+
 test_evaluate_what_any_layout_trained() {
     "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
     small_run --num_epochs=1
