@@ -159,10 +159,11 @@ LIBS = $(SANITIZE) $(HDF5_HL_LIBS) $(HDF5_LIBS) $(DEFLATE_LIBS) $(YAML_LIBS) $(D
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 # The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time.
-ISAS := baseline $(if $(X86_CFLAGS),avx2 avx512)
+ISAS := baseline $(if $(X86_CFLAGS),avx2 avx512) $(if $(AMX_CFLAGS),amx)
 ISA_FLAGS_baseline :=
 ISA_FLAGS_avx2 := -march=x86-64-v3
 ISA_FLAGS_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
+ISA_FLAGS_amx = $(AMX_CFLAGS) -mprefer-vector-width=512
 
 OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(KERNEL_SOURCES) $(TILE_SOURCES) src/main.c,$(SOURCES)))
 KERNEL_OBJECTS = $(foreach isa,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(isa).o,$(KERNEL_SOURCES))) \
@@ -269,12 +270,12 @@ $$(BUILD)/src/backend/cpu/vector/%.$(1).o: src/backend/cpu/vector/%.c $$(BUILD)/
 	@mkdir -p $$(@D)
 	$$(COMPILE) -O3 -fno-math-errno $$(ISA_FLAGS_$(1)) -DVT_ISA=$(1) -c $$< -o $$@
 endef
-$(foreach isa,baseline avx2 avx512,$(eval $(call ISA_RULE,$(isa))))
+$(foreach isa,baseline avx2 avx512 amx,$(eval $(call ISA_RULE,$(isa))))
 
 # The kernels on AMX's tiles, where the compiler knows them.
 $(BUILD)/src/backend/cpu/amx/%.amx.o: src/backend/cpu/amx/%.c $(BUILD)/found.mk
 	@mkdir -p $(@D)
-	$(COMPILE) -O3 -fno-math-errno $(AMX_CFLAGS) -mprefer-vector-width=512 -DVT_ISA=amx -c $< -o $@
+	$(COMPILE) -O3 -fno-math-errno $(ISA_FLAGS_amx) -DVT_ISA=amx -c $< -o $@
 
 $(BUILD)/src/backend/cpu/backend.o: LOCAL_CFLAGS += $(if $(AMX_CFLAGS),-DVT_HAS_AMX)
 

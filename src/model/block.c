@@ -53,8 +53,12 @@ void vt_block_forward(vt_block *block, const vt_pass *pass, vt_matrix x, vt_matr
 /* The branch's output gradient: dx itself, or masked, and in the type of products, into `room`. */
 static vt_matrix branch_gradient(const vt_pass *pass, const vt_mask *mask, vt_matrix dx, vt_matrix room)
 {
-    if (!vt_mask_is_active(mask) && pass->type == VT_FLOAT32) return dx;
-    pass->backend->mask_multiply(pass->backend, dx, mask, room);
+    if (vt_mask_is_active(mask))
+        pass->backend->mask_multiply(pass->backend, dx, mask, room);
+    else if (pass->type == VT_FLOAT32)
+        return dx;
+    else
+        pass->backend->convert(pass->backend, dx, room);
     return room;
 }
 

@@ -71,18 +71,21 @@ static void check_linear(pair *p, int64_t rows, int64_t in, int64_t out)
     free(weight);
 }
 
+static void check_linear_sizes(vt_cpu_isa isa)
+{
+    pair p = open_pair(isa);
+    for (int r = 0; r < 4; r++) check_linear(&p, odd_sizes[r], 33, 65);
+    check_linear(&p, 97, 1, 7);
+    check_linear(&p, 97, 1013, 70); /* sums in several runs */
+    check_linear(&p, 1013, 400, 129);
+    check_linear(&p, 7, 97, 1);
+    close_pair(&p);
+}
+
 TEST(linear)
 {
-    FOR_EACH_FAST_PATH(isa)
-    {
-        pair p = open_pair(isa);
-        for (int r = 0; r < 4; r++) check_linear(&p, odd_sizes[r], 33, 65);
-        check_linear(&p, 97, 1, 7);
-        check_linear(&p, 97, 1013, 70); /* sums in several runs */
-        check_linear(&p, 1013, 400, 129);
-        check_linear(&p, 7, 97, 1);
-        close_pair(&p);
-    }
+    FOR_EACH_FAST_PATH(isa) check_linear_sizes(isa);
+    check_linear_sizes(PATH_TILES_MODEL);
 }
 
 static void check_layer_norm(pair *p, int64_t rows, int64_t columns, float offset)

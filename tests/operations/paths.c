@@ -30,7 +30,7 @@ static vt_status open_tiles_model(vt_backend **result)
     vt_backend *backend = NULL;
     *result = NULL;
     VT_TRY(vt_backend_open_cpu(VT_ISA_BASELINE, 0, &backend));
-    vt_tiles_attention_fill_model(backend);
+    vt_tiles_fill_model(backend);
     backend->check = check_tiles_model;
     tiles_model_refused();
     *result = backend;

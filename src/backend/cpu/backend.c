@@ -208,8 +208,8 @@ static bool has_amx(void)
 
 static void fill_amx(vt_backend *backend)
 {
-    vt_vector_fill_avx512(backend);
-    vt_tiles_attention_fill_amx(backend);
+    vt_vector_fill_amx(backend);
+    vt_tiles_fill_amx(backend);
 }
 
 #else
@@ -280,7 +280,7 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
         isa_name = chosen->name;
     }
     vt_cpu_half_fill(backend);
-    if (isa != VT_ISA_PLAIN && has_bfloat16_units()) state->bfloat16_units = vt_onednn_open();
+    if (isa != VT_ISA_PLAIN && !state->has_tiles && has_bfloat16_units()) state->bfloat16_units = vt_onednn_open();
     if (state->bfloat16_units != NULL) vt_onednn_version(library, sizeof library);
     snprintf(backend->name, sizeof backend->name, "CPU, %d thread%s, %s%s%s", state->threads,
              state->threads == 1 ? "" : "s", isa_name, library[0] != '\0' ? ", " : "", library);

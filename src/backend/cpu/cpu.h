@@ -15,14 +15,10 @@ typedef struct {
     size_t stand_in_bytes;
     void *shared; /* one operation's, for all threads */
     size_t shared_bytes;
-    /* the vector kernels' attention, for operands that the tiles' does not take */
-    void (*vector_attention_forward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
-                                     vt_matrix v, vt_matrix out, float *log_sum);
-    void (*vector_attention_backward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
-                                      vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
-                                      vt_matrix dk, vt_matrix dv);
-    bool failed;   /* an operation found no memory; the sentence is noted */
-    char *scratch; /* threads pieces of scratch_bytes */
+    bool has_tiles;     /* amx/ is in the table */
+    vt_backend vectors; /* the table before amx/ took its rows: for operands that the tiles do not take */
+    bool failed;        /* an operation found no memory; the sentence is noted */
+    char *scratch;      /* threads pieces of scratch_bytes */
     size_t scratch_bytes;
     size_t mapping_count;
     struct {
@@ -81,10 +77,11 @@ bool vt_onednn_backward_weight(struct vt_onednn *library, vt_matrix x, vt_matrix
 void vt_vector_fill_baseline(vt_backend *backend);
 void vt_vector_fill_avx2(vt_backend *backend);
 void vt_vector_fill_avx512(vt_backend *backend);
+void vt_vector_fill_amx(vt_backend *backend); /* AVX-512 with rounding to bfloat16 */
 
-/* amx/: bfloat16 attention on tiles, in place of the vector kernels', which it falls back on. Compiled for processors
- * with AMX (VT_HAS_AMX), and for tests over a model of the tiles. */
-void vt_tiles_attention_fill_amx(vt_backend *backend);
-void vt_tiles_attention_fill_model(vt_backend *backend);
+/* amx/: attention and products on tiles, on top of the vector kernels. Compiled for processors with AMX (VT_HAS_AMX),
+ * and for tests over a model of the tiles. */
+void vt_tiles_fill_amx(vt_backend *backend);
+void vt_tiles_fill_model(vt_backend *backend);
 
 #endif

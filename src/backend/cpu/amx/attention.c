@@ -31,6 +31,61 @@ static padded pad(const head_view *h)
     return (padded){round_up(h->dim, DEPTH), round_up(h->dim, SIDE)};
 }
 
+/* ---- the product ---- */
+
+/* A right operand; its column of tiles j begins at tiles + j * column. */
+typedef struct {
+    const pair *tiles;
+    int64_t column;
+} right_operand;
+
+/* c [rows × columns] (+)= a [rows × depth] b [depth × columns]; rows and columns in steps of 16, depth of 32. Tiles 0
+ * to 3 are sums, 4 and 5 a's, 6 and 7 b's. Each sum runs along the depth, so that it does not depend on the work
+ * around. Not inlined: one copy is enough. */
+static __attribute__((noinline)) void multiply_tiles(int64_t rows, int64_t columns, int64_t depth, const pair *a,
+                                                     int64_t a_stride, right_operand b, float *c, int64_t c_stride,
+                                                     bool add)
+{
+    const int64_t a_bytes = a_stride * (int64_t)sizeof *a, c_bytes = c_stride * (int64_t)sizeof *c, b_bytes = 64;
+    for (int64_t j = 0; j < columns; j += 2 * SIDE) {
+        const pair *left = b.tiles + j / SIDE * b.column, *right = left + b.column;
+        bool two_columns = j + SIDE < columns;
+        for (int64_t i = 0; i < rows; i += 2 * SIDE) {
+            const pair *upper = a + i * a_stride, *lower = upper + SIDE * a_stride;
+            float *corner = c + i * c_stride + j, *below = corner + SIDE * c_stride;
+            bool two_rows = i + SIDE < rows;
+            if (add) {
+                tile_load(0, corner, c_bytes);
+                if (two_columns) tile_load(1, corner + SIDE, c_bytes);
+                if (two_rows) tile_load(2, below, c_bytes);
+                if (two_rows && two_columns) tile_load(3, below + SIDE, c_bytes);
+            } else {
+                tile_zero(0);
+                tile_zero(1);
+                tile_zero(2);
+                tile_zero(3);
+            }
+            for (int64_t k = 0; k < depth / DEPTH; k++) {
+                tile_load(4, upper + k * SIDE, a_bytes);
+                tile_load(6, left + k * TILE_PAIRS, b_bytes);
+                tile_multiply(0, 4, 6);
+                if (two_columns) {
+                    tile_load(7, right + k * TILE_PAIRS, b_bytes);
+                    tile_multiply(1, 4, 7);
+                }
+                if (!two_rows) continue;
+                tile_load(5, lower + k * SIDE, a_bytes);
+                tile_multiply(2, 5, 6);
+                if (two_columns) tile_multiply(3, 5, 7);
+            }
+            tile_store(0, corner, c_bytes);
+            if (two_columns) tile_store(1, corner + SIDE, c_bytes);
+            if (two_rows) tile_store(2, below, c_bytes);
+            if (two_rows && two_columns) tile_store(3, below + SIDE, c_bytes);
+        }
+    }
+}
+
 /* ---- operands ---- */
 
 /* to [block × depth] = the head's columns of rows first …, the rest 0. */
@@ -217,7 +272,7 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
     forward_arguments arguments = {q, k, v, out, log_sum};
     pile count = {NULL, 0};
     if (q.type != VT_BFLOAT16 || k.type != VT_BFLOAT16 || v.type != VT_BFLOAT16) {
-        ((vt_cpu_state *)backend->state)->vector_attention_forward(backend, shape, q, k, v, out, log_sum);
+        ((vt_cpu_state *)backend->state)->vectors.attention_forward(backend, shape, q, k, v, out, log_sum);
         return;
     }
     forward_layout(&any, &count);
@@ -409,7 +464,7 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     pile count = {NULL, 0};
     if (q.type != VT_BFLOAT16 || k.type != VT_BFLOAT16 || v.type != VT_BFLOAT16 || dout.type != VT_BFLOAT16) {
         ((vt_cpu_state *)backend->state)
-            ->vector_attention_backward(backend, shape, q, k, v, out, log_sum, dout, dq, dk, dv);
+            ->vectors.attention_backward(backend, shape, q, k, v, out, log_sum, dout, dq, dk, dv);
         return;
     }
     backward_layout(&any, &count);
@@ -435,9 +490,6 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
 
 void VT_KERNEL(vt_tiles_attention_fill)(vt_backend *backend)
 {
-    vt_cpu_state *state = backend->state;
-    state->vector_attention_forward = backend->attention_forward;
-    state->vector_attention_backward = backend->attention_backward;
     backend->attention_forward = attention_forward;
     backend->attention_backward = attention_backward;
 }

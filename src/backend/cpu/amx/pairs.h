@@ -75,71 +75,20 @@ static inline void transpose_pairs(const pair *from, int64_t from_stride, pair *
     }
 }
 
+/* Pairs of two rows of 16 numbers. */
+INLINE void join_rows(const pair *first, const pair *second, pair *to)
+{
+    uint16_t rows[2][SIDE];
+    memcpy(rows[0], first, sizeof rows[0]);
+    memcpy(rows[1], second, sizeof rows[1]);
+    for (int c = 0; c < SIDE; c++) to[c] = rows[0][c] | (pair)rows[1][c] << 16;
+}
+
 /* Pairs (row 2p, row 2p + 1) of 32 rows of 16 numbers, pair p in row p of `to` [16 × 16]. The rows lie `stride` pairs
  * apart. */
 static inline void pair_rows(const pair *from, int64_t stride, pair *to)
 {
-    for (int p = 0; p < SIDE; p++) {
-        uint16_t rows[2][SIDE];
-        memcpy(rows[0], from + 2 * p * stride, sizeof rows[0]);
-        memcpy(rows[1], from + (2 * p + 1) * stride, sizeof rows[1]);
-        for (int c = 0; c < SIDE; c++) to[p * SIDE + c] = rows[0][c] | (pair)rows[1][c] << 16;
-    }
-}
-
-/* ---- the product ---- */
-
-/* A right operand; its column of tiles j begins at tiles + j * column. */
-typedef struct {
-    const pair *tiles;
-    int64_t column;
-} right_operand;
-
-/* c [rows × columns] (+)= a [rows × depth] b [depth × columns]; rows and columns in steps of 16, depth of 32. Tiles 0
- * to 3 are sums, 4 and 5 a's, 6 and 7 b's. Each sum runs along the depth, so that it does not depend on the work
- * around. Not inlined: one copy is enough. */
-static __attribute__((noinline)) void multiply_tiles(int64_t rows, int64_t columns, int64_t depth, const pair *a,
-                                                     int64_t a_stride, right_operand b, float *c, int64_t c_stride,
-                                                     bool add)
-{
-    const int64_t a_bytes = a_stride * (int64_t)sizeof *a, c_bytes = c_stride * (int64_t)sizeof *c, b_bytes = 64;
-    for (int64_t j = 0; j < columns; j += 2 * SIDE) {
-        const pair *left = b.tiles + j / SIDE * b.column, *right = left + b.column;
-        bool two_columns = j + SIDE < columns;
-        for (int64_t i = 0; i < rows; i += 2 * SIDE) {
-            const pair *upper = a + i * a_stride, *lower = upper + SIDE * a_stride;
-            float *corner = c + i * c_stride + j, *below = corner + SIDE * c_stride;
-            bool two_rows = i + SIDE < rows;
-            if (add) {
-                tile_load(0, corner, c_bytes);
-                if (two_columns) tile_load(1, corner + SIDE, c_bytes);
-                if (two_rows) tile_load(2, below, c_bytes);
-                if (two_rows && two_columns) tile_load(3, below + SIDE, c_bytes);
-            } else {
-                tile_zero(0);
-                tile_zero(1);
-                tile_zero(2);
-                tile_zero(3);
-            }
-            for (int64_t k = 0; k < depth / DEPTH; k++) {
-                tile_load(4, upper + k * SIDE, a_bytes);
-                tile_load(6, left + k * TILE_PAIRS, b_bytes);
-                tile_multiply(0, 4, 6);
-                if (two_columns) {
-                    tile_load(7, right + k * TILE_PAIRS, b_bytes);
-                    tile_multiply(1, 4, 7);
-                }
-                if (!two_rows) continue;
-                tile_load(5, lower + k * SIDE, a_bytes);
-                tile_multiply(2, 5, 6);
-                if (two_columns) tile_multiply(3, 5, 7);
-            }
-            tile_store(0, corner, c_bytes);
-            if (two_columns) tile_store(1, corner + SIDE, c_bytes);
-            if (two_rows) tile_store(2, below, c_bytes);
-            if (two_rows && two_columns) tile_store(3, below + SIDE, c_bytes);
-        }
-    }
+    for (int p = 0; p < SIDE; p++) join_rows(from + 2 * p * stride, from + (2 * p + 1) * stride, to + p * SIDE);
 }
 
 #endif

@@ -14,12 +14,16 @@ INLINE vector widen_bfloat16(const uint16_t *from)
     return (vector)(__builtin_convertvector(half, vector_word) << 16);
 }
 
-/* As vt_bfloat16_round. */
+/* As vt_bfloat16_round; denormals become 0 where the processor rounds. */
 INLINE void round_bfloat16(vector value, uint16_t *to)
 {
+#if defined(__AVX512BF16__)
+    __m256bh half = _mm512_cvtneps_pbh((__m512)value);
+#else
     vector_word bits = (vector_word)value, nan = (vector_word)(value != value);
     vector_word rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
     vector_half half = __builtin_convertvector((quiet & nan) | (rounded & ~nan), vector_half);
+#endif
     memcpy(to, &half, sizeof half);
 }
 

@@ -2,22 +2,35 @@
 
 #include "backend/cpu/vector/elements.h"
 
-INLINE void forward_row(vt_gelu kind, const vt_matrix *x, int64_t from, const vt_matrix *y, int64_t to)
+/* `type`, a constant: that of all the matrices. */
+INLINE void forward_row(vt_gelu kind, vt_type type, vt_matrix x, int64_t from, vt_matrix y, int64_t to)
 {
-    int64_t c = 0, left = x->columns % LANES;
-    for (; c + LANES <= x->columns; c += LANES) store_elements(y, to + c, gelu(kind, load_elements(x, from + c)).value);
-    if (left > 0) store_some(y, to + c, gelu(kind, load_some(x, from + c, left)).value, left);
+    int64_t c = 0, left = x.columns % LANES;
+    x.type = y.type = type;
+    for (; c + LANES <= x.columns; c += LANES)
+        store_elements(&y, to + c, gelu(kind, load_elements(&x, from + c)).value);
+    if (left > 0) store_some(&y, to + c, gelu(kind, load_some(&x, from + c, left)).value, left);
 }
+
+/* One loop for each kind and type. */
+#define FOR_EACH_TYPE(row, kind, ...)                                                                                  \
+    if (x.type == VT_FLOAT32)                                                                                          \
+        row(kind, VT_FLOAT32, __VA_ARGS__);                                                                            \
+    else if (x.type == VT_BFLOAT16)                                                                                    \
+        row(kind, VT_BFLOAT16, __VA_ARGS__);                                                                           \
+    else                                                                                                               \
+        row(kind, VT_FLOAT16, __VA_ARGS__)
 
 static void gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
-        if (kind == VT_GELU_ERF)
-            forward_row(VT_GELU_ERF, &x, r * x.stride, &y, r * y.stride);
-        else
-            forward_row(VT_GELU_TANH, &x, r * x.stride, &y, r * y.stride);
+        if (kind == VT_GELU_ERF) {
+            FOR_EACH_TYPE(forward_row, VT_GELU_ERF, x, r * x.stride, y, r * y.stride);
+        } else {
+            FOR_EACH_TYPE(forward_row, VT_GELU_TANH, x, r * x.stride, y, r * y.stride);
+        }
     }
 }
 
@@ -25,19 +38,20 @@ typedef struct {
     vt_matrix x, dy, dx, y;
 } backward_arguments;
 
-INLINE void backward_row(vt_gelu kind, const backward_arguments *a, int64_t row)
+INLINE void backward_row(vt_gelu kind, vt_type type, backward_arguments a, int64_t row)
 {
-    int64_t x = row * a->x.stride, dy = row * a->dy.stride, dx = row * a->dx.stride, y = row * a->y.stride;
-    int64_t c = 0, left = a->x.columns % LANES;
-    for (; c + LANES <= a->x.columns; c += LANES) {
-        gelu_result result = gelu(kind, load_elements(&a->x, x + c));
-        store_elements(&a->dx, dx + c, load_elements(&a->dy, dy + c) * result.slope);
-        if (a->y.data != NULL) store_elements(&a->y, y + c, result.value);
+    int64_t x = row * a.x.stride, dy = row * a.dy.stride, dx = row * a.dx.stride, y = row * a.y.stride;
+    int64_t c = 0, left = a.x.columns % LANES;
+    a.x.type = a.dy.type = a.dx.type = a.y.type = type;
+    for (; c + LANES <= a.x.columns; c += LANES) {
+        gelu_result result = gelu(kind, load_elements(&a.x, x + c));
+        store_elements(&a.dx, dx + c, load_elements(&a.dy, dy + c) * result.slope);
+        if (a.y.data != NULL) store_elements(&a.y, y + c, result.value);
     }
     if (left == 0) return;
-    gelu_result result = gelu(kind, load_some(&a->x, x + c, left));
-    store_some(&a->dx, dx + c, load_some(&a->dy, dy + c, left) * result.slope, left);
-    if (a->y.data != NULL) store_some(&a->y, y + c, result.value, left);
+    gelu_result result = gelu(kind, load_some(&a.x, x + c, left));
+    store_some(&a.dx, dx + c, load_some(&a.dy, dy + c, left) * result.slope, left);
+    if (a.y.data != NULL) store_some(&a.y, y + c, result.value, left);
 }
 
 static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y)
@@ -46,10 +60,11 @@ static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_mat
     const backward_arguments arguments = {x, dy, dx, y};
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
-        if (kind == VT_GELU_ERF)
-            backward_row(VT_GELU_ERF, &arguments, r);
-        else
-            backward_row(VT_GELU_TANH, &arguments, r);
+        if (kind == VT_GELU_ERF) {
+            FOR_EACH_TYPE(backward_row, VT_GELU_ERF, arguments, r);
+        } else {
+            FOR_EACH_TYPE(backward_row, VT_GELU_TANH, arguments, r);
+        }
     }
 }
 

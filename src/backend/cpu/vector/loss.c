@@ -2,17 +2,34 @@
 
 enum { RUN = 16 }; /* rows */
 
+/* Half as many numbers as a vector has, in float32 and in float64. */
+typedef float narrow __attribute__((vector_size(LANES * 2)));
+typedef double wide __attribute__((vector_size(LANES * 4)));
+
+INLINE wide widen(const float *from)
+{
+    narrow numbers;
+    memcpy(&numbers, from, sizeof numbers);
+    return __builtin_convertvector(numbers, wide);
+}
+
 /* The squares of a row, in float64, whose lanes are added in their order. */
 static void add_row(const float *prediction, const float *target, int64_t columns, double squares[2])
 {
-    double differences[LANES] = {0}, targets[LANES] = {0};
+    enum { HALF = LANES / 2 };
+    wide difference_squares[2] = {{0}}, target_squares[2] = {{0}};
+    double differences[LANES], targets[LANES];
     int64_t c = 0;
-    for (; c + LANES <= columns; c += LANES)
-        for (int64_t i = 0; i < LANES; i++) {
-            double wanted = (double)target[c + i], difference = (double)prediction[c + i] - wanted;
-            differences[i] += difference * difference;
-            targets[i] += wanted * wanted;
+    for (; c + LANES <= columns; c += LANES) {
+#pragma GCC unroll 2
+        for (int64_t i = 0; i < 2; i++) {
+            wide wanted = widen(target + c + i * HALF), difference = widen(prediction + c + i * HALF) - wanted;
+            difference_squares[i] += difference * difference;
+            target_squares[i] += wanted * wanted;
         }
+    }
+    memcpy(differences, difference_squares, sizeof differences);
+    memcpy(targets, target_squares, sizeof targets);
     for (int64_t i = 0; c + i < columns; i++) {
         double wanted = (double)target[c + i], difference = (double)prediction[c + i] - wanted;
         differences[i] += difference * difference;

@@ -6,45 +6,8 @@
  *
  * Each sum is added up in runs of at most DEPTH products, the runs in their order, by one thread: the bits do not
  * depend on the number of threads. */
-#include "backend/cpu/vector/elements.h"
-#include "backend/cpu/vector/gelu.h"
+#include "backend/cpu/vector/product_parts.h"
 #include "backend/cpu/vector/product_tile.h"
-
-/* 0 … count - 1 in pieces for `threads` threads that take them one by one: `whole` ones of `size`, and from there on
- * smaller ones, so that all threads end at nearly the same time though one may be slower. */
-typedef struct {
-    int64_t count, size, whole, small, pieces;
-} shares;
-
-static shares share_out(int64_t count, int64_t size, int64_t threads)
-{
-    shares s = {.count = count, .size = size, .small = pieces(size, 4)};
-    int64_t last = threads * size / 2; /* what goes in small ones, at least */
-    s.whole = count > last ? (count - last) / size : 0;
-    s.pieces = s.whole + pieces(count - s.whole * size, s.small);
-    return s;
-}
-
-static int64_t share_begin(const shares *s, int64_t index)
-{
-    int64_t small = index > s->whole ? index - s->whole : 0;
-    return smaller(s->count, (index - small) * s->size + small * s->small);
-}
-
-/* Asks for rows first … first + rows - 1, columns begin … end - 1 of a matrix. */
-INLINE void look_ahead_rows(const vt_matrix *matrix, int64_t first, int64_t rows, int64_t begin, int64_t end, int write)
-{
-    int64_t size = (int64_t)vt_type_size(matrix->type);
-    for (int64_t r = first; r < first + rows; r++) {
-        const char *row = (const char *)matrix->data + (r * matrix->stride + begin) * size;
-        for (int64_t byte = 0; byte < (end - begin) * size; byte += 64) {
-            if (write)
-                __builtin_prefetch(row + byte, 1);
-            else
-                __builtin_prefetch(row + byte, 0);
-        }
-    }
-}
 
 /* A tile of the result is on its way while its last sums are made. */
 static void look_ahead(const vt_matrix *result, int64_t first, int64_t rows, int64_t column)
@@ -105,13 +68,11 @@ static void pack_right_transposed(const vt_matrix *weight, int64_t first, float 
 
 /* ---- y = x weightᵀ and dx = dy weight: strips of rows ---- */
 
-typedef enum { FINISH_SUM, FINISH_ERF, FINISH_TANH } finish_kind;
-
 typedef struct {
-    vt_matrix left, result, active; /* active: gelu(result), unless FINISH_SUM */
-    const float *right, *bias;      /* bias: NULL, or [columns] */
-    int64_t deep, runs, panels;     /* sums are added up in so many runs */
-    finish_kind finish;
+    vt_matrix left;
+    product_result to;
+    const float *right;
+    int64_t deep, runs, panels; /* sums are added up in so many runs */
 } strip_work;
 
 /* A strip's memory: the sums of one panel [rows × PANEL], and a left operand of 16 bits as [runs][rows × ROW_STRIDE].
@@ -133,44 +94,11 @@ static void pack_left(const strip_work *w, int64_t first, int64_t rows, float *t
     }
 }
 
-/* Bias, GELU and storing of `count` <= LANES sums. */
-INLINE void finish_vector(finish_kind finish, const strip_work *w, vector sum, int64_t row, int64_t column,
-                          int64_t count)
+/* Not inlined: one copy is enough. */
+static __attribute__((noinline)) void finish_sums(const product_result *to, const float *sums, int64_t first,
+                                                  int64_t rows, int64_t column)
 {
-    bool whole = count >= LANES;
-    vector value = sum;
-    if (w->bias != NULL) value += whole ? load(w->bias + column) : load_part(w->bias + column, count);
-    int64_t at = row * w->result.stride + column;
-    if (whole)
-        store_elements(&w->result, at, value);
-    else
-        store_some(&w->result, at, value, count);
-    if (finish == FINISH_SUM) return;
-    value = gelu(finish == FINISH_ERF ? VT_GELU_ERF : VT_GELU_TANH, as_stored(&w->result, value)).value;
-    at = row * w->active.stride + column;
-    if (whole)
-        store_elements(&w->active, at, value);
-    else
-        store_some(&w->active, at, value, count);
-}
-
-INLINE void finish_panel(finish_kind finish, const strip_work *w, const float *sums, int64_t first, int64_t rows,
-                         int64_t column)
-{
-    int64_t left = w->result.columns - column;
-    for (int64_t r = 0; r < rows; r++, sums += PANEL)
-        for (int64_t part = 0; part < smaller(PANEL, left); part += LANES)
-            finish_vector(finish, w, load(sums + part), first + r, column + part, left - part);
-}
-
-static void finish_tile(const strip_work *w, const float *sums, int64_t first, int64_t rows, int64_t column)
-{
-    if (w->finish == FINISH_SUM)
-        finish_panel(FINISH_SUM, w, sums, first, rows, column);
-    else if (w->finish == FINISH_ERF)
-        finish_panel(FINISH_ERF, w, sums, first, rows, column);
-    else
-        finish_panel(FINISH_TANH, w, sums, first, rows, column);
+    finish_block(to, sums, PANEL, first, rows, column, PANEL);
 }
 
 /* Rows first … of the panels begin … end - 1. */
@@ -190,12 +118,12 @@ static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int
             soon next = {(const char *)(right + stride), (int64_t)sizeof(float) * PANEL / tiles};
             for (int64_t tile = 0; tile < tiles; tile++, next.memory += depth * next.step) {
                 int64_t r = piece_begin(rows, tiles, tile), count = piece_begin(rows, tiles, tile + 1) - r;
-                if (last) look_ahead(&w->result, first + r, count, panel * PANEL);
-                if (last && w->finish != FINISH_SUM) look_ahead(&w->active, first + r, count, panel * PANEL);
+                if (last) look_ahead(&w->to.result, first + r, count, panel * PANEL);
+                if (last && w->to.finish != FINISH_SUM) look_ahead(&w->to.active, first + r, count, panel * PANEL);
                 product_by_rows(count, left + r * left_stride, left_stride, right, depth, sums + r * PANEL, PANEL,
                                 run > 0, next);
                 /* at once: the rows often lie a power of two apart, so that few of them fit the first cache */
-                if (last) finish_tile(w, sums + r * PANEL, first + r, count, panel * PANEL);
+                if (last) finish_sums(&w->to, sums + r * PANEL, first + r, count, panel * PANEL);
             }
         }
     }
@@ -205,7 +133,8 @@ static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int
  * panels are dealt out, too. None of this touches the order of the sums. */
 static void multiply_strips(vt_backend *backend, const strip_work *w)
 {
-    int64_t threads = vt_cpu_threads(backend), tiles = pieces(w->result.rows, MOST_ROWS), size = w->runs > 2 ? 8 : 16;
+    int64_t threads = vt_cpu_threads(backend), tiles = pieces(w->to.result.rows, MOST_ROWS),
+            size = w->runs > 2 ? 8 : 16;
     while (size > 1 && tiles < 4 * threads * size) size--;
     shares strips = share_out(tiles, size, threads);
     int64_t groups = strips.pieces < threads ? smaller(w->panels, pieces(2 * threads, strips.pieces)) : 1;
@@ -214,7 +143,7 @@ static void multiply_strips(vt_backend *backend, const strip_work *w)
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t work = 0; work < strips.pieces * groups; work++) {
         int64_t strip = work / groups, group = work % groups, first = MOST_ROWS * share_begin(&strips, strip);
-        int64_t end = smaller(w->result.rows, MOST_ROWS * share_begin(&strips, strip + 1));
+        int64_t end = smaller(w->to.result.rows, MOST_ROWS * share_begin(&strips, strip + 1));
         multiply_strip(w, first, end - first, piece_begin(w->panels, groups, group),
                        piece_begin(w->panels, groups, group + 1), vt_cpu_scratch(backend));
     }
@@ -223,8 +152,7 @@ static void multiply_strips(vt_backend *backend, const strip_work *w)
 static strip_work strips_of(vt_matrix left, vt_matrix result, const float *bias)
 {
     return (strip_work){.left = left,
-                        .result = result,
-                        .bias = bias,
+                        .to = {.result = result, .bias = bias},
                         .deep = left.columns,
                         .runs = pieces(left.columns, DEPTH),
                         .panels = pieces(result.columns, PANEL)};
@@ -239,7 +167,7 @@ static void forward(vt_backend *backend, strip_work *w, vt_matrix weight)
 {
     float *right = right_memory(backend, w);
     if (right == NULL) return;
-    weight.rows = w->result.columns;
+    weight.rows = w->to.result.columns;
 #pragma omp parallel for schedule(static)
     for (int64_t panel = 0; panel < w->panels; panel++)
         pack_right_transposed(&weight, panel * PANEL, right + panel * panel_stride(w->deep));
@@ -257,8 +185,8 @@ static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, 
                                 vt_matrix hidden, vt_matrix active)
 {
     strip_work w = strips_of(x, hidden, bias);
-    w.active = active;
-    w.finish = kind == VT_GELU_ERF ? FINISH_ERF : FINISH_TANH;
+    w.to.active = active;
+    w.to.finish = kind == VT_GELU_ERF ? FINISH_ERF : FINISH_TANH;
     forward(backend, &w, weight);
 }
 
@@ -390,16 +318,6 @@ static void add_rectangle(const gradient_work *w, rectangles all, int64_t index,
     }
     for (int64_t tile = first; tile < end && panel_group == 0 && w->dbias != NULL; tile++)
         add_bias_sums(w, tile, left + (tile - first) * tile_floats);
-}
-
-static vt_matrix from_row(vt_matrix matrix, int64_t row)
-{
-    if (vt_type_is_half(matrix.type))
-        matrix.half += row * matrix.stride;
-    else
-        matrix.data += row * matrix.stride;
-    matrix.rows -= row;
-    return matrix;
 }
 
 static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)

@@ -1,5 +1,5 @@
-/* Short vectors of float32 for kernels that are compiled once per instruction set (VT_ISA: baseline, avx2, avx512), in
- * the compiler's portable vector extension: 16 lanes with AVX-512, 8 with AVX2, 4 elsewhere. */
+/* Short vectors of float32 for kernels that are compiled once per instruction set (VT_ISA: baseline, avx2, avx512,
+ * amx), in the compiler's portable vector extension: 16 lanes with AVX-512, 8 with AVX2, 4 elsewhere. */
 #ifndef VT_BACKEND_CPU_VECTOR_VECTOR_H
 #define VT_BACKEND_CPU_VECTOR_VECTOR_H
 
@@ -260,5 +260,9 @@ void VT_KERNEL(vt_vector_loss_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_optimizer_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_patches_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_product_fill)(vt_backend *backend);
+
+/* Those on tiles. */
+void VT_KERNEL(vt_tiles_attention_fill)(vt_backend *backend);
+void VT_KERNEL(vt_tiles_product_fill)(vt_backend *backend);
 
 #endif

@@ -1,0 +1,302 @@
+/* Linear layers' products on tiles: of bfloat16 operands, and of float32 (and float16) ones as sums of bfloat16 terms
+ * (terms.h). The right operand is packed once for all threads, and so are both operands of a weight's gradient, block
+ * of rows by block of rows; the left one of the others by each thread for the strip of rows that it works on. Operands
+ * of unequal terms go to the vector kernels.
+ *
+ * Each sum is added up in runs, the runs in their order, by one thread: the bits do not depend on the number of
+ * threads. */
+#include "backend/cpu/amx/terms.h"
+#include "backend/cpu/vector/product_parts.h"
+
+static bool on_tiles(const vt_matrix *a, const vt_matrix *b)
+{
+    return terms_of(a->type) == terms_of(b->type);
+}
+
+static const vt_backend *vectors(const vt_backend *backend)
+{
+    return &((const vt_cpu_state *)backend->state)->vectors;
+}
+
+/* Pairs of a piece of an operand of this type. */
+static int64_t piece_pairs(vt_type type, int64_t steps)
+{
+    return steps * terms_of(type) * TILE_PAIRS;
+}
+
+/* ---- y = x weightᵀ and dx = dy weight: strips of rows ---- */
+
+typedef struct {
+    vt_matrix left;
+    product_result to;
+    packed right;
+    int64_t steps, panels; /* panels of BLOCK columns */
+} strip_work;
+
+enum { WIDE = 4 }; /* panels whose results are stored together: rows of the result in longer pieces */
+
+/* Rows of a matrix of results, `columns` columns. */
+static soon rows_of(const vt_matrix *matrix, int64_t first, int64_t rows, int64_t column, int64_t columns)
+{
+    int64_t size = (int64_t)vt_type_size(matrix->type), count = smaller(columns, matrix->columns - column);
+    return (soon){(char *)matrix->data + (first * matrix->stride + column) * size, matrix->stride * size, count * size,
+                  rows};
+}
+
+/* Rows first … of the panels begin … end - 1. */
+static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int64_t begin, int64_t end, pair *memory)
+{
+    int terms = terms_of(w->left.type);
+    int64_t piece = piece_pairs(w->left.type, w->steps), blocks = pieces(rows, BLOCK);
+    for (int64_t i = 0; i < 2 * blocks; i++)
+        for (int64_t k = 0; k < w->steps; k++)
+            pack_left_rows(&w->left, first + i * SIDE, k * DEPTH, memory + i * piece + k * terms * TILE_PAIRS);
+    for (int64_t panel = begin; panel < end; panel += WIDE) {
+        int64_t wide = smaller(WIDE, end - panel);
+        for (int64_t block = 0; block < blocks; block++) {
+            int64_t row = first + block * BLOCK, count = smaller(BLOCK, rows - block * BLOCK);
+            packed left = {memory + 2 * block * piece, piece};
+            float sums[BLOCK * WIDE * BLOCK];
+            for (int64_t i = 0; i < wide; i++) {
+                packed right = {w->right.tiles + 2 * (panel + i) * w->right.piece, w->right.piece};
+                int64_t r = piece_begin(count, wide, i), rows_here = piece_begin(count, wide, i + 1) - r;
+                multiply_block(terms, left, right, w->steps, sums + i * BLOCK, WIDE * BLOCK,
+                               rows_of(&w->to.result, row + r, rows_here, panel * BLOCK, wide * BLOCK));
+            }
+            finish_block(&w->to, sums, WIDE * BLOCK, row, count, panel * BLOCK, wide * BLOCK);
+        }
+    }
+}
+
+/* Rows of a strip fill up to half of the second cache, and there are some strips for each thread; with few rows the
+ * panels are dealt out, too. None of this touches the order of the sums. */
+static void multiply_strips(vt_backend *backend, const strip_work *w)
+{
+    enum { MOST_BLOCKS = 8, CACHE = 1 << 20 };
+    size_t block_bytes = (size_t)(2 * piece_pairs(w->left.type, w->steps)) * sizeof(pair);
+    int64_t threads = vt_cpu_threads(backend), blocks = pieces(w->to.result.rows, BLOCK);
+    int64_t size = smaller(MOST_BLOCKS, CACHE / (int64_t)block_bytes);
+    while (size > 1 && blocks < 4 * threads * size) size--;
+    if (size < 1) size = 1;
+    shares strips = share_out(blocks, size, threads);
+    int64_t groups = strips.pieces < threads ? smaller(w->panels, pieces(2 * threads, strips.pieces)) : 1;
+    if (!vt_cpu_scratch_reserve(backend, (size_t)size * block_bytes)) return;
+#pragma omp parallel
+    {
+        tiles_configure();
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t work = 0; work < strips.pieces * groups; work++) {
+            int64_t strip = work / groups, group = work % groups, first = BLOCK * share_begin(&strips, strip);
+            int64_t end = smaller(w->to.result.rows, BLOCK * share_begin(&strips, strip + 1));
+            multiply_strip(w, first, end - first, piece_begin(w->panels, groups, group),
+                           piece_begin(w->panels, groups, group + 1), vt_cpu_scratch(backend));
+        }
+        tiles_release();
+    }
+}
+
+/* across: the right operand's columns are rows of `weight`. */
+static void multiply_weight(vt_backend *backend, vt_matrix left, vt_matrix weight, bool across, product_result to)
+{
+    strip_work w = {
+        .left = left, .to = to, .steps = pieces(left.columns, DEPTH), .panels = pieces(to.result.columns, BLOCK)};
+    int64_t step = terms_of(weight.type) * TILE_PAIRS;
+    w.right.piece = piece_pairs(weight.type, w.steps);
+    pair *right = vt_cpu_shared(backend, (size_t)(2 * w.panels * w.right.piece) * sizeof *right);
+    if (right == NULL) return;
+#pragma omp parallel for schedule(static)
+    for (int64_t k = 0; k < w.steps; k++) {
+        for (int64_t i = 0; i < 2 * w.panels; i++) {
+            pair *tile = right + i * w.right.piece + k * step;
+            if (across)
+                pack_right_across(&weight, i * SIDE, k * DEPTH, tile);
+            else
+                pack_right_along(&weight, k * DEPTH, i * SIDE, tile);
+        }
+    }
+    w.right.tiles = right;
+    multiply_strips(backend, &w);
+}
+
+static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
+{
+    if (!on_tiles(&x, &weight)) {
+        vectors(backend)->linear_forward(backend, x, weight, bias, y);
+        return;
+    }
+    weight.rows = y.columns;
+    multiply_weight(backend, x, weight, true, (product_result){.result = y, .bias = bias});
+}
+
+static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
+                                vt_matrix hidden, vt_matrix active)
+{
+    if (!on_tiles(&x, &weight)) {
+        vectors(backend)->linear_gelu_forward(backend, kind, x, weight, bias, hidden, active);
+        return;
+    }
+    product_result to = {hidden, active, bias, kind == VT_GELU_ERF ? FINISH_ERF : FINISH_TANH};
+    weight.rows = hidden.columns;
+    multiply_weight(backend, x, weight, true, to);
+}
+
+static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
+{
+    if (!on_tiles(&dy, &weight)) {
+        vectors(backend)->linear_backward_input(backend, dy, weight, dx);
+        return;
+    }
+    weight.columns = dx.columns;
+    multiply_weight(backend, dy, weight, false, (product_result){.result = dx});
+}
+
+/* ---- dweight += dyᵀ x ---- */
+
+enum {
+    BLOCK_ROWS = RUN * DEPTH, /* of x and dy, packed at once */
+    GROUP = 4                 /* a thread packs so many pieces of columns side by side */
+};
+
+typedef struct {
+    vt_matrix x, dy; /* from the block's first row on */
+    float *dweight;
+    double *bias_sums; /* [dy.columns] */
+    int64_t steps;     /* of this block */
+    packed left, right;
+    int64_t row_blocks, panels; /* of dweight, of BLOCK each */
+} gradient_work;
+
+/* Sums of columns column … column + 15 over the rows of a tile: added in float32, to the others in float64. */
+static void add_bias_sums(const gradient_work *w, int64_t row, int64_t column)
+{
+    const vt_matrix *dy = &w->dy;
+    float sums[SIDE];
+    for (int64_t c = 0; c < smaller(SIDE, dy->columns - column); c += LANES) {
+        int64_t left = dy->columns - column - c;
+        vector sum = {0};
+        for (int64_t r = row; r < smaller(row + DEPTH, dy->rows); r++) {
+            int64_t index = r * dy->stride + column + c;
+            sum += left >= LANES ? load_elements(dy, index) : load_some(dy, index, left);
+        }
+        store(sums + c, sum);
+    }
+    for (int64_t c = 0; c < smaller(SIDE, dy->columns - column); c++) w->bias_sums[column + c] += (double)sums[c];
+}
+
+/* Pieces of columns of x or dy, all rows of the block; the next rows are asked for while these are packed. */
+static void pack_group(const gradient_work *w, bool left, int64_t first, int64_t end)
+{
+    const vt_matrix *from = left ? &w->dy : &w->x;
+    packed to = left ? w->left : w->right;
+    int64_t step = terms_of(from->type) * TILE_PAIRS;
+    for (int64_t k = 0; k < w->steps; k++) {
+        int64_t ahead = (k + 1) * DEPTH;
+        look_ahead_rows(from, ahead, smaller(DEPTH, from->rows - ahead), first * SIDE,
+                        smaller(end * SIDE, from->columns), 0);
+        for (int64_t i = first; i < end; i++) {
+            pair *tile = (pair *)to.tiles + i * to.piece + k * step;
+            if (left)
+                pack_left_columns(from, k * DEPTH, i * SIDE, tile);
+            else
+                pack_right_along(from, k * DEPTH, i * SIDE, tile);
+            if (left && w->bias_sums != NULL) add_bias_sums(w, k * DEPTH, i * SIDE);
+        }
+    }
+}
+
+static void add_block(const gradient_work *w, int64_t row_block, int64_t panel)
+{
+    int64_t first = row_block * BLOCK, column = panel * BLOCK, columns = w->x.columns;
+    int64_t rows = smaller(BLOCK, w->dy.columns - first), width = smaller(BLOCK, columns - column);
+    float sums[BLOCK * BLOCK];
+    vt_matrix result = vt_matrix_make(w->dweight, w->dy.columns, columns);
+    multiply_block(terms_of(w->x.type), (packed){w->left.tiles + 2 * row_block * w->left.piece, w->left.piece},
+                   (packed){w->right.tiles + 2 * panel * w->right.piece, w->right.piece}, w->steps, sums, BLOCK,
+                   rows_of(&result, first, rows, column, width));
+    for (int64_t r = 0; r < rows; r++) {
+        float *to = w->dweight + (first + r) * columns + column;
+        const float *from = sums + r * BLOCK;
+        int64_t c = 0;
+        for (; c + LANES <= width; c += LANES) store(to + c, load(to + c) + load(from + c));
+        for (; c < width; c++) to[c] += from[c];
+    }
+}
+
+/* dweight in rectangles of blocks of rows × panels, some for each thread. */
+typedef struct {
+    int64_t row_groups, panel_groups;
+} rectangles;
+
+static rectangles cut(const gradient_work *w, int64_t threads)
+{
+    int64_t size = 4;
+    while (size > 1 && pieces(w->row_blocks, size) < 4 * threads) size--;
+    int64_t groups = pieces(w->row_blocks, size);
+    return (rectangles){groups, groups < 4 * threads ? smaller(w->panels, pieces(4 * threads, groups)) : 1};
+}
+
+static void add_rectangle(const gradient_work *w, rectangles all, int64_t index)
+{
+    int64_t row_group = index / all.panel_groups, panel_group = index % all.panel_groups;
+    int64_t last_panel = piece_begin(w->panels, all.panel_groups, panel_group + 1);
+    for (int64_t panel = piece_begin(w->panels, all.panel_groups, panel_group); panel < last_panel; panel++)
+        for (int64_t block = piece_begin(w->row_blocks, all.row_groups, row_group);
+             block < piece_begin(w->row_blocks, all.row_groups, row_group + 1); block++)
+            add_block(w, block, panel);
+}
+
+static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
+{
+    if (!on_tiles(&x, &dy)) {
+        vectors(backend)->linear_backward_weight(backend, x, dy, dweight, dbias);
+        return;
+    }
+    gradient_work all = {.x = x, .dy = dy, .dweight = dweight};
+    all.row_blocks = pieces(dy.columns, BLOCK);
+    all.panels = pieces(x.columns, BLOCK);
+    rectangles cuts = cut(&all, vt_cpu_threads(backend));
+    int64_t most = smaller(RUN, pieces(x.rows, DEPTH)), blocks = pieces(x.rows, BLOCK_ROWS);
+    int64_t left = 2 * all.row_blocks * piece_pairs(dy.type, most), right = 2 * all.panels * piece_pairs(x.type, most);
+    int64_t bias_room = (dy.columns + 7) / 8 * 8;
+    double *shared =
+        vt_cpu_shared(backend, (size_t)bias_room * sizeof(double) + (size_t)(2 * (left + right)) * sizeof(pair));
+    if (shared == NULL) return;
+    memset(shared, 0, (size_t)dy.columns * sizeof(double));
+    if (dbias != NULL) all.bias_sums = shared;
+    pair *packed_blocks = (pair *)(shared + bias_room);
+    int64_t left_groups = pieces(2 * all.row_blocks, GROUP), right_groups = pieces(2 * all.panels, GROUP);
+#pragma omp parallel
+    {
+        tiles_configure();
+        for (int64_t block = 0; block < blocks; block++) { /* while one is read, the next is packed: two in turn */
+            gradient_work w = all;
+            int64_t begin = block * BLOCK_ROWS, rows = smaller(BLOCK_ROWS, x.rows - begin);
+            pair *to = packed_blocks + block % 2 * (left + right);
+            w.x = from_row(x, begin);
+            w.dy = from_row(dy, begin);
+            w.x.rows = w.dy.rows = rows;
+            w.steps = pieces(rows, DEPTH);
+            w.left = (packed){to, piece_pairs(dy.type, w.steps)};
+            w.right = (packed){to + left, piece_pairs(x.type, w.steps)};
+#pragma omp for schedule(dynamic, 1)
+            for (int64_t group = 0; group < left_groups + right_groups; group++) {
+                bool is_left = group < left_groups;
+                int64_t first = GROUP * (is_left ? group : group - left_groups);
+                pack_group(&w, is_left, first, smaller(first + GROUP, 2 * (is_left ? w.row_blocks : w.panels)));
+            }
+#pragma omp for schedule(dynamic, 1) nowait
+            for (int64_t index = 0; index < cuts.row_groups * cuts.panel_groups; index++)
+                add_rectangle(&w, cuts, index);
+        }
+        tiles_release();
+    }
+    for (int64_t c = 0; c < dy.columns && dbias != NULL; c++) dbias[c] += (float)all.bias_sums[c];
+}
+
+void VT_KERNEL(vt_tiles_product_fill)(vt_backend *backend)
+{
+    backend->linear_forward = linear_forward;
+    backend->linear_backward_input = linear_backward_input;
+    backend->linear_backward_weight = linear_backward_weight;
+    backend->linear_gelu_forward = linear_gelu_forward;
+}

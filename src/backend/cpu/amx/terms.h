@@ -1,0 +1,276 @@
+/* Matrices as tiles of terms. A float32 number is the sum of three bfloat16 numbers, its terms: the number rounded,
+ * what is left of it rounded, and the rest, which has no more than eight bits; so is a float16 number. A bfloat16
+ * number is one term. A product of float32 numbers is the sum of the products of their terms but for those of the last
+ * ones, which are less than 2^-24 of it: six products on tiles give float32's accuracy (G. Henry, P. T. P. Tang, A.
+ * Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for higher-precision computations", ARITH 2019).
+ * Of numbers below 2^-110 the last terms are too small for bfloat16 and count as 0; infinities become NaN, as do
+ * numbers that round to 2^128.
+ *
+ * Here a tile is packed from rows row … row + 15 and columns column … column + 31 of a matrix, or from 32 rows and 16
+ * columns, with zeros where the matrix ends; its terms' tiles of pairs (pairs.h) come one behind another. */
+#ifndef VT_BACKEND_CPU_AMX_TERMS_H
+#define VT_BACKEND_CPU_AMX_TERMS_H
+
+#include "backend/cpu/amx/pairs.h"
+#include "backend/cpu/vector/elements.h"
+
+enum { TERMS = 3 };
+
+/* How many terms the numbers of a matrix have. */
+INLINE int terms_of(vt_type type)
+{
+    return type == VT_BFLOAT16 ? 1 : TERMS;
+}
+
+/* Ties go away from 0. Of a NaN something else may become: its rest is one. */
+INLINE vector nearest_bfloat16(vector value)
+{
+    return (vector)(((vector_word)value + 0x8000u) & 0xffff0000u);
+}
+
+INLINE void split(vector value, vector term[TERMS])
+{
+    term[0] = nearest_bfloat16(value);
+    vector rest = value - term[0];
+    term[1] = nearest_bfloat16(rest);
+    term[2] = rest - term[1];
+}
+
+/* ---- numbers, 0 beyond the matrix; `whole`, a constant: the tile lies within it ---- */
+
+INLINE bool lies_within(const vt_matrix *from, int64_t row, int64_t column, int64_t rows, int64_t columns)
+{
+    return row + rows <= from->rows && column + columns <= from->columns;
+}
+
+INLINE vector load_inside(bool whole, const vt_matrix *from, int64_t row, int64_t column)
+{
+    int64_t index = row * from->stride + column, left = from->columns - column;
+    if (whole) return load_elements(from, index);
+    if (row >= from->rows || left <= 0) return (vector){0};
+    return left >= LANES ? load_elements(from, index) : load_some(from, index, left);
+}
+
+/* 16 numbers of a row of bfloat16. */
+INLINE void copy_inside(bool whole, const vt_matrix *from, int64_t row, int64_t column, pair to[SIDE / 2])
+{
+    const uint16_t *number = from->half + row * from->stride + column;
+    int64_t left = row < from->rows ? smaller(SIDE, from->columns - column) : 0;
+    if (whole) {
+        memcpy(to, number, SIDE * sizeof *number);
+        return;
+    }
+    memset(to, 0, SIDE * sizeof *number);
+    if (left > 0) memcpy(to, number, (size_t)left * sizeof *number);
+}
+
+/* ---- tiles: the depth of the product along the matrix's rows ---- */
+
+INLINE void store_terms(vector first, vector second, pair *to)
+{
+    vector upper[TERMS], lower[TERMS];
+    split(first, upper);
+    split(second, lower);
+#pragma GCC unroll 3
+    for (int t = 0; t < TERMS; t++) store_neighbours(to + t * TILE_PAIRS, upper[t], lower[t]);
+}
+
+INLINE void left_rows(bool whole, const vt_matrix *from, int64_t row, int64_t column, pair *to)
+{
+    for (int64_t r = 0; r < SIDE; r++, to += SIDE) {
+        if (from->type != VT_BFLOAT16) {
+#pragma GCC unroll 4
+            for (int64_t k = 0; k < DEPTH; k += 2 * LANES)
+                store_terms(load_inside(whole, from, row + r, column + k),
+                            load_inside(whole, from, row + r, column + k + LANES), to + k / 2);
+        } else {
+            copy_inside(whole, from, row + r, column, to);
+            copy_inside(whole, from, row + r, column + SIDE, to + SIDE / 2);
+        }
+    }
+}
+
+/* A left operand's tile of 16 rows. */
+static void pack_left_rows(const vt_matrix *from, int64_t row, int64_t column, pair *to)
+{
+    if (lies_within(from, row, column, SIDE, DEPTH))
+        left_rows(true, from, row, column, to);
+    else
+        left_rows(false, from, row, column, to);
+}
+
+/* A right operand's tile; its columns are rows of the matrix. */
+static void pack_right_across(const vt_matrix *from, int64_t row, int64_t column, pair *to)
+{
+    pair rows[TERMS * TILE_PAIRS];
+    pack_left_rows(from, row, column, rows);
+    for (int t = 0; t < terms_of(from->type); t++)
+        transpose_pairs(rows + t * TILE_PAIRS, SIDE, to + t * TILE_PAIRS, SIDE);
+}
+
+/* ---- tiles: the depth of the product along the matrix's columns ---- */
+
+INLINE void right_along(bool whole, const vt_matrix *from, int64_t row, int64_t column, pair *to)
+{
+    for (int64_t p = 0; p < SIDE; p++, to += SIDE) {
+        if (from->type == VT_BFLOAT16) {
+            pair rows[2][SIDE / 2];
+            copy_inside(whole, from, row + 2 * p, column, rows[0]);
+            copy_inside(whole, from, row + 2 * p + 1, column, rows[1]);
+            join_rows(rows[0], rows[1], to);
+            continue;
+        }
+#pragma GCC unroll 4
+        for (int64_t c = 0; c < SIDE; c += LANES) {
+            vector upper[TERMS], lower[TERMS];
+            split(load_inside(whole, from, row + 2 * p, column + c), upper);
+            split(load_inside(whole, from, row + 2 * p + 1, column + c), lower);
+#pragma GCC unroll 3
+            for (int t = 0; t < TERMS; t++) {
+                vector_word pairs = (vector_word)upper[t] >> 16 | ((vector_word)lower[t] & 0xffff0000u);
+                memcpy(to + t * TILE_PAIRS + c, &pairs, sizeof pairs);
+            }
+        }
+    }
+}
+
+/* A right operand's tile of 16 columns. */
+static void pack_right_along(const vt_matrix *from, int64_t row, int64_t column, pair *to)
+{
+    if (lies_within(from, row, column, DEPTH, SIDE))
+        right_along(true, from, row, column, to);
+    else
+        right_along(false, from, row, column, to);
+}
+
+/* Rows of float32, transposed before they are split. */
+INLINE void left_columns(bool whole, const vt_matrix *from, int64_t row, int64_t column, pair *to)
+{
+    for (int64_t c = 0; c < SIDE; c += LANES) {
+        for (int64_t k = 0; k < DEPTH; k += 2 * LANES) {
+            vector upper[LANES], lower[LANES];
+#pragma GCC unroll 16
+            for (int64_t i = 0; i < LANES; i++) upper[i] = load_inside(whole, from, row + k + i, column + c);
+            transpose(upper);
+#pragma GCC unroll 16
+            for (int64_t i = 0; i < LANES; i++) lower[i] = load_inside(whole, from, row + k + LANES + i, column + c);
+            transpose(lower);
+            for (int64_t i = 0; i < LANES; i++) store_terms(upper[i], lower[i], to + (c + i) * SIDE + k / 2);
+        }
+    }
+}
+
+/* A left operand's tile; its rows are columns of the matrix. */
+static void pack_left_columns(const vt_matrix *from, int64_t row, int64_t column, pair *to)
+{
+    if (from->type == VT_BFLOAT16) {
+        pair along[TILE_PAIRS];
+        pack_right_along(from, row, column, along);
+        transpose_pairs(along, SIDE, to, SIDE);
+    } else if (lies_within(from, row, column, DEPTH, SIDE)) {
+        left_columns(true, from, row, column, to);
+    } else {
+        left_columns(false, from, row, column, to);
+    }
+}
+
+/* ---- the product ---- */
+
+/* A packed operand: pieces of 16 rows (a left one) or columns (a right one), each of the depth's `steps` tiles with all
+ * their terms. */
+typedef struct {
+    const pair *tiles;
+    int64_t piece; /* pairs from piece to piece */
+} packed;
+
+/* Rows of memory that are written soon: they are asked for evenly while sums are made. */
+typedef struct {
+    char *memory;
+    int64_t row, bytes, rows; /* bytes from row to row, of a row, and how many */
+} soon;
+
+INLINE void ask_for(soon ahead, int64_t step, int64_t steps)
+{
+    for (int64_t r = ahead.rows * step / steps; r < ahead.rows * (step + 1) / steps; r++)
+        for (int64_t byte = 0; byte < ahead.bytes; byte += 64)
+            __builtin_prefetch(ahead.memory + r * ahead.row + byte, 1);
+}
+
+enum { BLOCK = 2 * SIDE, RUN = 12 }; /* RUN: steps that are added up in the tiles */
+
+/* sums [32 × 32], `width` apart, = the first two pieces of a and b over `steps` depths, where each is of so many terms.
+ * The products of small terms come first, so that they are added up by themselves. */
+INLINE void multiply_run(int terms, packed a, packed b, int64_t steps, float *sums, int64_t width, soon ahead)
+{
+    const int64_t row = width * (int64_t)sizeof *sums, tile = 64, step = terms * TILE_PAIRS;
+    const pair *upper = a.tiles, *lower = upper + a.piece, *left = b.tiles, *right = left + b.piece;
+#define LOAD_A(term)                                                                                                   \
+    tile_load(4, upper + k * step + (term)*TILE_PAIRS, tile);                                                          \
+    tile_load(5, lower + k * step + (term)*TILE_PAIRS, tile)
+#define LOAD_B(term)                                                                                                   \
+    tile_load(6, left + k * step + (term)*TILE_PAIRS, tile);                                                           \
+    tile_load(7, right + k * step + (term)*TILE_PAIRS, tile)
+#define MULTIPLY                                                                                                       \
+    tile_multiply(0, 4, 6);                                                                                            \
+    tile_multiply(1, 4, 7);                                                                                            \
+    tile_multiply(2, 5, 6);                                                                                            \
+    tile_multiply(3, 5, 7)
+    tile_zero(0);
+    tile_zero(1);
+    tile_zero(2);
+    tile_zero(3);
+    for (int64_t k = 0; k < steps; k++) {
+        ask_for(ahead, k, steps);
+        LOAD_B(0);
+        if (terms > 1) {
+            LOAD_A(2);
+            MULTIPLY;
+            LOAD_A(1);
+            MULTIPLY;
+            LOAD_B(1);
+            MULTIPLY;
+            LOAD_A(0);
+            MULTIPLY;
+            LOAD_B(2);
+            MULTIPLY;
+            LOAD_B(0);
+        } else {
+            LOAD_A(0);
+        }
+        MULTIPLY;
+    }
+    tile_store(0, sums, row);
+    tile_store(1, sums + SIDE, row);
+    tile_store(2, sums + SIDE * width, row);
+    tile_store(3, sums + SIDE * width + SIDE, row);
+#undef LOAD_A
+#undef LOAD_B
+#undef MULTIPLY
+}
+
+/* The same for any number of steps, in runs whose sums are added in their order. */
+INLINE void multiply_runs(int terms, packed a, packed b, int64_t steps, float *sums, int64_t width, soon ahead)
+{
+    multiply_run(terms, a, b, smaller(RUN, steps), sums, width, ahead);
+    for (int64_t k = RUN; k < steps; k += RUN) {
+        float more[BLOCK * BLOCK];
+        packed rest_a = {a.tiles + k * terms * TILE_PAIRS, a.piece},
+               rest_b = {b.tiles + k * terms * TILE_PAIRS, b.piece};
+        multiply_run(terms, rest_a, rest_b, smaller(RUN, steps - k), more, BLOCK, (soon){0});
+        for (int64_t r = 0; r < BLOCK; r++)
+            for (int64_t c = 0; c < BLOCK; c += LANES)
+                store(sums + r * width + c, load(sums + r * width + c) + load(more + r * BLOCK + c));
+    }
+}
+
+/* Not inlined: one copy of each is enough. */
+static __attribute__((noinline)) void multiply_block(int terms, packed a, packed b, int64_t steps, float *sums,
+                                                     int64_t width, soon ahead)
+{
+    if (terms == 1)
+        multiply_runs(1, a, b, steps, sums, width, ahead);
+    else
+        multiply_runs(TERMS, a, b, steps, sums, width, ahead);
+}
+
+#endif

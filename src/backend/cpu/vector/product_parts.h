@@ -1,0 +1,128 @@
+/* What products' kernels share, those in vector/ and amx/product.c: how rows are dealt out, and what becomes of sums.
+ */
+#ifndef VT_BACKEND_CPU_VECTOR_PRODUCT_PARTS_H
+#define VT_BACKEND_CPU_VECTOR_PRODUCT_PARTS_H
+
+#include "backend/cpu/vector/elements.h"
+#include "backend/cpu/vector/gelu.h"
+
+/* 0 … count - 1 in pieces for `threads` threads that take them one by one: `whole` ones of `size`, and from there on
+ * smaller ones, so that all threads end at nearly the same time though one may be slower. */
+typedef struct {
+    int64_t count, size, whole, small, pieces;
+} shares;
+
+static inline shares share_out(int64_t count, int64_t size, int64_t threads)
+{
+    shares s = {.count = count, .size = size, .small = pieces(size, 4)};
+    int64_t last = threads * size / 2; /* what goes in small ones, at least */
+    s.whole = count > last ? (count - last) / size : 0;
+    s.pieces = s.whole + pieces(count - s.whole * size, s.small);
+    return s;
+}
+
+static inline int64_t share_begin(const shares *s, int64_t index)
+{
+    int64_t small = index > s->whole ? index - s->whole : 0;
+    return smaller(s->count, (index - small) * s->size + small * s->small);
+}
+
+/* Asks for rows first … first + rows - 1, columns begin … end - 1 of a matrix. */
+INLINE void look_ahead_rows(const vt_matrix *matrix, int64_t first, int64_t rows, int64_t begin, int64_t end, int write)
+{
+    int64_t size = (int64_t)vt_type_size(matrix->type);
+    for (int64_t r = first; r < first + rows; r++) {
+        const char *row = (const char *)matrix->data + (r * matrix->stride + begin) * size;
+        for (int64_t byte = 0; byte < (end - begin) * size; byte += 64) {
+            if (write)
+                __builtin_prefetch(row + byte, 1);
+            else
+                __builtin_prefetch(row + byte, 0);
+        }
+    }
+}
+
+/* The matrix from row `row` on. */
+static inline vt_matrix from_row(vt_matrix matrix, int64_t row)
+{
+    if (vt_type_is_half(matrix.type))
+        matrix.half += row * matrix.stride;
+    else
+        matrix.data += row * matrix.stride;
+    matrix.rows -= row;
+    return matrix;
+}
+
+typedef enum { FINISH_SUM, FINISH_ERF, FINISH_TANH } finish_kind;
+
+/* Where a product's sums go. */
+typedef struct {
+    vt_matrix result, active; /* active: gelu(result), unless FINISH_SUM */
+    const float *bias;        /* NULL, or [columns] */
+    finish_kind finish;
+} product_result;
+
+/* Bias, GELU and storing of `count` <= LANES sums. */
+INLINE void finish_vector(finish_kind finish, const product_result *to, vector sum, int64_t row, int64_t column,
+                          int64_t count)
+{
+    bool whole = count >= LANES;
+    vector value = sum;
+    if (to->bias != NULL) value += whole ? load(to->bias + column) : load_part(to->bias + column, count);
+    int64_t at = row * to->result.stride + column;
+    if (whole)
+#ifdef W
+        if ((variant() & 32) && to->result.type == VT_FLOAT32)
+            _mm512_stream_ps(to->result.data + at, (__m512)value);
+        else
+#endif
+            store_elements(&to->result, at, value);
+    else
+        store_some(&to->result, at, value, count);
+    if (finish == FINISH_SUM) return;
+    value = gelu(finish == FINISH_ERF ? VT_GELU_ERF : VT_GELU_TANH, as_stored(&to->result, value)).value;
+    at = row * to->active.stride + column;
+    if (whole)
+        store_elements(&to->active, at, value);
+    else
+        store_some(&to->active, at, value, count);
+}
+
+/* Results of one type, a constant: the loop then holds no others. */
+INLINE void finish_rows(finish_kind finish, vt_type type, product_result to, const float *sums, int64_t width,
+                        int64_t first, int64_t rows, int64_t column, int64_t columns)
+{
+    int64_t left = smaller(columns, to.result.columns - column), whole = left / LANES * LANES;
+    to.result.type = to.active.type = type;
+    for (int64_t r = 0; r < rows; r++, sums += width) {
+        for (int64_t part = 0; part < whole; part += LANES)
+            finish_vector(finish, &to, load(sums + part), first + r, column + part, LANES);
+        if (whole < left) finish_vector(finish, &to, load(sums + whole), first + r, column + whole, left - whole);
+    }
+}
+
+INLINE void finish_typed(finish_kind finish, const product_result *to, const float *sums, int64_t width, int64_t first,
+                         int64_t rows, int64_t column, int64_t columns)
+{
+    if (to->result.type == VT_FLOAT32)
+        finish_rows(finish, VT_FLOAT32, *to, sums, width, first, rows, column, columns);
+    else if (to->result.type == VT_BFLOAT16)
+        finish_rows(finish, VT_BFLOAT16, *to, sums, width, first, rows, column, columns);
+    else
+        finish_rows(finish, VT_FLOAT16, *to, sums, width, first, rows, column, columns);
+}
+
+/* Sums [rows × columns], `width` apart, of the result's rows first …, columns column …; what lies beyond it is left
+ * out. The result and its GELU are of one type. */
+INLINE void finish_block(const product_result *to, const float *sums, int64_t width, int64_t first, int64_t rows,
+                         int64_t column, int64_t columns)
+{
+    if (to->finish == FINISH_SUM)
+        finish_typed(FINISH_SUM, to, sums, width, first, rows, column, columns);
+    else if (to->finish == FINISH_ERF)
+        finish_typed(FINISH_ERF, to, sums, width, first, rows, column, columns);
+    else
+        finish_typed(FINISH_TANH, to, sums, width, first, rows, column, columns);
+}
+
+#endif
