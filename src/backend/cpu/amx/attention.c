@@ -88,17 +88,21 @@ static __attribute__((noinline)) void multiply_tiles(int64_t rows, int64_t colum
 
 /* ---- operands ---- */
 
-/* to [block × depth] = the head's columns of rows first …, the rest 0. */
+/* to [block × depth] = the head's columns of rows first …, the rest 0. The columns are copied eight by eight: calls of
+ * memcpy would take longer than the copies. */
 static void pack_block(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows, int64_t block, pair *to)
 {
-    int64_t stride = pad(h).depth / 2;
-    size_t bytes = (size_t)h->dim * sizeof(uint16_t), row_bytes = (size_t)stride * sizeof *to;
+    enum { PART = 8 };
+    int64_t stride = pad(h).depth / 2, whole = h->dim / PART * PART;
     for (int64_t r = 0; r < rows; r++) {
-        pair *row = to + r * stride;
-        memcpy(row, from->half + (first + r) * from->stride + h->column, bytes);
-        memset((char *)row + bytes, 0, row_bytes - bytes);
+        const uint16_t *row = from->half + (first + r) * from->stride + h->column;
+        uint16_t *packed = (uint16_t *)(to + r * stride);
+        int64_t d = 0;
+        for (; d < whole; d += PART) memcpy(packed + d, row + d, PART * sizeof *row);
+        for (; d < h->dim; d++) packed[d] = row[d];
+        for (; d < 2 * stride; d++) packed[d] = 0;
     }
-    memset(to + rows * stride, 0, (size_t)(block - rows) * row_bytes);
+    memset(to + rows * stride, 0, (size_t)((block - rows) * stride) * sizeof *to);
 }
 
 /* Right operand [depth × block]: the transpose of rows [block × depth]. */
@@ -153,36 +157,50 @@ static void round_along_queries(const float *rows, int64_t keys, pair *to)
                              j < keys ? load(rows + j * PANEL + i + LANES) : (vector){0});
 }
 
+/* ---- units of work ---- */
+
+enum { MOST_BLOCKS = 4 };
+
+/* How many blocks of queries (backward: of keys) a unit of work has: what is packed of the others serves all of them.
+ * Fewer where threads would have nothing to do; a number's sum does not depend on it. */
+static int64_t blocks_of_unit(const vt_backend *backend, const vt_attention_shape *shape, int64_t blocks)
+{
+    int64_t most = smaller(MOST_BLOCKS, blocks), heads = shape->batch * shape->heads;
+    while (most > 1 && heads * pieces(blocks, most) < 4 * vt_cpu_threads(backend)) most--;
+    return most;
+}
+
 /* ---- forward ---- */
 
 typedef struct {
     vt_matrix q, k, v, out;
     float *log_sum;
+    int64_t unit; /* queries of a unit of work */
 } forward_arguments;
 
 typedef struct {
-    pair *rows;           /* [QUERIES or KEYS × depth]: what is being packed */
-    pair *queries;        /* right operand [depth × QUERIES] */
+    pair *rows;           /* [unit or KEYS × depth]: what is being packed */
+    pair *queries;        /* right operand [depth × unit] */
     pair *keys;           /* left operand [KEYS × depth] */
     pair *values;         /* left operand [width × KEYS]: transposed */
     pair *weights;        /* right operand [KEYS × PANEL] */
     float *scores;        /* [KEYS × PANEL] */
     float *out;           /* panel by panel, [width × PANEL] */
-    float *maximum, *sum; /* [QUERIES]: weights are relative to the maximum, which is in powers of two */
+    float *maximum, *sum; /* [unit]: weights are relative to the maximum, which is in powers of two */
 } forward_buffers;
 
-static forward_buffers forward_layout(const head_view *h, pile *memory)
+static forward_buffers forward_layout(const head_view *h, int64_t unit, pile *memory)
 {
     padded to = pad(h);
-    return (forward_buffers){.rows = take(memory, KEYS * to.depth / 2),
-                             .queries = take(memory, QUERIES * to.depth / 2),
+    return (forward_buffers){.rows = take(memory, unit * to.depth / 2),
+                             .queries = take(memory, unit * to.depth / 2),
                              .keys = take(memory, KEYS * to.depth / 2),
                              .values = take(memory, KEYS * to.width / 2),
                              .weights = take(memory, KEYS * PANEL / 2),
                              .scores = take(memory, KEYS * PANEL),
-                             .out = take(memory, QUERIES * to.width),
-                             .maximum = take(memory, QUERIES),
-                             .sum = take(memory, QUERIES)};
+                             .out = take(memory, unit * to.width),
+                             .maximum = take(memory, unit),
+                             .sum = take(memory, unit)};
 }
 
 /* Queries query … query + LANES - 1 of the panel have scores (scaled to powers of two) beside more keys. Their maxima
@@ -243,14 +261,14 @@ static void forward_keys(const head_view *h, const forward_arguments *a, const f
     }
 }
 
-static void forward_block(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first)
+static void forward_unit(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first)
 {
-    int64_t queries = smaller(QUERIES, h->shape->queries - first), row = h->batch * h->shape->queries + first;
+    int64_t queries = smaller(a->unit, h->shape->queries - first), row = h->batch * h->shape->queries + first;
     int64_t width = pad(h).width;
-    pack_block(h, &a->q, row, queries, QUERIES, b->rows);
-    pack_across(h, b->rows, QUERIES, b->queries);
-    memset(b->out, 0, (size_t)(width * QUERIES) * sizeof(float));
-    for (int64_t i = 0; i < QUERIES; i++) {
+    pack_block(h, &a->q, row, queries, a->unit, b->rows);
+    pack_across(h, b->rows, a->unit, b->queries);
+    memset(b->out, 0, (size_t)(width * a->unit) * sizeof(float));
+    for (int64_t i = 0; i < a->unit; i++) {
         b->maximum[i] = -1e30f;
         b->sum[i] = 0;
     }
@@ -269,24 +287,25 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
                               vt_matrix v, vt_matrix out, float *log_sum)
 {
     head_view any = view_head(shape, 0);
-    forward_arguments arguments = {q, k, v, out, log_sum};
+    int64_t blocks = pieces(shape->queries, QUERIES), of_unit = blocks_of_unit(backend, shape, blocks);
+    forward_arguments arguments = {q, k, v, out, log_sum, of_unit * QUERIES};
     pile count = {NULL, 0};
     if (q.type != VT_BFLOAT16 || k.type != VT_BFLOAT16 || v.type != VT_BFLOAT16) {
         ((vt_cpu_state *)backend->state)->vectors.attention_forward(backend, shape, q, k, v, out, log_sum);
         return;
     }
-    forward_layout(&any, &count);
+    forward_layout(&any, arguments.unit, &count);
     if (!vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float))) return;
-    int64_t blocks = (shape->queries + QUERIES - 1) / QUERIES;
+    int64_t units = pieces(blocks, of_unit);
 #pragma omp parallel
     {
         tiles_configure();
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t work = 0; work < shape->batch * shape->heads * blocks; work++) {
-            head_view h = view_head(shape, work / blocks);
+        for (int64_t work = 0; work < shape->batch * shape->heads * units; work++) {
+            head_view h = view_head(shape, work / units);
             pile memory = {vt_cpu_scratch(backend), 0};
-            forward_buffers b = forward_layout(&h, &memory);
-            forward_block(&h, &arguments, &b, work % blocks * QUERIES);
+            forward_buffers b = forward_layout(&h, arguments.unit, &memory);
+            forward_unit(&h, &arguments, &b, work % units * arguments.unit);
         }
         tiles_release();
     }
@@ -297,13 +316,21 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
 typedef struct {
     vt_matrix q, k, v, dout, dq, dk, dv;
     const float *log_sum;
+    int64_t unit;           /* blocks of keys of a unit of work */
     backward_shared shared; /* dq_sum [units, blocks of queries, width × QUERIES]: dq / scale, transposed */
 } backward_arguments;
 
+/* A block of keys. */
 typedef struct {
-    pair *rows;                           /* [QUERIES or KEYS × depth]: what is being packed */
-    pair *keys, *values;                  /* left operands [KEYS × depth] */
-    pair *keys_transposed;                /* left operand [width × KEYS] */
+    pair *keys, *values;    /* left operands [KEYS × depth] */
+    pair *keys_transposed;  /* left operand [width × KEYS] */
+    float *dkeys, *dvalues; /* [KEYS × width] */
+    int64_t first, count;   /* its keys */
+} key_block;
+
+typedef struct {
+    pair *rows; /* [QUERIES × depth]: what is being packed */
+    key_block blocks[MOST_BLOCKS];
     pair *queries_across, *dout_across;   /* right operands [depth × QUERIES] */
     pair *queries_along, *dout_along;     /* right operands [QUERIES × width] */
     pair *weights, *dscores;              /* left operands [KEYS × QUERIES] */
@@ -311,18 +338,14 @@ typedef struct {
     float *weights_panel, *dscores_panel; /* [KEYS × PANEL] */
     float *kept;                          /* the weights after dropout; weights_panel itself without dropout */
     float *high, *delta;                  /* [QUERIES]: logarithms of the sums, in powers of two; out · dout */
-    float *dkeys, *dvalues;               /* [KEYS × width] */
 } backward_buffers;
 
-static backward_buffers backward_layout(const head_view *h, pile *memory)
+static backward_buffers backward_layout(const head_view *h, int64_t unit, pile *memory)
 {
     padded to = pad(h);
     int64_t deep = KEYS * to.depth / 2, wide = KEYS * to.width / 2, scores = KEYS * QUERIES / 2;
     _Static_assert(KEYS == QUERIES, "one size for both");
     backward_buffers b = {.rows = take(memory, deep),
-                          .keys = take(memory, deep),
-                          .values = take(memory, deep),
-                          .keys_transposed = take(memory, wide),
                           .queries_across = take(memory, deep),
                           .dout_across = take(memory, deep),
                           .queries_along = take(memory, wide),
@@ -333,9 +356,13 @@ static backward_buffers backward_layout(const head_view *h, pile *memory)
                           .weights_panel = take(memory, KEYS * PANEL),
                           .dscores_panel = take(memory, KEYS * PANEL),
                           .high = take(memory, QUERIES),
-                          .delta = take(memory, QUERIES),
-                          .dkeys = take(memory, 2 * wide),
-                          .dvalues = take(memory, 2 * wide)};
+                          .delta = take(memory, QUERIES)};
+    for (int64_t i = 0; i < unit; i++)
+        b.blocks[i] = (key_block){.keys = take(memory, deep),
+                                  .values = take(memory, deep),
+                                  .keys_transposed = take(memory, wide),
+                                  .dkeys = take(memory, 2 * wide),
+                                  .dvalues = take(memory, 2 * wide)};
     b.kept = h->shape->dropout.rate > 0 ? take(memory, KEYS * PANEL) : b.weights_panel;
     return b;
 }
@@ -385,36 +412,34 @@ static void differentiate_panel(const head_view *h, const backward_buffers *b, i
 }
 
 /* Weights and the scores' gradients of a block of queries, as operands. */
-static void backward_panels(const head_view *h, const backward_buffers *b, int64_t first_query, int64_t queries,
-                            int64_t first_key, int64_t keys)
+static void backward_panels(const head_view *h, const backward_buffers *b, const key_block *k, int64_t first_query,
+                            int64_t queries)
 {
     padded to = pad(h);
-    int64_t rows = round_up(keys, SIDE), column = SIDE * to.depth / 2;
+    int64_t rows = round_up(k->count, SIDE), column = SIDE * to.depth / 2;
     for (int64_t panel = 0; panel * PANEL < queries; panel++) {
         int64_t first = panel * PANEL * to.depth / 2;
-        multiply_tiles(rows, PANEL, to.depth, b->keys, to.depth / 2, (right_operand){b->queries_across + first, column},
+        multiply_tiles(rows, PANEL, to.depth, k->keys, to.depth / 2, (right_operand){b->queries_across + first, column},
                        b->weights_panel, PANEL, false);
-        multiply_tiles(rows, PANEL, to.depth, b->values, to.depth / 2, (right_operand){b->dout_across + first, column},
+        multiply_tiles(rows, PANEL, to.depth, k->values, to.depth / 2, (right_operand){b->dout_across + first, column},
                        b->dscores_panel, PANEL, false);
-        differentiate_panel(h, b, first_query, queries, panel, first_key, keys);
-        round_along_queries(b->kept, keys, b->weights + panel * PANEL / 2);
-        round_along_queries(b->dscores_panel, keys, b->dscores + panel * PANEL / 2);
-        round_along_keys(b->dscores_panel, keys, b->dscores_along + panel * PANEL * KEYS / 2);
+        differentiate_panel(h, b, first_query, queries, panel, k->first, k->count);
+        round_along_queries(b->kept, k->count, b->weights + panel * PANEL / 2);
+        round_along_queries(b->dscores_panel, k->count, b->dscores + panel * PANEL / 2);
+        round_along_keys(b->dscores_panel, k->count, b->dscores_along + panel * PANEL * KEYS / 2);
     }
 }
 
-/* dq_sum += dscores · keys, after the blocks of keys before this one; the last one's thread stores dq. */
-static void add_dqueries(const head_view *h, const backward_arguments *a, const backward_buffers *b, int64_t first,
-                         int64_t queries, int64_t keys, int64_t key_block)
+/* Of one block of keys and one of queries. dq: the sum for these queries; `fresh`: nothing is in it yet. */
+static void multiply_gradients(const head_view *h, const backward_buffers *b, const key_block *k, int64_t queries,
+                               float *dq, bool fresh)
 {
-    int64_t block = h->unit * a->shared.query_blocks + first / QUERIES, width = pad(h).width;
-    float *sum = a->shared.dq_sum + block * width * QUERIES;
-    wait_for(a->shared.added + block, (int)key_block);
-    multiply_tiles(width, round_up(queries, SIDE), round_up(keys, DEPTH), b->keys_transposed, KEYS / 2,
-                   (right_operand){b->dscores_along, KEY_TILES * TILE_PAIRS}, sum, QUERIES, key_block > 0);
-    if (key_block + 1 == a->shared.key_blocks)
-        unpack_transposed(h, sum, QUERIES, h->batch * h->shape->queries + first, queries, h->scale, &a->dq);
-    __atomic_store_n(a->shared.added + block, (int)key_block + 1, __ATOMIC_RELEASE);
+    int64_t width = pad(h).width, rows = round_up(k->count, SIDE), depth = round_up(queries, DEPTH);
+    right_operand dout = {b->dout_along, QUERY_TILES * TILE_PAIRS}, q = {b->queries_along, QUERY_TILES * TILE_PAIRS};
+    multiply_tiles(rows, width, depth, b->weights, QUERIES / 2, dout, k->dvalues, width, true);
+    multiply_tiles(rows, width, depth, b->dscores, QUERIES / 2, q, k->dkeys, width, true);
+    multiply_tiles(width, round_up(queries, SIDE), round_up(k->count, DEPTH), k->keys_transposed, KEYS / 2,
+                   (right_operand){b->dscores_along, KEY_TILES * TILE_PAIRS}, dq, QUERIES, !fresh);
 }
 
 /* Rows first … of the head's columns = scale · from [rows × width]. */
@@ -429,30 +454,44 @@ static void unpack_rows(const head_view *h, const float *from, int64_t first, in
     }
 }
 
-/* One block of keys against all queries. */
-static void backward_block(const head_view *h, const backward_arguments *a, const backward_buffers *b,
-                           int64_t key_block)
+static void begin_keys(const head_view *h, const backward_arguments *a, key_block *k, int64_t first)
 {
-    padded to = pad(h);
-    int64_t first_key = key_block * KEYS, keys = smaller(KEYS, h->shape->keys - first_key);
-    int64_t key_row = h->batch * h->shape->keys + first_key, rows = round_up(keys, SIDE);
-    pack_block(h, &a->v, key_row, keys, KEYS, b->values);
-    pack_block(h, &a->k, key_row, keys, KEYS, b->keys);
-    pack_transpose(h, b->keys, KEYS, b->keys_transposed);
-    memset(b->dkeys, 0, (size_t)(KEYS * to.width) * sizeof(float));
-    memset(b->dvalues, 0, (size_t)(KEYS * to.width) * sizeof(float));
+    size_t gradient_bytes = (size_t)(KEYS * pad(h).width) * sizeof(float);
+    int64_t row = h->batch * h->shape->keys + first;
+    k->first = first;
+    k->count = smaller(KEYS, h->shape->keys - first);
+    pack_block(h, &a->v, row, k->count, KEYS, k->values);
+    pack_block(h, &a->k, row, k->count, KEYS, k->keys);
+    pack_transpose(h, k->keys, KEYS, k->keys_transposed);
+    memset(k->dkeys, 0, gradient_bytes);
+    memset(k->dvalues, 0, gradient_bytes);
+}
+
+/* Some blocks of keys against all queries. Sums for dq are added after those of the units before this one; the last
+ * one's thread stores them. */
+static void backward_unit(const head_view *h, const backward_arguments *a, backward_buffers *b, int64_t index)
+{
+    int64_t first_key = index * a->unit * KEYS, blocks = smaller(a->unit, pieces(h->shape->keys - first_key, KEYS));
+    for (int64_t i = 0; i < blocks; i++) begin_keys(h, a, b->blocks + i, first_key + i * KEYS);
     for (int64_t first = 0; first < h->shape->queries; first += QUERIES) {
-        int64_t queries = smaller(QUERIES, h->shape->queries - first), depth = round_up(queries, DEPTH);
+        int64_t queries = smaller(QUERIES, h->shape->queries - first);
+        int64_t block = h->unit * a->shared.query_blocks + first / QUERIES;
+        float *sum = a->shared.dq_sum + block * pad(h).width * QUERIES;
         pack_queries(h, a, b, first, queries);
-        backward_panels(h, b, first, queries, first_key, keys);
-        multiply_tiles(rows, to.width, depth, b->weights, QUERIES / 2,
-                       (right_operand){b->dout_along, QUERY_TILES * TILE_PAIRS}, b->dvalues, to.width, true);
-        multiply_tiles(rows, to.width, depth, b->dscores, QUERIES / 2,
-                       (right_operand){b->queries_along, QUERY_TILES * TILE_PAIRS}, b->dkeys, to.width, true);
-        add_dqueries(h, a, b, first, queries, keys, key_block);
+        for (int64_t i = 0; i < blocks; i++) {
+            backward_panels(h, b, b->blocks + i, first, queries);
+            if (i == 0) wait_for(a->shared.added + block, (int)index);
+            multiply_gradients(h, b, b->blocks + i, queries, sum, index + i == 0);
+        }
+        if (index + 1 == a->shared.key_blocks)
+            unpack_transposed(h, sum, QUERIES, h->batch * h->shape->queries + first, queries, h->scale, &a->dq);
+        __atomic_store_n(a->shared.added + block, (int)index + 1, __ATOMIC_RELEASE);
     }
-    unpack_rows(h, b->dkeys, key_row, keys, h->scale, &a->dk);
-    unpack_rows(h, b->dvalues, key_row, keys, 1, &a->dv);
+    for (int64_t i = 0; i < blocks; i++) {
+        const key_block *k = b->blocks + i;
+        unpack_rows(h, k->dkeys, h->batch * h->shape->keys + k->first, k->count, h->scale, &a->dk);
+        unpack_rows(h, k->dvalues, h->batch * h->shape->keys + k->first, k->count, 1, &a->dv);
+    }
 }
 
 static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
@@ -467,10 +506,11 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
             ->vectors.attention_backward(backend, shape, q, k, v, out, log_sum, dout, dq, dk, dv);
         return;
     }
-    backward_layout(&any, &count);
-    int64_t query_blocks = (shape->queries + QUERIES - 1) / QUERIES, key_blocks = (shape->keys + KEYS - 1) / KEYS;
+    int64_t query_blocks = pieces(shape->queries, QUERIES), key_blocks = pieces(shape->keys, KEYS);
     int64_t dq_floats = query_blocks * QUERIES * pad(&any).width;
-    if (!share_backward(backend, shape, key_blocks, query_blocks, dq_floats, &a.shared) ||
+    a.unit = blocks_of_unit(backend, shape, key_blocks);
+    backward_layout(&any, a.unit, &count);
+    if (!share_backward(backend, shape, pieces(key_blocks, a.unit), query_blocks, dq_floats, &a.shared) ||
         !vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float)))
         return;
 #pragma omp parallel
@@ -478,11 +518,11 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
         make_delta(shape, &out, &dout, a.shared.delta);
         int64_t unit = -1, block;
         pile memory = {vt_cpu_scratch(backend), 0};
-        backward_buffers b = backward_layout(&any, &memory);
+        backward_buffers b = backward_layout(&any, a.unit, &memory);
         tiles_configure();
         while (take_block(&a.shared, &unit, &block)) {
             head_view h = view_head(shape, unit);
-            backward_block(&h, &a, &b, block);
+            backward_unit(&h, &a, &b, block);
         }
         tiles_release();
     }

@@ -199,15 +199,8 @@ static inline float dot(const vt_matrix *a, int64_t a_index, const vt_matrix *b,
 {
     vector lanes = {0};
     int64_t d = 0;
-    if (a->type == VT_FLOAT32 && b->type == VT_FLOAT32) {
-        for (; d + LANES <= count; d += LANES) lanes += load(a->data + a_index + d) * load(b->data + b_index + d);
-    }
-    for (; d < count; d += LANES) {
-        float part[2][LANES] = {{0}};
-        pack_row(a, a_index + d, smaller(LANES, count - d), part[0]);
-        pack_row(b, b_index + d, smaller(LANES, count - d), part[1]);
-        lanes += load(part[0]) * load(part[1]);
-    }
+    for (; d + LANES <= count; d += LANES) lanes += load_elements(a, a_index + d) * load_elements(b, b_index + d);
+    if (d < count) lanes += load_some(a, a_index + d, count - d) * load_some(b, b_index + d, count - d);
     return sum_lanes(lanes);
 }
 
