@@ -48,9 +48,14 @@ static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int
 {
     int terms = terms_of(w->left.type);
     int64_t piece = piece_pairs(w->left.type, w->steps), blocks = pieces(rows, BLOCK);
-    for (int64_t i = 0; i < 2 * blocks; i++)
-        for (int64_t k = 0; k < w->steps; k++)
-            pack_left_rows(&w->left, first + i * SIDE, k * DEPTH, memory + i * piece + k * terms * TILE_PAIRS);
+    for (int64_t i = 0; i < 2 * blocks; i++) {
+        for (int64_t k = 0; k < w->steps; k++) {
+            int64_t row = first + i * SIDE, next = k + 1 < w->steps ? row : row + SIDE;
+            look_ahead_rows(&w->left, next, smaller(SIDE, w->left.rows - next), (k + 1) % w->steps * DEPTH,
+                            smaller(((k + 1) % w->steps + 1) * DEPTH, w->left.columns), 0);
+            pack_left_rows(&w->left, row, k * DEPTH, memory + i * piece + k * terms * TILE_PAIRS);
+        }
+    }
     for (int64_t panel = begin; panel < end; panel += WIDE) {
         int64_t wide = smaller(WIDE, end - panel);
         for (int64_t block = 0; block < blocks; block++) {
@@ -72,10 +77,10 @@ static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int
  * panels are dealt out, too. None of this touches the order of the sums. */
 static void multiply_strips(vt_backend *backend, const strip_work *w)
 {
-    enum { MOST_BLOCKS = 8, CACHE = 1 << 20 };
+    enum { MOST = 8, CACHE = 1 << 20 };
     size_t block_bytes = (size_t)(2 * piece_pairs(w->left.type, w->steps)) * sizeof(pair);
     int64_t threads = vt_cpu_threads(backend), blocks = pieces(w->to.result.rows, BLOCK);
-    int64_t size = smaller(MOST_BLOCKS, CACHE / (int64_t)block_bytes);
+    int64_t size = smaller(MOST, CACHE / (int64_t)block_bytes);
     while (size > 1 && blocks < 4 * threads * size) size--;
     if (size < 1) size = 1;
     shares strips = share_out(blocks, size, threads);
@@ -150,68 +155,83 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
     multiply_weight(backend, dy, weight, false, (product_result){.result = dx});
 }
 
-/* ---- dweight += dyᵀ x ---- */
+/* ---- dweight += dyᵀ x: the rows in blocks, of which the operand of fewer columns is packed for all threads, the other
+ * by each for its own columns ---- */
 
 enum {
     BLOCK_ROWS = RUN * DEPTH, /* of x and dy, packed at once */
-    GROUP = 4                 /* a thread packs so many pieces of columns side by side */
+    GROUP = 4,                /* pieces of columns that are packed side by side */
+    MOST_BLOCKS = 4           /* of a thread's own operand */
 };
 
 typedef struct {
-    vt_matrix x, dy; /* from the block's first row on */
+    vt_matrix x, dy; /* the block's rows */
     float *dweight;
-    double *bias_sums; /* [dy.columns] */
-    int64_t steps;     /* of this block */
-    packed left, right;
-    int64_t row_blocks, panels; /* of dweight, of BLOCK each */
+    double *bias_sums;    /* [dy.columns]; NULL: not wanted */
+    int64_t steps;        /* of this block */
+    int64_t rows, panels; /* of dweight, in blocks of BLOCK */
+    bool left_is_shared;  /* the operand that is packed for all: dy, else x */
+    const pair *shared;
 } gradient_work;
 
-/* Sums of columns column … column + 15 over the rows of a tile: added in float32, to the others in float64. */
+/* Sums of columns column … column + 15 over the rows of a tile: in float32, by turns in SUMS vectors so that none has
+ * to wait for the one before; added to the others in float64. */
 static void add_bias_sums(const gradient_work *w, int64_t row, int64_t column)
 {
+    enum { SUMS = 4 };
     const vt_matrix *dy = &w->dy;
-    float sums[SIDE];
+    int64_t rows = smaller(DEPTH, dy->rows - row);
     for (int64_t c = 0; c < smaller(SIDE, dy->columns - column); c += LANES) {
-        int64_t left = dy->columns - column - c;
-        vector sum = {0};
-        for (int64_t r = row; r < smaller(row + DEPTH, dy->rows); r++) {
-            int64_t index = r * dy->stride + column + c;
-            sum += left >= LANES ? load_elements(dy, index) : load_some(dy, index, left);
+        int64_t left = dy->columns - column - c, index = row * dy->stride + column + c, r = 0;
+        vector sum[SUMS] = {{0}};
+        float lanes[LANES];
+        for (; r + SUMS <= rows && left >= LANES; r += SUMS)
+#pragma GCC unroll 4
+            for (int64_t i = 0; i < SUMS; i++) sum[i] += load_elements(dy, index + (r + i) * dy->stride);
+        for (; r < rows; r++) {
+            int64_t at = index + r * dy->stride;
+            sum[0] += left >= LANES ? load_elements(dy, at) : load_some(dy, at, left);
         }
-        store(sums + c, sum);
+        store(lanes, (sum[0] + sum[1]) + (sum[2] + sum[3]));
+        for (int64_t i = 0; i < smaller(LANES, left); i++) w->bias_sums[column + c + i] += (double)lanes[i];
     }
-    for (int64_t c = 0; c < smaller(SIDE, dy->columns - column); c++) w->bias_sums[column + c] += (double)sums[c];
 }
 
-/* Pieces of columns of x or dy, all rows of the block; the next rows are asked for while these are packed. */
-static void pack_group(const gradient_work *w, bool left, int64_t first, int64_t end)
+/* The rows of a tile that is packed soon. */
+static void ask_for_tile(const vt_matrix *from, int64_t row, int64_t column)
+{
+    look_ahead_rows(from, row, smaller(DEPTH, from->rows - row), column, smaller(column + SIDE, from->columns), 0);
+}
+
+/* Pieces first … end - 1 of the columns of dy (left) or x, and the bias's sums of dy's. */
+static void pack_columns(const gradient_work *w, bool left, int64_t first, int64_t end, bool bias, pair *to)
 {
     const vt_matrix *from = left ? &w->dy : &w->x;
-    packed to = left ? w->left : w->right;
-    int64_t step = terms_of(from->type) * TILE_PAIRS;
-    for (int64_t k = 0; k < w->steps; k++) {
-        int64_t ahead = (k + 1) * DEPTH;
-        look_ahead_rows(from, ahead, smaller(DEPTH, from->rows - ahead), first * SIDE,
-                        smaller(end * SIDE, from->columns), 0);
-        for (int64_t i = first; i < end; i++) {
-            pair *tile = (pair *)to.tiles + i * to.piece + k * step;
-            if (left)
-                pack_left_columns(from, k * DEPTH, i * SIDE, tile);
-            else
-                pack_right_along(from, k * DEPTH, i * SIDE, tile);
-            if (left && w->bias_sums != NULL) add_bias_sums(w, k * DEPTH, i * SIDE);
+    int64_t step = terms_of(from->type) * TILE_PAIRS, piece = w->steps * step;
+    for (int64_t group = first; group < end; group += GROUP) {
+        for (int64_t k = 0; k < w->steps; k++) {
+            for (int64_t i = group; i < smaller(group + GROUP, end); i++) {
+                pair *tile = to + (i - first) * piece + k * step;
+                ask_for_tile(from, (k + 1) * DEPTH, i * SIDE);
+                if (left)
+                    pack_left_columns(from, k * DEPTH, i * SIDE, tile);
+                else
+                    pack_right_along(from, k * DEPTH, i * SIDE, tile);
+                if (left && bias) add_bias_sums(w, k * DEPTH, i * SIDE);
+            }
         }
     }
 }
 
-static void add_block(const gradient_work *w, int64_t row_block, int64_t panel)
+/* A block of dweight, of the pieces at left and right. */
+static void add_block(const gradient_work *w, int64_t row, int64_t panel, const pair *left, const pair *right)
 {
-    int64_t first = row_block * BLOCK, column = panel * BLOCK, columns = w->x.columns;
+    int64_t first = row * BLOCK, column = panel * BLOCK, columns = w->x.columns;
     int64_t rows = smaller(BLOCK, w->dy.columns - first), width = smaller(BLOCK, columns - column);
+    int64_t piece = piece_pairs(w->x.type, w->steps);
     float sums[BLOCK * BLOCK];
     vt_matrix result = vt_matrix_make(w->dweight, w->dy.columns, columns);
-    multiply_block(terms_of(w->x.type), (packed){w->left.tiles + 2 * row_block * w->left.piece, w->left.piece},
-                   (packed){w->right.tiles + 2 * panel * w->right.piece, w->right.piece}, w->steps, sums, BLOCK,
+    multiply_block(terms_of(w->x.type), (packed){left, piece}, (packed){right, piece}, w->steps, sums, BLOCK,
                    rows_of(&result, first, rows, column, width));
     for (int64_t r = 0; r < rows; r++) {
         float *to = w->dweight + (first + r) * columns + column;
@@ -222,27 +242,39 @@ static void add_block(const gradient_work *w, int64_t row_block, int64_t panel)
     }
 }
 
-/* dweight in rectangles of blocks of rows × panels, some for each thread. */
+/* dweight in rectangles, some for each thread: a few blocks of a thread's own operand × many of the shared one. */
 typedef struct {
-    int64_t row_groups, panel_groups;
+    int64_t own, shared; /* blocks of the operands' columns */
+    int64_t own_groups, shared_groups;
 } rectangles;
 
 static rectangles cut(const gradient_work *w, int64_t threads)
 {
-    int64_t size = 4;
-    while (size > 1 && pieces(w->row_blocks, size) < 4 * threads) size--;
-    int64_t groups = pieces(w->row_blocks, size);
-    return (rectangles){groups, groups < 4 * threads ? smaller(w->panels, pieces(4 * threads, groups)) : 1};
+    rectangles r = {w->left_is_shared ? w->panels : w->rows, w->left_is_shared ? w->rows : w->panels, 0, 1};
+    int64_t size = MOST_BLOCKS;
+    while (size > 1 && pieces(r.own, size) < 3 * threads) size--;
+    r.own_groups = pieces(r.own, size);
+    if (r.own_groups < 2 * threads) r.shared_groups = smaller(r.shared, pieces(2 * threads, r.own_groups));
+    return r;
 }
 
-static void add_rectangle(const gradient_work *w, rectangles all, int64_t index)
+static void add_rectangle(const gradient_work *w, const rectangles *all, int64_t index, pair *own)
 {
-    int64_t row_group = index / all.panel_groups, panel_group = index % all.panel_groups;
-    int64_t last_panel = piece_begin(w->panels, all.panel_groups, panel_group + 1);
-    for (int64_t panel = piece_begin(w->panels, all.panel_groups, panel_group); panel < last_panel; panel++)
-        for (int64_t block = piece_begin(w->row_blocks, all.row_groups, row_group);
-             block < piece_begin(w->row_blocks, all.row_groups, row_group + 1); block++)
-            add_block(w, block, panel);
+    int64_t group = index / all->shared_groups, shared_group = index % all->shared_groups;
+    int64_t begin = piece_begin(all->own, all->own_groups, group);
+    int64_t end = piece_begin(all->own, all->own_groups, group + 1);
+    int64_t last = piece_begin(all->shared, all->shared_groups, shared_group + 1);
+    int64_t block = 2 * piece_pairs(w->x.type, w->steps);
+    bool bias = w->bias_sums != NULL && shared_group == 0;
+    pack_columns(w, !w->left_is_shared, 2 * begin, 2 * end, bias, own);
+    for (int64_t j = piece_begin(all->shared, all->shared_groups, shared_group); j < last; j++) {
+        for (int64_t i = begin; i < end; i++) {
+            if (w->left_is_shared)
+                add_block(w, j, i, w->shared + j * block, own + (i - begin) * block);
+            else
+                add_block(w, i, j, own + (i - begin) * block, w->shared + j * block);
+        }
+    }
 }
 
 static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
@@ -251,42 +283,38 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
         vectors(backend)->linear_backward_weight(backend, x, dy, dweight, dbias);
         return;
     }
-    gradient_work all = {.x = x, .dy = dy, .dweight = dweight};
-    all.row_blocks = pieces(dy.columns, BLOCK);
+    gradient_work all = {.dweight = dweight, .left_is_shared = dy.columns < x.columns};
+    all.rows = pieces(dy.columns, BLOCK);
     all.panels = pieces(x.columns, BLOCK);
     rectangles cuts = cut(&all, vt_cpu_threads(backend));
-    int64_t most = smaller(RUN, pieces(x.rows, DEPTH)), blocks = pieces(x.rows, BLOCK_ROWS);
-    int64_t left = 2 * all.row_blocks * piece_pairs(dy.type, most), right = 2 * all.panels * piece_pairs(x.type, most);
-    int64_t bias_room = (dy.columns + 7) / 8 * 8;
-    double *shared =
-        vt_cpu_shared(backend, (size_t)bias_room * sizeof(double) + (size_t)(2 * (left + right)) * sizeof(pair));
-    if (shared == NULL) return;
+    int64_t blocks = pieces(x.rows, BLOCK_ROWS), most = 2 * piece_pairs(x.type, smaller(RUN, pieces(x.rows, DEPTH)));
+    int64_t bias_room = (dy.columns + 7) / 8 * 8, pairs = cuts.shared * most;
+    size_t bytes = (size_t)bias_room * sizeof(double) + (size_t)(2 * pairs) * sizeof(pair);
+    double *shared = vt_cpu_shared(backend, bytes);
+    if (shared == NULL || !vt_cpu_scratch_reserve(backend, (size_t)(MOST_BLOCKS * most) * sizeof(pair))) return;
     memset(shared, 0, (size_t)dy.columns * sizeof(double));
     if (dbias != NULL) all.bias_sums = shared;
-    pair *packed_blocks = (pair *)(shared + bias_room);
-    int64_t left_groups = pieces(2 * all.row_blocks, GROUP), right_groups = pieces(2 * all.panels, GROUP);
+    pair *memory = (pair *)(shared + bias_room);
+    int64_t groups = pieces(2 * cuts.shared, GROUP);
 #pragma omp parallel
     {
         tiles_configure();
         for (int64_t block = 0; block < blocks; block++) { /* while one is read, the next is packed: two in turn */
             gradient_work w = all;
             int64_t begin = block * BLOCK_ROWS, rows = smaller(BLOCK_ROWS, x.rows - begin);
-            pair *to = packed_blocks + block % 2 * (left + right);
+            pair *to = memory + block % 2 * pairs;
             w.x = from_row(x, begin);
             w.dy = from_row(dy, begin);
             w.x.rows = w.dy.rows = rows;
             w.steps = pieces(rows, DEPTH);
-            w.left = (packed){to, piece_pairs(dy.type, w.steps)};
-            w.right = (packed){to + left, piece_pairs(x.type, w.steps)};
-#pragma omp for schedule(dynamic, 1)
-            for (int64_t group = 0; group < left_groups + right_groups; group++) {
-                bool is_left = group < left_groups;
-                int64_t first = GROUP * (is_left ? group : group - left_groups);
-                pack_group(&w, is_left, first, smaller(first + GROUP, 2 * (is_left ? w.row_blocks : w.panels)));
-            }
+            w.shared = to;
+#pragma omp for schedule(static)
+            for (int64_t group = 0; group < groups; group++)
+                pack_columns(&w, w.left_is_shared, group * GROUP, smaller(group * GROUP + GROUP, 2 * cuts.shared),
+                             w.bias_sums != NULL, to + group * GROUP * piece_pairs(x.type, w.steps));
 #pragma omp for schedule(dynamic, 1) nowait
-            for (int64_t index = 0; index < cuts.row_groups * cuts.panel_groups; index++)
-                add_rectangle(&w, cuts, index);
+            for (int64_t index = 0; index < cuts.own_groups * cuts.shared_groups; index++)
+                add_rectangle(&w, &cuts, index, vt_cpu_scratch(backend));
         }
         tiles_release();
     }
