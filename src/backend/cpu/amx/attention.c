@@ -136,14 +136,19 @@ static void pack_transpose(const head_view *h, const pair *rows, int64_t block, 
     }
 }
 
+/* Where pair j, j + 1 of column i of a right operand [KEYS × PANEL] lies. */
+INLINE pair *pair_along_keys(pair *to, int64_t j, int64_t i)
+{
+    return to + (i / SIDE * KEY_TILES + j / DEPTH) * TILE_PAIRS + j % DEPTH / 2 * SIDE + i % SIDE;
+}
+
 /* Right operand of rows' rounded numbers [keys × PANEL], in pairs along the keys; those of keys … are 0. */
 static void round_along_keys(const float *rows, int64_t keys, pair *to)
 {
     for (int64_t j = 0; j < round_up(keys, DEPTH); j += 2) {
         const float *first = rows + j * PANEL, *second = first + PANEL;
-        pair *tile = to + j / DEPTH * TILE_PAIRS + j % DEPTH / 2 * SIDE;
         for (int64_t i = 0; i < PANEL; i += LANES)
-            store_pairs(tile + i / SIDE * KEY_TILES * TILE_PAIRS + i % SIDE, j < keys ? load(first + i) : (vector){0},
+            store_pairs(pair_along_keys(to, j, i), j < keys ? load(first + i) : (vector){0},
                         j + 1 < keys ? load(second + i) : (vector){0});
     }
 }
@@ -208,13 +213,18 @@ static forward_buffers forward_layout(const head_view *h, int64_t unit, pile *me
 INLINE vector follow_maximum(const head_view *h, const forward_buffers *b, int64_t query, int64_t keys, float *out,
                              float *maxima, float *sums)
 {
-    vector high = load(b->scores + query), old = load(maxima + query);
-    for (int64_t j = 1; j < keys; j++) high = largest(high, load(b->scores + j * PANEL + query));
-    high *= h->scale * log2_e;
+    enum { BY_TURNS = 4 }; /* so that none has to wait for the one before */
+    vector highest[BY_TURNS], old = load(maxima + query);
+    int64_t j = 0;
+    for (int64_t i = 0; i < BY_TURNS; i++) highest[i] = splat(-3e38f);
+    for (; j + BY_TURNS <= keys; j += BY_TURNS)
+#pragma GCC unroll 4
+        for (int64_t i = 0; i < BY_TURNS; i++)
+            highest[i] = largest(highest[i], load(b->scores + (j + i) * PANEL + query));
+    for (; j < keys; j++) highest[0] = largest(highest[0], load(b->scores + j * PANEL + query));
+    vector high = largest(largest(highest[0], highest[1]), largest(highest[2], highest[3])) * (h->scale * log2_e);
     vector_bits exceeds = high > old + 8.0f;
-    int any = 0;
-    for (int i = 0; i < LANES; i++) any |= exceeds[i];
-    if (!any) return old;
+    if (!any_lane(exceeds)) return old;
     vector new = choose(exceeds, high, old), factor = exp2_vector(old - new);
     store(maxima + query, new);
     store(sums + query, factor * load(sums + query));
@@ -222,21 +232,61 @@ INLINE vector follow_maximum(const head_view *h, const forward_buffers *b, int64
     return new;
 }
 
-/* Scores become weights, whose sums are added to the queries'. */
-static void soften(const head_view *h, const forward_buffers *b, int64_t panel, int64_t keys)
+/* Scores become weights, whose sums are added to the queries'. round, a constant: they are rounded into b->weights at
+ * once, else stored in place. */
+INLINE void soften_columns(bool round, const head_view *h, const forward_buffers *b, int64_t panel, int64_t keys)
 {
     float *sums = b->sum + panel * PANEL, *out = b->out + panel * PANEL * pad(h).width;
     const vector scale = splat(h->scale * log2_e);
     for (int64_t i = 0; i < PANEL; i += LANES) {
         vector maximum = follow_maximum(h, b, i, keys, out, b->maximum + panel * PANEL, sums), sum = load(sums + i);
-        for (int64_t j = 0; j < keys; j++) {
-            float *score = b->scores + j * PANEL + i;
-            vector weight = exp2_vector(scale * load(score) - maximum);
-            store(score, weight);
-            sum += weight;
+        float *score = b->scores + i;
+        int64_t j = 0;
+        for (; j + 2 <= keys; j += 2, score += 2 * PANEL) {
+            vector first = exp2_vector(scale * load(score) - maximum);
+            vector second = exp2_vector(scale * load(score + PANEL) - maximum);
+            sum = sum + first + second;
+            if (round) {
+                store_pairs(pair_along_keys(b->weights, j, i), first, second);
+            } else {
+                store(score, first);
+                store(score + PANEL, second);
+            }
+        }
+        for (; j < (round ? round_up(keys, DEPTH) : keys); j += 2, score += 2 * PANEL) {
+            vector last = j < keys ? exp2_vector(scale * load(score) - maximum) : (vector){0};
+            sum += last;
+            if (round)
+                store_pairs(pair_along_keys(b->weights, j, i), last, (vector){0});
+            else
+                store(score, last);
         }
         store(sums + i, sum);
     }
+}
+
+/* The panel's weights as an operand. */
+static void soften(const head_view *h, const forward_buffers *b, int64_t first_query, int64_t queries, int64_t panel,
+                   int64_t first_key, int64_t keys)
+{
+    if (h->shape->dropout.rate <= 0) {
+        soften_columns(true, h, b, panel, keys);
+        return;
+    }
+    soften_columns(false, h, b, panel, keys);
+    apply_dropout(h, first_query + panel * PANEL, smaller(PANEL, queries - panel * PANEL), first_key, keys, b->scores,
+                  1, PANEL);
+    round_along_keys(b->scores, keys, b->weights);
+}
+
+/* Keys first … of the next block, those that are packed after this panel of so many. */
+static void look_ahead_keys(const head_view *h, const forward_arguments *a, int64_t first, int64_t panel,
+                            int64_t panels)
+{
+    int64_t begin = smaller(h->shape->keys, first + piece_begin(KEYS, panels, panel));
+    int64_t end = smaller(h->shape->keys, first + piece_begin(KEYS, panels, panel + 1));
+    look_ahead(h, &a->k, h->batch * h->shape->keys + begin, end - begin);
+    look_ahead(h, &a->v, h->batch * h->shape->keys + begin, end - begin);
 }
 
 static void forward_keys(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first_query,
@@ -248,13 +298,10 @@ static void forward_keys(const head_view *h, const forward_arguments *a, const f
     pack_block(h, &a->v, row, keys, KEYS, b->rows);
     pack_transpose(h, b->rows, KEYS, b->values);
     for (int64_t panel = 0; panel * PANEL < queries; panel++) {
+        look_ahead_keys(h, a, first_key + KEYS, panel, pieces(queries, PANEL));
         right_operand across = {b->queries + panel * PANEL * to.depth / 2, SIDE * to.depth / 2};
         multiply_tiles(round_up(keys, SIDE), PANEL, to.depth, b->keys, to.depth / 2, across, b->scores, PANEL, false);
-        soften(h, b, panel, keys);
-        if (h->shape->dropout.rate > 0)
-            apply_dropout(h, first_query + panel * PANEL, smaller(PANEL, queries - panel * PANEL), first_key, keys,
-                          b->scores, 1, PANEL);
-        round_along_keys(b->scores, keys, b->weights);
+        soften(h, b, first_query, queries, panel, first_key, keys);
         multiply_tiles(to.width, PANEL, round_up(keys, DEPTH), b->values, KEYS / 2,
                        (right_operand){b->weights, KEY_TILES * TILE_PAIRS}, b->out + panel * PANEL * to.width, PANEL,
                        true);
@@ -336,7 +383,7 @@ typedef struct {
     pair *weights, *dscores;              /* left operands [KEYS × QUERIES] */
     pair *dscores_along;                  /* right operand [KEYS × QUERIES] */
     float *weights_panel, *dscores_panel; /* [KEYS × PANEL] */
-    float *kept;                          /* the weights after dropout; weights_panel itself without dropout */
+    float *kept;                          /* the weights after dropout */
     float *high, *delta;                  /* [QUERIES]: logarithms of the sums, in powers of two; out · dout */
 } backward_buffers;
 
@@ -363,7 +410,7 @@ static backward_buffers backward_layout(const head_view *h, int64_t unit, pile *
                                   .keys_transposed = take(memory, wide),
                                   .dkeys = take(memory, 2 * wide),
                                   .dvalues = take(memory, 2 * wide)};
-    b.kept = h->shape->dropout.rate > 0 ? take(memory, KEYS * PANEL) : b.weights_panel;
+    b.kept = h->shape->dropout.rate > 0 ? take(memory, KEYS * PANEL) : NULL;
     return b;
 }
 
@@ -384,31 +431,66 @@ static void pack_queries(const head_view *h, const backward_arguments *a, const 
     }
 }
 
-/* weights_panel and dscores_panel hold scores and the kept weights' gradients on entry. */
-static void differentiate_panel(const head_view *h, const backward_buffers *b, int64_t first_query, int64_t queries,
-                                int64_t panel, int64_t first_key, int64_t keys)
+/* weights_panel and dscores_panel hold scores and the weights' gradients: of each pair of keys, LANES queries …, the
+ * weights and their scores' gradients. */
+INLINE void differentiate_pair(const backward_buffers *b, vector scale, vector high, vector delta, int64_t at,
+                               bool second_too, vector weight[2], vector dscore[2])
 {
+    weight[0] = exp2_vector(scale * load(b->weights_panel + at) - high);
+    weight[1] = second_too ? exp2_vector(scale * load(b->weights_panel + at + PANEL) - high) : (vector){0};
+    dscore[0] = weight[0] * (load(b->dscores_panel + at) - delta);
+    dscore[1] = second_too ? weight[1] * (load(b->dscores_panel + at + PANEL) - delta) : (vector){0};
+}
+
+/* The panel's weights and scores' gradients, rounded into operands; the gradients of pairs beyond the keys are 0. */
+static void differentiate(const head_view *h, const backward_buffers *b, int64_t panel, int64_t keys)
+{
+    enum { HALF = QUERIES / 2 };
     const vector scale = splat(h->scale * log2_e);
-    bool dropout = h->shape->dropout.rate > 0;
-    for (int64_t i = 0; i < PANEL; i += LANES) {
-        vector high = load(b->high + panel * PANEL + i), delta = load(b->delta + panel * PANEL + i);
-        for (int64_t j = i; j < keys * PANEL + i; j += PANEL) {
-            vector weight = exp2_vector(scale * load(b->weights_panel + j) - high);
-            store(b->weights_panel + j, weight);
-            if (dropout)
-                store(b->kept + j, weight);
-            else
-                store(b->dscores_panel + j, weight * (load(b->dscores_panel + j) - delta));
+    pair *weights = b->weights + panel * PANEL / 2, *dscores = b->dscores + panel * PANEL / 2;
+    pair *along = b->dscores_along + panel * PANEL * KEYS / 2;
+    for (int64_t i = 0; i < PANEL; i += 2 * LANES) {
+        const float *high = b->high + panel * PANEL + i, *delta = b->delta + panel * PANEL + i;
+        const vector high_left = load(high), high_right = load(high + LANES);
+        const vector delta_left = load(delta), delta_right = load(delta + LANES);
+        for (int64_t j = 0; j < round_up(keys, DEPTH); j += 2) {
+            vector weight_left[2] = {{0}}, weight_right[2] = {{0}}, left[2] = {{0}}, right[2] = {{0}};
+            if (j < keys) {
+                int64_t at = j * PANEL + i;
+                differentiate_pair(b, scale, high_left, delta_left, at, j + 1 < keys, weight_left, left);
+                differentiate_pair(b, scale, high_right, delta_right, at + LANES, j + 1 < keys, weight_right, right);
+            }
+#pragma GCC unroll 2
+            for (int64_t r = 0; r < 2; r++) {
+                store_neighbours(weights + (j + r) * HALF + i / 2, weight_left[r], weight_right[r]);
+                store_neighbours(dscores + (j + r) * HALF + i / 2, left[r], right[r]);
+            }
+            store_pairs(pair_along_keys(along, j, i), left[0], left[1]);
+            store_pairs(pair_along_keys(along, j, i + LANES), right[0], right[1]);
         }
     }
-    if (!dropout) return;
-    /* the kept weights' gradient passes through the same factors, and dscores = weights · (factor · d - delta) */
+}
+
+/* The same with dropout: the kept weight's gradient passes through the same factors, and dscores = weights · (factor ·
+ * d - delta). */
+static void differentiate_dropped(const head_view *h, const backward_buffers *b, int64_t first_query, int64_t queries,
+                                  int64_t panel, int64_t first_key, int64_t keys)
+{
+    const vector scale = splat(h->scale * log2_e);
+    for (int64_t j = 0; j < keys * PANEL; j += LANES) {
+        vector weight = exp2_vector(scale * load(b->weights_panel + j) - load(b->high + panel * PANEL + j % PANEL));
+        store(b->weights_panel + j, weight);
+        store(b->kept + j, weight);
+    }
     apply_dropout(h, first_query + panel * PANEL, smaller(PANEL, queries - panel * PANEL), first_key, keys, b->kept, 1,
                   PANEL);
     for (int64_t j = 0; j < keys * PANEL; j += LANES) {
         vector delta = load(b->delta + panel * PANEL + j % PANEL), kept = load(b->kept + j);
         store(b->dscores_panel + j, kept * load(b->dscores_panel + j) - load(b->weights_panel + j) * delta);
     }
+    round_along_queries(b->kept, keys, b->weights + panel * PANEL / 2);
+    round_along_queries(b->dscores_panel, keys, b->dscores + panel * PANEL / 2);
+    round_along_keys(b->dscores_panel, keys, b->dscores_along + panel * PANEL * KEYS / 2);
 }
 
 /* Weights and the scores' gradients of a block of queries, as operands. */
@@ -423,10 +505,10 @@ static void backward_panels(const head_view *h, const backward_buffers *b, const
                        b->weights_panel, PANEL, false);
         multiply_tiles(rows, PANEL, to.depth, k->values, to.depth / 2, (right_operand){b->dout_across + first, column},
                        b->dscores_panel, PANEL, false);
-        differentiate_panel(h, b, first_query, queries, panel, k->first, k->count);
-        round_along_queries(b->kept, k->count, b->weights + panel * PANEL / 2);
-        round_along_queries(b->dscores_panel, k->count, b->dscores + panel * PANEL / 2);
-        round_along_keys(b->dscores_panel, k->count, b->dscores_along + panel * PANEL * KEYS / 2);
+        if (h->shape->dropout.rate > 0)
+            differentiate_dropped(h, b, first_query, queries, panel, k->first, k->count);
+        else
+            differentiate(h, b, panel, k->count);
     }
 }
 
@@ -467,6 +549,16 @@ static void begin_keys(const head_view *h, const backward_arguments *a, key_bloc
     memset(k->dvalues, 0, gradient_bytes);
 }
 
+/* Queries first … of the next block, those that are asked for beside this block of keys of so many. */
+static void look_ahead_queries(const head_view *h, const backward_arguments *a, int64_t first, int64_t block,
+                               int64_t blocks)
+{
+    int64_t begin = smaller(h->shape->queries, first + piece_begin(QUERIES, blocks, block));
+    int64_t end = smaller(h->shape->queries, first + piece_begin(QUERIES, blocks, block + 1));
+    look_ahead(h, &a->q, h->batch * h->shape->queries + begin, end - begin);
+    look_ahead(h, &a->dout, h->batch * h->shape->queries + begin, end - begin);
+}
+
 /* Some blocks of keys against all queries. Sums for dq are added after those of the units before this one; the last
  * one's thread stores them. */
 static void backward_unit(const head_view *h, const backward_arguments *a, backward_buffers *b, int64_t index)
@@ -480,6 +572,7 @@ static void backward_unit(const head_view *h, const backward_arguments *a, backw
         pack_queries(h, a, b, first, queries);
         for (int64_t i = 0; i < blocks; i++) {
             backward_panels(h, b, b->blocks + i, first, queries);
+            look_ahead_queries(h, a, first + QUERIES, i, blocks);
             if (i == 0) wait_for(a->shared.added + block, (int)index);
             multiply_gradients(h, b, b->blocks + i, queries, sum, index + i == 0);
         }

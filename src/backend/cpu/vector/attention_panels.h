@@ -85,16 +85,6 @@ static void pack_rows(const head_view *h, const vt_matrix *from, int64_t first, 
     }
 }
 
-/* Rows that are packed soon: a row is on a page of its own, where the processor does not look ahead by itself. */
-INLINE void look_ahead(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows)
-{
-    int64_t size = (int64_t)vt_type_size(from->type);
-    for (int64_t r = first; r < first + rows; r++) {
-        const char *row = (const char *)from->data + (r * from->stride + h->column) * size;
-        for (int64_t byte = 0; byte < h->dim * size; byte += 64) __builtin_prefetch(row + byte);
-    }
-}
-
 /* to [dim × block] = scale · transposed rows first …, the rest 0. */
 static void pack_transposed(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows, int64_t block,
                             float scale, float *to)

@@ -85,6 +85,16 @@ static inline void unpack_transposed(const head_view *h, const float *from, int6
     }
 }
 
+/* Rows that are packed soon: a row is on a page of its own, where the processor does not look ahead by itself. */
+INLINE void look_ahead(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows)
+{
+    int64_t size = (int64_t)vt_type_size(from->type);
+    for (int64_t r = first; r < first + rows; r++) {
+        const char *row = (const char *)from->data + (r * from->stride + h->column) * size;
+        for (int64_t byte = 0; byte < h->dim * size; byte += 64) __builtin_prefetch(row + byte);
+    }
+}
+
 /* ---- dropout ---- */
 
 /* Multiplies the weight of query first_query + i, key first_key + j, at i·query_stride + j·key_stride, by what dropout
