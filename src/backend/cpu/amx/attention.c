@@ -16,7 +16,7 @@ enum {
     PANEL = 32, /* queries whose scores exist at once */
     QUERIES = 128,
     KEYS = 128,
-    KEY_TILES = KEYS / DEPTH,
+    KEY_COLUMN = KEYS / DEPTH * TILE_PAIRS + SIDE, /* of tiles along the keys; columns are no power of two apart */
     QUERY_TILES = QUERIES / DEPTH
 };
 
@@ -139,7 +139,7 @@ static void pack_transpose(const head_view *h, const pair *rows, int64_t block, 
 /* Where pair j, j + 1 of column i of a right operand [KEYS × PANEL] lies. */
 INLINE pair *pair_along_keys(pair *to, int64_t j, int64_t i)
 {
-    return to + (i / SIDE * KEY_TILES + j / DEPTH) * TILE_PAIRS + j % DEPTH / 2 * SIDE + i % SIDE;
+    return to + i / SIDE * KEY_COLUMN + j / DEPTH * TILE_PAIRS + j % DEPTH / 2 * SIDE + i % SIDE;
 }
 
 /* Right operand of rows' rounded numbers [keys × PANEL], in pairs along the keys; those of keys … are 0. */
@@ -201,7 +201,7 @@ static forward_buffers forward_layout(const head_view *h, int64_t unit, pile *me
                              .queries = take(memory, unit * to.depth / 2),
                              .keys = take(memory, KEYS * to.depth / 2),
                              .values = take(memory, KEYS * to.width / 2),
-                             .weights = take(memory, KEYS * PANEL / 2),
+                             .weights = take(memory, PANEL / SIDE * KEY_COLUMN),
                              .scores = take(memory, KEYS * PANEL),
                              .out = take(memory, unit * to.width),
                              .maximum = take(memory, unit),
@@ -303,8 +303,7 @@ static void forward_keys(const head_view *h, const forward_arguments *a, const f
         multiply_tiles(round_up(keys, SIDE), PANEL, to.depth, b->keys, to.depth / 2, across, b->scores, PANEL, false);
         soften(h, b, first_query, queries, panel, first_key, keys);
         multiply_tiles(to.width, PANEL, round_up(keys, DEPTH), b->values, KEYS / 2,
-                       (right_operand){b->weights, KEY_TILES * TILE_PAIRS}, b->out + panel * PANEL * to.width, PANEL,
-                       true);
+                       (right_operand){b->weights, KEY_COLUMN}, b->out + panel * PANEL * to.width, PANEL, true);
     }
 }
 
@@ -399,7 +398,7 @@ static backward_buffers backward_layout(const head_view *h, int64_t unit, pile *
                           .dout_along = take(memory, wide),
                           .weights = take(memory, scores),
                           .dscores = take(memory, scores),
-                          .dscores_along = take(memory, scores),
+                          .dscores_along = take(memory, QUERIES / SIDE * KEY_COLUMN),
                           .weights_panel = take(memory, KEYS * PANEL),
                           .dscores_panel = take(memory, KEYS * PANEL),
                           .high = take(memory, QUERIES),
@@ -448,7 +447,7 @@ static void differentiate(const head_view *h, const backward_buffers *b, int64_t
     enum { HALF = QUERIES / 2 };
     const vector scale = splat(h->scale * log2_e);
     pair *weights = b->weights + panel * PANEL / 2, *dscores = b->dscores + panel * PANEL / 2;
-    pair *along = b->dscores_along + panel * PANEL * KEYS / 2;
+    pair *along = b->dscores_along + panel * (PANEL / SIDE) * KEY_COLUMN;
     for (int64_t i = 0; i < PANEL; i += 2 * LANES) {
         const float *high = b->high + panel * PANEL + i, *delta = b->delta + panel * PANEL + i;
         const vector high_left = load(high), high_right = load(high + LANES);
@@ -490,7 +489,7 @@ static void differentiate_dropped(const head_view *h, const backward_buffers *b,
     }
     round_along_queries(b->kept, keys, b->weights + panel * PANEL / 2);
     round_along_queries(b->dscores_panel, keys, b->dscores + panel * PANEL / 2);
-    round_along_keys(b->dscores_panel, keys, b->dscores_along + panel * PANEL * KEYS / 2);
+    round_along_keys(b->dscores_panel, keys, b->dscores_along + panel * (PANEL / SIDE) * KEY_COLUMN);
 }
 
 /* Weights and the scores' gradients of a block of queries, as operands. */
@@ -521,7 +520,7 @@ static void multiply_gradients(const head_view *h, const backward_buffers *b, co
     multiply_tiles(rows, width, depth, b->weights, QUERIES / 2, dout, k->dvalues, width, true);
     multiply_tiles(rows, width, depth, b->dscores, QUERIES / 2, q, k->dkeys, width, true);
     multiply_tiles(width, round_up(queries, SIDE), round_up(k->count, DEPTH), k->keys_transposed, KEYS / 2,
-                   (right_operand){b->dscores_along, KEY_TILES * TILE_PAIRS}, dq, QUERIES, !fresh);
+                   (right_operand){b->dscores_along, KEY_COLUMN}, dq, QUERIES, !fresh);
 }
 
 /* Rows first … of the head's columns = scale · from [rows × width]. */
