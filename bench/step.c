@@ -213,13 +213,13 @@ typedef struct {
 enum { LIMIT_NUMBERS = 24 << 20 };
 
 /* Multiply-adds on registers, and a sum of two arrays. */
-static void measure_limits(const vt_backend *backend, limit_pieces *p)
+static void measure_limits(const vt_backend *backend, vt_type type, limit_pieces *p)
 {
     enum { PART = LIMIT_NUMBERS / PIECES };
     for (int piece = 0; piece < PIECES && p->count < MOST_PIECES; piece++, p->count++) {
         float *x = p->x + piece * PART, *y = p->y + piece * PART;
         double begin = vt_clock_seconds();
-        double flops = vt_backend_cpu_multiply_adds(backend, 300000);
+        double flops = vt_backend_cpu_multiply_adds(backend, type, 300000);
         double middle = vt_clock_seconds();
 #pragma omp parallel for simd schedule(static)
         for (int64_t i = 0; i < PART; i++) y[i] += x[i];
@@ -266,7 +266,7 @@ static vt_status time_operations(own *o, int steps)
     VT_TRY(own_step(o, &step));
     vt_times_clear();
     for (int i = 0; i < steps; i++) {
-        measure_limits(o->backend, &pieces);
+        measure_limits(o->backend, o->config->amp_mode == VT_AMP_BF16 ? VT_BFLOAT16 : VT_FLOAT32, &pieces);
         VT_TRY(own_step(o, &step));
         seconds += step;
     }

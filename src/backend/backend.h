@@ -368,9 +368,9 @@ struct vt_backend {
  * an instruction set that this processor or this build lacks. */
 vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **backend);
 
-/* Does nothing but multiply and add on registers, on all threads of a CPU back end, and returns the FLOPs that were
- * done: how many a second are the limit. 0 with cpu_isa plain. */
-double vt_backend_cpu_multiply_adds(const vt_backend *backend, int64_t rounds);
+/* Does nothing but multiply and add numbers of a type on registers, on all threads of a CPU back end, and returns the
+ * FLOPs that were done: how many a second are the limit of products. 0 with cpu_isa plain. */
+double vt_backend_cpu_multiply_adds(const vt_backend *backend, vt_type type, int64_t rounds);
 
 /* The GPU that vt_backend_open_cuda would take is this thread's from here on, for libraries that want one earlier
  * (NCCL). Errors: built without CUDA; no driver; no GPU. */

@@ -277,7 +277,7 @@ static double move_bytes(workplace *w, limit_kind limit)
 
 static double multiply_add(workplace *w)
 {
-    if (!w->on_gpu) return vt_backend_cpu_multiply_adds(w->backend, 1000000);
+    if (!w->on_gpu) return vt_backend_cpu_multiply_adds(w->backend, VT_FLOAT32, 1000000);
     w->backend->linear_forward(w->backend, w->large[0], w->large[1], NULL, w->large[2]);
     return 2.0 * LARGE * LARGE * LARGE;
 }

@@ -290,10 +290,10 @@ done:
     return status;
 }
 
-double vt_backend_cpu_multiply_adds(const vt_backend *backend, int64_t rounds)
+double vt_backend_cpu_multiply_adds(const vt_backend *backend, vt_type type, int64_t rounds)
 {
     const vt_cpu_state *state = backend->state;
-    return state->multiply_adds != NULL ? state->multiply_adds(rounds) : 0;
+    return state->multiply_adds != NULL ? state->multiply_adds(type, rounds) : 0;
 }
 
 void vt_backend_close(vt_backend **backend)

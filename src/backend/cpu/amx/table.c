@@ -6,5 +6,6 @@ void VT_KERNEL(vt_tiles_fill)(vt_backend *backend)
     state->vectors = *backend;
     state->has_tiles = true;
     VT_KERNEL(vt_tiles_attention_fill)(backend);
+    VT_KERNEL(vt_tiles_limits_fill)(backend);
     VT_KERNEL(vt_tiles_product_fill)(backend);
 }

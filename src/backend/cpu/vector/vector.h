@@ -263,6 +263,7 @@ void VT_KERNEL(vt_vector_product_fill)(vt_backend *backend);
 
 /* Those on tiles. */
 void VT_KERNEL(vt_tiles_attention_fill)(vt_backend *backend);
+void VT_KERNEL(vt_tiles_limits_fill)(vt_backend *backend);
 void VT_KERNEL(vt_tiles_product_fill)(vt_backend *backend);
 
 #endif
