@@ -1,23 +1,23 @@
-/* Attention in bfloat16 on tiles, in blocks as vector/attention_panels.h has it: the same units of work, the same order
- * of sums for any number of threads, nothing of size queries × keys.
+/* Attention on tiles, in bfloat16 or in float32 as sums of bfloat16 terms (terms.h), in blocks as
+ * vector/attention_panels.h has it: the same units of work, the same order of sums for any number of threads, nothing
+ * of size queries × keys.
  *
  * Scores are made transposed, keys × queries, so that the lanes of a vector are queries: the running maximum and sum of
  * the softmax need no sums across lanes, and the weights' pairs along the keys are made of two vectors. Of the packed
- * operands only one a block is transposed by numbers (values, or keys in backward). Weights and the scores' gradients
- * are rounded to bfloat16 where they enter products; all else is float32: scores are scaled and exponentiated as they
- * come out of the tiles, the softmax's sum is of the weights before rounding, dq is summed in float32.
+ * operands only one a block is transposed by numbers (values, or keys in backward). Where all is bfloat16, weights and
+ * the scores' gradients are rounded to it where they enter products; all else is float32: scores are scaled and
+ * exponentiated as they come out of the tiles, the softmax's sum is of the weights before rounding, dq is summed in
+ * float32.
  *
  * All blocks are padded to whole tiles with zeros: a weight beyond the keys is 0, and so is a gradient beyond the
- * queries. Operands of other types go to the vector kernels. */
-#include "backend/cpu/amx/pairs.h"
+ * queries. Operands of unequal terms go to the vector kernels. */
+#include "backend/cpu/amx/terms.h"
 #include "backend/cpu/vector/attention_parts.h"
 
 enum {
     PANEL = 32, /* queries whose scores exist at once */
     QUERIES = 128,
     KEYS = 128,
-    KEY_COLUMN = KEYS / DEPTH * TILE_PAIRS + SIDE, /* of tiles along the keys; columns are no power of two apart */
-    QUERY_TILES = QUERIES / DEPTH
 };
 
 /* Padded sizes of a head. */
@@ -31,135 +31,124 @@ static padded pad(const head_view *h)
     return (padded){round_up(h->dim, DEPTH), round_up(h->dim, SIDE)};
 }
 
-/* ---- the product ---- */
-
-/* A right operand; its column of tiles j begins at tiles + j * column. */
-typedef struct {
-    const pair *tiles;
-    int64_t column;
-} right_operand;
-
-/* c [rows × columns] (+)= a [rows × depth] b [depth × columns]; rows and columns in steps of 16, depth of 32. Tiles 0
- * to 3 are sums, 4 and 5 a's, 6 and 7 b's. Each sum runs along the depth, so that it does not depend on the work
- * around. Not inlined: one copy is enough. */
-static __attribute__((noinline)) void multiply_tiles(int64_t rows, int64_t columns, int64_t depth, const pair *a,
-                                                     int64_t a_stride, right_operand b, float *c, int64_t c_stride,
-                                                     bool add)
-{
-    const int64_t a_bytes = a_stride * (int64_t)sizeof *a, c_bytes = c_stride * (int64_t)sizeof *c, b_bytes = 64;
-    for (int64_t j = 0; j < columns; j += 2 * SIDE) {
-        const pair *left = b.tiles + j / SIDE * b.column, *right = left + b.column;
-        bool two_columns = j + SIDE < columns;
-        for (int64_t i = 0; i < rows; i += 2 * SIDE) {
-            const pair *upper = a + i * a_stride, *lower = upper + SIDE * a_stride;
-            float *corner = c + i * c_stride + j, *below = corner + SIDE * c_stride;
-            bool two_rows = i + SIDE < rows;
-            if (add) {
-                tile_load(0, corner, c_bytes);
-                if (two_columns) tile_load(1, corner + SIDE, c_bytes);
-                if (two_rows) tile_load(2, below, c_bytes);
-                if (two_rows && two_columns) tile_load(3, below + SIDE, c_bytes);
-            } else {
-                tile_zero(0);
-                tile_zero(1);
-                tile_zero(2);
-                tile_zero(3);
-            }
-            for (int64_t k = 0; k < depth / DEPTH; k++) {
-                tile_load(4, upper + k * SIDE, a_bytes);
-                tile_load(6, left + k * TILE_PAIRS, b_bytes);
-                tile_multiply(0, 4, 6);
-                if (two_columns) {
-                    tile_load(7, right + k * TILE_PAIRS, b_bytes);
-                    tile_multiply(1, 4, 7);
-                }
-                if (!two_rows) continue;
-                tile_load(5, lower + k * SIDE, a_bytes);
-                tile_multiply(2, 5, 6);
-                if (two_columns) tile_multiply(3, 5, 7);
-            }
-            tile_store(0, corner, c_bytes);
-            if (two_columns) tile_store(1, corner + SIDE, c_bytes);
-            if (two_rows) tile_store(2, below, c_bytes);
-            if (two_rows && two_columns) tile_store(3, below + SIDE, c_bytes);
-        }
-    }
-}
-
 /* ---- operands ---- */
 
-/* to [block × depth] = the head's columns of rows first …, the rest 0. The columns are copied eight by eight: calls of
- * memcpy would take longer than the copies. */
-static void pack_block(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows, int64_t block, pair *to)
+/* As packed, to be written; pieces are no power of two apart. */
+typedef struct {
+    pair *tiles;
+    int64_t piece;
+} operand;
+
+static operand take_operand(pile *memory, int terms, int64_t rows, int64_t depth)
 {
-    enum { PART = 8 };
-    int64_t stride = pad(h).depth / 2, whole = h->dim / PART * PART;
-    for (int64_t r = 0; r < rows; r++) {
-        const uint16_t *row = from->half + (first + r) * from->stride + h->column;
-        uint16_t *packed = (uint16_t *)(to + r * stride);
-        int64_t d = 0;
-        for (; d < whole; d += PART) memcpy(packed + d, row + d, PART * sizeof *row);
-        for (; d < h->dim; d++) packed[d] = row[d];
-        for (; d < 2 * stride; d++) packed[d] = 0;
-    }
-    memset(to + rows * stride, 0, (size_t)((block - rows) * stride) * sizeof *to);
+    int64_t piece = depth / DEPTH * terms * TILE_PAIRS + SIDE;
+    return (operand){take(memory, rows / SIDE * piece), piece};
 }
 
-/* Right operand [depth × block]: the transpose of rows [block × depth]. */
-static void pack_across(const head_view *h, const pair *rows, int64_t block, pair *to)
+/* From row (or column) `first` on. */
+static packed from_piece(operand o, int64_t first)
 {
-    int64_t stride = pad(h).depth / 2, tiles = stride / SIDE;
-    for (int64_t r = 0; r < block / SIDE; r++)
-        for (int64_t k = 0; k < tiles; k++)
-            transpose_pairs(rows + r * SIDE * stride + k * SIDE, stride, to + (r * tiles + k) * TILE_PAIRS, SIDE);
+    return (packed){o.tiles + first / SIDE * o.piece, o.piece};
 }
 
-/* Right operand [block × width] of rows [block × depth]. */
-static void pack_along(const head_view *h, const pair *rows, int64_t block, pair *to)
+/* The head's columns of its sample's `tokens` rows. */
+static vt_matrix head_matrix(const head_view *h, vt_matrix all, int64_t tokens)
 {
-    int64_t stride = pad(h).depth / 2, tiles = block / DEPTH;
-    for (int64_t c = 0; c < pad(h).width / SIDE; c++)
-        for (int64_t k = 0; k < tiles; k++)
-            pair_rows(rows + k * DEPTH * stride + c * SIDE / 2, stride, to + (c * tiles + k) * TILE_PAIRS);
+    all = from_row(all, h->batch * tokens);
+    all.rows = tokens;
+    all.columns = h->dim;
+    if (vt_type_is_half(all.type))
+        all.half += h->column;
+    else
+        all.data += h->column;
+    return all;
 }
 
-/* Left operand [width × block]: the transpose of rows [block × depth], number by number. */
-static void pack_transpose(const head_view *h, const pair *rows, int64_t block, pair *to)
+/* One of terms.h's, which pack a tile from a row and a column on. */
+typedef void tile_packer(const vt_matrix *from, int64_t row, int64_t column, pair *to);
+
+/* `rows` rows first … of a matrix, its columns are the depth. */
+static void pack_depth_in_columns(tile_packer *tile, const vt_matrix *from, int64_t first, int64_t rows, int64_t depth,
+                                  operand to)
 {
-    int64_t stride = pad(h).depth / 2;
-    for (int64_t c = 0; c < pad(h).width / SIDE; c++) {
-        for (int64_t k = 0; k < block / DEPTH; k++) {
-            pair tile[TILE_PAIRS];
-            pair_rows(rows + k * DEPTH * stride + c * SIDE / 2, stride, tile);
-            transpose_pairs(tile, SIDE, to + c * SIDE * (block / 2) + k * SIDE, block / 2);
-        }
-    }
+    for (int64_t i = 0; i < rows; i += SIDE)
+        for (int64_t k = 0; k < depth; k += DEPTH)
+            tile(from, first + i, k, to.tiles + i / SIDE * to.piece + k / DEPTH * terms_of(from->type) * TILE_PAIRS);
 }
 
-/* Where pair j, j + 1 of column i of a right operand [KEYS × PANEL] lies. */
-INLINE pair *pair_along_keys(pair *to, int64_t j, int64_t i)
+/* All columns of a matrix, to `columns`; its rows first … are the depth. */
+static void pack_depth_in_rows(tile_packer *tile, const vt_matrix *from, int64_t first, int64_t depth, int64_t columns,
+                               operand to)
 {
-    return to + i / SIDE * KEY_COLUMN + j / DEPTH * TILE_PAIRS + j % DEPTH / 2 * SIDE + i % SIDE;
+    for (int64_t k = 0; k < depth; k += DEPTH)
+        for (int64_t i = 0; i < columns; i += SIDE)
+            tile(from, first + k, i, to.tiles + i / SIDE * to.piece + k / DEPTH * terms_of(from->type) * TILE_PAIRS);
 }
 
-/* Right operand of rows' rounded numbers [keys × PANEL], in pairs along the keys; those of keys … are 0. */
-static void round_along_keys(const float *rows, int64_t keys, pair *to)
+/* Pairs (first[c], second[c]) of keys j and j + 1, queries i + c, in a right operand [KEYS × queries]. */
+INLINE void put_along_keys(int terms, operand to, int64_t j, int64_t i, vector first, vector second)
+{
+    pair *at = to.tiles + i / SIDE * to.piece + j / DEPTH * terms * TILE_PAIRS + j % DEPTH / 2 * SIDE + i % SIDE;
+    if (terms == 1)
+        store_pairs(at, first, second);
+    else
+        store_terms_along(first, second, at);
+}
+
+/* Key j, queries i … and i + LANES …, in a left operand [KEYS × queries]. */
+INLINE void put_along_queries(int terms, operand to, int64_t j, int64_t i, vector first, vector second)
+{
+    pair *at = to.tiles + j / SIDE * to.piece + i / DEPTH * terms * TILE_PAIRS + j % SIDE * SIDE + i % DEPTH / 2;
+    if (terms == 1)
+        store_neighbours(at, first, second);
+    else
+        store_terms(first, second, at);
+}
+
+/* The panel's numbers [keys × PANEL] in a right operand [KEYS × queries]; those of keys … are 0. */
+static void round_along_keys(int terms, const float *rows, int64_t keys, int64_t panel, operand to)
 {
     for (int64_t j = 0; j < round_up(keys, DEPTH); j += 2) {
         const float *first = rows + j * PANEL, *second = first + PANEL;
         for (int64_t i = 0; i < PANEL; i += LANES)
-            store_pairs(pair_along_keys(to, j, i), j < keys ? load(first + i) : (vector){0},
-                        j + 1 < keys ? load(second + i) : (vector){0});
+            put_along_keys(terms, to, j, panel * PANEL + i, j < keys ? load(first + i) : (vector){0},
+                           j + 1 < keys ? load(second + i) : (vector){0});
     }
 }
 
-/* The panel's part of a left operand [keys × QUERIES]: `to` is its first row's. */
-static void round_along_queries(const float *rows, int64_t keys, pair *to)
+/* The same in a left operand [KEYS × queries]. */
+static void round_along_queries(int terms, const float *rows, int64_t keys, int64_t panel, operand to)
 {
     for (int64_t j = 0; j < round_up(keys, SIDE); j++)
         for (int64_t i = 0; i < PANEL; i += 2 * LANES)
-            store_neighbours(to + j * (QUERIES / 2) + i / 2, j < keys ? load(rows + j * PANEL + i) : (vector){0},
-                             j < keys ? load(rows + j * PANEL + i + LANES) : (vector){0});
+            put_along_queries(terms, to, j, panel * PANEL + i, j < keys ? load(rows + j * PANEL + i) : (vector){0},
+                              j < keys ? load(rows + j * PANEL + i + LANES) : (vector){0});
+}
+
+/* ---- the product ---- */
+
+/* Not inlined: one copy is enough. */
+static __attribute__((noinline)) void multiply_corner(int terms, bool two_rows, bool two_columns, packed a, packed b,
+                                                      int64_t steps, float *c, int64_t c_stride, bool add)
+{
+    if (terms == 1)
+        multiply_run(1, two_rows, two_columns, a, b, steps, c, c_stride, add, (soon){0});
+    else
+        multiply_run(TERMS, two_rows, two_columns, a, b, steps, c, c_stride, add, (soon){0});
+}
+
+/* c [rows × columns] (+)= a [rows × depth] b [depth × columns]; rows and columns in steps of 16, depth of 32. */
+static void multiply_tiles(int terms, int64_t rows, int64_t columns, int64_t depth, packed a, packed b, float *c,
+                           int64_t c_stride, bool add)
+{
+    for (int64_t j = 0; j < columns; j += 2 * SIDE) {
+        packed right = {b.tiles + j / SIDE * b.piece, b.piece};
+        for (int64_t i = 0; i < rows; i += 2 * SIDE) {
+            packed left = {a.tiles + i / SIDE * a.piece, a.piece};
+            multiply_corner(terms, i + SIDE < rows, j + SIDE < columns, left, right, depth / DEPTH,
+                            c + i * c_stride + j, c_stride, add);
+        }
+    }
 }
 
 /* ---- units of work ---- */
@@ -180,28 +169,27 @@ static int64_t blocks_of_unit(const vt_backend *backend, const vt_attention_shap
 typedef struct {
     vt_matrix q, k, v, out;
     float *log_sum;
+    int terms;
     int64_t unit; /* queries of a unit of work */
 } forward_arguments;
 
 typedef struct {
-    pair *rows;           /* [unit or KEYS × depth]: what is being packed */
-    pair *queries;        /* right operand [depth × unit] */
-    pair *keys;           /* left operand [KEYS × depth] */
-    pair *values;         /* left operand [width × KEYS]: transposed */
-    pair *weights;        /* right operand [KEYS × PANEL] */
+    operand queries;      /* right [depth × unit] */
+    operand keys;         /* left [KEYS × depth] */
+    operand values;       /* left [width × KEYS]: transposed */
+    operand weights;      /* right [KEYS × PANEL] */
     float *scores;        /* [KEYS × PANEL] */
     float *out;           /* panel by panel, [width × PANEL] */
     float *maximum, *sum; /* [unit]: weights are relative to the maximum, which is in powers of two */
 } forward_buffers;
 
-static forward_buffers forward_layout(const head_view *h, int64_t unit, pile *memory)
+static forward_buffers forward_layout(const head_view *h, int terms, int64_t unit, pile *memory)
 {
     padded to = pad(h);
-    return (forward_buffers){.rows = take(memory, unit * to.depth / 2),
-                             .queries = take(memory, unit * to.depth / 2),
-                             .keys = take(memory, KEYS * to.depth / 2),
-                             .values = take(memory, KEYS * to.width / 2),
-                             .weights = take(memory, PANEL / SIDE * KEY_COLUMN),
+    return (forward_buffers){.queries = take_operand(memory, terms, unit, to.depth),
+                             .keys = take_operand(memory, terms, KEYS, to.depth),
+                             .values = take_operand(memory, terms, to.width, KEYS),
+                             .weights = take_operand(memory, terms, PANEL, KEYS),
                              .scores = take(memory, KEYS * PANEL),
                              .out = take(memory, unit * to.width),
                              .maximum = take(memory, unit),
@@ -232,9 +220,10 @@ INLINE vector follow_maximum(const head_view *h, const forward_buffers *b, int64
     return new;
 }
 
-/* Scores become weights, whose sums are added to the queries'. round, a constant: they are rounded into b->weights at
- * once, else stored in place. */
-INLINE void soften_columns(bool round, const head_view *h, const forward_buffers *b, int64_t panel, int64_t keys)
+/* Scores become weights, whose sums are added to the queries'. round and terms, constants: they are rounded into
+ * b->weights at once, else stored in place. */
+INLINE void soften_columns(bool round, int terms, const head_view *h, const forward_buffers *b, int64_t panel,
+                           int64_t keys)
 {
     float *sums = b->sum + panel * PANEL, *out = b->out + panel * PANEL * pad(h).width;
     const vector scale = splat(h->scale * log2_e);
@@ -247,7 +236,7 @@ INLINE void soften_columns(bool round, const head_view *h, const forward_buffers
             vector second = exp2_vector(scale * load(score + PANEL) - maximum);
             sum = sum + first + second;
             if (round) {
-                store_pairs(pair_along_keys(b->weights, j, i), first, second);
+                put_along_keys(terms, b->weights, j, i, first, second);
             } else {
                 store(score, first);
                 store(score + PANEL, second);
@@ -257,7 +246,7 @@ INLINE void soften_columns(bool round, const head_view *h, const forward_buffers
             vector last = j < keys ? exp2_vector(scale * load(score) - maximum) : (vector){0};
             sum += last;
             if (round)
-                store_pairs(pair_along_keys(b->weights, j, i), last, (vector){0});
+                put_along_keys(terms, b->weights, j, i, last, (vector){0});
             else
                 store(score, last);
         }
@@ -266,17 +255,19 @@ INLINE void soften_columns(bool round, const head_view *h, const forward_buffers
 }
 
 /* The panel's weights as an operand. */
-static void soften(const head_view *h, const forward_buffers *b, int64_t first_query, int64_t queries, int64_t panel,
-                   int64_t first_key, int64_t keys)
+static void soften(const head_view *h, int terms, const forward_buffers *b, int64_t first_query, int64_t queries,
+                   int64_t panel, int64_t first_key, int64_t keys)
 {
-    if (h->shape->dropout.rate <= 0) {
-        soften_columns(true, h, b, panel, keys);
-        return;
+    if (h->shape->dropout.rate > 0) {
+        soften_columns(false, 1, h, b, panel, keys);
+        apply_dropout(h, first_query + panel * PANEL, smaller(PANEL, queries - panel * PANEL), first_key, keys,
+                      b->scores, 1, PANEL);
+        round_along_keys(terms, b->scores, keys, 0, b->weights);
+    } else if (terms == 1) {
+        soften_columns(true, 1, h, b, panel, keys);
+    } else {
+        soften_columns(true, TERMS, h, b, panel, keys);
     }
-    soften_columns(false, h, b, panel, keys);
-    apply_dropout(h, first_query + panel * PANEL, smaller(PANEL, queries - panel * PANEL), first_key, keys, b->scores,
-                  1, PANEL);
-    round_along_keys(b->scores, keys, b->weights);
 }
 
 /* Keys first … of the next block, those that are packed after this panel of so many. */
@@ -292,18 +283,18 @@ static void look_ahead_keys(const head_view *h, const forward_arguments *a, int6
 static void forward_keys(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first_query,
                          int64_t queries, int64_t first_key)
 {
-    int64_t keys = smaller(KEYS, h->shape->keys - first_key), row = h->batch * h->shape->keys + first_key;
+    int64_t keys = smaller(KEYS, h->shape->keys - first_key);
     padded to = pad(h);
-    pack_block(h, &a->k, row, keys, KEYS, b->keys);
-    pack_block(h, &a->v, row, keys, KEYS, b->rows);
-    pack_transpose(h, b->rows, KEYS, b->values);
+    vt_matrix k = head_matrix(h, a->k, h->shape->keys), v = head_matrix(h, a->v, h->shape->keys);
+    pack_depth_in_columns(pack_left_rows, &k, first_key, KEYS, to.depth, b->keys);
+    pack_depth_in_rows(pack_left_columns, &v, first_key, KEYS, to.width, b->values);
     for (int64_t panel = 0; panel * PANEL < queries; panel++) {
         look_ahead_keys(h, a, first_key + KEYS, panel, pieces(queries, PANEL));
-        right_operand across = {b->queries + panel * PANEL * to.depth / 2, SIDE * to.depth / 2};
-        multiply_tiles(round_up(keys, SIDE), PANEL, to.depth, b->keys, to.depth / 2, across, b->scores, PANEL, false);
-        soften(h, b, first_query, queries, panel, first_key, keys);
-        multiply_tiles(to.width, PANEL, round_up(keys, DEPTH), b->values, KEYS / 2,
-                       (right_operand){b->weights, KEY_COLUMN}, b->out + panel * PANEL * to.width, PANEL, true);
+        multiply_tiles(a->terms, round_up(keys, SIDE), PANEL, to.depth, from_piece(b->keys, 0),
+                       from_piece(b->queries, panel * PANEL), b->scores, PANEL, false);
+        soften(h, a->terms, b, first_query, queries, panel, first_key, keys);
+        multiply_tiles(a->terms, to.width, PANEL, round_up(keys, DEPTH), from_piece(b->values, 0),
+                       from_piece(b->weights, 0), b->out + panel * PANEL * to.width, PANEL, true);
     }
 }
 
@@ -311,8 +302,8 @@ static void forward_unit(const head_view *h, const forward_arguments *a, const f
 {
     int64_t queries = smaller(a->unit, h->shape->queries - first), row = h->batch * h->shape->queries + first;
     int64_t width = pad(h).width;
-    pack_block(h, &a->q, row, queries, a->unit, b->rows);
-    pack_across(h, b->rows, a->unit, b->queries);
+    vt_matrix q = head_matrix(h, a->q, h->shape->queries);
+    pack_depth_in_columns(pack_right_across, &q, first, a->unit, pad(h).depth, b->queries);
     memset(b->out, 0, (size_t)(width * a->unit) * sizeof(float));
     for (int64_t i = 0; i < a->unit; i++) {
         b->maximum[i] = -1e30f;
@@ -334,13 +325,13 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
 {
     head_view any = view_head(shape, 0);
     int64_t blocks = pieces(shape->queries, QUERIES), of_unit = blocks_of_unit(backend, shape, blocks);
-    forward_arguments arguments = {q, k, v, out, log_sum, of_unit * QUERIES};
+    forward_arguments arguments = {q, k, v, out, log_sum, terms_of(q.type), of_unit * QUERIES};
     pile count = {NULL, 0};
-    if (q.type != VT_BFLOAT16 || k.type != VT_BFLOAT16 || v.type != VT_BFLOAT16) {
+    if (terms_of(k.type) != arguments.terms || terms_of(v.type) != arguments.terms) {
         ((vt_cpu_state *)backend->state)->vectors.attention_forward(backend, shape, q, k, v, out, log_sum);
         return;
     }
-    forward_layout(&any, arguments.unit, &count);
+    forward_layout(&any, arguments.terms, arguments.unit, &count);
     if (!vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float))) return;
     int64_t units = pieces(blocks, of_unit);
 #pragma omp parallel
@@ -350,7 +341,7 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
         for (int64_t work = 0; work < shape->batch * shape->heads * units; work++) {
             head_view h = view_head(shape, work / units);
             pile memory = {vt_cpu_scratch(backend), 0};
-            forward_buffers b = forward_layout(&h, arguments.unit, &memory);
+            forward_buffers b = forward_layout(&h, arguments.terms, arguments.unit, &memory);
             forward_unit(&h, &arguments, &b, work % units * arguments.unit);
         }
         tiles_release();
@@ -362,53 +353,52 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
 typedef struct {
     vt_matrix q, k, v, dout, dq, dk, dv;
     const float *log_sum;
+    int terms;
     int64_t unit;           /* blocks of keys of a unit of work */
     backward_shared shared; /* dq_sum [units, blocks of queries, width × QUERIES]: dq / scale, transposed */
 } backward_arguments;
 
 /* A block of keys. */
 typedef struct {
-    pair *keys, *values;    /* left operands [KEYS × depth] */
-    pair *keys_transposed;  /* left operand [width × KEYS] */
-    float *dkeys, *dvalues; /* [KEYS × width] */
-    int64_t first, count;   /* its keys */
+    operand keys, values;    /* left [KEYS × depth] */
+    operand keys_transposed; /* left [width × KEYS] */
+    float *dkeys, *dvalues;  /* [KEYS × width] */
+    int64_t first, count;    /* its keys */
 } key_block;
 
 typedef struct {
-    pair *rows; /* [QUERIES × depth]: what is being packed */
+    int terms;
     key_block blocks[MOST_BLOCKS];
-    pair *queries_across, *dout_across;   /* right operands [depth × QUERIES] */
-    pair *queries_along, *dout_along;     /* right operands [QUERIES × width] */
-    pair *weights, *dscores;              /* left operands [KEYS × QUERIES] */
-    pair *dscores_along;                  /* right operand [KEYS × QUERIES] */
+    operand queries_across, dout_across;  /* right [depth × QUERIES] */
+    operand queries_along, dout_along;    /* right [QUERIES × width] */
+    operand weights, dscores;             /* left [KEYS × QUERIES] */
+    operand dscores_along;                /* right [KEYS × QUERIES] */
     float *weights_panel, *dscores_panel; /* [KEYS × PANEL] */
     float *kept;                          /* the weights after dropout */
     float *high, *delta;                  /* [QUERIES]: logarithms of the sums, in powers of two; out · dout */
 } backward_buffers;
 
-static backward_buffers backward_layout(const head_view *h, int64_t unit, pile *memory)
+static backward_buffers backward_layout(const head_view *h, int terms, int64_t unit, pile *memory)
 {
     padded to = pad(h);
-    int64_t deep = KEYS * to.depth / 2, wide = KEYS * to.width / 2, scores = KEYS * QUERIES / 2;
-    _Static_assert(KEYS == QUERIES, "one size for both");
-    backward_buffers b = {.rows = take(memory, deep),
-                          .queries_across = take(memory, deep),
-                          .dout_across = take(memory, deep),
-                          .queries_along = take(memory, wide),
-                          .dout_along = take(memory, wide),
-                          .weights = take(memory, scores),
-                          .dscores = take(memory, scores),
-                          .dscores_along = take(memory, QUERIES / SIDE * KEY_COLUMN),
+    backward_buffers b = {.terms = terms,
+                          .queries_across = take_operand(memory, terms, QUERIES, to.depth),
+                          .dout_across = take_operand(memory, terms, QUERIES, to.depth),
+                          .queries_along = take_operand(memory, terms, to.width, QUERIES),
+                          .dout_along = take_operand(memory, terms, to.width, QUERIES),
+                          .weights = take_operand(memory, terms, KEYS, QUERIES),
+                          .dscores = take_operand(memory, terms, KEYS, QUERIES),
+                          .dscores_along = take_operand(memory, terms, QUERIES, KEYS),
                           .weights_panel = take(memory, KEYS * PANEL),
                           .dscores_panel = take(memory, KEYS * PANEL),
                           .high = take(memory, QUERIES),
                           .delta = take(memory, QUERIES)};
     for (int64_t i = 0; i < unit; i++)
-        b.blocks[i] = (key_block){.keys = take(memory, deep),
-                                  .values = take(memory, deep),
-                                  .keys_transposed = take(memory, wide),
-                                  .dkeys = take(memory, 2 * wide),
-                                  .dvalues = take(memory, 2 * wide)};
+        b.blocks[i] = (key_block){.keys = take_operand(memory, terms, KEYS, to.depth),
+                                  .values = take_operand(memory, terms, KEYS, to.depth),
+                                  .keys_transposed = take_operand(memory, terms, to.width, KEYS),
+                                  .dkeys = take(memory, KEYS * to.width),
+                                  .dvalues = take(memory, KEYS * to.width)};
     b.kept = h->shape->dropout.rate > 0 ? take(memory, KEYS * PANEL) : NULL;
     return b;
 }
@@ -417,13 +407,13 @@ static backward_buffers backward_layout(const head_view *h, int64_t unit, pile *
 static void pack_queries(const head_view *h, const backward_arguments *a, const backward_buffers *b, int64_t first,
                          int64_t queries)
 {
-    int64_t row = h->batch * h->shape->queries + first, index = h->unit * h->shape->queries + first;
-    pack_block(h, &a->q, row, queries, QUERIES, b->rows);
-    pack_across(h, b->rows, QUERIES, b->queries_across);
-    pack_along(h, b->rows, QUERIES, b->queries_along);
-    pack_block(h, &a->dout, row, queries, QUERIES, b->rows);
-    pack_across(h, b->rows, QUERIES, b->dout_across);
-    pack_along(h, b->rows, QUERIES, b->dout_along);
+    int64_t index = h->unit * h->shape->queries + first;
+    vt_matrix q = head_matrix(h, a->q, h->shape->queries), dout = head_matrix(h, a->dout, h->shape->queries);
+    padded to = pad(h);
+    pack_depth_in_columns(pack_right_across, &q, first, QUERIES, to.depth, b->queries_across);
+    pack_depth_in_rows(pack_right_along, &q, first, QUERIES, to.width, b->queries_along);
+    pack_depth_in_columns(pack_right_across, &dout, first, QUERIES, to.depth, b->dout_across);
+    pack_depth_in_rows(pack_right_along, &dout, first, QUERIES, to.width, b->dout_along);
     for (int64_t i = 0; i < QUERIES; i++) {
         b->high[i] = i < queries ? a->log_sum[index + i] * log2_e : 1e30f;
         b->delta[i] = i < queries ? a->shared.delta[index + i] : 0;
@@ -441,17 +431,15 @@ INLINE void differentiate_pair(const backward_buffers *b, vector scale, vector h
     dscore[1] = second_too ? weight[1] * (load(b->dscores_panel + at + PANEL) - delta) : (vector){0};
 }
 
-/* The panel's weights and scores' gradients, rounded into operands; the gradients of pairs beyond the keys are 0. */
-static void differentiate(const head_view *h, const backward_buffers *b, int64_t panel, int64_t keys)
+/* The panel's weights and scores' gradients, rounded into operands; the gradients of pairs beyond the keys are 0.
+ * terms: a constant. */
+INLINE void differentiate(int terms, const head_view *h, const backward_buffers *b, int64_t panel, int64_t keys)
 {
-    enum { HALF = QUERIES / 2 };
     const vector scale = splat(h->scale * log2_e);
-    pair *weights = b->weights + panel * PANEL / 2, *dscores = b->dscores + panel * PANEL / 2;
-    pair *along = b->dscores_along + panel * (PANEL / SIDE) * KEY_COLUMN;
     for (int64_t i = 0; i < PANEL; i += 2 * LANES) {
-        const float *high = b->high + panel * PANEL + i, *delta = b->delta + panel * PANEL + i;
-        const vector high_left = load(high), high_right = load(high + LANES);
-        const vector delta_left = load(delta), delta_right = load(delta + LANES);
+        int64_t query = panel * PANEL + i;
+        const vector high_left = load(b->high + query), high_right = load(b->high + query + LANES);
+        const vector delta_left = load(b->delta + query), delta_right = load(b->delta + query + LANES);
         for (int64_t j = 0; j < round_up(keys, DEPTH); j += 2) {
             vector weight_left[2] = {{0}}, weight_right[2] = {{0}}, left[2] = {{0}}, right[2] = {{0}};
             if (j < keys) {
@@ -461,11 +449,11 @@ static void differentiate(const head_view *h, const backward_buffers *b, int64_t
             }
 #pragma GCC unroll 2
             for (int64_t r = 0; r < 2; r++) {
-                store_neighbours(weights + (j + r) * HALF + i / 2, weight_left[r], weight_right[r]);
-                store_neighbours(dscores + (j + r) * HALF + i / 2, left[r], right[r]);
+                put_along_queries(terms, b->weights, j + r, query, weight_left[r], weight_right[r]);
+                put_along_queries(terms, b->dscores, j + r, query, left[r], right[r]);
             }
-            store_pairs(pair_along_keys(along, j, i), left[0], left[1]);
-            store_pairs(pair_along_keys(along, j, i + LANES), right[0], right[1]);
+            put_along_keys(terms, b->dscores_along, j, query, left[0], left[1]);
+            put_along_keys(terms, b->dscores_along, j, query + LANES, right[0], right[1]);
         }
     }
 }
@@ -487,27 +475,26 @@ static void differentiate_dropped(const head_view *h, const backward_buffers *b,
         vector delta = load(b->delta + panel * PANEL + j % PANEL), kept = load(b->kept + j);
         store(b->dscores_panel + j, kept * load(b->dscores_panel + j) - load(b->weights_panel + j) * delta);
     }
-    round_along_queries(b->kept, keys, b->weights + panel * PANEL / 2);
-    round_along_queries(b->dscores_panel, keys, b->dscores + panel * PANEL / 2);
-    round_along_keys(b->dscores_panel, keys, b->dscores_along + panel * (PANEL / SIDE) * KEY_COLUMN);
+    round_along_queries(b->terms, b->kept, keys, panel, b->weights);
+    round_along_queries(b->terms, b->dscores_panel, keys, panel, b->dscores);
+    round_along_keys(b->terms, b->dscores_panel, keys, panel, b->dscores_along);
 }
 
 /* Weights and the scores' gradients of a block of queries, as operands. */
 static void backward_panels(const head_view *h, const backward_buffers *b, const key_block *k, int64_t first_query,
                             int64_t queries)
 {
-    padded to = pad(h);
-    int64_t rows = round_up(k->count, SIDE), column = SIDE * to.depth / 2;
+    int64_t rows = round_up(k->count, SIDE), depth = pad(h).depth;
     for (int64_t panel = 0; panel * PANEL < queries; panel++) {
-        int64_t first = panel * PANEL * to.depth / 2;
-        multiply_tiles(rows, PANEL, to.depth, k->keys, to.depth / 2, (right_operand){b->queries_across + first, column},
-                       b->weights_panel, PANEL, false);
-        multiply_tiles(rows, PANEL, to.depth, k->values, to.depth / 2, (right_operand){b->dout_across + first, column},
-                       b->dscores_panel, PANEL, false);
+        packed across = from_piece(b->queries_across, panel * PANEL), dout = from_piece(b->dout_across, panel * PANEL);
+        multiply_tiles(b->terms, rows, PANEL, depth, from_piece(k->keys, 0), across, b->weights_panel, PANEL, false);
+        multiply_tiles(b->terms, rows, PANEL, depth, from_piece(k->values, 0), dout, b->dscores_panel, PANEL, false);
         if (h->shape->dropout.rate > 0)
             differentiate_dropped(h, b, first_query, queries, panel, k->first, k->count);
+        else if (b->terms == 1)
+            differentiate(1, h, b, panel, k->count);
         else
-            differentiate(h, b, panel, k->count);
+            differentiate(TERMS, h, b, panel, k->count);
     }
 }
 
@@ -516,11 +503,12 @@ static void multiply_gradients(const head_view *h, const backward_buffers *b, co
                                float *dq, bool fresh)
 {
     int64_t width = pad(h).width, rows = round_up(k->count, SIDE), depth = round_up(queries, DEPTH);
-    right_operand dout = {b->dout_along, QUERY_TILES * TILE_PAIRS}, q = {b->queries_along, QUERY_TILES * TILE_PAIRS};
-    multiply_tiles(rows, width, depth, b->weights, QUERIES / 2, dout, k->dvalues, width, true);
-    multiply_tiles(rows, width, depth, b->dscores, QUERIES / 2, q, k->dkeys, width, true);
-    multiply_tiles(width, round_up(queries, SIDE), round_up(k->count, DEPTH), k->keys_transposed, KEYS / 2,
-                   (right_operand){b->dscores_along, KEY_COLUMN}, dq, QUERIES, !fresh);
+    multiply_tiles(b->terms, rows, width, depth, from_piece(b->weights, 0), from_piece(b->dout_along, 0), k->dvalues,
+                   width, true);
+    multiply_tiles(b->terms, rows, width, depth, from_piece(b->dscores, 0), from_piece(b->queries_along, 0), k->dkeys,
+                   width, true);
+    multiply_tiles(b->terms, width, round_up(queries, SIDE), round_up(k->count, DEPTH),
+                   from_piece(k->keys_transposed, 0), from_piece(b->dscores_along, 0), dq, QUERIES, !fresh);
 }
 
 /* Rows first … of the head's columns = scale · from [rows × width]. */
@@ -538,12 +526,12 @@ static void unpack_rows(const head_view *h, const float *from, int64_t first, in
 static void begin_keys(const head_view *h, const backward_arguments *a, key_block *k, int64_t first)
 {
     size_t gradient_bytes = (size_t)(KEYS * pad(h).width) * sizeof(float);
-    int64_t row = h->batch * h->shape->keys + first;
+    vt_matrix keys = head_matrix(h, a->k, h->shape->keys), values = head_matrix(h, a->v, h->shape->keys);
     k->first = first;
     k->count = smaller(KEYS, h->shape->keys - first);
-    pack_block(h, &a->v, row, k->count, KEYS, k->values);
-    pack_block(h, &a->k, row, k->count, KEYS, k->keys);
-    pack_transpose(h, k->keys, KEYS, k->keys_transposed);
+    pack_depth_in_columns(pack_left_rows, &keys, first, KEYS, pad(h).depth, k->keys);
+    pack_depth_in_columns(pack_left_rows, &values, first, KEYS, pad(h).depth, k->values);
+    pack_depth_in_rows(pack_left_columns, &keys, first, KEYS, pad(h).width, k->keys_transposed);
     memset(k->dkeys, 0, gradient_bytes);
     memset(k->dvalues, 0, gradient_bytes);
 }
@@ -593,7 +581,8 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     head_view any = view_head(shape, 0);
     backward_arguments a = {.q = q, .k = k, .v = v, .dout = dout, .dq = dq, .dk = dk, .dv = dv, .log_sum = log_sum};
     pile count = {NULL, 0};
-    if (q.type != VT_BFLOAT16 || k.type != VT_BFLOAT16 || v.type != VT_BFLOAT16 || dout.type != VT_BFLOAT16) {
+    a.terms = terms_of(q.type);
+    if (terms_of(k.type) != a.terms || terms_of(v.type) != a.terms || terms_of(dout.type) != a.terms) {
         ((vt_cpu_state *)backend->state)
             ->vectors.attention_backward(backend, shape, q, k, v, out, log_sum, dout, dq, dk, dv);
         return;
@@ -601,7 +590,7 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     int64_t query_blocks = pieces(shape->queries, QUERIES), key_blocks = pieces(shape->keys, KEYS);
     int64_t dq_floats = query_blocks * QUERIES * pad(&any).width;
     a.unit = blocks_of_unit(backend, shape, key_blocks);
-    backward_layout(&any, a.unit, &count);
+    backward_layout(&any, a.terms, a.unit, &count);
     if (!share_backward(backend, shape, pieces(key_blocks, a.unit), query_blocks, dq_floats, &a.shared) ||
         !vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float)))
         return;
@@ -610,7 +599,7 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
         make_delta(shape, &out, &dout, a.shared.delta);
         int64_t unit = -1, block;
         pile memory = {vt_cpu_scratch(backend), 0};
-        backward_buffers b = backward_layout(&any, a.unit, &memory);
+        backward_buffers b = backward_layout(&any, a.terms, a.unit, &memory);
         tiles_configure();
         while (take_block(&a.shared, &unit, &block)) {
             head_view h = view_head(shape, unit);

@@ -24,6 +24,34 @@ static int64_t piece_pairs(vt_type type, int64_t steps)
     return steps * terms_of(type) * TILE_PAIRS;
 }
 
+enum { BLOCK = 2 * SIDE, RUN = 12 }; /* RUN: steps that are added up in the tiles */
+
+/* sums [32 × 32] of the first two pieces of a and b, over any number of steps: in runs whose sums are added in their
+ * order. */
+INLINE void multiply_runs(int terms, packed a, packed b, int64_t steps, float *sums, int64_t width, soon ahead)
+{
+    multiply_run(terms, true, true, a, b, smaller(RUN, steps), sums, width, false, ahead);
+    for (int64_t k = RUN; k < steps; k += RUN) {
+        float more[BLOCK * BLOCK];
+        packed rest_a = {a.tiles + k * terms * TILE_PAIRS, a.piece},
+               rest_b = {b.tiles + k * terms * TILE_PAIRS, b.piece};
+        multiply_run(terms, true, true, rest_a, rest_b, smaller(RUN, steps - k), more, BLOCK, false, (soon){0});
+        for (int64_t r = 0; r < BLOCK; r++)
+            for (int64_t c = 0; c < BLOCK; c += LANES)
+                store(sums + r * width + c, load(sums + r * width + c) + load(more + r * BLOCK + c));
+    }
+}
+
+/* Not inlined: one copy of each is enough. */
+static __attribute__((noinline)) void multiply_block(int terms, packed a, packed b, int64_t steps, float *sums,
+                                                     int64_t width, soon ahead)
+{
+    if (terms == 1)
+        multiply_runs(1, a, b, steps, sums, width, ahead);
+    else
+        multiply_runs(TERMS, a, b, steps, sums, width, ahead);
+}
+
 /* ---- y = x weightᵀ and dx = dy weight: strips of rows ---- */
 
 typedef struct {

@@ -56,7 +56,7 @@ INLINE void copy_inside(bool whole, const vt_matrix *from, int64_t row, int64_t 
 {
     const uint16_t *number = from->half + row * from->stride + column;
     int64_t left = row < from->rows ? smaller(SIDE, from->columns - column) : 0;
-    if (whole) {
+    if (whole || left == SIDE) {
         memcpy(to, number, SIDE * sizeof *number);
         return;
     }
@@ -66,6 +66,7 @@ INLINE void copy_inside(bool whole, const vt_matrix *from, int64_t row, int64_t 
 
 /* ---- tiles: the depth of the product along the matrix's rows ---- */
 
+/* The terms of LANES pairs of neighbours, in the order of store_neighbours. */
 INLINE void store_terms(vector first, vector second, pair *to)
 {
     vector upper[TERMS], lower[TERMS];
@@ -110,6 +111,19 @@ static void pack_right_across(const vt_matrix *from, int64_t row, int64_t column
 
 /* ---- tiles: the depth of the product along the matrix's columns ---- */
 
+/* The terms of the pairs (first[i], second[i]). */
+INLINE void store_terms_along(vector first, vector second, pair *to)
+{
+    vector upper[TERMS], lower[TERMS];
+    split(first, upper);
+    split(second, lower);
+#pragma GCC unroll 3
+    for (int t = 0; t < TERMS; t++) {
+        vector_word pairs = (vector_word)upper[t] >> 16 | ((vector_word)lower[t] & 0xffff0000u);
+        memcpy(to + t * TILE_PAIRS, &pairs, sizeof pairs);
+    }
+}
+
 INLINE void right_along(bool whole, const vt_matrix *from, int64_t row, int64_t column, pair *to)
 {
     for (int64_t p = 0; p < SIDE; p++, to += SIDE) {
@@ -121,16 +135,9 @@ INLINE void right_along(bool whole, const vt_matrix *from, int64_t row, int64_t 
             continue;
         }
 #pragma GCC unroll 4
-        for (int64_t c = 0; c < SIDE; c += LANES) {
-            vector upper[TERMS], lower[TERMS];
-            split(load_inside(whole, from, row + 2 * p, column + c), upper);
-            split(load_inside(whole, from, row + 2 * p + 1, column + c), lower);
-#pragma GCC unroll 3
-            for (int t = 0; t < TERMS; t++) {
-                vector_word pairs = (vector_word)upper[t] >> 16 | ((vector_word)lower[t] & 0xffff0000u);
-                memcpy(to + t * TILE_PAIRS + c, &pairs, sizeof pairs);
-            }
-        }
+        for (int64_t c = 0; c < SIDE; c += LANES)
+            store_terms_along(load_inside(whole, from, row + 2 * p, column + c),
+                              load_inside(whole, from, row + 2 * p + 1, column + c), to + c);
     }
 }
 
@@ -196,29 +203,44 @@ INLINE void ask_for(soon ahead, int64_t step, int64_t steps)
             __builtin_prefetch(ahead.memory + r * ahead.row + byte, 1);
 }
 
-enum { BLOCK = 2 * SIDE, RUN = 12 }; /* RUN: steps that are added up in the tiles */
-
-/* sums [32 × 32], `width` apart, = the first two pieces of a and b over `steps` depths, where each is of so many terms.
- * The products of small terms come first, so that they are added up by themselves. */
-INLINE void multiply_run(int terms, packed a, packed b, int64_t steps, float *sums, int64_t width, soon ahead)
+/* sums, `width` apart, (+)= a b over `steps` depths, where each is of so many terms: up to 32 × 32 of them, of the
+ * first piece of a and b, or the first two. Tiles 0 to 3 are sums, 4 and 5 a's, 6 and 7 b's. The products of small
+ * terms come first. Each sum runs along the depth, so that it does not depend on the work around. `terms` is a
+ * constant. */
+INLINE void multiply_run(int terms, bool two_rows, bool two_columns, packed a, packed b, int64_t steps, float *sums,
+                         int64_t width, bool add, soon ahead)
 {
     const int64_t row = width * (int64_t)sizeof *sums, tile = 64, step = terms * TILE_PAIRS;
     const pair *upper = a.tiles, *lower = upper + a.piece, *left = b.tiles, *right = left + b.piece;
+    float *below = sums + SIDE * width;
 #define LOAD_A(term)                                                                                                   \
-    tile_load(4, upper + k * step + (term)*TILE_PAIRS, tile);                                                          \
-    tile_load(5, lower + k * step + (term)*TILE_PAIRS, tile)
+    do {                                                                                                               \
+        tile_load(4, upper + k * step + (term)*TILE_PAIRS, tile);                                                      \
+        if (two_rows) tile_load(5, lower + k * step + (term)*TILE_PAIRS, tile);                                        \
+    } while (0)
 #define LOAD_B(term)                                                                                                   \
-    tile_load(6, left + k * step + (term)*TILE_PAIRS, tile);                                                           \
-    tile_load(7, right + k * step + (term)*TILE_PAIRS, tile)
+    do {                                                                                                               \
+        tile_load(6, left + k * step + (term)*TILE_PAIRS, tile);                                                       \
+        if (two_columns) tile_load(7, right + k * step + (term)*TILE_PAIRS, tile);                                     \
+    } while (0)
 #define MULTIPLY                                                                                                       \
-    tile_multiply(0, 4, 6);                                                                                            \
-    tile_multiply(1, 4, 7);                                                                                            \
-    tile_multiply(2, 5, 6);                                                                                            \
-    tile_multiply(3, 5, 7)
-    tile_zero(0);
-    tile_zero(1);
-    tile_zero(2);
-    tile_zero(3);
+    do {                                                                                                               \
+        tile_multiply(0, 4, 6);                                                                                        \
+        if (two_columns) tile_multiply(1, 4, 7);                                                                       \
+        if (two_rows) tile_multiply(2, 5, 6);                                                                          \
+        if (two_rows && two_columns) tile_multiply(3, 5, 7);                                                           \
+    } while (0)
+    if (add) {
+        tile_load(0, sums, row);
+        if (two_columns) tile_load(1, sums + SIDE, row);
+        if (two_rows) tile_load(2, below, row);
+        if (two_rows && two_columns) tile_load(3, below + SIDE, row);
+    } else {
+        tile_zero(0);
+        tile_zero(1);
+        tile_zero(2);
+        tile_zero(3);
+    }
     for (int64_t k = 0; k < steps; k++) {
         ask_for(ahead, k, steps);
         LOAD_B(0);
@@ -240,37 +262,12 @@ INLINE void multiply_run(int terms, packed a, packed b, int64_t steps, float *su
         MULTIPLY;
     }
     tile_store(0, sums, row);
-    tile_store(1, sums + SIDE, row);
-    tile_store(2, sums + SIDE * width, row);
-    tile_store(3, sums + SIDE * width + SIDE, row);
+    if (two_columns) tile_store(1, sums + SIDE, row);
+    if (two_rows) tile_store(2, below, row);
+    if (two_rows && two_columns) tile_store(3, below + SIDE, row);
 #undef LOAD_A
 #undef LOAD_B
 #undef MULTIPLY
-}
-
-/* The same for any number of steps, in runs whose sums are added in their order. */
-INLINE void multiply_runs(int terms, packed a, packed b, int64_t steps, float *sums, int64_t width, soon ahead)
-{
-    multiply_run(terms, a, b, smaller(RUN, steps), sums, width, ahead);
-    for (int64_t k = RUN; k < steps; k += RUN) {
-        float more[BLOCK * BLOCK];
-        packed rest_a = {a.tiles + k * terms * TILE_PAIRS, a.piece},
-               rest_b = {b.tiles + k * terms * TILE_PAIRS, b.piece};
-        multiply_run(terms, rest_a, rest_b, smaller(RUN, steps - k), more, BLOCK, (soon){0});
-        for (int64_t r = 0; r < BLOCK; r++)
-            for (int64_t c = 0; c < BLOCK; c += LANES)
-                store(sums + r * width + c, load(sums + r * width + c) + load(more + r * BLOCK + c));
-    }
-}
-
-/* Not inlined: one copy of each is enough. */
-static __attribute__((noinline)) void multiply_block(int terms, packed a, packed b, int64_t steps, float *sums,
-                                                     int64_t width, soon ahead)
-{
-    if (terms == 1)
-        multiply_runs(1, a, b, steps, sums, width, ahead);
-    else
-        multiply_runs(TERMS, a, b, steps, sums, width, ahead);
 }
 
 #endif

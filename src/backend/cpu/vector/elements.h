@@ -80,4 +80,15 @@ INLINE vector as_stored(const vt_matrix *in, vector value)
     return load_elements(&stored, 0);
 }
 
+/* The matrix from row `row` on. */
+static inline vt_matrix from_row(vt_matrix matrix, int64_t row)
+{
+    if (vt_type_is_half(matrix.type))
+        matrix.half += row * matrix.stride;
+    else
+        matrix.data += row * matrix.stride;
+    matrix.rows -= row;
+    return matrix;
+}
+
 #endif

@@ -42,17 +42,6 @@ INLINE void look_ahead_rows(const vt_matrix *matrix, int64_t first, int64_t rows
     }
 }
 
-/* The matrix from row `row` on. */
-static inline vt_matrix from_row(vt_matrix matrix, int64_t row)
-{
-    if (vt_type_is_half(matrix.type))
-        matrix.half += row * matrix.stride;
-    else
-        matrix.data += row * matrix.stride;
-    matrix.rows -= row;
-    return matrix;
-}
-
 typedef enum { FINISH_SUM, FINISH_ERF, FINISH_TANH } finish_kind;
 
 /* Where a product's sums go. */
