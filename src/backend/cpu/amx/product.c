@@ -322,6 +322,7 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
     if (shared == NULL || !vt_cpu_scratch_reserve(backend, (size_t)(MOST_BLOCKS * most) * sizeof(pair))) return;
     memset(shared, 0, (size_t)dy.columns * sizeof(double));
     if (dbias != NULL) all.bias_sums = shared;
+    /* cppcheck-suppress invalidPointerCast ; room behind the sums */
     pair *memory = (pair *)(shared + bias_room);
     int64_t groups = pieces(2 * cuts.shared, GROUP);
 #pragma omp parallel
