@@ -10,7 +10,7 @@
  * over, and compares the times of steps with what is reckoned from the measurements before and after them. Each `--`
  * begins a layout, whose settings are those before the first `--` and its own; without one there is one layout.
  *
- * Exit status 3: memory is off by more than 15 %; 4: a time is, by more than 30 % (50 % where more than two ranks share
+ * Exit status 3: memory is off by more than 15 %; 4: a time is, by more than 30 % (50 % where ranks share
  * a core, as the system's turning from one to the other is not reckoned), in a layout during whose steps and
  * measurements others had no more than a tenth of the machine; 5: only times of other layouts are. bench/plan and
  * tests/commands/plan.sh run it, with tests/mpirun on several ranks. */
@@ -273,7 +273,7 @@ static int time_verdict(layout *l, double others)
         ratios[i] = predicted[i] / measured[i];
     }
     const double error = vt_median(ratios, ROUNDS) - 1;
-    const bool crowded = l->world->launch.local_size > 2 * sysconf(_SC_NPROCESSORS_ONLN);
+    const bool crowded = l->world->launch.local_size > sysconf(_SC_NPROCESSORS_ONLN);
     const double margin = crowded ? CROWDED_MARGIN : TIME_MARGIN;
     const bool outside = fabs(error) > margin;
     if (l->world->rank == 0) {
