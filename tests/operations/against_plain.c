@@ -88,6 +88,39 @@ TEST(linear)
     check_linear_sizes(PATH_TILES_MODEL);
 }
 
+/* Whatever a NaN's bits; an infinity may become a NaN, but no number. */
+static void check_nan_in_products(vt_cpu_isa isa, uint32_t bits)
+{
+    enum { ROWS = 40, IN = 70, OUT = 33, ROW = 17, COLUMN = 41 };
+    pair p = open_pair(isa);
+    guarded x = guarded_random(ROWS, IN, 1, 1), dy = guarded_random(ROWS, OUT, 2, 1), y = guarded_open(ROWS, OUT);
+    guarded weight = guarded_random(OUT, IN, 3, 1);
+    float *dweight = calloc((size_t)OUT * IN, sizeof *dweight);
+    memcpy(x.matrix.data + ROW * x.matrix.stride + COLUMN, &bits, sizeof bits);
+    p.fast->linear_forward(p.fast, x.matrix, weight.matrix, NULL, y.matrix);
+    p.fast->linear_backward_weight(p.fast, x.matrix, dy.matrix, dweight, NULL);
+    for (int64_t r = 0; r < ROWS; r++)
+        for (int64_t c = 0; c < OUT; c++)
+            EXPECT(!!isfinite(y.matrix.data[r * y.matrix.stride + c]) == (r != ROW), "isa %d, %x: y %lld, %lld",
+                   (int)isa, bits, (long long)r, (long long)c);
+    for (int64_t r = 0; r < OUT; r++)
+        for (int64_t c = 0; c < IN; c++)
+            EXPECT(!!isfinite(dweight[r * IN + c]) == (c != COLUMN), "isa %d, %x: dweight %lld, %lld", (int)isa, bits,
+                   (long long)r, (long long)c);
+    free(dweight);
+    GUARDED_CLOSE_ALL(&x, &dy, &y, &weight);
+    close_pair(&p);
+}
+
+TEST(products_pass_on_what_is_not_finite)
+{
+    static const uint32_t bits[] = {0x7fc00000, 0x7fffffff, 0xff812345, 0x7f800000, 0xff800000};
+    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) {
+        FOR_EACH_FAST_PATH(isa) check_nan_in_products(isa, bits[i]);
+        check_nan_in_products(PATH_TILES_MODEL, bits[i]);
+    }
+}
+
 static void check_layer_norm(pair *p, int64_t rows, int64_t columns, float offset)
 {
     guarded x = guarded_random(rows, columns, 1, 1), dy = guarded_random(rows, columns, 2, 1);
@@ -301,6 +334,14 @@ TEST(attention)
                         30);
         close_pair(&p);
     }
+    pair model = open_pair(PATH_TILES_MODEL);
+    check_attention(&model, &(vt_attention_shape){.batch = 1, .heads = 2, .head_dim = 40, .queries = 61, .keys = 61},
+                    1);
+    check_attention(&model, &(vt_attention_shape){.batch = 1, .heads = 1, .head_dim = 16, .queries = 70, .keys = 530},
+                    1);
+    check_attention(&model, &(vt_attention_shape){.batch = 1, .heads = 1, .head_dim = 24, .queries = 530, .keys = 50},
+                    30);
+    close_pair(&model);
 }
 
 TEST(attention_with_dropout)

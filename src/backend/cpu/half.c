@@ -84,11 +84,16 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
 
 static void add_column_sums(vt_matrix dy, float *dbias)
 {
+    enum { SIDE_BY_SIDE = 64 }; /* columns: row by row, each would come from memory again */
 #pragma omp parallel for schedule(static)
-    for (int64_t c = 0; c < dy.columns; c++) {
-        double sum = 0;
-        for (int64_t r = 0; r < dy.rows; r++) sum += (double)vt_half_widen(dy.type, dy.half[r * dy.stride + c]);
-        dbias[c] += (float)sum;
+    for (int64_t first = 0; first < dy.columns; first += SIDE_BY_SIDE) {
+        int64_t left = dy.columns - first, count = left < SIDE_BY_SIDE ? left : SIDE_BY_SIDE;
+        double sums[SIDE_BY_SIDE] = {0};
+        for (int64_t r = 0; r < dy.rows; r++) {
+            const uint16_t *row = dy.half + r * dy.stride + first;
+            for (int64_t c = 0; c < count; c++) sums[c] += (double)vt_half_widen(dy.type, row[c]);
+        }
+        for (int64_t c = 0; c < count; c++) dbias[first + c] += (float)sums[c];
     }
 }
 

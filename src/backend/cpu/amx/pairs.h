@@ -1,7 +1,6 @@
 /* Operands of tile products. All are made of pairs: two bfloat16 numbers that are neighbours along the depth of the
- * product, the first in the lower half of a 32-bit word (so on little-endian machines as they lie in memory). The left
- * operand lies row by row, in rows of depth / 2 pairs; the right one in tiles of 16 pairs × 16 columns, one behind
- * another along the depth. */
+ * product, the first in the lower half of a 32-bit word (so on little-endian machines as they lie in memory). A left
+ * operand's tile is 16 rows × 16 pairs, a right one's 16 pairs × 16 columns. */
 #ifndef VT_BACKEND_CPU_AMX_PAIRS_H
 #define VT_BACKEND_CPU_AMX_PAIRS_H
 
@@ -82,13 +81,6 @@ INLINE void join_rows(const pair *first, const pair *second, pair *to)
     memcpy(rows[0], first, sizeof rows[0]);
     memcpy(rows[1], second, sizeof rows[1]);
     for (int c = 0; c < SIDE; c++) to[c] = rows[0][c] | (pair)rows[1][c] << 16;
-}
-
-/* Pairs (row 2p, row 2p + 1) of 32 rows of 16 numbers, pair p in row p of `to` [16 × 16]. The rows lie `stride` pairs
- * apart. */
-static inline void pair_rows(const pair *from, int64_t stride, pair *to)
-{
-    for (int p = 0; p < SIDE; p++) join_rows(from + 2 * p * stride, from + (2 * p + 1) * stride, to + p * SIDE);
 }
 
 #endif
