@@ -1,7 +1,7 @@
 /* Linear layers' products on tiles: of bfloat16 operands, and of float32 (and float16) ones as sums of bfloat16 terms
- * (terms.h). The right operand is packed once for all threads, and so are both operands of a weight's gradient, block
- * of rows by block of rows; the left one of the others by each thread for the strip of rows that it works on. Operands
- * of unequal terms go to the vector kernels.
+ * (terms.h). The right operand is packed for all threads, the left one by each thread for the strip of rows that it
+ * works on; of a weight's gradient, block of rows by block of rows, the operand of fewer columns for all and the other
+ * by each thread for its own columns. Operands of unequal terms go to the vector kernels.
  *
  * Each sum is added up in runs, the runs in their order, by one thread: the bits do not depend on the number of
  * threads. */
