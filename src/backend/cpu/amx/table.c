@@ -5,7 +5,8 @@ void VT_KERNEL(vt_tiles_fill)(vt_backend *backend)
     vt_cpu_state *state = backend->state;
     state->vectors = *backend;
     state->has_tiles = true;
-    VT_KERNEL(vt_tiles_attention_fill)(backend);
+    VT_KERNEL(vt_tiles_attention_backward_fill)(backend);
+    VT_KERNEL(vt_tiles_attention_forward_fill)(backend);
     VT_KERNEL(vt_tiles_limits_fill)(backend);
     VT_KERNEL(vt_tiles_product_fill)(backend);
 }

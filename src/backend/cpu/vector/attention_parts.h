@@ -1,4 +1,4 @@
-/* What attention's kernels share: those in vector/ and amx/attention.c. */
+/* What attention's kernels share: those in vector/ and amx/. */
 #ifndef VT_BACKEND_CPU_VECTOR_ATTENTION_PARTS_H
 #define VT_BACKEND_CPU_VECTOR_ATTENTION_PARTS_H
 

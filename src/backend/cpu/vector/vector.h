@@ -262,7 +262,8 @@ void VT_KERNEL(vt_vector_patches_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_product_fill)(vt_backend *backend);
 
 /* Those on tiles. */
-void VT_KERNEL(vt_tiles_attention_fill)(vt_backend *backend);
+void VT_KERNEL(vt_tiles_attention_backward_fill)(vt_backend *backend);
+void VT_KERNEL(vt_tiles_attention_forward_fill)(vt_backend *backend);
 void VT_KERNEL(vt_tiles_limits_fill)(vt_backend *backend);
 void VT_KERNEL(vt_tiles_product_fill)(vt_backend *backend);
 
