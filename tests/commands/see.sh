@@ -86,7 +86,6 @@ test_evaluate() {
     [ "$(column two/scores.csv rmse u10 6)" = "$(column one/scores.csv rmse u10 6)" ]
 }
 
-# A checkpoint of any layout of ranks is forecast with by one rank, or by several that share out the initial times.
 # The maps of an evaluation are those of its scores.
 test_evaluate_again() {
     small_run
@@ -101,6 +100,7 @@ test_evaluate_again() {
     contains "$output" "--time_means_path=nowhere.npy is not there"
 }
 
+# A checkpoint of any layout of ranks is forecast with by one rank, or by several that share out the initial times.
 test_evaluate_what_any_layout_trained() {
     "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
     small_run --num_epochs=1

@@ -272,15 +272,17 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
     vector_choice choices[VECTOR_CHOICES];
     char library[64] = "";
     const char *isa_name = "plain";
+    bool library_multiplies = isa != VT_ISA_PLAIN && has_bfloat16_units(); /* unless there are tiles */
     if (isa != VT_ISA_PLAIN) {
         const vector_choice *chosen = choose_vectors(isa, choices);
         VT_CHECK(chosen->available, "cpu_isa %s: this processor has no such instructions%s; leave it at auto",
                  chosen->name, isa == VT_ISA_AMX ? " (or the system or this build leaves them out)" : "");
         chosen->fill(backend);
+        library_multiplies = library_multiplies && chosen->isa != VT_ISA_AMX;
         isa_name = chosen->name;
     }
     vt_cpu_half_fill(backend);
-    if (isa != VT_ISA_PLAIN && !state->has_tiles && has_bfloat16_units()) state->bfloat16_units = vt_onednn_open();
+    if (library_multiplies) state->bfloat16_units = vt_onednn_open();
     if (state->bfloat16_units != NULL) vt_onednn_version(library, sizeof library);
     snprintf(backend->name, sizeof backend->name, "CPU, %d thread%s, %s%s%s", state->threads,
              state->threads == 1 ? "" : "s", isa_name, library[0] != '\0' ? ", " : "", library);

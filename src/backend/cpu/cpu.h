@@ -15,7 +15,6 @@ typedef struct {
     size_t stand_in_bytes;
     void *shared; /* one operation's, for all threads */
     size_t shared_bytes;
-    bool has_tiles;     /* amx/ is in the table */
     vt_backend vectors; /* the table before amx/ took its rows: for operands that the tiles do not take */
     bool failed;        /* an operation found no memory; the sentence is noted */
     char *scratch;      /* threads pieces of scratch_bytes */

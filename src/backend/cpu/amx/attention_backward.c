@@ -186,16 +186,6 @@ static void begin_keys(const head_view *h, const backward_arguments *a, key_bloc
     memset(k->dvalues, 0, gradient_bytes);
 }
 
-/* Queries first … of the next block, those that are asked for beside this block of keys of so many. */
-static void look_ahead_queries(const head_view *h, const backward_arguments *a, int64_t first, int64_t block,
-                               int64_t blocks)
-{
-    int64_t begin = smaller(h->shape->queries, first + piece_begin(QUERIES, blocks, block));
-    int64_t end = smaller(h->shape->queries, first + piece_begin(QUERIES, blocks, block + 1));
-    look_ahead(h, &a->q, h->batch * h->shape->queries + begin, end - begin);
-    look_ahead(h, &a->dout, h->batch * h->shape->queries + begin, end - begin);
-}
-
 /* Some blocks of keys against all queries. Sums for dq are added after those of the units before this one; the last
  * one's thread stores them. */
 static void backward_unit(const head_view *h, const backward_arguments *a, backward_buffers *b, int64_t index)
@@ -209,7 +199,7 @@ static void backward_unit(const head_view *h, const backward_arguments *a, backw
         pack_queries(h, a, b, first, queries);
         for (int64_t i = 0; i < blocks; i++) {
             backward_panels(h, b, b->blocks + i, first, queries);
-            look_ahead_queries(h, a, first + QUERIES, i, blocks);
+            look_ahead_share(h, &a->q, &a->dout, h->shape->queries, first + QUERIES, i, blocks);
             if (i == 0) wait_for(a->shared.added + block, (int)index);
             multiply_gradients(h, b, b->blocks + i, queries, sum, index + i == 0);
         }

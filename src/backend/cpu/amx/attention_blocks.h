@@ -128,6 +128,18 @@ static inline void round_along_queries(int terms, const float *rows, int64_t key
                               j < keys ? load(rows + j * PANEL + i + LANES) : (vector){0});
 }
 
+/* Asks for the head's rows, in two matrices of `tokens` a sample, of the block that begins at `first` and is packed
+ * next: share `index` of `shares`. */
+static inline void look_ahead_share(const head_view *h, const vt_matrix *one, const vt_matrix *other, int64_t tokens,
+                                    int64_t first, int64_t index, int64_t shares)
+{
+    _Static_assert(KEYS == QUERIES, "one size of blocks");
+    int64_t begin = smaller(tokens, first + piece_begin(KEYS, shares, index));
+    int64_t end = smaller(tokens, first + piece_begin(KEYS, shares, index + 1));
+    look_ahead(h, one, h->batch * tokens + begin, end - begin);
+    look_ahead(h, other, h->batch * tokens + begin, end - begin);
+}
+
 /* ---- the product ---- */
 
 /* Not inlined: one copy is enough. */

@@ -104,16 +104,6 @@ static void soften(const head_view *h, int terms, const forward_buffers *b, int6
     }
 }
 
-/* Keys first … of the next block, those that are packed after this panel of so many. */
-static void look_ahead_keys(const head_view *h, const forward_arguments *a, int64_t first, int64_t panel,
-                            int64_t panels)
-{
-    int64_t begin = smaller(h->shape->keys, first + piece_begin(KEYS, panels, panel));
-    int64_t end = smaller(h->shape->keys, first + piece_begin(KEYS, panels, panel + 1));
-    look_ahead(h, &a->k, h->batch * h->shape->keys + begin, end - begin);
-    look_ahead(h, &a->v, h->batch * h->shape->keys + begin, end - begin);
-}
-
 static void forward_keys(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first_query,
                          int64_t queries, int64_t first_key)
 {
@@ -123,7 +113,7 @@ static void forward_keys(const head_view *h, const forward_arguments *a, const f
     pack_depth_in_columns(pack_left_rows, &k, first_key, KEYS, to.depth, b->keys);
     pack_depth_in_rows(pack_left_columns, &v, first_key, KEYS, to.width, b->values);
     for (int64_t panel = 0; panel * PANEL < queries; panel++) {
-        look_ahead_keys(h, a, first_key + KEYS, panel, pieces(queries, PANEL));
+        look_ahead_share(h, &a->k, &a->v, h->shape->keys, first_key + KEYS, panel, pieces(queries, PANEL));
         multiply_tiles(a->terms, round_up(keys, SIDE), PANEL, to.depth, from_piece(b->keys, 0),
                        from_piece(b->queries, panel * PANEL), b->scores, PANEL, false);
         soften(h, a->terms, b, first_query, queries, panel, first_key, keys);

@@ -62,14 +62,14 @@ INLINE void store_neighbours(pair *to, vector first, vector second)
 /* ---- moving them ---- */
 
 /* to [16 × 16] = transposed from. */
-static inline void transpose_pairs(const pair *from, int64_t from_stride, pair *to, int64_t to_stride)
+static inline void transpose_pairs(const pair *from, pair *to)
 {
     for (int i = 0; i < SIDE; i += LANES) {
         for (int j = 0; j < SIDE; j += LANES) {
             vector square[LANES];
-            for (int k = 0; k < LANES; k++) memcpy(&square[k], from + (i + k) * from_stride + j, sizeof square[k]);
+            for (int k = 0; k < LANES; k++) memcpy(&square[k], from + (i + k) * SIDE + j, sizeof square[k]);
             transpose(square);
-            for (int k = 0; k < LANES; k++) memcpy(to + (j + k) * to_stride + i, &square[k], sizeof square[k]);
+            for (int k = 0; k < LANES; k++) memcpy(to + (j + k) * SIDE + i, &square[k], sizeof square[k]);
         }
     }
 }

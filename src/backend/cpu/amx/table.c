@@ -2,9 +2,7 @@
 
 void VT_KERNEL(vt_tiles_fill)(vt_backend *backend)
 {
-    vt_cpu_state *state = backend->state;
-    state->vectors = *backend;
-    state->has_tiles = true;
+    ((vt_cpu_state *)backend->state)->vectors = *backend;
     VT_KERNEL(vt_tiles_attention_backward_fill)(backend);
     VT_KERNEL(vt_tiles_attention_forward_fill)(backend);
     VT_KERNEL(vt_tiles_limits_fill)(backend);

@@ -105,8 +105,7 @@ static void pack_right_across(const vt_matrix *from, int64_t row, int64_t column
 {
     pair rows[TERMS * TILE_PAIRS];
     pack_left_rows(from, row, column, rows);
-    for (int t = 0; t < terms_of(from->type); t++)
-        transpose_pairs(rows + t * TILE_PAIRS, SIDE, to + t * TILE_PAIRS, SIDE);
+    for (int t = 0; t < terms_of(from->type); t++) transpose_pairs(rows + t * TILE_PAIRS, to + t * TILE_PAIRS);
 }
 
 /* ---- tiles: the depth of the product along the matrix's columns ---- */
@@ -173,7 +172,7 @@ static void pack_left_columns(const vt_matrix *from, int64_t row, int64_t column
     if (from->type == VT_BFLOAT16) {
         pair along[TILE_PAIRS];
         pack_right_along(from, row, column, along);
-        transpose_pairs(along, SIDE, to, SIDE);
+        transpose_pairs(along, to);
     } else if (lies_within(from, row, column, DEPTH, SIDE)) {
         left_columns(true, from, row, column, to);
     } else {
