@@ -213,7 +213,8 @@ done:
     return status;
 }
 
-/* On a GPU: numbers of sizes 1/16 … 1 in every type (it is faster on zeros), and a small factor of gradients. */
+/* Numbers of sizes 1/16 … 1 in every type (matrix units are faster on zeros, which take less power), and a small
+ * factor of gradients. */
 static vt_status fill_workplace(workplace *w, const vt_arena *arena)
 {
     enum { PATTERN = 1 << 20 };
@@ -226,7 +227,7 @@ static vt_status fill_workplace(workplace *w, const vt_arena *arena)
         draw = draw * 1664525u + 1013904223u;
         noise[i] = (uint16_t)((draw >> 16 & 0x807f) | (123 + (draw >> 29) % 4) << 7);
     }
-    for (size_t at = 0; w->on_gpu && at < arena->capacity; at += bytes)
+    for (size_t at = 0; at < arena->capacity; at += bytes)
         w->backend->copy_from_host(w->backend, arena->base + at, noise,
                                    arena->capacity - at < bytes ? arena->capacity - at : bytes);
     w->backend->copy_from_host(w->backend, w->state, &state, sizeof state);

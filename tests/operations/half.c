@@ -49,14 +49,15 @@ static void compare(const twins *t, int units, const char *name)
 }
 
 /* What the operations make of 16-bit operands is, to the bit, what they make of the same numbers in float32, rounded.
- */
+ * But on tiles sums run along bfloat16 numbers in another order than along the terms of float32 ones (amx/terms.h). */
 static void check_operations(vt_cpu_isa isa, vt_type type)
 {
     enum { HEADS = 2, TOKENS = 37, ROWS = 2 * TOKENS, COLUMNS = 40, WIDE = 56 };
     vt_backend *b = NULL;
     EXPECT_OK(path_open(isa, &b));
     vt_onednn_close(&((vt_cpu_state *)b->state)->bfloat16_units); /* the stand-ins, whatever this processor has */
-    bool tiles = isa == VT_ISA_AMX && type == VT_BFLOAT16; /* whose attention operations/tiles.c holds to bounds */
+    const bool tiles = isa == VT_ISA_AMX && type == VT_BFLOAT16;  /* attention: operations/tiles.c */
+    const int order = tiles ? 1 : 0;
     vt_attention_shape shape = {
         .batch = 2, .heads = HEADS, .head_dim = COLUMNS / HEADS, .queries = TOKENS, .keys = TOKENS};
     vt_mask mask = {.elements = {.rate = 0.3f, .seed = 4, .step = &(const uint32_t){3}}, .tokens = TOKENS};
@@ -83,14 +84,20 @@ static void check_operations(vt_cpu_isa isa, vt_type type)
     }
     b->linear_forward(b, x.half, weight.half, bias, y.half);
     b->linear_forward(b, x.wide, weight.wide, bias, y.wide);
-    compare(&y, 0, "linear y");
+    compare(&y, order, "linear y");
     for (int64_t i = 0; i < ROWS * WIDE; i++) y.wide.data[i] = vt_half_widen(type, y.half.half[i]);
     b->linear_backward_weight(b, x.half, y.half, dweight[0], dbias[0]);
     b->linear_backward_weight(b, x.wide, y.wide, dweight[1], dbias[1]);
-    EXPECT(memcmp(dweight[0], dweight[1], sizeof dweight[0]) == 0 && memcmp(dbias[0], dbias[1], sizeof dbias[0]) == 0);
+    double largest = 0, off = 0;
+    for (int i = 0; i < WIDE * COLUMNS; i++) {
+        largest = fmax(largest, fabs((double)dweight[1][i]));
+        off = fmax(off, fabs((double)dweight[0][i] - (double)dweight[1][i]));
+    }
+    EXPECT(off <= order * ROWS * 0x1p-24 * largest, "dweight in %s: off by %g of %g", half_name(type), off, largest);
+    EXPECT(memcmp(dbias[0], dbias[1], sizeof dbias[0]) == 0);
     b->linear_backward_input(b, y.half, weight.half, dq.half);
     b->linear_backward_input(b, y.wide, weight.wide, dq.wide);
-    compare(&dq, 0, "linear dx");
+    compare(&dq, order, "linear dx");
     b->gelu_backward(b, VT_GELU_ERF, x.half, dout.half, dk.half, dv.half);
     b->gelu_backward(b, VT_GELU_ERF, x.wide, dout.wide, dk.wide, dv.wide);
     compare(&dk, 0, "gelu dx");

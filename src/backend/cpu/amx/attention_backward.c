@@ -8,6 +8,11 @@ typedef struct {
     backward_shared shared; /* dq_sum [units, blocks of queries, width × QUERIES]: dq / scale, transposed */
 } backward_arguments;
 
+enum {
+    PANEL = 64,     /* queries whose scores exist at once */
+    MOST_BLOCKS = 4 /* of keys of a unit */
+};
+
 /* A block of keys. */
 typedef struct {
     operand keys, values;    /* left [KEYS × depth] */
@@ -16,33 +21,39 @@ typedef struct {
     int64_t first, count;    /* its keys */
 } key_block;
 
+/* A block of keys and a panel of queries. */
+typedef struct {
+    operand weights, dscores;             /* left [KEYS × PANEL] */
+    operand dscores_along;                /* right [KEYS × PANEL] */
+    float *weights_panel, *dscores_panel; /* [KEYS × PANEL]: scores and the weights' gradients, which become those */
+} panel_buffers;
+
 typedef struct {
     int terms;
     key_block blocks[MOST_BLOCKS];
-    operand queries_across, dout_across;  /* right [depth × QUERIES] */
-    operand queries_along, dout_along;    /* right [QUERIES × width] */
-    operand weights, dscores;             /* left [KEYS × QUERIES] */
-    operand dscores_along;                /* right [KEYS × QUERIES] */
-    float *weights_panel, *dscores_panel; /* [KEYS × PANEL] */
-    float *kept;                          /* the weights after dropout */
-    float *high, *delta;                  /* [QUERIES]: logarithms of the sums, in powers of two; out · dout */
+    operand queries_across, dout_across; /* right [depth × QUERIES] */
+    operand queries_along, dout_along;   /* right [QUERIES × width] */
+    panel_buffers panels[2];             /* by turns */
+    float *kept;                         /* [KEYS × PANEL]: the weights after dropout */
+    float *high, *delta;                 /* [QUERIES]: logarithms of the sums, in powers of two; out · dout */
 } backward_buffers;
 
 static backward_buffers backward_layout(const head_view *h, int terms, int64_t unit, pile *memory)
 {
-    padded to = pad(h);
+    padded to = pad(h, terms);
     backward_buffers b = {.terms = terms,
                           .queries_across = take_operand(memory, terms, QUERIES, to.depth),
                           .dout_across = take_operand(memory, terms, QUERIES, to.depth),
                           .queries_along = take_operand(memory, terms, to.width, QUERIES),
                           .dout_along = take_operand(memory, terms, to.width, QUERIES),
-                          .weights = take_operand(memory, terms, KEYS, QUERIES),
-                          .dscores = take_operand(memory, terms, KEYS, QUERIES),
-                          .dscores_along = take_operand(memory, terms, QUERIES, KEYS),
-                          .weights_panel = take(memory, KEYS * PANEL),
-                          .dscores_panel = take(memory, KEYS * PANEL),
                           .high = take(memory, QUERIES),
                           .delta = take(memory, QUERIES)};
+    for (int turn = 0; turn < 2; turn++)
+        b.panels[turn] = (panel_buffers){.weights = take_operand(memory, terms, KEYS, PANEL),
+                                         .dscores = take_operand(memory, terms, KEYS, PANEL),
+                                         .dscores_along = take_operand(memory, terms, PANEL, KEYS),
+                                         .weights_panel = take(memory, KEYS * PANEL),
+                                         .dscores_panel = take(memory, KEYS * PANEL)};
     for (int64_t i = 0; i < unit; i++)
         b.blocks[i] = (key_block){.keys = take_operand(memory, terms, KEYS, to.depth),
                                   .values = take_operand(memory, terms, KEYS, to.depth),
@@ -59,10 +70,10 @@ static void pack_queries(const head_view *h, const backward_arguments *a, const 
 {
     int64_t index = h->unit * h->shape->queries + first;
     vt_matrix q = head_matrix(h, a->q, h->shape->queries), dout = head_matrix(h, a->dout, h->shape->queries);
-    padded to = pad(h);
-    pack_depth_in_columns(pack_right_across, &q, first, QUERIES, to.depth, b->queries_across);
+    padded to = pad(h, a->terms);
+    pack_right(&q, first, QUERIES, to.depth, b->queries_across);
     pack_depth_in_rows(pack_right_along, &q, first, QUERIES, to.width, b->queries_along);
-    pack_depth_in_columns(pack_right_across, &dout, first, QUERIES, to.depth, b->dout_across);
+    pack_right(&dout, first, QUERIES, to.depth, b->dout_across);
     pack_depth_in_rows(pack_right_along, &dout, first, QUERIES, to.width, b->dout_along);
     for (int64_t i = 0; i < QUERIES; i++) {
         b->high[i] = i < queries ? a->log_sum[index + i] * log2_e : 1e30f;
@@ -70,104 +81,218 @@ static void pack_queries(const head_view *h, const backward_arguments *a, const 
     }
 }
 
-/* weights_panel and dscores_panel hold scores and the weights' gradients: of each pair of keys, LANES queries …, the
- * weights and their scores' gradients. */
-INLINE void differentiate_pair(const backward_buffers *b, vector scale, vector high, vector delta, int64_t at,
-                               bool second_too, vector weight[2], vector dscore[2])
-{
-    weight[0] = exp2_vector(scale * load(b->weights_panel + at) - high);
-    weight[1] = second_too ? exp2_vector(scale * load(b->weights_panel + at + PANEL) - high) : (vector){0};
-    dscore[0] = weight[0] * (load(b->dscores_panel + at) - delta);
-    dscore[1] = second_too ? weight[1] * (load(b->dscores_panel + at + PANEL) - delta) : (vector){0};
-}
+/* A panel's scores and weights' gradients become weights and scores' gradients, as operands. A unit of work, two keys
+ * that are a pair and 2 LANES queries that are pairs, is done in parts: tiles have to wait for vectors' instructions
+ * that are many at once. Of one term units are done whole. */
+typedef struct {
+    panel_buffers to;
+    float scale, *high, *delta;
+    int64_t keys, pairs; /* of keys, to whole depths */
+    int64_t query, pair; /* of the units that are at work: the first pairs */
+    int64_t count;       /* of those units: pairs of keys */
+    pace pace;
+} differentiation;
 
-/* The panel's weights and scores' gradients, rounded into operands; the gradients of pairs beyond the keys are 0.
- * terms: a constant. */
-INLINE void differentiate(int terms, const head_view *h, const backward_buffers *b, int64_t panel, int64_t keys)
+/* A unit's queries and key j: weights and dscores, 0 beyond the keys; into the operands of which queries are the depth.
+ */
+INLINE void differentiate_key(int terms, differentiation d, int64_t j, vector dscore[2])
 {
-    const vector scale = splat(h->scale * log2_e);
-    for (int64_t i = 0; i < PANEL; i += 2 * LANES) {
-        int64_t query = panel * PANEL + i;
-        const vector high_left = load(b->high + query), high_right = load(b->high + query + LANES);
-        const vector delta_left = load(b->delta + query), delta_right = load(b->delta + query + LANES);
-        for (int64_t j = 0; j < round_up(keys, DEPTH); j += 2) {
-            vector weight_left[2] = {{0}}, weight_right[2] = {{0}}, left[2] = {{0}}, right[2] = {{0}};
-            if (j < keys) {
-                int64_t at = j * PANEL + i;
-                differentiate_pair(b, scale, high_left, delta_left, at, j + 1 < keys, weight_left, left);
-                differentiate_pair(b, scale, high_right, delta_right, at + LANES, j + 1 < keys, weight_right, right);
-            }
+    const int64_t query = pair_begin(terms, d.query), apart = vectors_apart(terms);
+    const vector scale = splat(d.scale);
+    vector weight[2] = {{0}};
+    dscore[0] = dscore[1] = (vector){0};
+    if (j < d.keys) {
 #pragma GCC unroll 2
-            for (int64_t r = 0; r < 2; r++) {
-                put_along_queries(terms, b->weights, j + r, query, weight_left[r], weight_right[r]);
-                put_along_queries(terms, b->dscores, j + r, query, left[r], right[r]);
-            }
-            put_along_keys(terms, b->dscores_along, j, query, left[0], left[1]);
-            put_along_keys(terms, b->dscores_along, j, query + LANES, right[0], right[1]);
+        for (int i = 0; i < 2; i++) {
+            int64_t column = query + i * apart, at = j * PANEL + column;
+            weight[i] = exp2_vector(scale * load(d.to.weights_panel + at) - load(d.high + column));
+            dscore[i] = weight[i] * (load(d.to.dscores_panel + at) - load(d.delta + column));
         }
     }
+    put_along_queries(terms, at_queries(terms, d.to.weights, d.query), d.to.weights.piece, j, weight[0], weight[1]);
+    put_along_queries(terms, at_queries(terms, d.to.dscores, d.query), d.to.dscores.piece, j, dscore[0], dscore[1]);
 }
 
-/* The same with dropout: the kept weight's gradient passes through the same factors, and dscores = weights · (factor ·
- * d - delta). */
-static void differentiate_dropped(const head_view *h, const backward_buffers *b, int64_t first_query, int64_t queries,
-                                  int64_t panel, int64_t first_key, int64_t keys)
+/* dscores of pair p of keys into the operand of which keys are the depth. */
+INLINE void put_dscores(int terms, differentiation d, int64_t p, const vector first[2], const vector second[2])
 {
-    const vector scale = splat(h->scale * log2_e);
-    for (int64_t j = 0; j < keys * PANEL; j += LANES) {
-        vector weight = exp2_vector(scale * load(b->weights_panel + j) - load(b->high + panel * PANEL + j % PANEL));
-        store(b->weights_panel + j, weight);
-        store(b->kept + j, weight);
-    }
-    apply_dropout(h, first_query + panel * PANEL, smaller(PANEL, queries - panel * PANEL), first_key, keys, b->kept, 1,
-                  PANEL);
-    for (int64_t j = 0; j < keys * PANEL; j += LANES) {
-        vector delta = load(b->delta + panel * PANEL + j % PANEL), kept = load(b->kept + j);
-        store(b->dscores_panel + j, kept * load(b->dscores_panel + j) - load(b->weights_panel + j) * delta);
-    }
-    round_along_queries(b->terms, b->kept, keys, panel, b->weights);
-    round_along_queries(b->terms, b->dscores_panel, keys, panel, b->dscores);
-    round_along_keys(b->terms, b->dscores_panel, keys, panel, b->dscores_along);
+    const int64_t query = pair_begin(terms, d.query);
+    put_along_keys(terms, at_column(d.to.dscores_along, query), p, first[0], second[0]);
+    put_along_keys(terms, at_column(d.to.dscores_along, query + vectors_apart(terms)), p, first[1], second[1]);
 }
 
-/* Weights and the scores' gradients of a block of queries, as operands. */
-static void backward_panels(const head_view *h, const backward_buffers *b, const key_block *k, int64_t first_query,
-                            int64_t queries)
+/* The next pair of keys is this one. */
+INLINE void go_on(differentiation *d, int64_t p)
 {
-    int64_t rows = round_up(k->count, SIDE), depth = pad(h).depth;
-    for (int64_t panel = 0; panel * PANEL < queries; panel++) {
-        packed across = from_piece(b->queries_across, panel * PANEL), dout = from_piece(b->dout_across, panel * PANEL);
-        multiply_tiles(b->terms, rows, PANEL, depth, from_piece(k->keys, 0), across, b->weights_panel, PANEL, false);
-        multiply_tiles(b->terms, rows, PANEL, depth, from_piece(k->values, 0), dout, b->dscores_panel, PANEL, false);
-        if (h->shape->dropout.rate > 0)
-            differentiate_dropped(h, b, first_query, queries, panel, k->first, k->count);
-        else if (b->terms == 1)
-            differentiate(1, h, b, panel, k->count);
-        else
-            differentiate(TERMS, h, b, panel, k->count);
-    }
+    d->pair = p < d->pairs ? p : 0;
+    d->query += p < d->pairs ? 0 : LANES;
 }
 
-/* Of one block of keys and one of queries. dq: the sum for these queries; `fresh`: nothing is in it yet. */
-static void multiply_gradients(const head_view *h, const backward_buffers *b, const key_block *k, int64_t queries,
-                               float *dq, bool fresh)
+/* The next units, as many as these queries have left at most; terms: a constant. Returns how many. */
+INLINE int64_t differentiate_some(int terms, differentiation *d, int64_t units)
 {
-    int64_t width = pad(h).width, rows = round_up(k->count, SIDE), depth = round_up(queries, DEPTH);
-    multiply_tiles(b->terms, rows, width, depth, from_piece(b->weights, 0), from_piece(b->dout_along, 0), k->dvalues,
-                   width, true);
-    multiply_tiles(b->terms, rows, width, depth, from_piece(b->dscores, 0), from_piece(b->queries_along, 0), k->dkeys,
-                   width, true);
-    multiply_tiles(b->terms, width, round_up(queries, SIDE), round_up(k->count, DEPTH),
-                   from_piece(k->keys_transposed, 0), from_piece(b->dscores_along, 0), dq, QUERIES, !fresh);
+    const differentiation now = *d; /* which nothing that is stored here changes */
+    const int64_t end = smaller(now.pairs, now.pair + units);
+    for (int64_t p = now.pair; p < end; p++) {
+        vector first[2], second[2];
+        differentiate_key(terms, now, pair_begin(terms, p), first);
+        differentiate_key(terms, now, pair_begin(terms, p) + pair_apart(terms), second);
+        put_dscores(terms, now, p, first, second);
+    }
+    go_on(d, end);
+    return end - now.pair;
 }
 
-/* Rows first … of the head's columns = scale · from [rows × width]. */
-static void unpack_rows(const head_view *h, const float *from, int64_t first, int64_t rows, float scale,
+INLINE void differentiate_units(int terms, differentiation *d, int64_t units)
+{
+    while (units > 0) units -= differentiate_some(terms, d, units);
+}
+
+enum { PARTS = 3 };
+
+/* A part of the units that are at work: each of both keys, then both. Between them dscores stand where what they are
+ * computed from did. terms and part: constants. */
+INLINE void differentiate_part(int terms, differentiation *d, int part)
+{
+    const differentiation now = *d;
+    const int64_t query = pair_begin(terms, now.query), apart = vectors_apart(terms), end = now.pair + now.count;
+    for (int64_t p = now.pair; p < end; p++) {
+        int64_t j = pair_begin(terms, p) + (part == 1 ? pair_apart(terms) : 0);
+        float *dscores = now.to.dscores_panel + j * PANEL + query;
+        vector first[2], second[2];
+        if (part < PARTS - 1) {
+            differentiate_key(terms, now, j, first);
+            store(dscores, first[0]);
+            store(dscores + apart, first[1]);
+        } else {
+#pragma GCC unroll 2
+            for (int i = 0; i < 2; i++) {
+                first[i] = load(dscores + i * apart);
+                second[i] = load(dscores + i * apart + pair_apart(terms) * PANEL);
+            }
+            put_dscores(terms, now, p, first, second);
+        }
+    }
+    if (part == PARTS - 1) go_on(d, end);
+}
+
+INLINE void differentiate_beside(void *work, int place)
+{
+    differentiation *d = work;
+    if (place % PARTS == 0) d->count = take_due(&d->pace, d->pairs - d->pair);
+    differentiate_part(TERMS, d, place % PARTS);
+}
+
+INLINE void differentiate_beside_one_term(void *work, int place)
+{
+    differentiation *d = work;
+    (void)place;
+    differentiate_units(1, d, take_due(&d->pace, d->pace.left));
+}
+
+/* Not inlined: one copy is enough. */
+static __attribute__((noinline)) void multiply(int terms, const tile_product *p, differentiation *d)
+{
+    if (terms == 1)
+        multiply_tiles(1, p, differentiate_beside_one_term, d);
+    else
+        multiply_tiles(TERMS, p, differentiate_beside, d);
+}
+
+static void differentiate_rest(int terms, differentiation *d)
+{
+    if (terms == 1)
+        differentiate_units(1, d, d->pace.left);
+    else
+        differentiate_units(TERMS, d, d->pace.left);
+}
+
+/* With dropout all at once: the kept weight's gradient passes through the same factors, and dscores = weights ·
+ * (factor · d - delta). */
+static void differentiate_dropped(const head_view *h, int terms, differentiation *d, float *kept, int64_t first_query,
+                                  int64_t queries, int64_t first_key)
+{
+    float *weights = d->to.weights_panel, *dscores = d->to.dscores_panel;
+    for (int64_t j = 0; j < d->keys * PANEL; j += LANES) {
+        vector w = exp2_vector(splat(d->scale) * load(weights + j) - load(d->high + j % PANEL));
+        store(weights + j, w);
+        store(kept + j, w);
+    }
+    apply_dropout(h, first_query, queries, first_key, d->keys, kept, 1, PANEL);
+    for (int64_t j = 0; j < d->keys * PANEL; j += LANES)
+        store(dscores + j, load(kept + j) * load(dscores + j) - load(weights + j) * load(d->delta + j % PANEL));
+    round_along_queries(terms, kept, d->keys, PANEL, d->to.weights);
+    round_along_queries(terms, dscores, d->keys, PANEL, d->to.dscores);
+    round_along_keys(terms, dscores, d->keys, PANEL, d->to.dscores_along);
+    d->pace = spread(0, 0);
+}
+
+static differentiation begin_differentiation(const head_view *h, const backward_buffers *b, const key_block *k,
+                                             const panel_buffers *panel, int64_t first_query, int64_t places)
+{
+    differentiation d = {.to = *panel,
+                         .scale = h->scale * log2_e,
+                         .high = b->high + first_query,
+                         .delta = b->delta + first_query,
+                         .keys = k->count,
+                         .pairs = round_up(k->count, DEPTH) / 2};
+    d.pace = spread(d.pairs * (PANEL / (2 * LANES)), b->terms == 1 ? places : places / PARTS);
+    return d;
+}
+
+/* Products of a block of keys and a panel of queries: scores and the weights' gradients. */
+static int list_scores(const head_view *h, const backward_buffers *b, const key_block *k, int64_t panel,
+                       const panel_buffers *to, tile_product list[2])
+{
+    list[0] = (tile_product){.rows = round_up(k->count, SIDE),
+                             .columns = PANEL,
+                             .depth = pad(h, b->terms).depth,
+                             .a = from_piece(k->keys, 0),
+                             .b = from_piece(b->queries_across, panel * PANEL),
+                             .sums = to->weights_panel,
+                             .width = PANEL};
+    list[1] = list[0];
+    list[1].a = from_piece(k->values, 0);
+    list[1].b = from_piece(b->dout_across, panel * PANEL);
+    list[1].sums = to->dscores_panel;
+    return 2;
+}
+
+/* The panel's parts of the gradients. dq: the sum for the panel's queries; `fresh`: nothing is in it yet. */
+static int list_gradients(const head_view *h, const backward_buffers *b, const key_block *k, int64_t panel,
+                          int64_t queries, const panel_buffers *from, float *dq, bool fresh, tile_product list[3])
+{
+    int64_t width = pad(h, b->terms).width, before = panel * (PANEL / DEPTH) * b->terms * TILE_PAIRS;
+    list[0] = (tile_product){.rows = round_up(k->count, SIDE),
+                             .columns = width,
+                             .depth = round_up(queries, DEPTH),
+                             .a = from_piece(from->weights, 0),
+                             .b = {b->dout_along.tiles + before, b->dout_along.piece},
+                             .sums = k->dvalues,
+                             .width = width,
+                             .add = true};
+    list[1] = list[0];
+    list[1].a = from_piece(from->dscores, 0);
+    list[1].b = (packed){b->queries_along.tiles + before, b->queries_along.piece};
+    list[1].sums = k->dkeys;
+    list[2] = (tile_product){.rows = width,
+                             .columns = round_up(queries, SIDE),
+                             .depth = round_up(k->count, DEPTH),
+                             .a = from_piece(k->keys_transposed, 0),
+                             .b = from_piece(from->dscores_along, 0),
+                             .sums = dq,
+                             .width = QUERIES,
+                             .add = !fresh};
+    return 3;
+}
+
+/* Rows first … of the head's columns = scale · from, whose rows are `width` apart. */
+static void unpack_rows(const head_view *h, const float *from, int64_t width, int64_t first, int64_t rows, float scale,
                         const vt_matrix *to)
 {
     for (int64_t r = 0; r < rows; r++) {
         int64_t index = (first + r) * to->stride + h->column, d = 0;
-        const float *row = from + r * pad(h).width;
+        const float *row = from + r * width;
         for (; d + LANES <= h->dim; d += LANES) store_elements(to, index + d, scale * load(row + d));
         for (; d < h->dim; d++) set_element(to, index + d, scale * row[d]);
     }
@@ -175,42 +300,71 @@ static void unpack_rows(const head_view *h, const float *from, int64_t first, in
 
 static void begin_keys(const head_view *h, const backward_arguments *a, key_block *k, int64_t first)
 {
-    size_t gradient_bytes = (size_t)(KEYS * pad(h).width) * sizeof(float);
+    padded to = pad(h, a->terms);
+    size_t gradient_bytes = (size_t)(KEYS * to.width) * sizeof(float);
     vt_matrix keys = head_matrix(h, a->k, h->shape->keys), values = head_matrix(h, a->v, h->shape->keys);
     k->first = first;
     k->count = smaller(KEYS, h->shape->keys - first);
-    pack_depth_in_columns(pack_left_rows, &keys, first, KEYS, pad(h).depth, k->keys);
-    pack_depth_in_columns(pack_left_rows, &values, first, KEYS, pad(h).depth, k->values);
-    pack_depth_in_rows(pack_left_columns, &keys, first, KEYS, pad(h).width, k->keys_transposed);
+    pack_left(&keys, first, KEYS, to.depth, k->keys);
+    pack_left(&values, first, KEYS, to.depth, k->values);
+    pack_depth_in_rows(pack_left_columns, &keys, first, KEYS, to.width, k->keys_transposed);
     memset(k->dkeys, 0, gradient_bytes);
     memset(k->dvalues, 0, gradient_bytes);
+}
+
+/* A unit's blocks of keys and one of queries, panel by panel; dq: the sum for these queries, to which the units before
+ * this one have to add first. */
+static void backward_queries(const head_view *h, const backward_arguments *a, const backward_buffers *b, int64_t index,
+                             int64_t blocks, int64_t first, int64_t queries, float *dq)
+{
+    int64_t panels = pieces(queries, PANEL), all = blocks * panels;
+    const int *added = a->shared.added + h->unit * a->shared.query_blocks + first / QUERIES;
+    for (int64_t now = -1; now <= all; now++) { /* panels of one block of keys after the other */
+        int64_t next = now + 1, last = now - 1, panel = now % panels * PANEL;
+        tile_product products[5];
+        int count = 0;
+        differentiation d = {.keys = 0};
+        if (next < all)
+            count += list_scores(h, b, b->blocks + next / panels, next % panels, b->panels + next % 2, products);
+        if (last >= 0)
+            count += list_gradients(h, b, b->blocks + last / panels, last % panels,
+                                    smaller(PANEL, queries - last % panels * PANEL), b->panels + last % 2,
+                                    dq + last % panels * PANEL, index == 0 && last < panels, products + count);
+        if (now >= 0 && now < all) {
+            const key_block *k = b->blocks + now / panels;
+            d = begin_differentiation(h, b, k, b->panels + now % 2, panel, places_beside(b->terms, products, count));
+            if (h->shape->dropout.rate > 0)
+                differentiate_dropped(h, b->terms, &d, b->kept, first + panel, smaller(PANEL, queries - panel),
+                                      k->first);
+        }
+        look_ahead_share(h, &a->q, &a->dout, h->shape->queries, first + QUERIES, now + 1, all + 2);
+        if (last == 0) wait_for(added, (int)index);
+        for (int i = 0; i < count; i++) multiply(b->terms, products + i, &d);
+        differentiate_rest(b->terms, &d);
+    }
 }
 
 /* Some blocks of keys against all queries. Sums for dq are added after those of the units before this one; the last
  * one's thread stores them. */
 static void backward_unit(const head_view *h, const backward_arguments *a, backward_buffers *b, int64_t index)
 {
+    int64_t width = pad(h, a->terms).width;
     int64_t first_key = index * a->unit * KEYS, blocks = smaller(a->unit, pieces(h->shape->keys - first_key, KEYS));
     for (int64_t i = 0; i < blocks; i++) begin_keys(h, a, b->blocks + i, first_key + i * KEYS);
     for (int64_t first = 0; first < h->shape->queries; first += QUERIES) {
         int64_t queries = smaller(QUERIES, h->shape->queries - first);
         int64_t block = h->unit * a->shared.query_blocks + first / QUERIES;
-        float *sum = a->shared.dq_sum + block * pad(h).width * QUERIES;
+        float *sum = a->shared.dq_sum + block * width * QUERIES;
         pack_queries(h, a, b, first, queries);
-        for (int64_t i = 0; i < blocks; i++) {
-            backward_panels(h, b, b->blocks + i, first, queries);
-            look_ahead_share(h, &a->q, &a->dout, h->shape->queries, first + QUERIES, i, blocks);
-            if (i == 0) wait_for(a->shared.added + block, (int)index);
-            multiply_gradients(h, b, b->blocks + i, queries, sum, index + i == 0);
-        }
+        backward_queries(h, a, b, index, blocks, first, queries, sum);
         if (index + 1 == a->shared.key_blocks)
             unpack_transposed(h, sum, QUERIES, h->batch * h->shape->queries + first, queries, h->scale, &a->dq);
         __atomic_store_n(a->shared.added + block, (int)index + 1, __ATOMIC_RELEASE);
     }
     for (int64_t i = 0; i < blocks; i++) {
         const key_block *k = b->blocks + i;
-        unpack_rows(h, k->dkeys, h->batch * h->shape->keys + k->first, k->count, h->scale, &a->dk);
-        unpack_rows(h, k->dvalues, h->batch * h->shape->keys + k->first, k->count, 1, &a->dv);
+        unpack_rows(h, k->dkeys, width, h->batch * h->shape->keys + k->first, k->count, h->scale, &a->dk);
+        unpack_rows(h, k->dvalues, width, h->batch * h->shape->keys + k->first, k->count, 1, &a->dv);
     }
 }
 
@@ -228,8 +382,8 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
         return;
     }
     int64_t query_blocks = pieces(shape->queries, QUERIES), key_blocks = pieces(shape->keys, KEYS);
-    int64_t dq_floats = query_blocks * QUERIES * pad(&any).width;
-    a.unit = blocks_of_unit(backend, shape, key_blocks);
+    int64_t dq_floats = query_blocks * QUERIES * pad(&any, a.terms).width;
+    a.unit = blocks_of_unit(backend, shape, key_blocks, MOST_BLOCKS);
     backward_layout(&any, a.terms, a.unit, &count);
     if (!share_backward(backend, shape, pieces(key_blocks, a.unit), query_blocks, dq_floats, &a.shared) ||
         !vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float)))

@@ -9,6 +9,10 @@
  * exponentiated as they come out of the tiles, the softmax's sum is of the weights before rounding, dq is summed in
  * float32.
  *
+ * The processor multiplies tiles while it computes with vectors, if the instructions of both come by turns. So panels
+ * go through in three stages, each one step behind the one before: while one panel's scores become weights, the next
+ * one's scores are made and the products of the last one's weights.
+ *
  * All blocks are padded to whole tiles with zeros: a weight beyond the keys is 0, and so is a gradient beyond the
  * queries. Operands of unequal terms go to the vector kernels. */
 #ifndef VT_BACKEND_CPU_AMX_ATTENTION_BLOCKS_H
@@ -17,21 +21,16 @@
 #include "backend/cpu/amx/terms.h"
 #include "backend/cpu/vector/attention_parts.h"
 
-enum {
-    PANEL = 32, /* queries whose scores exist at once */
-    QUERIES = 128,
-    KEYS = 128,
-};
+enum { QUERIES = 128, KEYS = 128 };
 
-/* Padded sizes of a head. */
+/* Padded sizes of a head, in whole tiles but for a depth that may end with a half one (terms.h). */
 typedef struct {
-    int64_t depth; /* head_dim, to whole depths of a tile */
-    int64_t width; /* head_dim, to whole columns of a tile */
+    int64_t depth, width;
 } padded;
 
-static inline padded pad(const head_view *h)
+static inline padded pad(const head_view *h, int terms)
 {
-    return (padded){round_up(h->dim, DEPTH), round_up(h->dim, SIDE)};
+    return (padded){round_up(h->dim, terms == 1 ? DEPTH : SIDE), round_up(h->dim, SIDE)};
 }
 
 /* ---- operands ---- */
@@ -44,7 +43,7 @@ typedef struct {
 
 static inline operand take_operand(pile *memory, int terms, int64_t rows, int64_t depth)
 {
-    int64_t piece = depth / DEPTH * terms * TILE_PAIRS + SIDE;
+    int64_t piece = pieces(depth, DEPTH) * terms * TILE_PAIRS + SIDE;
     return (operand){take(memory, rows / SIDE * piece), piece};
 }
 
@@ -67,16 +66,56 @@ static inline vt_matrix head_matrix(const head_view *h, vt_matrix all, int64_t t
     return all;
 }
 
-/* One of terms.h's, which pack a tile from a row and a column on. */
+INLINE void half_rows(bool left, bool whole, const vt_matrix *from, int64_t row, int64_t column, pair *to)
+{
+    for (int64_t r = 0; r < SIDE; r++, to += SIDE)
+#pragma GCC unroll 4
+        for (int64_t p = 0; p < SIDE; p += LANES)
+            store_halves(left, load_inside(whole, from, row + r, column + p), to + p);
+}
+
+/* A left operand's halves. */
+static void pack_left_half(const vt_matrix *from, int64_t row, int64_t column, pair *to)
+{
+    if (lies_within(from, row, column, SIDE, SIDE))
+        half_rows(true, true, from, row, column, to);
+    else
+        half_rows(true, false, from, row, column, to);
+}
+
+/* A right operand's halves. */
+static void pack_right_half(const vt_matrix *from, int64_t row, int64_t column, pair *to)
+{
+    pair rows[TERMS * TILE_PAIRS];
+    if (lies_within(from, row, column, SIDE, SIDE))
+        half_rows(false, true, from, row, column, rows);
+    else
+        half_rows(false, false, from, row, column, rows);
+    for (int t = 0; t < TERMS; t++) transpose_pairs(rows + t * TILE_PAIRS, to + t * TILE_PAIRS);
+}
+
+/* A function that packs a tile from a row and a column on. */
 typedef void tile_packer(const vt_matrix *from, int64_t row, int64_t column, pair *to);
 
-/* `rows` rows first … of a matrix, its columns are the depth. */
-static inline void pack_depth_in_columns(tile_packer *tile, const vt_matrix *from, int64_t first, int64_t rows,
-                                         int64_t depth, operand to)
+/* `rows` rows first … of a matrix, its columns are the depth: whole tiles, then the halves. */
+static inline void pack_depth_in_columns(tile_packer *whole, tile_packer *half, const vt_matrix *from, int64_t first,
+                                         int64_t rows, int64_t depth, operand to)
 {
-    for (int64_t i = 0; i < rows; i += SIDE)
-        for (int64_t k = 0; k < depth; k += DEPTH)
-            tile(from, first + i, k, to.tiles + i / SIDE * to.piece + k / DEPTH * terms_of(from->type) * TILE_PAIRS);
+    for (int64_t i = 0; i < rows; i += SIDE) {
+        pair *tile = to.tiles + i / SIDE * to.piece;
+        for (int64_t k = 0; k < depth; k += DEPTH, tile += terms_of(from->type) * TILE_PAIRS)
+            (k + DEPTH <= depth ? whole : half)(from, first + i, k, tile);
+    }
+}
+
+static inline void pack_left(const vt_matrix *from, int64_t first, int64_t rows, int64_t depth, operand to)
+{
+    pack_depth_in_columns(pack_left_rows, pack_left_half, from, first, rows, depth, to);
+}
+
+static inline void pack_right(const vt_matrix *from, int64_t first, int64_t rows, int64_t depth, operand to)
+{
+    pack_depth_in_columns(pack_right_across, pack_right_half, from, first, rows, depth, to);
 }
 
 /* All columns of a matrix, to `columns`; its rows first … are the depth. */
@@ -88,44 +127,87 @@ static inline void pack_depth_in_rows(tile_packer *tile, const vt_matrix *from, 
             tile(from, first + k, i, to.tiles + i / SIDE * to.piece + k / DEPTH * terms_of(from->type) * TILE_PAIRS);
 }
 
-/* Pairs (first[c], second[c]) of keys j and j + 1, queries i + c, in a right operand [KEYS × queries]. */
-INLINE void put_along_keys(int terms, operand to, int64_t j, int64_t i, vector first, vector second)
+/* What stands between the tiles' instructions computes addresses without signed divisions. */
+INLINE int64_t which_side(int64_t index)
 {
-    pair *at = to.tiles + i / SIDE * to.piece + j / DEPTH * terms * TILE_PAIRS + j % DEPTH / 2 * SIDE + i % SIDE;
+    return (int64_t)((uint64_t)index / SIDE);
+}
+
+/* The first number of pair p and how far the second is from it, along the depth (terms.h). */
+INLINE int64_t pair_begin(int terms, int64_t p)
+{
+    return terms == 1 ? 2 * p : p + (p & -SIDE);
+}
+
+INLINE int64_t pair_apart(int terms)
+{
+    return terms == 1 ? 1 : SIDE;
+}
+
+/* Where an operand's tiles begin with column (or row) i. */
+INLINE pair *at_column(operand o, int64_t i)
+{
+    return o.tiles + which_side(i) * o.piece + (i & (SIDE - 1));
+}
+
+/* Pair p of keys, LANES queries, in a right operand [KEYS × queries], at the first one's column. */
+INLINE void put_along_keys(int terms, pair *column, int64_t p, vector first, vector second)
+{
+    pair *at = column + p * SIDE + (p & -SIDE) * (terms - 1) * SIDE;
     if (terms == 1)
         store_pairs(at, first, second);
     else
-        store_terms_along(first, second, at);
+        store_terms(first, second, at);
 }
 
-/* Key j, queries i … and i + LANES …, in a left operand [KEYS × queries]. */
-INLINE void put_along_queries(int terms, operand to, int64_t j, int64_t i, vector first, vector second)
+/* Where LANES pairs of queries from pair p on are in a left operand [KEYS × queries], in key 0's row. */
+INLINE pair *at_queries(int terms, operand o, int64_t p)
 {
-    pair *at = to.tiles + j / SIDE * to.piece + i / DEPTH * terms * TILE_PAIRS + j % SIDE * SIDE + i % DEPTH / 2;
+    return o.tiles + which_side(p) * terms * TILE_PAIRS + (p & (SIDE - 1));
+}
+
+/* Key j's pairs there; of one term they are 2 LANES neighbours. */
+INLINE void put_along_queries(int terms, pair *queries, int64_t piece, int64_t j, vector first, vector second)
+{
+    pair *at = queries + which_side(j) * piece + (j & (SIDE - 1)) * SIDE;
     if (terms == 1)
         store_neighbours(at, first, second);
     else
         store_terms(first, second, at);
 }
 
-/* The panel's numbers [keys × PANEL] in a right operand [KEYS × queries]; those of keys … are 0. */
-static inline void round_along_keys(int terms, const float *rows, int64_t keys, int64_t panel, operand to)
+/* How far the second vector of LANES pairs of queries is from the first one. */
+INLINE int64_t vectors_apart(int terms)
 {
-    for (int64_t j = 0; j < round_up(keys, DEPTH); j += 2) {
-        const float *first = rows + j * PANEL, *second = first + PANEL;
-        for (int64_t i = 0; i < PANEL; i += LANES)
-            put_along_keys(terms, to, j, panel * PANEL + i, j < keys ? load(first + i) : (vector){0},
-                           j + 1 < keys ? load(second + i) : (vector){0});
+    return terms == 1 ? LANES : SIDE;
+}
+
+INLINE vector load_key(const float *rows, int64_t keys, int64_t queries, int64_t j, int64_t i)
+{
+    return j < keys ? load(rows + j * queries + i) : (vector){0};
+}
+
+/* Numbers [keys × queries], of which those of keys … are 0, in a right operand. */
+static inline void round_along_keys(int terms, const float *rows, int64_t keys, int64_t queries, operand to)
+{
+    for (int64_t p = 0; p < round_up(keys, DEPTH) / 2; p++) {
+        int64_t j = pair_begin(terms, p);
+        for (int64_t i = 0; i < queries; i += LANES)
+            put_along_keys(terms, at_column(to, i), p, load_key(rows, keys, queries, j, i),
+                           load_key(rows, keys, queries, j + pair_apart(terms), i));
     }
 }
 
-/* The same in a left operand [KEYS × queries]. */
-static inline void round_along_queries(int terms, const float *rows, int64_t keys, int64_t panel, operand to)
+/* The same in a left operand. */
+static inline void round_along_queries(int terms, const float *rows, int64_t keys, int64_t queries, operand to)
 {
-    for (int64_t j = 0; j < round_up(keys, SIDE); j++)
-        for (int64_t i = 0; i < PANEL; i += 2 * LANES)
-            put_along_queries(terms, to, j, panel * PANEL + i, j < keys ? load(rows + j * PANEL + i) : (vector){0},
-                              j < keys ? load(rows + j * PANEL + i + LANES) : (vector){0});
+    for (int64_t j = 0; j < round_up(keys, SIDE); j++) {
+        for (int64_t p = 0; p < queries / 2; p += LANES) {
+            int64_t i = pair_begin(terms, p);
+            put_along_queries(terms, at_queries(terms, to, p), to.piece, j, load_key(rows, keys, queries, j, i),
+                              load_key(rows, keys, queries, j, i + vectors_apart(terms)));
+        }
+    }
 }
 
 /* Asks for the head's rows, in two matrices of `tokens` a sample, of the block that begins at `first` and is packed
@@ -140,41 +222,72 @@ static inline void look_ahead_share(const head_view *h, const vt_matrix *one, co
     look_ahead(h, other, h->batch * tokens + begin, end - begin);
 }
 
-/* ---- the product ---- */
+/* ---- products, and what is done beside them ---- */
 
-/* Not inlined: one copy is enough. */
-static __attribute__((noinline)) void multiply_corner(int terms, bool two_rows, bool two_columns, packed a, packed b,
-                                                      int64_t steps, float *c, int64_t c_stride, bool add)
-{
-    if (terms == 1)
-        multiply_run(1, two_rows, two_columns, a, b, steps, c, c_stride, add, (soon){0});
-    else
-        multiply_run(TERMS, two_rows, two_columns, a, b, steps, c, c_stride, add, (soon){0});
-}
+/* sums [rows × columns], `width` apart, (+)= a [rows × depth] b [depth × columns]; rows and columns in steps of 16,
+ * the depth in steps of 32, of terms of 16. */
+typedef struct {
+    int64_t rows, columns, depth;
+    packed a, b;
+    float *sums;
+    int64_t width;
+    bool add;
+} tile_product;
 
-/* c [rows × columns] (+)= a [rows × depth] b [depth × columns]; rows and columns in steps of 16, depth of 32. */
-static inline void multiply_tiles(int terms, int64_t rows, int64_t columns, int64_t depth, packed a, packed b, float *c,
-                                  int64_t c_stride, bool add)
+/* terms and beside: constants. */
+INLINE void multiply_tiles(int terms, const tile_product *p, side_work *beside, void *work)
 {
-    for (int64_t j = 0; j < columns; j += 2 * SIDE) {
-        packed right = {b.tiles + j / SIDE * b.piece, b.piece};
-        for (int64_t i = 0; i < rows; i += 2 * SIDE) {
-            packed left = {a.tiles + i / SIDE * a.piece, a.piece};
-            multiply_corner(terms, i + SIDE < rows, j + SIDE < columns, left, right, depth / DEPTH,
-                            c + i * c_stride + j, c_stride, add);
+    tile_block block = {.steps = p->depth / DEPTH, .halves = p->depth % DEPTH != 0, .width = p->width, .add = p->add};
+    for (int64_t i = 0; i < p->rows; i += 2 * SIDE) {
+        block.a = (packed){p->a.tiles + i / SIDE * p->a.piece, p->a.piece};
+        for (int64_t j = 0; j < p->columns; j += 2 * SIDE) {
+            block.b = (packed){p->b.tiles + j / SIDE * p->b.piece, p->b.piece};
+            block.sums = p->sums + i * p->width + j;
+            multiply_block(terms, i + SIDE < p->rows, j + SIDE < p->columns, block, beside, work);
         }
     }
 }
 
+/* How often `beside` is called, in all. */
+static inline int64_t places_beside(int terms, const tile_product *products, int count)
+{
+    int64_t places = 0;
+    for (const tile_product *p = products; p < products + count; p++)
+        places += pieces(p->rows, 2 * SIDE) * pieces(p->columns, 2 * SIDE) *
+                  (terms == 1 ? p->depth / DEPTH : p->depth * PLACES / DEPTH);
+    return places;
+}
+
+/* Units of work that are spread evenly over the places beside products. */
+typedef struct {
+    int64_t left;       /* units */
+    uint64_t due, each; /* in 2^-16: what is due, and how much more at each place */
+} pace;
+
+static inline pace spread(int64_t units, int64_t places)
+{
+    return (pace){.left = units, .each = places > 0 ? (uint64_t)((units << 16) / places + 1) : 0};
+}
+
+/* How many units, `most` at most, are to be done at this place. */
+INLINE int64_t take_due(pace *p, int64_t most)
+{
+    p->due += p->each;
+    int64_t units = smaller(smaller((int64_t)(p->due >> 16), p->left), most);
+    p->due -= (uint64_t)units << 16;
+    p->left -= units;
+    return units;
+}
+
 /* ---- units of work ---- */
 
-enum { MOST_BLOCKS = 4 };
-
-/* How many blocks of queries (backward: of keys) a unit of work has: what is packed of the others serves all of them.
- * Fewer where threads would have nothing to do; a number's sum does not depend on it. */
-static inline int64_t blocks_of_unit(const vt_backend *backend, const vt_attention_shape *shape, int64_t blocks)
+/* How many blocks of queries (backward: of keys) a unit of work has, `most` at most: what is packed of the others
+ * serves all of them. Fewer where threads would have nothing to do; a number's sum does not depend on it. */
+static inline int64_t blocks_of_unit(const vt_backend *backend, const vt_attention_shape *shape, int64_t blocks,
+                                     int64_t most)
 {
-    int64_t most = smaller(MOST_BLOCKS, blocks), heads = shape->batch * shape->heads;
+    int64_t heads = shape->batch * shape->heads;
+    most = smaller(most, blocks);
     while (most > 1 && heads * pieces(blocks, most) < 4 * vt_cpu_threads(backend)) most--;
     return most;
 }

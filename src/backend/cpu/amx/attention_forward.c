@@ -7,137 +7,221 @@ typedef struct {
     int64_t unit; /* queries of a unit of work */
 } forward_arguments;
 
+enum {
+    PANEL = 32,     /* queries whose scores exist at once */
+    MOST_BLOCKS = 8 /* of queries of a unit */
+};
+
 typedef struct {
     operand queries;      /* right [depth × unit] */
     operand keys;         /* left [KEYS × depth] */
     operand values;       /* left [width × KEYS]: transposed */
-    operand weights;      /* right [KEYS × PANEL] */
-    float *scores;        /* [KEYS × PANEL] */
+    operand weights[2];   /* right [KEYS × PANEL], of panels by turns */
+    float *scores[2];     /* [KEYS × PANEL] */
     float *out;           /* panel by panel, [width × PANEL] */
     float *maximum, *sum; /* [unit]: weights are relative to the maximum, which is in powers of two */
 } forward_buffers;
 
 static forward_buffers forward_layout(const head_view *h, int terms, int64_t unit, pile *memory)
 {
-    padded to = pad(h);
-    return (forward_buffers){.queries = take_operand(memory, terms, unit, to.depth),
-                             .keys = take_operand(memory, terms, KEYS, to.depth),
-                             .values = take_operand(memory, terms, to.width, KEYS),
-                             .weights = take_operand(memory, terms, PANEL, KEYS),
-                             .scores = take(memory, KEYS * PANEL),
-                             .out = take(memory, unit * to.width),
-                             .maximum = take(memory, unit),
-                             .sum = take(memory, unit)};
+    padded to = pad(h, terms);
+    forward_buffers b = {.queries = take_operand(memory, terms, unit, to.depth),
+                         .keys = take_operand(memory, terms, KEYS, to.depth),
+                         .values = take_operand(memory, terms, to.width, KEYS),
+                         .out = take(memory, unit * to.width),
+                         .maximum = take(memory, unit),
+                         .sum = take(memory, unit)};
+    for (int turn = 0; turn < 2; turn++) {
+        b.weights[turn] = take_operand(memory, terms, PANEL, KEYS);
+        b.scores[turn] = take(memory, KEYS * PANEL);
+    }
+    return b;
 }
 
-/* Queries query … query + LANES - 1 of the panel have scores (scaled to powers of two) beside more keys. Their maxima
- * follow when scores exceed them by a factor of 2^8, and the sums that are relative to them. */
-INLINE vector follow_maximum(const head_view *h, const forward_buffers *b, int64_t query, int64_t keys, float *out,
-                             float *maxima, float *sums)
+/* A panel's scores become weights, the sums of which are added to its queries'. */
+typedef struct {
+    float *scores; /* scaled to powers of two when they are read */
+    operand weights;
+    float scale, *maxima, *sums, *out;
+    int64_t keys, pairs; /* of keys, to whole depths */
+    int64_t query, pair; /* that are next */
+    pace pace;           /* units: pairs of keys, LANES queries */
+} softening;
+
+/* Queries query … query + LANES - 1 of the panel have scores beside more keys. Their maxima follow when scores exceed
+ * them by a factor of 2^8, and the sums that are relative to them. */
+INLINE void follow_maximum(const softening *s, int64_t query, int64_t dim)
 {
     enum { BY_TURNS = 4 }; /* so that none has to wait for the one before */
-    vector highest[BY_TURNS], old = load(maxima + query);
+    vector highest[BY_TURNS], old = load(s->maxima + query);
     int64_t j = 0;
     for (int64_t i = 0; i < BY_TURNS; i++) highest[i] = splat(-3e38f);
-    for (; j + BY_TURNS <= keys; j += BY_TURNS)
+    for (; j + BY_TURNS <= s->keys; j += BY_TURNS)
 #pragma GCC unroll 4
         for (int64_t i = 0; i < BY_TURNS; i++)
-            highest[i] = largest(highest[i], load(b->scores + (j + i) * PANEL + query));
-    for (; j < keys; j++) highest[0] = largest(highest[0], load(b->scores + j * PANEL + query));
-    vector high = largest(largest(highest[0], highest[1]), largest(highest[2], highest[3])) * (h->scale * log2_e);
+            highest[i] = largest(highest[i], load(s->scores + (j + i) * PANEL + query));
+    for (; j < s->keys; j++) highest[0] = largest(highest[0], load(s->scores + j * PANEL + query));
+    vector high = largest(largest(highest[0], highest[1]), largest(highest[2], highest[3])) * s->scale;
     vector_bits exceeds = high > old + 8.0f;
-    if (!any_lane(exceeds)) return old;
+    if (!any_lane(exceeds)) return;
     vector new = choose(exceeds, high, old), factor = exp2_vector(old - new);
-    store(maxima + query, new);
-    store(sums + query, factor * load(sums + query));
-    for (int64_t d = 0; d < h->dim; d++) store(out + d * PANEL + query, factor * load(out + d * PANEL + query));
-    return new;
+    store(s->maxima + query, new);
+    store(s->sums + query, factor * load(s->sums + query));
+    for (int64_t d = 0; d < dim; d++) store(s->out + d * PANEL + query, factor * load(s->out + d * PANEL + query));
 }
 
-/* Scores become weights, whose sums are added to the queries'. round and terms, constants: they are rounded into
- * b->weights at once, else stored in place. */
-INLINE void soften_columns(bool round, int terms, const head_view *h, const forward_buffers *b, int64_t panel,
-                           int64_t keys)
+/* The next units, as many as the queries have left at most; terms: a constant. Returns how many. */
+INLINE int64_t soften_some(int terms, softening *s, int64_t units)
 {
-    float *sums = b->sum + panel * PANEL, *out = b->out + panel * PANEL * pad(h).width;
-    const vector scale = splat(h->scale * log2_e);
-    for (int64_t i = 0; i < PANEL; i += LANES) {
-        vector maximum = follow_maximum(h, b, i, keys, out, b->maximum + panel * PANEL, sums), sum = load(sums + i);
-        float *score = b->scores + i;
-        int64_t j = 0;
-        for (; j + 2 <= keys; j += 2, score += 2 * PANEL) {
-            vector first = exp2_vector(scale * load(score) - maximum);
-            vector second = exp2_vector(scale * load(score + PANEL) - maximum);
-            sum = sum + first + second;
-            if (round) {
-                put_along_keys(terms, b->weights, j, i, first, second);
-            } else {
-                store(score, first);
-                store(score + PANEL, second);
-            }
-        }
-        for (; j < (round ? round_up(keys, DEPTH) : keys); j += 2, score += 2 * PANEL) {
-            vector last = j < keys ? exp2_vector(scale * load(score) - maximum) : (vector){0};
-            sum += last;
-            if (round)
-                put_along_keys(terms, b->weights, j, i, last, (vector){0});
-            else
-                store(score, last);
-        }
-        store(sums + i, sum);
+    const softening now = *s; /* which nothing that is stored here changes */
+    const vector scale = splat(now.scale), maximum = load(now.maxima + now.query);
+    const int64_t end = smaller(now.pairs, now.pair + units);
+    const float *scores = now.scores + now.query;
+    pair *to = at_column(now.weights, now.query);
+    vector sum = load(now.sums + now.query);
+    for (int64_t p = now.pair; p < end; p++) {
+        int64_t j = pair_begin(terms, p), other = j + pair_apart(terms);
+        vector first = {0}, second = {0};
+        if (j < now.keys) first = exp2_vector(scale * load(scores + j * PANEL) - maximum);
+        if (other < now.keys) second = exp2_vector(scale * load(scores + other * PANEL) - maximum);
+        sum = sum + first + second;
+        put_along_keys(terms, to, p, first, second);
     }
+    store(now.sums + now.query, sum);
+    s->pair = end < now.pairs ? end : 0;
+    s->query = end < now.pairs ? now.query : now.query + LANES;
+    return end - now.pair;
 }
 
-/* The panel's weights as an operand. */
-static void soften(const head_view *h, int terms, const forward_buffers *b, int64_t first_query, int64_t queries,
-                   int64_t panel, int64_t first_key, int64_t keys)
+INLINE void soften(int terms, softening *s, int64_t units)
 {
-    if (h->shape->dropout.rate > 0) {
-        soften_columns(false, 1, h, b, panel, keys);
-        apply_dropout(h, first_query + panel * PANEL, smaller(PANEL, queries - panel * PANEL), first_key, keys,
-                      b->scores, 1, PANEL);
-        round_along_keys(terms, b->scores, keys, 0, b->weights);
-    } else if (terms == 1) {
-        soften_columns(true, 1, h, b, panel, keys);
-    } else {
-        soften_columns(true, TERMS, h, b, panel, keys);
+    while (units > 0) units -= soften_some(terms, s, units);
+}
+
+INLINE void soften_beside(void *work, int place)
+{
+    softening *s = work;
+    (void)place;
+    soften(TERMS, s, take_due(&s->pace, s->pace.left));
+}
+
+INLINE void soften_beside_one_term(void *work, int place)
+{
+    softening *s = work;
+    (void)place;
+    soften(1, s, take_due(&s->pace, s->pace.left));
+}
+
+/* Not inlined: one copy is enough. */
+static __attribute__((noinline)) void multiply(int terms, const tile_product *p, softening *s)
+{
+    if (terms == 1)
+        multiply_tiles(1, p, soften_beside_one_term, s);
+    else
+        multiply_tiles(TERMS, p, soften_beside, s);
+}
+
+static void soften_rest(int terms, softening *s)
+{
+    if (terms == 1)
+        soften(1, s, s->pace.left);
+    else
+        soften(TERMS, s, s->pace.left);
+}
+
+static softening begin_softening(const head_view *h, int terms, const forward_buffers *b, int64_t panel, int64_t keys,
+                                 int64_t places)
+{
+    softening s = {.scores = b->scores[panel % 2],
+                   .weights = b->weights[panel % 2],
+                   .scale = h->scale * log2_e,
+                   .maxima = b->maximum + panel * PANEL,
+                   .sums = b->sum + panel * PANEL,
+                   .out = b->out + panel * PANEL * pad(h, terms).width,
+                   .keys = keys,
+                   .pairs = round_up(keys, DEPTH) / 2};
+    s.pace = spread(s.pairs * (PANEL / LANES), places);
+    for (int64_t query = 0; query < PANEL; query += LANES) follow_maximum(&s, query, h->dim);
+    return s;
+}
+
+/* With dropout all at once: the sums are of the weights before it. */
+static void soften_dropped(const head_view *h, int terms, softening *s, int64_t first_query, int64_t queries,
+                           int64_t first_key)
+{
+    for (int64_t j = 0; j < s->keys; j++) {
+        for (int64_t query = 0; query < PANEL; query += LANES) {
+            float *score = s->scores + j * PANEL + query;
+            vector weight = exp2_vector(splat(s->scale) * load(score) - load(s->maxima + query));
+            store(s->sums + query, load(s->sums + query) + weight);
+            store(score, weight);
+        }
     }
+    apply_dropout(h, first_query, queries, first_key, s->keys, s->scores, 1, PANEL);
+    round_along_keys(terms, s->scores, s->keys, PANEL, s->weights);
+    s->pace = spread(0, 0);
 }
 
 static void forward_keys(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first_query,
                          int64_t queries, int64_t first_key)
 {
-    int64_t keys = smaller(KEYS, h->shape->keys - first_key);
-    padded to = pad(h);
+    int64_t keys = smaller(KEYS, h->shape->keys - first_key), panels = pieces(queries, PANEL);
+    padded to = pad(h, a->terms);
     vt_matrix k = head_matrix(h, a->k, h->shape->keys), v = head_matrix(h, a->v, h->shape->keys);
-    pack_depth_in_columns(pack_left_rows, &k, first_key, KEYS, to.depth, b->keys);
+    pack_left(&k, first_key, KEYS, to.depth, b->keys);
     pack_depth_in_rows(pack_left_columns, &v, first_key, KEYS, to.width, b->values);
-    for (int64_t panel = 0; panel * PANEL < queries; panel++) {
-        look_ahead_share(h, &a->k, &a->v, h->shape->keys, first_key + KEYS, panel, pieces(queries, PANEL));
-        multiply_tiles(a->terms, round_up(keys, SIDE), PANEL, to.depth, from_piece(b->keys, 0),
-                       from_piece(b->queries, panel * PANEL), b->scores, PANEL, false);
-        soften(h, a->terms, b, first_query, queries, panel, first_key, keys);
-        multiply_tiles(a->terms, to.width, PANEL, round_up(keys, DEPTH), from_piece(b->values, 0),
-                       from_piece(b->weights, 0), b->out + panel * PANEL * to.width, PANEL, true);
+    for (int64_t panel = -1; panel <= panels; panel++) {
+        int64_t next = panel + 1, last = panel - 1;
+        tile_product products[2];
+        int count = 0;
+        softening s = {.keys = 0};
+        if (next < panels)
+            products[count++] = (tile_product){.rows = round_up(keys, SIDE),
+                                               .columns = PANEL,
+                                               .depth = to.depth,
+                                               .a = from_piece(b->keys, 0),
+                                               .b = from_piece(b->queries, next * PANEL),
+                                               .sums = b->scores[next % 2],
+                                               .width = PANEL};
+        if (last >= 0)
+            products[count++] = (tile_product){.rows = to.width,
+                                               .columns = PANEL,
+                                               .depth = round_up(keys, DEPTH),
+                                               .a = from_piece(b->values, 0),
+                                               .b = from_piece(b->weights[last % 2], 0),
+                                               .sums = b->out + last * PANEL * to.width,
+                                               .width = PANEL,
+                                               .add = true};
+        if (panel >= 0 && panel < panels) {
+            s = begin_softening(h, a->terms, b, panel, keys, places_beside(a->terms, products, count));
+            if (h->shape->dropout.rate > 0)
+                soften_dropped(h, a->terms, &s, first_query + panel * PANEL, smaller(PANEL, queries - panel * PANEL),
+                               first_key);
+        }
+        if (next < panels) look_ahead_share(h, &a->k, &a->v, h->shape->keys, first_key + KEYS, next, panels);
+        for (int i = 0; i < count; i++) multiply(a->terms, products + i, &s);
+        soften_rest(a->terms, &s);
     }
 }
 
 static void forward_unit(const head_view *h, const forward_arguments *a, const forward_buffers *b, int64_t first)
 {
     int64_t queries = smaller(a->unit, h->shape->queries - first), row = h->batch * h->shape->queries + first;
-    int64_t width = pad(h).width;
+    padded to = pad(h, a->terms);
     vt_matrix q = head_matrix(h, a->q, h->shape->queries);
-    pack_depth_in_columns(pack_right_across, &q, first, a->unit, pad(h).depth, b->queries);
-    memset(b->out, 0, (size_t)(width * a->unit) * sizeof(float));
+    pack_right(&q, first, a->unit, to.depth, b->queries);
+    memset(b->out, 0, (size_t)(to.width * a->unit) * sizeof(float));
     for (int64_t i = 0; i < a->unit; i++) {
         b->maximum[i] = -1e30f;
         b->sum[i] = 0;
     }
     for (int64_t key = 0; key < h->shape->keys; key += KEYS) forward_keys(h, a, b, first, queries, key);
     for (int64_t panel = 0; panel * PANEL < queries; panel++) {
-        float *out = b->out + panel * PANEL * width;
-        for (int64_t d = 0; d < h->dim; d++)
-            for (int64_t i = 0; i < PANEL; i++) out[d * PANEL + i] *= 1 / b->sum[panel * PANEL + i];
+        float *out = b->out + panel * PANEL * to.width;
+        for (int64_t i = 0; i < PANEL; i += LANES) {
+            vector factor = 1 / load(b->sum + panel * PANEL + i);
+            for (int64_t d = 0; d < h->dim; d++) store(out + d * PANEL + i, factor * load(out + d * PANEL + i));
+        }
         unpack_transposed(h, out, PANEL, row + panel * PANEL, smaller(PANEL, queries - panel * PANEL), 1, &a->out);
     }
     for (int64_t i = 0; i < queries; i++)
@@ -148,7 +232,7 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
                               vt_matrix v, vt_matrix out, float *log_sum)
 {
     head_view any = view_head(shape, 0);
-    int64_t blocks = pieces(shape->queries, QUERIES), of_unit = blocks_of_unit(backend, shape, blocks);
+    int64_t blocks = pieces(shape->queries, QUERIES), of_unit = blocks_of_unit(backend, shape, blocks, MOST_BLOCKS);
     forward_arguments arguments = {q, k, v, out, log_sum, terms_of(q.type), of_unit * QUERIES};
     pile count = {NULL, 0};
     if (terms_of(k.type) != arguments.terms || terms_of(v.type) != arguments.terms) {

@@ -26,16 +26,38 @@ static int64_t piece_pairs(vt_type type, int64_t steps)
 
 enum { BLOCK = 2 * SIDE, RUN = 12 }; /* RUN: steps that are added up in the tiles */
 
+/* Rows of memory that are written soon: they are asked for evenly while sums are made. */
+typedef struct {
+    char *memory;
+    int64_t row, bytes, rows; /* bytes from row to row, of a row, and how many */
+    int64_t step, steps;      /* of the product beside */
+} soon;
+
+INLINE void ask_beside(void *work, int place)
+{
+    soon *ahead = work;
+    if (place != 0 || ahead->step == ahead->steps) return;
+    int64_t end = piece_begin(ahead->rows, ahead->steps, ahead->step + 1);
+    for (int64_t r = piece_begin(ahead->rows, ahead->steps, ahead->step++); r < end; r++)
+        for (int64_t byte = 0; byte < ahead->bytes; byte += 64)
+            __builtin_prefetch(ahead->memory + r * ahead->row + byte, 1);
+}
+
 /* sums [32 × 32] of the first two pieces of a and b, over any number of steps: in runs whose sums are added in their
  * order. */
-INLINE void multiply_runs(int terms, packed a, packed b, int64_t steps, float *sums, int64_t width, soon ahead)
+INLINE void multiply_runs(int terms, packed a, packed b, int64_t steps, float *sums, int64_t width, soon *ahead)
 {
-    multiply_run(terms, true, true, a, b, smaller(RUN, steps), sums, width, false, ahead);
+    tile_block block = {.a = a, .b = b, .steps = smaller(RUN, steps), .sums = sums, .width = width};
+    ahead->steps = steps;
+    multiply_block(terms, true, true, block, ask_beside, ahead);
     for (int64_t k = RUN; k < steps; k += RUN) {
         float more[BLOCK * BLOCK];
-        packed rest_a = {a.tiles + k * terms * TILE_PAIRS, a.piece},
-               rest_b = {b.tiles + k * terms * TILE_PAIRS, b.piece};
-        multiply_run(terms, true, true, rest_a, rest_b, smaller(RUN, steps - k), more, BLOCK, false, (soon){0});
+        block.a.tiles = a.tiles + k * terms * TILE_PAIRS;
+        block.b.tiles = b.tiles + k * terms * TILE_PAIRS;
+        block.steps = smaller(RUN, steps - k);
+        block.sums = more;
+        block.width = BLOCK;
+        multiply_block(terms, true, true, block, ask_beside, ahead);
         for (int64_t r = 0; r < BLOCK; r++)
             for (int64_t c = 0; c < BLOCK; c += LANES)
                 store(sums + r * width + c, load(sums + r * width + c) + load(more + r * BLOCK + c));
@@ -43,13 +65,13 @@ INLINE void multiply_runs(int terms, packed a, packed b, int64_t steps, float *s
 }
 
 /* Not inlined: one copy of each is enough. */
-static __attribute__((noinline)) void multiply_block(int terms, packed a, packed b, int64_t steps, float *sums,
-                                                     int64_t width, soon ahead)
+static __attribute__((noinline)) void multiply(int terms, packed a, packed b, int64_t steps, float *sums, int64_t width,
+                                               soon ahead)
 {
     if (terms == 1)
-        multiply_runs(1, a, b, steps, sums, width, ahead);
+        multiply_runs(1, a, b, steps, sums, width, &ahead);
     else
-        multiply_runs(TERMS, a, b, steps, sums, width, ahead);
+        multiply_runs(TERMS, a, b, steps, sums, width, &ahead);
 }
 
 /* ---- y = x weightᵀ and dx = dy weight: strips of rows ---- */
@@ -67,8 +89,10 @@ enum { WIDE = 4 }; /* panels whose results are stored together: rows of the resu
 static soon rows_of(const vt_matrix *matrix, int64_t first, int64_t rows, int64_t column, int64_t columns)
 {
     int64_t size = (int64_t)vt_type_size(matrix->type), count = smaller(columns, matrix->columns - column);
-    return (soon){(char *)matrix->data + (first * matrix->stride + column) * size, matrix->stride * size, count * size,
-                  rows};
+    return (soon){.memory = (char *)matrix->data + (first * matrix->stride + column) * size,
+                  .row = matrix->stride * size,
+                  .bytes = count * size,
+                  .rows = rows};
 }
 
 /* Rows first … of the panels begin … end - 1. */
@@ -93,8 +117,8 @@ static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int
             for (int64_t i = 0; i < wide; i++) {
                 packed right = {w->right.tiles + 2 * (panel + i) * w->right.piece, w->right.piece};
                 int64_t r = piece_begin(count, wide, i), rows_here = piece_begin(count, wide, i + 1) - r;
-                multiply_block(terms, left, right, w->steps, sums + i * BLOCK, WIDE * BLOCK,
-                               rows_of(&w->to.result, row + r, rows_here, panel * BLOCK, wide * BLOCK));
+                multiply(terms, left, right, w->steps, sums + i * BLOCK, WIDE * BLOCK,
+                         rows_of(&w->to.result, row + r, rows_here, panel * BLOCK, wide * BLOCK));
             }
             finish_block(&w->to, sums, WIDE * BLOCK, row, count, panel * BLOCK, wide * BLOCK);
         }
@@ -259,8 +283,8 @@ static void add_block(const gradient_work *w, int64_t row, int64_t panel, const 
     int64_t piece = piece_pairs(w->x.type, w->steps);
     float sums[BLOCK * BLOCK];
     vt_matrix result = vt_matrix_make(w->dweight, w->dy.columns, columns);
-    multiply_block(terms_of(w->x.type), (packed){left, piece}, (packed){right, piece}, w->steps, sums, BLOCK,
-                   rows_of(&result, first, rows, column, width));
+    multiply(terms_of(w->x.type), (packed){left, piece}, (packed){right, piece}, w->steps, sums, BLOCK,
+             rows_of(&result, first, rows, column, width));
     for (int64_t r = 0; r < rows; r++) {
         float *to = w->dweight + (first + r) * columns + column;
         const float *from = sums + r * BLOCK;

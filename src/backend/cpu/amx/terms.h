@@ -7,7 +7,14 @@
  * numbers that round to 2^128.
  *
  * Here a tile is packed from rows row … row + 15 and columns column … column + 31 of a matrix, or from 32 rows and 16
- * columns, with zeros where the matrix ends; its terms' tiles of pairs (pairs.h) come one behind another. */
+ * columns, with zeros where the matrix ends; its terms' tiles of pairs (pairs.h) come one behind another. The numbers
+ * of a pair are neighbours along the depth where there is one term, as they lie in memory; of terms, which are
+ * computed, a pair has numbers p and p + 16, those of two vectors.
+ *
+ * Where only 16 numbers of the depth are left, a tile has room for two of their terms. Three products of such halves
+ * have all six of terms (a pair of the left operand's and one of the right's are multiplied number by number):
+ *   (a2, a1) · (b0, b1), (a0, a1) · (b2, b0), (a0, a0) · (b1, b0).
+ */
 #ifndef VT_BACKEND_CPU_AMX_TERMS_H
 #define VT_BACKEND_CPU_AMX_TERMS_H
 
@@ -28,12 +35,45 @@ INLINE vector nearest_bfloat16(vector value)
     return (vector)(((vector_word)value + 0x8000u) & 0xffff0000u);
 }
 
+/* What is left of a rounded number has 16 bits and either sign: its upper eight are the second term. */
 INLINE void split(vector value, vector term[TERMS])
 {
     term[0] = nearest_bfloat16(value);
     vector rest = value - term[0];
-    term[1] = nearest_bfloat16(rest);
+    term[1] = (vector)((vector_word)rest & 0xffff0000u);
     term[2] = rest - term[1];
+}
+
+/* Pairs of terms: of denormal ones, which have lower bits, too, the upper half. */
+INLINE void store_term_pairs(vector first, vector second, pair *to)
+{
+    vector_word pairs = (vector_word)first >> 16;
+#if defined(__AVX512BW__)
+    pairs = (vector_word)_mm512_mask_mov_epi16((__m512i)pairs, 0xaaaaaaaau, (__m512i)second);
+#else
+    pairs |= (vector_word)second & 0xffff0000u;
+#endif
+    memcpy(to, &pairs, sizeof pairs);
+}
+
+/* LANES pairs (first[i], second[i]) of each term. */
+INLINE void store_terms(vector first, vector second, pair *to)
+{
+    vector lower[TERMS], upper[TERMS];
+    split(first, lower);
+    split(second, upper);
+#pragma GCC unroll 3
+    for (int t = 0; t < TERMS; t++) store_term_pairs(lower[t], upper[t], to + t * TILE_PAIRS);
+}
+
+/* The pairs of halves. */
+INLINE void store_halves(bool left, vector value, pair *to)
+{
+    vector term[TERMS];
+    split(value, term);
+    store_term_pairs(left ? term[2] : term[0], term[1], to);
+    store_term_pairs(left ? term[0] : term[2], left ? term[1] : term[0], to + TILE_PAIRS);
+    store_term_pairs(left ? term[0] : term[1], term[0], to + 2 * TILE_PAIRS);
 }
 
 /* ---- numbers, 0 beyond the matrix; `whole`, a constant: the tile lies within it ---- */
@@ -66,24 +106,14 @@ INLINE void copy_inside(bool whole, const vt_matrix *from, int64_t row, int64_t 
 
 /* ---- tiles: the depth of the product along the matrix's rows ---- */
 
-/* The terms of LANES pairs of neighbours, in the order of store_neighbours. */
-INLINE void store_terms(vector first, vector second, pair *to)
-{
-    vector upper[TERMS], lower[TERMS];
-    split(first, upper);
-    split(second, lower);
-#pragma GCC unroll 3
-    for (int t = 0; t < TERMS; t++) store_neighbours(to + t * TILE_PAIRS, upper[t], lower[t]);
-}
-
 INLINE void left_rows(bool whole, const vt_matrix *from, int64_t row, int64_t column, pair *to)
 {
     for (int64_t r = 0; r < SIDE; r++, to += SIDE) {
         if (from->type != VT_BFLOAT16) {
 #pragma GCC unroll 4
-            for (int64_t k = 0; k < DEPTH; k += 2 * LANES)
-                store_terms(load_inside(whole, from, row + r, column + k),
-                            load_inside(whole, from, row + r, column + k + LANES), to + k / 2);
+            for (int64_t p = 0; p < SIDE; p += LANES)
+                store_terms(load_inside(whole, from, row + r, column + p),
+                            load_inside(whole, from, row + r, column + SIDE + p), to + p);
         } else {
             copy_inside(whole, from, row + r, column, to);
             copy_inside(whole, from, row + r, column + SIDE, to + SIDE / 2);
@@ -110,19 +140,6 @@ static void pack_right_across(const vt_matrix *from, int64_t row, int64_t column
 
 /* ---- tiles: the depth of the product along the matrix's columns ---- */
 
-/* The terms of the pairs (first[i], second[i]). */
-INLINE void store_terms_along(vector first, vector second, pair *to)
-{
-    vector upper[TERMS], lower[TERMS];
-    split(first, upper);
-    split(second, lower);
-#pragma GCC unroll 3
-    for (int t = 0; t < TERMS; t++) {
-        vector_word pairs = (vector_word)upper[t] >> 16 | ((vector_word)lower[t] & 0xffff0000u);
-        memcpy(to + t * TILE_PAIRS, &pairs, sizeof pairs);
-    }
-}
-
 INLINE void right_along(bool whole, const vt_matrix *from, int64_t row, int64_t column, pair *to)
 {
     for (int64_t p = 0; p < SIDE; p++, to += SIDE) {
@@ -135,8 +152,8 @@ INLINE void right_along(bool whole, const vt_matrix *from, int64_t row, int64_t 
         }
 #pragma GCC unroll 4
         for (int64_t c = 0; c < SIDE; c += LANES)
-            store_terms_along(load_inside(whole, from, row + 2 * p, column + c),
-                              load_inside(whole, from, row + 2 * p + 1, column + c), to + c);
+            store_terms(load_inside(whole, from, row + p, column + c),
+                        load_inside(whole, from, row + SIDE + p, column + c), to + c);
     }
 }
 
@@ -153,15 +170,15 @@ static void pack_right_along(const vt_matrix *from, int64_t row, int64_t column,
 INLINE void left_columns(bool whole, const vt_matrix *from, int64_t row, int64_t column, pair *to)
 {
     for (int64_t c = 0; c < SIDE; c += LANES) {
-        for (int64_t k = 0; k < DEPTH; k += 2 * LANES) {
-            vector upper[LANES], lower[LANES];
+        for (int64_t p = 0; p < SIDE; p += LANES) {
+            vector lower[LANES], upper[LANES];
 #pragma GCC unroll 16
-            for (int64_t i = 0; i < LANES; i++) upper[i] = load_inside(whole, from, row + k + i, column + c);
-            transpose(upper);
-#pragma GCC unroll 16
-            for (int64_t i = 0; i < LANES; i++) lower[i] = load_inside(whole, from, row + k + LANES + i, column + c);
+            for (int64_t i = 0; i < LANES; i++) lower[i] = load_inside(whole, from, row + p + i, column + c);
             transpose(lower);
-            for (int64_t i = 0; i < LANES; i++) store_terms(upper[i], lower[i], to + (c + i) * SIDE + k / 2);
+#pragma GCC unroll 16
+            for (int64_t i = 0; i < LANES; i++) upper[i] = load_inside(whole, from, row + SIDE + p + i, column + c);
+            transpose(upper);
+            for (int64_t i = 0; i < LANES; i++) store_terms(lower[i], upper[i], to + (c + i) * SIDE + p);
         }
     }
 }
@@ -189,47 +206,55 @@ typedef struct {
     int64_t piece; /* pairs from piece to piece */
 } packed;
 
-/* Rows of memory that are written soon: they are asked for evenly while sums are made. */
-typedef struct {
-    char *memory;
-    int64_t row, bytes, rows; /* bytes from row to row, of a row, and how many */
-} soon;
+/* What is done beside a product: vectors' instructions between those of tiles, which take 16 cycles each. Called behind
+ * each product of terms, which is number `place` of a step (of six, or one): a constant. */
+typedef void side_work(void *work, int place);
 
-INLINE void ask_for(soon ahead, int64_t step, int64_t steps)
+enum { PLACES = 6 };
+
+INLINE void nothing_beside(void *work, int place)
 {
-    for (int64_t r = ahead.rows * step / steps; r < ahead.rows * (step + 1) / steps; r++)
-        for (int64_t byte = 0; byte < ahead.bytes; byte += 64)
-            __builtin_prefetch(ahead.memory + r * ahead.row + byte, 1);
+    (void)work;
+    (void)place;
 }
 
-/* sums, `width` apart, (+)= a b over `steps` depths, where each is of so many terms: up to 32 × 32 of them, of the
- * first piece of a and b, or the first two. Tiles 0 to 3 are sums, 4 and 5 a's, 6 and 7 b's. The products of small
- * terms come first. Each sum runs along the depth, so that it does not depend on the work around. `terms` is a
- * constant. */
-INLINE void multiply_run(int terms, bool two_rows, bool two_columns, packed a, packed b, int64_t steps, float *sums,
-                         int64_t width, bool add, soon ahead)
+/* Up to 32 × 32 sums: of the first piece of a and b, or the first two, over `steps` depths, and halves behind them. */
+typedef struct {
+    packed a, b;
+    int64_t steps;
+    bool halves;
+    float *sums;
+    int64_t width; /* from row to row of the sums */
+    bool add;      /* to what they are */
+} tile_block;
+
+/* The sums of a block, where each depth is of so many terms. Tiles 0 to 3 are sums, 4 and 5 a's, 6 and 7 b's. The
+ * products of small terms come first. Each sum runs along the depth, so that it does not depend on the work around.
+ * `terms` and `beside` are constants. */
+INLINE void multiply_block(int terms, bool two_rows, bool two_columns, tile_block c, side_work *beside, void *work)
 {
-    const int64_t row = width * (int64_t)sizeof *sums, tile = 64, step = terms * TILE_PAIRS;
-    const pair *upper = a.tiles, *lower = upper + a.piece, *left = b.tiles, *right = left + b.piece;
-    float *below = sums + SIDE * width;
+    const int64_t row = c.width * (int64_t)sizeof *c.sums, tile = 64, step = terms * TILE_PAIRS;
+    const pair *upper = c.a.tiles, *lower = upper + c.a.piece, *left = c.b.tiles, *right = left + c.b.piece;
+    float *sums = c.sums, *below = sums + SIDE * c.width;
 #define LOAD_A(term)                                                                                                   \
     do {                                                                                                               \
-        tile_load(4, upper + k * step + (term)*TILE_PAIRS, tile);                                                      \
-        if (two_rows) tile_load(5, lower + k * step + (term)*TILE_PAIRS, tile);                                        \
+        tile_load(4, upper + (term)*TILE_PAIRS, tile);                                                                 \
+        if (two_rows) tile_load(5, lower + (term)*TILE_PAIRS, tile);                                                   \
     } while (0)
 #define LOAD_B(term)                                                                                                   \
     do {                                                                                                               \
-        tile_load(6, left + k * step + (term)*TILE_PAIRS, tile);                                                       \
-        if (two_columns) tile_load(7, right + k * step + (term)*TILE_PAIRS, tile);                                     \
+        tile_load(6, left + (term)*TILE_PAIRS, tile);                                                                  \
+        if (two_columns) tile_load(7, right + (term)*TILE_PAIRS, tile);                                                \
     } while (0)
-#define MULTIPLY                                                                                                       \
+#define MULTIPLY(place)                                                                                                \
     do {                                                                                                               \
         tile_multiply(0, 4, 6);                                                                                        \
         if (two_columns) tile_multiply(1, 4, 7);                                                                       \
         if (two_rows) tile_multiply(2, 5, 6);                                                                          \
         if (two_rows && two_columns) tile_multiply(3, 5, 7);                                                           \
+        beside(work, place);                                                                                           \
     } while (0)
-    if (add) {
+    if (c.add) {
         tile_load(0, sums, row);
         if (two_columns) tile_load(1, sums + SIDE, row);
         if (two_rows) tile_load(2, below, row);
@@ -240,25 +265,37 @@ INLINE void multiply_run(int terms, bool two_rows, bool two_columns, packed a, p
         tile_zero(2);
         tile_zero(3);
     }
-    for (int64_t k = 0; k < steps; k++) {
-        ask_for(ahead, k, steps);
+    for (int64_t k = 0; k < c.steps; k++) {
         LOAD_B(0);
         if (terms > 1) {
             LOAD_A(2);
-            MULTIPLY;
+            MULTIPLY(0);
             LOAD_A(1);
-            MULTIPLY;
+            MULTIPLY(1);
             LOAD_B(1);
-            MULTIPLY;
+            MULTIPLY(2);
             LOAD_A(0);
-            MULTIPLY;
+            MULTIPLY(3);
             LOAD_B(2);
-            MULTIPLY;
+            MULTIPLY(4);
             LOAD_B(0);
+            MULTIPLY(5);
         } else {
             LOAD_A(0);
+            MULTIPLY(0);
         }
-        MULTIPLY;
+        upper += step, lower += step, left += step, right += step;
+    }
+    if (terms > 1 && c.halves) {
+        LOAD_A(0);
+        LOAD_B(0);
+        MULTIPLY(0);
+        LOAD_A(1);
+        LOAD_B(1);
+        MULTIPLY(1);
+        LOAD_A(2);
+        LOAD_B(2);
+        MULTIPLY(2);
     }
     tile_store(0, sums, row);
     if (two_columns) tile_store(1, sums + SIDE, row);

@@ -60,12 +60,7 @@ INLINE void finish_vector(finish_kind finish, const product_result *to, vector s
     if (to->bias != NULL) value += whole ? load(to->bias + column) : load_part(to->bias + column, count);
     int64_t at = row * to->result.stride + column;
     if (whole)
-#ifdef W
-        if ((variant() & 32) && to->result.type == VT_FLOAT32)
-            _mm512_stream_ps(to->result.data + at, (__m512)value);
-        else
-#endif
-            store_elements(&to->result, at, value);
+        store_elements(&to->result, at, value);
     else
         store_some(&to->result, at, value, count);
     if (finish == FINISH_SUM) return;
