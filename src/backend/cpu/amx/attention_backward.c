@@ -227,60 +227,73 @@ static void differentiate_dropped(const head_view *h, int terms, differentiation
     d->pace = spread(0, 0);
 }
 
-static differentiation begin_differentiation(const head_view *h, const backward_buffers *b, const key_block *k,
-                                             const panel_buffers *panel, int64_t first_query, int64_t places)
+/* A block of keys and a panel of a block's queries. */
+typedef struct {
+    const key_block *keys;
+    const panel_buffers *buffers;
+    int64_t first, queries; /* the panel's */
+} pairing;
+
+/* Panels of one block of keys come after the other. */
+static pairing pairing_at(const backward_buffers *b, int64_t index, int64_t queries)
 {
-    differentiation d = {.to = *panel,
+    int64_t panels = pieces(queries, PANEL), first = index % panels * PANEL;
+    return (pairing){b->blocks + index / panels, b->panels + index % 2, first, smaller(PANEL, queries - first)};
+}
+
+static differentiation begin_differentiation(const head_view *h, const backward_buffers *b, const pairing *p,
+                                             int64_t places)
+{
+    differentiation d = {.to = *p->buffers,
                          .scale = h->scale * log2_e,
-                         .high = b->high + first_query,
-                         .delta = b->delta + first_query,
-                         .keys = k->count,
-                         .pairs = round_up(k->count, DEPTH) / 2};
-    d.pace = spread(d.pairs * (PANEL / (2 * LANES)), b->terms == 1 ? places : places / PARTS);
+                         .high = b->high + p->first,
+                         .delta = b->delta + p->first,
+                         .keys = p->keys->count,
+                         .pairs = round_up(p->keys->count, DEPTH) / 2};
+    d.pace = spread(d.pairs * (round_up(p->queries, DEPTH) / (2 * LANES)), b->terms == 1 ? places : places / PARTS);
     return d;
 }
 
-/* Products of a block of keys and a panel of queries: scores and the weights' gradients. */
-static int list_scores(const head_view *h, const backward_buffers *b, const key_block *k, int64_t panel,
-                       const panel_buffers *to, tile_product list[2])
+/* Scores and the weights' gradients. Returns how many products. */
+static int list_scores(const head_view *h, const backward_buffers *b, const pairing *p, tile_product list[2])
 {
-    list[0] = (tile_product){.rows = round_up(k->count, SIDE),
-                             .columns = PANEL,
+    list[0] = (tile_product){.rows = round_up(p->keys->count, SIDE),
+                             .columns = round_up(p->queries, DEPTH),
                              .depth = pad(h, b->terms).depth,
-                             .a = from_piece(k->keys, 0),
-                             .b = from_piece(b->queries_across, panel * PANEL),
-                             .sums = to->weights_panel,
+                             .a = from_piece(p->keys->keys, 0),
+                             .b = from_piece(b->queries_across, p->first),
+                             .sums = p->buffers->weights_panel,
                              .width = PANEL};
     list[1] = list[0];
-    list[1].a = from_piece(k->values, 0);
-    list[1].b = from_piece(b->dout_across, panel * PANEL);
-    list[1].sums = to->dscores_panel;
+    list[1].a = from_piece(p->keys->values, 0);
+    list[1].b = from_piece(b->dout_across, p->first);
+    list[1].sums = p->buffers->dscores_panel;
     return 2;
 }
 
-/* The panel's parts of the gradients. dq: the sum for the panel's queries; `fresh`: nothing is in it yet. */
-static int list_gradients(const head_view *h, const backward_buffers *b, const key_block *k, int64_t panel,
-                          int64_t queries, const panel_buffers *from, float *dq, bool fresh, tile_product list[3])
+/* Parts of the gradients. dq: the sum for the block's queries; `fresh`: nothing is in it yet. */
+static int list_gradients(const head_view *h, const backward_buffers *b, const pairing *p, float *dq, bool fresh,
+                          tile_product list[3])
 {
-    int64_t width = pad(h, b->terms).width, before = panel * (PANEL / DEPTH) * b->terms * TILE_PAIRS;
-    list[0] = (tile_product){.rows = round_up(k->count, SIDE),
+    int64_t width = pad(h, b->terms).width, before = p->first / DEPTH * b->terms * TILE_PAIRS;
+    list[0] = (tile_product){.rows = round_up(p->keys->count, SIDE),
                              .columns = width,
-                             .depth = round_up(queries, DEPTH),
-                             .a = from_piece(from->weights, 0),
+                             .depth = round_up(p->queries, DEPTH),
+                             .a = from_piece(p->buffers->weights, 0),
                              .b = {b->dout_along.tiles + before, b->dout_along.piece},
-                             .sums = k->dvalues,
+                             .sums = p->keys->dvalues,
                              .width = width,
                              .add = true};
     list[1] = list[0];
-    list[1].a = from_piece(from->dscores, 0);
+    list[1].a = from_piece(p->buffers->dscores, 0);
     list[1].b = (packed){b->queries_along.tiles + before, b->queries_along.piece};
-    list[1].sums = k->dkeys;
+    list[1].sums = p->keys->dkeys;
     list[2] = (tile_product){.rows = width,
-                             .columns = round_up(queries, SIDE),
-                             .depth = round_up(k->count, DEPTH),
-                             .a = from_piece(k->keys_transposed, 0),
-                             .b = from_piece(from->dscores_along, 0),
-                             .sums = dq,
+                             .columns = round_up(p->queries, SIDE),
+                             .depth = round_up(p->keys->count, DEPTH),
+                             .a = from_piece(p->keys->keys_transposed, 0),
+                             .b = from_piece(p->buffers->dscores_along, 0),
+                             .sums = dq + p->first,
                              .width = QUERIES,
                              .add = !fresh};
     return 3;
@@ -319,27 +332,27 @@ static void backward_queries(const head_view *h, const backward_arguments *a, co
 {
     int64_t panels = pieces(queries, PANEL), all = blocks * panels;
     const int *added = a->shared.added + h->unit * a->shared.query_blocks + first / QUERIES;
-    for (int64_t now = -1; now <= all; now++) { /* panels of one block of keys after the other */
-        int64_t next = now + 1, last = now - 1, panel = now % panels * PANEL;
+    for (int64_t i = -1; i <= all; i++) {
         tile_product products[5];
         int count = 0;
         differentiation d = {.keys = 0};
-        if (next < all)
-            count += list_scores(h, b, b->blocks + next / panels, next % panels, b->panels + next % 2, products);
-        if (last >= 0)
-            count += list_gradients(h, b, b->blocks + last / panels, last % panels,
-                                    smaller(PANEL, queries - last % panels * PANEL), b->panels + last % 2,
-                                    dq + last % panels * PANEL, index == 0 && last < panels, products + count);
-        if (now >= 0 && now < all) {
-            const key_block *k = b->blocks + now / panels;
-            d = begin_differentiation(h, b, k, b->panels + now % 2, panel, places_beside(b->terms, products, count));
-            if (h->shape->dropout.rate > 0)
-                differentiate_dropped(h, b->terms, &d, b->kept, first + panel, smaller(PANEL, queries - panel),
-                                      k->first);
+        if (i + 1 < all) {
+            pairing next = pairing_at(b, i + 1, queries);
+            count += list_scores(h, b, &next, products);
         }
-        look_ahead_share(h, &a->q, &a->dout, h->shape->queries, first + QUERIES, now + 1, all + 2);
-        if (last == 0) wait_for(added, (int)index);
-        for (int i = 0; i < count; i++) multiply(b->terms, products + i, &d);
+        if (i > 0) {
+            pairing last = pairing_at(b, i - 1, queries);
+            count += list_gradients(h, b, &last, dq, index == 0 && last.keys == b->blocks, products + count);
+        }
+        if (i >= 0 && i < all) {
+            pairing now = pairing_at(b, i, queries);
+            d = begin_differentiation(h, b, &now, places_beside(b->terms, products, count));
+            if (h->shape->dropout.rate > 0)
+                differentiate_dropped(h, b->terms, &d, b->kept, first + now.first, now.queries, now.keys->first);
+        }
+        look_ahead_share(h, &a->q, &a->dout, h->shape->queries, first + QUERIES, i + 1, all + 2);
+        if (i == 1) wait_for(added, (int)index);
+        for (int k = 0; k < count; k++) multiply(b->terms, products + k, &d);
         differentiate_rest(b->terms, &d);
     }
 }
