@@ -1,6 +1,8 @@
 /* Every operation of every fast path against the plain loops: odd sizes, unaligned views, strides, NaN-poisoned
  * outputs, guards all round. A sum of n products in float32 is off by at most about √n · 2^-24 of its terms' size, so
  * 4 √n 2^-24 of the largest result is allowed, and four units in the last place for what is not a sum. */
+#include <fenv.h>
+
 #include "backend/cpu/cpu.h"
 #include "operations/guarded.h"
 #include "operations/paths.h"
@@ -216,6 +218,50 @@ TEST(gelu)
             check_gelu(&p, (vt_gelu)kind, 5, 97, 1e-3f);
         }
         close_pair(&p);
+    }
+}
+
+/* Whether this thread made numbers too small for float32 since the exceptions were cleared: each takes
+ * the processor a hundred cycles and more. */
+static bool has_underflown(void)
+{
+    return fetestexcept(FE_UNDERFLOW) != 0;
+}
+
+/* Activations and scores of any size take no longer: what is next to nothing does not become denormal. */
+TEST(large_numbers_make_no_denormal_ones)
+{
+    enum { ROWS = 70, DIM = 24 };
+    FOR_EACH_CPU_PATH(isa)
+    {
+        if (isa == VT_ISA_PLAIN) continue; /* the oracle */
+        vt_backend *b = NULL;
+        EXPECT_OK(vt_backend_open_cpu(isa, 1, &b));
+        guarded x = guarded_random(ROWS, DIM, 1, 30), dy = guarded_random(ROWS, DIM, 2, 1);
+        guarded y = guarded_open(ROWS, DIM), dx = guarded_open(ROWS, DIM), again = guarded_open(ROWS, DIM);
+        for (int kind = VT_GELU_ERF; kind <= VT_GELU_TANH; kind++) {
+            feclearexcept(FE_ALL_EXCEPT);
+            b->gelu_forward(b, (vt_gelu)kind, x.matrix, y.matrix);
+            b->gelu_backward(b, (vt_gelu)kind, x.matrix, dy.matrix, dx.matrix, again.matrix);
+            EXPECT(!has_underflown(), "gelu %d", kind);
+        }
+        vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = DIM, .queries = ROWS, .keys = ROWS};
+        guarded v = guarded_random(ROWS, DIM, 3, 1), k = guarded_random(ROWS, DIM, 4, 1);
+        guarded dq = guarded_open(ROWS, DIM), dk = guarded_open(ROWS, DIM), dv = guarded_open(ROWS, DIM);
+        guarded log_sum = guarded_open(1, ROWS);
+        for (int64_t d = 0; d < DIM; d++) { /* all maxima are the first key's: what came before is never made smaller */
+            k.matrix.data[d] = 6;
+            for (int64_t i = 0; i < ROWS; i++)
+                x.matrix.data[i * x.matrix.stride + d] = fabsf(x.matrix.data[i * x.matrix.stride + d]);
+        }
+        feclearexcept(FE_ALL_EXCEPT);
+        b->attention_forward(b, &shape, x.matrix, k.matrix, v.matrix, y.matrix, log_sum.matrix.data);
+        EXPECT(!has_underflown(), "attention forward");
+        b->attention_backward(b, &shape, x.matrix, k.matrix, v.matrix, y.matrix, log_sum.matrix.data, dy.matrix,
+                              dq.matrix, dk.matrix, dv.matrix);
+        EXPECT(!has_underflown(), "attention backward");
+        GUARDED_CLOSE_ALL(&x, &dy, &y, &dx, &again, &v, &k, &dq, &dk, &dv, &log_sum);
+        vt_backend_close(&b);
     }
 }
 
