@@ -1,10 +1,13 @@
 /* Linear layers' products on tiles: of bfloat16 operands, and of float32 (and float16) ones as sums of bfloat16 terms
  * (terms.h). The right operand is packed for all threads, the left one by each thread for the strip of rows that it
- * works on; of a weight's gradient, block of rows by block of rows, the operand of fewer columns for all and the other
- * by each thread for its own columns. Operands of unequal terms go to the vector kernels.
+ * works on; of a weight's gradient, block of rows by block of rows, the operand of fewer columns for all (by each
+ * thread for itself where they are few) and the other by each thread for its own columns. Operands of unequal terms go
+ * to the vector kernels.
  *
  * Each sum is added up in runs, the runs in their order, by one thread: the bits do not depend on the number of
  * threads. */
+#include <omp.h>
+
 #include "backend/cpu/amx/terms.h"
 #include "backend/cpu/vector/product_parts.h"
 
@@ -213,7 +216,10 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
 enum {
     BLOCK_ROWS = RUN * DEPTH, /* of x and dy, packed at once */
     GROUP = 4,                /* pieces of columns that are packed side by side */
-    MOST_BLOCKS = 4           /* of a thread's own operand */
+    MOST_BLOCKS = 4,          /* of a thread's own operand */
+    /* From so many columns of its own on a thread packs the other operand for itself, too: that is a fifth of the work
+     * then, and what another core has just written comes at a few GB/s. */
+    COLUMNS_ALONE = 64
 };
 
 typedef struct {
@@ -222,7 +228,7 @@ typedef struct {
     double *bias_sums;    /* [dy.columns]; NULL: not wanted */
     int64_t steps;        /* of this block */
     int64_t rows, panels; /* of dweight, in blocks of BLOCK */
-    bool left_is_shared;  /* the operand that is packed for all: dy, else x */
+    bool left_is_shared;  /* the operand that all threads need: dy, else x */
     const pair *shared;
 } gradient_work;
 
@@ -269,10 +275,18 @@ static void pack_columns(const gradient_work *w, bool left, int64_t first, int64
                     pack_left_columns(from, k * DEPTH, i * SIDE, tile);
                 else
                     pack_right_along(from, k * DEPTH, i * SIDE, tile);
-                if (left && bias) add_bias_sums(w, k * DEPTH, i * SIDE);
+                if (left && bias && w->bias_sums != NULL) add_bias_sums(w, k * DEPTH, i * SIDE);
             }
         }
     }
+}
+
+/* A group of pieces of the operand that all need. */
+static void pack_shared(const gradient_work *w, int64_t group, bool bias, pair *to)
+{
+    int64_t first = group * GROUP, columns = w->left_is_shared ? w->dy.columns : w->x.columns;
+    pack_columns(w, w->left_is_shared, first, smaller(first + GROUP, 2 * pieces(columns, BLOCK)), bias,
+                 to + first * piece_pairs(w->x.type, w->steps));
 }
 
 /* A block of dweight, of the pieces at left and right. */
@@ -317,8 +331,7 @@ static void add_rectangle(const gradient_work *w, const rectangles *all, int64_t
     int64_t end = piece_begin(all->own, all->own_groups, group + 1);
     int64_t last = piece_begin(all->shared, all->shared_groups, shared_group + 1);
     int64_t block = 2 * piece_pairs(w->x.type, w->steps);
-    bool bias = w->bias_sums != NULL && shared_group == 0;
-    pack_columns(w, !w->left_is_shared, 2 * begin, 2 * end, bias, own);
+    pack_columns(w, !w->left_is_shared, 2 * begin, 2 * end, shared_group == 0, own);
     for (int64_t j = piece_begin(all->shared, all->shared_groups, shared_group); j < last; j++) {
         for (int64_t i = begin; i < end; i++) {
             if (w->left_is_shared)
@@ -340,8 +353,9 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
     all.panels = pieces(x.columns, BLOCK);
     rectangles cuts = cut(&all, vt_cpu_threads(backend));
     int64_t blocks = pieces(x.rows, BLOCK_ROWS), most = 2 * piece_pairs(x.type, smaller(RUN, pieces(x.rows, DEPTH)));
-    int64_t bias_room = (dy.columns + 7) / 8 * 8, pairs = cuts.shared * most;
-    size_t bytes = (size_t)bias_room * sizeof(double) + (size_t)(2 * pairs) * sizeof(pair);
+    int64_t threads = vt_cpu_threads(backend), bias_room = (dy.columns + 7) / 8 * 8, pairs = cuts.shared * most;
+    const bool alone = cuts.own * BLOCK >= COLUMNS_ALONE * threads;
+    size_t bytes = (size_t)bias_room * sizeof(double) + (size_t)((alone ? threads : 2) * pairs) * sizeof(pair);
     double *shared = vt_cpu_shared(backend, bytes);
     if (shared == NULL || !vt_cpu_scratch_reserve(backend, (size_t)(MOST_BLOCKS * most) * sizeof(pair))) return;
     memset(shared, 0, (size_t)dy.columns * sizeof(double));
@@ -351,20 +365,24 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
     int64_t groups = pieces(2 * cuts.shared, GROUP);
 #pragma omp parallel
     {
+        const int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
         tiles_configure();
-        for (int64_t block = 0; block < blocks; block++) { /* while one is read, the next is packed: two in turn */
+        for (int64_t block = 0; block < blocks; block++) {
             gradient_work w = all;
             int64_t begin = block * BLOCK_ROWS, rows = smaller(BLOCK_ROWS, x.rows - begin);
-            pair *to = memory + block % 2 * pairs;
+            pair *to = memory + (alone ? thread : block % 2) * pairs; /* while one is read, the next is packed */
             w.x = from_row(x, begin);
             w.dy = from_row(dy, begin);
             w.x.rows = w.dy.rows = rows;
             w.steps = pieces(rows, DEPTH);
             w.shared = to;
+            if (alone) {
+                for (int64_t group = 0; group < groups; group++) pack_shared(&w, group, group % team == thread, to);
+#pragma omp barrier
+            } else {
 #pragma omp for schedule(static)
-            for (int64_t group = 0; group < groups; group++)
-                pack_columns(&w, w.left_is_shared, group * GROUP, smaller(group * GROUP + GROUP, 2 * cuts.shared),
-                             w.bias_sums != NULL, to + group * GROUP * piece_pairs(x.type, w.steps));
+                for (int64_t group = 0; group < groups; group++) pack_shared(&w, group, true, to);
+            }
 #pragma omp for schedule(dynamic, 1) nowait
             for (int64_t index = 0; index < cuts.own_groups * cuts.shared_groups; index++)
                 add_rectangle(&w, &cuts, index, vt_cpu_scratch(backend));
