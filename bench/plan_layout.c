@@ -10,14 +10,12 @@
  * over, and compares the times of steps with what is reckoned from the measurements before and after them. Each `--`
  * begins a layout, whose settings are those before the first `--` and its own; without one there is one layout.
  *
- * Exit status 3: memory is off by more than 15 %; 4: a time is, by more than 30 % (50 % where ranks share
- * a core, as the system's turning from one to the other is not reckoned), in a layout during whose steps and
+ * Exit status 3: memory is off by more than 15 %; 4: a time is, by more than 30 %, in a layout during whose steps and
  * measurements others had no more than a tenth of the machine; 5: only times of other layouts are. bench/plan and
  * tests/commands/plan.sh run it, with tests/mpirun on several ranks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/median.h"
@@ -33,7 +31,6 @@ enum { MOST_STEPS = 101, ROUNDS = 3, MOST_LAYOUTS = 16, MOST_SETTINGS = 64 };
 enum { WITHIN = 0, MEMORY_OUTSIDE = 3, TIME_OUTSIDE = 4, TIME_OUTSIDE_BUSY = 5 };
 #define MEMORY_MARGIN 0.15
 #define TIME_MARGIN 0.3
-#define CROWDED_MARGIN 0.5
 #define BUSY_SHARE 0.1
 
 /* One layout at work. */
@@ -273,15 +270,13 @@ static int time_verdict(layout *l, double others)
         ratios[i] = predicted[i] / measured[i];
     }
     const double error = vt_median(ratios, ROUNDS) - 1;
-    const bool crowded = l->world->launch.local_size > sysconf(_SC_NPROCESSORS_ONLN);
-    const double margin = crowded ? CROWDED_MARGIN : TIME_MARGIN;
-    const bool outside = fabs(error) > margin;
+    const bool outside = fabs(error) > TIME_MARGIN;
     if (l->world->rank == 0) {
         print_layout(l);
-        printf("step %.3f s, measured %.3f s (%+.0f %%; rounds %+.0f … %+.0f %%; others had %.0f %% of the machine)%s",
-               vt_median(predicted, ROUNDS), vt_median(measured, ROUNDS), 100 * error, 100 * (ratios[0] - 1),
-               100 * (ratios[ROUNDS - 1] - 1), 100 * others, outside ? "" : "\n");
-        if (outside) printf(" OUTSIDE %.0f %%\n", 100 * margin);
+        printf(
+            "step %.3f s, measured %.3f s (%+.0f %%; rounds %+.0f … %+.0f %%; others had %.0f %% of the machine)%s\n",
+            vt_median(predicted, ROUNDS), vt_median(measured, ROUNDS), 100 * error, 100 * (ratios[0] - 1),
+            100 * (ratios[ROUNDS - 1] - 1), 100 * others, outside ? " OUTSIDE 30 %" : "");
     }
     if (!outside) return WITHIN;
     return others > BUSY_SHARE ? TIME_OUTSIDE_BUSY : TIME_OUTSIDE;

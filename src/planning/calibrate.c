@@ -1,11 +1,14 @@
 #include "planning/calibrate.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/half.h"
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/memory.h"
+#include "base/random.h"
 #include "training/trainer.h"
 
 enum { MOST_ROWS = 16384, WIDE_ELEMENTS = 1 << 24, OPTIMIZER_ELEMENTS = 1 << 23, KEPT_BYTES = 1 << 27 };
@@ -173,7 +176,6 @@ static vt_status bench_open(bench *b)
     VT_TRY(take(b->backend, 4 * b->rows * b->dim, &b->inputs));
     VT_TRY(take(b->backend, 4 * b->rows * b->dim, &b->outputs));
     VT_TRY(take(b->backend, b->areas * 4 * b->rows * b->dim, &b->kept));
-    b->backend->zero(b->backend, b->kept, (size_t)(b->areas * 4 * b->rows * b->dim) * sizeof *b->kept);
     VT_TRY(take(b->backend, 4 * b->dim * b->dim, &b->weight));
     VT_TRY(take(b->backend, 4 * b->dim * b->dim, &b->gradients));
     VT_TRY(take(b->backend, b->rows * (config->num_heads + 2) + 64, &b->statistics));
@@ -187,6 +189,56 @@ static vt_status bench_open(bench *b)
     b->backend->copy_from_host(b->backend, b->state, &state, sizeof state);
 done:
     return status;
+}
+
+/* Numbers between -scale and scale, of the type that is measured: matrix units are faster on zeros, which take less
+ * power. */
+static vt_status fill(bench *b, void *memory, int64_t count, float scale)
+{
+    enum { PATTERN = 1 << 18 };
+    vt_status status = VT_OK;
+    size_t size = (size_t)vt_type_size(b->type);
+    float *numbers = vt_allocate(PATTERN, sizeof *numbers, "measuring the machine");
+    void *rounded = vt_allocate(PATTERN, size, "measuring the machine");
+    for (uint32_t i = 0; i < PATTERN; i++) {
+        const uint32_t key[2] = {1, 0}, counter[4] = {i, 0, 0, 0};
+        numbers[i] = scale * (2 * vt_random_uniform(vt_random_philox(key, counter).word[0]) - 1);
+    }
+    if (b->type == VT_FLOAT32)
+        memcpy(rounded, numbers, PATTERN * size);
+    else
+        vt_half_round_row(b->type, numbers, PATTERN, rounded);
+    for (int64_t at = 0; at < count; at += PATTERN)
+        b->backend->copy_from_host(b->backend, (char *)memory + (size_t)at * size, rounded,
+                                   size * (size_t)(count - at < PATTERN ? count - at : PATTERN));
+    VT_TRY(b->backend->check(b->backend));
+done:
+    free(numbers);
+    free(rounded);
+    return status;
+}
+
+/* What products and attention work on. The weights are as small as those of a model, so that what is made of results
+ * stays of their size. */
+static vt_status fill_operands(bench *b)
+{
+    vt_status status = VT_OK;
+    int64_t elements = 4 * b->rows * b->dim;
+    VT_TRY(fill(b, b->inputs, elements, 1));
+    VT_TRY(fill(b, b->outputs, elements, 1));
+    VT_TRY(fill(b, b->kept, b->areas * elements, 1));
+    VT_TRY(fill(b, b->weight, 4 * b->dim * b->dim, 1 / sqrtf((float)b->dim)));
+done:
+    return status;
+}
+
+/* Zeros: gradients that pass through the same slope time and again would become denormal. */
+static void clear_operands(bench *b)
+{
+    size_t bytes = (size_t)(4 * b->rows * b->dim) * sizeof(float);
+    b->backend->zero(b->backend, b->inputs, bytes);
+    b->backend->zero(b->backend, b->outputs, bytes);
+    b->backend->zero(b->backend, b->kept, (size_t)b->areas * bytes);
 }
 
 static void bench_close(bench *b)
@@ -251,6 +303,7 @@ static vt_status measure_rates(bench *b, vt_world *world, bool all_types, vt_har
     for (int type = VT_FLOAT32; type < VT_TYPE_COUNT; type++) {
         if (!all_types && type != (int)own) continue;
         b->type = (vt_type)type;
+        VT_TRY(fill_operands(b));
         b->backend->weights_changed(b->backend);
         VT_TRY(count_of(b, run_products, &count));
         hardware->matrix_tflops[type] = 1e-12 * count.flops / seconds_of(b, world, run_products);
@@ -273,6 +326,7 @@ static vt_status measure_memory(bench *b, vt_world *world, vt_hardware *hardware
                                                        [VT_WORK_OPTIMIZER] = run_optimizer};
     vt_status status = VT_OK;
     vt_dry_count count;
+    clear_operands(b);
     VT_TRY(count_of(b, run_wide, &count));
     hardware->memory_gb_s = 1e-9 * count.moved[VT_WORK_RESIDUAL] / seconds_of(b, world, run_wide);
     hardware->memory_fraction = 1;

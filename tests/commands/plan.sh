@@ -116,7 +116,7 @@ test_predicted_memory_holds() {
     done
 }
 
-# Within 30 % (more ranks than cores: 50 %) at one attempt. Other work on the machine can only spoil it: three that had the
+# Within 30 % at one attempt. Other work on the machine can only spoil it: three that had the
 # machine to themselves and were outside are a wrong model; without those, four that were outside say nothing of it.
 predicted_times_hold() { # RANKS
     local ranks=$1 own=0 status flags
