@@ -378,7 +378,7 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
             w.shared = to;
             if (alone) {
                 for (int64_t group = 0; group < groups; group++) pack_shared(&w, group, group % team == thread, to);
-#pragma omp barrier
+#pragma omp barrier /* dweight's numbers are added to block by block */
             } else {
 #pragma omp for schedule(static)
                 for (int64_t group = 0; group < groups; group++) pack_shared(&w, group, true, to);

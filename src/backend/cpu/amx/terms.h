@@ -1,10 +1,10 @@
 /* Matrices as tiles of terms. A float32 number is the sum of three bfloat16 numbers, its terms: the number rounded,
- * what is left of it rounded, and the rest, which has no more than eight bits; so is a float16 number. A bfloat16
- * number is one term. A product of float32 numbers is the sum of the products of their terms but for those of the last
- * ones, which are less than 2^-24 of it: six products on tiles give float32's accuracy (G. Henry, P. T. P. Tang, A.
- * Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for higher-precision computations", ARITH 2019).
- * Of numbers below 2^-110 the last terms are too small for bfloat16 and count as 0; infinities become NaN, as do
- * numbers that round to 2^128.
+ * the upper eight bits of what is left of it, and the rest, which has no more than eight; so is a float16 number. A
+ * bfloat16 number is one term. A product of float32 numbers is the sum of the products of their terms but for those of
+ * the last ones, which are less than 2^-24 of it: six products on tiles give float32's accuracy (G. Henry, P. T. P.
+ * Tang, A. Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for higher-precision computations",
+ * ARITH 2019). Of numbers below 2^-110 the last terms are too small for bfloat16 and count as 0; infinities become NaN,
+ * as do numbers that round to 2^128.
  *
  * Here a tile is packed from rows row … row + 15 and columns column … column + 31 of a matrix, or from 32 rows and 16
  * columns, with zeros where the matrix ends; its terms' tiles of pairs (pairs.h) come one behind another. The numbers
@@ -211,12 +211,6 @@ typedef struct {
 typedef void side_work(void *work, int place);
 
 enum { PLACES = 6 };
-
-INLINE void nothing_beside(void *work, int place)
-{
-    (void)work;
-    (void)place;
-}
 
 /* Up to 32 × 32 sums: of the first piece of a and b, or the first two, over `steps` depths, and halves behind them. */
 typedef struct {
