@@ -66,6 +66,7 @@ static inline vt_matrix head_matrix(const head_view *h, vt_matrix all, int64_t t
     return all;
 }
 
+/* The halves of 16 rows (terms.h), as a left operand or, to be transposed, a right one; constants: left, whole. */
 INLINE void half_rows(bool left, bool whole, const vt_matrix *from, int64_t row, int64_t column, pair *to)
 {
     for (int64_t r = 0; r < SIDE; r++, to += SIDE)

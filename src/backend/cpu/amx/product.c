@@ -217,8 +217,8 @@ enum {
     BLOCK_ROWS = RUN * DEPTH, /* of x and dy, packed at once */
     GROUP = 4,                /* pieces of columns that are packed side by side */
     MOST_BLOCKS = 4,          /* of a thread's own operand */
-    /* From so many columns of its own on a thread packs the other operand for itself, too: that is a fifth of the work
-     * then, and what another core has just written comes at a few GB/s. */
+    /* From so many columns of its own on a thread packs the other operand for itself, too: what another core has just
+     * written comes at a few GB/s. (Measured with two threads, from 64 columns on: docs/performance.md.) */
     COLUMNS_ALONE = 64
 };
 
