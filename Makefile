@@ -161,9 +161,9 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 # The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time.
 ISAS := baseline $(if $(X86_CFLAGS),avx2 avx512) $(if $(AMX_CFLAGS),amx)
 ISA_FLAGS_baseline :=
-ISA_FLAGS_avx2 := -march=x86-64-v3
-ISA_FLAGS_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
-ISA_FLAGS_amx = $(AMX_CFLAGS) -mprefer-vector-width=512
+ISA_FLAGS_avx2 := -march=x86-64-v3 -mprfchw
+ISA_FLAGS_avx512 := -march=x86-64-v4 -mprfchw -mprefer-vector-width=512
+ISA_FLAGS_amx = $(AMX_CFLAGS) -mprfchw -mprefer-vector-width=512
 
 OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(KERNEL_SOURCES) $(TILE_SOURCES) src/main.c,$(SOURCES)))
 KERNEL_OBJECTS = $(foreach isa,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(isa).o,$(KERNEL_SOURCES))) \

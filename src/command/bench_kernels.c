@@ -1,9 +1,9 @@
-/* Each operation at the shapes of a large model's block, beside the machine's limits: multiply-adds on registers, and a
- * plain loop over arrays far larger than the caches that reads and writes as many of them as the kernel does (writing
- * what was not read costs more than writing over it, as its lines are brought into the caches first). Limits and
- * kernels run in turn; of each the best round counts, since whatever else the machine does only takes time away. On a
- * GPU the limits are a large product in 16 bits and a copy inside of its memory, and as many repetitions as make
- * starting and waiting small are timed at once. */
+/* Each operation at the shapes of a large model's block, beside its limit: multiply-adds on registers, or a plain loop
+ * over arrays of the same sizes, far beyond the caches, that reads and writes as many of them as the kernel does
+ * (writing what was not read costs more than writing over it, as its lines are brought into the caches first). A limit
+ * is measured just before its kernel, so that both find the caches alike; of each the best round counts, since whatever
+ * else the machine does only takes time away. On a GPU the limits are a large product in 16 bits and a copy inside of
+ * its memory, and as many repetitions as make starting and waiting small are timed at once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +19,9 @@ enum { LARGE = 8192 }; /* rows and columns of the product that is the limit */
 typedef struct {
     vt_backend *backend;
     bool on_gpu;
-    vt_type type;             /* of what enters products and attention */
-    int64_t samples, product; /* of operations that memory bounds; of products and attention */
-    int64_t repetitions;      /* that are timed at once */
+    vt_type type;                     /* of what enters products and attention */
+    int64_t samples, images, product; /* of operations that memory bounds; of patches; of products and attention */
+    int64_t repetitions;              /* that are timed at once */
     vt_attention_shape attention;
     vt_patch_grid grid;
     vt_mask no_mask;
@@ -29,7 +29,8 @@ typedef struct {
     vt_matrix half;                   /* the same in 16 bits */
     vt_matrix tokens, hidden, active; /* [product * TOKENS, DIM], [.., WIDE] */
     vt_matrix qkv, dqkv, out;         /* [product * TOKENS, 3 DIM], [.., DIM] */
-    vt_matrix weight, patches;
+    vt_matrix weight;
+    vt_matrix patches;  /* [images * TOKENS, PATCH * PATCH * CHANNELS] */
     vt_matrix large[3]; /* on a GPU: [LARGE, LARGE] */
     double *squares;
     vt_step_state *state;
@@ -140,14 +141,14 @@ typedef enum {
     LIMIT_MULTIPLY_ADDS,
     LIMIT_SUM,
     LIMIT_COPY,
+    LIMIT_COPY_FIELDS,
     LIMIT_ADD,
     LIMIT_ADD_TO,
     LIMIT_ADD_TWO,
-    LIMIT_ADD_BOTH,
-    LIMIT_COUNT
+    LIMIT_ADD_BOTH
 } limit_kind;
 static const char *const limit_names[] = {
-    "multiply-adds on registers", "sum of x", "y = x", "z = x + y", "y += x", "z += x + y", "y += x; z = y"};
+    "multiply-adds on registers", "sum of x", "y = x", "y = x", "z = x + y", "y += x", "z += x + y", "y += x; z = y"};
 
 typedef struct {
     const char *name;
@@ -175,7 +176,7 @@ static const kernel kernels[] = {
     {"convert to float32", to_float32, LIMIT_COPY, 6 * ELEMENTS},
     {"convert to float16", to_float16, LIMIT_COPY, 6 * ELEMENTS},
     {"float16 to float32", to_float32, LIMIT_COPY, 6 * ELEMENTS},
-    {"patches_load", patches_load, LIMIT_COPY, 8.0 * TOKENS *PATCH *PATCH *CHANNELS},
+    {"patches_load", patches_load, LIMIT_COPY_FIELDS, 8.0 * TOKENS *PATCH *PATCH *CHANNELS},
     {"sum_of_squares", sum_of_squares, LIMIT_SUM, 4 * ELEMENTS},
     {"update (Adam)", update, LIMIT_ADD_TO, 14 * ELEMENTS},
 };
@@ -186,6 +187,7 @@ static vt_status open_workplace(workplace *w, vt_arena *arena)
 {
     vt_status status = VT_OK;
     const int64_t rows = w->samples * TOKENS, tokens = w->product * TOKENS, pixels = PATCH * PATCH * CHANNELS;
+    const int64_t image_rows = w->images * TOKENS;
     for (int counting = 1; counting >= 0; counting--) {
         size_t needed = arena->peak;
         VT_TRY(vt_arena_open(w->backend, counting ? SIZE_MAX : needed, arena));
@@ -201,8 +203,8 @@ static vt_status open_workplace(workplace *w, vt_arena *arena)
         for (int i = 0; i < 3 && w->on_gpu; i++) w->large[i] = vt_arena_push_matrix(arena, w->type, LARGE, LARGE);
         w->squares = vt_arena_push(arena, sizeof *w->squares);
         w->state = vt_arena_push(arena, sizeof *w->state);
-        w->patches = vt_arena_push_matrix(arena, VT_FLOAT32, rows, pixels);
-        w->fields = vt_arena_push(arena, (size_t)(rows * pixels) * sizeof(float));
+        w->patches = vt_arena_push_matrix(arena, VT_FLOAT32, image_rows, pixels);
+        w->fields = vt_arena_push(arena, (size_t)(image_rows * pixels) * sizeof(float));
         w->dweight = vt_arena_push(arena, (size_t)(WIDE * DIM) * sizeof(float));
         w->vector = vt_arena_push(arena, WIDE * sizeof(float));
         w->log_sum = vt_arena_push(arena, (size_t)(tokens * HEADS) * sizeof(float));
@@ -240,9 +242,10 @@ done:
 /* Runs a limit's loop over arrays beyond the caches; returns the bytes, of each array once read, once written. */
 static double move_bytes(workplace *w, limit_kind limit)
 {
-    const float *x = w->x.data;
-    float *y = w->y.data, *z = w->z.data, sum = 0;
-    const int64_t count = w->x.rows * DIM;
+    const bool of_fields = limit == LIMIT_COPY_FIELDS;
+    const float *x = of_fields ? w->fields : w->x.data;
+    float *y = of_fields ? w->patches.data : w->y.data, *z = w->z.data, sum = 0;
+    const int64_t count = of_fields ? w->patches.rows * w->patches.columns : w->x.rows * DIM;
     switch (limit) {
     case LIMIT_SUM:
 #pragma omp parallel for simd schedule(static) reduction(+ : sum)
@@ -250,6 +253,7 @@ static double move_bytes(workplace *w, limit_kind limit)
         w->vector[0] = sum;
         return 4 * (double)count;
     case LIMIT_COPY:
+    case LIMIT_COPY_FIELDS:
         if (w->on_gpu) {
             w->backend->copy_from_host(w->backend, y, x, (size_t)count * sizeof *x);
             return 8 * (double)count;
@@ -308,11 +312,11 @@ static limit_kind limit_of(const workplace *w, const kernel *k)
 
 static double work_of(const workplace *w, const kernel *k)
 {
-    return k->work * (double)(computes(k) ? w->product : w->samples);
+    return k->work * (double)(computes(k) ? w->product : k->limit == LIMIT_COPY_FIELDS ? w->images : w->samples);
 }
 
-/* The best rates: FLOPs or bytes a second, of the limits and of the kernels. */
-static void measure(workplace *w, int64_t rounds, double limits[LIMIT_COUNT], double best[KERNEL_COUNT])
+/* The best rates: FLOPs or bytes a second, of the kernels and of their limits. */
+static void measure(workplace *w, int64_t rounds, double limits[KERNEL_COUNT], double best[KERNEL_COUNT])
 {
     for (int64_t round = 0; round <= rounds; round++) { /* the first one warms up: its rates are left out */
         for (int i = 0; i < KERNEL_COUNT; i++) {
@@ -324,30 +328,31 @@ static void measure(workplace *w, int64_t rounds, double limits[LIMIT_COUNT], do
             for (int64_t j = 0; j < w->repetitions; j++) kernels[i].run(w);
             double end = now_done(w);
             if (round == 0) continue;
-            keep_best(&limits[limit], done / (middle - begin));
+            keep_best(&limits[i], done / (middle - begin));
             keep_best(&best[i], work_of(w, &kernels[i]) * (double)w->repetitions / (end - middle));
         }
     }
 }
 
-static void print_rates(const workplace *w, int64_t rounds, const double limits[LIMIT_COUNT],
+static void print_rates(const workplace *w, int64_t rounds, const double limits[KERNEL_COUNT],
                         const double best[KERNEL_COUNT])
 {
+    double product = 0, copy = 0;
+    for (int i = 0; i < KERNEL_COUNT; i++) keep_best(computes(&kernels[i]) ? &product : &copy, limits[i]);
     printf("%s; best of %lld rounds\n", w->backend->name, (long long)rounds);
     if (w->on_gpu)
         printf("limits: %.0f GFLOP/s (a product of 8192 x 8192 x 8192 in bfloat16), %.1f GB/s (a copy inside of its "
                "memory)\n%lld samples for products and attention (bfloat16), %lld for the others; an H200 is sold for "
                "989000 GFLOP/s, 4800 GB/s\n",
-               limits[LIMIT_MULTIPLY_ADDS] / 1e9, limits[LIMIT_COPY] / 1e9, (long long)w->product,
-               (long long)w->samples);
+               product / 1e9, copy / 1e9, (long long)w->product, (long long)w->samples);
     printf("\n%-24s %11s %17s %8s  limit\n", "operation", "time", "rate", "of limit");
     for (int i = 0; i < KERNEL_COUNT; i++) {
         const kernel *k = &kernels[i];
         const limit_kind kind = limit_of(w, k);
         const char *unit = computes(k) ? "GFLOP/s" : "GB/s";
         printf("%-24s %8.*f ms %9.1f %-7s %6.0f %%", k->name, w->on_gpu ? 4 : 2, 1e3 * work_of(w, k) / best[i],
-               best[i] / 1e9, unit, 100 * best[i] / limits[kind]);
-        printf(w->on_gpu ? "\n" : "   %.1f: %s\n", limits[kind] / 1e9, limit_names[kind]);
+               best[i] / 1e9, unit, 100 * best[i] / limits[i]);
+        printf(w->on_gpu ? "\n" : "   %.1f: %s\n", limits[i] / 1e9, limit_names[kind]);
     }
 }
 
@@ -357,11 +362,12 @@ static vt_status open_device(workplace *w, const char *device, int64_t threads)
     w->on_gpu = strcmp(device, "cuda") == 0;
     VT_CHECK(w->on_gpu || strcmp(device, "cpu") == 0, "--device=%s: expected cpu or cuda", device);
     w->type = w->on_gpu ? VT_BFLOAT16 : VT_FLOAT32;
-    w->samples = w->on_gpu ? 32 : 8;
+    w->samples = 32;
+    w->images = w->on_gpu ? 32 : 8;
     w->product = w->on_gpu ? 16 : 1;
     w->repetitions = w->on_gpu ? 20 : 1;
     w->attention.batch = w->product;
-    w->grid.batch = w->samples;
+    w->grid.batch = w->images;
     VT_TRY(w->on_gpu ? vt_backend_open_cuda(0, false, &w->backend)
                      : vt_backend_open_cpu(VT_ISA_AUTO, (int)threads, &w->backend));
 done:
@@ -375,7 +381,7 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
     bool help = false;
     const char *what = NULL; /* the word kernels */
     const char *device = "cpu";
-    double limits[LIMIT_COUNT] = {0}, best[KERNEL_COUNT] = {0};
+    double limits[KERNEL_COUNT] = {0}, best[KERNEL_COUNT] = {0};
     const vt_argument flags[] = {
         {"device", VT_ARGUMENT_TEXT, &device, 0, 0, "cpu, or cuda"},
         {"threads", VT_ARGUMENT_INTEGER, &threads, 0, 4096, "0: one a core"},

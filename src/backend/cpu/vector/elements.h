@@ -70,6 +70,17 @@ INLINE void store_some(const vt_matrix *to, int64_t index, vector value, int64_t
     vt_half_round_row(to->type, wide, count, to->half + index);
 }
 
+/* The line of memory that holds element `index` is brought near while the processor does something else. */
+INLINE void ask_to_read(const vt_matrix *from, int64_t index)
+{
+    __builtin_prefetch(from->type == VT_FLOAT32 ? (const void *)(from->data + index) : from->half + index);
+}
+
+INLINE void ask_to_write(const vt_matrix *to, int64_t index)
+{
+    __builtin_prefetch(to->type == VT_FLOAT32 ? (const void *)(to->data + index) : to->half + index, 1);
+}
+
 /* What a matrix of this type makes of a number. */
 INLINE vector as_stored(const vt_matrix *in, vector value)
 {
@@ -90,5 +101,14 @@ static inline vt_matrix from_row(vt_matrix matrix, int64_t row)
     matrix.rows -= row;
     return matrix;
 }
+
+/* function(type, ...) with `type` as a constant: a loop of its own for each. */
+#define FOR_EACH_TYPE(type, function, ...)                                                                             \
+    if ((type) == VT_FLOAT32)                                                                                          \
+        function(VT_FLOAT32, __VA_ARGS__);                                                                             \
+    else if ((type) == VT_BFLOAT16)                                                                                    \
+        function(VT_BFLOAT16, __VA_ARGS__);                                                                            \
+    else                                                                                                               \
+        function(VT_FLOAT16, __VA_ARGS__)
 
 #endif

@@ -2,15 +2,21 @@
 
 #include "backend/cpu/vector/elements.h"
 
-/* f(c) summed over the columns: full vectors, then the rest. */
+enum { AHEAD = 2 }; /* rows: how far ahead of their use lines of memory are asked for */
+
+/* f(c) summed over the columns: full vectors by turns in four sums, which do not wait for one another, then the rest.
+ */
 #define SUM_COLUMNS(result, columns, full, rest)                                                                       \
     do {                                                                                                               \
-        vector lanes = {0};                                                                                            \
+        vector lanes[4] = {{0}};                                                                                       \
         int64_t c = 0;                                                                                                 \
-        for (; c + LANES <= (columns); c += LANES) lanes += (full);                                                    \
+        while (c + 4 * LANES <= (columns)) {                                                                           \
+            _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++, c += LANES) lanes[i] += (full);                        \
+        }                                                                                                              \
+        for (; c + LANES <= (columns); c += LANES) lanes[0] += (full);                                                 \
         int64_t count = (columns)-c;                                                                                   \
-        if (count > 0) lanes += (rest);                                                                                \
-        (result) = sum_lanes(lanes);                                                                                   \
+        if (count > 0) lanes[1] += (rest);                                                                             \
+        (result) = sum_lanes((lanes[0] + lanes[1]) + (lanes[2] + lanes[3]));                                           \
     } while (0)
 
 /* Lanes at and beyond `count` made 0, where a difference from the mean would not be. */
@@ -26,23 +32,31 @@ INLINE vector square(vector value)
     return value * value;
 }
 
-/* y: the element of the result's memory where the row begins. */
-static void forward_row(const float *x, const float *weight, const float *bias, float epsilon, const vt_matrix *result,
-                        int64_t y, float *mean, float *rstd)
+INLINE vector asked_for(const vt_matrix *to, int64_t index, const float *ahead, vector value)
 {
-    int64_t columns = result->columns;
+    ask_to_write(to, index);
+    __builtin_prefetch(ahead);
+    return value;
+}
+
+/* `type`, a constant: that of `result`; y: the element of its memory where the row begins; ahead: a later row of x. */
+INLINE void forward_row(vt_type type, const float *x, const float *ahead, const float *weight, const float *bias,
+                        float epsilon, vt_matrix result, int64_t y, float *mean, float *rstd)
+{
+    int64_t columns = result.columns;
     float sum, squares;
-    SUM_COLUMNS(sum, columns, load(x + c), load_part(x + c, count));
+    result.type = type;
+    SUM_COLUMNS(sum, columns, asked_for(&result, y + c, ahead + c, load(x + c)), load_part(x + c, count));
     float centre = sum / (float)columns;
     SUM_COLUMNS(squares, columns, square(load(x + c) - centre),
                 square(first_lanes(load_part(x + c, count) - centre, count)));
     float scale = 1.0f / sqrtf(squares / (float)columns + epsilon);
     int64_t c = 0;
     for (; c + LANES <= columns; c += LANES)
-        store_elements(result, y + c, (load(x + c) - centre) * scale * load(weight + c) + load(bias + c));
+        store_elements(&result, y + c, (load(x + c) - centre) * scale * load(weight + c) + load(bias + c));
     int64_t left = columns - c;
     if (left > 0)
-        store_some(result, y + c,
+        store_some(&result, y + c,
                    (load_part(x + c, left) - centre) * scale * load_part(weight + c, left) + load_part(bias + c, left),
                    left);
     *mean = centre;
@@ -54,8 +68,11 @@ static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *we
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < x.rows; r++)
-        forward_row(x.data + r * x.stride, weight, bias, epsilon, &y, r * y.stride, mean + r, rstd + r);
+    for (int64_t r = 0; r < x.rows; r++) {
+        const float *row = x.data + r * x.stride;
+        FOR_EACH_TYPE(y.type, forward_row, row, row + AHEAD * x.stride, weight, bias, epsilon, y, r * y.stride,
+                      mean + r, rstd + r);
+    }
 }
 
 static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
@@ -69,7 +86,8 @@ static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix bran
         float *sum = y.data + r * y.stride;
 #pragma omp simd
         for (int64_t c = 0; c < x.columns; c++) sum[c] = stream[c] + added[c];
-        forward_row(sum, weight, bias, epsilon, &normed, r * normed.stride, mean + r, rstd + r);
+        FOR_EACH_TYPE(normed.type, forward_row, sum, stream + AHEAD * x.stride, weight, bias, epsilon, normed,
+                      r * normed.stride, mean + r, rstd + r);
     }
 }
 

@@ -133,23 +133,18 @@ INLINE vector reciprocal(vector x)
 #endif
 }
 
-/* The lanes' sum, always in the same order. */
+/* The lanes' sum, always in the same order: of each half and the other, then of what remains. */
 INLINE float sum_lanes(vector value)
 {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_ps((__m512)value);
+#else
     float lanes[LANES];
     store(lanes, value);
     for (int width = LANES / 2; width > 0; width /= 2)
         for (int i = 0; i < width; i++) lanes[i] += lanes[i + width];
     return lanes[0];
-}
-
-INLINE float largest_lane(vector value)
-{
-    float lanes[LANES];
-    store(lanes, value);
-    for (int width = LANES / 2; width > 0; width /= 2)
-        for (int i = 0; i < width; i++) lanes[i] = lanes[i] > lanes[i + width] ? lanes[i] : lanes[i + width];
-    return lanes[0];
+#endif
 }
 
 /* The lanes of both by turns: a0 b0 a1 b1 …, the lower halves (upper: the upper ones). */
