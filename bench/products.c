@@ -2,7 +2,7 @@
  * the bias's gradient included), in turn with oneDNN's alone, on operands that were brought into its favourite layout
  * before; medians, on all cores.
  *
- *     build/bench/products [--rounds=N]
+ *     build/bench/products [--rounds=N] [--cpu_isa=ISA]
  *
  * The ratio is the library's time over ours: 1 is its speed, without what it takes to pack. */
 #include <dnnl.h>
@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/threads.h"
+#include "config/config.h"
 
 enum { MOST_ROUNDS = 1000, OPERATIONS = 3 };
 
@@ -181,17 +182,22 @@ static void measure(vt_backend *backend, const layer *l, int rounds)
 int main(int argument_count, char **arguments)
 {
     int rounds = 31;
+    const char *isa = "auto";
     vt_backend *backend = NULL;
+    vt_config *config = NULL;
     vt_threads_wait_shortly(arguments);
     for (int i = 1; i < argument_count; i++) {
-        bool known = strncmp(arguments[i], "--rounds=", 9) == 0;
-        rounds = known ? atoi(arguments[i] + 9) : 0;
+        if (strncmp(arguments[i], "--cpu_isa=", 10) == 0)
+            isa = arguments[i] + 10;
+        else
+            rounds = strncmp(arguments[i], "--rounds=", 9) == 0 ? atoi(arguments[i] + 9) : 0;
     }
     if (rounds < 1 || rounds > MOST_ROUNDS) {
-        fprintf(stderr, "usage: bench/products [--rounds=N], 1 to %d\n", MOST_ROUNDS);
+        fprintf(stderr, "usage: bench/products [--rounds=N] [--cpu_isa=ISA], 1 to %d rounds\n", MOST_ROUNDS);
         return 2;
     }
-    if (vt_backend_open_cpu(VT_ISA_AUTO, 0, &backend) != VT_OK) {
+    if (vt_config_open_default(&config) != VT_OK || vt_config_set(config, "cpu_isa", isa) != VT_OK ||
+        vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, 0, &backend) != VT_OK) {
         fprintf(stderr, "bench/products: %s\n", vt_error_text());
         return 1;
     }
@@ -208,5 +214,6 @@ int main(int argument_count, char **arguments)
     dnnl_stream_destroy(stream);
     dnnl_engine_destroy(engine);
     vt_backend_close(&backend);
+    vt_config_close(&config);
     return 0;
 }

@@ -2,7 +2,7 @@
  * where a Python with torch is found: both sides in turn in one run, on all cores, medians.
  *
  *     build/bench/step [--python=PYTHON] [--size=small|medium|full] [--amp_mode=none|bf16] [--enable_jit]
- *                      [--recompute=block] [--rounds=N]
+ *                      [--recompute=block] [--cpu_isa=ISA] [--rounds=N]
  *
  * Then a table of where the time of our step goes, by operation, and how far each one is from the machine's limits.
  *
@@ -125,6 +125,7 @@ typedef struct {
 
 static const char *fused = "false"; /* enable_jit of our side */
 static const char *recompute = "none";
+static const char *isa = "auto"; /* cpu_isa of our side; the other side chooses for itself */
 
 static vt_status own_open(own *o, const bench_size *size, bool half)
 {
@@ -138,6 +139,7 @@ static vt_status own_open(own *o, const bench_size *size, bool half)
     VT_TRY(vt_config_set(o->config, "enable_jit", fused));
     VT_TRY(vt_config_set(o->config, "recompute", recompute));
     VT_TRY(vt_config_set(o->config, "amp_mode", half ? "bf16" : "none"));
+    VT_TRY(vt_config_set(o->config, "cpu_isa", isa));
     VT_TRY(vt_config_resolve(o->config));
     int64_t height = o->config->img_size[0],
             count = o->config->global_batch_size * 20 * height * o->config->img_size[1];
@@ -156,7 +158,7 @@ static vt_status own_open(own *o, const bench_size *size, bool half)
     vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 1000};
     VT_TRY(vt_trainer_plan(o->config, &data, &plan));
     o->gigaflops = 1e-9 * plan.step_flops;
-    VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, 0, &o->backend));
+    VT_TRY(vt_backend_open_cpu((vt_cpu_isa)o->config->cpu_isa, 0, &o->backend));
     VT_TRY(vt_trainer_open(o->config, &data, o->backend, &o->trainer));
 done:
     free(latitudes);
@@ -332,8 +334,14 @@ int main(int argument_count, char **arguments)
             fused = "true";
         else if (strncmp(arguments[i], "--recompute=", 12) == 0)
             recompute = arguments[i] + 12;
+        else if (strncmp(arguments[i], "--cpu_isa=", 10) == 0)
+            isa = arguments[i] + 10;
         else if (strncmp(arguments[i], "--rounds=", 9) == 0)
             rounds = atoi(arguments[i] + 9);
+        else {
+            fprintf(stderr, "bench/step: %s is no option of it: see the head of bench/step.c\n", arguments[i]);
+            return 2;
+        }
     }
     if (rounds < 0 || rounds > 256) rounds = 256;
     for (size_t i = 0; i < 2 * (sizeof sizes / sizeof sizes[0]); i++) {

@@ -211,7 +211,7 @@ typedef struct {
     vt_matrix x, dy;
     float *dweight, *dbias;
     double *bias_sums;     /* [dy.columns] */
-    int64_t tiles, panels; /* of dweight's rows (COLUMN_STRIDE each, but for the last) and columns */
+    int64_t tiles, panels; /* of dweight's rows (COLUMN_STRIDE each at most) and columns */
     int64_t begin, depth;  /* rows of this block */
     bool last;             /* of the blocks */
     const float *right;    /* [panels][panel_stride(depth)]: this block of x */
@@ -219,10 +219,13 @@ typedef struct {
 
 static int64_t tile_begin(const gradient_work *w, int64_t tile)
 {
-    return smaller(w->dy.columns, tile * COLUMN_STRIDE);
+    return smaller(w->dy.columns, MOST_ROWS * piece_begin(pieces(w->dy.columns, MOST_ROWS), w->tiles, tile));
 }
 
-enum { MOST_TILES = 3 }; /* of a rectangle */
+enum {
+    MOST_TILES = 3,                               /* of a rectangle */
+    LEAST_COLUMNS = COLUMN_STRIDE - 2 * MOST_ROWS /* of a tile that is made smaller so that all threads have as many */
+};
 
 /* COLUMN_STRIDE columns, or those that there are, of the row at `index`. */
 INLINE void pack_columns(const vt_matrix *from, int64_t index, int64_t column, float *to)
@@ -290,16 +293,19 @@ static void add_tile(const gradient_work *w, int64_t tile, const float *left, in
     }
 }
 
-/* dweight in rectangles of tiles × panels: a few for each thread, which packs the rectangle's part of dy. */
+/* dweight in rectangles of tiles × panels, a few for each thread, which packs the rectangle's part of dy. */
 typedef struct {
     int64_t tile_groups, panel_groups;
 } rectangles;
 
-static rectangles cut(const gradient_work *w, int64_t threads)
+/* Sets w->tiles, too: as many for each thread and in each rectangle, and all of nearly the same size. */
+static rectangles cut(gradient_work *w, int64_t threads)
 {
-    int64_t tiles = MOST_TILES;
-    while (tiles > 1 && pieces(w->tiles, tiles) < 3 * threads) tiles--;
-    int64_t groups = pieces(w->tiles, tiles);
+    int64_t least = pieces(w->dy.columns, COLUMN_STRIDE), tiles = MOST_TILES;
+    while (tiles > 1 && pieces(least, tiles) < 3 * threads) tiles--;
+    int64_t groups = pieces(pieces(least, tiles), threads) * threads;
+    if (groups * tiles * LEAST_COLUMNS > w->dy.columns) groups = pieces(least, tiles);
+    w->tiles = groups * tiles;
     return (rectangles){groups, groups < 3 * threads ? smaller(w->panels, pieces(3 * threads, groups)) : 1};
 }
 
@@ -324,7 +330,6 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
 {
     enum { ROWS = 16 };
     gradient_work all = {.x = x, .dy = dy, .dweight = dweight, .dbias = dbias};
-    all.tiles = pieces(dy.columns, COLUMN_STRIDE);
     all.panels = pieces(x.columns, PANEL);
     rectangles cuts = cut(&all, vt_cpu_threads(backend));
     int64_t blocks = pieces(x.rows, DEPTH), most = pieces(x.rows, blocks);

@@ -24,15 +24,16 @@ typedef struct {
     const float *less, *factor;
 } tile_beside;
 
-INLINE vector tile_begin(tile_finish finish, const float *c, tile_beside beside, int64_t row)
+/* Of TILE_ADD, too, 0: sums that begin with c have the compiler (gcc 12) bring all of them to the stack and back. */
+INLINE vector tile_begin(tile_finish finish, tile_beside beside, int64_t row)
 {
-    if (finish == TILE_ADD) return load(c);
-    if (finish == TILE_SET) return (vector){0};
+    if (finish == TILE_ADD || finish == TILE_SET) return (vector){0};
     return -splat(beside.less[row]);
 }
 
-INLINE vector tile_end(tile_finish finish, vector sum, const float *factor)
+INLINE vector tile_end(tile_finish finish, vector sum, const float *c, const float *factor)
 {
+    if (finish == TILE_ADD) return load(c) + sum;
     if (finish == TILE_POWER) return exp2_vector(sum);
     return finish == TILE_TIMES ? load(factor) * sum : sum;
 }
@@ -64,13 +65,14 @@ INLINE void tile(int rows, int vectors, tile_finish finish, const float *a, int6
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) sum[i][j] = tile_begin(finish, c + i * c_stride + j * LANES, beside, i);
+        for (int j = 0; j < vectors; j++) sum[i][j] = tile_begin(finish, beside, i);
     tile_products(rows, vectors, a, a_row, a_column, b, b_stride, depth, sum);
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++)
-            store(c + i * c_stride + j * LANES, tile_end(finish, sum[i][j], beside.factor + i * c_stride + j * LANES));
+            store(c + i * c_stride + j * LANES,
+                  tile_end(finish, sum[i][j], c + i * c_stride + j * LANES, beside.factor + i * c_stride + j * LANES));
 }
 
 /* A column of tiles: `vectors` (a constant) wide, any number of rows. */
