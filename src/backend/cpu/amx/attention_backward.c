@@ -389,7 +389,8 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     backward_arguments a = {.q = q, .k = k, .v = v, .dout = dout, .dq = dq, .dk = dk, .dv = dv, .log_sum = log_sum};
     pile count = {NULL, 0};
     a.terms = terms_of(q.type);
-    if (terms_of(k.type) != a.terms || terms_of(v.type) != a.terms || terms_of(dout.type) != a.terms) {
+    if (terms_of(k.type) != a.terms || terms_of(v.type) != a.terms || terms_of(dout.type) != a.terms ||
+        too_narrow(shape, a.terms)) {
         ((vt_cpu_state *)backend->state)
             ->vectors.attention_backward(backend, shape, q, k, v, out, log_sum, dout, dq, dk, dv);
         return;

@@ -14,7 +14,7 @@
  * one's scores are made and the products of the last one's weights.
  *
  * All blocks are padded to whole tiles with zeros: a weight beyond the keys is 0, and so is a gradient beyond the
- * queries. Operands of unequal terms go to the vector kernels. */
+ * queries. Operands of unequal terms go to the vector kernels, as do narrow heads that are not of bfloat16. */
 #ifndef VT_BACKEND_CPU_AMX_ATTENTION_BLOCKS_H
 #define VT_BACKEND_CPU_AMX_ATTENTION_BLOCKS_H
 
@@ -31,6 +31,13 @@ typedef struct {
 static inline padded pad(const head_view *h, int terms)
 {
     return (padded){round_up(h->dim, terms == 1 ? DEPTH : SIDE), round_up(h->dim, SIDE)};
+}
+
+/* Where a head fills no depth of tiles, products of three terms take longer than the vector kernels: 1.1 to 1.4 times
+ * as long with heads of 16 and 24 (docs/performance.md). */
+static inline bool too_narrow(const vt_attention_shape *shape, int terms)
+{
+    return terms > 1 && shape->head_dim < DEPTH;
 }
 
 /* ---- operands ---- */

@@ -235,7 +235,8 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
     int64_t blocks = pieces(shape->queries, QUERIES), of_unit = blocks_of_unit(backend, shape, blocks, MOST_BLOCKS);
     forward_arguments arguments = {q, k, v, out, log_sum, terms_of(q.type), of_unit * QUERIES};
     pile count = {NULL, 0};
-    if (terms_of(k.type) != arguments.terms || terms_of(v.type) != arguments.terms) {
+    if (terms_of(k.type) != arguments.terms || terms_of(v.type) != arguments.terms ||
+        too_narrow(shape, arguments.terms)) {
         ((vt_cpu_state *)backend->state)->vectors.attention_forward(backend, shape, q, k, v, out, log_sum);
         return;
     }

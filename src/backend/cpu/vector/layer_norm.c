@@ -110,6 +110,9 @@ static void backward_row(const backward_arguments *a, int64_t r, float *dweight,
     int64_t columns = a->x.columns, c = 0, left = columns % LANES;
     vector sums = {0}, products = {0};
     for (; c + LANES <= columns; c += LANES) {
+        __builtin_prefetch(x + AHEAD * a->x.stride + c);
+        __builtin_prefetch(dy + AHEAD * a->dy.stride + c);
+        __builtin_prefetch(dx + AHEAD * a->dx.stride + c, 1);
         vector gradient = load(dy + c) * load(weight + c);
         sums += gradient;
         products += gradient * (load(x + c) - mean);
