@@ -193,7 +193,7 @@ $(BUILD)/cuda/%.c.o: cuda/%.c $(BUILD)/found.mk
 
 $(BUILD)/src/backend/open.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA)
 $(BUILD)/src/report/profile.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))
-$(BUILD)/src/parallel/nccl.o: LOCAL_CFLAGS += $(if $(NVCC),-Icuda $(CUDA_CFLAGS))
+$(addprefix $(BUILD)/src/parallel/,nccl.o nccl_operations.o): LOCAL_CFLAGS += $(if $(NVCC),-Icuda $(CUDA_CFLAGS))
 LIBS += $(if $(NVCC),$(CUDA_LIBS))
 
 $(BUILD)/libvitrain.a: $(OBJECTS) $(KERNEL_OBJECTS) $(CUDA_OBJECTS) $(BUILD)/generated/event.pb-c.o
@@ -241,7 +241,7 @@ $(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
 $(BUILD)/src/data/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) $(DEFLATE_CFLAGS)
 $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
 $(BUILD)/src/backend/cpu/onednn.o: LOCAL_CFLAGS += $(DNNL_CFLAGS)
-$(BUILD)/src/parallel/mpi.o: LOCAL_CFLAGS += $(if $(filter-out undefined,$(origin MPI_LIBS)),-DVT_HAS_MPI $(MPI_CFLAGS))
+$(addprefix $(BUILD)/src/parallel/,mpi.o mpi_operations.o mpi_wait.o): LOCAL_CFLAGS += $(if $(filter-out undefined,$(origin MPI_LIBS)),-DVT_HAS_MPI $(MPI_CFLAGS))
 $(BUILD)/src/report/%.o: LOCAL_CFLAGS += $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -I$(BUILD)/generated
 $(BUILD)/tests/operations/cuda_libraries.o $(BUILD)/tests/operations/cuda_fused_attention.o: LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))
 $(BUILD)/tests/operations/cuda_products.o: LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS)) $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)

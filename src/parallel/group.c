@@ -151,7 +151,7 @@ void vt_group_reduce_scatter(vt_group *group, float *send, const int64_t *counts
     for (int i = 0; i < group->size; i++) total += counts[i];
     size_t bytes = (size_t)total * sizeof *send, part = (size_t)counts[group->rank] * sizeof *send;
     bool others = begin(group, ring_share(group, (double)bytes), request);
-    /* of two ranks one copy, of more two, and what mpi.c makes where the result lies in what is sent */
+    /* of two ranks one copy, of more two, and what MPI makes where the result lies in what is sent */
     const bool overlaps = receive >= send && receive < send + total;
     note_copies(group, (group->size > 2 ? 2 : 1) * bytes + (overlaps ? part : 0), true, request);
     if (total == 0 || group->engine->counts_only) return;

@@ -1,0 +1,211 @@
+/* The operations over a group: each is one of MPI's nonblocking ones, or several where a count would go beyond int. */
+#include "parallel/group.h"
+
+#ifdef VT_HAS_MPI
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "parallel/mpi_inside.h"
+
+static MPI_Comm communicator(const vt_group *group)
+{
+    return *(const MPI_Comm *)group->state;
+}
+
+static vt_mpi_operation *operation_begin(const char *name, size_t volume, vt_request *request)
+{
+    vt_mpi_operation *work = vt_allocate(1, sizeof *work, "communication over MPI");
+    work->name = name;
+    work->volume = volume;
+    request->state = work;
+    return work;
+}
+
+static void operation_close(vt_mpi_operation *work)
+{
+    free(work->requests);
+    free(work->counts);
+    free(work->offsets);
+    free(work->sum);
+    free(work);
+}
+
+/* Room for one more request. */
+static MPI_Request *next(vt_mpi_operation *work)
+{
+    if (work->count == work->room) {
+        work->room = work->room > 0 ? 2 * work->room : 2;
+        work->requests =
+            vt_reallocate(work->requests, (size_t)work->room, sizeof *work->requests, "communication over MPI");
+    }
+    work->requests[work->count] = MPI_REQUEST_NULL;
+    return &work->requests[work->count++];
+}
+
+static int part(int64_t left, int64_t largest)
+{
+    return (int)(left < largest ? left : largest);
+}
+
+static int64_t largest_count(const vt_group *group)
+{
+    return ((const vt_mpi_state *)group->engine->state)->largest_count;
+}
+
+static int64_t largest_bytes(const vt_group *group)
+{
+    return ((const vt_mpi_state *)group->engine->state)->largest_bytes;
+}
+
+static void mpi_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request)
+{
+    size_t size = type == VT_SUM_FLOAT64 ? sizeof(double) : sizeof(float);
+    vt_mpi_operation *work = operation_begin("all-reduce", (size_t)count * size, request);
+    for (int64_t done = 0; done < count;) {
+        int now = part(count - done, largest_count(group));
+        int code =
+            MPI_Iallreduce(MPI_IN_PLACE, (char *)data + (size_t)done * size, now,
+                           type == VT_SUM_FLOAT64 ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM, communicator(group), next(work));
+        vt_mpi_check(group->engine, code, work->name, group->name);
+        done += now;
+    }
+}
+
+/* Too much for one call: a reduction to each rank. */
+static void reduce_to_each(vt_group *group, vt_mpi_operation *work, float *send, const int64_t *counts, float *receive)
+{
+    int64_t first = 0;
+    for (int root = 0; root < group->size; first += counts[root++]) {
+        for (int64_t done = 0; done < counts[root];) {
+            int now = part(counts[root] - done, largest_count(group));
+            float *from = send + first + done, *to = root == group->rank ? receive + done : NULL;
+            int code = MPI_Ireduce(from == to ? MPI_IN_PLACE : from, to, now, MPI_FLOAT, MPI_SUM, root,
+                                   communicator(group), next(work));
+            vt_mpi_check(group->engine, code, work->name, group->name);
+            done += now;
+        }
+    }
+}
+
+static void mpi_reduce_scatter(vt_group *group, float *send, const int64_t *counts, float *receive, vt_request *request)
+{
+    int64_t total = 0, own = counts[group->rank];
+    for (int i = 0; i < group->size; i++) total += counts[i];
+    vt_mpi_operation *work = operation_begin("reduce-scatter", (size_t)total * sizeof *send, request);
+    if (total > largest_count(group)) {
+        reduce_to_each(group, work, send, counts, receive);
+        return;
+    }
+    work->counts = vt_allocate((size_t)group->size, sizeof *work->counts, "communication over MPI");
+    for (int i = 0; i < group->size; i++) work->counts[i] = (int)counts[i];
+    float *to = receive;
+    if (receive >= send && receive < send + total) { /* MPI forbids that they overlap */
+        work->bytes = (size_t)own * sizeof *send;
+        work->sum = to = malloc(work->bytes > 0 ? work->bytes : 1);
+        work->receive = receive;
+        if (to == NULL) vt_engine_abort(group->engine, "no memory for %zu bytes of a reduce-scatter", work->bytes);
+    }
+    int code = MPI_Ireduce_scatter(send, to, work->counts, MPI_FLOAT, MPI_SUM, communicator(group), next(work));
+    vt_mpi_check(group->engine, code, work->name, group->name);
+}
+
+/* Too much for one call: a broadcast from each rank. */
+static void broadcast_parts(vt_group *group, vt_mpi_operation *work, char *data, size_t bytes, int root)
+{
+    for (size_t done = 0; done < bytes;) {
+        int now = part((int64_t)(bytes - done), largest_bytes(group));
+        vt_mpi_check(group->engine, MPI_Ibcast(data + done, now, MPI_BYTE, root, communicator(group), next(work)),
+                     work->name, group->name);
+        done += (size_t)now;
+    }
+}
+
+static void mpi_all_gather(vt_group *group, const void *send, const size_t *bytes, void *receive, vt_request *request)
+{
+    size_t total = 0, before = 0;
+    for (int i = 0; i < group->size; i++) {
+        if (i == group->rank) before = total;
+        total += bytes[i];
+    }
+    vt_mpi_operation *work = operation_begin("all-gather", total, request);
+    char *own = (char *)receive + before;
+    if (total > (size_t)largest_bytes(group)) {
+        if (send != own) memcpy(own, send, bytes[group->rank]);
+        char *place = receive;
+        for (int root = 0; root < group->size; place += bytes[root++])
+            broadcast_parts(group, work, place, bytes[root], root);
+        return;
+    }
+    work->counts = vt_allocate((size_t)group->size, sizeof *work->counts, "communication over MPI");
+    work->offsets = vt_allocate((size_t)group->size, sizeof *work->offsets, "communication over MPI");
+    for (int i = 0, offset = 0; i < group->size; offset += work->counts[i++]) {
+        work->counts[i] = (int)bytes[i];
+        work->offsets[i] = offset;
+    }
+    int code = MPI_Iallgatherv(send == own ? MPI_IN_PLACE : send, work->counts[group->rank], MPI_BYTE, receive,
+                               work->counts, work->offsets, MPI_BYTE, communicator(group), next(work));
+    vt_mpi_check(group->engine, code, work->name, group->name);
+}
+
+static void mpi_exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive,
+                         size_t receive_bytes, int from, vt_request *request)
+{
+    vt_mpi_operation *work = operation_begin("exchange", send_bytes + receive_bytes, request);
+    for (size_t done = 0; done < receive_bytes;) {
+        int now = part((int64_t)(receive_bytes - done), largest_bytes(group));
+        int code = MPI_Irecv((char *)receive + done, now, MPI_BYTE, from, 0, communicator(group), next(work));
+        vt_mpi_check(group->engine, code, work->name, group->name);
+        done += (size_t)now;
+    }
+    for (size_t done = 0; done < send_bytes;) {
+        int now = part((int64_t)(send_bytes - done), largest_bytes(group));
+        int code = MPI_Isend((const char *)send + done, now, MPI_BYTE, to, 0, communicator(group), next(work));
+        vt_mpi_check(group->engine, code, work->name, group->name);
+        done += (size_t)now;
+    }
+}
+
+static void mpi_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request)
+{
+    broadcast_parts(group, operation_begin("broadcast", bytes, request), data, bytes, root);
+}
+
+static void finish(vt_request *request)
+{
+    vt_mpi_operation *work = request->state;
+    if (work->sum != NULL) memcpy(work->receive, work->sum, work->bytes);
+    operation_close(work);
+    request->state = NULL;
+}
+
+static bool mpi_test(vt_request *request)
+{
+    vt_engine *engine = request->group->engine;
+    if (!vt_mpi_is_over(engine, request->state, request->group->name)) {
+        vt_mpi_read_mail(engine); /* a rank that looks again and again is there, too */
+        return false;
+    }
+    finish(request);
+    return true;
+}
+
+static void mpi_wait(vt_request *request)
+{
+    vt_mpi_wait_for(request->group->engine, request->state, request->group);
+    finish(request);
+}
+
+void vt_mpi_operations_fill(vt_engine *engine)
+{
+    engine->all_reduce = mpi_all_reduce;
+    engine->reduce_scatter = mpi_reduce_scatter;
+    engine->all_gather = mpi_all_gather;
+    engine->exchange = mpi_exchange;
+    engine->broadcast = mpi_broadcast;
+    engine->test = mpi_test;
+    engine->wait = mpi_wait;
+}
+
+#endif

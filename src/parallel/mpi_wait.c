@@ -1,0 +1,213 @@
+/* Waiting for MPI's operations, and finding out who does not answer: every wait has an end. After engine->timeout
+ * seconds the rank asks all others who is there, on a communicator of its own. Ranks that wait answer, as they watch
+ * their mail; who does not is stopped, dead or far behind, and is named before the job ends. */
+#include "parallel/group.h"
+
+#ifdef VT_HAS_MPI
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "parallel/mpi_inside.h"
+
+/* The steps of a wait: spin, give way, rest. Data that is on its way moves only while ranks poll, and resting while it
+ * does was measured to cost a factor of three, so one gives way for as long as 100 MB/s would take. */
+static const double SPIN_SECONDS = 1e-4, YIELD_SECONDS = 0.02, YIELD_SECONDS_PER_BYTE = 1e-8, REST_SECONDS = 1e-4;
+static const double ANSWER_SECONDS = 3;  /* for answers after a time-out */
+static const double SPEAK_SECONDS = 3;   /* for the lowest rank to speak and end the job */
+static const double LINGER_SECONDS = 12; /* who was asked is gone after these, however the job's end comes */
+
+typedef enum { MAIL_ASK = 1, MAIL_ANSWER, MAIL_SPEAK } mail_tag;
+
+void vt_mpi_check(vt_engine *engine, int code, const char *operation_name, const char *where)
+{
+    if (code == MPI_SUCCESS) return;
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    vt_engine_abort(engine, "the %s over %s: %s: %s", operation_name, where, engine->name, text);
+}
+
+static void send_letter(vt_mpi_state *state, const char *text, int to, mail_tag tag)
+{
+    /* stays: the job is about to end, and MPI may read it until then */
+    vt_mpi_letter *sent = vt_allocate(1, sizeof *sent, "communication over MPI");
+    snprintf(sent->text, sizeof sent->text, "%s", text);
+    MPI_Request request;
+    if (MPI_Isend(sent, sizeof *sent, MPI_BYTE, to, (int)tag, state->mail, &request) == MPI_SUCCESS)
+        MPI_Request_free(&request);
+}
+
+/* Errors don't count: the mail is about the end of the job anyway. */
+void vt_mpi_post_receive(vt_mpi_state *state)
+{
+    MPI_Irecv(&state->incoming, sizeof state->incoming, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, state->mail,
+              &state->receive);
+}
+
+void vt_mpi_read_mail(vt_engine *engine)
+{
+    vt_mpi_state *state = engine->state;
+    double now = vt_clock_seconds();
+    int here = 1;
+    MPI_Status from;
+    while (state->receive != MPI_REQUEST_NULL && MPI_Test(&state->receive, &here, &from) == MPI_SUCCESS && here) {
+        vt_mpi_letter read = state->incoming;
+        read.text[sizeof read.text - 1] = '\0';
+        vt_mpi_post_receive(state);
+        switch (from.MPI_TAG) {
+        case MAIL_ASK:
+            send_letter(state, state->waiting, from.MPI_SOURCE, MAIL_ANSWER);
+            if (state->end == 0) state->end = now + LINGER_SECONDS;
+            break;
+        case MAIL_ANSWER:
+            if (state->answers != NULL && state->answers[from.MPI_SOURCE] == NULL)
+                state->answers[from.MPI_SOURCE] = vt_text_copy(read.text);
+            break;
+        default:
+            vt_engine_abort(engine, "%s", read.text);
+        }
+    }
+    if (state->end != 0 && now > state->end) _exit(EXIT_FAILURE); /* the others have said why */
+}
+
+static void sleep_for(double seconds)
+{
+    nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL);
+}
+
+static bool all_answered(const vt_engine *engine)
+{
+    const vt_mpi_state *state = engine->state;
+    for (int rank = 0; rank < engine->size; rank++)
+        if (state->answers[rank] == NULL) return false;
+    return true;
+}
+
+static bool is_member(const vt_group *group, int rank)
+{
+    for (int i = 0; group != NULL && i < group->size; i++)
+        if (group->members[i] == rank) return true;
+    return group == NULL; /* all ranks */
+}
+
+/* "rank 2 (nodeA, pid 4711)", "ranks 2 (…), 3 (…)": who did not answer. `inside`: are all in the group? */
+static int name_silent(const vt_engine *engine, const vt_group *group, vt_text *names, bool *inside)
+{
+    enum { SHOWN = 5 };
+    const vt_mpi_state *state = engine->state;
+    int silent = 0;
+    *inside = true;
+    for (int rank = 0; rank < engine->size; rank++) silent += state->answers[rank] == NULL;
+    vt_text_append(names, silent > 1 ? "ranks " : "rank ");
+    for (int rank = 0, shown = 0; rank < engine->size; rank++) {
+        if (state->answers[rank] != NULL) continue;
+        *inside = *inside && is_member(group, rank);
+        if (++shown > SHOWN) continue;
+        vt_text_append(names, "%s%d (%s, pid %d)", shown > 1 ? ", " : "", rank, state->processes[rank].host,
+                       state->processes[rank].pid);
+    }
+    if (silent > SHOWN) vt_text_append(names, " and %d more", silent - SHOWN);
+    return silent;
+}
+
+/* The sentence about a wait that took too long, from the answers. */
+static char *verdict(const vt_engine *engine, const vt_group *group)
+{
+    const vt_mpi_state *state = engine->state;
+    vt_text names = {0}, text = {0};
+    bool inside;
+    int silent = name_silent(engine, group, &names, &inside);
+    const char *are = silent > 1 ? "they are" : "it is";
+    if (silent == 0) { /* a bug, or a network that crawls */
+        vt_text_append(&text,
+                       "the %s is not over within %g s (comm_timeout), though every rank answers:", state->waiting,
+                       engine->timeout);
+        for (int rank = 0; rank < engine->size && rank < 8; rank++)
+            vt_text_append(&text, "%s rank %d waits for the %s", rank > 0 ? "," : "", rank, state->answers[rank]);
+    } else if (inside) {
+        vt_text_append(&text, "%s %s not joined the %s within %g s (comm_timeout): %s stopped, dead or far behind",
+                       names.characters, silent > 1 ? "have" : "has", state->waiting, engine->timeout, are);
+    } else {
+        vt_text_append(&text,
+                       "%s %s not answer, and the %s is not over within %g s (comm_timeout): %s stopped, dead or far "
+                       "behind",
+                       names.characters, silent > 1 ? "do" : "does", state->waiting, engine->timeout, are);
+    }
+    vt_text_close(&names);
+    return text.characters;
+}
+
+/* Asks who is there, and ends the job: the lowest rank that answers speaks. */
+__attribute__((noreturn)) static void time_out(vt_engine *engine, const vt_group *group)
+{
+    vt_mpi_state *state = engine->state;
+    state->answers = vt_allocate((size_t)engine->size, sizeof *state->answers, "communication over MPI");
+    state->answers[engine->rank] = vt_text_copy(state->waiting);
+    state->end = 0; /* this one goes its own way to the end */
+    for (int rank = 0; rank < engine->size; rank++)
+        if (rank != engine->rank) send_letter(state, state->waiting, rank, MAIL_ASK);
+    double start = vt_clock_seconds();
+    while (vt_clock_seconds() - start < ANSWER_SECONDS && !all_answered(engine)) {
+        vt_mpi_read_mail(engine);
+        sleep_for(1e-3);
+    }
+    char *sentence = verdict(engine, group);
+    int lowest = 0;
+    while (state->answers[lowest] == NULL) lowest++;
+    if (lowest != engine->rank) {
+        send_letter(state, sentence, lowest, MAIL_SPEAK);
+        for (start = vt_clock_seconds(); vt_clock_seconds() - start < SPEAK_SECONDS; sleep_for(1e-3))
+            vt_mpi_read_mail(engine);
+    }
+    vt_engine_abort(engine, "%s", sentence);
+}
+
+/* The requests are looked at in turn; MPI moves all of them on in each call. */
+bool vt_mpi_is_over(vt_engine *engine, vt_mpi_operation *work, const char *where)
+{
+    while (work->over < work->count) {
+        int done = 0;
+        vt_mpi_check(engine, MPI_Test(&work->requests[work->over], &done, MPI_STATUS_IGNORE), work->name, where);
+        if (!done) return false;
+        work->over++;
+    }
+    return true;
+}
+
+/* Spins at first, then gives way, then rests: often there are more ranks than cores. */
+void vt_mpi_wait_for(vt_engine *engine, vt_mpi_operation *work, const vt_group *group)
+{
+    vt_mpi_state *state = engine->state;
+    char text[VT_GROUP_TEXT_SIZE] = "all ranks";
+    if (vt_mpi_is_over(engine, work, text)) return;
+    if (group != NULL) vt_group_text(group, text);
+    snprintf(state->waiting, sizeof state->waiting, "%s over %s", work->name, text);
+    double start = vt_clock_seconds(), yield = YIELD_SECONDS + YIELD_SECONDS_PER_BYTE * (double)work->volume;
+    while (!vt_mpi_is_over(engine, work, text)) {
+        double waited = vt_clock_seconds() - start;
+        if (waited < SPIN_SECONDS) continue;
+        vt_mpi_read_mail(engine);
+        if (waited > engine->timeout) time_out(engine, group);
+        if (waited < yield)
+            sched_yield();
+        else
+            sleep_for(REST_SECONDS);
+    }
+}
+
+void vt_mpi_meet(vt_engine *engine, const char *name)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    vt_mpi_operation work = {.name = name, .count = 1, .requests = &request};
+    vt_mpi_check(engine, MPI_Ibarrier(MPI_COMM_WORLD, &request), name, "all ranks");
+    vt_mpi_wait_for(engine, &work, NULL);
+}
+
+#endif

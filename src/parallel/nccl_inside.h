@@ -1,0 +1,54 @@
+/* The inside of NCCL's engine, for nccl.c (the engine, its groups and the watch over them) and nccl_operations.c. */
+#ifndef VT_PARALLEL_NCCL_INSIDE_H
+#define VT_PARALLEL_NCCL_INSIDE_H
+
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+
+#include "libraries.h"
+#include "parallel/group.h"
+
+typedef struct vt_nccl_communicator {
+    ncclComm_t comm;
+    cudaStream_t stream;
+    cudaEvent_t begin; /* what the back end's stream had been given */
+    cudaEvent_t end;   /* of the newest vt_nccl_operation */
+    double started;    /* when that was; 0: none yet */
+    const char *what;
+    void *room; /* device memory for host groups */
+    size_t room_bytes;
+    vt_group *group;
+    struct vt_nccl_communicator *next;
+} vt_nccl_communicator;
+
+typedef struct {
+    const vt_nccl *nccl;
+    vt_engine *engine;
+    ncclComm_t all;
+    int device;
+    vt_nccl_communicator *list; /* under `mutex`, which the watch takes too */
+    cudaEvent_t replay_end;
+    double replay_started; /* of the newest replay; 0: none yet */
+    pthread_mutex_t mutex;
+    pthread_t watch;
+    bool watching, stop;
+} vt_nccl_state;
+
+/* One operation; `end` was recorded behind it. */
+typedef struct {
+    vt_nccl_communicator *communicator;
+    cudaEvent_t end;
+} vt_nccl_operation;
+
+static inline vt_nccl_state *vt_nccl_state_of(const vt_group *group)
+{
+    return group->engine->state;
+}
+
+/* A fifth of a millisecond. */
+void vt_nccl_rest(void);
+
+/* The engine's operations over groups. */
+void vt_nccl_operations_fill(vt_engine *engine);
+
+#endif

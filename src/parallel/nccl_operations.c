@@ -1,0 +1,262 @@
+/* The operations over a group, on its own stream, and what comes behind them. Groups over host memory go through a
+ * small piece of device memory, and the host waits. */
+#include "parallel/group.h"
+
+#ifdef VT_HAS_NCCL
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "parallel/nccl_inside.h"
+
+static void fail(vt_group *group, const char *what, const char *why)
+{
+    char text[VT_GROUP_TEXT_SIZE];
+    vt_engine_abort(group->engine, "the %s over %s: %s", what, vt_group_text(group, text), why);
+}
+
+static void check(vt_group *group, const char *what, ncclResult_t result)
+{
+    if (result != ncclSuccess && result != ncclInProgress)
+        fail(group, what, vt_nccl_state_of(group)->nccl->ncclGetErrorString(result));
+}
+
+static void check_cuda(vt_group *group, const char *what, cudaError_t error)
+{
+    if (error != cudaSuccess) fail(group, what, cudaGetErrorString(error));
+}
+
+static cudaStream_t compute_stream(const vt_group *group)
+{
+    return group->backend != NULL ? (cudaStream_t)group->backend->stream : NULL;
+}
+
+static bool is_capturing(const vt_group *group)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaStreamIsCapturing(compute_stream(group), &status);
+    return status == cudaStreamCaptureStatusActive;
+}
+
+/* The operation's stream goes on from where the back end's stream stands. */
+static vt_nccl_communicator *begin(vt_group *group, const char *what)
+{
+    vt_nccl_communicator *c = group->state;
+    if (group->backend == NULL) return c;
+    check_cuda(group, what, cudaEventRecord(c->begin, compute_stream(group)));
+    check_cuda(group, what, cudaStreamWaitEvent(c->stream, c->begin, 0));
+    return c;
+}
+
+static void finish(vt_group *group, const char *what, vt_request *request)
+{
+    vt_nccl_communicator *c = group->state;
+    vt_nccl_state *state = vt_nccl_state_of(group);
+    ncclResult_t result = ncclInProgress; /* a call without blocking may go on behind the scenes */
+    while (state->nccl->ncclCommGetAsyncError(c->comm, &result) == ncclSuccess && result == ncclInProgress)
+        vt_nccl_rest();
+    check(group, what, result);
+    vt_nccl_operation *one = vt_allocate(1, sizeof *one, "communication by NCCL");
+    one->communicator = c;
+    check_cuda(group, what, cudaEventCreateWithFlags(&one->end, cudaEventDisableTiming));
+    check_cuda(group, what, cudaEventRecord(one->end, c->stream));
+    request->state = one;
+    if (is_capturing(group)) return; /* it will run with the graph, which is not watched from here */
+    pthread_mutex_lock(&state->mutex);
+    check_cuda(group, what, cudaEventRecord(c->end, c->stream));
+    c->started = vt_clock_seconds();
+    c->what = what;
+    pthread_mutex_unlock(&state->mutex);
+}
+
+static void close_operation(vt_request *request)
+{
+    vt_nccl_operation *one = request->state;
+    cudaEventDestroy(one->end);
+    free(one);
+    request->state = NULL;
+}
+
+/* Device memory that stands for a host group's buffer. */
+static char *take_room(vt_group *group, const char *what, size_t bytes)
+{
+    vt_nccl_communicator *c = group->state;
+    if (bytes > c->room_bytes) {
+        cudaFree(c->room);
+        check_cuda(group, what, cudaMalloc(&c->room, bytes));
+        c->room_bytes = bytes;
+    }
+    return c->room;
+}
+
+static void put(vt_group *group, const char *what, void *device, const void *host, size_t bytes)
+{
+    vt_nccl_communicator *c = group->state;
+    check_cuda(group, what, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, c->stream));
+}
+
+/* Brings a host group's result back; the host waits, as long as the time-out lets it. */
+static void get(vt_group *group, const char *what, void *host, const void *device, size_t bytes, vt_request *request)
+{
+    vt_nccl_operation *one = request->state;
+    double end = vt_clock_seconds() + group->engine->timeout;
+    while (cudaEventQuery(one->end) == cudaErrorNotReady) {
+        if (vt_clock_seconds() > end)
+            fail(group, what, "not over in time (comm_timeout): one of these ranks is stopped, dead or far behind");
+        vt_nccl_rest();
+    }
+    check_cuda(group, what, cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
+    close_operation(request);
+}
+
+static void all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request)
+{
+    static const char what[] = "all-reduce";
+    const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
+    vt_nccl_communicator *c = begin(group, what);
+    ncclDataType_t kind = type == VT_SUM_FLOAT64 ? ncclFloat64 : ncclFloat32;
+    size_t bytes = (size_t)count * (type == VT_SUM_FLOAT64 ? sizeof(double) : sizeof(float));
+    bool is_host = group->backend == NULL;
+    void *device = is_host ? take_room(group, what, bytes) : data;
+    if (is_host) put(group, what, device, data, bytes);
+    check(group, what, nccl->ncclAllReduce(device, device, (size_t)count, kind, ncclSum, c->comm, c->stream));
+    finish(group, what, request);
+    if (is_host) get(group, what, data, device, bytes, request);
+}
+
+static bool all_equal(const int64_t *counts, int size)
+{
+    for (int i = 1; i < size; i++)
+        if (counts[i] != counts[0]) return false;
+    return true;
+}
+
+/* Parts of different lengths: each rank's is reduced to it, all in one group of calls. */
+static void reduce_scatter(vt_group *group, float *send, const int64_t *counts, float *receive, vt_request *request)
+{
+    static const char what[] = "reduce-scatter";
+    const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
+    vt_nccl_communicator *c = begin(group, what);
+    VT_ASSERT(group->backend != NULL); /* figures are never scattered */
+    if (all_equal(counts, group->size)) {
+        check(group, what,
+              nccl->ncclReduceScatter(send, receive, (size_t)counts[0], ncclFloat32, ncclSum, c->comm, c->stream));
+    } else {
+        check(group, what, nccl->ncclGroupStart());
+        const float *part = send;
+        for (int i = 0; i < group->size; i++) {
+            if (counts[i] > 0)
+                check(group, what,
+                      nccl->ncclReduce(part, receive, (size_t)counts[i], ncclFloat32, ncclSum, i, c->comm, c->stream));
+            part += counts[i];
+        }
+        check(group, what, nccl->ncclGroupEnd());
+    }
+    finish(group, what, request);
+}
+
+static void all_gather(vt_group *group, const void *send, const size_t *bytes, void *receive, vt_request *request)
+{
+    static const char what[] = "all-gather";
+    const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
+    vt_nccl_communicator *c = begin(group, what);
+    size_t total = 0, before = 0;
+    bool equal = true, is_host = group->backend == NULL;
+    for (int i = 0; i < group->size; i++) {
+        if (i < group->rank) before += bytes[i];
+        total += bytes[i];
+        equal = equal && bytes[i] == bytes[0];
+    }
+    char *whole = is_host ? take_room(group, what, total) : receive;
+    const void *own = is_host ? whole + before : send;
+    if (is_host && bytes[group->rank] > 0) put(group, what, whole + before, send, bytes[group->rank]);
+    if (equal) {
+        check(group, what, nccl->ncclAllGather(own, whole, bytes[0], ncclInt8, c->comm, c->stream));
+    } else {
+        check(group, what, nccl->ncclGroupStart());
+        char *part = whole;
+        for (int i = 0; i < group->size; i++) {
+            if (bytes[i] > 0)
+                check(group, what,
+                      nccl->ncclBroadcast(i == group->rank ? own : part, part, bytes[i], ncclInt8, i, c->comm,
+                                          c->stream));
+            part += bytes[i];
+        }
+        check(group, what, nccl->ncclGroupEnd());
+    }
+    finish(group, what, request);
+    if (is_host) get(group, what, receive, whole, total, request);
+}
+
+static void exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive, size_t receive_bytes,
+                     int from, vt_request *request)
+{
+    static const char what[] = "exchange";
+    const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
+    vt_nccl_communicator *c = begin(group, what);
+    VT_ASSERT(group->backend != NULL);
+    check(group, what, nccl->ncclGroupStart());
+    if (send_bytes > 0) check(group, what, nccl->ncclSend(send, send_bytes, ncclInt8, to, c->comm, c->stream));
+    if (receive_bytes > 0)
+        check(group, what, nccl->ncclRecv(receive, receive_bytes, ncclInt8, from, c->comm, c->stream));
+    check(group, what, nccl->ncclGroupEnd());
+    finish(group, what, request);
+}
+
+static void broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request)
+{
+    static const char what[] = "broadcast";
+    const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
+    vt_nccl_communicator *c = begin(group, what);
+    bool is_host = group->backend == NULL;
+    void *device = is_host ? take_room(group, what, bytes) : data;
+    if (is_host && group->rank == root) put(group, what, device, data, bytes);
+    check(group, what, nccl->ncclBroadcast(device, device, bytes, ncclInt8, root, c->comm, c->stream));
+    finish(group, what, request);
+    if (is_host) get(group, what, data, device, bytes, request);
+}
+
+/* ---- requests ---- */
+
+/* What the back end's stream is given from here on comes behind the operation. */
+static void wait(vt_request *request)
+{
+    vt_nccl_operation *one = request->state;
+    check_cuda(request->group, "wait", cudaStreamWaitEvent(compute_stream(request->group), one->end, 0));
+    close_operation(request);
+}
+
+/* While a step is recorded nothing is over: waiting now would put all that is computed next behind the operation. */
+static bool test(vt_request *request)
+{
+    vt_nccl_operation *one = request->state;
+    if (is_capturing(request->group) || cudaEventQuery(one->end) == cudaErrorNotReady) return false;
+    wait(request);
+    return true;
+}
+
+/* The streams wait for one another, so that each rank gives all streams their operations in the same order, whenever
+ * they end. */
+static bool chain(vt_request *request, const vt_group *next)
+{
+    vt_nccl_operation *one = request->state;
+    const vt_nccl_communicator *c = next->state;
+    check_cuda(request->group, "wait", cudaStreamWaitEvent(c->stream, one->end, 0));
+    close_operation(request);
+    return true;
+}
+
+void vt_nccl_operations_fill(vt_engine *engine)
+{
+    engine->all_reduce = all_reduce;
+    engine->reduce_scatter = reduce_scatter;
+    engine->all_gather = all_gather;
+    engine->exchange = exchange;
+    engine->broadcast = broadcast;
+    engine->test = test;
+    engine->wait = wait;
+    engine->chain = chain;
+}
+
+#endif
