@@ -158,7 +158,8 @@ COMPILE = $(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) $(SANITIZE) -Isrc $(OPENMP_CFLA
 LIBS = $(SANITIZE) $(HDF5_HL_LIBS) $(HDF5_LIBS) $(DEFLATE_LIBS) $(YAML_LIBS) $(DNNL_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) $(MPI_LIBS) $(OPENMP_LIBS) -lpthread -lm
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
-# The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time.
+# The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time. -mprfchw: memory is
+# asked for to be written; on a processor that does not know it the instruction does nothing.
 ISAS := baseline $(if $(X86_CFLAGS),avx2 avx512) $(if $(AMX_CFLAGS),amx)
 ISA_FLAGS_baseline :=
 ISA_FLAGS_avx2 := -march=x86-64-v3 -mprfchw
