@@ -41,7 +41,7 @@ include $(BUILD)/found.mk
 endif
 
 .PHONY: all deps demo test sanitize tsan fuzz faults long-test memcheck bench gpu-check gpu-bring gpu-programs lint docs clean help run-tests run-demo \
-    run-bench run-fuzz run-faults run-gpu-bring
+    run-bench run-fuzz run-faults run-gpu-bring always
 all: vitrain
 .DEFAULT_GOAL := vitrain
 
@@ -183,7 +183,12 @@ GPU_CODE = $(foreach arch,$(GPU_ARCH),-gencode arch=$(arch:sm_%=compute_%),code=
     -gencode arch=$(patsubst sm_%,compute_%,$(lastword $(GPU_ARCH))),code=$(patsubst sm_%,compute_%,$(lastword $(GPU_ARCH)))
 CUDA_OBJECTS = $(if $(NVCC),$(patsubst cuda/%,$(BUILD)/cuda/%.o,$(CUDA_KERNELS) $(wildcard cuda/*.c)))
 
-$(BUILD)/cuda/%.cu.o: cuda/%.cu $(BUILD)/found.mk
+# Written when it changes: what was compiled for other GPUs is compiled anew.
+$(BUILD)/cuda/arch: always
+	@mkdir -p $(@D)
+	@echo "$(GPU_ARCH)" | cmp -s - $@ || echo "$(GPU_ARCH)" >$@
+
+$(BUILD)/cuda/%.cu.o: cuda/%.cu $(BUILD)/found.mk $(BUILD)/cuda/arch
 	@mkdir -p $(@D)
 	$(NVCC) -std=c++20 -O3 -g -ccbin $(CXX) -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics \
 	    $(GPU_CODE) -Isrc -Icuda -MMD -MP -c $< -o $@
@@ -358,7 +363,7 @@ run-bench: $(BUILD)/vitrain $(BUILD)/bench/step $(BUILD)/bench/products $(BUILD)
 	@bench/plan $(BUILD) || echo "plan: see the lines that say OUTSIDE"
 	@bench/io $(BUILD) $(PYTHON)
 
-$(BUILD)/bench/gpu_questions.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA -Icuda $(CUDA_CFLAGS))
+$(BUILD)/bench/gpu_questions.o $(BUILD)/bench/gpu_step.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA -Icuda $(CUDA_CFLAGS))
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a
 	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
 
@@ -386,8 +391,9 @@ $(GPU_PROGRAMS)/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a
 gpu-bring: deps
 	@$(MAKE) --no-print-directory run-gpu-bring
 
-run-gpu-bring: gpu-programs
+run-gpu-bring:
 	@[ -n "$(NVCC)" ] || { echo "make gpu-bring needs nvcc (NVCC=...)" >&2; exit 1; }
+	@$(MAKE) --no-print-directory gpu-programs
 	@tests/gpu/bring $(GPU_PROGRAMS) $(CURDIR)/.carry/gpu.tar.gz $(BUILD)/generated
 
 run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/bench/plan_layout $(BUILD)/tests/fault_shim.so $(BUILD)/tests/eio.so $(if $(NVCC),$(BUILD)/tests/nvtx_listener.so)

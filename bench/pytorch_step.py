@@ -87,6 +87,10 @@ def process_memory(key):
     raise RuntimeError(f"/proc/self/status has no {key}")
 
 
+def first_line(error):
+    return (str(error).splitlines() or [repr(error)])[0][:300]
+
+
 def wave(torch, count, step, function):
     """The numbers that vitrain's side makes: function(step * i) for i < count, float32 of float64."""
     return function(step * torch.arange(count, dtype=torch.float64)).to(torch.float32)
@@ -127,6 +131,7 @@ class TrainingStep:
         torch.manual_seed(333)
         self.torch = torch
         self.device = arguments.device
+        self.notes = []
         self.half = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[arguments.dtype]
         self.attention = self.usable_attention(arguments)
         self.relative_loss = pytorch_vit.relative_loss
@@ -163,11 +168,16 @@ class TrainingStep:
                 result.backward(self.torch.ones_like(result))
             self.torch.cuda.synchronize()
         except RuntimeError as error:
-            print(f"no {arguments.attention} attention, PyTorch's own choice instead: {str(error).splitlines()[0]}", file=sys.stderr)
+            self.note(f"no {arguments.attention} attention, PyTorch's own choice instead: {first_line(error)}")
             return "default"
         finally:
             self.torch.cuda.empty_cache()
         return arguments.attention
+
+    def note(self, text):
+        """What is not as it was asked for: the caller prints it beside the figures."""
+        self.notes.append(text)
+        print(text, file=sys.stderr)
 
     def eager_loss(self, inputs, targets):
         with self.torch.autocast(self.device, dtype=self.half, enabled=self.half is not None):
@@ -203,18 +213,23 @@ class TrainingStep:
         return time.perf_counter() - start, time.process_time() - processor_start
 
     def compile(self, mode):
-        """Returns whether it worked; a failure leaves the eager model in place. No parameter changes."""
-        compiled = self.torch.compile(self.eager_loss, mode=mode)
-        try:
-            with self.kernels():
-                compiled(self.inputs, self.targets).backward()
-        except Exception as error:  # whatever the compiler stack raises: the measurement goes on without it
-            print(f"torch.compile failed, timing the eager model: {str(error).splitlines()[0]}", file=sys.stderr)
-            return False
-        finally:
-            self.optimizer.zero_grad(set_to_none=True)
-        self.loss_of = compiled
-        return True
+        """Returns whether it worked, with PyTorch's own choice of attention should it not with the one asked for; a failure
+        leaves the eager model in place. No parameter changes."""
+        for attention in dict.fromkeys((self.attention, "default")):
+            asked, self.attention = self.attention, attention
+            self.torch.compiler.reset()
+            compiled = self.torch.compile(self.eager_loss, mode=mode)
+            try:
+                with self.kernels():
+                    compiled(self.inputs, self.targets).backward()
+                self.loss_of = compiled
+                return True
+            except Exception as error:  # whatever the compiler stack raises: the measurement goes on without it
+                self.note(f"torch.compile failed with {attention} attention: {first_line(error)}")
+                self.attention = asked
+            finally:
+                self.optimizer.zero_grad(set_to_none=True)
+        return False
 
     def classes(self):
         """Seconds of the GPU kernels of one step by what they do, by their names, and the names of attention's."""
@@ -256,7 +271,7 @@ def answer_requests(training_step, deadline):
             try:
                 classes = training_step.classes()
             except Exception as error:  # whatever a profiler raises: the measurement goes on without it
-                classes = {"failed": str(error).splitlines()[:1]}
+                classes = {"failed": [first_line(error)]}
             print(json.dumps(classes), flush=True)
             continue
         if request != "step":
@@ -284,6 +299,7 @@ def main():
     base_memory = process_memory("VmRSS")
     taken = 0
     if arguments.device == "cuda":
+        torch.backends.cudnn.benchmark = not arguments.parameters  # the patches' convolution by the fastest algorithm
         torch.cuda.init()
         torch.zeros(1, device="cuda")  # the context's own memory is not counted, on neither side
         taken = torch.cuda.mem_get_info()[0]
@@ -305,6 +321,8 @@ def main():
         first["memory_bytes"] = taken - torch.cuda.mem_get_info()[0]
         first["allocated_bytes"] = torch.cuda.max_memory_allocated()
         first["device"] = torch.cuda.get_device_name()
+    first["compiled"] = compiled
+    first["notes"] = training_step.notes
     print("ready " + json.dumps(first), flush=True)
 
     timings = answer_requests(training_step, deadline)

@@ -315,45 +315,64 @@ static double work_of(const workplace *w, const kernel *k)
     return k->work * (double)(computes(k) ? w->product : k->limit == LIMIT_COPY_FIELDS ? w->images : w->samples);
 }
 
-/* The best rates: FLOPs or bytes a second, of the kernels and of their limits. */
-static void measure(workplace *w, int64_t rounds, double limits[KERNEL_COUNT], double best[KERNEL_COUNT])
+/* Of a kernel and of its limit: FLOPs or bytes a second, of the best round. */
+typedef struct {
+    double kernel, limit;
+} rates;
+
+static void measure(workplace *w, const kernel *k, rates *best)
 {
-    for (int64_t round = 0; round <= rounds; round++) { /* the first one warms up: its rates are left out */
-        for (int i = 0; i < KERNEL_COUNT; i++) {
-            const limit_kind limit = limit_of(w, &kernels[i]);
-            double done = 0, begin = now_done(w);
-            for (int64_t j = 0; j < w->repetitions; j++)
-                done += computes(&kernels[i]) ? multiply_add(w) : move_bytes(w, limit);
-            double middle = now_done(w);
-            for (int64_t j = 0; j < w->repetitions; j++) kernels[i].run(w);
-            double end = now_done(w);
-            if (round == 0) continue;
-            keep_best(&limits[i], done / (middle - begin));
-            keep_best(&best[i], work_of(w, &kernels[i]) * (double)w->repetitions / (end - middle));
-        }
-    }
+    const limit_kind limit = limit_of(w, k);
+    double done = 0, begin = now_done(w);
+    for (int64_t j = 0; j < w->repetitions; j++) done += computes(k) ? multiply_add(w) : move_bytes(w, limit);
+    double middle = now_done(w);
+    for (int64_t j = 0; j < w->repetitions; j++) k->run(w);
+    double end = now_done(w);
+    keep_best(&best->limit, done / (middle - begin));
+    keep_best(&best->kernel, work_of(w, k) * (double)w->repetitions / (end - middle));
 }
 
-static void print_rates(const workplace *w, int64_t rounds, const double limits[KERNEL_COUNT],
-                        const double best[KERNEL_COUNT])
+static void print_head(const workplace *w, int64_t rounds)
 {
-    double product = 0, copy = 0;
-    for (int i = 0; i < KERNEL_COUNT; i++) keep_best(computes(&kernels[i]) ? &product : &copy, limits[i]);
     printf("%s; best of %lld rounds\n", w->backend->name, (long long)rounds);
     if (w->on_gpu)
-        printf("limits: %.0f GFLOP/s (a product of 8192 x 8192 x 8192 in bfloat16), %.1f GB/s (a copy inside of its "
-               "memory)\n%lld samples for products and attention (bfloat16), %lld for the others; an H200 is sold for "
-               "989000 GFLOP/s, 4800 GB/s\n",
-               product / 1e9, copy / 1e9, (long long)w->product, (long long)w->samples);
+        printf("limits: a product of 8192 x 8192 x 8192 in bfloat16, a copy inside of its memory\n%lld samples for "
+               "products "
+               "and attention (bfloat16), %lld for the others; an H200 is sold for 989000 GFLOP/s, 4800 GB/s\n",
+               (long long)w->product, (long long)w->samples);
     printf("\n%-24s %11s %17s %8s  limit\n", "operation", "time", "rate", "of limit");
-    for (int i = 0; i < KERNEL_COUNT; i++) {
-        const kernel *k = &kernels[i];
-        const limit_kind kind = limit_of(w, k);
-        const char *unit = computes(k) ? "GFLOP/s" : "GB/s";
-        printf("%-24s %8.*f ms %9.1f %-7s %6.0f %%", k->name, w->on_gpu ? 4 : 2, 1e3 * work_of(w, k) / best[i],
-               best[i] / 1e9, unit, 100 * best[i] / limits[i]);
-        printf(w->on_gpu ? "\n" : "   %.1f: %s\n", limits[i] / 1e9, limit_names[kind]);
+}
+
+static void print_rates(const workplace *w, const kernel *k, const rates *best)
+{
+    const char *unit = computes(k) ? "GFLOP/s" : "GB/s";
+    const char *limit = w->on_gpu ? computes(k) ? "a product" : "a copy" : limit_names[limit_of(w, k)];
+    printf("%-24s %8.*f ms %9.1f %-7s %6.0f %%   %.1f: %s\n", k->name, w->on_gpu ? 4 : 2,
+           1e3 * work_of(w, k) / best->kernel, best->kernel / 1e9, unit, 100 * best->kernel / best->limit,
+           best->limit / 1e9, limit);
+    fflush(stdout);
+}
+
+/* The first round warms up: its rates are left out. On a CPU all kernels take turns, as others' work on it comes and
+ * goes; on a GPU one after the other, each line as soon as it is known, should a later kernel fail. */
+static vt_status measure_all(workplace *w, int64_t rounds)
+{
+    vt_status status = VT_OK;
+    rates best[KERNEL_COUNT] = {{0, 0}}, ignored = {0, 0};
+    print_head(w, rounds);
+    for (int i = 0; i < KERNEL_COUNT && w->on_gpu; i++) {
+        for (int64_t round = 0; round <= rounds; round++) measure(w, &kernels[i], round > 0 ? &best[i] : &ignored);
+        status = w->backend->check(w->backend);
+        if (status != VT_OK) status = vt_error_context("%s", kernels[i].name);
+        VT_TRY(status);
+        print_rates(w, &kernels[i], &best[i]);
     }
+    for (int64_t round = 0; round <= rounds && !w->on_gpu; round++)
+        for (int i = 0; i < KERNEL_COUNT; i++) measure(w, &kernels[i], round > 0 ? &best[i] : &ignored);
+    VT_TRY(w->backend->check(w->backend));
+    for (int i = 0; i < KERNEL_COUNT && !w->on_gpu; i++) print_rates(w, &kernels[i], &best[i]);
+done:
+    return status;
 }
 
 static vt_status open_device(workplace *w, const char *device, int64_t threads)
@@ -381,7 +400,6 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
     bool help = false;
     const char *what = NULL; /* the word kernels */
     const char *device = "cpu";
-    double limits[KERNEL_COUNT] = {0}, best[KERNEL_COUNT] = {0};
     const vt_argument flags[] = {
         {"device", VT_ARGUMENT_TEXT, &device, 0, 0, "cpu, or cuda"},
         {"threads", VT_ARGUMENT_INTEGER, &threads, 0, 4096, "0: one a core"},
@@ -406,9 +424,7 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
     VT_TRY(open_device(&w, device, threads));
     VT_TRY(open_workplace(&w, &arena));
     VT_TRY(fill_workplace(&w, &arena));
-    measure(&w, rounds, limits, best);
-    VT_TRY(w.backend->check(w.backend));
-    print_rates(&w, rounds, limits, best);
+    VT_TRY(measure_all(&w, rounds));
 done:
     vt_arena_close(&arena);
     vt_backend_close(&w.backend);
