@@ -185,7 +185,7 @@ __device__ static inline void backward_one(const attention_arguments &a, int64_t
                                            float delta, float keep, float *score, float *gradient)
 {
     bool inside = query < a.shape.queries && key < a.shape.keys;
-    float weight = inside ? expf(*score * rsqrtf((float)a.shape.head_dim) - log_sum) : 0.0f;
+    float weight = inside ? expf(*score * (1 / sqrtf((float)a.shape.head_dim)) - log_sum) : 0.0f;
     *gradient = inside ? weight * (keep * *gradient - delta) : 0.0f;
     *score = keep * weight;
 }

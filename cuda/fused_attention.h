@@ -30,7 +30,7 @@ enum {
     VT_FUSED_DK,
     VT_FUSED_DV,
     VT_FUSED_DELTA,  /* [batch, heads, queries] float32, scratch */
-    VT_FUSED_DQ_SUM, /* [batch, heads, queries, head_dim] float32, zero before */
+    VT_FUSED_DQ_SUM, /* [batch, heads, queries, head_dim] float32; cuDNN clears it itself since 9.6 */
     VT_FUSED_ONE,    /* one float on the host: 1 */
     VT_FUSED_ID_COUNT
 };

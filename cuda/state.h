@@ -29,6 +29,7 @@ typedef struct {
     size_t allocation_count;
     void *allocations[VT_CUDA_MOST_ALLOCATIONS];
     vt_choices *choices; /* by timing */
+    bool is_warm;        /* something was timed */
     bool fixed_choices;  /* none is: the first that works, or what a checkpoint says */
     struct vt_products *products;
     struct vt_fused_attention *fused_attention; /* cuDNN's; NULL: not there */
@@ -38,7 +39,7 @@ typedef struct {
  * is one. */
 bool vt_cuda_succeeds(vt_backend *backend, cudaError_t error, const char *what);
 
-/* products.c: matrix products by cuBLASLt. */
+/* products.c and product_plans.c: matrix products by cuBLASLt. */
 vt_status vt_products_open(vt_backend *backend, struct vt_products **products);
 void vt_products_close(struct vt_products **products);
 void vt_products_fill(vt_backend *backend);
@@ -60,8 +61,22 @@ int vt_fused_attention_served(vt_backend *backend);
 /* Why the last plan of cuDNN's that was tried could not be made; "": none failed. */
 const char *vt_fused_attention_failure(vt_backend *backend);
 
-/* Milliseconds of `run(context)` on the back end's stream, the shortest of three after a first; INFINITY when it fails.
- * Waits for the stream: only in a run's first step. */
-double vt_cuda_time(vt_backend *backend, bool (*run)(void *context), void *context);
+/* One way to do something; run returns false where it fails. */
+typedef struct {
+    bool (*run)(void *context);
+    void *context;
+    double milliseconds; /* the shortest of three runs after a first, on the back end's stream; INFINITY: it fails */
+} vt_cuda_trial;
+
+/* Times `count` ways, which take turns; the first time that anything is timed the GPU is kept busy before, for its
+ * clock rises for a while. Waits for the stream: only in a run's first step. */
+void vt_cuda_time_all(vt_backend *backend, int count, vt_cuda_trial *trials);
+
+static inline double vt_cuda_time(vt_backend *backend, bool (*run)(void *context), void *context)
+{
+    vt_cuda_trial one = {run, context, 0};
+    vt_cuda_time_all(backend, 1, &one);
+    return one.milliseconds;
+}
 
 #endif

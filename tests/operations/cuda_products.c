@@ -1,4 +1,4 @@
-/* cuda/products.c without a GPU: over a stand-in for cuBLASLt. */
+/* cuda/products.c and cuda/product_plans.c without a GPU: over a stand-in for cuBLASLt. */
 #include "operations/guarded.h"
 #include "operations/halves.h"
 #include "operations/paths.h"
@@ -12,24 +12,32 @@
 
 #include "operations/fake_cublaslt.h"
 
-/* The file itself, under other names and over the stand-in. */
+/* The files themselves, under other names and over the stand-in. */
 void vt_host_cuda_column_sums(vt_backend *backend, vt_matrix x, float *sums);
 void vt_host_cuda_bias_gelu(vt_backend *backend, vt_gelu kind, vt_matrix hidden, const float *bias, vt_matrix y);
 
 #define vt_library_cublaslt fake_library
-#define vt_cuda_time fake_time
+#define vt_cuda_time_all fake_time_all
 #define cudaMalloc fake_malloc
 #define cudaFree fake_free
 #define vt_products_open tested_open
 #define vt_products_close tested_close
 #define vt_products_fill tested_fill
 #define vt_products_version tested_version
+#define vt_product_complete_key tested_complete_key
+#define vt_product_find_plan tested_find_plan
+#define vt_product_add_plan tested_add_plan
+#define vt_product_new_plan tested_new_plan
+#define vt_product_set_bias tested_set_bias
+#define vt_product_run_once tested_run_once
+#define vt_product_multiply tested_multiply
 #define vt_cuda_column_sums vt_host_cuda_column_sums
 #define vt_cuda_bias_gelu vt_host_cuda_bias_gelu
 vt_status tested_open(vt_backend *backend, struct vt_products **products);
 void tested_close(struct vt_products **products);
 void tested_fill(vt_backend *backend);
 size_t tested_version(const struct vt_products *products);
+#include "cuda/product_plans.c"
 #include "cuda/products.c"
 
 /* ---- a back end over it ---- */
@@ -68,7 +76,6 @@ static void open_fixture(fixture *f)
     f->cuda = *f->host;
     EXPECT_OK(tested_open(f->host, &f->state.state.products));
     f->state.state.common = (vt_cuda_common){.workspace = take_workspace, .fail = note_failure, .exact_float32 = true};
-    f->state.state.fixed_choices = true;
     f->state.state.choices = vt_choices_open("a test", NULL);
     f->cuda.state = &f->state;
     tested_fill(&f->cuda);
@@ -228,6 +235,55 @@ TEST(the_fastest_proposal_serves)
         for (int i = 0; i < 2; i++) {
             free(all[i]->memory);
             free(all[i]->wide.data);
+        }
+        close_fixture(&f);
+    }
+}
+
+/* Whether a weight's gradient sums its bias's, too, is timed once, kept, and told by a checkpoint where choices are
+ * fixed; either way the results are the same. */
+TEST(the_faster_sums_of_a_bias_serve)
+{
+    enum { ROWS = 5, IN = 4, OUT = 3, STEPS = 2, CASES = 6 };
+    static const double in_one[] = {1, 2}, apart[] = {2, 1};
+    static const struct {
+        const double *times;
+        bool fixed, keeps;
+        int gradients, timings; /* in products that count; comparisons */
+    } cases[CASES] = {{in_one, false, false, STEPS, 1}, {apart, false, false, 0, 1}, {in_one, true, false, 0, 0},
+                      {in_one, true, true, STEPS, 0},   {apart, true, true, 0, 0},   {in_one, false, true, STEPS, 0}};
+    for (int i = 0; i < CASES; i++) {
+        fixture f;
+        char *kept = NULL;
+        operand x = make(VT_BFLOAT16, ROWS, IN, 1), dy = make(VT_BFLOAT16, ROWS, OUT, 2);
+        if (cases[i].keeps) { /* an earlier run's choices */
+            float dweight[OUT * IN] = {0}, dbias[OUT] = {0};
+            open_fixture(&f);
+            fake.sums_times = cases[i].times;
+            f.cuda.linear_backward_weight(&f.cuda, x.own, dy.own, dweight, dbias);
+            kept = vt_choices_text(f.state.state.choices);
+            close_fixture(&f);
+        }
+        open_fixture(&f);
+        f.state.state.fixed_choices = cases[i].fixed;
+        fake.sums_times = cases[i].times;
+        if (kept != NULL) EXPECT(vt_choices_take(f.state.state.choices, kept) > 0);
+        float dweight[2][OUT * IN] = {{0}}, dbias[2][OUT] = {{0}};
+        int gradients = 0;
+        for (int step = 0; step < STEPS; step++) {
+            f.cuda.linear_backward_weight(&f.cuda, x.own, dy.own, dweight[0], dbias[0]);
+            gradients += fake.last_epilogue == CUBLASLT_EPILOGUE_BGRADB;
+            f.plain->linear_backward_weight(f.plain, x.wide, dy.wide, dweight[1], dbias[1]);
+        }
+        EXPECT(gradients == cases[i].gradients && fake.timings == cases[i].timings && !f.state.state.failed,
+               "case %d: %d in products, %d comparisons", i, gradients, fake.timings);
+        for (int j = 0; j < OUT * IN; j++) EXPECT_NEAR(dweight[0][j], dweight[1][j], 1e-4);
+        for (int j = 0; j < OUT; j++) EXPECT_NEAR(dbias[0][j], dbias[1][j], 1e-4);
+        free(kept);
+        operand *const all[] = {&x, &dy};
+        for (int j = 0; j < 2; j++) {
+            free(all[j]->memory);
+            free(all[j]->wide.data);
         }
         close_fixture(&f);
     }

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "cuda/libraries.h"
+#include "cuda/state.h"
 #include "operations/halves.h"
 #include "test.h"
 
@@ -24,12 +25,15 @@ typedef struct {
 static struct {
     bool refuses_bias, takes_wide_bias, refuses_gradient;
     int products, rounded_biases, questions;
-    uint32_t sums;       /* how parts of a sum may be added, as the last question says */
-    int64_t open;        /* descriptors */
-    int proposals;       /* how many are made; 0: one */
-    int refuses_runs;    /* of the first so many of them */
-    int proposal;        /* that ran last */
-    const double *times; /* of them */
+    uint32_t sums;            /* how parts of a sum may be added, as the last question says */
+    int64_t open;             /* descriptors */
+    int proposals;            /* how many are made; 0: one */
+    int refuses_runs;         /* of the first so many of them */
+    int proposal;             /* that ran last */
+    const double *times;      /* of them */
+    const double *sums_times; /* [2] */
+    int gradients, timings;   /* of a bias, made; comparisons */
+    cublasLtEpilogue_t last_epilogue;
 } fake;
 
 static cublasStatus_t fake_create(cublasLtHandle_t *handle)
@@ -237,6 +241,8 @@ static cublasStatus_t fake_matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t 
         for (int64_t k = 0; k < inner; k++) total += element(b, lb, o->transposed_b, k, n);
         if (o->epilogue == CUBLASLT_EPILOGUE_BGRADB) ((float *)o->bias)[n] = (float)total; /* as many as d's columns */
     }
+    fake.gradients += o->epilogue == CUBLASLT_EPILOGUE_BGRADB;
+    fake.last_epilogue = o->epilogue;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -261,10 +267,21 @@ static vt_status fake_library(const vt_cublaslt **library)
     return VT_OK;
 }
 
-static double fake_time(vt_backend *backend, bool (*run)(void *context), void *context)
+/* Of proposals what `times` says; of a bias's gradient in the product and by itself what `sums_times` does. Products
+ * that are made for this alone are not counted. */
+static void fake_time_all(vt_backend *backend, int count, vt_cuda_trial *trials)
 {
     (void)backend;
-    return run(context) ? fake.times[fake.proposal] : (double)INFINITY;
+    const int products = fake.products;
+    for (int i = 0; i < count; i++) {
+        fake.gradients = 0;
+        const bool works = trials[i].run(trials[i].context);
+        double time = fake.times != NULL ? fake.times[fake.proposal] : i;
+        if (fake.sums_times != NULL) time = fake.sums_times[fake.gradients == 0];
+        trials[i].milliseconds = works ? time : (double)INFINITY;
+    }
+    fake.products = products;
+    fake.timings++;
 }
 
 static cudaError_t fake_malloc(void **memory, size_t bytes)
