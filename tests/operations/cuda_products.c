@@ -124,6 +124,14 @@ static operand make(vt_type type, int64_t rows, int64_t columns, uint64_t seed)
     return o;
 }
 
+static void drop_all(int count, operand *const *all)
+{
+    for (int i = 0; i < count; i++) {
+        free(all[i]->memory);
+        free(all[i]->wide.data);
+    }
+}
+
 /* Off by so many roundings of the largest at most. */
 static void compare_and_close(operand *o, double units, const char *what)
 {
@@ -231,11 +239,7 @@ TEST(the_fastest_proposal_serves)
         char *kept = vt_choices_text(f.state.state.choices);
         EXPECT(strstr(kept, "product ") != NULL && !f.state.state.failed);
         free(kept);
-        operand *const all[] = {&x, &dy};
-        for (int i = 0; i < 2; i++) {
-            free(all[i]->memory);
-            free(all[i]->wide.data);
-        }
+        drop_all(2, (operand *const[]){&x, &dy});
         close_fixture(&f);
     }
 }
@@ -280,11 +284,7 @@ TEST(the_faster_sums_of_a_bias_serve)
         for (int j = 0; j < OUT * IN; j++) EXPECT_NEAR(dweight[0][j], dweight[1][j], 1e-4);
         for (int j = 0; j < OUT; j++) EXPECT_NEAR(dbias[0][j], dbias[1][j], 1e-4);
         free(kept);
-        operand *const all[] = {&x, &dy};
-        for (int j = 0; j < 2; j++) {
-            free(all[j]->memory);
-            free(all[j]->wide.data);
-        }
+        drop_all(2, (operand *const[]){&x, &dy});
         close_fixture(&f);
     }
 }
@@ -301,11 +301,7 @@ TEST(a_product_that_is_refused)
                strstr(vt_error_text(), ": a status; report it") != NULL,
            "%s", vt_error_text());
     vt_error_clear();
-    operand *const all[] = {&x, &weight, &y};
-    for (int i = 0; i < 3; i++) {
-        free(all[i]->memory);
-        free(all[i]->wide.data);
-    }
+    drop_all(3, (operand *const[]){&x, &weight, &y});
     close_fixture(&f);
 }
 
@@ -329,11 +325,7 @@ TEST(a_new_shape_ends_a_recording)
     f.state.state.recording = false;
     f.cuda.linear_forward(&f.cuda, less, weight.own, NULL, fewer);
     EXPECT(fake.products == 3 && fake.questions > asked);
-    operand *const all[] = {&x, &weight, &y};
-    for (int i = 0; i < 3; i++) {
-        free(all[i]->memory);
-        free(all[i]->wide.data);
-    }
+    drop_all(3, (operand *const[]){&x, &weight, &y});
     close_fixture(&f);
 }
 

@@ -120,13 +120,11 @@ void vt_host_cuda_hand_to(void (*taker)(void (*run)(const void *), const void *,
 #define vt_fused_attention_fill(backend, deterministic) (void)(deterministic)
 #define vt_fused_attention_version(attention) ((size_t)0)
 #define vt_cuda_succeeds streams_succeeds
-#define vt_cuda_time_all streams_time_all
 #define vt_backend_open_cuda streams_open
 #define vt_backend_choose_gpu streams_choose
 vt_status streams_open(int local_rank, bool deterministic, vt_backend **backend);
 vt_status streams_choose(int local_rank);
 bool streams_succeeds(vt_backend *backend, cudaError_t error, const char *what);
-void streams_time_all(vt_backend *backend, int count, vt_cuda_trial *trials);
 #include "cuda/backend.c"
 
 /* ---- the path ---- */

@@ -1,0 +1,147 @@
+/* cuda/trials.c without a GPU: over events that a clock of its own stamps. */
+#include "test.h"
+
+#if defined(VT_HAS_CUDA)
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "cuda/state.h"
+
+enum { MOST_RUNS = 64 };
+
+static struct {
+    double now;            /* milliseconds */
+    double pace;           /* what a unit of work takes: less as the clock of a GPU rises */
+    char order[MOST_RUNS]; /* which trials ran */
+    int runs, failing;     /* of them; the run from which on 'b' fails, 0: none */
+    int events, forgotten;
+} fake;
+
+typedef struct {
+    double stamp;
+} fake_event;
+
+static cudaError_t event_create(cudaEvent_t *event)
+{
+    static fake_event events[2];
+    *event = (cudaEvent_t)&events[fake.events++ % 2];
+    return cudaSuccess;
+}
+
+static cudaError_t event_destroy(cudaEvent_t event)
+{
+    (void)event;
+    fake.events--;
+    return cudaSuccess;
+}
+
+static cudaError_t event_record(cudaEvent_t event, cudaStream_t stream)
+{
+    (void)stream;
+    ((fake_event *)event)->stamp = fake.now;
+    return cudaSuccess;
+}
+
+static cudaError_t event_synchronize(cudaEvent_t event)
+{
+    (void)event;
+    return cudaSuccess;
+}
+
+static cudaError_t event_elapsed(float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
+{
+    *milliseconds = (float)(((fake_event *)end)->stamp - ((fake_event *)begin)->stamp);
+    return cudaSuccess;
+}
+
+static cudaError_t stream_synchronize(cudaStream_t stream)
+{
+    (void)stream;
+    return cudaSuccess;
+}
+
+static cudaError_t last_error(void)
+{
+    fake.forgotten++;
+    return cudaSuccess;
+}
+
+/* 50 ms later at each look, and a GPU that is looked at again and again grows warm. */
+static double clock_seconds(void)
+{
+    static double seconds;
+    fake.pace = fake.pace > 1 ? fake.pace / 2 : 1;
+    return seconds += 0.05;
+}
+
+#define cudaEventCreate event_create
+#define cudaEventDestroy event_destroy
+#define cudaEventRecord event_record
+#define cudaEventSynchronize event_synchronize
+#define cudaEventElapsedTime event_elapsed
+#define cudaStreamSynchronize stream_synchronize
+#define cudaGetLastError last_error
+#define vt_clock_seconds clock_seconds
+#define vt_cuda_time_all tested_time_all
+void tested_time_all(vt_backend *backend, int count, vt_cuda_trial *trials);
+#include "cuda/trials.c"
+
+typedef struct {
+    char name;
+    double work;
+} task;
+
+static bool run_task(void *context)
+{
+    const task *t = context;
+    if (fake.runs < MOST_RUNS - 1) fake.order[fake.runs] = t->name;
+    fake.runs++;
+    if (t->name == 'b' && fake.failing > 0 && fake.runs >= fake.failing) return false;
+    fake.now += t->work * fake.pace;
+    return true;
+}
+
+static void time_tasks(vt_cuda_state *state, vt_cuda_trial trials[2], task tasks[2])
+{
+    vt_backend backend = {.state = state};
+    memset(fake.order, 0, sizeof fake.order);
+    fake.runs = 0;
+    for (int i = 0; i < 2; i++) trials[i] = (vt_cuda_trial){run_task, &tasks[i], -1};
+    tested_time_all(&backend, 2, trials);
+    EXPECT(fake.events == 0, "%d events are left", fake.events);
+}
+
+TEST(ways_take_turns_on_a_warm_gpu)
+{
+    task tasks[] = {{'a', 3}, {'b', 2}};
+    vt_cuda_trial trials[2];
+    vt_cuda_state state = {0};
+    memset(&fake, 0, sizeof fake);
+    fake.pace = 8; /* cold: everything takes eight times as long */
+    time_tasks(&state, trials, tasks);
+    EXPECT_NEAR(trials[0].milliseconds, 3, 1e-6);
+    EXPECT_NEAR(trials[1].milliseconds, 2, 1e-6);
+    const int length = fake.runs;
+    EXPECT(length >= 2 + 3 + 6 && strcmp(fake.order + length - 6, "ababab") == 0, "%s", fake.order);
+    time_tasks(&state, trials, tasks); /* warm by now */
+    EXPECT(strcmp(fake.order, "abababab") == 0, "%s", fake.order);
+}
+
+TEST(a_way_that_fails_is_never_the_fastest)
+{
+    for (int from = 1; from <= 8; from++) {
+        task tasks[] = {{'a', 3}, {'b', 2}};
+        vt_cuda_trial trials[2];
+        vt_cuda_state state = {.is_warm = true};
+        memset(&fake, 0, sizeof fake);
+        fake.pace = 1;
+        fake.failing = from;
+        time_tasks(&state, trials, tasks);
+        EXPECT_NEAR(trials[0].milliseconds, 3, 1e-6);
+        EXPECT(trials[1].milliseconds > 1e300 && fake.forgotten == 1, "from run %d: %g", from, trials[1].milliseconds);
+    }
+}
+
+#endif
