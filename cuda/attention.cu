@@ -179,13 +179,13 @@ VT_KERNEL void delta_kernel(attention_arguments a)
     }
 }
 
-/* One weight and what reaches its score: *score becomes the weight (after dropout, which keeps `keep` of it), *gradient
- * the score's gradient without its factor 1 / √dim. */
-__device__ static inline void backward_one(const attention_arguments &a, int64_t query, int64_t key, float log_sum,
-                                           float delta, float keep, float *score, float *gradient)
+/* One weight and what reaches its score; scale is 1 / √dim. *score becomes the weight (after dropout, which keeps
+ * `keep` of it), *gradient the score's gradient without its factor 1 / √dim. */
+__device__ static inline void backward_one(const attention_arguments &a, int64_t query, int64_t key, float scale,
+                                           float log_sum, float delta, float keep, float *score, float *gradient)
 {
     bool inside = query < a.shape.queries && key < a.shape.keys;
-    float weight = inside ? expf(*score * (1 / sqrtf((float)a.shape.head_dim)) - log_sum) : 0.0f;
+    float weight = inside ? expf(*score * scale - log_sum) : 0.0f;
     *gradient = inside ? weight * (keep * *gradient - delta) : 0.0f;
     *score = keep * weight;
 }
@@ -209,6 +209,7 @@ VT_KERNEL void __launch_bounds__(THREADS) query_gradient_kernel(attention_argume
     }
     vt_tile_load(queries, a.q, h.first_query + first, h.last_query, ROWS, h.column, dim, a.wide);
     vt_tile_load(dout, a.dout, h.first_query + first, h.last_query, ROWS, h.column, dim, a.wide);
+    const float scale = 1 / sqrtf((float)dim);
     for (int64_t key = 0; key < a.shape.keys; key += 8 * TILES) {
         vt_tile_load(keys, a.k, h.first_key + key, h.last_key, 8 * TILES, h.column, dim, a.wide);
         vt_tile_load(values, a.v, h.first_key + key, h.last_key, 8 * TILES, h.column, dim, a.wide);
@@ -224,14 +225,14 @@ VT_KERNEL void __launch_bounds__(THREADS) query_gradient_kernel(attention_argume
                 float keep[2] = {1, 1};
                 if (h.dropout.rate > 0) keep_pair(a, h, row, column, keep);
                 for (int i = 0; i < 2; i++)
-                    backward_one(a, row, column + i, log_sum[half], delta[half], keep[i], &scores[n][2 * half + i],
-                                 &gradients[n][2 * half + i]);
+                    backward_one(a, row, column + i, scale, log_sum[half], delta[half], keep[i],
+                                 &scores[n][2 * half + i], &gradients[n][2 * half + i]);
             }
         }
         vt_accumulate<TILES, MOST>(gradients, keys, columns, stride, a.exact, sums);
         __syncthreads();
     }
-    const float scale = 1 / sqrtf((float)dim), factor[2] = {scale, scale};
+    const float factor[2] = {scale, scale};
     vt_tile_store<MOST>(a.dq, h.first_query + query, h.last_query, h.column, dim, a.wide, factor, sums);
 }
 
@@ -251,6 +252,7 @@ VT_KERNEL void __launch_bounds__(THREADS) key_gradient_kernel(attention_argument
     float dk[MOST][4] = {}, dv[MOST][4] = {};
     vt_tile_load(keys, a.k, h.first_key + first, h.last_key, ROWS, h.column, dim, a.wide);
     vt_tile_load(values, a.v, h.first_key + first, h.last_key, ROWS, h.column, dim, a.wide);
+    const float scale = 1 / sqrtf((float)dim);
     for (int64_t query = 0; query < a.shape.queries; query += 8 * TILES) {
         vt_tile_load(queries, a.q, h.first_query + query, h.last_query, 8 * TILES, h.column, dim, a.wide);
         vt_tile_load(dout, a.dout, h.first_query + query, h.last_query, 8 * TILES, h.column, dim, a.wide);
@@ -269,7 +271,7 @@ VT_KERNEL void __launch_bounds__(THREADS) key_gradient_kernel(attention_argument
                 int column = 8 * n + lane % 4 * 2 + i % 2;
                 int64_t row = key + i / 2 * 8;
                 float keep = h.dropout.rate > 0 ? keep_one(a, h, query + column, row) : 1.0f;
-                backward_one(a, query + column, row, log_sums[column], deltas[column], keep, &scores[n][i],
+                backward_one(a, query + column, row, scale, log_sums[column], deltas[column], keep, &scores[n][i],
                              &gradients[n][i]);
             }
         }
@@ -277,7 +279,7 @@ VT_KERNEL void __launch_bounds__(THREADS) key_gradient_kernel(attention_argument
         vt_accumulate<TILES, MOST>(gradients, queries, columns, stride, a.exact, dk);
         __syncthreads();
     }
-    const float scale = 1 / sqrtf((float)dim), factor[2] = {scale, scale}, one[2] = {1, 1};
+    const float factor[2] = {scale, scale}, one[2] = {1, 1};
     vt_tile_store<MOST>(a.dk, h.first_key + key, h.last_key, h.column, dim, a.wide, factor, dk);
     vt_tile_store<MOST>(a.dv, h.first_key + key, h.last_key, h.column, dim, a.wide, one, dv);
 }

@@ -279,7 +279,6 @@ static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *w
     a.x = x, a.dy = dy, a.dx = dx, a.weight = weight, a.mean = mean, a.rstd = rstd;
     a.wide = vt_is_wide(x) && vt_is_wide(dy) && vt_is_wide(dx) && vt_is_wide(weight);
     int64_t blocks = (x.rows + WARPS - 1) / WARPS, columns = x.columns;
-    if (x.rows == 0) return;
     if (blocks > MOST_BACKWARD_BLOCKS) blocks = MOST_BACKWARD_BLOCKS;
     a.rows_a_block = (x.rows + blocks - 1) / blocks;
     blocks = (x.rows + a.rows_a_block - 1) / a.rows_a_block;

@@ -200,7 +200,6 @@ vt_product_plan *vt_product_add_plan(struct vt_products *products, const vt_prod
     return plan;
 }
 
-/* What hangs on where the operands lie. */
 void vt_product_complete_key(const vt_backend *backend, vt_product_key *key, const void *a, const void *b,
                              const void *d, const void *bias)
 {
@@ -219,7 +218,6 @@ bool vt_product_set_bias(const vt_cublaslt *library, const vt_product_plan *plan
                                                    sizeof bias) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* A new plan, whose algorithm is chosen. NULL: the library has none. */
 vt_product_plan *vt_product_new_plan(vt_backend *backend, const vt_product_key *key, const void *a, const void *b,
                                      void *d, const void *bias)
 {
@@ -231,8 +229,6 @@ vt_product_plan *vt_product_new_plan(vt_backend *backend, const vt_product_key *
     return plan->works ? plan : NULL;
 }
 
-/* d = op(a) op(b), or d += …; `bias` is what the epilogue reads or writes. False: the library has no such product, and
- * nothing was done. */
 bool vt_product_multiply(vt_backend *backend, vt_product_key *key, const void *a, const void *b, void *d,
                          const void *bias)
 {

@@ -104,7 +104,7 @@ static bool run_separately(void *context)
 static bool sums_pay(vt_backend *backend, const vt_product_plan *fused, vt_matrix x, vt_matrix dy, float *dweight)
 {
     struct vt_products *products = vt_products_of(backend);
-    const vt_product_plan with = *fused; /* making plans moves them */
+    vt_product_plan with = *fused; /* making plans moves them */
     vt_product_key key = with.key;
     const size_t room = (size_t)(key.leading_d * key.n) * sizeof(float) + 512,
                  sums = (size_t)dy.columns * sizeof(float);
@@ -118,10 +118,10 @@ static bool sums_pay(vt_backend *backend, const vt_product_plan *fused, vt_matri
         cudaGetLastError();
         return true; /* no room to try */
     }
-    const vt_product_plan without = *plan;
+    vt_product_plan without = *plan;
     void *d = memory + (key.aligned_d < 256 ? (size_t)key.aligned_d : 0), *to = memory + room / 256 * 256;
-    vt_product_run in_one = {backend, (vt_product_plan *)&with, x.data, dy.data, d};
-    separate_run apart = {{backend, (vt_product_plan *)&without, x.data, dy.data, d}, dy, to};
+    vt_product_run in_one = {backend, &with, x.data, dy.data, d};
+    separate_run apart = {{backend, &without, x.data, dy.data, d}, dy, to};
     vt_cuda_trial trials[] = {{vt_product_run_once, &in_one, INFINITY}, {run_separately, &apart, INFINITY}};
     const bool ready = vt_product_set_bias(products->library, &with, to);
     if (ready) vt_cuda_time_all(backend, 2, trials);

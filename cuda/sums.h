@@ -48,7 +48,6 @@ static inline vt_column_sum vt_column_sum_begin(vt_backend *backend, int64_t row
     vt_column_sum sum;
     sum.parts = (rows + VT_SUM_ROWS - 1) / VT_SUM_ROWS;
     if (sum.parts > VT_SUM_PARTS) sum.parts = VT_SUM_PARTS;
-    if (sum.parts < 1) sum.parts = 1; /* no rows */
     sum.rows_a_block = (rows + sum.parts - 1) / sum.parts;
     sum.parts = (rows + sum.rows_a_block - 1) / sum.rows_a_block;
     sum.grid = dim3((unsigned)((vt_groups(columns) + 31) / 32), (unsigned)sum.parts);

@@ -73,7 +73,7 @@ INLINE void finish_vector(finish_kind finish, const product_result *to, vector s
 }
 
 /* Results of one type, a constant: the loop then holds no others. */
-INLINE void finish_rows(finish_kind finish, vt_type type, product_result to, const float *sums, int64_t width,
+INLINE void finish_rows(vt_type type, finish_kind finish, product_result to, const float *sums, int64_t width,
                         int64_t first, int64_t rows, int64_t column, int64_t columns)
 {
     int64_t left = smaller(columns, to.result.columns - column), whole = left / LANES * LANES;
@@ -85,28 +85,18 @@ INLINE void finish_rows(finish_kind finish, vt_type type, product_result to, con
     }
 }
 
-INLINE void finish_typed(finish_kind finish, const product_result *to, const float *sums, int64_t width, int64_t first,
-                         int64_t rows, int64_t column, int64_t columns)
-{
-    if (to->result.type == VT_FLOAT32)
-        finish_rows(finish, VT_FLOAT32, *to, sums, width, first, rows, column, columns);
-    else if (to->result.type == VT_BFLOAT16)
-        finish_rows(finish, VT_BFLOAT16, *to, sums, width, first, rows, column, columns);
-    else
-        finish_rows(finish, VT_FLOAT16, *to, sums, width, first, rows, column, columns);
-}
-
 /* Sums [rows × columns], `width` apart, of the result's rows first …, columns column …; what lies beyond it is left
  * out. The result and its GELU are of one type. */
 INLINE void finish_block(const product_result *to, const float *sums, int64_t width, int64_t first, int64_t rows,
                          int64_t column, int64_t columns)
 {
-    if (to->finish == FINISH_SUM)
-        finish_typed(FINISH_SUM, to, sums, width, first, rows, column, columns);
-    else if (to->finish == FINISH_ERF)
-        finish_typed(FINISH_ERF, to, sums, width, first, rows, column, columns);
-    else
-        finish_typed(FINISH_TANH, to, sums, width, first, rows, column, columns);
+    if (to->finish == FINISH_SUM) {
+        FOR_EACH_TYPE(to->result.type, finish_rows, FINISH_SUM, *to, sums, width, first, rows, column, columns);
+    } else if (to->finish == FINISH_ERF) {
+        FOR_EACH_TYPE(to->result.type, finish_rows, FINISH_ERF, *to, sums, width, first, rows, column, columns);
+    } else {
+        FOR_EACH_TYPE(to->result.type, finish_rows, FINISH_TANH, *to, sums, width, first, rows, column, columns);
+    }
 }
 
 #endif
