@@ -182,12 +182,9 @@ static bool measure(vt_backend *backend, vt_type type, const layer *l, int round
     bool has[OPERATIONS] = {library_open(&products[0], type, type, l->rows, l->out, l->in),
                             library_open(&products[1], type, type, l->rows, l->in, l->out),
                             library_open(&products[2], type, VT_FLOAT32, l->out, l->in, l->rows)};
-    operands o = {make_matrix(backend, type, l->rows, l->in),
-                  make_matrix(backend, type, l->rows, l->out),
-                  make_matrix(backend, type, l->out, l->in),
-                  make_values(backend, VT_FLOAT32, l->out),
-                  make_values(backend, VT_FLOAT32, l->out * l->in),
-                  make_values(backend, VT_FLOAT32, l->out)};
+    operands o = {make_matrix(backend, type, l->rows, l->in),       make_matrix(backend, type, l->rows, l->out),
+                  make_matrix(backend, type, l->out, l->in),        make_values(backend, VT_FLOAT32, l->out),
+                  make_values(backend, VT_FLOAT32, l->out * l->in), make_values(backend, VT_FLOAT32, l->out)};
     bool all = has[0] && has[1] && has[2];
     backend->weights_changed(backend);
     for (int round = -1; all && round < rounds; round++) { /* the first one warms up */

@@ -166,6 +166,58 @@ TEST(attention_of_mixed_types)
     }
 }
 
+/* A copy of a matrix whose rows are `stride` numbers apart, with NaN between them. */
+static vt_matrix copy_apart(const vt_matrix *from, int64_t stride)
+{
+    vt_matrix to = *from;
+    to.stride = stride;
+    to.half = malloc((size_t)(to.rows * stride) * sizeof *to.half);
+    for (int64_t i = 0; i < to.rows * stride; i++) to.half[i] = 0x7fc1;
+    for (int64_t r = 0; r < to.rows; r++)
+        memcpy(to.half + r * stride, from->half + r * from->stride, (size_t)to.columns * sizeof *to.half);
+    return to;
+}
+
+/* Rows of bfloat16 that are tiles' rows as they lie are not packed; those an odd number apart are. */
+static void check_places(vt_cpu_isa isa, int64_t columns)
+{
+    enum { ROWS = 75, WIDE = 41, PLACES = 4 };
+    const int64_t gap[PLACES] = {1, 0, 2, 34}; /* the first is the one that is packed */
+    uint16_t results[PLACES][3][ROWS * WIDE];
+    vt_backend *b = NULL;
+    EXPECT_OK(path_open(isa, &b));
+    twins x = open_twins(VT_BFLOAT16, ROWS, columns, 1), weight = open_twins(VT_BFLOAT16, WIDE, columns, 2);
+    twins across = open_twins(VT_BFLOAT16, columns, WIDE, 3);
+    float bias[WIDE];
+    fill_random(bias, WIDE, 4, 1);
+    for (int i = 0; i < PLACES; i++) {
+        vt_matrix left = copy_apart(&x.half, columns + gap[i]), result[3];
+        for (int j = 0; j < 3; j++)
+            result[j] =
+                (vt_matrix){.half = results[i][j], .rows = ROWS, .columns = WIDE, .stride = WIDE, .type = VT_BFLOAT16};
+        b->linear_gelu_forward(b, VT_GELU_ERF, left, weight.half, bias, result[0], result[1]);
+        b->linear_backward_input(b, left, across.half, result[2]);
+        EXPECT(memcmp(results[i], results[0], sizeof results[0]) == 0, "%lld columns, %lld apart", (long long)columns,
+               (long long)left.stride);
+        free(left.half);
+    }
+    EXPECT_OK(b->check(b));
+    close_twins(&x);
+    close_twins(&weight);
+    close_twins(&across);
+    vt_backend_close(&b);
+}
+
+TEST(products_do_not_depend_on_where_rows_lie)
+{
+    FOR_EACH_TILES_PATH(isa)
+    {
+        check_places(isa, 64);
+        check_places(isa, 416); /* two runs of sums */
+        check_places(isa, 80);  /* no whole tiles */
+    }
+}
+
 /* oneDNN's bfloat16 products (which this processor may have to imitate) against float32 sums of the same operands. */
 TEST(products_of_the_units)
 {

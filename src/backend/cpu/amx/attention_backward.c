@@ -286,7 +286,7 @@ static int list_gradients(const head_view *h, const backward_buffers *b, const p
                              .add = true};
     list[1] = list[0];
     list[1].a = from_piece(p->buffers->dscores, 0);
-    list[1].b = (packed){b->queries_along.tiles + before, b->queries_along.piece};
+    list[1].b = (packed){.tiles = b->queries_along.tiles + before, .piece = b->queries_along.piece};
     list[1].sums = p->keys->dkeys;
     list[2] = (tile_product){.rows = width,
                              .columns = round_up(p->queries, SIDE),

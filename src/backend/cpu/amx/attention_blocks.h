@@ -57,7 +57,7 @@ static inline operand take_operand(pile *memory, int terms, int64_t rows, int64_
 /* From row (or column) `first` on. */
 static inline packed from_piece(operand o, int64_t first)
 {
-    return (packed){o.tiles + first / SIDE * o.piece, o.piece};
+    return (packed){.tiles = o.tiles + first / SIDE * o.piece, .piece = o.piece};
 }
 
 /* The head's columns of its sample's `tokens` rows. */
@@ -247,9 +247,9 @@ INLINE void multiply_tiles(int terms, const tile_product *p, side_work *beside, 
 {
     tile_block block = {.steps = p->depth / DEPTH, .halves = p->depth % DEPTH != 0, .width = p->width, .add = p->add};
     for (int64_t i = 0; i < p->rows; i += 2 * SIDE) {
-        block.a = (packed){p->a.tiles + i / SIDE * p->a.piece, p->a.piece};
+        block.a = (packed){.tiles = p->a.tiles + i / SIDE * p->a.piece, .piece = p->a.piece};
         for (int64_t j = 0; j < p->columns; j += 2 * SIDE) {
-            block.b = (packed){p->b.tiles + j / SIDE * p->b.piece, p->b.piece};
+            block.b = (packed){.tiles = p->b.tiles + j / SIDE * p->b.piece, .piece = p->b.piece};
             block.sums = p->sums + i * p->width + j;
             multiply_block(terms, i + SIDE < p->rows, j + SIDE < p->columns, block, beside, work);
         }

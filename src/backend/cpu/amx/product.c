@@ -1,8 +1,8 @@
 /* Linear layers' products on tiles: of bfloat16 operands, and of float32 (and float16) ones as sums of bfloat16 terms
  * (terms.h). The right operand is packed for all threads, the left one by each thread for the strip of rows that it
- * works on; of a weight's gradient, block of rows by block of rows, the operand of fewer columns for all (by each
- * thread for itself where they are few) and the other by each thread for its own columns. Operands of unequal terms go
- * to the vector kernels.
+ * works on, unless its rows are tiles' rows as they lie (bfloat16); of a weight's gradient, block of rows by block of
+ * rows, the operand of fewer columns for all (by each thread for itself where they are few) and the other by each
+ * thread for its own columns. Operands of unequal terms go to the vector kernels.
  *
  * Each sum is added up in runs, the runs in their order, by one thread: the bits do not depend on the number of
  * threads. */
@@ -55,7 +55,7 @@ INLINE void multiply_runs(int terms, packed a, packed b, int64_t steps, float *s
     multiply_block(terms, true, true, block, ask_beside, ahead);
     for (int64_t k = RUN; k < steps; k += RUN) {
         float more[BLOCK * BLOCK];
-        block.a.tiles = a.tiles + k * terms * TILE_PAIRS;
+        block.a.tiles = a.tiles + k * (a.row == 0 ? terms * TILE_PAIRS : SIDE);
         block.b.tiles = b.tiles + k * terms * TILE_PAIRS;
         block.steps = smaller(RUN, steps - k);
         block.sums = more;
@@ -98,12 +98,29 @@ static soon rows_of(const vt_matrix *matrix, int64_t first, int64_t rows, int64_
                   .rows = rows};
 }
 
+/* How many blocks of a strip of so many rows need not be packed: those of whole tiles of bfloat16. */
+static int64_t blocks_in_place(const vt_matrix *left, int64_t rows)
+{
+    bool pairs = left->type == VT_BFLOAT16 && left->stride % 2 == 0 && (uintptr_t)left->half % sizeof(pair) == 0;
+    return pairs && left->columns % DEPTH == 0 ? rows / BLOCK : 0;
+}
+
+/* Such a block, from row `row` on. */
+static packed in_matrix(const vt_matrix *left, int64_t row)
+{
+    /* cppcheck-suppress invalidPointerCast ; numbers two by two */
+    return (packed){.tiles = (const pair *)left->data + row * left->stride / 2,
+                    .piece = SIDE * left->stride / 2,
+                    .row = left->stride * (int64_t)sizeof *left->half};
+}
+
 /* Rows first … of the panels begin … end - 1. */
 static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int64_t begin, int64_t end, pair *memory)
 {
     int terms = terms_of(w->left.type);
     int64_t piece = piece_pairs(w->left.type, w->steps), blocks = pieces(rows, BLOCK);
-    for (int64_t i = 0; i < 2 * blocks; i++) {
+    int64_t in_place = blocks_in_place(&w->left, rows);
+    for (int64_t i = 2 * in_place; i < 2 * blocks; i++) {
         for (int64_t k = 0; k < w->steps; k++) {
             int64_t row = first + i * SIDE, next = k + 1 < w->steps ? row : row + SIDE;
             look_ahead_rows(&w->left, next, smaller(SIDE, w->left.rows - next), (k + 1) % w->steps * DEPTH,
@@ -115,10 +132,11 @@ static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int
         int64_t wide = smaller(WIDE, end - panel);
         for (int64_t block = 0; block < blocks; block++) {
             int64_t row = first + block * BLOCK, count = smaller(BLOCK, rows - block * BLOCK);
-            packed left = {memory + 2 * block * piece, piece};
+            packed left = {.tiles = memory + 2 * block * piece, .piece = piece};
+            if (block < in_place) left = in_matrix(&w->left, row);
             float sums[BLOCK * WIDE * BLOCK];
             for (int64_t i = 0; i < wide; i++) {
-                packed right = {w->right.tiles + 2 * (panel + i) * w->right.piece, w->right.piece};
+                packed right = {.tiles = w->right.tiles + 2 * (panel + i) * w->right.piece, .piece = w->right.piece};
                 int64_t r = piece_begin(count, wide, i), rows_here = piece_begin(count, wide, i + 1) - r;
                 multiply(terms, left, right, w->steps, sums + i * BLOCK, WIDE * BLOCK,
                          rows_of(&w->to.result, row + r, rows_here, panel * BLOCK, wide * BLOCK));
@@ -232,27 +250,31 @@ typedef struct {
     const pair *shared;
 } gradient_work;
 
-/* Sums of columns column … column + 15 over the rows of a tile: in float32, by turns in SUMS vectors so that none has
- * to wait for the one before; added to the others in float64. */
-static void add_bias_sums(const gradient_work *w, int64_t row, int64_t column)
+/* Sums over the rows of a tile, a constant type, of its columns column … column + 15: in float32, by turns in SUMS
+ * vectors so that none has to wait for the one before; added to `sums`. */
+INLINE void add_column_sums(vt_type type, vt_matrix from, int64_t row, int64_t column, float sums[SIDE])
 {
     enum { SUMS = 4 };
-    const vt_matrix *dy = &w->dy;
-    int64_t rows = smaller(DEPTH, dy->rows - row);
-    for (int64_t c = 0; c < smaller(SIDE, dy->columns - column); c += LANES) {
-        int64_t left = dy->columns - column - c, index = row * dy->stride + column + c, r = 0;
+    int64_t rows = smaller(DEPTH, from.rows - row);
+    from.type = type;
+    for (int64_t c = 0; c < smaller(SIDE, from.columns - column); c += LANES) {
+        int64_t left = from.columns - column - c, index = row * from.stride + column + c, r = 0;
         vector sum[SUMS] = {{0}};
-        float lanes[LANES];
         for (; r + SUMS <= rows && left >= LANES; r += SUMS)
 #pragma GCC unroll 4
-            for (int64_t i = 0; i < SUMS; i++) sum[i] += load_elements(dy, index + (r + i) * dy->stride);
+            for (int64_t i = 0; i < SUMS; i++) sum[i] += load_elements(&from, index + (r + i) * from.stride);
         for (; r < rows; r++) {
-            int64_t at = index + r * dy->stride;
-            sum[0] += left >= LANES ? load_elements(dy, at) : load_some(dy, at, left);
+            int64_t at = index + r * from.stride;
+            sum[0] += left >= LANES ? load_elements(&from, at) : load_some(&from, at, left);
         }
-        store(lanes, (sum[0] + sum[1]) + (sum[2] + sum[3]));
-        for (int64_t i = 0; i < smaller(LANES, left); i++) w->bias_sums[column + c + i] += (double)lanes[i];
+        store(sums + c, load(sums + c) + ((sum[0] + sum[1]) + (sum[2] + sum[3])));
     }
+}
+
+static __attribute__((noinline)) void add_tile_sums(const vt_matrix *from, int64_t row, int64_t column,
+                                                    float sums[SIDE])
+{
+    FOR_EACH_TYPE(from->type, add_column_sums, *from, row, column, sums);
 }
 
 /* The rows of a tile that is packed soon. */
@@ -266,18 +288,24 @@ static void pack_columns(const gradient_work *w, bool left, int64_t first, int64
 {
     const vt_matrix *from = left ? &w->dy : &w->x;
     int64_t step = terms_of(from->type) * TILE_PAIRS, piece = w->steps * step;
+    bias = bias && left && w->bias_sums != NULL;
     for (int64_t group = first; group < end; group += GROUP) {
+        int64_t last = smaller(group + GROUP, end);
+        float sums[GROUP * SIDE] = {0};
         for (int64_t k = 0; k < w->steps; k++) {
-            for (int64_t i = group; i < smaller(group + GROUP, end); i++) {
+            for (int64_t i = group; i < last; i++) {
                 pair *tile = to + (i - first) * piece + k * step;
                 ask_for_tile(from, (k + 1) * DEPTH, i * SIDE);
                 if (left)
                     pack_left_columns(from, k * DEPTH, i * SIDE, tile);
                 else
                     pack_right_along(from, k * DEPTH, i * SIDE, tile);
-                if (left && bias && w->bias_sums != NULL) add_bias_sums(w, k * DEPTH, i * SIDE);
+                if (bias) add_tile_sums(from, k * DEPTH, i * SIDE, sums + (i - group) * SIDE);
             }
         }
+        int64_t begin = group * SIDE;
+        for (int64_t c = begin; bias && c < smaller(last * SIDE, from->columns); c++)
+            w->bias_sums[c] += (double)sums[c - begin];
     }
 }
 
@@ -297,8 +325,8 @@ static void add_block(const gradient_work *w, int64_t row, int64_t panel, const 
     int64_t piece = piece_pairs(w->x.type, w->steps);
     float sums[BLOCK * BLOCK];
     vt_matrix result = vt_matrix_make(w->dweight, w->dy.columns, columns);
-    multiply(terms_of(w->x.type), (packed){left, piece}, (packed){right, piece}, w->steps, sums, BLOCK,
-             rows_of(&result, first, rows, column, width));
+    multiply(terms_of(w->x.type), (packed){.tiles = left, .piece = piece}, (packed){.tiles = right, .piece = piece},
+             w->steps, sums, BLOCK, rows_of(&result, first, rows, column, width));
     for (int64_t r = 0; r < rows; r++) {
         float *to = w->dweight + (first + r) * columns + column;
         const float *from = sums + r * BLOCK;

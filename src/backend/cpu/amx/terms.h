@@ -200,10 +200,11 @@ static void pack_left_columns(const vt_matrix *from, int64_t row, int64_t column
 /* ---- the product ---- */
 
 /* A packed operand: pieces of 16 rows (a left one) or columns (a right one), each of the depth's `steps` tiles with all
- * their terms. */
+ * their terms. A left one of bfloat16 may also be the matrix itself, whose rows are the tiles' rows. */
 typedef struct {
     const pair *tiles;
     int64_t piece; /* pairs from piece to piece */
+    int64_t row;   /* of a matrix: bytes from row to row; 0: packed */
 } packed;
 
 /* What is done beside a product: vectors' instructions between those of tiles, which take 16 cycles each. Called behind
@@ -228,12 +229,13 @@ typedef struct {
 INLINE void multiply_block(int terms, bool two_rows, bool two_columns, tile_block c, side_work *beside, void *work)
 {
     const int64_t row = c.width * (int64_t)sizeof *c.sums, tile = 64, step = terms * TILE_PAIRS;
+    const int64_t a_row = c.a.row == 0 ? tile : c.a.row, a_step = c.a.row == 0 ? step : SIDE;
     const pair *upper = c.a.tiles, *lower = upper + c.a.piece, *left = c.b.tiles, *right = left + c.b.piece;
     float *sums = c.sums, *below = sums + SIDE * c.width;
 #define LOAD_A(term)                                                                                                   \
     do {                                                                                                               \
-        tile_load(4, upper + (term)*TILE_PAIRS, tile);                                                                 \
-        if (two_rows) tile_load(5, lower + (term)*TILE_PAIRS, tile);                                                   \
+        tile_load(4, upper + (term)*TILE_PAIRS, a_row);                                                                \
+        if (two_rows) tile_load(5, lower + (term)*TILE_PAIRS, a_row);                                                  \
     } while (0)
 #define LOAD_B(term)                                                                                                   \
     do {                                                                                                               \
@@ -278,7 +280,7 @@ INLINE void multiply_block(int terms, bool two_rows, bool two_columns, tile_bloc
             LOAD_A(0);
             MULTIPLY(0);
         }
-        upper += step, lower += step, left += step, right += step;
+        upper += a_step, lower += a_step, left += step, right += step;
     }
     if (terms > 1 && c.halves) {
         LOAD_A(0);
