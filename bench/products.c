@@ -82,7 +82,7 @@ static size_t bytes_of(const dnnl_memory_desc_t *d)
 }
 #endif
 
-/* bfloat16 numbers are as many pairs of bytes. */
+/* Numbers of this type, the same on both sides. */
 static void fill(vt_type type, void *values, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
