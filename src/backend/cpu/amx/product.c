@@ -233,8 +233,8 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
 
 enum {
     BLOCK_ROWS = RUN * DEPTH, /* of x and dy, packed at once */
-    GROUP = 4,                /* pieces of columns that are packed side by side */
-    MOST_BLOCKS = 4,          /* of a thread's own operand */
+    GROUP = 8,                /* pieces of columns that are packed side by side */
+    MOST_BLOCKS = 8,          /* of a thread's own operand */
     /* From so many columns of its own on a thread packs the other operand for itself, too: what another core has just
      * written comes at a few GB/s. (Measured with two threads, from 64 columns on: docs/performance.md.) */
     COLUMNS_ALONE = 64
@@ -336,7 +336,8 @@ static void add_block(const gradient_work *w, int64_t row, int64_t panel, const 
     }
 }
 
-/* dweight in rectangles, some for each thread: a few blocks of a thread's own operand × many of the shared one. */
+/* dweight in rectangles, as many for each thread: a few blocks of a thread's own operand × many of the shared one. The
+ * fewer there are, the longer the pieces of rows that a thread packs. */
 typedef struct {
     int64_t own, shared; /* blocks of the operands' columns */
     int64_t own_groups, shared_groups;
@@ -346,8 +347,8 @@ static rectangles cut(const gradient_work *w, int64_t threads)
 {
     rectangles r = {w->left_is_shared ? w->panels : w->rows, w->left_is_shared ? w->rows : w->panels, 0, 1};
     int64_t size = MOST_BLOCKS;
-    while (size > 1 && pieces(r.own, size) < 3 * threads) size--;
-    r.own_groups = pieces(r.own, size);
+    while (size > 1 && pieces(r.own, size) < 2 * threads) size--;
+    r.own_groups = smaller(r.own, pieces(pieces(r.own, size), threads) * threads);
     if (r.own_groups < 2 * threads) r.shared_groups = smaller(r.shared, pieces(2 * threads, r.own_groups));
     return r;
 }
