@@ -233,7 +233,7 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
 
 enum {
     BLOCK_ROWS = RUN * DEPTH, /* of x and dy, packed at once */
-    GROUP = 8,                /* pieces of columns that are packed side by side */
+    GROUP = 8,                /* pieces of columns that are packed side by side, at most */
     MOST_BLOCKS = 8,          /* of a thread's own operand */
     /* From so many columns of its own on a thread packs the other operand for itself, too: what another core has just
      * written comes at a few GB/s. (Measured with two threads, from 64 columns on: docs/performance.md.) */
@@ -309,11 +309,11 @@ static void pack_columns(const gradient_work *w, bool left, int64_t first, int64
     }
 }
 
-/* A group of pieces of the operand that all need. */
-static void pack_shared(const gradient_work *w, int64_t group, bool bias, pair *to)
+/* A group of `size` pieces of the operand that all need. */
+static void pack_shared(const gradient_work *w, int64_t group, int64_t size, bool bias, pair *to)
 {
-    int64_t first = group * GROUP, columns = w->left_is_shared ? w->dy.columns : w->x.columns;
-    pack_columns(w, w->left_is_shared, first, smaller(first + GROUP, 2 * pieces(columns, BLOCK)), bias,
+    int64_t first = group * size, columns = w->left_is_shared ? w->dy.columns : w->x.columns;
+    pack_columns(w, w->left_is_shared, first, smaller(first + size, 2 * pieces(columns, BLOCK)), bias,
                  to + first * piece_pairs(w->x.type, w->steps));
 }
 
@@ -391,7 +391,8 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
     if (dbias != NULL) all.bias_sums = shared;
     /* cppcheck-suppress invalidPointerCast ; room behind the sums */
     pair *memory = (pair *)(shared + bias_room);
-    int64_t groups = pieces(2 * cuts.shared, GROUP);
+    int64_t size = smaller(GROUP, pieces(2 * cuts.shared, alone ? 1 : threads)); /* a group for each thread */
+    int64_t groups = pieces(2 * cuts.shared, size);
 #pragma omp parallel
     {
         const int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
@@ -406,11 +407,12 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
             w.steps = pieces(rows, DEPTH);
             w.shared = to;
             if (alone) {
-                for (int64_t group = 0; group < groups; group++) pack_shared(&w, group, group % team == thread, to);
+                for (int64_t group = 0; group < groups; group++)
+                    pack_shared(&w, group, size, group % team == thread, to);
 #pragma omp barrier /* dweight's numbers are added to block by block */
             } else {
 #pragma omp for schedule(static)
-                for (int64_t group = 0; group < groups; group++) pack_shared(&w, group, true, to);
+                for (int64_t group = 0; group < groups; group++) pack_shared(&w, group, size, true, to);
             }
 #pragma omp for schedule(dynamic, 1) nowait
             for (int64_t index = 0; index < cuts.own_groups * cuts.shared_groups; index++)
