@@ -51,10 +51,18 @@ typedef struct {
 } vt_fused_graph;
 
 /* Builds graph and plan for `handle`, or for the device that `device_text` describes (JSON; cuDNN's
- * CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION), which needs no GPU but finds proposals only: making a plan needs the
- * driver. False: this cuDNN has none. */
+ * CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION), which needs no GPU, but a driver's library to load the compiled kernel.
+ * False: this cuDNN has none. */
 bool vt_fused_graph_open(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
                          const vt_fused_shape *shape, vt_fused_graph *graph);
+
+/* The plan as text (JSON, about 100 KB: the compiled kernel is in it), from which the same library makes it again for
+ * the same kind of GPU in milliseconds, where compiling takes about half a second. malloc'd; NULL: it has none. */
+char *vt_fused_graph_text(const vt_fused_graph *graph, size_t *bytes);
+/* A graph with nothing but the plan of such a text; `handle` and `device_text` as above. False: the library does not
+ * take it. */
+bool vt_fused_graph_restore(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text, const char *text,
+                            size_t bytes, vt_fused_graph *graph);
 void vt_fused_graph_close(vt_fused_graph *graph);
 
 #endif

@@ -3,7 +3,10 @@
 #ifdef VT_HAS_CUDNN
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/memory.h"
 
 typedef cudnnBackendDescriptor_t descriptor;
 
@@ -239,6 +242,37 @@ static void describe_backward(vt_fused_graph *g, const vt_fused_shape *s)
     pointwise(g, CUDNN_POINTWISE_IDENTITY, dq_sum, NULL, dq);
 }
 
+/* What the plan is for: a device that is described, or the handle's. */
+static void set_target(vt_fused_graph *g, descriptor plan, descriptor device, cudnnHandle_t handle)
+{
+    if (device != NULL)
+        set_descriptor(g, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
+    else
+        set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&handle);
+}
+
+/* The graph's plan is this one, if it can be finished. */
+static void take_plan(vt_fused_graph *g, descriptor plan)
+{
+    int64_t one;
+    finish(g, plan);
+    if (!g->failed && succeeds(g,
+                               g->library->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                                                    CUDNN_TYPE_INT64, 1, &one, &g->workspace_bytes),
+                               "asking for the workspace of plan", g->count))
+        g->plan = plan;
+}
+
+/* NULL: the handle's. */
+static descriptor make_device(vt_fused_graph *g, const char *text)
+{
+    if (text == NULL) return NULL;
+    descriptor device = make(g, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    set(g, device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(text), text);
+    finish(g, device);
+    return device;
+}
+
 /* The first proposal that becomes a plan. */
 static void find_plan(vt_fused_graph *g, descriptor operations, descriptor device, cudnnHandle_t handle,
                       cudnnBackendHeurMode_t mode)
@@ -262,17 +296,9 @@ static void find_plan(vt_fused_graph *g, descriptor operations, descriptor devic
     g->proposals += (int)count;
     for (int64_t i = 0; i < count && i < MOST && g->plan == NULL; i++) {
         descriptor plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-        int64_t one;
         set_descriptor(g, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, proposals[i]);
-        if (device != NULL)
-            set_descriptor(g, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
-        else
-            set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&handle);
-        finish(g, plan);
-        if (!g->failed &&
-            g->library->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                                 &one, &g->workspace_bytes) == CUDNN_STATUS_SUCCESS)
-            g->plan = plan;
+        set_target(g, plan, device, handle);
+        take_plan(g, plan);
         g->failed = false; /* the next one may do */
     }
 }
@@ -285,20 +311,46 @@ bool vt_fused_graph_open(const vt_cudnn *library, cudnnHandle_t handle, const ch
         describe_backward(graph, shape);
     else
         describe_forward(graph, shape);
-    descriptor device = NULL, operations = make(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    if (device_text != NULL) {
-        device = make(graph, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-        set(graph, device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(device_text),
-            device_text);
-        finish(graph, device);
-    } else {
+    descriptor device = make_device(graph, device_text);
+    descriptor operations = make(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    if (device_text == NULL)
         set(graph, operations, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&handle);
-    }
     set(graph, operations, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, graph->operation_count,
         (const void *)graph->operations);
     finish(graph, operations);
     if (!graph->failed) find_plan(graph, operations, device, handle, CUDNN_HEUR_MODE_A);
     if (!graph->failed && graph->plan == NULL) find_plan(graph, operations, device, handle, CUDNN_HEUR_MODE_FALLBACK);
+    return graph->plan != NULL;
+}
+
+char *vt_fused_graph_text(const vt_fused_graph *graph, size_t *bytes)
+{
+    const vt_cudnn *library = graph->library;
+    int64_t size = 0;
+    if (graph->plan == NULL ||
+        library->cudnnBackendGetAttribute(graph->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                          0, &size, NULL) != CUDNN_STATUS_SUCCESS ||
+        size <= 0)
+        return NULL;
+    char *text = vt_allocate((size_t)size, 1, "a plan of cuDNN's as text");
+    if (library->cudnnBackendGetAttribute(graph->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                          size, &size, text) == CUDNN_STATUS_SUCCESS) {
+        *bytes = (size_t)size;
+        return text;
+    }
+    free(text);
+    return NULL;
+}
+
+bool vt_fused_graph_restore(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text, const char *text,
+                            size_t bytes, vt_fused_graph *graph)
+{
+    *graph = (vt_fused_graph){.library = library};
+    descriptor device = make_device(graph, device_text);
+    descriptor plan = make(graph, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    set_target(graph, plan, device, handle);
+    set(graph, plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)bytes, text);
+    take_plan(graph, plan);
     return graph->plan != NULL;
 }
 

@@ -5,6 +5,7 @@
 #define VT_BACKEND_CHOICES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { VT_CHOICE_MOST_NUMBERS = 32 }; /* of a key, and of a value */
@@ -26,6 +27,13 @@ bool vt_choices_find(const vt_choices *choices, const char *kind, const int64_t 
 /* Made just now: replaces one of the same kind and key. */
 void vt_choices_add(vt_choices *choices, const char *kind, const int64_t *key, int key_count, const uint64_t *value,
                     int value_count);
+
+/* What goes with a choice and is too large for a line, a kernel that was compiled, say: kept in a file of its own
+ * beside that of the choices, under kind and key; nowhere where the choices have no file. */
+void vt_choices_keep(const vt_choices *choices, const char *kind, const int64_t *key, int key_count, const void *data,
+                     size_t bytes);
+/* malloc'd; NULL: nothing was kept, or it is damaged. */
+char *vt_choices_kept(const vt_choices *choices, const char *kind, const int64_t *key, int key_count, size_t *bytes);
 
 /* All of them, malloc'd: a line that names the machine, then one for each. */
 char *vt_choices_text(const vt_choices *choices);

@@ -34,6 +34,7 @@ TEST(without_a_gpu_auto_is_the_cpu_and_cuda_an_error)
 #if defined(VT_HAS_CUDA) && defined(VT_HAS_CUDNN)
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include "cuda/fused_attention.h"
 #include "cuda/state.h"
@@ -48,37 +49,68 @@ static const char *const h200 =
     "\"supportCoopLaunch\":1,\"smClockRateKHz\":1980000,\"memClockRateKHz\":3201000,\"l2CacheSize\":62914560,"
     "\"deviceName\":\"NVIDIA H200\"}";
 
-/* cuDNN compiles its kernels through the driver's library. Where there is no driver, the CUDA toolkit's stand-in for it
- * is enough for the compiling. */
+/* cuDNN compiles and loads its kernels through the driver's library. Where there is no driver, a stand-in beside this
+ * program (tests/gpu/driver.c) is enough for that. */
 static bool load_driver(void)
 {
-    const char *home = getenv("CUDA_HOME");
-    char path[512];
-    snprintf(path, sizeof path, "%s/lib64/stubs/libcuda.so", home != NULL ? home : "/usr/local/cuda");
-    return dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != NULL || dlopen(path, RTLD_NOW | RTLD_GLOBAL) != NULL;
+    char path[512] = "";
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 40);
+    if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != NULL) return true;
+    if (length <= 0) return false;
+    strcpy(strrchr(path, '/'), "/driver/libcuda.so.1");
+    return dlopen(path, RTLD_NOW | RTLD_GLOBAL) != NULL;
 }
 
-/* The reference model's attention: the library takes the graphs and has kernels for them. Without a GPU they can't be
- * loaded, so there is no plan. */
-TEST(cudnn_proposes_kernels_for_attention)
+/* NULL: cuDNN's plans can't be tried here; the test is skipped. */
+static const vt_cudnn *library_for_plans(void)
 {
     const vt_cudnn *library = NULL;
-    if (!load_driver() || vt_library_cudnn(&library) != VT_OK || library->cudnnGetVersion() < 91501) {
-        vt_test_skip("no libcuda, nor a stand-in, or no cuDNN 9.15.1 or newer: %s", vt_error_text());
-        vt_error_clear();
-        return;
-    }
-    for (int kind = 0; kind < 4; kind++) {
+    if (load_driver() && vt_library_cudnn(&library) == VT_OK && library->cudnnGetVersion() >= 91501) return library;
+    vt_test_skip("no libcuda, nor a stand-in, or no cuDNN 9.15.1 or newer: %s", vt_error_text());
+    vt_error_clear();
+    return NULL;
+}
+
+/* The reference model's attention: the library takes the graphs and compiles kernels for them. */
+TEST(cudnn_has_kernels_for_attention)
+{
+    const vt_cudnn *library = library_for_plans();
+    for (int kind = 0; library != NULL && kind < 4; kind++) {
         int backward = kind % 2;
         vt_type type = kind < 2 ? VT_BFLOAT16 : VT_FLOAT16;
         vt_fused_shape shape = {16, 8, 48, 4050, 4050, 384, 384, 384, 384, 384, 384, 384, 384, backward, type};
         vt_fused_graph graph;
-        vt_fused_graph_open(library, NULL, h200, &shape, &graph);
-        EXPECT(graph.operation_count == (backward ? 18 : 10), "%d operations", graph.operation_count);
-        EXPECT(graph.proposals > 0, "no proposal, backward %d, type %d: %s", backward, type, graph.failure);
-        EXPECT(graph.plan != NULL || strstr(graph.failure, ": status ") != NULL, "why there is no plan: %s",
+        EXPECT(vt_fused_graph_open(library, NULL, h200, &shape, &graph), "backward %d, type %d: %s", backward, type,
                graph.failure);
+        EXPECT(graph.operation_count == (backward ? 18 : 10), "%d operations", graph.operation_count);
+        EXPECT(graph.proposals > 0 && graph.plan != NULL);
         vt_fused_graph_close(&graph);
+    }
+}
+
+/* Nothing is compiled for a plan that is made from its text, and it is the same. */
+TEST(cudnn_takes_its_plans_back)
+{
+    const vt_cudnn *library = library_for_plans();
+    for (int backward = 0; library != NULL && backward < 2; backward++) {
+        vt_fused_shape shape = {2, 3, 48, 333, 333, 432, 432, 432, 144, 144, 432, 432, 432, backward, VT_BFLOAT16};
+        vt_fused_graph graph, again, damaged;
+        size_t bytes = 0, bytes_again = 0;
+        EXPECT(vt_fused_graph_open(library, NULL, h200, &shape, &graph), "%s", graph.failure);
+        char *text = vt_fused_graph_text(&graph, &bytes);
+        EXPECT(text != NULL && bytes > 1000, "%zu bytes", bytes);
+        if (text == NULL) return;
+        EXPECT(vt_fused_graph_restore(library, NULL, h200, text, bytes, &again), "%s", again.failure);
+        EXPECT(again.workspace_bytes == graph.workspace_bytes);
+        char *text_again = vt_fused_graph_text(&again, &bytes_again);
+        EXPECT(text_again != NULL && bytes_again == bytes && memcmp(text, text_again, bytes) == 0);
+        EXPECT(!vt_fused_graph_restore(library, NULL, h200, text, bytes / 2, &damaged) && damaged.plan == NULL &&
+               damaged.failure[0] != '\0');
+        vt_fused_graph_close(&graph);
+        vt_fused_graph_close(&again);
+        vt_fused_graph_close(&damaged);
+        free(text);
+        free(text_again);
     }
 }
 
@@ -209,15 +241,18 @@ static void check_cudnn(vt_type type, const vt_attention_shape *shape)
 
 TEST(cudnn_gives_the_attention_of_the_own_kernels)
 {
-    static const vt_attention_shape shapes[] = {{.batch = 2, .heads = 8, .head_dim = 48, .queries = 333, .keys = 333},
-                                                {.batch = 1, .heads = 3, .head_dim = 64, .queries = 256, .keys = 256},
-                                                {.batch = 1, .heads = 2, .head_dim = 128, .queries = 190, .keys = 190}};
+    static const vt_attention_shape shapes[] = {
+        {.batch = 2, .heads = 8, .head_dim = 48, .queries = 333, .keys = 333},
+        {.batch = 1, .heads = 3, .head_dim = 64, .queries = 256, .keys = 256},
+        {.batch = 1, .heads = 2, .head_dim = 128, .queries = 190, .keys = 190},
+        {.batch = 2, .heads = 8, .head_dim = 48, .queries = 4050, .keys = 4050}};
     if (!has_gpu()) {
         vt_test_skip("this machine has no GPU");
         return;
     }
     vt_test_gpu_used = true;
-    FOR_EACH_HALF(type)
+    setenv("XDG_CACHE_HOME", vt_test_directory(), 1); /* the second time plans are not compiled, but read from there */
+    for (int time = 0; time < 2; time++) FOR_EACH_HALF(type)
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) check_cudnn(type, &shapes[i]);
 }
 

@@ -1,0 +1,75 @@
+/* build/tests/driver/libcuda.so.1, for the tests of cuDNN's plans where there is no GPU: what cuDNN asks of the driver
+ * to compile a kernel and to load it. Nothing can be run. */
+#include <stddef.h>
+
+enum { DONE = 0, STUB_LIBRARY = 34 };
+
+static int loaded;
+
+int cuInit(unsigned flags)
+{
+    (void)flags;
+    return DONE;
+}
+
+int cuDriverGetVersion(int *version)
+{
+    *version = 13000;
+    return DONE;
+}
+
+int cuGetErrorString(int error, const char **text)
+{
+    (void)error;
+    *text = "no driver, but a stand-in for tests";
+    return DONE;
+}
+
+int cuLibraryLoadData(void **library, const void *code, void *options, void *values, unsigned count, void *more,
+                      void *more_values, unsigned more_count)
+{
+    (void)code, (void)options, (void)values, (void)count, (void)more, (void)more_values, (void)more_count;
+    *library = &loaded;
+    return DONE;
+}
+
+int cuLibraryGetKernel(void **kernel, void *library, const char *name)
+{
+    (void)library, (void)name;
+    *kernel = &loaded;
+    return DONE;
+}
+
+int cuLibraryUnload(void *library)
+{
+    (void)library;
+    return DONE;
+}
+
+#define REFUSE(name)                                                                                                   \
+    int name(void)                                                                                                     \
+    {                                                                                                                  \
+        return STUB_LIBRARY;                                                                                           \
+    }
+
+/* What cuDNN looks for, and does without. */
+REFUSE(cuCtxGetCurrent)
+REFUSE(cuCtxGetLimit)
+REFUSE(cuCtxPopCurrent)
+REFUSE(cuCtxPushCurrent)
+REFUSE(cuDeviceGet)
+REFUSE(cuDeviceGetCount)
+REFUSE(cuGetErrorName)
+REFUSE(cuGetExportTable) /* without it nvrtc crashes */
+REFUSE(cuKernelGetAttribute)
+REFUSE(cuKernelSetAttribute)
+REFUSE(cuLaunchCooperativeKernel)
+REFUSE(cuLaunchKernel)
+REFUSE(cuLaunchKernelEx)
+REFUSE(cuLibraryLoadFromFile)
+REFUSE(cuLinkAddData)
+REFUSE(cuLinkComplete)
+REFUSE(cuLinkCreate)
+REFUSE(cuLinkDestroy)
+REFUSE(cuOccupancyMaxPotentialClusterSize)
+REFUSE(cuStreamGetCtx)
