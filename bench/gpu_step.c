@@ -96,7 +96,8 @@ done:
     return status;
 }
 
-/* A device finds the batch where a step reads it, as PyTorch's side does: nothing is copied in a step. */
+/* A device finds the batch where a step reads it, as PyTorch's side does: nothing is copied in a step, and no memory is
+ * held for batches on their way. */
 static vt_status place_batch(side *s, int64_t input_count, int64_t target_count)
 {
     vt_status status = VT_OK;
@@ -105,9 +106,10 @@ static vt_status place_batch(side *s, int64_t input_count, int64_t target_count)
     backend->copy(backend, s->trainer->batch_input, s->input, (size_t)input_count * sizeof(float));
     backend->copy(backend, s->trainer->batch_target, s->target, (size_t)target_count * sizeof(float));
     VT_TRY(backend->check(backend));
-    backend->release(backend, s->input);
-    backend->release(backend, s->target);
+    void *const unneeded[] = {s->input, s->target, s->trainer->staged_input, s->trainer->staged_target};
+    for (size_t i = 0; i < sizeof unneeded / sizeof unneeded[0]; i++) backend->release(backend, unneeded[i]);
     s->input = s->target = NULL;
+    s->trainer->staged_input = s->trainer->staged_target = NULL;
     s->batch.input = s->batch.target = NULL;
 done:
     return status;

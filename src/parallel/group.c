@@ -1,6 +1,7 @@
 /* What all engines have in common: counting, groups of one rank, and staging of device memory through the host. */
 #include "parallel/group.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -346,6 +347,8 @@ void vt_engine_abort(vt_engine *engine, const char *format, ...)
     fflush(stdout);
     fputs(line, stderr);
     fflush(stderr);
+    signal(SIGALRM, SIG_DFL); /* should the launcher or a device not answer, this ends the rank */
+    alarm(10);
     if (engine->abort != NULL) engine->abort(engine);
     _exit(EXIT_FAILURE);
 }

@@ -69,8 +69,6 @@ static void mpi_group_close(vt_group *group)
 static void mpi_abort(vt_engine *engine)
 {
     (void)engine;
-    signal(SIGALRM, SIG_DFL); /* should the launcher not answer, this ends the rank */
-    alarm(10);
     MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
 }
 

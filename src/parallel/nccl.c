@@ -147,12 +147,12 @@ static void group_close(vt_group *group)
 {
     vt_nccl_state *state = vt_nccl_state_of(group);
     vt_nccl_communicator *c = group->state;
+    cudaStreamSynchronize(c->stream); /* watched over to its end */
     pthread_mutex_lock(&state->mutex);
     vt_nccl_communicator **place = &state->list;
     while (*place != c) place = &(*place)->next;
     *place = c->next;
     pthread_mutex_unlock(&state->mutex);
-    cudaStreamSynchronize(c->stream);
     state->nccl->ncclCommFinalize(c->comm);
     if (settle(state, c->comm, group->engine->timeout, "closing a group") == VT_OK)
         state->nccl->ncclCommDestroy(c->comm);

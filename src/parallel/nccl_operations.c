@@ -10,6 +10,8 @@
 #include "base/memory.h"
 #include "parallel/nccl_inside.h"
 
+static const char *const late = "not over in time (comm_timeout): one of these ranks is stopped, dead or far behind";
+
 static void fail(vt_group *group, const char *what, const char *why)
 {
     char text[VT_GROUP_TEXT_SIZE];
@@ -53,9 +55,12 @@ static void finish(vt_group *group, const char *what, vt_request *request)
 {
     vt_nccl_communicator *c = group->state;
     vt_nccl_state *state = vt_nccl_state_of(group);
-    ncclResult_t result = ncclInProgress; /* a call without blocking may go on behind the scenes */
-    while (state->nccl->ncclCommGetAsyncError(c->comm, &result) == ncclSuccess && result == ncclInProgress)
+    const double end = vt_clock_seconds() + group->engine->timeout;
+    ncclResult_t result = ncclInProgress; /* a call without blocking may go on behind the scenes: it meets its peers */
+    while (state->nccl->ncclCommGetAsyncError(c->comm, &result) == ncclSuccess && result == ncclInProgress) {
+        if (vt_clock_seconds() > end) fail(group, what, late);
         vt_nccl_rest();
+    }
     check(group, what, result);
     vt_nccl_operation *one = vt_allocate(1, sizeof *one, "communication by NCCL");
     one->communicator = c;
@@ -102,8 +107,7 @@ static void get(vt_group *group, const char *what, void *host, const void *devic
     vt_nccl_operation *one = request->state;
     double end = vt_clock_seconds() + group->engine->timeout;
     while (cudaEventQuery(one->end) == cudaErrorNotReady) {
-        if (vt_clock_seconds() > end)
-            fail(group, what, "not over in time (comm_timeout): one of these ranks is stopped, dead or far behind");
+        if (vt_clock_seconds() > end) fail(group, what, late);
         vt_nccl_rest();
     }
     check_cuda(group, what, cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
