@@ -112,7 +112,9 @@ void vt_stored_own_boxes(const vt_trainer *trainer, vt_written_box **result, int
             copies++;
         }
         VT_ASSERT(copies > 0); /* this rank's own */
-        if (i % copies != place) continue;
+        /* trained apart, the copies differ: all are the first ranks', whose data coordinate is 0, so of one model */
+        const int64_t turn = trainer->config->noddp ? 0 : i % copies;
+        if (turn != place) continue;
         vt_tensor_box cut[VT_TENSOR_BOXES];
         int number = vt_stored_boxes(&tensor, cut);
         for (int j = 0; j < number; j++)

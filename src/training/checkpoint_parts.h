@@ -38,7 +38,7 @@ typedef struct {
 void vt_written_name(const vt_written_box *box, const char *tensor, char name[VT_STORED_NAME + 8]);
 
 /* Collective. The boxes that this rank is to write, so that each element is written once, and the copies of a tensor
- * take turns: *boxes is malloc'd. */
+ * take turns (with noddp, the first one writes): *boxes is malloc'd. */
 void vt_stored_own_boxes(const vt_trainer *trainer, vt_written_box **boxes, int64_t *count);
 
 /* Collective. Those of all ranks, by tensor and rank; malloc'd. */

@@ -61,6 +61,19 @@ test_without_reductions() {
     cmp <(cut -d, -f1-5 together/demo/4MP/00/metrics.csv) <(cut -d, -f1-5 ddp/demo/4MP/00/metrics.csv)
 }
 
+# The copies of the ranks differ then: the checkpoint is rank 0's, as if that had been alone with its samples.
+test_without_reductions_rank_0_is_saved() {
+    needs_mpi
+    local whole='--shuffle=false --lr=1e-2 --lr_schedule=none --checkpoint_every=40' parameters loss=
+    traced apart --noddp $whole --global_batch_size=16 --num_epochs=40 # one step each
+    "$VITRAIN" $SETTINGS --expdir=alone $whole --limit_nsamples=4 --num_epochs=40 >printed
+    for parameters in apart alone; do
+        "$VITRAIN" $SETTINGS --expdir=then --lr=0 --init_from="$(echo $parameters/demo/*/00/checkpoints/step-00000040)" >printed
+        loss="$loss $(sed -n 's/.*Avg val loss=//p' printed)"
+    done
+    echo $loss | awk '{ d = $1 / $2 - 1; if (d > 1e-3 || d < -1e-3) { print "losses " $0; exit 1 } }'
+}
+
 test_ranks_read_their_own_rows() {
     needs_mpi
     command -v strace >/dev/null && strace -o none true 2>/dev/null || skip "no strace"
