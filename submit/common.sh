@@ -48,7 +48,10 @@ mpirun_command() {
         flags=(--bind-to none "$@")
         [ "$(id -u)" -ne 0 ] || flags+=(--allow-run-as-root)
         for name in $(compgen -e); do
-            case $name in OMP_NUM_THREADS | MASTER_ADDR | MASTER_PORT | NCCL_* | VITRAIN_* | BENCHY_*) flags+=(-x "$name") ;; esac
+            case $name in # what the program reads, its libraries, and where those are
+            OMP_* | GOMP_* | MASTER_ADDR | MASTER_PORT | NCCL_* | NVIDIA_* | VITRAIN_* | BENCHY_* | XDG_CACHE_HOME | \
+                CUDA_HOME | CUDA_PATH | CUDNN_HOME | LD_LIBRARY_PATH) flags+=(-x "$name") ;;
+            esac
         done
         ;;
     esac

@@ -127,6 +127,8 @@ test_mpirun() {
     called "mpirun -hosts a,b -n 3 $VITRAIN --depth=2"
     BENCHY_OUTPUT=x "$TOP/submit/mpirun.sh" 2
     called "-x BENCHY_OUTPUT"
+    OMP_PLACES=cores NVIDIA_TF32_OVERRIDE=0 CUDNN_HOME=/cudnn "$TOP/submit/mpirun.sh" 2
+    for name in OMP_PLACES NVIDIA_TF32_OVERRIDE CUDNN_HOME; do called "-x $name"; done
     rm calls
     FAKE_MPI=HYDRA SLURM_JOB_ID=12 "$TOP/submit/mpirun.sh" --depth=2
     called "mpirun $VITRAIN --depth=2"
