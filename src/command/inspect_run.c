@@ -5,12 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/text.h"
 #include "command/inspect.h"
 #include "config/yaml.h"
 #include "data/output_file.h"
-#include "report/table.h"
+#include "report/run_files.h"
 #include "training/run_directory.h"
 
 /* The few keys that tell runs apart. */
@@ -68,35 +67,20 @@ static void print_losses(const char *directory, int *faults)
     free(epochs_path);
 }
 
-/* The last line of out.log, without its time stamp. */
 static void print_end(const char *directory)
 {
     int lock = -1;
-    char *path = vt_text_format("%s/out.log", directory), *line = NULL, *last = vt_text_copy("");
-    size_t size = 0;
     bool going = vt_run_directory_lock(directory, false, &lock) != VT_OK;
     vt_error_clear();
     vt_run_directory_unlock(&lock);
-    FILE *file = fopen(path, "re");
-    while (file != NULL && vt_file_line(file, &line, &size) > 0) {
-        line[strcspn(line, "\n")] = '\0';
-        if (line[0] == '\0') continue;
-        free(last);
-        last = vt_text_copy(line);
-    }
-    const char *text = strstr(last, " - root - ");
-    const char *said = text != NULL ? text + strlen(" - root - ") : last;
-    bool ended = strstr(said, "run directory") != NULL || strstr(said, "DONE") != NULL;
+    char *last = vt_run_last_line(directory);
     printf("  state: %s; the log's last line: %s\n",
            going                             ? "going on now"
-           : ended                           ? "ended"
-           : strstr(said, "Stopped") != NULL ? "stopped, --resume goes on"
-           : strncmp(said, "ERROR", 5) == 0  ? "failed"
+           : vt_run_is_finished(last)        ? "ended"
+           : strstr(last, "Stopped") != NULL ? "stopped, --resume goes on"
+           : strncmp(last, "ERROR", 5) == 0  ? "failed"
                                              : "broken off, --resume goes on from the last checkpoint, if there is one",
-           said);
-    if (file != NULL) fclose(file);
-    free(path);
-    free(line);
+           last);
     free(last);
 }
 

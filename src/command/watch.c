@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "command/arguments.h"
 #include "report/progress.h"
@@ -48,36 +47,16 @@ static vt_progress_figures figures_of(const vt_run_files *run)
     return figures;
 }
 
-/* The last line of out.log, malloc'd, without its stamp; "" when there is none. */
-static char *last_line(const char *directory)
-{
-    char *path = vt_text_format("%s/out.log", directory), *line = NULL, *last = vt_text_copy("");
-    size_t size = 0;
-    FILE *file = fopen(path, "re");
-    while (file != NULL && vt_file_line(file, &line, &size) > 0) {
-        line[strcspn(line, "\n")] = '\0';
-        const char *text = strstr(line, " - root - ");
-        if (text == NULL) continue;
-        free(last);
-        last = vt_text_copy(text + strlen(" - root - "));
-    }
-    if (file != NULL) fclose(file);
-    free(path);
-    free(line);
-    return last;
-}
-
 /* Does the log's last line say that, and how, the run ended? */
 static bool says_the_end(const char *last)
 {
-    return strstr(last, "run directory") != NULL || strstr(last, "Stopped by") != NULL ||
-           strncmp(last, "ERROR", 5) == 0;
+    return vt_run_is_finished(last) || strstr(last, "Stopped by") != NULL || strncmp(last, "ERROR", 5) == 0;
 }
 
 /* Ended by its own words, or because nothing holds its directory any more. `idle`: seconds since the last new step. */
 static bool has_ended(const char *directory, double idle)
 {
-    char *last = last_line(directory);
+    char *last = vt_run_last_line(directory);
     int lock = -1;
     bool said = says_the_end(last);
     bool held = vt_run_directory_lock(directory, false, &lock) != VT_OK;
@@ -163,7 +142,7 @@ vt_status vt_command_watch(int argument_count, char *const *arguments)
         VT_TRY(look(directory, &figures, &rows));
         print_line(&figures);
     }
-    last = last_line(directory);
+    last = vt_run_last_line(directory);
     printf("%s: %s\n", says_the_end(last) ? "ended" : "broken off, no process has the run; its last line", last);
 done:
     vt_progress_close(&progress);

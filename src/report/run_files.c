@@ -122,3 +122,29 @@ double vt_run_recent_loss(const vt_run_files *files)
     for (int64_t i = 0; i < count; i++) sum += vt_table_value(&files->steps, rows - 1 - i, "loss");
     return count > 0 ? sum / (double)count : (double)NAN;
 }
+
+char *vt_run_last_line(const char *directory)
+{
+    char *path = vt_text_format("%s/out.log", directory), *line = NULL, *last = vt_text_copy("");
+    size_t size = 0;
+    FILE *file = fopen(path, "re");
+    while (file != NULL && vt_file_line(file, &line, &size) > 0) {
+        line[strcspn(line, "\n")] = '\0';
+        const char *text = strstr(line, " - root - ");
+        if (text == NULL) continue;
+        free(last);
+        last = vt_text_copy(text + strlen(" - root - "));
+    }
+    if (file != NULL) fclose(file);
+    free(path);
+    free(line);
+    return last;
+}
+
+bool vt_run_is_finished(const char *last)
+{
+    static const char *const ends[] = {"; run directory ", "the run is finished", "BENCHY::SUMMARY::"};
+    for (int i = 0; i < 3; i++)
+        if (strstr(last, ends[i]) != NULL) return true;
+    return false;
+}

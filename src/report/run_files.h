@@ -34,4 +34,10 @@ double vt_run_best_loss(const vt_run_files *files);
 /* The smoothed loss of the last steps: mean of up to 50. */
 double vt_run_recent_loss(const vt_run_files *files);
 
+/* What the last line of out.log says, malloc'd, without its stamp; "" when there is none. */
+char *vt_run_last_line(const char *directory);
+
+/* Does that line say that the run came to its end: trained, measured, or with nothing left to do? */
+bool vt_run_is_finished(const char *last);
+
 #endif

@@ -339,6 +339,14 @@ test_watch() {
     contains "$(cat said)" ", valid 0."
     timeout 20 "$VITRAIN" watch $run >said
     contains "$(cat said)" "ended: INFO - validation loss"
+    small_run --resume # once more: nothing is left to do
+    timeout 20 "$VITRAIN" watch $run >said
+    contains "$(cat said)" "ended: INFO - the run is finished: 2 epochs are done"
+    "$VITRAIN" inspect $run >said
+    contains "$(cat said)" "state: ended; the log's last line: INFO - the run is finished"
+    small_run --run_num=measured --enable_benchy
+    timeout 20 "$VITRAIN" watch runs/demo/1CPU/measured >said
+    contains "$(cat said)" "ended: INFO - BENCHY::SUMMARY::FULL"
     fails 1 "$VITRAIN" watch data
     contains "$output" "data/metrics.csv: No such file or directory; expected the directory of a run, like runs/demo/1CPU/00"
     for command in watch report; do
