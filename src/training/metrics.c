@@ -5,11 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "report/log.h"
+#include "training/run_directory.h"
 
 struct vt_metrics {
     FILE *file;
@@ -43,23 +46,51 @@ static long find_end(FILE *file, const char *names, int64_t steps)
     return ferror(file) ? -1 : end;
 }
 
+static vt_status set_aside(const char *path, const char *names)
+{
+    vt_status status = VT_OK;
+    char *old = vt_run_directory_name_for_old(path);
+    VT_CHECK(rename(path, old) == 0, "can't rename %s to %s: %s", path, old, strerror(errno));
+    vt_log_warning("%s does not begin with the line '%.*s', so its rows can't be gone on with: it is now %s", path,
+                   (int)strcspn(names, "\n"), names, old);
+done:
+    free(old);
+    return status;
+}
+
+/* Cut back to that step; leaves *result where there is none with these names. */
+static vt_status open_earlier(const char *path, const char *names, int64_t steps, FILE **result)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    FILE *file = fopen(path, "r+");
+    VT_CHECK(file != NULL || errno == ENOENT, "can't open %s: %s", path, strerror(errno));
+    if (file == NULL) return VT_OK;
+    const long end = find_end(file, names, steps);
+    VT_CHECK(end >= 0 && fstat(fileno(file), &info) == 0, "can't read %s: %s", path, strerror(errno));
+    if (end == 0) {
+        if (info.st_size > 0) VT_TRY(set_aside(path, names));
+        goto done;
+    }
+    VT_CHECK(ftruncate(fileno(file), end) == 0 && fseek(file, end, SEEK_SET) == 0, "can't cut %s back to step %lld: %s",
+             path, (long long)steps, strerror(errno));
+    *result = file;
+    file = NULL;
+done:
+    if (file != NULL) fclose(file);
+    return status;
+}
+
 vt_status vt_rows_open(const char *path, const char *names, int64_t steps, FILE **result)
 {
     vt_status status = VT_OK;
-    long end = 0;
     FILE *file = NULL;
-    if (steps > 0) file = fopen(path, "r+");
-    VT_CHECK(steps == 0 || file != NULL || errno == ENOENT, "can't open %s: %s", path, strerror(errno));
-    const bool is_new = file == NULL;
-    if (is_new) file = fopen(path, "w");
-    VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
-    if (!is_new) {
-        end = find_end(file, names, steps);
-        VT_CHECK(end >= 0, "can't read %s: %s", path, strerror(errno));
-        VT_CHECK(ftruncate(fileno(file), end) == 0 && fseek(file, end, SEEK_SET) == 0,
-                 "can't cut %s back to step %lld: %s", path, (long long)steps, strerror(errno));
+    if (steps > 0) VT_TRY(open_earlier(path, names, steps, &file));
+    if (file == NULL) {
+        file = fopen(path, "w");
+        VT_CHECK(file != NULL && fputs(names, file) >= 0 && fflush(file) == 0, "can't write %s: %s", path,
+                 strerror(errno));
     }
-    if (end == 0) VT_CHECK(fputs(names, file) >= 0 && fflush(file) == 0, "can't write %s: %s", path, strerror(errno));
     *result = file;
     file = NULL;
 done:

@@ -17,8 +17,8 @@ typedef struct {
     double data_wait_fraction; /* of the step's time */
 } vt_metrics_row;
 
-/* A .csv file whose first column is the step: made anew with this line of names when `steps` is 0 or the names differ;
- * else the rows up to that step stay, and what follows them is cut off. */
+/* A .csv file whose first column is the step: made anew with this line of names when `steps` is 0; else the rows up to
+ * that step stay, and what follows them is cut off. A file with other names is set aside, with a warning. */
 vt_status vt_rows_open(const char *path, const char *names, int64_t steps, FILE **file);
 
 /* NULL takes all rows and writes nothing. */

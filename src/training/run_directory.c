@@ -12,8 +12,7 @@
 #include "base/text.h"
 #include "data/output_file.h"
 
-/* A name beside `path` that nothing has yet: path.old-20251113-213555, then -1, -2, … behind it. */
-static char *name_for_old(const char *path)
+char *vt_run_directory_name_for_old(const char *path)
 {
     struct stat info;
     struct tm local;
@@ -56,7 +55,7 @@ vt_status vt_run_directory_make(const vt_config *config, bool on_gpu, char **pat
     *path = vt_run_directory_path(config, on_gpu);
     VT_TRY(vt_output_make_directory(parent));
     if (lstat(*path, &info) == 0) {
-        *renamed = name_for_old(*path);
+        *renamed = vt_run_directory_name_for_old(*path);
         VT_CHECK(rename(*path, *renamed) == 0, "can't rename the earlier run %s to %s: %s", *path, *renamed,
                  strerror(errno));
     }

@@ -12,6 +12,9 @@ char *vt_run_directory_path(const vt_config *config, bool on_gpu);
  * the older one's new path, malloc'd, or NULL. */
 vt_status vt_run_directory_make(const vt_config *config, bool on_gpu, char **path, char **renamed);
 
+/* A name beside `path` that nothing has yet: path.old-20251113-213555, then -1, -2, … behind it; malloc'd. */
+char *vt_run_directory_name_for_old(const char *path);
+
 /* Locks the directory `path` for this process until vt_run_directory_unlock: *lock is a descriptor, or -1 where there
  * is no such directory. Another run that holds it is an error, or waited for when `wait`. File systems without locks
  * grant them all. */

@@ -56,6 +56,18 @@ test_resumed_at_the_end_of_an_epoch() {
     [ "$(grep -c 'DONE ---- rank 0' $RUNS/parts/out.log)" -eq 2 ]
 }
 
+# Files that something else has rewritten (line ends of Windows) are not lost: the run begins new ones beside them.
+test_rows_that_cannot_be_gone_on_with_are_kept() {
+    small_data
+    train --num_epochs=1 >/dev/null
+    sed -i 's/$/\r/' $RUNS/00/metrics.csv $RUNS/00/epochs.csv
+    cp $RUNS/00/metrics.csv rewritten
+    train --num_epochs=2 --resume >printed
+    contains "$(cat printed)" "WARNING - $RUNS/00/metrics.csv does not begin with the line 'step,epoch,loss,"
+    cmp rewritten $RUNS/00/metrics.csv.old-*
+    [ "$(wc -l <$RUNS/00/metrics.csv)" -eq 8 ] && [ "$(cat $RUNS/00/epochs.csv.old-* | wc -l)" -eq 2 ]
+}
+
 test_resumed_in_bfloat16() {
     small_data
     train --num_epochs=2 --amp_mode=bf16 --run_num=whole >/dev/null
