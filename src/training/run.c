@@ -1,7 +1,9 @@
 #include "training/run.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -160,10 +162,17 @@ static vt_status choose_checkpoint(run_state *run)
     const vt_config *config = run->config;
     bool any = false;
     if (config->resume == NULL) return VT_OK;
+    char *index = vt_text_format("%s/checkpoint.h5", config->resume);
     VT_TRY(vt_checkpoint_store_has_any(run->checkpoints, &any));
     run->named = strcmp(config->resume, VT_SWITCH_ON) != 0 && !(config->resume_newest && any);
     run->resumes = run->named || any;
+    /* now, as a new run's directory is not there yet */
+    VT_CHECK(!run->named || access(index, R_OK) == 0,
+             "--resume=%s: can't read %s: %s; expected the directory of a checkpoint, like "
+             "runs/demo/1CPU/00/checkpoints/best",
+             config->resume, index, strerror(errno));
 done:
+    free(index);
     return status;
 }
 

@@ -211,6 +211,8 @@ test_nothing_to_resume() {
     cmp before $RUNS/00/metrics.csv
     fails 1 train --num_epochs=1 --resume=nowhere
     contains "$output" "can't read nowhere/checkpoint.h5"
+    fails 1 train --num_epochs=1 --resume=nowhere --run_num=new
+    [ ! -e $RUNS/new ]
     fails 1 train --resume nowhere
     contains "$output" "a switch takes a value only after '='"
 }
