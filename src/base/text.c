@@ -62,10 +62,15 @@ char *vt_text_copy(const char *string)
     return memcpy(vt_allocate(1, size, "text"), string, size);
 }
 
+double vt_text_plain_nan(double value)
+{
+    return isnan(value) ? (double)NAN : value;
+}
+
 const char *vt_text_float(float value, char buffer[VT_NUMBER_SIZE])
 {
     for (int digits = 1; digits <= 9; digits++) {
-        snprintf(buffer, VT_NUMBER_SIZE, "%.*g", digits, (double)value);
+        snprintf(buffer, VT_NUMBER_SIZE, "%.*g", digits, vt_text_plain_nan((double)value));
         if (!isfinite(value) || strtof(buffer, NULL) == value) break;
     }
     return buffer;
@@ -74,7 +79,7 @@ const char *vt_text_float(float value, char buffer[VT_NUMBER_SIZE])
 const char *vt_text_double(double value, char buffer[VT_NUMBER_SIZE])
 {
     for (int digits = 1; digits <= 17; digits++) {
-        snprintf(buffer, VT_NUMBER_SIZE, "%.*g", digits, value);
+        snprintf(buffer, VT_NUMBER_SIZE, "%.*g", digits, vt_text_plain_nan(value));
         if (!isfinite(value) || strtod(buffer, NULL) == value) break;
     }
     return buffer;

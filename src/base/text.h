@@ -20,6 +20,10 @@ void vt_text_close(vt_text *text);
 char *vt_text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *vt_text_copy(const char *string);
 
+/* The value, but of a NaN the one without a sign, which is printed as "nan", as Python prints it: processors make the
+ * other one. What readers get, in log and files, passes through here once it is computed. */
+double vt_text_plain_nan(double value);
+
 /* Shortest decimal digits that read back as the same value ("0.431169"; "1e-07" where the exponent is large). */
 enum { VT_NUMBER_SIZE = 32 };
 const char *vt_text_float(float value, char buffer[VT_NUMBER_SIZE]);

@@ -19,9 +19,9 @@
 #include "training/budget.h"
 #include "training/epochs.h"
 
-/* Sums over some steps. */
+/* Sums over some steps. As in the epoch's mean, a step without an update does not count in the loss. */
 typedef struct {
-    int64_t steps, samples;
+    int64_t steps, samples, updates;
     double seconds, loss, waited;
 } step_sums;
 
@@ -172,12 +172,17 @@ done:
     return status;
 }
 
+static double mean_loss(const step_sums *sums)
+{
+    return vt_text_plain_nan(sums->loss / (double)sums->updates);
+}
+
 /* Of the steps of `sums`, at x = step. */
 static vt_status write_training_points(vt_record *record, int64_t step, const step_sums *sums, double learning_rate)
 {
     vt_status status = VT_OK;
     vt_tensorboard *board = record->tensorboard;
-    VT_TRY(vt_tensorboard_scalar(board, "Loss/train", step, sums->loss / (double)sums->steps));
+    VT_TRY(vt_tensorboard_scalar(board, "Loss/train", step, mean_loss(sums)));
     VT_TRY(vt_tensorboard_scalar(board, "Learning Rate", step, learning_rate));
     VT_TRY(vt_tensorboard_scalar(board, "Avg iters per sec", step, (double)sums->steps / sums->seconds));
     VT_TRY(vt_tensorboard_scalar(board, "Avg samples per sec", step, (double)sums->samples / sums->seconds));
@@ -201,7 +206,10 @@ static void add_step(step_sums *sums, const vt_record_step_figures *figures)
     sums->steps++;
     sums->samples += figures->samples;
     sums->seconds += figures->seconds;
-    sums->loss += figures->loss;
+    if (isfinite(figures->gradient_norm)) {
+        sums->updates++;
+        sums->loss += figures->loss;
+    }
     sums->waited += figures->waited;
 }
 
@@ -241,8 +249,8 @@ vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figure
     add_step(sums, figures);
     if (figures->step % record->config->log_every != 0) return VT_OK;
     vt_log_info("step %lld: loss %f, gradient norm %.4g, learning rate %.4g, %.2f samples/sec",
-                (long long)figures->step, sums->loss / (double)sums->steps, figures->gradient_norm,
-                figures->next_learning_rate, (double)sums->samples / sums->seconds);
+                (long long)figures->step, mean_loss(sums), figures->gradient_norm, figures->next_learning_rate,
+                (double)sums->samples / sums->seconds);
     VT_TRY(write_training_points(record, figures->step, sums, figures->next_learning_rate));
     *sums = (step_sums){0};
 done:
@@ -255,7 +263,8 @@ vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figu
     step_sums sums = {.steps = figures->steps,
                       .samples = figures->samples,
                       .seconds = figures->seconds,
-                      .loss = figures->mean_loss * (double)figures->steps};
+                      .updates = 1,
+                      .loss = figures->mean_loss};
     if (record == NULL) return VT_OK;
     record->epoch_sums = (step_sums){0};
     record->row = (vt_epochs_row){.step = figures->step,
@@ -267,7 +276,7 @@ vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figu
                                   .times = figures->times};
     vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)figures->epoch, figures->seconds,
                 (double)figures->samples / figures->seconds);
-    vt_log_info("  Avg train loss=%f", figures->mean_loss);
+    vt_log_info("  Avg train loss=%f", vt_text_plain_nan(figures->mean_loss));
     if (record->config->log_every > 0) {
         sums = record->sums;
         record->sums = (step_sums){0};

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "data/unpack.h"
 #include "report/profile.h"
 
@@ -277,8 +278,8 @@ vt_status vt_step_take(vt_trainer *trainer, vt_step_figures *figures)
     trainer->pending--;
     *figures = (vt_step_figures){.step = started->index + 1, .learning_rate = started->learning_rate, .bad_sample = -1};
     VT_TRY(trainer->backend->wait(trainer->backend, slot));
-    figures->loss = started->state->losses / (double)started->global_count;
-    figures->gradient_norm = isfinite(figures->loss) ? started->state->gradient_norm : NAN;
+    figures->loss = vt_text_plain_nan(started->state->losses / (double)started->global_count);
+    figures->gradient_norm = isfinite(figures->loss) ? vt_text_plain_nan(started->state->gradient_norm) : (double)NAN;
     figures->loss_scale = started->state->loss_scale;
     if (isfinite(figures->gradient_norm)) return VT_OK;
     const bool stops = config->on_nonfinite == VT_NONFINITE_STOP && config->amp_mode != VT_AMP_FP16;
@@ -447,9 +448,9 @@ void vt_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluation)
     for (int64_t c = SUMS; c < count; c++) sums[c] = part * evaluation->rmse[c - SUMS];
     vt_world_sum(trainer->world, sums, count);
     evaluation->samples = sums[0];
-    evaluation->loss = sums[1] / sums[0];
+    evaluation->loss = vt_text_plain_nan(sums[1] / sums[0]);
     evaluation->persistence_loss = has_persistence ? sums[2] / sums[0] : NAN;
-    for (int64_t c = SUMS; c < count; c++) evaluation->rmse[c - SUMS] = sums[c] / sums[0];
+    for (int64_t c = SUMS; c < count; c++) evaluation->rmse[c - SUMS] = vt_text_plain_nan(sums[c] / sums[0]);
     free(sums);
 }
 

@@ -61,6 +61,12 @@ test_half_precision_scales_the_loss() {
     train --amp_mode=fp16 --run_num=overflows --lr=1e3 --optimizer=SGD >printed 2>&1 || true
     grep -Eq 'the gradients are not finite in fp16 .*the loss scale is 32768 from here on' printed ||
         { cat printed; return 1; }
+    # a NaN has no sign; and the means of --log_every leave such steps out, as the epoch's does
+    train --amp_mode=fp16 --run_num=diverges --lr=1e4 --log_every=7 --num_epochs=3 >printed 2>&1 || true
+    grep -q 'not finite in fp16 (loss nan' printed && ! grep -e -nan printed runs/demo/1CPU/diverges/*.csv
+    paste <(sed -n 's/.* - step .*: loss \([^,]*\), grad.*/\1/p' printed) <(sed -n 's/.*Avg train loss=//p' printed) |
+        tee means | awk '$1 != $2 { print "means " $0; exit 1 }'
+    [ "$(wc -l <means)" -ge 1 ]
 }
 
 test_a_run_repeats_its_bits_from_its_own_config() {
