@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "config/config.h"
 
 enum { MOST_FLAGS = 32 };
 
@@ -27,6 +28,25 @@ static vt_status unknown_flag(const char *command, const vt_argument *flags, int
     VT_CHECK(nearest == NULL, "%s: unknown flag %s; did you mean --%s? `vitrain %s --help` lists all", command, name,
              nearest, command);
     VT_FAIL("%s: unknown flag %s; `vitrain %s --help` lists all", command, name, command);
+done:
+    free(name);
+    return status;
+}
+
+/* A word that is left to the configuration's flags: is it meant for one of these? */
+static vt_status check_other(const char *command, const vt_argument *flags, int64_t count, const char *word)
+{
+    vt_status status = VT_OK;
+    const char *names[MOST_FLAGS];
+    VT_ASSERT(count <= MOST_FLAGS);
+    if (strncmp(word, "--", 2) != 0 || strcmp(word, "--help") == 0) return VT_OK;
+    for (int64_t i = 0; i < count; i++) names[i] = flags[i].name;
+    char *name = vt_text_format("%.*s", (int)strcspn(word + 2, "="), word + 2);
+    const char *own = vt_text_nearest(name, names, (size_t)count);
+    const char *const nearest[] = {own, vt_config_nearest(name)};
+    VT_CHECK(own == NULL || vt_text_closest(name, nearest, 2) != own,
+             "%s: unknown flag --%s; did you mean --%s? `vitrain %s --help` lists its own", command, name, own,
+             command);
 done:
     free(name);
     return status;
@@ -79,6 +99,9 @@ static vt_status parse_value(const char *command, const vt_argument *flag, const
         VT_CHECK(text[0] != '\0', "%s: --%s= has no value; see `vitrain %s --help`", command, flag->name, command);
         *(const char **)flag->value = text;
         break;
+    case VT_ARGUMENT_SWITCH_PATH:
+        *(const char **)flag->value = text;
+        break;
     case VT_ARGUMENT_PAIR:
         VT_CHECK(parse_pair(text, pair) && in_range(flag, (double)pair[0]) && in_range(flag, (double)pair[1]),
                  "%s: --%s=%s: expected two whole numbers from %.0f to %.0f, like [32,64]", command, flag->name, text,
@@ -97,6 +120,7 @@ static vt_status find_value(const char *command, const vt_argument *flag, const 
     vt_status status = VT_OK;
     *value = *behind_name == '=' ? behind_name + 1 : NULL;
     if (*value == NULL && flag->kind == VT_ARGUMENT_SWITCH) *value = "true";
+    if (*value == NULL && flag->kind == VT_ARGUMENT_SWITCH_PATH) *value = "";
     if (*value == NULL) {
         VT_CHECK(*i + 1 < argument_count, "%s: --%s needs a value", command, flag->name);
         *value = arguments[++*i];
@@ -118,6 +142,7 @@ vt_status vt_arguments_take(const char *command, int argument_count, char *const
         const vt_argument *flag = name != word ? find_flag(flags, flag_count, name, length) : NULL;
         *help = *help || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
         if (flag == NULL) {
+            VT_TRY(check_other(command, flags, flag_count, word));
             (*others)[(*other_count)++] = arguments[i];
             continue;
         }
@@ -175,6 +200,7 @@ static void print_default(const vt_argument *flag)
         break;
     case VT_ARGUMENT_SWITCH:
     case VT_ARGUMENT_PATH:
+    case VT_ARGUMENT_SWITCH_PATH:
     case VT_ARGUMENT_TEXT:
         break;
     }
@@ -182,7 +208,7 @@ static void print_default(const vt_argument *flag)
 
 void vt_arguments_print(const vt_argument *flags, int64_t flag_count)
 {
-    static const char *const forms[] = {"=N", "=X", "", "=PATH", "=TEXT", "=[N,N]"};
+    static const char *const forms[] = {"=N", "=X", "", "=PATH", "[=PATH]", "=TEXT", "=[N,N]"};
     for (int64_t i = 0; i < flag_count; i++) {
         char *form = vt_text_format("--%s%s", flags[i].name, forms[flags[i].kind]);
         printf("  %-22s %s", form, flags[i].help);

@@ -13,7 +13,8 @@ typedef enum {
     VT_ARGUMENT_REAL,
     VT_ARGUMENT_SWITCH,
     VT_ARGUMENT_PATH,
-    VT_ARGUMENT_TEXT, /* any other than a path's */
+    VT_ARGUMENT_SWITCH_PATH, /* a switch that may be given a path behind "="; without one its value is "" */
+    VT_ARGUMENT_TEXT,        /* any other than a path's */
     VT_ARGUMENT_PAIR
 } vt_argument_kind;
 
@@ -33,7 +34,7 @@ vt_status vt_arguments_parse(const char *command, int argument_count, char *cons
                              int64_t flag_count, const char *operand_name, const char **operand, bool *help);
 
 /* For subcommands that take the flags of a configuration, too: the meaning of the `flags`, and all other words, in
- * their order, in *others (malloc'd). */
+ * their order, in *others (malloc'd). Those that are no option's name, but nearly one of the `flags`, are an error. */
 vt_status vt_arguments_take(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
                             int64_t flag_count, int *other_count, char ***others, bool *help);
 

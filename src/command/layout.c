@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "command/arguments.h"
 #include "parallel/communication.h"
 
 enum { MOST_RANKS = 1 << 20, LINE_WIDTH = 100 };
@@ -21,32 +22,6 @@ static void print_help(void)
            "  --help      this text\n\n"
            "All other flags are those of `vitrain train`: --config, --tensor_parallel, --context_parallel,\n"
            "--parallel_order, --sequence_parallel, --global_batch_size, --num_heads, --img_size, ...\n");
-}
-
-/* Takes --ranks out of the arguments; *others is malloc'd. *ranks 0: not given. */
-static vt_status take_ranks(int count, char *const *arguments, int64_t *ranks, int *other_count, char ***others)
-{
-    static const char flag[] = "--ranks";
-    vt_status status = VT_OK;
-    *ranks = 0;
-    *other_count = 0;
-    *others = vt_allocate(((size_t)count + 1), sizeof(char *), "the table of ranks");
-    for (int i = 0; i < count; i++) {
-        const char *word = arguments[i], *value = NULL;
-        size_t length = strlen(flag);
-        if (strncmp(word, flag, length) != 0 || (word[length] != '=' && word[length] != '\0')) {
-            (*others)[(*other_count)++] = arguments[i];
-            continue;
-        }
-        if (word[length] == '=')
-            value = word + length + 1;
-        else if (i + 1 < count)
-            value = arguments[++i];
-        VT_CHECK(value != NULL && vt_text_to_integer(value, ranks) && *ranks >= 1 && *ranks <= MOST_RANKS,
-                 "layout: --ranks=%.60s: expected a whole number from 1 to %d", value != NULL ? value : "", MOST_RANKS);
-    }
-done:
-    return status;
 }
 
 /* ---- what each rank has ---- */
@@ -192,13 +167,14 @@ vt_status vt_command_layout(int argument_count, char *const *arguments)
     char **others = NULL;
     int64_t ranks = 0;
     int other_count = 0;
-    for (int i = 0; i < argument_count; i++) {
-        if (strcmp(arguments[i], "--help") != 0 && strcmp(arguments[i], "-h") != 0) continue;
+    bool help = false;
+    const vt_argument flags[] = {{"ranks", VT_ARGUMENT_INTEGER, &ranks, 1, MOST_RANKS, ""}};
+    VT_TRY(vt_arguments_take("layout", argument_count, arguments, flags, 1, &other_count, &others, &help));
+    if (help) {
         print_help();
-        return VT_OK;
+        goto done;
     }
-    VT_TRY(take_ranks(argument_count, arguments, &ranks, &other_count, &others));
-    if (ranks == 0) {
+    if (ranks == 0) { /* not given */
         VT_TRY(vt_launch_detect(&launch));
         ranks = launch.world_size;
     }

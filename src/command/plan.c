@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/memory.h"
 #include "base/text.h"
+#include "command/arguments.h"
 #include "data/output_file.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
@@ -16,7 +16,7 @@
 typedef struct {
     int64_t ranks; /* 0: what the launcher says */
     const char *hardware, *calibrate;
-    bool all, csv;
+    bool all, csv, help;
     char **others;
     int other_count;
 } request;
@@ -45,46 +45,17 @@ static void print_help(void)
 
 /* ---- arguments ---- */
 
-/* Is argument *i --name, and with which value? Switches take none but after '='. */
-static bool is_flag(int count, char *const *arguments, int *i, const char *name, bool is_switch, const char **value)
-{
-    size_t length = strlen(name);
-    const char *word = arguments[*i];
-    if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, length) != 0) return false;
-    if (word[2 + length] != '=' && word[2 + length] != '\0') return false;
-    *value = NULL;
-    if (word[2 + length] == '=')
-        *value = word + length + 3;
-    else if (!is_switch && *i + 1 < count)
-        *value = arguments[++*i];
-    return true;
-}
-
 static vt_status take_arguments(int count, char *const *arguments, request *r)
 {
     vt_status status = VT_OK;
-    const char *value = NULL;
-    *r = (request){.others = vt_allocate((size_t)count + 1, sizeof(char *), "the arguments")};
-    for (int i = 0; i < count; i++) {
-        if (is_flag(count, arguments, &i, "ranks", false, &value)) {
-            VT_CHECK(value != NULL && vt_text_to_integer(value, &r->ranks) && r->ranks >= 1 && r->ranks <= MOST_RANKS,
-                     "plan: --ranks=%.60s: expected a whole number from 1 to %d", value != NULL ? value : "",
-                     MOST_RANKS);
-        } else if (is_flag(count, arguments, &i, "hardware", false, &value)) {
-            VT_CHECK(value != NULL && value[0] != '\0', "plan: --hardware needs a name or a file");
-            r->hardware = value;
-        } else if (is_flag(count, arguments, &i, "calibrate", true, &value)) {
-            r->calibrate = value != NULL ? value : "hardware-here.yaml";
-        } else if (is_flag(count, arguments, &i, "all", true, &value)) {
-            VT_CHECK(value == NULL, "plan: --all takes no value");
-            r->all = true;
-        } else if (is_flag(count, arguments, &i, "csv", true, &value)) {
-            VT_CHECK(value == NULL, "plan: --csv takes no value (it goes to standard output)");
-            r->csv = true;
-        } else {
-            r->others[r->other_count++] = arguments[i];
-        }
-    }
+    const vt_argument flags[] = {{"ranks", VT_ARGUMENT_INTEGER, &r->ranks, 1, MOST_RANKS, ""},
+                                 {"hardware", VT_ARGUMENT_PATH, &r->hardware, 0, 0, ""},
+                                 {"calibrate", VT_ARGUMENT_SWITCH_PATH, &r->calibrate, 0, 0, ""},
+                                 {"all", VT_ARGUMENT_SWITCH, &r->all, 0, 0, ""},
+                                 {"csv", VT_ARGUMENT_SWITCH, &r->csv, 0, 0, ""}};
+    VT_TRY(vt_arguments_take("plan", count, arguments, flags, sizeof flags / sizeof flags[0], &r->other_count,
+                             &r->others, &r->help));
+    if (r->calibrate != NULL && r->calibrate[0] == '\0') r->calibrate = "hardware-here.yaml";
 done:
     return status;
 }
@@ -302,13 +273,12 @@ vt_status vt_command_plan(int argument_count, char *const *arguments)
     request r = {.others = NULL};
     vt_config *config = NULL;
     vt_launch launch;
-    for (int i = 0; i < argument_count; i++) {
-        if (strcmp(arguments[i], "--help") != 0 && strcmp(arguments[i], "-h") != 0) continue;
-        print_help();
-        return VT_OK;
-    }
     VT_TRY(vt_launch_detect(&launch));
     status = take_arguments(argument_count, arguments, &r);
+    if (r.help) {
+        print_help();
+        goto done;
+    }
     if (r.calibrate == NULL && launch.rank > 0) { /* a plan is the first rank's work, and so is telling what is wrong */
         vt_error_clear();
         status = VT_OK;

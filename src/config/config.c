@@ -234,6 +234,11 @@ done:
     return status;
 }
 
+const char *vt_config_nearest(const char *name)
+{
+    return vt_row_nearest(name, true);
+}
+
 vt_status vt_config_open_default(vt_config **result)
 {
     vt_config *config = make_default();

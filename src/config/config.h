@@ -109,6 +109,9 @@ char *vt_config_find(const char *below);
 vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
                               int64_t ranks, vt_config **config);
 
+/* The name of the option that is nearest to this one. */
+const char *vt_config_nearest(const char *name);
+
 /* An option's value as a file would have it; malloc'd. The option exists. */
 char *vt_config_value_text(const vt_config *config, const char *option);
 

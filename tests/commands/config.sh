@@ -59,6 +59,11 @@ test_place_of_an_error() {
 test_flag_errors() {
     error "$VITRAIN" --embd_dim=64
     contains "$message" "unknown flag --embd_dim; did you mean --embed_dim?"
+    for words in "layout --rank=3 --ranks" "plan --rank=3 --ranks" "evaluate --rolout=2 --rollout" "predict --step=2 --steps"; do
+        set -- $words # a subcommand's own flags are looked at, too
+        fails 1 "$VITRAIN" $1 $2
+        contains "$output" "$1: unknown flag ${2%=*}; did you mean $3? \`vitrain $1 --help\` lists its own"
+    done
     error "$VITRAIN" train --embed_dim=abc
     contains "$message" "--embed_dim=abc: 'abc' is not a whole number (expected 1 to 65536)"
     error "$VITRAIN" --enable_jit false

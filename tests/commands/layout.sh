@@ -46,6 +46,6 @@ test_layouts_that_are_refused() {
     fails 1 layout --ranks=none
     contains "$output" "layout: --ranks=none: expected a whole number from 1 to"
     fails 1 layout --ranks
-    contains "$output" "expected a whole number from 1 to"
+    contains "$output" "layout: --ranks needs a value"
     contains "$("$VITRAIN" help layout)" "usage: vitrain layout [--ranks=N]"
 }
