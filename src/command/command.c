@@ -140,12 +140,13 @@ static vt_status run_help(int argument_count, char *const *arguments)
 static vt_status dispatch(int argument_count, char *const *arguments)
 {
     const char *first = argument_count > 0 ? arguments[0] : "--config=base";
-    if (is_help(first)) return run_help(0, NULL);
-    if (strcmp(first, "help") == 0) return run_help(argument_count - 1, arguments + 1);
-    if (strcmp(first, "--version") == 0) {
+    for (int i = 0; i < argument_count; i++) {
+        if (strcmp(arguments[i], "--version") != 0) continue;
         printf("vitrain %s\n", vt_version());
         return VT_OK;
     }
+    if (is_help(first)) return run_help(0, NULL);
+    if (strcmp(first, "help") == 0) return run_help(argument_count - 1, arguments + 1);
     if (first[0] == '-') return run_command(find_command("train"), argument_count, arguments);
     const subcommand *command = find_command(first);
     return command == NULL ? unknown_command(first) : run_command(command, argument_count - 1, arguments + 1);

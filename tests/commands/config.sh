@@ -17,7 +17,9 @@ test_help_and_version() {
     contains "$("$VITRAIN" help options)" "usage: vitrain options [--markdown]"
     contains "$("$VITRAIN" train --help)" "usage: vitrain [train]"
     contains "$("$VITRAIN" --config=demo --help)" "vitrain options"
-    case $("$VITRAIN" --version) in "vitrain "?*) ;; *) return 1 ;; esac
+    for words in --version "train --version" "--config=short --version"; do
+        case $("$VITRAIN" $words) in "vitrain "?*) ;; *) return 1 ;; esac
+    done
     error "$VITRAIN" trian
     contains "$message" "'trian' is not a subcommand; did you mean 'train'?"
     error "$VITRAIN" help nothing_like_it
