@@ -4,6 +4,7 @@
 
 #include "command/arguments.h"
 #include "data/output_file.h"
+#include "data/safetensors.h"
 #include "training/checkpoint.h"
 
 vt_status vt_command_export(int argument_count, char *const *arguments)
@@ -26,6 +27,9 @@ vt_status vt_command_export(int argument_count, char *const *arguments)
         goto done;
     }
     VT_CHECK(output != NULL, "export: --output=NAME.safetensors is needed; see `vitrain export --help`");
+    VT_CHECK(vt_safetensors_is_name(output),
+             "export: --output=%s: expected a name that ends in .safetensors, by which --init_from knows such files",
+             output);
     VT_TRY(vt_output_check_file("--output", output));
     VT_CHECK(force || !vt_output_exists(output), "export: %s is there; --force replaces it", output);
     VT_TRY(vt_checkpoint_export(checkpoint, output));

@@ -304,6 +304,12 @@ static void append_header(vt_text *header, const vt_named_tensor *tensors, int64
     while (header->length % 8 != 0) vt_text_append(header, " "); /* the numbers begin aligned */
 }
 
+bool vt_safetensors_is_name(const char *path)
+{
+    const size_t length = strlen(path), suffix = strlen(".safetensors");
+    return length > suffix && strcmp(path + length - suffix, ".safetensors") == 0;
+}
+
 vt_status vt_safetensors_write(const char *path, const vt_named_tensor *tensors, int64_t count)
 {
     vt_status status = VT_OK;

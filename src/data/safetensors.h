@@ -5,6 +5,9 @@
 
 #include "data/tensor_file.h"
 
+/* Does the path end in .safetensors, by which such files are told from checkpoints? */
+bool vt_safetensors_is_name(const char *path);
+
 typedef struct {
     const char *name;
     vt_tensor_shape shape;

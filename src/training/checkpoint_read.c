@@ -154,8 +154,7 @@ static vt_status read_own_parameters(const char *path, const vt_checkpoint_subje
     vt_tensor_file *index = NULL;
     vt_trainer *trainer = subject->trainer;
     bool damaged = false;
-    size_t length = strlen(path), suffix = strlen(".safetensors");
-    if (length > suffix && strcmp(path + length - suffix, ".safetensors") == 0) return read_safetensors(path, trainer);
+    if (vt_safetensors_is_name(path)) return read_safetensors(path, trainer);
     VT_TRY(vt_checkpoint_open(path, trainer->world, &index, &damaged));
     VT_TRY(vt_checkpoint_check_model(index, path, subject));
     VT_TRY(read_tensors(index, trainer, vt_parameters_count(trainer->parameters)));

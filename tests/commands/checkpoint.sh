@@ -280,6 +280,9 @@ test_export_and_back() {
     case $output in *flags* | *"errno"*) echo "$output"; return 1 ;; esac # HDF5's own words are longer
     fails 1 "$VITRAIN" export "$last"
     contains "$output" "--output=NAME.safetensors is needed"
+    fails 1 "$VITRAIN" export "$last" --output=model.foo
+    contains "$output" "export: --output=model.foo: expected a name that ends in .safetensors"
+    [ ! -e model.foo ]
     fails 1 train --num_epochs=1 --run_num=c --init_from=model.safetensors --embed_dim=32
     contains "$output" "model.safetensors: tensor"
 }
