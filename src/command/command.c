@@ -20,29 +20,33 @@
 #include "command/synth.h"
 #include "command/train.h"
 #include "command/watch.h"
+#include "parallel/world.h"
 
 /* Arguments exclude the subcommand's name. Each answers --help itself, except train. */
 typedef struct {
     const char *name, *summary;
     vt_status (*run)(int argument_count, char *const *arguments);
+    bool alone; /* writes files that several ranks would write over each other */
 } subcommand;
 
 static const subcommand commands[] = {
-    {"train", "train a model; what `vitrain` does without a subcommand", vt_command_train},
-    {"synth", "write a synthetic atmosphere in the layout of the training data", vt_command_synth},
-    {"stats", "write the means and standard deviations of a data set", vt_command_stats},
+    {"train", "train a model; what `vitrain` does without a subcommand", vt_command_train, false},
+    {"synth", "write a synthetic atmosphere in the layout of the training data", vt_command_synth, true},
+    {"stats", "write the means and standard deviations of a data set", vt_command_stats, true},
     {"bench",
      "measure parts by themselves: `vitrain bench io` the reader, `vitrain bench kernels` the CPU's operations",
-     vt_command_bench},
-    {"export", "write a checkpoint's parameters as a .safetensors file", vt_command_export},
-    {"evaluate", "score forecasts of a checkpoint: RMSE and ACC by channel and lead time, maps", vt_command_evaluate},
-    {"predict", "forecast from one initial time, into a NetCDF file", vt_command_predict},
-    {"watch", "show the progress of a run that is going in another terminal", vt_command_watch},
-    {"report", "write a run's report.html, or a page that compares several runs", vt_command_report},
-    {"inspect", "say what a checkpoint, a run or a data directory holds, and whether it is whole", vt_command_inspect},
-    {"layout", "print the grid of ranks of a parallel run", vt_command_layout},
-    {"plan", "say what each layout of a run would take, in memory and time", vt_command_plan},
-    {"options", "list every option of a configuration", vt_command_options},
+     vt_command_bench, false},
+    {"export", "write a checkpoint's parameters as a .safetensors file", vt_command_export, true},
+    {"evaluate", "score forecasts of a checkpoint: RMSE and ACC by channel and lead time, maps", vt_command_evaluate,
+     false},
+    {"predict", "forecast from one initial time, into a NetCDF file", vt_command_predict, true},
+    {"watch", "show the progress of a run that is going in another terminal", vt_command_watch, false},
+    {"report", "write a run's report.html, or a page that compares several runs", vt_command_report, true},
+    {"inspect", "say what a checkpoint, a run or a data directory holds, and whether it is whole", vt_command_inspect,
+     false},
+    {"layout", "print the grid of ranks of a parallel run", vt_command_layout, false},
+    {"plan", "say what each layout of a run would take, in memory and time", vt_command_plan, false},
+    {"options", "list every option of a configuration", vt_command_options, false},
 };
 enum { TRY_AGAIN = 75 }; /* EX_TEMPFAIL of sysexits.h: queues that requeue a job know it */
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
@@ -112,16 +116,34 @@ done:
     return status;
 }
 
+static vt_status check_alone(const subcommand *command)
+{
+    vt_status status = VT_OK;
+    vt_launch launch;
+    VT_TRY(vt_launch_detect(&launch));
+    if (launch.world_size == 1) return VT_OK;
+    status = vt_error_note(__FILE__, __LINE__,
+                           "%s is one rank's work, but there are %d ranks: start it without mpirun, or with one",
+                           command->name, launch.world_size);
+    vt_world_fail_early(&launch);
+done:
+    return status;
+}
+
 static vt_status run_command(const subcommand *command, int argument_count, char *const *arguments)
 {
-    if (command->run == vt_command_train) { /* its arguments are those of the option table, which has no --help */
-        for (int i = 0; i < argument_count; i++) {
-            if (!is_help(arguments[i])) continue;
-            print_train_help();
-            return VT_OK;
-        }
+    vt_status status = VT_OK;
+    bool help = false;
+    for (int i = 0; i < argument_count; i++) help = help || is_help(arguments[i]);
+    if (help &&
+        command->run == vt_command_train) { /* its arguments are those of the option table, which has no --help */
+        print_train_help();
+        return VT_OK;
     }
-    return command->run(argument_count, arguments);
+    if (command->alone && !help) VT_TRY(check_alone(command));
+    status = command->run(argument_count, arguments);
+done:
+    return status;
 }
 
 static vt_status run_help(int argument_count, char *const *arguments)

@@ -59,10 +59,6 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
         print_help(flags, flag_count);
         goto done;
     }
-    VT_CHECK(launch->world_size == 1,
-             "predict: one forecast is one rank's work, but there are %d ranks: start it "
-             "without mpirun, or with one",
-             launch->world_size);
     VT_CHECK(options->checkpoint != NULL && options->time != NULL && options->output != NULL,
              "predict: --checkpoint=PATH, --time=DATE and --output=FILE.nc are needed; see `vitrain predict --help`");
     VT_TRY(vt_output_check_file("--output", options->output));

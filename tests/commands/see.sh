@@ -126,9 +126,14 @@ test_ranks_tell_once() {
     small_run --num_epochs=1
     two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" "$@"; }
     fails any two predict --checkpoint=$best --time=2002-01-05T06:00 --output=two.nc
-    says_once "one forecast is one rank's work"
+    says_once "predict is one rank's work, but there are 2 ranks"
     fails any two predict --wrong=1
-    says_once "one forecast is one rank's work"
+    says_once "predict is one rank's work"
+    for words in "synth two" "stats data --force" "export $best --output=two.safetensors" "report $run --output=two.html"; do
+        fails any two $words
+        says_once "${words%% *} is one rank's work"
+    done
+    [ -z "$(ls -d two* 2>/dev/null)" ]
     fails any two evaluate --checkpoint=nowhere
     says_once "expected the directory of a checkpoint"
     fails any two evaluate --checkpoint=$best --data_dir=nowhere
