@@ -216,9 +216,13 @@ vt_status vt_row_assign(const vt_row *row, const char *text, vt_config *config, 
     const vt_row *target = vt_row_find(row->target);
     if (row->target_value[0] == '\0') return parse_option(target, text, config, origin);
     bool on = false;
+    vt_text set = {0};
     VT_CHECK(is_none(text) || vt_boolean_parse(text, &on), "'%.200s' is not a switch (expected true or false)", text);
-    VT_TRY(parse_option(target, on ? row->target_value : target->preset, config, origin));
+    vt_row_format(target, config, &set);
+    if (on || strcmp(set.characters, row->target_value) == 0) /* off: not fp16, but bf16 stays */
+        VT_TRY(parse_option(target, on ? row->target_value : target->preset, config, origin));
 done:
+    vt_text_close(&set);
     return status;
 }
 

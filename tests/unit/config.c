@@ -80,6 +80,9 @@ TEST(older_names)
     EXPECT_GIVES("base: {enable_amp: false, amp_mode: bf16}\n", "amp_mode", "bf16");
     EXPECT_GIVES("base: {enable_amp: true}\n", "amp_mode", "none", "--amp_mode=none");
     EXPECT_GIVES("base: {amp_mode: fp16}\n", "amp_mode", "none", "--enable_amp=false");
+    EXPECT_GIVES("base: {amp_mode: bf16}\n", "amp_mode", "bf16", "--enable_amp=false"); /* fp16 alone is undone */
+    EXPECT_GIVES(NULL, "amp_mode", "bf16", "--amp_mode=bf16", "--enable_amp=false");
+    EXPECT_GIVES(NULL, "amp_mode", "none", "--amp_mode=fp16", "--enable_amp=false");
 }
 
 /* ---- what follows ---- */
