@@ -295,7 +295,7 @@ void vt_row_range(const vt_row *row, vt_text *text)
     if (row->kind == VT_ROW_PAIR) vt_text_append(text, "[a, b], each ");
     if (row->kind == VT_ROW_INTEGER || row->kind == VT_ROW_PAIR) {
         vt_text_append(text, "%lld ", (long long)row->least_integer);
-        if (row->most_integer > INT32_MAX)
+        if (row->most_integer == INT64_MAX)
             vt_text_append(text, "or more");
         else
             vt_text_append(text, "to %lld", (long long)row->most_integer);

@@ -32,6 +32,8 @@ TEST(flags_that_are_refused)
     EXPECT_REFUSED(NULL, "--init_from=: has no value", "--init_from", "");
     EXPECT_REFUSED(NULL, "--embed_dim=abc: 'abc' is not a whole number (expected 1 to 65536)", "--embed_dim", "abc");
     EXPECT_REFUSED(NULL, "--embed_dim=0: 0 is out of range (expected 1 to 65536)", "--embed_dim=0");
+    EXPECT_REFUSED(NULL, "2000000000000 is out of range (expected 1 to 1099511627776, or None)",
+                   "--num_iters=2000000000000");
     EXPECT_REFUSED(NULL, "--embed_dim= 3: ' 3' is not a whole number", "--embed_dim= 3");
     EXPECT_REFUSED(NULL, "--embed_dim=: has no value", "--embed_dim=");
     EXPECT_REFUSED(NULL, "--embed_dim: its value is missing (expected 1 to 65536)", "--embed_dim");
