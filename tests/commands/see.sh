@@ -55,7 +55,11 @@ test_inspect_names_what_is_damaged() {
     rm data/stats/time_means.npy
     fails 1 "$VITRAIN" inspect data
     contains "$output" "FAULT: data/train/2000.h5"
-    contains "$output" "time_means.npy: No such file"
+    contains "$output" "no time_means.npy: evaluate will score no climatology"
+    contains "$output" "1 fault found" # training takes no time_means.npy
+    rm data/stats/global_stds.npy
+    fails 1 "$VITRAIN" inspect data
+    contains "$output" "global_stds.npy: No such file"
     contains "$output" "2 faults found"
 }
 
