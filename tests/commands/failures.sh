@@ -1,4 +1,4 @@
-# What becomes of a real run on four ranks when one of them goes wrong, and how it is ended early (spec: "Failure").
+# What becomes of a real run on four ranks when one of them goes wrong, and how it is ended early.
 
 needs_mpi() {
     "$TESTS" --has-mpi >/dev/null || skip "built without MPI"

@@ -33,7 +33,7 @@ test_csv_and_pinned_flags() {
     cut -d, -f17 text | tail -n +2 | sort -g -c
 }
 
-# cp before tp, as was published (spec: 165.9 against 126.4 samples/s).
+# cp before tp, as was published (165.9 against 126.4 samples/s).
 test_context_beats_tensor() {
     samples() { plan --config=mp --ranks=16 --hardware=a100-40 --recompute=none --zero_stage=0 --grad_accumulation=1 --csv "$@" | sed -n 2p | cut -d, -f25; }
     cp=$(samples --context_parallel=4 --tensor_parallel=1) tp=$(samples --tensor_parallel=4 --context_parallel=1)
