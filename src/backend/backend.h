@@ -1,6 +1,6 @@
 /* A back end is one table of functions: memory, copies, and every operation that a layer needs. Layers call nothing
  * else, so they do not know which device they are on. Three implementations: cpu/ (its unfused float32 plain path is
- * the oracle for every other), dry/ (counts bytes and FLOPs, runs nothing) and, with its own issue, ../cuda.
+ * the oracle for every other), dry/ (counts bytes and FLOPs, runs nothing) and ../cuda (NVIDIA GPUs).
  *
  * Conventions. Operations are asynchronous in principle and return nothing; the first failure is kept, and vt_backend's
  * `check` reports it at the end of a phase. "adds" means out += ..., everything else overwrites. Buffers do not overlap

@@ -34,7 +34,8 @@ static const subcommand commands[] = {
     {"synth", "write a synthetic atmosphere in the layout of the training data", vt_command_synth, true},
     {"stats", "write the means and standard deviations of a data set", vt_command_stats, true},
     {"bench",
-     "measure parts by themselves: `vitrain bench io` the reader, `vitrain bench kernels` the CPU's operations",
+     "measure parts by themselves: `vitrain bench io` the reader, `vitrain bench kernels` every operation of a back "
+     "end",
      vt_command_bench, false},
     {"export", "write a checkpoint's parameters as a .safetensors file", vt_command_export, true},
     {"evaluate", "score forecasts of a checkpoint: RMSE and ACC by channel and lead time, maps", vt_command_evaluate,

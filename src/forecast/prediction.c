@@ -258,8 +258,9 @@ static vt_status run(prediction *p)
     const int64_t minutes = p->minutes_a_time * options->config->dt;
     vt_date_format(vt_date_after(p->date, minutes), first);
     vt_date_format(vt_date_after(p->date, minutes * options->steps), last);
-    printf("%s: %lld forecasts, %s to %s UTC, %lld channels\n", options->output, (long long)options->steps, first, last,
-           (long long)options->config->n_out_channels);
+    const int64_t channels = options->config->n_out_channels;
+    printf("%s: %lld forecast%s, %s to %s UTC, %lld channel%s\n", options->output, (long long)options->steps,
+           options->steps == 1 ? "" : "s", first, last, (long long)channels, channels == 1 ? "" : "s");
 done:
     return status;
 }
