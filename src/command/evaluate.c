@@ -51,7 +51,8 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
         {"rollout", VT_ARGUMENT_INTEGER, &options->rollout, 1, 100000, "steps of each forecast"},
         {"split", VT_ARGUMENT_TEXT, &split, 0, 0, "valid or test: which set (default valid)"},
         {"every", VT_ARGUMENT_INTEGER, &options->every, 1, 100000, "initial times: each so many of the set's"},
-        {"map_channel", VT_ARGUMENT_TEXT, &options->channel, 0, 0, "channel of the maps (default t2m, or the last)"},
+        {"map_channel", VT_ARGUMENT_TEXT, &options->channel, 0, 0,
+         "channel of the maps (default: the third, or the last)"},
         {"output", VT_ARGUMENT_PATH, &options->output, 0, 0, "directory (default <run>/evaluation/step-N-<split>)"},
     };
     const int64_t flag_count = sizeof flags / sizeof flags[0];

@@ -236,10 +236,9 @@ done:
     return status;
 }
 
-static vt_status check_batch(const vt_config *config)
+static vt_status check_cache(const vt_config *config)
 {
     vt_status status = VT_OK;
-    char hint[64];
     VT_CHECK(config->cache != VT_CACHE_DEVICE || config->device == VT_DEVICE_CUDA,
              "cache: device keeps the sets in a GPU's memory and needs --device=cuda; this machine's memory is "
              "--cache=host");
@@ -247,6 +246,14 @@ static vt_status check_batch(const vt_config *config)
         config->cache != VT_CACHE_DEVICE || !config->skip_bad_samples,
         "cache: device reads both sets once, whole, so that skip_bad_samples can't replace samples in batches; use "
         "--cache=host");
+done:
+    return status;
+}
+
+static vt_status check_batch(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    char hint[64];
     int64_t batch = config->global_batch_size / config->data_parallel;
     VT_CHECK(config->global_batch_size % config->data_parallel == 0,
              "global_batch_size %lld is not a multiple of the %lld data-parallel ranks; use %s",
@@ -342,6 +349,7 @@ vt_status vt_config_resolve(vt_config *config)
     VT_TRY(check_names(config));
     VT_TRY(check_shapes(config));
     VT_TRY(check_parallel(config));
+    VT_TRY(check_cache(config));
     VT_TRY(check_batch(config));
     VT_TRY(check_max_time(config));
 done:

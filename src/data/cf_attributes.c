@@ -83,17 +83,26 @@ static double as_stored(const vt_packing *packing, bool no_sign, double value)
     return value;
 }
 
-static vt_status take_missing(hid_t dataset, const char *path, const char *variable, bool no_sign, vt_packing *packing)
+/* A variable of a file, while its attributes are looked at. */
+typedef struct {
+    hid_t dataset;
+    const char *path, *name;
+    bool no_sign;
+    vt_packing *packing;
+} packed_variable;
+
+static vt_status take_missing(const packed_variable *variable)
 {
     static const char *const names[] = {"_FillValue", "missing_value"};
     vt_status status = VT_OK;
+    vt_packing *packing = variable->packing;
     double values[VT_MISSING_VALUES - 1];
     for (int i = 0; i < 2; i++) {
         int count = 0;
-        VT_TRY(
-            vt_cf_numbers(dataset, path, variable, names[i], i == 0 ? 1 : VT_MISSING_VALUES - 1, values, &count, NULL));
+        VT_TRY(vt_cf_numbers(variable->dataset, variable->path, variable->name, names[i],
+                             i == 0 ? 1 : VT_MISSING_VALUES - 1, values, &count, NULL));
         for (int v = 0; v < count; v++) {
-            const double value = as_stored(packing, no_sign, values[v]);
+            const double value = as_stored(packing, variable->no_sign, values[v]);
             bool known = isnan(value); /* a NaN is found anyway */
             for (int m = 0; m < packing->missing_count; m++) known = known || packing->missing[m] == value;
             if (!known) packing->missing[packing->missing_count++] = value;
@@ -104,23 +113,24 @@ done:
 }
 
 /* One attribute of limits: `which` is where its first number goes, least (0) or most (1). */
-static vt_status take_limits(hid_t dataset, const char *path, const char *variable, const char *name, int which,
-                             int most, const vt_packing *packing, bool no_sign, double stored[2], double unpacked[2])
+static vt_status take_limits(const packed_variable *variable, const char *name, int which, int most, double stored[2],
+                             double unpacked[2])
 {
     vt_status status = VT_OK;
     double values[2];
     int count = 0;
     bool is_float = false;
-    const bool whole = packing->element != VT_ELEMENT_FLOAT32 && packing->element != VT_ELEMENT_FLOAT64;
-    VT_TRY(vt_cf_numbers(dataset, path, variable, name, most, values, &count, &is_float));
-    VT_CHECK(count == 0 || count == most, "%s: the attribute '%s' of '%s' is not a pair of numbers", path, name,
-             variable);
+    const vt_element element = variable->packing->element;
+    const bool whole = element != VT_ELEMENT_FLOAT32 && element != VT_ELEMENT_FLOAT64;
+    VT_TRY(vt_cf_numbers(variable->dataset, variable->path, variable->name, name, most, values, &count, &is_float));
+    VT_CHECK(count == 0 || count == most, "%s: the attribute '%s' of '%s' is not a pair of numbers", variable->path,
+             name, variable->name);
     for (int i = 0; i < count; i++) {
         if (isnan(values[i])) continue;
         if (whole && is_float)
             unpacked[which + i] = values[i];
         else
-            stored[which + i] = as_stored(packing, no_sign, values[i]);
+            stored[which + i] = as_stored(variable->packing, variable->no_sign, values[i]);
     }
 done:
     return status;
@@ -129,13 +139,14 @@ done:
 /* Limits are of the stored type, and then mean stored numbers; or they are floating point where those are whole
  * numbers, and mean unpacked ones (netCDF User Guide, "Attribute Conventions"; NOAA's reanalyses have such). Half a
  * step keeps what rounding put beyond them. */
-static vt_status take_valid(hid_t dataset, const char *path, const char *variable, bool no_sign, vt_packing *packing)
+static vt_status take_valid(const packed_variable *variable)
 {
     vt_status status = VT_OK;
+    vt_packing *packing = variable->packing;
     double stored[2] = {-INFINITY, INFINITY}, unpacked[2] = {-INFINITY, INFINITY};
-    VT_TRY(take_limits(dataset, path, variable, "valid_range", 0, 2, packing, no_sign, stored, unpacked));
-    VT_TRY(take_limits(dataset, path, variable, "valid_min", 0, 1, packing, no_sign, stored, unpacked));
-    VT_TRY(take_limits(dataset, path, variable, "valid_max", 1, 1, packing, no_sign, stored, unpacked));
+    VT_TRY(take_limits(variable, "valid_range", 0, 2, stored, unpacked));
+    VT_TRY(take_limits(variable, "valid_min", 0, 1, stored, unpacked));
+    VT_TRY(take_limits(variable, "valid_max", 1, 1, stored, unpacked));
     const double a = (unpacked[0] - packing->offset) / packing->scale;
     const double b = (unpacked[1] - packing->offset) / packing->scale;
     packing->least = fmax(stored[0], fmin(a, b) - 0.5);
@@ -143,7 +154,7 @@ static vt_status take_valid(hid_t dataset, const char *path, const char *variabl
     packing->has_limits = packing->least > -INFINITY || packing->most < INFINITY;
     VT_CHECK(stored[0] <= stored[1] && unpacked[0] <= unpacked[1] && packing->least <= packing->most,
              "%s: by its valid_range, valid_min or valid_max no value of '%s' is valid; mend them (ncatted, h5py)",
-             path, variable);
+             variable->path, variable->name);
 done:
     return status;
 }
@@ -160,8 +171,9 @@ vt_status vt_cf_packing(hid_t dataset, const char *path, const char *variable, v
     VT_CHECK(isfinite(packing->scale) && packing->scale != 0 && isfinite(packing->offset),
              "%s: '%s' has scale_factor %g and add_offset %g, which leave nothing of its values", path, variable,
              packing->scale, packing->offset);
-    VT_TRY(take_missing(dataset, path, variable, no_sign, packing));
-    VT_TRY(take_valid(dataset, path, variable, no_sign, packing));
+    const packed_variable one = {dataset, path, variable, no_sign, packing};
+    VT_TRY(take_missing(&one));
+    VT_TRY(take_valid(&one));
 done:
     return status;
 }

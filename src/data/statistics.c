@@ -207,18 +207,6 @@ done:
     return status;
 }
 
-vt_status vt_statistics_compute(const char *directory, const char *output_directory)
-{
-    vt_status status = VT_OK;
-    vt_statistics *statistics = NULL;
-    VT_TRY(vt_statistics_gather(directory, "data directory", NULL, &statistics));
-    VT_ASSERT(statistics != NULL);
-    VT_TRY(vt_statistics_write(statistics, output_directory));
-done:
-    vt_statistics_close(&statistics);
-    return status;
-}
-
 vt_status vt_statistics_read(const char *path, const char *option_name, int64_t channels, float *values)
 {
     vt_status status = VT_OK;

@@ -44,7 +44,4 @@ const char *vt_statistics_channel_name(const vt_statistics *statistics, int64_t 
  * which is made when missing; files of these names are replaced. */
 vt_status vt_statistics_write(const vt_statistics *statistics, const char *directory);
 
-/* Both: gathers over `directory`, writes into `output_directory`. */
-vt_status vt_statistics_compute(const char *directory, const char *output_directory);
-
 #endif

@@ -13,6 +13,8 @@
 #include "forecast/evaluation_report.h"
 #include "forecast/forecaster.h"
 #include "forecast/scores.h"
+#include "training/reader.h"
+#include "training/record.h"
 
 typedef struct {
     const vt_evaluation_options *options;
@@ -32,16 +34,10 @@ typedef struct {
 static vt_status open_dataset(evaluation *e)
 {
     const vt_config *config = e->options->config;
-    vt_dataset_options options = {.directory = e->options->test ? config->inf_data_path : config->valid_data_path,
-                                  .option_name = e->options->test ? "inf_data_path" : "valid_data_path",
-                                  .height = config->img_size[0],
-                                  .width = config->img_size[1],
-                                  .in_channels = config->n_in_channels,
-                                  .out_channels = config->n_out_channels,
-                                  .history = config->n_history,
-                                  .dt = config->dt,
-                                  .variables = config->variables,
-                                  .sample_limit = config->limit_nsamples_val};
+    vt_dataset_options options = vt_reader_samples(config);
+    options.directory = e->options->test ? config->inf_data_path : config->valid_data_path;
+    options.option_name = e->options->test ? "inf_data_path" : "valid_data_path";
+    options.sample_limit = config->limit_nsamples_val;
     return vt_dataset_open(&options, &e->dataset);
 }
 
@@ -101,12 +97,11 @@ done:
 
 static vt_status find_map_channel(evaluation *e)
 {
-    enum { T2M = 2 };
     vt_status status = VT_OK;
     const char *const *names = vt_dataset_channel_names(e->dataset), *wanted = e->options->channel;
     int64_t channels = e->options->config->n_out_channels;
     char buffer[32];
-    e->map_channel = channels > T2M ? T2M : channels - 1;
+    e->map_channel = vt_record_picture_channel(e->options->config);
     if (wanted == NULL) return VT_OK;
     e->map_channel = 0;
     while (e->map_channel < channels && strcmp(vt_scores_channel_name(names, e->map_channel, buffer), wanted) != 0)

@@ -18,6 +18,18 @@ static bool is_direct(const vt_config *config)
     return kind == VT_LOADER_AUTO || kind == VT_LOADER_DALI || kind == VT_LOADER_DIRECT;
 }
 
+vt_dataset_options vt_reader_samples(const vt_config *config)
+{
+    return (vt_dataset_options){.height = config->img_size[0],
+                                .width = config->img_size[1],
+                                .in_channels = config->n_in_channels,
+                                .out_channels = config->n_out_channels,
+                                .history = config->n_history,
+                                .dt = config->dt,
+                                .sample_limit = VT_UNSET_INTEGER,
+                                .variables = config->variables};
+}
+
 /* This rank reads only the rows of the fields that its tokens touch. */
 vt_status vt_reader_open_dataset(const vt_config *config, const vt_world *world, bool training, vt_dataset **dataset)
 {
@@ -25,23 +37,17 @@ vt_status vt_reader_open_dataset(const vt_config *config, const vt_world *world,
     int64_t tokens = (model.height / model.patch) * (model.width / model.patch);
     vt_run_of own = vt_parallel_tokens(&world->layout, world->rank, config->sequence_parallel, tokens);
     vt_run_of rows = vt_vit_rows(&model, own);
-    vt_dataset_options options = {.directory = training ? config->train_data_path : config->valid_data_path,
-                                  .option_name = training ? "train_data_path" : "valid_data_path",
-                                  .height = config->img_size[0],
-                                  .width = config->img_size[1],
-                                  .first_row = rows.first,
-                                  .rows = rows.count,
-                                  .in_channels = config->n_in_channels,
-                                  .out_channels = config->n_out_channels,
-                                  .history = config->n_history,
-                                  .dt = config->dt,
-                                  .sample_limit = training ? config->limit_nsamples : config->limit_nsamples_val,
-                                  .variables = config->variables,
-                                  .direct = is_direct(config),
-                                  .tolerant = config->skip_bad_samples,
-                                  .unchecked = !config->skip_bad_samples, /* the loss tells */
-                                  .synthetic = config->data_loader_config == VT_LOADER_SYNTHETIC,
-                                  .seed = (uint64_t)config->seed};
+    vt_dataset_options options = vt_reader_samples(config);
+    options.directory = training ? config->train_data_path : config->valid_data_path;
+    options.option_name = training ? "train_data_path" : "valid_data_path";
+    options.first_row = rows.first;
+    options.rows = rows.count;
+    options.sample_limit = training ? config->limit_nsamples : config->limit_nsamples_val;
+    options.direct = is_direct(config);
+    options.tolerant = config->skip_bad_samples;
+    options.unchecked = !config->skip_bad_samples; /* the loss tells */
+    options.synthetic = config->data_loader_config == VT_LOADER_SYNTHETIC;
+    options.seed = (uint64_t)config->seed;
     return vt_dataset_open(&options, dataset);
 }
 

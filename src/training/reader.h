@@ -6,6 +6,10 @@
 #include "data/loader.h"
 #include "parallel/world.h"
 
+/* What a sample of this configuration is: window, channels, times. Whose samples, and how they are read, the caller
+ * adds. */
+vt_dataset_options vt_reader_samples(const vt_config *config);
+
 /* This rank's rows of the training or the validation set. */
 vt_status vt_reader_open_dataset(const vt_config *config, const vt_world *world, bool training, vt_dataset **dataset);
 

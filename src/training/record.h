@@ -62,7 +62,7 @@ typedef struct {
 
 vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures);
 
-/* The channel that pictures show: t2m in the tutorials' data set, or the last one if there are fewer. */
+/* The channel that pictures show: the third (t2m in the tutorials' data set), or the last one if there are fewer. */
 int64_t vt_record_picture_channel(const vt_config *config);
 
 /* Target beside prediction, [height, width] on the host, in the units of the data, after the epoch (1 for the first).

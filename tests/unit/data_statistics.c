@@ -186,6 +186,11 @@ TEST(against_two_passes)
     vt_statistics_close(&statistics);
 }
 
+static vt_status gather(const char *directory, vt_statistics **statistics)
+{
+    return vt_statistics_gather(directory, "data directory", NULL, statistics);
+}
+
 TEST(over_files)
 {
     test_fields first = {.times = 3, .channels = 2, .height = 2, .width = 3};
@@ -194,7 +199,10 @@ TEST(over_files)
     second.offset = 100;
     test_fields_write(test_path("2001.h5"), &first);
     test_fields_write(test_path("2002.h5"), &second);
-    EXPECT_OK(vt_statistics_compute(vt_test_directory(), test_path("stats")));
+    vt_statistics *statistics = NULL;
+    EXPECT_OK(gather(vt_test_directory(), &statistics));
+    EXPECT_OK(vt_statistics_write(statistics, test_path("stats")));
+    vt_statistics_close(&statistics);
     float mean[2];
     EXPECT_OK(vt_statistics_read(test_path("stats/global_means.npy"), "global_means_path", 2, mean));
     double expected = 0;
@@ -204,12 +212,12 @@ TEST(over_files)
     EXPECT_NEAR((double)mean[1], expected, 1e-5);
     second.width = 4;
     test_fields_write(test_path("2002.h5"), &second);
-    EXPECT_ERROR(vt_statistics_compute(vt_test_directory(), test_path("stats")),
+    EXPECT_ERROR(gather(vt_test_directory(), &statistics),
                  "2002.h5: 'fields' is [5, 2, 2, 4] (time, channel, lat, lon), but the files before it have [2, 2, 3]");
     first.poison = NAN;
     first.poison_index = 1 * 12 + 6 + 2;
     test_fields_write(test_path("2001.h5"), &first);
-    EXPECT_ERROR(vt_statistics_compute(vt_test_directory(), test_path("stats")),
+    EXPECT_ERROR(gather(vt_test_directory(), &statistics),
                  "2001.h5: 'fields' is NaN at time 1, channel 1, row 0, column 2");
-    EXPECT_ERROR(vt_statistics_compute("/no/such", test_path("stats")), "no such directory");
+    EXPECT_ERROR(gather("/no/such", &statistics), "no such directory");
 }
