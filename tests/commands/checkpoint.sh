@@ -25,7 +25,8 @@ losses() { grep -ho 'Avg [a-z]* loss=.*' "$RUNS/$1/out.log" | sort -u; }
 tensors() {
     local shard; shard=$(ls "$RUNS/$1"/checkpoints/step-*/shard-*.h5 | tail -n 1)
     local id; id=$(grep -aoE '[0-9a-f]{32}' "$shard" | head -n 1)
-    [ -n "$id" ] && LC_ALL=C sed "s/$id/id/" "$shard" | tail -c +2048
+    [ -n "$id" ] || { echo "no id in a checkpoint of $1"; return 1; }
+    LC_ALL=C sed "s/$id/id/" "$shard" | tail -c +2048
 }
 
 # Starts the endless run TAG and waits until metrics.csv has STEPS rows; its number is in $run.
@@ -271,7 +272,7 @@ test_export_and_back() {
     train --num_epochs=1 --run_num=a --init_from="$last" >/dev/null
     train --num_epochs=1 --run_num=b --init_from=model.safetensors >/dev/null
     cmp <(figures a) <(figures b)
-    ! cmp -s <(figures a) <(figures 00)
+    refuted cmp <(figures a) <(figures 00)
     fails 1 "$VITRAIN" export "$last" --output=model.safetensors
     contains "$output" "--force replaces it"
     fails 1 "$VITRAIN" export nowhere --output=x.safetensors

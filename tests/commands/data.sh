@@ -36,7 +36,7 @@ test_synth_is_repeatable() {
     OMP_NUM_THREADS=1 small b >/dev/null
     small c --seed=334 >/dev/null
     cmp a/train/2001.h5 b/train/2001.h5
-    ! cmp -s a/train/2001.h5 c/train/2001.h5
+    refuted cmp a/train/2001.h5 c/train/2001.h5
     small d --compress=6 --chunk_times=8 >/dev/null
     "$VITRAIN" stats d --output=d_stats >/dev/null
     cmp a/stats/global_stds.npy d_stats/global_stds.npy
@@ -49,7 +49,7 @@ test_synth_loses_nothing() {
     contains "$output" "data/train/2001.h5 is there already"
     cmp before data/train/2001.h5
     small data --seed=1 --force >/dev/null
-    ! cmp -s before data/train/2001.h5
+    refuted cmp before data/train/2001.h5
 }
 
 test_wrong_arguments() {
@@ -105,7 +105,8 @@ test_disk_fills_up() {
     contains "$output" "can't write data/train/2001.h5 at time"
     contains "$output" "File too large"
     no_remains .
-    [ ! -e data/train/2001.h5 ] && [ ! -e data/stats ]
+    [ ! -e data/train/2001.h5 ]
+    [ ! -e data/stats ]
     fails 1 bash -c 'trap "" XFSZ; ulimit -f 64; exec "$0" synth data --years=1 --compress=1' "$VITRAIN"
     contains "$output" "File too large"
     no_remains .

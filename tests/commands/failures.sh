@@ -69,7 +69,7 @@ test_a_killed_rank() {
     at_step 5
     kill -KILL "$(cat pid-2)"
     ends any 10
-    ! contains "$output" "DONE ----" >/dev/null
+    refuted contains "$output" "DONE ----"
     goes_on
 }
 
@@ -108,7 +108,7 @@ test_a_rank_that_cannot_read_its_rows() {
     start --context_parallel=4
     ends any 20
     says_once "rank " "NaN" "2001.h5"
-    ! printf '%s\n' "$output" | grep -q '^vitrain: rank [01] '
+    refuted grep '^vitrain: rank [01] ' <<<"$output"
     contains "$(cat "$(run_directory)/out.log")" "ERROR - all ranks: stop: rank "
 }
 

@@ -82,6 +82,7 @@ test_no_way_out_of_the_directory() {
     tiny_data
     for name in ../up a/b .. ''; do
         fails 1 train --num_epochs=1 --run_num="$name"
-        [ ! -e runs ] && [ ! -e up ]
+        [ ! -e runs ]
+        [ ! -e up ]
     done
 }

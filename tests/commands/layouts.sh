@@ -70,7 +70,9 @@ tensors() {
     local shard id
     for shard in "$1"/shard-*.h5; do
         id=$(grep -aoE '[0-9a-f]{32}' "$shard" | head -n 1)
-        [ -n "$id" ] && echo "${shard##*/}" && LC_ALL=C sed "s/$id/id/" "$shard" | tail -c +2048
+        [ -n "$id" ] || { echo "no id in a checkpoint of $1"; return 1; }
+        echo "${shard##*/}"
+        LC_ALL=C sed "s/$id/id/" "$shard" | tail -c +2048
     done
 }
 

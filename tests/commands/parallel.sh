@@ -16,7 +16,7 @@ four_ranks() {
         for tries in $(seq 50); do is_running "$pid" || continue 2; sleep 0.1; done
         echo "process $pid is still there:"; ps -p "$pid" -o pid,ppid,stat,args; kill -9 "$pid"; return 1
     done
-    ! contains "$output" "got past" >/dev/null
+    refuted contains "$output" "got past"
 }
 
 test_stopped_rank_is_named() {

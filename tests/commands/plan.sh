@@ -23,7 +23,7 @@ test_what_does_not_fit() {
     sed 's/^a100-40:/small:/; s/memory_gib: 40/memory_gib: 8/' "$TOP/config/hardware.yaml" >small.yaml
     plan --config=mp --ranks=4 --hardware=small.yaml:small --recompute=none >text
     contains "$(cat text)" "does not fit"
-    ! grep -q "$(printf '\033')" text
+    refuted grep $'\033' text
 }
 
 test_csv_and_pinned_flags() {

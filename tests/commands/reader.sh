@@ -122,7 +122,7 @@ test_benchy() {
     contains "$(cat rates.json)" '"batches_per_trial": 50'
     BENCHY_OUTPUT=nowhere/rates.json fails 1 "$VITRAIN" $tiny --enable_benchy
     contains "$output" "BENCHY_OUTPUT: can't write nowhere/rates.json: No such file or directory"
-    ! grep "warm-up throughput" <<<"$output" || return 1 # known before anything is measured
+    refuted grep "warm-up throughput" <<<"$output" # known before anything is measured
     ! python3 -c '' 2>/dev/null || python3 -c 'import json; d = json.load(open("rates.json")); assert len(d["FULL"]["trials"]) == 3'
 }
 
@@ -141,7 +141,7 @@ test_bench_io() {
     "$VITRAIN" bench io ${tiny/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log
     contains "$(cat log)" "20 batches of 4 samples"
     contains "$(cat log)" "of the plain preads' samples/s"
-    ! grep inflating log || return 1
+    refuted grep inflating log
     rm -r data
     make_data --compress=2 --chunk_times=1
     "$VITRAIN" bench io ${tiny/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log

@@ -51,7 +51,8 @@ test_inspect_names_what_is_damaged() {
     fails 1 "$VITRAIN" inspect $run/checkpoints/step-00000007
     contains "$output" "FAULT: $run/checkpoints/step-00000007/checkpoint.crc32c is missing"
     contains "$output" "1 fault found"
-    head -c 3000 data/train/2001.h5 >short && mv short data/train/2000.h5
+    head -c 3000 data/train/2001.h5 >short
+    mv short data/train/2000.h5
     rm data/stats/time_means.npy
     fails 1 "$VITRAIN" inspect data
     contains "$output" "FAULT: data/train/2000.h5"
@@ -190,7 +191,8 @@ test_predict() {
     small_run
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06:00 --steps=3 --output=f.nc >said
     contains "$(cat said)" "f.nc: 3 forecasts, 2002-01-02 12:00 to 2002-01-03 00:00 UTC, 3 channels"
-    mkdir netcdf && cp f.nc netcdf/forecast_2002.nc
+    mkdir netcdf
+    cp f.nc netcdf/forecast_2002.nc
     "$VITRAIN" inspect netcdf --variables=[u10,t2m] --verify >said
     contains "$(cat said)" "files: 1 file forecast_2002.nc, 3 times (0.75 days 6-hourly), 2 channels of ["
     contains "$(cat said)" "channels: u10 t2m"
@@ -210,7 +212,8 @@ test_predict() {
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --steps=1 --output=g.nc >/dev/null
     h5dump -d "/t2m[0,0,0;;1,16,32]" f.nc | sed -n 's/^ *(0,[0-9,]*): *//p' | tr -d ' \n' >first
     h5dump -d /t2m g.nc | sed -n 's/^ *(0,[0-9,]*): *//p' | tr -d ' \n' >alone
-    [ "$(wc -c <first)" -gt 3000 ] && cmp first alone
+    [ "$(wc -c <first)" -gt 3000 ]
+    cmp first alone
     fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=g.nc
     contains "$output" "--force replaces it"
     fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=data --force
@@ -240,13 +243,16 @@ test_predict_from_netcdf() {
     local variables=--variables=[u10,v10,t2m]
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --steps=8 --output=f.nc >/dev/null
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-05T06 --steps=8 --output=g.nc >/dev/null
-    mkdir months && cp f.nc months/era5_2012-02.nc && cp g.nc months/era5_2012-03.nc
+    mkdir months
+    cp f.nc months/era5_2012-02.nc
+    cp g.nc months/era5_2012-03.nc
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-03T18 --steps=1 --output=h.nc --valid_data_path=months $variables >said
     contains "$(cat said)" "2002-01-04 00:00 to 2002-01-04 00:00 UTC"
     if command -v h5dump >/dev/null; then # the sixth time of the file was that forecast's input
         h5dump -d "/t2m[6,0,0;;1,16,32]" f.nc | sed -n 's/^ *([0-9],[0-9,]*): *//p' | tr -d ' \n' >sixth
         h5dump -d /t2m h.nc | sed -n 's/^ *(0,[0-9,]*): *//p' | tr -d ' \n' >alone
-        [ "$(wc -c <sixth)" -gt 3000 ] && cmp sixth alone
+        [ "$(wc -c <sixth)" -gt 3000 ]
+        cmp sixth alone
     fi
     "$VITRAIN" evaluate --checkpoint=$best --rollout=2 --output=scores --valid_data_path=months $variables >said
     contains "$(cat said)" "12 initial times, 2 steps"
@@ -301,7 +307,7 @@ test_predict_ncdump() {
 
 test_report() {
     small_run
-    ! grep -Eq '<script|https?:|<link|@import' $run/report.html
+    refuted grep -E '<script|https?:|<link|@import' $run/report.html
     for part in "validation loss" "persistence" "Learning rate" "data:image/png;base64," "prefers-color-scheme" "embed_dim" "forward" "activations"; do
         contains "$(cat $run/report.html)" "$part"
     done
@@ -309,7 +315,8 @@ test_report() {
     small_run --run_num=other --embed_dim=32 --num_heads=4
     "$VITRAIN" report runs/demo/1CPU/00 runs/demo/1CPU/other --output=both.html >said
     for part in "demo/1CPU/00" "demo/1CPU/other" "embed_dim" "num_heads"; do contains "$(cat both.html)" "$part"; done
-    cp $run/report.html before && "$VITRAIN" report $run >/dev/null
+    cp $run/report.html before
+    "$VITRAIN" report $run >/dev/null
     cmp <(sed 's/as of [-0-9: ]*//' before) <(sed 's/as of [-0-9: ]*//' $run/report.html)
     fails 1 "$VITRAIN" report data
     contains "$output" "metrics.csv"
@@ -337,7 +344,8 @@ test_report_in_a_browser() {
         --dump-dom "file://$PWD/asked.html" >dom 2>chromium.log
     grep -q '<path class="faint"' dom
     sed -n 's/.*<title>width \([0-9]*\) of \([0-9]*\)<.*/\1 \2/p' dom | tee width
-    awk '{ exit !($1 <= $2) }' width && [ -s width ]
+    [ -s width ]
+    awk '{ exit !($1 <= $2) }' width
 }
 
 test_watch() {

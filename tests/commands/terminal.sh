@@ -22,12 +22,12 @@ test_bar_and_whole_lines() {
 test_no_colour() {
     in_terminal TERM=xterm NO_COLOR=1
     grep -q 'epoch 1/2 ' screen
-    ! grep -q $'\033\[36m' screen
+    refuted grep $'\033\[36m' screen
 }
 
 test_dumb_terminal() {
     in_terminal TERM=dumb
     grep -q 'epoch 1/2 ' screen
-    ! grep -q $'\033' screen
+    refuted grep $'\033' screen
     cmp lines runs/demo/1CPU/00/out.log
 }

@@ -77,7 +77,7 @@ test_a_run_repeats_its_bits_from_its_own_config() {
     train --dropout=0.1 --run_num=serial --data_loader_config=pytorch --num_data_workers=0 >/dev/null
     cmp <(figures runs/demo/1CPU/00) <(figures runs/demo/1CPU/serial)
     train --dropout=0.1 --run_num=seed --seed=1 >/dev/null
-    ! cmp -s <(figures runs/demo/1CPU/00) <(figures runs/demo/1CPU/seed)
+    refuted cmp <(figures runs/demo/1CPU/00) <(figures runs/demo/1CPU/seed)
 }
 
 test_an_earlier_run_is_kept() {
@@ -124,7 +124,8 @@ test_missing_and_broken_data() {
     refused "fewer than one batch (global_batch_size 64)" train --global_batch_size=64
     refused "train_data_path 'data/train/2001.h5'" train --train_data_path=data/train/2001.h5
     refused "global_means_path" train --global_means_path=data/nothing.npy
-    head -c 3000 data/train/2001.h5 >short && mv short data/train/2001.h5
+    head -c 3000 data/train/2001.h5 >short
+    mv short data/train/2001.h5
     refused "data/train/2001.h5" train
     echo "not HDF5 at all" >data/train/2001.h5
     refused "data/train/2001.h5" train
@@ -135,7 +136,8 @@ test_a_directory_that_cannot_be_written() {
     : >file
     refused "can't make the directory file" train --expdir=file/below
     [ "$(id -u)" -ne 0 ] || skip "root may write everywhere"
-    mkdir locked && chmod 555 locked
+    mkdir locked
+    chmod 555 locked
     refused "Permission denied" train --expdir=locked
 }
 

@@ -1,0 +1,20 @@
+# The tests' own helpers (tests/commands/common): that they fail where they must.
+
+test_refuted() {
+    echo text >file
+    refuted grep other file
+    fails 1 refuted grep text file
+    contains "$output" "exit status 0, expected 1: grep text file"
+    fails 1 refuted grep text nowhere
+    contains "$output" "nowhere: No such file or directory"
+    refuted cmp <(echo one) <(echo other)
+    fails 1 refuted cmp <(echo one) <(echo one)
+    refuted contains "some text" "else"
+    fails 1 refuted contains "some text" "text"
+}
+
+# Lines that `set -e` passes over: `! command`, and all but the last part of `one && another`.
+test_no_line_without_effect() {
+    grep -nE '^ *(! |\[ .* \] && )' "$TOP"/tests/commands/* | grep -vE ' \|\|( |$)' >lines || true
+    [ ! -s lines ] || { cat lines; return 1; }
+}
