@@ -170,8 +170,10 @@ VT_KERNEL void delta_kernel(attention_arguments a)
         vt_split(i, heads, &row, &head);
         float out[VT_GROUP], dout[VT_GROUP], sum = 0;
         for (int64_t d = 0; d < dim; d += VT_GROUP) {
-            vt_load(a.out, row * a.out.stride + head * dim + d, vt_count(dim, d), a.wide, out);
-            vt_load(a.dout, row * a.dout.stride + head * dim + d, vt_count(dim, d), a.wide, dout);
+            vt_raw own = vt_fetch(a.out, row * a.out.stride + head * dim + d, vt_count(dim, d), a.wide);
+            vt_raw gradient = vt_fetch(a.dout, row * a.dout.stride + head * dim + d, vt_count(dim, d), a.wide);
+            vt_widen_eight(a.out.type, own, out);
+            vt_widen_eight(a.dout.type, gradient, dout);
             for (int j = 0; j < VT_GROUP; j++) sum = fmaf(out[j], dout[j], sum);
         }
         int64_t sample = row / a.shape.queries, query = row % a.shape.queries;
@@ -190,8 +192,9 @@ __device__ static inline void backward_one(const attention_arguments &a, int64_t
     *score = keep * weight;
 }
 
+/* Heads up to 32 columns: four blocks a multiprocessor, which ptxas else misses by six registers. 0: it chooses. */
 template <typename number, int MOST, int TILES>
-VT_KERNEL void __launch_bounds__(THREADS) query_gradient_kernel(attention_arguments a)
+VT_KERNEL void __launch_bounds__(THREADS, MOST <= 4 ? 4 : 0) query_gradient_kernel(attention_arguments a)
 {
     VT_DYNAMIC_SHARED(number, shared);
     int dim = (int)a.shape.head_dim, stride = vt_tile_stride<number>(dim), depth = vt_tile_depth<number>(dim);

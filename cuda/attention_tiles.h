@@ -44,12 +44,16 @@ template <typename number> __host__ __device__ static inline int vt_tile_stride(
 
 template <typename half> __device__ static inline void vt_store_shared(half *to, const float values[VT_GROUP])
 {
-    vt_store_eight(half::type, &to->bits, values);
+    *(uint4 *)&to->bits = vt_pack_eight(half::type, values);
 }
 
 __device__ static inline void vt_store_shared(float *to, const float values[VT_GROUP])
 {
-    vt_store_floats(to, VT_GROUP, true, values);
+    float4 low, high;
+    low.x = values[0], low.y = values[1], low.z = values[2], low.w = values[3];
+    high.x = values[4], high.y = values[5], high.z = values[6], high.w = values[7];
+    *(float4 *)to = low;
+    *(float4 *)(to + 4) = high;
 }
 
 /* Rows first_row … first_row + rows - 1 of columns column … column + head_dim - 1 into a tile; zeros from row `end` on

@@ -23,12 +23,6 @@ __device__ static inline void vt_set_element(const vt_matrix &m, int64_t at, flo
         m.half[at] = vt_round(m.type, value);
 }
 
-/* The value that a matrix of this type would give back. */
-__device__ static inline float vt_as_stored(vt_type type, float value)
-{
-    return type == VT_FLOAT32 ? value : vt_widen(type, vt_round(type, value));
-}
-
 __device__ static inline void vt_load_floats(const float *from, int count, bool wide, float values[VT_GROUP])
 {
     if (wide && count == VT_GROUP) {
@@ -40,64 +34,103 @@ __device__ static inline void vt_load_floats(const float *from, int count, bool 
     }
 }
 
+/* 16 bytes into global memory, in one instruction: an assignment through `to` may become four of 4 bytes. */
+__device__ static inline void vt_put(void *to, uint4 raw)
+{
+#ifdef __CUDACC__
+    __stwb((uint4 *)to, raw);
+#else
+    *(uint4 *)to = raw;
+#endif
+}
+
+/* Global memory only. */
 __device__ static inline void vt_store_floats(float *to, int count, bool wide, const float values[VT_GROUP])
 {
     if (wide && count == VT_GROUP) {
-        float4 low, high;
-        low.x = values[0], low.y = values[1], low.z = values[2], low.w = values[3];
-        high.x = values[4], high.y = values[5], high.z = values[6], high.w = values[7];
-        *(float4 *)to = low;
-        *(float4 *)(to + 4) = high;
+        uint4 low, high;
+        low.x = vt_bits(values[0]), low.y = vt_bits(values[1]), low.z = vt_bits(values[2]), low.w = vt_bits(values[3]);
+        high.x = vt_bits(values[4]), high.y = vt_bits(values[5]), high.z = vt_bits(values[6]);
+        high.w = vt_bits(values[7]);
+        vt_put(to, low);
+        vt_put(to + 4, high);
     } else {
         for (int i = 0; i < VT_GROUP; i++)
             if (i < count) to[i] = values[i];
     }
 }
 
-template <vt_type TYPE>
-__device__ static inline void vt_load_halves(const uint16_t *from, int count, bool wide, float values[VT_GROUP])
-{
-    if (wide && count == VT_GROUP) {
-        uint4 raw = *(const uint4 *)from;
-        const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
-        for (int i = 0; i < 4; i++) {
-            values[2 * i] = vt_widen(TYPE, (uint16_t)words[i]);
-            values[2 * i + 1] = vt_widen(TYPE, (uint16_t)(words[i] >> 16));
-        }
-    } else {
-        for (int i = 0; i < VT_GROUP; i++) values[i] = i < count ? vt_widen(TYPE, from[i]) : 0.0f;
-    }
-}
-
-/* `to` at a 16-byte boundary. */
-__device__ static inline void vt_store_eight(vt_type type, uint16_t *to, const float values[VT_GROUP])
+__device__ static inline uint4 vt_pack_eight(vt_type type, const float values[VT_GROUP])
 {
     uint4 raw;
     raw.x = vt_pack(type, values[0], values[1]), raw.y = vt_pack(type, values[2], values[3]);
     raw.z = vt_pack(type, values[4], values[5]), raw.w = vt_pack(type, values[6], values[7]);
-    *(uint4 *)to = raw;
+    return raw;
 }
 
 template <vt_type TYPE>
 __device__ static inline void vt_store_halves(uint16_t *to, int count, bool wide, const float values[VT_GROUP])
 {
     if (wide && count == VT_GROUP) {
-        vt_store_eight(TYPE, to, values);
+        vt_put(to, vt_pack_eight(TYPE, values));
     } else {
         for (int i = 0; i < VT_GROUP; i++)
             if (i < count) to[i] = vt_round(TYPE, values[i]);
     }
 }
 
+/* Eight elements as they lie in memory; 16-bit ones are in the first four words. */
+typedef struct {
+    uint32_t word[VT_GROUP];
+} vt_raw;
+
+template <vt_type TYPE> __device__ static inline void vt_widen_halves(const vt_raw &raw, float values[VT_GROUP])
+{
+    for (int i = 0; i < 4; i++) {
+        values[2 * i] = vt_widen(TYPE, (uint16_t)raw.word[i]);
+        values[2 * i + 1] = vt_widen(TYPE, (uint16_t)(raw.word[i] >> 16));
+    }
+}
+
+/* `count` elements from `at` on, the others zeros. A kernel that needs several fetches them all before it makes numbers
+ * of the first: to do so waits for the memory, and compilers move no load over a branch on another matrix's type. */
+__device__ static inline vt_raw vt_fetch(const vt_matrix &m, int64_t at, int count, bool wide)
+{
+    vt_raw raw = {};
+    bool floats = m.type == VT_FLOAT32;
+    if (wide && count == VT_GROUP) {
+        const uint4 *from = (const uint4 *)(floats ? (const void *)(m.data + at) : (const void *)(m.half + at));
+        uint4 low = from[0];
+        raw.word[0] = low.x, raw.word[1] = low.y, raw.word[2] = low.z, raw.word[3] = low.w;
+        if (floats) {
+            uint4 high = from[1];
+            raw.word[4] = high.x, raw.word[5] = high.y, raw.word[6] = high.z, raw.word[7] = high.w;
+        }
+    } else if (floats) {
+        for (int i = 0; i < VT_GROUP; i++)
+            if (i < count) raw.word[i] = vt_bits(m.data[at + i]);
+    } else {
+        for (int i = 0; i < VT_GROUP; i++)
+            if (i < count) raw.word[i / 2] |= (uint32_t)m.half[at + i] << i % 2 * 16;
+    }
+    return raw;
+}
+
+/* The numbers of what was fetched from a matrix of this type. */
+__device__ static inline void vt_widen_eight(vt_type type, const vt_raw &raw, float values[VT_GROUP])
+{
+    if (type == VT_FLOAT32)
+        for (int i = 0; i < VT_GROUP; i++) values[i] = vt_from_bits(raw.word[i]);
+    else if (type == VT_FLOAT16)
+        vt_widen_halves<VT_FLOAT16>(raw, values);
+    else
+        vt_widen_halves<VT_BFLOAT16>(raw, values);
+}
+
 /* `count` elements from `at` on; the rest of `values` becomes 0. */
 __device__ static inline void vt_load(const vt_matrix &m, int64_t at, int count, bool wide, float values[VT_GROUP])
 {
-    if (m.type == VT_FLOAT32)
-        vt_load_floats(m.data + at, count, wide, values);
-    else if (m.type == VT_FLOAT16)
-        vt_load_halves<VT_FLOAT16>(m.half + at, count, wide, values);
-    else
-        vt_load_halves<VT_BFLOAT16>(m.half + at, count, wide, values);
+    vt_widen_eight(m.type, vt_fetch(m, at, count, wide), values);
 }
 
 __device__ static inline void vt_store(const vt_matrix &m, int64_t at, int count, bool wide,
@@ -109,6 +142,15 @@ __device__ static inline void vt_store(const vt_matrix &m, int64_t at, int count
         vt_store_halves<VT_FLOAT16>(m.half + at, count, wide, values);
     else
         vt_store_halves<VT_BFLOAT16>(m.half + at, count, wide, values);
+}
+
+/* Each becomes the value that a matrix of this type would give back. */
+__device__ static inline void vt_as_stored(vt_type type, float values[VT_GROUP])
+{
+    if (type == VT_FLOAT32) return;
+    uint4 packed = vt_pack_eight(type, values);
+    const vt_raw raw = {{packed.x, packed.y, packed.z, packed.w}};
+    vt_widen_eight(type, raw, values);
 }
 
 /* Which row and group of eight columns is thread `index` of rows × groups. */

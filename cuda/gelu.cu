@@ -2,21 +2,40 @@
  * give the same bits whatever a compiler would join by itself. */
 #include "sums.h"
 
-__device__ static inline float gelu_value(vt_gelu kind, float x)
+__device__ static inline void gelu_values(vt_gelu kind, float values[VT_GROUP])
 {
     const float root_half = 0.70710678f, root_two_over_pi = 0.79788456f, cubic = 0.044715f;
-    float half = 0.5f * x;
-    if (kind == VT_GELU_ERF) return fmaf(half, erff(x * root_half), half);
-    return fmaf(half, tanhf(root_two_over_pi * x * fmaf(cubic * x, x, 1.0f)), half);
+    if (kind == VT_GELU_ERF) {
+        for (int j = 0; j < VT_GROUP; j++) {
+            float x = values[j], half = 0.5f * x;
+            values[j] = fmaf(half, erff(x * root_half), half);
+        }
+        return;
+    }
+    for (int j = 0; j < VT_GROUP; j++) {
+        float x = values[j], half = 0.5f * x;
+        values[j] = fmaf(half, tanhf(root_two_over_pi * x * fmaf(cubic * x, x, 1.0f)), half);
+    }
 }
 
-__device__ static inline float gelu_slope(vt_gelu kind, float x)
+/* The same, and each gradient is multiplied by the derivative. The error function, or the tangent, is found once. */
+__device__ static inline void gelu_both(vt_gelu kind, float values[VT_GROUP], float gradient[VT_GROUP])
 {
     const float root_half = 0.70710678f, root_two_over_pi = 0.79788456f, cubic = 0.044715f, density = 0.39894228f;
-    if (kind == VT_GELU_ERF) return fmaf(x * density, expf(-0.5f * x * x), fmaf(0.5f, erff(x * root_half), 0.5f));
-    float inner = tanhf(root_two_over_pi * x * fmaf(cubic * x, x, 1.0f));
-    float inner_slope = root_two_over_pi * fmaf(3 * cubic * x, x, 1.0f);
-    return fmaf(0.5f * x * fmaf(-inner, inner, 1.0f), inner_slope, fmaf(0.5f, inner, 0.5f));
+    if (kind == VT_GELU_ERF) {
+        for (int j = 0; j < VT_GROUP; j++) {
+            float x = values[j], half = 0.5f * x, e = erff(x * root_half);
+            values[j] = fmaf(half, e, half);
+            gradient[j] *= fmaf(x * density, expf(-0.5f * x * x), fmaf(0.5f, e, 0.5f));
+        }
+        return;
+    }
+    for (int j = 0; j < VT_GROUP; j++) {
+        float x = values[j], half = 0.5f * x, t = tanhf(root_two_over_pi * x * fmaf(cubic * x, x, 1.0f));
+        float inner_slope = root_two_over_pi * fmaf(3 * cubic * x, x, 1.0f);
+        values[j] = fmaf(half, t, half);
+        gradient[j] *= fmaf(half * fmaf(-t, t, 1.0f), inner_slope, fmaf(0.5f, t, 0.5f));
+    }
 }
 
 /* y = gelu(x + bias); x becomes x + bias where there is one. The value that is rounded into a 16-bit x is the one
@@ -29,13 +48,15 @@ VT_KERNEL void gelu_forward_kernel(vt_gelu kind, vt_matrix x, const float *bias,
         float values[VT_GROUP], added[VT_GROUP];
         int count = vt_count(x.columns, group * VT_GROUP);
         int64_t at = row * x.stride + group * VT_GROUP;
-        vt_load(x, at, count, wide, values);
+        vt_raw raw = vt_fetch(x, at, count, wide);
+        if (bias != NULL) vt_load_floats(bias + group * VT_GROUP, count, wide, added);
+        vt_widen_eight(x.type, raw, values);
         if (bias != NULL) {
-            vt_load_floats(bias + group * VT_GROUP, count, wide, added);
-            for (int j = 0; j < VT_GROUP; j++) values[j] = vt_as_stored(x.type, values[j] + added[j]);
+            for (int j = 0; j < VT_GROUP; j++) values[j] += added[j];
+            vt_as_stored(x.type, values);
             vt_store(x, at, count, wide, values);
         }
-        for (int j = 0; j < VT_GROUP; j++) values[j] = gelu_value(kind, values[j]);
+        gelu_values(kind, values);
         vt_store(y, row * y.stride + group * VT_GROUP, count, wide, values);
     }
 }
@@ -46,18 +67,19 @@ typedef struct {
     bool wide;
 } backward_arguments;
 
-/* `count` columns of a row; gradient becomes what is stored into dx. */
+/* `count` columns of a row; gradient becomes what is stored into dx, as it is stored if `as_stored`. */
 __device__ static inline void backward_group(const backward_arguments &a, int64_t row, int64_t column, int count,
-                                             float gradient[VT_GROUP])
+                                             bool as_stored, float gradient[VT_GROUP])
 {
     float values[VT_GROUP];
-    vt_load(a.x, row * a.x.stride + column, count, a.wide, values);
-    vt_load(a.dy, row * a.dy.stride + column, count, a.wide, gradient);
-    for (int j = 0; j < VT_GROUP; j++) gradient[j] *= gelu_slope(a.kind, values[j]);
+    vt_raw x = vt_fetch(a.x, row * a.x.stride + column, count, a.wide);
+    vt_raw dy = vt_fetch(a.dy, row * a.dy.stride + column, count, a.wide);
+    vt_widen_eight(a.x.type, x, values);
+    vt_widen_eight(a.dy.type, dy, gradient);
+    gelu_both(a.kind, values, gradient);
+    if (as_stored) vt_as_stored(a.dx.type, gradient);
     vt_store(a.dx, row * a.dx.stride + column, count, a.wide, gradient);
-    if (a.y.data == NULL) return;
-    for (int j = 0; j < VT_GROUP; j++) values[j] = gelu_value(a.kind, values[j]);
-    vt_store(a.y, row * a.y.stride + column, count, a.wide, values);
+    if (a.y.data != NULL) vt_store(a.y, row * a.y.stride + column, count, a.wide, values);
 }
 
 VT_KERNEL void gelu_backward_kernel(backward_arguments a)
@@ -66,13 +88,13 @@ VT_KERNEL void gelu_backward_kernel(backward_arguments a)
     for (int64_t i = vt_thread(); i < a.x.rows * groups; i += vt_thread_count()) {
         float gradient[VT_GROUP];
         vt_split(i, groups, &row, &group);
-        backward_group(a, row, group * VT_GROUP, vt_count(a.x.columns, group * VT_GROUP), gradient);
+        backward_group(a, row, group * VT_GROUP, vt_count(a.x.columns, group * VT_GROUP), false, gradient);
     }
 }
 
 /* As above, and the column sums of what was stored into dx: a bias's gradient. Registers for six blocks on a
  * multiprocessor: the reference model's 768 blocks then all run at once on 132 of them. */
-VT_KERNEL void __launch_bounds__(32 * VT_SUM_LANES, 6)
+VT_KERNEL void __launch_bounds__(32 * VT_SUM_LANES, VT_BLOCKS_AT_LEAST(6, 3))
     gelu_backward_bias_kernel(backward_arguments a, int64_t rows_a_block, float *partial)
 {
     __shared__ float shared[VT_SUM_LANES][32 * VT_GROUP];
@@ -82,8 +104,8 @@ VT_KERNEL void __launch_bounds__(32 * VT_SUM_LANES, 6)
     int count = column < a.x.columns ? vt_count(a.x.columns, column) : 0;
     float sums[VT_GROUP] = {0}, gradient[VT_GROUP];
     for (int64_t row = first + warp; count > 0 && row < end; row += VT_SUM_LANES) {
-        backward_group(a, row, column, count, gradient);
-        for (int j = 0; j < VT_GROUP; j++) sums[j] += vt_as_stored(a.dx.type, gradient[j]);
+        backward_group(a, row, column, count, true, gradient);
+        for (int j = 0; j < VT_GROUP; j++) sums[j] += gradient[j];
     }
     vt_column_sum_store(shared, sums, a.x.columns, partial);
 }

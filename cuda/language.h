@@ -18,6 +18,13 @@
 #include "backend/backend.h"
 
 #define VT_KERNEL static __global__
+/* Blocks on a multiprocessor at least, of __launch_bounds__. From compute capability 10 on ptxas takes more registers
+ * for the same kernel, and fewer blocks are better than registers in memory. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define VT_BLOCKS_AT_LEAST(before, since) (since)
+#else
+#define VT_BLOCKS_AT_LEAST(before, since) (before)
+#endif
 #define VT_DYNAMIC_SHARED(type, name)                                                                                  \
     extern __shared__ __align__(128) unsigned char vt_dynamic_shared[];                                                \
     type *name = (type *)vt_dynamic_shared
@@ -42,6 +49,16 @@ __device__ static inline uint16_t vt_round(vt_type type, float value)
 {
     if (type == VT_FLOAT16) return __half_as_ushort(__float2half_rn(value));
     return __bfloat16_as_ushort(__float2bfloat16_rn(value));
+}
+
+__device__ static inline float vt_from_bits(uint32_t bits)
+{
+    return __uint_as_float(bits);
+}
+
+__device__ static inline uint32_t vt_bits(float value)
+{
+    return __float_as_uint(value);
 }
 
 /* Both in one instruction. */
@@ -69,6 +86,20 @@ __device__ static inline float vt_widen(vt_type type, uint16_t half)
 __device__ static inline uint16_t vt_round(vt_type type, float value)
 {
     return vt_half_round(type, value);
+}
+
+__device__ static inline float vt_from_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+__device__ static inline uint32_t vt_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
 }
 
 __device__ static inline uint32_t vt_pack(vt_type type, float low, float high)

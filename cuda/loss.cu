@@ -13,8 +13,10 @@ VT_KERNEL void squared_norms_kernel(vt_matrix prediction, vt_matrix target, int6
         row += blockIdx.y * tokens;
         float p[VT_GROUP], t[VT_GROUP];
         int count = vt_count(target.columns, group * VT_GROUP);
-        vt_load(prediction, row * prediction.stride + group * VT_GROUP, count, wide, p);
-        vt_load(target, row * target.stride + group * VT_GROUP, count, wide, t);
+        vt_raw forecast = vt_fetch(prediction, row * prediction.stride + group * VT_GROUP, count, wide);
+        vt_raw truth = vt_fetch(target, row * target.stride + group * VT_GROUP, count, wide);
+        vt_widen_eight(prediction.type, forecast, p);
+        vt_widen_eight(target.type, truth, t);
         for (int j = 0; j < VT_GROUP; j++) {
             double difference = (double)p[j] - (double)t[j];
             difference_squares += difference * difference;
@@ -82,8 +84,10 @@ VT_KERNEL void relative_l2_backward_kernel(vt_matrix prediction, vt_matrix targe
         if (difference_norm == 0) factor = 0; /* a perfect forecast has no gradient */
         float p[VT_GROUP], t[VT_GROUP];
         int count = vt_count(target.columns, group * VT_GROUP);
-        vt_load(prediction, row * prediction.stride + group * VT_GROUP, count, wide, p);
-        vt_load(target, row * target.stride + group * VT_GROUP, count, wide, t);
+        vt_raw forecast = vt_fetch(prediction, row * prediction.stride + group * VT_GROUP, count, wide);
+        vt_raw truth = vt_fetch(target, row * target.stride + group * VT_GROUP, count, wide);
+        vt_widen_eight(prediction.type, forecast, p);
+        vt_widen_eight(target.type, truth, t);
         for (int j = 0; j < VT_GROUP; j++) p[j] = factor * (p[j] - t[j]);
         vt_store(dprediction, row * dprediction.stride + group * VT_GROUP, count, wide, p);
     }

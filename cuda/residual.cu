@@ -1,8 +1,8 @@
 #include "mask.h"
 
 /* y = masked(x), and sum = base + masked(x) where there is a base; x may be y, and sum base or x. */
-VT_KERNEL void mask_kernel(vt_matrix x, vt_mask mask, vt_matrix y, vt_matrix base, vt_matrix sum, bool active,
-                           bool wide)
+VT_KERNEL void __launch_bounds__(VT_BLOCK_THREADS, VT_BLOCKS_AT_LEAST(5, 3))
+    mask_kernel(vt_matrix x, vt_mask mask, vt_matrix y, vt_matrix base, vt_matrix sum, bool active, bool wide)
 {
     int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
     for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
@@ -10,13 +10,15 @@ VT_KERNEL void mask_kernel(vt_matrix x, vt_mask mask, vt_matrix y, vt_matrix bas
         float values[VT_GROUP], other[VT_GROUP];
         int64_t column = group * VT_GROUP;
         int count = vt_count(x.columns, column);
-        vt_load(x, row * x.stride + column, count, wide, values);
+        vt_raw own = vt_fetch(x, row * x.stride + column, count, wide), under = {};
+        if (base.data != NULL) under = vt_fetch(base, row * base.stride + column, count, wide);
+        vt_widen_eight(x.type, own, values);
         if (active) {
             vt_mask_apply(mask, row, column, values);
             vt_store(y, row * y.stride + column, count, wide, values);
         }
         if (base.data == NULL) continue;
-        vt_load(base, row * base.stride + column, count, wide, other);
+        vt_widen_eight(base.type, under, other);
         for (int j = 0; j < VT_GROUP; j++) values[j] = other[j] + values[j];
         vt_store(sum, row * sum.stride + column, count, wide, values);
     }
@@ -45,8 +47,10 @@ VT_KERNEL void position_add_kernel(vt_matrix x, vt_matrix position, bool wide)
         float values[VT_GROUP], added[VT_GROUP];
         int64_t column = group * VT_GROUP;
         int count = vt_count(x.columns, column);
-        vt_load(x, row * x.stride + column, count, wide, values);
-        vt_load(position, row % position.rows * position.stride + column, count, wide, added);
+        vt_raw own = vt_fetch(x, row * x.stride + column, count, wide);
+        vt_raw other = vt_fetch(position, row % position.rows * position.stride + column, count, wide);
+        vt_widen_eight(x.type, own, values);
+        vt_widen_eight(position.type, other, added);
         for (int j = 0; j < VT_GROUP; j++) values[j] += added[j];
         vt_store(x, row * x.stride + column, count, wide, values);
     }

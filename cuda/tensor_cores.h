@@ -62,11 +62,6 @@ __device__ static inline uint32_t vt_to_tf32(float value)
     return bits;
 }
 
-__device__ static inline float vt_from_bits(uint32_t bits)
-{
-    return __uint_as_float(bits);
-}
-
 /* 16 bytes from global to shared memory, both aligned; there after vt_copies_wait and a barrier. */
 __device__ static inline void vt_copy_16(void *shared, const void *global)
 {
@@ -118,13 +113,6 @@ struct host_fragments {
 template <vt_type TYPE> static inline float host_half(uint32_t pair, int index)
 {
     return vt_widen(TYPE, (uint16_t)(pair >> 16 * index));
-}
-
-static inline float vt_from_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
 }
 
 /* c += sums; like the tensor cores it cuts off what does not fit a float32, where other additions round (Fasi et al.
