@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -113,6 +114,16 @@ done:
     free(whole.steps);
     free(replaced.steps);
     return status;
+}
+
+bool vt_checkpoint_store_owns(const vt_checkpoint_store *store, const char *path)
+{
+    char *own = realpath(store->directory, NULL), *real = realpath(path, NULL);
+    const size_t length = own != NULL ? strlen(own) : 0;
+    const bool below = own != NULL && real != NULL && strncmp(own, real, length) == 0 && real[length] == '/';
+    free(own);
+    free(real);
+    return below;
 }
 
 /* ---- removing ---- */
@@ -274,6 +285,19 @@ done:
     return status;
 }
 
+/* A name for the checkpoint of this step that nothing has yet: step-00000014.aside, then -1, -2, … behind it. */
+static char *name_aside(const vt_checkpoint_store *store, int64_t step)
+{
+    char *name = step_path(store, step, ".aside");
+    for (int i = 1; vt_output_exists(name); i++) {
+        char end[32];
+        snprintf(end, sizeof end, ".aside-%d", i);
+        free(name);
+        name = step_path(store, step, end);
+    }
+    return name;
+}
+
 /* They are of a future that will not be. */
 static vt_status set_aside_newer(const vt_checkpoint_store *store, int64_t step)
 {
@@ -281,8 +305,7 @@ static vt_status set_aside_newer(const vt_checkpoint_store *store, int64_t step)
     step_list list = {0};
     VT_TRY(list_steps(store, WHOLE, &list));
     for (int64_t i = 0; i < list.count && list.steps[i] > step; i++) {
-        char *path = step_path(store, list.steps[i], ""), *aside = step_path(store, list.steps[i], ".aside");
-        remove_tree(aside);
+        char *path = step_path(store, list.steps[i], ""), *aside = name_aside(store, list.steps[i]);
         if (rename(path, aside) == 0)
             vt_log_info("%s is newer than the step the run goes on from: set aside as %s", path, aside);
         else
@@ -295,12 +318,19 @@ done:
     return status;
 }
 
-/* `best` may be missing when the run died right after a save, or name one that was set aside. */
-static vt_status restore_best(const vt_checkpoint_store *store, vt_progress *progress)
+static bool are_same_directory(const char *a, const char *b)
+{
+    struct stat one, other;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+/* `best` may be missing when the run died right after a save, or name one that was set aside. The checkpoint `read` may
+ * itself have been set aside before, and another one of its step be there. */
+static vt_status restore_best(const vt_checkpoint_store *store, const char *read, vt_progress *progress)
 {
     vt_status status = VT_OK;
     char *path = step_path(store, progress->step, "");
-    if (progress->validation_loss <= progress->best_loss && vt_output_exists(path))
+    if (progress->validation_loss <= progress->best_loss && are_same_directory(read, path))
         VT_TRY(link_best(store, progress->step));
     if (best_step(store) < 0) {
         unlink(store->best);
@@ -342,11 +372,11 @@ done:
 }
 
 /* What stands behind the run now. */
-static vt_status tidy_up(const vt_checkpoint_store *store, vt_progress *progress)
+static vt_status tidy_up(const vt_checkpoint_store *store, const char *read, vt_progress *progress)
 {
     vt_status status = VT_OK;
     VT_TRY(set_aside_newer(store, progress->step));
-    VT_TRY(restore_best(store, progress));
+    VT_TRY(restore_best(store, read, progress));
 done:
     return status;
 }
@@ -365,13 +395,18 @@ vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *ch
     } else {
         VT_TRY(vt_world_agree(world, read_newest(store, subject, progress, &path)));
     }
-    VT_TRY(vt_world_agree(world, is_first ? tidy_up(store, progress) : VT_OK));
+    VT_TRY(vt_world_agree(world, is_first ? tidy_up(store, path, progress) : VT_OK));
     double best_loss = is_first ? progress->best_loss : 0;
     vt_world_sum(world, &best_loss, 1);
     progress->best_loss = best_loss;
-    vt_log_info("resuming from %s: step %lld, epoch %lld", path, (long long)progress->step,
-                (long long)progress->epoch + 1);
+    vt_checkpoint_log_resumed(path, progress);
 done:
     free(path);
     return status;
+}
+
+void vt_checkpoint_log_resumed(const char *path, const vt_progress *progress)
+{
+    vt_log_info("resuming from %s: step %lld, epoch %lld", path, (long long)progress->step,
+                (long long)progress->epoch + 1);
 }

@@ -14,14 +14,21 @@ void vt_checkpoint_store_close(vt_checkpoint_store **store);
 /* Is there any? A directory that can't be read is an error. */
 vt_status vt_checkpoint_store_has_any(const vt_checkpoint_store *store, bool *any);
 
+/* Is the directory `path` one of them (also one that was set aside, or by way of a link)? */
+bool vt_checkpoint_store_owns(const vt_checkpoint_store *store, const char *path);
+
 /* Collective. Saves the subject as step-<progress->step>; makes it `best` when its validation is the best so far (which
  * progress->best_loss then says); removes the ones that are no longer kept. */
 vt_status vt_checkpoint_store_save(vt_checkpoint_store *store, const vt_checkpoint_subject *subject,
                                    vt_progress *progress);
 
-/* Collective. Reads the checkpoint directory `chosen`, or when that is NULL the newest that is not damaged, and says so
- * in the log. Removes what an interrupted save left, and sets aside checkpoints that are newer than the one read. */
+/* Collective. Reads the checkpoint directory `chosen`, which is one of them, or when that is NULL the newest that is
+ * not damaged, and says so in the log. Removes what an interrupted save left, and sets aside checkpoints that are newer
+ * than the one read. */
 vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *chosen,
                                       const vt_checkpoint_subject *subject, vt_progress *progress);
+
+/* The log's line of it, also of a checkpoint that was read without a store. */
+void vt_checkpoint_log_resumed(const char *path, const vt_progress *progress);
 
 #endif

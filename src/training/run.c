@@ -1,9 +1,7 @@
 #include "training/run.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -30,10 +28,12 @@ typedef struct {
     vt_loop_length length;
     vt_plan plan;
     char *directory;
-    int lock; /* of the directory, held to the end; -1: none */
+    int lock;       /* of the directory, held to the end; -1: none */
+    int lock_above; /* of the one above, while the directory is chosen and made; -1: none */
     vt_checkpoint_store *checkpoints;
     bool resumes; /* from a checkpoint: */
     bool named;   /* the one that --resume names, else the run's newest */
+    bool foreign; /* and that is another run's, whose history is not this directory's */
     vt_progress progress;
     vt_backend *backend;
     vt_trainer *trainer;
@@ -162,17 +162,22 @@ static vt_status choose_checkpoint(run_state *run)
     const vt_config *config = run->config;
     bool any = false;
     if (config->resume == NULL) return VT_OK;
-    char *index = vt_text_format("%s/checkpoint.h5", config->resume);
     VT_TRY(vt_checkpoint_store_has_any(run->checkpoints, &any));
     run->named = strcmp(config->resume, VT_SWITCH_ON) != 0 && !(config->resume_newest && any);
     run->resumes = run->named || any;
-    /* now, as a new run's directory is not there yet */
-    VT_CHECK(!run->named || access(index, R_OK) == 0,
-             "--resume=%s: can't read %s: %s; expected the directory of a checkpoint, like "
-             "runs/demo/1CPU/00/checkpoints/best",
-             config->resume, index, strerror(errno));
+    run->foreign = run->named && !vt_checkpoint_store_owns(run->checkpoints, config->resume);
 done:
-    free(index);
+    return status;
+}
+
+/* No other run begins or goes on here from now on. Rank 0 does it for all. */
+static vt_status lock_directory(run_state *run)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_run_directory_lock_above(run->config, on_gpu(run), &run->lock_above));
+    VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
+    VT_TRY(choose_checkpoint(run));
+done:
     return status;
 }
 
@@ -181,46 +186,48 @@ static vt_status make_directory(run_state *run)
 {
     vt_status status = VT_OK;
     const vt_config *config = run->config;
-    char *renamed = NULL, *made = NULL, *log = NULL;
-    int above = -1;
-    VT_TRY(vt_run_directory_lock_above(config, on_gpu(run), &above));
-    VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
-    log = vt_text_format("%s/out.log", run->directory);
-    VT_TRY(choose_checkpoint(run));
-    if (run->resumes)
+    const bool goes_on = run->resumes && !run->foreign;
+    char *renamed = NULL, *made = NULL, *log = vt_text_format("%s/out.log", run->directory);
+    if (goes_on)
         VT_TRY(vt_output_make_directory(run->directory));
     else
         VT_TRY(vt_run_directory_make(config, on_gpu(run), &made, &renamed));
     vt_run_directory_unlock(&run->lock); /* of what stood there before; the one above is still held */
     VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
-    VT_TRY(vt_log_open(log, run->resumes));
+    VT_TRY(vt_log_open(log, goes_on));
     if (renamed != NULL) vt_log_info("an earlier run with this tag is now %s", renamed);
     if (config->resume != NULL && !run->resumes)
         vt_log_info("--resume: there is no checkpoint in %s/checkpoints, so the run starts afresh", run->directory);
 done:
-    vt_run_directory_unlock(&above);
+    vt_run_directory_unlock(&run->lock_above);
     free(made);
     free(renamed);
     free(log);
     return status;
 }
 
-/* Collective. */
-static vt_status open_directory(run_state *run)
-{
-    vt_status status = VT_OK;
-    run->directory = vt_run_directory_path(run->config, on_gpu(run));
-    VT_TRY(vt_checkpoint_store_open(run->directory, run->config->keep_last, &run->checkpoints));
-    VT_TRY(vt_world_agree(run->world, run->world->rank == 0 ? make_directory(run) : VT_OK));
-    run->resumes = vt_world_any(run->world, run->resumes);
-    run->named = vt_world_any(run->world, run->named);
-done:
-    return status;
-}
-
 static vt_checkpoint_subject subject_of(const run_state *run)
 {
     return (vt_checkpoint_subject){run->trainer, vt_dataset_channel_names(run->training)};
+}
+
+/* Collective. Another run's checkpoint is read first: if it can't be, what stands in the directory stays there. */
+static vt_status open_directory(run_state *run)
+{
+    vt_status status = VT_OK;
+    const vt_checkpoint_subject subject = subject_of(run);
+    bool damaged = false;
+    run->directory = vt_run_directory_path(run->config, on_gpu(run));
+    VT_TRY(vt_checkpoint_store_open(run->directory, run->config->keep_last, &run->checkpoints));
+    VT_TRY(vt_world_agree(run->world, run->world->rank == 0 ? lock_directory(run) : VT_OK));
+    run->resumes = vt_world_any(run->world, run->resumes);
+    run->named = vt_world_any(run->world, run->named);
+    run->foreign = vt_world_any(run->world, run->foreign);
+    if (run->foreign)
+        VT_TRY(vt_world_agree(run->world, vt_checkpoint_read(run->config->resume, &subject, &run->progress, &damaged)));
+    VT_TRY(vt_world_agree(run->world, run->world->rank == 0 ? make_directory(run) : VT_OK));
+done:
+    return status;
 }
 
 static vt_status read_initial(const run_state *run)
@@ -235,6 +242,11 @@ static vt_status restore(run_state *run)
     vt_status status = VT_OK;
     const vt_config *config = run->config;
     const vt_checkpoint_subject subject = subject_of(run);
+    if (run->foreign) {
+        run->progress.best_loss = INFINITY; /* of this run's, which has none yet */
+        vt_checkpoint_log_resumed(config->resume, &run->progress);
+        return VT_OK;
+    }
     run->progress = vt_progress_start;
     if (run->resumes) {
         VT_TRY(vt_checkpoint_store_restore(run->checkpoints, run->named ? config->resume : NULL, &subject,
@@ -356,6 +368,7 @@ static void close_run(run_state *run)
     free(run->stds);
     free(run->directory);
     vt_run_directory_unlock(&run->lock);
+    vt_run_directory_unlock(&run->lock_above);
 }
 
 static vt_status train(run_state *run)
@@ -413,7 +426,7 @@ done:
 vt_status vt_run_training(const vt_config *config, const vt_launch *launch)
 {
     vt_status status = VT_OK;
-    run_state run = {.lock = -1, .config = config};
+    run_state run = {.lock = -1, .lock_above = -1, .config = config};
     VT_TRY(vt_world_open(config, launch, &run.world));
     vt_memory_last_words(vt_log_failure);
     vt_stop_watch(vt_config_max_seconds(config)); /* behind MPI, which has handlers of its own */

@@ -181,6 +181,44 @@ test_resumed_from_the_newest_of_its_own() {
     contains "$(cat printed)" "resuming from $RUNS/b/checkpoints/step-00000014: step 14, epoch 3"
 }
 
+# What stood in the directory is another history than the checkpoint's, and stays whole beside it.
+test_resumed_from_another_run() {
+    small_data
+    train --num_epochs=3 --run_num=a --lr=1e-7 >/dev/null
+    train --num_epochs=1 --run_num=b --lr=5e-3 >/dev/null
+    local other=$RUNS/b/checkpoints/step-00000007
+    fails 1 train --num_epochs=2 --run_num=a --resume=$other --embed_dim=32
+    [ "$(ls $RUNS)" = "$(printf 'a\nb')" ] || { ls $RUNS; return 1; } # what can't go on changes nothing
+    cp -r $RUNS/a before
+    train --num_epochs=2 --run_num=a --resume=$other --lr=1e-9 >printed
+    contains "$(cat printed)" "an earlier run with this tag is now $RUNS/a.old-"
+    contains "$(cat printed)" "resuming from $other: step 7, epoch 2"
+    diff -r before $RUNS/a.old-*
+    [ "$(figures a | cut -d, -f1 | tr '\n' ' ')" = "step 8 9 10 11 12 13 14 " ]
+    [ "$(kept a)" = "best step-00000014 " ] || { kept a; return 1; }
+    # its own are its own by any path
+    ln -s "$PWD/$RUNS/a" link
+    train --num_epochs=3 --run_num=a --resume=link/checkpoints/best --lr=1e-9 >printed
+    contains "$(cat printed)" "resuming from link/checkpoints/best: step 14, epoch 3"
+    [ "$(figures a | wc -l)" -eq 15 ] || { figures a; return 1; }
+}
+
+# Each future that was not to be is kept, and `best` names no checkpoint of one.
+test_set_aside_twice() {
+    small_data
+    train --num_epochs=3 --keep_last=9 --lr=1e-7 >/dev/null
+    local kept=$RUNS/00/checkpoints i
+    cp -r $kept/step-00000014 first
+    for i in 1 2; do train --num_epochs=2 --keep_last=9 --lr=5e-$i --resume=$kept/step-00000007 >/dev/null; done
+    diff -r first $kept/step-00000014.aside
+    [ -d $kept/step-00000014.aside-1 ] && [ -d $kept/step-00000021.aside ]
+    train --num_epochs=2 --resume=$kept/step-00000007 --lr=9 >/dev/null
+    [ "$(readlink $kept/best)" = step-00000007 ]
+    train --num_epochs=2 --resume=$kept/step-00000014.aside --lr=9 >printed
+    contains "$(cat printed)" "the run is finished"
+    [ "$(readlink $kept/best)" = step-00000007 ]
+}
+
 # ctrl-C goes to all of `vitrain | tee log`: who reads the log may be gone before the checkpoint is saved.
 test_stopped_together_with_the_reader_of_its_log() {
     small_data
