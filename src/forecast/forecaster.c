@@ -134,7 +134,7 @@ vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt
     VT_TRY(vt_world_agree(world, read_normalisation(forecaster, config)));
     VT_TRY(vt_world_agree(world, open_backend(forecaster, config, world)));
     VT_TRY(vt_world_agree(world, open_model(forecaster, config, world, latitudes)));
-    const vt_checkpoint_subject subject = {forecaster->trainer, channel_names};
+    const vt_checkpoint_subject subject = {.trainer = forecaster->trainer, .channel_names = channel_names};
     VT_TRY(vt_world_agree(world, vt_checkpoint_read_parameters(checkpoint, &subject)));
 done:
     if (status != VT_OK) vt_forecaster_close(&forecaster);

@@ -131,10 +131,13 @@ done:
 }
 
 /* In the midst of an epoch its batches are counted, in its order of the samples. */
-static vt_status check_epoch(vt_tensor_file *file, const char *directory, const vt_config *config)
+static vt_status check_epoch(vt_tensor_file *file, const char *directory, const vt_checkpoint_subject *subject,
+                             const vt_progress *progress)
 {
     vt_status status = VT_OK;
-    int64_t batch = 0;
+    const vt_config *config = subject->trainer->config;
+    const int64_t samples = subject->training_samples;
+    int64_t batch = 0, then = 0;
     static const char *const order[] = {"seed", "shuffle", "limit_nsamples", NULL};
     VT_TRY(vt_tensor_file_get_integer(file, "global_batch_size", &batch));
     VT_CHECK(batch == config->global_batch_size,
@@ -142,19 +145,28 @@ static vt_status check_epoch(vt_tensor_file *file, const char *directory, const 
              (long long)batch, (long long)config->global_batch_size);
     VT_TRY(vt_checkpoint_check_options(file, directory, config, order,
                                        "it lies in the midst of an epoch, whose samples would come in another order"));
+    if (vt_tensor_file_has(file, "training_samples"))
+        VT_TRY(vt_tensor_file_get_integer(file, "training_samples", &then));
+    else /* earlier checkpoints don't say: as many as have been trained on, at least */
+        then = progress->epoch_steps * batch > samples ? progress->epoch_steps * batch : samples;
+    VT_CHECK(then == samples,
+             "%s lies in the midst of an epoch of %lld training samples, but the data now have %lld: go on with the "
+             "data that it was made with; --init_from=%s takes the parameters alone",
+             directory, (long long)then, (long long)samples, directory);
 done:
     return status;
 }
 
-vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, const vt_config *config,
+vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject,
                                   const vt_progress *progress)
 {
     vt_status status = VT_OK;
+    const vt_config *config = subject->trainer->config;
     static const char *const task[] = {"n_history", "dt", NULL};
     VT_TRY(check_optimizer(index, directory, config));
     VT_TRY(vt_checkpoint_check_options(index, directory, config, task,
                                        "a run can't change its task; --init_from takes the parameters alone"));
-    if (progress->epoch_steps > 0) VT_TRY(check_epoch(index, directory, config));
+    if (progress->epoch_steps > 0) VT_TRY(check_epoch(index, directory, subject, progress));
 done:
     return status;
 }

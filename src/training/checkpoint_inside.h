@@ -22,8 +22,8 @@ vt_status vt_checkpoint_write_checksum(const char *directory, const char *index)
 /* Whether its parameters are those of the subject's model, over channels of the same names. */
 vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject);
 
-/* Whether a run can go on from it with this configuration. */
-vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, const vt_config *config,
+/* Whether a run can go on from it with the subject's configuration and data. */
+vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject,
                                   const vt_progress *progress);
 
 /* Opens a whole checkpoint of a version that we know; ranks divide the looking at the shards among them (world may be

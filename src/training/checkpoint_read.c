@@ -98,7 +98,7 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     VT_TRY(vt_checkpoint_open(directory, trainer->world, &index, damaged));
     VT_TRY(vt_checkpoint_check_model(index, directory, subject));
     VT_TRY(read_progress(index, progress));
-    VT_TRY(vt_checkpoint_check_run(index, directory, trainer->config, progress));
+    VT_TRY(vt_checkpoint_check_run(index, directory, subject, progress));
     VT_TRY(read_choices(index, trainer->backend));
     VT_TRY(read_optimizer_progress(index, &optimizer));
     *damaged = true;

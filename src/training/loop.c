@@ -211,10 +211,9 @@ done:
 static vt_status save(vt_loop *loop)
 {
     vt_status status = VT_OK;
-    vt_checkpoint_subject subject = {loop->trainer, loop->channel_names};
     VT_TRY(check_finite(loop));
     VT_TRY(vt_world_agree(loop->trainer->world, vt_metrics_synchronise(loop->metrics)));
-    VT_TRY(vt_checkpoint_store_save(loop->checkpoints, &subject, &loop->progress));
+    VT_TRY(vt_checkpoint_store_save(loop->checkpoints, &loop->subject, &loop->progress));
     loop->saved_step = loop->progress.step;
 done:
     return status;

@@ -22,11 +22,11 @@ typedef struct {
     vt_record *record;
     vt_loop_length length;
     vt_checkpoint_store *checkpoints;
-    const char *const *channel_names; /* for the checkpoints; may be NULL */
-    int64_t saved_step;               /* of the newest checkpoint that this run wrote or began from */
-    bool bad_data;                    /* a step ended in the error that the data are bad */
-    int64_t replaced;                 /* samples of this epoch that could not be read (skip_bad_samples) */
-    vt_progress progress;             /* where to go on from; vt_progress_start for the beginning */
+    vt_checkpoint_subject subject; /* of the checkpoints */
+    int64_t saved_step;            /* of the newest checkpoint that this run wrote or began from */
+    bool bad_data;                 /* a step ended in the error that the data are bad */
+    int64_t replaced;              /* samples of this epoch that could not be read (skip_bad_samples) */
+    vt_progress progress;          /* where to go on from; vt_progress_start for the beginning */
     /* the epoch that it is in; set by vt_loop_run */
     int64_t epoch_started;         /* steps: those of `progress` have also been noted */
     double waited[VT_STEPS_AHEAD]; /* for the batches of steps that are pending, by step */

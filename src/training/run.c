@@ -208,7 +208,8 @@ done:
 
 static vt_checkpoint_subject subject_of(const run_state *run)
 {
-    return (vt_checkpoint_subject){run->trainer, vt_dataset_channel_names(run->training)};
+    return (vt_checkpoint_subject){run->trainer, vt_dataset_channel_names(run->training),
+                                   vt_dataset_sample_count(run->training)};
 }
 
 /* Collective. Another run's checkpoint is read first: if it can't be, what stands in the directory stays there. */
@@ -384,7 +385,7 @@ static vt_status train(run_state *run)
                     .record = run->record,
                     .length = run->length,
                     .checkpoints = run->checkpoints,
-                    .channel_names = vt_dataset_channel_names(run->training),
+                    .subject = subject_of(run),
                     .progress = run->progress};
     VT_TRY(vt_loop_run(&loop, &last));
     log_result(run, &last);

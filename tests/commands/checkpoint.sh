@@ -268,6 +268,20 @@ test_another_model_is_refused() {
     train --num_epochs=2 --resume >/dev/null
 }
 
+test_other_data_in_the_midst_of_an_epoch() {
+    "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=2 --steps_per_year=60 --valid_steps=13 >/dev/null
+    train --num_epochs=1 --checkpoint_every=5 --keep_last=9 >/dev/null # 14 steps
+    mkdir elsewhere
+    mv "$(ls data/train/*.h5 | tail -n 1)" elsewhere
+    local step
+    for step in 5 10; do
+        fails 1 train --num_epochs=1 --resume=$RUNS/00/checkpoints/step-$(printf %08d $step)
+        contains "$output" "lies in the midst of an epoch of 118 training samples, but the data now have 59"
+    done
+    train --num_epochs=2 --resume=$RUNS/00/checkpoints/step-00000014 >printed # between two epochs they may change
+    contains "$(cat printed)" "2 epochs of 7 steps"
+}
+
 test_a_damaged_checkpoint() {
     small_data
     train --num_epochs=3 >/dev/null

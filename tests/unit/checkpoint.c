@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "operations/guarded.h"
 #include "test.h"
+#include "training/checkpoint_inside.h"
 #include "training/step.h"
 
 enum { BATCH = 4, PLANE = 8 * 12 };
@@ -42,7 +43,7 @@ static void open_model(model *m, const char *name, const char *value)
     EXPECT_OK(vt_trainer_open(m->config, &data, m->backend, &m->trainer));
     fill_random(m->input, BATCH * 2 * PLANE, 1, 3);
     fill_random(m->target, BATCH * 2 * PLANE, 2, 3);
-    m->subject = (vt_checkpoint_subject){m->trainer, channel_names};
+    m->subject = (vt_checkpoint_subject){.trainer = m->trainer, .channel_names = channel_names};
 }
 
 static void close_model(model *m)
@@ -373,6 +374,31 @@ TEST(other_settings_than_the_checkpoints)
             EXPECT_OK(vt_checkpoint_read_parameters(path, &other.subject));
         close_model(&other);
     }
+    close_model(&m);
+}
+
+/* `somewhere` lies two batches of four into its epoch. Earlier checkpoints don't say how many samples there were. */
+TEST(other_training_samples_than_the_checkpoints)
+{
+    model m;
+    char file[600];
+    vt_progress progress;
+    bool damaged;
+    open_model(&m, NULL, NULL);
+    m.subject.training_samples = 20;
+    const char *path = save(&m, "saved");
+    EXPECT_OK(vt_checkpoint_read(path, &m.subject, &progress, &damaged));
+    m.subject.training_samples = 16;
+    expect_refused(path, &m, false,
+                   "saved lies in the midst of an epoch of 20 training samples, but the data now have 16");
+    join(file, path, "checkpoint.h5");
+    hid_t opened = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+    EXPECT(H5Adelete(opened, "training_samples") >= 0);
+    H5Fclose(opened);
+    EXPECT_OK(vt_checkpoint_write_checksum(path, file));
+    EXPECT_OK(vt_checkpoint_read(path, &m.subject, &progress, &damaged));
+    m.subject.training_samples = 7;
+    expect_refused(path, &m, false, "of 8 training samples, but the data now have 7");
     close_model(&m);
 }
 
