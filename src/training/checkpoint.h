@@ -7,12 +7,13 @@
 #include "data/tensor_file.h"
 #include "training/trainer.h"
 
-/* How far a run has come. Sums are over the steps of the epoch it is in. */
+/* How far a run has come. Sums are over the steps of the epoch it is in, without those before num_iters ended it early
+ * and a longer run then went on with it. */
 typedef struct {
     int64_t step;          /* optimizer steps done */
     int64_t epoch;         /* epochs done and validated: the epoch it is in, 0 for the first */
     int64_t epoch_steps;   /* steps of that epoch that are done: all of them when only its validation is missing */
-    int64_t epoch_samples; /* and their samples */
+    int64_t epoch_samples; /* sum of their samples */
     int64_t epoch_skipped; /* of its steps, those without an update (on_nonfinite) */
     int64_t skipped;       /* of all steps */
     int64_t skipped_in_row;

@@ -30,6 +30,25 @@ done:
     return status;
 }
 
+/* Where num_iters ended the first epoch early, a run with more to do goes on with that epoch. */
+static vt_status reopen_epoch(vt_tensor_file *file, const vt_config *config, vt_progress *progress)
+{
+    vt_status status = VT_OK;
+    const int64_t most = config->num_iters;
+    int64_t samples = 0, batch = 0;
+    const bool is_first = progress->epoch == 1 && progress->epoch_steps == 0;
+    if (!is_first || !vt_tensor_file_has(file, "training_samples")) return VT_OK; /* earlier checkpoints don't say */
+    VT_TRY(vt_tensor_file_get_integer(file, "training_samples", &samples));
+    VT_TRY(vt_tensor_file_get_integer(file, "global_batch_size", &batch));
+    const bool ended_early = (progress->step + 1) * batch <= samples;
+    if (ended_early && (most == VT_UNSET_INTEGER || most > progress->step)) {
+        progress->epoch = 0;
+        progress->epoch_steps = progress->step;
+    }
+done:
+    return status;
+}
+
 /* What this rank keeps of the first `count` tensors, straight from the shards that hold it. */
 static vt_status read_tensors(vt_tensor_file *index, const vt_trainer *trainer, int64_t count)
 {
@@ -98,6 +117,7 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     VT_TRY(vt_checkpoint_open(directory, trainer->world, &index, damaged));
     VT_TRY(vt_checkpoint_check_model(index, directory, subject));
     VT_TRY(read_progress(index, progress));
+    VT_TRY(reopen_epoch(index, trainer->config, progress));
     VT_TRY(vt_checkpoint_check_run(index, directory, subject, progress));
     VT_TRY(read_choices(index, trainer->backend));
     VT_TRY(read_optimizer_progress(index, &optimizer));

@@ -65,7 +65,7 @@ vt_status vt_epochs_open(const vt_record_options *options, vt_epochs **result)
     epochs->channels = options->config->n_out_channels;
     epochs->path = vt_text_format("%s/epochs.csv", options->run_directory);
     VT_TRY(write_plan(options));
-    VT_TRY(vt_rows_open(epochs->path, names, options->steps, &epochs->file));
+    VT_TRY(vt_rows_open(epochs->path, names, options->epoch_begin, &epochs->file));
 done:
     free(names);
     if (status != VT_OK) vt_epochs_close(&epochs);

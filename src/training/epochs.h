@@ -16,7 +16,7 @@ typedef struct {
 
 typedef struct vt_epochs vt_epochs;
 
-/* Writes plan.csv, and cuts epochs.csv back to the steps that are done. */
+/* Writes plan.csv, and cuts epochs.csv back to the epochs that are done. */
 vt_status vt_epochs_open(const vt_record_options *options, vt_epochs **epochs);
 void vt_epochs_close(vt_epochs **epochs);
 

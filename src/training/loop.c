@@ -11,17 +11,20 @@
 
 const vt_progress vt_progress_start = {.validation_loss = NAN, .best_loss = INFINITY, .persistence_loss = NAN};
 
-vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples)
+vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples, const vt_progress *progress)
 {
-    vt_loop_length length = {.steps_per_epoch = samples / config->global_batch_size};
-    if (config->num_iters == VT_UNSET_INTEGER) {
-        length.epochs = config->num_epochs;
-    } else if (config->num_iters < length.steps_per_epoch) {
-        length.epochs = 1;
-        length.steps_per_epoch = config->num_iters;
-    } else if (length.steps_per_epoch > 0) {
-        length.epochs = config->num_iters / length.steps_per_epoch;
+    const int64_t before = progress->step - progress->epoch_steps, left = config->num_iters - before;
+    vt_loop_length length = {.epochs = config->num_epochs, .steps_per_epoch = samples / config->global_batch_size};
+    if (config->num_iters != VT_UNSET_INTEGER) {
+        length.epochs = progress->epoch;
+        if (left >= length.steps_per_epoch && length.steps_per_epoch > 0) {
+            length.epochs += left / length.steps_per_epoch;
+        } else if (progress->epoch == 0) {
+            length.epochs = 1;
+            length.steps_per_epoch = config->num_iters;
+        }
     }
+    length.steps = before + (length.epochs - progress->epoch) * length.steps_per_epoch;
     return length;
 }
 
@@ -287,15 +290,15 @@ static vt_step_times times_of_epoch(const vt_loop *loop)
 static vt_status note_epoch(vt_loop *loop)
 {
     const vt_progress *progress = &loop->progress;
+    const int64_t steps = progress->epoch_samples / loop->trainer->config->global_batch_size;
     vt_record_epoch_figures whole = {.epoch = progress->epoch + 1,
                                      .step = progress->step,
-                                     .steps = progress->epoch_steps,
+                                     .steps = steps,
                                      .samples = progress->epoch_samples,
                                      .seconds = progress->epoch_seconds,
                                      .waited = loop->waited_sum,
                                      .times = times_of_epoch(loop),
-                                     .mean_loss = progress->epoch_loss /
-                                                  (double)(progress->epoch_steps - progress->epoch_skipped),
+                                     .mean_loss = progress->epoch_loss / (double)(steps - progress->epoch_skipped),
                                      .next_learning_rate = vt_schedule_rate(&loop->trainer->schedule, progress->step)};
     return vt_record_epoch(loop->record, &whole);
 }

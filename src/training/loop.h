@@ -6,14 +6,16 @@
 #include "training/metrics.h"
 #include "training/record.h"
 
+/* Of the whole run. */
 typedef struct {
-    int64_t epochs;
+    int64_t epochs, steps;
     int64_t steps_per_epoch; /* fewer than the data have when num_iters is smaller than an epoch */
 } vt_loop_length;
 
 /* From the samples of the training set: floor(samples / batch) steps an epoch; floor(num_iters / that) epochs, but
- * never 0: then num_iters steps. */
-vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples);
+ * never 0: then num_iters steps. A run that goes on counts so from the beginning of the epoch it is in: what lies
+ * before may have had another batch, or other data. */
+vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples, const vt_progress *progress);
 
 typedef struct {
     vt_trainer *trainer;

@@ -222,7 +222,7 @@ static void show_progress(vt_record *record, const vt_record_step_figures *figur
         record->first_step = figures->step;
         record->begin = now - figures->seconds;
     }
-    int64_t left = figures->epochs * figures->steps_per_epoch - figures->step;
+    int64_t left = (figures->epochs - figures->epoch + 1) * figures->steps_per_epoch - figures->step_of_epoch;
     double seconds_a_step = (now - record->begin) / (double)(figures->step - record->first_step + 1);
     vt_progress_figures shown = {.epoch = figures->epoch,
                                  .epochs = figures->epochs,

@@ -18,6 +18,7 @@ typedef struct {
     const char *run_directory;
     const char *const *channel_names; /* may be NULL; must outlive the record */
     int64_t steps;                    /* that are done: where the run goes on from */
+    int64_t epoch_begin;              /* those of them that lie in epochs which are done */
     const vt_plan *plan;
     int64_t parameters;              /* numbers that the model learns */
     int64_t epochs, steps_per_epoch; /* of the whole run */

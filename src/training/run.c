@@ -62,7 +62,7 @@ static vt_status open_data(run_state *run)
     VT_CHECK(samples >= config->global_batch_size,
              "%s has %lld training samples, fewer than one batch (global_batch_size %lld); use a smaller batch",
              config->train_data_path, (long long)samples, (long long)config->global_batch_size);
-    run->length = vt_loop_length_of(config, samples);
+    run->length = vt_loop_length_of(config, samples, &vt_progress_start);
 done:
     return status;
 }
@@ -70,11 +70,10 @@ done:
 static vt_trainer_data trainer_data(const run_state *run)
 {
     const vt_config *config = run->config;
-    int64_t steps = run->length.epochs * run->length.steps_per_epoch;
     return (vt_trainer_data){.means = run->means,
                              .stds = run->stds,
                              .latitudes = vt_dataset_latitudes(run->validation),
-                             .steps = config->num_iters != VT_UNSET_INTEGER ? config->num_iters : steps,
+                             .steps = config->num_iters != VT_UNSET_INTEGER ? config->num_iters : run->length.steps,
                              .world = run->world,
                              .device_memory = run->backend != NULL && !run->backend->shares_host_memory};
 }
@@ -273,6 +272,7 @@ static vt_status open_output(run_state *run)
                                 .run_directory = run->directory,
                                 .channel_names = vt_dataset_channel_names(run->validation),
                                 .steps = run->progress.step,
+                                .epoch_begin = run->progress.step - run->progress.epoch_steps,
                                 .plan = &run->plan,
                                 .epochs = run->length.epochs,
                                 .steps_per_epoch = run->length.steps_per_epoch,
@@ -322,8 +322,7 @@ static void log_layout(const run_state *run)
 static void log_start(const run_state *run)
 {
     const vt_config *config = run->config;
-    int64_t full = vt_loader_batch_count(run->training_loader),
-            steps = run->length.epochs * run->length.steps_per_epoch;
+    int64_t full = vt_loader_batch_count(run->training_loader), steps = run->length.steps;
     vt_log_info("computing on: %s", run->backend->name);
     log_layout(run);
     vt_reader_log(config, run->world, run->training);
@@ -338,6 +337,16 @@ static void log_start(const run_state *run)
                     (long long)run->length.epochs, (long long)steps);
     if (config->disable_broadcast_buffers)
         vt_log_info("disable_broadcast_buffers has no effect: the model has no buffers");
+}
+
+static void log_finished(const run_state *run)
+{
+    const int64_t most = run->config->num_iters, step = run->progress.step;
+    if (most != VT_UNSET_INTEGER && most > step)
+        vt_log_info("num_iters %lld: after %lld steps no whole epoch of %lld is left", (long long)most, (long long)step,
+                    (long long)run->length.steps_per_epoch);
+    vt_log_info("the run is finished: %lld epochs are done, %lld steps; nothing is left to do",
+                (long long)run->progress.epoch, (long long)step);
 }
 
 static void log_result(const run_state *run, const vt_validation *last)
@@ -409,10 +418,12 @@ static vt_status run_phases(run_state *run)
     vt_record_parameters(run->trainer);
     VT_TRY(vt_world_agree(world, open_trace(run)));
     VT_TRY(vt_world_agree(world, restore(run)));
+    run->length = vt_loop_length_of(run->config, vt_dataset_sample_count(run->training), &run->progress);
     if (run->progress.epoch >= run->length.epochs) {
-        vt_log_info("the run is finished: %lld epochs are done; nothing is left to do", (long long)run->progress.epoch);
+        log_finished(run);
         goto done;
     }
+    run->trainer->schedule.length = trainer_data(run).steps; /* of the cosine */
     VT_TRY(vt_world_agree(world, open_output(run)));
     log_start(run);
     vt_reader_open_cache(run->config, world,

@@ -219,6 +219,39 @@ test_set_aside_twice() {
     [ "$(readlink $kept/best)" = step-00000007 ]
 }
 
+# An epoch that num_iters had ended early goes on; the end is where num_iters says.
+test_resumed_with_more_steps() {
+    small_data
+    train --num_epochs=2 --lr_schedule=none --run_num=whole >/dev/null
+    train --num_iters=3 --lr_schedule=none --run_num=parts >/dev/null
+    train --num_iters=3 --lr_schedule=none --run_num=parts --resume >printed
+    contains "$(cat printed)" "the run is finished: 1 epochs are done, 3 steps"
+    fails 1 train --num_iters=5 --lr_schedule=none --run_num=parts --resume --seed=1
+    contains "$output" "lies in the midst of an epoch"
+    train --num_iters=5 --lr_schedule=none --run_num=parts --resume >printed
+    contains "$(cat printed)" "resuming from $RUNS/parts/checkpoints/step-00000003: step 3, epoch 1"
+    contains "$(cat printed)" "num_iters 5 is less than an epoch of 7 steps: training for 5 steps"
+    train --num_iters=14 --lr_schedule=none --run_num=parts --resume >/dev/null
+    cmp <(figures parts) <(figures whole)
+    cmp <(tensors parts) <(tensors whole)
+    [ "$(cut -d, -f1,2 $RUNS/parts/epochs.csv | tr '\n' ' ')" = "step,epoch 7,1 14,2 " ]
+    train --num_iters=16 --run_num=parts --resume >printed
+    contains "$(cat printed)" "num_iters 16: after 14 steps no whole epoch of 7 is left"
+}
+
+# The learning rate reaches 0 at the end, not before.
+test_resumed_with_another_batch() {
+    small_data
+    local length first then last
+    for length in num_iters=14,num_iters=28,28 num_epochs=2,num_epochs=4,18; do
+        IFS=, read -r first then last <<<"$length"
+        train --run_num=$first --$first >/dev/null
+        train --run_num=$first --$then --global_batch_size=30 --resume >/dev/null # 2 steps an epoch
+        [ "$(figures $first | tail -n 1 | cut -d, -f1)" -eq $last ] || { figures $first; return 1; }
+        figures $first | tail -n 3 | awk -F, '$4 <= 0 { exit 1 }' || { figures $first; return 1; }
+    done
+}
+
 # ctrl-C goes to all of `vitrain | tee log`: who reads the log may be gone before the checkpoint is saved.
 test_stopped_together_with_the_reader_of_its_log() {
     small_data

@@ -26,28 +26,52 @@ TEST(schedule_of_the_learning_rate)
     EXPECT_NEAR(vt_schedule_rate(&rising, 7), 0.5, 0);
 }
 
-static vt_loop_length length_of(const char *batch, const char *name, const char *value, int64_t samples)
+static vt_loop_length length_from(const vt_progress *progress, const char *batch, const char *name, const char *value,
+                                  int64_t samples)
 {
     vt_config *config = NULL;
     EXPECT_OK(vt_config_open_default(&config));
     EXPECT_OK(vt_config_set(config, "global_batch_size", batch));
     EXPECT_OK(vt_config_set(config, name, value));
     EXPECT_OK(vt_config_resolve(config));
-    vt_loop_length length = vt_loop_length_of(config, samples);
+    vt_loop_length length = vt_loop_length_of(config, samples, progress);
     vt_config_close(&config);
     return length;
+}
+
+static vt_loop_length length_of(const char *batch, const char *name, const char *value, int64_t samples)
+{
+    return length_from(&vt_progress_start, batch, name, value, samples);
 }
 
 TEST(length_of_a_run)
 {
     vt_loop_length length = length_of("16", "num_iters", "128", 520); /* 32 steps, the rest of 8 samples is dropped */
-    EXPECT(length.epochs == 4 && length.steps_per_epoch == 32);
+    EXPECT(length.epochs == 4 && length.steps_per_epoch == 32 && length.steps == 128);
     length = length_of("16", "num_iters", "130", 512); /* whole epochs only */
-    EXPECT(length.epochs == 4 && length.steps_per_epoch == 32);
+    EXPECT(length.epochs == 4 && length.steps_per_epoch == 32 && length.steps == 128);
     length = length_of("16", "num_iters", "10", 512); /* never zero epochs */
-    EXPECT(length.epochs == 1 && length.steps_per_epoch == 10);
+    EXPECT(length.epochs == 1 && length.steps_per_epoch == 10 && length.steps == 10);
     length = length_of("4", "num_epochs", "3", 9);
-    EXPECT(length.epochs == 3 && length.steps_per_epoch == 2);
+    EXPECT(length.epochs == 3 && length.steps_per_epoch == 2 && length.steps == 6);
+}
+
+TEST(length_of_a_run_that_goes_on)
+{
+    vt_progress progress = {.step = 28, .epoch = 2}; /* two epochs of 14 steps, with another batch */
+    vt_loop_length length = length_from(&progress, "16", "num_iters", "56", 118);
+    EXPECT(length.epochs == 6 && length.steps_per_epoch == 7 && length.steps == 56);
+    length = length_from(&progress, "16", "num_epochs", "4", 118);
+    EXPECT(length.epochs == 4 && length.steps == 42);
+    for (int i = 0; i < 2; i++) { /* nothing is left, or less than an epoch */
+        length = length_from(&progress, "8", "num_iters", i == 0 ? "20" : "41", 118);
+        EXPECT(length.epochs == 2 && length.steps == 28);
+    }
+    progress = (vt_progress){.step = 5, .epoch_steps = 5};
+    length = length_from(&progress, "8", "num_iters", "10", 118);
+    EXPECT(length.epochs == 1 && length.steps_per_epoch == 10 && length.steps == 10);
+    length = length_from(&progress, "8", "num_iters", "28", 118);
+    EXPECT(length.epochs == 2 && length.steps_per_epoch == 14 && length.steps == 28);
 }
 
 /* ---- parameters ---- */
