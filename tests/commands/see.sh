@@ -101,6 +101,8 @@ test_evaluate_again() {
     [ "$(cd scores && ls map-*)" = "$(printf 'map-%s.png\n' of-mine t2m-006h)" ]
     fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --num_heads=4
     contains "$output" "was made with num_heads 2, not 4"
+    fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --img_size=[8,64] # as many tokens
+    contains "$output" "was made with img_size [16, 32], not [8, 64]"
     fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --time_means_path=nowhere.npy
     contains "$output" "--time_means_path=nowhere.npy is not there"
 }
