@@ -253,6 +253,11 @@ void vt_safetensors_close(vt_safetensors **pointer)
     *pointer = NULL;
 }
 
+const char *vt_safetensors_name(const vt_safetensors *file, int64_t index)
+{
+    return index < file->count ? file->entries[index].name : NULL;
+}
+
 vt_status vt_safetensors_read(const vt_safetensors *file, const char *name, const vt_tensor_shape *shape, float *values)
 {
     vt_status status = VT_OK;

@@ -24,6 +24,9 @@ typedef struct vt_safetensors vt_safetensors;
 vt_status vt_safetensors_open(const char *path, vt_safetensors **file);
 void vt_safetensors_close(vt_safetensors **file);
 
+/* The names of its tensors, by 0, 1, …; NULL behind the last. */
+const char *vt_safetensors_name(const vt_safetensors *file, int64_t index);
+
 /* Tensor `name`, which must have this shape, into values [shape]; F16 and BF16 are widened. Errors name the file, the
  * tensor and what differs. */
 vt_status vt_safetensors_read(const vt_safetensors *file, const char *name, const vt_tensor_shape *shape,

@@ -138,6 +138,32 @@ vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject 
     return finish_reading(subject->trainer, status, damaged);
 }
 
+/* Does the model have parameters whose names begin as this one, up to the first point? */
+static bool has_part(const vt_parameters *parameters, const char *name)
+{
+    const size_t length = strcspn(name, ".");
+    bool found = false;
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const char *other = vt_parameters_at(parameters, i)->name;
+        found = found || (strcspn(other, ".") == length && strncmp(other, name, length) == 0);
+    }
+    return found;
+}
+
+/* A tensor more, in a part that the model has, is another model's: of a further block, say, or a head's bias. What
+ * stands beside a model in such files (an optimizer's state) begins otherwise. */
+static vt_status check_all_used(const vt_safetensors *file, const char *path, const vt_parameters *parameters)
+{
+    vt_status status = VT_OK;
+    const char *name;
+    for (int64_t i = 0; (name = vt_safetensors_name(file, i)) != NULL; i++)
+        VT_CHECK(vt_parameters_find(parameters, name) != NULL || !has_part(parameters, name),
+                 "%s: its tensor '%s' is not in the model that the configuration asks for; is it of another depth?",
+                 path, name);
+done:
+    return status;
+}
+
 static vt_status read_safetensors(const char *path, const vt_trainer *trainer)
 {
     vt_status status = VT_OK;
@@ -145,6 +171,7 @@ static vt_status read_safetensors(const char *path, const vt_trainer *trainer)
     vt_safetensors *file = NULL;
     float *whole = NULL, *room = vt_stored_room(trainer);
     VT_TRY(vt_safetensors_open(path, &file));
+    VT_TRY(check_all_used(file, path, trainer->parameters));
     for (int64_t i = 0; i < vt_parameters_count(trainer->parameters); i++) {
         vt_tensor_box boxes[VT_TENSOR_BOXES];
         vt_stored_tensor tensor = vt_stored_at(trainer, i);

@@ -371,4 +371,6 @@ test_export_and_back() {
     [ ! -e model.foo ]
     fails 1 train --num_epochs=1 --run_num=c --init_from=model.safetensors --embed_dim=32
     contains "$output" "model.safetensors: tensor"
+    fails 1 train --num_epochs=1 --run_num=c --init_from=model.safetensors --depth=1
+    contains "$output" "model.safetensors: its tensor 'blocks.1."
 }

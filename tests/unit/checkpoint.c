@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "data/safetensors.h"
 #include "operations/guarded.h"
 #include "test.h"
 #include "training/checkpoint_inside.h"
@@ -174,6 +175,37 @@ TEST(parameters_alone)
     EXPECT(loaded.trainer->steps_started == 0 && vt_optimizer_progress_of(loaded.trainer->optimizer).updates == 0);
     close_model(&saved);
     close_model(&loaded);
+}
+
+/* A .safetensors file with the model's parameters and one tensor more. */
+static const char *export_with(const model *m, const char *more)
+{
+    static char path[512];
+    vt_named_tensor tensors[64];
+    int64_t count = vt_parameters_count(m->trainer->parameters);
+    for (int64_t i = 0; i < count; i++) {
+        const vt_parameter *parameter = vt_parameters_at(m->trainer->parameters, i);
+        tensors[i] = (vt_named_tensor){parameter->name, {.dimensions = parameter->dimensions}, parameter->value};
+        memcpy(tensors[i].shape.shape, parameter->shape, (size_t)parameter->dimensions * sizeof(int64_t));
+    }
+    tensors[count] = (vt_named_tensor){more, {.dimensions = 1, .shape = {2}}, m->input};
+    snprintf(path, sizeof path, "%s/%s.safetensors", vt_test_directory(), more);
+    EXPECT_OK(vt_safetensors_write(path, tensors, count + 1));
+    return path;
+}
+
+TEST(tensors_beside_the_models)
+{
+    static const char *const refused[] = {"blocks.2.norm1.bias", "blocks.1.extra", "head.bias", "norm"};
+    static const char *const left_alone[] = {"optimizer.blocks.0.norm1.bias", "normal.bias", "step"};
+    model m;
+    open_model(&m, NULL, NULL);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        EXPECT_ERROR(vt_checkpoint_read_parameters(export_with(&m, refused[i]), &m.subject),
+                     "is not in the model that the configuration asks for");
+    for (size_t i = 0; i < sizeof left_alone / sizeof *left_alone; i++)
+        EXPECT_OK(vt_checkpoint_read_parameters(export_with(&m, left_alone[i]), &m.subject));
+    close_model(&m);
 }
 
 /* ---- damage ---- */
