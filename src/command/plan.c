@@ -231,10 +231,7 @@ static vt_status calibrate(const request *r, const vt_launch *launch, vt_config 
     config->tensor_parallel = config->context_parallel = 1;
     config->ranks = launch->world_size;
     VT_TRY(vt_world_open(config, launch, &world));
-    int threads = config->num_threads != VT_UNSET_INTEGER ? (int)config->num_threads
-                  : world->ranks == 1                     ? 0
-                                                          : world->threads;
-    VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, threads, &backend));
+    VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, vt_world_threads(config, world), &backend));
     int64_t local = config->global_batch_size / world->ranks;
     VT_TRY(vt_calibrate(config, local > 0 ? local : 1, true, world, backend, &hardware));
     comment = vt_text_format(

@@ -99,9 +99,7 @@ static vt_status read_normalisation(vt_forecaster *forecaster, const vt_config *
 
 static vt_status open_backend(vt_forecaster *forecaster, const vt_config *config, const vt_world *world)
 {
-    int share = world->ranks > 1 ? world->threads : 0; /* 0: the back end decides */
-    int threads = config->num_threads != VT_UNSET_INTEGER ? (int)config->num_threads : share;
-    return vt_backend_open(config, threads, world->launch.local_rank, &forecaster->backend);
+    return vt_backend_open(config, vt_world_threads(config, world), world->launch.local_rank, &forecaster->backend);
 }
 
 static vt_status open_model(vt_forecaster *forecaster, const vt_config *config, vt_world *world,
@@ -110,18 +108,16 @@ static vt_status open_model(vt_forecaster *forecaster, const vt_config *config, 
     vt_status status = VT_OK;
     vt_plan plan;
     vt_backend *backend = forecaster->backend;
-    int sharing = backend->shares_host_memory ? 0 : 1; /* ranks in the same memory */
     vt_trainer_data data = {.means = forecaster->means,
                             .stds = forecaster->stds,
                             .latitudes = latitudes,
                             .steps = 1,
                             .world = world,
                             .device_memory = !backend->shares_host_memory};
-    for (int rank = 0; backend->shares_host_memory && rank < world->ranks; rank++)
-        sharing += world->node_of[rank] == world->node_of[world->rank];
     VT_TRY(vt_world_open_device(config, world, backend));
     VT_TRY(vt_trainer_plan(config, &data, &plan));
-    VT_TRY(vt_budget_check(config, &data, &plan, backend->available_memory(backend) / sharing));
+    const double available = backend->available_memory(backend) / vt_world_ranks_of_memory(world, backend);
+    VT_TRY(vt_budget_check(config, &data, &plan, available));
     VT_TRY(vt_trainer_open(config, &data, backend, &forecaster->trainer));
 done:
     return status;

@@ -245,6 +245,20 @@ void vt_world_fail_early(const vt_launch *launch)
     }
 }
 
+int vt_world_threads(const vt_config *config, const vt_world *world)
+{
+    if (config->num_threads != VT_UNSET_INTEGER) return (int)config->num_threads;
+    return world->ranks > 1 ? world->threads : 0;
+}
+
+int vt_world_ranks_of_memory(const vt_world *world, const vt_backend *backend)
+{
+    int count = 0;
+    if (backend != NULL && !backend->shares_host_memory) return 1;
+    for (int rank = 0; rank < world->ranks; rank++) count += world->node_of[rank] == world->node_of[world->rank];
+    return count;
+}
+
 vt_status vt_world_open_device(const vt_config *config, vt_world *world, const vt_backend *backend)
 {
     vt_status status = VT_OK;

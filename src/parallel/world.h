@@ -48,6 +48,13 @@ static inline vt_engine *vt_world_device_engine(const vt_world *world)
     return world->device_engine != NULL ? world->device_engine : world->engine;
 }
 
+/* Threads for this rank's back end: num_threads, else its share of the cores where there are several ranks; 0: the back
+ * end decides. */
+int vt_world_threads(const vt_config *config, const vt_world *world);
+
+/* Ranks that share the back end's memory (NULL: the host's) with this one, itself included; a GPU has its own. */
+int vt_world_ranks_of_memory(const vt_world *world, const vt_backend *backend);
+
 /* As any rank of any layout, over the dry engine; on nodes as in `like`, or on one when that is NULL. */
 vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const vt_world *like, vt_world **world);
 

@@ -118,10 +118,8 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_data
 /* This rank's share of what is free, less what it will need. */
 static double memory_left(const vt_world *world, double needed)
 {
-    int sharing = 0;
-    for (int rank = 0; rank < world->ranks; rank++) sharing += world->node_of[rank] == world->node_of[world->rank];
     double available = vt_memory_available();
-    return available < 0 ? INFINITY : available / sharing - needed;
+    return available < 0 ? INFINITY : available / vt_world_ranks_of_memory(world, NULL) - needed;
 }
 
 /* The set is kept if it fits into *left, which becomes smaller; of another opinion is only the system. */

@@ -78,15 +78,6 @@ static vt_trainer_data trainer_data(const run_state *run)
                              .device_memory = run->backend != NULL && !run->backend->shares_host_memory};
 }
 
-/* Ranks that share this rank's memory, itself included; a GPU has its own. */
-static int ranks_of_memory(const vt_world *world, const vt_backend *backend)
-{
-    int count = 0;
-    if (!backend->shares_host_memory) return 1;
-    for (int rank = 0; rank < world->ranks; rank++) count += world->node_of[rank] == world->node_of[world->rank];
-    return count;
-}
-
 static bool on_gpu(const run_state *run)
 {
     return !run->backend->shares_host_memory;
@@ -95,9 +86,7 @@ static bool on_gpu(const run_state *run)
 static vt_status open_backend(run_state *run)
 {
     const vt_config *config = run->config;
-    int share = run->world->ranks > 1 ? run->world->threads : 0; /* 0: the back end decides */
-    int threads = config->num_threads != VT_UNSET_INTEGER ? (int)config->num_threads : share;
-    return vt_backend_open(config, threads, run->world->launch.local_rank, &run->backend);
+    return vt_backend_open(config, vt_world_threads(config, run->world), run->world->launch.local_rank, &run->backend);
 }
 
 /* Which sets the device's memory has room for beside the run. */
@@ -126,7 +115,8 @@ static vt_status open_device(run_state *run)
     vt_trainer_data data = trainer_data(run);
     VT_TRY(vt_world_open_device(config, run->world, run->backend));
     VT_TRY(vt_trainer_plan(config, &data, &run->plan));
-    const double available = run->backend->available_memory(run->backend) / ranks_of_memory(run->world, run->backend);
+    const double available =
+        run->backend->available_memory(run->backend) / vt_world_ranks_of_memory(run->world, run->backend);
     VT_TRY(vt_budget_check(config, &data, &run->plan, available));
     plan_caches(run, available);
     VT_TRY(vt_reader_open_loader(config, run->world, run->backend, true, run->caches_training, run->training,

@@ -69,6 +69,8 @@ TEST(nodes)
     int ranks = world->ranks, rank = world->rank;
     EXPECT(world->nodes == (ranks + 1) / 2, "%d", world->nodes);
     EXPECT(world->node_of[rank] == rank / 2);
+    bool is_alone = rank == ranks - 1 && rank % 2 == 0;
+    EXPECT(vt_world_ranks_of_memory(world, NULL) == (is_alone ? 1 : 2));
     EXPECT(world->threads >= 1);
     EXPECT(world->launch.local_size >= 1 && world->launch.local_rank < world->launch.local_size);
     vt_group *group = NULL;
