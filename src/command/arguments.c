@@ -113,7 +113,7 @@ done:
     return status;
 }
 
-/* Behind "=", else the next word; a switch needs none. */
+/* Behind "=", else the next word, unless that is a flag; a switch needs none. */
 static vt_status find_value(const char *command, const vt_argument *flag, const char *behind_name, int argument_count,
                             char *const *arguments, int *i, const char **value)
 {
@@ -122,25 +122,32 @@ static vt_status find_value(const char *command, const vt_argument *flag, const 
     if (*value == NULL && flag->kind == VT_ARGUMENT_SWITCH) *value = "true";
     if (*value == NULL && flag->kind == VT_ARGUMENT_SWITCH_PATH) *value = "";
     if (*value == NULL) {
-        VT_CHECK(*i + 1 < argument_count, "%s: --%s needs a value", command, flag->name);
+        VT_CHECK(*i + 1 < argument_count && strncmp(arguments[*i + 1], "--", 2) != 0, "%s: --%s needs a value", command,
+                 flag->name);
         *value = arguments[++*i];
     }
 done:
     return status;
 }
 
+bool vt_arguments_ask_help(int argument_count, char *const *arguments)
+{
+    for (int i = 0; i < argument_count; i++)
+        if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) return true;
+    return false;
+}
+
 vt_status vt_arguments_take(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
                             int64_t flag_count, int *other_count, char ***others, bool *help)
 {
     vt_status status = VT_OK;
-    *help = false;
+    *help = vt_arguments_ask_help(argument_count, arguments);
     *other_count = 0;
     *others = vt_allocate((size_t)argument_count + 1, sizeof **others, "the arguments");
-    for (int i = 0; i < argument_count; i++) {
+    for (int i = 0; !*help && i < argument_count; i++) {
         const char *word = arguments[i], *name = word + (strncmp(word, "--", 2) == 0 ? 2 : 0), *value = NULL;
         size_t length = strcspn(name, "=");
         const vt_argument *flag = name != word ? find_flag(flags, flag_count, name, length) : NULL;
-        *help = *help || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
         if (flag == NULL) {
             VT_TRY(check_other(command, flags, flag_count, word));
             (*others)[(*other_count)++] = arguments[i];
@@ -158,9 +165,7 @@ vt_status vt_arguments_parse(const char *command, int argument_count, char *cons
 {
     vt_status status = VT_OK;
     *operand = NULL;
-    *help = false;
-    for (int i = 0; i < argument_count; i++)
-        if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) *help = true;
+    *help = vt_arguments_ask_help(argument_count, arguments);
     for (int i = 0; !*help && i < argument_count; i++) {
         const char *word = arguments[i];
         if (word[0] != '-') {

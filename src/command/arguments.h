@@ -1,5 +1,5 @@
-/* Flags of the small subcommands: `--key=value` or `--key value`; a switch takes a value only after `=`. The last of
- * several wins. `vitrain train` has its own, larger table (config/options.def). */
+/* Flags of the small subcommands: `--key=value` or `--key value`; a switch, and a flag whose value may be left out,
+ * take one only after `=`. The last of several wins. `vitrain train` has its own, larger table (config/options.def). */
 #ifndef VT_COMMAND_ARGUMENTS_H
 #define VT_COMMAND_ARGUMENTS_H
 
@@ -34,9 +34,13 @@ vt_status vt_arguments_parse(const char *command, int argument_count, char *cons
                              int64_t flag_count, const char *operand_name, const char **operand, bool *help);
 
 /* For subcommands that take the flags of a configuration, too: the meaning of the `flags`, and all other words, in
- * their order, in *others (malloc'd). Those that are no option's name, but nearly one of the `flags`, are an error. */
+ * their order, in *others (malloc'd). Those that are no option's name, but nearly one of the `flags`, are an error.
+ * *help as above. */
 vt_status vt_arguments_take(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
                             int64_t flag_count, int *other_count, char ***others, bool *help);
+
+/* Is --help or -h among them? */
+bool vt_arguments_ask_help(int argument_count, char *const *arguments);
 
 /* Prints a line a flag on standard output, with the values they hold as defaults. */
 void vt_arguments_print(const vt_argument *flags, int64_t flag_count);

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "command/arguments.h"
 #include "config/config.h"
 #include "data/sampler.h"
 #include "parallel/world.h"
@@ -391,8 +392,7 @@ vt_status vt_command_bench_io(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     bench b = {0};
-    for (int i = 0; i < argument_count; i++) {
-        if (strcmp(arguments[i], "--help") != 0 && strcmp(arguments[i], "-h") != 0) continue;
+    if (vt_arguments_ask_help(argument_count, arguments)) {
         print_help();
         return VT_OK;
     }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "command/arguments.h"
 #include "command/bench.h"
 #include "command/evaluate.h"
 #include "command/export.h"
@@ -134,8 +135,7 @@ done:
 static vt_status run_command(const subcommand *command, int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    bool help = false;
-    for (int i = 0; i < argument_count; i++) help = help || is_help(arguments[i]);
+    const bool help = vt_arguments_ask_help(argument_count, arguments);
     if (help &&
         command->run == vt_command_train) { /* its arguments are those of the option table, which has no --help */
         print_train_help();

@@ -60,6 +60,10 @@ test_calibrate_keeps_the_old_table() {
 test_plans_that_are_refused() {
     fails 1 plan --hardware=h300
     contains "$output" "'h300' is not in"
+    fails 1 plan --hardware --config=demo
+    contains "$output" "plan: --hardware needs a value"
+    fails 1 plan --csv --calibrate --ranks
+    contains "$output" "plan: --ranks needs a value"
     fails 1 plan --ranks=0
     contains "$output" "plan: --ranks=0: expected a whole number"
     fails 1 plan --ranks=7 --context_parallel=1
