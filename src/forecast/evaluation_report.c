@@ -89,6 +89,8 @@ vt_status vt_maps_draw(const vt_maps *maps, int64_t lead, const float *target, c
     }
     const char *units = vt_variable_of(maps->channel).units;
     char *path = vt_text_format("%s/map-%s-%03lldh.png", maps->directory, maps->channel, hours);
+    for (char *c = path + strlen(maps->directory) + 1; *c != '\0'; c++)
+        if (*c == '/') *c = '_'; /* of the channel's name: no directory */
     char *title = vt_text_format("%s%s%s%s, %lld hours from %s UTC", maps->channel, units[0] != '\0' ? " (" : "", units,
                                  units[0] != '\0' ? ")" : "", hours, from);
     char *left = vt_text_format("target %s", valid);

@@ -158,6 +158,16 @@ test_ranks_tell_once() {
     [ "$(grep -c "configuration mp on 2 ranks" said)" -eq 1 ]
 }
 
+# A channel's name that would be a directory's and a file's.
+test_evaluate_a_channel_with_a_slash() {
+    "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=61 --valid_steps=33 >/dev/null
+    LC_ALL=C sed -i 's|t2m|a/b|' data/*/*.h5
+    small_run --num_epochs=1
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=scores >said
+    contains "$(cat said)" "maps of a/b"
+    [ "$(cd scores && ls map-*)" = map-a_b-006h.png ]
+}
+
 test_evaluate_refuses() {
     small_run
     fails 1 "$VITRAIN" evaluate
