@@ -19,6 +19,8 @@ typedef struct {
     int64_t skipped_in_row;
     double epoch_loss; /* sum of the steps' losses, without those of steps without an update */
     double epoch_seconds;
+    double epoch_waited; /* of them, for data */
+    vt_step_times epoch_times;
     double validation_loss;  /* of the validation just made; NAN in the midst of an epoch */
     double best_loss;        /* the smallest so far; INFINITY before the first */
     double persistence_loss; /* of the first validation, NAN before it */

@@ -79,6 +79,11 @@ static vt_status write_progress(vt_tensor_file *file, const vt_progress *progres
     VT_TRY(vt_tensor_file_set_integers(file, "skipped_in_row", 1, &progress->skipped_in_row));
     VT_TRY(vt_tensor_file_set_real(file, "epoch_loss", progress->epoch_loss));
     VT_TRY(vt_tensor_file_set_real(file, "epoch_seconds", progress->epoch_seconds));
+    VT_TRY(vt_tensor_file_set_real(file, "epoch_data_seconds", progress->epoch_waited));
+    VT_TRY(vt_tensor_file_set_real(file, "epoch_forward_seconds", progress->epoch_times.forward));
+    VT_TRY(vt_tensor_file_set_real(file, "epoch_backward_seconds", progress->epoch_times.backward));
+    VT_TRY(vt_tensor_file_set_real(file, "epoch_communication_seconds", progress->epoch_times.communication));
+    VT_TRY(vt_tensor_file_set_real(file, "epoch_optimizer_seconds", progress->epoch_times.optimizer));
     VT_TRY(vt_tensor_file_set_real(file, "validation_loss", progress->validation_loss));
     VT_TRY(vt_tensor_file_set_real(file, "best_loss", progress->best_loss));
     VT_TRY(vt_tensor_file_set_real(file, "persistence_loss", progress->persistence_loss));

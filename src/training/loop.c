@@ -168,7 +168,8 @@ static vt_status take_steps(vt_loop *loop, int64_t leave)
         if (status == VT_OK) status = note_step(loop, &figures, now - loop->step_begin, waited);
         if (figures.bad_data) note_bad_data(loop, &figures, now - loop->step_begin, waited);
         loop->progress.epoch_seconds = loop->epoch_earlier + now - loop->epoch_begin;
-        loop->waited_sum += waited;
+        loop->progress.epoch_waited += waited;
+        loop->progress.epoch_times = trainer->times;
         loop->step_begin = now;
         if (status != VT_OK) goto done;
     }
@@ -183,13 +184,13 @@ static bool is_finished(const vt_loop *loop)
     return loop->progress.epoch >= loop->length.epochs;
 }
 
-/* After a step was started, or after a validation (no step of the next epoch is done then). One that is due with the
- * last step of an epoch waits for the validation, whose loss it then holds. */
+/* After a step was started that is not the epoch's last, or after a validation (no step of the next epoch is done
+ * then). One that is due with the last step waits for the validation, whose loss it then holds. */
 static bool is_checkpoint_due(const vt_loop *loop)
 {
     int64_t every = loop->trainer->config->checkpoint_every;
     bool epoch_ended = loop->epoch_started == 0;
-    if (every == 0 || loop->epoch_started == loop->length.steps_per_epoch) return false;
+    if (every == 0) return false;
     if (every == VT_UNSET_INTEGER) return epoch_ended;
     return loop->trainer->steps_started % every == 0 || (epoch_ended && is_finished(loop));
 }
@@ -276,9 +277,9 @@ static void save_after_fault(vt_loop *loop)
 /* Of a device that works on its own one step was timed: its parts are taken for those of all. */
 static vt_step_times times_of_epoch(const vt_loop *loop)
 {
-    vt_step_times times = loop->trainer->times;
+    vt_step_times times = loop->progress.epoch_times;
     double measured = times.forward + times.backward + times.communication + times.optimizer;
-    double all = loop->progress.epoch_seconds - loop->waited_sum;
+    double all = loop->progress.epoch_seconds - loop->progress.epoch_waited;
     if (loop->trainer->backend->shares_host_memory || measured <= 0) return times;
     times.forward *= all / measured;
     times.backward *= all / measured;
@@ -287,7 +288,7 @@ static vt_step_times times_of_epoch(const vt_loop *loop)
     return times;
 }
 
-static vt_status note_epoch(vt_loop *loop)
+static vt_status note_epoch(vt_loop *loop, bool told)
 {
     const vt_progress *progress = &loop->progress;
     const int64_t steps = progress->epoch_samples / loop->trainer->config->global_batch_size;
@@ -296,10 +297,11 @@ static vt_status note_epoch(vt_loop *loop)
                                      .steps = steps,
                                      .samples = progress->epoch_samples,
                                      .seconds = progress->epoch_seconds,
-                                     .waited = loop->waited_sum,
+                                     .waited = progress->epoch_waited,
                                      .times = times_of_epoch(loop),
                                      .mean_loss = progress->epoch_loss / (double)(steps - progress->epoch_skipped),
-                                     .next_learning_rate = vt_schedule_rate(&loop->trainer->schedule, progress->step)};
+                                     .next_learning_rate = vt_schedule_rate(&loop->trainer->schedule, progress->step),
+                                     .told = told};
     return vt_record_epoch(loop->record, &whole);
 }
 
@@ -349,30 +351,32 @@ static vt_status finish_step(vt_loop *loop)
     return status;
 }
 
-static void log_waiting(vt_loop *loop, double total)
+static void log_waiting(vt_loop *loop)
 {
-    vt_log_info("  Waited for data %.2f %% of the time", 100 * loop->waited_sum / total);
+    const double percent = 100 * loop->progress.epoch_waited / loop->progress.epoch_seconds;
+    vt_log_info("  Waited for data %.2f %% of the time", percent);
     if (loop->replaced > 0)
         vt_log_warning("%lld samples of this epoch could not be read, and others took their place (skip_bad_samples)",
                        (long long)loop->replaced);
     loop->replaced = 0;
-    if (loop->waited_sum > 0.1 * total)
+    if (percent > 10)
         vt_log_warning("the steps waited for data %.0f %% of the time; see --num_data_workers and --data_loader_config",
-                       100 * loop->waited_sum / total);
+                       percent);
 }
 
-/* From where the run stands in its epoch to the epoch's last step. */
+/* From where the run stands in its epoch to the epoch's last step. A stop in that last step is left to the validation,
+ * so that an epoch without further steps is always one that has been told of. */
 static vt_status train_epoch(vt_loop *loop)
 {
     vt_status status = VT_OK;
     vt_trainer *trainer = loop->trainer;
     vt_progress *progress = &loop->progress;
     const vt_batch *batch = NULL;
+    const bool told = progress->epoch_steps >= loop->length.steps_per_epoch;
     loop->epoch_started = progress->epoch_steps;
     loop->epoch_earlier = progress->epoch_seconds;
     loop->epoch_begin = loop->step_begin = vt_clock_seconds();
-    loop->waited_sum = 0;
-    trainer->times = (vt_step_times){0};
+    trainer->times = progress->epoch_times;
     VT_TRY(vt_loader_begin(loop->training_loader, progress->epoch, progress->epoch_steps));
     while (loop->epoch_started < loop->length.steps_per_epoch) {
         double *waited = &loop->waited[trainer->steps_started % VT_STEPS_AHEAD];
@@ -387,13 +391,15 @@ static vt_status train_epoch(vt_loop *loop)
         loop->epoch_started++;
         if (loop->epoch_started == 2) vt_record_memory(trainer->backend);
         if (status == VT_OK) status = finish_step(loop);
-        status = checkpoint(loop, status);
+        const bool ends = loop->epoch_started == loop->length.steps_per_epoch;
+        status = ends ? vt_world_agree(trainer->world, status) : checkpoint(loop, status);
         if (loop->bad_data) save_after_fault(loop);
         if (status != VT_OK) goto done;
     }
-    VT_TRY(vt_world_agree(trainer->world, note_epoch(loop)));
-    log_waiting(loop, vt_clock_seconds() - loop->epoch_begin);
-    if (batch != NULL) VT_TRY(vt_world_agree(trainer->world, draw_picture(loop, progress->epoch, batch)));
+    VT_TRY(vt_world_agree(trainer->world, note_epoch(loop, told)));
+    if (told) return VT_OK;
+    log_waiting(loop);
+    VT_TRY(vt_world_agree(trainer->world, draw_picture(loop, progress->epoch, batch)));
 done:
     return status;
 }

@@ -30,9 +30,8 @@ typedef struct {
     int64_t replaced;              /* samples of this epoch that could not be read (skip_bad_samples) */
     vt_progress progress;          /* where to go on from; vt_progress_start for the beginning */
     /* the epoch that it is in; set by vt_loop_run */
-    int64_t epoch_started;         /* steps: those of `progress` have also been noted */
-    double waited[VT_STEPS_AHEAD]; /* for the batches of steps that are pending, by step */
-    double waited_sum;
+    int64_t epoch_started;                         /* steps: those of `progress` have also been noted */
+    double waited[VT_STEPS_AHEAD];                 /* for the batches of steps that are pending, by step */
     double epoch_begin, epoch_earlier, step_begin; /* seconds; earlier: of the epoch, before this process */
 } vt_loop;
 

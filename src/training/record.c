@@ -274,6 +274,7 @@ vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figu
                                   .samples = figures->samples,
                                   .waited = figures->waited,
                                   .times = figures->times};
+    if (figures->told) return VT_OK;
     vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)figures->epoch, figures->seconds,
                 (double)figures->samples / figures->seconds);
     vt_log_info("  Avg train loss=%f", vt_text_plain_nan(figures->mean_loss));

@@ -59,6 +59,7 @@ typedef struct {
     vt_step_times times; /* of the other seconds */
     double mean_loss;    /* of the steps' losses */
     double next_learning_rate;
+    bool told; /* before the run was stopped in its validation: they are only wanted for epochs.csv */
 } vt_record_epoch_figures;
 
 vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures);

@@ -128,6 +128,26 @@ test_max_time() {
     train --num_epochs=1 --max_time=00:10:00 --run_num=quick >/dev/null
 }
 
+# In the epoch's last step, or in its validation: the epoch is told of once, and whole.
+test_stopped_at_the_end_of_an_epoch() {
+    "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=200 --valid_steps=200 >/dev/null
+    local steps line one="--num_iters=1 --embed_dim=64 --depth=8 --cpu_isa=plain" # tenths of a second
+    for steps in 0 1; do
+        start_run $steps $steps $one
+        kill -TERM $run
+        ended 75
+        contains "$(cat $steps.printed)" "Stopped by SIGTERM after step 1"
+        train $one --run_num=$steps --resume >/dev/null
+        for line in "Time taken for epoch 1 is" "Avg train loss" "Waited for data" "Avg val loss"; do
+            [ "$(grep -c "$line" $RUNS/$steps/out.log)" -eq 1 ] || { echo "not once: $line"; return 1; }
+        done
+        [ "$(cat $RUNS/$steps/logs/* | grep -ao 'Loss/train' | wc -l)" -eq 2 ] # before the step, and after it
+        [ -s $RUNS/$steps/images/epoch-0001.png ]
+        # the seconds of data, forward, backward and optimizer are those before the stop
+        tail -n 1 $RUNS/$steps/epochs.csv | awk -F, '{ exit !(NF > 12 && $9 > 0 && $10 > 0 && $11 > 0 && $12 > 0) }'
+    done
+}
+
 test_a_second_interrupt_ends_at_once() {
     small_data
     "$VITRAIN" synth slow --img_size=[64,128] --channels=3 --years=1 --steps_per_year=140 --valid_steps=13 >/dev/null

@@ -83,6 +83,8 @@ static const vt_progress somewhere = {.step = 3,
                                       .epoch_samples = 8,
                                       .epoch_loss = 1.0 / 3,
                                       .epoch_seconds = 1e-9,
+                                      .epoch_waited = 0.5,
+                                      .epoch_times = {.forward = 1, .backward = 2, .communication = 3, .optimizer = 4},
                                       .validation_loss = NAN,
                                       .best_loss = INFINITY,
                                       .persistence_loss = 0.1};
@@ -112,7 +114,9 @@ static void check_round_trip(const char *optimizer)
     EXPECT(progress.epoch_samples == 8 && progress.step == 3 && progress.epoch == 1 && progress.epoch_steps == 2 &&
            progress.epoch_loss == 1.0 / 3);
     EXPECT(progress.epoch_seconds == 1e-9 && isnan(progress.validation_loss) && isinf(progress.best_loss));
-    EXPECT(progress.persistence_loss == 0.1);
+    EXPECT(progress.persistence_loss == 0.1 && progress.epoch_waited == 0.5);
+    const vt_step_times *times = &progress.epoch_times;
+    EXPECT(times->forward == 1 && times->backward == 2 && times->communication == 3 && times->optimizer == 4);
     train_steps(&saved, 3); /* dropout goes on where it was, too */
     train_steps(&loaded, 3);
     EXPECT(same_bits(&saved, &loaded));
