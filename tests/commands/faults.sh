@@ -13,6 +13,14 @@ test_memory_files_and_steps_stay_flat() {
 
 . "$TOP/tests/faults/common"
 
+test_a_shim_that_is_not_loaded_is_noticed() {
+    SHIM="$(dirname "$TESTS")/fault_shim.so" can_preload
+    for name in "crash 20" "io 20" "memory 97 997"; do
+        SHIM=/nowhere.so fails 1 timeout 20 "$TOP/tests/faults/"$name
+        contains "$output" "/nowhere.so was not loaded"
+    done
+}
+
 # Parameters so large that the loss overflows: safetensors of the model with one weight at 3e38.
 overflowing_model() {
     tiny_data
