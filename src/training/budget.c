@@ -31,6 +31,47 @@ typedef struct {
     double saved; /* bytes */
 } remedy;
 
+enum { MOST_REMEDIES = 7 };
+
+typedef struct {
+    const vt_trainer_data *data;
+    double needed; /* bytes */
+    remedy found[MOST_REMEDIES];
+    int count;
+} remedies;
+
+/* `changed` is the configuration with --name=value instead of what it had. One that would be refused is no remedy. */
+static void add_remedy(remedies *known, vt_config *changed, const char *name, const char *value)
+{
+    vt_plan smaller;
+    remedy *next = &known->found[known->count];
+    vt_status status = vt_config_check_layout(changed);
+    if (status == VT_OK) status = vt_trainer_plan(changed, known->data, &smaller);
+    vt_error_clear();
+    if (status != VT_OK || vt_plan_total(&smaller) >= known->needed) return;
+    snprintf(next->flag, sizeof next->flag, "--%s=%s", name, value);
+    next->saved = known->needed - vt_plan_total(&smaller);
+    known->count++;
+}
+
+static void add_number(remedies *known, vt_config *changed, const char *name, int64_t value)
+{
+    char text[VT_NUMBER_SIZE];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    add_remedy(known, changed, name, text);
+}
+
+/* Half the samples that a rank works on at once. */
+static void add_batch(remedies *known, const vt_config *config)
+{
+    const bool is_local = config->local_batch_size != VT_UNSET_INTEGER; /* then the two must agree */
+    const int64_t local = vt_trainer_micro_batch(config) / 2 * config->grad_accumulation;
+    vt_config changed = *config;
+    changed.global_batch_size = local * config->data_parallel;
+    if (local > 0 && is_local) add_number(known, &changed, "local_batch_size", local);
+    if (local > 0 && !is_local) add_number(known, &changed, "global_batch_size", changed.global_batch_size);
+}
+
 /* The least number above `divisor` that divides `whole`, or 0. */
 static int64_t next_divisor(int64_t whole, int64_t divisor)
 {
@@ -39,12 +80,29 @@ static int64_t next_divisor(int64_t whole, int64_t divisor)
     return 0;
 }
 
-static void try_remedy(const vt_config *changed, const vt_trainer_data *data, const vt_plan *plan, remedy *result)
+/* All else that would need less, each setting by itself. */
+static void add_training(remedies *known, const vt_config *config)
 {
-    vt_plan smaller;
-    if (vt_trainer_plan(changed, data, &smaller) == VT_OK)
-        result->saved = vt_plan_total(plan) - vt_plan_total(&smaller);
-    vt_error_clear();
+    vt_config changed = *config;
+    changed.recompute = VT_RECOMPUTE_BLOCK;
+    add_remedy(known, &changed, "recompute", "block");
+    changed = *config;
+    changed.prefetch = 1;
+    add_number(known, &changed, "prefetch", changed.prefetch);
+    changed = *config;
+    changed.grad_accumulation =
+        next_divisor(config->global_batch_size / config->data_parallel, config->grad_accumulation);
+    if (changed.grad_accumulation > 0) add_number(known, &changed, "grad_accumulation", changed.grad_accumulation);
+    changed = *config;
+    changed.patch_size = 2 * config->patch_size;
+    if (config->img_size[0] % changed.patch_size == 0 && config->img_size[1] % changed.patch_size == 0)
+        add_number(known, &changed, "patch_size", changed.patch_size);
+    changed = *config;
+    changed.embed_dim = config->embed_dim / 2;
+    if (config->embed_dim % (2 * config->num_heads) == 0) add_number(known, &changed, "embed_dim", changed.embed_dim);
+    changed = *config;
+    changed.depth = config->depth / 2;
+    if (changed.depth > 0) add_number(known, &changed, "depth", changed.depth);
 }
 
 static int by_saving(const void *a, const void *b)
@@ -53,73 +111,35 @@ static int by_saving(const void *a, const void *b)
     return difference > 0 ? 1 : difference < 0 ? -1 : 0;
 }
 
-enum { REMEDIES = 7 };
-
-/* Each setting by itself, in the order of what it saves; a setting that isn't to be had saves 0. */
-static void find_remedies(const vt_config *config, const vt_trainer_data *data, const vt_plan *plan,
-                          remedy remedies[REMEDIES])
-{
-    int64_t parts = next_divisor(config->global_batch_size, config->grad_accumulation);
-    int64_t patch = 2 * config->patch_size;
-    for (int i = 0; i < REMEDIES; i++) remedies[i] = (remedy){.saved = 0};
-    vt_config changed = *config;
-    changed.recompute = VT_RECOMPUTE_BLOCK;
-    snprintf(remedies[0].flag, sizeof remedies[0].flag, "--recompute=block");
-    try_remedy(&changed, data, plan, &remedies[0]);
-    changed = *config;
-    changed.prefetch = 1;
-    snprintf(remedies[1].flag, sizeof remedies[1].flag, "--prefetch=1");
-    try_remedy(&changed, data, plan, &remedies[1]);
-    if (parts > 0) {
-        changed = *config;
-        changed.grad_accumulation = parts;
-        snprintf(remedies[2].flag, sizeof remedies[2].flag, "--grad_accumulation=%lld", (long long)parts);
-        try_remedy(&changed, data, plan, &remedies[2]);
-    }
-    if (config->global_batch_size > 1) {
-        changed = *config;
-        changed.global_batch_size = config->global_batch_size / 2;
-        changed.grad_accumulation = 1;
-        snprintf(remedies[3].flag, sizeof remedies[3].flag, "--global_batch_size=%lld",
-                 (long long)changed.global_batch_size);
-        try_remedy(&changed, data, plan, &remedies[3]);
-    }
-    if (config->img_size[0] % patch == 0 && config->img_size[1] % patch == 0) {
-        changed = *config;
-        changed.patch_size = patch;
-        snprintf(remedies[4].flag, sizeof remedies[4].flag, "--patch_size=%lld", (long long)patch);
-        try_remedy(&changed, data, plan, &remedies[4]);
-    }
-    if (config->embed_dim % (2 * config->num_heads) == 0) {
-        changed = *config;
-        changed.embed_dim = config->embed_dim / 2;
-        snprintf(remedies[5].flag, sizeof remedies[5].flag, "--embed_dim=%lld", (long long)changed.embed_dim);
-        try_remedy(&changed, data, plan, &remedies[5]);
-    }
-    if (config->depth > 1) {
-        changed = *config;
-        changed.depth = config->depth / 2;
-        snprintf(remedies[6].flag, sizeof remedies[6].flag, "--depth=%lld", (long long)changed.depth);
-        try_remedy(&changed, data, plan, &remedies[6]);
-    }
-    qsort(remedies, REMEDIES, sizeof remedies[0], by_saving);
-}
-
-vt_status vt_budget_check(const vt_config *config, const vt_trainer_data *data, const vt_plan *plan, double available)
+static vt_status check(const vt_config *config, const vt_trainer_data *data, const vt_plan *plan, double available,
+                       bool trains)
 {
     vt_status status = VT_OK;
     char needed[VT_NUMBER_SIZE], left[VT_NUMBER_SIZE], saved[VT_NUMBER_SIZE], parts[256];
     vt_text help = {0};
     if (available < 0 || vt_plan_total(plan) <= available) return VT_OK;
-    remedy remedies[REMEDIES];
-    find_remedies(config, data, plan, remedies);
-    for (int i = 0; i < 3 && remedies[i].saved > 0; i++)
-        vt_text_append(&help, "%s %s saves %s", i > 0 ? "," : ".", remedies[i].flag,
-                       vt_text_bytes(remedies[i].saved, saved));
+    remedies known = {.data = data, .needed = vt_plan_total(plan)};
+    add_batch(&known, config);
+    if (trains) add_training(&known, config);
+    qsort(known.found, (size_t)known.count, sizeof known.found[0], by_saving);
+    for (int i = 0; i < 3 && i < known.count; i++)
+        vt_text_append(&help, "%s %s saves %s", i > 0 ? "," : ".", known.found[i].flag,
+                       vt_text_bytes(known.found[i].saved, saved));
     vt_plan_describe(plan, parts, sizeof parts);
     VT_FAIL("the run needs %s of memory (%s), %s are free%s", vt_text_bytes(vt_plan_total(plan), needed), parts,
             vt_text_bytes(available, left), help.characters != NULL ? help.characters : "");
 done:
     vt_text_close(&help);
     return status;
+}
+
+vt_status vt_budget_check(const vt_config *config, const vt_trainer_data *data, const vt_plan *plan, double available)
+{
+    return check(config, data, plan, available, true);
+}
+
+vt_status vt_budget_check_forecast(const vt_config *config, const vt_trainer_data *data, const vt_plan *plan,
+                                   double available)
+{
+    return check(config, data, plan, available, false);
 }

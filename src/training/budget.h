@@ -11,6 +11,10 @@ double vt_plan_total(const vt_plan *plan);
  * that would save most, each with how much. */
 vt_status vt_budget_check(const vt_config *config, const vt_trainer_data *data, const vt_plan *plan, double available);
 
+/* The same for a model that is trained: only the number of samples can change. */
+vt_status vt_budget_check_forecast(const vt_config *config, const vt_trainer_data *data, const vt_plan *plan,
+                                   double available);
+
 /* "parameters 1.85 MB, gradients 1.85 MB, …": what is not 0. */
 void vt_plan_describe(const vt_plan *plan, char *buffer, size_t size);
 

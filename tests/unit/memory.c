@@ -1,6 +1,8 @@
 /* What a rank's memory must hold, as the plan (the dry back end's count) says it, against the formulas of
  * docs/parallelism.md, at sizes that are trained in earnest. */
+#include "base/text.h"
 #include "test.h"
+#include "training/budget.h"
 #include "training/trainer.h"
 
 enum { DEPTH = 12, CHANNELS = 20, PATCH = 8, TOKENS = 45 * 90, ALIGNMENT = 16 };
@@ -132,4 +134,92 @@ TEST(activations_fall_with_each_axis)
         EXPECT_NEAR(activations("1", n, "false", "allgather") / one - ring, keys, few);
     }
     EXPECT_NEAR(activations("2", "2", "true", "ring") / one, 0.25, few);
+}
+
+/* ---- what a run that does not fit is told ---- */
+
+typedef vt_status budget_check(const vt_config *config, const vt_trainer_data *data, const vt_plan *plan,
+                               double available);
+
+/* A small run with these flags (separated by spaces, then `more`), its plan, and what is said where nothing is free. */
+static vt_status refused(int64_t ranks, const char *flags, const char *more, budget_check *check, vt_plan *plan)
+{
+    vt_status status = VT_OK;
+    vt_config *config = NULL;
+    static const float means[2] = {0}, stds[2] = {1, 1};
+    static const double latitudes[16] = {0};
+    const vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10};
+    char *words[16], *rest = NULL, *text = vt_text_format("%s %s", flags, more);
+    int count = 0;
+    for (char *word = strtok_r(text, " ", &rest); word != NULL && count < 16; word = strtok_r(NULL, " ", &rest))
+        words[count++] = word;
+    VT_TRY(vt_config_open_text("small: {img_size: [16, 32], n_in_channels: 2, n_out_channels: 2, embed_dim: 16, "
+                               "num_heads: 4, depth: 2, patch_size: 4}",
+                               "a small run", count, words, ranks, &config));
+    VT_TRY(vt_trainer_plan(config, &data, plan));
+    status = check(config, &data, plan, 0);
+done:
+    vt_config_close(&config);
+    free(text);
+    return status;
+}
+
+/* Whatever flag is named, given besides the others it is taken, and saves what was said. Returns how many there were.
+ */
+static int feed_back(int64_t ranks, const char *flags, budget_check *check, char *message, size_t size)
+{
+    vt_plan plan = {0}, smaller = {0};
+    char saved[VT_NUMBER_SIZE];
+    int count = 0;
+    EXPECT_ERROR(refused(ranks, flags, "", check, &plan), "of memory (parameters");
+    (void)refused(ranks, flags, "", check, &plan);
+    snprintf(message, size, "%s", vt_error_text());
+    vt_error_clear();
+    for (const char *at = message; (at = strstr(at, " --")) != NULL; count++) {
+        char *flag = vt_text_format("%.*s", (int)strcspn(at + 1, " "), at + 1);
+        EXPECT_ERROR(refused(ranks, flags, flag, check, &smaller), "of memory (parameters");
+        char *said =
+            vt_text_format("%s saves %s", flag, vt_text_bytes(vt_plan_total(&plan) - vt_plan_total(&smaller), saved));
+        EXPECT(strncmp(at + 1, said, strlen(said)) == 0, "%s; it is %s", message, said);
+        at += strlen(flag);
+        free(flag);
+        free(said);
+    }
+    return count;
+}
+
+TEST(settings_that_are_advised_are_taken)
+{
+    static const struct {
+        int64_t ranks;
+        const char *flags, *advice; /* that is among what is said */
+    } cases[] = {
+        {2, "--global_batch_size=12 --grad_accumulation=3 --prefetch=1 --num_heads=16", "--grad_accumulation=6 saves"},
+        {2, "--global_batch_size=12 --grad_accumulation=3 --depth=1 --num_heads=16", "--global_batch_size=6 saves"},
+        {2, "--global_batch_size=6", "--global_batch_size=2 saves"},
+        {2, "--local_batch_size=6", "--local_batch_size=3 saves"},
+        {1, "--global_batch_size=16 --recompute=block --depth=8 --grad_accumulation=16", "--depth=4 saves"},
+        {1, "--global_batch_size=1 --embed_dim=512", "--embed_dim=256 saves"},
+        {1, "--global_batch_size=8 --grad_accumulation=8 --prefetch=8", "saves"},
+        {4, "--global_batch_size=2 --context_parallel=4 --img_size=[4,16] --patch_size=4", "saves"},
+        {4, "--global_batch_size=7 --context_parallel=2 --tensor_parallel=2 --sequence_parallel --img_size=[8,16]",
+         "saves"},
+    };
+    char message[1024];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int count = feed_back(cases[i].ranks, cases[i].flags, vt_budget_check, message, sizeof message);
+        EXPECT(count > 0 && strstr(message, cases[i].advice) != NULL, "%s: '%s', not '%s'", cases[i].flags, message,
+               cases[i].advice);
+    }
+}
+
+/* A trained model stays as it is, and nothing is accumulated. */
+TEST(a_forecast_is_advised_fewer_samples)
+{
+    char message[1024];
+    EXPECT(feed_back(1, "--local_batch_size=8", vt_budget_check_forecast, message, sizeof message) == 1);
+    EXPECT(strstr(message, "are free. --local_batch_size=4 saves ") != NULL, "%s", message);
+    EXPECT(feed_back(2, "--global_batch_size=12", vt_budget_check_forecast, message, sizeof message) == 1);
+    EXPECT(strstr(message, "are free. --global_batch_size=6 saves ") != NULL, "%s", message);
+    EXPECT(feed_back(1, "--local_batch_size=1", vt_budget_check_forecast, message, sizeof message) == 0);
 }
