@@ -37,13 +37,22 @@ done:
     return status;
 }
 
-/* One rank holds the whole model. These come before the user's flags, which may then say something else. */
+/* One rank holds the whole model. These come before the user's flags, which may then say something else; the last one
+ * only where they don't say it as a global batch. */
 static char whole_tensor[] = "--tensor_parallel=1", whole_context[] = "--context_parallel=1",
             no_zero[] = "--zero_stage=0";
-static char no_sequence[] = "--sequence_parallel=false", eight[] = "--local_batch_size=8",
-            one[] = "--grad_accumulation=1";
-static char *const forced[] = {whole_tensor, whole_context, no_zero, no_sequence, eight, one};
+static char no_sequence[] = "--sequence_parallel=false", one[] = "--grad_accumulation=1",
+            eight[] = "--local_batch_size=8";
+static char *const forced[] = {whole_tensor, whole_context, no_zero, no_sequence, one, eight};
 enum { FORCED = sizeof forced / sizeof forced[0] };
+
+static bool gives_global_batch(int flag_count, char *const *flags)
+{
+    static const char name[] = "--global_batch_size";
+    for (int i = 0; i < flag_count; i++)
+        if (strncmp(flags[i], name, strlen(name)) == 0 && strchr("=", flags[i][strlen(name)]) != NULL) return true;
+    return false;
+}
 
 vt_status vt_forecaster_configure(const char *checkpoint, int flag_count, char *const *flags, int64_t ranks,
                                   vt_config **config)
@@ -51,11 +60,12 @@ vt_status vt_forecaster_configure(const char *checkpoint, int flag_count, char *
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
     char *yaml = NULL, **all = vt_allocate((size_t)flag_count + FORCED, sizeof *all, "the forecaster");
+    const int forced_count = gives_global_batch(flag_count, flags) ? FORCED - 1 : FORCED;
     memcpy(all, forced, sizeof forced);
-    memcpy(all + FORCED, flags, (size_t)flag_count * sizeof *all);
+    memcpy(all + forced_count, flags, (size_t)flag_count * sizeof *all);
     VT_TRY(open_index(checkpoint, &index));
     VT_TRY(vt_tensor_file_get_text(index, "configuration", &yaml));
-    VT_TRY(vt_config_open_text(yaml, checkpoint, flag_count + FORCED, all, ranks, config));
+    VT_TRY(vt_config_open_text(yaml, checkpoint, flag_count + forced_count, all, ranks, config));
     VT_CHECK((*config)->tensor_parallel == 1 && (*config)->context_parallel == 1 && (*config)->zero_stage == 0,
              "a forecast needs the whole model on each rank, whatever it was trained on: leave tensor_parallel and "
              "context_parallel at 1 and zero_stage at 0; more ranks then share out the initial times");

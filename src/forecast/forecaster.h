@@ -7,7 +7,7 @@
 
 /* The configuration that the checkpoint was made with, changed by flags. Each rank holds the whole model, whatever
  * layout it was trained in: tensor_parallel and context_parallel other than 1 are an error. local_batch_size, the
- * samples forecast at once, is 8 unless a flag says else. */
+ * samples forecast at once, is 8 unless a flag says else, or global_batch_size for all ranks together. */
 vt_status vt_forecaster_configure(const char *checkpoint, int flag_count, char *const *flags, int64_t ranks,
                                   vt_config **config);
 

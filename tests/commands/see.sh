@@ -81,7 +81,10 @@ test_evaluate() {
     [ "$(cd $scores && ls map-*)" = "$(printf 'map-u10-%sh.png\n' 006 024 072 120)" ]
     # batches change nothing
     "$VITRAIN" evaluate --checkpoint=$best --rollout=20 --map_channel=u10 --output=three --local_batch_size=3 >/dev/null
-    for lead in 6 60 120; do near "$(column three/scores.csv rmse u10 $lead)" "$(column $scores/scores.csv rmse u10 $lead)"; done
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=20 --map_channel=u10 --output=four --global_batch_size 4 >/dev/null
+    for other in three four; do
+        for lead in 6 60 120; do near "$(column $other/scores.csv rmse u10 $lead)" "$(column $scores/scores.csv rmse u10 $lead)"; done
+    done
     "$VITRAIN" evaluate --checkpoint=$best --rollout=4 --split=test >said
     contains "$(cat said)" "on the test set data/test: 25 initial times"
     rm data/stats/time_means.npy
