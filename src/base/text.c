@@ -67,8 +67,17 @@ double vt_text_plain_nan(double value)
     return isnan(value) ? (double)NAN : value;
 }
 
+/* Fewest digits would make 6e+02 of 600. */
+static bool write_whole(double value, char buffer[VT_NUMBER_SIZE])
+{
+    if (!(fabs(value) < 1e15) || value != trunc(value)) return false;
+    snprintf(buffer, VT_NUMBER_SIZE, "%.0f", value);
+    return true;
+}
+
 const char *vt_text_float(float value, char buffer[VT_NUMBER_SIZE])
 {
+    if (write_whole((double)value, buffer)) return buffer;
     for (int digits = 1; digits <= 9; digits++) {
         snprintf(buffer, VT_NUMBER_SIZE, "%.*g", digits, vt_text_plain_nan((double)value));
         if (!isfinite(value) || strtof(buffer, NULL) == value) break;
@@ -78,6 +87,7 @@ const char *vt_text_float(float value, char buffer[VT_NUMBER_SIZE])
 
 const char *vt_text_double(double value, char buffer[VT_NUMBER_SIZE])
 {
+    if (write_whole(value, buffer)) return buffer;
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(buffer, VT_NUMBER_SIZE, "%.*g", digits, vt_text_plain_nan(value));
         if (!isfinite(value) || strtod(buffer, NULL) == value) break;

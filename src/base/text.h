@@ -24,7 +24,8 @@ char *vt_text_copy(const char *string);
  * other one. What readers get, in log and files, passes through here once it is computed. */
 double vt_text_plain_nan(double value);
 
-/* Shortest decimal digits that read back as the same value ("0.431169"; "1e-07" where the exponent is large). */
+/* Shortest decimal digits that read back as the same value ("0.431169"; "1e-07" where the exponent is large); a whole
+ * number below 1e15 with all its digits ("600"). */
 enum { VT_NUMBER_SIZE = 32 };
 const char *vt_text_float(float value, char buffer[VT_NUMBER_SIZE]);
 const char *vt_text_double(double value, char buffer[VT_NUMBER_SIZE]);

@@ -169,6 +169,11 @@ TEST(shortest_digits_read_back)
     EXPECT(strcmp(vt_text_double(0.1, digits), "0.1") == 0, "%s", digits);
     EXPECT(strcmp(vt_text_double(1e-7, digits), "1e-07") == 0, "%s", digits);
     EXPECT(strcmp(vt_text_double(0, digits), "0") == 0, "%s", digits);
+    EXPECT(strcmp(vt_text_double(600, digits), "600") == 0, "%s", digits);
+    EXPECT(strcmp(vt_text_double(-10, digits), "-10") == 0, "%s", digits);
+    EXPECT(strcmp(vt_text_double(999999999999999, digits), "999999999999999") == 0, "%s", digits);
+    EXPECT(strcmp(vt_text_double(1e15, digits), "1e+15") == 0, "%s", digits);
+    EXPECT(strcmp(vt_text_float(20, digits), "20") == 0, "%s", digits);
     EXPECT(strcmp(vt_text_double(1.0 / 3, digits), "0.3333333333333333") == 0, "%s", digits);
     for (uint64_t i = 0; i < 2000; i++) {
         double value = ldexp(vt_random_element(1, 2, i) - 0.5, (int)(i % 200) - 100);

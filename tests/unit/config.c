@@ -19,6 +19,8 @@ TEST(flags_in_every_form)
     EXPECT_GIVES(NULL, "expdir", "a=b c", "--expdir=a=b c");
     EXPECT_GIVES(NULL, "lr", "0.0005", "--lr=5E-4");
     EXPECT_GIVES(NULL, "lr", "1.0e-05", "--lr=.1e-4");
+    EXPECT_GIVES(NULL, "grad_clip", "10", "--grad_clip=1e1");
+    EXPECT_GIVES(NULL, "comm_timeout", "600");
     EXPECT_GIVES(NULL, "enable_fused", "true", "--enable_apex");
 }
 

@@ -134,7 +134,7 @@ TEST(yaml_values_that_are_refused)
     EXPECT_REFUSED("base: {enable_amp: maybe}\n", "enable_amp: 'maybe' is not a switch (expected true or false)");
     EXPECT_REFUSED("base: {optimizer: adam}\n",
                    "optimizer: 'adam' is not one of the choices (expected Adam|AdamW|SGD)");
-    EXPECT_REFUSED("base: {lr: fast}\n", "lr: 'fast' is not a number (expected 0 to 1e+06)");
+    EXPECT_REFUSED("base: {lr: fast}\n", "lr: 'fast' is not a number (expected 0 to 1000000)");
     EXPECT_REFUSED("base: {lr: -1}\n", "lr: -1 is out of range");
     EXPECT_REFUSED("base: {lr: nan}\n", "lr: 'nan' is not a number");
     EXPECT_REFUSED("base: {lr: 0x1p-3}\n", "lr: '0x1p-3' is not a number");
