@@ -94,8 +94,7 @@ static void put(vt_choices *choices, const choice *c)
     }
     if (choices->count == choices->capacity) {
         choices->capacity = 2 * choices->capacity + 16;
-        choices->all = realloc(choices->all, (size_t)choices->capacity * sizeof *choices->all);
-        VT_ASSERT(choices->all != NULL);
+        choices->all = vt_reallocate(choices->all, (size_t)choices->capacity, sizeof *choices->all, "choices");
     }
     choices->all[choices->count++] = *c;
 }

@@ -194,8 +194,8 @@ static vt_status run_threads(const bench *b, void *(*work)(void *context), void 
     for (int64_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
     *seconds = vt_clock_seconds() - begin;
     VT_CHECK(started == b->threads, "bench io: can't start %lld threads", (long long)b->threads);
-    free(threads);
 done:
+    free(threads);
     return status;
 }
 

@@ -215,7 +215,7 @@ vt_status vt_safetensors_open(const char *path, vt_safetensors **result)
     char *header = NULL;
     unsigned char prefix[8];
     struct stat info;
-    vt_safetensors *file = calloc(1, sizeof *file);
+    vt_safetensors *file = vt_allocate(1, sizeof *file, "a .safetensors file");
     *result = NULL;
     file->path = vt_text_copy(path);
     VT_CHECK(stat(path, &info) == 0, "can't open %s: %s", path, strerror(errno));

@@ -6,6 +6,23 @@ fault() { SHIM="$(dirname "$TESTS")/fault_shim.so" "$TOP/tests/faults/$@"; }
 test_killed_a_hundred_times() { fault crash 100; }
 test_every_kind_of_failing_call() { fault io 20; }
 test_memory_that_runs_out() { fault memory 97 997; }
+# Each request of what a short run does not do: it ends with a message, not in a crash.
+test_memory_that_runs_out_elsewhere() {
+    export SHIM="$(dirname "$TESTS")/fault_shim.so" FAULT_REPORT=$PWD/report
+    can_preload
+    local n
+    for part in unit/safetensors/what_the_package_writes unit/choices/choices_as_text; do
+        for n in $(seq 100); do
+            rm -f report
+            output=$(cd "$TOP" && FAULT_CALLS=own-memory FAULT_AT=$n LD_PRELOAD=$SHIM "$TESTS" $part 2>&1) || true
+            case $(head -n 1 report) in count*) break ;; esac
+            says_once "vitrain: out of memory: could not get "
+            refuted grep '^crash' report
+        done
+        [ "$n" -gt 5 ]
+        [ "$n" -lt 100 ]
+    done
+}
 test_memory_files_and_steps_stay_flat() {
     ! grep -q __asan_init "$VITRAIN" || skip "AddressSanitizer keeps what was freed"
     fault long 6000
