@@ -28,6 +28,20 @@ test_every_reader_gives_the_same_bits() {
     for run in serial many native; do [ "$(losses auto)" = "$(losses $run)" ]; done
 }
 
+# Who asks to read past HDF5 is warned of a file that only HDF5 can read; where nobody asked it is no warning.
+test_files_that_only_hdf5_reads() {
+    h5repack -h >/dev/null 2>&1 || skip "no h5repack here"
+    make_data
+    h5repack -l fields:CHUNK=1x3x8x16 -f fields:NBIT data/train/2001.h5 new.h5
+    mv new.h5 data/train/2001.h5
+    local why="data/train/2001.h5: 'fields' is compressed with 'nbit'"
+    "$VITRAIN" $tiny --run_num=asked --data_loader_config=direct >log
+    contains "$(cat log)" "WARNING - data_loader_config asks to read past HDF5, but HDF5 has to read some files: $why"
+    "$VITRAIN" $tiny --run_num=auto >log
+    contains "$(cat log)" "INFO - HDF5 reads what can't be read past it: $why"
+    [ "$(losses auto)" = "$(losses asked)" ]
+}
+
 test_cache_on_two_ranks() {
     "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
     "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"

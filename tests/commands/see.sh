@@ -209,6 +209,8 @@ test_evaluate_fewer_channels_and_history() {
     small_run --n_history=2 --n_in_channels=9 --run_num=h
     "$VITRAIN" evaluate --checkpoint=runs/demo/1CPU/h/checkpoints/best --rollout=3 >said
     contains "$(cat said)" "28 initial times, 3 steps"
+    fails 1 "$VITRAIN" predict --checkpoint=runs/demo/1CPU/h/checkpoints/best --time=2002-01-01T06 --output=f.nc
+    contains "$output" "--time=2002-01-01T06: the model needs 2 earlier times, and data/valid/2002.h5 begins at 2002-01-01 00:00"
 }
 
 test_predict() {
@@ -328,6 +330,15 @@ test_predict_ncdump() {
     ncdump -t -v time f.nc >dump
     contains "$(cat dump)" 'float t2m(time, lat, lon)'
     contains "$(cat dump)" '"2003-01-02 06", "2003-01-02 12"'
+    # times 6 minutes apart are none that a forecast can be made of
+    command -v ncgen >/dev/null || return 0
+    mkdir minutes
+    ncdump f.nc | sed 's/hours since/minutes since/' | ncgen -4 -o minutes/of_2003.nc
+    local set="--valid_data_path=minutes --variables=[u10,v10,t2m]"
+    fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=scores $set
+    contains "$output" "evaluate counts lead times in whole hours, but those of this set are 6 min apart"
+    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2003-01-02T00:06 --output=g.nc $set
+    contains "$output" "minutes/of_2003.nc has a time every 6 min, and forecasts are counted in whole hours"
 }
 
 test_report() {

@@ -132,6 +132,14 @@ TEST(one_flag_replaces_both_lengths_of_a_file)
     EXPECT_GIVES(both, "num_iters", "None", "--num_epochs=2");
 }
 
+TEST(caches_that_are_refused)
+{
+    EXPECT_REFUSED(NULL, "cache: device keeps the sets in a GPU's memory and needs --device=cuda", "--cache=device",
+                   "--device=cpu");
+    EXPECT_REFUSED(NULL, "so that skip_bad_samples can't replace samples in batches; use --cache=host",
+                   "--cache=device", "--device=cuda", "--skip_bad_samples");
+}
+
 TEST(batch_and_learning_rate)
 {
     EXPECT_GIVES("base: {global_batch_size: 64}\n", "global_batch_size", "4", "--local_batch_size=4");
