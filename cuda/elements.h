@@ -38,7 +38,9 @@ __device__ static inline void vt_load_floats(const float *from, int count, bool 
 __device__ static inline void vt_put(void *to, uint4 raw)
 {
 #ifdef __CUDACC__
-    __stwb((uint4 *)to, raw);
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(raw.x), "r"(raw.y),
+                 "r"(raw.z), "r"(raw.w)
+                 : "memory");
 #else
     *(uint4 *)to = raw;
 #endif

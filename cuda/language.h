@@ -116,6 +116,16 @@ __device__ static inline float vt_warp_sum(float value)
     return value;
 }
 
+/* Of both numbers, at the time of one. */
+__device__ static inline void vt_warp_sums(float *a, float *b)
+{
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+        float other_a = __shfl_xor_sync(0xffffffffu, *a, lanes), other_b = __shfl_xor_sync(0xffffffffu, *b, lanes);
+        *a += other_a;
+        *b += other_b;
+    }
+}
+
 __device__ static inline double vt_warp_sum(double value)
 {
     for (int lanes = 16; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffffu, value, lanes);

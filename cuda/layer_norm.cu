@@ -1,8 +1,9 @@
-/* LayerNorm: one warp a row, which stays in registers up to 2048 columns (forward) or 1024 (backward). */
+/* LayerNorm: one warp a row, which stays in registers up to 2048 columns (forward) or 1024 (backward). A row's loads
+ * are all under way before the first is waited for. */
 #include "mask.h"
 #include "sums.h"
 
-enum { WARPS = 8, MOST_BACKWARD_BLOCKS = 256 };
+enum { WARPS = 8 };
 
 /* The columns of group g of this lane. */
 __device__ static inline int64_t column_of(int g)
@@ -13,6 +14,24 @@ __device__ static inline int64_t column_of(int g)
 __device__ static inline int count_of(int64_t columns, int64_t column)
 {
     return column < columns ? vt_count(columns, column) : 0;
+}
+
+/* What a kernel is made for. With less to choose among, the compiler keeps a row's loads together and in fewer
+ * registers. */
+typedef enum {
+    ANY,
+    FLOAT32, /* all but normed rows are float32, as in every model's residual stream, and all accesses of 16 bytes */
+} form;
+
+__device__ static inline int count_of(form made_for, int64_t columns, int64_t column)
+{
+    if (made_for == ANY) return count_of(columns, column);
+    return column < columns ? (int)VT_GROUP : 0;
+}
+
+__device__ static inline constexpr vt_type type_of(form made_for, vt_type type)
+{
+    return made_for == ANY ? type : VT_FLOAT32;
 }
 
 typedef struct {
@@ -27,14 +46,28 @@ typedef struct {
     bool wide;
 } forward_arguments;
 
-/* Eight columns of what is normalised; with a branch the sum is stored, and the masked branch, too. */
-__device__ static inline void load_input(const forward_arguments &a, int64_t row, int64_t column, int count,
-                                         float values[VT_GROUP])
+/* Eight columns of a row. */
+typedef struct {
+    vt_raw x, branch;
+} input_part;
+
+__device__ static inline input_part fetch_input(const forward_arguments &a, int64_t row, int64_t column, int count)
 {
-    vt_load(a.x, row * a.x.stride + column, count, a.wide, values);
+    input_part part;
+    int also = a.branch.data != NULL ? count : 0;
+    part.x = vt_fetch(a.x, row * a.x.stride + column, count, a.wide);
+    part.branch = vt_fetch(a.branch, row * a.branch.stride + column, also, a.wide);
+    return part;
+}
+
+/* What is normalised; with a branch the sum is stored, and the masked branch, too. */
+__device__ static inline void make_input(const forward_arguments &a, const input_part &part, int64_t row,
+                                         int64_t column, int count, float values[VT_GROUP])
+{
+    vt_widen_eight(a.x.type, part.x, values);
     if (a.branch.data == NULL || count == 0) return;
     float added[VT_GROUP];
-    vt_load(a.branch, row * a.branch.stride + column, count, a.wide, added);
+    vt_widen_eight(a.branch.type, part.branch, added);
     if (a.active) {
         vt_mask_apply(a.mask, row, column, added);
         vt_store(a.branch, row * a.branch.stride + column, count, a.wide, added);
@@ -54,29 +87,47 @@ __device__ static inline void store_normed(const forward_arguments &a, int64_t r
     vt_store(a.y, row * a.y.stride + column, count, a.wide, normed);
 }
 
-template <int GROUPS> VT_KERNEL void __launch_bounds__(32 * WARPS) forward_kernel(forward_arguments a)
+/* Blocks on a multiprocessor, as registers allow. */
+__host__ __device__ constexpr int forward_blocks(int groups)
 {
+    return groups <= 1 ? 5 : groups <= 2 ? 3 : groups <= 4 ? 2 : 0;
+}
+
+template <int GROUPS, form FORM>
+VT_KERNEL void __launch_bounds__(32 * WARPS, FORM == ANY ? 0 : VT_BLOCKS_AT_LEAST(forward_blocks(GROUPS), 0))
+    forward_kernel(const forward_arguments given)
+{
+    forward_arguments a = given;
+    a.x.type = type_of(FORM, a.x.type), a.branch.type = type_of(FORM, a.branch.type);
+    a.sum.type = type_of(FORM, a.sum.type);
+    a.wide = FORM != ANY || a.wide;
     int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, columns = a.x.columns;
     if (row >= a.x.rows) return;
+    int counts[GROUPS];
+    input_part parts[GROUPS];
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        counts[g] = count_of(FORM, columns, column_of(g));
+        parts[g] = fetch_input(a, row, column_of(g), counts[g]);
+    }
+    __syncwarp(); /* which ptxas moves no load over: else it puts some behind where others are waited for */
     float values[GROUPS][VT_GROUP], sum = 0, squares = 0;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-        load_input(a, row, column_of(g), count_of(columns, column_of(g)), values[g]);
+        make_input(a, parts[g], row, column_of(g), counts[g], values[g]);
         for (int i = 0; i < VT_GROUP; i++) sum += values[g][i];
     }
     float mean = vt_warp_sum(sum) / (float)columns;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-        int count = count_of(columns, column_of(g));
         for (int i = 0; i < VT_GROUP; i++) {
-            float distance = i < count ? values[g][i] - mean : 0.0f;
+            float distance = i < counts[g] ? values[g][i] - mean : 0.0f;
             squares = fmaf(distance, distance, squares);
         }
     }
     float rstd = 1.0f / sqrtf(vt_warp_sum(squares) / (float)columns + a.epsilon);
 #pragma unroll
-    for (int g = 0; g < GROUPS; g++)
-        store_normed(a, row, column_of(g), count_of(columns, column_of(g)), mean, rstd, values[g]);
+    for (int g = 0; g < GROUPS; g++) store_normed(a, row, column_of(g), counts[g], mean, rstd, values[g]);
     if (threadIdx.x % 32 != 0) return;
     a.mean[row] = mean;
     a.rstd[row] = rstd;
@@ -90,7 +141,8 @@ VT_KERNEL void __launch_bounds__(32 * WARPS) forward_long_kernel(forward_argumen
     int groups = (int)((columns + 32 * VT_GROUP - 1) / (32 * VT_GROUP));
     float values[VT_GROUP], sum = 0, squares = 0;
     for (int g = 0; g < groups; g++) {
-        load_input(a, row, column_of(g), count_of(columns, column_of(g)), values);
+        int count = count_of(columns, column_of(g));
+        make_input(a, fetch_input(a, row, column_of(g), count), row, column_of(g), count, values);
         for (int i = 0; i < VT_GROUP; i++) sum += values[i];
     }
     const vt_matrix &again = a.branch.data != NULL ? a.sum : a.x;
@@ -114,20 +166,30 @@ VT_KERNEL void __launch_bounds__(32 * WARPS) forward_long_kernel(forward_argumen
     a.rstd[row] = rstd;
 }
 
-static void launch_forward(vt_backend *backend, forward_arguments a)
+template <form FORM> static void launch_forward_of(vt_backend *backend, forward_arguments a)
 {
     dim3 blocks((unsigned)((a.x.rows + WARPS - 1) / WARPS));
     int64_t groups = (vt_groups(a.x.columns) + 31) / 32;
     if (groups <= 1)
-        VT_LAUNCH(forward_kernel<1>, blocks, 32 * WARPS, 0, backend, a);
+        VT_LAUNCH((forward_kernel<1, FORM>), blocks, 32 * WARPS, 0, backend, a);
     else if (groups <= 2)
-        VT_LAUNCH(forward_kernel<2>, blocks, 32 * WARPS, 0, backend, a);
+        VT_LAUNCH((forward_kernel<2, FORM>), blocks, 32 * WARPS, 0, backend, a);
     else if (groups <= 4)
-        VT_LAUNCH(forward_kernel<4>, blocks, 32 * WARPS, 0, backend, a);
+        VT_LAUNCH((forward_kernel<4, FORM>), blocks, 32 * WARPS, 0, backend, a);
     else if (groups <= 8)
-        VT_LAUNCH(forward_kernel<8>, blocks, 32 * WARPS, 0, backend, a);
+        VT_LAUNCH((forward_kernel<8, FORM>), blocks, 32 * WARPS, 0, backend, a);
     else
         VT_LAUNCH(forward_long_kernel, blocks, 32 * WARPS, 0, backend, a);
+}
+
+static void launch_forward(vt_backend *backend, forward_arguments a)
+{
+    bool floats =
+        a.x.type == VT_FLOAT32 && (a.branch.data == NULL || (a.branch.type == VT_FLOAT32 && a.sum.type == VT_FLOAT32));
+    if (floats && a.wide && a.x.columns % VT_GROUP == 0)
+        launch_forward_of<FLOAT32>(backend, a);
+    else
+        launch_forward_of<ANY>(backend, a);
 }
 
 static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, float epsilon,
@@ -159,38 +221,73 @@ typedef struct {
     bool wide;
 } backward_arguments;
 
+/* Eight columns of a row. */
+typedef struct {
+    vt_raw x, dy, dx;
+} row_part;
+
+__device__ static inline row_part fetch_part(const backward_arguments &a, int64_t row, int64_t column, int count)
+{
+    row_part part;
+    part.x = vt_fetch(a.x, row * a.x.stride + column, count, a.wide);
+    part.dy = vt_fetch(a.dy, row * a.dy.stride + column, count, a.wide);
+    part.dx = vt_fetch(a.dx, row * a.dx.stride + column, count, a.wide);
+    return part;
+}
+
 /* With h = (x - mean) * rstd and g = dy * weight: dx += rstd * (g - mean(g) - h * mean(g * h)). */
-__device__ static inline void add_input_gradient(const backward_arguments &a, int64_t row, int64_t column, int count,
-                                                 float rstd, float g_mean, float product_mean, const float h[VT_GROUP],
-                                                 const float g[VT_GROUP])
+__device__ static inline void add_input_gradient(const backward_arguments &a, const row_part &part, int64_t row,
+                                                 int64_t column, int count, float rstd, float g_mean,
+                                                 float product_mean, const float h[VT_GROUP], const float g[VT_GROUP])
 {
     if (count == 0) return;
     float dx[VT_GROUP];
-    vt_load(a.dx, row * a.dx.stride + column, count, a.wide, dx);
+    vt_widen_eight(a.dx.type, part.dx, dx);
     for (int i = 0; i < VT_GROUP; i++) dx[i] = fmaf(rstd, g[i] - g_mean - h[i] * product_mean, dx[i]);
     vt_store(a.dx, row * a.dx.stride + column, count, a.wide, dx);
 }
 
+/* Warps of a block, and blocks on a multiprocessor that there are registers for. */
+__host__ __device__ constexpr int backward_warps(int groups)
+{
+    return groups <= 2 ? 8 : 4;
+}
+
+__host__ __device__ constexpr int backward_blocks(int groups)
+{
+    return groups <= 1 ? 3 : 2;
+}
+
 /* The warps of a block take its rows in turn; each keeps its sums of dweight and dbias, then they are added in order.
  */
-template <int GROUPS> VT_KERNEL void __launch_bounds__(32 * WARPS) backward_kernel(backward_arguments a)
+template <int GROUPS, form FORM>
+VT_KERNEL void __launch_bounds__(32 * backward_warps(GROUPS),
+                                 FORM == ANY ? 0 : VT_BLOCKS_AT_LEAST(backward_blocks(GROUPS), 0))
+    backward_kernel(const backward_arguments given)
 {
     VT_DYNAMIC_SHARED(float, shared); /* [2, GROUPS, VT_GROUP, 32]: neighbouring lanes in neighbouring banks */
-    const int half = GROUPS * VT_GROUP * 32;
+    const int warps = backward_warps(GROUPS), half = GROUPS * VT_GROUP * 32;
+    backward_arguments a = given;
+    a.x.type = type_of(FORM, a.x.type), a.dy.type = type_of(FORM, a.dy.type), a.dx.type = type_of(FORM, a.dx.type);
+    a.wide = FORM != ANY || a.wide;
     int64_t columns = a.x.columns, first = (int64_t)blockIdx.x * a.rows_a_block;
     int64_t end = first + a.rows_a_block < a.x.rows ? first + a.rows_a_block : a.x.rows;
-    int warp = (int)threadIdx.x / 32;
-    float dweight[GROUPS][VT_GROUP] = {}, dbias[GROUPS][VT_GROUP] = {}, h[GROUPS][VT_GROUP], g[GROUPS][VT_GROUP];
-    for (int64_t row = first + warp; row < end; row += WARPS) {
+    int warp = (int)threadIdx.x / 32, counts[GROUPS];
+#pragma unroll
+    for (int j = 0; j < GROUPS; j++) counts[j] = count_of(FORM, columns, column_of(j));
+    float dweight[GROUPS][VT_GROUP] = {}, dbias[GROUPS][VT_GROUP] = {};
+    for (int64_t row = first + warp; row < end; row += warps) {
         float mean = a.mean[row], rstd = a.rstd[row], sum = 0, product = 0;
+        float h[GROUPS][VT_GROUP], g[GROUPS][VT_GROUP], weight[VT_GROUP];
+        row_part parts[GROUPS];
+#pragma unroll
+        for (int j = 0; j < GROUPS; j++) parts[j] = fetch_part(a, row, column_of(j), counts[j]);
+        __syncwarp(); /* which ptxas moves no load over: else it puts some behind where others are waited for */
 #pragma unroll
         for (int j = 0; j < GROUPS; j++) {
-            int64_t column = column_of(j);
-            int count = count_of(columns, column);
-            float weight[VT_GROUP];
-            vt_load(a.x, row * a.x.stride + column, count, a.wide, h[j]);
-            vt_load(a.dy, row * a.dy.stride + column, count, a.wide, g[j]);
-            vt_load_floats(a.weight + column, count, a.wide, weight);
+            vt_widen_eight(a.x.type, parts[j].x, h[j]);
+            vt_widen_eight(a.dy.type, parts[j].dy, g[j]);
+            vt_load_floats(a.weight + column_of(j), counts[j], a.wide, weight);
             for (int i = 0; i < VT_GROUP; i++) {
                 h[j][i] = (h[j][i] - mean) * rstd;
                 dweight[j][i] = fmaf(g[j][i], h[j][i], dweight[j][i]);
@@ -200,13 +297,14 @@ template <int GROUPS> VT_KERNEL void __launch_bounds__(32 * WARPS) backward_kern
                 product = fmaf(g[j][i], h[j][i], product);
             }
         }
-        sum = vt_warp_sum(sum) / (float)columns;
-        product = vt_warp_sum(product) / (float)columns;
+        vt_warp_sums(&sum, &product);
+        sum /= (float)columns;
+        product /= (float)columns;
 #pragma unroll
         for (int j = 0; j < GROUPS; j++)
-            add_input_gradient(a, row, column_of(j), count_of(columns, column_of(j)), rstd, sum, product, h[j], g[j]);
+            add_input_gradient(a, parts[j], row, column_of(j), counts[j], rstd, sum, product, h[j], g[j]);
     }
-    for (int w = 0; w < WARPS; w++) {
+    for (int w = 0; w < warps; w++) {
         if (warp == w) {
 #pragma unroll
             for (int j = 0; j < GROUPS; j++) {
@@ -238,19 +336,20 @@ VT_KERNEL void __launch_bounds__(32 * WARPS) backward_long_kernel(backward_argum
         for (int j = 0; j < groups; j++) {
             int64_t column = column_of(j);
             int count = count_of(columns, column);
-            vt_load(a.x, row * a.x.stride + column, count, a.wide, h);
-            vt_load(a.dy, row * a.dy.stride + column, count, a.wide, g);
+            row_part part = fetch_part(a, row, column, count);
             vt_load_floats(a.weight + column, count, a.wide, weight);
+            vt_widen_eight(a.x.type, part.x, h);
+            vt_widen_eight(a.dy.type, part.dy, g);
             for (int i = 0; i < VT_GROUP; i++) h[i] = (h[i] - mean) * rstd, g[i] *= weight[i];
-            if (pass == 1) {
-                add_input_gradient(a, row, column, count, rstd, sum, product, h, g);
-                continue;
-            }
-            for (int i = 0; i < VT_GROUP; i++) sum += g[i], product = fmaf(g[i], h[i], product);
+            if (pass == 1)
+                add_input_gradient(a, part, row, column, count, rstd, sum, product, h, g);
+            else
+                for (int i = 0; i < VT_GROUP; i++) sum += g[i], product = fmaf(g[i], h[i], product);
         }
         if (pass == 1) break;
-        sum = vt_warp_sum(sum) / (float)columns;
-        product = vt_warp_sum(product) / (float)columns;
+        vt_warp_sums(&sum, &product);
+        sum /= (float)columns;
+        product /= (float)columns;
     }
 }
 
@@ -272,31 +371,40 @@ VT_KERNEL void weight_gradient_kernel(backward_arguments a)
     a.partial[(2 * blockIdx.y + 1) * columns + column] = dbias;
 }
 
+template <form FORM>
+static void launch_backward(vt_backend *backend, const backward_arguments &a, int64_t groups, unsigned blocks)
+{
+    const size_t bytes = 2 * VT_GROUP * 32 * sizeof(float); /* a group's */
+    if (groups <= 1)
+        VT_LAUNCH((backward_kernel<1, FORM>), blocks, 32 * backward_warps(1), bytes, backend, a);
+    else if (groups <= 2)
+        VT_LAUNCH((backward_kernel<2, FORM>), blocks, 32 * backward_warps(2), 2 * bytes, backend, a);
+    else
+        VT_LAUNCH((backward_kernel<4, FORM>), blocks, 32 * backward_warps(4), 4 * bytes, backend, a);
+}
+
 static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
                                 const float *rstd, vt_matrix dy, vt_matrix dx, float *dweight, float *dbias)
 {
     backward_arguments a = {};
     a.x = x, a.dy = dy, a.dx = dx, a.weight = weight, a.mean = mean, a.rstd = rstd;
     a.wide = vt_is_wide(x) && vt_is_wide(dy) && vt_is_wide(dx) && vt_is_wide(weight);
-    int64_t blocks = (x.rows + WARPS - 1) / WARPS, columns = x.columns;
-    if (blocks > MOST_BACKWARD_BLOCKS) blocks = MOST_BACKWARD_BLOCKS;
+    bool floats = x.type == VT_FLOAT32 && dy.type == VT_FLOAT32 && dx.type == VT_FLOAT32;
+    int64_t columns = x.columns, groups = (vt_groups(columns) + 31) / 32;
+    /* as many as 128 multiprocessors have at once, on every GPU: the sums' order depends on it */
+    int64_t blocks = min((x.rows + WARPS - 1) / WARPS, (int64_t)128 * backward_blocks((int)min(groups, (int64_t)4)));
     a.rows_a_block = (x.rows + blocks - 1) / blocks;
     blocks = (x.rows + a.rows_a_block - 1) / a.rows_a_block;
     a.partial = (float *)vt_common(backend)->workspace(backend, (size_t)(2 * blocks * columns) * sizeof *a.partial);
     if (a.partial == NULL) return;
-    int64_t groups = (vt_groups(columns) + 31) / 32;
-    const size_t bytes = 2 * VT_GROUP * 32 * sizeof(float); /* a group's */
-    dim3 grid((unsigned)blocks);
-    if (groups <= 1) {
-        VT_LAUNCH(backward_kernel<1>, grid, 32 * WARPS, bytes, backend, a);
-    } else if (groups <= 2) {
-        VT_LAUNCH(backward_kernel<2>, grid, 32 * WARPS, 2 * bytes, backend, a);
-    } else if (groups <= 4) {
-        VT_LAUNCH(backward_kernel<4>, grid, 32 * WARPS, 4 * bytes, backend, a);
-    } else {
+    if (groups > 4) {
         VT_LAUNCH(backward_long_kernel, dim3((unsigned)((x.rows + WARPS - 1) / WARPS)), 32 * WARPS, 0, backend, a);
         VT_LAUNCH(weight_gradient_kernel, dim3((unsigned)((columns + 127) / 128), (unsigned)blocks), 128, 0, backend,
                   a);
+    } else if (floats && a.wide && columns % VT_GROUP == 0) {
+        launch_backward<FLOAT32>(backend, a, groups, (unsigned)blocks);
+    } else {
+        launch_backward<ANY>(backend, a, groups, (unsigned)blocks);
     }
     vt_add_partial_sums(backend, a.partial, blocks, 2 * columns, columns, dweight);
     vt_add_partial_sums(backend, a.partial + columns, blocks, 2 * columns, columns, dbias);

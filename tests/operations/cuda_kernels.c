@@ -304,6 +304,50 @@ CUDA_TEST(long_rows_and_many_rows)
     close_backends(&b);
 }
 
+/* float32 at 16-byte boundaries, of which LayerNorm has kernels of its own, forward, over a residual and backward. */
+static void check_aligned_norms(const backends *b, int64_t rows, int64_t columns)
+{
+    enum { X, BRANCH, SUM, NORMED, DX, MATRICES };
+    vt_mask mask = {.path = {.rate = 0.2f, .seed = 4, .step = &dropout_step, .site = 4}, .tokens = rows};
+    int64_t size = (rows * columns + 15) / 16 * 16, width = (columns + 15) / 16 * 16, tall = (rows + 15) / 16 * 16;
+    int64_t all = MATRICES * size + 3 * width + 2 * tall;
+    float *memory[2];
+    for (int i = 0; i < 2; i++) {
+        vt_backend *p = i == 0 ? b->plain : b->cuda;
+        float *m = memory[i] = aligned_alloc(64, (size_t)all * sizeof *m), *weight = m + MATRICES * size;
+        float *mean = weight + 3 * width, *rstd = mean + tall;
+        VT_ASSERT(m != NULL);
+        fill_random(m, all, 6, 1);
+        vt_matrix matrix[MATRICES];
+        for (int k = 0; k < MATRICES; k++) matrix[k] = vt_matrix_make(m + k * size, rows, columns);
+        p->residual_layer_norm(p, matrix[X], matrix[BRANCH], &mask, weight, weight + width, 1e-6f, matrix[SUM],
+                               matrix[NORMED], mean, rstd);
+        p->layer_norm_backward(p, matrix[SUM], weight, mean, rstd, matrix[NORMED], matrix[DX], weight + width,
+                               weight + 2 * width);
+        p->layer_norm_forward(p, matrix[SUM], weight, weight, 1e-6f, matrix[X], mean, rstd);
+    }
+    /* sums of `rows` terms, and of `columns`, in another order */
+    double tolerance = 64 * sqrt((double)(rows > columns ? rows : columns)) * 0x1p-24;
+    for (int64_t i = 0; i < all; i++)
+        EXPECT(fabs((double)memory[1][i] - (double)memory[0][i]) <= tolerance * fmax(1, fabs((double)memory[0][i])),
+               "%lld x %lld, place %lld: %g instead of %g", (long long)rows, (long long)columns, (long long)i,
+               (double)memory[1][i], (double)memory[0][i]);
+    free(memory[0]);
+    free(memory[1]);
+}
+
+CUDA_TEST(aligned_norms_in_float32)
+{
+    backends b = open_backends(path);
+    check_aligned_norms(&b, 29, 8);
+    check_aligned_norms(&b, 29, 200);
+    check_aligned_norms(&b, 61, 384);
+    check_aligned_norms(&b, 61, 1024);
+    check_aligned_norms(&b, 13, 1200);
+    check_aligned_norms(&b, 3500, 16); /* more rows than warps */
+    close_backends(&b);
+}
+
 /* dx and y are gelu_backward's to the bit, the sums those of dx as it is stored, in another order; in place, unaligned,
  * with more rows than blocks, and added to what was there. */
 static void check_gelu_bias(const backends *b, vt_type type, int64_t rows, int64_t columns, bool aligned)
