@@ -143,8 +143,9 @@ static vt_status open_on(const vt_config *config, const vt_trainer_data *data, v
     VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));
     VT_TRY(vt_vit_open(&model, trainer->parameters, &trainer->model));
     VT_TRY(vt_gradient_sync_storage(config, world, backend, &storage));
-    VT_TRY(vt_parameters_allocate(trainer->parameters, vt_trainer_type(config), &storage));
-    VT_TRY(vt_gradient_sync_open(config, backend, trainer->parameters, &trainer->sync));
+    /* memory may be short on one rank alone, and what follows makes groups, for which all ranks must be there */
+    VT_TRY(vt_world_agree(world, vt_parameters_allocate(trainer->parameters, vt_trainer_type(config), &storage)));
+    VT_TRY(vt_world_agree(world, vt_gradient_sync_open(config, backend, trainer->parameters, &trainer->sync)));
     VT_TRY(vt_optimizer_open(&optimizer, backend, trainer->parameters, &trainer->optimizer));
     VT_TRY(take_batch_memory(trainer, data));
     VT_TRY(vt_arena_open(backend, arena_bytes, &trainer->arena));

@@ -47,7 +47,7 @@ static bool chain_by_waiting(vt_request *request, const vt_group *next)
     return true;
 }
 
-static void open_side(side *s, const char *const *settings, const vt_launch *launch)
+static void open_world(side *s, const char *const *settings, const vt_launch *launch)
 {
     static const char *const common[] = {"img_size",
                                          "[20, 12]",
@@ -70,9 +70,6 @@ static void open_side(side *s, const char *const *settings, const vt_launch *lau
                                          "bucket_cap_mb",
                                          "0.01",
                                          NULL};
-    static const float means[IN] = {0.1f, 0.2f, -0.1f}, stds[IN] = {1, 1.5f, 0.7f};
-    double latitudes[HEIGHT];
-    for (int row = 0; row < HEIGHT; row++) latitudes[row] = 80 - 8 * row;
     *s = (side){0};
     EXPECT_OK(vt_config_open_default(&s->config));
     s->config->ranks = launch->world_size;
@@ -83,8 +80,21 @@ static void open_side(side *s, const char *const *settings, const vt_launch *lau
     EXPECT_OK(vt_world_open(s->config, launch, &s->world));
     s->world->engine->chain = chains ? chain_by_waiting : NULL;
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &s->backend));
+}
+
+static vt_status open_trainer(side *s)
+{
+    static const float means[IN] = {0.1f, 0.2f, -0.1f}, stds[IN] = {1, 1.5f, 0.7f};
+    double latitudes[HEIGHT];
+    for (int row = 0; row < HEIGHT; row++) latitudes[row] = 80 - 8 * row;
     vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10, .world = s->world};
-    EXPECT_OK(vt_trainer_open(s->config, &data, s->backend, &s->trainer));
+    return vt_trainer_open(s->config, &data, s->backend, &s->trainer);
+}
+
+static void open_side(side *s, const char *const *settings, const vt_launch *launch)
+{
+    open_world(s, settings, launch);
+    EXPECT_OK(open_trainer(s));
     int64_t local = batch_size / s->config->data_parallel, first = local * s->world->coordinate[VT_AXIS_DATA];
     s->input = make_fields(1, IN, first, local, s->trainer->rows);
     s->target = make_fields(2, OUT, first, local, s->trainer->rows);
@@ -321,4 +331,51 @@ TEST(layouts_with_recompute_accumulation_and_fusion)
     over_layouts(model, plain, promised);
     over_layouts(model, (const char *const[]){"zero_stage", "2", "sequence_parallel", "true", NULL}, promised);
     over_layouts(model, (const char *const[]){"zero_stage", "3", "cp_comm", "ring", NULL}, promised);
+}
+
+static vt_status (*real_allocate)(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory);
+static int allocations_left; /* before one is refused */
+
+static vt_status refuse_one(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory)
+{
+    vt_status status = VT_OK;
+    VT_CHECK(allocations_left-- != 0, "no memory for %s", vt_memory_category_name(category));
+    VT_TRY(real_allocate(backend, category, bytes, memory));
+done:
+    return status;
+}
+
+/* What a trainer takes is refused to the last rank, one after another. Returns false when there was no such one. */
+static bool refuse(const char *stage, int number, const vt_launch *launch)
+{
+    const int last = launch->world_size - 1;
+    char host[VT_HOST_SIZE], expected[96] = "no memory for ";
+    side s;
+    open_world(&s, (const char *const[]){"zero_stage", stage, "comm_timeout", "30", NULL}, launch);
+    vt_host_name(host);
+    if (last > 0) snprintf(expected, sizeof expected, "rank %d on %.60s: no memory for ", last, host);
+    real_allocate = s.backend->allocate;
+    allocations_left = number;
+    if (launch->rank == last) s.backend->allocate = refuse_one;
+    const vt_status status = vt_world_agree(s.world, open_trainer(&s));
+    const bool told = vt_world_speaks(s.world) == (launch->rank == (status == VT_OK ? 0 : last));
+    EXPECT(status == VT_OK || strstr(vt_error_text(), expected) != NULL, "%s: '%s'", stage, vt_error_text());
+    EXPECT(told, "%s: the %d. allocation", stage, number + 1);
+    vt_error_clear();
+    close_side(&s);
+    return status != VT_OK;
+}
+
+/* No rank is left waiting for the others. */
+TEST(memory_that_one_rank_lacks_ends_all)
+{
+    static const char *const stages[] = {"0", "2", "3"};
+    vt_launch launch;
+    EXPECT_OK(vt_launch_detect(&launch));
+    batch_size = launch.world_size == 3 ? 6 : 8;
+    for (int i = 0; i < 3; i++) {
+        int number = 0;
+        while (refuse(stages[i], number, &launch)) number++;
+        EXPECT(number >= 10, "zero_stage %s: %d allocations", stages[i], number);
+    }
 }
