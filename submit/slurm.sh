@@ -5,7 +5,7 @@
 #   salloc --ntasks=4 submit/slurm.sh --config=short
 #
 # 120 s before the time limit Slurm sends SIGUSR1 to the ranks: they save a checkpoint and end with status 75. The job is
-# then requeued, and goes on from it (--resume is added when a job has been requeued, for whatever reason).
+# then requeued, and goes on from it (--resume_newest is added when a job has been requeued, for whatever reason).
 #
 #   VITRAIN=PATH           the program (./vitrain in the checkout that this script was submitted from)
 #   SRUN_MPI=TYPE          srun's --mpi (SLURM_MPI_TYPE, else by the program: Open MPI pmix, MPICH pmi2)
@@ -34,13 +34,8 @@ fi
 . "$top/submit/common.sh"
 
 arguments=("$@")
-if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then
-    case " $* " in
-    *" --resume="*) arguments+=(--resume_newest) ;; # the job's own checkpoints come before that one
-    *" --resume "*) ;;
-    *) arguments+=(--resume) ;;
-    esac
-fi
+# The job's own checkpoints come first; until there is one, a resume of the flags or of the YAML file holds.
+[ "${SLURM_RESTART_COUNT:-0}" -eq 0 ] || arguments+=(--resume_newest)
 program "${arguments[@]}"
 
 # Sets `flags`; fails when this Slurm has no way into the program's MPI.

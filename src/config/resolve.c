@@ -165,6 +165,16 @@ static void derive_weight_decay(vt_config *config)
     config->origin[VT_OPTION_weight_decay] = VT_FROM_DEFAULT;
 }
 
+/* resume_newest goes on also where no place is named. */
+static void derive_resume(vt_config *config)
+{
+    vt_origin *origin = &config->origin[VT_OPTION_resume];
+    if (config->resume != NULL && *origin != VT_FROM_DEFAULT) return;
+    free(config->resume);
+    config->resume = config->resume_newest ? vt_text_copy(VT_SWITCH_ON) : NULL;
+    *origin = VT_FROM_DEFAULT;
+}
+
 double vt_config_learning_rate(const vt_config *config)
 {
     double ratio = (double)config->global_batch_size / (double)config->base_batch_size;
@@ -342,6 +352,7 @@ vt_status vt_config_resolve(vt_config *config)
     derive_paths(config);
     derive_channels(config);
     derive_weight_decay(config);
+    derive_resume(config);
     VT_TRY(derive_length(config));
     VT_TRY(derive_data_parallel(config));
     VT_TRY(derive_batch(config));

@@ -199,6 +199,16 @@ test_resumed_from_the_newest_of_its_own() {
     contains "$(cat printed)" "resuming from $first: step 7, epoch 2"
     train --num_epochs=3 --run_num=b --lr_schedule=none --resume=$first --resume_newest >printed
     contains "$(cat printed)" "resuming from $RUNS/b/checkpoints/step-00000014: step 14, epoch 3"
+    # the place in the file, and none at all
+    printf 'demo:\n  resume: %s\n' "$first" >own.yaml
+    train --yaml_config=own.yaml --num_epochs=2 --run_num=c --lr_schedule=none --resume_newest >printed
+    contains "$(cat printed)" "resuming from $first: step 7, epoch 2"
+    train --yaml_config=own.yaml --num_epochs=3 --run_num=c --lr_schedule=none --resume_newest >printed
+    contains "$(cat printed)" "resuming from $RUNS/c/checkpoints/step-00000014: step 14, epoch 3"
+    train --num_epochs=1 --run_num=d --lr_schedule=none --resume_newest >printed
+    contains "$(cat printed)" "there is no checkpoint in $RUNS/d/checkpoints, so the run starts afresh"
+    train --num_epochs=2 --run_num=d --lr_schedule=none --resume_newest >printed
+    contains "$(cat printed)" "resuming from $RUNS/d/checkpoints/step-00000007: step 7, epoch 2"
 }
 
 # What stood in the directory is another history than the checkpoint's, and stays whole beside it.

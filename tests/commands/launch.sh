@@ -74,13 +74,13 @@ test_slurm_requeues() {
     not_called requeue
     rm ran
     SLURM_RESTART_COUNT=1 "$TOP/submit/slurm.sh" --depth=2
-    contains "$(cat ran)" "[--depth=2][--resume]/"
+    contains "$(cat ran)" "[--depth=2][--resume_newest]/"
     rm ran
     SLURM_RESTART_COUNT=1 "$TOP/submit/slurm.sh" --resume=PATH
     contains "$(cat ran)" "[--resume=PATH][--resume_newest]/"
     rm ran
     SLURM_RESTART_COUNT=1 "$TOP/submit/slurm.sh" --resume --depth=2
-    contains "$(cat ran)" "[--resume][--depth=2]/"
+    contains "$(cat ran)" "[--resume][--depth=2][--resume_newest]/"
     for line in signal=USR1@120 requeue; do grep -q "^#SBATCH --$line" "$TOP/submit/slurm.sh"; done
 }
 

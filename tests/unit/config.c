@@ -179,6 +179,23 @@ TEST(weight_decay_follows_from_the_optimizer)
     EXPECT_GIVES("base: {weight_decay: 0.5}\n", "weight_decay", "0.01", "--optimizer=AdamW", "--weight_decay=None");
 }
 
+TEST(newest_checkpoint_implies_resume)
+{
+    vt_config *config = NULL;
+    EXPECT_OK(OPEN(NULL, &config, "--resume_newest"));
+    EXPECT_VALUE(config, "resume", "true");
+    EXPECT_OK(vt_config_set(config, "resume_newest", "false"));
+    EXPECT_OK(vt_config_resolve(config));
+    EXPECT_VALUE(config, "resume", "None");
+    vt_config_close(&config);
+    EXPECT_OK(OPEN("base:\n  resume: there\n", &config, "--resume_newest"));
+    EXPECT_VALUE(config, "resume", "there");
+    vt_config_close(&config);
+    EXPECT_OK(OPEN("base:\n  resume: there\n", &config, "--resume_newest", "--resume=false"));
+    EXPECT_VALUE(config, "resume", "true");
+    vt_config_close(&config);
+}
+
 /* ---- checks of several options together ---- */
 
 TEST(shapes_that_do_not_fit)
