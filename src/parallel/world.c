@@ -402,43 +402,63 @@ static void broadcast_text(vt_world *world, int root, char **text)
     vt_group_broadcast(world->host, *text, (size_t)size, root, NULL);
 }
 
-vt_status vt_world_agree(vt_world *world, vt_status status)
+/* The lowest rank that failed, of those with a note if there are any; -1: none. `stopped`: did any rank stop? */
+static int find_failed(vt_world *world, vt_status status, bool *stopped)
 {
-    if (world->agreed_failure) return status; /* all ranks know already */
-    if (world->ranks == 1 || world->engine->counts_only) {
-        world->agreed_failure = world->agreed_failure || status == VT_ERROR;
-        return status;
-    }
     enum { UNNOTED = 16 }; /* an error that another rank will tell of */
+    int failed = -1;
+    *stopped = status == VT_STOPPED;
+    if (world->ranks == 1 || world->engine->counts_only) return status == VT_ERROR ? world->rank : -1;
     char *all = vt_allocate((size_t)world->ranks, 1, "the table of ranks"), own = (char)status;
     if (status == VT_ERROR && vt_error_text()[0] == '\0') own = UNNOTED;
     size_t *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "the table of ranks");
     for (int rank = 0; rank < world->ranks; rank++) bytes[rank] = 1;
     vt_group_all_gather(world->host, &own, bytes, all, NULL);
-    bool stopped = false;
-    int failed = -1; /* the lowest rank, of those with a note if there are any */
     for (int rank = world->ranks - 1; rank >= 0; rank--) {
         if (all[rank] == VT_ERROR || (all[rank] == UNNOTED && (failed < 0 || all[failed] == UNNOTED))) failed = rank;
-        stopped = stopped || all[rank] == VT_STOPPED;
+        *stopped = *stopped || all[rank] == VT_STOPPED;
     }
     free(bytes);
     free(all);
-    if (failed < 0) return stopped ? VT_STOPPED : VT_OK;
-    world->agreed_failure = true;
-    world->speaker = failed;
+    return failed;
+}
+
+/* The note of the rank that failed, which gets rank and host put before it when there are several; malloc'd. */
+static char *spread_cause(vt_world *world, int failed)
+{
+    char *cause = NULL;
     if (failed == world->rank) {
         char host[VT_HOST_SIZE];
         vt_host_name(host);
-        vt_error_context("rank %d on %s", world->rank, host);
+        if (world->ranks > 1 && !world->engine->counts_only) vt_error_context("rank %d on %s", world->rank, host);
+        cause = vt_text_copy(vt_error_text());
     }
-    char *cause = failed == world->rank ? vt_text_copy(vt_error_text()) : NULL;
     broadcast_text(world, failed, &cause);
+    return cause;
+}
+
+vt_status vt_world_agree(vt_world *world, vt_status status)
+{
+    bool stopped = false;
+    if (world->agreed_failure) return status; /* all ranks know already */
+    int failed = find_failed(world, status, &stopped);
+    if (failed < 0) return stopped ? VT_STOPPED : VT_OK;
+    world->agreed_failure = true;
+    world->speaker = failed;
+    char *cause = spread_cause(world, failed);
     if (failed != world->rank) {
         vt_error_clear();
         vt_error_note(__FILE__, __LINE__, "all ranks: stop: %s", cause);
     }
     free(cause);
     return VT_ERROR;
+}
+
+char *vt_world_cause(vt_world *world, vt_status status)
+{
+    bool stopped = false;
+    int failed = find_failed(world, status, &stopped);
+    return failed < 0 ? NULL : spread_cause(world, failed);
 }
 
 bool vt_world_speaks(const vt_world *world)

@@ -76,6 +76,10 @@ vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const c
  * same, and vt_world_speaks is false on them. VT_STOPPED on any rank without an error is VT_STOPPED on all. */
 vt_status vt_world_agree(vt_world *world, vt_status status);
 
+/* Collective, of a failure that the run gets over: what the lowest rank that failed notes, with rank and host put before
+ * it when there are several; NULL where none failed. malloc'd; the notes stay. */
+char *vt_world_cause(vt_world *world, vt_status status);
+
 /* Is it this rank that tells the user? Rank 0, or after a failure the one that keeps the note. NULL: yes. */
 bool vt_world_speaks(const vt_world *world);
 

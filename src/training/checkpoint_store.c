@@ -362,8 +362,9 @@ static vt_status read_newest(const vt_checkpoint_store *store, const vt_checkpoi
         status = vt_checkpoint_read(*path, subject, progress, &damaged);
         if (status == VT_OK || !damaged) break;
         if (i + 1 == (int64_t)count) break;
-        vt_log_warning("%s; going back to an older checkpoint",
-                       vt_error_text()[0] != '\0' ? vt_error_text() : "another rank found it damaged");
+        char *cause = vt_world_cause(world, status);
+        vt_log_warning("%s; going back to an older checkpoint", cause);
+        free(cause);
         vt_error_clear();
     }
 done:

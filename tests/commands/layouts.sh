@@ -144,3 +144,14 @@ test_export_of_many_shards() {
     "$VITRAIN" export "$(step_of again 14)" --output=again.safetensors >/dev/null
     cmp one.safetensors again.safetensors
 }
+
+# A shard that only its own rank looks at.
+test_damage_that_another_rank_finds() {
+    needs_mpi
+    ranks 2 two --zero_stage=3
+    truncate -s -100 "$(step_of two 14)/shard-00001-of-00002.h5"
+    ranks 2 two --zero_stage=3 --num_epochs=3 --resume
+    contains "$(cat two.printed)" "WARNING - rank 1 on $(hostname): $(step_of two 14)/shard-00001-of-00002.h5 has"
+    contains "$(cat two.printed)" "; going back to an older checkpoint"
+    contains "$(cat two.printed)" "resuming from $(step_of two 7): step 7, epoch 2"
+}

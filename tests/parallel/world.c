@@ -123,6 +123,25 @@ TEST(agree)
     vt_world_close(&world, true); /* all know: nothing is aborted */
 }
 
+/* A failure that the run gets over: all ranks know whose it is and why, and none has to end. */
+TEST(cause)
+{
+    vt_world *world = OPEN_WORLD(0);
+    const int last = world->ranks - 1;
+    vt_status status = VT_ERROR; /* of the others because of the last one's */
+    char host[VT_HOST_SIZE], expected[160] = "'x.h5' is damaged";
+    vt_host_name(host);
+    if (last > 0) snprintf(expected, sizeof expected, "rank %d on %s: 'x.h5' is damaged", last, host);
+    if (world->rank == last) status = vt_error_note(__FILE__, __LINE__, "'%s' is damaged", "x.h5");
+    char *cause = vt_world_cause(world, status);
+    EXPECT(cause != NULL && strcmp(cause, expected) == 0, "'%s', expected '%s'", cause, expected);
+    free(cause);
+    vt_error_clear();
+    EXPECT(vt_world_cause(world, VT_OK) == NULL);
+    EXPECT(vt_world_agree(world, VT_OK) == VT_OK && vt_world_speaks(world) == (world->rank == 0));
+    vt_world_close(&world, false);
+}
+
 TEST(any_sum_and_text)
 {
     vt_world *world = OPEN_WORLD(0);
