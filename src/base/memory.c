@@ -9,11 +9,13 @@
 /* Of x86-64, and of 64-bit ARM with pages of 4 kB. */
 #define LARGE_PAGE ((size_t)2 << 20)
 
-static void (*last_words)(const char *message);
+static void (*last_words)(void *context, const char *message);
+static void *last_context;
 
-void vt_memory_last_words(void (*tell)(const char *message))
+void vt_memory_last_words(void (*tell)(void *context, const char *message), void *context)
 {
     last_words = tell;
+    last_context = context;
 }
 
 /* Without the exit handlers: those of libraries may want memory, and threads are still at work. */
@@ -21,7 +23,7 @@ void vt_memory_exhausted(size_t bytes, const char *purpose)
 {
     char message[256];
     snprintf(message, sizeof message, "out of memory: could not get %zu bytes for %s", bytes, purpose);
-    if (last_words != NULL) last_words(message);
+    if (last_words != NULL) last_words(last_context, message);
     char line[sizeof message + 16];
     int length = snprintf(line, sizeof line, "vitrain: %s\n", message);
     (void)!write(STDERR_FILENO, line, (size_t)length);

@@ -22,7 +22,8 @@ void *vt_allocate_large(size_t bytes);
 /* How the two end it; for libraries' own refusals. */
 __attribute__((noreturn)) void vt_memory_exhausted(size_t bytes, const char *purpose);
 
-/* What is called with the message before the program ends so, NULL: nothing. It must not ask for memory. */
-void vt_memory_last_words(void (*tell)(const char *message));
+/* What is called with the message before the program ends so, NULL: nothing. It must not ask for memory, and need not
+ * return. */
+void vt_memory_last_words(void (*tell)(void *context, const char *message), void *context);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "report/log.h"
 
 /* What each rank tells all others about itself. */
 typedef struct {
@@ -218,12 +219,20 @@ done:
     return status;
 }
 
+/* Memory that even small things lack, on any thread: the others don't know, and would wait for this rank. */
+static void end_job(void *engine, const char *message)
+{
+    vt_log_failure(message);
+    vt_engine_abort(engine, "%s", message);
+}
+
 vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_world **result)
 {
     vt_status status = VT_OK;
     vt_world *world = make_world(launch->rank, launch->world_size);
     world->launch = *launch;
     VT_TRY(open_engine(config, world));
+    vt_memory_last_words(end_job, world->engine);
     VT_TRY(open_host_group(world));
     meet_others(world);
     VT_TRY(check_same_options(config, world));
@@ -311,6 +320,7 @@ void vt_world_close(vt_world **result, bool failed)
         say_failure(world);
     }
     while (world->group_count > 0) vt_group_close(&world->groups[--world->group_count]);
+    if (world->engine != NULL && !world->engine->counts_only) vt_memory_last_words(NULL, NULL);
     vt_engine_close(&world->device_engine);
     vt_engine_close(&world->engine);
     free(world->groups);

@@ -28,9 +28,9 @@ typedef struct {
 } vt_world;
 
 /* Collective. The engine for this launch and config->comm, the layout, and what the ranks tell one another about their
- * hosts. Errors: as vt_layout_make and the engines, and a rank with other options; *world may then still be there, so
- * that vt_world_speaks can be asked, and is to be closed. A node is a host, or each VITRAIN_RANKS_PER_NODE ranks (for
- * tests). */
+ * hosts. From then on a rank that vt_allocate ends ends the job, which the log tells too. Errors: as vt_layout_make and
+ * the engines, and a rank with other options; *world may then still be there, so that vt_world_speaks can be asked, and
+ * is to be closed. A node is a host, or each VITRAIN_RANKS_PER_NODE ranks (for tests). */
 vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_world **world);
 
 /* After a failure before vt_world_open: tells what is noted, once for all ranks that failed alike, also to those that
@@ -76,8 +76,8 @@ vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const c
  * same, and vt_world_speaks is false on them. VT_STOPPED on any rank without an error is VT_STOPPED on all. */
 vt_status vt_world_agree(vt_world *world, vt_status status);
 
-/* Collective, of a failure that the run gets over: what the lowest rank that failed notes, with rank and host put before
- * it when there are several; NULL where none failed. malloc'd; the notes stay. */
+/* Collective, of a failure that the run gets over: what the lowest rank that failed notes, with rank and host put
+ * before it when there are several; NULL where none failed. malloc'd; the notes stay. */
 char *vt_world_cause(vt_world *world, vt_status status);
 
 /* Is it this rank that tells the user? Rank 0, or after a failure the one that keeps the note. NULL: yes. */

@@ -84,6 +84,7 @@ void vt_log_failure(const char *reason)
     if (file == NULL) return;
     vt_clock_stamp(stamp);
     fprintf(file, "%s - root - ERROR - %s\n", stamp, reason);
+    fflush(file); /* the program may end at once */
 }
 
 void vt_log_info(const char *format, ...)

@@ -101,6 +101,39 @@ test_too_large_over_ranks() {
     [ ! -e runs ]
 }
 
+# Memory that one rank lacks for what is small ends the job, also where the launcher lets the others live.
+test_memory_that_one_rank_lacks() {
+    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    SHIM="$(dirname "$TESTS")/fault_shim.so"
+    can_preload
+    tiny_data
+    export OMPI_MCA_orte_abort_on_non_zero_status=0 OMPI_MCA_orte_allowed_exit_without_sync=1
+    lacking() { # N: rank 1 is refused its N-th request
+        timeout 20 "$TOP/tests/mpirun" -np 1 "$VITRAIN" $SMALL --num_epochs=1 : \
+            -np 1 env FAULT_CALLS=own-memory FAULT_AT="$1" FAULT_REPORT="$PWD/report" LD_PRELOAD="$SHIM" "$VITRAIN" $SMALL --num_epochs=1
+    }
+    lacking 0 >/dev/null 2>&1
+    local count; count=$(sed -n 's/^count \([0-9]*\).*/\1/p' report)
+    [ "$count" -ge 100 ]
+    for part in 5 7 9; do # of tenths; before the first four there are no other ranks yet
+        rm -rf runs
+        fails any lacking $((count * part / 10))
+        contains "$output" "vitrain: rank 1 on $(hostname): "
+        contains "$output" "memory"
+        [ "$(grep -c '^vitrain: ' <<<"$output")" -eq 1 ] || { echo "$output"; return 1; }
+    done
+    # alone: in the log, too
+    rm -rf runs
+    export FAULT_CALLS=own-memory FAULT_REPORT="$PWD/alone"
+    LD_PRELOAD="$SHIM" train --num_epochs=1 >/dev/null
+    count=$(sed -n 's/^count \([0-9]*\).*/\1/p' alone)
+    rm -r runs
+    fails 1 env FAULT_AT=$((count * 95 / 100)) LD_PRELOAD="$SHIM" "$VITRAIN" $SMALL --num_epochs=1
+    contains "$output" "vitrain: out of memory: "
+    contains "$(tail -n 1 runs/demo/1CPU/00/out.log)" " - root - ERROR - out of memory: "
+}
+
 # A path in a checkpoint that leads out of its directory is not followed (tests/unit/tensor_file.c has more of them), nor
 # is a name of a configuration.
 test_no_way_out_of_the_directory() {
