@@ -122,7 +122,8 @@ struct vt_engine {
 vt_status vt_engine_open_self(vt_engine **engine);
 
 /* MPI over all ranks of the launcher; initialises MPI. Errors: built without MPI; MPI sees another number of ranks
- * than the launcher says (launched without MPI's support). `launcher` is what the message calls it. */
+ * than the launcher says (launched without MPI's support). `launcher` is what the message calls it. Where MPI_Init has
+ * waited for the others for `timeout` seconds, at least 10, it says so and ends the process. */
 vt_status vt_engine_open_mpi(int rank, int size, const char *launcher, double timeout, vt_engine **engine);
 
 /* NCCL over all ranks, on the GPU that this process has chosen. The ranks learn of one another over `host` (all ranks,

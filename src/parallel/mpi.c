@@ -30,6 +30,7 @@ done:
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -92,11 +93,43 @@ static void mpi_close(vt_engine *engine)
 static const int kept_signals[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGPIPE, SIGXFSZ};
 enum { KEPT_SIGNALS = sizeof kept_signals / sizeof kept_signals[0] };
 
-static void initialise(int *provided)
+/* MPI_Init waits for all ranks, without an end and without a way to ask who is missing. */
+static const double LEAST_START_SECONDS = 10; /* which a machine with much else to do may take */
+static const double TURN_SECONDS = 0.2;       /* the lower ranks first: the launcher then ends the others */
+enum { TURNS = 10 };
+static char late[512]; /* what is said then: a signal handler can't make it */
+
+static void end_late(int signal_number)
 {
-    struct sigaction before[KEPT_SIGNALS];
+    (void)signal_number;
+    (void)!write(STDERR_FILENO, late, strlen(late));
+    _exit(EXIT_FAILURE);
+}
+
+/* 0: no longer. */
+static void ring_after(double seconds)
+{
+    struct itimerval timer = {.it_value.tv_sec = (time_t)seconds};
+    timer.it_value.tv_usec = (suseconds_t)((seconds - (double)timer.it_value.tv_sec) * 1e6);
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+static void initialise(int rank, int size, const char *launcher, double timeout, int *provided)
+{
+    struct sigaction before[KEPT_SIGNALS], alarm_before, alarm_action = {.sa_handler = end_late};
+    const double seconds = timeout > LEAST_START_SECONDS ? timeout : LEAST_START_SECONDS;
+    char host[VT_HOST_SIZE];
+    vt_host_name(host);
+    snprintf(late, sizeof late,
+             "vitrain: rank %d on %.200s: MPI_Init has waited %g s (comm_timeout, at least %g) for the %d ranks that "
+             "%s started: one hangs, has ended, is not vitrain or can't be reached over the network\n",
+             rank, host, seconds, LEAST_START_SECONDS, size, launcher);
     for (int i = 0; i < KEPT_SIGNALS; i++) sigaction(kept_signals[i], NULL, &before[i]);
+    sigaction(SIGALRM, &alarm_action, &alarm_before);
+    ring_after(seconds + TURN_SECONDS * (rank < TURNS ? rank : TURNS));
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, provided); /* ends the job itself when it fails */
+    ring_after(0);
+    sigaction(SIGALRM, &alarm_before, NULL);
     for (int i = 0; i < KEPT_SIGNALS; i++) sigaction(kept_signals[i], &before[i], NULL);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 }
@@ -148,7 +181,7 @@ vt_status vt_engine_open_mpi(int rank, int size, const char *launcher, double ti
 {
     vt_status status = VT_OK;
     int provided = MPI_THREAD_FUNNELED, mpi_rank = 0, mpi_size = 0;
-    if (open_engines++ == 0) initialise(&provided);
+    if (open_engines++ == 0) initialise(rank, size, launcher, timeout, &provided);
     vt_engine *engine = vt_allocate(1, sizeof *engine, "communication over MPI");
     engine->close = mpi_close;
     engine->abort = mpi_abort;

@@ -50,6 +50,13 @@ test_rank_that_gives_up_ends_all() {
     contains "$output" ": the disk of nobody is full"
 }
 
+# MPI_Init waits for it: 10 s at least, whatever comm_timeout says.
+test_rank_that_never_starts_is_missed() {
+    needs_mpi
+    fails any timeout 30 "$TOP/tests/mpirun" -np 1 "$TESTS" --fault world : -np 1 sleep 60
+    says_once "vitrain: rank 0 on $(hostname): MPI_Init has waited 10 s (comm_timeout, at least 10) for the 2 ranks"
+}
+
 test_signal_handlers_stay() {
     needs_mpi
     "$TOP/tests/mpirun" -np 2 "$TESTS" --fault signals
