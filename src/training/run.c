@@ -429,8 +429,8 @@ vt_status vt_run_training(const vt_config *config, const vt_launch *launch)
 {
     vt_status status = VT_OK;
     run_state run = {.lock = -1, .lock_above = -1, .config = config};
+    vt_stop_watch(vt_config_max_seconds(config)); /* MPI_Init leaves the handlers alone, and may wait for long */
     VT_TRY(vt_world_open(config, launch, &run.world));
-    vt_stop_watch(vt_config_max_seconds(config)); /* behind MPI, which has handlers of its own */
     if (run.world->rank != 0) vt_log_mute();
     status = run_phases(&run);
 done:

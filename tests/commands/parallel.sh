@@ -57,6 +57,26 @@ test_rank_that_never_starts_is_missed() {
     says_once "vitrain: rank 0 on $(hostname): MPI_Init has waited 10 s (comm_timeout, at least 10) for the 2 ranks"
 }
 
+# A queue's signal to a rank that still waits for the others to start.
+test_signal_before_all_have_started() {
+    needs_mpi
+    local settings="--yaml_config=$TOP/config/ViT.yaml --config=demo --data_loader_config=synthetic --limit_nsamples=64 --limit_nsamples_val=8
+        --img_size=[12,20] --embed_dim=16 --depth=1 --num_heads=1 --patch_size=4 --global_batch_size=8 --num_epochs=100000 --expdir=runs"
+    "$TOP/tests/mpirun" -np 1 sh -c "echo \$\$ >first; exec '$VITRAIN' $settings" : \
+        -np 1 sh -c "while [ ! -e sent ]; do sleep 0.1; done; exec '$VITRAIN' $settings" >printed 2>&1 &
+    local launcher=$! status=0
+    for _ in $(seq 100); do # until it has a handler
+        [ $((0x0$(sed -n 's/^SigCgt:\t//p' "/proc/$(cat first)/status") & 0x200)) -eq 0 ] || break
+        sleep 0.1
+    done 2>/dev/null
+    kill -USR1 "$(cat first)"
+    touch sent
+    wait $launcher || status=$?
+    [ $status -eq 75 ] || { echo "exit status $status"; cat printed; return 1; }
+    contains "$(cat printed)" "SIGUSR1"
+    ls runs/demo/2CPU/00/checkpoints/step-00000001/checkpoint.h5
+}
+
 test_signal_handlers_stay() {
     needs_mpi
     "$TOP/tests/mpirun" -np 2 "$TESTS" --fault signals
