@@ -24,6 +24,7 @@ typedef struct {
     float *climatology; /* [out, height, width], or NULL */
     vt_scores *scores;
     int64_t *starts, start_count; /* samples whose file reaches the last lead time */
+    int64_t batch, rounds;        /* initial times that a rank forecasts at once, and how often */
     int64_t plane, map_channel;
     float *input, *persistence, *forecast, *target; /* of a batch, and one target */
     vt_maps maps;
@@ -130,10 +131,19 @@ done:
     return status;
 }
 
+/* As few rounds as hold all initial times, each of equal parts for all ranks; what the last one lacks is missing from
+ * its last ranks. */
+static void share_out(evaluation *e)
+{
+    const int64_t ranks = e->world->ranks, most = vt_forecaster_batch(e->forecaster) * ranks;
+    e->rounds = (e->start_count + most - 1) / most;
+    e->batch = (e->start_count + e->rounds * ranks - 1) / (e->rounds * ranks);
+}
+
 static void take_memory(evaluation *e)
 {
     const vt_config *config = e->options->config;
-    size_t batch = (size_t)vt_forecaster_batch(e->forecaster), plane = (size_t)e->plane * sizeof(float);
+    size_t batch = (size_t)e->batch, plane = (size_t)e->plane * sizeof(float);
     size_t in = (size_t)config->n_in_channels * plane, out = (size_t)config->n_out_channels * plane;
     e->input = vt_allocate(batch * in, 1, "the evaluation");
     e->persistence = vt_allocate(batch * out, 1, "the evaluation");
@@ -151,55 +161,69 @@ static void take_memory(evaluation *e)
 
 /* ---- forecasts ---- */
 
-/* The inputs of some initial times, and what persistence forecasts from them; false where the input lacks a channel. */
-static vt_status read_inputs(evaluation *e, const int64_t *starts, int64_t count, bool *has_persistence)
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Does the input have all channels, so that persistence forecasts something? */
+static bool has_persistence(const vt_config *config)
+{
+    return config->n_in_channels / (config->n_history + 1) >= config->n_out_channels;
+}
+
+/* The inputs of some initial times, and what persistence forecasts from them. */
+static vt_status read_inputs(evaluation *e, const int64_t *starts, int64_t count)
 {
     vt_status status = VT_OK;
     const vt_config *config = e->options->config;
     const int64_t in = config->n_in_channels * e->plane, out = config->n_out_channels * e->plane;
-    *has_persistence = config->n_in_channels / (config->n_history + 1) >= config->n_out_channels;
     for (int64_t i = 0; i < count; i++) {
         VT_TRY(vt_dataset_read(e->dataset, starts[i], e->input + i * in, e->target));
-        if (*has_persistence) memcpy(e->persistence + i * out, e->input + i * in, (size_t)out * sizeof(float));
+        if (has_persistence(config)) memcpy(e->persistence + i * out, e->input + i * in, (size_t)out * sizeof(float));
     }
 done:
     return status;
 }
 
-static vt_status score_batch(evaluation *e, int64_t first, int64_t count)
+/* The next lead time of `count` initial times from the first one on: 0 of them where there are no more. */
+static vt_status score_lead(evaluation *e, int64_t first, int64_t count, int64_t lead)
 {
     vt_status status = VT_OK;
     const vt_config *config = e->options->config;
     const int64_t out = config->n_out_channels * e->plane, *starts = e->starts + first;
-    bool has_persistence = false;
-    VT_TRY(read_inputs(e, starts, count, &has_persistence));
-    for (int64_t lead = 0; lead < e->options->rollout; lead++) {
-        VT_TRY(vt_forecaster_step(e->forecaster, e->input, count, e->forecast));
-        for (int64_t i = 0; i < count; i++) {
-            VT_TRY(vt_dataset_read_later(e->dataset, starts[i], lead + 1, e->target));
-            vt_scores_add(e->scores, lead, e->forecast + i * out, e->target,
-                          has_persistence ? e->persistence + i * out : NULL);
-            if (first + i == 0)
-                VT_TRY(vt_maps_draw(&e->maps, lead, e->target + e->map_channel * e->plane,
-                                    e->forecast + e->map_channel * e->plane));
-        }
-        if (lead + 1 < e->options->rollout) vt_forecaster_shift(config, count, e->forecast, e->input);
+    if (count == 0) return VT_OK;
+    if (lead == 0)
+        VT_TRY(read_inputs(e, starts, count));
+    else
+        vt_forecaster_shift(config, count, e->forecast, e->input);
+    VT_TRY(vt_forecaster_step(e->forecaster, e->input, count, e->forecast));
+    for (int64_t i = 0; i < count; i++) {
+        VT_TRY(vt_dataset_read_later(e->dataset, starts[i], lead + 1, e->target));
+        vt_scores_add(e->scores, lead, e->forecast + i * out, e->target,
+                      has_persistence(config) ? e->persistence + i * out : NULL);
+        if (first + i == 0)
+            VT_TRY(vt_maps_draw(&e->maps, lead, e->target + e->map_channel * e->plane,
+                                e->forecast + e->map_channel * e->plane));
     }
 done:
     return status;
 }
 
-/* Batch b is rank b % ranks'. */
+/* Collective: the ranks meet at every lead time, so that one which has none of the last round's initial times does not
+ * wait longer than a forecast of the others takes, and an error of one ends all. */
 static vt_status score_all(evaluation *e)
 {
     vt_status status = VT_OK;
-    const int64_t batch = vt_forecaster_batch(e->forecaster), ranks = e->world->ranks;
+    const int64_t together = e->batch * e->world->ranks;
     bool shows = e->world->rank == 0 && isatty(STDERR_FILENO) == 1;
-    for (int64_t first = e->world->rank * batch; first < e->start_count; first += batch * ranks) {
-        int64_t left = e->start_count - first;
-        VT_TRY(score_batch(e, first, left < batch ? left : batch));
+    for (int64_t round = 0; round < e->rounds; round++) {
+        const int64_t first = smaller(round * together + e->world->rank * e->batch, e->start_count);
+        const int64_t count = smaller(e->batch, e->start_count - first);
+        for (int64_t lead = 0; lead < e->options->rollout; lead++)
+            VT_TRY(vt_world_agree(e->world, score_lead(e, first, count, lead)));
         if (shows)
-            fprintf(stderr, "\r%lld/%lld initial times ", (long long)(first + (left < batch ? left : batch)),
+            fprintf(stderr, "\r%lld/%lld initial times ", (long long)smaller((round + 1) * together, e->start_count),
                     (long long)e->start_count);
     }
     if (shows) fprintf(stderr, "\r\033[K");
@@ -234,6 +258,7 @@ static vt_status run_phases(evaluation *e)
     VT_TRY(vt_world_agree(e->world, open_data(e)));
     VT_TRY(vt_forecaster_open(e->options->config, e->options->checkpoint, e->world, vt_dataset_latitudes(e->dataset),
                               vt_dataset_channel_names(e->dataset), &e->forecaster));
+    share_out(e);
     take_memory(e);
     vt_date from = {0};
     const bool dated = vt_dataset_date(e->dataset, e->starts[0], &from);
@@ -245,7 +270,7 @@ static vt_status run_phases(evaluation *e)
                         .steps = e->options->rollout,
                         .height = e->options->config->img_size[0],
                         .width = e->options->config->img_size[1]};
-    VT_TRY(vt_world_agree(e->world, score_all(e)));
+    VT_TRY(score_all(e));
     int64_t count = 0;
     double *sums = vt_scores_sums(e->scores, &count);
     vt_world_sum(e->world, sums, count);

@@ -127,6 +127,9 @@ test_evaluate_what_any_layout_trained() {
     "$VITRAIN" evaluate --checkpoint=$best --rollout=3 --output=one >/dev/null
     "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$best --rollout=3 --output=shared >/dev/null
     cmp one/scores.csv shared/scores.csv
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=20 --output=long >/dev/null
+    "$TOP/tests/mpirun" -np 3 "$VITRAIN" evaluate --checkpoint=$best --rollout=20 --output=shared >/dev/null
+    cmp long/scores.csv shared/scores.csv # 13 initial times: 5, 5 and 3
     for flags in --tensor_parallel=2 --context_parallel=2 --zero_stage=3; do
         "$TOP/tests/mpirun" -np 2 "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[16,32] \
             --n_in_channels=3 --n_out_channels=3 --embed_dim=16 --depth=2 --num_heads=2 --patch_size=4 --global_batch_size=8 \
@@ -138,6 +141,24 @@ test_evaluate_what_any_layout_trained() {
     done
     fails any "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$best --tensor_parallel=2
     says_once "a forecast needs the whole model on each rank, whatever it was trained on"
+}
+
+# Also a few initial times are shared out, and who has none meets the others at every lead time, so that it does not take
+# them for dead.
+test_evaluate_on_ranks_that_meet() {
+    needs_mpi
+    synth() { "$VITRAIN" synth "$@" --img_size=[12,20] --channels=3 >/dev/null; }
+    synth data --steps_per_year=2509 --valid_steps=2509
+    "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[12,20] --n_in_channels=3 --n_out_channels=3 \
+        --embed_dim=128 --depth=8 --patch_size=4 --global_batch_size=8 --num_epochs=1 --limit_nsamples=8 --limit_nsamples_val=8 --expdir=runs >trained
+    two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=runs/demo/1CPU/00/checkpoints/best --output=two "$@"; }
+    two --limit_nsamples_val=1 --rollout=2500 --comm_timeout=1 >said # of a millisecond or more each
+    contains "$(cat said)" "1 initial times, 2500 steps"
+    synth damaged --steps_per_year=13 --valid_steps=13 --compress=1
+    printf 'damaged damaged' | dd of=damaged/valid/2002.h5 bs=1 seek=$(($(wc -c <damaged/valid/2002.h5) * 3 / 5)) conv=notrunc status=none
+    fails any two --data_dir=damaged --limit_nsamples_val=8 --rollout=1
+    says_once "vitrain: rank 1 on " # times 0 to 4 are rank 0's, 4 to 8 rank 1's
+    contains "$output" "can't read 'fields' at time 6"
 }
 
 # A mistake that all ranks see alike is told once, whichever command it is.
