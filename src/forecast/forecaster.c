@@ -126,6 +126,7 @@ static vt_status open_model(vt_forecaster *forecaster, const vt_config *config, 
                             .device_memory = !backend->shares_host_memory};
     VT_TRY(vt_world_open_device(config, world, backend));
     VT_TRY(vt_trainer_plan(config, &data, &plan));
+    plan.message_bytes = 0; /* no gradients are summed */
     const double available = backend->available_memory(backend) / vt_world_ranks_of_memory(world, backend);
     VT_TRY(vt_budget_check_forecast(config, &data, &plan, available));
     VT_TRY(vt_trainer_open(config, &data, backend, &forecaster->trainer));

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "training/budget.h"
+
 static const char *const names[VT_COST_COUNT] = {"products", "attention", "memory", "starts", "messages"};
 
 const char *vt_cost_name(vt_cost_part part)
@@ -115,11 +117,8 @@ void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_p
 
 double vt_cost_memory(const vt_plan *plan, double bytes[VT_MEMORY_CATEGORY_COUNT])
 {
-    double total = 0;
-    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) bytes[i] = (double)plan->bytes[i];
-    bytes[VT_MEMORY_WORKSPACE] += (double)plan->message_bytes;
-    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) total += bytes[i];
-    return total;
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) bytes[i] = vt_plan_bytes(plan, (vt_memory_category)i);
+    return vt_plan_total(plan);
 }
 
 double vt_cost_available(const vt_hardware *hardware)

@@ -5,10 +5,15 @@
 
 #include "base/text.h"
 
+double vt_plan_bytes(const vt_plan *plan, vt_memory_category category)
+{
+    return (double)plan->bytes[category] + (category == VT_MEMORY_WORKSPACE ? (double)plan->message_bytes : 0);
+}
+
 double vt_plan_total(const vt_plan *plan)
 {
     double total = 0;
-    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) total += (double)plan->bytes[i];
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) total += vt_plan_bytes(plan, (vt_memory_category)i);
     return total;
 }
 
@@ -20,9 +25,10 @@ void vt_plan_describe(const vt_plan *plan, char *buffer, size_t size)
     size_t used = 0;
     buffer[0] = '\0';
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT && used < size; i++) {
-        if (plan->bytes[i] == 0) continue;
+        const double bytes = vt_plan_bytes(plan, (vt_memory_category)i);
+        if (bytes == 0) continue;
         used += (size_t)snprintf(buffer + used, size - used, "%s%s %s", used > 0 ? ", " : "", names[i],
-                                 vt_text_bytes((double)plan->bytes[i], number));
+                                 vt_text_bytes(bytes, number));
     }
 }
 

@@ -4,6 +4,9 @@
 
 #include "training/trainer.h"
 
+/* Bytes of a category; MPI's own copies count as workspace. */
+double vt_plan_bytes(const vt_plan *plan, vt_memory_category category);
+
 /* Bytes of all categories together. */
 double vt_plan_total(const vt_plan *plan);
 

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "report/memory.h"
+#include "training/budget.h"
 #include "training/metrics.h"
 
 struct vt_epochs {
@@ -49,7 +50,8 @@ static vt_status write_plan(const vt_record_options *options)
             "optimizer,activations,data,workspace\n%lld,%lld,%lld,%lld,%lld,%.9g",
             (long long)options->config->ranks, (long long)options->epochs, (long long)options->steps_per_epoch,
             (long long)options->config->global_batch_size, (long long)options->parameters, options->plan->step_flops);
-    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) fprintf(file, ",%zu", options->plan->bytes[i]);
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++)
+        fprintf(file, ",%.0f", vt_plan_bytes(options->plan, (vt_memory_category)i));
     fprintf(file, "\n");
     VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
 done:

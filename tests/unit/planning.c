@@ -1,6 +1,7 @@
 /* src/planning: the machine's table, the arithmetic of a step's cost, and the search over layouts. */
 #include "planning/layouts.h"
 
+#include "training/budget.h"
 #include "unit/config_open.h"
 
 /* A machine with round figures: 1 TFLOP/s, 100 GB/s, messages of 1 GB/s within a node and 0.1 GB/s a rank between. */
@@ -100,13 +101,39 @@ TEST(reductions_hide_behind_backward)
 
 /* ---- counts ---- */
 
-static vt_status plan_of(const vt_config *config, vt_plan *plan)
+static vt_trainer_data some_data(void)
 {
     static const double latitudes[1024] = {0};
     static float means[64] = {0}, stds[64];
     for (int i = 0; i < 64; i++) stds[i] = 1;
-    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 1};
+    return (vt_trainer_data){.means = means, .stds = stds, .latitudes = latitudes, .steps = 1};
+}
+
+static vt_status plan_of(const vt_config *config, vt_plan *plan)
+{
+    const vt_trainer_data data = some_data();
     return vt_trainer_plan(config, &data, plan);
+}
+
+/* What a run says that it needs, and is refused without, holds MPI's own copies, as a plan's memory does. */
+TEST(a_run_needs_what_is_planned)
+{
+    vt_config *config = NULL;
+    vt_plan plan;
+    char parts[256];
+    double own = 0, bytes[VT_MEMORY_CATEGORY_COUNT];
+    const vt_trainer_data data = some_data();
+    EXPECT_OK(OPEN_ON(2, &config, "--img_size=[16,32]", "--embed_dim=32", "--depth=2", "--zero_stage=1"));
+    EXPECT_OK(plan_of(config, &plan));
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) own += (double)plan.bytes[i];
+    EXPECT(plan.message_bytes > 0);
+    EXPECT_NEAR(vt_plan_total(&plan), own + (double)plan.message_bytes, 0);
+    EXPECT_NEAR(vt_cost_memory(&plan, bytes), vt_plan_total(&plan), 0);
+    EXPECT_ERROR(vt_budget_check(config, &data, &plan, own), "of memory (parameters");
+    plan = (vt_plan){.message_bytes = 3 << 20};
+    vt_plan_describe(&plan, parts, sizeof parts);
+    EXPECT(strcmp(parts, "workspace 3.00 MB") == 0, "%s", parts);
+    vt_config_close(&config);
 }
 
 /* The published arithmetic of the model: 0.536 + 0.907 = 1.443 TFLOP a sample. */
