@@ -361,7 +361,7 @@ static vt_status check_even(const vt_world *world, unsigned axes, const char *na
         VT_CHECK(
             within * across == total,
             "the %d ranks of a %s group lie unequally on the nodes (%d of them with rank %d, whose place is taken on "
-            "%d nodes): start equally many ranks on each node",
+            "%d nodes): put equally many of them on each node",
             total, name, within, rank, across);
     }
 done:

@@ -122,6 +122,7 @@ typedef struct {
     stand_in stand_in;
     vt_layouts *layouts;
     int64_t capacity;
+    vt_error refusal; /* of the first layout that the nodes don't allow; text "": they all do */
 } search;
 
 static bool is_pinned(const search *s, vt_option_id option)
@@ -135,25 +136,27 @@ static bool is_tried(const search *s, vt_option_id option, int64_t own, int64_t 
     return !is_pinned(s, option) || own == value;
 }
 
-static vt_status add(search *s, const vt_config *changed)
+/* False when these ranks can't be laid out so: zero_group node wants equally many ranks of a group on each node. */
+static bool add(search *s, const vt_config *changed)
 {
-    vt_status status = VT_OK;
     vt_layouts *all = s->layouts;
     if (all->count == s->capacity) {
         s->capacity = 2 * s->capacity + 64;
         all->options = vt_reallocate(all->options, (size_t)s->capacity, sizeof *all->options, "the search for layouts");
     }
-    VT_TRY(cost_with(changed, s->hardware, &s->stand_in, &all->options[all->count]));
+    if (cost_with(changed, s->hardware, &s->stand_in, &all->options[all->count]) != VT_OK) {
+        if (s->refusal.text[0] == '\0') vt_error_move_out(&s->refusal);
+        vt_error_clear();
+        return false;
+    }
     all->count++;
-done:
-    return status;
+    return true;
 }
 
 /* A rank's batch in `local` parts, in powers of two of them, and whole: from the smallest micro-batch up to the first
  * that does not fit, since larger ones need more. */
-static vt_status search_micro_batches(search *s, vt_config *changed)
+static void search_micro_batches(search *s, vt_config *changed)
 {
-    vt_status status = VT_OK;
     int64_t local = s->config->global_batch_size / changed->data_parallel, own = s->config->grad_accumulation;
     int64_t power = 1;
     bool pinned = is_pinned(s, VT_OPTION_grad_accumulation), fits = true;
@@ -164,17 +167,13 @@ static vt_status search_micro_batches(search *s, vt_config *changed)
             if (pinned) break;
             continue;
         }
-        VT_TRY(add(s, changed));
-        fits = s->layouts->options[s->layouts->count - 1].fits && !pinned;
+        fits = add(s, changed) && s->layouts->options[s->layouts->count - 1].fits && !pinned;
     }
-done:
-    return status;
 }
 
 /* One grid of ranks. */
-static vt_status search_grid(search *s, vt_config *changed)
+static void search_grid(search *s, vt_config *changed)
 {
-    vt_status status = VT_OK;
     const vt_config *config = s->config;
     for (int option = 0; option < 4 * 2 * 2; option++) {
         int zero = option / 4, sequence = option / 2 % 2, recompute = option % 2;
@@ -194,10 +193,8 @@ static vt_status search_grid(search *s, vt_config *changed)
             vt_error_clear();
             continue;
         }
-        VT_TRY(search_micro_batches(s, changed));
+        search_micro_batches(s, changed);
     }
-done:
-    return status;
 }
 
 static int by_time(const void *a, const void *b)
@@ -223,9 +220,11 @@ vt_status vt_layouts_plan(const vt_config *config, const vt_hardware *hardware, 
             changed.tensor_parallel = tensor;
             changed.context_parallel = context;
             changed.data_parallel = config->ranks / (tensor * context);
-            VT_TRY(search_grid(&s, &changed));
+            search_grid(&s, &changed);
         }
     }
+    VT_CHECK(layouts->count > 0 || s.refusal.text[0] == '\0', "%lld ranks, %.0f on a node of %s: %s",
+             (long long)config->ranks, hardware->ranks_per_node, hardware->name, s.refusal.text);
     VT_CHECK(layouts->count > 0,
              "no layout of %lld ranks divides the model's %lld heads and the batch of %lld samples as the flags ask; "
              "try other --ranks or --global_batch_size",

@@ -21,7 +21,7 @@ typedef struct {
 
 /* All that divide, over config->ranks ranks of `hardware`; what the command line sets (tensor_parallel, zero_stage, …)
  * is kept as it is. Of each, micro-batches up to the first that does not fit. Equal times: the smaller memory first.
- * Errors: none divides. */
+ * Layouts that zero_group node can't split evenly over the nodes are left out. Errors: none divides, none is left. */
 vt_status vt_layouts_plan(const vt_config *config, const vt_hardware *hardware, vt_layouts *layouts);
 void vt_layouts_close(vt_layouts *layouts);
 

@@ -40,6 +40,17 @@ test_context_beats_tensor() {
     awk -v cp="$cp" -v tp="$tp" 'BEGIN { exit !(cp > 1.1 * tp && cp < 1.4 * tp) }'
 }
 
+# With zero_group=node: of 12 ranks on 3 nodes cp 3 alone would have groups that lie unequally on them.
+test_groups_within_nodes() {
+    uneven() { plan --config=mp --ranks=12 --global_batch_size=48 --hardware=a100-40 --zero_group=node --zero_stage=1 --recompute=none "$@"; }
+    uneven --csv | cut -d, -f1,2 | sort -u >grids
+    grep -qx 1,1 grids
+    grep -qx 4,3 grids
+    refuted grep -x 1,3 grids
+    fails 1 uneven --tensor_parallel=1 --context_parallel=3
+    contains "$output" "12 ranks, 4 on a node of a100-40: the 4 ranks of a dp group lie unequally on the nodes"
+}
+
 test_calibrate() {
     plan --config=demo --calibrate=here.yaml
     contains "$(cat here.yaml)" "calibrated:"
