@@ -66,7 +66,8 @@ test_rows_that_cannot_be_gone_on_with_are_kept() {
     train --num_epochs=2 --resume >printed
     contains "$(cat printed)" "WARNING - $RUNS/00/metrics.csv does not begin with the line 'step,epoch,loss,"
     cmp rewritten $RUNS/00/metrics.csv.old-*
-    [ "$(wc -l <$RUNS/00/metrics.csv)" -eq 8 ] && [ "$(cat $RUNS/00/epochs.csv.old-* | wc -l)" -eq 2 ]
+    [ "$(wc -l <$RUNS/00/metrics.csv)" -eq 8 ]
+    [ "$(cat $RUNS/00/epochs.csv.old-* | wc -l)" -eq 2 ]
 }
 
 test_resumed_in_bfloat16() {
@@ -241,7 +242,8 @@ test_set_aside_twice() {
     cp -r $kept/step-00000014 first
     for i in 1 2; do train --num_epochs=2 --keep_last=9 --lr=5e-$i --resume=$kept/step-00000007 >/dev/null; done
     diff -r first $kept/step-00000014.aside
-    [ -d $kept/step-00000014.aside-1 ] && [ -d $kept/step-00000021.aside ]
+    [ -d $kept/step-00000014.aside-1 ]
+    [ -d $kept/step-00000021.aside ]
     train --num_epochs=2 --resume=$kept/step-00000007 --lr=9 >/dev/null
     [ "$(readlink $kept/best)" = step-00000007 ]
     train --num_epochs=2 --resume=$kept/step-00000014.aside --lr=9 >printed
