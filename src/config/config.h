@@ -125,7 +125,7 @@ vt_status vt_config_set(vt_config *config, const char *name, const char *value);
  * after the last vt_config_set (or change of `ranks`). */
 vt_status vt_config_resolve(vt_config *config);
 
-/* Does tensor_parallel · context_parallel divide this number of ranks? The error names the nearest that do. */
+/* Does tensor_parallel · context_parallel divide this number of ranks? The error names the nearest values that do. */
 vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks);
 
 /* The part of vt_config_resolve that tensor_parallel, context_parallel, zero_stage, grad_accumulation and

@@ -4,53 +4,58 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/fit.h"
 #include "config/option.h"
 
 enum { DEFAULT_ITERATIONS = 30000 };
 
-/* ---- what works ---- */
+/* ---- the grid of ranks ---- */
 
-/* "use 6 or 8": the divisors of `whole` nearest to `divisor`, which does not divide it. */
-static const char *nearest_divisors(int64_t whole, int64_t divisor, char text[64])
+static bool tensor_and_ranks_fit(const vt_config *config)
 {
-    enum { FARTHEST = 1 << 16 }; /* above every range that is asked for */
-    int64_t below = divisor < whole ? divisor - 1 : whole, above = divisor + 1;
-    while (whole % below != 0) below--;
-    while (above <= whole && above <= FARTHEST && whole % above != 0) above++;
-    if (above <= whole && above <= FARTHEST)
-        snprintf(text, 64, "use %lld or %lld", (long long)below, (long long)above);
-    else
-        snprintf(text, 64, "use %lld", (long long)below);
-    return text;
+    return vt_fit_tensor(config) && vt_fit_ranks(config);
 }
 
-/* "15 or 18": the multiples of `unit` nearest to `number`, which is none. */
-static const char *nearest_multiples(int64_t unit, int64_t number, char text[64])
+/* "use tensor_parallel 2 or 4": one of the two changed, where that is enough, else both. */
+static void advise_grid(const vt_config *config, vt_text *advice)
 {
-    int64_t below = number - number % unit;
-    if (below > 0)
-        snprintf(text, 64, "%lld or %lld", (long long)below, (long long)(below + unit));
-    else
-        snprintf(text, 64, "%lld", (long long)unit);
-    return text;
+    char values[64];
+    vt_config changed = *config; /* its strings stay the configuration's */
+    if (config->tensor_parallel > 1 && VT_FIT_NEAREST(config, tensor_parallel, tensor_and_ranks_fit, values) != NULL) {
+        vt_text_append(advice, "use tensor_parallel %s", values);
+    } else if (VT_FIT_NEAREST(config, context_parallel, tensor_and_ranks_fit, values) != NULL) {
+        vt_text_append(advice, "use context_parallel %s", values);
+    } else {
+        changed.context_parallel = 1;
+        while (!tensor_and_ranks_fit(&changed)) changed.tensor_parallel--;
+        changed.context_parallel = config->context_parallel;
+        while (!vt_fit_ranks(&changed)) changed.context_parallel--;
+        vt_text_append(advice, "use tensor_parallel %lld and context_parallel %lld", (long long)changed.tensor_parallel,
+                       (long long)changed.context_parallel);
+    }
 }
-
-/* ---- what follows ---- */
 
 vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks)
 {
     vt_status status = VT_OK;
-    char divisors[64], multiples[64];
-    int64_t model = config->tensor_parallel * config->context_parallel;
-    VT_CHECK(ranks % model == 0,
-             "tensor_parallel %lld x context_parallel %lld = %lld does not divide the %lld rank%s of this run; %s as "
-             "the product, or start %s ranks",
-             (long long)config->tensor_parallel, (long long)config->context_parallel, (long long)model,
-             (long long)ranks, ranks == 1 ? "" : "s", nearest_divisors(ranks, model, divisors),
-             nearest_multiples(model, ranks, multiples));
+    char values[64];
+    vt_text advice = {0};
+    vt_config started = *config; /* its strings stay the configuration's */
+    started.ranks = ranks;
+    if (vt_fit_ranks(&started)) goto done;
+    advise_grid(&started, &advice);
+    if (VT_FIT_NEAREST(&started, ranks, tensor_and_ranks_fit, values) != NULL)
+        vt_text_append(&advice, ", or start %s ranks", values);
+    VT_FAIL("tensor_parallel %lld x context_parallel %lld = %lld does not divide the %lld rank%s of this run; %s",
+            (long long)config->tensor_parallel, (long long)config->context_parallel,
+            (long long)(config->tensor_parallel * config->context_parallel), (long long)ranks, ranks == 1 ? "" : "s",
+            advice.characters);
 done:
+    vt_text_close(&advice);
     return status;
 }
+
+/* ---- what follows ---- */
 
 static vt_status derive_data_parallel(vt_config *config)
 {
@@ -209,32 +214,22 @@ double vt_config_max_seconds(const vt_config *config)
 
 /* ---- checks ---- */
 
-static int64_t greatest_common_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static vt_status check_shapes(const vt_config *config)
 {
     vt_status status = VT_OK;
-    char hint[64], window[96] = "";
+    char values[64], window[96] = "";
     int64_t patch = config->patch_size, rows = config->img_size[0], columns = config->img_size[1];
     int64_t times = config->n_history + 1, channels = config->n_in_channels;
-    VT_CHECK(config->embed_dim % config->num_heads == 0, "num_heads %lld does not divide embed_dim %lld; %s heads",
+    VT_CHECK(vt_fit_heads(config), "num_heads %lld does not divide embed_dim %lld; use %s heads",
              (long long)config->num_heads, (long long)config->embed_dim,
-             nearest_divisors(config->embed_dim, config->num_heads, hint));
-    if (rows % patch != 0 || columns % patch != 0) {
+             VT_FIT_NEAREST(config, num_heads, vt_fit_heads, values));
+    if (!vt_fit_patch(config)) {
         if (rows >= patch && columns >= patch)
             snprintf(window, sizeof window, ", or img_size [%lld, %lld]", (long long)(rows - rows % patch),
                      (long long)(columns - columns % patch));
-        VT_FAIL("patch_size %lld does not divide both of img_size [%lld, %lld]; %s as patch_size%s", (long long)patch,
-                (long long)rows, (long long)columns,
-                nearest_divisors(greatest_common_divisor(rows, columns), patch, hint), window);
+        VT_FAIL("patch_size %lld does not divide both of img_size [%lld, %lld]; use %s as patch_size%s",
+                (long long)patch, (long long)rows, (long long)columns,
+                VT_FIT_NEAREST(config, patch_size, vt_fit_patch, values), window);
     }
     VT_CHECK(
         channels % times == 0 && channels >= times,
@@ -263,25 +258,21 @@ done:
 static vt_status check_batch(const vt_config *config)
 {
     vt_status status = VT_OK;
-    char hint[64];
-    int64_t batch = config->global_batch_size / config->data_parallel;
-    VT_CHECK(config->global_batch_size % config->data_parallel == 0,
-             "global_batch_size %lld is not a multiple of the %lld data-parallel ranks; use %s",
+    char values[64];
+    VT_CHECK(vt_fit_batch(config), "global_batch_size %lld is not a multiple of the %lld data-parallel ranks; use %s",
              (long long)config->global_batch_size, (long long)config->data_parallel,
-             nearest_multiples(config->data_parallel, config->global_batch_size, hint));
-    VT_CHECK(batch % config->grad_accumulation == 0,
-             "grad_accumulation %lld does not divide a rank's batch of %lld samples; %s",
-             (long long)config->grad_accumulation, (long long)batch,
-             nearest_divisors(batch, config->grad_accumulation, hint));
+             vt_fit_multiples(config->data_parallel * config->grad_accumulation, config->global_batch_size, values));
+    VT_CHECK(vt_fit_accumulation(config),
+             "grad_accumulation %lld does not divide a rank's batch of %lld samples; use %s",
+             (long long)config->grad_accumulation, (long long)(config->global_batch_size / config->data_parallel),
+             VT_FIT_NEAREST(config, grad_accumulation, vt_fit_accumulation, values));
 done:
     return status;
 }
 
-/* Tokens of the shortest of `parts` runs: ceil(total / parts) each and the last takes the rest; floor if it is none. */
-static int64_t shortest_run(int64_t total, int64_t parts)
+static bool context_and_ranks_fit(const vt_config *config)
 {
-    int64_t rest = total - (total + parts - 1) / parts * (parts - 1);
-    return rest > 0 ? rest : total / parts;
+    return vt_fit_ranks(config) && vt_fit_context(config);
 }
 
 /* Each rank must have a head, a token and, with sequence_parallel, a token of its context's. (That tensor_parallel
@@ -289,17 +280,17 @@ static int64_t shortest_run(int64_t total, int64_t parts)
 static vt_status check_parallel(const vt_config *config)
 {
     vt_status status = VT_OK;
-    char hint[64];
-    int64_t tensor = config->tensor_parallel, context = config->context_parallel, patch = config->patch_size;
-    int64_t tokens = config->img_size[0] / patch * (config->img_size[1] / patch);
-    VT_CHECK(config->num_heads % tensor == 0, "tensor_parallel %lld does not divide num_heads %lld; %s ranks",
-             (long long)tensor, (long long)config->num_heads, nearest_divisors(config->num_heads, tensor, hint));
-    VT_CHECK(context <= tokens, "context_parallel %lld is more than the %lld tokens of a sample; use %lld or fewer",
-             (long long)context, (long long)tokens, (long long)tokens);
-    VT_CHECK(!config->sequence_parallel || shortest_run(tokens, context) >= tensor,
+    char values[64];
+    int64_t tensor = config->tensor_parallel, context = config->context_parallel, tokens = vt_fit_tokens(config);
+    VT_CHECK(vt_fit_context(config), "context_parallel %lld is more than the %lld tokens of a sample; use %s",
+             (long long)context, (long long)tokens,
+             VT_FIT_NEAREST(config, context_parallel, context_and_ranks_fit, values));
+    VT_CHECK(vt_fit_tensor(config), "tensor_parallel %lld does not divide num_heads %lld; use %s", (long long)tensor,
+             (long long)config->num_heads, VT_FIT_NEAREST(config, tensor_parallel, tensor_and_ranks_fit, values));
+    VT_CHECK(vt_fit_sequence(config),
              "sequence_parallel splits each run of tokens over tensor_parallel %lld ranks, but with context_parallel "
              "%lld the shortest run of the %lld tokens has %lld; use a smaller one of the two",
-             (long long)tensor, (long long)context, (long long)tokens, (long long)shortest_run(tokens, context));
+             (long long)tensor, (long long)context, (long long)tokens, (long long)vt_fit_shortest_run(config));
     VT_CHECK(!config->noddp || config->zero_stage == 0,
              "--noddp leaves the gradients of the data-parallel ranks apart, but zero_stage %lld needs them summed; "
              "add --zero_stage=0",

@@ -88,12 +88,11 @@ TEST(groups_of_any_layout)
 TEST(layouts_that_are_refused)
 {
     vt_layout layout;
-    EXPECT_ERROR(
-        make(&layout, 8, "3", "1", "tp-cp-dp"),
-        "tensor_parallel 3 x context_parallel 1 = 3 does not divide the 8 ranks of this run; use 2 or 4 as the "
-        "product, or start 6 or 9 ranks");
-    EXPECT_ERROR(make(&layout, 1, "2", "2", "tp-cp-dp"), "= 4 does not divide the 1 rank of this run; use 1 as the "
-                                                         "product, or start 4 ranks");
+    EXPECT_ERROR(make(&layout, 8, "3", "1", "tp-cp-dp"), "tensor_parallel 3 x context_parallel 1 = 3 does not divide "
+                                                         "the 8 ranks of this run; use tensor_parallel 2 or 4");
+    EXPECT_ERROR(make(&layout, 8, "1", "3", "tp-cp-dp"), "use context_parallel 2 or 4, or start 6 or 12 ranks");
+    EXPECT_ERROR(make(&layout, 1, "2", "2", "tp-cp-dp"), "= 4 does not divide the 1 rank of this run; use "
+                                                         "tensor_parallel 1 and context_parallel 1, or start 4 ranks");
     EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp-pp-dp"), "pp, splitting the blocks over ranks, is not there yet");
     EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp"), "lacks dp; expected tp, cp and dp, each once");
     EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp-tp"), "names tp twice");
@@ -158,15 +157,15 @@ TEST(checks_that_depend_on_the_ranks)
 {
     EXPECT_REFUSED_ON(8, "tensor_parallel 3 x context_parallel 1 = 3 does not divide the 8 ranks",
                       "--tensor_parallel=3");
-    EXPECT_REFUSED_ON(3, "tensor_parallel 3 does not divide num_heads 8; use 2 or 4 ranks", "--tensor_parallel=3");
+    EXPECT_REFUSED_ON(3, "tensor_parallel 3 does not divide num_heads 8; use 1", "--tensor_parallel=3");
     EXPECT_REFUSED_ON(3, "global_batch_size 16 is not a multiple of the 3 data-parallel ranks; use 15 or 18");
     EXPECT_REFUSED_ON(32, "global_batch_size 16 is not a multiple of the 32 data-parallel ranks; use 32");
     EXPECT_REFUSED_ON(2, "grad_accumulation 16 does not divide a rank's batch of 8 samples; use 8",
                       "--grad_accumulation=16");
     EXPECT_REFUSED_ON(2, "--local_batch_size=4 on 2 data-parallel ranks makes a global batch of 8",
                       "--local_batch_size=4", "--global_batch_size=4");
-    EXPECT_REFUSED_ON(12, "context_parallel 12 is more than the 8 tokens of a sample; use 8 or fewer",
-                      "--context_parallel=12", "--img_size=[16,32]");
+    EXPECT_REFUSED_ON(12, "context_parallel 12 is more than the 8 tokens of a sample; use 6", "--context_parallel=12",
+                      "--img_size=[16,32]");
     EXPECT_REFUSED_ON(8, "with context_parallel 4 the shortest run of the 10 tokens has 1", "--context_parallel=4",
                       "--tensor_parallel=2", "--img_size=[16,40]", "--sequence_parallel");
     vt_config *config = NULL;
@@ -178,4 +177,55 @@ TEST(checks_that_depend_on_the_ranks)
     EXPECT_REFUSED_ON(2, "--bucket_cap_mb=0: 0 is out of range", "--bucket_cap_mb=0");
     EXPECT_REFUSED_ON(2, "--zero_stage=4: 4 is out of range (expected 0 to 3)", "--zero_stage=4");
     EXPECT_REFUSED_ON(2, "--cp_comm=rings: 'rings' is not one of the choices", "--cp_comm=rings");
+}
+
+/* What a message names is accepted where `option` stood, or the option or number of ranks that is named with it. */
+static void expect_values_that_work(int64_t ranks, const char *option, const char *const *flags)
+{
+    vt_config *config = NULL;
+    char advice[256] = "", what[64], changed[128];
+    const char *all[8] = {NULL};
+    int count = 0, tried = 0;
+    while (flags[count] != NULL) count++;
+    memcpy(all, flags, (size_t)count * sizeof *all);
+    EXPECT(open_on_ranks(ranks, NULL, &config, flags) == VT_ERROR, "%s", flags[0]);
+    const char *tail = strrchr(vt_error_text(), ';');
+    if (tail != NULL) snprintf(advice, sizeof advice, "%s", tail);
+    vt_error_clear();
+    snprintf(what, sizeof what, "%s", option);
+    for (char *rest = NULL, *word = strtok_r(advice, " ,;", &rest); word != NULL; word = strtok_r(NULL, " ,;", &rest)) {
+        int64_t value = 0;
+        if (word[0] == '[') break; /* img_size */
+        if (strcmp(word, "start") == 0 || strstr(word, "_parallel") != NULL) snprintf(what, sizeof what, "%s", word);
+        if (!vt_text_to_integer(word, &value)) continue;
+        const bool starts = strcmp(what, "start") == 0;
+        snprintf(changed, sizeof changed, "--%s=%s", what, word);
+        all[count] = starts ? NULL : changed;
+        EXPECT_OK(open_on_ranks(starts ? value : ranks, NULL, &config, all));
+        vt_config_close(&config);
+        tried++;
+    }
+    EXPECT(tried > 0, "%s: no value is named", flags[0]);
+}
+#define EXPECT_VALUES_THAT_WORK(ranks, option, ...)                                                                    \
+    expect_values_that_work(ranks, option, (const char *const[]){__VA_ARGS__, NULL})
+
+TEST(values_that_are_named_work)
+{
+    EXPECT_VALUES_THAT_WORK(6, "tensor_parallel", "--tensor_parallel=3", "--num_heads=4", "--global_batch_size=12");
+    EXPECT_VALUES_THAT_WORK(3, "tensor_parallel", "--tensor_parallel=3", "--num_heads=4", "--global_batch_size=12");
+    EXPECT_VALUES_THAT_WORK(6, "", "--tensor_parallel=4", "--num_heads=4", "--global_batch_size=12");
+    EXPECT_VALUES_THAT_WORK(6, "", "--tensor_parallel=4", "--num_heads=4", "--local_batch_size=3");
+    EXPECT_VALUES_THAT_WORK(8, "", "--tensor_parallel=3");
+    EXPECT_VALUES_THAT_WORK(8, "", "--tensor_parallel=4", "--context_parallel=3");
+    EXPECT_VALUES_THAT_WORK(8, "", "--tensor_parallel=2", "--context_parallel=8");
+    EXPECT_VALUES_THAT_WORK(12, "", "--tensor_parallel=8", "--context_parallel=3");
+    EXPECT_VALUES_THAT_WORK(12, "context_parallel", "--context_parallel=12", "--img_size=[16,32]");
+    EXPECT_VALUES_THAT_WORK(4, "global_batch_size", "--global_batch_size=10", "--grad_accumulation=2");
+    EXPECT_VALUES_THAT_WORK(2, "grad_accumulation", "--grad_accumulation=3");
+    EXPECT_VALUES_THAT_WORK(4, "num_heads", "--num_heads=7", "--tensor_parallel=4");
+    EXPECT_VALUES_THAT_WORK(1, "num_heads", "--num_heads=1000", "--embed_dim=3072"); /* at most 1024 heads */
+    EXPECT_VALUES_THAT_WORK(8, "patch_size", "--patch_size=3", "--img_size=[16,32]", "--context_parallel=8");
+    /* where a rank's batch does not go with any, too, those that keep this rule at least */
+    EXPECT_REFUSED_ON(3, "num_heads 4; use 1", "--tensor_parallel=3", "--num_heads=4");
 }

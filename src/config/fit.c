@@ -1,0 +1,116 @@
+#include "config/fit.h"
+
+#include <stdio.h>
+
+#include "config/option.h"
+
+bool vt_fit_heads(const vt_config *config)
+{
+    return config->embed_dim % config->num_heads == 0;
+}
+
+bool vt_fit_patch(const vt_config *config)
+{
+    return config->img_size[0] % config->patch_size == 0 && config->img_size[1] % config->patch_size == 0;
+}
+
+bool vt_fit_tensor(const vt_config *config)
+{
+    return config->num_heads % config->tensor_parallel == 0;
+}
+
+int64_t vt_fit_tokens(const vt_config *config)
+{
+    return config->img_size[0] / config->patch_size * (config->img_size[1] / config->patch_size);
+}
+
+/* Runs of ceil(tokens / context), of which the last takes the rest; of the floor if that is none. */
+int64_t vt_fit_shortest_run(const vt_config *config)
+{
+    int64_t total = vt_fit_tokens(config), parts = config->context_parallel;
+    int64_t rest = total - (total + parts - 1) / parts * (parts - 1);
+    return rest > 0 ? rest : total / parts;
+}
+
+bool vt_fit_context(const vt_config *config)
+{
+    return config->context_parallel <= vt_fit_tokens(config);
+}
+
+bool vt_fit_sequence(const vt_config *config)
+{
+    return !config->sequence_parallel || vt_fit_shortest_run(config) >= config->tensor_parallel;
+}
+
+static int64_t data_ranks(const vt_config *config)
+{
+    return config->ranks / (config->tensor_parallel * config->context_parallel);
+}
+
+bool vt_fit_ranks(const vt_config *config)
+{
+    return data_ranks(config) * config->tensor_parallel * config->context_parallel == config->ranks;
+}
+
+bool vt_fit_batch(const vt_config *config)
+{
+    return config->global_batch_size % data_ranks(config) == 0;
+}
+
+bool vt_fit_accumulation(const vt_config *config)
+{
+    return config->global_batch_size / data_ranks(config) % config->grad_accumulation == 0;
+}
+
+static bool fits(const vt_config *config)
+{
+    return vt_fit_heads(config) && vt_fit_patch(config) && vt_fit_tensor(config) && vt_fit_ranks(config) &&
+           vt_fit_context(config) && vt_fit_sequence(config) && vt_fit_batch(config) && vt_fit_accumulation(config);
+}
+
+static const char *either(int64_t below, int64_t above, char text[64])
+{
+    if (below > 0 && above > 0)
+        snprintf(text, 64, "%lld or %lld", (long long)below, (long long)above);
+    else
+        snprintf(text, 64, "%lld", (long long)(below > 0 ? below : above));
+    return text;
+}
+
+/* As far as it is looked: the option's range says so, or `own` and more than anyone would start. */
+static int64_t most_of(size_t offset, int64_t own)
+{
+    enum { FARTHEST = 1 << 16 };
+    for (size_t i = 0; i < vt_row_count; i++)
+        if (vt_rows[i].kind == VT_ROW_INTEGER && vt_rows[i].offset == offset) return vt_rows[i].most_integer;
+    return own + FARTHEST;
+}
+
+static bool keeps(vt_config *changed, vt_fit *rule)
+{
+    if (changed->local_batch_size != VT_UNSET_INTEGER && vt_fit_ranks(changed))
+        changed->global_batch_size = changed->local_batch_size * data_ranks(changed);
+    return rule(changed);
+}
+
+const char *vt_fit_nearest(const vt_config *config, size_t offset, vt_fit *rule, char text[64])
+{
+    vt_config changed = *config; /* its strings stay the configuration's */
+    int64_t *value = (int64_t *)((char *)&changed + offset);
+    const int64_t own = *value, most = most_of(offset, own);
+    vt_fit *const rules[] = {fits, rule};
+    for (int i = 0; i < 2; i++) {
+        for (*value = own - 1; *value > 0 && !keeps(&changed, rules[i]);) --*value;
+        const int64_t below = *value;
+        for (*value = own + 1; *value <= most && !keeps(&changed, rules[i]);) ++*value;
+        const int64_t above = *value <= most ? *value : 0;
+        if (below > 0 || above > 0) return either(below, above, text);
+    }
+    return NULL;
+}
+
+const char *vt_fit_multiples(int64_t unit, int64_t number, char text[64])
+{
+    int64_t below = number - number % unit;
+    return either(below, below + unit, text);
+}
