@@ -193,7 +193,8 @@ static void expect_values_that_work(int64_t ranks, const char *option, const cha
     if (tail != NULL) snprintf(advice, sizeof advice, "%s", tail);
     vt_error_clear();
     snprintf(what, sizeof what, "%s", option);
-    for (char *rest = NULL, *word = strtok_r(advice, " ,;", &rest); word != NULL; word = strtok_r(NULL, " ,;", &rest)) {
+    for (char *rest = NULL, *word = strtok_r(advice, " ,;=", &rest); word != NULL;
+         word = strtok_r(NULL, " ,;=", &rest)) {
         int64_t value = 0;
         if (word[0] == '[') break; /* img_size */
         if (strcmp(word, "start") == 0 || strstr(word, "_parallel") != NULL) snprintf(what, sizeof what, "%s", word);
@@ -226,6 +227,9 @@ TEST(values_that_are_named_work)
     EXPECT_VALUES_THAT_WORK(4, "num_heads", "--num_heads=7", "--tensor_parallel=4");
     EXPECT_VALUES_THAT_WORK(1, "num_heads", "--num_heads=1000", "--embed_dim=3072"); /* at most 1024 heads */
     EXPECT_VALUES_THAT_WORK(8, "patch_size", "--patch_size=3", "--img_size=[16,32]", "--context_parallel=8");
+    EXPECT_VALUES_THAT_WORK(1, "n_in_channels", "--n_history=2");
+    EXPECT_VALUES_THAT_WORK(1, "n_in_channels", "--n_history=3", "--n_in_channels=2");
+    EXPECT_VALUES_THAT_WORK(2, "zero_stage", "--noddp", "--zero_stage=2");
     /* where a rank's batch does not go with any, too, those that keep this rule at least */
     EXPECT_REFUSED_ON(3, "num_heads 4; use 1", "--tensor_parallel=3", "--num_heads=4");
 }

@@ -136,6 +136,27 @@ TEST(a_run_needs_what_is_planned)
     vt_config_close(&config);
 }
 
+/* What would save memory is named only if the run would be accepted with it: 8 tokens are too few for 16 ranks. */
+TEST(a_larger_patch_leaves_each_rank_a_token)
+{
+    vt_config *config = NULL;
+    vt_plan plan;
+    const vt_trainer_data data = some_data();
+    static const char *const ranks[] = {"8", "16"};
+    for (int i = 0; i < 2; i++) {
+        EXPECT_OK(OPEN_ON(16, &config, "--img_size=[16,32]", "--patch_size=4", "--embed_dim=8", "--depth=1",
+                          "--n_in_channels=1", "--n_out_channels=1", "--recompute=block", "--prefetch=1"));
+        EXPECT_OK(vt_config_set(config, "global_batch_size", "64"));
+        EXPECT_OK(vt_config_set(config, "context_parallel", ranks[i]));
+        EXPECT_OK(vt_config_resolve(config));
+        EXPECT_OK(plan_of(config, &plan));
+        EXPECT(vt_budget_check(config, &data, &plan, 1) == VT_ERROR);
+        EXPECT((strstr(vt_error_text(), "--patch_size=8") != NULL) == (i == 0), "%s", vt_error_text());
+        vt_error_clear();
+        vt_config_close(&config);
+    }
+}
+
 /* The published arithmetic of the model: 0.536 + 0.907 = 1.443 TFLOP a sample. */
 TEST(flops_of_a_sample)
 {
