@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
+#include "report/log.h"
 
 /* A bucket's reduction: at most three operations, one after another. */
 enum { MOST_PHASES = 3 };
@@ -49,7 +52,8 @@ struct vt_gradient_sync {
     int64_t queued;
     unit_room rooms[2];
     int64_t room_elements;
-    FILE *trace;
+    FILE *trace; /* NULL: none, or no longer */
+    char *trace_path;
     trace_row *rows;
     int64_t row_count, row_capacity, step;
     double step_begin, unit_begin;
@@ -279,6 +283,21 @@ void vt_gradient_sync_begin(vt_gradient_sync *sync, int64_t step, bool last)
     sync->last = last;
 }
 
+/* A trace that can't be written ends, with a warning: the run does without. Ranks other than 0 have no log. */
+static void close_trace(vt_gradient_sync *sync, bool written)
+{
+    const vt_world *world = vt_parameters_parallel(sync->parameters)->world;
+    const bool whole = sync->trace == NULL || vt_file_close(sync->trace, written);
+    const char *reason = strerror(errno);
+    sync->trace = NULL;
+    if (whole) return;
+    if (world->rank == 0)
+        vt_log_warning("can't write %s: %s; it ends in step %lld", sync->trace_path, reason, (long long)sync->step);
+    else
+        fprintf(stderr, "vitrain: rank %d: can't write %s: %s; it ends in step %lld, the run goes on\n", world->rank,
+                sync->trace_path, reason, (long long)sync->step);
+}
+
 static void write_trace(vt_gradient_sync *sync, double end)
 {
     double from = sync->step_begin;
@@ -290,8 +309,8 @@ static void write_trace(vt_gradient_sync *sync, double end)
                 row->end - from);
     }
     fprintf(sync->trace, "%lld,finished,0,0,%.6f,%.6f\n", (long long)sync->step, end - from, vt_clock_seconds() - from);
-    fflush(sync->trace);
     sync->row_count = 0;
+    if (ferror(sync->trace) || fflush(sync->trace) != 0) close_trace(sync, false);
 }
 
 void vt_gradient_sync_finish(vt_gradient_sync *sync)
@@ -439,7 +458,8 @@ void vt_gradient_sync_close(vt_gradient_sync **sync)
         s->backend->release(s->backend, s->rooms[i].halves);
         s->backend->release(s->backend, s->rooms[i].gradients);
     }
-    if (s->trace != NULL) fclose(s->trace);
+    close_trace(s, true);
+    free(s->trace_path);
     free(s->rows);
     free(s->queue);
     free(s->buckets);
@@ -453,6 +473,7 @@ vt_status vt_gradient_sync_trace(vt_gradient_sync *sync, const char *path)
     vt_status status = VT_OK;
     sync->trace = fopen(path, "w");
     VT_CHECK(sync->trace != NULL, "can't write %s: %s", path, strerror(errno));
+    sync->trace_path = vt_text_copy(path);
     fprintf(sync->trace, "step,what,index,bytes,begin,end\n");
 done:
     return status;

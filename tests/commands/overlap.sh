@@ -94,3 +94,17 @@ END
             { echo "rank $rank read $bytes bytes, expected about $expected"; return 1; }
     done
 }
+
+# A full disk, for the traces alone: the run does without, and each rank says so once.
+test_trace_that_cannot_be_written() {
+    needs_mpi
+    local logs=runs/demo/2CPU/00/logs
+    two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SETTINGS "$@" >printed 2>&1 || { cat printed; return 1; }; }
+    two --expdir=runs
+    mkdir -p $logs
+    for rank in 0 1; do ln -s /dev/full $logs/comm-$rank.csv; done
+    two --expdir=runs --num_epochs=3 --resume --comm_trace
+    [ "$(grep -c "WARNING - can't write $logs/comm-0.csv: No space left on device; it ends in step 4$" printed)" -eq 1 ] || { cat printed; return 1; }
+    [ "$(grep -c "^vitrain: rank 1: can't write $logs/comm-1.csv: No space left on device; it ends in step 4, " printed)" -eq 1 ] || { cat printed; return 1; }
+    [ "$(tail -n 1 runs/demo/2CPU/00/metrics.csv | cut -d, -f1)" -eq 12 ]
+}
