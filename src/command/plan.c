@@ -11,6 +11,7 @@
 #include "data/output_file.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
+#include "report/progress.h"
 
 /* This subcommand's own flags; all others are of the configuration. */
 typedef struct {
@@ -194,7 +195,7 @@ static bool is_best_of_grid(const vt_layouts *layouts, int64_t index)
 /* The best of each grid, and a few that would be faster still but don't fit. */
 static void print_table(const vt_config *config, const vt_hardware *hardware, const vt_layouts *layouts, bool all)
 {
-    bool terminal = isatty(STDOUT_FILENO);
+    bool terminal = vt_progress_is_seen(STDOUT_FILENO);
     int64_t shown = 0, too_large = 0, fitting = 0;
     print_head(config, hardware);
     for (int64_t i = 0; i < layouts->count; i++) {

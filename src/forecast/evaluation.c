@@ -13,6 +13,7 @@
 #include "forecast/evaluation_report.h"
 #include "forecast/forecaster.h"
 #include "forecast/scores.h"
+#include "report/progress.h"
 #include "training/reader.h"
 #include "training/record.h"
 
@@ -216,7 +217,7 @@ static vt_status score_all(evaluation *e)
 {
     vt_status status = VT_OK;
     const int64_t together = e->batch * e->world->ranks;
-    bool shows = e->world->rank == 0 && isatty(STDERR_FILENO) == 1;
+    bool shows = e->world->rank == 0 && vt_progress_is_seen(STDERR_FILENO);
     for (int64_t round = 0; round < e->rounds; round++) {
         const int64_t first = smaller(round * together + e->world->rank * e->batch, e->start_count);
         const int64_t count = smaller(e->batch, e->start_count - first);

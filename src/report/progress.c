@@ -147,10 +147,15 @@ static void take_away(void *context)
     progress->shown = 0;
 }
 
+bool vt_progress_is_seen(int descriptor)
+{
+    return isatty(descriptor) == 1 && getenv("OMPI_COMM_WORLD_RANK") == NULL;
+}
+
 vt_progress *vt_progress_open(void)
 {
     const char *terminal = getenv("TERM"), *no_colour = getenv("NO_COLOR");
-    if (isatty(STDOUT_FILENO) == 0) return NULL;
+    if (!vt_progress_is_seen(STDOUT_FILENO)) return NULL;
     vt_progress *progress = vt_allocate(1, sizeof *progress, "the progress bar");
     progress->dumb = terminal == NULL || strcmp(terminal, "dumb") == 0;
     progress->colour = !progress->dumb && (no_colour == NULL || no_colour[0] == '\0');

@@ -20,8 +20,13 @@ typedef struct {
 
 typedef struct vt_progress vt_progress;
 
-/* NULL when standard output is not a terminal; the functions below then do nothing. Lines of the log take the bar away
- * before they are printed. Colours unless NO_COLOR is set (https://no-color.org) or TERM is dumb. */
+/* Does somebody see what is written there as it is drawn? Under Open MPI nobody does: it gives its ranks a terminal as
+ * standard output even where its own goes into a file. (Other launchers give them pipes.) */
+bool vt_progress_is_seen(int descriptor);
+
+/* NULL when standard output is not a terminal, as vt_progress_is_seen has it; the functions below then do nothing.
+ * Lines of the log take the bar away before they are printed. Colours unless NO_COLOR is set (https://no-color.org) or
+ * TERM is dumb. */
 vt_progress *vt_progress_open(void);
 
 /* Redraws, at most ten times a second, in the terminal's width of this moment. */

@@ -31,3 +31,19 @@ test_dumb_terminal() {
     refuted grep $'\033' screen
     cmp lines runs/demo/1CPU/00/out.log
 }
+
+# Open MPI gives its ranks a terminal, though its own output goes into a file.
+test_no_bar_under_a_launcher() {
+    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
+    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    "$TOP/tests/mpirun" -np 2 "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_loader_config=synthetic --limit_nsamples=64 \
+        --limit_nsamples_val=8 --img_size=[16,32] --embed_dim=16 --depth=1 --num_heads=1 --patch_size=4 --global_batch_size=16 --num_epochs=2 \
+        --expdir=runs >printed
+    refuted grep $'\033' printed
+    cmp <(tr -d '\r' <printed) runs/demo/2CPU/00/out.log
+    # nor what is struck out on a terminal
+    "$TOP/tests/mpirun" -np 1 "$VITRAIN" plan --config=demo --yaml_config="$TOP/config/ViT.yaml" --embed_dim=8192 --depth=48 \
+        --global_batch_size=64 --ranks=8 --hardware="$TOP/config/hardware.yaml:a100-40" >planned
+    contains "$(cat planned)" "does not fit"
+    refuted grep $'\033' planned
+}
