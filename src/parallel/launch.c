@@ -186,9 +186,15 @@ static bool has_pmi(void)
     return FIRST_SET("PMI_RANK", "PMI_SIZE", "PMIX_RANK") != NULL;
 }
 
+/* PMIx says which rank a process is, but has no variable for how many there are: it wants to be asked by its library.
+ * Open MPI and Slurm, which start such processes, set their own, and are known by them. */
 static vt_status read_pmi(vt_launch *launch)
 {
     vt_status status = VT_OK;
+    VT_CHECK(FIRST_SET("PMI_RANK", "PMI_SIZE") != NULL,
+             "PMIX_RANK=%.60s is set, but nothing says how many ranks there are, for which PMIx has no variable: set "
+             "PMI_SIZE to their number, or start them with mpirun or srun",
+             variable("PMIX_RANK"));
     VT_TRY(read_world(launch, FIRST_SET("PMI_RANK", "PMIX_RANK"), FIRST_SET("PMI_SIZE"), "PMI_RANK", "PMI_SIZE"));
     VT_TRY(read_local(launch, FIRST_SET("MPI_LOCALRANKID"), FIRST_SET("MPI_LOCALNRANKS")));
 done:
@@ -219,17 +225,29 @@ static vt_status find_launcher(int from, vt_launch *launch)
     return launchers[from].read(launch);
 }
 
-/* Scripts set RANK and WORLD_SIZE from Slurm's or mpirun's variables: then MPI is there too, and may know more. */
-static void look_behind_torchrun(vt_launch *launch)
+/* Scripts set RANK and WORLD_SIZE from Slurm's or mpirun's variables: then MPI is there too, and may know more. One of
+ * its processes may also have started several ranks, or torchrun may run in each. Else one of the two is wrong, and
+ * each rank would be a run of its own, in the same directory, or wait for ranks that there are not. */
+static vt_status look_behind_torchrun(vt_launch *launch)
 {
+    vt_status status = VT_OK;
     vt_launch other;
-    vt_status status = find_launcher(1, &other);
-    if (status != VT_OK) vt_error_clear(); /* whatever it is, it isn't needed */
-    if (status != VT_OK || other.launcher == VT_LAUNCHER_NONE) return;
+    if (find_launcher(1, &other) != VT_OK) {
+        vt_error_clear(); /* whatever it is, it isn't needed */
+        return VT_OK;
+    }
+    if (other.launcher == VT_LAUNCHER_NONE) return VT_OK;
     launch->mpi_too = other.rank == launch->rank && other.world_size == launch->world_size;
-    if (!launch->mpi_too) return;
+    VT_CHECK(launch->mpi_too || other.world_size == 1 || variable("TORCHELASTIC_RUN_ID") != NULL,
+             "RANK=%d and WORLD_SIZE=%d say that this is rank %d of %d, %s says rank %d of %d: unset RANK and "
+             "WORLD_SIZE, or start without the other",
+             launch->rank, launch->world_size, launch->rank, launch->world_size, vt_launch_name(other.launcher),
+             other.rank, other.world_size);
+    if (!launch->mpi_too) return VT_OK;
     if (launch->local_rank < 0) launch->local_rank = other.local_rank;
     if (launch->local_size < 0 && launch->local_rank < other.local_size) launch->local_size = other.local_size;
+done:
+    return status;
 }
 
 static void guess_local(vt_launch *launch)
@@ -270,7 +288,7 @@ vt_status vt_launch_detect(vt_launch *launch)
 {
     vt_status status = VT_OK;
     VT_TRY(find_launcher(0, launch));
-    if (launch->launcher == VT_LAUNCHER_TORCHRUN) look_behind_torchrun(launch);
+    if (launch->launcher == VT_LAUNCHER_TORCHRUN) VT_TRY(look_behind_torchrun(launch));
     guess_local(launch);
     VT_TRY(find_address(launch));
 done:

@@ -12,7 +12,7 @@ typedef enum {
     VT_LAUNCHER_TORCHRUN, /* RANK, LOCAL_RANK, WORLD_SIZE */
     VT_LAUNCHER_OPEN_MPI, /* OMPI_COMM_WORLD_RANK, _LOCAL_RANK, _SIZE */
     VT_LAUNCHER_SLURM,    /* SLURM_PROCID, SLURM_LOCALID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS */
-    VT_LAUNCHER_PMI       /* PMI_RANK, PMI_SIZE (MPICH's Hydra), or PMIX_RANK */
+    VT_LAUNCHER_PMI       /* PMI_RANK (MPICH's Hydra) or PMIX_RANK, and PMI_SIZE */
 } vt_launcher;
 
 typedef struct {
@@ -25,8 +25,8 @@ typedef struct {
 } vt_launch;
 
 /* local_rank where the launcher did not say: rank modulo local_size, or the rank where that isn't known either. A
- * variable that is empty is not set. Errors: a variable that is not a number, a rank outside its world, half a set; the
- * message names the variable. */
+ * variable that is empty is not set. Errors: a variable that is not a number, a rank outside its world, half a set,
+ * RANK and WORLD_SIZE that contradict another launcher; the message names the variables. */
 vt_status vt_launch_detect(vt_launch *launch);
 
 /* "Slurm (SLURM_PROCID)": for messages. */

@@ -91,6 +91,20 @@ TEST(torchrun_inside_another)
     EXPECT(!vt_launch_has_mpi(&launch) && launch.rank == 1);
 }
 
+/* Left over from elsewhere, or set by mistake: either is named. One that was started by one process of another
+ * launcher, or by torchrun itself in each of them, is right. */
+TEST(torchrun_contradicts_another)
+{
+    EXPECT_BAD(
+        "RANK=0 and WORLD_SIZE=1 say that this is rank 0 of 1, Open MPI (OMPI_COMM_WORLD_RANK) says rank 1 of 2: "
+        "unset RANK",
+        "RANK=0", "WORLD_SIZE=1", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2");
+    EXPECT_BAD("Slurm (SLURM_PROCID) says rank 1 of 2", "RANK=0", "WORLD_SIZE=2", "SLURM_PROCID=1", "SLURM_NTASKS=2");
+    CHECK(VT_LAUNCHER_TORCHRUN, 3, 4, 3, -1, "localhost", "RANK=3", "WORLD_SIZE=4", "SLURM_PROCID=0", "SLURM_NTASKS=1");
+    CHECK(VT_LAUNCHER_TORCHRUN, 5, 8, 1, 4, "localhost", "RANK=5", "WORLD_SIZE=8", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=4",
+          "TORCHELASTIC_RUN_ID=none", "SLURM_PROCID=1", "SLURM_NTASKS=2");
+}
+
 TEST(open_mpi)
 {
     CHECK(VT_LAUNCHER_OPEN_MPI, 3, 8, 1, 2, "localhost", "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=8",
@@ -156,6 +170,9 @@ TEST(pmi)
     /* srun --mpi=pmi2 */
     CHECK(VT_LAUNCHER_SLURM, 3, 4, 1, -1, "localhost", "PMI_RANK=3", "PMI_SIZE=4", "SLURM_PROCID=3", "SLURM_NTASKS=4",
           "SLURM_LOCALID=1", "SLURM_STEP_ID=0");
-    EXPECT_BAD("PMIX_RANK=3 is set, but PMI_SIZE is not", "PMIX_RANK=3");
+    EXPECT_BAD("PMIX_RANK=3 is set, but nothing says how many ranks there are, for which PMIx has no variable: set "
+               "PMI_SIZE",
+               "PMIX_RANK=3");
+    EXPECT_BAD("PMI_RANK=3 is set, but PMI_SIZE is not", "PMI_RANK=3");
     EXPECT_BAD("PMI_SIZE=3 is set, but PMI_RANK is not", "PMI_SIZE=3");
 }
