@@ -1,6 +1,9 @@
 #include "sums.h"
 
-VT_KERNEL void partial_column_sums(vt_matrix x, int64_t rows_a_block, float *partial, bool wide)
+enum { AT_ONCE = 4 }; /* rows that a thread fetches before it adds the first */
+
+VT_KERNEL void __launch_bounds__(32 * VT_SUM_LANES, 4)
+    partial_column_sums(vt_matrix x, int64_t rows_a_block, float *partial, bool wide)
 {
     __shared__ float shared[VT_SUM_LANES][32 * VT_GROUP];
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -8,9 +11,18 @@ VT_KERNEL void partial_column_sums(vt_matrix x, int64_t rows_a_block, float *par
     int64_t end = first + rows_a_block < x.rows ? first + rows_a_block : x.rows;
     int count = column < x.columns ? vt_count(x.columns, column) : 0;
     float sums[VT_GROUP] = {0}, values[VT_GROUP];
-    for (int64_t r = first + warp; count > 0 && r < end; r += VT_SUM_LANES) {
-        vt_load(x, r * x.stride + column, count, wide, values);
-        for (int i = 0; i < VT_GROUP; i++) sums[i] += values[i];
+    for (int64_t r = first + warp; count > 0 && r < end; r += (int)AT_ONCE * (int)VT_SUM_LANES) {
+        vt_raw raw[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            int64_t row = r + k * VT_SUM_LANES;
+            raw[k] = vt_fetch(x, row * x.stride + column, row < end ? count : 0, wide);
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) { /* behind the last row zeros */
+            vt_widen_eight(x.type, raw[k], values);
+            for (int i = 0; i < VT_GROUP; i++) sums[i] += values[i];
+        }
     }
     vt_column_sum_store(shared, sums, x.columns, partial);
 }

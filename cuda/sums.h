@@ -5,7 +5,7 @@
 
 #include "elements.h"
 
-enum { VT_PART_WARPS = 16 };
+enum { VT_PART_WARPS = 32 };
 
 /* sums [columns] += column sums of partial [parts, stride]. A block has 32 columns: its warps add every
  * VT_PART_WARPS-th part, so that many loads are under way, and then their sums are added in order. */
@@ -17,6 +17,7 @@ VT_KERNEL void __launch_bounds__(32 * VT_PART_WARPS)
     int64_t column = (int64_t)blockIdx.x * 32 + lane;
     float sum = 0;
     if (column < columns)
+#pragma unroll 4
         for (int64_t p = warp; p < parts; p += VT_PART_WARPS) sum += partial[p * stride + column];
     shared[warp][lane] = sum;
     __syncthreads();
@@ -34,8 +35,10 @@ static inline void vt_add_partial_sums(vt_backend *backend, const float *partial
 }
 
 /* The first half for kernels of which a block of 32 × VT_SUM_LANES threads has 256 columns of a run of rows: thread
- * `lane` of each warp eight neighbouring columns, the warps every VT_SUM_LANES-th row. */
-enum { VT_SUM_LANES = 8, VT_SUM_PARTS = 128, VT_SUM_ROWS = 32 };
+ * `lane` of each warp eight neighbouring columns, the warps every VT_SUM_LANES-th row. Parts, of VT_SUM_ROWS rows at
+ * least: VT_SUM_PARTS of a wide matrix; of a narrow one so many that there are VT_SUM_BLOCKS blocks, which 132
+ * multiprocessors have at once, four each. (On other GPUs as well: the sum's order is the same on all.) */
+enum { VT_SUM_LANES = 8, VT_SUM_PARTS = 128, VT_SUM_BLOCKS = 512, VT_SUM_ROWS = 32 };
 
 typedef struct {
     dim3 grid;
@@ -46,11 +49,12 @@ typedef struct {
 static inline vt_column_sum vt_column_sum_begin(vt_backend *backend, int64_t rows, int64_t columns)
 {
     vt_column_sum sum;
-    sum.parts = (rows + VT_SUM_ROWS - 1) / VT_SUM_ROWS;
-    if (sum.parts > VT_SUM_PARTS) sum.parts = VT_SUM_PARTS;
+    int64_t across = (vt_groups(columns) + 31) / 32;
+    int64_t most = max((int64_t)VT_SUM_PARTS, VT_SUM_BLOCKS / max(across, (int64_t)1));
+    sum.parts = min((rows + VT_SUM_ROWS - 1) / VT_SUM_ROWS, most);
     sum.rows_a_block = (rows + sum.parts - 1) / sum.parts;
     sum.parts = (rows + sum.rows_a_block - 1) / sum.rows_a_block;
-    sum.grid = dim3((unsigned)((vt_groups(columns) + 31) / 32), (unsigned)sum.parts);
+    sum.grid = dim3((unsigned)across, (unsigned)sum.parts);
     sum.partial = (float *)vt_common(backend)->workspace(backend, (size_t)(sum.parts * columns) * sizeof *sum.partial);
     return sum;
 }
