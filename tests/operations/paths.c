@@ -7,13 +7,30 @@
 
 /* VITRAIN_TEST_GPU=host in the environment: the CUDA kernels on the host take the GPU's place, to try what tests do
  * with one. */
-vt_status path_open_gpu(vt_backend **backend)
+static vt_status open_gpu(bool deterministic, vt_backend **backend)
 {
     const char *which = getenv("VITRAIN_TEST_GPU");
     if (which != NULL && strcmp(which, "host") == 0) return open_host_cuda(backend);
     /* NVIDIA's libraries read it when they start */
     setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
-    return vt_backend_open_cuda(0, true, backend);
+    return vt_backend_open_cuda(0, deterministic, backend);
+}
+
+vt_status path_open_gpu(vt_backend **backend)
+{
+    return open_gpu(true, backend);
+}
+
+vt_status path_open_timed_gpu(vt_backend **backend)
+{
+    vt_status status = VT_OK;
+    vt_backend *inner = NULL;
+    *backend = NULL;
+    vt_test_gpu_used = true;
+    VT_TRY(open_gpu(false, &inner));
+    VT_TRY(open_mirror(inner, backend));
+done:
+    return status;
 }
 
 static vt_status check_tiles_model(vt_backend *backend)

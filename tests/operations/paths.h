@@ -36,6 +36,9 @@ vt_status path_open(vt_cpu_isa isa, vt_backend **backend);
 /* For a trainer, which takes its memory from the back end. */
 vt_status path_open_trainers(vt_cpu_isa isa, vt_backend **backend);
 vt_status path_open_gpu(vt_backend **backend);
+/* As path_open of the GPU, but what serves is found by timing, as in a run without `deterministic`. Choices are kept in
+ * $XDG_CACHE_HOME: set it before. */
+vt_status path_open_timed_gpu(vt_backend **backend);
 bool path_is_available(vt_cpu_isa isa);
 
 #define FOR_EACH_CPU_PATH(isa)                                                                                         \
