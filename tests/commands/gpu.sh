@@ -95,6 +95,30 @@ test_gpu_check_takes_what_was_brought() {
     contains "$output" "is for another processor than $(uname -m)"
 }
 
+# as bench/gpu --parity judges losses: in 16 bits by how far PyTorch's own are off from its float32
+test_parity_in_16_bits() {
+    command -v python3 >/dev/null || skip "no python3"
+    PYTHONDONTWRITEBYTECODE=1 python3 - "$TOP/bench/gpu" <<'PYTHON'
+import importlib.machinery, importlib.util, math, sys
+loader = importlib.machinery.SourceFileLoader("bench_gpu", sys.argv[1])
+bench = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench_gpu", loader))
+loader.exec_module(bench)
+exact = [math.exp(-0.02 * step) for step in range(20)]
+doubled = [math.exp(-0.04 * step) for step in range(20)]
+off = lambda by: [loss * (1 + by(step)) for step, loss in enumerate(exact)]
+late = lambda begin: lambda step: min(0.05, 1e-5 * 10 ** max(0, step - begin))  # rounding, which grows at last
+rounded = off(late(15))
+outside = lambda dtype, losses: bench.judge(dtype, losses, rounded, exact)["left_at"]
+assert outside("bf16", off(late(15))) is None
+assert outside("bf16", off(late(13))) is None  # it may begin to grow a little earlier
+assert outside("bf16", off(late(9.5))) == 12
+assert outside("bf16", doubled) == 1 and outside("fp16", doubled) == 1
+assert outside("fp16", off(lambda step: 3e-4)) == 0 and outside("bf16", off(lambda step: 3e-4)) is None
+assert outside("float32", off(lambda step: 9e-5)) is None and outside("float32", off(lambda step: 2e-4)) == 0
+assert outside("bf16", exact[:3] + [math.nan]) == 3
+PYTHON
+}
+
 # lines FILE TEXT: how often the range is there, whatever it lies in
 ranges() { grep -c "^ *$2\$" "$1"; }
 
