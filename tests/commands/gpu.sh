@@ -72,7 +72,9 @@ ok   operations/passes ("
     # the last word is the test; what a tool finds in one that passes counts
     cat >programs/compute-sanitizer <<'PROGRAM'
 #!/bin/sh
+[ "$1" != --help ] || { echo "  --kernel-name-exclude ..."; exit; }
 tool=$2
+[ "$tool" = memcheck ] || echo "$*" >>"${0%/*}/racecheck"
 while [ $# -gt 1 ]; do shift; done
 "${0%/*}/vitrain-tests" "$1" || [ "$tool" = racecheck ] || exit
 [ "$tool$1" != racecheck=operations/passes ] || { echo "a race"; exit 9; }
@@ -80,6 +82,7 @@ PROGRAM
     chmod +x programs/compute-sanitizer
     PATH=$PWD/programs:$PATH fails 1 "$TOP/tests/gpu/check" sanitize
     contains "$output" "ok   memcheck: operations/passes ("
+    contains "$(cat programs/racecheck)" " --kernel-name-exclude kns=cutlass --kernel-name-exclude kns=xmma "
     contains "$output" "a race
 FAIL racecheck: operations/passes: exit status 9"
     contains "$output" "    file.c:7: 1 is not 2
