@@ -92,6 +92,26 @@ FAIL racecheck: operations/fails
     contains "$output" "gpu-check: sanitize: 1 ok, 5 failed, 0 skipped"
 }
 
+test_gpu_check_with_a_torch_that_does_not_start() {
+    command -v python3 >/dev/null || skip "no python3"
+    mkdir programs modules
+    printf '#!/bin/sh\n[ "$1" != --has-gpu ] || echo a GPU\n' >programs/vitrain-tests
+    printf '#!/bin/sh\nPYTHONPATH=%s PYTHONDONTWRITEBYTECODE=1 exec python3 "$@"\n' "$PWD/modules" >programs/python
+    chmod +x programs/*
+    export GPU_CHECK_TRIAL=1 GPU_CHECK_BRIEF=1 GPU_PROGRAMS=$PWD/programs OUT=$PWD/out PYTHON=$PWD/programs/python
+    echo 'raise ModuleNotFoundError("No module named torch", name="torch")' >modules/torch.py
+    fails 1 "$TOP/tests/gpu/check" parity
+    contains "$output" "
+skip parity with PyTorch: $PYTHON has no torch"
+    contains "$output" "0 failed"
+    echo 'import a_part_of_torch' >modules/torch.py
+    fails 1 "$TOP/tests/gpu/check" parity
+    contains "$output" "FAIL parity with PyTorch: $PYTHON can't import torch: ModuleNotFoundError: No module named 'a_part_of_torch'"
+    echo 'raise ImportError("libcudnn.so.9: no such file")' >modules/torch.py
+    fails 1 "$TOP/tests/gpu/check" parity
+    contains "$output" "FAIL parity with PyTorch: $PYTHON can't import torch: ImportError: libcudnn.so.9: no such file"
+}
+
 test_gpu_check_takes_what_was_brought() {
     export OUT=$PWD/out GPU_USE=carried GPU_UNPACKED=$PWD/unpacked
     GPU_ARCHIVE=$PWD/none.tar.gz fails 1 "$TOP/tests/gpu/check" ops
