@@ -215,9 +215,14 @@ class TrainingStep:
     def compile(self, mode):
         """Returns whether it worked, with PyTorch's own choice of attention should it not with the one asked for; a failure
         leaves the eager model in place. No parameter changes."""
-        for attention in dict.fromkeys((self.attention, "default")):
-            asked, self.attention = self.attention, attention
+        asked = self.attention
+        for attention in dict.fromkeys((asked, "default")):
+            self.attention = attention
             self.torch.compiler.reset()
+            if attention != asked:  # the attention is no part of that cache's key: it would give back the first one
+                import torch._functorch.config
+
+                torch._functorch.config.enable_autograd_cache = False
             compiled = self.torch.compile(self.eager_loss, mode=mode)
             try:
                 with self.kernels():

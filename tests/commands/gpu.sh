@@ -151,6 +151,44 @@ assert outside("bf16", exact[:3] + [math.nan]) == 3
 PYTHON
 }
 
+# bench/gpu over sides that only answer
+test_bench_beside_pytorch() {
+    command -v python3 >/dev/null || skip "no python3"
+    cat >gpu_step <<'PROGRAM'
+#!/bin/sh
+echo 'ready {"device": "a GPU", "open_seconds": 0.25, "first_step_seconds": 1.5, "memory_bytes": 1073741824, "step_flops": 1e12}'
+while read -r request; do
+    case $request in
+    step) echo "0.010 1.0" ;;
+    classes) echo '{"products": 0.005, "step_seconds": 0.012, "calls": 9, "steps": 12, "replayed": 9}' ;;
+    quit) echo '{"parameters": 1, "steps": 35, "replayed": 32}'; exit ;;
+    esac
+done
+PROGRAM
+    cat >python <<'PROGRAM'
+#!/bin/sh
+case $TORCHINDUCTOR_CACHE_DIR in */inductor-$EXPECTED_ATTENTION) ;; *) echo "cache $TORCHINDUCTOR_CACHE_DIR" >&2; exit 1 ;; esac
+[ -z "$TORCH_HANGS" ] || sleep 30
+echo 'ready {"first_step_seconds": 9.5, "compiled": true, "notes": []}'
+while read -r request; do
+    case $request in
+    step) echo "0.020 1.0" ;;
+    classes) echo "{\"products\": 0.006, \"attention kernels\": [\"$KERNEL\"]}" ;;
+    quit) echo '{"torch": "2.0", "attention": "cudnn", "compiled": true}'; exit ;;
+    esac
+done
+PROGRAM
+    chmod +x gpu_step python
+    export VITRAIN_GPU_STEP=$PWD/gpu_step PYTHON=$PWD/python PYTHONDONTWRITEBYTECODE=1 EXPECTED_ATTENTION=cudnn TORCH_HANGS='' KERNEL=cudnn_generated_fprop
+    python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --json figures.json >printed
+    contains "$(cat printed)" "ratio 2.000"
+    contains "$(cat printed)" "torch, attention kernels: cudnn_generated_fprop"
+    KERNEL=pytorch_flash::flash_fwd fails 1 python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --json figures.json
+    contains "$output" "FAIL embed 384: no kernel of PyTorch's attention bears cuDNN's name, though cuDNN's was asked for"
+    grep -q '"failed": "no kernel' figures.json
+    KERNEL=pytorch_flash::flash_fwd EXPECTED_ATTENTION=flash python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --attention flash >/dev/null
+}
+
 # lines FILE TEXT: how often the range is there, whatever it lies in
 ranges() { grep -c "^ *$2\$" "$1"; }
 
