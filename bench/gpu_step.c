@@ -5,8 +5,8 @@
  *     stdin       stdout
  *                 ready {…}              the first steps are done: the first one's seconds, the memory that was taken
  *     step        0.123456 1.23456789    seconds of one step; the loss before its update
- *     classes     {"attention": …}       seconds of one step's operations by what they do, each waited for
- *     quit, EOF   {…}                    one line (steps, how many were replayed as a CUDA graph), then the end
+ *     classes     {"attention": …}       seconds of one step's operations by what they do, each waited for; steps so
+ * far, and how many were replayed as a CUDA graph quit, EOF   {…}                    one line, then the end
  *
  * With --parameters the first step is the first that is asked for, so that losses can be compared from the start. */
 #include <stdio.h>
@@ -182,7 +182,7 @@ static const char *class_of(const char *operation)
     return "residual";
 }
 
-static void print_times(double step_seconds)
+static void print_times(const vt_trainer *trainer, double step_seconds)
 {
     static const char *const names[] = {"products", "attention",        "LayerNorm", "GELU",
                                         "residual", "patches and loss", "optimizer", "copies"};
@@ -199,8 +199,9 @@ static void print_times(double step_seconds)
         sum += seconds;
     }
     for (int j = 0; j < count; j++) calls += times[j].calls;
-    printf("\"between operations\": %.6f, \"step_seconds\": %.6f, \"calls\": %lld}\n", step_seconds - sum, step_seconds,
-           calls);
+    printf(
+        "\"between operations\": %.6f, \"step_seconds\": %.6f, \"calls\": %lld, \"steps\": %lld, \"replayed\": %lld}\n",
+        step_seconds - sum, step_seconds, calls, (long long)trainer->steps_started, (long long)trainer->steps_replayed);
 }
 
 static vt_status print_classes(side *s)
@@ -211,7 +212,7 @@ static vt_status print_classes(side *s)
     vt_profile_pretend(true); /* as it is, not replayed */
     status = run_step(s, &seconds, &loss);
     vt_profile_pretend(false);
-    if (status == VT_OK) print_times(seconds);
+    if (status == VT_OK) print_times(s->trainer, seconds);
     vt_times_close(s->backend);
 done:
     return status;
