@@ -86,7 +86,7 @@ static vt_status open_trainer(side *s)
     s->step_flops = plan.step_flops;
     VT_TRY(vt_trainer_open(config, &data, s->backend, &s->trainer));
     if (s->parameters != NULL) {
-        vt_checkpoint_subject subject = {s->trainer, NULL};
+        vt_checkpoint_subject subject = {.trainer = s->trainer};
         VT_TRY(vt_checkpoint_read_parameters(s->parameters, &subject));
     }
 done:
@@ -160,14 +160,15 @@ done:
     return status;
 }
 
-/* Classes of operations, by how their names begin; the first that fits. */
+/* Classes of operations, by how their names begin; the first that fits. Forward's GELU is a part of
+ * linear_gelu_forward: of the products' time. */
 static const char *class_of(const char *operation)
 {
-    static const char *const classes[][2] = {{"linear", "products"},
+    static const char *const classes[][2] = {{"linear", "products and forward's GELU"},
                                              {"attention", "attention"},
                                              {"layer_norm", "LayerNorm"},
                                              {"residual_layer_norm", "LayerNorm"},
-                                             {"gelu", "GELU"},
+                                             {"gelu", "backward's GELU"},
                                              {"patches", "patches and loss"},
                                              {"squared", "patches and loss"},
                                              {"relative", "patches and loss"},
@@ -184,8 +185,14 @@ static const char *class_of(const char *operation)
 
 static void print_times(const vt_trainer *trainer, double step_seconds)
 {
-    static const char *const names[] = {"products", "attention",        "LayerNorm", "GELU",
-                                        "residual", "patches and loss", "optimizer", "copies"};
+    static const char *const names[] = {"products and forward's GELU",
+                                        "attention",
+                                        "LayerNorm",
+                                        "backward's GELU",
+                                        "residual",
+                                        "patches and loss",
+                                        "optimizer",
+                                        "copies"};
     int count;
     const vt_operation_time *times = vt_times_sorted(&count);
     double sum = 0;

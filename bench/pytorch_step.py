@@ -248,21 +248,27 @@ class TrainingStep:
             if str(event.device_type) != "DeviceType.CUDA" or getattr(event, "is_user_annotation", False) or event.name.startswith("##"):
                 continue
             name = event.name.lower()
-            kind = next((kind for kind, parts in CLASSES if any(part in name for part in parts)), "others")
+            kind = class_of(name)
             kinds[kind] = kinds.get(kind, 0.0) + 1e-6 * event.time_range.elapsed_us()
             if kind == "attention":
                 attention.add(event.name[:80])
         return {**kinds, "attention kernels": sorted(attention)}
 
 
-# Parts of kernels' names; the first that fits.
+# Parts of kernels' names; the first that fits. Inductor names its own after the operations that it fused, attention and
+# convolutions beside them included: they come first, but for products of its templates.
 CLASSES = (
+    ("products", ("triton_tem", "triton_mm")),
+    ("triton: norms, GELU, residual, loss", ("triton",)),
     ("attention", ("flash", "fmha", "sdpa", "attention", "cudnn_generated")),
     ("products", ("gemm", "nvjet", "cutlass", "cublas", "splitk", "conv", "xmma", "wgrad", "dgrad")),
     ("optimizer", ("adam", "multi_tensor")),
     ("copies", ("memcpy", "memset")),
-    ("triton: norms, GELU, residual, loss", ("triton",)),
 )
+
+
+def class_of(name):
+    return next((kind for kind, parts in CLASSES if any(part in name for part in parts)), "others")
 
 
 def answer_requests(training_step, deadline):

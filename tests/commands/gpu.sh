@@ -151,6 +151,16 @@ assert outside("bf16", exact[:3] + [math.nan]) == 3
 PYTHON
 }
 
+test_classes_of_pytorchs_kernels() {
+    command -v python3 >/dev/null || skip "no python3"
+    PYTHONPATH=$TOP/bench PYTHONDONTWRITEBYTECODE=1 python3 -c '
+from pytorch_step import class_of
+assert class_of("triton_per_fused__scaled_dot_product_cudnn_attention_native_layer_norm_convolution_7").startswith("triton")
+assert class_of("triton_tem_fused_addmm_2") == "products" and class_of("nvjet_hsh_128x256_64x4_1x2_h_bz_coopa_nnt") == "products"
+assert class_of("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16") == "attention"
+assert class_of("void at::native::multi_tensor_apply_kernel<fusedadam>") == "optimizer" and class_of("void other") == "others"'
+}
+
 # bench/gpu over sides that only answer
 test_bench_beside_pytorch() {
     command -v python3 >/dev/null || skip "no python3"
