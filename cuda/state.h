@@ -31,6 +31,7 @@ typedef struct {
     vt_choices *choices; /* by timing */
     bool is_warm;        /* something was timed */
     bool fixed_choices;  /* none is: the first that works, or what a checkpoint says */
+    size_t least_free;   /* of the GPU's memory, seen while something was timed; 0: nothing was */
     struct vt_products *products;
     struct vt_fused_attention *fused_attention; /* cuDNN's; NULL: not there */
 } vt_cuda_state;

@@ -30,6 +30,14 @@ static bool time_once(vt_backend *backend, vt_cuda_trial *trial, cudaEvent_t beg
     return true;
 }
 
+/* What is tried may have results of its own: then more memory is taken than ever again. */
+static void note_free_memory(vt_cuda_state *state)
+{
+    size_t bytes, all;
+    if (cudaMemGetInfo(&bytes, &all) == cudaSuccess && (state->least_free == 0 || bytes < state->least_free))
+        state->least_free = bytes;
+}
+
 void vt_cuda_time_all(vt_backend *backend, int count, vt_cuda_trial *trials)
 {
     enum { ROUNDS = 3, MOST = 16 };
@@ -43,6 +51,7 @@ void vt_cuda_time_all(vt_backend *backend, int count, vt_cuda_trial *trials)
     }
     for (int round = 0; round < ROUNDS; round++)
         for (int i = 0; i < count; i++) works[i] = works[i] && time_once(backend, &trials[i], begin, end);
+    note_free_memory(backend->state);
     for (int i = 0; i < count; i++) {
         if (works[i]) continue;
         trials[i].milliseconds = INFINITY;

@@ -192,7 +192,7 @@ typedef struct {
     vt_backend backend;
     char *workspace;
     uint16_t *memory;
-    float log_sum[HEADS * TOKENS];
+    _Alignas(16) float log_sum[HEADS * TOKENS]; /* as cuDNN wants it */
 } fixture;
 
 static void *take_workspace(vt_backend *backend, size_t bytes)

@@ -17,6 +17,7 @@ static struct {
     char order[MOST_RUNS]; /* which trials ran */
     int runs, failing;     /* of them; the run from which on 'b' fails, 0: none */
     int events, forgotten;
+    size_t free_bytes;
 } fake;
 
 typedef struct {
@@ -68,6 +69,12 @@ static cudaError_t last_error(void)
     return cudaSuccess;
 }
 
+static cudaError_t memory_info(size_t *bytes, size_t *all)
+{
+    *all = *bytes = fake.free_bytes;
+    return cudaSuccess;
+}
+
 /* 50 ms later at each look, and a GPU that is looked at again and again grows warm. */
 static double clock_seconds(void)
 {
@@ -83,6 +90,7 @@ static double clock_seconds(void)
 #define cudaEventElapsedTime event_elapsed
 #define cudaStreamSynchronize stream_synchronize
 #define cudaGetLastError last_error
+#define cudaMemGetInfo memory_info
 #define vt_clock_seconds clock_seconds
 #define vt_cuda_time_all tested_time_all
 void tested_time_all(vt_backend *backend, int count, vt_cuda_trial *trials);
@@ -127,6 +135,21 @@ TEST(ways_take_turns_on_a_warm_gpu)
     EXPECT(length >= 2 + 3 + 6 && strcmp(fake.order + length - 6, "ababab") == 0, "%s", fake.order);
     time_tasks(&state, trials, tasks); /* warm by now */
     EXPECT(strcmp(fake.order, "abababab") == 0, "%s", fake.order);
+}
+
+TEST(the_least_free_memory_is_kept)
+{
+    static const size_t seen[][2] = {{5, 5}, {3, 3}, {4, 3}};
+    task tasks[] = {{'a', 3}, {'b', 2}};
+    vt_cuda_trial trials[2];
+    vt_cuda_state state = {.is_warm = true};
+    memset(&fake, 0, sizeof fake);
+    fake.pace = 1;
+    for (size_t i = 0; i < sizeof seen / sizeof seen[0]; i++) {
+        fake.free_bytes = seen[i][0];
+        time_tasks(&state, trials, tasks);
+        EXPECT(state.least_free == seen[i][1], "%zu", state.least_free);
+    }
 }
 
 TEST(a_way_that_fails_is_never_the_fastest)
