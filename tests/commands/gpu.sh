@@ -90,6 +90,17 @@ FAIL racecheck: operations/fails
 " # though the tool ended well
     contains "$output" "FAIL racecheck: operations/dies: ended early"
     contains "$output" "gpu-check: sanitize: 1 ok, 5 failed, 0 skipped"
+    # where the machine refuses it nothing more is tried
+    cat >programs/compute-sanitizer <<'PROGRAM'
+#!/bin/sh
+echo "begun" >>"${0%/*}/begun"
+printf '========= COMPUTE-SANITIZER\n========= Error: Device not supported\nno GPU can be used: unknown error\n'
+exit 1
+PROGRAM
+    PATH=$PWD/programs:$PATH fails 1 "$TOP/tests/gpu/check" sanitize
+    contains "$output" "skip sanitize: compute-sanitizer can't be used on this machine (kernel $(uname -r)): ========= Error: Device not supported no GPU can be used: unknown error"
+    contains "$output" "gpu-check: sanitize: 0 ok, 0 failed, 1 skipped"
+    [ "$(wc -l <programs/begun)" -eq 1 ]
 }
 
 test_gpu_check_with_a_torch_that_does_not_start() {
