@@ -13,6 +13,7 @@
 typedef struct {
     char name[256];
     vt_test_function *function;
+    bool on_gpu;
 } test_entry;
 
 static test_entry tests[1024];
@@ -23,6 +24,7 @@ static char directory[128];
 static vt_group *ranks; /* of --parallel */
 vt_engine *vt_test_engine;
 bool vt_test_gpu_used;
+bool vt_test_gpu_wanted;
 
 bool vt_test_gpu_alone(void)
 {
@@ -30,12 +32,18 @@ bool vt_test_gpu_alone(void)
     return paths != NULL && strcmp(paths, "gpu") == 0;
 }
 
-void vt_test_register(const char *file, const char *name, vt_test_function *function)
+bool vt_test_gpu_known(void)
+{
+    return getenv("VITRAIN_TEST_GPU_KNOWN") != NULL;
+}
+
+void vt_test_register(const char *file, const char *name, vt_test_function *function, bool on_gpu)
 {
     VT_ASSERT(test_count < 1024);
     const char *start = strncmp(file, "tests/", 6) == 0 ? file + 6 : file;
     int length = (int)strlen(start) - 2;
     snprintf(tests[test_count].name, sizeof tests[test_count].name, "%.*s/%s", length, start, name);
+    tests[test_count].on_gpu = on_gpu;
     tests[test_count++].function = function;
 }
 
@@ -84,10 +92,12 @@ static void run(const test_entry *test)
 {
     failures_of_test = 0;
     skipped = false;
-    vt_test_gpu_used = false;
+    vt_test_gpu_used = vt_test_gpu_wanted = false;
     vt_error_clear();
     fflush(stdout);
     test->function();
+    if ((vt_test_gpu_used || vt_test_gpu_wanted) && !test->on_gpu)
+        vt_test_fail(__FILE__, __LINE__, "the test uses the GPU where there is one: it must be a GPU_TEST");
     if (vt_test_gpu_alone() && !vt_test_gpu_used && !skipped) vt_test_skip("does not use the GPU");
     char where[32] = "";
     if (ranks != NULL) {
@@ -156,10 +166,12 @@ int main(int argument_count, char **arguments)
     qsort(tests, (size_t)test_count, sizeof tests[0], by_name);
     if (argument_count > 1 && strcmp(arguments[1], "--list") == 0) {
         for (int i = 0; i < test_count; i++)
-            if (is_wanted(&tests[i], argument_count - 2, arguments + 2, false)) printf("%s\n", tests[i].name);
+            if (is_wanted(&tests[i], argument_count - 2, arguments + 2, false) &&
+                (tests[i].on_gpu || !vt_test_gpu_alone()))
+                printf("%s\n", tests[i].name);
         return 0;
     }
-    if (vt_test_gpu_alone() && name_gpu() != 0) return 1;
+    if (vt_test_gpu_alone() && !vt_test_gpu_known() && name_gpu() != 0) return 1;
     bool parallel = argument_count > 1 && strcmp(arguments[1], "--parallel") == 0;
     if (parallel && open_ranks() != VT_OK) {
         fprintf(stderr, "%s\n", vt_error_text());

@@ -1,6 +1,7 @@
 /* The test harness: TEST(name) { ... } anywhere under tests/ is found by itself; EXPECT notes a failure and goes on.
  * `build/tests/vitrain-tests [part of a name ...]` runs all, or those whose "file/name" contains one of the words
- * ("=file/name": is it); --list in front of the words prints their names.
+ * ("=file/name": is it); --list in front of the words prints their names, with VITRAIN_TEST_PATHS=gpu those of GPU_TEST
+ * alone.
  * Those of tests/parallel run only with --parallel as the first argument, and then only they: on all ranks of a
  * launcher (tests/mpirun -np 4 build/tests/vitrain-tests --parallel), each over the same tests; a failure on any rank
  * counts. --has-mpi says whether they can, --has-gpu names the GPU that tests of operations would
@@ -19,7 +20,7 @@
 #include "base/status.h"
 
 typedef void vt_test_function(void);
-void vt_test_register(const char *file, const char *name, vt_test_function *function);
+void vt_test_register(const char *file, const char *name, vt_test_function *function, bool on_gpu);
 void vt_test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void vt_test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -32,16 +33,23 @@ int vt_test_fault(const char *name);
 
 /* VITRAIN_TEST_PATHS=gpu: only the GPU is tried (operations/paths.h), and a test that does not use it is skipped. */
 bool vt_test_gpu_alone(void);
-extern bool vt_test_gpu_used; /* by the running test */
+/* VITRAIN_TEST_GPU_KNOWN: the caller has seen that it can be used (--has-gpu); it need not be opened to ask. */
+bool vt_test_gpu_known(void);
+extern bool vt_test_gpu_used;   /* by the running test */
+extern bool vt_test_gpu_wanted; /* by it, were there one */
 
 /* A fresh empty directory for the running test, removed when it passes. */
 const char *vt_test_directory(void);
 
-#define TEST(name)                                                                                                     \
+#define TEST(name) VT_TEST(name, false)
+/* One that uses the GPU, where there is one. */
+#define GPU_TEST(name) VT_TEST(name, true)
+
+#define VT_TEST(name, on_gpu)                                                                                          \
     static void test_##name(void);                                                                                     \
     __attribute__((constructor)) static void register_##name(void)                                                     \
     {                                                                                                                  \
-        vt_test_register(__FILE__, #name, test_##name);                                                                \
+        vt_test_register(__FILE__, #name, test_##name, on_gpu);                                                        \
     }                                                                                                                  \
     static void test_##name(void)
 

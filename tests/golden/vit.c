@@ -162,7 +162,7 @@ static void check_forward(vt_cpu_isa isa, const char *gelu, const char *path, do
     H5Fclose(file);
 }
 
-TEST(forward_loss_and_rmse)
+GPU_TEST(forward_loss_and_rmse)
 {
     hid_t file = golden_open("vit.h5");
     int64_t count;
@@ -234,7 +234,7 @@ static void check_gradients(hid_t file, vt_cpu_isa isa, const char *accumulation
     close_fixture(&f);
 }
 
-TEST(every_gradient)
+GPU_TEST(every_gradient)
 {
     hid_t file = golden_open("vit.h5");
     FOR_EACH_PATH(isa) check_gradients(file, isa, "1");
@@ -342,7 +342,7 @@ static void check_half(hid_t file, vt_cpu_isa isa, vt_type type)
     free(expected);
 }
 
-TEST(forward_and_gradients_in_16_bits)
+GPU_TEST(forward_and_gradients_in_16_bits)
 {
     hid_t file = golden_open("vit.h5");
     FOR_EACH_PATH(isa)
@@ -366,7 +366,7 @@ static void check_half_steps(fixture *f, vt_type type, const double *losses)
 
 /* Fifty steps by stand-ins, in bfloat16 also by oneDNN's own products and with attention on tiles (over their model),
  * and on the GPU: each loss within the forward tolerance of the float64 curve. */
-TEST(fifty_steps_in_16_bits)
+GPU_TEST(fifty_steps_in_16_bits)
 {
     static const char *const settings[] = {"lr", "1e-3", NULL};
     hid_t file = golden_open("vit.h5");
@@ -394,39 +394,39 @@ TEST(fifty_steps_in_16_bits)
     H5Fclose(file);
 }
 
-TEST(fifty_steps_adam)
+GPU_TEST(fifty_steps_adam)
 {
     check_training_on_all_paths("adam", (const char *const[]){"lr", "1e-3", NULL});
 }
 
-TEST(fifty_steps_adam_with_warmup)
+GPU_TEST(fifty_steps_adam_with_warmup)
 {
     check_training_on_all_paths("adam_warmup", (const char *const[]){"lr", "1e-3", "warmup", "10", NULL});
 }
 
-TEST(fifty_steps_adamw)
+GPU_TEST(fifty_steps_adamw)
 {
     check_training_on_all_paths(
         "adamw", (const char *const[]){"lr", "1e-3", "optimizer", "AdamW", "weight_decay", "0.05", NULL});
 }
 
-TEST(fifty_steps_sgd)
+GPU_TEST(fifty_steps_sgd)
 {
     check_training_on_all_paths("sgd",
                                 (const char *const[]){"lr", "0.05", "optimizer", "SGD", "weight_decay", "1e-4", NULL});
 }
 
-TEST(fifty_steps_adam_with_clipping)
+GPU_TEST(fifty_steps_adam_with_clipping)
 {
     check_training_on_all_paths("adam_clip", (const char *const[]){"lr", "1e-3", "grad_clip", "0.3", NULL});
 }
 
-TEST(fifty_steps_with_fused_layers)
+GPU_TEST(fifty_steps_with_fused_layers)
 {
     check_training_on_all_paths("adam", (const char *const[]){"lr", "1e-3", "enable_jit", "true", NULL});
 }
 
-TEST(fifty_steps_in_micro_batches)
+GPU_TEST(fifty_steps_in_micro_batches)
 {
     check_training_on_all_paths("adam", (const char *const[]){"lr", "1e-3", "grad_accumulation", "4", NULL});
 }

@@ -84,7 +84,7 @@ static void check_linear_sizes(vt_cpu_isa isa)
     close_pair(&p);
 }
 
-TEST(linear)
+GPU_TEST(linear)
 {
     FOR_EACH_FAST_PATH(isa) check_linear_sizes(isa);
     check_linear_sizes(PATH_TILES_MODEL);
@@ -114,7 +114,7 @@ static void check_nan_in_products(vt_cpu_isa isa, uint32_t bits)
     close_pair(&p);
 }
 
-TEST(products_pass_on_what_is_not_finite)
+GPU_TEST(products_pass_on_what_is_not_finite)
 {
     static const uint32_t bits[] = {0x7fc00000, 0x7fffffff, 0xff812345, 0x7f800000, 0xff800000};
     for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) {
@@ -168,7 +168,7 @@ static void check_layer_norm(pair *p, int64_t rows, int64_t columns, float offse
     guarded_close(&bias);
 }
 
-TEST(layer_norm)
+GPU_TEST(layer_norm)
 {
     FOR_EACH_FAST_PATH(isa)
     {
@@ -207,7 +207,7 @@ static void check_gelu(pair *p, vt_gelu kind, int64_t rows, int64_t columns, flo
     guarded_close(&again);
 }
 
-TEST(gelu)
+GPU_TEST(gelu)
 {
     FOR_EACH_FAST_PATH(isa)
     {
@@ -298,7 +298,7 @@ static void check_fused(pair *p, int64_t rows, int64_t columns, float rate)
     free(weight);
 }
 
-TEST(fused_operations)
+GPU_TEST(fused_operations)
 {
     FOR_EACH_FAST_PATH(isa)
     {
@@ -351,7 +351,7 @@ static void check_attention(pair *p, const vt_attention_shape *s, float scale)
     guarded_close(&dout);
 }
 
-TEST(attention)
+GPU_TEST(attention)
 {
     static const int64_t head_dims[] = {1, 5, 8, 16, 24, 40, 48, 64, 72, 80, 128};
     static const int64_t lengths[] = {1, 7, 48, 49, 97, 193, 300};
@@ -390,7 +390,7 @@ TEST(attention)
     close_pair(&model);
 }
 
-TEST(attention_with_dropout)
+GPU_TEST(attention_with_dropout)
 {
     FOR_EACH_FAST_PATH(isa)
     {
@@ -403,7 +403,7 @@ TEST(attention_with_dropout)
 }
 
 /* The running maximum follows where it has to: a first key far below or above all others, larger ones later on. */
-TEST(attention_of_scores_far_apart)
+GPU_TEST(attention_of_scores_far_apart)
 {
     enum { QUERIES = 90, KEYS = 130, DIM = 16 };
     static const float sizes[] = {1, -1, 0.05f, -0.05f, 0.3f};
@@ -467,7 +467,7 @@ static void check_drift(pair *p, int64_t queries, int64_t keys)
     GUARDED_CLOSE_ALL(&q, &k, &v, &dout, &dq, &dk, &out[0], &out[1], &dv[0], &dv[1], &log_sum[0], &log_sum[1]);
 }
 
-TEST(attention_of_long_rows_does_not_drift)
+GPU_TEST(attention_of_long_rows_does_not_drift)
 {
     FOR_EACH_FAST_PATH(isa)
     {
@@ -478,7 +478,7 @@ TEST(attention_of_long_rows_does_not_drift)
     }
 }
 
-TEST(attention_passes_nan_on)
+GPU_TEST(attention_passes_nan_on)
 {
     FOR_EACH_PATH(isa)
     {
@@ -540,7 +540,7 @@ static void check_update(pair *p, vt_optimizer_kind kind, int64_t count)
     guarded_close(&gradients);
 }
 
-TEST(update)
+GPU_TEST(update)
 {
     FOR_EACH_FAST_PATH(isa)
     {
@@ -599,7 +599,7 @@ TEST(bits_do_not_depend_on_threads)
     vt_backend_close(&again);
 }
 
-TEST(squared_norms)
+GPU_TEST(squared_norms)
 {
     FOR_EACH_FAST_PATH(isa)
     {

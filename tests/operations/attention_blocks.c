@@ -101,7 +101,7 @@ static void check_heads_and_queries(vt_backend *b, attention *whole, int64_t fir
     close_attention(&block);
 }
 
-TEST(attention_of_some_heads_and_queries_is_the_wholes)
+GPU_TEST(attention_of_some_heads_and_queries_is_the_wholes)
 {
     FOR_EACH_PATH(isa)
     {
@@ -118,7 +118,7 @@ TEST(attention_of_some_heads_and_queries_is_the_wholes)
 }
 
 /* With q = 0 and unit vectors as values, out shows each weight: kept or not, to be compared exactly. */
-TEST(attention_dropout_of_some_keys_is_the_wholes)
+GPU_TEST(attention_dropout_of_some_keys_is_the_wholes)
 {
     enum { ALL = 40 };
     static const int64_t firsts[] = {0, 1, 2, 3, 4, 7, 13, 22}, counts[] = {40, 1, 17, 5, 36, 33, 27, 18};
@@ -211,7 +211,7 @@ static void check_key_blocks(vt_backend *b, const int64_t *ends, float rate, flo
     guarded_close(&dq);
 }
 
-TEST(attention_over_blocks_of_keys_is_the_wholes)
+GPU_TEST(attention_over_blocks_of_keys_is_the_wholes)
 {
     static const int64_t two[] = {1, KEYS}, uneven[] = {90, KEYS}, three[] = {37, 122, KEYS};
     FOR_EACH_PATH(isa)
@@ -229,7 +229,7 @@ TEST(attention_over_blocks_of_keys_is_the_wholes)
 }
 
 /* Sums that no float32 could hold by themselves: the larger part wins, and nothing overflows. */
-TEST(attention_merge_of_far_apart_sums)
+GPU_TEST(attention_merge_of_far_apart_sums)
 {
     FOR_EACH_PATH(isa)
     {

@@ -38,7 +38,7 @@ static void check_mask(vt_backend *b, part p)
     GUARDED_CLOSE_ALL(&x, &y, &stream, &block, &masked, &block_stream);
 }
 
-TEST(dropout_of_a_block_is_the_wholes)
+GPU_TEST(dropout_of_a_block_is_the_wholes)
 {
     static const part parts[] = {{0, 11, 0, 37}, {3, 5, 0, 37}, {0, 11, 1, 36}, {4, 7, 2, 3},
                                  {1, 9, 3, 1},   {2, 3, 5, 20}, {10, 1, 7, 30}, {6, 2, 8, 29}};
@@ -92,7 +92,7 @@ static void check_run(vt_backend *b, vt_patch_order order, part run)
     GUARDED_CLOSE_ALL(&whole, &patches);
 }
 
-TEST(patches_of_a_run_of_tokens)
+GPU_TEST(patches_of_a_run_of_tokens)
 {
     FOR_EACH_PATH(isa)
     {
@@ -109,7 +109,7 @@ TEST(patches_of_a_run_of_tokens)
 static const double sum64 = 1e3 * 0x1p-53;
 
 /* Three ranks share each sample; their squares add up to the whole's, and each one's gradient is its part. */
-TEST(loss_and_metrics_of_parts_add_up)
+GPU_TEST(loss_and_metrics_of_parts_add_up)
 {
     static const part parts[3] = {{0, 4, 0, PATCH_SIZE}, {4, 7, 0, PATCH_SIZE}, {11, 1, 0, PATCH_SIZE}};
     enum { FIGURES = BATCH * CHANNELS };
@@ -151,7 +151,7 @@ TEST(loss_and_metrics_of_parts_add_up)
     }
 }
 
-TEST(channel_squares_weigh_each_row)
+GPU_TEST(channel_squares_weigh_each_row)
 {
     FOR_EACH_PATH(isa)
     {
@@ -189,7 +189,7 @@ TEST(a_perfect_forecast_has_no_gradient)
     vt_backend_close(&b);
 }
 
-TEST(sum_of_squares_adds)
+GPU_TEST(sum_of_squares_adds)
 {
     FOR_EACH_PATH(isa)
     {
@@ -226,7 +226,7 @@ static void check_bias(vt_backend *b, int64_t rows, int64_t columns)
     GUARDED_CLOSE_ALL(&x, &y, &bias, &dbias, &expected, &sum);
 }
 
-TEST(position_of_one_token_is_a_bias)
+GPU_TEST(position_of_one_token_is_a_bias)
 {
     FOR_EACH_PATH(isa)
     {

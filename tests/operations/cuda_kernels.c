@@ -30,7 +30,7 @@ static vt_cuda_common *common_of(const backends *b, vt_cpu_isa path)
 /* A test on every path that runs these kernels. */
 #define CUDA_TEST(name)                                                                                                \
     static void name(vt_cpu_isa path);                                                                                 \
-    TEST(name)                                                                                                         \
+    GPU_TEST(name)                                                                                                     \
     {                                                                                                                  \
         bool runs = false;                                                                                             \
         FOR_EACH_CUDA_PATH(path)                                                                                       \

@@ -239,7 +239,7 @@ static void check_cudnn(vt_type type, const vt_attention_shape *shape)
     close_gpu_attention(&cudnn);
 }
 
-TEST(cudnn_gives_the_attention_of_the_own_kernels)
+GPU_TEST(cudnn_gives_the_attention_of_the_own_kernels)
 {
     static const vt_attention_shape shapes[] = {
         {.batch = 2, .heads = 8, .head_dim = 48, .queries = 333, .keys = 333},

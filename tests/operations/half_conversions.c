@@ -163,7 +163,7 @@ static void check_convert(vt_backend *b, const char *path, vt_type type)
     free(wide);
 }
 
-TEST(convert_on_every_path)
+GPU_TEST(convert_on_every_path)
 {
     FOR_EACH_PATH(isa)
     {

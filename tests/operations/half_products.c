@@ -213,7 +213,7 @@ static void check_products(vt_cpu_isa isa, vt_type type, const sizes *s)
 }
 
 /* Of 8 numbers and less, odd, and as in a model: with and without alignment. */
-TEST(products_in_16_bits)
+GPU_TEST(products_in_16_bits)
 {
     static const sizes all[] = {{1, 7, 5, 1},    {13, 8, 16, 0},  {97, 33, 65, 1},  {97, 40, 56, 0},
                                 {97, 40, 56, 8}, {97, 40, 56, 1}, {1013, 64, 48, 0}};
@@ -224,7 +224,7 @@ TEST(products_in_16_bits)
 }
 
 /* One sample's rows of the reference model's MLP, as in a step. */
-TEST(products_in_16_bits_of_a_models_size)
+GPU_TEST(products_in_16_bits_of_a_models_size)
 {
     static const sizes mlp = {4050, 384, 1536, 0};
     if (!path_is_available(PATH_GPU)) {

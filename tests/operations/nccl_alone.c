@@ -82,7 +82,7 @@ static bool is_elsewhere(int operation)
     return operation >= 1 && operation <= 3;
 }
 
-TEST(nccl_of_one_rank)
+GPU_TEST(nccl_of_one_rank)
 {
     static const char *const names[] = {"all-reduce", "reduce-scatter", "all-gather", "exchange", "broadcast"};
     alone a;

@@ -58,6 +58,7 @@ done:
 static bool has_gpu(void)
 {
     static int known = -1;
+    if (vt_test_gpu_known()) return true;
     if (known < 0) {
         vt_backend *backend = NULL;
         known = path_open_gpu(&backend) == VT_OK;
@@ -92,7 +93,10 @@ done:
 bool path_is_available(vt_cpu_isa isa)
 {
     vt_backend *backend = NULL;
-    if (isa == PATH_GPU) return has_gpu();
+    if (isa == PATH_GPU) {
+        vt_test_gpu_wanted = true;
+        return has_gpu();
+    }
     if (vt_test_gpu_alone()) return false;
     if (isa == PATH_HOST_CUDA) return has_host_cuda();
     if (isa >= PATH_STREAMS_LATE) return has_streams();

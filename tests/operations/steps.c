@@ -17,7 +17,7 @@ static vt_step_state decide(vt_backend *b, const vt_update *update, vt_step_stat
     return state;
 }
 
-TEST(a_step_decides_whether_there_is_an_update)
+GPU_TEST(a_step_decides_whether_there_is_an_update)
 {
     const vt_update update = {.kind = VT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.95, .gradient_clip = INFINITY};
     FOR_EACH_PATH(isa)
@@ -43,7 +43,7 @@ TEST(a_step_decides_whether_there_is_an_update)
 }
 
 /* After the first step that is not finite there is no update, however fine the next ones are. */
-TEST(a_run_that_stops_makes_no_update_any_more)
+GPU_TEST(a_run_that_stops_makes_no_update_any_more)
 {
     const vt_update update = {.beta1 = 0.9, .beta2 = 0.95, .gradient_clip = INFINITY, .stops = true};
     FOR_EACH_PATH(isa)
@@ -60,7 +60,7 @@ TEST(a_run_that_stops_makes_no_update_any_more)
 }
 
 /* trainer.md's numbers: from 2^16, halved at each overflow, doubled after 2000 clean steps; never a stop. */
-TEST(the_loss_scale_follows_overflows)
+GPU_TEST(the_loss_scale_follows_overflows)
 {
     const vt_update update = {.beta1 = 0.9, .beta2 = 0.95, .gradient_clip = 0.5, .scales_loss = true, .stops = true};
     FOR_EACH_PATH(isa)
@@ -84,7 +84,7 @@ TEST(the_loss_scale_follows_overflows)
     }
 }
 
-TEST(the_first_parameter_that_is_not_finite)
+GPU_TEST(the_first_parameter_that_is_not_finite)
 {
     enum { SIZE = 2000 };
     static const int64_t ranges[] = {0, 7, 7, 1, 8, 1013, 1100, 500, 1600, 400};
@@ -216,7 +216,7 @@ static vt_status train(model *m, int steps, vt_step_figures *figures)
 }
 
 /* Dropout, learning rate and optimizer go on from step to step in a recording as they do without one. */
-TEST(replayed_steps_are_the_same)
+GPU_TEST(replayed_steps_are_the_same)
 {
     static const char *const settings[][5] = {{"enable_jit", "true", NULL},
                                               {"enable_jit", "true", "grad_accumulation", "2", NULL},
@@ -254,7 +254,7 @@ static void expect_losses(const vt_step_figures *actual, const vt_step_figures *
 }
 
 /* Validation between two steps takes the same memory, and may want more of it: the step is recorded anew. */
-TEST(an_evaluation_between_steps_changes_nothing)
+GPU_TEST(an_evaluation_between_steps_changes_nothing)
 {
     static const char *const settings[] = {"enable_jit", "true", NULL};
     vt_step_figures expected[BATCHES], actual[BATCHES];
@@ -309,7 +309,7 @@ TEST(a_step_that_can_not_be_recorded_runs_all_the_same)
 static const char *const every_path[] = {"enable_jit", "true", NULL};
 
 /* One NaN in sample 2 of the sixth batch: the sixth step is told of, although the seventh may have been started. */
-TEST(a_step_that_is_not_finite_is_told_of_late_but_rightly)
+GPU_TEST(a_step_that_is_not_finite_is_told_of_late_but_rightly)
 {
     FOR_EACH_STEP_PATH(isa)
     {
@@ -340,7 +340,7 @@ TEST(a_step_that_is_not_finite_is_told_of_late_but_rightly)
     }
 }
 
-TEST(a_step_that_is_not_finite_is_left_out)
+GPU_TEST(a_step_that_is_not_finite_is_left_out)
 {
     FOR_EACH_STEP_PATH(isa)
     {
@@ -358,7 +358,7 @@ TEST(a_step_that_is_not_finite_is_left_out)
 
 /* A NaN of the file, in sample 2 of the sixth batch: told of as such, whatever would become of another one. The step
  * after it, where it has been started, makes no update in a run that stops; else it does, and can be taken. */
-TEST(bad_data_of_a_step_are_told_of)
+GPU_TEST(bad_data_of_a_step_are_told_of)
 {
     static const char *const settings[][5] = {{"enable_jit", "true", NULL},
                                               {"enable_jit", "true", "on_nonfinite", "skip", NULL},

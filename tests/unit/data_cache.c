@@ -212,7 +212,7 @@ TEST(a_cache_that_does_not_fit_is_left_out)
 }
 
 /* A batch that is put together in a device's memory is the one that would have been read. */
-TEST(a_devices_cache_gives_the_same_batches)
+GPU_TEST(a_devices_cache_gives_the_same_batches)
 {
     const test_fields fields = {.times = TIMES, .channels = 3, .height = 6, .width = 8};
     FOR_EACH_CUDA_STEP_PATH(isa)
