@@ -135,6 +135,8 @@ class TrainingStep:
         self.half = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[arguments.dtype]
         self.attention = self.usable_attention(arguments)
         self.relative_loss = pytorch_vit.relative_loss
+        # losses that are compared are summed as vitrain's are
+        self.loss_type = torch.float64 if arguments.parameters else torch.float32
         self.model = pytorch_vit.VisionTransformer(
             (arguments.height, arguments.width), arguments.patch, arguments.channels, arguments.channels,
             arguments.embed, arguments.depth, arguments.heads,
@@ -182,7 +184,7 @@ class TrainingStep:
     def eager_loss(self, inputs, targets):
         with self.torch.autocast(self.device, dtype=self.half, enabled=self.half is not None):
             prediction = self.model(inputs)
-        return self.relative_loss(prediction.float(), targets)
+        return self.relative_loss(prediction.to(self.loss_type), targets.to(self.loss_type))
 
     def kernels(self):
         """The attention that may be used, as a context."""
