@@ -113,11 +113,11 @@ test_evaluate_again() {
 # What does not fit: of a trained model only the samples at once can be fewer.
 test_forecasts_that_do_not_fit() {
     small_run --num_epochs=1
-    fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=scores --local_batch_size=200000000
-    contains "$output" "are free. --local_batch_size=100000000 saves "
+    fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=scores --local_batch_size=2000000
+    contains "$output" "are free. --local_batch_size=1000000 saves "
     refuted grep -E -- '--(patch_size|global_batch_size|grad_accumulation|recompute)' <<<"$output"
-    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=f.nc --local_batch_size=200000000
-    contains "$output" "are free. --local_batch_size=100000000 saves "
+    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=f.nc --local_batch_size=2000000
+    contains "$output" "are free. --local_batch_size=1000000 saves "
 }
 
 # A checkpoint of any layout of ranks is forecast with by one rank, or by several that share out the initial times.
