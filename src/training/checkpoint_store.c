@@ -396,6 +396,7 @@ vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *ch
     } else {
         VT_TRY(vt_world_agree(world, read_newest(store, subject, progress, &path)));
     }
+    VT_ASSERT(path != NULL);
     VT_TRY(vt_world_agree(world, is_first ? tidy_up(store, path, progress) : VT_OK));
     double best_loss = is_first ? progress->best_loss : 0;
     vt_world_sum(world, &best_loss, 1);
