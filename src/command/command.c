@@ -61,11 +61,6 @@ static const subcommand *find_command(const char *name)
     return NULL;
 }
 
-static bool is_help(const char *word)
-{
-    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
-}
-
 /* ---- help ---- */
 
 static void print_train_flags(void)
@@ -168,7 +163,7 @@ static vt_status dispatch(int argument_count, char *const *arguments)
         printf("vitrain %s\n", vt_version());
         return VT_OK;
     }
-    if (is_help(first)) return run_help(0, NULL);
+    if (vt_arguments_ask_help(argument_count > 0 ? 1 : 0, arguments)) return run_help(0, NULL);
     if (strcmp(first, "help") == 0) return run_help(argument_count - 1, arguments + 1);
     if (first[0] == '-') return run_command(find_command("train"), argument_count, arguments);
     const subcommand *command = find_command(first);
