@@ -33,7 +33,7 @@ done:
     return status;
 }
 
-/* A word that is left to the configuration's flags: is it meant for one of these? */
+/* A flag that is left to the configuration: is it one of its options, and not meant for one of these? */
 static vt_status check_other(const char *command, const vt_argument *flags, int64_t count, const char *word)
 {
     vt_status status = VT_OK;
@@ -43,10 +43,10 @@ static vt_status check_other(const char *command, const vt_argument *flags, int6
     for (int64_t i = 0; i < count; i++) names[i] = flags[i].name;
     char *name = vt_text_format("%.*s", (int)strcspn(word + 2, "="), word + 2);
     const char *own = vt_text_nearest(name, names, (size_t)count);
-    const char *const nearest[] = {own, vt_config_nearest(name)};
-    VT_CHECK(own == NULL || vt_text_closest(name, nearest, 2) != own,
-             "%s: unknown flag --%s; did you mean --%s? `vitrain %s --help` lists its own", command, name, own,
-             command);
+    const char *const nearest[] = {own != NULL ? own : vt_config_nearest(name), vt_config_nearest(name)};
+    VT_CHECK(strcmp(nearest[1], name) == 0,
+             "%s: unknown flag --%s; did you mean --%s? `vitrain %s --help` says which there are", command, name,
+             vt_text_closest(name, nearest, 2), command);
 done:
     free(name);
     return status;
@@ -137,27 +137,77 @@ bool vt_arguments_ask_help(int argument_count, char *const *arguments)
     return false;
 }
 
-vt_status vt_arguments_take(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
-                            int64_t flag_count, int *other_count, char ***others, bool *help)
+/* A word without dashes, which is the one that *operand takes. */
+static vt_status take_operand(const char *command, const char *operand_name, const char *word, const char **operand)
+{
+    vt_status status = VT_OK;
+    VT_CHECK(*operand == NULL, "%s: '%s' after '%s': expected one %s", command, word, *operand, operand_name);
+    *operand = word;
+done:
+    return status;
+}
+
+/* The flag with which the word at *i begins; of flags that name the operand there is one, or one operand. */
+static vt_status take_flag(const char *command, const vt_argument *flag, int argument_count, char *const *arguments,
+                           int *i, const char *operand_name, const char **operand)
+{
+    vt_status status = VT_OK;
+    const char *value = NULL, *name = arguments[*i] + 2;
+    VT_TRY(find_value(command, flag, name + strcspn(name, "="), argument_count, arguments, i, &value));
+    if (operand != NULL && flag->value == (void *)operand && *operand != NULL && value[0] != '\0')
+        VT_TRY(take_operand(command, operand_name, value, operand));
+    VT_TRY(parse_value(command, flag, value));
+done:
+    return status;
+}
+
+static vt_status take(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
+                      int64_t flag_count, const char *operand_name, const char **operand, bool options,
+                      int *other_count, char ***others, bool *help)
 {
     vt_status status = VT_OK;
     *help = vt_arguments_ask_help(argument_count, arguments);
     *other_count = 0;
     *others = vt_allocate((size_t)argument_count + 1, sizeof **others, "the arguments");
     for (int i = 0; !*help && i < argument_count; i++) {
-        const char *word = arguments[i], *name = word + (strncmp(word, "--", 2) == 0 ? 2 : 0), *value = NULL;
-        size_t length = strcspn(name, "=");
-        const vt_argument *flag = name != word ? find_flag(flags, flag_count, name, length) : NULL;
-        if (flag == NULL) {
+        const char *word = arguments[i], *name = word + (strncmp(word, "--", 2) == 0 ? 2 : 0);
+        const vt_argument *flag = name != word ? find_flag(flags, flag_count, name, strcspn(name, "=")) : NULL;
+        if (flag != NULL) {
+            VT_TRY(take_flag(command, flag, argument_count, arguments, &i, operand_name, operand));
+        } else if (operand != NULL && word[0] != '-') {
+            VT_TRY(take_operand(command, operand_name, word, operand));
+        } else if (word[0] == '-' && !options) {
+            status = unknown_flag(command, flags, flag_count, word);
+            goto done;
+        } else {
             VT_TRY(check_other(command, flags, flag_count, word));
             (*others)[(*other_count)++] = arguments[i];
-            continue;
+            const bool ends = i + 1 == argument_count || strncmp(arguments[i + 1], "--", 2) == 0;
+            if (name != word && !ends && vt_config_takes_next(name)) (*others)[(*other_count)++] = arguments[++i];
         }
-        VT_TRY(find_value(command, flag, name + length, argument_count, arguments, &i, &value));
-        VT_TRY(parse_value(command, flag, value));
     }
 done:
     return status;
+}
+
+vt_status vt_arguments_take_with(const char *command, int argument_count, char *const *arguments,
+                                 const vt_argument *flags, int64_t flag_count, const char *operand_name,
+                                 const char **operand, int *other_count, char ***others, bool *help)
+{
+    return take(command, argument_count, arguments, flags, flag_count, operand_name, operand, true, other_count, others,
+                help);
+}
+
+vt_status vt_arguments_take(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
+                            int64_t flag_count, int *other_count, char ***others, bool *help)
+{
+    return take(command, argument_count, arguments, flags, flag_count, NULL, NULL, true, other_count, others, help);
+}
+
+vt_status vt_arguments_words(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
+                             int64_t flag_count, int *word_count, char ***words, bool *help)
+{
+    return take(command, argument_count, arguments, flags, flag_count, NULL, NULL, false, word_count, words, help);
 }
 
 vt_status vt_arguments_parse(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
@@ -169,20 +219,16 @@ vt_status vt_arguments_parse(const char *command, int argument_count, char *cons
     for (int i = 0; !*help && i < argument_count; i++) {
         const char *word = arguments[i];
         if (word[0] != '-') {
-            VT_CHECK(*operand == NULL, "%s: '%s' after '%s': expected one %s", command, word, *operand, operand_name);
-            *operand = word;
+            VT_TRY(take_operand(command, operand_name, word, operand));
             continue;
         }
         const char *name = word + (strncmp(word, "--", 2) == 0 ? 2 : 0);
-        size_t length = strcspn(name, "=");
-        const vt_argument *flag = find_flag(flags, flag_count, name, length);
+        const vt_argument *flag = name != word ? find_flag(flags, flag_count, name, strcspn(name, "=")) : NULL;
         if (flag == NULL) {
             status = unknown_flag(command, flags, flag_count, word);
             goto done;
         }
-        const char *value = NULL;
-        VT_TRY(find_value(command, flag, name + length, argument_count, arguments, &i, &value));
-        VT_TRY(parse_value(command, flag, value));
+        VT_TRY(take_flag(command, flag, argument_count, arguments, &i, operand_name, operand));
     }
     VT_CHECK(*help || *operand != NULL, "%s: no %s given; see `vitrain %s --help`", command, operand_name, command);
 done:

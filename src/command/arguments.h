@@ -27,17 +27,30 @@ typedef struct {
     const char *help;
 } vt_argument;
 
+/* What the help says of a flag --checkpoint, whose value vt_checkpoint_find is given. */
+#define VT_CHECKPOINT_FLAG_HELP "the directory of a checkpoint, or of a run (its best one); the word alone will do"
+
 /* The meaning of a command line: `flags` [flag_count], and one word without dashes, named `operand_name` in messages,
- * in *operand. *help is true, and the rest unset, when --help or -h is among them. `command` is the subcommand's
- * name. */
+ * in *operand. A flag whose value is *operand is another way to give it; both at once are an error. *help is true, and
+ * the rest unset, when --help or -h is among them. `command` is the subcommand's name. */
 vt_status vt_arguments_parse(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
                              int64_t flag_count, const char *operand_name, const char **operand, bool *help);
 
 /* For subcommands that take the flags of a configuration, too: the meaning of the `flags`, and all other words, in
- * their order, in *others (malloc'd). Those that are no option's name, but nearly one of the `flags`, are an error.
- * *help as above. */
+ * their order, in *others (malloc'd). A flag that is neither one of `flags` nor an option's is an error. *help as
+ * above. */
 vt_status vt_arguments_take(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
                             int64_t flag_count, int *other_count, char ***others, bool *help);
+
+/* The same, and one word without dashes, which may be left out, in *operand (NULL, or the value of a flag, before), as
+ * with vt_arguments_parse. */
+vt_status vt_arguments_take_with(const char *command, int argument_count, char *const *arguments,
+                                 const vt_argument *flags, int64_t flag_count, const char *operand_name,
+                                 const char **operand, int *other_count, char ***others, bool *help);
+
+/* For subcommands that take any number of words: the `flags`, and the words (malloc'd). */
+vt_status vt_arguments_words(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
+                             int64_t flag_count, int *word_count, char ***words, bool *help);
 
 /* Is --help or -h among them? */
 bool vt_arguments_ask_help(int argument_count, char *const *arguments);

@@ -414,7 +414,7 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
                             .tokens = TOKENS},
                    .no_mask = {.tokens = TOKENS}};
     vt_arena arena = {0};
-    VT_TRY(vt_arguments_parse("bench", argument_count, arguments, flags, 3, "word", &what, &help));
+    VT_TRY(vt_arguments_parse("bench kernels", argument_count, arguments, flags, 3, "word", &what, &help));
     if (help) {
         printf("usage: vitrain bench kernels [--name=value ...]\n\nEvery operation of a back end at the shapes of a "
                "large model's block, beside its limit.\n\n");

@@ -49,6 +49,7 @@ static const subcommand commands[] = {
     {"layout", "print the grid of ranks of a parallel run", vt_command_layout, false},
     {"plan", "say what each layout of a run would take, in memory and time", vt_command_plan, false},
     {"options", "list every option of a configuration", vt_command_options, false},
+    {"version", "print the version, as --version does", vt_command_version, false},
 };
 enum { TRY_AGAIN = 75 }; /* EX_TEMPFAIL of sysexits.h: queues that requeue a job know it */
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
@@ -158,11 +159,8 @@ static vt_status run_help(int argument_count, char *const *arguments)
 static vt_status dispatch(int argument_count, char *const *arguments)
 {
     const char *first = argument_count > 0 ? arguments[0] : "--config=base";
-    for (int i = 0; i < argument_count; i++) {
-        if (strcmp(arguments[i], "--version") != 0) continue;
-        printf("vitrain %s\n", vt_version());
-        return VT_OK;
-    }
+    for (int i = 0; i < argument_count; i++)
+        if (strcmp(arguments[i], "--version") == 0) return vt_command_version(0, NULL);
     if (vt_arguments_ask_help(argument_count > 0 ? 1 : 0, arguments)) return run_help(0, NULL);
     if (strcmp(first, "help") == 0) return run_help(argument_count - 1, arguments + 1);
     if (first[0] == '-') return run_command(find_command("train"), argument_count, arguments);

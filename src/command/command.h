@@ -12,6 +12,9 @@ int vt_command_run(int argument_count, char *const *arguments);
 /* `vitrain options`, in options.c. */
 vt_status vt_command_options(int argument_count, char *const *arguments);
 
+/* `vitrain version`, in version.c. */
+vt_status vt_command_version(int argument_count, char *const *arguments);
+
 /* What `git describe` said when the program was built. */
 const char *vt_version(void);
 

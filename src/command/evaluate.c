@@ -8,10 +8,11 @@
 #include "command/arguments.h"
 #include "forecast/evaluation.h"
 #include "forecast/forecaster.h"
+#include "training/checkpoint_find.h"
 
 static void print_help(const vt_argument *flags, int64_t count)
 {
-    printf("vitrain evaluate --checkpoint=PATH [flags]: forecasts from every initial time of the validation or test "
+    printf("vitrain evaluate CHECKPOINT [flags]: forecasts from every initial time of the validation or test "
            "set,\nscored beside persistence (nothing changes) and climatology (the mean over time):\n"
            "  RMSE  latitude-weighted, in the units of the data (Rasp et al. 2020, WeatherBench)\n"
            "  ACC   anomaly correlation, against the climatology of time_means_path (Rasp et al. 2024, WeatherBench "
@@ -37,18 +38,19 @@ done:
     return status;
 }
 
-/* All that comes before the ranks meet. *output: the default directory, where it is taken. */
+/* All that comes before the ranks meet. *checkpoint: the one that was named; *output: the default directory, where it is
+ * taken. Both are malloc'd. */
 static vt_status prepare(int argument_count, char *const *arguments, const vt_launch *launch,
-                         vt_evaluation_options *options, vt_config **config, char **output, bool *help)
+                         vt_evaluation_options *options, vt_config **config, char **checkpoint, char **output, bool *help)
 {
     vt_status status = VT_OK;
-    const char *split = "valid";
+    const char *split = "valid", *named = NULL;
     char **others = NULL;
     int other_count = 0;
     const vt_argument flags[] = {
-        {"checkpoint", VT_ARGUMENT_PATH, &options->checkpoint, 0, 0,
-         "directory of a checkpoint, …/checkpoints/best say"},
+        {"checkpoint", VT_ARGUMENT_PATH, &named, 0, 0, VT_CHECKPOINT_FLAG_HELP},
         {"rollout", VT_ARGUMENT_INTEGER, &options->rollout, 1, 100000, "steps of each forecast"},
+        {"steps", VT_ARGUMENT_INTEGER, &options->rollout, 1, 100000, "another name of --rollout"},
         {"split", VT_ARGUMENT_TEXT, &split, 0, 0, "valid or test: which set (default valid)"},
         {"every", VT_ARGUMENT_INTEGER, &options->every, 1, 100000, "initial times: each so many of the set's"},
         {"map_channel", VT_ARGUMENT_TEXT, &options->channel, 0, 0,
@@ -56,14 +58,17 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
         {"output", VT_ARGUMENT_PATH, &options->output, 0, 0, "directory (default <run>/evaluation/step-N-<split>)"},
     };
     const int64_t flag_count = sizeof flags / sizeof flags[0];
-    VT_TRY(vt_arguments_take("evaluate", argument_count, arguments, flags, flag_count, &other_count, &others, help));
+    VT_TRY(vt_arguments_take_with("evaluate", argument_count, arguments, flags, flag_count, "CHECKPOINT", &named,
+                                  &other_count, &others, help));
     if (*help) {
         print_help(flags, flag_count);
         goto done;
     }
-    VT_CHECK(options->checkpoint != NULL, "evaluate: --checkpoint=PATH is needed; see `vitrain evaluate --help`");
+    VT_CHECK(named != NULL, "evaluate: no CHECKPOINT given; see `vitrain evaluate --help`");
     VT_CHECK(strcmp(split, "valid") == 0 || strcmp(split, "test") == 0, "evaluate: --split=%s: expected valid or test",
              split);
+    VT_TRY(vt_checkpoint_find(named, VT_CHECKPOINT_TO_SHOW, checkpoint));
+    options->checkpoint = *checkpoint;
     options->test = strcmp(split, "test") == 0;
     VT_TRY(vt_forecaster_configure(options->checkpoint, other_count, others, launch->world_size, config));
     options->config = *config;
@@ -85,16 +90,17 @@ vt_status vt_command_evaluate(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     vt_evaluation_options options = {.rollout = 20, .every = 1};
-    char *output = NULL;
+    char *checkpoint = NULL, *output = NULL;
     bool help = false;
     vt_config *config = NULL;
     vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
-    status = prepare(argument_count, arguments, &launch, &options, &config, &output, &help);
+    status = prepare(argument_count, arguments, &launch, &options, &config, &checkpoint, &output, &help);
     if (status != VT_OK) vt_world_fail_early(&launch);
     if (status == VT_OK && !help) status = vt_evaluate(&options, &launch);
 done:
     vt_config_close(&config);
+    free(checkpoint);
     free(output);
     return status;
 }

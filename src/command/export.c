@@ -1,28 +1,31 @@
 #include "command/export.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "command/arguments.h"
 #include "data/output_file.h"
 #include "data/safetensors.h"
 #include "training/checkpoint.h"
+#include "training/checkpoint_find.h"
 
 vt_status vt_command_export(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    const char *checkpoint = NULL, *output = NULL;
+    const char *named = NULL, *output = NULL;
+    char *checkpoint = NULL;
     bool help = false, force = false;
     const vt_argument flags[] = {
+        {"checkpoint", VT_ARGUMENT_PATH, &named, 0, 0, VT_CHECKPOINT_FLAG_HELP},
         {"output", VT_ARGUMENT_PATH, &output, 0, 0, "the file to write, NAME.safetensors"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace a file of that name"},
     };
     const int64_t flag_count = sizeof flags / sizeof flags[0];
     VT_TRY(
-        vt_arguments_parse("export", argument_count, arguments, flags, flag_count, "CHECKPOINT", &checkpoint, &help));
+        vt_arguments_parse("export", argument_count, arguments, flags, flag_count, "CHECKPOINT", &named, &help));
     if (help) {
-        printf("vitrain export CHECKPOINT --output=NAME.safetensors: the parameters of a checkpoint (a directory "
-               "step-… or\n"
-               "best of a run) as a .safetensors file with PyTorch's names, which --init_from takes, too.\n\n");
+        printf("vitrain export CHECKPOINT --output=NAME.safetensors: the parameters of a checkpoint as a .safetensors "
+               "file with\nPyTorch's names, which --init_from takes, too.\n\n");
         vt_arguments_print(flags, flag_count);
         goto done;
     }
@@ -32,8 +35,10 @@ vt_status vt_command_export(int argument_count, char *const *arguments)
              output);
     VT_TRY(vt_output_check_file("--output", output));
     VT_CHECK(force || !vt_output_exists(output), "export: %s is there; --force replaces it", output);
+    VT_TRY(vt_checkpoint_find(named, VT_CHECKPOINT_TO_SHOW, &checkpoint));
     VT_TRY(vt_checkpoint_export(checkpoint, output));
     printf("%s: the parameters of %s\n", output, checkpoint);
 done:
+    free(checkpoint);
     return status;
 }

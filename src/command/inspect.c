@@ -10,6 +10,7 @@
 #include "command/arguments.h"
 #include "data/file_list.h"
 #include "data/output_file.h"
+#include "data/pytorch_file.h"
 
 typedef enum { CHECKPOINT, RUN, DATA, NOTHING_KNOWN } directory_kind;
 
@@ -51,9 +52,10 @@ static vt_status look(const char *path, const char *variables, bool verify, int 
 {
     vt_status status = VT_OK;
     struct stat info;
+    const char *foreign = vt_pytorch_file_kind(path);
     VT_CHECK(stat(path, &info) == 0, "inspect: %s: %s", path, strerror(errno));
-    VT_CHECK(S_ISDIR(info.st_mode),
-             "inspect: %s is a file; expected the directory of a checkpoint, of a run or of data", path);
+    VT_CHECK(S_ISDIR(info.st_mode), "inspect: %s is %s; expected the directory of a checkpoint, of a run or of data",
+             path, foreign != NULL ? foreign : "a file");
     switch (kind_of(path, variables != NULL)) {
     case CHECKPOINT:
         return vt_inspect_checkpoint(path, false, verify, faults);
@@ -80,15 +82,17 @@ vt_status vt_command_inspect(int argument_count, char *const *arguments)
     bool verify = false, help = false;
     int faults = 0;
     const vt_argument flags[] = {
+        {"checkpoint", VT_ARGUMENT_PATH, &path, 0, 0, "another way to give PATH"},
         {"verify", VT_ARGUMENT_SWITCH, &verify, 0, 0, "read every value: checksums, and that all are numbers"},
         {"variables", VT_ARGUMENT_TEXT, &variables, 0, 0, "netCDF: the variables that are the channels, [u10,z@500]"},
     };
-    VT_TRY(vt_arguments_parse("inspect", argument_count, arguments, flags, 2, "PATH", &path, &help));
+    const int64_t flag_count = sizeof flags / sizeof flags[0];
+    VT_TRY(vt_arguments_parse("inspect", argument_count, arguments, flags, flag_count, "PATH", &path, &help));
     if (help) {
         printf("vitrain inspect PATH [--verify] [--variables=[...]]: what a checkpoint, a run directory or a data "
                "directory holds, and\n"
                "whether anything of it is missing or damaged: then the exit status is 1.\n\n");
-        vt_arguments_print(flags, 2);
+        vt_arguments_print(flags, flag_count);
         goto done;
     }
     size_t length = strlen(path);

@@ -8,10 +8,11 @@
 #include "data/output_file.h"
 #include "forecast/forecaster.h"
 #include "forecast/prediction.h"
+#include "training/checkpoint_find.h"
 
 static void print_help(const vt_argument *flags, int64_t count)
 {
-    printf("vitrain predict --checkpoint=PATH --time=2003-01-05T06:00 --output=FILE.nc [flags]: a forecast of --steps\n"
+    printf("vitrain predict CHECKPOINT --time=2003-01-05T06:00 --output=FILE.nc [flags]: a forecast of --rollout\n"
            "times of 6 hours (times dt) from one initial time of the data, as a NetCDF-4 file by the CF conventions:\n"
            "a variable a channel in the units of the data, which ncdump, xarray and Panoply open.\n\n");
     vt_arguments_print(flags, count);
@@ -35,34 +36,37 @@ done:
     return status;
 }
 
-/* All that comes before the ranks meet. */
+/* All that comes before the ranks meet. *checkpoint: the one that was named, malloc'd. */
 static vt_status prepare(int argument_count, char *const *arguments, const vt_launch *launch,
-                         vt_prediction_options *options, vt_config **config, bool *help)
+                         vt_prediction_options *options, vt_config **config, char **checkpoint, bool *help)
 {
     vt_status status = VT_OK;
-    const char *split = "valid";
+    const char *split = "valid", *named = NULL;
     char **others = NULL;
     int other_count = 0;
     bool force = false;
     const vt_argument flags[] = {
-        {"checkpoint", VT_ARGUMENT_PATH, &options->checkpoint, 0, 0,
-         "directory of a checkpoint, …/checkpoints/best say"},
+        {"checkpoint", VT_ARGUMENT_PATH, &named, 0, 0, VT_CHECKPOINT_FLAG_HELP},
         {"time", VT_ARGUMENT_TEXT, &options->time, 0, 0, "initial time, UTC: 2003-01-05T06:00"},
-        {"steps", VT_ARGUMENT_INTEGER, &options->steps, 1, 100000, "forecasts, each the next one's input"},
+        {"rollout", VT_ARGUMENT_INTEGER, &options->steps, 1, 100000, "forecasts, each the next one's input"},
+        {"steps", VT_ARGUMENT_INTEGER, &options->steps, 1, 100000, "another name of --rollout"},
         {"output", VT_ARGUMENT_PATH, &options->output, 0, 0, "the file to write, NAME.nc"},
         {"split", VT_ARGUMENT_TEXT, &split, 0, 0, "train, valid or test: where the initial time is (default valid)"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace a file of that name"},
     };
     const int64_t flag_count = sizeof flags / sizeof flags[0];
-    VT_TRY(vt_arguments_take("predict", argument_count, arguments, flags, flag_count, &other_count, &others, help));
+    VT_TRY(vt_arguments_take_with("predict", argument_count, arguments, flags, flag_count, "CHECKPOINT", &named,
+                                  &other_count, &others, help));
     if (*help) {
         print_help(flags, flag_count);
         goto done;
     }
-    VT_CHECK(options->checkpoint != NULL && options->time != NULL && options->output != NULL,
-             "predict: --checkpoint=PATH, --time=DATE and --output=FILE.nc are needed; see `vitrain predict --help`");
+    VT_CHECK(named != NULL && options->time != NULL && options->output != NULL,
+             "predict: a CHECKPOINT, --time=DATE and --output=FILE.nc are needed; see `vitrain predict --help`");
     VT_TRY(vt_output_check_file("--output", options->output));
     VT_CHECK(force || !vt_output_exists(options->output), "predict: %s is there; --force replaces it", options->output);
+    VT_TRY(vt_checkpoint_find(named, VT_CHECKPOINT_TO_SHOW, checkpoint));
+    options->checkpoint = *checkpoint;
     VT_TRY(vt_forecaster_configure(options->checkpoint, other_count, others, launch->world_size, config));
     options->config = *config;
     VT_TRY(choose_set(options, split));
@@ -75,14 +79,16 @@ vt_status vt_command_predict(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     vt_prediction_options options = {.steps = 20};
+    char *checkpoint = NULL;
     bool help = false;
     vt_config *config = NULL;
     vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
-    status = prepare(argument_count, arguments, &launch, &options, &config, &help);
+    status = prepare(argument_count, arguments, &launch, &options, &config, &checkpoint, &help);
     if (status != VT_OK) vt_world_fail_early(&launch);
     if (status == VT_OK && !help) status = vt_predict(&options, &launch);
 done:
     vt_config_close(&config);
+    free(checkpoint);
     return status;
 }

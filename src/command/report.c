@@ -17,7 +17,7 @@ vt_status vt_command_report(int argument_count, char *const *arguments)
     const vt_argument flags[] = {
         {"output", VT_ARGUMENT_PATH, &output, 0, 0, "the page (default DIR/report.html; of several ./compare.html)"},
     };
-    VT_TRY(vt_arguments_take("report", argument_count, arguments, flags, 1, &count, &directories, &help));
+    VT_TRY(vt_arguments_words("report", argument_count, arguments, flags, 1, &count, &directories, &help));
     if (help) {
         printf("vitrain report DIR [DIR …]: writes report.html of a run anew, as it was written after its last epoch;\n"
                "of several runs one page that compares them. One file, for any browser, without a network.\n\n");
@@ -25,9 +25,6 @@ vt_status vt_command_report(int argument_count, char *const *arguments)
         goto done;
     }
     VT_CHECK(count > 0, "report: no run directory given; see `vitrain report --help`");
-    for (int i = 0; i < count; i++)
-        VT_CHECK(directories[i][0] != '-', "report: unknown flag %s; `vitrain report --help` lists all",
-                 directories[i]);
     path = output != NULL ? vt_text_copy(output)
            : count == 1   ? vt_text_format("%s/report.html", directories[0])
                           : vt_text_copy("compare.html");

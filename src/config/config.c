@@ -239,6 +239,12 @@ const char *vt_config_nearest(const char *name)
     return vt_row_nearest(name, true);
 }
 
+bool vt_config_takes_next(const char *name)
+{
+    const vt_row *row = vt_row_find(name);
+    return row != NULL && !vt_row_is_switch(row);
+}
+
 vt_status vt_config_open_default(vt_config **result)
 {
     vt_config *config = make_default();

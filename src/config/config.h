@@ -112,6 +112,9 @@ vt_status vt_config_open_text(const char *text, const char *text_name, int argum
 /* The name of the option that is nearest to this one. */
 const char *vt_config_nearest(const char *name);
 
+/* Is the flag of this name (without dashes, with nothing behind it) one whose value is the next word? */
+bool vt_config_takes_next(const char *name);
+
 /* An option's value as a file would have it; malloc'd. The option exists. */
 char *vt_config_value_text(const vt_config *config, const char *option);
 

@@ -17,7 +17,7 @@
 /* Headers are small: the format's own limit is 100 MB, ours keeps a hostile file from taking memory. */
 enum { LONGEST_HEADER = 16 << 20, LONGEST_NAME = 256 };
 
-typedef enum { TYPE_F32, TYPE_F16, TYPE_BF16, TYPE_OTHER } number_type;
+typedef enum { TYPE_F64, TYPE_F32, TYPE_F16, TYPE_BF16, TYPE_OTHER } number_type;
 
 typedef struct {
     char name[LONGEST_NAME];
@@ -139,6 +139,7 @@ static bool take_entry(cursor *c, tensor_entry *entry)
 
 static number_type type_of(const char *name)
 {
+    if (strcmp(name, "F64") == 0) return TYPE_F64;
     if (strcmp(name, "F32") == 0) return TYPE_F32;
     if (strcmp(name, "F16") == 0) return TYPE_F16;
     return strcmp(name, "BF16") == 0 ? TYPE_BF16 : TYPE_OTHER;
@@ -146,7 +147,7 @@ static number_type type_of(const char *name)
 
 static int64_t type_size(number_type type)
 {
-    return type == TYPE_F32 ? 4 : 2;
+    return type == TYPE_F64 ? 8 : type == TYPE_F32 ? 4 : 2;
 }
 
 static vt_status check_entry(const vt_safetensors *file, const tensor_entry *entry)
@@ -258,37 +259,75 @@ const char *vt_safetensors_name(const vt_safetensors *file, int64_t index)
     return index < file->count ? file->entries[index].name : NULL;
 }
 
-vt_status vt_safetensors_read(const vt_safetensors *file, const char *name, const vt_tensor_shape *shape, float *values)
+void vt_safetensors_rename(vt_safetensors *file, int64_t index, const char *name)
 {
-    vt_status status = VT_OK;
-    uint16_t *halves = NULL;
-    char found[128], expected[128];
+    VT_ASSERT(index < file->count && strlen(name) < LONGEST_NAME);
+    memmove(file->entries[index].name, name, strlen(name) + 1);
+}
+
+static const tensor_entry *find_entry(const vt_safetensors *file, const char *name)
+{
     const tensor_entry *entry = NULL;
     for (int64_t i = 0; i < file->count; i++)
         if (strcmp(file->entries[i].name, name) == 0) entry = &file->entries[i];
-    VT_CHECK(entry != NULL, "%s has no tensor '%s'", file->path, name);
-    vt_tensor_shape_text(&entry->shape, found);
-    vt_tensor_shape_text(shape, expected);
-    VT_CHECK(strcmp(found, expected) == 0, "%s: tensor '%s' is %s, but the model's is %s", file->path, name, found,
-             expected);
-    VT_CHECK(entry->type != TYPE_OTHER, "%s: tensor '%s' holds %s; F32, F16 and BF16 can be read", file->path, name,
-             entry->type_name);
-    size_t count = (size_t)vt_tensor_count(shape);
-    VT_CHECK(fseeko(file->file, (off_t)(file->data_start + entry->begin), SEEK_SET) == 0, "can't read %s: %s",
-             file->path, strerror(errno));
-    if (entry->type == TYPE_F32) {
-        VT_CHECK(fread(values, sizeof *values, count, file->file) == count, "can't read tensor '%s' of %s", name,
-                 file->path);
-    } else {
-        halves = vt_allocate((count + 1), sizeof *halves, "a .safetensors file");
-        VT_CHECK(fread(halves, sizeof *halves, count, file->file) == count, "can't read tensor '%s' of %s", name,
-                 file->path);
-        for (size_t i = 0; i < count; i++)
-            values[i] = entry->type == TYPE_BF16 ? vt_bfloat16_widen(halves[i]) : vt_float16_widen(halves[i]);
+    return entry;
+}
+
+const char *vt_safetensors_type(const vt_safetensors *file, const char *name)
+{
+    const tensor_entry *entry = find_entry(file, name);
+    return entry != NULL ? entry->type_name : NULL;
+}
+
+/* stored [count], numbers of the entry's type (not F32), as float32. */
+static vt_status convert(const vt_safetensors *file, const tensor_entry *entry, const void *stored, size_t count,
+                         float *values)
+{
+    vt_status status = VT_OK;
+    const uint16_t *halves = stored;
+    const double *doubles = stored;
+    for (size_t i = 0; i < count && entry->type == TYPE_F16; i++) values[i] = vt_float16_widen(halves[i]);
+    for (size_t i = 0; i < count && entry->type == TYPE_BF16; i++) values[i] = vt_bfloat16_widen(halves[i]);
+    for (size_t i = 0; i < count && entry->type == TYPE_F64; i++) {
+        values[i] = (float)doubles[i];
+        VT_CHECK(isfinite(values[i]) || !isfinite(doubles[i]),
+                 "%s: tensor '%s' holds %g (F64), which is too large for float32", file->path, entry->name, doubles[i]);
     }
 done:
-    free(halves);
     return status;
+}
+
+vt_status vt_safetensors_read_part(const vt_safetensors *file, const char *name, int part, int parts,
+                                   const vt_tensor_shape *shape, float *values)
+{
+    vt_status status = VT_OK;
+    void *stored = NULL;
+    char found[128], expected[128];
+    const tensor_entry *entry = find_entry(file, name);
+    vt_tensor_shape whole = *shape;
+    VT_CHECK(entry != NULL, "%s has no tensor '%s'", file->path, name);
+    whole.shape[0] *= parts;
+    vt_tensor_shape_text(&entry->shape, found);
+    vt_tensor_shape_text(&whole, expected);
+    VT_CHECK(strcmp(found, expected) == 0, "%s: tensor '%s' is %s, but the model's is %s", file->path, name, found,
+             expected);
+    VT_CHECK(entry->type != TYPE_OTHER, "%s: tensor '%s' holds %s; F32, F64, F16 and BF16 can be read", file->path, name,
+             entry->type_name);
+    const size_t count = (size_t)vt_tensor_count(shape), size = (size_t)type_size(entry->type);
+    const int64_t begin = file->data_start + entry->begin + part * (int64_t)(count * size);
+    if (entry->type != TYPE_F32) stored = vt_allocate(count + 1, size, "a .safetensors file");
+    VT_CHECK(fseeko(file->file, (off_t)begin, SEEK_SET) == 0, "can't read %s: %s", file->path, strerror(errno));
+    VT_CHECK(fread(stored != NULL ? stored : values, size, count, file->file) == count, "can't read tensor '%s' of %s",
+             name, file->path);
+    if (stored != NULL) VT_TRY(convert(file, entry, stored, count, values));
+done:
+    free(stored);
+    return status;
+}
+
+vt_status vt_safetensors_read(const vt_safetensors *file, const char *name, const vt_tensor_shape *shape, float *values)
+{
+    return vt_safetensors_read_part(file, name, 0, 1, shape, values);
 }
 
 /* ---- writing ---- */

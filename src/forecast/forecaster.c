@@ -143,7 +143,7 @@ vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt
     VT_TRY(vt_world_agree(world, open_backend(forecaster, config, world)));
     VT_TRY(vt_world_agree(world, open_model(forecaster, config, world, latitudes)));
     const vt_checkpoint_subject subject = {.trainer = forecaster->trainer, .channel_names = channel_names};
-    VT_TRY(vt_world_agree(world, vt_checkpoint_read_parameters(checkpoint, &subject)));
+    VT_TRY(vt_world_agree(world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL)));
 done:
     if (status != VT_OK) vt_forecaster_close(&forecaster);
     *result = forecaster;

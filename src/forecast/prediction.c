@@ -259,8 +259,9 @@ static vt_status run(prediction *p)
     vt_date_format(vt_date_after(p->date, minutes), first);
     vt_date_format(vt_date_after(p->date, minutes * options->steps), last);
     const int64_t channels = options->config->n_out_channels;
-    printf("%s: %lld forecast%s, %s to %s UTC, %lld channel%s\n", options->output, (long long)options->steps,
-           options->steps == 1 ? "" : "s", first, last, (long long)channels, channels == 1 ? "" : "s");
+    printf("%s: %lld forecast%s of %s, %s to %s UTC, %lld channel%s\n", options->output, (long long)options->steps,
+           options->steps == 1 ? "" : "s", options->checkpoint, first, last, (long long)channels,
+           channels == 1 ? "" : "s");
 done:
     return status;
 }
@@ -270,8 +271,8 @@ vt_status vt_predict(const vt_prediction_options *options, const vt_launch *laun
     vt_status status = VT_OK;
     prediction p = {.options = options};
     VT_CHECK(options->steps == 1 || vt_forecaster_can_roll(options->config),
-             "--steps=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's input; "
-             "only --steps=1 is possible",
+             "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's input; "
+             "only --rollout=1 is possible",
              (long long)options->steps, (long long)options->config->n_out_channels,
              (long long)(options->config->n_in_channels / (options->config->n_history + 1)));
     VT_TRY(vt_world_open(options->config, launch, &p.world));

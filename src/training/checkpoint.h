@@ -4,6 +4,7 @@
 #ifndef VT_TRAINING_CHECKPOINT_H
 #define VT_TRAINING_CHECKPOINT_H
 
+#include "base/text.h"
 #include "data/tensor_file.h"
 #include "training/trainer.h"
 
@@ -43,8 +44,10 @@ vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject 
                              bool *damaged);
 
 /* Collective. Parameters alone: from a checkpoint, or from a file whose name ends in .safetensors and that has
- * PyTorch's names. */
-vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject);
+ * PyTorch's names. Names may begin with what PyTorch's wrappers put there (module., _orig_mod.), and q, k and v be one
+ * tensor, attn.qkv. What was changed of such a file is appended to *changes, for the log: "; …" each (NULL
+ * will do for a checkpoint). */
+vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes);
 
 /* For those that look at a checkpoint without a model, which may be a stranger's: whether checkpoint.h5 is what was
  * written, and HDF5 does not crash over the files (in a process of its own, data/trial.h: before a back end is opened);

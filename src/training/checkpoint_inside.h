@@ -26,6 +26,9 @@ vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory
 vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject,
                                   const vt_progress *progress);
 
+/* vt_checkpoint_read_parameters of a .safetensors file, this rank's part of it. */
+vt_status vt_checkpoint_import(const char *path, const vt_trainer *trainer, vt_text *changes);
+
 /* Opens a whole checkpoint of a version that we know; ranks divide the looking at the shards among them (world may be
  * NULL). *damaged tells, of a failure, whether the files are at fault. */
 vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_tensor_file **index, bool *damaged);

@@ -147,70 +147,13 @@ vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject 
     return finish_reading(subject->trainer, status, damaged);
 }
 
-/* Does the model have parameters whose names begin as this one, up to the first point? */
-static bool has_part(const vt_parameters *parameters, const char *name)
-{
-    const size_t length = strcspn(name, ".");
-    bool found = false;
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
-        const char *other = vt_parameters_at(parameters, i)->name;
-        found = found || (strcspn(other, ".") == length && strncmp(other, name, length) == 0);
-    }
-    return found;
-}
-
-/* A tensor more, in a part that the model has, is another model's: of a further block, say, or a head's bias. What
- * stands beside a model in such files (an optimizer's state) begins otherwise. */
-static vt_status check_all_used(const vt_safetensors *file, const char *path, const vt_parameters *parameters)
-{
-    vt_status status = VT_OK;
-    const char *name;
-    for (int64_t i = 0; (name = vt_safetensors_name(file, i)) != NULL; i++)
-        VT_CHECK(vt_parameters_find(parameters, name) != NULL || !has_part(parameters, name),
-                 "%s: its tensor '%s' is not in the model that the configuration asks for; is it of another depth?",
-                 path, name);
-done:
-    return status;
-}
-
-static vt_status read_safetensors(const char *path, const vt_trainer *trainer)
-{
-    vt_status status = VT_OK;
-    vt_backend *backend = trainer->backend;
-    vt_safetensors *file = NULL;
-    float *whole = NULL, *room = vt_stored_room(trainer);
-    VT_TRY(vt_safetensors_open(path, &file));
-    VT_TRY(check_all_used(file, path, trainer->parameters));
-    for (int64_t i = 0; i < vt_parameters_count(trainer->parameters); i++) {
-        vt_tensor_box boxes[VT_TENSOR_BOXES];
-        vt_stored_tensor tensor = vt_stored_at(trainer, i);
-        vt_tensor_shape shape = vt_stored_shape(tensor.parameter);
-        free(whole);
-        whole = vt_allocate((size_t)vt_tensor_count(&shape), sizeof *whole, "a checkpoint");
-        VT_TRY(vt_safetensors_read(file, tensor.parameter->name, &shape, whole));
-        float *next = room;
-        int number = vt_stored_boxes(&tensor, boxes);
-        for (int j = 0; j < number; j++) {
-            vt_tensor_box_copy(&shape, whole, &boxes[j], next);
-            next += vt_tensor_count(&boxes[j].shape);
-        }
-        if (number > 0)
-            backend->copy_from_host(backend, tensor.memory, room, (size_t)tensor.piece.count * sizeof *room);
-    }
-done:
-    vt_safetensors_close(&file);
-    free(whole);
-    free(room);
-    return status;
-}
-
-static vt_status read_own_parameters(const char *path, const vt_checkpoint_subject *subject)
+static vt_status read_own_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
     vt_trainer *trainer = subject->trainer;
     bool damaged = false;
-    if (vt_safetensors_is_name(path)) return read_safetensors(path, trainer);
+    if (vt_safetensors_is_name(path)) return vt_checkpoint_import(path, trainer, changes);
     VT_TRY(vt_checkpoint_open(path, trainer->world, &index, &damaged));
     VT_TRY(vt_checkpoint_check_model(index, path, subject));
     VT_TRY(read_tensors(index, trainer, vt_parameters_count(trainer->parameters)));
@@ -219,10 +162,10 @@ done:
     return status;
 }
 
-vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject)
+vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes)
 {
     bool damaged = false;
-    return finish_reading(subject->trainer, read_own_parameters(path, subject), &damaged);
+    return finish_reading(subject->trainer, read_own_parameters(path, subject, changes), &damaged);
 }
 
 static vt_status read_named(vt_tensor_file *file, const char *name, vt_named_tensor *tensor)

@@ -11,6 +11,7 @@
 #include "report/log.h"
 #include "training/benchy.h"
 #include "training/budget.h"
+#include "training/checkpoint_find.h"
 #include "training/loop.h"
 #include "training/reader.h"
 #include "training/run_directory.h"
@@ -34,6 +35,9 @@ typedef struct {
     bool resumes; /* from a checkpoint: */
     bool named;   /* the one that --resume names, else the run's newest */
     bool foreign; /* and that is another run's, whose history is not this directory's */
+    char *chosen;  /* the checkpoint that --resume names */
+    char *initial; /* the one, or the file, of --init_from, and what was changed of it, for the log */
+    vt_text initial_changes;
     vt_progress progress;
     vt_backend *backend;
     vt_trainer *trainer;
@@ -154,7 +158,8 @@ static vt_status choose_checkpoint(run_state *run)
     VT_TRY(vt_checkpoint_store_has_any(run->checkpoints, &any));
     run->named = strcmp(config->resume, VT_SWITCH_ON) != 0 && !(config->resume_newest && any);
     run->resumes = run->named || any;
-    run->foreign = run->named && !vt_checkpoint_store_owns(run->checkpoints, config->resume);
+    if (run->named) VT_TRY(vt_checkpoint_find(config->resume, VT_CHECKPOINT_TO_RESUME, &run->chosen));
+    run->foreign = run->named && !vt_checkpoint_store_owns(run->checkpoints, run->chosen);
 done:
     return status;
 }
@@ -213,17 +218,28 @@ static vt_status open_directory(run_state *run)
     run->resumes = vt_world_any(run->world, run->resumes);
     run->named = vt_world_any(run->world, run->named);
     run->foreign = vt_world_any(run->world, run->foreign);
+    vt_world_broadcast_text(run->world, &run->chosen);
     if (run->foreign)
-        VT_TRY(vt_world_agree(run->world, vt_checkpoint_read(run->config->resume, &subject, &run->progress, &damaged)));
+        VT_TRY(vt_world_agree(run->world, vt_checkpoint_read(run->chosen, &subject, &run->progress, &damaged)));
     VT_TRY(vt_world_agree(run->world, run->world->rank == 0 ? make_directory(run) : VT_OK));
 done:
     return status;
 }
 
-static vt_status read_initial(const run_state *run)
+/* Collective. */
+static vt_status read_initial(run_state *run)
 {
+    vt_status status = VT_OK;
+    vt_world *world = run->world;
+    const char *path = run->config->init_from;
     const vt_checkpoint_subject subject = subject_of(run);
-    return run->config->init_from != NULL ? vt_checkpoint_read_parameters(run->config->init_from, &subject) : VT_OK;
+    if (path == NULL) return VT_OK;
+    VT_TRY(vt_world_agree(
+        world, world->rank == 0 ? vt_checkpoint_find(path, VT_CHECKPOINT_TO_BEGIN, &run->initial) : VT_OK));
+    vt_world_broadcast_text(world, &run->initial);
+    VT_TRY(vt_checkpoint_read_parameters(run->initial, &subject, &run->initial_changes));
+done:
+    return status;
 }
 
 /* Where the run goes on from. */
@@ -234,17 +250,18 @@ static vt_status restore(run_state *run)
     const vt_checkpoint_subject subject = subject_of(run);
     if (run->foreign) {
         run->progress.best_loss = INFINITY; /* of this run's, which has none yet */
-        vt_checkpoint_log_resumed(config->resume, &run->progress);
+        vt_checkpoint_log_resumed(run->chosen, &run->progress);
         return VT_OK;
     }
     run->progress = vt_progress_start;
     if (run->resumes) {
-        VT_TRY(vt_checkpoint_store_restore(run->checkpoints, run->named ? config->resume : NULL, &subject,
-                                           &run->progress));
+        VT_TRY(vt_checkpoint_store_restore(run->checkpoints, run->chosen, &subject, &run->progress));
         return VT_OK;
     }
     if (config->resume != NULL) VT_TRY(read_initial(run)); /* not known to be needed before */
-    if (config->init_from != NULL) vt_log_info("the parameters begin as those of %s", config->init_from);
+    if (config->init_from != NULL)
+        vt_log_info("the parameters begin as those of %s%s", run->initial,
+                    run->initial_changes.length > 0 ? run->initial_changes.characters : "");
 done:
     return status;
 }
@@ -367,6 +384,9 @@ static void close_run(run_state *run)
     free(run->means);
     free(run->stds);
     free(run->directory);
+    free(run->chosen);
+    free(run->initial);
+    vt_text_close(&run->initial_changes);
     vt_run_directory_unlock(&run->lock);
     vt_run_directory_unlock(&run->lock_above);
 }
