@@ -16,7 +16,9 @@ static void print_help(const vt_argument *flags, int64_t count)
            "set,\nscored beside persistence (nothing changes) and climatology (the mean over time):\n"
            "  RMSE  latitude-weighted, in the units of the data (Rasp et al. 2020, WeatherBench)\n"
            "  ACC   anomaly correlation, against the climatology of time_means_path (Rasp et al. 2024, WeatherBench "
-           "2)\nWrites scores.csv and maps (target, forecast, difference); docs/evaluation.md has the formulas.\n\n");
+           "2)\n"
+           "  loss  of single steps, as training has it (\"Avg val loss\"), over all samples\n"
+           "Writes loss.csv, scores.csv and maps (target, forecast, difference); docs/evaluation.md has the formulas.\n\n");
     vt_arguments_print(flags, count);
     printf("\nThe configuration is the checkpoint's; every key of it is a flag, too: --data_dir=DIR,\n"
            "--limit_nsamples_val=N (only the first N initial times), --local_batch_size=N (forecasts at once: 8).\n");

@@ -11,6 +11,7 @@
 #include "data/file_list.h"
 #include "data/output_file.h"
 #include "data/pytorch_file.h"
+#include "training/checkpoint_find.h"
 
 typedef enum { CHECKPOINT, RUN, DATA, NOTHING_KNOWN } directory_kind;
 
@@ -52,6 +53,7 @@ static vt_status look(const char *path, const char *variables, bool verify, int 
 {
     vt_status status = VT_OK;
     struct stat info;
+    char *checkpoint = NULL;
     const char *foreign = vt_pytorch_file_kind(path);
     VT_CHECK(stat(path, &info) == 0, "inspect: %s: %s", path, strerror(errno));
     VT_CHECK(S_ISDIR(info.st_mode), "inspect: %s is %s; expected the directory of a checkpoint, of a run or of data",
@@ -66,11 +68,17 @@ static vt_status look(const char *path, const char *variables, bool verify, int 
     case NOTHING_KNOWN:
         break;
     }
+    if (vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK) { /* of a run's checkpoints/ */
+        status = vt_inspect_checkpoint(checkpoint, false, verify, faults);
+        goto done;
+    }
+    vt_error_clear();
     VT_FAIL(
         "inspect: %s is none of ours: a checkpoint has checkpoint.h5, a run metrics.csv, data train/*YYYY.h5 (netCDF: "
         "with --variables)",
         path);
 done:
+    free(checkpoint);
     return status;
 }
 

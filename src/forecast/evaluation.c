@@ -28,6 +28,8 @@ typedef struct {
     int64_t batch, rounds;        /* initial times that a rank forecasts at once, and how often */
     int64_t plane, map_channel;
     float *input, *persistence, *forecast, *target; /* of a batch, and one target */
+    vt_evaluation loss; /* the training's, over loss_count samples */
+    int64_t loss_count;
     vt_maps maps;
 } evaluation;
 
@@ -232,10 +234,45 @@ done:
     return status;
 }
 
+/* ---- the loss ---- */
+
+/* Those of `count` samples from the first-th one that `every` leaves. */
+static vt_status add_losses(evaluation *e, int64_t first, int64_t count)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = e->options->config;
+    const int64_t in = config->n_in_channels * e->plane, out = config->n_out_channels * e->plane;
+    if (count <= 0) return VT_OK;
+    float *targets = e->forecast; /* there are no forecasts yet */
+    for (int64_t i = 0; i < count; i++)
+        VT_TRY(vt_dataset_read(e->dataset, (first + i) * e->options->every, e->input + i * in, targets + i * out));
+    VT_TRY(vt_forecaster_score(e->forecaster, e->input, targets, count, &e->loss));
+done:
+    return status;
+}
+
+/* Collective. What training logs as "Avg val loss": all samples count, also those that are too near to the end of their
+ * file to be initial times. */
+static vt_status find_loss(evaluation *e)
+{
+    vt_status status = VT_OK;
+    const int64_t every = e->options->every, together = e->batch * e->world->ranks;
+    e->loss_count = (vt_dataset_sample_count(e->dataset) + every - 1) / every;
+    vt_evaluation_open(e->options->config, &e->loss);
+    for (int64_t begin = 0; begin < e->loss_count; begin += together) {
+        const int64_t first = begin + e->world->rank * e->batch;
+        VT_TRY(vt_world_agree(e->world, add_losses(e, first, smaller(e->batch, e->loss_count - first))));
+    }
+    vt_forecaster_score_finish(e->forecaster, &e->loss);
+done:
+    return status;
+}
+
 static vt_status report(evaluation *e)
 {
     vt_status status = VT_OK;
-    char *path = vt_text_format("%s/scores.csv", e->options->output), *trained = NULL;
+    char *path = vt_text_format("%s/scores.csv", e->options->output), *trained = NULL, number[VT_NUMBER_SIZE];
+    char *loss_path = vt_text_format("%s/loss.csv", e->options->output);
     const int64_t hours = e->maps.hours_a_step;
     const char *const *names = vt_dataset_channel_names(e->dataset);
     VT_TRY(vt_forecaster_describe(e->options->checkpoint, &trained, NULL));
@@ -243,11 +280,15 @@ static vt_status report(evaluation *e)
            e->options->test ? "test" : "validation", vt_dataset_options_of(e->dataset)->directory,
            (long long)e->start_count, (long long)e->options->rollout, e->options->rollout == 1 ? "" : "s",
            (long long)hours);
+    printf("loss: %s (relative L2 over %lld samples, as training logs it)\n",
+           vt_text_float((float)e->loss.loss, number), (long long)e->loss_count);
+    VT_TRY(vt_loss_write(loss_path, e->options->test ? "test" : "valid", e->loss_count, e->loss.loss));
     VT_TRY(vt_scores_write(e->scores, path, names, hours));
     vt_scores_print(e->scores, names, e->options->rollout, e->options->config->n_out_channels, hours);
     printf("all lead times: %s; maps of %s: %s/map-*.png\n", path, e->maps.channel, e->options->output);
 done:
     free(path);
+    free(loss_path);
     free(trained);
     return status;
 }
@@ -271,6 +312,7 @@ static vt_status run_phases(evaluation *e)
                         .steps = e->options->rollout,
                         .height = e->options->config->img_size[0],
                         .width = e->options->config->img_size[1]};
+    VT_TRY(find_loss(e));
     VT_TRY(score_all(e));
     int64_t count = 0;
     double *sums = vt_scores_sums(e->scores, &count);
@@ -289,6 +331,7 @@ vt_status vt_evaluate(const vt_evaluation_options *options, const vt_launch *lau
 done:
     if (e.world != NULL && !vt_world_speaks(e.world)) vt_error_clear(); /* another rank tells */
     vt_scores_close(&e.scores);
+    vt_evaluation_close(&e.loss);
     vt_forecaster_close(&e.forecaster);
     vt_dataset_close(&e.dataset);
     free(e.starts);

@@ -11,11 +11,11 @@ typedef struct {
     bool test;           /* the test set, else the validation set */
     int64_t rollout;     /* steps of each forecast */
     int64_t every;       /* initial times: each so many */
-    const char *output;  /* directory of scores.csv and the maps; made when missing */
+    const char *output;  /* directory of the files; made when missing */
     const char *channel; /* that the maps show; NULL: t2m, or the last one */
 } vt_evaluation_options;
 
-/* Collective. Prints a table on standard output, and writes scores.csv and map-….png. Ranks share out the initial
+/* Collective. Prints the loss and a table on standard output, and writes loss.csv, scores.csv and map-….png. Ranks share out the initial
  * times. */
 vt_status vt_evaluate(const vt_evaluation_options *options, const vt_launch *launch);
 

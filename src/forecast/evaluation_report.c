@@ -65,6 +65,14 @@ done:
     return status;
 }
 
+vt_status vt_loss_write(const char *path, const char *split, int64_t samples, double loss)
+{
+    char *text = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n", split, (long long)samples, loss);
+    vt_status status = write_bytes(path, text, strlen(text));
+    free(text);
+    return status;
+}
+
 void vt_maps_clear(const char *directory)
 {
     DIR *listing = opendir(directory);

@@ -11,6 +11,9 @@
 void vt_scores_print(const vt_scores *scores, const char *const *channel_names, int64_t leads, int64_t channels,
                      int64_t hours_a_step);
 
+/* loss.csv: one row, with the loss of training over the samples of "valid" or "test". */
+vt_status vt_loss_write(const char *path, const char *split, int64_t samples, double loss);
+
 typedef struct {
     const char *directory, *channel;
     bool dated;

@@ -11,7 +11,6 @@
 #include "data/tensor_file.h"
 #include "training/budget.h"
 #include "training/checkpoint.h"
-#include "training/step.h"
 
 struct vt_forecaster {
     vt_backend *backend;
@@ -175,6 +174,22 @@ vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, int6
 {
     VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
     return vt_step_predict(forecaster->trainer, input, count, fields);
+}
+
+vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, const float *target, int64_t count,
+                              vt_evaluation *sums)
+{
+    const vt_batch batch = {.sample_count = count,
+                            .global_count = count * forecaster->trainer->config->data_parallel,
+                            .input = input,
+                            .target = target};
+    VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
+    return vt_step_evaluate(forecaster->trainer, &batch, false, sums);
+}
+
+void vt_forecaster_score_finish(const vt_forecaster *forecaster, vt_evaluation *sums)
+{
+    vt_evaluation_finish(forecaster->trainer, sums);
 }
 
 bool vt_forecaster_can_roll(const vt_config *config)

@@ -4,6 +4,7 @@
 
 #include "config/config.h"
 #include "parallel/world.h"
+#include "training/step.h"
 
 /* The configuration that the checkpoint was made with, changed by flags. Each rank holds the whole model, whatever
  * layout it was trained in: tensor_parallel and context_parallel other than 1 are an error. local_batch_size, the
@@ -25,6 +26,12 @@ int64_t vt_forecaster_batch(const vt_forecaster *forecaster);
 /* input [count, n_in_channels, height, width], newest time first; fields [count, n_out_channels, height, width], dt
  * later. */
 vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, int64_t count, float *fields);
+
+/* Adds the training's loss of samples with their targets [count, n_out_channels, height, width] to *sums, on each rank
+ * for itself; vt_forecaster_score_finish, which is collective, makes them means. */
+vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, const float *target, int64_t count,
+                              vt_evaluation *sums);
+void vt_forecaster_score_finish(const vt_forecaster *forecaster, vt_evaluation *sums);
 
 /* Can a forecast be the next one's input: does it have all channels of the input? */
 bool vt_forecaster_can_roll(const vt_config *config);

@@ -64,9 +64,9 @@ static vt_status refuse(const char *path, vt_checkpoint_use use)
              path, pytorch,
              use == VT_CHECKPOINT_TO_RESUME ? " (--resume goes on from vitrain's own checkpoints only)" : "");
     VT_CHECK(!vt_safetensors_is_name(path),
-             "%s holds parameters alone, and %s; begin a run with --init_from=%s", path,
-             use == VT_CHECKPOINT_TO_RESUME ? "--resume also needs the optimizer's moments and the progress of a run"
-                                            : "a checkpoint also has the configuration of its model",
+             "%s holds parameters alone, without %s; begin a run with --init_from=%s", path,
+             use == VT_CHECKPOINT_TO_RESUME ? "the optimizer's moments and the progress of a run"
+                                            : "the configuration of their model",
              path);
     VT_FAIL("%s is none of ours; expected the directory of a checkpoint, like runs/demo/1CPU/00/checkpoints/best, or of "
             "a run%s",

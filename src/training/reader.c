@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "data/file_list.h"
 #include "parallel/region.h"
 #include "report/log.h"
 #include "report/memory.h"
@@ -31,24 +32,49 @@ vt_dataset_options vt_reader_samples(const vt_config *config)
 }
 
 /* This rank reads only the rows of the fields that its tokens touch. */
-vt_status vt_reader_open_dataset(const vt_config *config, const vt_world *world, bool training, vt_dataset **dataset)
+static vt_status open_set(const vt_config *config, const vt_world *world, const char *directory,
+                          const char *option_name, int64_t limit, vt_dataset **dataset)
 {
     vt_vit_options model = vt_trainer_model_options(config);
     int64_t tokens = (model.height / model.patch) * (model.width / model.patch);
     vt_run_of own = vt_parallel_tokens(&world->layout, world->rank, config->sequence_parallel, tokens);
     vt_run_of rows = vt_vit_rows(&model, own);
     vt_dataset_options options = vt_reader_samples(config);
-    options.directory = training ? config->train_data_path : config->valid_data_path;
-    options.option_name = training ? "train_data_path" : "valid_data_path";
+    options.directory = directory;
+    options.option_name = option_name;
     options.first_row = rows.first;
     options.rows = rows.count;
-    options.sample_limit = training ? config->limit_nsamples : config->limit_nsamples_val;
+    options.sample_limit = limit;
     options.direct = is_direct(config);
     options.tolerant = config->skip_bad_samples;
     options.unchecked = !config->skip_bad_samples; /* the loss tells */
     options.synthetic = config->data_loader_config == VT_LOADER_SYNTHETIC;
     options.seed = (uint64_t)config->seed;
     return vt_dataset_open(&options, dataset);
+}
+
+vt_status vt_reader_open_dataset(const vt_config *config, const vt_world *world, bool training, vt_dataset **dataset)
+{
+    return training ? open_set(config, world, config->train_data_path, "train_data_path", config->limit_nsamples,
+                               dataset)
+                    : open_set(config, world, config->valid_data_path, "valid_data_path", config->limit_nsamples_val,
+                               dataset);
+}
+
+bool vt_reader_has_test_set(const vt_config *config)
+{
+    vt_file_list files = {0};
+    if (config->data_loader_config == VT_LOADER_SYNTHETIC || config->inf_data_path == NULL) return false;
+    const bool any =
+        vt_file_list_open(config->inf_data_path, "inf_data_path", config->variables != NULL, &files) == VT_OK;
+    vt_error_clear();
+    vt_file_list_close(&files);
+    return any;
+}
+
+vt_status vt_reader_open_test_set(const vt_config *config, const vt_world *world, vt_dataset **dataset)
+{
+    return open_set(config, world, config->inf_data_path, "inf_data_path", config->limit_nsamples_val, dataset);
 }
 
 int64_t vt_reader_workers(const vt_config *config, const vt_world *world)

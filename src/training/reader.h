@@ -13,6 +13,10 @@ vt_dataset_options vt_reader_samples(const vt_config *config);
 /* This rank's rows of the training or the validation set. */
 vt_status vt_reader_open_dataset(const vt_config *config, const vt_world *world, bool training, vt_dataset **dataset);
 
+/* Are there files of a test set, in inf_data_path? And likewise this rank's rows of it. */
+bool vt_reader_has_test_set(const vt_config *config);
+vt_status vt_reader_open_test_set(const vt_config *config, const vt_world *world, vt_dataset **dataset);
+
 /* Reader threads: num_data_workers to the letter, else one for each core of this rank that does not compute, and at
  * least one. */
 int64_t vt_reader_workers(const vt_config *config, const vt_world *world);
