@@ -18,7 +18,8 @@ static void print_help(const vt_argument *flags, int64_t count)
            "  ACC   anomaly correlation, against the climatology of time_means_path (Rasp et al. 2024, WeatherBench "
            "2)\n"
            "  loss  of single steps, as training has it (\"Avg val loss\"), over all samples\n"
-           "Writes loss.csv, scores.csv and maps (target, forecast, difference); docs/evaluation.md has the formulas.\n\n");
+           "Writes loss.csv, scores.csv and maps (target, forecast, difference); docs/evaluation.md has the "
+           "formulas.\n\n");
     vt_arguments_print(flags, count);
     printf("\nThe configuration is the checkpoint's; every key of it is a flag, too: --data_dir=DIR,\n"
            "--limit_nsamples_val=N (only the first N initial times), --local_batch_size=N (forecasts at once: 8).\n");
@@ -40,10 +41,11 @@ done:
     return status;
 }
 
-/* All that comes before the ranks meet. *checkpoint: the one that was named; *output: the default directory, where it is
- * taken. Both are malloc'd. */
+/* All that comes before the ranks meet. *checkpoint: the one that was named; *output: the default directory, where it
+ * is taken. Both are malloc'd. */
 static vt_status prepare(int argument_count, char *const *arguments, const vt_launch *launch,
-                         vt_evaluation_options *options, vt_config **config, char **checkpoint, char **output, bool *help)
+                         vt_evaluation_options *options, vt_config **config, char **checkpoint, char **output,
+                         bool *help)
 {
     vt_status status = VT_OK;
     const char *split = "valid", *named = NULL;

@@ -21,8 +21,7 @@ vt_status vt_command_export(int argument_count, char *const *arguments)
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace a file of that name"},
     };
     const int64_t flag_count = sizeof flags / sizeof flags[0];
-    VT_TRY(
-        vt_arguments_parse("export", argument_count, arguments, flags, flag_count, "CHECKPOINT", &named, &help));
+    VT_TRY(vt_arguments_parse("export", argument_count, arguments, flags, flag_count, "CHECKPOINT", &named, &help));
     if (help) {
         printf("vitrain export CHECKPOINT --output=NAME.safetensors: the parameters of a checkpoint as a .safetensors "
                "file with\nPyTorch's names, which --init_from takes, too.\n\n");

@@ -57,15 +57,19 @@ static const char *kind_by_name(const char *path)
 static const char *kind_by_content(const piece *first, const piece *last)
 {
     /* torch.save without a zip archive: the pickle (protocol 2) of the number 0x1950a86a20f9469cfc6c */
-    static const unsigned char magic[] = {0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19};
+    static const unsigned char magic[] = {0x80, 2,    0x8a, 10,   0x6c, 0xfc, 0x9c,
+                                          0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19};
     enum { TAR_MAGIC = 257 };
     if (begins(first, "PK\3\4", 4))
         return holds(first, "data.pkl") || holds(last, "data.pkl") ? "a PyTorch file (a zip archive with data.pkl)"
                                                                    : NULL;
     if (begins(first, magic, sizeof magic)) return "a PyTorch file of the old form (a pickle)";
-    if (first->count > 2 && first->bytes[0] == 0x80 && first->bytes[1] >= 2 && first->bytes[1] <= 5)
+    /* a .safetensors file may begin with these two bytes, too: a length, behind which its header opens with a brace */
+    if (first->count > 8 && first->bytes[0] == 0x80 && first->bytes[1] >= 2 && first->bytes[1] <= 5 &&
+        first->bytes[8] != '{')
         return "a Python pickle";
-    if (first->count > TAR_MAGIC + 5 && memcmp(first->bytes + TAR_MAGIC, "ustar", 5) == 0) return "a tar archive";
+    if (first->count > TAR_MAGIC + 5 && memcmp(first->bytes + TAR_MAGIC, "ustar", 5) == 0)
+        return "a PyTorch file of the oldest form (a tar archive)";
     return NULL;
 }
 

@@ -311,8 +311,8 @@ vt_status vt_safetensors_read_part(const vt_safetensors *file, const char *name,
     vt_tensor_shape_text(&whole, expected);
     VT_CHECK(strcmp(found, expected) == 0, "%s: tensor '%s' is %s, but the model's is %s", file->path, name, found,
              expected);
-    VT_CHECK(entry->type != TYPE_OTHER, "%s: tensor '%s' holds %s; F32, F64, F16 and BF16 can be read", file->path, name,
-             entry->type_name);
+    VT_CHECK(entry->type != TYPE_OTHER, "%s: tensor '%s' holds %s; F32, F64, F16 and BF16 can be read", file->path,
+             name, entry->type_name);
     const size_t count = (size_t)vt_tensor_count(shape), size = (size_t)type_size(entry->type);
     const int64_t begin = file->data_start + entry->begin + part * (int64_t)(count * size);
     if (entry->type != TYPE_F32) stored = vt_allocate(count + 1, size, "a .safetensors file");

@@ -28,7 +28,7 @@ typedef struct {
     int64_t batch, rounds;        /* initial times that a rank forecasts at once, and how often */
     int64_t plane, map_channel;
     float *input, *persistence, *forecast, *target; /* of a batch, and one target */
-    vt_evaluation loss; /* the training's, over loss_count samples */
+    vt_evaluation loss;                             /* the training's, over loss_count samples */
     int64_t loss_count;
     vt_maps maps;
 } evaluation;

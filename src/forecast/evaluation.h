@@ -15,8 +15,8 @@ typedef struct {
     const char *channel; /* that the maps show; NULL: t2m, or the last one */
 } vt_evaluation_options;
 
-/* Collective. Prints the loss and a table on standard output, and writes loss.csv, scores.csv and map-….png. Ranks share out the initial
- * times. */
+/* Collective. Prints the loss and a table on standard output, and writes loss.csv, scores.csv and map-….png. Ranks
+ * share out the initial times. */
 vt_status vt_evaluate(const vt_evaluation_options *options, const vt_launch *launch);
 
 #endif

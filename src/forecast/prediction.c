@@ -270,11 +270,12 @@ vt_status vt_predict(const vt_prediction_options *options, const vt_launch *laun
 {
     vt_status status = VT_OK;
     prediction p = {.options = options};
-    VT_CHECK(options->steps == 1 || vt_forecaster_can_roll(options->config),
-             "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's input; "
-             "only --rollout=1 is possible",
-             (long long)options->steps, (long long)options->config->n_out_channels,
-             (long long)(options->config->n_in_channels / (options->config->n_history + 1)));
+    VT_CHECK(
+        options->steps == 1 || vt_forecaster_can_roll(options->config),
+        "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's input; "
+        "only --rollout=1 is possible",
+        (long long)options->steps, (long long)options->config->n_out_channels,
+        (long long)(options->config->n_in_channels / (options->config->n_history + 1)));
     VT_TRY(vt_world_open(options->config, launch, &p.world));
     status = run(&p);
 done:

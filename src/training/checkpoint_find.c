@@ -52,25 +52,37 @@ static char *choose(const char *checkpoints, vt_checkpoint_use use)
     return newest < 0 ? NULL : vt_text_format("%s/step-%08lld", checkpoints, (long long)newest);
 }
 
-/* Where it is no directory of ours. */
-static vt_status refuse(const char *path, vt_checkpoint_use use)
+static const char *expected(vt_checkpoint_use use)
+{
+    return use == VT_CHECKPOINT_TO_BEGIN
+               ? "expected the directory of a checkpoint, like runs/demo/1CPU/00/checkpoints/best, or of a run, or a "
+                 "file NAME.safetensors"
+               : "expected the directory of a checkpoint, like runs/demo/1CPU/00/checkpoints/best, or of a run";
+}
+
+/* Files of others, and parameters where more is needed. */
+static vt_status refuse_foreign(const char *path, vt_checkpoint_use use)
 {
     vt_status status = VT_OK;
+    struct stat info;
     const char *pytorch = vt_pytorch_file_kind(path);
-    VT_CHECK(pytorch == NULL,
-             "%s is %s: pickled Python objects, which are not read; make a .safetensors file of its weights in Python, as "
-             "docs/checkpoints.md shows (\"From PyTorch\"): save_file(model.state_dict(), \"model.safetensors\") of "
-             "safetensors.torch; then begin a run with --init_from=model.safetensors%s",
-             path, pytorch,
-             use == VT_CHECKPOINT_TO_RESUME ? " (--resume goes on from vitrain's own checkpoints only)" : "");
-    VT_CHECK(!vt_safetensors_is_name(path),
+    const char *only = use == VT_CHECKPOINT_TO_RESUME ? "; --resume goes on from vitrain's own checkpoints only" : "";
+    const bool is_directory = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    VT_CHECK(pytorch == NULL || !is_directory,
+             "%s is %s, which is not read; `python3 -m torch.distributed.checkpoint.format_utils dcp_to_torch %s "
+             "model.pt` makes one file of it, from which docs/checkpoints.md (\"From PyTorch\") goes on%s",
+             path, pytorch, path, only);
+    VT_CHECK(
+        pytorch == NULL,
+        "%s is %s, which is not read, as pickled objects can run code; in Python `import torch, safetensors.torch; "
+        "safetensors.torch.save_file(torch.load('%s', map_location='cpu'), 'model.safetensors')` makes a file for "
+        "--init_from=model.safetensors (docs/checkpoints.md, \"From PyTorch\")%s",
+        path, pytorch, path, only);
+    VT_CHECK(use == VT_CHECKPOINT_TO_BEGIN || !vt_safetensors_is_name(path),
              "%s holds parameters alone, without %s; begin a run with --init_from=%s", path,
              use == VT_CHECKPOINT_TO_RESUME ? "the optimizer's moments and the progress of a run"
                                             : "the configuration of their model",
              path);
-    VT_FAIL("%s is none of ours; expected the directory of a checkpoint, like runs/demo/1CPU/00/checkpoints/best, or of "
-            "a run%s",
-            path, use == VT_CHECKPOINT_TO_BEGIN ? ", or a file NAME.safetensors" : "");
 done:
     return status;
 }
@@ -83,21 +95,18 @@ vt_status vt_checkpoint_find(const char *path, vt_checkpoint_use use, char **fou
     while (length > 1 && path[length - 1] == '/') length--;
     char *trimmed = vt_text_format("%.*s", (int)length, path), *below = vt_text_format("%s/checkpoints", trimmed);
     *found = NULL;
-    VT_CHECK(stat(trimmed, &info) == 0,
-             "%s: %s; expected the directory of a checkpoint, like runs/demo/1CPU/00/checkpoints/best, or of a run",
-             trimmed, strerror(errno));
-    const bool is_file = !S_ISDIR(info.st_mode);
-    if ((!is_file && is_checkpoint(trimmed)) ||
-        (use == VT_CHECKPOINT_TO_BEGIN && is_file && vt_safetensors_is_name(trimmed))) {
+    VT_CHECK(stat(trimmed, &info) == 0, "%s: %s; %s", trimmed, strerror(errno), expected(use));
+    const bool is_directory = S_ISDIR(info.st_mode), below_there = vt_output_exists(below);
+    if (!is_directory || !is_checkpoint(trimmed)) VT_TRY(refuse_foreign(trimmed, use));
+    if (is_directory ? is_checkpoint(trimmed) : vt_safetensors_is_name(trimmed)) {
         *found = trimmed;
         trimmed = NULL;
         goto done;
     }
-    const char *checkpoints = vt_output_exists(below) ? below : trimmed;
-    if (!is_file) *found = choose(checkpoints, use);
-    if (*found != NULL) goto done;
-    VT_CHECK(checkpoints == trimmed, "%s is a run that has no checkpoint yet: nothing is in %s", trimmed, below);
-    status = refuse(trimmed, use);
+    if (is_directory) *found = choose(below_there ? below : trimmed, use);
+    VT_CHECK(*found != NULL || !below_there, "%s is a run that has no checkpoint yet: there is none in %s", trimmed,
+             below);
+    VT_CHECK(*found != NULL, "%s is neither a checkpoint nor a run; %s", trimmed, expected(use));
 done:
     free(trimmed);
     free(below);

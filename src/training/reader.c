@@ -55,10 +55,10 @@ static vt_status open_set(const vt_config *config, const vt_world *world, const 
 
 vt_status vt_reader_open_dataset(const vt_config *config, const vt_world *world, bool training, vt_dataset **dataset)
 {
-    return training ? open_set(config, world, config->train_data_path, "train_data_path", config->limit_nsamples,
-                               dataset)
-                    : open_set(config, world, config->valid_data_path, "valid_data_path", config->limit_nsamples_val,
-                               dataset);
+    return training
+               ? open_set(config, world, config->train_data_path, "train_data_path", config->limit_nsamples, dataset)
+               : open_set(config, world, config->valid_data_path, "valid_data_path", config->limit_nsamples_val,
+                          dataset);
 }
 
 bool vt_reader_has_test_set(const vt_config *config)

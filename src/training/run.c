@@ -33,9 +33,9 @@ typedef struct {
     int lock;       /* of the directory, held to the end; -1: none */
     int lock_above; /* of the one above, while the directory is chosen and made; -1: none */
     vt_checkpoint_store *checkpoints;
-    bool resumes; /* from a checkpoint: */
-    bool named;   /* the one that --resume names, else the run's newest */
-    bool foreign; /* and that is another run's, whose history is not this directory's */
+    bool resumes;  /* from a checkpoint: */
+    bool named;    /* the one that --resume names, else the run's newest */
+    bool foreign;  /* and that is another run's, whose history is not this directory's */
     char *chosen;  /* the checkpoint that --resume names */
     char *initial; /* the one, or the file, of --init_from, and what was changed of it, for the log */
     vt_text initial_changes;
@@ -249,8 +249,8 @@ static vt_status read_initial(run_state *run)
     const char *path = run->config->init_from;
     const vt_checkpoint_subject subject = subject_of(run);
     if (path == NULL) return VT_OK;
-    VT_TRY(vt_world_agree(
-        world, world->rank == 0 ? vt_checkpoint_find(path, VT_CHECKPOINT_TO_BEGIN, &run->initial) : VT_OK));
+    VT_TRY(vt_world_agree(world,
+                          world->rank == 0 ? vt_checkpoint_find(path, VT_CHECKPOINT_TO_BEGIN, &run->initial) : VT_OK));
     vt_world_broadcast_text(world, &run->initial);
     VT_TRY(vt_checkpoint_read_parameters(run->initial, &subject, &run->initial_changes));
 done:

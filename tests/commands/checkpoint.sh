@@ -393,8 +393,7 @@ test_export_and_back() {
     fails 1 "$VITRAIN" export "$last" --output=model.safetensors
     contains "$output" "--force replaces it"
     fails 1 "$VITRAIN" export nowhere --output=x.safetensors
-    contains "$output" "nowhere/checkpoint.h5"
-    contains "$output" "No such file or directory"
+    contains "$output" "nowhere: No such file or directory; expected the directory of a checkpoint"
     case $output in *flags* | *"errno"*) echo "$output"; return 1 ;; esac # HDF5's own words are longer
     fails 1 "$VITRAIN" export "$last"
     contains "$output" "--output=NAME.safetensors is needed"
@@ -405,4 +404,13 @@ test_export_and_back() {
     contains "$output" "model.safetensors: tensor"
     fails 1 train --num_epochs=1 --run_num=c --init_from=model.safetensors --depth=1
     contains "$output" "model.safetensors: its tensor 'blocks.1."
+}
+
+# Weights from PyTorch and back, with PyTorch itself.
+test_weights_and_pytorch() {
+    local python=${PYTHON:-python3}
+    "$python" -c 'import torch, numpy, h5py, safetensors' 2>/dev/null || skip "no Python with torch, h5py and safetensors (PYTHON names one)"
+    "$python" "$TOP/bench/pytorch_weights.py" "$VITRAIN" >said || { cat said; return 1; }
+    [ "$(grep -c 'relative difference' said)" -eq 15 ]
+    contains "$(cat said)" "forecast: largest difference"
 }

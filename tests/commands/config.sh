@@ -17,9 +17,13 @@ test_help_and_version() {
     contains "$("$VITRAIN" help options)" "usage: vitrain options [--markdown]"
     contains "$("$VITRAIN" train --help)" "usage: vitrain [train]"
     contains "$("$VITRAIN" --config=demo --help)" "vitrain options"
-    for words in --version "train --version" "--config=short --version"; do
+    for words in version --version "train --version" "--config=short --version"; do
         case $("$VITRAIN" $words) in "vitrain "?*) ;; *) return 1 ;; esac
     done
+    [ "$("$VITRAIN" version)" = "$("$VITRAIN" --version)" ]
+    contains "$("$VITRAIN" help version)" "prints the version"
+    error "$VITRAIN" version 2
+    contains "$message" "version: '2' is too much"
     error "$VITRAIN" trian
     contains "$message" "'trian' is not a subcommand; did you mean 'train'?"
     error "$VITRAIN" help nothing_like_it
@@ -64,8 +68,18 @@ test_flag_errors() {
     for words in "layout --rank=3 --ranks" "plan --rank=3 --ranks" "evaluate --rolout=2 --rollout" "predict --step=2 --steps"; do
         set -- $words # a subcommand's own flags are looked at, too
         fails 1 "$VITRAIN" $1 $2
-        contains "$output" "$1: unknown flag ${2%=*}; did you mean $3? \`vitrain $1 --help\` lists its own"
+        contains "$output" "$1: unknown flag ${2%=*}; did you mean $3? \`vitrain $1 --help\` says which there are"
     done
+    # an option's name, nearly: still the subcommand's help
+    error "$VITRAIN" evaluate --embd_dim=64
+    contains "$message" "evaluate: unknown flag --embd_dim; did you mean --embed_dim? \`vitrain evaluate --help\` says"
+    for words in "export --ouput=x --output" "report --ouput=x --output" "inspect --verfy --verify" "synth --chanels=3 --channels"; do
+        set -- $words
+        error "$VITRAIN" $1 $2
+        contains "$message" "$1: unknown flag ${2%=*}; did you mean $3? \`vitrain $1 --help\` lists all"
+    done
+    error "$VITRAIN" bench kernels --thread=2
+    contains "$message" "did you mean --threads? \`vitrain bench kernels --help\` lists all"
     error "$VITRAIN" train --embed_dim=abc
     contains "$message" "--embed_dim=abc: 'abc' is not a whole number (expected 1 to 65536)"
     error "$VITRAIN" --enable_jit false

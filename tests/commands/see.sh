@@ -94,6 +94,117 @@ test_evaluate() {
     [ "$(column two/scores.csv rmse u10 6)" = "$(column one/scores.csv rmse u10 6)" ]
 }
 
+# The loss that evaluate prints is the validation's, whatever the initial times, the batches and the ranks; the one of the
+# test set is what the run printed at its end.
+test_evaluate_prints_the_loss() {
+    small_run
+    logged=$(grep "Avg val loss" trained | tail -n 1 | sed 's/.*=//')
+    tested=$(sed -n 's/.* - INFO - Final test loss: //p' trained)
+    for flags in --rollout=1 --rollout=30 "--rollout=20 --local_batch_size=3" "--steps=4 --cpu_isa=plain"; do
+        "$VITRAIN" evaluate $run $flags --output=a >said
+        contains "$(cat said)" "(relative L2 over 32 samples, as training logs it)"
+        near "$(sed -n 's/^loss: \([^ ]*\) .*/\1/p' said)" "$logged"
+        near "$(sed -n 's/^valid,32,//p' a/loss.csv)" "$logged"
+    done
+    "$VITRAIN" evaluate $run --rollout=2 --split=test --output=b >said
+    near "$(sed -n 's/^test,28,//p' b/loss.csv)" "$tested"
+    "$VITRAIN" evaluate $run --rollout=2 --every=5 --output=c >said
+    contains "$(cat said)" "over 7 samples"
+    "$TESTS" --has-mpi >/dev/null && "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || return 0
+    for ranks in 2 3; do
+        "$TOP/tests/mpirun" -np $ranks "$VITRAIN" evaluate $run --rollout=20 --output=d >said
+        near "$(sed -n 's/^valid,32,//p' d/loss.csv)" "$logged"
+    done
+}
+
+# A checkpoint is named in one way everywhere: by itself or its run, as a word or with --checkpoint.
+test_naming_a_checkpoint() {
+    small_run
+    local last=$run/checkpoints/step-00000014
+    for name in $last $best $run $run/ $run/checkpoints; do
+        for way in $name --checkpoint=$name "--checkpoint $name"; do
+            "$VITRAIN" export $way --output=a.safetensors --force >said
+            [ ! -e b.safetensors ] || cmp a.safetensors b.safetensors
+            mv a.safetensors b.safetensors
+            "$VITRAIN" evaluate $way --rollout=1 --output=scores >said
+            contains "$(cat said)" "(step 14, epoch 2) on the validation set"
+            "$VITRAIN" predict $way --time=2002-01-02 --steps=2 --output=f.nc --force >said
+            contains "$(cat said)" "f.nc: 2 forecasts of $run/checkpoints/"
+            "$VITRAIN" inspect $way >said
+            contains "$(cat said)" "no faults"
+        done
+    done
+    "$VITRAIN" evaluate --local_batch_size 3 $run --rollout=1 --shuffle --output=scores >said # 3 is no checkpoint
+    contains "$(cat said)" "$best (step 14"
+    fails 1 "$VITRAIN" evaluate $run --checkpoint=$run
+    contains "$output" "expected one CHECKPOINT"
+    fails 1 "$VITRAIN" evaluate $run $run
+    contains "$output" "expected one CHECKPOINT"
+    # --rollout and --steps are one
+    "$VITRAIN" evaluate $run --rollout=3 --output=e >said
+    "$VITRAIN" evaluate $run --steps=3 --output=f >said
+    cmp e/scores.csv f/scores.csv
+    "$VITRAIN" predict $run --time=2002-01-02 --rollout=3 --output=g.nc >said
+    contains "$(cat said)" "g.nc: 3 forecasts"
+    # runs begin with the best of another one, and go on from the newest
+    local best_step; best_step=$(readlink $best)
+    ln -sfn step-00000007 $best
+    small_run --run_num=b --init_from=$run --num_epochs=1
+    contains "$(cat trained)" "the parameters begin as those of runs/demo/1CPU/00/checkpoints/best"
+    small_run --run_num=c --resume=runs/demo/1CPU/00 --num_epochs=3
+    contains "$(cat trained)" "resuming from runs/demo/1CPU/00/checkpoints/step-00000014"
+    printf 'PK\003\004 a/data.pkl' >weights.pt
+    for command in "export weights.pt --output=x.safetensors" "evaluate weights.pt" "predict weights.pt --time=2002-01-02 --output=x.nc" \
+        "inspect weights.pt"; do
+        fails 1 "$VITRAIN" $command
+        says_once "weights.pt is a PyTorch file (a zip archive with data.pkl)"
+    done
+    for flag in --init_from --resume; do
+        fails 1 small_run --run_num=d $flag=weights.pt
+        contains "$output" "weights.pt is a PyTorch file (a zip archive with data.pkl), which is not read"
+        [ ! -e runs/demo/1CPU/d ]
+    done
+    fails 1 small_run --run_num=d --resume=b.safetensors
+    contains "$output" "b.safetensors holds parameters alone, without the optimizer's moments"
+}
+
+# The courses' last line, after the last epoch of a run that has a test set.
+test_final_test_loss() {
+    small_run
+    contains "$(cat trained)" "INFO - test set data/test: going once through its 28 samples"
+    grep -Eq ' - root - INFO - Final test loss: [0-9.]+$' $run/out.log
+    contains "$(tail -n 1 $run/out.log)" "; run directory $run"
+    # an end before the last epoch's, by max_time, has none
+    fails 75 small_run --run_num=stopped --num_epochs=100000 --max_time=1 --checkpoint_every=0
+    refuted grep "test set\|Final test loss" runs/demo/1CPU/stopped/out.log
+    # nor has a finished run that is started once more
+    small_run --run_num=00 --resume
+    contains "$(cat trained)" "the run is finished"
+    refuted grep "Final test loss" trained
+    # a set that can't be used ends no run
+    cp data/test/*.h5 kept.h5
+    "$VITRAIN" synth other --img_size=[8,32] --channels=3 --years=1 --steps_per_year=20 --test_steps=20 >/dev/null
+    cp other/test/*.h5 data/test/
+    small_run --run_num=other
+    contains "$(cat trained)" "the test set can't be used, so there will be no final test loss: "
+    refuted grep "Final test loss" trained
+    rm -r data/test
+    small_run --run_num=none
+    refuted grep "test set\|Final test loss" trained
+    mkdir data/test
+    small_run --run_num=empty
+    refuted grep "test set\|Final test loss" trained
+    needs_mpi
+    mv kept.h5 data/test/2003.h5
+    small_run --run_num=one
+    one=$(sed -n 's/.*Final test loss: //p' trained)
+    printf '#!/bin/sh\nexec "%s" -np 2 "%s" "$@"\n' "$TOP/tests/mpirun" "$VITRAIN" >two
+    chmod +x two
+    VITRAIN=./two small_run --run_num=two --tensor_parallel=2
+    near "$(sed -n 's/.*Final test loss: //p' trained)" "$one"
+    [ "$(grep -c "Final test loss" trained)" -eq 1 ]
+}
+
 # The maps of an evaluation are those of its scores.
 test_evaluate_again() {
     small_run
@@ -205,7 +316,7 @@ test_evaluate_a_channel_with_a_slash() {
 test_evaluate_refuses() {
     small_run
     fails 1 "$VITRAIN" evaluate
-    contains "$output" "--checkpoint=PATH is needed"
+    contains "$output" "no CHECKPOINT given"
     fails 1 "$VITRAIN" evaluate --checkpoint=nowhere
     contains "$output" "expected the directory of a checkpoint"
     fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=40
@@ -238,7 +349,7 @@ test_predict() {
     command -v h5dump >/dev/null || skip "no h5dump"
     small_run
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06:00 --steps=3 --output=f.nc >said
-    contains "$(cat said)" "f.nc: 3 forecasts, 2002-01-02 12:00 to 2002-01-03 00:00 UTC, 3 channels"
+    contains "$(cat said)" "f.nc: 3 forecasts of $best, 2002-01-02 12:00 to 2002-01-03 00:00 UTC, 3 channels"
     mkdir netcdf
     cp f.nc netcdf/forecast_2002.nc
     "$VITRAIN" inspect netcdf --variables=[u10,t2m] --verify >said

@@ -173,7 +173,7 @@ TEST(parameters_alone)
     train_steps(&saved, 3);
     const char *path = save(&saved, "parameters");
     open_model(&loaded, "optimizer", "SGD");
-    EXPECT_OK(vt_checkpoint_read_parameters(path, &loaded.subject));
+    EXPECT_OK(vt_checkpoint_read_parameters(path, &loaded.subject, NULL));
     EXPECT(memcmp(vt_parameters_values(saved.trainer->parameters), vt_parameters_values(loaded.trainer->parameters),
                   (size_t)vt_parameters_block_elements(saved.trainer->parameters, 3) * sizeof(float)) == 0);
     EXPECT(loaded.trainer->steps_started == 0 && vt_optimizer_progress_of(loaded.trainer->optimizer).updates == 0);
@@ -202,13 +202,142 @@ TEST(tensors_beside_the_models)
 {
     static const char *const refused[] = {"blocks.2.norm1.bias", "blocks.1.extra", "head.bias", "norm"};
     static const char *const left_alone[] = {"optimizer.blocks.0.norm1.bias", "normal.bias", "step"};
+    vt_text changes = {0};
     model m;
     open_model(&m, NULL, NULL);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        EXPECT_ERROR(vt_checkpoint_read_parameters(export_with(&m, refused[i]), &m.subject),
+        EXPECT_ERROR(vt_checkpoint_read_parameters(export_with(&m, refused[i]), &m.subject, &changes),
                      "is not in the model that the configuration asks for");
     for (size_t i = 0; i < sizeof left_alone / sizeof *left_alone; i++)
-        EXPECT_OK(vt_checkpoint_read_parameters(export_with(&m, left_alone[i]), &m.subject));
+        EXPECT_OK(vt_checkpoint_read_parameters(export_with(&m, left_alone[i]), &m.subject, &changes));
+    close_model(&m);
+}
+
+/* How PyTorch's side may have written them. */
+typedef struct {
+    const char *prefix;
+    bool fused, float64; /* q, k and v in one tensor */
+} form;
+
+/* The data of one tensor, and its entry in the header. */
+static void put_tensor(const form *as, const char *name, const int64_t *shape, int dimensions, const float *values,
+                       vt_text *header, FILE *data)
+{
+    const int64_t begin = ftell(data);
+    int64_t count = 1;
+    for (int d = 0; d < dimensions; d++) count *= shape[d];
+    for (int64_t i = 0; i < count; i++) {
+        const double wide = (double)values[i] * (1 + 0x1p-40); /* to be rounded */
+        if (as->float64)
+            fwrite(&wide, sizeof wide, 1, data);
+        else
+            fwrite(&values[i], sizeof values[i], 1, data);
+    }
+    vt_text_append(header, "%s\"%s%s\":{\"dtype\":\"%s\",\"shape\":[", header->length > 0 ? "," : "{", as->prefix, name,
+                   as->float64 ? "F64" : "F32");
+    for (int d = 0; d < dimensions; d++) vt_text_append(header, "%s%lld", d > 0 ? "," : "", (long long)shape[d]);
+    vt_text_append(header, "],\"data_offsets\":[%lld,%ld]}", (long long)begin, ftell(data));
+}
+
+/* q, k and v lie one behind another, as the parameters do. */
+static void put_parameters(const model *m, const form *as, vt_text *header, FILE *data)
+{
+    const vt_parameters *parameters = m->trainer->parameters;
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        const char *q = strstr(parameter->name, ".attn.q."), *end = parameter->name + strlen(parameter->name);
+        int64_t shape[VT_PARAMETER_DIMENSIONS];
+        memcpy(shape, parameter->shape, sizeof shape);
+        if (as->fused && (strstr(parameter->name, ".attn.k.") || strstr(parameter->name, ".attn.v."))) continue;
+        if (!as->fused || q == NULL) {
+            put_tensor(as, parameter->name, shape, parameter->dimensions, parameter->value, header, data);
+            continue;
+        }
+        float *whole = calloc((size_t)(3 * parameter->count), sizeof *whole);
+        for (int part = 0; part < 3; part++) {
+            char *name = vt_text_format("%.*s.attn.%c%s", (int)(q - parameter->name), parameter->name, "qkv"[part],
+                                        q + strlen(".attn.q"));
+            const vt_parameter *own = vt_parameters_find(parameters, name);
+            memcpy(whole + part * parameter->count, own->value, (size_t)own->count * sizeof *whole);
+            free(name);
+        }
+        char *fused = vt_text_format("%.*s.attn.qkv%.*s", (int)(q - parameter->name), parameter->name,
+                                     (int)(end - q - 7), q + strlen(".attn.q"));
+        shape[0] *= 3;
+        put_tensor(as, fused, shape, parameter->dimensions, whole, header, data);
+        free(fused);
+        free(whole);
+    }
+}
+
+static const char *write_as(const model *m, const form *as)
+{
+    static char path[512];
+    char *bytes = NULL;
+    size_t size = 0;
+    vt_text header = {0};
+    FILE *data = open_memstream(&bytes, &size);
+    put_parameters(m, as, &header, data);
+    vt_text_append(&header, "}");
+    fclose(data);
+    snprintf(path, sizeof path, "%s/as.safetensors", vt_test_directory());
+    FILE *file = fopen(path, "wb");
+    for (int i = 0; i < 8; i++) fputc((int)(header.length >> 8 * i & 255), file);
+    fwrite(header.characters, 1, header.length, file);
+    fwrite(bytes, 1, size, file);
+    fclose(file);
+    free(bytes);
+    vt_text_close(&header);
+    return path;
+}
+
+/* Whatever PyTorch's side put round them, the parameters arrive to the bit, and the log has what was done. */
+TEST(parameters_as_pytorch_writes_them)
+{
+    static const struct {
+        form as;
+        const char *changes;
+    } cases[] = {
+        {{"", false, false}, ""},
+        {{"module.", false, false}, "; 'module.' was taken off its names"},
+        {{"_orig_mod.", false, false}, "; '_orig_mod.' was taken off its names"},
+        {{"module._orig_mod.", false, false}, "; 'module._orig_mod.' was taken off its names"},
+        {{"_orig_mod.module.", false, false}, "; '_orig_mod.module.' was taken off its names"},
+        {{"", true, false}, "; its attn.qkv was split into q, k and v"},
+        {{"", false, true}, "; 38 parameters were rounded from float64 to float32"},
+        {{"module.", true, true},
+         "; 'module.' was taken off its names; its attn.qkv was split into q, k and v; 38 parameters were rounded from "
+         "float64 to float32"},
+    };
+    model saved, loaded;
+    open_model(&saved, NULL, NULL);
+    train_steps(&saved, 3);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        vt_text changes = {0};
+        open_model(&loaded, "seed", "5");
+        EXPECT_OK(vt_checkpoint_read_parameters(write_as(&saved, &cases[i].as), &loaded.subject, &changes));
+        const char *said = changes.length > 0 ? changes.characters : "";
+        EXPECT(strcmp(said, cases[i].changes) == 0, "case %zu: %s", i, said);
+        EXPECT(memcmp(vt_parameters_values(saved.trainer->parameters), vt_parameters_values(loaded.trainer->parameters),
+                      (size_t)vt_parameters_block_elements(saved.trainer->parameters, 3) * sizeof(float)) == 0,
+               "case %zu", i);
+        vt_text_close(&changes);
+        close_model(&loaded);
+    }
+    close_model(&saved);
+}
+
+/* q, k and v beside all three in one, and one name twice. */
+TEST(parameters_that_are_there_twice)
+{
+    vt_text changes = {0};
+    model m;
+    open_model(&m, NULL, NULL);
+    EXPECT_ERROR(vt_checkpoint_read_parameters(export_with(&m, "blocks.0.attn.qkv.weight"), &m.subject, &changes),
+                 "its tensor 'blocks.0.attn.qkv.weight' is not in the model");
+    EXPECT_ERROR(vt_checkpoint_read_parameters(export_with(&m, "module.head.weight"), &m.subject, &changes),
+                 "two of its tensors are 'head.weight' once");
+    vt_text_close(&changes);
     close_model(&m);
 }
 
@@ -406,9 +535,9 @@ TEST(other_settings_than_the_checkpoints)
         open_model(&other, others[i].option, others[i].value);
         expect_refused(path, &other, false, others[i].message);
         if (others[i].of_model)
-            EXPECT_ERROR(vt_checkpoint_read_parameters(path, &other.subject), others[i].message);
+            EXPECT_ERROR(vt_checkpoint_read_parameters(path, &other.subject, NULL), others[i].message);
         else
-            EXPECT_OK(vt_checkpoint_read_parameters(path, &other.subject));
+            EXPECT_OK(vt_checkpoint_read_parameters(path, &other.subject, NULL));
         close_model(&other);
     }
     close_model(&m);

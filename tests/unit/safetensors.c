@@ -59,6 +59,35 @@ TEST(what_the_package_writes)
     vt_safetensors_close(&file);
 }
 
+/* A part of the rows; float64 is rounded to the nearest float32, and refused where there is none. */
+TEST(parts_and_float64)
+{
+    static const char header[] = "{\"a\":{\"dtype\":\"F64\",\"shape\":[3,2],\"data_offsets\":[0,48]}}";
+    const double numbers[6] = {0, -0.1, 1 + 0x1p-24 + 0x1p-40, (double)INFINITY, 3e38, -4e38};
+    const vt_tensor_shape row = {2, {1, 2}}, whole = {2, {3, 2}};
+    const char *path = path_of("wide.safetensors");
+    float values[6];
+    vt_safetensors *file = NULL;
+    write_file(path, header, sizeof header - 1, 0);
+    FILE *more = fopen(path, "ab");
+    fwrite(numbers, sizeof *numbers, 6, more);
+    fclose(more);
+    EXPECT_OK(vt_safetensors_open(path, &file));
+    EXPECT(strcmp(vt_safetensors_type(file, "a"), "F64") == 0 && vt_safetensors_type(file, "b") == NULL);
+    EXPECT_OK(vt_safetensors_read_part(file, "a", 0, 3, &row, values));
+    EXPECT(values[0] == 0 && values[1] == -0.1f);
+    EXPECT_OK(vt_safetensors_read_part(file, "a", 1, 3, &row, values));
+    EXPECT(values[0] == 1 + 0x1p-23f && isinf(values[1]));
+    EXPECT_ERROR(vt_safetensors_read_part(file, "a", 2, 3, &row, values),
+                 "holds -4e+38 (F64), which is too large for float32");
+    EXPECT_ERROR(vt_safetensors_read(file, "a", &whole, values), "too large for float32");
+    EXPECT_ERROR(vt_safetensors_read_part(file, "a", 0, 2, &row, values),
+                 "tensor 'a' is [3, 2], but the model's is [2, 2]");
+    vt_safetensors_rename(file, 0, "b");
+    EXPECT_OK(vt_safetensors_read_part(file, "b", 0, 3, &row, values));
+    vt_safetensors_close(&file);
+}
+
 static void refuse(const char *header, uint64_t length, int64_t data_bytes, const char *part)
 {
     const char *path = path_of("bad.safetensors");

@@ -1,0 +1,132 @@
+/* Which checkpoint a path means, and what is said of paths that mean none. */
+#include "training/checkpoint_find.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "data/output_file.h"
+#include "data/pytorch_file.h"
+#include "test.h"
+
+/* `name` below the test's directory; its folders are made. */
+static const char *put(const char *name, const void *bytes, size_t count)
+{
+    static char path[4096];
+    snprintf(path, sizeof path, "%s/%s", vt_test_directory(), name);
+    char *folder = vt_text_format("%.*s", (int)(strrchr(path, '/') - path), path);
+    EXPECT_OK(vt_output_make_directory(folder));
+    FILE *file = fopen(path, "wb");
+    EXPECT(file != NULL && fwrite(bytes, 1, count, file) == count);
+    fclose(file);
+    free(folder);
+    return path;
+}
+
+static char *below(const char *name)
+{
+    return vt_text_format("%s/%s", vt_test_directory(), name);
+}
+
+static void expect_found(const char *name, vt_checkpoint_use use, const char *expected)
+{
+    char *path = below(name), *wanted = below(expected), *found = NULL;
+    EXPECT_OK(vt_checkpoint_find(path, use, &found));
+    EXPECT(found != NULL && strcmp(found, wanted) == 0);
+    free(path);
+    free(wanted);
+    free(found);
+}
+
+static void expect_refused(const char *path, vt_checkpoint_use use, const char *part)
+{
+    char *found = NULL;
+    EXPECT_ERROR(vt_checkpoint_find(path, use, &found), part);
+    EXPECT(found == NULL);
+}
+
+/* A run has its best, or its newest; --resume goes on from the newest. */
+TEST(which_of_a_run)
+{
+    const vt_checkpoint_use show = VT_CHECKPOINT_TO_SHOW, resume = VT_CHECKPOINT_TO_RESUME;
+    put("run/checkpoints/step-00000009/checkpoint.h5", "x", 1);
+    put("run/checkpoints/step-00000010/checkpoint.h5", "x", 1);
+    put("run/checkpoints/step-00000011.tmp/checkpoint.h5", "x", 1);
+    put("run/checkpoints/step-00000012.aside/checkpoint.h5", "x", 1);
+    expect_found("run", show, "run/checkpoints/step-00000010");
+    char *link = below("run/checkpoints/best");
+    EXPECT(symlink("step-00000009", link) == 0);
+    expect_found("run", show, "run/checkpoints/best");
+    expect_found("run//", VT_CHECKPOINT_TO_BEGIN, "run/checkpoints/best");
+    expect_found("run/checkpoints", show, "run/checkpoints/best");
+    expect_found("run", resume, "run/checkpoints/step-00000010");
+    expect_found("run/checkpoints/", resume, "run/checkpoints/step-00000010");
+    expect_found("run/checkpoints/step-00000009", resume, "run/checkpoints/step-00000009");
+    expect_found("run/checkpoints/best/", show, "run/checkpoints/best");
+    EXPECT(unlink(link) == 0 && symlink("step-00000008", link) == 0); /* which is gone */
+    expect_found("run", show, "run/checkpoints/step-00000010");
+    free(link);
+}
+
+TEST(what_is_neither)
+{
+    char *run = below("fresh"), *data = below("data"), *nowhere = below("nowhere");
+    put("fresh/checkpoints/note", "x", 1);
+    put("data/train/2001.h5", "x", 1);
+    expect_refused(run, VT_CHECKPOINT_TO_SHOW, "is a run that has no checkpoint yet");
+    expect_refused(data, VT_CHECKPOINT_TO_SHOW, "is neither a checkpoint nor a run; expected the directory");
+    expect_refused(nowhere, VT_CHECKPOINT_TO_BEGIN,
+                   "No such file or directory; expected the directory of a checkpoint, "
+                   "like runs/demo/1CPU/00/checkpoints/best, or of a run, or a file");
+    expect_refused(put("note.txt", "hello", 5), VT_CHECKPOINT_TO_RESUME, "is neither a checkpoint nor a run");
+    free(run);
+    free(data);
+    free(nowhere);
+}
+
+static void expect_pytorch(const char *name, const void *bytes, size_t count, const char *kind)
+{
+    const char *path = put(name, bytes, count);
+    expect_refused(path, VT_CHECKPOINT_TO_SHOW, kind);
+    expect_refused(path, VT_CHECKPOINT_TO_BEGIN, "save_file(torch.load(");
+    expect_refused(path, VT_CHECKPOINT_TO_RESUME, "--resume goes on from vitrain's own checkpoints only");
+}
+
+/* Told by what is in them, whatever they are called, then by the name. */
+TEST(files_of_pytorch)
+{
+    enum { FAR = 200000 };
+    static const char zip[] = "PK\3\4\24\0\0\0\0\0\0\0\0\0zip/data.pkl",
+                      old[] = "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.";
+    static const char pickle[] = "\x80\4\x95\0\0\0\0\0\0\0}\x94.";
+    static char far[FAR] = "PK\3\4", tar[512] = "sys_info";
+    memcpy(far + FAR - 100, "data.pkl", 8);
+    memcpy(tar + 257, "ustar", 5);
+    expect_pytorch("a.pt", zip, sizeof zip, "is a PyTorch file (a zip archive with data.pkl)");
+    expect_pytorch("weights", far, FAR, "is a PyTorch file (a zip archive with data.pkl)");
+    expect_pytorch("renamed.safetensors", zip, sizeof zip, "is a PyTorch file (a zip archive with data.pkl)");
+    expect_pytorch("b.bin", old, sizeof old - 1, "is a PyTorch file of the old form (a pickle)");
+    expect_pytorch("c.pkl", pickle, sizeof pickle, "is a Python pickle");
+    expect_pytorch("d", tar, sizeof tar, "is a PyTorch file of the oldest form (a tar archive)");
+    expect_pytorch("e.pt", "", 0, "is a PyTorch file by its name");
+    expect_pytorch("f.pth", "?", 1, "is a PyTorch file by its name");
+    expect_pytorch("g.tar", "?", 1, "is a PyTorch file by its name");
+    expect_pytorch("h.ckpt", "?", 1, "is a PyTorch file by its name");
+    EXPECT(vt_pytorch_file_kind(put("notes.zip", "PK\3\4notes.txt", 13)) == NULL);
+    put("sharded/.metadata", "x", 1);
+    char *sharded = below("sharded");
+    expect_refused(sharded, VT_CHECKPOINT_TO_BEGIN, "is a directory of torch.distributed.checkpoint");
+    free(sharded);
+}
+
+/* Parameters alone begin a run, and nothing else; their file may begin like a pickle. */
+TEST(files_of_parameters)
+{
+    char header[8 + 0x280] = "\x80\2\0\0\0\0\0\0{}";
+    memset(header + 10, ' ', sizeof header - 10);
+    const char *path = put("m.safetensors", header, sizeof header);
+    expect_found("m.safetensors", VT_CHECKPOINT_TO_BEGIN, "m.safetensors");
+    expect_refused(path, VT_CHECKPOINT_TO_SHOW, "holds parameters alone, without the configuration of their model");
+    expect_refused(path, VT_CHECKPOINT_TO_RESUME, "begin a run with --init_from=");
+}
