@@ -1,10 +1,14 @@
 # Looking at what a model does: inspect, evaluate, predict, report, watch.
 
+small_train() {
+    "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[16,32] --n_in_channels=3 --n_out_channels=3 \
+        --embed_dim=16 --depth=2 --num_heads=2 --patch_size=4 --global_batch_size=8 --expdir=runs --num_epochs=2 "$@"
+}
+
 # Data, and a small model trained on them: runs/demo/1CPU/00.
 small_run() {
     [ -d data ] || "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=61 --valid_steps=33 --test_steps=29 >/dev/null
-    "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[16,32] --n_in_channels=3 --n_out_channels=3 \
-        --embed_dim=16 --depth=2 --num_heads=2 --patch_size=4 --global_batch_size=8 --expdir=runs --num_epochs=2 "$@" >trained
+    small_train "$@" >trained
     run=runs/demo/1CPU/00 best=runs/demo/1CPU/00/checkpoints/best
 }
 
@@ -160,11 +164,11 @@ test_naming_a_checkpoint() {
         says_once "weights.pt is a PyTorch file (a zip archive with data.pkl)"
     done
     for flag in --init_from --resume; do
-        fails 1 small_run --run_num=d $flag=weights.pt
+        fails 1 small_train --run_num=d $flag=weights.pt
         contains "$output" "weights.pt is a PyTorch file (a zip archive with data.pkl), which is not read"
         [ ! -e runs/demo/1CPU/d ]
     done
-    fails 1 small_run --run_num=d --resume=b.safetensors
+    fails 1 small_train --run_num=d --resume=b.safetensors
     contains "$output" "b.safetensors holds parameters alone, without the optimizer's moments"
 }
 
@@ -175,7 +179,7 @@ test_final_test_loss() {
     grep -Eq ' - root - INFO - Final test loss: [0-9.]+$' $run/out.log
     contains "$(tail -n 1 $run/out.log)" "; run directory $run"
     # an end before the last epoch's, by max_time, has none
-    fails 75 small_run --run_num=stopped --num_epochs=100000 --max_time=1 --checkpoint_every=0
+    fails 75 small_train --run_num=stopped --num_epochs=100000 --max_time=1 --checkpoint_every=0
     refuted grep "test set\|Final test loss" runs/demo/1CPU/stopped/out.log
     # nor has a finished run that is started once more
     small_run --run_num=00 --resume
