@@ -65,6 +65,7 @@ bool vt_reader_has_test_set(const vt_config *config)
 {
     vt_file_list files = {0};
     if (config->data_loader_config == VT_LOADER_SYNTHETIC || config->inf_data_path == NULL) return false;
+    if (config->origin[VT_OPTION_inf_data_path] == VT_FROM_COMMAND_LINE) return true; /* else opening it says why */
     const bool any =
         vt_file_list_open(config->inf_data_path, "inf_data_path", config->variables != NULL, &files) == VT_OK;
     vt_error_clear();

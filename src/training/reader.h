@@ -13,7 +13,7 @@ vt_dataset_options vt_reader_samples(const vt_config *config);
 /* This rank's rows of the training or the validation set. */
 vt_status vt_reader_open_dataset(const vt_config *config, const vt_world *world, bool training, vt_dataset **dataset);
 
-/* Are there files of a test set, in inf_data_path? And likewise this rank's rows of it. */
+/* Are there files of a test set in inf_data_path, or does a flag say so? And this rank's rows of it. */
 bool vt_reader_has_test_set(const vt_config *config);
 vt_status vt_reader_open_test_set(const vt_config *config, const vt_world *world, vt_dataset **dataset);
 

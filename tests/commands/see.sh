@@ -187,12 +187,14 @@ test_final_test_loss() {
     refuted grep "Final test loss" trained
     # a set that can't be used ends no run
     cp data/test/*.h5 kept.h5
-    "$VITRAIN" synth other --img_size=[8,32] --channels=3 --years=1 --steps_per_year=20 --test_steps=20 >/dev/null
+    "$VITRAIN" synth other --img_size=[8,32] --channels=3 --years=1 --steps_per_year=20 --valid_steps=20 --test_steps=20 >/dev/null
     cp other/test/*.h5 data/test/
     small_run --run_num=other
     contains "$(cat trained)" "the test set can't be used, so there will be no final test loss: "
     refuted grep "Final test loss" trained
     rm -r data/test
+    small_run --run_num=named --inf_data_path=nowhere
+    contains "$(cat trained)" "the test set can't be used, so there will be no final test loss: inf_data_path 'nowhere'"
     small_run --run_num=none
     refuted grep "test set\|Final test loss" trained
     mkdir data/test
