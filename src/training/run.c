@@ -16,13 +16,14 @@
 #include "training/reader.h"
 #include "training/run_directory.h"
 #include "training/stop.h"
+#include "training/test_set.h"
 
 typedef struct {
     const vt_config *config;
     vt_world *world;
-    vt_dataset *training, *validation, *test; /* test: NULL where there is none */
-    char *test_obstacle;                      /* why it can't be used, of rank 0 */
-    vt_loader *training_loader, *validation_loader, *test_loader;
+    vt_dataset *training, *validation;
+    vt_test_set *test; /* NULL where there is none */
+    vt_loader *training_loader, *validation_loader;
     bool caches_training, caches_validation; /* in the device's memory */
     vt_device_cache *training_cache, *validation_cache;
     float *means, *stds; /* [file_channels] */
@@ -70,20 +71,6 @@ static vt_status open_data(run_state *run)
     run->length = vt_loop_length_of(config, samples, &vt_progress_start);
 done:
     return status;
-}
-
-/* Collective. The test set, where there is one. That it can't be used ends no run. */
-static vt_status open_test_set(run_state *run)
-{
-    vt_status status = VT_OK;
-    const vt_config *config = run->config;
-    if (config->enable_benchy || !vt_world_any(run->world, vt_reader_has_test_set(config))) return VT_OK;
-    status = vt_reader_open_test_set(config, run->world, &run->test);
-    if (status == VT_OK) status = vt_dataset_check_same_channels(run->training, run->test);
-    run->test_obstacle = vt_world_cause(run->world, status);
-    if (run->test_obstacle != NULL) vt_dataset_close(&run->test);
-    vt_error_clear();
-    return VT_OK;
 }
 
 static vt_trainer_data trainer_data(const run_state *run)
@@ -357,8 +344,7 @@ static void log_start(const run_state *run)
     else if (config->num_iters != VT_UNSET_INTEGER && steps != config->num_iters)
         vt_log_info("num_iters %lld makes %lld whole epochs, %lld steps", (long long)config->num_iters,
                     (long long)run->length.epochs, (long long)steps);
-    if (run->test_obstacle != NULL)
-        vt_log_warning("the test set can't be used, so there will be no final test loss: %s", run->test_obstacle);
+    vt_test_set_log(run->test);
     if (config->disable_broadcast_buffers)
         vt_log_info("disable_broadcast_buffers has no effect: the model has no buffers");
 }
@@ -395,12 +381,10 @@ static void close_run(run_state *run)
     vt_device_cache_close(&run->validation_cache);
     vt_loader_close(&run->training_loader);
     vt_loader_close(&run->validation_loader);
-    vt_loader_close(&run->test_loader);
     vt_backend_close(&run->backend);
     vt_dataset_close(&run->training);
     vt_dataset_close(&run->validation);
-    vt_dataset_close(&run->test);
-    free(run->test_obstacle);
+    vt_test_set_close(&run->test);
     free(run->means);
     free(run->stds);
     free(run->directory);
@@ -409,33 +393,6 @@ static void close_run(run_state *run)
     vt_text_close(&run->initial_changes);
     vt_run_directory_unlock(&run->lock);
     vt_run_directory_unlock(&run->lock_above);
-}
-
-/* Collective. The loss of the trained model over the test set, in the words of the courses. The validation's ring makes
- * room for its batches. */
-static vt_status test(run_state *run)
-{
-    vt_status status = VT_OK;
-    const vt_config *config = run->config;
-    char number[VT_NUMBER_SIZE];
-    vt_validation result = {.rmse = vt_allocate((size_t)config->n_out_channels, sizeof(double), "the run")};
-    if (run->test == NULL) goto done;
-    vt_log_info("test set %s: going once through its %lld samples", config->inf_data_path,
-                (long long)vt_dataset_sample_count(run->test));
-    vt_loader_close(&run->validation_loader);
-    VT_TRY(vt_world_agree(run->world, vt_reader_open_loader(config, run->world, run->backend, false, false, run->test,
-                                                            &run->test_loader)));
-    status = vt_validate(run->trainer, run->test_loader, false, &result);
-    if (status == VT_STOPPED) {
-        vt_log_info("no final test loss: stopped by %s; `vitrain evaluate %s --split=test` computes it",
-                    vt_stop_requested() ? vt_stop_reason() : "a signal to another rank", run->directory);
-        status = VT_OK; /* all steps are done, and saved */
-        goto done;
-    }
-    if (status == VT_OK) vt_log_info("Final test loss: %s", vt_text_double((double)(float)result.loss, number));
-done:
-    free(result.rmse);
-    return status;
 }
 
 static vt_status train(run_state *run)
@@ -454,7 +411,8 @@ static vt_status train(run_state *run)
                     .subject = subject_of(run),
                     .progress = run->progress};
     VT_TRY(vt_loop_run(&loop, &last));
-    VT_TRY(test(run));
+    vt_loader_close(&run->validation_loader); /* its ring makes room for the test set's */
+    VT_TRY(vt_test_set_score(run->test, run->trainer, run->directory));
     log_result(run, &last);
 done:
     free(last.rmse);
@@ -467,7 +425,7 @@ static vt_status run_phases(run_state *run)
     vt_status status = VT_OK;
     vt_world *world = run->world;
     VT_TRY(vt_world_agree(world, open_data(run))); /* before the directory: a run that can't start leaves nothing */
-    VT_TRY(open_test_set(run));
+    if (!run->config->enable_benchy) vt_test_set_open(run->config, world, run->training, &run->test);
     VT_TRY(vt_world_agree(world, open_backend(run)));
     VT_TRY(vt_world_agree(world, open_device(run)));
     VT_TRY(vt_world_agree(world, open_trainer(run)));

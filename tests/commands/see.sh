@@ -1,9 +1,8 @@
 # Looking at what a model does: inspect, evaluate, predict, report, watch.
 
-small_train() {
-    "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[16,32] --n_in_channels=3 --n_out_channels=3 \
-        --embed_dim=16 --depth=2 --num_heads=2 --patch_size=4 --global_batch_size=8 --expdir=runs --num_epochs=2 "$@"
-}
+SMALL_RUN=(--yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[16,32] --n_in_channels=3 --n_out_channels=3
+    --embed_dim=16 --depth=2 --num_heads=2 --patch_size=4 --global_batch_size=8 --expdir=runs --num_epochs=2)
+small_train() { "$VITRAIN" "${SMALL_RUN[@]}" "$@"; }
 
 # Data, and a small model trained on them: runs/demo/1CPU/00.
 small_run() {
@@ -185,6 +184,20 @@ test_final_test_loss() {
     small_run --run_num=00 --resume
     contains "$(cat trained)" "the run is finished"
     refuted grep "Final test loss" trained
+    # one that is stopped in the midst of the test set is done all the same
+    "$VITRAIN" synth long --img_size=[16,32] --channels=3 --years=1 --steps_per_year=1460 --valid_steps=33 --test_steps=1460 >/dev/null
+    "$VITRAIN" "${SMALL_RUN[@]}" --data_dir=long --run_num=late --num_epochs=1 --limit_nsamples=64 --cpu_isa=plain --embed_dim=64 >late &
+    local pid=$! tries=0 # seconds in the test set, on two idle cores
+    until grep -q "INFO - test set" late; do
+        tries=$((tries + 1))
+        [ $tries -lt 1200 ]
+        sleep 0.1
+    done
+    kill -TERM $pid
+    wait $pid # its status is 0
+    contains "$(cat late)" "no final test loss: stopped by SIGTERM; \`vitrain evaluate runs/demo/1CPU/late --split=test\` computes it"
+    contains "$(tail -n 1 late)" "; run directory runs/demo/1CPU/late"
+    refuted grep "Final test loss" late
     # a set that can't be used ends no run
     cp data/test/*.h5 kept.h5
     "$VITRAIN" synth other --img_size=[8,32] --channels=3 --years=1 --steps_per_year=20 --valid_steps=20 --test_steps=20 >/dev/null

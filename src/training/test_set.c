@@ -1,0 +1,69 @@
+#include "training/test_set.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "report/log.h"
+#include "training/reader.h"
+#include "training/stop.h"
+#include "training/validate.h"
+
+struct vt_test_set {
+    vt_dataset *dataset;
+    char *obstacle; /* why it can't be used; of one that can, NULL */
+};
+
+void vt_test_set_open(const vt_config *config, vt_world *world, const vt_dataset *training, vt_test_set **result)
+{
+    *result = NULL;
+    if (!vt_world_any(world, vt_reader_has_test_set(config))) return;
+    vt_test_set *set = vt_allocate(1, sizeof *set, "the test set");
+    vt_status status = vt_reader_open_test_set(config, world, &set->dataset);
+    if (status == VT_OK) status = vt_dataset_check_same_channels(training, set->dataset);
+    set->obstacle = vt_world_cause(world, status);
+    vt_error_clear();
+    *result = set;
+}
+
+void vt_test_set_close(vt_test_set **set)
+{
+    if (*set == NULL) return;
+    vt_dataset_close(&(*set)->dataset);
+    free((*set)->obstacle);
+    free(*set);
+    *set = NULL;
+}
+
+void vt_test_set_log(const vt_test_set *set)
+{
+    if (set != NULL && set->obstacle != NULL)
+        vt_log_warning("the test set can't be used, so there will be no final test loss: %s", set->obstacle);
+}
+
+vt_status vt_test_set_score(vt_test_set *set, vt_trainer *trainer, const char *run_directory)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = trainer->config;
+    char number[VT_NUMBER_SIZE];
+    vt_loader *loader = NULL;
+    vt_validation result = {0};
+    if (set == NULL || set->obstacle != NULL) return VT_OK;
+    vt_log_info("test set %s: going once through its %lld samples", config->inf_data_path,
+                (long long)vt_dataset_sample_count(set->dataset));
+    result.rmse = vt_allocate((size_t)config->n_out_channels, sizeof *result.rmse, "the test set");
+    VT_TRY(vt_world_agree(trainer->world, vt_reader_open_loader(config, trainer->world, trainer->backend, false, false,
+                                                                set->dataset, &loader)));
+    status = vt_validate(trainer, loader, false, &result);
+    if (status == VT_STOPPED) {
+        vt_log_info("no final test loss: stopped by %s; `vitrain evaluate %s --split=test` computes it",
+                    vt_stop_requested() ? vt_stop_reason() : "a signal to another rank", run_directory);
+        status = VT_OK; /* all steps are done, and saved */
+    } else if (status == VT_OK) {
+        vt_log_info("Final test loss: %s", vt_text_double((double)(float)result.loss, number));
+    }
+done:
+    vt_loader_close(&loader);
+    free(result.rmse);
+    return status;
+}
