@@ -101,8 +101,8 @@ TEST(files_of_pytorch)
                       old[] = "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.";
     static const char pickle[] = "\x80\4\x95\0\0\0\0\0\0\0}\x94.";
     static char far[FAR] = "PK\3\4", tar[512] = "sys_info";
-    memcpy(far + FAR - 100, "data.pkl", 8);
-    memcpy(tar + 257, "ustar", 5);
+    memcpy(far + FAR - 100, "data.pkl", sizeof "data.pkl");
+    memcpy(tar + 257, "ustar", sizeof "ustar");
     expect_pytorch("a.pt", zip, sizeof zip, "is a PyTorch file (a zip archive with data.pkl)");
     expect_pytorch("weights", far, FAR, "is a PyTorch file (a zip archive with data.pkl)");
     expect_pytorch("renamed.safetensors", zip, sizeof zip, "is a PyTorch file (a zip archive with data.pkl)");
