@@ -154,91 +154,58 @@ done:
 
 /* ---- times ---- */
 
-static void add_stretch(vt_dataset *dataset, const vt_set_stretch *stretch)
-{
-    const vt_dataset_options *options = &dataset->options;
-    const int64_t count = dataset->stretch_count, span = options->dt * (options->history + 1);
-    int64_t samples = stretch->times - span, within = samples;
-    if ((count & (count - 1)) == 0) /* grows at every power of two */
-        dataset->stretches = vt_reallocate(dataset->stretches, count == 0 ? 1 : 2 * (size_t)count,
-                                           sizeof *dataset->stretches, "the times of data files");
-    vt_set_stretch *own = &dataset->stretches[dataset->stretch_count++];
-    *own = *stretch;
-    own->first_sample = dataset->sample_count;
-    own->first_frame = dataset->frame_count;
-    if (options->sample_limit != VT_UNSET_INTEGER && options->sample_limit - dataset->sample_count < within)
-        within = options->sample_limit - dataset->sample_count;
-    dataset->sample_count += samples > 0 ? samples : 0;
-    dataset->frame_count += within > 0 ? within + span : 0;
-}
-
-/* All files have their times as far apart, in the same calendar; one that begins before the end of another's is told.
- */
+/* All files have their times as far apart, in the same calendar. */
 static vt_status compare_times(vt_dataset *dataset, const char *path, const vt_time_axis *axis)
 {
     vt_status status = VT_OK;
-    char steps[2][VT_DATE_SIZE], dates[2][VT_DATE_SIZE];
-    const vt_set_stretch *before = NULL;
-    for (int64_t i = 0; i < dataset->stretch_count; i++)
-        if (dataset->stretches[i].dated) before = &dataset->stretches[i];
+    char steps[2][VT_DATE_SIZE];
+    const vt_set_piece *before = NULL;
+    for (int64_t i = 0; i < dataset->piece_count; i++)
+        if (dataset->pieces[i].dated) before = &dataset->pieces[i];
     if (dataset->minutes_a_time == 0) dataset->minutes_a_time = axis->minutes;
     VT_CHECK(axis->minutes == 0 || axis->minutes == dataset->minutes_a_time,
              "%s: its times are %s apart, those of the files before it %s; all files need the same", path,
              vt_time_interval(axis->minutes, steps[0]), vt_time_interval(dataset->minutes_a_time, steps[1]));
-    if (before == NULL) goto done;
-    VT_CHECK(before->date.calendar == axis->stretches[0].date.calendar,
+    VT_CHECK(before == NULL || before->date.calendar == axis->stretches[0].date.calendar,
              "%s: its calendar is '%s', that of the files before it '%s'; all files need the same", path,
              vt_calendar_name(axis->stretches[0].date.calendar), vt_calendar_name(before->date.calendar));
-    const vt_date last = vt_date_after(before->date, (before->times - 1) * dataset->minutes_a_time);
-    if (axis->stretches[0].date.minutes <= last.minutes && dataset->told.overlaps++ == 0)
-        vt_log_warning("%s begins at %s, but %s reaches to %s: what both hold is used twice, and the file names don't "
-                       "follow the time",
-                       path, vt_date_format(axis->stretches[0].date, dates[0]),
-                       vt_dataset_group_path(dataset, before->file), vt_date_format(last, dates[1]));
 done:
     return status;
 }
 
-/* The samples of a file: within each stretch of its times. */
+/* The times of a file that samples come from, in pieces without a gap. */
 static vt_status take_times(vt_dataset *dataset, int64_t index, const vt_fields_file *file)
 {
     vt_status status = VT_OK;
-    const vt_dataset_options *options = &dataset->options;
     const char *path = vt_fields_file_path(file);
     const vt_time_axis *axis = vt_fields_file_times(file);
-    const int64_t times = vt_fields_file_shape(file).times, before = dataset->sample_count;
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE], step[VT_DATE_SIZE];
-    vt_set_stretch stretch = {.file = index, .times = times};
+    vt_set_piece piece = {.file = index, .times = vt_fields_file_shape(file).times};
+    dataset->files[index].times = piece.times;
     if (axis->doubt != NULL && dataset->time_doubt == NULL) dataset->time_doubt = vt_text_copy(axis->doubt);
     if (axis->count == 0) {
-        stretch.dated = vt_date_of_file_name(path, &stretch.date);
-        add_stretch(dataset, &stretch);
+        piece.dated = vt_date_of_file_name(path, &piece.date);
+        vt_dataset_add_piece(dataset, &piece);
     } else {
         VT_TRY(compare_times(dataset, path, axis));
     }
     for (int64_t i = 0; i < axis->count; i++) {
         const vt_stretch *own = &axis->stretches[i], *last = own - 1;
-        stretch = (vt_set_stretch){
-            .file = index, .first_time = own->first, .times = own->count, .dated = true, .date = own->date};
-        add_stretch(dataset, &stretch);
-        if (i == 1 && dataset->told.gaps++ == 0)
+        piece = (vt_set_piece){.file = index,
+                               .first_time = own->first,
+                               .times = own->count,
+                               .dated = true,
+                               .proven = true,
+                               .date = own->date};
+        vt_dataset_add_piece(dataset, &piece);
+        if (i == 1 && dataset->gaps++ == 0 && !dataset->options.quiet)
             vt_log_warning("%s has no times between %s and %s%s, where others are %s apart: no sample reaches across",
                            path, vt_date_format(vt_date_after(last->date, (last->count - 1) * axis->minutes), from),
                            vt_date_format(own->date, to), axis->count > 2 ? ", and more such gaps" : "",
                            vt_time_interval(axis->minutes, step));
     }
-    if (dataset->sample_count == before && dataset->told.too_short++ == 0)
-        vt_log_warning(
-            "%s has %lld times%s, too few for a sample, which spans %lld (n_history %lld, dt %lld): not used", path,
-            (long long)times, axis->count > 1 ? " with gaps between them" : "",
-            (long long)(options->dt * (options->history + 1) + 1), (long long)options->history, (long long)options->dt);
 done:
     return status;
-}
-
-static void tell_more(int64_t count, const char *what, const char *directory)
-{
-    if (count > 1) vt_log_warning("%lld files of %s in all %s", (long long)count, directory, what);
 }
 
 void vt_dataset_log_times(const vt_dataset *dataset)
@@ -249,12 +216,16 @@ void vt_dataset_log_times(const vt_dataset *dataset)
         vt_log_warning("%s; so dates follow from the names of the files, and whether times are missing isn't known",
                        dataset->time_doubt);
     if (dataset->minutes_a_time == 0) return;
-    const vt_set_stretch *first = dataset->stretches, *last = first + dataset->stretch_count - 1;
+    const int64_t crossing = vt_dataset_crossing_samples(dataset);
+    const vt_set_piece *first = dataset->pieces, *last = first + dataset->piece_count - 1;
     const int64_t minutes = dataset->minutes_a_time;
     if (first->dated && last->dated)
         vt_log_info("times: %s to %s, every %s", vt_date_format(first->date, dates[0]),
                     vt_date_format(vt_date_after(last->date, (last->times - 1) * minutes), dates[1]),
                     vt_time_interval(minutes, steps[0]));
+    if (crossing > 0)
+        vt_log_info("%lld of the %lld samples reach from one file into the next, whose times follow",
+                    (long long)crossing, (long long)dataset->sample_count);
     const int64_t usual = 60 * VT_HOURS_A_TIME;
     if (minutes == usual || options->dt * minutes == usual) return;
     char *advice = usual % minutes == 0
@@ -331,9 +302,10 @@ static vt_status open_files(vt_dataset *dataset)
         if (i % VT_TOGETHER == 0) try_some(dataset, i);
         VT_TRY(look_at_file(dataset, i));
     }
-    tell_more(dataset->told.gaps, "have gaps between their times", options->directory);
-    tell_more(dataset->told.overlaps, "begin before the one before them ends", options->directory);
-    tell_more(dataset->told.too_short, "are too short for a sample", options->directory);
+    if (dataset->gaps > 1 && !options->quiet)
+        vt_log_warning("%lld files of %s in all have gaps between their times", (long long)dataset->gaps,
+                       options->directory);
+    vt_dataset_join_pieces(dataset);
     VT_CHECK(dataset->sample_count > 0,
              "%s '%s': no file is long enough for one sample, which spans %lld times (n_history %lld, dt %lld)",
              options->option_name, options->directory, (long long)(options->dt * (options->history + 1) + 1),
@@ -389,6 +361,7 @@ void vt_dataset_close(vt_dataset **pointer)
     free(dataset->channel_names);
     free(dataset->latitudes);
     free(dataset->files);
+    free(dataset->pieces);
     free(dataset->stretches);
     for (int k = 0; k < 2; k++) free(dataset->stored[k]);
     free(dataset->time_doubt);

@@ -21,9 +21,11 @@ typedef struct {
     int64_t dt;            /* time steps between input and target */
     int64_t sample_limit;  /* only the first so many; VT_UNSET_INTEGER: all */
     const char *variables; /* "[u10, z@500]": datasets that are the channels (netCDF); NULL: the dataset `fields` */
+    bool files_apart;      /* no sample reaches from one file into the next, also where their times follow */
     bool direct;           /* reads past the HDF5 library where the files allow it */
     bool tolerant;         /* a file that changed is read on as far as it goes */
     bool unchecked;        /* of plans, values that are only copied aren't looked at: see vt_dataset_check */
+    bool quiet;            /* opening it warns of nothing */
     bool synthetic;        /* no files: noise, the same in every batch; sample_limit or a year of samples */
     uint64_t seed;         /* of the noise */
 } vt_dataset_options;
@@ -52,7 +54,7 @@ vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_da
  * else evenly from 90 to -90 over the rows of the file, both ends included. */
 const double *vt_dataset_latitudes(const vt_dataset *dataset);
 
-/* "…/2013.h5, time 17": where a sample's input begins; for messages and logs. */
+/* "…/2013.h5, time 17": where a sample's input ends; for messages and logs. */
 void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer, int64_t size);
 
 /* Reads sample `sample`: input [in_channels, rows, width] = fields[t], fields[t - dt], … fields[t - history * dt]
@@ -65,7 +67,16 @@ vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, flo
  * values looked at; fails as vt_dataset_read does. Threads as with that. */
 vt_status vt_dataset_check(vt_dataset *dataset, int64_t sample);
 
-/* For forecasts of several steps: does the sample's file reach `steps` steps of dt behind the input's newest time, and
+/* Samples whose times lie in two files or more: they are there where time coordinates say that the files follow one
+ * another. */
+int64_t vt_dataset_crossing_samples(const vt_dataset *dataset);
+
+/* Where two sets hold the same times, as far as dates are known: a sentence that says which, malloc'd; NULL: they share
+ * none. The names ("training", "validation") are those of the sets in it. */
+char *vt_dataset_shared_times(const vt_dataset *one, const char *one_name, const vt_dataset *other,
+                              const char *other_name);
+
+/* For forecasts of several steps: do the sample's files reach `steps` steps of dt behind the input's newest time, and
  * the fields there, [out_channels, rows, width]. Errors as in vt_dataset_read. */
 bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps);
 vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields);

@@ -13,15 +13,25 @@ typedef struct {
     uint64_t last_use;
     int64_t users; /* frames of plans that hold it open */
     bool tried;    /* it was opened before */
+    int64_t times;
 } vt_yearly_file;
 
-/* Times of a file without a gap: no sample reaches beyond them. Of a file whose times are not known, all. */
+/* Times of a file without a gap. Of a file whose times are not known, all. */
 typedef struct {
     int64_t file, first_time, times;
+    int64_t first; /* times of its stretch that come before it */
+    bool dated;
+    bool proven;  /* the date is said by the file's time coordinate, not by its name */
+    vt_date date; /* of the first time */
+} vt_set_piece;
+
+/* Pieces whose times follow one another without a gap, mostly one: no sample reaches beyond them. */
+typedef struct {
+    int64_t first_piece, pieces;
+    int64_t times;
     int64_t first_sample; /* samples of the stretches before it */
     int64_t first_frame;  /* times of the stretches before it that samples use */
-    bool dated;
-    vt_date date; /* of the first time */
+    int64_t used;         /* its own times that samples use, from its first one on */
 } vt_set_stretch;
 
 struct vt_dataset {
@@ -29,12 +39,12 @@ struct vt_dataset {
     vt_dataset_options options;
     vt_file_list list;
     vt_yearly_file *files; /* [list.groups] */
+    vt_set_piece *pieces;  /* in the order of the files and their times */
+    int64_t piece_count;
     vt_set_stretch *stretches;
     int64_t stretch_count;
     int64_t minutes_a_time; /* 0: the files don't say */
-    struct {
-        int64_t gaps, overlaps, too_short; /* files; of each kind the first one is told, and the number */
-    } told;
+    int64_t gaps;           /* files that have some; the first one is told, and the number */
     int64_t sample_count;
     vt_fields_shape shape; /* of every file, but for the times */
     char **channel_names;  /* [shape.channels], or NULL */
@@ -62,6 +72,18 @@ static inline const char *vt_dataset_group_path(const vt_dataset *dataset, int64
 {
     return dataset->list.paths[dataset->list.first[index]];
 }
+
+void vt_dataset_add_piece(vt_dataset *dataset, const vt_set_piece *piece);
+
+/* After the last file: the pieces become stretches and samples. Warns of times that come twice and of files that are
+ * too short. */
+void vt_dataset_join_pieces(vt_dataset *dataset);
+
+/* The piece of a stretch that holds its time `time`. */
+const vt_set_piece *vt_dataset_piece(const vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time);
+
+/* The stretch of a sample, and the time of that stretch that is the input's newest. */
+const vt_set_stretch *vt_dataset_find_sample(const vt_dataset *dataset, int64_t sample, int64_t *time);
 
 /* The open file `index`; when too many are open, the one unused for longest is closed. With the lock, or before there
  * are threads. */

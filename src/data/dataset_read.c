@@ -8,23 +8,6 @@
 #include "config/config.h"
 #include "data/dataset_inside.h"
 
-/* The stretch of a sample, and the time t of its file: the input's newest. */
-static const vt_set_stretch *find_sample(const vt_dataset *dataset, int64_t sample, int64_t *time)
-{
-    VT_ASSERT(sample >= 0 && sample < dataset->sample_count);
-    int64_t low = 0, high = dataset->stretch_count; /* stretches[low].first_sample <= sample */
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-        if (dataset->stretches[middle].first_sample <= sample)
-            low = middle;
-        else
-            high = middle;
-    }
-    const vt_set_stretch *found = &dataset->stretches[low];
-    *time = found->first_time + sample - found->first_sample + dataset->options.history * dataset->options.dt;
-    return found;
-}
-
 void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer, int64_t size)
 {
     int64_t time;
@@ -32,8 +15,10 @@ void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer
         snprintf(buffer, (size_t)size, "synthetic sample %lld", (long long)sample);
         return;
     }
-    const vt_set_stretch *stretch = find_sample(dataset, sample, &time);
-    snprintf(buffer, (size_t)size, "%s, time %lld", vt_dataset_group_path(dataset, stretch->file), (long long)time);
+    const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
+    const vt_set_piece *piece = vt_dataset_piece(dataset, stretch, time);
+    snprintf(buffer, (size_t)size, "%s, time %lld", vt_dataset_group_path(dataset, piece->file),
+             (long long)(piece->first_time + time - piece->first));
 }
 
 /* ---- reading ---- */
@@ -47,20 +32,24 @@ done:
     return status;
 }
 
-/* A time's fields come from the cache, or from the file; the first who wants them there has them read into the cache,
- * too, as one more frame of that time. */
-static vt_status add_frame(vt_dataset *dataset, const vt_set_stretch *stretch, vt_frame *frame, vt_read_plan *plan)
+/* The fields of time `time` of a stretch come from the cache, or from the file; the first who wants them there has them
+ * read into the cache, too, as one more frame of that time. */
+static vt_status add_frame(vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time, vt_frame *frame,
+                           vt_read_plan *plan)
 {
     vt_status status = VT_OK;
     vt_frame_cache *cache = dataset->kept;
-    const int64_t index = stretch->first_frame + frame->time - stretch->first_time;
+    const vt_set_piece *piece = vt_dataset_piece(dataset, stretch, time);
+    const int64_t index = stretch->first_frame + time;
     const int64_t points = dataset->options.rows * dataset->options.width;
     if (cache != NULL && cache->states[index] == VT_FRAME_KEPT) {
         vt_read_plan_add_copy(plan, vt_frame_cache_place(cache, index), frame->values, frame->channels * points);
         goto done;
     }
-    VT_TRY(vt_dataset_use_file(dataset, frame->file, &frame->opened));
+    frame->file = piece->file;
+    frame->time = piece->first_time + time - piece->first;
     frame->kept_as = -1;
+    VT_TRY(vt_dataset_use_file(dataset, frame->file, &frame->opened));
     VT_TRY(add_reading(dataset, frame, plan));
     if (cache == NULL || cache->states[index] != VT_FRAME_MISSING) goto done;
     vt_frame kept = *frame;
@@ -80,13 +69,12 @@ static vt_status add_frames(vt_dataset *dataset, int64_t sample, int64_t place, 
     const vt_dataset_options *options = &dataset->options;
     const int64_t channels = vt_dataset_window_channels(options), size = channels * options->rows * options->width;
     int64_t time;
-    const vt_set_stretch *stretch = find_sample(dataset, sample, &time);
-    vt_frame frame = {.file = stretch->file, .sample = place};
+    const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
+    vt_frame frame = {.sample = place};
     for (int64_t back = -1; back <= options->history; back++) {
-        frame.time = time - back * options->dt;
         frame.channels = back < 0 ? options->out_channels : channels;
         frame.values = back < 0 ? target : input + back * size;
-        VT_TRY(add_frame(dataset, stretch, &frame, plan));
+        VT_TRY(add_frame(dataset, stretch, time - back * options->dt, &frame, plan));
     }
 done:
     return status;
@@ -146,17 +134,18 @@ void vt_dataset_release(vt_dataset *dataset, vt_read_plan *plan)
 bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps)
 {
     int64_t time;
-    const vt_set_stretch *stretch = find_sample(dataset, sample, &time);
-    return time + steps * dataset->options.dt < stretch->first_time + stretch->times;
+    const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
+    return time + steps * dataset->options.dt < stretch->times;
 }
 
 bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, vt_date *date)
 {
     int64_t time;
     if (dataset->options.synthetic) return false;
-    const vt_set_stretch *stretch = find_sample(dataset, sample, &time);
-    *date = vt_date_after(stretch->date, (time - stretch->first_time) * vt_dataset_minutes_a_time(dataset));
-    return stretch->dated;
+    const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
+    const vt_set_piece *piece = vt_dataset_piece(dataset, stretch, time);
+    *date = vt_date_after(piece->date, (time - piece->first) * vt_dataset_minutes_a_time(dataset));
+    return piece->dated;
 }
 
 int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset)
@@ -170,10 +159,12 @@ vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t ste
     const vt_dataset_options *options = &dataset->options;
     vt_fields_file *file = NULL;
     int64_t time;
-    const vt_set_stretch *stretch = find_sample(dataset, sample, &time);
+    const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
     VT_ASSERT(vt_dataset_reaches(dataset, sample, steps));
-    VT_TRY(vt_dataset_use_file(dataset, stretch->file, &file));
-    VT_TRY(vt_fields_file_read(file, time + steps * options->dt, options->out_channels, options->first_row,
+    time += steps * options->dt;
+    const vt_set_piece *piece = vt_dataset_piece(dataset, stretch, time);
+    VT_TRY(vt_dataset_use_file(dataset, piece->file, &file));
+    VT_TRY(vt_fields_file_read(file, piece->first_time + time - piece->first, options->out_channels, options->first_row,
                                options->rows, options->width, fields));
 done:
     return status;
@@ -219,8 +210,8 @@ void vt_dataset_frames(const vt_dataset *dataset, int64_t sample, int64_t *frame
 {
     int64_t time;
     const vt_dataset_options *options = &dataset->options;
-    const vt_set_stretch *stretch = find_sample(dataset, sample, &time);
-    const int64_t frame = stretch->first_frame + time - stretch->first_time;
+    const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
+    const int64_t frame = stretch->first_frame + time;
     for (int64_t back = 0; back <= options->history; back++) frames[back] = frame - back * options->dt;
     frames[options->history + 1] = frame + options->dt;
 }
@@ -235,13 +226,10 @@ vt_status vt_dataset_read_frame(vt_dataset *dataset, int64_t index, float *value
     VT_ASSERT(index >= 0 && index < dataset->frame_count);
     const vt_set_stretch *stretch = &dataset->stretches[dataset->stretch_count - 1];
     while (stretch->first_frame > index) stretch--;
-    vt_frame frame = {.file = stretch->file,
-                      .time = stretch->first_time + index - stretch->first_frame,
-                      .channels = vt_dataset_frame_channels(dataset),
-                      .values = values};
+    vt_frame frame = {.channels = vt_dataset_frame_channels(dataset), .values = values};
     pthread_mutex_lock(&dataset->lock);
     vt_read_plan_clear(plan);
-    status = add_frame(dataset, stretch, &frame, plan);
+    status = add_frame(dataset, stretch, index - stretch->first_frame, &frame, plan);
     if (status == VT_OK) status = vt_read_plan_make(plan, &window, &manner);
     pthread_mutex_unlock(&dataset->lock);
     for (int64_t i = 0; i < vt_read_plan_items(plan) && status == VT_OK; i++)

@@ -45,6 +45,22 @@ static vt_status open_dataset(evaluation *e)
     return vt_dataset_open(&options, &e->dataset);
 }
 
+/* Warns of times that the model was trained on, where the training set is at hand. */
+static void compare_with_training(const evaluation *e)
+{
+    const vt_config *config = e->options->config;
+    vt_dataset_options options = vt_reader_samples(config);
+    vt_dataset *training = NULL;
+    options.directory = config->train_data_path;
+    options.option_name = "train_data_path";
+    options.sample_limit = config->limit_nsamples;
+    options.quiet = true;
+    if (vt_output_exists(options.directory) && vt_dataset_open(&options, &training) == VT_OK)
+        vt_reader_warn_of_shared(training, e->dataset, e->options->test ? "test" : "validation");
+    vt_error_clear();
+    vt_dataset_close(&training);
+}
+
 static vt_status find_starts(evaluation *e)
 {
     vt_status status = VT_OK;
@@ -122,6 +138,7 @@ static vt_status open_data(evaluation *e)
     e->plane = config->img_size[0] * config->img_size[1];
     VT_TRY(open_dataset(e));
     if (e->world->rank == 0) vt_dataset_log_times(e->dataset);
+    if (e->world->rank == 0) compare_with_training(e);
     const int64_t minutes = vt_dataset_minutes_a_time(e->dataset) * config->dt;
     VT_CHECK(minutes % 60 == 0, "evaluate counts lead times in whole hours, but those of this set are %lld min apart",
              (long long)minutes);

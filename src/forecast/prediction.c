@@ -143,6 +143,12 @@ done:
     return status;
 }
 
+/* Do the files say when their times are, so that earlier ones may be in the file before? */
+static bool may_cross(const prediction *p)
+{
+    return p->options->config->cross_files && vt_fields_file_times(p->file)->count > 0;
+}
+
 static vt_status check_file(prediction *p)
 {
     vt_status status = VT_OK;
@@ -155,11 +161,12 @@ static vt_status check_file(prediction *p)
     char first[VT_DATE_SIZE], last[VT_DATE_SIZE], interval[VT_DATE_SIZE];
     vt_date_format(p->stretch.date, first);
     vt_date_format(vt_date_after(p->stretch.date, (p->stretch.count - 1) * step), last);
-    VT_CHECK(index < p->stretch.count, "--time=%s: %s has %s to %s", p->options->time, path, first, last);
+    VT_CHECK(index < p->stretch.count, "--time=%s: %s has %s to %s (--split chooses another set)", p->options->time,
+             path, first, last);
     VT_CHECK(after % step == 0, "--time=%s: %s has a time every %s, from %s on", p->options->time, path,
              vt_time_interval(step, interval), first);
-    VT_CHECK(index >= needed, "--time=%s: the model needs %lld earlier times, and %s begins at %s", p->options->time,
-             (long long)needed, path, first);
+    VT_CHECK(index >= needed || may_cross(p), "--time=%s: the model needs %lld earlier times, and %s begins at %s",
+             p->options->time, (long long)needed, path, first);
     VT_CHECK(step * config->dt % 60 == 0, "%s has a time every %lld min, and forecasts are counted in whole hours",
              path, (long long)step);
     VT_CHECK(shape.channels >= channels && shape.channels >= config->n_out_channels &&
@@ -192,6 +199,25 @@ static void take_coordinates(prediction *p)
         p->longitudes[x] = longitudes != NULL ? longitudes[x] : 360.0 * (double)x / (double)shape.width;
 }
 
+/* An earlier time of the input, from the file before. */
+static vt_status read_earlier(const prediction *p, int64_t minutes_before, int64_t channels, float *values)
+{
+    vt_status status = VT_OK;
+    char text[VT_DATE_SIZE];
+    vt_prediction_options options = *p->options;
+    prediction earlier = {.options = &options};
+    const int64_t height = options.config->img_size[0], width = options.config->img_size[1];
+    options.time = vt_date_format(vt_date_after(p->date, -minutes_before), text);
+    VT_TRY(find_file(&earlier));
+    VT_CHECK(holds_time(&earlier), "--time=%s: the model also needs %s, and no file of %s '%s' has it",
+             p->options->time, text, options.option_name, options.directory);
+    VT_TRY(check_file(&earlier));
+    VT_TRY(vt_fields_file_read(earlier.file, earlier.time, channels, 0, height, width, values));
+done:
+    vt_fields_file_close(&earlier.file);
+    return status;
+}
+
 static vt_status read_input(prediction *p)
 {
     vt_status status = VT_OK;
@@ -200,9 +226,14 @@ static vt_status read_input(prediction *p)
     const int64_t channels = config->n_in_channels / (config->n_history + 1);
     p->input = vt_allocate((size_t)(config->n_in_channels * plane), sizeof *p->input, "the forecast");
     p->fields = vt_allocate((size_t)(config->n_out_channels * plane), sizeof *p->fields, "the forecast");
-    for (int64_t back = 0; back <= config->n_history; back++)
-        VT_TRY(vt_fields_file_read(p->file, p->time - back * config->dt, channels, 0, height, width,
-                                   p->input + back * channels * plane));
+    for (int64_t back = 0; back <= config->n_history; back++) {
+        const int64_t times = back * config->dt;
+        float *values = p->input + back * channels * plane;
+        if (p->time - times >= p->stretch.first)
+            VT_TRY(vt_fields_file_read(p->file, p->time - times, channels, 0, height, width, values));
+        else
+            VT_TRY(read_earlier(p, times * p->minutes_a_time, channels, values));
+    }
 done:
     return status;
 }

@@ -32,6 +32,7 @@ typedef struct {
     vt_trainer *trainer;
     const char *const *channel_names; /* of the data, or NULL */
     int64_t training_samples;         /* that an epoch's order is made of; only runs look at it */
+    int64_t crossing_samples;         /* those of them that reach from one file into the next; likewise */
 } vt_checkpoint_subject;
 
 /* Collective. Writes all files into the directory, which is there and empty, and waits until they are on the disk. */

@@ -149,6 +149,10 @@ static vt_status check_epoch(vt_tensor_file *file, const char *directory, const 
         VT_TRY(vt_tensor_file_get_integer(file, "training_samples", &then));
     else /* earlier checkpoints don't say: as many as have been trained on, at least */
         then = progress->epoch_steps * batch > samples ? progress->epoch_steps * batch : samples;
+    VT_CHECK(then != samples - subject->crossing_samples || then == samples,
+             "%s lies in the midst of an epoch of %lld training samples, each of which lies in one file; now %lld more "
+             "reach from one file into the next: go on with --cross_files=false",
+             directory, (long long)then, (long long)subject->crossing_samples);
     VT_CHECK(then == samples,
              "%s lies in the midst of an epoch of %lld training samples, but the data now have %lld: go on with the "
              "data that it was made with; --init_from=%s takes the parameters alone",

@@ -28,6 +28,7 @@ vt_dataset_options vt_reader_samples(const vt_config *config)
                                 .history = config->n_history,
                                 .dt = config->dt,
                                 .sample_limit = VT_UNSET_INTEGER,
+                                .files_apart = !config->cross_files,
                                 .variables = config->variables};
 }
 
@@ -121,7 +122,15 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
     return vt_loader_open(&options, loader);
 }
 
-void vt_reader_log(const vt_config *config, const vt_world *world, const vt_dataset *dataset)
+void vt_reader_warn_of_shared(const vt_dataset *training, const vt_dataset *other, const char *other_name)
+{
+    char *sentence = vt_dataset_shared_times(training, "training", other, other_name);
+    if (sentence != NULL) vt_log_warning("%s", sentence);
+    free(sentence);
+}
+
+void vt_reader_log(const vt_config *config, const vt_world *world, const vt_dataset *dataset,
+                   const vt_dataset *validation)
 {
     const char *obstacle = vt_dataset_obstacle(dataset);
     const long long workers = (long long)vt_reader_workers(config, world);
@@ -130,6 +139,7 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_data
         return;
     }
     vt_dataset_log_times(dataset);
+    vt_reader_warn_of_shared(dataset, validation, "validation");
     vt_log_info("reading: %s, %lld thread%s%s", is_direct(config) && obstacle == NULL ? "past HDF5" : "through HDF5",
                 workers, workers == 1 ? "" : "s",
                 workers == 0                                   ? ": each step waits for its batch"

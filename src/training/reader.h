@@ -31,8 +31,12 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
 void vt_reader_open_cache(const vt_config *config, const vt_world *world, double needed, vt_dataset *training,
                           vt_dataset *validation);
 
-/* Says in the log how the training set is read, and why not otherwise. */
-void vt_reader_log(const vt_config *config, const vt_world *world, const vt_dataset *dataset);
+/* Says in the log how the training set is read, and why not otherwise; warns of times that are in both sets. */
+void vt_reader_log(const vt_config *config, const vt_world *world, const vt_dataset *dataset,
+                   const vt_dataset *validation);
+
+/* Warns of times that the training set shares with another one, which is called `other_name`. */
+void vt_reader_warn_of_shared(const vt_dataset *training, const vt_dataset *other, const char *other_name);
 
 /* Collective: fails on all ranks when one can't read. *batch is NULL after the
  * epoch's last. With skip_bad_samples what could not be read is replaced, alike on all ranks that share a sample, and

@@ -205,7 +205,7 @@ done:
 static vt_checkpoint_subject subject_of(const run_state *run)
 {
     return (vt_checkpoint_subject){run->trainer, vt_dataset_channel_names(run->training),
-                                   vt_dataset_sample_count(run->training)};
+                                   vt_dataset_sample_count(run->training), vt_dataset_crossing_samples(run->training)};
 }
 
 /* Collective. Another run's checkpoint is read first: if it can't be, what stands in the directory stays there. */
@@ -334,7 +334,7 @@ static void log_start(const run_state *run)
     int64_t full = vt_loader_batch_count(run->training_loader), steps = run->length.steps;
     vt_log_info("computing on: %s", run->backend->name);
     log_layout(run);
-    vt_reader_log(config, run->world, run->training);
+    vt_reader_log(config, run->world, run->training, run->validation);
     vt_log_info("samples: %lld for training, %lld for validation; %lld epochs of %lld steps",
                 (long long)vt_dataset_sample_count(run->training), (long long)vt_dataset_sample_count(run->validation),
                 (long long)run->length.epochs, (long long)run->length.steps_per_epoch);
