@@ -1,0 +1,253 @@
+/* Sets cut into files that follow one another, and times that come twice. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "report/log.h"
+#include "test.h"
+#include "unit/data_files.h"
+#include "unit/netcdf_files.h"
+
+/* A file of times first … first + count - 1 of one long series, 6 hours apart from 2013-01-01 on; without a coordinate
+ * where `dated` is false. */
+static void write_part(const char *name, int first, int count, bool dated)
+{
+    const hsize_t extent[3] = {(hsize_t)count, TEST_NC_ROWS, TEST_NC_COLUMNS};
+    float values[TEST_NC_MOST * TEST_NC_POINTS];
+    double times[TEST_NC_MOST];
+    for (int i = 0; i < count * TEST_NC_POINTS; i++)
+        values[i] = (float)(100 * (first + i / TEST_NC_POINTS) + i % TEST_NC_POINTS);
+    for (int i = 0; i < count; i++) times[i] = 6 * (first + i);
+    hid_t file = test_nc_create(name), space = H5Screate_simple(3, extent, NULL);
+    hid_t dataset = H5Dcreate2(file, "t", H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    VT_ASSERT(count <= TEST_NC_MOST && H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    H5Dclose(dataset);
+    H5Sclose(space);
+    if (dated) H5Dclose(test_nc_times(file, "time", H5T_IEEE_F64LE, count, times, "hours since 2013-01-01"));
+    H5Fclose(file);
+}
+
+static vt_dataset *open_in(const char *directory, const vt_dataset_options *options)
+{
+    vt_dataset *dataset = NULL;
+    vt_dataset_options own = *options;
+    own.directory = test_path(directory);
+    EXPECT_OK(vt_dataset_open(&own, &dataset));
+    return dataset;
+}
+
+enum { MOST_FLOATS = 3 * TEST_NC_POINTS };
+
+/* That the two sets have the same samples, to the bit, however they are read. */
+static void expect_same_samples(vt_dataset *whole, vt_dataset *cut, int64_t rollout)
+{
+    float inputs[2][MOST_FLOATS] = {{0}}, targets[2][MOST_FLOATS] = {{0}};
+    const int64_t count = vt_dataset_sample_count(whole);
+    const vt_dataset_options *options = vt_dataset_options_of(whole);
+    EXPECT(vt_dataset_sample_count(cut) == count, "%lld, not %lld", (long long)vt_dataset_sample_count(cut),
+           (long long)count);
+    EXPECT(vt_dataset_frame_count(cut) == vt_dataset_frame_count(whole));
+    for (int64_t i = 0; i < count; i++) {
+        int64_t frames[2][5];
+        vt_date dates[2];
+        EXPECT_OK(vt_dataset_read(whole, i, inputs[0], targets[0]));
+        EXPECT_OK(vt_dataset_read(cut, i, inputs[1], targets[1]));
+        EXPECT(memcmp(inputs[0], inputs[1], sizeof inputs[0]) == 0, "input of sample %lld", (long long)i);
+        EXPECT(memcmp(targets[0], targets[1], sizeof targets[0]) == 0, "target of sample %lld", (long long)i);
+        vt_dataset_frames(whole, i, frames[0]);
+        vt_dataset_frames(cut, i, frames[1]);
+        EXPECT(memcmp(frames[0], frames[1], (size_t)(options->history + 2) * sizeof(int64_t)) == 0);
+        EXPECT(vt_dataset_date(whole, i, &dates[0]) && vt_dataset_date(cut, i, &dates[1]) &&
+               dates[0].minutes == dates[1].minutes);
+        EXPECT(vt_dataset_reaches(whole, i, rollout) == vt_dataset_reaches(cut, i, rollout));
+        if (!vt_dataset_reaches(whole, i, rollout)) continue;
+        EXPECT_OK(vt_dataset_read_later(whole, i, rollout, targets[0]));
+        EXPECT_OK(vt_dataset_read_later(cut, i, rollout, targets[1]));
+        EXPECT(memcmp(targets[0], targets[1], sizeof targets[0]) == 0, "rollout of sample %lld", (long long)i);
+    }
+    for (int64_t i = 0; i < vt_dataset_frame_count(whole); i++) {
+        EXPECT_OK(vt_dataset_read_frame(whole, i, inputs[0]));
+        EXPECT_OK(vt_dataset_read_frame(cut, i, inputs[1]));
+        EXPECT(memcmp(inputs[0], inputs[1], sizeof inputs[0]) == 0, "frame %lld", (long long)i);
+    }
+}
+
+/* Files of 7, 1, 2 and 10 times are one of 20: the same samples at any history and dt, past HDF5 and through it, with a
+ * cache and without, also where only the first ones are used. */
+TEST(samples_cross_files)
+{
+    char text[512];
+    write_part("whole/x_2013.nc", 0, 20, true);
+    write_part("cut/x_2013-01.nc", 0, 7, true);
+    write_part("cut/x_2013-02.nc", 7, 1, true);
+    write_part("cut/x_2013-03.nc", 8, 2, true);
+    write_part("cut/x_2013-04.nc", 10, 10, true);
+    for (int round = 0; round < 2 * 2 * 3 * 3; round++) {
+        vt_dataset_options options = test_nc_options("t");
+        options.direct = round % 2 == 0;
+        options.history = round / 4 % 3;
+        options.dt = 1 + round / 12;
+        options.in_channels = options.history + 1;
+        vt_dataset *whole = open_in("whole", &options), *cut = open_in("cut", &options);
+        if (whole == NULL || cut == NULL) return;
+        if (round / 2 % 2 == 1) {
+            EXPECT_OK(vt_dataset_keep_frames(whole));
+            EXPECT_OK(vt_dataset_keep_frames(cut));
+        }
+        expect_same_samples(whole, cut, 3);
+        expect_same_samples(whole, cut, 2);
+        EXPECT(vt_dataset_crossing_samples(whole) == 0);
+        int64_t apart = 0, span = options.dt * (options.history + 1);
+        const int64_t times[4] = {7, 1, 2, 10};
+        for (int f = 0; f < 4; f++) apart += times[f] > span ? times[f] - span : 0;
+        EXPECT(vt_dataset_crossing_samples(cut) == vt_dataset_sample_count(cut) - apart);
+        vt_dataset_close(&whole);
+        vt_dataset_close(&cut);
+        options.sample_limit = 8;
+        whole = open_in("whole", &options);
+        cut = open_in("cut", &options);
+        expect_same_samples(whole, cut, 2);
+        vt_dataset_close(&whole);
+        vt_dataset_close(&cut);
+    }
+    vt_dataset_options options = test_nc_options("t");
+    vt_dataset *cut = open_in("cut", &options);
+    vt_dataset_describe(cut, 6, text, sizeof text);
+    EXPECT(strstr(text, "x_2013-01.nc, time 6") != NULL, "%s", text);
+    vt_dataset_describe(cut, 9, text, sizeof text);
+    EXPECT(strstr(text, "x_2013-03.nc, time 1") != NULL, "%s", text);
+    vt_dataset_close(&cut);
+    options.files_apart = true;
+    cut = open_in("cut", &options);
+    EXPECT(vt_dataset_sample_count(cut) == 6 + 0 + 1 + 9 && vt_dataset_crossing_samples(cut) == 0);
+    vt_dataset_close(&cut);
+}
+
+/* Nothing is joined where a time lacks, where a file has no coordinate, or where the order of names isn't that of the
+ * times. */
+TEST(files_that_do_not_follow)
+{
+    vt_dataset_options options = test_nc_options("t");
+    write_part("gap/x_2013-01.nc", 0, 4, true);
+    write_part("gap/x_2013-02.nc", 5, 4, true);
+    write_part("gap/x_2013-03.nc", 9, 4, false);
+    write_part("gap/x_2013-04.nc", 13, 4, true);
+    vt_dataset *dataset = open_in("gap", &options);
+    EXPECT(vt_dataset_sample_count(dataset) == 4 * 3);
+    vt_dataset_close(&dataset);
+    write_part("turned/a_2014.nc", 0, 4, true);
+    write_part("turned/b_2013.nc", 4, 4, true);
+    dataset = open_in("turned", &options);
+    EXPECT(vt_dataset_sample_count(dataset) == 2 * 3);
+    vt_dataset_close(&dataset);
+    write_part("named/x_2013.nc", 0, 4, false);
+    write_part("named/x_20130102.nc", 4, 4, false);
+    dataset = open_in("named", &options);
+    EXPECT(vt_dataset_sample_count(dataset) == 2 * 3);
+    vt_dataset_close(&dataset);
+}
+
+/* A file a time: how far they are apart, their dates say. */
+TEST(files_of_one_time_each)
+{
+    vt_dataset_options options = test_nc_options("t");
+    for (int i = 0; i < 6; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "days/x_2013-01-%02d.nc", i + 1);
+        write_part(name, i < 4 ? i : i + 3, 1, true);
+    }
+    vt_dataset *dataset = open_in("days", &options);
+    if (dataset == NULL) return;
+    EXPECT(vt_dataset_sample_count(dataset) == 3 + 1 && vt_dataset_crossing_samples(dataset) == 4);
+    EXPECT(vt_dataset_minutes_a_time(dataset) == 360);
+    vt_dataset_close(&dataset);
+}
+
+/* ---- times that come twice ---- */
+
+static const char *logged(void)
+{
+    static char text[8192];
+    FILE *file = fopen(test_path("out.log"), "r");
+    const size_t size = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    unlink(test_path("out.log"));
+    text[size] = '\0';
+    return text;
+}
+
+static void expect_shared(const char *one, const char *other, const char *first, const char *second)
+{
+    vt_dataset_options options = test_nc_options("t");
+    vt_dataset *a = open_in(one, &options), *b = open_in(other, &options);
+    char *sentence = vt_dataset_shared_times(a, "training", b, "validation");
+    EXPECT((sentence == NULL) == (first == NULL), "%s", sentence != NULL ? sentence : "nothing is said");
+    EXPECT(sentence == NULL || first == NULL || strstr(sentence, first) != NULL, "'%s' lacks '%s'", sentence, first);
+    EXPECT(sentence == NULL || first == NULL || strstr(sentence, second) != NULL, "'%s' lacks '%s'", sentence, second);
+    free(sentence);
+    vt_dataset_close(&a);
+    vt_dataset_close(&b);
+}
+
+TEST(training_and_validation_overlap)
+{
+    write_part("a/x_2013.nc", 0, 20, true);
+    write_part("b/y_2014.nc", 20, 20, true); /* the name is wrong, the coordinate counts */
+    write_part("c/z_2015.nc", 16, 8, true);
+    expect_shared("a", "b", NULL, NULL);
+    expect_shared("a", "c",
+                  "training and validation overlap: the times from 2013-01-05 00:00 to 2013-01-05 18:00 are in both",
+                  "a/x_2013.nc and ");
+    expect_shared("c", "b", "the times from 2013-01-06 00:00 to 2013-01-06 18:00 are in both", "b/y_2014.nc");
+    expect_shared("a", "a", "from 2013-01-01 00:00 to 2013-01-05 18:00", "x_2013.nc");
+    write_part("d/x_2013.nc", 0, 4, false); /* by its name */
+    expect_shared("a", "d", "from 2013-01-01 00:00 to 2013-01-01 18:00", "d/x_2013.nc");
+    write_part("e/x_2012.nc", 0, 4, false);
+    expect_shared("a", "e", NULL, NULL);
+    vt_dataset_options options = test_nc_options("t"); /* what isn't used isn't shared */
+    vt_dataset *c = open_in("c", &options);
+    options.sample_limit = 15;
+    vt_dataset *a = open_in("a", &options);
+    char *sentence = vt_dataset_shared_times(a, "training", c, "validation");
+    EXPECT(sentence == NULL, "%s", sentence);
+    vt_dataset_close(&a);
+    vt_dataset_close(&c);
+}
+
+TEST(times_twice_in_a_folder)
+{
+    const test_fields year = {.times = 1460, .channels = 1, .height = 2, .width = 2};
+    vt_dataset_options options = test_nc_options("t"), of_fields = test_fields_options(&year);
+    write_part("a/x_2013-01.nc", 0, 8, true);
+    write_part("a/x_2013-02.nc", 6, 8, true);
+    EXPECT_OK(vt_log_open(test_path("out.log"), false));
+    vt_dataset *dataset = open_in("a", &options);
+    vt_dataset_close(&dataset);
+    EXPECT_OK(vt_log_close());
+    const char *text = logged();
+    EXPECT(strstr(text, "the times from 2013-01-02 12:00 to 2013-01-02 18:00 come twice") != NULL, "%s", text);
+    test_fields_write(test_path("years/2013.h5"), &year);
+    test_fields_write(test_path("years/2014.h5"), &year);
+    test_fields_write(test_path("years/2015.h5"), &year);
+    test_fields_write(test_path("hourly/2013.h5"), &year);
+    test_fields_write(test_path("hourly/2012.h5"),
+                      &(test_fields){.times = 8784, .channels = 1, .height = 2, .width = 2});
+    EXPECT_OK(vt_log_open(test_path("out.log"), false));
+    of_fields.directory = test_path("years");
+    dataset = open_in("years", &of_fields);
+    EXPECT(vt_dataset_sample_count(dataset) == 3 * 1459); /* the tutorials' sets: no sample crosses without a proof */
+    vt_dataset_close(&dataset);
+    dataset = open_in("hourly", &of_fields);
+    vt_dataset_close(&dataset);
+    EXPECT_OK(vt_log_close());
+    text = logged();
+    EXPECT(strstr(text, "WARNING") == NULL, "%s", text);
+    test_fields_write(test_path("years/again_2014.h5"), &year);
+    EXPECT_OK(vt_log_open(test_path("out.log"), false));
+    dataset = open_in("years", &of_fields);
+    vt_dataset_close(&dataset);
+    EXPECT_OK(vt_log_close());
+    text = logged();
+    EXPECT(strstr(text, "the times from 2014-01-01 00:00 to 2014-12-31 18:00 come twice: ") != NULL, "%s", text);
+    EXPECT(strstr(text, "years/again_2014.h5") != NULL, "%s", text);
+}
