@@ -368,6 +368,7 @@ static vt_status open_bench(bench *b, int argument_count, char *const *arguments
         return VT_ERROR;
     }
     VT_TRY(vt_config_open(argument_count, arguments, 1, &b->config));
+    VT_TRY(vt_reader_find_window(b->config));
     VT_CHECK(b->config->data_loader_config != VT_LOADER_SYNTHETIC, "bench io: the synthetic reader reads nothing");
     VT_TRY(vt_world_open(b->config, &launch, &b->world));
     VT_TRY(vt_reader_open_dataset(b->config, b->world, true, &b->dataset));

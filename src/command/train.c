@@ -2,6 +2,7 @@
 
 #include "config/config.h"
 #include "parallel/world.h"
+#include "training/reader.h"
 #include "training/run.h"
 
 vt_status vt_command_train(int argument_count, char *const *arguments)
@@ -11,6 +12,7 @@ vt_status vt_command_train(int argument_count, char *const *arguments)
     vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
     status = vt_config_open(argument_count, arguments, launch.world_size, &config);
+    if (status == VT_OK) status = vt_reader_find_window(config);
     if (status != VT_OK) vt_world_fail_early(&launch);
     if (status != VT_OK) goto done;
     VT_TRY(vt_run_training(config, &launch));

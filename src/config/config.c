@@ -35,7 +35,8 @@ static vt_status value_text(const vt_yaml_node *value, const vt_row *row, vt_tex
     vt_status status = VT_OK;
     char found[96];
     vt_text range = {0};
-    bool list = value->kind == VT_YAML_SEQUENCE && (row->kind == VT_ROW_PAIR || row->is_list);
+    bool list =
+        value->kind == VT_YAML_SEQUENCE && (row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE || row->is_list);
     for (size_t i = 0; i < value->count; i++) list = list && value->child[i]->kind == VT_YAML_SCALAR;
     vt_row_range(row->kind == VT_ROW_ALIAS ? vt_row_find(row->target) : row, &range);
     VT_CHECK(list || value->kind == VT_YAML_SCALAR, "found %s, expected %s", vt_yaml_describe(value, found),

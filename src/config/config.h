@@ -47,6 +47,7 @@ typedef enum { VT_COMM_AUTO, VT_COMM_MPI, VT_COMM_NCCL } vt_comm;
 #define VT_CHOICE(name, ...) VT_OPTION_##name,
 #define VT_PATH(name, ...) VT_OPTION_##name,
 #define VT_PAIR(name, ...) VT_OPTION_##name,
+#define VT_RANGE(name, ...) VT_OPTION_##name,
 #define VT_FLAG_INTEGER VT_INTEGER
 #define VT_FLAG_BOOLEAN VT_BOOLEAN
 #define VT_FLAG_PATH VT_PATH
@@ -63,6 +64,7 @@ typedef enum {
 #undef VT_CHOICE
 #undef VT_PATH
 #undef VT_PAIR
+#undef VT_RANGE
 
 typedef enum { VT_FROM_DEFAULT, VT_FROM_YAML, VT_FROM_COMMAND_LINE } vt_origin;
 
@@ -72,10 +74,12 @@ typedef enum { VT_FROM_DEFAULT, VT_FROM_YAML, VT_FROM_COMMAND_LINE } vt_origin;
 #define VT_CHOICE(name, ...) int name;
 #define VT_PATH(name, ...) char *name;
 #define VT_PAIR(name, ...) int64_t name[2];
+#define VT_RANGE(name, ...) double name[2];
 typedef struct {
 #include "config/options.def"
     vt_origin origin[VT_OPTION_COUNT];
     int64_t ranks;         /* of the run; no option: the launcher says how many */
+    bool window_known;     /* img_size is that of lat_range and lon_range in the files */
     int64_t data_parallel; /* ranks / (tensor_parallel · context_parallel), over which a global batch is split */
 } vt_config;
 #undef VT_SECTION
@@ -85,6 +89,7 @@ typedef struct {
 #undef VT_CHOICE
 #undef VT_PATH
 #undef VT_PAIR
+#undef VT_RANGE
 #undef VT_FLAG_INTEGER
 #undef VT_FLAG_BOOLEAN
 #undef VT_FLAG_PATH
@@ -127,6 +132,11 @@ vt_status vt_config_set(vt_config *config, const char *name, const char *value);
 /* What follows from other options, and every check that needs more than one; called by vt_config_open, and to be called
  * after the last vt_config_set (or change of `ranks`). */
 vt_status vt_config_resolve(vt_config *config);
+
+/* Do lat_range and lon_range say how large the window is, so that the files have to be asked before img_size means
+ * something? Until vt_config_set_window what depends on it is not checked. */
+bool vt_config_awaits_window(const vt_config *config);
+vt_status vt_config_set_window(vt_config *config, int64_t height, int64_t width);
 
 /* Does tensor_parallel · context_parallel divide this number of ranks? The error names the nearest values that do. */
 vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks);

@@ -26,6 +26,8 @@ enum { MAX_GRID_POINTS = 1 << 20 }; /* on a side of img_size */
 #define VT_SWITCH_PATH(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, .is_switch = true)
 #define VT_PAIR(name, preset, help)                                                                                    \
     ROW(VT_ROW_PAIR, false, name, preset, help, .least_integer = 1, .most_integer = MAX_GRID_POINTS)
+#define VT_RANGE(name, preset, least, most, help)                                                                      \
+    ROW(VT_ROW_RANGE, false, name, preset, help, .least_real = least, .most_real = most)
 #define VT_FLAG_INTEGER(name, ...) INTEGER_ROW(true, name, __VA_ARGS__)
 #define VT_FLAG_BOOLEAN(name, preset, help) ROW(VT_ROW_BOOLEAN, true, name, preset, help, )
 #define VT_FLAG_PATH(name, preset, help) ROW(VT_ROW_PATH, true, name, preset, help, )

@@ -14,6 +14,7 @@ typedef enum {
     VT_ROW_CHOICE,
     VT_ROW_PATH,
     VT_ROW_PAIR,
+    VT_ROW_RANGE,
     VT_ROW_ALIAS
 } vt_row_kind;
 

@@ -51,6 +51,7 @@ static void append_value(const vt_row *row, vt_text *text)
     if (row->kind == VT_ROW_INTEGER) vt_text_append(text, "whole number, ");
     if (row->kind == VT_ROW_REAL) vt_text_append(text, "number, ");
     if (row->kind == VT_ROW_PAIR) vt_text_append(text, "two whole numbers ");
+    if (row->kind == VT_ROW_RANGE) vt_text_append(text, "two numbers ");
     vt_row_range(row, text);
     if (vt_row_may_be_unset(row)) vt_text_append(text, ", or None");
 }

@@ -337,6 +337,36 @@ done:
     return status;
 }
 
+/* Of two places that disagree the command line wins; img_size of the same place must agree with the ranges. */
+bool vt_config_awaits_window(const vt_config *config)
+{
+    const vt_origin *origin = config->origin, size = origin[VT_OPTION_img_size];
+    const bool by_rows = !isnan(config->lat_range[0]), by_columns = !isnan(config->lon_range[0]);
+    if (config->window_known || (!by_rows && !by_columns)) return false;
+    return size == VT_FROM_DEFAULT || (by_rows && size < origin[VT_OPTION_lat_range]) ||
+           (by_columns && size < origin[VT_OPTION_lon_range]);
+}
+
+vt_status vt_config_set_window(vt_config *config, int64_t height, int64_t width)
+{
+    config->img_size[0] = height;
+    config->img_size[1] = width;
+    config->window_known = true;
+    return vt_config_resolve(config);
+}
+
+static vt_status check_ranges(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    const double *latitudes = config->lat_range, *longitudes = config->lon_range;
+    VT_CHECK(!(latitudes[0] > latitudes[1]), "lat_range [%g, %g]: expected [south, north], the smaller one first",
+             latitudes[0], latitudes[1]);
+    VT_CHECK(!(longitudes[1] - longitudes[0] > 360), "lon_range [%g, %g] goes round the globe more than once",
+             longitudes[0], longitudes[1]);
+done:
+    return status;
+}
+
 vt_status vt_config_resolve(vt_config *config)
 {
     vt_status status = VT_OK;
@@ -349,8 +379,11 @@ vt_status vt_config_resolve(vt_config *config)
     VT_TRY(derive_batch(config));
     VT_TRY(derive_layers(config));
     VT_TRY(check_names(config));
-    VT_TRY(check_shapes(config));
-    VT_TRY(check_parallel(config));
+    VT_TRY(check_ranges(config));
+    if (!vt_config_awaits_window(config)) {
+        VT_TRY(check_shapes(config));
+        VT_TRY(check_parallel(config));
+    }
     VT_TRY(check_cache(config));
     VT_TRY(check_batch(config));
     VT_TRY(check_max_time(config));

@@ -13,15 +13,18 @@ static bool emit_text(yaml_emitter_t *emitter, const char *text, yaml_scalar_sty
            yaml_emitter_emit(emitter, &event);
 }
 
-static bool emit_pair(yaml_emitter_t *emitter, const int64_t pair[2])
+/* "[1, 2]" as a sequence. */
+static bool emit_pair(yaml_emitter_t *emitter, const char *text)
 {
     yaml_event_t event;
     bool good = yaml_sequence_start_event_initialize(&event, NULL, NULL, 1, YAML_FLOW_SEQUENCE_STYLE) &&
                 yaml_emitter_emit(emitter, &event);
     for (int i = 0; i < 2; i++) {
-        char digits[32];
-        snprintf(digits, sizeof digits, "%lld", (long long)pair[i]);
-        good = good && emit_text(emitter, digits, YAML_PLAIN_SCALAR_STYLE);
+        char number[VT_NUMBER_SIZE];
+        text += strspn(text, "[, ");
+        snprintf(number, sizeof number, "%.*s", (int)strcspn(text, ",]"), text);
+        text += strlen(number);
+        good = good && emit_text(emitter, number, YAML_PLAIN_SCALAR_STYLE);
     }
     return good && yaml_sequence_end_event_initialize(&event) && yaml_emitter_emit(emitter, &event);
 }
@@ -37,8 +40,8 @@ static bool emit_keys(yaml_emitter_t *emitter, const vt_config *config)
         vt_row_format(row, config, &value);
         bool quoted = row->kind == VT_ROW_PATH && !vt_row_is_unset(row, config);
         good = emit_text(emitter, row->name, YAML_PLAIN_SCALAR_STYLE);
-        if (row->kind == VT_ROW_PAIR)
-            good = good && emit_pair(emitter, (const int64_t *)((const char *)config + row->offset));
+        if ((row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE) && !vt_row_is_unset(row, config))
+            good = good && emit_pair(emitter, value.characters);
         else
             good = good && emit_text(emitter, value.characters,
                                      quoted ? YAML_DOUBLE_QUOTED_SCALAR_STYLE : YAML_PLAIN_SCALAR_STYLE);

@@ -40,6 +40,7 @@ static void unset(const vt_row *row, vt_config *config)
 {
     if (row->kind == VT_ROW_INTEGER) *integer_of(row, config) = VT_UNSET_INTEGER;
     if (row->kind == VT_ROW_REAL) *real_of(row, config) = NAN;
+    if (row->kind == VT_ROW_RANGE) real_of(row, config)[0] = real_of(row, config)[1] = NAN;
     if (row->kind == VT_ROW_PATH) {
         free(*path_of(row, config));
         *path_of(row, config) = NULL;
@@ -49,7 +50,7 @@ static void unset(const vt_row *row, vt_config *config)
 bool vt_row_is_unset(const vt_row *row, const vt_config *config)
 {
     if (row->kind == VT_ROW_INTEGER) return *integer_of(row, config) == VT_UNSET_INTEGER;
-    if (row->kind == VT_ROW_REAL) return isnan(*real_of(row, config));
+    if (row->kind == VT_ROW_REAL || row->kind == VT_ROW_RANGE) return isnan(*real_of(row, config));
     return row->kind == VT_ROW_PATH && *path_of(row, config) == NULL;
 }
 
@@ -99,13 +100,24 @@ static bool parse_choice(const char *text, const char *choices, int *value)
 }
 
 /* "[360, 720]", with or without the brackets. */
-static bool parse_pair(const char *text, int64_t pair[2])
+static bool split_pair(const char *text, char number[2][32])
 {
-    char number[2][32];
     int end = 0;
     if (sscanf(text, " [ %31[0-9.eE+-] , %31[0-9.eE+-] ] %n", number[0], number[1], &end) != 2 || end == 0)
         if (sscanf(text, " %31[0-9.eE+-] , %31[0-9.eE+-] %n", number[0], number[1], &end) != 2) return false;
-    return end > 0 && text[end] == '\0' && parse_integer(number[0], &pair[0]) && parse_integer(number[1], &pair[1]);
+    return end > 0 && text[end] == '\0';
+}
+
+static bool parse_pair(const char *text, int64_t pair[2])
+{
+    char number[2][32];
+    return split_pair(text, number) && parse_integer(number[0], &pair[0]) && parse_integer(number[1], &pair[1]);
+}
+
+static bool parse_range(const char *text, double range[2])
+{
+    char number[2][32];
+    return split_pair(text, number) && parse_real(number[0], &range[0]) && parse_real(number[1], &range[1]);
 }
 
 /* UTF-8 without overlong forms and surrogates: what YAML can hold (Unicode standard, table 3-7). */
@@ -138,7 +150,7 @@ static bool is_none(const char *text)
 static bool parse_value(const vt_row *row, const char *text, vt_config *config)
 {
     int64_t integers[2] = {0, 0};
-    double real = 0;
+    double real = 0, reals[2];
     bool on = false;
     switch (row->kind) {
     case VT_ROW_INTEGER:
@@ -160,6 +172,12 @@ static bool parse_value(const vt_row *row, const char *text, vt_config *config)
             if (integers[i] < row->least_integer || integers[i] > row->most_integer) return false;
         }
         memcpy(integer_of(row, config), integers, sizeof integers);
+        return true;
+    case VT_ROW_RANGE:
+        if (!parse_range(text, reals)) return false;
+        for (int i = 0; i < 2; i++)
+            if (reals[i] < row->least_real || reals[i] > row->most_real) return false;
+        memcpy(real_of(row, config), reals, sizeof reals);
         return true;
     default:
         VT_ASSERT(row->kind == VT_ROW_PATH);
@@ -269,6 +287,13 @@ void vt_row_format(const vt_row *row, const vt_config *config, vt_text *text)
     case VT_ROW_PAIR:
         vt_text_append(text, "[%lld, %lld]", (long long)integers[0], (long long)integers[1]);
         return;
+    case VT_ROW_RANGE:
+        vt_text_append(text, "[");
+        append_real(real_of(row, config)[0], text);
+        vt_text_append(text, ", ");
+        append_real(real_of(row, config)[1], text);
+        vt_text_append(text, "]");
+        return;
     default:
         VT_ASSERT(row->kind == VT_ROW_PATH);
         vt_text_append(text, "%s", *path_of(row, config));
@@ -279,7 +304,8 @@ const char *vt_row_type(const vt_row *row)
 {
     static const char *const types[] = {
         [VT_ROW_INTEGER] = "a whole number",    [VT_ROW_REAL] = "a number",      [VT_ROW_BOOLEAN] = "a switch",
-        [VT_ROW_CHOICE] = "one of the choices", [VT_ROW_PATH] = "text in UTF-8", [VT_ROW_PAIR] = "two whole numbers"};
+        [VT_ROW_CHOICE] = "one of the choices", [VT_ROW_PATH] = "text in UTF-8", [VT_ROW_PAIR] = "two whole numbers",
+        [VT_ROW_RANGE] = "two numbers"};
     VT_ASSERT(row->kind < VT_ROW_ALIAS && types[row->kind] != NULL);
     return types[row->kind];
 }
@@ -290,9 +316,9 @@ void vt_row_range(const vt_row *row, vt_text *text)
     if (row->kind == VT_ROW_BOOLEAN) vt_text_append(text, "true or false");
     if (row->kind == VT_ROW_CHOICE) vt_text_append(text, "%s", row->choices);
     if (row->kind == VT_ROW_PATH) vt_text_append(text, row->is_switch ? "true, false or a path" : "text");
-    if (row->kind == VT_ROW_REAL)
+    if (row->kind == VT_ROW_REAL || row->kind == VT_ROW_RANGE)
         vt_text_append(text, "%s to %s", vt_text_double(row->least_real, least), vt_text_double(row->most_real, most));
-    if (row->kind == VT_ROW_PAIR) vt_text_append(text, "[a, b], each ");
+    if (row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE) vt_text_append(text, "[a, b], each ");
     if (row->kind == VT_ROW_INTEGER || row->kind == VT_ROW_PAIR) {
         vt_text_append(text, "%lld ", (long long)row->least_integer);
         if (row->most_integer == INT64_MAX)

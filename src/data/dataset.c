@@ -59,6 +59,34 @@ done:
     return status;
 }
 
+/* Where the window is in the first file, by its coordinates. */
+static vt_status find_window(vt_dataset *dataset, const vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    const vt_dataset_options *options = &dataset->options;
+    const vt_window_range *range = &options->range;
+    const vt_window_grid grid = {vt_fields_file_path(file), dataset->shape.height, dataset->shape.width,
+                                 vt_fields_file_latitudes(file), vt_fields_file_longitudes(file)};
+    vt_frame_window *window = &dataset->window;
+    VT_TRY(vt_window_find(range, &grid, window));
+    VT_CHECK(
+        !range->by_rows || window->rows == options->height,
+        "%s: lat_range [%g, %g] holds %lld rows, but img_size says %lld; set --img_size=[%lld,%lld], or leave it to "
+        "the ranges",
+        grid.path, range->south, range->north, (long long)window->rows, (long long)options->height,
+        (long long)window->rows, (long long)(range->by_columns ? window->width : options->width));
+    VT_CHECK(
+        !range->by_columns || window->width == options->width,
+        "%s: lon_range [%g, %g] holds %lld columns, but img_size says %lld; set --img_size=[%lld,%lld], or leave it "
+        "to the ranges",
+        grid.path, range->west, range->east, (long long)window->width, (long long)options->width,
+        (long long)window->rows, (long long)window->width);
+    window->rows = options->height;
+    window->width = options->width;
+done:
+    return status;
+}
+
 static vt_status check_window(const vt_dataset_options *options, const char *path, const vt_fields_shape *shape)
 {
     vt_status status = VT_OK;
@@ -105,11 +133,13 @@ static vt_status agree_on_grid(vt_dataset *dataset, const vt_fields_file *file)
         const bool first = dataset->stored[k] == NULL;
         if (first) dataset->stored[k] = vt_allocate((size_t)counts[k], sizeof(double), "the grid of a data set");
         for (int64_t i = 0; i < counts[k]; i++) {
-            if (first) dataset->stored[k][i] = values[k][i];
+            const double value =
+                values[k][k == 0 ? dataset->window.first_row + i : vt_window_column(&dataset->window, i)];
+            if (first) dataset->stored[k][i] = value;
             VT_CHECK(
-                fabs(dataset->stored[k][i] - values[k][i]) < 1e-3,
+                fabs(dataset->stored[k][i] - value) < 1e-3,
                 "%s: its %s are not those of the files before it (%g at %lld, not %g); all files need the same grid",
-                vt_fields_file_path(file), names[k], values[k][i], (long long)i, dataset->stored[k][i]);
+                vt_fields_file_path(file), names[k], value, (long long)i, dataset->stored[k][i]);
         }
     }
 done:
@@ -124,8 +154,9 @@ static vt_status take_latitudes(vt_dataset *dataset, const vt_fields_file *file)
     dataset->latitudes = malloc((size_t)dataset->options.height * sizeof *dataset->latitudes);
     VT_CHECK(dataset->latitudes != NULL, "out of memory for latitudes");
     for (int64_t row = 0; row < dataset->options.height; row++) {
-        double even = rows > 1 ? 90.0 - 180.0 * (double)row / (double)(rows - 1) : 0.0;
-        dataset->latitudes[row] = stored != NULL ? stored[row] : even;
+        const int64_t at = dataset->window.first_row + row;
+        double even = rows > 1 ? 90.0 - 180.0 * (double)at / (double)(rows - 1) : 0.0;
+        dataset->latitudes[row] = stored != NULL ? stored[at] : even;
     }
 done:
     return status;
@@ -251,6 +282,7 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index)
     VT_TRY(check_window(options, path, &shape));
     if (index == 0) {
         dataset->shape = shape;
+        VT_TRY(find_window(dataset, file));
         VT_TRY(take_names(dataset, file));
         VT_TRY(take_latitudes(dataset, file));
     }
@@ -332,6 +364,7 @@ vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result
     pthread_mutex_init(&dataset->lock, NULL);
     vt_chunk_cache_open(&dataset->cache, CHUNK_BUDGET);
     VT_TRY(check_options(options));
+    dataset->window = (vt_frame_window){.rows = options->height, .width = options->width};
     dataset->options = *options;
     if (options->rows == 0) dataset->options.rows = options->height;
     dataset->options.directory = dataset->directory = vt_text_copy(options->directory);
@@ -413,7 +446,7 @@ vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_da
         const double *own = training->stored[k], *other = validation->stored[k];
         const int64_t count = k == 0 ? options->height : options->width;
         for (int64_t i = 0; own != NULL && other != NULL && i < count; i++)
-            VT_CHECK(fabs(own[i] - other[i]) < 1e-3,
+            VT_CHECK(fabs(k == 0 ? own[i] - other[i] : remainder(own[i] - other[i], 360)) < 1e-3,
                      "%s %lld is %g degrees in %s, but %g in %s; training and validation need the same grid",
                      k == 0 ? "latitude" : "longitude", (long long)i, own[i], training->directory, other[i],
                      validation->directory);
@@ -432,4 +465,14 @@ done:
 const double *vt_dataset_latitudes(const vt_dataset *dataset)
 {
     return dataset->latitudes;
+}
+
+const vt_frame_window *vt_dataset_window(const vt_dataset *dataset)
+{
+    return &dataset->window;
+}
+
+bool vt_dataset_has_grid(const vt_dataset *dataset, int64_t height, int64_t width)
+{
+    return dataset->shape.height == height && dataset->shape.width == width;
 }

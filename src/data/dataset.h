@@ -13,7 +13,8 @@
 typedef struct {
     const char *directory;   /* holds *YYYY.h5 */
     const char *option_name; /* the option that named it, for messages: "train_data_path" */
-    int64_t height, width;   /* the window at the top left */
+    int64_t height, width;   /* the window: at the top left, or where `range` is, which must hold so many points */
+    vt_window_range range;
     int64_t first_row, rows; /* of the window: what this rank reads; rows 0: all of the height */
     int64_t in_channels;     /* channels of the input: channels of the file times (history + 1) */
     int64_t out_channels;
@@ -53,6 +54,10 @@ vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_da
 /* Latitudes of all the window's rows in degrees (height values, whatever first_row and rows): from the dataset `lat`,
  * else evenly from 90 to -90 over the rows of the file, both ends included. */
 const double *vt_dataset_latitudes(const vt_dataset *dataset);
+
+/* The window of the files' grid, all rows of it; and whether their grid has this size. */
+const vt_frame_window *vt_dataset_window(const vt_dataset *dataset);
+bool vt_dataset_has_grid(const vt_dataset *dataset, int64_t height, int64_t width);
 
 /* "…/2013.h5, time 17": where a sample's input ends; for messages and logs. */
 void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer, int64_t size);

@@ -46,13 +46,14 @@ struct vt_dataset {
     int64_t minutes_a_time; /* 0: the files don't say */
     int64_t gaps;           /* files that have some; the first one is told, and the number */
     int64_t sample_count;
-    vt_fields_shape shape; /* of every file, but for the times */
-    char **channel_names;  /* [shape.channels], or NULL */
-    double *latitudes;     /* [options.height] */
-    double *stored[2];     /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
-    char *obstacle;        /* of the first file that has one */
-    char *time_doubt;      /* why a file's times are not known though it has a coordinate, or NULL */
-    int64_t frame_count;   /* times that samples use, of all files */
+    vt_frame_window window; /* of the grid, all rows */
+    vt_fields_shape shape;  /* of every file, but for the times */
+    char **channel_names;   /* [shape.channels], or NULL */
+    double *latitudes;      /* [options.height] */
+    double *stored[2];      /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
+    char *obstacle;         /* of the first file that has one */
+    char *time_doubt;       /* why a file's times are not known though it has a coordinate, or NULL */
+    int64_t frame_count;    /* times that samples use, of all files */
     vt_chunk_cache cache;
     vt_frame_cache *kept; /* NULL: none is wished; guarded by `lock` */
     vt_read_plan *plan;   /* of vt_dataset_read */
@@ -66,6 +67,15 @@ struct vt_dataset {
 static inline int64_t vt_dataset_window_channels(const vt_dataset_options *options)
 {
     return options->in_channels / (options->history + 1);
+}
+
+/* What is read: this rank's rows. */
+static inline vt_frame_window vt_dataset_own_window(const vt_dataset *dataset)
+{
+    vt_frame_window window = dataset->window;
+    window.first_row += dataset->options.first_row;
+    window.rows = dataset->options.rows;
+    return window;
 }
 
 static inline const char *vt_dataset_group_path(const vt_dataset *dataset, int64_t index)

@@ -103,7 +103,7 @@ static vt_status plan_samples(vt_dataset *dataset, const int64_t *samples, int64
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
     const int64_t points = options->rows * options->width;
-    const vt_frame_window window = {options->first_row, options->rows, options->width};
+    const vt_frame_window window = vt_dataset_own_window(dataset);
     const vt_read_manner manner = manner_of(dataset, checked);
     pthread_mutex_lock(&dataset->lock);
     vt_read_plan_clear(plan);
@@ -157,6 +157,7 @@ vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t ste
 {
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
+    const vt_frame_window window = vt_dataset_own_window(dataset);
     vt_fields_file *file = NULL;
     int64_t time;
     const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
@@ -164,8 +165,8 @@ vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t ste
     time += steps * options->dt;
     const vt_set_piece *piece = vt_dataset_piece(dataset, stretch, time);
     VT_TRY(vt_dataset_use_file(dataset, piece->file, &file));
-    VT_TRY(vt_fields_file_read(file, piece->first_time + time - piece->first, options->out_channels, options->first_row,
-                               options->rows, options->width, fields));
+    VT_TRY(vt_fields_file_read_window(file, piece->first_time + time - piece->first, options->out_channels, &window,
+                                      fields));
 done:
     return status;
 }
@@ -219,8 +220,7 @@ void vt_dataset_frames(const vt_dataset *dataset, int64_t sample, int64_t *frame
 vt_status vt_dataset_read_frame(vt_dataset *dataset, int64_t index, float *values)
 {
     vt_status status = VT_OK;
-    const vt_dataset_options *options = &dataset->options;
-    const vt_frame_window window = {options->first_row, options->rows, options->width};
+    const vt_frame_window window = vt_dataset_own_window(dataset);
     const vt_read_manner manner = manner_of(dataset, true);
     vt_read_plan *plan = dataset->plan;
     VT_ASSERT(index >= 0 && index < dataset->frame_count);

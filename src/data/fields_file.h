@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "data/chunk_cache.h"
 #include "data/time_axis.h"
+#include "data/window.h"
 
 /* Sizes of the fields [time, channel, lat, lon]. */
 typedef struct {
@@ -74,5 +75,9 @@ vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time);
  * Any thread; HDF5 is entered. */
 vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row, int64_t rows,
                               int64_t width, float *values);
+
+/* The same of a window that may begin at any column. */
+vt_status vt_fields_file_read_window(vt_fields_file *file, int64_t time, int64_t channels,
+                                     const vt_frame_window *window, float *values);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "data/fields_inside.h"
 #include "data/hdf5_access.h"
 
@@ -28,13 +29,14 @@ done:
 
 /* What one H5Dread brings: levels first_level … of a source. Rows are the file's. */
 typedef struct {
-    int64_t time, first_level, levels, first_row, rows, width;
+    int64_t time, first_level, levels, first_row, rows, width, first_column;
 } window;
 
 static vt_status read_window(const vt_field_source *source, const window *w, void *memory)
 {
     vt_status status = VT_OK;
-    const hsize_t start[4] = {(hsize_t)w->time, (hsize_t)w->first_level, (hsize_t)w->first_row, 0};
+    const hsize_t start[4] = {(hsize_t)w->time, (hsize_t)w->first_level, (hsize_t)w->first_row,
+                              (hsize_t)w->first_column};
     const hsize_t count[4] = {1, (hsize_t)w->levels, (hsize_t)w->rows, (hsize_t)w->width};
     hsize_t start3[3] = {start[0], start[2], start[3]}, count3[3] = {count[0], count[2], count[3]};
     bool flat = source->rank == 3;
@@ -82,8 +84,8 @@ static vt_status read_levels(const vt_fields_file *file, const window *wanted, i
     }
     for (int64_t l = 0; l < w.levels; l++)
         if (!vt_all_finite(values + l * plane, plane))
-            VT_TRY(vt_fields_not_finite(file, w.time, channel + l, wanted->first_row, 0, w.width, values + l * plane,
-                                        plane));
+            VT_TRY(vt_fields_not_finite(file, w.time, channel + l, wanted->first_row, w.first_column, w.width,
+                                        values + l * plane, plane));
 done:
     free(memory);
     return status;
@@ -99,9 +101,35 @@ vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channe
         const vt_field_channel *first = &file->channels[c];
         for (run = 1; c + run < channels; run++)
             if (first[run].source != first->source || first[run].level != first->level + run) break;
-        const window w = {time, first->level, run, first_row, rows, width};
+        const window w = {time, first->level, run, first_row, rows, width, 0};
         VT_TRY(read_levels(file, &w, c, values + c * rows * width));
     }
 done:
+    return status;
+}
+
+vt_status vt_fields_file_read_window(vt_fields_file *file, int64_t time, int64_t channels,
+                                     const vt_frame_window *window_of, float *values)
+{
+    vt_status status = VT_OK;
+    vt_column_span spans[2];
+    const int count = vt_window_spans(window_of, spans);
+    const int64_t rows = window_of->rows, width = window_of->width;
+    float *part = NULL;
+    if (count == 1 && spans[0].first == 0)
+        return vt_fields_file_read(file, time, channels, window_of->first_row, rows, width, values);
+    if (count > 1) part = vt_allocate((size_t)(rows * width), sizeof *part, "a window of fields");
+    for (int64_t c = 0; c < channels; c++)
+        for (int s = 0; s < count; s++) {
+            const window w = {time,           file->channels[c].level, 1, window_of->first_row, rows,
+                              spans[s].count, spans[s].first};
+            float *plane = values + c * rows * width;
+            VT_TRY(read_levels(file, &w, c, part != NULL ? part : plane));
+            for (int64_t row = 0; row < rows && part != NULL; row++)
+                memcpy(plane + row * width + spans[s].at, part + row * spans[s].count,
+                       (size_t)spans[s].count * sizeof *plane);
+        }
+done:
+    free(part);
     return status;
 }

@@ -41,41 +41,46 @@ done:
     return status;
 }
 
-/* The planes of a frame that an item holds a part of: channel `channel`, rows from `row` on. */
+/* The planes of a frame that an item holds a part of: channel `channel`, rows from `row` on, columns from `column` on,
+ * both the window's. */
 static vt_status check_rows(const vt_read_plan *plan, const vt_read_item *item, const vt_frame *frame, int64_t channel,
                             int64_t row, int64_t rows, int64_t column, int64_t columns)
 {
     vt_status status = VT_OK;
     const vt_frame_window *window = &plan->window;
     const float *values = frame->values + (channel * window->rows + row) * window->width + column;
+    const int64_t file_column = vt_window_column(window, column);
     if (columns == window->width) {
         if (vt_all_finite(values, rows * columns)) return VT_OK;
-        return vt_fields_not_finite(item->file, frame->time, channel, window->first_row + row, 0, columns, values,
-                                    rows * columns);
+        return vt_fields_not_finite(item->file, frame->time, channel, window->first_row + row, file_column, columns,
+                                    values, rows * columns);
     }
     for (int64_t r = 0; r < rows; r++, values += window->width)
         if (!vt_all_finite(values, columns))
-            VT_TRY(vt_fields_not_finite(item->file, frame->time, channel, window->first_row + row + r, column, columns,
-                                        values, columns));
+            VT_TRY(vt_fields_not_finite(item->file, frame->time, channel, window->first_row + row + r, file_column,
+                                        columns, values, columns));
 done:
     return status;
 }
 
-/* One plane of an item's box [rows, columns] goes to one channel of a frame. `plane` may be changed. */
-static vt_status place_plane(const vt_read_plan *plan, const vt_read_item *item, const vt_frame *frame, int64_t channel,
-                             unsigned char *plane)
+/* Those columns of a plane of an item's box [rows, columns] that are in the span go to one channel of a frame. `plane`
+ * may be changed. */
+static vt_status place_span(const vt_read_plan *plan, const vt_read_item *item, const vt_frame *frame, int64_t channel,
+                            const vt_column_span *span, unsigned char *plane)
 {
     const vt_frame_window *window = &plan->window;
     const vt_field_source *source = item->source;
     const int64_t size = vt_element_size(source->packing.element), row_bytes = item->count[3] * size;
     const int64_t wanted = vt_first_file_row(source, window); /* file rows wanted … wanted + window->rows - 1 */
-    int64_t first = item->start[2] > wanted ? item->start[2] : wanted;
-    int64_t end = item->start[2] + item->count[2], columns = window->width - item->start[3];
+    int64_t first = item->start[2] > wanted ? item->start[2] : wanted, end = item->start[2] + item->count[2];
+    int64_t left = item->start[3] > span->first ? item->start[3] : span->first, right = item->start[3] + item->count[3];
     if (end > wanted + window->rows) end = wanted + window->rows;
-    if (columns > item->count[3]) columns = item->count[3];
-    unsigned char *bytes = plane + (first - item->start[2]) * row_bytes;
+    if (right > span->first + span->count) right = span->first + span->count;
+    if (right <= left) return VT_OK;
+    unsigned char *bytes = plane + (first - item->start[2]) * row_bytes + (left - item->start[3]) * size;
     const int64_t rows = end - first, row = source->south_first ? wanted + window->rows - end : first - wanted;
-    float *values = frame->values + (channel * window->rows + row) * window->width + item->start[3];
+    const int64_t columns = right - left, column = span->at + left - span->first;
+    float *values = frame->values + (channel * window->rows + row) * window->width + column;
     if (columns == item->count[3] && columns == window->width && !source->south_first) {
         vt_unpack(&source->packing, bytes, rows * columns, values);
     } else {
@@ -84,7 +89,18 @@ static vt_status place_plane(const vt_read_plan *plan, const vt_read_item *item,
                       values + (source->south_first ? rows - 1 - r : r) * window->width);
     }
     if (!plan->manner.checked && vt_packing_is_plain(&source->packing)) return VT_OK;
-    return check_rows(plan, item, frame, channel, row, rows, item->start[3], columns);
+    return check_rows(plan, item, frame, channel, row, rows, column, columns);
+}
+
+static vt_status place_plane(const vt_read_plan *plan, const vt_read_item *item, const vt_frame *frame, int64_t channel,
+                             unsigned char *plane)
+{
+    vt_status status = VT_OK;
+    vt_column_span spans[2];
+    const int count = vt_window_spans(&plan->window, spans);
+    for (int s = 0; s < count; s++) VT_TRY(place_span(plan, item, frame, channel, &spans[s], plane));
+done:
+    return status;
 }
 
 /* The item's box goes to the first frame of each time, and from there to the others of that time. */
@@ -124,9 +140,11 @@ static int64_t straight_channel(const vt_read_plan *plan, const vt_read_item *it
     const vt_field_channel *channels = item->file->channels;
     const int source_index = (int)(source - item->file->sources);
     int64_t first = 0, levels = 0;
+    vt_column_span spans[2];
     if (!vt_packing_is_plain(&source->packing) || source->south_first || item->count[0] > 1) return -1;
     if (item->start[2] != plan->window.first_row || item->count[2] != plan->window.rows) return -1;
-    if (item->count[3] != plan->window.width || item->frame_count == 0) return -1;
+    if (item->start[3] != plan->window.first_column || item->count[3] != plan->window.width) return -1;
+    if (vt_window_spans(&plan->window, spans) > 1 || item->frame_count == 0) return -1;
     const int64_t count = plan->frames[item->first_frame].channels;
     while (first < count && (channels[first].source != source_index || channels[first].level != item->start[1]))
         first++;
@@ -279,8 +297,7 @@ static vt_status run_library(const vt_read_plan *plan, const vt_read_item *item)
     vt_status status = VT_OK;
     const vt_frame *frame = &plan->frames[item->first_frame];
     const vt_frame_window *window = &plan->window;
-    VT_TRY(vt_fields_file_read(item->file, frame->time, frame->channels, window->first_row, window->rows, window->width,
-                               frame->values));
+    VT_TRY(vt_fields_file_read_window(item->file, frame->time, frame->channels, window, frame->values));
     for (int64_t f = 1; f < item->frame_count; f++)
         memcpy(frame[f].values, frame->values,
                (size_t)(frame[f].channels * window->rows * window->width) * sizeof(float));

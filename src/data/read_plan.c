@@ -166,12 +166,16 @@ static vt_status note_chunks(vt_read_plan *plan, const vt_read_item *time, int64
     const int source_index = (int)(source - time->file->sources);
     const int64_t *chunk = source->chunk, *grid = source->grid;
     const int64_t first_row = vt_first_file_row(source, &plan->window), last_row = first_row + plan->window.rows - 1;
+    vt_column_span spans[2];
+    const int span_count = vt_window_spans(&plan->window, spans);
     for (int64_t c = 0; c < channels; c++) {
         if (time->file->channels[c].source != source_index) continue;
         int64_t box = time->start[0] / chunk[0] * grid[1] + time->file->channels[c].level / chunk[1];
         for (int64_t row = first_row / chunk[2]; row <= last_row / chunk[2]; row++)
-            for (int64_t column = 0; column <= (plan->window.width - 1) / chunk[3]; column++)
-                VT_TRY(note_chunk(plan, count, (box * grid[2] + row) * grid[3] + column));
+            for (int s = 0; s < span_count; s++)
+                for (int64_t column = spans[s].first / chunk[3];
+                     column <= (spans[s].first + spans[s].count - 1) / chunk[3]; column++)
+                    VT_TRY(note_chunk(plan, count, (box * grid[2] + row) * grid[3] + column));
     }
 done:
     return status;

@@ -10,6 +10,7 @@
 #include "data/chunk_cache.h"
 #include "data/decode.h"
 #include "data/fields_file.h"
+#include "data/window.h"
 
 /* The fields of one time, where they are wanted. */
 typedef struct {
@@ -21,11 +22,6 @@ typedef struct {
     int64_t sample;  /* of the batch: 0, 1, … */
     int64_t kept_as; /* `values` is that frame's place in the dataset's cache; -1: it is not */
 } vt_frame;
-
-/* The part of the grid that is wanted. */
-typedef struct {
-    int64_t first_row, rows, width;
-} vt_frame_window;
 
 /* How it is read. */
 typedef struct {

@@ -1,5 +1,6 @@
 #include "forecast/evaluation.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,11 @@ done:
     return status;
 }
 
+static bool has_range(const vt_config *config)
+{
+    return !isnan(config->lat_range[0]) || !isnan(config->lon_range[0]);
+}
+
 /* The window of time_means_path, [1, C, H, W]. That it isn't there is a remark only, unless a flag names it. */
 static vt_status read_climatology(evaluation *e)
 {
@@ -103,12 +109,22 @@ static vt_status read_climatology(evaluation *e)
                  array.shape[3] >= width,
              "time_means_path '%s' is %s, expected [1, C, H, W] with at least %lld channels of [%lld, %lld]",
              config->time_means_path, shape, (long long)channels, (long long)height, (long long)width);
+    /* means of the window alone, or of the whole grid */
+    const vt_frame_window whole = {.rows = height, .width = width};
+    const bool is_cut = array.shape[2] == height && array.shape[3] == width;
+    const vt_frame_window *window = is_cut ? &whole : vt_dataset_window(e->dataset);
+    VT_CHECK(
+        is_cut || vt_dataset_has_grid(e->dataset, array.shape[2], array.shape[3]) || !has_range(config),
+        "time_means_path '%s' is %s, neither of the window [%lld, %lld] nor of the grid of the files; make it again "
+        "with `vitrain stats`",
+        config->time_means_path, shape, (long long)height, (long long)width);
     e->climatology = vt_allocate((size_t)(channels * e->plane), sizeof *e->climatology, "the evaluation");
     for (int64_t c = 0; c < channels; c++)
         for (int64_t y = 0; y < height; y++)
             for (int64_t x = 0; x < width; x++)
                 e->climatology[(c * height + y) * width + x] =
-                    (float)array.values[(c * array.shape[2] + y) * array.shape[3] + x];
+                    (float)array.values[(c * array.shape[2] + window->first_row + y) * array.shape[3] +
+                                        vt_window_column(window, x)];
 done:
     vt_npy_close(&array);
     free(shape);

@@ -68,9 +68,11 @@ vt_status vt_forecaster_configure(const char *checkpoint, int flag_count, char *
     VT_CHECK((*config)->tensor_parallel == 1 && (*config)->context_parallel == 1 && (*config)->zero_stage == 0,
              "a forecast needs the whole model on each rank, whatever it was trained on: leave tensor_parallel and "
              "context_parallel at 1 and zero_stage at 0; more ranks then share out the initial times");
-    static const char *const fixed[] = {"img_size",  "num_heads", "gelu",
-                                        "n_history", "dt",        NULL}; /* what no shape shows */
+    static const char *const fixed[] = {"img_size", "lat_range", "lon_range", "num_heads",
+                                        "gelu",     "n_history", "dt",        NULL}; /* what no shape shows */
     VT_TRY(vt_checkpoint_check_options(index, checkpoint, *config, fixed, "its parameters were trained for that"));
+    if (vt_config_awaits_window(*config)) /* the ranges were said once more */
+        VT_TRY(vt_config_set_window(*config, (*config)->img_size[0], (*config)->img_size[1]));
 done:
     if (status != VT_OK) vt_config_close(config);
     vt_tensor_file_close(&index);

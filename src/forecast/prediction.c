@@ -21,6 +21,7 @@ typedef struct {
     int64_t minutes_a_time;         /* of the file */
     int64_t time;                   /* the initial one in its file */
     vt_fields_file *file;           /* that holds it */
+    vt_frame_window window;         /* of its grid */
     double *latitudes, *longitudes; /* of the window */
     float *input, *fields;          /* [n_in_channels, height, width], [n_out_channels, …] */
     vt_forecaster *forecaster;
@@ -149,6 +150,30 @@ static bool may_cross(const prediction *p)
     return p->options->config->cross_files && vt_fields_file_times(p->file)->count > 0;
 }
 
+/* The model's window of the file's grid. */
+static vt_status find_window(prediction *p)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = p->options->config;
+    const vt_fields_shape shape = vt_fields_file_shape(p->file);
+    const vt_window_range range = vt_window_range_of(config->lat_range, config->lon_range);
+    const vt_window_grid grid = {vt_fields_file_path(p->file), shape.height, shape.width,
+                                 vt_fields_file_latitudes(p->file), vt_fields_file_longitudes(p->file)};
+    VT_TRY(vt_window_find(&range, &grid, &p->window));
+    VT_CHECK(
+        (!range.by_rows || p->window.rows == config->img_size[0]) &&
+            (!range.by_columns || p->window.width == config->img_size[1]),
+        "%s: the model's window, lat_range [%g, %g] and lon_range [%g, %g], has [%lld, %lld] grid points there, but "
+        "the model was trained on [%lld, %lld]",
+        grid.path, config->lat_range[0], config->lat_range[1], config->lon_range[0], config->lon_range[1],
+        (long long)p->window.rows, (long long)p->window.width, (long long)config->img_size[0],
+        (long long)config->img_size[1]);
+    p->window.rows = config->img_size[0];
+    p->window.width = config->img_size[1];
+done:
+    return status;
+}
+
 static vt_status check_file(prediction *p)
 {
     vt_status status = VT_OK;
@@ -174,6 +199,7 @@ static vt_status check_file(prediction *p)
              "%s holds %lld channels of [%lld, %lld], the model needs %lld of [%lld, %lld]", path,
              (long long)shape.channels, (long long)shape.height, (long long)shape.width, (long long)channels,
              (long long)config->img_size[0], (long long)config->img_size[1]);
+    VT_TRY(find_window(p));
     p->time = p->stretch.first + index;
     if (step != 60 * VT_HOURS_A_TIME && step * config->dt != 60 * VT_HOURS_A_TIME)
         vt_log_warning("%s has a time every %s, not every %d h: with dt %lld a forecast is taken to reach %lld h ahead",
@@ -183,7 +209,8 @@ done:
     return status;
 }
 
-/* Of the window at the top left; what the file doesn't say runs evenly from pole to pole, and round the globe. */
+/* Of the window; longitudes rise from its first column on, also past 360. What the file doesn't say runs evenly from
+ * pole to pole, and round the globe. */
 static void take_coordinates(prediction *p)
 {
     const int64_t height = p->options->config->img_size[0], width = p->options->config->img_size[1];
@@ -192,11 +219,16 @@ static void take_coordinates(prediction *p)
     p->latitudes = vt_allocate((size_t)height, sizeof *p->latitudes, "the forecast");
     p->longitudes = vt_allocate((size_t)width, sizeof *p->longitudes, "the forecast");
     for (int64_t y = 0; y < height; y++)
-        p->latitudes[y] = latitudes != NULL  ? latitudes[y]
+        p->latitudes[y] = latitudes != NULL  ? latitudes[p->window.first_row + y]
                           : shape.height > 1 ? 90.0 - 180.0 * (double)y / (double)(shape.height - 1)
                                              : 0.0;
     for (int64_t x = 0; x < width; x++)
-        p->longitudes[x] = longitudes != NULL ? longitudes[x] : 360.0 * (double)x / (double)shape.width;
+        p->longitudes[x] =
+            longitudes != NULL ? longitudes[vt_window_column(&p->window, x)] : 360.0 * (double)x / (double)shape.width;
+    for (int64_t x = 1; x < width && p->window.first_column > 0; x++)
+        while (p->longitudes[x] < p->longitudes[x - 1]) p->longitudes[x] += 360;
+    while (p->longitudes[width - 1] > 360 && p->longitudes[0] >= 0)
+        for (int64_t x = 0; x < width; x++) p->longitudes[x] -= 360;
 }
 
 /* An earlier time of the input, from the file before. */
@@ -206,13 +238,12 @@ static vt_status read_earlier(const prediction *p, int64_t minutes_before, int64
     char text[VT_DATE_SIZE];
     vt_prediction_options options = *p->options;
     prediction earlier = {.options = &options};
-    const int64_t height = options.config->img_size[0], width = options.config->img_size[1];
     options.time = vt_date_format(vt_date_after(p->date, -minutes_before), text);
     VT_TRY(find_file(&earlier));
     VT_CHECK(holds_time(&earlier), "--time=%s: the model also needs %s, and no file of %s '%s' has it",
              p->options->time, text, options.option_name, options.directory);
     VT_TRY(check_file(&earlier));
-    VT_TRY(vt_fields_file_read(earlier.file, earlier.time, channels, 0, height, width, values));
+    VT_TRY(vt_fields_file_read_window(earlier.file, earlier.time, channels, &earlier.window, values));
 done:
     vt_fields_file_close(&earlier.file);
     return status;
@@ -230,7 +261,7 @@ static vt_status read_input(prediction *p)
         const int64_t times = back * config->dt;
         float *values = p->input + back * channels * plane;
         if (p->time - times >= p->stretch.first)
-            VT_TRY(vt_fields_file_read(p->file, p->time - times, channels, 0, height, width, values));
+            VT_TRY(vt_fields_file_read_window(p->file, p->time - times, channels, &p->window, values));
         else
             VT_TRY(read_earlier(p, times * p->minutes_a_time, channels, values));
     }

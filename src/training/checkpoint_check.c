@@ -166,7 +166,7 @@ vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, 
 {
     vt_status status = VT_OK;
     const vt_config *config = subject->trainer->config;
-    static const char *const task[] = {"n_history", "dt", NULL};
+    static const char *const task[] = {"n_history", "dt", "lat_range", "lon_range", NULL};
     VT_TRY(check_optimizer(index, directory, config));
     VT_TRY(vt_checkpoint_check_options(index, directory, config, task,
                                        "a run can't change its task; --init_from takes the parameters alone"));

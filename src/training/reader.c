@@ -23,6 +23,7 @@ vt_dataset_options vt_reader_samples(const vt_config *config)
 {
     return (vt_dataset_options){.height = config->img_size[0],
                                 .width = config->img_size[1],
+                                .range = vt_window_range_of(config->lat_range, config->lon_range),
                                 .in_channels = config->n_in_channels,
                                 .out_channels = config->n_out_channels,
                                 .history = config->n_history,
@@ -30,6 +31,38 @@ vt_dataset_options vt_reader_samples(const vt_config *config)
                                 .sample_limit = VT_UNSET_INTEGER,
                                 .files_apart = !config->cross_files,
                                 .variables = config->variables};
+}
+
+vt_status vt_reader_find_window(vt_config *config)
+{
+    vt_status status = VT_OK;
+    vt_file_list list = {0};
+    vt_fields_file *file = NULL;
+    vt_frame_window window;
+    char *advice = NULL;
+    const vt_window_range range = vt_window_range_of(config->lat_range, config->lon_range);
+    if (!vt_config_awaits_window(config)) goto done;
+    VT_CHECK(
+        config->data_loader_config != VT_LOADER_SYNTHETIC,
+        "lat_range and lon_range are found by the coordinates of files, but data_loader_config synthetic reads none; "
+        "give img_size");
+    VT_TRY(vt_file_list_open(config->train_data_path, "train_data_path", config->variables != NULL, &list));
+    VT_TRY(vt_fields_file_open((const char *const *)list.paths, list.first[1], config->variables, &file));
+    const vt_fields_shape shape = vt_fields_file_shape(file);
+    const vt_window_grid grid = {vt_fields_file_path(file), shape.height, shape.width, vt_fields_file_latitudes(file),
+                                 vt_fields_file_longitudes(file)};
+    VT_TRY(vt_window_find(&range, &grid, &window));
+    status = vt_config_set_window(config, window.rows, window.width);
+    if (status == VT_OK) goto done;
+    advice = vt_window_advice(&range, &grid, &window, config->patch_size);
+    vt_error_context("%s: the window of lat_range and lon_range has [%lld, %lld] grid points%s%s%s", grid.path,
+                     (long long)window.rows, (long long)window.width, advice != NULL ? " (" : "",
+                     advice != NULL ? advice : "", advice != NULL ? ")" : "");
+done:
+    free(advice);
+    vt_fields_file_close(&file);
+    vt_file_list_close(&list);
+    return status;
 }
 
 /* This rank reads only the rows of the fields that its tokens touch. */

@@ -10,6 +10,9 @@
  * adds. */
 vt_dataset_options vt_reader_samples(const vt_config *config);
 
+/* Where lat_range and lon_range say how large the window is: img_size, from the first training file's coordinates. */
+vt_status vt_reader_find_window(vt_config *config);
+
 /* This rank's rows of the training or the validation set. */
 vt_status vt_reader_open_dataset(const vt_config *config, const vt_world *world, bool training, vt_dataset **dataset);
 
