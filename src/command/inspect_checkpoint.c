@@ -65,6 +65,10 @@ static vt_status print_configuration(vt_tensor_file *index, const char *director
            (long long)config->n_history, (long long)config->dt, (long long)config->embed_dim, (long long)config->depth,
            (long long)config->num_heads, (long long)config->global_batch_size, vt_text_double(config->lr, number),
            (long long)config->seed);
+    if (!isnan(config->lat_range[0]))
+        printf("  window: lat_range [%g, %g]\n", config->lat_range[0], config->lat_range[1]);
+    if (!isnan(config->lon_range[0]))
+        printf("  window: lon_range [%g, %g]\n", config->lon_range[0], config->lon_range[1]);
     print_channels(channels);
 done:
     vt_config_close(&config);

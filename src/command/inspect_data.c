@@ -2,12 +2,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "command/inspect.h"
+#include "config/config.h"
+#include "data/dataset.h"
 #include "data/fields_file.h"
 #include "data/file_list.h"
 #include "data/npy.h"
 #include "data/output_file.h"
+#include "data/statistics.h"
 
 /* What the files of one directory have in common; the first that could be opened says it. */
 typedef struct {
@@ -15,6 +19,7 @@ typedef struct {
     int64_t times, readable;
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE]; /* "": not known */
     int64_t minutes_a_time, gaps;
+    char *doubt; /* why a file's times are not known, or NULL */
 } file_set;
 
 static const char *file_name(const char *path)
@@ -51,7 +56,7 @@ static vt_status look_at_times(const vt_fields_file *file, file_set *set)
     vt_status status = VT_OK;
     const vt_time_axis *axis = vt_fields_file_times(file);
     char steps[2][VT_DATE_SIZE];
-    VT_CHECK(axis->doubt == NULL, "%s", axis->doubt);
+    if (axis->doubt != NULL && set->doubt == NULL) set->doubt = vt_text_copy(axis->doubt);
     if (axis->count == 0) goto done;
     const vt_stretch *last = &axis->stretches[axis->count - 1];
     if (set->from[0] == '\0') vt_date_format(axis->stretches[0].date, set->from);
@@ -104,8 +109,30 @@ done:
     return status;
 }
 
+static void print_degrees(const char *name, const double *degrees, int64_t count)
+{
+    if (degrees != NULL) printf("%s %g to %g", name, degrees[0], degrees[count - 1]);
+}
+
+/* What lat_range and lon_range can be. */
+static void print_grid(const vt_fields_file *file)
+{
+    const vt_fields_shape shape = vt_fields_file_shape(file);
+    const double *latitudes = vt_fields_file_latitudes(file), *longitudes = vt_fields_file_longitudes(file);
+    if (latitudes == NULL && longitudes == NULL) return;
+    print_degrees("    grid: latitudes", latitudes, shape.height);
+    print_degrees(latitudes != NULL ? ", longitudes" : "    grid: longitudes", longitudes, shape.width);
+    printf("\n");
+}
+
+static void print_warning(const char *sentence)
+{
+    if (sentence != NULL) printf("    WARNING: %s\n", sentence);
+}
+
 /* "  train: 26 files 1979.h5 … 2004.h5, 37960 times (9490 days), 20 channels of [360, 720], 787 GB" */
-static void print_files(const char *directory, const char *label, const char *variables, bool verify, int *faults)
+static vt_fields_shape print_files(const char *directory, const char *label, const char *variables, bool verify,
+                                   int *faults)
 {
     vt_file_list list = {0};
     file_set set = {0};
@@ -113,7 +140,7 @@ static void print_files(const char *directory, const char *label, const char *va
     char size[VT_NUMBER_SIZE];
     if (vt_file_list_open(directory, label, variables != NULL, &list) != VT_OK) {
         vt_inspect_fault(faults, NULL);
-        return;
+        return set.shape;
     }
     vt_text noted = {0};
     bool tried = false;
@@ -140,6 +167,9 @@ static void print_files(const char *directory, const char *label, const char *va
     printf("\n");
     print_times(&set);
     if (first != NULL) print_channels(first, set.shape.channels);
+    if (first != NULL) print_grid(first);
+    print_warning(set.doubt);
+    if (list.misnamed != NULL) vt_inspect_fault(faults, list.misnamed);
     for (char *line = noted.characters, *end; line != NULL && *line != '\0'; line = end + 1) {
         end = strchr(line, '\n');
         *end = '\0';
@@ -148,9 +178,58 @@ static void print_files(const char *directory, const char *label, const char *va
     vt_text_close(&noted);
     vt_fields_file_close(&first);
     vt_file_list_close(&list);
+    free(set.doubt);
+    return set.shape;
 }
 
-static void print_statistics(const char *directory, int *faults)
+/* ---- what training finds ---- */
+
+enum { SETS = 3 };
+static const char *const sets[SETS] = {"train", "valid", "test"};
+
+static vt_status compare_sets(char *const *directories, const vt_fields_shape *shape, const char *variables)
+{
+    vt_status status = VT_OK;
+    vt_dataset *opened[SETS] = {NULL};
+    static const char *const names[SETS] = {"training", "validation", "test"};
+    for (int i = 0; i < SETS; i++) {
+        if (directories[i] == NULL) continue;
+        const vt_dataset_options options = {.directory = directories[i],
+                                            .option_name = sets[i],
+                                            .height = shape->height,
+                                            .width = shape->width,
+                                            .in_channels = shape->channels,
+                                            .out_channels = shape->channels,
+                                            .dt = 1,
+                                            .sample_limit = VT_UNSET_INTEGER,
+                                            .variables = variables};
+        VT_TRY(vt_dataset_open(&options, &opened[i]));
+    }
+    for (int i = 0; i < SETS; i++)
+        for (int j = i + 1; j < SETS; j++) {
+            if (opened[i] == NULL || opened[j] == NULL) continue;
+            VT_TRY(vt_dataset_check_same_channels(opened[i], opened[j]));
+            char *sentence = vt_dataset_shared_times(opened[i], names[i], opened[j], names[j]);
+            print_warning(sentence);
+            free(sentence);
+        }
+done:
+    for (int i = 0; i < SETS; i++) vt_dataset_close(&opened[i]);
+    return status;
+}
+
+static vt_status check_statistics(const char *directory, int64_t channels)
+{
+    char *paths[2] = {vt_text_format("%s/global_means.npy", directory),
+                      vt_text_format("%s/global_stds.npy", directory)};
+    float *values = vt_allocate((size_t)(2 * channels) + 1, sizeof *values, "the statistics");
+    const vt_status status = vt_statistics_read_pair(paths[0], paths[1], channels, values, values + channels);
+    for (int i = 0; i < 2; i++) free(paths[i]);
+    free(values);
+    return status;
+}
+
+static void print_statistics(const char *directory, int64_t channels, int *faults)
 {
     static const char *const names[] = {"global_means.npy", "global_stds.npy", "time_means.npy"};
     printf("  stats:");
@@ -177,33 +256,41 @@ static void print_statistics(const char *directory, int *faults)
     printf("%s\n", missing == (climatology ? 3 : 2) ? " none" : "");
     if (!climatology) printf("    no time_means.npy: evaluate will score no climatology and no ACC\n");
     if (missing > 0) vt_inspect_fault(faults, noted.characters);
+    if (missing == 0 && check_statistics(directory, channels) != VT_OK) vt_inspect_fault(faults, NULL);
     vt_text_close(&noted);
 }
 
 vt_status vt_inspect_data(const char *directory, const char *variables, bool verify, int *faults)
 {
-    static const char *const sets[] = {"train", "valid", "test"};
     bool any = false;
+    char *directories[SETS] = {NULL};
+    vt_fields_shape shape = {0};
+    const int before = *faults;
     printf("%s: data\n", directory);
     fflush(stdout);
     for (int i = 0; i < 3; i++) {
         char *path = vt_text_format("%s/%s", directory, sets[i]);
         bool there = vt_output_exists(path), wanted = i < 2; /* not every data set has a test year */
         any = any || there;
-        if (there) print_files(path, sets[i], variables, verify, faults);
+        if (there) {
+            const vt_fields_shape found = print_files(path, sets[i], variables, verify, faults);
+            if (shape.channels == 0) shape = found;
+            directories[i] = path;
+        }
         if (!there && any && wanted) {
             char *sentence = vt_text_format("there is no %s", path);
             vt_inspect_fault(faults, sentence);
             free(sentence);
         }
-        free(path);
+        if (!there) free(path);
     }
-    if (!any) {
-        print_files(directory, "files", variables, verify, faults);
-        return VT_OK;
-    }
+    if (!any) directories[0] = vt_text_copy(directory);
+    if (!any) shape = print_files(directory, "files", variables, verify, faults);
+    if (*faults == before && compare_sets(directories, &shape, variables) != VT_OK) vt_inspect_fault(faults, NULL);
+    for (int i = 0; i < SETS; i++) free(directories[i]);
+    if (!any) return VT_OK;
     char *statistics = vt_text_format("%s/stats", directory);
-    print_statistics(statistics, faults);
+    print_statistics(statistics, shape.channels, faults);
     free(statistics);
     return VT_OK;
 }

@@ -15,9 +15,9 @@
 /* The few keys that tell runs apart. */
 static void print_configuration(const char *path, int *faults)
 {
-    static const char *const keys[] = {"img_size",  "patch_size", "n_in_channels", "n_out_channels",
-                                       "embed_dim", "depth",      "num_heads",     "global_batch_size",
-                                       "lr",        "optimizer",  "num_epochs"};
+    static const char *const keys[] = {
+        "img_size", "lat_range", "lon_range",         "patch_size", "n_in_channels", "n_out_channels", "embed_dim",
+        "depth",    "num_heads", "global_batch_size", "lr",         "optimizer",     "num_epochs"};
     vt_yaml *yaml = NULL;
     vt_yaml_entry *top = NULL, *entries = NULL;
     size_t top_count = 0, count = 0;
@@ -30,6 +30,7 @@ static void print_configuration(const char *path, int *faults)
         for (size_t i = 0; i < count; i++) {
             const vt_yaml_node *value = entries[i].value;
             if (strcmp(entries[i].key->text, keys[k]) != 0) continue;
+            if (strstr(keys[k], "_range") != NULL && value->kind == VT_YAML_SCALAR) continue; /* None */
             if (value->kind == VT_YAML_SCALAR) printf(" %s %s,", keys[k], value->text);
             if (value->kind == VT_YAML_SEQUENCE && value->count == 2)
                 printf(" %s [%s, %s],", keys[k], value->child[0]->text, value->child[1]->text);

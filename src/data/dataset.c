@@ -91,19 +91,22 @@ static vt_status check_window(const vt_dataset_options *options, const char *pat
 {
     vt_status status = VT_OK;
     const int64_t channels = vt_dataset_window_channels(options);
+    const bool of_variables = options->variables != NULL;
+    const char *has = of_variables ? "--variables names" : "'fields' has";
     const long long found[4] = {shape->times, shape->channels, shape->height, shape->width};
     VT_CHECK(options->height <= shape->height && options->width <= shape->width,
-             "%s: 'fields' is [%lld, %lld, %lld, %lld] (time, channel, lat, lon), too small for img_size [%lld, %lld]; "
-             "set --img_size=[%lld,%lld], or less",
-             path, found[0], found[1], found[2], found[3], (long long)options->height, (long long)options->width,
-             found[2], found[3]);
-    VT_CHECK(channels <= shape->channels,
-             "%s: 'fields' has %lld channels, but n_in_channels %lld with n_history %lld needs %lld; set "
-             "--n_in_channels=%lld, or less",
-             path, found[1], (long long)options->in_channels, (long long)options->history, (long long)channels,
-             found[1] * (long long)(options->history + 1));
+             "%s: %s [%lld, %lld, %lld, %lld] (time, channel, lat, lon), too small for img_size [%lld, %lld]; set "
+             "--img_size=[%lld,%lld], or less",
+             path, of_variables ? "its variables are" : "'fields' is", found[0], found[1], found[2], found[3],
+             (long long)options->height, (long long)options->width, found[2], found[3]);
+    VT_CHECK(
+        channels <= shape->channels,
+        "%s: %s %lld channels, but n_in_channels %lld with n_history %lld needs %lld; set --n_in_channels=%lld, or "
+        "less",
+        path, has, found[1], (long long)options->in_channels, (long long)options->history, (long long)channels,
+        found[1] * (long long)(options->history + 1));
     VT_CHECK(options->out_channels <= shape->channels,
-             "%s: 'fields' has %lld channels, but n_out_channels is %lld; set --n_out_channels=%lld, or less", path,
+             "%s: %s %lld channels, but n_out_channels is %lld; set --n_out_channels=%lld, or less", path, has,
              found[1], (long long)options->out_channels, found[1]);
 done:
     return status;
@@ -328,6 +331,7 @@ static vt_status open_files(vt_dataset *dataset)
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
     VT_TRY(vt_file_list_open(options->directory, options->option_name, options->variables != NULL, &dataset->list));
+    if (!options->quiet) VT_TRY(vt_file_list_check(&dataset->list));
     dataset->files = calloc((size_t)dataset->list.groups, sizeof *dataset->files);
     VT_CHECK(dataset->files != NULL, "out of memory for %lld files", (long long)dataset->list.groups);
     for (int64_t i = 0; i < dataset->list.groups; i++) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "data/dimensions.h"
 #include "data/fields_inside.h"
 #include "data/hdf5_access.h"
 #include "report/log.h"
@@ -277,11 +278,13 @@ static vt_status take_extent(vt_field_source *source)
 {
     vt_status status = VT_OK;
     hsize_t extent[4];
+    char *names = NULL;
     source->space = H5Dget_space(source->dataset);
     source->rank = H5Sget_simple_extent_ndims(source->space);
+    names = vt_dimension_names(source->dataset);
     VT_CHECK(source->rank == 3 || source->rank == 4,
-             "%s: '%s' has %d dimensions, expected 4: [time, channel, lat, lon], or in netCDF 3: [time, lat, lon]",
-             source->part->path, source->name, source->rank);
+             "%s: '%s' has %d dimensions%s, expected 4: [time, channel, lat, lon], or in netCDF 3: [time, lat, lon]%s",
+             source->part->path, source->name, source->rank, names, vt_dimension_advice(source->dataset));
     H5Sget_simple_extent_dims(source->space, extent, NULL);
     source->extent[1] = 1;
     for (int i = 0; i < source->rank; i++) source->extent[i > 0 ? 4 - source->rank + i : 0] = (int64_t)extent[i];
@@ -289,7 +292,9 @@ static vt_status take_extent(vt_field_source *source)
              "%s: '%s' is empty: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)", source->part->path, source->name,
              (long long)source->extent[0], (long long)source->extent[1], (long long)source->extent[2],
              (long long)source->extent[3]);
+    VT_TRY(vt_dimensions_check(source));
 done:
+    free(names);
     return status;
 }
 

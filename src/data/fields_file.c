@@ -78,6 +78,24 @@ done:
     return status;
 }
 
+static vt_status check_names(const vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    char *const *names = file->channel_names;
+    for (int64_t c = 0; names != NULL && c < file->shape.channels; c++) {
+        VT_CHECK(names[c][0] != '\0', "%s: the attribute 'channels' of 'fields' has an empty name for channel %lld",
+                 file->path, (long long)c);
+        for (int64_t other = 0; other < c; other++)
+            VT_CHECK(
+                strcmp(names[c], names[other]) != 0,
+                "%s: the attribute 'channels' of 'fields' names channels %lld and %lld both '%s'; each needs a name "
+                "of its own",
+                file->path, (long long)other, (long long)c, names[c]);
+    }
+done:
+    return status;
+}
+
 static vt_status open_channel_names(vt_fields_file *file)
 {
     vt_status status = VT_OK;
@@ -90,7 +108,11 @@ static vt_status open_channel_names(vt_fields_file *file)
     VT_CHECK(H5Tget_class(type) == H5T_STRING, "%s: the attribute 'channels' of 'fields' must hold strings, the names",
              file->path);
     int64_t count = (int64_t)H5Sget_simple_extent_npoints(space);
+    VT_CHECK(count == file->shape.channels,
+             "%s: the attribute 'channels' of 'fields' names %lld channel%s, but there are %lld; name each one once",
+             file->path, (long long)count, count == 1 ? "" : "s", (long long)file->shape.channels);
     if (count > 0) VT_TRY(read_names(file, attribute, type, count));
+    VT_TRY(check_names(file));
 done:
     if (space >= 0) H5Sclose(space);
     if (type >= 0) H5Tclose(type);

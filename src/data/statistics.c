@@ -160,6 +160,7 @@ vt_status vt_statistics_gather(const char *directory, const char *option_name, c
     vt_file_list list = {0};
     *result = NULL;
     VT_TRY(vt_file_list_open(directory, option_name, variables != NULL, &list));
+    VT_TRY(vt_file_list_check(&list));
     for (int64_t i = 0; i < list.groups; i++) VT_TRY(gather_file(&list, i, variables, &statistics));
     VT_ASSERT(statistics != NULL);
     VT_CHECK(statistics->times > 0, "%s '%s': its files hold no time at all", option_name, directory);

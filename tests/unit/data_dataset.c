@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
+#include "report/log.h"
 #include "test.h"
 #include "unit/data_files.h"
 
@@ -219,7 +220,7 @@ TEST(channel_names)
     expect_names(&fields);
     fields.variable_names = true;
     expect_names(&fields);
-    static const char *const shorter[3] = {"u10", "", "msl"};
+    static const char *const shorter[3] = {"u", "t2m", "msl"};
     fields.names = shorter;
     fields.variable_names = false;
     fields.padding = H5T_STR_NULLTERM;
@@ -267,6 +268,21 @@ TEST(errors_of_directories)
     test_fields_write(options.directory, &fields);
     test_expect_open_error(&options, "is a file, but should be a directory");
     options.directory = vt_test_directory();
+    test_fields_write(test_path("2002_final.h5"), &fields);
+    test_expect_open_error(&options,
+                           "2002_final.h5 would not be read, for a name of data ends in its date, like 2013.h5; "
+                           "rename it, or move it elsewhere. The files that would be read: 2001.h5");
+    rename(test_path("2002_final.h5"), test_path("final.h5"));
+    rename(test_path("2001.h5"), test_path("2001.txt"));
+    test_expect_open_error(&options, "like 2013.h5) in it; it holds final.h5, 2001.txt. Make a synthetic set");
+    rename(test_path("2001.txt"), test_path("2001.h5"));
+    unlink(test_path("final.h5"));
+    fclose(fopen(test_path(".zgroup"), "w"));
+    test_expect_open_error(&options, " is a Zarr store, which is not read; make netCDF files of it");
+    options.directory = test_path("train");
+    test_expect_open_error(&options, " is a Zarr store, which is not read; make netCDF files of it");
+    options.directory = vt_test_directory();
+    unlink(test_path(".zgroup"));
     mkdir(test_path("2002.h5"), 0777);
     test_expect_open_error(&options, "2002.h5 is a directory, but should be an HDF5 file");
     rmdir(test_path("2002.h5"));
@@ -323,6 +339,42 @@ TEST(errors_of_names)
     fields.names = others;
     test_fields_write(test_path("2002.h5"), &fields);
     test_expect_open_error(&options, "2002.h5: channel 1 is 't2m', but in");
+    static const char *const twice[3] = {"u10", "t2m", "u10"}, *const empty[3] = {"u10", "", "t2m"};
+    fields.names = twice;
+    test_fields_write(test_path("2001.h5"), &fields);
+    test_expect_open_error(&options, "2001.h5: the attribute 'channels' of 'fields' names channels 0 and 2 both 'u10'");
+    fields.names = empty;
+    test_fields_write(test_path("2001.h5"), &fields);
+    test_expect_open_error(&options, "2001.h5: the attribute 'channels' of 'fields' has an empty name for channel 1");
+    fields.names = names;
+    fields.name_count = 2;
+    test_fields_write(test_path("2001.h5"), &fields);
+    test_expect_open_error(&options, "2001.h5: the attribute 'channels' of 'fields' names 2 channels, but there are 3");
+}
+
+/* Endings in any case, and HDF5's longer one; what else lies there is told. */
+TEST(endings_of_files)
+{
+    const test_fields fields = {.times = 3, .channels = 1, .height = 2, .width = 2};
+    static const char *const files[] = {"2001.h5", "2002.H5", "2003.hdf5", "x_2004.HDF5"};
+    static const char *const others[] = {"2005.h5.part", "2006.grib", "2007.nc", "land.h5", "notes.txt", "x"};
+    vt_dataset_options options = test_fields_options(&fields);
+    vt_dataset *dataset = NULL;
+    for (int i = 0; i < 4; i++) test_fields_write(test_path(files[i]), &fields);
+    for (int i = 0; i < 6; i++) fclose(fopen(test_path(others[i]), "w"));
+    EXPECT_OK(vt_log_open(test_path("out.log"), false));
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    EXPECT_OK(vt_log_close());
+    EXPECT(vt_dataset_sample_count(dataset) == 4 * 2);
+    vt_dataset_close(&dataset);
+    char text[4096];
+    FILE *log = fopen(test_path("out.log"), "r");
+    text[fread(text, 1, sizeof text - 1, log)] = '\0';
+    fclose(log);
+    EXPECT(strstr(text, "WARNING - train_data_path '") != NULL, "%s", text);
+    EXPECT(strstr(text, "': not read, though it may be data: 2005.h5.part, 2006.grib, 2007.nc, land.h5\n") != NULL,
+           "%s", text);
+    EXPECT(strstr(text, "': left alone: notes.txt, out.log, x\n") != NULL, "%s", text);
 }
 
 /* A file with one dataset of the given name, type and rank. */

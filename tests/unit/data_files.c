@@ -51,7 +51,7 @@ const char *test_path(const char *name)
 
 static void write_names(hid_t dataset, const test_fields *fields)
 {
-    hsize_t count = (hsize_t)fields->channels;
+    hsize_t count = (hsize_t)(fields->name_count > 0 ? fields->name_count : fields->channels);
     size_t size = 12;
     hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate_simple(1, &count, NULL);
     H5Tset_size(type, fields->variable_names ? H5T_VARIABLE : size);

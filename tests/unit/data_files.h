@@ -17,6 +17,7 @@ typedef struct {
     int deflate;                   /* gzip level */
     hid_t type;                    /* stored type; 0: float32 */
     const char *const *names;      /* attribute `channels`, [channels] */
+    int64_t name_count;            /* so many of them; 0: all */
     bool variable_names;           /* strings of variable length */
     H5T_str_t padding;             /* of fixed ones */
     int64_t latitudes, longitudes; /* lengths of `lat`, `lon`; 0: not there */
