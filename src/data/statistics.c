@@ -119,15 +119,22 @@ done:
 }
 
 /* All times of one file; the first file determines the shape. */
-static vt_status gather_file(const vt_file_list *list, int64_t group, const char *variables, vt_statistics **statistics)
+static vt_status gather_file(const vt_file_list *list, int64_t group, const char *variables,
+                             const vt_window_range *range, vt_statistics **statistics)
 {
     vt_status status = VT_OK;
     vt_fields_file *file = NULL;
     float *fields = NULL;
+    vt_frame_window window;
     const char *const *paths = (const char *const *)list->paths + list->first[group], *path = paths[0];
     VT_TRY(vt_fields_file_open(paths, list->first[group + 1] - list->first[group], variables, &file));
     VT_TRY(vt_fields_file_check_written(file));
     vt_fields_shape shape = vt_fields_file_shape(file);
+    const vt_window_grid grid = {path, shape.height, shape.width, vt_fields_file_latitudes(file),
+                                 vt_fields_file_longitudes(file)};
+    VT_TRY(vt_window_find(range, &grid, &window));
+    shape.height = window.rows;
+    shape.width = window.width;
     if (*statistics == NULL) {
         VT_TRY(vt_statistics_open(shape.channels, shape.height, shape.width, statistics));
         VT_ASSERT(*statistics != NULL);
@@ -143,7 +150,7 @@ static vt_status gather_file(const vt_file_list *list, int64_t group, const char
     fields = malloc((size_t)(shape.channels * shape.height * shape.width) * sizeof *fields);
     VT_CHECK(fields != NULL, "out of memory for the fields of one time of %s", path);
     for (int64_t time = 0; time < shape.times; time++) {
-        VT_TRY(vt_fields_file_read(file, time, shape.channels, 0, shape.height, shape.width, fields));
+        VT_TRY(vt_fields_file_read_window(file, time, shape.channels, &window, fields));
         vt_statistics_add(*statistics, fields);
     }
 done:
@@ -153,7 +160,7 @@ done:
 }
 
 vt_status vt_statistics_gather(const char *directory, const char *option_name, const char *variables,
-                               vt_statistics **result)
+                               const vt_window_range *range, vt_statistics **result)
 {
     vt_status status = VT_OK;
     vt_statistics *statistics = NULL;
@@ -161,7 +168,7 @@ vt_status vt_statistics_gather(const char *directory, const char *option_name, c
     *result = NULL;
     VT_TRY(vt_file_list_open(directory, option_name, variables != NULL, &list));
     VT_TRY(vt_file_list_check(&list));
-    for (int64_t i = 0; i < list.groups; i++) VT_TRY(gather_file(&list, i, variables, &statistics));
+    for (int64_t i = 0; i < list.groups; i++) VT_TRY(gather_file(&list, i, variables, range, &statistics));
     VT_ASSERT(statistics != NULL);
     VT_CHECK(statistics->times > 0, "%s '%s': its files hold no time at all", option_name, directory);
     for (int64_t c = 0; c < statistics->channels; c++) {

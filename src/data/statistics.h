@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/window.h"
 
 /* Reads a float32 or float64 .npy of shape [1, C, 1, 1] with C >= channels; values [channels] gets the first ones.
  * option_name ("global_means_path") is named in messages. */
@@ -35,7 +36,7 @@ double vt_statistics_std(const vt_statistics *statistics, int64_t channel); /* o
  * none); option_name is named in messages. NaN and Inf are errors. A
  * channel that is constant, which can't be normalised, is a warning in the log. */
 vt_status vt_statistics_gather(const char *directory, const char *option_name, const char *variables,
-                               vt_statistics **statistics);
+                               const vt_window_range *range, vt_statistics **statistics);
 
 /* The name in the files, "" when there is none. */
 const char *vt_statistics_channel_name(const vt_statistics *statistics, int64_t channel);

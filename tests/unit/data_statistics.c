@@ -188,7 +188,7 @@ TEST(against_two_passes)
 
 static vt_status gather(const char *directory, vt_statistics **statistics)
 {
-    return vt_statistics_gather(directory, "data directory", NULL, statistics);
+    return vt_statistics_gather(directory, "data directory", NULL, &(vt_window_range){0}, statistics);
 }
 
 TEST(over_files)
