@@ -224,7 +224,7 @@ static vt_status check_shapes(const vt_config *config)
              (long long)config->num_heads, (long long)config->embed_dim,
              VT_FIT_NEAREST(config, num_heads, vt_fit_heads, values));
     if (!vt_fit_patch(config)) {
-        if (rows >= patch && columns >= patch)
+        if (rows >= patch && columns >= patch && !config->window_known)
             snprintf(window, sizeof window, ", or img_size [%lld, %lld]", (long long)(rows - rows % patch),
                      (long long)(columns - columns % patch));
         VT_FAIL("patch_size %lld does not divide both of img_size [%lld, %lld]; use %s as patch_size%s",

@@ -316,9 +316,9 @@ void vt_row_range(const vt_row *row, vt_text *text)
     if (row->kind == VT_ROW_BOOLEAN) vt_text_append(text, "true or false");
     if (row->kind == VT_ROW_CHOICE) vt_text_append(text, "%s", row->choices);
     if (row->kind == VT_ROW_PATH) vt_text_append(text, row->is_switch ? "true, false or a path" : "text");
+    if (row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE) vt_text_append(text, "[a, b], each ");
     if (row->kind == VT_ROW_REAL || row->kind == VT_ROW_RANGE)
         vt_text_append(text, "%s to %s", vt_text_double(row->least_real, least), vt_text_double(row->most_real, most));
-    if (row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE) vt_text_append(text, "[a, b], each ");
     if (row->kind == VT_ROW_INTEGER || row->kind == VT_ROW_PAIR) {
         vt_text_append(text, "%lld ", (long long)row->least_integer);
         if (row->most_integer == INT64_MAX)

@@ -215,8 +215,9 @@ static vt_status take_filters(vt_field_source *source, hid_t properties)
         int filter = (int)H5Pget_filter2(properties, (unsigned)i, &flags, &values, NULL, sizeof name, name, &config);
         VT_CHECK(H5Zfilter_avail(filter) > 0,
                  "%s: '%s' is compressed with '%s' (HDF5 filter %d), which this HDF5 library can't decode; "
-                 "where the filter is there, h5repack -f %s:GZIP=1 writes the file with gzip",
-                 source->part->path, source->name, name, filter, source->name);
+                 "HDF5_PLUGIN_PATH names the folder of its plugin, or write the file anew with gzip (docs/data.md, "
+                 "\"Filters\")",
+                 source->part->path, source->name, name, filter);
         bool known = filter == H5Z_FILTER_DEFLATE || filter == H5Z_FILTER_SHUFFLE || filter == H5Z_FILTER_FLETCHER32;
         if (!known || i >= VT_FILTERS) {
             note_obstacle(source, vt_text_format("'%s' is compressed with '%s'", source->name, name));

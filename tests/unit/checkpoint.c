@@ -557,6 +557,14 @@ TEST(other_training_samples_than_the_checkpoints)
     m.subject.training_samples = 16;
     expect_refused(path, &m, false,
                    "saved lies in the midst of an epoch of 20 training samples, but the data now have 16");
+    m.subject.training_samples = 23;
+    m.subject.crossing_samples = 3; /* of files that used to be apart */
+    expect_refused(
+        path, &m, false,
+        "saved lies in the midst of an epoch of 20 training samples, each of which lies in one file; now 3 more "
+        "reach from one file into the next: go on with --cross_files=false");
+    m.subject.training_samples = 16;
+    m.subject.crossing_samples = 0;
     join(file, path, "checkpoint.h5");
     hid_t opened = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
     EXPECT(H5Adelete(opened, "training_samples") >= 0);

@@ -51,6 +51,13 @@ TEST(flags_that_are_refused)
     EXPECT_REFUSED(NULL, "is not text in UTF-8", "--expdir=\xff");
     EXPECT_REFUSED(NULL, "is not text in UTF-8", "--expdir=\xed\xa0\x80"); /* a surrogate */
     EXPECT_REFUSED(NULL, "'[1, 2' is not two whole numbers", "--img_size=[1, 2");
+    EXPECT_GIVES(NULL, "lat_range", "[-30.5, 60]", "--lat_range=[-30.5,60]");
+    EXPECT_GIVES(NULL, "lon_range", "[350, 10]", "--lon_range", "350,10");
+    EXPECT_GIVES(NULL, "lon_range", "None", "--lon_range=None");
+    EXPECT_REFUSED(NULL, "'30' is not two numbers (expected [a, b], each -90 to 90, or None)", "--lat_range=30");
+    EXPECT_REFUSED(NULL, "lat_range", "--lat_range=[30,91]");
+    EXPECT_REFUSED(NULL, "lat_range [60, 30]: expected [south, north]", "--lat_range=[60,30]");
+    EXPECT_REFUSED(NULL, "lon_range [-180, 190] goes round the globe more than once", "--lon_range=[-180,190]");
     EXPECT_REFUSED(NULL, "'1, 2]' is not two whole numbers", "--img_size=1, 2]");
     EXPECT_REFUSED(NULL, "'1,2,3' is not two whole numbers", "--img_size=1,2,3");
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
+#include "data/loader.h"
 #include "report/log.h"
 #include "test.h"
 #include "unit/data_files.h"
@@ -121,6 +122,44 @@ TEST(samples_cross_files)
     cut = open_in("cut", &options);
     EXPECT(vt_dataset_sample_count(cut) == 6 + 0 + 1 + 9 && vt_dataset_crossing_samples(cut) == 0);
     vt_dataset_close(&cut);
+}
+
+/* So are the batches that the steps get, shuffled and read ahead: with them the losses. */
+TEST(batches_cross_files)
+{
+    vt_dataset *sets[2];
+    vt_loader *loaders[2] = {NULL};
+    const vt_dataset_options options = test_nc_options("t");
+    write_part("whole/x_2013.nc", 0, 20, true);
+    write_part("cut/x_2013-01.nc", 0, 7, true);
+    write_part("cut/x_2013-02.nc", 7, 3, true);
+    write_part("cut/x_2013-03.nc", 10, 10, true);
+    for (int i = 0; i < 2; i++) {
+        sets[i] = open_in(i == 0 ? "whole" : "cut", &options);
+        if (sets[i] == NULL) return;
+        const vt_loader_options ahead = {
+            .dataset = sets[i], .global_batch_size = 4, .shuffle = true, .seed = 3, .prefetch = 2, .workers = 2};
+        EXPECT_OK(vt_loader_open(&ahead, &loaders[i]));
+        if (loaders[i] == NULL) return;
+    }
+    EXPECT(vt_loader_batch_count(loaders[0]) == 5 && vt_loader_batch_count(loaders[1]) == 5);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        double waited = 0;
+        for (int i = 0; i < 2; i++) EXPECT_OK(vt_loader_begin(loaders[i], epoch, 0));
+        for (int b = 0; b < 5; b++) {
+            const vt_batch *batches[2] = {NULL};
+            for (int i = 0; i < 2; i++) EXPECT_OK(vt_loader_next(loaders[i], &batches[i], &waited));
+            if (batches[0] == NULL || batches[1] == NULL) return;
+            EXPECT(batches[0]->sample_count == batches[1]->sample_count);
+            const size_t bytes = (size_t)batches[0]->sample_count * TEST_NC_POINTS * sizeof(float);
+            EXPECT(memcmp(batches[0]->input, batches[1]->input, bytes) == 0, "batch %d of epoch %d", b, epoch);
+            EXPECT(memcmp(batches[0]->target, batches[1]->target, bytes) == 0, "batch %d of epoch %d", b, epoch);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        vt_loader_close(&loaders[i]);
+        vt_dataset_close(&sets[i]);
+    }
 }
 
 /* Nothing is joined where a time lacks, where a file has no coordinate, or where the order of names isn't that of the

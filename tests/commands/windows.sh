@@ -1,0 +1,74 @@
+# Windows by lat_range and lon_range, from training to forecasts.
+
+# train NAME FLAGS...: a run on synthetic data of 16 x 32 points, from 90 to -90 in steps of 12 degrees and from 0 to 348.75.
+train() {
+    local name=$1; shift
+    [ -d data ] || "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=41 --valid_steps=21 >/dev/null
+    ${mpirun-} "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --n_in_channels=3 --n_out_channels=3 \
+        --embed_dim=16 --depth=1 --num_heads=2 --patch_size=4 --global_batch_size=4 --expdir="$name" --num_epochs=2 "$@" >"$name.log"
+}
+
+losses() { sed -n 's/.*\(Avg [a-z]* loss=.*\)/\1/p' "$1.log"; }
+
+# A window that lies at the top left is the one of img_size.
+test_window_at_the_top_left() {
+    train size --img_size=[8,12]
+    train ranges --lat_range=[0,90] --lon_range=[0,125]
+    contains "$(cat ranges.log)" "img_size: [8, 12]"
+    losses size >a
+    losses ranges >b
+    [ "$(wc -l <a)" -eq 4 ]
+    cmp a b
+}
+
+# One across the meridian where the columns begin: written in either way, read in either way, alone and by several ranks.
+test_window_across_the_seam() {
+    train a --lat_range=[-60,30] --lon_range=[-90,40]
+    contains "$(cat a.log)" "img_size: [8, 12]"
+    losses a >expected
+    [ "$(wc -l <expected)" -eq 4 ]
+    train b --lat_range=[-60,30] --lon_range=[270,40] --img_size=[8,12] --data_loader_config=native
+    losses b | cmp - expected
+    train c --lat_range=[-60,30] --lon_range=[-90,40] --cache=host
+    losses c | cmp - expected
+    needs_mpi
+    mpirun="$TOP/tests/mpirun -np 2" train d --lat_range=[-60,30] --lon_range=[-90,40] --context_parallel=2 --num_threads=1
+    losses d >two
+    [ "$(wc -l <two)" -eq 4 ]
+    paste -d= expected two | awk -F= '{ d = $2 - $4; if (d < 0) d = -d; if (d > 1e-4 * $2) exit 1 }'
+}
+
+# Evaluation and prediction take the window of the checkpoint, with a climatology of the whole grid or of the window.
+test_window_of_a_checkpoint() {
+    train a --lat_range=[-60,30] --lon_range=[-90,40]
+    local best=a/demo/1CPU/00/checkpoints/best
+    contains "$("$VITRAIN" inspect $best)" "window: lat_range [-60, 30]"
+    contains "$("$VITRAIN" inspect a/demo/1CPU/00)" "lon_range [-90, 40]"
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=2 --output=whole >said
+    "$VITRAIN" stats data --output=own --lat_range=[-60,30] --lon_range=[-90,40] >/dev/null
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=2 --output=window --time_means_path=own/time_means.npy >said
+    cmp whole/scores.csv window/scores.csv
+    "$VITRAIN" predict --checkpoint=$best --time=2002-01-02 --output=f.nc >/dev/null
+    if command -v h5dump >/dev/null; then
+        contains "$(h5dump -d lat f.nc)" "(0): 30, 18, 6, -6, -18, -30, -42, -54"
+        contains "$(h5dump -d lon f.nc | tr -d '\n')" "(0): -90, -78.75, -67.5, -56.25, -45, -33.75, -22.5, -11.25, 0, 11.25,"
+    fi
+    fails 1 "$VITRAIN" evaluate --checkpoint=$best --lat_range=[0,80] --output=other
+    contains "$output" "was made with lat_range [-60, 30], not [0, 80]"
+}
+
+test_windows_that_do_not_fit() {
+    train a --img_size=[8,12] --num_epochs=1
+    refused() { fails 1 train b "$@"; }
+    refused --lat_range=[-48,30] --lon_range=[-90,40]
+    contains "$output" "patch_size 4 does not divide both of img_size [7, 12]"
+    contains "$output" "lat_range [-54, 30] would be 8 rows"
+    refused --lat_range=[-60,30] --lon_range=[-90,40] --img_size=[8,8]
+    contains "$output" "lon_range [-90, 40] holds 12 columns, but img_size says 8; set --img_size=[8,12]"
+    refused --lat_range=[31,41]
+    contains "$output" "lat_range [31, 41]: no row of data/train/2001.h5 is within; its latitudes go from 90 to -90"
+    refused --lat_range=[-60,30] --data_loader_config=synthetic
+    contains "$output" "data_loader_config synthetic reads none"
+    fails 1 "$VITRAIN" stats data --lat_range=30
+    contains "$output" "--lat_range=30: expected [south, north] in degrees"
+}
