@@ -72,3 +72,23 @@ test_windows_that_do_not_fit() {
     fails 1 "$VITRAIN" stats data --lat_range=30
     contains "$output" "--lat_range=30: expected [south, north] in degrees"
 }
+
+# Times that are in two sets are told at the start, by evaluate and by inspect; a misnamed file stops all of them.
+test_times_in_two_sets_are_told() {
+    train a --num_epochs=1 --img_size=[16,32]
+    refuted contains "$(cat a.log)" "overlap"
+    cp data/train/2001.h5 data/valid/2001.h5
+    train b --num_epochs=1 --img_size=[16,32]
+    contains "$(cat b.log)" "WARNING - training and validation overlap: the times from 2001-01-01 00:00 to 2001-01-11 00:00 are in both"
+    contains "$("$VITRAIN" inspect data)" "WARNING: training and validation overlap"
+    contains "$("$VITRAIN" evaluate --checkpoint=b/demo/1CPU/00/checkpoints/best --rollout=1 --output=scores 2>&1)" "training and validation overlap"
+    rm data/valid/2001.h5
+    cp data/train/2001.h5 data/train/2002_final.h5
+    fails 1 train c --num_epochs=1 --img_size=[16,32]
+    contains "$output" "train_data_path 'data/train': 2002_final.h5 would not be read"
+    contains "$output" "The files that would be read: 2001.h5"
+    fails 1 "$VITRAIN" inspect data
+    contains "$output" "FAULT: train 'data/train': 2002_final.h5 would not be read"
+    fails 1 "$VITRAIN" stats data --force
+    contains "$output" "2002_final.h5 would not be read"
+}
