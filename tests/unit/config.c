@@ -324,5 +324,6 @@ TEST(our_file)
                 "enable_jit=true", "data_loader_config=dali", "num_data_workers=8");
     CHECK_NAMED(path, "opt", "limit_nsamples=None", "num_iters=30000", "enable_fused=true", "enable_jit=true");
     CHECK_NAMED(path, "demo", "img_size=[32, 64]", "num_iters=None", "train_data_path=./data/demo/train");
+    CHECK_NAMED(path, "lab", "img_size=[64, 128]", "global_batch_size=16", "num_iters=64", "limit_nsamples=256");
     CHECK_NAMED(path, "ncep", "img_size=[24, 48]", "n_history=3", "n_in_channels=4", "n_out_channels=1");
 }
