@@ -7,25 +7,38 @@ fail() { echo "$(basename "$script"): $*" >&2; exit 1; }
 is_number() { [[ $1 =~ ^[1-9][0-9]*$ ]]; }
 
 # program ARGUMENTS...: sets `command`, the program with its arguments, under nsys when ENABLE_PROFILING=1. The report is
-# ${PROFILE_DIR:-.}/${PROFILE_OUTPUT:-profile}.nsys-rep; every rank is wrapped, and only rank 0 starts the capture.
+# ${PROFILE_DIR:-.}/${PROFILE_OUTPUT:-profile}.nsys-rep; every rank is wrapped, and only rank 0 starts the capture. With
+# --profile_ranks=all every rank does, into ${PROFILE_OUTPUT:-profile}-rank<rank>.nsys-rep.
 program() {
     local vitrain=${VITRAIN:-$top/vitrain}
     [ -x "$vitrain" ] || fail "$vitrain: no such program; build it with make, or name it with VITRAIN=PATH"
     command=("$vitrain" "$@")
     [ "${ENABLE_PROFILING:-0}" = 1 ] || return 0
     command -v nsys >/dev/null ||
-        fail "ENABLE_PROFILING=1 needs nsys, which is not in the PATH: load NVIDIA Nsight Systems, or unset ENABLE_PROFILING"
-    local directory=${PROFILE_DIR:-.} graphs=() argument
+        fail "ENABLE_PROFILING=1 can record nothing without nsys, which is not in the PATH: load NVIDIA Nsight Systems, or unset ENABLE_PROFILING"
+    local directory=${PROFILE_DIR:-.} graphs=() argument previous="" ranks=first nsys
     for argument in "$@"; do
         case $argument in
         --profile_graphs=[Ff]alse | --profile_graphs=[Nn]o | --profile_graphs=[Oo]ff | --profile_graphs=0) graphs=() ;;
         --profile_graphs | --profile_graphs=*) graphs=(--cuda-graph-trace=node) ;;
+        --profile_ranks=*) ranks=${argument#*=} ;;
         esac
+        [ "$previous" != --profile_ranks ] || ranks=$argument
+        previous=$argument
     done
     mkdir -p "$directory" || fail "PROFILE_DIR=$directory can't be made"
     # shellcheck disable=SC2054 # the commas are meant
-    command=(nsys profile --trace=cuda,cublas,nvtx --kill none -c cudaProfilerApi -f true
-        -o "$directory/${PROFILE_OUTPUT:-profile}" "${graphs[@]}" "${command[@]}")
+    nsys=(nsys profile --trace=cuda,cublas,nvtx --kill none -c cudaProfilerApi -f true "${graphs[@]}"
+        -o "$directory/${PROFILE_OUTPUT:-profile}")
+    if [ "${ranks,,}" = all ]; then
+        # each rank adds its number to the name, which is the last word before the program; the variables are those of
+        # Open MPI, MPICH, torchrun (and local.sh), and Slurm
+        # shellcheck disable=SC2016 # expanded by the rank's shell
+        nsys=(bash -c 'words=("${@:2:$1}"); shift "$(($1 + 1))"
+            exec "${words[@]}-rank${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${RANK:-${SLURM_PROCID:-0}}}}" "$@"'
+            nsys "${#nsys[@]}" "${nsys[@]}")
+    fi
+    command=("${nsys[@]}" "${command[@]}")
 }
 
 # mpi_of_program: prints openmpi, mpich or none: what the program is linked with.
@@ -49,7 +62,7 @@ mpirun_command() {
         [ "$(id -u)" -ne 0 ] || flags+=(--allow-run-as-root)
         for name in $(compgen -e); do
             case $name in # what the program reads, its libraries, and where those are
-            OMP_* | GOMP_* | MASTER_ADDR | MASTER_PORT | NCCL_* | NVIDIA_* | VITRAIN_* | BENCHY_* | XDG_CACHE_HOME | \
+            ENABLE_PROFILING | OMP_* | GOMP_* | MASTER_ADDR | MASTER_PORT | NCCL_* | NVIDIA_* | VITRAIN_* | BENCHY_* | XDG_CACHE_HOME | \
                 CUDA_HOME | CUDA_PATH | CUDNN_HOME | LD_LIBRARY_PATH) flags+=(-x "$name") ;;
             esac
         done

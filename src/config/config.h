@@ -38,6 +38,7 @@ typedef enum { VT_CACHE_NONE, VT_CACHE_HOST, VT_CACHE_DEVICE } vt_cache;
 typedef enum { VT_CP_ALLGATHER, VT_CP_RING } vt_cp_comm;
 typedef enum { VT_ZERO_ALL, VT_ZERO_NODE } vt_zero_group;
 typedef enum { VT_COMM_AUTO, VT_COMM_MPI, VT_COMM_NCCL } vt_comm;
+typedef enum { VT_PROFILE_FIRST, VT_PROFILE_ALL } vt_profile_ranks;
 
 /* VT_OPTION_embed_dim, ...: which option. */
 #define VT_SECTION(title)
@@ -50,6 +51,7 @@ typedef enum { VT_COMM_AUTO, VT_COMM_MPI, VT_COMM_NCCL } vt_comm;
 #define VT_RANGE(name, ...) VT_OPTION_##name,
 #define VT_FLAG_INTEGER VT_INTEGER
 #define VT_FLAG_BOOLEAN VT_BOOLEAN
+#define VT_FLAG_CHOICE VT_CHOICE
 #define VT_FLAG_PATH VT_PATH
 #define VT_SWITCH_PATH VT_PATH
 #define VT_LIST VT_PATH
@@ -92,6 +94,7 @@ typedef struct {
 #undef VT_RANGE
 #undef VT_FLAG_INTEGER
 #undef VT_FLAG_BOOLEAN
+#undef VT_FLAG_CHOICE
 #undef VT_FLAG_PATH
 #undef VT_SWITCH_PATH
 #undef VT_LIST

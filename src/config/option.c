@@ -30,6 +30,7 @@ enum { MAX_GRID_POINTS = 1 << 20 }; /* on a side of img_size */
     ROW(VT_ROW_RANGE, false, name, preset, help, .least_real = least, .most_real = most)
 #define VT_FLAG_INTEGER(name, ...) INTEGER_ROW(true, name, __VA_ARGS__)
 #define VT_FLAG_BOOLEAN(name, preset, help) ROW(VT_ROW_BOOLEAN, true, name, preset, help, )
+#define VT_FLAG_CHOICE(name, preset, list, help) ROW(VT_ROW_CHOICE, true, name, preset, help, .choices = list)
 #define VT_FLAG_PATH(name, preset, help) ROW(VT_ROW_PATH, true, name, preset, help, )
 #define VT_ALIAS(name_, target_, value_, help_)                                                                        \
     {.kind = VT_ROW_ALIAS, .name = #name_, .target = #target_, .target_value = value_, .help = help_},

@@ -291,6 +291,10 @@ static vt_status check_parallel(const vt_config *config)
              "sequence_parallel splits each run of tokens over tensor_parallel %lld ranks, but with context_parallel "
              "%lld the shortest run of the %lld tokens has %lld; use a smaller one of the two",
              (long long)tensor, (long long)context, (long long)tokens, (long long)vt_fit_shortest_run(config));
+    VT_CHECK(config->col_parallel_size == 1,
+             "--col_parallel_size=%lld: only 1 is possible, as layers are split over one axis of ranks; "
+             "--tensor_parallel (or its older name --row_parallel_size) says over how many",
+             (long long)config->col_parallel_size);
     VT_CHECK(!config->noddp || config->zero_stage == 0,
              "--noddp leaves the gradients of the data-parallel ranks apart, but zero_stage %lld needs them summed; "
              "add --zero_stage=0",

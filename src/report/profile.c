@@ -15,6 +15,7 @@ void vt_profile_pretend(bool pretends)
 #ifdef VT_HAS_CUDA
 
 #include <cuda_profiler_api.h>
+#include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -58,6 +59,18 @@ void vt_profile_stop(void)
     (void)cudaProfilerStop();
 }
 
+const char *vt_profile_obstacle(void)
+{
+    int gpus = 0;
+    if (!is_on())
+        return "no profiler listens; start the run under `nsys profile -c cudaProfilerApi`, as the scripts of submit/ "
+               "do "
+               "with ENABLE_PROFILING=1";
+    if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0)
+        return "nsys starts with the first call to a GPU, and no GPU can be used here; run it on a machine with one";
+    return NULL;
+}
+
 #else
 
 void vt_range_begin(const char *format, ...)
@@ -75,6 +88,12 @@ void vt_profile_start(void)
 
 void vt_profile_stop(void)
 {
+}
+
+const char *vt_profile_obstacle(void)
+{
+    return "this program was built without CUDA, through which a profiler is told what to record; build it where make "
+           "finds nvcc (docs/gpu.md)";
 }
 
 #endif

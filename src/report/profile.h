@@ -13,6 +13,9 @@ void vt_range_end(void);
 void vt_profile_start(void);
 void vt_profile_stop(void);
 
+/* Why vt_profile_start would record nothing, and what to do: the end of a sentence. NULL: a profiler listens. */
+const char *vt_profile_obstacle(void);
+
 /* Between the two, where a profiler listens: steps are to run uncaptured, unless profile_graphs. */
 bool vt_profile_records(void);
 /* The same without a profiler, for who takes a step apart otherwise (bench/gpu_step). */

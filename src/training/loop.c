@@ -319,16 +319,18 @@ done:
     return status;
 }
 
-/* The steps that a profiler records (rank 0): all of the fourth epoch, or of the last one when there are fewer; with
- * enable_manual_profiling the first 30 of the second. */
+/* The steps that a profiler records (of rank 0, or of all with profile_ranks): all of the fourth epoch, or of the last
+ * one when there are fewer; with enable_manual_profiling the first 30 of the second. */
 enum { PROFILED_EPOCH = 3, MANUAL_EPOCH = 1, MANUAL_STEPS = 30 };
 
 static int64_t profiled_steps(const vt_loop *loop)
 {
-    bool manual = loop->trainer->config->enable_manual_profiling;
+    const vt_config *config = loop->trainer->config;
+    const bool manual = config->enable_manual_profiling, all = config->profile_ranks == VT_PROFILE_ALL;
     int64_t last = loop->length.epochs - 1, epoch = manual ? MANUAL_EPOCH : PROFILED_EPOCH;
     int64_t steps = loop->length.steps_per_epoch;
-    if (loop->trainer->world->rank != 0 || loop->progress.epoch != (epoch < last ? epoch : last)) return 0;
+    if (!all && loop->trainer->world->rank != 0) return 0;
+    if (loop->progress.epoch != (epoch < last ? epoch : last)) return 0;
     return manual && steps > MANUAL_STEPS ? MANUAL_STEPS : steps;
 }
 
@@ -338,6 +340,7 @@ static void prepare_step(vt_loop *loop)
     vt_trainer *trainer = loop->trainer;
     const int64_t profiled = profiled_steps(loop), index = loop->epoch_started;
     if (index == 0 && profiled > 0) vt_profile_start();
+    trainer->step_of_epoch = index;
     trainer->measured = index == (loop->length.steps_per_epoch > 1 ? 1 : 0);
 }
 
@@ -386,6 +389,7 @@ static vt_status train_epoch(vt_loop *loop)
         status = next_batch(loop, loop->training_loader, &batch, waited);
         if (status == VT_ERROR) save_after_fault(loop);
         if (status != VT_OK) goto done;
+        vt_sample_trace_add(loop->sample_trace, trainer->steps_started + 1, progress->epoch + 1, batch);
         status = vt_step_start(trainer, batch);
         vt_range_end();
         loop->epoch_started++;

@@ -5,6 +5,7 @@
 #include "training/checkpoint_store.h"
 #include "training/metrics.h"
 #include "training/record.h"
+#include "training/sample_trace.h"
 
 /* Of the whole run. */
 typedef struct {
@@ -20,7 +21,8 @@ vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples, const
 typedef struct {
     vt_trainer *trainer;
     vt_loader *training_loader, *validation_loader;
-    vt_metrics *metrics; /* NULL on all ranks but the first: it writes for all */
+    vt_metrics *metrics;           /* NULL on all ranks but the first: it writes for all */
+    vt_sample_trace *sample_trace; /* NULL: none */
     vt_record *record;
     vt_loop_length length;
     vt_checkpoint_store *checkpoints;

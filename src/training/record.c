@@ -87,10 +87,21 @@ void vt_record_plan(const vt_plan *plan)
                 1e-9 * plan->step_flops);
 }
 
-void vt_record_memory(vt_backend *backend)
+/* In GB as the tutorials count them. */
+static double used_gb(vt_backend *backend)
 {
     double bytes = backend->used_memory != NULL ? backend->used_memory(backend) : vt_memory_resident();
-    vt_log_info(" Memory usage after forward pass: %.4f GB.", bytes / (1024.0 * 1024 * 1024));
+    return bytes / (1024.0 * 1024 * 1024);
+}
+
+void vt_record_memory_at_start(vt_backend *backend)
+{
+    vt_log_info("Scaffolding memory high watermark: %.4f GB.", used_gb(backend));
+}
+
+void vt_record_memory(vt_backend *backend)
+{
+    vt_log_info(" Memory usage after forward pass: %.4f GB.", used_gb(backend));
 }
 
 /* The name of a channel, or NULL. */

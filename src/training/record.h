@@ -32,6 +32,8 @@ void vt_record_close(vt_record **record);
 vt_status vt_record_start(vt_record *record, double train_loss, const vt_validation *validation);
 
 /* After the forward pass of step index 1 of each epoch. */
+/* Of this process, or of the GPU: before the first step, and in the midst of an epoch. */
+void vt_record_memory_at_start(vt_backend *backend);
 void vt_record_memory(vt_backend *backend);
 
 typedef struct {

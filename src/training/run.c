@@ -9,6 +9,7 @@
 #include "data/output_file.h"
 #include "data/statistics.h"
 #include "report/log.h"
+#include "report/profile.h"
 #include "training/benchy.h"
 #include "training/budget.h"
 #include "training/checkpoint_find.h"
@@ -44,6 +45,7 @@ typedef struct {
     vt_backend *backend;
     vt_trainer *trainer;
     vt_metrics *metrics;
+    vt_sample_trace *sample_trace;
     vt_record *record;
 } run_state;
 
@@ -328,6 +330,18 @@ static void log_layout(const run_state *run)
                 size[VT_AXIS_CONTEXT], size[VT_AXIS_DATA], run->config->parallel_order);
 }
 
+/* A run that is to be profiled, but where nothing can be recorded, says so before it takes its time. */
+static void log_profiling(const vt_config *config)
+{
+    const char *script = getenv("ENABLE_PROFILING"), *asked = NULL, *obstacle = NULL;
+    if (config->profile_graphs) asked = "--profile_graphs";
+    if (config->profile_ranks == VT_PROFILE_ALL) asked = "--profile_ranks=all";
+    if (config->enable_manual_profiling) asked = "--enable_manual_profiling";
+    if (script != NULL && strcmp(script, "1") == 0) asked = "ENABLE_PROFILING=1";
+    if (asked != NULL) obstacle = vt_profile_obstacle();
+    if (obstacle != NULL) vt_log_warning("%s: no profile is recorded, because %s", asked, obstacle);
+}
+
 static void log_start(const run_state *run)
 {
     const vt_config *config = run->config;
@@ -347,6 +361,7 @@ static void log_start(const run_state *run)
     vt_test_set_log(run->test);
     if (config->disable_broadcast_buffers)
         vt_log_info("disable_broadcast_buffers has no effect: the model has no buffers");
+    log_profiling(config);
 }
 
 static void log_finished(const run_state *run)
@@ -374,6 +389,7 @@ static void log_result(const run_state *run, const vt_validation *last)
 static void close_run(run_state *run)
 {
     vt_metrics_close(&run->metrics);
+    vt_sample_trace_close(&run->sample_trace);
     vt_record_close(&run->record);
     vt_checkpoint_store_close(&run->checkpoints);
     vt_trainer_close(&run->trainer);
@@ -405,6 +421,7 @@ static vt_status train(run_state *run)
                     .training_loader = run->training_loader,
                     .validation_loader = run->validation_loader,
                     .metrics = run->metrics,
+                    .sample_trace = run->sample_trace,
                     .record = run->record,
                     .length = run->length,
                     .checkpoints = run->checkpoints,
@@ -432,6 +449,7 @@ static vt_status run_phases(run_state *run)
     VT_TRY(open_directory(run));
     vt_record_configuration(run->config);
     vt_record_plan(&run->plan);
+    vt_record_memory_at_start(run->backend);
     vt_record_parameters(run->trainer);
     VT_TRY(vt_world_agree(world, open_trace(run)));
     VT_TRY(vt_world_agree(world, restore(run)));
@@ -442,6 +460,9 @@ static vt_status run_phases(run_state *run)
     }
     run->trainer->schedule.length = trainer_data(run).steps; /* of the cosine */
     VT_TRY(vt_world_agree(world, open_output(run)));
+    if (run->config->sample_trace)
+        VT_TRY(
+            vt_world_agree(world, vt_sample_trace_open(world, run->directory, run->progress.step, &run->sample_trace)));
     log_start(run);
     vt_reader_open_cache(run->config, world,
                          run->backend->shares_host_memory ? vt_plan_total(&run->plan) : (double)run->plan.ring_bytes,

@@ -1,5 +1,6 @@
 #include "training/run_directory.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 
 #include "base/text.h"
 #include "data/output_file.h"
+#include "report/log.h"
 
 char *vt_run_directory_name_for_old(const char *path)
 {
@@ -26,6 +28,27 @@ char *vt_run_directory_name_for_old(const char *path)
         name = vt_text_format("%s.old-%s-%d", path, stamp, i);
     }
     return name;
+}
+
+/* TensorBoard takes every directory for a run that holds a file with "tfevents" in its name, hidden or not: of an
+ * earlier run that must no longer be so. logs/events.out.tfevents.<rest> becomes logs/events.out.old.<rest>. What can't
+ * be renamed stays, with a warning. */
+static void hide_events(const char *run)
+{
+    static const char prefix[] = "events.out.tfevents.";
+    char *logs = vt_text_format("%s/logs", run);
+    DIR *directory = opendir(logs);
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
+        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0) continue;
+        char *shown = vt_text_format("%s/%s", logs, entry->d_name);
+        char *hidden = vt_text_format("%s/events.out.old.%s", logs, entry->d_name + sizeof prefix - 1);
+        if (rename(shown, hidden) != 0)
+            vt_log_warning("can't rename %s: %s; TensorBoard goes on showing that earlier run", shown, strerror(errno));
+        free(shown);
+        free(hidden);
+    }
+    if (directory != NULL) closedir(directory);
+    free(logs);
 }
 
 /* <expdir>/<config>/<n>CPU */
@@ -58,6 +81,7 @@ vt_status vt_run_directory_make(const vt_config *config, bool on_gpu, char **pat
         *renamed = vt_run_directory_name_for_old(*path);
         VT_CHECK(rename(*path, *renamed) == 0, "can't rename the earlier run %s to %s: %s", *path, *renamed,
                  strerror(errno));
+        hide_events(*renamed);
     }
     VT_CHECK(mkdir(*path, 0777) == 0, "can't make the run directory %s: %s", *path, strerror(errno));
 done:

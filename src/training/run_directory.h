@@ -8,8 +8,8 @@
 /* Its path; malloc'd. */
 char *vt_run_directory_path(const vt_config *config, bool on_gpu);
 
-/* Makes it; one that exists is renamed to <run_num>.old-<time> first, never overwritten. *path is malloc'd. *renamed is
- * the older one's new path, malloc'd, or NULL. */
+/* Makes it; one that exists is renamed to <run_num>.old-<time> first, never overwritten, and its event files to names
+ * that TensorBoard does not look for. *path is malloc'd. *renamed is the older one's new path, malloc'd, or NULL. */
 vt_status vt_run_directory_make(const vt_config *config, bool on_gpu, char **path, char **renamed);
 
 /* A name beside `path` that nothing has yet: path.old-20251113-213555, then -1, -2, … behind it; malloc'd. */

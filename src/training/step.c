@@ -23,7 +23,6 @@ static vt_batch bring(vt_trainer *trainer, const vt_batch *batch)
     vt_batch here = *batch;
     size_t plane = (size_t)(batch->sample_count * trainer->rows.count * config->img_size[1]) * sizeof(float);
     if (backend->shares_host_memory) return here;
-    vt_range_begin("data copy in %lld", (long long)trainer->steps_started);
     here.input = trainer->batch_input;
     here.target = trainer->batch_target;
     for (int i = 0; i < 2 && batch->input == NULL; i++) {
@@ -37,7 +36,6 @@ static vt_batch bring(vt_trainer *trainer, const vt_batch *batch)
     if (target > 0) backend->upload(backend, trainer->staged_target, batch->target, target);
     if (input > 0) backend->upload_end(backend, trainer->batch_input, trainer->staged_input, input);
     if (target > 0) backend->upload_end(backend, trainer->batch_target, trainer->staged_target, target);
-    vt_range_end();
     return here;
 }
 
@@ -200,7 +198,9 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
     const int slot = (int)(trainer->steps_started % VT_STEPS_AHEAD);
     vt_started_step *started = &trainer->started[slot];
     VT_ASSERT(trainer->pending < VT_STEPS_AHEAD);
+    vt_range_begin("data copy in %lld", (long long)trainer->step_of_epoch);
     vt_batch here = bring(trainer, batch);
+    vt_range_end();
     started->index = trainer->steps_started;
     started->sample_count = batch->sample_count;
     started->global_count = batch->global_count;

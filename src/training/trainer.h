@@ -57,6 +57,7 @@ typedef struct {
     vt_schedule schedule;
     vt_run_of rows;                          /* of the fields, that this rank works on */
     int64_t steps_started;                   /* of the whole run */
+    int64_t step_of_epoch;                   /* set by the loop: the next step's index, as a profile names it */
     vt_started_step started[VT_STEPS_AHEAD]; /* a ring */
     int64_t pending;                         /* of them, whose figures are still to be taken */
     int64_t steps_here;                      /* started since it was opened: the first ones are not recorded */

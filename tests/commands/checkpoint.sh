@@ -224,6 +224,7 @@ test_resumed_from_another_run() {
     train --num_epochs=2 --run_num=a --resume=$other --lr=1e-9 >printed
     contains "$(cat printed)" "an earlier run with this tag is now $RUNS/a.old-"
     contains "$(cat printed)" "resuming from $other: step 7, epoch 2"
+    for events in before/logs/events.*; do mv $events ${events/tfevents/old}; done # as TensorBoard is to see one run
     diff -r before $RUNS/a.old-*
     [ "$(figures a | cut -d, -f1 | tr '\n' ' ')" = "step 8 9 10 11 12 13 14 " ]
     [ "$(kept a)" = "best step-00000014 " ] || { kept a; return 1; }

@@ -92,6 +92,13 @@ test_flag_errors() {
     contains "$message" "did you mean 'short'?"
 }
 
+# Model parallelism of 2023 had a second axis, of which only 1 was possible.
+test_column_axis() {
+    "$VITRAIN" layout --yaml_config="$TOP/config/ViT.yaml" --ranks=2 --config=mp --col_parallel_size=1 --row_parallel_size=2 >/dev/null
+    error "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=mp --col_parallel_size=2
+    contains "$message" "--col_parallel_size=2: only 1 is possible, as layers are split over one axis of ranks; --tensor_parallel"
+}
+
 test_file_errors() {
     printf 'base:\n  depth: 3\n  embd_dim: 64\n' >unknown.yaml
     error "$VITRAIN" --yaml_config=unknown.yaml

@@ -179,14 +179,23 @@ test_profiling() {
     PROFILE_OUTPUT=mine "$TOP/submit/local.sh" --depth=2
     called "$profile ./mine $VITRAIN --depth=2"
     PROFILE_DIR=reports "$TOP/submit/mpirun.sh" 2 --profile_graphs
-    called "$profile reports/profile --cuda-graph-trace=node $VITRAIN --profile_graphs"
+    called "${profile% -o} --cuda-graph-trace=node -o reports/profile $VITRAIN --profile_graphs"
     "$TOP/submit/local.sh" --profile_graphs=false
     called "$profile ./profile $VITRAIN --profile_graphs=false"
     SLURM_JOB_ID=12 "$TOP/submit/slurm.sh" --depth=4
     called "--mpi=pmix $profile ./profile $VITRAIN --depth=4"
+    # a file for each rank, whoever says which it is
+    for variable in OMPI_COMM_WORLD_RANK PMI_RANK RANK SLURM_PROCID; do
+        env PROFILE_OUTPUT=$variable $variable=3 "$TOP/submit/local.sh" --profile_ranks=all "--img_size=[32, 64]"
+        called "$profile ./$variable-rank3 $VITRAIN --profile_ranks=all --img_size=[32, 64]"
+    done
+    "$TOP/submit/local.sh" --profile_ranks all --profile_graphs
+    called "${profile% -o} --cuda-graph-trace=node -o ./profile-rank0 $VITRAIN --profile_ranks all --profile_graphs"
+    "$TOP/submit/local.sh" --profile_ranks=first
+    called "$profile ./profile $VITRAIN --profile_ranks=first"
     mkdir bare
     for tool in bash sh dirname basename readlink mkdir; do ln -s "$(command -v $tool)" bare/$tool; done
     PATH=$PWD/bare fails 1 "$TOP/submit/local.sh"
-    contains "$output" "ENABLE_PROFILING=1 needs nsys, which is not in the PATH"
+    contains "$output" "ENABLE_PROFILING=1 can record nothing without nsys, which is not in the PATH"
     ENABLE_PROFILING=0 PATH=$PWD/bare "$TOP/submit/local.sh"
 }

@@ -28,7 +28,10 @@ test_log_lines_and_files() {
     local run=runs/demo/1CPU/00
     cmp -s <(tail -n +1 printed) $run/out.log || { echo "out.log is not what was printed"; return 1; }
     logged 'Starting Training Loop\.\.\.' printed
+    logged 'Scaffolding memory high watermark: [0-9]+\.[0-9]{4} GB\.' printed
     logged ' Memory usage after forward pass: [0-9]+\.[0-9]{4} GB\.' printed
+    # what is there at the start is there in the first epoch, too
+    sed -n 's/.*\(watermark\|pass\): \([0-9.]*\) GB\.$/\2/p' printed | head -n 2 | tr '\n' ' ' | awk '{ exit !($1 > 0.005 && $1 <= $2) }'
     logged 'Time taken for epoch 2 is [0-9]+\.[0-9]{6} sec, avg [0-9]+\.[0-9]{6} samples/sec' printed
     logged '  Avg train loss=[0-9]\.[0-9]{6}' printed
     logged '  Avg val loss=[0-9]\.[0-9]+' printed
@@ -113,6 +116,68 @@ test_flags_without_effect_are_said() {
     small_data
     train --num_epochs=1 --disable_broadcast_buffers >printed
     contains "$(cat printed)" "disable_broadcast_buffers has no effect"
+}
+
+# The order that docs/data.md says is the one that was used, in both epochs, on one rank and on two.
+test_order_of_samples() {
+    command -v python3 >/dev/null || skip "no python3"
+    small_data
+    sed -n '/^## The order of samples/,/^## /{/^```python/,/^```$/p}' "$TOP/docs/data.md" | grep -v '^```' >order.py
+    cat >>order.py <<'EOF'
+import csv, sys
+assert str(order(333, 0, 10)) in open(sys.argv[1]).read()
+seed, samples, batch = map(int, sys.argv[2:5])
+rows = [row for path in sys.argv[5:] for row in csv.DictReader(open(path))]
+expected = {}
+for epoch in range(2):
+    for i, sample in enumerate(order(seed, epoch, samples)[:samples // batch * batch]):
+        expected[epoch * (samples // batch) + i // batch + 1, epoch + 1, i % batch] = sample
+used = {(int(row["step"]), int(row["epoch"]), int(row["position"])): int(row["sample"]) for row in rows}
+assert len(rows) == len(used) and used == expected, (used, expected)
+assert all(row["place"] == "data/train/2001.h5, time %s" % row["sample"] for row in rows)
+EOF
+    train --seed=98765432101 --sample_trace >/dev/null
+    python3 order.py "$TOP/docs/data.md" 98765432101 60 8 runs/demo/1CPU/00/logs/samples-0.csv
+    refuted python3 order.py "$TOP/docs/data.md" 333 60 8 runs/demo/1CPU/00/logs/samples-0.csv
+    # going on from the middle of an epoch gives the same rows
+    train --seed=98765432101 --sample_trace --run_num=parts --checkpoint_every=10 >/dev/null
+    train --seed=98765432101 --sample_trace --run_num=parts --resume=runs/demo/1CPU/parts/checkpoints/step-00000010 >/dev/null
+    cmp runs/demo/1CPU/00/logs/samples-0.csv runs/demo/1CPU/parts/logs/samples-0.csv
+    train --sample_trace --run_num=none --data_loader_config=synthetic --num_epochs=1 >/dev/null
+    needs_mpi
+    "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SMALL --sample_trace >/dev/null
+    python3 order.py "$TOP/docs/data.md" 333 60 8 runs/demo/2CPU/00/logs/samples-[01].csv
+}
+
+# An earlier run is whole, but no run to TensorBoard, which looks for "tfevents" in the names of files.
+test_an_earlier_run_is_hidden_from_tensorboard() {
+    small_data
+    train --num_epochs=1 >/dev/null
+    local logs=runs/demo/1CPU/00/logs events
+    events=$(basename $logs/events.out.tfevents.*)
+    cp $logs/$events before
+    train --num_epochs=1 >/dev/null
+    local old=runs/demo/1CPU/00.old-*
+    old=$(echo $old)
+    cmp before "$old/logs/events.out.old.${events#events.out.tfevents.}"
+    [ "$(find runs -name '*tfevents*' | wc -l)" -eq 1 ]
+    "$VITRAIN" report "$old" >/dev/null
+    contains "$("$VITRAIN" watch "$old")" "epoch 1/1"
+    contains "$("$VITRAIN" inspect "$old")" "state: ended"
+}
+
+test_profiles_that_cannot_be_recorded() {
+    small_data
+    unset NVTX_INJECTION64_PATH
+    train --num_epochs=1 >printed
+    [ "$(grep -c "no profile is recorded" printed)" -eq 0 ]
+    for flag in --enable_manual_profiling --profile_ranks=all --profile_graphs; do
+        train --num_epochs=1 $flag >printed
+        [ "$(grep -c "WARNING - $flag: no profile is recorded, because " printed)" -eq 1 ]
+    done
+    ENABLE_PROFILING=1 train --num_epochs=1 >printed
+    contains "$(cat printed)" "ENABLE_PROFILING=1: no profile is recorded, because "
+    grep -q "no profile is recorded, because .*\(was built without CUDA\|no profiler listens\)" printed
 }
 
 test_missing_and_broken_data() {

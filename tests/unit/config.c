@@ -312,12 +312,14 @@ TEST(our_file)
         bool few = strstr(scaled[i].name, "short") != NULL, wide = scaled[i].name[0] == 'm';
         bool fused = !wide || strstr(scaled[i].name, "te") == scaled[i].name + strlen(scaled[i].name) - 2 ||
                      strstr(scaled[i].name, "_te_") != NULL;
-        char batch[64], lr[64];
+        char batch[64], lr[64], samples[64], validation[64];
         snprintf(batch, sizeof batch, "global_batch_size=%s", scaled[i].batch);
         snprintf(lr, sizeof lr, "lr=%s", scaled[i].lr);
+        const long long four_epochs = 32 * atoll(scaled[i].batch); /* of 32 steps: the 128 of num_iters */
+        snprintf(samples, sizeof samples, "limit_nsamples=%lld", four_epochs);
+        snprintf(validation, sizeof validation, "limit_nsamples_val=%lld", four_epochs);
         CHECK_NAMED(path, scaled[i].name, batch, lr, wide ? "embed_dim=1024" : "embed_dim=384", "enable_fused=true",
-                    few ? "limit_nsamples=2048" : "limit_nsamples=None",
-                    few ? "limit_nsamples_val=2048" : "limit_nsamples_val=None",
+                    few ? samples : "limit_nsamples=None", few ? validation : "limit_nsamples_val=None",
                     few ? "num_iters=128" : "num_iters=30000", "data_loader_config=dali", "num_data_workers=8",
                     fused && !(strcmp(scaled[i].name, "mp_patch4") == 0) ? "enable_jit=true" : "enable_jit=false",
                     strcmp(scaled[i].name, "mp_patch4") == 0 ? "patch_size=4" : "patch_size=8", "expdir=./runs");
@@ -329,5 +331,6 @@ TEST(our_file)
                 "enable_jit=true", "data_loader_config=dali", "num_data_workers=8");
     CHECK_NAMED(path, "opt", "limit_nsamples=None", "num_iters=30000", "enable_fused=true", "enable_jit=true");
     CHECK_NAMED(path, "demo", "img_size=[32, 64]", "num_iters=None", "train_data_path=./data/demo/train");
+    CHECK_NAMED(path, "lab", "img_size=[64, 128]", "global_batch_size=16", "num_iters=64", "limit_nsamples=256");
     CHECK_NAMED(path, "ncep", "img_size=[24, 48]", "n_history=3", "n_in_channels=4", "n_out_channels=1");
 }
