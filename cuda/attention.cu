@@ -39,35 +39,60 @@ __device__ static inline head_place find_head(const attention_arguments &a, int6
     return h;
 }
 
-/* The random numbers of four neighbouring keys, of which `column` is one. */
-__device__ static inline vt_random_block keep_block(const attention_arguments &a, const head_place &h, int64_t query,
-                                                    uint32_t column)
-{
-    return vt_dropout_block(&h.dropout, h.dropout.first_sample, (uint32_t)(a.shape.first_query + query), column / 4);
-}
+/* Which of a thread's weights dropout keeps, as bits: bit 4 * n + i for element i of tile n. Random numbers are many
+ * instructions: these loops are not unrolled over the tiles, as those over scores must be. */
 
-__device__ static inline float keep_of(const head_place &h, const vt_random_block &block, uint32_t column)
+__device__ static inline bool is_kept(const head_place &h, const vt_random_block &block, uint32_t column)
 {
     uint32_t place = column % 4;
     uint32_t low = place == 0 ? block.word[0] : block.word[1], high = place == 2 ? block.word[2] : block.word[3];
-    return vt_random_uniform(place < 2 ? low : high) < h.dropout.rate ? 0.0f : 1.0f / (1.0f - h.dropout.rate);
+    return vt_random_uniform(place < 2 ? low : high) >= h.dropout.rate;
 }
 
-/* What dropout makes of weights (query, key) and (query, key + 1), counted from the head's first ones. */
-__device__ static inline void keep_pair(const attention_arguments &a, const head_place &h, int64_t query, int64_t key,
-                                        float keep[2])
+/* Rows are queries: query and query + 8; columns are keys: key + 8 * n and the next. */
+template <int TILES>
+__device__ static inline uint32_t kept_of_queries(const attention_arguments &a, const head_place &h, int64_t query,
+                                                  int64_t key)
 {
-    uint32_t column = (uint32_t)(a.shape.first_key + key);
-    vt_random_block block = keep_block(a, h, query, column);
-    keep[0] = keep_of(h, block, column);
-    if (column % 4 == 3) block = keep_block(a, h, query, column + 1);
-    keep[1] = keep_of(h, block, column + 1);
+    uint32_t kept = 0;
+#pragma unroll 1
+    for (int n = 0; n < TILES; n++) {
+        uint32_t column = (uint32_t)(a.shape.first_key + key) + 8 * (uint32_t)n;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            uint32_t row = (uint32_t)(a.shape.first_query + query) + 8 * (uint32_t)half;
+            vt_random_block block = vt_dropout_block(&h.dropout, h.dropout.first_sample, row, column / 4);
+            kept |= (uint32_t)is_kept(h, block, column) << (4 * n + 2 * half);
+            if (column % 4 == 3) block = vt_dropout_block(&h.dropout, h.dropout.first_sample, row, column / 4 + 1);
+            kept |= (uint32_t)is_kept(h, block, column + 1) << (4 * n + 2 * half + 1);
+        }
+    }
+    return kept;
 }
 
-__device__ static inline float keep_one(const attention_arguments &a, const head_place &h, int64_t query, int64_t key)
+/* Rows are keys: key and key + 8; columns are queries: query + 8 * n and the next. */
+template <int TILES>
+__device__ static inline uint32_t kept_of_keys(const attention_arguments &a, const head_place &h, int64_t query,
+                                               int64_t key)
 {
-    uint32_t column = (uint32_t)(a.shape.first_key + key);
-    return keep_of(h, keep_block(a, h, query, column), column);
+    uint32_t kept = 0;
+#pragma unroll 1
+    for (int n = 0; n < TILES; n++) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t row = (uint32_t)(a.shape.first_query + query) + 8 * (uint32_t)n + i % 2;
+            uint32_t column = (uint32_t)(a.shape.first_key + key) + i / 2 * 8;
+            vt_random_block block = vt_dropout_block(&h.dropout, h.dropout.first_sample, row, column / 4);
+            kept |= (uint32_t)is_kept(h, block, column) << (4 * n + i);
+        }
+    }
+    return kept;
+}
+
+/* What element i of tile n is multiplied by. */
+__device__ static inline float keep_of(const head_place &h, uint32_t kept, int n, int i)
+{
+    return kept >> (4 * n + i) & 1 ? 1.0f / (1.0f - h.dropout.rate) : 0.0f;
 }
 
 __device__ static inline float quad_max(float value)
@@ -139,16 +164,10 @@ VT_KERNEL void __launch_bounds__(THREADS) forward_kernel(attention_arguments a)
         for (int n = 0; n < MOST; n++)
             for (int i = 0; i < 4; i++) sums[n][i] *= rescale[i / 2];
         if (h.dropout.rate > 0) {
+            uint32_t kept = kept_of_queries<TILES>(a, h, query, key + lane % 4 * 2);
 #pragma unroll
-            for (int n = 0; n < TILES; n++) {
-#pragma unroll
-                for (int half = 0; half < 2; half++) {
-                    float keep[2];
-                    keep_pair(a, h, query + 8 * half, key + 8 * n + lane % 4 * 2, keep);
-                    scores[n][2 * half] *= keep[0];
-                    scores[n][2 * half + 1] *= keep[1];
-                }
-            }
+            for (int n = 0; n < TILES; n++)
+                for (int i = 0; i < 4; i++) scores[n][i] *= keep_of(h, kept, n, i);
         }
         vt_accumulate<TILES, MOST>(scores, values, columns, stride, a.exact, sums);
         __syncthreads();
@@ -221,15 +240,15 @@ VT_KERNEL void __launch_bounds__(THREADS, MOST <= 4 ? 4 : 0) query_gradient_kern
         float scores[TILES][4] = {}, gradients[TILES][4] = {};
         vt_scores<TILES>(queries + 16 * warp * stride, keys, depth, stride, a.exact, scores);
         vt_scores<TILES>(dout + 16 * warp * stride, values, depth, stride, a.exact, gradients);
+        uint32_t kept = 0;
+        if (h.dropout.rate > 0) kept = kept_of_queries<TILES>(a, h, query, key + lane % 4 * 2);
 #pragma unroll
         for (int n = 0; n < TILES; n++) {
-            for (int half = 0; half < 2; half++) {
-                int64_t row = query + 8 * half, column = key + 8 * n + lane % 4 * 2;
-                float keep[2] = {1, 1};
-                if (h.dropout.rate > 0) keep_pair(a, h, row, column, keep);
-                for (int i = 0; i < 2; i++)
-                    backward_one(a, row, column + i, scale, log_sum[half], delta[half], keep[i],
-                                 &scores[n][2 * half + i], &gradients[n][2 * half + i]);
+            for (int i = 0; i < 4; i++) {
+                int64_t row = query + i / 2 * 8, column = key + 8 * n + lane % 4 * 2 + i % 2;
+                float keep = h.dropout.rate > 0 ? keep_of(h, kept, n, i) : 1.0f;
+                backward_one(a, row, column, scale, log_sum[i / 2], delta[i / 2], keep, &scores[n][i],
+                             &gradients[n][i]);
             }
         }
         vt_accumulate<TILES, MOST>(gradients, keys, columns, stride, a.exact, sums);
@@ -268,12 +287,14 @@ VT_KERNEL void __launch_bounds__(THREADS) key_gradient_kernel(attention_argument
         float scores[TILES][4] = {}, gradients[TILES][4] = {};
         vt_scores<TILES>(keys + 16 * warp * stride, queries, depth, stride, a.exact, scores);
         vt_scores<TILES>(values + 16 * warp * stride, dout, depth, stride, a.exact, gradients);
+        uint32_t kept = 0;
+        if (h.dropout.rate > 0) kept = kept_of_keys<TILES>(a, h, query + lane % 4 * 2, key);
 #pragma unroll
         for (int n = 0; n < TILES; n++) {
             for (int i = 0; i < 4; i++) {
                 int column = 8 * n + lane % 4 * 2 + i % 2;
                 int64_t row = key + i / 2 * 8;
-                float keep = h.dropout.rate > 0 ? keep_one(a, h, query + column, row) : 1.0f;
+                float keep = h.dropout.rate > 0 ? keep_of(h, kept, n, i) : 1.0f;
                 backward_one(a, query + column, row, scale, log_sums[column], deltas[column], keep, &scores[n][i],
                              &gradients[n][i]);
             }
