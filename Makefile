@@ -1,27 +1,34 @@
-# make            builds ./vitrain
-# make demo       trains a small model on a synthetic atmosphere          make test      runs every test
-# make sanitize   every test under ASan and UBSan                         make bench     speed, beside PyTorch if it is there; ranks; plans
-# make tsan       threads, under ThreadSanitizer                           make fuzz      libFuzzer, FUZZ_SECONDS each
-# make faults     crashes, failing calls and memory, every one            make long-test 20,000 steps; make memcheck: valgrind
+# make            builds ./vitrain, on all processors                     make help      prints these lines
+# make demo       trains a small model on a synthetic atmosphere          make test      every test (FILTER=part of a name)
+# make install    into PREFIX (/usr/local), below DESTDIR; uninstall      make dist      vitrain-VERSION.tar.gz
+# make gpu        for every GPU from A100 on (GPU_ARCH=all)               make gpu-check what only a GPU can show: docs/gpu.md
+# make gpu-bring  packs it for a machine without the libraries            make bench     speed, beside PyTorch if it is there
+# make sanitize   every test under ASan and UBSan                         make tsan      threads, under ThreadSanitizer
+# make fuzz       libFuzzer, FUZZ_SECONDS each                            make faults    crashes, failing calls and memory, every one
+# make long-test  20,000 steps                                            make memcheck  a short run under valgrind
 # make lint       clang-format, clang-tidy, cppcheck                      make docs      docs/options.md from the option table
-# make gpu-check  what only a GPU can show (STEP=...): docs/gpu.md          make gpu-bring  packs it for a machine without the libraries
-# make deps       installs the libraries that are missing (apt)           make clean
+# make deps       installs the libraries that are missing (apt)           make clean, make defaults (forgets settings)
 #
-# What was found stands in build/found.mk; every line of it can be overridden: make HDF5_CFLAGS=... HDF5_LIBS=...
-# Others: CC, CXX, CFLAGS, BUILD (the build folder), FILTER (only the tests whose name contains it), MPICC, MPI=no (without MPI;
-# it is also left out where none is found), NVCC (NVCC= for none, as where it isn't found), GPU_ARCH.
+# Settings: CC, CXX, AR, CPPFLAGS, CFLAGS, LDFLAGS, BUILD (the build folder), MPI=no, MPI=yes (fails without it; else it is
+# left out where none is found), MPICC, NVCC (NVCC= for none, as where it isn't found), GPU_ARCH (sm_90, "sm_80 sm_90", all),
+# PKG_CONFIG, and each line of build/found.mk, which says what was found: make HDF5_CFLAGS=-I... HDF5_LIBS='-L... -lhdf5'.
+# What was given once holds for later calls, and what depends on a setting is built anew when it changes: docs/install.md.
+
+BUILD ?= build
+
+# Goals that need no library, or install them first.
+WITHOUT_LIBRARIES := deps demo test sanitize tsan fuzz faults long-test memcheck bench gpu-check gpu-bring clean help \
+    defaults uninstall dist version
+GOALS := $(filter-out $(WITHOUT_LIBRARIES),$(or $(MAKECMDGOALS),vitrain))
+
+include make/settings.mk
 
 CC ?= cc
-ifeq ($(origin CC),default)
-CC := cc
-endif
-BUILD ?= build
+CXX ?= g++
+AR ?= ar
 CFLAGS ?= -O2 -g
-WARNINGS := -Wall -Wextra -Wshadow -Wconversion
-PROTOC_C ?= protoc-c
-MPICC ?= mpicc
-MPI ?= yes
-SANITIZE :=
+WARNINGS ?= -Wall -Wextra -Wshadow -Wconversion
+MPI ?= auto
 FILTER :=
 
 SOURCES := $(sort $(shell find src -name '*.c'))
@@ -31,19 +38,16 @@ TEST_SOURCES := $(sort $(shell find tests -name '*.c' -not -path 'tests/fuzz/*' 
 CUDA_KERNELS := $(sort $(wildcard cuda/*.cu))
 CUDA_OBJECTS = $(if $(NVCC),$(patsubst cuda/%,$(BUILD)/cuda/%.o,$(CUDA_KERNELS) $(wildcard cuda/*.c)))
 
-# Goals that need no library, or install them first.
-WITHOUT_LIBRARIES := deps demo test sanitize tsan fuzz faults long-test memcheck bench gpu-check gpu-bring clean help
-GOALS := $(filter-out $(WITHOUT_LIBRARIES),$(or $(MAKECMDGOALS),vitrain))
-ifneq ($(GOALS),)
-include $(BUILD)/found.mk
-endif
-
 .PHONY: all demo lint docs clean help run-demo
 all: vitrain
 .DEFAULT_GOAL := vitrain
 
-# Lists of files stand above, so that the order of these does not matter.
-include $(sort $(wildcard make/*.mk))
+# The probes first, as the lists of others depend on what was found; the order of the others does not matter.
+include make/probes.mk
+include $(filter-out make/settings.mk make/probes.mk,$(sort $(wildcard make/*.mk)))
+
+help:
+	@sed -n 's/^# \{0,1\}//p; /^$$/q' Makefile
 
 demo: deps
 	@$(MAKE) --no-print-directory run-demo

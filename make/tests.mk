@@ -4,22 +4,25 @@
 FUZZ_TARGETS := $(filter-out fuzz,$(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/*.c))))
 
 # The CUDA kernels once more, for the host and its tests (cuda/host_cuda.h); no C++ library is needed for them.
+HOST_COMPILE = $(CXX) -x c++ -std=gnu++20 $(WARNINGS) -Wno-conversion -Wno-missing-field-initializers -Wno-unknown-pragmas $(CFLAGS) \
+	    $(SANITIZE) -fno-exceptions -fno-rtti -fno-strict-aliasing -DVT_HOST_CUDA -Isrc -Icuda $(OPENMP_CFLAGS) $(CPPFLAGS)
+HOST_SETTINGS = $(HOST_CUDA) $(HOST_COMPILE) $(TEST_SOURCES)
+$(eval $(call stamp,host,HOST_SETTINGS))
 HOST_CUDA_OBJECTS = $(if $(HOST_CUDA),$(patsubst cuda/%.cu,$(BUILD)/tests/cuda/%.o,$(CUDA_KERNELS)))
 
-$(BUILD)/tests/cuda/%.o: cuda/%.cu $(BUILD)/found.mk
+$(BUILD)/tests/cuda/%.o: cuda/%.cu $(STAMPS)/host
 	@mkdir -p $(@D)
-	$(CXX) -x c++ -std=gnu++20 $(WARNINGS) -Wno-conversion -Wno-missing-field-initializers -Wno-unknown-pragmas $(CFLAGS) \
-	    $(SANITIZE) -fno-exceptions -fno-rtti -fno-strict-aliasing -DVT_HOST_CUDA -Isrc -Icuda $(OPENMP_CFLAGS) -MMD -MP -c $< -o $@
+	$(HOST_COMPILE) -MMD -MP -c $< -o $@
 
 # The kernels on tiles once more, over a model of the tiles (tests/operations/tiles_model.h).
 TILES_MODEL_OBJECTS = $(TILE_SOURCES:src/backend/cpu/amx/%.c=$(BUILD)/tests/tiles/%.o)
 
-$(BUILD)/tests/tiles/%.o: src/backend/cpu/amx/%.c $(BUILD)/found.mk
+$(BUILD)/tests/tiles/%.o: src/backend/cpu/amx/%.c $(STAMPS)/compile
 	@mkdir -p $(@D)
 	$(COMPILE) -O3 -fno-math-errno -Itests -DVT_TILES_MODEL -DVT_ISA=model -c $< -o $@
 
-$(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(TILES_MODEL_OBJECTS) $(BUILD)/libvitrain.a
-	$(CC) $(CFLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(TILES_MODEL_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
+	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 # Preloaded by tests/faults; never sanitized, for it replaces malloc and catches system calls.
 $(BUILD)/tests/fault_shim.so: tests/faults/shim.c
@@ -27,8 +30,8 @@ $(BUILD)/tests/fault_shim.so: tests/faults/shim.c
 	$(CC) -std=gnu11 $(WARNINGS) -O2 -fPIC -shared -o $@ $< -lpthread
 
 .SECONDARY: $(FUZZ_TARGETS:%=$(BUILD)/tests/fuzz/%.o)
-$(BUILD)/fuzz-%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/fuzz.o $(BUILD)/libvitrain.a
-	$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+$(BUILD)/fuzz-%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/fuzz.o $(BUILD)/libvitrain.a $(STAMPS)/link
+	$(LINK) -fsanitize=fuzzer -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 # Preloaded by tests/commands/reader.sh.
 $(BUILD)/tests/eio.so: tests/faults/eio.c
@@ -36,7 +39,7 @@ $(BUILD)/tests/eio.so: tests/faults/eio.c
 	$(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) -shared -fPIC -o $@ $< -ldl
 
 # NVTX_INJECTION64_PATH of tests/commands/gpu.sh.
-$(BUILD)/tests/nvtx_listener.so: tests/gpu/listener.c $(BUILD)/found.mk
+$(BUILD)/tests/nvtx_listener.so: tests/gpu/listener.c $(STAMPS)/compile
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) $(CUDA_CFLAGS) -shared -fPIC -o $@ $<
 
@@ -45,6 +48,7 @@ $(BUILD)/tests/driver/libcuda.so.1: tests/gpu/driver.c
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 $(WARNINGS) -Wno-missing-prototypes $(CFLAGS) -shared -fPIC -Wl,-soname,libcuda.so.1 -o $@ $<
 
+$(addprefix $(BUILD)/tests/operations/,$(addsuffix .o,cuda_libraries cuda_fused_attention cuda_products cuda_trials cuda_streams fake_runtime host_cuda cuda_kernels)): $(STAMPS)/cuda $(STAMPS)/host
 $(BUILD)/tests/operations/cuda_libraries.o $(BUILD)/tests/operations/cuda_fused_attention.o: LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))
 $(addprefix $(BUILD)/tests/operations/,cuda_products.o cuda_trials.o cuda_streams.o fake_runtime.o): LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS)) $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
 $(BUILD)/tests/operations/host_cuda.o $(BUILD)/tests/operations/cuda_kernels.o: LOCAL_CFLAGS += -I. -DVT_HOST_CUDA $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
