@@ -31,12 +31,18 @@ WARNINGS ?= -Wall -Wextra -Wshadow -Wconversion
 MPI ?= auto
 FILTER :=
 
+VERSION := $(shell make/version.sh $(BUILD)/stamps/version)
 SOURCES := $(sort $(shell find src -name '*.c'))
 KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
 TILE_SOURCES := $(filter src/backend/cpu/amx/%,$(SOURCES))
 TEST_SOURCES := $(sort $(shell find tests -name '*.c' -not -path 'tests/fuzz/*' -not -path tests/faults/shim.c -not -path tests/faults/eio.c -not -path 'tests/gpu/*'))
 CUDA_KERNELS := $(sort $(wildcard cuda/*.cu))
 CUDA_OBJECTS = $(if $(NVCC),$(patsubst cuda/%,$(BUILD)/cuda/%.o,$(CUDA_KERNELS) $(wildcard cuda/*.c)))
+
+# What is cleaned can't be built at the same time.
+ifneq ($(and $(filter clean,$(MAKECMDGOALS)),$(filter-out clean,$(MAKECMDGOALS))),)
+.NOTPARALLEL:
+endif
 
 .PHONY: all demo lint docs clean help run-demo
 all: vitrain

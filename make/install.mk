@@ -1,9 +1,6 @@
 # The version, installing, and the tarball.
 .PHONY: install uninstall dist version
 
-# VERSION holds the number of the release. To it belongs the commit, unless that is the release's (tag v1.0.0): from git
-# where the checkout's top is here, else from make/commit, in which `git archive` has written it.
-VERSION := $(shell make/version.sh $(STAMPS)/version)
 version:
 	@echo $(VERSION)
 

@@ -17,11 +17,26 @@ PROBE_ENVIRONMENT := PROBE_NVCC=$(call quoted,$(PROBE_NVCC)) $(foreach name,$(PR
 $(eval $(call stamp,probes,PROBE_SETTINGS))
 
 $(BUILD)/found.mk: make/probe.sh $(STAMPS)/probes
-	@$(PROBE_ENVIRONMENT) make/probe.sh >$@.new || { rm -f $@.new; exit 1; }
+	@$(PROBE_ENVIRONMENT) make/probe.sh >$@.new || { rm -f $@.new $(STAMPS)/probes; exit 1; }
 	@mv $@.new $@
 
 ifneq ($(GOALS),)
 include $(BUILD)/found.mk
+
+# Settings with which everything was found are kept, and those of an earlier call are told.
+ifeq ($(strip $(PROBE_SETTINGS)),$(strip $(file <$(STAMPS)/probes)))
+OPTIONS_OF_MAKE := $(filter-out --%,$(firstword -$(MAKEFLAGS)))
+ifneq ($(KEPT),)
+ifeq ($(findstring s,$(OPTIONS_OF_MAKE)),)
+$(info With the settings of an earlier call ('make defaults' forgets them): $(foreach name,$(KEPT),$(name)=$(call quoted,$(value $(name)))))
+endif
+endif
+ifneq ($(GIVEN),)
+ifeq ($(findstring n,$(OPTIONS_OF_MAKE)),)
+$(file >$(BUILD)/settings.mk,$(subst $(newline) ,$(newline),$(foreach name,$(sort $(KEPT) $(GIVEN)),$(call kept_line,$(name)))))
+endif
+endif
+endif
 endif
 
 # MPI is wanted, but where it can't be installed all else goes on without it.

@@ -16,6 +16,7 @@ $(foreach name,CC CXX AR,$(if $(filter default,$(origin $(name))),$(eval undefin
 GIVEN := $(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),$(name)))
 REMEMBERED :=
 -include $(BUILD)/settings.mk
+GIVEN := $(strip $(GIVEN))
 KEPT := $(filter-out $(GIVEN),$(REMEMBERED))
 
 comma := ,
@@ -24,21 +25,7 @@ define newline
 
 
 endef
-
-IS_DRY_RUN := $(findstring n,$(filter-out --%,$(firstword -$(MAKEFLAGS))))
-IS_SILENT := $(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS))))
-ifneq ($(GOALS),)
-ifneq ($(KEPT)$(IS_SILENT),$(IS_SILENT))
-$(info With the settings of an earlier call: $(foreach name,$(KEPT),$(name)=$(call quoted,$(value $(name)))) ('make defaults' forgets them))
-endif
-SETTINGS_TEXT := REMEMBERED := $(KEPT) $(GIVEN)$(newline)$(foreach name,$(KEPT) $(GIVEN),$(name) ?= $(subst \#,\\\#,$(value $(name)))$(newline))
-ifneq ($(GIVEN),)
-ifeq ($(IS_DRY_RUN),)
-$(shell mkdir -p $(BUILD))
-$(file >$(BUILD)/settings.mk,$(value SETTINGS_TEXT))
-endif
-endif
-endif
+kept_line = REMEMBERED += $(1)$(newline)$(1) ?= $(subst \#,\\\#,$(value $(1)))$(newline)
 
 # $(eval $(call stamp,NAME,VARIABLE)): what is made with the text of VARIABLE depends on $(BUILD)/stamps/NAME, which is
 # written when that text changes.

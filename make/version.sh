@@ -1,5 +1,6 @@
 #!/bin/sh
-# version.sh STAMP: prints 1.0.0 for a release, 1.0.0+g1234567 for another commit, 1.0.0+g1234567.dirty where files differ
+# version.sh STAMP: VERSION holds the number of the release; to it belongs the commit, from git where this is a checkout's
+# top, else from make/commit, in which `git archive` has written it. Prints 1.0.0 for a release, 1.0.0+g1234567 for another commit, 1.0.0+g1234567.dirty where files differ
 # from it, and 1.0.0 alone where nobody knows the commit. STAMP holds what was printed at an earlier build: it counts where
 # git refuses to say (root in another user's checkout).
 dirty= release=$(cat VERSION)
