@@ -26,7 +26,7 @@ include make/settings.mk
 CC ?= cc
 CXX ?= g++
 AR ?= ar
-CFLAGS ?= -O2 -g
+CFLAGS ?= -O2 -g1
 WARNINGS ?= -Wall -Wextra -Wshadow -Wconversion
 MPI ?= auto
 FILTER :=
