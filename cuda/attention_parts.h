@@ -58,7 +58,7 @@ __device__ static inline uint32_t kept_of_queries(const attention_arguments &a, 
 #pragma unroll 1
     for (int n = 0; n < TILES; n++) {
         uint32_t column = (uint32_t)(a.shape.first_key + key) + 8 * (uint32_t)n;
-#pragma unroll
+#pragma unroll 1
         for (int half = 0; half < 2; half++) {
             uint32_t row = (uint32_t)(a.shape.first_query + query) + 8 * (uint32_t)half;
             vt_random_block block = vt_dropout_block(&h.dropout, h.dropout.first_sample, row, column / 4);
