@@ -46,7 +46,7 @@ build() {
 }
 
 # compiled WORD: the objects whose command has the word; `compiled .` of all.
-compiled() { grep -c -- "$1.* -c " ../calls || true; }
+compiled() { grep -e ' -c ' ../calls | grep -c -e "$1" || true; }
 
 test_settings() {
     sources
