@@ -1,5 +1,5 @@
 # make            builds ./vitrain, on all processors                     make help      prints these lines
-# make demo       trains a small model on a synthetic atmosphere          make test      every test (FILTER=part of a name)
+# make demo       trains a small model on a synthetic atmosphere          make test      every test
 # make install    into PREFIX (/usr/local), below DESTDIR; uninstall      make dist      vitrain-VERSION.tar.gz
 # make gpu        for every GPU from A100 on (GPU_ARCH=all)               make gpu-check what only a GPU can show: docs/gpu.md
 # make gpu-bring  packs it for a machine without the libraries            make bench     speed, beside PyTorch if it is there
@@ -12,6 +12,7 @@
 # Settings: CC, CXX, AR, CPPFLAGS, CFLAGS, LDFLAGS, BUILD (the build folder), MPI=no, MPI=yes (fails without it; else it is
 # left out where none is found), MPICC, NVCC (NVCC= for none, as where it isn't found), GPU_ARCH (sm_90, "sm_80 sm_90", all),
 # PKG_CONFIG, and each line of build/found.mk, which says what was found: make HDF5_CFLAGS=-I... HDF5_LIBS='-L... -lhdf5'.
+# FILTER=unit runs the tests of a folder of tests/, FILTER=loader those whose name contains it; several words are allowed.
 # What was given once holds for later calls, and what depends on a setting is built anew when it changes: docs/install.md.
 
 BUILD ?= build
@@ -53,23 +54,24 @@ include make/probes.mk
 include $(filter-out make/settings.mk make/probes.mk,$(sort $(wildcard make/*.mk)))
 
 help:
-	@sed -n 's/^# \{0,1\}//p; /^$$/q' Makefile
+	@sed -n '/^\#/!q; s/^\# \{0,1\}//p' Makefile
 
 demo: deps
 	@$(MAKE) --no-print-directory run-demo
 
+PROGRAM := $(if $(filter build,$(BUILD)),./vitrain,$(BUILD)/vitrain)
 run-demo: vitrain
-	@[ -e data/demo/stats/global_means.npy ] || ./vitrain synth data/demo --img_size=[32,64] --channels=8 --years=1 --valid_steps=365 --force
-	./vitrain --config=demo
+	@[ -e data/demo/stats/global_means.npy ] || $(PROGRAM) synth data/demo --img_size=[32,64] --channels=8 --years=1 --valid_steps=365 --force
+	$(PROGRAM) --config=demo
 	@echo
 	@echo "That was a vision transformer learning six-hour forecasts of a synthetic atmosphere; the last line above compares"
 	@echo "it with persistence, the forecast that nothing changes. What to try next:"
-	@echo "  ./vitrain --config=demo --embed_dim=192 --num_epochs=8     a larger model, for longer"
-	@echo "  ./vitrain options                                          everything that can be set"
-	@echo "  ./vitrain --config=ncep --data_dir=DIR                     real data: README.md says where they are"
+	@echo "  $(PROGRAM) --config=demo --embed_dim=192 --num_epochs=8     a larger model, for longer"
+	@echo "  $(PROGRAM) options                                          everything that can be set"
+	@echo "  $(PROGRAM) --config=ncep --data_dir=DIR                     real data: README.md says where they are"
 
 docs: vitrain
-	./vitrain options --markdown > docs/options.md
+	$(PROGRAM) options --markdown > docs/options.md
 
 lint: $(BUILD)/generated/event.pb-c.h
 	@for tool in clang-format clang-tidy cppcheck; do command -v $$tool >/dev/null || \

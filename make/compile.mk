@@ -38,7 +38,7 @@ WITHOUT = $(if $(HAS_MPI),,; built without MPI: one rank only)$(if $(NVCC),,; bu
 .PHONY: vitrain
 vitrain: $(BUILD)/vitrain
 	@[ $(BUILD) != build ] || [ "$$(readlink vitrain)" = build/vitrain ] || ln -sf build/vitrain vitrain
-	@echo "$< $(VERSION): built with $(WITH)$(WITHOUT)"
+	@echo "$(PROGRAM) $(VERSION): built with $(WITH)$(WITHOUT)"
 
 $(BUILD)/vitrain: $(BUILD)/src/main.o $(BUILD)/libvitrain.a $(STAMPS)/link
 	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)

@@ -25,14 +25,14 @@ include $(BUILD)/found.mk
 
 # Settings with which everything was found are kept, and those of an earlier call are told.
 ifeq ($(strip $(PROBE_SETTINGS)),$(strip $(file <$(STAMPS)/probes)))
-OPTIONS_OF_MAKE := $(filter-out --%,$(firstword -$(MAKEFLAGS)))
+PROBED := yes
 ifneq ($(KEPT),)
 ifeq ($(findstring s,$(OPTIONS_OF_MAKE)),)
 $(info With the settings of an earlier call ('make defaults' forgets them): $(foreach name,$(KEPT),$(name)=$(call quoted,$(value $(name)))))
 endif
 endif
 ifneq ($(GIVEN),)
-ifeq ($(findstring n,$(OPTIONS_OF_MAKE)),)
+ifeq ($(DRY_RUN),)
 $(file >$(BUILD)/settings.mk,$(subst $(newline) ,$(newline),$(foreach name,$(sort $(KEPT) $(GIVEN)),$(call kept_line,$(name)))))
 endif
 endif

@@ -28,15 +28,23 @@ endef
 kept_line = REMEMBERED += $(1)$(newline)$(1) ?= $(subst \#,\\\#,$(value $(1)))$(newline)
 
 # $(eval $(call stamp,NAME,VARIABLE)): what is made with the text of VARIABLE depends on $(BUILD)/stamps/NAME, which is
-# written when that text changes.
+# written when that text changes: at once when the libraries are known (make takes up last what waits for a recipe, and
+# what takes long is to be taken up first), but by no dry run.
+write_stamp = mkdir -p $(BUILD)/stamps && printf '%s\n' $(call quoted,$(strip $($(2)))) >$(BUILD)/stamps/$(1)
 define stamp
 $(BUILD)/stamps/$(1):
-	@mkdir -p $$(@D)
-	@printf '%s\n' $$(call quoted,$$(strip $$($(2)))) >$$@
+	@$$(call write_stamp,$(1),$(2))
 ifneq ($$(strip $$($(2))),$$(strip $$(file <$(BUILD)/stamps/$(1))))
+ifeq ($$(PROBED)$$(DRY_RUN),yes)
+$$(shell $$(call write_stamp,$(1),$(2)))
+else
 .PHONY: $(BUILD)/stamps/$(1)
 endif
+endif
 endef
+OPTIONS_OF_MAKE := $(filter-out --%,$(firstword -$(MAKEFLAGS)))
+DRY_RUN := $(findstring n,$(OPTIONS_OF_MAKE))
+PROBED :=
 STAMPS := $(BUILD)/stamps
 
 .PHONY: defaults
