@@ -431,7 +431,8 @@ static void fill(vt_backend *backend)
     vt_cuda_patches_fill(backend);
     vt_cuda_loss_fill(backend);
     vt_cuda_optimizer_fill(backend);
-    vt_cuda_attention_fill(backend);
+    vt_cuda_attention_forward_fill(backend);
+    vt_cuda_attention_backward_fill(backend);
     vt_products_fill(backend);
 }
 

@@ -34,7 +34,8 @@ void VT_CUDA_NAME(residual_fill)(vt_backend *backend);
 void VT_CUDA_NAME(patches_fill)(vt_backend *backend);
 void VT_CUDA_NAME(loss_fill)(vt_backend *backend);
 void VT_CUDA_NAME(optimizer_fill)(vt_backend *backend);
-void VT_CUDA_NAME(attention_fill)(vt_backend *backend);
+void VT_CUDA_NAME(attention_forward_fill)(vt_backend *backend);
+void VT_CUDA_NAME(attention_backward_fill)(vt_backend *backend);
 
 /* sums [columns] += column sums of x (a bias's gradient); the order of the sum depends on the sizes alone. */
 void VT_CUDA_NAME(column_sums)(vt_backend *backend, vt_matrix x, float *sums);

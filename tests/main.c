@@ -133,13 +133,27 @@ done:
     return status;
 }
 
-/* By a part of its name, or by all of it behind a '='. */
+/* A folder of tests, as "unit", is one; all else is a part of a name. */
+static bool is_folder(const char *word)
+{
+    size_t length = strlen(word);
+    for (int i = 0; i < test_count; i++)
+        if (strncmp(tests[i].name, word, length) == 0 && tests[i].name[length] == '/') return true;
+    return false;
+}
+
+static bool is_named(const char *name, const char *word)
+{
+    if (word[0] == '=') return strcmp(name, word + 1) == 0;
+    if (is_folder(word)) return strncmp(name, word, strlen(word)) == 0 && name[strlen(word)] == '/';
+    return strstr(name, word) != NULL;
+}
+
+/* By its folder, by a part of its name, or by all of it behind a '='. */
 static bool is_wanted(const test_entry *test, int count, char *const *words, bool parallel)
 {
     bool wanted = count == 0;
-    for (int i = 0; i < count; i++)
-        wanted = wanted ||
-                 (words[i][0] == '=' ? strcmp(test->name, words[i] + 1) == 0 : strstr(test->name, words[i]) != NULL);
+    for (int i = 0; i < count; i++) wanted = wanted || is_named(test->name, words[i]);
     return wanted && parallel == (strncmp(test->name, "parallel/", 9) == 0);
 }
 

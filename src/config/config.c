@@ -10,7 +10,8 @@
 
 /* ---- the named configuration of a YAML file ---- */
 
-/* Beside the program, or beside the directory that the program is in (./vitrain is a link into build/). */
+/* Beside the program; beside the directory that the program is in (./vitrain is a link into build/); or in
+ * ../share/vitrain, as `make install` lays it out. */
 char *vt_config_find(const char *below)
 {
     if (access(below, F_OK) == 0) return vt_text_copy(below);
@@ -26,6 +27,9 @@ char *vt_config_find(const char *below)
         if (access(path, F_OK) == 0) return path;
         free(path);
     }
+    char *path = vt_text_format("%s/share/vitrain/%s", program, below);
+    if (access(path, F_OK) == 0) return path;
+    free(path);
     return NULL;
 }
 

@@ -109,7 +109,8 @@ void vt_config_close(vt_config **config);
 /* The same without vt_config_resolve: for a caller that changes something first. */
 vt_status vt_config_read(int argument_count, char *const *arguments, int64_t ranks, vt_config **config);
 
-/* A file of ours, "config/ViT.yaml": in the current directory, else beside the program. malloc'd; NULL: nowhere. */
+/* A file of ours, "config/ViT.yaml": in the current directory, else beside the program, else in
+ * ../share/vitrain from the program's directory. malloc'd; NULL: nowhere. */
 char *vt_config_find(const char *below);
 
 /* The same with a YAML text of one configuration in the place of the file: what vt_config_text wrote into a checkpoint,

@@ -21,7 +21,13 @@
 enum { COMPUTING_SECONDS = 20, SECONDS = 300 };
 #define MEMORY (INT64_C(8) << 30) /* beyond what the process has already */
 
-static void set_limit(int resource, rlim_t soft, rlim_t hard)
+#if defined(__GLIBC__)
+typedef __rlimit_resource_t resource_name;
+#else
+typedef int resource_name;
+#endif
+
+static void set_limit(resource_name resource, rlim_t soft, rlim_t hard)
 {
     struct rlimit limit;
     if (getrlimit(resource, &limit) != 0) return;

@@ -75,7 +75,7 @@ static fixture open_fixture_in(hid_t file, vt_cpu_isa isa, vt_amp_mode amp, cons
     for (int i = 0; model[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f.config, model[i], model[i + 1]));
     for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f.config, settings[i], settings[i + 1]));
     EXPECT_OK(vt_config_resolve(f.config));
-    f.config->amp_mode = amp;
+    f.config->amp_mode = (int)amp;
     EXPECT_OK(path_open_trainers(isa, &f.backend));
     vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 50};
     EXPECT_OK(vt_trainer_open(f.config, &data, f.backend, &f.trainer));

@@ -100,7 +100,8 @@ void vt_host_cuda_residual_fill(vt_backend *backend);
 void vt_host_cuda_patches_fill(vt_backend *backend);
 void vt_host_cuda_loss_fill(vt_backend *backend);
 void vt_host_cuda_optimizer_fill(vt_backend *backend);
-void vt_host_cuda_attention_fill(vt_backend *backend);
+void vt_host_cuda_attention_forward_fill(vt_backend *backend);
+void vt_host_cuda_attention_backward_fill(vt_backend *backend);
 void vt_host_cuda_hand_to(void (*taker)(void (*run)(const void *), const void *, size_t));
 
 #define vt_cuda_convert_fill vt_host_cuda_convert_fill
@@ -110,7 +111,8 @@ void vt_host_cuda_hand_to(void (*taker)(void (*run)(const void *), const void *,
 #define vt_cuda_patches_fill vt_host_cuda_patches_fill
 #define vt_cuda_loss_fill vt_host_cuda_loss_fill
 #define vt_cuda_optimizer_fill vt_host_cuda_optimizer_fill
-#define vt_cuda_attention_fill vt_host_cuda_attention_fill
+#define vt_cuda_attention_forward_fill vt_host_cuda_attention_forward_fill
+#define vt_cuda_attention_backward_fill vt_host_cuda_attention_backward_fill
 #define vt_products_open open_products
 #define vt_products_close close_products
 #define vt_products_fill fill_products

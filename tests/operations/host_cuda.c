@@ -239,7 +239,8 @@ vt_status open_host_cuda(vt_backend **result)
     vt_host_cuda_patches_fill(backend);
     vt_host_cuda_loss_fill(backend);
     vt_host_cuda_optimizer_fill(backend);
-    vt_host_cuda_attention_fill(backend);
+    vt_host_cuda_attention_forward_fill(backend);
+    vt_host_cuda_attention_backward_fill(backend);
     VT_TRY(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &state->plain));
 done:
     if (status != VT_OK) vt_backend_close(&backend);

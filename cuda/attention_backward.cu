@@ -1,0 +1,182 @@
+/* The backward pass of attention, in two kernels, one for dq (a block has 64 queries) and one for dk and dv (a block
+ * has 64 keys and goes over the queries), which computes the scores twice but needs no atomics: the same bits every
+ * time. */
+#include "attention_parts.h"
+#include "attention_wide.h"
+
+/* Rows are keys: key and key + 8; columns are queries: query + 8 * n and the next. */
+template <int TILES>
+__device__ static inline uint32_t kept_of_keys(const attention_arguments &a, const head_place &h, int64_t query,
+                                               int64_t key)
+{
+    uint32_t kept = 0;
+#pragma unroll 1
+    for (int n = 0; n < TILES; n++) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t row = (uint32_t)(a.shape.first_query + query) + 8 * (uint32_t)n + i % 2;
+            uint32_t column = (uint32_t)(a.shape.first_key + key) + i / 2 * 8;
+            vt_random_block block = vt_dropout_block(&h.dropout, h.dropout.first_sample, row, column / 4);
+            kept |= (uint32_t)is_kept(h, block, column) << (4 * n + i);
+        }
+    }
+    return kept;
+}
+
+/* delta [batch, heads, queries] = sum of out * dout over the head's columns. */
+VT_KERNEL void delta_kernel(attention_arguments a)
+{
+    int64_t rows = a.shape.batch * a.shape.queries, heads = a.shape.heads, dim = a.shape.head_dim, row, head;
+    for (int64_t i = vt_thread(); i < rows * heads; i += vt_thread_count()) {
+        vt_split(i, heads, &row, &head);
+        float out[VT_GROUP], dout[VT_GROUP], sum = 0;
+        for (int64_t d = 0; d < dim; d += VT_GROUP) {
+            vt_raw own = vt_fetch(a.out, row * a.out.stride + head * dim + d, vt_count(dim, d), a.wide);
+            vt_raw gradient = vt_fetch(a.dout, row * a.dout.stride + head * dim + d, vt_count(dim, d), a.wide);
+            vt_widen_eight(a.out.type, own, out);
+            vt_widen_eight(a.dout.type, gradient, dout);
+            for (int j = 0; j < VT_GROUP; j++) sum = fmaf(out[j], dout[j], sum);
+        }
+        int64_t sample = row / a.shape.queries, query = row % a.shape.queries;
+        a.delta[(sample * heads + head) * a.shape.queries + query] = sum;
+    }
+}
+
+/* One weight and what reaches its score; scale is 1 / √dim. *score becomes the weight (after dropout, which keeps
+ * `keep` of it), *gradient the score's gradient without its factor 1 / √dim. */
+__device__ static inline void backward_one(const attention_arguments &a, int64_t query, int64_t key, float scale,
+                                           float log_sum, float delta, float keep, float *score, float *gradient)
+{
+    bool inside = query < a.shape.queries && key < a.shape.keys;
+    float weight = inside ? expf(*score * scale - log_sum) : 0.0f;
+    *gradient = inside ? weight * (keep * *gradient - delta) : 0.0f;
+    *score = keep * weight;
+}
+
+/* Heads up to 32 columns: four blocks a multiprocessor, which ptxas else misses by six registers. 0: it chooses. */
+template <typename number, int MOST, int TILES>
+VT_KERNEL void __launch_bounds__(THREADS, MOST <= 4 ? 4 : 0) query_gradient_kernel(attention_arguments a)
+{
+    VT_DYNAMIC_SHARED(number, shared);
+    int dim = (int)a.shape.head_dim, stride = vt_tile_stride<number>(dim), depth = vt_tile_depth<number>(dim);
+    int columns = (dim + 7) / 8, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    number *queries = shared, *dout = queries + ROWS * stride, *keys = dout + ROWS * stride;
+    number *values = keys + 8 * TILES * stride;
+    int64_t blocks = (a.shape.queries + ROWS - 1) / ROWS, first = blockIdx.x % blocks * ROWS;
+    head_place h = find_head(a, blockIdx.x / blocks);
+    int64_t query = first + 16 * warp + lane / 4;
+    float sums[MOST][4] = {}, log_sum[2] = {}, delta[2] = {};
+    for (int half = 0; half < 2; half++) {
+        if (query + 8 * half >= a.shape.queries) continue;
+        log_sum[half] = a.log_sum[h.unit * a.shape.queries + query + 8 * half];
+        delta[half] = a.delta[h.unit * a.shape.queries + query + 8 * half];
+    }
+    vt_tile_load(queries, a.q, h.first_query + first, h.last_query, ROWS, h.column, dim, a.wide);
+    vt_tile_load(dout, a.dout, h.first_query + first, h.last_query, ROWS, h.column, dim, a.wide);
+    const float scale = 1 / sqrtf((float)dim);
+    for (int64_t key = 0; key < a.shape.keys; key += 8 * TILES) {
+        vt_tile_load(keys, a.k, h.first_key + key, h.last_key, 8 * TILES, h.column, dim, a.wide);
+        vt_tile_load(values, a.v, h.first_key + key, h.last_key, 8 * TILES, h.column, dim, a.wide);
+        vt_copies_wait();
+        __syncthreads();
+        float scores[TILES][4] = {}, gradients[TILES][4] = {};
+        vt_scores<TILES>(queries + 16 * warp * stride, keys, depth, stride, a.exact, scores);
+        vt_scores<TILES>(dout + 16 * warp * stride, values, depth, stride, a.exact, gradients);
+        uint32_t kept = 0;
+        if (h.dropout.rate > 0) kept = kept_of_queries<TILES>(a, h, query, key + lane % 4 * 2);
+#pragma unroll
+        for (int n = 0; n < TILES; n++) {
+            for (int i = 0; i < 4; i++) {
+                int64_t row = query + i / 2 * 8, column = key + 8 * n + lane % 4 * 2 + i % 2;
+                float keep = h.dropout.rate > 0 ? keep_of(h, kept, n, i) : 1.0f;
+                backward_one(a, row, column, scale, log_sum[i / 2], delta[i / 2], keep, &scores[n][i],
+                             &gradients[n][i]);
+            }
+        }
+        vt_accumulate<TILES, MOST>(gradients, keys, columns, stride, a.exact, sums);
+        __syncthreads();
+    }
+    const float factor[2] = {scale, scale};
+    vt_tile_store<MOST>(a.dq, h.first_query + query, h.last_query, h.column, dim, a.wide, factor, sums);
+}
+
+/* As above with the roles of rows and columns changed: a warp's rows are keys. */
+template <typename number, int MOST, int TILES>
+VT_KERNEL void __launch_bounds__(THREADS) key_gradient_kernel(attention_arguments a)
+{
+    VT_DYNAMIC_SHARED(number, shared);
+    __shared__ float log_sums[8 * TILES], deltas[8 * TILES];
+    int dim = (int)a.shape.head_dim, stride = vt_tile_stride<number>(dim), depth = vt_tile_depth<number>(dim);
+    int columns = (dim + 7) / 8, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    number *keys = shared, *values = keys + ROWS * stride, *queries = values + ROWS * stride;
+    number *dout = queries + 8 * TILES * stride;
+    int64_t blocks = (a.shape.keys + ROWS - 1) / ROWS, first = blockIdx.x % blocks * ROWS;
+    head_place h = find_head(a, blockIdx.x / blocks);
+    int64_t key = first + 16 * warp + lane / 4;
+    float dk[MOST][4] = {}, dv[MOST][4] = {};
+    vt_tile_load(keys, a.k, h.first_key + first, h.last_key, ROWS, h.column, dim, a.wide);
+    vt_tile_load(values, a.v, h.first_key + first, h.last_key, ROWS, h.column, dim, a.wide);
+    const float scale = 1 / sqrtf((float)dim);
+    for (int64_t query = 0; query < a.shape.queries; query += 8 * TILES) {
+        vt_tile_load(queries, a.q, h.first_query + query, h.last_query, 8 * TILES, h.column, dim, a.wide);
+        vt_tile_load(dout, a.dout, h.first_query + query, h.last_query, 8 * TILES, h.column, dim, a.wide);
+        if ((int)threadIdx.x < 8 * TILES && query + threadIdx.x < a.shape.queries) {
+            log_sums[threadIdx.x] = a.log_sum[h.unit * a.shape.queries + query + threadIdx.x];
+            deltas[threadIdx.x] = a.delta[h.unit * a.shape.queries + query + threadIdx.x];
+        }
+        vt_copies_wait();
+        __syncthreads();
+        float scores[TILES][4] = {}, gradients[TILES][4] = {};
+        vt_scores<TILES>(keys + 16 * warp * stride, queries, depth, stride, a.exact, scores);
+        vt_scores<TILES>(values + 16 * warp * stride, dout, depth, stride, a.exact, gradients);
+        uint32_t kept = 0;
+        if (h.dropout.rate > 0) kept = kept_of_keys<TILES>(a, h, query + lane % 4 * 2, key);
+#pragma unroll
+        for (int n = 0; n < TILES; n++) {
+            for (int i = 0; i < 4; i++) {
+                int column = 8 * n + lane % 4 * 2 + i % 2;
+                int64_t row = key + i / 2 * 8;
+                float keep = h.dropout.rate > 0 ? keep_of(h, kept, n, i) : 1.0f;
+                backward_one(a, query + column, row, scale, log_sums[column], deltas[column], keep, &scores[n][i],
+                             &gradients[n][i]);
+            }
+        }
+        vt_accumulate<TILES, MOST>(scores, dout, columns, stride, a.exact, dv);
+        vt_accumulate<TILES, MOST>(gradients, queries, columns, stride, a.exact, dk);
+        __syncthreads();
+    }
+    const float factor[2] = {scale, scale}, one[2] = {1, 1};
+    vt_tile_store<MOST>(a.dk, h.first_key + key, h.last_key, h.column, dim, a.wide, factor, dk);
+    vt_tile_store<MOST>(a.dv, h.first_key + key, h.last_key, h.column, dim, a.wide, one, dv);
+}
+
+template <typename number, int MOST, int TILES>
+static void launch_backward(vt_backend *backend, const attention_arguments &a)
+{
+    size_t bytes = shared_bytes<number>(&a, 2 * ROWS + 2 * 8 * TILES);
+    VT_LAUNCH((query_gradient_kernel<number, MOST, TILES>), blocks_of(&a, a.shape.queries), THREADS, bytes, backend, a);
+    VT_LAUNCH((key_gradient_kernel<number, MOST, TILES>), blocks_of(&a, a.shape.keys), THREADS, bytes, backend, a);
+}
+
+static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                               vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
+                               vt_matrix dk, vt_matrix dv)
+{
+    attention_arguments a = arguments_of(backend, shape, q, k, v, out);
+    int64_t rows = shape->batch * shape->heads * shape->queries;
+    a.log_sum = (float *)log_sum;
+    a.dout = dout, a.dq = dq, a.dk = dk, a.dv = dv;
+    a.wide = a.wide && vt_is_wide(dout) && vt_is_wide(dq) && vt_is_wide(dk) && vt_is_wide(dv);
+    a.delta = (float *)vt_common(backend)->workspace(backend, (size_t)rows * sizeof(float));
+    if (a.delta == NULL) return;
+    VT_LAUNCH(delta_kernel, vt_blocks(rows), VT_BLOCK_THREADS, 0, backend, a);
+    if (shape->head_dim > 128)
+        VT_CUDA_NAME(wide_attention_backward)(backend, shape, q, k, v, log_sum, a.delta, dout, dq, dk, dv);
+    else
+        BY_SIZE(launch_backward, backend, a);
+}
+
+void VT_CUDA_NAME(attention_backward_fill)(vt_backend *backend)
+{
+    backend->attention_backward = attention_backward;
+}

@@ -1,0 +1,162 @@
+/* Attention that never stores a matrix of queries × keys: Dao 2023, "FlashAttention-2". A block of four warps has 64
+ * queries and goes over the keys. Head sizes up to 128, in steps of 8 without work for padding; wider ones:
+ * attention_wide.h. */
+#include "attention_parts.h"
+#include "attention_wide.h"
+
+__device__ static inline float quad_max(float value)
+{
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 1));
+    return fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 2));
+}
+
+__device__ static inline float quad_sum(float value)
+{
+    value += __shfl_xor_sync(0xffffffffu, value, 1);
+    return value + __shfl_xor_sync(0xffffffffu, value, 2);
+}
+
+/* Turns scores of keys first_key … into weights relative to the rows' maxima so far, which grow; sums and what was
+ * accumulated before are scaled to the new maxima by `rescale`. */
+template <int TILES>
+__device__ static inline void soften(const attention_arguments &a, int64_t first_key, float exponent, float maximum[2],
+                                     float sum[2], float rescale[2], float scores[TILES][4])
+{
+    int t = (int)threadIdx.x % 4;
+    for (int half = 0; half < 2; half++) {
+        float largest = maximum[half], part = 0;
+#pragma unroll
+        for (int n = 0; n < TILES; n++) {
+            for (int i = 0; i < 2; i++) {
+                float *score = &scores[n][2 * half + i];
+                if (first_key + 8 * n + 2 * t + i >= a.shape.keys) *score = -INFINITY;
+                largest = fmaxf(largest, *score);
+            }
+        }
+        largest = quad_max(largest);
+        rescale[half] = exp2f((maximum[half] - largest) * exponent);
+        maximum[half] = largest;
+#pragma unroll
+        for (int n = 0; n < TILES; n++) {
+            for (int i = 0; i < 2; i++) {
+                float *score = &scores[n][2 * half + i];
+                *score = exp2f((*score - largest) * exponent);
+                part += *score;
+            }
+        }
+        sum[half] = sum[half] * rescale[half] + quad_sum(part);
+    }
+}
+
+/* As many blocks a multiprocessor as fit without dropout, whose random numbers would take more registers. 0: ptxas
+ * chooses. */
+template <typename number> static constexpr int forward_blocks(int most)
+{
+    return sizeof(number) == 2 ? (most <= 4 ? 5 : 0) : most <= 8 ? 5 : 4;
+}
+
+template <typename number, int MOST, int TILES>
+VT_KERNEL void __launch_bounds__(THREADS, forward_blocks<number>(MOST)) forward_kernel(attention_arguments a)
+{
+    VT_DYNAMIC_SHARED(number, shared);
+    int dim = (int)a.shape.head_dim, stride = vt_tile_stride<number>(dim), depth = vt_tile_depth<number>(dim);
+    int columns = (dim + 7) / 8, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    number *queries = shared, *keys = queries + ROWS * stride, *values = keys + 8 * TILES * stride;
+    int64_t blocks = (a.shape.queries + ROWS - 1) / ROWS, first = blockIdx.x % blocks * ROWS;
+    head_place h = find_head(a, blockIdx.x / blocks);
+    int64_t query = first + 16 * warp + lane / 4;
+    float sums[MOST][4] = {}, maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {}, rescale[2];
+    const float exponent = 1.44269504f / sqrtf((float)dim);
+    vt_tile_load(queries, a.q, h.first_query + first, h.last_query, ROWS, h.column, dim, a.wide);
+    for (int64_t key = 0; key < a.shape.keys; key += 8 * TILES) {
+        vt_tile_load(keys, a.k, h.first_key + key, h.last_key, 8 * TILES, h.column, dim, a.wide);
+        vt_tile_load(values, a.v, h.first_key + key, h.last_key, 8 * TILES, h.column, dim, a.wide);
+        vt_copies_wait();
+        __syncthreads();
+        float scores[TILES][4] = {};
+        vt_scores<TILES>(queries + 16 * warp * stride, keys, depth, stride, a.exact, scores);
+        soften<TILES>(a, key, exponent, maximum, sum, rescale, scores);
+#pragma unroll
+        for (int n = 0; n < MOST; n++)
+            for (int i = 0; i < 4; i++) sums[n][i] *= rescale[i / 2];
+        if (h.dropout.rate > 0) {
+            uint32_t kept = kept_of_queries<TILES>(a, h, query, key + lane % 4 * 2);
+#pragma unroll
+            for (int n = 0; n < TILES; n++)
+                for (int i = 0; i < 4; i++) scores[n][i] *= keep_of(h, kept, n, i);
+        }
+        vt_accumulate<TILES, MOST>(scores, values, columns, stride, a.exact, sums);
+        __syncthreads();
+    }
+    const float factor[2] = {1 / sum[0], 1 / sum[1]};
+    vt_tile_store<MOST>(a.out, h.first_query + query, h.last_query, h.column, dim, a.wide, factor, sums);
+    if (lane % 4 != 0) return;
+    for (int half = 0; half < 2; half++)
+        if (query + 8 * half < a.shape.queries)
+            a.log_sum[h.unit * a.shape.queries + query + 8 * half] =
+                maximum[half] / sqrtf((float)dim) + logf(sum[half]);
+}
+
+template <typename number, int MOST, int TILES>
+static void launch_forward(vt_backend *backend, const attention_arguments &a)
+{
+    size_t bytes = shared_bytes<number>(&a, ROWS + 2 * 8 * TILES);
+    VT_LAUNCH((forward_kernel<number, MOST, TILES>), blocks_of(&a, a.shape.queries), THREADS, bytes, backend, a);
+}
+
+static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                              vt_matrix v, vt_matrix out, float *log_sum)
+{
+    attention_arguments a = arguments_of(backend, shape, q, k, v, out);
+    a.log_sum = log_sum;
+    if (shape->head_dim > 128)
+        VT_CUDA_NAME(wide_attention_forward)(backend, shape, q, k, v, out, log_sum);
+    else
+        BY_SIZE(launch_forward, backend, a);
+}
+
+/* A thread merges eight columns of one head and query; the row's log_sum is written by a second launch, when all have
+ * read it. */
+VT_KERNEL void merge_kernel(vt_attention_shape shape, vt_matrix part, const float *part_log_sum, vt_matrix out,
+                            const float *log_sum, bool wide)
+{
+    int64_t groups = (shape.head_dim + VT_GROUP - 1) / VT_GROUP, rows = shape.batch * shape.heads * shape.queries;
+    int64_t place, group;
+    for (int64_t i = vt_thread(); i < rows * groups; i += vt_thread_count()) {
+        vt_split(i, groups, &place, &group);
+        int64_t unit = place / shape.queries, row = unit / shape.heads * shape.queries + place % shape.queries;
+        int64_t column = unit % shape.heads * shape.head_dim + group * VT_GROUP;
+        int count = vt_count(shape.head_dim, group * VT_GROUP);
+        float own = log_sum[place], other = part_log_sum[place], largest = fmaxf(own, other);
+        float own_share = expf(own - largest), other_share = expf(other - largest);
+        float scale = 1 / (own_share + other_share), mine[VT_GROUP], theirs[VT_GROUP];
+        vt_load(out, row * out.stride + column, count, wide, mine);
+        vt_load(part, row * part.stride + column, count, wide, theirs);
+        for (int j = 0; j < VT_GROUP; j++) mine[j] = scale * (own_share * mine[j] + other_share * theirs[j]);
+        vt_store(out, row * out.stride + column, count, wide, mine);
+    }
+}
+
+VT_KERNEL void merge_log_sum_kernel(int64_t count, const float *part_log_sum, float *log_sum)
+{
+    for (int64_t i = vt_thread(); i < count; i += vt_thread_count()) {
+        float own = log_sum[i], other = part_log_sum[i], largest = fmaxf(own, other);
+        log_sum[i] = largest + logf(expf(own - largest) + expf(other - largest));
+    }
+}
+
+static void attention_merge(vt_backend *backend, const vt_attention_shape *shape, vt_matrix part,
+                            const float *part_log_sum, vt_matrix out, float *log_sum)
+{
+    int64_t rows = shape->batch * shape->heads * shape->queries;
+    bool wide = shape->head_dim % 8 == 0 && vt_is_wide(part) && vt_is_wide(out);
+    VT_LAUNCH(merge_kernel, vt_blocks(rows * vt_groups(shape->head_dim)), VT_BLOCK_THREADS, 0, backend, *shape, part,
+              part_log_sum, out, log_sum, wide);
+    VT_LAUNCH(merge_log_sum_kernel, vt_blocks(rows), VT_BLOCK_THREADS, 0, backend, rows, part_log_sum, log_sum);
+}
+
+void VT_CUDA_NAME(attention_forward_fill)(vt_backend *backend)
+{
+    backend->attention_forward = attention_forward;
+    backend->attention_merge = attention_merge;
+}

@@ -1,0 +1,130 @@
+/* What the two halves of attention share: attention_forward.cu and attention_backward.cu, two files because each takes
+ * long to compile. */
+#ifndef VT_CUDA_ATTENTION_PARTS_H
+#define VT_CUDA_ATTENTION_PARTS_H
+
+#include "attention_tiles.h"
+
+#include "backend/dropout.h"
+
+enum { WARPS = 4, THREADS = 32 * WARPS, ROWS = 16 * WARPS };
+
+typedef struct {
+    vt_attention_shape shape;
+    vt_matrix q, k, v, out, dout, dq, dk, dv;
+    float *log_sum, *delta; /* [batch, heads, queries] */
+    bool wide, exact;
+} attention_arguments;
+
+/* The head of a batch's sample that a block works on. */
+typedef struct {
+    int64_t unit, sample, head, column, first_query, last_query, first_key, last_key; /* rows of q and of k, v */
+    vt_dropout dropout;
+} head_place;
+
+__device__ static inline head_place find_head(const attention_arguments &a, int64_t unit)
+{
+    head_place h;
+    h.unit = unit;
+    h.sample = unit / a.shape.heads;
+    h.head = unit % a.shape.heads;
+    h.column = h.head * a.shape.head_dim;
+    h.first_query = h.sample * a.shape.queries;
+    h.last_query = h.first_query + a.shape.queries;
+    h.first_key = h.sample * a.shape.keys;
+    h.last_key = h.first_key + a.shape.keys;
+    h.dropout = a.shape.dropout;
+    h.dropout.site = VT_SITE_ATTENTION + (uint32_t)(a.shape.first_head + h.head);
+    h.dropout.first_sample += (uint32_t)h.sample;
+    return h;
+}
+
+/* Which of a thread's weights dropout keeps, as bits: bit 4 * n + i for element i of tile n. Random numbers are many
+ * instructions: these loops are not unrolled over the tiles, as those over scores must be. */
+
+__device__ static inline bool is_kept(const head_place &h, const vt_random_block &block, uint32_t column)
+{
+    uint32_t place = column % 4;
+    uint32_t low = place == 0 ? block.word[0] : block.word[1], high = place == 2 ? block.word[2] : block.word[3];
+    return vt_random_uniform(place < 2 ? low : high) >= h.dropout.rate;
+}
+
+/* Rows are queries: query and query + 8; columns are keys: key + 8 * n and the next. */
+template <int TILES>
+__device__ static inline uint32_t kept_of_queries(const attention_arguments &a, const head_place &h, int64_t query,
+                                                  int64_t key)
+{
+    uint32_t kept = 0;
+#pragma unroll 1
+    for (int n = 0; n < TILES; n++) {
+        uint32_t column = (uint32_t)(a.shape.first_key + key) + 8 * (uint32_t)n;
+#pragma unroll 1
+        for (int half = 0; half < 2; half++) {
+            uint32_t row = (uint32_t)(a.shape.first_query + query) + 8 * (uint32_t)half;
+            vt_random_block block = vt_dropout_block(&h.dropout, h.dropout.first_sample, row, column / 4);
+            kept |= (uint32_t)is_kept(h, block, column) << (4 * n + 2 * half);
+            if (column % 4 == 3) block = vt_dropout_block(&h.dropout, h.dropout.first_sample, row, column / 4 + 1);
+            kept |= (uint32_t)is_kept(h, block, column + 1) << (4 * n + 2 * half + 1);
+        }
+    }
+    return kept;
+}
+
+/* What element i of tile n is multiplied by. */
+__device__ static inline float keep_of(const head_place &h, uint32_t kept, int n, int i)
+{
+    return kept >> (4 * n + i) & 1 ? 1.0f / (1.0f - h.dropout.rate) : 0.0f;
+}
+
+static dim3 blocks_of(const attention_arguments *a, int64_t rows)
+{
+    return dim3((unsigned)(a->shape.batch * a->shape.heads * ((rows + ROWS - 1) / ROWS)));
+}
+
+template <typename number> static size_t shared_bytes(const attention_arguments *a, int rows)
+{
+    return (size_t)(rows * vt_tile_stride<number>((int)a->shape.head_dim)) * sizeof(number);
+}
+
+/* Kernels are made for so many result tiles of a head at most; registers are what they cost. */
+#define BY_SIZE_IN_HALVES(launch, half, backend, a)                                                                    \
+    do {                                                                                                               \
+        int64_t dim_ = (a).shape.head_dim;                                                                             \
+        if (dim_ <= 32)                                                                                                \
+            launch<half, 4, 8>((backend), (a));                                                                        \
+        else if (dim_ <= 48)                                                                                           \
+            launch<half, 6, 8>((backend), (a));                                                                        \
+        else if (dim_ <= 64)                                                                                           \
+            launch<half, 8, 8>((backend), (a));                                                                        \
+        else if (dim_ <= 96)                                                                                           \
+            launch<half, 12, 4>((backend), (a));                                                                       \
+        else                                                                                                           \
+            launch<half, 16, 4>((backend), (a));                                                                       \
+    } while (0)
+
+/* In 16 bits where q, k and v are of the same type of 16 bits. */
+#define BY_SIZE(launch, backend, a)                                                                                    \
+    do {                                                                                                               \
+        vt_type type_ = (a).q.type == (a).k.type && (a).q.type == (a).v.type ? (a).q.type : VT_FLOAT32;                \
+        if (type_ == VT_BFLOAT16)                                                                                      \
+            BY_SIZE_IN_HALVES(launch, vt_bfloat16, backend, a);                                                        \
+        else if (type_ == VT_FLOAT16)                                                                                  \
+            BY_SIZE_IN_HALVES(launch, vt_float16, backend, a);                                                         \
+        else if ((a).shape.head_dim <= 64)                                                                             \
+            launch<float, 8, 4>((backend), (a));                                                                       \
+        else                                                                                                           \
+            launch<float, 16, 2>((backend), (a));                                                                      \
+    } while (0)
+
+static attention_arguments arguments_of(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                                        vt_matrix v, vt_matrix out)
+{
+    attention_arguments a = {};
+    a.shape = *shape;
+    a.q = q, a.k = k, a.v = v, a.out = out;
+    a.exact = vt_common(backend)->exact_float32;
+    a.wide = shape->head_dim % 8 == 0 && vt_is_wide(q) && vt_is_wide(k) && vt_is_wide(v) && vt_is_wide(out);
+    return a;
+}
+
+#endif

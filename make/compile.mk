@@ -1,0 +1,90 @@
+# Objects, the vector kernels of each instruction set, the library and the program.
+
+# clang tells of each loop that it doesn't vectorise as a pragma asks.
+CLANG_WARNINGS = $(if $(findstring clang,$(CC_VERSION)),-Wno-pass-failed)
+COMPILE = $(CC) -std=gnu11 $(WARNINGS) $(CLANG_WARNINGS) $(CFLAGS) $(SANITIZE) -Isrc $(OPENMP_CFLAGS) $(LOCAL_CFLAGS) $(CPPFLAGS) -MMD -MP
+LINK = $(CC) $(CFLAGS) $(LDFLAGS)
+HAS_MPI := $(if $(filter-out undefined,$(origin MPI_LIBS)),yes)
+LIBS = $(SANITIZE) $(HDF5_HL_LIBS) $(HDF5_LIBS) $(DEFLATE_LIBS) $(YAML_LIBS) $(DNNL_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) \
+    $(if $(HAS_MPI),$(MPI_LIBS)) $(if $(NVCC),$(CUDA_LIBS)) $(OPENMP_LIBS) -lpthread -lm
+
+# What objects depend on: make/settings.mk.
+COMPILE_SETTINGS = $(CC_VERSION) $(COMPILE) $(foreach library,HDF5 DEFLATE YAML DNNL PNG PROTOBUF AMX,$($(library)_CFLAGS))
+LINK_SETTINGS = $(LINK) $(AR) $(LIBS) $(OBJECTS) $(KERNEL_OBJECTS) $(CUDA_OBJECTS)
+MPI_SETTINGS = $(HAS_MPI) $(MPI_CFLAGS)
+VERSION_SETTINGS = $(VERSION)
+$(eval $(call stamp,compile,COMPILE_SETTINGS))
+$(eval $(call stamp,mpi,MPI_SETTINGS))
+$(eval $(call stamp,version,VERSION_SETTINGS))
+
+# The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time. -mprfchw: memory is
+# asked for to be written; on a processor that does not know it the instruction does nothing.
+ISAS := baseline $(if $(X86_CFLAGS),avx2 avx512) $(if $(AMX_CFLAGS),amx)
+ISA_FLAGS_baseline :=
+ISA_FLAGS_avx2 := -march=x86-64-v3 -mprfchw
+ISA_FLAGS_avx512 := -march=x86-64-v4 -mprfchw -mprefer-vector-width=512
+ISA_FLAGS_amx = $(AMX_CFLAGS) -mprfchw -mprefer-vector-width=512
+
+OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(KERNEL_SOURCES) $(TILE_SOURCES) src/main.c,$(SOURCES)))
+KERNEL_OBJECTS = $(foreach isa,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(isa).o,$(KERNEL_SOURCES))) \
+    $(if $(AMX_CFLAGS),$(TILE_SOURCES:%.c=$(BUILD)/%.amx.o))
+
+$(eval $(call stamp,link,LINK_SETTINGS))
+
+# The closing line says what is in.
+GPUS_SERVED = $(GPU_TARGETS) and, by its PTX, newer ones
+WITH = $(if $(HAS_MPI),MPI$(comma) )$(if $(NVCC),CUDA (for $(GPUS_SERVED))$(comma) )kernels for $(ISAS)
+WITHOUT = $(if $(HAS_MPI),,; built without MPI: one rank only)$(if $(NVCC),,; built without CUDA: CPU only)
+.PHONY: vitrain
+vitrain: $(BUILD)/vitrain
+	@[ $(BUILD) != build ] || [ "$$(readlink vitrain)" = build/vitrain ] || ln -sf build/vitrain vitrain
+	@echo "$(PROGRAM) $(VERSION): built with $(WITH)$(WITHOUT)"
+
+$(BUILD)/vitrain: $(BUILD)/src/main.o $(BUILD)/libvitrain.a $(STAMPS)/link
+	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+
+# Those that take long stand first, so that make begins with them.
+$(BUILD)/libvitrain.a: $(CUDA_OBJECTS) $(KERNEL_OBJECTS) $(OBJECTS) $(BUILD)/generated/event.pb-c.o $(STAMPS)/link
+	@rm -f $@
+	@$(AR) rcs $@ $(filter %.o,$^)
+
+$(BUILD)/src/command/version.o: $(STAMPS)/version
+$(addprefix $(BUILD)/src/parallel/,mpi.o mpi_operations.o mpi_wait.o): $(STAMPS)/mpi
+$(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
+$(BUILD)/src/data/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) $(DEFLATE_CFLAGS)
+$(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
+$(BUILD)/src/backend/cpu/onednn.o: LOCAL_CFLAGS += $(DNNL_CFLAGS)
+$(addprefix $(BUILD)/src/parallel/,mpi.o mpi_operations.o mpi_wait.o): LOCAL_CFLAGS += $(if $(HAS_MPI),-DVT_HAS_MPI $(MPI_CFLAGS))
+$(BUILD)/src/report/%.o: LOCAL_CFLAGS += $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -I$(BUILD)/generated
+
+$(BUILD)/%.o: %.c $(STAMPS)/compile
+	@mkdir -p $(@D)
+	$(COMPILE) -c $< -o $@
+
+# The messages of TensorBoard's event file; what protoc-c writes is not ours to warn about.
+$(BUILD)/generated/event.pb-c.c: src/report/event.proto $(STAMPS)/compile
+	@mkdir -p $(@D)
+	$(PROTOC_C) --proto_path=src/report --c_out=$(@D) event.proto
+
+$(BUILD)/generated/event.pb-c.h: $(BUILD)/generated/event.pb-c.c ;
+
+$(BUILD)/generated/event.pb-c.o: $(BUILD)/generated/event.pb-c.c $(STAMPS)/compile
+	$(CC) -std=gnu11 $(CFLAGS) $(CPPFLAGS) -w $(SANITIZE) $(PROTOBUF_CFLAGS) -c $< -o $@
+
+$(BUILD)/src/report/tensorboard.o $(BUILD)/tests/unit/report_tensorboard.o: | $(BUILD)/generated/event.pb-c.h
+
+define ISA_RULE
+$$(BUILD)/src/backend/cpu/vector/%.$(1).o: src/backend/cpu/vector/%.c $$(STAMPS)/compile
+	@mkdir -p $$(@D)
+	$$(COMPILE) -O3 -fno-math-errno $$(ISA_FLAGS_$(1)) -DVT_ISA=$(1) -c $$< -o $$@
+endef
+$(foreach isa,baseline avx2 avx512 amx,$(eval $(call ISA_RULE,$(isa))))
+
+# The kernels on AMX's tiles, where the compiler knows them.
+$(BUILD)/src/backend/cpu/amx/%.amx.o: src/backend/cpu/amx/%.c $(STAMPS)/compile
+	@mkdir -p $(@D)
+	$(COMPILE) -O3 -fno-math-errno $(ISA_FLAGS_amx) -DVT_ISA=amx -c $< -o $@
+
+$(BUILD)/src/backend/cpu/backend.o: LOCAL_CFLAGS += $(if $(AMX_CFLAGS),-DVT_HAS_AMX)
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

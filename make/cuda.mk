@@ -1,0 +1,34 @@
+# The CUDA back end, where nvcc was found (make NVCC= leaves it out).
+
+# What to compile for: the GPUs that are there, else sm_80, with PTX for the newest of them, which the drivers of newer GPUs
+# compile when the program starts for the first time.
+GPU_ARCH ?= $(GPU_ARCH_FOUND)
+GPU_TARGETS = $(if $(filter all,$(GPU_ARCH)),sm_80 sm_90 sm_100,$(GPU_ARCH))
+GPU_CODE = $(foreach arch,$(GPU_TARGETS),-gencode arch=$(arch:sm_%=compute_%),code=$(arch)) \
+    -gencode arch=$(patsubst sm_%,compute_%,$(lastword $(GPU_TARGETS))),code=$(patsubst sm_%,compute_%,$(lastword $(GPU_TARGETS)))
+NVCC_COMPILE = $(NVCC) -std=c++20 -O3 -ccbin $(CXX) -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics \
+    $(GPU_CODE) -Isrc -Icuda $(CPPFLAGS)
+
+NVCC_SETTINGS = $(NVCC_COMPILE)
+CUDA_SETTINGS = $(if $(NVCC),$(CUDA_CFLAGS) -DVT_HAS_CUDA)
+$(eval $(call stamp,nvcc,NVCC_SETTINGS))
+$(eval $(call stamp,cuda,CUDA_SETTINGS))
+
+$(BUILD)/cuda/%.cu.o: cuda/%.cu $(STAMPS)/nvcc
+	@mkdir -p $(@D)
+	$(NVCC_COMPILE) -MMD -MP -c $< -o $@
+
+$(BUILD)/cuda/%.c.o: cuda/%.c $(STAMPS)/compile $(STAMPS)/cuda
+	@mkdir -p $(@D)
+	$(COMPILE) -Icuda $(CUDA_CFLAGS) -c $< -o $@
+
+USE_CUDA := $(addprefix $(BUILD)/src/,backend/open.o report/profile.o parallel/nccl.o parallel/nccl_operations.o)
+$(USE_CUDA): $(STAMPS)/cuda
+$(BUILD)/src/backend/open.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA)
+$(BUILD)/src/report/profile.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))
+$(addprefix $(BUILD)/src/parallel/,nccl.o nccl_operations.o): LOCAL_CFLAGS += $(if $(NVCC),-Icuda $(CUDA_CFLAGS))
+
+# For several kinds of GPU.
+.PHONY: gpu
+gpu:
+	@$(MAKE) --no-print-directory vitrain GPU_ARCH=all

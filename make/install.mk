@@ -1,0 +1,37 @@
+# The version, installing, and the tarball.
+.PHONY: install uninstall dist version
+
+version:
+	@echo $(VERSION)
+
+PREFIX ?= /usr/local
+SHARE = $(DESTDIR)$(PREFIX)/share
+BINARY = $(DESTDIR)$(PREFIX)/bin/vitrain
+MAN_PAGE = $(SHARE)/man/man1/vitrain.1
+BASH_COMPLETION = $(SHARE)/bash-completion/completions/vitrain
+ZSH_COMPLETION = $(SHARE)/zsh/site-functions/_vitrain
+
+# What the program writes about itself is left out where it can't run (a cross build).
+SAY_OPTIONS = { mkdir -p $(dir $(2)) && $(BUILD)/vitrain options $(1) >$(2) 2>/dev/null && chmod 644 $(2); } || \
+    { rm -f $(2); echo "left out $(2): '$(BUILD)/vitrain options $(1)' does not run here" >&2; }
+
+install: vitrain
+	install -d $(dir $(BINARY)) $(SHARE)/vitrain/config $(SHARE)/doc/vitrain/images
+	install -m 755 $(BUILD)/vitrain $(BINARY)
+	install -m 644 config/*.yaml $(SHARE)/vitrain/config
+	install -m 644 README.md CHANGELOG.md CITATION.cff LICENSE docs/*.md $(SHARE)/doc/vitrain
+	install -m 644 docs/images/* $(SHARE)/doc/vitrain/images
+	@$(call SAY_OPTIONS,--man,$(MAN_PAGE))
+	@$(call SAY_OPTIONS,--completion=bash,$(BASH_COMPLETION))
+	@$(call SAY_OPTIONS,--completion=zsh,$(ZSH_COMPLETION))
+	@echo "installed below $(DESTDIR)$(PREFIX); 'make uninstall' takes it away"
+
+uninstall:
+	rm -f $(BINARY) $(MAN_PAGE) $(BASH_COMPLETION) $(ZSH_COMPLETION)
+	rm -rf $(SHARE)/vitrain $(SHARE)/doc/vitrain
+
+# Of what is committed; without git there is nothing to make it from.
+dist:
+	@[ -e .git ] || { echo "make dist needs the git checkout" >&2; exit 1; }
+	@git diff-index --quiet HEAD -- || echo "what is not committed is left out" >&2
+	@name=vitrain-$(patsubst %.dirty,%,$(VERSION)) && git archive --prefix=$$name/ HEAD | gzip -n >$$name.tar.gz && echo "$$name.tar.gz"

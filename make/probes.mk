@@ -1,0 +1,56 @@
+# The libraries: make/probe.sh tries each candidate by compiling and linking a program; what was found stands in
+# $(BUILD)/found.mk.
+.PHONY: deps
+
+PROTOC_C ?= protoc-c
+MPICC ?= mpicc
+PKG_CONFIG ?= pkg-config
+PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev libprotobuf-c-dev protobuf-c-compiler libpng-dev libdeflate-dev \
+    $(if $(filter-out no,$(MPI)),libopenmpi-dev openmpi-bin)
+
+# What was given for a library, by hand or in the environment: tried first.
+PROBE_NAMES := CC CXX CPPFLAGS LDFLAGS MPI MPICC PKG_CONFIG PROTOC_C BUILD $(LIBRARIES:%=%_CFLAGS) $(LIBRARIES:%=%_LIBS)
+PROBE_NVCC := $(if $(filter undefined,$(origin NVCC)),search,$(NVCC))
+CC_VERSION := $(if $(GOALS),$(shell $(CC) --version 2>&1 | head -n 1))
+PROBE_SETTINGS := $(CC_VERSION) NVCC=$(PROBE_NVCC) $(foreach name,$(PROBE_NAMES),$(name)=$($(name)))
+PROBE_ENVIRONMENT := PROBE_NVCC=$(call quoted,$(PROBE_NVCC)) $(foreach name,$(PROBE_NAMES),$(name)=$(call quoted,$($(name))))
+$(eval $(call stamp,probes,PROBE_SETTINGS))
+
+$(BUILD)/found.mk: make/probe.sh $(STAMPS)/probes
+	@$(PROBE_ENVIRONMENT) make/probe.sh >$@.new || { rm -f $@.new $(STAMPS)/probes; exit 1; }
+	@mv $@.new $@
+
+ifneq ($(GOALS),)
+include $(BUILD)/found.mk
+
+# Settings with which everything was found are kept, and those of an earlier call are told.
+ifeq ($(strip $(PROBE_SETTINGS)),$(strip $(file <$(STAMPS)/probes)))
+PROBED := yes
+ifneq ($(KEPT),)
+ifeq ($(findstring s,$(OPTIONS_OF_MAKE)),)
+$(info With the settings of an earlier call ('make defaults' forgets them): $(foreach name,$(KEPT),$(name)=$(call quoted,$(value $(name)))))
+endif
+endif
+ifneq ($(GIVEN),)
+ifeq ($(DRY_RUN),)
+$(file >$(BUILD)/settings.mk,$(subst $(newline) ,$(newline),$(foreach name,$(sort $(KEPT) $(GIVEN)),$(call kept_line,$(name)))))
+endif
+endif
+endif
+endif
+
+# MPI is wanted, but where it can't be installed all else goes on without it.
+deps:
+	@if $(MAKE) -s $(BUILD)/found.mk >/dev/null 2>&1; then \
+	    if [ "$(MPI)" = no ] || grep -q '^MPI_LIBS' $(BUILD)/found.mk; then exit 0; fi; \
+	    can_do_without() { echo "Going on without MPI: runs of one rank only." >&2; exit 0; }; \
+	else can_do_without() { exit 1; }; fi; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	command="apt-get install -y --no-install-recommends $(PACKAGES)"; \
+	if ! command -v apt-get >/dev/null || { [ -n "$$sudo" ] && ! command -v sudo >/dev/null; }; then \
+	    echo "Some libraries are missing and can't be installed from here. As root, on Debian or Ubuntu: $$command" >&2; can_do_without; fi; \
+	echo "$$sudo $$command"; \
+	{ $$sudo apt-get update -q && DEBIAN_FRONTEND=noninteractive $$sudo $$command; } >$${TMPDIR:-/tmp}/vitrain-deps.$$$$ 2>&1 || \
+	    { tail -n 20 $${TMPDIR:-/tmp}/vitrain-deps.$$$$ >&2; echo "that failed; run it by hand: $$sudo $$command" >&2; can_do_without; }; \
+	rm -f $${TMPDIR:-/tmp}/vitrain-deps.$$$$ $(BUILD)/found.mk; \
+	$(MAKE) -s $(BUILD)/found.mk

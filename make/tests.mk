@@ -1,0 +1,104 @@
+# The tests and all that runs them in other ways.
+.PHONY: test sanitize tsan faults long-test memcheck fuzz run-tests run-faults run-fuzz
+
+FUZZ_TARGETS := $(filter-out fuzz,$(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/*.c))))
+
+# The CUDA kernels once more, for the host and its tests (cuda/host_cuda.h); no C++ library is needed for them.
+HOST_COMPILE = $(CXX) -x c++ -std=gnu++20 $(WARNINGS) -Wno-conversion -Wno-missing-field-initializers -Wno-unknown-pragmas $(CFLAGS) \
+	    $(SANITIZE) -fno-exceptions -fno-rtti -fno-strict-aliasing -DVT_HOST_CUDA -Isrc -Icuda $(OPENMP_CFLAGS) $(CPPFLAGS)
+HOST_SETTINGS = $(HOST_CUDA) $(HOST_COMPILE) $(TEST_SOURCES)
+$(eval $(call stamp,host,HOST_SETTINGS))
+HOST_CUDA_OBJECTS = $(if $(HOST_CUDA),$(patsubst cuda/%.cu,$(BUILD)/tests/cuda/%.o,$(CUDA_KERNELS)))
+
+$(BUILD)/tests/cuda/%.o: cuda/%.cu $(STAMPS)/host
+	@mkdir -p $(@D)
+	$(HOST_COMPILE) -MMD -MP -c $< -o $@
+
+# The kernels on tiles once more, over a model of the tiles (tests/operations/tiles_model.h).
+TILES_MODEL_OBJECTS = $(TILE_SOURCES:src/backend/cpu/amx/%.c=$(BUILD)/tests/tiles/%.o)
+
+$(BUILD)/tests/tiles/%.o: src/backend/cpu/amx/%.c $(STAMPS)/compile
+	@mkdir -p $(@D)
+	$(COMPILE) -O3 -fno-math-errno -Itests -DVT_TILES_MODEL -DVT_ISA=model -c $< -o $@
+
+$(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(TILES_MODEL_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
+	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+
+# Preloaded by tests/faults; never sanitized, for it replaces malloc and catches system calls.
+$(BUILD)/tests/fault_shim.so: tests/faults/shim.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(WARNINGS) -O2 -fPIC -shared -o $@ $< -lpthread
+
+.SECONDARY: $(FUZZ_TARGETS:%=$(BUILD)/tests/fuzz/%.o)
+$(BUILD)/fuzz-%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/fuzz.o $(BUILD)/libvitrain.a $(STAMPS)/link
+	$(LINK) -fsanitize=fuzzer -o $@ $(filter %.o %.a,$^) $(LIBS)
+
+# Preloaded by tests/commands/reader.sh.
+$(BUILD)/tests/eio.so: tests/faults/eio.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) -shared -fPIC -o $@ $< -ldl
+
+# NVTX_INJECTION64_PATH of tests/commands/gpu.sh.
+$(BUILD)/tests/nvtx_listener.so: tests/gpu/listener.c $(STAMPS)/compile
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) $(CUDA_CFLAGS) -shared -fPIC -o $@ $<
+
+# In place of a driver, for tests/operations/cuda_libraries.c.
+$(BUILD)/tests/driver/libcuda.so.1: tests/gpu/driver.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(WARNINGS) -Wno-missing-prototypes $(CFLAGS) -shared -fPIC -Wl,-soname,libcuda.so.1 -o $@ $<
+
+$(addprefix $(BUILD)/tests/operations/,$(addsuffix .o,cuda_libraries cuda_fused_attention cuda_products cuda_trials cuda_streams fake_runtime host_cuda cuda_kernels)): $(STAMPS)/cuda $(STAMPS)/host
+$(BUILD)/tests/operations/cuda_libraries.o $(BUILD)/tests/operations/cuda_fused_attention.o: LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))
+$(addprefix $(BUILD)/tests/operations/,cuda_products.o cuda_trials.o cuda_streams.o fake_runtime.o): LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS)) $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
+$(BUILD)/tests/operations/host_cuda.o $(BUILD)/tests/operations/cuda_kernels.o: LOCAL_CFLAGS += -I. -DVT_HOST_CUDA $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
+$(BUILD)/tests/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -Itests -I$(BUILD)/generated
+
+test: deps
+	@$(MAKE) --no-print-directory run-tests
+
+sanitize: deps
+	@$(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/sanitize NVCC= CFLAGS='-O1 -g -fno-omit-frame-pointer' \
+	    SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
+
+# The loader's, the log's and the communication's threads under ThreadSanitizer. OpenMP has one thread: libgomp is not
+# built for TSan, which would take its barriers for races (tests/tsan.supp).
+TSAN_TESTS ?= data_loader data_cache report_ unit/training unit/checkpoint commands/checkpoint/stopped commands/train/log \
+    commands/reader/cache_on_two_ranks
+tsan: deps
+	@OMP_NUM_THREADS=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp:halt_on_error=0:exitcode=66:history_size=4" \
+	    $(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/tsan NVCC= HOST_CUDA= CFLAGS='-O1 -g -fno-omit-frame-pointer' \
+	    SANITIZE=-fsanitize=thread FILTER='$(or $(FILTER),$(TSAN_TESTS))'
+
+# Every n of tests/faults, which `make test` takes some of.
+faults: deps
+	@$(MAKE) --no-print-directory run-faults
+
+run-faults: $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/tests/fault_shim.so
+	@tests/faults/run $(BUILD) crash 1000
+	@tests/faults/run $(BUILD) io 1
+	@tests/faults/run $(BUILD) memory 1 499
+
+# A short run under valgrind.
+memcheck: deps
+	@$(MAKE) --no-print-directory vitrain
+	@tests/faults/run $(BUILD) memcheck
+
+# Memory, open files and the time of a step over 20,000 steps.
+long-test: deps
+	@$(MAKE) --no-print-directory vitrain
+	@tests/faults/run $(BUILD) long 20000
+
+# libFuzzer's targets, each for FUZZ_SECONDS, all at once with FUZZ_JOBS: tests/fuzz/run. FILTER chooses among them.
+FUZZ_SECONDS ?= 60
+FUZZ_CC ?= clang
+fuzz: deps
+	@command -v $(FUZZ_CC) >/dev/null || { echo "make fuzz needs clang with its libFuzzer (FUZZ_CC=...)" >&2; exit 1; }
+	@$(MAKE) --no-print-directory run-fuzz BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) CFLAGS='-O1 -g -fno-omit-frame-pointer' MPI=no WARNINGS=-w \
+	    SANITIZE='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined'
+
+run-fuzz: $(FUZZ_TARGETS:%=$(BUILD)/fuzz-%)
+	@tests/fuzz/run $(BUILD) $(FUZZ_SECONDS) $(or $(FILTER),$(FUZZ_TARGETS))
+
+run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/bench/plan_layout $(BUILD)/tests/fault_shim.so $(BUILD)/tests/eio.so $(if $(NVCC),$(BUILD)/tests/nvtx_listener.so $(BUILD)/tests/driver/libcuda.so.1)
+	@tests/run $(BUILD) $(FILTER)
