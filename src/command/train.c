@@ -1,7 +1,11 @@
 #include "command/train.h"
 
+#include <unistd.h>
+
 #include "config/config.h"
 #include "parallel/world.h"
+#include "report/log.h"
+#include "report/progress.h"
 #include "training/run.h"
 
 vt_status vt_command_train(int argument_count, char *const *arguments)
@@ -13,6 +17,7 @@ vt_status vt_command_train(int argument_count, char *const *arguments)
     status = vt_config_open(argument_count, arguments, launch.world_size, &config);
     if (status != VT_OK) vt_world_fail_early(&launch);
     if (status != VT_OK) goto done;
+    vt_log_hide_details(vt_progress_is_seen(STDOUT_FILENO) && !config->verbose);
     VT_TRY(vt_run_training(config, &launch));
 done:
     vt_config_close(&config);

@@ -38,6 +38,9 @@ void vt_dataset_close(vt_dataset **dataset);
 
 int64_t vt_dataset_sample_count(const vt_dataset *dataset);
 
+/* Samples that the files hold, sample_limit or not. */
+int64_t vt_dataset_whole_count(const vt_dataset *dataset);
+
 /* The options it was opened with, `rows` spelled out: the sizes of a sample. */
 const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset);
 
@@ -51,6 +54,9 @@ vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_da
 /* Latitudes of all the window's rows in degrees (height values, whatever first_row and rows): from the dataset `lat`,
  * else evenly from 90 to -90 over the rows of the file, both ends included. */
 const double *vt_dataset_latitudes(const vt_dataset *dataset);
+
+/* Latitudes [height] or longitudes [width] of the window as files say them, or NULL where none does. */
+const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longitudes);
 
 /* "…/2013.h5, time 17": where a sample's input begins; for messages and logs. */
 void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer, int64_t size);
