@@ -61,7 +61,7 @@ void vt_map_ticks_place(const double *degrees, int64_t count, bool longitudes, d
     const double least = room * span / (double)(count - 1);
     double step = 0;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && step == 0; i++)
-        if (steps[i] >= least) step = steps[i];
+        if (steps[i] >= least * (1 - 1e-6)) step = steps[i];
     double turns = 0, before = degrees_at(degrees, 0, 0);
     for (int64_t i = 1; i < count && step > 0; i++) {
         turns = next_turns(degrees, i, longitudes, turns);

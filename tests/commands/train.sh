@@ -67,15 +67,6 @@ test_log_opens_with_what_matters() {
     [ "$(awk -F, 'NR > 1 { sum += $4 } END { print sum / 4 }' runs/demo/1CPU/00/parameters.csv)" = 8656 ]
 }
 
-# One warning a run, though each of its epochs waits: no thread reads ahead, and there is little to compute.
-test_waiting_is_told_once() {
-    "$VITRAIN" synth data --img_size=[64,128] --channels=8 --years=1 --steps_per_year=33 --valid_steps=9 >/dev/null
-    "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[64,128] --embed_dim=4 --depth=1 --num_heads=1 \
-        --patch_size=64 --expdir=runs --num_epochs=3 --data_loader_config=pytorch --num_data_workers=0 >printed
-    [ "$(grep -c 'Waited for data [0-9][0-9]' printed)" -ge 2 ]
-    [ "$(grep -c 'WARNING - the steps waited for data .* (said once a run)' printed)" = 1 ]
-}
-
 figures() { cut -d, -f1-5 "$1/metrics.csv"; }
 
 # In fp16 the losses are float32's to its precision; the loss scale goes into the checkpoint and on from there; a step

@@ -157,15 +157,15 @@ TEST(ticks_of_maps)
     for (int i = 0; i < 24; i++) degrees[i] = 75 - 2.5 * i;
     expect_ticks(degrees, 24, false, 5, "75N@0 60N@6 45N@12 30N@18");
     for (int i = 0; i < 48; i++) degrees[i] = 200 + 2.5 * i;
-    expect_ticks(degrees, 48, true, 8, "150W@4 120W@16 90W@28 60W@40"); /* 20 degrees at least, of which 12 */
-    for (int i = 0; i < 19; i++) degrees[i] = (float)(90 - 10 * i);     /* both poles */
+    expect_ticks(degrees, 48, true, 8, "160W@0 140W@8 120W@16 100W@24 80W@32 60W@40");
+    for (int i = 0; i < 19; i++) degrees[i] = (float)(90 - 10 * i); /* both poles */
     expect_ticks(degrees, 19, false, 4, "90N@0 45N@4.5 0@9 45S@13.5 90S@18");
     for (int i = 0; i < 36; i++) degrees[i] = (350 + 10 * i) % 360; /* goes on at 0 */
     expect_ticks(degrees, 36, true, 9, "0@1 90E@10 180@19 90W@28");
     for (int i = 0; i < 36; i++) degrees[i] = -180 + 10 * i;
     expect_ticks(degrees, 36, true, 9, "180@0 90W@9 0@18 90E@27");
     static const double uneven[] = {60, 40, 35, 0, -30}, fine[] = {10.1f, 10.2f, 10.3f, 10.4f};
-    expect_ticks(uneven, 5, false, 1, "60N@0 30N@2.143 0@3 30S@4");
+    expect_ticks(uneven, 5, false, 1, "60N@0 30N@2.143 30S@4 0@3");
     expect_ticks(fine, 4, true, 2, "10.2E@1 10.4E@3");
     static const double turns_back[] = {10, 20, 15}, twice[] = {10, 10, 20}, none[] = {10, NAN, 20};
     expect_ticks(turns_back, 3, false, 1, "");
