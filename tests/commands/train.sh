@@ -67,6 +67,17 @@ test_log_opens_with_what_matters() {
     [ "$(awk -F, 'NR > 1 { sum += $4 } END { print sum / 4 }' runs/demo/1CPU/00/parameters.csv)" = 8656 ]
 }
 
+# TensorBoard's picture is the file's, but of a wind, which the file draws from blue over white to red, and TensorBoard in turbo's colours.
+test_pictures() {
+    small_data
+    hex() { od -An -v -tx1 "$@" | tr -d ' \n'; }
+    in_events() { hex runs/demo/1CPU/$1/logs/events.out.tfevents.* >events; grep -qF "$(hex runs/demo/1CPU/$1/images/epoch-0001.png | cut -c1-20000)" events; }
+    train --num_epochs=1 >/dev/null # t2m
+    in_events 00
+    train --num_epochs=1 --n_out_channels=1 --run_num=wind >/dev/null # u10
+    refuted in_events wind
+}
+
 figures() { cut -d, -f1-5 "$1/metrics.csv"; }
 
 # In fp16 the losses are float32's to its precision; the loss scale goes into the checkpoint and on from there; a step
