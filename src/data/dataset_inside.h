@@ -35,7 +35,8 @@ struct vt_dataset {
     struct {
         int64_t gaps, overlaps, too_short; /* files; of each kind the first one is told, and the number */
     } told;
-    int64_t sample_count, whole_count; /* whole: without sample_limit */
+    int64_t sample_count;
+    int64_t whole_count;   /* without sample_limit */
     vt_fields_shape shape; /* of every file, but for the times */
     char **channel_names;  /* [shape.channels], or NULL */
     double *latitudes;     /* [options.height] */
