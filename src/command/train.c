@@ -1,8 +1,12 @@
 #include "command/train.h"
 
+#include <unistd.h>
+
 #include "config/config.h"
 #include "parallel/world.h"
 #include "training/reader.h"
+#include "report/log.h"
+#include "report/progress.h"
 #include "training/run.h"
 
 vt_status vt_command_train(int argument_count, char *const *arguments)
@@ -15,6 +19,7 @@ vt_status vt_command_train(int argument_count, char *const *arguments)
     if (status == VT_OK) status = vt_reader_find_window(config);
     if (status != VT_OK) vt_world_fail_early(&launch);
     if (status != VT_OK) goto done;
+    vt_log_hide_details(vt_progress_is_seen(STDOUT_FILENO) && !config->verbose);
     VT_TRY(vt_run_training(config, &launch));
 done:
     vt_config_close(&config);

@@ -80,8 +80,10 @@ typedef enum { VT_FROM_DEFAULT, VT_FROM_YAML, VT_FROM_COMMAND_LINE } vt_origin;
 typedef struct {
 #include "config/options.def"
     vt_origin origin[VT_OPTION_COUNT];
-    int64_t ranks;         /* of the run; no option: the launcher says how many */
     bool window_known;     /* img_size is that of lat_range and lon_range in the files */
+    int64_t ranks; /* of the run; no option: the launcher says how many */
+    /* n_in_channels and n_out_channels of the YAML file, whose place the count of `variables` took; 0: it did not. */
+    int64_t replaced_channels[2];
     int64_t data_parallel; /* ranks / (tensor_parallel · context_parallel), over which a global batch is split */
 } vt_config;
 #undef VT_SECTION
@@ -161,6 +163,10 @@ vt_status vt_config_save(const vt_config *config, const char *path);
 
 /* The same as text; malloc'd. */
 char *vt_config_text(const vt_config *config);
+
+/* " --lr=0.001 --num_epochs=2": what the command line set, as flags, but for the names of file, configuration and run;
+ * malloc'd. */
+char *vt_config_flags_text(const vt_config *config);
 
 /* Calls line("name: value", context) for every key, in the order of the table. */
 void vt_config_print(const vt_config *config, void (*line)(const char *text, void *context), void *context);

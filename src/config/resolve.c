@@ -144,6 +144,15 @@ done:
     return status;
 }
 
+static void take_channel_count(const vt_config *config, vt_option_id option, int64_t count, int64_t *channels,
+                               int64_t *replaced)
+{
+    const vt_origin origin = config->origin[option];
+    if (origin != VT_FROM_DEFAULT && origin >= config->origin[VT_OPTION_variables]) return;
+    if (origin == VT_FROM_YAML && *channels != count) *replaced = *channels;
+    *channels = count;
+}
+
 /* The variables of netCDF files say how many channels there are, unless something as strong says otherwise: those of
  * the command line overrule the channels of the file. */
 static void derive_channels(vt_config *config)
@@ -156,11 +165,9 @@ static void derive_channels(vt_config *config)
         at += strspn(at, separators);
     }
     if (count == 0) return; /* opening the data says so */
-    const vt_origin *origin = config->origin, stronger = origin[VT_OPTION_variables];
-    if (origin[VT_OPTION_n_in_channels] == VT_FROM_DEFAULT || origin[VT_OPTION_n_in_channels] < stronger)
-        config->n_in_channels = count * (config->n_history + 1);
-    if (origin[VT_OPTION_n_out_channels] == VT_FROM_DEFAULT || origin[VT_OPTION_n_out_channels] < stronger)
-        config->n_out_channels = count;
+    take_channel_count(config, VT_OPTION_n_in_channels, count * (config->n_history + 1), &config->n_in_channels,
+                       &config->replaced_channels[0]);
+    take_channel_count(config, VT_OPTION_n_out_channels, count, &config->n_out_channels, &config->replaced_channels[1]);
 }
 
 static void derive_weight_decay(vt_config *config)

@@ -121,6 +121,24 @@ char *vt_config_value_text(const vt_config *config, const char *option)
     return copy;
 }
 
+char *vt_config_flags_text(const vt_config *config)
+{
+    static const vt_option_id left_out[] = {VT_OPTION_yaml_config, VT_OPTION_config, VT_OPTION_run_num,
+                                            VT_OPTION_verbose};
+    vt_text text = {0};
+    vt_text_append(&text, "%s", "");
+    for (size_t i = 0; i < vt_row_count; i++) {
+        const vt_row *row = &vt_rows[i];
+        if (row->kind == VT_ROW_SECTION || row->kind == VT_ROW_ALIAS) continue;
+        bool shown = config->origin[row->id] == VT_FROM_COMMAND_LINE;
+        for (size_t k = 0; k < sizeof left_out / sizeof *left_out; k++) shown = shown && row->id != left_out[k];
+        if (!shown) continue;
+        vt_text_append(&text, " --%s=", row->name);
+        vt_row_format(row, config, &text);
+    }
+    return text.characters;
+}
+
 void vt_config_print(const vt_config *config, void (*line)(const char *text, void *context), void *context)
 {
     for (size_t i = 0; i < vt_row_count; i++) {

@@ -377,6 +377,7 @@ vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result
     dataset->open_limit = OPEN_FILES;
     VT_TRY(vt_read_plan_open(&dataset->plan));
     VT_TRY(options->synthetic ? open_synthetic(dataset) : open_files(dataset));
+    dataset->whole_count = dataset->sample_count;
     if (options->sample_limit != VT_UNSET_INTEGER && options->sample_limit < dataset->sample_count)
         dataset->sample_count = options->sample_limit;
     *result = dataset;
@@ -425,6 +426,11 @@ int64_t vt_dataset_sample_count(const vt_dataset *dataset)
     return dataset->sample_count;
 }
 
+int64_t vt_dataset_whole_count(const vt_dataset *dataset)
+{
+    return dataset->whole_count;
+}
+
 const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset)
 {
     return &dataset->options;
@@ -464,6 +470,11 @@ vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_da
                  validation->directory);
 done:
     return status;
+}
+
+const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longitudes)
+{
+    return dataset->stored[longitudes ? 1 : 0];
 }
 
 const double *vt_dataset_latitudes(const vt_dataset *dataset)

@@ -41,6 +41,9 @@ void vt_dataset_close(vt_dataset **dataset);
 
 int64_t vt_dataset_sample_count(const vt_dataset *dataset);
 
+/* Samples that the files hold, sample_limit or not. */
+int64_t vt_dataset_whole_count(const vt_dataset *dataset);
+
 /* The options it was opened with, `rows` spelled out: the sizes of a sample. */
 const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset);
 
@@ -58,6 +61,9 @@ const double *vt_dataset_latitudes(const vt_dataset *dataset);
 /* The window of the files' grid, all rows of it; and whether their grid has this size. */
 const vt_frame_window *vt_dataset_window(const vt_dataset *dataset);
 bool vt_dataset_has_grid(const vt_dataset *dataset, int64_t height, int64_t width);
+
+/* Latitudes [height] or longitudes [width] of the window as files say them, or NULL where none does. */
+const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longitudes);
 
 /* "…/2013.h5, time 17": where a sample's input ends; for messages and logs. */
 void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer, int64_t size);

@@ -46,6 +46,7 @@ struct vt_dataset {
     int64_t minutes_a_time; /* 0: the files don't say */
     int64_t gaps;           /* files that have some; the first one is told, and the number */
     int64_t sample_count;
+    int64_t whole_count;    /* samples without sample_limit */
     vt_frame_window window; /* of the grid, all rows */
     vt_fields_shape shape;  /* of every file, but for the times */
     char **channel_names;   /* [shape.channels], or NULL */

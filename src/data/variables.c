@@ -1,5 +1,6 @@
 #include "data/variables.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,4 +56,20 @@ vt_variable vt_variable_of(const char *name)
     }
     snprintf(variable.long_name, sizeof variable.long_name, "%s", name);
     return variable;
+}
+
+bool vt_variable_is_signed(const char *name, const float *values, int64_t count)
+{
+    static const char *const kinds[] = {"eastward_wind", "northward_wind", "lagrangian_tendency_of_air_pressure"};
+    const char *standard_name = vt_variable_of(name).standard_name;
+    double low = 0, high = 0;
+    for (size_t i = 0; standard_name != NULL && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(standard_name, kinds[i]) == 0) return true;
+    if (standard_name != NULL) return false;
+    for (int64_t i = 0; i < count; i++) {
+        if (!isfinite(values[i])) continue;
+        low = fmin(low, (double)values[i]);
+        high = fmax(high, (double)values[i]);
+    }
+    return low < 0 && high > 0 && fmin(-low, high) >= 0.5 * fmax(-low, high);
 }

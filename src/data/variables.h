@@ -3,6 +3,9 @@
 #ifndef VT_DATA_VARIABLES_H
 #define VT_DATA_VARIABLES_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 typedef struct {
     const char *standard_name; /* NULL: not known */
     const char *units;         /* "" when not known */
@@ -11,5 +14,9 @@ typedef struct {
 
 /* "t850", "z500", "u10", "air_sig995", …; any other name gives what is not known. */
 vt_variable vt_variable_of(const char *name);
+
+/* Does 0 part two kinds of values, as it parts the directions of a wind? Of a variable that is known, its kind says so;
+ * of another, values [count] that reach about as far below 0 as above (half as far at least). */
+bool vt_variable_is_signed(const char *name, const float *values, int64_t count);
 
 #endif

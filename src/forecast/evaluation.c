@@ -344,7 +344,9 @@ static vt_status run_phases(evaluation *e)
                         .hours_a_step = vt_dataset_minutes_a_time(e->dataset) * e->options->config->dt / 60,
                         .steps = e->options->rollout,
                         .height = e->options->config->img_size[0],
-                        .width = e->options->config->img_size[1]};
+                        .width = e->options->config->img_size[1],
+                        .latitudes = vt_dataset_known_coordinate(e->dataset, false),
+                        .longitudes = vt_dataset_known_coordinate(e->dataset, true)};
     VT_TRY(find_loss(e));
     VT_TRY(score_all(e));
     int64_t count = 0;

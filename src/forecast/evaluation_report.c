@@ -88,7 +88,7 @@ vt_status vt_maps_draw(const vt_maps *maps, int64_t lead, const float *target, c
     vt_image image = {0};
     void *png = NULL;
     size_t size = 0;
-    char from[VT_DATE_SIZE] = "the first time", valid[VT_DATE_SIZE] = "";
+    char from[VT_DATE_SIZE] = "", valid[VT_DATE_SIZE] = "", both[2 * VT_DATE_SIZE + 64];
     if (!is_shown(lead, maps->steps, maps->hours_a_step)) return VT_OK;
     const long long hours = (lead + 1) * maps->hours_a_step;
     if (maps->dated) {
@@ -99,17 +99,23 @@ vt_status vt_maps_draw(const vt_maps *maps, int64_t lead, const float *target, c
     char *path = vt_text_format("%s/map-%s-%03lldh.png", maps->directory, maps->channel, hours);
     for (char *c = path + strlen(maps->directory) + 1; *c != '\0'; c++)
         if (*c == '/') *c = '_'; /* of the channel's name: no directory */
-    char *title = vt_text_format("%s%s%s%s, %lld hours from %s UTC", maps->channel, units[0] != '\0' ? " (" : "", units,
-                                 units[0] != '\0' ? ")" : "", hours, from);
-    char *left = vt_text_format("target %s", valid);
+    if (maps->dated)
+        snprintf(both, sizeof both, "%s UTC, forecast from %s UTC (%lld h)", valid, from, hours);
+    else
+        snprintf(both, sizeof both, "%lld h from the first time", hours);
+    char *title = vt_text_format("%s%s%s%s, %s", maps->channel, units[0] != '\0' ? " (" : "", units,
+                                 units[0] != '\0' ? ")" : "", both);
     vt_comparison comparison = {.title = title,
-                                .left_title = left,
+                                .left_title = "target",
                                 .right_title = "forecast",
                                 .difference_title = "forecast - target",
                                 .left = target,
                                 .right = forecast,
                                 .height = maps->height,
-                                .width = maps->width};
+                                .width = maps->width,
+                                .latitudes = maps->latitudes,
+                                .longitudes = maps->longitudes,
+                                .is_signed = vt_variable_is_signed(maps->channel, target, maps->height * maps->width)};
     vt_image_compare(&comparison, &image);
     VT_TRY(vt_image_encode(&image, &png, &size));
     VT_TRY(write_bytes(path, png, size));
@@ -118,6 +124,5 @@ done:
     free(png);
     free(path);
     free(title);
-    free(left);
     return status;
 }

@@ -20,6 +20,7 @@ typedef struct {
     vt_date from; /* the initial time, where it is known */
     int64_t hours_a_step, steps;
     int64_t height, width;
+    const double *latitudes, *longitudes; /* [height], [width]; NULL: not known */
 } vt_maps;
 
 /* Removes the maps of an earlier evaluation. */

@@ -51,8 +51,13 @@ static axis axis_of(const vt_chart *chart, bool vertical)
         if (range.high <= range.low) range.high = range.low + 1;
         return range;
     }
-    range.logarithmic = chart->may_be_logarithmic && range.low > 0 && range.high > 20 * range.low;
-    if (range.logarithmic) return range;
+    range.logarithmic = chart->may_be_logarithmic && range.low > 0 && range.high > 4 * range.low;
+    if (range.logarithmic) {
+        const double margin = pow(range.high / range.low, 0.05);
+        range.low /= margin;
+        range.high *= margin;
+        return range;
+    }
     if (chart->from_zero) range.low = fmin(0, range.low);
     double margin = range.high > range.low ? 0.05 * (range.high - range.low) : fmax(0.5 * fabs(range.high), 1e-9);
     range.high += margin;

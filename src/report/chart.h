@@ -22,7 +22,7 @@ typedef struct {
     const char *title, *x_name, *y_name;
     const vt_line *lines;
     int line_count;
-    bool may_be_logarithmic; /* where the values, all above 0, span more than a factor of 20 */
+    bool may_be_logarithmic; /* where the values, all above 0, span more than a factor of 4 */
     bool from_zero;          /* the y axis begins at 0 */
     bool percent;            /* y is a share, 0 … 1 */
     bool small;              /* one of many side by side: no legend */

@@ -2,13 +2,13 @@
 
 #include <math.h>
 #include <png.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "report/font.h"
+#include "report/map_ticks.h"
 #include "report/turbo.h"
 
 enum { WHITE = 0xffffff, INK = 0x202020, NOT_A_NUMBER = 0x808080 };
@@ -171,6 +171,50 @@ static int bar_room(const colour_scale *scale)
     return BAR_WIDTH + TICK + 4 + label_width + MARGIN;
 }
 
+/* ---- degrees at the sides ---- */
+
+typedef struct {
+    vt_map_ticks latitudes, longitudes;
+    int left, below; /* room that their labels take */
+} map_axes;
+
+static map_axes axes_of(const vt_comparison *c, int zoom)
+{
+    enum { WIDEST_LABEL = 7 };
+    map_axes axes = {.left = 0};
+    const int across = WIDEST_LABEL * VT_FONT_WIDTH * TEXT_SCALE, down = 2 * VT_FONT_HEIGHT * TEXT_SCALE;
+    vt_map_ticks_place(c->latitudes, c->height, false, (double)down / zoom, &axes.latitudes);
+    vt_map_ticks_place(c->longitudes, c->width, true, (double)across / zoom, &axes.longitudes);
+    for (int i = 0; i < axes.latitudes.count; i++)
+        axes.left = larger(axes.left, text_width(axes.latitudes.labels[i], TEXT_SCALE) + TICK + 4);
+    if (axes.longitudes.count > 0) axes.below = VT_FONT_HEIGHT * TEXT_SCALE + TICK;
+    return axes;
+}
+
+/* Ticks of one map, whose grid begins at left, top; latitudes are written only where `labelled`. */
+static void draw_axes(vt_image *image, int left, int top, int zoom, const vt_comparison *c, const map_axes *axes,
+                      bool labelled)
+{
+    const int width = (int)c->width * zoom, height = (int)c->height * zoom, line = VT_FONT_HEIGHT * TEXT_SCALE;
+    for (int i = 0; i < axes->latitudes.count; i++) {
+        const int y = top + (int)((axes->latitudes.at[i] + 0.5) * zoom);
+        fill(image, left - TICK, y, TICK, 1, INK);
+        if (!labelled) continue;
+        const char *label = axes->latitudes.labels[i];
+        write_text(image, left - TICK - 4 - text_width(label, TEXT_SCALE), y - line / 2, TEXT_SCALE, label);
+    }
+    for (int i = 0; i < axes->longitudes.count; i++) {
+        const char *label = axes->longitudes.labels[i];
+        const int x = left + (int)((axes->longitudes.at[i] + 0.5) * zoom), wide = text_width(label, TEXT_SCALE);
+        int begin = x - wide / 2; /* within the map's own sides, so that it does not meet the neighbour's */
+        if (begin + wide > left + width) begin = left + width - wide;
+        fill(image, x, top + height, 1, TICK, INK);
+        write_text(image, begin < left ? left : begin, top + height + TICK, TEXT_SCALE, label);
+    }
+}
+
+/* ---- all together ---- */
+
 static float *subtract(const vt_comparison *c)
 {
     int64_t count = c->height * c->width;
@@ -179,34 +223,42 @@ static float *subtract(const vt_comparison *c)
     return difference;
 }
 
+/* A field with its title and its degrees; the grid begins at left, top. */
+static void draw_map(vt_image *image, int left, int top, int zoom, const vt_comparison *c, const char *title,
+                     const float *field, const colour_scale *scale, const map_axes *axes, bool labelled)
+{
+    write_text(image, left, top - GAP / 2 - VT_FONT_HEIGHT * TEXT_SCALE, TEXT_SCALE, title);
+    draw_field(image, left, top, zoom, c, field, scale);
+    draw_axes(image, left, top, zoom, c, axes, labelled);
+}
+
 void vt_image_compare(const vt_comparison *c, vt_image *image)
 {
-    bool with_difference = c->difference_title != NULL;
-    int side = (int)(c->width > c->height ? c->width : c->height), zoom = larger(1, PANEL_SIDE / side);
-    int width = (int)c->width * zoom, height = (int)c->height * zoom, line = VT_FONT_HEIGHT * TEXT_SCALE;
+    const bool with_difference = c->difference_title != NULL;
+    const int side = (int)(c->width > c->height ? c->width : c->height), zoom = larger(1, PANEL_SIDE / side);
+    const int width = (int)c->width * zoom, height = (int)c->height * zoom, line = VT_FONT_HEIGHT * TEXT_SCALE;
+    const map_axes axes = axes_of(c, zoom);
     float *difference = with_difference ? subtract(c) : NULL;
-    colour_scale scale = scale_of(c->left, c->height * c->width, false), other = {0};
+    colour_scale scale = scale_of(c->left, c->height * c->width, c->is_signed), other = {0};
     if (with_difference) other = scale_of(difference, c->height * c->width, true);
 
     int cell = larger(width, larger(text_width(c->left_title, TEXT_SCALE), text_width(c->right_title, TEXT_SCALE)));
     if (with_difference) cell = larger(cell, text_width(c->difference_title, TEXT_SCALE));
-    int top = MARGIN + VT_FONT_HEIGHT * TEXT_SCALE + GAP + line + GAP / 2;
-    int right = MARGIN + cell + MARGIN, bar = right + cell + MARGIN, third = bar + bar_room(&scale);
-    int end = with_difference ? third + cell + MARGIN + bar_room(&other) : third;
+    const int top = MARGIN + line + GAP + line + GAP / 2;
+    const int left = MARGIN + axes.left, right = left + cell + MARGIN, bar = right + cell + MARGIN;
+    const int third = bar + bar_room(&scale);
+    const int end = with_difference ? third + cell + MARGIN + bar_room(&other) : third;
     image->width = larger(end, 2 * MARGIN + text_width(c->title, TEXT_SCALE));
-    image->height = top + height + larger(MARGIN, line);
+    image->height = top + height + larger(MARGIN, line) + axes.below;
     image->pixels = vt_allocate(1, (size_t)image->width * (size_t)image->height * 3, "a picture");
 
     fill(image, 0, 0, image->width, image->height, WHITE);
     write_text(image, MARGIN, MARGIN, TEXT_SCALE, c->title);
-    write_text(image, MARGIN, top - GAP / 2 - line, TEXT_SCALE, c->left_title);
-    write_text(image, right, top - GAP / 2 - line, TEXT_SCALE, c->right_title);
-    draw_field(image, MARGIN, top, zoom, c, c->left, &scale);
-    draw_field(image, right, top, zoom, c, c->right, &scale);
+    draw_map(image, left, top, zoom, c, c->left_title, c->left, &scale, &axes, true);
+    draw_map(image, right, top, zoom, c, c->right_title, c->right, &scale, &axes, false);
     draw_bar(image, bar, top, height, &scale);
     if (with_difference) {
-        write_text(image, third, top - GAP / 2 - line, TEXT_SCALE, c->difference_title);
-        draw_field(image, third, top, zoom, c, difference, &other);
+        draw_map(image, third, top, zoom, c, c->difference_title, difference, &other, &axes, false);
         draw_bar(image, third + cell + MARGIN, top, height, &other);
     }
     free(difference);

@@ -2,6 +2,7 @@
 #ifndef VT_REPORT_IMAGE_H
 #define VT_REPORT_IMAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,11 +22,15 @@ typedef struct {
     const float *left, *right;            /* [height, width], the north in row 0 */
     int64_t height, width;
     const char *difference_title; /* above a third field, right - left, with a colour bar of its own; NULL: none */
+    const double *latitudes;      /* [height], degrees, for ticks at the sides; NULL: not known */
+    const double *longitudes;     /* [width], likewise */
+    bool is_signed;               /* 0 means something, as of winds: drawn as the difference is */
 } vt_comparison;
 
 /* Draws both fields in turbo's colours, with one colour bar, whose range is that of the left field: what lies outside
- * of it on the right has the bar's end colours, what is not a number is grey. The difference is
- * blue where it is below 0, white at 0 and red above. Small grids are enlarged by a whole factor. */
+ * of it on the right has the bar's end colours, what is not a number is grey. The difference, and fields that are
+ * signed, are blue below 0, white at 0 and red above, as far on one side as on the other. Small grids are enlarged by a
+ * whole factor. */
 void vt_image_compare(const vt_comparison *comparison, vt_image *image);
 
 /* *png is malloc'd. */

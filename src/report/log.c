@@ -11,19 +11,19 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static FILE *file;
 static int write_error;
-static bool muted;
+static bool muted, hides_details;
 static void (*before_line)(void *context);
 static void *before_line_context;
 
-static void write_line(const char *level, const char *format, va_list arguments)
+static void write_line(const char *level, bool to_output, const char *format, va_list arguments)
 {
     char stamp[32];
     char line[4096];
     vt_clock_stamp(stamp);
     vsnprintf(line, sizeof line, format, arguments);
     vt_log_lock();
-    if (before_line != NULL) before_line(before_line_context);
-    FILE *const targets[2] = {muted ? NULL : stdout, file};
+    if (to_output && before_line != NULL) before_line(before_line_context);
+    FILE *const targets[2] = {to_output ? stdout : NULL, file};
     for (int i = 0; i < 2; i++) {
         if (targets[i] == NULL) continue;
         if (fprintf(targets[i], "%s - root - %s - %s\n", stamp, level, line) < 0 || fflush(targets[i]) != 0)
@@ -35,6 +35,11 @@ static void write_line(const char *level, const char *format, va_list arguments)
 void vt_log_mute(void)
 {
     muted = true;
+}
+
+void vt_log_hide_details(bool hide)
+{
+    hides_details = hide;
 }
 
 void vt_log_lock(void)
@@ -91,7 +96,15 @@ void vt_log_info(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    write_line("INFO", format, arguments);
+    write_line("INFO", !muted, format, arguments);
+    va_end(arguments);
+}
+
+void vt_log_detail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    write_line("INFO", !muted && !hides_details, format, arguments);
     va_end(arguments);
 }
 
@@ -99,6 +112,6 @@ void vt_log_warning(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    write_line("WARNING", format, arguments);
+    write_line("WARNING", !muted, format, arguments);
     va_end(arguments);
 }

@@ -3,6 +3,8 @@
 #ifndef VT_REPORT_LOG_H
 #define VT_REPORT_LOG_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 
 /* From here on lines also go to the file `path`: made anew, or its end when `append`. */
@@ -22,10 +24,15 @@ void vt_log_unlock(void);
 /* From here on only the file gets lines, if there is one: of several ranks the first speaks. */
 void vt_log_mute(void);
 
+/* Lines of vt_log_detail are for the file and for programs that read the log; when this is called with true, standard
+ * output does not get them. */
+void vt_log_hide_details(bool hide);
+
 /* Why the run ends, as an ERROR line in the file only: the command prints it itself. */
 void vt_log_failure(const char *reason);
 
 void vt_log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void vt_log_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vt_log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -71,7 +71,7 @@ static void format_history(const vt_progress_figures *figures, char text[PIECE_S
 {
     char line[VT_SPARKLINE_SIZE] = "";
     if (is_utf8()) vt_sparkline_format(&figures->history, HISTORY, line);
-    snprintf(text, PIECE_SIZE, "%s%s", line[0] != '\0' ? " " : "", line);
+    snprintf(text, PIECE_SIZE, "%s%.*s", line[0] != '\0' ? " " : "", 3 * HISTORY, line); /* 3 bytes a character */
 }
 
 void vt_progress_format(const vt_progress_figures *figures, int columns, bool colour, char text[VT_PROGRESS_SIZE])

@@ -313,7 +313,14 @@ static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batc
     int64_t channel = vt_record_picture_channel(config), plane = config->img_size[0] * config->img_size[1];
     float *fields = vt_allocate(2 * (size_t)plane, sizeof *fields, "a picture");
     VT_TRY(vt_step_forecast(loop->trainer, batch, channel, fields, fields + plane));
-    VT_TRY(vt_record_picture(loop->record, epoch + 1, loop->trainer->steps_started, fields + plane, fields));
+    const bool placed = batch->dataset != NULL && batch->samples != NULL && batch->sample_count > 0;
+    const vt_record_map map = {.epoch = epoch + 1,
+                               .step = loop->trainer->steps_started,
+                               .target = fields + plane,
+                               .prediction = fields,
+                               .dataset = placed ? batch->dataset : NULL,
+                               .sample = placed ? batch->samples[0] : 0};
+    VT_TRY(vt_record_picture(loop->record, &map));
 done:
     free(fields);
     return status;
@@ -362,9 +369,11 @@ static void log_waiting(vt_loop *loop)
         vt_log_warning("%lld samples of this epoch could not be read, and others took their place (skip_bad_samples)",
                        (long long)loop->replaced);
     loop->replaced = 0;
-    if (percent > 10)
-        vt_log_warning("the steps waited for data %.0f %% of the time; see --num_data_workers and --data_loader_config",
+    if (percent > 10 && !loop->told_of_waiting)
+        vt_log_warning("the steps waited for data %.0f %% of the time; see --num_data_workers and --data_loader_config "
+                       "(said once a run)",
                        percent);
+    loop->told_of_waiting = loop->told_of_waiting || percent > 10;
 }
 
 /* From where the run stands in its epoch to the epoch's last step. A stop in that last step is left to the validation,

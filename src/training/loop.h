@@ -30,6 +30,7 @@ typedef struct {
     int64_t saved_step;            /* of the newest checkpoint that this run wrote or began from */
     bool bad_data;                 /* a step ended in the error that the data are bad */
     int64_t replaced;              /* samples of this epoch that could not be read (skip_bad_samples) */
+    bool told_of_waiting;          /* the log has its warning that steps wait for data */
     vt_progress progress;          /* where to go on from; vt_progress_start for the beginning */
     /* the epoch that it is in; set by vt_loop_run */
     int64_t epoch_started;                         /* steps: those of `progress` have also been noted */

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "data/variables.h"
 #include "report/image.h"
 #include "report/log.h"
 #include "report/memory.h"
@@ -43,49 +44,6 @@ struct vt_record {
     vt_epochs_row row; /* of the epoch that was trained last */
     char *run_directory;
 };
-
-static void log_line(const char *text, void *context)
-{
-    (void)context;
-    vt_log_info("%s", text);
-}
-
-void vt_record_configuration(const vt_config *config)
-{
-    vt_log_info("------------------ Configuration ------------------");
-    vt_config_print(config, log_line, NULL);
-    vt_log_info("---------------------------------------------------");
-}
-
-static void shape_text(const int64_t *shape, int dimensions, char *buffer, size_t size)
-{
-    int used = snprintf(buffer, size, "[");
-    for (int i = 0; i < dimensions; i++)
-        used += snprintf(buffer + used, size - (size_t)used, "%s%lld", i > 0 ? ", " : "", (long long)shape[i]);
-    snprintf(buffer + used, size - (size_t)used, "]");
-}
-
-void vt_record_parameters(const vt_trainer *trainer)
-{
-    char shape[96], local[96];
-    vt_log_info("%-32s %-22s %-22s %12s", "parameter", "global shape", "local shape", "bytes");
-    for (int64_t i = 0; i < vt_parameters_count(trainer->parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(trainer->parameters, i);
-        shape_text(parameter->shape, parameter->dimensions, shape, sizeof shape);
-        shape_text(parameter->local, parameter->dimensions, local, sizeof local);
-        vt_log_info("%-32s %-22s %-22s %12lld", parameter->name, shape, local,
-                    (long long)parameter->count * (long long)sizeof(float));
-    }
-    vt_log_info("number of model parameters: %lld", (long long)vt_parameters_model_elements(trainer->parameters));
-}
-
-void vt_record_plan(const vt_plan *plan)
-{
-    char total[VT_NUMBER_SIZE], parts[256];
-    vt_plan_describe(plan, parts, sizeof parts);
-    vt_log_info("memory the run needs: %s (%s); %.4g GFLOP a step", vt_text_bytes(vt_plan_total(plan), total), parts,
-                1e-9 * plan->step_flops);
-}
 
 /* In GB as the tutorials count them. */
 static double used_gb(vt_backend *backend)
@@ -309,28 +267,55 @@ done:
     return status;
 }
 
-vt_status vt_record_picture(vt_record *record, int64_t epoch, int64_t step, const float *target,
-                            const float *prediction)
+/* "t2m (K), 2001-03-05 06:00 UTC, epoch 4 (step 364)": the date is the target's, where it is known. */
+static char *picture_title(const vt_record *record, const vt_record_map *map)
+{
+    char text[VT_DATE_SIZE], date[VT_DATE_SIZE + 8] = "";
+    vt_date input;
+    const char *units = vt_variable_of(record->picture_name).units;
+    if (map->dataset != NULL && vt_dataset_date(map->dataset, map->sample, &input)) {
+        const int64_t ahead = vt_dataset_minutes_a_time(map->dataset) * record->config->dt;
+        snprintf(date, sizeof date, ", %s UTC", vt_date_format(vt_date_after(input, ahead), text));
+    }
+    return vt_text_format("%s (%s)%s, epoch %lld (step %lld)", record->picture_name,
+                          units[0] != '\0' ? units : "units of the data", date, (long long)map->epoch,
+                          (long long)map->step);
+}
+
+vt_status vt_record_picture(vt_record *record, const vt_record_map *map)
 {
     vt_status status = VT_OK;
     void *png = NULL;
     size_t size = 0;
     vt_image image = {0};
     if (record == NULL) return VT_OK;
-    char *path = vt_text_format("%s/epoch-%04lld.png", record->images, (long long)epoch);
-    char *title = vt_text_format("%s, epoch %lld (step %lld), in the units of the data", record->picture_name,
-                                 (long long)epoch, (long long)step);
+    const int64_t height = record->config->img_size[0], width = record->config->img_size[1];
+    char *path = vt_text_format("%s/epoch-%04lld.png", record->images, (long long)map->epoch);
+    char *title = picture_title(record, map);
     vt_comparison comparison = {.title = title,
                                 .left_title = "target",
                                 .right_title = "prediction",
-                                .left = target,
-                                .right = prediction,
-                                .height = record->config->img_size[0],
-                                .width = record->config->img_size[1]};
+                                .left = map->target,
+                                .right = map->prediction,
+                                .height = height,
+                                .width = width};
+    if (map->dataset != NULL) {
+        comparison.latitudes = vt_dataset_known_coordinate(map->dataset, false);
+        comparison.longitudes = vt_dataset_known_coordinate(map->dataset, true);
+    }
     vt_image_compare(&comparison, &image);
     VT_TRY(vt_image_encode(&image, &png, &size));
+    VT_TRY(vt_tensorboard_image(record->tensorboard, record->picture_tag, map->step, image.width, image.height, png,
+                                size));
+    if (vt_variable_is_signed(record->picture_name, map->target, height * width)) { /* TensorBoard's is always turbo */
+        vt_image_close(&image);
+        free(png);
+        png = NULL;
+        comparison.is_signed = true;
+        vt_image_compare(&comparison, &image);
+        VT_TRY(vt_image_encode(&image, &png, &size));
+    }
     VT_TRY(write_file(path, png, size));
-    VT_TRY(vt_tensorboard_image(record->tensorboard, record->picture_tag, step, image.width, image.height, png, size));
 done:
     vt_image_close(&image);
     free(png);

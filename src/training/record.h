@@ -5,11 +5,6 @@
 
 #include "training/validate.h"
 
-/* Before the first step, log only: configuration, parameter table, what the run needs. */
-void vt_record_configuration(const vt_config *config);
-void vt_record_parameters(const vt_trainer *trainer);
-void vt_record_plan(const vt_plan *plan);
-
 /* NULL is a record that takes everything and writes nothing: the ranks that are not the first have it. */
 typedef struct vt_record vt_record;
 
@@ -31,8 +26,8 @@ void vt_record_close(vt_record **record);
 /* Losses and RMSE of one batch of each set before the first step: where the curves begin. */
 vt_status vt_record_start(vt_record *record, double train_loss, const vt_validation *validation);
 
-/* After the forward pass of step index 1 of each epoch. */
-/* Of this process, or of the GPU: before the first step, and in the midst of an epoch. */
+/* Logs the memory in use, of this process or of the GPU: before the first step, and after the forward pass of step
+ * index 1 of each epoch. */
 void vt_record_memory_at_start(vt_backend *backend);
 void vt_record_memory(vt_backend *backend);
 
@@ -69,10 +64,15 @@ vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figu
 /* The channel that pictures show: the third (t2m in the tutorials' data set), or the last one if there are fewer. */
 int64_t vt_record_picture_channel(const vt_config *config);
 
-/* Target beside prediction, [height, width] on the host, in the units of the data, after the epoch (1 for the first).
- */
-vt_status vt_record_picture(vt_record *record, int64_t epoch, int64_t step, const float *target,
-                            const float *prediction);
+typedef struct {
+    int64_t epoch, step;              /* epoch: 1 for the first */
+    const float *target, *prediction; /* [height, width] on the host, in the units of the data */
+    const vt_dataset *dataset;        /* whose sample it is: NULL, or a synthetic one, has no place and date */
+    int64_t sample;
+} vt_record_map;
+
+/* Target beside prediction, after an epoch. */
+vt_status vt_record_picture(vt_record *record, const vt_record_map *map);
 
 /* Ends the epoch: also its row in epochs.csv, and report.html. */
 vt_status vt_record_validation(vt_record *record, int64_t step, const vt_validation *validation);

@@ -14,6 +14,7 @@
 #include "training/budget.h"
 #include "training/checkpoint_find.h"
 #include "training/loop.h"
+#include "training/opening.h"
 #include "training/reader.h"
 #include "training/run_directory.h"
 #include "training/stop.h"
@@ -320,16 +321,6 @@ done:
     return status;
 }
 
-static void log_layout(const run_state *run)
-{
-    const vt_world *world = run->world;
-    const int *size = world->layout.size;
-    if (world->ranks == 1) return;
-    vt_log_info("ranks: %d (%s), communicating through %s; tensor %d × context %d × data %d, order %s", world->ranks,
-                vt_launch_name(world->launch.launcher), world->engine->name, size[VT_AXIS_TENSOR],
-                size[VT_AXIS_CONTEXT], size[VT_AXIS_DATA], run->config->parallel_order);
-}
-
 /* A run that is to be profiled, but where nothing can be recorded, says so before it takes its time. */
 static void log_profiling(const vt_config *config)
 {
@@ -342,26 +333,21 @@ static void log_profiling(const vt_config *config)
     if (obstacle != NULL) vt_log_warning("%s: no profile is recorded, because %s", asked, obstacle);
 }
 
-static void log_start(const run_state *run)
+static vt_status log_opening(const run_state *run)
 {
-    const vt_config *config = run->config;
-    int64_t full = vt_loader_batch_count(run->training_loader), steps = run->length.steps;
-    vt_log_info("computing on: %s", run->backend->name);
-    log_layout(run);
-    vt_reader_log(config, run->world, run->training, run->validation);
-    vt_log_info("samples: %lld for training, %lld for validation; %lld epochs of %lld steps",
-                (long long)vt_dataset_sample_count(run->training), (long long)vt_dataset_sample_count(run->validation),
-                (long long)run->length.epochs, (long long)run->length.steps_per_epoch);
-    if (run->length.steps_per_epoch < full)
-        vt_log_info("num_iters %lld is less than an epoch of %lld steps: training for %lld steps",
-                    (long long)config->num_iters, (long long)full, (long long)config->num_iters);
-    else if (config->num_iters != VT_UNSET_INTEGER && steps != config->num_iters)
-        vt_log_info("num_iters %lld makes %lld whole epochs, %lld steps", (long long)config->num_iters,
-                    (long long)run->length.epochs, (long long)steps);
+    const vt_opening opening = {.config = run->config,
+                                .world = run->world,
+                                .trainer = run->trainer,
+                                .plan = &run->plan,
+                                .training = run->training,
+                                .validation = run->validation,
+                                .run_directory = run->directory,
+                                .length = run->length,
+                                .batches = vt_loader_batch_count(run->training_loader)};
+    const vt_status status = vt_opening_log(&opening);
     vt_test_set_log(run->test);
-    if (config->disable_broadcast_buffers)
-        vt_log_info("disable_broadcast_buffers has no effect: the model has no buffers");
-    log_profiling(config);
+    log_profiling(run->config);
+    return status;
 }
 
 static void log_finished(const run_state *run)
@@ -447,10 +433,6 @@ static vt_status run_phases(run_state *run)
     VT_TRY(vt_world_agree(world, open_device(run)));
     VT_TRY(vt_world_agree(world, open_trainer(run)));
     VT_TRY(open_directory(run));
-    vt_record_configuration(run->config);
-    vt_record_plan(&run->plan);
-    vt_record_memory_at_start(run->backend);
-    vt_record_parameters(run->trainer);
     VT_TRY(vt_world_agree(world, open_trace(run)));
     VT_TRY(vt_world_agree(world, restore(run)));
     run->length = vt_loop_length_of(run->config, vt_dataset_sample_count(run->training), &run->progress);
@@ -463,7 +445,7 @@ static vt_status run_phases(run_state *run)
     if (run->config->sample_trace)
         VT_TRY(
             vt_world_agree(world, vt_sample_trace_open(world, run->directory, run->progress.step, &run->sample_trace)));
-    log_start(run);
+    VT_TRY(vt_world_agree(world, log_opening(run)));
     vt_reader_open_cache(run->config, world,
                          run->backend->shares_host_memory ? vt_plan_total(&run->plan) : (double)run->plan.ring_bytes,
                          run->training, run->validation);

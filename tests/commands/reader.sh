@@ -83,6 +83,14 @@ test_read_error() {
     [ "$(grep -c "WARNING - 2 samples of this epoch could not be read, and others took their place" log)" = 2 ]
 }
 
+# One warning a run, though each of its epochs waits: no thread reads ahead of the steps, and the disk is slow.
+test_waiting_is_told_once() {
+    make_data
+    EIO_SLEEP=5000 with_eio "$VITRAIN" $tiny --num_data_workers=0 --num_epochs=3 >log
+    [ "$(grep -Ec 'Waited for data [1-9][0-9]' log)" = 3 ]
+    [ "$(grep -c 'WARNING - the steps waited for data .* (said once a run)' log)" = 1 ]
+}
+
 test_broken_checksum() {
     make_data
     h5repack -h >/dev/null 2>&1 || skip "no h5repack here"

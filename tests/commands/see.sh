@@ -415,6 +415,19 @@ test_predict() {
     [ ! -e h.nc ]
 }
 
+# The log says that the count of `variables` took the place of the configuration's channels.
+test_train_on_variables() {
+    small_run --num_epochs=1
+    mkdir -p netcdf/train netcdf/valid
+    "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --steps=12 --output=netcdf/train/a_2012-01.nc >/dev/null
+    "$VITRAIN" predict --checkpoint=$best --time=2002-01-05T06 --steps=4 --output=netcdf/valid/a_2013-01.nc >/dev/null
+    "$VITRAIN" stats netcdf --variables=[u10,t2m] >/dev/null
+    "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=netcdf --variables=[u10,t2m] --img_size=[16,32] --embed_dim=16 --depth=1 \
+        --num_heads=2 --patch_size=4 --global_batch_size=4 --num_epochs=1 --expdir=runs --run_num=netcdf >said
+    contains "$(cat said)" "data: netcdf/train and netcdf/valid: 2 channels (u10 t2m) on 16×32 points"
+    contains "$(cat said)" "variables: its channels make n_in_channels 2 and n_out_channels 2; the configuration's 8 and 8 are not used"
+}
+
 # From netCDF-4 as it comes: the files say themselves when their times are, whatever their names say.
 test_predict_from_netcdf() {
     small_run --num_epochs=1

@@ -1,12 +1,13 @@
 # A run in a terminal (made by util-linux's script): the bar is there, and the log's lines are whole.
 
+FLAGS= # more of them
 in_terminal() { # ENVIRONMENT...: trains a little; what the terminal got is in ./screen, its lines also in ./lines
     command -v script >/dev/null || skip "no script(1)"
     script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip "no pseudo-terminals here"
     "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=81 --valid_steps=13 >/dev/null
     printf '%s\n' "exec env $* '$VITRAIN' --yaml_config='$TOP/config/ViT.yaml' --config=demo --data_dir=data --img_size=[16,32] \
         --n_in_channels=3 --n_out_channels=3 --embed_dim=32 --depth=4 --num_heads=2 --patch_size=2 --global_batch_size=16 \
-        --expdir=runs --num_epochs=2" >command
+        --expdir=runs --num_epochs=2 $FLAGS" >command
     script -qec "bash command" screen </dev/null >/dev/null
     # as a terminal without memory shows it: what was drawn over and taken away is left out
     sed 's/\x1b\[[0-9;]*[A-Za-z]//g; s/\r$//; s/.*\r//' screen | grep -v '^epoch [12]/2 \|^Script \|^$' >lines
@@ -16,7 +17,17 @@ test_bar_and_whole_lines() {
     in_terminal TERM=xterm NO_COLOR=
     grep -Eq 'epoch 1/2 .*loss [0-9.]+.*left' screen
     grep -q $'\033\[36m' screen
+    cmp lines <(without_details runs/demo/1CPU/00/out.log)
+}
+
+# What only programs read is not shown to a person, unless the person asks.
+without_details() { sed '/--- Configuration ---/,/number of model parameters/d' "$1"; }
+
+test_details_on_a_terminal() {
+    FLAGS=--verbose in_terminal TERM=dumb
     cmp lines runs/demo/1CPU/00/out.log
+    grep -q -e '------------------ Configuration ------------------' lines
+    grep -q 'number of model parameters' lines
 }
 
 test_no_colour() {
@@ -29,7 +40,8 @@ test_dumb_terminal() {
     in_terminal TERM=dumb
     grep -q 'epoch 1/2 ' screen
     refuted grep $'\033' screen
-    cmp lines runs/demo/1CPU/00/out.log
+    cmp lines <(without_details runs/demo/1CPU/00/out.log)
+    refuted grep embed_dim: lines
 }
 
 # Open MPI gives its ranks a terminal, though its own output goes into a file.

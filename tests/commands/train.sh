@@ -48,6 +48,39 @@ test_log_lines_and_files() {
     [ "$(head -c 8 $run/images/epoch-0002.png | od -An -tx1 | tr -d ' ')" = 89504e470d0a1a0a ]
 }
 
+# About ten lines say what matters; then the configuration and the parameters, which are also in files.
+test_log_opens_with_what_matters() {
+    small_data
+    train --limit_nsamples=16 --lr=1e-3 | sed 's/^.* - root - INFO - //' >printed
+    sed '/--- Configuration ---/,$d' printed >opening
+    [ "$(wc -l <opening)" -le 12 ]
+    for line in "configuration: 'demo' of $TOP/config/ViT.yaml, with .* --lr=0.001.*" \
+        "data: data/train and data/valid: 3 channels (u10 v10 t2m) on 16×32 points" \
+        "limit_nsamples: the first 16 of 60 samples in time order: 2001-01-01 00:00 to 2001-01-04 18:00" \
+        "samples: 16 for training, 12 for validation; 2 epochs of 2 steps" \
+        "model: 8656 parameters: embed_dim 16, depth 2, 2 heads, 32 tokens of 4×4 points" \
+        "training: batches of 8, Adam, learning rate 0.001 (falls to 0 as a cosine), float32" \
+        "computing on: CPU.*" "memory the run needs: .*" \
+        "run directory: runs/demo/1CPU/00 (all options in config.yaml, all tensors in parameters.csv)"; do
+        grep -qx "$line" opening || { echo "no line like '$line' in:"; cat opening; return 1; }
+    done
+    refuted grep limit_nsamples_val: opening
+    grep -qx 'name,global_shape,local_shape,bytes' runs/demo/1CPU/00/parameters.csv
+    grep -qx 'patch_embed.proj.weight,16x3x4x4,16x3x4x4,3072' runs/demo/1CPU/00/parameters.csv
+    [ "$(awk -F, 'NR > 1 { sum += $4 } END { print sum / 4 }' runs/demo/1CPU/00/parameters.csv)" = 8656 ]
+}
+
+# TensorBoard's picture is the file's, but of a wind, which the file draws from blue over white to red, and TensorBoard in turbo's colours.
+test_pictures() {
+    small_data
+    hex() { od -An -v -tx1 "$@" | tr -d ' \n'; }
+    in_events() { hex runs/demo/1CPU/$1/logs/events.out.tfevents.* >events; grep -qF "$(hex runs/demo/1CPU/$1/images/epoch-0001.png | cut -c1-20000)" events; }
+    train --num_epochs=1 >/dev/null # t2m
+    in_events 00
+    train --num_epochs=1 --n_out_channels=1 --run_num=wind >/dev/null # u10
+    refuted in_events wind
+}
+
 figures() { cut -d, -f1-5 "$1/metrics.csv"; }
 
 # In fp16 the losses are float32's to its precision; the loss scale goes into the checkpoint and on from there; a step

@@ -1,5 +1,5 @@
 /* For LD_PRELOAD: reads of the file EIO_FILE (the end of its path) that touch byte EIO_OFFSET fail with EIO, once
- * EIO_AFTER such reads went well. */
+ * EIO_AFTER such reads went well. With EIO_SLEEP, each read of any file takes so many microseconds more. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,7 +15,9 @@ static long touched;
 static int is_bad(int descriptor, off_t offset, size_t count)
 {
     const char *file = getenv("EIO_FILE"), *place = getenv("EIO_OFFSET"), *after = getenv("EIO_AFTER");
+    const char *sleeps = getenv("EIO_SLEEP");
     char link[64], path[PATH_MAX];
+    if (sleeps != NULL) usleep((useconds_t)atol(sleeps));
     if (file == NULL || place == NULL) return 0;
     off_t bad = (off_t)atoll(place);
     if (bad < offset || bad >= offset + (off_t)count) return 0;

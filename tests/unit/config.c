@@ -178,6 +178,31 @@ TEST(fused_layers)
                    "--model_backend=transformer-engine", "--enable_jit=false");
 }
 
+/* The count of `variables` takes the place of the file's channels, and the configuration knows which. */
+TEST(channels_follow_from_variables)
+{
+    static const char yaml[] = "base: {n_in_channels: 20, n_out_channels: 20}\n";
+    vt_config *config = NULL;
+    EXPECT_OK(OPEN(yaml, &config, "--variables=[u10,v10,t2m]", "--n_history=1"));
+    EXPECT(config->n_in_channels == 6 && config->n_out_channels == 3);
+    EXPECT(config->replaced_channels[0] == 20 && config->replaced_channels[1] == 20);
+    EXPECT_OK(vt_config_resolve(config));
+    EXPECT(config->replaced_channels[0] == 20, "resolving it again does not forget them");
+    char *flags = vt_config_flags_text(config);
+    EXPECT(strcmp(flags, " --variables=[u10,v10,t2m] --n_history=1") == 0, "are '%s'", flags);
+    free(flags);
+    vt_config_close(&config);
+    EXPECT_OK(OPEN(yaml, &config, "--variables=[u10,v10,t2m]", "--n_in_channels=3", "--n_out_channels=2"));
+    EXPECT(config->n_in_channels == 3 && config->n_out_channels == 2 && config->replaced_channels[0] == 0);
+    vt_config_close(&config);
+    EXPECT_OK(OPEN(NULL, &config, "--variables=[u10]"));
+    EXPECT(config->n_in_channels == 1 && config->replaced_channels[0] == 0, "a default is not replaced");
+    flags = vt_config_flags_text(config);
+    EXPECT(strcmp(flags, " --variables=[u10]") == 0, "are '%s'", flags);
+    free(flags);
+    vt_config_close(&config);
+}
+
 TEST(weight_decay_follows_from_the_optimizer)
 {
     EXPECT_GIVES(NULL, "weight_decay", "0");

@@ -1,7 +1,9 @@
 /* Pictures: decoded again with libpng, and looked at point by point. */
 #include <png.h>
 
+#include "data/variables.h"
 #include "report/image.h"
+#include "report/map_ticks.h"
 #include "report/turbo.h"
 #include "test.h"
 
@@ -50,7 +52,13 @@ TEST(image_of_two_fields)
     void *png = NULL;
     size_t size = 0;
     make_fields(left, right);
-    vt_comparison comparison = {"t2m", "target", "prediction", left, right, HEIGHT, WIDTH, NULL};
+    vt_comparison comparison = {.title = "t2m",
+                                .left_title = "target",
+                                .right_title = "prediction",
+                                .left = left,
+                                .right = right,
+                                .height = HEIGHT,
+                                .width = WIDTH};
     vt_image_compare(&comparison, &image);
     EXPECT_OK(vt_image_encode(&image, &png, &size));
     vt_image back = decode(png, size);
@@ -81,11 +89,97 @@ TEST(image_of_odd_fields)
             float *field = malloc((size_t)count * sizeof *field);
             for (int64_t i = 0; i < count; i++) field[i] = values[v][i % 2];
             vt_image image = {0};
-            vt_comparison comparison = {"title \xc3\xa9", "", "", field, field, sizes[s][0], sizes[s][1], "d"};
+            vt_comparison comparison = {.title = "title \xc3\xa9",
+                                        .left_title = "",
+                                        .right_title = "",
+                                        .left = field,
+                                        .right = field,
+                                        .height = sizes[s][0],
+                                        .width = sizes[s][1],
+                                        .difference_title = "d"};
             vt_image_compare(&comparison, &image);
             EXPECT(image.width > 100 && image.height > 50);
             vt_image_close(&image);
             free(field);
         }
     }
+}
+
+/* 0 is in the middle of the scale, whatever the values: white; -10 and +5 are blue and half-way to red. */
+TEST(image_of_a_wind)
+{
+    enum { ZOOM = 10, WHITE_OF_SCALE = 0xf7f7f7, BLUE_END = 0x053061 };
+    float left[HEIGHT * WIDTH], right[HEIGHT * WIDTH];
+    for (int i = 0; i < HEIGHT * WIDTH; i++) {
+        left[i] = i == 0 ? -10.0f : 5.0f;
+        right[i] = 0;
+    }
+    vt_image image = {0};
+    vt_comparison comparison = {.title = "u10",
+                                .left_title = "target",
+                                .right_title = "prediction",
+                                .left = left,
+                                .right = right,
+                                .height = HEIGHT,
+                                .width = WIDTH,
+                                .is_signed = true};
+    vt_image_compare(&comparison, &image);
+    EXPECT(count_colour(&image, WHITE_OF_SCALE) >= (int64_t)HEIGHT * WIDTH * ZOOM * ZOOM);
+    EXPECT(count_colour(&image, BLUE_END) >= ZOOM * ZOOM);
+    EXPECT(count_colour(&image, 0xd6604d) >= (int64_t)(HEIGHT * WIDTH - 1) * ZOOM * ZOOM); /* 3/4 of the scale */
+    const int without = image.width;
+    vt_image_close(&image);
+    double latitudes[HEIGHT], longitudes[WIDTH];
+    for (int y = 0; y < HEIGHT; y++) latitudes[y] = 75 - 2.5 * y;
+    for (int x = 0; x < WIDTH; x++) longitudes[x] = 200 + 2.5 * x;
+    comparison.latitudes = latitudes;
+    comparison.longitudes = longitudes;
+    vt_image_compare(&comparison, &image);
+    EXPECT(image.width > without, "degrees take room at the left");
+    vt_image_close(&image);
+}
+
+/* "75N@0 60N@6": labels with the grid points that they stand at. */
+static void expect_ticks(const double *degrees, int64_t count, bool longitudes, double room, const char *expected)
+{
+    vt_map_ticks ticks;
+    char text[512] = "";
+    vt_map_ticks_place(degrees, count, longitudes, room, &ticks);
+    for (int i = 0; i < ticks.count; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s@%.4g", i > 0 ? " " : "", ticks.labels[i],
+                 ticks.at[i]);
+    EXPECT(strcmp(text, expected) == 0, "are '%s', expected '%s'", text, expected);
+}
+
+TEST(ticks_of_maps)
+{
+    double degrees[64];
+    for (int i = 0; i < 24; i++) degrees[i] = 75 - 2.5 * i;
+    expect_ticks(degrees, 24, false, 5, "75N@0 60N@6 45N@12 30N@18");
+    for (int i = 0; i < 48; i++) degrees[i] = 200 + 2.5 * i;
+    expect_ticks(degrees, 48, true, 8, "160W@0 140W@8 120W@16 100W@24 80W@32 60W@40");
+    for (int i = 0; i < 19; i++) degrees[i] = (float)(90 - 10 * i); /* both poles */
+    expect_ticks(degrees, 19, false, 4, "90N@0 45N@4.5 0@9 45S@13.5 90S@18");
+    for (int i = 0; i < 36; i++) degrees[i] = (350 + 10 * i) % 360; /* goes on at 0 */
+    expect_ticks(degrees, 36, true, 9, "0@1 90E@10 180@19 90W@28");
+    for (int i = 0; i < 36; i++) degrees[i] = -180 + 10 * i;
+    expect_ticks(degrees, 36, true, 9, "180@0 90W@9 0@18 90E@27");
+    static const double uneven[] = {60, 40, 35, 0, -30}, fine[] = {10.1f, 10.2f, 10.3f, 10.4f};
+    expect_ticks(uneven, 5, false, 1, "60N@0 30N@2.143 30S@4 0@3");
+    expect_ticks(fine, 4, true, 2, "10.2E@1 10.4E@3");
+    static const double turns_back[] = {10, 20, 15}, twice[] = {10, 10, 20}, none[] = {10, NAN, 20};
+    expect_ticks(turns_back, 3, false, 1, "");
+    expect_ticks(twice, 3, false, 1, "");
+    expect_ticks(none, 3, false, 1, "");
+    expect_ticks(NULL, 3, false, 1, "");
+    expect_ticks(uneven, 1, false, 1, "");
+}
+
+TEST(fields_that_are_signed)
+{
+    static const float both[] = {-8, 5, NAN, 10}, mostly_above[] = {-1, 20, 3}, zero[] = {0, 0};
+    EXPECT(vt_variable_is_signed("u10", mostly_above, 3) && vt_variable_is_signed("v500", zero, 2));
+    EXPECT(!vt_variable_is_signed("t850", both, 4), "a temperature is none, whatever its values");
+    EXPECT(vt_variable_is_signed("stress", both, 4));
+    EXPECT(!vt_variable_is_signed("stress", mostly_above, 3) && !vt_variable_is_signed("channel 2", zero, 2));
 }

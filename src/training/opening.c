@@ -1,0 +1,228 @@
+#include "training/opening.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "report/log.h"
+#include "training/budget.h"
+#include "training/reader.h"
+#include "training/record.h"
+
+/* ---- the lines for people ---- */
+
+static void log_configuration_name(const vt_config *config)
+{
+    char *flags = vt_config_flags_text(config);
+    vt_log_info("configuration: '%s'%s%s%s%s", config->config, config->yaml_config != NULL ? " of " : "",
+                config->yaml_config != NULL ? config->yaml_config : "", flags[0] != '\0' ? ", with" : "", flags);
+    free(flags);
+}
+
+/* " (u10 v10 t2m)", of many channels the first ones; "" where the files have no names. */
+static char *names_text(const char *const *names, int64_t channels)
+{
+    enum { SHOWN = 12 };
+    vt_text text = {0};
+    vt_text_append(&text, "%s", "");
+    for (int64_t c = 0; names != NULL && c < channels && c < SHOWN; c++)
+        vt_text_append(&text, "%s%s", c > 0 ? " " : " (", names[c][0] != '\0' ? names[c] : "-");
+    if (names != NULL) vt_text_append(&text, channels > SHOWN ? " ...)" : ")");
+    return text.characters;
+}
+
+static void log_data(const vt_opening *opening)
+{
+    const vt_config *config = opening->config;
+    const int64_t times = config->n_history + 1, in = config->n_in_channels / times, out = config->n_out_channels;
+    if (config->data_loader_config == VT_LOADER_SYNTHETIC) {
+        vt_log_info("data: noise, %lld channels on %lld×%lld points", (long long)in, (long long)config->img_size[0],
+                    (long long)config->img_size[1]);
+        return;
+    }
+    char *names = names_text(vt_dataset_channel_names(opening->training), in > out ? in : out);
+    char *forecast = in != out ? vt_text_format("; %lld channels are forecast", (long long)out) : vt_text_copy("");
+    char *history = times > 1 ? vt_text_format("; the input holds %lld times", (long long)times) : vt_text_copy("");
+    vt_log_info("data: %s and %s: %lld channel%s%s on %lld×%lld points%s%s", config->train_data_path,
+                config->valid_data_path, (long long)in, in == 1 ? "" : "s", names, (long long)config->img_size[0],
+                (long long)config->img_size[1], forecast, history);
+    free(names);
+    free(forecast);
+    free(history);
+}
+
+/* The YAML file's channels count for nothing where `variables` names them. */
+static void log_replaced_channels(const vt_config *config)
+{
+    const int64_t *replaced = config->replaced_channels;
+    if (replaced[0] == 0 && replaced[1] == 0) return;
+    vt_log_info("variables: its channels make n_in_channels %lld and n_out_channels %lld; the configuration's %lld and "
+                "%lld are not used",
+                (long long)config->n_in_channels, (long long)config->n_out_channels, (long long)replaced[0],
+                (long long)replaced[1]);
+}
+
+static void log_limit(const vt_dataset *dataset, const char *option)
+{
+    const int64_t used = vt_dataset_sample_count(dataset), all = vt_dataset_whole_count(dataset);
+    char from[VT_DATE_SIZE], to[VT_DATE_SIZE], dates[2 * VT_DATE_SIZE + 8] = "";
+    vt_date first, last;
+    if (used >= all) return;
+    if (vt_dataset_date(dataset, 0, &first) && vt_dataset_date(dataset, used - 1, &last))
+        snprintf(dates, sizeof dates, ": %s to %s", vt_date_format(first, from), vt_date_format(last, to));
+    vt_log_info("%s: the first %lld of %lld samples in time order%s", option, (long long)used, (long long)all, dates);
+}
+
+static void log_samples(const vt_opening *opening)
+{
+    const vt_config *config = opening->config;
+    const vt_loop_length *length = &opening->length;
+    log_limit(opening->training, "limit_nsamples");
+    log_limit(opening->validation, "limit_nsamples_val");
+    vt_log_info("samples: %lld for training, %lld for validation; %lld epochs of %lld steps",
+                (long long)vt_dataset_sample_count(opening->training),
+                (long long)vt_dataset_sample_count(opening->validation), (long long)length->epochs,
+                (long long)length->steps_per_epoch);
+    if (length->steps_per_epoch < opening->batches)
+        vt_log_info("num_iters %lld is less than an epoch of %lld steps: training for %lld steps",
+                    (long long)config->num_iters, (long long)opening->batches, (long long)config->num_iters);
+    else if (config->num_iters != VT_UNSET_INTEGER && length->steps != config->num_iters)
+        vt_log_info("num_iters %lld makes %lld whole epochs, %lld steps", (long long)config->num_iters,
+                    (long long)length->epochs, (long long)length->steps);
+}
+
+static void log_model(const vt_opening *opening)
+{
+    const vt_config *config = opening->config;
+    const int64_t patch = config->patch_size;
+    const int64_t tokens = config->img_size[0] / patch * (config->img_size[1] / patch);
+    vt_log_info("model: %lld parameters: embed_dim %lld, depth %lld, %lld heads, %lld tokens of %lld×%lld points",
+                (long long)vt_parameters_model_elements(opening->trainer->parameters), (long long)config->embed_dim,
+                (long long)config->depth, (long long)config->num_heads, (long long)tokens, (long long)patch,
+                (long long)patch);
+}
+
+static void log_training(const vt_config *config)
+{
+    char *optimizer = vt_config_value_text(config, "optimizer"), *precision = vt_config_value_text(config, "amp_mode");
+    vt_text line = {0};
+    vt_text_append(&line, "training: batches of %lld, %s, learning rate %.4g (%s", (long long)config->global_batch_size,
+                   optimizer, vt_config_learning_rate(config),
+                   config->lr_schedule == VT_SCHEDULE_COSINE ? "falls to 0 as a cosine" : "constant");
+    if (config->warmup > 0) vt_text_append(&line, " after a warm-up of %lld steps", (long long)config->warmup);
+    vt_text_append(&line, ")");
+    if (config->weight_decay > 0) vt_text_append(&line, ", weight decay %.4g", config->weight_decay);
+    if (config->dropout > 0) vt_text_append(&line, ", dropout %.4g", config->dropout);
+    vt_log_info("%s, %s", line.characters, config->amp_mode == VT_AMP_NONE ? "float32" : precision);
+    vt_text_close(&line);
+    free(optimizer);
+    free(precision);
+}
+
+static void log_layout(const vt_config *config, const vt_world *world)
+{
+    const int *size = world->layout.size;
+    if (world->ranks == 1) return;
+    vt_log_info("ranks: %d (%s), communicating through %s; tensor %d × context %d × data %d, order %s", world->ranks,
+                vt_launch_name(world->launch.launcher), world->engine->name, size[VT_AXIS_TENSOR],
+                size[VT_AXIS_CONTEXT], size[VT_AXIS_DATA], config->parallel_order);
+}
+
+static void log_memory(const vt_plan *plan)
+{
+    char total[VT_NUMBER_SIZE], parts[256];
+    vt_plan_describe(plan, parts, sizeof parts);
+    vt_log_info("memory the run needs: %s (%s); %.4g GFLOP a step", vt_text_bytes(vt_plan_total(plan), total), parts,
+                1e-9 * plan->step_flops);
+}
+
+/* ---- the details ---- */
+
+static void log_key(const char *text, void *context)
+{
+    (void)context;
+    vt_log_detail("%s", text);
+}
+
+static void log_configuration(const vt_config *config)
+{
+    vt_log_detail("------------------ Configuration ------------------");
+    vt_config_print(config, log_key, NULL);
+    vt_log_detail("---------------------------------------------------");
+}
+
+static const char *shape_text(const int64_t *shape, int dimensions, const char *separator, char buffer[96])
+{
+    int used = 0;
+    buffer[0] = '\0';
+    for (int i = 0; i < dimensions; i++)
+        used += snprintf(buffer + used, 96 - (size_t)used, "%s%lld", i > 0 ? separator : "", (long long)shape[i]);
+    return buffer;
+}
+
+static void log_parameters(const vt_parameters *parameters)
+{
+    char shape[96], local[96], global_column[100], local_column[100];
+    vt_log_detail("%-32s %-22s %-22s %12s", "parameter", "global shape", "local shape", "bytes");
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        snprintf(global_column, sizeof global_column, "[%s]",
+                 shape_text(parameter->shape, parameter->dimensions, ", ", shape));
+        snprintf(local_column, sizeof local_column, "[%s]",
+                 shape_text(parameter->local, parameter->dimensions, ", ", local));
+        vt_log_detail("%-32s %-22s %-22s %12lld", parameter->name, global_column, local_column,
+                      (long long)parameter->count * (long long)sizeof(float));
+    }
+    vt_log_detail("number of model parameters: %lld", (long long)vt_parameters_model_elements(parameters));
+}
+
+/* A shape is written "384x1536", so that no field holds a comma. */
+static vt_status write_parameters(const vt_opening *opening)
+{
+    vt_status status = VT_OK;
+    const vt_parameters *parameters = opening->trainer->parameters;
+    char shape[96], local[96];
+    char *path = vt_text_format("%s/parameters.csv", opening->run_directory);
+    FILE *file = fopen(path, "we");
+    VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
+    fprintf(file, "name,global_shape,local_shape,bytes\n");
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        fprintf(file, "%s,%s,%s,%lld\n", parameter->name,
+                shape_text(parameter->shape, parameter->dimensions, "x", shape),
+                shape_text(parameter->local, parameter->dimensions, "x", local),
+                (long long)parameter->count * (long long)sizeof(float));
+    }
+    VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
+done:
+    free(path);
+    return status;
+}
+
+vt_status vt_opening_log(const vt_opening *opening)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = opening->config;
+    log_configuration_name(config);
+    log_data(opening);
+    log_replaced_channels(config);
+    vt_reader_log(config, opening->world, opening->training, opening->validation);
+    log_samples(opening);
+    log_model(opening);
+    log_training(config);
+    log_layout(config, opening->world);
+    vt_log_info("computing on: %s", opening->trainer->backend->name);
+    log_memory(opening->plan);
+    vt_record_memory_at_start(opening->trainer->backend);
+    vt_log_info("run directory: %s (all options in config.yaml, all tensors in parameters.csv)",
+                opening->run_directory);
+    if (config->disable_broadcast_buffers)
+        vt_log_info("disable_broadcast_buffers has no effect: the model has no buffers");
+    log_configuration(config);
+    log_parameters(opening->trainer->parameters);
+    if (opening->world->rank == 0) status = write_parameters(opening);
+    return status;
+}

@@ -1,0 +1,22 @@
+/* What the log says before a run's first step: about ten lines for people, then the configuration and the table of the
+ * parameters, which log parsers of the tutorials know, as details (see vt_log_detail). */
+#ifndef VT_TRAINING_OPENING_H
+#define VT_TRAINING_OPENING_H
+
+#include "training/loop.h"
+
+typedef struct {
+    const vt_config *config;
+    const vt_world *world;
+    const vt_trainer *trainer;
+    const vt_plan *plan;
+    const vt_dataset *training, *validation;
+    const char *run_directory;
+    vt_loop_length length;
+    int64_t batches; /* of a whole epoch */
+} vt_opening;
+
+/* The first rank also writes the table of the parameters to <run directory>/parameters.csv. */
+vt_status vt_opening_log(const vt_opening *opening);
+
+#endif

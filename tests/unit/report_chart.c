@@ -1,0 +1,26 @@
+/* Charts of report.html. */
+#include <stdlib.h>
+
+#include "report/chart.h"
+#include "test.h"
+
+/* Is the chart of a loss that falls from 1 to `last` drawn on a logarithmic axis? */
+static bool is_logarithmic(double last, bool may_be)
+{
+    const double x[] = {1, 2, 3}, y[] = {1, 0.9, last};
+    const vt_line line = {"loss", x, y, 3, 0, VT_LINE_PLAIN, 0};
+    const vt_chart chart = {
+        .title = "Loss", .x_name = "step", .lines = &line, .line_count = 1, .may_be_logarithmic = may_be};
+    vt_text html = {0};
+    vt_chart_append(&html, &chart);
+    const bool is = strstr(html.characters, "(logarithmic)") != NULL;
+    vt_text_close(&html);
+    return is;
+}
+
+/* What is learnt late shows: from 1 to 0.1 the last tenth of the progress would be a hair on a linear axis. */
+TEST(charts_show_late_progress)
+{
+    EXPECT(is_logarithmic(0.1, true) && is_logarithmic(0.2, true));
+    EXPECT(!is_logarithmic(0.5, true) && !is_logarithmic(0.1, false) && !is_logarithmic(0, true));
+}
