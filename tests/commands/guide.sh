@@ -19,7 +19,7 @@ test_man_page() {
     tool=
     if command -v groff >/dev/null; then
         tool=groff
-        groff -ww -man -Tutf8 vitrain.1 >page 2>complaints
+        groff -ww -man -Tutf8 -P-cbou vitrain.1 >page 2>complaints
         [ ! -s complaints ] || { cat complaints; return 1; }
         contains "$(cat page)" "EXAMPLES"
     fi
@@ -33,7 +33,8 @@ test_man_page() {
 
 # offers LINE: what bash is offered at the end of this line, sorted, on one line; as the function of the script gets it.
 offers() {
-    COMP_LINE=$1 COMP_POINT=${#1} COMPREPLY=()
+    compopt() { manners="$manners $2"; } # there is a true one only while readline completes
+    COMP_LINE=$1 COMP_POINT=${#1} COMPREPLY=() manners=
     _vitrain
     offered=$(printf '%s\n' "${COMPREPLY[@]}" | LC_ALL=C sort | tr '\n' ' ')
     offered=${offered% }
@@ -56,9 +57,11 @@ test_completion_bash() {
     expect_offers "vitrain help lay" layout
     # names of flags, with '=' where a value must follow
     expect_offers "vitrain --embed" --embed_dim=
+    [ "$manners" = " nospace" ]
     expect_offers "vitrain train --embed" --embed_dim=
     expect_offers "vitrain bench io --embed" --embed_dim=
     expect_offers "vitrain --enable_j" --enable_jit
+    [ "$manners" = "" ]
     expect_offers "vitrain evaluate --r" "--recompute= --resume --resume_newest --rollout= --row_parallel_size= --run_num="
     expect_offers "vitrain stats --o" --output=
     expect_offers "vitrain stats --embed" ""
@@ -85,6 +88,7 @@ test_completion_of_paths() {
     expect_offers "vitrain --data_dir data/tr" "data/train data/trial.yaml"
     expect_offers "vitrain --data_dir=data/two\\ w" "data/two words"
     expect_offers "vitrain --resume=data/tri" data/trial.yaml
+    [ "$manners" = " filenames" ]
     expect_offers "vitrain stats data/tr" data/train
     expect_offers "vitrain stats data/train --output=data/tri" data/trial.yaml
     expect_offers "vitrain --expdir=nothing_like_it" ""
@@ -115,27 +119,8 @@ test_completion_zsh() {
     [ "$(head -n 1 _vitrain)" = "#compdef vitrain" ]
     command -v zsh >/dev/null || skip "no zsh: the script was not read"
     zsh -n _vitrain
-    # A zsh behind a pseudo-terminal, which completes what is typed.
     zsh -f -c 'zmodload zsh/zpty' 2>/dev/null || skip "this zsh has no zpty: the script was not run"
-    cat >drive.zsh <<'DRIVE'
-zmodload zsh/zpty
-zpty shell zsh -f -i
-read_until() {
-    local text all=
-    while zpty -r shell text; do all+=$text; [[ $all == *$1* ]] && break; done
-    printf '%s' "$all"
-}
-# Separate strings: the echo of the command must not look like its answer.
-zpty -w shell 'PS1=; unset zle_bracketed_paste; autoload -Uz compinit && compinit -u -D; bindkey "^I" complete-word'
-zpty -w shell 'zstyle ":completion:*" list-prompt ""; LISTMAX=1000; source ./_vitrain; PATH='${VITRAIN:h}':$PATH; print rea""dy'
-read_until ready >/dev/null
-for line in 'vitrain predi' 'vitrain --embed' 'vitrain --device=cu' 'vitrain evaluate --split=va' 'vitrain bench ke' \
-    'vitrain --config=dem' 'vitrain stats --forc' 'vitrain train --data_dir=some_d'; do
-    zpty -w -n shell "print -r -- [$line"$'\t]\n'
-    :
-done
-DRIVE
-    # what completes a line is asked by a widget: `print` needs no quoting of what it got
+    # A zsh behind a pseudo-terminal gets lines with a tab at each ^; control-X shows what they became.
     cat >ask.zsh <<'ASK'
 autoload -Uz compinit && compinit -u -D
 source ./_vitrain
@@ -156,9 +141,10 @@ expect() {
     return 1
 }
 expect ready
+tab=$'\t'
 while IFS='>' read -r line want; do
-    zpty -w -n shell "$line"$'\t\x18'
-    text= all=
+    zpty -w -n shell "${line//^/$tab}"$'\x18'
+    all=
     while zpty -r shell text; do all+=$text; [[ $all == *GOT\<*\>* ]] && break; done
     got=${${all##*GOT\<}%%\>*}
     [[ $got == $want ]] || { print -r -- "'$line' became '$got', expected '$want'"; zpty -d shell; exit 1; }
@@ -167,16 +153,17 @@ zpty -d shell
 DRIVE
     mkdir some_directory
     timeout 60 zsh -f drive.zsh <<'LINES'
-vitrain predi>vitrain predict 
-vitrain --embed>vitrain --embed_dim=
-vitrain --device=cu>vitrain --device=cuda 
-vitrain evaluate --split=va>vitrain evaluate --split=valid 
-vitrain bench ke>vitrain bench kernels 
-vitrain bench kernels --rou>vitrain bench kernels --rounds=
-vitrain --config=dem>vitrain --config=demo 
-vitrain stats --forc>vitrain stats --force
-vitrain train --data_dir=some_d>vitrain train --data_dir=some_directory/
-vitrain stats some_d>vitrain stats some_directory/
+vitrain predi^>vitrain predict 
+vitrain --embed^>vitrain --embed_dim=
+vitrain --device=cu^>vitrain --device=cuda 
+vitrain evaluate --split=va^>vitrain evaluate --split=valid 
+vitrain bench ke^--rou^>vitrain bench kernels --rounds=
+vitrain --config=dem^>vitrain --config=demo 
+vitrain --enable_j^ --shuf^fal^>vitrain --enable_jit --shuffle=false 
+vitrain stats --forc^ >vitrain stats --force 
+vitrain train --data_dir=some_d^>vitrain train --data_dir=some_directory/
+vitrain stats some_d^>vitrain stats some_directory/
+vitrain stats --embed^>vitrain stats --embed
 LINES
 }
 
