@@ -1,8 +1,8 @@
 # A cross build for 64-bit ARM, run by qemu: docs/arm.md.
 .PHONY: test-arm
 
-ARM_TESTS ?= golden/ unit/ operations/against_plain operations/attention_blocks operations/blocks operations/half \
-    operations/patches operations/steps
+ARM_TESTS ?= golden unit operations/against_plain operations/attention_blocks operations/blocks operations/half \
+    operations/half_conversions operations/half_products operations/patches operations/steps
 ARM_CC ?= aarch64-linux-gnu-gcc
 ARM_QEMU ?= qemu-aarch64
 ARM_BUILD := $(BUILD)/arm
