@@ -100,6 +100,7 @@ static bool in_range(const vt_argument *flag, double value)
 static char *list_choices(const char *choices)
 {
     vt_text list = {0};
+    vt_text_append(&list, "%s", ""); /* not NULL */
     for (const char *word = choices; *word != '\0'; word += *word == '|') {
         const size_t length = strcspn(word, "|");
         const char *before = word == choices ? "" : word[length] == '\0' ? " or " : ", ";

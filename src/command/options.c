@@ -43,7 +43,7 @@ vt_status vt_command_options(int argument_count, char *const *arguments)
          "with --configurations: those of this file (config/ViT.yaml, as for train)"},
     };
     const int64_t flag_count = sizeof flags / sizeof flags[0];
-    VT_TRY(vt_arguments_take("options", argument_count, arguments, flags, flag_count, &other_count, &others, &help));
+    VT_TRY(vt_arguments_words("options", argument_count, arguments, flags, flag_count, &other_count, &others, &help));
     if (help) {
         print_help(flags, flag_count);
         goto done;

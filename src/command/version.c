@@ -19,7 +19,7 @@ vt_status vt_command_version(int argument_count, char *const *arguments)
     char **others = NULL;
     int other_count = 0;
     bool help = false;
-    VT_TRY(vt_arguments_take("version", argument_count, arguments, NULL, 0, &other_count, &others, &help));
+    VT_TRY(vt_arguments_words("version", argument_count, arguments, NULL, 0, &other_count, &others, &help));
     if (help) {
         printf("vitrain version, or vitrain --version: prints the version.\n");
         goto done;
