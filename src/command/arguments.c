@@ -263,13 +263,13 @@ vt_status vt_arguments_take_with(const char *command, int argument_count, char *
 vt_status vt_arguments_take(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
                             int64_t flag_count, int *other_count, char ***others, bool *help)
 {
-    return take(command, argument_count, arguments, flags, flag_count, NULL, NULL, true, other_count, others, help);
+    return take(command, argument_count, arguments, flags, flag_count, "", NULL, true, other_count, others, help);
 }
 
 vt_status vt_arguments_words(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
                              int64_t flag_count, int *word_count, char ***words, bool *help)
 {
-    return take(command, argument_count, arguments, flags, flag_count, NULL, NULL, false, word_count, words, help);
+    return take(command, argument_count, arguments, flags, flag_count, "", NULL, false, word_count, words, help);
 }
 
 vt_status vt_arguments_parse(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
