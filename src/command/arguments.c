@@ -214,6 +214,7 @@ static vt_status take_flag(const char *command, const vt_argument *flag, int arg
     vt_status status = VT_OK;
     const char *value = NULL, *name = arguments[*i] + 2;
     VT_TRY(find_value(command, flag, name + strcspn(name, "="), argument_count, arguments, i, &value));
+    VT_ASSERT(value != NULL);
     if (operand != NULL && flag->value == (void *)operand && *operand != NULL)
         VT_TRY(take_operand(command, operand_name, value, operand));
     VT_TRY(parse_value(command, flag, value));
