@@ -6,6 +6,7 @@
 # make sanitize   every test under ASan and UBSan                         make tsan      threads, under ThreadSanitizer
 # make fuzz       libFuzzer, FUZZ_SECONDS each                            make faults    crashes, failing calls and memory, every one
 # make long-test  20,000 steps                                            make memcheck  a short run under valgrind
+# make test-arm   a cross build for ARM, its tests under qemu: docs/arm.md
 # make lint       clang-format, clang-tidy, cppcheck                      make docs      docs/options.md from the option table
 # make deps       installs the libraries that are missing (apt)           make clean, make defaults (forgets settings)
 #
@@ -19,7 +20,7 @@ BUILD ?= build
 
 # Goals that need no library, or install them first.
 WITHOUT_LIBRARIES := deps demo test sanitize tsan fuzz faults long-test memcheck bench gpu-check gpu-bring clean help \
-    defaults uninstall dist version
+    defaults uninstall dist version test-arm
 GOALS := $(filter-out $(WITHOUT_LIBRARIES),$(or $(MAKECMDGOALS),vitrain))
 
 include make/settings.mk

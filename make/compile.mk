@@ -87,4 +87,4 @@ $(BUILD)/src/backend/cpu/amx/%.amx.o: src/backend/cpu/amx/%.c $(STAMPS)/compile
 
 $(BUILD)/src/backend/cpu/backend.o: LOCAL_CFLAGS += $(if $(AMX_CFLAGS),-DVT_HAS_AMX)
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -name sysroot -prune -o -name '*.d' -print 2>/dev/null)

@@ -10,6 +10,31 @@
 
 enum { MOST_FLAGS = 32 };
 
+/* ---- showing the flags instead of using them ---- */
+
+static struct {
+    void (*visit)(const vt_argument *flag, void *context);
+    void *context;
+} visitor;
+
+void vt_arguments_visit(vt_status (*run)(int argument_count, char *const *arguments), int argument_count,
+                        char *const *arguments, void (*visit)(const vt_argument *flag, void *context), void *context)
+{
+    visitor.visit = visit;
+    visitor.context = context;
+    const vt_status status = run(argument_count, arguments);
+    VT_ASSERT(status == VT_STOPPED);
+    visitor.visit = NULL;
+}
+
+static vt_status show_flags(const vt_argument *flags, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) visitor.visit(&flags[i], visitor.context);
+    return VT_STOPPED;
+}
+
+/* ---- parsing ---- */
+
 static const vt_argument *find_flag(const vt_argument *flags, int64_t count, const char *name, size_t length)
 {
     for (int64_t i = 0; i < count; i++)
@@ -71,6 +96,38 @@ static bool in_range(const vt_argument *flag, double value)
     return value >= flag->least && value <= flag->most;
 }
 
+/* The words of choices as a sentence has them: "a, b or c"; malloc'd. */
+static char *list_choices(const char *choices)
+{
+    vt_text list = {0};
+    vt_text_append(&list, "%s", ""); /* not NULL */
+    for (const char *word = choices; *word != '\0'; word += *word == '|') {
+        const size_t length = strcspn(word, "|");
+        const char *before = word == choices ? "" : word[length] == '\0' ? " or " : ", ";
+        vt_text_append(&list, "%s%.*s", before, (int)length, word);
+        word += length;
+    }
+    return list.characters;
+}
+
+static vt_status parse_choice(const char *command, const vt_argument *flag, const char *text)
+{
+    vt_status status = VT_OK;
+    vt_argument_choice *choice = flag->value;
+    char *list = list_choices(choice->choices);
+    bool known = false;
+    for (const char *word = choice->choices; !known && *word != '\0'; word += *word == '|') {
+        const size_t length = strcspn(word, "|");
+        known = strlen(text) == length && strncmp(word, text, length) == 0;
+        word += length;
+    }
+    VT_CHECK(known, "%s: --%s=%s: expected %s", command, flag->name, text, list);
+    choice->chosen = text;
+done:
+    free(list);
+    return status;
+}
+
 static vt_status parse_value(const char *command, const vt_argument *flag, const char *text)
 {
     vt_status status = VT_OK;
@@ -107,6 +164,9 @@ static vt_status parse_value(const char *command, const vt_argument *flag, const
                  "%s: --%s=%s: expected two whole numbers from %.0f to %.0f, like [32,64]", command, flag->name, text,
                  flag->least, flag->most);
         memcpy(flag->value, pair, sizeof pair);
+        break;
+    case VT_ARGUMENT_CHOICE:
+        status = parse_choice(command, flag, text);
         break;
     }
 done:
@@ -154,6 +214,7 @@ static vt_status take_flag(const char *command, const vt_argument *flag, int arg
     vt_status status = VT_OK;
     const char *value = NULL, *name = arguments[*i] + 2;
     VT_TRY(find_value(command, flag, name + strcspn(name, "="), argument_count, arguments, i, &value));
+    VT_ASSERT(value != NULL);
     if (operand != NULL && flag->value == (void *)operand && *operand != NULL)
         VT_TRY(take_operand(command, operand_name, value, operand));
     VT_TRY(parse_value(command, flag, value));
@@ -168,6 +229,8 @@ static vt_status take(const char *command, int argument_count, char *const *argu
     vt_status status = VT_OK;
     *help = vt_arguments_ask_help(argument_count, arguments);
     *other_count = 0;
+    *others = NULL;
+    if (visitor.visit != NULL) return show_flags(flags, flag_count);
     *others = vt_allocate((size_t)argument_count + 1, sizeof **others, "the arguments");
     for (int i = 0; !*help && i < argument_count; i++) {
         const char *word = arguments[i], *name = word + (strncmp(word, "--", 2) == 0 ? 2 : 0);
@@ -201,13 +264,13 @@ vt_status vt_arguments_take_with(const char *command, int argument_count, char *
 vt_status vt_arguments_take(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
                             int64_t flag_count, int *other_count, char ***others, bool *help)
 {
-    return take(command, argument_count, arguments, flags, flag_count, NULL, NULL, true, other_count, others, help);
+    return take(command, argument_count, arguments, flags, flag_count, "", NULL, true, other_count, others, help);
 }
 
 vt_status vt_arguments_words(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
                              int64_t flag_count, int *word_count, char ***words, bool *help)
 {
-    return take(command, argument_count, arguments, flags, flag_count, NULL, NULL, false, word_count, words, help);
+    return take(command, argument_count, arguments, flags, flag_count, "", NULL, false, word_count, words, help);
 }
 
 vt_status vt_arguments_parse(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
@@ -215,6 +278,7 @@ vt_status vt_arguments_parse(const char *command, int argument_count, char *cons
 {
     vt_status status = VT_OK;
     *operand = NULL;
+    if (visitor.visit != NULL) return show_flags(flags, flag_count);
     *help = vt_arguments_ask_help(argument_count, arguments);
     for (int i = 0; !*help && i < argument_count; i++) {
         const char *word = arguments[i];
@@ -235,37 +299,40 @@ done:
     return status;
 }
 
-static void print_default(const vt_argument *flag)
+char *vt_argument_form(const vt_argument *flag)
+{
+    static const char *const forms[] = {
+        [VT_ARGUMENT_INTEGER] = "=N",          [VT_ARGUMENT_REAL] = "=X",    [VT_ARGUMENT_SWITCH] = "",
+        [VT_ARGUMENT_PATH] = "=PATH",          [VT_ARGUMENT_TEXT] = "=TEXT", [VT_ARGUMENT_PAIR] = "=[N,N]",
+        [VT_ARGUMENT_SWITCH_PATH] = "[=PATH]",
+    };
+    if (flag->kind != VT_ARGUMENT_CHOICE) return vt_text_copy(forms[flag->kind]);
+    return vt_text_format("=%s", ((const vt_argument_choice *)flag->value)->choices);
+}
+
+char *vt_argument_default(const vt_argument *flag)
 {
     char number[VT_NUMBER_SIZE];
     const int64_t *pair = flag->value;
-    switch (flag->kind) {
-    case VT_ARGUMENT_INTEGER:
-        printf(" (default %lld)", (long long)*(const int64_t *)flag->value);
-        break;
-    case VT_ARGUMENT_REAL:
-        printf(" (default %s)", vt_text_double(*(const double *)flag->value, number));
-        break;
-    case VT_ARGUMENT_PAIR:
-        printf(" (default [%lld,%lld])", (long long)pair[0], (long long)pair[1]);
-        break;
-    case VT_ARGUMENT_SWITCH:
-    case VT_ARGUMENT_PATH:
-    case VT_ARGUMENT_SWITCH_PATH:
-    case VT_ARGUMENT_TEXT:
-        break;
-    }
+    const char *chosen = flag->kind == VT_ARGUMENT_CHOICE ? ((const vt_argument_choice *)flag->value)->chosen : NULL;
+    if (flag->kind == VT_ARGUMENT_INTEGER && in_range(flag, (double)pair[0])) /* outside: stands for "not given" */
+        return vt_text_format("%lld", (long long)pair[0]);
+    if (flag->kind == VT_ARGUMENT_REAL)
+        return vt_text_format("%s", vt_text_double(*(const double *)flag->value, number));
+    if (flag->kind == VT_ARGUMENT_PAIR) return vt_text_format("[%lld,%lld]", (long long)pair[0], (long long)pair[1]);
+    return vt_text_copy(chosen != NULL ? chosen : "");
 }
 
 void vt_arguments_print(const vt_argument *flags, int64_t flag_count)
 {
-    static const char *const forms[] = {"=N", "=X", "", "=PATH", "[=PATH]", "=TEXT", "=[N,N]"};
     for (int64_t i = 0; i < flag_count; i++) {
-        char *form = vt_text_format("--%s%s", flags[i].name, forms[flags[i].kind]);
-        printf("  %-22s %s", form, flags[i].help);
-        print_default(&flags[i]);
-        printf("\n");
+        char *value = vt_argument_form(&flags[i]);
+        char *form = vt_text_format("--%s%s", flags[i].name, value);
+        char *preset = vt_argument_default(&flags[i]);
+        printf(preset[0] != '\0' ? "  %-22s %s (default %s)\n" : "  %-22s %s\n", form, flags[i].help, preset);
+        free(preset);
         free(form);
+        free(value);
     }
     printf("  %-22s this text\n", "--help");
 }

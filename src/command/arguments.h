@@ -15,14 +15,21 @@ typedef enum {
     VT_ARGUMENT_PATH,
     VT_ARGUMENT_SWITCH_PATH, /* a switch that may be given a path behind "="; without one its value is "" */
     VT_ARGUMENT_TEXT,        /* any other than a path's */
-    VT_ARGUMENT_PAIR
+    VT_ARGUMENT_PAIR,
+    VT_ARGUMENT_CHOICE
 } vt_argument_kind;
+
+/* The value of a flag that takes one of several words. */
+typedef struct {
+    const char *chosen;  /* holds the default; NULL: none */
+    const char *choices; /* "a|b" */
+} vt_argument_choice;
 
 typedef struct {
     const char *name; /* without the dashes */
     vt_argument_kind kind;
-    void *value; /* int64_t, double, bool, const char *, int64_t[2]; holds the default; texts point into the arguments
-                  */
+    void *value; /* int64_t, double, bool, const char *, int64_t[2], vt_argument_choice; holds the default; texts point
+                    into the arguments */
     double least, most; /* of numbers */
     const char *help;
 } vt_argument;
@@ -57,5 +64,16 @@ bool vt_arguments_ask_help(int argument_count, char *const *arguments);
 
 /* Prints a line a flag on standard output, with the values they hold as defaults. */
 void vt_arguments_print(const vt_argument *flags, int64_t flag_count);
+
+/* "=N", "[=PATH]", "=a|b", ...: the value as help writes it behind the flag's name; malloc'd. */
+char *vt_argument_form(const vt_argument *flag);
+
+/* The default as text, "" where there is none to show; malloc'd. */
+char *vt_argument_default(const vt_argument *flag);
+
+/* Calls visit(flag, context) for each flag of a subcommand: `run` is called with `arguments`, and the first
+ * vt_arguments_parse or vt_arguments_take that it makes shows its flags and returns VT_STOPPED. */
+void vt_arguments_visit(vt_status (*run)(int argument_count, char *const *arguments), int argument_count,
+                        char *const *arguments, void (*visit)(const vt_argument *flag, void *context), void *context);
 
 #endif

@@ -393,11 +393,15 @@ vt_status vt_command_bench_io(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     bench b = {0};
-    if (vt_arguments_ask_help(argument_count, arguments)) {
+    char **others = NULL;
+    int other_count = 0;
+    bool help = false;
+    VT_TRY(vt_arguments_take("bench", argument_count - 1, arguments + 1, NULL, 0, &other_count, &others, &help));
+    if (help) {
         print_help();
-        return VT_OK;
+        goto done;
     }
-    VT_TRY(open_bench(&b, argument_count - 1, arguments + 1));
+    VT_TRY(open_bench(&b, other_count, others));
     VT_TRY(measure(&b));
 done:
     vt_loader_close(&b.loader);
@@ -405,5 +409,6 @@ done:
     vt_world_close(&b.world, status == VT_ERROR);
     vt_config_close(&b.config);
     free(b.ring);
+    free(others);
     return status;
 }

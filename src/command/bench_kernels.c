@@ -379,7 +379,6 @@ static vt_status open_device(workplace *w, const char *device, int64_t threads)
 {
     vt_status status = VT_OK;
     w->on_gpu = strcmp(device, "cuda") == 0;
-    VT_CHECK(w->on_gpu || strcmp(device, "cpu") == 0, "--device=%s: expected cpu or cuda", device);
     w->type = w->on_gpu ? VT_BFLOAT16 : VT_FLOAT32;
     w->samples = 32;
     w->images = w->on_gpu ? 32 : 8;
@@ -399,9 +398,9 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
     int64_t threads = 0, rounds = 5;
     bool help = false;
     const char *what = NULL; /* the word kernels */
-    const char *device = "cpu";
+    vt_argument_choice device = {"cpu", "cpu|cuda"};
     const vt_argument flags[] = {
-        {"device", VT_ARGUMENT_TEXT, &device, 0, 0, "cpu, or cuda"},
+        {"device", VT_ARGUMENT_CHOICE, &device, 0, 0, "where to compute"},
         {"threads", VT_ARGUMENT_INTEGER, &threads, 0, 4096, "0: one a core"},
         {"rounds", VT_ARGUMENT_INTEGER, &rounds, 1, 1000, "of which the best counts"},
     };
@@ -421,7 +420,7 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
         vt_arguments_print(flags, 3);
         goto done;
     }
-    VT_TRY(open_device(&w, device, threads));
+    VT_TRY(open_device(&w, device.chosen, threads));
     VT_TRY(open_workplace(&w, &arena));
     VT_TRY(fill_workplace(&w, &arena));
     VT_TRY(measure_all(&w, rounds));

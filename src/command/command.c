@@ -23,41 +23,44 @@
 #include "command/watch.h"
 #include "parallel/world.h"
 
-/* Arguments exclude the subcommand's name. Each answers --help itself, except train. */
-typedef struct {
-    const char *name, *summary;
-    vt_status (*run)(int argument_count, char *const *arguments);
-    bool alone; /* writes files that several ranks would write over each other */
-} subcommand;
-
-static const subcommand commands[] = {
-    {"train", "train a model; what `vitrain` does without a subcommand", vt_command_train, false},
-    {"synth", "write a synthetic atmosphere in the layout of the training data", vt_command_synth, true},
-    {"stats", "write the means and standard deviations of a data set", vt_command_stats, true},
-    {"bench",
-     "measure parts by themselves: `vitrain bench io` the reader, `vitrain bench kernels` every operation of a back "
-     "end",
-     vt_command_bench, false},
-    {"export", "write a checkpoint's parameters as a .safetensors file", vt_command_export, true},
-    {"evaluate", "score forecasts of a checkpoint: RMSE and ACC by channel and lead time, maps", vt_command_evaluate,
-     false},
-    {"predict", "forecast from one initial time, into a NetCDF file", vt_command_predict, true},
-    {"watch", "show the progress of a run that is going in another terminal", vt_command_watch, false},
-    {"report", "write a run's report.html, or a page that compares several runs", vt_command_report, true},
-    {"inspect", "say what a checkpoint, a run or a data directory holds, and whether it is whole", vt_command_inspect,
-     false},
-    {"layout", "print the grid of ranks of a parallel run", vt_command_layout, false},
-    {"plan", "say what each layout of a run would take, in memory and time", vt_command_plan, false},
-    {"options", "list every option of a configuration", vt_command_options, false},
-    {"version", "print the version, as --version does", vt_command_version, false},
+const vt_subcommand vt_subcommands[] = {
+    {"train", NULL, NULL, "train a model; what `vitrain` does without a subcommand", vt_command_train, false,
+     VT_ALL_OPTIONS},
+    {"synth", NULL, "DIR", "write a synthetic atmosphere in the layout of the training data", vt_command_synth, true,
+     VT_NO_OPTIONS},
+    {"stats", NULL, "DIR", "write the means and standard deviations of a data set", vt_command_stats, true,
+     VT_NO_OPTIONS},
+    {"bench", "io", NULL, "measure the reader by itself, beside plain reads of the same bytes", vt_command_bench, false,
+     VT_ALL_OPTIONS},
+    {"bench", "kernels", NULL, "measure every operation of a back end, beside its limit", vt_command_bench, false,
+     VT_NO_OPTIONS},
+    {"export", NULL, "CHECKPOINT", "write a checkpoint's parameters as a .safetensors file", vt_command_export, true,
+     VT_NO_OPTIONS},
+    {"evaluate", NULL, "CHECKPOINT", "score forecasts of a checkpoint: RMSE and ACC by channel and lead time, maps",
+     vt_command_evaluate, false, VT_CHECKPOINT_OPTIONS},
+    {"predict", NULL, "CHECKPOINT", "forecast from one initial time, into a NetCDF file", vt_command_predict, true,
+     VT_CHECKPOINT_OPTIONS},
+    {"watch", NULL, "RUN", "show the progress of a run that is going in another terminal", vt_command_watch, false,
+     VT_NO_OPTIONS},
+    {"report", NULL, "RUN [RUN ...]", "write a run's report.html, or a page that compares several runs",
+     vt_command_report, true, VT_NO_OPTIONS},
+    {"inspect", NULL, "PATH", "say what a checkpoint, a run or a data directory holds, and whether it is whole",
+     vt_command_inspect, false, VT_NO_OPTIONS},
+    {"layout", NULL, NULL, "print the grid of ranks of a parallel run", vt_command_layout, false, VT_ALL_OPTIONS},
+    {"plan", NULL, NULL, "say what each layout of a run would take, in memory and time", vt_command_plan, false,
+     VT_ALL_OPTIONS},
+    {"options", NULL, NULL, "list every option of a configuration; print the man page and completions",
+     vt_command_options, true, VT_NO_OPTIONS},
+    {"version", NULL, NULL, "print the version, as --version does", vt_command_version, false, VT_NO_OPTIONS},
 };
 enum { TRY_AGAIN = 75 }; /* EX_TEMPFAIL of sysexits.h: queues that requeue a job know it */
-enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+enum { COMMAND_COUNT = sizeof vt_subcommands / sizeof vt_subcommands[0] };
+const int vt_subcommand_count = COMMAND_COUNT;
 
-static const subcommand *find_command(const char *name)
+static const vt_subcommand *find_command(const char *name)
 {
     for (int i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+        if (strcmp(vt_subcommands[i].name, name) == 0) return &vt_subcommands[i];
     }
     return NULL;
 }
@@ -94,8 +97,12 @@ static void print_help(void)
     printf("vitrain %s: trains vision transformers on the weather\n\n"
            "usage: vitrain [subcommand] [--name=value ...]\n\n",
            vt_version());
-    for (int i = 0; i < COMMAND_COUNT; i++) printf("  %-10s %s\n", commands[i].name, commands[i].summary);
-    printf("  %-10s %s\n\n", "help", "this text, or that of a subcommand: vitrain help NAME");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        const char *word = vt_subcommands[i].word;
+        int width = printf("  %s%s%s", vt_subcommands[i].name, word != NULL ? " " : "", word != NULL ? word : "");
+        printf("%*s%s\n", 17 - width, "", vt_subcommands[i].summary);
+    }
+    printf("  %-14s %s\n\n", "help", "this text, or that of a subcommand: vitrain help NAME");
     print_train_flags();
 }
 
@@ -105,7 +112,7 @@ static vt_status unknown_command(const char *name)
 {
     vt_status status = VT_OK;
     const char *names[COMMAND_COUNT];
-    for (size_t i = 0; i < COMMAND_COUNT; i++) names[i] = commands[i].name;
+    for (size_t i = 0; i < COMMAND_COUNT; i++) names[i] = vt_subcommands[i].name;
     const char *nearest = vt_text_nearest(name, names, COMMAND_COUNT);
     VT_CHECK(nearest == NULL, "'%s' is not a subcommand; did you mean '%s'? (vitrain --help lists them)", name,
              nearest);
@@ -114,7 +121,7 @@ done:
     return status;
 }
 
-static vt_status check_alone(const subcommand *command)
+static vt_status check_alone(const vt_subcommand *command)
 {
     vt_status status = VT_OK;
     vt_launch launch;
@@ -128,7 +135,7 @@ done:
     return status;
 }
 
-static vt_status run_command(const subcommand *command, int argument_count, char *const *arguments)
+static vt_status run_command(const vt_subcommand *command, int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     const bool help = vt_arguments_ask_help(argument_count, arguments);
@@ -152,7 +159,7 @@ static vt_status run_help(int argument_count, char *const *arguments)
         return VT_OK;
     }
     if (strcmp(arguments[0], "help") == 0) return run_help(0, NULL);
-    const subcommand *command = find_command(arguments[0]);
+    const vt_subcommand *command = find_command(arguments[0]);
     return command == NULL ? unknown_command(arguments[0]) : run_command(command, 1, ask);
 }
 
@@ -164,7 +171,7 @@ static vt_status dispatch(int argument_count, char *const *arguments)
     if (vt_arguments_ask_help(argument_count > 0 ? 1 : 0, arguments)) return run_help(0, NULL);
     if (strcmp(first, "help") == 0) return run_help(argument_count - 1, arguments + 1);
     if (first[0] == '-') return run_command(find_command("train"), argument_count, arguments);
-    const subcommand *command = find_command(first);
+    const vt_subcommand *command = find_command(first);
     return command == NULL ? unknown_command(first) : run_command(command, argument_count - 1, arguments + 1);
 }
 

@@ -48,14 +48,15 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
                          bool *help)
 {
     vt_status status = VT_OK;
-    const char *split = "valid", *named = NULL;
+    const char *named = NULL;
+    vt_argument_choice split = {"valid", "valid|test"};
     char **others = NULL;
     int other_count = 0;
     const vt_argument flags[] = {
         {"checkpoint", VT_ARGUMENT_PATH, &named, 0, 0, VT_CHECKPOINT_FLAG_HELP},
         {"rollout", VT_ARGUMENT_INTEGER, &options->rollout, 1, 100000, "steps of each forecast"},
         {"steps", VT_ARGUMENT_INTEGER, &options->rollout, 1, 100000, "another name of --rollout"},
-        {"split", VT_ARGUMENT_TEXT, &split, 0, 0, "valid or test: which set (default valid)"},
+        {"split", VT_ARGUMENT_CHOICE, &split, 0, 0, "which set"},
         {"every", VT_ARGUMENT_INTEGER, &options->every, 1, 100000, "initial times: each so many of the set's"},
         {"map_channel", VT_ARGUMENT_TEXT, &options->channel, 0, 0,
          "channel of the maps (default: the third, or the last)"},
@@ -69,11 +70,9 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
         goto done;
     }
     VT_CHECK(named != NULL, "evaluate: no CHECKPOINT given; see `vitrain evaluate --help`");
-    VT_CHECK(strcmp(split, "valid") == 0 || strcmp(split, "test") == 0, "evaluate: --split=%s: expected valid or test",
-             split);
     VT_TRY(vt_checkpoint_find(named, VT_CHECKPOINT_TO_SHOW, checkpoint));
     options->checkpoint = *checkpoint;
-    options->test = strcmp(split, "test") == 0;
+    options->test = strcmp(split.chosen, "test") == 0;
     VT_TRY(vt_forecaster_configure(options->checkpoint, other_count, others, launch->world_size, config));
     options->config = *config;
     VT_CHECK(options->rollout == 1 || vt_forecaster_can_roll(*config),

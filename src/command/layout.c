@@ -14,14 +14,14 @@
 
 enum { MOST_RANKS = 1 << 20, LINE_WIDTH = 100 };
 
-static void print_help(void)
+static void print_help(const vt_argument *flag)
 {
-    printf("usage: vitrain layout [--ranks=N] [--name=value ...]\n\n"
-           "Prints the grid of ranks of a run: where each rank stands on the axes tp (tensor), cp (context) and dp\n"
-           "(data), which samples and tokens it has, which ranks form the groups along the axes, and what is sent.\n\n"
-           "  --ranks=N   how many ranks; not given: what the launcher says, 1 without one\n"
-           "  --help      this text\n\n"
-           "All other flags are those of `vitrain train`: --config, --tensor_parallel, --context_parallel,\n"
+    printf(
+        "usage: vitrain layout [--ranks=N] [--name=value ...]\n\n"
+        "Prints the grid of ranks of a run: where each rank stands on the axes tp (tensor), cp (context) and dp\n"
+        "(data), which samples and tokens it has, which ranks form the groups along the axes, and what is sent.\n\n");
+    vt_arguments_print(flag, 1);
+    printf("\nAll other flags are those of `vitrain train`: --config, --tensor_parallel, --context_parallel,\n"
            "--parallel_order, --sequence_parallel, --global_batch_size, --num_heads, --img_size, ...\n");
 }
 
@@ -169,10 +169,12 @@ vt_status vt_command_layout(int argument_count, char *const *arguments)
     int64_t ranks = 0;
     int other_count = 0;
     bool help = false;
-    const vt_argument flags[] = {{"ranks", VT_ARGUMENT_INTEGER, &ranks, 1, MOST_RANKS, ""}};
-    VT_TRY(vt_arguments_take("layout", argument_count, arguments, flags, 1, &other_count, &others, &help));
+    const vt_argument flag = {"ranks",    VT_ARGUMENT_INTEGER,
+                              &ranks,     1,
+                              MOST_RANKS, "how many ranks; not given: what the launcher says, 1 without one"};
+    VT_TRY(vt_arguments_take("layout", argument_count, arguments, &flag, 1, &other_count, &others, &help));
     if (help) {
-        print_help();
+        print_help(&flag);
         goto done;
     }
     if (ranks == 0) { /* not given */

@@ -1,31 +1,66 @@
-/* vitrain options: every option, from the table that the parser uses. */
+/* vitrain options: every option, from the table that the parser uses; man page and completions, from the same. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "command/arguments.h"
 #include "command/command.h"
+#include "command/completion.h"
+#include "command/man_page.h"
 #include "config/config.h"
 
-static void print_help(void)
+static void print_help(const vt_argument *flags, int64_t count)
 {
-    printf("usage: vitrain options [--markdown]\n\n"
-           "Prints every option of a configuration with type, default, range and meaning; with --markdown as\n"
-           "docs/options.md.\n");
+    printf("usage: vitrain options [--markdown | --man | --completion=SHELL | --configurations]\n\n"
+           "Prints every option of a configuration with type, default, range and meaning; or one of these:\n\n");
+    vt_arguments_print(flags, count);
+    printf("\nTo read the man page:              vitrain options --man | man -l -\n"
+           "Completion in this shell (bash):   source <(vitrain options --completion=bash)\n"
+           "Completion in this shell (zsh):    source <(vitrain options --completion=zsh)\n"
+           "`make install` installs all three.\n");
+}
+
+static void print_name(const char *name, void *context)
+{
+    (void)context;
+    puts(name);
 }
 
 vt_status vt_command_options(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    bool markdown = false;
-    for (int i = 0; i < argument_count; i++) {
-        if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) {
-            print_help();
-            goto done;
-        }
-        VT_CHECK(strcmp(arguments[i], "--markdown") == 0, "options: unknown argument '%s'; it takes only --markdown",
-                 arguments[i]);
-        markdown = true;
+    bool markdown = false, man = false, configurations = false, help = false;
+    vt_argument_choice shell = {NULL, "bash|zsh"};
+    const char *yaml_config = NULL;
+    char **others = NULL;
+    int other_count = 0;
+    const vt_argument flags[] = {
+        {"markdown", VT_ARGUMENT_SWITCH, &markdown, 0, 0, "the options as docs/options.md"},
+        {"man", VT_ARGUMENT_SWITCH, &man, 0, 0, "the man page, in troff"},
+        {"completion", VT_ARGUMENT_CHOICE, &shell, 0, 0, "completion of command lines for that shell"},
+        {"configurations", VT_ARGUMENT_SWITCH, &configurations, 0, 0, "the names that --config takes"},
+        {"yaml_config", VT_ARGUMENT_PATH, &yaml_config, 0, 0,
+         "with --configurations: those of this file (config/ViT.yaml, as for train)"},
+    };
+    const int64_t flag_count = sizeof flags / sizeof flags[0];
+    VT_TRY(vt_arguments_words("options", argument_count, arguments, flags, flag_count, &other_count, &others, &help));
+    if (help) {
+        print_help(flags, flag_count);
+        goto done;
     }
-    vt_options_print(stdout, markdown);
+    VT_CHECK(other_count == 0, "options: unknown argument '%s'; `vitrain options --help` lists all", others[0]);
+    VT_CHECK(markdown + man + configurations + (shell.chosen != NULL) <= 1,
+             "options: --markdown, --man, --completion and --configurations each print something else: give one");
+    VT_CHECK(yaml_config == NULL || configurations, "options: --yaml_config goes with --configurations only");
+    if (man)
+        vt_man_page_print(stdout);
+    else if (shell.chosen != NULL)
+        vt_completion_print(stdout, strcmp(shell.chosen, "zsh") == 0);
+    else if (configurations)
+        VT_TRY(vt_config_names(yaml_config, print_name, NULL));
+    else
+        vt_options_print(stdout, markdown);
 done:
+    free(others);
     return status;
 }

@@ -25,21 +25,16 @@ typedef struct {
 
 enum { MOST_RANKS = 1 << 14, SHOWN = 10, SHOWN_TOO_LARGE = 3 };
 
-static void print_help(void)
+static void print_help(const vt_argument *flags, int64_t count)
 {
+    printf("usage: vitrain plan [--config=NAME] [--ranks=N] [--hardware=NAME] [--name=value ...]\n\n"
+           "For every layout of a run over N ranks (tensor, context and data parallel, ZeRO stage, sequence parallel,\n"
+           "recompute, size of the micro-batch): the memory of a rank, learnt from the real step, and the time of a\n"
+           "step, reckoned from what it computes and sends. Needs no data, no ranks and not that machine.\n\n");
+    vt_arguments_print(flags, count);
     printf(
-        "usage: vitrain plan [--config=NAME] [--ranks=N] [--hardware=NAME] [--name=value ...]\n\n"
-        "For every layout of a run over N ranks (tensor, context and data parallel, ZeRO stage, sequence parallel,\n"
-        "recompute, size of the micro-batch): the memory of a rank, learnt from the real step, and the time of a\n"
-        "step, reckoned from what it computes and sends. Needs no data, no ranks and not that machine.\n\n"
-        "  --ranks=N          how many ranks; not given: what the launcher says, 1 without one\n"
-        "  --hardware=NAME    an entry of config/hardware.yaml (h100-sxm, h100-nvl, h200-sxm, a100-40, a100-80, cpu),\n"
-        "                     or a file like it (FILE, FILE:NAME); not given: cpu\n"
-        "  --all              every layout, not only the best of each grid of ranks\n"
-        "  --csv              every layout, as CSV\n"
-        "  --calibrate[=FILE] measures this machine at the configuration's sizes and writes FILE\n"
-        "                     (hardware-here.yaml); under a launcher also the messages between its ranks\n"
-        "  --help             this text\n\n"
+        "\nHardware: h100-sxm, h100-nvl, h200-sxm, a100-40, a100-80, cpu, or a file like config/hardware.yaml (FILE,\n"
+        "FILE:NAME).\n\n"
         "All other flags are those of `vitrain train`. Those that choose a layout (--tensor_parallel,\n"
         "--context_parallel, --zero_stage, --sequence_parallel, --recompute, --grad_accumulation) leave only layouts\n"
         "with that value.\n");
@@ -50,13 +45,20 @@ static void print_help(void)
 static vt_status take_arguments(int count, char *const *arguments, request *r)
 {
     vt_status status = VT_OK;
-    const vt_argument flags[] = {{"ranks", VT_ARGUMENT_INTEGER, &r->ranks, 1, MOST_RANKS, ""},
-                                 {"hardware", VT_ARGUMENT_PATH, &r->hardware, 0, 0, ""},
-                                 {"calibrate", VT_ARGUMENT_SWITCH_PATH, &r->calibrate, 0, 0, ""},
-                                 {"all", VT_ARGUMENT_SWITCH, &r->all, 0, 0, ""},
-                                 {"csv", VT_ARGUMENT_SWITCH, &r->csv, 0, 0, ""}};
-    VT_TRY(vt_arguments_take("plan", count, arguments, flags, sizeof flags / sizeof flags[0], &r->other_count,
-                             &r->others, &r->help));
+    const vt_argument flags[] = {
+        {"ranks", VT_ARGUMENT_INTEGER, &r->ranks, 1, MOST_RANKS,
+         "how many ranks; not given: what the launcher says, 1 without one"},
+        {"hardware", VT_ARGUMENT_PATH, &r->hardware, 0, 0,
+         "entry of config/hardware.yaml, or a file like it; not given: cpu"},
+        {"calibrate", VT_ARGUMENT_SWITCH_PATH, &r->calibrate, 0, 0,
+         "measure this machine at the configuration's sizes, under a launcher also the messages between its ranks, "
+         "into PATH (hardware-here.yaml)"},
+        {"all", VT_ARGUMENT_SWITCH, &r->all, 0, 0, "every layout, not only the best of each grid of ranks"},
+        {"csv", VT_ARGUMENT_SWITCH, &r->csv, 0, 0, "every layout, as CSV"},
+    };
+    const int64_t flag_count = sizeof flags / sizeof flags[0];
+    VT_TRY(vt_arguments_take("plan", count, arguments, flags, flag_count, &r->other_count, &r->others, &r->help));
+    if (r->help) print_help(flags, flag_count);
     if (r->calibrate != NULL && r->calibrate[0] == '\0') r->calibrate = "hardware-here.yaml";
 done:
     return status;
@@ -275,10 +277,7 @@ vt_status vt_command_plan(int argument_count, char *const *arguments)
     vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
     status = take_arguments(argument_count, arguments, &r);
-    if (r.help) {
-        print_help();
-        goto done;
-    }
+    if (r.help) goto done;
     if (r.calibrate == NULL && launch.rank > 0) { /* a plan is the first rank's work, and so is telling what is wrong */
         vt_error_clear();
         status = VT_OK;

@@ -19,9 +19,8 @@ static void print_help(const vt_argument *flags, int64_t count)
     printf("\nThe configuration is the checkpoint's; every key of it is a flag, too (--data_dir=DIR).\n");
 }
 
-static vt_status choose_set(vt_prediction_options *options, const char *split)
+static void choose_set(vt_prediction_options *options, const char *split)
 {
-    vt_status status = VT_OK;
     const vt_config *config = options->config;
     const char *const sets[3][3] = {{"train", "train_data_path", config->train_data_path},
                                     {"valid", "valid_data_path", config->valid_data_path},
@@ -31,9 +30,6 @@ static vt_status choose_set(vt_prediction_options *options, const char *split)
         options->option_name = sets[i][1];
         options->directory = sets[i][2];
     }
-    VT_CHECK(options->directory != NULL, "predict: --split=%s: expected train, valid or test", split);
-done:
-    return status;
 }
 
 /* All that comes before the ranks meet. *checkpoint: the one that was named, malloc'd. */
@@ -41,7 +37,8 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
                          vt_prediction_options *options, vt_config **config, char **checkpoint, bool *help)
 {
     vt_status status = VT_OK;
-    const char *split = "valid", *named = NULL;
+    const char *named = NULL;
+    vt_argument_choice split = {"valid", "train|valid|test"};
     char **others = NULL;
     int other_count = 0;
     bool force = false;
@@ -51,7 +48,7 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
         {"rollout", VT_ARGUMENT_INTEGER, &options->steps, 1, 100000, "forecasts, each the next one's input"},
         {"steps", VT_ARGUMENT_INTEGER, &options->steps, 1, 100000, "another name of --rollout"},
         {"output", VT_ARGUMENT_PATH, &options->output, 0, 0, "the file to write, NAME.nc"},
-        {"split", VT_ARGUMENT_TEXT, &split, 0, 0, "train, valid or test: where the initial time is (default valid)"},
+        {"split", VT_ARGUMENT_CHOICE, &split, 0, 0, "where the initial time is"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace a file of that name"},
     };
     const int64_t flag_count = sizeof flags / sizeof flags[0];
@@ -69,7 +66,7 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
     options->checkpoint = *checkpoint;
     VT_TRY(vt_forecaster_configure(options->checkpoint, other_count, others, launch->world_size, config));
     options->config = *config;
-    VT_TRY(choose_set(options, split));
+    choose_set(options, split.chosen);
 done:
     free(others);
     return status;

@@ -35,7 +35,7 @@ vt_status vt_command_synth(int argument_count, char *const *arguments)
     double noise = 0.02;
     const vt_argument flags[] = {
         {"img_size", VT_ARGUMENT_PAIR, size, 2, 32768, "grid: latitudes, longitudes"},
-        {"channels", VT_ARGUMENT_INTEGER, &channels, 1, VT_CLIMATE_CHANNELS, "the first N of the channels above"},
+        {"channels", VT_ARGUMENT_INTEGER, &channels, 1, VT_CLIMATE_CHANNELS, "the first N of the known channels"},
         {"years", VT_ARGUMENT_INTEGER, &years, 1, 7000, "years of training, one file each"},
         {"valid_steps", VT_ARGUMENT_INTEGER, &valid_steps, 0, 1e6, "times of the year after those, for validation"},
         {"test_steps", VT_ARGUMENT_INTEGER, &test_steps, 0, 1e6, "times of the year after that, for test"},

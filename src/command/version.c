@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "command/arguments.h"
 #include "command/command.h"
@@ -15,12 +16,17 @@ const char *vt_version(void)
 vt_status vt_command_version(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    if (vt_arguments_ask_help(argument_count, arguments)) {
+    char **others = NULL;
+    int other_count = 0;
+    bool help = false;
+    VT_TRY(vt_arguments_words("version", argument_count, arguments, NULL, 0, &other_count, &others, &help));
+    if (help) {
         printf("vitrain version, or vitrain --version: prints the version.\n");
-        return VT_OK;
+        goto done;
     }
-    VT_CHECK(argument_count == 0, "version: '%s' is too much: it takes no arguments", arguments[0]);
+    VT_CHECK(other_count == 0, "version: '%s' is too much: it takes no arguments", others[0]);
     printf("vitrain %s\n", vt_version());
 done:
+    free(others);
     return status;
 }

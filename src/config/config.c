@@ -277,3 +277,22 @@ vt_status vt_config_set(vt_config *config, const char *name, const char *value)
     free(flag);
     return status;
 }
+
+vt_status vt_config_names(const char *path, void (*visit)(const char *name, void *context), void *context)
+{
+    vt_status status = VT_OK;
+    vt_config *config = make_default();
+    vt_yaml *yaml = NULL;
+    vt_yaml_entry *entries = NULL;
+    size_t count = 0;
+    if (path != NULL) VT_TRY(vt_config_set(config, "yaml_config", path));
+    VT_TRY(open_source(config, NULL, NULL, &yaml));
+    VT_TRY(vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count));
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].value->kind == VT_YAML_MAPPING) visit(entries[i].key->text, context);
+done:
+    free(entries);
+    vt_yaml_close(&yaml);
+    vt_config_close(&config);
+    return status;
+}

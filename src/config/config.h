@@ -53,7 +53,9 @@ typedef enum { VT_PROFILE_FIRST, VT_PROFILE_ALL } vt_profile_ranks;
 #define VT_FLAG_BOOLEAN VT_BOOLEAN
 #define VT_FLAG_CHOICE VT_CHOICE
 #define VT_FLAG_PATH VT_PATH
+#define VT_FLAG_TEXT VT_PATH
 #define VT_SWITCH_PATH VT_PATH
+#define VT_TEXT VT_PATH
 #define VT_LIST VT_PATH
 #define VT_ALIAS(...)
 typedef enum {
@@ -98,7 +100,9 @@ typedef struct {
 #undef VT_FLAG_BOOLEAN
 #undef VT_FLAG_CHOICE
 #undef VT_FLAG_PATH
+#undef VT_FLAG_TEXT
 #undef VT_SWITCH_PATH
+#undef VT_TEXT
 #undef VT_LIST
 #undef VT_ALIAS
 
@@ -173,5 +177,25 @@ void vt_config_print(const vt_config *config, void (*line)(const char *text, voi
 
 /* Every option with type, default, range and meaning; as text for a terminal or as docs/options.md. */
 void vt_options_print(FILE *file, bool markdown);
+
+/* A row of options.def, for man page and completions: an option, an older name of one, or the title of a section. */
+typedef struct {
+    const char *section; /* a title; all below is then unset */
+    const char *name, *preset, *help;
+    const char *choices; /* "a|b"; NULL: not an enumeration */
+    bool is_switch;      /* takes a value only after '=' */
+    bool is_path;        /* its value names a file or directory; of a switch: may name one */
+    bool flag_only;
+} vt_option_row;
+
+/* False: there are not so many rows. */
+bool vt_options_row(size_t index, vt_option_row *row);
+
+/* "whole number, 1 to 65536": type and range of that row; malloc'd. */
+char *vt_options_value(size_t index);
+
+/* Calls visit(NAME, context) for every configuration of the YAML file; path NULL: of the file that --config is looked
+ * up in when no --yaml_config is given. */
+vt_status vt_config_names(const char *path, void (*visit)(const char *name, void *context), void *context);
 
 #endif

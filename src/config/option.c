@@ -22,7 +22,8 @@ enum { MAX_GRID_POINTS = 1 << 20 }; /* on a side of img_size */
 #define VT_BOOLEAN(name, preset, help) ROW(VT_ROW_BOOLEAN, false, name, preset, help, )
 #define VT_CHOICE(name, preset, list, help) ROW(VT_ROW_CHOICE, false, name, preset, help, .choices = list)
 #define VT_PATH(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, )
-#define VT_LIST(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, .is_list = true)
+#define VT_TEXT(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, .is_text = true)
+#define VT_LIST(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, .is_text = true, .is_list = true)
 #define VT_SWITCH_PATH(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, .is_switch = true)
 #define VT_PAIR(name, preset, help)                                                                                    \
     ROW(VT_ROW_PAIR, false, name, preset, help, .least_integer = 1, .most_integer = MAX_GRID_POINTS)
@@ -32,6 +33,7 @@ enum { MAX_GRID_POINTS = 1 << 20 }; /* on a side of img_size */
 #define VT_FLAG_BOOLEAN(name, preset, help) ROW(VT_ROW_BOOLEAN, true, name, preset, help, )
 #define VT_FLAG_CHOICE(name, preset, list, help) ROW(VT_ROW_CHOICE, true, name, preset, help, .choices = list)
 #define VT_FLAG_PATH(name, preset, help) ROW(VT_ROW_PATH, true, name, preset, help, )
+#define VT_FLAG_TEXT(name, preset, help) ROW(VT_ROW_PATH, true, name, preset, help, .is_text = true)
 #define VT_ALIAS(name_, target_, value_, help_)                                                                        \
     {.kind = VT_ROW_ALIAS, .name = #name_, .target = #target_, .target_value = value_, .help = help_},
 

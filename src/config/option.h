@@ -21,6 +21,7 @@ typedef enum {
 typedef struct {
     vt_row_kind kind;
     bool flag_only;     /* not in a YAML file */
+    bool is_text;       /* of a path: any text, which names no file */
     bool is_list;       /* of a path: in a YAML file also a list of words */
     bool is_switch;     /* of a path: a switch that may also be given a path */
     const char *name;   /* a section's: its title */

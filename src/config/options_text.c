@@ -132,3 +132,30 @@ void vt_options_print(FILE *file, bool markdown)
     else
         print_text(file);
 }
+
+bool vt_options_row(size_t index, vt_option_row *result)
+{
+    if (index >= vt_row_count) return false;
+    const vt_row *row = &vt_rows[index];
+    if (row->kind == VT_ROW_SECTION) {
+        *result = (vt_option_row){.section = row->name};
+        return true;
+    }
+    const bool switched = vt_row_is_switch(row);
+    const vt_row *target = row->kind == VT_ROW_ALIAS && !switched ? vt_row_find(row->target) : row;
+    *result = (vt_option_row){.name = row->name,
+                              .preset = row->kind == VT_ROW_ALIAS ? "" : row->preset,
+                              .help = row->help,
+                              .choices = target->choices,
+                              .is_switch = switched,
+                              .is_path = target->kind == VT_ROW_PATH && !target->is_text,
+                              .flag_only = row->flag_only};
+    return true;
+}
+
+char *vt_options_value(size_t index)
+{
+    vt_text value = {0};
+    append_value(&vt_rows[index], &value);
+    return value.characters;
+}

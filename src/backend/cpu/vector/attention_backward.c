@@ -99,10 +99,9 @@ static void differentiate_dropped(const head_view *h, const backward_buffers *b,
     multiply_scores(queries, vectors, b->dout, b->values_transposed, b->dscores, h->dim);
     memcpy(b->kept, b->weights, (size_t)(queries * PANEL) * sizeof(float));
     apply_dropout(h, first_query, queries, first_key, keys, b->kept, PANEL, 1);
-    for (int64_t i = 0; i < queries; i++) {
-        int64_t row = i * PANEL;
-        for (int64_t j = row; j < row + keys; j++)
-            b->dscores[j] = b->kept[j] * b->dscores[j] - b->weights[j] * delta[i];
+    for (int64_t i = 0; i < queries; i++) { /* whole vectors: the last keys are rounded as all others are */
+        for (int64_t j = i * PANEL; j < i * PANEL + vectors * LANES; j += LANES)
+            store(b->dscores + j, load(b->kept + j) * load(b->dscores + j) - load(b->weights + j) * delta[i]);
     }
 }
 

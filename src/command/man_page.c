@@ -1,0 +1,218 @@
+#include "command/man_page.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/text.h"
+#include "base/troff.h"
+#include "command/arguments.h"
+#include "command/command.h"
+#include "command/train.h"
+#include "config/config.h"
+
+typedef struct {
+    const char *name, *meaning;
+} entry;
+
+static const entry files[] = {
+    {"config/ViT.yaml",
+     "The named configurations, unless --yaml_config names another file: in the current directory, else beside the "
+     "program or installed with it."},
+    {"config/hardware.yaml", "The machines that `vitrain plan --hardware=NAME` knows; looked for in the same places."},
+    {"<data_dir>/train/*YYYY.h5, valid/, test/, stats/*.npy",
+     "The data: one HDF5 (or netCDF) file a year, and the statistics that `vitrain stats` writes."},
+    {"<expdir>/<config>/<n>CPU/<run_num>/",
+     "The directory of a run: out.log, config.yaml, metrics.csv (a row a step), epochs.csv, report.html, images, "
+     "TensorBoard's curves in logs, checkpoints."},
+    {"~/.cache/vitrain/", "Which of a GPU library's routines were the fastest on this machine."},
+};
+
+static const entry variables[] = {
+    {"OMP_NUM_THREADS", "Threads that compute, unless --num_threads says; without both one a core."},
+    {"OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY",
+     "If one is set, OpenMP places the threads; otherwise the program binds them to the cores of its rank."},
+    {"OMP_WAIT_POLICY, GOMP_SPINCOUNT", "How long idle threads spin before they sleep; by default shortly."},
+    {"OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK, SLURM_PROCID, RANK",
+     "With those beside them (OMPI_COMM_WORLD_SIZE, SLURM_NTASKS, WORLD_SIZE, LOCAL_RANK and so on): the rank and how "
+     "many there are, as mpirun, srun and torchrun set them. The launcher that started the process counts."},
+    {"MASTER_ADDR, MASTER_PORT", "Where ranks that were started without MPI meet, to open NCCL."},
+    {"CUDA_HOME, CUDA_PATH, CUDNN_HOME, NCCL_HOME",
+     "Folders whose lib64 and lib are searched for NVIDIA's libraries, after LD_LIBRARY_PATH; then /usr/local/cuda."},
+    {"NVIDIA_TF32_OVERRIDE", "0: float32 products on a GPU are not made in TF32."},
+    {"NVTX_INJECTION64_PATH", "Set by profilers (nsys, ncu): the parts of a step are then marked for them."},
+    {"BENCHY_OUTPUT",
+     "The JSON file that --enable_benchy writes; otherwise benchy_output.json in the run's directory."},
+    {"XDG_CACHE_HOME, HOME", "Below which the cache is: $XDG_CACHE_HOME/vitrain, else $HOME/.cache/vitrain."},
+    {"LC_ALL, LC_CTYPE, LANG, TERM, NO_COLOR",
+     "Whether the progress bar may use characters beyond ASCII, move, and have colours."},
+    {"VITRAIN_DEBUG", "If set, the place in the source that noted an error is printed below it."},
+    {"SOURCE_DATE_EPOCH", "The date of the man page that `vitrain options --man` prints, in seconds since 1970."},
+};
+
+static const entry statuses[] = {
+    {"0", "All was done."},
+    {"1", "Something failed, or was asked for in a way that can't be; one sentence on standard error says what. Also "
+          "when `vitrain inspect` finds something missing or damaged."},
+    {"75", "The run was stopped (a signal, or max_time) after its checkpoint was saved: the same command with --resume "
+           "goes on."},
+};
+
+static const entry examples[] = {
+    {"vitrain synth data/demo && vitrain --config=demo", "Makes a small synthetic atmosphere and trains on it."},
+    {"vitrain --config=short --data_dir=DIR --lr=1e-3 --num_epochs=4 --resume",
+     "Trains on data of your own, and goes on from the newest checkpoint of that run if there is one."},
+    {"mpirun -np 4 vitrain --config=demo --tensor_parallel=2 --zero_stage=1",
+     "Trains on four ranks: two share each layer, two halves share each batch."},
+    {"vitrain plan --config=mp --ranks=16 --hardware=a100-40", "Memory and time of every layout; starts nothing."},
+    {"vitrain evaluate --checkpoint=RUN/checkpoints/best --rollout=8", "Scores forecasts of two days (8 x 6 hours)."},
+    {"vitrain predict --checkpoint=RUN/checkpoints/best --time=2003-01-05T06:00 --output=forecast.nc",
+     "Forecasts from one initial time."},
+};
+
+static void print_heading(FILE *file, const char *macro, const char *title)
+{
+    fprintf(file, "%s \"", macro);
+    vt_troff_print(file, title);
+    fputs("\"\n", file);
+}
+
+/* .TP with a flag; value: "=N", or "". */
+static void print_flag(FILE *file, const char *name, const char *value)
+{
+    fputs(".TP\n\\fB\\-\\-", file);
+    vt_troff_print(file, name);
+    fputs("\\fR", file);
+    vt_troff_print(file, value);
+    fputc('\n', file);
+}
+
+static void print_entries(FILE *file, const char *title, const entry *entries, size_t count)
+{
+    print_heading(file, ".SH", title);
+    for (size_t i = 0; i < count; i++) {
+        fputs(".TP\n\\fB", file);
+        vt_troff_print(file, entries[i].name);
+        fputs("\\fR\n", file);
+        vt_troff_print_lines(file, entries[i].meaning);
+    }
+}
+
+/* ---- subcommands ---- */
+
+/* "whole number, 1 to 20; default 8", or "". */
+static void append_facts(const vt_argument *flag, vt_text *text)
+{
+    char *preset = vt_argument_default(flag);
+    vt_text_append(text, "%s", ""); /* not NULL */
+    if (flag->kind == VT_ARGUMENT_REAL) vt_text_append(text, "number, %g to %g", flag->least, flag->most);
+    if (flag->kind == VT_ARGUMENT_INTEGER || flag->kind == VT_ARGUMENT_PAIR)
+        vt_text_append(text, "%s%.0f to %.0f", flag->kind == VT_ARGUMENT_PAIR ? "each " : "whole number, ", flag->least,
+                       flag->most);
+    if (preset[0] != '\0') vt_text_append(text, "%sdefault %s", text->length > 0 ? "; " : "", preset);
+    free(preset);
+}
+
+static void print_own_flag(const vt_argument *flag, void *context)
+{
+    FILE *file = context;
+    char *form = vt_argument_form(flag);
+    vt_text meaning = {0}, facts = {0};
+    append_facts(flag, &facts);
+    vt_text_append(&meaning, facts.length > 0 ? "%s (%s)" : "%s", flag->help, facts.characters);
+    print_flag(file, flag->name, form);
+    vt_troff_print_lines(file, meaning.characters);
+    vt_text_close(&facts);
+    vt_text_close(&meaning);
+    free(form);
+}
+
+static void print_subcommand(FILE *file, const vt_subcommand *command)
+{
+    char *const arguments[] = {(char *)command->word};
+    char *title = vt_text_format("vitrain %s%s%s%s%s", command->name, command->word != NULL ? " " : "",
+                                 command->word != NULL ? command->word : "", command->operands != NULL ? " " : "",
+                                 command->operands != NULL ? command->operands : "");
+    print_heading(file, ".SS", title);
+    free(title);
+    vt_troff_print_lines(file, command->summary);
+    if (command->run != vt_command_train)
+        vt_arguments_visit(command->run, command->word != NULL, arguments, print_own_flag, file);
+    if (command->options != VT_NO_OPTIONS) fputs(".PP\n", file);
+    if (command->options == VT_ALL_OPTIONS) vt_troff_print_lines(file, "All OPTIONS below are flags.");
+    if (command->options == VT_CHECKPOINT_OPTIONS)
+        vt_troff_print_lines(file,
+                             "The configuration is the checkpoint's; all OPTIONS below but --config and --yaml_config "
+                             "are flags that change it.");
+}
+
+/* ---- options ---- */
+
+static void print_option(FILE *file, size_t index, const vt_option_row *row)
+{
+    char *value = vt_options_value(index);
+    char *preset = vt_text_format(row->is_switch ? "[=%s]" : row->preset[0] != '\0' ? "=%s" : "%s", row->preset);
+    char *meaning = vt_text_format("%s (%s%s)", row->help, value, row->flag_only ? "; a flag only" : "");
+    print_flag(file, row->name, row->is_switch && row->preset[0] == '\0' ? "" : preset);
+    vt_troff_print_lines(file, meaning);
+    free(meaning);
+    free(preset);
+    free(value);
+}
+
+static void print_options(FILE *file)
+{
+    vt_option_row row;
+    fputs(".SH OPTIONS\n", file);
+    vt_troff_print_lines(file,
+                         "Each is a key of a configuration in the YAML file and a flag, --name=value or --name value, "
+                         "shown with its default; a flag wins over the file, and of a repeated one the last counts. A "
+                         "switch (true or false) takes a value only after =. None means not set. Those that are a flag "
+                         "only are no keys of the file.");
+    for (size_t i = 0; vt_options_row(i, &row); i++) {
+        if (row.section != NULL)
+            print_heading(file, ".SS", row.section);
+        else
+            print_option(file, i, &row);
+    }
+}
+
+/* ---- the page ---- */
+
+static void print_title(FILE *file)
+{
+    const char *epoch = getenv("SOURCE_DATE_EPOCH");
+    int64_t seconds = 0;
+    if (epoch == NULL || !vt_text_to_integer(epoch, &seconds)) seconds = time(NULL);
+    const time_t now = (time_t)seconds;
+    struct tm date;
+    char day[32] = "";
+    if (gmtime_r(&now, &date) != NULL) strftime(day, sizeof day, "%Y-%m-%d", &date);
+    fprintf(file, ".TH VITRAIN 1 \"%s\" \"vitrain ", day);
+    vt_troff_print(file, vt_version());
+    fputs("\" \"User Commands\"\n.nh\n.ad l\n", file);
+}
+
+void vt_man_page_print(FILE *file)
+{
+    print_title(file);
+    fputs(".SH NAME\nvitrain \\- train vision transformers that forecast the weather\n"
+          ".SH SYNOPSIS\n.B vitrain\n.RB [ train ]\n[\\fB\\-\\-config\\fR=\\fINAME\\fR]\n"
+          "[\\fB\\-\\-\\fIoption\\fR=\\fIvalue\\fR ...]\n.br\n.B vitrain\n.I subcommand\n"
+          "[\\fB\\-\\-\\fIflag\\fR=\\fIvalue\\fR ...]\n.br\n.B vitrain help\n[\\fIsubcommand\\fR]\n"
+          ".br\n.B vitrain \\-\\-version\n.SH DESCRIPTION\n",
+          file);
+    vt_troff_print_lines(file,
+                         "vitrain trains vision transformers that forecast the weather: it reads ERA5-like HDF5 fields "
+                         "and learns the state of the atmosphere six hours ahead, on one rank or many (data, tensor "
+                         "and context parallel over MPI). A run is described by a named configuration of a YAML file; "
+                         "every key of it is a flag, too. Other subcommands make data and statistics, score and make "
+                         "forecasts, and look at runs, checkpoints and layouts.");
+    fputs(".SH SUBCOMMANDS\n", file);
+    for (int i = 0; i < vt_subcommand_count; i++) print_subcommand(file, &vt_subcommands[i]);
+    print_options(file);
+    print_entries(file, "FILES", files, sizeof files / sizeof files[0]);
+    print_entries(file, "ENVIRONMENT", variables, sizeof variables / sizeof variables[0]);
+    print_entries(file, "EXIT STATUS", statuses, sizeof statuses / sizeof statuses[0]);
+    print_entries(file, "EXAMPLES", examples, sizeof examples / sizeof examples[0]);
+}

@@ -1,0 +1,176 @@
+# The man page and the completions that `vitrain options` prints.
+
+test_man_page() {
+    local name tool
+    SOURCE_DATE_EPOCH=86400 "$VITRAIN" options --man >vitrain.1
+    contains "$(head -n 1 vitrain.1)" '.TH VITRAIN 1 "1970-01-02" "vitrain '
+    for name in NAME SYNOPSIS DESCRIPTION SUBCOMMANDS OPTIONS FILES ENVIRONMENT '"EXIT STATUS"' EXAMPLES; do
+        grep -Eq "^\.SH \"?${name//\"/}\"?$" vitrain.1 || { echo "no section $name"; return 1; }
+    done
+    # every option and every subcommand's flag
+    for name in $("$VITRAIN" options | sed -n 's/^[* ] --\([a-z0-9_]*\).*/\1/p') map_channel chunk_times rollout interval; do
+        grep -q "^.fB.-.-$name.fR" vitrain.1 || { echo "--$name is not in the page"; return 1; }
+    done
+    for name in $("$VITRAIN" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
+        [ "$name" = help ] || grep -q "^\.SS \"vitrain $name" vitrain.1 || { echo "$name is not in the page"; return 1; }
+    done
+    [ "$(wc -L <vitrain.1)" -le 120 ] || { echo "lines of $(wc -L <vitrain.1) columns"; return 1; }
+    # read by what is here
+    tool=
+    if command -v groff >/dev/null; then
+        tool=groff
+        groff -ww -man -Tutf8 -P-cbou vitrain.1 >page 2>complaints
+        [ ! -s complaints ] || { cat complaints; return 1; }
+        contains "$(cat page)" "EXAMPLES"
+    fi
+    if command -v mandoc >/dev/null; then
+        tool=mandoc
+        mandoc -Tlint vitrain.1 >complaints 2>&1 || true
+        [ ! -s complaints ] || { cat complaints; return 1; }
+    fi
+    [ -n "$tool" ] || skip "neither groff nor mandoc: the page was not rendered"
+}
+
+# offers LINE: what bash is offered at the end of this line, sorted, on one line; as the function of the script gets it.
+offers() {
+    compopt() { manners="$manners $2"; } # there is a true one only while readline completes
+    COMP_LINE=$1 COMP_POINT=${#1} COMPREPLY=() manners=
+    _vitrain
+    offered=$(printf '%s\n' "${COMPREPLY[@]}" | LC_ALL=C sort | tr '\n' ' ')
+    offered=${offered% }
+}
+
+# expect_offers LINE "WORD WORD"
+expect_offers() {
+    offers "$1"
+    [ "$offered" = "$2" ] || { echo "'$1' is offered '$offered', expected '$2'"; return 1; }
+}
+
+test_completion_bash() {
+    "$VITRAIN" options --completion=bash >script
+    bash -n script
+    . ./script
+    contains "$(complete -p vitrain)" "-F _vitrain vitrain"
+    expect_offers "vitrain pre" predict
+    expect_offers "vitrain be" bench
+    expect_offers "vitrain bench " "--help io kernels"
+    expect_offers "vitrain help lay" layout
+    # names of flags, with '=' where a value must follow
+    expect_offers "vitrain --embed" --embed_dim=
+    [ "$manners" = " nospace" ]
+    expect_offers "vitrain train --embed" --embed_dim=
+    expect_offers "vitrain bench io --embed" --embed_dim=
+    expect_offers "vitrain --enable_j" --enable_jit
+    [ "$manners" = "" ]
+    expect_offers "vitrain evaluate --r" "--recompute= --resume --resume_newest --rollout= --row_parallel_size= --run_num="
+    expect_offers "vitrain stats --o" --output=
+    expect_offers "vitrain stats --embed" ""
+    expect_offers "vitrain evaluate --conf" ""
+    expect_offers "vitrain plan --conf" --config=
+    # values
+    expect_offers "vitrain --device=" "auto cpu cuda"
+    expect_offers "vitrain --device=c" "cpu cuda"
+    expect_offers "vitrain --lr=1e-3 --device c" "cpu cuda"
+    expect_offers "vitrain evaluate --split=" "test valid"
+    expect_offers "vitrain bench kernels --device=cu" cuda
+    expect_offers "vitrain --shuffle=" "false true"
+    expect_offers "vitrain --row_parallel_size=" ""
+    expect_offers "vitrain options --completion=z" zsh
+    local COMP_WORDBREAKS=${COMP_WORDBREAKS//=/}
+    expect_offers "vitrain --device=cu" --device=cuda
+}
+
+test_completion_of_paths() {
+    "$VITRAIN" options --completion=bash >script
+    . ./script
+    mkdir -p data/train "data/two words" && : >data/trial.yaml
+    expect_offers "vitrain --data_dir=data/tr" "data/train data/trial.yaml"
+    expect_offers "vitrain --data_dir data/tr" "data/train data/trial.yaml"
+    expect_offers "vitrain --data_dir=data/two\\ w" "data/two words"
+    expect_offers "vitrain --resume=data/tri" data/trial.yaml
+    [ "$manners" = " filenames" ]
+    expect_offers "vitrain stats data/tr" data/train
+    expect_offers "vitrain stats data/train --output=data/tri" data/trial.yaml
+    expect_offers "vitrain --expdir=nothing_like_it" ""
+}
+
+# The names of the file that --config would be looked up in.
+test_completion_of_configurations() {
+    "$VITRAIN" options --completion=bash >script
+    . ./script
+    expect_offers "$VITRAIN --config=dem" demo
+    mkdir config
+    printf '%s\n' 'tiny: {lr: 1}' 'tall: {lr: 2}' "'\$(touch executed)': {lr: 3}" 'text: not a configuration' >config/ViT.yaml
+    printf '%s\n' 'other: {lr: 1}' >file.yaml
+    [ "$("$VITRAIN" options --configurations | head -n 2 | tr '\n' ' ')" = "tiny tall " ]
+    refuted contains "$("$VITRAIN" options --configurations)" text
+    expect_offers "$VITRAIN --config=t" "tall tiny"
+    expect_offers "$VITRAIN --config " '\$\(touch\ executed\) tall tiny'
+    [ ! -e executed ] || { echo "the name of a configuration was executed"; return 1; }
+    expect_offers "$VITRAIN --yaml_config=file.yaml --config=" other
+    expect_offers "$VITRAIN plan --yaml_config file.yaml --config=" other
+    expect_offers "$VITRAIN --yaml_config=missing.yaml --config=" ""
+    fails 1 "$VITRAIN" options --configurations --yaml_config=missing.yaml
+    says_once "missing.yaml"
+}
+
+test_completion_zsh() {
+    "$VITRAIN" options --completion=zsh >_vitrain
+    [ "$(head -n 1 _vitrain)" = "#compdef vitrain" ]
+    command -v zsh >/dev/null || skip "no zsh: the script was not read"
+    zsh -n _vitrain
+    zsh -f -c 'zmodload zsh/zpty' 2>/dev/null || skip "this zsh has no zpty: the script was not run"
+    # A zsh behind a pseudo-terminal gets lines with a tab at each ^; control-X shows what they became.
+    cat >ask.zsh <<'ASK'
+autoload -Uz compinit && compinit -u -D
+source ./_vitrain
+show() { print -r -- "GOT<$BUFFER>"; BUFFER=; zle accept-line; }
+zle -N show
+bindkey '^I' complete-word
+bindkey '^X' show
+PS1=
+print rea''dy
+ASK
+    cat >drive.zsh <<'DRIVE'
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "path=(${VITRAIN:h} \$path); source ./ask.zsh"
+expect() {
+    local text all=
+    while zpty -r -m shell text "*$1*"; do all+=$text; [[ $all == *$1* ]] && return 0; done
+    return 1
+}
+expect ready
+tab=$'\t'
+while IFS='>' read -r line want; do
+    zpty -w -n shell "${line//^/$tab}"$'\x18'
+    all=
+    while zpty -r shell text; do all+=$text; [[ $all == *GOT\<*\>* ]] && break; done
+    got=${${all##*GOT\<}%%\>*}
+    [[ $got == $want ]] || { print -r -- "'$line' became '$got', expected '$want'"; zpty -d shell; exit 1; }
+done
+zpty -d shell
+DRIVE
+    mkdir some_directory
+    timeout 60 zsh -f drive.zsh <<'LINES'
+vitrain predi^>vitrain predict 
+vitrain --embed^>vitrain --embed_dim=
+vitrain --device=cu^>vitrain --device=cuda 
+vitrain evaluate --split=va^>vitrain evaluate --split=valid 
+vitrain bench ke^--rou^>vitrain bench kernels --rounds=
+vitrain --config=dem^>vitrain --config=demo 
+vitrain --enable_j^ --shuf^fal^>vitrain --enable_jit --shuffle=false 
+vitrain stats --forc^ >vitrain stats --force 
+vitrain train --data_dir=some_d^>vitrain train --data_dir=some_directory/
+vitrain stats some_d^>vitrain stats some_directory/
+vitrain stats --embed^>vitrain stats --embed
+LINES
+}
+
+test_options_refuses() {
+    local arguments
+    for arguments in "--man --markdown" "--completion=fish" "--completion" "--yaml_config=x" "--man=2" demo; do
+        fails 1 "$VITRAIN" options $arguments
+        says_once "options: "
+    done
+}
