@@ -109,7 +109,7 @@ static bool library_open(library_product *p, vt_type type, vt_type result, int64
     if (describe_product(&description, d) != dnnl_success) return false;
     expect(dnnl_primitive_create(&p->primitive, description) == dnnl_success, "dnnl_primitive_create");
     for (int i = 0; i < 3; i++) {
-        void *values;
+        void *values = NULL;
         dnnl_memory_t memory;
         expect(dnnl_memory_create(&memory, dnnl_primitive_desc_query_md(description, queries[i], 0), engine,
                                   DNNL_MEMORY_ALLOCATE) == dnnl_success &&

@@ -102,7 +102,7 @@ static void cuda_release(vt_backend *backend, void *memory)
         state->allocations[i] = state->allocations[--state->allocation_count];
         return;
     }
-    VT_ASSERT(!"memory of this back end");
+    VT_ASSERT(false && "memory of this back end");
 }
 
 static void cuda_zero(vt_backend *backend, void *memory, size_t bytes)

@@ -57,7 +57,7 @@ static void cpu_release(vt_backend *backend, void *memory)
         state->mappings[i] = state->mappings[--state->mapping_count];
         return;
     }
-    VT_ASSERT(!"memory of this back end");
+    VT_ASSERT(false && "memory of this back end");
 }
 
 /* Memory is cleared and copied by all threads, each a run of pieces: so its pages, which the system finds when they are
