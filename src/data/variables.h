@@ -3,13 +3,19 @@
 #ifndef VT_DATA_VARIABLES_H
 #define VT_DATA_VARIABLES_H
 
+#include "data/fields_file.h"
+
 typedef struct {
     const char *standard_name; /* NULL: not known */
     const char *units;         /* "" when not known */
-    char long_name[80];        /* "temperature at 850 hPa"; the channel's own name when it is not known */
+    char long_name[160];       /* "temperature at 850 hPa"; the channel's own name when it is not known */
 } vt_variable;
 
 /* "t850", "z500", "u10", "air_sig995", …; any other name gives what is not known. */
 vt_variable vt_variable_of(const char *name);
+
+/* The same where the files say it themselves: then nothing is taken from the name but a standard name whose units are
+ * those of the file. Texts of `said` are pointed to. */
+vt_variable vt_variable_described(const char *name, const vt_channel_meaning *said);
 
 #endif
