@@ -3,6 +3,7 @@
 #define VT_COMMAND_INSPECT_H
 
 #include "base/status.h"
+#include "data/fields_file.h"
 
 /* arguments: those after the word "inspect". */
 vt_status vt_command_inspect(int argument_count, char *const *arguments);
@@ -11,7 +12,7 @@ vt_status vt_command_inspect(int argument_count, char *const *arguments);
  * damaged is printed and counted in *faults; VT_ERROR is only for what leaves nothing to say. `verify`: reads
  * everything. */
 vt_status vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults);
-vt_status vt_inspect_data(const char *directory, const char *variables, bool verify, int *faults);
+vt_status vt_inspect_data(const char *directory, const vt_fields_form *form, bool verify, int *faults);
 vt_status vt_inspect_run(const char *directory, bool verify, int *faults);
 
 /* Prints "  FAULT: …" and counts it; with NULL what was noted as an error, which is cleared. */

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,13 @@
 #include "data/npy.h"
 #include "data/output_file.h"
 #include "data/statistics.h"
+#include "data/unpack.h"
+
+/* Of a channel's values that were looked at, those that are missing left out. */
+typedef struct {
+    float least, most;
+    int64_t missing;
+} value_range;
 
 /* What the files of one directory have in common; the first that could be opened says it. */
 typedef struct {
@@ -19,7 +27,10 @@ typedef struct {
     int64_t times, readable;
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE]; /* "": not known */
     int64_t minutes_a_time, gaps;
-    char *doubt; /* why a file's times are not known, or NULL */
+    char *doubt;         /* why a file's times are not known, or NULL */
+    int64_t groups;      /* files of one date are one */
+    value_range *ranges; /* [shape.channels] */
+    int64_t looked_at;   /* times */
 } file_set;
 
 static const char *file_name(const char *path)
@@ -28,17 +39,79 @@ static const char *file_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-static vt_status verify_values(vt_fields_file *file)
+static void add_values(value_range *range, const float *values, int64_t count)
 {
+    for (int64_t i = 0; i < count; i++) {
+        range->missing += isnan(values[i]);
+        range->least = fminf(range->least, values[i]);
+        range->most = fmaxf(range->most, values[i]);
+    }
+}
+
+/* Without --verify a few times of a few files. Values that are no data are an error, but all times are looked at. */
+static vt_status look_at_values(vt_fields_file *file, int64_t index, bool verify, file_set *set)
+{
+    enum { SAMPLE = 12 }; /* times of all files together, about */
     vt_status status = VT_OK;
-    vt_fields_shape shape = vt_fields_file_shape(file);
-    float *values = malloc((size_t)(shape.channels * shape.height * shape.width) * sizeof *values);
+    const vt_fields_shape shape = vt_fields_file_shape(file);
+    const int64_t plane = shape.height * shape.width, apart = (set->groups + SAMPLE - 1) / SAMPLE;
+    const int64_t wanted = verify ? shape.times : SAMPLE / set->groups > 1 ? SAMPLE / set->groups : 1;
+    const int64_t count = wanted < shape.times ? wanted : shape.times;
+    float *values = NULL;
+    int64_t bad = -1;
+    if (!verify && index % apart != 0) return VT_OK;
+    values = malloc((size_t)(shape.channels * plane) * sizeof *values);
     VT_CHECK(values != NULL, "out of memory for the fields of one time of %s", vt_fields_file_path(file));
-    for (int64_t time = 0; time < shape.times; time++)
-        VT_TRY(vt_fields_file_read(file, time, shape.channels, 0, shape.height, shape.width, values));
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t time = count > 1 ? i * (shape.times - 1) / (count - 1) : shape.times / 2;
+        VT_TRY(vt_fields_file_read_as_is(file, time, shape.channels, 0, shape.height, shape.width, values));
+        for (int64_t c = 0; c < shape.channels; c++) add_values(&set->ranges[c], values + c * plane, plane);
+        set->looked_at++;
+        if (bad < 0 && !vt_all_finite(values, shape.channels * plane)) bad = time;
+    }
+    if (bad >= 0) VT_TRY(vt_fields_file_read(file, bad, shape.channels, 0, shape.height, shape.width, values));
 done:
     free(values);
     return status;
+}
+
+/* "    t2m        K        213.4 … 318.2": of the values that were looked at. */
+static void print_ranges(const vt_fields_file *file, const file_set *set, bool verify)
+{
+    const char *const *names = vt_fields_file_channel_names(file);
+    if (set->looked_at == 0) return;
+    printf("    least and greatest values of %s%lld times%s:\n", verify ? "all " : "", (long long)set->looked_at,
+           verify ? "" : " (--verify: of all)");
+    for (int64_t c = 0; c < set->shape.channels; c++) {
+        const value_range *range = &set->ranges[c];
+        char *name = names != NULL && names[c][0] != '\0' ? vt_text_copy(names[c])
+                                                          : vt_text_format("channel %lld", (long long)c);
+        printf("      %-12s %-10s", name, vt_fields_file_meaning(file, c)->units);
+        if (range->least <= range->most) printf(" %12.6g %12.6g", (double)range->least, (double)range->most);
+        if (range->missing > 0) printf("  %lld missing", (long long)range->missing);
+        printf("\n");
+        free(name);
+    }
+}
+
+static void print_axis(const vt_fields_file *file, int dimension, const double *values, int64_t count)
+{
+    const char *doubt = vt_fields_file_grid_doubt(file, dimension);
+    const char *name = dimension == 0 ? "latitudes" : "longitudes";
+    if (values != NULL)
+        printf("%s%s %g to %g", dimension == 0 ? "" : ", ", name, values[0], values[count - 1]);
+    else
+        printf("%sno %s known%s%s%s", dimension == 0 ? "" : ", ", name, doubt != NULL ? " (" : "",
+               doubt != NULL ? doubt : "", doubt != NULL ? ")" : "");
+}
+
+static void print_grid(const vt_fields_file *file, const vt_fields_shape *shape)
+{
+    printf("    grid: ");
+    print_axis(file, 0, vt_fields_file_latitudes(file), shape->height);
+    print_axis(file, 1, vt_fields_file_longitudes(file), shape->width);
+    printf("%s%s\n", vt_fields_file_is_rotated(file) ? ", of a rotated pole" : "",
+           vt_fields_file_is_turned(file) ? "; rows run from south to north in the file, and are turned round" : "");
 }
 
 static void print_channels(const vt_fields_file *file, int64_t count)
@@ -57,7 +130,10 @@ static vt_status look_at_times(const vt_fields_file *file, file_set *set)
     const vt_time_axis *axis = vt_fields_file_times(file);
     char steps[2][VT_DATE_SIZE];
     if (axis->doubt != NULL && set->doubt == NULL) set->doubt = vt_text_copy(axis->doubt);
-    if (axis->count == 0) goto done;
+    if (axis->count == 0) {
+        if (set->minutes_a_time == 0) set->minutes_a_time = axis->minutes; /* by --time_step */
+        goto done;
+    }
     const vt_stretch *last = &axis->stretches[axis->count - 1];
     if (set->from[0] == '\0') vt_date_format(axis->stretches[0].date, set->from);
     vt_date_format(vt_date_after(last->date, (last->count - 1) * axis->minutes), set->to);
@@ -65,7 +141,7 @@ static vt_status look_at_times(const vt_fields_file *file, file_set *set)
     if (set->minutes_a_time == 0) set->minutes_a_time = axis->minutes;
     VT_CHECK(axis->minutes == 0 || axis->minutes == set->minutes_a_time,
              "%s: its times are %s apart, those of the files before it %s", vt_fields_file_path(file),
-             vt_time_interval(axis->minutes, steps[0]), vt_time_interval(set->minutes_a_time, steps[1]));
+             vt_length_format(axis->minutes, steps[0]), vt_length_format(set->minutes_a_time, steps[1]));
 done:
     return status;
 }
@@ -73,24 +149,34 @@ done:
 static void print_times(const file_set *set)
 {
     char step[VT_DATE_SIZE];
-    if (set->from[0] == '\0') return;
+    if (set->from[0] == '\0') {
+        const bool assumed = set->minutes_a_time == 0;
+        vt_length_format(assumed ? 60 * VT_HOURS_A_TIME : set->minutes_a_time, step);
+        printf("    times: the files don't say when; every %s %s\n", step,
+               assumed ? "is assumed (--time_step=24h says another)" : "by --time_step");
+        return;
+    }
     printf("    times: %s to %s", set->from, set->to);
-    if (set->minutes_a_time > 0) printf(", every %s", vt_time_interval(set->minutes_a_time, step));
+    if (set->minutes_a_time > 0) printf(", every %s", vt_length_format(set->minutes_a_time, step));
     if (set->gaps > 0) printf(", but for %lld gap%s", (long long)set->gaps, set->gaps == 1 ? "" : "s");
     printf("\n");
 }
 
 /* The files of one date; they are one file unless there are variables. */
-static vt_status look_at_file(const char *const *paths, int64_t count, const char *variables, bool tried, bool verify,
-                              file_set *set, vt_fields_file **first)
+static vt_status look_at_file(const char *const *paths, int64_t count, int64_t index, const vt_fields_form *form,
+                              bool tried, bool verify, file_set *set, vt_fields_file **first)
 {
     vt_status status = VT_OK;
     const char *path = paths[0];
     vt_fields_file *file = NULL;
-    VT_TRY((tried ? vt_fields_file_open_again : vt_fields_file_open)(paths, count, variables, &file));
+    VT_TRY((tried ? vt_fields_file_open_again : vt_fields_file_open)(paths, count, form, &file));
     VT_TRY(vt_fields_file_check_written(file));
     vt_fields_shape shape = vt_fields_file_shape(file);
-    if (set->readable == 0) set->shape = shape;
+    if (set->readable == 0) {
+        set->shape = shape;
+        set->ranges = vt_allocate((size_t)shape.channels, sizeof *set->ranges, "the channels of a set");
+        for (int64_t c = 0; c < shape.channels; c++) set->ranges[c] = (value_range){INFINITY, -INFINITY, 0};
+    }
     VT_CHECK(shape.channels == set->shape.channels && shape.height == set->shape.height &&
                  shape.width == set->shape.width,
              "%s holds [%lld, %lld, %lld] (channel, lat, lon), the files before it [%lld, %lld, %lld]", path,
@@ -99,30 +185,12 @@ static vt_status look_at_file(const char *const *paths, int64_t count, const cha
     set->times += shape.times;
     set->readable++;
     VT_TRY(look_at_times(file, set));
-    if (verify) VT_TRY(verify_values(file));
-    if (*first == NULL) {
-        *first = file;
-        file = NULL;
-    }
+    if (*first == NULL) *first = file;
+    VT_TRY(look_at_values(file, index, verify, set));
 done:
+    if (*first == file) file = NULL;
     vt_fields_file_close(&file);
     return status;
-}
-
-static void print_degrees(const char *name, const double *degrees, int64_t count)
-{
-    if (degrees != NULL) printf("%s %g to %g", name, degrees[0], degrees[count - 1]);
-}
-
-/* What lat_range and lon_range can be. */
-static void print_grid(const vt_fields_file *file)
-{
-    const vt_fields_shape shape = vt_fields_file_shape(file);
-    const double *latitudes = vt_fields_file_latitudes(file), *longitudes = vt_fields_file_longitudes(file);
-    if (latitudes == NULL && longitudes == NULL) return;
-    print_degrees("    grid: latitudes", latitudes, shape.height);
-    print_degrees(latitudes != NULL ? ", longitudes" : "    grid: longitudes", longitudes, shape.width);
-    printf("\n");
 }
 
 static void print_warning(const char *sentence)
@@ -131,43 +199,52 @@ static void print_warning(const char *sentence)
 }
 
 /* "  train: 26 files 1979.h5 … 2004.h5, 37960 times (9490 days), 20 channels of [360, 720], 787 GB" */
-static vt_fields_shape print_files(const char *directory, const char *label, const char *variables, bool verify,
+static vt_fields_shape print_files(const char *directory, const char *label, const vt_fields_form *form, bool verify,
                                    int *faults)
 {
     vt_file_list list = {0};
     file_set set = {0};
     vt_fields_file *first = NULL;
     char size[VT_NUMBER_SIZE];
-    if (vt_file_list_open(directory, label, variables != NULL, &list) != VT_OK) {
+    if (vt_file_list_open(directory, label, form->variables != NULL, &list) != VT_OK) {
         vt_inspect_fault(faults, NULL);
         return set.shape;
     }
     vt_text noted = {0};
     bool tried = false;
+    set.groups = list.groups;
     for (int64_t i = 0; i < list.groups; i++) {
         const char *const *all = (const char *const *)list.paths, *const *paths = all + list.first[i];
         const int64_t left = list.groups - i, together = left < VT_TOGETHER ? left : VT_TOGETHER;
         if (i % VT_TOGETHER == 0)
-            tried = list.groups >= VT_TOGETHER && vt_fields_files_survive(all, list.first + i, together, variables);
-        if (look_at_file(paths, list.first[i + 1] - list.first[i], variables, tried, verify, &set, &first) == VT_OK)
+            tried = list.groups >= VT_TOGETHER && vt_fields_files_survive(all, list.first + i, together, form);
+        if (look_at_file(paths, list.first[i + 1] - list.first[i], i, form, tried, verify, &set, &first) == VT_OK)
             continue;
         vt_text_append(&noted, "%s\n", vt_error_text());
         vt_error_clear();
     }
     printf("  %s: %lld file%s %s", label, (long long)list.count, list.count == 1 ? "" : "s", file_name(list.paths[0]));
     if (list.count > 1) printf(" … %s", file_name(list.paths[list.count - 1]));
-    const int64_t minutes = set.minutes_a_time > 0 ? set.minutes_a_time : 60 * VT_HOURS_A_TIME;
-    const bool whole = minutes % 60 == 0;
+    const int64_t step = set.minutes_a_time > 0 ? set.minutes_a_time : 60 * VT_HOURS_A_TIME;
+    const bool months = step >= VT_A_MONTH, whole = step % 60 == 0;
     if (set.readable > 0)
         printf(", %lld times (%.4g days %lld-%s), %lld channels of [%lld, %lld], %s", (long long)set.times,
-               (double)(set.times * minutes) / 1440, (long long)(whole ? minutes / 60 : minutes),
-               whole ? "hourly" : "minutely", (long long)set.shape.channels, (long long)set.shape.height,
-               (long long)set.shape.width,
+               vt_length_hours(set.times * step) / 24,
+               (long long)(months  ? step / VT_A_MONTH
+                           : whole ? step / 60
+                                   : step),
+               months  ? "monthly"
+               : whole ? "hourly"
+                       : "minutely",
+               (long long)set.shape.channels, (long long)set.shape.height, (long long)set.shape.width,
                vt_text_bytes((double)(set.times * set.shape.channels * set.shape.height * set.shape.width) * 4, size));
     printf("\n");
     print_times(&set);
-    if (first != NULL) print_channels(first, set.shape.channels);
-    if (first != NULL) print_grid(first);
+    if (first != NULL) {
+        print_grid(first, &set.shape);
+        print_channels(first, set.shape.channels);
+        print_ranges(first, &set, verify);
+    }
     print_warning(set.doubt);
     if (list.misnamed != NULL) vt_inspect_fault(faults, list.misnamed);
     for (char *line = noted.characters, *end; line != NULL && *line != '\0'; line = end + 1) {
@@ -176,6 +253,7 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
         vt_inspect_fault(faults, line);
     }
     vt_text_close(&noted);
+    free(set.ranges);
     vt_fields_file_close(&first);
     vt_file_list_close(&list);
     free(set.doubt);
@@ -187,7 +265,7 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
 enum { SETS = 3 };
 static const char *const sets[SETS] = {"train", "valid", "test"};
 
-static vt_status compare_sets(char *const *directories, const vt_fields_shape *shape, const char *variables)
+static vt_status compare_sets(char *const *directories, const vt_fields_shape *shape, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
     vt_dataset *opened[SETS] = {NULL};
@@ -202,7 +280,7 @@ static vt_status compare_sets(char *const *directories, const vt_fields_shape *s
                                             .out_channels = shape->channels,
                                             .dt = 1,
                                             .sample_limit = VT_UNSET_INTEGER,
-                                            .variables = variables};
+                                            .form = *form};
         VT_TRY(vt_dataset_open(&options, &opened[i]));
     }
     for (int i = 0; i < SETS; i++)
@@ -260,7 +338,7 @@ static void print_statistics(const char *directory, int64_t channels, int *fault
     vt_text_close(&noted);
 }
 
-vt_status vt_inspect_data(const char *directory, const char *variables, bool verify, int *faults)
+vt_status vt_inspect_data(const char *directory, const vt_fields_form *form, bool verify, int *faults)
 {
     bool any = false;
     char *directories[SETS] = {NULL};
@@ -273,7 +351,7 @@ vt_status vt_inspect_data(const char *directory, const char *variables, bool ver
         bool there = vt_output_exists(path), wanted = i < 2; /* not every data set has a test year */
         any = any || there;
         if (there) {
-            const vt_fields_shape found = print_files(path, sets[i], variables, verify, faults);
+            const vt_fields_shape found = print_files(path, sets[i], form, verify, faults);
             if (shape.channels == 0) shape = found;
             directories[i] = path;
         }
@@ -285,8 +363,8 @@ vt_status vt_inspect_data(const char *directory, const char *variables, bool ver
         if (!there) free(path);
     }
     if (!any) directories[0] = vt_text_copy(directory);
-    if (!any) shape = print_files(directory, "files", variables, verify, faults);
-    if (*faults == before && compare_sets(directories, &shape, variables) != VT_OK) vt_inspect_fault(faults, NULL);
+    if (!any) shape = print_files(directory, "files", form, verify, faults);
+    if (*faults == before && compare_sets(directories, &shape, form) != VT_OK) vt_inspect_fault(faults, NULL);
     for (int i = 0; i < SETS; i++) free(directories[i]);
     if (!any) return VT_OK;
     char *statistics = vt_text_format("%s/stats", directory);

@@ -13,7 +13,7 @@
 static void print_help(const vt_argument *flags, int64_t count)
 {
     printf("vitrain predict CHECKPOINT --time=2003-01-05T06:00 --output=FILE.nc [flags]: a forecast of --rollout\n"
-           "times of 6 hours (times dt) from one initial time of the data, as a NetCDF-4 file by the CF conventions:\n"
+           "times, dt times of the data apart, from one initial time, as a NetCDF-4 file by the CF conventions:\n"
            "a variable a channel in the units of the data, which ncdump, xarray and Panoply open.\n\n");
     vt_arguments_print(flags, count);
     printf("\nThe configuration is the checkpoint's; every key of it is a flag, too (--data_dir=DIR).\n");

@@ -79,13 +79,16 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     vt_statistics *statistics = NULL;
-    const char *operand = NULL, *chosen_output = NULL, *variables = NULL, *lat_range = NULL, *lon_range = NULL;
+    const char *operand = NULL, *chosen_output = NULL, *lat_range = NULL, *lon_range = NULL;
     vt_window_range range = {0};
+    vt_fields_form form = {0};
     char *files = NULL, *output = NULL;
     bool force = false, help = false;
     const vt_argument flags[] = {
         {"output", VT_ARGUMENT_PATH, &chosen_output, 0, 0, "directory for the .npy files, made when missing"},
-        {"variables", VT_ARGUMENT_TEXT, &variables, 0, 0, "netCDF: the variables that are the channels, [u10,z@500]"},
+        {"variables", VT_ARGUMENT_TEXT, &form.variables, 0, 0,
+         "netCDF: the variables that are the channels, [u10,z@500]"},
+        {"coordinates", VT_ARGUMENT_TEXT, &form.coordinates, 0, 0, "names of coordinates, [lat=FNOCY,time=T]"},
         {"lat_range", VT_ARGUMENT_TEXT, &lat_range, 0, 0, "of a window only: [south, north] in degrees"},
         {"lon_range", VT_ARGUMENT_TEXT, &lon_range, 0, 0, "[west, east] in degrees"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace .npy files that are there"},
@@ -100,7 +103,7 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
     find_directories(operand, chosen_output, &files, &output);
     VT_TRY(vt_window_range_parse(lat_range, lon_range, &range));
     if (!force) VT_TRY(check_overwriting(output));
-    VT_TRY(vt_statistics_gather(files, "data directory", variables, &range, &statistics));
+    VT_TRY(vt_statistics_gather(files, "data directory", &form, &range, &statistics));
     VT_ASSERT(statistics != NULL);
     VT_TRY(vt_statistics_write(statistics, output));
     print_table(statistics);

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -163,10 +164,92 @@ bool vt_date_parse(const char *text, vt_calendar calendar, vt_date *date)
     return true;
 }
 
-vt_date vt_date_after(vt_date date, int64_t minutes)
+int64_t vt_date_month(vt_date date, int64_t *day)
 {
-    date.minutes += minutes;
+    int64_t year, month;
+    date_of_day(date.calendar, floor_quotient(date.minutes, MINUTES_A_DAY), &year, &month, day);
+    return 12 * year + month - 1;
+}
+
+/* ---- lengths of time ---- */
+
+static int64_t months_of(int64_t length)
+{
+    return floor_quotient(length + VT_A_MONTH / 2, VT_A_MONTH);
+}
+
+vt_date vt_date_after(vt_date date, int64_t length)
+{
+    const int64_t months = months_of(length);
+    if (months != 0) {
+        int64_t day, of_day = date.minutes - floor_quotient(date.minutes, MINUTES_A_DAY) * MINUTES_A_DAY;
+        const int64_t month = vt_date_month(date, &day) + months, year = floor_quotient(month, 12);
+        vt_date later = date;
+        while (day > 1 && !vt_date_make(date.calendar, year, month - 12 * year + 1, day, &later)) day--;
+        if (day == 1) vt_date_make(date.calendar, year, month - 12 * year + 1, day, &later);
+        date.minutes = later.minutes + of_day;
+    }
+    date.minutes += length - months * VT_A_MONTH;
     return date;
+}
+
+int64_t vt_date_steps(vt_date from, vt_date to, int64_t step)
+{
+    int64_t day, length = to.minutes - from.minutes;
+    if (months_of(step) != 0) {
+        length = vt_date_month(to, &day) - vt_date_month(from, &day);
+        step = months_of(step);
+    }
+    return length >= 0 && length % step == 0 ? length / step : -1;
+}
+
+double vt_length_hours(int64_t length)
+{
+    const int64_t months = months_of(length);
+    return 730.0 * (double)months + (double)(length - months * VT_A_MONTH) / 60;
+}
+
+bool vt_length_parse(const char *text, int64_t *length)
+{
+    static const struct {
+        const char *name;
+        int64_t length;
+    } units[] = {{"min", 1},
+                 {"minute", 1},
+                 {"minutes", 1},
+                 {"h", 60},
+                 {"hour", 60},
+                 {"hours", 60},
+                 {"d", MINUTES_A_DAY},
+                 {"day", MINUTES_A_DAY},
+                 {"days", MINUTES_A_DAY},
+                 {"month", VT_A_MONTH},
+                 {"months", VT_A_MONTH},
+                 {"year", 12 * VT_A_MONTH},
+                 {"years", 12 * VT_A_MONTH}};
+    enum { MOST = 100000 };
+    char *unit = NULL;
+    if (!isdigit((unsigned char)text[0])) return false;
+    const long long count = strtoll(text, &unit, 10);
+    unit += strspn(unit, " ");
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (strcasecmp(unit, units[i].name) != 0 || count < 1 || count > MOST) continue;
+        *length = count * units[i].length;
+        return true;
+    }
+    return false;
+}
+
+const char *vt_length_format(int64_t length, char buffer[VT_DATE_SIZE])
+{
+    const int64_t months = months_of(length);
+    if (months != 0)
+        snprintf(buffer, VT_DATE_SIZE, "%lld month%s", (long long)months, months == 1 ? "" : "s");
+    else if (length % 60 == 0)
+        snprintf(buffer, VT_DATE_SIZE, "%lld h", (long long)length / 60);
+    else
+        snprintf(buffer, VT_DATE_SIZE, "%lld min", (long long)length);
+    return buffer;
 }
 
 bool vt_date_is_within(vt_date date, double minutes)

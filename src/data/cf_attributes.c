@@ -91,6 +91,24 @@ typedef struct {
     vt_packing *packing;
 } packed_variable;
 
+/* What netCDF writes where nothing was written, unless _FillValue says another (netCDF User Guide, "Fill Values"): its
+ * library makes it the dataset's fill value in HDF5. Bytes have none. */
+static bool default_fill(const packed_variable *variable, double *value)
+{
+    static const double fills[] = {
+        9.9692099683868690e+36, 9.9692099683868690e+36, 0, 0, -32767, 65535, -2147483647, 4294967295.};
+    const vt_element element = variable->packing->element;
+    double stored = 0;
+    H5D_fill_value_t is_defined = H5D_FILL_VALUE_UNDEFINED;
+    hid_t properties = H5Dget_create_plist(variable->dataset);
+    *value = as_stored(variable->packing, false, fills[element]);
+    const bool known = *value != 0 && H5Pfill_value_defined(properties, &is_defined) >= 0 &&
+                       is_defined == H5D_FILL_VALUE_USER_DEFINED &&
+                       H5Pget_fill_value(properties, H5T_NATIVE_DOUBLE, &stored) >= 0;
+    H5Pclose(properties);
+    return known && as_stored(variable->packing, variable->no_sign, stored) == *value;
+}
+
 static vt_status take_missing(const packed_variable *variable)
 {
     static const char *const names[] = {"_FillValue", "missing_value"};
@@ -107,6 +125,8 @@ static vt_status take_missing(const packed_variable *variable)
             for (int m = 0; m < packing->missing_count; m++) known = known || packing->missing[m] == value;
             if (!known) packing->missing[packing->missing_count++] = value;
         }
+        double fill = 0;
+        if (i == 0 && count == 0 && default_fill(variable, &fill)) packing->missing[packing->missing_count++] = fill;
     }
 done:
     return status;

@@ -49,8 +49,8 @@ vt_status vt_dataset_use_file(vt_dataset *dataset, int64_t index, vt_fields_file
         }
         const int64_t first = dataset->list.first[index], end = dataset->list.first[index + 1];
         const char *const *paths = (const char *const *)dataset->list.paths + first;
-        VT_TRY((file->tried ? vt_fields_file_open_again
-                            : vt_fields_file_open)(paths, end - first, dataset->options.variables, &file->file));
+        VT_TRY((file->tried ? vt_fields_file_open_again : vt_fields_file_open)(paths, end - first,
+                                                                               &dataset->options.form, &file->file));
         file->tried = true;
         dataset->open_files++;
     }
@@ -91,7 +91,7 @@ static vt_status check_window(const vt_dataset_options *options, const char *pat
 {
     vt_status status = VT_OK;
     const int64_t channels = vt_dataset_window_channels(options);
-    const bool of_variables = options->variables != NULL;
+    const bool of_variables = options->form.variables != NULL;
     const char *has = of_variables ? "--variables names" : "'fields' has";
     const long long found[4] = {shape->times, shape->channels, shape->height, shape->width};
     VT_CHECK(options->height <= shape->height && options->width <= shape->width,
@@ -149,22 +149,6 @@ done:
     return status;
 }
 
-static vt_status take_latitudes(vt_dataset *dataset, const vt_fields_file *file)
-{
-    vt_status status = VT_OK;
-    const double *stored = file != NULL ? vt_fields_file_latitudes(file) : NULL;
-    const int64_t rows = dataset->shape.height;
-    dataset->latitudes = malloc((size_t)dataset->options.height * sizeof *dataset->latitudes);
-    VT_CHECK(dataset->latitudes != NULL, "out of memory for latitudes");
-    for (int64_t row = 0; row < dataset->options.height; row++) {
-        const int64_t at = dataset->window.first_row + row;
-        double even = rows > 1 ? 90.0 - 180.0 * (double)at / (double)(rows - 1) : 0.0;
-        dataset->latitudes[row] = stored != NULL ? stored[at] : even;
-    }
-done:
-    return status;
-}
-
 /* All files of a directory have the first one's grid and channels. */
 static vt_status compare_with_first(const vt_dataset *dataset, const vt_fields_file *file)
 {
@@ -182,6 +166,12 @@ static vt_status compare_with_first(const vt_dataset *dataset, const vt_fields_f
         VT_CHECK(strcmp(names[c], dataset->channel_names[c]) == 0,
                  "%s: channel %lld is '%s', but in %s it is '%s'; all files need the same channels in the same order",
                  path, (long long)c, names[c], first_path, dataset->channel_names[c]);
+    for (int64_t c = 0; c < shape.channels; c++) {
+        const char *units = vt_fields_file_meaning(file, c)->units, *before = dataset->meanings[c].units;
+        VT_CHECK(units[0] == '\0' || before[0] == '\0' || strcmp(units, before) == 0,
+                 "%s: channel %lld is in '%s', but in %s in '%s'; all files need the same units", path, (long long)c,
+                 units, first_path, before);
+    }
 done:
     return status;
 }
@@ -199,7 +189,7 @@ static vt_status compare_times(vt_dataset *dataset, const char *path, const vt_t
     if (dataset->minutes_a_time == 0) dataset->minutes_a_time = axis->minutes;
     VT_CHECK(axis->minutes == 0 || axis->minutes == dataset->minutes_a_time,
              "%s: its times are %s apart, those of the files before it %s; all files need the same", path,
-             vt_time_interval(axis->minutes, steps[0]), vt_time_interval(dataset->minutes_a_time, steps[1]));
+             vt_length_format(axis->minutes, steps[0]), vt_length_format(dataset->minutes_a_time, steps[1]));
     VT_CHECK(before == NULL || before->date.calendar == axis->stretches[0].date.calendar,
              "%s: its calendar is '%s', that of the files before it '%s'; all files need the same", path,
              vt_calendar_name(axis->stretches[0].date.calendar), vt_calendar_name(before->date.calendar));
@@ -218,6 +208,7 @@ static vt_status take_times(vt_dataset *dataset, int64_t index, const vt_fields_
     dataset->files[index].times = piece.times;
     if (axis->doubt != NULL && dataset->time_doubt == NULL) dataset->time_doubt = vt_text_copy(axis->doubt);
     if (axis->count == 0) {
+        if (dataset->minutes_a_time == 0) dataset->minutes_a_time = axis->minutes; /* by time_step */
         piece.dated = vt_date_of_file_name(path, &piece.date);
         vt_dataset_add_piece(dataset, &piece);
     } else {
@@ -236,39 +227,10 @@ static vt_status take_times(vt_dataset *dataset, int64_t index, const vt_fields_
             vt_log_warning("%s has no times between %s and %s%s, where others are %s apart: no sample reaches across",
                            path, vt_date_format(vt_date_after(last->date, (last->count - 1) * axis->minutes), from),
                            vt_date_format(own->date, to), axis->count > 2 ? ", and more such gaps" : "",
-                           vt_time_interval(axis->minutes, step));
+                           vt_length_format(axis->minutes, step));
     }
 done:
     return status;
-}
-
-void vt_dataset_log_times(const vt_dataset *dataset)
-{
-    const vt_dataset_options *options = &dataset->options;
-    char dates[2][VT_DATE_SIZE], steps[2][VT_DATE_SIZE];
-    if (dataset->time_doubt != NULL)
-        vt_log_warning("%s; so dates follow from the names of the files, and whether times are missing isn't known",
-                       dataset->time_doubt);
-    if (dataset->minutes_a_time == 0) return;
-    const int64_t crossing = vt_dataset_crossing_samples(dataset);
-    const vt_set_piece *first = dataset->pieces, *last = first + dataset->piece_count - 1;
-    const int64_t minutes = dataset->minutes_a_time;
-    if (first->dated && last->dated)
-        vt_log_info("times: %s to %s, every %s", vt_date_format(first->date, dates[0]),
-                    vt_date_format(vt_date_after(last->date, (last->times - 1) * minutes), dates[1]),
-                    vt_time_interval(minutes, steps[0]));
-    if (crossing > 0)
-        vt_log_info("%lld of the %lld samples reach from one file into the next, whose times follow",
-                    (long long)crossing, (long long)dataset->sample_count);
-    const int64_t usual = 60 * VT_HOURS_A_TIME;
-    if (minutes == usual || options->dt * minutes == usual) return;
-    char *advice = usual % minutes == 0
-                       ? vt_text_format("; %d hours would be --dt=%lld", VT_HOURS_A_TIME, (long long)(usual / minutes))
-                       : vt_text_copy("");
-    vt_log_warning("the files have a time every %s, not every %d h: with dt %lld a forecast reaches %s ahead%s",
-                   vt_time_interval(minutes, steps[0]), VT_HOURS_A_TIME, (long long)options->dt,
-                   vt_time_interval(options->dt * minutes, steps[1]), advice);
-    free(advice);
 }
 
 /* ---- files ---- */
@@ -287,10 +249,11 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index)
         dataset->shape = shape;
         VT_TRY(find_window(dataset, file));
         VT_TRY(take_names(dataset, file));
-        VT_TRY(take_latitudes(dataset, file));
+        vt_dataset_take_meanings(dataset, file);
     }
     VT_TRY(compare_with_first(dataset, file));
     VT_TRY(agree_on_grid(dataset, file));
+    VT_TRY(vt_dataset_agree_on_rows(dataset, file));
     const char *obstacle = vt_fields_file_obstacle(file);
     if (obstacle != NULL && dataset->obstacle == NULL) dataset->obstacle = vt_text_format("%s: %s", path, obstacle);
     int64_t cache = options->direct && obstacle == NULL ? 0 : vt_fields_file_cache_bytes(file);
@@ -321,8 +284,8 @@ static void try_some(vt_dataset *dataset, int64_t first)
     const vt_file_list *list = &dataset->list;
     const int64_t left = list->groups - first, count = left < VT_TOGETHER ? left : VT_TOGETHER;
     if (list->groups < VT_TOGETHER) return;
-    const bool survive = vt_fields_files_survive((const char *const *)list->paths, list->first + first, count,
-                                                 dataset->options.variables);
+    const bool survive =
+        vt_fields_files_survive((const char *const *)list->paths, list->first + first, count, &dataset->options.form);
     for (int64_t i = 0; i < count; i++) dataset->files[first + i].tried = survive;
 }
 
@@ -330,7 +293,8 @@ static vt_status open_files(vt_dataset *dataset)
 {
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
-    VT_TRY(vt_file_list_open(options->directory, options->option_name, options->variables != NULL, &dataset->list));
+    VT_TRY(
+        vt_file_list_open(options->directory, options->option_name, options->form.variables != NULL, &dataset->list));
     if (!options->quiet) VT_TRY(vt_file_list_check(&dataset->list));
     dataset->files = calloc((size_t)dataset->list.groups, sizeof *dataset->files);
     VT_CHECK(dataset->files != NULL, "out of memory for %lld files", (long long)dataset->list.groups);
@@ -338,6 +302,7 @@ static vt_status open_files(vt_dataset *dataset)
         if (i % VT_TOGETHER == 0) try_some(dataset, i);
         VT_TRY(look_at_file(dataset, i));
     }
+    vt_dataset_take_latitudes(dataset);
     if (dataset->gaps > 1 && !options->quiet)
         vt_log_warning("%lld files of %s in all have gaps between their times", (long long)dataset->gaps,
                        options->directory);
@@ -356,7 +321,21 @@ static vt_status open_synthetic(vt_dataset *dataset)
     bool limited = options->sample_limit != VT_UNSET_INTEGER;
     dataset->shape = (vt_fields_shape){0, vt_dataset_window_channels(options), options->height, options->width};
     dataset->sample_count = limited ? options->sample_limit : SYNTHETIC_SAMPLES;
-    return take_latitudes(dataset, NULL);
+    vt_dataset_take_latitudes(dataset);
+    return VT_OK;
+}
+
+static char *copy_or_none(const char *text)
+{
+    return text != NULL ? vt_text_copy(text) : NULL;
+}
+
+static void take_form(vt_dataset *dataset, const vt_fields_form *form)
+{
+    vt_fields_form *own = &dataset->options.form;
+    own->variables = dataset->variables = copy_or_none(form->variables);
+    own->coordinates = dataset->coordinates = copy_or_none(form->coordinates);
+    own->time_step = dataset->time_step = copy_or_none(form->time_step);
 }
 
 vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result)
@@ -373,7 +352,7 @@ vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result
     if (options->rows == 0) dataset->options.rows = options->height;
     dataset->options.directory = dataset->directory = vt_text_copy(options->directory);
     dataset->options.option_name = dataset->option_name = vt_text_copy(options->option_name);
-    if (options->variables != NULL) dataset->options.variables = dataset->variables = vt_text_copy(options->variables);
+    take_form(dataset, &options->form);
     dataset->open_limit = OPEN_FILES;
     VT_TRY(vt_read_plan_open(&dataset->plan));
     VT_TRY(options->synthetic ? open_synthetic(dataset) : open_files(dataset));
@@ -412,6 +391,12 @@ void vt_dataset_close(vt_dataset **pointer)
     free(dataset->directory);
     free(dataset->option_name);
     free(dataset->variables);
+    free(dataset->coordinates);
+    free(dataset->time_step);
+    free(dataset->meanings);
+    free(dataset->grid_doubt);
+    free(dataset->turned);
+    free(dataset->unknown);
     free(dataset->obstacle);
     free(dataset);
 }
@@ -450,8 +435,8 @@ vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_da
     const int64_t minutes = training->minutes_a_time, others = validation->minutes_a_time;
     VT_CHECK(minutes == 0 || others == 0 || minutes == others,
              "the times in %s are %s apart, but those in %s %s; training and validation need the same",
-             training->directory, vt_time_interval(minutes, steps[0]), validation->directory,
-             vt_time_interval(others, steps[1]));
+             training->directory, vt_length_format(minutes, steps[0]), validation->directory,
+             vt_length_format(others, steps[1]));
     for (int k = 0; k < 2; k++) {
         const double *own = training->stored[k], *other = validation->stored[k];
         const int64_t count = k == 0 ? options->height : options->width;
@@ -461,6 +446,18 @@ vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_da
                      k == 0 ? "latitude" : "longitude", (long long)i, own[i], training->directory, other[i],
                      validation->directory);
     }
+    for (int64_t c = 0; training->meanings != NULL && validation->meanings != NULL && c < used; c++) {
+        const char *own = training->meanings[c].units, *other = validation->meanings[c].units;
+        VT_CHECK(own[0] == '\0' || other[0] == '\0' || strcmp(own, other) == 0,
+                 "channel %lld is in '%s' in %s, but in '%s' in %s; training and validation need the same units",
+                 (long long)c, own, training->directory, other, validation->directory);
+    }
+    VT_CHECK((training->turned == NULL || validation->unknown == NULL) &&
+                 (validation->turned == NULL || training->unknown == NULL),
+             "the rows of %s run from south to north, by its latitudes, but %s says no latitudes, so its rows can't be "
+             "matched; write them into all files, or name them by --coordinates=[lat=NAME]",
+             training->turned != NULL ? training->turned : validation->turned,
+             training->turned != NULL ? validation->unknown : training->unknown);
     if (training->channel_names == NULL || validation->channel_names == NULL) goto done;
     for (int64_t c = 0; c < used; c++)
         VT_CHECK(strcmp(training->channel_names[c], validation->channel_names[c]) == 0,

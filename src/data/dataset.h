@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "data/calendar.h"
+#include "data/fields_file.h"
 #include "data/read_plan.h"
 
 typedef struct {
@@ -18,17 +19,17 @@ typedef struct {
     int64_t first_row, rows; /* of the window: what this rank reads; rows 0: all of the height */
     int64_t in_channels;     /* channels of the input: channels of the file times (history + 1) */
     int64_t out_channels;
-    int64_t history;       /* earlier times stacked in the input */
-    int64_t dt;            /* time steps between input and target */
-    int64_t sample_limit;  /* only the first so many; VT_UNSET_INTEGER: all */
-    const char *variables; /* "[u10, z@500]": datasets that are the channels (netCDF); NULL: the dataset `fields` */
-    bool files_apart;      /* no sample reaches from one file into the next, also where their times follow */
-    bool direct;           /* reads past the HDF5 library where the files allow it */
-    bool tolerant;         /* a file that changed is read on as far as it goes */
-    bool unchecked;        /* of plans, values that are only copied aren't looked at: see vt_dataset_check */
-    bool quiet;            /* opening it warns of nothing */
-    bool synthetic;        /* no files: noise, the same in every batch; sample_limit or a year of samples */
-    uint64_t seed;         /* of the noise */
+    int64_t history;      /* earlier times stacked in the input */
+    int64_t dt;           /* time steps between input and target */
+    int64_t sample_limit; /* only the first so many; VT_UNSET_INTEGER: all */
+    vt_fields_form form;  /* what the user says of the files */
+    bool files_apart;     /* no sample reaches from one file into the next, also where their times follow */
+    bool direct;          /* reads past the HDF5 library where the files allow it */
+    bool tolerant;        /* a file that changed is read on as far as it goes */
+    bool unchecked;       /* of plans, values that are only copied aren't looked at: see vt_dataset_check */
+    bool quiet;           /* opening it warns of nothing */
+    bool synthetic;       /* no files: noise, the same in every batch; sample_limit or a year of samples */
+    uint64_t seed;        /* of the noise */
 } vt_dataset_options;
 
 typedef struct vt_dataset vt_dataset;
@@ -54,8 +55,9 @@ const char *const *vt_dataset_channel_names(const vt_dataset *dataset);
  * that its times are as far apart, as far as both say that. */
 vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_dataset *validation);
 
-/* Latitudes of all the window's rows in degrees (height values, whatever first_row and rows): from the dataset `lat`,
- * else evenly from 90 to -90 over the rows of the file, both ends included. */
+/* Latitudes that weigh all the window's rows, in degrees (height values, whatever first_row and rows): those of the
+ * files; else evenly from 90 to -90 over the rows of the file, both ends included; 0, which weighs all alike, where the
+ * files say that rows run along no latitudes. vt_dataset_log_coordinates tells which. */
 const double *vt_dataset_latitudes(const vt_dataset *dataset);
 
 /* The window of the files' grid, all rows of it; and whether their grid has this size. */
@@ -95,12 +97,20 @@ vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t ste
 /* When a sample's newest input is: by the file's own coordinate, else by its name. False where neither says it. */
 bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, vt_date *date);
 
-/* Between two times of a file: as its coordinate says, else 6 hours. */
+/* The length between two times of a file (calendar.h): as its coordinate or time_step says, else 6 hours, which is
+ * assumed. */
 int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset);
+bool vt_dataset_step_is_assumed(const vt_dataset *dataset);
 
-/* Logs when the samples are, where the files' coordinates say it, and warns where that is not what is expected of a
- * set: times that aren't 6 hours apart, a coordinate that can't be read. */
-void vt_dataset_log_times(const vt_dataset *dataset);
+/* What weighs the rows of RMSE, where it isn't the latitudes of the files; else NULL. */
+const char *vt_dataset_assumed_weights(const vt_dataset *dataset);
+
+/* A file's channel as the files describe it; texts are "" where they don't. */
+const vt_channel_meaning *vt_dataset_meaning(const vt_dataset *dataset, int64_t channel);
+
+/* Logs when the samples are and how their rows are weighed, and what of it is assumed; warns where a set is not what is
+ * expected: times that aren't 6 hours apart, a coordinate that can't be read. */
+void vt_dataset_log_coordinates(const vt_dataset *dataset);
 
 /* What reads of it take: the samples [count] go to input [count, in_channels, rows, width] and target [count,
  * out_channels, rows, width]. Any thread. The files are held open until vt_dataset_release; `plan` keeps them. When it

@@ -35,7 +35,7 @@ typedef struct {
 } vt_set_stretch;
 
 struct vt_dataset {
-    char *directory, *option_name, *variables;
+    char *directory, *option_name, *variables, *coordinates, *time_step;
     vt_dataset_options options;
     vt_file_list list;
     vt_yearly_file *files; /* [list.groups] */
@@ -43,18 +43,22 @@ struct vt_dataset {
     int64_t piece_count;
     vt_set_stretch *stretches;
     int64_t stretch_count;
-    int64_t minutes_a_time; /* 0: the files don't say */
+    int64_t minutes_a_time; /* a length (calendar.h); 0: neither the files nor time_step say it */
     int64_t gaps;           /* files that have some; the first one is told, and the number */
     int64_t sample_count;
-    int64_t whole_count;    /* samples without sample_limit */
-    vt_frame_window window; /* of the grid, all rows */
-    vt_fields_shape shape;  /* of every file, but for the times */
-    char **channel_names;   /* [shape.channels], or NULL */
-    double *latitudes;      /* [options.height] */
-    double *stored[2];      /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
-    char *obstacle;         /* of the first file that has one */
-    char *time_doubt;       /* why a file's times are not known though it has a coordinate, or NULL */
-    int64_t frame_count;    /* times that samples use, of all files */
+    int64_t whole_count;          /* samples without sample_limit */
+    vt_frame_window window;       /* of the grid, all rows */
+    vt_fields_shape shape;        /* of every file, but for the times */
+    char **channel_names;         /* [shape.channels], or NULL */
+    vt_channel_meaning *meanings; /* [shape.channels]; NULL of a synthetic set */
+    char *grid_doubt;             /* why latitudes aren't known though there is something, or NULL */
+    char *turned, *unknown; /* the first file whose rows are turned round; the first that says no latitudes; or NULL */
+    bool rotated, no_latitudes;
+    double *latitudes;   /* [options.height] */
+    double *stored[2];   /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
+    char *obstacle;      /* of the first file that has one */
+    char *time_doubt;    /* why a file's times are not known though it has a coordinate, or NULL */
+    int64_t frame_count; /* times that samples use, of all files */
     vt_chunk_cache cache;
     vt_frame_cache *kept; /* NULL: none is wished; guarded by `lock` */
     vt_read_plan *plan;   /* of vt_dataset_read */
@@ -99,5 +103,14 @@ const vt_set_stretch *vt_dataset_find_sample(const vt_dataset *dataset, int64_t 
 /* The open file `index`; when too many are open, the one unused for longest is closed. With the lock, or before there
  * are threads. */
 vt_status vt_dataset_use_file(vt_dataset *dataset, int64_t index, vt_fields_file **file);
+
+/* Notes what a file says of its rows; those that are turned round can't stand beside such of which nothing is known. */
+vt_status vt_dataset_agree_on_rows(vt_dataset *dataset, const vt_fields_file *file);
+
+/* The channels, as the first file describes them. */
+void vt_dataset_take_meanings(vt_dataset *dataset, const vt_fields_file *file);
+
+/* Latitudes that weigh the rows, once all files were looked at. */
+void vt_dataset_take_latitudes(vt_dataset *dataset);
 
 #endif

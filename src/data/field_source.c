@@ -1,12 +1,12 @@
 /* Datasets as sources of fields: their type, and how they lie in the file. */
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "data/dimensions.h"
 #include "data/fields_inside.h"
@@ -115,41 +115,6 @@ vt_status vt_field_part_dataset(const vt_field_part *part, const char *name, hid
     VT_TRY(check_own_storage(part, name, *dataset));
 done:
     H5Pclose(access);
-    return status;
-}
-
-vt_status vt_field_part_coordinate(const vt_field_part *part, const char *name, const char *of, int64_t length,
-                                   double limit, double **values)
-{
-    vt_status status = VT_OK;
-    double *memory = NULL;
-    hsize_t extent = 0;
-    hid_t dataset = H5I_INVALID_HID, space = H5I_INVALID_HID;
-    *values = NULL;
-    VT_ASSERT(length > 0);
-    if (!vt_field_part_has(part, name)) goto done;
-    VT_TRY(vt_field_part_dataset(part, name, &dataset));
-    space = H5Dget_space(dataset);
-    int rank = H5Sget_simple_extent_ndims(space);
-    VT_CHECK(rank == 1, "%s: '%s' has %d dimensions, expected 1", part->path, name, rank);
-    H5Sget_simple_extent_dims(space, &extent, NULL);
-    VT_CHECK((int64_t)extent == length, "%s: '%s' has %lld values, but '%s' has %lld along that dimension", part->path,
-             name, (long long)extent, of, (long long)length);
-    memory = malloc((size_t)length * sizeof *memory);
-    VT_CHECK(memory != NULL, "out of memory for %lld values of '%s'", (long long)length, name);
-    VT_CHECK(H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, memory) >= 0, "%s: can't read '%s': %s",
-             part->path, name, vt_hdf5_reason());
-    for (int64_t i = 0; i < length; i++)
-        VT_CHECK(isfinite(memory[i]) && fabs(memory[i]) <= limit + 1e-3,
-                 "%s: '%s' holds %g at index %lld, expected "
-                 "degrees from %g to %g",
-                 part->path, name, memory[i], (long long)i, -limit, limit);
-    *values = memory;
-    memory = NULL;
-done:
-    free(memory);
-    if (space >= 0) H5Sclose(space);
-    if (dataset >= 0) H5Dclose(dataset);
     return status;
 }
 
@@ -344,6 +309,7 @@ vt_status vt_field_source_open(const vt_field_part *part, const char *name, vt_f
     VT_TRY(take_extent(source));
     VT_TRY(check_storage(source));
     VT_TRY(take_layout(source));
+    source->sampled = vt_allocate((size_t)source->extent[1], sizeof *source->sampled, "the levels of a file");
 done:
     return status;
 }
@@ -354,6 +320,7 @@ void vt_field_source_close(vt_field_source *source)
     if (source->space >= 0) H5Sclose(source->space);
     if (source->dataset >= 0) H5Dclose(source->dataset);
     free(source->chunks);
+    free(source->sampled);
     free(source->obstacle);
     free(source->name);
 }

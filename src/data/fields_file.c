@@ -1,5 +1,6 @@
 #include "data/fields_file.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -7,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "data/cf_attributes.h"
 #include "data/fields_inside.h"
 #include "data/hdf5_access.h"
 #include "data/trial.h"
@@ -23,9 +25,11 @@ static vt_status open_fields(vt_fields_file *file)
     file->source_count = 1;
     VT_TRY(vt_field_source_open(file->parts, "fields", file->sources));
     const vt_field_source *fields = file->sources;
-    VT_CHECK(fields->packing.element == VT_ELEMENT_FLOAT32 || fields->packing.element == VT_ELEMENT_FLOAT64,
-             "%s: 'fields' must hold floating-point numbers (float32), but holds another type; packed integers have to "
-             "be unpacked with their scale and offset first",
+    VT_TRY(vt_cf_packing(fields->dataset, file->path, "fields", &file->sources->packing));
+    VT_CHECK(fields->packing.element == VT_ELEMENT_FLOAT32 || fields->packing.element == VT_ELEMENT_FLOAT64 ||
+                 fields->packing.scale != 1 || fields->packing.offset != 0,
+             "%s: 'fields' must hold floating-point numbers (float32), but holds whole ones without an attribute "
+             "scale_factor or add_offset that says what they stand for",
              file->path);
     VT_CHECK(fields->rank == 4, "%s: 'fields' has %d dimensions, expected 4: [time, channel, lat, lon]", file->path,
              fields->rank);
@@ -47,11 +51,11 @@ static char *trimmed_copy(const char *string)
     return vt_text_format("%.*s", (int)length, string);
 }
 
-/* Names of fixed length lie one after another; of variable length there are pointers, to be freed by HDF5. */
-static vt_status read_names(vt_fields_file *file, hid_t attribute, hid_t stored_type, int64_t count)
+/* Texts of fixed length lie one after another; of variable length there are pointers, to be freed by HDF5. */
+static vt_status read_texts(const vt_fields_file *file, const char *name, hid_t attribute, hid_t stored_type,
+                            int64_t count, char **texts)
 {
     vt_status status = VT_OK;
-    char **names = NULL;
     VT_ASSERT(count > 0 && file->shape.channels > 0);
     bool variable = H5Tis_variable_str(stored_type) > 0;
     size_t size = variable ? sizeof(char *) : H5Tget_size(stored_type) + 1;
@@ -59,22 +63,55 @@ static vt_status read_names(vt_fields_file *file, hid_t attribute, hid_t stored_
     char *memory = calloc((size_t)count, size);
     H5Tset_size(type, variable ? H5T_VARIABLE : size);
     H5Tset_cset(type, H5Tget_cset(stored_type));
-    VT_CHECK(memory != NULL, "out of memory for %lld channel names", (long long)count);
-    VT_CHECK(H5Aread(attribute, type, memory) >= 0, "%s: can't read the attribute 'channels' of 'fields': %s",
-             file->path, vt_hdf5_reason());
-    names = calloc((size_t)file->shape.channels, sizeof *names);
-    VT_CHECK(names != NULL, "out of memory for channel names");
+    VT_CHECK(memory != NULL, "out of memory for the attribute '%s'", name);
+    VT_CHECK(H5Aread(attribute, type, memory) >= 0, "%s: can't read the attribute '%s' of 'fields': %s", file->path,
+             name, vt_hdf5_reason());
     for (int64_t c = 0; c < file->shape.channels; c++) {
-        char *name = "";
-        if (c < count && variable) memcpy(&name, memory + (size_t)c * size, sizeof name);
-        if (c < count && !variable) name = memory + (size_t)c * size;
-        names[c] = trimmed_copy(name != NULL ? name : "");
+        char *text = "";
+        if (c < count && variable) memcpy(&text, memory + (size_t)c * size, sizeof text);
+        if (c < count && !variable) text = memory + (size_t)c * size;
+        texts[c] = trimmed_copy(text != NULL ? text : "");
     }
-    file->channel_names = names;
 done:
     for (int64_t c = 0; variable && memory != NULL && c < count; c++) H5free_memory(((char **)(void *)memory)[c]);
     free(memory);
     H5Tclose(type);
+    return status;
+}
+
+static void free_texts(char **texts, int64_t count)
+{
+    for (int64_t c = 0; texts != NULL && c < count; c++) free(texts[c]);
+    free(texts);
+}
+
+/* The texts of an attribute of `fields`, one a channel, "" past those given: *texts [channels], or NULL where it isn't
+ * there. */
+static vt_status open_texts(const vt_fields_file *file, const char *name, char ***texts, int64_t *count)
+{
+    vt_status status = VT_OK;
+    hid_t attribute = H5I_INVALID_HID, type = H5I_INVALID_HID, space = H5I_INVALID_HID;
+    char **memory = NULL;
+    *texts = NULL;
+    *count = 0;
+    if (H5Aexists(file->sources[0].dataset, name) <= 0) goto done;
+    attribute = H5Aopen(file->sources[0].dataset, name, H5P_DEFAULT);
+    VT_CHECK(attribute >= 0, "%s: can't open the attribute '%s' of 'fields': %s", file->path, name, vt_hdf5_reason());
+    type = H5Aget_type(attribute);
+    space = H5Aget_space(attribute);
+    VT_CHECK(H5Tget_class(type) == H5T_STRING, "%s: the attribute '%s' of 'fields' must hold strings, one a channel",
+             file->path, name);
+    *count = (int64_t)H5Sget_simple_extent_npoints(space);
+    if (*count <= 0) goto done;
+    memory = vt_allocate((size_t)file->shape.channels, sizeof *memory, "the channels of a file");
+    VT_TRY(read_texts(file, name, attribute, type, *count, memory));
+    *texts = memory;
+    memory = NULL;
+done:
+    if (space >= 0) H5Sclose(space);
+    if (type >= 0) H5Tclose(type);
+    if (attribute >= 0) H5Aclose(attribute);
+    free_texts(memory, file->shape.channels);
     return status;
 }
 
@@ -99,54 +136,74 @@ done:
 static vt_status open_channel_names(vt_fields_file *file)
 {
     vt_status status = VT_OK;
-    hid_t attribute = H5I_INVALID_HID, type = H5I_INVALID_HID, space = H5I_INVALID_HID;
-    if (H5Aexists(file->sources[0].dataset, "channels") <= 0) goto done;
-    attribute = H5Aopen(file->sources[0].dataset, "channels", H5P_DEFAULT);
-    VT_CHECK(attribute >= 0, "%s: can't open the attribute 'channels' of 'fields': %s", file->path, vt_hdf5_reason());
-    type = H5Aget_type(attribute);
-    space = H5Aget_space(attribute);
-    VT_CHECK(H5Tget_class(type) == H5T_STRING, "%s: the attribute 'channels' of 'fields' must hold strings, the names",
-             file->path);
-    int64_t count = (int64_t)H5Sget_simple_extent_npoints(space);
-    VT_CHECK(count == file->shape.channels,
+    int64_t count = 0;
+    VT_TRY(open_texts(file, "channels", &file->channel_names, &count));
+    VT_CHECK(file->channel_names == NULL || count == file->shape.channels,
              "%s: the attribute 'channels' of 'fields' names %lld channel%s, but there are %lld; name each one once",
              file->path, (long long)count, count == 1 ? "" : "s", (long long)file->shape.channels);
-    if (count > 0) VT_TRY(read_names(file, attribute, type, count));
     VT_TRY(check_names(file));
 done:
-    if (space >= 0) H5Sclose(space);
-    if (type >= 0) H5Tclose(type);
-    if (attribute >= 0) H5Aclose(attribute);
     return status;
 }
 
-static vt_status open_all(vt_fields_file *file, const char *const *paths, const char *variables)
+/* A single text is that of all channels. */
+static vt_status open_meanings(vt_fields_file *file)
+{
+    static const char *const names[] = {"units", "standard_names", "long_names"};
+    vt_status status = VT_OK;
+    char **texts = NULL;
+    const int64_t channels = file->shape.channels;
+    file->meanings = vt_allocate((size_t)channels, sizeof *file->meanings, "the channels of a file");
+    for (int i = 0; i < 3; i++) {
+        int64_t count = 0;
+        VT_TRY(open_texts(file, names[i], &texts, &count));
+        for (int64_t c = 0; texts != NULL && c < channels; c++) {
+            vt_channel_meaning *meaning = &file->meanings[c];
+            char *const places[] = {meaning->units, meaning->standard_name, meaning->long_name};
+            const size_t sizes[] = {sizeof meaning->units, sizeof meaning->standard_name, sizeof meaning->long_name};
+            snprintf(places[i], sizes[i], "%s", texts[count == 1 ? 0 : c]);
+        }
+        free_texts(texts, channels);
+        texts = NULL;
+    }
+done:
+    free_texts(texts, channels);
+    return status;
+}
+
+static vt_status open_all(vt_fields_file *file, const char *const *paths, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
     for (int i = 0; i < file->part_count; i++) VT_TRY(vt_field_part_open(paths[i], &file->parts[i]));
-    if (variables != NULL) return vt_netcdf_open(file, variables);
-    VT_TRY(open_fields(file));
-    VT_TRY(open_channel_names(file));
-    VT_TRY(vt_field_part_coordinate(file->parts, "lat", "fields", file->shape.height, 90, &file->latitudes));
-    VT_TRY(vt_field_part_coordinate(file->parts, "lon", "fields", file->shape.width, 360, &file->longitudes));
+    if (form->variables != NULL) {
+        VT_TRY(vt_netcdf_open(file, form));
+    } else {
+        VT_TRY(open_fields(file));
+        VT_TRY(open_channel_names(file));
+        VT_TRY(open_meanings(file));
+        VT_TRY(vt_fields_take_grid(file, file->sources, form));
+    }
+    VT_TRY(vt_fields_open_times(file, form));
 done:
     return status;
 }
 
-vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count, const char *variables,
+vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count, const vt_fields_form *form,
                                     vt_fields_file **result)
 {
+    static const vt_fields_form nothing_said = {0};
     vt_status status = VT_OK;
+    if (form == NULL) form = &nothing_said;
     vt_fields_file *file = vt_allocate(1, sizeof *file, "a file of fields");
     *result = NULL;
-    VT_ASSERT(path_count > 0 && (path_count == 1 || variables != NULL));
+    VT_ASSERT(path_count > 0 && (path_count == 1 || form->variables != NULL));
     file->path = vt_text_copy(paths[0]);
     file->parts = vt_allocate((size_t)path_count, sizeof *file->parts, "a file of fields");
     file->part_count = (int)path_count;
     for (int i = 0; i < file->part_count; i++)
         file->parts[i] = (vt_field_part){.descriptor = -1, .file = H5I_INVALID_HID};
     vt_hdf5_enter();
-    status = open_all(file, paths, variables);
+    status = open_all(file, paths, form);
     vt_hdf5_leave();
     if (status != VT_OK) goto done;
     *result = file;
@@ -163,7 +220,7 @@ typedef struct {
     const char *const *paths;
     const int64_t *first;
     int64_t dates;
-    const char *variables;
+    const vt_fields_form *form;
 } attempt;
 
 /* What HDF5 has to be trusted with later: each source's index of chunks, and filters that only it knows. */
@@ -196,29 +253,28 @@ static void try_out(void *context)
     for (int64_t d = 0; d < wanted->dates; d++) {
         vt_fields_file *file = NULL;
         const int64_t first = wanted->first[d], count = wanted->first[d + 1] - first;
-        if (vt_fields_file_open_again(wanted->paths + first, count, wanted->variables, &file) == VT_OK)
-            visit_storage(file);
+        if (vt_fields_file_open_again(wanted->paths + first, count, wanted->form, &file) == VT_OK) visit_storage(file);
         vt_fields_file_close(&file);
     }
 }
 
-bool vt_fields_files_survive(const char *const *paths, const int64_t *first, int64_t dates, const char *variables)
+bool vt_fields_files_survive(const char *const *paths, const int64_t *first, int64_t dates, const vt_fields_form *form)
 {
-    attempt wanted = {paths, first, dates, variables};
+    attempt wanted = {paths, first, dates, form};
     const bool survive = vt_trial(paths[first[0]], try_out, &wanted) == VT_OK;
     if (!survive) vt_error_clear();
     return survive;
 }
 
-vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const char *variables,
+vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const vt_fields_form *form,
                               vt_fields_file **result)
 {
     vt_status status = VT_OK;
     const int64_t first[2] = {0, path_count};
-    attempt wanted = {paths, first, 1, variables};
+    attempt wanted = {paths, first, 1, form};
     *result = NULL;
     VT_TRY(vt_trial(paths[0], try_out, &wanted));
-    VT_TRY(vt_fields_file_open_again(paths, path_count, variables, result));
+    VT_TRY(vt_fields_file_open_again(paths, path_count, form, result));
 done:
     return status;
 }
@@ -237,11 +293,12 @@ void vt_fields_file_close(vt_fields_file **pointer)
         if (file->parts[i].descriptor >= 0) close(file->parts[i].descriptor);
         free(file->parts[i].path);
     }
-    for (int64_t c = 0; file->channel_names != NULL && c < file->shape.channels; c++) free(file->channel_names[c]);
-    free(file->channel_names);
+    free_texts(file->channel_names, file->shape.channels);
+    free(file->meanings);
     vt_time_axis_close(&file->times);
     free(file->latitudes);
     free(file->longitudes);
+    for (int k = 0; k < 2; k++) free(file->grid_doubts[k]);
     free(file->channels);
     free(file->sources);
     free(file->parts);
@@ -264,6 +321,11 @@ const char *const *vt_fields_file_channel_names(const vt_fields_file *file)
     return (const char *const *)file->channel_names;
 }
 
+const vt_channel_meaning *vt_fields_file_meaning(const vt_fields_file *file, int64_t channel)
+{
+    return &file->meanings[channel];
+}
+
 const double *vt_fields_file_latitudes(const vt_fields_file *file)
 {
     return file->latitudes;
@@ -272,6 +334,28 @@ const double *vt_fields_file_latitudes(const vt_fields_file *file)
 const double *vt_fields_file_longitudes(const vt_fields_file *file)
 {
     return file->longitudes;
+}
+
+const char *vt_fields_file_grid_doubt(const vt_fields_file *file, int dimension)
+{
+    return file->grid_doubts[dimension];
+}
+
+bool vt_fields_file_is_rotated(const vt_fields_file *file)
+{
+    return file->rotated;
+}
+
+bool vt_fields_file_has_no_latitudes(const vt_fields_file *file)
+{
+    return file->no_latitudes && file->latitudes == NULL;
+}
+
+bool vt_fields_file_is_turned(const vt_fields_file *file)
+{
+    bool turned = false;
+    for (int i = 0; i < file->source_count; i++) turned = turned || file->sources[i].south_first;
+    return turned;
 }
 
 const vt_time_axis *vt_fields_file_times(const vt_fields_file *file)

@@ -32,8 +32,10 @@ typedef struct {
     int rank;          /* 3 or 4 */
     int64_t extent[4];
     vt_packing packing; /* of the stored bytes; those of memory_type are never swapped */
-    bool south_first;   /* rows run from south to north, and are turned round */
-    char *obstacle;     /* why only HDF5 can read it; NULL: nothing is in the way */
+    bool latitudes_known;
+    bool south_first; /* rows run from south to north, and are turned round */
+    int64_t *sampled; /* [extent[1]]: 1 + the time of the level whose values are looked at in any case; atomic */
+    char *obstacle;   /* why only HDF5 can read it; NULL: nothing is in the way */
     vt_layout_kind layout;
     int64_t address; /* of a contiguous one, from the beginning of the file */
     int64_t chunk[4], grid[4];
@@ -50,10 +52,14 @@ typedef struct {
 struct vt_fields_file {
     char *path; /* the first part's, for messages */
     vt_fields_shape shape;
-    char **channel_names; /* [shape.channels], or NULL */
-    double *latitudes;    /* [shape.height], from north to south unless the file is otherwise, or NULL */
-    double *longitudes;   /* [shape.width], or NULL */
-    vt_time_axis times;   /* of a netCDF set */
+    char **channel_names;         /* [shape.channels], or NULL */
+    vt_channel_meaning *meanings; /* [shape.channels] */
+    double *latitudes;            /* [shape.height], from north to south, or NULL */
+    double *longitudes;           /* [shape.width], or NULL */
+    bool rotated, no_latitudes;
+    char *grid_doubts[2]; /* why latitudes, longitudes are not known though there is something, or NULL */
+    vt_time_axis times;
+    const vt_field_part *times_part; /* that says them */
     int64_t cache_bytes;
     int part_count, source_count;
     vt_field_part *parts;
@@ -76,20 +82,21 @@ vt_status vt_field_source_enlarge_cache(vt_field_source *source, int64_t *cache_
 /* Looks up where chunk `index` lies, if that isn't known yet. */
 vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index);
 
-/* A 1-D dataset of `length` degrees within ±limit, if it is there: *values is malloc'd, or NULL. */
-vt_status vt_field_part_coordinate(const vt_field_part *part, const char *name, const char *of, int64_t length,
-                                   double limit, double **values);
 bool vt_field_part_has(const vt_field_part *part, const char *name);
 
 /* Opens a dataset that lies in this file, and nothing of it in another; to be closed where *dataset >= 0, also after an
  * error. */
 vt_status vt_field_part_dataset(const vt_field_part *part, const char *name, hid_t *dataset);
 
-/* When its times are, from its files (netcdf_time.c). */
-vt_status vt_netcdf_open_times(vt_fields_file *file);
+/* When its times are, from its files (fields_time.c). */
+vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form);
 
-/* Sources, channels, shape, names, latitudes and times of a file whose variables are separate datasets (netcdf.c). */
-vt_status vt_netcdf_open(vt_fields_file *file, const char *variables);
+/* Which way the rows of a source run, and the grid: that of the file's first source, with which the others' agree
+ * (fields_grid.c). */
+vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source, const vt_fields_form *form);
+
+/* Sources, channels, shape, names and grid of a file whose variables are separate datasets (netcdf.c). */
+vt_status vt_netcdf_open(vt_fields_file *file, const vt_fields_form *form);
 
 /* An error for what a time of a file lacks: "FILE: 't2m' is NaN at time 3, channel 2 (t2m), row 5, column 7". The
  * values are those of file channel `channel`, `rows` from `row` on and `width` columns from `column`. */

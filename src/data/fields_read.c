@@ -1,5 +1,6 @@
 /* Reading through HDF5's own library. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +15,11 @@ vt_status vt_fields_not_finite(const vt_fields_file *file, int64_t time, int64_t
     const vt_field_source *source = &file->sources[file->channels[channel].source];
     const char *name = file->channel_names != NULL ? file->channel_names[channel] : "";
     int64_t i = 0;
-    while (i < count - 1 && isfinite(values[i])) i++;
-    const char *what = !isnan(values[i])                   ? "infinite"
+    while (i < count - 1 && fabsf(values[i]) <= VT_LARGEST_VALUE) i++;
+    char large[48];
+    snprintf(large, sizeof large, "%g, which is no data,", (double)values[i]);
+    const char *what = isfinite(values[i])                 ? large
+                       : !isnan(values[i])                 ? "infinite"
                        : source->packing.has_limits        ? "NaN, missing (_FillValue) or outside its valid_range"
                        : source->packing.missing_count > 0 ? "NaN or missing (_FillValue)"
                                                            : "NaN";
@@ -64,7 +68,8 @@ static void unpack_window(const vt_field_source *source, const window *w, char *
     }
 }
 
-static vt_status read_levels(const vt_fields_file *file, const window *wanted, int64_t channel, float *values)
+static vt_status read_levels(const vt_fields_file *file, const window *wanted, int64_t channel, bool checked,
+                             float *values)
 {
     vt_status status = VT_OK;
     const vt_field_source *source = &file->sources[file->channels[channel].source];
@@ -82,7 +87,7 @@ static vt_status read_levels(const vt_fields_file *file, const window *wanted, i
         VT_TRY(read_window(source, &w, memory));
         unpack_window(source, &w, memory, values);
     }
-    for (int64_t l = 0; l < w.levels; l++)
+    for (int64_t l = 0; l < w.levels && checked; l++)
         if (!vt_all_finite(values + l * plane, plane))
             VT_TRY(vt_fields_not_finite(file, w.time, channel + l, wanted->first_row, w.first_column, w.width,
                                         values + l * plane, plane));
@@ -91,8 +96,8 @@ done:
     return status;
 }
 
-vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row, int64_t rows,
-                              int64_t width, float *values)
+static vt_status read_channels(const vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row,
+                               int64_t rows, int64_t width, bool checked, float *values)
 {
     vt_status status = VT_OK;
     VT_ASSERT(time >= 0 && time < file->shape.times && channels <= file->shape.channels && first_row >= 0 && rows > 0 &&
@@ -102,10 +107,22 @@ vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channe
         for (run = 1; c + run < channels; run++)
             if (first[run].source != first->source || first[run].level != first->level + run) break;
         const window w = {time, first->level, run, first_row, rows, width, 0};
-        VT_TRY(read_levels(file, &w, c, values + c * rows * width));
+        VT_TRY(read_levels(file, &w, c, checked, values + c * rows * width));
     }
 done:
     return status;
+}
+
+vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row, int64_t rows,
+                              int64_t width, float *values)
+{
+    return read_channels(file, time, channels, first_row, rows, width, true, values);
+}
+
+vt_status vt_fields_file_read_as_is(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row,
+                                    int64_t rows, int64_t width, float *values)
+{
+    return read_channels(file, time, channels, first_row, rows, width, false, values);
 }
 
 vt_status vt_fields_file_read_window(vt_fields_file *file, int64_t time, int64_t channels,
@@ -124,7 +141,7 @@ vt_status vt_fields_file_read_window(vt_fields_file *file, int64_t time, int64_t
             const window w = {time,           file->channels[c].level, 1, window_of->first_row, rows,
                               spans[s].count, spans[s].first};
             float *plane = values + c * rows * width;
-            VT_TRY(read_levels(file, &w, c, part != NULL ? part : plane));
+            VT_TRY(read_levels(file, &w, c, true, part != NULL ? part : plane));
             for (int64_t row = 0; row < rows && part != NULL; row++)
                 memcpy(plane + row * width + spans[s].at, part + row * spans[s].count,
                        (size_t)spans[s].count * sizeof *plane);

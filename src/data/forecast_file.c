@@ -88,29 +88,82 @@ done:
     return status;
 }
 
-static vt_status write_coordinates(vt_forecast_file *file, const vt_forecast_file_options *options)
+/* A dimension that has no coordinate: a scale without values, named as netCDF names such ones. */
+static vt_status write_dimension(vt_forecast_file *file, int dimension, const char *name)
 {
     vt_status status = VT_OK;
+    char text[80];
+    const hsize_t extent = (hsize_t)file->extent[dimension];
+    snprintf(text, sizeof text, "This is a netCDF dimension but not a netCDF variable.%10lld", (long long)extent);
+    hid_t space = H5Screate_simple(1, &extent, NULL), properties = creation_properties(H5P_DATASET_CREATE);
+    hid_t scale = H5Dcreate2(file->file, name, H5T_IEEE_F32BE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    file->scales[dimension] = scale;
+    VT_CHECK(scale >= 0 && H5DSset_scale(scale, text) >= 0 && set_integer(scale, "_Netcdf4Dimid", dimension),
+             "can't write the dimension '%s' of %s: %s", name, file->path, vt_hdf5_reason());
+done:
+    H5Sclose(space);
+    H5Pclose(properties);
+    return status;
+}
+
+/* The units of times, malloc'd, and what they mean. Months have no fixed length, so days stand for them. */
+static char *units_of_times(const vt_forecast_file_options *options, vt_time_units *units)
+{
     char date[VT_DATE_SIZE];
-    char *since = vt_text_format("hours since %s:00", vt_date_format(options->from, date));
-    double *hours = vt_allocate((size_t)options->times, sizeof *hours, "a file of forecasts");
+    const vt_time_axis *axis = options->time_axis;
+    if (axis != NULL && axis->meaning.months == 0) {
+        *units = axis->meaning;
+        return vt_text_copy(axis->units);
+    }
+    *units =
+        (vt_time_units){.minutes = axis != NULL ? 1440 : 60, .zero = axis != NULL ? axis->meaning.zero : options->from};
+    return vt_text_format("%s since %s:00", axis != NULL ? "days" : "hours", vt_date_format(units->zero, date));
+}
+
+static const char *calendar_of(const vt_forecast_file_options *options)
+{
+    const vt_time_axis *axis = options->time_axis;
+    return axis != NULL && axis->calendar_name[0] != '\0' ? axis->calendar_name
+                                                          : vt_calendar_name(options->from.calendar);
+}
+
+static vt_status write_times(vt_forecast_file *file, const vt_forecast_file_options *options)
+{
+    vt_status status = VT_OK;
+    vt_time_units units;
+    char *since = units_of_times(options, &units);
+    double *values = vt_allocate((size_t)options->times, sizeof *values, "a file of forecasts");
     for (int64_t i = 0; i < options->times; i++)
-        hours[i] = (double)(options->first_lead_hours + i * options->hours_a_time);
+        values[i] = vt_time_units_value(&units, vt_date_after(options->from, (i + 1) * options->lead));
     const text_attribute time[] = {{"standard_name", "time"},
                                    {"long_name", "time that the forecast is for"},
                                    {"units", since},
-                                   {"calendar", vt_calendar_name(options->from.calendar)},
+                                   {"calendar", calendar_of(options)},
                                    {"axis", "T"}};
-    const text_attribute lat[] = {
-        {"standard_name", "latitude"}, {"long_name", "latitude"}, {"units", "degrees_north"}, {"axis", "Y"}};
-    const text_attribute lon[] = {
-        {"standard_name", "longitude"}, {"long_name", "longitude"}, {"units", "degrees_east"}, {"axis", "X"}};
-    VT_TRY(write_scale(file, TIME, "time", hours, time, 5));
-    VT_TRY(write_scale(file, LAT, "lat", options->latitudes, lat, 4));
-    VT_TRY(write_scale(file, LON, "lon", options->longitudes, lon, 4));
+    VT_TRY(write_scale(file, TIME, "time", values, time, 5));
 done:
-    free(hours);
+    free(values);
     free(since);
+    return status;
+}
+
+static vt_status write_grid(vt_forecast_file *file, const vt_forecast_file_options *options)
+{
+    vt_status status = VT_OK;
+    const bool rotated = options->rotated;
+    const text_attribute lat[] = {{"standard_name", rotated ? "grid_latitude" : "latitude"},
+                                  {"long_name", rotated ? "latitude in a grid of a rotated pole" : "latitude"},
+                                  {"units", rotated ? "degrees" : "degrees_north"},
+                                  {"axis", "Y"}};
+    const text_attribute lon[] = {{"standard_name", rotated ? "grid_longitude" : "longitude"},
+                                  {"long_name", rotated ? "longitude in a grid of a rotated pole" : "longitude"},
+                                  {"units", rotated ? "degrees" : "degrees_east"},
+                                  {"axis", "X"}};
+    VT_TRY(options->latitudes != NULL ? write_scale(file, LAT, rotated ? "rlat" : "lat", options->latitudes, lat, 4)
+                                      : write_dimension(file, LAT, "y"));
+    VT_TRY(options->longitudes != NULL ? write_scale(file, LON, rotated ? "rlon" : "lon", options->longitudes, lon, 4)
+                                       : write_dimension(file, LON, "x"));
+done:
     return status;
 }
 
@@ -118,17 +171,17 @@ done:
 static vt_status write_reference_time(vt_forecast_file *file, const vt_forecast_file_options *options)
 {
     vt_status status = VT_OK;
-    char date[VT_DATE_SIZE];
-    const double zero = 0;
-    char *since = vt_text_format("hours since %s:00", vt_date_format(options->from, date));
+    vt_time_units units;
+    char *since = units_of_times(options, &units);
+    const double value = vt_time_units_value(&units, options->from);
     const text_attribute attributes[] = {{"standard_name", "forecast_reference_time"},
                                          {"long_name", "initial time of the forecast"},
                                          {"units", since},
-                                         {"calendar", vt_calendar_name(options->from.calendar)}};
+                                         {"calendar", calendar_of(options)}};
     hid_t space = H5Screate(H5S_SCALAR), properties = creation_properties(H5P_DATASET_CREATE);
     hid_t variable =
         H5Dcreate2(file->file, "forecast_reference_time", H5T_IEEE_F64LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-    VT_CHECK(variable >= 0 && H5Dwrite(variable, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &zero) >= 0 &&
+    VT_CHECK(variable >= 0 && H5Dwrite(variable, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &value) >= 0 &&
                  set_texts(variable, attributes, 4),
              "can't write 'forecast_reference_time' of %s: %s", file->path, vt_hdf5_reason());
 done:
@@ -151,25 +204,25 @@ static char *variable_name(const char *channel, int64_t number)
     return name;
 }
 
-static vt_status create_variable(vt_forecast_file *file, const char *channel, int64_t number)
+static vt_status create_variable(vt_forecast_file *file, const char *channel, const vt_channel_meaning *said,
+                                 int64_t number)
 {
     vt_status status = VT_OK;
     hsize_t extent[DIMENSIONS];
     for (int i = 0; i < DIMENSIONS; i++) extent[i] = (hsize_t)file->extent[i];
     const hsize_t chunk[DIMENSIONS] = {1, extent[LAT], extent[LON]};
     char *name = variable_name(channel, number);
-    vt_variable meaning = vt_variable_of(channel != NULL && channel[0] != '\0' ? channel : name);
+    vt_variable meaning = vt_variable_described(channel != NULL && channel[0] != '\0' ? channel : name, said);
     hid_t space = H5Screate_simple(DIMENSIONS, extent, NULL), properties = creation_properties(H5P_DATASET_CREATE);
     H5Pset_chunk(properties, DIMENSIONS, chunk);
     H5Pset_shuffle(properties);
     H5Pset_deflate(properties, 1);
     hid_t variable = H5Dcreate2(file->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
     file->variables[number] = variable;
-    const text_attribute attributes[] = {{"long_name", meaning.long_name},
-                                         {"coordinates", "forecast_reference_time"},
-                                         {"units", meaning.units},
-                                         {"standard_name", meaning.standard_name}};
-    size_t count = meaning.standard_name != NULL ? 4 : meaning.units[0] != '\0' ? 3 : 2;
+    text_attribute attributes[4] = {{"long_name", meaning.long_name}, {"coordinates", "forecast_reference_time"}};
+    size_t count = 2;
+    if (meaning.units[0] != '\0') attributes[count++] = (text_attribute){"units", meaning.units};
+    if (meaning.standard_name != NULL) attributes[count++] = (text_attribute){"standard_name", meaning.standard_name};
     bool done = variable >= 0 && set_texts(variable, attributes, count);
     for (unsigned i = 0; i < DIMENSIONS; i++) done = done && H5DSattach_scale(variable, file->scales[i], i) >= 0;
     VT_CHECK(done, "can't make the variable '%s' of %s: %s", name, file->path, vt_hdf5_reason());
@@ -191,10 +244,12 @@ static vt_status create_all(vt_forecast_file *file, const vt_forecast_file_optio
                                          {"source", options->source},
                                          {"history", "written by vitrain predict"}};
     VT_CHECK(set_texts(file->file, attributes, 4), "can't write %s: %s", file->path, vt_hdf5_reason());
-    VT_TRY(write_coordinates(file, options));
+    VT_TRY(write_times(file, options));
+    VT_TRY(write_grid(file, options));
     VT_TRY(write_reference_time(file, options));
     for (int64_t c = 0; c < options->channels; c++)
-        VT_TRY(create_variable(file, options->channel_names != NULL ? options->channel_names[c] : NULL, c));
+        VT_TRY(create_variable(file, options->channel_names != NULL ? options->channel_names[c] : NULL,
+                               &options->meanings[c], c));
 done:
     H5Pclose(creation);
     if (access >= 0) H5Pclose(access);

@@ -1,22 +1,28 @@
 /* Forecasts in a NetCDF-4 file by the CF conventions (CF-1.8): ncdump, xarray, Panoply and CDO open it. NetCDF-4 is
  * HDF5 whose dimensions are HDF5's dimension scales (docs.unidata.ucar.edu, "File Structure and Performance":
  * interoperability with HDF5), so the library that is there anyway writes it. A variable a channel, [time, lat, lon],
- * and the coordinates time, lat and lon. */
+ * and the coordinates time, lat and lon: rlat and rlon of a rotated pole; y and x, without coordinates, where none are
+ * known. */
 #ifndef VT_DATA_FORECAST_FILE_H
 #define VT_DATA_FORECAST_FILE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
 #include "data/calendar.h"
+#include "data/fields_file.h"
 
 typedef struct {
     int64_t times, height, width, channels;
-    const double *latitudes, *longitudes;   /* degrees, [height], [width] */
-    const char *const *channel_names;       /* [channels], or NULL; "" where there is none */
-    vt_date from;                           /* the initial time */
-    int64_t first_lead_hours, hours_a_time; /* lead time of the first, and between two */
-    const char *title, *source;             /* global attributes */
+    const double *latitudes, *longitudes; /* degrees, [height], [width]; NULL: a dimension without a coordinate */
+    bool rotated;                         /* they are those of a rotated pole */
+    const char *const *channel_names;     /* [channels], or NULL; "" where there is none */
+    const vt_channel_meaning *meanings;   /* [channels]: what the data say of them */
+    vt_date from;                         /* the initial time */
+    int64_t lead;                         /* length (calendar.h) from there to the first time, and between two */
+    const vt_time_axis *time_axis;        /* whose units and calendar times are written in; NULL: hours since `from` */
+    const char *title, *source;           /* global attributes */
 } vt_forecast_file_options;
 
 typedef struct vt_forecast_file vt_forecast_file;

@@ -3,18 +3,17 @@
  * the CF conventions, "Packed Data" and "Missing Data". */
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "data/cf_attributes.h"
+#include "data/coordinates.h"
 #include "data/fields_inside.h"
 #include "data/hdf5_access.h"
-
-static const char *const latitude_names[] = {"lat", "latitude"};
-static const char *const level_names[] = {"level", "pressure_level", "plev", "lev", "isobaricInhPa", "isobaric"};
-static const char *const longitude_names[] = {"lon", "longitude"};
-enum { LATITUDE_NAMES = 2, LEVEL_NAMES = 6, LONGITUDE_NAMES = 2 };
 
 /* A word of `variables`: "z@500". */
 typedef struct {
@@ -133,129 +132,93 @@ done:
     return status;
 }
 
-/* The length of a 1-D dataset, 0 when there is none of that name. */
-static int64_t length_of(const vt_field_part *part, const char *name)
+static bool is_unit_of_pascals(const char *units)
+{
+    return strcasecmp(units, "Pa") == 0 || strcasecmp(units, "Pascal") == 0 || strcasecmp(units, "Pascals") == 0;
+}
+
+/* In hPa where the levels are pressures in Pa. */
+static vt_status read_levels(const vt_field_source *source, const char *name, double **values)
+{
+    vt_status status = VT_OK;
+    char units[32];
+    hid_t dataset = H5I_INVALID_HID;
+    VT_TRY(vt_coordinate_values(source->part, name, source->extent[1], 1e7, "levels", values));
+    VT_TRY(vt_field_part_dataset(source->part, name, &dataset));
+    vt_cf_text(dataset, "units", units, sizeof units);
+    for (int64_t i = 0; i < source->extent[1] && is_unit_of_pascals(units); i++) (*values)[i] /= 100;
+done:
+    if (dataset >= 0) H5Dclose(dataset);
+    return status;
+}
+
+/* Is the second dimension ERA5's `expver`, which tells preliminary values from final ones? */
+static bool has_versions(const vt_field_source *source)
 {
     hsize_t extent = 0;
-    if (!vt_field_part_has(part, name)) return 0;
     hid_t dataset = H5I_INVALID_HID;
-    if (vt_field_part_dataset(part, name, &dataset) == VT_OK) {
+    if (!vt_field_part_has(source->part, "expver")) return false;
+    if (vt_field_part_dataset(source->part, "expver", &dataset) == VT_OK) {
         hid_t space = H5Dget_space(dataset);
         if (H5Sget_simple_extent_ndims(space) == 1) H5Sget_simple_extent_dims(space, &extent, NULL);
         H5Sclose(space);
     } else {
-        vt_error_clear(); /* there may be another coordinate of that kind */
+        vt_error_clear();
     }
     if (dataset >= 0) H5Dclose(dataset);
-    return (int64_t)extent;
-}
-
-static const char *find_coordinate(const vt_field_part *part, const char *const *names, int count, int64_t length)
-{
-    for (int i = 0; i < count; i++)
-        if (length_of(part, names[i]) == length) return names[i];
-    return NULL;
+    return (int64_t)extent == source->extent[1];
 }
 
 /* The level of the variable, by its coordinate: in hPa, or in Pa. */
-static vt_status find_level(const vt_field_source *source, const variable *wanted, int64_t *level)
+static vt_status find_level(const vt_field_source *source, const vt_fields_form *form, const variable *wanted,
+                            int64_t *level)
 {
     vt_status status = VT_OK;
     double *values = NULL;
     vt_text found = {0};
+    vt_coordinates *coordinates = NULL;
+    const char *name = NULL;
+    char *doubt = NULL;
     const int64_t levels = source->extent[1];
     VT_ASSERT(source->part != NULL);
     *level = 0;
     if (!wanted->has_level && levels == 1) goto done;
-    const char *name = find_coordinate(source->part, level_names, LEVEL_NAMES, levels);
-    VT_CHECK(source->rank == 3 || length_of(source->part, "expver") != levels,
+    VT_CHECK(source->rank == 4, "%s: '%s' has no levels, so '@%g' can't be chosen", source->part->path, source->name,
+             wanted->level);
+    VT_TRY(vt_coordinates_open(source, form->coordinates, &coordinates));
+    VT_TRY(vt_coordinates_find(coordinates, VT_COORDINATE_LEVEL, &name, &doubt));
+    VT_CHECK((name != NULL && strcmp(name, "expver") != 0) || !has_versions(source),
              "%s: '%s' comes in %lld versions of ERA5 (its second dimension is 'expver'); make one of them first (cdo "
              "-vertmax, or xarray's combine_first)",
              source->part->path, source->name, (long long)levels);
-    VT_CHECK(name != NULL || (source->rank == 3 && wanted->has_level),
-             "%s: '%s' has %lld levels, but there is no dataset 'level', 'pressure_level' or 'plev' of that length",
+    VT_CHECK(doubt == NULL, "%s; --coordinates=[level=NAME] chooses", doubt);
+    VT_CHECK(name != NULL,
+             "%s: '%s' has %lld levels, but there is no dataset 'level', 'pressure_level' or 'plev' of that length; "
+             "--coordinates=[level=NAME] names another",
              source->part->path, source->name, (long long)levels);
-    VT_CHECK(source->rank == 4, "%s: '%s' has no levels, so '@%g' can't be chosen", source->part->path, source->name,
-             wanted->level);
-    VT_TRY(vt_field_part_coordinate(source->part, name, source->name, levels, 1e7, &values));
+    VT_TRY(read_levels(source, name, &values));
     for (int64_t i = 0; i < levels; i++) vt_text_append(&found, "%s%g", i > 0 ? ", " : "", values[i]);
     VT_CHECK(wanted->has_level, "%s: '%s' has levels: choose one, as %s@%g (there are %s)", source->part->path,
              source->name, source->name, values[0], found.characters);
-    for (*level = 0; *level < levels; ++*level)
-        if (fabs(values[*level] - wanted->level) <= 1e-4 * fabs(wanted->level)) goto done;
-    for (*level = 0; *level < levels; ++*level)
-        if (fabs(values[*level] - 100 * wanted->level) <= 1e-2 * fabs(wanted->level)) goto done;
+    for (int in_pascals = 0; in_pascals < 2; in_pascals++) /* by name alone, levels may be Pa */
+        for (*level = 0; *level < levels; ++*level)
+            if (fabs(values[*level] - (in_pascals ? 100 : 1) * wanted->level) <= 1e-4 * fabs(values[*level])) goto done;
+    for (*level = 0; *level < levels; ++*level) /* and the wish, too */
+        if (fabs(100 * values[*level] - wanted->level) <= 1e-4 * fabs(wanted->level)) goto done;
     VT_FAIL("%s: '%s' has no level %g; there are %s", source->part->path, source->name, wanted->level,
             found.characters);
 done:
+    vt_coordinates_close(&coordinates);
     vt_text_close(&found);
-    free(values);
-    return status;
-}
-
-/* Which way the rows run; *latitudes from north to south, or NULL when the file doesn't say. */
-static vt_status take_latitudes(vt_field_source *source, double **latitudes)
-{
-    vt_status status = VT_OK;
-    const int64_t rows = source->extent[2];
-    double *values = NULL;
-    const char *name = find_coordinate(source->part, latitude_names, LATITUDE_NAMES, rows);
-    *latitudes = NULL;
-    for (int i = 0; i < LATITUDE_NAMES && name == NULL; i++) {
-        int64_t length = length_of(source->part, latitude_names[i]);
-        VT_CHECK(length < 1,
-                 "%s: '%s' has %lld values, but '%s' is [.., %lld, %lld]: the last two dimensions of a variable are to "
-                 "be latitudes and longitudes, in this order",
-                 source->part->path, latitude_names[i], (long long)length, source->name, (long long)rows,
-                 (long long)source->extent[3]);
-    }
-    if (name == NULL) goto done;
-    VT_TRY(vt_field_part_coordinate(source->part, name, source->name, rows, 90, &values));
-    source->south_first = rows > 1 && values[0] < values[rows - 1];
-    for (int64_t low = 0, high = rows - 1; source->south_first && low < high; low++, high--) {
-        double value = values[low];
-        values[low] = values[high];
-        values[high] = value;
-    }
-    *latitudes = values;
-    values = NULL;
-done:
-    free(values);
-    return status;
-}
-
-/* NULL when the file doesn't say; in the order of the columns, wherever they begin. */
-static vt_status take_longitudes(const vt_field_source *source, double **longitudes)
-{
-    const char *name = find_coordinate(source->part, longitude_names, LONGITUDE_NAMES, source->extent[3]);
-    *longitudes = NULL;
-    if (name == NULL) return VT_OK;
-    return vt_field_part_coordinate(source->part, name, source->name, source->extent[3], 360, longitudes);
-}
-
-/* The first variable's coordinate is the file's, with which the others' have to agree. `values` is taken. */
-static vt_status agree(const vt_fields_file *file, const vt_field_source *source, const char *what, int64_t count,
-                       double *values, double **of_file)
-{
-    vt_status status = VT_OK;
-    for (int64_t i = 0; values != NULL && *of_file != NULL && i < count; i++)
-        VT_CHECK(fabs(values[i] - (*of_file)[i]) < 1e-3,
-                 "%s: the %s of '%s' are not those of '%s'; all variables need the same grid", source->part->path, what,
-                 source->name, file->sources[0].name);
-    if (*of_file == NULL) {
-        *of_file = values;
-        values = NULL;
-    }
-done:
+    free(doubt);
     free(values);
     return status;
 }
 
 /* The source of a variable, opened when it is the first channel of it. */
-static vt_status use_source(vt_fields_file *file, const variable *wanted, int *index)
+static vt_status use_source(vt_fields_file *file, const vt_fields_form *form, const variable *wanted, int *index)
 {
     vt_status status = VT_OK;
-    double *latitudes = NULL, *longitudes = NULL;
     for (*index = 0; *index < file->source_count; ++*index) {
         VT_ASSERT(file->sources[*index].name != NULL);
         if (strcmp(file->sources[*index].name, wanted->name) == 0) return VT_OK;
@@ -269,22 +232,14 @@ static vt_status use_source(vt_fields_file *file, const variable *wanted, int *i
     VT_TRY(vt_field_source_enlarge_cache(source, &cache_bytes));
     file->cache_bytes += cache_bytes;
     VT_TRY(vt_cf_packing(source->dataset, part->path, source->name, &source->packing));
-    VT_TRY(take_latitudes(source, &latitudes));
-    VT_TRY(take_longitudes(source, &longitudes));
     const int64_t *extent = source->extent, *first = file->sources[0].extent;
     VT_CHECK(extent[0] == first[0] && extent[2] == first[2] && extent[3] == first[3],
              "%s: '%s' has %lld times of [%lld, %lld], but '%s' has %lld of [%lld, %lld]; all variables need the same "
              "times and grid",
              part->path, source->name, (long long)extent[0], (long long)extent[2], (long long)extent[3],
              file->sources[0].name, (long long)first[0], (long long)first[2], (long long)first[3]);
-    status = agree(file, source, "latitudes", extent[2], latitudes, &file->latitudes);
-    latitudes = NULL;
-    if (status != VT_OK) goto done;
-    status = agree(file, source, "longitudes", extent[3], longitudes, &file->longitudes);
-    longitudes = NULL;
+    VT_TRY(vt_fields_take_grid(file, source, form));
 done:
-    free(latitudes);
-    free(longitudes);
     return status;
 }
 
@@ -305,28 +260,39 @@ done:
     return status;
 }
 
-vt_status vt_netcdf_open(vt_fields_file *file, const char *text)
+static void take_meaning(const vt_field_source *source, const variable *wanted, vt_channel_meaning *meaning)
+{
+    vt_cf_text(source->dataset, "units", meaning->units, sizeof meaning->units);
+    vt_cf_text(source->dataset, "standard_name", meaning->standard_name, sizeof meaning->standard_name);
+    vt_cf_text(source->dataset, "long_name", meaning->long_name, sizeof meaning->long_name);
+    const size_t length = strlen(meaning->long_name);
+    if (wanted->has_level && length > 0)
+        snprintf(meaning->long_name + length, sizeof meaning->long_name - length, " at level %g", wanted->level);
+}
+
+vt_status vt_netcdf_open(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
     variable *variables = NULL;
     int64_t count = 0;
-    VT_TRY(parse_variables(text, &variables, &count));
+    VT_TRY(parse_variables(form->variables, &variables, &count));
     VT_ASSERT(count > 0);
     file->shape.channels = count;
     file->sources = calloc((size_t)count, sizeof *file->sources);
     file->channels = calloc((size_t)count, sizeof *file->channels);
     file->channel_names = calloc((size_t)count, sizeof *file->channel_names);
     VT_CHECK(file->sources != NULL && file->channels != NULL && file->channel_names != NULL, "out of memory");
+    file->meanings = vt_allocate((size_t)count, sizeof *file->meanings, "the channels of a file");
     for (int64_t c = 0; c < count; c++) {
         vt_field_channel *channel = &file->channels[c];
-        VT_TRY(use_source(file, &variables[c], &channel->source));
-        VT_TRY(find_level(&file->sources[channel->source], &variables[c], &channel->level));
+        VT_TRY(use_source(file, form, &variables[c], &channel->source));
+        VT_TRY(find_level(&file->sources[channel->source], form, &variables[c], &channel->level));
         VT_TRY(check_only_once(file, variables, c));
         file->channel_names[c] = vt_text_copy(variables[c].channel);
+        take_meaning(&file->sources[channel->source], &variables[c], &file->meanings[c]);
     }
     const int64_t *extent = file->sources[0].extent;
     file->shape = (vt_fields_shape){extent[0], count, extent[2], extent[3]};
-    VT_TRY(vt_netcdf_open_times(file));
 done:
     close_variables(variables, variables != NULL ? count : 0);
     return status;

@@ -41,6 +41,22 @@ done:
     return status;
 }
 
+/* Whether the item's values are looked at: all are, or those of the first time that is read of a level. What is missing
+ * always, as land in a field of the sea, is found then, though later values are only copied. */
+static bool is_checked(const vt_read_plan *plan, const vt_read_item *item)
+{
+    const int64_t first = item->start[0], levels = item->source->extent[1];
+    bool is_sample = false;
+    if (plan->manner.checked) return true;
+    for (int64_t level = item->start[1]; level < item->start[1] + item->count[1] && level < levels; level++) {
+        int64_t sampled = 0; /* becomes what is there, unless it is 0 */
+        const bool is_first = __atomic_compare_exchange_n(&item->source->sampled[level], &sampled, first + 1, false,
+                                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+        is_sample = is_sample || is_first || (sampled > first && sampled <= first + item->count[0]);
+    }
+    return is_sample;
+}
+
 /* The planes of a frame that an item holds a part of: channel `channel`, rows from `row` on, columns from `column` on,
  * both the window's. */
 static vt_status check_rows(const vt_read_plan *plan, const vt_read_item *item, const vt_frame *frame, int64_t channel,
@@ -66,7 +82,7 @@ done:
 /* Those columns of a plane of an item's box [rows, columns] that are in the span go to one channel of a frame. `plane`
  * may be changed. */
 static vt_status place_span(const vt_read_plan *plan, const vt_read_item *item, const vt_frame *frame, int64_t channel,
-                            const vt_column_span *span, unsigned char *plane)
+                            const vt_column_span *span, bool checked, unsigned char *plane)
 {
     const vt_frame_window *window = &plan->window;
     const vt_field_source *source = item->source;
@@ -88,17 +104,17 @@ static vt_status place_span(const vt_read_plan *plan, const vt_read_item *item, 
             vt_unpack(&source->packing, bytes, columns,
                       values + (source->south_first ? rows - 1 - r : r) * window->width);
     }
-    if (!plan->manner.checked && vt_packing_is_plain(&source->packing)) return VT_OK;
+    if (!checked && vt_packing_is_plain(&source->packing)) return VT_OK;
     return check_rows(plan, item, frame, channel, row, rows, column, columns);
 }
 
 static vt_status place_plane(const vt_read_plan *plan, const vt_read_item *item, const vt_frame *frame, int64_t channel,
-                             unsigned char *plane)
+                             bool checked, unsigned char *plane)
 {
     vt_status status = VT_OK;
     vt_column_span spans[2];
     const int count = vt_window_spans(&plan->window, spans);
-    for (int s = 0; s < count; s++) VT_TRY(place_span(plan, item, frame, channel, &spans[s], plane));
+    for (int s = 0; s < count; s++) VT_TRY(place_span(plan, item, frame, channel, &spans[s], checked, plane));
 done:
     return status;
 }
@@ -111,6 +127,7 @@ static vt_status place_box(const vt_read_plan *plan, const vt_read_item *item, u
     const int64_t plane_bytes = item->count[2] * item->count[3] * vt_element_size(source->packing.element);
     unsigned char *copy = NULL; /* of a plane that is turned in its place, and wanted again */
     const int source_index = (int)(source - item->file->sources);
+    const bool checked = is_checked(plan, item);
     if (source->packing.swapped && item->frame_count > 0) {
         VT_TRY(vt_decoder_reserve(&decoder->turned, &decoder->turned_size, (size_t)plane_bytes));
         copy = decoder->turned;
@@ -123,7 +140,7 @@ static vt_status place_box(const vt_read_plan *plan, const vt_read_item *item, u
             if (channel->source != source_index || level < 0 || level >= item->count[1]) continue;
             unsigned char *plane = box + ((frame->time - item->start[0]) * item->count[1] + level) * plane_bytes;
             if (copy != NULL) plane = memcpy(copy, plane, (size_t)plane_bytes);
-            VT_TRY(place_plane(plan, item, frame, c, plane));
+            VT_TRY(place_plane(plan, item, frame, c, checked, plane));
         }
     }
 done:
@@ -208,8 +225,9 @@ static vt_status run_bytes(const vt_read_plan *plan, const vt_read_item *item, v
     unsigned char *box = NULL;
     const int64_t channel = straight_channel(plan, item);
     if (channel >= 0) {
-        VT_TRY(plan->manner.checked ? read_checked(plan, item, channel)
-                                    : read_bytes(item, item->offset, item->bytes, straight_place(plan, item, channel)));
+        VT_TRY(is_checked(plan, item)
+                   ? read_checked(plan, item, channel)
+                   : read_bytes(item, item->offset, item->bytes, straight_place(plan, item, channel)));
         copy_straight(plan, item, channel);
         goto done;
     }
@@ -273,7 +291,7 @@ static vt_status run_chunk(const vt_read_plan *plan, const vt_read_item *item, v
     if (channel >= 0) {
         float *place = straight_place(plan, item, channel);
         VT_TRY(load_chunk(item, bytes, decoder, place, &box));
-        if (plan->manner.checked)
+        if (is_checked(plan, item))
             VT_TRY(check_straight(plan, item, channel, place, 0, item->count[1] * item->count[2]));
         copy_straight(plan, item, channel);
         goto done;

@@ -119,7 +119,7 @@ done:
 }
 
 /* All times of one file; the first file determines the shape. */
-static vt_status gather_file(const vt_file_list *list, int64_t group, const char *variables,
+static vt_status gather_file(const vt_file_list *list, int64_t group, const vt_fields_form *form,
                              const vt_window_range *range, vt_statistics **statistics)
 {
     vt_status status = VT_OK;
@@ -127,7 +127,7 @@ static vt_status gather_file(const vt_file_list *list, int64_t group, const char
     float *fields = NULL;
     vt_frame_window window;
     const char *const *paths = (const char *const *)list->paths + list->first[group], *path = paths[0];
-    VT_TRY(vt_fields_file_open(paths, list->first[group + 1] - list->first[group], variables, &file));
+    VT_TRY(vt_fields_file_open(paths, list->first[group + 1] - list->first[group], form, &file));
     VT_TRY(vt_fields_file_check_written(file));
     vt_fields_shape shape = vt_fields_file_shape(file);
     const vt_window_grid grid = {path, shape.height, shape.width, vt_fields_file_latitudes(file),
@@ -159,16 +159,16 @@ done:
     return status;
 }
 
-vt_status vt_statistics_gather(const char *directory, const char *option_name, const char *variables,
+vt_status vt_statistics_gather(const char *directory, const char *option_name, const vt_fields_form *form,
                                const vt_window_range *range, vt_statistics **result)
 {
     vt_status status = VT_OK;
     vt_statistics *statistics = NULL;
     vt_file_list list = {0};
     *result = NULL;
-    VT_TRY(vt_file_list_open(directory, option_name, variables != NULL, &list));
+    VT_TRY(vt_file_list_open(directory, option_name, form != NULL && form->variables != NULL, &list));
     VT_TRY(vt_file_list_check(&list));
-    for (int64_t i = 0; i < list.groups; i++) VT_TRY(gather_file(&list, i, variables, range, &statistics));
+    for (int64_t i = 0; i < list.groups; i++) VT_TRY(gather_file(&list, i, form, range, &statistics));
     VT_ASSERT(statistics != NULL);
     VT_CHECK(statistics->times > 0, "%s '%s': its files hold no time at all", option_name, directory);
     for (int64_t c = 0; c < statistics->channels; c++) {

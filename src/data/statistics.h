@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/fields_file.h"
 #include "data/window.h"
 
 /* Reads a float32 or float64 .npy of shape [1, C, 1, 1] with C >= channels; values [channels] gets the first ones.
@@ -32,10 +33,10 @@ int64_t vt_statistics_times(const vt_statistics *statistics);
 double vt_statistics_mean(const vt_statistics *statistics, int64_t channel);
 double vt_statistics_std(const vt_statistics *statistics, int64_t channel); /* of the population: divided by n */
 
-/* Of all files *YYYY.h5 of `directory`, in one pass (with `variables`, of those variables, see fields_file.h; NULL:
- * none); option_name is named in messages. NaN and Inf are errors. A
+/* Of all files *YYYY.h5 of `directory`, in one pass (`form`: what the user says of them, fields_file.h; NULL:
+ * nothing); option_name is named in messages. NaN and Inf are errors. A
  * channel that is constant, which can't be normalised, is a warning in the log. */
-vt_status vt_statistics_gather(const char *directory, const char *option_name, const char *variables,
+vt_status vt_statistics_gather(const char *directory, const char *option_name, const vt_fields_form *form,
                                const vt_window_range *range, vt_statistics **statistics);
 
 /* The name in the files, "" when there is none. */

@@ -85,9 +85,13 @@ void vt_unpack(const vt_packing *packing, void *memory, int64_t count, float *va
     }
 }
 
-/* An exponent of all ones is NaN or infinite: adding one to it then reaches the sign's bit. Integers, as they need no
- * order of additions; eight vectors at once, as each is a chain. Of BYTES each, for processors with what TARGET says:
- * with the widest the values come out of the second cache as fast as it gives them. */
+/* Added to the bits of a value without its sign, this reaches the sign's bit from the number above VT_LARGEST_VALUE on,
+ * infinities and NaN included. */
+#define BEYOND_LARGEST (0x80000000u - 0x7149f2cbu)
+
+/* Integers, as they need no order of additions; eight vectors at once, as each is a chain. Of BYTES each, for
+ * processors with what TARGET says: with the widest the values come out of the second cache as fast as it gives them.
+ */
 #define DEFINE_ALL_FINITE(NAME, TARGET, BYTES)                                                                         \
     TARGET static bool NAME(const float *values, int64_t count)                                                        \
     {                                                                                                                  \
@@ -101,7 +105,7 @@ void vt_unpack(const vt_packing *packing, void *memory, int64_t count, float *va
             {                                                                                                          \
                 vector bits;                                                                                           \
                 memcpy(&bits, values + i + LANES * c, sizeof bits);                                                    \
-                found[c] |= (bits & 0x7fffffffu) + 0x00800000u;                                                        \
+                found[c] |= (bits & 0x7fffffffu) + BEYOND_LARGEST;                                                     \
             }                                                                                                          \
         uint32_t any = 0;                                                                                              \
         for (int c = 0; c < CHAINS; c++)                                                                               \
@@ -109,7 +113,7 @@ void vt_unpack(const vt_packing *packing, void *memory, int64_t count, float *va
         for (; i < count; i++) {                                                                                       \
             uint32_t bits;                                                                                             \
             memcpy(&bits, values + i, sizeof bits);                                                                    \
-            any |= (bits & 0x7fffffffu) + 0x00800000u;                                                                 \
+            any |= (bits & 0x7fffffffu) + BEYOND_LARGEST;                                                              \
         }                                                                                                              \
         return (any & 0x80000000u) == 0;                                                                               \
     }

@@ -39,7 +39,10 @@ bool vt_packing_is_plain(const vt_packing *packing);
 /* values [count] from stored [count], which is of any alignment, and may be changed (its byte order turned). */
 void vt_unpack(const vt_packing *packing, void *stored, int64_t count, float *values);
 
-/* Is none of the values NaN or infinite? */
+/* Larger numbers are no data, but what programs write where they have none (netCDF's 9.97e36, 1e35, …). */
+#define VT_LARGEST_VALUE 1e30f
+
+/* Is none of the values NaN, infinite or beyond ±VT_LARGEST_VALUE? */
 bool vt_all_finite(const float *values, int64_t count);
 
 #endif

@@ -73,3 +73,20 @@ bool vt_variable_is_signed(const char *name, const float *values, int64_t count)
     }
     return low < 0 && high > 0 && fmin(-low, high) >= 0.5 * fmax(-low, high);
 }
+
+vt_variable vt_variable_described(const char *name, const vt_channel_meaning *said)
+{
+    vt_variable variable = vt_variable_of(name);
+    if (said->units[0] == '\0' && said->standard_name[0] == '\0' && said->long_name[0] == '\0') return variable;
+    const bool same_units = strcmp(variable.units, said->units) == 0;
+    variable.units = said->units;
+    if (said->standard_name[0] != '\0')
+        variable.standard_name = said->standard_name;
+    else if (!same_units)
+        variable.standard_name = NULL;
+    if (said->long_name[0] != '\0')
+        snprintf(variable.long_name, sizeof variable.long_name, "%s", said->long_name);
+    else if (!same_units)
+        snprintf(variable.long_name, sizeof variable.long_name, "%s", name);
+    return variable;
+}

@@ -28,6 +28,7 @@ typedef struct {
     int64_t *starts, start_count; /* samples whose file reaches the last lead time */
     int64_t batch, rounds;        /* initial times that a rank forecasts at once, and how often */
     int64_t plane, map_channel;
+    vt_variable *variables;                         /* [out] */
     float *input, *persistence, *forecast, *target; /* of a batch, and one target */
     vt_evaluation loss;                             /* the training's, over loss_count samples */
     int64_t loss_count;
@@ -147,20 +148,31 @@ done:
     return status;
 }
 
+static void take_variables(evaluation *e)
+{
+    const int64_t channels = e->options->config->n_out_channels;
+    char buffer[32];
+    e->variables = vt_allocate((size_t)channels, sizeof *e->variables, "the evaluation");
+    for (int64_t c = 0; c < channels; c++)
+        e->variables[c] = vt_variable_described(vt_scores_channel_name(vt_dataset_channel_names(e->dataset), c, buffer),
+                                                vt_dataset_meaning(e->dataset, c));
+}
+
 static vt_status open_data(evaluation *e)
 {
     vt_status status = VT_OK;
     const vt_config *config = e->options->config;
     e->plane = config->img_size[0] * config->img_size[1];
     VT_TRY(open_dataset(e));
-    if (e->world->rank == 0) vt_dataset_log_times(e->dataset);
+    if (e->world->rank == 0) vt_dataset_log_coordinates(e->dataset);
     if (e->world->rank == 0) compare_with_training(e);
     const int64_t minutes = vt_dataset_minutes_a_time(e->dataset) * config->dt;
-    VT_CHECK(minutes % 60 == 0, "evaluate counts lead times in whole hours, but those of this set are %lld min apart",
-             (long long)minutes);
+    VT_CHECK(minutes % 60 == 0 || minutes >= VT_A_MONTH,
+             "evaluate counts lead times in whole hours, but those of this set are %lld min apart", (long long)minutes);
     VT_TRY(find_starts(e));
     VT_TRY(read_climatology(e));
     VT_TRY(find_map_channel(e));
+    take_variables(e);
     if (e->world->rank == 0) VT_TRY(vt_output_make_directory(e->options->output));
     if (e->world->rank == 0) vt_maps_clear(e->options->output);
 done:
@@ -307,17 +319,19 @@ static vt_status report(evaluation *e)
     char *path = vt_text_format("%s/scores.csv", e->options->output), *trained = NULL, number[VT_NUMBER_SIZE];
     char *loss_path = vt_text_format("%s/loss.csv", e->options->output);
     const int64_t hours = e->maps.hours_a_step;
-    const char *const *names = vt_dataset_channel_names(e->dataset);
+    const char *const *names = vt_dataset_channel_names(e->dataset), *weights = vt_dataset_assumed_weights(e->dataset);
     VT_TRY(vt_forecaster_describe(e->options->checkpoint, &trained, NULL));
-    printf("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %lld h\n", e->options->checkpoint, trained,
+    printf("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %lld h%s\n", e->options->checkpoint, trained,
            e->options->test ? "test" : "validation", vt_dataset_options_of(e->dataset)->directory,
            (long long)e->start_count, (long long)e->options->rollout, e->options->rollout == 1 ? "" : "s",
-           (long long)hours);
+           (long long)hours,
+           vt_dataset_step_is_assumed(e->dataset) ? " (assumed: the files don't say it, nor does time_step)" : "");
+    if (weights != NULL) printf("RMSE and ACC weigh %s\n", weights);
     printf("loss: %s (relative L2 over %lld samples, as training logs it)\n",
            vt_text_float((float)e->loss.loss, number), (long long)e->loss_count);
     VT_TRY(vt_loss_write(loss_path, e->options->test ? "test" : "valid", e->loss_count, e->loss.loss));
-    VT_TRY(vt_scores_write(e->scores, path, names, hours));
-    vt_scores_print(e->scores, names, e->options->rollout, e->options->config->n_out_channels, hours);
+    VT_TRY(vt_scores_write(e->scores, path, names, e->variables, hours));
+    vt_scores_print(e->scores, names, e->variables, e->options->rollout, e->options->config->n_out_channels, hours);
     printf("all lead times: %s; maps of %s: %s/map-*.png\n", path, e->maps.channel, e->options->output);
 done:
     free(path);
@@ -339,9 +353,11 @@ static vt_status run_phases(evaluation *e)
     const bool dated = vt_dataset_date(e->dataset, e->starts[0], &from);
     e->maps = (vt_maps){.directory = e->options->output,
                         .channel = vt_scores_channel_name(vt_dataset_channel_names(e->dataset), e->map_channel, buffer),
+                        .units = e->variables[e->map_channel].units,
                         .dated = dated,
                         .from = from,
-                        .hours_a_step = vt_dataset_minutes_a_time(e->dataset) * e->options->config->dt / 60,
+                        .hours_a_step =
+                            (int64_t)vt_length_hours(vt_dataset_minutes_a_time(e->dataset) * e->options->config->dt),
                         .steps = e->options->rollout,
                         .height = e->options->config->img_size[0],
                         .width = e->options->config->img_size[1],
@@ -371,6 +387,7 @@ done:
     vt_dataset_close(&e.dataset);
     free(e.starts);
     free(e.climatology);
+    free(e.variables);
     free(e.input);
     free(e.persistence);
     free(e.forecast);

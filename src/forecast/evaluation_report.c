@@ -12,7 +12,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "data/output_file.h"
-#include "data/variables.h"
 #include "report/image.h"
 
 /* Of these, and the first and the last, those that are there. */
@@ -29,8 +28,8 @@ static void print_cell(double value, int width, const char *format)
     printf(" %*s", width, text);
 }
 
-void vt_scores_print(const vt_scores *scores, const char *const *channel_names, int64_t leads, int64_t channels,
-                     int64_t hours_a_step)
+void vt_scores_print(const vt_scores *scores, const char *const *channel_names, const vt_variable *variables,
+                     int64_t leads, int64_t channels, int64_t hours_a_step)
 {
     char buffer[32];
     printf("%-12s %-8s %6s %10s %11s %11s %7s %11s\n", "channel", "units", "lead", "RMSE", "persistence", "climatology",
@@ -39,7 +38,7 @@ void vt_scores_print(const vt_scores *scores, const char *const *channel_names, 
         const char *name = vt_scores_channel_name(channel_names, c, buffer);
         for (int64_t lead = 0; lead < leads; lead++) {
             if (!is_shown(lead, leads, hours_a_step)) continue;
-            printf("%-12s %-8s %4lld h", lead == 0 ? name : "", lead == 0 ? vt_variable_of(name).units : "",
+            printf("%-12s %-8s %4lld h", lead == 0 ? name : "", lead == 0 ? variables[c].units : "",
                    (long long)((lead + 1) * hours_a_step));
             for (int which = 0; which < VT_SCORE_FORECASTS; which++)
                 print_cell(vt_scores_rmse(scores, lead, c, which), which == 0 ? 10 : 11, "%.4g");
@@ -95,7 +94,7 @@ vt_status vt_maps_draw(const vt_maps *maps, int64_t lead, const float *target, c
         vt_date_format(maps->from, from);
         vt_date_format(vt_date_after(maps->from, 60 * hours), valid);
     }
-    const char *units = vt_variable_of(maps->channel).units;
+    const char *units = maps->units;
     char *path = vt_text_format("%s/map-%s-%03lldh.png", maps->directory, maps->channel, hours);
     for (char *c = path + strlen(maps->directory) + 1; *c != '\0'; c++)
         if (*c == '/') *c = '_'; /* of the channel's name: no directory */

@@ -8,14 +8,14 @@
 #include "forecast/scores.h"
 
 /* A line a channel and lead time, at 6 h, 1, 3 and 5 days and the last one, as far as the forecasts reach. */
-void vt_scores_print(const vt_scores *scores, const char *const *channel_names, int64_t leads, int64_t channels,
-                     int64_t hours_a_step);
+void vt_scores_print(const vt_scores *scores, const char *const *channel_names, const vt_variable *variables,
+                     int64_t leads, int64_t channels, int64_t hours_a_step);
 
 /* loss.csv: one row, with the loss of training over the samples of "valid" or "test". */
 vt_status vt_loss_write(const char *path, const char *split, int64_t samples, double loss);
 
 typedef struct {
-    const char *directory, *channel;
+    const char *directory, *channel, *units;
     bool dated;
     vt_date from; /* the initial time, where it is known */
     int64_t hours_a_step, steps;

@@ -12,18 +12,21 @@
 #include "data/forecast_file.h"
 #include "forecast/forecaster.h"
 #include "report/log.h"
+#include "training/reader.h"
 
 typedef struct {
     const vt_prediction_options *options;
     vt_world *world;
-    vt_date date;                   /* the initial time */
-    vt_stretch stretch;             /* of its file's times, that holds it */
-    int64_t minutes_a_time;         /* of the file */
-    int64_t time;                   /* the initial one in its file */
-    vt_fields_file *file;           /* that holds it */
-    vt_frame_window window;         /* of its grid */
-    double *latitudes, *longitudes; /* of the window */
-    float *input, *fields;          /* [n_in_channels, height, width], [n_out_channels, …] */
+    vt_date date;            /* the initial time */
+    vt_stretch stretch;      /* of its file's times, that holds it */
+    int64_t minutes_a_time;  /* of the file */
+    int64_t time;            /* the initial one in its file */
+    vt_fields_file *file;    /* that holds it */
+    vt_frame_window window;  /* of its grid */
+    const double *latitudes; /* of the window, the file's; NULL: it says none */
+    double *longitudes;      /* of the window, or NULL */
+    double *no_latitudes;    /* the model forecasts without */
+    float *input, *fields;   /* [n_in_channels, height, width], [n_out_channels, …] */
     vt_forecaster *forecaster;
     vt_forecast_file *result;
 } prediction;
@@ -43,21 +46,27 @@ static vt_status open_dated(const prediction *p, const vt_file_list *list, int64
     vt_status status = VT_OK;
     const int64_t first = list->first[group], end = list->first[group + 1];
     const char *path = list->paths[first];
-    VT_TRY(vt_fields_file_open((const char *const *)(list->paths + first), end - first, p->options->config->variables,
-                               &result->file));
+    const vt_fields_form form = vt_reader_samples(p->options->config).form;
+    VT_TRY(vt_fields_file_open((const char *const *)(list->paths + first), end - first, &form, &result->file));
     const vt_time_axis *axis = vt_fields_file_times(result->file);
     result->stretches = axis->stretches;
     result->count = axis->count;
     result->minutes = axis->minutes > 0 ? axis->minutes : 60 * VT_HOURS_A_TIME;
     if (axis->count > 0) goto done;
+    char step[VT_DATE_SIZE];
     if (axis->doubt != NULL) vt_log_warning("%s; so its dates follow from its name", axis->doubt);
+    if (axis->minutes == 0)
+        vt_log_info("%s: that a time comes every %s is assumed, as the file doesn't say it; --time_step=24h would say "
+                    "another",
+                    path, vt_length_format(result->minutes, step));
     result->by_name.count = vt_fields_file_shape(result->file).times;
     result->stretches = &result->by_name;
     result->count = 1;
     VT_CHECK(vt_date_of_file_name(path, &result->by_name.date),
-             "%s: the name ends in no date%s, so predict can't know when its times are; expected one like "
+             "%s: the name ends in no date, and it has no time coordinate, so predict can't know when its times are; "
+             "expected one like "
              "era5_2013.nc or era5_2013-01.nc",
-             path, p->options->config->variables != NULL ? ", and it has no time coordinate" : "");
+             path);
 done:
     return status;
 }
@@ -97,8 +106,9 @@ done:
 
 static bool holds_time(const prediction *p)
 {
-    const int64_t after = p->date.minutes - p->stretch.date.minutes;
-    return p->file != NULL && after % p->minutes_a_time == 0 && after / p->minutes_a_time < p->stretch.count;
+    if (p->file == NULL) return false;
+    const int64_t index = vt_date_steps(p->stretch.date, p->date, p->minutes_a_time);
+    return index >= 0 && index < p->stretch.count;
 }
 
 /* The last group whose name says that it begins at the initial time or before; -1: none. */
@@ -116,7 +126,7 @@ static int64_t guess_group(const prediction *p, const vt_file_list *list)
     return found;
 }
 
-/* That group first. Where the names needn't be right, as files have dates themselves, then the others. */
+/* That group first, then the others, as files may have dates themselves. */
 static vt_status find_file(prediction *p)
 {
     vt_status status = VT_OK;
@@ -126,15 +136,13 @@ static vt_status find_file(prediction *p)
     vt_date first = {0}, newest = {0};
     char text[VT_DATE_SIZE];
     VT_TRY(vt_file_list_open(options->directory, options->option_name, options->config->variables != NULL, &list));
-    const bool by_name = options->config->variables == NULL;
     const int64_t guess = guess_group(p, &list);
     for (int64_t i = guess < 0 ? 0 : -1; i < list.groups && !holds_time(p); i++) {
-        if (i == guess || (by_name && i >= 0 && guess >= 0)) continue;
+        if (i == guess) continue;
         VT_TRY(open_dated(p, &list, i < 0 ? guess : i, &file));
         VT_TRY(consider(p, &file, &first, &newest));
         vt_fields_file_close(&file.file);
         file = (dated_file){0};
-        if (by_name && guess < 0) break; /* the first one's beginning is for the message */
     }
     VT_CHECK(p->file != NULL, "--time=%s: the files of %s '%s' begin at %s (--split chooses another set)",
              options->time, options->option_name, options->directory, vt_date_format(first, text));
@@ -180,20 +188,20 @@ static vt_status check_file(prediction *p)
     const vt_config *config = p->options->config;
     const vt_fields_shape shape = vt_fields_file_shape(p->file);
     const char *path = vt_fields_file_path(p->file);
-    const int64_t after = p->date.minutes - p->stretch.date.minutes, step = p->minutes_a_time;
-    const int64_t needed = config->n_history * config->dt, index = after / step;
+    const int64_t step = p->minutes_a_time, index = vt_date_steps(p->stretch.date, p->date, step);
+    const int64_t needed = config->n_history * config->dt;
     const int64_t channels = config->n_in_channels / (config->n_history + 1);
-    char first[VT_DATE_SIZE], last[VT_DATE_SIZE], interval[VT_DATE_SIZE];
+    char first[VT_DATE_SIZE], last[VT_DATE_SIZE], interval[VT_DATE_SIZE], reach[VT_DATE_SIZE];
+    vt_length_format(step, interval);
     vt_date_format(p->stretch.date, first);
     vt_date_format(vt_date_after(p->stretch.date, (p->stretch.count - 1) * step), last);
-    VT_CHECK(index < p->stretch.count, "--time=%s: %s has %s to %s (--split chooses another set)", p->options->time,
-             path, first, last);
-    VT_CHECK(after % step == 0, "--time=%s: %s has a time every %s, from %s on", p->options->time, path,
-             vt_time_interval(step, interval), first);
+    VT_CHECK(p->date.minutes <= vt_date_after(p->stretch.date, (p->stretch.count - 1) * step).minutes ||
+                 (index >= 0 && index < p->stretch.count),
+             "--time=%s: %s has %s to %s (--split chooses another set)", p->options->time, path, first, last);
+    VT_CHECK(index >= 0, "--time=%s: %s has a time every %s, from %s on", p->options->time, path, interval, first);
+    p->date = vt_date_after(p->stretch.date, index * step); /* in a month, the day that the file has */
     VT_CHECK(index >= needed || may_cross(p), "--time=%s: the model needs %lld earlier times, and %s begins at %s",
              p->options->time, (long long)needed, path, first);
-    VT_CHECK(step * config->dt % 60 == 0, "%s has a time every %lld min, and forecasts are counted in whole hours",
-             path, (long long)step);
     VT_CHECK(shape.channels >= channels && shape.channels >= config->n_out_channels &&
                  shape.height >= config->img_size[0] && shape.width >= config->img_size[1],
              "%s holds %lld channels of [%lld, %lld], the model needs %lld of [%lld, %lld]", path,
@@ -201,34 +209,43 @@ static vt_status check_file(prediction *p)
              (long long)config->img_size[0], (long long)config->img_size[1]);
     VT_TRY(find_window(p));
     p->time = p->stretch.first + index;
-    if (step != 60 * VT_HOURS_A_TIME && step * config->dt != 60 * VT_HOURS_A_TIME)
-        vt_log_warning("%s has a time every %s, not every %d h: with dt %lld a forecast is taken to reach %lld h ahead",
-                       path, vt_time_interval(step, interval), VT_HOURS_A_TIME, (long long)config->dt,
-                       (long long)(step * config->dt / 60));
+    if (config->time_step == NULL && step != 60 * VT_HOURS_A_TIME && step * config->dt != 60 * VT_HOURS_A_TIME)
+        vt_log_warning("%s has a time every %s, not every %d h: with dt %lld a forecast is taken to reach %s ahead",
+                       path, interval, VT_HOURS_A_TIME, (long long)config->dt,
+                       vt_length_format(step * config->dt, reach));
 done:
     return status;
 }
 
-/* Of the window; longitudes rise from its first column on, also past 360. What the file doesn't say runs evenly from
- * pole to pole, and round the globe. */
+/* Of the window, where the file says them; longitudes rise from its first column on, also past 360. */
 static void take_coordinates(prediction *p)
 {
     const int64_t height = p->options->config->img_size[0], width = p->options->config->img_size[1];
-    const vt_fields_shape shape = vt_fields_file_shape(p->file);
     const double *latitudes = vt_fields_file_latitudes(p->file), *longitudes = vt_fields_file_longitudes(p->file);
-    p->latitudes = vt_allocate((size_t)height, sizeof *p->latitudes, "the forecast");
+    p->no_latitudes = vt_allocate((size_t)height, sizeof *p->no_latitudes, "the forecast");
+    if (latitudes != NULL) p->latitudes = latitudes + p->window.first_row;
+    if (longitudes == NULL) return;
     p->longitudes = vt_allocate((size_t)width, sizeof *p->longitudes, "the forecast");
-    for (int64_t y = 0; y < height; y++)
-        p->latitudes[y] = latitudes != NULL  ? latitudes[p->window.first_row + y]
-                          : shape.height > 1 ? 90.0 - 180.0 * (double)y / (double)(shape.height - 1)
-                                             : 0.0;
-    for (int64_t x = 0; x < width; x++)
-        p->longitudes[x] =
-            longitudes != NULL ? longitudes[vt_window_column(&p->window, x)] : 360.0 * (double)x / (double)shape.width;
+    for (int64_t x = 0; x < width; x++) p->longitudes[x] = longitudes[vt_window_column(&p->window, x)];
     for (int64_t x = 1; x < width && p->window.first_column > 0; x++)
         while (p->longitudes[x] < p->longitudes[x - 1]) p->longitudes[x] += 360;
-    while (p->longitudes[width - 1] > 360 && p->longitudes[0] >= 0)
+    while (p->window.first_column > 0 && p->longitudes[width - 1] > 360 && p->longitudes[0] >= 0)
         for (int64_t x = 0; x < width; x++) p->longitudes[x] -= 360;
+}
+
+/* Of the window at the top left, where the file says them. */
+static void tell_coordinates(const prediction *p)
+{
+    static const char *const names[] = {"latitudes", "longitudes"};
+    const double *const values[] = {vt_fields_file_latitudes(p->file), vt_fields_file_longitudes(p->file)};
+    for (int k = 0; k < 2; k++) {
+        const char *doubt = vt_fields_file_grid_doubt(p->file, k);
+        if (values[k] != NULL) continue;
+        vt_log_info(
+            "%s%s%s: no %s are known, so the forecast has numbers of %s; --coordinates=[%s=NAME] would name them",
+            vt_fields_file_path(p->file), doubt != NULL ? ": " : "", doubt != NULL ? doubt : "", names[k],
+            k == 0 ? "rows" : "columns", k == 0 ? "lat" : "lon");
+    }
 }
 
 /* An earlier time of the input, from the file before. */
@@ -276,7 +293,7 @@ static vt_status open_result(prediction *p)
     vt_status status = VT_OK;
     const vt_prediction_options *options = p->options;
     const vt_config *config = options->config;
-    const int64_t hours = p->minutes_a_time * config->dt / 60;
+    const vt_time_axis *axis = vt_fields_file_times(p->file);
     char *trained = NULL, *source = NULL;
     VT_TRY(vt_forecaster_describe(options->checkpoint, &trained, NULL));
     source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, trained);
@@ -286,12 +303,15 @@ static vt_status open_result(prediction *p)
                                      .channels = config->n_out_channels,
                                      .latitudes = p->latitudes,
                                      .longitudes = p->longitudes,
+                                     .rotated = vt_fields_file_is_rotated(p->file),
                                      .channel_names = vt_fields_file_channel_names(p->file),
+                                     .meanings = vt_fields_file_meaning(p->file, 0),
                                      .from = p->date,
-                                     .first_lead_hours = hours,
-                                     .hours_a_time = hours,
+                                     .lead = p->minutes_a_time * config->dt,
+                                     .time_axis = axis->count > 0 ? axis : NULL,
                                      .title = "Weather forecast by a vision transformer",
                                      .source = source};
+    tell_coordinates(p);
     VT_TRY(vt_forecast_file_open(options->output, &file, &p->result));
 done:
     free(trained);
@@ -308,7 +328,8 @@ static vt_status run(prediction *p)
     VT_TRY(check_file(p));
     take_coordinates(p);
     VT_TRY(read_input(p));
-    VT_TRY(vt_forecaster_open(options->config, options->checkpoint, p->world, p->latitudes,
+    VT_TRY(vt_forecaster_open(options->config, options->checkpoint, p->world,
+                              p->latitudes != NULL ? p->latitudes : p->no_latitudes,
                               vt_fields_file_channel_names(p->file), &p->forecaster));
     VT_TRY(open_result(p));
     for (int64_t step = 0; step < options->steps; step++) {
@@ -344,8 +365,8 @@ done:
     vt_forecast_file_close(&p.result);
     vt_forecaster_close(&p.forecaster);
     vt_fields_file_close(&p.file);
-    free(p.latitudes);
     free(p.longitudes);
+    free(p.no_latitudes);
     free(p.input);
     free(p.fields);
     vt_world_close(&p.world, status == VT_ERROR);

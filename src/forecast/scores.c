@@ -130,31 +130,47 @@ static void print_number(FILE *file, double value)
         fprintf(file, ",%.9g", value);
 }
 
-static void print_row(FILE *file, const vt_scores *scores, int64_t lead, int64_t channel, const char *name,
-                      int64_t hours)
+/* As CSV has it: in quotes where a comma, a quote or a line's end stands in it. */
+static void print_text(FILE *file, const char *text)
 {
-    fprintf(file, "%s,%s,%lld,%lld", name, vt_variable_of(name).units, (long long)hours,
-            (long long)vt_scores_samples(scores));
+    const bool quoted = strpbrk(text, ",\"\r\n") != NULL;
+    if (quoted) fputc('"', file);
+    for (; *text != '\0'; text++) {
+        if (*text == '"') fputc('"', file);
+        fputc(*text, file);
+    }
+    if (quoted) fputc('"', file);
+}
+
+static void print_row(FILE *file, const vt_scores *scores, int64_t lead, int64_t channel, const char *name,
+                      const vt_variable *variable, int64_t hours)
+{
+    print_text(file, name);
+    fputc(',', file);
+    print_text(file, variable->units);
+    fprintf(file, ",%lld,%lld", (long long)hours, (long long)vt_scores_samples(scores));
     for (int which = 0; which < VT_SCORE_FORECASTS; which++)
         print_number(file, vt_scores_rmse(scores, lead, channel, which));
     for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
         print_number(file, vt_scores_acc(scores, lead, channel, which));
     print_number(file, (double)scores->options.stds[channel]);
-    fprintf(file, "\n");
+    fputc(',', file);
+    print_text(file, variable->long_name);
+    fputc('\n', file);
 }
 
 vt_status vt_scores_write(const vt_scores *scores, const char *path, const char *const *channel_names,
-                          int64_t hours_a_step)
+                          const vt_variable *variables, int64_t hours_a_step)
 {
     vt_status status = VT_OK;
     char *partial = vt_output_partial_path(path), buffer[32];
     FILE *file = fopen(partial, "we");
     VT_CHECK(file != NULL, "can't write %s: %s", partial, strerror(errno));
     fprintf(file, "channel,units,lead_hours,initial_times,rmse,rmse_persistence,rmse_climatology,acc,acc_persistence,"
-                  "channel_std\n");
+                  "channel_std,long_name\n");
     for (int64_t c = 0; c < scores->options.channels; c++)
         for (int64_t lead = 0; lead < scores->options.leads; lead++)
-            print_row(file, scores, lead, c, vt_scores_channel_name(channel_names, c, buffer),
+            print_row(file, scores, lead, c, vt_scores_channel_name(channel_names, c, buffer), &variables[c],
                       (lead + 1) * hours_a_step);
     VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
     VT_TRY(vt_output_publish(partial, path));

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/variables.h"
 
 enum { VT_SCORE_MODEL, VT_SCORE_PERSISTENCE, VT_SCORE_CLIMATOLOGY, VT_SCORE_FORECASTS };
 
@@ -39,9 +40,10 @@ int64_t vt_scores_samples(const vt_scores *scores);
 double vt_scores_rmse(const vt_scores *scores, int64_t lead, int64_t channel, int which);
 double vt_scores_acc(const vt_scores *scores, int64_t lead, int64_t channel, int which);
 
-/* A row a channel and lead time. channel_names [channels] may be NULL; lead l is (l + 1) * hours_a_step hours. */
+/* A row a channel and lead time. channel_names [channels] may be NULL; variables [channels]: what they stand for; lead
+ * l is (l + 1) * hours_a_step hours. */
 vt_status vt_scores_write(const vt_scores *scores, const char *path, const char *const *channel_names,
-                          int64_t hours_a_step);
+                          const vt_variable *variables, int64_t hours_a_step);
 
 /* "u10", or "channel 0" where there is no name. */
 const char *vt_scores_channel_name(const char *const *channel_names, int64_t channel, char buffer[32]);

@@ -30,7 +30,7 @@ vt_dataset_options vt_reader_samples(const vt_config *config)
                                 .dt = config->dt,
                                 .sample_limit = VT_UNSET_INTEGER,
                                 .files_apart = !config->cross_files,
-                                .variables = config->variables};
+                                .form = {config->variables, config->coordinates, config->time_step}};
 }
 
 vt_status vt_reader_find_window(vt_config *config)
@@ -41,13 +41,14 @@ vt_status vt_reader_find_window(vt_config *config)
     vt_frame_window window;
     char *advice = NULL;
     const vt_window_range range = vt_window_range_of(config->lat_range, config->lon_range);
+    const vt_fields_form form = vt_reader_samples(config).form;
     if (!vt_config_awaits_window(config)) goto done;
     VT_CHECK(
         config->data_loader_config != VT_LOADER_SYNTHETIC,
         "lat_range and lon_range are found by the coordinates of files, but data_loader_config synthetic reads none; "
         "give img_size");
     VT_TRY(vt_file_list_open(config->train_data_path, "train_data_path", config->variables != NULL, &list));
-    VT_TRY(vt_fields_file_open((const char *const *)list.paths, list.first[1], config->variables, &file));
+    VT_TRY(vt_fields_file_open((const char *const *)list.paths, list.first[1], &form, &file));
     const vt_fields_shape shape = vt_fields_file_shape(file);
     const vt_window_grid grid = {vt_fields_file_path(file), shape.height, shape.width, vt_fields_file_latitudes(file),
                                  vt_fields_file_longitudes(file)};
@@ -171,7 +172,7 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_data
         vt_log_info("reading: nothing; every batch is the same noise");
         return;
     }
-    vt_dataset_log_times(dataset);
+    vt_dataset_log_coordinates(dataset);
     vt_reader_warn_of_shared(dataset, validation, "validation");
     vt_log_info("reading: %s, %lld thread%s%s", is_direct(config) && obstacle == NULL ? "past HDF5" : "through HDF5",
                 workers, workers == 1 ? "" : "s",

@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     vt_error_clear();
     vt_status status = vt_fields_file_open((const char *const[]){path}, 1, NULL, &file);
     vt_error_clear();
-    if (status != VT_OK) status = vt_fields_file_open((const char *const[]){path}, 1, "[t]", &file);
+    if (status != VT_OK)
+        status = vt_fields_file_open((const char *const[]){path}, 1, &(vt_fields_form){.variables = "[t]"}, &file);
     if (status == VT_OK) {
         vt_fields_shape shape = vt_fields_file_shape(file);
         int64_t points = shape.height <= 1024 && shape.width <= 1024 ? shape.height * shape.width : 0;

@@ -167,8 +167,10 @@ TEST(variables_that_are_links_are_not_followed)
 {
     const char *path = write_link("netcdf/2001.h5", "fields");
     vt_fields_file *file = NULL;
-    EXPECT_ERROR(vt_fields_file_open(&path, 1, "[fields]", &file), "'fields' is a link into another file");
-    EXPECT_ERROR(vt_fields_file_open(&path, 1, "[t2m]", &file), "no variable 't2m'; found: none");
+    EXPECT_ERROR(vt_fields_file_open(&path, 1, &(vt_fields_form){.variables = "[fields]"}, &file),
+                 "'fields' is a link into another file");
+    EXPECT_ERROR(vt_fields_file_open(&path, 1, &(vt_fields_form){.variables = "[t2m]"}, &file),
+                 "no variable 't2m'; found: none");
 }
 
 /* A dataset whose numbers are those of another file: raw bytes, or a dataset there. */

@@ -86,7 +86,7 @@ vt_dataset_options test_nc_options(const char *variables)
                                 .out_channels = 1,
                                 .dt = 1,
                                 .sample_limit = VT_UNSET_INTEGER,
-                                .variables = variables,
+                                .form.variables = variables,
                                 .direct = true};
 }
 

@@ -41,8 +41,11 @@ TEST(units_of_times)
                  {"hours since 2013-01-01 00:00:00 -6", 0, "2013-01-01 06:00"},
                  {"msec since 2013-01-01 00:00:00.000000", 3600000, "2013-01-01 01:00"},
                  {"days since 2012-12-31 23:59:60", 1, "2013-01-02 00:00"},
-                 {"months since 2013-01-01", 0, NULL},
-                 {"years since 2013-01-01", 0, NULL},
+                 {"months since 1960-01-01", 637, "2013-02-01 00:00"},
+                 {"months since 1960-01-01", 637.5, "2013-02-15 00:00"},
+                 {"month since 2013-01-16 12:00", -1, "2012-12-16 12:00"},
+                 {"years since 1900-01-01", 113, "2013-01-01 00:00"},
+                 {"fortnights since 2013-01-01", 0, NULL},
                  {"hours", 0, NULL},
                  {"hours since", 0, NULL},
                  {"hours since yesterday", 0, NULL},
@@ -54,12 +57,12 @@ TEST(units_of_times)
                  {"K", 0, NULL}};
     char text[VT_DATE_SIZE];
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        double unit = 0, seconds = 0;
-        vt_date zero = {0};
-        const bool readable = vt_time_units(known[i].units, VT_CALENDAR_STANDARD, &unit, &zero, &seconds);
+        vt_time_units units;
+        const bool readable = vt_time_units_parse(known[i].units, VT_CALENDAR_STANDARD, &units);
         EXPECT(readable == (known[i].date != NULL), "'%s'", known[i].units);
         if (!readable || known[i].date == NULL) continue;
-        vt_date_format(vt_date_after(zero, llrint(known[i].value * unit + seconds / 60)), text);
+        const double minutes = vt_time_units_minutes(&units, known[i].value);
+        vt_date_format(vt_date_after(units.zero, llrint(minutes)), text);
         EXPECT(strcmp(text, known[i].date) == 0, "'%s': %s, expected %s", known[i].units, text, known[i].date);
     }
 }
@@ -135,7 +138,7 @@ TEST(netcdf_times_by_name)
         const char *units, *doubt; /* NULL: none */
         double last;
     } known[] = {{"", "'time' has no units, like 'hours since 1900-01-01'", 18},
-                 {"months since 1900-01-01", "'time' has the units 'months since 1900-01-01'", 18},
+                 {"fortnights since 1900-01-01", "'time' has the units 'fortnights since 1900-01-01'", 18},
                  {"hours since 2000-01-01", "'time' is nan at 3", NAN},
                  {"hours since 2000-01-01", "'time' is -99 at 3 (counted from 0), which is missing", -99},
                  {"days since 2000-01-01", "'time' is 1e+09 at 3 (counted from 0), beyond the year 9999", 1e9},
@@ -152,7 +155,7 @@ TEST(netcdf_times_by_name)
         H5Fclose(file);
         vt_fields_file *opened = NULL;
         const char *path = test_path("x_2013-02.nc");
-        EXPECT_OK(vt_fields_file_open(&path, 1, "t", &opened));
+        EXPECT_OK(vt_fields_file_open(&path, 1, &(vt_fields_form){.variables = "t"}, &opened));
         if (opened == NULL) continue;
         const vt_time_axis *axis = vt_fields_file_times(opened);
         EXPECT(axis->count == 0 && (axis->doubt != NULL) == (known[i].doubt != NULL));
@@ -165,13 +168,102 @@ TEST(netcdf_times_by_name)
         EXPECT_DATE(dataset, 2, "2013-02-01 12:00");
         vt_dataset_close(&dataset);
     }
-    double months[4] = {0, 31, 59, 90};
-    test_nc_write("x_2013-02.nc", 4, months, "days since 2013-01-01");
-    vt_fields_file *opened = NULL;
-    const char *path = test_path("x_2013-02.nc");
-    EXPECT_OK(vt_fields_file_open(&path, 1, "t", &opened));
-    EXPECT(strstr(vt_fields_file_times(opened)->doubt, "'time' counts in months") != NULL);
-    vt_fields_file_close(&opened);
+}
+
+/* Months of the calendar, whatever counts them: their dates, the length between them, and gaps. */
+TEST(netcdf_months)
+{
+    static const struct {
+        const char *units;
+        double values[4];
+        int64_t months, stretches;
+        const char *dates[4];
+    } known[] = {
+        {"days since 2013-01-01", {0, 31, 59, 90}, 1, 1, {"2013-01-01", "2013-02-01", "2013-03-01", "2013-04-01"}},
+        {"days since 2013-01-01",
+         {15.5, 45, 74.5, 105},
+         1,
+         1,
+         {"2013-01-16", "2013-02-16", "2013-03-16", "2013-04-16"}},
+        {"hours since 2013-01-31",
+         {0, 672, 1416, 2136},
+         1,
+         1,
+         {"2013-01-31", "2013-02-28", "2013-03-31", "2013-04-30"}},
+        {"months since 1960-01-01",
+         {636, 637, 638, 640},
+         1,
+         2,
+         {"2013-01-01", "2013-02-01", "2013-03-01", "2013-05-01"}},
+        {"years since 2000-01-01", {0, 1, 2, 3}, 12, 1, {"2000-01-01", "2001-01-01", "2002-01-01", "2003-01-01"}},
+        {"days since 2000-01-01",
+         {0, 366, 731, 1096},
+         12,
+         1,
+         {"2000-01-01", "2001-01-01", "2002-01-01", "2003-01-01"}}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        test_nc_write("x_1999.nc", 4, known[i].values, known[i].units);
+        vt_fields_file *opened = NULL;
+        const char *path = test_path("x_1999.nc");
+        EXPECT_OK(vt_fields_file_open(&path, 1, &(vt_fields_form){.variables = "t"}, &opened));
+        if (opened == NULL) continue;
+        const vt_time_axis *axis = vt_fields_file_times(opened);
+        EXPECT(axis->minutes == known[i].months * VT_A_MONTH && axis->count == known[i].stretches, "%zu: %lld, %lld", i,
+               (long long)axis->minutes, (long long)axis->count);
+        for (int64_t s = 0, t = 0; s < axis->count; s++)
+            for (int64_t k = 0; k < axis->stretches[s].count; k++, t++) {
+                char text[VT_DATE_SIZE];
+                const vt_date date = vt_date_after(axis->stretches[s].date, k * axis->minutes);
+                vt_date_format(date, text);
+                EXPECT(strncmp(text, known[i].dates[t], 10) == 0, "%zu: %s, expected %s", i, text, known[i].dates[t]);
+                EXPECT(vt_date_steps(axis->stretches[s].date, date, axis->minutes) == k);
+            }
+        vt_fields_file_close(&opened);
+    }
+    const double days[4] = {0, 30, 60, 90}; /* are none */
+    test_nc_write("x_1999.nc", 4, days, "days since 2013-01-01");
+    vt_dataset *dataset = NULL;
+    vt_dataset_options options = test_nc_options("t");
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    EXPECT(vt_dataset_minutes_a_time(dataset) == 30 * 1440);
+    vt_dataset_close(&dataset);
+}
+
+TEST(lengths_of_time)
+{
+    static const struct {
+        const char *text;
+        int64_t length; /* 0: none */
+        const char *format;
+    } known[] = {{"24h", 1440, "24 h"},
+                 {"30min", 30, "30 min"},
+                 {"1d", 1440, "24 h"},
+                 {"6 hours", 360, "6 h"},
+                 {"1month", VT_A_MONTH, "1 month"},
+                 {"2 years", 24 * VT_A_MONTH, "24 months"},
+                 {"0h", 0, NULL},
+                 {"-6h", 0, NULL},
+                 {"6", 0, NULL},
+                 {"h", 0, NULL},
+                 {"6.5h", 0, NULL},
+                 {"999999999999999999999h", 0, NULL}};
+    char text[VT_DATE_SIZE];
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        int64_t length = 0;
+        EXPECT(vt_length_parse(known[i].text, &length) == (known[i].length > 0), "'%s'", known[i].text);
+        EXPECT(length == known[i].length, "'%s': %lld", known[i].text, (long long)length);
+        if (length > 0) EXPECT(strcmp(vt_length_format(length, text), known[i].format) == 0, "'%s'", text);
+    }
+    vt_date date;
+    EXPECT(vt_date_parse("2012-01-31T12", VT_CALENDAR_STANDARD, &date));
+    EXPECT(strcmp(vt_date_format(vt_date_after(date, VT_A_MONTH), text), "2012-02-29 12:00") == 0, "%s", text);
+    EXPECT(strcmp(vt_date_format(vt_date_after(date, -2 * VT_A_MONTH), text), "2011-11-30 12:00") == 0, "%s", text);
+    EXPECT(strcmp(vt_date_format(vt_date_after(date, 12 * VT_A_MONTH - 60), text), "2013-01-31 11:00") == 0, "%s",
+           text);
+    EXPECT(vt_date_steps(date, vt_date_after(date, 7 * VT_A_MONTH), VT_A_MONTH) == 7);
+    EXPECT(vt_date_steps(date, vt_date_after(date, 7 * VT_A_MONTH), 2 * VT_A_MONTH) == -1);
+    EXPECT(vt_date_steps(date, vt_date_after(date, 90), 60) == -1 &&
+           vt_date_steps(date, vt_date_after(date, -60), 60) == -1);
 }
 
 /* ---- gaps and disorder ---- */
@@ -269,18 +361,18 @@ TEST(netcdf_times_out_of_order)
     test_nc_expect_error("[t,u]", "y_2013.nc has other times (from 2013-01-02 00:00, 6 h apart) than ");
 }
 
-/* What vt_dataset_log_times says of a set of one file whose times are `step` hours apart. */
+/* What vt_dataset_log_coordinates says of a set of one file whose times are `step` hours apart. */
 static void expect_told(double step, int64_t dt, const char *told, const char *not_told)
 {
     static char text[4096];
     vt_dataset *dataset = NULL;
     vt_dataset_options options = test_nc_options("t");
     options.dt = dt;
-    test_nc_write_even("x_2013.nc", 20, 0, step, step > 0 ? "hours since 2013-01-01" : "years since 2013-01-01");
+    test_nc_write_even("x_2013.nc", 20, 0, step, step > 0 ? "hours since 2013-01-01" : "fortnights since 2013-01-01");
     EXPECT_OK(vt_dataset_open(&options, &dataset));
     if (dataset == NULL) return;
     EXPECT_OK(vt_log_open(test_path("out.log"), false));
-    vt_dataset_log_times(dataset);
+    vt_dataset_log_coordinates(dataset);
     EXPECT_OK(vt_log_close());
     FILE *file = fopen(test_path("out.log"), "r");
     const size_t size = fread(text, 1, sizeof text - 1, file);
@@ -301,5 +393,8 @@ TEST(netcdf_steps_are_told)
                 NULL);
     expect_told(24, 2, "a time every 24 h, not every 6 h: with dt 2 a forecast reaches 48 h ahead", "would be");
     expect_told(0.5, 12, "every 30 min", "WARNING");
-    expect_told(0, 1, "'time' has the units 'years since 2013-01-01'", "times: ");
+    expect_told(0, 1, "'time' has the units 'fortnights since 2013-01-01'", "times: 2013");
+    expect_told(0, 1, "times: every 6 h is assumed, as the files don't say it; --time_step=24h would say another",
+                NULL);
+    expect_told(0, 1, "grid: RMSE weighs rows as if they ran evenly from 90 to -90 degrees", NULL);
 }

@@ -53,15 +53,15 @@ TEST(netcdf_grids_agree)
     write_grids(-180, -180);
     vt_fields_file *opened = NULL;
     const char *paths[2] = {test_path("x_2013.nc"), test_path("y_2013.nc")};
-    EXPECT_OK(vt_fields_file_open(paths, 2, "[t, u]", &opened));
+    EXPECT_OK(vt_fields_file_open(paths, 2, &(vt_fields_form){.variables = "[t, u]"}, &opened));
     const double *longitudes = vt_fields_file_longitudes(opened);
     EXPECT(longitudes != NULL && longitudes[0] == -180 && longitudes[1] == -60 && longitudes[2] == 60);
     vt_fields_file_close(&opened);
     write_grids(-180, 0);
     test_nc_expect_error("[t, u]",
                          "y_2013.nc: the longitudes of 'u' are not those of 't'; all variables need the same grid");
-    write_grids(400, 0);
-    test_nc_expect_error("t", "x_2013.nc: 'lon' holds 400 at index 0, expected degrees from -360 to 360");
+    write_grids(800, 0);
+    test_nc_expect_error("t", "x_2013.nc: 'lon' holds 800 at index 0, expected degrees from -720 to 720");
     write_grids(0, 0);
     unlink(test_path("y_2013.nc"));
     rename(test_path("x_2013.nc"), test_path("x_2014.nc"));
@@ -131,7 +131,7 @@ TEST(netcdf_valid_values)
                     if (dataset == NULL) continue;
                     vt_fields_file *opened = NULL;
                     const char *path = test_path("x_2013.nc");
-                    EXPECT_OK(vt_fields_file_open(&path, 1, "t", &opened));
+                    EXPECT_OK(vt_fields_file_open(&path, 1, &(vt_fields_form){.variables = "t"}, &opened));
                     const bool good =
                         vt_fields_file_read(opened, 0, 1, row, 1, width, input) == VT_OK; /* time 1 is all beyond */
                     vt_error_clear();

@@ -1,0 +1,212 @@
+# Coordinates, times, units and missing values: what files say of themselves, in every command.
+
+needs_h5py() {
+    python=${PYTHON:-python3}
+    "$python" -c 'import h5py, numpy' 2>/dev/null || skip "no Python with h5py (PYTHON names one)"
+}
+
+# A training of a few steps on a set of two channels of [16, 32].
+train() {
+    "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --img_size=[16,32] --patch_size=4 --embed_dim=16 --depth=2 --num_heads=2 \
+        --n_in_channels=2 --n_out_channels=2 --global_batch_size=4 --num_epochs=1 --expdir=runs "$@"
+}
+
+# sets: two years of the same numbers in several forms, each a folder: plain `fields`; `fields` turned, packed, of another
+# name of the latitudes; netCDF variables with dimension scales, turned and packed; with gaps.
+sets() {
+    "$python" - <<'PYTHON'
+import os
+import h5py
+import numpy as np
+
+T, R, C = 16, 16, 32
+lat, lon = np.linspace(45, -30, R).astype("f4"), ((350 + 2 * np.arange(C)) % 360).astype("f4")
+
+def scale(f, variable, dimension, name, values, **attributes):
+    f[name] = values
+    for key, value in attributes.items():
+        f[name].attrs[key] = value
+    f[name].make_scale(name)
+    variable.dims[dimension].attach_scale(f[name])
+
+for year, split in ((2001, "train"), (2002, "valid")):
+    number = np.random.default_rng(year).integers(-300, 300, (T, 2, R, C)).astype("i2")
+    plain = (280 + 0.25 * number.astype("f8")).astype("f4")
+    for form in ("plain", "turned", "packed", "netcdf", "bare", "gaps", "monthly"):
+        os.makedirs(f"{form}/{split}", exist_ok=True)
+        end = "nc" if form in ("netcdf", "monthly") else "h5"
+        with h5py.File(f"{form}/{split}/{year}.{end}", "w") as f:
+            if end == "h5":
+                values = {"turned": plain[:, :, ::-1], "packed": number[:, :, ::-1]}.get(form, plain)
+                f["fields"] = values
+                f["fields"].attrs["channels"] = ["air", "wind"]
+            if form == "packed":
+                f["fields"].attrs["scale_factor"], f["fields"].attrs["add_offset"] = 0.25, 280.0
+                f["fields"].attrs["_FillValue"] = np.int16(-32767)
+            if form == "plain":
+                f["lat"], f["lon"] = lat, lon
+            if form in ("turned", "packed"):
+                scale(f, f["fields"], 2, "FNOCY" if form == "turned" else "y", lat[::-1])
+                scale(f, f["fields"], 3, "FNOCX", lon, units="degrees_E")
+            if form == "gaps":
+                f["fields"][3:5, 1, 4, 5] = 9.96921e36
+            if end == "nc":
+                for c, name, units in ((0, "air", "degC"), (1, "wind", "knots")):
+                    v = f.create_dataset(name, data=number[:, c, ::-1], chunks=(4, R, C), compression="gzip")
+                    v.attrs["scale_factor"], v.attrs["add_offset"], v.attrs["units"] = 0.25, 280.0, units
+                    v.attrs["long_name"] = f"{name}, daily mean"
+                    if name == "air":
+                        days = np.arange(T) + 0.5 + 365 * (year - 1900)
+                        if form == "monthly":
+                            scale(f, v, 0, "T", np.arange(T) + 0.5 + 16 * (year - 2001), units="months since 1960-01-01")
+                        else:
+                            scale(f, v, 0, "T", days, units="days since 1900-01-01", calendar="noleap")
+                        scale(f, v, 1, "Latitude", lat[::-1], units="degrees_north")
+                        scale(f, v, 2, "Longitude", lon, units="degrees_east")
+                    else:
+                        for d, other in enumerate(("T", "Latitude", "Longitude")):
+                            v.dims[d].attach_scale(f[other])
+PYTHON
+}
+
+# Losses, statistics and scores are the same, bit by bit.
+test_forms_train_alike() {
+    needs_h5py
+    sets
+    for form in plain turned packed netcdf; do
+        local also=
+        [ $form != netcdf ] || also=--variables=[air,wind]
+        "$VITRAIN" stats $form $also >/dev/null
+        for file in global_means time_means global_stds; do cmp $form/stats/$file.npy plain/stats/$file.npy; done
+        train --data_dir=$form --run_num=$form $also >$form.log
+        for column in 1-5; do cut -d, -f$column runs/demo/1CPU/$form/metrics.csv; done >$form.losses
+        sed -n 's/.*\(Avg .* loss=.*\)/\1/p; s/.*\(RMSE by channel.*\)/\1/p' $form.log >>$form.losses
+        cmp $form.losses plain.losses
+        "$VITRAIN" evaluate --checkpoint=runs/demo/1CPU/$form/checkpoints/best --rollout=1 --output=scores-$form >$form.said
+    done
+    [ "$(wc -l <plain.losses)" -gt 5 ]
+    refuted grep "turned round" plain.log
+    contains "$(cat turned.log)" "grid: rows that run from south to north, as in turned/train/2001.h5, are turned round"
+    contains "$(cat plain.log)" "times: every 6 h is assumed, as the files don't say it"
+    contains "$(cat netcdf.log)" "times: 2001-01-01 12:00 to 2001-01-16 12:00, every 24 h"
+    contains "$(cat plain.said)" "1 step of 6 h (assumed: the files don't say it"
+    contains "$(cat netcdf.said)" "1 step of 24 h"
+    refuted grep assumed netcdf.said
+    cut -d, -f5-10 scores-plain/scores.csv >one
+    for form in turned packed netcdf; do cut -d, -f5-10 scores-$form/scores.csv | cmp - one; done
+    contains "$(cat scores-netcdf/scores.csv)" 'wind,knots,24,'
+    contains "$(cat scores-netcdf/scores.csv)" ',"wind, daily mean"'
+    contains "$(cat netcdf.said)" "degC"
+    # time_step says it where the files don't
+    "$VITRAIN" evaluate --checkpoint=runs/demo/1CPU/plain/checkpoints/best --rollout=2 --time_step=1d --output=daily >said
+    contains "$(cat said)" "2 steps of 24 h"
+    refuted grep assumed said
+    fails 1 "$VITRAIN" evaluate --checkpoint=runs/demo/1CPU/netcdf/checkpoints/best --rollout=2 --time_step=6h --output=daily
+    contains "$output" "netcdf/valid/2002.nc: its times are 24 h apart, not 6h as time_step says"
+}
+
+test_forecast_files_keep_what_files_say() {
+    needs_h5py
+    sets
+    "$VITRAIN" stats netcdf --variables=[air,wind] >/dev/null
+    train --data_dir=netcdf --variables=[air,wind] >/dev/null
+    local best=runs/demo/1CPU/00/checkpoints/best
+    "$VITRAIN" predict --checkpoint=$best --time=2002-01-05T12:00 --steps=3 --output=f.nc >said
+    contains "$(cat said)" "2002-01-06 12:00 to 2002-01-08 12:00 UTC"
+    "$VITRAIN" predict --checkpoint=$best --time=2002-01-05 --variables=None --n_in_channels=2 --n_out_channels=2 --steps=2 --output=g.nc \
+        --valid_data_path=bare/valid --time_step=24h >said 2>&1
+    contains "$(cat said)" "bare/valid/2002.h5: no latitudes are known, so the forecast has numbers of rows; --coordinates=[lat=NAME] would name them"
+    contains "$(cat said)" "2002-01-06 00:00 to 2002-01-07 00:00 UTC"
+    "$VITRAIN" stats monthly --variables=[air,wind] >/dev/null
+    "$VITRAIN" predict --checkpoint=$best --time=1961-08-01 --data_dir=monthly --valid_data_path=monthly/valid --steps=2 --output=h.nc >said
+    contains "$(cat said)" "1961-09-16 12:00 to 1961-10-16 12:00 UTC"
+    "$python" - <<'PYTHON'
+import h5py
+import numpy as np
+
+def text(item, key):
+    value = item.attrs[key]
+    return value.decode() if isinstance(value, bytes) else value
+
+with h5py.File("f.nc") as f:
+    assert text(f["time"], "units") == "days since 1900-01-01" and text(f["time"], "calendar") == "noleap"
+    first = 365 * 102 + 4.5 # the initial time
+    assert list(f["time"][:]) == [first + 1, first + 2, first + 3] and f["forecast_reference_time"][()] == first
+    assert text(f["air"], "units") == "degC" and text(f["air"], "long_name") == "air, daily mean"
+    assert f["lat"][0] == 45 and f["lat"][-1] == -30
+    assert list(f["lon"][:]) == [350 + 2 * i for i in range(32)]
+with h5py.File("g.nc") as f:
+    assert "lat" not in f and "lon" not in f
+    assert text(f["y"], "NAME").startswith("This is a netCDF dimension but not a netCDF variable")
+    assert f["air"].dims[1][0].name == "/y" and f["air"].dims[2][0].name == "/x" and f["air"].shape == (2, 16, 32)
+with h5py.File("h.nc") as f: # months have no length: days
+    assert text(f["time"], "units") == "days since 1960-01-01 00:00:00"
+    start = np.datetime64("1960-01-01T00")
+    hours = [int((start + np.timedelta64(round(24 * d), "h") - np.datetime64("1961-09-16T12")) / np.timedelta64(1, "h")) for d in f["time"][:]]
+    assert hours == [0, 24 * 30], hours
+PYTHON
+}
+
+test_inspect_shows_what_is_missing() {
+    needs_h5py
+    sets
+    fails 1 "$VITRAIN" inspect gaps --verify
+    contains "$output" "FAULT: gaps/train/2001.h5: 'fields' is 9.96921e+36, which is no data, at time 3, channel 1 (wind), row 4, column 5"
+    contains "$output" "9.96921e+36"
+    contains "$output" "grid: no latitudes known, no longitudes known"
+    fails 1 "$VITRAIN" stats gaps
+    contains "$output" "which is no data, at time 3"
+    "$python" -c '
+import h5py, numpy
+with h5py.File("gaps/train/2001.h5", "a") as f: f["fields"].attrs["_FillValue"] = numpy.float32(9.96921e36)'
+    fails 1 "$VITRAIN" inspect gaps --verify
+    contains "$output" "'fields' is NaN or missing (_FillValue) at time 3"
+    contains "$output" "2 missing"
+    "$VITRAIN" inspect netcdf/train --variables=[air,wind] >said
+    contains "$(cat said)" "latitudes 45 to -30, longitudes 350 to 412; rows run from south to north in the file, and are turned round"
+    contains "$(cat said)" "times: 2001-01-01 12:00 to 2001-01-16 12:00, every 24 h"
+    contains "$(cat said)" "wind         knots"
+    "$VITRAIN" inspect monthly/train --variables=[air,wind] >said
+    contains "$(cat said)" "1-monthly"
+    contains "$(cat said)" "1960-01-16 12:00 to 1961-04-16 12:00, every 1 month"
+    "$VITRAIN" inspect bare/train --time_step=1month >said
+    contains "$(cat said)" "times: the files don't say when; every 1 month by --time_step"
+    fails 1 "$VITRAIN" inspect bare --time_step=often
+    contains "$output" "time_step: 'often' is no length of time"
+    fails 1 "$VITRAIN" inspect bare --coordinates=[lat=here]
+    contains "$output" "has no dataset of numbers 'here'"
+}
+
+# The lines of Python in docs/data.md, on files as NOAA and the Copernicus store have them.
+test_recipe_of_the_docs() {
+    needs_h5py
+    sed -n '/^```python/,/^```/p' "$TOP/docs/data.md" | sed '1d;$d' >recipe.py
+    sed -e '/^    ("air.sig995.2013.nc"/d' -e 's/("hgt.2013.nc", "hgt", 500, "z500")/("a.nc", "air", None, "air"), ("b.nc", "z", 500, "z500")/' recipe.py >make_year.py
+    "$python" - <<'PYTHON'
+import h5py
+import numpy as np
+
+lat, lon, days = np.arange(-30.0, 31, 10), np.arange(0.0, 40, 5), np.arange(12) * 1.0
+values = np.random.default_rng(5).integers(0, 2000, (12, 2, 7, 8)).astype("i2")
+for name, variable, shape in (("a.nc", "air", values[:, 0]), ("b.nc", "z", values)):
+    with h5py.File(name, "w") as f:
+        f[variable] = shape
+        f[variable].attrs.update({"units": "K" if name == "a.nc" else "m**2 s**-2", "long_name": "of " + variable})
+        f[variable].attrs.update({"scale_factor": 0.5, "add_offset": 100.0, "_FillValue": np.int16(-32767)})
+        f["FNOCY"], f["FNOCX"], f["valid_time"], f["level"] = lat, lon, days, np.array([850.0, 500.0])
+        f["FNOCY"].attrs["units"], f["FNOCX"].attrs["units"], f["level"].attrs["units"] = "degrees_north", "degrees_east", "hPa"
+        f["valid_time"].attrs.update({"units": "days since 2013-03-01 12:00", "calendar": "noleap"})
+PYTHON
+    mkdir -p train nc
+    "$python" make_year.py train/2013.h5
+    cp a.nc nc/a_2013.nc
+    cp b.nc nc/b_2013.nc
+    "$VITRAIN" inspect train --verify >said
+    contains "$(cat said)" "times: 2013-03-01 12:00 to 2013-03-12 12:00, every 24 h"
+    contains "$(cat said)" "grid: latitudes 30 to -30, longitudes 0 to 35"
+    contains "$(cat said)" "channels: air z500"
+    contains "$(cat said)" "z500         m**2 s**-2"
+    "$VITRAIN" stats train --output=one >/dev/null
+    "$VITRAIN" stats nc --variables=[air,z@500] --output=two >/dev/null
+    for file in global_means time_means global_stds; do cmp one/$file.npy two/$file.npy; done
+}
