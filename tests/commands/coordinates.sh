@@ -180,7 +180,7 @@ with h5py.File("gaps/train/2001.h5", "a") as f: f["fields"].attrs["_FillValue"] 
 # The lines of Python in docs/data.md, on files as NOAA and the Copernicus store have them.
 test_recipe_of_the_docs() {
     needs_h5py
-    sed -n '/^```python/,/^```/p' "$TOP/docs/data.md" | sed '1d;$d' >recipe.py
+    sed -n '/^# make_year.py/,/^```/p' "$TOP/docs/data.md" | sed '$d' >recipe.py
     sed -e '/^    ("air.sig995.2013.nc"/d' -e 's/("hgt.2013.nc", "hgt", 500, "z500")/("a.nc", "air", None, "air"), ("b.nc", "z", 500, "z500")/' recipe.py >make_year.py
     "$python" - <<'PYTHON'
 import h5py
