@@ -49,7 +49,7 @@ static directory_kind kind_of(const char *path, bool variables)
     return NOTHING_KNOWN;
 }
 
-static vt_status look(const char *path, const char *variables, bool verify, int *faults)
+static vt_status look(const char *path, const char *variables, bool masked, bool verify, int *faults)
 {
     vt_status status = VT_OK;
     struct stat info;
@@ -64,7 +64,7 @@ static vt_status look(const char *path, const char *variables, bool verify, int 
     case RUN:
         return vt_inspect_run(path, verify, faults);
     case DATA:
-        return vt_inspect_data(path, variables, verify, faults);
+        return vt_inspect_data(path, variables, masked, verify, faults);
     case NOTHING_KNOWN:
         break;
     }
@@ -85,28 +85,31 @@ done:
 vt_status vt_command_inspect(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    const char *path = NULL, *variables = NULL;
+    const char *path = NULL, *variables = NULL, *missing = NULL;
     char *trimmed = NULL;
-    bool verify = false, help = false;
+    bool verify = false, masked = false, help = false;
     int faults = 0;
     const vt_argument flags[] = {
         {"checkpoint", VT_ARGUMENT_PATH, &path, 0, 0, "another way to give PATH"},
         {"verify", VT_ARGUMENT_SWITCH, &verify, 0, 0, "read every value: checksums, and that all are numbers"},
         {"variables", VT_ARGUMENT_TEXT, &variables, 0, 0, "netCDF: the variables that are the channels, [u10,z@500]"},
+        {"missing", VT_ARGUMENT_TEXT, &missing, 0, 0,
+         "refuse or mask, as in training: a missing value is a fault, or none"},
     };
     const int64_t flag_count = sizeof flags / sizeof flags[0];
     VT_TRY(vt_arguments_parse("inspect", argument_count, arguments, flags, flag_count, "PATH", &path, &help));
     if (help) {
-        printf("vitrain inspect PATH [--verify] [--variables=[...]]: what a checkpoint, a run directory or a data "
+        printf("vitrain inspect PATH [--verify] [flags]: what a checkpoint, a run directory or a data "
                "directory holds, and\n"
                "whether anything of it is missing or damaged: then the exit status is 1.\n\n");
         vt_arguments_print(flags, flag_count);
         goto done;
     }
+    VT_TRY(vt_arguments_masked("inspect", missing, &masked));
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
     trimmed = vt_text_format("%.*s", (int)length, path);
-    VT_TRY(look(trimmed, variables, verify, &faults));
+    VT_TRY(look(trimmed, variables, masked, verify, &faults));
     VT_CHECK(faults == 0, "inspect: %s: %d fault%s found", trimmed, faults, faults == 1 ? "" : "s");
     printf(verify ? "all of it was read: no faults\n" : "no faults seen (--verify reads every value)\n");
 done:

@@ -9,9 +9,9 @@ vt_status vt_command_inspect(int argument_count, char *const *arguments);
 
 /* The three kinds (brief: in one line), each in a file inspect_*.c. They print on standard output. What is missing or
  * damaged is printed and counted in *faults; VT_ERROR is only for what leaves nothing to say. `verify`: reads
- * everything. */
+ * everything; `masked`: data may have missing values. */
 vt_status vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults);
-vt_status vt_inspect_data(const char *directory, const char *variables, bool verify, int *faults);
+vt_status vt_inspect_data(const char *directory, const char *variables, bool masked, bool verify, int *faults);
 vt_status vt_inspect_run(const char *directory, bool verify, int *faults);
 
 /* Prints "  FAULT: …" and counts it; with NULL what was noted as an error, which is cleared. */

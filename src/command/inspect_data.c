@@ -81,8 +81,8 @@ static void print_times(const file_set *set)
 }
 
 /* The files of one date; they are one file unless there are variables. */
-static vt_status look_at_file(const char *const *paths, int64_t count, const char *variables, bool tried, bool verify,
-                              file_set *set, vt_fields_file **first)
+static vt_status look_at_file(const char *const *paths, int64_t count, const char *variables, bool masked, bool tried,
+                              bool verify, file_set *set, vt_fields_file **first)
 {
     vt_status status = VT_OK;
     const char *path = paths[0];
@@ -99,6 +99,7 @@ static vt_status look_at_file(const char *const *paths, int64_t count, const cha
     set->times += shape.times;
     set->readable++;
     VT_TRY(look_at_times(file, set));
+    vt_fields_file_allow_missing(file, masked);
     if (verify) VT_TRY(verify_values(file));
     if (*first == NULL) {
         *first = file;
@@ -131,8 +132,8 @@ static void print_warning(const char *sentence)
 }
 
 /* "  train: 26 files 1979.h5 … 2004.h5, 37960 times (9490 days), 20 channels of [360, 720], 787 GB" */
-static vt_fields_shape print_files(const char *directory, const char *label, const char *variables, bool verify,
-                                   int *faults)
+static vt_fields_shape print_files(const char *directory, const char *label, const char *variables, bool masked,
+                                   bool verify, int *faults)
 {
     vt_file_list list = {0};
     file_set set = {0};
@@ -149,7 +150,8 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
         const int64_t left = list.groups - i, together = left < VT_TOGETHER ? left : VT_TOGETHER;
         if (i % VT_TOGETHER == 0)
             tried = list.groups >= VT_TOGETHER && vt_fields_files_survive(all, list.first + i, together, variables);
-        if (look_at_file(paths, list.first[i + 1] - list.first[i], variables, tried, verify, &set, &first) == VT_OK)
+        if (look_at_file(paths, list.first[i + 1] - list.first[i], variables, masked, tried, verify, &set, &first) ==
+            VT_OK)
             continue;
         vt_text_append(&noted, "%s\n", vt_error_text());
         vt_error_clear();
@@ -260,7 +262,7 @@ static void print_statistics(const char *directory, int64_t channels, int *fault
     vt_text_close(&noted);
 }
 
-vt_status vt_inspect_data(const char *directory, const char *variables, bool verify, int *faults)
+vt_status vt_inspect_data(const char *directory, const char *variables, bool masked, bool verify, int *faults)
 {
     bool any = false;
     char *directories[SETS] = {NULL};
@@ -273,7 +275,7 @@ vt_status vt_inspect_data(const char *directory, const char *variables, bool ver
         bool there = vt_output_exists(path), wanted = i < 2; /* not every data set has a test year */
         any = any || there;
         if (there) {
-            const vt_fields_shape found = print_files(path, sets[i], variables, verify, faults);
+            const vt_fields_shape found = print_files(path, sets[i], variables, masked, verify, faults);
             if (shape.channels == 0) shape = found;
             directories[i] = path;
         }
@@ -285,7 +287,7 @@ vt_status vt_inspect_data(const char *directory, const char *variables, bool ver
         if (!there) free(path);
     }
     if (!any) directories[0] = vt_text_copy(directory);
-    if (!any) shape = print_files(directory, "files", variables, verify, faults);
+    if (!any) shape = print_files(directory, "files", variables, masked, verify, faults);
     if (*faults == before && compare_sets(directories, &shape, variables) != VT_OK) vt_inspect_fault(faults, NULL);
     for (int i = 0; i < SETS; i++) free(directories[i]);
     if (!any) return VT_OK;

@@ -51,6 +51,7 @@ vt_status vt_dataset_use_file(vt_dataset *dataset, int64_t index, vt_fields_file
         const char *const *paths = (const char *const *)dataset->list.paths + first;
         VT_TRY((file->tried ? vt_fields_file_open_again
                             : vt_fields_file_open)(paths, end - first, dataset->options.variables, &file->file));
+        vt_fields_file_allow_missing(file->file, dataset->options.masked);
         file->tried = true;
         dataset->open_files++;
     }

@@ -279,6 +279,11 @@ const vt_time_axis *vt_fields_file_times(const vt_fields_file *file)
     return &file->times;
 }
 
+void vt_fields_file_allow_missing(vt_fields_file *file, bool allowed)
+{
+    file->allows_missing = allowed;
+}
+
 int64_t vt_fields_file_cache_bytes(const vt_fields_file *file)
 {
     return file->cache_bytes;

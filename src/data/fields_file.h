@@ -53,6 +53,9 @@ const double *vt_fields_file_longitudes(const vt_fields_file *file);
  * It goes with the file. */
 const vt_time_axis *vt_fields_file_times(const vt_fields_file *file);
 
+/* From here on a value that is NaN is a missing one, and no error of those who read. */
+void vt_fields_file_allow_missing(vt_fields_file *file, bool allowed);
+
 /* Bytes of decoded chunks that HDF5 may hold of an open file; 0 for contiguous storage. */
 int64_t vt_fields_file_cache_bytes(const vt_fields_file *file);
 
@@ -71,7 +74,8 @@ vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time);
 
 /* values [channels, rows, width] = rows first_row … of the first `channels` channels at `time`, the first `width` of
  * their columns, as float32. The region must lie within the shape; nothing else is read (of chunked files: nothing but
- * the chunks that it touches). A value that is NaN or infinite is an error that names time, channel, row and column.
+ * the chunks that it touches). A value that is NaN (unless allowed) or infinite is an error that names time, channel,
+ * row and column.
  * Any thread; HDF5 is entered. */
 vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row, int64_t rows,
                               int64_t width, float *values);

@@ -51,6 +51,7 @@ struct vt_fields_file {
     char *path; /* the first part's, for messages */
     vt_fields_shape shape;
     char **channel_names; /* [shape.channels], or NULL */
+    bool allows_missing;  /* NaN is a value that is missing */
     double *latitudes;    /* [shape.height], from north to south unless the file is otherwise, or NULL */
     double *longitudes;   /* [shape.width], or NULL */
     vt_time_axis times;   /* of a netCDF set */
@@ -91,8 +92,9 @@ vt_status vt_netcdf_open_times(vt_fields_file *file);
 /* Sources, channels, shape, names, latitudes and times of a file whose variables are separate datasets (netcdf.c). */
 vt_status vt_netcdf_open(vt_fields_file *file, const char *variables);
 
-/* An error for what a time of a file lacks: "FILE: 't2m' is NaN at time 3, channel 2 (t2m), row 5, column 7". The
- * values are those of file channel `channel`, `rows` from `row` on and `width` columns from `column`. */
+/* An error for the first of the values that is not finite, or OK where it is a missing one that is allowed: "FILE:
+ * 't2m' is NaN at time 3, channel 2 (t2m), row 5, column 7". The values are those of file channel `channel`, `rows`
+ * from `row` on and `width` columns from `column`. */
 vt_status vt_fields_not_finite(const vt_fields_file *file, int64_t time, int64_t channel, int64_t row, int64_t column,
                                int64_t width, const float *values, int64_t count);
 

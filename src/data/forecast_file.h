@@ -5,6 +5,7 @@
 #ifndef VT_DATA_FORECAST_FILE_H
 #define VT_DATA_FORECAST_FILE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -17,6 +18,7 @@ typedef struct {
     vt_date from;                           /* the initial time */
     int64_t first_lead_hours, hours_a_time; /* lead time of the first, and between two */
     const char *title, *source;             /* global attributes */
+    bool masked;                            /* fields may have missing points: NaN, which is then _FillValue */
 } vt_forecast_file_options;
 
 typedef struct vt_forecast_file vt_forecast_file;
