@@ -2,6 +2,11 @@
 
 enum { MOST_BLOCKS = 128 };
 
+__device__ static inline bool is_there(float prediction, float target)
+{
+    return prediction != VT_NO_POINT && target != VT_NO_POINT;
+}
+
 /* partial [batch, gridDim.x, 2]; block (part, sample). */
 VT_KERNEL void squared_norms_kernel(vt_matrix prediction, vt_matrix target, int64_t tokens, double *partial, bool wide)
 {
@@ -18,6 +23,7 @@ VT_KERNEL void squared_norms_kernel(vt_matrix prediction, vt_matrix target, int6
         vt_widen_eight(prediction.type, forecast, p);
         vt_widen_eight(target.type, truth, t);
         for (int j = 0; j < VT_GROUP; j++) {
+            if (!is_there(p[j], t[j])) continue;
             double difference = (double)p[j] - (double)t[j];
             difference_squares += difference * difference;
             target_squares += (double)t[j] * (double)t[j];
@@ -57,7 +63,8 @@ static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix predicti
 VT_KERNEL void relative_l2_kernel(int64_t batch, const double *squares, float *losses, double *sum)
 {
     for (int64_t i = threadIdx.x; i < batch; i += blockDim.x)
-        losses[i] = (float)sqrt(squares[2 * i] / squares[2 * i + 1]);
+        losses[i] =
+            squares[2 * i] == 0 && squares[2 * i + 1] == 0 ? 0.0f : (float)sqrt(squares[2 * i] / squares[2 * i + 1]);
     __syncthreads();
     if (threadIdx.x != 0 || sum == NULL) return;
     double total = *sum;
@@ -88,7 +95,7 @@ VT_KERNEL void relative_l2_backward_kernel(vt_matrix prediction, vt_matrix targe
         vt_raw truth = vt_fetch(target, row * target.stride + group * VT_GROUP, count, wide);
         vt_widen_eight(prediction.type, forecast, p);
         vt_widen_eight(target.type, truth, t);
-        for (int j = 0; j < VT_GROUP; j++) p[j] = factor * (p[j] - t[j]);
+        for (int j = 0; j < VT_GROUP; j++) p[j] = is_there(p[j], t[j]) ? factor * (p[j] - t[j]) : 0.0f;
         vt_store(dprediction, row * dprediction.stride + group * VT_GROUP, count, wide, p);
     }
 }
@@ -101,47 +108,60 @@ static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix p
               backend, prediction, target, prediction.rows / batch, squares, scale, loss_scale, dprediction, wide);
 }
 
-/* partial [batch, gridDim.x, channels]; block (part, sample, run of VT_BLOCK_THREADS channels). Every thread keeps to
- * one channel; with few channels several threads share one, each with some of the points. */
+/* partial [batch, gridDim.x, channels, 2]; block (part, sample, run of VT_BLOCK_THREADS channels). Every thread keeps
+ * to one channel; with few channels several threads share one, each with some of the points. */
 VT_KERNEL void channel_squares_kernel(vt_patch_grid grid, vt_matrix prediction, vt_matrix target,
                                       const float *latitude_weights, double *partial)
 {
-    __shared__ double shared[VT_BLOCK_THREADS];
-    int64_t first_channel = (int64_t)blockIdx.z * VT_BLOCK_THREADS, across = grid.width / grid.patch;
+    __shared__ double shared[2 * VT_BLOCK_THREADS];
+    int64_t first_channel = (int64_t)blockIdx.z * VT_BLOCK_THREADS, across = vt_patch_grid_across(&grid);
     int64_t points = grid.patch * grid.patch;
     int channels = (int)min(grid.channels - first_channel, (int64_t)VT_BLOCK_THREADS);
     int shares = VT_BLOCK_THREADS / channels, channel = (int)threadIdx.x % channels;
     int share = (int)threadIdx.x / channels;
-    double sum = 0;
+    double sum = 0, missing = 0;
     for (int64_t token = blockIdx.x; share < shares && token < grid.tokens; token += gridDim.x) {
         int64_t row = blockIdx.y * grid.tokens + token, top = (grid.first_token + token) / across * grid.patch;
+        int64_t left = (grid.first_token + token) % across * grid.patch;
         for (int64_t point = share; point < points; point += shares) {
-            int64_t column = point * grid.channels + first_channel + channel;
-            double difference = (double)vt_element(prediction, row * prediction.stride + column) -
-                                (double)vt_element(target, row * target.stride + column);
-            sum += (double)latitude_weights[top + point / grid.patch] * difference * difference;
+            int64_t column = point * grid.channels + first_channel + channel, latitude = top + point / grid.patch;
+            if (latitude >= grid.height || left + point % grid.patch >= grid.width) continue;
+            float p = vt_element(prediction, row * prediction.stride + column);
+            float t = vt_element(target, row * target.stride + column);
+            double difference = (double)p - (double)t, weight = (double)latitude_weights[latitude];
+            if (is_there(p, t))
+                sum += weight * difference * difference;
+            else
+                missing += weight;
         }
     }
-    shared[threadIdx.x] = sum;
+    shared[2 * threadIdx.x] = sum;
+    shared[2 * threadIdx.x + 1] = missing;
     __syncthreads();
     if ((int)threadIdx.x >= channels) return;
-    sum = 0;
-    for (int s = 0; s < shares; s++) sum += shared[s * channels + channel];
-    partial[((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * grid.channels + first_channel + channel] = sum;
+    sum = missing = 0;
+    for (int s = 0; s < shares; s++) {
+        sum += shared[2 * (s * channels + channel)];
+        missing += shared[2 * (s * channels + channel) + 1];
+    }
+    double *own =
+        partial + 2 * (((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * grid.channels + first_channel + channel);
+    own[0] = sum;
+    own[1] = missing;
 }
 
 static void channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
                             const float *latitude_weights, double *squares)
 {
-    int64_t parts = min(grid->tokens, (int64_t)MOST_BLOCKS), count = grid->batch * grid->channels;
+    int64_t parts = min(grid->tokens, (int64_t)MOST_BLOCKS), count = 2 * grid->batch * grid->channels;
     double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)(parts * count) * sizeof *partial);
     if (partial == NULL) return;
     dim3 blocks((unsigned)parts, (unsigned)grid->batch,
                 (unsigned)((grid->channels + VT_BLOCK_THREADS - 1) / VT_BLOCK_THREADS));
     VT_LAUNCH(channel_squares_kernel, blocks, VT_BLOCK_THREADS, 0, backend, *grid, prediction, target, latitude_weights,
               partial);
-    VT_LAUNCH(add_parts, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, partial, grid->batch, parts, grid->channels,
-              squares);
+    VT_LAUNCH(add_parts, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, partial, grid->batch, parts,
+              2 * grid->channels, squares);
 }
 
 void VT_CUDA_NAME(loss_fill)(vt_backend *backend)

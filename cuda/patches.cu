@@ -1,18 +1,19 @@
-/* Fields to tokens and back, normalised on the way. A thread moves the points that one row of the grid and one channel
- * have in one patch: neighbouring threads are neighbours in the tokens. */
+/* Fields to tokens and back, normalised on the way. A thread moves the points that one row of a patch and one channel
+ * have: neighbouring threads are neighbours in the tokens. */
 #include "elements.h"
 
 typedef struct {
-    int64_t field; /* the first point in the fields */
-    int64_t token; /* and in the patches */
-    int64_t step;  /* between points in the patches */
+    int64_t plane;     /* the channel's field in the fields */
+    int64_t top, left; /* the first point in it, perhaps beyond its edge */
+    int64_t token;     /* and in the patches */
+    int64_t step;      /* between points in the patches */
     int64_t channel;
 } run_of_points;
 
 __device__ static inline run_of_points find_run(const vt_patch_grid &grid, int64_t index, int64_t stride)
 {
     run_of_points run;
-    int64_t across = grid.width / grid.patch, row, segment, patch_row;
+    int64_t across = vt_patch_grid_across(&grid), row, segment, patch_row;
     vt_split(index, grid.channels * grid.patch, &row, &segment);
     if (grid.order == VT_PATCH_CHANNEL_FIRST) {
         run.channel = segment / grid.patch;
@@ -25,10 +26,38 @@ __device__ static inline run_of_points find_run(const vt_patch_grid &grid, int64
         run.token = row * stride + patch_row * grid.patch * grid.channels + run.channel;
         run.step = grid.channels;
     }
-    int64_t token = grid.first_token + row % grid.tokens, plane = row / grid.tokens * grid.field_channels + run.channel;
-    int64_t top = token / across * grid.patch + patch_row;
-    run.field = (plane * grid.height + top) * grid.width + token % across * grid.patch;
+    int64_t token = grid.first_token + row % grid.tokens;
+    run.plane = (row / grid.tokens * grid.field_channels + run.channel) * grid.height * grid.width;
+    run.top = token / across * grid.patch + patch_row;
+    run.left = token % across * grid.patch;
     return run;
+}
+
+/* How many of the points run.left + first … are in the fields. */
+__device__ static inline int count_inside(const vt_patch_grid &grid, const run_of_points &run, int64_t first)
+{
+    int64_t left = grid.width - run.left - first;
+    if (run.top >= grid.height || left < 0) return 0;
+    return left < VT_GROUP ? (int)left : VT_GROUP;
+}
+
+/* `count` points from `first` on; 1 and 0 in `mask` where there is one, and where it is missing. */
+__device__ static inline void load_points(const vt_patch_grid &grid, const run_of_points &run, const float *fields,
+                                          int64_t first, int count, bool wide, float centre, float scale,
+                                          float values[VT_GROUP], float mask[VT_GROUP])
+{
+    bool inside = count_inside(grid, run, first) >= count;
+    if (inside) vt_load_floats(fields + run.plane + run.top * grid.width + run.left + first, count, wide, values);
+    for (int j = 0; j < VT_GROUP; j++) {
+        int64_t point = inside || j >= count ? 0 : vt_patch_grid_point(&grid, run.top, run.left + first + j);
+        if (!inside) values[j] = j < count && point >= 0 ? fields[run.plane + point] : 0.0f;
+        bool missing = values[j] != values[j];
+        mask[j] = missing ? 0.0f : 1.0f;
+        values[j] = (values[j] - centre) * scale;
+        if (missing && grid.missing != VT_MISSING_STAYS)
+            values[j] = grid.missing == VT_MISSING_MEAN ? 0.0f : VT_NO_POINT;
+        if (point < 0) values[j] = VT_NO_POINT;
+    }
 }
 
 VT_KERNEL void patches_load_kernel(vt_patch_grid grid, const float *fields, const float *mean, const float *inverse_std,
@@ -36,13 +65,14 @@ VT_KERNEL void patches_load_kernel(vt_patch_grid grid, const float *fields, cons
 {
     for (int64_t i = vt_thread(); i < patches.rows * grid.channels * grid.patch; i += vt_thread_count()) {
         run_of_points run = find_run(grid, i, patches.stride);
-        float centre = mean[run.channel], scale = inverse_std[run.channel], values[VT_GROUP];
+        float centre = mean[run.channel], scale = inverse_std[run.channel], values[VT_GROUP], mask[VT_GROUP];
+        int64_t masks = grid.channels * grid.patch * grid.patch; /* how far behind the values they stand */
         for (int64_t first = 0; first < grid.patch; first += VT_GROUP) {
             int count = vt_count(grid.patch, first);
-            vt_load_floats(fields + run.field + first, count, wide, values);
-            for (int j = 0; j < VT_GROUP; j++) values[j] = (values[j] - centre) * scale;
+            load_points(grid, run, fields, first, count, wide, centre, scale, values, mask);
             if (run.step == 1) {
                 vt_store(patches, run.token + first, count, wide, values);
+                if (grid.with_mask) vt_store(patches, run.token + masks + first, count, wide, mask);
             } else {
                 for (int j = 0; j < VT_GROUP; j++)
                     if (j < count) vt_set_element(patches, run.token + (first + j) * run.step, values[j]);
@@ -65,8 +95,11 @@ VT_KERNEL void patches_store_kernel(vt_patch_grid grid, vt_matrix patches, const
                 for (int j = 0; j < VT_GROUP; j++)
                     values[j] = j < count ? vt_element(patches, run.token + (first + j) * run.step) : 0.0f;
             }
-            for (int j = 0; j < VT_GROUP; j++) values[j] = values[j] / scale + centre;
-            vt_store_floats(fields + run.field + first, count, wide, values);
+            for (int j = 0; j < VT_GROUP; j++)
+                values[j] = values[j] == VT_NO_POINT ? (float)NAN : values[j] / scale + centre;
+            count = min(count, count_inside(grid, run, first));
+            if (count > 0)
+                vt_store_floats(fields + run.plane + run.top * grid.width + run.left + first, count, wide, values);
         }
     }
 }

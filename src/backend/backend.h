@@ -8,11 +8,13 @@
 #ifndef VT_BACKEND_BACKEND_H
 #define VT_BACKEND_BACKEND_H
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/random.h" /* VT_ON_DEVICE_TOO */
 #include "base/status.h"
 #include "config/config.h"
 
@@ -119,8 +121,26 @@ typedef enum {
     VT_PATCH_CHANNEL_LAST   /* [patch row, patch column, channel]: the head's output, and the target beside it */
 } vt_patch_order;
 
-/* Fields [batch, field_channels, height, width] in memory, whose first `channels` are cut into (height / patch) ×
- * (width / patch) tokens a sample, row-major. The patches hold a run of them: all, or those of one rank. */
+/* In predictions and targets: nothing is there, so loss and metrics leave the point out. No number that is normalised
+ * comes near it, and unlike a NaN it can't come out of a file or a calculation. */
+#define VT_NO_POINT FLT_MAX
+
+/* What a missing point of the fields (NaN) becomes in the patches. */
+typedef enum {
+    VT_MISSING_STAYS,   /* NaN */
+    VT_MISSING_MEAN,    /* 0, the channel's mean */
+    VT_MISSING_LEFT_OUT /* VT_NO_POINT */
+} vt_missing;
+
+/* What stands in patches beyond the fields' last row and column. */
+typedef enum {
+    VT_BEYOND_LEFT_OUT, /* VT_NO_POINT */
+    VT_BEYOND_EDGE,     /* the last row, the last column */
+    VT_BEYOND_WRAP      /* the last row, and the first columns */
+} vt_beyond;
+
+/* Fields [batch, field_channels, height, width] in memory, whose first `channels` are cut into ⌈height / patch⌉ ×
+ * ⌈width / patch⌉ tokens a sample, row-major. The patches hold a run of them: all, or those of one rank. */
 typedef struct {
     int64_t batch;
     int64_t field_channels;
@@ -131,7 +151,27 @@ typedef struct {
     vt_patch_order order;
     int64_t first_token; /* the patches hold tokens first_token … first_token + tokens - 1 of each sample */
     int64_t tokens;
+    vt_missing missing;
+    vt_beyond beyond;
+    bool with_mask; /* the patches have as many channels again: 1 where the field has a point, 0 where it is missing;
+                     * VT_PATCH_CHANNEL_FIRST only */
 } vt_patch_grid;
+
+/* Tokens side by side, from west to east. */
+VT_ON_DEVICE_TOO static inline int64_t vt_patch_grid_across(const vt_patch_grid *grid)
+{
+    return (grid->width + grid->patch - 1) / grid->patch;
+}
+
+/* Where in a field [height, width] the point lies that stands at (row, column) of the patches; -1: nothing does. */
+VT_ON_DEVICE_TOO static inline int64_t vt_patch_grid_point(const vt_patch_grid *grid, int64_t row, int64_t column)
+{
+    if (row < grid->height && column < grid->width) return row * grid->width + column;
+    if (grid->beyond == VT_BEYOND_LEFT_OUT) return -1;
+    if (row >= grid->height) row = grid->height - 1;
+    if (column >= grid->width) column = grid->beyond == VT_BEYOND_WRAP ? column % grid->width : grid->width - 1;
+    return row * grid->width + column;
+}
 
 /* Rows of patches a sample. */
 static inline int64_t vt_patch_grid_tokens(const vt_patch_grid *grid)
@@ -323,27 +363,29 @@ struct vt_backend {
     /* ---- patches, loss and metrics ---- */
 
     /* patches [batch * tokens, channels * patch²] = (fields - mean[c]) * inverse_std[c], cut into patches; tokens is
-     * the grid's. */
+     * the grid's, and what is missing or beyond the fields is as the grid says. With the mask twice the columns. */
     void (*patches_load)(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
                          const float *inverse_std, vt_matrix patches);
-    /* Its inverse: fields = patches / inverse_std[c] + mean[c], laid back. Writes the points of the grid's tokens only.
-     */
+    /* Its inverse: fields = patches / inverse_std[c] + mean[c], laid back; VT_NO_POINT becomes NaN. Writes the fields'
+     * points of the grid's tokens only. No mask. */
     void (*patches_store)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix patches, const float *mean,
                           const float *inverse_std, float *fields);
-    /* The loss in two halves, so that ranks that share a sample can add their squares in between. */
+    /* The loss in two halves, so that ranks that share a sample can add their squares in between. It runs over the
+     * points that are there: those where neither prediction nor target is VT_NO_POINT. */
 
     /* squares [batch, 2] = sums over a sample's rows of (prediction - target)² and of target², in float64. rows / batch
      * rows a sample. */
     void (*squared_norms)(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares);
-    /* losses [batch] = √(squares[0] / squares[1]) of each sample: ‖prediction - target‖₂ / ‖target‖₂; *sum += all of
-     * them, in their order, unless sum is NULL. */
+    /* losses [batch] = √(squares[0] / squares[1]) of each sample: ‖prediction - target‖₂ / ‖target‖₂; 0 where both are
+     * 0, as no point is there. *sum += all of them, in their order, unless sum is NULL. */
     void (*relative_l2)(vt_backend *backend, int64_t batch, const double *squares, float *losses, double *sum);
     /* dprediction = scale * *loss_scale * (prediction - target) / (norm of the difference * norm of the target), 0
-     * where the difference's norm is 0; may be prediction. loss_scale NULL: 1. */
+     * where the difference's norm is 0, and where no point is; may be prediction. loss_scale NULL: 1. */
     void (*relative_l2_backward)(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
                                  const double *squares, float scale, const double *loss_scale, vt_matrix dprediction);
-    /* squares [batch, channels] = sum over the points of the grid's tokens of weight[row] * (prediction - target)², in
-     * float64; both in VT_PATCH_CHANNEL_LAST order; latitude_weights [height]. */
+    /* squares [batch, channels, 2] = sums over the points of the grid's tokens of weight[row] * (prediction - target)²,
+     * and of the weights of the fields' points that are not there, in float64; both in VT_PATCH_CHANNEL_LAST order;
+     * latitude_weights [height]. */
     void (*channel_squares)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
                             const float *latitude_weights, double *squares);
 

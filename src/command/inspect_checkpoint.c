@@ -50,6 +50,17 @@ done:
     return status;
 }
 
+/* ", pad wrap, missing mask, mask_channels": as far as they are not the usual. */
+static void print_gaps(const vt_config *config)
+{
+    char *pad = vt_config_value_text(config, "pad"), *missing = vt_config_value_text(config, "missing");
+    if (config->pad != VT_PAD_NONE) printf(", pad %s", pad);
+    if (config->missing != VT_GAPS_REFUSE) printf(", missing %s", missing);
+    if (config->mask_channels) printf(", mask_channels");
+    free(pad);
+    free(missing);
+}
+
 static vt_status print_configuration(vt_tensor_file *index, const char *directory)
 {
     vt_status status = VT_OK;
@@ -57,14 +68,16 @@ static vt_status print_configuration(vt_tensor_file *index, const char *director
     vt_config *config = NULL;
     VT_TRY(vt_tensor_file_get_text(index, "channels", &channels));
     VT_TRY(vt_checkpoint_configuration(index, directory, &config));
-    printf("  configuration %s: grid [%lld, %lld] in patches of %lld, %lld → %lld channels (n_history %lld, dt %lld)\n"
-           "  model: embed_dim %lld, depth %lld, %lld heads\n"
-           "  training: global batch %lld, lr %s, seed %lld\n",
+    printf("  configuration %s: grid [%lld, %lld] in patches of %lld, %lld → %lld channels (n_history %lld, dt %lld)",
            config->config, (long long)config->img_size[0], (long long)config->img_size[1],
            (long long)config->patch_size, (long long)config->n_in_channels, (long long)config->n_out_channels,
-           (long long)config->n_history, (long long)config->dt, (long long)config->embed_dim, (long long)config->depth,
-           (long long)config->num_heads, (long long)config->global_batch_size, vt_text_double(config->lr, number),
-           (long long)config->seed);
+           (long long)config->n_history, (long long)config->dt);
+    print_gaps(config);
+    printf("\n"
+           "  model: embed_dim %lld, depth %lld, %lld heads\n"
+           "  training: global batch %lld, lr %s, seed %lld\n",
+           (long long)config->embed_dim, (long long)config->depth, (long long)config->num_heads,
+           (long long)config->global_batch_size, vt_text_double(config->lr, number), (long long)config->seed);
     if (!isnan(config->lat_range[0]))
         printf("  window: lat_range [%g, %g]\n", config->lat_range[0], config->lat_range[1]);
     if (!isnan(config->lon_range[0]))

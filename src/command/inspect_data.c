@@ -48,7 +48,8 @@ static void add_values(value_range *range, const float *values, int64_t count)
     }
 }
 
-/* Without --verify a few times of a few files. Values that are no data are an error, but all times are looked at. */
+/* Without --verify a few times of a few files. Values that are no data are an error (missing ones not, if they are
+ * allowed), but all times are looked at. */
 static vt_status look_at_values(vt_fields_file *file, int64_t index, bool verify, file_set *set)
 {
     enum { SAMPLE = 12 }; /* times of all files together, about */
@@ -58,7 +59,7 @@ static vt_status look_at_values(vt_fields_file *file, int64_t index, bool verify
     const int64_t wanted = verify ? shape.times : SAMPLE / set->groups > 1 ? SAMPLE / set->groups : 1;
     const int64_t count = wanted < shape.times ? wanted : shape.times;
     float *values = NULL;
-    int64_t bad = -1;
+    vt_status fault = VT_OK;
     if (!verify && index % apart != 0) return VT_OK;
     values = malloc((size_t)(shape.channels * plane) * sizeof *values);
     VT_CHECK(values != NULL, "out of memory for the fields of one time of %s", vt_fields_file_path(file));
@@ -67,9 +68,10 @@ static vt_status look_at_values(vt_fields_file *file, int64_t index, bool verify
         VT_TRY(vt_fields_file_read_as_is(file, time, shape.channels, 0, shape.height, shape.width, values));
         for (int64_t c = 0; c < shape.channels; c++) add_values(&set->ranges[c], values + c * plane, plane);
         set->looked_at++;
-        if (bad < 0 && !vt_all_finite(values, shape.channels * plane)) bad = time;
+        if (fault == VT_OK && !vt_all_finite(values, shape.channels * plane))
+            fault = vt_fields_file_read(file, time, shape.channels, 0, shape.height, shape.width, values);
     }
-    if (bad >= 0) VT_TRY(vt_fields_file_read(file, bad, shape.channels, 0, shape.height, shape.width, values));
+    VT_TRY(fault);
 done:
     free(values);
     return status;

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "command/arguments.h"
+#include "config/fit.h"
 #include "parallel/communication.h"
 #include "training/reader.h"
 
@@ -33,18 +34,13 @@ typedef struct {
     vt_run_of own;     /* of the sample, for LayerNorm, residual and dropout: part of `tokens` with sequence_parallel */
 } share;
 
-static int64_t tokens_of(const vt_config *config)
-{
-    return config->img_size[0] / config->patch_size * (config->img_size[1] / config->patch_size);
-}
-
 static share share_of(const vt_config *config, const vt_layout *layout, int rank)
 {
     int tensor = vt_layout_coordinate(layout, rank, VT_AXIS_TENSOR);
     int context = vt_layout_coordinate(layout, rank, VT_AXIS_CONTEXT);
     int64_t batch = config->global_batch_size / config->data_parallel;
     share has = {.samples = {batch * vt_layout_coordinate(layout, rank, VT_AXIS_DATA), batch},
-                 .tokens = vt_layout_run(tokens_of(config), layout->size[VT_AXIS_CONTEXT], context)};
+                 .tokens = vt_layout_run(vt_fit_tokens(config), layout->size[VT_AXIS_CONTEXT], context)};
     has.own = has.tokens;
     if (config->sequence_parallel) {
         has.own = vt_layout_run(has.tokens.count, layout->size[VT_AXIS_TENSOR], tensor);
@@ -73,7 +69,7 @@ static const char *plural(int64_t count)
 static void print_sizes(const vt_config *config, const vt_layout *layout)
 {
     int64_t heads = config->num_heads / config->tensor_parallel, batch = config->global_batch_size;
-    int64_t local = batch / config->data_parallel, tokens = tokens_of(config);
+    int64_t local = batch / config->data_parallel, tokens = vt_fit_tokens(config);
     printf("%d rank%s: tp %d x cp %d x dp %d, order %s\n", layout->ranks, plural(layout->ranks),
            layout->size[VT_AXIS_TENSOR], layout->size[VT_AXIS_CONTEXT], layout->size[VT_AXIS_DATA],
            config->parallel_order);

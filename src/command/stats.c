@@ -79,18 +79,20 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     vt_statistics *statistics = NULL;
-    const char *operand = NULL, *chosen_output = NULL, *lat_range = NULL, *lon_range = NULL;
-    vt_window_range range = {0};
-    vt_fields_form form = {0};
+    const char *operand = NULL, *chosen_output = NULL, *missing = NULL, *lat_range = NULL, *lon_range = NULL;
+    vt_statistics_source source = {.option_name = "data directory"};
     char *files = NULL, *output = NULL;
     bool force = false, help = false;
     const vt_argument flags[] = {
         {"output", VT_ARGUMENT_PATH, &chosen_output, 0, 0, "directory for the .npy files, made when missing"},
-        {"variables", VT_ARGUMENT_TEXT, &form.variables, 0, 0,
+        {"variables", VT_ARGUMENT_TEXT, &source.form.variables, 0, 0,
          "netCDF: the variables that are the channels, [u10,z@500]"},
-        {"coordinates", VT_ARGUMENT_TEXT, &form.coordinates, 0, 0, "names of coordinates, [lat=FNOCY,time=T]"},
+        {"coordinates", VT_ARGUMENT_TEXT, &source.form.coordinates, 0, 0, "names of coordinates, [lat=FNOCY,time=T]"},
         {"lat_range", VT_ARGUMENT_TEXT, &lat_range, 0, 0, "of a window only: [south, north] in degrees"},
         {"lon_range", VT_ARGUMENT_TEXT, &lon_range, 0, 0, "[west, east] in degrees"},
+        {"missing", VT_ARGUMENT_TEXT, &missing, 0, 0,
+         "refuse or mask, as in training: a missing value is an error, or left out"},
+        {"skip_bad_samples", VT_ARGUMENT_SWITCH, &source.tolerant, 0, 0, "leave out times that can't be read"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace .npy files that are there"},
     };
     const int64_t flag_count = sizeof flags / sizeof flags[0];
@@ -100,14 +102,19 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
         print_help(flags, flag_count);
         goto done;
     }
+    VT_TRY(vt_arguments_masked("stats", missing, &source.form.masked));
     find_directories(operand, chosen_output, &files, &output);
-    VT_TRY(vt_window_range_parse(lat_range, lon_range, &range));
+    source.directory = files;
+    VT_TRY(vt_window_range_parse(lat_range, lon_range, &source.range));
     if (!force) VT_TRY(check_overwriting(output));
-    VT_TRY(vt_statistics_gather(files, "data directory", &form, &range, &statistics));
+    VT_TRY(vt_statistics_gather(&source, &statistics));
     VT_ASSERT(statistics != NULL);
     VT_TRY(vt_statistics_write(statistics, output));
     print_table(statistics);
-    printf("%lld times of %s; written to %s\n", (long long)vt_statistics_times(statistics), files, output);
+    const int64_t left_out = vt_statistics_left_out(statistics);
+    printf("%lld times of %s", (long long)vt_statistics_times(statistics), files);
+    if (left_out > 0) printf(", %lld left out", (long long)left_out);
+    printf("; written to %s\n", output);
 done:
     vt_statistics_close(&statistics);
     free(files);

@@ -35,6 +35,8 @@ typedef enum {
 } vt_loader_kind;
 
 typedef enum { VT_CACHE_NONE, VT_CACHE_HOST, VT_CACHE_DEVICE } vt_cache;
+typedef enum { VT_GAPS_REFUSE, VT_GAPS_MASK } vt_gaps; /* missing */
+typedef enum { VT_PAD_NONE, VT_PAD_EDGE, VT_PAD_WRAP } vt_pad;
 typedef enum { VT_CP_ALLGATHER, VT_CP_RING } vt_cp_comm;
 typedef enum { VT_ZERO_ALL, VT_ZERO_NODE } vt_zero_group;
 typedef enum { VT_COMM_AUTO, VT_COMM_MPI, VT_COMM_NCCL } vt_comm;

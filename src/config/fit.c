@@ -11,7 +11,8 @@ bool vt_fit_heads(const vt_config *config)
 
 bool vt_fit_patch(const vt_config *config)
 {
-    return config->img_size[0] % config->patch_size == 0 && config->img_size[1] % config->patch_size == 0;
+    return config->pad != VT_PAD_NONE ||
+           (config->img_size[0] % config->patch_size == 0 && config->img_size[1] % config->patch_size == 0);
 }
 
 bool vt_fit_tensor(const vt_config *config)
@@ -21,7 +22,8 @@ bool vt_fit_tensor(const vt_config *config)
 
 int64_t vt_fit_tokens(const vt_config *config)
 {
-    return config->img_size[0] / config->patch_size * (config->img_size[1] / config->patch_size);
+    const int64_t patch = config->patch_size;
+    return (config->img_size[0] + patch - 1) / patch * ((config->img_size[1] + patch - 1) / patch);
 }
 
 /* Runs of ceil(tokens / context), of which the last takes the rest; of the floor if that is none. */

@@ -234,7 +234,8 @@ static vt_status check_shapes(const vt_config *config)
         if (rows >= patch && columns >= patch && !config->window_known)
             snprintf(window, sizeof window, ", or img_size [%lld, %lld]", (long long)(rows - rows % patch),
                      (long long)(columns - columns % patch));
-        VT_FAIL("patch_size %lld does not divide both of img_size [%lld, %lld]; use %s as patch_size%s",
+        VT_FAIL("patch_size %lld does not divide both of img_size [%lld, %lld]; use %s as patch_size%s, or --pad=edge "
+                "or --pad=wrap, which fill up the patches at the south and the east",
                 (long long)patch, (long long)rows, (long long)columns,
                 VT_FIT_NEAREST(config, patch_size, vt_fit_patch, values), window);
     }
@@ -244,6 +245,16 @@ static vt_status check_shapes(const vt_config *config)
         "%lld or %lld",
         (long long)channels, (long long)times, (long long)(channels < times ? times : channels - channels % times),
         (long long)((channels / times + (channels < times ? 2 : 1)) * times));
+done:
+    return status;
+}
+
+static vt_status check_gaps(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    VT_CHECK(!config->mask_channels || config->missing == VT_GAPS_MASK,
+             "mask_channels show the model where values are missing, but missing: refuse takes none; add "
+             "--missing=mask, or --mask_channels=false");
 done:
     return status;
 }
@@ -395,6 +406,7 @@ vt_status vt_config_resolve(vt_config *config)
         VT_TRY(check_shapes(config));
         VT_TRY(check_parallel(config));
     }
+    VT_TRY(check_gaps(config));
     VT_TRY(check_cache(config));
     VT_TRY(check_batch(config));
     VT_TRY(check_max_time(config));

@@ -73,7 +73,7 @@ void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer
 /* Reads sample `sample`: input [in_channels, rows, width] = fields[t], fields[t - dt], … fields[t - history * dt]
  * stacked along the channel, target [out_channels, rows, width] = fields[t + dt], both from the window's row first_row
  * on; other rows are not read, so a NaN there goes unseen. Values as in the file. Errors name the file and the time; a
- * NaN or Inf also the channel. One thread at a time (a loader's thread, or the step's). */
+ * NaN (unless form.masked) or Inf also the channel. One thread at a time (a loader's thread, or the step's). */
 vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target);
 
 /* Of an `unchecked` dataset, where a sample's loss is not finite: is it the data? Reads the sample once more, all

@@ -203,6 +203,7 @@ vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count
     for (int i = 0; i < file->part_count; i++)
         file->parts[i] = (vt_field_part){.descriptor = -1, .file = H5I_INVALID_HID};
     vt_hdf5_enter();
+    file->masked = form->masked;
     status = open_all(file, paths, form);
     vt_hdf5_leave();
     if (status != VT_OK) goto done;

@@ -23,6 +23,7 @@ typedef struct {
     const char *variables;   /* "[u10, z@500]": datasets that are the channels; else there is `fields` */
     const char *coordinates; /* "[lat=FNOCY, time=T]": names of coordinates; else they are recognised */
     const char *time_step;   /* "24h": between times of a file that doesn't say when they are; else 6 hours */
+    bool masked;             /* NaN is a missing value, and no error of those who read */
 } vt_fields_form;
 
 /* Opens without HDF5 file locking and reads everything but the fields. Contiguous, chunked and compressed storage, and
@@ -95,8 +96,8 @@ vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time);
 
 /* values [channels, rows, width] = rows first_row … of the first `channels` channels at `time`, the first `width` of
  * their columns, as float32. The region must lie within the shape; nothing else is read (of chunked files: nothing but
- * the chunks that it touches). A value that is NaN, infinite or beyond
- * VT_LARGEST_VALUE is an error that names time, channel, row and column.
+ * the chunks that it touches). A value that is NaN (unless form->masked), infinite or beyond VT_LARGEST_VALUE is an error
+ * that names time, channel, row and column.
  * Any thread; HDF5 is entered. */
 vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row, int64_t rows,
                               int64_t width, float *values);

@@ -60,6 +60,7 @@ struct vt_fields_file {
     char *grid_doubts[2]; /* why latitudes, longitudes are not known though there is something, or NULL */
     vt_time_axis times;
     const vt_field_part *times_part; /* that says them */
+    bool masked; /* see vt_fields_form */
     int64_t cache_bytes;
     int part_count, source_count;
     vt_field_part *parts;
@@ -98,8 +99,9 @@ vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source, con
 /* Sources, channels, shape, names and grid of a file whose variables are separate datasets (netcdf.c). */
 vt_status vt_netcdf_open(vt_fields_file *file, const vt_fields_form *form);
 
-/* An error for what a time of a file lacks: "FILE: 't2m' is NaN at time 3, channel 2 (t2m), row 5, column 7". The
- * values are those of file channel `channel`, `rows` from `row` on and `width` columns from `column`. */
+/* An error for the first of the values that is not finite, or OK where it is a missing one that is allowed: "FILE:
+ * 't2m' is NaN at time 3, channel 2 (t2m), row 5, column 7". The values are those of file channel `channel`, `rows`
+ * from `row` on and `width` columns from `column`. */
 vt_status vt_fields_not_finite(const vt_fields_file *file, int64_t time, int64_t channel, int64_t row, int64_t column,
                                int64_t width, const float *values, int64_t count);
 

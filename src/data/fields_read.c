@@ -15,7 +15,8 @@ vt_status vt_fields_not_finite(const vt_fields_file *file, int64_t time, int64_t
     const vt_field_source *source = &file->sources[file->channels[channel].source];
     const char *name = file->channel_names != NULL ? file->channel_names[channel] : "";
     int64_t i = 0;
-    while (i < count - 1 && fabsf(values[i]) <= VT_LARGEST_VALUE) i++;
+    while (i < count && (fabsf(values[i]) <= VT_LARGEST_VALUE || (isnan(values[i]) && file->masked))) i++;
+    if (i == count) goto done;
     char large[48];
     snprintf(large, sizeof large, "%g, which is no data,", (double)values[i]);
     const char *what = isfinite(values[i])                 ? large
@@ -24,9 +25,10 @@ vt_status vt_fields_not_finite(const vt_fields_file *file, int64_t time, int64_t
                        : source->packing.missing_count > 0 ? "NaN or missing (_FillValue)"
                                                            : "NaN";
     VT_FAIL("%s: '%s' is %s at time %lld, channel %lld%s%s%s, row %lld, column %lld; the training needs finite values "
-            "everywhere",
+            "everywhere%s",
             source->part->path, source->name, what, (long long)time, (long long)channel, name[0] != '\0' ? " (" : "",
-            name, name[0] != '\0' ? ")" : "", (long long)(row + i / width), (long long)(column + i % width));
+            name, name[0] != '\0' ? ")" : "", (long long)(row + i / width), (long long)(column + i % width),
+            isnan(values[i]) ? ", unless --missing=mask leaves out what is missing" : "");
 done:
     return status;
 }

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <hdf5_hl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,16 @@ static bool set_integer(hid_t object, const char *name, int value)
     hid_t space = H5Screate(H5S_SCALAR);
     hid_t attribute = H5Acreate2(object, name, H5T_STD_I32LE, space, H5P_DEFAULT, H5P_DEFAULT);
     bool done = attribute >= 0 && H5Awrite(attribute, H5T_NATIVE_INT, &value) >= 0;
+    if (attribute >= 0) H5Aclose(attribute);
+    H5Sclose(space);
+    return done;
+}
+
+static bool set_fill_value(hid_t variable, float value)
+{
+    hid_t space = H5Screate(H5S_SCALAR);
+    hid_t attribute = H5Acreate2(variable, "_FillValue", H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT);
+    bool done = attribute >= 0 && H5Awrite(attribute, H5T_NATIVE_FLOAT, &value) >= 0;
     if (attribute >= 0) H5Aclose(attribute);
     H5Sclose(space);
     return done;
@@ -205,18 +216,20 @@ static char *variable_name(const char *channel, int64_t number)
 }
 
 static vt_status create_variable(vt_forecast_file *file, const char *channel, const vt_channel_meaning *said,
-                                 int64_t number)
+                                 int64_t number, bool masked)
 {
     vt_status status = VT_OK;
     hsize_t extent[DIMENSIONS];
     for (int i = 0; i < DIMENSIONS; i++) extent[i] = (hsize_t)file->extent[i];
     const hsize_t chunk[DIMENSIONS] = {1, extent[LAT], extent[LON]};
+    const float fill = NAN;
     char *name = variable_name(channel, number);
     vt_variable meaning = vt_variable_described(channel != NULL && channel[0] != '\0' ? channel : name, said);
     hid_t space = H5Screate_simple(DIMENSIONS, extent, NULL), properties = creation_properties(H5P_DATASET_CREATE);
     H5Pset_chunk(properties, DIMENSIONS, chunk);
     H5Pset_shuffle(properties);
     H5Pset_deflate(properties, 1);
+    if (masked) H5Pset_fill_value(properties, H5T_NATIVE_FLOAT, &fill);
     hid_t variable = H5Dcreate2(file->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
     file->variables[number] = variable;
     text_attribute attributes[4] = {{"long_name", meaning.long_name}, {"coordinates", "forecast_reference_time"}};
@@ -224,6 +237,7 @@ static vt_status create_variable(vt_forecast_file *file, const char *channel, co
     if (meaning.units[0] != '\0') attributes[count++] = (text_attribute){"units", meaning.units};
     if (meaning.standard_name != NULL) attributes[count++] = (text_attribute){"standard_name", meaning.standard_name};
     bool done = variable >= 0 && set_texts(variable, attributes, count);
+    if (masked) done = done && set_fill_value(variable, fill);
     for (unsigned i = 0; i < DIMENSIONS; i++) done = done && H5DSattach_scale(variable, file->scales[i], i) >= 0;
     VT_CHECK(done, "can't make the variable '%s' of %s: %s", name, file->path, vt_hdf5_reason());
 done:
@@ -249,7 +263,7 @@ static vt_status create_all(vt_forecast_file *file, const vt_forecast_file_optio
     VT_TRY(write_reference_time(file, options));
     for (int64_t c = 0; c < options->channels; c++)
         VT_TRY(create_variable(file, options->channel_names != NULL ? options->channel_names[c] : NULL,
-                               &options->meanings[c], c));
+                               &options->meanings[c], c, options->masked));
 done:
     H5Pclose(creation);
     if (access >= 0) H5Pclose(access);

@@ -23,6 +23,7 @@ typedef struct {
     int64_t lead;                         /* length (calendar.h) from there to the first time, and between two */
     const vt_time_axis *time_axis;        /* whose units and calendar times are written in; NULL: hours since `from` */
     const char *title, *source;           /* global attributes */
+    bool masked;                          /* fields may have missing points: NaN, which is then _FillValue */
 } vt_forecast_file_options;
 
 typedef struct vt_forecast_file vt_forecast_file;

@@ -14,11 +14,13 @@
 
 struct vt_statistics {
     int64_t channels, points, height, width;
-    int64_t times;
-    double *mean;      /* [channels] */
-    double *deviation; /* [channels]: sum of (x - mean)^2 */
-    double *point_sum; /* [channels, height, width]: sum over the times; float64 is exact enough for 1e6 of them */
-    char **names;      /* [channels], or NULL */
+    int64_t times, left_out;
+    double *count;        /* [channels]: values that were there */
+    double *mean;         /* [channels] */
+    double *deviation;    /* [channels]: sum of (x - mean)^2 */
+    double *point_sum;    /* [channels, height, width]: sum over the times; float64 is exact enough for 1e6 of them */
+    int32_t *point_count; /* [channels, height, width] */
+    char **names;         /* [channels], or NULL */
 };
 
 vt_status vt_statistics_open(int64_t channels, int64_t height, int64_t width, vt_statistics **result)
@@ -29,10 +31,13 @@ vt_status vt_statistics_open(int64_t channels, int64_t height, int64_t width, vt
     VT_CHECK(statistics != NULL, "out of memory");
     *statistics =
         (vt_statistics){.channels = channels, .points = height * width, .height = height, .width = width, .times = 0};
+    statistics->count = calloc((size_t)channels, sizeof(double));
     statistics->mean = calloc((size_t)channels, sizeof(double));
     statistics->deviation = calloc((size_t)channels, sizeof(double));
     statistics->point_sum = calloc((size_t)(channels * height * width), sizeof(double));
-    VT_CHECK(statistics->mean != NULL && statistics->deviation != NULL && statistics->point_sum != NULL,
+    statistics->point_count = calloc((size_t)(channels * height * width), sizeof(int32_t));
+    VT_CHECK(statistics->count != NULL && statistics->mean != NULL && statistics->deviation != NULL &&
+                 statistics->point_sum != NULL && statistics->point_count != NULL,
              "out of memory for the statistics of [%lld, %lld, %lld]", (long long)channels, (long long)height,
              (long long)width);
     *result = statistics;
@@ -49,9 +54,11 @@ void vt_statistics_close(vt_statistics **pointer)
     *pointer = NULL;
     for (int64_t c = 0; statistics->names != NULL && c < statistics->channels; c++) free(statistics->names[c]);
     free(statistics->names);
+    free(statistics->count);
     free(statistics->mean);
     free(statistics->deviation);
     free(statistics->point_sum);
+    free(statistics->point_count);
     free(statistics);
 }
 
@@ -60,19 +67,29 @@ static void add_channel(vt_statistics *statistics, int64_t channel, const float 
 {
     const int64_t points = statistics->points;
     double *point_sum = statistics->point_sum + channel * points;
+    int32_t *point_count = statistics->point_count + channel * points;
     double sum = 0, deviation = 0;
-#pragma omp simd reduction(+ : sum)
+    int64_t there = 0;
+#pragma omp simd reduction(+ : sum, there)
     for (int64_t i = 0; i < points; i++) {
-        sum += (double)field[i];
-        point_sum[i] += (double)field[i];
+        const double value = isnan(field[i]) ? 0 : (double)field[i];
+        sum += value;
+        point_sum[i] += value;
+        there += !isnan(field[i]);
+        point_count[i] += !isnan(field[i]);
     }
-    const double mean = sum / (double)points;
+    if (there == 0) return;
+    const double mean = sum / (double)there;
 #pragma omp simd reduction(+ : deviation)
-    for (int64_t i = 0; i < points; i++) deviation += ((double)field[i] - mean) * ((double)field[i] - mean);
-    const double before = (double)statistics->times, all = before + 1; /* in units of `points` */
+    for (int64_t i = 0; i < points; i++) {
+        const double difference = isnan(field[i]) ? 0 : (double)field[i] - mean;
+        deviation += difference * difference;
+    }
+    const double before = statistics->count[channel] / (double)there, all = before + 1; /* in units of `there` */
     const double difference = mean - statistics->mean[channel];
-    statistics->deviation[channel] += deviation + difference * difference * (double)points * before / all;
+    statistics->deviation[channel] += deviation + difference * difference * (double)there * before / all;
     statistics->mean[channel] += difference / all;
+    statistics->count[channel] += (double)there;
 }
 
 void vt_statistics_add(vt_statistics *statistics, const float *fields)
@@ -92,14 +109,19 @@ int64_t vt_statistics_times(const vt_statistics *statistics)
     return statistics->times;
 }
 
+int64_t vt_statistics_left_out(const vt_statistics *statistics)
+{
+    return statistics->left_out;
+}
+
 double vt_statistics_mean(const vt_statistics *statistics, int64_t channel)
 {
-    return statistics->mean[channel];
+    return statistics->count[channel] > 0 ? statistics->mean[channel] : (double)NAN;
 }
 
 double vt_statistics_std(const vt_statistics *statistics, int64_t channel)
 {
-    return sqrt(statistics->deviation[channel] / ((double)statistics->times * (double)statistics->points));
+    return sqrt(statistics->deviation[channel] / statistics->count[channel]); /* NaN where there is none */
 }
 
 const char *vt_statistics_channel_name(const vt_statistics *statistics, int64_t channel)
@@ -118,21 +140,37 @@ done:
     return status;
 }
 
+/* One time of a file; where it can't be read and the source is tolerant, that is a warning. */
+static vt_status gather_time(const vt_statistics_source *source, vt_fields_file *file, int64_t time,
+                             const vt_frame_window *window, float *fields, vt_statistics *statistics)
+{
+    vt_status status = vt_fields_file_read_window(file, time, statistics->channels, window, fields);
+    if (status == VT_OK) {
+        vt_statistics_add(statistics, fields);
+    } else if (source->tolerant) {
+        vt_log_warning("time %lld of %s is left out: %s", (long long)time, vt_fields_file_path(file), vt_error_text());
+        vt_error_clear();
+        statistics->left_out++;
+        status = VT_OK;
+    }
+    return status;
+}
+
 /* All times of one file; the first file determines the shape. */
-static vt_status gather_file(const vt_file_list *list, int64_t group, const vt_fields_form *form,
-                             const vt_window_range *range, vt_statistics **statistics)
+static vt_status gather_file(const vt_statistics_source *source, const vt_file_list *list, int64_t group,
+                             vt_statistics **statistics)
 {
     vt_status status = VT_OK;
     vt_fields_file *file = NULL;
     float *fields = NULL;
     vt_frame_window window;
     const char *const *paths = (const char *const *)list->paths + list->first[group], *path = paths[0];
-    VT_TRY(vt_fields_file_open(paths, list->first[group + 1] - list->first[group], form, &file));
+    VT_TRY(vt_fields_file_open(paths, list->first[group + 1] - list->first[group], &source->form, &file));
     VT_TRY(vt_fields_file_check_written(file));
     vt_fields_shape shape = vt_fields_file_shape(file);
     const vt_window_grid grid = {path, shape.height, shape.width, vt_fields_file_latitudes(file),
                                  vt_fields_file_longitudes(file)};
-    VT_TRY(vt_window_find(range, &grid, &window));
+    VT_TRY(vt_window_find(&source->range, &grid, &window));
     shape.height = window.rows;
     shape.width = window.width;
     if (*statistics == NULL) {
@@ -149,36 +187,41 @@ static vt_status gather_file(const vt_file_list *list, int64_t group, const vt_f
              (long long)(*statistics)->channels, (long long)(*statistics)->height, (long long)(*statistics)->width);
     fields = malloc((size_t)(shape.channels * shape.height * shape.width) * sizeof *fields);
     VT_CHECK(fields != NULL, "out of memory for the fields of one time of %s", path);
-    for (int64_t time = 0; time < shape.times; time++) {
-        VT_TRY(vt_fields_file_read_window(file, time, shape.channels, &window, fields));
-        vt_statistics_add(*statistics, fields);
-    }
+    for (int64_t time = 0; time < shape.times; time++)
+        VT_TRY(gather_time(source, file, time, &window, fields, *statistics));
 done:
     free(fields);
     vt_fields_file_close(&file);
     return status;
 }
 
-vt_status vt_statistics_gather(const char *directory, const char *option_name, const vt_fields_form *form,
-                               const vt_window_range *range, vt_statistics **result)
+static void warn_of_channel(const vt_statistics *statistics, int64_t channel)
+{
+    const char *name = vt_statistics_channel_name(statistics, channel);
+    char *text = name[0] != '\0' ? vt_text_format("channel %lld (%s)", (long long)channel, name)
+                                 : vt_text_format("channel %lld", (long long)channel);
+    if (statistics->count[channel] == 0)
+        vt_log_warning("%s has no value anywhere, so it can't be normalised; leave it out", text);
+    else
+        vt_log_warning("%s is %g everywhere: its standard deviation is 0, so it can't be normalised; leave it out",
+                       text, statistics->mean[channel]);
+    free(text);
+}
+
+vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics **result)
 {
     vt_status status = VT_OK;
     vt_statistics *statistics = NULL;
     vt_file_list list = {0};
     *result = NULL;
-    VT_TRY(vt_file_list_open(directory, option_name, form != NULL && form->variables != NULL, &list));
+    VT_TRY(vt_file_list_open(source->directory, source->option_name, source->form.variables != NULL, &list));
     VT_TRY(vt_file_list_check(&list));
-    for (int64_t i = 0; i < list.groups; i++) VT_TRY(gather_file(&list, i, form, range, &statistics));
+    for (int64_t i = 0; i < list.groups; i++) VT_TRY(gather_file(source, &list, i, &statistics));
     VT_ASSERT(statistics != NULL);
-    VT_CHECK(statistics->times > 0, "%s '%s': its files hold no time at all", option_name, directory);
-    for (int64_t c = 0; c < statistics->channels; c++) {
-        if (vt_statistics_std(statistics, c) > 0) continue;
-        const char *name = vt_statistics_channel_name(statistics, c);
-        vt_log_warning("channel %lld%s%s%s is %g everywhere: its standard deviation is 0, so it can't be normalised; "
-                       "leave it out",
-                       (long long)c, name[0] != '\0' ? " (" : "", name, name[0] != '\0' ? ")" : "",
-                       statistics->mean[c]);
-    }
+    VT_CHECK(statistics->times > 0, "%s '%s': its files hold no time %s", source->option_name, source->directory,
+             statistics->left_out > 0 ? "that can be read" : "at all");
+    for (int64_t c = 0; c < statistics->channels; c++)
+        if (!(vt_statistics_std(statistics, c) > 0)) warn_of_channel(statistics, c);
     *result = statistics;
     statistics = NULL;
 done:
@@ -204,7 +247,8 @@ vt_status vt_statistics_write(const vt_statistics *statistics, const char *direc
     float *memory = malloc((size_t)values * sizeof *memory);
     VT_CHECK(memory != NULL, "out of memory for the statistics");
     VT_TRY(vt_output_make_directory(directory));
-    for (int64_t i = 0; i < values; i++) memory[i] = (float)(statistics->point_sum[i] / (double)statistics->times);
+    for (int64_t i = 0; i < values; i++)
+        memory[i] = (float)(statistics->point_sum[i] / (double)statistics->point_count[i]); /* NaN: never there */
     VT_TRY(write_array(directory, "time_means.npy", memory, of_points));
     for (int64_t c = 0; c < channels; c++) memory[c] = (float)vt_statistics_mean(statistics, c);
     VT_TRY(write_array(directory, "global_means.npy", memory, of_channels));

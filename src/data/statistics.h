@@ -2,6 +2,7 @@
 #ifndef VT_DATA_STATISTICS_H
 #define VT_DATA_STATISTICS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -19,7 +20,8 @@ vt_status vt_statistics_read_pair(const char *means_path, const char *stds_path,
 
 /* Statistics of fields that come one time after another, in float64: per channel mean and variance, merged time by time
  * (Chan, Golub, LeVeque: "Updating formulae and a pairwise algorithm for computing sample variances", 1979), and the
- * mean over time of every grid point. */
+ * mean over time of every grid point. NaN is a missing value: all run over those that are there, and of none at all
+ * they are NaN. */
 typedef struct vt_statistics vt_statistics;
 
 vt_status vt_statistics_open(int64_t channels, int64_t height, int64_t width, vt_statistics **statistics);
@@ -33,11 +35,19 @@ int64_t vt_statistics_times(const vt_statistics *statistics);
 double vt_statistics_mean(const vt_statistics *statistics, int64_t channel);
 double vt_statistics_std(const vt_statistics *statistics, int64_t channel); /* of the population: divided by n */
 
-/* Of all files *YYYY.h5 of `directory`, in one pass (`form`: what the user says of them, fields_file.h; NULL:
- * nothing); option_name is named in messages. NaN and Inf are errors. A
- * channel that is constant, which can't be normalised, is a warning in the log. */
-vt_status vt_statistics_gather(const char *directory, const char *option_name, const vt_fields_form *form,
-                               const vt_window_range *range, vt_statistics **statistics);
+typedef struct {
+    const char *directory, *option_name; /* of the files *YYYY.h5, and what named it, for messages */
+    vt_fields_form form;                 /* what the user says of them */
+    vt_window_range range;               /* zeroed: whole fields */
+    bool tolerant;                       /* a time that can't be read is left out */
+} vt_statistics_source;
+
+/* Of all files, in one pass. Faults, Inf and unless form.masked NaN among them, are errors, or with `tolerant` warnings in
+ * the log; so is a channel that is constant or missing everywhere, which can't be normalised. */
+vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics **statistics);
+
+/* Times that a tolerant gathering left out. */
+int64_t vt_statistics_left_out(const vt_statistics *statistics);
 
 /* The name in the files, "" when there is none. */
 const char *vt_statistics_channel_name(const vt_statistics *statistics, int64_t channel);

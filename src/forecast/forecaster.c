@@ -1,6 +1,7 @@
 #include "forecast/forecaster.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -68,8 +69,8 @@ vt_status vt_forecaster_configure(const char *checkpoint, int flag_count, char *
     VT_CHECK((*config)->tensor_parallel == 1 && (*config)->context_parallel == 1 && (*config)->zero_stage == 0,
              "a forecast needs the whole model on each rank, whatever it was trained on: leave tensor_parallel and "
              "context_parallel at 1 and zero_stage at 0; more ranks then share out the initial times");
-    static const char *const fixed[] = {"img_size", "lat_range", "lon_range", "num_heads",
-                                        "gelu",     "n_history", "dt",        NULL}; /* what no shape shows */
+    static const char *const fixed[] = {"img_size",      "lat_range", "lon_range", "num_heads", "gelu", "pad",
+                                        "mask_channels", "n_history", "dt",        NULL}; /* what no shape shows */
     VT_TRY(vt_checkpoint_check_options(index, checkpoint, *config, fixed, "its parameters were trained for that"));
     if (vt_config_awaits_window(*config)) /* the ranges were said once more */
         VT_TRY(vt_config_set_window(*config, (*config)->img_size[0], (*config)->img_size[1]));
@@ -207,6 +208,8 @@ void vt_forecaster_shift(const vt_config *config, int64_t count, const float *fi
     for (int64_t i = 0; i < count; i++) {
         float *sample = input + (size_t)i * whole;
         memmove(sample + newest, sample, (whole - newest) * sizeof *sample);
-        memcpy(sample, fields + (size_t)i * newest, newest * sizeof *sample);
+        const float *forecast = fields + (size_t)i * newest;
+        for (size_t point = 0; point < newest; point++)
+            if (!isnan(sample[point])) sample[point] = forecast[point];
     }
 }

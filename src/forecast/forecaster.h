@@ -36,7 +36,8 @@ void vt_forecaster_score_finish(const vt_forecaster *forecaster, vt_evaluation *
 /* Can a forecast be the next one's input: does it have all channels of the input? */
 bool vt_forecaster_can_roll(const vt_config *config);
 
-/* Makes the next input: the older times move one place back, and the forecast becomes the newest. */
+/* Makes the next input: the older times move one place back, and the forecast becomes the newest. What is missing in
+ * the newest time (NaN) stays missing. */
 void vt_forecaster_shift(const vt_config *config, int64_t count, const float *fields, float *input);
 
 /* Standard deviations of the output's channels, [n_out_channels]. */

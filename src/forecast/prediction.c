@@ -1,5 +1,6 @@
 #include "forecast/prediction.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -310,13 +311,24 @@ static vt_status open_result(prediction *p)
                                      .lead = p->minutes_a_time * config->dt,
                                      .time_axis = axis->count > 0 ? axis : NULL,
                                      .title = "Weather forecast by a vision transformer",
-                                     .source = source};
+                                     .source = source,
+                                     .masked = config->missing == VT_GAPS_MASK};
     tell_coordinates(p);
     VT_TRY(vt_forecast_file_open(options->output, &file, &p->result));
 done:
     free(trained);
     free(source);
     return status;
+}
+
+/* No forecast where the input's newest time has no value: land in a set of the ocean, say. */
+static void leave_out_missing(prediction *p)
+{
+    const vt_config *config = p->options->config;
+    const int64_t plane = config->img_size[0] * config->img_size[1], times = config->n_history + 1;
+    const int64_t in = config->n_in_channels / times * plane, out = config->n_out_channels * plane;
+    for (int64_t i = 0; i < in && i < out; i++)
+        if (isnan(p->input[i])) p->fields[i] = NAN;
 }
 
 static vt_status run(prediction *p)
@@ -334,6 +346,7 @@ static vt_status run(prediction *p)
     VT_TRY(open_result(p));
     for (int64_t step = 0; step < options->steps; step++) {
         VT_TRY(vt_forecaster_step(p->forecaster, p->input, 1, p->fields));
+        leave_out_missing(p);
         VT_TRY(vt_forecast_file_append(p->result, p->fields));
         if (step + 1 < options->steps) vt_forecaster_shift(options->config, 1, p->fields, p->input);
     }

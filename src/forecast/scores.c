@@ -13,8 +13,8 @@
 #include "data/output_file.h"
 #include "data/variables.h"
 
-/* Of one channel at one lead time. */
-enum { RMSE_SUMS = 0, ACC_SUMS = VT_SCORE_FORECASTS, CELL = 2 * VT_SCORE_FORECASTS };
+/* Of one channel at one lead time: sums, and how many initial times are in each. */
+enum { RMSE_SUMS = 0, ACC_SUMS = VT_SCORE_FORECASTS, COUNTS = 2 * VT_SCORE_FORECASTS, CELL = 2 * COUNTS };
 
 struct vt_scores {
     vt_scores_options options;
@@ -44,25 +44,64 @@ void vt_scores_close(vt_scores **scores)
     *scores = NULL;
 }
 
-/* Weighted mean over the grid of (a - b)(d - e) */
-static double mean_product(const vt_scores *scores, const float *a, const float *b, const float *d, const float *e)
+/* Fields [height, width] of one channel; mean may be NULL. */
+typedef struct {
+    const float *forecast, *target, *mean;
+    bool is_model; /* a NaN of its forecast is no missing point: it must be seen */
+} score_fields;
+
+static bool is_there(const score_fields *f, int64_t i)
 {
-    const int64_t width = scores->options.width, height = scores->options.height;
-    double total = 0;
-    for (int64_t y = 0; y < height; y++) {
-        double row = 0;
-        for (int64_t i = y * width; i < (y + 1) * width; i++)
-            row += ((double)a[i] - (double)b[i]) * ((double)d[i] - (double)e[i]);
-        total += scores->weights[y] * row;
-    }
-    return total / (double)(width * height);
+    return (f->is_model || !isnan(f->forecast[i])) && !isnan(f->target[i]) && (f->mean == NULL || !isnan(f->mean[i]));
 }
 
-static double correlation(const vt_scores *scores, const float *forecast, const float *target, const float *mean)
+/* Weighted mean over the grid's points that are in all of `f` of (a - b)(d - e), each one of its fields; NaN: none. */
+static double mean_product(const vt_scores *scores, const score_fields *f, const float *a, const float *b,
+                           const float *d, const float *e)
 {
-    double ff = mean_product(scores, forecast, mean, forecast, mean);
-    double oo = mean_product(scores, target, mean, target, mean);
-    return mean_product(scores, forecast, mean, target, mean) / sqrt(ff * oo);
+    const int64_t width = scores->options.width, height = scores->options.height;
+    double total = 0, weights = 0;
+    int64_t points = 0;
+    for (int64_t y = 0; y < height; y++) {
+        double row = 0;
+        int64_t there = 0;
+        for (int64_t i = y * width; i < (y + 1) * width; i++) {
+            if (!is_there(f, i)) continue;
+            row += ((double)a[i] - (double)b[i]) * ((double)d[i] - (double)e[i]);
+            there++;
+        }
+        total += scores->weights[y] * row;
+        weights += scores->weights[y] * (double)there;
+        points += there;
+    }
+    return total / (points == width * height ? (double)points : weights);
+}
+
+/* NaN where no point is there. */
+static double root_mean_square(const vt_scores *scores, const score_fields *f)
+{
+    return sqrt(mean_product(scores, f, f->forecast, f->target, f->forecast, f->target));
+}
+
+static double correlation(const vt_scores *scores, const score_fields *f)
+{
+    double ff = mean_product(scores, f, f->forecast, f->mean, f->forecast, f->mean);
+    double oo = mean_product(scores, f, f->target, f->mean, f->target, f->mean);
+    return mean_product(scores, f, f->forecast, f->mean, f->target, f->mean) / sqrt(ff * oo);
+}
+
+static bool has_points(const vt_scores *scores, const score_fields *f)
+{
+    const int64_t points = scores->options.width * scores->options.height;
+    for (int64_t i = 0; i < points; i++)
+        if (is_there(f, i)) return true;
+    return false;
+}
+
+static void add_score(double *cell, int place, double value)
+{
+    cell[place] += value;
+    cell[COUNTS + place] += 1;
 }
 
 void vt_scores_add(vt_scores *scores, int64_t lead, const float *forecast, const float *target,
@@ -76,14 +115,20 @@ void vt_scores_add(vt_scores *scores, int64_t lead, const float *forecast, const
     for (int64_t c = 0; c < options->channels; c++) {
         double *cell = scores->sums + 1 + (lead * options->channels + c) * CELL;
         const float *mean = options->climatology != NULL ? options->climatology + c * plane : NULL;
-        const float *o = target + c * plane;
         const float *const forecasts[VT_SCORE_FORECASTS] = {forecast + c * plane,
                                                             persistence != NULL ? persistence + c * plane : NULL, mean};
         for (int which = 0; which < VT_SCORE_FORECASTS; which++) {
-            const float *f = forecasts[which];
-            bool has_anomalies = f != NULL && mean != NULL && which != VT_SCORE_CLIMATOLOGY;
-            cell[RMSE_SUMS + which] += f != NULL ? sqrt(mean_product(scores, f, o, f, o)) : (double)NAN;
-            cell[ACC_SUMS + which] += has_anomalies ? correlation(scores, f, o, mean) : (double)NAN;
+            score_fields f = {forecasts[which], target + c * plane, NULL, which == VT_SCORE_MODEL};
+            const bool has_anomalies = f.forecast != NULL && mean != NULL && which != VT_SCORE_CLIMATOLOGY;
+            if (f.forecast == NULL)
+                add_score(cell, RMSE_SUMS + which, NAN);
+            else if (has_points(scores, &f))
+                add_score(cell, RMSE_SUMS + which, root_mean_square(scores, &f));
+            f.mean = mean;
+            if (!has_anomalies)
+                add_score(cell, ACC_SUMS + which, NAN);
+            else if (has_points(scores, &f))
+                add_score(cell, ACC_SUMS + which, correlation(scores, &f));
         }
     }
 }
@@ -101,7 +146,8 @@ int64_t vt_scores_samples(const vt_scores *scores)
 
 static double score(const vt_scores *scores, int64_t lead, int64_t channel, int place)
 {
-    return scores->sums[1 + (lead * scores->options.channels + channel) * CELL + place] / scores->sums[0];
+    const double *cell = scores->sums + 1 + (lead * scores->options.channels + channel) * CELL;
+    return cell[place] / cell[COUNTS + place]; /* NaN where there is none */
 }
 
 double vt_scores_rmse(const vt_scores *scores, int64_t lead, int64_t channel, int which)

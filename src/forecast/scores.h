@@ -4,7 +4,8 @@
  *   RMSE = sqrt(<(f - o)^2>)                             Rasp et al. 2020, "WeatherBench", doi:10.1029/2020MS002203
  *   ACC  = <(f - c)(o - c)> / sqrt(<(f - c)^2> <(o - c)^2>)   Rasp et al. 2024, "WeatherBench 2",
  *                                                             doi:10.1029/2023MS004019
- * The first is also the validation's RMSE. */
+ * The first is also the validation's RMSE. Points that are missing (NaN) in one of a score's fields are left out of it,
+ * with their weights; an initial time without a single point counts in no mean. */
 #ifndef VT_FORECAST_SCORES_H
 #define VT_FORECAST_SCORES_H
 

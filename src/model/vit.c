@@ -20,13 +20,14 @@ struct vt_vit {
 
 static void build_patch_embed(vt_linear *linear, vt_parameters *parameters, const vt_vit_options *o)
 {
-    linear->in = o->in_channels * o->patch * o->patch;
+    const int64_t channels = o->in_channels * (o->mask_channels ? 2 : 1);
+    linear->in = channels * o->patch * o->patch;
     linear->out = o->dim;
     double bound = 1 / sqrt((double)linear->in); /* torch.nn.Conv2d's default */
     linear->without_bias = false;
     linear->weight =
         vt_parameters_add(parameters, "patch_embed.proj", "weight", 4,
-                          (const int64_t[]){o->dim, o->in_channels, o->patch, o->patch}, VT_START_UNIFORM, bound);
+                          (const int64_t[]){o->dim, channels, o->patch, o->patch}, VT_START_UNIFORM, bound);
     linear->bias = vt_parameters_add(parameters, "patch_embed.proj", "bias", 1, &o->dim, VT_START_UNIFORM, bound);
 }
 
@@ -85,11 +86,21 @@ void vt_vit_visit(const vt_vit *model)
 
 /* ---- fields and patches ---- */
 
+static int64_t tokens_across(const vt_vit_options *options)
+{
+    return (options->width + options->patch - 1) / options->patch;
+}
+
+int64_t vt_vit_tokens(const vt_vit_options *options)
+{
+    return (options->height + options->patch - 1) / options->patch * tokens_across(options);
+}
+
 vt_run_of vt_vit_rows(const vt_vit_options *options, vt_run_of tokens)
 {
-    int64_t across = options->width / options->patch;
-    int64_t first = tokens.first / across, last = (tokens.first + tokens.count - 1) / across;
-    return (vt_run_of){first * options->patch, (last - first + 1) * options->patch};
+    const int64_t across = tokens_across(options), first = tokens.first / across * options->patch;
+    const int64_t end = ((tokens.first + tokens.count - 1) / across + 1) * options->patch;
+    return (vt_run_of){first, (end < options->height ? end : options->height) - first};
 }
 
 static vt_patch_grid grid_of(const vt_vit *model, int64_t batch, int64_t channels, vt_patch_order order)
@@ -103,18 +114,25 @@ static vt_patch_grid grid_of(const vt_vit *model, int64_t batch, int64_t channel
                            .width = o->width,
                            .patch = o->patch,
                            .order = order,
-                           .first_token = tokens.first - rows.first / o->patch * (o->width / o->patch),
+                           .first_token = tokens.first - rows.first / o->patch * tokens_across(o),
                            .tokens = tokens.count};
 }
 
 vt_patch_grid vt_vit_input_grid(const vt_vit *model, int64_t batch)
 {
-    return grid_of(model, batch, model->options.in_channels, VT_PATCH_CHANNEL_FIRST);
+    const vt_vit_options *o = &model->options;
+    vt_patch_grid grid = grid_of(model, batch, o->in_channels, VT_PATCH_CHANNEL_FIRST);
+    grid.beyond = o->beyond;
+    grid.missing = o->masked ? VT_MISSING_MEAN : VT_MISSING_STAYS;
+    grid.with_mask = o->mask_channels;
+    return grid;
 }
 
 vt_patch_grid vt_vit_output_grid(const vt_vit *model, int64_t batch)
 {
-    return grid_of(model, batch, model->options.out_channels, VT_PATCH_CHANNEL_LAST);
+    vt_patch_grid grid = grid_of(model, batch, model->options.out_channels, VT_PATCH_CHANNEL_LAST);
+    grid.missing = model->options.masked ? VT_MISSING_LEFT_OUT : VT_MISSING_STAYS;
+    return grid;
 }
 
 vt_patch_grid vt_vit_whole_output_grid(const vt_vit *model, int64_t batch)

@@ -7,7 +7,10 @@
 
 typedef struct {
     int64_t height, width, patch;
+    vt_beyond beyond; /* what the input has beyond height and width, where patches reach farther */
     int64_t in_channels, out_channels;
+    bool masked;        /* fields may have missing points: 0 in the input, and VT_NO_POINT in the target */
+    bool mask_channels; /* the patch embedding sees in_channels more channels: 1 where there is a point, else 0 */
     int64_t dim, depth, heads;
     vt_gelu gelu;
     double dropout;
@@ -27,6 +30,9 @@ typedef struct vt_vit vt_vit;
 /* Registers all parameters; the caller allocates the registry. */
 vt_status vt_vit_open(const vt_vit_options *options, vt_parameters *parameters, vt_vit **model);
 void vt_vit_close(vt_vit **model);
+
+/* Of a sample. */
+int64_t vt_vit_tokens(const vt_vit_options *options);
 
 /* The rows of the fields that a run of tokens touches: what a rank needs of each sample. */
 vt_run_of vt_vit_rows(const vt_vit_options *options, vt_run_of tokens);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "config/fit.h"
 #include "parallel/region.h"
 
 /* The sizes that the formulas speak of, under the names of docs/parallelism.md. */
@@ -48,7 +49,7 @@ static sizes sizes_of(const vt_config *config, const vt_world *world)
                .data = layout->size[VT_AXIS_DATA],
                .shards = 1,
                .parts = config->grad_accumulation,
-               .tokens = config->img_size[0] / config->patch_size * (config->img_size[1] / config->patch_size),
+               .tokens = vt_fit_tokens(config),
                .dim = config->embed_dim,
                .depth = config->depth,
                .element = config->amp_mode == VT_AMP_NONE ? 4 : 2,
@@ -123,7 +124,8 @@ typedef struct {
 static elements unit_elements(const vt_config *config, const sizes *s, int64_t unit)
 {
     double d = (double)s->dim, area = (double)(config->patch_size * config->patch_size);
-    double in = (double)config->n_in_channels * area, out = (double)config->n_out_channels * area;
+    double in = (double)(config->n_in_channels * (config->mask_channels ? 2 : 1)) * area;
+    double out = (double)config->n_out_channels * area;
     if (unit == 0) return (elements){.none = (double)s->own * d, .tokens = in * d + d};
     if (unit == s->depth + 1) return (elements){.tokens = 2 * d + d * out};
     return (elements){.context = (12 * d * d + 7 * d) / (double)s->tensor + 2 * d, .tokens = 4 * d};

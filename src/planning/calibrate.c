@@ -9,6 +9,7 @@
 #include "base/median.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "config/fit.h"
 #include "training/trainer.h"
 
 enum { MOST_ROWS = 16384, WIDE_ELEMENTS = 1 << 24, OPTIMIZER_ELEMENTS = 1 << 23, KEPT_BYTES = 1 << 27 };
@@ -421,7 +422,7 @@ vt_status vt_calibrate(const vt_config *config, int64_t samples, bool all_types,
                        vt_hardware *hardware)
 {
     vt_status status = VT_OK;
-    int64_t tokens = config->img_size[0] / config->patch_size * (config->img_size[1] / config->patch_size);
+    int64_t tokens = vt_fit_tokens(config);
     int64_t dim = config->embed_dim, most = MOST_ROWS / tokens, parameters = 12 * dim * dim * config->depth;
     bench b = {.backend = backend, .config = config, .type = vt_trainer_type(config), .tokens = tokens, .dim = dim};
     if (samples > most) samples = most > 1 ? most : 1;

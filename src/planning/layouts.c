@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "config/fit.h"
 /* What the data would say: nothing that changes memory or work. */
 typedef struct {
     float *means, *stds;
@@ -52,7 +53,7 @@ static vt_status busiest_rank(const vt_config *config, int *busiest)
     vt_status status = VT_OK;
     vt_layout layout;
     int64_t most = -1;
-    int64_t tokens = config->img_size[0] / config->patch_size * (config->img_size[1] / config->patch_size);
+    int64_t tokens = vt_fit_tokens(config);
     VT_TRY(vt_layout_make(config, (int)config->ranks, &layout));
     for (int rank = 0; rank < layout.ranks; rank++) {
         if (vt_layout_coordinate(&layout, rank, VT_AXIS_DATA) != 0) continue;

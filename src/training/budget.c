@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "config/fit.h"
 
 double vt_plan_bytes(const vt_plan *plan, vt_memory_category category)
 {
@@ -101,8 +102,7 @@ static void add_training(remedies *known, const vt_config *config)
     if (changed.grad_accumulation > 0) add_number(known, &changed, "grad_accumulation", changed.grad_accumulation);
     changed = *config;
     changed.patch_size = 2 * config->patch_size;
-    if (config->img_size[0] % changed.patch_size == 0 && config->img_size[1] % changed.patch_size == 0)
-        add_number(known, &changed, "patch_size", changed.patch_size);
+    if (vt_fit_patch(&changed)) add_number(known, &changed, "patch_size", changed.patch_size);
     changed = *config;
     changed.embed_dim = config->embed_dim / 2;
     if (config->embed_dim % (2 * config->num_heads) == 0) add_number(known, &changed, "embed_dim", changed.embed_dim);

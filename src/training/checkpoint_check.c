@@ -103,7 +103,8 @@ done:
 vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
-    static const char *const model[] = {"img_size", "num_heads", "gelu", NULL}; /* what no shape shows */
+    static const char *const model[] = {"img_size", "num_heads",     "gelu",
+                                        "pad",      "mask_channels", NULL}; /* what no shape shows */
     VT_TRY(check_shapes(index, directory, subject));
     VT_TRY(vt_checkpoint_check_options(index, directory, subject->trainer->config, model,
                                        "its parameters are those of another model"));

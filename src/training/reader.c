@@ -30,7 +30,7 @@ vt_dataset_options vt_reader_samples(const vt_config *config)
                                 .dt = config->dt,
                                 .sample_limit = VT_UNSET_INTEGER,
                                 .files_apart = !config->cross_files,
-                                .form = {config->variables, config->coordinates, config->time_step}};
+                                .form = {config->variables, config->coordinates, config->time_step, config->missing == VT_GAPS_MASK}};
 }
 
 vt_status vt_reader_find_window(vt_config *config)
@@ -71,8 +71,7 @@ static vt_status open_set(const vt_config *config, const vt_world *world, const 
                           const char *option_name, int64_t limit, vt_dataset **dataset)
 {
     vt_vit_options model = vt_trainer_model_options(config);
-    int64_t tokens = (model.height / model.patch) * (model.width / model.patch);
-    vt_run_of own = vt_parallel_tokens(&world->layout, world->rank, config->sequence_parallel, tokens);
+    vt_run_of own = vt_parallel_tokens(&world->layout, world->rank, config->sequence_parallel, vt_vit_tokens(&model));
     vt_run_of rows = vt_vit_rows(&model, own);
     vt_dataset_options options = vt_reader_samples(config);
     options.directory = directory;

@@ -300,29 +300,41 @@ vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figu
 
 /* ---- evaluation ---- */
 
-/* The sum of a micro-batch's losses. */
-static double add_up(vt_trainer *trainer, const vt_pass *pass, vt_matrix prediction, vt_matrix target)
+/* The latitude-weighted mean over a channel's points that are there, from the sums of channel_squares; false: there are
+ * none. The weights are those of float32, whose sum is not quite the number of points. */
+static bool mean_square(const vt_trainer *trainer, const double sums[2], double *mean)
 {
-    double sum = 0;
-    score(trainer, pass, prediction, target, trainer->losses, NULL);
-    pass->backend->copy_to_host(pass->backend, trainer->host_losses, trainer->losses,
-                                (size_t)pass->batch * sizeof(float));
-    for (int64_t i = 0; i < pass->batch; i++) sum += (double)trainer->host_losses[i];
-    return sum;
+    const int64_t *size = trainer->config->img_size;
+    const double points = (double)(size[0] * size[1]), there = trainer->weight_sum - sums[1];
+    *mean = sums[0] / (sums[1] == 0 ? points : there);
+    return there > 1e-12 * points; /* what rounding may leave of nothing */
 }
 
-/* Latitude-weighted RMSE of each channel, summed over the samples. */
-static void add_rmse(vt_trainer *trainer, const vt_pass *pass, vt_matrix prediction, vt_matrix target, double *sums)
+/* Of a micro-batch: each sample's loss, and latitude-weighted RMSE of each channel. */
+static void add_scores(vt_trainer *trainer, const vt_pass *pass, vt_matrix prediction, vt_matrix target, double *loss,
+                       double *rmse, double *counts)
 {
     vt_backend *backend = pass->backend;
-    const vt_config *config = trainer->config;
     vt_patch_grid grid = vt_vit_output_grid(trainer->model, pass->batch);
-    int64_t count = grid.batch * grid.channels;
-    double points = (double)(config->img_size[0] * config->img_size[1]);
+    const int64_t count = 2 * grid.batch * grid.channels;
+    double mean = 0;
+    score(trainer, pass, prediction, target, trainer->losses, NULL);
+    backend->copy_to_host(backend, trainer->host_losses, trainer->losses, (size_t)pass->batch * sizeof(float));
     backend->channel_squares(backend, &grid, prediction, target, trainer->latitude_weights, trainer->channel_squares);
     vt_group_all_reduce(trainer->parallel->tokens, VT_SUM_FLOAT64, trainer->channel_squares, count, NULL);
     backend->copy_to_host(backend, trainer->host_figures, trainer->channel_squares, (size_t)count * sizeof(double));
-    for (int64_t i = 0; i < count; i++) sums[i % grid.channels] += sqrt(trainer->host_figures[i] / points);
+    for (int64_t i = 0; i < grid.batch; i++) {
+        bool any = false;
+        for (int64_t c = 0; c < grid.channels; c++) {
+            if (!mean_square(trainer, trainer->host_figures + 2 * (i * grid.channels + c), &mean)) continue;
+            rmse[c] += sqrt(mean);
+            counts[1 + c] += 1;
+            any = true;
+        }
+        if (!any) continue;
+        *loss += (double)trainer->host_losses[i];
+        counts[0] += 1;
+    }
 }
 
 static void evaluate_micro_batch(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count,
@@ -333,12 +345,11 @@ static void evaluate_micro_batch(vt_trainer *trainer, const vt_batch *batch, int
     size_t mark = trainer->arena.used;
     vt_matrix prediction = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
     vt_matrix target = load_target(trainer, &samples.pass, samples.target, config->n_out_channels);
-    evaluation->loss += add_up(trainer, &samples.pass, prediction, target);
-    add_rmse(trainer, &samples.pass, prediction, target, evaluation->rmse);
+    add_scores(trainer, &samples.pass, prediction, target, &evaluation->loss, evaluation->rmse, evaluation->counts[0]);
     if (with_persistence) {
         vt_matrix unchanged = load_target(trainer, &samples.pass, samples.input.fields, config->n_in_channels);
-        evaluation->persistence_loss += add_up(trainer, &samples.pass, unchanged, target);
-        add_rmse(trainer, &samples.pass, unchanged, target, evaluation->persistence_rmse);
+        add_scores(trainer, &samples.pass, unchanged, target, &evaluation->persistence_loss,
+                   evaluation->persistence_rmse, evaluation->counts[1]);
     }
     vt_arena_pop(&trainer->arena, mark);
     evaluation->samples += (double)count;
@@ -430,16 +441,18 @@ vt_status vt_step_predict(vt_trainer *trainer, const float *input, int64_t count
 
 void vt_evaluation_open(const vt_config *config, vt_evaluation *evaluation)
 {
-    *evaluation =
-        (vt_evaluation){.channels = config->n_out_channels,
-                        .rmse = vt_allocate(2 * (size_t)config->n_out_channels, sizeof(double), "an evaluation")};
-    evaluation->persistence_rmse = evaluation->rmse + config->n_out_channels;
+    const int64_t channels = config->n_out_channels;
+    *evaluation = (vt_evaluation){.channels = channels,
+                                  .rmse = vt_allocate(4 * (size_t)channels + 2, sizeof(double), "an evaluation")};
+    evaluation->persistence_rmse = evaluation->rmse + channels;
+    for (int i = 0; i < 2; i++) evaluation->counts[i] = evaluation->rmse + 2 * channels + i * (1 + channels);
 }
 
 void vt_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluation)
 {
     enum { SUMS = 3 };
-    int64_t count = SUMS + 2 * evaluation->channels; /* both RMSE lie one behind the other */
+    const int64_t channels = evaluation->channels,
+                  count = SUMS + 4 * channels + 2; /* one behind the other, from rmse */
     double part = share(trainer), *sums = vt_allocate((size_t)count, sizeof *sums, "an evaluation");
     bool has_persistence = !isnan(evaluation->persistence_loss);
     sums[0] = part * evaluation->samples;
@@ -448,9 +461,14 @@ void vt_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluation)
     for (int64_t c = SUMS; c < count; c++) sums[c] = part * evaluation->rmse[c - SUMS];
     vt_world_sum(trainer->world, sums, count);
     evaluation->samples = sums[0];
-    evaluation->loss = vt_text_plain_nan(sums[1] / sums[0]);
-    evaluation->persistence_loss = has_persistence ? sums[2] / sums[0] : NAN;
-    for (int64_t c = SUMS; c < count; c++) evaluation->rmse[c - SUMS] = vt_text_plain_nan(sums[c] / sums[0]);
+    for (int64_t i = 0; i < count - SUMS; i++) evaluation->rmse[i] = sums[SUMS + i];
+    evaluation->loss = vt_text_plain_nan(sums[1] / evaluation->counts[0][0]);
+    evaluation->persistence_loss = has_persistence ? sums[2] / evaluation->counts[1][0] : NAN;
+    for (int64_t c = 0; c < channels; c++) {
+        evaluation->rmse[c] = vt_text_plain_nan(evaluation->rmse[c] / evaluation->counts[0][1 + c]);
+        double *unchanged = &evaluation->persistence_rmse[c];
+        *unchanged = has_persistence ? vt_text_plain_nan(*unchanged / evaluation->counts[1][1 + c]) : 0;
+    }
     free(sums);
 }
 

@@ -34,7 +34,8 @@ vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figu
  * one before the last one's figures are read. */
 int64_t vt_step_latency(const vt_trainer *trainer);
 
-/* Sums over the samples of this rank's parts of batches; vt_evaluation_finish makes them means over all samples. */
+/* Sums over the samples of this rank's parts of batches; vt_evaluation_finish makes them means over all samples. A
+ * sample without a single point counts in no mean, and one without a point of a channel not in that channel's. */
 typedef struct {
     double samples;
     double loss;
@@ -42,6 +43,7 @@ typedef struct {
     int64_t channels;
     double *rmse;             /* [channels] */
     double *persistence_rmse; /* [channels]; 0 where there is no persistence_loss */
+    double *counts[2];        /* [1 + channels], of forecast and persistence: samples in the loss, and in each rmse */
 } vt_evaluation;
 
 /* Room for the sums, zeroed. */

@@ -11,6 +11,9 @@ vt_vit_options vt_trainer_model_options(const vt_config *config)
     return (vt_vit_options){.height = config->img_size[0],
                             .width = config->img_size[1],
                             .patch = config->patch_size,
+                            .beyond = config->pad == VT_PAD_WRAP ? VT_BEYOND_WRAP : VT_BEYOND_EDGE,
+                            .masked = config->missing == VT_GAPS_MASK,
+                            .mask_channels = config->mask_channels,
                             .in_channels = config->n_in_channels,
                             .out_channels = config->n_out_channels,
                             .dim = config->embed_dim,
@@ -67,18 +70,21 @@ done:
     return status;
 }
 
-/* w ∝ cos(latitude), scaled to mean 1 over all `height` rows; of the rows `rows`. */
-static vt_status upload_latitude_weights(vt_backend *backend, const vt_trainer_data *data, int64_t height,
-                                         vt_run_of rows, float **weights)
+/* w ∝ cos(latitude), scaled to mean 1 over all rows; of this rank's rows, and their sum over all points. */
+static vt_status upload_latitude_weights(vt_trainer *trainer, const vt_trainer_data *data)
 {
     vt_status status = VT_OK;
+    vt_backend *backend = trainer->backend;
+    const int64_t height = trainer->config->img_size[0], width = trainer->config->img_size[1];
+    const vt_run_of rows = trainer->rows;
     float *host = vt_allocate((size_t)height, sizeof *host, "the trainer");
     double sum = 0;
     for (int64_t row = 0; row < height; row++) sum += cos(data->latitudes[row] * M_PI / 180);
     for (int64_t row = 0; row < height; row++)
         host[row] = (float)(cos(data->latitudes[row] * M_PI / 180) * (double)height / sum);
-    VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, rows.count, weights));
-    backend->copy_from_host(backend, *weights, host + rows.first, (size_t)rows.count * sizeof *host);
+    for (int64_t row = 0; row < height; row++) trainer->weight_sum += (double)host[row] * (double)width;
+    VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, rows.count, &trainer->latitude_weights));
+    backend->copy_from_host(backend, trainer->latitude_weights, host + rows.first, (size_t)rows.count * sizeof *host);
 done:
     free(host);
     return status;
@@ -95,11 +101,11 @@ static vt_status take_batch_memory(vt_trainer *trainer, const vt_trainer_data *d
     VT_TRY(upload_normalisation(backend, data, in, in / (config->n_history + 1), &trainer->input_mean,
                                 &trainer->input_inverse_std));
     VT_TRY(upload_normalisation(backend, data, out, out, &trainer->target_mean, &trainer->target_inverse_std));
-    VT_TRY(upload_latitude_weights(backend, data, config->img_size[0], trainer->rows, &trainer->latitude_weights));
+    VT_TRY(upload_latitude_weights(trainer, data));
     VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, own, &trainer->losses));
     VT_TRY(allocate_doubles(backend, 2 * batch, &trainer->squares));
-    VT_TRY(allocate_doubles(backend, batch * out, &trainer->channel_squares));
-    trainer->host_figures = vt_allocate((size_t)(batch * out), sizeof(double), "the trainer");
+    VT_TRY(allocate_doubles(backend, 2 * batch * out, &trainer->channel_squares));
+    trainer->host_figures = vt_allocate(2 * (size_t)(batch * out), sizeof(double), "the trainer");
     trainer->host_losses = vt_allocate((size_t)batch, sizeof(float), "the trainer");
     for (int i = 0; i < VT_STEPS_AHEAD; i++) {
         vt_started_step *started = &trainer->started[i];
@@ -129,7 +135,6 @@ static vt_status open_on(const vt_config *config, const vt_trainer_data *data, v
     trainer->config = config;
     trainer->backend = backend;
     trainer->world = world;
-    int64_t tokens = (model.height / model.patch) * (model.width / model.patch);
     vt_parameters_storage storage;
     trainer->schedule = (vt_schedule){(vt_schedule_kind)config->lr_schedule, vt_config_learning_rate(config),
                                       config->warmup, data->steps};
@@ -138,7 +143,7 @@ static vt_status open_on(const vt_config *config, const vt_trainer_data *data, v
                                       .gradient_clip = isnan(config->grad_clip) ? INFINITY : config->grad_clip,
                                       .scales_loss = config->amp_mode == VT_AMP_FP16,
                                       .stops = config->on_nonfinite == VT_NONFINITE_STOP};
-    VT_TRY(vt_parallel_open(config, world, backend, tokens, &trainer->parallel));
+    VT_TRY(vt_parallel_open(config, world, backend, vt_vit_tokens(&model), &trainer->parallel));
     trainer->rows = vt_vit_rows(&model, trainer->parallel->own);
     VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));
     VT_TRY(vt_vit_open(&model, trainer->parameters, &trainer->model));

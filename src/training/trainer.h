@@ -73,8 +73,9 @@ typedef struct {
     float *input_mean, *input_inverse_std;   /* [n_in_channels] */
     float *target_mean, *target_inverse_std; /* [n_out_channels] */
     float *latitude_weights;                 /* [rows], mean 1 over all rows */
+    double weight_sum;                       /* of all points' weights, in float64 */
     float *losses;                           /* of a rank's part of a batch */
-    double *squares, *channel_squares;       /* [batch, 2], [batch, n_out_channels] */
+    double *squares, *channel_squares;       /* [batch, 2], [batch, n_out_channels, 2] */
     float *host_losses;                      /* [batch] */
     double *host_figures;                    /* room to bring them to the host */
 } vt_trainer;

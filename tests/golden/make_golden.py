@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden files vit.h5 and operations.h5 (and, on stdout, the table for README.md).
+"""Writes the golden files vit.h5, gaps.h5 and operations.h5 (and, on stdout, the table for README.md).
 
     OMP_NUM_THREADS=1 python tests/golden/make_golden.py
 
@@ -326,6 +326,66 @@ def write_vit():
             report_training(name, variant, losses32, losses64, norms32, norms64, final32, final64)
 
 
+def write_gaps():
+    """Points that are missing, on a grid that patches do not fill: 11 x 13 in patches of 4, so the model sees 12 x 16."""
+    height, width, patch, channels, batch = 11, 13, 4, 2, 3
+    generator = np.random.default_rng(SEED + 4)
+    shape = (batch, 2 * channels, height, width)
+    inputs, targets = generator.normal(size=shape), generator.normal(size=(batch, channels, height, width))
+    inputs[generator.uniform(size=shape) < 0.2] = np.nan
+    targets[generator.uniform(size=targets.shape) < 0.3] = np.nan
+    inputs[:, 0, 4:7, 5:10] = targets[:, 0, 4:7, 5:10] = np.nan  # land
+    targets[1, 1] = np.nan  # a channel that one sample lacks
+    inputs, targets = inputs.astype(np.float32), targets.astype(np.float32)
+
+    torch.manual_seed(SEED + 4)
+    model = pytorch_vit.VisionTransformer((12, 16), patch, 4 * channels, channels, 16, 1, 2)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if not name.startswith("patch_embed"):
+                parameter.copy_(0.2 * torch.randn_like(parameter))
+    parameters = {name: parameter.numpy(force=True).copy() for name, parameter in model.named_parameters()}
+    model = model.double()
+
+    fields, wanted = torch.from_numpy(inputs).double(), torch.from_numpy(targets).double()
+    seen = torch.cat([fields.nan_to_num(0.0), (~fields.isnan()).double()], dim=1)
+    seen = torch.nn.functional.pad(seen, (0, 3, 0, 0), mode="circular")  # the first columns again, in the east
+    seen = torch.nn.functional.pad(seen, (0, 0, 0, 1), mode="replicate")  # the last row again, in the south
+    there = ~wanted.isnan()
+    wanted = wanted.nan_to_num(0.0)
+
+    def losses_of(prediction):
+        return pytorch_vit.sample_losses(torch.where(there, prediction, 0.0), wanted)
+
+    optimizer = make_optimizer({**ADAM, "lr": 1e-3}, model.parameters())
+    curve = []
+    for step in range(10):
+        for group in optimizer.param_groups:
+            group["lr"] = pytorch_vit.learning_rate_at(step, 1e-3, 10)
+        optimizer.zero_grad(set_to_none=True)
+        prediction = model(seen)[..., :height, :width]
+        losses = losses_of(prediction)
+        losses.mean().backward()
+        if step == 0:
+            gradients = {n: p.grad.numpy(force=True).astype(np.float32) for n, p in model.named_parameters()}
+            weights = pytorch_vit.latitude_weights(height)[:, None] * there
+            squares = (weights * (prediction - wanted) ** 2).sum(dim=(-2, -1)) / weights.sum(dim=(-2, -1))
+            first = {
+                "prediction": prediction.numpy(force=True),
+                "sample_losses": losses.numpy(force=True),
+                # the mean over those samples that have the channel
+                "channel_rmse": squares.sqrt().nanmean(dim=0).numpy(force=True),
+            }
+        optimizer.step()
+        curve.append(losses.mean().item())
+    with create_file("gaps.h5") as file:
+        file.attrs.update(torch_version=str(torch.__version__))
+        write_all(file, {"inputs": inputs, "targets": targets, "losses": np.array(curve), **first})
+        write_all(file.create_group("parameters"), parameters)
+        write_all(file.create_group("gradients"), gradients)
+    print(f"gaps: losses {curve[0]:.6f} ... {curve[-1]:.6f}, {int(there.sum())} of {there.numel()} points")
+
+
 def write_operations():
     generator = np.random.default_rng(SEED + 3)
     with create_file("operations.h5") as file:
@@ -390,6 +450,7 @@ def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     write_vit()
+    write_gaps()
     write_operations()
 
 

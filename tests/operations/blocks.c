@@ -112,7 +112,7 @@ static const double sum64 = 1e3 * 0x1p-53;
 GPU_TEST(loss_and_metrics_of_parts_add_up)
 {
     static const part parts[3] = {{0, 4, 0, PATCH_SIZE}, {4, 7, 0, PATCH_SIZE}, {11, 1, 0, PATCH_SIZE}};
-    enum { FIGURES = BATCH * CHANNELS };
+    enum { FIGURES = 2 * BATCH * CHANNELS };
     FOR_EACH_PATH(isa)
     {
         vt_backend *b = open_path(isa);
@@ -160,18 +160,19 @@ GPU_TEST(channel_squares_weigh_each_row)
         guarded prediction = guarded_open(BATCH * 7, PATCH_SIZE), target = guarded_open(BATCH * 7, PATCH_SIZE);
         vt_patch_grid grid = grid_of(VT_PATCH_CHANNEL_LAST, 4, 7);
         float fields[2][FIELDS], weights[HEIGHT];
-        double squares[BATCH * CHANNELS], expected[BATCH * CHANNELS] = {0};
+        double squares[BATCH * CHANNELS][2], expected[BATCH * CHANNELS] = {0};
         for (int i = 0; i < HEIGHT; i++) weights[i] = 0.25f * (float)(i + 1);
         for (int i = 0; i < 2; i++) fill_random(fields[i], FIELDS, 7 + (uint64_t)i, 1);
         b->patches_load(b, &grid, fields[0], mean, inverse_std, prediction.matrix);
         b->patches_load(b, &grid, fields[1], mean, inverse_std, target.matrix);
-        b->channel_squares(b, &grid, prediction.matrix, target.matrix, weights, squares);
+        b->channel_squares(b, &grid, prediction.matrix, target.matrix, weights, squares[0]);
         for (int i = 0; i < FIELDS; i++) {
             int y = i % PLANE / (ACROSS * PATCH), x = i % (ACROSS * PATCH), token = y / PATCH * ACROSS + x / PATCH;
             double difference = (double)fields[0][i] - (double)fields[1][i];
             if (token >= 4 && token < 11) expected[i / PLANE] += (double)weights[y] * difference * difference;
         }
-        for (int i = 0; i < BATCH * CHANNELS; i++) EXPECT_NEAR(squares[i], expected[i], sum64 * expected[i]);
+        for (int i = 0; i < BATCH * CHANNELS; i++) EXPECT_NEAR(squares[i][0], expected[i], sum64 * expected[i]);
+        for (int i = 0; i < BATCH * CHANNELS; i++) EXPECT(squares[i][1] == 0, "no point is missing");
         GUARDED_CLOSE_ALL(&prediction, &target);
         vt_backend_close(&b);
     }

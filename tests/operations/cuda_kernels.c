@@ -421,7 +421,8 @@ CUDA_TEST(patches_of_eight_points)
     fill_random(fields, SIZE, 1, 1);
     for (int kind = 0; kind < 4; kind++) {
         int order = kind % 2 == 0 ? VT_PATCH_CHANNEL_FIRST : VT_PATCH_CHANNEL_LAST;
-        vt_patch_grid grid = {1, CHANNELS, CHANNELS, HEIGHT, WIDTH, 8, (vt_patch_order)order, 0, TOKENS};
+        vt_patch_grid grid = {1,      CHANNELS,        CHANNELS,           HEIGHT, WIDTH, 8, (vt_patch_order)order, 0,
+                              TOKENS, VT_MISSING_MEAN, VT_BEYOND_LEFT_OUT, false};
         vt_matrix expected = vt_matrix_make(patches, TOKENS, COLUMNS);
         vt_matrix actual = vt_matrix_make(patches + TOKENS * COLUMNS, TOKENS, COLUMNS), half = expected;
         half.half = (uint16_t *)(patches + 2 * TOKENS * COLUMNS);
@@ -448,9 +449,14 @@ CUDA_TEST(sums_of_the_loss)
     guarded prediction = guarded_random(BATCH * TOKENS, COLUMNS, 1, 1);
     guarded target = guarded_random(BATCH * TOKENS, COLUMNS, 2, 1), gradient[2];
     const float weights[4] = {0.5f, 1, 1.5f, 2};
-    vt_patch_grid grid = {BATCH, CHANNELS, CHANNELS, 4, 6, 2, VT_PATCH_CHANNEL_LAST, 0, TOKENS};
-    double squares[2][2 * BATCH], channels[2][BATCH * CHANNELS], scales[2] = {1, 1};
+    vt_patch_grid grid = {BATCH,  CHANNELS,         CHANNELS,           4,    6, 2, VT_PATCH_CHANNEL_LAST, 0,
+                          TOKENS, VT_MISSING_STAYS, VT_BEYOND_LEFT_OUT, false};
+    double squares[2][2 * BATCH], channels[2][2 * BATCH * CHANNELS], scales[2] = {1, 1};
     float losses[2][BATCH];
+    for (int i = 0; i < 500; i++) { /* some points are not there */
+        float *row = target.matrix.data + i % (BATCH * TOKENS) * target.matrix.stride;
+        row[i * 977 % COLUMNS] = VT_NO_POINT;
+    }
     for (int i = 0; i < 2; i++) {
         vt_backend *p = i == 0 ? b.plain : b.cuda;
         gradient[i] = guarded_open(BATCH * TOKENS, COLUMNS);
@@ -462,7 +468,7 @@ CUDA_TEST(sums_of_the_loss)
         p->sum_of_squares(p, prediction.memory, prediction.size, 0.5, &scales[i]);
     }
     for (int i = 0; i < 2 * BATCH; i++) EXPECT_NEAR(squares[1][i], squares[0][i], 1e-12 * squares[0][i]);
-    for (int i = 0; i < BATCH * CHANNELS; i++) EXPECT_NEAR(channels[1][i], channels[0][i], 1e-12 * channels[0][i]);
+    for (int i = 0; i < 2 * BATCH * CHANNELS; i++) EXPECT_NEAR(channels[1][i], channels[0][i], 1e-12 * channels[0][i]);
     for (int i = 0; i < BATCH; i++) EXPECT_NEAR(losses[1][i], losses[0][i], 1e-7 * losses[0][i]);
     EXPECT_NEAR(scales[1], scales[0], 1e-12 * scales[0]);
     guarded_compare(&gradient[1], &gradient[0], 1e-6, "gradient of the loss");

@@ -358,7 +358,7 @@ static void mirror_channel_squares(vt_backend *backend, const vt_patch_grid *gri
 {
     call c = begin(backend, "channel_squares");
     IN(prediction), IN(target), IN_ARRAY(latitude_weights, grid->height);
-    OUT_ARRAY(squares, grid->batch * grid->channels);
+    OUT_ARRAY(squares, 2 * grid->batch * grid->channels);
     RUN(channel_squares(c.inner, grid, prediction, target, latitude_weights, squares));
 }
 

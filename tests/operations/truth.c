@@ -366,36 +366,50 @@ TEST(finite_differences_attention)
         &(problem){"attention with dropout", 3 * QKV, QKV, attention_dropout_forward, attention_dropout_backward});
 }
 
-static void loss_forward(vt_backend *b, const float *x, float *losses)
+/* Points that are not there, in the target and in the prediction: every seventh, and every eleventh. */
+static bool with_gaps;
+
+static void take_gaps(float *target, float *prediction)
 {
-    float target[ROWS * IN];
-    double squares[4];
+    for (int i = 0; i < ROWS * IN && with_gaps; i++) {
+        if (i % 7 == 2) target[i] = VT_NO_POINT;
+        if (i % 11 == 4) prediction[i] = VT_NO_POINT;
+    }
+}
+
+static void loss_of(vt_backend *b, const float *x, float *prediction, float *target, double squares[4])
+{
+    memcpy(prediction, x, ROWS * IN * sizeof *prediction);
     constants(target, ROWS * IN, 4);
-    b->squared_norms(b, 2, vt_matrix_make((float *)x, ROWS, IN), vt_matrix_make(target, ROWS, IN), squares);
-    b->relative_l2(b, 2, squares, losses, NULL);
+    take_gaps(target, prediction);
+    b->squared_norms(b, 2, vt_matrix_make(prediction, ROWS, IN), vt_matrix_make(target, ROWS, IN), squares);
 }
 
 /* The operation takes one scale for all samples, so both losses weigh the same here. */
 static void equal_losses_forward(vt_backend *b, const float *x, float *sum)
 {
-    float losses[2];
-    loss_forward(b, x, losses);
+    float losses[2], prediction[ROWS * IN], target[ROWS * IN];
+    double squares[4];
+    loss_of(b, x, prediction, target, squares);
+    b->relative_l2(b, 2, squares, losses, NULL);
     sum[0] = losses[0] + losses[1];
 }
 
 static void equal_losses_backward(vt_backend *b, const float *x, const float *weight, float *dx)
 {
-    float target[ROWS * IN];
+    float prediction[ROWS * IN], target[ROWS * IN];
     double squares[4];
-    vt_matrix prediction = vt_matrix_make((float *)x, ROWS, IN), wanted = vt_matrix_make(target, ROWS, IN);
-    constants(target, ROWS * IN, 4);
-    b->squared_norms(b, 2, prediction, wanted, squares);
-    b->relative_l2_backward(b, 2, prediction, wanted, squares, weight[0], NULL, vt_matrix_make(dx, ROWS, IN));
+    loss_of(b, x, prediction, target, squares);
+    b->relative_l2_backward(b, 2, vt_matrix_make(prediction, ROWS, IN), vt_matrix_make(target, ROWS, IN), squares,
+                            weight[0], NULL, vt_matrix_make(dx, ROWS, IN));
 }
 
 TEST(finite_differences_loss)
 {
     check_problem(&(problem){"relative l2", ROWS * IN, 1, equal_losses_forward, equal_losses_backward});
+    with_gaps = true;
+    check_problem(&(problem){"relative l2 with gaps", ROWS * IN, 1, equal_losses_forward, equal_losses_backward});
+    with_gaps = false;
 }
 
 /* x [ROWS, IN], then position [3, IN] */

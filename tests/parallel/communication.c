@@ -91,6 +91,7 @@ TEST(steps_send_what_was_planned)
     CHECK("tensor_parallel", all, "sequence_parallel", "true");
     CHECK("context_parallel", all);
     CHECK("context_parallel", all, "cp_comm", "ring");
+    CHECK("patch_size", "5", "pad", "wrap", "missing", "mask", "mask_channels", "true", "context_parallel", all);
 }
 
 TEST(steps_on_mixed_layouts_send_what_was_planned)

@@ -347,9 +347,11 @@ TEST(forms_of_fields_are_alike)
     double means[CHANNELS] = {0}, stds[CHANNELS] = {0};
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         vt_statistics *statistics = NULL;
-        const vt_fields_form said = {.variables = forms[i].netcdf ? "[a,b]" : NULL};
+        const vt_statistics_source source = {.directory = vt_test_directory(),
+                                             .option_name = "data directory",
+                                             .form.variables = forms[i].netcdf ? "[a,b]" : NULL};
         write_form("x_2013.h5", &forms[i]);
-        EXPECT_OK(vt_statistics_gather(vt_test_directory(), "data directory", &said, &(vt_window_range){0}, &statistics));
+        EXPECT_OK(vt_statistics_gather(&source, &statistics));
         for (int c = 0; c < CHANNELS && statistics != NULL; c++) {
             if (i == 0) means[c] = vt_statistics_mean(statistics, c);
             if (i == 0) stds[c] = vt_statistics_std(statistics, c);

@@ -74,7 +74,8 @@ TEST(statistics_are_those_of_training)
     float mean, std;
     vt_statistics *statistics = NULL;
     snprintf(path, sizeof path, "%s/train", directory);
-    EXPECT_OK(vt_statistics_gather(path, "data directory", NULL, &(vt_window_range){0}, &statistics));
+    const vt_statistics_source source = {.directory = path, .option_name = "data directory"};
+    EXPECT_OK(vt_statistics_gather(&source, &statistics));
     VT_ASSERT(statistics != NULL);
     snprintf(path, sizeof path, "%s/stats/global_means.npy", directory);
     EXPECT_OK(vt_statistics_read(path, "global_means_path", 1, &mean));

@@ -186,9 +186,57 @@ TEST(against_two_passes)
     vt_statistics_close(&statistics);
 }
 
+/* A fifth of the points is missing, all of one time of channel 1, and one point always. */
+TEST(statistics_of_what_is_there)
+{
+    enum { TIMES = 40, CHANNELS = 2, HEIGHT = 5, WIDTH = 7, POINTS = HEIGHT * WIDTH, NEVER = 11 };
+    static float fields[TIMES][CHANNELS][POINTS];
+    vt_statistics *statistics = NULL;
+    vt_npy time_means;
+    EXPECT_OK(vt_statistics_open(CHANNELS, HEIGHT, WIDTH, &statistics));
+    for (int t = 0; t < TIMES; t++) {
+        for (int i = 0; i < CHANNELS * POINTS; i++) {
+            const double uniform = vt_random_element(3, 4, (uint64_t)(t * CHANNELS * POINTS + i));
+            const bool missing = uniform < 0.2 || i % POINTS == NEVER || (t == 9 && i >= POINTS);
+            fields[t][i / POINTS][i % POINTS] = missing ? NAN : (float)(54000 + uniform * (i % POINTS));
+        }
+        vt_statistics_add(statistics, &fields[t][0][0]);
+    }
+    EXPECT_OK(vt_statistics_write(statistics, test_path("gaps")));
+    EXPECT_OK(vt_npy_open(test_path("gaps/time_means.npy"), &time_means));
+    for (int c = 0; c < CHANNELS; c++) {
+        double sum = 0, squares = 0, point_sums[POINTS] = {0};
+        int count = 0, point_counts[POINTS] = {0};
+        for (int i = 0; i < TIMES * POINTS; i++) {
+            const float value = fields[i / POINTS][c][i % POINTS];
+            if (isnan(value)) continue;
+            sum += (double)value;
+            count++;
+            point_sums[i % POINTS] += (double)value;
+            point_counts[i % POINTS]++;
+        }
+        const double mean = sum / count;
+        for (int i = 0; i < TIMES * POINTS; i++) {
+            const float value = fields[i / POINTS][c][i % POINTS];
+            if (!isnan(value)) squares += ((double)value - mean) * ((double)value - mean);
+        }
+        const double std = sqrt(squares / count);
+        EXPECT_NEAR(vt_statistics_mean(statistics, c), mean, 3e-12 * mean);
+        EXPECT_NEAR(vt_statistics_std(statistics, c), std, 1e-9 * std);
+        for (int i = 0; i < POINTS; i++) {
+            const double found = time_means.values[c * POINTS + i];
+            EXPECT(i == NEVER ? isnan(found) : fabs(found - point_sums[i] / point_counts[i]) < 6e-8 * found, "%d: %g",
+                   i, found);
+        }
+    }
+    vt_npy_close(&time_means);
+    vt_statistics_close(&statistics);
+}
+
 static vt_status gather(const char *directory, vt_statistics **statistics)
 {
-    return vt_statistics_gather(directory, "data directory", NULL, &(vt_window_range){0}, statistics);
+    const vt_statistics_source source = {.directory = directory, .option_name = "data directory"};
+    return vt_statistics_gather(&source, statistics);
 }
 
 TEST(over_files)

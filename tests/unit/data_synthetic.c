@@ -302,7 +302,8 @@ TEST(persistence_and_statistics)
     EXPECT_OK(vt_statistics_read_pair(test_path("set/stats/global_means.npy"), test_path("set/stats/global_stds.npy"),
                                       CHANNELS, means, stds));
     vt_statistics *statistics = NULL;
-    EXPECT_OK(vt_statistics_gather(test_path("set/train"), "data directory", NULL, &(vt_window_range){0}, &statistics));
+    const vt_statistics_source source = {.directory = test_path("set/train"), .option_name = "data directory"};
+    EXPECT_OK(vt_statistics_gather(&source, &statistics));
     for (int c = 0; c < CHANNELS; c++) {
         EXPECT_NEAR((double)means[c], vt_statistics_mean(statistics, c),
                     1e-6 * fabs(vt_statistics_mean(statistics, c)));

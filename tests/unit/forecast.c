@@ -36,6 +36,31 @@ TEST(scores_by_hand)
     vt_scores_close(&scores);
 }
 
+/* Points that are missing in one of a score's fields count for nothing, with their weights; an initial time without any
+ * counts in no mean; a forecast that is not finite is no missing point. */
+TEST(scores_leave_gaps_out)
+{
+    const double latitudes[] = {60, 0}, low = 2 / 3., high = 4 / 3.;
+    const float climatology[] = {0, NAN, 0, 0}, stds[] = {2};
+    const float forecast[] = {1, 2, 3, 4}, target[] = {2, 1, NAN, 1}, persistence[] = {NAN, 3, 1, -1};
+    const float nothing[] = {NAN, NAN, NAN, NAN}, broken[] = {1, NAN, 3, 4};
+    const vt_scores_options options = {2, 1, 2, 2, latitudes, climatology, stds};
+    vt_scores *scores = NULL;
+    vt_scores_open(&options, &scores);
+    vt_scores_add(scores, 0, forecast, target, persistence);
+    vt_scores_add(scores, 0, forecast, nothing, persistence);
+    EXPECT(vt_scores_samples(scores) == 2);
+    EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_MODEL), sqrt((low * 2 + high * 9) / (2 * low + high)), 1e-12);
+    EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_PERSISTENCE), sqrt((low * 4 + high * 4) / (low + high)), 1e-12);
+    EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_CLIMATOLOGY), sqrt((low * 4 + high) / (low + high)), 1e-12);
+    EXPECT_NEAR(vt_scores_acc(scores, 0, 0, VT_SCORE_MODEL),
+                (low * 2 + high * 4) / sqrt((low + high * 16) * (low * 4 + high)), 1e-12);
+    EXPECT_NEAR(vt_scores_acc(scores, 0, 0, VT_SCORE_PERSISTENCE), -1, 1e-12); /* at one point only */
+    vt_scores_add(scores, 1, broken, target, persistence);
+    EXPECT(isnan(vt_scores_rmse(scores, 1, 0, VT_SCORE_MODEL)));
+    vt_scores_close(&scores);
+}
+
 static const char *shown(vt_date date)
 {
     static char text[VT_DATE_SIZE];

@@ -81,7 +81,14 @@ static int64_t count_parameters(int64_t dim)
     vt_backend *dry = NULL;
     vt_parameters *parameters = NULL;
     vt_vit *model = NULL;
-    vt_vit_options options = {360, 720, 8, 20, 20, dim, 12, 8, VT_GELU_ERF, 0, false};
+    vt_vit_options options = {.height = 360,
+                              .width = 720,
+                              .patch = 8,
+                              .in_channels = 20,
+                              .out_channels = 20,
+                              .dim = dim,
+                              .depth = 12,
+                              .heads = 8};
     EXPECT_OK(vt_backend_open_dry(&dry));
     alone one = open_alone(dry, 45 * 90);
     EXPECT_OK(vt_parameters_open(dry, one.parallel, &parameters));

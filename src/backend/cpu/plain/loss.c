@@ -1,5 +1,10 @@
 #include "backend/cpu/cpu.h"
 
+static bool is_there(float prediction, float target)
+{
+    return prediction != VT_NO_POINT && target != VT_NO_POINT;
+}
+
 static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares)
 {
     (void)backend;
@@ -10,6 +15,7 @@ static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix predicti
         for (int64_t r = sample * tokens; r < (sample + 1) * tokens; r++) {
             const float *p = prediction.data + r * prediction.stride, *t = target.data + r * target.stride;
             for (int64_t c = 0; c < target.columns; c++) {
+                if (!is_there(p[c], t[c])) continue;
                 double difference = (double)p[c] - (double)t[c];
                 difference_squares += difference * difference;
                 target_squares += (double)t[c] * (double)t[c];
@@ -24,7 +30,8 @@ static void relative_l2(vt_backend *backend, int64_t batch, const double *square
 {
     (void)backend;
     for (int64_t sample = 0; sample < batch; sample++) {
-        losses[sample] = (float)sqrt(squares[2 * sample] / squares[2 * sample + 1]);
+        const double *square = squares + 2 * sample;
+        losses[sample] = square[0] == 0 && square[1] == 0 ? 0 : (float)sqrt(square[0] / square[1]);
         if (sum != NULL) *sum += (double)losses[sample];
     }
 }
@@ -44,25 +51,29 @@ static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix p
         const float *p = prediction.data + r * prediction.stride, *t = target.data + r * target.stride;
         float *to = dprediction.data + r * dprediction.stride;
 #pragma omp simd
-        for (int64_t c = 0; c < target.columns; c++) to[c] = factor * (p[c] - t[c]);
+        for (int64_t c = 0; c < target.columns; c++) to[c] = is_there(p[c], t[c]) ? factor * (p[c] - t[c]) : 0;
     }
 }
 
-static double weighted_squares(const vt_patch_grid *grid, int64_t sample, int64_t channel, vt_matrix prediction,
-                               vt_matrix target, const float *latitude_weights)
+static void weighted_squares(const vt_patch_grid *grid, int64_t sample, int64_t channel, vt_matrix prediction,
+                             vt_matrix target, const float *latitude_weights, double sums[2])
 {
-    int64_t across = grid->width / grid->patch, tokens = vt_patch_grid_tokens(grid);
-    double sum = 0;
+    int64_t across = vt_patch_grid_across(grid), tokens = vt_patch_grid_tokens(grid), patch = grid->patch;
+    sums[0] = sums[1] = 0;
     for (int64_t token = 0; token < tokens; token++) {
-        int64_t r = sample * tokens + token, top = (grid->first_token + token) / across * grid->patch;
-        for (int64_t point = 0; point < grid->patch * grid->patch; point++) {
+        int64_t r = sample * tokens + token, number = grid->first_token + token;
+        for (int64_t point = 0; point < patch * patch; point++) {
+            int64_t row = number / across * patch + point / patch, place = number % across * patch + point % patch;
+            if (row >= grid->height || place >= grid->width) continue;
             int64_t column = point * grid->channels + channel;
-            double difference = (double)prediction.data[r * prediction.stride + column] -
-                                (double)target.data[r * target.stride + column];
-            sum += (double)latitude_weights[top + point / grid->patch] * difference * difference;
+            float p = prediction.data[r * prediction.stride + column], t = target.data[r * target.stride + column];
+            double difference = (double)p - (double)t;
+            if (is_there(p, t))
+                sums[0] += (double)latitude_weights[row] * difference * difference;
+            else
+                sums[1] += (double)latitude_weights[row];
         }
     }
-    return sum;
 }
 
 static void channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
@@ -71,8 +82,8 @@ static void channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_m
     (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < grid->batch * grid->channels; i++)
-        squares[i] =
-            weighted_squares(grid, i / grid->channels, i % grid->channels, prediction, target, latitude_weights);
+        weighted_squares(grid, i / grid->channels, i % grid->channels, prediction, target, latitude_weights,
+                         squares + 2 * i);
 }
 
 void vt_plain_loss_fill(vt_backend *backend)

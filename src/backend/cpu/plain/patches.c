@@ -8,42 +8,58 @@ static void patch_steps(const vt_patch_grid *grid, int64_t *channel_step, int64_
     *point_step = channel_first ? 1 : grid->channels;
 }
 
-/* The top left point, in channel 0, of the patch of row r of all samples' tokens. */
-static int64_t patch_start(const vt_patch_grid *grid, int64_t r)
+/* Of row r of all samples' tokens: its sample's fields, and its top left point in them. */
+typedef struct {
+    int64_t fields, top, left;
+} corner;
+
+static corner patch_corner(const vt_patch_grid *grid, int64_t r)
 {
-    int64_t across = grid->width / grid->patch, tokens = vt_patch_grid_tokens(grid);
+    int64_t across = vt_patch_grid_across(grid), tokens = vt_patch_grid_tokens(grid);
     int64_t token = grid->first_token + r % tokens;
-    int64_t corner = (token / across) * grid->patch * grid->width + (token % across) * grid->patch;
-    return (r / tokens) * grid->field_channels * grid->height * grid->width + corner;
+    return (corner){(r / tokens) * grid->field_channels * grid->height * grid->width, token / across * grid->patch,
+                    token % across * grid->patch};
 }
 
-/* One token: columns of `to` in the grid's order, from the patch whose top left point is `from`. */
-static void load_patch(const vt_patch_grid *grid, const float *from, const float *mean, const float *inverse_std,
-                       float *to)
+static float normalised(const vt_patch_grid *grid, float value, float mean, float inverse_std)
+{
+    if (isnan(value) && grid->missing != VT_MISSING_STAYS) return grid->missing == VT_MISSING_MEAN ? 0 : VT_NO_POINT;
+    return (value - mean) * inverse_std;
+}
+
+/* One token: columns of `to` in the grid's order, from the fields of its sample. */
+static void load_patch(const vt_patch_grid *grid, corner at, const float *fields, const float *mean,
+                       const float *inverse_std, float *to)
 {
     int64_t patch = grid->patch, plane = grid->height * grid->width, channel_step, point_step;
     patch_steps(grid, &channel_step, &point_step);
     for (int64_t c = 0; c < grid->channels; c++) {
         for (int64_t row = 0; row < patch; row++) {
-            const float *source = from + c * plane + row * grid->width;
             float *target = to + c * channel_step + row * patch * point_step;
-            for (int64_t column = 0; column < patch; column++)
-                target[column * point_step] = (source[column] - mean[c]) * inverse_std[c];
+            for (int64_t column = 0; column < patch; column++) {
+                int64_t point = vt_patch_grid_point(grid, at.top + row, at.left + column);
+                float value = point >= 0 ? fields[at.fields + c * plane + point] : 0;
+                target[column * point_step] =
+                    point >= 0 ? normalised(grid, value, mean[c], inverse_std[c]) : VT_NO_POINT;
+                if (grid->with_mask) target[grid->channels * channel_step + column] = isnan(value) ? 0.0f : 1.0f;
+            }
         }
     }
 }
 
-static void store_patch(const vt_patch_grid *grid, const float *from, const float *mean, const float *inverse_std,
-                        float *to)
+static void store_patch(const vt_patch_grid *grid, corner at, const float *from, const float *mean,
+                        const float *inverse_std, float *fields)
 {
     int64_t patch = grid->patch, plane = grid->height * grid->width, channel_step, point_step;
     patch_steps(grid, &channel_step, &point_step);
     for (int64_t c = 0; c < grid->channels; c++) {
-        for (int64_t row = 0; row < patch; row++) {
+        for (int64_t row = 0; row < patch && at.top + row < grid->height; row++) {
             const float *source = from + c * channel_step + row * patch * point_step;
-            float *target = to + c * plane + row * grid->width;
-            for (int64_t column = 0; column < patch; column++)
-                target[column] = source[column * point_step] / inverse_std[c] + mean[c];
+            float *target = fields + at.fields + c * plane + (at.top + row) * grid->width + at.left;
+            for (int64_t column = 0; column < patch && at.left + column < grid->width; column++) {
+                float value = source[column * point_step];
+                target[column] = value == VT_NO_POINT ? NAN : value / inverse_std[c] + mean[c];
+            }
         }
     }
 }
@@ -54,7 +70,7 @@ static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const f
     (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < patches.rows; r++)
-        load_patch(grid, fields + patch_start(grid, r), mean, inverse_std, patches.data + r * patches.stride);
+        load_patch(grid, patch_corner(grid, r), fields, mean, inverse_std, patches.data + r * patches.stride);
 }
 
 static void patches_store(vt_backend *backend, const vt_patch_grid *grid, vt_matrix patches, const float *mean,
@@ -63,7 +79,7 @@ static void patches_store(vt_backend *backend, const vt_patch_grid *grid, vt_mat
     (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < patches.rows; r++)
-        store_patch(grid, patches.data + r * patches.stride, mean, inverse_std, fields + patch_start(grid, r));
+        store_patch(grid, patch_corner(grid, r), patches.data + r * patches.stride, mean, inverse_std, fields);
 }
 
 void vt_plain_patches_fill(vt_backend *backend)

@@ -6,11 +6,16 @@ enum { RUN = 16 }; /* rows */
 typedef float narrow __attribute__((vector_size(LANES * 2)));
 typedef double wide __attribute__((vector_size(LANES * 4)));
 
-INLINE wide widen(const float *from)
+/* Points that are not there are 0 in both. */
+INLINE void widen(const float *prediction, const float *target, wide *p, wide *t)
 {
-    narrow numbers;
-    memcpy(&numbers, from, sizeof numbers);
-    return __builtin_convertvector(numbers, wide);
+    typedef int32_t flags __attribute__((vector_size(sizeof(narrow))));
+    narrow a, b;
+    memcpy(&a, prediction, sizeof a);
+    memcpy(&b, target, sizeof b);
+    const flags there = (a != VT_NO_POINT) & (b != VT_NO_POINT);
+    *p = __builtin_convertvector((narrow)((flags)a & there), wide);
+    *t = __builtin_convertvector((narrow)((flags)b & there), wide);
 }
 
 /* The squares of a row, in float64, whose lanes are added in their order. */
@@ -23,7 +28,9 @@ static void add_row(const float *prediction, const float *target, int64_t column
     for (; c + LANES <= columns; c += LANES) {
 #pragma GCC unroll 2
         for (int64_t i = 0; i < 2; i++) {
-            wide wanted = widen(target + c + i * HALF), difference = widen(prediction + c + i * HALF) - wanted;
+            wide forecast, wanted;
+            widen(prediction + c + i * HALF, target + c + i * HALF, &forecast, &wanted);
+            const wide difference = forecast - wanted;
             difference_squares[i] += difference * difference;
             target_squares[i] += wanted * wanted;
         }
@@ -31,6 +38,7 @@ static void add_row(const float *prediction, const float *target, int64_t column
     memcpy(differences, difference_squares, sizeof differences);
     memcpy(targets, target_squares, sizeof targets);
     for (int64_t i = 0; c + i < columns; i++) {
+        if (prediction[c + i] == VT_NO_POINT || target[c + i] == VT_NO_POINT) continue;
         double wanted = (double)target[c + i], difference = (double)prediction[c + i] - wanted;
         differences[i] += difference * difference;
         targets[i] += wanted * wanted;

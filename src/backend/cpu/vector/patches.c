@@ -47,6 +47,31 @@ static void load_token(const vt_patch_grid *grid, const float *from, const float
     }
 }
 
+/* The same of a token that reaches beyond the fields, or perhaps does. */
+static void gather_beyond(const vt_patch_grid *grid, const float *fields, int64_t token, const float *mean,
+                          const float *inverse_std, float *values)
+{
+    int64_t patch = grid->patch, across = vt_patch_grid_across(grid), plane = grid->height * grid->width;
+    int64_t top = token / across * patch, left = token % across * patch;
+    for (int64_t row = 0; row < patch; row++)
+        for (int64_t column = 0; column < patch; column++, values++) {
+            int64_t point = vt_patch_grid_point(grid, top + row, left + column);
+            for (int64_t c = 0; c < grid->channels; c++)
+                values[c * patch * patch] =
+                    point < 0 ? VT_NO_POINT : (fields[c * plane + point] - mean[c]) * inverse_std[c];
+        }
+}
+
+/* What is missing in a token's values gets the number that stands for it; mask, unless it is NULL, says where. */
+static void fill_missing(const vt_patch_grid *grid, int64_t count, float *values, float *mask)
+{
+    const float fill = grid->missing == VT_MISSING_MEAN ? 0 : VT_NO_POINT;
+    if (mask != NULL)
+        for (int64_t i = 0; i < count; i++) mask[i] = values[i] != values[i] ? 0 : 1;
+    if (grid->missing != VT_MISSING_STAYS)
+        for (int64_t i = 0; i < count; i++) values[i] = values[i] != values[i] ? fill : values[i];
+}
+
 /* to [point, channel] = values [channel, point], in squares: the last ones overlap those before them. */
 static void put_channels_last(const vt_patch_grid *grid, const float *values, float *to)
 {
@@ -71,16 +96,22 @@ static void put_channels_last(const vt_patch_grid *grid, const float *values, fl
 static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
                          const float *inverse_std, vt_matrix patches)
 {
-    int64_t count = patches.columns, across = grid->width / grid->patch;
+    int64_t count = patches.columns, points = grid->channels * grid->patch * grid->patch;
+    int64_t across = vt_patch_grid_across(grid), whole = grid->width / grid->patch, down = grid->height / grid->patch;
     bool in_place = patches.type == VT_FLOAT32 && grid->order == VT_PATCH_CHANNEL_FIRST;
     if (!vt_cpu_scratch_reserve(backend, 2 * (size_t)count * sizeof(float))) return;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < patches.rows; r++) {
         int64_t sample = r / grid->tokens, token = grid->first_token + r % grid->tokens;
-        const float *from = fields + sample * grid->field_channels * grid->height * grid->width +
-                            token / across * grid->patch * grid->width + token % across * grid->patch;
+        const float *from = fields + sample * grid->field_channels * grid->height * grid->width;
+        int64_t corner = token / across * grid->patch * grid->width + token % across * grid->patch;
         float *scratch = vt_cpu_scratch(backend), *values = in_place ? patches.data + r * patches.stride : scratch;
-        load_token(grid, from, mean, inverse_std, values);
+        if (token / across < down && token % across < whole)
+            load_token(grid, from + corner, mean, inverse_std, values);
+        else
+            gather_beyond(grid, from, token, mean, inverse_std, values);
+        if (grid->missing != VT_MISSING_STAYS || grid->with_mask)
+            fill_missing(grid, points, values, grid->with_mask ? values + points : NULL);
         if (grid->order == VT_PATCH_CHANNEL_LAST) {
             values = patches.type == VT_FLOAT32 ? patches.data + r * patches.stride : scratch + count;
             put_channels_last(grid, scratch, values);

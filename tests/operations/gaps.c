@@ -1,0 +1,321 @@
+/* What is missing in fields, and what lies beyond their edges: patches, loss and metrics against plain definitions. */
+#include "backend/half.h"
+#include "operations/guarded.h"
+#include "operations/paths.h"
+#include "test.h"
+
+enum { BATCH = 2, FIELD_CHANNELS = 3, CHANNELS = 2, MOST_HEIGHT = 20, MOST_WIDTH = 31, MOST_PATCH = 8 };
+static const float mean[CHANNELS] = {1, -2}, inverse_std[CHANNELS] = {0.5f, 4}; /* powers of two: exact */
+
+static vt_backend *open_path(vt_cpu_isa isa)
+{
+    vt_backend *backend = NULL;
+    EXPECT_OK(path_open(isa, &backend));
+    return backend;
+}
+
+/* Whole numbers; where `gaps`, every fifth point and all of one channel of the second sample are missing. */
+static float *make_fields(int64_t height, int64_t width, bool gaps)
+{
+    const int64_t plane = height * width, size = BATCH * FIELD_CHANNELS * plane;
+    float *fields = malloc((size_t)size * sizeof *fields);
+    VT_ASSERT(fields != NULL);
+    for (int64_t i = 0; i < size; i++) fields[i] = (float)(i % 977);
+    for (int64_t i = 0; i < size && gaps; i++)
+        if (i % 5 == 0 || i / plane == FIELD_CHANNELS) fields[i] = NAN;
+    return fields;
+}
+
+/* What stands at (row, column) of the patches, by the words of backend.h. `mask`: 1 where the field has it. */
+static float wanted(const vt_patch_grid *grid, const float *fields, int64_t sample, int64_t channel, int64_t row,
+                    int64_t column, float *mask)
+{
+    const bool south = row >= grid->height, east = column >= grid->width;
+    *mask = 1;
+    if ((south || east) && grid->beyond == VT_BEYOND_LEFT_OUT) return VT_NO_POINT;
+    while (row >= grid->height) row--;
+    while (column >= grid->width) column -= grid->beyond == VT_BEYOND_WRAP ? grid->width : 1;
+    float value = fields[((sample * FIELD_CHANNELS + channel) * grid->height + row) * grid->width + column];
+    if (!isnan(value)) return (value - mean[channel]) * inverse_std[channel];
+    *mask = 0;
+    return grid->missing == VT_MISSING_STAYS ? NAN : grid->missing == VT_MISSING_MEAN ? 0 : VT_NO_POINT;
+}
+
+static bool same(float a, float b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+static void check_patches(vt_backend *b, const vt_patch_grid *grid, const float *fields)
+{
+    const int64_t patch = grid->patch, points = patch * patch, across = (grid->width + patch - 1) / patch;
+    const int64_t columns = CHANNELS * points * (grid->with_mask ? 2 : 1);
+    const bool first = grid->order == VT_PATCH_CHANNEL_FIRST;
+    guarded patches = guarded_open(BATCH * grid->tokens, columns);
+    int64_t wrong = 0;
+    b->patches_load(b, grid, fields, mean, inverse_std, patches.matrix);
+    guarded_check(&patches, "patches_load");
+    for (int64_t r = 0; r < BATCH * grid->tokens; r++)
+        for (int64_t i = 0; i < CHANNELS * points; i++) {
+            const int64_t channel = first ? i / points : i % CHANNELS, point = first ? i % points : i / CHANNELS;
+            const int64_t token = grid->first_token + r % grid->tokens;
+            float mask, value = wanted(grid, fields, r / grid->tokens, channel, token / across * patch + point / patch,
+                                       token % across * patch + point % patch, &mask);
+            const float *row = patches.matrix.data + r * patches.matrix.stride;
+            wrong += !same(row[i], value) || (grid->with_mask && row[CHANNELS * points + i] != mask);
+        }
+    EXPECT(wrong == 0, "%lld elements: [%lld, %lld] in patches of %lld, order %d, missing %d, beyond %d, mask %d",
+           (long long)wrong, (long long)grid->height, (long long)grid->width, (long long)patch, (int)grid->order,
+           (int)grid->missing, (int)grid->beyond, grid->with_mask);
+    guarded_close(&patches);
+}
+
+/* The input's, in 16 bits: those of float32, rounded. */
+static void check_half_patches(vt_backend *b, const vt_patch_grid *grid, const float *fields, vt_type type)
+{
+    const int64_t rows = BATCH * grid->tokens;
+    const int64_t columns = CHANNELS * grid->patch * grid->patch * (grid->with_mask ? 2 : 1);
+    guarded wide = guarded_open(rows, columns);
+    vt_matrix half = {.rows = rows, .columns = columns, .stride = columns, .type = type};
+    int64_t wrong = 0;
+    half.half = malloc((size_t)(rows * columns) * sizeof *half.half);
+    b->patches_load(b, grid, fields, mean, inverse_std, wide.matrix);
+    b->patches_load(b, grid, fields, mean, inverse_std, half);
+    for (int64_t i = 0; i < rows * columns; i++)
+        wrong += half.half[i] != vt_half_round(type, wide.matrix.data[i / columns * wide.matrix.stride + i % columns]);
+    EXPECT(wrong == 0, "%lld elements of 16 bits are not the rounded ones", (long long)wrong);
+    free(half.half);
+    guarded_close(&wide);
+}
+
+/* And back: the fields' points alone are written. */
+static void check_store(vt_backend *b, const vt_patch_grid *grid, const float *fields)
+{
+    const int64_t patch = grid->patch, across = (grid->width + patch - 1) / patch, plane = grid->height * grid->width;
+    guarded patches = guarded_open(BATCH * grid->tokens, CHANNELS * patch * patch);
+    float back[BATCH * FIELD_CHANNELS * MOST_HEIGHT * MOST_WIDTH];
+    for (int64_t i = 0; i < BATCH * FIELD_CHANNELS * plane; i++) back[i] = -7;
+    b->patches_load(b, grid, fields, mean, inverse_std, patches.matrix);
+    b->patches_store(b, grid, patches.matrix, mean, inverse_std, back);
+    for (int64_t i = 0; i < BATCH * FIELD_CHANNELS * plane; i++) {
+        const int64_t row = i % plane / grid->width, column = i % grid->width;
+        const int64_t token = row / patch * across + column / patch;
+        const bool written = i / plane % FIELD_CHANNELS < CHANNELS && token >= grid->first_token &&
+                             token < grid->first_token + grid->tokens;
+        const float expected = !written                                               ? -7
+                               : isnan(fields[i]) && grid->missing == VT_MISSING_MEAN ? mean[i / plane % FIELD_CHANNELS]
+                                                                                      : fields[i];
+        EXPECT(same(back[i], expected), "at %lld: %g, expected %g", (long long)i, (double)back[i], (double)expected);
+    }
+    guarded_close(&patches);
+}
+
+static void check_grid(vt_backend *b, int64_t height, int64_t width, int64_t patch)
+{
+    const int64_t tokens = (height + patch - 1) / patch * ((width + patch - 1) / patch);
+    float *fields = make_fields(height, width, true);
+    for (int kind = 0; kind < 2 * 3 * 3 * 2 * 2; kind++) {
+        vt_patch_grid grid = {.batch = BATCH,
+                              .field_channels = FIELD_CHANNELS,
+                              .channels = CHANNELS,
+                              .height = height,
+                              .width = width,
+                              .patch = patch,
+                              .tokens = tokens,
+                              .order = (vt_patch_order)(kind % 2),
+                              .missing = (vt_missing)(kind / 2 % 3),
+                              .beyond = (vt_beyond)(kind / 6 % 3),
+                              .with_mask = kind / 18 % 2};
+        if (grid.with_mask && grid.order != VT_PATCH_CHANNEL_FIRST) continue;
+        if (kind / 36 == 1) { /* a run that begins and ends within rows of tokens */
+            grid.first_token = tokens > 3 ? 1 : 0;
+            grid.tokens = tokens - grid.first_token - (tokens > 3 ? 1 : 0);
+        }
+        check_patches(b, &grid, fields);
+        if (!grid.with_mask) check_store(b, &grid, fields);
+        for (vt_type type = VT_BFLOAT16; type < VT_TYPE_COUNT; type++)
+            if (grid.order == VT_PATCH_CHANNEL_FIRST && grid.missing == VT_MISSING_MEAN && grid.beyond > 0)
+                check_half_patches(b, &grid, fields, type);
+    }
+    free(fields);
+}
+
+GPU_TEST(patches_with_gaps_and_beyond_the_edges)
+{
+    static const int64_t grids[][3] = {{12, 8, 4},  {11, 13, 4}, {17, 31, 8}, {16, 20, 8}, {20, 24, 8},
+                                       {13, 12, 6}, {5, 3, 8},   {7, 9, 1},   {11, 13, 3}, {1, 1, 2}};
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = open_path(isa);
+        for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) check_grid(b, grids[i][0], grids[i][1], grids[i][2]);
+        vt_backend_close(&b);
+    }
+}
+
+/* Without gaps the patches are the same to the bit, whatever is done about gaps. */
+GPU_TEST(patches_without_gaps_are_the_same)
+{
+    enum { HEIGHT = 12, WIDTH = 24, PATCH = 6, TOKENS = HEIGHT / PATCH * (WIDTH / PATCH) };
+    float *fields = make_fields(HEIGHT, WIDTH, false);
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = open_path(isa);
+        for (int order = 0; order < 2; order++) {
+            guarded expected = guarded_open(BATCH * TOKENS, CHANNELS * PATCH * PATCH);
+            vt_patch_grid grid = {.batch = BATCH,
+                                  .field_channels = FIELD_CHANNELS,
+                                  .channels = CHANNELS,
+                                  .height = HEIGHT,
+                                  .width = WIDTH,
+                                  .patch = PATCH,
+                                  .order = (vt_patch_order)order,
+                                  .tokens = TOKENS};
+            b->patches_load(b, &grid, fields, mean, inverse_std, expected.matrix);
+            for (int missing = VT_MISSING_MEAN; missing <= VT_MISSING_LEFT_OUT; missing++) {
+                guarded actual = guarded_open(BATCH * TOKENS, CHANNELS * PATCH * PATCH);
+                grid.missing = (vt_missing)missing;
+                b->patches_load(b, &grid, fields, mean, inverse_std, actual.matrix);
+                guarded_compare(&actual, &expected, 0, "patches without gaps");
+                guarded_close(&actual);
+            }
+            guarded_close(&expected);
+        }
+        vt_backend_close(&b);
+    }
+    free(fields);
+}
+
+/* ---- loss and metrics ---- */
+
+enum { HEIGHT = 11, WIDTH = 13, PATCH = 4, ACROSS = 4, TOKENS = 3 * ACROSS, COLUMNS = CHANNELS * PATCH * PATCH };
+static const double sum64 = 1e3 * 0x1p-53; /* of a few hundred terms in float64 */
+
+typedef struct {
+    guarded prediction, target, gradient;
+    double squares[BATCH][2], channels[BATCH][CHANNELS][2];
+    float losses[BATCH], weights[HEIGHT];
+} scored;
+
+static void open_scored(scored *s)
+{
+    s->prediction = guarded_random(BATCH * TOKENS, COLUMNS, 1, 1);
+    s->target = guarded_random(BATCH * TOKENS, COLUMNS, 2, 1);
+    s->gradient = guarded_open(BATCH * TOKENS, COLUMNS);
+    for (int row = 0; row < HEIGHT; row++) s->weights[row] = 0.25f * (float)(row + 1);
+}
+
+static float *at(const guarded *g, int64_t row, int64_t column)
+{
+    return g->matrix.data + row * g->matrix.stride + column;
+}
+
+static void close_scored(scored *s)
+{
+    GUARDED_CLOSE_ALL(&s->prediction, &s->target, &s->gradient);
+}
+
+static void run(vt_backend *b, scored *s)
+{
+    vt_patch_grid grid = {.batch = BATCH,
+                          .field_channels = CHANNELS,
+                          .channels = CHANNELS,
+                          .height = HEIGHT,
+                          .width = WIDTH,
+                          .patch = PATCH,
+                          .order = VT_PATCH_CHANNEL_LAST,
+                          .tokens = TOKENS};
+    vt_matrix p = s->prediction.matrix, t = s->target.matrix;
+    b->squared_norms(b, BATCH, p, t, s->squares[0]);
+    b->relative_l2(b, BATCH, s->squares[0], s->losses, NULL);
+    b->relative_l2_backward(b, BATCH, p, t, s->squares[0], 0.5f, NULL, s->gradient.matrix);
+    b->channel_squares(b, &grid, p, t, s->weights, s->channels[0][0]);
+}
+
+static void check_against_sums(const scored *s)
+{
+    for (int sample = 0; sample < BATCH; sample++) {
+        double difference = 0, size = 0, channels[CHANNELS][2] = {{0}};
+        for (int i = 0; i < TOKENS * COLUMNS; i++) {
+            const int row = sample * TOKENS + i / COLUMNS, column = i % COLUMNS, token = i / COLUMNS;
+            const int y = token / ACROSS * PATCH + column / CHANNELS / PATCH;
+            const int x = token % ACROSS * PATCH + column / CHANNELS % PATCH;
+            const double p = *at(&s->prediction, row, column), t = *at(&s->target, row, column);
+            const bool there = p < 1e30 && t < 1e30;
+            double *channel = channels[column % CHANNELS];
+            if (there) difference += (p - t) * (p - t);
+            if (there) size += t * t;
+            if (y < HEIGHT && x < WIDTH) channel[!there] += (double)s->weights[y] * (there ? (p - t) * (p - t) : 1);
+        }
+        EXPECT_NEAR(s->squares[sample][0], difference, sum64 * difference);
+        EXPECT_NEAR(s->squares[sample][1], size, sum64 * size);
+        const double loss = difference > 0 ? sqrt(difference / size) : 0;
+        EXPECT_NEAR(s->losses[sample], loss, 1e-6 * loss);
+        for (int c = 0; c < CHANNELS; c++)
+            for (int i = 0; i < 2; i++) EXPECT_NEAR(s->channels[sample][c][i], channels[c][i], sum64 * channels[c][i]);
+        for (int i = 0; i < TOKENS * COLUMNS; i++) {
+            const int row = sample * TOKENS + i / COLUMNS, column = i % COLUMNS;
+            const double p = *at(&s->prediction, row, column), t = *at(&s->target, row, column);
+            const double slope = p < 1e30 && t < 1e30 ? 0.5 * (p - t) / sqrt(difference * size) : 0;
+            EXPECT_NEAR(*at(&s->gradient, row, column), slope, 1e-6 * fabs(slope));
+        }
+    }
+}
+
+/* The grid is padded: what is beyond the fields counts for none of the sums of weights. */
+GPU_TEST(loss_and_metrics_leave_gaps_out)
+{
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = open_path(isa);
+        scored s;
+        open_scored(&s);
+        for (int row = 0; row < BATCH * TOKENS; row++)
+            for (int column = 0; column < COLUMNS; column++) {
+                const int token = row % TOKENS, y = token / ACROSS * PATCH + column / CHANNELS / PATCH;
+                const int x = token % ACROSS * PATCH + column / CHANNELS % PATCH;
+                if (y >= HEIGHT || x >= WIDTH || (x * y + column) % 3 == 0) *at(&s.target, row, column) = VT_NO_POINT;
+                if ((x + y) % 10 == 0) *at(&s.prediction, row, column) = VT_NO_POINT;
+            }
+        run(b, &s);
+        guarded_check(&s.gradient, "relative_l2_backward");
+        check_against_sums(&s);
+        close_scored(&s);
+        vt_backend_close(&b);
+    }
+}
+
+/* A sample without a point has no loss and no gradient; the other one is not touched by that. */
+GPU_TEST(a_sample_without_points)
+{
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = open_path(isa);
+        scored s, whole;
+        open_scored(&s);
+        open_scored(&whole);
+        for (int i = 0; i < TOKENS * COLUMNS; i++) *at(&s.target, i / COLUMNS, i % COLUMNS) = VT_NO_POINT;
+        run(b, &s);
+        run(b, &whole);
+        check_against_sums(&s);
+        EXPECT(s.losses[0] == 0 && s.losses[1] == whole.losses[1] && s.losses[1] > 0);
+        close_scored(&s);
+        close_scored(&whole);
+        vt_backend_close(&b);
+    }
+}
+
+/* What is missing where nothing may be is no gap: it must be seen. */
+GPU_TEST(a_nan_reaches_the_loss)
+{
+    FOR_EACH_PATH(isa)
+    {
+        vt_backend *b = open_path(isa);
+        scored s;
+        open_scored(&s);
+        *at(&s.target, 3, 5) = NAN;
+        run(b, &s);
+        EXPECT(isnan(s.losses[0]) && isfinite(s.losses[1]));
+        close_scored(&s);
+        vt_backend_close(&b);
+    }
+}
