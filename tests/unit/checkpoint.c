@@ -254,11 +254,11 @@ static void put_parameters(const model *m, const form *as, vt_text *header, FILE
             continue;
         }
         float *whole = calloc((size_t)(3 * parameter->count), sizeof *whole);
-        for (int part = 0; part < 3; part++) {
-            char *name = vt_text_format("%.*s.attn.%c%s", (int)(q - parameter->name), parameter->name, "qkv"[part],
+        for (int third = 0; third < 3; third++) {
+            char *name = vt_text_format("%.*s.attn.%c%s", (int)(q - parameter->name), parameter->name, "qkv"[third],
                                         q + strlen(".attn.q"));
             const vt_parameter *own = vt_parameters_find(parameters, name);
-            memcpy(whole + part * parameter->count, own->value, (size_t)own->count * sizeof *whole);
+            memcpy(whole + third * parameter->count, own->value, (size_t)own->count * sizeof *whole);
             free(name);
         }
         char *fused = vt_text_format("%.*s.attn.qkv%.*s", (int)(q - parameter->name), parameter->name,

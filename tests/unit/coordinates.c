@@ -361,7 +361,7 @@ TEST(forms_of_fields_are_alike)
         vt_statistics_close(&statistics);
         for (int direct = 0; direct < 2; direct++) {
             vt_dataset *dataset = NULL;
-            vt_dataset_options options = test_nc_options(said.variables);
+            vt_dataset_options options = test_nc_options(source.form.variables);
             options.height = 4; /* the window's corner is the north-west, too */
             options.width = 5;
             options.in_channels = options.out_channels = CHANNELS;
