@@ -81,7 +81,7 @@ lint: $(BUILD)/generated/event.pb-c.h
 	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability \
 	    --suppress=missingIncludeSystem --suppress=ctunullpointer -DVT_ISA=baseline -Isrc src
 	clang-tidy --quiet $(filter-out $(KERNEL_SOURCES) $(TILE_SOURCES),$(SOURCES)) -- -std=gnu11 -Isrc -isystem $(BUILD)/generated \
-	    $(HDF5_CFLAGS) $(DEFLATE_CFLAGS) $(YAML_CFLAGS) $(DNNL_CFLAGS) $(PROTOBUF_CFLAGS) $(PNG_CFLAGS) $(OPENMP_CFLAGS) \
+	    $(HDF5_CFLAGS) $(DEFLATE_CFLAGS) $(YAML_CFLAGS) $(PROTOBUF_CFLAGS) $(PNG_CFLAGS) $(OPENMP_CFLAGS) \
 	    $(if $(MPI_LIBS),-DVT_HAS_MPI $(MPI_CFLAGS))
 
 clean:

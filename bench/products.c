@@ -186,7 +186,6 @@ static bool measure(vt_backend *backend, vt_type type, const layer *l, int round
                   make_matrix(backend, type, l->out, l->in),        make_values(backend, VT_FLOAT32, l->out),
                   make_values(backend, VT_FLOAT32, l->out * l->in), make_values(backend, VT_FLOAT32, l->out)};
     bool all = has[0] && has[1] && has[2];
-    backend->weights_changed(backend);
     for (int round = -1; all && round < rounds; round++) { /* the first one warms up */
         for (int i = 0; i < OPERATIONS; i++) {
             double mine = own_run(backend, &o, i), other = library_run(&products[i]);

@@ -288,11 +288,6 @@ static void *cuda_workspace(vt_backend *backend, size_t bytes)
     return state->workspace;
 }
 
-static void cuda_weights_changed(vt_backend *backend)
-{
-    (void)backend; /* cuBLASLt reads weights as they are */
-}
-
 static void open_choices(vt_cuda_state *state)
 {
     char machine[400];
@@ -423,7 +418,6 @@ static void fill(vt_backend *backend)
     backend->record_begin = cuda_record_begin;
     backend->record_end = cuda_record_end;
     backend->replay = cuda_replay;
-    backend->weights_changed = cuda_weights_changed;
     vt_cuda_convert_fill(backend);
     vt_cuda_layer_norm_fill(backend);
     vt_cuda_gelu_fill(backend);

@@ -42,8 +42,6 @@ probe YAML '#include <yaml.h>
 int main(void) { return yaml_get_version_string() == 0; }' "$YAML_CFLAGS|${YAML_LIBS:--lyaml}" "$(pc yaml-0.1)"
 probe DEFLATE '#include <libdeflate.h>
 int main(void) { return libdeflate_alloc_decompressor() == 0; }' "$DEFLATE_CFLAGS|${DEFLATE_LIBS:--ldeflate}" "$(pc libdeflate)"
-probe DNNL '#include <dnnl.h>
-int main(void) { return dnnl_version() == 0; }' "$DNNL_CFLAGS|${DNNL_LIBS:--ldnnl}" "$(pc dnnl)"
 probe PROTOBUF '#include <protobuf-c/protobuf-c.h>
 int main(void) { return protobuf_c_version_number() == 0; }' "$PROTOBUF_CFLAGS|${PROTOBUF_LIBS:--lprotobuf-c}" "$(pc libprotobuf-c)"
 probe PNG '#include <png.h>
@@ -55,6 +53,9 @@ required=$missing
 
 # ---- what can be left out ----
 
+# For bench/products, which compares its products with oneDNN's.
+probe DNNL '#include <dnnl.h>
+int main(void) { return dnnl_version() == 0; }' "$DNNL_CFLAGS|${DNNL_LIBS:--ldnnl}" "$(pc dnnl)"
 probe X86 '#ifndef __x86_64__
 #error
 #endif

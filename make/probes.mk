@@ -5,7 +5,7 @@
 PROTOC_C ?= protoc-c
 MPICC ?= mpicc
 PKG_CONFIG ?= pkg-config
-PACKAGES := libhdf5-dev libyaml-dev libdnnl-dev libprotobuf-c-dev protobuf-c-compiler libpng-dev libdeflate-dev \
+PACKAGES := libhdf5-dev libyaml-dev libprotobuf-c-dev protobuf-c-compiler libpng-dev libdeflate-dev \
     $(if $(filter-out no,$(MPI)),libopenmpi-dev openmpi-bin)
 
 # What was given for a library, by hand or in the environment: tried first.

@@ -218,7 +218,7 @@ enum { VT_MARKS = 4 };
 
 typedef struct vt_backend vt_backend;
 struct vt_backend {
-    char name[128];          /* "CPU, 2 threads, avx512, oneDNN 2.6.3" */
+    char name[128];          /* "CPU, 2 threads, avx512" */
     void *state;             /* the implementation's own */
     void *stream;            /* the device's queue that operations go to (cudaStream_t), or NULL */
     bool shares_host_memory; /* host pointers may be used as the back end's own */
@@ -285,8 +285,6 @@ struct vt_backend {
 
     /* to = from, rounded where only `to` has 16 bits. Both bfloat16 or both float16: copied. */
     void (*convert)(vt_backend *backend, vt_matrix from, vt_matrix to);
-    /* 16-bit weights of linear layers have new values: copies that the back end packed of them are out of date. */
-    void (*weights_changed)(vt_backend *backend);
 
     /* ---- linear layers: weight [out, in] as PyTorch stores it ---- */
 

@@ -280,7 +280,6 @@ void vt_parameters_refresh(vt_parameters *parameters)
     to.half = parameters->halves + rows * COLUMNS;
     to.type = parameters->type;
     backend->convert(backend, from, to);
-    backend->weights_changed(backend);
 }
 
 vt_matrix vt_parameter_matrix(const vt_parameter *parameter)

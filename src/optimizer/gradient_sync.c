@@ -228,7 +228,6 @@ static void gather_end(vt_gradient_sync *sync, int64_t unit)
         }
         vt_parameters_place_values(sync->parameters, state->bucket, room->values + state->place, half);
     }
-    if (room->halves != NULL) backend->weights_changed(backend);
 }
 
 /* Room for a unit's gradients, once those that were there are reduced. */

@@ -305,7 +305,6 @@ static vt_status measure_rates(bench *b, vt_world *world, bool all_types, vt_har
         if (!all_types && type != (int)own) continue;
         b->type = (vt_type)type;
         VT_TRY(fill_operands(b));
-        b->backend->weights_changed(b->backend);
         VT_TRY(count_of(b, run_products, &count));
         hardware->matrix_tflops[type] = 1e-12 * count.flops / seconds_of(b, world, run_products);
         hardware->matrix_fraction[type] = 1;

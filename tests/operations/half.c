@@ -1,5 +1,4 @@
-/* 16-bit operands: every operation against float32 on the same rounded numbers, and oneDNN's own bfloat16 products
- * against the stand-ins. */
+/* 16-bit operands: every operation against float32 on the same rounded numbers. */
 #include "backend/cpu/cpu.h"
 #include "operations/guarded.h"
 #include "operations/halves.h"
@@ -55,8 +54,7 @@ static void check_operations(vt_cpu_isa isa, vt_type type)
     enum { HEADS = 2, TOKENS = 37, ROWS = 2 * TOKENS, COLUMNS = 40, WIDE = 56 };
     vt_backend *b = NULL;
     EXPECT_OK(path_open(isa, &b));
-    vt_onednn_close(&((vt_cpu_state *)b->state)->bfloat16_units); /* the stand-ins, whatever this processor has */
-    const bool tiles = isa == VT_ISA_AMX && type == VT_BFLOAT16;  /* attention: operations/tiles.c */
+    const bool tiles = isa == VT_ISA_AMX && type == VT_BFLOAT16; /* attention: operations/tiles.c */
     const int order = tiles ? 1 : 0;
     vt_attention_shape shape = {
         .batch = 2, .heads = HEADS, .head_dim = COLUMNS / HEADS, .queries = TOKENS, .keys = TOKENS};
@@ -217,47 +215,4 @@ TEST(products_do_not_depend_on_where_rows_lie)
         check_places(isa, 416); /* two runs of sums */
         check_places(isa, 80);  /* no whole tiles */
     }
-}
-
-/* oneDNN's bfloat16 products (which this processor may have to imitate) against float32 sums of the same operands. */
-TEST(products_of_the_units)
-{
-    enum { ROWS = 97, IN = 48, OUT = 80 };
-    struct vt_onednn *library = vt_onednn_open();
-    vt_backend *b = NULL;
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &b));
-    twins x = open_twins(VT_BFLOAT16, ROWS, IN, 1), weight = open_twins(VT_BFLOAT16, OUT, IN, 2),
-          y = open_twins(VT_BFLOAT16, ROWS, OUT, 3);
-    twins dx = open_twins(VT_BFLOAT16, ROWS, IN, 4);
-    float bias[OUT], dweight[2][OUT * IN] = {{0}};
-    fill_random(bias, OUT, 5, 1);
-    if (!vt_onednn_forward(library, x.half, weight.half, bias, y.half)) {
-        vt_test_skip("oneDNN has no bfloat16 product for this processor");
-    } else {
-        for (int round = 0; round < 2; round++) { /* the second with other weights: packed anew */
-            EXPECT(vt_onednn_forward(library, x.half, weight.half, bias, y.half));
-            b->linear_forward(b, x.wide, weight.wide, bias, y.wide);
-            compare(&y, 1, "y");
-            EXPECT(vt_onednn_backward_input(library, y.half, weight.half, dx.half));
-            for (int64_t i = 0; i < ROWS * OUT; i++) y.wide.data[i] = vt_bfloat16_widen(y.half.half[i]);
-            b->linear_backward_input(b, y.wide, weight.wide, dx.wide);
-            compare(&dx, 1, "dx");
-            EXPECT(vt_onednn_backward_weight(library, x.half, y.half, dweight[0]));
-            b->linear_backward_weight(b, x.wide, y.wide, dweight[1], NULL);
-            for (int i = 0; i < OUT * IN; i++)
-                EXPECT_NEAR(dweight[0][i], dweight[1][i], 4 * sqrt(ROWS) * 0x1p-24 * (100 + fabs(dweight[1][i])));
-            for (int64_t i = 0; i < OUT * IN; i++) {
-                weight.half.half[i] ^= 0x8000; /* the other sign */
-                weight.wide.data[i] = -weight.wide.data[i];
-            }
-            vt_onednn_weights_changed(library);
-        }
-        EXPECT(vt_onednn_forward(library, x.half, weight.half, NULL, y.wide)); /* a float32 result */
-    }
-    close_twins(&x);
-    close_twins(&weight);
-    close_twins(&y);
-    close_twins(&dx);
-    vt_backend_close(&b);
-    vt_onednn_close(&library);
 }

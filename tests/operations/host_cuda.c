@@ -141,11 +141,6 @@ static bool host_replay(vt_backend *backend)
     return vt_host_cuda_replay();
 }
 
-static void host_weights_changed(vt_backend *backend)
-{
-    (void)backend;
-}
-
 /* ---- matrix products, by the oracle ---- */
 
 typedef struct {
@@ -221,7 +216,6 @@ vt_status open_host_cuda(vt_backend **result)
                             .zero = host_zero,
                             .copy_from_host = host_copy,
                             .copy_to_host = host_copy,
-                            .weights_changed = host_weights_changed,
                             .linear_forward = host_linear_forward,
                             .linear_backward_input = host_linear_backward_input,
                             .linear_backward_weight = host_linear_backward_weight,

@@ -457,11 +457,6 @@ static void mirror_copy(vt_backend *backend, void *to, const void *from, size_t 
     memcpy(to, from, bytes);
 }
 
-static void mirror_weights_changed(vt_backend *backend)
-{
-    inner_of(backend)->weights_changed(inner_of(backend));
-}
-
 vt_status open_mirror(vt_backend *inner, vt_backend **result)
 {
     vt_backend *backend = malloc(sizeof *backend);
@@ -479,7 +474,6 @@ vt_status open_mirror(vt_backend *inner, vt_backend **result)
                             .copy_from_host = mirror_copy,
                             .copy_to_host = mirror_copy,
                             .convert = mirror_convert,
-                            .weights_changed = mirror_weights_changed,
                             .linear_forward = mirror_linear_forward,
                             .linear_backward_input = mirror_linear_backward_input,
                             .linear_backward_weight = mirror_linear_backward_weight,

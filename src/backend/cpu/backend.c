@@ -147,7 +147,6 @@ static vt_status cpu_check(vt_backend *backend)
 static void cpu_close(vt_backend *backend)
 {
     vt_cpu_state *state = backend->state;
-    vt_onednn_close(&state->bfloat16_units);
     while (state->mapping_count > 0) cpu_release(backend, state->mappings[0].memory);
     free(state);
 }
@@ -245,16 +244,6 @@ static const vector_choice *choose_vectors(vt_cpu_isa isa, vector_choice choices
     return NULL;
 }
 
-/* avx512_bf16 comes with every processor that has AMX's bfloat16 tiles, too. */
-static bool has_bfloat16_units(void)
-{
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx512bf16") != 0;
-#else
-    return false;
-#endif
-}
-
 enum { MOST_THREADS = 4096 }; /* as of num_threads */
 
 vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
@@ -270,22 +259,17 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
     VT_CHECK(state->threads <= MOST_THREADS, "OMP_NUM_THREADS=%d: expected 1 to %d", state->threads, MOST_THREADS);
     vt_threads_pin(state->threads);
     vector_choice choices[VECTOR_CHOICES];
-    char library[64] = "";
     const char *isa_name = "plain";
-    bool library_multiplies = isa != VT_ISA_PLAIN && has_bfloat16_units(); /* unless there are tiles */
     if (isa != VT_ISA_PLAIN) {
         const vector_choice *chosen = choose_vectors(isa, choices);
         VT_CHECK(chosen->available, "cpu_isa %s: this processor has no such instructions%s; leave it at auto",
                  chosen->name, isa == VT_ISA_AMX ? " (or the system or this build leaves them out)" : "");
         chosen->fill(backend);
-        library_multiplies = library_multiplies && chosen->isa != VT_ISA_AMX;
         isa_name = chosen->name;
     }
     vt_cpu_half_fill(backend);
-    if (library_multiplies) state->bfloat16_units = vt_onednn_open();
-    if (state->bfloat16_units != NULL) vt_onednn_version(library, sizeof library);
-    snprintf(backend->name, sizeof backend->name, "CPU, %d thread%s, %s%s%s", state->threads,
-             state->threads == 1 ? "" : "s", isa_name, library[0] != '\0' ? ", " : "", library);
+    snprintf(backend->name, sizeof backend->name, "CPU, %d thread%s, %s", state->threads,
+             state->threads == 1 ? "" : "s", isa_name);
 done:
     if (status != VT_OK) vt_backend_close(&backend);
     *result = backend;

@@ -10,7 +10,6 @@ typedef struct {
     vt_backend wide;                                       /* the table before half.c took its rows */
     double (*multiply_adds)(vt_type type, int64_t rounds); /* see vt_backend_cpu_multiply_adds */
     bool vectors_take_half;           /* vector/ is in the table, whose operations need no stand-ins */
-    struct vt_onednn *bfloat16_units; /* NULL: stand-ins serve */
     void *stand_ins;                  /* its memory */
     size_t stand_in_bytes;
     void *shared; /* one operation's, for all threads */
@@ -57,20 +56,6 @@ void vt_plain_residual_fill(vt_backend *backend);
 void vt_plain_patches_fill(vt_backend *backend);
 void vt_plain_loss_fill(vt_backend *backend);
 void vt_plain_optimizer_fill(vt_backend *backend);
-
-/* onednn.c: writes the library's name and version into `version`. */
-void vt_onednn_version(char *version, size_t size);
-
-/* onednn.c: products of bfloat16 operands on the processor's own bfloat16 units; weights are packed on their first use
- * after vt_onednn_weights_changed. Operands as in backend.h; x, dy, weight bfloat16, y and dx either, dweight float32
- * (adds). False: the library has no such product, nothing was done. vt_onednn_open: NULL when it can't start. */
-struct vt_onednn;
-struct vt_onednn *vt_onednn_open(void);
-void vt_onednn_close(struct vt_onednn **library);
-void vt_onednn_weights_changed(struct vt_onednn *library);
-bool vt_onednn_forward(struct vt_onednn *library, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y);
-bool vt_onednn_backward_input(struct vt_onednn *library, vt_matrix dy, vt_matrix weight, vt_matrix dx);
-bool vt_onednn_backward_weight(struct vt_onednn *library, vt_matrix x, vt_matrix dy, float *dweight);
 
 /* vector/: compiled once for each instruction set, under these names. */
 void vt_vector_fill_baseline(vt_backend *backend);

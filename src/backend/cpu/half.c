@@ -1,8 +1,7 @@
 /* 16-bit matrices on the CPU: operands are widened into scratch memory, the float32 operation of the path below works
  * on them, and results are rounded into place. That gives the numbers of 16-bit units with float32 accumulation on
  * every processor; what it saves is memory. Operations without a 16-bit operand go straight through, and so do those of
- * vector/, which widen and round by themselves, to the same bits. bfloat16 products are oneDNN's own where the
- * processor has units for them. */
+ * vector/, which widen and round by themselves, to the same bits. */
 #include "backend/half.h"
 #include "backend/cpu/cpu.h"
 
@@ -55,17 +54,8 @@ static void narrow(vt_backend *backend, const stand_ins *s, int index, vt_matrix
     if (s->operand[index].type != to.type) backend->convert(backend, s->operand[index], to);
 }
 
-/* The units that multiply a and b into c; NULL: there are none. */
-static struct vt_onednn *units_for(vt_backend *backend, vt_matrix a, vt_matrix b, vt_type c)
-{
-    bool fit = a.type == VT_BFLOAT16 && b.type == VT_BFLOAT16 && c != VT_FLOAT16;
-    return fit ? ((vt_cpu_state *)backend->state)->bfloat16_units : NULL;
-}
-
 static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
 {
-    struct vt_onednn *units = units_for(backend, x, weight, y.type);
-    if (units != NULL && vt_onednn_forward(units, x, weight, bias, y)) return;
     stand_ins s = widen(backend, true, 2, 3, (const vt_matrix[]){x, weight, y});
     if (!s.ready) return;
     s.wide->linear_forward(backend, s.operand[0], s.operand[1], bias, s.operand[2]);
@@ -74,36 +64,14 @@ static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, c
 
 static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
-    struct vt_onednn *units = units_for(backend, dy, weight, dx.type);
-    if (units != NULL && vt_onednn_backward_input(units, dy, weight, dx)) return;
     stand_ins s = widen(backend, true, 2, 3, (const vt_matrix[]){dy, weight, dx});
     if (!s.ready) return;
     s.wide->linear_backward_input(backend, s.operand[0], s.operand[1], s.operand[2]);
     narrow(backend, &s, 2, dx);
 }
 
-static void add_column_sums(vt_matrix dy, float *dbias)
-{
-    enum { SIDE_BY_SIDE = 64 }; /* columns: row by row, each would come from memory again */
-#pragma omp parallel for schedule(static)
-    for (int64_t first = 0; first < dy.columns; first += SIDE_BY_SIDE) {
-        int64_t left = dy.columns - first, count = left < SIDE_BY_SIDE ? left : SIDE_BY_SIDE;
-        double sums[SIDE_BY_SIDE] = {0};
-        for (int64_t r = 0; r < dy.rows; r++) {
-            const uint16_t *row = dy.half + r * dy.stride + first;
-            for (int64_t c = 0; c < count; c++) sums[c] += (double)vt_half_widen(dy.type, row[c]);
-        }
-        for (int64_t c = 0; c < count; c++) dbias[first + c] += (float)sums[c];
-    }
-}
-
 static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
-    struct vt_onednn *units = units_for(backend, x, dy, VT_FLOAT32);
-    if (units != NULL && vt_onednn_backward_weight(units, x, dy, dweight)) {
-        if (dbias != NULL) add_column_sums(dy, dbias);
-        return;
-    }
     stand_ins s = widen(backend, true, 2, 2, (const vt_matrix[]){x, dy});
     if (!s.ready) return;
     s.wide->linear_backward_weight(backend, s.operand[0], s.operand[1], dweight, dbias);
@@ -141,7 +109,7 @@ static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, 
 {
     const vt_backend *wide = &((vt_cpu_state *)backend->state)->wide;
     const vt_matrix all[] = {x, weight, hidden, active};
-    bool direct = units_for(backend, x, weight, hidden.type) == NULL;
+    bool direct = true;
     for (int i = 0; i < 4; i++) direct = direct && stands_for_itself(backend, true, &all[i]);
     if (direct) {
         wide->linear_gelu_forward(backend, kind, x, weight, bias, hidden, active);
@@ -209,16 +177,9 @@ static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix p
     narrow(backend, &s, 0, dprediction);
 }
 
-static void weights_changed(vt_backend *backend)
-{
-    struct vt_onednn *units = ((vt_cpu_state *)backend->state)->bfloat16_units;
-    if (units != NULL) vt_onednn_weights_changed(units);
-}
-
 void vt_cpu_half_fill(vt_backend *backend)
 {
     vt_cpu_state *state = backend->state;
-    backend->weights_changed = weights_changed;
     if (backend->convert == NULL) backend->convert = convert; /* no vector kernels: the plain path */
     state->wide = *backend;
     backend->linear_forward = linear_forward;

@@ -91,11 +91,6 @@ static void convert(vt_backend *backend, vt_matrix from, vt_matrix to)
     moves(backend, VT_WORK_RESIDUAL, bytes_of(from) + bytes_of(to));
 }
 
-static void weights_changed(vt_backend *backend)
-{
-    (void)backend;
-}
-
 static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
 {
     (void)bias;
@@ -300,7 +295,6 @@ vt_status vt_backend_open_dry(vt_backend **result)
                             .copy_from_host = dry_copy_from_host,
                             .copy_to_host = dry_copy_to_host,
                             .convert = convert,
-                            .weights_changed = weights_changed,
                             .linear_forward = linear_forward,
                             .linear_backward_input = linear_backward_input,
                             .linear_backward_weight = linear_backward_weight,

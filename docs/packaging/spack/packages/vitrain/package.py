@@ -23,7 +23,6 @@ class Vitrain(MakefilePackage, CudaPackage):
     depends_on("hdf5+hl~mpi")  # each rank opens files of its own; hdf5+mpi would want MPI's headers everywhere
     depends_on("libyaml")
     depends_on("libdeflate")
-    depends_on("onednn cpu_runtime=omp")
     depends_on("libpng")
     depends_on("mpi", when="+mpi")
     depends_on("cuda@12:", when="+cuda")
