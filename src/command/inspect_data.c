@@ -241,7 +241,7 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
                (long long)set.shape.channels, (long long)set.shape.height, (long long)set.shape.width,
                vt_text_bytes((double)(set.times * set.shape.channels * set.shape.height * set.shape.width) * 4, size));
     printf("\n");
-    print_times(&set);
+    if (set.shape.channels > 0) print_times(&set);
     if (first != NULL) {
         print_grid(first, &set.shape);
         print_channels(first, set.shape.channels);

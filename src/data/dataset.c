@@ -302,6 +302,7 @@ static vt_status open_files(vt_dataset *dataset)
         if (i % VT_TOGETHER == 0) try_some(dataset, i);
         VT_TRY(look_at_file(dataset, i));
     }
+    VT_TRY(vt_dataset_check_round(dataset));
     vt_dataset_take_latitudes(dataset);
     if (dataset->gaps > 1 && !options->quiet)
         vt_log_warning("%lld files of %s in all have gaps between their times", (long long)dataset->gaps,
@@ -434,23 +435,22 @@ vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_da
     char steps[2][VT_DATE_SIZE];
     const int64_t minutes = training->minutes_a_time, others = validation->minutes_a_time;
     VT_CHECK(minutes == 0 || others == 0 || minutes == others,
-             "the times in %s are %s apart, but those in %s %s; training and validation need the same",
-             training->directory, vt_length_format(minutes, steps[0]), validation->directory,
-             vt_length_format(others, steps[1]));
+             "the times in %s are %s apart, but those in %s %s; all sets need the same", training->directory,
+             vt_length_format(minutes, steps[0]), validation->directory, vt_length_format(others, steps[1]));
     for (int k = 0; k < 2; k++) {
         const double *own = training->stored[k], *other = validation->stored[k];
         const int64_t count = k == 0 ? options->height : options->width;
         for (int64_t i = 0; own != NULL && other != NULL && i < count; i++)
             VT_CHECK(fabs(k == 0 ? own[i] - other[i] : remainder(own[i] - other[i], 360)) < 1e-3,
-                     "%s %lld is %g degrees in %s, but %g in %s; training and validation need the same grid",
+                     "%s %lld is %g degrees in %s, but %g in %s; all sets need the same grid",
                      k == 0 ? "latitude" : "longitude", (long long)i, own[i], training->directory, other[i],
                      validation->directory);
     }
     for (int64_t c = 0; training->meanings != NULL && validation->meanings != NULL && c < used; c++) {
         const char *own = training->meanings[c].units, *other = validation->meanings[c].units;
         VT_CHECK(own[0] == '\0' || other[0] == '\0' || strcmp(own, other) == 0,
-                 "channel %lld is in '%s' in %s, but in '%s' in %s; training and validation need the same units",
-                 (long long)c, own, training->directory, other, validation->directory);
+                 "channel %lld is in '%s' in %s, but in '%s' in %s; all sets need the same units", (long long)c, own,
+                 training->directory, other, validation->directory);
     }
     VT_CHECK((training->turned == NULL || validation->unknown == NULL) &&
                  (validation->turned == NULL || training->unknown == NULL),
@@ -461,7 +461,7 @@ vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_da
     if (training->channel_names == NULL || validation->channel_names == NULL) goto done;
     for (int64_t c = 0; c < used; c++)
         VT_CHECK(strcmp(training->channel_names[c], validation->channel_names[c]) == 0,
-                 "channel %lld is '%s' in %s, but '%s' in %s; training and validation need the same channels in the "
+                 "channel %lld is '%s' in %s, but '%s' in %s; all sets need the same channels in the "
                  "same order",
                  (long long)c, training->channel_names[c], training->directory, validation->channel_names[c],
                  validation->directory);

@@ -23,6 +23,7 @@ typedef struct {
     int64_t dt;           /* time steps between input and target */
     int64_t sample_limit; /* only the first so many; VT_UNSET_INTEGER: all */
     vt_fields_form form;  /* what the user says of the files */
+    bool round;           /* the window goes round the globe: that is checked where longitudes are known */
     bool files_apart;     /* no sample reaches from one file into the next, also where their times follow */
     bool direct;          /* reads past the HDF5 library where the files allow it */
     bool tolerant;        /* a file that changed is read on as far as it goes */

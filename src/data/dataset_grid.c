@@ -25,6 +25,20 @@ done:
     return status;
 }
 
+vt_status vt_dataset_check_round(const vt_dataset *dataset)
+{
+    vt_status status = VT_OK;
+    const double *longitudes = dataset->stored[1];
+    const int64_t width = dataset->options.width;
+    VT_CHECK(!dataset->options.round || longitudes == NULL || vt_window_goes_round(longitudes, width),
+             "pad: wrap is for grids that go round the globe, but the longitudes of %s '%s' go from %g to %g%s; use "
+             "--pad=edge",
+             dataset->options.option_name, dataset->options.directory, longitudes[0], longitudes[width - 1],
+             width < dataset->shape.width ? " in the window" : "");
+done:
+    return status;
+}
+
 void vt_dataset_take_latitudes(vt_dataset *dataset)
 {
     const double *stored = dataset->stored[0];
@@ -96,6 +110,8 @@ void vt_dataset_log_coordinates(const vt_dataset *dataset)
         vt_log_info("grid: rows that run from south to north, as in %s, are turned round", dataset->turned);
     if (dataset->grid_doubt != NULL) vt_log_warning("%s; --coordinates=[lat=NAME] names another", dataset->grid_doubt);
     if (assumed != NULL) vt_log_info("grid: RMSE weighs %s; --coordinates=[lat=NAME] would name them", assumed);
+    if (dataset->options.round && dataset->stored[1] == NULL && !dataset->options.synthetic)
+        vt_log_info("grid: pad: wrap takes it to go round the globe, as the files say no longitudes");
     if (dataset->rotated) vt_log_info("grid: latitudes are those of a rotated pole; by them RMSE weighs the rows");
 }
 

@@ -107,6 +107,9 @@ vt_status vt_dataset_use_file(vt_dataset *dataset, int64_t index, vt_fields_file
 /* Notes what a file says of its rows; those that are turned round can't stand beside such of which nothing is known. */
 vt_status vt_dataset_agree_on_rows(vt_dataset *dataset, const vt_fields_file *file);
 
+/* Where the window is to go round the globe: that its longitudes do, as far as they are known. */
+vt_status vt_dataset_check_round(const vt_dataset *dataset);
+
 /* The channels, as the first file describes them. */
 void vt_dataset_take_meanings(vt_dataset *dataset, const vt_fields_file *file);
 

@@ -247,12 +247,13 @@ char *vt_dataset_shared_times(const vt_dataset *one, const char *one_name, const
             j++;
     }
     if (first[0] != NULL)
-        sentence = vt_text_format(
-            "%s and %s overlap: the times from %s to %s%s are in both, first in %s and %s. Scores on "
-            "times that the model was trained on look better than its forecasts are; keep each time in one of the two",
-            one_name, other_name, date_text(first[0]->calendar, from, dates[0]),
-            date_text(first[0]->calendar, to, dates[1]), to - from > minutes ? ", with gaps," : "",
-            vt_dataset_group_path(one, first[0]->file), vt_dataset_group_path(other, first[1]->file));
+        sentence =
+            vt_text_format("%s and %s overlap: the times from %s to %s%s are in both, first in %s and %s. Scores on "
+                           "times that the model was trained on, or chosen by, look better than its forecasts are; "
+                           "keep each time in one of the two",
+                           one_name, other_name, date_text(first[0]->calendar, from, dates[0]),
+                           date_text(first[0]->calendar, to, dates[1]), to - from > minutes ? ", with gaps," : "",
+                           vt_dataset_group_path(one, first[0]->file), vt_dataset_group_path(other, first[1]->file));
     free(a);
     free(b);
     return sentence;

@@ -102,7 +102,7 @@ bool vt_file_list_is_zarr(const char *directory)
     return is_zarr;
 }
 
-/* Of a store itself, or a folder that is to be in one. */
+/* Of a store itself, or what is to be in one. */
 static vt_status check_zarr(const char *directory, const char *option_name)
 {
     vt_status status = VT_OK;
@@ -259,6 +259,7 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, bool
         errno = 0;
     }
     VT_CHECK(errno == 0, "%s '%s': can't read the directory: %s", option_name, directory, strerror(errno));
+    for (int64_t i = 0; list->count == 0 && i < others.data_count; i++) VT_TRY(check_zarr(others.data[i], option_name));
     if (list->count == 0) instead = say_what_lies_there(&others);
     VT_CHECK(list->count > 0 || variables || !netcdf,
              "%s '%s': no files *YYYY.h5 in it, but netCDF files: say which of their variables are the channels, "

@@ -95,40 +95,19 @@ static herr_t note_variable(hid_t group, const char *name, const H5L_info_t *inf
     return 0;
 }
 
-static herr_t note_group(hid_t group, const char *name, const H5L_info_t *info, void *context)
-{
-    (void)info;
-    vt_text *text = context;
-    hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS), object = H5Oopen(group, name, access);
-    H5Pclose(access);
-    if (object >= 0 && H5Iget_type(object) == H5I_GROUP)
-        vt_text_append(text, "%s%s", text->length > 0 ? ", " : "", name);
-    if (object >= 0) H5Oclose(object);
-    return 0;
-}
-
+/* The names found are those to write, also of variables in groups: forecast/t2m. */
 static vt_status fail_missing(const vt_fields_file *file, const char *name)
 {
     vt_status status = VT_OK;
-    vt_text found = {0}, groups = {0};
+    vt_text found = {0};
     vt_text_append(&found, "%s", "");
-    vt_text_append(&groups, "%s", "");
-    for (int i = 0; i < file->part_count; i++) {
-        H5Literate(file->parts[i].file, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, note_variable, &found);
-        H5Literate(file->parts[i].file, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, note_group, &groups);
-    }
-    VT_CHECK(
-        groups.length == 0,
-        "%s%s: no variable '%s' outside of its groups (%s), where variables are not looked for; found: %s. `ncks -g "
-        "GROUP -G : in.nc out.nc` puts those of a group at the top",
-        file->path, file->part_count > 1 ? " and the files of the same date" : "", name, groups.characters,
-        found.length > 0 ? found.characters : "none");
+    for (int i = 0; i < file->part_count; i++)
+        H5Lvisit(file->parts[i].file, H5_INDEX_NAME, H5_ITER_NATIVE, note_variable, &found);
     VT_FAIL("%s%s: no variable '%s'; found: %s", file->path,
             file->part_count > 1 ? " and the files of the same date" : "", name,
             found.length > 0 ? found.characters : "none");
 done:
     vt_text_close(&found);
-    vt_text_close(&groups);
     return status;
 }
 

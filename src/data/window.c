@@ -86,6 +86,11 @@ static int64_t period_of(const vt_window_grid *grid)
     return fabs(eastwards(longitudes[width - 1], longitudes[0]) - step) < 0.01 * step + tolerance ? width : 0;
 }
 
+bool vt_window_goes_round(const double *longitudes, int64_t width)
+{
+    return period_of(&(vt_window_grid){.width = width, .longitudes = longitudes}) > 0;
+}
+
 static bool is_north_enough(const vt_window_range *range, double latitude)
 {
     return latitude >= range->south - tolerance && latitude <= range->north + tolerance;

@@ -19,6 +19,9 @@ typedef struct {
     int64_t at;           /* where they are in the window */
 } vt_column_span;
 
+/* Does the column behind the last one lie where the first is? longitudes [width]. */
+bool vt_window_goes_round(const double *longitudes, int64_t width);
+
 /* One or two: how many. */
 int vt_window_spans(const vt_frame_window *window, vt_column_span spans[2]);
 

@@ -58,7 +58,7 @@ static void compare_with_training(const evaluation *e)
     options.sample_limit = config->limit_nsamples;
     options.quiet = true;
     if (vt_output_exists(options.directory) && vt_dataset_open(&options, &training) == VT_OK)
-        vt_reader_warn_of_shared(training, e->dataset, e->options->test ? "test" : "validation");
+        vt_reader_warn_of_shared(training, "training", e->dataset, e->options->test ? "test" : "validation");
     vt_error_clear();
     vt_dataset_close(&training);
 }

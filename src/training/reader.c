@@ -21,16 +21,18 @@ static bool is_direct(const vt_config *config)
 
 vt_dataset_options vt_reader_samples(const vt_config *config)
 {
-    return (vt_dataset_options){.height = config->img_size[0],
-                                .width = config->img_size[1],
-                                .range = vt_window_range_of(config->lat_range, config->lon_range),
-                                .in_channels = config->n_in_channels,
-                                .out_channels = config->n_out_channels,
-                                .history = config->n_history,
-                                .dt = config->dt,
-                                .sample_limit = VT_UNSET_INTEGER,
-                                .files_apart = !config->cross_files,
-                                .form = {config->variables, config->coordinates, config->time_step, config->missing == VT_GAPS_MASK}};
+    return (vt_dataset_options){
+        .height = config->img_size[0],
+        .width = config->img_size[1],
+        .range = vt_window_range_of(config->lat_range, config->lon_range),
+        .in_channels = config->n_in_channels,
+        .out_channels = config->n_out_channels,
+        .history = config->n_history,
+        .dt = config->dt,
+        .sample_limit = VT_UNSET_INTEGER,
+        .round = config->pad == VT_PAD_WRAP,
+        .files_apart = !config->cross_files,
+        .form = {config->variables, config->coordinates, config->time_step, config->missing == VT_GAPS_MASK}};
 }
 
 vt_status vt_reader_find_window(vt_config *config)
@@ -155,9 +157,10 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
     return vt_loader_open(&options, loader);
 }
 
-void vt_reader_warn_of_shared(const vt_dataset *training, const vt_dataset *other, const char *other_name)
+void vt_reader_warn_of_shared(const vt_dataset *one, const char *one_name, const vt_dataset *other,
+                              const char *other_name)
 {
-    char *sentence = vt_dataset_shared_times(training, "training", other, other_name);
+    char *sentence = vt_dataset_shared_times(one, one_name, other, other_name);
     if (sentence != NULL) vt_log_warning("%s", sentence);
     free(sentence);
 }
@@ -172,7 +175,7 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_data
         return;
     }
     vt_dataset_log_coordinates(dataset);
-    vt_reader_warn_of_shared(dataset, validation, "validation");
+    vt_reader_warn_of_shared(dataset, "training", validation, "validation");
     vt_log_info("reading: %s, %lld thread%s%s", is_direct(config) && obstacle == NULL ? "past HDF5" : "through HDF5",
                 workers, workers == 1 ? "" : "s",
                 workers == 0                                   ? ": each step waits for its batch"

@@ -38,8 +38,9 @@ void vt_reader_open_cache(const vt_config *config, const vt_world *world, double
 void vt_reader_log(const vt_config *config, const vt_world *world, const vt_dataset *dataset,
                    const vt_dataset *validation);
 
-/* Warns of times that the training set shares with another one, which is called `other_name`. */
-void vt_reader_warn_of_shared(const vt_dataset *training, const vt_dataset *other, const char *other_name);
+/* Warns of times that two sets share, which are called by these names ("training", "test"). */
+void vt_reader_warn_of_shared(const vt_dataset *one, const char *one_name, const vt_dataset *other,
+                              const char *other_name);
 
 /* Collective: fails on all ranks when one can't read. *batch is NULL after the
  * epoch's last. With skip_bad_samples what could not be read is replaced, alike on all ranks that share a sample, and

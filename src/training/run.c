@@ -345,7 +345,7 @@ static vt_status log_opening(const run_state *run)
                                 .length = run->length,
                                 .batches = vt_loader_batch_count(run->training_loader)};
     const vt_status status = vt_opening_log(&opening);
-    vt_test_set_log(run->test);
+    vt_test_set_log(run->test, run->training, run->validation);
     log_profiling(run->config);
     return status;
 }

@@ -35,10 +35,15 @@ void vt_test_set_close(vt_test_set **set)
     *set = NULL;
 }
 
-void vt_test_set_log(const vt_test_set *set)
+void vt_test_set_log(const vt_test_set *set, const vt_dataset *training, const vt_dataset *validation)
 {
-    if (set != NULL && set->obstacle != NULL)
+    if (set == NULL) return;
+    if (set->obstacle != NULL) {
         vt_log_warning("the test set can't be used, so there will be no final test loss: %s", set->obstacle);
+        return;
+    }
+    vt_reader_warn_of_shared(training, "training", set->dataset, "test");
+    vt_reader_warn_of_shared(validation, "validation", set->dataset, "test");
 }
 
 vt_status vt_test_set_score(vt_test_set *set, vt_trainer *trainer, const char *run_directory)

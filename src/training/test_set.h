@@ -12,8 +12,8 @@ typedef struct vt_test_set vt_test_set;
 void vt_test_set_open(const vt_config *config, vt_world *world, const vt_dataset *training, vt_test_set **set);
 void vt_test_set_close(vt_test_set **set);
 
-/* Warns where it can't be used. set may be NULL, here and below. */
-void vt_test_set_log(const vt_test_set *set);
+/* Warns where it can't be used, or holds times of the other sets. set may be NULL, here and below. */
+void vt_test_set_log(const vt_test_set *set, const vt_dataset *training, const vt_dataset *validation);
 
 /* Collective. Logs the loss over it, in the words of the courses. A wish to stop ends that alone. run_directory is
  * named to the user. */

@@ -82,7 +82,16 @@ test_times_in_two_sets_are_told() {
     contains "$(cat b.log)" "WARNING - training and validation overlap: the times from 2001-01-01 00:00 to 2001-01-11 00:00 are in both"
     contains "$("$VITRAIN" inspect data)" "WARNING: training and validation overlap"
     contains "$("$VITRAIN" evaluate --checkpoint=b/demo/1CPU/00/checkpoints/best --rollout=1 --output=scores 2>&1)" "training and validation overlap"
-    rm data/valid/2001.h5
+    mkdir -p data/test
+    mv data/valid/2001.h5 data/test/2001.h5
+    train d --num_epochs=1 --img_size=[16,32]
+    refuted contains "$(cat d.log)" "training and validation overlap"
+    contains "$(cat d.log)" "WARNING - training and test overlap: the times from 2001-01-01 00:00 to 2001-01-11 00:00 are in both"
+    cp data/valid/*.h5 data/test
+    rm data/test/2001.h5
+    train e --num_epochs=1 --img_size=[16,32]
+    contains "$(cat e.log)" "WARNING - validation and test overlap: "
+    rm -r data/test
     cp data/train/2001.h5 data/train/2002_final.h5
     fails 1 train c --num_epochs=1 --img_size=[16,32]
     contains "$output" "train_data_path 'data/train': 2002_final.h5 would not be read"

@@ -283,6 +283,12 @@ TEST(errors_of_directories)
     test_expect_open_error(&options, " is a Zarr store, which is not read; make netCDF files of it");
     options.directory = vt_test_directory();
     unlink(test_path(".zgroup"));
+    mkdir(test_path("train"), 0777); /* stores beside one another */
+    mkdir(test_path("train/2001.zarr"), 0777);
+    fclose(fopen(test_path("train/2001.zarr/zarr.json"), "w"));
+    options.directory = test_path("train");
+    test_expect_open_error(&options, "train/2001.zarr is a Zarr store, which is not read; make netCDF files of it");
+    options.directory = vt_test_directory();
     mkdir(test_path("2002.h5"), 0777);
     test_expect_open_error(&options, "2002.h5 is a directory, but should be an HDF5 file");
     rmdir(test_path("2002.h5"));

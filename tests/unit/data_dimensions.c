@@ -73,9 +73,10 @@ TEST(groups_are_named)
     hid_t group = H5Gcreate2(file, "analysis", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     H5Dclose(test_nc_variable(group, "t", 4, H5T_IEEE_F32LE));
     H5Gclose(group);
+    H5Dclose(test_nc_variable(file, "u", 4, H5T_IEEE_F32LE));
     H5Fclose(file);
-    test_nc_expect_error("t", "x_2013.nc: no variable 't' outside of its groups (analysis), where variables are not "
-                              "looked for; found: none. `ncks -g GROUP -G : in.nc out.nc`");
+    test_nc_expect_error("t", "x_2013.nc: no variable 't'; found: analysis/t, u");
+    test_nc_expect_error("analysis/v", "x_2013.nc: no variable 'analysis/v'; found: analysis/t, u");
 }
 
 TEST(messages_say_what_has_the_channels)

@@ -214,6 +214,30 @@ TEST(windows_that_are_not_there)
     test_expect_open_error(&options, "don't lie side by side from west to east (its longitudes go from 200 to 230)");
 }
 
+TEST(windows_that_go_round)
+{
+    vt_dataset *dataset = NULL;
+    vt_dataset_options options = test_fields_options(&plain);
+    options.round = true;
+    test_fields_write(test_path("2001.h5"), &plain); /* no longitudes: taken to go round */
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset_close(&dataset);
+    for (int round = 0; round < 2; round++) { /* also across 0, and with the first meridian twice */
+        write_grid("2001.h5", &plain, 350, round == 0 ? 22.5 : 24, round == 0);
+        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        vt_dataset_close(&dataset);
+    }
+    options.width = 12;
+    test_expect_open_error(&options, "the longitudes of train_data_path");
+    test_expect_open_error(&options, "in the window; use --pad=edge");
+    options.width = COLUMNS;
+    write_grid("2001.h5", &plain, 200, 2, false);
+    test_expect_open_error(&options, "go from 200 to 230; use --pad=edge");
+    options.round = false;
+    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset_close(&dataset);
+}
+
 TEST(advice_on_windows)
 {
     const double latitudes[ROWS] = {80, 60, 40, 20, 0, -20, -40, -60, -80};
