@@ -1,5 +1,6 @@
 /* Fields to tokens and back, normalised on the way. A thread moves the points that one row of a patch and one channel
  * have: neighbouring threads are neighbours in the tokens. */
+#include "base/largest_value.h"
 #include "elements.h"
 
 typedef struct {
@@ -53,7 +54,7 @@ __device__ static inline void load_points(const vt_patch_grid &grid, const run_o
         if (!inside) values[j] = j < count && point >= 0 ? fields[run.plane + point] : 0.0f;
         bool missing = values[j] != values[j];
         mask[j] = missing ? 0.0f : 1.0f;
-        values[j] = (values[j] - centre) * scale;
+        values[j] = fabsf(values[j]) > VT_LARGEST_VALUE ? (float)INFINITY : (values[j] - centre) * scale;
         if (missing && grid.missing != VT_MISSING_STAYS)
             values[j] = grid.missing == VT_MISSING_MEAN ? 0.0f : VT_NO_POINT;
         if (point < 0) values[j] = VT_NO_POINT;

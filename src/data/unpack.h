@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/largest_value.h"
+
 typedef enum {
     VT_ELEMENT_FLOAT32,
     VT_ELEMENT_FLOAT64,
@@ -38,9 +40,6 @@ bool vt_packing_is_plain(const vt_packing *packing);
 
 /* values [count] from stored [count], which is of any alignment, and may be changed (its byte order turned). */
 void vt_unpack(const vt_packing *packing, void *stored, int64_t count, float *values);
-
-/* Larger numbers are no data, but what programs write where they have none (netCDF's 9.97e36, 1e35, …). */
-#define VT_LARGEST_VALUE 1e30f
 
 /* Is none of the values NaN, infinite or beyond ±VT_LARGEST_VALUE? */
 bool vt_all_finite(const float *values, int64_t count);

@@ -12,7 +12,7 @@ make_data() {
     cp -r data good
 }
 
-NAN='\000\000\300\177' INF='\000\000\200\377'
+NAN='\000\000\300\177' INF='\000\000\200\377' FILL='\000\000\360\174' # the last: netCDF's fill value, 9.97e36
 # poison FILE TIME CHANNEL ROW COLUMN BYTES: one value of contiguous fields [times, 3, 8, 16]
 poison() {
     local offset
@@ -72,6 +72,14 @@ test_wherever_it_is() {
             poison data/valid/2002.h5 8 1 3 3 "$NAN"
             fails 1 train --run_num=$type --amp_mode=$type --on_nonfinite=$skip
             ended 10 $type "data/valid/2002.h5: 'fields' is NaN at time 8, channel 1"
+            mend
+            poison data/train/2001.h5 20 2 5 7 "$FILL"
+            fails 1 train --run_num=$type --amp_mode=$type --on_nonfinite=$skip
+            [[ $output == *"data/train/2001.h5: 'fields' is 9.96921e+36, which is no data, at time 20, channel 2"* ]]
+            mend
+            poison data/valid/2002.h5 8 1 3 3 "$FILL"
+            fails 1 train --run_num=$type --amp_mode=$type --on_nonfinite=$skip --missing=mask
+            [[ $output == *"data/valid/2002.h5: 'fields' is 9.96921e+36, which is no data, at time 8, channel 1"* ]]
             mend
         done
     done

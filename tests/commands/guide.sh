@@ -98,8 +98,8 @@ test_completion_of_paths() {
 test_completion_of_configurations() {
     "$VITRAIN" options --completion=bash >script
     . ./script
+    cp -r "$TOP/config" config # the sanitizers' program has none beside it
     expect_offers "$VITRAIN --config=dem" demo
-    mkdir config
     printf '%s\n' 'tiny: {lr: 1}' 'tall: {lr: 2}' "'\$(touch executed)': {lr: 3}" 'text: not a configuration' >config/ViT.yaml
     printf '%s\n' 'other: {lr: 1}' >file.yaml
     [ "$("$VITRAIN" options --configurations | head -n 2 | tr '\n' ' ')" = "tiny tall " ]
@@ -115,6 +115,7 @@ test_completion_of_configurations() {
 }
 
 test_completion_zsh() {
+    cp -r "$TOP/config" config
     "$VITRAIN" options --completion=zsh >_vitrain
     [ "$(head -n 1 _vitrain)" = "#compdef vitrain" ]
     command -v zsh >/dev/null || skip "no zsh: the script was not read"

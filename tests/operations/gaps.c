@@ -14,7 +14,8 @@ static vt_backend *open_path(vt_cpu_isa isa)
     return backend;
 }
 
-/* Whole numbers; where `gaps`, every fifth point and all of one channel of the second sample are missing. */
+/* Whole numbers, and a few that are no data; where `gaps`, every fifth point and all of one channel of the second
+ * sample are missing. */
 static float *make_fields(int64_t height, int64_t width, bool gaps)
 {
     const int64_t plane = height * width, size = BATCH * FIELD_CHANNELS * plane;
@@ -22,7 +23,10 @@ static float *make_fields(int64_t height, int64_t width, bool gaps)
     VT_ASSERT(fields != NULL);
     for (int64_t i = 0; i < size; i++) fields[i] = (float)(i % 977);
     for (int64_t i = 0; i < size && gaps; i++)
-        if (i % 5 == 0 || i / plane == FIELD_CHANNELS) fields[i] = NAN;
+        if (i % 5 == 0 || i / plane == FIELD_CHANNELS)
+            fields[i] = NAN;
+        else if (i % 83 == 7)
+            fields[i] = i % 2 == 0 ? 9.96921e36f : -1e35f;
     return fields;
 }
 
@@ -36,6 +40,7 @@ static float wanted(const vt_patch_grid *grid, const float *fields, int64_t samp
     while (row >= grid->height) row--;
     while (column >= grid->width) column -= grid->beyond == VT_BEYOND_WRAP ? grid->width : 1;
     float value = fields[((sample * FIELD_CHANNELS + channel) * grid->height + row) * grid->width + column];
+    if (fabsf(value) > 1e30f) return INFINITY; /* no data, but not missing either */
     if (!isnan(value)) return (value - mean[channel]) * inverse_std[channel];
     *mask = 0;
     return grid->missing == VT_MISSING_STAYS ? NAN : grid->missing == VT_MISSING_MEAN ? 0 : VT_NO_POINT;
@@ -103,6 +108,7 @@ static void check_store(vt_backend *b, const vt_patch_grid *grid, const float *f
         const bool written = i / plane % FIELD_CHANNELS < CHANNELS && token >= grid->first_token &&
                              token < grid->first_token + grid->tokens;
         const float expected = !written                                               ? -7
+                               : fabsf(fields[i]) > 1e30f                             ? INFINITY
                                : isnan(fields[i]) && grid->missing == VT_MISSING_MEAN ? mean[i / plane % FIELD_CHANNELS]
                                                                                       : fields[i];
         EXPECT(same(back[i], expected), "at %lld: %g, expected %g", (long long)i, (double)back[i], (double)expected);

@@ -1,4 +1,5 @@
 #include "backend/cpu/cpu.h"
+#include "base/largest_value.h"
 
 /* Distance between channels, and between points of a row, in one token's patch. */
 static void patch_steps(const vt_patch_grid *grid, int64_t *channel_step, int64_t *point_step)
@@ -24,7 +25,7 @@ static corner patch_corner(const vt_patch_grid *grid, int64_t r)
 static float normalised(const vt_patch_grid *grid, float value, float mean, float inverse_std)
 {
     if (isnan(value) && grid->missing != VT_MISSING_STAYS) return grid->missing == VT_MISSING_MEAN ? 0 : VT_NO_POINT;
-    return (value - mean) * inverse_std;
+    return fabsf(value) > VT_LARGEST_VALUE ? INFINITY : (value - mean) * inverse_std;
 }
 
 /* One token: columns of `to` in the grid's order, from the fields of its sample. */

@@ -1,6 +1,24 @@
+#include <math.h>
+
 #include "backend/cpu/vector/elements.h"
+#include "base/largest_value.h"
 
 typedef float quad __attribute__((vector_size(16)));
+typedef int32_t quad_bits __attribute__((vector_size(16)));
+
+/* What is no data becomes infinite, so that it reaches the loss. */
+INLINE float normalised(float value, float mean, float inverse_std)
+{
+    return fabsf(value) > VT_LARGEST_VALUE ? INFINITY : (value - mean) * inverse_std;
+}
+
+INLINE quad normalised_quad(quad values, float mean, float inverse_std)
+{
+    const quad infinite = {INFINITY, INFINITY, INFINITY, INFINITY};
+    const quad_bits beyond = (values > VT_LARGEST_VALUE) | (values < -VT_LARGEST_VALUE);
+    values = (values - mean) * inverse_std;
+    return (quad)((beyond & (quad_bits)infinite) | (~beyond & (quad_bits)values));
+}
 
 /* The points of one channel of a patch, normalised, one behind another, from fields whose rows are `width` apart. The
  * rows of the patches beside it are asked for: a processor does not follow so many of them by itself. */
@@ -13,10 +31,10 @@ INLINE void gather_patch(const float *from, int64_t width, int64_t patch, float 
         for (; column + 4 <= patch; column += 4) {
             quad values;
             memcpy(&values, from + column, sizeof values);
-            values = (values - mean) * inverse_std;
+            values = normalised_quad(values, mean, inverse_std);
             memcpy(to + column, &values, sizeof values);
         }
-        for (; column < patch; column++) to[column] = (from[column] - mean) * inverse_std;
+        for (; column < patch; column++) to[column] = normalised(from[column], mean, inverse_std);
     }
 }
 
@@ -58,7 +76,7 @@ static void gather_beyond(const vt_patch_grid *grid, const float *fields, int64_
             int64_t point = vt_patch_grid_point(grid, top + row, left + column);
             for (int64_t c = 0; c < grid->channels; c++)
                 values[c * patch * patch] =
-                    point < 0 ? VT_NO_POINT : (fields[c * plane + point] - mean[c]) * inverse_std[c];
+                    point < 0 ? VT_NO_POINT : normalised(fields[c * plane + point], mean[c], inverse_std[c]);
         }
 }
 
