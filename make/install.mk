@@ -16,11 +16,11 @@ SAY_OPTIONS = { mkdir -p $(dir $(2)) && $(BUILD)/vitrain options $(1) >$(2) 2>/d
     { rm -f $(2); echo "left out $(2): '$(BUILD)/vitrain options $(1)' does not run here" >&2; }
 
 install: vitrain
-	install -d $(dir $(BINARY)) $(SHARE)/vitrain/config $(SHARE)/doc/vitrain/images
+	install -d $(dir $(BINARY)) $(SHARE)/vitrain/config $(SHARE)/doc/vitrain
 	install -m 755 $(BUILD)/vitrain $(BINARY)
 	install -m 644 config/*.yaml $(SHARE)/vitrain/config
-	install -m 644 README.md CHANGELOG.md CITATION.cff LICENSE docs/*.md $(SHARE)/doc/vitrain
-	install -m 644 docs/images/* $(SHARE)/doc/vitrain/images
+	install -m 644 README.md CHANGELOG.md CITATION.cff LICENSE $(SHARE)/doc/vitrain
+	for file in $$(find docs -type f); do install -D -m 644 $$file $(SHARE)/doc/vitrain/$$file || exit 1; done
 	@$(call SAY_OPTIONS,--man,$(MAN_PAGE))
 	@$(call SAY_OPTIONS,--completion=bash,$(BASH_COMPLETION))
 	@$(call SAY_OPTIONS,--completion=zsh,$(ZSH_COMPLETION))

@@ -122,6 +122,14 @@ test_install() {
             contains "$output" "left out"
         fi
     done
+    local page target links=0
+    for page in "$place"/share/doc/vitrain/*.md "$place"/share/doc/vitrain/docs/*.md; do
+        for target in $(sed 's/`[^`]*`//g' "$page" | grep -oE '\]\([^)# ]+' | cut -c3- | grep -v ://); do
+            [ -e "$(dirname "$page")/$target" ] || { echo "$page: $target is not installed"; return 1; }
+            links=$((links + 1))
+        done
+    done
+    [ "$links" -gt 50 ] || { echo "only $links links"; return 1; }
     mkdir ../elsewhere
     (cd ../elsewhere && "$place/bin/vitrain" layout --ranks=2 --config=demo >layout) || { cat ../elsewhere/layout; return 1; }
     contains "$(cat ../elsewhere/layout)" "demo"

@@ -280,7 +280,7 @@ static int list_gradients(const head_view *h, const backward_buffers *b, const p
                              .columns = width,
                              .depth = round_up(p->queries, DEPTH),
                              .a = from_piece(p->buffers->weights, 0),
-                             .b = {b->dout_along.tiles + before, b->dout_along.piece},
+                             .b = {.tiles = b->dout_along.tiles + before, .piece = b->dout_along.piece},
                              .sums = p->keys->dvalues,
                              .width = width,
                              .add = true};
