@@ -171,6 +171,6 @@ test_filter() {
     names=$("$TESTS" --list unit)
     [ -n "$names" ]
     refuted grep -v '^unit/' <<<"$names"
-    names=$("$TESTS" --list of_the_unit)
-    contains "$names" products_of_the_units
+    names=$("$TESTS" --list of_the_unit_interval)
+    contains "$names" uniform_is_inside_of_the_unit_interval
 }
