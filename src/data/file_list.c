@@ -246,8 +246,9 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, bool
     VT_TRY(check_zarr(directory, option_name));
     opened = opendir(directory);
     VT_CHECK(opened != NULL || errno != ENOENT,
-             "%s '%s': no such directory. Make a synthetic set with `vitrain synth`, or see docs/data.md", option_name,
-             directory);
+             "%s '%s': no such directory. %sMake a synthetic set with `vitrain synth`, or see docs/data.md",
+             option_name, directory,
+             strstr(option_name, "_data_path") != NULL ? "--data_dir=DIR says where all data are. " : "");
     VT_CHECK(opened != NULL || errno != ENOTDIR,
              "%s '%s' is a file, but should be a directory that holds files *YYYY.h5, see docs/data.md", option_name,
              directory);

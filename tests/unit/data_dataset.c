@@ -261,9 +261,9 @@ TEST(errors_of_directories)
     vt_dataset_options options = test_fields_options(&fields);
     test_expect_open_error(&options, "no files *YYYY.h5");
     options.directory = "/no/such/directory";
-    test_expect_open_error(&options,
-                           "train_data_path '/no/such/directory': no such directory. Make a synthetic set with "
-                           "`vitrain synth`, or see docs/data.md");
+    test_expect_open_error(
+        &options, "train_data_path '/no/such/directory': no such directory. --data_dir=DIR says where all data "
+                  "are. Make a synthetic set with `vitrain synth`, or see docs/data.md");
     options.directory = test_path("2001.h5");
     test_fields_write(options.directory, &fields);
     test_expect_open_error(&options, "is a file, but should be a directory");
