@@ -90,7 +90,7 @@ static vt_status open_trainer(side *s)
     VT_TRY(vt_trainer_open(config, &data, s->backend, &s->trainer));
     if (s->parameters != NULL) {
         vt_checkpoint_subject subject = {.trainer = s->trainer};
-        VT_TRY(vt_checkpoint_read_parameters(s->parameters, &subject));
+        VT_TRY(vt_checkpoint_read_parameters(s->parameters, &subject, NULL));
     }
 done:
     free(means);

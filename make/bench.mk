@@ -4,6 +4,9 @@
 # The other side of bench/products, which is left out without it.
 HAS_DNNL := $(if $(filter-out undefined,$(origin DNNL_LIBS)),yes)
 
+# `make test` compiles them, too: some are only run where there is a GPU.
+BENCH_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(if $(HAS_DNNL),,bench/products.c),$(sort $(wildcard bench/*.c))))
+
 bench: deps
 	@$(MAKE) --no-print-directory run-bench
 
