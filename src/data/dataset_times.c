@@ -28,28 +28,35 @@ static int64_t span_of(const vt_dataset *dataset)
 }
 
 /* Files of one time each don't say how far apart times are. Their dates do, if most of them are as far apart as the
- * nearest two; those of monthly means are not. */
+ * nearest two, or a month of the calendar at about the same day, as monthly means are. */
 static void settle_minutes(vt_dataset *dataset)
 {
-    int64_t least = 0, alike = 0;
+    enum { MOST_DAYS = 3 }; /* that the middles and the ends of months differ by */
+    int64_t least = 0, alike = 0, monthly = 0, first_day = 0, day = 0;
     if (dataset->minutes_a_time > 0) return;
     for (int64_t i = 1; i < dataset->piece_count; i++) {
         const vt_set_piece *before = &dataset->pieces[i - 1], *own = before + 1;
         const int64_t minutes = own->date.minutes - before->date.minutes;
         if (!before->proven || !own->proven || minutes <= 0) continue;
+        if (least == 0) vt_date_month(before->date, &first_day);
+        vt_date_month(own->date, &day);
         if (least == 0 || minutes < least) {
             least = minutes;
             alike = 0;
         }
         alike += minutes == least;
+        monthly += llabs(day - first_day) <= MOST_DAYS && vt_date_steps(before->date, own->date, VT_A_MONTH) == 1;
     }
-    if (2 * alike > dataset->piece_count - 1) dataset->minutes_a_time = least;
+    if (2 * monthly > dataset->piece_count - 1)
+        dataset->minutes_a_time = VT_A_MONTH;
+    else if (2 * alike > dataset->piece_count - 1)
+        dataset->minutes_a_time = least;
 }
 
 static bool follows(const vt_dataset *dataset, const vt_set_piece *before, const vt_set_piece *own)
 {
     if (dataset->options.files_apart || !before->proven || !own->proven || dataset->minutes_a_time == 0) return false;
-    return own->date.minutes == vt_date_after(before->date, before->times * dataset->minutes_a_time).minutes;
+    return vt_date_steps(before->date, own->date, dataset->minutes_a_time) == before->times;
 }
 
 static void add_stretch(vt_dataset *dataset, vt_set_stretch *stretch)

@@ -122,7 +122,8 @@ done:
     return status;
 }
 
-/* The option says how far apart times are of which the file says nothing, and contradicts no file. */
+/* The option says how far apart times are where the file doesn't: it has no times, or a single one. It contradicts no
+ * file. */
 static vt_status take_step(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
@@ -133,11 +134,11 @@ static vt_status take_step(vt_fields_file *file, const vt_fields_form *form)
              "time_step: '%s' is no length of time; expected one like 24h, 6h, "
              "30min, 1d or 1month",
              form->time_step);
-    VT_CHECK(file->times.count == 0 || file->times.minutes == 0 || file->times.minutes == length,
+    VT_CHECK(file->times.minutes == 0 || file->times.minutes == length,
              "%s: its times are %s apart, not %s as time_step says; leave time_step out, or, where the file is wrong, "
              "add --coordinates=[time=none]",
              file->path, vt_length_format(file->times.minutes, step), form->time_step);
-    if (file->times.count == 0) file->times.minutes = length;
+    file->times.minutes = length;
 done:
     return status;
 }

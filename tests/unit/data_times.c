@@ -202,6 +202,35 @@ TEST(files_of_one_time_each)
     vt_dataset_close(&dataset);
 }
 
+/* The middles of months, a file each: by their dates alone they are a month apart, and so time_step may say. */
+TEST(files_of_one_month_each)
+{
+    static const int middles[] = {62, 180, 298, 420}; /* January 16 12:00, February 15, March 16 12:00, April 16 */
+    static const char *const said[] = {NULL, "1month"};
+    vt_dataset_options options = test_nc_options("t");
+    vt_date date = {0};
+    char text[VT_DATE_SIZE] = "";
+    for (int i = 0; i < 4; i++) {
+        snprintf(text, sizeof text, "months/x_2013-%02d.nc", i + 1);
+        write_part(text, middles[i], 1, true);
+    }
+    for (int i = 0; i < 2; i++) {
+        options.form.time_step = said[i];
+        vt_dataset *dataset = open_in("months", &options);
+        if (dataset == NULL) return;
+        EXPECT(vt_dataset_sample_count(dataset) == 3 && vt_dataset_crossing_samples(dataset) == 3);
+        EXPECT(vt_dataset_minutes_a_time(dataset) == VT_A_MONTH && !vt_dataset_step_is_assumed(dataset));
+        EXPECT(vt_dataset_date(dataset, 2, &date));
+        EXPECT(strcmp(vt_date_format(date, text), "2013-03-16 12:00") == 0, "%s", text);
+        vt_dataset_close(&dataset);
+    }
+    vt_dataset *dataset = NULL;
+    options.form.time_step = "6h"; /* what the dates don't bear out leaves no sample */
+    options.directory = test_path("months");
+    EXPECT(vt_dataset_open(&options, &dataset) == VT_ERROR);
+    vt_error_clear();
+}
+
 /* ---- times that come twice ---- */
 
 static const char *logged(void)
