@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "config/fit.h"
 #include "report/log.h"
 #include "training/budget.h"
 #include "training/reader.h"
@@ -98,11 +99,10 @@ static void log_model(const vt_opening *opening)
 {
     const vt_config *config = opening->config;
     const int64_t patch = config->patch_size;
-    const int64_t tokens = config->img_size[0] / patch * (config->img_size[1] / patch);
     vt_log_info("model: %lld parameters: embed_dim %lld, depth %lld, %lld heads, %lld tokens of %lld×%lld points",
                 (long long)vt_parameters_model_elements(opening->trainer->parameters), (long long)config->embed_dim,
-                (long long)config->depth, (long long)config->num_heads, (long long)tokens, (long long)patch,
-                (long long)patch);
+                (long long)config->depth, (long long)config->num_heads, (long long)vt_fit_tokens(config),
+                (long long)patch, (long long)patch);
 }
 
 static void log_training(const vt_config *config)
