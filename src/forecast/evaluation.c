@@ -350,14 +350,15 @@ static vt_status run_phases(evaluation *e)
     share_out(e);
     take_memory(e);
     vt_date from = {0};
+    const int64_t length = vt_dataset_minutes_a_time(e->dataset) * e->options->config->dt;
     const bool dated = vt_dataset_date(e->dataset, e->starts[0], &from);
     e->maps = (vt_maps){.directory = e->options->output,
                         .channel = vt_scores_channel_name(vt_dataset_channel_names(e->dataset), e->map_channel, buffer),
                         .units = e->variables[e->map_channel].units,
                         .dated = dated,
                         .from = from,
-                        .hours_a_step =
-                            (int64_t)vt_length_hours(vt_dataset_minutes_a_time(e->dataset) * e->options->config->dt),
+                        .length_a_step = length,
+                        .hours_a_step = (int64_t)vt_length_hours(length),
                         .steps = e->options->rollout,
                         .height = e->options->config->img_size[0],
                         .width = e->options->config->img_size[1],

@@ -77,7 +77,7 @@ void vt_maps_clear(const char *directory)
     DIR *listing = opendir(directory);
     if (listing == NULL) return;
     for (const struct dirent *entry; (entry = readdir(listing)) != NULL;)
-        if (fnmatch("map-*-[0-9][0-9][0-9]h.png", entry->d_name, 0) == 0) unlinkat(dirfd(listing), entry->d_name, 0);
+        if (fnmatch("map-*-[0-9][0-9][0-9]*h.png", entry->d_name, 0) == 0) unlinkat(dirfd(listing), entry->d_name, 0);
     closedir(listing);
 }
 
@@ -92,7 +92,7 @@ vt_status vt_maps_draw(const vt_maps *maps, int64_t lead, const float *target, c
     const long long hours = (lead + 1) * maps->hours_a_step;
     if (maps->dated) {
         vt_date_format(maps->from, from);
-        vt_date_format(vt_date_after(maps->from, 60 * hours), valid);
+        vt_date_format(vt_date_after(maps->from, (lead + 1) * maps->length_a_step), valid);
     }
     const char *units = maps->units;
     char *path = vt_text_format("%s/map-%s-%03lldh.png", maps->directory, maps->channel, hours);

@@ -17,7 +17,8 @@ vt_status vt_loss_write(const char *path, const char *split, int64_t samples, do
 typedef struct {
     const char *directory, *channel, *units;
     bool dated;
-    vt_date from; /* the initial time, where it is known */
+    vt_date from;          /* the initial time, where it is known */
+    int64_t length_a_step; /* calendar.h: months are the calendar's */
     int64_t hours_a_step, steps;
     int64_t height, width;
     const double *latitudes, *longitudes; /* [height], [width]; NULL: not known */

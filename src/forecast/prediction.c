@@ -234,7 +234,7 @@ static void take_coordinates(prediction *p)
         for (int64_t x = 0; x < width; x++) p->longitudes[x] -= 360;
 }
 
-/* Of the window at the top left, where the file says them. */
+/* Says once which coordinates the file has none of. */
 static void tell_coordinates(const prediction *p)
 {
     static const char *const names[] = {"latitudes", "longitudes"};
