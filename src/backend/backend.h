@@ -361,8 +361,9 @@ struct vt_backend {
     /* ---- patches, loss and metrics ---- */
 
     /* patches [batch * tokens, channels * patch²] = (fields - mean[c]) * inverse_std[c], cut into patches; tokens is
-     * the grid's, and what is missing or beyond the fields is as the grid says. With the mask twice the columns. A field's value beyond
-     * ±VT_LARGEST_VALUE, which is no data, becomes infinite, so that the loss is not finite and the value is found. */
+     * the grid's, and what is missing or beyond the fields is as the grid says. With the mask twice the columns. A
+     * field's value beyond ±VT_LARGEST_VALUE, which is no data, becomes infinite, so that the loss is not finite and
+     * the value is found. */
     void (*patches_load)(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
                          const float *inverse_std, vt_matrix patches);
     /* Its inverse: fields = patches / inverse_std[c] + mean[c], laid back; VT_NO_POINT becomes NaN. Writes the fields'

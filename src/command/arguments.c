@@ -299,16 +299,6 @@ done:
     return status;
 }
 
-vt_status vt_arguments_masked(const char *command, const char *missing, bool *masked)
-{
-    vt_status status = VT_OK;
-    *masked = missing != NULL && strcmp(missing, "mask") == 0;
-    VT_CHECK(missing == NULL || *masked || strcmp(missing, "refuse") == 0, "%s: --missing=%s: expected refuse or mask",
-             command, missing);
-done:
-    return status;
-}
-
 char *vt_argument_form(const vt_argument *flag)
 {
     static const char *const forms[] = {

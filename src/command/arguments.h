@@ -59,9 +59,6 @@ vt_status vt_arguments_take_with(const char *command, int argument_count, char *
 vt_status vt_arguments_words(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
                              int64_t flag_count, int *word_count, char ***words, bool *help);
 
-/* What a flag --missing of a subcommand says, as the option of this name: refuse (or NULL) or mask. */
-vt_status vt_arguments_masked(const char *command, const char *missing, bool *masked);
-
 /* Is --help or -h among them? */
 bool vt_arguments_ask_help(int argument_count, char *const *arguments);
 

@@ -85,7 +85,8 @@ done:
 vt_status vt_command_inspect(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    const char *path = NULL, *missing = NULL;
+    const char *path = NULL;
+    vt_argument_choice missing = {"refuse", "refuse|mask"};
     vt_fields_form form = {0};
     char *trimmed = NULL;
     bool verify = false, help = false;
@@ -98,8 +99,7 @@ vt_status vt_command_inspect(int argument_count, char *const *arguments)
         {"coordinates", VT_ARGUMENT_TEXT, &form.coordinates, 0, 0, "names of coordinates, [lat=FNOCY,time=T]"},
         {"time_step", VT_ARGUMENT_TEXT, &form.time_step, 0, 0,
          "length between two times where the files don't say it, 24h"},
-        {"missing", VT_ARGUMENT_TEXT, &missing, 0, 0,
-         "refuse or mask, as in training: a missing value is a fault, or none"},
+        {"missing", VT_ARGUMENT_CHOICE, &missing, 0, 0, "as in training: a missing value is a fault, or none"},
     };
     const int64_t flag_count = sizeof flags / sizeof flags[0];
     VT_TRY(vt_arguments_parse("inspect", argument_count, arguments, flags, flag_count, "PATH", &path, &help));
@@ -110,7 +110,7 @@ vt_status vt_command_inspect(int argument_count, char *const *arguments)
         vt_arguments_print(flags, flag_count);
         goto done;
     }
-    VT_TRY(vt_arguments_masked("inspect", missing, &form.masked));
+    form.masked = strcmp(missing.chosen, "mask") == 0;
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
     trimmed = vt_text_format("%.*s", (int)length, path);

@@ -79,7 +79,8 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     vt_statistics *statistics = NULL;
-    const char *operand = NULL, *chosen_output = NULL, *missing = NULL, *lat_range = NULL, *lon_range = NULL;
+    const char *operand = NULL, *chosen_output = NULL, *lat_range = NULL, *lon_range = NULL;
+    vt_argument_choice missing = {"refuse", "refuse|mask"};
     vt_statistics_source source = {.option_name = "data directory"};
     char *files = NULL, *output = NULL;
     bool force = false, help = false;
@@ -90,8 +91,7 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
         {"coordinates", VT_ARGUMENT_TEXT, &source.form.coordinates, 0, 0, "names of coordinates, [lat=FNOCY,time=T]"},
         {"lat_range", VT_ARGUMENT_TEXT, &lat_range, 0, 0, "of a window only: [south, north] in degrees"},
         {"lon_range", VT_ARGUMENT_TEXT, &lon_range, 0, 0, "[west, east] in degrees"},
-        {"missing", VT_ARGUMENT_TEXT, &missing, 0, 0,
-         "refuse or mask, as in training: a missing value is an error, or left out"},
+        {"missing", VT_ARGUMENT_CHOICE, &missing, 0, 0, "as in training: a missing value is an error, or left out"},
         {"skip_bad_samples", VT_ARGUMENT_SWITCH, &source.tolerant, 0, 0, "leave out times that can't be read"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace .npy files that are there"},
     };
@@ -102,7 +102,7 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
         print_help(flags, flag_count);
         goto done;
     }
-    VT_TRY(vt_arguments_masked("stats", missing, &source.form.masked));
+    source.form.masked = strcmp(missing.chosen, "mask") == 0;
     find_directories(operand, chosen_output, &files, &output);
     source.directory = files;
     VT_TRY(vt_window_range_parse(lat_range, lon_range, &source.range));

@@ -4,9 +4,9 @@
 
 #include "config/config.h"
 #include "parallel/world.h"
-#include "training/reader.h"
 #include "report/log.h"
 #include "report/progress.h"
+#include "training/reader.h"
 #include "training/run.h"
 
 vt_status vt_command_train(int argument_count, char *const *arguments)

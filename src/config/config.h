@@ -84,8 +84,8 @@ typedef enum { VT_FROM_DEFAULT, VT_FROM_YAML, VT_FROM_COMMAND_LINE } vt_origin;
 typedef struct {
 #include "config/options.def"
     vt_origin origin[VT_OPTION_COUNT];
-    bool window_known;     /* img_size is that of lat_range and lon_range in the files */
-    int64_t ranks; /* of the run; no option: the launcher says how many */
+    bool window_known; /* img_size is that of lat_range and lon_range in the files */
+    int64_t ranks;     /* of the run; no option: the launcher says how many */
     /* n_in_channels and n_out_channels of the YAML file, whose place the count of `variables` took; 0: it did not. */
     int64_t replaced_channels[2];
     int64_t data_parallel; /* ranks / (tensor_parallel · context_parallel), over which a global batch is split */

@@ -96,9 +96,8 @@ vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time);
 
 /* values [channels, rows, width] = rows first_row … of the first `channels` channels at `time`, the first `width` of
  * their columns, as float32. The region must lie within the shape; nothing else is read (of chunked files: nothing but
- * the chunks that it touches). A value that is NaN (unless form->masked), infinite or beyond VT_LARGEST_VALUE is an error
- * that names time, channel, row and column.
- * Any thread; HDF5 is entered. */
+ * the chunks that it touches). A value that is NaN (unless form->masked), infinite or beyond VT_LARGEST_VALUE is an
+ * error that names time, channel, row and column. Any thread; HDF5 is entered. */
 vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row, int64_t rows,
                               int64_t width, float *values);
 

@@ -60,7 +60,7 @@ struct vt_fields_file {
     char *grid_doubts[2]; /* why latitudes, longitudes are not known though there is something, or NULL */
     vt_time_axis times;
     const vt_field_part *times_part; /* that says them */
-    bool masked; /* see vt_fields_form */
+    bool masked;                     /* see vt_fields_form */
     int64_t cache_bytes;
     int part_count, source_count;
     vt_field_part *parts;

@@ -90,7 +90,8 @@ static void name_some(char **names, int64_t count, vt_text *text)
     if (count > MOST) vt_text_append(text, " and %lld more", (long long)(count - MOST));
 }
 
-bool vt_file_list_is_zarr(const char *directory)
+/* Is it the directory of a Zarr store? */
+static bool is_zarr_store(const char *directory)
 {
     static const char *const marks[] = {".zgroup", ".zarray", ".zmetadata", "zarr.json"};
     bool is_zarr = false;
@@ -108,7 +109,7 @@ static vt_status check_zarr(const char *directory, const char *option_name)
     vt_status status = VT_OK;
     char *above = vt_text_copy(directory), *slash = strrchr(above, '/');
     if (slash != NULL && slash > above) *slash = '\0';
-    const char *store = vt_file_list_is_zarr(directory) ? directory : vt_file_list_is_zarr(above) ? above : NULL;
+    const char *store = is_zarr_store(directory) ? directory : is_zarr_store(above) ? above : NULL;
     VT_CHECK(store == NULL,
              "%s '%s': %s is a Zarr store, which is not read; make netCDF files of it that end in their date: "
              "python3 -c \"import xarray; xarray.open_zarr('%s').to_netcdf('2013.nc')\"",

@@ -31,7 +31,4 @@ void vt_file_list_close(vt_file_list *list);
 /* Fails where a file is misnamed; logs what is not read. */
 vt_status vt_file_list_check(const vt_file_list *list);
 
-/* Is it the directory of a Zarr store? */
-bool vt_file_list_is_zarr(const char *directory);
-
 #endif

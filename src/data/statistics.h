@@ -42,8 +42,8 @@ typedef struct {
     bool tolerant;                       /* a time that can't be read is left out */
 } vt_statistics_source;
 
-/* Of all files, in one pass. Faults, Inf and unless form.masked NaN among them, are errors, or with `tolerant` warnings in
- * the log; so is a channel that is constant or missing everywhere, which can't be normalised. */
+/* Of all files, in one pass. Faults, Inf and unless form.masked NaN among them, are errors, or with `tolerant` warnings
+ * in the log; so is a channel that is constant or missing everywhere, which can't be normalised. */
 vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics **statistics);
 
 /* Times that a tolerant gathering left out. */

@@ -64,8 +64,7 @@ const char *vt_profile_obstacle(void)
     int gpus = 0;
     if (!is_on())
         return "no profiler listens; start the run under `nsys profile -c cudaProfilerApi`, as the scripts of submit/ "
-               "do "
-               "with ENABLE_PROFILING=1";
+               "do with ENABLE_PROFILING=1";
     if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0)
         return "nsys starts with the first call to a GPU, and no GPU can be used here; run it on a machine with one";
     return NULL;

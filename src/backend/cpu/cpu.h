@@ -9,8 +9,8 @@ typedef struct {
     int threads;
     vt_backend wide;                                       /* the table before half.c took its rows */
     double (*multiply_adds)(vt_type type, int64_t rounds); /* see vt_backend_cpu_multiply_adds */
-    bool vectors_take_half;           /* vector/ is in the table, whose operations need no stand-ins */
-    void *stand_ins;                  /* its memory */
+    bool vectors_take_half; /* vector/ is in the table, whose operations need no stand-ins */
+    void *stand_ins;        /* its memory */
     size_t stand_in_bytes;
     void *shared; /* one operation's, for all threads */
     size_t shared_bytes;
