@@ -94,15 +94,13 @@ done:
 static void cuda_release(vt_backend *backend, void *memory)
 {
     vt_cuda_state *state = state_of(backend);
+    size_t i = 0;
     if (memory == NULL) return;
-    for (size_t i = 0; i < state->allocation_count; i++) {
-        if (state->allocations[i] != memory) continue;
-        cudaStreamSynchronize(state->stream);
-        cudaFree(memory);
-        state->allocations[i] = state->allocations[--state->allocation_count];
-        return;
-    }
-    VT_ASSERT(false && "memory of this back end");
+    while (i < state->allocation_count && state->allocations[i] != memory) i++;
+    VT_ASSERT(i < state->allocation_count); /* it is this back end's */
+    cudaStreamSynchronize(state->stream);
+    cudaFree(memory);
+    state->allocations[i] = state->allocations[--state->allocation_count];
 }
 
 static void cuda_zero(vt_backend *backend, void *memory, size_t bytes)

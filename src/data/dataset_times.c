@@ -165,8 +165,9 @@ static int64_t end_by_name(const char *path, vt_date begin, int64_t end)
     size_t digits = 0;
     char text[VT_DATE_SIZE];
     vt_date next;
-    for (const char *dot = strrchr(path, '.'); dot != NULL && dot-- > path && strchr("0123456789-_", *dot) != NULL;)
-        digits += *dot != '-' && *dot != '_';
+    const char *dot = strrchr(path, '.');
+    for (const char *at = dot != NULL ? dot : path; at > path && strchr("0123456789-_", at[-1]) != NULL; at--)
+        digits += at[-1] != '-' && at[-1] != '_';
     if (sscanf(vt_date_format(begin, text), "%d-%d-%d", &year, &month, &day) != 3 || day != 1) return end;
     if (digits == 4) year++;
     if (digits == 6) month++;

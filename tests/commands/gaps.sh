@@ -95,6 +95,7 @@ test_from_the_files_to_the_forecast() {
     "$VITRAIN" stats data --force --missing=mask >/dev/null
     train --img_size=[11,13] --pad=wrap --missing=mask --mask_channels --run_num=whole >/dev/null
     refuted grep -i "nan" runs/base/1CPU/whole/metrics.csv
+    contains "$(cat runs/base/1CPU/whole/out.log)" ", 12 tokens of 4×4 points"
     local checkpoint=runs/base/1CPU/whole/checkpoints/best
     contains "$("$VITRAIN" inspect $checkpoint)" "(n_history 0, dt 1), pad wrap, missing mask, mask_channels"
     "$VITRAIN" evaluate --checkpoint=$checkpoint --rollout=2 --output=scores >/dev/null

@@ -50,14 +50,12 @@ done:
 static void cpu_release(vt_backend *backend, void *memory)
 {
     vt_cpu_state *state = backend->state;
+    size_t i = 0;
     if (memory == NULL) return;
-    for (size_t i = 0; i < state->mapping_count; i++) {
-        if (state->mappings[i].memory != memory) continue;
-        munmap(memory, state->mappings[i].bytes);
-        state->mappings[i] = state->mappings[--state->mapping_count];
-        return;
-    }
-    VT_ASSERT(false && "memory of this back end");
+    while (i < state->mapping_count && state->mappings[i].memory != memory) i++;
+    VT_ASSERT(i < state->mapping_count); /* it is this back end's */
+    munmap(memory, state->mappings[i].bytes);
+    state->mappings[i] = state->mappings[--state->mapping_count];
 }
 
 /* Memory is cleared and copied by all threads, each a run of pieces: so its pages, which the system finds when they are
