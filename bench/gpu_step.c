@@ -22,10 +22,10 @@
 #include "backend/times.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/process_memory.h"
+#include "base/profile.h"
 #include "base/threads.h"
-#include "report/memory.h"
-#include "report/profile.h"
-#include "training/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "training/step.h"
 
 typedef struct {

@@ -19,12 +19,12 @@
 
 #include "base/clock.h"
 #include "base/median.h"
+#include "base/process_memory.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
 #include "processor_time.h"
-#include "report/memory.h"
 #include "training/step.h"
 
 enum { MOST_STEPS = 101, ROUNDS = 3, MOST_LAYOUTS = 16, MOST_SETTINGS = 64 };

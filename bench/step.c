@@ -18,8 +18,8 @@
 #include "backend/times.h"
 #include "base/clock.h"
 #include "base/median.h"
+#include "base/process_memory.h"
 #include "base/threads.h"
-#include "report/memory.h"
 #include "training/step.h"
 
 typedef struct {

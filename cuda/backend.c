@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "libraries.h"
-#include "report/log.h"
 #include "state.h"
 
 static vt_cuda_state *state_of(vt_backend *backend)

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
-#include "report/log.h"
 #include "state.h"
 
 #ifdef VT_HAS_CUDNN

@@ -22,10 +22,10 @@ $(BUILD)/cuda/%.c.o: cuda/%.c $(STAMPS)/compile $(STAMPS)/cuda
 	@mkdir -p $(@D)
 	$(COMPILE) -Icuda $(CUDA_CFLAGS) -c $< -o $@
 
-USE_CUDA := $(addprefix $(BUILD)/src/,backend/open.o report/profile.o parallel/nccl.o parallel/nccl_operations.o)
+USE_CUDA := $(addprefix $(BUILD)/src/,backend/open.o base/profile.o parallel/nccl.o parallel/nccl_operations.o)
 $(USE_CUDA): $(STAMPS)/cuda
 $(BUILD)/src/backend/open.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA)
-$(BUILD)/src/report/profile.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))
+$(BUILD)/src/base/profile.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))
 $(addprefix $(BUILD)/src/parallel/,nccl.o nccl_operations.o): LOCAL_CFLAGS += $(if $(NVCC),-Icuda $(CUDA_CFLAGS))
 
 # For several kinds of GPU.

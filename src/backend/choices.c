@@ -9,11 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "report/crc32c.h"
 
 /* A line: kind, the key's count and numbers, the value's count and numbers (hexadecimal), the checksum of all before
  * it. */

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "checkpoint/find.h"
 #include "command/arguments.h"
 #include "forecast/evaluation.h"
 #include "forecast/forecaster.h"
-#include "training/checkpoint_find.h"
 
 static void print_help(const vt_argument *flags, int64_t count)
 {

@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/find.h"
 #include "command/arguments.h"
-#include "data/output_file.h"
-#include "data/safetensors.h"
-#include "training/checkpoint.h"
-#include "training/checkpoint_find.h"
+#include "storage/output_file.h"
+#include "storage/safetensors.h"
 
 vt_status vt_command_export(int argument_count, char *const *arguments)
 {

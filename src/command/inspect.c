@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 
 #include "base/text.h"
+#include "checkpoint/find.h"
 #include "command/arguments.h"
-#include "data/file_list.h"
-#include "data/output_file.h"
-#include "data/pytorch_file.h"
-#include "training/checkpoint_find.h"
+#include "source/fields/file_list.h"
+#include "storage/output_file.h"
+#include "storage/pytorch_file.h"
 
 typedef enum { CHECKPOINT, RUN, DATA, NOTHING_KNOWN } directory_kind;
 

@@ -3,7 +3,7 @@
 #define VT_COMMAND_INSPECT_H
 
 #include "base/status.h"
-#include "data/fields_file.h"
+#include "source/fields/fields_file.h"
 
 /* arguments: those after the word "inspect". */
 vt_status vt_command_inspect(int argument_count, char *const *arguments);

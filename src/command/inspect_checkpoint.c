@@ -6,9 +6,9 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "checkpoint/checkpoint.h"
 #include "command/inspect.h"
 #include "config/config.h"
-#include "training/checkpoint.h"
 
 enum { MOST_SHARDS = 8000 };
 

@@ -7,13 +7,13 @@
 #include "base/text.h"
 #include "command/inspect.h"
 #include "config/config.h"
-#include "data/dataset.h"
-#include "data/fields_file.h"
-#include "data/file_list.h"
-#include "data/npy.h"
-#include "data/output_file.h"
-#include "data/statistics.h"
-#include "data/unpack.h"
+#include "source/fields/dataset.h"
+#include "source/fields/fields_file.h"
+#include "source/fields/file_list.h"
+#include "source/fields/statistics.h"
+#include "storage/npy.h"
+#include "storage/output_file.h"
+#include "storage/unpack.h"
 
 /* Of a channel's values that were looked at, those that are missing left out. */
 typedef struct {

@@ -8,9 +8,9 @@
 #include "base/text.h"
 #include "command/inspect.h"
 #include "config/yaml.h"
-#include "data/output_file.h"
+#include "journal/run_directory.h"
 #include "report/run_files.h"
-#include "training/run_directory.h"
+#include "storage/output_file.h"
 
 /* The few keys that tell runs apart. */
 static void print_configuration(const char *path, int *faults)

@@ -8,10 +8,10 @@
 
 #include "base/text.h"
 #include "command/arguments.h"
-#include "data/output_file.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
 #include "report/progress.h"
+#include "storage/output_file.h"
 #include "training/reader.h"
 
 /* This subcommand's own flags; all others are of the configuration. */

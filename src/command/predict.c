@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/find.h"
 #include "command/arguments.h"
-#include "data/output_file.h"
 #include "forecast/forecaster.h"
 #include "forecast/prediction.h"
-#include "training/checkpoint_find.h"
+#include "storage/output_file.h"
 
 static void print_help(const vt_argument *flags, int64_t count)
 {

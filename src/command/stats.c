@@ -7,8 +7,8 @@
 
 #include "base/text.h"
 #include "command/arguments.h"
-#include "data/output_file.h"
-#include "data/statistics.h"
+#include "source/fields/statistics.h"
+#include "storage/output_file.h"
 
 static void print_help(const vt_argument *flags, int64_t count)
 {

@@ -4,8 +4,8 @@
 
 #include "base/text.h"
 #include "command/arguments.h"
-#include "data/climate.h"
-#include "data/synthetic_set.h"
+#include "source/synthetic/climate.h"
+#include "source/synthetic/synthetic_set.h"
 
 static void print_help(const vt_argument *flags, int64_t count)
 {

@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
+#include "base/log.h"
 #include "config/config.h"
 #include "parallel/world.h"
-#include "report/log.h"
 #include "report/progress.h"
 #include "training/reader.h"
 #include "training/run.h"

@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "command/arguments.h"
+#include "journal/run_directory.h"
 #include "report/progress.h"
 #include "report/run_files.h"
-#include "training/run_directory.h"
 
 enum { PATIENCE = 10 }; /* seconds without a step, after which a run that holds no lock has ended */
 

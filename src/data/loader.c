@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/threads.h"
 #include "data/sampler.h"
-#include "report/log.h"
 
 /* Which batch: they follow one another through the epochs without end. */
 typedef struct {

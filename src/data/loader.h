@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "data/dataset.h"
+#include "source/fields/dataset.h"
 
 typedef struct {
     vt_dataset *dataset;

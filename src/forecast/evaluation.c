@@ -8,15 +8,15 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "data/dataset.h"
-#include "data/npy.h"
-#include "data/output_file.h"
 #include "forecast/evaluation_report.h"
 #include "forecast/forecaster.h"
 #include "forecast/scores.h"
+#include "journal/record.h"
 #include "report/progress.h"
+#include "source/fields/dataset.h"
+#include "storage/npy.h"
+#include "storage/output_file.h"
 #include "training/reader.h"
-#include "training/record.h"
 
 typedef struct {
     const vt_evaluation_options *options;

@@ -11,8 +11,8 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "data/output_file.h"
 #include "report/image.h"
+#include "storage/output_file.h"
 
 /* Of these, and the first and the last, those that are there. */
 static bool is_shown(int64_t lead, int64_t leads, int64_t hours_a_step)

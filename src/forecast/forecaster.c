@@ -8,10 +8,10 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "data/statistics.h"
-#include "data/tensor_file.h"
+#include "checkpoint/checkpoint.h"
+#include "source/fields/statistics.h"
+#include "storage/tensor_file.h"
 #include "training/budget.h"
-#include "training/checkpoint.h"
 
 struct vt_forecaster {
     vt_backend *backend;

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "data/calendar.h"
-#include "data/fields_file.h"
-#include "data/file_list.h"
-#include "data/forecast_file.h"
+#include "forecast/forecast_file.h"
 #include "forecast/forecaster.h"
-#include "report/log.h"
+#include "source/fields/fields_file.h"
+#include "source/fields/file_list.h"
+#include "task/weather/calendar.h"
 #include "training/reader.h"
 
 typedef struct {

@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "data/output_file.h"
-#include "data/variables.h"
+#include "storage/output_file.h"
+#include "task/weather/channels.h"
 
 /* Of one channel at one lead time: sums, and how many initial times are in each. */
 enum { RMSE_SUMS = 0, ACC_SUMS = VT_SCORE_FORECASTS, COUNTS = 2 * VT_SCORE_FORECASTS, CELL = 2 * COUNTS };

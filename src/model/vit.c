@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "report/profile.h"
+#include "base/profile.h"
 
 struct vt_vit {
     vt_vit_options options;

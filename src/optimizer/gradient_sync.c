@@ -6,9 +6,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "report/log.h"
 
 /* A bucket's reduction: at most three operations, one after another. */
 enum { MOST_PHASES = 3 };

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "report/log.h"
 
 /* What each rank tells all others about itself. */
 typedef struct {

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "config/yaml.h"
-#include "data/output_file.h"
+#include "storage/output_file.h"
 
 typedef struct {
     const char *key;

@@ -9,10 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "event.pb-c.h"
-#include "report/crc32c.h"
 
 struct vt_tensorboard {
     FILE *file;

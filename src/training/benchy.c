@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/text.h"
-#include "report/log.h"
 #include "training/reader.h"
 #include "training/step.h"
 #include "training/stop.h"

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
-#include "report/log.h"
-#include "report/profile.h"
+#include "base/profile.h"
 #include "training/reader.h"
 #include "training/stop.h"
 

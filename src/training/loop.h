@@ -2,10 +2,10 @@
 #ifndef VT_TRAINING_LOOP_H
 #define VT_TRAINING_LOOP_H
 
-#include "training/checkpoint_store.h"
-#include "training/metrics.h"
-#include "training/record.h"
-#include "training/sample_trace.h"
+#include "checkpoint/store.h"
+#include "journal/metrics.h"
+#include "journal/record.h"
+#include "journal/sample_trace.h"
 
 /* Of the whole run. */
 typedef struct {

@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "config/fit.h"
-#include "report/log.h"
+#include "journal/record.h"
 #include "training/budget.h"
 #include "training/reader.h"
-#include "training/record.h"
 
 /* ---- the lines for people ---- */
 

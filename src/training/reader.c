@@ -3,12 +3,12 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/process_memory.h"
 #include "base/text.h"
-#include "data/file_list.h"
 #include "parallel/region.h"
-#include "report/log.h"
-#include "report/memory.h"
+#include "source/fields/file_list.h"
 #include "training/trainer.h"
 
 enum { MOST_WORKERS = 16 }; /* of those that are chosen here: no memory keeps up with more */

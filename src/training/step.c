@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/profile.h"
 #include "base/text.h"
-#include "data/unpack.h"
-#include "report/profile.h"
+#include "storage/unpack.h"
 
 /* Samples first … first + count - 1 of this rank's part of a batch, as the model sees them. */
 typedef struct {

@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "report/log.h"
 #include "training/reader.h"
 #include "training/stop.h"
 #include "training/validate.h"

@@ -2,7 +2,7 @@
 #ifndef VT_TRAINING_TEST_SET_H
 #define VT_TRAINING_TEST_SET_H
 
-#include "data/dataset.h"
+#include "source/fields/dataset.h"
 #include "training/trainer.h"
 
 typedef struct vt_test_set vt_test_set;

@@ -1,7 +1,7 @@
 #include "training/validate.h"
 
 #include "base/clock.h"
-#include "report/log.h"
+#include "base/log.h"
 #include "training/reader.h"
 #include "training/stop.h"
 

@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/text.h"
-#include "data/tensor_file.h"
+#include "checkpoint/checkpoint.h"
 #include "fuzz.h"
-#include "report/crc32c.h"
-#include "training/checkpoint.h"
+#include "storage/tensor_file.h"
 
 static char *index_bytes, *shard_bytes;
 static size_t index_size, shard_size;

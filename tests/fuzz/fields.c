@@ -2,8 +2,8 @@
  * time read. */
 #include <stdlib.h>
 
-#include "data/fields_file.h"
 #include "fuzz.h"
+#include "source/fields/fields_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,8 +1,8 @@
 /* A .npy file of statistics. */
 #include <stdlib.h>
 
-#include "data/npy.h"
 #include "fuzz.h"
+#include "storage/npy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,8 +1,8 @@
 /* A .safetensors file: its header, and the tensors "a" [2, 3] and "b" [4]. */
 #include <stdlib.h>
 
-#include "data/safetensors.h"
 #include "fuzz.h"
+#include "storage/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE /* memmem */
 /* Checkpoints: what is saved comes back to the bit, and what is wrong with one is said. */
-#include "training/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <fcntl.h>
 #include <hdf5.h>
@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "data/safetensors.h"
+#include "checkpoint/inside.h"
 #include "operations/guarded.h"
+#include "storage/safetensors.h"
 #include "test.h"
-#include "training/checkpoint_inside.h"
 #include "training/step.h"
 
 enum { BATCH = 4, PLANE = 8 * 12 };

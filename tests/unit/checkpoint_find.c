@@ -1,13 +1,13 @@
 /* Which checkpoint a path means, and what is said of paths that mean none. */
-#include "training/checkpoint_find.h"
+#include "checkpoint/find.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/text.h"
-#include "data/output_file.h"
-#include "data/pytorch_file.h"
+#include "storage/output_file.h"
+#include "storage/pytorch_file.h"
 #include "test.h"
 
 /* `name` below the test's directory; its folders are made. */

@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "data/decode.h"
-#include "data/fields_file.h"
-#include "data/read_plan.h"
-#include "data/statistics.h"
-#include "report/log.h"
+#include "base/log.h"
+#include "source/fields/fields_file.h"
+#include "source/fields/read_plan.h"
+#include "source/fields/statistics.h"
+#include "storage/decode.h"
 #include "test.h"
 #include "unit/data_files.h"
 #include "unit/netcdf_files.h"

@@ -1,13 +1,13 @@
 /* Files in every form of storage give the same samples; every sample once, within its file; errors say what is wrong.
  */
-#include "data/dataset.h"
+#include "source/fields/dataset.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "config/config.h"
-#include "report/log.h"
 #include "test.h"
 #include "unit/data_files.h"
 

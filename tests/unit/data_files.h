@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "data/dataset.h"
+#include "source/fields/dataset.h"
 
 /* Zeroed members: contiguous float32 without names and coordinates, values test_value. */
 typedef struct {

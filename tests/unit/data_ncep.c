@@ -2,9 +2,9 @@
 #include <unistd.h>
 
 #include "config/config.h"
-#include "data/dataset.h"
 #include "data/loader.h"
-#include "data/statistics.h"
+#include "source/fields/dataset.h"
+#include "source/fields/statistics.h"
 #include "test.h"
 
 static const char *ncep_directory(void)

@@ -4,9 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "config/config.h"
-#include "data/dataset.h"
-#include "report/log.h"
+#include "source/fields/dataset.h"
 #include "test.h"
 #include "unit/data_files.h"
 

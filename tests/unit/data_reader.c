@@ -2,10 +2,10 @@
 #include <math.h>
 
 #include "config/config.h"
-#include "data/decode.h"
-#include "data/hdf5_access.h"
 #include "data/loader.h"
-#include "data/unpack.h"
+#include "storage/decode.h"
+#include "storage/hdf5_access.h"
+#include "storage/unpack.h"
 #include "test.h"
 #include "unit/data_files.h"
 

@@ -1,11 +1,11 @@
 /* The .npy files and the statistics in them: against two passes, and every malformed header. */
-#include "data/statistics.h"
+#include "source/fields/statistics.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/random.h"
-#include "data/npy.h"
+#include "storage/npy.h"
 #include "test.h"
 #include "unit/data_files.h"
 

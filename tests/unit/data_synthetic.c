@@ -1,17 +1,17 @@
 /* The synthetic atmosphere obeys its formulas: waves move as stated, winds don't diverge, geopotential balances them;
  * it is the same again from the same seed, and forecasting it takes more than a copy. */
-#include "data/synthetic.h"
+#include "source/synthetic/synthetic.h"
 
 #include <complex.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/config.h"
-#include "data/climate.h"
-#include "data/dataset.h"
-#include "data/fields_file.h"
-#include "data/statistics.h"
-#include "data/synthetic_set.h"
+#include "source/fields/dataset.h"
+#include "source/fields/fields_file.h"
+#include "source/fields/statistics.h"
+#include "source/synthetic/climate.h"
+#include "source/synthetic/synthetic_set.h"
 #include "test.h"
 #include "unit/data_files.h"
 

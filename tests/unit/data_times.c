@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "config/config.h"
 #include "data/loader.h"
-#include "report/log.h"
 #include "test.h"
 #include "unit/data_files.h"
 #include "unit/netcdf_files.h"

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "config/config.h"
-#include "data/dataset.h"
-#include "data/fields_file.h"
-#include "data/trial.h"
+#include "source/fields/dataset.h"
+#include "source/fields/fields_file.h"
+#include "storage/trial.h"
 #include "test.h"
 #include "unit/data_files.h"
 

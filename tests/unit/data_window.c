@@ -2,7 +2,7 @@
 #include <hdf5.h>
 
 #include "config/config.h"
-#include "data/window.h"
+#include "source/fields/window.h"
 #include "test.h"
 #include "unit/data_files.h"
 

@@ -4,7 +4,7 @@
 
 #include <hdf5.h>
 
-#include "data/dataset.h"
+#include "source/fields/dataset.h"
 
 enum {
     TEST_NC_ROWS = 2,

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "data/fields_file.h"
-#include "data/time_axis.h"
-#include "report/log.h"
+#include "base/log.h"
+#include "source/fields/fields_file.h"
+#include "source/fields/time_axis.h"
 #include "test.h"
 #include "unit/data_files.h"
 #include "unit/netcdf_files.h"

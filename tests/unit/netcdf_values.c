@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "data/fields_file.h"
+#include "source/fields/fields_file.h"
 #include "test.h"
 #include "unit/data_files.h"
 #include "unit/netcdf_files.h"

@@ -1,10 +1,10 @@
 /* Pictures: decoded again with libpng, and looked at point by point. */
 #include <png.h>
 
-#include "data/variables.h"
 #include "report/image.h"
 #include "report/map_ticks.h"
 #include "report/turbo.h"
+#include "task/weather/channels.h"
 #include "test.h"
 
 enum { HEIGHT = 24, WIDTH = 48 };

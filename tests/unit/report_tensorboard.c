@@ -3,9 +3,9 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "base/crc32c.h"
 #include "base/text.h"
 #include "event.pb-c.h"
-#include "report/crc32c.h"
 #include "report/tensorboard.h"
 #include "test.h"
 

@@ -1,6 +1,6 @@
 /* .safetensors files: what we write comes back, what the `safetensors` package wrote is read, and no header can harm.
  */
-#include "data/safetensors.h"
+#include "storage/safetensors.h"
 
 #include "test.h"
 

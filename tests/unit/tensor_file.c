@@ -1,6 +1,6 @@
 #define _GNU_SOURCE /* memmem */
 /* Tensors cut into boxes come back whole, in any other cut; what is missing, damaged, foreign or hostile is told. */
-#include "data/tensor_file.h"
+#include "storage/tensor_file.h"
 
 #include <fcntl.h>
 #include <hdf5.h>

@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include "alone.h"
+#include "journal/run_directory.h"
 #include "operations/guarded.h"
 #include "test.h"
 #include "training/loop.h"
-#include "training/run_directory.h"
 #include "training/step.h"
 
 TEST(schedule_of_the_learning_rate)

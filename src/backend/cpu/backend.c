@@ -12,9 +12,9 @@
 
 #include "backend/cpu/cpu.h"
 #include "base/memory.h"
+#include "base/process_memory.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "report/memory.h"
 
 static double cpu_available_memory(vt_backend *backend)
 {

@@ -1,0 +1,117 @@
+#include "base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static FILE *file;
+static int write_error;
+static bool muted, hides_details;
+static void (*before_line)(void *context);
+static void *before_line_context;
+
+static void write_line(const char *level, bool to_output, const char *format, va_list arguments)
+{
+    char stamp[32];
+    char line[4096];
+    vt_clock_stamp(stamp);
+    vsnprintf(line, sizeof line, format, arguments);
+    vt_log_lock();
+    if (to_output && before_line != NULL) before_line(before_line_context);
+    FILE *const targets[2] = {to_output ? stdout : NULL, file};
+    for (int i = 0; i < 2; i++) {
+        if (targets[i] == NULL) continue;
+        if (fprintf(targets[i], "%s - root - %s - %s\n", stamp, level, line) < 0 || fflush(targets[i]) != 0)
+            write_error = errno;
+    }
+    vt_log_unlock();
+}
+
+void vt_log_mute(void)
+{
+    muted = true;
+}
+
+void vt_log_hide_details(bool hide)
+{
+    hides_details = hide;
+}
+
+void vt_log_lock(void)
+{
+    pthread_mutex_lock(&mutex);
+}
+
+void vt_log_unlock(void)
+{
+    pthread_mutex_unlock(&mutex);
+}
+
+void vt_log_before_line(void (*prepare)(void *context), void *context)
+{
+    vt_log_lock();
+    before_line = prepare;
+    before_line_context = context;
+    vt_log_unlock();
+}
+
+vt_status vt_log_open(const char *path, bool append)
+{
+    vt_status status = VT_OK;
+    FILE *opened = fopen(path, append ? "a" : "w");
+    VT_CHECK(opened != NULL, "can't write the log %s: %s", path, strerror(errno));
+    if (file != NULL) fclose(file);
+    file = opened;
+    write_error = 0;
+done:
+    return status;
+}
+
+vt_status vt_log_close(void)
+{
+    vt_status status = VT_OK;
+    if (file != NULL && fclose(file) != 0) write_error = errno;
+    file = NULL;
+    VT_CHECK(write_error == 0, "the log could not be written in full: %s", strerror(write_error));
+done:
+    write_error = 0;
+    return status;
+}
+
+void vt_log_failure(const char *reason)
+{
+    char stamp[32];
+    if (file == NULL) return;
+    vt_clock_stamp(stamp);
+    fprintf(file, "%s - root - ERROR - %s\n", stamp, reason);
+    fflush(file); /* the program may end at once */
+}
+
+void vt_log_info(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    write_line("INFO", !muted, format, arguments);
+    va_end(arguments);
+}
+
+void vt_log_detail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    write_line("INFO", !muted && !hides_details, format, arguments);
+    va_end(arguments);
+}
+
+void vt_log_warning(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    write_line("WARNING", !muted, format, arguments);
+    va_end(arguments);
+}

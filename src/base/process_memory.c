@@ -1,0 +1,55 @@
+#include "base/process_memory.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* A "VmRSS:   1234 kB" line of /proc/self/status. */
+static double status_bytes(const char *format)
+{
+    double kilobytes = 0;
+    char line[256];
+    FILE *file = fopen("/proc/self/status", "r");
+    if (file == NULL) return 0;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, format, &kilobytes) == 1) break;
+    fclose(file);
+    return 1024 * kilobytes;
+}
+
+/* The number behind `format` in the first line of a file of the system that has it, or -1. */
+static double system_number(const char *path, const char *format)
+{
+    FILE *file = fopen(path, "r");
+    if (file == NULL) return -1;
+    char line[128];
+    double number = -1;
+    while (number < 0 && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, format, &number) != 1) number = -1;
+    fclose(file);
+    return number;
+}
+
+double vt_memory_available(void)
+{
+    double kilobytes = system_number("/proc/meminfo", "MemAvailable: %lf kB");
+    double available = kilobytes < 0 ? -1 : 1024 * kilobytes;
+    double limit = system_number("/sys/fs/cgroup/memory.max", "%lf");
+    double used = system_number("/sys/fs/cgroup/memory.current", "%lf");
+    if (limit >= 0 && used >= 0 && (available < 0 || limit - used < available)) available = fmax(0, limit - used);
+    return available;
+}
+
+double vt_memory_resident(void)
+{
+    return status_bytes("VmRSS: %lf kB");
+}
+
+double vt_memory_shared(void)
+{
+    return status_bytes("RssShmem: %lf kB") + status_bytes("RssFile: %lf kB");
+}
+
+double vt_memory_peak(void)
+{
+    return status_bytes("VmHWM: %lf kB");
+}

@@ -1,0 +1,98 @@
+#include "base/profile.h"
+
+static bool records;
+
+bool vt_profile_records(void)
+{
+    return records;
+}
+
+void vt_profile_pretend(bool pretends)
+{
+    records = pretends;
+}
+
+#ifdef VT_HAS_CUDA
+
+#include <cuda_profiler_api.h>
+#include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* NVTX loads what this names; nsys, ncu and others set it. */
+static bool is_on(void)
+{
+    static int known = -1;
+    if (known < 0) known = getenv("NVTX_INJECTION64_PATH") != NULL;
+    return known > 0;
+}
+
+void vt_range_begin(const char *format, ...)
+{
+    char name[128];
+    if (!is_on()) return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(name, sizeof name, format, arguments);
+    va_end(arguments);
+    nvtxRangePushA(name);
+}
+
+void vt_range_end(void)
+{
+    if (is_on()) nvtxRangePop();
+}
+
+void vt_profile_start(void)
+{
+    if (!is_on()) return;
+    records = true;
+    (void)cudaProfilerStart();
+}
+
+void vt_profile_stop(void)
+{
+    if (!is_on()) return;
+    records = false;
+    (void)cudaProfilerStop();
+}
+
+const char *vt_profile_obstacle(void)
+{
+    int gpus = 0;
+    if (!is_on())
+        return "no profiler listens; start the run under `nsys profile -c cudaProfilerApi`, as the scripts of submit/ "
+               "do with ENABLE_PROFILING=1";
+    if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0)
+        return "nsys starts with the first call to a GPU, and no GPU can be used here; run it on a machine with one";
+    return NULL;
+}
+
+#else
+
+void vt_range_begin(const char *format, ...)
+{
+    (void)format;
+}
+
+void vt_range_end(void)
+{
+}
+
+void vt_profile_start(void)
+{
+}
+
+void vt_profile_stop(void)
+{
+}
+
+const char *vt_profile_obstacle(void)
+{
+    return "this program was built without CUDA, through which a profiler is told what to record; build it where make "
+           "finds nvcc (docs/gpu.md)";
+}
+
+#endif

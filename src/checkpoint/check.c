@@ -1,0 +1,177 @@
+/* Whether a checkpoint fits the run, and what it says of the run that it was made by. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/inside.h"
+#include "checkpoint/parts.h"
+
+static vt_status check_channels(const char *directory, const char *stored, const char *present)
+{
+    vt_status status = VT_OK;
+    if (stored[0] == '\0' || present[0] == '\0') return VT_OK; /* one of the two has no names */
+    for (int channel = 0; *stored != '\0' || *present != '\0'; channel++) {
+        int a = (int)strcspn(stored, "\n"), b = (int)strcspn(present, "\n");
+        VT_CHECK(a > 0, "%s: the checkpoint has %d channels, the data have more: '%.*s' comes next", directory, channel,
+                 b, present);
+        VT_CHECK(b > 0, "%s: channel %d of the checkpoint, '%.*s', is not in the data, which have %d channels",
+                 directory, channel, a, stored, channel);
+        VT_CHECK(a == b && strncmp(stored, present, (size_t)a) == 0,
+                 "%s: channel %d is '%.*s' in the checkpoint, '%.*s' in the data", directory, channel, a, stored, b,
+                 present);
+        stored += a + (stored[a] == '\n');
+        present += b + (present[b] == '\n');
+    }
+done:
+    return status;
+}
+
+static vt_status check_shapes(vt_tensor_file *file, const char *directory, const vt_checkpoint_subject *subject)
+{
+    vt_status status = VT_OK;
+    const vt_parameters *parameters = subject->trainer->parameters;
+    int64_t stored = 0, count = vt_parameters_count(parameters);
+    char found_text[128], wanted_text[128];
+    char *stored_names = NULL, *names = vt_checkpoint_channels(subject);
+    VT_TRY(vt_tensor_file_get_text(file, "channels", &stored_names));
+    VT_TRY(check_channels(directory, stored_names, names));
+    VT_TRY(vt_tensor_file_get_integer(file, "parameter_count", &stored));
+    VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
+             (long long)stored, (long long)count);
+    for (int64_t i = 0; i < count; i++) {
+        vt_stored_tensor tensor = vt_stored_at(subject->trainer, i);
+        vt_tensor_shape wanted = vt_stored_shape(tensor.parameter), found = {0};
+        VT_TRY(vt_tensor_file_shape(file, tensor.name, &found));
+        vt_tensor_shape_text(&found, found_text);
+        vt_tensor_shape_text(&wanted, wanted_text);
+        VT_CHECK(strcmp(found_text, wanted_text) == 0,
+                 "%s: %s is %s in the checkpoint, %s in the model that the configuration asks for", directory,
+                 tensor.parameter->name, found_text, wanted_text);
+    }
+done:
+    free(stored_names);
+    free(names);
+    return status;
+}
+
+/* ---- the configuration that it was made with ---- */
+
+vt_status vt_checkpoint_configuration(vt_tensor_file *index, const char *directory, vt_config **config)
+{
+    vt_status status = VT_OK;
+    char *yaml = NULL;
+    static char tensor[] = "--tensor_parallel=1", context[] = "--context_parallel=1", zero[] = "--zero_stage=0";
+    static char sequence[] = "--sequence_parallel=false";
+    char *const flags[] = {tensor, context, zero, sequence};
+    VT_TRY(vt_tensor_file_get_text(index, "configuration", &yaml));
+    VT_TRY(vt_config_open_text(yaml, directory, sizeof flags / sizeof flags[0], flags, 1, config));
+done:
+    free(yaml);
+    return status;
+}
+
+/* The first of the options (NULL ends them) that is not as it was: its name, else NULL. `was` and `is` are malloc'd. */
+static const char *first_other(const vt_config *then, const vt_config *now, const char *const *options, char **was,
+                               char **is)
+{
+    for (int i = 0; options[i] != NULL; i++) {
+        *was = vt_config_value_text(then, options[i]);
+        *is = vt_config_value_text(now, options[i]);
+        if (strcmp(*was, *is) != 0) return options[i];
+        free(*was);
+        free(*is);
+    }
+    *was = *is = NULL;
+    return NULL;
+}
+
+vt_status vt_checkpoint_check_options(vt_tensor_file *index, const char *directory, const vt_config *config,
+                                      const char *const *options, const char *otherwise)
+{
+    vt_status status = VT_OK;
+    vt_config *stored = NULL;
+    char *was = NULL, *is = NULL;
+    VT_TRY(vt_checkpoint_configuration(index, directory, &stored));
+    const char *other = first_other(stored, config, options, &was, &is);
+    VT_CHECK(other == NULL, "%s was made with %s %s, not %s: %s", directory, other, was, is, otherwise);
+done:
+    vt_config_close(&stored);
+    free(was);
+    free(is);
+    return status;
+}
+
+vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject)
+{
+    vt_status status = VT_OK;
+    static const char *const model[] = {"img_size", "num_heads",     "gelu",
+                                        "pad",      "mask_channels", NULL}; /* what no shape shows */
+    VT_TRY(check_shapes(index, directory, subject));
+    VT_TRY(vt_checkpoint_check_options(index, directory, subject->trainer->config, model,
+                                       "its parameters are those of another model"));
+done:
+    return status;
+}
+
+/* ---- what a run goes on with ---- */
+
+/* Adam and AdamW keep the same moments. */
+static vt_status check_optimizer(vt_tensor_file *file, const char *directory, const vt_config *config)
+{
+    vt_status status = VT_OK;
+    char *name = NULL;
+    VT_TRY(vt_tensor_file_get_text(file, "optimizer", &name));
+    bool was_sgd = strcmp(name, vt_checkpoint_optimizers[VT_OPTIMIZER_SGD]) == 0;
+    VT_CHECK(
+        was_sgd == (config->optimizer == VT_OPTIMIZER_SGD),
+        "%s was made with the optimizer %s, whose moments %s can't go on with; --init_from=%s takes the parameters "
+        "alone",
+        directory, name, vt_checkpoint_optimizers[config->optimizer], directory);
+done:
+    free(name);
+    return status;
+}
+
+/* In the midst of an epoch its batches are counted, in its order of the samples. */
+static vt_status check_epoch(vt_tensor_file *file, const char *directory, const vt_checkpoint_subject *subject,
+                             const vt_progress *progress)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = subject->trainer->config;
+    const int64_t samples = subject->training_samples;
+    int64_t batch = 0, then = 0;
+    static const char *const order[] = {"seed", "shuffle", "limit_nsamples", NULL};
+    VT_TRY(vt_tensor_file_get_integer(file, "global_batch_size", &batch));
+    VT_CHECK(batch == config->global_batch_size,
+             "%s lies in the midst of an epoch with global_batch_size %lld, so it can't go on with %lld", directory,
+             (long long)batch, (long long)config->global_batch_size);
+    VT_TRY(vt_checkpoint_check_options(file, directory, config, order,
+                                       "it lies in the midst of an epoch, whose samples would come in another order"));
+    if (vt_tensor_file_has(file, "training_samples"))
+        VT_TRY(vt_tensor_file_get_integer(file, "training_samples", &then));
+    else /* earlier checkpoints don't say: as many as have been trained on, at least */
+        then = progress->epoch_steps * batch > samples ? progress->epoch_steps * batch : samples;
+    VT_CHECK(then != samples - subject->crossing_samples || then == samples,
+             "%s lies in the midst of an epoch of %lld training samples, each of which lies in one file; now %lld more "
+             "reach from one file into the next: go on with --cross_files=false",
+             directory, (long long)then, (long long)subject->crossing_samples);
+    VT_CHECK(then == samples,
+             "%s lies in the midst of an epoch of %lld training samples, but the data now have %lld: go on with the "
+             "data that it was made with; --init_from=%s takes the parameters alone",
+             directory, (long long)then, (long long)samples, directory);
+done:
+    return status;
+}
+
+vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject,
+                                  const vt_progress *progress)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = subject->trainer->config;
+    static const char *const task[] = {"n_history", "dt", "lat_range", "lon_range", NULL};
+    VT_TRY(check_optimizer(index, directory, config));
+    VT_TRY(vt_checkpoint_check_options(index, directory, config, task,
+                                       "a run can't change its task; --init_from takes the parameters alone"));
+    if (progress->epoch_steps > 0) VT_TRY(check_epoch(index, directory, subject, progress));
+done:
+    return status;
+}

@@ -1,0 +1,160 @@
+/* The files of a checkpoint: their names, their checksum, and whether they are all there and whole. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/crc32c.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "checkpoint/inside.h"
+#include "storage/output_file.h"
+
+char *vt_checkpoint_shard_name(int64_t rank, int64_t ranks)
+{
+    return vt_text_format("shard-%05lld-of-%05lld.h5", (long long)rank, (long long)ranks);
+}
+
+/* HDF5 1.10 trusts what a damaged file says of its own structures, so the index has a checksum that is looked at before
+ * HDF5 is. */
+static vt_status checksum_file(const char *path, uint32_t *checksum)
+{
+    vt_status status = VT_OK;
+    FILE *file = fopen(path, "rb");
+    char *bytes = NULL;
+    VT_CHECK(file != NULL, "can't read %s: %s", path, strerror(errno));
+    VT_CHECK(fseek(file, 0, SEEK_END) == 0, "can't read %s: %s", path, strerror(errno));
+    long size = ftell(file);
+    rewind(file);
+    bytes = malloc((size_t)(size > 0 ? size : 0) + 1);
+    VT_CHECK(size >= 0 && bytes != NULL && fread(bytes, 1, (size_t)size, file) == (size_t)size, "can't read %s: %s",
+             path, strerror(errno));
+    *checksum = vt_crc32c(bytes, (size_t)size);
+done:
+    free(bytes);
+    if (file != NULL) fclose(file);
+    return status;
+}
+
+vt_status vt_checkpoint_write_checksum(const char *directory, const char *index)
+{
+    vt_status status = VT_OK;
+    uint32_t checksum = 0;
+    char *path = vt_text_format("%s/checkpoint.crc32c", directory);
+    FILE *file = NULL;
+    VT_TRY(checksum_file(index, &checksum));
+    file = fopen(path, "w");
+    bool written = file != NULL && vt_file_close(file, fprintf(file, "%08x  checkpoint.h5\n", (unsigned)checksum) > 0);
+    VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
+    VT_TRY(vt_output_synchronise(path));
+done:
+    free(path);
+    return status;
+}
+
+static vt_status check_shard(const char *path, int64_t bytes, const char *id)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    vt_tensor_file *file = NULL;
+    char *found = NULL;
+    VT_CHECK(stat(path, &info) == 0, "%s: %s; the checkpoint is not whole without it", path, strerror(errno));
+    VT_CHECK(info.st_size == bytes, "%s has %lld bytes, expected %lld: it is cut off or of another checkpoint", path,
+             (long long)info.st_size, (long long)bytes);
+    VT_TRY(vt_tensor_file_open(path, &file));
+    VT_TRY(vt_tensor_file_get_text(file, "id", &found));
+    VT_CHECK(strcmp(found, id) == 0, "%s is of another checkpoint: its id is %s, expected %s", path, found, id);
+done:
+    vt_tensor_file_close(&file);
+    free(found);
+    return status;
+}
+
+/* Every `step`-th shard from the `first` on: there, whole, and of this checkpoint. */
+static vt_status check_shards(vt_tensor_file *index, const char *directory, int first, int step)
+{
+    vt_status status = VT_OK;
+    enum { MOST = 8000 }; /* what fits into an attribute */
+    int64_t count = MOST, *bytes = vt_allocate(MOST, sizeof *bytes, "a checkpoint");
+    char *id = NULL, *name = NULL, *path = NULL;
+    VT_TRY(vt_tensor_file_get_integers(index, "shard_bytes", &count, bytes));
+    VT_TRY(vt_tensor_file_get_text(index, "id", &id));
+    VT_CHECK(count > 0, "%s: no shards are named", directory);
+    for (int64_t i = first; i < count; i += step) {
+        free(name);
+        free(path);
+        name = vt_checkpoint_shard_name(i, count);
+        path = vt_text_format("%s/%s", directory, name);
+        VT_TRY(check_shard(path, bytes[i], id));
+    }
+done:
+    free(bytes);
+    free(id);
+    free(name);
+    free(path);
+    return status;
+}
+
+/* The index is what was written. Those of version 1 have no checksum. */
+static vt_status check_index(const char *directory, const char *index, bool *has_checksum)
+{
+    vt_status status = VT_OK;
+    unsigned expected = 0;
+    uint32_t found = 0;
+    char *path = vt_text_format("%s/checkpoint.crc32c", directory);
+    FILE *file = fopen(path, "r");
+    *has_checksum = file != NULL;
+    VT_CHECK(file != NULL || errno == ENOENT, "can't read %s: %s", path, strerror(errno));
+    if (file == NULL) goto done;
+    VT_CHECK(fscanf(file, "%8x", &expected) == 1, "%s is damaged: it holds no checksum", path);
+    VT_TRY(checksum_file(index, &found));
+    VT_CHECK(found == expected, "%s is damaged: its checksum is %08x, expected %08x", index, (unsigned)found, expected);
+done:
+    if (file != NULL) fclose(file);
+    free(path);
+    return status;
+}
+
+vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_tensor_file **index, bool *damaged)
+{
+    vt_status status = VT_OK;
+    int64_t version = 0;
+    bool has_checksum = false;
+    char *path = vt_text_format("%s/checkpoint.h5", directory);
+    *damaged = true;
+    VT_TRY(check_index(directory, path, &has_checksum));
+    VT_TRY(vt_tensor_file_open(path, index));
+    VT_TRY(vt_tensor_file_get_integer(*index, "format_version", &version));
+    *damaged = version < 1;
+    VT_CHECK(version >= 1 && version <= VT_CHECKPOINT_VERSION,
+             "%s has format version %lld, this program reads versions 1 to %d: it was written by a newer vitrain", path,
+             (long long)version, VT_CHECKPOINT_VERSION);
+    *damaged = true;
+    VT_CHECK(version == 1 || has_checksum, "%s/checkpoint.crc32c is missing; the checkpoint is not whole without it",
+             directory);
+    VT_TRY(check_shards(*index, directory, world != NULL ? world->rank : 0, world != NULL ? world->ranks : 1));
+    *damaged = false;
+done:
+    free(path);
+    return status;
+}
+
+vt_status vt_checkpoint_check_index(const char *directory)
+{
+    bool has_checksum = false;
+    vt_status status = VT_OK;
+    char *path = vt_text_format("%s/checkpoint.h5", directory);
+    VT_TRY(check_index(directory, path, &has_checksum));
+    VT_TRY(vt_tensor_files_try(directory));
+done:
+    free(path);
+    return status;
+}
+
+vt_status vt_checkpoint_check_shard(vt_tensor_file *index, const char *directory, int shard)
+{
+    return check_shards(index, directory, shard, INT_MAX / 2);
+}

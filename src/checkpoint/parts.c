@@ -1,0 +1,150 @@
+#include "checkpoint/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+static const char *const moment_names[2] = {"moment1", "moment2"};
+
+int64_t vt_stored_count(const vt_trainer *trainer)
+{
+    int moments = vt_optimizer_moment(trainer->optimizer, 1) != NULL ? 2 : 1;
+    return (1 + moments) * vt_parameters_count(trainer->parameters);
+}
+
+vt_stored_tensor vt_stored_at(const vt_trainer *trainer, int64_t index)
+{
+    vt_stored_tensor tensor;
+    const vt_parameters *parameters = trainer->parameters;
+    int64_t count = vt_parameters_count(parameters);
+    int moment = (int)(index / count) - 1, stage = moment < 0 ? 3 : 1;
+    tensor.parameter = vt_parameters_at(parameters, index % count);
+    tensor.piece = vt_parameters_piece(parameters, tensor.parameter, stage);
+    tensor.sliced = vt_parameters_is_sliced(parameters, stage);
+    if (moment < 0) {
+        snprintf(tensor.name, sizeof tensor.name, "parameters/%s", tensor.parameter->name);
+        tensor.memory = vt_parameters_values(parameters) + tensor.piece.offset;
+    } else {
+        snprintf(tensor.name, sizeof tensor.name, "optimizer/%s/%s", moment_names[moment], tensor.parameter->name);
+        tensor.memory = vt_optimizer_moment(trainer->optimizer, moment) + tensor.piece.offset;
+    }
+    return tensor;
+}
+
+static vt_tensor_shape shape_of(const int64_t *shape, int dimensions)
+{
+    vt_tensor_shape result = {.dimensions = dimensions};
+    memcpy(result.shape, shape, (size_t)dimensions * sizeof *shape);
+    return result;
+}
+
+vt_tensor_shape vt_stored_shape(const vt_parameter *parameter)
+{
+    return shape_of(parameter->shape, parameter->dimensions);
+}
+
+int vt_stored_boxes(const vt_stored_tensor *tensor, vt_tensor_box boxes[VT_TENSOR_BOXES])
+{
+    const vt_parameter *parameter = tensor->parameter;
+    vt_tensor_shape local = shape_of(parameter->local, parameter->dimensions);
+    int count = vt_tensor_boxes(&local, tensor->piece.first, tensor->piece.count, boxes);
+    for (int i = 0; i < count && parameter->split >= 0; i++) boxes[i].first[parameter->split] += parameter->first;
+    return count;
+}
+
+float *vt_stored_room(const vt_trainer *trainer)
+{
+    int64_t largest = 1;
+    for (int64_t i = 0; i < vt_stored_count(trainer); i++) {
+        vt_stored_tensor tensor = vt_stored_at(trainer, i);
+        if (tensor.piece.count > largest) largest = tensor.piece.count;
+    }
+    float *room = vt_allocate((size_t)largest, sizeof *room, "a checkpoint's tensors");
+    return room;
+}
+
+void vt_written_name(const vt_written_box *box, const char *tensor, char name[VT_STORED_NAME + 8])
+{
+    if (box->count == 1)
+        snprintf(name, VT_STORED_NAME + 8, "%s", tensor);
+    else
+        snprintf(name, VT_STORED_NAME + 8, "%s@%d", tensor, (int)box->number);
+}
+
+/* The same number of bytes from every rank; malloc'd. */
+static void *gather(const vt_world *world, const void *own, size_t size)
+{
+    size_t *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "a checkpoint's tensors");
+    char *all = vt_allocate(1, (size_t)world->ranks * size, "a checkpoint's tensors");
+    for (int rank = 0; rank < world->ranks; rank++) bytes[rank] = size;
+    vt_group_all_gather(world->host, own, bytes, all, NULL);
+    free(bytes);
+    return all;
+}
+
+/* Do two ranks hold the same part of a parameter? */
+static bool is_copy(const vt_layout *layout, const vt_stored_tensor *tensor, const int *shards, int a, int b)
+{
+    for (int axis = 0; axis < VT_AXIS_COUNT; axis++) {
+        bool split = (tensor->parameter->split_axes & VT_AXES(axis)) != 0;
+        if (split && vt_layout_coordinate(layout, a, (vt_axis)axis) != vt_layout_coordinate(layout, b, (vt_axis)axis))
+            return false;
+    }
+    return !tensor->sliced || shards[a] == shards[b];
+}
+
+void vt_stored_own_boxes(const vt_trainer *trainer, vt_written_box **result, int64_t *count)
+{
+    const vt_world *world = trainer->world;
+    int64_t tensors = vt_stored_count(trainer);
+    int *shards = gather(world, &vt_parameters_storage_of(trainer->parameters)->shard, sizeof(int));
+    vt_written_box *boxes =
+        vt_allocate((size_t)(tensors * VT_TENSOR_BOXES + 1), sizeof *boxes, "a checkpoint's tensors");
+    *count = 0;
+    for (int64_t i = 0; i < tensors; i++) {
+        vt_stored_tensor tensor = vt_stored_at(trainer, i);
+        int copies = 0, place = 0;
+        for (int rank = 0; rank < world->ranks; rank++) {
+            if (!is_copy(&world->layout, &tensor, shards, rank, world->rank)) continue;
+            if (rank == world->rank) place = copies;
+            copies++;
+        }
+        VT_ASSERT(copies > 0); /* this rank's own */
+        /* trained apart, the copies differ: all are the first ranks', whose data coordinate is 0, so of one model */
+        const int64_t turn = trainer->config->noddp ? 0 : i % copies;
+        if (turn != place) continue;
+        vt_tensor_box cut[VT_TENSOR_BOXES];
+        int number = vt_stored_boxes(&tensor, cut);
+        for (int j = 0; j < number; j++)
+            boxes[(*count)++] = (vt_written_box){(int32_t)i, world->rank, j, number, cut[j]};
+    }
+    free(shards);
+    *result = boxes;
+}
+
+static int by_tensor(const void *a, const void *b)
+{
+    const vt_written_box *left = a, *right = b;
+    if (left->tensor != right->tensor) return left->tensor < right->tensor ? -1 : 1;
+    if (left->rank != right->rank) return left->rank < right->rank ? -1 : 1;
+    return left->number - right->number;
+}
+
+void vt_stored_all_boxes(const vt_world *world, const vt_written_box *own, int64_t own_count, vt_written_box **boxes,
+                         int64_t *count)
+{
+    int64_t *counts = gather(world, &own_count, sizeof own_count);
+    size_t *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "a checkpoint's tensors");
+    *count = 0;
+    for (int rank = 0; rank < world->ranks; rank++) {
+        bytes[rank] = (size_t)counts[rank] * sizeof *own;
+        *count += counts[rank];
+    }
+    *boxes = vt_allocate((size_t)(*count + 1), sizeof **boxes, "a checkpoint's tensors");
+    vt_group_all_gather(world->host, own, bytes, *boxes, NULL);
+    qsort(*boxes, (size_t)*count, sizeof **boxes, by_tensor);
+    free(bytes);
+    free(counts);
+}

@@ -1,0 +1,48 @@
+/* The tensors of a trainer (parameters, then each moment), and which boxes of each one every rank writes and reads. */
+#ifndef VT_CHECKPOINT_PARTS_H
+#define VT_CHECKPOINT_PARTS_H
+
+#include "storage/tensor_box.h"
+#include "training/trainer.h"
+
+enum { VT_STORED_NAME = VT_PARAMETER_NAME + 32 };
+
+typedef struct {
+    char name[VT_STORED_NAME]; /* "parameters/head.weight", "optimizer/moment1/head.weight" */
+    const vt_parameter *parameter;
+    vt_piece piece; /* what this rank keeps of its part of the parameter */
+    float *memory;  /* the first element of the piece, in the back end's memory */
+    bool sliced;
+} vt_stored_tensor;
+
+/* Parameters first: the first vt_parameters_count of them. */
+int64_t vt_stored_count(const vt_trainer *trainer);
+vt_stored_tensor vt_stored_at(const vt_trainer *trainer, int64_t index);
+
+vt_tensor_shape vt_stored_shape(const vt_parameter *parameter); /* of the whole tensor */
+
+/* The piece as boxes of the whole tensor, in the order of its elements; returns how many. */
+int vt_stored_boxes(const vt_stored_tensor *tensor, vt_tensor_box boxes[VT_TENSOR_BOXES]);
+
+/* Host memory for the largest piece. */
+float *vt_stored_room(const vt_trainer *trainer);
+
+/* A box that a rank wrote. */
+typedef struct {
+    int32_t tensor, rank, number; /* the number-th box of the rank's piece */
+    int32_t count;                /* of how many */
+    vt_tensor_box box;
+} vt_written_box;
+
+/* Its name in the rank's shard: the tensor's, with "@number" when there are several. */
+void vt_written_name(const vt_written_box *box, const char *tensor, char name[VT_STORED_NAME + 8]);
+
+/* Collective. The boxes that this rank is to write, so that each element is written once, and the copies of a tensor
+ * take turns (with noddp, the first one writes): *boxes is malloc'd. */
+void vt_stored_own_boxes(const vt_trainer *trainer, vt_written_box **boxes, int64_t *count);
+
+/* Collective. Those of all ranks, by tensor and rank; malloc'd. */
+void vt_stored_all_boxes(const vt_world *world, const vt_written_box *own, int64_t own_count, vt_written_box **boxes,
+                         int64_t *count);
+
+#endif

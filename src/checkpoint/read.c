@@ -1,0 +1,208 @@
+/* Reading a checkpoint: what goes back into the run. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "checkpoint/inside.h"
+#include "checkpoint/parts.h"
+#include "storage/safetensors.h"
+
+static vt_status read_progress(vt_tensor_file *file, vt_progress *progress)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_tensor_file_get_integer(file, "step", &progress->step));
+    VT_TRY(vt_tensor_file_get_integer(file, "epoch", &progress->epoch));
+    VT_TRY(vt_tensor_file_get_integer(file, "epoch_steps", &progress->epoch_steps));
+    VT_TRY(vt_tensor_file_get_integer(file, "epoch_samples", &progress->epoch_samples));
+    progress->epoch_skipped = progress->skipped = progress->skipped_in_row = 0;
+    if (vt_tensor_file_has(file, "skipped")) { /* the first checkpoints had none of these */
+        VT_TRY(vt_tensor_file_get_integer(file, "epoch_skipped", &progress->epoch_skipped));
+        VT_TRY(vt_tensor_file_get_integer(file, "skipped", &progress->skipped));
+        VT_TRY(vt_tensor_file_get_integer(file, "skipped_in_row", &progress->skipped_in_row));
+    }
+    VT_TRY(vt_tensor_file_get_real(file, "epoch_loss", &progress->epoch_loss));
+    VT_TRY(vt_tensor_file_get_real(file, "epoch_seconds", &progress->epoch_seconds));
+    progress->epoch_waited = 0;
+    progress->epoch_times = (vt_step_times){0};
+    if (vt_tensor_file_has(file, "epoch_data_seconds")) { /* likewise */
+        VT_TRY(vt_tensor_file_get_real(file, "epoch_data_seconds", &progress->epoch_waited));
+        VT_TRY(vt_tensor_file_get_real(file, "epoch_forward_seconds", &progress->epoch_times.forward));
+        VT_TRY(vt_tensor_file_get_real(file, "epoch_backward_seconds", &progress->epoch_times.backward));
+        VT_TRY(vt_tensor_file_get_real(file, "epoch_communication_seconds", &progress->epoch_times.communication));
+        VT_TRY(vt_tensor_file_get_real(file, "epoch_optimizer_seconds", &progress->epoch_times.optimizer));
+    }
+    VT_TRY(vt_tensor_file_get_real(file, "validation_loss", &progress->validation_loss));
+    VT_TRY(vt_tensor_file_get_real(file, "best_loss", &progress->best_loss));
+    VT_TRY(vt_tensor_file_get_real(file, "persistence_loss", &progress->persistence_loss));
+done:
+    return status;
+}
+
+/* Where num_iters ended the first epoch early, a run with more to do goes on with that epoch. */
+static vt_status reopen_epoch(vt_tensor_file *file, const vt_config *config, vt_progress *progress)
+{
+    vt_status status = VT_OK;
+    const int64_t most = config->num_iters;
+    int64_t samples = 0, batch = 0;
+    const bool is_first = progress->epoch == 1 && progress->epoch_steps == 0;
+    if (!is_first || !vt_tensor_file_has(file, "training_samples")) return VT_OK; /* earlier checkpoints don't say */
+    VT_TRY(vt_tensor_file_get_integer(file, "training_samples", &samples));
+    VT_TRY(vt_tensor_file_get_integer(file, "global_batch_size", &batch));
+    const bool ended_early = (progress->step + 1) * batch <= samples;
+    if (ended_early && (most == VT_UNSET_INTEGER || most > progress->step)) {
+        progress->epoch = 0;
+        progress->epoch_steps = progress->step;
+    }
+done:
+    return status;
+}
+
+/* What this rank keeps of the first `count` tensors, straight from the shards that hold it. */
+static vt_status read_tensors(vt_tensor_file *index, const vt_trainer *trainer, int64_t count)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = trainer->backend;
+    float *room = vt_stored_room(trainer);
+    for (int64_t i = 0; i < count; i++) {
+        vt_tensor_box boxes[VT_TENSOR_BOXES];
+        vt_stored_tensor tensor = vt_stored_at(trainer, i);
+        int number = vt_stored_boxes(&tensor, boxes);
+        float *next = room;
+        for (int j = 0; j < number; j++) {
+            VT_TRY(vt_tensor_file_read_box(index, tensor.name, &boxes[j], next));
+            next += vt_tensor_count(&boxes[j].shape);
+        }
+        if (number > 0)
+            backend->copy_from_host(backend, tensor.memory, room, (size_t)tensor.piece.count * sizeof *room);
+    }
+done:
+    free(room);
+    return status;
+}
+
+/* Collective. All ranks could read, or all fail: those that could by themselves without a note. */
+static vt_status finish_reading(vt_trainer *trainer, vt_status status, bool *damaged)
+{
+    bool failed = vt_world_any(trainer->world, status != VT_OK);
+    *damaged = vt_world_any(trainer->world, *damaged);
+    if (failed) return VT_ERROR;
+    vt_gradient_sync_values_changed(trainer->sync);
+    return VT_OK;
+}
+
+/* What the run's back end had chosen by timing: it goes on with the same, on the same machine. */
+static vt_status read_choices(vt_tensor_file *index, vt_backend *backend)
+{
+    vt_status status = VT_OK;
+    char *text = NULL;
+    if (backend->choices_take == NULL || !vt_tensor_file_has(index, "choices")) return VT_OK;
+    VT_TRY(vt_tensor_file_get_text(index, "choices", &text));
+    backend->choices_take(backend, text);
+done:
+    free(text);
+    return status;
+}
+
+static vt_status read_optimizer_progress(vt_tensor_file *file, vt_optimizer_progress *progress)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_tensor_file_get_integer(file, "optimizer_steps", &progress->updates));
+    if (vt_tensor_file_has(file, "loss_scale")) { /* earlier checkpoints had none */
+        VT_TRY(vt_tensor_file_get_real(file, "loss_scale", &progress->loss_scale));
+        VT_TRY(vt_tensor_file_get_integer(file, "loss_scale_clean_steps", &progress->clean_steps));
+    }
+done:
+    return status;
+}
+
+static vt_status read_own_parts(const char *directory, const vt_checkpoint_subject *subject, vt_progress *progress,
+                                bool *damaged)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    vt_trainer *trainer = subject->trainer;
+    vt_optimizer_progress optimizer = {0};
+    VT_TRY(vt_checkpoint_open(directory, trainer->world, &index, damaged));
+    VT_TRY(vt_checkpoint_check_model(index, directory, subject));
+    VT_TRY(read_progress(index, progress));
+    VT_TRY(reopen_epoch(index, trainer->config, progress));
+    VT_TRY(vt_checkpoint_check_run(index, directory, subject, progress));
+    VT_TRY(read_choices(index, trainer->backend));
+    VT_TRY(read_optimizer_progress(index, &optimizer));
+    *damaged = true;
+    VT_TRY(read_tensors(index, trainer, vt_stored_count(trainer)));
+    *damaged = false;
+    vt_optimizer_set_progress(trainer->optimizer, &optimizer);
+    trainer->steps_started = progress->step;
+done:
+    vt_tensor_file_close(&index);
+    return status;
+}
+
+vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject *subject, vt_progress *progress,
+                             bool *damaged)
+{
+    vt_status status = read_own_parts(directory, subject, progress, damaged);
+    return finish_reading(subject->trainer, status, damaged);
+}
+
+static vt_status read_own_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    vt_trainer *trainer = subject->trainer;
+    bool damaged = false;
+    if (vt_safetensors_is_name(path)) return vt_checkpoint_import(path, trainer, changes);
+    VT_TRY(vt_checkpoint_open(path, trainer->world, &index, &damaged));
+    VT_TRY(vt_checkpoint_check_model(index, path, subject));
+    VT_TRY(read_tensors(index, trainer, vt_parameters_count(trainer->parameters)));
+done:
+    vt_tensor_file_close(&index);
+    return status;
+}
+
+vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes)
+{
+    bool damaged = false;
+    return finish_reading(subject->trainer, read_own_parameters(path, subject, changes), &damaged);
+}
+
+static vt_status read_named(vt_tensor_file *file, const char *name, vt_named_tensor *tensor)
+{
+    vt_status status = VT_OK;
+    char *full = vt_text_format("parameters/%s", name);
+    VT_TRY(vt_tensor_file_shape(file, full, &tensor->shape));
+    size_t bytes = (size_t)vt_tensor_count(&tensor->shape) * sizeof(float);
+    float *values = malloc(bytes + 1);
+    VT_CHECK(values != NULL, "out of memory: could not get %zu bytes for tensor '%s'", bytes, name);
+    tensor->name = name;
+    tensor->values = values;
+    VT_TRY(vt_tensor_file_read(file, full, &tensor->shape, values));
+done:
+    free(full);
+    return status;
+}
+
+vt_status vt_checkpoint_export(const char *directory, const char *path)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    bool damaged = false;
+    char **names = NULL;
+    int64_t count = 0;
+    vt_named_tensor *tensors = NULL;
+    VT_TRY(vt_checkpoint_check_index(directory));
+    VT_TRY(vt_checkpoint_open(directory, NULL, &index, &damaged));
+    VT_TRY(vt_tensor_file_list(index, "parameters", &names, &count));
+    tensors = vt_allocate((size_t)count + 1, sizeof *tensors, "a checkpoint");
+    for (int64_t i = 0; i < count; i++) VT_TRY(read_named(index, names[i], &tensors[i]));
+    VT_TRY(vt_safetensors_write(path, tensors, count));
+done:
+    for (int64_t i = 0; i < count && tensors != NULL; i++) free((float *)(uintptr_t)tensors[i].values);
+    for (int64_t i = 0; i < count; i++) free(names[i]);
+    free(names);
+    free(tensors);
+    vt_tensor_file_close(&index);
+    return status;
+}

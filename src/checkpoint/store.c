@@ -1,0 +1,414 @@
+#define _GNU_SOURCE /* nftw */
+#include "checkpoint/store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "storage/output_file.h"
+
+struct vt_checkpoint_store {
+    char *directory; /* <run directory>/checkpoints */
+    char *best;      /* the link in it */
+    int64_t keep_last;
+};
+
+/* What a directory there is, by the end of its name. */
+typedef enum { WHOLE, UNFINISHED, REPLACED, NONE_OF_OURS } entry_kind;
+static const char unfinished_end[] = ".tmp";    /* being written, or being removed */
+static const char replaced_end[] = ".replaced"; /* stands in until the new one of the same step has its name */
+
+typedef struct {
+    int64_t *steps; /* from the newest to the oldest */
+    int64_t count;
+} step_list;
+
+static char *step_path(const vt_checkpoint_store *store, int64_t step, const char *end)
+{
+    return vt_text_format("%s/step-%08lld%s", store->directory, (long long)step, end);
+}
+
+static entry_kind parse_entry(const char *name, int64_t *step)
+{
+    long long number = 0;
+    int length = 0;
+    if (sscanf(name, "step-%lld%n", &number, &length) != 1 || number < 0) return NONE_OF_OURS;
+    char *expected = vt_text_format("step-%08lld", number);
+    bool ours = strncmp(name, expected, (size_t)length) == 0 && strlen(expected) == (size_t)length;
+    free(expected);
+    *step = number;
+    if (!ours) return NONE_OF_OURS;
+    if (name[length] == '\0') return WHOLE;
+    if (strcmp(name + length, unfinished_end) == 0) return UNFINISHED;
+    return strcmp(name + length, replaced_end) == 0 ? REPLACED : NONE_OF_OURS;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return left > right ? -1 : left < right;
+}
+
+/* The steps of the entries of this kind; steps are to be freed. A directory that isn't there has none; one that can't
+ * be read is an error, for a run that took it for empty would start afresh. */
+static vt_status list_steps(const vt_checkpoint_store *store, entry_kind kind, step_list *list)
+{
+    vt_status status = VT_OK;
+    int64_t step = 0;
+    *list = (step_list){0};
+    DIR *directory = opendir(store->directory);
+    VT_CHECK(directory != NULL || errno == ENOENT, "can't read the directory %s: %s", store->directory,
+             strerror(errno));
+    for (struct dirent *entry; directory != NULL && (errno = 0, entry = readdir(directory)) != NULL;) {
+        if (parse_entry(entry->d_name, &step) != kind) continue;
+        list->steps =
+            vt_reallocate(list->steps, (size_t)(list->count + 1), sizeof *list->steps, "the list of checkpoints");
+        list->steps[list->count++] = step;
+    }
+    VT_CHECK(directory == NULL || errno == 0, "can't read the directory %s: %s", store->directory, strerror(errno));
+    if (list->count > 1) qsort(list->steps, (size_t)list->count, sizeof *list->steps, newest_first);
+done:
+    if (directory != NULL) closedir(directory);
+    if (status != VT_OK) {
+        free(list->steps);
+        *list = (step_list){0};
+    }
+    return status;
+}
+
+vt_status vt_checkpoint_store_open(const char *run_directory, int64_t keep_last, vt_checkpoint_store **result)
+{
+    vt_checkpoint_store *store = vt_allocate(1, sizeof *store, "the list of checkpoints");
+    store->directory = vt_text_format("%s/checkpoints", run_directory);
+    store->best = vt_text_format("%s/best", store->directory);
+    store->keep_last = keep_last;
+    *result = store;
+    return VT_OK;
+}
+
+void vt_checkpoint_store_close(vt_checkpoint_store **store)
+{
+    if (*store == NULL) return;
+    free((*store)->directory);
+    free((*store)->best);
+    free(*store);
+    *store = NULL;
+}
+
+vt_status vt_checkpoint_store_has_any(const vt_checkpoint_store *store, bool *any)
+{
+    vt_status status = VT_OK;
+    step_list whole = {0}, replaced = {0};
+    VT_TRY(list_steps(store, WHOLE, &whole));
+    VT_TRY(list_steps(store, REPLACED, &replaced));
+    *any = whole.count + replaced.count > 0;
+done:
+    free(whole.steps);
+    free(replaced.steps);
+    return status;
+}
+
+bool vt_checkpoint_store_owns(const vt_checkpoint_store *store, const char *path)
+{
+    char *own = realpath(store->directory, NULL), *real = realpath(path, NULL);
+    const size_t length = own != NULL ? strlen(own) : 0;
+    const bool below = own != NULL && real != NULL && strncmp(own, real, length) == 0 && real[length] == '/';
+    free(own);
+    free(real);
+    return below;
+}
+
+/* ---- removing ---- */
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+    (void)info;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+/* Of what can't be removed the log tells: the run need not end for it. */
+static void remove_tree(const char *path)
+{
+    if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+        vt_log_warning("can't remove %s: %s", path, strerror(errno));
+}
+
+/* It loses its name first, so that one that is half gone is never taken for whole. */
+static void remove_step(const vt_checkpoint_store *store, int64_t step)
+{
+    char *path = step_path(store, step, ""), *unfinished = step_path(store, step, unfinished_end);
+    remove_tree(unfinished);
+    if (rename(path, unfinished) == 0)
+        remove_tree(unfinished);
+    else
+        vt_log_warning("can't rename %s to %s: %s", path, unfinished, strerror(errno));
+    free(path);
+    free(unfinished);
+}
+
+/* The step that `best` names, or -1. */
+static int64_t best_step(const vt_checkpoint_store *store)
+{
+    char name[64];
+    int64_t step = -1;
+    ssize_t length = readlink(store->best, name, sizeof name - 1);
+    if (length < 0) return -1;
+    name[length] = '\0';
+    return parse_entry(name, &step) == WHOLE && access(store->best, F_OK) == 0 ? step : -1;
+}
+
+static void remove_old(const vt_checkpoint_store *store)
+{
+    int64_t best = best_step(store);
+    step_list list = {0};
+    if (list_steps(store, WHOLE, &list) != VT_OK) { /* the new one is there: no reason to end a run */
+        vt_log_warning("old checkpoints can't be removed: %s", vt_error_text());
+        vt_error_clear();
+    }
+    for (int64_t i = store->keep_last; i < list.count; i++)
+        if (list.steps[i] != best) remove_step(store, list.steps[i]);
+    free(list.steps);
+}
+
+/* ---- saving ---- */
+
+static vt_status link_best(const vt_checkpoint_store *store, int64_t step)
+{
+    vt_status status = VT_OK;
+    char *name = vt_text_format("step-%08lld", (long long)step);
+    char *fresh = vt_text_format("%s%s", store->best, unfinished_end);
+    unlink(fresh);
+    VT_CHECK(symlink(name, fresh) == 0, "can't make the link %s: %s", fresh, strerror(errno));
+    VT_CHECK(rename(fresh, store->best) == 0, "can't rename %s to %s: %s", fresh, store->best, strerror(errno));
+    VT_TRY(vt_output_synchronise(store->directory));
+done:
+    free(name);
+    free(fresh);
+    return status;
+}
+
+/* Gives the finished directory its name. One of the same step (saved before its epoch's validation, say) makes room
+ * first, under a name from which the next start brings it back. */
+static vt_status publish(const vt_checkpoint_store *store, const char *unfinished, int64_t step)
+{
+    vt_status status = VT_OK;
+    char *path = step_path(store, step, ""), *replaced = step_path(store, step, replaced_end);
+    if (vt_output_exists(path)) {
+        remove_tree(replaced);
+        VT_CHECK(rename(path, replaced) == 0, "can't rename %s to %s: %s", path, replaced, strerror(errno));
+    }
+    VT_CHECK(rename(unfinished, path) == 0, "can't rename %s to %s: %s", unfinished, path, strerror(errno));
+    VT_TRY(vt_output_synchronise(store->directory));
+    remove_tree(replaced);
+done:
+    free(path);
+    free(replaced);
+    return status;
+}
+
+/* An empty directory for it. */
+static vt_status make_room(const vt_checkpoint_store *store, const char *unfinished)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_output_make_directory(store->directory));
+    remove_tree(unfinished);
+    VT_TRY(vt_output_make_directory(unfinished));
+done:
+    return status;
+}
+
+/* It has its name, `best` is right, and the ones that are no longer kept are gone. */
+static vt_status settle(const vt_checkpoint_store *store, const char *unfinished, int64_t step, bool is_best)
+{
+    vt_status status = VT_OK;
+    VT_TRY(publish(store, unfinished, step));
+    if (is_best) VT_TRY(link_best(store, step));
+    remove_old(store);
+done:
+    return status;
+}
+
+vt_status vt_checkpoint_store_save(vt_checkpoint_store *store, const vt_checkpoint_subject *subject,
+                                   vt_progress *progress)
+{
+    vt_status status = VT_OK;
+    vt_world *world = subject->trainer->world;
+    bool is_first = world->rank == 0, is_best = progress->validation_loss < progress->best_loss;
+    char *unfinished = step_path(store, progress->step, unfinished_end);
+    if (is_best) progress->best_loss = progress->validation_loss;
+    VT_TRY(vt_world_agree(world, is_first ? make_room(store, unfinished) : VT_OK));
+    status = vt_checkpoint_write(unfinished, subject, progress);
+    if (status != VT_OK) {
+        vt_error_context("checkpoint of step %lld", (long long)progress->step);
+        if (is_first) remove_tree(unfinished);
+        goto done;
+    }
+    VT_TRY(vt_world_agree(world, is_first ? settle(store, unfinished, progress->step, is_best) : VT_OK));
+done:
+    free(unfinished);
+    return status;
+}
+
+/* ---- going on ---- */
+
+/* What a save that was interrupted left. */
+static vt_status tidy(const vt_checkpoint_store *store)
+{
+    vt_status status = VT_OK;
+    step_list unfinished = {0}, replaced = {0};
+    VT_TRY(list_steps(store, UNFINISHED, &unfinished));
+    VT_TRY(list_steps(store, REPLACED, &replaced));
+    for (int64_t i = 0; i < unfinished.count; i++) {
+        char *path = step_path(store, unfinished.steps[i], unfinished_end);
+        remove_tree(path);
+        free(path);
+    }
+    for (int64_t i = 0; i < replaced.count; i++) {
+        char *path = step_path(store, replaced.steps[i], replaced_end), *name = step_path(store, replaced.steps[i], "");
+        if (vt_output_exists(name) || rename(path, name) != 0) remove_tree(path);
+        free(path);
+        free(name);
+    }
+done:
+    free(unfinished.steps);
+    free(replaced.steps);
+    return status;
+}
+
+/* A name for the checkpoint of this step that nothing has yet: step-00000014.aside, then -1, -2, … behind it. */
+static char *name_aside(const vt_checkpoint_store *store, int64_t step)
+{
+    char *name = step_path(store, step, ".aside");
+    for (int i = 1; vt_output_exists(name); i++) {
+        char end[32];
+        snprintf(end, sizeof end, ".aside-%d", i);
+        free(name);
+        name = step_path(store, step, end);
+    }
+    return name;
+}
+
+/* They are of a future that will not be. */
+static vt_status set_aside_newer(const vt_checkpoint_store *store, int64_t step)
+{
+    vt_status status = VT_OK;
+    step_list list = {0};
+    VT_TRY(list_steps(store, WHOLE, &list));
+    for (int64_t i = 0; i < list.count && list.steps[i] > step; i++) {
+        char *path = step_path(store, list.steps[i], ""), *aside = name_aside(store, list.steps[i]);
+        if (rename(path, aside) == 0)
+            vt_log_info("%s is newer than the step the run goes on from: set aside as %s", path, aside);
+        else
+            vt_log_warning("can't rename %s to %s: %s", path, aside, strerror(errno));
+        free(path);
+        free(aside);
+    }
+done:
+    free(list.steps);
+    return status;
+}
+
+static bool are_same_directory(const char *a, const char *b)
+{
+    struct stat one, other;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+/* `best` may be missing when the run died right after a save, or name one that was set aside. The checkpoint `read` may
+ * itself have been set aside before, and another one of its step be there. */
+static vt_status restore_best(const vt_checkpoint_store *store, const char *read, vt_progress *progress)
+{
+    vt_status status = VT_OK;
+    char *path = step_path(store, progress->step, "");
+    if (progress->validation_loss <= progress->best_loss && are_same_directory(read, path))
+        VT_TRY(link_best(store, progress->step));
+    if (best_step(store) < 0) {
+        unlink(store->best);
+        progress->best_loss = INFINITY;
+    }
+done:
+    free(path);
+    return status;
+}
+
+/* The newest that can be read; of the damaged ones on the way the log tells. Rank 0 says which to try. */
+static vt_status read_newest(const vt_checkpoint_store *store, const vt_checkpoint_subject *subject,
+                             vt_progress *progress, char **path)
+{
+    vt_status status = VT_OK;
+    vt_world *world = subject->trainer->world;
+    step_list list = {0};
+    VT_TRY(vt_world_agree(world, world->rank == 0 ? list_steps(store, WHOLE, &list) : VT_OK));
+    double count = (double)list.count;
+    vt_world_sum(world, &count, 1);
+    VT_CHECK(count > 0, "there is no checkpoint in %s any more", store->directory);
+    status = VT_ERROR;
+    for (int64_t i = 0; i < (int64_t)count && status != VT_OK; i++) {
+        bool damaged = false;
+        free(*path);
+        VT_ASSERT(world->rank != 0 || list.steps != NULL);
+        *path = world->rank == 0 ? step_path(store, list.steps[i], "") : NULL;
+        vt_world_broadcast_text(world, path);
+        status = vt_checkpoint_read(*path, subject, progress, &damaged);
+        if (status == VT_OK || !damaged) break;
+        if (i + 1 == (int64_t)count) break;
+        char *cause = vt_world_cause(world, status);
+        vt_log_warning("%s; going back to an older checkpoint", cause);
+        free(cause);
+        vt_error_clear();
+    }
+done:
+    free(list.steps);
+    return status;
+}
+
+/* What stands behind the run now. */
+static vt_status tidy_up(const vt_checkpoint_store *store, const char *read, vt_progress *progress)
+{
+    vt_status status = VT_OK;
+    VT_TRY(set_aside_newer(store, progress->step));
+    VT_TRY(restore_best(store, read, progress));
+done:
+    return status;
+}
+
+vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *chosen,
+                                      const vt_checkpoint_subject *subject, vt_progress *progress)
+{
+    vt_status status = VT_OK;
+    vt_world *world = subject->trainer->world;
+    bool is_first = world->rank == 0, damaged = false;
+    char *path = NULL;
+    VT_TRY(vt_world_agree(world, is_first ? tidy(store) : VT_OK)); /* all wait for it */
+    if (chosen != NULL) {
+        path = vt_text_copy(chosen);
+        VT_TRY(vt_world_agree(world, vt_checkpoint_read(path, subject, progress, &damaged)));
+    } else {
+        VT_TRY(vt_world_agree(world, read_newest(store, subject, progress, &path)));
+    }
+    VT_ASSERT(path != NULL);
+    VT_TRY(vt_world_agree(world, is_first ? tidy_up(store, path, progress) : VT_OK));
+    double best_loss = is_first ? progress->best_loss : 0;
+    vt_world_sum(world, &best_loss, 1);
+    progress->best_loss = best_loss;
+    vt_checkpoint_log_resumed(path, progress);
+done:
+    free(path);
+    return status;
+}
+
+void vt_checkpoint_log_resumed(const char *path, const vt_progress *progress)
+{
+    vt_log_info("resuming from %s: step %lld, epoch %lld", path, (long long)progress->step,
+                (long long)progress->epoch + 1);
+}

@@ -1,0 +1,34 @@
+/* The checkpoints of a run: <run directory>/checkpoints/step-NNNNNNNN/. One appears whole or not at all, and an older
+ * one goes only after it; whenever the program or the machine dies, the last whole one is there. */
+#ifndef VT_CHECKPOINT_STORE_H
+#define VT_CHECKPOINT_STORE_H
+
+#include "checkpoint/checkpoint.h"
+
+typedef struct vt_checkpoint_store vt_checkpoint_store;
+
+/* Touches nothing. keep_last: how many of the newest stay, besides the best. */
+vt_status vt_checkpoint_store_open(const char *run_directory, int64_t keep_last, vt_checkpoint_store **store);
+void vt_checkpoint_store_close(vt_checkpoint_store **store);
+
+/* Is there any? A directory that can't be read is an error. */
+vt_status vt_checkpoint_store_has_any(const vt_checkpoint_store *store, bool *any);
+
+/* Is the directory `path` one of them (also one that was set aside, or by way of a link)? */
+bool vt_checkpoint_store_owns(const vt_checkpoint_store *store, const char *path);
+
+/* Collective. Saves the subject as step-<progress->step>; makes it `best` when its validation is the best so far (which
+ * progress->best_loss then says); removes the ones that are no longer kept. */
+vt_status vt_checkpoint_store_save(vt_checkpoint_store *store, const vt_checkpoint_subject *subject,
+                                   vt_progress *progress);
+
+/* Collective. Reads the checkpoint directory `chosen`, which is one of them, or when that is NULL the newest that is
+ * not damaged, and says so in the log. Removes what an interrupted save left, and sets aside checkpoints that are newer
+ * than the one read. */
+vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *chosen,
+                                      const vt_checkpoint_subject *subject, vt_progress *progress);
+
+/* The log's line of it, also of a checkpoint that was read without a store. */
+void vt_checkpoint_log_resumed(const char *path, const vt_progress *progress);
+
+#endif

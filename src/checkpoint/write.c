@@ -1,0 +1,221 @@
+/* Writing a checkpoint: every rank its shard, then rank 0 the index. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "checkpoint/inside.h"
+#include "checkpoint/parts.h"
+#include "storage/output_file.h"
+
+const char *const vt_checkpoint_optimizers[] = {"Adam", "AdamW", "SGD"};
+
+char *vt_checkpoint_channels(const vt_checkpoint_subject *subject)
+{
+    vt_text text = {0};
+    const vt_config *config = subject->trainer->config;
+    int64_t in = config->n_in_channels / (config->n_history + 1);
+    int64_t count = in > config->n_out_channels ? in : config->n_out_channels;
+    vt_text_append(&text, "%s", "");
+    for (int64_t c = 0; subject->channel_names != NULL && c < count; c++)
+        vt_text_append(&text, "%s%s", c > 0 ? "\n" : "", subject->channel_names[c]);
+    return text.characters;
+}
+
+static vt_status choose_id(char id[33])
+{
+    vt_status status = VT_OK;
+    unsigned char random[16];
+    VT_CHECK(getrandom(random, sizeof random, 0) == (ssize_t)sizeof random, "no random bits for a checkpoint's id: %s",
+             strerror(errno));
+    for (int i = 0; i < 16; i++) snprintf(id + 2 * i, 3, "%02x", random[i]);
+done:
+    return status;
+}
+
+/* This rank's boxes. */
+static vt_status write_shard(const char *path, const char *id, const vt_trainer *trainer, const vt_written_box *boxes,
+                             int64_t count)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *file = NULL;
+    vt_backend *backend = trainer->backend;
+    float *room = vt_stored_room(trainer);
+    char name[VT_STORED_NAME + 8];
+    VT_TRY(vt_tensor_file_create(path, &file));
+    VT_TRY(vt_tensor_file_set_text(file, "id", id));
+    int64_t done = 0; /* elements of the piece */
+    for (int64_t i = 0; i < count; i++) {
+        vt_stored_tensor tensor = vt_stored_at(trainer, boxes[i].tensor);
+        int64_t elements = vt_tensor_count(&boxes[i].box.shape);
+        if (boxes[i].number == 0) {
+            done = 0;
+            backend->copy_to_host(backend, room, tensor.memory, (size_t)tensor.piece.count * sizeof *room);
+        }
+        vt_written_name(&boxes[i], tensor.name, name);
+        VT_TRY(vt_tensor_file_write(file, name, &boxes[i].box.shape, room + done));
+        done += elements;
+    }
+    VT_TRY(vt_tensor_file_finish(&file));
+done:
+    vt_tensor_file_close(&file);
+    free(room);
+    return status;
+}
+
+static vt_status write_progress(vt_tensor_file *file, const vt_progress *progress)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_tensor_file_set_integers(file, "step", 1, &progress->step));
+    VT_TRY(vt_tensor_file_set_integers(file, "epoch", 1, &progress->epoch));
+    VT_TRY(vt_tensor_file_set_integers(file, "epoch_steps", 1, &progress->epoch_steps));
+    VT_TRY(vt_tensor_file_set_integers(file, "epoch_samples", 1, &progress->epoch_samples));
+    VT_TRY(vt_tensor_file_set_integers(file, "epoch_skipped", 1, &progress->epoch_skipped));
+    VT_TRY(vt_tensor_file_set_integers(file, "skipped", 1, &progress->skipped));
+    VT_TRY(vt_tensor_file_set_integers(file, "skipped_in_row", 1, &progress->skipped_in_row));
+    VT_TRY(vt_tensor_file_set_real(file, "epoch_loss", progress->epoch_loss));
+    VT_TRY(vt_tensor_file_set_real(file, "epoch_seconds", progress->epoch_seconds));
+    VT_TRY(vt_tensor_file_set_real(file, "epoch_data_seconds", progress->epoch_waited));
+    VT_TRY(vt_tensor_file_set_real(file, "epoch_forward_seconds", progress->epoch_times.forward));
+    VT_TRY(vt_tensor_file_set_real(file, "epoch_backward_seconds", progress->epoch_times.backward));
+    VT_TRY(vt_tensor_file_set_real(file, "epoch_communication_seconds", progress->epoch_times.communication));
+    VT_TRY(vt_tensor_file_set_real(file, "epoch_optimizer_seconds", progress->epoch_times.optimizer));
+    VT_TRY(vt_tensor_file_set_real(file, "validation_loss", progress->validation_loss));
+    VT_TRY(vt_tensor_file_set_real(file, "best_loss", progress->best_loss));
+    VT_TRY(vt_tensor_file_set_real(file, "persistence_loss", progress->persistence_loss));
+done:
+    return status;
+}
+
+static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_subject *subject)
+{
+    vt_status status = VT_OK;
+    const vt_trainer *trainer = subject->trainer;
+    const vt_config *config = trainer->config;
+    const int64_t parameters = vt_parameters_count(trainer->parameters);
+    const vt_optimizer_progress optimizer = vt_optimizer_progress_of(trainer->optimizer);
+    char *names = vt_checkpoint_channels(subject), *yaml = vt_config_text(config);
+    vt_backend *backend = trainer->backend;
+    char *choices = backend->choices_text != NULL ? backend->choices_text(backend) : NULL;
+    VT_TRY(vt_tensor_file_set_integers(file, "seed", 1, &config->seed));
+    VT_TRY(vt_tensor_file_set_integers(file, "global_batch_size", 1, &config->global_batch_size));
+    VT_TRY(vt_tensor_file_set_integers(file, "training_samples", 1, &subject->training_samples));
+    VT_TRY(vt_tensor_file_set_integers(file, "parameter_count", 1, &parameters));
+    VT_TRY(vt_tensor_file_set_integers(file, "optimizer_steps", 1, &optimizer.updates));
+    VT_TRY(vt_tensor_file_set_real(file, "loss_scale", optimizer.loss_scale));
+    VT_TRY(vt_tensor_file_set_integers(file, "loss_scale_clean_steps", 1, &optimizer.clean_steps));
+    VT_TRY(vt_tensor_file_set_text(file, "optimizer", vt_checkpoint_optimizers[config->optimizer]));
+    VT_TRY(vt_tensor_file_set_text(file, "channels", names));
+    VT_TRY(vt_tensor_file_set_text(file, "configuration", yaml));
+    /* an attribute holds 64 KiB at most; choices are made again where they are missing */
+    if (choices != NULL && strlen(choices) < 60000) VT_TRY(vt_tensor_file_set_text(file, "choices", choices));
+done:
+    free(names);
+    free(yaml);
+    free(choices);
+    return status;
+}
+
+/* Every tensor, whole, made of the boxes of all ranks. */
+static vt_status link_tensors(vt_tensor_file *file, const vt_trainer *trainer, const vt_written_box *boxes,
+                              int64_t count)
+{
+    vt_status status = VT_OK;
+    int64_t ranks = trainer->world->ranks, begin = 0;
+    char **shards = vt_allocate((size_t)ranks, sizeof *shards, "a checkpoint");
+    vt_tensor_part *parts = vt_allocate((size_t)(count + 1), sizeof *parts, "a checkpoint");
+    char(*names)[VT_STORED_NAME + 8] = vt_allocate((size_t)(count + 1), sizeof *names, "a checkpoint");
+    for (int64_t rank = 0; rank < ranks; rank++) shards[rank] = vt_checkpoint_shard_name(rank, ranks);
+    for (int64_t i = 0; i < vt_stored_count(trainer); i++) {
+        vt_stored_tensor tensor = vt_stored_at(trainer, i);
+        vt_tensor_shape shape = vt_stored_shape(tensor.parameter);
+        int64_t end = begin;
+        for (; end < count && boxes[end].tensor == i; end++) {
+            vt_written_name(&boxes[end], tensor.name, names[end]);
+            parts[end] = (vt_tensor_part){shards[boxes[end].rank], names[end], boxes[end].box};
+        }
+        VT_TRY(vt_tensor_file_link(file, tensor.name, &shape, end - begin, parts + begin));
+        begin = end;
+    }
+done:
+    for (int64_t rank = 0; rank < ranks; rank++) free(shards[rank]);
+    free(shards);
+    free(parts);
+    free(names);
+    return status;
+}
+
+static vt_status write_index(const char *directory, const char *id, const int64_t *shard_bytes,
+                             const vt_checkpoint_subject *subject, const vt_progress *progress,
+                             const vt_written_box *boxes, int64_t count)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *file = NULL;
+    const int64_t version = VT_CHECKPOINT_VERSION;
+    char *path = vt_text_format("%s/checkpoint.h5", directory);
+    VT_TRY(vt_tensor_file_create(path, &file));
+    VT_TRY(vt_tensor_file_set_integers(file, "format_version", 1, &version));
+    VT_TRY(vt_tensor_file_set_text(file, "id", id));
+    VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", subject->trainer->world->ranks, shard_bytes));
+    VT_TRY(write_progress(file, progress));
+    VT_TRY(write_description(file, subject));
+    VT_TRY(link_tensors(file, subject->trainer, boxes, count));
+    VT_TRY(vt_tensor_file_finish(&file));
+    VT_TRY(vt_checkpoint_write_checksum(directory, path));
+    VT_TRY(vt_output_synchronise(directory));
+done:
+    vt_tensor_file_close(&file);
+    free(path);
+    return status;
+}
+
+/* Its size, once it is written. */
+static vt_status write_own_shard(const char *directory, const char *id, const vt_trainer *trainer,
+                                 const vt_written_box *boxes, int64_t count, int64_t *bytes)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    char *shard = vt_checkpoint_shard_name(trainer->world->rank, trainer->world->ranks);
+    char *path = vt_text_format("%s/%s", directory, shard);
+    VT_TRY(write_shard(path, id, trainer, boxes, count));
+    VT_CHECK(stat(path, &info) == 0, "can't look at %s: %s", path, strerror(errno));
+    *bytes = (int64_t)info.st_size;
+done:
+    free(shard);
+    free(path);
+    return status;
+}
+
+vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject *subject, const vt_progress *progress)
+{
+    vt_status status = VT_OK;
+    vt_world *world = subject->trainer->world;
+    char *id = world->rank == 0 ? vt_allocate(1, 33, "a checkpoint") : NULL;
+    vt_written_box *own = NULL, *all = NULL;
+    int64_t own_count = 0, all_count = 0;
+    /* whole numbers, summed over the ranks */
+    double *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "a checkpoint");
+    int64_t *shard_bytes = vt_allocate((size_t)world->ranks, sizeof *shard_bytes, "a checkpoint");
+    VT_TRY(vt_world_agree(world, world->rank == 0 ? choose_id(id) : VT_OK));
+    vt_world_broadcast_text(world, &id);
+    vt_stored_own_boxes(subject->trainer, &own, &own_count);
+    status = write_own_shard(directory, id, subject->trainer, own, own_count, &shard_bytes[world->rank]);
+    VT_TRY(vt_world_agree(world, status));
+    bytes[world->rank] = (double)shard_bytes[world->rank];
+    vt_world_sum(world, bytes, world->ranks);
+    for (int rank = 0; rank < world->ranks; rank++) shard_bytes[rank] = (int64_t)bytes[rank];
+    vt_stored_all_boxes(world, own, own_count, &all, &all_count);
+    if (world->rank == 0) status = write_index(directory, id, shard_bytes, subject, progress, all, all_count);
+    VT_TRY(vt_world_agree(world, status));
+done:
+    free(id);
+    free(bytes);
+    free(shard_bytes);
+    free(own);
+    free(all);
+    return status;
+}

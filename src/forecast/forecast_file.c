@@ -1,0 +1,366 @@
+#include "forecast/forecast_file.h"
+
+#include <ctype.h>
+#include <hdf5_hl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "storage/hdf5_access.h"
+#include "storage/output_file.h"
+#include "task/weather/channels.h"
+
+enum { TIME, LAT, LON, DIMENSIONS };
+
+struct vt_forecast_file {
+    char *path, *partial;
+    hid_t file;
+    hid_t scales[DIMENSIONS];
+    hid_t *variables; /* [channels] */
+    int64_t extent[DIMENSIONS], channels, written;
+};
+
+/* ---- attributes ---- */
+
+static bool set_text(hid_t object, const char *name, const char *text)
+{
+    hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate(H5S_SCALAR);
+    H5Tset_size(type, text[0] != '\0' ? strlen(text) : 1);
+    H5Tset_strpad(type, H5T_STR_NULLPAD); /* no room for a final 0 */
+    hid_t attribute = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    bool done = attribute >= 0 && H5Awrite(attribute, type, text) >= 0;
+    if (attribute >= 0) H5Aclose(attribute);
+    H5Sclose(space);
+    H5Tclose(type);
+    return done;
+}
+
+static bool set_integer(hid_t object, const char *name, int value)
+{
+    hid_t space = H5Screate(H5S_SCALAR);
+    hid_t attribute = H5Acreate2(object, name, H5T_STD_I32LE, space, H5P_DEFAULT, H5P_DEFAULT);
+    bool done = attribute >= 0 && H5Awrite(attribute, H5T_NATIVE_INT, &value) >= 0;
+    if (attribute >= 0) H5Aclose(attribute);
+    H5Sclose(space);
+    return done;
+}
+
+static bool set_fill_value(hid_t variable, float value)
+{
+    hid_t space = H5Screate(H5S_SCALAR);
+    hid_t attribute = H5Acreate2(variable, "_FillValue", H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT);
+    bool done = attribute >= 0 && H5Awrite(attribute, H5T_NATIVE_FLOAT, &value) >= 0;
+    if (attribute >= 0) H5Aclose(attribute);
+    H5Sclose(space);
+    return done;
+}
+
+typedef struct {
+    const char *name, *text;
+} text_attribute;
+
+static bool set_texts(hid_t object, const text_attribute *attributes, size_t count)
+{
+    bool done = true;
+    for (size_t i = 0; i < count; i++) done = done && set_text(object, attributes[i].name, attributes[i].text);
+    return done;
+}
+
+/* ---- coordinates ---- */
+
+/* In the order in which they are made, as the netCDF library wants to find variables and attributes. */
+static hid_t creation_properties(hid_t class)
+{
+    hid_t properties = H5Pcreate(class);
+    if (class == H5P_FILE_CREATE) H5Pset_link_creation_order(properties, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
+    H5Pset_attr_creation_order(properties, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
+    return properties;
+}
+
+static vt_status write_scale(vt_forecast_file *file, int dimension, const char *name, const double *values,
+                             const text_attribute *attributes, size_t attribute_count)
+{
+    vt_status status = VT_OK;
+    const hsize_t extent = (hsize_t)file->extent[dimension];
+    hid_t space = H5Screate_simple(1, &extent, NULL), properties = creation_properties(H5P_DATASET_CREATE);
+    hid_t scale = H5Dcreate2(file->file, name, H5T_IEEE_F64LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    file->scales[dimension] = scale;
+    VT_CHECK(scale >= 0 && H5Dwrite(scale, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0 &&
+                 H5DSset_scale(scale, name) >= 0 && set_integer(scale, "_Netcdf4Dimid", dimension) &&
+                 set_texts(scale, attributes, attribute_count),
+             "can't write '%s' of %s: %s", name, file->path, vt_hdf5_reason());
+done:
+    H5Sclose(space);
+    H5Pclose(properties);
+    return status;
+}
+
+/* A dimension that has no coordinate: a scale without values, named as netCDF names such ones. */
+static vt_status write_dimension(vt_forecast_file *file, int dimension, const char *name)
+{
+    vt_status status = VT_OK;
+    char text[80];
+    const hsize_t extent = (hsize_t)file->extent[dimension];
+    snprintf(text, sizeof text, "This is a netCDF dimension but not a netCDF variable.%10lld", (long long)extent);
+    hid_t space = H5Screate_simple(1, &extent, NULL), properties = creation_properties(H5P_DATASET_CREATE);
+    hid_t scale = H5Dcreate2(file->file, name, H5T_IEEE_F32BE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    file->scales[dimension] = scale;
+    VT_CHECK(scale >= 0 && H5DSset_scale(scale, text) >= 0 && set_integer(scale, "_Netcdf4Dimid", dimension),
+             "can't write the dimension '%s' of %s: %s", name, file->path, vt_hdf5_reason());
+done:
+    H5Sclose(space);
+    H5Pclose(properties);
+    return status;
+}
+
+/* The units of times, malloc'd, and what they mean. Months have no fixed length, so days stand for them. */
+static char *units_of_times(const vt_forecast_file_options *options, vt_time_units *units)
+{
+    char date[VT_DATE_SIZE];
+    const vt_time_axis *axis = options->time_axis;
+    if (axis != NULL && axis->meaning.months == 0) {
+        *units = axis->meaning;
+        return vt_text_copy(axis->units);
+    }
+    *units =
+        (vt_time_units){.minutes = axis != NULL ? 1440 : 60, .zero = axis != NULL ? axis->meaning.zero : options->from};
+    return vt_text_format("%s since %s:00", axis != NULL ? "days" : "hours", vt_date_format(units->zero, date));
+}
+
+static const char *calendar_of(const vt_forecast_file_options *options)
+{
+    const vt_time_axis *axis = options->time_axis;
+    return axis != NULL && axis->calendar_name[0] != '\0' ? axis->calendar_name
+                                                          : vt_calendar_name(options->from.calendar);
+}
+
+static vt_status write_times(vt_forecast_file *file, const vt_forecast_file_options *options)
+{
+    vt_status status = VT_OK;
+    vt_time_units units;
+    char *since = units_of_times(options, &units);
+    double *values = vt_allocate((size_t)options->times, sizeof *values, "a file of forecasts");
+    for (int64_t i = 0; i < options->times; i++)
+        values[i] = vt_time_units_value(&units, vt_date_after(options->from, (i + 1) * options->lead));
+    const text_attribute time[] = {{"standard_name", "time"},
+                                   {"long_name", "time that the forecast is for"},
+                                   {"units", since},
+                                   {"calendar", calendar_of(options)},
+                                   {"axis", "T"}};
+    VT_TRY(write_scale(file, TIME, "time", values, time, 5));
+done:
+    free(values);
+    free(since);
+    return status;
+}
+
+static vt_status write_grid(vt_forecast_file *file, const vt_forecast_file_options *options)
+{
+    vt_status status = VT_OK;
+    const bool rotated = options->rotated;
+    const text_attribute lat[] = {{"standard_name", rotated ? "grid_latitude" : "latitude"},
+                                  {"long_name", rotated ? "latitude in a grid of a rotated pole" : "latitude"},
+                                  {"units", rotated ? "degrees" : "degrees_north"},
+                                  {"axis", "Y"}};
+    const text_attribute lon[] = {{"standard_name", rotated ? "grid_longitude" : "longitude"},
+                                  {"long_name", rotated ? "longitude in a grid of a rotated pole" : "longitude"},
+                                  {"units", rotated ? "degrees" : "degrees_east"},
+                                  {"axis", "X"}};
+    VT_TRY(options->latitudes != NULL ? write_scale(file, LAT, rotated ? "rlat" : "lat", options->latitudes, lat, 4)
+                                      : write_dimension(file, LAT, "y"));
+    VT_TRY(options->longitudes != NULL ? write_scale(file, LON, rotated ? "rlon" : "lon", options->longitudes, lon, 4)
+                                       : write_dimension(file, LON, "x"));
+done:
+    return status;
+}
+
+/* The initial time, as CF names it: a scalar beside the coordinates. */
+static vt_status write_reference_time(vt_forecast_file *file, const vt_forecast_file_options *options)
+{
+    vt_status status = VT_OK;
+    vt_time_units units;
+    char *since = units_of_times(options, &units);
+    const double value = vt_time_units_value(&units, options->from);
+    const text_attribute attributes[] = {{"standard_name", "forecast_reference_time"},
+                                         {"long_name", "initial time of the forecast"},
+                                         {"units", since},
+                                         {"calendar", calendar_of(options)}};
+    hid_t space = H5Screate(H5S_SCALAR), properties = creation_properties(H5P_DATASET_CREATE);
+    hid_t variable =
+        H5Dcreate2(file->file, "forecast_reference_time", H5T_IEEE_F64LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    VT_CHECK(variable >= 0 && H5Dwrite(variable, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &value) >= 0 &&
+                 set_texts(variable, attributes, 4),
+             "can't write 'forecast_reference_time' of %s: %s", file->path, vt_hdf5_reason());
+done:
+    if (variable >= 0) H5Dclose(variable);
+    H5Sclose(space);
+    H5Pclose(properties);
+    free(since);
+    return status;
+}
+
+/* ---- variables ---- */
+
+/* Letters, digits and underscores, a letter first: what every reader of NetCDF takes. */
+static char *variable_name(const char *channel, int64_t number)
+{
+    if (channel == NULL || channel[0] == '\0') return vt_text_format("channel_%lld", (long long)number);
+    char *name = vt_text_format("%s%s", isalpha((unsigned char)channel[0]) ? "" : "v_", channel);
+    for (char *c = name; *c != '\0'; c++)
+        if (!isalnum((unsigned char)*c)) *c = '_';
+    return name;
+}
+
+static vt_status create_variable(vt_forecast_file *file, const char *channel, const vt_channel_meaning *said,
+                                 int64_t number, bool masked)
+{
+    vt_status status = VT_OK;
+    hsize_t extent[DIMENSIONS];
+    for (int i = 0; i < DIMENSIONS; i++) extent[i] = (hsize_t)file->extent[i];
+    const hsize_t chunk[DIMENSIONS] = {1, extent[LAT], extent[LON]};
+    const float fill = NAN;
+    char *name = variable_name(channel, number);
+    vt_variable meaning = vt_variable_described(channel != NULL && channel[0] != '\0' ? channel : name, said);
+    hid_t space = H5Screate_simple(DIMENSIONS, extent, NULL), properties = creation_properties(H5P_DATASET_CREATE);
+    H5Pset_chunk(properties, DIMENSIONS, chunk);
+    H5Pset_shuffle(properties);
+    H5Pset_deflate(properties, 1);
+    if (masked) H5Pset_fill_value(properties, H5T_NATIVE_FLOAT, &fill);
+    hid_t variable = H5Dcreate2(file->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    file->variables[number] = variable;
+    text_attribute attributes[4] = {{"long_name", meaning.long_name}, {"coordinates", "forecast_reference_time"}};
+    size_t count = 2;
+    if (meaning.units[0] != '\0') attributes[count++] = (text_attribute){"units", meaning.units};
+    if (meaning.standard_name != NULL) attributes[count++] = (text_attribute){"standard_name", meaning.standard_name};
+    bool done = variable >= 0 && set_texts(variable, attributes, count);
+    if (masked) done = done && set_fill_value(variable, fill);
+    for (unsigned i = 0; i < DIMENSIONS; i++) done = done && H5DSattach_scale(variable, file->scales[i], i) >= 0;
+    VT_CHECK(done, "can't make the variable '%s' of %s: %s", name, file->path, vt_hdf5_reason());
+done:
+    H5Sclose(space);
+    H5Pclose(properties);
+    free(name);
+    return status;
+}
+
+static vt_status create_all(vt_forecast_file *file, const vt_forecast_file_options *options)
+{
+    vt_status status = VT_OK;
+    hid_t access = vt_hdf5_file_access(), creation = creation_properties(H5P_FILE_CREATE);
+    file->file = H5Fcreate(file->partial, H5F_ACC_TRUNC, creation, access);
+    VT_CHECK(file->file >= 0, "can't make %s: %s", file->path, vt_hdf5_reason());
+    const text_attribute attributes[] = {{"Conventions", "CF-1.8"},
+                                         {"title", options->title},
+                                         {"source", options->source},
+                                         {"history", "written by vitrain predict"}};
+    VT_CHECK(set_texts(file->file, attributes, 4), "can't write %s: %s", file->path, vt_hdf5_reason());
+    VT_TRY(write_times(file, options));
+    VT_TRY(write_grid(file, options));
+    VT_TRY(write_reference_time(file, options));
+    for (int64_t c = 0; c < options->channels; c++)
+        VT_TRY(create_variable(file, options->channel_names != NULL ? options->channel_names[c] : NULL,
+                               &options->meanings[c], c, options->masked));
+done:
+    H5Pclose(creation);
+    if (access >= 0) H5Pclose(access);
+    return status;
+}
+
+/* ---- the file ---- */
+
+vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options *options, vt_forecast_file **result)
+{
+    vt_forecast_file *file = vt_allocate(1, sizeof *file, "a file of forecasts");
+    file->path = vt_text_copy(path);
+    file->partial = vt_output_partial_path(path);
+    file->file = H5I_INVALID_HID;
+    file->channels = options->channels;
+    file->extent[TIME] = options->times;
+    file->extent[LAT] = options->height;
+    file->extent[LON] = options->width;
+    file->variables = vt_allocate((size_t)options->channels, sizeof *file->variables, "a file of forecasts");
+    for (int i = 0; i < DIMENSIONS; i++) file->scales[i] = H5I_INVALID_HID;
+    for (int64_t c = 0; c < options->channels; c++) file->variables[c] = H5I_INVALID_HID;
+    vt_hdf5_enter();
+    vt_status status = create_all(file, options);
+    vt_hdf5_leave();
+    if (status != VT_OK) vt_forecast_file_close(&file);
+    *result = file;
+    return status;
+}
+
+static vt_status append_inside(vt_forecast_file *file, const float *fields)
+{
+    vt_status status = VT_OK;
+    const hsize_t count[DIMENSIONS] = {1, (hsize_t)file->extent[LAT], (hsize_t)file->extent[LON]};
+    const hsize_t start[DIMENSIONS] = {(hsize_t)file->written, 0, 0};
+    int64_t plane = file->extent[LAT] * file->extent[LON];
+    hid_t memory = H5Screate_simple(DIMENSIONS, count, NULL);
+    for (int64_t c = 0; c < file->channels; c++) {
+        hid_t space = H5Dget_space(file->variables[c]);
+        H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
+        herr_t written = H5Dwrite(file->variables[c], H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, fields + c * plane);
+        H5Sclose(space);
+        VT_CHECK(written >= 0, "can't write time %lld of %s: %s", (long long)file->written, file->path,
+                 vt_hdf5_reason());
+    }
+    file->written++;
+done:
+    H5Sclose(memory);
+    return status;
+}
+
+vt_status vt_forecast_file_append(vt_forecast_file *file, const float *fields)
+{
+    VT_ASSERT(file->written < file->extent[TIME]);
+    vt_hdf5_enter();
+    vt_status status = append_inside(file, fields);
+    vt_hdf5_leave();
+    return status;
+}
+
+/* Whether all that HDF5 still held could be written. */
+static bool close_handles(vt_forecast_file *file)
+{
+    bool done = true;
+    vt_hdf5_enter();
+    for (int64_t c = 0; c < file->channels; c++)
+        if (file->variables[c] >= 0) done = H5Dclose(file->variables[c]) >= 0 && done;
+    for (int i = 0; i < DIMENSIONS; i++)
+        if (file->scales[i] >= 0) done = H5Dclose(file->scales[i]) >= 0 && done;
+    if (file->file >= 0) done = H5Fclose(file->file) >= 0 && done;
+    file->file = H5I_INVALID_HID;
+    file->channels = 0;
+    for (int i = 0; i < DIMENSIONS; i++) file->scales[i] = H5I_INVALID_HID;
+    vt_hdf5_leave();
+    return done;
+}
+
+vt_status vt_forecast_file_finish(vt_forecast_file **file)
+{
+    vt_status status = VT_OK;
+    VT_ASSERT((*file)->written == (*file)->extent[TIME]);
+    VT_CHECK(close_handles(*file), "can't write %s: %s", (*file)->path, vt_hdf5_reason());
+    VT_TRY(vt_output_publish((*file)->partial, (*file)->path));
+    free((*file)->partial);
+    (*file)->partial = NULL; /* nothing is left to remove */
+done:
+    vt_forecast_file_close(file);
+    return status;
+}
+
+void vt_forecast_file_close(vt_forecast_file **file)
+{
+    if (*file == NULL) return;
+    close_handles(*file);
+    if ((*file)->partial != NULL) unlink((*file)->partial);
+    free((*file)->partial);
+    free((*file)->path);
+    free((*file)->variables);
+    free(*file);
+    *file = NULL;
+}

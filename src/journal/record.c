@@ -1,0 +1,353 @@
+#include "journal/record.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/process_memory.h"
+#include "base/text.h"
+#include "journal/epochs.h"
+#include "report/image.h"
+#include "report/progress.h"
+#include "report/run_report.h"
+#include "report/tensorboard.h"
+#include "task/weather/channels.h"
+#include "training/budget.h"
+
+/* Sums over some steps. As in the epoch's mean, a step without an update does not count in the loss. */
+typedef struct {
+    int64_t steps, samples, updates;
+    double seconds, loss, waited;
+} step_sums;
+
+struct vt_record {
+    const vt_config *config;
+    const char *const *channel_names;
+    vt_tensorboard *tensorboard;
+    char *rmse_tag, *picture_tag;
+    char *picture_name;     /* of the channel */
+    char *images;           /* directory */
+    vt_progress *progress;  /* NULL: no terminal */
+    step_sums sums;         /* since the last points of the curves; only with log_every */
+    step_sums epoch_sums;   /* since the epoch began */
+    int64_t first_step;     /* that this process made */
+    double begin;           /* of that step */
+    vt_sparkline history;   /* of the loss, for the bar */
+    double validation_loss; /* the last, or NAN */
+    vt_epochs *epochs;
+    vt_epochs_row row; /* of the epoch that was trained last */
+    char *run_directory;
+};
+
+/* In GB as the tutorials count them. */
+static double used_gb(vt_backend *backend)
+{
+    double bytes = backend->used_memory != NULL ? backend->used_memory(backend) : vt_memory_resident();
+    return bytes / (1024.0 * 1024 * 1024);
+}
+
+void vt_record_memory_at_start(vt_backend *backend)
+{
+    vt_log_info("Scaffolding memory high watermark: %.4f GB.", used_gb(backend));
+}
+
+void vt_record_memory(vt_backend *backend)
+{
+    vt_log_info(" Memory usage after forward pass: %.4f GB.", used_gb(backend));
+}
+
+/* The name of a channel, or NULL. */
+static const char *channel_name(const vt_record *record, int64_t channel)
+{
+    const char *name = record->channel_names != NULL ? record->channel_names[channel] : NULL;
+    return name != NULL && name[0] != '\0' ? name : NULL;
+}
+
+/* The tag of the tutorials' dashboards, for their data set (whose files have no names); else by the channel's name. */
+static char *rmse_tag(const vt_record *record)
+{
+    const char *name = channel_name(record, 0);
+    bool is_wind = name == NULL || strcmp(name, "u10") == 0 || strcmp(name, "u10m") == 0;
+    return vt_text_format("RMSE(%s)/valid", is_wind ? "u10m" : name);
+}
+
+int64_t vt_record_picture_channel(const vt_config *config)
+{
+    enum { T2M = 2 };
+    return config->n_out_channels > T2M ? T2M : config->n_out_channels - 1;
+}
+
+static void name_picture(vt_record *record)
+{
+    int64_t channel = vt_record_picture_channel(record->config);
+    const char *name = channel_name(record, channel);
+    record->picture_name = name != NULL ? vt_text_copy(name) : vt_text_format("channel %lld", (long long)channel);
+    record->picture_tag = vt_text_format("Visualization, %s", name != NULL ? name : "t2m");
+}
+
+vt_status vt_record_open(const vt_record_options *options, vt_record **result)
+{
+    vt_status status = VT_OK;
+    const char *run_directory = options->run_directory;
+    char *logs = vt_text_format("%s/logs", run_directory);
+    vt_record *record = vt_allocate(1, sizeof *record, "the run's record");
+    record->config = options->config;
+    record->channel_names = options->channel_names;
+    record->run_directory = vt_text_copy(run_directory);
+    record->history.run = 1;
+    record->validation_loss = NAN;
+    record->rmse_tag = rmse_tag(record);
+    name_picture(record);
+    record->images = vt_text_format("%s/images", run_directory);
+    VT_CHECK(mkdir(record->images, 0777) == 0 || errno == EEXIST, "can't make the directory %s: %s", record->images,
+             strerror(errno));
+    VT_TRY(vt_tensorboard_open(logs, options->steps, &record->tensorboard));
+    VT_TRY(vt_epochs_open(options, &record->epochs));
+    record->progress = vt_progress_open();
+done:
+    free(logs);
+    if (status != VT_OK) vt_record_close(&record);
+    *result = record;
+    return status;
+}
+
+void vt_record_close(vt_record **record)
+{
+    if (*record == NULL) return;
+    vt_progress_close(&(*record)->progress);
+    vt_tensorboard_close(&(*record)->tensorboard);
+    free((*record)->rmse_tag);
+    free((*record)->picture_tag);
+    free((*record)->picture_name);
+    free((*record)->images);
+    free((*record)->run_directory);
+    vt_epochs_close(&(*record)->epochs);
+    free(*record);
+    *record = NULL;
+}
+
+static vt_status write_validation_points(vt_record *record, int64_t step, const vt_validation *validation)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_tensorboard_scalar(record->tensorboard, "Loss/valid", step, validation->loss));
+    VT_TRY(vt_tensorboard_scalar(record->tensorboard, record->rmse_tag, step, validation->rmse[0]));
+done:
+    return status;
+}
+
+static double mean_loss(const step_sums *sums)
+{
+    return vt_text_plain_nan(sums->loss / (double)sums->updates);
+}
+
+/* Of the steps of `sums`, at x = step. */
+static vt_status write_training_points(vt_record *record, int64_t step, const step_sums *sums, double learning_rate)
+{
+    vt_status status = VT_OK;
+    vt_tensorboard *board = record->tensorboard;
+    VT_TRY(vt_tensorboard_scalar(board, "Loss/train", step, mean_loss(sums)));
+    VT_TRY(vt_tensorboard_scalar(board, "Learning Rate", step, learning_rate));
+    VT_TRY(vt_tensorboard_scalar(board, "Avg iters per sec", step, (double)sums->steps / sums->seconds));
+    VT_TRY(vt_tensorboard_scalar(board, "Avg samples per sec", step, (double)sums->samples / sums->seconds));
+done:
+    return status;
+}
+
+vt_status vt_record_start(vt_record *record, double train_loss, const vt_validation *validation)
+{
+    vt_status status = VT_OK;
+    if (record == NULL) return VT_OK;
+    vt_log_info("Before the first step: train loss=%f, val loss=%f (one batch each)", train_loss, validation->loss);
+    VT_TRY(vt_tensorboard_scalar(record->tensorboard, "Loss/train", 0, train_loss));
+    VT_TRY(write_validation_points(record, 0, validation));
+done:
+    return status;
+}
+
+static void add_step(step_sums *sums, const vt_record_step_figures *figures)
+{
+    sums->steps++;
+    sums->samples += figures->samples;
+    sums->seconds += figures->seconds;
+    if (isfinite(figures->gradient_norm)) {
+        sums->updates++;
+        sums->loss += figures->loss;
+    }
+    sums->waited += figures->waited;
+}
+
+/* The time left goes by all that passed since the first step, validation included. */
+static void show_progress(vt_record *record, const vt_record_step_figures *figures)
+{
+    double now = vt_clock_seconds();
+    const step_sums *sums = &record->epoch_sums;
+    if (record->first_step == 0) {
+        record->first_step = figures->step;
+        record->begin = now - figures->seconds;
+    }
+    int64_t left = (figures->epochs - figures->epoch + 1) * figures->steps_per_epoch - figures->step_of_epoch;
+    double seconds_a_step = (now - record->begin) / (double)(figures->step - record->first_step + 1);
+    vt_progress_figures shown = {.epoch = figures->epoch,
+                                 .epochs = figures->epochs,
+                                 .step = figures->step_of_epoch,
+                                 .steps = figures->steps_per_epoch,
+                                 .loss = figures->loss,
+                                 .samples_per_sec = (double)sums->samples / sums->seconds,
+                                 .data_wait = sums->waited / sums->seconds,
+                                 .validation_loss = record->validation_loss,
+                                 .history = record->history,
+                                 .seconds_left = (double)left * seconds_a_step};
+    vt_progress_show(record->progress, &shown);
+}
+
+vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures)
+{
+    vt_status status = VT_OK;
+    if (record == NULL) return VT_OK;
+    step_sums *sums = &record->sums;
+    add_step(&record->epoch_sums, figures);
+    vt_sparkline_add(&record->history, figures->loss);
+    show_progress(record, figures);
+    if (record->config->log_every == 0) return VT_OK;
+    add_step(sums, figures);
+    if (figures->step % record->config->log_every != 0) return VT_OK;
+    vt_log_info("step %lld: loss %f, gradient norm %.4g, learning rate %.4g, %.2f samples/sec",
+                (long long)figures->step, mean_loss(sums), figures->gradient_norm, figures->next_learning_rate,
+                (double)sums->samples / sums->seconds);
+    VT_TRY(write_training_points(record, figures->step, sums, figures->next_learning_rate));
+    *sums = (step_sums){0};
+done:
+    return status;
+}
+
+vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures)
+{
+    vt_status status = VT_OK;
+    step_sums sums = {.steps = figures->steps,
+                      .samples = figures->samples,
+                      .seconds = figures->seconds,
+                      .updates = 1,
+                      .loss = figures->mean_loss};
+    if (record == NULL) return VT_OK;
+    record->epoch_sums = (step_sums){0};
+    record->row = (vt_epochs_row){.step = figures->step,
+                                  .epoch = figures->epoch,
+                                  .train_loss = figures->mean_loss,
+                                  .seconds = figures->seconds,
+                                  .samples = figures->samples,
+                                  .waited = figures->waited,
+                                  .times = figures->times};
+    if (figures->told) return VT_OK;
+    vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)figures->epoch, figures->seconds,
+                (double)figures->samples / figures->seconds);
+    vt_log_info("  Avg train loss=%f", vt_text_plain_nan(figures->mean_loss));
+    if (record->config->log_every > 0) {
+        sums = record->sums;
+        record->sums = (step_sums){0};
+    }
+    if (sums.steps > 0) VT_TRY(write_training_points(record, figures->step, &sums, figures->next_learning_rate));
+done:
+    return status;
+}
+
+static vt_status write_file(const char *path, const void *bytes, size_t size)
+{
+    vt_status status = VT_OK;
+    FILE *file = fopen(path, "wb");
+    VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
+    bool written = vt_file_close(file, fwrite(bytes, 1, size, file) == size);
+    VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
+done:
+    return status;
+}
+
+/* "t2m (K), 2001-03-05 06:00 UTC, epoch 4 (step 364)": the date is the target's, where it is known. */
+static char *picture_title(const vt_record *record, const vt_record_map *map)
+{
+    char text[VT_DATE_SIZE], date[VT_DATE_SIZE + 8] = "";
+    vt_date input;
+    const char *units = vt_variable_of(record->picture_name).units;
+    if (map->dataset != NULL && vt_dataset_date(map->dataset, map->sample, &input)) {
+        const int64_t ahead = vt_dataset_minutes_a_time(map->dataset) * record->config->dt;
+        snprintf(date, sizeof date, ", %s UTC", vt_date_format(vt_date_after(input, ahead), text));
+    }
+    return vt_text_format("%s (%s)%s, epoch %lld (step %lld)", record->picture_name,
+                          units[0] != '\0' ? units : "units of the data", date, (long long)map->epoch,
+                          (long long)map->step);
+}
+
+vt_status vt_record_picture(vt_record *record, const vt_record_map *map)
+{
+    vt_status status = VT_OK;
+    void *png = NULL;
+    size_t size = 0;
+    vt_image image = {0};
+    if (record == NULL) return VT_OK;
+    const int64_t height = record->config->img_size[0], width = record->config->img_size[1];
+    char *path = vt_text_format("%s/epoch-%04lld.png", record->images, (long long)map->epoch);
+    char *title = picture_title(record, map);
+    vt_comparison comparison = {.title = title,
+                                .left_title = "target",
+                                .right_title = "prediction",
+                                .left = map->target,
+                                .right = map->prediction,
+                                .height = height,
+                                .width = width};
+    if (map->dataset != NULL) {
+        comparison.latitudes = vt_dataset_known_coordinate(map->dataset, false);
+        comparison.longitudes = vt_dataset_known_coordinate(map->dataset, true);
+    }
+    vt_image_compare(&comparison, &image);
+    VT_TRY(vt_image_encode(&image, &png, &size));
+    VT_TRY(vt_tensorboard_image(record->tensorboard, record->picture_tag, map->step, image.width, image.height, png,
+                                size));
+    if (vt_variable_is_signed(record->picture_name, map->target, height * width)) { /* TensorBoard's is always turbo */
+        vt_image_close(&image);
+        free(png);
+        png = NULL;
+        comparison.is_signed = true;
+        vt_image_compare(&comparison, &image);
+        VT_TRY(vt_image_encode(&image, &png, &size));
+    }
+    VT_TRY(write_file(path, png, size));
+done:
+    vt_image_close(&image);
+    free(png);
+    free(path);
+    free(title);
+    return status;
+}
+
+vt_status vt_record_validation(vt_record *record, int64_t step, const vt_validation *validation)
+{
+    char number[VT_NUMBER_SIZE];
+    vt_status status = VT_OK;
+    vt_text rmse = {0};
+    if (record == NULL) return VT_OK;
+    record->validation_loss = validation->loss;
+    vt_log_info("  Avg val loss=%s", vt_text_float((float)validation->loss, number));
+    vt_log_info("  Total validation time: %s sec", vt_text_double(validation->seconds, number));
+    for (int64_t c = 0; c < record->config->n_out_channels; c++) {
+        const char *name = channel_name(record, c);
+        if (name != NULL)
+            vt_text_append(&rmse, " %s=%.4f", name, validation->rmse[c]);
+        else
+            vt_text_append(&rmse, " %lld=%.4f", (long long)c, validation->rmse[c]);
+    }
+    vt_log_info("  Valid RMSE by channel:%s", rmse.characters);
+    vt_text_close(&rmse);
+    VT_TRY(write_validation_points(record, step, validation));
+    VT_TRY(vt_epochs_add(record->epochs, &record->row, validation));
+    if (vt_run_report_write(record->run_directory) != VT_OK) { /* no reason to end a run */
+        vt_log_warning("%s", vt_error_text());
+        vt_error_clear();
+    }
+done:
+    return status;
+}

@@ -1,0 +1,121 @@
+#include "journal/run_directory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "storage/output_file.h"
+
+char *vt_run_directory_name_for_old(const char *path)
+{
+    struct stat info;
+    struct tm local;
+    char stamp[32];
+    time_t now = time(NULL);
+    localtime_r(&now, &local);
+    strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
+    char *name = vt_text_format("%s.old-%s", path, stamp);
+    for (int i = 1; lstat(name, &info) == 0; i++) {
+        free(name);
+        name = vt_text_format("%s.old-%s-%d", path, stamp, i);
+    }
+    return name;
+}
+
+/* TensorBoard takes every directory for a run that holds a file with "tfevents" in its name, hidden or not: of an
+ * earlier run that must no longer be so. logs/events.out.tfevents.<rest> becomes logs/events.out.old.<rest>. What can't
+ * be renamed stays, with a warning. */
+static void hide_events(const char *run)
+{
+    static const char prefix[] = "events.out.tfevents.";
+    char *logs = vt_text_format("%s/logs", run);
+    DIR *directory = opendir(logs);
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
+        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0) continue;
+        char *shown = vt_text_format("%s/%s", logs, entry->d_name);
+        char *hidden = vt_text_format("%s/events.out.old.%s", logs, entry->d_name + sizeof prefix - 1);
+        if (rename(shown, hidden) != 0)
+            vt_log_warning("can't rename %s: %s; TensorBoard goes on showing that earlier run", shown, strerror(errno));
+        free(shown);
+        free(hidden);
+    }
+    if (directory != NULL) closedir(directory);
+    free(logs);
+}
+
+/* <expdir>/<config>/<n>CPU */
+static char *directory_above(const vt_config *config, bool on_gpu)
+{
+    int64_t model_ranks = config->tensor_parallel * config->context_parallel;
+    return vt_text_format("%s/%s/%lld%s", config->expdir, config->config,
+                          (long long)(model_ranks > 1 ? model_ranks : config->ranks),
+                          model_ranks > 1 ? "MP"
+                          : on_gpu        ? "GPU"
+                                          : "CPU");
+}
+
+char *vt_run_directory_path(const vt_config *config, bool on_gpu)
+{
+    char *above = directory_above(config, on_gpu), *path = vt_text_format("%s/%s", above, config->run_num);
+    free(above);
+    return path;
+}
+
+vt_status vt_run_directory_make(const vt_config *config, bool on_gpu, char **path, char **renamed)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    *renamed = NULL;
+    char *parent = directory_above(config, on_gpu);
+    *path = vt_run_directory_path(config, on_gpu);
+    VT_TRY(vt_output_make_directory(parent));
+    if (lstat(*path, &info) == 0) {
+        *renamed = vt_run_directory_name_for_old(*path);
+        VT_CHECK(rename(*path, *renamed) == 0, "can't rename the earlier run %s to %s: %s", *path, *renamed,
+                 strerror(errno));
+        hide_events(*renamed);
+    }
+    VT_CHECK(mkdir(*path, 0777) == 0, "can't make the run directory %s: %s", *path, strerror(errno));
+done:
+    free(parent);
+    return status;
+}
+
+vt_status vt_run_directory_lock(const char *path, bool wait, int *lock)
+{
+    vt_status status = VT_OK;
+    *lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*lock < 0) return VT_OK; /* not there, or not ours to open: what comes next says so */
+    if (flock(*lock, wait ? LOCK_EX : LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        close(*lock);
+        *lock = -1;
+        VT_FAIL("a run is still going in %s; give this one another --run_num", path);
+    }
+done:
+    return status;
+}
+
+void vt_run_directory_unlock(int *lock)
+{
+    if (*lock >= 0) close(*lock);
+    *lock = -1;
+}
+
+vt_status vt_run_directory_lock_above(const vt_config *config, bool on_gpu, int *lock)
+{
+    vt_status status = VT_OK;
+    char *parent = directory_above(config, on_gpu);
+    VT_TRY(vt_output_make_directory(parent));
+    VT_TRY(vt_run_directory_lock(parent, true, lock));
+done:
+    free(parent);
+    return status;
+}

@@ -1,0 +1,44 @@
+/* Which datasets of a file are the coordinates of a variable, as the CF conventions (1.11, "Coordinate Types") have it:
+ * by units, standard_name and axis, by netCDF's dimension scales and the attribute `coordinates`, then by name. All
+ * with HDF5 entered. */
+#ifndef VT_SOURCE_FIELDS_COORDINATES_H
+#define VT_SOURCE_FIELDS_COORDINATES_H
+
+#include "source/fields/fields_inside.h"
+
+typedef enum {
+    VT_COORDINATE_TIME,
+    VT_COORDINATE_LEVEL,
+    VT_COORDINATE_LATITUDE,
+    VT_COORDINATE_LONGITUDE
+} vt_coordinate_kind;
+
+/* Datasets that may be coordinates of one variable. */
+typedef struct vt_coordinates vt_coordinates;
+
+/* `given`: the option `coordinates`, "[lat=FNOCY, time=T]", or NULL. The source stays open as long as this. */
+vt_status vt_coordinates_open(const vt_field_source *source, const char *given, vt_coordinates **coordinates);
+void vt_coordinates_close(vt_coordinates **coordinates);
+
+/* The 1-D dataset that is the coordinate of times or levels; *name is NULL where there is none, and goes with
+ * `coordinates`. *doubt (malloc'd, or NULL) says why none, though there is something. */
+vt_status vt_coordinates_find(const vt_coordinates *coordinates, vt_coordinate_kind kind, const char **name,
+                              char **doubt);
+
+/* What a variable's rows and columns are; malloc'd. */
+typedef struct {
+    double *latitudes, *longitudes; /* as the file's rows and columns run, in degrees; NULL: not known */
+    bool rotated;                   /* latitudes and longitudes of a grid whose pole is elsewhere */
+    bool no_latitudes;              /* the file says that its rows run along none */
+    char *doubts[2];                /* why latitudes, longitudes are not known though there is something, or NULL */
+} vt_grid;
+
+/* Fails where a coordinate doesn't fit the variable or holds no degrees. */
+vt_status vt_coordinates_grid(const vt_coordinates *coordinates, vt_grid *grid);
+void vt_grid_close(vt_grid *grid);
+
+/* Values of a 1-D coordinate, [length], unpacked, within ±limit; malloc'd. The error calls them `what`. */
+vt_status vt_coordinate_values(const vt_field_part *part, const char *name, int64_t length, double limit,
+                               const char *what, double **values);
+
+#endif

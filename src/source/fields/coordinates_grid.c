@@ -1,0 +1,239 @@
+/* Rows and columns of a variable: which of its coordinates they are, and their values. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "source/fields/coordinates_inside.h"
+#include "storage/cf_attributes.h"
+#include "storage/hdf5_access.h"
+
+#define MOST_DEGREES 720 /* of longitudes: twice round */
+
+/* ---- values ---- */
+
+/* `count` numbers, the first ones of those leading dimensions that it has more than `rank` of; unpacked. */
+static vt_status read_numbers(const vt_field_part *part, const char *name, int rank, int64_t count, double **values)
+{
+    vt_status status = VT_OK;
+    vt_packing packing = {.element = VT_ELEMENT_FLOAT64, .scale = 1};
+    hsize_t start[4] = {0}, extent[4] = {0};
+    hid_t dataset = H5I_INVALID_HID, space = H5I_INVALID_HID, memory_space = H5I_INVALID_HID;
+    double *memory = vt_allocate((size_t)count, sizeof *memory, "the coordinates of a file");
+    VT_TRY(vt_field_part_dataset(part, name, &dataset));
+    VT_TRY(vt_cf_packing(dataset, part->path, name, &packing));
+    space = H5Dget_space(dataset);
+    const int own_rank = H5Sget_simple_extent_ndims(space);
+    VT_ASSERT(own_rank <= 4);
+    H5Sget_simple_extent_dims(space, extent, NULL);
+    for (int i = 0; i < own_rank - rank; i++) extent[i] = 1;
+    memory_space = H5Screate_simple(1, (const hsize_t[1]){(hsize_t)count}, NULL);
+    if (own_rank > 0) H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, extent, NULL);
+    VT_CHECK(H5Sget_select_npoints(space) == count &&
+                 H5Dread(dataset, H5T_NATIVE_DOUBLE, memory_space, space, H5P_DEFAULT, memory) >= 0,
+             "%s: can't read '%s': %s", part->path, name, vt_hdf5_reason());
+    for (int64_t i = 0; i < count; i++) {
+        bool valid = !packing.has_limits || (memory[i] >= packing.least && memory[i] <= packing.most);
+        for (int m = 0; m < packing.missing_count; m++) valid = valid && memory[i] != packing.missing[m];
+        memory[i] = valid ? memory[i] * packing.scale + packing.offset : NAN;
+    }
+    *values = memory;
+    memory = NULL;
+done:
+    if (memory_space >= 0) H5Sclose(memory_space);
+    if (space >= 0) H5Sclose(space);
+    if (dataset >= 0) H5Dclose(dataset);
+    free(memory);
+    return status;
+}
+
+static vt_status check_values(const vt_field_part *part, const char *name, int64_t count, double limit,
+                              const char *what, const double *values)
+{
+    vt_status status = VT_OK;
+    for (int64_t i = 0; i < count; i++)
+        VT_CHECK(fabs(values[i]) <= limit + 1e-3, "%s: '%s' holds %g at index %lld, expected %s from %g to %g",
+                 part->path, name, values[i], (long long)i, what, -limit, limit);
+done:
+    return status;
+}
+
+vt_status vt_coordinate_values(const vt_field_part *part, const char *name, int64_t length, double limit,
+                               const char *what, double **values)
+{
+    vt_status status = VT_OK;
+    double *numbers = NULL;
+    *values = NULL;
+    VT_TRY(read_numbers(part, name, 1, length, &numbers));
+    VT_ASSERT(numbers != NULL);
+    VT_TRY(check_values(part, name, length, limit, what, numbers));
+    *values = numbers;
+    numbers = NULL;
+done:
+    free(numbers);
+    return status;
+}
+
+/* ---- rows and columns ---- */
+
+/* 0, 1, 2, …, or as centres 0.5, 1.5, …: numbers of rows, not degrees. A whole circle of degrees is none. */
+static bool are_indices(const double *values, int64_t count)
+{
+    if (count < 2 || count == 360 || (values[0] != 0 && values[0] != 0.5 && values[0] != 1)) return false;
+    for (int64_t i = 1; i < count; i++)
+        if (values[i] != values[0] + (double)i) return false;
+    return true;
+}
+
+/* Do the values along a dimension stay the same across the other one? `values` [rows, columns] then becomes one each.
+ */
+static bool reduce_plane(double *values, int64_t rows, int64_t columns, bool of_rows)
+{
+    for (int64_t y = 0; y < rows; y++)
+        for (int64_t x = 0; x < columns; x++)
+            if (!(fabs(values[y * columns + x] - values[of_rows ? y * columns : x]) < 1e-3)) return false;
+    for (int64_t y = 0; of_rows && y < rows; y++) values[y] = values[y * columns];
+    return true;
+}
+
+static bool goes_one_way(const double *values, int64_t count)
+{
+    for (int64_t i = 2; i < count; i++)
+        if ((values[i] > values[i - 1]) != (values[1] > values[0]) || values[i] == values[i - 1]) return false;
+    return count < 2 || values[1] != values[0];
+}
+
+/* So that they go on growing (or falling) where they pass the seam from 360 to 0 or from 180 to -180. */
+static void unwrap(double *longitudes, int64_t count)
+{
+    for (int64_t i = 1; i < count; i++) longitudes[i] += 360 * rint((longitudes[i - 1] - longitudes[i]) / 360);
+}
+
+/* Whether values without units are degrees; `doubt` says why not. */
+static bool are_degrees(const vt_field_part *part, const vt_candidate *one, const double *values, int64_t count,
+                        double limit, char **doubt)
+{
+    const bool indices = are_indices(values, count);
+    bool within = goes_one_way(values, count);
+    for (int64_t i = 0; i < count; i++) within = within && fabs(values[i]) <= limit;
+    if ((indices || !within) && *doubt == NULL)
+        *doubt = vt_text_format("%s: '%s' has no units (degrees_north, degrees_east), and holds %s", part->path,
+                                one->path, indices ? "only the numbers of rows or columns" : "no such degrees");
+    return within && !indices;
+}
+
+static vt_status take_values(const vt_coordinates *c, const vt_candidate *one, vt_coordinate_kind kind, double **values,
+                             vt_grid *grid)
+{
+    vt_status status = VT_OK;
+    const bool of_rows = kind == VT_COORDINATE_LATITUDE, plane = one->rank >= 2;
+    const vt_field_part *part = c->source->part;
+    const int64_t rows = c->source->extent[2], columns = c->source->extent[3], length = of_rows ? rows : columns;
+    const int64_t count = plane ? rows * columns : length;
+    const double limit = of_rows ? 90 : MOST_DEGREES;
+    char **doubt = &grid->doubts[of_rows ? 0 : 1];
+    double *numbers = NULL;
+    VT_TRY(read_numbers(part, one->path, plane ? 2 : 1, count, &numbers));
+    VT_ASSERT(numbers != NULL);
+    const bool radians = strncasecmp(one->units, "radian", 6) == 0;
+    for (int64_t i = 0; i < count && radians; i++) numbers[i] *= 180 / M_PI;
+    const bool weak = c->given[kind] == NULL && vt_candidate_identity(one, kind) == VT_IDENTITY_WEAK;
+    if (weak && (plane || !are_degrees(part, one, numbers, count, limit, doubt))) goto done;
+    if (plane && !reduce_plane(numbers, rows, columns, of_rows)) {
+        grid->no_latitudes = grid->no_latitudes || of_rows;
+        *doubt =
+            vt_text_format("%s: '%s' is another one at every grid point (a curvilinear grid)", part->path, one->path);
+        goto done;
+    }
+    VT_TRY(check_values(part, one->path, length, limit, "degrees", numbers));
+    if (!of_rows) unwrap(numbers, length);
+    VT_CHECK(goes_one_way(numbers, length) || length == 1,
+             "%s: '%s' goes up and down; the %s of a grid run one way, each once (coordinates=[%s=none] ignores them)",
+             part->path, one->path, of_rows ? "rows" : "columns", vt_coordinate_word(kind));
+    grid->rotated = grid->rotated || strncasecmp(one->standard_name, "grid_", 5) == 0 ||
+                    (one->standard_name[0] == '\0' && strncasecmp(one->name, of_rows ? "rlat" : "rlon", 5) == 0);
+    *values = numbers;
+    numbers = NULL;
+done:
+    free(numbers);
+    return status;
+}
+
+/* Nothing fits: is there a coordinate of that kind which should, or one that says the dimension is something else? */
+static vt_status explain(const vt_coordinates *c, vt_coordinate_kind kind, vt_grid *grid)
+{
+    vt_status status = VT_OK;
+    const bool of_rows = kind == VT_COORDINATE_LATITUDE;
+    const int dimension = (int)kind; /* of [time, level, lat, lon] */
+    const vt_field_source *source = c->source;
+    char **doubt = &grid->doubts[of_rows ? 0 : 1];
+    for (int64_t i = 0; i < c->count; i++) {
+        const vt_candidate *one = &c->candidates[i];
+        int place = 0;
+        const vt_identity how = one->rank == 1 ? vt_candidate_identity(one, kind) : VT_IDENTITY_NONE;
+        const bool named = how >= VT_IDENTITY_BY_NAME && vt_candidate_has_name(one, kind, &place) && place < 2;
+        const bool is_other = one->is_scale && c->has_scale[dimension]; /* a scale of another variable's dimension */
+        const bool across =
+            how >= VT_IDENTITY_BY_NAME &&
+            (one->along[5 - dimension] || (named && !is_other && one->extent[0] == source->extent[5 - dimension]));
+        VT_CHECK(!across,
+                 "%s: '%s' has %lld values, but '%s' is [.., %lld, %lld]: the last two dimensions of a variable are to "
+                 "be latitudes and longitudes, in this order",
+                 source->part->path, one->path, (long long)one->extent[0], source->name, (long long)source->extent[2],
+                 (long long)source->extent[3]);
+        VT_CHECK(!named || is_other || one->extent[0] == source->extent[dimension],
+                 "%s: '%s' has %lld values, but '%s' has %lld along that dimension", source->part->path, one->path,
+                 (long long)one->extent[0], source->name, (long long)source->extent[dimension]);
+        if (one->along[dimension] && one->units[0] != '\0' && *doubt == NULL) {
+            *doubt =
+                vt_text_format("%s: '%s', along that dimension, is in '%s'", source->part->path, one->path, one->units);
+            grid->no_latitudes = grid->no_latitudes || of_rows;
+        }
+    }
+done:
+    return status;
+}
+
+/* A coordinate that lies in another file is not passed over. */
+static vt_status refuse_link(const vt_coordinates *c, vt_coordinate_kind kind)
+{
+    static const char *const names[2][2] = {{"lat", "latitude"}, {"lon", "longitude"}};
+    vt_status status = VT_OK;
+    for (int i = 0; i < 2; i++) {
+        hid_t dataset = H5I_INVALID_HID;
+        const char *name = names[kind - VT_COORDINATE_LATITUDE][i];
+        if (vt_field_part_has(c->source->part, name)) status = vt_field_part_dataset(c->source->part, name, &dataset);
+        if (dataset >= 0) H5Dclose(dataset);
+        if (status != VT_OK) break;
+    }
+    return status;
+}
+
+vt_status vt_coordinates_grid(const vt_coordinates *c, vt_grid *grid)
+{
+    vt_status status = VT_OK;
+    *grid = (vt_grid){0};
+    for (int k = 0; k < 2; k++) {
+        const vt_coordinate_kind kind = k == 0 ? VT_COORDINATE_LATITUDE : VT_COORDINATE_LONGITUDE;
+        const vt_candidate *found = NULL;
+        if (c->given[kind] == NULL) VT_TRY(refuse_link(c, kind));
+        VT_TRY(vt_coordinates_choose(c, kind, &found, &grid->doubts[k]));
+        if (found != NULL)
+            VT_TRY(take_values(c, found, kind, k == 0 ? &grid->latitudes : &grid->longitudes, grid));
+        else if (c->given[kind] == NULL && grid->doubts[k] == NULL)
+            VT_TRY(explain(c, kind, grid));
+    }
+done:
+    if (status != VT_OK) vt_grid_close(grid);
+    return status;
+}
+
+void vt_grid_close(vt_grid *grid)
+{
+    free(grid->latitudes);
+    free(grid->longitudes);
+    for (int k = 0; k < 2; k++) free(grid->doubts[k]);
+    *grid = (vt_grid){0};
+}

@@ -1,0 +1,490 @@
+#include "source/fields/dataset_inside.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "config/config.h"
+#include "source/fields/fields_file.h"
+#include "source/fields/file_list.h"
+
+/* Files kept open, for opening one costs a few round trips to a parallel file system; a set of ERA5 has 26. Their
+ * caches of decoded chunks together stay below CACHE_BUDGET, or there is one file. */
+#define OPEN_FILES 32
+#define CACHE_BUDGET (INT64_C(1) << 30)
+
+/* Decoded chunks of several times that the own reader keeps. */
+#define CHUNK_BUDGET (INT64_C(512) << 20)
+
+enum { SYNTHETIC_SAMPLES = 1459 }; /* a year */
+
+static void close_file(vt_dataset *dataset, vt_yearly_file *file)
+{
+    if (file->file == NULL) return;
+    vt_fields_file_forget(file->file, &dataset->cache);
+    vt_fields_file_close(&file->file);
+    dataset->open_files--;
+}
+
+vt_status vt_dataset_use_file(vt_dataset *dataset, int64_t index, vt_fields_file **result)
+{
+    vt_status status = VT_OK;
+    vt_yearly_file *file = &dataset->files[index];
+    file->last_use = ++dataset->use_clock;
+    if (file->file == NULL) {
+        while (dataset->open_files >= dataset->open_limit) {
+            vt_yearly_file *oldest = NULL;
+            for (int64_t i = 0; i < dataset->list.groups; i++) {
+                vt_yearly_file *other = &dataset->files[i];
+                if (other->file == NULL || other->users > 0) continue;
+                if (oldest == NULL || other->last_use < oldest->last_use) oldest = other;
+            }
+            if (oldest == NULL) break; /* all are in use: one more than wished for */
+            close_file(dataset, oldest);
+        }
+        const int64_t first = dataset->list.first[index], end = dataset->list.first[index + 1];
+        const char *const *paths = (const char *const *)dataset->list.paths + first;
+        VT_TRY((file->tried ? vt_fields_file_open_again : vt_fields_file_open)(paths, end - first,
+                                                                               &dataset->options.form, &file->file));
+        file->tried = true;
+        dataset->open_files++;
+    }
+    *result = file->file;
+done:
+    return status;
+}
+
+/* Where the window is in the first file, by its coordinates. */
+static vt_status find_window(vt_dataset *dataset, const vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    const vt_dataset_options *options = &dataset->options;
+    const vt_window_range *range = &options->range;
+    const vt_window_grid grid = {vt_fields_file_path(file), dataset->shape.height, dataset->shape.width,
+                                 vt_fields_file_latitudes(file), vt_fields_file_longitudes(file)};
+    vt_frame_window *window = &dataset->window;
+    VT_TRY(vt_window_find(range, &grid, window));
+    VT_CHECK(
+        !range->by_rows || window->rows == options->height,
+        "%s: lat_range [%g, %g] holds %lld rows, but img_size says %lld; set --img_size=[%lld,%lld], or leave it to "
+        "the ranges",
+        grid.path, range->south, range->north, (long long)window->rows, (long long)options->height,
+        (long long)window->rows, (long long)(range->by_columns ? window->width : options->width));
+    VT_CHECK(
+        !range->by_columns || window->width == options->width,
+        "%s: lon_range [%g, %g] holds %lld columns, but img_size says %lld; set --img_size=[%lld,%lld], or leave it "
+        "to the ranges",
+        grid.path, range->west, range->east, (long long)window->width, (long long)options->width,
+        (long long)window->rows, (long long)window->width);
+    window->rows = options->height;
+    window->width = options->width;
+done:
+    return status;
+}
+
+static vt_status check_window(const vt_dataset_options *options, const char *path, const vt_fields_shape *shape)
+{
+    vt_status status = VT_OK;
+    const int64_t channels = vt_dataset_window_channels(options);
+    const bool of_variables = options->form.variables != NULL;
+    const char *has = of_variables ? "--variables names" : "'fields' has";
+    const long long found[4] = {shape->times, shape->channels, shape->height, shape->width};
+    VT_CHECK(options->height <= shape->height && options->width <= shape->width,
+             "%s: %s [%lld, %lld, %lld, %lld] (time, channel, lat, lon), too small for img_size [%lld, %lld]; set "
+             "--img_size=[%lld,%lld], or less",
+             path, of_variables ? "its variables are" : "'fields' is", found[0], found[1], found[2], found[3],
+             (long long)options->height, (long long)options->width, found[2], found[3]);
+    VT_CHECK(
+        channels <= shape->channels,
+        "%s: %s %lld channels, but n_in_channels %lld with n_history %lld needs %lld; set --n_in_channels=%lld, or "
+        "less",
+        path, has, found[1], (long long)options->in_channels, (long long)options->history, (long long)channels,
+        found[1] * (long long)(options->history + 1));
+    VT_CHECK(options->out_channels <= shape->channels,
+             "%s: %s %lld channels, but n_out_channels is %lld; set --n_out_channels=%lld, or less", path, has,
+             found[1], (long long)options->out_channels, found[1]);
+done:
+    return status;
+}
+
+static vt_status take_names(vt_dataset *dataset, const vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    const char *const *names = vt_fields_file_channel_names(file);
+    if (names == NULL) goto done;
+    dataset->channel_names = calloc((size_t)dataset->shape.channels, sizeof *dataset->channel_names);
+    VT_CHECK(dataset->channel_names != NULL, "out of memory for channel names");
+    for (int64_t c = 0; c < dataset->shape.channels; c++) dataset->channel_names[c] = vt_text_copy(names[c]);
+done:
+    return status;
+}
+
+/* The grid of the window, as the first file that has coordinates says it; that of the others is the same. */
+static vt_status agree_on_grid(vt_dataset *dataset, const vt_fields_file *file)
+{
+    static const char *const names[2] = {"latitudes", "longitudes"};
+    vt_status status = VT_OK;
+    const double *const values[2] = {vt_fields_file_latitudes(file), vt_fields_file_longitudes(file)};
+    const int64_t counts[2] = {dataset->options.height, dataset->options.width};
+    for (int k = 0; k < 2; k++) {
+        if (values[k] == NULL) continue;
+        const bool first = dataset->stored[k] == NULL;
+        if (first) dataset->stored[k] = vt_allocate((size_t)counts[k], sizeof(double), "the grid of a data set");
+        for (int64_t i = 0; i < counts[k]; i++) {
+            const double value =
+                values[k][k == 0 ? dataset->window.first_row + i : vt_window_column(&dataset->window, i)];
+            if (first) dataset->stored[k][i] = value;
+            VT_CHECK(
+                fabs(dataset->stored[k][i] - value) < 1e-3,
+                "%s: its %s are not those of the files before it (%g at %lld, not %g); all files need the same grid",
+                vt_fields_file_path(file), names[k], value, (long long)i, dataset->stored[k][i]);
+        }
+    }
+done:
+    return status;
+}
+
+/* All files of a directory have the first one's grid and channels. */
+static vt_status compare_with_first(const vt_dataset *dataset, const vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    const char *path = vt_fields_file_path(file), *first_path = vt_dataset_group_path(dataset, 0);
+    const char *const *names = vt_fields_file_channel_names(file);
+    const vt_fields_shape shape = vt_fields_file_shape(file), *first = &dataset->shape;
+    VT_CHECK(shape.channels == first->channels, "%s has %lld channels, but %s has %lld; all files need the same ones",
+             path, (long long)shape.channels, first_path, (long long)first->channels);
+    VT_CHECK(shape.height == first->height && shape.width == first->width,
+             "%s has a grid of [%lld, %lld], but %s has [%lld, %lld]; all files need the same one", path,
+             (long long)shape.height, (long long)shape.width, first_path, (long long)first->height,
+             (long long)first->width);
+    for (int64_t c = 0; names != NULL && dataset->channel_names != NULL && c < shape.channels; c++)
+        VT_CHECK(strcmp(names[c], dataset->channel_names[c]) == 0,
+                 "%s: channel %lld is '%s', but in %s it is '%s'; all files need the same channels in the same order",
+                 path, (long long)c, names[c], first_path, dataset->channel_names[c]);
+    for (int64_t c = 0; c < shape.channels; c++) {
+        const char *units = vt_fields_file_meaning(file, c)->units, *before = dataset->meanings[c].units;
+        VT_CHECK(units[0] == '\0' || before[0] == '\0' || strcmp(units, before) == 0,
+                 "%s: channel %lld is in '%s', but in %s in '%s'; all files need the same units", path, (long long)c,
+                 units, first_path, before);
+    }
+done:
+    return status;
+}
+
+/* ---- times ---- */
+
+/* All files have their times as far apart, in the same calendar. */
+static vt_status compare_times(vt_dataset *dataset, const char *path, const vt_time_axis *axis)
+{
+    vt_status status = VT_OK;
+    char steps[2][VT_DATE_SIZE];
+    const vt_set_piece *before = NULL;
+    for (int64_t i = 0; i < dataset->piece_count; i++)
+        if (dataset->pieces[i].dated) before = &dataset->pieces[i];
+    if (dataset->minutes_a_time == 0) dataset->minutes_a_time = axis->minutes;
+    VT_CHECK(axis->minutes == 0 || axis->minutes == dataset->minutes_a_time,
+             "%s: its times are %s apart, those of the files before it %s; all files need the same", path,
+             vt_length_format(axis->minutes, steps[0]), vt_length_format(dataset->minutes_a_time, steps[1]));
+    VT_CHECK(before == NULL || before->date.calendar == axis->stretches[0].date.calendar,
+             "%s: its calendar is '%s', that of the files before it '%s'; all files need the same", path,
+             vt_calendar_name(axis->stretches[0].date.calendar), vt_calendar_name(before->date.calendar));
+done:
+    return status;
+}
+
+/* The times of a file that samples come from, in pieces without a gap. */
+static vt_status take_times(vt_dataset *dataset, int64_t index, const vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    const char *path = vt_fields_file_path(file);
+    const vt_time_axis *axis = vt_fields_file_times(file);
+    char from[VT_DATE_SIZE], to[VT_DATE_SIZE], step[VT_DATE_SIZE];
+    vt_set_piece piece = {.file = index, .times = vt_fields_file_shape(file).times};
+    dataset->files[index].times = piece.times;
+    if (axis->doubt != NULL && dataset->time_doubt == NULL) dataset->time_doubt = vt_text_copy(axis->doubt);
+    if (axis->count == 0) {
+        if (dataset->minutes_a_time == 0) dataset->minutes_a_time = axis->minutes; /* by time_step */
+        piece.dated = vt_date_of_file_name(path, &piece.date);
+        vt_dataset_add_piece(dataset, &piece);
+    } else {
+        VT_TRY(compare_times(dataset, path, axis));
+    }
+    for (int64_t i = 0; i < axis->count; i++) {
+        const vt_stretch *own = &axis->stretches[i], *last = own - 1;
+        piece = (vt_set_piece){.file = index,
+                               .first_time = own->first,
+                               .times = own->count,
+                               .dated = true,
+                               .proven = true,
+                               .date = own->date};
+        vt_dataset_add_piece(dataset, &piece);
+        if (i == 1 && dataset->gaps++ == 0 && !dataset->options.quiet)
+            vt_log_warning("%s has no times between %s and %s%s, where others are %s apart: no sample reaches across",
+                           path, vt_date_format(vt_date_after(last->date, (last->count - 1) * axis->minutes), from),
+                           vt_date_format(own->date, to), axis->count > 2 ? ", and more such gaps" : "",
+                           vt_length_format(axis->minutes, step));
+    }
+done:
+    return status;
+}
+
+/* ---- files ---- */
+
+static vt_status look_at_file(vt_dataset *dataset, int64_t index)
+{
+    vt_status status = VT_OK;
+    vt_fields_file *file = NULL;
+    const vt_dataset_options *options = &dataset->options;
+    const char *path = vt_dataset_group_path(dataset, index);
+    VT_TRY(vt_dataset_use_file(dataset, index, &file));
+    VT_TRY(vt_fields_file_check_written(file));
+    vt_fields_shape shape = vt_fields_file_shape(file);
+    VT_TRY(check_window(options, path, &shape));
+    if (index == 0) {
+        dataset->shape = shape;
+        VT_TRY(find_window(dataset, file));
+        VT_TRY(take_names(dataset, file));
+        vt_dataset_take_meanings(dataset, file);
+    }
+    VT_TRY(compare_with_first(dataset, file));
+    VT_TRY(agree_on_grid(dataset, file));
+    VT_TRY(vt_dataset_agree_on_rows(dataset, file));
+    const char *obstacle = vt_fields_file_obstacle(file);
+    if (obstacle != NULL && dataset->obstacle == NULL) dataset->obstacle = vt_text_format("%s: %s", path, obstacle);
+    int64_t cache = options->direct && obstacle == NULL ? 0 : vt_fields_file_cache_bytes(file);
+    while (dataset->open_limit > 1 && cache * dataset->open_limit > CACHE_BUDGET) dataset->open_limit--;
+    VT_TRY(take_times(dataset, index, file));
+done:
+    return status;
+}
+
+static vt_status check_options(const vt_dataset_options *options)
+{
+    vt_status status = VT_OK;
+    VT_ASSERT(options->height > 0 && options->width > 0 && options->history >= 0 && options->dt > 0);
+    VT_ASSERT(options->in_channels > 0 && options->out_channels > 0);
+    VT_ASSERT(options->first_row >= 0 && options->rows >= 0 && options->first_row + options->rows <= options->height);
+    VT_ASSERT(options->rows > 0 || options->first_row == 0);
+    VT_CHECK(options->in_channels % (options->history + 1) == 0,
+             "n_in_channels %lld is no multiple of n_history + 1 = %lld; it counts the channels of the file once for "
+             "each time of the input",
+             (long long)options->in_channels, (long long)(options->history + 1));
+done:
+    return status;
+}
+
+/* Of more than a few files those from `first` on, so many as are tried together. */
+static void try_some(vt_dataset *dataset, int64_t first)
+{
+    const vt_file_list *list = &dataset->list;
+    const int64_t left = list->groups - first, count = left < VT_TOGETHER ? left : VT_TOGETHER;
+    if (list->groups < VT_TOGETHER) return;
+    const bool survive =
+        vt_fields_files_survive((const char *const *)list->paths, list->first + first, count, &dataset->options.form);
+    for (int64_t i = 0; i < count; i++) dataset->files[first + i].tried = survive;
+}
+
+static vt_status open_files(vt_dataset *dataset)
+{
+    vt_status status = VT_OK;
+    const vt_dataset_options *options = &dataset->options;
+    VT_TRY(
+        vt_file_list_open(options->directory, options->option_name, options->form.variables != NULL, &dataset->list));
+    if (!options->quiet) VT_TRY(vt_file_list_check(&dataset->list));
+    dataset->files = calloc((size_t)dataset->list.groups, sizeof *dataset->files);
+    VT_CHECK(dataset->files != NULL, "out of memory for %lld files", (long long)dataset->list.groups);
+    for (int64_t i = 0; i < dataset->list.groups; i++) {
+        if (i % VT_TOGETHER == 0) try_some(dataset, i);
+        VT_TRY(look_at_file(dataset, i));
+    }
+    VT_TRY(vt_dataset_check_round(dataset));
+    vt_dataset_take_latitudes(dataset);
+    if (dataset->gaps > 1 && !options->quiet)
+        vt_log_warning("%lld files of %s in all have gaps between their times", (long long)dataset->gaps,
+                       options->directory);
+    vt_dataset_join_pieces(dataset);
+    VT_CHECK(dataset->sample_count > 0,
+             "%s '%s': no file is long enough for one sample, which spans %lld times (n_history %lld, dt %lld)",
+             options->option_name, options->directory, (long long)(options->dt * (options->history + 1) + 1),
+             (long long)options->history, (long long)options->dt);
+done:
+    return status;
+}
+
+static vt_status open_synthetic(vt_dataset *dataset)
+{
+    const vt_dataset_options *options = &dataset->options;
+    bool limited = options->sample_limit != VT_UNSET_INTEGER;
+    dataset->shape = (vt_fields_shape){0, vt_dataset_window_channels(options), options->height, options->width};
+    dataset->sample_count = limited ? options->sample_limit : SYNTHETIC_SAMPLES;
+    vt_dataset_take_latitudes(dataset);
+    return VT_OK;
+}
+
+static char *copy_or_none(const char *text)
+{
+    return text != NULL ? vt_text_copy(text) : NULL;
+}
+
+static void take_form(vt_dataset *dataset, const vt_fields_form *form)
+{
+    vt_fields_form *own = &dataset->options.form;
+    own->variables = dataset->variables = copy_or_none(form->variables);
+    own->coordinates = dataset->coordinates = copy_or_none(form->coordinates);
+    own->time_step = dataset->time_step = copy_or_none(form->time_step);
+}
+
+vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result)
+{
+    vt_status status = VT_OK;
+    vt_dataset *dataset = calloc(1, sizeof *dataset);
+    *result = NULL;
+    VT_CHECK(dataset != NULL, "out of memory");
+    pthread_mutex_init(&dataset->lock, NULL);
+    vt_chunk_cache_open(&dataset->cache, CHUNK_BUDGET);
+    VT_TRY(check_options(options));
+    dataset->window = (vt_frame_window){.rows = options->height, .width = options->width};
+    dataset->options = *options;
+    if (options->rows == 0) dataset->options.rows = options->height;
+    dataset->options.directory = dataset->directory = vt_text_copy(options->directory);
+    dataset->options.option_name = dataset->option_name = vt_text_copy(options->option_name);
+    take_form(dataset, &options->form);
+    dataset->open_limit = OPEN_FILES;
+    VT_TRY(vt_read_plan_open(&dataset->plan));
+    VT_TRY(options->synthetic ? open_synthetic(dataset) : open_files(dataset));
+    dataset->whole_count = dataset->sample_count;
+    if (options->sample_limit != VT_UNSET_INTEGER && options->sample_limit < dataset->sample_count)
+        dataset->sample_count = options->sample_limit;
+    *result = dataset;
+    dataset = NULL;
+done:
+    vt_dataset_close(&dataset);
+    return status;
+}
+
+void vt_dataset_close(vt_dataset **pointer)
+{
+    vt_dataset *dataset = *pointer;
+    if (dataset == NULL) return;
+    *pointer = NULL;
+    for (int64_t i = 0; dataset->files != NULL && i < dataset->list.groups; i++)
+        close_file(dataset, &dataset->files[i]);
+    for (int64_t c = 0; dataset->channel_names != NULL && c < dataset->shape.channels; c++)
+        free(dataset->channel_names[c]);
+    free(dataset->channel_names);
+    free(dataset->latitudes);
+    free(dataset->files);
+    free(dataset->pieces);
+    free(dataset->stretches);
+    for (int k = 0; k < 2; k++) free(dataset->stored[k]);
+    free(dataset->time_doubt);
+    vt_file_list_close(&dataset->list);
+    vt_read_plan_close(&dataset->plan);
+    vt_decoder_close(&dataset->decoder);
+    vt_chunk_cache_close(&dataset->cache);
+    vt_frame_cache_close(&dataset->kept);
+    pthread_mutex_destroy(&dataset->lock);
+    free(dataset->directory);
+    free(dataset->option_name);
+    free(dataset->variables);
+    free(dataset->coordinates);
+    free(dataset->time_step);
+    free(dataset->meanings);
+    free(dataset->grid_doubt);
+    free(dataset->turned);
+    free(dataset->unknown);
+    free(dataset->obstacle);
+    free(dataset);
+}
+
+const char *vt_dataset_obstacle(const vt_dataset *dataset)
+{
+    return dataset->obstacle;
+}
+
+int64_t vt_dataset_sample_count(const vt_dataset *dataset)
+{
+    return dataset->sample_count;
+}
+
+int64_t vt_dataset_whole_count(const vt_dataset *dataset)
+{
+    return dataset->whole_count;
+}
+
+const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset)
+{
+    return &dataset->options;
+}
+
+const char *const *vt_dataset_channel_names(const vt_dataset *dataset)
+{
+    return (const char *const *)dataset->channel_names;
+}
+
+vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_dataset *validation)
+{
+    vt_status status = VT_OK;
+    const vt_dataset_options *options = &training->options;
+    int64_t in = vt_dataset_window_channels(options), used = in > options->out_channels ? in : options->out_channels;
+    char steps[2][VT_DATE_SIZE];
+    const int64_t minutes = training->minutes_a_time, others = validation->minutes_a_time;
+    VT_CHECK(minutes == 0 || others == 0 || minutes == others,
+             "the times in %s are %s apart, but those in %s %s; all sets need the same", training->directory,
+             vt_length_format(minutes, steps[0]), validation->directory, vt_length_format(others, steps[1]));
+    for (int k = 0; k < 2; k++) {
+        const double *own = training->stored[k], *other = validation->stored[k];
+        const int64_t count = k == 0 ? options->height : options->width;
+        for (int64_t i = 0; own != NULL && other != NULL && i < count; i++)
+            VT_CHECK(fabs(k == 0 ? own[i] - other[i] : remainder(own[i] - other[i], 360)) < 1e-3,
+                     "%s %lld is %g degrees in %s, but %g in %s; all sets need the same grid",
+                     k == 0 ? "latitude" : "longitude", (long long)i, own[i], training->directory, other[i],
+                     validation->directory);
+    }
+    for (int64_t c = 0; training->meanings != NULL && validation->meanings != NULL && c < used; c++) {
+        const char *own = training->meanings[c].units, *other = validation->meanings[c].units;
+        VT_CHECK(own[0] == '\0' || other[0] == '\0' || strcmp(own, other) == 0,
+                 "channel %lld is in '%s' in %s, but in '%s' in %s; all sets need the same units", (long long)c, own,
+                 training->directory, other, validation->directory);
+    }
+    VT_CHECK((training->turned == NULL || validation->unknown == NULL) &&
+                 (validation->turned == NULL || training->unknown == NULL),
+             "the rows of %s run from south to north, by its latitudes, but %s says no latitudes, so its rows can't be "
+             "matched; write them into all files, or name them by --coordinates=[lat=NAME]",
+             training->turned != NULL ? training->turned : validation->turned,
+             training->turned != NULL ? validation->unknown : training->unknown);
+    if (training->channel_names == NULL || validation->channel_names == NULL) goto done;
+    for (int64_t c = 0; c < used; c++)
+        VT_CHECK(strcmp(training->channel_names[c], validation->channel_names[c]) == 0,
+                 "channel %lld is '%s' in %s, but '%s' in %s; all sets need the same channels in the "
+                 "same order",
+                 (long long)c, training->channel_names[c], training->directory, validation->channel_names[c],
+                 validation->directory);
+done:
+    return status;
+}
+
+const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longitudes)
+{
+    return dataset->stored[longitudes ? 1 : 0];
+}
+
+const double *vt_dataset_latitudes(const vt_dataset *dataset)
+{
+    return dataset->latitudes;
+}
+
+const vt_frame_window *vt_dataset_window(const vt_dataset *dataset)
+{
+    return &dataset->window;
+}
+
+bool vt_dataset_has_grid(const vt_dataset *dataset, int64_t height, int64_t width)
+{
+    return dataset->shape.height == height && dataset->shape.width == width;
+}

@@ -1,0 +1,122 @@
+/* What the files of a set say of their rows and channels, and the log of what is assumed where they say nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "source/fields/dataset_inside.h"
+
+vt_status vt_dataset_agree_on_rows(vt_dataset *dataset, const vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    const char *path = vt_fields_file_path(file), *doubt = vt_fields_file_grid_doubt(file, 0);
+    const bool known = vt_fields_file_latitudes(file) != NULL;
+    if (dataset->turned == NULL && vt_fields_file_is_turned(file)) dataset->turned = vt_text_copy(path);
+    if (dataset->unknown == NULL && !known) dataset->unknown = vt_text_copy(path);
+    if (dataset->grid_doubt == NULL && doubt != NULL) dataset->grid_doubt = vt_text_copy(doubt);
+    dataset->rotated = dataset->rotated || vt_fields_file_is_rotated(file);
+    dataset->no_latitudes = dataset->no_latitudes || vt_fields_file_has_no_latitudes(file);
+    VT_CHECK(dataset->turned == NULL || dataset->unknown == NULL,
+             "the rows of %s run from south to north, by its latitudes, but %s says no latitudes, so its rows can't be "
+             "matched; write them into all files, or name them by --coordinates=[lat=NAME]",
+             dataset->turned, dataset->unknown);
+done:
+    return status;
+}
+
+vt_status vt_dataset_check_round(const vt_dataset *dataset)
+{
+    vt_status status = VT_OK;
+    const double *longitudes = dataset->stored[1];
+    const int64_t width = dataset->options.width;
+    VT_CHECK(!dataset->options.round || longitudes == NULL || vt_window_goes_round(longitudes, width),
+             "pad: wrap is for grids that go round the globe, but the longitudes of %s '%s' go from %g to %g%s; use "
+             "--pad=edge",
+             dataset->options.option_name, dataset->options.directory, longitudes[0], longitudes[width - 1],
+             width < dataset->shape.width ? " in the window" : "");
+done:
+    return status;
+}
+
+void vt_dataset_take_latitudes(vt_dataset *dataset)
+{
+    const double *stored = dataset->stored[0];
+    const int64_t rows = dataset->shape.height;
+    dataset->latitudes =
+        vt_allocate((size_t)dataset->options.height, sizeof *dataset->latitudes, "the grid of a data set");
+    for (int64_t row = 0; row < dataset->options.height; row++) {
+        const int64_t at = dataset->window.first_row + row;
+        double even = rows > 1 ? 90.0 - 180.0 * (double)at / (double)(rows - 1) : 0.0;
+        dataset->latitudes[row] = stored != NULL ? stored[row] : dataset->no_latitudes ? 0 : even;
+    }
+}
+
+void vt_dataset_take_meanings(vt_dataset *dataset, const vt_fields_file *file)
+{
+    dataset->meanings =
+        vt_allocate((size_t)dataset->shape.channels, sizeof *dataset->meanings, "the channels of a set");
+    for (int64_t c = 0; c < dataset->shape.channels; c++) dataset->meanings[c] = *vt_fields_file_meaning(file, c);
+}
+
+static void log_step(const vt_dataset *dataset)
+{
+    const vt_dataset_options *options = &dataset->options;
+    const vt_set_piece *first = dataset->pieces, *last = first + dataset->piece_count - 1;
+    const int64_t minutes = vt_dataset_minutes_a_time(dataset), usual = 60 * VT_HOURS_A_TIME;
+    char dates[2][VT_DATE_SIZE], steps[2][VT_DATE_SIZE];
+    vt_length_format(minutes, steps[0]);
+    if (vt_dataset_step_is_assumed(dataset))
+        vt_log_info("times: every %s is assumed, as the files don't say it; --time_step=24h would say another",
+                    steps[0]);
+    else if (first->dated && last->dated)
+        vt_log_info("times: %s to %s, every %s%s", vt_date_format(first->date, dates[0]),
+                    vt_date_format(vt_date_after(last->date, (last->times - 1) * minutes), dates[1]), steps[0],
+                    dataset->time_step != NULL ? ", by time_step" : "");
+    const int64_t crossing = vt_dataset_crossing_samples(dataset);
+    if (crossing > 0)
+        vt_log_info("%lld of the %lld samples reach from one file into the next, whose times follow",
+                    (long long)crossing, (long long)dataset->sample_count);
+    if (minutes == usual || options->dt * minutes == usual || dataset->time_step != NULL) return;
+    char *advice = usual % minutes == 0
+                       ? vt_text_format("; %d hours would be --dt=%lld", VT_HOURS_A_TIME, (long long)(usual / minutes))
+                       : vt_text_copy("");
+    vt_log_warning("the files have a time every %s, not every %d h: with dt %lld a forecast reaches %s ahead%s",
+                   steps[0], VT_HOURS_A_TIME, (long long)options->dt, vt_length_format(options->dt * minutes, steps[1]),
+                   advice);
+    free(advice);
+}
+
+bool vt_dataset_step_is_assumed(const vt_dataset *dataset)
+{
+    return dataset->minutes_a_time == 0;
+}
+
+const char *vt_dataset_assumed_weights(const vt_dataset *dataset)
+{
+    if (dataset->stored[0] != NULL || dataset->options.synthetic) return NULL;
+    return dataset->no_latitudes ? "all rows alike, as the files say that they run along no latitudes"
+                                 : "rows as if they ran evenly from 90 to -90 degrees, as the files say no latitudes";
+}
+
+void vt_dataset_log_coordinates(const vt_dataset *dataset)
+{
+    const char *assumed = vt_dataset_assumed_weights(dataset);
+    if (dataset->time_doubt != NULL)
+        vt_log_warning("%s; so dates follow from the names of the files, and whether times are missing isn't known",
+                       dataset->time_doubt);
+    if (dataset->piece_count > 0) log_step(dataset);
+    if (dataset->turned != NULL)
+        vt_log_info("grid: rows that run from south to north, as in %s, are turned round", dataset->turned);
+    if (dataset->grid_doubt != NULL) vt_log_warning("%s; --coordinates=[lat=NAME] names another", dataset->grid_doubt);
+    if (assumed != NULL) vt_log_info("grid: RMSE weighs %s; --coordinates=[lat=NAME] would name them", assumed);
+    if (dataset->options.round && dataset->stored[1] == NULL && !dataset->options.synthetic)
+        vt_log_info("grid: pad: wrap takes it to go round the globe, as the files say no longitudes");
+    if (dataset->rotated) vt_log_info("grid: latitudes are those of a rotated pole; by them RMSE weighs the rows");
+}
+
+const vt_channel_meaning *vt_dataset_meaning(const vt_dataset *dataset, int64_t channel)
+{
+    static const vt_channel_meaning nothing = {0};
+    return dataset->meanings != NULL ? &dataset->meanings[channel] : &nothing;
+}

@@ -1,0 +1,119 @@
+/* The inside of a vt_dataset, for dataset.c, which opens it, and dataset_read.c, which reads from it. */
+#ifndef VT_SOURCE_FIELDS_DATASET_INSIDE_H
+#define VT_SOURCE_FIELDS_DATASET_INSIDE_H
+
+#include <pthread.h>
+
+#include "data/frame_cache.h"
+#include "source/fields/dataset.h"
+#include "source/fields/file_list.h"
+
+typedef struct {
+    vt_fields_file *file; /* NULL while closed */
+    uint64_t last_use;
+    int64_t users; /* frames of plans that hold it open */
+    bool tried;    /* it was opened before */
+    int64_t times;
+} vt_yearly_file;
+
+/* Times of a file without a gap. Of a file whose times are not known, all. */
+typedef struct {
+    int64_t file, first_time, times;
+    int64_t first; /* times of its stretch that come before it */
+    bool dated;
+    bool proven;  /* the date is said by the file's time coordinate, not by its name */
+    vt_date date; /* of the first time */
+} vt_set_piece;
+
+/* Pieces whose times follow one another without a gap, mostly one: no sample reaches beyond them. */
+typedef struct {
+    int64_t first_piece, pieces;
+    int64_t times;
+    int64_t first_sample; /* samples of the stretches before it */
+    int64_t first_frame;  /* times of the stretches before it that samples use */
+    int64_t used;         /* its own times that samples use, from its first one on */
+} vt_set_stretch;
+
+struct vt_dataset {
+    char *directory, *option_name, *variables, *coordinates, *time_step;
+    vt_dataset_options options;
+    vt_file_list list;
+    vt_yearly_file *files; /* [list.groups] */
+    vt_set_piece *pieces;  /* in the order of the files and their times */
+    int64_t piece_count;
+    vt_set_stretch *stretches;
+    int64_t stretch_count;
+    int64_t minutes_a_time; /* a length (calendar.h); 0: neither the files nor time_step say it */
+    int64_t gaps;           /* files that have some; the first one is told, and the number */
+    int64_t sample_count;
+    int64_t whole_count;          /* samples without sample_limit */
+    vt_frame_window window;       /* of the grid, all rows */
+    vt_fields_shape shape;        /* of every file, but for the times */
+    char **channel_names;         /* [shape.channels], or NULL */
+    vt_channel_meaning *meanings; /* [shape.channels]; NULL of a synthetic set */
+    char *grid_doubt;             /* why latitudes aren't known though there is something, or NULL */
+    char *turned, *unknown; /* the first file whose rows are turned round; the first that says no latitudes; or NULL */
+    bool rotated, no_latitudes;
+    double *latitudes;   /* [options.height] */
+    double *stored[2];   /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
+    char *obstacle;      /* of the first file that has one */
+    char *time_doubt;    /* why a file's times are not known though it has a coordinate, or NULL */
+    int64_t frame_count; /* times that samples use, of all files */
+    vt_chunk_cache cache;
+    vt_frame_cache *kept; /* NULL: none is wished; guarded by `lock` */
+    vt_read_plan *plan;   /* of vt_dataset_read */
+    vt_decoder decoder;
+    pthread_mutex_t lock; /* guards what follows, and `files` */
+    int64_t open_files, open_limit;
+    uint64_t use_clock;
+};
+
+/* Channels of one time of the input. */
+static inline int64_t vt_dataset_window_channels(const vt_dataset_options *options)
+{
+    return options->in_channels / (options->history + 1);
+}
+
+/* What is read: this rank's rows. */
+static inline vt_frame_window vt_dataset_own_window(const vt_dataset *dataset)
+{
+    vt_frame_window window = dataset->window;
+    window.first_row += dataset->options.first_row;
+    window.rows = dataset->options.rows;
+    return window;
+}
+
+static inline const char *vt_dataset_group_path(const vt_dataset *dataset, int64_t index)
+{
+    return dataset->list.paths[dataset->list.first[index]];
+}
+
+void vt_dataset_add_piece(vt_dataset *dataset, const vt_set_piece *piece);
+
+/* After the last file: the pieces become stretches and samples. Warns of times that come twice and of files that are
+ * too short. */
+void vt_dataset_join_pieces(vt_dataset *dataset);
+
+/* The piece of a stretch that holds its time `time`. */
+const vt_set_piece *vt_dataset_piece(const vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time);
+
+/* The stretch of a sample, and the time of that stretch that is the input's newest. */
+const vt_set_stretch *vt_dataset_find_sample(const vt_dataset *dataset, int64_t sample, int64_t *time);
+
+/* The open file `index`; when too many are open, the one unused for longest is closed. With the lock, or before there
+ * are threads. */
+vt_status vt_dataset_use_file(vt_dataset *dataset, int64_t index, vt_fields_file **file);
+
+/* Notes what a file says of its rows; those that are turned round can't stand beside such of which nothing is known. */
+vt_status vt_dataset_agree_on_rows(vt_dataset *dataset, const vt_fields_file *file);
+
+/* Where the window is to go round the globe: that its longitudes do, as far as they are known. */
+vt_status vt_dataset_check_round(const vt_dataset *dataset);
+
+/* The channels, as the first file describes them. */
+void vt_dataset_take_meanings(vt_dataset *dataset, const vt_fields_file *file);
+
+/* Latitudes that weigh the rows, once all files were looked at. */
+void vt_dataset_take_latitudes(vt_dataset *dataset);
+
+#endif

@@ -1,0 +1,431 @@
+#include "source/fields/fields_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "source/fields/fields_inside.h"
+#include "storage/cf_attributes.h"
+#include "storage/hdf5_access.h"
+#include "storage/trial.h"
+
+static vt_status open_fields(vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    file->sources = vt_allocate(1, sizeof *file->sources, "a file of fields");
+    VT_CHECK(vt_field_part_has(file->parts, "fields"),
+             "%s has no dataset 'fields'; expected float32 'fields' [time, channel, lat, lon], or with --variables a "
+             "dataset for each of them, see docs/data.md",
+             file->path);
+    file->source_count = 1;
+    VT_TRY(vt_field_source_open(file->parts, "fields", file->sources));
+    const vt_field_source *fields = file->sources;
+    VT_TRY(vt_cf_packing(fields->dataset, file->path, "fields", &file->sources->packing));
+    VT_CHECK(fields->packing.element == VT_ELEMENT_FLOAT32 || fields->packing.element == VT_ELEMENT_FLOAT64 ||
+                 fields->packing.scale != 1 || fields->packing.offset != 0,
+             "%s: 'fields' must hold floating-point numbers (float32), but holds whole ones without an attribute "
+             "scale_factor or add_offset that says what they stand for",
+             file->path);
+    VT_CHECK(fields->rank == 4, "%s: 'fields' has %d dimensions, expected 4: [time, channel, lat, lon]", file->path,
+             fields->rank);
+    file->shape = (vt_fields_shape){fields->extent[0], fields->extent[1], fields->extent[2], fields->extent[3]};
+    file->channels = calloc((size_t)file->shape.channels, sizeof *file->channels);
+    VT_CHECK(file->channels != NULL, "out of memory for %lld channels", (long long)file->shape.channels);
+    for (int64_t c = 0; c < file->shape.channels; c++) file->channels[c] = (vt_field_channel){0, c};
+    VT_TRY(vt_field_source_enlarge_cache(file->sources, &file->cache_bytes));
+done:
+    return status;
+}
+
+/* Without the blanks round it that some writers pad with. */
+static char *trimmed_copy(const char *string)
+{
+    string += strspn(string, " \t");
+    size_t length = strlen(string);
+    while (length > 0 && (string[length - 1] == ' ' || string[length - 1] == '\t')) length--;
+    return vt_text_format("%.*s", (int)length, string);
+}
+
+/* Texts of fixed length lie one after another; of variable length there are pointers, to be freed by HDF5. */
+static vt_status read_texts(const vt_fields_file *file, const char *name, hid_t attribute, hid_t stored_type,
+                            int64_t count, char **texts)
+{
+    vt_status status = VT_OK;
+    VT_ASSERT(count > 0 && file->shape.channels > 0);
+    bool variable = H5Tis_variable_str(stored_type) > 0;
+    size_t size = variable ? sizeof(char *) : H5Tget_size(stored_type) + 1;
+    hid_t type = H5Tcopy(H5T_C_S1);
+    char *memory = calloc((size_t)count, size);
+    H5Tset_size(type, variable ? H5T_VARIABLE : size);
+    H5Tset_cset(type, H5Tget_cset(stored_type));
+    VT_CHECK(memory != NULL, "out of memory for the attribute '%s'", name);
+    VT_CHECK(H5Aread(attribute, type, memory) >= 0, "%s: can't read the attribute '%s' of 'fields': %s", file->path,
+             name, vt_hdf5_reason());
+    for (int64_t c = 0; c < file->shape.channels; c++) {
+        char *text = "";
+        if (c < count && variable) memcpy(&text, memory + (size_t)c * size, sizeof text);
+        if (c < count && !variable) text = memory + (size_t)c * size;
+        texts[c] = trimmed_copy(text != NULL ? text : "");
+    }
+done:
+    for (int64_t c = 0; variable && memory != NULL && c < count; c++) H5free_memory(((char **)(void *)memory)[c]);
+    free(memory);
+    H5Tclose(type);
+    return status;
+}
+
+static void free_texts(char **texts, int64_t count)
+{
+    for (int64_t c = 0; texts != NULL && c < count; c++) free(texts[c]);
+    free(texts);
+}
+
+/* The texts of an attribute of `fields`, one a channel, "" past those given: *texts [channels], or NULL where it isn't
+ * there. */
+static vt_status open_texts(const vt_fields_file *file, const char *name, char ***texts, int64_t *count)
+{
+    vt_status status = VT_OK;
+    hid_t attribute = H5I_INVALID_HID, type = H5I_INVALID_HID, space = H5I_INVALID_HID;
+    char **memory = NULL;
+    *texts = NULL;
+    *count = 0;
+    if (H5Aexists(file->sources[0].dataset, name) <= 0) goto done;
+    attribute = H5Aopen(file->sources[0].dataset, name, H5P_DEFAULT);
+    VT_CHECK(attribute >= 0, "%s: can't open the attribute '%s' of 'fields': %s", file->path, name, vt_hdf5_reason());
+    type = H5Aget_type(attribute);
+    space = H5Aget_space(attribute);
+    VT_CHECK(H5Tget_class(type) == H5T_STRING, "%s: the attribute '%s' of 'fields' must hold strings, one a channel",
+             file->path, name);
+    *count = (int64_t)H5Sget_simple_extent_npoints(space);
+    if (*count <= 0) goto done;
+    memory = vt_allocate((size_t)file->shape.channels, sizeof *memory, "the channels of a file");
+    VT_TRY(read_texts(file, name, attribute, type, *count, memory));
+    *texts = memory;
+    memory = NULL;
+done:
+    if (space >= 0) H5Sclose(space);
+    if (type >= 0) H5Tclose(type);
+    if (attribute >= 0) H5Aclose(attribute);
+    free_texts(memory, file->shape.channels);
+    return status;
+}
+
+static vt_status check_names(const vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    char *const *names = file->channel_names;
+    for (int64_t c = 0; names != NULL && c < file->shape.channels; c++) {
+        VT_CHECK(names[c][0] != '\0', "%s: the attribute 'channels' of 'fields' has an empty name for channel %lld",
+                 file->path, (long long)c);
+        for (int64_t other = 0; other < c; other++)
+            VT_CHECK(
+                strcmp(names[c], names[other]) != 0,
+                "%s: the attribute 'channels' of 'fields' names channels %lld and %lld both '%s'; each needs a name "
+                "of its own",
+                file->path, (long long)other, (long long)c, names[c]);
+    }
+done:
+    return status;
+}
+
+static vt_status open_channel_names(vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    int64_t count = 0;
+    VT_TRY(open_texts(file, "channels", &file->channel_names, &count));
+    VT_CHECK(file->channel_names == NULL || count == file->shape.channels,
+             "%s: the attribute 'channels' of 'fields' names %lld channel%s, but there are %lld; name each one once",
+             file->path, (long long)count, count == 1 ? "" : "s", (long long)file->shape.channels);
+    VT_TRY(check_names(file));
+done:
+    return status;
+}
+
+/* A single text is that of all channels. */
+static vt_status open_meanings(vt_fields_file *file)
+{
+    static const char *const names[] = {"units", "standard_names", "long_names"};
+    vt_status status = VT_OK;
+    char **texts = NULL;
+    const int64_t channels = file->shape.channels;
+    file->meanings = vt_allocate((size_t)channels, sizeof *file->meanings, "the channels of a file");
+    for (int i = 0; i < 3; i++) {
+        int64_t count = 0;
+        VT_TRY(open_texts(file, names[i], &texts, &count));
+        for (int64_t c = 0; texts != NULL && c < channels; c++) {
+            vt_channel_meaning *meaning = &file->meanings[c];
+            char *const places[] = {meaning->units, meaning->standard_name, meaning->long_name};
+            const size_t sizes[] = {sizeof meaning->units, sizeof meaning->standard_name, sizeof meaning->long_name};
+            snprintf(places[i], sizes[i], "%s", texts[count == 1 ? 0 : c]);
+        }
+        free_texts(texts, channels);
+        texts = NULL;
+    }
+done:
+    free_texts(texts, channels);
+    return status;
+}
+
+static vt_status open_all(vt_fields_file *file, const char *const *paths, const vt_fields_form *form)
+{
+    vt_status status = VT_OK;
+    for (int i = 0; i < file->part_count; i++) VT_TRY(vt_field_part_open(paths[i], &file->parts[i]));
+    if (form->variables != NULL) {
+        VT_TRY(vt_netcdf_open(file, form));
+    } else {
+        VT_TRY(open_fields(file));
+        VT_TRY(open_channel_names(file));
+        VT_TRY(open_meanings(file));
+        VT_TRY(vt_fields_take_grid(file, file->sources, form));
+    }
+    VT_TRY(vt_fields_open_times(file, form));
+done:
+    return status;
+}
+
+vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count, const vt_fields_form *form,
+                                    vt_fields_file **result)
+{
+    static const vt_fields_form nothing_said = {0};
+    vt_status status = VT_OK;
+    if (form == NULL) form = &nothing_said;
+    vt_fields_file *file = vt_allocate(1, sizeof *file, "a file of fields");
+    *result = NULL;
+    VT_ASSERT(path_count > 0 && (path_count == 1 || form->variables != NULL));
+    file->path = vt_text_copy(paths[0]);
+    file->parts = vt_allocate((size_t)path_count, sizeof *file->parts, "a file of fields");
+    file->part_count = (int)path_count;
+    for (int i = 0; i < file->part_count; i++)
+        file->parts[i] = (vt_field_part){.descriptor = -1, .file = H5I_INVALID_HID};
+    vt_hdf5_enter();
+    file->masked = form->masked;
+    status = open_all(file, paths, form);
+    vt_hdf5_leave();
+    if (status != VT_OK) goto done;
+    *result = file;
+    file = NULL;
+done:
+    vt_fields_file_close(&file);
+    return status;
+}
+
+/* ---- the first try ---- */
+
+/* Files of several dates: those of date d are paths[first[d]] … paths[first[d + 1] - 1]. */
+typedef struct {
+    const char *const *paths;
+    const int64_t *first;
+    int64_t dates;
+    const vt_fields_form *form;
+} attempt;
+
+/* What HDF5 has to be trusted with later: each source's index of chunks, and filters that only it knows. */
+static void visit_storage(vt_fields_file *file)
+{
+    const vt_fields_shape shape = file->shape;
+    for (int i = 0; i < file->source_count; i++) {
+        vt_field_source *source = &file->sources[i];
+        if (source->layout != VT_LAYOUT_CHUNKED) continue;
+        const int64_t chunks = source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];
+        vt_hdf5_enter();
+#if H5_VERSION_GE(1, 10, 5)
+        hsize_t count = 0;
+        H5Dget_num_chunks(source->dataset, source->space, &count);
+#endif
+        if (chunks > 0) vt_field_source_find_chunk(source, 0);
+        if (chunks > 0) vt_field_source_find_chunk(source, chunks - 1);
+        vt_hdf5_leave();
+    }
+    if (shape.times < 1) return;
+    float *values = vt_allocate((size_t)(shape.channels * shape.width), sizeof *values, "a row of the fields");
+    vt_fields_file_read(file, 0, shape.channels, 0, 1, shape.width, values);
+    vt_fields_file_read(file, shape.times - 1, shape.channels, shape.height - 1, 1, shape.width, values);
+    free(values);
+}
+
+static void try_out(void *context)
+{
+    const attempt *wanted = context;
+    for (int64_t d = 0; d < wanted->dates; d++) {
+        vt_fields_file *file = NULL;
+        const int64_t first = wanted->first[d], count = wanted->first[d + 1] - first;
+        if (vt_fields_file_open_again(wanted->paths + first, count, wanted->form, &file) == VT_OK) visit_storage(file);
+        vt_fields_file_close(&file);
+    }
+}
+
+bool vt_fields_files_survive(const char *const *paths, const int64_t *first, int64_t dates, const vt_fields_form *form)
+{
+    attempt wanted = {paths, first, dates, form};
+    const bool survive = vt_trial(paths[first[0]], try_out, &wanted) == VT_OK;
+    if (!survive) vt_error_clear();
+    return survive;
+}
+
+vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const vt_fields_form *form,
+                              vt_fields_file **result)
+{
+    vt_status status = VT_OK;
+    const int64_t first[2] = {0, path_count};
+    attempt wanted = {paths, first, 1, form};
+    *result = NULL;
+    VT_TRY(vt_trial(paths[0], try_out, &wanted));
+    VT_TRY(vt_fields_file_open_again(paths, path_count, form, result));
+done:
+    return status;
+}
+
+void vt_fields_file_close(vt_fields_file **pointer)
+{
+    vt_fields_file *file = *pointer;
+    if (file == NULL) return;
+    *pointer = NULL;
+    vt_hdf5_enter();
+    for (int i = 0; i < file->source_count; i++) vt_field_source_close(&file->sources[i]);
+    for (int i = 0; i < file->part_count; i++)
+        if (file->parts[i].file >= 0) H5Fclose(file->parts[i].file);
+    vt_hdf5_leave();
+    for (int i = 0; i < file->part_count; i++) {
+        if (file->parts[i].descriptor >= 0) close(file->parts[i].descriptor);
+        free(file->parts[i].path);
+    }
+    free_texts(file->channel_names, file->shape.channels);
+    free(file->meanings);
+    vt_time_axis_close(&file->times);
+    free(file->latitudes);
+    free(file->longitudes);
+    for (int k = 0; k < 2; k++) free(file->grid_doubts[k]);
+    free(file->channels);
+    free(file->sources);
+    free(file->parts);
+    free(file->path);
+    free(file);
+}
+
+const char *vt_fields_file_path(const vt_fields_file *file)
+{
+    return file->path;
+}
+
+vt_fields_shape vt_fields_file_shape(const vt_fields_file *file)
+{
+    return file->shape;
+}
+
+const char *const *vt_fields_file_channel_names(const vt_fields_file *file)
+{
+    return (const char *const *)file->channel_names;
+}
+
+const vt_channel_meaning *vt_fields_file_meaning(const vt_fields_file *file, int64_t channel)
+{
+    return &file->meanings[channel];
+}
+
+const double *vt_fields_file_latitudes(const vt_fields_file *file)
+{
+    return file->latitudes;
+}
+
+const double *vt_fields_file_longitudes(const vt_fields_file *file)
+{
+    return file->longitudes;
+}
+
+const char *vt_fields_file_grid_doubt(const vt_fields_file *file, int dimension)
+{
+    return file->grid_doubts[dimension];
+}
+
+bool vt_fields_file_is_rotated(const vt_fields_file *file)
+{
+    return file->rotated;
+}
+
+bool vt_fields_file_has_no_latitudes(const vt_fields_file *file)
+{
+    return file->no_latitudes && file->latitudes == NULL;
+}
+
+bool vt_fields_file_is_turned(const vt_fields_file *file)
+{
+    bool turned = false;
+    for (int i = 0; i < file->source_count; i++) turned = turned || file->sources[i].south_first;
+    return turned;
+}
+
+const vt_time_axis *vt_fields_file_times(const vt_fields_file *file)
+{
+    return &file->times;
+}
+
+int64_t vt_fields_file_cache_bytes(const vt_fields_file *file)
+{
+    return file->cache_bytes;
+}
+
+const char *vt_fields_file_obstacle(const vt_fields_file *file)
+{
+    for (int i = 0; i < file->source_count; i++)
+        if (file->sources[i].obstacle != NULL) return file->sources[i].obstacle;
+    return NULL;
+}
+
+vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time)
+{
+    vt_status status = VT_OK;
+    for (int i = 0; i < file->part_count; i++) {
+        const vt_field_part *part = &file->parts[i];
+        struct stat info;
+        if (fstat(part->descriptor, &info) != 0) continue; /* reading will say why */
+        VT_CHECK(info.st_size == part->size,
+                 "%s %s while it was in use: it had %lld bytes when it was opened, now %lld (noticed before reading "
+                 "time %lld); data must not change during a run",
+                 part->path, info.st_size < part->size ? "was cut short" : "has grown", (long long)part->size,
+                 (long long)info.st_size, (long long)time);
+    }
+done:
+    return status;
+}
+
+vt_status vt_fields_file_check_written(const vt_fields_file *file)
+{
+    vt_status status = VT_OK;
+    vt_hdf5_enter();
+    for (int i = 0; i < file->source_count && file->shape.times > 0; i++) {
+        const vt_field_source *source = &file->sources[i];
+        const int64_t chunks = source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];
+        hsize_t written = (hsize_t)chunks;
+        bool is_empty = source->layout == VT_LAYOUT_CONTIGUOUS && H5Dget_offset(source->dataset) == HADDR_UNDEF;
+#if H5_VERSION_GE(1, 10, 5)
+        if (source->layout == VT_LAYOUT_CHUNKED) {
+            if (H5Dget_num_chunks(source->dataset, source->space, &written) < 0) written = (hsize_t)chunks;
+            is_empty = written == 0;
+        }
+#endif
+        VT_CHECK(!is_empty, "%s: '%s' has a shape, but no value of it was ever written; make the file again",
+                 source->part->path, source->name);
+        if ((int64_t)written < chunks)
+            vt_log_warning("%s: only %lld of the %lld chunks of '%s' were ever written, the others read as the fill "
+                           "value; was the writing broken off?",
+                           source->part->path, (long long)written, (long long)chunks, source->name);
+    }
+done:
+    vt_hdf5_leave();
+    return status;
+}
+
+void vt_fields_file_forget(vt_fields_file *file, vt_chunk_cache *cache)
+{
+    for (int i = 0; i < file->source_count; i++) {
+        vt_field_source *source = &file->sources[i];
+        if (source->chunks == NULL) continue;
+        vt_chunk_cache_drop(cache, source->chunks,
+                            source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3]);
+    }
+}

@@ -1,0 +1,108 @@
+/* The inside of an open vt_fields_file, for the files that open it (fields_file.c, field_source.c, netcdf.c) and read
+ * from it (fields_read.c: through HDF5; read_plan.c, read_item.c: past it). */
+#ifndef VT_SOURCE_FIELDS_FIELDS_INSIDE_H
+#define VT_SOURCE_FIELDS_FIELDS_INSIDE_H
+
+#include <hdf5.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "source/fields/fields_file.h"
+#include "storage/chunk_cache.h"
+#include "storage/decode.h"
+#include "storage/unpack.h"
+
+/* One file on disk. */
+typedef struct {
+    char *path;
+    int descriptor;
+    int64_t size; /* when it was opened */
+    hid_t file;
+} vt_field_part;
+
+typedef enum { VT_LAYOUT_OTHER, VT_LAYOUT_CONTIGUOUS, VT_LAYOUT_CHUNKED } vt_layout_kind;
+
+/* One dataset [time, level, lat, lon], where `fields` has its channels as levels; one of [time, lat, lon] has one
+ * level. */
+typedef struct {
+    char *name;
+    const vt_field_part *part; /* not owned */
+    hid_t dataset, space;
+    hid_t memory_type; /* as H5Dread gives it: this machine's form of what is stored */
+    int rank;          /* 3 or 4 */
+    int64_t extent[4];
+    vt_packing packing; /* of the stored bytes; those of memory_type are never swapped */
+    bool latitudes_known;
+    bool south_first; /* rows run from south to north, and are turned round */
+    int64_t *sampled; /* [extent[1]]: 1 + the time of the level whose values are looked at in any case; atomic */
+    char *obstacle;   /* why only HDF5 can read it; NULL: nothing is in the way */
+    vt_layout_kind layout;
+    int64_t address; /* of a contiguous one, from the beginning of the file */
+    int64_t chunk[4], grid[4];
+    vt_pipeline pipeline;
+    unsigned char fill[8];  /* an element of a chunk that was never written, as it would be stored */
+    vt_chunk_entry *chunks; /* [grid[0] · … · grid[3]], once looked up */
+} vt_field_source;
+
+typedef struct {
+    int source;
+    int64_t level;
+} vt_field_channel;
+
+struct vt_fields_file {
+    char *path; /* the first part's, for messages */
+    vt_fields_shape shape;
+    char **channel_names;         /* [shape.channels], or NULL */
+    vt_channel_meaning *meanings; /* [shape.channels] */
+    double *latitudes;            /* [shape.height], from north to south, or NULL */
+    double *longitudes;           /* [shape.width], or NULL */
+    bool rotated, no_latitudes;
+    char *grid_doubts[2]; /* why latitudes, longitudes are not known though there is something, or NULL */
+    vt_time_axis times;
+    const vt_field_part *times_part; /* that says them */
+    bool masked;                     /* see vt_fields_form */
+    int64_t cache_bytes;
+    int part_count, source_count;
+    vt_field_part *parts;
+    vt_field_source *sources;
+    vt_field_channel *channels; /* [shape.channels] */
+};
+
+/* All of these with HDF5 entered. */
+
+vt_status vt_field_part_open(const char *path, vt_field_part *part);
+
+/* Opens a dataset of rank 3 or 4 that holds numbers. Errors name what is wrong with it. What it is in the file is
+ * looked at too: a source without an obstacle can be read past HDF5. */
+vt_status vt_field_source_open(const vt_field_part *part, const char *name, vt_field_source *source);
+void vt_field_source_close(vt_field_source *source);
+
+/* Bytes of decoded chunks that HDF5 may hold of it. */
+vt_status vt_field_source_enlarge_cache(vt_field_source *source, int64_t *cache_bytes);
+
+/* Looks up where chunk `index` lies, if that isn't known yet. */
+vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index);
+
+bool vt_field_part_has(const vt_field_part *part, const char *name);
+
+/* Opens a dataset that lies in this file, and nothing of it in another; to be closed where *dataset >= 0, also after an
+ * error. */
+vt_status vt_field_part_dataset(const vt_field_part *part, const char *name, hid_t *dataset);
+
+/* When its times are, from its files (fields_time.c). */
+vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form);
+
+/* Which way the rows of a source run, and the grid: that of the file's first source, with which the others' agree
+ * (fields_grid.c). */
+vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source, const vt_fields_form *form);
+
+/* Sources, channels, shape, names and grid of a file whose variables are separate datasets (netcdf.c). */
+vt_status vt_netcdf_open(vt_fields_file *file, const vt_fields_form *form);
+
+/* An error for the first of the values that is not finite, or OK where it is a missing one that is allowed: "FILE:
+ * 't2m' is NaN at time 3, channel 2 (t2m), row 5, column 7". The values are those of file channel `channel`, `rows`
+ * from `row` on and `width` columns from `column`. */
+vt_status vt_fields_not_finite(const vt_fields_file *file, int64_t time, int64_t channel, int64_t row, int64_t column,
+                               int64_t width, const float *values, int64_t count);
+
+#endif

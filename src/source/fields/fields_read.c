@@ -1,0 +1,154 @@
+/* Reading through HDF5's own library. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "source/fields/fields_inside.h"
+#include "storage/hdf5_access.h"
+
+vt_status vt_fields_not_finite(const vt_fields_file *file, int64_t time, int64_t channel, int64_t row, int64_t column,
+                               int64_t width, const float *values, int64_t count)
+{
+    vt_status status = VT_OK;
+    const vt_field_source *source = &file->sources[file->channels[channel].source];
+    const char *name = file->channel_names != NULL ? file->channel_names[channel] : "";
+    int64_t i = 0;
+    while (i < count && (fabsf(values[i]) <= VT_LARGEST_VALUE || (isnan(values[i]) && file->masked))) i++;
+    if (i == count) goto done;
+    char large[48];
+    snprintf(large, sizeof large, "%g, which is no data,", (double)values[i]);
+    const char *what = isfinite(values[i])                 ? large
+                       : !isnan(values[i])                 ? "infinite"
+                       : source->packing.has_limits        ? "NaN, missing (_FillValue) or outside its valid_range"
+                       : source->packing.missing_count > 0 ? "NaN or missing (_FillValue)"
+                                                           : "NaN";
+    VT_FAIL("%s: '%s' is %s at time %lld, channel %lld%s%s%s, row %lld, column %lld; the training needs finite values "
+            "everywhere%s",
+            source->part->path, source->name, what, (long long)time, (long long)channel, name[0] != '\0' ? " (" : "",
+            name, name[0] != '\0' ? ")" : "", (long long)(row + i / width), (long long)(column + i % width),
+            isnan(values[i]) ? ", unless --missing=mask leaves out what is missing" : "");
+done:
+    return status;
+}
+
+/* What one H5Dread brings: levels first_level … of a source. Rows are the file's. */
+typedef struct {
+    int64_t time, first_level, levels, first_row, rows, width, first_column;
+} window;
+
+static vt_status read_window(const vt_field_source *source, const window *w, void *memory)
+{
+    vt_status status = VT_OK;
+    const hsize_t start[4] = {(hsize_t)w->time, (hsize_t)w->first_level, (hsize_t)w->first_row,
+                              (hsize_t)w->first_column};
+    const hsize_t count[4] = {1, (hsize_t)w->levels, (hsize_t)w->rows, (hsize_t)w->width};
+    hsize_t start3[3] = {start[0], start[2], start[3]}, count3[3] = {count[0], count[2], count[3]};
+    bool flat = source->rank == 3;
+    vt_hdf5_enter();
+    hid_t space = H5Screate_simple(source->rank, flat ? count3 : count, NULL);
+    H5Sselect_hyperslab(source->space, H5S_SELECT_SET, flat ? start3 : start, NULL, flat ? count3 : count, NULL);
+    if (H5Dread(source->dataset, source->memory_type, space, source->space, H5P_DEFAULT, memory) < 0)
+        status = vt_error_note(__FILE__, __LINE__, "%s: can't read '%s' at time %lld (damaged or cut short?): %s",
+                               source->part->path, source->name, (long long)w->time, vt_hdf5_reason());
+    H5Sclose(space);
+    vt_hdf5_leave();
+    return status;
+}
+
+/* The library's elements become float32, north first. */
+static void unpack_window(const vt_field_source *source, const window *w, char *memory, float *values)
+{
+    vt_packing packing = source->packing;
+    packing.swapped = false;
+    const int64_t row_bytes = w->width * vt_element_size(packing.element), rows = w->levels * w->rows;
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t level = i / w->rows, row = i % w->rows;
+        int64_t to = source->south_first ? level * w->rows + w->rows - 1 - row : i;
+        vt_unpack(&packing, memory + i * row_bytes, w->width, values + to * w->width);
+    }
+}
+
+static vt_status read_levels(const vt_fields_file *file, const window *wanted, int64_t channel, bool checked,
+                             float *values)
+{
+    vt_status status = VT_OK;
+    const vt_field_source *source = &file->sources[file->channels[channel].source];
+    const int64_t plane = wanted->rows * wanted->width;
+    window w = *wanted;
+    char *memory = NULL;
+    vt_packing packing = source->packing;
+    packing.swapped = false; /* HDF5 turns them */
+    if (source->south_first) w.first_row = source->extent[2] - w.first_row - w.rows;
+    if (vt_packing_is_plain(&packing) && !source->south_first) {
+        VT_TRY(read_window(source, &w, values));
+    } else {
+        memory = malloc((size_t)(w.levels * plane * vt_element_size(packing.element)));
+        VT_CHECK(memory != NULL, "out of memory for a time of %s", source->part->path);
+        VT_TRY(read_window(source, &w, memory));
+        unpack_window(source, &w, memory, values);
+    }
+    for (int64_t l = 0; l < w.levels && checked; l++)
+        if (!vt_all_finite(values + l * plane, plane))
+            VT_TRY(vt_fields_not_finite(file, w.time, channel + l, wanted->first_row, w.first_column, w.width,
+                                        values + l * plane, plane));
+done:
+    free(memory);
+    return status;
+}
+
+static vt_status read_channels(const vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row,
+                               int64_t rows, int64_t width, bool checked, float *values)
+{
+    vt_status status = VT_OK;
+    VT_ASSERT(time >= 0 && time < file->shape.times && channels <= file->shape.channels && first_row >= 0 && rows > 0 &&
+              first_row + rows <= file->shape.height && width <= file->shape.width);
+    for (int64_t c = 0, run; c < channels; c += run) { /* channels that lie side by side in one go */
+        const vt_field_channel *first = &file->channels[c];
+        for (run = 1; c + run < channels; run++)
+            if (first[run].source != first->source || first[run].level != first->level + run) break;
+        const window w = {time, first->level, run, first_row, rows, width, 0};
+        VT_TRY(read_levels(file, &w, c, checked, values + c * rows * width));
+    }
+done:
+    return status;
+}
+
+vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row, int64_t rows,
+                              int64_t width, float *values)
+{
+    return read_channels(file, time, channels, first_row, rows, width, true, values);
+}
+
+vt_status vt_fields_file_read_as_is(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row,
+                                    int64_t rows, int64_t width, float *values)
+{
+    return read_channels(file, time, channels, first_row, rows, width, false, values);
+}
+
+vt_status vt_fields_file_read_window(vt_fields_file *file, int64_t time, int64_t channels,
+                                     const vt_frame_window *window_of, float *values)
+{
+    vt_status status = VT_OK;
+    vt_column_span spans[2];
+    const int count = vt_window_spans(window_of, spans);
+    const int64_t rows = window_of->rows, width = window_of->width;
+    float *part = NULL;
+    if (count == 1 && spans[0].first == 0)
+        return vt_fields_file_read(file, time, channels, window_of->first_row, rows, width, values);
+    if (count > 1) part = vt_allocate((size_t)(rows * width), sizeof *part, "a window of fields");
+    for (int64_t c = 0; c < channels; c++)
+        for (int s = 0; s < count; s++) {
+            const window w = {time,           file->channels[c].level, 1, window_of->first_row, rows,
+                              spans[s].count, spans[s].first};
+            float *plane = values + c * rows * width;
+            VT_TRY(read_levels(file, &w, c, true, part != NULL ? part : plane));
+            for (int64_t row = 0; row < rows && part != NULL; row++)
+                memcpy(plane + row * width + spans[s].at, part + row * spans[s].count,
+                       (size_t)spans[s].count * sizeof *plane);
+        }
+done:
+    free(part);
+    return status;
+}

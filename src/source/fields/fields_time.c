@@ -1,0 +1,155 @@
+/* When the times of a file are: its time coordinate, read. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "source/fields/coordinates.h"
+#include "storage/cf_attributes.h"
+#include "storage/hdf5_access.h"
+
+#define MOST_TIMES (INT64_C(1) << 24) /* every 30 minutes for 900 years */
+
+/* The values in minutes after the units' date; NULL, with the doubt said in *axis, where they are no such. */
+static vt_status read_minutes(const vt_field_part *part, const char *name, hid_t dataset, int64_t times,
+                              double **minutes, vt_time_axis *axis)
+{
+    vt_status status = VT_OK;
+    char units[128], calendar_name[32];
+    vt_calendar calendar = VT_CALENDAR_STANDARD;
+    vt_packing packing = {.element = VT_ELEMENT_FLOAT64, .scale = 1};
+    double *values = malloc((size_t)times * sizeof *values);
+    hid_t type = H5Dget_type(dataset);
+    H5T_class_t class = H5Tget_class(type);
+    vt_cf_text(dataset, "units", units, sizeof units);
+    vt_cf_text(dataset, "calendar", calendar_name, sizeof calendar_name);
+    VT_CHECK(values != NULL, "out of memory for the times of %s", part->path);
+    if (calendar_name[0] != '\0' && !vt_calendar_of_name(calendar_name, &calendar)) {
+        axis->doubt =
+            vt_text_format("%s: '%s' has the calendar '%s'; standard, gregorian, proleptic_gregorian, noleap, "
+                           "365_day, all_leap, 366_day and 360_day are known",
+                           part->path, name, calendar_name);
+    } else if (units[0] == '\0') {
+        axis->doubt = vt_text_format("%s: '%s' has no units, like 'hours since 1900-01-01'", part->path, name);
+    } else if (!vt_time_units_parse(units, calendar, &axis->meaning)) {
+        axis->doubt =
+            vt_text_format("%s: '%s' has the units '%s', expected some like 'hours since 1900-01-01 00:00:00'",
+                           part->path, name, units);
+    } else if (class != H5T_INTEGER && class != H5T_FLOAT) {
+        axis->doubt = vt_text_format("%s: '%s' holds no numbers", part->path, name);
+    }
+    if (axis->doubt != NULL) goto done;
+    VT_TRY(vt_cf_packing(dataset, part->path, name, &packing));
+    VT_CHECK(H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0, "%s: can't read '%s': %s",
+             part->path, name, vt_hdf5_reason());
+    for (int64_t i = 0; i < times && axis->doubt == NULL; i++) {
+        bool valid = !packing.has_limits || (values[i] >= packing.least && values[i] <= packing.most);
+        for (int m = 0; m < packing.missing_count; m++) valid = valid && values[i] != packing.missing[m];
+        const double stored = values[i];
+        values[i] = vt_time_units_minutes(&axis->meaning, stored * packing.scale + packing.offset);
+        if (!valid || !vt_date_is_within(axis->meaning.zero, values[i]))
+            axis->doubt =
+                vt_text_format("%s: '%s' is %g at %lld (counted from 0), %s", part->path, name, stored, (long long)i,
+                               valid ? "beyond the year 9999 or no number" : "which is missing");
+    }
+    if (axis->doubt != NULL) goto done;
+    axis->units = vt_text_copy(units);
+    axis->calendar_name = vt_text_copy(calendar_name);
+    *minutes = values;
+    values = NULL;
+done:
+    H5Tclose(type);
+    free(values);
+    return status;
+}
+
+static vt_status read_axis(const vt_field_source *source, const vt_fields_form *form, vt_time_axis *axis)
+{
+    vt_status status = VT_OK;
+    const vt_field_part *part = source->part;
+    const char *name = NULL;
+    double *minutes = NULL;
+    vt_coordinates *coordinates = NULL;
+    hid_t dataset = H5I_INVALID_HID;
+    VT_TRY(vt_coordinates_open(source, form->coordinates, &coordinates));
+    VT_TRY(vt_coordinates_find(coordinates, VT_COORDINATE_TIME, &name, &axis->doubt));
+    if (name == NULL) goto done;
+    VT_TRY(vt_field_part_dataset(part, name, &dataset));
+    VT_TRY(read_minutes(part, name, dataset, source->extent[0], &minutes, axis));
+    if (minutes != NULL)
+        VT_TRY(vt_time_axis_take(minutes, source->extent[0], axis->meaning.zero, part->path, name, axis));
+done:
+    if (dataset >= 0) H5Dclose(dataset);
+    vt_coordinates_close(&coordinates);
+    free(minutes);
+    return status;
+}
+
+static bool are_alike(const vt_time_axis *a, const vt_time_axis *b)
+{
+    bool alike = a->count == b->count && a->minutes == b->minutes;
+    for (int64_t i = 0; i < a->count && alike; i++) {
+        const vt_stretch *x = &a->stretches[i], *y = &b->stretches[i];
+        alike = x->first == y->first && x->count == y->count && x->date.minutes == y->date.minutes &&
+                x->date.calendar == y->date.calendar;
+    }
+    return alike;
+}
+
+/* The times of a source; those of the file's sources before it are the same. */
+static vt_status take_axis(vt_fields_file *file, const vt_field_source *source, const vt_fields_form *form)
+{
+    vt_status status = VT_OK;
+    vt_time_axis axis = {0};
+    char dates[2][VT_DATE_SIZE], steps[2][VT_DATE_SIZE];
+    VT_TRY(read_axis(source, form, &axis));
+    if (file->times.count > 0 && axis.count > 0) {
+        VT_CHECK(are_alike(&file->times, &axis),
+                 "%s has other times (from %s, %s apart) than %s (from %s, %s apart); files of one date are one, and "
+                 "need the same times",
+                 source->part->path, vt_date_format(axis.stretches[0].date, dates[0]),
+                 vt_length_format(axis.minutes, steps[0]), file->times_part->path,
+                 vt_date_format(file->times.stretches[0].date, dates[1]),
+                 vt_length_format(file->times.minutes, steps[1]));
+    } else if (file->times.count == 0 && (axis.count > 0 || file->times.doubt == NULL)) {
+        vt_time_axis_close(&file->times);
+        file->times = axis;
+        file->times_part = source->part;
+        axis = (vt_time_axis){0};
+    }
+done:
+    vt_time_axis_close(&axis);
+    return status;
+}
+
+/* The option says how far apart times are where the file doesn't: it has no times, or a single one. It contradicts no
+ * file. */
+static vt_status take_step(vt_fields_file *file, const vt_fields_form *form)
+{
+    vt_status status = VT_OK;
+    int64_t length = 0;
+    char step[VT_DATE_SIZE];
+    if (form->time_step == NULL) goto done;
+    VT_CHECK(vt_length_parse(form->time_step, &length),
+             "time_step: '%s' is no length of time; expected one like 24h, 6h, "
+             "30min, 1d or 1month",
+             form->time_step);
+    VT_CHECK(file->times.minutes == 0 || file->times.minutes == length,
+             "%s: its times are %s apart, not %s as time_step says; leave time_step out, or, where the file is wrong, "
+             "add --coordinates=[time=none]",
+             file->path, vt_length_format(file->times.minutes, step), form->time_step);
+    file->times.minutes = length;
+done:
+    return status;
+}
+
+vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form)
+{
+    vt_status status = VT_OK;
+    const int64_t times = file->shape.times;
+    for (int s = 0; s < file->source_count && times >= 1 && times <= MOST_TIMES; s++)
+        VT_TRY(take_axis(file, &file->sources[s], form));
+    VT_TRY(take_step(file, form));
+done:
+    return status;
+}

@@ -1,0 +1,34 @@
+/* The yearly files of a data directory. */
+#ifndef VT_SOURCE_FIELDS_FILE_LIST_H
+#define VT_SOURCE_FIELDS_FILE_LIST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { VT_TOGETHER = 16 }; /* dates whose files are tried in one process, where there are at least so many */
+
+typedef struct {
+    char **paths; /* directory included, [count], in the order of their names */
+    int64_t count;
+    int64_t *first; /* [groups + 1]: group g is paths first[g] … first[g + 1] - 1, files of the same times */
+    int64_t groups;
+    /* sentences about what else lies in the directory; NULL where there is nothing of the kind */
+    char *misnamed;   /* files that look like data of some year, but would not be read: a fault */
+    char *doubtful;   /* what may be data, too: no year in the name, netCDF without `variables`, an unfinished copy */
+    char *left_alone; /* all else but hidden files */
+} vt_file_list;
+
+/* All files of `directory` whose name ends in four digits and ".h5" or ".hdf5" in any case (2013.h5, era5_2013.H5),
+ * hidden ones left out; each is a group by itself. With `variables`, files that end in a date (2013, 201301, 2013-01,
+ * 2013_01) and ".nc", ".nc4" or these; those of one date are a group, and groups are in the order of their dates.
+ * option_name ("train_data_path") is named in messages: no such directory, not a directory, no permission, no such file
+ * in it. */
+vt_status vt_file_list_open(const char *directory, const char *option_name, bool variables, vt_file_list *list);
+void vt_file_list_close(vt_file_list *list);
+
+/* Fails where a file is misnamed; logs what is not read. */
+vt_status vt_file_list_check(const vt_file_list *list);
+
+#endif

@@ -1,0 +1,381 @@
+/* Doing the items of a plan. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "source/fields/read_plan_inside.h"
+
+/* Bytes that one pread brings before they are looked at, where they are: about half of a core's second cache. */
+#define PIECE (INT64_C(512) << 10)
+
+/* The time that byte `offset` of the file belongs to. */
+static int64_t time_at(const vt_read_item *item, int64_t offset)
+{
+    if (item->kind != VT_ITEM_RUN) return item->start[0];
+    return item->start[0] + (offset - item->offset) / (item->bytes / item->count[0]);
+}
+
+static vt_status read_bytes(const vt_read_item *item, int64_t offset, int64_t bytes, void *memory)
+{
+    vt_status status = VT_OK;
+    const vt_field_part *part = item->source->part;
+    for (int64_t done = 0; done < bytes;) {
+        ssize_t count = pread(part->descriptor, (char *)memory + done, (size_t)(bytes - done), offset + done);
+        if (count < 0 && errno == EINTR) continue;
+        VT_CHECK(count >= 0, "%s: can't read '%s' at time %lld: %s", part->path, item->source->name,
+                 (long long)time_at(item, offset + done), strerror(errno));
+        if (count == 0) {
+            struct stat info = {0};
+            fstat(part->descriptor, &info);
+            VT_FAIL("%s: can't read '%s' at time %lld: the file ends before it (it had %lld bytes when it was opened, "
+                    "now %lld; was it cut short?)",
+                    part->path, item->source->name, (long long)time_at(item, offset + done), (long long)part->size,
+                    (long long)info.st_size);
+        }
+        done += count;
+    }
+done:
+    return status;
+}
+
+/* Whether the item's values are looked at: all are, or those of the first time that is read of a level. What is missing
+ * always, as land in a field of the sea, is found then, though later values are only copied. */
+static bool is_checked(const vt_read_plan *plan, const vt_read_item *item)
+{
+    const int64_t first = item->start[0], levels = item->source->extent[1];
+    bool is_sample = false;
+    if (plan->manner.checked) return true;
+    for (int64_t level = item->start[1]; level < item->start[1] + item->count[1] && level < levels; level++) {
+        int64_t sampled = 0; /* becomes what is there, unless it is 0 */
+        const bool is_first = __atomic_compare_exchange_n(&item->source->sampled[level], &sampled, first + 1, false,
+                                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+        is_sample = is_sample || is_first || (sampled > first && sampled <= first + item->count[0]);
+    }
+    return is_sample;
+}
+
+/* The planes of a frame that an item holds a part of: channel `channel`, rows from `row` on, columns from `column` on,
+ * both the window's. */
+static vt_status check_rows(const vt_read_plan *plan, const vt_read_item *item, const vt_frame *frame, int64_t channel,
+                            int64_t row, int64_t rows, int64_t column, int64_t columns)
+{
+    vt_status status = VT_OK;
+    const vt_frame_window *window = &plan->window;
+    const float *values = frame->values + (channel * window->rows + row) * window->width + column;
+    const int64_t file_column = vt_window_column(window, column);
+    if (columns == window->width) {
+        if (vt_all_finite(values, rows * columns)) return VT_OK;
+        return vt_fields_not_finite(item->file, frame->time, channel, window->first_row + row, file_column, columns,
+                                    values, rows * columns);
+    }
+    for (int64_t r = 0; r < rows; r++, values += window->width)
+        if (!vt_all_finite(values, columns))
+            VT_TRY(vt_fields_not_finite(item->file, frame->time, channel, window->first_row + row + r, file_column,
+                                        columns, values, columns));
+done:
+    return status;
+}
+
+/* Those columns of a plane of an item's box [rows, columns] that are in the span go to one channel of a frame. `plane`
+ * may be changed. */
+static vt_status place_span(const vt_read_plan *plan, const vt_read_item *item, const vt_frame *frame, int64_t channel,
+                            const vt_column_span *span, bool checked, unsigned char *plane)
+{
+    const vt_frame_window *window = &plan->window;
+    const vt_field_source *source = item->source;
+    const int64_t size = vt_element_size(source->packing.element), row_bytes = item->count[3] * size;
+    const int64_t wanted = vt_first_file_row(source, window); /* file rows wanted … wanted + window->rows - 1 */
+    int64_t first = item->start[2] > wanted ? item->start[2] : wanted, end = item->start[2] + item->count[2];
+    int64_t left = item->start[3] > span->first ? item->start[3] : span->first, right = item->start[3] + item->count[3];
+    if (end > wanted + window->rows) end = wanted + window->rows;
+    if (right > span->first + span->count) right = span->first + span->count;
+    if (right <= left) return VT_OK;
+    unsigned char *bytes = plane + (first - item->start[2]) * row_bytes + (left - item->start[3]) * size;
+    const int64_t rows = end - first, row = source->south_first ? wanted + window->rows - end : first - wanted;
+    const int64_t columns = right - left, column = span->at + left - span->first;
+    float *values = frame->values + (channel * window->rows + row) * window->width + column;
+    if (columns == item->count[3] && columns == window->width && !source->south_first) {
+        vt_unpack(&source->packing, bytes, rows * columns, values);
+    } else {
+        for (int64_t r = 0; r < rows; r++, bytes += row_bytes)
+            vt_unpack(&source->packing, bytes, columns,
+                      values + (source->south_first ? rows - 1 - r : r) * window->width);
+    }
+    if (!checked && vt_packing_is_plain(&source->packing)) return VT_OK;
+    return check_rows(plan, item, frame, channel, row, rows, column, columns);
+}
+
+static vt_status place_plane(const vt_read_plan *plan, const vt_read_item *item, const vt_frame *frame, int64_t channel,
+                             bool checked, unsigned char *plane)
+{
+    vt_status status = VT_OK;
+    vt_column_span spans[2];
+    const int count = vt_window_spans(&plan->window, spans);
+    for (int s = 0; s < count; s++) VT_TRY(place_span(plan, item, frame, channel, &spans[s], checked, plane));
+done:
+    return status;
+}
+
+/* The item's box goes to the first frame of each time, and from there to the others of that time. */
+static vt_status place_box(const vt_read_plan *plan, const vt_read_item *item, unsigned char *box, vt_decoder *decoder)
+{
+    vt_status status = VT_OK;
+    const vt_field_source *source = item->source;
+    const int64_t plane_bytes = item->count[2] * item->count[3] * vt_element_size(source->packing.element);
+    unsigned char *copy = NULL; /* of a plane that is turned in its place, and wanted again */
+    const int source_index = (int)(source - item->file->sources);
+    const bool checked = is_checked(plan, item);
+    if (source->packing.swapped && item->frame_count > 0) {
+        VT_TRY(vt_decoder_reserve(&decoder->turned, &decoder->turned_size, (size_t)plane_bytes));
+        copy = decoder->turned;
+    }
+    for (int64_t f = 0; f < item->frame_count; f++) {
+        const vt_frame *frame = &plan->frames[item->first_frame + f];
+        for (int64_t c = 0; c < frame->channels; c++) {
+            const vt_field_channel *channel = &item->file->channels[c];
+            int64_t level = channel->level - item->start[1];
+            if (channel->source != source_index || level < 0 || level >= item->count[1]) continue;
+            unsigned char *plane = box + ((frame->time - item->start[0]) * item->count[1] + level) * plane_bytes;
+            if (copy != NULL) plane = memcpy(copy, plane, (size_t)plane_bytes);
+            VT_TRY(place_plane(plan, item, frame, c, checked, plane));
+        }
+    }
+done:
+    return status;
+}
+
+/* ---- runs ---- */
+
+/* The channel of a frame that takes the item's bytes as they are, the next ones its further levels: -1 where there is
+ * none. One time, all of the window's rows, floats as they are, channels that follow one another there as here. */
+static int64_t straight_channel(const vt_read_plan *plan, const vt_read_item *item)
+{
+    const vt_field_source *source = item->source;
+    const vt_field_channel *channels = item->file->channels;
+    const int source_index = (int)(source - item->file->sources);
+    int64_t first = 0, levels = 0;
+    vt_column_span spans[2];
+    if (!vt_packing_is_plain(&source->packing) || source->south_first || item->count[0] > 1) return -1;
+    if (item->start[2] != plan->window.first_row || item->count[2] != plan->window.rows) return -1;
+    if (item->start[3] != plan->window.first_column || item->count[3] != plan->window.width) return -1;
+    if (vt_window_spans(&plan->window, spans) > 1 || item->frame_count == 0) return -1;
+    const int64_t count = plan->frames[item->first_frame].channels;
+    while (first < count && (channels[first].source != source_index || channels[first].level != item->start[1]))
+        first++;
+    while (levels < item->count[1] && first + levels < count && channels[first + levels].source == source_index &&
+           channels[first + levels].level == item->start[1] + levels)
+        levels++;
+    return levels == item->count[1] ? first : -1;
+}
+
+/* Rows row … row + count - 1 of all levels of an item that went straight to `values`. */
+static vt_status check_straight(const vt_read_plan *plan, const vt_read_item *item, int64_t channel,
+                                const float *values, int64_t row, int64_t count)
+{
+    vt_status status = VT_OK;
+    const vt_frame *frame = &plan->frames[item->first_frame];
+    const int64_t width = plan->window.width;
+    if (vt_all_finite(values + row * width, count * width)) return VT_OK;
+    for (int64_t r = row; r < row + count; r++)
+        VT_TRY(check_rows(plan, item, frame, channel + r / item->count[2], r % item->count[2], 1, 0, width));
+done:
+    return status;
+}
+
+static float *straight_place(const vt_read_plan *plan, const vt_read_item *item, int64_t channel)
+{
+    return plan->frames[item->first_frame].values + channel * plan->window.rows * plan->window.width;
+}
+
+/* To the other frames of that time. */
+static void copy_straight(const vt_read_plan *plan, const vt_read_item *item, int64_t channel)
+{
+    const int64_t plane = plan->window.rows * plan->window.width;
+    for (int64_t f = 1; f < item->frame_count; f++) {
+        const vt_frame *other = &plan->frames[item->first_frame + f];
+        int64_t levels = other->channels - channel < item->count[1] ? other->channels - channel : item->count[1];
+        if (levels <= 0) continue;
+        memcpy(other->values + channel * plane, straight_place(plan, item, channel),
+               (size_t)(levels * plane) * sizeof(float));
+    }
+}
+
+/* Piece by piece, so that what was read is looked at while a cache still has it: that costs a fifth of the reading. */
+static vt_status read_checked(const vt_read_plan *plan, const vt_read_item *item, int64_t channel)
+{
+    vt_status status = VT_OK;
+    float *values = straight_place(plan, item, channel);
+    const int64_t width = plan->window.width, row_bytes = width * (int64_t)sizeof(float);
+    const int64_t rows = item->count[1] * item->count[2], step = PIECE / row_bytes > 0 ? PIECE / row_bytes : 1;
+    for (int64_t row = 0; row < rows; row += step) {
+        const int64_t count = rows - row < step ? rows - row : step;
+        VT_TRY(read_bytes(item, item->offset + row * row_bytes, count * row_bytes, values + row * width));
+        VT_TRY(check_straight(plan, item, channel, values, row, count));
+    }
+done:
+    return status;
+}
+
+static vt_status run_bytes(const vt_read_plan *plan, const vt_read_item *item, vt_decoder *decoder)
+{
+    vt_status status = VT_OK;
+    unsigned char *box = NULL;
+    const int64_t channel = straight_channel(plan, item);
+    if (channel >= 0) {
+        VT_TRY(is_checked(plan, item)
+                   ? read_checked(plan, item, channel)
+                   : read_bytes(item, item->offset, item->bytes, straight_place(plan, item, channel)));
+        copy_straight(plan, item, channel);
+        goto done;
+    }
+    VT_TRY(vt_decoder_room(decoder, (size_t)item->bytes, &box));
+    VT_TRY(read_bytes(item, item->offset, item->bytes, box));
+    VT_TRY(place_box(plan, item, box, decoder));
+done:
+    return status;
+}
+
+/* ---- chunks ---- */
+
+/* A chunk that was never written holds the fill value everywhere. */
+static vt_status fill_chunk(const vt_field_source *source, int64_t bytes, vt_decoder *decoder, void *place,
+                            unsigned char **box)
+{
+    vt_status status = VT_OK;
+    const int64_t size = vt_element_size(source->packing.element);
+    if (place != NULL)
+        *box = place;
+    else
+        VT_TRY(vt_decoder_room(decoder, (size_t)bytes, box));
+    for (int64_t i = 0; i < bytes; i += size) memcpy(*box + i, source->fill, (size_t)size);
+done:
+    return status;
+}
+
+/* To `place`, or where that is NULL, to *box in the decoder's memory. */
+static vt_status load_chunk(const vt_read_item *item, int64_t bytes, vt_decoder *decoder, void *place,
+                            unsigned char **box)
+{
+    vt_status status = VT_OK;
+    const vt_field_source *source = item->source;
+    unsigned char *stored = NULL;
+    if (item->offset < 0) return fill_chunk(source, bytes, decoder, place, box);
+    VT_TRY(vt_decoder_room(decoder, (size_t)item->bytes, &stored));
+    VT_TRY(read_bytes(item, item->offset, item->bytes, stored));
+    status = vt_decode(decoder, &source->pipeline, item->chunk->skipped_filters, stored, (size_t)item->bytes,
+                       (size_t)bytes, place, box);
+    if (status != VT_OK) {
+        long long last = (long long)(item->start[0] + item->count[0] - 1);
+        char times[64] = "";
+        if (item->count[0] > 1) snprintf(times, sizeof times, " to %lld", last);
+        status = vt_error_context("%s: '%s' at time %lld%s, the chunk at byte %lld is damaged", source->part->path,
+                                  source->name, (long long)item->start[0], times, (long long)item->offset);
+    }
+done:
+    return status;
+}
+
+static vt_status run_chunk(const vt_read_plan *plan, const vt_read_item *item, vt_decoder *decoder)
+{
+    vt_status status = VT_OK;
+    const vt_field_source *source = item->source;
+    int64_t bytes = vt_element_size(source->packing.element);
+    for (int i = 0; i < 4; i++) bytes *= item->count[i];
+    const bool worth_keeping = item->count[0] > 1;
+    const unsigned char *kept = worth_keeping ? vt_chunk_cache_take(plan->manner.cache, item->chunk) : NULL;
+    unsigned char *box = NULL;
+    const int64_t channel = worth_keeping ? -1 : straight_channel(plan, item);
+    if (channel >= 0) {
+        float *place = straight_place(plan, item, channel);
+        VT_TRY(load_chunk(item, bytes, decoder, place, &box));
+        if (is_checked(plan, item))
+            VT_TRY(check_straight(plan, item, channel, place, 0, item->count[1] * item->count[2]));
+        copy_straight(plan, item, channel);
+        goto done;
+    }
+    if (kept != NULL) { /* place_box copies what it has to turn */
+        status = place_box(plan, item, (unsigned char *)kept, decoder);
+        vt_chunk_cache_release(plan->manner.cache, item->chunk);
+        return status;
+    }
+    VT_TRY(load_chunk(item, bytes, decoder, NULL, &box));
+    if (worth_keeping) vt_chunk_cache_keep(plan->manner.cache, item->chunk, box, bytes);
+    VT_TRY(place_box(plan, item, box, decoder));
+done:
+    return status;
+}
+
+/* ---- through HDF5 ---- */
+
+static vt_status run_library(const vt_read_plan *plan, const vt_read_item *item)
+{
+    vt_status status = VT_OK;
+    const vt_frame *frame = &plan->frames[item->first_frame];
+    const vt_frame_window *window = &plan->window;
+    VT_TRY(vt_fields_file_read_window(item->file, frame->time, frame->channels, window, frame->values));
+    for (int64_t f = 1; f < item->frame_count; f++)
+        memcpy(frame[f].values, frame->values,
+               (size_t)(frame[f].channels * window->rows * window->width) * sizeof(float));
+done:
+    return status;
+}
+
+static vt_status run_item(const vt_read_plan *plan, int64_t index, vt_decoder *decoder)
+{
+    if (index >= plan->item_count) {
+        const vt_frame_copy *copy = &plan->copies[index - plan->item_count];
+        memcpy(copy->to, copy->from, (size_t)copy->floats * sizeof(float));
+        return VT_OK;
+    }
+    const vt_read_item *item = &plan->items[index];
+    if (item->kind == VT_ITEM_LIBRARY) return run_library(plan, item);
+    return item->kind == VT_ITEM_RUN ? run_bytes(plan, item, decoder) : run_chunk(plan, item, decoder);
+}
+
+vt_status vt_read_plan_run(vt_read_plan *plan, int64_t index, vt_decoder *decoder)
+{
+    vt_status status = run_item(plan, index, decoder);
+    if (status == VT_OK) __atomic_add_fetch(&plan->done, 1, __ATOMIC_RELEASE);
+    return status;
+}
+
+/* One frame by itself, into `values`. */
+static vt_status read_frame(const vt_read_plan *plan, const vt_frame *wanted, float *values, vt_decoder *decoder)
+{
+    vt_status status = VT_OK;
+    vt_read_plan *alone = NULL;
+    vt_frame frame = *wanted;
+    vt_read_manner manner = plan->manner;
+    frame.values = values;
+    VT_TRY(vt_read_plan_open(&alone));
+    VT_TRY(vt_read_plan_add(alone, &frame));
+    manner.direct = manner.tolerant = true;
+    VT_TRY(vt_read_plan_make(alone, &plan->window, &manner));
+    for (int64_t i = 0; i < vt_read_plan_items(alone); i++) VT_TRY(vt_read_plan_run(alone, i, decoder));
+done:
+    vt_read_plan_close(&alone);
+    return status;
+}
+
+/* HDF5 is not asked twice: after a failed read its buffers may hold anything. */
+void vt_read_plan_retry(const vt_read_plan *plan, int64_t index, vt_decoder *decoder,
+                        void (*mark)(int64_t sample, void *context), void *context)
+{
+    const vt_read_item *item = &plan->items[index];
+    const vt_frame_window *window = &plan->window;
+    for (int64_t f = 0; f < item->frame_count; f++) {
+        const vt_frame *frame = &plan->frames[item->first_frame + f];
+        const size_t bytes = (size_t)(frame->channels * window->rows * window->width) * sizeof(float);
+        /* not in its place, where another item may be at work */
+        float *values = item->kind != VT_ITEM_LIBRARY ? malloc(bytes) : NULL;
+        if (values != NULL && read_frame(plan, frame, values, decoder) == VT_OK)
+            memcpy(frame->values, values, bytes);
+        else
+            mark(frame->sample, context);
+        vt_error_clear();
+        free(values);
+    }
+}

@@ -1,0 +1,334 @@
+#define _GNU_SOURCE /* preadv2 */
+#include "source/fields/read_plan.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "base/memory.h"
+#include "source/fields/read_plan_inside.h"
+#include "storage/hdf5_access.h"
+
+/* A run is at most so long, so that several threads share a sample, unless a single plane is longer; neighbouring times
+ * are joined up to the smaller bound. */
+#define LONGEST_RUN (INT64_C(1) << 20)
+#define LONGEST_JOINED_RUN (INT64_C(256) << 10)
+
+vt_status vt_read_plan_open(vt_read_plan **plan)
+{
+    *plan = vt_allocate(1, sizeof **plan, "the plan of a batch");
+    return VT_OK;
+}
+
+void vt_read_plan_close(vt_read_plan **pointer)
+{
+    vt_read_plan *plan = *pointer;
+    if (plan == NULL) return;
+    *pointer = NULL;
+    free(plan->frames);
+    free(plan->items);
+    free(plan->copies);
+    free(plan->chunk_numbers);
+    free(plan);
+}
+
+void vt_read_plan_clear(vt_read_plan *plan)
+{
+    plan->frame_count = plan->item_count = plan->copy_count = plan->done = 0;
+    plan->made = false;
+}
+
+/* `array` with room for one more; doubles. */
+static void *with_room(void *array, int64_t count, int64_t *room, size_t size)
+{
+    if (count < *room) return array;
+    *room = *room > 0 ? 2 * *room : 64;
+    return vt_reallocate(array, (size_t)*room, size, "the plan of a batch");
+}
+
+vt_status vt_read_plan_add(vt_read_plan *plan, const vt_frame *frame)
+{
+    plan->frames = with_room(plan->frames, plan->frame_count, &plan->frame_room, sizeof *frame);
+    plan->frames[plan->frame_count++] = *frame;
+    return VT_OK;
+}
+
+void vt_read_plan_add_copy(vt_read_plan *plan, const float *from, float *to, int64_t floats)
+{
+    plan->copies = with_room(plan->copies, plan->copy_count, &plan->copy_room, sizeof *plan->copies);
+    plan->copies[plan->copy_count++] = (vt_frame_copy){from, to, floats};
+}
+
+bool vt_read_plan_is_complete(const vt_read_plan *plan)
+{
+    return plan->made && __atomic_load_n(&plan->done, __ATOMIC_ACQUIRE) == vt_read_plan_items(plan);
+}
+
+static vt_status add_item(vt_read_plan *plan, const vt_read_item *item)
+{
+    plan->items = with_room(plan->items, plan->item_count, &plan->item_room, sizeof *item);
+    plan->items[plan->item_count++] = *item;
+    return VT_OK;
+}
+
+int64_t vt_read_plan_items(const vt_read_plan *plan)
+{
+    return plan->item_count + plan->copy_count;
+}
+
+int64_t vt_read_plan_frames(const vt_read_plan *plan)
+{
+    return plan->frame_count;
+}
+
+const vt_frame *vt_read_plan_frame(const vt_read_plan *plan, int64_t index)
+{
+    return &plan->frames[index];
+}
+
+/* By file and time; of the same time the one with most channels first, from which the others are copied. */
+static int by_place(const void *left, const void *right)
+{
+    const vt_frame *a = left, *b = right;
+    if (a->file != b->file) return a->file < b->file ? -1 : 1;
+    if (a->time != b->time) return a->time < b->time ? -1 : 1;
+    if (a->channels != b->channels) return a->channels > b->channels ? -1 : 1;
+    return a->values < b->values ? -1 : a->values > b->values ? 1 : 0;
+}
+
+/* ---- contiguous storage ---- */
+
+/* Joins the item to the one before when they touch in the file and both hold whole times. */
+static bool join(vt_read_plan *plan, const vt_read_item *item)
+{
+    if (plan->item_count == 0) return false;
+    vt_read_item *before = &plan->items[plan->item_count - 1];
+    const int64_t *extent = item->source->extent;
+    if (before->kind != VT_ITEM_RUN || before->source != item->source) return false;
+    if (before->offset + before->bytes != item->offset || before->bytes + item->bytes > LONGEST_JOINED_RUN)
+        return false;
+    if (item->count[1] != extent[1] || before->count[1] != extent[1]) return false;
+    before->count[0] += item->count[0];
+    before->bytes += item->bytes;
+    before->frame_count += item->frame_count;
+    return true;
+}
+
+/* The first `channels` channels of a time that `source` holds, in runs. */
+static vt_status plan_runs(vt_read_plan *plan, const vt_read_item *time, int64_t channels)
+{
+    vt_status status = VT_OK;
+    const vt_fields_file *file = time->file;
+    const vt_field_source *source = time->source;
+    const int64_t *extent = source->extent, size = vt_element_size(source->packing.element);
+    const int64_t row_bytes = extent[3] * size, plane_bytes = extent[2] * row_bytes;
+    const int source_index = (int)(source - file->sources);
+    const bool all_rows = plan->window.rows == extent[2];
+    for (int64_t c = 0, run; c < channels; c += run) {
+        const vt_field_channel *first = &file->channels[c];
+        run = 1;
+        if (first->source != source_index) continue;
+        while (all_rows && c + run < channels && first[run].source == source_index &&
+               first[run].level == first->level + run && (run + 1) * plane_bytes <= LONGEST_RUN)
+            run++;
+        vt_read_item item = *time;
+        item.kind = VT_ITEM_RUN;
+        item.start[1] = first->level;
+        item.start[2] = vt_first_file_row(source, &plan->window);
+        item.count[0] = 1;
+        item.count[1] = run;
+        item.count[2] = plan->window.rows;
+        item.count[3] = extent[3];
+        item.offset =
+            source->address + (item.start[0] * extent[1] + item.start[1]) * plane_bytes + item.start[2] * row_bytes;
+        item.bytes = run * plan->window.rows * row_bytes;
+        if (!join(plan, &item)) VT_TRY(add_item(plan, &item));
+    }
+done:
+    return status;
+}
+
+/* ---- chunks ---- */
+
+static vt_status note_chunk(vt_read_plan *plan, int64_t *count, int64_t number)
+{
+    plan->chunk_numbers = with_room(plan->chunk_numbers, *count, &plan->chunk_room, sizeof number);
+    plan->chunk_numbers[(*count)++] = number;
+    return VT_OK;
+}
+
+/* The numbers of all chunks of a source that a time's channels touch. */
+static vt_status note_chunks(vt_read_plan *plan, const vt_read_item *time, int64_t channels, int64_t *count)
+{
+    vt_status status = VT_OK;
+    const vt_field_source *source = time->source;
+    const int source_index = (int)(source - time->file->sources);
+    const int64_t *chunk = source->chunk, *grid = source->grid;
+    const int64_t first_row = vt_first_file_row(source, &plan->window), last_row = first_row + plan->window.rows - 1;
+    vt_column_span spans[2];
+    const int span_count = vt_window_spans(&plan->window, spans);
+    for (int64_t c = 0; c < channels; c++) {
+        if (time->file->channels[c].source != source_index) continue;
+        int64_t box = time->start[0] / chunk[0] * grid[1] + time->file->channels[c].level / chunk[1];
+        for (int64_t row = first_row / chunk[2]; row <= last_row / chunk[2]; row++)
+            for (int s = 0; s < span_count; s++)
+                for (int64_t column = spans[s].first / chunk[3];
+                     column <= (spans[s].first + spans[s].count - 1) / chunk[3]; column++)
+                    VT_TRY(note_chunk(plan, count, (box * grid[2] + row) * grid[3] + column));
+    }
+done:
+    return status;
+}
+
+static int by_number(const void *left, const void *right)
+{
+    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/* Frames [first, first + count) of one file: each chunk that any of them touches is one item. */
+static vt_status plan_chunks(vt_read_plan *plan, vt_field_source *source, int64_t first, int64_t frames)
+{
+    vt_status status = VT_OK;
+    int64_t count = 0;
+    const int64_t *chunk = source->chunk, *grid = source->grid;
+    for (int64_t f = first; f < first + frames; f++) {
+        vt_read_item time = {.file = plan->frames[f].opened, .source = source, .start = {plan->frames[f].time}};
+        if (f == first || plan->frames[f].time != plan->frames[f - 1].time)
+            VT_TRY(note_chunks(plan, &time, plan->frames[f].channels, &count));
+    }
+    if (count > 0) qsort(plan->chunk_numbers, (size_t)count, sizeof *plan->chunk_numbers, by_number);
+    int64_t begin = first;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t number = plan->chunk_numbers[i], rest = number;
+        if (i > 0 && number == plan->chunk_numbers[i - 1]) continue;
+        vt_read_item item = {.kind = VT_ITEM_CHUNK, .file = plan->frames[first].opened, .source = source};
+        for (int d = 3; d >= 0; rest /= grid[d--]) {
+            item.start[d] = rest % grid[d] * chunk[d];
+            item.count[d] = chunk[d];
+        }
+        while (plan->frames[begin].time < item.start[0]) begin++;
+        int64_t end = begin;
+        while (end < first + frames && plan->frames[end].time < item.start[0] + chunk[0]) end++;
+        item.first_frame = begin;
+        item.frame_count = end - begin;
+        VT_TRY(vt_field_source_find_chunk(source, number));
+        item.chunk = &source->chunks[number];
+        item.offset = item.chunk->address;
+        item.bytes = item.chunk->address < 0 ? 0 : item.chunk->size;
+        VT_TRY(add_item(plan, &item));
+    }
+done:
+    return status;
+}
+
+/* ---- all ---- */
+
+/* Is the byte in the page cache? Where the kernel can't say, no. */
+static bool is_cached(int descriptor, int64_t offset)
+{
+#ifdef RWF_NOWAIT
+    char byte;
+    struct iovec memory = {&byte, 1};
+    return preadv2(descriptor, &memory, 1, offset, RWF_NOWAIT) == 1;
+#else
+    (void)descriptor, (void)offset;
+    return false;
+#endif
+}
+
+/* The kernel may begin to fetch what it doesn't have. Of what it has the advice costs a walk over its pages, so
+ * it isn't given then. */
+static void advise(const vt_read_item *item)
+{
+    if (item->kind == VT_ITEM_LIBRARY || item->bytes == 0) return;
+    const int descriptor = item->source->part->descriptor;
+    if (is_cached(descriptor, item->offset) && is_cached(descriptor, item->offset + item->bytes - 1)) return;
+    (void)posix_fadvise(descriptor, item->offset, item->bytes, POSIX_FADV_WILLNEED);
+}
+
+/* Frames of one time: they begin with the one that has most channels. */
+static int64_t same_time(const vt_read_plan *plan, int64_t first, int64_t end)
+{
+    int64_t next = first + 1;
+    while (next < end && plan->frames[next].time == plan->frames[first].time) next++;
+    return next - first;
+}
+
+static vt_status plan_times(vt_read_plan *plan, vt_field_source *source, int64_t first, int64_t frames)
+{
+    vt_status status = VT_OK;
+    for (int64_t f = first, count; f < first + frames; f += count) {
+        const vt_frame *frame = &plan->frames[f];
+        count = same_time(plan, f, first + frames);
+        vt_read_item item = {.kind = VT_ITEM_LIBRARY,
+                             .file = frame->opened,
+                             .source = source != NULL ? source : frame->opened->sources,
+                             .start = {frame->time},
+                             .count = {1},
+                             .first_frame = f,
+                             .frame_count = count};
+        VT_TRY(source != NULL ? plan_runs(plan, &item, frame->channels) : add_item(plan, &item));
+    }
+done:
+    return status;
+}
+
+static vt_status plan_file(vt_read_plan *plan, int64_t first, int64_t frames)
+{
+    vt_status status = VT_OK;
+    const bool direct = plan->manner.direct, tolerant = plan->manner.tolerant;
+    vt_fields_file *file = plan->frames[first].opened;
+    const int64_t mark = plan->item_count;
+    if (!tolerant) VT_TRY(vt_fields_file_check_size(file, plan->frames[first].time));
+    if (!direct || vt_fields_file_obstacle(file) != NULL) return plan_times(plan, NULL, first, frames);
+    for (int s = 0; s < file->source_count && status == VT_OK; s++) {
+        vt_field_source *source = &file->sources[s];
+        if (source->layout == VT_LAYOUT_CONTIGUOUS) {
+            status = plan_times(plan, source, first, frames);
+        } else {
+            vt_hdf5_enter();
+            status = plan_chunks(plan, source, first, frames);
+            vt_hdf5_leave();
+        }
+    }
+    if (status != VT_OK && tolerant) { /* the library then tells the good times from the bad ones */
+        vt_error_clear();
+        plan->item_count = mark;
+        return plan_times(plan, NULL, first, frames);
+    }
+    for (int64_t i = mark; status == VT_OK && i < plan->item_count; i++) advise(&plan->items[i]);
+done:
+    return status;
+}
+
+vt_status vt_read_plan_make(vt_read_plan *plan, const vt_frame_window *window, const vt_read_manner *manner)
+{
+    vt_status status = VT_OK;
+    plan->window = *window;
+    plan->manner = *manner;
+    plan->item_count = 0;
+    if (plan->frame_count > 0) qsort(plan->frames, (size_t)plan->frame_count, sizeof *plan->frames, by_place);
+    for (int64_t first = 0, count; first < plan->frame_count; first += count) {
+        for (count = 1; first + count < plan->frame_count; count++)
+            if (plan->frames[first + count].file != plan->frames[first].file) break;
+        VT_TRY(plan_file(plan, first, count));
+    }
+    plan->made = true;
+done:
+    return status;
+}
+
+vt_file_extent vt_read_plan_extent(const vt_read_plan *plan, int64_t index)
+{
+    const vt_read_item *item = &plan->items[index];
+    if (index >= plan->item_count || item->kind == VT_ITEM_LIBRARY) return (vt_file_extent){.descriptor = -1};
+    vt_file_extent extent = {item->source->part->descriptor, item->offset, item->bytes, 0};
+    if (item->kind == VT_ITEM_CHUNK && item->bytes > 0 && item->chunk->skipped_filters == 0 &&
+        vt_pipeline_is_gzip(&item->source->pipeline)) {
+        extent.inflated = vt_element_size(item->source->packing.element);
+        for (int d = 0; d < 4; d++) extent.inflated *= item->count[d];
+    }
+    return extent;
+}

@@ -1,0 +1,49 @@
+/* Items of a vt_read_plan, for read_plan.c, which makes them, and read_item.c, which does them. */
+#ifndef VT_SOURCE_FIELDS_READ_PLAN_INSIDE_H
+#define VT_SOURCE_FIELDS_READ_PLAN_INSIDE_H
+
+#include "source/fields/fields_inside.h"
+#include "source/fields/read_plan.h"
+
+typedef enum { VT_ITEM_LIBRARY, VT_ITEM_RUN, VT_ITEM_CHUNK } vt_item_kind;
+
+/* A box of one source: elements [start, start + count) of time, level, row (the file's) and column, which lie one
+ * behind another in the file (a run), or in a chunk. Of a library's item only the time counts. */
+typedef struct {
+    vt_item_kind kind;
+    vt_fields_file *file;
+    vt_field_source *source;
+    int64_t start[4], count[4];
+    int64_t offset, bytes; /* in the file */
+    vt_chunk_entry *chunk;
+    int64_t first_frame, frame_count;
+} vt_read_item;
+
+typedef struct {
+    const float *from;
+    float *to;
+    int64_t floats;
+} vt_frame_copy;
+
+struct vt_read_plan {
+    vt_frame *frames;
+    int64_t frame_count, frame_room;
+    vt_read_item *items;
+    int64_t item_count, item_room;
+    vt_frame_copy *copies; /* items too: they come behind the others */
+    int64_t copy_count, copy_room;
+    bool made;
+    int64_t done;           /* items that succeeded; atomic */
+    int64_t *chunk_numbers; /* scratch */
+    int64_t chunk_room;
+    vt_frame_window window;
+    vt_read_manner manner;
+};
+
+/* The file's rows of a source that hold the window's, whichever way they run. */
+static inline int64_t vt_first_file_row(const vt_field_source *source, const vt_frame_window *window)
+{
+    return source->south_first ? source->extent[2] - window->first_row - window->rows : window->first_row;
+}
+
+#endif

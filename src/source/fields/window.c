@@ -1,0 +1,202 @@
+#include "source/fields/window.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+static const double tolerance = 1e-4; /* degrees: coordinates are float32 mostly */
+
+int vt_window_spans(const vt_frame_window *window, vt_column_span spans[2])
+{
+    const int64_t left = window->period > 0 ? window->period - window->first_column : window->width;
+    const int64_t first = window->width < left ? window->width : left;
+    spans[0] = (vt_column_span){window->first_column, first, 0};
+    spans[1] = (vt_column_span){0, window->width - first, first};
+    return spans[1].count > 0 ? 2 : 1;
+}
+
+int64_t vt_window_column(const vt_frame_window *window, int64_t column)
+{
+    column += window->first_column;
+    return window->period > 0 && column >= window->period ? column - window->period : column;
+}
+
+vt_window_range vt_window_range_of(const double lat_range[2], const double lon_range[2])
+{
+    vt_window_range range = {.by_rows = !isnan(lat_range[0]), .by_columns = !isnan(lon_range[0])};
+    if (range.by_rows) {
+        range.south = lat_range[0];
+        range.north = lat_range[1];
+    }
+    if (range.by_columns) {
+        range.west = lon_range[0];
+        range.east = lon_range[1];
+    }
+    return range;
+}
+
+/* "[30, 60]", with or without the brackets, both numbers within ±limit. */
+static bool parse_pair(const char *text, double limit, double pair[2])
+{
+    int end = -1;
+    const bool bracket = *text == '[';
+    if (sscanf(text + bracket, "%lf , %lf %n", &pair[0], &pair[1], &end) != 2 || end < 0) return false;
+    if (strcmp(text + bracket + end, bracket ? "]" : "") != 0) return false;
+    return fabs(pair[0]) <= limit && fabs(pair[1]) <= limit;
+}
+
+vt_status vt_window_range_parse(const char *lat_range, const char *lon_range, vt_window_range *range)
+{
+    vt_status status = VT_OK;
+    double latitudes[2] = {NAN, NAN}, longitudes[2] = {NAN, NAN};
+    VT_CHECK(lat_range == NULL || (parse_pair(lat_range, 90, latitudes) && latitudes[0] <= latitudes[1]),
+             "--lat_range=%s: expected [south, north] in degrees, like [30,60]", lat_range);
+    VT_CHECK(lon_range == NULL || (parse_pair(lon_range, 360, longitudes) && longitudes[1] - longitudes[0] <= 360),
+             "--lon_range=%s: expected [west, east] in degrees, like [-20,40]", lon_range);
+    *range = vt_window_range_of(latitudes, longitudes);
+done:
+    return status;
+}
+
+/* Degrees eastwards from `west` to `longitude`, 0 or more and below 360. */
+static double eastwards(double west, double longitude)
+{
+    double degrees = fmod(longitude - west, 360);
+    if (degrees < 0) degrees += 360;
+    return degrees > 360 - tolerance ? 0 : degrees;
+}
+
+/* How far it is from west to east: [0, 360] and [-180, 180] are the whole globe, [350, 10] is 20 degrees. */
+static double extent_of(const vt_window_range *range)
+{
+    return range->east - range->west >= 360 - tolerance ? 360 : eastwards(range->west, range->east);
+}
+
+/* After how many columns they begin anew: a grid round the globe may also hold its first meridian twice. 0: never. */
+static int64_t period_of(const vt_window_grid *grid)
+{
+    const double *longitudes = grid->longitudes;
+    const int64_t width = grid->width;
+    if (width < 3) return 0;
+    const double step = eastwards(longitudes[0], longitudes[1]);
+    if (eastwards(longitudes[0], longitudes[width - 1]) < tolerance) return width - 1;
+    return fabs(eastwards(longitudes[width - 1], longitudes[0]) - step) < 0.01 * step + tolerance ? width : 0;
+}
+
+bool vt_window_goes_round(const double *longitudes, int64_t width)
+{
+    return period_of(&(vt_window_grid){.width = width, .longitudes = longitudes}) > 0;
+}
+
+static bool is_north_enough(const vt_window_range *range, double latitude)
+{
+    return latitude >= range->south - tolerance && latitude <= range->north + tolerance;
+}
+
+static vt_status find_rows(const vt_window_range *range, const vt_window_grid *grid, vt_frame_window *window)
+{
+    vt_status status = VT_OK;
+    const double *latitudes = grid->latitudes;
+    int64_t first = 0, count = 0;
+    if (!range->by_rows) goto done;
+    VT_CHECK(latitudes != NULL,
+             "lat_range: %s has no latitudes, so a range of them can't be found; give the window as img_size",
+             grid->path);
+    while (first < grid->height && !is_north_enough(range, latitudes[first])) first++;
+    while (first + count < grid->height && is_north_enough(range, latitudes[first + count])) count++;
+    VT_CHECK(count > 0, "lat_range [%g, %g]: no row of %s is within; its latitudes go from %g to %g", range->south,
+             range->north, grid->path, latitudes[0], latitudes[grid->height - 1]);
+    *window = (vt_frame_window){first, count, window->first_column, window->width, window->period};
+done:
+    return status;
+}
+
+static vt_status find_columns(const vt_window_range *range, const vt_window_grid *grid, vt_frame_window *window)
+{
+    vt_status status = VT_OK;
+    const double *longitudes = grid->longitudes;
+    const double extent = extent_of(range);
+    int64_t first = -1, within = 0, count = 0;
+    double nearest = 0, last = -1;
+    if (!range->by_columns) goto done;
+    VT_CHECK(longitudes != NULL,
+             "lon_range: %s has no longitudes, so a range of them can't be found; give the window as img_size",
+             grid->path);
+    const int64_t period = period_of(grid), columns = period > 0 ? period : grid->width;
+    for (int64_t i = 0; i < columns; i++) {
+        const double degrees = eastwards(range->west, longitudes[i]);
+        if (degrees > extent + tolerance) continue;
+        within++;
+        if (first < 0 || degrees < nearest) {
+            first = i;
+            nearest = degrees;
+        }
+    }
+    VT_CHECK(within > 0, "lon_range [%g, %g]: no column of %s is within; its longitudes go from %g to %g", range->west,
+             range->east, grid->path, longitudes[0], longitudes[grid->width - 1]);
+    for (; count < within; count++) {
+        const int64_t column = first + count < columns ? first + count : period > 0 ? first + count - period : -1;
+        const double degrees = column >= 0 ? eastwards(range->west, longitudes[column]) : -1;
+        if (degrees <= last || degrees > extent + tolerance) break;
+        last = degrees;
+    }
+    VT_CHECK(count == within,
+             "lon_range [%g, %g]: the %lld columns of %s that are within don't lie side by side from west to east (its "
+             "longitudes go from %g to %g); choose a range that doesn't reach past both ends of the grid",
+             range->west, range->east, (long long)within, grid->path, longitudes[0], longitudes[grid->width - 1]);
+    window->first_column = first;
+    window->width = count;
+    window->period = period;
+done:
+    return status;
+}
+
+vt_status vt_window_find(const vt_window_range *range, const vt_window_grid *grid, vt_frame_window *window)
+{
+    vt_status status = VT_OK;
+    *window = (vt_frame_window){0, grid->height, 0, grid->width, 0};
+    VT_TRY(find_rows(range, grid, window));
+    VT_TRY(find_columns(range, grid, window));
+done:
+    return status;
+}
+
+/* ---- advice ---- */
+
+/* A longitude in the terms of the range: not before its western end. */
+static double longitude_at(const vt_window_range *range, const vt_window_grid *grid, const vt_frame_window *window,
+                           int64_t column)
+{
+    return range->west + eastwards(range->west, grid->longitudes[vt_window_column(window, column)]);
+}
+
+char *vt_window_advice(const vt_window_range *range, const vt_window_grid *grid, const vt_frame_window *window,
+                       int64_t patch)
+{
+    vt_text text = {0};
+    const int64_t sizes[2] = {window->rows, window->width};
+    for (int k = 0; k < 2; k++) {
+        const bool by_range = k == 0 ? range->by_rows : range->by_columns;
+        const char *what = k == 0 ? "lat_range" : "lon_range", *unit = k == 0 ? "rows" : "columns";
+        const int64_t below = sizes[k] - sizes[k] % patch, above = below + patch;
+        if (sizes[k] % patch == 0 || !by_range) continue;
+        for (int j = 0; j < 2; j++) {
+            const int64_t size = j == 0 ? below : above;
+            const int64_t room = k == 0 ? grid->height - window->first_row
+                                        : (window->period > 0 ? window->period : grid->width - window->first_column);
+            if (size == 0 || size > room) continue;
+            vt_frame_window changed = *window;
+            changed.width = size;
+            const double low =
+                k == 0 ? grid->latitudes[window->first_row + size - 1] : longitude_at(range, grid, &changed, 0);
+            const double high =
+                k == 0 ? grid->latitudes[window->first_row] : longitude_at(range, grid, &changed, size - 1);
+            vt_text_append(&text, "%s%s [%g, %g] would be %lld %s", text.length > 0 ? ", " : "", what, low, high,
+                           (long long)size, unit);
+        }
+    }
+    return text.characters;
+}

@@ -1,0 +1,194 @@
+#include "source/synthetic/synthetic_set.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "source/fields/fields_writer.h"
+#include "source/fields/file_list.h"
+#include "source/fields/statistics.h"
+#include "source/synthetic/climate.h"
+#include "source/synthetic/synthetic.h"
+#include "storage/output_file.h"
+
+/* One file to be made. */
+typedef struct {
+    const char *part; /* "train" */
+    int64_t year, first_step, steps;
+} year_plan;
+
+typedef struct {
+    const vt_synthetic_set_options *options;
+    vt_synthetic *synthetic;
+    vt_statistics *statistics;
+    double *latitudes, *longitudes;
+    float *fields; /* [channels, height, width] */
+    year_plan *plans;
+    int64_t plan_count;
+} synthetic_set;
+
+static char *plan_path(const synthetic_set *set, const year_plan *plan)
+{
+    return vt_text_format("%s/%s/%lld.h5", set->options->directory, plan->part, (long long)plan->year);
+}
+
+static void make_plans(synthetic_set *set)
+{
+    const vt_synthetic_set_options *options = set->options;
+    const int64_t steps[2] = {options->valid_steps, options->test_steps};
+    static const char *const parts[2] = {"valid", "test"};
+    for (int64_t i = 0; i < options->years; i++)
+        set->plans[set->plan_count++] =
+            (year_plan){"train", VT_SYNTHETIC_FIRST_YEAR + i, i * options->steps_per_year, options->steps_per_year};
+    for (int64_t i = 0; i < 2; i++) {
+        int64_t year = options->years + i;
+        if (steps[i] > 0)
+            set->plans[set->plan_count++] =
+                (year_plan){parts[i], VT_SYNTHETIC_FIRST_YEAR + year, year * options->steps_per_year, steps[i]};
+    }
+}
+
+static bool is_planned(const synthetic_set *set, const char *path)
+{
+    bool planned = false;
+    for (int64_t i = 0; i < set->plan_count && !planned; i++) {
+        char *other = plan_path(set, &set->plans[i]);
+        planned = strcmp(path, other) == 0;
+        free(other);
+    }
+    return planned;
+}
+
+/* Files of another set in the same folder would become part of this one. */
+static vt_status check_part(const synthetic_set *set, const char *part)
+{
+    vt_status status = VT_OK;
+    vt_file_list list = {0};
+    char *directory = vt_text_format("%s/%s", set->options->directory, part);
+    if (vt_file_list_open(directory, "data directory", false, &list) != VT_OK) vt_error_clear(); /* nothing there yet */
+    for (int64_t i = 0; i < list.count; i++) {
+        VT_CHECK(set->options->force, "%s is there already; give another directory, or --force to replace the files",
+                 list.paths[i]);
+        VT_CHECK(is_planned(set, list.paths[i]),
+                 "%s is there already and isn't among the files to be made; move it away, or give another directory",
+                 list.paths[i]);
+    }
+done:
+    vt_file_list_close(&list);
+    free(directory);
+    return status;
+}
+
+static vt_status check_directory(const synthetic_set *set)
+{
+    vt_status status = VT_OK;
+    char *statistics = vt_text_format("%s/stats/global_means.npy", set->options->directory);
+    VT_TRY(check_part(set, "train"));
+    VT_TRY(check_part(set, "valid"));
+    VT_TRY(check_part(set, "test"));
+    VT_CHECK(set->options->force || !vt_output_exists(statistics),
+             "%s is there already; give another directory, or --force to replace the files", statistics);
+done:
+    free(statistics);
+    return status;
+}
+
+/* All files together, before the first one. Unknown for compressed storage, and where files are replaced. */
+static vt_status check_space(const synthetic_set *set)
+{
+    vt_status status = VT_OK;
+    struct statvfs disk;
+    char needed[VT_NUMBER_SIZE], there[VT_NUMBER_SIZE];
+    const vt_synthetic_set_options *options = set->options;
+    double steps = 0;
+    VT_TRY(vt_output_make_directory(options->directory));
+    if (options->force || options->compression > 0 || statvfs(options->directory, &disk) != 0) goto done;
+    for (int64_t i = 0; i < set->plan_count; i++) steps += (double)set->plans[i].steps;
+    double bytes = 4.0 * steps * (double)options->channels * (double)(options->height * options->width);
+    double available = (double)disk.f_bavail * (double)disk.f_frsize;
+    VT_CHECK(bytes <= available, "%s: the set needs %s, but only %s are free on that disk", options->directory,
+             vt_text_bytes(bytes, needed), vt_text_bytes(available, there));
+done:
+    return status;
+}
+
+static vt_status prepare(synthetic_set *set)
+{
+    vt_status status = VT_OK;
+    const vt_synthetic_set_options *options = set->options;
+    const int64_t height = options->height, width = options->width;
+    set->latitudes = malloc((size_t)height * sizeof *set->latitudes);
+    set->longitudes = malloc((size_t)width * sizeof *set->longitudes);
+    set->fields = malloc((size_t)(options->channels * height * width) * sizeof *set->fields);
+    set->plans = malloc((size_t)(options->years + 2) * sizeof *set->plans);
+    VT_CHECK(set->latitudes != NULL && set->longitudes != NULL && set->fields != NULL && set->plans != NULL,
+             "out of memory for a grid of [%lld, %lld]", (long long)height, (long long)width);
+    for (int64_t j = 0; j < height; j++) set->latitudes[j] = vt_synthetic_latitude(height, j);
+    for (int64_t i = 0; i < width; i++) set->longitudes[i] = vt_synthetic_longitude(width, i);
+    make_plans(set);
+    VT_TRY(check_directory(set));
+    VT_TRY(check_space(set));
+    const vt_synthetic_options atmosphere = {.height = height,
+                                             .width = width,
+                                             .channels = options->channels,
+                                             .seed = options->seed,
+                                             .noise = options->noise};
+    VT_TRY(vt_synthetic_open(&atmosphere, &set->synthetic));
+    VT_TRY(vt_statistics_open(options->channels, height, width, &set->statistics));
+done:
+    return status;
+}
+
+static vt_status write_year(synthetic_set *set, const year_plan *plan)
+{
+    vt_status status = VT_OK;
+    const vt_synthetic_set_options *options = set->options;
+    const char *names[VT_CLIMATE_CHANNELS];
+    vt_fields_writer *writer = NULL;
+    double start = vt_clock_seconds();
+    char *path = plan_path(set, plan);
+    char *directory = vt_text_format("%s/%s", options->directory, plan->part);
+    for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) names[c] = vt_climate_channels[c].name;
+    VT_TRY(vt_output_make_directory(directory));
+    const vt_fields_writer_options file = {.shape = {plan->steps, options->channels, options->height, options->width},
+                                           .channel_names = names,
+                                           .latitudes = set->latitudes,
+                                           .longitudes = set->longitudes,
+                                           .chunk_times = options->chunk_times,
+                                           .compression = options->compression};
+    VT_TRY(vt_fields_writer_open(path, &file, &writer));
+    for (int64_t step = 0; step < plan->steps; step++) {
+        vt_synthetic_fields(set->synthetic, plan->first_step + step, set->fields);
+        if (strcmp(plan->part, "train") == 0) vt_statistics_add(set->statistics, set->fields);
+        VT_TRY(vt_fields_writer_append(writer, set->fields));
+    }
+    VT_TRY(vt_fields_writer_finish(&writer));
+    double bytes = 4.0 * (double)(plan->steps * options->channels) * (double)(options->height * options->width);
+    if (options->report != NULL) options->report(path, plan->steps, bytes, vt_clock_seconds() - start);
+done:
+    vt_fields_writer_close(&writer);
+    free(directory);
+    free(path);
+    return status;
+}
+
+vt_status vt_synthetic_set_write(const vt_synthetic_set_options *options)
+{
+    vt_status status = VT_OK;
+    synthetic_set set = {.options = options};
+    char *directory = vt_text_format("%s/stats", options->directory);
+    VT_TRY(prepare(&set));
+    for (int64_t i = 0; i < set.plan_count; i++) VT_TRY(write_year(&set, &set.plans[i]));
+    VT_TRY(vt_statistics_write(set.statistics, directory));
+done:
+    free(directory);
+    vt_statistics_close(&set.statistics);
+    vt_synthetic_close(&set.synthetic);
+    free(set.latitudes);
+    free(set.longitudes);
+    free(set.fields);
+    free(set.plans);
+    return status;
+}

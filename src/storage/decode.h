@@ -1,0 +1,52 @@
+/* HDF5's filters, undone without its library, so that several threads can: fletcher32, gzip, shuffle. The formats are
+ * those of the HDF5 file format specification, section "Filter Pipeline", and of its sources H5Zfletcher32.c,
+ * H5Zdeflate.c and H5Zshuffle.c. */
+#ifndef VT_STORAGE_DECODE_H
+#define VT_STORAGE_DECODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef enum { VT_FILTER_FLETCHER32, VT_FILTER_GZIP, VT_FILTER_SHUFFLE } vt_filter;
+
+enum { VT_FILTERS = 8 };
+
+typedef struct {
+    int count;
+    vt_filter filters[VT_FILTERS]; /* in the order in which they were applied */
+    size_t element_size;           /* of shuffle */
+} vt_pipeline;
+
+/* Memory of one thread; starts as {0}, grows. */
+typedef struct {
+    unsigned char *stored, *buffers[2], *turned;
+    size_t stored_size, buffer_sizes[2], turned_size;
+    void *inflater;
+} vt_decoder;
+
+void vt_decoder_close(vt_decoder *decoder);
+
+/* Room of at least `bytes` at *memory, which holds *size; what it held is lost. */
+vt_status vt_decoder_reserve(unsigned char **memory, size_t *size, size_t bytes);
+
+/* Room for the stored bytes of a chunk, to be read there. */
+vt_status vt_decoder_room(vt_decoder *decoder, size_t bytes, unsigned char **stored);
+
+/* decoded [decoded_size] = the chunk that lies in `stored`, [stored_size]; bit i of `skipped` says that filter i was
+ * not applied to it. The result lies in `place` [decoded_size] when that is not NULL; else it is `stored` itself when
+ * there is nothing to undo, or memory of the decoder until its next use. The error is a cause: "its fletcher32 checksum
+ * is wrong". */
+vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t skipped, unsigned char *stored,
+                    size_t stored_size, size_t decoded_size, void *place, unsigned char **decoded);
+
+/* Is gzip the first filter to be undone, and no checksum there? */
+bool vt_pipeline_is_gzip(const vt_pipeline *pipeline);
+
+/* For tests. */
+uint32_t vt_fletcher32(const unsigned char *bytes, size_t count);
+void vt_unshuffle(const unsigned char *shuffled, size_t bytes, size_t element_size, unsigned char *elements);
+
+#endif

@@ -1,0 +1,98 @@
+#include "storage/hdf5_access.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* H5Pset_file_locking came with 1.10.7 and, on the next branch, with 1.12.1. */
+#if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0))
+#define HAVE_FILE_LOCKING_PROPERTY 1
+#else
+#define HAVE_FILE_LOCKING_PROPERTY 0
+#endif
+
+static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t preparation = PTHREAD_ONCE_INIT;
+static char reason[512], refused_file[256]; /* guarded by `library` */
+
+/* Before the library starts. Older ones read the variable once, then; a value that the user has set stands. Without its
+ * tidying at exit, for that crashes over a file that couldn't be written in full; all else is closed by then. */
+static void prepare_library(void)
+{
+    if (!HAVE_FILE_LOCKING_PROPERTY) setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
+    H5dont_atexit();
+}
+
+void vt_hdf5_enter(void)
+{
+    pthread_once(&preparation, prepare_library);
+    pthread_mutex_lock(&library);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+}
+
+void vt_hdf5_leave(void)
+{
+    pthread_mutex_unlock(&library);
+}
+
+static herr_t take_first(unsigned depth, const H5E_error2_t *error, void *context)
+{
+    (void)context;
+    if (depth == 0 && error->desc != NULL) snprintf(reason, sizeof reason, "%s", error->desc);
+    return 0;
+}
+
+/* Of a failed call of the system the library tells all it knows, over several lines ("unable to open file: name = …,
+ * errno = 2, error message = …"): what it tried, and the system's own words, are enough. */
+static void shorten_reason(void)
+{
+    const char *number = strstr(reason, "errno = ");
+    char *details = strstr(reason, ": name = ");
+    if (details == NULL) details = strstr(reason, ": time = ");
+    if (details == NULL) return;
+    int error = number != NULL ? atoi(number + strlen("errno = ")) : 0;
+    *details = '\0';
+    if (error != 0) snprintf(details, sizeof reason - (size_t)(details - reason), ": %s", strerror(error));
+}
+
+const char *vt_hdf5_reason(void)
+{
+    int error_number = errno;
+    reason[0] = '\0';
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_first, NULL);
+    shorten_reason();
+    if (reason[0] == '\0') snprintf(reason, sizeof reason, "%s", strerror(error_number));
+    return reason;
+}
+
+hid_t vt_hdf5_file_access(void)
+{
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+#if HAVE_FILE_LOCKING_PROPERTY
+    H5Pset_file_locking(access, false, true);
+#endif
+    return access;
+}
+
+static herr_t refuse_link(const char *parent, const char *group, const char *target, const char *object,
+                          unsigned *flags, hid_t access, void *context)
+{
+    (void)parent, (void)group, (void)object, (void)flags, (void)access, (void)context;
+    snprintf(refused_file, sizeof refused_file, "%s", target);
+    return -1;
+}
+
+hid_t vt_hdf5_link_access(hid_t class)
+{
+    hid_t access = H5Pcreate(class);
+    H5Pset_elink_cb(access, refuse_link, NULL);
+    refused_file[0] = '\0';
+    return access;
+}
+
+const char *vt_hdf5_refused_file(void)
+{
+    return refused_file;
+}

@@ -1,0 +1,27 @@
+/* The one door to the HDF5 library. HDF5 keeps global state and most builds of it are not thread-safe (those that are
+ * serialise every call anyway), so whoever calls it holds this process-wide lock: training and validation may each have
+ * a reader thread. Included only by the files that read and write HDF5. */
+#ifndef VT_STORAGE_HDF5_ACCESS_H
+#define VT_STORAGE_HDF5_ACCESS_H
+
+#include <hdf5.h>
+
+/* Takes the lock, and silences HDF5's own printing of errors in the calling thread. */
+void vt_hdf5_enter(void);
+void vt_hdf5_leave(void);
+
+/* The innermost message of the HDF5 call that has just failed: the root cause. Valid until the next call of HDF5 by
+ * the holder of the lock, so take it at once. Falls back on errno's text. */
+const char *vt_hdf5_reason(void);
+
+/* Access properties for opening and making files: no file locking, which parallel file systems often refuse. */
+hid_t vt_hdf5_file_access(void);
+
+/* Access properties (of class H5P_LINK_ACCESS, or H5P_DATASET_ACCESS, which contains it) that don't follow links into
+ * other files: what is opened must not decide which files are read. */
+hid_t vt_hdf5_link_access(hid_t class);
+
+/* The file that such a link named since vt_hdf5_link_access was last called; "" when there was none. */
+const char *vt_hdf5_refused_file(void);
+
+#endif

@@ -1,0 +1,28 @@
+/* Arrays in NumPy's `.npy` format (numpy.lib.format, versions 1.0, 2.0 and 3.0): float32 and float64, C order. */
+#ifndef VT_STORAGE_NPY_H
+#define VT_STORAGE_NPY_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { VT_NPY_DIMENSIONS = 8 };
+
+typedef struct {
+    int dimensions;
+    int64_t shape[VT_NPY_DIMENSIONS];
+    int64_t count;  /* product of the shape */
+    double *values; /* [count], row-major */
+} vt_npy;
+
+/* Reads a whole array; to be closed. Errors: no such file, not .npy, another type or order, cut short. */
+vt_status vt_npy_open(const char *path, vt_npy *array);
+void vt_npy_close(vt_npy *array);
+
+/* Writes float32 values of the given shape, version 1.0, atomically; a file of that name is replaced. */
+vt_status vt_npy_write(const char *path, const float *values, const int64_t *shape, int dimensions);
+
+/* "[1, 20, 1, 1]"; malloc'd. */
+char *vt_npy_shape_text(const vt_npy *array);
+
+#endif

@@ -1,0 +1,99 @@
+#include "storage/output_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+static int directory_length(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? 0 : (int)(slash - path) + 1;
+}
+
+char *vt_output_partial_path(const char *path)
+{
+    int length = directory_length(path);
+    return vt_text_format("%.*s.%s.partial", length, path, path + length);
+}
+
+static vt_status synchronise(const char *path, int flags)
+{
+    vt_status status = VT_OK;
+    int descriptor = open(path, flags | O_CLOEXEC);
+    VT_CHECK(descriptor >= 0, "can't open %s: %s", path, strerror(errno));
+    /* some file systems don't synchronise directories, and say EINVAL */
+    VT_CHECK(fsync(descriptor) == 0 || errno == EINVAL, "can't write %s to the disk: %s", path, strerror(errno));
+done:
+    if (descriptor >= 0) close(descriptor);
+    return status;
+}
+
+vt_status vt_output_synchronise(const char *path)
+{
+    return synchronise(path, O_RDONLY);
+}
+
+vt_status vt_output_publish(const char *partial, const char *path)
+{
+    vt_status status = VT_OK;
+    int length = directory_length(path);
+    char *directory = length == 0 ? vt_text_copy(".") : vt_text_format("%.*s", length, path);
+    VT_TRY(synchronise(partial, O_RDWR));
+    struct stat info;
+    VT_CHECK(lstat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode),
+             "can't give %s its name: a directory or a device has it", path);
+    VT_CHECK(rename(partial, path) == 0, "can't rename %s to %s: %s", partial, path, strerror(errno));
+    VT_TRY(synchronise(directory, O_RDONLY | O_DIRECTORY));
+done:
+    if (status != VT_OK) unlink(partial);
+    free(directory);
+    return status;
+}
+
+vt_status vt_output_make_directory(const char *path)
+{
+    vt_status status = VT_OK;
+    char *part = vt_text_copy(path);
+    for (char *end = part; end != NULL;) {
+        end = strchr(end + 1, '/');
+        if (end != NULL) *end = '\0';
+        VT_CHECK(mkdir(part, 0777) == 0 || errno == EEXIST || errno == EISDIR, "can't make the directory %s: %s", part,
+                 strerror(errno));
+        struct stat info;
+        VT_CHECK(stat(part, &info) == 0 && S_ISDIR(info.st_mode), "can't make the directory %s: a file is there", part);
+        if (end != NULL) *end = '/';
+    }
+done:
+    free(part);
+    return status;
+}
+
+bool vt_output_exists(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0;
+}
+
+vt_status vt_output_check_file(const char *option, const char *path)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    int length = directory_length(path);
+    char *directory = length == 0 ? vt_text_copy(".") : vt_text_format("%.*s", length, path);
+    VT_CHECK(path[length] != '\0', "%s=%s: expected the name of a file, found that of a directory", option, path);
+    VT_CHECK(stat(directory, &info) == 0, "%s=%s: %s: %s; make the directory first", option, path, directory,
+             strerror(errno));
+    VT_CHECK(S_ISDIR(info.st_mode), "%s=%s: %s is no directory", option, path, directory);
+    VT_CHECK(access(directory, W_OK) == 0, "%s=%s: %s: %s", option, path, directory, strerror(errno));
+    VT_CHECK(stat(path, &info) != 0 || S_ISREG(info.st_mode), "%s=%s: that is %s; expected the name of a file", option,
+             path, S_ISDIR(info.st_mode) ? "a directory" : "a device or a pipe");
+done:
+    free(directory);
+    return status;
+}

@@ -1,0 +1,28 @@
+/* Files that appear whole or not at all: written under a hidden name beside the final one, synchronised with the disk,
+ * then renamed. */
+#ifndef VT_STORAGE_OUTPUT_FILE_H
+#define VT_STORAGE_OUTPUT_FILE_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+/* "dir/.name.partial" for "dir/name"; malloc'd. Always the same name, so that what a killed run left is replaced. */
+char *vt_output_partial_path(const char *path);
+
+/* Synchronises the finished file `partial` and gives it its name `path`. On failure `partial` is removed. */
+vt_status vt_output_publish(const char *partial, const char *path);
+
+/* Waits until a file's bytes, or a directory's names, are on the disk. */
+vt_status vt_output_synchronise(const char *path);
+
+/* Makes a directory and the missing ones above it; one that exists is fine. */
+vt_status vt_output_make_directory(const char *path);
+
+bool vt_output_exists(const char *path);
+
+/* Can a file of this name be made, or replaced when there is one? Errors: its directory is not there, or what has the
+ * name is no plain file: a directory, or a device, which must not be replaced. `option` is named in the message. */
+vt_status vt_output_check_file(const char *option, const char *path);
+
+#endif

@@ -1,0 +1,385 @@
+#include "storage/safetensors.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/bfloat16.h"
+#include "base/file.h"
+#include "base/float16.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "storage/output_file.h"
+
+/* Headers are small: the format's own limit is 100 MB, ours keeps a hostile file from taking memory. */
+enum { LONGEST_HEADER = 16 << 20, LONGEST_NAME = 256 };
+
+typedef enum { TYPE_F64, TYPE_F32, TYPE_F16, TYPE_BF16, TYPE_OTHER } number_type;
+
+typedef struct {
+    char name[LONGEST_NAME];
+    number_type type;
+    char type_name[16];
+    vt_tensor_shape shape;
+    int64_t begin, end; /* bytes, from the end of the header */
+} tensor_entry;
+
+struct vt_safetensors {
+    char *path;
+    FILE *file;
+    int64_t data_start, data_size;
+    int64_t count;
+    tensor_entry *entries;
+};
+
+/* ---- the header's JSON: objects, strings, whole numbers and arrays of them ---- */
+
+typedef struct {
+    const char *at, *end;
+} cursor;
+
+static void skip_blanks(cursor *c)
+{
+    while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\r' || *c->at == '\t')) c->at++;
+}
+
+/* Takes the character if it is the next one. */
+static bool take(cursor *c, char wanted)
+{
+    skip_blanks(c);
+    if (c->at == c->end || *c->at != wanted) return false;
+    c->at++;
+    return true;
+}
+
+/* A string without escapes but \" and \\ (what names of parameters hold); false for others, and for too long ones. */
+static bool take_string(cursor *c, char *text, size_t size)
+{
+    size_t length = 0;
+    if (!take(c, '"')) return false;
+    while (c->at < c->end && *c->at != '"') {
+        if (*c->at == '\\' && (++c->at == c->end || (*c->at != '"' && *c->at != '\\'))) return false;
+        if ((unsigned char)*c->at < 0x20 || length + 1 == size) return false;
+        text[length++] = *c->at++;
+    }
+    text[length] = '\0';
+    return take(c, '"');
+}
+
+static bool take_whole_number(cursor *c, int64_t *number)
+{
+    skip_blanks(c);
+    int digits = 0;
+    *number = 0;
+    for (; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++) {
+        if (++digits > 18) return false;
+        *number = 10 * *number + (*c->at - '0');
+    }
+    return digits > 0;
+}
+
+/* [1, 2, 3]: at most `most` numbers. */
+static bool take_numbers(cursor *c, int64_t *numbers, int most, int *count)
+{
+    *count = 0;
+    if (!take(c, '[')) return false;
+    if (take(c, ']')) return true;
+    do {
+        if (*count == most || !take_whole_number(c, &numbers[(*count)++])) return false;
+    } while (take(c, ','));
+    return take(c, ']');
+}
+
+/* {"name": "text", …}: "__metadata__", which says nothing that is needed. */
+static bool take_metadata(cursor *c)
+{
+    char *text = vt_allocate(1, LONGEST_HEADER, "a .safetensors file");
+    bool good = take(c, '{');
+    if (good && !take(c, '}')) {
+        do {
+            good = take_string(c, text, LONGEST_HEADER) && take(c, ':') && take_string(c, text, LONGEST_HEADER);
+        } while (good && take(c, ','));
+        good = good && take(c, '}');
+    }
+    free(text);
+    return good;
+}
+
+/* {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, in any order. */
+static bool take_entry(cursor *c, tensor_entry *entry)
+{
+    bool has_type = false, has_shape = false, has_offsets = false;
+    if (!take(c, '{')) return false;
+    do {
+        char key[32];
+        int64_t offsets[2];
+        int count;
+        if (!take_string(c, key, sizeof key) || !take(c, ':')) return false;
+        if (strcmp(key, "dtype") == 0) {
+            if (has_type || !take_string(c, entry->type_name, sizeof entry->type_name)) return false;
+            has_type = true;
+        } else if (strcmp(key, "shape") == 0) {
+            if (has_shape || !take_numbers(c, entry->shape.shape, VT_TENSOR_DIMENSIONS, &entry->shape.dimensions))
+                return false;
+            has_shape = true;
+        } else if (strcmp(key, "data_offsets") == 0) {
+            if (has_offsets || !take_numbers(c, offsets, 2, &count) || count != 2) return false;
+            entry->begin = offsets[0];
+            entry->end = offsets[1];
+            has_offsets = true;
+        } else {
+            return false;
+        }
+    } while (take(c, ','));
+    return take(c, '}') && has_type && has_shape && has_offsets;
+}
+
+static number_type type_of(const char *name)
+{
+    if (strcmp(name, "F64") == 0) return TYPE_F64;
+    if (strcmp(name, "F32") == 0) return TYPE_F32;
+    if (strcmp(name, "F16") == 0) return TYPE_F16;
+    return strcmp(name, "BF16") == 0 ? TYPE_BF16 : TYPE_OTHER;
+}
+
+static int64_t type_size(number_type type)
+{
+    return type == TYPE_F64 ? 8 : type == TYPE_F32 ? 4 : 2;
+}
+
+static vt_status check_entry(const vt_safetensors *file, const tensor_entry *entry)
+{
+    vt_status status = VT_OK;
+    VT_CHECK(entry->begin <= entry->end && entry->end <= file->data_size,
+             "%s: tensor '%s' lies at bytes %lld to %lld, but there are %lld", file->path, entry->name,
+             (long long)entry->begin, (long long)entry->end, (long long)file->data_size);
+    int64_t room = entry->end - entry->begin, elements = 1;
+    for (int i = 0; i < entry->shape.dimensions; i++) {
+        VT_CHECK(entry->shape.shape[i] == 0 || elements <= file->data_size / entry->shape.shape[i] + 1,
+                 "%s: tensor '%s' is larger than the file", file->path, entry->name);
+        elements *= entry->shape.shape[i];
+    }
+    VT_CHECK(entry->type == TYPE_OTHER || elements * type_size(entry->type) == room,
+             "%s: tensor '%s' has %lld elements of %s, but %lld bytes", file->path, entry->name, (long long)elements,
+             entry->type_name, (long long)room);
+done:
+    return status;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    int64_t left = ((const tensor_entry *)a)->begin, right = ((const tensor_entry *)b)->begin;
+    return left < right ? -1 : left > right;
+}
+
+static vt_status parse_header(vt_safetensors *file, const char *header, size_t length)
+{
+    vt_status status = VT_OK;
+    cursor c = {header, header + length};
+    bool good = take(&c, '{');
+    if (good && !take(&c, '}')) {
+        do {
+            tensor_entry entry = {.name = ""};
+            good = take_string(&c, entry.name, sizeof entry.name) && take(&c, ':');
+            if (good && strcmp(entry.name, "__metadata__") == 0) {
+                good = take_metadata(&c);
+                continue;
+            }
+            good = good && take_entry(&c, &entry);
+            if (!good) break;
+            entry.type = type_of(entry.type_name);
+            VT_TRY(check_entry(file, &entry));
+            tensor_entry *grown =
+                vt_reallocate(file->entries, (size_t)(file->count + 1), sizeof *grown, "a .safetensors file");
+            file->entries = grown;
+            grown[file->count++] = entry;
+        } while (good && take(&c, ','));
+        good = good && take(&c, '}');
+    }
+    skip_blanks(&c);
+    VT_CHECK(good && c.at == c.end, "%s: the header is not that of a .safetensors file, at its byte %lld", file->path,
+             (long long)(c.at - header));
+    if (file->count > 0) qsort(file->entries, (size_t)file->count, sizeof *file->entries, by_begin);
+    for (int64_t i = 1; i < file->count; i++)
+        VT_CHECK(file->entries[i].begin >= file->entries[i - 1].end, "%s: tensors '%s' and '%s' share bytes",
+                 file->path, file->entries[i - 1].name, file->entries[i].name);
+done:
+    return status;
+}
+
+vt_status vt_safetensors_open(const char *path, vt_safetensors **result)
+{
+    vt_status status = VT_OK;
+    char *header = NULL;
+    unsigned char prefix[8];
+    struct stat info;
+    vt_safetensors *file = vt_allocate(1, sizeof *file, "a .safetensors file");
+    *result = NULL;
+    file->path = vt_text_copy(path);
+    VT_CHECK(stat(path, &info) == 0, "can't open %s: %s", path, strerror(errno));
+    VT_CHECK(S_ISREG(info.st_mode), "%s is not a regular file, but should be a .safetensors file", path);
+    file->file = fopen(path, "rb");
+    VT_CHECK(file->file != NULL, "can't open %s: %s", path, strerror(errno));
+    VT_CHECK(fread(prefix, 1, 8, file->file) == 8, "%s is too short for a .safetensors file", path);
+    uint64_t length = 0;
+    for (int i = 7; i >= 0; i--) length = length << 8 | prefix[i];
+    VT_CHECK(
+        length <= LONGEST_HEADER && 8 + (int64_t)length <= info.st_size,
+        "%s: not a .safetensors file, or cut short: its first 8 bytes name a header of %llu bytes, the file has %lld",
+        path, (unsigned long long)length, (long long)info.st_size);
+    file->data_start = 8 + (int64_t)length;
+    file->data_size = info.st_size - file->data_start;
+    header = vt_allocate(1, (size_t)length + 1, "a .safetensors file");
+    VT_CHECK(fread(header, 1, (size_t)length, file->file) == length, "can't read the header of %s", path);
+    VT_TRY(parse_header(file, header, (size_t)length));
+    *result = file;
+    file = NULL;
+done:
+    free(header);
+    vt_safetensors_close(&file);
+    return status;
+}
+
+void vt_safetensors_close(vt_safetensors **pointer)
+{
+    vt_safetensors *file = *pointer;
+    if (file == NULL) return;
+    if (file->file != NULL) fclose(file->file);
+    free(file->entries);
+    free(file->path);
+    free(file);
+    *pointer = NULL;
+}
+
+const char *vt_safetensors_name(const vt_safetensors *file, int64_t index)
+{
+    return index < file->count ? file->entries[index].name : NULL;
+}
+
+void vt_safetensors_rename(vt_safetensors *file, int64_t index, const char *name)
+{
+    VT_ASSERT(index < file->count && strlen(name) < LONGEST_NAME);
+    memmove(file->entries[index].name, name, strlen(name) + 1);
+}
+
+static const tensor_entry *find_entry(const vt_safetensors *file, const char *name)
+{
+    const tensor_entry *entry = NULL;
+    for (int64_t i = 0; i < file->count; i++)
+        if (strcmp(file->entries[i].name, name) == 0) entry = &file->entries[i];
+    return entry;
+}
+
+const char *vt_safetensors_type(const vt_safetensors *file, const char *name)
+{
+    const tensor_entry *entry = find_entry(file, name);
+    return entry != NULL ? entry->type_name : NULL;
+}
+
+/* stored [count], numbers of the entry's type (not F32), as float32. */
+static vt_status convert(const vt_safetensors *file, const tensor_entry *entry, const void *stored, size_t count,
+                         float *values)
+{
+    vt_status status = VT_OK;
+    const uint16_t *halves = stored;
+    const double *doubles = stored;
+    for (size_t i = 0; i < count && entry->type == TYPE_F16; i++) values[i] = vt_float16_widen(halves[i]);
+    for (size_t i = 0; i < count && entry->type == TYPE_BF16; i++) values[i] = vt_bfloat16_widen(halves[i]);
+    for (size_t i = 0; i < count && entry->type == TYPE_F64; i++) {
+        values[i] = (float)doubles[i];
+        VT_CHECK(isfinite(values[i]) || !isfinite(doubles[i]),
+                 "%s: tensor '%s' holds %g (F64), which is too large for float32", file->path, entry->name, doubles[i]);
+    }
+done:
+    return status;
+}
+
+vt_status vt_safetensors_read_part(const vt_safetensors *file, const char *name, int part, int parts,
+                                   const vt_tensor_shape *shape, float *values)
+{
+    vt_status status = VT_OK;
+    void *stored = NULL;
+    char found[128], expected[128];
+    const tensor_entry *entry = find_entry(file, name);
+    vt_tensor_shape whole = *shape;
+    VT_CHECK(entry != NULL, "%s has no tensor '%s'", file->path, name);
+    whole.shape[0] *= parts;
+    vt_tensor_shape_text(&entry->shape, found);
+    vt_tensor_shape_text(&whole, expected);
+    VT_CHECK(strcmp(found, expected) == 0, "%s: tensor '%s' is %s, but the model's is %s", file->path, name, found,
+             expected);
+    VT_CHECK(entry->type != TYPE_OTHER, "%s: tensor '%s' holds %s; F32, F64, F16 and BF16 can be read", file->path,
+             name, entry->type_name);
+    const size_t count = (size_t)vt_tensor_count(shape), size = (size_t)type_size(entry->type);
+    const int64_t begin = file->data_start + entry->begin + part * (int64_t)(count * size);
+    if (entry->type != TYPE_F32) stored = vt_allocate(count + 1, size, "a .safetensors file");
+    VT_CHECK(fseeko(file->file, (off_t)begin, SEEK_SET) == 0, "can't read %s: %s", file->path, strerror(errno));
+    VT_CHECK(fread(stored != NULL ? stored : values, size, count, file->file) == count, "can't read tensor '%s' of %s",
+             name, file->path);
+    if (stored != NULL) VT_TRY(convert(file, entry, stored, count, values));
+done:
+    free(stored);
+    return status;
+}
+
+vt_status vt_safetensors_read(const vt_safetensors *file, const char *name, const vt_tensor_shape *shape, float *values)
+{
+    return vt_safetensors_read_part(file, name, 0, 1, shape, values);
+}
+
+/* ---- writing ---- */
+
+static void append_header(vt_text *header, const vt_named_tensor *tensors, int64_t count)
+{
+    int64_t offset = 0;
+    vt_text_append(header, "{\"__metadata__\":{\"format\":\"pt\"}");
+    for (int64_t i = 0; i < count; i++) {
+        int64_t bytes = vt_tensor_count(&tensors[i].shape) * (int64_t)sizeof(float);
+        vt_text_append(header, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[", tensors[i].name);
+        for (int d = 0; d < tensors[i].shape.dimensions; d++)
+            vt_text_append(header, "%s%lld", d > 0 ? "," : "", (long long)tensors[i].shape.shape[d]);
+        vt_text_append(header, "],\"data_offsets\":[%lld,%lld]}", (long long)offset, (long long)(offset + bytes));
+        offset += bytes;
+    }
+    vt_text_append(header, "}");
+    while (header->length % 8 != 0) vt_text_append(header, " "); /* the numbers begin aligned */
+}
+
+bool vt_safetensors_is_name(const char *path)
+{
+    const size_t length = strlen(path), suffix = strlen(".safetensors");
+    return length > suffix && strcmp(path + length - suffix, ".safetensors") == 0;
+}
+
+vt_status vt_safetensors_write(const char *path, const vt_named_tensor *tensors, int64_t count)
+{
+    vt_status status = VT_OK;
+    vt_text header = {0};
+    unsigned char prefix[8];
+    char *partial = vt_output_partial_path(path);
+    FILE *file = fopen(partial, "wb");
+    VT_CHECK(file != NULL, "can't write %s: %s", partial, strerror(errno));
+    append_header(&header, tensors, count);
+    for (int i = 0; i < 8; i++) prefix[i] = (unsigned char)((uint64_t)header.length >> 8 * i);
+    bool written =
+        fwrite(prefix, 1, 8, file) == 8 && fwrite(header.characters, 1, header.length, file) == header.length;
+    for (int64_t i = 0; i < count && written; i++) {
+        size_t elements = (size_t)vt_tensor_count(&tensors[i].shape);
+        written = fwrite(tensors[i].values, sizeof(float), elements, file) == elements;
+    }
+    written = vt_file_close(file, written);
+    file = NULL;
+    if (!written) {
+        int reason = errno;
+        remove(partial);
+        VT_FAIL("can't write %s: %s", path, strerror(reason));
+    }
+    VT_TRY(vt_output_publish(partial, path));
+done:
+    vt_text_close(&header);
+    free(partial);
+    return status;
+}

@@ -1,0 +1,409 @@
+#include "storage/tensor_file_inside.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "storage/output_file.h"
+
+/* Enough for a disk to be busy, little enough for a damaged chunk to be told apart from its neighbours. */
+enum { CHUNK_BYTES = 1 << 20, LONGEST_TEXT = 16 << 20 };
+
+/* errno when the system said why, for HDF5's own sentence buries it among addresses. */
+static const char *write_reason(void)
+{
+    int error = errno;
+    return error != 0 ? strerror(error) : vt_hdf5_reason();
+}
+
+static hid_t make_space(const vt_tensor_shape *shape)
+{
+    hsize_t extent[VT_TENSOR_DIMENSIONS];
+    for (int i = 0; i < shape->dimensions; i++) extent[i] = (hsize_t)shape->shape[i];
+    return H5Screate_simple(shape->dimensions, extent, NULL);
+}
+
+/* ---- opening and closing ---- */
+
+static vt_tensor_file *new_file(const char *path)
+{
+    vt_tensor_file *file = vt_allocate(1, sizeof *file, "a checkpoint's file");
+    file->path = vt_text_copy(path);
+    file->file = H5I_INVALID_HID;
+    return file;
+}
+
+vt_status vt_tensor_file_create(const char *path, vt_tensor_file **result)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *file = new_file(path);
+    vt_hdf5_enter();
+    hid_t access = vt_hdf5_file_access();
+    hid_t creation = H5Pcreate(H5P_FILE_CREATE);
+    H5Pset_obj_track_times(creation, false);                          /* the same tensors are the same bytes */
+    H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_LATEST); /* checksums on all of HDF5's own structures */
+    errno = 0;
+    file->file = H5Fcreate(path, H5F_ACC_TRUNC, creation, access);
+    VT_CHECK(file->file >= 0, "can't write %s: %s", path, write_reason());
+done:
+    H5Pclose(creation);
+    H5Pclose(access);
+    vt_hdf5_leave();
+    if (status != VT_OK) vt_tensor_file_close(&file);
+    *result = file;
+    return status;
+}
+
+vt_status vt_tensor_file_open(const char *path, vt_tensor_file **result)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *file = new_file(path);
+    vt_hdf5_enter();
+    hid_t access = vt_hdf5_file_access();
+    file->file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    VT_CHECK(file->file >= 0, "can't read %s: %s", path, vt_hdf5_reason());
+done:
+    H5Pclose(access);
+    vt_hdf5_leave();
+    if (status != VT_OK) vt_tensor_file_close(&file);
+    *result = file;
+    return status;
+}
+
+vt_status vt_tensor_file_finish(vt_tensor_file **file)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *f = *file;
+    vt_hdf5_enter();
+    errno = 0;
+    herr_t closed = H5Fclose(f->file);
+    if (closed < 0) status = vt_error_note(__FILE__, __LINE__, "can't write %s: %s", f->path, write_reason());
+    f->file = H5I_INVALID_HID;
+    vt_hdf5_leave();
+    if (status == VT_OK) status = vt_output_synchronise(f->path);
+    vt_tensor_file_close(file);
+    return status;
+}
+
+void vt_tensor_file_close(vt_tensor_file **file)
+{
+    vt_tensor_file *f = *file;
+    if (f == NULL) return;
+    for (int i = 0; i < VT_TENSOR_OPEN_SOURCES; i++) vt_tensor_close_source(&f->sources[i]);
+    if (f->file >= 0) {
+        vt_hdf5_enter();
+        H5Fclose(f->file);
+        vt_hdf5_leave();
+    }
+    free(f->path);
+    free(f);
+    *file = NULL;
+}
+
+/* ---- tensors ---- */
+
+/* As many leading rows a chunk as fit. */
+static void choose_chunk(const vt_tensor_shape *shape, hsize_t *chunk)
+{
+    int64_t inner = (int64_t)sizeof(float);
+    for (int i = shape->dimensions - 1; i >= 0; i--) {
+        int64_t fit = CHUNK_BYTES / inner;
+        fit = fit < 1 ? 1 : fit > shape->shape[i] ? shape->shape[i] : fit;
+        chunk[i] = (hsize_t)fit;
+        inner *= shape->shape[i];
+    }
+}
+
+/* The groups in the name that are not there yet. What fails shows when the dataset is made. */
+static void make_groups(vt_tensor_file *file, const char *name)
+{
+    hid_t properties = H5Pcreate(H5P_GROUP_CREATE);
+    H5Pset_obj_track_times(properties, false);
+    for (const char *slash = strchr(name, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        char *group = vt_text_format("%.*s", (int)(slash - name), name);
+        if (H5Lexists(file->file, group, H5P_DEFAULT) <= 0)
+            H5Gclose(H5Gcreate2(file->file, group, H5P_DEFAULT, properties, H5P_DEFAULT));
+        free(group);
+    }
+    H5Pclose(properties);
+}
+
+/* Chunks with checksums. */
+static void store_here(const vt_tensor_shape *shape, hid_t storage)
+{
+    hsize_t chunk[VT_TENSOR_DIMENSIONS];
+    choose_chunk(shape, chunk);
+    H5Pset_chunk(storage, shape->dimensions, chunk);
+    H5Pset_fletcher32(storage);
+    H5Pset_fill_time(storage, H5D_FILL_TIME_NEVER);
+}
+
+static vt_status add_part(const vt_tensor_file *file, const char *name, const vt_tensor_shape *shape,
+                          const vt_tensor_part *part, hid_t storage)
+{
+    vt_status status = VT_OK;
+    hsize_t first[VT_TENSOR_DIMENSIONS], extent[VT_TENSOR_DIMENSIONS];
+    const vt_tensor_box *box = &part->box;
+    VT_ASSERT(box->shape.dimensions == shape->dimensions && strpbrk(part->source, "/%") == NULL);
+    for (int i = 0; i < shape->dimensions; i++) {
+        VT_ASSERT(box->first[i] >= 0 && box->shape.shape[i] > 0 &&
+                  box->first[i] + box->shape.shape[i] <= shape->shape[i]);
+        first[i] = (hsize_t)box->first[i];
+        extent[i] = (hsize_t)box->shape.shape[i];
+    }
+    hid_t there = make_space(shape), here = make_space(&box->shape);
+    char *path = vt_text_format("/%s", part->name_in_source);
+    VT_CHECK(H5Sselect_hyperslab(there, H5S_SELECT_SET, first, NULL, extent, NULL) >= 0 &&
+                 H5Pset_virtual(storage, there, part->source, path, here) >= 0,
+             "can't write %s: /%s from %s: %s", file->path, name, part->source, vt_hdf5_reason());
+done:
+    free(path);
+    H5Sclose(here);
+    H5Sclose(there);
+    return status;
+}
+
+/* Makes the dataset: stored here, or virtual when there are parts. */
+static vt_status create_dataset(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape,
+                                int64_t part_count, const vt_tensor_part *parts, hid_t *dataset)
+{
+    vt_status status = VT_OK;
+    hid_t space = make_space(shape), storage = H5Pcreate(H5P_DATASET_CREATE);
+    VT_ASSERT(shape->dimensions > 0 && shape->dimensions <= VT_TENSOR_DIMENSIONS && vt_tensor_count(shape) > 0);
+    make_groups(file, name);
+    H5Pset_obj_track_times(storage, false);
+    if (part_count == 0) store_here(shape, storage);
+    for (int64_t i = 0; i < part_count; i++) VT_TRY(add_part(file, name, shape, &parts[i], storage));
+    errno = 0;
+    *dataset = H5Dcreate2(file->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, storage, H5P_DEFAULT);
+    VT_CHECK(*dataset >= 0, "can't write %s: no dataset /%s: %s", file->path, name, write_reason());
+done:
+    H5Pclose(storage);
+    H5Sclose(space);
+    return status;
+}
+
+vt_status vt_tensor_file_write(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape,
+                               const float *values)
+{
+    vt_status status = VT_OK;
+    hid_t dataset = H5I_INVALID_HID;
+    vt_hdf5_enter();
+    VT_TRY(create_dataset(file, name, shape, 0, NULL, &dataset));
+    errno = 0;
+    VT_CHECK(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0,
+             "can't write %s: dataset /%s: %s", file->path, name, write_reason());
+    errno = 0;
+    herr_t closed = H5Dclose(dataset); /* chunks may be written only now */
+    dataset = H5I_INVALID_HID;
+    VT_CHECK(closed >= 0, "can't write %s: dataset /%s: %s", file->path, name, write_reason());
+done:
+    if (dataset >= 0) H5Dclose(dataset);
+    vt_hdf5_leave();
+    return status;
+}
+
+vt_status vt_tensor_file_link(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape, int64_t part_count,
+                              const vt_tensor_part *parts)
+{
+    VT_ASSERT(part_count > 0);
+    hid_t dataset = H5I_INVALID_HID;
+    vt_hdf5_enter();
+    vt_status status = create_dataset(file, name, shape, part_count, parts, &dataset);
+    if (dataset >= 0) H5Dclose(dataset);
+    vt_hdf5_leave();
+    return status;
+}
+
+/* ---- attributes ---- */
+
+static vt_status write_attribute(vt_tensor_file *file, const char *name, hid_t type, int64_t count, const void *values)
+{
+    vt_status status = VT_OK;
+    vt_hdf5_enter();
+    hsize_t extent = (hsize_t)count;
+    hid_t space = count == 1 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &extent, NULL);
+    errno = 0;
+    hid_t attribute = H5Acreate2(file->file, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    VT_CHECK(attribute >= 0 && H5Awrite(attribute, type, values) >= 0, "can't write %s: attribute %s: %s", file->path,
+             name, write_reason());
+done:
+    if (attribute >= 0) H5Aclose(attribute);
+    H5Sclose(space);
+    vt_hdf5_leave();
+    return status;
+}
+
+vt_status vt_tensor_file_set_integers(vt_tensor_file *file, const char *name, int64_t count, const int64_t *values)
+{
+    return write_attribute(file, name, H5T_NATIVE_INT64, count, values);
+}
+
+vt_status vt_tensor_file_set_real(vt_tensor_file *file, const char *name, double value)
+{
+    return write_attribute(file, name, H5T_NATIVE_DOUBLE, 1, &value);
+}
+
+vt_status vt_tensor_file_set_text(vt_tensor_file *file, const char *name, const char *text)
+{
+    vt_hdf5_enter();
+    hid_t type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, strlen(text) + 1);
+    H5Tset_cset(type, H5T_CSET_UTF8);
+    vt_hdf5_leave();
+    vt_status status = write_attribute(file, name, type, 1, text);
+    vt_hdf5_enter();
+    H5Tclose(type);
+    vt_hdf5_leave();
+    return status;
+}
+
+/* Opens the attribute, which must be of this class; *count is its number of elements. */
+static vt_status open_attribute(vt_tensor_file *file, const char *name, H5T_class_t class, hid_t *attribute,
+                                int64_t *count)
+{
+    vt_status status = VT_OK;
+    hid_t space = H5I_INVALID_HID, type = H5I_INVALID_HID;
+    *attribute = H5Aopen(file->file, name, H5P_DEFAULT);
+    VT_CHECK(*attribute >= 0, "%s holds no attribute '%s': it is no checkpoint of vitrain, or damaged", file->path,
+             name);
+    type = H5Aget_type(*attribute);
+    VT_CHECK(H5Tget_class(type) == class && H5Tis_variable_str(type) <= 0, "%s: the attribute '%s' has another type",
+             file->path, name);
+    space = H5Aget_space(*attribute);
+    *count = H5Sget_simple_extent_npoints(space);
+done:
+    if (space >= 0) H5Sclose(space);
+    if (type >= 0) H5Tclose(type);
+    return status;
+}
+
+static vt_status read_numbers(vt_tensor_file *file, const char *name, H5T_class_t class, int64_t *count, void *values)
+{
+    vt_status status = VT_OK;
+    int64_t room = *count;
+    hid_t attribute = H5I_INVALID_HID;
+    vt_hdf5_enter();
+    VT_TRY(open_attribute(file, name, class, &attribute, count));
+    VT_CHECK(*count > 0 && *count <= room, "%s: the attribute '%s' has %lld values, expected 1 to %lld", file->path,
+             name, (long long)*count, (long long)room);
+    hid_t type = class == H5T_INTEGER ? H5T_NATIVE_INT64 : H5T_NATIVE_DOUBLE;
+    VT_CHECK(H5Aread(attribute, type, values) >= 0, "%s: the attribute '%s' is damaged: %s", file->path, name,
+             vt_hdf5_reason());
+done:
+    if (attribute >= 0) H5Aclose(attribute);
+    vt_hdf5_leave();
+    return status;
+}
+
+/* Its type, its size and, where that is no more than any text may have, its values. */
+static void visit_attribute(hid_t attribute)
+{
+    hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
+    const size_t size = H5Tget_size(type);
+    const H5T_class_t class = H5Tget_class(type);
+    const int64_t count = H5Sget_simple_extent_npoints(space);
+    const bool is_text = class == H5T_STRING && H5Tis_variable_str(type) <= 0;
+    const bool is_number = class == H5T_INTEGER || class == H5T_FLOAT;
+    if (count > 0 && size <= LONGEST_TEXT && (is_number || is_text) && count <= LONGEST_TEXT / (int64_t)(size + 8)) {
+        void *values = vt_allocate((size_t)count, size + 8, "a checkpoint's file");
+        hid_t number = class == H5T_INTEGER ? H5T_NATIVE_INT64 : H5T_NATIVE_DOUBLE;
+        H5Aread(attribute, is_text ? type : number, values);
+        free(values);
+    }
+    if (space >= 0) H5Sclose(space);
+    if (type >= 0) H5Tclose(type);
+}
+
+void vt_tensor_visit_attributes(vt_tensor_file *file)
+{
+    vt_hdf5_enter();
+    for (hsize_t i = 0;; i++) {
+        hid_t attribute = H5Aopen_by_idx(file->file, ".", H5_INDEX_NAME, H5_ITER_INC, i, H5P_DEFAULT, H5P_DEFAULT);
+        if (attribute < 0) break;
+        visit_attribute(attribute);
+        H5Aclose(attribute);
+    }
+    vt_hdf5_leave();
+}
+
+static vt_status list_names(vt_tensor_file *file, const char *group, char ***names, int64_t *count)
+{
+    vt_status status = VT_OK;
+    H5G_info_t info;
+    hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS);
+    VT_CHECK(H5Gget_info_by_name(file->file, group, &info, access) >= 0, "%s has no group '%s': %s", file->path, group,
+             vt_hdf5_reason());
+    *names = vt_allocate((size_t)info.nlinks + 1, sizeof **names, "a checkpoint's file");
+    for (hsize_t i = 0; i < info.nlinks; i++) {
+        char name[256];
+        ssize_t length =
+            H5Lget_name_by_idx(file->file, group, H5_INDEX_NAME, H5_ITER_INC, i, name, sizeof name, access);
+        VT_CHECK(length > 0 && length < (ssize_t)sizeof name, "%s: can't read the names in '%s': %s", file->path, group,
+                 vt_hdf5_reason());
+        (*names)[(*count)++] = vt_text_copy(name);
+    }
+done:
+    H5Pclose(access);
+    return status;
+}
+
+vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, char ***names, int64_t *count)
+{
+    *names = NULL;
+    *count = 0;
+    vt_hdf5_enter();
+    vt_status status = list_names(file, group, names, count);
+    vt_hdf5_leave();
+    return status;
+}
+
+bool vt_tensor_file_has(vt_tensor_file *file, const char *name)
+{
+    vt_hdf5_enter();
+    bool has = H5Aexists(file->file, name) > 0;
+    vt_hdf5_leave();
+    return has;
+}
+
+vt_status vt_tensor_file_get_integers(vt_tensor_file *file, const char *name, int64_t *count, int64_t *values)
+{
+    return read_numbers(file, name, H5T_INTEGER, count, values);
+}
+
+vt_status vt_tensor_file_get_integer(vt_tensor_file *file, const char *name, int64_t *value)
+{
+    int64_t count = 1;
+    return read_numbers(file, name, H5T_INTEGER, &count, value);
+}
+
+vt_status vt_tensor_file_get_real(vt_tensor_file *file, const char *name, double *value)
+{
+    int64_t count = 1;
+    return read_numbers(file, name, H5T_FLOAT, &count, value);
+}
+
+vt_status vt_tensor_file_get_text(vt_tensor_file *file, const char *name, char **text)
+{
+    vt_status status = VT_OK;
+    int64_t count = 0;
+    hid_t attribute = H5I_INVALID_HID, type = H5I_INVALID_HID;
+    *text = NULL;
+    vt_hdf5_enter();
+    VT_TRY(open_attribute(file, name, H5T_STRING, &attribute, &count));
+    type = H5Aget_type(attribute);
+    size_t size = H5Tget_size(type);
+    VT_CHECK(count == 1, "%s: the attribute '%s' has another shape", file->path, name);
+    VT_CHECK(size <= LONGEST_TEXT, "%s: the attribute '%s' has %zu bytes, more than any", file->path, name, size);
+    *text = vt_allocate(size + 1, 1, "a checkpoint's file");
+    VT_CHECK(H5Aread(attribute, type, *text) >= 0, "%s: the attribute '%s' is damaged: %s", file->path, name,
+             vt_hdf5_reason());
+done:
+    if (type >= 0) H5Tclose(type);
+    if (attribute >= 0) H5Aclose(attribute);
+    vt_hdf5_leave();
+    return status;
+}

@@ -1,0 +1,31 @@
+/* What tensor_file.c (writing, attributes), tensor_read.c and tensor_trial.c share; nobody else includes it. */
+#ifndef VT_STORAGE_TENSOR_FILE_INSIDE_H
+#define VT_STORAGE_TENSOR_FILE_INSIDE_H
+
+#include "storage/hdf5_access.h"
+#include "storage/tensor_file.h"
+
+/* Shards kept open while an index is read: few against a process's limit of open files. */
+enum { VT_TENSOR_OPEN_SOURCES = 64 };
+
+typedef struct {
+    char *name; /* NULL: a free place */
+    vt_tensor_file *file;
+    uint64_t last_use;
+} vt_tensor_source;
+
+struct vt_tensor_file {
+    char *path;
+    hid_t file;
+    vt_tensor_source sources[VT_TENSOR_OPEN_SOURCES];
+    uint64_t use_clock;
+};
+
+void vt_tensor_close_source(vt_tensor_source *source);
+
+/* For the trial: whatever HDF5 does to read all of a tensor but its numbers, of which it reads the first and the last;
+ * all attributes. Errors don't matter there. */
+void vt_tensor_visit(vt_tensor_file *file, const char *name);
+void vt_tensor_visit_attributes(vt_tensor_file *file);
+
+#endif

@@ -1,0 +1,125 @@
+#define _GNU_SOURCE /* SYS_close_range, strsignal */
+#include "storage/trial.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#include "base/log.h"
+#include "storage/hdf5_access.h"
+
+enum { COMPUTING_SECONDS = 20, SECONDS = 300 };
+#define MEMORY (INT64_C(8) << 30) /* beyond what the process has already */
+
+#if defined(__GLIBC__)
+typedef __rlimit_resource_t resource_name;
+#else
+typedef int resource_name;
+#endif
+
+static void set_limit(resource_name resource, rlim_t soft, rlim_t hard)
+{
+    struct rlimit limit;
+    if (getrlimit(resource, &limit) != 0) return;
+    if (limit.rlim_max != RLIM_INFINITY && hard > limit.rlim_max) hard = limit.rlim_max;
+    if (soft > hard) soft = hard;
+    limit = (struct rlimit){soft, hard};
+    setrlimit(resource, &limit);
+}
+
+/* Bytes of address space, 0 where the system doesn't say. */
+static rlim_t address_space(void)
+{
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL) return 0;
+    if (fscanf(file, "%llu", &pages) != 1) pages = 0;
+    fclose(file);
+    return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Nothing that is open here is touched there, and what the signals of this process mean is not their meaning there. */
+static void detach(void)
+{
+    static const int deadly[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGXCPU, SIGALRM, SIGSYS, SIGTRAP};
+    static const int for_the_run[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};
+    sigset_t none;
+    for (size_t i = 0; i < sizeof for_the_run / sizeof *for_the_run; i++) signal(for_the_run[i], SIG_IGN);
+    for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
+        if (deadly[i] != SIGSYS) signal(deadly[i], SIG_DFL); /* SIGSYS: how tests catch system calls */
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+    int nowhere = open("/dev/null", O_RDWR);
+    for (int i = 0; i <= STDERR_FILENO && nowhere >= 0; i++) dup2(nowhere, i);
+#ifdef SYS_close_range
+    syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
+#endif
+}
+
+__attribute__((noreturn)) static void run_there(void (*work)(void *context), void *context)
+{
+    const rlim_t space = address_space();
+    detach();
+    set_limit(RLIMIT_CORE, 0, 0);
+    set_limit(RLIMIT_CPU, COMPUTING_SECONDS, COMPUTING_SECONDS + 1);
+    if (space > 0) set_limit(RLIMIT_AS, space + MEMORY, space + MEMORY);
+    alarm(SECONDS);
+    vt_log_unlock();
+    vt_hdf5_leave();
+    work(context);
+    _exit(0);
+}
+
+static vt_status judge(const char *path, int ended)
+{
+    vt_status status = VT_OK;
+    char how[128];
+    if (WIFEXITED(ended) && WEXITSTATUS(ended) == 0) return VT_OK;
+    if (WIFEXITED(ended))
+        snprintf(how, sizeof how, "ended the process that tried it (exit status %d)", WEXITSTATUS(ended));
+    else if (WTERMSIG(ended) == SIGXCPU)
+        snprintf(how, sizeof how, "computed for more than %d s", COMPUTING_SECONDS);
+    else if (WTERMSIG(ended) == SIGALRM)
+        snprintf(how, sizeof how, "did not come to an end within %d s", SECONDS);
+    else
+        snprintf(how, sizeof how, "crashed (%s)", strsignal(WTERMSIG(ended)));
+    VT_FAIL("%s: HDF5 %s when it was tried in a process of its own: the file is damaged, or made to do harm", path,
+            how);
+done:
+    return status;
+}
+
+vt_status vt_trial(const char *path, void (*work)(void *context), void *context)
+{
+    static bool warned;
+    int ended = 0;
+    /* so that no other thread holds these locks in the copy */
+    vt_hdf5_enter();
+    vt_log_lock();
+    pid_t child = fork();
+    if (child == 0) run_there(work, context);
+    const int error = errno;
+    vt_log_unlock();
+    bool warn = child < 0 && !warned;
+    warned = warned || warn;
+    vt_hdf5_leave();
+    if (warn)
+        vt_log_warning("no process could be started to try files in (%s): HDF5 reads them unguarded", strerror(error));
+    if (child < 0) return VT_OK;
+    while (waitpid(child, &ended, 0) < 0)
+        if (errno != EINTR) return VT_OK; /* somebody else has collected it */
+    return judge(path, ended);
+}

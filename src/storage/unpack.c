@@ -1,0 +1,134 @@
+#include "storage/unpack.h"
+
+#include <math.h>
+#include <string.h>
+
+int64_t vt_element_size(vt_element element)
+{
+    static const int64_t sizes[] = {4, 8, 1, 1, 2, 2, 4, 4};
+    return sizes[element];
+}
+
+static bool is_scaled(const vt_packing *packing)
+{
+    return packing->scale != 1 || packing->offset != 0 || packing->missing_count > 0 || packing->has_limits;
+}
+
+bool vt_packing_is_plain(const vt_packing *packing)
+{
+    return packing->element == VT_ELEMENT_FLOAT32 && !packing->swapped && !is_scaled(packing);
+}
+
+static void swap_bytes(unsigned char *bytes, int64_t count, int64_t size)
+{
+    for (int64_t i = 0; i < count; i++, bytes += size)
+        for (int64_t low = 0, high = size - 1; low < high; low++, high--) {
+            unsigned char byte = bytes[low];
+            bytes[low] = bytes[high];
+            bytes[high] = byte;
+        }
+}
+
+enum { BLOCK = 1024 }; /* elements between the steps below: they stay in the first cache */
+
+/* In float64, as NumPy and netCDF's own tools do. */
+static void widen(vt_element element, const unsigned char *stored, int64_t count, double *values)
+{
+#define WIDEN(TYPE)                                                                                                    \
+    {                                                                                                                  \
+        TYPE aligned[BLOCK];                                                                                           \
+        memcpy(aligned, stored, (size_t)count * sizeof(TYPE));                                                         \
+        for (int64_t i = 0; i < count; i++) values[i] = (double)aligned[i];                                            \
+    }                                                                                                                  \
+    break
+    switch (element) {
+    case VT_ELEMENT_FLOAT32:
+        WIDEN(float);
+    case VT_ELEMENT_FLOAT64:
+        WIDEN(double);
+    case VT_ELEMENT_INT8:
+        WIDEN(int8_t);
+    case VT_ELEMENT_UINT8:
+        WIDEN(uint8_t);
+    case VT_ELEMENT_INT16:
+        WIDEN(int16_t);
+    case VT_ELEMENT_UINT16:
+        WIDEN(uint16_t);
+    case VT_ELEMENT_INT32:
+        WIDEN(int32_t);
+    case VT_ELEMENT_UINT32:
+        WIDEN(uint32_t);
+    }
+#undef WIDEN
+}
+
+void vt_unpack(const vt_packing *packing, void *memory, int64_t count, float *values)
+{
+    unsigned char *stored = memory;
+    const int64_t size = vt_element_size(packing->element);
+    const double scale = packing->scale, offset = packing->offset;
+    if (packing->swapped) swap_bytes(stored, count, size);
+    if (packing->element == VT_ELEMENT_FLOAT32 && !is_scaled(packing)) {
+        memcpy(values, stored, (size_t)(count * size));
+        return;
+    }
+    for (int64_t first = 0; first < count; first += BLOCK) {
+        double wide[BLOCK];
+        const int64_t block = count - first < BLOCK ? count - first : BLOCK;
+        widen(packing->element, stored + first * size, block, wide);
+        for (int64_t i = 0; i < block; i++) values[first + i] = (float)(wide[i] * scale + offset);
+        for (int m = 0; m < packing->missing_count; m++)
+            for (int64_t i = 0; i < block; i++)
+                if (wide[i] == packing->missing[m]) values[first + i] = NAN;
+        for (int64_t i = 0; i < block && packing->has_limits; i++)
+            if (!(wide[i] >= packing->least && wide[i] <= packing->most)) values[first + i] = NAN;
+    }
+}
+
+/* Added to the bits of a value without its sign, this reaches the sign's bit from the number above VT_LARGEST_VALUE on,
+ * infinities and NaN included. */
+#define BEYOND_LARGEST (0x80000000u - 0x7149f2cbu)
+
+/* Integers, as they need no order of additions; eight vectors at once, as each is a chain. Of BYTES each, for
+ * processors with what TARGET says: with the widest the values come out of the second cache as fast as it gives them.
+ */
+#define DEFINE_ALL_FINITE(NAME, TARGET, BYTES)                                                                         \
+    TARGET static bool NAME(const float *values, int64_t count)                                                        \
+    {                                                                                                                  \
+        typedef uint32_t vector __attribute__((vector_size(BYTES)));                                                   \
+        enum { CHAINS = 8, LANES = (BYTES) / 4, STEP = CHAINS * LANES };                                               \
+        vector found[CHAINS] = {0};                                                                                    \
+        int64_t i = 0;                                                                                                 \
+        for (; i + STEP <= count; i += STEP)                                                                           \
+            _Pragma("GCC unroll 8") /* else the chains live in memory */                                               \
+                for (int c = 0; c < CHAINS; c++)                                                                       \
+            {                                                                                                          \
+                vector bits;                                                                                           \
+                memcpy(&bits, values + i + LANES * c, sizeof bits);                                                    \
+                found[c] |= (bits & 0x7fffffffu) + BEYOND_LARGEST;                                                     \
+            }                                                                                                          \
+        uint32_t any = 0;                                                                                              \
+        for (int c = 0; c < CHAINS; c++)                                                                               \
+            for (int lane = 0; lane < LANES; lane++) any |= found[c][lane];                                            \
+        for (; i < count; i++) {                                                                                       \
+            uint32_t bits;                                                                                             \
+            memcpy(&bits, values + i, sizeof bits);                                                                    \
+            any |= (bits & 0x7fffffffu) + BEYOND_LARGEST;                                                              \
+        }                                                                                                              \
+        return (any & 0x80000000u) == 0;                                                                               \
+    }
+
+DEFINE_ALL_FINITE(all_finite_16, , 16)
+#if defined(__x86_64__)
+DEFINE_ALL_FINITE(all_finite_32, __attribute__((target("avx2"))), 32)
+DEFINE_ALL_FINITE(all_finite_64, __attribute__((target("avx512f,avx512bw"))), 64)
+#endif
+
+bool vt_all_finite(const float *values, int64_t count)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512bw")) return all_finite_64(values, count);
+    if (__builtin_cpu_supports("avx2")) return all_finite_32(values, count);
+#endif
+    return all_finite_16(values, count);
+}

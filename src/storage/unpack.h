@@ -1,0 +1,47 @@
+/* Elements as a file stores them → float32: byte order, whole numbers with scale and offset, missing values. */
+#ifndef VT_STORAGE_UNPACK_H
+#define VT_STORAGE_UNPACK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/largest_value.h"
+
+typedef enum {
+    VT_ELEMENT_FLOAT32,
+    VT_ELEMENT_FLOAT64,
+    VT_ELEMENT_INT8,
+    VT_ELEMENT_UINT8,
+    VT_ELEMENT_INT16,
+    VT_ELEMENT_UINT16,
+    VT_ELEMENT_INT32,
+    VT_ELEMENT_UINT32
+} vt_element;
+
+enum { VT_MISSING_VALUES = 8 }; /* _FillValue and those of missing_value */
+
+/* value = stored · scale + offset; what is stored as one of `missing`, or beyond the limits, becomes NaN (the
+ * conventions of netCDF). */
+typedef struct {
+    vt_element element;
+    bool swapped; /* of the other byte order than this machine's */
+    double scale, offset;
+    int missing_count;
+    double missing[VT_MISSING_VALUES];
+    bool has_limits;
+    double least, most; /* stored numbers that are valid */
+} vt_packing;
+
+/* Bytes of an element. */
+int64_t vt_element_size(vt_element element);
+
+/* Stored float32 of this machine's order, without scale, offset and missing values: bytes to be copied. */
+bool vt_packing_is_plain(const vt_packing *packing);
+
+/* values [count] from stored [count], which is of any alignment, and may be changed (its byte order turned). */
+void vt_unpack(const vt_packing *packing, void *stored, int64_t count, float *values);
+
+/* Is none of the values NaN, infinite or beyond ±VT_LARGEST_VALUE? */
+bool vt_all_finite(const float *values, int64_t count);
+
+#endif

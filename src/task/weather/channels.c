@@ -1,0 +1,92 @@
+#include "task/weather/channels.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const char *name, *standard_name, *units, *long_name;
+} known_variable;
+
+static const known_variable at_surface[] = {
+    {"u10", "eastward_wind", "m s-1", "eastward wind at 10 m"},
+    {"u10m", "eastward_wind", "m s-1", "eastward wind at 10 m"},
+    {"v10", "northward_wind", "m s-1", "northward wind at 10 m"},
+    {"v10m", "northward_wind", "m s-1", "northward wind at 10 m"},
+    {"t2m", "air_temperature", "K", "temperature at 2 m"},
+    {"sp", "surface_air_pressure", "Pa", "surface pressure"},
+    {"msl", "air_pressure_at_mean_sea_level", "Pa", "pressure at mean sea level"},
+    {"mslp", "air_pressure_at_mean_sea_level", "Pa", "pressure at mean sea level"},
+    {"tcwv", "atmosphere_mass_content_of_water_vapor", "kg m-2", "total column of water vapour"},
+    {"tp", "lwe_thickness_of_precipitation_amount", "m", "total precipitation"},
+    {"sst", "sea_surface_temperature", "K", "sea surface temperature"},
+    {"air_sig995", "air_temperature", "K", "temperature at sigma level 0.995"},
+};
+
+/* Followed by a pressure in hPa: "t850". */
+static const known_variable on_level[] = {
+    {"u", "eastward_wind", "m s-1", "eastward wind"},
+    {"v", "northward_wind", "m s-1", "northward wind"},
+    {"t", "air_temperature", "K", "temperature"},
+    {"z", "geopotential", "m2 s-2", "geopotential"},
+    {"r", "relative_humidity", "%", "relative humidity"},
+    {"q", "specific_humidity", "1", "specific humidity"},
+    {"w", "lagrangian_tendency_of_air_pressure", "Pa s-1", "vertical velocity"},
+};
+
+vt_variable vt_variable_of(const char *name)
+{
+    vt_variable variable = {NULL, "", ""};
+    for (size_t i = 0; i < sizeof at_surface / sizeof at_surface[0]; i++) {
+        const known_variable *known = &at_surface[i];
+        if (strcmp(name, known->name) != 0) continue;
+        variable = (vt_variable){known->standard_name, known->units, ""};
+        snprintf(variable.long_name, sizeof variable.long_name, "%s", known->long_name);
+        return variable;
+    }
+    size_t digits = name[0] != '\0' ? strspn(name + 1, "0123456789") : 0;
+    int level = digits > 0 && digits <= 4 && name[1 + digits] == '\0' ? atoi(name + 1) : 0;
+    for (size_t i = 0; i < sizeof on_level / sizeof on_level[0] && level > 0; i++) {
+        const known_variable *known = &on_level[i];
+        if (name[0] != known->name[0]) continue;
+        variable = (vt_variable){known->standard_name, known->units, ""};
+        snprintf(variable.long_name, sizeof variable.long_name, "%s at %d hPa", known->long_name, level);
+        return variable;
+    }
+    snprintf(variable.long_name, sizeof variable.long_name, "%s", name);
+    return variable;
+}
+
+bool vt_variable_is_signed(const char *name, const float *values, int64_t count)
+{
+    static const char *const kinds[] = {"eastward_wind", "northward_wind", "lagrangian_tendency_of_air_pressure"};
+    const char *standard_name = vt_variable_of(name).standard_name;
+    double low = 0, high = 0;
+    for (size_t i = 0; standard_name != NULL && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(standard_name, kinds[i]) == 0) return true;
+    if (standard_name != NULL) return false;
+    for (int64_t i = 0; i < count; i++) {
+        if (!isfinite(values[i])) continue;
+        low = fmin(low, (double)values[i]);
+        high = fmax(high, (double)values[i]);
+    }
+    return low < 0 && high > 0 && fmin(-low, high) >= 0.5 * fmax(-low, high);
+}
+
+vt_variable vt_variable_described(const char *name, const vt_channel_meaning *said)
+{
+    vt_variable variable = vt_variable_of(name);
+    if (said->units[0] == '\0' && said->standard_name[0] == '\0' && said->long_name[0] == '\0') return variable;
+    const bool same_units = strcmp(variable.units, said->units) == 0;
+    variable.units = said->units;
+    if (said->standard_name[0] != '\0')
+        variable.standard_name = said->standard_name;
+    else if (!same_units)
+        variable.standard_name = NULL;
+    if (said->long_name[0] != '\0')
+        snprintf(variable.long_name, sizeof variable.long_name, "%s", said->long_name);
+    else if (!same_units)
+        snprintf(variable.long_name, sizeof variable.long_name, "%s", name);
+    return variable;
+}
