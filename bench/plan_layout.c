@@ -91,7 +91,7 @@ static void make_batch(layout *l)
     const vt_config *config = l->config;
     vt_vit_options model = vt_trainer_model_options(config);
     int64_t tokens = (model.height / model.patch) * (model.width / model.patch);
-    vt_run_of rows =
+    vt_span rows =
         vt_vit_rows(&model, vt_parallel_tokens(&l->world->layout, l->world->rank, config->sequence_parallel, tokens));
     int64_t local = config->global_batch_size / config->data_parallel, channels = config->n_in_channels;
     int64_t count = local * channels * rows.count * model.width;

@@ -29,9 +29,9 @@ static void print_help(const vt_argument *flag)
 /* ---- what each rank has ---- */
 
 typedef struct {
-    vt_run_of samples; /* of the global batch */
-    vt_run_of tokens;  /* of the sample, for attention and the MLP */
-    vt_run_of own;     /* of the sample, for LayerNorm, residual and dropout: part of `tokens` with sequence_parallel */
+    vt_span samples; /* of the global batch */
+    vt_span tokens;  /* of the sample, for attention and the MLP */
+    vt_span own;     /* of the sample, for LayerNorm, residual and dropout: part of `tokens` with sequence_parallel */
 } share;
 
 static share share_of(const vt_config *config, const vt_layout *layout, int rank)
@@ -50,7 +50,7 @@ static share share_of(const vt_config *config, const vt_layout *layout, int rank
 }
 
 /* "0-1012", the one token's number alone */
-static const char *run_text(vt_run_of run, char text[48])
+static const char *run_text(vt_span run, char text[48])
 {
     if (run.count == 1)
         snprintf(text, 48, "%lld", (long long)run.first);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 /* All three weights first, then all three biases, so that each kind is one block [3 width, dim] and [3 width]. */
-static void build_qkv(vt_linear *qkv, vt_parameters *parameters, const char *prefix, int64_t dim, vt_run_of share)
+static void build_qkv(vt_linear *qkv, vt_parameters *parameters, const char *prefix, int64_t dim, vt_span share)
 {
     static const char *const names[3] = {"q", "k", "v"};
     vt_parameter *weights[3], *biases[3];
@@ -29,7 +29,7 @@ void vt_attention_build(vt_attention *attention, vt_parameters *parameters, cons
 {
     char name[VT_PARAMETER_NAME];
     const vt_parallel *parallel = vt_parameters_parallel(parameters);
-    vt_run_of share = vt_parallel_share(parallel, heads); /* whole heads */
+    vt_span share = vt_parallel_share(parallel, heads); /* whole heads */
     int64_t head_dim = dim / heads;
     attention->width = share.count * head_dim;
     attention->heads = share.count;
@@ -68,7 +68,7 @@ static parts parts_of_kv(vt_matrix kv, int64_t width)
 }
 
 /* This rank's queries beside a run of keys. */
-static vt_attention_shape shape_of(const vt_attention *attention, const vt_pass *pass, vt_run_of keys)
+static vt_attention_shape shape_of(const vt_attention *attention, const vt_pass *pass, vt_span keys)
 {
     return (vt_attention_shape){.batch = pass->batch,
                                 .heads = attention->heads,
@@ -82,9 +82,9 @@ static vt_attention_shape shape_of(const vt_attention *attention, const vt_pass 
                                     vt_pass_dropout(pass, attention->dropout, attention->layer, VT_SITE_ATTENTION)};
 }
 
-static vt_run_of all_keys(const vt_pass *pass)
+static vt_span all_keys(const vt_pass *pass)
 {
-    return (vt_run_of){0, pass->parallel->token_count};
+    return (vt_span){0, pass->parallel->token_count};
 }
 
 /* ---- keys and values gathered ---- */
@@ -183,7 +183,7 @@ static ring ring_begin(const vt_attention *attention, const vt_pass *pass)
 }
 
 /* The block of this step, whose keys are *keys; the next one sets out. */
-static parts ring_next(ring *r, vt_run_of *keys)
+static parts ring_next(ring *r, vt_span *keys)
 {
     const vt_parallel *parallel = r->pass->parallel;
     vt_request_wait(&r->request);
@@ -205,7 +205,7 @@ static void forward_ring(vt_attention *attention, const vt_pass *pass)
     float *part_log_sum = vt_arena_push(pass->arena, (size_t)(q.rows * attention->heads) * sizeof(float));
     ring r = ring_begin(attention, pass);
     for (int step = 0; step < pass->parallel->context->size; step++) {
-        vt_run_of run;
+        vt_span run;
         parts keys = ring_next(&r, &run);
         vt_attention_shape shape = shape_of(attention, pass, run);
         if (step == 0) {
@@ -242,7 +242,7 @@ static void backward_ring(const vt_attention *attention, const vt_pass *pass, vt
     vt_request request = {0};
     ring r = ring_begin(attention, pass);
     for (int step = 0; step < ranks; step++) {
-        vt_run_of run;
+        vt_span run;
         parts keys = ring_next(&r, &run);
         vt_attention_shape shape = shape_of(attention, pass, run);
         vt_matrix here = ring_block(&r, room[step % 2], step);

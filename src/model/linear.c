@@ -10,12 +10,12 @@ void vt_linear_build(vt_linear *linear, vt_parameters *parameters, const char *p
     vt_parameter *bias = with_bias ? vt_parameters_add(parameters, prefix, "bias", 1, &out, VT_START_ZERO, 0) : NULL;
     *linear = (vt_linear){.weight = weight, .bias = bias, .in = in, .out = out};
     if (split == VT_LINEAR_BY_OUTPUT) {
-        vt_run_of share = vt_parallel_share(parallel, out);
+        vt_span share = vt_parallel_share(parallel, out);
         linear->out = share.count;
         vt_parameter_split(weight, 0, tensor, share);
         if (with_bias) vt_parameter_split(bias, 0, tensor, share);
     } else if (split == VT_LINEAR_BY_INPUT) {
-        vt_run_of share = vt_parallel_share(parallel, in);
+        vt_span share = vt_parallel_share(parallel, in);
         linear->in = share.count;
         linear->without_bias = parallel->tensor->rank != 0;
         vt_parameter_split(weight, 1, tensor, share);

@@ -86,7 +86,7 @@ vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, c
     return parameter;
 }
 
-void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, vt_run_of run)
+void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, vt_span run)
 {
     VT_ASSERT(dimension < parameter->dimensions && run.first + run.count <= parameter->shape[dimension]);
     parameter->split = dimension;

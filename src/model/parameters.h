@@ -77,7 +77,7 @@ vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, c
                                 const int64_t *shape, vt_start start, double spread);
 
 /* This rank has only `run` of dimension `dimension`; the ranks along `axes` have the rest. */
-void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, vt_run_of run);
+void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, vt_span run);
 
 /* Its gradient is complete on every rank along `axes`. */
 void vt_parameter_complete(vt_parameter *parameter, unsigned axes);

@@ -96,17 +96,17 @@ int64_t vt_vit_tokens(const vt_vit_options *options)
     return (options->height + options->patch - 1) / options->patch * tokens_across(options);
 }
 
-vt_run_of vt_vit_rows(const vt_vit_options *options, vt_run_of tokens)
+vt_span vt_vit_rows(const vt_vit_options *options, vt_span tokens)
 {
     const int64_t across = tokens_across(options), first = tokens.first / across * options->patch;
     const int64_t end = ((tokens.first + tokens.count - 1) / across + 1) * options->patch;
-    return (vt_run_of){first, (end < options->height ? end : options->height) - first};
+    return (vt_span){first, (end < options->height ? end : options->height) - first};
 }
 
 static vt_patch_grid grid_of(const vt_vit *model, int64_t batch, int64_t channels, vt_patch_order order)
 {
     const vt_vit_options *o = &model->options;
-    vt_run_of tokens = model->parallel->own, rows = vt_vit_rows(o, tokens);
+    vt_span tokens = model->parallel->own, rows = vt_vit_rows(o, tokens);
     return (vt_patch_grid){.batch = batch,
                            .field_channels = channels,
                            .channels = channels,

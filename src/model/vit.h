@@ -35,7 +35,7 @@ void vt_vit_close(vt_vit **model);
 int64_t vt_vit_tokens(const vt_vit_options *options);
 
 /* The rows of the fields that a run of tokens touches: what a rank needs of each sample. */
-vt_run_of vt_vit_rows(const vt_vit_options *options, vt_run_of tokens);
+vt_span vt_vit_rows(const vt_vit_options *options, vt_span tokens);
 
 /* The grid of fields and patches of a batch: of the input, or of the output beside the target; of this rank's tokens
  * and rows, or of whole fields. */

@@ -38,7 +38,7 @@ int vt_layout_members(const vt_layout *layout, int rank, unsigned axes, int *mem
  * would be none, runs of floor(total / parts) and the last takes what is left. 4050 over 4: 1013, 1013, 1013, 1011. */
 typedef struct {
     int64_t first, count;
-} vt_run_of;
-vt_run_of vt_layout_run(int64_t total, int parts, int index);
+} vt_span;
+vt_span vt_layout_run(int64_t total, int parts, int index);
 
 #endif

@@ -4,12 +4,12 @@
 
 #include "base/memory.h"
 
-vt_run_of vt_parallel_tokens(const vt_layout *layout, int rank, bool sequence, int64_t tokens)
+vt_span vt_parallel_tokens(const vt_layout *layout, int rank, bool sequence, int64_t tokens)
 {
-    vt_run_of inner =
+    vt_span inner =
         vt_layout_run(tokens, layout->size[VT_AXIS_CONTEXT], vt_layout_coordinate(layout, rank, VT_AXIS_CONTEXT));
     if (!sequence) return inner;
-    vt_run_of own =
+    vt_span own =
         vt_layout_run(inner.count, layout->size[VT_AXIS_TENSOR], vt_layout_coordinate(layout, rank, VT_AXIS_TENSOR));
     own.first += inner.first;
     return own;
@@ -31,8 +31,8 @@ vt_status vt_parallel_open(const vt_config *config, vt_world *world, vt_backend 
     VT_TRY(vt_world_group(world, parallel->token_axes, VT_SCOPE_ALL, NULL, backend, &parallel->tokens));
     parallel->own = vt_parallel_tokens(layout, world->rank, parallel->sequence, tokens);
     parallel->inner = vt_parallel_tokens(layout, world->rank, false, tokens);
-    parallel->tensor_runs = vt_allocate((size_t)parallel->tensor->size, sizeof(vt_run_of), "the ranks' parts");
-    parallel->context_runs = vt_allocate((size_t)parallel->context->size, sizeof(vt_run_of), "the ranks' parts");
+    parallel->tensor_runs = vt_allocate((size_t)parallel->tensor->size, sizeof(vt_span), "the ranks' parts");
+    parallel->context_runs = vt_allocate((size_t)parallel->context->size, sizeof(vt_span), "the ranks' parts");
     for (int i = 0; i < parallel->tensor->size; i++)
         parallel->tensor_runs[i] = vt_parallel_tokens(layout, parallel->tensor->members[i], parallel->sequence, tokens);
     for (int i = 0; i < parallel->context->size; i++)
@@ -52,10 +52,10 @@ void vt_parallel_close(vt_parallel **parallel)
     *parallel = NULL;
 }
 
-vt_run_of vt_parallel_share(const vt_parallel *parallel, int64_t whole)
+vt_span vt_parallel_share(const vt_parallel *parallel, int64_t whole)
 {
     int64_t share = whole / parallel->tensor->size;
-    return (vt_run_of){parallel->tensor->rank * share, share};
+    return (vt_span){parallel->tensor->rank * share, share};
 }
 
 /* ---- tokens ---- */
@@ -71,7 +71,7 @@ static vt_matrix rows_of(vt_matrix matrix, int64_t first, int64_t count)
     return matrix;
 }
 
-static int64_t token_sum(const vt_group *group, const vt_run_of *runs)
+static int64_t token_sum(const vt_group *group, const vt_span *runs)
 {
     int64_t sum = 0;
     for (int i = 0; i < group->size; i++) sum += runs[i].count;
@@ -80,7 +80,7 @@ static int64_t token_sum(const vt_group *group, const vt_run_of *runs)
 
 /* Copies rows between two orders of the same tokens: `staged` has a rank's rows of all samples together, rank after
  * rank; `whole` has a sample's rows of all ranks together. */
-static void reorder(vt_group *group, const vt_run_of *runs, vt_backend *backend, int64_t batch, vt_matrix staged,
+static void reorder(vt_group *group, const vt_span *runs, vt_backend *backend, int64_t batch, vt_matrix staged,
                     vt_matrix whole, bool to_whole)
 {
     int64_t tokens = token_sum(group, runs), before = 0;
@@ -98,14 +98,14 @@ static void reorder(vt_group *group, const vt_run_of *runs, vt_backend *backend,
     }
 }
 
-static int64_t tokens_before(const vt_group *group, const vt_run_of *runs)
+static int64_t tokens_before(const vt_group *group, const vt_span *runs)
 {
     int64_t before = 0;
     for (int i = 0; i < group->rank; i++) before += runs[i].count;
     return before;
 }
 
-void vt_region_gather(vt_group *group, const vt_run_of *runs, vt_arena *arena, int64_t batch, vt_matrix x,
+void vt_region_gather(vt_group *group, const vt_span *runs, vt_arena *arena, int64_t batch, vt_matrix x,
                       vt_matrix whole)
 {
     vt_backend *backend = arena->backend;
@@ -120,7 +120,7 @@ void vt_region_gather(vt_group *group, const vt_run_of *runs, vt_arena *arena, i
     vt_arena_pop(arena, mark);
 }
 
-void vt_region_reduce(vt_group *group, const vt_run_of *runs, vt_arena *arena, int64_t batch, vt_matrix whole,
+void vt_region_reduce(vt_group *group, const vt_span *runs, vt_arena *arena, int64_t batch, vt_matrix whole,
                       vt_matrix x)
 {
     vt_backend *backend = arena->backend;

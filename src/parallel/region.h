@@ -11,15 +11,15 @@
 typedef struct {
     vt_world *world;
     vt_group *tensor, *context;
-    vt_group *tokens;        /* the ranks that share a sample's tokens */
-    unsigned token_axes;     /* along which they lie */
-    bool sequence;           /* the tensor axis splits tokens, too */
-    bool ring;               /* keys and values go round instead of being gathered */
-    int64_t token_count;     /* of a sample */
-    vt_run_of own;           /* the tokens of this rank's residual stream */
-    vt_run_of inner;         /* those between enter and leave: the same, or with `sequence` all of the tensor group's */
-    vt_run_of *tensor_runs;  /* [tensor->size]: own of each rank of the tensor axis, when `sequence` */
-    vt_run_of *context_runs; /* [context->size]: inner of each rank of the context axis */
+    vt_group *tokens;      /* the ranks that share a sample's tokens */
+    unsigned token_axes;   /* along which they lie */
+    bool sequence;         /* the tensor axis splits tokens, too */
+    bool ring;             /* keys and values go round instead of being gathered */
+    int64_t token_count;   /* of a sample */
+    vt_span own;           /* the tokens of this rank's residual stream */
+    vt_span inner;         /* those between enter and leave: the same, or with `sequence` all of the tensor group's */
+    vt_span *tensor_runs;  /* [tensor->size]: own of each rank of the tensor axis, when `sequence` */
+    vt_span *context_runs; /* [context->size]: inner of each rank of the context axis */
 } vt_parallel;
 
 /* Collective. The groups for tokens and columns of a sample with `tokens` tokens, over the back end's memory. */
@@ -28,10 +28,10 @@ vt_status vt_parallel_open(const vt_config *config, vt_world *world, vt_backend 
 void vt_parallel_close(vt_parallel **parallel);
 
 /* The tokens of any rank's residual stream: `own` above. */
-vt_run_of vt_parallel_tokens(const vt_layout *layout, int rank, bool sequence, int64_t tokens);
+vt_span vt_parallel_tokens(const vt_layout *layout, int rank, bool sequence, int64_t tokens);
 
 /* This rank's share of a dimension of the tensor axis, which divides it. */
-vt_run_of vt_parallel_share(const vt_parallel *parallel, int64_t whole);
+vt_span vt_parallel_share(const vt_parallel *parallel, int64_t whole);
 
 /* ---- column-parallel layers begin, row-parallel layers end ---- */
 
@@ -58,7 +58,7 @@ vt_matrix vt_region_leave_backward(const vt_parallel *parallel, vt_arena *arena,
 
 /* whole [batch * all tokens of `group`, columns] = the rows x [batch * runs[rank].count, columns] of all ranks, each
  * sample's tokens together. */
-void vt_region_gather(vt_group *group, const vt_run_of *runs, vt_arena *arena, int64_t batch, vt_matrix x,
+void vt_region_gather(vt_group *group, const vt_span *runs, vt_arena *arena, int64_t batch, vt_matrix x,
                       vt_matrix whole);
 
 /* x [own, columns] of one sample to its [all tokens, columns], on the arena. */
@@ -66,7 +66,7 @@ vt_matrix vt_region_gather_sample(const vt_parallel *parallel, vt_arena *arena, 
 
 /* Backward of vt_region_gather: x = the sum over the group of `whole`'s rows that are this rank's. float32; whole is
  * used up. */
-void vt_region_reduce(vt_group *group, const vt_run_of *runs, vt_arena *arena, int64_t batch, vt_matrix whole,
+void vt_region_reduce(vt_group *group, const vt_span *runs, vt_arena *arena, int64_t batch, vt_matrix whole,
                       vt_matrix x);
 
 #endif

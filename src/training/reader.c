@@ -73,8 +73,8 @@ static vt_status open_set(const vt_config *config, const vt_world *world, const 
                           const char *option_name, int64_t limit, vt_dataset **dataset)
 {
     vt_vit_options model = vt_trainer_model_options(config);
-    vt_run_of own = vt_parallel_tokens(&world->layout, world->rank, config->sequence_parallel, vt_vit_tokens(&model));
-    vt_run_of rows = vt_vit_rows(&model, own);
+    vt_span own = vt_parallel_tokens(&world->layout, world->rank, config->sequence_parallel, vt_vit_tokens(&model));
+    vt_span rows = vt_vit_rows(&model, own);
     vt_dataset_options options = vt_reader_samples(config);
     options.directory = directory;
     options.option_name = option_name;

@@ -76,7 +76,7 @@ static vt_status upload_latitude_weights(vt_trainer *trainer, const vt_trainer_d
     vt_status status = VT_OK;
     vt_backend *backend = trainer->backend;
     const int64_t height = trainer->config->img_size[0], width = trainer->config->img_size[1];
-    const vt_run_of rows = trainer->rows;
+    const vt_span rows = trainer->rows;
     float *host = vt_allocate((size_t)height, sizeof *host, "the trainer");
     double sum = 0;
     for (int64_t row = 0; row < height; row++) sum += cos(data->latitudes[row] * M_PI / 180);

@@ -55,7 +55,7 @@ typedef struct {
     vt_gradient_sync *sync;
     vt_optimizer *optimizer;
     vt_schedule schedule;
-    vt_run_of rows;                          /* of the fields, that this rank works on */
+    vt_span rows;                            /* of the fields, that this rank works on */
     int64_t steps_started;                   /* of the whole run */
     int64_t step_of_epoch;                   /* set by the loop: the next step's index, as a profile names it */
     vt_started_step started[VT_STEPS_AHEAD]; /* a ring */

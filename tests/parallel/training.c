@@ -35,7 +35,7 @@ static bool is_missing(uint32_t seed, int64_t channels, int64_t plane, int64_t p
 }
 
 /* Samples first … of fields [channels, HEIGHT, WIDTH], of which `rows` are taken. */
-static float *make_fields(uint32_t seed, int64_t channels, int64_t first, int64_t count, vt_run_of rows)
+static float *make_fields(uint32_t seed, int64_t channels, int64_t first, int64_t count, vt_span rows)
 {
     float *fields = malloc((size_t)(count * channels * rows.count * WIDTH + 1) * sizeof *fields), *to = fields;
     VT_ASSERT(fields != NULL);
