@@ -48,11 +48,11 @@ typedef struct {
 
 static double most(vt_world *world, double own)
 {
-    double highest = 0, *all = calloc((size_t)world->ranks, sizeof *all);
+    double highest = 0, *all = calloc((size_t)vt_world_ranks(world), sizeof *all);
     VT_ASSERT(all != NULL);
-    all[world->rank] = own;
-    vt_world_sum(world, all, world->ranks);
-    for (int i = 0; i < world->ranks; i++) highest = fmax(highest, all[i]);
+    all[vt_world_rank(world)] = own;
+    vt_world_sum(world, all, vt_world_ranks(world));
+    for (int i = 0; i < vt_world_ranks(world); i++) highest = fmax(highest, all[i]);
     free(all);
     return highest;
 }
@@ -91,8 +91,8 @@ static void make_batch(layout *l)
     const vt_config *config = l->config;
     vt_vit_options model = vt_trainer_model_options(config);
     int64_t tokens = (model.height / model.patch) * (model.width / model.patch);
-    vt_span rows =
-        vt_vit_rows(&model, vt_parallel_tokens(&l->world->layout, l->world->rank, config->sequence_parallel, tokens));
+    vt_span rows = vt_vit_rows(&model, vt_parallel_tokens(vt_world_layout(l->world), vt_world_rank(l->world),
+                                                          config->sequence_parallel, tokens));
     int64_t local = config->global_batch_size / config->data_parallel, channels = config->n_in_channels;
     int64_t count = local * channels * rows.count * model.width;
     for (int i = 0; i < 2; i++) {
@@ -102,7 +102,7 @@ static void make_batch(layout *l)
     }
     l->batch = (vt_batch){.sample_count = local,
                           .global_count = config->global_batch_size,
-                          .first_in_batch = local * l->world->coordinate[VT_AXIS_DATA],
+                          .first_in_batch = local * vt_world_coordinate(l->world, VT_AXIS_DATA),
                           .input = l->fields[0],
                           .target = l->fields[1]};
     l->means = calloc((size_t)channels, sizeof *l->means);
@@ -119,7 +119,7 @@ static vt_status layout_open(const char *const *settings, const vt_launch *launc
     vt_status status = VT_OK;
     VT_TRY(open_config(settings, launch->world_size, &l->config));
     VT_TRY(vt_world_open(l->config, launch, &l->world));
-    VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, l->world->ranks == 1 ? 0 : l->world->threads, &l->backend));
+    VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, vt_world_ranks(l->world) == 1 ? 0 : vt_world_cores(l->world), &l->backend));
     make_batch(l);
 done:
     return status;
@@ -140,9 +140,9 @@ static void layout_close(layout *l, bool failed)
 static void print_layout(const layout *l)
 {
     const vt_config *config = l->config;
-    printf("%d rank%s, tp %lld cp %lld dp %lld zero %lld%s%s, micro-batch %lld: ", l->world->ranks,
-           l->world->ranks == 1 ? "" : "s", (long long)config->tensor_parallel, (long long)config->context_parallel,
-           (long long)config->data_parallel, (long long)config->zero_stage,
+    printf("%d rank%s, tp %lld cp %lld dp %lld zero %lld%s%s, micro-batch %lld: ", vt_world_ranks(l->world),
+           vt_world_ranks(l->world) == 1 ? "" : "s", (long long)config->tensor_parallel,
+           (long long)config->context_parallel, (long long)config->data_parallel, (long long)config->zero_stage,
            config->sequence_parallel && config->tensor_parallel > 1 ? " sequence" : "",
            config->recompute == VT_RECOMPUTE_BLOCK ? " recompute" : "", (long long)vt_trainer_micro_batch(config));
 }
@@ -197,7 +197,7 @@ static vt_status compare_memory(layout *l, int *verdict)
         most(l->world, vt_cost_memory(&plan, categories) - (double)plan.ring_bytes);
     const double error = planned / measured - 1;
     *verdict = fabs(error) > MEMORY_MARGIN ? MEMORY_OUTSIDE : WITHIN;
-    if (l->world->rank > 0) goto done;
+    if (vt_world_rank(l->world) > 0) goto done;
     print_layout(l);
     printf("memory %.1f MB, measured %.1f MB (%+.0f %%; shared with others %.1f MB)%s\n", planned / 1e6, measured / 1e6,
            100 * error, shared / 1e6, *verdict == WITHIN ? "" : " OUTSIDE 15 %");
@@ -232,7 +232,7 @@ static vt_status predict(layout *layouts, int count, int look)
     vt_hardware hardware;
     vt_option_cost option;
     const layout *first = &layouts[0];
-    int64_t local = first->config->global_batch_size / first->world->ranks;
+    int64_t local = first->config->global_batch_size / vt_world_ranks(first->world);
     VT_TRY(vt_calibrate(first->config, local > 0 ? local : 1, false, first->world, first->backend, &hardware));
     for (int i = 0; i < count; i++) { /* as `vitrain plan` has it */
         VT_TRY(vt_layouts_cost(layouts[i].config, &hardware, &option));
@@ -271,7 +271,7 @@ static int time_verdict(layout *l, double others)
     }
     const double error = vt_median(ratios, ROUNDS) - 1;
     const bool outside = fabs(error) > TIME_MARGIN;
-    if (l->world->rank == 0) {
+    if (vt_world_rank(l->world) == 0) {
         print_layout(l);
         printf(
             "step %.3f s, measured %.3f s (%+.0f %%; rounds %+.0f … %+.0f %%; others had %.0f %% of the machine)%s\n",

@@ -71,7 +71,7 @@ static vt_status time_steps(vt_trainer *trainer, int steps, double *seconds, rep
     float *input = make_fields(local * IN * plane, 0.01), *target = make_fields(local * IN * plane, 0.013);
     vt_batch batch = {.sample_count = local,
                       .global_count = config->global_batch_size,
-                      .first_in_batch = local * world->coordinate[VT_AXIS_DATA],
+                      .first_in_batch = local * vt_world_coordinate(world, VT_AXIS_DATA),
                       .input = input,
                       .target = target};
     vt_volume before[VT_TRAFFIC_COUNT];
@@ -92,7 +92,7 @@ static vt_status time_steps(vt_trainer *trainer, int steps, double *seconds, rep
         result->counted[i].bytes = (result->counted[i].bytes - before[i].bytes) / steps;
     }
     vt_communication_expected(config, world, result->formula);
-    result->waited = waited / (last - begin) / world->ranks;
+    result->waited = waited / (last - begin) / vt_world_ranks(world);
     vt_world_sum(world, &result->waited, 1);
 done:
     free(input);
@@ -122,7 +122,7 @@ static vt_status run_rank(int argument_count, char *const *arguments)
     vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 100000, .world = world};
     VT_TRY(vt_trainer_open(config, &data, backend, &trainer));
     VT_TRY(time_steps(trainer, steps, seconds, &result));
-    if (world->rank > 0) goto done;
+    if (vt_world_rank(world) > 0) goto done;
     printf("report %.9g", result.waited);
     for (int i = 0; i < VT_TRAFFIC_COUNT; i++)
         printf(" %lld %.0f %.0f", (long long)result.counted[i].operations, result.counted[i].bytes,

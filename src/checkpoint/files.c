@@ -135,7 +135,8 @@ vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_te
     *damaged = true;
     VT_CHECK(version == 1 || has_checksum, "%s/checkpoint.crc32c is missing; the checkpoint is not whole without it",
              directory);
-    VT_TRY(check_shards(*index, directory, world != NULL ? world->rank : 0, world != NULL ? world->ranks : 1));
+    VT_TRY(check_shards(*index, directory, world != NULL ? vt_world_rank(world) : 0,
+                        world != NULL ? vt_world_ranks(world) : 1));
     *damaged = false;
 done:
     free(path);

@@ -76,10 +76,10 @@ void vt_written_name(const vt_written_box *box, const char *tensor, char name[VT
 /* The same number of bytes from every rank; malloc'd. */
 static void *gather(const vt_world *world, const void *own, size_t size)
 {
-    size_t *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "a checkpoint's tensors");
-    char *all = vt_allocate(1, (size_t)world->ranks * size, "a checkpoint's tensors");
-    for (int rank = 0; rank < world->ranks; rank++) bytes[rank] = size;
-    vt_group_all_gather(world->host, own, bytes, all, NULL);
+    size_t *bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *bytes, "a checkpoint's tensors");
+    char *all = vt_allocate(1, (size_t)vt_world_ranks(world) * size, "a checkpoint's tensors");
+    for (int rank = 0; rank < vt_world_ranks(world); rank++) bytes[rank] = size;
+    vt_group_all_gather(vt_world_everyone(world), own, bytes, all, NULL);
     free(bytes);
     return all;
 }
@@ -106,9 +106,9 @@ void vt_stored_own_boxes(const vt_trainer *trainer, vt_written_box **result, int
     for (int64_t i = 0; i < tensors; i++) {
         vt_stored_tensor tensor = vt_stored_at(trainer, i);
         int copies = 0, place = 0;
-        for (int rank = 0; rank < world->ranks; rank++) {
-            if (!is_copy(&world->layout, &tensor, shards, rank, world->rank)) continue;
-            if (rank == world->rank) place = copies;
+        for (int rank = 0; rank < vt_world_ranks(world); rank++) {
+            if (!is_copy(vt_world_layout(world), &tensor, shards, rank, vt_world_rank(world))) continue;
+            if (rank == vt_world_rank(world)) place = copies;
             copies++;
         }
         VT_ASSERT(copies > 0); /* this rank's own */
@@ -118,7 +118,7 @@ void vt_stored_own_boxes(const vt_trainer *trainer, vt_written_box **result, int
         vt_tensor_box cut[VT_TENSOR_BOXES];
         int number = vt_stored_boxes(&tensor, cut);
         for (int j = 0; j < number; j++)
-            boxes[(*count)++] = (vt_written_box){(int32_t)i, world->rank, j, number, cut[j]};
+            boxes[(*count)++] = (vt_written_box){(int32_t)i, vt_world_rank(world), j, number, cut[j]};
     }
     free(shards);
     *result = boxes;
@@ -136,14 +136,14 @@ void vt_stored_all_boxes(const vt_world *world, const vt_written_box *own, int64
                          int64_t *count)
 {
     int64_t *counts = gather(world, &own_count, sizeof own_count);
-    size_t *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "a checkpoint's tensors");
+    size_t *bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *bytes, "a checkpoint's tensors");
     *count = 0;
-    for (int rank = 0; rank < world->ranks; rank++) {
+    for (int rank = 0; rank < vt_world_ranks(world); rank++) {
         bytes[rank] = (size_t)counts[rank] * sizeof *own;
         *count += counts[rank];
     }
     *boxes = vt_allocate((size_t)(*count + 1), sizeof **boxes, "a checkpoint's tensors");
-    vt_group_all_gather(world->host, own, bytes, *boxes, NULL);
+    vt_group_all_gather(vt_world_everyone(world), own, bytes, *boxes, NULL);
     qsort(*boxes, (size_t)*count, sizeof **boxes, by_tensor);
     free(bytes);
     free(counts);

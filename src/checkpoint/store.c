@@ -243,7 +243,7 @@ vt_status vt_checkpoint_store_save(vt_checkpoint_store *store, const vt_checkpoi
 {
     vt_status status = VT_OK;
     vt_world *world = subject->trainer->world;
-    bool is_first = world->rank == 0, is_best = progress->validation_loss < progress->best_loss;
+    bool is_first = vt_world_rank(world) == 0, is_best = progress->validation_loss < progress->best_loss;
     char *unfinished = step_path(store, progress->step, unfinished_end);
     if (is_best) progress->best_loss = progress->validation_loss;
     VT_TRY(vt_world_agree(world, is_first ? make_room(store, unfinished) : VT_OK));
@@ -348,7 +348,7 @@ static vt_status read_newest(const vt_checkpoint_store *store, const vt_checkpoi
     vt_status status = VT_OK;
     vt_world *world = subject->trainer->world;
     step_list list = {0};
-    VT_TRY(vt_world_agree(world, world->rank == 0 ? list_steps(store, WHOLE, &list) : VT_OK));
+    VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? list_steps(store, WHOLE, &list) : VT_OK));
     double count = (double)list.count;
     vt_world_sum(world, &count, 1);
     VT_CHECK(count > 0, "there is no checkpoint in %s any more", store->directory);
@@ -356,8 +356,8 @@ static vt_status read_newest(const vt_checkpoint_store *store, const vt_checkpoi
     for (int64_t i = 0; i < (int64_t)count && status != VT_OK; i++) {
         bool damaged = false;
         free(*path);
-        VT_ASSERT(world->rank != 0 || list.steps != NULL);
-        *path = world->rank == 0 ? step_path(store, list.steps[i], "") : NULL;
+        VT_ASSERT(vt_world_rank(world) != 0 || list.steps != NULL);
+        *path = vt_world_rank(world) == 0 ? step_path(store, list.steps[i], "") : NULL;
         vt_world_broadcast_text(world, path);
         status = vt_checkpoint_read(*path, subject, progress, &damaged);
         if (status == VT_OK || !damaged) break;
@@ -387,7 +387,7 @@ vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *ch
 {
     vt_status status = VT_OK;
     vt_world *world = subject->trainer->world;
-    bool is_first = world->rank == 0, damaged = false;
+    bool is_first = vt_world_rank(world) == 0, damaged = false;
     char *path = NULL;
     VT_TRY(vt_world_agree(world, is_first ? tidy(store) : VT_OK)); /* all wait for it */
     if (chosen != NULL) {

@@ -125,7 +125,7 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_trainer *trainer, c
                               int64_t count)
 {
     vt_status status = VT_OK;
-    int64_t ranks = trainer->world->ranks, begin = 0;
+    int64_t ranks = vt_world_ranks(trainer->world), begin = 0;
     char **shards = vt_allocate((size_t)ranks, sizeof *shards, "a checkpoint");
     vt_tensor_part *parts = vt_allocate((size_t)(count + 1), sizeof *parts, "a checkpoint");
     char(*names)[VT_STORED_NAME + 8] = vt_allocate((size_t)(count + 1), sizeof *names, "a checkpoint");
@@ -160,7 +160,7 @@ static vt_status write_index(const char *directory, const char *id, const int64_
     VT_TRY(vt_tensor_file_create(path, &file));
     VT_TRY(vt_tensor_file_set_integers(file, "format_version", 1, &version));
     VT_TRY(vt_tensor_file_set_text(file, "id", id));
-    VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", subject->trainer->world->ranks, shard_bytes));
+    VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", vt_world_ranks(subject->trainer->world), shard_bytes));
     VT_TRY(write_progress(file, progress));
     VT_TRY(write_description(file, subject));
     VT_TRY(link_tensors(file, subject->trainer, boxes, count));
@@ -179,7 +179,7 @@ static vt_status write_own_shard(const char *directory, const char *id, const vt
 {
     vt_status status = VT_OK;
     struct stat info;
-    char *shard = vt_checkpoint_shard_name(trainer->world->rank, trainer->world->ranks);
+    char *shard = vt_checkpoint_shard_name(vt_world_rank(trainer->world), vt_world_ranks(trainer->world));
     char *path = vt_text_format("%s/%s", directory, shard);
     VT_TRY(write_shard(path, id, trainer, boxes, count));
     VT_CHECK(stat(path, &info) == 0, "can't look at %s: %s", path, strerror(errno));
@@ -194,22 +194,22 @@ vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject
 {
     vt_status status = VT_OK;
     vt_world *world = subject->trainer->world;
-    char *id = world->rank == 0 ? vt_allocate(1, 33, "a checkpoint") : NULL;
+    char *id = vt_world_rank(world) == 0 ? vt_allocate(1, 33, "a checkpoint") : NULL;
     vt_written_box *own = NULL, *all = NULL;
     int64_t own_count = 0, all_count = 0;
     /* whole numbers, summed over the ranks */
-    double *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "a checkpoint");
-    int64_t *shard_bytes = vt_allocate((size_t)world->ranks, sizeof *shard_bytes, "a checkpoint");
-    VT_TRY(vt_world_agree(world, world->rank == 0 ? choose_id(id) : VT_OK));
+    double *bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *bytes, "a checkpoint");
+    int64_t *shard_bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *shard_bytes, "a checkpoint");
+    VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? choose_id(id) : VT_OK));
     vt_world_broadcast_text(world, &id);
     vt_stored_own_boxes(subject->trainer, &own, &own_count);
-    status = write_own_shard(directory, id, subject->trainer, own, own_count, &shard_bytes[world->rank]);
+    status = write_own_shard(directory, id, subject->trainer, own, own_count, &shard_bytes[vt_world_rank(world)]);
     VT_TRY(vt_world_agree(world, status));
-    bytes[world->rank] = (double)shard_bytes[world->rank];
-    vt_world_sum(world, bytes, world->ranks);
-    for (int rank = 0; rank < world->ranks; rank++) shard_bytes[rank] = (int64_t)bytes[rank];
+    bytes[vt_world_rank(world)] = (double)shard_bytes[vt_world_rank(world)];
+    vt_world_sum(world, bytes, vt_world_ranks(world));
+    for (int rank = 0; rank < vt_world_ranks(world); rank++) shard_bytes[rank] = (int64_t)bytes[rank];
     vt_stored_all_boxes(world, own, own_count, &all, &all_count);
-    if (world->rank == 0) status = write_index(directory, id, shard_bytes, subject, progress, all, all_count);
+    if (vt_world_rank(world) == 0) status = write_index(directory, id, shard_bytes, subject, progress, all, all_count);
     VT_TRY(vt_world_agree(world, status));
 done:
     free(id);

@@ -96,7 +96,7 @@ static vt_status read_climatology(evaluation *e)
     if (!vt_output_exists(config->time_means_path)) {
         VT_CHECK(config->origin[VT_OPTION_time_means_path] != VT_FROM_COMMAND_LINE,
                  "--time_means_path=%s is not there; `vitrain stats` makes such a file", config->time_means_path);
-        if (e->world->rank == 0)
+        if (vt_world_rank(e->world) == 0)
             printf("time_means_path '%s' is not there, so climatology and ACC can't be scored; `vitrain stats` makes "
                    "it\n",
                    config->time_means_path);
@@ -164,8 +164,8 @@ static vt_status open_data(evaluation *e)
     const vt_config *config = e->options->config;
     e->plane = config->img_size[0] * config->img_size[1];
     VT_TRY(open_dataset(e));
-    if (e->world->rank == 0) vt_dataset_log_coordinates(e->dataset);
-    if (e->world->rank == 0) compare_with_training(e);
+    if (vt_world_rank(e->world) == 0) vt_dataset_log_coordinates(e->dataset);
+    if (vt_world_rank(e->world) == 0) compare_with_training(e);
     const int64_t minutes = vt_dataset_minutes_a_time(e->dataset) * config->dt;
     VT_CHECK(minutes % 60 == 0 || minutes >= VT_A_MONTH,
              "evaluate counts lead times in whole hours, but those of this set are %lld min apart", (long long)minutes);
@@ -173,8 +173,8 @@ static vt_status open_data(evaluation *e)
     VT_TRY(read_climatology(e));
     VT_TRY(find_map_channel(e));
     take_variables(e);
-    if (e->world->rank == 0) VT_TRY(vt_output_make_directory(e->options->output));
-    if (e->world->rank == 0) vt_maps_clear(e->options->output);
+    if (vt_world_rank(e->world) == 0) VT_TRY(vt_output_make_directory(e->options->output));
+    if (vt_world_rank(e->world) == 0) vt_maps_clear(e->options->output);
 done:
     return status;
 }
@@ -183,7 +183,7 @@ done:
  * its last ranks. */
 static void share_out(evaluation *e)
 {
-    const int64_t ranks = e->world->ranks, most = vt_forecaster_batch(e->forecaster) * ranks;
+    const int64_t ranks = vt_world_ranks(e->world), most = vt_forecaster_batch(e->forecaster) * ranks;
     e->rounds = (e->start_count + most - 1) / most;
     e->batch = (e->start_count + e->rounds * ranks - 1) / (e->rounds * ranks);
 }
@@ -263,10 +263,10 @@ done:
 static vt_status score_all(evaluation *e)
 {
     vt_status status = VT_OK;
-    const int64_t together = e->batch * e->world->ranks;
-    bool shows = e->world->rank == 0 && vt_progress_is_seen(STDERR_FILENO);
+    const int64_t together = e->batch * vt_world_ranks(e->world);
+    bool shows = vt_world_rank(e->world) == 0 && vt_progress_is_seen(STDERR_FILENO);
     for (int64_t round = 0; round < e->rounds; round++) {
-        const int64_t first = smaller(round * together + e->world->rank * e->batch, e->start_count);
+        const int64_t first = smaller(round * together + vt_world_rank(e->world) * e->batch, e->start_count);
         const int64_t count = smaller(e->batch, e->start_count - first);
         for (int64_t lead = 0; lead < e->options->rollout; lead++)
             VT_TRY(vt_world_agree(e->world, score_lead(e, first, count, lead)));
@@ -301,11 +301,11 @@ done:
 static vt_status find_loss(evaluation *e)
 {
     vt_status status = VT_OK;
-    const int64_t every = e->options->every, together = e->batch * e->world->ranks;
+    const int64_t every = e->options->every, together = e->batch * vt_world_ranks(e->world);
     e->loss_count = (vt_dataset_sample_count(e->dataset) + every - 1) / every;
     vt_evaluation_open(e->options->config, &e->loss);
     for (int64_t begin = 0; begin < e->loss_count; begin += together) {
-        const int64_t first = begin + e->world->rank * e->batch;
+        const int64_t first = begin + vt_world_rank(e->world) * e->batch;
         VT_TRY(vt_world_agree(e->world, add_losses(e, first, smaller(e->batch, e->loss_count - first))));
     }
     vt_forecaster_score_finish(e->forecaster, &e->loss);
@@ -369,7 +369,7 @@ static vt_status run_phases(evaluation *e)
     int64_t count = 0;
     double *sums = vt_scores_sums(e->scores, &count);
     vt_world_sum(e->world, sums, count);
-    VT_TRY(vt_world_agree(e->world, e->world->rank == 0 ? report(e) : VT_OK));
+    VT_TRY(vt_world_agree(e->world, vt_world_rank(e->world) == 0 ? report(e) : VT_OK));
 done:
     return status;
 }

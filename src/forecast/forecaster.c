@@ -111,7 +111,8 @@ static vt_status read_normalisation(vt_forecaster *forecaster, const vt_config *
 
 static vt_status open_backend(vt_forecaster *forecaster, const vt_config *config, const vt_world *world)
 {
-    return vt_backend_open(config, vt_world_threads(config, world), world->launch.local_rank, &forecaster->backend);
+    return vt_backend_open(config, vt_world_threads(config, world), vt_world_launch(world)->local_rank,
+                           &forecaster->backend);
 }
 
 static vt_status open_model(vt_forecaster *forecaster, const vt_config *config, vt_world *world,

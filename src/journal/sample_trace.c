@@ -21,10 +21,11 @@ vt_status vt_sample_trace_open(const vt_world *world, const char *run_directory,
                                vt_sample_trace **result)
 {
     vt_status status = VT_OK;
-    if (world->coordinate[VT_AXIS_TENSOR] != 0 || world->coordinate[VT_AXIS_CONTEXT] != 0) return VT_OK;
+    if (vt_world_coordinate(world, VT_AXIS_TENSOR) != 0 || vt_world_coordinate(world, VT_AXIS_CONTEXT) != 0)
+        return VT_OK;
     char *logs = vt_text_format("%s/logs", run_directory);
     vt_sample_trace *trace = vt_allocate(1, sizeof *trace, "the trace of samples");
-    trace->path = vt_text_format("%s/samples-%d.csv", logs, world->rank);
+    trace->path = vt_text_format("%s/samples-%d.csv", logs, vt_world_rank(world));
     VT_TRY(vt_output_make_directory(logs));
     VT_TRY(vt_rows_open(trace->path, "step,epoch,position,sample,place\n", steps, &trace->file));
     *result = trace;

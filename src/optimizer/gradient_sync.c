@@ -290,11 +290,11 @@ static void close_trace(vt_gradient_sync *sync, bool written)
     const char *reason = strerror(errno);
     sync->trace = NULL;
     if (whole) return;
-    if (world->rank == 0)
+    if (vt_world_rank(world) == 0)
         vt_log_warning("can't write %s: %s; it ends in step %lld", sync->trace_path, reason, (long long)sync->step);
     else
-        fprintf(stderr, "vitrain: rank %d: can't write %s: %s; it ends in step %lld, the run goes on\n", world->rank,
-                sync->trace_path, reason, (long long)sync->step);
+        fprintf(stderr, "vitrain: rank %d: can't write %s: %s; it ends in step %lld, the run goes on\n",
+                vt_world_rank(world), sync->trace_path, reason, (long long)sync->step);
 }
 
 static void write_trace(vt_gradient_sync *sync, double end)

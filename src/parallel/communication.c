@@ -4,6 +4,7 @@
 
 #include "config/fit.h"
 #include "parallel/region.h"
+#include "parallel/world_inside.h"
 
 /* The sizes that the formulas speak of, under the names of docs/parallelism.md. */
 typedef struct {

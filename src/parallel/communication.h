@@ -19,8 +19,9 @@ const char *vt_traffic_name(vt_traffic traffic);
 /* What a group of a world is for. */
 vt_traffic vt_traffic_of(const vt_group *group);
 
-/* Of one step of rank world->rank (also of a dry world). Of the gradients `operations` is 0: how many there are depends
- * on bucket_cap_mb; and buckets are padded, by less than 64 bytes a tensor and a shard, which is not counted here. */
+/* Of one step of rank vt_world_rank(world) (also of a dry world). Of the gradients `operations` is 0: how many there
+ * are depends on bucket_cap_mb; and buckets are padded, by less than 64 bytes a tensor and a shard, which is not
+ * counted here. */
 void vt_communication_expected(const vt_config *config, const vt_world *world, vt_volume expected[VT_TRAFFIC_COUNT]);
 
 /* All that this rank's groups have counted since they were made: the difference over a step is the step's. */

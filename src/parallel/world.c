@@ -1,4 +1,4 @@
-#include "parallel/world.h"
+#include "parallel/world_inside.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -26,6 +26,73 @@ static vt_world *make_world(int rank, int ranks)
     world->nodes = 1;
     world->node_of = vt_allocate((size_t)ranks, sizeof *world->node_of, "the table of ranks");
     return world;
+}
+
+/* ---- what others may know ---- */
+
+int vt_world_rank(const vt_world *world)
+{
+    return world->rank;
+}
+
+int vt_world_ranks(const vt_world *world)
+{
+    return world->ranks;
+}
+
+int vt_world_coordinate(const vt_world *world, vt_axis axis)
+{
+    return world->coordinate[axis];
+}
+
+int vt_world_cores(const vt_world *world)
+{
+    return world->threads;
+}
+
+int vt_world_nodes(const vt_world *world)
+{
+    return world->nodes;
+}
+
+const int *vt_world_node_of(const vt_world *world)
+{
+    return world->node_of;
+}
+
+const vt_launch *vt_world_launch(const vt_world *world)
+{
+    return &world->launch;
+}
+
+const vt_layout *vt_world_layout(const vt_world *world)
+{
+    return &world->layout;
+}
+
+vt_engine *vt_world_engine(const vt_world *world)
+{
+    return world->engine;
+}
+
+vt_engine *vt_world_device_engine(const vt_world *world)
+{
+    return world->device_engine != NULL ? world->device_engine : world->engine;
+}
+
+vt_group *vt_world_everyone(const vt_world *world)
+{
+    return world->host;
+}
+
+int vt_world_group_count(const vt_world *world)
+{
+    return world->group_count;
+}
+
+vt_group *vt_world_group_at(const vt_world *world, int index)
+{
+    return world->groups[index];
 }
 
 /* ---- who is where ---- */
@@ -281,15 +348,14 @@ done:
     return status;
 }
 
-vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const vt_world *like, vt_world **result)
+vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const int *node_of, vt_world **result)
 {
     vt_status status = VT_OK;
     vt_world *world = make_world(rank, ranks);
     world->launch = (vt_launch){.rank = rank, .world_size = ranks, .local_rank = rank, .local_size = ranks};
-    if (like != NULL) {
-        VT_ASSERT(like->ranks == ranks);
-        memcpy(world->node_of, like->node_of, (size_t)ranks * sizeof *world->node_of);
-        world->nodes = like->nodes;
+    for (int i = 0; node_of != NULL && i < ranks; i++) {
+        world->node_of[i] = node_of[i];
+        if (node_of[i] >= world->nodes) world->nodes = node_of[i] + 1;
     }
     VT_TRY(vt_engine_open_dry(rank, ranks, &world->engine));
     VT_TRY(open_host_group(world));
@@ -469,6 +535,18 @@ char *vt_world_cause(vt_world *world, vt_status status)
     bool stopped = false;
     int failed = find_failed(world, status, &stopped);
     return failed < 0 ? NULL : spread_cause(world, failed);
+}
+
+int vt_world_lift_failure(vt_world *world)
+{
+    world->agreed_failure = false;
+    return world->speaker;
+}
+
+void vt_world_restore_failure(vt_world *world, int speaker)
+{
+    world->agreed_failure = true;
+    world->speaker = speaker;
 }
 
 bool vt_world_speaks(const vt_world *world)

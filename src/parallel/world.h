@@ -10,22 +10,33 @@
 /* Which ranks of an axis: all, those of this rank's node, or those in the same place of their nodes. */
 typedef enum { VT_SCOPE_ALL, VT_SCOPE_WITHIN_NODE, VT_SCOPE_ACROSS_NODES } vt_scope;
 
-typedef struct {
-    vt_launch launch; /* with local_rank and local_size, also where the launcher did not say */
-    vt_layout layout;
-    vt_engine *engine;
-    vt_engine *device_engine; /* for the back end's memory (NCCL); NULL: `engine`, through the host */
-    int rank, ranks;
-    int coordinate[VT_AXIS_COUNT];
-    vt_group *host;    /* all ranks, over host memory: for figures and agreements */
-    int *node_of;      /* [ranks]: which node each rank runs on, 0, 1, … in the order of their first ranks */
-    int nodes;         /* how many there are */
-    int threads;       /* cores for this rank: those that it may use, divided by the local ranks that share them */
-    vt_group **groups; /* made by vt_world_group, kept to the end; the first is `host` */
-    int group_count;
-    bool agreed_failure; /* all ranks know of a failure, and end alike */
-    int speaker;         /* the rank that tells the user */
-} vt_world;
+typedef struct vt_world vt_world;
+
+/* ---- where this rank stands ---- */
+
+int vt_world_rank(const vt_world *world);
+int vt_world_ranks(const vt_world *world); /* how many there are */
+int vt_world_coordinate(const vt_world *world, vt_axis axis);
+int vt_world_cores(const vt_world *world); /* that this rank may use, divided by the local ranks that share them */
+int vt_world_nodes(const vt_world *world); /* how many there are */
+/* [ranks]: which node each rank runs on, 0, 1, … in the order of their first ranks. */
+const int *vt_world_node_of(const vt_world *world);
+/* With local_rank and local_size, also where the launcher did not say. */
+const vt_launch *vt_world_launch(const vt_world *world);
+const vt_layout *vt_world_layout(const vt_world *world);
+
+/* ---- what it communicates through ---- */
+
+vt_engine *vt_world_engine(const vt_world *world);
+/* The engine for the back end's memory: NCCL for GPUs, else the same. */
+vt_engine *vt_world_device_engine(const vt_world *world);
+/* All ranks, over host memory: for figures and agreements. */
+vt_group *vt_world_everyone(const vt_world *world);
+/* The groups that vt_world_group has made, in their order, all ranks' first. */
+int vt_world_group_count(const vt_world *world);
+vt_group *vt_world_group_at(const vt_world *world, int index);
+
+/* ---- opening and closing ---- */
 
 /* Collective. The engine for this launch and config->comm, the layout, and what the ranks tell one another about their
  * hosts. From then on a rank that vt_allocate ends ends the job, which the log tells too. Errors: as vt_layout_make and
@@ -42,12 +53,6 @@ void vt_world_fail_early(const vt_launch *launch);
  * unless config->comm says mpi. Errors: as vt_engine_open_nccl. */
 vt_status vt_world_open_device(const vt_config *config, vt_world *world, const vt_backend *backend);
 
-/* That engine. */
-static inline vt_engine *vt_world_device_engine(const vt_world *world)
-{
-    return world->device_engine != NULL ? world->device_engine : world->engine;
-}
-
 /* Threads for this rank's back end: num_threads, else its share of the cores where there are several ranks; 0: the back
  * end decides. */
 int vt_world_threads(const vt_config *config, const vt_world *world);
@@ -55,8 +60,9 @@ int vt_world_threads(const vt_config *config, const vt_world *world);
 /* Ranks that share the back end's memory (NULL: the host's) with this one, itself included; a GPU has its own. */
 int vt_world_ranks_of_memory(const vt_world *world, const vt_backend *backend);
 
-/* As any rank of any layout, over the dry engine; on nodes as in `like`, or on one when that is NULL. */
-vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const vt_world *like, vt_world **world);
+/* As any rank of any layout, over the dry engine. node_of [ranks]: which node each rank runs on (0, 1, …); NULL: all on
+ * one. */
+vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const int *node_of, vt_world **world);
 
 /* Collective when all ranks succeeded or have agreed on a failure, which is then told on standard error, once, and its
  * note cleared on all. Closes the groups and the engine. When this rank `failed` and the others don't know, says what
@@ -79,6 +85,11 @@ vt_status vt_world_agree(vt_world *world, vt_status status);
 /* Collective, of a failure that the run gets over: what the lowest rank that failed notes, with rank and host put
  * before it when there are several; NULL where none failed. malloc'd; the notes stay. */
 char *vt_world_cause(vt_world *world, vt_status status);
+
+/* After an agreed failure, around what the ranks still do together (a last checkpoint): in between they can agree on
+ * new errors; afterwards the old failure stands again, reported by the same rank, which the first function returns. */
+int vt_world_lift_failure(vt_world *world);
+void vt_world_restore_failure(vt_world *world, int speaker);
 
 /* Is it this rank that tells the user? Rank 0, or after a failure the one that keeps the note. NULL: yes. */
 bool vt_world_speaks(const vt_world *world);

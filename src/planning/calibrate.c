@@ -254,10 +254,10 @@ static void bench_close(bench *b)
 /* The most of any rank. */
 static double most(vt_world *world, double own)
 {
-    double highest = 0, *all = vt_allocate((size_t)world->ranks, sizeof *all, "measuring the machine");
-    all[world->rank] = own;
-    vt_world_sum(world, all, world->ranks);
-    for (int rank = 0; rank < world->ranks; rank++) highest = fmax(highest, all[rank]);
+    double highest = 0, *all = vt_allocate((size_t)vt_world_ranks(world), sizeof *all, "measuring the machine");
+    all[vt_world_rank(world)] = own;
+    vt_world_sum(world, all, vt_world_ranks(world));
+    for (int rank = 0; rank < vt_world_ranks(world); rank++) highest = fmax(highest, all[rank]);
     free(all);
     return highest;
 }
@@ -387,11 +387,11 @@ static void measure_group(bench *b, vt_world *world, vt_group *group, double *gb
     vt_world_sum(world, &nothing, 1);
     double begin = vt_clock_seconds(), before = group->volume.bytes;
     for (int i = 0; i < TURNS; i++) exchange_all(group, b->wide, elements, counts, parts);
-    figures[0] = (vt_clock_seconds() - begin) / world->ranks;
+    figures[0] = (vt_clock_seconds() - begin) / vt_world_ranks(world);
     bytes = group->volume.bytes - before;
     begin = vt_clock_seconds();
     for (int i = 0; i < SHORT; i++) vt_group_all_reduce(group, VT_SUM_FLOAT32, b->wide, 1, NULL);
-    figures[1] = (vt_clock_seconds() - begin) / SHORT / world->ranks;
+    figures[1] = (vt_clock_seconds() - begin) / SHORT / vt_world_ranks(world);
     vt_world_sum(world, figures, 2);
     *us = 1e6 * fmax(figures[1], meeting_seconds(b, world, group)) / ceil(log2(group->size));
     *gb_s = 1e-9 * bytes / fmax(1e-9, figures[0] - 3 * TURNS * figures[1]);
@@ -405,11 +405,11 @@ static vt_status measure_messages(bench *b, vt_world *world, vt_hardware *hardwa
     hardware->within_us = 20;
     hardware->between_gb_s = 1;
     hardware->between_us = 50;
-    const int here = world->ranks / world->nodes;
+    const int here = vt_world_ranks(world) / vt_world_nodes(world);
     hardware->ranks_per_node = here;
     VT_TRY(vt_world_group(world, VT_AXES_ALL, VT_SCOPE_WITHIN_NODE, "calibration", NULL, &within));
     if (within->size > 1) measure_group(b, world, within, &hardware->within_gb_s, &hardware->within_us);
-    if (world->nodes > 1) {
+    if (vt_world_nodes(world) > 1) {
         VT_TRY(vt_world_group(world, VT_AXES_ALL, VT_SCOPE_ACROSS_NODES, "calibration", NULL, &between));
         measure_group(b, world, between, &hardware->between_gb_s, &hardware->between_us);
     }
@@ -433,7 +433,7 @@ vt_status vt_calibrate(const vt_config *config, int64_t samples, bool all_types,
     b.elements = parameters < OPTIMIZER_ELEMENTS ? parameters : OPTIMIZER_ELEMENTS;
     *hardware = (vt_hardware){.name = "calibrated", .host_memory = backend->shares_host_memory, .head_multiple = 1};
     double memory = backend->available_memory(backend);
-    hardware->memory_gib = memory / 1073741824 * world->nodes / world->ranks;
+    hardware->memory_gib = memory / 1073741824 * vt_world_nodes(world) / vt_world_ranks(world);
     VT_TRY(bench_open(&b));
     VT_TRY(measure_rates(&b, world, all_types, hardware));
     VT_TRY(measure_memory(&b, world, hardware));

@@ -9,7 +9,7 @@
 typedef struct {
     float *means, *stds;
     double *latitudes;
-    vt_world world; /* which ranks share a node */
+    int *node_of; /* which node each rank runs on */
 } stand_in;
 
 static void stand_in_open(const vt_config *config, double ranks_per_node, stand_in *s)
@@ -19,10 +19,9 @@ static void stand_in_open(const vt_config *config, double ranks_per_node, stand_
     s->means = vt_allocate((size_t)channels, sizeof *s->means, "the search for layouts");
     s->stds = vt_allocate((size_t)channels, sizeof *s->stds, "the search for layouts");
     s->latitudes = vt_allocate((size_t)config->img_size[0], sizeof *s->latitudes, "the search for layouts");
-    s->world = (vt_world){.ranks = ranks, .nodes = (ranks + per_node - 1) / per_node};
-    s->world.node_of = vt_allocate((size_t)ranks, sizeof *s->world.node_of, "the search for layouts");
+    s->node_of = vt_allocate((size_t)ranks, sizeof *s->node_of, "the search for layouts");
     for (int64_t c = 0; c < channels; c++) s->stds[c] = 1;
-    for (int rank = 0; rank < ranks; rank++) s->world.node_of[rank] = rank / per_node;
+    for (int rank = 0; rank < ranks; rank++) s->node_of[rank] = rank / per_node;
 }
 
 static void stand_in_close(stand_in *s)
@@ -30,21 +29,26 @@ static void stand_in_close(stand_in *s)
     free(s->means);
     free(s->stds);
     free(s->latitudes);
-    free(s->world.node_of);
+    free(s->node_of);
 }
 
 /* ---- one layout ---- */
 
 static vt_status plan_rank(const vt_config *config, const vt_hardware *hardware, stand_in *s, int rank, vt_plan *plan)
 {
-    s->world.rank = rank;
+    vt_status status = VT_OK;
+    vt_world *world = NULL;
+    VT_TRY(vt_world_open_dry(config, rank, (int)config->ranks, s->node_of, &world));
     vt_trainer_data data = {.means = s->means,
                             .stds = s->stds,
                             .latitudes = s->latitudes,
                             .steps = 1,
-                            .world = &s->world,
+                            .world = world,
                             .device_memory = !hardware->host_memory};
-    return vt_trainer_plan(config, &data, plan);
+    status = vt_trainer_plan(config, &data, plan);
+done:
+    vt_world_close(&world, false);
+    return status;
 }
 
 /* The first rank with most tokens, of those that attend and of those of its residual stream. */

@@ -120,7 +120,7 @@ static vt_status write_json(bench *b, const rates results[TESTS])
     vt_text_append(&text,
                    "{\n  \"unit\": \"samples/s over all ranks\",\n  \"ranks\": %d,\n  \"global_batch_size\": %lld,\n"
                    "  \"batches_per_trial\": %d,\n",
-                   b->trainer->world->ranks, (long long)b->trainer->config->global_batch_size, BATCHES);
+                   vt_world_ranks(b->trainer->world), (long long)b->trainer->config->global_batch_size, BATCHES);
     for (int test = 0; test < TESTS; test++) append_rates(&text, test, &results[test]);
     vt_text_append(&text, "}\n");
     VT_CHECK(vt_file_close(file, fputs(text.characters, file) >= 0), "BENCHY_OUTPUT: can't write %s: %s", b->path,
@@ -136,7 +136,7 @@ vt_status vt_benchy_run(vt_trainer *trainer, vt_loader *loader, const char *run_
     vt_status status = VT_OK;
     bench b = {.trainer = trainer, .loader = loader, .epoch = -1};
     rates results[TESTS] = {0};
-    const bool writes = trainer->world->rank == 0;
+    const bool writes = vt_world_rank(trainer->world) == 0;
     VT_TRY(vt_world_agree(trainer->world, writes ? open_json(&b, run_directory) : VT_OK));
     for (int test = 0; test < TESTS; test++) VT_TRY(run_test(&b, test, &results[test]));
     VT_TRY(vt_world_agree(trainer->world, writes ? write_json(&b, results) : VT_OK));

@@ -248,14 +248,14 @@ done:
 static void save_after_fault(vt_loop *loop)
 {
     vt_world *world = loop->trainer->world;
-    const int speaker = world->speaker;
     vt_error cause;
     vt_error_move_out(&cause);
-    world->agreed_failure = loop->bad_data = false; /* so that the ranks can agree on the checkpoint */
+    const int speaker = vt_world_lift_failure(world); /* so that the ranks can agree on the checkpoint */
+    loop->bad_data = false;
     vt_status status = vt_world_agree(world, take_steps(loop, 0));
     if (loop->bad_data) { /* the step after a bad one is bad, too, and no other was begun */
         vt_error_clear();
-        world->agreed_failure = false;
+        (void)vt_world_lift_failure(world);
         status = VT_OK;
     }
     const bool is_new = loop->progress.step != loop->saved_step;
@@ -267,8 +267,7 @@ static void save_after_fault(vt_loop *loop)
     else if (status != VT_OK)
         vt_log_warning("the data can't be read any further, and no checkpoint could be saved: %s", vt_error_text());
     vt_error_clear();
-    world->agreed_failure = true;
-    world->speaker = speaker;
+    vt_world_restore_failure(world, speaker);
     vt_error_move_in(&cause);
 }
 
@@ -336,7 +335,7 @@ static int64_t profiled_steps(const vt_loop *loop)
     const bool manual = config->enable_manual_profiling, all = config->profile_ranks == VT_PROFILE_ALL;
     int64_t last = loop->length.epochs - 1, epoch = manual ? MANUAL_EPOCH : PROFILED_EPOCH;
     int64_t steps = loop->length.steps_per_epoch;
-    if (!all && loop->trainer->world->rank != 0) return 0;
+    if (!all && vt_world_rank(loop->trainer->world) != 0) return 0;
     if (loop->progress.epoch != (epoch < last ? epoch : last)) return 0;
     return manual && steps > MANUAL_STEPS ? MANUAL_STEPS : steps;
 }

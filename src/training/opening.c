@@ -124,11 +124,11 @@ static void log_training(const vt_config *config)
 
 static void log_layout(const vt_config *config, const vt_world *world)
 {
-    const int *size = world->layout.size;
-    if (world->ranks == 1) return;
-    vt_log_info("ranks: %d (%s), communicating through %s; tensor %d × context %d × data %d, order %s", world->ranks,
-                vt_launch_name(world->launch.launcher), world->engine->name, size[VT_AXIS_TENSOR],
-                size[VT_AXIS_CONTEXT], size[VT_AXIS_DATA], config->parallel_order);
+    const int *size = vt_world_layout(world)->size;
+    if (vt_world_ranks(world) == 1) return;
+    vt_log_info("ranks: %d (%s), communicating through %s; tensor %d × context %d × data %d, order %s",
+                vt_world_ranks(world), vt_launch_name(vt_world_launch(world)->launcher), vt_world_engine(world)->name,
+                size[VT_AXIS_TENSOR], size[VT_AXIS_CONTEXT], size[VT_AXIS_DATA], config->parallel_order);
 }
 
 static void log_memory(const vt_plan *plan)
@@ -223,6 +223,6 @@ vt_status vt_opening_log(const vt_opening *opening)
         vt_log_info("disable_broadcast_buffers has no effect: the model has no buffers");
     log_configuration(config);
     log_parameters(opening->trainer->parameters);
-    if (opening->world->rank == 0) status = write_parameters(opening);
+    if (vt_world_rank(opening->world) == 0) status = write_parameters(opening);
     return status;
 }

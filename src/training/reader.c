@@ -73,7 +73,8 @@ static vt_status open_set(const vt_config *config, const vt_world *world, const 
                           const char *option_name, int64_t limit, vt_dataset **dataset)
 {
     vt_vit_options model = vt_trainer_model_options(config);
-    vt_span own = vt_parallel_tokens(&world->layout, world->rank, config->sequence_parallel, vt_vit_tokens(&model));
+    vt_span own = vt_parallel_tokens(vt_world_layout(world), vt_world_rank(world), config->sequence_parallel,
+                                     vt_vit_tokens(&model));
     vt_span rows = vt_vit_rows(&model, own);
     vt_dataset_options options = vt_reader_samples(config);
     options.directory = directory;
@@ -117,8 +118,8 @@ vt_status vt_reader_open_test_set(const vt_config *config, const vt_world *world
 int64_t vt_reader_workers(const vt_config *config, const vt_world *world)
 {
     if (config->num_data_workers != VT_UNSET_INTEGER) return config->num_data_workers;
-    int64_t computing = config->num_threads != VT_UNSET_INTEGER ? config->num_threads : world->threads;
-    int64_t spare = world->threads - computing;
+    int64_t computing = config->num_threads != VT_UNSET_INTEGER ? config->num_threads : vt_world_cores(world);
+    int64_t spare = vt_world_cores(world) - computing;
     return spare < 1 ? 1 : spare > MOST_WORKERS ? MOST_WORKERS : spare;
 }
 
@@ -140,8 +141,8 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
 {
     vt_loader_options options = {.dataset = dataset,
                                  .global_batch_size = config->global_batch_size,
-                                 .part = world->coordinate[VT_AXIS_DATA],
-                                 .parts = world->layout.size[VT_AXIS_DATA],
+                                 .part = vt_world_coordinate(world, VT_AXIS_DATA),
+                                 .parts = vt_world_layout(world)->size[VT_AXIS_DATA],
                                  .drop_last = training,
                                  .shuffle = training && config->shuffle,
                                  .seed = (uint64_t)config->seed,
@@ -219,7 +220,7 @@ void vt_reader_open_cache(const vt_config *config, const vt_world *world, double
     vt_text_bytes(vt_dataset_frame_bytes(training), sizes[0]);
     vt_text_bytes(vt_dataset_frame_bytes(validation), sizes[1]);
     vt_text_bytes(fmax(before, 0), sizes[2]);
-    const char *rank = world->ranks > 1 ? " on each rank" : "";
+    const char *rank = vt_world_ranks(world) > 1 ? " on each rank" : "";
     if (first && second)
         vt_log_info("cache: what was read stays in memory: %s for training and %s for validation%s; %s are free",
                     sizes[0], sizes[1], rank, sizes[2]);

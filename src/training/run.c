@@ -95,7 +95,8 @@ static bool on_gpu(const run_state *run)
 static vt_status open_backend(run_state *run)
 {
     const vt_config *config = run->config;
-    return vt_backend_open(config, vt_world_threads(config, run->world), run->world->launch.local_rank, &run->backend);
+    return vt_backend_open(config, vt_world_threads(config, run->world), vt_world_launch(run->world)->local_rank,
+                           &run->backend);
 }
 
 /* Which sets the device's memory has room for beside the run. */
@@ -219,14 +220,14 @@ static vt_status open_directory(run_state *run)
     bool damaged = false;
     run->directory = vt_run_directory_path(run->config, on_gpu(run));
     VT_TRY(vt_checkpoint_store_open(run->directory, run->config->keep_last, &run->checkpoints));
-    VT_TRY(vt_world_agree(run->world, run->world->rank == 0 ? lock_directory(run) : VT_OK));
+    VT_TRY(vt_world_agree(run->world, vt_world_rank(run->world) == 0 ? lock_directory(run) : VT_OK));
     run->resumes = vt_world_any(run->world, run->resumes);
     run->named = vt_world_any(run->world, run->named);
     run->foreign = vt_world_any(run->world, run->foreign);
     vt_world_broadcast_text(run->world, &run->chosen);
     if (run->foreign)
         VT_TRY(vt_world_agree(run->world, vt_checkpoint_read(run->chosen, &subject, &run->progress, &damaged)));
-    VT_TRY(vt_world_agree(run->world, run->world->rank == 0 ? make_directory(run) : VT_OK));
+    VT_TRY(vt_world_agree(run->world, vt_world_rank(run->world) == 0 ? make_directory(run) : VT_OK));
 done:
     return status;
 }
@@ -239,8 +240,8 @@ static vt_status read_initial(run_state *run)
     const char *path = run->config->init_from;
     const vt_checkpoint_subject subject = subject_of(run);
     if (path == NULL) return VT_OK;
-    VT_TRY(vt_world_agree(world,
-                          world->rank == 0 ? vt_checkpoint_find(path, VT_CHECKPOINT_TO_BEGIN, &run->initial) : VT_OK));
+    VT_TRY(vt_world_agree(
+        world, vt_world_rank(world) == 0 ? vt_checkpoint_find(path, VT_CHECKPOINT_TO_BEGIN, &run->initial) : VT_OK));
     vt_world_broadcast_text(world, &run->initial);
     VT_TRY(vt_checkpoint_read_parameters(run->initial, &subject, &run->initial_changes));
 done:
@@ -275,7 +276,7 @@ done:
 static vt_status open_output(run_state *run)
 {
     vt_status status = VT_OK;
-    if (run->world->rank != 0) return VT_OK;
+    if (vt_world_rank(run->world) != 0) return VT_OK;
     char *saved = vt_text_format("%s/config.yaml", run->directory);
     char *metrics = vt_text_format("%s/metrics.csv", run->directory);
     VT_TRY(vt_config_save(run->config, saved));
@@ -312,7 +313,7 @@ static vt_status open_trace(const run_state *run)
     vt_status status = VT_OK;
     if (!run->config->comm_trace) return VT_OK;
     char *logs = vt_text_format("%s/logs", run->directory);
-    char *path = vt_text_format("%s/comm-%d.csv", logs, run->world->rank);
+    char *path = vt_text_format("%s/comm-%d.csv", logs, vt_world_rank(run->world));
     VT_TRY(vt_output_make_directory(logs));
     VT_TRY(vt_gradient_sync_trace(run->trainer->sync, path));
 done:
@@ -461,7 +462,7 @@ vt_status vt_run_training(const vt_config *config, const vt_launch *launch)
     run_state run = {.lock = -1, .lock_above = -1, .config = config};
     vt_stop_watch(vt_config_max_seconds(config)); /* MPI_Init leaves the handlers alone, and may wait for long */
     VT_TRY(vt_world_open(config, launch, &run.world));
-    if (run.world->rank != 0) vt_log_mute();
+    if (vt_world_rank(run.world) != 0) vt_log_mute();
     status = run_phases(&run);
 done:
     if (status == VT_ERROR) vt_log_failure(vt_error_text());

@@ -101,8 +101,10 @@ static void score(vt_trainer *trainer, const vt_pass *pass, vt_matrix prediction
 /* The samples' figures are the same on all ranks that share their tokens: in sums over all ranks one of them counts. */
 static double share(const vt_trainer *trainer)
 {
-    const int *coordinate = trainer->world->coordinate;
-    return coordinate[VT_AXIS_TENSOR] == 0 && coordinate[VT_AXIS_CONTEXT] == 0 ? 1 : 0;
+    return vt_world_coordinate(trainer->world, VT_AXIS_TENSOR) == 0 &&
+                   vt_world_coordinate(trainer->world, VT_AXIS_CONTEXT) == 0
+               ? 1
+               : 0;
 }
 
 /* ---- a training step ---- */
@@ -160,7 +162,7 @@ static bool is_recorded(const vt_trainer *trainer)
     return trainer->config->enable_jit && trainer->backend->replay != NULL && trainer->steps_here >= FIRST_STEPS &&
            !trainer->measured && !trainer->config->comm_trace &&
            (trainer->config->profile_graphs || !vt_profile_records()) &&
-           (trainer->world->ranks == 1 || vt_world_device_engine(trainer->world)->device_memory);
+           (vt_world_ranks(trainer->world) == 1 || vt_world_device_engine(trainer->world)->device_memory);
 }
 
 static bool replay(vt_trainer *trainer)
@@ -230,11 +232,11 @@ int64_t vt_step_latency(const vt_trainer *trainer)
 static void find_nonfinite(vt_trainer *trainer, const vt_started_step *started, vt_step_figures *figures)
 {
     vt_world *world = trainer->world;
-    double *samples = vt_allocate((size_t)world->ranks, sizeof *samples, "a bad sample");
+    double *samples = vt_allocate((size_t)vt_world_ranks(world), sizeof *samples, "a bad sample");
     for (int64_t i = started->sample_count - 1; i >= 0; i--)
-        if (!isfinite(started->losses[i])) samples[world->rank] = (double)started->samples[i] + 1;
-    vt_world_sum(world, samples, world->ranks);
-    for (int rank = world->ranks - 1; rank >= 0; rank--)
+        if (!isfinite(started->losses[i])) samples[vt_world_rank(world)] = (double)started->samples[i] + 1;
+    vt_world_sum(world, samples, vt_world_ranks(world));
+    for (int rank = vt_world_ranks(world) - 1; rank >= 0; rank--)
         if (samples[rank] > 0) figures->bad_sample = (int64_t)samples[rank] - 1;
     free(samples);
     figures->bad_parameter = vt_optimizer_nonfinite_name(trainer->optimizer, started->state->first_nonfinite);
@@ -378,7 +380,7 @@ vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, bool with
     int64_t most = (batch->global_count + config->data_parallel - 1) / config->data_parallel; /* samples of a rank */
     bool has_persistence = with_persistence && recent >= config->n_out_channels;
     const vt_batch here = bring(trainer, batch);
-    trainer->record_anew = trainer->world->ranks > 1;
+    trainer->record_anew = vt_world_ranks(trainer->world) > 1;
     for (int64_t first = 0; first < most; first += micro) {
         int64_t left = batch->sample_count - first, count = left < micro ? left : micro;
         if (count > 0)

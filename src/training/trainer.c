@@ -173,15 +173,16 @@ static size_t ring_bytes(const vt_trainer *trainer)
 static void note_work(const vt_world *world, const vt_backend *dry, vt_plan *plan)
 {
     plan->step = *vt_backend_dry_count(dry);
-    VT_ASSERT(world->group_count <= VT_PLAN_GROUPS);
-    plan->group_count = world->group_count;
-    for (int i = 0; i < world->group_count; i++) {
-        const vt_group *group = world->groups[i];
+    const int *node_of = vt_world_node_of(world);
+    VT_ASSERT(vt_world_group_count(world) <= VT_PLAN_GROUPS);
+    plan->group_count = vt_world_group_count(world);
+    for (int i = 0; i < vt_world_group_count(world); i++) {
+        const vt_group *group = vt_world_group_at(world, i);
         vt_plan_group *noted = &plan->groups[i];
         *noted = (vt_plan_group){.size = group->size, .volume = group->volume};
         memcpy(noted->name, group->name, sizeof noted->name);
         for (int j = 0; j < group->size; j++)
-            noted->in_node += world->node_of[group->members[j]] == world->node_of[world->rank];
+            noted->in_node += node_of[group->members[j]] == node_of[vt_world_rank(world)];
     }
 }
 
@@ -237,7 +238,7 @@ static vt_status plan_work(vt_trainer *trainer, vt_config *config, vt_plan *plan
     config->global_batch_size = batch;
     plan->step_flops = plan->step.flops;
     for (int i = 0; i < plan->group_count; i++) {
-        vt_volume *sum = &plan->communication[vt_traffic_of(trainer->world->groups[i])];
+        vt_volume *sum = &plan->communication[vt_traffic_of(vt_world_group_at(trainer->world, i))];
         sum->operations += plan->groups[i].volume.operations - noted[0].groups[i].volume.operations;
         sum->bytes += plan->groups[i].volume.bytes - noted[0].groups[i].volume.bytes;
     }
@@ -261,8 +262,8 @@ vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, 
     vt_batch batch = {.sample_count = micro, .global_count = micro * config->data_parallel};
     VT_TRY(vt_backend_open_dry(&dry));
     dry->shares_host_memory = !data->device_memory;
-    VT_TRY(vt_world_open_dry(config, data->world != NULL ? data->world->rank : 0, (int)config->ranks, data->world,
-                             &world));
+    VT_TRY(vt_world_open_dry(config, data->world != NULL ? vt_world_rank(data->world) : 0, (int)config->ranks,
+                             data->world != NULL ? vt_world_node_of(data->world) : NULL, &world));
     VT_TRY(open_on(&own, data, world, dry, SIZE_MAX, &trainer));
     VT_TRY(plan_work(trainer, &own, plan));
     vt_evaluation_open(config, &evaluation);
@@ -270,7 +271,7 @@ vt_status vt_trainer_plan(const vt_config *config, const vt_trainer_data *data, 
     VT_TRY(vt_step_forecast(trainer, &batch, 0, fields, fields + plane));
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) plan->bytes[i] = vt_backend_dry_count(dry)->bytes[i];
     plan->arena_bytes = trainer->arena.peak;
-    plan->message_bytes = data->device_memory ? 0 : world->engine->most_copies + world->engine->hole;
+    plan->message_bytes = data->device_memory ? 0 : vt_world_engine(world)->most_copies + vt_world_engine(world)->hole;
     plan->bytes[VT_MEMORY_ACTIVATIONS] += trainer->arena.peak;
     plan->ring_bytes = ring_bytes(trainer);
     if (!data->device_memory) plan->bytes[VT_MEMORY_DATA] += plan->ring_bytes;

@@ -89,7 +89,7 @@ static void open_world(side *s, const char *const *settings, const vt_launch *la
     for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(s->config, settings[i], settings[i + 1]));
     EXPECT_OK(vt_config_resolve(s->config));
     EXPECT_OK(vt_world_open(s->config, launch, &s->world));
-    s->world->engine->chain = chains ? chain_by_waiting : NULL;
+    vt_world_engine(s->world)->chain = chains ? chain_by_waiting : NULL;
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &s->backend));
 }
 
@@ -106,7 +106,7 @@ static void open_side(side *s, const char *const *settings, const vt_launch *lau
 {
     open_world(s, settings, launch);
     EXPECT_OK(open_trainer(s));
-    int64_t local = batch_size / s->config->data_parallel, first = local * s->world->coordinate[VT_AXIS_DATA];
+    int64_t local = batch_size / s->config->data_parallel, first = local * vt_world_coordinate(s->world, VT_AXIS_DATA);
     s->input = make_fields(1, IN, first, local, s->trainer->rows);
     s->target = make_fields(2, OUT, first, local, s->trainer->rows);
     s->batch = (vt_batch){.sample_count = local,
@@ -213,7 +213,7 @@ static void compare_forecasts(side *one, side *many, const char *what)
     float fields[2][2][HEIGHT * WIDTH];
     for (int i = 0; i < 2; i++)
         EXPECT_OK(vt_step_forecast(sides[i]->trainer, &sides[i]->batch, 1, fields[i][0], fields[i][1]));
-    for (int f = 0; f < 2 && many->world->rank == 0; f++)
+    for (int f = 0; f < 2 && vt_world_rank(many->world) == 0; f++)
         for (int i = 0; i < HEIGHT * WIDTH; i++)
             EXPECT(isnan(fields[0][f][i]) ? isnan(fields[1][f][i]) : fabs(fields[0][f][i] - fields[1][f][i]) < 1e-4,
                    "%s: field %d, point %d: %g, expected %g", what, f, i, (double)fields[1][f][i],

@@ -195,20 +195,27 @@ TEST(batches_of_indices_only)
 TEST(a_cache_that_does_not_fit_is_left_out)
 {
     const test_fields fields = {.times = TIMES, .channels = 3, .height = 6, .width = 8};
-    int node = 0;
-    vt_world world = {.ranks = 1, .node_of = &node};
-    vt_config config = {.cache = VT_CACHE_HOST};
+    vt_world *world = NULL;
+    char order[] = "tp-cp-dp";
+    vt_config config = {.cache = VT_CACHE_HOST,
+                        .ranks = 1,
+                        .tensor_parallel = 1,
+                        .context_parallel = 1,
+                        .data_parallel = 1,
+                        .parallel_order = order};
+    EXPECT_OK(vt_world_open_dry(&config, 0, 1, NULL, &world));
     for (int fits = 0; fits < 2; fits++) {
         float values[3 * 32];
         vt_dataset *training = open_dataset(&fields, true, VT_UNSET_INTEGER);
         vt_dataset *validation = open_again(true, VT_UNSET_INTEGER);
-        vt_reader_open_cache(&config, &world, fits != 0 ? 0 : 1e18, training, validation);
+        vt_reader_open_cache(&config, world, fits != 0 ? 0 : 1e18, training, validation);
         EXPECT_OK(vt_dataset_read_frame(training, 0, values));
         EXPECT_OK(vt_dataset_read_frame(validation, 0, values));
         EXPECT(vt_dataset_kept_frames(training) == fits && vt_dataset_kept_frames(validation) == fits);
         vt_dataset_close(&training);
         vt_dataset_close(&validation);
     }
+    vt_world_close(&world, false);
 }
 
 /* A batch that is put together in a device's memory is the one that would have been read. */
