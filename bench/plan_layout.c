@@ -89,12 +89,9 @@ done:
 static void make_batch(layout *l)
 {
     const vt_config *config = l->config;
-    vt_vit_options model = vt_trainer_model_options(config);
-    int64_t tokens = (model.height / model.patch) * (model.width / model.patch);
-    vt_span rows = vt_vit_rows(&model, vt_parallel_tokens(vt_world_layout(l->world), vt_world_rank(l->world),
-                                                          config->sequence_parallel, tokens));
+    const vt_span rows = vt_model_part(config, vt_world_layout(l->world), vt_world_rank(l->world));
     int64_t local = config->global_batch_size / config->data_parallel, channels = config->n_in_channels;
-    int64_t count = local * channels * rows.count * model.width;
+    int64_t count = local * channels * rows.count * config->img_size[1];
     for (int i = 0; i < 2; i++) {
         l->fields[i] = malloc((size_t)count * sizeof(float));
         VT_ASSERT(l->fields[i] != NULL);
@@ -107,7 +104,7 @@ static void make_batch(layout *l)
                           .target = l->fields[1]};
     l->means = calloc((size_t)channels, sizeof *l->means);
     l->stds = calloc((size_t)channels, sizeof *l->stds);
-    l->latitudes = calloc((size_t)model.height, sizeof *l->latitudes);
+    l->latitudes = calloc((size_t)config->img_size[0], sizeof *l->latitudes);
     VT_ASSERT(l->means != NULL && l->stds != NULL && l->latitudes != NULL);
     for (int64_t c = 0; c < channels; c++) l->stds[c] = 1;
     l->data = (vt_trainer_data){

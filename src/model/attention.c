@@ -41,12 +41,14 @@ void vt_attention_build(vt_attention *attention, vt_parameters *parameters, cons
     vt_linear_build(&attention->proj, parameters, name, dim, dim, VT_LINEAR_BY_INPUT, true);
 }
 
-void vt_attention_reserve(vt_attention *attention, const vt_pass *pass)
+vt_attention_saved vt_attention_reserve(const vt_attention *attention, const vt_pass *pass)
 {
+    vt_attention_saved saved;
     int64_t rows = vt_pass_inner_rows(pass);
-    attention->qkv_out = vt_pass_push(pass, rows, 3 * attention->width);
-    attention->out = vt_pass_push(pass, rows, attention->width);
-    attention->log_sum = vt_arena_push(pass->arena, (size_t)(rows * attention->heads) * sizeof(float));
+    saved.qkv_out = vt_pass_push(pass, rows, 3 * attention->width);
+    saved.out = vt_pass_push(pass, rows, attention->width);
+    saved.log_sum = vt_arena_push(pass->arena, (size_t)(rows * attention->heads) * sizeof(float));
+    return saved;
 }
 
 /* q, k and v side by side, or their gradients, as separate matrices. */
@@ -97,32 +99,33 @@ static vt_matrix gather_keys(const vt_pass *pass, vt_matrix own)
     return whole;
 }
 
-static void forward_gathered(vt_attention *attention, const vt_pass *pass)
+static void forward_gathered(const vt_attention *attention, const vt_pass *pass, const vt_attention_saved *saved)
 {
     vt_backend *backend = pass->backend;
     size_t mark = pass->arena->used;
     vt_attention_shape shape = shape_of(attention, pass, all_keys(pass));
-    parts own = parts_of(attention->qkv_out, attention->width), keys = own;
+    parts own = parts_of(saved->qkv_out, attention->width), keys = own;
     if (pass->parallel->context->size > 1) keys = parts_of_kv(gather_keys(pass, own.kv), attention->width);
-    backend->attention_forward(backend, &shape, own.q, keys.k, keys.v, attention->out, attention->log_sum);
+    backend->attention_forward(backend, &shape, own.q, keys.k, keys.v, saved->out, saved->log_sum);
     vt_arena_pop(pass->arena, mark);
 }
 
-static void backward_gathered(const vt_attention *attention, const vt_pass *pass, vt_matrix dout, vt_matrix dqkv)
+static void backward_gathered(const vt_attention *attention, const vt_pass *pass, const vt_attention_saved *saved,
+                              vt_matrix dout, vt_matrix dqkv)
 {
     vt_backend *backend = pass->backend;
     const vt_parallel *parallel = pass->parallel;
     size_t mark = pass->arena->used;
     vt_attention_shape shape = shape_of(attention, pass, all_keys(pass));
-    parts own = parts_of(attention->qkv_out, attention->width), keys = own;
+    parts own = parts_of(saved->qkv_out, attention->width), keys = own;
     parts down = parts_of(dqkv, attention->width), dkeys = down;
     bool gathered = parallel->context->size > 1;
     if (gathered) {
         keys = parts_of_kv(gather_keys(pass, own.kv), attention->width);
         dkeys = parts_of_kv(vt_pass_push_wide(pass, keys.kv.rows, keys.kv.columns), attention->width);
     }
-    backend->attention_backward(backend, &shape, own.q, keys.k, keys.v, attention->out, attention->log_sum, dout,
-                                down.q, dkeys.k, dkeys.v);
+    backend->attention_backward(backend, &shape, own.q, keys.k, keys.v, saved->out, saved->log_sum, dout, down.q,
+                                dkeys.k, dkeys.v);
     if (gathered)
         vt_region_reduce(parallel->context, parallel->context_runs, pass->arena, pass->batch, dkeys.kv, down.kv);
     vt_arena_pop(pass->arena, mark);
@@ -173,12 +176,11 @@ static int64_t ring_rows(const vt_pass *pass)
     return pass->batch * most;
 }
 
-static ring ring_begin(const vt_attention *attention, const vt_pass *pass)
+static ring ring_begin(const vt_attention *attention, const vt_pass *pass, const vt_attention_saved *saved)
 {
     ring r = {.attention = attention, .pass = pass};
     for (int i = 0; i < 2; i++) r.room[i] = vt_pass_push(pass, ring_rows(pass), 2 * attention->width);
-    pass->backend->convert(pass->backend, parts_of(attention->qkv_out, attention->width).kv,
-                           ring_block(&r, r.room[0], 0));
+    pass->backend->convert(pass->backend, parts_of(saved->qkv_out, attention->width).kv, ring_block(&r, r.room[0], 0));
     return r;
 }
 
@@ -195,27 +197,27 @@ static parts ring_next(ring *r, vt_span *keys)
     return parts_of_kv(here, r->attention->width);
 }
 
-static void forward_ring(vt_attention *attention, const vt_pass *pass)
+static void forward_ring(const vt_attention *attention, const vt_pass *pass, const vt_attention_saved *saved)
 {
     vt_backend *backend = pass->backend;
     size_t mark = pass->arena->used;
-    vt_matrix q = parts_of(attention->qkv_out, attention->width).q;
-    vt_matrix out = pass->type == VT_FLOAT32 ? attention->out : vt_pass_push_wide(pass, q.rows, q.columns);
+    vt_matrix q = parts_of(saved->qkv_out, attention->width).q;
+    vt_matrix out = pass->type == VT_FLOAT32 ? saved->out : vt_pass_push_wide(pass, q.rows, q.columns);
     vt_matrix part = vt_pass_push_wide(pass, q.rows, q.columns);
     float *part_log_sum = vt_arena_push(pass->arena, (size_t)(q.rows * attention->heads) * sizeof(float));
-    ring r = ring_begin(attention, pass);
+    ring r = ring_begin(attention, pass, saved);
     for (int step = 0; step < pass->parallel->context->size; step++) {
         vt_span run;
         parts keys = ring_next(&r, &run);
         vt_attention_shape shape = shape_of(attention, pass, run);
         if (step == 0) {
-            backend->attention_forward(backend, &shape, q, keys.k, keys.v, out, attention->log_sum);
+            backend->attention_forward(backend, &shape, q, keys.k, keys.v, out, saved->log_sum);
         } else {
             backend->attention_forward(backend, &shape, q, keys.k, keys.v, part, part_log_sum);
-            backend->attention_merge(backend, &shape, part, part_log_sum, out, attention->log_sum);
+            backend->attention_merge(backend, &shape, part, part_log_sum, out, saved->log_sum);
         }
     }
-    if (out.data != attention->out.data) backend->convert(backend, out, attention->out);
+    if (out.data != saved->out.data) backend->convert(backend, out, saved->out);
     vt_arena_pop(pass->arena, mark);
 }
 
@@ -227,27 +229,28 @@ static void add(vt_backend *backend, vt_matrix sum, vt_matrix part)
 }
 
 /* The gradient of a block of keys follows the block round, each rank adding its part, and comes home after the last. */
-static void backward_ring(const vt_attention *attention, const vt_pass *pass, vt_matrix dout, vt_matrix dqkv)
+static void backward_ring(const vt_attention *attention, const vt_pass *pass, const vt_attention_saved *saved,
+                          vt_matrix dout, vt_matrix dqkv)
 {
     vt_backend *backend = pass->backend;
     size_t mark = pass->arena->used;
     int64_t width = attention->width;
     int ranks = pass->parallel->context->size;
     parts down = parts_of(dqkv, width);
-    vt_matrix q = parts_of(attention->qkv_out, width).q;
+    vt_matrix q = parts_of(saved->qkv_out, width).q;
     vt_matrix dq = vt_pass_push_wide(pass, q.rows, width), dq_part = vt_pass_push_wide(pass, q.rows, width);
     vt_matrix part = vt_pass_push_wide(pass, ring_rows(pass), 2 * width);
     vt_matrix room[2];
     for (int i = 0; i < 2; i++) room[i] = vt_pass_push_wide(pass, ring_rows(pass), 2 * width);
     vt_request request = {0};
-    ring r = ring_begin(attention, pass);
+    ring r = ring_begin(attention, pass, saved);
     for (int step = 0; step < ranks; step++) {
         vt_span run;
         parts keys = ring_next(&r, &run);
         vt_attention_shape shape = shape_of(attention, pass, run);
         vt_matrix here = ring_block(&r, room[step % 2], step);
         parts dkeys = parts_of_kv(step == 0 ? here : ring_block(&r, part, step), width);
-        backend->attention_backward(backend, &shape, q, keys.k, keys.v, attention->out, attention->log_sum, dout,
+        backend->attention_backward(backend, &shape, q, keys.k, keys.v, saved->out, saved->log_sum, dout,
                                     step == 0 ? dq : dq_part, dkeys.k, dkeys.v);
         vt_request_wait(&request); /* what the other ranks have of this block */
         if (step > 0) {
@@ -269,33 +272,35 @@ static bool goes_round(const vt_pass *pass)
     return pass->parallel->ring && pass->parallel->context->size > 1;
 }
 
-void vt_attention_forward(vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix y)
+void vt_attention_forward(const vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix y,
+                          const vt_attention_saved *saved)
 {
     size_t mark = pass->arena->used;
     vt_matrix input = vt_region_enter(pass->parallel, pass->arena, pass->batch, x);
-    vt_linear_forward(&attention->qkv, pass, input, attention->qkv_out);
+    vt_linear_forward(&attention->qkv, pass, input, saved->qkv_out);
     if (goes_round(pass))
-        forward_ring(attention, pass);
+        forward_ring(attention, pass, saved);
     else
-        forward_gathered(attention, pass);
+        forward_gathered(attention, pass, saved);
     vt_matrix output = vt_region_leave_room(pass->parallel, pass->arena, pass->batch, y);
-    vt_linear_forward(&attention->proj, pass, attention->out, output);
+    vt_linear_forward(&attention->proj, pass, saved->out, output);
     vt_region_leave(pass->parallel, pass->arena, pass->batch, output, y);
     vt_arena_pop(pass->arena, mark);
 }
 
-void vt_attention_backward(const vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx)
+void vt_attention_backward(const vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx,
+                           const vt_attention_saved *saved)
 {
     const vt_parallel *parallel = pass->parallel;
     size_t mark = pass->arena->used;
-    vt_matrix dout = vt_pass_push(pass, attention->out.rows, attention->width);
-    vt_matrix dqkv = vt_pass_push(pass, attention->out.rows, 3 * attention->width);
+    vt_matrix dout = vt_pass_push(pass, saved->out.rows, attention->width);
+    vt_matrix dqkv = vt_pass_push(pass, saved->out.rows, 3 * attention->width);
     vt_matrix doutput = vt_region_leave_backward(parallel, pass->arena, pass->batch, dy);
-    vt_linear_backward(&attention->proj, pass, attention->out, doutput, dout);
+    vt_linear_backward(&attention->proj, pass, saved->out, doutput, dout);
     if (goes_round(pass))
-        backward_ring(attention, pass, dout, dqkv);
+        backward_ring(attention, pass, saved, dout, dqkv);
     else
-        backward_gathered(attention, pass, dout, dqkv);
+        backward_gathered(attention, pass, saved, dout, dqkv);
     vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, x);
     vt_matrix dinput = vt_region_enter_room(parallel, pass->arena, pass->batch, dx);
     vt_linear_backward(&attention->qkv, pass, input, dqkv, dinput);

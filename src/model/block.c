@@ -19,7 +19,7 @@ void vt_block_build(vt_block *block, vt_parameters *parameters, int64_t layer, c
     vt_mlp_build(&block->mlp, parameters, name, layer, options->dim, options->gelu, options->dropout);
 }
 
-/* Dropout after proj or fc2, and the drop path of that branch. */
+/* The dropout after proj or fc2, and the drop path of that branch. */
 static vt_mask branch_mask(const vt_block *block, const vt_pass *pass, uint32_t site, uint32_t path_site)
 {
     vt_mask mask = vt_pass_mask(pass, block->dropout, block->layer, site);
@@ -27,30 +27,31 @@ static vt_mask branch_mask(const vt_block *block, const vt_pass *pass, uint32_t 
     return mask;
 }
 
-void vt_block_forward(vt_block *block, const vt_pass *pass, vt_matrix x, vt_matrix output)
+void vt_block_forward(const vt_block *block, const vt_pass *pass, vt_matrix x, vt_matrix output, vt_block_saved *saved)
 {
     vt_backend *backend = pass->backend;
     vt_mask attention_mask = branch_mask(block, pass, VT_SITE_PROJECTION, VT_SITE_PATH_ATTENTION);
     vt_mask mlp_mask = branch_mask(block, pass, VT_SITE_FC2, VT_SITE_PATH_MLP);
-    vt_layer_norm_reserve(&block->norm1, pass);
-    vt_layer_norm_reserve(&block->norm2, pass);
-    vt_attention_reserve(&block->attention, pass);
-    vt_mlp_reserve(&block->mlp, pass);
-    block->input = x;
-    block->middle = vt_pass_push_wide(pass, x.rows, block->dim);
+    saved->input = x;
+    saved->output = output;
+    saved->norm1 = vt_layer_norm_reserve(pass);
+    saved->norm2 = vt_layer_norm_reserve(pass);
+    saved->attention = vt_attention_reserve(&block->attention, pass);
+    saved->mlp = vt_mlp_reserve(&block->mlp, pass);
+    saved->middle = vt_pass_push_wide(pass, x.rows, block->dim);
 
     size_t mark = pass->arena->used;
     vt_matrix branch = vt_pass_push_wide(pass, x.rows, block->dim);
     vt_matrix normed = pass->type == VT_FLOAT32 ? branch : vt_pass_push(pass, x.rows, block->dim);
-    vt_layer_norm_forward(&block->norm1, pass, block->input, normed);
-    vt_attention_forward(&block->attention, pass, normed, branch);
-    vt_layer_norm_residual(&block->norm2, pass, block->input, branch, &attention_mask, block->middle, normed);
-    vt_mlp_forward(&block->mlp, pass, normed, branch);
-    backend->residual_add(backend, block->middle, branch, &mlp_mask, output);
+    vt_layer_norm_forward(&block->norm1, pass, x, normed, &saved->norm1);
+    vt_attention_forward(&block->attention, pass, normed, branch, &saved->attention);
+    vt_layer_norm_residual(&block->norm2, pass, x, branch, &attention_mask, saved->middle, normed, &saved->norm2);
+    vt_mlp_forward(&block->mlp, pass, normed, branch, &saved->mlp);
+    backend->residual_add(backend, saved->middle, branch, &mlp_mask, output);
     vt_arena_pop(pass->arena, mark);
 }
 
-/* The branch's output gradient: dx itself, or masked, and in the type of products, into `room`. */
+/* The gradient of a branch's output, in the pass's type: dx itself, or masked or converted into `room`. */
 static vt_matrix branch_gradient(const vt_pass *pass, const vt_mask *mask, vt_matrix dx, vt_matrix room)
 {
     if (vt_mask_is_active(mask))
@@ -62,7 +63,7 @@ static vt_matrix branch_gradient(const vt_pass *pass, const vt_mask *mask, vt_ma
     return room;
 }
 
-void vt_block_backward(vt_block *block, const vt_pass *pass, vt_matrix dx)
+void vt_block_backward(const vt_block *block, const vt_pass *pass, vt_matrix dx, const vt_block_saved *saved)
 {
     vt_mask attention_mask = branch_mask(block, pass, VT_SITE_PROJECTION, VT_SITE_PATH_ATTENTION);
     vt_mask mlp_mask = branch_mask(block, pass, VT_SITE_FC2, VT_SITE_PATH_MLP);
@@ -71,12 +72,13 @@ void vt_block_backward(vt_block *block, const vt_pass *pass, vt_matrix dx)
     vt_matrix gradient = vt_pass_push_wide(pass, dx.rows, block->dim);
     vt_matrix room = pass->type == VT_FLOAT32 ? gradient : vt_pass_push(pass, dx.rows, block->dim);
 
-    vt_layer_norm_forward(&block->norm2, pass, block->middle, normed); /* once more, rather than kept */
-    vt_mlp_backward(&block->mlp, pass, normed, branch_gradient(pass, &mlp_mask, dx, room), gradient);
-    vt_layer_norm_backward(&block->norm2, pass, block->middle, gradient, dx);
+    vt_layer_norm_forward(&block->norm2, pass, saved->middle, normed, &saved->norm2); /* recomputed, not kept */
+    vt_mlp_backward(&block->mlp, pass, normed, branch_gradient(pass, &mlp_mask, dx, room), gradient, &saved->mlp);
+    vt_layer_norm_backward(&block->norm2, pass, saved->middle, gradient, dx, &saved->norm2);
 
-    vt_layer_norm_forward(&block->norm1, pass, block->input, normed);
-    vt_attention_backward(&block->attention, pass, normed, branch_gradient(pass, &attention_mask, dx, room), gradient);
-    vt_layer_norm_backward(&block->norm1, pass, block->input, gradient, dx);
+    vt_layer_norm_forward(&block->norm1, pass, saved->input, normed, &saved->norm1);
+    vt_attention_backward(&block->attention, pass, normed, branch_gradient(pass, &attention_mask, dx, room), gradient,
+                          &saved->attention);
+    vt_layer_norm_backward(&block->norm1, pass, saved->input, gradient, dx, &saved->norm1);
     vt_arena_pop(pass->arena, mark);
 }

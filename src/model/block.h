@@ -12,8 +12,15 @@ typedef struct {
     vt_mlp mlp;
     int64_t dim, layer;
     double dropout, path_rate;
-    vt_matrix input, middle; /* the residual stream before attention and before the MLP; [rows, dim], until backward */
 } vt_block;
+
+/* What forward keeps for backward, in the arena. */
+typedef struct {
+    vt_matrix input, middle, output; /* the residual stream before attention, before the MLP and behind it */
+    vt_layer_norm_saved norm1, norm2;
+    vt_attention_saved attention;
+    vt_mlp_saved mlp;
+} vt_block_saved;
 
 typedef struct {
     int64_t dim, heads;
@@ -25,11 +32,11 @@ typedef struct {
 /* Registers blocks.<layer>.… */
 void vt_block_build(vt_block *block, vt_parameters *parameters, int64_t layer, const vt_block_options *options);
 
-/* output = block(x), both [rows, dim]; x must stay as it is until backward. What backward needs is pushed on the arena.
- */
-void vt_block_forward(vt_block *block, const vt_pass *pass, vt_matrix x, vt_matrix output);
+/* output = block(x), both [vt_pass_rows, dim] float32; both must stay as they are until backward. Pushes what backward
+ * needs on the arena. */
+void vt_block_forward(const vt_block *block, const vt_pass *pass, vt_matrix x, vt_matrix output, vt_block_saved *saved);
 
-/* dx [rows, dim]: the gradient of the output on entry, of the input on return. */
-void vt_block_backward(vt_block *block, const vt_pass *pass, vt_matrix dx);
+/* dx [vt_pass_rows, dim] float32: on entry the gradient of the output, on return that of the input. */
+void vt_block_backward(const vt_block *block, const vt_pass *pass, vt_matrix dx, const vt_block_saved *saved);
 
 #endif

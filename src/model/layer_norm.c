@@ -9,34 +9,38 @@ void vt_layer_norm_build(vt_layer_norm *norm, vt_parameters *parameters, const c
     norm->bias = vt_parameters_add(parameters, prefix, "bias", 1, &dim, VT_START_ZERO, 0);
 }
 
-void vt_layer_norm_reserve(vt_layer_norm *norm, const vt_pass *pass)
+vt_layer_norm_saved vt_layer_norm_reserve(const vt_pass *pass)
 {
+    vt_layer_norm_saved saved;
     size_t bytes = (size_t)vt_pass_rows(pass) * sizeof(float);
-    norm->mean = vt_arena_push(pass->arena, bytes);
-    norm->rstd = vt_arena_push(pass->arena, bytes);
+    saved.mean = vt_arena_push(pass->arena, bytes);
+    saved.rstd = vt_arena_push(pass->arena, bytes);
+    return saved;
 }
 
-void vt_layer_norm_forward(vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix y)
+void vt_layer_norm_forward(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix y,
+                           const vt_layer_norm_saved *saved)
 {
-    pass->backend->layer_norm_forward(pass->backend, x, norm->weight->value, norm->bias->value, epsilon, y, norm->mean,
-                                      norm->rstd);
+    pass->backend->layer_norm_forward(pass->backend, x, norm->weight->value, norm->bias->value, epsilon, y, saved->mean,
+                                      saved->rstd);
 }
 
-void vt_layer_norm_residual(vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix branch,
-                            const vt_mask *mask, vt_matrix y, vt_matrix normed)
+void vt_layer_norm_residual(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix branch,
+                            const vt_mask *mask, vt_matrix y, vt_matrix normed, const vt_layer_norm_saved *saved)
 {
     vt_backend *backend = pass->backend;
     if (pass->fused) {
         backend->residual_layer_norm(backend, x, branch, mask, norm->weight->value, norm->bias->value, epsilon, y,
-                                     normed, norm->mean, norm->rstd);
+                                     normed, saved->mean, saved->rstd);
     } else {
         backend->residual_add(backend, x, branch, mask, y);
-        vt_layer_norm_forward(norm, pass, y, normed);
+        vt_layer_norm_forward(norm, pass, y, normed, saved);
     }
 }
 
-void vt_layer_norm_backward(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx)
+void vt_layer_norm_backward(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx,
+                            const vt_layer_norm_saved *saved)
 {
-    pass->backend->layer_norm_backward(pass->backend, x, norm->weight->value, norm->mean, norm->rstd, dy, dx,
+    pass->backend->layer_norm_backward(pass->backend, x, norm->weight->value, saved->mean, saved->rstd, dy, dx,
                                        norm->weight->gradient, norm->bias->gradient);
 }

@@ -16,9 +16,9 @@ void vt_mlp_build(vt_mlp *mlp, vt_parameters *parameters, const char *prefix, in
     vt_linear_build(&mlp->fc2, parameters, name, 4 * dim, dim, VT_LINEAR_BY_INPUT, true);
 }
 
-void vt_mlp_reserve(vt_mlp *mlp, const vt_pass *pass)
+vt_mlp_saved vt_mlp_reserve(const vt_mlp *mlp, const vt_pass *pass)
 {
-    mlp->hidden = vt_pass_push(pass, vt_pass_inner_rows(pass), mlp->fc1.out);
+    return (vt_mlp_saved){.hidden = vt_pass_push(pass, vt_pass_inner_rows(pass), mlp->fc1.out)};
 }
 
 static vt_mask hidden_mask(const vt_mlp *mlp, const vt_pass *pass)
@@ -29,7 +29,7 @@ static vt_mask hidden_mask(const vt_mlp *mlp, const vt_pass *pass)
                      .first_column = mlp->first_column};
 }
 
-void vt_mlp_forward(vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix y)
+void vt_mlp_forward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix y, const vt_mlp_saved *saved)
 {
     vt_backend *backend = pass->backend;
     const vt_parallel *parallel = pass->parallel;
@@ -40,10 +40,10 @@ void vt_mlp_forward(vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix y)
     vt_matrix active = vt_pass_push(pass, input.rows, mlp->fc1.out);
     if (pass->fused) {
         backend->linear_gelu_forward(backend, mlp->gelu, input, vt_linear_weight(&mlp->fc1), mlp->fc1.bias->value,
-                                     mlp->hidden, active);
+                                     saved->hidden, active);
     } else {
-        vt_linear_forward(&mlp->fc1, pass, input, mlp->hidden);
-        backend->gelu_forward(backend, mlp->gelu, mlp->hidden, active);
+        vt_linear_forward(&mlp->fc1, pass, input, saved->hidden);
+        backend->gelu_forward(backend, mlp->gelu, saved->hidden, active);
     }
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, active, &mask, active);
     vt_linear_forward(&mlp->fc2, pass, active, output);
@@ -51,7 +51,8 @@ void vt_mlp_forward(vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix y)
     vt_arena_pop(pass->arena, mark);
 }
 
-void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx)
+void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx,
+                     const vt_mlp_saved *saved)
 {
     vt_backend *backend = pass->backend;
     const vt_parallel *parallel = pass->parallel;
@@ -66,10 +67,10 @@ void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_mat
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dhidden, &mask, dhidden);
     vt_linear fc1 = mlp->fc1;
     if (pass->fused && backend->gelu_backward_bias != NULL) {
-        backend->gelu_backward_bias(backend, mlp->gelu, mlp->hidden, dhidden, dhidden, active, fc1.bias->gradient);
+        backend->gelu_backward_bias(backend, mlp->gelu, saved->hidden, dhidden, dhidden, active, fc1.bias->gradient);
         fc1.bias = NULL; /* it has its gradient */
     } else {
-        backend->gelu_backward(backend, mlp->gelu, mlp->hidden, dhidden, dhidden, active);
+        backend->gelu_backward(backend, mlp->gelu, saved->hidden, dhidden, dhidden, active);
     }
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, active, &mask, active);
     vt_linear_backward(&mlp->fc2, pass, active, doutput,

@@ -1,4 +1,4 @@
-/* fc2(dropout(GELU(fc1(x)))), four times as wide inside. */
+/* fc2(dropout(GELU(fc1(x)))); the hidden layer is four times as wide. */
 #ifndef VT_MODEL_MLP_H
 #define VT_MODEL_MLP_H
 
@@ -8,22 +8,28 @@ typedef struct {
     vt_linear fc1, fc2;
     vt_gelu gelu;
     int64_t layer;
-    int64_t first_column; /* of the hidden layer, this rank's */
+    int64_t first_column; /* where this rank's columns of the hidden layer begin */
     double dropout;
-    vt_matrix
-        hidden; /* [rows, this rank's columns]: fc1's output before GELU, in the arena, from forward to backward */
 } vt_mlp;
+
+/* What forward keeps for backward. */
+typedef struct {
+    vt_matrix hidden; /* [vt_pass_inner_rows, this rank's columns]: fc1's output before GELU, in the arena */
+} vt_mlp_saved;
 
 /* Registers prefix.fc1.{weight,bias} and prefix.fc2.{weight,bias}. */
 void vt_mlp_build(vt_mlp *mlp, vt_parameters *parameters, const char *prefix, int64_t layer, int64_t dim, vt_gelu gelu,
                   double dropout);
 
-void vt_mlp_reserve(vt_mlp *mlp, const vt_pass *pass);
+/* Pushes what forward keeps on the arena. */
+vt_mlp_saved vt_mlp_reserve(const vt_mlp *mlp, const vt_pass *pass);
 
-/* x, y [rows, dim]; y may be x. */
-void vt_mlp_forward(vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix y);
+/* x [vt_pass_rows, dim] in the pass's type, y [vt_pass_rows, dim] in float32; y may be x. */
+void vt_mlp_forward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix y, const vt_mlp_saved *saved);
 
-/* x as in forward; dx [rows, dim] is overwritten and may be dy. GELU's output is computed once more, not kept. */
-void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx);
+/* x as in forward; dy as x; dx [vt_pass_rows, dim] float32 is overwritten and may be dy. GELU's output is computed once
+ * more instead of being kept. */
+void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx,
+                     const vt_mlp_saved *saved);
 
 #endif

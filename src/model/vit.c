@@ -1,24 +1,65 @@
-#include "model/vit.h"
-
+/* The vision transformer (Dosovitskiy et al. 2021) that maps fields to fields: patch embedding, position, blocks, norm,
+ * head. Names and shapes of the parameters are those of the tutorials' PyTorch state_dict. Its units are the embedding
+ * (0), the blocks (1 … depth) and the head (depth + 1); its tensors are fields, 0 the input and 1 the target. */
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "base/profile.h"
+#include "config/fit.h"
+#include "model/block.h"
+#include "model/model.h"
 
-struct vt_vit {
-    vt_vit_options options;
-    const vt_parameters *parameters;
-    const vt_parallel *parallel;
+typedef struct {
+    int64_t height, width, patch;
+    vt_beyond beyond; /* what the input has beyond height and width, where patches reach farther */
+    int64_t in_channels, out_channels;
+    bool masked;        /* fields may have missing points: 0 in the input, and VT_NO_POINT in the target */
+    bool mask_channels; /* the patch embedding sees in_channels more channels: 1 where there is a point, else 0 */
+    int64_t dim, depth, heads;
+    vt_gelu gelu;
+    double dropout;
+    bool recompute; /* keep only each block's input and compute the rest again in backward (Chen et al. 2016, "Training
+                     * deep nets with sublinear memory cost") */
+} vit_options;
+
+typedef struct {
+    vt_model model;
+    vit_options options;
     vt_linear patch_embed; /* a convolution with kernel = stride = patch is a linear map of each patch */
     const vt_parameter *pos_embed;
     vt_block *blocks;
     vt_layer_norm norm;
     vt_linear head;
-    vt_matrix stream;          /* the residual stream behind the last block */
-    vt_matrix stream_gradient; /* [rows, dim]: of the residual stream, all the way down */
-};
+} vit;
 
-static void build_patch_embed(vt_linear *linear, vt_parameters *parameters, const vt_vit_options *o)
+typedef struct {
+    vt_saved saved;
+    vt_matrix
+        stream_gradient; /* [vt_pass_rows, dim] float32: the gradient of the stream, on its way down from the head */
+    vt_matrix stream;    /* behind the last block */
+    vt_layer_norm_saved norm;
+    vt_block_saved blocks[]; /* [depth] */
+} vit_saved;
+
+static vit_options options_of(const vt_config *config)
+{
+    return (vit_options){.height = config->img_size[0],
+                         .width = config->img_size[1],
+                         .patch = config->patch_size,
+                         .beyond = config->pad == VT_PAD_WRAP ? VT_BEYOND_WRAP : VT_BEYOND_EDGE,
+                         .masked = config->missing == VT_GAPS_MASK,
+                         .mask_channels = config->mask_channels,
+                         .in_channels = config->n_in_channels,
+                         .out_channels = config->n_out_channels,
+                         .dim = config->embed_dim,
+                         .depth = config->depth,
+                         .heads = config->num_heads,
+                         .gelu = (vt_gelu)config->gelu,
+                         .dropout = config->dropout,
+                         .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
+}
+
+static void build_patch_embed(vt_linear *linear, vt_parameters *parameters, const vit_options *o)
 {
     const int64_t channels = o->in_channels * (o->mask_channels ? 2 : 1);
     linear->in = channels * o->patch * o->patch;
@@ -31,82 +72,74 @@ static void build_patch_embed(vt_linear *linear, vt_parameters *parameters, cons
     linear->bias = vt_parameters_add(parameters, "patch_embed.proj", "bias", 1, &o->dim, VT_START_UNIFORM, bound);
 }
 
-vt_status vt_vit_open(const vt_vit_options *options, vt_parameters *parameters, vt_vit **result)
+static vt_status vit_open(const vt_config *config, vt_parameters *parameters, vt_model **result)
 {
-    vt_vit *model = vt_allocate(1, sizeof *model, "the model");
-    model->options = *options;
-    model->blocks = vt_allocate((size_t)options->depth, sizeof *model->blocks, "the model");
-    model->parameters = parameters;
-    model->parallel = vt_parameters_parallel(parameters);
-    build_patch_embed(&model->patch_embed, parameters, options);
-    vt_parameter *position =
-        vt_parameters_add(parameters, "", "pos_embed", 3,
-                          (const int64_t[]){1, model->parallel->token_count, options->dim}, VT_START_NORMAL, 0.02);
-    vt_parameter_split(position, 1, model->parallel->token_axes, model->parallel->own);
+    vit *model = vt_allocate(1, sizeof *model, "the model");
+    const vit_options o = model->options = options_of(config);
+    const vt_parallel *parallel = vt_parameters_parallel(parameters);
+    model->blocks = vt_allocate((size_t)o.depth, sizeof *model->blocks, "the model");
+    build_patch_embed(&model->patch_embed, parameters, &o);
+    vt_parameter *position = vt_parameters_add(
+        parameters, "", "pos_embed", 3, (const int64_t[]){1, parallel->token_count, o.dim}, VT_START_NORMAL, 0.02);
+    vt_parameter_split(position, 1, parallel->token_axes, parallel->own);
     model->pos_embed = position;
-    for (int64_t i = 0; i < options->depth; i++) {
-        double path_rate = options->depth > 1 ? options->dropout * (double)i / (double)(options->depth - 1) : 0;
-        vt_block_options block = {options->dim, options->heads, options->gelu, options->dropout, path_rate};
+    for (int64_t i = 0; i < o.depth; i++) {
+        double path_rate = o.depth > 1 ? o.dropout * (double)i / (double)(o.depth - 1) : 0;
+        vt_block_options block = {o.dim, o.heads, o.gelu, o.dropout, path_rate};
         vt_parameters_next_unit(parameters);
         vt_block_build(&model->blocks[i], parameters, i, &block);
     }
     vt_parameters_next_unit(parameters);
-    vt_layer_norm_build(&model->norm, parameters, "norm", options->dim);
-    vt_linear_build(&model->head, parameters, "head", options->dim,
-                    options->out_channels * options->patch * options->patch, VT_LINEAR_WHOLE, false);
-    *result = model;
+    vt_layer_norm_build(&model->norm, parameters, "norm", o.dim);
+    vt_linear_build(&model->head, parameters, "head", o.dim, o.out_channels * o.patch * o.patch, VT_LINEAR_WHOLE,
+                    false);
+    *result = &model->model;
     return VT_OK;
 }
 
-void vt_vit_close(vt_vit **model)
+static void vit_close(vt_model *base)
 {
-    if (*model == NULL) return;
-    free((*model)->blocks);
-    free(*model);
-    *model = NULL;
+    vit *model = (vit *)base;
+    free(model->blocks);
+    free(model);
 }
 
-/* ---- units: the embedding, each block, the head ---- */
+static size_t saved_size(const vt_model *base)
+{
+    const vit *model = (const vit *)base;
+    return sizeof(vit_saved) + (size_t)model->options.depth * sizeof(vt_block_saved);
+}
 
-static int64_t head_unit(const vt_vit *model)
+static int64_t head_unit(const vit *model)
 {
     return model->options.depth + 1;
 }
 
-static void need(const vt_vit *model, int64_t unit, bool backward)
-{
-    int64_t next = backward ? unit - 1 : unit + 1;
-    vt_parameters_need(model->parameters, unit, next > head_unit(model) ? -1 : next, backward);
-}
-
-void vt_vit_visit(const vt_vit *model)
-{
-    for (int64_t unit = 0; unit <= head_unit(model); unit++) need(model, unit, false);
-}
-
 /* ---- fields and patches ---- */
 
-static int64_t tokens_across(const vt_vit_options *options)
+static int64_t tokens_across(const vit_options *options)
 {
     return (options->width + options->patch - 1) / options->patch;
 }
 
-int64_t vt_vit_tokens(const vt_vit_options *options)
-{
-    return (options->height + options->patch - 1) / options->patch * tokens_across(options);
-}
-
-vt_span vt_vit_rows(const vt_vit_options *options, vt_span tokens)
+static vt_span rows_of_tokens(const vit_options *options, vt_span tokens)
 {
     const int64_t across = tokens_across(options), first = tokens.first / across * options->patch;
     const int64_t end = ((tokens.first + tokens.count - 1) / across + 1) * options->patch;
     return (vt_span){first, (end < options->height ? end : options->height) - first};
 }
 
-static vt_patch_grid grid_of(const vt_vit *model, int64_t batch, int64_t channels, vt_patch_order order)
+static vt_span part_needed(const vt_config *config, vt_span tokens)
 {
-    const vt_vit_options *o = &model->options;
-    vt_span tokens = model->parallel->own, rows = vt_vit_rows(o, tokens);
+    const vit_options options = options_of(config);
+    return rows_of_tokens(&options, tokens);
+}
+
+/* This rank's tokens, in this rank's rows of the fields. */
+static vt_patch_grid grid_of(const vit *model, int64_t batch, int64_t channels, vt_patch_order order)
+{
+    const vit_options *o = &model->options;
+    vt_span tokens = model->model.parallel->own, rows = rows_of_tokens(o, tokens);
     return (vt_patch_grid){.batch = batch,
                            .field_channels = channels,
                            .channels = channels,
@@ -118,132 +151,188 @@ static vt_patch_grid grid_of(const vt_vit *model, int64_t batch, int64_t channel
                            .tokens = tokens.count};
 }
 
-vt_patch_grid vt_vit_input_grid(const vt_vit *model, int64_t batch)
-{
-    const vt_vit_options *o = &model->options;
-    vt_patch_grid grid = grid_of(model, batch, o->in_channels, VT_PATCH_CHANNEL_FIRST);
-    grid.beyond = o->beyond;
-    grid.missing = o->masked ? VT_MISSING_MEAN : VT_MISSING_STAYS;
-    grid.with_mask = o->mask_channels;
-    return grid;
-}
-
-vt_patch_grid vt_vit_output_grid(const vt_vit *model, int64_t batch)
+static vt_patch_grid output_grid(const vit *model, int64_t batch)
 {
     vt_patch_grid grid = grid_of(model, batch, model->options.out_channels, VT_PATCH_CHANNEL_LAST);
     grid.missing = model->options.masked ? VT_MISSING_LEFT_OUT : VT_MISSING_STAYS;
     return grid;
 }
 
-vt_patch_grid vt_vit_whole_output_grid(const vt_vit *model, int64_t batch)
+static vt_matrix load_input(const vit *model, const vt_pass *pass, const vt_model_tensor *input)
 {
-    vt_patch_grid grid = vt_vit_output_grid(model, batch);
-    grid.height = model->options.height;
-    grid.first_token = 0;
-    grid.tokens = model->parallel->token_count;
-    return grid;
-}
-
-static vt_matrix load_patches(const vt_vit *model, const vt_pass *pass, const vt_vit_input *input)
-{
-    vt_patch_grid grid = vt_vit_input_grid(model, pass->batch);
+    const vit_options *o = &model->options;
+    vt_patch_grid grid = grid_of(model, pass->batch, o->in_channels, VT_PATCH_CHANNEL_FIRST);
+    grid.beyond = o->beyond;
+    grid.missing = o->masked ? VT_MISSING_MEAN : VT_MISSING_STAYS;
+    grid.with_mask = o->mask_channels;
     vt_matrix patches = vt_pass_push(pass, vt_pass_rows(pass), model->patch_embed.in);
-    pass->backend->patches_load(pass->backend, &grid, input->fields, input->mean, input->inverse_std, patches);
+    pass->backend->patches_load(pass->backend, &grid, input->values, input->mean, input->inverse_std, patches);
     return patches;
 }
 
-static vt_matrix position(const vt_vit *model, float *data)
+static vt_matrix lay_out(const vt_model *base, const vt_pass *pass, const vt_model_tensor *tensor)
 {
-    return vt_matrix_make(data, model->parallel->own.count, model->options.dim);
+    const vit *model = (const vit *)base;
+    vt_patch_grid grid = output_grid(model, pass->batch);
+    grid.field_channels = tensor->channels;
+    vt_matrix rows = vt_pass_push_wide(pass, vt_pass_rows(pass), model->head.out);
+    pass->backend->patches_load(pass->backend, &grid, tensor->values, tensor->mean, tensor->inverse_std, rows);
+    return rows;
 }
 
-static vt_mask position_mask(const vt_vit *model, const vt_pass *pass)
+static vt_matrix restore(const vt_model *base, const vt_pass *pass, vt_matrix rows, const float *mean,
+                         const float *inverse_std)
+{
+    const vit *model = (const vit *)base;
+    vt_patch_grid grid = output_grid(model, pass->batch);
+    if (base->parallel->tokens->size > 1) {
+        VT_ASSERT(pass->batch == 1);
+        rows = vt_region_gather_sample(base->parallel, pass->arena, rows);
+        grid.height = model->options.height;
+        grid.first_token = 0;
+        grid.tokens = base->parallel->token_count;
+    }
+    vt_matrix fields = vt_pass_push_wide(pass, grid.batch * grid.channels, grid.height * grid.width);
+    pass->backend->patches_store(pass->backend, &grid, rows, mean, inverse_std, fields.data);
+    return fields;
+}
+
+static void channel_squares(const vt_model *base, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
+                            const float *row_weights, double *squares)
+{
+    vt_patch_grid grid = output_grid((const vit *)base, pass->batch);
+    pass->backend->channel_squares(pass->backend, &grid, prediction, target, row_weights, squares);
+}
+
+/* ---- the embedding ---- */
+
+static vt_matrix position(const vit *model, float *data)
+{
+    return vt_matrix_make(data, model->model.parallel->own.count, model->options.dim);
+}
+
+static vt_mask position_mask(const vit *model, const vt_pass *pass)
 {
     return vt_pass_mask(pass, model->options.dropout, model->options.depth, VT_SITE_POSITION);
 }
 
-vt_matrix vt_vit_forward(vt_vit *model, const vt_pass *pass, const vt_vit_input *input)
+static vt_matrix forward_embedding(const vit *model, const vt_pass *pass, const vt_model_tensor *input)
 {
     vt_backend *backend = pass->backend;
-    int64_t rows = vt_pass_rows(pass), dim = model->options.dim;
     vt_mask mask = position_mask(model, pass);
-    model->stream_gradient = vt_pass_push_wide(pass, rows, dim);
-    vt_matrix x = vt_pass_push_wide(pass, rows, dim);
-
+    vt_matrix x = vt_pass_push_wide(pass, vt_pass_rows(pass), model->options.dim);
     size_t mark = pass->arena->used;
-    need(model, 0, false);
-    vt_linear_forward(&model->patch_embed, pass, load_patches(model, pass, input), x);
+    vt_linear_forward(&model->patch_embed, pass, load_input(model, pass, input), x);
     vt_arena_pop(pass->arena, mark);
     backend->position_add(backend, x, position(model, model->pos_embed->value));
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, x, &mask, x);
+    return x;
+}
 
-    bool keep = pass->training && !model->options.recompute; /* without a backward nothing has to be kept */
-    for (int64_t i = 0; i < model->options.depth; i++) {
-        vt_matrix output = vt_pass_push_wide(pass, rows, dim);
-        mark = pass->arena->used;
-        need(model, i + 1, false);
-        vt_range_begin("block %lld", (long long)i);
-        vt_block_forward(&model->blocks[i], pass, x, output);
-        vt_range_end();
-        if (!keep) vt_arena_pop(pass->arena, mark);
-        x = output;
+static void backward_embedding(const vit *model, const vt_pass *pass, const vt_model_tensor *input, vt_matrix dx)
+{
+    vt_backend *backend = pass->backend;
+    vt_mask mask = position_mask(model, pass);
+    if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dx, &mask, dx);
+    backend->position_backward(backend, dx, position(model, model->pos_embed->gradient));
+    vt_matrix dembedding = dx;
+    if (pass->type != VT_FLOAT32) {
+        dembedding = vt_pass_push(pass, dx.rows, dx.columns);
+        backend->convert(backend, dx, dembedding);
     }
+    vt_linear_backward(&model->patch_embed, pass, load_input(model, pass, input), dembedding, (vt_matrix){0});
+}
 
-    model->stream = x;
-    need(model, head_unit(model), false);
-    vt_layer_norm_reserve(&model->norm, pass);
-    vt_matrix prediction = vt_pass_push_wide(pass, rows, model->head.out);
-    mark = pass->arena->used;
-    vt_matrix normed = vt_pass_push(pass, rows, dim);
-    vt_layer_norm_forward(&model->norm, pass, x, normed);
+/* ---- a block ---- */
+
+static vt_matrix forward_block(const vit *model, const vt_pass *pass, int64_t i, vt_matrix x, vit_saved *saved)
+{
+    bool keep = pass->training && !model->options.recompute; /* without a backward nothing has to be kept */
+    vt_matrix output = vt_pass_push_wide(pass, x.rows, model->options.dim);
+    size_t mark = pass->arena->used;
+    vt_range_begin("block %lld", (long long)i);
+    vt_block_forward(&model->blocks[i], pass, x, output, &saved->blocks[i]);
+    vt_range_end();
+    if (!keep) vt_arena_pop(pass->arena, mark);
+    return output;
+}
+
+static void backward_block(const vit *model, const vt_pass *pass, int64_t i, vt_matrix dx, vit_saved *saved)
+{
+    const vt_block *block = &model->blocks[i];
+    vt_block_saved *kept = &saved->blocks[i];
+    vt_range_begin("block %lld backward", (long long)i);
+    if (model->options.recompute) /* the output is there already: it is overwritten with the same bits */
+        vt_block_forward(block, pass, kept->input, kept->output, kept);
+    vt_block_backward(block, pass, dx, kept);
+    vt_range_end();
+}
+
+/* ---- the head ---- */
+
+static vt_matrix forward_head(const vit *model, const vt_pass *pass, vt_matrix x, vit_saved *saved)
+{
+    saved->stream = x;
+    saved->norm = vt_layer_norm_reserve(pass);
+    vt_matrix prediction = vt_pass_push_wide(pass, x.rows, model->head.out);
+    size_t mark = pass->arena->used;
+    vt_matrix normed = vt_pass_push(pass, x.rows, x.columns);
+    vt_layer_norm_forward(&model->norm, pass, x, normed, &saved->norm);
     vt_linear_forward(&model->head, pass, normed, prediction);
     vt_arena_pop(pass->arena, mark);
     return prediction;
 }
 
-void vt_vit_backward(vt_vit *model, const vt_pass *pass, const vt_vit_input *input, vt_matrix dprediction)
+static vt_matrix backward_head(const vit *model, const vt_pass *pass, vt_matrix dprediction, vit_saved *saved)
 {
     vt_backend *backend = pass->backend;
-    int64_t rows = vt_pass_rows(pass), dim = model->options.dim;
-    vt_mask mask = position_mask(model, pass);
-    vt_matrix dx = model->stream_gradient;
-    backend->zero(backend, dx.data, (size_t)(rows * dim) * sizeof(float));
-
-    size_t mark = pass->arena->used;
-    need(model, head_unit(model), true);
-    vt_matrix normed = vt_pass_push(pass, rows, dim);
-    vt_matrix gradient = vt_pass_push_wide(pass, rows, dim);
-    vt_layer_norm_forward(&model->norm, pass, model->stream, normed); /* once more, rather than kept */
+    vt_matrix dx = saved->stream_gradient;
+    backend->zero(backend, dx.data, (size_t)(dx.rows * dx.columns) * sizeof(float));
+    vt_matrix normed = vt_pass_push(pass, dx.rows, dx.columns);
+    vt_matrix gradient = vt_pass_push_wide(pass, dx.rows, dx.columns);
+    vt_layer_norm_forward(&model->norm, pass, saved->stream, normed, &saved->norm); /* recomputed, not kept */
     vt_linear_backward(&model->head, pass, normed, dprediction, gradient);
-    vt_layer_norm_backward(&model->norm, pass, model->stream, gradient, dx);
-    vt_parameters_gradients_ready(model->parameters, head_unit(model));
-    vt_arena_pop(pass->arena, mark);
-
-    for (int64_t i = model->options.depth - 1; i >= 0; i--) {
-        vt_block *block = &model->blocks[i];
-        mark = pass->arena->used;
-        need(model, i + 1, true);
-        vt_range_begin("block %lld backward", (long long)i);
-        if (model->options.recompute) { /* the output is written once more, with the bits that it has, and not read */
-            vt_matrix output = i + 1 < model->options.depth ? model->blocks[i + 1].input : model->stream;
-            vt_block_forward(block, pass, block->input, output);
-        }
-        vt_block_backward(block, pass, dx);
-        vt_range_end();
-        vt_parameters_gradients_ready(model->parameters, i + 1);
-        vt_arena_pop(pass->arena, mark);
-    }
-
-    need(model, 0, true);
-    if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dx, &mask, dx);
-    backend->position_backward(backend, dx, position(model, model->pos_embed->gradient));
-    mark = pass->arena->used;
-    vt_matrix dembedding = dx;
-    if (pass->type != VT_FLOAT32) {
-        dembedding = vt_pass_push(pass, rows, dim);
-        backend->convert(backend, dx, dembedding);
-    }
-    vt_linear_backward(&model->patch_embed, pass, load_patches(model, pass, input), dembedding, (vt_matrix){0});
-    vt_parameters_gradients_ready(model->parameters, 0);
-    vt_arena_pop(pass->arena, mark);
+    vt_layer_norm_backward(&model->norm, pass, saved->stream, gradient, dx, &saved->norm);
+    return dx;
 }
+
+/* ---- the units ---- */
+
+static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,
+                         vt_matrix in, vt_saved *units)
+{
+    const vit *model = (const vit *)base;
+    vit_saved *saved = (vit_saved *)units;
+    if (unit == units->units.first && units->units.first + units->units.count > head_unit(model))
+        saved->stream_gradient = vt_pass_push_wide(pass, vt_pass_rows(pass), model->options.dim);
+    if (unit == 0) return forward_embedding(model, pass, &tensors[0]);
+    if (unit == head_unit(model)) return forward_head(model, pass, in, saved);
+    return forward_block(model, pass, unit - 1, in, saved);
+}
+
+static vt_matrix backward(const vt_model *base, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,
+                          vt_matrix dout, vt_saved *units)
+{
+    const vit *model = (const vit *)base;
+    vit_saved *saved = (vit_saved *)units;
+    if (unit == head_unit(model)) return backward_head(model, pass, dout, saved);
+    if (unit > 0) {
+        backward_block(model, pass, unit - 1, dout, saved);
+        return dout;
+    }
+    backward_embedding(model, pass, &tensors[0], dout);
+    return (vt_matrix){0};
+}
+
+const vt_model_kind vt_model_vit = {.name = "vit",
+                                    .axes = VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT),
+                                    .tokens = vt_fit_tokens,
+                                    .part_needed = part_needed,
+                                    .open = vit_open,
+                                    .close = vit_close,
+                                    .saved_size = saved_size,
+                                    .forward = forward,
+                                    .backward = backward,
+                                    .lay_out = lay_out,
+                                    .restore = restore,
+                                    .channel_squares = channel_squares};

@@ -72,10 +72,7 @@ done:
 static vt_status open_set(const vt_config *config, const vt_world *world, const char *directory,
                           const char *option_name, int64_t limit, vt_dataset **dataset)
 {
-    vt_vit_options model = vt_trainer_model_options(config);
-    vt_span own = vt_parallel_tokens(vt_world_layout(world), vt_world_rank(world), config->sequence_parallel,
-                                     vt_vit_tokens(&model));
-    vt_span rows = vt_vit_rows(&model, own);
+    vt_span rows = vt_model_part(config, vt_world_layout(world), vt_world_rank(world));
     vt_dataset_options options = vt_reader_samples(config);
     options.directory = directory;
     options.option_name = option_name;

@@ -11,8 +11,7 @@
 /* Samples first … first + count - 1 of this rank's part of a batch, as the model sees them. */
 typedef struct {
     vt_pass pass;
-    vt_vit_input input;
-    const float *target; /* [count, n_out_channels, rows, width], in the back end's memory */
+    vt_model_tensor tensors[2]; /* input and target */
 } micro_batch;
 
 /* The batch where the back end can read it, from here on; the loader may have its memory back. */
@@ -54,20 +53,21 @@ static micro_batch take_samples(vt_trainer *trainer, const vt_batch *batch, int6
                                   .seed = (uint64_t)config->seed,
                                   .step = &vt_optimizer_state(trainer->optimizer)->step,
                                   .first_sample = (uint32_t)(batch->first_in_batch + first)},
-                         .input = {batch->input != NULL ? batch->input + first * input_size : NULL, trainer->input_mean,
-                                   trainer->input_inverse_std},
-                         .target = batch->target != NULL ? batch->target + first * target_size : NULL};
+                         .tensors = {{batch->input != NULL ? batch->input + first * input_size : NULL,
+                                      config->n_in_channels, trainer->input_mean, trainer->input_inverse_std},
+                                     {batch->target != NULL ? batch->target + first * target_size : NULL,
+                                      config->n_out_channels, trainer->target_mean, trainer->target_inverse_std}}};
 }
 
-/* Fields [batch, field_channels, …] as tokens beside the model's output, normalised. */
-static vt_matrix load_target(vt_trainer *trainer, const vt_pass *pass, const float *fields, int64_t field_channels)
+static vt_matrix forward(vt_trainer *trainer, const micro_batch *samples)
 {
-    vt_patch_grid grid = vt_vit_output_grid(trainer->model, pass->batch);
-    grid.field_channels = field_channels;
-    vt_matrix target = vt_pass_push_wide(pass, vt_pass_rows(pass), grid.channels * grid.patch * grid.patch);
-    pass->backend->patches_load(pass->backend, &grid, fields, trainer->target_mean, trainer->target_inverse_std,
-                                target);
-    return target;
+    return vt_model_forward(trainer->model, &samples->pass, samples->tensors, (vt_matrix){0}, trainer->saved);
+}
+
+/* A tensor of fields in the rows and columns of the prediction. */
+static vt_matrix lay_out(vt_trainer *trainer, const micro_batch *samples, const vt_model_tensor *tensor)
+{
+    return trainer->model->kind->lay_out(trainer->model, &samples->pass, tensor);
 }
 
 /* The time since the last call is that of `part`; NULL: of none of them. */
@@ -117,8 +117,8 @@ static void train_micro_batch(vt_trainer *trainer, const vt_batch *batch, int64_
     micro_batch samples = take_samples(trainer, batch, first, count, true);
     size_t mark = trainer->arena.used;
     vt_range_begin("forward");
-    vt_matrix prediction = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
-    vt_matrix target = load_target(trainer, &samples.pass, samples.target, trainer->config->n_out_channels);
+    vt_matrix prediction = forward(trainer, &samples);
+    vt_matrix target = lay_out(trainer, &samples, &samples.tensors[1]);
     score(trainer, &samples.pass, prediction, target, trainer->losses + first,
           share(trainer) > 0 ? &state->losses : NULL);
     vt_range_end();
@@ -128,7 +128,7 @@ static void train_micro_batch(vt_trainer *trainer, const vt_batch *batch, int64_
     if (samples.pass.type != VT_FLOAT32) dprediction = vt_pass_push(&samples.pass, prediction.rows, prediction.columns);
     backend->relative_l2_backward(backend, count, prediction, target, trainer->squares,
                                   1.0f / (float)batch->global_count, &state->loss_scale, dprediction);
-    vt_vit_backward(trainer->model, &samples.pass, &samples.input, dprediction);
+    vt_model_backward(trainer->model, &samples.pass, samples.tensors, dprediction, trainer->saved);
     end_part(trainer, &trainer->times.backward);
     vt_arena_pop(&trainer->arena, mark);
     vt_range_end();
@@ -317,18 +317,18 @@ static void add_scores(vt_trainer *trainer, const vt_pass *pass, vt_matrix predi
                        double *rmse, double *counts)
 {
     vt_backend *backend = pass->backend;
-    vt_patch_grid grid = vt_vit_output_grid(trainer->model, pass->batch);
-    const int64_t count = 2 * grid.batch * grid.channels;
+    const int64_t channels = trainer->config->n_out_channels, count = 2 * pass->batch * channels;
     double mean = 0;
     score(trainer, pass, prediction, target, trainer->losses, NULL);
     backend->copy_to_host(backend, trainer->host_losses, trainer->losses, (size_t)pass->batch * sizeof(float));
-    backend->channel_squares(backend, &grid, prediction, target, trainer->latitude_weights, trainer->channel_squares);
+    trainer->model->kind->channel_squares(trainer->model, pass, prediction, target, trainer->latitude_weights,
+                                          trainer->channel_squares);
     vt_group_all_reduce(trainer->parallel->tokens, VT_SUM_FLOAT64, trainer->channel_squares, count, NULL);
     backend->copy_to_host(backend, trainer->host_figures, trainer->channel_squares, (size_t)count * sizeof(double));
-    for (int64_t i = 0; i < grid.batch; i++) {
+    for (int64_t i = 0; i < pass->batch; i++) {
         bool any = false;
-        for (int64_t c = 0; c < grid.channels; c++) {
-            if (!mean_square(trainer, trainer->host_figures + 2 * (i * grid.channels + c), &mean)) continue;
+        for (int64_t c = 0; c < channels; c++) {
+            if (!mean_square(trainer, trainer->host_figures + 2 * (i * channels + c), &mean)) continue;
             rmse[c] += sqrt(mean);
             counts[1 + c] += 1;
             any = true;
@@ -342,14 +342,15 @@ static void add_scores(vt_trainer *trainer, const vt_pass *pass, vt_matrix predi
 static void evaluate_micro_batch(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count,
                                  bool with_persistence, vt_evaluation *evaluation)
 {
-    const vt_config *config = trainer->config;
     micro_batch samples = take_samples(trainer, batch, first, count, false);
     size_t mark = trainer->arena.used;
-    vt_matrix prediction = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
-    vt_matrix target = load_target(trainer, &samples.pass, samples.target, config->n_out_channels);
+    vt_matrix prediction = forward(trainer, &samples);
+    vt_matrix target = lay_out(trainer, &samples, &samples.tensors[1]);
     add_scores(trainer, &samples.pass, prediction, target, &evaluation->loss, evaluation->rmse, evaluation->counts[0]);
     if (with_persistence) {
-        vt_matrix unchanged = load_target(trainer, &samples.pass, samples.input.fields, config->n_in_channels);
+        const vt_model_tensor *input = &samples.tensors[0];
+        const vt_model_tensor now = {input->values, input->channels, trainer->target_mean, trainer->target_inverse_std};
+        vt_matrix unchanged = lay_out(trainer, &samples, &now);
         add_scores(trainer, &samples.pass, unchanged, target, &evaluation->persistence_loss,
                    evaluation->persistence_rmse, evaluation->counts[1]);
     }
@@ -386,7 +387,7 @@ vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, bool with
         if (count > 0)
             evaluate_micro_batch(trainer, &here, first, count, has_persistence, evaluation);
         else
-            vt_vit_visit(trainer->model); /* the other ranks need this one's part of the parameters */
+            vt_model_visit(trainer->model, trainer->saved); /* the other ranks need this one's part of the parameters */
     }
     if (!has_persistence) evaluation->persistence_loss = NAN;
     VT_TRY(trainer->backend->check(trainer->backend));
@@ -395,12 +396,19 @@ done:
     return status;
 }
 
+/* Rows of the prediction's form as whole fields in the units of the data. */
+static vt_matrix restore(vt_trainer *trainer, const micro_batch *samples, vt_matrix rows)
+{
+    return trainer->model->kind->restore(trainer->model, &samples->pass, rows, trainer->target_mean,
+                                         trainer->target_inverse_std);
+}
+
 vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t channel, float *prediction,
                            float *target)
 {
     vt_backend *backend = trainer->backend;
     if (batch->first_in_batch > 0 || batch->sample_count == 0) { /* the sample is another rank's */
-        vt_vit_visit(trainer->model);
+        vt_model_visit(trainer->model, trainer->saved);
         return VT_OK;
     }
     vt_batch first = *batch;
@@ -408,15 +416,11 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t c
     const vt_batch here = bring(trainer, &first);
     micro_batch samples = take_samples(trainer, &here, 0, 1, false);
     size_t mark = trainer->arena.used;
-    vt_patch_grid grid = vt_vit_whole_output_grid(trainer->model, 1);
-    vt_matrix tokens[2] = {vt_vit_forward(trainer->model, &samples.pass, &samples.input),
-                           load_target(trainer, &samples.pass, samples.target, grid.channels)};
+    vt_matrix rows[2] = {forward(trainer, &samples), lay_out(trainer, &samples, &samples.tensors[1])};
     float *const fields[2] = {prediction, target};
     for (int i = 0; i < 2; i++) {
         size_t before = trainer->arena.used;
-        vt_matrix whole = vt_region_gather_sample(trainer->parallel, &trainer->arena, tokens[i]);
-        vt_matrix laid = vt_arena_push_matrix(&trainer->arena, VT_FLOAT32, grid.channels, grid.height * grid.width);
-        backend->patches_store(backend, &grid, whole, trainer->target_mean, trainer->target_inverse_std, laid.data);
+        vt_matrix laid = restore(trainer, &samples, rows[i]);
         backend->copy_to_host(backend, fields[i], laid.data + channel * laid.stride,
                               (size_t)laid.columns * sizeof(float));
         vt_arena_pop(&trainer->arena, before);
@@ -432,10 +436,7 @@ vt_status vt_step_predict(vt_trainer *trainer, const float *input, int64_t count
     const vt_batch here = bring(trainer, &batch);
     micro_batch samples = take_samples(trainer, &here, 0, count, false);
     size_t mark = trainer->arena.used;
-    vt_patch_grid grid = vt_vit_output_grid(trainer->model, count);
-    vt_matrix tokens = vt_vit_forward(trainer->model, &samples.pass, &samples.input);
-    vt_matrix laid = vt_arena_push_matrix(&trainer->arena, VT_FLOAT32, count * grid.channels, grid.height * grid.width);
-    backend->patches_store(backend, &grid, tokens, trainer->target_mean, trainer->target_inverse_std, laid.data);
+    vt_matrix laid = restore(trainer, &samples, forward(trainer, &samples));
     backend->copy_to_host(backend, fields, laid.data, (size_t)(laid.rows * laid.columns) * sizeof(float));
     vt_arena_pop(&trainer->arena, mark);
     return backend->check(backend);

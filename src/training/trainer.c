@@ -6,24 +6,6 @@
 #include "base/memory.h"
 #include "training/step.h"
 
-vt_vit_options vt_trainer_model_options(const vt_config *config)
-{
-    return (vt_vit_options){.height = config->img_size[0],
-                            .width = config->img_size[1],
-                            .patch = config->patch_size,
-                            .beyond = config->pad == VT_PAD_WRAP ? VT_BEYOND_WRAP : VT_BEYOND_EDGE,
-                            .masked = config->missing == VT_GAPS_MASK,
-                            .mask_channels = config->mask_channels,
-                            .in_channels = config->n_in_channels,
-                            .out_channels = config->n_out_channels,
-                            .dim = config->embed_dim,
-                            .depth = config->depth,
-                            .heads = config->num_heads,
-                            .gelu = (vt_gelu)config->gelu,
-                            .dropout = config->dropout,
-                            .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
-}
-
 vt_type vt_trainer_type(const vt_config *config)
 {
     if (config->amp_mode == VT_AMP_NONE) return VT_FLOAT32;
@@ -131,7 +113,7 @@ static vt_status open_on(const vt_config *config, const vt_trainer_data *data, v
 {
     vt_status status = VT_OK;
     vt_trainer *trainer = vt_allocate(1, sizeof *trainer, "the trainer");
-    vt_vit_options model = vt_trainer_model_options(config);
+    const vt_model_kind *model = vt_model_kind_of(config);
     trainer->config = config;
     trainer->backend = backend;
     trainer->world = world;
@@ -143,10 +125,12 @@ static vt_status open_on(const vt_config *config, const vt_trainer_data *data, v
                                       .gradient_clip = isnan(config->grad_clip) ? INFINITY : config->grad_clip,
                                       .scales_loss = config->amp_mode == VT_AMP_FP16,
                                       .stops = config->on_nonfinite == VT_NONFINITE_STOP};
-    VT_TRY(vt_parallel_open(config, world, backend, vt_vit_tokens(&model), &trainer->parallel));
-    trainer->rows = vt_vit_rows(&model, trainer->parallel->own);
+    VT_TRY(vt_model_check(config));
+    VT_TRY(vt_parallel_open(config, world, backend, model->tokens(config), &trainer->parallel));
+    trainer->rows = model->part_needed(config, trainer->parallel->own);
     VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));
-    VT_TRY(vt_vit_open(&model, trainer->parameters, &trainer->model));
+    VT_TRY(vt_model_open(config, trainer->parameters, &trainer->model));
+    vt_saved_open(trainer->model, vt_model_units(trainer->model), &trainer->saved);
     VT_TRY(vt_gradient_sync_storage(config, world, backend, &storage));
     /* memory may be short on one rank alone, and what follows makes groups, for which all ranks must be there */
     VT_TRY(vt_world_agree(world, vt_parameters_allocate(trainer->parameters, vt_trainer_type(config), &storage)));
@@ -327,7 +311,8 @@ void vt_trainer_close(vt_trainer **trainer)
     vt_arena_close(&t->arena);
     vt_optimizer_close(&t->optimizer);
     vt_gradient_sync_close(&t->sync);
-    vt_vit_close(&t->model);
+    vt_saved_close(&t->saved);
+    vt_model_close(&t->model);
     vt_parameters_close(&t->parameters);
     vt_parallel_close(&t->parallel);
     vt_world_close(&t->own_world, false);

@@ -5,7 +5,7 @@
 
 #include "config/config.h"
 #include "data/loader.h"
-#include "model/vit.h"
+#include "model/model.h"
 #include "optimizer/gradient_sync.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/schedule.h"
@@ -51,7 +51,8 @@ typedef struct {
     vt_world *own_world; /* the same, when it is to be closed with the trainer */
     vt_parallel *parallel;
     vt_parameters *parameters;
-    vt_vit *model;
+    vt_model *model;
+    vt_saved *saved; /* of the micro-batch in flight */
     vt_gradient_sync *sync;
     vt_optimizer *optimizer;
     vt_schedule schedule;
@@ -109,8 +110,7 @@ vt_status vt_trainer_open(const vt_config *config, const vt_trainer_data *data, 
                           vt_trainer **trainer);
 void vt_trainer_close(vt_trainer **trainer);
 
-/* What enters matrix products, and the model's options and samples a micro-batch, as the configuration has them. */
-vt_vit_options vt_trainer_model_options(const vt_config *config);
+/* The type of what enters matrix products, and the samples of a micro-batch, as the configuration has them. */
 vt_type vt_trainer_type(const vt_config *config);
 int64_t vt_trainer_micro_batch(const vt_config *config);
 

@@ -116,13 +116,13 @@ static void predict(fixture *f, float *fields)
                     .parallel = f->trainer->parallel,
                     .batch = batch_size,
                     .type = vt_trainer_type(f->config)};
-    vt_vit_input input = {batch.input, f->trainer->input_mean, f->trainer->input_inverse_std};
+    vt_model_tensor input = {batch.input, 6, f->trainer->input_mean, f->trainer->input_inverse_std};
     if (!f->backend->shares_host_memory) {
         float *room = f->trainer->batch_input;
         f->backend->copy_from_host(f->backend, room, batch.input, (size_t)(batch_size * input_size) * sizeof *room);
-        input.fields = room;
+        input.values = room;
     }
-    vt_matrix prediction = vt_vit_forward(f->trainer->model, &pass, &input);
+    vt_matrix prediction = vt_model_forward(f->trainer->model, &pass, &input, (vt_matrix){0}, f->trainer->saved);
     float *values =
         to_host(f->backend, prediction.data, (prediction.rows - 1) * prediction.stride + prediction.columns);
     for (int64_t row = 0; row < prediction.rows; row++) {

@@ -80,24 +80,17 @@ static int64_t count_parameters(int64_t dim)
 {
     vt_backend *dry = NULL;
     vt_parameters *parameters = NULL;
-    vt_vit *model = NULL;
-    vt_vit_options options = {.height = 360,
-                              .width = 720,
-                              .patch = 8,
-                              .in_channels = 20,
-                              .out_channels = 20,
-                              .dim = dim,
-                              .depth = 12,
-                              .heads = 8};
+    vt_model *model = NULL;
     EXPECT_OK(vt_backend_open_dry(&dry));
     alone one = open_alone(dry, 45 * 90);
+    one.config->embed_dim = dim; /* the rest of the tutorials' model is the default */
     EXPECT_OK(vt_parameters_open(dry, one.parallel, &parameters));
-    EXPECT_OK(vt_vit_open(&options, parameters, &model));
+    EXPECT_OK(vt_model_open(one.config, parameters, &model));
     int64_t count = vt_parameters_model_elements(parameters);
     EXPECT(vt_parameters_count(parameters) == 3 + 12 * 16 + 3);
     EXPECT(vt_parameters_find(parameters, "blocks.11.attn.k.weight") != NULL);
     EXPECT(vt_parameters_find(parameters, "head.bias") == NULL);
-    vt_vit_close(&model);
+    vt_model_close(&model);
     vt_parameters_close(&parameters);
     close_alone(&one);
     vt_backend_close(&dry);

@@ -1,0 +1,123 @@
+/* A model turns the tensors of a batch into a prediction. Each kind of model is one file (vit.c) and one row of the
+ * table in models.c; option `model` chooses one. Everything outside the model's own file calls it through the functions
+ * below and through model->kind.
+ *
+ * A model is a sequence of units, numbered as in its registry of parameters (vt_parameters_next_unit): a vision
+ * transformer's are the embedding, each block, and the head. A unit is gathered (ZeRO stage 3) and recomputed as a
+ * whole, and a pipeline stage has a span of units. Between two units goes one float32 matrix, the stream. */
+#ifndef VT_MODEL_MODEL_H
+#define VT_MODEL_MODEL_H
+
+#include "model/parameters.h"
+#include "model/pass.h"
+
+typedef struct vt_model_kind vt_model_kind;
+
+/* What every kind's own struct begins with. A model does not change while passes run: several may be in flight. */
+typedef struct {
+    const vt_model_kind *kind;
+    const vt_parameters *parameters;
+    const vt_parallel *parallel;
+} vt_model;
+
+/* What forward keeps of one micro-batch for backward, for a span of the model's units. Its matrices lie in that
+ * micro-batch's arena, pass->arena. Each kind's own struct begins with this. */
+typedef struct {
+    vt_span units;
+} vt_saved;
+
+/* A tensor of a micro-batch: [batch, channels, rows, …], of which this rank has the rows that its tokens need. In the
+ * back end's memory, and unchanged until backward. */
+typedef struct {
+    const void *values;
+    int64_t channels;
+    const float *mean, *inverse_std; /* [channels], what normalises the values */
+} vt_model_tensor;
+
+/* One row of the table. Matrices that these functions return are pushed on pass->arena. Functions that get a pass are
+ * called by all ranks that share the pass's samples. */
+struct vt_model_kind {
+    const char *name;
+    unsigned axes; /* along which a sample or the model can be split (VT_AXES) */
+
+    /* ---- of a configuration ---- */
+
+    /* Do the options that shape this model go together? NULL: every combination does. */
+    vt_status (*check)(const vt_config *config);
+    /* How many tokens a sample has: what the context axis shares out. */
+    int64_t (*tokens)(const vt_config *config);
+    /* The rows of a sample's tensors that are needed for these of its tokens. */
+    vt_span (*part_needed)(const vt_config *config, vt_span tokens);
+
+    /* ---- of a model ---- */
+
+    /* Registers the parameters, which the caller allocates, and returns the kind's own struct, whose first member
+     * vt_model_open fills in. */
+    vt_status (*open)(const vt_config *config, vt_parameters *parameters, vt_model **model);
+    void (*close)(vt_model *model);
+    /* Bytes of the kind's own struct that begins with vt_saved. */
+    size_t (*saved_size)(const vt_model *model);
+
+    /* One unit. in: the stream in front of it, which must not change until backward; not read by unit 0, which reads
+     * `tensors`, those of the batch in their order. Returns the stream behind the unit; behind the last one this is the
+     * prediction [vt_pass_rows, columns], float32. */
+    vt_matrix (*forward)(const vt_model *model, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,
+                         vt_matrix in, vt_saved *saved);
+    /* Adds to the gradients of the unit's parameters. dout: the gradient of what forward returned, which is used up; of
+     * the prediction it has the pass's type, of a stream float32. Returns the gradient of `in`, nothing for unit 0. The
+     * caller pops what this function pushes, so the returned matrix is dout, or was pushed by forward. */
+    vt_matrix (*backward)(const vt_model *model, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,
+                          vt_matrix dout, vt_saved *saved);
+
+    /* ---- what the prediction is compared with ---- */
+
+    /* A tensor in the rows and columns of the prediction, normalised, float32: the target, say. Of more channels than
+     * the prediction has, the first ones. */
+    vt_matrix (*lay_out)(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensor);
+    /* The inverse, for whole samples: a prediction, or what lay_out returned, as [batch * channels, values of a
+     * channel], in the units of the data. Gathers from the ranks that share a sample; the batch is then one sample. */
+    vt_matrix (*restore)(const vt_model *model, const vt_pass *pass, vt_matrix rows, const float *mean,
+                         const float *inverse_std);
+    /* squares [batch, channels, 2] = for each channel of a prediction that consists of fields: the sum over this rank's
+     * points of row_weights[row] * (prediction - target)², and the sum of the weights of missing points, in float64.
+     * row_weights: of this rank's rows. NULL: the prediction has no fields. */
+    void (*channel_squares)(const vt_model *model, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
+                            const float *row_weights, double *squares);
+};
+
+/* The row that the configuration chooses. */
+const vt_model_kind *vt_model_kind_of(const vt_config *config);
+
+/* The rows of a sample's tensors that a rank needs. */
+vt_span vt_model_part(const vt_config *config, const vt_layout *layout, int rank);
+
+/* Fails when the model can't be split as the configuration asks, or when its sizes don't go together. */
+vt_status vt_model_check(const vt_config *config);
+
+/* Registers all parameters; the caller allocates the registry, which outlives the model. */
+vt_status vt_model_open(const vt_config *config, vt_parameters *parameters, vt_model **model);
+void vt_model_close(vt_model **model);
+
+/* All units of the model. */
+vt_span vt_model_units(const vt_model *model);
+
+/* Room to keep what passes over these units need; each micro-batch in flight has its own. */
+void vt_saved_open(const vt_model *model, vt_span units, vt_saved **saved);
+void vt_saved_close(vt_saved **saved);
+
+/* Runs the units of `saved`. in: the stream that the unit before them returned; not read when they begin with unit 0.
+ * Returns what the last of them returns. */
+vt_matrix vt_model_forward(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix in,
+                           vt_saved *saved);
+
+/* Runs them backward, after vt_model_forward with the same pass, tensors and saved; adds to their parameters'
+ * gradients. dout: the gradient of what forward returned, which is used up; of the prediction in the pass's type, else
+ * float32. Returns the gradient of `in`, nothing when the units begin with unit 0. */
+vt_matrix vt_model_backward(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix dout,
+                            vt_saved *saved);
+
+/* Asks for the parameters of the units of `saved` in the order of a forward pass, and computes nothing. With ZeRO stage
+ * 3 all ranks must ask for them together, including those that have no sample. */
+void vt_model_visit(const vt_model *model, const vt_saved *saved);
+
+#endif

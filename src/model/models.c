@@ -1,0 +1,110 @@
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "model/model.h"
+
+#define VT_MODELS(X) X(vit)
+
+#define DECLARE(name) extern const vt_model_kind vt_model_##name;
+VT_MODELS(DECLARE)
+
+#define ROW(name) &vt_model_##name,
+static const vt_model_kind *const kinds[] = {VT_MODELS(ROW)};
+
+const vt_model_kind *vt_model_kind_of(const vt_config *config)
+{
+    (void)config;
+    return kinds[0];
+}
+
+vt_span vt_model_part(const vt_config *config, const vt_layout *layout, int rank)
+{
+    const vt_model_kind *kind = vt_model_kind_of(config);
+    return kind->part_needed(config, vt_parallel_tokens(layout, rank, config->sequence_parallel, kind->tokens(config)));
+}
+
+vt_status vt_model_check(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    const vt_model_kind *kind = vt_model_kind_of(config);
+    const int64_t ranks[] = {config->tensor_parallel, config->context_parallel};
+    static const char *const options[] = {"tensor_parallel", "context_parallel"};
+    static const vt_axis axes[] = {VT_AXIS_TENSOR, VT_AXIS_CONTEXT};
+    for (int i = 0; i < 2; i++)
+        VT_CHECK(ranks[i] == 1 || (kind->axes & VT_AXES(axes[i])) != 0,
+                 "%s %lld: model %s can't be split this way; use --%s=1", options[i], (long long)ranks[i], kind->name,
+                 options[i]);
+    if (kind->check != NULL) VT_TRY(kind->check(config));
+done:
+    return status;
+}
+
+vt_status vt_model_open(const vt_config *config, vt_parameters *parameters, vt_model **model)
+{
+    const vt_model_kind *kind = vt_model_kind_of(config);
+    vt_status status = kind->open(config, parameters, model);
+    if (status == VT_OK) **model = (vt_model){kind, parameters, vt_parameters_parallel(parameters)};
+    return status;
+}
+
+void vt_model_close(vt_model **model)
+{
+    if (*model != NULL) (*model)->kind->close(*model);
+    *model = NULL;
+}
+
+vt_span vt_model_units(const vt_model *model)
+{
+    return (vt_span){0, vt_parameters_unit_count(model->parameters)};
+}
+
+void vt_saved_open(const vt_model *model, vt_span units, vt_saved **saved)
+{
+    *saved = vt_allocate(1, model->kind->saved_size(model), "the model");
+    (*saved)->units = units;
+}
+
+void vt_saved_close(vt_saved **saved)
+{
+    free(*saved);
+    *saved = NULL;
+}
+
+/* Asks for a unit's parameters; those of the next unit of the pass may be fetched meanwhile. */
+static void need(const vt_model *model, vt_span units, int64_t unit, bool backward)
+{
+    int64_t next = backward ? unit - 1 : unit + 1;
+    bool is_last = next < units.first || next >= units.first + units.count;
+    vt_parameters_need(model->parameters, unit, is_last ? -1 : next, backward);
+}
+
+vt_matrix vt_model_forward(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix in,
+                           vt_saved *saved)
+{
+    const vt_span units = saved->units;
+    for (int64_t unit = units.first; unit < units.first + units.count; unit++) {
+        need(model, units, unit, false);
+        in = model->kind->forward(model, pass, unit, tensors, in, saved);
+    }
+    return in;
+}
+
+vt_matrix vt_model_backward(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix dout,
+                            vt_saved *saved)
+{
+    const vt_span units = saved->units;
+    for (int64_t unit = units.first + units.count - 1; unit >= units.first; unit--) {
+        size_t mark = pass->arena->used;
+        need(model, units, unit, true);
+        dout = model->kind->backward(model, pass, unit, tensors, dout, saved);
+        vt_parameters_gradients_ready(model->parameters, unit);
+        vt_arena_pop(pass->arena, mark);
+    }
+    return dout;
+}
+
+void vt_model_visit(const vt_model *model, const vt_saved *saved)
+{
+    const vt_span units = saved->units;
+    for (int64_t unit = units.first; unit < units.first + units.count; unit++) need(model, units, unit, false);
+}
