@@ -81,7 +81,7 @@ static void step_decide(vt_backend *backend, const vt_update *update, vt_step_st
 
 /* The numbers of an update that are the same for all parameters. */
 typedef struct {
-    vt_optimizer_kind kind;
+    vt_optimizer_name kind;
     float learning_rate, decay; /* decay: what the parameter (AdamW) is multiplied by, or what is added of it */
     float beta1, rest1, beta2, rest2;
     float inverse_correction1, inverse_correction2, epsilon;
@@ -91,7 +91,7 @@ __device__ static inline void update_one(const update_constants &c, float gradie
                                          float *moment2)
 {
     float p = *parameter;
-    if (c.kind == VT_OPTIMIZER_ADAMW)
+    if (c.kind == VT_OPTIMIZER_AdamW)
         p *= c.decay;
     else
         gradient = fmaf(c.decay, p, gradient);
@@ -112,7 +112,7 @@ __device__ static inline void find_constants(const vt_update &update, const vt_s
     double rate = state.learning_rate, decay = update.weight_decay;
     c->kind = update.kind;
     c->learning_rate = (float)rate;
-    c->decay = (float)(c->kind == VT_OPTIMIZER_ADAMW ? 1 - rate * decay : decay);
+    c->decay = (float)(c->kind == VT_OPTIMIZER_AdamW ? 1 - rate * decay : decay);
     c->beta1 = (float)update.beta1;
     c->rest1 = c->kind == VT_OPTIMIZER_SGD ? 1.0f : (float)(1 - update.beta1);
     c->beta2 = (float)update.beta2;

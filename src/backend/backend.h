@@ -181,7 +181,7 @@ static inline int64_t vt_patch_grid_tokens(const vt_patch_grid *grid)
 
 /* Updates by Adam, AdamW or SGD with momentum, as PyTorch defines them (torch.optim), and when they are made. */
 typedef struct {
-    vt_optimizer_kind kind;
+    vt_optimizer_name kind;
     double beta1; /* Adam, AdamW; the momentum of SGD */
     double beta2;
     double epsilon;

@@ -131,7 +131,7 @@ static void sum_of_squares(workplace *w)
 
 static void update(workplace *w)
 {
-    const vt_update adam = {.kind = VT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};
+    const vt_update adam = {.kind = VT_OPTIMIZER_Adam, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};
     int64_t quarter = w->x.rows / 2 * DIM;
     w->backend->update(w->backend, &adam, w->state, w->x.data, w->y.data, w->z.data, w->z.data + quarter, quarter);
 }

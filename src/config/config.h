@@ -10,37 +10,36 @@
 #include <stdio.h>
 
 #include "base/status.h"
+#include "config/kinds.def"
 
 #define VT_UNSET_INTEGER INT64_MIN
 #define VT_SWITCH_ON "true" /* a VT_SWITCH_PATH that was given no path */
 
-/* In the order of the choices in options.def. */
-typedef enum { VT_DEVICE_AUTO, VT_DEVICE_CPU, VT_DEVICE_CUDA } vt_device;
-typedef enum { VT_ISA_AUTO, VT_ISA_PLAIN, VT_ISA_BASELINE, VT_ISA_AVX2, VT_ISA_AVX512, VT_ISA_AMX } vt_cpu_isa;
-typedef enum { VT_MODEL_PYTORCH, VT_MODEL_TRANSFORMER_ENGINE } vt_model_backend;
-typedef enum { VT_GELU_ERF, VT_GELU_TANH } vt_gelu;
-typedef enum { VT_AMP_NONE, VT_AMP_FP16, VT_AMP_BF16 } vt_amp_mode;
-typedef enum { VT_OPTIMIZER_ADAM, VT_OPTIMIZER_ADAMW, VT_OPTIMIZER_SGD } vt_optimizer_kind;
-typedef enum { VT_RECOMPUTE_NONE, VT_RECOMPUTE_BLOCK } vt_recompute;
-typedef enum { VT_NONFINITE_STOP, VT_NONFINITE_SKIP } vt_on_nonfinite;
-typedef enum { VT_SCHEDULE_COSINE, VT_SCHEDULE_NONE } vt_schedule_kind;
-typedef enum { VT_SCALING_NONE, VT_SCALING_SQRT, VT_SCALING_LINEAR } vt_lr_scaling;
-typedef enum {
-    VT_LOADER_AUTO,
-    VT_LOADER_PYTORCH,
-    VT_LOADER_DALI,
-    VT_LOADER_NATIVE,
-    VT_LOADER_DIRECT,
-    VT_LOADER_SYNTHETIC
-} vt_loader_kind;
+/* The words of kinds.def. */
+#define VT_ENUMERATOR(enumerator, word) enumerator,
+typedef enum { VT_DEVICES(VT_ENUMERATOR) } vt_device;
+typedef enum { VT_CPU_ISAS(VT_ENUMERATOR) } vt_cpu_isa;
+typedef enum { VT_MODEL_BACKENDS(VT_ENUMERATOR) } vt_model_backend;
+typedef enum { VT_GELUS(VT_ENUMERATOR) } vt_gelu;
+typedef enum { VT_AMP_MODES(VT_ENUMERATOR) } vt_amp_mode;
+typedef enum { VT_RECOMPUTES(VT_ENUMERATOR) } vt_recompute;
+typedef enum { VT_ON_NONFINITES(VT_ENUMERATOR) } vt_on_nonfinite;
+typedef enum { VT_LR_SCHEDULES(VT_ENUMERATOR) } vt_schedule_kind;
+typedef enum { VT_LR_SCALINGS(VT_ENUMERATOR) } vt_lr_scaling;
+typedef enum { VT_LOADERS(VT_ENUMERATOR) } vt_loader_kind;
+typedef enum { VT_CACHES(VT_ENUMERATOR) } vt_cache;
+typedef enum { VT_GAPS(VT_ENUMERATOR) } vt_gaps; /* missing */
+typedef enum { VT_PADS(VT_ENUMERATOR) } vt_pad;
+typedef enum { VT_CP_COMMS(VT_ENUMERATOR) } vt_cp_comm;
+typedef enum { VT_ZERO_GROUPS(VT_ENUMERATOR) } vt_zero_group;
+typedef enum { VT_COMMS(VT_ENUMERATOR) } vt_comm;
+typedef enum { VT_PROFILE_RANKS(VT_ENUMERATOR) } vt_profile_ranks;
+#undef VT_ENUMERATOR
 
-typedef enum { VT_CACHE_NONE, VT_CACHE_HOST, VT_CACHE_DEVICE } vt_cache;
-typedef enum { VT_GAPS_REFUSE, VT_GAPS_MASK } vt_gaps; /* missing */
-typedef enum { VT_PAD_NONE, VT_PAD_EDGE, VT_PAD_WRAP } vt_pad;
-typedef enum { VT_CP_ALLGATHER, VT_CP_RING } vt_cp_comm;
-typedef enum { VT_ZERO_ALL, VT_ZERO_NODE } vt_zero_group;
-typedef enum { VT_COMM_AUTO, VT_COMM_MPI, VT_COMM_NCCL } vt_comm;
-typedef enum { VT_PROFILE_FIRST, VT_PROFILE_ALL } vt_profile_ranks;
+/* The kinds of kinds.def: an option's value is the index of its kind's row in that room's table. */
+#define VT_ENUMERATOR(name, help) VT_OPTIMIZER_##name,
+typedef enum { VT_OPTIMIZERS(VT_ENUMERATOR) } vt_optimizer_name;
+#undef VT_ENUMERATOR
 
 /* VT_OPTION_embed_dim, ...: which option. */
 #define VT_SECTION(title)
@@ -51,6 +50,7 @@ typedef enum { VT_PROFILE_FIRST, VT_PROFILE_ALL } vt_profile_ranks;
 #define VT_PATH(name, ...) VT_OPTION_##name,
 #define VT_PAIR(name, ...) VT_OPTION_##name,
 #define VT_RANGE(name, ...) VT_OPTION_##name,
+#define VT_KIND VT_CHOICE
 #define VT_FLAG_INTEGER VT_INTEGER
 #define VT_FLAG_BOOLEAN VT_BOOLEAN
 #define VT_FLAG_CHOICE VT_CHOICE
@@ -98,6 +98,7 @@ typedef struct {
 #undef VT_PATH
 #undef VT_PAIR
 #undef VT_RANGE
+#undef VT_KIND
 #undef VT_FLAG_INTEGER
 #undef VT_FLAG_BOOLEAN
 #undef VT_FLAG_CHOICE

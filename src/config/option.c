@@ -20,7 +20,12 @@ enum { MAX_GRID_POINTS = 1 << 20 }; /* on a side of img_size */
 #define VT_REAL(name, preset, least, most, help)                                                                       \
     ROW(VT_ROW_REAL, false, name, preset, help, .least_real = least, .most_real = most)
 #define VT_BOOLEAN(name, preset, help) ROW(VT_ROW_BOOLEAN, false, name, preset, help, )
-#define VT_CHOICE(name, preset, list, help) ROW(VT_ROW_CHOICE, false, name, preset, help, .choices = list)
+#define WORD(enumerator, word) "|" word
+#define VT_CHOICE(name, preset, list, help) ROW(VT_ROW_CHOICE, false, name, preset, help, .choices = &(list(WORD))[1])
+#define KIND_WORD(word, kind_help) "|" #word
+#define KIND_HELP(word, kind_help) "; " #word ": " kind_help
+#define VT_KIND(name, preset, list, help)                                                                              \
+    ROW(VT_ROW_CHOICE, false, name, preset, help list(KIND_HELP), .choices = &(list(KIND_WORD))[1])
 #define VT_PATH(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, )
 #define VT_TEXT(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, .is_text = true)
 #define VT_LIST(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, .is_text = true, .is_list = true)
@@ -31,7 +36,8 @@ enum { MAX_GRID_POINTS = 1 << 20 }; /* on a side of img_size */
     ROW(VT_ROW_RANGE, false, name, preset, help, .least_real = least, .most_real = most)
 #define VT_FLAG_INTEGER(name, ...) INTEGER_ROW(true, name, __VA_ARGS__)
 #define VT_FLAG_BOOLEAN(name, preset, help) ROW(VT_ROW_BOOLEAN, true, name, preset, help, )
-#define VT_FLAG_CHOICE(name, preset, list, help) ROW(VT_ROW_CHOICE, true, name, preset, help, .choices = list)
+#define VT_FLAG_CHOICE(name, preset, list, help)                                                                       \
+    ROW(VT_ROW_CHOICE, true, name, preset, help, .choices = &(list(WORD))[1])
 #define VT_FLAG_PATH(name, preset, help) ROW(VT_ROW_PATH, true, name, preset, help, )
 #define VT_FLAG_TEXT(name, preset, help) ROW(VT_ROW_PATH, true, name, preset, help, .is_text = true)
 #define VT_ALIAS(name_, target_, value_, help_)                                                                        \

@@ -131,13 +131,13 @@ done:
 static vt_status derive_layers(vt_config *config)
 {
     vt_status status = VT_OK;
-    if (config->model_backend != VT_MODEL_TRANSFORMER_ENGINE || config->enable_jit) return VT_OK;
+    if (config->model_backend != VT_MODEL_BACKEND_TRANSFORMER_ENGINE || config->enable_jit) return VT_OK;
     bool flag_says_off = config->origin[VT_OPTION_enable_jit] == VT_FROM_COMMAND_LINE;
     VT_CHECK(!flag_says_off || config->origin[VT_OPTION_model_backend] != VT_FROM_COMMAND_LINE,
              "--model_backend=transformer-engine asks for the fused layers that --enable_jit=false switches off; give "
              "one of the two");
     if (flag_says_off)
-        config->model_backend = VT_MODEL_PYTORCH;
+        config->model_backend = VT_MODEL_BACKEND_PYTORCH;
     else
         config->enable_jit = true;
 done:
@@ -173,7 +173,7 @@ static void derive_channels(vt_config *config)
 static void derive_weight_decay(vt_config *config)
 {
     if (!isnan(config->weight_decay) && config->origin[VT_OPTION_weight_decay] != VT_FROM_DEFAULT) return;
-    config->weight_decay = config->optimizer == VT_OPTIMIZER_ADAMW ? 0.01 : 0;
+    config->weight_decay = config->optimizer == VT_OPTIMIZER_AdamW ? 0.01 : 0;
     config->origin[VT_OPTION_weight_decay] = VT_FROM_DEFAULT;
 }
 

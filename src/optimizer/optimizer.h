@@ -7,7 +7,7 @@
 typedef struct vt_optimizer vt_optimizer;
 
 typedef struct {
-    vt_optimizer_kind kind;
+    vt_optimizer_name kind;
     double weight_decay;
     double gradient_clip; /* largest norm of all gradients together; INFINITY: no clipping */
     bool scales_loss;     /* a dynamic loss scale, for fp16 */

@@ -131,7 +131,7 @@ static void run_patches(bench *b)
 
 static void run_optimizer(bench *b)
 {
-    const vt_update update = {.kind = (vt_optimizer_kind)b->config->optimizer,
+    const vt_update update = {.kind = (vt_optimizer_name)b->config->optimizer,
                               .beta1 = 0.9,
                               .beta2 = 0.95,
                               .epsilon = 1e-8,

@@ -120,7 +120,7 @@ static vt_status open_on(const vt_config *config, const vt_trainer_data *data, v
     vt_parameters_storage storage;
     trainer->schedule = (vt_schedule){(vt_schedule_kind)config->lr_schedule, vt_config_learning_rate(config),
                                       config->warmup, data->steps};
-    vt_optimizer_options optimizer = {.kind = (vt_optimizer_kind)config->optimizer,
+    vt_optimizer_options optimizer = {.kind = (vt_optimizer_name)config->optimizer,
                                       .weight_decay = config->weight_decay,
                                       .gradient_clip = isnan(config->grad_clip) ? INFINITY : config->grad_clip,
                                       .scales_loss = config->amp_mode == VT_AMP_FP16,

@@ -498,7 +498,7 @@ GPU_TEST(attention_passes_nan_on)
     }
 }
 
-static void check_update(pair *p, vt_optimizer_kind kind, int64_t count)
+static void check_update(pair *p, vt_optimizer_name kind, int64_t count)
 {
     guarded gradients = guarded_random(1, count, 1, 1), parameters[2], moment1[2], moment2[2];
     const vt_update update = {kind, 0.9, 0.95, 1e-8, 0.1, INFINITY, false, false};
@@ -545,9 +545,9 @@ GPU_TEST(update)
     FOR_EACH_FAST_PATH(isa)
     {
         pair p = open_pair(isa);
-        for (int kind = VT_OPTIMIZER_ADAM; kind <= VT_OPTIMIZER_SGD; kind++)
-            for (int i = 0; i < 4; i++) check_update(&p, (vt_optimizer_kind)kind, odd_sizes[i]);
-        check_update(&p, VT_OPTIMIZER_ADAM, 300001);
+        for (int kind = VT_OPTIMIZER_Adam; kind <= VT_OPTIMIZER_SGD; kind++)
+            for (int i = 0; i < 4; i++) check_update(&p, (vt_optimizer_name)kind, odd_sizes[i]);
+        check_update(&p, VT_OPTIMIZER_Adam, 300001);
         close_pair(&p);
     }
 }

@@ -19,7 +19,7 @@ static vt_step_state decide(vt_backend *b, const vt_update *update, vt_step_stat
 
 GPU_TEST(a_step_decides_whether_there_is_an_update)
 {
-    const vt_update update = {.kind = VT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.95, .gradient_clip = INFINITY};
+    const vt_update update = {.kind = VT_OPTIMIZER_Adam, .beta1 = 0.9, .beta2 = 0.95, .gradient_clip = INFINITY};
     FOR_EACH_PATH(isa)
     {
         vt_backend *b = NULL;

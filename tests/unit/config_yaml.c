@@ -34,7 +34,7 @@ TEST(yaml_scalars_of_every_kind)
     EXPECT(config->limit_nsamples == VT_UNSET_INTEGER && config->limit_nsamples_val == VT_UNSET_INTEGER);
     EXPECT(isnan(config->grad_clip) && config->num_threads == VT_UNSET_INTEGER);
     EXPECT(config->num_epochs == VT_UNSET_INTEGER && config->enable_jit && !config->shuffle);
-    EXPECT(config->optimizer == VT_OPTIMIZER_ADAMW && config->weight_decay == 0.01);
+    EXPECT(config->optimizer == VT_OPTIMIZER_AdamW && config->weight_decay == 0.01);
     EXPECT(config->img_size[0] == 180 && config->img_size[1] == 360);
     EXPECT(strcmp(config->expdir, "/logs # not a comment") == 0, "%s", config->expdir);
     EXPECT(strcmp(config->train_data_path, "it's here/train") == 0, "%s", config->train_data_path);

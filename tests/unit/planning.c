@@ -177,7 +177,7 @@ TEST(flops_of_a_sample)
 TEST(bytes_of_operations)
 {
     vt_backend *dry = NULL;
-    const vt_update update = {.kind = VT_OPTIMIZER_ADAM};
+    const vt_update update = {.kind = VT_OPTIMIZER_Adam};
     vt_matrix x = vt_matrix_make((float *)256, 10, 16), half = x;
     half.type = VT_BFLOAT16;
     EXPECT_OK(vt_backend_open_dry(&dry));

@@ -48,7 +48,7 @@ static void update_adam(const vt_update *update, const vt_step_state *state, con
 {
     const double correction1 = state->correction1, correction2 = state->correction2, rate = state->learning_rate;
     const float scale = state->factor;
-    bool decoupled = update->kind == VT_OPTIMIZER_ADAMW;
+    bool decoupled = update->kind == VT_OPTIMIZER_AdamW;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i++) {
         double parameter = (double)parameters[i], gradient = (double)scale * (double)gradients[i];

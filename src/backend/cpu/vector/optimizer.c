@@ -30,7 +30,7 @@ static void update_adam(const vt_update *update, const vt_step_state *state, con
     float rest1 = (float)(1 - update->beta1), rest2 = (float)(1 - update->beta2);
     float step_size = (float)(state->learning_rate / state->correction1);
     float root_correction = (float)(1 / sqrt(state->correction2));
-    bool decoupled = update->kind == VT_OPTIMIZER_ADAMW;
+    bool decoupled = update->kind == VT_OPTIMIZER_AdamW;
     float shrink = decoupled ? (float)(state->learning_rate * update->weight_decay) : 0.0f;
     float decay = decoupled ? 0.0f : (float)update->weight_decay;
 #pragma omp parallel for simd schedule(static)
