@@ -3,18 +3,15 @@
 #include "base/memory.h"
 #include "model/model.h"
 
-#define VT_MODELS(X) X(vit)
-
-#define DECLARE(name) extern const vt_model_kind vt_model_##name;
+#define DECLARE(name, help) extern const vt_model_kind vt_model_##name;
 VT_MODELS(DECLARE)
 
-#define ROW(name) &vt_model_##name,
+#define ROW(name, help) &vt_model_##name,
 static const vt_model_kind *const kinds[] = {VT_MODELS(ROW)};
 
 const vt_model_kind *vt_model_kind_of(const vt_config *config)
 {
-    (void)config;
-    return kinds[0];
+    return kinds[config->model];
 }
 
 vt_span vt_model_part(const vt_config *config, const vt_layout *layout, int rank)
