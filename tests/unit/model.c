@@ -1,0 +1,163 @@
+/* What a pass keeps belongs to its micro-batch: several may be in flight, and stages may share out the units. */
+#include "model/model.h"
+#include "alone.h"
+#include "base/random.h"
+
+enum { MICRO_BATCHES = 2, SAMPLES = 3, CHANNELS = 2, VALUES = SAMPLES * CHANNELS * 8 * 12, MOST_STAGES = 2 };
+static const size_t arena_bytes = 4 << 20;
+
+typedef struct {
+    vt_backend *backend;
+    alone rank;
+    vt_parameters *parameters;
+    vt_model *model;
+    vt_type type;
+    float input[MICRO_BATCHES][VALUES], mean[CHANNELS], inverse_std[CHANNELS];
+} fixture;
+
+/* One micro-batch on one stage. */
+typedef struct {
+    vt_arena arena;
+    vt_saved *saved;
+    vt_pass pass;
+    vt_model_tensor input;
+    vt_matrix out;
+} flight;
+
+static void open_fixture(fixture *f, vt_type type, const char *const *settings)
+{
+    static const char *const common[] = {"img_size",       "[8, 12]", "patch_size", "4",  "n_in_channels", "2",
+                                         "n_out_channels", "2",       "embed_dim",  "16", "depth",         "3",
+                                         "num_heads",      "2",       NULL};
+    *f = (fixture){.type = type, .mean = {0.5f, -0.5f}, .inverse_std = {1, 2}};
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &f->backend));
+    f->rank = open_alone(f->backend, 6);
+    for (int i = 0; common[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f->rank.config, common[i], common[i + 1]));
+    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f->rank.config, settings[i], settings[i + 1]));
+    EXPECT_OK(vt_config_resolve(f->rank.config));
+    EXPECT_OK(vt_parameters_open(f->backend, f->rank.parallel, &f->parameters));
+    EXPECT_OK(vt_model_open(f->rank.config, f->parameters, &f->model));
+    EXPECT_OK(vt_parameters_allocate(f->parameters, type, &(vt_parameters_storage){1e6, 0, 1, 0}));
+    vt_parameters_start(f->parameters, 333);
+    vt_parameters_refresh(f->parameters);
+    for (int m = 0; m < MICRO_BATCHES; m++)
+        for (int i = 0; i < VALUES; i++) f->input[m][i] = (float)sin(0.1 * (i + 1) * (m + 1));
+}
+
+static void close_fixture(fixture *f)
+{
+    vt_model_close(&f->model);
+    vt_parameters_close(&f->parameters);
+    close_alone(&f->rank);
+    vt_backend_close(&f->backend);
+}
+
+static flight open_flight(fixture *f, int micro_batch, vt_span units)
+{
+    static const uint32_t step = 7;
+    flight a = {0};
+    EXPECT_OK(vt_arena_open(f->backend, arena_bytes, &a.arena));
+    vt_saved_open(f->model, units, &a.saved);
+    a.input = (vt_model_tensor){f->input[micro_batch], CHANNELS, f->mean, f->inverse_std};
+    a.pass = (vt_pass){.backend = f->backend,
+                       .parallel = f->rank.parallel,
+                       .batch = SAMPLES,
+                       .type = f->type,
+                       .training = true,
+                       .seed = 5,
+                       .step = &step,
+                       .first_sample = (uint32_t)(micro_batch * SAMPLES)};
+    return a;
+}
+
+/* The loss is half the sum of the squares of the predictions: its gradient is the prediction. */
+static vt_matrix loss_backward(flight *a)
+{
+    vt_matrix dprediction = vt_pass_push(&a->pass, a->out.rows, a->out.columns);
+    a->pass.backend->convert(a->pass.backend, a->out, dprediction);
+    return dprediction;
+}
+
+static void forward(fixture *f, flight *stages, int stage_count)
+{
+    vt_matrix stream = {0};
+    for (int s = 0; s < stage_count; s++) {
+        stages[s].pass.arena = &stages[s].arena;
+        stream = stages[s].out = vt_model_forward(f->model, &stages[s].pass, &stages[s].input, stream, stages[s].saved);
+    }
+}
+
+static void backward(fixture *f, flight *stages, int stage_count)
+{
+    vt_matrix dout = loss_backward(&stages[stage_count - 1]);
+    for (int s = stage_count - 1; s >= 0; s--)
+        dout = vt_model_backward(f->model, &stages[s].pass, &stages[s].input, dout, stages[s].saved);
+    EXPECT(dout.data == NULL);
+}
+
+/* All gradients of both micro-batches, one parameter's behind the other's; malloc'd. first_stage: the units of the
+ * first of two stages, or 0: there is one stage. */
+static float *gradients(fixture *f, bool in_flight, int64_t first_stage)
+{
+    flight a[MICRO_BATCHES][MOST_STAGES];
+    const vt_span all = vt_model_units(f->model);
+    const vt_span split[MOST_STAGES] = {{0, first_stage}, {first_stage, all.count - first_stage}};
+    const int stages = first_stage > 0 ? 2 : 1;
+    float *result = malloc((size_t)vt_parameters_model_elements(f->parameters) * sizeof *result), *end = result;
+    VT_ASSERT(result != NULL);
+    for (int64_t i = 0; i < vt_parameters_count(f->parameters); i++) {
+        const vt_parameter *p = vt_parameters_at(f->parameters, i);
+        memset(p->gradient, 0, (size_t)p->count * sizeof(float));
+    }
+    for (int m = 0; m < MICRO_BATCHES; m++)
+        for (int s = 0; s < stages; s++) a[m][s] = open_flight(f, m, stages == 1 ? all : split[s]);
+    for (int m = 0; m < MICRO_BATCHES; m++) {
+        forward(f, a[m], stages);
+        if (!in_flight) backward(f, a[m], stages);
+    }
+    for (int m = 0; in_flight && m < MICRO_BATCHES; m++) backward(f, a[m], stages);
+    for (int m = 0; m < MICRO_BATCHES; m++) {
+        for (int s = 0; s < stages; s++) {
+            vt_saved_close(&a[m][s].saved);
+            vt_arena_close(&a[m][s].arena);
+        }
+    }
+    for (int64_t i = 0; i < vt_parameters_count(f->parameters); i++) {
+        const vt_parameter *p = vt_parameters_at(f->parameters, i);
+        memcpy(end, p->gradient, (size_t)p->count * sizeof(float));
+        end += p->count;
+    }
+    return result;
+}
+
+static void expect_same(const fixture *f, const float *expected, float *found, const char *what)
+{
+    const size_t count = (size_t)vt_parameters_model_elements(f->parameters);
+    double squares = 0;
+    for (size_t i = 0; i < count; i++) squares += (double)found[i] * (double)found[i];
+    EXPECT(isfinite(squares) && squares > 0, "%s: %g", what, squares);
+    EXPECT(memcmp(expected, found, count * sizeof *found) == 0, "%s, type %d: other gradients", what, (int)f->type);
+    free(found);
+}
+
+static void check_orders(vt_type type, const char *const *settings)
+{
+    fixture f;
+    open_fixture(&f, type, settings);
+    float *usual = gradients(&f, false, 0);
+    expect_same(&f, usual, gradients(&f, true, 0), "two micro-batches in flight");
+    for (int64_t first = 1; first < vt_model_units(f.model).count; first++)
+        expect_same(&f, usual, gradients(&f, true, first), "two micro-batches in flight on two stages");
+    free(usual);
+    close_fixture(&f);
+}
+
+TEST(micro_batches_in_flight_give_the_gradients_of_one_after_the_other)
+{
+    static const vt_type types[] = {VT_FLOAT32, VT_BFLOAT16};
+    for (int i = 0; i < 2; i++) {
+        check_orders(types[i], (const char *const[]){"dropout", "0", NULL});
+        check_orders(types[i], (const char *const[]){"dropout", "0.2", NULL});
+        check_orders(types[i], (const char *const[]){"dropout", "0.2", "recompute", "block", NULL});
+    }
+}
