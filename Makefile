@@ -37,7 +37,7 @@ VERSION := $(shell make/version.sh $(BUILD)/stamps/version)
 SOURCES := $(sort $(shell find src -name '*.c'))
 KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
 TILE_SOURCES := $(filter src/backend/cpu/amx/%,$(SOURCES))
-TEST_SOURCES := $(sort $(shell find tests -name '*.c' -not -path 'tests/fuzz/*' -not -path tests/faults/shim.c -not -path tests/faults/eio.c -not -path 'tests/gpu/*'))
+TEST_SOURCES := $(sort $(shell find tests -name '*.c' -not -path 'tests/fuzz/*' -not -path tests/faults/shim.c -not -path tests/faults/eio.c -not -path 'tests/gpu/*' -not -path 'tests/tenant/*'))
 CUDA_KERNELS := $(sort $(wildcard cuda/*.cu))
 CUDA_OBJECTS = $(if $(NVCC),$(patsubst cuda/%,$(BUILD)/cuda/%.o,$(CUDA_KERNELS) $(wildcard cuda/*.c)))
 

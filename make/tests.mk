@@ -24,6 +24,23 @@ $(BUILD)/tests/tiles/%.o: src/backend/cpu/amx/%.c $(STAMPS)/compile
 $(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(TILES_MODEL_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
 	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
+# The program and the tests of the tables with rows of the tests' own (tests/tenant): what the lists of kinds.def are expanded
+# into is compiled once more, with tests/tenant/config/kinds.def in place of the product's.
+TENANT_TABLES := src/config/option.c src/model/models.c
+TENANT_TESTS := tests/unit/model.c
+TENANT_OBJECTS := $(patsubst %.c,$(BUILD)/tenant/%.o,$(TENANT_TABLES) $(sort $(wildcard tests/tenant/*.c)))
+
+$(BUILD)/tenant/%.o: %.c $(STAMPS)/compile
+	@mkdir -p $(@D)
+	$(subst -Isrc,-Itests/tenant -Isrc -Itests,$(COMPILE)) -c $< -o $@
+
+$(BUILD)/tests/vitrain-tenant: $(BUILD)/src/main.o $(TENANT_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link
+	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+
+$(BUILD)/tests/tenant-tests: $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(TENANT_TESTS),$(TEST_SOURCES))) $(HOST_CUDA_OBJECTS) \
+    $(TILES_MODEL_OBJECTS) $(TENANT_TESTS:%.c=$(BUILD)/tenant/%.o) $(TENANT_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
+	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+
 # Preloaded by tests/faults; never sanitized, for it replaces malloc and catches system calls.
 $(BUILD)/tests/fault_shim.so: tests/faults/shim.c
 	@mkdir -p $(@D)
@@ -100,5 +117,5 @@ fuzz: deps
 run-fuzz: $(FUZZ_TARGETS:%=$(BUILD)/fuzz-%)
 	@tests/fuzz/run $(BUILD) $(FUZZ_SECONDS) $(or $(FILTER),$(FUZZ_TARGETS))
 
-run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/bench/plan_layout $(BENCH_OBJECTS) $(BUILD)/tests/fault_shim.so $(BUILD)/tests/eio.so $(if $(NVCC),$(BUILD)/tests/nvtx_listener.so $(BUILD)/tests/driver/libcuda.so.1)
+run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/tests/vitrain-tenant $(BUILD)/tests/tenant-tests $(BUILD)/bench/plan_layout $(BENCH_OBJECTS) $(BUILD)/tests/fault_shim.so $(BUILD)/tests/eio.so $(if $(NVCC),$(BUILD)/tests/nvtx_listener.so $(BUILD)/tests/driver/libcuda.so.1)
 	@tests/run $(BUILD) $(FILTER)

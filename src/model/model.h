@@ -1,6 +1,6 @@
 /* A model turns the tensors of a batch into a prediction. Each kind of model is one file (vit.c) and one row of the
- * table in models.c; option `model` chooses one. Everything outside the model's own file calls it through the functions
- * below and through model->kind.
+ * list VT_MODELS in config/kinds.def; option `model` chooses one. Everything outside the model's own file calls it
+ * through the functions below and through model->kind.
  *
  * A model is a sequence of units, numbered as in its registry of parameters (vt_parameters_next_unit): a vision
  * transformer's are the embedding, each block, and the head. A unit is gathered (ZeRO stage 3) and recomputed as a
@@ -44,6 +44,8 @@ struct vt_model_kind {
 
     /* Do the options that shape this model go together? NULL: every combination does. */
     vt_status (*check)(const vt_config *config);
+    /* The model's sizes in a few words, for the log; malloc'd. */
+    char *(*describe)(const vt_config *config);
     /* How many tokens a sample has: what the context axis shares out. */
     int64_t (*tokens)(const vt_config *config);
     /* The rows of a sample's tensors that are needed for these of its tokens. */

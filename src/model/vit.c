@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/profile.h"
+#include "base/text.h"
 #include "config/fit.h"
 #include "model/block.h"
 #include "model/model.h"
@@ -108,6 +109,14 @@ static size_t saved_size(const vt_model *base)
 {
     const vit *model = (const vit *)base;
     return sizeof(vit_saved) + (size_t)model->options.depth * sizeof(vt_block_saved);
+}
+
+static char *describe(const vt_config *config)
+{
+    const vit_options o = options_of(config);
+    return vt_text_format("embed_dim %lld, depth %lld, %lld heads, %lld tokens of %lld×%lld points", (long long)o.dim,
+                          (long long)o.depth, (long long)o.heads, (long long)vt_fit_tokens(config), (long long)o.patch,
+                          (long long)o.patch);
 }
 
 static int64_t head_unit(const vit *model)
@@ -326,6 +335,7 @@ static vt_matrix backward(const vt_model *base, const vt_pass *pass, int64_t uni
 
 const vt_model_kind vt_model_vit = {.name = "vit",
                                     .axes = VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT),
+                                    .describe = describe,
                                     .tokens = vt_fit_tokens,
                                     .part_needed = part_needed,
                                     .open = vit_open,

@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "config/fit.h"
 #include "journal/record.h"
 #include "training/budget.h"
 #include "training/reader.h"
@@ -97,12 +96,10 @@ static void log_samples(const vt_opening *opening)
 
 static void log_model(const vt_opening *opening)
 {
-    const vt_config *config = opening->config;
-    const int64_t patch = config->patch_size;
-    vt_log_info("model: %lld parameters: embed_dim %lld, depth %lld, %lld heads, %lld tokens of %lld×%lld points",
-                (long long)vt_parameters_model_elements(opening->trainer->parameters), (long long)config->embed_dim,
-                (long long)config->depth, (long long)config->num_heads, (long long)vt_fit_tokens(config),
-                (long long)patch, (long long)patch);
+    char *sizes = vt_model_kind_of(opening->config)->describe(opening->config);
+    vt_log_info("model: %lld parameters: %s", (long long)vt_parameters_model_elements(opening->trainer->parameters),
+                sizes);
+    free(sizes);
 }
 
 static void log_training(const vt_config *config)

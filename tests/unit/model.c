@@ -1,4 +1,6 @@
-/* What a pass keeps belongs to its micro-batch: several may be in flight, and stages may share out the units. */
+/* Every model of the table: its gradients are those of finite differences; what a pass keeps belongs to its
+ * micro-batch, so several may be in flight, and stages may share out the units; fields come back from the rows of a
+ * prediction. */
 #include "model/model.h"
 #include "alone.h"
 #include "base/random.h"
@@ -7,6 +9,7 @@ enum { MICRO_BATCHES = 2, SAMPLES = 3, CHANNELS = 2, VALUES = SAMPLES * CHANNELS
 static const size_t arena_bytes = 4 << 20;
 
 typedef struct {
+    vt_config *config;
     vt_backend *backend;
     alone rank;
     vt_parameters *parameters;
@@ -24,19 +27,26 @@ typedef struct {
     vt_matrix out;
 } flight;
 
-static void open_fixture(fixture *f, vt_type type, const char *const *settings)
+#define NAME(name, help) #name,
+static const char *const models[] = {VT_MODELS(NAME)};
+enum { MODELS = sizeof models / sizeof models[0] };
+
+static void open_fixture(fixture *f, const char *model, vt_type type, const char *const *settings)
 {
     static const char *const common[] = {"img_size",       "[8, 12]", "patch_size", "4",  "n_in_channels", "2",
                                          "n_out_channels", "2",       "embed_dim",  "16", "depth",         "3",
                                          "num_heads",      "2",       NULL};
     *f = (fixture){.type = type, .mean = {0.5f, -0.5f}, .inverse_std = {1, 2}};
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &f->backend));
-    f->rank = open_alone(f->backend, 6);
-    for (int i = 0; common[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f->rank.config, common[i], common[i + 1]));
-    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f->rank.config, settings[i], settings[i + 1]));
-    EXPECT_OK(vt_config_resolve(f->rank.config));
+    EXPECT_OK(vt_config_open_default(&f->config));
+    for (int i = 0; common[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f->config, common[i], common[i + 1]));
+    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f->config, settings[i], settings[i + 1]));
+    EXPECT_OK(vt_config_set(f->config, "model", model));
+    EXPECT_OK(vt_config_resolve(f->config));
+    EXPECT_OK(vt_model_check(f->config));
+    f->rank = open_alone(f->backend, vt_model_kind_of(f->config)->tokens(f->config));
     EXPECT_OK(vt_parameters_open(f->backend, f->rank.parallel, &f->parameters));
-    EXPECT_OK(vt_model_open(f->rank.config, f->parameters, &f->model));
+    EXPECT_OK(vt_model_open(f->config, f->parameters, &f->model));
     EXPECT_OK(vt_parameters_allocate(f->parameters, type, &(vt_parameters_storage){1e6, 0, 1, 0}));
     vt_parameters_start(f->parameters, 333);
     vt_parameters_refresh(f->parameters);
@@ -49,6 +59,7 @@ static void close_fixture(fixture *f)
     vt_model_close(&f->model);
     vt_parameters_close(&f->parameters);
     close_alone(&f->rank);
+    vt_config_close(&f->config);
     vt_backend_close(&f->backend);
 }
 
@@ -68,6 +79,12 @@ static flight open_flight(fixture *f, int micro_batch, vt_span units)
                        .step = &step,
                        .first_sample = (uint32_t)(micro_batch * SAMPLES)};
     return a;
+}
+
+static void close_flight(flight *a)
+{
+    vt_saved_close(&a->saved);
+    vt_arena_close(&a->arena);
 }
 
 /* The loss is half the sum of the squares of the predictions: its gradient is the prediction. */
@@ -116,12 +133,8 @@ static float *gradients(fixture *f, bool in_flight, int64_t first_stage)
         if (!in_flight) backward(f, a[m], stages);
     }
     for (int m = 0; in_flight && m < MICRO_BATCHES; m++) backward(f, a[m], stages);
-    for (int m = 0; m < MICRO_BATCHES; m++) {
-        for (int s = 0; s < stages; s++) {
-            vt_saved_close(&a[m][s].saved);
-            vt_arena_close(&a[m][s].arena);
-        }
-    }
+    for (int m = 0; m < MICRO_BATCHES; m++)
+        for (int s = 0; s < stages; s++) close_flight(&a[m][s]);
     for (int64_t i = 0; i < vt_parameters_count(f->parameters); i++) {
         const vt_parameter *p = vt_parameters_at(f->parameters, i);
         memcpy(end, p->gradient, (size_t)p->count * sizeof(float));
@@ -140,10 +153,10 @@ static void expect_same(const fixture *f, const float *expected, float *found, c
     free(found);
 }
 
-static void check_orders(vt_type type, const char *const *settings)
+static void check_orders(const char *model, vt_type type, const char *const *settings)
 {
     fixture f;
-    open_fixture(&f, type, settings);
+    open_fixture(&f, model, type, settings);
     float *usual = gradients(&f, false, 0);
     expect_same(&f, usual, gradients(&f, true, 0), "two micro-batches in flight");
     for (int64_t first = 1; first < vt_model_units(f.model).count; first++)
@@ -155,9 +168,93 @@ static void check_orders(vt_type type, const char *const *settings)
 TEST(micro_batches_in_flight_give_the_gradients_of_one_after_the_other)
 {
     static const vt_type types[] = {VT_FLOAT32, VT_BFLOAT16};
-    for (int i = 0; i < 2; i++) {
-        check_orders(types[i], (const char *const[]){"dropout", "0", NULL});
-        check_orders(types[i], (const char *const[]){"dropout", "0.2", NULL});
-        check_orders(types[i], (const char *const[]){"dropout", "0.2", "recompute", "block", NULL});
+    for (int m = 0; m < MODELS; m++) {
+        for (int i = 0; i < 2; i++) {
+            check_orders(models[m], types[i], (const char *const[]){"dropout", "0", NULL});
+            check_orders(models[m], types[i], (const char *const[]){"dropout", "0.2", NULL});
+            check_orders(models[m], types[i], (const char *const[]){"dropout", "0.2", "recompute", "block", NULL});
+        }
+    }
+}
+
+/* The loss of both micro-batches with `parameter` moved by `distance` along `direction`. */
+static double loss_beside(fixture *f, vt_parameter *parameter, const float *direction, double distance)
+{
+    double loss = 0;
+    float *before = malloc((size_t)parameter->count * sizeof *before);
+    VT_ASSERT(before != NULL);
+    memcpy(before, parameter->value, (size_t)parameter->count * sizeof *before);
+    for (int64_t i = 0; i < parameter->count; i++) parameter->value[i] += (float)(distance * (double)direction[i]);
+    for (int m = 0; m < MICRO_BATCHES; m++) {
+        flight a = open_flight(f, m, vt_model_units(f->model));
+        forward(f, &a, 1);
+        for (int64_t i = 0; i < a.out.rows * a.out.columns; i++)
+            loss += (double)a.out.data[i] * (double)a.out.data[i] / 2;
+        close_flight(&a);
+    }
+    memcpy(parameter->value, before, (size_t)parameter->count * sizeof *before);
+    free(before);
+    return loss;
+}
+
+/* Along a parameter's gradient the loss changes by the gradient's norm; the step changes it by a thousandth, of which
+ * float32 leaves about three digits. */
+static void check_gradients(const char *model)
+{
+    fixture f;
+    int64_t compared = 0;
+    open_fixture(&f, model, VT_FLOAT32, (const char *const[]){"dropout", "0.2", NULL});
+    float *all = gradients(&f, false, 0), *gradient = all;
+    for (int64_t i = 0; i < vt_parameters_count(f.parameters); i++) {
+        vt_parameter *p = vt_parameters_at(f.parameters, i);
+        double squares = 0, loss = loss_beside(&f, p, gradient, 0);
+        for (int64_t j = 0; j < p->count; j++) squares += (double)gradient[j] * (double)gradient[j];
+        const double distance = 1e-3 * loss / squares;
+        if (sqrt(squares) > 1e-3 * loss) { /* k.bias's gradient is rounding alone */
+            double slope =
+                (loss_beside(&f, p, gradient, distance) - loss_beside(&f, p, gradient, -distance)) / (2 * distance);
+            EXPECT(fabs(slope - squares) < 0.01 * squares, "%s, %s: %g instead of %g", model, p->name, slope, squares);
+            compared++;
+        }
+        gradient += p->count;
+    }
+    EXPECT(2 * compared > vt_parameters_count(f.parameters), "%s: only %lld", model, (long long)compared);
+    free(all);
+    close_fixture(&f);
+}
+
+TEST(gradients_of_models_are_those_of_finite_differences)
+{
+    for (int m = 0; m < MODELS; m++) check_gradients(models[m]);
+}
+
+TEST(fields_come_back_from_the_rows_of_a_prediction)
+{
+    enum { POINTS = 8 * 12 };
+    for (int m = 0; m < MODELS; m++) {
+        fixture f;
+        double squares[SAMPLES * CHANNELS * 2] = {0};
+        float weights[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+        open_fixture(&f, models[m], VT_FLOAT32, (const char *const[]){NULL});
+        flight a = open_flight(&f, 0, vt_model_units(f.model));
+        forward(&f, &a, 1);
+        vt_matrix rows = f.model->kind->lay_out(f.model, &a.pass, &a.input);
+        EXPECT(rows.rows == a.out.rows && rows.columns == a.out.columns);
+        memset(a.out.data, 0, (size_t)(a.out.rows * a.out.columns) * sizeof(float));
+        f.model->kind->channel_squares(f.model, &a.pass, rows, a.out, weights, squares);
+        vt_matrix fields = f.model->kind->restore(f.model, &a.pass, rows, f.mean, f.inverse_std);
+        EXPECT(fields.rows == SAMPLES * CHANNELS && fields.columns == POINTS);
+        for (int field = 0; field < SAMPLES * CHANNELS; field++) {
+            const float *values = f.input[0] + field * POINTS, *mean = &f.mean[field % CHANNELS];
+            double sum = 0;
+            for (int i = 0; i < POINTS; i++) {
+                EXPECT_NEAR(fields.data[field * POINTS + i], values[i], 1e-6);
+                sum += pow(((double)values[i] - (double)*mean) * (double)f.inverse_std[field % CHANNELS], 2);
+            }
+            EXPECT_NEAR(squares[2 * field], sum, 1e-5 * sum);
+            EXPECT(squares[2 * field + 1] == 0);
+        }
+        close_flight(&a);
+        close_fixture(&f);
     }
 }
