@@ -244,7 +244,7 @@ static void print_times(double seconds, int steps, limits limit)
         double bound = fmax(t->flops / limit.flops, t->bytes / limit.bytes);
         if (t->rows > 0)
             snprintf(size, sizeof size, "%lldx%lldx%lld", (long long)t->rows, (long long)t->columns,
-                     (long long)t->deep);
+                     (long long)t->depth);
         printf("  %-24s %-18s %6.0f %10.2f %5.1f%% %10.1f %8.1f %8.0f%%\n", t->operation, size,
                (double)t->calls / steps, 1e3 * t->seconds / steps, 100 * t->seconds / seconds,
                1e-9 * t->flops / t->seconds, 1e-9 * t->bytes / t->seconds, 100 * bound / t->seconds);
@@ -264,7 +264,7 @@ static vt_status time_operations(own *o, int steps)
     VT_ASSERT(pieces.x != NULL);
     pieces.y = pieces.x + LIMIT_NUMBERS;
     memset(pieces.x, 0, 2 * (size_t)LIMIT_NUMBERS * sizeof(float)); /* or all of it would be one page of zeros */
-    VT_TRY(vt_times_open(o->backend));
+    vt_times_open(o->backend);
     VT_TRY(own_step(o, &step));
     vt_times_clear();
     for (int i = 0; i < steps; i++) {

@@ -1,10 +1,10 @@
-/* A back end is one table of functions: memory, copies, and every operation that a layer needs. Layers call nothing
- * else, so they do not know which device they are on. Three implementations: cpu/ (its unfused float32 plain path is
- * the oracle for every other), dry/ (counts bytes and FLOPs, runs nothing) and ../cuda (NVIDIA GPUs).
+/* A back end is one table of functions: memory, copies, and every operation that a layer needs (operations.def). Layers
+ * call nothing else, so they do not know which device they are on. Three implementations: cpu/ (its unfused float32
+ * plain path is the oracle for every other), dry/ (counts bytes and FLOPs, runs nothing) and ../cuda (NVIDIA GPUs).
  *
  * Conventions. Operations are asynchronous in principle and return nothing; the first failure is kept, and vt_backend's
- * `check` reports it at the end of a phase. "adds" means out += ..., everything else overwrites. Buffers do not overlap
- * unless the comment allows it. Every pointer is the back end's own memory ("device memory") unless it says host. */
+ * `check` reports it at the end of a phase. Buffers do not overlap unless the comment allows it. Every pointer is the
+ * back end's own memory ("device memory") unless it says host. */
 #ifndef VT_BACKEND_BACKEND_H
 #define VT_BACKEND_BACKEND_H
 
@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/operations.h"
 #include "base/random.h" /* VT_ON_DEVICE_TOO */
 #include "base/status.h"
 #include "config/config.h"
@@ -61,6 +62,12 @@ typedef struct {
 static inline vt_matrix vt_matrix_make(float *data, int64_t rows, int64_t columns)
 {
     return (vt_matrix){.data = data, .rows = rows, .columns = columns, .stride = columns};
+}
+
+/* 0 for a matrix without memory. */
+static inline double vt_matrix_bytes(vt_matrix matrix)
+{
+    return matrix.data == NULL ? 0 : (double)matrix.rows * (double)matrix.columns * (double)vt_type_size(matrix.type);
 }
 
 /* Columns first … first + count - 1 of the same memory. */
@@ -179,6 +186,21 @@ static inline int64_t vt_patch_grid_tokens(const vt_patch_grid *grid)
     return grid->tokens;
 }
 
+/* Numbers in all the fields. */
+static inline int64_t vt_patch_grid_values(const vt_patch_grid *grid)
+{
+    return grid->batch * grid->field_channels * grid->height * grid->width;
+}
+
+/* One behind the last index of ranges [count, 2], each a first index and a count. */
+static inline int64_t vt_ranges_end(const int64_t *ranges, int64_t count)
+{
+    int64_t end = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (ranges[2 * i] + ranges[2 * i + 1] > end) end = ranges[2 * i] + ranges[2 * i + 1];
+    return end;
+}
+
 /* Updates by Adam, AdamW or SGD with momentum, as PyTorch defines them (torch.optim), and when they are made. */
 typedef struct {
     vt_optimizer_name kind;
@@ -280,130 +302,10 @@ struct vt_backend {
     /* Does what was recorded, with the same memory. False: there is no recording, or memory that it uses has moved. */
     bool (*replay)(vt_backend *backend);
 
-    /* Matrices of linear layers, LayerNorm's y, GELU, attention and mask_multiply, the patches and the gradient of the
-     * loss may be of 16 bits; all arithmetic between loading and storing is float32. The others are float32. */
+    /* ---- operations: operations.def says what each does, and names the shapes of its operands ---- */
 
-    /* to = from, rounded where only `to` has 16 bits. Both bfloat16 or both float16: copied. */
-    void (*convert)(vt_backend *backend, vt_matrix from, vt_matrix to);
-
-    /* ---- linear layers: weight [out, in] as PyTorch stores it ---- */
-
-    /* y = x weightᵀ + bias. x [rows, in], y [rows, out], bias [out] or NULL. */
-    void (*linear_forward)(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y);
-    /* dx = dy weight; dx [rows, in]. */
-    void (*linear_backward_input)(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx);
-    /* dweight += dyᵀ x; dbias += column sums of dy (unless NULL). */
-    void (*linear_backward_weight)(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias);
-
-    /* ---- LayerNorm over the columns (Ba, Kiros, Hinton 2016) ---- */
-
-    /* y = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + epsilon), the variance over all columns
-     * (biased). mean, rstd [rows] are kept for backward. */
-    void (*layer_norm_forward)(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, float epsilon,
-                               vt_matrix y, float *mean, float *rstd);
-    /* Adds the gradient of x into dx, and of weight and bias into dweight, dbias [columns]. */
-    void (*layer_norm_backward)(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
-                                const float *rstd, vt_matrix dy, vt_matrix dx, float *dweight, float *dbias);
-
-    /* ---- GELU (Hendrycks, Gimpel 2016): x Φ(x), or its tanh form ---- */
-
-    /* y may be x. */
-    void (*gelu_forward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y);
-    /* dx = dy * gelu'(x), dx may be dy; y = gelu(x) once more, unless y.data is NULL. */
-    void (*gelu_backward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y);
-
-    /* ---- attention: softmax(q kᵀ / sqrt(head_dim)) v; nothing of size queries × keys is kept ---- */
-
-    /* out like q; log_sum [batch, heads, queries]: the logarithm of the softmax's denominator, kept for backward. */
-    void (*attention_forward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
-                              vt_matrix v, vt_matrix out, float *log_sum);
-    /* out, log_sum: of attention over some keys; part, part_log_sum: of the same queries over other keys. out and
-     * log_sum become those over both: log_sum' = log(exp(log_sum) + exp(part_log_sum)), out' = out exp(log_sum -
-     * log_sum') + part exp(part_log_sum - log_sum'). float32 matrices; shape->keys is not read. Liu 2023, "Ring
-     * Attention". */
-    void (*attention_merge)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix part,
-                            const float *part_log_sum, vt_matrix out, float *log_sum);
-    /* dq, dk, dv are overwritten. Dao 2023, "FlashAttention-2", equations of its section 3. k and v may be a block of
-     * the keys, with out and log_sum over all keys: dk, dv are then the block's, and dq its contribution. */
-    void (*attention_backward)(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
-                               vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
-                               vt_matrix dk, vt_matrix dv);
-
-    /* ---- residual stream and dropout ---- */
-
-    /* y = x + masked(branch); y may be x or branch. An active mask also overwrites branch with masked(branch). */
-    void (*residual_add)(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y);
-    /* y = masked(x): dropout and drop path, forward and backward alike; y may be x. */
-    void (*mask_multiply)(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y);
-    /* x [batch * tokens, columns] += position [tokens, columns], for every sample. With one token: a bias of all rows.
-     */
-    void (*position_add)(vt_backend *backend, vt_matrix x, vt_matrix position);
-    /* dposition [tokens, columns] += sum of dx over the samples. */
-    void (*position_backward)(vt_backend *backend, vt_matrix dx, vt_matrix dposition);
-
-    /* ---- two operations in one pass over memory (enable_jit); rounding differs from the two by an addition's order
-     * ---- */
-
-    /* hidden = x weightᵀ + bias, active = gelu(hidden). */
-    void (*linear_gelu_forward)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
-                                vt_matrix hidden, vt_matrix active);
-    /* y = x + masked(branch), normed = LayerNorm(y); branch as in residual_add, and normed may be branch; mean, rstd as
-     * in layer_norm_forward. */
-    void (*residual_layer_norm)(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
-                                const float *weight, const float *bias, float epsilon, vt_matrix y, vt_matrix normed,
-                                float *mean, float *rstd);
-
-    /* gelu_backward, and dbias [columns] += column sums of dx: the gradient of the bias of the layer before. NULL where
-     * the device has no such kernel. */
-    void (*gelu_backward_bias)(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y,
-                               float *dbias);
-
-    /* ---- patches, loss and metrics ---- */
-
-    /* patches [batch * tokens, channels * patch²] = (fields - mean[c]) * inverse_std[c], cut into patches; tokens is
-     * the grid's, and what is missing or beyond the fields is as the grid says. With the mask twice the columns. A
-     * field's value beyond ±VT_LARGEST_VALUE, which is no data, becomes infinite, so that the loss is not finite and
-     * the value is found. */
-    void (*patches_load)(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
-                         const float *inverse_std, vt_matrix patches);
-    /* Its inverse: fields = patches / inverse_std[c] + mean[c], laid back; VT_NO_POINT becomes NaN. Writes the fields'
-     * points of the grid's tokens only. No mask. */
-    void (*patches_store)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix patches, const float *mean,
-                          const float *inverse_std, float *fields);
-    /* The loss in two halves, so that ranks that share a sample can add their squares in between. It runs over the
-     * points that are there: those where neither prediction nor target is VT_NO_POINT. */
-
-    /* squares [batch, 2] = sums over a sample's rows of (prediction - target)² and of target², in float64. rows / batch
-     * rows a sample. */
-    void (*squared_norms)(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares);
-    /* losses [batch] = √(squares[0] / squares[1]) of each sample: ‖prediction - target‖₂ / ‖target‖₂; 0 where both are
-     * 0, as no point is there. *sum += all of them, in their order, unless sum is NULL. */
-    void (*relative_l2)(vt_backend *backend, int64_t batch, const double *squares, float *losses, double *sum);
-    /* dprediction = scale * *loss_scale * (prediction - target) / (norm of the difference * norm of the target), 0
-     * where the difference's norm is 0, and where no point is; may be prediction. loss_scale NULL: 1. */
-    void (*relative_l2_backward)(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                 const double *squares, float scale, const double *loss_scale, vt_matrix dprediction);
-    /* squares [batch, channels, 2] = sums over the points of the grid's tokens of weight[row] * (prediction - target)²,
-     * and of the weights of the fields' points that are not there, in float64; both in VT_PATCH_CHANNEL_LAST order;
-     * latitude_weights [height]. */
-    void (*channel_squares)(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
-                            const float *latitude_weights, double *squares);
-
-    /* ---- optimizer, over flat blocks ---- */
-
-    /* *result += weight * sum of x², in float64. */
-    void (*sum_of_squares)(vt_backend *backend, const float *x, int64_t count, double weight, double *result);
-    /* *first = the least i for which x [ranges[2 i] … ranges[2 i] + ranges[2 i + 1] - 1] holds a NaN or Inf, or
-     * `count`. Unless `figure` is NULL nothing is looked at when it is finite (the sum of squares of all of x, say). */
-    void (*first_nonfinite)(vt_backend *backend, const float *x, const int64_t *ranges, int64_t count,
-                            const double *figure, int32_t *first);
-    /* From the step's squares and losses: whether there is an update, with which factor, and the next loss scale
-     * (vt_step_decide of step_state.h). */
-    void (*step_decide)(vt_backend *backend, const vt_update *update, vt_step_state *state);
-    /* One update with the state's learning rate, of gradients times its factor; none when that is NaN. moment2 is
-     * unused by SGD. */
-    void (*update)(vt_backend *backend, const vt_update *update, const vt_step_state *state, const float *gradients,
-                   float *parameters, float *moment1, float *moment2, int64_t count);
+#define OPERATION(name, work, ...) void (*name)(vt_backend * backend VT_PARAMETERS(__VA_ARGS__));
+#include "backend/operations.def"
 };
 
 /* The CPU: threads (0: OMP_NUM_THREADS or one a core) and instruction set (auto: the best of this processor). Errors:

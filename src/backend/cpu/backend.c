@@ -254,6 +254,7 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
     if (threads > 0) omp_set_num_threads(threads);
     state->threads = omp_get_max_threads();
     fill_plain(backend);
+    const vt_backend plain = *backend;
     VT_CHECK(state->threads <= MOST_THREADS, "OMP_NUM_THREADS=%d: expected 1 to %d", state->threads, MOST_THREADS);
     vt_threads_pin(state->threads);
     vector_choice choices[VECTOR_CHOICES];
@@ -265,7 +266,7 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
         chosen->fill(backend);
         isa_name = chosen->name;
     }
-    vt_cpu_half_fill(backend);
+    vt_cpu_half_fill(backend, &plain);
     snprintf(backend->name, sizeof backend->name, "CPU, %d thread%s, %s", state->threads,
              state->threads == 1 ? "" : "s", isa_name);
 done:

@@ -7,12 +7,11 @@
 
 typedef struct {
     int threads;
-    vt_backend wide;                                       /* the table before half.c took its rows */
-    double (*multiply_adds)(vt_type type, int64_t rounds); /* see vt_backend_cpu_multiply_adds */
-    bool vectors_take_half; /* vector/ is in the table, whose operations need no stand-ins */
-    void *stand_ins;        /* its memory */
+    vt_backend wide; /* the table before half.c took its rows */
+    void *stand_ins; /* half.c's memory */
     size_t stand_in_bytes;
-    void *shared; /* one operation's, for all threads */
+    double (*multiply_adds)(vt_type type, int64_t rounds); /* see vt_backend_cpu_multiply_adds */
+    void *shared;                                          /* one operation's, for all threads */
     size_t shared_bytes;
     vt_backend vectors; /* the table before amx/ took its rows: for operands that the tiles do not take */
     bool failed;        /* an operation found no memory; the sentence is noted */
@@ -44,8 +43,8 @@ static inline int vt_cpu_threads(const vt_backend *backend)
  */
 void *vt_cpu_stand_in_memory(vt_backend *backend, size_t bytes);
 
-/* half.c: makes the operations take 16-bit matrices, on top of all others. */
-void vt_cpu_half_fill(vt_backend *backend);
+/* half.c: makes the operations that are still those of the plain table take 16-bit matrices. */
+void vt_cpu_half_fill(vt_backend *backend, const vt_backend *plain);
 
 /* plain/: one loop each, sums in float64. */
 void vt_plain_linear_fill(vt_backend *backend);

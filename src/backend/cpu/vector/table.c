@@ -12,5 +12,4 @@ void VT_KERNEL(vt_vector_fill)(vt_backend *backend)
     VT_KERNEL(vt_vector_optimizer_fill)(backend);
     VT_KERNEL(vt_vector_patches_fill)(backend);
     VT_KERNEL(vt_vector_product_fill)(backend);
-    ((vt_cpu_state *)backend->state)->vectors_take_half = true;
 }
