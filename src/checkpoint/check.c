@@ -114,18 +114,26 @@ done:
 
 /* ---- what a run goes on with ---- */
 
-/* Adam and AdamW keep the same moments. */
+/* Do both keep the same (as Adam and AdamW do)? */
+static bool same_states(const vt_optimizer_kind *a, const vt_optimizer_kind *b)
+{
+    bool same = vt_optimizer_state_count(a) == vt_optimizer_state_count(b);
+    for (int i = 0; same && i < vt_optimizer_state_count(a); i++)
+        same = strcmp(a->states[i].name, b->states[i].name) == 0;
+    return same;
+}
+
 static vt_status check_optimizer(vt_tensor_file *file, const char *directory, const vt_config *config)
 {
     vt_status status = VT_OK;
     char *name = NULL;
     VT_TRY(vt_tensor_file_get_text(file, "optimizer", &name));
-    bool was_sgd = strcmp(name, vt_checkpoint_optimizers[VT_OPTIMIZER_SGD]) == 0;
+    const vt_optimizer_kind *then = vt_optimizer_find(name), *now = vt_optimizer_kinds[config->optimizer];
     VT_CHECK(
-        was_sgd == (config->optimizer == VT_OPTIMIZER_SGD),
+        then != NULL && same_states(then, now),
         "%s was made with the optimizer %s, whose moments %s can't go on with; --init_from=%s takes the parameters "
         "alone",
-        directory, name, vt_checkpoint_optimizers[config->optimizer], directory);
+        directory, name, now->name, directory);
 done:
     free(name);
     return status;

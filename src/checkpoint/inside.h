@@ -7,9 +7,6 @@
 /* 1: one shard, whole tensors. 2: several shards, tensors made of boxes, and a checksum beside checkpoint.h5. */
 enum { VT_CHECKPOINT_VERSION = 2 };
 
-/* As the index names them, by vt_config's `optimizer`. */
-extern const char *const vt_checkpoint_optimizers[];
-
 /* malloc'd, as all names here are. */
 char *vt_checkpoint_shard_name(int64_t rank, int64_t ranks);
 

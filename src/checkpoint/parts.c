@@ -6,12 +6,10 @@
 
 #include "base/memory.h"
 
-static const char *const moment_names[2] = {"moment1", "moment2"};
-
 int64_t vt_stored_count(const vt_trainer *trainer)
 {
-    int moments = vt_optimizer_moment(trainer->optimizer, 1) != NULL ? 2 : 1;
-    return (1 + moments) * vt_parameters_count(trainer->parameters);
+    int states = vt_optimizer_state_count(vt_optimizer_kind_of(trainer->optimizer));
+    return (1 + states) * vt_parameters_count(trainer->parameters);
 }
 
 vt_stored_tensor vt_stored_at(const vt_trainer *trainer, int64_t index)
@@ -19,16 +17,19 @@ vt_stored_tensor vt_stored_at(const vt_trainer *trainer, int64_t index)
     vt_stored_tensor tensor;
     const vt_parameters *parameters = trainer->parameters;
     int64_t count = vt_parameters_count(parameters);
-    int moment = (int)(index / count) - 1, stage = moment < 0 ? 3 : 1;
+    int place = (int)(index / count) - 1; /* of the state; -1: the parameters themselves */
+    const vt_optimizer_state_kind *state = place < 0 ? NULL : &vt_optimizer_kind_of(trainer->optimizer)->states[place];
+    const vt_block_kind block = state == NULL ? VT_BLOCK_VALUES : state->block;
     tensor.parameter = vt_parameters_at(parameters, index % count);
-    tensor.piece = vt_parameters_piece(parameters, tensor.parameter, stage);
-    tensor.sliced = vt_parameters_is_sliced(parameters, stage);
-    if (moment < 0) {
+    tensor.piece = vt_parameters_piece(parameters, tensor.parameter, block);
+    tensor.sliced = vt_parameters_is_sliced(parameters, block);
+    if (state == NULL) {
         snprintf(tensor.name, sizeof tensor.name, "parameters/%s", tensor.parameter->name);
         tensor.memory = vt_parameters_values(parameters) + tensor.piece.offset;
     } else {
-        snprintf(tensor.name, sizeof tensor.name, "optimizer/%s/%s", moment_names[moment], tensor.parameter->name);
-        tensor.memory = vt_optimizer_moment(trainer->optimizer, moment) + tensor.piece.offset;
+        snprintf(tensor.name, sizeof tensor.name, "optimizer/%s/%s", state->name, tensor.parameter->name);
+        VT_ASSERT(state->type == VT_FLOAT32);
+        tensor.memory = (float *)vt_optimizer_kept(trainer->optimizer, place) + tensor.piece.offset;
     }
     return tensor;
 }

@@ -1,4 +1,5 @@
-/* The tensors of a trainer (parameters, then each moment), and which boxes of each one every rank writes and reads. */
+/* The tensors of a trainer (parameters, then each state of the optimizer), and which boxes of each one every rank
+ * writes and reads. */
 #ifndef VT_CHECKPOINT_PARTS_H
 #define VT_CHECKPOINT_PARTS_H
 

@@ -12,8 +12,6 @@
 #include "checkpoint/parts.h"
 #include "storage/output_file.h"
 
-const char *const vt_checkpoint_optimizers[] = {"Adam", "AdamW", "SGD"};
-
 char *vt_checkpoint_channels(const vt_checkpoint_subject *subject)
 {
     vt_text text = {0};
@@ -108,7 +106,7 @@ static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_sub
     VT_TRY(vt_tensor_file_set_integers(file, "optimizer_steps", 1, &optimizer.updates));
     VT_TRY(vt_tensor_file_set_real(file, "loss_scale", optimizer.loss_scale));
     VT_TRY(vt_tensor_file_set_integers(file, "loss_scale_clean_steps", 1, &optimizer.clean_steps));
-    VT_TRY(vt_tensor_file_set_text(file, "optimizer", vt_checkpoint_optimizers[config->optimizer]));
+    VT_TRY(vt_tensor_file_set_text(file, "optimizer", vt_optimizer_kinds[config->optimizer]->name));
     VT_TRY(vt_tensor_file_set_text(file, "channels", names));
     VT_TRY(vt_tensor_file_set_text(file, "configuration", yaml));
     /* an attribute holds 64 KiB at most; choices are made again where they are missing */

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "command/inspect.h"
 #include "config/config.h"
+#include "optimizer/kinds.h"
 
 enum { MOST_SHARDS = 8000 };
 
@@ -157,18 +158,23 @@ done:
 static vt_status print_tensors(vt_tensor_file *index, bool brief, bool verify, int *faults)
 {
     vt_status status = VT_OK;
-    int64_t tensors = 0, elements = 0, moments = 0, more = 0, steps = 0;
+    int64_t tensors = 0, elements = 0, kept = 0, more = 0, steps = 0;
     char *optimizer = NULL;
     VT_TRY(look_at_group(index, "parameters", verify, &tensors, &elements, faults));
     if (!brief) printf("  parameters: %lld in %lld tensors, float32\n", (long long)elements, (long long)tensors);
     VT_TRY(vt_tensor_file_get_text(index, "optimizer", &optimizer));
     VT_TRY(vt_tensor_file_get_integer(index, "optimizer_steps", &steps));
-    VT_TRY(look_at_group(index, "optimizer/moment1", verify, &tensors, &moments, faults));
-    if (strcmp(optimizer, "SGD") != 0)
-        VT_TRY(look_at_group(index, "optimizer/moment2", verify, &tensors, &more, faults));
+    const vt_optimizer_kind *kind = vt_optimizer_find(optimizer);
+    VT_CHECK(kind != NULL, "it was made with the optimizer '%.40s', which this version of vitrain does not have",
+             optimizer);
+    for (int i = 0; i < vt_optimizer_state_count(kind); i++) {
+        char group[64];
+        snprintf(group, sizeof group, "optimizer/%s", kind->states[i].name);
+        VT_TRY(look_at_group(index, group, verify, &tensors, &more, faults));
+        kept += more;
+    }
     if (!brief)
-        printf("  optimizer: %s after %lld steps, %lld moments\n", optimizer, (long long)steps,
-               (long long)(moments + more));
+        printf("  optimizer: %s after %lld steps, %lld moments\n", optimizer, (long long)steps, (long long)kept);
 done:
     free(optimizer);
     return status;

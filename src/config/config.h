@@ -37,7 +37,7 @@ typedef enum { VT_PROFILE_RANKS(VT_ENUMERATOR) } vt_profile_ranks;
 #undef VT_ENUMERATOR
 
 /* The kinds of kinds.def: an option's value is the index of its kind's row in that room's table. */
-#define VT_ENUMERATOR(name, help) VT_OPTIMIZER_##name,
+#define VT_ENUMERATOR(name, ...) VT_OPTIMIZER_##name,
 typedef enum { VT_OPTIMIZERS(VT_ENUMERATOR) } vt_optimizer_name;
 #undef VT_ENUMERATOR
 

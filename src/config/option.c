@@ -22,8 +22,8 @@ enum { MAX_GRID_POINTS = 1 << 20 }; /* on a side of img_size */
 #define VT_BOOLEAN(name, preset, help) ROW(VT_ROW_BOOLEAN, false, name, preset, help, )
 #define WORD(enumerator, word) "|" word
 #define VT_CHOICE(name, preset, list, help) ROW(VT_ROW_CHOICE, false, name, preset, help, .choices = &(list(WORD))[1])
-#define KIND_WORD(word, kind_help) "|" #word
-#define KIND_HELP(word, kind_help) "; " #word ": " kind_help
+#define KIND_WORD(word, kind_help, ...) "|" #word
+#define KIND_HELP(word, kind_help, ...) "; " #word ": " kind_help
 #define VT_KIND(name, preset, list, help)                                                                              \
     ROW(VT_ROW_CHOICE, false, name, preset, help list(KIND_HELP), .choices = &(list(KIND_WORD))[1])
 #define VT_PATH(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, )

@@ -172,8 +172,10 @@ static void derive_channels(vt_config *config)
 
 static void derive_weight_decay(vt_config *config)
 {
+#define WEIGHT_DECAY(name, help, weight_decay) weight_decay,
+    static const double presets[] = {VT_OPTIMIZERS(WEIGHT_DECAY)};
     if (!isnan(config->weight_decay) && config->origin[VT_OPTION_weight_decay] != VT_FROM_DEFAULT) return;
-    config->weight_decay = config->optimizer == VT_OPTIMIZER_AdamW ? 0.01 : 0;
+    config->weight_decay = presets[config->optimizer];
     config->origin[VT_OPTION_weight_decay] = VT_FROM_DEFAULT;
 }
 

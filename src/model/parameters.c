@@ -119,6 +119,16 @@ int64_t vt_parameters_unit_count(const vt_parameters *parameters)
 
 /* ---- laying out ---- */
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static int64_t round_up(int64_t value, int64_t multiple)
 {
     return (value + multiple - 1) / multiple * multiple;
@@ -165,6 +175,7 @@ static void cut_buckets(vt_parameters *parameters)
     bool *begins = vt_allocate((size_t)parameters->count + 1, sizeof *begins, "the list of parameters");
     parameters->buckets =
         vt_allocate((size_t)parameters->count + 1, sizeof *parameters->buckets, "the list of parameters");
+    const int64_t multiple = larger(ALIGNMENT, parameters->storage.grain);
     double bytes = 0;
     for (int64_t i = parameters->count - 1; i >= 0; i--) {
         bytes += (double)parameters->stored[i]->count * sizeof(float);
@@ -183,14 +194,14 @@ static void cut_buckets(vt_parameters *parameters)
                                   .split_axes = parameter->split_axes,
                                   .sum_axes = parameter->sum_axes};
         }
-        if (!parameter->joined) offset = round_up(offset, ALIGNMENT);
+        if (!parameter->joined) offset = round_up(offset, multiple);
         parameter->offset = offset;
         parameter->bucket = parameters->bucket_count - 1;
         offset += parameter->count;
         bucket->parameter_count++;
         bucket->last_unit = parameter->unit;
         if (i + 1 == parameters->count || begins[i + 1]) {
-            bucket->count = round_up(offset - bucket->first, (int64_t)ALIGNMENT * parameters->storage.shards);
+            bucket->count = round_up(offset - bucket->first, multiple * parameters->storage.shards);
             offset = bucket->first + bucket->count;
         }
     }
@@ -208,12 +219,14 @@ vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type, const 
     order_parameters(parameters);
     cut_buckets(parameters);
     VT_TRY(backend->allocate(backend, VT_MEMORY_PARAMETERS,
-                             (size_t)vt_parameters_block_elements(parameters, 3) * sizeof(float), &values));
+                             (size_t)vt_parameters_block_elements(parameters, VT_BLOCK_VALUES) * sizeof(float),
+                             &values));
     parameters->values = values;
     VT_TRY(backend->allocate(backend, VT_MEMORY_GRADIENTS,
-                             (size_t)vt_parameters_block_elements(parameters, 2) * sizeof(float), &gradients));
+                             (size_t)vt_parameters_block_elements(parameters, VT_BLOCK_GRADIENTS) * sizeof(float),
+                             &gradients));
     parameters->gradients = gradients;
-    bool values_whole = !vt_parameters_is_sliced(parameters, 3);
+    bool values_whole = !vt_parameters_is_sliced(parameters, VT_BLOCK_VALUES);
     if (vt_type_is_half(type) && values_whole) {
         VT_TRY(
             backend->allocate(backend, VT_MEMORY_PARAMETERS, (size_t)parameters->elements * sizeof(uint16_t), &halves));
@@ -223,7 +236,7 @@ vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type, const 
         const vt_bucket *bucket = &parameters->buckets[i];
         uint16_t *half = parameters->halves != NULL ? parameters->halves + bucket->first : NULL;
         if (values_whole) vt_parameters_place_values(parameters, bucket, parameters->values + bucket->first, half);
-        if (!vt_parameters_is_sliced(parameters, 2))
+        if (!vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS))
             vt_parameters_place_gradients(parameters, bucket, parameters->gradients + bucket->first);
     }
 done:
@@ -343,7 +356,7 @@ void vt_parameters_start(vt_parameters *parameters, uint64_t seed)
     vt_backend *backend = parameters->backend;
     for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *parameter = parameters->list[i];
-        vt_piece piece = vt_parameters_piece(parameters, parameter, 3);
+        vt_piece piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_VALUES);
         size_t bytes = (size_t)piece.count * sizeof(float);
         float *values = vt_allocate(1, bytes + 1, "the list of parameters");
         start_values(parameter, seed, &piece, values);
@@ -415,37 +428,28 @@ float *vt_parameters_gradients(const vt_parameters *parameters)
     return parameters->gradients;
 }
 
-bool vt_parameters_is_sliced(const vt_parameters *parameters, int stage)
+bool vt_parameters_is_sliced(const vt_parameters *parameters, vt_block_kind block)
 {
-    return parameters->storage.shards > 1 && parameters->storage.zero_stage >= stage;
+    static const int first_stage[] = {[VT_BLOCK_VALUES] = 3, [VT_BLOCK_GRADIENTS] = 2, [VT_BLOCK_MOMENTS] = 1};
+    return parameters->storage.shards > 1 && parameters->storage.zero_stage >= first_stage[block];
 }
 
-int64_t vt_parameters_block_elements(const vt_parameters *parameters, int stage)
+int64_t vt_parameters_block_elements(const vt_parameters *parameters, vt_block_kind block)
 {
-    return vt_parameters_is_sliced(parameters, stage) ? parameters->elements / parameters->storage.shards
+    return vt_parameters_is_sliced(parameters, block) ? parameters->elements / parameters->storage.shards
                                                       : parameters->elements;
 }
 
-int64_t vt_parameters_slice_offset(const vt_parameters *parameters, const vt_bucket *bucket, int stage)
+int64_t vt_parameters_slice_offset(const vt_parameters *parameters, const vt_bucket *bucket, vt_block_kind block)
 {
     const vt_parameters_storage *storage = &parameters->storage;
-    if (vt_parameters_is_sliced(parameters, stage)) return bucket->first / storage->shards;
+    if (vt_parameters_is_sliced(parameters, block)) return bucket->first / storage->shards;
     return bucket->first + storage->shard * (bucket->count / storage->shards);
 }
 
-static int64_t smaller(int64_t a, int64_t b)
+vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter *parameter, vt_block_kind block)
 {
-    return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter *parameter, int stage)
-{
-    if (!vt_parameters_is_sliced(parameters, stage)) return (vt_piece){0, parameter->count, parameter->offset};
+    if (!vt_parameters_is_sliced(parameters, block)) return (vt_piece){0, parameter->count, parameter->offset};
     const vt_bucket *bucket = &parameters->buckets[parameter->bucket];
     int64_t length = bucket->count / parameters->storage.shards;
     int64_t slice = bucket->first + parameters->storage.shard * length;
@@ -453,7 +457,7 @@ vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter
     int64_t end = smaller(slice + length, parameter->offset + parameter->count);
     if (end <= begin) return (vt_piece){0};
     return (vt_piece){begin - parameter->offset, end - begin,
-                      vt_parameters_slice_offset(parameters, bucket, stage) + (begin - slice)};
+                      vt_parameters_slice_offset(parameters, bucket, block) + (begin - slice)};
 }
 
 int64_t vt_parameters_copies(const vt_parameters *parameters, const vt_bucket *bucket, bool sliced)

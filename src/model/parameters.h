@@ -18,7 +18,7 @@ typedef enum {
     VT_START_UNIFORM /* uniform in ±spread */
 } vt_start;
 
-enum { VT_PARAMETER_DIMENSIONS = 4, VT_PARAMETER_NAME = 96 };
+enum { VT_PARAMETER_DIMENSIONS = 5, VT_PARAMETER_NAME = 96 }; /* five: the weight of a convolution in 3-D */
 
 typedef struct {
     char name[VT_PARAMETER_NAME]; /* as in the PyTorch state_dict */
@@ -49,10 +49,14 @@ typedef struct {
     unsigned split_axes, sum_axes;
 } vt_bucket;
 
+/* What is stored of each parameter; ZeRO slices moments from stage 1 on, gradients from 2, values from 3. */
+typedef enum { VT_BLOCK_VALUES, VT_BLOCK_GRADIENTS, VT_BLOCK_MOMENTS, VT_BLOCK_COUNT } vt_block_kind;
+
 typedef struct {
     double bucket_bytes; /* about so many in a bucket; with ZeRO stage 2 and 3 a bucket is of one unit */
-    int zero_stage;      /* 1: moments are sliced; 2: gradients, too; 3: values, too */
-    int shards, shard;   /* how many slices, and which is this rank's; 1, 0: whole */
+    int zero_stage;
+    int shards, shard; /* how many slices, and which is this rank's; 1, 0: whole */
+    int64_t grain;     /* tensors and slices begin at multiples of so many elements, a power of two */
 } vt_parameters_storage;
 
 /* What is told to whoever looks after the storage (optimizer/gradient_sync.c); see vt_parameters_need. */
@@ -131,15 +135,14 @@ const vt_bucket *vt_parameters_bucket(const vt_parameters *parameters, int64_t i
 const vt_parameters_storage *vt_parameters_storage_of(const vt_parameters *parameters);
 vt_type vt_parameters_type(const vt_parameters *parameters);
 
-/* The blocks, and their elements: whole, or sliced when the ZeRO stage is at least `stage` (1 for moments, 2 for
- * gradients, 3 for values). */
+/* The blocks, and the elements that this rank keeps of one: all, or its slices. */
 float *vt_parameters_values(const vt_parameters *parameters);
 float *vt_parameters_gradients(const vt_parameters *parameters);
-int64_t vt_parameters_block_elements(const vt_parameters *parameters, int stage);
-bool vt_parameters_is_sliced(const vt_parameters *parameters, int stage);
+int64_t vt_parameters_block_elements(const vt_parameters *parameters, vt_block_kind block);
+bool vt_parameters_is_sliced(const vt_parameters *parameters, vt_block_kind block);
 
-/* Where in such a block a bucket's slice of this shard begins. */
-int64_t vt_parameters_slice_offset(const vt_parameters *parameters, const vt_bucket *bucket, int stage);
+/* Where in a block this shard's slice of a bucket begins. */
+int64_t vt_parameters_slice_offset(const vt_parameters *parameters, const vt_bucket *bucket, vt_block_kind block);
 
 /* A run of elements of this rank's part of a parameter. */
 typedef struct {
@@ -147,8 +150,8 @@ typedef struct {
     int64_t offset;       /* in the block */
 } vt_piece;
 
-/* What a block that is sliced from ZeRO stage `stage` on keeps of a parameter. */
-vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter *parameter, int stage);
+/* What a block keeps of a parameter. */
+vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter *parameter, vt_block_kind block);
 
 /* How many ranks hold the same elements of a bucket: whole, or of this shard's slice when `sliced`. */
 int64_t vt_parameters_copies(const vt_parameters *parameters, const vt_bucket *bucket, bool sliced);

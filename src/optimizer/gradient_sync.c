@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "optimizer/kinds.h"
 
 /* A bucket's reduction: at most three operations, one after another. */
 enum { MOST_PHASES = 3 };
@@ -71,7 +72,8 @@ vt_status vt_gradient_sync_storage(const vt_config *config, vt_world *world, vt_
 {
     vt_status status = VT_OK;
     vt_group *group = NULL;
-    *storage = (vt_parameters_storage){config->bucket_cap_mb * 1024 * 1024, (int)config->zero_stage, 1, 0};
+    *storage = (vt_parameters_storage){config->bucket_cap_mb * 1024 * 1024, (int)config->zero_stage, 1, 0,
+                                       vt_optimizer_kinds[config->optimizer]->grain};
     if (config->zero_stage == 0) return VT_OK;
     VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_DATA), shard_scope(config), "gradients", backend, &group));
     double sums[3] = {1, group->size, (double)group->size * group->size};
@@ -110,8 +112,8 @@ static void keep_slice(vt_gradient_sync *sync, const bucket_state *state)
 {
     const vt_mask none = {.tokens = 1};
     int64_t length = state->bucket->count / sync->shards->size;
-    float *kept =
-        vt_parameters_gradients(sync->parameters) + vt_parameters_slice_offset(sync->parameters, state->bucket, 2);
+    float *kept = vt_parameters_gradients(sync->parameters) +
+                  vt_parameters_slice_offset(sync->parameters, state->bucket, VT_BLOCK_GRADIENTS);
     vt_matrix sum = vt_matrix_make(kept, 1, length);
     vt_matrix part = vt_matrix_make(state->gradients + sync->shards->rank * length, 1, length);
     sync->backend->residual_add(sync->backend, sum, part, &none, sum);
@@ -143,7 +145,7 @@ static void advance(vt_gradient_sync *sync, bucket_state *state, const bucket_st
             start_phase(sync, state);
             continue;
         }
-        if (vt_parameters_is_sliced(sync->parameters, 2)) keep_slice(sync, state);
+        if (vt_parameters_is_sliced(sync->parameters, VT_BLOCK_GRADIENTS)) keep_slice(sync, state);
         note(sync, true, state - sync->buckets, state->begun, vt_clock_seconds());
     }
 }
@@ -203,8 +205,8 @@ static void gather_begin(vt_gradient_sync *sync, int64_t unit)
         size_t bytes[sync->shards->size];
         for (int j = 0; j < sync->shards->size; j++)
             bytes[j] = (size_t)(state->bucket->count / sync->shards->size) * sizeof(float);
-        const float *slice =
-            vt_parameters_values(sync->parameters) + vt_parameters_slice_offset(sync->parameters, state->bucket, 3);
+        const float *slice = vt_parameters_values(sync->parameters) +
+                             vt_parameters_slice_offset(sync->parameters, state->bucket, VT_BLOCK_VALUES);
         vt_group_all_gather(sync->shards, slice, bytes, room->values + state->place, &sync->gathers[i]);
     }
 }
@@ -251,13 +253,13 @@ static void clear_gradients(vt_gradient_sync *sync, int64_t unit)
 static void needed(void *context, int64_t unit, int64_t next, bool backward)
 {
     vt_gradient_sync *sync = context;
-    if (vt_parameters_is_sliced(sync->parameters, 3)) {
+    if (vt_parameters_is_sliced(sync->parameters, VT_BLOCK_VALUES)) {
         gather_begin(sync, unit);
         gather_end(sync, unit);
         if (next >= 0) gather_begin(sync, next);
     }
     if (!backward) return;
-    if (vt_parameters_is_sliced(sync->parameters, 2)) clear_gradients(sync, unit);
+    if (vt_parameters_is_sliced(sync->parameters, VT_BLOCK_GRADIENTS)) clear_gradients(sync, unit);
     sync->unit_begin = vt_clock_seconds();
 }
 
@@ -265,7 +267,7 @@ static void gradients_ready(void *context, int64_t unit)
 {
     vt_gradient_sync *sync = context;
     note(sync, false, unit, sync->unit_begin, vt_clock_seconds());
-    bool reduce = vt_parameters_is_sliced(sync->parameters, 2) || sync->last;
+    bool reduce = vt_parameters_is_sliced(sync->parameters, VT_BLOCK_GRADIENTS) || sync->last;
     for (int64_t i = 0; i < sync->count; i++) {
         bucket_state *state = &sync->buckets[i];
         if (reduce && state->bucket->first_unit == unit) start_bucket(sync, state);
@@ -327,7 +329,8 @@ static void gather_values(vt_gradient_sync *sync)
         size_t bytes[sync->shards->size];
         for (int j = 0; j < sync->shards->size; j++)
             bytes[j] = (size_t)(bucket->count / sync->shards->size) * sizeof(float);
-        vt_group_all_gather(sync->shards, values + vt_parameters_slice_offset(sync->parameters, bucket, 3), bytes,
+        vt_group_all_gather(sync->shards,
+                            values + vt_parameters_slice_offset(sync->parameters, bucket, VT_BLOCK_VALUES), bytes,
                             values + bucket->first, &sync->gathers[i]);
     }
     for (int64_t i = 0; i < sync->count; i++) vt_request_wait(&sync->gathers[i]);
@@ -341,11 +344,11 @@ void vt_gradient_sync_forget(vt_gradient_sync *sync)
 
 void vt_gradient_sync_values_changed(vt_gradient_sync *sync)
 {
-    if (vt_parameters_is_sliced(sync->parameters, 3)) {
+    if (vt_parameters_is_sliced(sync->parameters, VT_BLOCK_VALUES)) {
         vt_gradient_sync_forget(sync);
         return;
     }
-    if (vt_parameters_is_sliced(sync->parameters, 1)) gather_values(sync);
+    if (vt_parameters_is_sliced(sync->parameters, VT_BLOCK_MOMENTS)) gather_values(sync);
     vt_parameters_refresh(sync->parameters);
 }
 
@@ -402,7 +405,7 @@ static vt_status take_rooms(vt_gradient_sync *sync)
         unit_room *room = &sync->rooms[i];
         VT_TRY(take_room(sync, VT_MEMORY_GRADIENTS, sizeof(float), &memory));
         room->gradients = memory;
-        if (!vt_parameters_is_sliced(sync->parameters, 3)) continue;
+        if (!vt_parameters_is_sliced(sync->parameters, VT_BLOCK_VALUES)) continue;
         VT_TRY(take_room(sync, VT_MEMORY_PARAMETERS, sizeof(float), &memory));
         room->values = memory;
         if (!vt_type_is_half(vt_parameters_type(sync->parameters))) continue;
@@ -429,17 +432,17 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     sync->queue = vt_allocate((size_t)sync->count + 1, sizeof *sync->queue, "the gradients' buckets");
     for (int i = 0; i < 2; i++) sync->rooms[i].values_unit = -1;
     /* without slices a group of this rank alone */
-    bool sliced = vt_parameters_is_sliced(parameters, 1);
+    bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
     VT_TRY(vt_world_group(world, sliced ? VT_AXES(VT_AXIS_DATA) : 0, sliced ? shard_scope(config) : VT_SCOPE_ALL,
                           "gradients", backend, &sync->shards));
     for (int64_t i = 0; i < sync->count; i++) {
         bucket_state *state = &sync->buckets[i];
         state->bucket = vt_parameters_bucket(parameters, i);
-        if (!vt_parameters_is_sliced(parameters, 2))
+        if (!vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS))
             state->gradients = vt_parameters_gradients(parameters) + state->bucket->first;
         VT_TRY(choose_phases(sync, config, state));
     }
-    if (vt_parameters_is_sliced(parameters, 2)) VT_TRY(take_rooms(sync));
+    if (vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS)) VT_TRY(take_rooms(sync));
     vt_parameters_set_hooks(parameters, &(vt_parameters_hooks){sync, needed, gradients_ready});
 done:
     if (status != VT_OK) vt_gradient_sync_close(&sync);

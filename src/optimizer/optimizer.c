@@ -10,19 +10,20 @@ enum { BEGUN = 4, BEGUN_BYTES = offsetof(vt_step_state, step) + sizeof(uint32_t)
 _Static_assert(offsetof(vt_step_state, learning_rate) == 0, "what begins a step comes first");
 
 struct vt_optimizer {
-    vt_update update;
+    const vt_optimizer_kind *kind;
+    vt_update rule;
     vt_backend *backend;
     vt_parameters *parameters;
-    float *moment1, *moment2;
-    vt_group *world;      /* all ranks, over the back end's memory */
-    vt_step_state *state; /* in the back end's memory, as the rest is */
-    vt_step_state *begun; /* [BEGUN], host memory that the device reaches by itself */
-    int64_t *ranges[3];   /* offset and length of each parameter in a block, by what slices it: ZeRO 1, 2, 3 */
+    void *states[VT_OPTIMIZER_STATES]; /* as kind->states; NULL behind the last */
+    vt_group *world;                   /* all ranks, over the back end's memory */
+    vt_step_state *state;              /* in the back end's memory, as the rest is */
+    vt_step_state *begun;              /* [BEGUN], host memory that the device reaches by itself */
+    int64_t *ranges[VT_BLOCK_COUNT];   /* offset and length of each parameter in a block */
     int32_t *first;
 };
 
-/* Where each parameter, or this rank's part of it, lies in a block that is sliced from a stage of ZeRO on. */
-static vt_status upload_ranges(vt_optimizer *optimizer, int stage)
+/* Where each parameter, or what this rank keeps of it, lies in a block. */
+static vt_status upload_ranges(vt_optimizer *optimizer, vt_block_kind block)
 {
     vt_status status = VT_OK;
     vt_backend *backend = optimizer->backend;
@@ -32,12 +33,12 @@ static vt_status upload_ranges(vt_optimizer *optimizer, int stage)
     int64_t *host = vt_allocate(2 * (size_t)count, sizeof *host, "the optimizer");
     void *memory = NULL;
     for (int64_t i = 0; i < count; i++) {
-        vt_piece piece = vt_parameters_piece(parameters, vt_parameters_at(parameters, i), stage);
+        vt_piece piece = vt_parameters_piece(parameters, vt_parameters_at(parameters, i), block);
         host[2 * i] = piece.offset;
         host[2 * i + 1] = piece.count;
     }
     VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, bytes, &memory));
-    optimizer->ranges[stage - 1] = memory;
+    optimizer->ranges[block] = memory;
     backend->copy_from_host(backend, memory, host, bytes);
 done:
     free(host);
@@ -49,25 +50,21 @@ vt_status vt_optimizer_open(const vt_optimizer_options *options, vt_backend *bac
 {
     vt_status status = VT_OK;
     vt_optimizer *optimizer = vt_allocate(1, sizeof *optimizer, "the optimizer");
-    optimizer->update = (vt_update){.kind = options->kind,
-                                    .beta1 = 0.9,
-                                    .beta2 = options->kind == VT_OPTIMIZER_SGD ? 0 : 0.95,
-                                    .epsilon = 1e-8,
-                                    .weight_decay = options->weight_decay,
-                                    .gradient_clip = options->gradient_clip,
-                                    .scales_loss = options->scales_loss,
-                                    .stops = options->stops};
+    optimizer->kind = vt_optimizer_kinds[options->kind];
+    optimizer->rule = optimizer->kind->rule;
+    optimizer->rule.weight_decay = options->weight_decay;
+    optimizer->rule.gradient_clip = options->gradient_clip;
+    optimizer->rule.scales_loss = options->scales_loss;
+    optimizer->rule.stops = options->stops;
     optimizer->backend = backend;
     optimizer->parameters = parameters;
-    size_t bytes = (size_t)vt_parameters_block_elements(parameters, 1) * sizeof(float);
     void *memory = NULL;
     VT_TRY(vt_world_group(vt_parameters_parallel(parameters)->world, VT_AXES_ALL, VT_SCOPE_ALL, NULL, backend,
                           &optimizer->world));
-    VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, bytes, &memory));
-    optimizer->moment1 = memory;
-    if (options->kind != VT_OPTIMIZER_SGD) {
-        VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, bytes, &memory));
-        optimizer->moment2 = memory;
+    for (int i = 0; i < vt_optimizer_state_count(optimizer->kind); i++) {
+        const vt_optimizer_state_kind *state = &optimizer->kind->states[i];
+        size_t bytes = (size_t)vt_parameters_block_elements(parameters, state->block) * vt_type_size(state->type);
+        VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, bytes, &optimizer->states[i]));
     }
     VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, sizeof(vt_step_state), &memory));
     optimizer->state = memory;
@@ -75,7 +72,7 @@ vt_status vt_optimizer_open(const vt_optimizer_options *options, vt_backend *bac
     optimizer->first = memory;
     VT_TRY(backend->allocate_host(backend, BEGUN * sizeof *optimizer->begun, &memory));
     optimizer->begun = memory;
-    for (int stage = 1; stage <= 3; stage++) VT_TRY(upload_ranges(optimizer, stage));
+    for (int block = 0; block < VT_BLOCK_COUNT; block++) VT_TRY(upload_ranges(optimizer, (vt_block_kind)block));
     vt_optimizer_set_progress(optimizer, &(vt_optimizer_progress){0});
 done:
     if (status != VT_OK) vt_optimizer_close(&optimizer);
@@ -87,8 +84,10 @@ void vt_optimizer_close(vt_optimizer **optimizer)
 {
     vt_optimizer *o = *optimizer;
     if (o == NULL) return;
-    void *const memory[] = {o->moment1, o->moment2, o->state, o->first, o->ranges[0], o->ranges[1], o->ranges[2]};
-    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) o->backend->release(o->backend, memory[i]);
+    for (int i = 0; i < VT_OPTIMIZER_STATES; i++) o->backend->release(o->backend, o->states[i]);
+    for (int i = 0; i < VT_BLOCK_COUNT; i++) o->backend->release(o->backend, o->ranges[i]);
+    o->backend->release(o->backend, o->state);
+    o->backend->release(o->backend, o->first);
     if (o->begun != NULL) o->backend->release_host(o->backend, o->begun);
     free(o);
     *optimizer = NULL;
@@ -96,16 +95,17 @@ void vt_optimizer_close(vt_optimizer **optimizer)
 
 /* What this rank updates of a bucket: where it begins in each block. */
 typedef struct {
-    int64_t value, gradient, moment, count;
+    int64_t offset[VT_BLOCK_COUNT], count;
 } range;
 
 static range range_of(const vt_parameters *parameters, const vt_bucket *bucket)
 {
-    int shards = vt_parameters_is_sliced(parameters, 1) ? vt_parameters_storage_of(parameters)->shards : 1;
-    return (range){.value = vt_parameters_slice_offset(parameters, bucket, 3),
-                   .gradient = vt_parameters_slice_offset(parameters, bucket, 2),
-                   .moment = vt_parameters_slice_offset(parameters, bucket, 1),
-                   .count = bucket->count / shards};
+    int shards =
+        vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS) ? vt_parameters_storage_of(parameters)->shards : 1;
+    range r = {.count = bucket->count / shards};
+    for (int block = 0; block < VT_BLOCK_COUNT; block++)
+        r.offset[block] = vt_parameters_slice_offset(parameters, bucket, (vt_block_kind)block);
+    return r;
 }
 
 /* The sum over the model: each element counts once, however many ranks hold it. */
@@ -114,11 +114,11 @@ static void sum_squares(vt_optimizer *optimizer)
     vt_backend *backend = optimizer->backend;
     const vt_parameters *parameters = optimizer->parameters;
     const float *gradients = vt_parameters_gradients(parameters);
-    bool sliced = vt_parameters_is_sliced(parameters, 1);
+    bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
     for (int64_t i = 0; i < vt_parameters_bucket_count(parameters); i++) {
         const vt_bucket *bucket = vt_parameters_bucket(parameters, i);
         range r = range_of(parameters, bucket);
-        backend->sum_of_squares(backend, gradients + r.gradient, r.count,
+        backend->sum_of_squares(backend, gradients + r.offset[VT_BLOCK_GRADIENTS], r.count,
                                 1 / (double)vt_parameters_copies(parameters, bucket, sliced),
                                 &optimizer->state->squares);
     }
@@ -126,22 +126,33 @@ static void sum_squares(vt_optimizer *optimizer)
 
 static void update_range(vt_optimizer *optimizer, const range *r)
 {
-    vt_backend *backend = optimizer->backend;
-    backend->update(backend, &optimizer->update, optimizer->state,
-                    vt_parameters_gradients(optimizer->parameters) + r->gradient,
-                    vt_parameters_values(optimizer->parameters) + r->value, optimizer->moment1 + r->moment,
-                    optimizer->moment2 != NULL ? optimizer->moment2 + r->moment : NULL, r->count);
+    const vt_parameters *parameters = optimizer->parameters;
+    void *states[VT_OPTIMIZER_STATES] = {NULL};
+    for (int i = 0; i < vt_optimizer_state_count(optimizer->kind); i++) {
+        const vt_optimizer_state_kind *state = &optimizer->kind->states[i];
+        states[i] = (char *)optimizer->states[i] + (size_t)r->offset[state->block] * vt_type_size(state->type);
+    }
+    optimizer->kind->update(optimizer->backend, &optimizer->rule, optimizer->state,
+                            vt_parameters_gradients(parameters) + r->offset[VT_BLOCK_GRADIENTS],
+                            vt_parameters_values(parameters) + r->offset[VT_BLOCK_VALUES], states, r->count);
 }
 
-/* Buckets that go on where the one before ended, in all blocks, are updated in one go: all of them without ZeRO. */
+/* Does `next` begin where `r` ends, in all blocks? */
+static bool follows(const range *r, const range *next)
+{
+    for (int block = 0; block < VT_BLOCK_COUNT; block++)
+        if (next->offset[block] != r->offset[block] + r->count) return false;
+    return true;
+}
+
+/* Buckets that follow one another are updated in one call: without ZeRO all of them. */
 static void update_all(vt_optimizer *optimizer)
 {
     const vt_parameters *parameters = optimizer->parameters;
     range whole = {0};
     for (int64_t i = 0; i < vt_parameters_bucket_count(parameters); i++) {
         range r = range_of(parameters, vt_parameters_bucket(parameters, i));
-        if (r.value == whole.value + whole.count && r.gradient == whole.gradient + whole.count &&
-            r.moment == whole.moment + whole.count) {
+        if (follows(&whole, &r)) {
             whole.count += r.count;
             continue;
         }
@@ -176,22 +187,27 @@ void vt_optimizer_step(vt_optimizer *optimizer)
                    "both sums are reduced at once");
     sum_squares(optimizer);
     vt_group_all_reduce(optimizer->world, VT_SUM_FLOAT64, &state->squares, 2, NULL);
-    backend->step_decide(backend, &optimizer->update, state);
-    backend->first_nonfinite(backend, vt_parameters_gradients(parameters), optimizer->ranges[1],
+    backend->step_decide(backend, &optimizer->rule, state);
+    backend->first_nonfinite(backend, vt_parameters_gradients(parameters), optimizer->ranges[VT_BLOCK_GRADIENTS],
                              vt_parameters_count(parameters), &state->squares, &state->first_nonfinite);
     update_all(optimizer);
 }
 
-float *vt_optimizer_moment(const vt_optimizer *optimizer, int index)
+const vt_optimizer_kind *vt_optimizer_kind_of(const vt_optimizer *optimizer)
 {
-    return index == 0 ? optimizer->moment1 : optimizer->moment2;
+    return optimizer->kind;
+}
+
+void *vt_optimizer_kept(const vt_optimizer *optimizer, int state)
+{
+    return optimizer->states[state];
 }
 
 vt_optimizer_progress vt_optimizer_progress_of(const vt_optimizer *optimizer)
 {
     vt_step_state state = {0};
     optimizer->backend->copy_to_host(optimizer->backend, &state, optimizer->state, sizeof state);
-    return (vt_optimizer_progress){state.updates, optimizer->update.scales_loss ? state.loss_scale : 0,
+    return (vt_optimizer_progress){state.updates, optimizer->rule.scales_loss ? state.loss_scale : 0,
                                    state.clean_steps};
 }
 
@@ -199,7 +215,7 @@ void vt_optimizer_set_progress(vt_optimizer *optimizer, const vt_optimizer_progr
 {
     double scale = progress->loss_scale > 0 ? progress->loss_scale : VT_LOSS_SCALE_START;
     const vt_step_state state = {.updates = progress->updates,
-                                 .loss_scale = optimizer->update.scales_loss ? scale : 1,
+                                 .loss_scale = optimizer->rule.scales_loss ? scale : 1,
                                  .clean_steps = progress->clean_steps};
     optimizer->backend->copy_from_host(optimizer->backend, optimizer->state, &state, sizeof state);
 }
@@ -218,17 +234,17 @@ const char *vt_optimizer_nonfinite_name(const vt_optimizer *optimizer, int32_t f
     return name;
 }
 
-const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, vt_optimizer_block block)
+const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, const vt_optimizer_state_kind *state)
 {
     vt_backend *backend = optimizer->backend;
     const vt_parameters *parameters = optimizer->parameters;
-    const float *const blocks[] = {vt_parameters_gradients(parameters), vt_parameters_values(optimizer->parameters),
-                                   optimizer->moment1, optimizer->moment2};
-    static const int sliced_from[] = {2, 3, 1, 1}; /* the stage of ZeRO */
+    const vt_block_kind block = state != NULL ? state->block : VT_BLOCK_VALUES;
+    const float *numbers =
+        state != NULL ? optimizer->states[state - optimizer->kind->states] : vt_parameters_values(parameters);
     int32_t first = 0;
-    if (blocks[block] == NULL) return NULL;
-    backend->first_nonfinite(backend, blocks[block], optimizer->ranges[sliced_from[block] - 1],
-                             vt_parameters_count(parameters), NULL, optimizer->first);
+    VT_ASSERT(state == NULL || state->type == VT_FLOAT32);
+    backend->first_nonfinite(backend, numbers, optimizer->ranges[block], vt_parameters_count(parameters), NULL,
+                             optimizer->first);
     backend->copy_to_host(backend, &first, optimizer->first, sizeof first);
     return vt_optimizer_nonfinite_name(optimizer, first);
 }

@@ -1,8 +1,8 @@
-/* Adam, AdamW or SGD with momentum over all parameters at once, with the norm of all gradients. */
+/* The update of all parameters at once by one of the kinds of optimizers, with the norm of all gradients. */
 #ifndef VT_OPTIMIZER_OPTIMIZER_H
 #define VT_OPTIMIZER_OPTIMIZER_H
 
-#include "model/parameters.h"
+#include "optimizer/kinds.h"
 
 typedef struct vt_optimizer vt_optimizer;
 
@@ -14,7 +14,7 @@ typedef struct {
     bool stops;           /* after a step whose loss or gradients are not finite no update is made any more */
 } vt_optimizer_options;
 
-/* Takes the moments (none of the second kind for SGD), zeroed: of the elements that this rank updates. */
+/* Takes the memory of the kind's states, zeroed: of the elements that this rank updates. */
 vt_status vt_optimizer_open(const vt_optimizer_options *options, vt_backend *backend, vt_parameters *parameters,
                             vt_optimizer **optimizer);
 void vt_optimizer_close(vt_optimizer **optimizer);
@@ -30,20 +30,21 @@ void vt_optimizer_begin(vt_optimizer *optimizer, int64_t step, double learning_r
  * it stands in the state (vt_step_decide), with the first of this rank's gradients that is not finite. */
 void vt_optimizer_step(vt_optimizer *optimizer);
 
-/* What a checkpoint keeps. Moment 0 or 1, a block that is sliced from ZeRO stage 1 on (vt_parameters_piece), in the
- * back end's memory; NULL: there is none of that kind. The updates made so far rule the bias correction. */
+/* What a checkpoint keeps: each of the kind's states, a block in the back end's memory (NULL: there is no such state),
+ * and the progress. The updates made so far rule the bias correction. */
 typedef struct {
     int64_t updates;
     double loss_scale; /* 0: of a run without one */
     int64_t clean_steps;
 } vt_optimizer_progress;
-float *vt_optimizer_moment(const vt_optimizer *optimizer, int index);
+const vt_optimizer_kind *vt_optimizer_kind_of(const vt_optimizer *optimizer);
+void *vt_optimizer_kept(const vt_optimizer *optimizer, int state);
 vt_optimizer_progress vt_optimizer_progress_of(const vt_optimizer *optimizer);
 void vt_optimizer_set_progress(vt_optimizer *optimizer, const vt_optimizer_progress *progress);
 
-/* Collective. The name of the first parameter that holds a NaN or Inf in this block, or NULL. */
-typedef enum { VT_OF_GRADIENTS, VT_OF_VALUES, VT_OF_MOMENT1, VT_OF_MOMENT2 } vt_optimizer_block;
-const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, vt_optimizer_block block);
+/* Collective. The name of the first parameter that holds a NaN or Inf in this state of the kind (NULL: in its values),
+ * or NULL. */
+const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, const vt_optimizer_state_kind *state);
 
 /* Collective. The same of a step's gradients, from what the ranks found in them (vt_step_state's first_nonfinite). */
 const char *vt_optimizer_nonfinite_name(const vt_optimizer *optimizer, int32_t first);

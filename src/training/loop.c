@@ -199,13 +199,15 @@ static bool is_checkpoint_due(const vt_loop *loop)
 static vt_status check_finite(vt_loop *loop)
 {
     vt_status status = VT_OK;
-    static const char *const names[] = {"gradient", "parameter", "first moment", "second moment"};
-    for (int block = VT_OF_VALUES; block <= VT_OF_MOMENT2; block++) {
-        const char *name = vt_optimizer_first_nonfinite(loop->trainer->optimizer, (vt_optimizer_block)block);
+    vt_optimizer *optimizer = loop->trainer->optimizer;
+    const vt_optimizer_kind *kind = vt_optimizer_kind_of(optimizer);
+    for (int i = -1; i < vt_optimizer_state_count(kind); i++) {
+        const vt_optimizer_state_kind *state = i < 0 ? NULL : &kind->states[i];
+        const char *name = vt_optimizer_first_nonfinite(optimizer, state);
         VT_CHECK(name == NULL,
                  "step %lld: the %s %s is not finite, so no checkpoint was made; the one before is the last. A lower "
                  "--lr or --grad_clip=1 often helps",
-                 (long long)loop->progress.step, names[block], name);
+                 (long long)loop->progress.step, state != NULL ? state->meaning : "parameter", name);
     }
 done:
     return status;

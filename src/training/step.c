@@ -140,7 +140,8 @@ static void work(vt_trainer *trainer, const vt_batch *batch)
     int64_t micro = batch->sample_count / trainer->config->grad_accumulation;
     end_part(trainer, NULL);
     trainer->backend->zero(trainer->backend, vt_parameters_gradients(trainer->parameters),
-                           (size_t)vt_parameters_block_elements(trainer->parameters, 2) * sizeof(float));
+                           (size_t)vt_parameters_block_elements(trainer->parameters, VT_BLOCK_GRADIENTS) *
+                               sizeof(float));
     for (int64_t first = 0; first < batch->sample_count; first += micro) {
         vt_gradient_sync_begin(trainer->sync, trainer->steps_started, first + micro >= batch->sample_count);
         train_micro_batch(trainer, batch, first, micro);

@@ -326,7 +326,7 @@ GPU_TEST(a_step_that_is_not_finite_is_told_of_late_but_rightly)
                 const char *first = vt_parameters_at(m.trainer->parameters, 0)->name; /* one bad sample spoils all */
                 EXPECT(figures[5].bad_parameter != NULL && strcmp(figures[5].bad_parameter, first) == 0);
             }
-            size_t bytes = (size_t)vt_parameters_block_elements(m.trainer->parameters, 3) * sizeof(float);
+            size_t bytes = (size_t)vt_parameters_block_elements(m.trainer->parameters, VT_BLOCK_VALUES) * sizeof(float);
             values[i] = malloc(bytes);
             m.backend->copy_to_host(m.backend, values[i], vt_parameters_values(m.trainer->parameters), bytes);
             if (i == 1) EXPECT(memcmp(values[0], values[1], bytes) == 0, "path %d: there was an update", (int)isa);

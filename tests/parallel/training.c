@@ -139,9 +139,10 @@ static double *gather_gradient(const side *s, int64_t index)
 {
     const vt_parameters *parameters = s->trainer->parameters;
     const vt_parameter *p = vt_parameters_at(parameters, index);
-    bool sliced = vt_parameters_is_sliced(parameters, 1);
-    vt_piece piece = vt_parameters_piece(parameters, p, 1); /* what this rank updates: of the rest it has no sum */
-    if (!vt_parameters_is_sliced(parameters, 2)) piece.offset = p->offset + piece.first;
+    bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
+    vt_piece piece =
+        vt_parameters_piece(parameters, p, VT_BLOCK_MOMENTS); /* what this rank updates: of the rest it has no sum */
+    if (!vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS)) piece.offset = p->offset + piece.first;
     double copies = (double)vt_parameters_copies(parameters, vt_parameters_bucket(parameters, p->bucket), sliced);
     const float *gradients = vt_parameters_gradients(parameters) + piece.offset;
     double *whole = calloc((size_t)whole_elements(p), sizeof *whole);

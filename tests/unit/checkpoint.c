@@ -63,12 +63,12 @@ static void train_steps(model *m, int count)
 
 static bool same_bits(const model *a, const model *b)
 {
-    size_t bytes = (size_t)vt_parameters_block_elements(a->trainer->parameters, 3) * sizeof(float);
+    size_t bytes = (size_t)vt_parameters_block_elements(a->trainer->parameters, VT_BLOCK_VALUES) * sizeof(float);
     bool same =
         memcmp(vt_parameters_values(a->trainer->parameters), vt_parameters_values(b->trainer->parameters), bytes) == 0;
     for (int i = 0; i < 2; i++) {
-        const float *moment = vt_optimizer_moment(a->trainer->optimizer, i);
-        const float *other = vt_optimizer_moment(b->trainer->optimizer, i);
+        const float *moment = vt_optimizer_kept(a->trainer->optimizer, i);
+        const float *other = vt_optimizer_kept(b->trainer->optimizer, i);
         same = same && (moment == NULL) == (other == NULL) && (moment == NULL || memcmp(moment, other, bytes) == 0);
     }
     return same &&
@@ -175,7 +175,8 @@ TEST(parameters_alone)
     open_model(&loaded, "optimizer", "SGD");
     EXPECT_OK(vt_checkpoint_read_parameters(path, &loaded.subject, NULL));
     EXPECT(memcmp(vt_parameters_values(saved.trainer->parameters), vt_parameters_values(loaded.trainer->parameters),
-                  (size_t)vt_parameters_block_elements(saved.trainer->parameters, 3) * sizeof(float)) == 0);
+                  (size_t)vt_parameters_block_elements(saved.trainer->parameters, VT_BLOCK_VALUES) * sizeof(float)) ==
+           0);
     EXPECT(loaded.trainer->steps_started == 0 && vt_optimizer_progress_of(loaded.trainer->optimizer).updates == 0);
     close_model(&saved);
     close_model(&loaded);
@@ -319,7 +320,8 @@ TEST(parameters_as_pytorch_writes_them)
         const char *said = changes.length > 0 ? changes.characters : "";
         EXPECT(strcmp(said, cases[i].changes) == 0, "case %zu: %s", i, said);
         EXPECT(memcmp(vt_parameters_values(saved.trainer->parameters), vt_parameters_values(loaded.trainer->parameters),
-                      (size_t)vt_parameters_block_elements(saved.trainer->parameters, 3) * sizeof(float)) == 0,
+                      (size_t)vt_parameters_block_elements(saved.trainer->parameters, VT_BLOCK_VALUES) *
+                          sizeof(float)) == 0,
                "case %zu", i);
         vt_text_close(&changes);
         close_model(&loaded);

@@ -23,21 +23,24 @@ static void write_file(const char *path, const char *header, uint64_t length, in
 TEST(what_is_written_comes_back)
 {
     const float a[6] = {1, 2, 3, 4, 5, 6}, b[2] = {-0.5f, 1e-30f};
-    const vt_named_tensor tensors[] = {{"blocks.0.a", {2, {2, 3}}, a}, {"b", {1, {2}}, b}};
+    const vt_named_tensor tensors[] = {
+        {"blocks.0.a", {2, {2, 3}}, a}, {"b", {1, {2}}, b}, {"conv", {5, {1, 3, 1, 2, 1}}, a}};
     const char *path = path_of("two.safetensors");
     float read[6];
     vt_safetensors *file = NULL;
-    EXPECT_OK(vt_safetensors_write(path, tensors, 2));
+    EXPECT_OK(vt_safetensors_write(path, tensors, 3));
     EXPECT_OK(vt_safetensors_open(path, &file));
     EXPECT_OK(vt_safetensors_read(file, "blocks.0.a", &tensors[0].shape, read));
     EXPECT(memcmp(read, a, sizeof a) == 0);
     EXPECT_OK(vt_safetensors_read(file, "b", &tensors[1].shape, read));
     EXPECT(memcmp(read, b, sizeof b) == 0);
+    EXPECT_OK(vt_safetensors_read(file, "conv", &tensors[2].shape, read));
+    EXPECT(memcmp(read, a, sizeof a) == 0);
     EXPECT_ERROR(vt_safetensors_read(file, "c", &tensors[1].shape, read), "has no tensor 'c'");
     EXPECT_ERROR(vt_safetensors_read(file, "b", &tensors[0].shape, read),
                  "tensor 'b' is [2], but the model's is [2, 3]");
     vt_safetensors_close(&file);
-    EXPECT_ERROR(vt_safetensors_write("/nowhere/x.safetensors", tensors, 2), "can't write");
+    EXPECT_ERROR(vt_safetensors_write("/nowhere/x.safetensors", tensors, 3), "can't write");
 }
 
 /* Written by the Python package (0.8, with torch): a float32 [2, 3] = 0 … 5 halves, b bfloat16 [4], c float16 [3], d

@@ -34,12 +34,24 @@ static void list_elements(const vt_tensor_shape *shape, const vt_tensor_box *box
     }
 }
 
-/* Every range of small tensors of 1 to 4 dimensions: boxes hold exactly its elements, one after another. */
+/* Every range of small tensors of 1 to 5 dimensions: boxes hold exactly its elements, one after another. */
 TEST(boxes_of_every_range)
 {
-    static const vt_tensor_shape shapes[] = {{1, {1}},          {1, {13}},         {2, {5, 7}},      {2, {1, 6}},
-                                             {2, {6, 1}},       {3, {3, 4, 5}},    {3, {1, 1, 9}},   {3, {2, 1, 3}},
-                                             {4, {3, 3, 3, 3}}, {4, {2, 1, 4, 3}}, {4, {4, 3, 1, 2}}};
+    static const vt_tensor_shape shapes[] = {{1, {1}},
+                                             {1, {13}},
+                                             {2, {5, 7}},
+                                             {2, {1, 6}},
+                                             {2, {6, 1}},
+                                             {3, {3, 4, 5}},
+                                             {3, {1, 1, 9}},
+                                             {3, {2, 1, 3}},
+                                             {4, {3, 3, 3, 3}},
+                                             {4, {2, 1, 4, 3}},
+                                             {4, {4, 3, 1, 2}},
+                                             {5, {3, 2, 3, 3, 2}},
+                                             {5, {2, 3, 1, 2, 3}},
+                                             {5, {3, 3, 3, 3, 1}},
+                                             {5, {3, 3, 3, 3, 3}}};
     int most = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
         const vt_tensor_shape *shape = &shapes[s];
@@ -54,7 +66,7 @@ TEST(boxes_of_every_range)
                 for (size_t i = 0; i < sizeof boxes[0]; i++) EXPECT(guard[i] == 0x5a);
                 int64_t next = begin, wrong = 0;
                 for (int b = 0; b < count; b++) {
-                    int64_t indices[81];
+                    int64_t indices[243];
                     EXPECT(boxes[b].shape.dimensions == shape->dimensions);
                     list_elements(shape, &boxes[b], indices);
                     for (int64_t i = 0; i < vt_tensor_count(&boxes[b].shape); i++) wrong += indices[i] != next++;
@@ -80,7 +92,7 @@ TEST(intersections)
 
 enum { SHARDS = 5 };
 static const char *const shard_names[SHARDS] = {"a.h5", "b.h5", "c.h5", "d.h5", "e.h5"};
-static const vt_tensor_shape shape4 = {4, {5, 3, 4, 7}}; /* 420 elements */
+static const vt_tensor_shape shape5 = {5, {5, 3, 2, 2, 7}}; /* 420 elements */
 enum { ELEMENTS = 420 };
 
 static float value_of(int64_t element)
@@ -101,7 +113,7 @@ static const char *write_set(int left_out)
     for (int s = 0; s < SHARDS; s++) {
         vt_tensor_file *file = NULL;
         vt_tensor_box boxes[VT_TENSOR_BOXES];
-        int count = vt_tensor_boxes(&shape4, cuts[s], cuts[s + 1] - cuts[s], boxes);
+        int count = vt_tensor_boxes(&shape5, cuts[s], cuts[s + 1] - cuts[s], boxes);
         int64_t next = cuts[s];
         EXPECT_OK(vt_tensor_file_create(test_path(shard_names[s]), &file));
         EXPECT_OK(vt_tensor_file_set_text(file, "id", "one"));
@@ -121,7 +133,7 @@ static const char *write_set(int left_out)
     vt_tensor_file *index = NULL;
     EXPECT_OK(vt_tensor_file_create(path, &index));
     EXPECT_OK(vt_tensor_file_set_text(index, "id", "one"));
-    EXPECT_OK(vt_tensor_file_link(index, "group/w", &shape4, part_count, parts));
+    EXPECT_OK(vt_tensor_file_link(index, "group/w", &shape5, part_count, parts));
     EXPECT_OK(vt_tensor_file_link(index, "group/small", &small, 1, &whole));
     EXPECT_OK(vt_tensor_file_finish(&index));
     return path;
@@ -142,12 +154,12 @@ static void expect_box(vt_tensor_file *file, const vt_tensor_box *box)
     int64_t indices[ELEMENTS], count = vt_tensor_count(&box->shape), wrong = 0;
     for (int i = 0; i <= ELEMENTS; i++) values[i] = -1;
     EXPECT_OK(vt_tensor_file_read_box(file, "group/w", box, values));
-    list_elements(&shape4, box, indices);
+    list_elements(&shape5, box, indices);
     for (int64_t i = 0; i < count; i++) wrong += values[i] != value_of(indices[i]);
     EXPECT(wrong == 0 && values[count] == -1, "%lld of %lld", (long long)wrong, (long long)count);
 }
 
-static const vt_tensor_box whole4 = {{0}, {4, {5, 3, 4, 7}}}, last_row = {{4, 2, 3, 0}, {4, {1, 1, 1, 7}}};
+static const vt_tensor_box whole5 = {{0}, {5, {5, 3, 2, 2, 7}}}, last_row = {{4, 2, 1, 1, 0}, {5, {1, 1, 1, 1, 7}}};
 
 TEST(boxes_come_back_in_any_other_cut)
 {
@@ -155,29 +167,29 @@ TEST(boxes_come_back_in_any_other_cut)
     float values[ELEMENTS];
     vt_tensor_shape shape;
     EXPECT_OK(vt_tensor_file_shape(index, "group/w", &shape));
-    EXPECT(shape.dimensions == 4 && vt_tensor_count(&shape) == ELEMENTS);
-    expect_box(index, &whole4);
+    EXPECT(shape.dimensions == 5 && vt_tensor_count(&shape) == ELEMENTS);
+    expect_box(index, &whole5);
     expect_box(index, &last_row);
     for (uint64_t round = 0; round < 200; round++) { /* 200 boxes of any place and size */
         int64_t choices[60];
-        vt_tensor_box box = {.shape.dimensions = 4};
+        vt_tensor_box box = {.shape.dimensions = 5};
         vt_random_permutation(1, round, 60, choices);
-        for (int d = 0; d < 4; d++) {
-            box.first[d] = choices[d] % shape4.shape[d];
-            box.shape.shape[d] = 1 + choices[4 + d] % (shape4.shape[d] - box.first[d]);
+        for (int d = 0; d < 5; d++) {
+            box.first[d] = choices[d] % shape5.shape[d];
+            box.shape.shape[d] = 1 + choices[5 + d] % (shape5.shape[d] - box.first[d]);
         }
         expect_box(index, &box);
     }
     for (int64_t begin = 0; begin < ELEMENTS; begin += 61) { /* slices of a layout with more ranks */
         vt_tensor_box boxes[VT_TENSOR_BOXES];
-        int count = vt_tensor_boxes(&shape4, begin, begin + 61 < ELEMENTS ? 61 : ELEMENTS - begin, boxes);
+        int count = vt_tensor_boxes(&shape5, begin, begin + 61 < ELEMENTS ? 61 : ELEMENTS - begin, boxes);
         for (int b = 0; b < count; b++) expect_box(index, &boxes[b]);
     }
-    EXPECT_OK(vt_tensor_file_read(index, "group/w", &shape4, values));
+    EXPECT_OK(vt_tensor_file_read(index, "group/w", &shape5, values));
     EXPECT(values[0] == value_of(0) && values[419] == value_of(419));
     EXPECT_OK(vt_tensor_file_read(index, "group/small", &(vt_tensor_shape){1, {3}}, values));
     EXPECT(values[0] == 7 && values[2] == 9);
-    const vt_tensor_box nothing = {{0}, {4, {5, 0, 4, 7}}};
+    const vt_tensor_box nothing = {{0}, {5, {5, 0, 2, 2, 7}}};
     EXPECT_OK(vt_tensor_file_read_box(index, "group/w", &nothing, NULL));
     vt_tensor_file_close(&index);
 }
@@ -263,13 +275,13 @@ static void expect_readable(const char *path, const vt_tensor_box *box)
     vt_tensor_file_close(&file);
 }
 
-static const vt_tensor_box first_row = {{0}, {4, {1, 1, 1, 7}}};
+static const vt_tensor_box first_row = {{0}, {5, {1, 1, 1, 1, 7}}};
 
 TEST(a_missing_shard)
 {
     const char *path = write_set(-1);
     unlink(test_path("d.h5"));
-    expect_unreadable(path, &whole4, "d.h5");
+    expect_unreadable(path, &whole5, "d.h5");
     expect_readable(path, &first_row); /* in a.h5 alone */
 }
 
@@ -283,9 +295,9 @@ TEST(a_foreign_shard)
     expect_unreadable(path, &first_row, "a.h5 is of another checkpoint: its id is another, expected one");
     EXPECT_OK(vt_tensor_file_create(test_path("a.h5"), &file)); /* the same id, but not the boxes */
     EXPECT_OK(vt_tensor_file_set_text(file, "id", "one"));
-    EXPECT_OK(vt_tensor_file_write(file, "group/w@0", &(vt_tensor_shape){4, {1, 3, 4, 6}}, (float[72]){0}));
+    EXPECT_OK(vt_tensor_file_write(file, "group/w@0", &(vt_tensor_shape){5, {1, 3, 2, 2, 6}}, (float[72]){0}));
     EXPECT_OK(vt_tensor_file_finish(&file));
-    expect_unreadable(path, &first_row, "a.h5: dataset /group/w@0 is [1, 3, 4, 6], expected [1, 3, 4, 7]");
+    expect_unreadable(path, &first_row, "a.h5: dataset /group/w@0 is [1, 3, 2, 2, 6], expected [1, 3, 2, 2, 7]");
     expect_readable(path, &last_row);
 }
 
@@ -302,7 +314,7 @@ TEST(a_damaged_shard)
     char byte = (char)(*found ^ 4);
     EXPECT(pwrite(file, &byte, 1, found - all) == 1);
     close(file);
-    expect_unreadable(path, &whole4, "is damaged");
+    expect_unreadable(path, &whole5, "is damaged");
     expect_readable(path, &first_row);
     expect_readable(path, &last_row);
 }
@@ -310,10 +322,10 @@ TEST(a_damaged_shard)
 TEST(boxes_that_are_not_there)
 {
     const char *path = write_set(2);
-    expect_unreadable(path, &whole4, "dataset /group/w is not whole: its parts hold 288 of 420 elements");
+    expect_unreadable(path, &whole5, "dataset /group/w is not whole: its parts hold 288 of 420 elements");
     expect_readable(path, &first_row);
-    const vt_tensor_box over = {{0, 0, 0, 1}, {4, {1, 1, 1, 7}}}, flat = {{0}, {1, {7}}};
-    expect_unreadable(path, &over, "is [5, 3, 4, 7], the box [1, 1, 1, 7] that is wanted reaches over its edge");
+    const vt_tensor_box over = {{0, 0, 0, 0, 1}, {5, {1, 1, 1, 1, 7}}}, flat = {{0}, {1, {7}}};
+    expect_unreadable(path, &over, "is [5, 3, 2, 2, 7], the box [1, 1, 1, 1, 7] that is wanted reaches over its edge");
     expect_unreadable(path, &flat, "reaches over its edge");
 }
 

@@ -136,7 +136,8 @@ TEST(parameters_start_as_pytorchs)
         vt_parameters_add(parameters[i], "a", "wide", 2, shape, VT_START_NORMAL, 2);
         vt_parameters_add(parameters[i], "a", "uniform", 2, shape, VT_START_UNIFORM, 0.25);
         vt_parameters_add(parameters[i], "a", "one", 1, shape, VT_START_ONE, 0);
-        EXPECT_OK(vt_parameters_allocate(parameters[i], VT_FLOAT32, &(vt_parameters_storage){1e6, 0, 1, 0}));
+        EXPECT_OK(vt_parameters_allocate(parameters[i], VT_FLOAT32,
+                                         &(vt_parameters_storage){.bucket_bytes = 1e6, .shards = 1}));
         vt_parameters_start(parameters[i], 333);
     }
     moments normal = moments_of(vt_parameters_find(parameters[0], "a.normal"));
@@ -159,6 +160,73 @@ TEST(parameters_start_as_pytorchs)
     for (int i = 0; i < 2; i++) vt_parameters_close(&parameters[i]);
     close_alone(&one_rank);
     vt_backend_close(&backend);
+}
+
+/* A convolution's weight in 3-D, of which this rank has two of three input channels: its numbers are the whole's. */
+TEST(a_part_of_five_dimensions)
+{
+    enum { OUT = 4, IN_PARTS = 3, KERNEL = 2 * 3 * 5 };
+    vt_backend *backend = NULL;
+    vt_parameters *whole = NULL, *own = NULL;
+    const int64_t shape[VT_PARAMETER_DIMENSIONS] = {OUT, IN_PARTS, 2, 3, 5};
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &backend));
+    alone one_rank = open_alone(backend, 4);
+    EXPECT_OK(vt_parameters_open(backend, one_rank.parallel, &whole));
+    EXPECT_OK(vt_parameters_open(backend, one_rank.parallel, &own));
+    const vt_parameter *a = vt_parameters_add(whole, "", "conv.weight", 5, shape, VT_START_UNIFORM, 0.25);
+    vt_parameter *b = vt_parameters_add(own, "", "conv.weight", 5, shape, VT_START_UNIFORM, 0.25);
+    vt_parameter_split(b, 1, VT_AXES(VT_AXIS_TENSOR), (vt_span){1, 2});
+    EXPECT_OK(vt_parameters_allocate(whole, VT_FLOAT32, &(vt_parameters_storage){.shards = 1}));
+    EXPECT_OK(vt_parameters_allocate(own, VT_FLOAT32, &(vt_parameters_storage){.shards = 1}));
+    vt_parameters_start(whole, 333);
+    vt_parameters_start(own, 333);
+    EXPECT(a->count == OUT * IN_PARTS * KERNEL && b->count == OUT * 2 * KERNEL);
+    for (int64_t i = 0; i < OUT; i++)
+        EXPECT(memcmp(b->value + i * 2 * KERNEL, a->value + (i * IN_PARTS + 1) * KERNEL, 2 * KERNEL * sizeof(float)) ==
+               0);
+    vt_parameters_close(&whole);
+    vt_parameters_close(&own);
+    close_alone(&one_rank);
+    vt_backend_close(&backend);
+}
+
+TEST(slices_keep_an_optimizers_grain)
+{
+    vt_backend *dry = NULL;
+    const int64_t shape[1] = {1000};
+    EXPECT_OK(vt_backend_open_dry(&dry));
+    alone one_rank = open_alone(dry, 4);
+    for (int shard = 0; shard < 3; shard++) {
+        vt_parameters *parameters = NULL;
+        EXPECT_OK(vt_parameters_open(dry, one_rank.parallel, &parameters));
+        const vt_parameter *a = vt_parameters_add(parameters, "", "a", 1, shape, VT_START_ZERO, 0);
+        const vt_parameter *b = vt_parameters_add(parameters, "", "b", 1, shape, VT_START_ZERO, 0);
+        EXPECT_OK(vt_parameters_allocate(parameters, VT_FLOAT32, &(vt_parameters_storage){1e6, 1, 3, shard, 256}));
+        const vt_bucket *bucket = vt_parameters_bucket(parameters, 0);
+        EXPECT(a->offset == 0 && b->offset == 1024 && bucket->count == 3 * 768);
+        EXPECT(vt_parameters_block_elements(parameters, VT_BLOCK_MOMENTS) == 768);
+        EXPECT(vt_parameters_block_elements(parameters, VT_BLOCK_GRADIENTS) == 3 * 768);
+        EXPECT(vt_parameters_slice_offset(parameters, bucket, VT_BLOCK_MOMENTS) == 0);
+        EXPECT(vt_parameters_slice_offset(parameters, bucket, VT_BLOCK_VALUES) == 768 * shard);
+        const int64_t kept_of_a[] = {768, 1000 - 768, 0};
+        EXPECT(vt_parameters_piece(parameters, a, VT_BLOCK_MOMENTS).count == kept_of_a[shard]);
+        vt_parameters_close(&parameters);
+    }
+    close_alone(&one_rank);
+    vt_backend_close(&dry);
+}
+
+/* Each word of the option `optimizer` is the name of its row. */
+TEST(the_table_of_optimizers)
+{
+    vt_config *config = NULL;
+    EXPECT_OK(vt_config_open_default(&config));
+    for (int i = VT_OPTIMIZER_Adam; i <= VT_OPTIMIZER_SGD; i++) {
+        EXPECT_OK(vt_config_set(config, "optimizer", vt_optimizer_kinds[i]->name));
+        EXPECT(config->optimizer == i && vt_optimizer_find(vt_optimizer_kinds[i]->name) == vt_optimizer_kinds[i]);
+    }
+    EXPECT(vt_optimizer_find("Adam8bit") == NULL);
+    vt_config_close(&config);
 }
 
 /* ---- a small model ---- */
@@ -229,7 +297,7 @@ TEST(the_same_seed_gives_the_same_bits)
     EXPECT(loss == train_steps(&b, 5));
     EXPECT(loss != train_steps(&other, 5));
     EXPECT(memcmp(vt_parameters_values(a.trainer->parameters), vt_parameters_values(b.trainer->parameters),
-                  (size_t)vt_parameters_block_elements(a.trainer->parameters, 3) * sizeof(float)) == 0);
+                  (size_t)vt_parameters_block_elements(a.trainer->parameters, VT_BLOCK_VALUES) * sizeof(float)) == 0);
     close_small(&a);
     close_small(&b);
     close_small(&other);
@@ -304,7 +372,8 @@ TEST(recompute_gives_the_same_bits_in_less_memory)
     open_small(&again, (const char *const[]){"dropout", "0.2", "recompute", "block", NULL});
     EXPECT(train_steps(&kept, 5) == train_steps(&again, 5));
     EXPECT(memcmp(vt_parameters_values(kept.trainer->parameters), vt_parameters_values(again.trainer->parameters),
-                  (size_t)vt_parameters_block_elements(kept.trainer->parameters, 3) * sizeof(float)) == 0);
+                  (size_t)vt_parameters_block_elements(kept.trainer->parameters, VT_BLOCK_VALUES) * sizeof(float)) ==
+           0);
     /* 3 blocks of 10 units each against 3 inputs and one block; both add the same for the rest */
     EXPECT((double)again.trainer->arena.peak < 0.7 * (double)kept.trainer->arena.peak, "%zu of %zu bytes",
            again.trainer->arena.peak, kept.trainer->arena.peak);
@@ -317,7 +386,7 @@ TEST(gradients_that_are_not_finite_change_nothing)
     small_model m;
     vt_step_figures figures;
     open_small(&m, (const char *const[]){NULL});
-    size_t bytes = (size_t)vt_parameters_block_elements(m.trainer->parameters, 3) * sizeof(float);
+    size_t bytes = (size_t)vt_parameters_block_elements(m.trainer->parameters, VT_BLOCK_VALUES) * sizeof(float);
     float *before = malloc(bytes);
     train_steps(&m, 2);
     memcpy(before, vt_parameters_values(m.trainer->parameters), bytes);
@@ -338,7 +407,7 @@ TEST(the_plan_is_what_a_run_takes)
     open_small(&m, (const char *const[]){NULL});
     vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10};
     EXPECT_OK(vt_trainer_plan(m.config, &data, &plan));
-    size_t block = (size_t)vt_parameters_block_elements(m.trainer->parameters, 3) * sizeof(float);
+    size_t block = (size_t)vt_parameters_block_elements(m.trainer->parameters, VT_BLOCK_VALUES) * sizeof(float);
     EXPECT(plan.bytes[VT_MEMORY_PARAMETERS] == block && plan.bytes[VT_MEMORY_GRADIENTS] == block);
     EXPECT(plan.bytes[VT_MEMORY_OPTIMIZER] == 2 * block);
     train_steps(&m, 1);

@@ -1,0 +1,19 @@
+/* Adam (Kingma, Ba 2015), and AdamW with decoupled weight decay (Loshchilov, Hutter 2019). */
+#include "optimizer/kinds.h"
+
+static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
+                   float *values, void *const *states, int64_t count)
+{
+    backend->update(backend, rule, state, gradients, values, states[0], states[1], count);
+}
+
+#define ADAM(name_)                                                                                                    \
+    {                                                                                                                  \
+        .name = #name_,                                                                                                \
+        .states = {{"moment1", "first moment", VT_FLOAT32, VT_BLOCK_MOMENTS},                                          \
+                   {"moment2", "second moment", VT_FLOAT32, VT_BLOCK_MOMENTS}},                                        \
+        .grain = 1, .rule = {.kind = VT_OPTIMIZER_##name_, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8},              \
+        .update = update                                                                                               \
+    }
+
+const vt_optimizer_kind vt_optimizer_Adam = ADAM(Adam), vt_optimizer_AdamW = ADAM(AdamW);
