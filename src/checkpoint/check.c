@@ -103,10 +103,9 @@ done:
 vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
-    static const char *const model[] = {"img_size", "num_heads",     "gelu",
-                                        "pad",      "mask_channels", NULL}; /* what no shape shows */
+    const vt_config *config = subject->trainer->config;
     VT_TRY(check_shapes(index, directory, subject));
-    VT_TRY(vt_checkpoint_check_options(index, directory, subject->trainer->config, model,
+    VT_TRY(vt_checkpoint_check_options(index, directory, config, vt_model_kind_of(config)->identity,
                                        "its parameters are those of another model"));
 done:
     return status;

@@ -69,9 +69,11 @@ vt_status vt_forecaster_configure(const char *checkpoint, int flag_count, char *
     VT_CHECK((*config)->tensor_parallel == 1 && (*config)->context_parallel == 1 && (*config)->zero_stage == 0,
              "a forecast needs the whole model on each rank, whatever it was trained on: leave tensor_parallel and "
              "context_parallel at 1 and zero_stage at 0; more ranks then share out the initial times");
-    static const char *const fixed[] = {"img_size",      "lat_range", "lon_range", "num_heads", "gelu", "pad",
-                                        "mask_channels", "n_history", "dt",        NULL}; /* what no shape shows */
-    VT_TRY(vt_checkpoint_check_options(index, checkpoint, *config, fixed, "its parameters were trained for that"));
+    static const char *const of_task[] = {"lat_range", "lon_range", "n_history", "dt", NULL};
+    const char *const *const fixed[] = {vt_model_kind_of(*config)->identity, of_task};
+    for (int i = 0; i < 2; i++)
+        VT_TRY(
+            vt_checkpoint_check_options(index, checkpoint, *config, fixed[i], "its parameters were trained for that"));
     if (vt_config_awaits_window(*config)) /* the ranges were said once more */
         VT_TRY(vt_config_set_window(*config, (*config)->img_size[0], (*config)->img_size[1]));
 done:

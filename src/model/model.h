@@ -39,6 +39,8 @@ typedef struct {
 struct vt_model_kind {
     const char *name;
     unsigned axes; /* along which a sample or the model can be split (VT_AXES) */
+    const char *const
+        *identity; /* options that parameters are made for, although no shape shows them; ends with NULL */
 
     /* ---- of a configuration ---- */
 

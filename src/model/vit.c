@@ -333,7 +333,10 @@ static vt_matrix backward(const vt_model *base, const vt_pass *pass, int64_t uni
     return (vt_matrix){0};
 }
 
+static const char *const identity[] = {"img_size", "num_heads", "gelu", "pad", "mask_channels", NULL};
+
 const vt_model_kind vt_model_vit = {.name = "vit",
+                                    .identity = identity,
                                     .axes = VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT),
                                     .describe = describe,
                                     .tokens = vt_fit_tokens,

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/fit.h"
 /* What the data would say: nothing that changes memory or work. */
 typedef struct {
     float *means, *stds;
@@ -57,7 +56,7 @@ static vt_status busiest_rank(const vt_config *config, int *busiest)
     vt_status status = VT_OK;
     vt_layout layout;
     int64_t most = -1;
-    int64_t tokens = vt_fit_tokens(config);
+    int64_t tokens = vt_model_kind_of(config)->tokens(config);
     VT_TRY(vt_layout_make(config, (int)config->ranks, &layout));
     for (int rank = 0; rank < layout.ranks; rank++) {
         if (vt_layout_coordinate(&layout, rank, VT_AXIS_DATA) != 0) continue;
@@ -194,7 +193,7 @@ static void search_grid(search *s, vt_config *changed)
         changed->sequence_parallel = sequence != 0;
         changed->recompute = recompute;
         changed->grad_accumulation = 1;
-        if (vt_config_check_layout(changed) != VT_OK) {
+        if (vt_config_check_layout(changed) != VT_OK || vt_model_check(changed) != VT_OK) {
             vt_error_clear();
             continue;
         }

@@ -1,10 +1,12 @@
-/* The tests' own model: two linear layers over a flattened sample, each a unit. embed_dim is the width between them. */
+/* The tests' own model: two linear layers over a flattened sample, each a unit. */
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "base/text.h"
 #include "model/linear.h"
 #include "model/model.h"
+
+enum { HIDDEN = 16 }; /* the width between the layers */
 
 typedef struct {
     vt_model model;
@@ -14,7 +16,7 @@ typedef struct {
 
 typedef struct {
     vt_saved saved;
-    vt_matrix hidden, dhidden; /* [batch, embed_dim], float32 */
+    vt_matrix hidden, dhidden; /* [batch, HIDDEN], float32 */
 } two_linear_saved;
 
 static vt_status check(const vt_config *config)
@@ -27,7 +29,8 @@ done:
 
 static char *describe(const vt_config *config)
 {
-    return vt_text_format("two linear layers, %lld between them", (long long)config->embed_dim);
+    return vt_text_format("two linear layers, %lld × %lld points to %d to as many", (long long)config->img_size[0],
+                          (long long)config->img_size[1], HIDDEN);
 }
 
 static int64_t tokens(const vt_config *config)
@@ -50,11 +53,10 @@ static vt_status two_linear_open(const vt_config *config, vt_parameters *paramet
     model->in_channels = config->n_in_channels;
     model->out_channels = config->n_out_channels;
     const int64_t points = model->height * model->width;
-    vt_linear_build(&model->layers[0], parameters, "first", model->in_channels * points, config->embed_dim,
-                    VT_LINEAR_WHOLE, true);
+    vt_linear_build(&model->layers[0], parameters, "first", model->in_channels * points, HIDDEN, VT_LINEAR_WHOLE, true);
     vt_parameters_next_unit(parameters);
-    vt_linear_build(&model->layers[1], parameters, "second", config->embed_dim, model->out_channels * points,
-                    VT_LINEAR_WHOLE, true);
+    vt_linear_build(&model->layers[1], parameters, "second", HIDDEN, model->out_channels * points, VT_LINEAR_WHOLE,
+                    true);
     *result = &model->model;
     return VT_OK;
 }
@@ -181,7 +183,10 @@ static vt_matrix backward(const vt_model *base, const vt_pass *pass, int64_t uni
     return saved->dhidden;
 }
 
+static const char *const identity[] = {"img_size", NULL};
+
 const vt_model_kind vt_model_two_linear = {.name = "two_linear",
+                                           .identity = identity,
                                            .check = check,
                                            .describe = describe,
                                            .tokens = tokens,
