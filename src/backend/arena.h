@@ -1,5 +1,5 @@
-/* A stack of device memory for activations: forward pushes, backward pops. Its size is known before the run, because
- * the dry back end runs the same step first and notes the peak. */
+/* A stack of device memory for what one micro-batch needs: forward pushes, backward pops. Its size is known before the
+ * run, because the dry back end runs the same step first and notes the peak. */
 #ifndef VT_BACKEND_ARENA_H
 #define VT_BACKEND_ARENA_H
 
@@ -9,11 +9,11 @@ typedef struct {
     vt_backend *backend;
     char *base;
     size_t capacity;
-    size_t used;
-    size_t peak;
+    size_t used; /* bytes */
+    size_t peak; /* the largest `used` so far */
 } vt_arena;
 
-/* Takes `capacity` bytes at once; SIZE_MAX (dry back end only): as many as are pushed. */
+/* Allocates `capacity` bytes; SIZE_MAX (dry back end only): no memory, and no limit. */
 vt_status vt_arena_open(vt_backend *backend, size_t capacity, vt_arena *arena);
 void vt_arena_close(vt_arena *arena);
 

@@ -2,7 +2,8 @@
 
 #include <stdio.h>
 
-/* All three weights first, then all three biases, so that each kind is one block [3 width, dim] and [3 width]. */
+/* Registers the three weights, then the three biases, so that they are one matrix [3 width, dim] and one vector
+ * [3 width]. */
 static void build_qkv(vt_linear *qkv, vt_parameters *parameters, const char *prefix, int64_t dim, vt_span share)
 {
     static const char *const names[3] = {"q", "k", "v"};
@@ -51,7 +52,7 @@ vt_attention_saved vt_attention_reserve(const vt_attention *attention, const vt_
     return saved;
 }
 
-/* q, k and v side by side, or their gradients, as separate matrices. */
+/* The columns of q, k and v, or of their gradients, as separate matrices; kv: k and v as one. */
 typedef struct {
     vt_matrix q, k, v, kv;
 } parts;
@@ -69,7 +70,7 @@ static parts parts_of_kv(vt_matrix kv, int64_t width)
     return (parts){.k = vt_matrix_columns(kv, 0, width), .v = vt_matrix_columns(kv, width, width), .kv = kv};
 }
 
-/* This rank's queries beside a run of keys. */
+/* This rank's queries and a span of keys. */
 static vt_attention_shape shape_of(const vt_attention *attention, const vt_pass *pass, vt_span keys)
 {
     return (vt_attention_shape){.batch = pass->batch,
@@ -131,22 +132,24 @@ static void backward_gathered(const vt_attention *attention, const vt_pass *pass
     vt_arena_pop(pass->arena, mark);
 }
 
-/* ---- keys and values passed round (Liu et al. 2023, "Ring Attention") ---- */
+/* ---- keys and values passed from rank to rank (Liu et al. 2023, "Ring Attention") ---- */
 
-/* The keys and values of one rank after another, while the next ones are on their way. */
+/* Visits the keys and values of all ranks, one rank's block a step, while the next block arrives. */
 typedef struct {
     const vt_attention *attention;
     const vt_pass *pass;
-    vt_matrix room[2]; /* the blocks here and arriving */
+    vt_matrix room[2]; /* for the block in use and for the arriving one, in turn */
     int step;
     vt_request request;
 } ring;
 
+/* Whose block this rank has in a step. */
 static int ring_source(const vt_group *group, int step)
 {
     return (group->rank - step % group->size + group->size) % group->size;
 }
 
+/* The block of a step, in `room`. */
 static vt_matrix ring_block(const ring *r, vt_matrix room, int step)
 {
     const vt_parallel *parallel = r->pass->parallel;
@@ -159,7 +162,7 @@ static size_t matrix_bytes(vt_matrix matrix)
     return (size_t)(matrix.rows * matrix.columns) * vt_type_size(matrix.type);
 }
 
-/* To the next rank, from the one before. */
+/* Sends to the next rank and receives from the previous one. */
 static void pass_on(const vt_pass *pass, vt_matrix send, vt_matrix receive, vt_request *request)
 {
     vt_group *group = pass->parallel->context;
@@ -167,7 +170,7 @@ static void pass_on(const vt_pass *pass, vt_matrix send, vt_matrix receive, vt_r
                       matrix_bytes(receive), (group->rank + group->size - 1) % group->size, request);
 }
 
-/* Rows of the largest block. */
+/* The rows of the largest block. */
 static int64_t ring_rows(const vt_pass *pass)
 {
     int64_t most = 0;
@@ -184,7 +187,7 @@ static ring ring_begin(const vt_attention *attention, const vt_pass *pass, const
     return r;
 }
 
-/* The block of this step, whose keys are *keys; the next one sets out. */
+/* Waits for the block of this step and starts the exchange for the next one. *keys: which keys the block has. */
 static parts ring_next(ring *r, vt_span *keys)
 {
     const vt_parallel *parallel = r->pass->parallel;
@@ -207,9 +210,9 @@ static void forward_ring(const vt_attention *attention, const vt_pass *pass, con
     float *part_log_sum = vt_arena_push(pass->arena, (size_t)(q.rows * attention->heads) * sizeof(float));
     ring r = ring_begin(attention, pass, saved);
     for (int step = 0; step < pass->parallel->context->size; step++) {
-        vt_span run;
-        parts keys = ring_next(&r, &run);
-        vt_attention_shape shape = shape_of(attention, pass, run);
+        vt_span span;
+        parts keys = ring_next(&r, &span);
+        vt_attention_shape shape = shape_of(attention, pass, span);
         if (step == 0) {
             backend->attention_forward(backend, &shape, q, keys.k, keys.v, out, saved->log_sum);
         } else {
@@ -228,7 +231,8 @@ static void add(vt_backend *backend, vt_matrix sum, vt_matrix part)
     backend->residual_add(backend, sum, part, &none, sum);
 }
 
-/* The gradient of a block of keys follows the block round, each rank adding its part, and comes home after the last. */
+/* The gradient of a block of keys travels with the block: each rank adds its part, and after the last step it is back
+ * at the rank that owns the block. */
 static void backward_ring(const vt_attention *attention, const vt_pass *pass, const vt_attention_saved *saved,
                           vt_matrix dout, vt_matrix dqkv)
 {
@@ -245,14 +249,14 @@ static void backward_ring(const vt_attention *attention, const vt_pass *pass, co
     vt_request request = {0};
     ring r = ring_begin(attention, pass, saved);
     for (int step = 0; step < ranks; step++) {
-        vt_span run;
-        parts keys = ring_next(&r, &run);
-        vt_attention_shape shape = shape_of(attention, pass, run);
+        vt_span span;
+        parts keys = ring_next(&r, &span);
+        vt_attention_shape shape = shape_of(attention, pass, span);
         vt_matrix here = ring_block(&r, room[step % 2], step);
         parts dkeys = parts_of_kv(step == 0 ? here : ring_block(&r, part, step), width);
         backend->attention_backward(backend, &shape, q, keys.k, keys.v, saved->out, saved->log_sum, dout,
                                     step == 0 ? dq : dq_part, dkeys.k, dkeys.v);
-        vt_request_wait(&request); /* what the other ranks have of this block */
+        vt_request_wait(&request); /* for the sum of the ranks before, in `here` */
         if (step > 0) {
             add(backend, dq, dq_part);
             add(backend, here, dkeys.kv);
@@ -267,7 +271,7 @@ static void backward_ring(const vt_attention *attention, const vt_pass *pass, co
 
 /* ---- the layer ---- */
 
-static bool goes_round(const vt_pass *pass)
+static bool uses_ring(const vt_pass *pass)
 {
     return pass->parallel->ring && pass->parallel->context->size > 1;
 }
@@ -278,7 +282,7 @@ void vt_attention_forward(const vt_attention *attention, const vt_pass *pass, vt
     size_t mark = pass->arena->used;
     vt_matrix input = vt_region_enter(pass->parallel, pass->arena, pass->batch, x);
     vt_linear_forward(&attention->qkv, pass, input, saved->qkv_out);
-    if (goes_round(pass))
+    if (uses_ring(pass))
         forward_ring(attention, pass, saved);
     else
         forward_gathered(attention, pass, saved);
@@ -297,7 +301,7 @@ void vt_attention_backward(const vt_attention *attention, const vt_pass *pass, v
     vt_matrix dqkv = vt_pass_push(pass, saved->out.rows, 3 * attention->width);
     vt_matrix doutput = vt_region_leave_backward(parallel, pass->arena, pass->batch, dy);
     vt_linear_backward(&attention->proj, pass, saved->out, doutput, dout);
-    if (goes_round(pass))
+    if (uses_ring(pass))
         backward_ring(attention, pass, saved, dout, dqkv);
     else
         backward_gathered(attention, pass, saved, dout, dqkv);

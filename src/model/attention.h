@@ -1,17 +1,17 @@
 /* Multi-head self-attention with separate q, k, v and proj (timm's layout, the names of the tutorials' state_dict). The
- * tensor axis splits the heads. On the context axis each rank has the queries of its own tokens, and sees all keys and
- * values: gathered (attention over one block of keys), or passed round (a ring). */
+ * tensor axis splits the heads. On the context axis each rank has the queries of its own tokens and needs all keys and
+ * values: they are gathered first, or passed from rank to rank in a ring. */
 #ifndef VT_MODEL_ATTENTION_H
 #define VT_MODEL_ATTENTION_H
 
 #include "model/linear.h"
 
 typedef struct {
-    vt_linear qkv; /* q, k and v as one product: their weights lie one behind the other, and so do their biases */
+    vt_linear qkv; /* q, k and v as one product: their weights are adjacent in memory, and so are their biases */
     vt_linear proj;
     int64_t width, heads; /* of this rank's heads: width = heads * head_dim */
     int64_t first_head, layer;
-    double dropout; /* of the attention weights */
+    double dropout; /* rate, of the attention weights */
 } vt_attention;
 
 /* What forward keeps for backward, in the arena. rows: vt_pass_inner_rows. */

@@ -19,14 +19,15 @@ void vt_linear_build(vt_linear *linear, vt_parameters *parameters, const char *p
         linear->in = share.count;
         linear->without_bias = parallel->tensor->rank != 0;
         vt_parameter_split(weight, 1, tensor, share);
-        if (with_bias) vt_parameter_complete(bias, tensor); /* all ranks see all tokens' dy: vt_region_leave_backward */
+        if (with_bias)
+            vt_parameter_complete(bias, tensor); /* every rank gets dy of all tokens: vt_region_leave_backward */
     }
 }
 
 vt_matrix vt_linear_weight(const vt_linear *linear)
 {
     vt_matrix weight = vt_parameter_matrix(linear->weight);
-    weight.rows = linear->out; /* q, k and v lie behind one another: more than the one parameter */
+    weight.rows = linear->out; /* more than the parameter's own rows where q, k and v are one product */
     weight.columns = weight.stride = linear->in;
     return weight;
 }

@@ -1,6 +1,6 @@
-/* y = x weightᵀ + bias. weight [out, in], as torch.nn.Linear. Over the tensor axis (Shoeybi et al. 2019, "Megatron-LM")
- * it is split by output (column parallel: each rank computes its own columns of y) or by input (row parallel: each
- * rank's y is a part of the sum, and the first rank's holds the bias). */
+/* y = x weightᵀ + bias. weight [out, in], as in torch.nn.Linear. The tensor axis (Shoeybi et al. 2019, "Megatron-LM")
+ * splits it by output (column parallel: each rank computes its own columns of y) or by input (row parallel: each rank's
+ * y is one summand of the result, and the first rank adds the bias). */
 #ifndef VT_MODEL_LINEAR_H
 #define VT_MODEL_LINEAR_H
 
@@ -10,7 +10,7 @@
 typedef struct {
     const vt_parameter *weight;
     const vt_parameter *bias; /* NULL: none */
-    int64_t in, out;          /* of this rank */
+    int64_t in, out;          /* of this rank's part */
     bool without_bias;        /* another rank of the tensor axis adds it */
 } vt_linear;
 
@@ -20,13 +20,14 @@ typedef enum { VT_LINEAR_WHOLE, VT_LINEAR_BY_OUTPUT, VT_LINEAR_BY_INPUT } vt_lin
 void vt_linear_build(vt_linear *linear, vt_parameters *parameters, const char *prefix, int64_t in, int64_t out,
                      vt_linear_split split, bool with_bias);
 
-/* The weight [out, in], in the type that products take. */
+/* The weight [out, in] of this rank, in the type that matrix products take. */
 vt_matrix vt_linear_weight(const vt_linear *linear);
 
-/* x [rows, in] to y [rows, out]. */
+/* x [rows, in] in the pass's type, y [rows, out] in it or float32. */
 void vt_linear_forward(const vt_linear *linear, const vt_pass *pass, vt_matrix x, vt_matrix y);
 
-/* Adds to the parameters' gradients; dx [rows, in] is overwritten, unless dx.data is NULL. */
+/* Adds to the gradients of weight and bias. x, dy [rows, out] as in forward, dy in the pass's type. dx [rows, in] is
+ * overwritten; it is not computed if dx.data is NULL. */
 void vt_linear_backward(const vt_linear *linear, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx);
 
 #endif

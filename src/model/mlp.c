@@ -68,13 +68,13 @@ void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_mat
     vt_linear fc1 = mlp->fc1;
     if (pass->fused && backend->gelu_backward_bias != NULL) {
         backend->gelu_backward_bias(backend, mlp->gelu, saved->hidden, dhidden, dhidden, active, fc1.bias->gradient);
-        fc1.bias = NULL; /* it has its gradient */
+        fc1.bias = NULL; /* its gradient is complete */
     } else {
         backend->gelu_backward(backend, mlp->gelu, saved->hidden, dhidden, dhidden, active);
     }
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, active, &mask, active);
     vt_linear_backward(&mlp->fc2, pass, active, doutput,
-                       (vt_matrix){0}); /* its input's gradient came first: see above */
+                       (vt_matrix){0}); /* the gradient of its input was computed above */
     vt_linear_backward(&fc1, pass, input, dhidden, dinput);
     vt_region_enter_backward(parallel, pass->arena, pass->batch, dinput, dx);
     vt_arena_pop(pass->arena, mark);

@@ -1,4 +1,4 @@
-/* What one forward and backward pass over a micro-batch needs to know; every layer gets it. */
+/* What the layers need to know of one forward and backward pass over a micro-batch. */
 #ifndef VT_MODEL_PASS_H
 #define VT_MODEL_PASS_H
 
@@ -8,18 +8,18 @@
 
 typedef struct {
     vt_backend *backend;
-    vt_arena *arena;
+    vt_arena *arena; /* of this micro-batch */
     const vt_parallel *parallel;
     int64_t batch; /* samples */
-    vt_type type;  /* of what enters matrix products and attention; the residual stream is float32 always */
-    bool fused;    /* operations that do two things in one pass over memory (enable_jit) */
+    vt_type type;  /* of what enters matrix products and attention; the residual stream is always float32 */
+    bool fused;    /* use operations that do two things in one pass over memory (enable_jit) */
     bool training; /* dropout and drop path are on */
-    uint64_t seed; /* these three key the dropout streams; the step is in the back end's memory */
+    uint64_t seed; /* seed, step and first_sample key the dropout streams; the step is in the back end's memory */
     const uint32_t *step;
     uint32_t first_sample;
 } vt_pass;
 
-/* Rows of the residual stream, and of what lies between vt_region_enter and vt_region_leave. */
+/* Rows of the residual stream, and of matrices between vt_region_enter and vt_region_leave. */
 static inline int64_t vt_pass_rows(const vt_pass *pass)
 {
     return pass->batch * pass->parallel->own.count;
@@ -30,7 +30,7 @@ static inline int64_t vt_pass_inner_rows(const vt_pass *pass)
     return pass->batch * pass->parallel->inner.count;
 }
 
-/* A matrix of the arena in the pass's type, or in float32. */
+/* Pushes a matrix on the arena: in the pass's type, or in float32 (wide). */
 static inline vt_matrix vt_pass_push(const vt_pass *pass, int64_t rows, int64_t columns)
 {
     return vt_arena_push_matrix(pass->arena, pass->type, rows, columns);
