@@ -231,15 +231,13 @@ static void print_times(const vt_trainer *trainer, double step_seconds)
 
 static vt_status print_classes(side *s)
 {
-    vt_status status = VT_OK;
     double seconds = 0, loss = 0;
     vt_times_open(s->backend);
     vt_profile_pretend(true); /* as it is, not replayed */
-    status = run_step(s, &seconds, &loss);
+    vt_status status = run_step(s, &seconds, &loss);
     vt_profile_pretend(false);
     if (status == VT_OK) print_times(s->trainer, seconds);
     vt_times_close(s->backend);
-done:
     return status;
 }
 

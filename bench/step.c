@@ -15,12 +15,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backend/times.h"
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/process_memory.h"
 #include "base/threads.h"
-#include "training/step.h"
+#include "planning/step_times.h"
 
 typedef struct {
     const char *name;
@@ -118,8 +117,7 @@ static double rival_close(rival *r, char *description, int length)
 typedef struct {
     vt_config *config;
     vt_backend *backend;
-    vt_trainer *trainer;
-    vt_batch batch;
+    vt_practice *practice;
     double gigaflops; /* of a step */
 } own;
 
@@ -127,12 +125,24 @@ static const char *fused = "false"; /* enable_jit of our side */
 static const char *recompute = "none";
 static const char *isa = "auto"; /* cpu_isa of our side; the other side chooses for itself */
 
+static vt_status count_flops(own *o)
+{
+    vt_status status = VT_OK;
+    vt_backend *dry = NULL;
+    vt_practice *practice = NULL;
+    VT_TRY(vt_backend_open_dry(&dry));
+    VT_TRY(vt_practice_open(o->config, o->config->global_batch_size, dry, &practice));
+    VT_TRY(vt_practice_step(practice));
+    o->gigaflops = 1e-9 * vt_backend_dry_count(dry)->flops;
+done:
+    vt_practice_close(&practice);
+    vt_backend_close(&dry);
+    return status;
+}
+
 static vt_status own_open(own *o, const bench_size *size, bool half)
 {
     vt_status status = VT_OK;
-    float means[20] = {0}, stds[20];
-    double *latitudes = NULL;
-    vt_plan plan;
     VT_TRY(vt_config_open_default(&o->config));
     for (int i = 0; size->settings[i] != NULL; i += 2)
         VT_TRY(vt_config_set(o->config, size->settings[i], size->settings[i + 1]));
@@ -141,46 +151,26 @@ static vt_status own_open(own *o, const bench_size *size, bool half)
     VT_TRY(vt_config_set(o->config, "amp_mode", half ? "bf16" : "none"));
     VT_TRY(vt_config_set(o->config, "cpu_isa", isa));
     VT_TRY(vt_config_resolve(o->config));
-    int64_t height = o->config->img_size[0],
-            count = o->config->global_batch_size * 20 * height * o->config->img_size[1];
-    latitudes = calloc((size_t)height, sizeof *latitudes);
-    float *input = malloc((size_t)count * sizeof *input), *target = malloc((size_t)count * sizeof *target);
-    VT_ASSERT(latitudes != NULL && input != NULL && target != NULL);
-    for (int c = 0; c < 20; c++) stds[c] = 1;
-    for (int64_t i = 0; i < count; i++) {
-        input[i] = (float)sin(0.01 * (double)i);
-        target[i] = (float)cos(0.013 * (double)i);
-    }
-    o->batch = (vt_batch){.sample_count = o->config->global_batch_size,
-                          .global_count = o->config->global_batch_size,
-                          .input = input,
-                          .target = target};
-    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 1000};
-    VT_TRY(vt_trainer_plan(o->config, &data, &plan));
-    o->gigaflops = 1e-9 * plan.step_flops;
     VT_TRY(vt_backend_open_cpu((vt_cpu_isa)o->config->cpu_isa, 0, &o->backend));
-    VT_TRY(vt_trainer_open(o->config, &data, o->backend, &o->trainer));
+    VT_TRY(vt_practice_open(o->config, o->config->global_batch_size, o->backend, &o->practice));
+    VT_TRY(count_flops(o));
 done:
-    free(latitudes);
     return status;
 }
 
 static vt_status own_step(own *o, double *seconds)
 {
-    vt_step_figures figures;
     double begin = vt_clock_seconds();
-    vt_status status = vt_step_train(o->trainer, &o->batch, &figures);
+    vt_status status = vt_practice_step(o->practice);
     *seconds = vt_clock_seconds() - begin;
     return status;
 }
 
 static void own_close(own *o)
 {
-    vt_trainer_close(&o->trainer);
+    vt_practice_close(&o->practice);
     vt_backend_close(&o->backend);
     vt_config_close(&o->config);
-    free((float *)o->batch.input);
-    free((float *)o->batch.target);
 }
 
 static void print_line(const bench_size *size, bool half, const own *o, int rounds, double *ours, double *theirs,
@@ -194,89 +184,6 @@ static void print_line(const bench_size *size, bool half, const own *o, int roun
         printf("   PyTorch %9.4f s/step  peak %6.0f MB   ratio %.2f", other, rival_peak / 1048576, other / mine);
     }
     printf("   (medians of %d turns of %d)\n", rounds, size->steps);
-}
-
-/* ---- where the time of a step goes ---- */
-
-typedef struct {
-    double flops, bytes; /* a second */
-} limits;
-
-/* What the cores and the memory can do is measured between the steps, in short pieces: their speed changes with what
- * neighbours on the processor do, so the best of all moments is no limit of the others. Medians are taken. */
-enum { PIECES = 10, MOST_PIECES = 8 * PIECES };
-
-typedef struct {
-    double flops[MOST_PIECES], bytes[MOST_PIECES];
-    int count;
-    float *x, *y; /* [LIMIT_NUMBERS]: beyond the caches */
-} limit_pieces;
-
-enum { LIMIT_NUMBERS = 24 << 20 };
-
-/* Multiply-adds on registers, and a sum of two arrays. */
-static void measure_limits(const vt_backend *backend, vt_type type, limit_pieces *p)
-{
-    enum { PART = LIMIT_NUMBERS / PIECES };
-    for (int piece = 0; piece < PIECES && p->count < MOST_PIECES; piece++, p->count++) {
-        float *x = p->x + piece * PART, *y = p->y + piece * PART;
-        double begin = vt_clock_seconds();
-        double flops = vt_backend_cpu_multiply_adds(backend, type, 300000);
-        double middle = vt_clock_seconds();
-#pragma omp parallel for simd schedule(static)
-        for (int64_t i = 0; i < PART; i++) y[i] += x[i];
-        p->flops[p->count] = flops / (middle - begin);
-        p->bytes[p->count] = 12.0 * PART / (vt_clock_seconds() - middle);
-    }
-}
-
-static void print_times(double seconds, int steps, limits limit)
-{
-    int count;
-    double rest = seconds, least = 0;
-    const vt_operation_time *times = vt_times_sorted(&count);
-    printf("\n  where a step's time goes; limits: %.0f GFLOP/s, %.1f GB/s\n", limit.flops / 1e9, limit.bytes / 1e9);
-    printf("  %-24s %-18s %6s %10s %6s %10s %8s %9s\n", "operation", "rows x cols x deep", "calls", "ms", "share",
-           "GFLOP/s", "GB/s", "of limit");
-    for (int i = 0; i < count; i++) {
-        const vt_operation_time *t = &times[i];
-        char size[64] = "";
-        double bound = fmax(t->flops / limit.flops, t->bytes / limit.bytes);
-        if (t->rows > 0)
-            snprintf(size, sizeof size, "%lldx%lldx%lld", (long long)t->rows, (long long)t->columns,
-                     (long long)t->depth);
-        printf("  %-24s %-18s %6.0f %10.2f %5.1f%% %10.1f %8.1f %8.0f%%\n", t->operation, size,
-               (double)t->calls / steps, 1e3 * t->seconds / steps, 100 * t->seconds / seconds,
-               1e-9 * t->flops / t->seconds, 1e-9 * t->bytes / t->seconds, 100 * bound / t->seconds);
-        rest -= t->seconds;
-        least += bound;
-    }
-    printf("  %-24s %-18s %6s %10.2f %5.1f%%\n", "all else", "", "", 1e3 * rest / steps, 100 * rest / seconds);
-    printf("  the step takes %.1f ms; at the limits its operations would take %.1f ms, %.0f%% of it\n\n",
-           1e3 * seconds / steps, 1e3 * least / steps, 100 * least / seconds);
-}
-
-static vt_status time_operations(own *o, int steps)
-{
-    vt_status status = VT_OK;
-    double seconds = 0, step;
-    limit_pieces pieces = {.x = calloc(2 * (size_t)LIMIT_NUMBERS, sizeof(float))};
-    VT_ASSERT(pieces.x != NULL);
-    pieces.y = pieces.x + LIMIT_NUMBERS;
-    memset(pieces.x, 0, 2 * (size_t)LIMIT_NUMBERS * sizeof(float)); /* or all of it would be one page of zeros */
-    vt_times_open(o->backend);
-    VT_TRY(own_step(o, &step));
-    vt_times_clear();
-    for (int i = 0; i < steps; i++) {
-        measure_limits(o->backend, o->config->amp_mode == VT_AMP_BF16 ? VT_BFLOAT16 : VT_FLOAT32, &pieces);
-        VT_TRY(own_step(o, &step));
-        seconds += step;
-    }
-    print_times(seconds, steps, (limits){vt_median(pieces.flops, pieces.count), vt_median(pieces.bytes, pieces.count)});
-done:
-    vt_times_close(o->backend);
-    free(pieces.x);
-    return status;
 }
 
 static vt_status own_turn(own *o, int steps, double *seconds)
@@ -312,7 +219,7 @@ static vt_status run(const bench_size *size, bool half, const char *python, int 
     if (with_rival) peak = rival_close(&r, description, sizeof description);
     print_line(size, half, &o, rounds, ours, with_rival ? theirs : NULL, peak);
     if (with_rival) printf("        %s\n", description);
-    VT_TRY(time_operations(&o, rounds < 8 ? rounds : 8));
+    VT_TRY(vt_step_times_print(o.practice, o.backend, half ? VT_BFLOAT16 : VT_FLOAT32, rounds < 8 ? rounds : 8));
 done:
     own_close(&o);
     return status;

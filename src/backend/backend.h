@@ -337,6 +337,22 @@ typedef enum {
     VT_WORK_COUNT
 } vt_work;
 
+/* What one call of an operation has to do. */
+typedef struct {
+    bool is_product;              /* of matrices */
+    int64_t rows, columns, depth; /* of its result, and the length of its sums */
+    double product_bytes;         /* of operands and result, once each */
+    double attention_flops;       /* of an operation of attention */
+    vt_work kind;
+    double moved; /* bytes that it reads and writes; 0 for products and attention, which arithmetic bounds */
+} vt_operation_work;
+
+/* A multiply-add is two. */
+static inline double vt_operation_flops(const vt_operation_work *work)
+{
+    return work->attention_flops + 2.0 * (double)work->rows * (double)work->columns * (double)work->depth;
+}
+
 /* Matrix products of one size. */
 typedef struct {
     double flops, bytes; /* of one: operands and result, once each */

@@ -1,5 +1,5 @@
-/* What one call of an operation has to do. The second column of operations.def initialises a vt_operation_work from the
- * operation's parameters:
+/* The words of the second column of operations.def, which initialises a vt_operation_work from the operation's
+ * parameters:
  *
  *     VT_MATRICES(...);
  *     const vt_operation_work own = {work};
@@ -17,21 +17,6 @@
 #define VT_BACKEND_OPERATION_WORK_H
 
 #include "backend/backend.h"
-
-typedef struct {
-    bool is_product;
-    int64_t rows, columns, depth;
-    double product_bytes;
-    double attention_flops;
-    vt_work kind;
-    double moved;
-} vt_operation_work;
-
-/* A multiply-add is two. */
-static inline double vt_operation_flops(const vt_operation_work *work)
-{
-    return work->attention_flops + 2.0 * (double)work->rows * (double)work->columns * (double)work->depth;
-}
 
 #define PRODUCT(rows_, columns_, depth_, bytes_)                                                                       \
     .is_product = true, .rows = rows_, .columns = columns_, .depth = depth_, .product_bytes = bytes_,

@@ -18,13 +18,12 @@ static vt_operation_time *find(const char *operation, const vt_operation_work *w
 {
     for (int i = 0; i < used; i++) {
         vt_operation_time *t = &times[i];
-        if (strcmp(t->operation, operation) == 0 && t->rows == work->rows && t->columns == work->columns &&
-            t->depth == work->depth)
+        if (strcmp(t->operation, operation) == 0 && t->work.rows == work->rows && t->work.columns == work->columns &&
+            t->work.depth == work->depth)
             return t;
     }
     if (used < MOST) used++;
-    times[used - 1] =
-        (vt_operation_time){.operation = operation, .rows = work->rows, .columns = work->columns, .depth = work->depth};
+    times[used - 1] = (vt_operation_time){.operation = operation, .work = *work};
     return &times[used - 1];
 }
 

@@ -7,8 +7,8 @@
 
 typedef struct {
     const char *operation;        /* its name in the table */
-    int64_t rows, columns, depth; /* of a product's result, and the length of its sums; 0: not a product */
-    double seconds, flops, bytes;
+    vt_operation_work work;       /* of one call */
+    double seconds, flops, bytes; /* of all calls */
     int64_t calls;
 } vt_operation_time;
 

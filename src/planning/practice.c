@@ -1,0 +1,86 @@
+#include "planning/practice.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+
+struct vt_practice {
+    vt_config config; /* its strings are the caller's */
+    vt_trainer *trainer;
+    vt_batch batch;
+    float *fields[2];
+};
+
+static vt_config config_of(const vt_config *config, int64_t samples)
+{
+    vt_config own = *config;
+    own.ranks = own.data_parallel = own.tensor_parallel = own.context_parallel = 1;
+    own.sequence_parallel = false;
+    own.zero_stage = 0;
+    own.grad_accumulation = 1;
+    own.global_batch_size = samples;
+    own.lr = 0;
+    own.on_nonfinite = VT_NONFINITE_SKIP; /* fp16 may begin with a loss scale that is too large */
+    return own;
+}
+
+/* Between -1 and 1: matrix units are faster on zeros, which take less power. */
+static float *random_fields(int64_t count, uint32_t stream)
+{
+    float *fields = vt_allocate((size_t)count, sizeof *fields, "a practice run");
+    for (int64_t i = 0; i < count; i++) {
+        const uint32_t key[2] = {1, stream}, counter[4] = {(uint32_t)i, 0, 0, 0};
+        fields[i] = 2 * vt_random_uniform(vt_random_philox(key, counter).word[0]) - 1;
+    }
+    return fields;
+}
+
+static vt_status open_trainer(vt_practice *p, vt_backend *backend)
+{
+    vt_status status = VT_OK;
+    const int64_t in = p->config.n_in_channels, out = p->config.n_out_channels, most = in > out ? in : out;
+    float *means = vt_allocate(2 * (size_t)most, sizeof *means, "a practice run"), *stds = means + most;
+    double *latitudes = vt_allocate((size_t)p->config.img_size[0], sizeof *latitudes, "a practice run");
+    for (int64_t c = 0; c < most; c++) stds[c] = 1;
+    const vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 1};
+    VT_TRY(vt_trainer_open(&p->config, &data, backend, &p->trainer));
+done:
+    free(means);
+    free(latitudes);
+    return status;
+}
+
+vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend *backend, vt_practice **practice)
+{
+    vt_status status = VT_OK;
+    vt_practice *p = vt_allocate(1, sizeof *p, "a practice run");
+    const int64_t points = samples * config->img_size[0] * config->img_size[1];
+    p->config = config_of(config, samples);
+    p->fields[0] = random_fields(points * config->n_in_channels, 0);
+    p->fields[1] = random_fields(points * config->n_out_channels, 1);
+    p->batch =
+        (vt_batch){.sample_count = samples, .global_count = samples, .input = p->fields[0], .target = p->fields[1]};
+    VT_TRY(open_trainer(p, backend));
+done:
+    if (status != VT_OK) vt_practice_close(&p);
+    *practice = p;
+    return status;
+}
+
+vt_status vt_practice_step(vt_practice *practice)
+{
+    vt_step_figures figures;
+    return vt_step_train(practice->trainer, &practice->batch, &figures);
+}
+
+void vt_practice_close(vt_practice **practice)
+{
+    vt_practice *p = *practice;
+    if (p == NULL) return;
+    vt_trainer_close(&p->trainer);
+    free(p->fields[0]);
+    free(p->fields[1]);
+    free(p);
+    *practice = NULL;
+}

@@ -1,0 +1,16 @@
+/* A practice run: real steps of a configuration by one rank alone, on random numbers in place of data, for those who
+ * measure what steps take. */
+#ifndef VT_PLANNING_PRACTICE_H
+#define VT_PLANNING_PRACTICE_H
+
+#include "training/step.h"
+
+typedef struct vt_practice vt_practice;
+
+/* `samples` at once, neither split over ranks nor into micro-batches; the parameters stay as they start. Takes memory
+ * of the back end, which outlives the run. Errors: memory. */
+vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend *backend, vt_practice **practice);
+vt_status vt_practice_step(vt_practice *practice);
+void vt_practice_close(vt_practice **practice);
+
+#endif

@@ -1,0 +1,144 @@
+#include "planning/step_times.h"
+
+#include <stdio.h>
+
+#include "backend/times.h"
+#include "base/clock.h"
+#include "base/median.h"
+
+/* What cores and memory can do is measured between the steps, in short pieces: their speed changes with what others on
+ * the processor do, so the best of all moments is no limit of the others. Medians are taken. */
+enum { PIECES = 10, MOST_PIECES = 8 * PIECES, NUMBERS = 24 << 20 };
+enum { LARGE = 8192 }; /* rows, columns and depth of the product that is a GPU's limit */
+
+typedef struct {
+    vt_backend *backend;
+    vt_type type;
+    double flops[MOST_PIECES], bytes[MOST_PIECES]; /* a second */
+    int count;
+    void *x, *y, *z; /* NUMBERS of float32; on a GPU [LARGE, LARGE] */
+} limits;
+
+/* Matrix units are faster on zeros, which take less power: x and y are made of bfloat16 numbers of sizes 1/16 … 1, two
+ * of which are a float32. */
+static vt_status fill(vt_backend *backend, void *memory, size_t bytes)
+{
+    static uint16_t noise[1 << 16];
+    for (uint32_t i = 0, draw = 1; i < 1 << 16; i++) {
+        draw = draw * 1664525u + 1013904223u;
+        noise[i] = (uint16_t)((draw >> 16 & 0x807f) | (123 + (draw >> 29) % 4) << 7);
+    }
+    for (size_t at = 0; at < bytes; at += sizeof noise)
+        backend->copy_from_host(backend, (char *)memory + at, noise,
+                                bytes - at < sizeof noise ? bytes - at : sizeof noise);
+    return backend->check(backend);
+}
+
+static vt_status limits_open(limits *l)
+{
+    vt_status status = VT_OK;
+    const bool on_cpu = l->backend->shares_host_memory;
+    const size_t bytes = (on_cpu ? (size_t)NUMBERS : (size_t)LARGE * LARGE) * sizeof(float);
+    void **const areas[] = {&l->x, &l->y, &l->z};
+    for (int i = 0; i < (on_cpu ? 2 : 3); i++) {
+        VT_TRY(l->backend->allocate(l->backend, VT_MEMORY_WORKSPACE, bytes, areas[i]));
+        VT_TRY(fill(l->backend, *areas[i], bytes));
+    }
+done:
+    return status;
+}
+
+static void limits_close(limits *l)
+{
+    l->backend->release(l->backend, l->x);
+    l->backend->release(l->backend, l->y);
+    l->backend->release(l->backend, l->z);
+}
+
+static void measure_cpu(limits *l)
+{
+    enum { PART = NUMBERS / PIECES };
+    for (int piece = 0; piece < PIECES && l->count < MOST_PIECES; piece++, l->count++) {
+        const float *x = (const float *)l->x + piece * PART;
+        float *y = (float *)l->y + piece * PART;
+        const double begin = vt_clock_seconds();
+        const double flops = vt_backend_cpu_multiply_adds(l->backend, l->type, 300000);
+        const double middle = vt_clock_seconds();
+#pragma omp parallel for simd schedule(static)
+        for (int64_t i = 0; i < PART; i++) y[i] += x[i];
+        l->flops[l->count] = flops / (middle - begin);
+        l->bytes[l->count] = 12.0 * PART / (vt_clock_seconds() - middle);
+    }
+}
+
+static vt_status measure_gpu(limits *l)
+{
+    vt_status status = VT_OK;
+    vt_matrix matrix[3] = {vt_matrix_make(l->x, LARGE, LARGE), vt_matrix_make(l->y, LARGE, LARGE),
+                           vt_matrix_make(l->z, LARGE, LARGE)};
+    const size_t bytes = (size_t)LARGE * LARGE * sizeof(float);
+    for (int i = 0; i < 3; i++) matrix[i].type = l->type;
+    VT_TRY(l->backend->check(l->backend));
+    const double begin = vt_clock_seconds();
+    l->backend->linear_forward(l->backend, matrix[0], matrix[1], NULL, matrix[2]);
+    VT_TRY(l->backend->check(l->backend));
+    const double middle = vt_clock_seconds();
+    l->backend->copy(l->backend, l->y, l->x, bytes);
+    VT_TRY(l->backend->check(l->backend));
+    if (l->count == MOST_PIECES) goto done;
+    l->flops[l->count] = 2.0 * LARGE * LARGE * LARGE / (middle - begin);
+    l->bytes[l->count++] = 2 * (double)bytes / (vt_clock_seconds() - middle);
+done:
+    return status;
+}
+
+static void print_table(double seconds, double steps, double flops, double bytes)
+{
+    int count;
+    double rest = seconds, least = 0;
+    const vt_operation_time *times = vt_times_sorted(&count);
+    printf("\n  where a step's time goes; limits: %.0f GFLOP/s, %.1f GB/s\n", 1e-9 * flops, 1e-9 * bytes);
+    printf("  %-24s %-18s %6s %10s %6s %10s %8s %9s\n", "operation", "rows x cols x deep", "calls", "ms", "share",
+           "GFLOP/s", "GB/s", "of limit");
+    for (int i = 0; i < count; i++) {
+        const vt_operation_time *t = &times[i];
+        char size[64] = "";
+        const double bound = fmax(flops > 0 ? t->flops / flops : 0, t->bytes / bytes);
+        if (t->work.is_product)
+            snprintf(size, sizeof size, "%lldx%lldx%lld", (long long)t->work.rows, (long long)t->work.columns,
+                     (long long)t->work.depth);
+        printf("  %-24s %-18s %6.0f %10.2f %5.1f%% %10.1f %8.1f %8.0f%%\n", t->operation, size,
+               (double)t->calls / steps, 1e3 * t->seconds / steps, 100 * t->seconds / seconds,
+               1e-9 * t->flops / t->seconds, 1e-9 * t->bytes / t->seconds, 100 * bound / t->seconds);
+        rest -= t->seconds;
+        least += bound;
+    }
+    printf("  %-24s %-18s %6s %10.2f %5.1f%%\n", "all else", "", "", 1e3 * rest / steps, 100 * rest / seconds);
+    printf("  the step takes %.1f ms; at the limits its operations would take %.1f ms, %.0f%% of it\n\n",
+           1e3 * seconds / steps, 1e3 * least / steps, 100 * least / seconds);
+}
+
+vt_status vt_step_times_print(vt_practice *practice, vt_backend *backend, vt_type type, int64_t steps)
+{
+    vt_status status = VT_OK;
+    double seconds = 0;
+    vt_backend untimed = *backend;
+    limits l = {.backend = &untimed, .type = type};
+    vt_times_open(backend);
+    VT_TRY(limits_open(&l));
+    for (int64_t step = -1; step < steps; step++) {
+        if (backend->shares_host_memory)
+            measure_cpu(&l);
+        else
+            VT_TRY(measure_gpu(&l));
+        if (step <= 0) vt_times_clear();
+        const double begin = vt_clock_seconds();
+        VT_TRY(vt_practice_step(practice));
+        if (step >= 0) seconds += vt_clock_seconds() - begin;
+    }
+    print_table(seconds, (double)steps, vt_median(l.flops, l.count), vt_median(l.bytes, l.count));
+done:
+    vt_times_close(backend);
+    limits_close(&l);
+    return status;
+}
