@@ -106,14 +106,14 @@ static vt_status place_batch(side *s, int64_t input_count, int64_t target_count)
     vt_status status = VT_OK;
     vt_backend *backend = s->backend;
     if (backend->shares_host_memory) return VT_OK;
-    backend->copy(backend, s->trainer->batch_input, s->input, (size_t)input_count * sizeof(float));
-    backend->copy(backend, s->trainer->batch_target, s->target, (size_t)target_count * sizeof(float));
+    backend->copy(backend, s->trainer->batch_tensors[0], s->input, (size_t)input_count * sizeof(float));
+    backend->copy(backend, s->trainer->batch_tensors[1], s->target, (size_t)target_count * sizeof(float));
     VT_TRY(backend->check(backend));
-    void *const unneeded[] = {s->input, s->target, s->trainer->staged_input, s->trainer->staged_target};
+    void *const unneeded[] = {s->input, s->target, s->trainer->staged_tensors[0], s->trainer->staged_tensors[1]};
     for (size_t i = 0; i < sizeof unneeded / sizeof unneeded[0]; i++) backend->release(backend, unneeded[i]);
     s->input = s->target = NULL;
-    s->trainer->staged_input = s->trainer->staged_target = NULL;
-    s->batch.input = s->batch.target = NULL;
+    s->trainer->staged_tensors[0] = s->trainer->staged_tensors[1] = NULL;
+    s->batch.tensors[0] = s->batch.tensors[1] = NULL;
 done:
     return status;
 }
@@ -158,7 +158,7 @@ static vt_status open_side(side *s, int count, char *const *arguments)
     int64_t input_count = batch * config->n_in_channels * plane, target_count = batch * config->n_out_channels * plane;
     VT_TRY(make_wave(s->backend, input_count, 0.01, sin, &s->input));
     VT_TRY(make_wave(s->backend, target_count, 0.013, cos, &s->target));
-    s->batch = (vt_batch){.sample_count = batch, .global_count = batch, .input = s->input, .target = s->target};
+    s->batch = (vt_batch){.sample_count = batch, .global_count = batch, .tensors = {s->input, s->target}};
     VT_TRY(open_trainer(s));
     VT_TRY(place_batch(s, input_count, target_count));
 done:

@@ -100,8 +100,7 @@ static void make_batch(layout *l)
     l->batch = (vt_batch){.sample_count = local,
                           .global_count = config->global_batch_size,
                           .first_in_batch = local * vt_world_coordinate(l->world, VT_AXIS_DATA),
-                          .input = l->fields[0],
-                          .target = l->fields[1]};
+                          .tensors = {l->fields[0], l->fields[1]}};
     l->means = calloc((size_t)channels, sizeof *l->means);
     l->stds = calloc((size_t)channels, sizeof *l->stds);
     l->latitudes = calloc((size_t)config->img_size[0], sizeof *l->latitudes);

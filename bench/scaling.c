@@ -72,8 +72,7 @@ static vt_status time_steps(vt_trainer *trainer, int steps, double *seconds, rep
     vt_batch batch = {.sample_count = local,
                       .global_count = config->global_batch_size,
                       .first_in_batch = local * vt_world_coordinate(world, VT_AXIS_DATA),
-                      .input = input,
-                      .target = target};
+                      .tensors = {input, target}};
     vt_volume before[VT_TRAFFIC_COUNT];
     vt_step_figures figures;
     for (int i = 0; i < 2; i++) VT_TRY(vt_step_train(trainer, &batch, &figures));

@@ -14,6 +14,7 @@
 #include "command/arguments.h"
 #include "config/config.h"
 #include "data/sampler.h"
+#include "data/source.h"
 #include "parallel/world.h"
 #include "training/reader.h"
 
@@ -24,7 +25,7 @@ enum { ROUNDS = 5, LEAST_BATCHES = 8 };
 typedef struct {
     vt_config *config;
     vt_world *world;
-    vt_dataset *dataset;
+    vt_source *source;
     vt_loader *loader;
     int64_t batches; /* of a round */
     int64_t threads; /* of the plain reads: at least one */
@@ -90,14 +91,18 @@ static vt_status add_batch(plain *p, int64_t index, const vt_sampler_slice *slic
 {
     vt_status status = VT_OK;
     bench *b = p->bench;
-    const vt_dataset_options *sizes = vt_dataset_options_of(b->dataset);
-    float *place = b->ring;
+    const vt_reading *reading = vt_source_reading(b->source);
+    char *place = (char *)b->ring;
+    void *tensors[VT_BATCH_TENSORS];
     int64_t bytes = 0;
-    VT_TRY(vt_read_plan_open(&p->plans[index]));
-    VT_TRY(vt_dataset_plan(b->dataset, slice->samples, slice->count, place,
-                           place + slice->count * sizes->in_channels * sizes->rows * sizes->width, p->plans[index]));
-    for (int64_t i = 0; i < vt_read_plan_items(p->plans[index]); i++) {
-        vt_file_extent extent = vt_read_plan_extent(p->plans[index], i);
+    for (int t = 0; t < b->source->tensor_count; t++) {
+        tensors[t] = place;
+        place += (size_t)slice->count * vt_tensor_bytes(&b->source->specs[t]);
+    }
+    VT_TRY(reading->open(b->source, &p->plans[index]));
+    VT_TRY(reading->make(p->plans[index], slice->samples, slice->count, tensors));
+    for (int64_t i = 0; i < p->plans[index]->item_count && reading->extent != NULL; i++) {
+        vt_file_extent extent = reading->extent(p->plans[index], i);
         p->through_library = p->through_library || extent.descriptor < 0;
         if (extent.descriptor < 0 || extent.bytes == 0) continue;
         if (p->count == p->room) {
@@ -134,7 +139,7 @@ static vt_status plan_plain(plain *p)
     vt_status status = VT_OK;
     bench *b = p->bench;
     vt_sampler *sampler = NULL;
-    vt_sampler_options order = {.sample_count = vt_dataset_sample_count(b->dataset),
+    vt_sampler_options order = {.sample_count = b->source->sample_count,
                                 .global_batch_size = b->config->global_batch_size,
                                 .drop_last = true,
                                 .shuffle = b->config->shuffle,
@@ -159,8 +164,10 @@ done:
 static void close_plain(plain *p)
 {
     for (int64_t i = 0; p->plans != NULL && i < p->bench->batches; i++) {
-        if (p->plans[i] != NULL) vt_dataset_release(p->bench->dataset, p->plans[i]);
-        vt_read_plan_close(&p->plans[i]);
+        const vt_reading *reading = vt_source_reading(p->bench->source);
+        if (p->plans[i] == NULL) continue;
+        reading->release(p->plans[i]);
+        reading->close(p->plans[i]);
     }
     free(p->plans);
     free(p->extents);
@@ -339,7 +346,7 @@ static vt_status measure(bench *b)
            (long long)b->config->prefetch, ROUNDS);
     print_rate("reader", middle, samples, delivered);
     if (!compared) {
-        const char *obstacle = vt_dataset_obstacle(b->dataset);
+        const char *obstacle = vt_dataset_obstacle(vt_dataset_of(b->source));
         printf("no plain pread beside it: HDF5 reads%s%s\n", obstacle != NULL ? ", as " : "",
                obstacle != NULL ? obstacle : "");
         goto done;
@@ -361,6 +368,7 @@ static vt_status open_bench(bench *b, int argument_count, char *const *arguments
 {
     vt_status status = VT_OK;
     vt_launch launch;
+    vt_dataset *dataset = NULL;
     VT_TRY(vt_launch_detect(&launch));
     if (launch.world_size != 1) {
         vt_error_note(__FILE__, __LINE__, "bench io runs on one rank, but was started on %d", launch.world_size);
@@ -371,12 +379,11 @@ static vt_status open_bench(bench *b, int argument_count, char *const *arguments
     VT_TRY(vt_reader_find_window(b->config));
     VT_CHECK(b->config->data_loader_config != VT_LOADER_SYNTHETIC, "bench io: the synthetic reader reads nothing");
     VT_TRY(vt_world_open(b->config, &launch, &b->world));
-    VT_TRY(vt_reader_open_dataset(b->config, b->world, true, &b->dataset));
-    VT_TRY(vt_reader_open_loader(b->config, b->world, NULL, true, false, b->dataset, &b->loader));
-    const vt_dataset_options *sizes = vt_dataset_options_of(b->dataset);
-    const int64_t sample = (sizes->in_channels + sizes->out_channels) * sizes->rows * sizes->width;
-    b->sample_bytes = sample * (int64_t)sizeof(float);
-    b->batch_floats = sample * b->config->global_batch_size;
+    VT_TRY(vt_reader_open_dataset(b->config, b->world, true, &dataset));
+    b->source = vt_dataset_source(dataset);
+    VT_TRY(vt_reader_open_loader(b->config, b->world, NULL, true, false, dataset, &b->loader));
+    for (int t = 0; t < b->source->tensor_count; t++) b->sample_bytes += (int64_t)vt_tensor_bytes(&b->source->specs[t]);
+    b->batch_floats = b->sample_bytes / (int64_t)sizeof(float) * b->config->global_batch_size;
     int64_t workers = vt_reader_workers(b->config, b->world);
     b->threads = workers > 0 ? workers : 1;
     b->ring_batches = workers > 0 ? b->config->prefetch + 1 : 1;
@@ -405,7 +412,7 @@ vt_status vt_command_bench_io(int argument_count, char *const *arguments)
     VT_TRY(measure(&b));
 done:
     vt_loader_close(&b.loader);
-    vt_dataset_close(&b.dataset);
+    vt_source_close(&b.source);
     vt_world_close(&b.world, status == VT_ERROR);
     vt_config_close(&b.config);
     free(b.ring);

@@ -1,4 +1,4 @@
-/* Batches in the order of training (or of validation), read ahead by threads into a ring. */
+/* Batches of a source in the order of training (or of validation), read ahead by threads into a ring. */
 #ifndef VT_DATA_LOADER_H
 #define VT_DATA_LOADER_H
 
@@ -7,10 +7,10 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "source/fields/dataset.h"
+#include "data/batch.h"
 
 typedef struct {
-    vt_dataset *dataset;
+    vt_source *source;
     int64_t global_batch_size;
     int64_t part, parts; /* this data-parallel rank's slice of each global batch, see vt_sampler_batch; parts 0: one */
     bool drop_last;      /* training: the last partial batch of an epoch is dropped; validation: it is kept, smaller */
@@ -18,41 +18,28 @@ typedef struct {
     uint64_t seed;
     int64_t prefetch;  /* batches ready ahead */
     int64_t workers;   /* threads that read; 0: none, vt_loader_next reads */
-    bool indices_only; /* nothing is read: batches have samples, but neither input nor target */
-    bool skip_bad;     /* what can't be read is marked in the batch instead of an error */
-    float *(*allocate)(size_t bytes, void *context); /* memory of the ring: so that a device can pin it; NULL: malloc */
-    void (*release)(float *memory, void *context);
+    bool indices_only; /* nothing is read: batches have samples, but no tensors */
+    bool skip_bad;     /* samples that cannot be read are marked in the batch instead of being an error */
+    void *(*allocate)(size_t bytes, void *context); /* memory of the ring: so that a device can pin it; NULL: malloc */
+    void (*release)(void *memory, void *context);
     void *context;
 } vt_loader_options;
 
-/* This rank's slice of a global batch. Every part gets the same number of batches. */
-typedef struct {
-    int64_t sample_count;   /* global_batch_size / parts, or fewer, down to 0, in the last batch of a validation */
-    int64_t first_sample;   /* position of the first one within the epoch */
-    int64_t first_in_batch; /* and within the global batch */
-    int64_t global_count;   /* samples of the whole global batch */
-    const float *input;     /* [sample_count, in_channels, rows, width]; NULL when there are none, or indices_only */
-    const float *target;    /* [sample_count, out_channels, rows, width]; likewise */
-    vt_dataset *dataset;
-    const int64_t *samples; /* which samples of the dataset, [sample_count] */
-    const bool *bad;        /* with skip_bad: those that couldn't be read, [sample_count], to be replaced; else NULL */
-} vt_batch;
-
 typedef struct vt_loader vt_loader;
 
-/* Of a synthetic dataset, all batches are one, made here: no threads, and nothing is read. */
+/* The only batch of a constant source is read here, and no threads are started. */
 vt_status vt_loader_open(const vt_loader_options *options, vt_loader **loader);
 
 const vt_loader_options *vt_loader_options_of(const vt_loader *loader);
 
-/* Stops the threads, also in the midst of an epoch. */
+/* Stops the threads, also in the middle of an epoch. */
 void vt_loader_close(vt_loader **loader);
 
 /* Batches of one epoch. */
 int64_t vt_loader_batch_count(const vt_loader *loader);
 
-/* Begins epoch `epoch` (0, 1, …) at its batch `first_batch`; what was read ahead for another is dropped. The readers go
- * on into epoch + 1 by themselves, so beginning that next finds its batches ready. */
+/* Begins epoch `epoch` (0, 1, …) at its batch `first_batch`; what was read ahead for another position is dropped. The
+ * readers continue into epoch + 1 by themselves, so that beginning it next finds its batches ready. */
 vt_status vt_loader_begin(vt_loader *loader, int64_t epoch, int64_t first_batch);
 
 /* Drops what was read ahead, and reads nothing until the next vt_loader_begin. */
@@ -62,9 +49,9 @@ void vt_loader_rest(vt_loader *loader);
  * *waited_seconds. Errors of the reader threads come out here. */
 vt_status vt_loader_next(vt_loader *loader, const vt_batch **batch, double *waited_seconds);
 
-/* With skip_bad, for every batch: the samples i with bad[i] (those of batch->bad and perhaps more) get the fields of
- * the next good one of this part of the batch, going round; where there is none, of the last good one of an earlier
- * batch. Fails when there is none either. */
+/* With skip_bad, for every batch: the samples i with bad[i] (those of batch->bad and perhaps more) become copies of the
+ * next good sample of this part of the batch, wrapping round; without one, of the last good sample of an earlier batch.
+ * Fails when there is none either. */
 vt_status vt_loader_replace_bad(vt_loader *loader, const vt_batch *batch, const bool *bad);
 
 #endif

@@ -187,8 +187,7 @@ vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, con
 {
     const vt_batch batch = {.sample_count = count,
                             .global_count = count * forecaster->trainer->config->data_parallel,
-                            .input = input,
-                            .target = target};
+                            .tensors = {input, target}};
     VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
     return vt_step_evaluate(forecaster->trainer, &batch, false, sums);
 }

@@ -3,6 +3,7 @@
 #ifndef VT_JOURNAL_RECORD_H
 #define VT_JOURNAL_RECORD_H
 
+#include "source/fields/dataset.h"
 #include "training/validate.h"
 
 /* NULL is a record that takes everything and writes nothing: the ranks that are not the first have it. */

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "data/source.h"
 #include "journal/metrics.h"
 #include "storage/output_file.h"
 
@@ -51,7 +52,7 @@ void vt_sample_trace_add(vt_sample_trace *trace, int64_t step, int64_t epoch, co
     if (trace == NULL || trace->file == NULL || batch->samples == NULL) return;
     for (int64_t i = 0; i < batch->sample_count; i++) {
         char place[4096];
-        vt_dataset_describe(batch->dataset, batch->samples[i], place, sizeof place);
+        vt_source_describe(batch->source, batch->samples[i], place, sizeof place);
         fprintf(trace->file, "%lld,%lld,%lld,%lld,\"%s\"\n", (long long)step, (long long)epoch,
                 (long long)(batch->first_in_batch + i), (long long)batch->samples[i], place);
     }

@@ -68,7 +68,7 @@ done:
 static const char *describe_sample(const vt_loop *loop, const vt_step_figures *figures, char *buffer, int64_t size)
 {
     if (figures->bad_sample < 0) return "none: every sample's loss is finite";
-    vt_dataset_describe(vt_loader_options_of(loop->training_loader)->dataset, figures->bad_sample, buffer, size);
+    vt_source_describe(vt_loader_options_of(loop->training_loader)->source, figures->bad_sample, buffer, size);
     return buffer;
 }
 
@@ -314,12 +314,12 @@ static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batc
     int64_t channel = vt_record_picture_channel(config), plane = config->img_size[0] * config->img_size[1];
     float *fields = vt_allocate(2 * (size_t)plane, sizeof *fields, "a picture");
     VT_TRY(vt_step_forecast(loop->trainer, batch, channel, fields, fields + plane));
-    const bool placed = batch->dataset != NULL && batch->samples != NULL && batch->sample_count > 0;
+    const bool placed = batch->samples != NULL && batch->sample_count > 0;
     const vt_record_map map = {.epoch = epoch + 1,
                                .step = loop->trainer->steps_started,
                                .target = fields + plane,
                                .prediction = fields,
-                               .dataset = placed ? batch->dataset : NULL,
+                               .dataset = placed ? vt_dataset_of(batch->source) : NULL,
                                .sample = placed ? batch->samples[0] : 0};
     VT_TRY(vt_record_picture(loop->record, &map));
 done:

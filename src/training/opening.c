@@ -67,7 +67,7 @@ static void log_replaced_channels(const vt_config *config)
 
 static void log_limit(const vt_dataset *dataset, const char *option)
 {
-    const int64_t used = vt_dataset_sample_count(dataset), all = vt_dataset_whole_count(dataset);
+    const int64_t used = vt_dataset_sample_count(dataset), all = vt_dataset_source(dataset)->whole_count;
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE], dates[2 * VT_DATE_SIZE + 8] = "";
     vt_date first, last;
     if (used >= all) return;

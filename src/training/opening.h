@@ -3,6 +3,7 @@
 #ifndef VT_TRAINING_OPENING_H
 #define VT_TRAINING_OPENING_H
 
+#include "source/fields/dataset.h"
 #include "training/loop.h"
 
 typedef struct {

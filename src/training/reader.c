@@ -120,14 +120,14 @@ int64_t vt_reader_workers(const vt_config *config, const vt_world *world)
     return spare < 1 ? 1 : spare > MOST_WORKERS ? MOST_WORKERS : spare;
 }
 
-static float *allocate_pinned(size_t bytes, void *context)
+static void *allocate_pinned(size_t bytes, void *context)
 {
     vt_backend *backend = context;
     void *memory = NULL;
     return backend->allocate_host(backend, bytes, &memory) == VT_OK ? memory : NULL;
 }
 
-static void release_pinned(float *memory, void *context)
+static void release_pinned(void *memory, void *context)
 {
     vt_backend *backend = context;
     backend->release_host(backend, memory);
@@ -136,7 +136,7 @@ static void release_pinned(float *memory, void *context)
 vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, vt_backend *backend, bool training,
                                 bool indices_only, vt_dataset *dataset, vt_loader **loader)
 {
-    vt_loader_options options = {.dataset = dataset,
+    vt_loader_options options = {.source = vt_dataset_source(dataset),
                                  .global_batch_size = config->global_batch_size,
                                  .part = vt_world_coordinate(world, VT_AXIS_DATA),
                                  .parts = vt_world_layout(world)->size[VT_AXIS_DATA],
@@ -193,10 +193,16 @@ static double memory_left(const vt_world *world, double needed)
     return available < 0 ? INFINITY : available / vt_world_ranks_of_memory(world, NULL) - needed;
 }
 
-/* The set is kept if it fits into *left, which becomes smaller; of another opinion is only the system. */
+double vt_reader_frame_bytes(const vt_dataset *dataset)
+{
+    const vt_source *source = vt_dataset_source(dataset);
+    return (double)source->frame_count * (double)source->frame_bytes;
+}
+
+/* The set is kept if it fits into *left, which becomes smaller. The system may still refuse. */
 static bool keep(vt_dataset *dataset, double *left)
 {
-    const double bytes = vt_dataset_frame_bytes(dataset);
+    const double bytes = vt_reader_frame_bytes(dataset);
     if (bytes > *left) return false;
     if (vt_dataset_keep_frames(dataset) != VT_OK) {
         vt_error_clear();
@@ -214,8 +220,8 @@ void vt_reader_open_cache(const vt_config *config, const vt_world *world, double
     const double before = memory_left(world, needed);
     double left = before;
     const bool first = keep(training, &left), second = keep(validation, &left);
-    vt_text_bytes(vt_dataset_frame_bytes(training), sizes[0]);
-    vt_text_bytes(vt_dataset_frame_bytes(validation), sizes[1]);
+    vt_text_bytes(vt_reader_frame_bytes(training), sizes[0]);
+    vt_text_bytes(vt_reader_frame_bytes(validation), sizes[1]);
     vt_text_bytes(fmax(before, 0), sizes[2]);
     const char *rank = vt_world_ranks(world) > 1 ? " on each rank" : "";
     if (first && second)

@@ -5,6 +5,7 @@
 #include "config/config.h"
 #include "data/loader.h"
 #include "parallel/world.h"
+#include "source/fields/dataset.h"
 
 /* What a sample of this configuration is: window, channels, times. Whose samples, and how they are read, the caller
  * adds. */
@@ -33,6 +34,9 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
  * that this rank is going to take; the log says what, or why not. Before anything is read. */
 void vt_reader_open_cache(const vt_config *config, const vt_world *world, double needed, vt_dataset *training,
                           vt_dataset *validation);
+
+/* Of all of a set's frames. */
+double vt_reader_frame_bytes(const vt_dataset *dataset);
 
 /* Says in the log how the training set is read, and why not otherwise; warns of times that are in both sets. */
 void vt_reader_log(const vt_config *config, const vt_world *world, const vt_dataset *dataset,

@@ -104,8 +104,8 @@ static void plan_caches(run_state *run, double available)
 {
     char sizes[3][VT_NUMBER_SIZE];
     double left = available - vt_plan_total(&run->plan);
-    const double training = vt_dataset_frame_bytes(run->training),
-                 both = training + vt_dataset_frame_bytes(run->validation);
+    const double training = vt_reader_frame_bytes(run->training),
+                 both = training + vt_reader_frame_bytes(run->validation);
     if (run->config->cache != VT_CACHE_DEVICE || run->config->data_loader_config == VT_LOADER_SYNTHETIC) return;
     run->caches_training = available < 0 || training <= left;
     run->caches_validation = available < 0 || both <= left;
@@ -142,8 +142,10 @@ static vt_status open_caches(run_state *run)
 {
     vt_status status = VT_OK;
     const double begin = vt_clock_seconds();
-    if (run->caches_training) VT_TRY(vt_device_cache_open(run->backend, run->training, &run->training_cache));
-    if (run->caches_validation) VT_TRY(vt_device_cache_open(run->backend, run->validation, &run->validation_cache));
+    if (run->caches_training)
+        VT_TRY(vt_device_cache_open(run->backend, vt_dataset_source(run->training), &run->training_cache));
+    if (run->caches_validation)
+        VT_TRY(vt_device_cache_open(run->backend, vt_dataset_source(run->validation), &run->validation_cache));
     run->trainer->caches[0] = run->training_cache;
     run->trainer->caches[1] = run->validation_cache;
     if (run->caches_training)

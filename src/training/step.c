@@ -1,6 +1,7 @@
 #include "training/step.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -17,32 +18,31 @@ typedef struct {
 /* The batch where the back end can read it, from here on; the loader may have its memory back. */
 static vt_batch bring(vt_trainer *trainer, const vt_batch *batch)
 {
-    const vt_config *config = trainer->config;
     vt_backend *backend = trainer->backend;
     vt_batch here = *batch;
-    size_t plane = (size_t)(batch->sample_count * trainer->rows.count * config->img_size[1]) * sizeof(float);
     if (backend->shares_host_memory) return here;
-    here.input = trainer->batch_input;
-    here.target = trainer->batch_target;
-    for (int i = 0; i < 2 && batch->input == NULL; i++) {
+    memcpy(here.tensors, trainer->batch_tensors, sizeof here.tensors);
+    for (int i = 0; i < 2 && batch->tensors[VT_TENSOR_INPUT] == NULL; i++) {
         const vt_device_cache *cache = trainer->caches[i];
-        if (cache == NULL || vt_device_cache_dataset(cache) != batch->dataset) continue;
-        vt_device_cache_batch(cache, batch, trainer->batch_input, trainer->batch_target);
+        if (cache == NULL || vt_device_cache_source(cache) != batch->source) continue;
+        vt_device_cache_batch(cache, batch, trainer->batch_tensors);
     }
-    const size_t input = batch->input != NULL ? (size_t)config->n_in_channels * plane : 0;
-    const size_t target = batch->target != NULL ? (size_t)config->n_out_channels * plane : 0;
-    if (input > 0) backend->upload(backend, trainer->staged_input, batch->input, input);
-    if (target > 0) backend->upload(backend, trainer->staged_target, batch->target, target);
-    if (input > 0) backend->upload_end(backend, trainer->batch_input, trainer->staged_input, input);
-    if (target > 0) backend->upload_end(backend, trainer->batch_target, trainer->staged_target, target);
+    for (int ended = 0; ended < 2; ended++)
+        for (int t = 0; t < trainer->tensor_count; t++) {
+            const size_t bytes = (size_t)batch->sample_count * vt_tensor_bytes(&trainer->specs[t]);
+            if (batch->tensors[t] == NULL || bytes == 0) continue;
+            if (ended == 0)
+                backend->upload(backend, trainer->staged_tensors[t], batch->tensors[t], bytes);
+            else
+                backend->upload_end(backend, trainer->batch_tensors[t], trainer->staged_tensors[t], bytes);
+        }
     return here;
 }
 
 static micro_batch take_samples(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count, bool training)
 {
     const vt_config *config = trainer->config;
-    int64_t plane = trainer->rows.count * config->img_size[1];
-    int64_t input_size = config->n_in_channels * plane, target_size = config->n_out_channels * plane;
+    const vt_tensor_spec *specs = trainer->specs;
     return (micro_batch){.pass = {.backend = trainer->backend,
                                   .arena = &trainer->arena,
                                   .parallel = trainer->parallel,
@@ -53,10 +53,10 @@ static micro_batch take_samples(vt_trainer *trainer, const vt_batch *batch, int6
                                   .seed = (uint64_t)config->seed,
                                   .step = &vt_optimizer_state(trainer->optimizer)->step,
                                   .first_sample = (uint32_t)(batch->first_in_batch + first)},
-                         .tensors = {{batch->input != NULL ? batch->input + first * input_size : NULL,
-                                      config->n_in_channels, trainer->input_mean, trainer->input_inverse_std},
-                                     {batch->target != NULL ? batch->target + first * target_size : NULL,
-                                      config->n_out_channels, trainer->target_mean, trainer->target_inverse_std}}};
+                         .tensors = {{vt_batch_tensor(batch, specs, VT_TENSOR_INPUT, first), config->n_in_channels,
+                                      trainer->input_mean, trainer->input_inverse_std},
+                                     {vt_batch_tensor(batch, specs, VT_TENSOR_TARGET, first), config->n_out_channels,
+                                      trainer->target_mean, trainer->target_inverse_std}}};
 }
 
 static vt_matrix forward(vt_trainer *trainer, const micro_batch *samples)
@@ -207,7 +207,7 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
     started->index = trainer->steps_started;
     started->sample_count = batch->sample_count;
     started->global_count = batch->global_count;
-    started->dataset = batch->dataset;
+    started->source = batch->source;
     started->learning_rate = vt_schedule_rate(&trainer->schedule, trainer->steps_started);
     for (int64_t i = 0; i < batch->sample_count; i++) started->samples[i] = batch->samples ? batch->samples[i] : -1;
     vt_optimizer_begin(trainer->optimizer, trainer->steps_started, started->learning_rate);
@@ -248,8 +248,8 @@ static void find_nonfinite(vt_trainer *trainer, const vt_started_step *started, 
 static vt_status check_data(const vt_started_step *started)
 {
     vt_status status = VT_OK;
-    for (int64_t i = 0; i < started->sample_count && started->dataset != NULL; i++)
-        if (!isfinite(started->losses[i])) VT_TRY(vt_dataset_check(started->dataset, started->samples[i]));
+    for (int64_t i = 0; i < started->sample_count && started->source != NULL; i++)
+        if (!isfinite(started->losses[i])) VT_TRY(vt_source_check(started->source, started->samples[i]));
 done:
     return status;
 }
@@ -363,13 +363,16 @@ static void evaluate_micro_batch(vt_trainer *trainer, const vt_batch *batch, int
 static vt_status check_batch(const vt_trainer *trainer, const vt_batch *batch)
 {
     vt_status status = VT_OK;
-    const vt_config *config = trainer->config;
-    const int64_t plane = trainer->rows.count * config->img_size[1];
-    const int64_t in = config->n_in_channels * plane, out = config->n_out_channels * plane;
-    if (batch->dataset == NULL || batch->input == NULL) return VT_OK;
-    for (int64_t i = 0; i < batch->sample_count; i++)
-        if (!vt_all_finite(batch->input + i * in, in) || !vt_all_finite(batch->target + i * out, out))
-            VT_TRY(vt_dataset_check(batch->dataset, batch->samples[i]));
+    for (int64_t i = 0; i < batch->sample_count && batch->source != NULL; i++) {
+        bool finite = true;
+        for (int t = 0; t < trainer->tensor_count; t++) {
+            const vt_tensor_spec *spec = &trainer->specs[t];
+            const float *values = vt_batch_tensor(batch, trainer->specs, t, i);
+            if (values != NULL && spec->type == VT_TENSOR_FLOAT32)
+                finite = finite && vt_all_finite(values, vt_tensor_values(spec));
+        }
+        if (!finite) VT_TRY(vt_source_check(batch->source, batch->samples[i]));
+    }
 done:
     return status;
 }
@@ -433,7 +436,7 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t c
 vt_status vt_step_predict(vt_trainer *trainer, const float *input, int64_t count, float *fields)
 {
     vt_backend *backend = trainer->backend;
-    const vt_batch batch = {.sample_count = count, .global_count = count, .input = input};
+    const vt_batch batch = {.sample_count = count, .global_count = count, .tensors = {input}};
     const vt_batch here = bring(trainer, &batch);
     micro_batch samples = take_samples(trainer, &here, 0, count, false);
     size_t mark = trainer->arena.used;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "source/sources.h"
 #include "training/step.h"
 
 vt_type vt_trainer_type(const vt_config *config)
@@ -79,7 +80,6 @@ static vt_status take_batch_memory(vt_trainer *trainer, const vt_trainer_data *d
     vt_backend *backend = trainer->backend;
     int64_t batch = vt_trainer_micro_batch(config), in = config->n_in_channels, out = config->n_out_channels;
     int64_t own = config->global_batch_size / config->data_parallel;
-    int64_t plane = trainer->rows.count * config->img_size[1];
     VT_TRY(upload_normalisation(backend, data, in, in / (config->n_history + 1), &trainer->input_mean,
                                 &trainer->input_inverse_std));
     VT_TRY(upload_normalisation(backend, data, out, out, &trainer->target_mean, &trainer->target_inverse_std));
@@ -98,11 +98,10 @@ static vt_status take_batch_memory(vt_trainer *trainer, const vt_trainer_data *d
         started->losses = losses;
         started->samples = vt_allocate((size_t)own, sizeof(int64_t), "the trainer");
     }
-    if (!backend->shares_host_memory) {
-        VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, own * in * plane, &trainer->batch_input));
-        VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, own * in * plane, &trainer->staged_input));
-        VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, own * out * plane, &trainer->batch_target));
-        VT_TRY(allocate_floats(backend, VT_MEMORY_DATA, own * out * plane, &trainer->staged_target));
+    for (int t = 0; t < trainer->tensor_count && !backend->shares_host_memory; t++) {
+        const size_t bytes = (size_t)own * vt_tensor_bytes(&trainer->specs[t]);
+        VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &trainer->batch_tensors[t]));
+        VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &trainer->staged_tensors[t]));
     }
 done:
     return status;
@@ -128,6 +127,7 @@ static vt_status open_on(const vt_config *config, const vt_trainer_data *data, v
     VT_TRY(vt_model_check(config));
     VT_TRY(vt_parallel_open(config, world, backend, model->tokens(config), &trainer->parallel));
     trainer->rows = model->part_needed(config, trainer->parallel->own);
+    trainer->tensor_count = vt_source_kind_of(config)->specs(config, trainer->rows, trainer->specs);
     VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));
     VT_TRY(vt_model_open(config, trainer->parameters, &trainer->model));
     vt_saved_open(trainer->model, vt_model_units(trainer->model), &trainer->saved);
@@ -148,9 +148,10 @@ done:
 static size_t ring_bytes(const vt_trainer *trainer)
 {
     const vt_config *config = trainer->config;
-    int64_t sample = (config->n_in_channels + config->n_out_channels) * trainer->rows.count * config->img_size[1];
     int64_t batches = config->prefetch + 1 + VT_VALIDATION_PREFETCH + 1;
-    return (size_t)(batches * (config->global_batch_size / config->data_parallel) * sample) * sizeof(float);
+    size_t sample = 0;
+    for (int t = 0; t < trainer->tensor_count; t++) sample += vt_tensor_bytes(&trainer->specs[t]);
+    return (size_t)(batches * (config->global_batch_size / config->data_parallel)) * sample;
 }
 
 /* The work so far. */
@@ -296,11 +297,14 @@ void vt_trainer_close(vt_trainer **trainer)
     vt_trainer *t = *trainer;
     if (t == NULL) return;
     void *const memory[] = {
-        t->batch_input,       t->batch_target,   t->staged_input,       t->staged_target,    t->input_mean,
-        t->input_inverse_std, t->target_mean,    t->target_inverse_std, t->latitude_weights, t->losses,
-        t->squares,           t->channel_squares};
+        t->input_mean, t->input_inverse_std, t->target_mean,    t->target_inverse_std, t->latitude_weights,
+        t->losses,     t->squares,           t->channel_squares};
     t->backend->check(t->backend); /* what is on its way to the host has arrived */
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) t->backend->release(t->backend, memory[i]);
+    for (int i = 0; i < VT_BATCH_TENSORS; i++) {
+        t->backend->release(t->backend, t->batch_tensors[i]);
+        t->backend->release(t->backend, t->staged_tensors[i]);
+    }
     for (int i = 0; i < VT_STEPS_AHEAD; i++) {
         t->backend->release_host(t->backend, t->started[i].state);
         t->backend->release_host(t->backend, t->started[i].losses);

@@ -37,7 +37,7 @@ typedef struct {
     vt_step_state *state; /* as the step left it; both in host memory that the device reaches */
     float *losses;        /* [samples of this rank's part of a batch] */
     int64_t *samples;     /* of the data set, likewise; -1: not known */
-    vt_dataset *dataset;  /* NULL: not known */
+    vt_source *source;    /* NULL: not known */
     int64_t index, sample_count, global_count;
     double learning_rate;
 } vt_started_step;
@@ -68,8 +68,10 @@ typedef struct {
     bool record_anew;
     bool measured; /* set by the loop: this step's parts are waited for and timed */
     vt_step_times times;
-    float *batch_input, *batch_target;       /* where a back end with memory of its own keeps a batch; else NULL */
-    float *staged_input, *staged_target;     /* the next one, on its way */
+    int tensor_count;
+    vt_tensor_spec specs[VT_BATCH_TENSORS];  /* of this rank's part of a sample */
+    void *batch_tensors[VT_BATCH_TENSORS];   /* where a back end with memory of its own keeps a batch; else NULL */
+    void *staged_tensors[VT_BATCH_TENSORS];  /* the next one, on its way */
     const vt_device_cache *caches[2];        /* sets in the device's memory, of which batches may be; or NULL */
     float *input_mean, *input_inverse_std;   /* [n_in_channels] */
     float *target_mean, *target_inverse_std; /* [n_out_channels] */

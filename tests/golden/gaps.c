@@ -87,7 +87,7 @@ static fixture open_fixture_with(vt_cpu_isa isa, const char *rate, const char *a
     EXPECT(count == BATCH * IN * HEIGHT * WIDTH);
     f.target = golden_read_float(f.file, "targets", &count);
     EXPECT(count == SIZE);
-    f.batch = (vt_batch){.sample_count = BATCH, .global_count = BATCH, .input = f.input, .target = f.target};
+    f.batch = (vt_batch){.sample_count = BATCH, .global_count = BATCH, .tensors = {f.input, f.target}};
     return f;
 }
 

@@ -101,10 +101,10 @@ static void close_fixture(fixture *f)
 
 static vt_batch batch_of(const fixture *f, int64_t index)
 {
-    return (vt_batch){.sample_count = batch_size,
-                      .global_count = batch_size,
-                      .input = f->inputs + index * batch_size * input_size,
-                      .target = f->targets + index * batch_size * target_size};
+    return (vt_batch){
+        .sample_count = batch_size,
+        .global_count = batch_size,
+        .tensors = {f->inputs + index * batch_size * input_size, f->targets + index * batch_size * target_size}};
 }
 
 /* The prediction of batch 0 laid back to [4, 3, 20, 12]. */
@@ -116,10 +116,11 @@ static void predict(fixture *f, float *fields)
                     .parallel = f->trainer->parallel,
                     .batch = batch_size,
                     .type = vt_trainer_type(f->config)};
-    vt_model_tensor input = {batch.input, 6, f->trainer->input_mean, f->trainer->input_inverse_std};
+    vt_model_tensor input = {batch.tensors[0], 6, f->trainer->input_mean, f->trainer->input_inverse_std};
     if (!f->backend->shares_host_memory) {
-        float *room = f->trainer->batch_input;
-        f->backend->copy_from_host(f->backend, room, batch.input, (size_t)(batch_size * input_size) * sizeof *room);
+        float *room = f->trainer->batch_tensors[0];
+        f->backend->copy_from_host(f->backend, room, batch.tensors[0],
+                                   (size_t)(batch_size * input_size) * sizeof *room);
         input.values = room;
     }
     vt_matrix prediction = vt_model_forward(f->trainer->model, &pass, &input, (vt_matrix){0}, f->trainer->saved);

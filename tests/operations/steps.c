@@ -133,9 +133,8 @@ static vt_batch batch_of(int step)
 {
     return (vt_batch){.sample_count = BATCH,
                       .global_count = BATCH,
-                      .input = fields[step][0],
-                      .target = fields[step][1],
-                      .dataset = samples_from,
+                      .tensors = {fields[step][0], fields[step][1]},
+                      .source = samples_from != NULL ? vt_dataset_source(samples_from) : NULL,
                       .samples = samples};
 }
 
@@ -198,8 +197,8 @@ static vt_status train_from(model *m, int first, int steps, vt_step_figures *fig
     for (int step = first; step < steps; step++) {
         vt_batch batch = batch_of(step);
         memcpy(memory, fields[step], sizeof fields[step]);
-        batch.input = memory;
-        batch.target = batch.input + BATCH * CHANNELS * HEIGHT * WIDTH;
+        batch.tensors[0] = memory;
+        batch.tensors[1] = (float *)memory + BATCH * CHANNELS * HEIGHT * WIDTH;
         VT_TRY(vt_step_start(m->trainer, &batch));
         memset(memory, 0xff, sizeof fields[step]); /* NaN */
         while (m->trainer->pending > (step + 1 < steps ? vt_step_latency(m->trainer) : 0))

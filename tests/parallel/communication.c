@@ -52,7 +52,7 @@ static void check(const char *what, const char *const *settings)
     EXPECT_OK(vt_trainer_plan(config, &data, &plan));
     EXPECT_OK(vt_trainer_open(config, &data, backend, &trainer));
     vt_batch batch = {
-        .sample_count = BATCH / config->data_parallel, .global_count = BATCH, .input = fields, .target = fields};
+        .sample_count = BATCH / config->data_parallel, .global_count = BATCH, .tensors = {fields, fields}};
     vt_communication_expected(config, world, formula);
     for (int step = 0; step < 2; step++) { /* the second is as the first */
         vt_communication_counted(world, before);

@@ -113,8 +113,7 @@ static void open_side(side *s, const char *const *settings, const vt_launch *lau
                           .global_count = batch_size,
                           .first_sample = first,
                           .first_in_batch = first,
-                          .input = s->input,
-                          .target = s->target};
+                          .tensors = {s->input, s->target}};
 }
 
 static void close_side(side *s)

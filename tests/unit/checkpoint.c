@@ -57,7 +57,7 @@ static void close_model(model *m)
 static void train_steps(model *m, int count)
 {
     vt_step_figures figures;
-    vt_batch batch = {.sample_count = BATCH, .global_count = BATCH, .input = m->input, .target = m->target};
+    vt_batch batch = {.sample_count = BATCH, .global_count = BATCH, .tensors = {m->input, m->target}};
     for (int i = 0; i < count; i++) EXPECT_OK(vt_step_train(m->trainer, &batch, &figures));
 }
 

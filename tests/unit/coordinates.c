@@ -493,7 +493,7 @@ TEST(what_is_missing_always_is_found)
             H5Sclose(space);
             H5Fclose(file);
             vt_dataset *dataset = NULL;
-            vt_read_plan *plan = NULL;
+            vt_fields_plan *plan = NULL;
             vt_dataset_options options = test_nc_options(NULL);
             options.height = options.width = 4;
             options.in_channels = options.out_channels = 2;
@@ -501,12 +501,12 @@ TEST(what_is_missing_always_is_found)
             float input[32], target[32];
             vt_decoder decoder = {0};
             EXPECT_OK(vt_dataset_open(&options, &dataset));
-            EXPECT_OK(vt_read_plan_open(&plan));
+            EXPECT_OK(vt_fields_plan_open(vt_dataset_source(dataset), &plan));
             vt_status status = VT_OK;
             for (int64_t sample = 2; sample < 4 && status == VT_OK; sample++) {
                 EXPECT_OK(vt_dataset_plan(dataset, &sample, 1, input, target, plan));
-                for (int64_t i = 0; i < vt_read_plan_items(plan) && status == VT_OK; i++)
-                    status = vt_read_plan_run(plan, i, &decoder);
+                for (int64_t i = 0; i < ((vt_read_plan *)plan)->item_count && status == VT_OK; i++)
+                    status = vt_fields_plan_run(plan, i, &decoder);
                 vt_dataset_release(dataset, plan);
             }
             EXPECT((status == VT_ERROR) == always, "always %d, chunked %d", always, chunked);
@@ -517,7 +517,7 @@ TEST(what_is_missing_always_is_found)
             vt_error_clear();
             EXPECT_ERROR(vt_dataset_check(dataset, 3), "'fields' is 1e+36");
             vt_decoder_close(&decoder);
-            vt_read_plan_close(&plan);
+            vt_fields_plan_close(&plan);
             vt_dataset_close(&dataset);
         }
 }

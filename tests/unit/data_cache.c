@@ -47,10 +47,10 @@ static int64_t wrong_values(const test_fields *fields, const vt_batch *batch)
         const int64_t t = batch->samples[i] + 1;
         if (batch->bad != NULL && batch->bad[i]) continue;
         for (int64_t j = 0; j < 4 * 32; j++)
-            wrong +=
-                (double)batch->input[i * 128 + j] != test_value(fields, t - j / 64, j / 32 % 2, 1 + j / 8 % 4, j % 8);
+            wrong += (double)test_input(batch)[i * 128 + j] !=
+                     test_value(fields, t - j / 64, j / 32 % 2, 1 + j / 8 % 4, j % 8);
         for (int64_t j = 0; j < 3 * 32; j++)
-            wrong += (double)batch->target[i * 96 + j] != test_value(fields, t + 1, j / 32, 1 + j / 8 % 4, j % 8);
+            wrong += (double)test_target(batch)[i * 96 + j] != test_value(fields, t + 1, j / 32, 1 + j / 8 % 4, j % 8);
     }
     return wrong;
 }
@@ -73,7 +73,7 @@ static int64_t read_epoch(vt_loader *loader, const test_fields *fields, int64_t 
 static vt_loader *open_loader(vt_dataset *dataset, int64_t workers, bool skip_bad)
 {
     vt_loader *loader = NULL;
-    EXPECT_OK(vt_loader_open(&(vt_loader_options){.dataset = dataset,
+    EXPECT_OK(vt_loader_open(&(vt_loader_options){.source = vt_dataset_source(dataset),
                                                   .global_batch_size = BATCH,
                                                   .drop_last = true,
                                                   .shuffle = true,
@@ -99,7 +99,7 @@ TEST(kept_times_are_those_of_the_file)
                 int64_t batches = 0;
                 vt_dataset *dataset = open_dataset(&forms[form], direct != 0, VT_UNSET_INTEGER);
                 EXPECT(vt_dataset_frame_count(dataset) == TIMES && vt_dataset_frame_channels(dataset) == 3);
-                EXPECT_NEAR(vt_dataset_frame_bytes(dataset), TIMES * 3 * 32 * 4.0, 0);
+                EXPECT(vt_dataset_source(dataset)->frame_bytes == 3 * 32 * 4);
                 EXPECT_OK(vt_dataset_keep_frames(dataset));
                 vt_loader *loader = open_loader(dataset, workers[w], false);
                 for (int64_t epoch = 0; epoch < 6; epoch++) {
@@ -183,7 +183,7 @@ TEST(batches_of_indices_only)
             EXPECT_OK(vt_loader_next(loader, &bare, &waited));
             EXPECT((whole == NULL) == (bare == NULL));
             if (whole == NULL || bare == NULL) break;
-            EXPECT(bare->input == NULL && bare->target == NULL && bare->sample_count == whole->sample_count);
+            EXPECT(test_input(bare) == NULL && test_target(bare) == NULL && bare->sample_count == whole->sample_count);
             EXPECT(memcmp(bare->samples, whole->samples, (size_t)whole->sample_count * sizeof(int64_t)) == 0);
         } while (true);
         vt_loader_close(&loader);
@@ -230,14 +230,14 @@ GPU_TEST(a_devices_cache_gives_the_same_batches)
         vt_loader *loader = NULL;
         const vt_batch *batch = NULL;
         double waited = 0;
-        void *input = NULL, *target = NULL;
+        void *tensors[2] = {NULL};
         float host_input[BATCH * 128], host_target[BATCH * 96];
         EXPECT_OK(path_open_trainers(isa, &backend));
-        EXPECT_OK(vt_device_cache_open(backend, dataset, &cache));
-        EXPECT(vt_device_cache_dataset(cache) == dataset);
-        EXPECT_OK(backend->allocate(backend, VT_MEMORY_DATA, sizeof host_input, &input));
-        EXPECT_OK(backend->allocate(backend, VT_MEMORY_DATA, sizeof host_target, &target));
-        EXPECT_OK(vt_loader_open(&(vt_loader_options){.dataset = dataset,
+        EXPECT_OK(vt_device_cache_open(backend, vt_dataset_source(dataset), &cache));
+        EXPECT(vt_device_cache_source(cache) == vt_dataset_source(dataset));
+        EXPECT_OK(backend->allocate(backend, VT_MEMORY_DATA, sizeof host_input, &tensors[0]));
+        EXPECT_OK(backend->allocate(backend, VT_MEMORY_DATA, sizeof host_target, &tensors[1]));
+        EXPECT_OK(vt_loader_open(&(vt_loader_options){.source = vt_dataset_source(dataset),
                                                       .global_batch_size = BATCH,
                                                       .drop_last = true,
                                                       .shuffle = true,
@@ -250,18 +250,18 @@ GPU_TEST(a_devices_cache_gives_the_same_batches)
         for (int i = 0; i < SAMPLES / BATCH; i++) {
             EXPECT_OK(vt_loader_next(loader, &batch, &waited));
             VT_ASSERT(batch != NULL);
-            EXPECT(batch->dataset == dataset && batch->input == NULL);
-            vt_device_cache_batch(cache, batch, input, target);
-            backend->copy_to_host(backend, host_input, input, sizeof host_input);
-            backend->copy_to_host(backend, host_target, target, sizeof host_target);
+            EXPECT(batch->source == vt_dataset_source(dataset) && test_input(batch) == NULL);
+            vt_device_cache_batch(cache, batch, tensors);
+            backend->copy_to_host(backend, host_input, tensors[0], sizeof host_input);
+            backend->copy_to_host(backend, host_target, tensors[1], sizeof host_target);
             vt_batch read = *batch;
-            read.input = host_input;
-            read.target = host_target;
+            read.tensors[VT_TENSOR_INPUT] = host_input;
+            read.tensors[VT_TENSOR_TARGET] = host_target;
             EXPECT(wrong_values(&fields, &read) == 0, "batch %d", i);
         }
         vt_loader_close(&loader);
-        backend->release(backend, input);
-        backend->release(backend, target);
+        backend->release(backend, tensors[0]);
+        backend->release(backend, tensors[1]);
         vt_device_cache_close(&cache);
         vt_dataset_close(&dataset);
         vt_backend_close(&backend);

@@ -39,6 +39,17 @@ vt_dataset_options test_fields_options(const test_fields *fields);
 /* That opening the set fails with the message. */
 void test_expect_open_error(const vt_dataset_options *options, const char *message);
 
+/* What the loader read, as floats. */
+static inline const float *test_input(const vt_batch *batch)
+{
+    return batch->tensors[VT_TENSOR_INPUT];
+}
+
+static inline const float *test_target(const vt_batch *batch)
+{
+    return batch->tensors[VT_TENSOR_TARGET];
+}
+
 /* "<directory of the test>/<name>", made with the directories above it; the text stands until the eighth call after. */
 const char *test_path(const char *name);
 

@@ -43,8 +43,8 @@ static void expect_batch(const vt_batch *batch, const int64_t *order, int64_t fi
     for (int64_t i = 0; i < count && i < batch->sample_count; i++) {
         int64_t sample = order[first + i];
         EXPECT(batch->samples[i] == sample, "%lld, expected %lld", (long long)batch->samples[i], (long long)sample);
-        EXPECT_NEAR((double)batch->input[i * 24 + 23], test_value(&file, sample, 1, 2, 3), 0);
-        EXPECT_NEAR((double)batch->target[i * 12 + 5], test_value(&file, sample + 1, 0, 1, 1), 0);
+        EXPECT_NEAR((double)test_input(batch)[i * 24 + 23], test_value(&file, sample, 1, 2, 3), 0);
+        EXPECT_NEAR((double)test_target(batch)[i * 12 + 5], test_value(&file, sample + 1, 0, 1, 1), 0);
     }
 }
 
@@ -116,7 +116,7 @@ static void expect_epochs(vt_dataset *dataset, bool shuffle, bool drop_last, boo
     vt_loader *loader = NULL;
     const vt_batch *batch = NULL;
     double waited = 0;
-    vt_loader_options options = {.dataset = dataset,
+    vt_loader_options options = {.source = vt_dataset_source(dataset),
                                  .global_batch_size = 5,
                                  .drop_last = drop_last,
                                  .shuffle = shuffle,
@@ -180,7 +180,7 @@ static void expect_parts(int64_t limit, bool drop_last, bool read_ahead)
         vt_loader *loader = NULL;
         const vt_batch *batch = NULL;
         double waited = 0;
-        vt_loader_options options = {.dataset = dataset,
+        vt_loader_options options = {.source = vt_dataset_source(dataset),
                                      .global_batch_size = SIZE,
                                      .part = part,
                                      .parts = PARTS,
@@ -200,7 +200,7 @@ static void expect_parts(int64_t limit, bool drop_last, bool read_ahead)
             expect_batch(batch, order, b * SIZE + begin, count);
             if (batch == NULL) continue;
             EXPECT(batch->first_in_batch == begin && batch->global_count == size);
-            EXPECT((batch->input == NULL) == (count == 0) && (batch->target == NULL) == (count == 0));
+            EXPECT((test_input(batch) == NULL) == (count == 0) && (test_target(batch) == NULL) == (count == 0));
             for (int64_t i = 0; i < batch->sample_count; i++) seen[batch->samples[i]]++;
         }
         EXPECT_OK(vt_loader_next(loader, &batch, &waited));
@@ -227,7 +227,7 @@ TEST(many_short_lives)
         const vt_batch *batch = NULL;
         double waited = 0;
         vt_loader_options options = {
-            .dataset = dataset, .global_batch_size = 2, .prefetch = 1 + life % 4, .workers = 1};
+            .source = vt_dataset_source(dataset), .global_batch_size = 2, .prefetch = 1 + life % 4, .workers = 1};
         EXPECT_OK(vt_loader_open(&options, &loader));
         const int64_t steps = life % 5, first = life % 7, other_epoch = life % 3, other_first = life % 11;
         if (steps > 0) EXPECT_OK(vt_loader_begin(loader, 0, first));
@@ -248,8 +248,11 @@ TEST(two_loaders_at_once)
     int64_t order[SAMPLES];
     vt_random_permutation(0, 0, SAMPLES, order);
     for (int i = 0; i < 2; i++) {
-        vt_loader_options options = {
-            .dataset = datasets[i], .global_batch_size = 1, .shuffle = true, .prefetch = 2, .workers = 1};
+        vt_loader_options options = {.source = vt_dataset_source(datasets[i]),
+                                     .global_batch_size = 1,
+                                     .shuffle = true,
+                                     .prefetch = 2,
+                                     .workers = 1};
         EXPECT_OK(vt_loader_open(&options, &loaders[i]));
         EXPECT_OK(vt_loader_begin(loaders[i], 0, 0));
     }
@@ -271,7 +274,8 @@ static void expect_error_at(vt_dataset *dataset, bool read_ahead, int64_t good_b
     vt_loader *loader = NULL;
     const vt_batch *batch = NULL;
     double waited = 0;
-    vt_loader_options options = {.dataset = dataset, .global_batch_size = 4, .prefetch = 3, .workers = read_ahead};
+    vt_loader_options options = {
+        .source = vt_dataset_source(dataset), .global_batch_size = 4, .prefetch = 3, .workers = read_ahead};
     EXPECT_OK(vt_loader_open(&options, &loader));
     for (int again = 0; again < 2; again++) {
         EXPECT_OK(vt_loader_begin(loader, 0, 0));
@@ -316,7 +320,8 @@ TEST(unchecked_values_are_told_of_when_asked_about)
         double waited = 0;
         EXPECT_OK(vt_dataset_open(&options, &dataset));
         if (keeps) EXPECT_OK(vt_dataset_keep_frames(dataset));
-        vt_loader_options of_loader = {.dataset = dataset, .global_batch_size = 4, .prefetch = 3, .workers = 1};
+        vt_loader_options of_loader = {
+            .source = vt_dataset_source(dataset), .global_batch_size = 4, .prefetch = 3, .workers = 1};
         EXPECT_OK(vt_loader_open(&of_loader, &loader));
         EXPECT_OK(vt_loader_begin(loader, 0, 0));
         for (int b = 0; b < 2; b++) EXPECT_OK(vt_loader_next(loader, &batch, &waited));
@@ -324,7 +329,7 @@ TEST(unchecked_values_are_told_of_when_asked_about)
             EXPECT_ERROR(vt_loader_next(loader, &batch, &waited), "'fields' is NaN at time 10, channel 1");
         } else {
             EXPECT_OK(vt_loader_next(loader, &batch, &waited));
-            EXPECT(isnan(batch->input[2 * 24 + 13]) && isfinite(batch->input[24 + 13]));
+            EXPECT(isnan(test_input(batch)[2 * 24 + 13]) && isfinite(test_input(batch)[24 + 13]));
             EXPECT_OK(vt_dataset_check(dataset, 8));
             EXPECT_ERROR(vt_dataset_check(dataset, 10),
                          "2001.h5: 'fields' is NaN at time 10, channel 1, row 0, column 1");
@@ -338,7 +343,8 @@ TEST(fewer_samples_than_a_batch)
 {
     vt_dataset *dataset = open_dataset(&file);
     vt_loader *loader = NULL;
-    vt_loader_options options = {.dataset = dataset, .global_batch_size = 24, .drop_last = true, .prefetch = 1};
+    vt_loader_options options = {
+        .source = vt_dataset_source(dataset), .global_batch_size = 24, .drop_last = true, .prefetch = 1};
     EXPECT_ERROR(vt_loader_open(&options, &loader), "has 23 samples, fewer than one batch of 24");
     options.drop_last = false;
     EXPECT_OK(vt_loader_open(&options, &loader));
@@ -349,13 +355,13 @@ TEST(fewer_samples_than_a_batch)
 
 static int memory_balance;
 
-static float *count_allocate(size_t bytes, void *context)
+static void *count_allocate(size_t bytes, void *context)
 {
     ++*(int *)context;
     return malloc(bytes);
 }
 
-static void count_release(float *memory, void *context)
+static void count_release(void *memory, void *context)
 {
     --*(int *)context;
     free(memory);
@@ -365,7 +371,7 @@ TEST(memory_of_the_caller)
 {
     vt_dataset *dataset = open_dataset(&file);
     vt_loader *loader = NULL;
-    vt_loader_options options = {.dataset = dataset,
+    vt_loader_options options = {.source = vt_dataset_source(dataset),
                                  .global_batch_size = 4,
                                  .prefetch = 3,
                                  .workers = 1,

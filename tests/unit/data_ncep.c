@@ -43,13 +43,16 @@ TEST(persistence)
     VT_ASSERT(dataset != NULL);
     EXPECT(vt_dataset_sample_count(dataset) == 1456, "%lld", (long long)vt_dataset_sample_count(dataset));
     EXPECT_OK(vt_loader_open(
-        &(vt_loader_options){.dataset = dataset, .global_batch_size = 16, .prefetch = 3, .workers = 1}, &loader));
+        &(vt_loader_options){
+            .source = vt_dataset_source(dataset), .global_batch_size = 16, .prefetch = 3, .workers = 1},
+        &loader));
     EXPECT_OK(vt_loader_begin(loader, 0, 0));
     double loss = 0, waited = 0;
     const vt_batch *batch = NULL;
     while (vt_loader_next(loader, &batch, &waited) == VT_OK && batch != NULL) {
         for (int64_t s = 0; s < batch->sample_count; s++) {
-            const float *now = batch->input + s * 4 * POINTS, *next = batch->target + s * POINTS;
+            const float *now = (const float *)batch->tensors[VT_TENSOR_INPUT] + s * 4 * POINTS,
+                        *next = (const float *)batch->tensors[VT_TENSOR_TARGET] + s * POINTS;
             double difference = 0, norm = 0;
             for (int i = 0; i < POINTS; i++) {
                 double change = (double)(next[i] - now[i]) / (double)std,

@@ -209,7 +209,7 @@ TEST(netcdf_missing_values_and_wrong_names)
         const vt_batch *batch = NULL;
         vt_loader *loader = NULL;
         double waited = 0;
-        vt_loader_options of_loader = {.dataset = dataset, .global_batch_size = 1};
+        vt_loader_options of_loader = {.source = vt_dataset_source(dataset), .global_batch_size = 1};
         EXPECT_OK(vt_loader_open(&of_loader, &loader));
         EXPECT_OK(vt_loader_begin(loader, 0, 0));
         EXPECT_ERROR(vt_loader_next(loader, &batch, &waited), "'t2m' is NaN or missing (_FillValue) at time 2");
@@ -371,9 +371,10 @@ static int64_t wrong_values(const vt_batch *batch)
     for (int64_t i = 0; i < batch->sample_count; i++) {
         int64_t t = batch->samples[i] + 1;
         for (int64_t j = 0; j < 6 * 48; j++)
-            wrong += (double)batch->input[i * 288 + j] != test_value(&file, t - j / 144, j / 48 % 3, j / 8 % 6, j % 8);
+            wrong +=
+                (double)test_input(batch)[i * 288 + j] != test_value(&file, t - j / 144, j / 48 % 3, j / 8 % 6, j % 8);
         for (int64_t j = 0; j < 2 * 48; j++)
-            wrong += (double)batch->target[i * 96 + j] != test_value(&file, t + 1, j / 48, j / 8 % 6, j % 8);
+            wrong += (double)test_target(batch)[i * 96 + j] != test_value(&file, t + 1, j / 48, j / 8 % 6, j % 8);
     }
     return wrong;
 }
@@ -395,8 +396,11 @@ TEST(many_threads_give_the_sampler_s_batches)
             const vt_batch *batch = NULL;
             double waited = 0;
             int64_t wrong = 0, seen = 0;
-            vt_loader_options options = {
-                .dataset = dataset, .global_batch_size = 9, .shuffle = workers != 4, .prefetch = 3, .workers = workers};
+            vt_loader_options options = {.source = vt_dataset_source(dataset),
+                                         .global_batch_size = 9,
+                                         .shuffle = workers != 4,
+                                         .prefetch = 3,
+                                         .workers = workers};
             EXPECT_OK(vt_loader_open(&options, &loader));
             for (int64_t epoch = 0; epoch < 4; epoch++) {
                 EXPECT_OK(vt_loader_begin(loader, epoch, epoch == 2 ? 3 : 0)); /* the third from its midst */
@@ -426,8 +430,11 @@ TEST(bad_samples_are_marked_and_replaced)
         vt_loader *loader = NULL;
         const vt_batch *batch = NULL;
         double waited = 0;
-        vt_loader_options options = {
-            .dataset = dataset, .global_batch_size = 4, .prefetch = 2, .workers = form & 2 ? 3 : 0, .skip_bad = true};
+        vt_loader_options options = {.source = vt_dataset_source(dataset),
+                                     .global_batch_size = 4,
+                                     .prefetch = 2,
+                                     .workers = form & 2 ? 3 : 0,
+                                     .skip_bad = true};
         EXPECT_OK(vt_loader_open(&options, &loader));
         EXPECT_OK(vt_loader_begin(loader, 0, 0));
         for (int64_t b = 0; b < 6; b++) {
@@ -438,14 +445,14 @@ TEST(bad_samples_are_marked_and_replaced)
                 EXPECT(batch->bad[i] == (t >= 19 && t <= 21), "time %lld", (long long)t);
             }
             EXPECT_OK(vt_loader_replace_bad(loader, batch, batch->bad));
-            if (b == 4) EXPECT(memcmp(batch->input, batch->input + 288, 288 * sizeof(float)) != 0);
-            if (b == 4) EXPECT(memcmp(batch->input + 2 * 288, batch->input, 288 * sizeof(float)) == 0);
-            for (int64_t i = 0; i < 4 * 288; i++) EXPECT(isfinite(batch->input[i]));
+            if (b == 4) EXPECT(memcmp(test_input(batch), test_input(batch) + 288, 288 * sizeof(float)) != 0);
+            if (b == 4) EXPECT(memcmp(test_input(batch) + 2 * 288, test_input(batch), 288 * sizeof(float)) == 0);
+            for (int64_t i = 0; i < 4 * 288; i++) EXPECT(isfinite(test_input(batch)[i]));
         }
         const bool all[4] = {true, true, true, true};
         EXPECT_OK(vt_loader_next(loader, &batch, &waited));
         EXPECT_OK(vt_loader_replace_bad(loader, batch, all));
-        EXPECT(memcmp(batch->input, batch->input + 288, 288 * sizeof(float)) == 0);
+        EXPECT(memcmp(test_input(batch), test_input(batch) + 288, 288 * sizeof(float)) == 0);
         vt_loader_close(&loader);
         vt_dataset_close(&dataset);
     }
@@ -472,7 +479,7 @@ TEST(synthetic_batches)
         options.rows = part == 2 ? 3 : 6;
         EXPECT_OK(vt_dataset_open(&options, &dataset));
         EXPECT(vt_dataset_sample_count(dataset) == 10);
-        vt_loader_options reader = {.dataset = dataset,
+        vt_loader_options reader = {.source = vt_dataset_source(dataset),
                                     .global_batch_size = 4,
                                     .drop_last = true,
                                     .prefetch = 2,
@@ -482,9 +489,9 @@ TEST(synthetic_batches)
         EXPECT_OK(vt_loader_open(&reader, &loader));
         EXPECT_OK(vt_loader_begin(loader, 0, 0));
         EXPECT_OK(vt_loader_next(loader, &batch, &waited));
-        if (part == 0) memcpy(whole, batch->input, sizeof whole);
-        if (part == 1) EXPECT(memcmp(batch->input, whole + 2 * 96, 2 * 96 * sizeof(float)) == 0);
-        if (part == 2) EXPECT(memcmp(batch->input + 24, whole + 48 + 16, 24 * sizeof(float)) == 0);
+        if (part == 0) memcpy(whole, test_input(batch), sizeof whole);
+        if (part == 1) EXPECT(memcmp(test_input(batch), whole + 2 * 96, 2 * 96 * sizeof(float)) == 0);
+        if (part == 2) EXPECT(memcmp(test_input(batch) + 24, whole + 48 + 16, 24 * sizeof(float)) == 0);
         vt_loader_close(&loader);
         vt_dataset_close(&dataset);
     }

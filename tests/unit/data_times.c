@@ -137,8 +137,12 @@ TEST(batches_cross_files)
     for (int i = 0; i < 2; i++) {
         sets[i] = open_in(i == 0 ? "whole" : "cut", &options);
         if (sets[i] == NULL) return;
-        const vt_loader_options ahead = {
-            .dataset = sets[i], .global_batch_size = 4, .shuffle = true, .seed = 3, .prefetch = 2, .workers = 2};
+        const vt_loader_options ahead = {.source = vt_dataset_source(sets[i]),
+                                         .global_batch_size = 4,
+                                         .shuffle = true,
+                                         .seed = 3,
+                                         .prefetch = 2,
+                                         .workers = 2};
         EXPECT_OK(vt_loader_open(&ahead, &loaders[i]));
         if (loaders[i] == NULL) return;
     }
@@ -152,8 +156,10 @@ TEST(batches_cross_files)
             if (batches[0] == NULL || batches[1] == NULL) return;
             EXPECT(batches[0]->sample_count == batches[1]->sample_count);
             const size_t bytes = (size_t)batches[0]->sample_count * TEST_NC_POINTS * sizeof(float);
-            EXPECT(memcmp(batches[0]->input, batches[1]->input, bytes) == 0, "batch %d of epoch %d", b, epoch);
-            EXPECT(memcmp(batches[0]->target, batches[1]->target, bytes) == 0, "batch %d of epoch %d", b, epoch);
+            EXPECT(memcmp(test_input(batches[0]), test_input(batches[1]), bytes) == 0, "batch %d of epoch %d", b,
+                   epoch);
+            EXPECT(memcmp(test_target(batches[0]), test_target(batches[1]), bytes) == 0, "batch %d of epoch %d", b,
+                   epoch);
         }
     }
     for (int i = 0; i < 2; i++) {

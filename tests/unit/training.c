@@ -259,7 +259,7 @@ static void open_small(small_model *m, const char *const *settings)
     EXPECT_OK(vt_trainer_open(m->config, &data, m->backend, &m->trainer));
     fill_random(m->input, BATCH * IN, 1, 3);
     fill_random(m->target, BATCH * TARGET, 2, 3);
-    m->batch = (vt_batch){.sample_count = BATCH, .global_count = BATCH, .input = m->input, .target = m->target};
+    m->batch = (vt_batch){.sample_count = BATCH, .global_count = BATCH, .tensors = {m->input, m->target}};
 }
 
 static void close_small(small_model *m)
@@ -339,8 +339,7 @@ TEST(forecast_is_what_is_evaluated)
     double sum = 0, std = 4; /* of channel 1 in open_small */
     open_small(&m, (const char *const[]){"dropout", "0.3", NULL});
     train_steps(&m, 3);
-    vt_batch one = {
-        .sample_count = 1, .global_count = 1, .input = m.input + IN, .target = m.target + TARGET}; /* sample 1 */
+    vt_batch one = {.sample_count = 1, .global_count = 1, .tensors = {m.input + IN, m.target + TARGET}}; /* sample 1 */
     vt_evaluation_open(m.config, &sums);
     EXPECT_OK(vt_step_evaluate(m.trainer, &one, false, &sums));
     EXPECT_OK(vt_step_forecast(m.trainer, &one, CHANNEL, field, target));

@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/random.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "source/fields/fields_file.h"
@@ -308,7 +307,7 @@ static vt_status open_files(vt_dataset *dataset)
         vt_log_warning("%lld files of %s in all have gaps between their times", (long long)dataset->gaps,
                        options->directory);
     vt_dataset_join_pieces(dataset);
-    VT_CHECK(dataset->sample_count > 0,
+    VT_CHECK(dataset->source.sample_count > 0,
              "%s '%s': no file is long enough for one sample, which spans %lld times (n_history %lld, dt %lld)",
              options->option_name, options->directory, (long long)(options->dt * (options->history + 1) + 1),
              (long long)options->history, (long long)options->dt);
@@ -321,7 +320,7 @@ static vt_status open_synthetic(vt_dataset *dataset)
     const vt_dataset_options *options = &dataset->options;
     bool limited = options->sample_limit != VT_UNSET_INTEGER;
     dataset->shape = (vt_fields_shape){0, vt_dataset_window_channels(options), options->height, options->width};
-    dataset->sample_count = limited ? options->sample_limit : SYNTHETIC_SAMPLES;
+    dataset->source.sample_count = limited ? options->sample_limit : SYNTHETIC_SAMPLES;
     vt_dataset_take_latitudes(dataset);
     return VT_OK;
 }
@@ -337,6 +336,25 @@ static void take_form(vt_dataset *dataset, const vt_fields_form *form)
     own->variables = dataset->variables = copy_or_none(form->variables);
     own->coordinates = dataset->coordinates = copy_or_none(form->coordinates);
     own->time_step = dataset->time_step = copy_or_none(form->time_step);
+}
+
+/* What the rest of the program sees of it. */
+static void take_source(vt_dataset *dataset)
+{
+    vt_source *source = &dataset->source;
+    const vt_dataset_options *options = &dataset->options;
+    const int64_t rows = options->rows, width = options->width;
+    source->kind = options->synthetic ? &vt_source_noise : &vt_source_fields;
+    source->is_constant = options->synthetic;
+    source->option_name = options->option_name;
+    source->path = options->directory;
+    source->tensor_count = 2;
+    source->specs[VT_TENSOR_INPUT] =
+        (vt_tensor_spec){"input", VT_TENSOR_FLOAT32, 3, {options->in_channels, rows, width}};
+    source->specs[VT_TENSOR_TARGET] =
+        (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 3, {options->out_channels, rows, width}};
+    source->frame_bytes = (size_t)(vt_dataset_frame_channels(dataset) * rows * width) * sizeof(float);
+    source->pieces_per_sample = options->history + 2;
 }
 
 vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result)
@@ -355,11 +373,12 @@ vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result
     dataset->options.option_name = dataset->option_name = vt_text_copy(options->option_name);
     take_form(dataset, &options->form);
     dataset->open_limit = OPEN_FILES;
-    VT_TRY(vt_read_plan_open(&dataset->plan));
+    VT_TRY(vt_fields_plan_open(&dataset->source, &dataset->plan));
     VT_TRY(options->synthetic ? open_synthetic(dataset) : open_files(dataset));
-    dataset->whole_count = dataset->sample_count;
-    if (options->sample_limit != VT_UNSET_INTEGER && options->sample_limit < dataset->sample_count)
-        dataset->sample_count = options->sample_limit;
+    dataset->source.whole_count = dataset->source.sample_count;
+    if (options->sample_limit != VT_UNSET_INTEGER && options->sample_limit < dataset->source.sample_count)
+        dataset->source.sample_count = options->sample_limit;
+    take_source(dataset);
     *result = dataset;
     dataset = NULL;
 done:
@@ -384,7 +403,7 @@ void vt_dataset_close(vt_dataset **pointer)
     for (int k = 0; k < 2; k++) free(dataset->stored[k]);
     free(dataset->time_doubt);
     vt_file_list_close(&dataset->list);
-    vt_read_plan_close(&dataset->plan);
+    vt_fields_plan_close(&dataset->plan);
     vt_decoder_close(&dataset->decoder);
     vt_chunk_cache_close(&dataset->cache);
     vt_frame_cache_close(&dataset->kept);
@@ -409,12 +428,18 @@ const char *vt_dataset_obstacle(const vt_dataset *dataset)
 
 int64_t vt_dataset_sample_count(const vt_dataset *dataset)
 {
-    return dataset->sample_count;
+    return dataset->source.sample_count;
 }
 
-int64_t vt_dataset_whole_count(const vt_dataset *dataset)
+vt_source *vt_dataset_source(const vt_dataset *dataset)
 {
-    return dataset->whole_count;
+    return (vt_source *)&dataset->source;
+}
+
+vt_dataset *vt_dataset_of(vt_source *source)
+{
+    const bool is_dataset = source != NULL && (source->kind == &vt_source_fields || source->kind == &vt_source_noise);
+    return is_dataset ? (vt_dataset *)source : NULL;
 }
 
 const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset)

@@ -33,7 +33,7 @@ typedef struct {
     uint64_t seed;        /* of the noise */
 } vt_dataset_options;
 
-typedef struct vt_dataset vt_dataset;
+typedef struct vt_dataset vt_dataset; /* begins with a vt_source */
 
 /* Looks at every file (shapes, channel names, latitudes), reads no fields. Errors: no such directory, no files, a file
  * that is not HDF5, `fields` missing, not 4-D float, too small for the window or the channels, files that differ in
@@ -43,8 +43,9 @@ void vt_dataset_close(vt_dataset **dataset);
 
 int64_t vt_dataset_sample_count(const vt_dataset *dataset);
 
-/* Samples that the files hold, sample_limit or not. */
-int64_t vt_dataset_whole_count(const vt_dataset *dataset);
+/* The dataset as a source, and back: NULL where the source is of another kind, or NULL. */
+vt_source *vt_dataset_source(const vt_dataset *dataset);
+vt_dataset *vt_dataset_of(vt_source *source);
 
 /* The options it was opened with, `rows` spelled out: the sizes of a sample. */
 const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset);
@@ -68,7 +69,7 @@ bool vt_dataset_has_grid(const vt_dataset *dataset, int64_t height, int64_t widt
 /* Latitudes [height] or longitudes [width] of the window as files say them, or NULL where none does. */
 const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longitudes);
 
-/* "…/2013.h5, time 17": where a sample's input ends; for messages and logs. */
+/* "…/2013.h5, time 17": where a sample's input ends. */
 void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer, int64_t size);
 
 /* Reads sample `sample`: input [in_channels, rows, width] = fields[t], fields[t - dt], … fields[t - history * dt]
@@ -117,17 +118,15 @@ void vt_dataset_log_coordinates(const vt_dataset *dataset);
  * out_channels, rows, width]. Any thread. The files are held open until vt_dataset_release; `plan` keeps them. When it
  * fails, nothing is held. Values that stay in memory from here on are looked at even if `unchecked`. */
 vt_status vt_dataset_plan(vt_dataset *dataset, const int64_t *samples, int64_t count, float *input, float *target,
-                          vt_read_plan *plan);
-void vt_dataset_release(vt_dataset *dataset, vt_read_plan *plan);
+                          vt_fields_plan *plan);
+void vt_dataset_release(vt_dataset *dataset, vt_fields_plan *plan);
 
-/* Frames: the times that samples use, numbered through all files. Of each the channels that input or target need
- * (vt_dataset_frame_channels), [channels, rows, width]. 0 of a synthetic set. */
+/* Frames: the times that samples use, numbered through all files. Of each the channels that input or target need,
+ * [channels, rows, width]: of an input the first in_channels / (history + 1), of a target the first out_channels. */
 int64_t vt_dataset_frame_count(const vt_dataset *dataset);
 int64_t vt_dataset_frame_channels(const vt_dataset *dataset);
-double vt_dataset_frame_bytes(const vt_dataset *dataset); /* of all of them, as float32 */
 
-/* frames [history + 2] of a sample: the input's, from the newest time to the oldest, then the target's. Of an input
- * the frame's first in_channels / (history + 1) channels are used, of a target its first out_channels. */
+/* frames [history + 2] of a sample: the input's, from the newest time to the oldest, then the target's. */
 void vt_dataset_frames(const vt_dataset *dataset, int64_t sample, int64_t *frames);
 
 /* values [channels, rows, width] = frame `frame`. Errors and threads as with vt_dataset_read. */
@@ -138,9 +137,6 @@ vt_status vt_dataset_keep_frames(vt_dataset *dataset);
 
 /* How many are there. Any thread. */
 int64_t vt_dataset_kept_frames(vt_dataset *dataset);
-
-/* Fills a batch's place `position` (of the global batch) of a synthetic set. */
-void vt_dataset_fill(const vt_dataset *dataset, int64_t position, float *input, float *target);
 
 /* Why some file can't be read past HDF5 ("2013.h5: 'fields' is compressed with 'lzf'"), or NULL when all can. */
 const char *vt_dataset_obstacle(const vt_dataset *dataset);

@@ -76,7 +76,7 @@ static void log_step(const vt_dataset *dataset)
     const int64_t crossing = vt_dataset_crossing_samples(dataset);
     if (crossing > 0)
         vt_log_info("%lld of the %lld samples reach from one file into the next, whose times follow",
-                    (long long)crossing, (long long)dataset->sample_count);
+                    (long long)crossing, (long long)dataset->source.sample_count);
     if (minutes == usual || options->dt * minutes == usual || dataset->time_step != NULL) return;
     char *advice = usual % minutes == 0
                        ? vt_text_format("; %d hours would be --dt=%lld", VT_HOURS_A_TIME, (long long)(usual / minutes))

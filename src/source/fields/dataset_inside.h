@@ -35,6 +35,7 @@ typedef struct {
 } vt_set_stretch;
 
 struct vt_dataset {
+    vt_source source;
     char *directory, *option_name, *variables, *coordinates, *time_step;
     vt_dataset_options options;
     vt_file_list list;
@@ -43,10 +44,8 @@ struct vt_dataset {
     int64_t piece_count;
     vt_set_stretch *stretches;
     int64_t stretch_count;
-    int64_t minutes_a_time; /* a length (calendar.h); 0: neither the files nor time_step say it */
-    int64_t gaps;           /* files that have some; the first one is told, and the number */
-    int64_t sample_count;
-    int64_t whole_count;          /* samples without sample_limit */
+    int64_t minutes_a_time;       /* a length (calendar.h); 0: neither the files nor time_step say it */
+    int64_t gaps;                 /* files that have some; the first one is told, and the number */
     vt_frame_window window;       /* of the grid, all rows */
     vt_fields_shape shape;        /* of every file, but for the times */
     char **channel_names;         /* [shape.channels], or NULL */
@@ -54,14 +53,13 @@ struct vt_dataset {
     char *grid_doubt;             /* why latitudes aren't known though there is something, or NULL */
     char *turned, *unknown; /* the first file whose rows are turned round; the first that says no latitudes; or NULL */
     bool rotated, no_latitudes;
-    double *latitudes;   /* [options.height] */
-    double *stored[2];   /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
-    char *obstacle;      /* of the first file that has one */
-    char *time_doubt;    /* why a file's times are not known though it has a coordinate, or NULL */
-    int64_t frame_count; /* times that samples use, of all files */
+    double *latitudes; /* [options.height] */
+    double *stored[2]; /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
+    char *obstacle;    /* of the first file that has one */
+    char *time_doubt;  /* why a file's times are not known though it has a coordinate, or NULL */
     vt_chunk_cache cache;
     vt_frame_cache *kept; /* NULL: none is wished; guarded by `lock` */
-    vt_read_plan *plan;   /* of vt_dataset_read */
+    vt_fields_plan *plan; /* of vt_dataset_read */
     vt_decoder decoder;
     pthread_mutex_t lock; /* guards what follows, and `files` */
     int64_t open_files, open_limit;
@@ -87,6 +85,8 @@ static inline const char *vt_dataset_group_path(const vt_dataset *dataset, int64
 {
     return dataset->list.paths[dataset->list.first[index]];
 }
+
+extern const vt_source_kind vt_source_fields, vt_source_noise;
 
 void vt_dataset_add_piece(vt_dataset *dataset, const vt_set_piece *piece);
 

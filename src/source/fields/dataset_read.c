@@ -4,17 +4,12 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/random.h"
 #include "config/config.h"
 #include "source/fields/dataset_inside.h"
 
 void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer, int64_t size)
 {
     int64_t time;
-    if (dataset->options.synthetic) {
-        snprintf(buffer, (size_t)size, "synthetic sample %lld", (long long)sample);
-        return;
-    }
     const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
     const vt_set_piece *piece = vt_dataset_piece(dataset, stretch, time);
     snprintf(buffer, (size_t)size, "%s, time %lld", vt_dataset_group_path(dataset, piece->file),
@@ -23,10 +18,10 @@ void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer
 
 /* ---- reading ---- */
 
-static vt_status add_reading(vt_dataset *dataset, const vt_frame *frame, vt_read_plan *plan)
+static vt_status add_reading(vt_dataset *dataset, const vt_frame *frame, vt_fields_plan *plan)
 {
     vt_status status = VT_OK;
-    VT_TRY(vt_read_plan_add(plan, frame));
+    VT_TRY(vt_fields_plan_add(plan, frame));
     dataset->files[frame->file].users++;
 done:
     return status;
@@ -35,7 +30,7 @@ done:
 /* The fields of time `time` of a stretch come from the cache, or from the file; the first who wants them there has them
  * read into the cache, too, as one more frame of that time. */
 static vt_status add_frame(vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time, vt_frame *frame,
-                           vt_read_plan *plan)
+                           vt_fields_plan *plan)
 {
     vt_status status = VT_OK;
     vt_frame_cache *cache = dataset->kept;
@@ -43,7 +38,7 @@ static vt_status add_frame(vt_dataset *dataset, const vt_set_stretch *stretch, i
     const int64_t index = stretch->first_frame + time;
     const int64_t points = dataset->options.rows * dataset->options.width;
     if (cache != NULL && cache->states[index] == VT_FRAME_KEPT) {
-        vt_read_plan_add_copy(plan, vt_frame_cache_place(cache, index), frame->values, frame->channels * points);
+        vt_fields_plan_add_copy(plan, vt_frame_cache_place(cache, index), frame->values, frame->channels * points);
         goto done;
     }
     frame->file = piece->file;
@@ -63,7 +58,7 @@ done:
 }
 
 static vt_status add_frames(vt_dataset *dataset, int64_t sample, int64_t place, float *input, float *target,
-                            vt_read_plan *plan)
+                            vt_fields_plan *plan)
 {
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
@@ -81,15 +76,15 @@ done:
 }
 
 /* What it brought for the cache is kept, when all of it came. */
-static void release_frames(vt_dataset *dataset, vt_read_plan *plan)
+static void release_frames(vt_dataset *dataset, vt_fields_plan *plan)
 {
-    const bool complete = vt_read_plan_is_complete(plan);
-    for (int64_t f = 0; f < vt_read_plan_frames(plan); f++) {
-        const vt_frame *frame = vt_read_plan_frame(plan, f);
+    const bool complete = vt_fields_plan_is_complete(plan);
+    for (int64_t f = 0; f < vt_fields_plan_frames(plan); f++) {
+        const vt_frame *frame = vt_fields_plan_frame(plan, f);
         dataset->files[frame->file].users--;
         if (frame->kept_as >= 0) vt_frame_cache_settle(dataset->kept, frame->kept_as, complete);
     }
-    vt_read_plan_clear(plan);
+    vt_fields_plan_clear(plan);
 }
 
 static vt_read_manner manner_of(vt_dataset *dataset, bool checked)
@@ -98,7 +93,7 @@ static vt_read_manner manner_of(vt_dataset *dataset, bool checked)
 }
 
 static vt_status plan_samples(vt_dataset *dataset, const int64_t *samples, int64_t count, bool checked, float *input,
-                              float *target, vt_read_plan *plan)
+                              float *target, vt_fields_plan *plan)
 {
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
@@ -106,11 +101,11 @@ static vt_status plan_samples(vt_dataset *dataset, const int64_t *samples, int64
     const vt_frame_window window = vt_dataset_own_window(dataset);
     const vt_read_manner manner = manner_of(dataset, checked);
     pthread_mutex_lock(&dataset->lock);
-    vt_read_plan_clear(plan);
+    vt_fields_plan_clear(plan);
     for (int64_t i = 0; i < count; i++)
         VT_TRY(add_frames(dataset, samples[i], i, input + i * options->in_channels * points,
                           target + i * options->out_channels * points, plan));
-    VT_TRY(vt_read_plan_make(plan, &window, &manner));
+    VT_TRY(vt_fields_plan_make(plan, &window, &manner));
 done:
     if (status != VT_OK) release_frames(dataset, plan);
     pthread_mutex_unlock(&dataset->lock);
@@ -118,13 +113,13 @@ done:
 }
 
 vt_status vt_dataset_plan(vt_dataset *dataset, const int64_t *samples, int64_t count, float *input, float *target,
-                          vt_read_plan *plan)
+                          vt_fields_plan *plan)
 {
     return plan_samples(dataset, samples, count, !dataset->options.unchecked || dataset->kept != NULL, input, target,
                         plan);
 }
 
-void vt_dataset_release(vt_dataset *dataset, vt_read_plan *plan)
+void vt_dataset_release(vt_dataset *dataset, vt_fields_plan *plan)
 {
     pthread_mutex_lock(&dataset->lock);
     release_frames(dataset, plan);
@@ -175,8 +170,8 @@ vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, flo
 {
     vt_status status = VT_OK;
     VT_TRY(plan_samples(dataset, &sample, 1, true, input, target, dataset->plan));
-    for (int64_t i = 0; i < vt_read_plan_items(dataset->plan) && status == VT_OK; i++)
-        status = vt_read_plan_run(dataset->plan, i, &dataset->decoder);
+    for (int64_t i = 0; i < ((const vt_read_plan *)dataset->plan)->item_count && status == VT_OK; i++)
+        status = vt_fields_plan_run(dataset->plan, i, &dataset->decoder);
     vt_dataset_release(dataset, dataset->plan);
 done:
     return status;
@@ -186,7 +181,7 @@ vt_status vt_dataset_check(vt_dataset *dataset, int64_t sample)
 {
     const vt_dataset_options *options = &dataset->options;
     const int64_t points = options->rows * options->width;
-    if (!options->unchecked || options->synthetic) return VT_OK;
+    if (!options->unchecked) return VT_OK;
     float *values = vt_allocate((size_t)((options->in_channels + options->out_channels) * points), sizeof *values,
                                 "a sample that is read again");
     vt_status status = vt_dataset_read(dataset, sample, values, values + options->in_channels * points);
@@ -198,13 +193,7 @@ vt_status vt_dataset_check(vt_dataset *dataset, int64_t sample)
 
 int64_t vt_dataset_frame_count(const vt_dataset *dataset)
 {
-    return dataset->frame_count;
-}
-
-int64_t vt_dataset_frame_channels(const vt_dataset *dataset)
-{
-    const int64_t in = vt_dataset_window_channels(&dataset->options), out = dataset->options.out_channels;
-    return in > out ? in : out;
+    return dataset->source.frame_count;
 }
 
 void vt_dataset_frames(const vt_dataset *dataset, int64_t sample, int64_t *frames)
@@ -217,38 +206,38 @@ void vt_dataset_frames(const vt_dataset *dataset, int64_t sample, int64_t *frame
     frames[options->history + 1] = frame + options->dt;
 }
 
+int64_t vt_dataset_frame_channels(const vt_dataset *dataset)
+{
+    const int64_t in = vt_dataset_window_channels(&dataset->options), out = dataset->options.out_channels;
+    return in > out ? in : out;
+}
+
 vt_status vt_dataset_read_frame(vt_dataset *dataset, int64_t index, float *values)
 {
     vt_status status = VT_OK;
     const vt_frame_window window = vt_dataset_own_window(dataset);
     const vt_read_manner manner = manner_of(dataset, true);
-    vt_read_plan *plan = dataset->plan;
-    VT_ASSERT(index >= 0 && index < dataset->frame_count);
+    vt_fields_plan *plan = dataset->plan;
+    VT_ASSERT(index >= 0 && index < dataset->source.frame_count);
     const vt_set_stretch *stretch = &dataset->stretches[dataset->stretch_count - 1];
     while (stretch->first_frame > index) stretch--;
     vt_frame frame = {.channels = vt_dataset_frame_channels(dataset), .values = values};
     pthread_mutex_lock(&dataset->lock);
-    vt_read_plan_clear(plan);
+    vt_fields_plan_clear(plan);
     status = add_frame(dataset, stretch, index - stretch->first_frame, &frame, plan);
-    if (status == VT_OK) status = vt_read_plan_make(plan, &window, &manner);
+    if (status == VT_OK) status = vt_fields_plan_make(plan, &window, &manner);
     pthread_mutex_unlock(&dataset->lock);
-    for (int64_t i = 0; i < vt_read_plan_items(plan) && status == VT_OK; i++)
-        status = vt_read_plan_run(plan, i, &dataset->decoder);
+    for (int64_t i = 0; i < ((const vt_read_plan *)plan)->item_count && status == VT_OK; i++)
+        status = vt_fields_plan_run(plan, i, &dataset->decoder);
     vt_dataset_release(dataset, plan);
     return status;
-}
-
-double vt_dataset_frame_bytes(const vt_dataset *dataset)
-{
-    const double points = (double)(dataset->options.rows * dataset->options.width);
-    return (double)dataset->frame_count * (double)vt_dataset_frame_channels(dataset) * points * sizeof(float);
 }
 
 vt_status vt_dataset_keep_frames(vt_dataset *dataset)
 {
     const int64_t floats = vt_dataset_frame_channels(dataset) * dataset->options.rows * dataset->options.width;
-    if (dataset->frame_count == 0 || dataset->kept != NULL) return VT_OK;
-    return vt_frame_cache_open(dataset->frame_count, floats, &dataset->kept);
+    if (dataset->source.frame_count == 0 || dataset->kept != NULL) return VT_OK;
+    return vt_frame_cache_open(dataset->source.frame_count, floats, &dataset->kept);
 }
 
 int64_t vt_dataset_kept_frames(vt_dataset *dataset)
@@ -257,28 +246,4 @@ int64_t vt_dataset_kept_frames(vt_dataset *dataset)
     const int64_t kept = dataset->kept != NULL ? dataset->kept->kept : 0;
     pthread_mutex_unlock(&dataset->lock);
     return kept;
-}
-
-/* ---- synthetic batches ---- */
-
-/* Standard normal noise with coordinates: the same whatever rows a rank reads. */
-static void fill_fields(const vt_dataset_options *options, const char *name, int64_t position, int64_t channels,
-                        float *values)
-{
-    const uint64_t key = vt_random_name_key(name);
-    for (int64_t c = 0; c < channels; c++)
-        for (int64_t row = 0; row < options->rows; row++)
-            for (int64_t column = 0; column < options->width; column++) {
-                int64_t index =
-                    ((position * channels + c) * options->height + options->first_row + row) * options->width;
-                double uniform = vt_random_element(options->seed, key, (uint64_t)(index + column));
-                *values++ = (float)vt_random_normal_quantile(uniform);
-            }
-}
-
-void vt_dataset_fill(const vt_dataset *dataset, int64_t position, float *input, float *target)
-{
-    const vt_dataset_options *options = &dataset->options;
-    fill_fields(options, "synthetic input", position, options->in_channels, input);
-    fill_fields(options, "synthetic target", position, options->out_channels, target);
 }

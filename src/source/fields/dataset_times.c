@@ -63,13 +63,13 @@ static void add_stretch(vt_dataset *dataset, vt_set_stretch *stretch)
 {
     const vt_dataset_options *options = &dataset->options;
     int64_t samples = stretch->times - span_of(dataset), within = samples;
-    stretch->first_sample = dataset->sample_count;
-    stretch->first_frame = dataset->frame_count;
-    if (options->sample_limit != VT_UNSET_INTEGER && options->sample_limit - dataset->sample_count < within)
-        within = options->sample_limit - dataset->sample_count;
+    stretch->first_sample = dataset->source.sample_count;
+    stretch->first_frame = dataset->source.frame_count;
+    if (options->sample_limit != VT_UNSET_INTEGER && options->sample_limit - dataset->source.sample_count < within)
+        within = options->sample_limit - dataset->source.sample_count;
     stretch->used = within > 0 ? within + span_of(dataset) : 0;
-    dataset->sample_count += samples > 0 ? samples : 0;
-    dataset->frame_count += stretch->used;
+    dataset->source.sample_count += samples > 0 ? samples : 0;
+    dataset->source.frame_count += stretch->used;
     dataset->stretches[dataset->stretch_count++] = *stretch;
 }
 
@@ -113,7 +113,7 @@ const vt_set_piece *vt_dataset_piece(const vt_dataset *dataset, const vt_set_str
 
 const vt_set_stretch *vt_dataset_find_sample(const vt_dataset *dataset, int64_t sample, int64_t *time)
 {
-    VT_ASSERT(sample >= 0 && sample < dataset->sample_count);
+    VT_ASSERT(sample >= 0 && sample < dataset->source.sample_count);
     int64_t low = 0, high = dataset->stretch_count; /* stretches[low].first_sample <= sample */
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;

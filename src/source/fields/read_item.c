@@ -43,7 +43,7 @@ done:
 
 /* Whether the item's values are looked at: all are, or those of the first time that is read of a level. What is missing
  * always, as land in a field of the sea, is found then, though later values are only copied. */
-static bool is_checked(const vt_read_plan *plan, const vt_read_item *item)
+static bool is_checked(const vt_fields_plan *plan, const vt_read_item *item)
 {
     const int64_t first = item->start[0], levels = item->source->extent[1];
     bool is_sample = false;
@@ -59,8 +59,8 @@ static bool is_checked(const vt_read_plan *plan, const vt_read_item *item)
 
 /* The planes of a frame that an item holds a part of: channel `channel`, rows from `row` on, columns from `column` on,
  * both the window's. */
-static vt_status check_rows(const vt_read_plan *plan, const vt_read_item *item, const vt_frame *frame, int64_t channel,
-                            int64_t row, int64_t rows, int64_t column, int64_t columns)
+static vt_status check_rows(const vt_fields_plan *plan, const vt_read_item *item, const vt_frame *frame,
+                            int64_t channel, int64_t row, int64_t rows, int64_t column, int64_t columns)
 {
     vt_status status = VT_OK;
     const vt_frame_window *window = &plan->window;
@@ -81,8 +81,8 @@ done:
 
 /* Those columns of a plane of an item's box [rows, columns] that are in the span go to one channel of a frame. `plane`
  * may be changed. */
-static vt_status place_span(const vt_read_plan *plan, const vt_read_item *item, const vt_frame *frame, int64_t channel,
-                            const vt_column_span *span, bool checked, unsigned char *plane)
+static vt_status place_span(const vt_fields_plan *plan, const vt_read_item *item, const vt_frame *frame,
+                            int64_t channel, const vt_column_span *span, bool checked, unsigned char *plane)
 {
     const vt_frame_window *window = &plan->window;
     const vt_field_source *source = item->source;
@@ -108,8 +108,8 @@ static vt_status place_span(const vt_read_plan *plan, const vt_read_item *item, 
     return check_rows(plan, item, frame, channel, row, rows, column, columns);
 }
 
-static vt_status place_plane(const vt_read_plan *plan, const vt_read_item *item, const vt_frame *frame, int64_t channel,
-                             bool checked, unsigned char *plane)
+static vt_status place_plane(const vt_fields_plan *plan, const vt_read_item *item, const vt_frame *frame,
+                             int64_t channel, bool checked, unsigned char *plane)
 {
     vt_status status = VT_OK;
     vt_column_span spans[2];
@@ -120,7 +120,8 @@ done:
 }
 
 /* The item's box goes to the first frame of each time, and from there to the others of that time. */
-static vt_status place_box(const vt_read_plan *plan, const vt_read_item *item, unsigned char *box, vt_decoder *decoder)
+static vt_status place_box(const vt_fields_plan *plan, const vt_read_item *item, unsigned char *box,
+                           vt_decoder *decoder)
 {
     vt_status status = VT_OK;
     const vt_field_source *source = item->source;
@@ -151,7 +152,7 @@ done:
 
 /* The channel of a frame that takes the item's bytes as they are, the next ones its further levels: -1 where there is
  * none. One time, all of the window's rows, floats as they are, channels that follow one another there as here. */
-static int64_t straight_channel(const vt_read_plan *plan, const vt_read_item *item)
+static int64_t straight_channel(const vt_fields_plan *plan, const vt_read_item *item)
 {
     const vt_field_source *source = item->source;
     const vt_field_channel *channels = item->file->channels;
@@ -172,7 +173,7 @@ static int64_t straight_channel(const vt_read_plan *plan, const vt_read_item *it
 }
 
 /* Rows row … row + count - 1 of all levels of an item that went straight to `values`. */
-static vt_status check_straight(const vt_read_plan *plan, const vt_read_item *item, int64_t channel,
+static vt_status check_straight(const vt_fields_plan *plan, const vt_read_item *item, int64_t channel,
                                 const float *values, int64_t row, int64_t count)
 {
     vt_status status = VT_OK;
@@ -185,13 +186,13 @@ done:
     return status;
 }
 
-static float *straight_place(const vt_read_plan *plan, const vt_read_item *item, int64_t channel)
+static float *straight_place(const vt_fields_plan *plan, const vt_read_item *item, int64_t channel)
 {
     return plan->frames[item->first_frame].values + channel * plan->window.rows * plan->window.width;
 }
 
 /* To the other frames of that time. */
-static void copy_straight(const vt_read_plan *plan, const vt_read_item *item, int64_t channel)
+static void copy_straight(const vt_fields_plan *plan, const vt_read_item *item, int64_t channel)
 {
     const int64_t plane = plan->window.rows * plan->window.width;
     for (int64_t f = 1; f < item->frame_count; f++) {
@@ -204,7 +205,7 @@ static void copy_straight(const vt_read_plan *plan, const vt_read_item *item, in
 }
 
 /* Piece by piece, so that what was read is looked at while a cache still has it: that costs a fifth of the reading. */
-static vt_status read_checked(const vt_read_plan *plan, const vt_read_item *item, int64_t channel)
+static vt_status read_checked(const vt_fields_plan *plan, const vt_read_item *item, int64_t channel)
 {
     vt_status status = VT_OK;
     float *values = straight_place(plan, item, channel);
@@ -219,7 +220,7 @@ done:
     return status;
 }
 
-static vt_status run_bytes(const vt_read_plan *plan, const vt_read_item *item, vt_decoder *decoder)
+static vt_status run_bytes(const vt_fields_plan *plan, const vt_read_item *item, vt_decoder *decoder)
 {
     vt_status status = VT_OK;
     unsigned char *box = NULL;
@@ -278,7 +279,7 @@ done:
     return status;
 }
 
-static vt_status run_chunk(const vt_read_plan *plan, const vt_read_item *item, vt_decoder *decoder)
+static vt_status run_chunk(const vt_fields_plan *plan, const vt_read_item *item, vt_decoder *decoder)
 {
     vt_status status = VT_OK;
     const vt_field_source *source = item->source;
@@ -310,7 +311,7 @@ done:
 
 /* ---- through HDF5 ---- */
 
-static vt_status run_library(const vt_read_plan *plan, const vt_read_item *item)
+static vt_status run_library(const vt_fields_plan *plan, const vt_read_item *item)
 {
     vt_status status = VT_OK;
     const vt_frame *frame = &plan->frames[item->first_frame];
@@ -323,7 +324,7 @@ done:
     return status;
 }
 
-static vt_status run_item(const vt_read_plan *plan, int64_t index, vt_decoder *decoder)
+static vt_status run_item(const vt_fields_plan *plan, int64_t index, vt_decoder *decoder)
 {
     if (index >= plan->item_count) {
         const vt_frame_copy *copy = &plan->copies[index - plan->item_count];
@@ -335,7 +336,7 @@ static vt_status run_item(const vt_read_plan *plan, int64_t index, vt_decoder *d
     return item->kind == VT_ITEM_RUN ? run_bytes(plan, item, decoder) : run_chunk(plan, item, decoder);
 }
 
-vt_status vt_read_plan_run(vt_read_plan *plan, int64_t index, vt_decoder *decoder)
+vt_status vt_fields_plan_run(vt_fields_plan *plan, int64_t index, vt_decoder *decoder)
 {
     vt_status status = run_item(plan, index, decoder);
     if (status == VT_OK) __atomic_add_fetch(&plan->done, 1, __ATOMIC_RELEASE);
@@ -343,26 +344,26 @@ vt_status vt_read_plan_run(vt_read_plan *plan, int64_t index, vt_decoder *decode
 }
 
 /* One frame by itself, into `values`. */
-static vt_status read_frame(const vt_read_plan *plan, const vt_frame *wanted, float *values, vt_decoder *decoder)
+static vt_status read_frame(const vt_fields_plan *plan, const vt_frame *wanted, float *values, vt_decoder *decoder)
 {
     vt_status status = VT_OK;
-    vt_read_plan *alone = NULL;
+    vt_fields_plan *alone = NULL;
     vt_frame frame = *wanted;
     vt_read_manner manner = plan->manner;
     frame.values = values;
-    VT_TRY(vt_read_plan_open(&alone));
-    VT_TRY(vt_read_plan_add(alone, &frame));
+    VT_TRY(vt_fields_plan_open(plan->plan.source, &alone));
+    VT_TRY(vt_fields_plan_add(alone, &frame));
     manner.direct = manner.tolerant = true;
-    VT_TRY(vt_read_plan_make(alone, &plan->window, &manner));
-    for (int64_t i = 0; i < vt_read_plan_items(alone); i++) VT_TRY(vt_read_plan_run(alone, i, decoder));
+    VT_TRY(vt_fields_plan_make(alone, &plan->window, &manner));
+    for (int64_t i = 0; i < alone->plan.item_count; i++) VT_TRY(vt_fields_plan_run(alone, i, decoder));
 done:
-    vt_read_plan_close(&alone);
+    vt_fields_plan_close(&alone);
     return status;
 }
 
 /* HDF5 is not asked twice: after a failed read its buffers may hold anything. */
-void vt_read_plan_retry(const vt_read_plan *plan, int64_t index, vt_decoder *decoder,
-                        void (*mark)(int64_t sample, void *context), void *context)
+void vt_fields_plan_retry(const vt_fields_plan *plan, int64_t index, vt_decoder *decoder,
+                          void (*mark)(int64_t sample, void *context), void *context)
 {
     const vt_read_item *item = &plan->items[index];
     const vt_frame_window *window = &plan->window;

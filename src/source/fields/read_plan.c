@@ -15,15 +15,16 @@
 #define LONGEST_RUN (INT64_C(1) << 20)
 #define LONGEST_JOINED_RUN (INT64_C(256) << 10)
 
-vt_status vt_read_plan_open(vt_read_plan **plan)
+vt_status vt_fields_plan_open(vt_source *source, vt_fields_plan **plan)
 {
     *plan = vt_allocate(1, sizeof **plan, "the plan of a batch");
+    (*plan)->plan.source = source;
     return VT_OK;
 }
 
-void vt_read_plan_close(vt_read_plan **pointer)
+void vt_fields_plan_close(vt_fields_plan **pointer)
 {
-    vt_read_plan *plan = *pointer;
+    vt_fields_plan *plan = *pointer;
     if (plan == NULL) return;
     *pointer = NULL;
     free(plan->frames);
@@ -33,13 +34,14 @@ void vt_read_plan_close(vt_read_plan **pointer)
     free(plan);
 }
 
-void vt_read_plan_clear(vt_read_plan *plan)
+void vt_fields_plan_clear(vt_fields_plan *plan)
 {
     plan->frame_count = plan->item_count = plan->copy_count = plan->done = 0;
+    plan->plan.item_count = 0;
     plan->made = false;
 }
 
-/* `array` with room for one more; doubles. */
+/* `array`, grown by doubling where it has no room for one more. */
 static void *with_room(void *array, int64_t count, int64_t *room, size_t size)
 {
     if (count < *room) return array;
@@ -47,42 +49,37 @@ static void *with_room(void *array, int64_t count, int64_t *room, size_t size)
     return vt_reallocate(array, (size_t)*room, size, "the plan of a batch");
 }
 
-vt_status vt_read_plan_add(vt_read_plan *plan, const vt_frame *frame)
+vt_status vt_fields_plan_add(vt_fields_plan *plan, const vt_frame *frame)
 {
     plan->frames = with_room(plan->frames, plan->frame_count, &plan->frame_room, sizeof *frame);
     plan->frames[plan->frame_count++] = *frame;
     return VT_OK;
 }
 
-void vt_read_plan_add_copy(vt_read_plan *plan, const float *from, float *to, int64_t floats)
+void vt_fields_plan_add_copy(vt_fields_plan *plan, const float *from, float *to, int64_t floats)
 {
     plan->copies = with_room(plan->copies, plan->copy_count, &plan->copy_room, sizeof *plan->copies);
     plan->copies[plan->copy_count++] = (vt_frame_copy){from, to, floats};
 }
 
-bool vt_read_plan_is_complete(const vt_read_plan *plan)
+bool vt_fields_plan_is_complete(const vt_fields_plan *plan)
 {
-    return plan->made && __atomic_load_n(&plan->done, __ATOMIC_ACQUIRE) == vt_read_plan_items(plan);
+    return plan->made && __atomic_load_n(&plan->done, __ATOMIC_ACQUIRE) == plan->plan.item_count;
 }
 
-static vt_status add_item(vt_read_plan *plan, const vt_read_item *item)
+static vt_status add_item(vt_fields_plan *plan, const vt_read_item *item)
 {
     plan->items = with_room(plan->items, plan->item_count, &plan->item_room, sizeof *item);
     plan->items[plan->item_count++] = *item;
     return VT_OK;
 }
 
-int64_t vt_read_plan_items(const vt_read_plan *plan)
-{
-    return plan->item_count + plan->copy_count;
-}
-
-int64_t vt_read_plan_frames(const vt_read_plan *plan)
+int64_t vt_fields_plan_frames(const vt_fields_plan *plan)
 {
     return plan->frame_count;
 }
 
-const vt_frame *vt_read_plan_frame(const vt_read_plan *plan, int64_t index)
+const vt_frame *vt_fields_plan_frame(const vt_fields_plan *plan, int64_t index)
 {
     return &plan->frames[index];
 }
@@ -100,7 +97,7 @@ static int by_place(const void *left, const void *right)
 /* ---- contiguous storage ---- */
 
 /* Joins the item to the one before when they touch in the file and both hold whole times. */
-static bool join(vt_read_plan *plan, const vt_read_item *item)
+static bool join(vt_fields_plan *plan, const vt_read_item *item)
 {
     if (plan->item_count == 0) return false;
     vt_read_item *before = &plan->items[plan->item_count - 1];
@@ -116,7 +113,7 @@ static bool join(vt_read_plan *plan, const vt_read_item *item)
 }
 
 /* The first `channels` channels of a time that `source` holds, in runs. */
-static vt_status plan_runs(vt_read_plan *plan, const vt_read_item *time, int64_t channels)
+static vt_status plan_runs(vt_fields_plan *plan, const vt_read_item *time, int64_t channels)
 {
     vt_status status = VT_OK;
     const vt_fields_file *file = time->file;
@@ -151,7 +148,7 @@ done:
 
 /* ---- chunks ---- */
 
-static vt_status note_chunk(vt_read_plan *plan, int64_t *count, int64_t number)
+static vt_status note_chunk(vt_fields_plan *plan, int64_t *count, int64_t number)
 {
     plan->chunk_numbers = with_room(plan->chunk_numbers, *count, &plan->chunk_room, sizeof number);
     plan->chunk_numbers[(*count)++] = number;
@@ -159,7 +156,7 @@ static vt_status note_chunk(vt_read_plan *plan, int64_t *count, int64_t number)
 }
 
 /* The numbers of all chunks of a source that a time's channels touch. */
-static vt_status note_chunks(vt_read_plan *plan, const vt_read_item *time, int64_t channels, int64_t *count)
+static vt_status note_chunks(vt_fields_plan *plan, const vt_read_item *time, int64_t channels, int64_t *count)
 {
     vt_status status = VT_OK;
     const vt_field_source *source = time->source;
@@ -188,7 +185,7 @@ static int by_number(const void *left, const void *right)
 }
 
 /* Frames [first, first + count) of one file: each chunk that any of them touches is one item. */
-static vt_status plan_chunks(vt_read_plan *plan, vt_field_source *source, int64_t first, int64_t frames)
+static vt_status plan_chunks(vt_fields_plan *plan, vt_field_source *source, int64_t first, int64_t frames)
 {
     vt_status status = VT_OK;
     int64_t count = 0;
@@ -249,14 +246,14 @@ static void advise(const vt_read_item *item)
 }
 
 /* Frames of one time: they begin with the one that has most channels. */
-static int64_t same_time(const vt_read_plan *plan, int64_t first, int64_t end)
+static int64_t same_time(const vt_fields_plan *plan, int64_t first, int64_t end)
 {
     int64_t next = first + 1;
     while (next < end && plan->frames[next].time == plan->frames[first].time) next++;
     return next - first;
 }
 
-static vt_status plan_times(vt_read_plan *plan, vt_field_source *source, int64_t first, int64_t frames)
+static vt_status plan_times(vt_fields_plan *plan, vt_field_source *source, int64_t first, int64_t frames)
 {
     vt_status status = VT_OK;
     for (int64_t f = first, count; f < first + frames; f += count) {
@@ -275,7 +272,7 @@ done:
     return status;
 }
 
-static vt_status plan_file(vt_read_plan *plan, int64_t first, int64_t frames)
+static vt_status plan_file(vt_fields_plan *plan, int64_t first, int64_t frames)
 {
     vt_status status = VT_OK;
     const bool direct = plan->manner.direct, tolerant = plan->manner.tolerant;
@@ -303,7 +300,7 @@ done:
     return status;
 }
 
-vt_status vt_read_plan_make(vt_read_plan *plan, const vt_frame_window *window, const vt_read_manner *manner)
+vt_status vt_fields_plan_make(vt_fields_plan *plan, const vt_frame_window *window, const vt_read_manner *manner)
 {
     vt_status status = VT_OK;
     plan->window = *window;
@@ -315,12 +312,13 @@ vt_status vt_read_plan_make(vt_read_plan *plan, const vt_frame_window *window, c
             if (plan->frames[first + count].file != plan->frames[first].file) break;
         VT_TRY(plan_file(plan, first, count));
     }
+    plan->plan.item_count = plan->item_count + plan->copy_count;
     plan->made = true;
 done:
     return status;
 }
 
-vt_file_extent vt_read_plan_extent(const vt_read_plan *plan, int64_t index)
+vt_file_extent vt_fields_plan_extent(const vt_fields_plan *plan, int64_t index)
 {
     const vt_read_item *item = &plan->items[index];
     if (index >= plan->item_count || item->kind == VT_ITEM_LIBRARY) return (vt_file_extent){.descriptor = -1};

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "data/source.h"
 #include "source/fields/fields_file.h"
 #include "source/fields/window.h"
 #include "storage/chunk_cache.h"
@@ -31,45 +32,37 @@ typedef struct {
     vt_chunk_cache *cache; /* keeps decoded chunks of several times */
 } vt_read_manner;
 
-typedef struct vt_read_plan vt_read_plan;
+typedef struct vt_fields_plan vt_fields_plan; /* begins with a vt_read_plan */
 
-vt_status vt_read_plan_open(vt_read_plan **plan);
-void vt_read_plan_close(vt_read_plan **plan);
+vt_status vt_fields_plan_open(vt_source *source, vt_fields_plan **plan);
+void vt_fields_plan_close(vt_fields_plan **plan);
 
 /* Begins anew, with no frames. */
-void vt_read_plan_clear(vt_read_plan *plan);
-vt_status vt_read_plan_add(vt_read_plan *plan, const vt_frame *frame);
+void vt_fields_plan_clear(vt_fields_plan *plan);
+vt_status vt_fields_plan_add(vt_fields_plan *plan, const vt_frame *frame);
 
 /* An item that is in memory already: a copy of `floats` floats. */
-void vt_read_plan_add_copy(vt_read_plan *plan, const float *from, float *to, int64_t floats);
+void vt_fields_plan_add_copy(vt_fields_plan *plan, const float *from, float *to, int64_t floats);
 
 /* Were all of its items done, without an error? */
-bool vt_read_plan_is_complete(const vt_read_plan *plan);
+bool vt_fields_plan_is_complete(const vt_fields_plan *plan);
 
 /* The frames become items. The files must stay open until the last item is done. Fails when a file has changed, unless
  * it is tolerant. One thread at a time for one set of files. */
-vt_status vt_read_plan_make(vt_read_plan *plan, const vt_frame_window *window, const vt_read_manner *manner);
+vt_status vt_fields_plan_make(vt_fields_plan *plan, const vt_frame_window *window, const vt_read_manner *manner);
 
-int64_t vt_read_plan_items(const vt_read_plan *plan);
-int64_t vt_read_plan_frames(const vt_read_plan *plan);
-const vt_frame *vt_read_plan_frame(const vt_read_plan *plan, int64_t index);
+int64_t vt_fields_plan_frames(const vt_fields_plan *plan);
+const vt_frame *vt_fields_plan_frame(const vt_fields_plan *plan, int64_t index);
 
 /* Reads item `item` to where it is wanted, with a thread's own decoder. Any thread, any order, each item once. Errors
  * name file, variable, time and cause; of a NaN or Inf among the values looked at also channel, row and column. */
-vt_status vt_read_plan_run(vt_read_plan *plan, int64_t item, vt_decoder *decoder);
+vt_status vt_fields_plan_run(vt_fields_plan *plan, int64_t item, vt_decoder *decoder);
 
 /* After an item failed: which of the times that it holds can't be read? Reads each of them alone; the good ones end up
  * where they are wanted, and mark(sample, context) is called for each sample that needs a bad one. */
-void vt_read_plan_retry(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
-                        void (*mark)(int64_t sample, void *context), void *context);
+void vt_fields_plan_retry(const vt_fields_plan *plan, int64_t item, vt_decoder *decoder,
+                          void (*mark)(int64_t sample, void *context), void *context);
 
-/* The bytes of the file that an item reads; descriptor -1 when HDF5 reads them, or none are read. For comparisons with
- * a plain pread, and with inflating alone. */
-typedef struct {
-    int descriptor;
-    int64_t offset, bytes;
-    int64_t inflated; /* bytes that they are without gzip; 0: they are none of gzip's, or have a checksum */
-} vt_file_extent;
-vt_file_extent vt_read_plan_extent(const vt_read_plan *plan, int64_t item);
+vt_file_extent vt_fields_plan_extent(const vt_fields_plan *plan, int64_t item);
 
 #endif

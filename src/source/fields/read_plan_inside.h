@@ -1,4 +1,4 @@
-/* Items of a vt_read_plan, for read_plan.c, which makes them, and read_item.c, which does them. */
+/* Items of a vt_fields_plan, for read_plan.c, which makes them, and read_item.c, which does them. */
 #ifndef VT_SOURCE_FIELDS_READ_PLAN_INSIDE_H
 #define VT_SOURCE_FIELDS_READ_PLAN_INSIDE_H
 
@@ -25,12 +25,13 @@ typedef struct {
     int64_t floats;
 } vt_frame_copy;
 
-struct vt_read_plan {
+struct vt_fields_plan {
+    vt_read_plan plan;
     vt_frame *frames;
     int64_t frame_count, frame_room;
     vt_read_item *items;
     int64_t item_count, item_room;
-    vt_frame_copy *copies; /* items too: they come behind the others */
+    vt_frame_copy *copies; /* items as well: they come behind the others, and plan.item_count counts both */
     int64_t copy_count, copy_room;
     bool made;
     int64_t done;           /* items that succeeded; atomic */

@@ -1,0 +1,139 @@
+#include "data/slot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+int64_t vt_slot_samples(const vt_loader_options *options)
+{
+    return options->global_batch_size / options->parts;
+}
+
+/* Each tensor begins on a cache line of its own. The bytes of all, and where each begins. */
+static size_t lay_out(const vt_loader_options *options, size_t offsets[VT_BATCH_TENSORS])
+{
+    enum { LINE = 64 };
+    size_t bytes = 0;
+    for (int t = 0; t < options->source->tensor_count; t++) {
+        offsets[t] = (bytes + LINE - 1) / LINE * LINE;
+        bytes = offsets[t] + (size_t)vt_slot_samples(options) * vt_tensor_bytes(&options->source->specs[t]);
+    }
+    return bytes;
+}
+
+vt_status vt_slot_open(vt_slot *slot, const vt_loader_options *options, int64_t slots)
+{
+    vt_status status = VT_OK;
+    size_t offsets[VT_BATCH_TENSORS];
+    const size_t bytes = lay_out(options, offsets), samples = (size_t)vt_slot_samples(options);
+    slot->options = options;
+    if (!options->indices_only)
+        slot->memory =
+            options->allocate != NULL ? options->allocate(bytes, options->context) : vt_allocate_large(bytes);
+    slot->samples = malloc(samples * sizeof *slot->samples);
+    slot->bad = malloc(samples * sizeof *slot->bad);
+    VT_TRY(vt_source_reading(options->source)->open(options->source, &slot->plan));
+    VT_CHECK((slot->memory != NULL || options->indices_only) && slot->samples != NULL && slot->bad != NULL,
+             "out of memory for batches read ahead: %lld of %.1f MB each; lower --prefetch or --global_batch_size",
+             (long long)slots, (double)bytes * 1e-6);
+    for (int t = 0; slot->memory != NULL && t < options->source->tensor_count; t++)
+        slot->tensors[t] = (char *)slot->memory + offsets[t];
+done:
+    return status;
+}
+
+static void release_plan(vt_slot *slot)
+{
+    if (slot->planned) vt_source_reading(slot->options->source)->release(slot->plan);
+    slot->planned = false;
+}
+
+void vt_slot_close(vt_slot *slot)
+{
+    const vt_loader_options *options = slot->options;
+    if (options == NULL) return;
+    if (slot->memory != NULL && options->release != NULL)
+        options->release(slot->memory, options->context);
+    else
+        free(slot->memory);
+    release_plan(slot);
+    if (slot->plan != NULL) vt_source_reading(options->source)->close(slot->plan);
+    free(slot->samples);
+    free(slot->bad);
+}
+
+vt_status vt_slot_plan(vt_slot *slot, const vt_sampler_slice *slice, int64_t first_sample)
+{
+    vt_status status = VT_OK;
+    const vt_loader_options *options = slot->options;
+    release_plan(slot);
+    memcpy(slot->samples, slice->samples, (size_t)slice->count * sizeof *slice->samples);
+    memset(slot->bad, 0, (size_t)vt_slot_samples(options) * sizeof *slot->bad);
+    slot->batch = (vt_batch){.sample_count = slice->count,
+                             .first_sample = first_sample,
+                             .first_in_batch = slice->first_in_batch,
+                             .global_count = slice->global_count,
+                             .source = options->source,
+                             .samples = slot->samples,
+                             .bad = options->skip_bad ? slot->bad : NULL};
+    for (int t = 0; slice->count > 0 && t < VT_BATCH_TENSORS; t++) slot->batch.tensors[t] = slot->tensors[t];
+    slot->items = slot->next_item = slot->done_items = 0;
+    slot->failed = false;
+    if (options->source->is_constant || options->indices_only) goto done;
+    VT_TRY(vt_source_reading(options->source)->make(slot->plan, slot->samples, slice->count, slot->tensors));
+    slot->planned = true;
+    slot->items = slot->plan->item_count;
+done:
+    if (status != VT_OK) {
+        slot->failed = true;
+        slot->failed_item = -1;
+        vt_error_move_out(&slot->error);
+    }
+    return status;
+}
+
+/* Several threads may find the same sample bad. */
+static void mark_bad(int64_t sample, void *context)
+{
+    vt_slot *slot = context;
+    __atomic_store_n(&slot->bad[sample], true, __ATOMIC_RELAXED);
+}
+
+vt_status vt_slot_run(vt_slot *slot, int64_t item, vt_decoder *decoder, vt_error *error)
+{
+    const vt_reading *reading = vt_source_reading(slot->options->source);
+    vt_status status = reading->run(slot->plan, item, decoder);
+    if (status == VT_OK) return VT_OK;
+    if (slot->options->skip_bad) {
+        vt_log_warning("skipped: %s", vt_error_text());
+        vt_error_clear();
+        reading->retry(slot->plan, item, decoder, mark_bad, slot);
+        return VT_OK;
+    }
+    vt_error_move_out(error);
+    return status;
+}
+
+void vt_slot_note_failure(vt_slot *slot, int64_t item, const vt_error *error)
+{
+    if (slot->failed && slot->failed_item <= item) return;
+    slot->failed = true;
+    slot->failed_item = item;
+    slot->error = *error;
+}
+
+vt_status vt_slot_read_constant(vt_slot *slot)
+{
+    vt_status status = VT_OK;
+    const vt_loader_options *options = slot->options;
+    const vt_reading *reading = vt_source_reading(options->source);
+    const int64_t count = vt_slot_samples(options);
+    for (int64_t i = 0; i < count; i++) slot->samples[i] = options->part * count + i;
+    VT_TRY(reading->make(slot->plan, slot->samples, count, slot->tensors));
+    for (int64_t i = 0; i < slot->plan->item_count && status == VT_OK; i++) status = reading->run(slot->plan, i, NULL);
+    reading->release(slot->plan);
+done:
+    return status;
+}

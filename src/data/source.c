@@ -1,0 +1,85 @@
+#include "data/source.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+void vt_source_close(vt_source **source)
+{
+    if (*source != NULL) (*source)->kind->close(*source);
+    *source = NULL;
+}
+
+void vt_source_describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)
+{
+    source->kind->describe(source, sample, buffer, size);
+}
+
+vt_status vt_source_check(vt_source *source, int64_t sample)
+{
+    return source->kind->check != NULL ? source->kind->check(source, sample) : VT_OK;
+}
+
+/* ---- samples read one by one ---- */
+
+typedef struct {
+    vt_read_plan plan;
+    const int64_t *samples;
+    void *tensors[VT_BATCH_TENSORS];
+} sample_plan;
+
+static vt_status open_plan(vt_source *source, vt_read_plan **plan)
+{
+    sample_plan *own = vt_allocate(1, sizeof *own, "the plan of a batch");
+    own->plan.source = source;
+    *plan = &own->plan;
+    return VT_OK;
+}
+
+static void close_plan(vt_read_plan *plan)
+{
+    free(plan);
+}
+
+static vt_status make_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors)
+{
+    sample_plan *own = (sample_plan *)plan;
+    plan->item_count = count;
+    own->samples = samples;
+    for (int t = 0; t < plan->source->tensor_count; t++) own->tensors[t] = tensors[t];
+    return VT_OK;
+}
+
+static void release_plan(vt_read_plan *plan)
+{
+    (void)plan;
+}
+
+static vt_status read_sample(vt_read_plan *plan, int64_t item, vt_decoder *decoder)
+{
+    const sample_plan *own = (const sample_plan *)plan;
+    vt_source *source = plan->source;
+    void *places[VT_BATCH_TENSORS] = {NULL};
+    (void)decoder;
+    for (int t = 0; t < source->tensor_count; t++)
+        places[t] = (char *)own->tensors[t] + (size_t)item * vt_tensor_bytes(&source->specs[t]);
+    return source->kind->read(source, own->samples[item], places);
+}
+
+static void mark_sample(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
+                        void (*mark)(int64_t sample, void *context), void *context)
+{
+    (void)plan, (void)decoder;
+    mark(item, context);
+}
+
+const vt_reading *vt_source_reading(const vt_source *source)
+{
+    static const vt_reading by_sample = {.open = open_plan,
+                                         .close = close_plan,
+                                         .make = make_plan,
+                                         .release = release_plan,
+                                         .run = read_sample,
+                                         .retry = mark_sample};
+    return source->kind->reading != NULL ? source->kind->reading : &by_sample;
+}

@@ -1,0 +1,103 @@
+/* Where samples come from. A source is one set of samples: for training, validation or test. Each kind of source is one
+ * row of the table in source/sources.c; the loader, the caches and the training loop know a source only by what stands
+ * here. */
+#ifndef VT_DATA_SOURCE_H
+#define VT_DATA_SOURCE_H
+
+#include "base/status.h"
+#include "config/config.h"
+#include "data/batch.h"
+#include "parallel/layout.h"
+#include "storage/decode.h"
+
+typedef struct vt_source_kind vt_source_kind;
+
+/* What every kind's own struct begins with; opening the source fills it in. */
+struct vt_source {
+    const vt_source_kind *kind;
+    const char *option_name, *path; /* for messages: the option that names the set ("train_data_path"), and its value */
+    int64_t sample_count;
+    int64_t whole_count; /* the same without limit_nsamples */
+    int tensor_count;
+    vt_tensor_spec specs[VT_BATCH_TENSORS];
+    bool
+        is_constant; /* sample i of every batch has the same values, whichever it is: the loader reads one batch only */
+    /* What caches keep, see vt_source_kind.pieces; 0: nothing. */
+    int64_t frame_count, pieces_per_sample;
+    size_t frame_bytes;
+};
+
+/* What has to be read for one batch, as a list of items. A kind's own struct begins with it. */
+typedef struct {
+    vt_source *source;
+    int64_t item_count;
+} vt_read_plan;
+
+/* The bytes of a file that an item reads; descriptor -1 when a library reads them, or none are read. For comparisons
+ * with a plain pread, and with inflating alone. */
+typedef struct {
+    int descriptor;
+    int64_t offset, bytes;
+    int64_t inflated; /* bytes that they are without gzip; 0: they are none of gzip's, or have a checksum */
+} vt_file_extent;
+
+/* How a source reads batches: a plan for each batch, whose items any number of threads do in any order. */
+typedef struct {
+    vt_status (*open)(vt_source *source, vt_read_plan **plan);
+    void (*close)(vt_read_plan *plan);
+    /* tensors[t] is where tensor t of these samples goes, [count, shape…]. What the items need, such as open files, is
+     * held until `release`. When it fails, nothing is held. `samples` stays as it is until then. Any thread. */
+    vt_status (*make)(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors);
+    void (*release)(vt_read_plan *plan);
+    /* Does one item, with a thread's own decoder. Any thread, any order, each item once. */
+    vt_status (*run)(vt_read_plan *plan, int64_t item, vt_decoder *decoder);
+    /* After an item failed: reads what can be read of it, and calls mark(i, context) for each of the plan's samples
+     * that lacks something. */
+    void (*retry)(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
+                  void (*mark)(int64_t sample, void *context), void *context);
+    vt_file_extent (*extent)(const vt_read_plan *plan, int64_t item); /* NULL: no item reads a file */
+} vt_reading;
+
+/* A part of a sample that is kept in a cache: the first `bytes` of frame `frame`. A sample's pieces of a tensor, one
+ * behind another, are that tensor. */
+typedef struct {
+    int64_t frame;
+    int tensor;
+    size_t bytes;
+} vt_sample_piece;
+
+struct vt_source_kind {
+    const char *name;
+
+    /* The tensors of a sample as a configuration has them, and how many there are. part: this rank's rows, the second
+     * dimension. */
+    int (*specs)(const vt_config *config, vt_span part, vt_tensor_spec *specs);
+
+    /* Samples read one by one: every sample of a batch is an item. NULL where `reading` has the functions that do more:
+     * read what samples share once, split a sample over threads. tensors[t] is the place of this sample. */
+    vt_status (*read)(vt_source *source, int64_t sample, void *const *tensors);
+    const vt_reading *reading;
+
+    void (*close)(vt_source *source);
+
+    /* Where a sample comes from ("…/2013.h5, time 17"), for messages and logs. */
+    void (*describe)(const vt_source *source, int64_t sample, char *buffer, int64_t size);
+
+    /* The sample's loss is not finite: is it the data? Reads the sample again, looks at every value, and fails with the
+     * place of the first that is not finite. NULL: reading has looked at all of them. One thread at a time. */
+    vt_status (*check)(vt_source *source, int64_t sample);
+
+    /* Frames are what samples share, the fields of one time: caches keep each once. NULL where there are none. */
+    void (*pieces)(const vt_source *source, int64_t sample, vt_sample_piece *pieces);
+    vt_status (*read_frame)(vt_source *source, int64_t frame, void *values);
+    vt_status (*keep_frames)(vt_source *source); /* from here on in memory, once read; before any reading */
+};
+
+/* Also of NULL. */
+void vt_source_close(vt_source **source);
+
+const vt_reading *vt_source_reading(const vt_source *source);
+void vt_source_describe(const vt_source *source, int64_t sample, char *buffer, int64_t size);
+vt_status vt_source_check(vt_source *source, int64_t sample);
+
+#endif
