@@ -60,7 +60,7 @@ vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend 
     p->fields[0] = random_fields(points * config->n_in_channels, 0);
     p->fields[1] = random_fields(points * config->n_out_channels, 1);
     p->batch =
-        (vt_batch){.sample_count = samples, .global_count = samples, .input = p->fields[0], .target = p->fields[1]};
+        (vt_batch){.sample_count = samples, .global_count = samples, .tensors = {p->fields[0], p->fields[1]}};
     VT_TRY(open_trainer(p, backend));
 done:
     if (status != VT_OK) vt_practice_close(&p);
