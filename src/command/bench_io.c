@@ -16,6 +16,7 @@
 #include "data/sampler.h"
 #include "data/source.h"
 #include "parallel/world.h"
+#include "source/sources.h"
 #include "training/reader.h"
 
 enum { ROUNDS = 5, LEAST_BATCHES = 8 };
@@ -346,7 +347,7 @@ static vt_status measure(bench *b)
            (long long)b->config->prefetch, ROUNDS);
     print_rate("reader", middle, samples, delivered);
     if (!compared) {
-        const char *obstacle = vt_dataset_obstacle(vt_dataset_of(b->source));
+        const char *obstacle = b->source->obstacle;
         printf("no plain pread beside it: HDF5 reads%s%s\n", obstacle != NULL ? ", as " : "",
                obstacle != NULL ? obstacle : "");
         goto done;
@@ -368,7 +369,6 @@ static vt_status open_bench(bench *b, int argument_count, char *const *arguments
 {
     vt_status status = VT_OK;
     vt_launch launch;
-    vt_dataset *dataset = NULL;
     VT_TRY(vt_launch_detect(&launch));
     if (launch.world_size != 1) {
         vt_error_note(__FILE__, __LINE__, "bench io runs on one rank, but was started on %d", launch.world_size);
@@ -376,12 +376,11 @@ static vt_status open_bench(bench *b, int argument_count, char *const *arguments
         return VT_ERROR;
     }
     VT_TRY(vt_config_open(argument_count, arguments, 1, &b->config));
-    VT_TRY(vt_reader_find_window(b->config));
+    VT_TRY(vt_source_complete(b->config));
     VT_CHECK(b->config->data_loader_config != VT_LOADER_SYNTHETIC, "bench io: the synthetic reader reads nothing");
     VT_TRY(vt_world_open(b->config, &launch, &b->world));
-    VT_TRY(vt_reader_open_dataset(b->config, b->world, true, &dataset));
-    b->source = vt_dataset_source(dataset);
-    VT_TRY(vt_reader_open_loader(b->config, b->world, NULL, true, false, dataset, &b->loader));
+    VT_TRY(vt_reader_open_source(b->config, b->world, VT_SET_TRAINING, &b->source));
+    VT_TRY(vt_reader_open_loader(b->config, b->world, NULL, true, false, b->source, &b->loader));
     for (int t = 0; t < b->source->tensor_count; t++) b->sample_bytes += (int64_t)vt_tensor_bytes(&b->source->specs[t]);
     b->batch_floats = b->sample_bytes / (int64_t)sizeof(float) * b->config->global_batch_size;
     int64_t workers = vt_reader_workers(b->config, b->world);

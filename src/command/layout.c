@@ -11,7 +11,7 @@
 #include "command/arguments.h"
 #include "config/fit.h"
 #include "parallel/communication.h"
-#include "training/reader.h"
+#include "source/sources.h"
 
 enum { MOST_RANKS = 1 << 20, LINE_WIDTH = 100 };
 
@@ -178,7 +178,7 @@ vt_status vt_command_layout(int argument_count, char *const *arguments)
         ranks = launch.world_size;
     }
     VT_TRY(vt_config_open(other_count, others, ranks, &config));
-    VT_TRY(vt_reader_find_window(config));
+    VT_TRY(vt_source_complete(config));
     VT_TRY(vt_layout_make(config, (int)ranks, &layout));
     print_sizes(config, &layout);
     print_table(config, &layout);

@@ -11,8 +11,8 @@
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
 #include "report/progress.h"
+#include "source/sources.h"
 #include "storage/output_file.h"
-#include "training/reader.h"
 
 /* This subcommand's own flags; all others are of the configuration. */
 typedef struct {
@@ -76,7 +76,7 @@ static vt_status open_config(const request *r, int64_t ranks, vt_config **result
     const int64_t parts = config->grad_accumulation;
     config->tensor_parallel = config->context_parallel = config->grad_accumulation = 1;
     VT_TRY(vt_config_resolve(config));
-    VT_TRY(vt_reader_find_window(config));
+    VT_TRY(vt_source_complete(config));
     config->tensor_parallel = tensor;
     config->context_parallel = context;
     config->grad_accumulation = parts;

@@ -6,7 +6,7 @@
 #include "config/config.h"
 #include "parallel/world.h"
 #include "report/progress.h"
-#include "training/reader.h"
+#include "source/sources.h"
 #include "training/run.h"
 
 vt_status vt_command_train(int argument_count, char *const *arguments)
@@ -16,7 +16,7 @@ vt_status vt_command_train(int argument_count, char *const *arguments)
     vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
     status = vt_config_open(argument_count, arguments, launch.world_size, &config);
-    if (status == VT_OK) status = vt_reader_find_window(config);
+    if (status == VT_OK) status = vt_source_complete(config);
     if (status != VT_OK) vt_world_fail_early(&launch);
     if (status != VT_OK) goto done;
     vt_log_hide_details(vt_progress_is_seen(STDOUT_FILENO) && !config->verbose);

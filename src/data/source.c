@@ -2,12 +2,25 @@
 
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 
 void vt_source_close(vt_source **source)
 {
     if (*source != NULL) (*source)->kind->close(*source);
     *source = NULL;
+}
+
+vt_status vt_source_agree(const vt_source *training, const vt_source *other)
+{
+    return training->kind->agree != NULL ? training->kind->agree(training, other) : VT_OK;
+}
+
+void vt_source_warn_of_shared(const vt_source *one, const vt_source *other)
+{
+    char *sentence = one->kind->shared != NULL ? one->kind->shared(one, other) : NULL;
+    if (sentence != NULL) vt_log_warning("%s", sentence);
+    free(sentence);
 }
 
 void vt_source_describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)

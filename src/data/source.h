@@ -12,9 +12,12 @@
 
 typedef struct vt_source_kind vt_source_kind;
 
+typedef enum { VT_SET_TRAINING, VT_SET_VALIDATION, VT_SET_TEST } vt_set;
+
 /* What every kind's own struct begins with; opening the source fills it in. */
 struct vt_source {
     const vt_source_kind *kind;
+    vt_set set;
     const char *option_name, *path; /* for messages: the option that names the set ("train_data_path"), and its value */
     int64_t sample_count;
     int64_t whole_count; /* the same without limit_nsamples */
@@ -25,6 +28,7 @@ struct vt_source {
     /* What caches keep, see vt_source_kind.pieces; 0: nothing. */
     int64_t frame_count, pieces_per_sample;
     size_t frame_bytes;
+    const char *obstacle; /* why some of it has to be read through a library ("2013.h5: …"); NULL: nothing has to */
 };
 
 /* What has to be read for one batch, as a list of items. A kind's own struct begins with it. */
@@ -69,9 +73,20 @@ typedef struct {
 struct vt_source_kind {
     const char *name;
 
-    /* The tensors of a sample as a configuration has them, and how many there are. part: this rank's rows, the second
-     * dimension. */
+    /* ---- of a configuration ---- */
+
+    /* Sets options that follow from the data, such as img_size where ranges of degrees say how large the window is.
+     * NULL: there are none. */
+    vt_status (*complete)(vt_config *config);
+    /* Is there a test set? NULL: no. The other sets have to be there. */
+    bool (*has_test_set)(const vt_config *config);
+    /* The tensors of a sample as the configuration has them; returns how many. part: the rows that this rank reads, of
+     * the second dimension. */
     int (*specs)(const vt_config *config, vt_span part, vt_tensor_spec *specs);
+    /* One set, of which this rank reads the rows `part`. */
+    vt_status (*open)(const vt_config *config, vt_set set, vt_span part, vt_source **source);
+
+    /* ---- of a set ---- */
 
     /* Samples read one by one: every sample of a batch is an item. NULL where `reading` has the functions that do more:
      * read what samples share once, split a sample over threads. tensors[t] is the place of this sample. */
@@ -79,6 +94,14 @@ struct vt_source_kind {
     const vt_reading *reading;
 
     void (*close)(vt_source *source);
+
+    /* Fails when two sets do not go together: other channels, another grid. NULL: they always do. */
+    vt_status (*agree)(const vt_source *training, const vt_source *other);
+    /* A sentence that says which samples two sets share; NULL when they share none, or it is not known. To be freed. */
+    char *(*shared)(const vt_source *one, const vt_source *other);
+    /* Says in the log what the sets are, and how they are read by these threads ("2 threads"); warns of samples that
+     * they share. NULL: nothing is said. */
+    void (*log)(const vt_source *training, const vt_source *validation, const char *threads);
 
     /* Where a sample comes from ("…/2013.h5, time 17"), for messages and logs. */
     void (*describe)(const vt_source *source, int64_t sample, char *buffer, int64_t size);
@@ -93,8 +116,15 @@ struct vt_source_kind {
     vt_status (*keep_frames)(vt_source *source); /* from here on in memory, once read; before any reading */
 };
 
-/* Also of NULL. */
-void vt_source_close(vt_source **source);
+void vt_source_close(vt_source **source); /* *source may be NULL */
+
+static inline double vt_source_frame_bytes(const vt_source *source)
+{
+    return (double)source->frame_count * (double)source->frame_bytes;
+}
+
+vt_status vt_source_agree(const vt_source *training, const vt_source *other);
+void vt_source_warn_of_shared(const vt_source *one, const vt_source *other);
 
 const vt_reading *vt_source_reading(const vt_source *source);
 void vt_source_describe(const vt_source *source, int64_t sample, char *buffer, int64_t size);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "forecast/evaluation_report.h"
@@ -13,10 +14,9 @@
 #include "forecast/scores.h"
 #include "journal/record.h"
 #include "report/progress.h"
-#include "source/fields/dataset.h"
+#include "source/fields/fields.h"
 #include "storage/npy.h"
 #include "storage/output_file.h"
-#include "training/reader.h"
 
 typedef struct {
     const vt_evaluation_options *options;
@@ -40,7 +40,7 @@ typedef struct {
 static vt_status open_dataset(evaluation *e)
 {
     const vt_config *config = e->options->config;
-    vt_dataset_options options = vt_reader_samples(config);
+    vt_dataset_options options = vt_fields_options(config);
     options.directory = e->options->test ? config->inf_data_path : config->valid_data_path;
     options.option_name = e->options->test ? "inf_data_path" : "valid_data_path";
     options.sample_limit = config->limit_nsamples_val;
@@ -51,14 +51,17 @@ static vt_status open_dataset(evaluation *e)
 static void compare_with_training(const evaluation *e)
 {
     const vt_config *config = e->options->config;
-    vt_dataset_options options = vt_reader_samples(config);
+    vt_dataset_options options = vt_fields_options(config);
     vt_dataset *training = NULL;
+    char *sentence = NULL;
     options.directory = config->train_data_path;
     options.option_name = "train_data_path";
     options.sample_limit = config->limit_nsamples;
     options.quiet = true;
     if (vt_output_exists(options.directory) && vt_dataset_open(&options, &training) == VT_OK)
-        vt_reader_warn_of_shared(training, "training", e->dataset, e->options->test ? "test" : "validation");
+        sentence = vt_dataset_shared_times(training, "training", e->dataset, e->options->test ? "test" : "validation");
+    if (sentence != NULL) vt_log_warning("%s", sentence);
+    free(sentence);
     vt_error_clear();
     vt_dataset_close(&training);
 }

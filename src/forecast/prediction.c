@@ -10,10 +10,9 @@
 #include "base/text.h"
 #include "forecast/forecast_file.h"
 #include "forecast/forecaster.h"
-#include "source/fields/fields_file.h"
+#include "source/fields/fields.h"
 #include "source/fields/file_list.h"
 #include "task/weather/calendar.h"
-#include "training/reader.h"
 
 typedef struct {
     const vt_prediction_options *options;
@@ -47,7 +46,7 @@ static vt_status open_dated(const prediction *p, const vt_file_list *list, int64
     vt_status status = VT_OK;
     const int64_t first = list->first[group], end = list->first[group + 1];
     const char *path = list->paths[first];
-    const vt_fields_form form = vt_reader_samples(p->options->config).form;
+    const vt_fields_form form = vt_fields_options(p->options->config).form;
     VT_TRY(vt_fields_file_open((const char *const *)(list->paths + first), end - first, &form, &result->file));
     const vt_time_axis *axis = vt_fields_file_times(result->file);
     result->stretches = axis->stretches;

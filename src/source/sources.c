@@ -10,3 +10,9 @@ const vt_source_kind *vt_source_kind_of(const vt_config *config)
 {
     return kinds[config->source];
 }
+
+vt_status vt_source_complete(vt_config *config)
+{
+    const vt_source_kind *kind = vt_source_kind_of(config);
+    return kind->complete != NULL ? kind->complete(config) : VT_OK;
+}

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "journal/record.h"
+#include "source/fields/dataset.h"
 #include "training/budget.h"
 #include "training/reader.h"
 
@@ -43,7 +44,7 @@ static void log_data(const vt_opening *opening)
                     (long long)config->img_size[1]);
         return;
     }
-    char *names = names_text(vt_dataset_channel_names(opening->training), in > out ? in : out);
+    char *names = names_text(vt_dataset_channel_names(vt_dataset_of(opening->training)), in > out ? in : out);
     char *forecast = in != out ? vt_text_format("; %lld channels are forecast", (long long)out) : vt_text_copy("");
     char *history = times > 1 ? vt_text_format("; the input holds %lld times", (long long)times) : vt_text_copy("");
     vt_log_info("data: %s and %s: %lld channel%s%s on %lld×%lld points%s%s", config->train_data_path,
@@ -65,9 +66,10 @@ static void log_replaced_channels(const vt_config *config)
                 (long long)replaced[1]);
 }
 
-static void log_limit(const vt_dataset *dataset, const char *option)
+static void log_limit(const vt_source *source, const char *option)
 {
-    const int64_t used = vt_dataset_sample_count(dataset), all = vt_dataset_source(dataset)->whole_count;
+    const int64_t used = source->sample_count, all = source->whole_count;
+    const vt_dataset *dataset = vt_dataset_of(source);
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE], dates[2 * VT_DATE_SIZE + 8] = "";
     vt_date first, last;
     if (used >= all) return;
@@ -83,9 +85,8 @@ static void log_samples(const vt_opening *opening)
     log_limit(opening->training, "limit_nsamples");
     log_limit(opening->validation, "limit_nsamples_val");
     vt_log_info("samples: %lld for training, %lld for validation; %lld epochs of %lld steps",
-                (long long)vt_dataset_sample_count(opening->training),
-                (long long)vt_dataset_sample_count(opening->validation), (long long)length->epochs,
-                (long long)length->steps_per_epoch);
+                (long long)opening->training->sample_count, (long long)opening->validation->sample_count,
+                (long long)length->epochs, (long long)length->steps_per_epoch);
     if (length->steps_per_epoch < opening->batches)
         vt_log_info("num_iters %lld is less than an epoch of %lld steps: training for %lld steps",
                     (long long)config->num_iters, (long long)opening->batches, (long long)config->num_iters);

@@ -3,7 +3,7 @@
 #ifndef VT_TRAINING_OPENING_H
 #define VT_TRAINING_OPENING_H
 
-#include "source/fields/dataset.h"
+#include "data/source.h"
 #include "training/loop.h"
 
 typedef struct {
@@ -11,7 +11,7 @@ typedef struct {
     const vt_world *world;
     const vt_trainer *trainer;
     const vt_plan *plan;
-    const vt_dataset *training, *validation;
+    const vt_source *training, *validation;
     const char *run_directory;
     vt_loop_length length;
     int64_t batches; /* of a whole epoch */

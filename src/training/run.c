@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "checkpoint/find.h"
 #include "journal/run_directory.h"
+#include "source/fields/dataset.h"
 #include "source/fields/statistics.h"
 #include "storage/output_file.h"
 #include "training/benchy.h"
@@ -23,7 +24,7 @@
 typedef struct {
     const vt_config *config;
     vt_world *world;
-    vt_dataset *training, *validation;
+    vt_source *training, *validation;
     vt_test_set *test; /* NULL where there is none */
     vt_loader *training_loader, *validation_loader;
     bool caches_training, caches_validation; /* in the device's memory */
@@ -55,9 +56,9 @@ static vt_status open_data(run_state *run)
     vt_status status = VT_OK;
     const vt_config *config = run->config;
     int64_t in = config->n_in_channels / (config->n_history + 1), out = config->n_out_channels;
-    VT_TRY(vt_reader_open_dataset(config, run->world, true, &run->training));
-    VT_TRY(vt_reader_open_dataset(config, run->world, false, &run->validation));
-    VT_TRY(vt_dataset_check_same_channels(run->training, run->validation));
+    VT_TRY(vt_reader_open_source(config, run->world, VT_SET_TRAINING, &run->training));
+    VT_TRY(vt_reader_open_source(config, run->world, VT_SET_VALIDATION, &run->validation));
+    VT_TRY(vt_source_agree(run->training, run->validation));
     run->file_channels = in > out ? in : out;
     run->means = vt_allocate((size_t)run->file_channels, sizeof *run->means, "the run");
     run->stds = vt_allocate((size_t)run->file_channels, sizeof *run->stds, "the run");
@@ -67,7 +68,7 @@ static vt_status open_data(run_state *run)
         VT_TRY(vt_statistics_read_pair(config->global_means_path, config->global_stds_path, run->file_channels,
                                        run->means, run->stds));
     }
-    int64_t samples = vt_dataset_sample_count(run->training);
+    int64_t samples = run->training->sample_count;
     VT_CHECK(samples >= config->global_batch_size,
              "%s has %lld training samples, fewer than one batch (global_batch_size %lld); use a smaller batch",
              config->train_data_path, (long long)samples, (long long)config->global_batch_size);
@@ -81,7 +82,7 @@ static vt_trainer_data trainer_data(const run_state *run)
     const vt_config *config = run->config;
     return (vt_trainer_data){.means = run->means,
                              .stds = run->stds,
-                             .latitudes = vt_dataset_latitudes(run->validation),
+                             .latitudes = vt_dataset_latitudes(vt_dataset_of(run->validation)),
                              .steps = config->num_iters != VT_UNSET_INTEGER ? config->num_iters : run->length.steps,
                              .world = run->world,
                              .device_memory = run->backend != NULL && !run->backend->shares_host_memory};
@@ -104,9 +105,9 @@ static void plan_caches(run_state *run, double available)
 {
     char sizes[3][VT_NUMBER_SIZE];
     double left = available - vt_plan_total(&run->plan);
-    const double training = vt_reader_frame_bytes(run->training),
-                 both = training + vt_reader_frame_bytes(run->validation);
-    if (run->config->cache != VT_CACHE_DEVICE || run->config->data_loader_config == VT_LOADER_SYNTHETIC) return;
+    const double training = vt_source_frame_bytes(run->training),
+                 both = training + vt_source_frame_bytes(run->validation);
+    if (run->config->cache != VT_CACHE_DEVICE || run->training->frame_count == 0) return;
     run->caches_training = available < 0 || training <= left;
     run->caches_validation = available < 0 || both <= left;
     if (run->caches_validation) return;
@@ -142,10 +143,8 @@ static vt_status open_caches(run_state *run)
 {
     vt_status status = VT_OK;
     const double begin = vt_clock_seconds();
-    if (run->caches_training)
-        VT_TRY(vt_device_cache_open(run->backend, vt_dataset_source(run->training), &run->training_cache));
-    if (run->caches_validation)
-        VT_TRY(vt_device_cache_open(run->backend, vt_dataset_source(run->validation), &run->validation_cache));
+    if (run->caches_training) VT_TRY(vt_device_cache_open(run->backend, run->training, &run->training_cache));
+    if (run->caches_validation) VT_TRY(vt_device_cache_open(run->backend, run->validation, &run->validation_cache));
     run->trainer->caches[0] = run->training_cache;
     run->trainer->caches[1] = run->validation_cache;
     if (run->caches_training)
@@ -210,8 +209,9 @@ done:
 
 static vt_checkpoint_subject subject_of(const run_state *run)
 {
-    return (vt_checkpoint_subject){run->trainer, vt_dataset_channel_names(run->training),
-                                   vt_dataset_sample_count(run->training), vt_dataset_crossing_samples(run->training)};
+    return (vt_checkpoint_subject){run->trainer, vt_dataset_channel_names(vt_dataset_of(run->training)),
+                                   run->training->sample_count,
+                                   vt_dataset_crossing_samples(vt_dataset_of(run->training))};
 }
 
 /* Collective. Another run's checkpoint is read first: if it can't be, what stands in the directory stays there. */
@@ -285,7 +285,7 @@ static vt_status open_output(run_state *run)
     VT_TRY(vt_metrics_open(metrics, run->progress.step, &run->metrics));
     vt_record_options record = {.config = run->config,
                                 .run_directory = run->directory,
-                                .channel_names = vt_dataset_channel_names(run->validation),
+                                .channel_names = vt_dataset_channel_names(vt_dataset_of(run->validation)),
                                 .steps = run->progress.step,
                                 .epoch_begin = run->progress.step - run->progress.epoch_steps,
                                 .plan = &run->plan,
@@ -387,8 +387,8 @@ static void close_run(run_state *run)
     vt_loader_close(&run->training_loader);
     vt_loader_close(&run->validation_loader);
     vt_backend_close(&run->backend);
-    vt_dataset_close(&run->training);
-    vt_dataset_close(&run->validation);
+    vt_source_close(&run->training);
+    vt_source_close(&run->validation);
     vt_test_set_close(&run->test);
     free(run->means);
     free(run->stds);
@@ -438,7 +438,7 @@ static vt_status run_phases(run_state *run)
     VT_TRY(open_directory(run));
     VT_TRY(vt_world_agree(world, open_trace(run)));
     VT_TRY(vt_world_agree(world, restore(run)));
-    run->length = vt_loop_length_of(run->config, vt_dataset_sample_count(run->training), &run->progress);
+    run->length = vt_loop_length_of(run->config, run->training->sample_count, &run->progress);
     if (run->progress.epoch >= run->length.epochs) {
         log_finished(run);
         goto done;

@@ -5,22 +5,24 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "source/sources.h"
 #include "training/reader.h"
 #include "training/stop.h"
 #include "training/validate.h"
 
 struct vt_test_set {
-    vt_dataset *dataset;
+    vt_source *source;
     char *obstacle; /* why it can't be used; of one that can, NULL */
 };
 
-void vt_test_set_open(const vt_config *config, vt_world *world, const vt_dataset *training, vt_test_set **result)
+void vt_test_set_open(const vt_config *config, vt_world *world, const vt_source *training, vt_test_set **result)
 {
     *result = NULL;
-    if (!vt_world_any(world, vt_reader_has_test_set(config))) return;
+    const vt_source_kind *kind = vt_source_kind_of(config);
+    if (!vt_world_any(world, kind->has_test_set != NULL && kind->has_test_set(config))) return;
     vt_test_set *set = vt_allocate(1, sizeof *set, "the test set");
-    vt_status status = vt_reader_open_test_set(config, world, &set->dataset);
-    if (status == VT_OK) status = vt_dataset_check_same_channels(training, set->dataset);
+    vt_status status = vt_reader_open_source(config, world, VT_SET_TEST, &set->source);
+    if (status == VT_OK) status = vt_source_agree(training, set->source);
     set->obstacle = vt_world_cause(world, status);
     vt_error_clear();
     *result = set;
@@ -29,21 +31,21 @@ void vt_test_set_open(const vt_config *config, vt_world *world, const vt_dataset
 void vt_test_set_close(vt_test_set **set)
 {
     if (*set == NULL) return;
-    vt_dataset_close(&(*set)->dataset);
+    vt_source_close(&(*set)->source);
     free((*set)->obstacle);
     free(*set);
     *set = NULL;
 }
 
-void vt_test_set_log(const vt_test_set *set, const vt_dataset *training, const vt_dataset *validation)
+void vt_test_set_log(const vt_test_set *set, const vt_source *training, const vt_source *validation)
 {
     if (set == NULL) return;
     if (set->obstacle != NULL) {
         vt_log_warning("the test set can't be used, so there will be no final test loss: %s", set->obstacle);
         return;
     }
-    vt_reader_warn_of_shared(training, "training", set->dataset, "test");
-    vt_reader_warn_of_shared(validation, "validation", set->dataset, "test");
+    vt_source_warn_of_shared(training, set->source);
+    vt_source_warn_of_shared(validation, set->source);
 }
 
 vt_status vt_test_set_score(vt_test_set *set, vt_trainer *trainer, const char *run_directory)
@@ -55,10 +57,10 @@ vt_status vt_test_set_score(vt_test_set *set, vt_trainer *trainer, const char *r
     vt_validation result = {0};
     if (set == NULL || set->obstacle != NULL) return VT_OK;
     vt_log_info("test set %s: going once through its %lld samples", config->inf_data_path,
-                (long long)vt_dataset_sample_count(set->dataset));
+                (long long)set->source->sample_count);
     result.rmse = vt_allocate((size_t)config->n_out_channels, sizeof *result.rmse, "the test set");
     VT_TRY(vt_world_agree(trainer->world, vt_reader_open_loader(config, trainer->world, trainer->backend, false, false,
-                                                                set->dataset, &loader)));
+                                                                set->source, &loader)));
     status = vt_validate(trainer, loader, false, &result);
     if (status == VT_STOPPED) {
         vt_log_info("no final test loss: stopped by %s; `vitrain evaluate %s --split=test` computes it",

@@ -2,18 +2,18 @@
 #ifndef VT_TRAINING_TEST_SET_H
 #define VT_TRAINING_TEST_SET_H
 
-#include "source/fields/dataset.h"
+#include "data/source.h"
 #include "training/trainer.h"
 
 typedef struct vt_test_set vt_test_set;
 
 /* Collective. *set is NULL where there are no files of one; that they can't be used, or have not the channels of
  * `training`, ends no run. */
-void vt_test_set_open(const vt_config *config, vt_world *world, const vt_dataset *training, vt_test_set **set);
+void vt_test_set_open(const vt_config *config, vt_world *world, const vt_source *training, vt_test_set **set);
 void vt_test_set_close(vt_test_set **set);
 
 /* Warns where it can't be used, or holds times of the other sets. set may be NULL, here and below. */
-void vt_test_set_log(const vt_test_set *set, const vt_dataset *training, const vt_dataset *validation);
+void vt_test_set_log(const vt_test_set *set, const vt_source *training, const vt_source *validation);
 
 /* Collective. Logs the loss over it, in the words of the courses. A wish to stop ends that alone. run_directory is
  * named to the user. */

@@ -208,7 +208,8 @@ TEST(a_cache_that_does_not_fit_is_left_out)
         float values[3 * 32];
         vt_dataset *training = open_dataset(&fields, true, VT_UNSET_INTEGER);
         vt_dataset *validation = open_again(true, VT_UNSET_INTEGER);
-        vt_reader_open_cache(&config, world, fits != 0 ? 0 : 1e18, training, validation);
+        vt_reader_open_cache(&config, world, fits != 0 ? 0 : 1e18, vt_dataset_source(training),
+                             vt_dataset_source(validation));
         EXPECT_OK(vt_dataset_read_frame(training, 0, values));
         EXPECT_OK(vt_dataset_read_frame(validation, 0, values));
         EXPECT(vt_dataset_kept_frames(training) == fits && vt_dataset_kept_frames(validation) == fits);

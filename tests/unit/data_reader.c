@@ -172,7 +172,7 @@ static void expect_netcdf(bool direct, bool south_first)
     EXPECT_OK(vt_dataset_open(&options, &dataset));
     if (dataset == NULL) return;
     EXPECT(vt_dataset_sample_count(dataset) == TIMES - 2);
-    EXPECT(vt_dataset_obstacle(dataset) == NULL, "%s", vt_dataset_obstacle(dataset));
+    EXPECT(vt_dataset_source(dataset)->obstacle == NULL, "%s", vt_dataset_source(dataset)->obstacle);
     static const char *const names[] = {"u10", "z900", "t2m", "z500"};
     for (int c = 0; c < 4; c++) EXPECT(strcmp(vt_dataset_channel_names(dataset)[c], names[c]) == 0);
     for (int row = 0; row < ROWS; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], 40 - 20 * row, 1e-4);

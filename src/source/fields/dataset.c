@@ -338,6 +338,13 @@ static void take_form(vt_dataset *dataset, const vt_fields_form *form)
     own->time_step = dataset->time_step = copy_or_none(form->time_step);
 }
 
+int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t rows, int64_t width, vt_tensor_spec *specs)
+{
+    specs[VT_TENSOR_INPUT] = (vt_tensor_spec){"input", VT_TENSOR_FLOAT32, 3, {in_channels, rows, width}};
+    specs[VT_TENSOR_TARGET] = (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 3, {out_channels, rows, width}};
+    return 2;
+}
+
 /* What the rest of the program sees of it. */
 static void take_source(vt_dataset *dataset)
 {
@@ -348,12 +355,9 @@ static void take_source(vt_dataset *dataset)
     source->is_constant = options->synthetic;
     source->option_name = options->option_name;
     source->path = options->directory;
-    source->tensor_count = 2;
-    source->specs[VT_TENSOR_INPUT] =
-        (vt_tensor_spec){"input", VT_TENSOR_FLOAT32, 3, {options->in_channels, rows, width}};
-    source->specs[VT_TENSOR_TARGET] =
-        (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 3, {options->out_channels, rows, width}};
+    source->tensor_count = vt_fields_specs(options->in_channels, options->out_channels, rows, width, source->specs);
     source->frame_bytes = (size_t)(vt_dataset_frame_channels(dataset) * rows * width) * sizeof(float);
+    source->obstacle = dataset->obstacle;
     source->pieces_per_sample = options->history + 2;
 }
 
@@ -421,11 +425,6 @@ void vt_dataset_close(vt_dataset **pointer)
     free(dataset);
 }
 
-const char *vt_dataset_obstacle(const vt_dataset *dataset)
-{
-    return dataset->obstacle;
-}
-
 int64_t vt_dataset_sample_count(const vt_dataset *dataset)
 {
     return dataset->source.sample_count;
@@ -436,7 +435,7 @@ vt_source *vt_dataset_source(const vt_dataset *dataset)
     return (vt_source *)&dataset->source;
 }
 
-vt_dataset *vt_dataset_of(vt_source *source)
+vt_dataset *vt_dataset_of(const vt_source *source)
 {
     const bool is_dataset = source != NULL && (source->kind == &vt_source_fields || source->kind == &vt_source_noise);
     return is_dataset ? (vt_dataset *)source : NULL;

@@ -26,6 +26,7 @@ typedef struct {
     bool round;           /* the window goes round the globe: that is checked where longitudes are known */
     bool files_apart;     /* no sample reaches from one file into the next, also where their times follow */
     bool direct;          /* reads past the HDF5 library where the files allow it */
+    bool insists;         /* the user asks for `direct` by name: the log warns where the files don't allow it */
     bool tolerant;        /* a file that changed is read on as far as it goes */
     bool unchecked;       /* of plans, values that are only copied aren't looked at: see vt_dataset_check */
     bool quiet;           /* opening it warns of nothing */
@@ -45,7 +46,7 @@ int64_t vt_dataset_sample_count(const vt_dataset *dataset);
 
 /* The dataset as a source, and back: NULL where the source is of another kind, or NULL. */
 vt_source *vt_dataset_source(const vt_dataset *dataset);
-vt_dataset *vt_dataset_of(vt_source *source);
+vt_dataset *vt_dataset_of(const vt_source *source);
 
 /* The options it was opened with, `rows` spelled out: the sizes of a sample. */
 const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset);
@@ -137,8 +138,5 @@ vt_status vt_dataset_keep_frames(vt_dataset *dataset);
 
 /* How many are there. Any thread. */
 int64_t vt_dataset_kept_frames(vt_dataset *dataset);
-
-/* Why some file can't be read past HDF5 ("2013.h5: 'fields' is compressed with 'lzf'"), or NULL when all can. */
-const char *vt_dataset_obstacle(const vt_dataset *dataset);
 
 #endif

@@ -87,6 +87,10 @@ static inline const char *vt_dataset_group_path(const vt_dataset *dataset, int64
 }
 
 extern const vt_source_kind vt_source_fields, vt_source_noise;
+void vt_fields_close(vt_source *source);
+
+/* The tensors of a sample; how many. */
+int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t rows, int64_t width, vt_tensor_spec *specs);
 
 void vt_dataset_add_piece(vt_dataset *dataset, const vt_set_piece *piece);
 

@@ -1,20 +1,141 @@
-/* The source `fields`: a vt_dataset behind the interface of sources. */
-#include <stdio.h>
+#include "source/fields/fields.h"
 
-#include "base/random.h"
+#include <stdlib.h>
+
+#include "base/log.h"
 #include "source/fields/dataset_inside.h"
+#include "source/fields/file_list.h"
+
+/* ---- of a configuration ---- */
+
+static bool is_direct(const vt_config *config)
+{
+    int kind = config->data_loader_config;
+    return kind == VT_LOADER_AUTO || kind == VT_LOADER_DALI || kind == VT_LOADER_DIRECT;
+}
+
+vt_dataset_options vt_fields_options(const vt_config *config)
+{
+    return (vt_dataset_options){
+        .height = config->img_size[0],
+        .width = config->img_size[1],
+        .range = vt_window_range_of(config->lat_range, config->lon_range),
+        .in_channels = config->n_in_channels,
+        .out_channels = config->n_out_channels,
+        .history = config->n_history,
+        .dt = config->dt,
+        .sample_limit = VT_UNSET_INTEGER,
+        .round = config->pad == VT_PAD_WRAP,
+        .files_apart = !config->cross_files,
+        .form = {config->variables, config->coordinates, config->time_step, config->missing == VT_GAPS_MASK}};
+}
+
+static vt_status find_window(vt_config *config)
+{
+    vt_status status = VT_OK;
+    vt_file_list list = {0};
+    vt_fields_file *file = NULL;
+    vt_frame_window window;
+    char *advice = NULL;
+    const vt_window_range range = vt_window_range_of(config->lat_range, config->lon_range);
+    const vt_fields_form form = vt_fields_options(config).form;
+    if (!vt_config_awaits_window(config)) goto done;
+    VT_CHECK(
+        config->data_loader_config != VT_LOADER_SYNTHETIC,
+        "lat_range and lon_range are found by the coordinates of files, but data_loader_config synthetic reads none; "
+        "give img_size");
+    VT_TRY(vt_file_list_open(config->train_data_path, "train_data_path", config->variables != NULL, &list));
+    VT_TRY(vt_fields_file_open((const char *const *)list.paths, list.first[1], &form, &file));
+    const vt_fields_shape shape = vt_fields_file_shape(file);
+    const vt_window_grid grid = {vt_fields_file_path(file), shape.height, shape.width, vt_fields_file_latitudes(file),
+                                 vt_fields_file_longitudes(file)};
+    VT_TRY(vt_window_find(&range, &grid, &window));
+    status = vt_config_set_window(config, window.rows, window.width);
+    if (status == VT_OK) goto done;
+    advice = vt_window_advice(&range, &grid, &window, config->patch_size);
+    vt_error_context("%s: the window of lat_range and lon_range has [%lld, %lld] grid points%s%s%s", grid.path,
+                     (long long)window.rows, (long long)window.width, advice != NULL ? " (" : "",
+                     advice != NULL ? advice : "", advice != NULL ? ")" : "");
+done:
+    free(advice);
+    vt_fields_file_close(&file);
+    vt_file_list_close(&list);
+    return status;
+}
+
+static bool has_test_set(const vt_config *config)
+{
+    vt_file_list files = {0};
+    if (config->data_loader_config == VT_LOADER_SYNTHETIC || config->inf_data_path == NULL) return false;
+    if (config->origin[VT_OPTION_inf_data_path] == VT_FROM_COMMAND_LINE) return true; /* else opening it says why */
+    const bool any =
+        vt_file_list_open(config->inf_data_path, "inf_data_path", config->variables != NULL, &files) == VT_OK;
+    vt_error_clear();
+    vt_file_list_close(&files);
+    return any;
+}
 
 static int specs(const vt_config *config, vt_span part, vt_tensor_spec *list)
 {
-    const int64_t rows = part.count, width = config->img_size[1];
-    list[VT_TENSOR_INPUT] =
-        (vt_tensor_spec){"input", VT_TENSOR_FLOAT32, 3, {config->n_in_channels, rows, width}};
-    list[VT_TENSOR_TARGET] =
-        (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 3, {config->n_out_channels, rows, width}};
-    return 2;
+    return vt_fields_specs(config->n_in_channels, config->n_out_channels, part.count, config->img_size[1], list);
 }
 
-static void close_set(vt_source *source)
+static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_source **source)
+{
+    vt_status status = VT_OK;
+    vt_dataset *dataset = NULL;
+    vt_dataset_options options = vt_fields_options(config);
+    const char *const directories[] = {config->train_data_path, config->valid_data_path, config->inf_data_path};
+    static const char *const names[] = {"train_data_path", "valid_data_path", "inf_data_path"};
+    options.directory = directories[set];
+    options.option_name = names[set];
+    options.first_row = part.first;
+    options.rows = part.count;
+    options.sample_limit = set == VT_SET_TRAINING ? config->limit_nsamples : config->limit_nsamples_val;
+    options.direct = is_direct(config);
+    options.insists = options.direct && config->data_loader_config != VT_LOADER_AUTO;
+    options.tolerant = config->skip_bad_samples;
+    options.unchecked = !config->skip_bad_samples; /* the loss tells */
+    options.synthetic = config->data_loader_config == VT_LOADER_SYNTHETIC;
+    options.seed = (uint64_t)config->seed;
+    *source = NULL;
+    VT_TRY(vt_dataset_open(&options, &dataset));
+    dataset->source.set = set;
+    *source = &dataset->source;
+done:
+    return status;
+}
+
+/* ---- of a set ---- */
+
+static vt_status agree(const vt_source *training, const vt_source *other)
+{
+    return vt_dataset_check_same_channels((const vt_dataset *)training, (const vt_dataset *)other);
+}
+
+static char *shared(const vt_source *one, const vt_source *other)
+{
+    static const char *const names[] = {"training", "validation", "test"};
+    return vt_dataset_shared_times((const vt_dataset *)one, names[one->set], (const vt_dataset *)other,
+                                   names[other->set]);
+}
+
+static void log_sets(const vt_source *training, const vt_source *validation, const char *threads)
+{
+    const vt_dataset *dataset = (const vt_dataset *)training;
+    const char *obstacle = training->obstacle;
+    const bool direct = dataset->options.direct;
+    vt_dataset_log_coordinates(dataset);
+    vt_source_warn_of_shared(training, validation);
+    vt_log_info("reading: %s, %s", direct && obstacle == NULL ? "past HDF5" : "through HDF5", threads);
+    if (!direct || obstacle == NULL) return;
+    if (dataset->options.insists)
+        vt_log_warning("data_loader_config asks to read past HDF5, but HDF5 has to read some files: %s", obstacle);
+    else
+        vt_log_info("HDF5 reads what can't be read past it: %s", obstacle);
+}
+
+void vt_fields_close(vt_source *source)
 {
     vt_dataset *dataset = (vt_dataset *)source;
     vt_dataset_close(&dataset);
@@ -104,46 +225,17 @@ static vt_status keep_frames(vt_source *source)
 }
 
 const vt_source_kind vt_source_fields = {.name = "fields",
+                                         .complete = find_window,
+                                         .has_test_set = has_test_set,
                                          .specs = specs,
-                                         .close = close_set,
+                                         .open = open_set,
+                                         .close = vt_fields_close,
+                                         .agree = agree,
+                                         .shared = shared,
+                                         .log = log_sets,
                                          .describe = describe,
                                          .check = check,
                                          .reading = &reading,
                                          .pieces = pieces,
                                          .read_frame = read_frame,
                                          .keep_frames = keep_frames};
-
-/* ---- data_loader_config: synthetic ---- */
-
-/* Standard normal noise with coordinates: the same whatever rows a rank reads. */
-static void fill_noise(const vt_dataset_options *options, const char *name, int64_t position, int64_t channels,
-                       float *values)
-{
-    const uint64_t key = vt_random_name_key(name);
-    for (int64_t c = 0; c < channels; c++)
-        for (int64_t row = 0; row < options->rows; row++)
-            for (int64_t column = 0; column < options->width; column++) {
-                int64_t index =
-                    ((position * channels + c) * options->height + options->first_row + row) * options->width;
-                double uniform = vt_random_element(options->seed, key, (uint64_t)(index + column));
-                *values++ = (float)vt_random_normal_quantile(uniform);
-            }
-}
-
-/* A constant source: the sample is a place in the batch. */
-static vt_status read_noise(vt_source *source, int64_t sample, void *const *tensors)
-{
-    const vt_dataset_options *options = &((const vt_dataset *)source)->options;
-    fill_noise(options, "synthetic input", sample, options->in_channels, tensors[VT_TENSOR_INPUT]);
-    fill_noise(options, "synthetic target", sample, options->out_channels, tensors[VT_TENSOR_TARGET]);
-    return VT_OK;
-}
-
-static void describe_noise(const vt_source *source, int64_t sample, char *buffer, int64_t size)
-{
-    (void)source;
-    snprintf(buffer, (size_t)size, "synthetic sample %lld", (long long)sample);
-}
-
-const vt_source_kind vt_source_noise = {
-    .name = "noise", .specs = specs, .close = close_set, .describe = describe_noise, .read = read_noise};
