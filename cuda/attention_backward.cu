@@ -1,10 +1,10 @@
-/* The backward pass of attention, in two kernels, one for dq (a block has 64 queries) and one for dk and dv (a block
- * has 64 keys and goes over the queries), which computes the scores twice but needs no atomics: the same bits every
- * time. */
+/* The backward pass of attention, in two kernels: one computes dq (a block handles 64 queries), the other dk and dv (a
+ * block handles 64 keys and loops over the queries). The scores are computed twice, but no atomics are needed, so the
+ * result has the same bits every time. */
 #include "attention_parts.h"
 #include "attention_wide.h"
 
-/* Rows are keys: key and key + 8; columns are queries: query + 8 * n and the next. */
+/* Rows are keys key and key + 8; columns are queries query + 8 * n and query + 8 * n + 1. */
 template <int TILES>
 __device__ static inline uint32_t kept_of_keys(const attention_arguments &a, const head_place &h, int64_t query,
                                                int64_t key)
@@ -42,8 +42,8 @@ VT_KERNEL void delta_kernel(attention_arguments a)
     }
 }
 
-/* One weight and what reaches its score; scale is 1 / √dim. *score becomes the weight (after dropout, which keeps
- * `keep` of it), *gradient the score's gradient without its factor 1 / √dim. */
+/* One weight and the gradient of its score; scale is 1 / √dim. *score becomes the weight (after dropout, which keeps
+ * `keep` of it), *gradient the gradient of the score without its factor 1 / √dim. */
 __device__ static inline void backward_one(const attention_arguments &a, int64_t query, int64_t key, float scale,
                                            float log_sum, float delta, float keep, float *score, float *gradient)
 {
@@ -53,7 +53,8 @@ __device__ static inline void backward_one(const attention_arguments &a, int64_t
     *score = keep * weight;
 }
 
-/* Heads up to 32 columns: four blocks a multiprocessor, which ptxas else misses by six registers. 0: it chooses. */
+/* Heads up to 32 columns: four blocks on a multiprocessor, which ptxas otherwise misses by six registers. 0: ptxas
+ * chooses. */
 template <typename number, int MOST, int TILES>
 VT_KERNEL void __launch_bounds__(THREADS, MOST <= 4 ? 4 : 0) query_gradient_kernel(attention_arguments a)
 {
@@ -100,7 +101,7 @@ VT_KERNEL void __launch_bounds__(THREADS, MOST <= 4 ? 4 : 0) query_gradient_kern
     vt_tile_store<MOST>(a.dq, h.first_query + query, h.last_query, h.column, dim, a.wide, factor, sums);
 }
 
-/* As above with the roles of rows and columns changed: a warp's rows are keys. */
+/* The same with rows and columns exchanged: a warp's rows are keys. */
 template <typename number, int MOST, int TILES>
 VT_KERNEL void __launch_bounds__(THREADS) key_gradient_kernel(attention_arguments a)
 {

@@ -1,5 +1,5 @@
-/* Attention that never stores a matrix of queries × keys: Dao 2023, "FlashAttention-2". A block of four warps has 64
- * queries and goes over the keys. Head sizes up to 128, in steps of 8 without work for padding; wider ones:
+/* Attention that never stores a matrix of queries × keys: Dao 2023, "FlashAttention-2". A block of four warps handles
+ * 64 queries and loops over the keys. Head sizes up to 128, in steps of 8 that need no padding; wider heads:
  * attention_wide.h. */
 #include "attention_parts.h"
 #include "attention_wide.h"
@@ -16,8 +16,8 @@ __device__ static inline float quad_sum(float value)
     return value + __shfl_xor_sync(0xffffffffu, value, 2);
 }
 
-/* Turns scores of keys first_key … into weights relative to the rows' maxima so far, which grow; sums and what was
- * accumulated before are scaled to the new maxima by `rescale`. */
+/* Turns the scores of keys first_key … into weights relative to each row's running maximum. When a maximum grows,
+ * `rescale` scales the sums and the accumulated output to the new one. */
 template <int TILES>
 __device__ static inline void soften(const attention_arguments &a, int64_t first_key, float exponent, float maximum[2],
                                      float sum[2], float rescale[2], float scores[TILES][4])
@@ -48,7 +48,7 @@ __device__ static inline void soften(const attention_arguments &a, int64_t first
     }
 }
 
-/* As many blocks a multiprocessor as fit without dropout, whose random numbers would take more registers. 0: ptxas
+/* As many blocks on a multiprocessor as fit without dropout, whose random numbers would take more registers. 0: ptxas
  * chooses. */
 template <typename number> static constexpr int forward_blocks(int most)
 {
@@ -115,7 +115,7 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
         BY_SIZE(launch_forward, backend, a);
 }
 
-/* A thread merges eight columns of one head and query; the row's log_sum is written by a second launch, when all have
+/* A thread merges eight columns of one head and query. A second launch writes the row's log_sum, after every thread has
  * read it. */
 VT_KERNEL void merge_kernel(vt_attention_shape shape, vt_matrix part, const float *part_log_sum, vt_matrix out,
                             const float *log_sum, bool wide)

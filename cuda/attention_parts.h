@@ -1,5 +1,4 @@
-/* What the two halves of attention share: attention_forward.cu and attention_backward.cu, two files because each takes
- * long to compile. */
+/* What attention_forward.cu and attention_backward.cu share; they are two files because each takes long to compile. */
 #ifndef VT_CUDA_ATTENTION_PARTS_H
 #define VT_CUDA_ATTENTION_PARTS_H
 
@@ -16,7 +15,7 @@ typedef struct {
     bool wide, exact;
 } attention_arguments;
 
-/* The head of a batch's sample that a block works on. */
+/* The head and the sample of the batch that a block works on. */
 typedef struct {
     int64_t unit, sample, head, column, first_query, last_query, first_key, last_key; /* rows of q and of k, v */
     vt_dropout dropout;
@@ -39,8 +38,8 @@ __device__ static inline head_place find_head(const attention_arguments &a, int6
     return h;
 }
 
-/* Which of a thread's weights dropout keeps, as bits: bit 4 * n + i for element i of tile n. Random numbers are many
- * instructions: these loops are not unrolled over the tiles, as those over scores must be. */
+/* Which of a thread's weights dropout keeps, as bits: bit 4 * n + i for element i of tile n. Random numbers take many
+ * instructions, so these loops are not unrolled over the tiles, as the loops over scores must be. */
 
 __device__ static inline bool is_kept(const head_place &h, const vt_random_block &block, uint32_t column)
 {
@@ -49,7 +48,7 @@ __device__ static inline bool is_kept(const head_place &h, const vt_random_block
     return vt_random_uniform(place < 2 ? low : high) >= h.dropout.rate;
 }
 
-/* Rows are queries: query and query + 8; columns are keys: key + 8 * n and the next. */
+/* Rows are queries query and query + 8; columns are keys key + 8 * n and key + 8 * n + 1. */
 template <int TILES>
 __device__ static inline uint32_t kept_of_queries(const attention_arguments &a, const head_place &h, int64_t query,
                                                   int64_t key)
@@ -70,7 +69,7 @@ __device__ static inline uint32_t kept_of_queries(const attention_arguments &a, 
     return kept;
 }
 
-/* What element i of tile n is multiplied by. */
+/* The factor of element i of tile n. */
 __device__ static inline float keep_of(const head_place &h, uint32_t kept, int n, int i)
 {
     return kept >> (4 * n + i) & 1 ? 1.0f / (1.0f - h.dropout.rate) : 0.0f;
@@ -86,7 +85,7 @@ template <typename number> static size_t shared_bytes(const attention_arguments 
     return (size_t)(rows * vt_tile_stride<number>((int)a->shape.head_dim)) * sizeof(number);
 }
 
-/* Kernels are made for so many result tiles of a head at most; registers are what they cost. */
+/* Kernels are instantiated for a maximum number of result tiles of a head, because each tile costs registers. */
 #define BY_SIZE_IN_HALVES(launch, half, backend, a)                                                                    \
     do {                                                                                                               \
         int64_t dim_ = (a).shape.head_dim;                                                                             \
@@ -102,7 +101,7 @@ template <typename number> static size_t shared_bytes(const attention_arguments 
             launch<half, 16, 4>((backend), (a));                                                                       \
     } while (0)
 
-/* In 16 bits where q, k and v are of the same type of 16 bits. */
+/* In 16 bits if q, k and v have the same 16-bit type. */
 #define BY_SIZE(launch, backend, a)                                                                                    \
     do {                                                                                                               \
         vt_type type_ = (a).q.type == (a).k.type && (a).q.type == (a).v.type ? (a).q.type : VT_FLOAT32;                \

@@ -1,8 +1,7 @@
-/* What the attention kernels are made of: tiles of rows in shared memory, and the two products of a warp's 16 rows.
- * `number` is what products are made of: vt_bfloat16, vt_float16, or float (TF32, or three of them).
- *
+/* Building blocks of the attention kernels: tiles of rows in shared memory, and the two products of a warp's 16 rows.
+ * `number` is the type that products are computed in: vt_bfloat16, vt_float16, or float (one TF32 product, or three).
  * A warp's scores are `tiles` result tiles of 16 × 8 side by side (tensor_cores.h): this thread holds rows g and g + 8,
- * columns 8 n + 2 t and the next of each tile n. */
+ * columns 8 n + 2 t and 8 n + 2 t + 1 of each tile n. */
 #ifndef VT_CUDA_ATTENTION_TILES_H
 #define VT_CUDA_ATTENTION_TILES_H
 
@@ -27,10 +26,10 @@ template <typename half> __device__ static inline bool vt_tile_holds(const half 
 
 __device__ static inline bool vt_tile_holds(const float *, const vt_matrix &)
 {
-    return false; /* copies are of 16 bytes: four of them */
+    return false; /* copies are of 16 bytes: four floats */
 }
 
-/* Elements from row to row: the depth, and so many more that eight rows are in different banks. */
+/* Elements from row to row: the depth, padded so that eight rows are in different banks. */
 template <typename number> __host__ __device__ static inline int vt_tile_depth(int head_dim)
 {
     int step = sizeof(number) == 2 ? 16 : 8;
@@ -56,8 +55,8 @@ __device__ static inline void vt_store_shared(float *to, const float values[VT_G
     *(float4 *)(to + 4) = high;
 }
 
-/* Rows first_row … first_row + rows - 1 of columns column … column + head_dim - 1 into a tile; zeros from row `end` on
- * and behind head_dim. All threads of the block share the work. What stays of its 16-bit type is copied without
+/* Copies rows first_row … first_row + rows - 1, columns column … column + head_dim - 1, into a tile; zeros from row
+ * `end` on and after head_dim. All threads of the block take part. Data that keep their 16-bit type are copied without
  * passing through registers: wait with vt_copies_wait. */
 template <typename number>
 __device__ static inline void vt_tile_load(number *tile, const vt_matrix &m, int64_t first_row, int64_t end, int rows,
@@ -65,7 +64,7 @@ __device__ static inline void vt_tile_load(number *tile, const vt_matrix &m, int
 {
     unsigned groups = (unsigned)vt_tile_depth<number>(head_dim) / VT_GROUP;
     int stride = vt_tile_stride<number>(head_dim);
-    /* one division each, then steps: the work of a thread is little */
+    /* one division each, then steps: a thread has little work */
     int row = (int)(threadIdx.x / groups), group = (int)(threadIdx.x % groups);
     const int row_step = (int)(blockDim.x / groups), group_step = (int)(blockDim.x % groups);
     while (row < rows) {
@@ -89,7 +88,8 @@ __device__ static inline void vt_tile_load(number *tile, const vt_matrix &m, int
     }
 }
 
-/* scores [16, 8 * TILES] += a [16, depth] bᵀ, b [8 * TILES, depth]: both tiles of this stride, `a` the warp's rows. */
+/* scores [16, 8 * TILES] += a [16, depth] bᵀ, b [8 * TILES, depth]: both tiles have this stride, `a` are the warp's
+ * rows. */
 template <int TILES, typename half>
 __device__ static inline void vt_scores(const half *a, const half *b, int depth, int stride, bool,
                                         float scores[TILES][4])
@@ -126,7 +126,7 @@ __device__ static inline void vt_scores(const float *a, const float *b, int dept
     }
 }
 
-/* sums [16, 8 * columns] += p [16, 8 * TILES] b, b a tile of 8 * TILES rows; columns <= MOST. */
+/* sums [16, 8 * columns] += p [16, 8 * TILES] b, where b is a tile of 8 * TILES rows; columns <= MOST. */
 template <int TILES, int MOST, typename half>
 __device__ static inline void vt_accumulate(const float p[TILES][4], const half *b, int columns, int stride, bool,
                                             float sums[MOST][4])
@@ -148,7 +148,7 @@ __device__ static inline void vt_accumulate(const float p[TILES][4], const half 
     }
 }
 
-/* Columns 2t and 2t + 1 of p serve as k = t and t + 4 of the product, so b's rows do, too. */
+/* Columns 2t and 2t + 1 of p are used as k = t and t + 4 of the product, so b's rows are, too. */
 template <int TILES, int MOST>
 __device__ static inline void vt_accumulate(const float p[TILES][4], const float *b, int columns, int stride,
                                             bool exact, float sums[MOST][4])
@@ -167,8 +167,8 @@ __device__ static inline void vt_accumulate(const float p[TILES][4], const float
     }
 }
 
-/* m[row, column + 8 n + 2 t …] = factor * sums, for this thread's two rows (the second is eight further); rows from
- * `end` on are left out. */
+/* m[row, column + 8 n + 2 t …] = factor * sums, for this thread's two rows (the second is eight rows further); rows
+ * from `end` on are skipped. */
 template <int MOST>
 __device__ static inline void vt_tile_store(const vt_matrix &m, int64_t row, int64_t end, int64_t column, int head_dim,
                                             bool wide, const float factor[2], const float sums[MOST][4])

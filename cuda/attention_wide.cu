@@ -1,6 +1,6 @@
-/* Attention with heads of more than 128 columns, which no common model has: right, not fast. A warp has one query (or
- * key) and goes over the keys (or queries) one at a time; its row of up to 32 MOST_STEPS columns is in registers or the
- * thread's own memory. */
+/* Attention with heads of more than 128 columns, which no common model has: correct, not fast. A warp handles one query
+ * (or key) and loops over the keys (or queries) one at a time; its row of up to 32 MOST_STEPS columns is in registers
+ * or in the thread's local memory. */
 #include "attention_wide.h"
 
 #include "elements.h"
@@ -16,7 +16,7 @@ typedef struct {
     const float *delta;
 } wide_arguments;
 
-/* A row of a head, lane i holding columns i, i + 32, … */
+/* A row of a head; lane i holds columns i, i + 32, … */
 __device__ static inline void wide_load(const vt_matrix &m, int64_t row, int64_t column, int64_t dim, float *values)
 {
     for (int64_t d = threadIdx.x % 32; d < dim; d += 32) values[d / 32] = vt_element(m, row * m.stride + column + d);

@@ -15,8 +15,8 @@ static vt_cuda_state *state_of(vt_backend *backend)
     return backend->state;
 }
 
-/* A failure while a step is recorded ends the recording, not the run: the step is then worked as it is, and what fails
- * again is told of. */
+/* While a step is recorded, a failure ends only the recording: the step is then run without it, and a failure that
+ * recurs is reported. */
 static bool fails_recording(vt_cuda_state *state, const char *why)
 {
     if (!state->recording) return false;
@@ -76,7 +76,7 @@ static vt_status cuda_allocate(vt_backend *backend, vt_memory_category category,
     cudaError_t error = cudaMalloc(memory, bytes);
     if (error != cudaSuccess) {
         *memory = NULL;
-        cudaGetLastError(); /* clears it */
+        cudaGetLastError(); /* clears the error */
     }
     VT_CHECK(error == cudaSuccess,
              "%s need %s of GPU memory, %s are free (%s). A smaller batch (--local_batch_size), --recompute=block or a "
@@ -85,7 +85,7 @@ static vt_status cuda_allocate(vt_backend *backend, vt_memory_category category,
              vt_text_bytes(cuda_available_memory(backend), available), cudaGetErrorString(error));
     state->allocations[state->allocation_count++] = *memory;
     vt_cuda_succeeds(backend, cudaMemsetAsync(*memory, 0, bytes, state->stream), "clearing memory");
-    /* it may become staging memory: no upload comes before it is clear */
+    /* the next use may be as staging memory: no upload may start before it is cleared */
     vt_cuda_succeeds(backend, cudaEventRecord(state->staging_free, state->stream), "clearing memory");
 done:
     return status;
@@ -97,7 +97,7 @@ static void cuda_release(vt_backend *backend, void *memory)
     size_t i = 0;
     if (memory == NULL) return;
     while (i < state->allocation_count && state->allocations[i] != memory) i++;
-    VT_ASSERT(i < state->allocation_count); /* it is this back end's */
+    VT_ASSERT(i < state->allocation_count); /* this back end owns it */
     cudaStreamSynchronize(state->stream);
     cudaFree(memory);
     state->allocations[i] = state->allocations[--state->allocation_count];
@@ -121,8 +121,8 @@ static bool is_pageable(const void *host)
     return cudaPointerGetAttributes(&attributes, host) != cudaSuccess || attributes.type == cudaMemoryTypeUnregistered;
 }
 
-/* From pageable memory the bytes are taken before this returns (CUDA alone does not promise that); pinned memory must
- * stay until a later mark or check. The GPU's own memory serves, too. */
+/* From pageable memory the bytes are copied before this returns (CUDA alone does not promise that); pinned memory must
+ * stay unchanged until a later mark or check. The source may also be GPU memory. */
 static void cuda_copy_from_host(vt_backend *backend, void *memory, const void *host, size_t bytes)
 {
     static const char what[] = "copying to the GPU";
@@ -140,7 +140,7 @@ static void cuda_copy_to_host(vt_backend *backend, void *host, const void *memor
         vt_cuda_succeeds(backend, cudaStreamSynchronize(stream), "copying from the GPU");
 }
 
-/* ---- beside the device ---- */
+/* ---- uploads on a second stream ---- */
 
 static vt_status cuda_allocate_host(vt_backend *backend, size_t bytes, void **memory)
 {
@@ -150,7 +150,7 @@ static vt_status cuda_allocate_host(vt_backend *backend, size_t bytes, void **me
     cudaError_t error = cudaHostAlloc(memory, bytes > 0 ? bytes : 1, cudaHostAllocDefault);
     if (error != cudaSuccess) {
         *memory = NULL;
-        cudaGetLastError(); /* clears it */
+        cudaGetLastError(); /* clears the error */
     }
     VT_CHECK(error == cudaSuccess,
              "%s of host memory can't be pinned for the GPU's copies: %s. A smaller batch or --prefetch needs less",
@@ -190,7 +190,7 @@ static void cuda_upload(vt_backend *backend, void *staging, const void *host, si
 {
     vt_cuda_state *state = state_of(backend);
     static const char what[] = "copying a batch to the GPU";
-    /* an event that was never recorded is over */
+    /* an event that was never recorded counts as complete */
     vt_cuda_succeeds(backend, cudaStreamWaitEvent(state->copy_stream, state->staging_free, 0), what);
     vt_cuda_succeeds(backend, cudaMemcpyAsync(staging, host, bytes, cudaMemcpyDefault, state->copy_stream), what);
     vt_cuda_succeeds(backend, cudaEventRecord(state->uploaded, state->copy_stream), what);
@@ -206,7 +206,7 @@ static void cuda_upload_end(vt_backend *backend, void *memory, const void *stagi
     vt_cuda_succeeds(backend, cudaEventSynchronize(state->uploaded), what);
 }
 
-/* ---- recording: a CUDA graph of what the stream is given ---- */
+/* ---- recording: a CUDA graph of what is submitted to the stream ---- */
 
 static void drop_recording(vt_cuda_state *state)
 {
@@ -216,10 +216,10 @@ static void drop_recording(vt_cuda_state *state)
 
 enum { MOST_RECORD_FAILURES = 3 }; /* in a row */
 
-/* A step that can't be recorded is no failure: it is worked as it is. */
+/* A step that can't be recorded is not an error: it runs without recording. */
 static bool refuse_recording(vt_cuda_state *state, const char *why)
 {
-    cudaGetLastError(); /* clears it */
+    cudaGetLastError(); /* clears the error */
     state->graph = NULL;
     state->record_failures++;
     vt_log_warning("the step can't be recorded as a CUDA graph (%s): it runs without one%s", why,
@@ -228,7 +228,7 @@ static bool refuse_recording(vt_cuda_state *state, const char *why)
     return false;
 }
 
-/* Thread-local: the readers' threads may pin memory meanwhile. */
+/* Thread-local, because readers' threads may pin memory meanwhile. */
 static bool cuda_record_begin(vt_backend *backend)
 {
     vt_cuda_state *state = state_of(backend);
@@ -238,7 +238,7 @@ static bool cuda_record_begin(vt_backend *backend)
     if (error != cudaSuccess) return refuse_recording(state, cudaGetErrorString(error));
     state->recording = true;
     state->recording_lacks = false;
-    state->recording_fault = "memory or a choice by timing was wanted";
+    state->recording_fault = "an operation needed memory, or a choice by timing";
     return true;
 }
 
@@ -270,7 +270,8 @@ static void *cuda_workspace(vt_backend *backend, size_t bytes)
 {
     vt_cuda_state *state = state_of(backend);
     if (bytes <= state->workspace_bytes) return state->workspace;
-    if (state->recording) { /* it can't be taken now: the recording fails, and is tried again behind a step with more */
+    if (state->recording) { /* it can't grow now: this recording fails, and is tried again after a step that makes it
+                               grow */
         state->recording_lacks = true;
         return NULL;
     }
@@ -325,7 +326,7 @@ static void cuda_close(vt_backend *backend)
     free(state);
 }
 
-/* NVIDIA's libraries obey it, too. */
+/* NVIDIA's libraries obey this variable, too. */
 static bool tf32_is_off(void)
 {
     const char *value = getenv("NVIDIA_TF32_OVERRIDE");
@@ -378,7 +379,7 @@ static vt_status open_device(vt_backend *backend, int local_rank)
     cudaError_t error = cudaSuccess;
     VT_TRY(choose_device(local_rank, &state->device));
     error = cudaGetDeviceProperties(&properties, state->device);
-    VT_CHECK(error == cudaSuccess, "GPU %d can't be asked: %s", state->device, cudaGetErrorString(error));
+    VT_CHECK(error == cudaSuccess, "can't read the properties of GPU %d: %s", state->device, cudaGetErrorString(error));
     snprintf(state->device_name, sizeof state->device_name, "%s", properties.name);
     state->capability = 10 * properties.major + properties.minor;
     state->common.multiprocessors = properties.multiProcessorCount;

@@ -19,7 +19,7 @@ VT_KERNEL void __launch_bounds__(32 * VT_SUM_LANES, 4)
             raw[k] = vt_fetch(x, row * x.stride + column, row < end ? count : 0, wide);
         }
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) { /* behind the last row zeros */
+        for (int k = 0; k < AT_ONCE; k++) { /* zeros after the last row */
             vt_widen_eight(x.type, raw[k], values);
             for (int i = 0; i < VT_GROUP; i++) sums[i] += values[i];
         }

@@ -1,5 +1,5 @@
-/* Inside of the CUDA back end: what its files share. Every kernel file fills its rows of the table; the kernels are
- * compiled twice, by nvcc into the back end, and by the host's compiler over host_cuda.h into the tests, where their
+/* Internals of the CUDA back end that its files share. Every kernel file fills its rows of the table. The kernels are
+ * compiled twice: by nvcc into the back end, and by the host's compiler over host_cuda.h into the tests, where their
  * names begin with vt_host_cuda_. */
 #ifndef VT_CUDA_CUDA_H
 #define VT_CUDA_CUDA_H
@@ -10,12 +10,12 @@
 extern "C" {
 #endif
 
-/* The beginning of the back end's state, that kernels' launchers know of. */
+/* The beginning of the back end's state, the part that kernels' launchers see. */
 typedef struct {
-    /* Memory that stands until the next operation, at least `bytes`, aligned to 256; it grows only in a run's first
-     * step. NULL: there is none, which is noted; the operation must return. */
+    /* Scratch memory of at least `bytes`, aligned to 256, valid until the next operation; it grows only in a run's
+     * first step. NULL: there is none (the failure is noted), and the operation must return. */
     void *(*workspace)(vt_backend *backend, size_t bytes);
-    /* Notes that an operation can't be done. */
+    /* Notes that an operation is not supported. */
     void (*fail)(vt_backend *backend, const char *sentence);
     bool exact_float32; /* float32 products are not rounded to TF32 (NVIDIA_TF32_OVERRIDE=0) */
     int multiprocessors;
@@ -39,7 +39,7 @@ void VT_CUDA_NAME(attention_backward_fill)(vt_backend *backend);
 
 /* sums [columns] += column sums of x (a bias's gradient); the order of the sum depends on the sizes alone. */
 void VT_CUDA_NAME(column_sums)(vt_backend *backend, vt_matrix x, float *sums);
-/* y = gelu(hidden) after hidden += bias (unless NULL), in one pass. */
+/* hidden += bias (unless NULL), then y = gelu(hidden), in one pass. */
 void VT_CUDA_NAME(bias_gelu)(vt_backend *backend, vt_gelu kind, vt_matrix hidden, const float *bias, vt_matrix y);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-/* Eight neighbouring elements of a row at a time: 16-byte accesses where all rows begin at 16-byte boundaries, single
- * elements at the ends of rows and elsewhere. The type of a matrix is looked at when the kernel runs: all threads take
- * the same branch, and these kernels wait for memory. */
+/* Eight neighbouring elements of a row at a time: 16-byte accesses if all rows begin at 16-byte boundaries, single
+ * elements at the ends of rows and elsewhere. The type of a matrix is tested at run time: all threads take the same
+ * branch, and these kernels wait for memory anyway. */
 #ifndef VT_CUDA_ELEMENTS_H
 #define VT_CUDA_ELEMENTS_H
 
@@ -34,7 +34,7 @@ __device__ static inline void vt_load_floats(const float *from, int count, bool 
     }
 }
 
-/* 16 bytes into global memory, in one instruction: an assignment through `to` may become four of 4 bytes. */
+/* 16 bytes into global memory, in one instruction: an assignment through `to` may compile to four of 4 bytes. */
 __device__ static inline void vt_put(void *to, uint4 raw)
 {
 #ifdef __CUDACC__
@@ -81,7 +81,7 @@ __device__ static inline void vt_store_halves(uint16_t *to, int count, bool wide
     }
 }
 
-/* Eight elements as they lie in memory; 16-bit ones are in the first four words. */
+/* Eight elements as stored; 16-bit ones are in the first four words. */
 typedef struct {
     uint32_t word[VT_GROUP];
 } vt_raw;
@@ -94,8 +94,9 @@ template <vt_type TYPE> __device__ static inline void vt_widen_halves(const vt_r
     }
 }
 
-/* `count` elements from `at` on, the others zeros. A kernel that needs several fetches them all before it makes numbers
- * of the first: to do so waits for the memory, and compilers move no load over a branch on another matrix's type. */
+/* Loads `count` elements from `at` on, the others are zeros. A kernel that needs several groups loads them all before
+ * it converts the first: conversion waits for the memory, and compilers move no load over a branch on another matrix's
+ * type. */
 __device__ static inline vt_raw vt_fetch(const vt_matrix &m, int64_t at, int count, bool wide)
 {
     vt_raw raw = {};
@@ -118,7 +119,7 @@ __device__ static inline vt_raw vt_fetch(const vt_matrix &m, int64_t at, int cou
     return raw;
 }
 
-/* The numbers of what was fetched from a matrix of this type. */
+/* Converts what was loaded from a matrix of this type. */
 __device__ static inline void vt_widen_eight(vt_type type, const vt_raw &raw, float values[VT_GROUP])
 {
     if (type == VT_FLOAT32)
@@ -129,7 +130,7 @@ __device__ static inline void vt_widen_eight(vt_type type, const vt_raw &raw, fl
         vt_widen_halves<VT_BFLOAT16>(raw, values);
 }
 
-/* `count` elements from `at` on; the rest of `values` becomes 0. */
+/* Loads and converts `count` elements from `at` on; the rest of `values` becomes 0. */
 __device__ static inline void vt_load(const vt_matrix &m, int64_t at, int count, bool wide, float values[VT_GROUP])
 {
     vt_widen_eight(m.type, vt_fetch(m, at, count, wide), values);
@@ -146,7 +147,7 @@ __device__ static inline void vt_store(const vt_matrix &m, int64_t at, int count
         vt_store_halves<VT_BFLOAT16>(m.half + at, count, wide, values);
 }
 
-/* Each becomes the value that a matrix of this type would give back. */
+/* Rounds each value to what a matrix of this type would hold. */
 __device__ static inline void vt_as_stored(vt_type type, float values[VT_GROUP])
 {
     if (type == VT_FLOAT32) return;
@@ -155,7 +156,7 @@ __device__ static inline void vt_as_stored(vt_type type, float values[VT_GROUP])
     vt_widen_eight(type, raw, values);
 }
 
-/* Which row and group of eight columns is thread `index` of rows × groups. */
+/* The row and the group of eight columns of thread `index` in rows × groups. */
 __device__ static inline void vt_split(int64_t index, int64_t groups, int64_t *row, int64_t *group)
 {
     if (index <= 0xffffffffll && groups <= 0xffffffffll) { /* a division of 32 bits is several times faster */
@@ -186,7 +187,7 @@ static inline bool vt_is_wide(const float *vector)
     return (uintptr_t)vector % 16 == 0;
 }
 
-/* rows × columns without gaps as one row, so that groups of eight cross the ends of rows. */
+/* A matrix without gaps is treated as one row, so that groups of eight cross the ends of rows. */
 static inline bool vt_is_dense(vt_matrix m)
 {
     return m.stride == m.columns || m.rows == 1;
@@ -205,7 +206,7 @@ static inline int64_t vt_groups(int64_t columns)
     return (columns + VT_GROUP - 1) / VT_GROUP;
 }
 
-/* Blocks of VT_BLOCK_THREADS for so many threads; kernels stride over what is left beyond 2^31. */
+/* Blocks of VT_BLOCK_THREADS for this many threads; kernels stride over what is left beyond 2^31. */
 static inline dim3 vt_blocks(int64_t threads)
 {
     int64_t blocks = (threads + VT_BLOCK_THREADS - 1) / VT_BLOCK_THREADS;

@@ -1,6 +1,6 @@
-/* Attention by cuDNN for the shapes where it is faster than the own kernels, found by timing both once, and kept
- * (backend/choices.h); with `deterministic` it is the own, unless a checkpoint says otherwise. It takes 16-bit types
- * alone, and dropout, whose random numbers would not be the CPU's, stays with the own kernels. */
+/* Attention by cuDNN, for shapes where it is faster than our own kernels. Both are timed once, and the choice is kept
+ * (backend/choices.h). With `deterministic` our own kernels run, unless a checkpoint says otherwise. cuDNN takes 16-bit
+ * types only, and dropout always uses our own kernels, because cuDNN's random numbers differ from the CPU's. */
 #include "fused_attention.h"
 
 #include <stdio.h>
@@ -13,22 +13,22 @@
 
 #ifdef VT_HAS_CUDNN
 
-enum { FIRST_RIGHT_VERSION = 91501 }; /* earlier: wrong where the tokens are no multiple of 128 */
+enum { FIRST_RIGHT_VERSION = 91501 }; /* earlier versions are wrong where the tokens are no multiple of 128 */
 
 typedef struct {
     vt_fused_shape shape;
-    bool serves; /* it exists, and is faster */
+    bool serves; /* it exists and is faster */
     vt_fused_graph graph;
 } fused_plan;
 
 struct vt_fused_attention {
     const vt_cudnn *library;
     cudnnHandle_t handle;
-    vt_backend own; /* the table before this file took its rows */
+    vt_backend own; /* the table of operations before this file replaced its rows */
     vt_attention_choice preference;
     size_t plan_count;
     fused_plan *plans[64];
-    char failure[300]; /* of the last plan that could not be made or run; "": none */
+    char failure[300]; /* why the last plan could not be made or run; "": all could */
 };
 
 /* The operands of one call. */
@@ -76,7 +76,7 @@ static bool execute(const call *c, int64_t count, const int64_t *ids, void *cons
 
 /* The parts of the workspace, in bytes. */
 typedef struct {
-    size_t own, delta, sums; /* cuDNN's; backward's, else 0 */
+    size_t own, delta, sums; /* cuDNN's own; backward's, else 0 */
 } fused_room;
 
 static fused_room room_of(const call *c)
@@ -86,7 +86,7 @@ static fused_room room_of(const call *c)
     return (fused_room){rounded(c->plan->graph.workspace_bytes), rounded(rows * 4), rounded(rows * s->head_dim * 4)};
 }
 
-/* Can the workspace be had? To try cuDNN in vain must not end a run that fits without it. */
+/* Can the workspace be allocated? Trying cuDNN in vain must not end a run that fits without it. */
 static bool has_room(const call *c)
 {
     const vt_cuda_state *state = c->backend->state;
@@ -152,7 +152,7 @@ static bool kept_choice(const call *c, const vt_fused_shape *shape, uint64_t *se
     return vt_choices_find(((vt_cuda_state *)c->backend->state)->choices, "attention", key, KEY_NUMBERS, serves, 1);
 }
 
-/* Whether it is worth building. */
+/* Whether the plan is worth building. */
 static bool may_serve(const call *c, const vt_fused_shape *shape)
 {
     const vt_cuda_state *state = c->backend->state;
@@ -163,7 +163,7 @@ static bool may_serve(const call *c, const vt_fused_shape *shape)
     return !state->fixed_choices;
 }
 
-/* Whether cuDNN's plan, which is there, serves. */
+/* Whether cuDNN's plan, which exists, is the one to use. */
 static bool choose(call *c)
 {
     const vt_cuda_state *state = c->backend->state;
@@ -185,7 +185,7 @@ static bool choose(call *c)
 
 static const char *const kept_kind = "cudnn-plan";
 
-/* The plan that an earlier run compiled, if it runs. */
+/* The plan that an earlier run compiled, if it still runs. */
 static bool take_kept_plan(call *c)
 {
     const vt_cuda_state *state = c->backend->state;
@@ -259,7 +259,7 @@ static void attend(call *c, bool backward)
         run_own(c);
     else if (!run_fused(c)) {
         char sentence[400];
-        snprintf(sentence, sizeof sentence, "cuDNN's attention worked at first and failed later: %s",
+        snprintf(sentence, sizeof sentence, "cuDNN's attention, which had worked before, failed: %s",
                  attention->failure);
         ((vt_cuda_common *)c->backend->state)->fail(c->backend, sentence);
     }
@@ -280,15 +280,15 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     attend(&c, true);
 }
 
-/* Once a process. */
+/* Once in a process. */
 static void tell_of_own_attention(const char *why)
 {
     static bool told;
-    if (!told) vt_log_info("attention is vitrain's own alone, without cuDNN's: %s", why);
+    if (!told) vt_log_info("cuDNN's attention is not used, only vitrain's own: %s", why);
     told = true;
 }
 
-/* False, and it is told why: the own kernels serve. */
+/* False, with the reason noted: our own kernels are used. */
 static bool open_library(struct vt_fused_attention *attention, vt_backend *backend)
 {
     char text[300];
@@ -300,7 +300,7 @@ static bool open_library(struct vt_fused_attention *attention, vt_backend *backe
     const vt_cudnn *library = attention->library;
     const size_t version = library->cudnnGetVersion();
     if (version < FIRST_RIGHT_VERSION) {
-        snprintf(text, sizeof text, "version %zu is older than %d, the first that is right", version,
+        snprintf(text, sizeof text, "version %zu is older than %d, the first that computes correctly", version,
                  FIRST_RIGHT_VERSION);
         tell_of_own_attention(text);
         return false;
@@ -355,10 +355,10 @@ int vt_fused_attention_served(vt_backend *backend)
 const char *vt_fused_attention_failure(vt_backend *backend)
 {
     const struct vt_fused_attention *attention = attention_of(backend);
-    return attention != NULL ? attention->failure : "cuDNN is not there";
+    return attention != NULL ? attention->failure : "cuDNN was not found";
 }
 
-/* cuDNN's backward adds dq in an order that changes from run to run: it serves only where that is allowed. */
+/* cuDNN's backward adds to dq in an order that changes from run to run: it is used only where that is allowed. */
 void vt_fused_attention_fill(vt_backend *backend, bool deterministic)
 {
     attention_of(backend)->own = *backend;

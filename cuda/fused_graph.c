@@ -15,7 +15,7 @@ typedef struct {
     int64_t dims[4];
 } tensor;
 
-/* Whether a call succeeded. The first that did not fails the graph, and is kept in words. */
+/* Whether a call succeeded. The first failure fails the graph; its description is kept. */
 static bool succeeds(vt_fused_graph *g, cudnnStatus_t status, const char *what, int number)
 {
     char text[200] = "";
@@ -77,7 +77,7 @@ static cudnnDataType_t half_type(const vt_fused_shape *s)
     return s->type == VT_FLOAT16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
 }
 
-/* [batch, heads, rows, columns] that stays inside of the kernel. */
+/* [batch, heads, rows, columns], inside the kernel. */
 static tensor inside(vt_fused_graph *g, const vt_fused_shape *s, int64_t rows, int64_t columns, cudnnDataType_t type)
 {
     const int64_t dims[4] = {s->batch, s->heads, rows, columns};
@@ -114,7 +114,7 @@ static void add_operation(vt_fused_graph *g, descriptor operation)
     if (!g->failed) g->operations[g->operation_count++] = operation;
 }
 
-/* y = mode(x, b); b NULL: of x alone. */
+/* y = mode(x, b); b NULL: only x. */
 static tensor pointwise(vt_fused_graph *g, cudnnPointwiseMode_t mode, tensor x, const tensor *b, tensor y)
 {
     const cudnnDataType_t precision = CUDNN_DATA_FLOAT;
@@ -161,7 +161,7 @@ static tensor reduce(vt_fused_graph *g, cudnnReduceTensorOp_t how, tensor x, ten
     return y;
 }
 
-/* x seen with rows and columns exchanged. */
+/* x with rows and columns exchanged. */
 static tensor transpose(vt_fused_graph *g, const vt_fused_shape *s, tensor x)
 {
     const int64_t rows = x.dims[3], columns = x.dims[2];
@@ -242,7 +242,7 @@ static void describe_backward(vt_fused_graph *g, const vt_fused_shape *s)
     pointwise(g, CUDNN_POINTWISE_IDENTITY, dq_sum, NULL, dq);
 }
 
-/* What the plan is for: a device that is described, or the handle's. */
+/* The target of the plan: a described device, or the handle's. */
 static void set_target(vt_fused_graph *g, descriptor plan, descriptor device, cudnnHandle_t handle)
 {
     if (device != NULL)
@@ -251,7 +251,7 @@ static void set_target(vt_fused_graph *g, descriptor plan, descriptor device, cu
         set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&handle);
 }
 
-/* The graph's plan is this one, if it can be finished. */
+/* Makes this the graph's plan, if it can be finalized. */
 static void take_plan(vt_fused_graph *g, descriptor plan)
 {
     int64_t one;
@@ -299,7 +299,7 @@ static void find_plan(vt_fused_graph *g, descriptor operations, descriptor devic
         set_descriptor(g, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, proposals[i]);
         set_target(g, plan, device, handle);
         take_plan(g, plan);
-        g->failed = false; /* the next one may do */
+        g->failed = false; /* the next one may work */
     }
 }
 

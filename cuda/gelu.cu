@@ -1,5 +1,5 @@
-/* GELU (Hendrycks, Gimpel 2016) in float32. Additions of products are written as fmaf, so that forward and backward
- * give the same bits whatever a compiler would join by itself. */
+/* GELU (Hendrycks, Gimpel 2016) in float32. Sums of products are written as fmaf, so that forward and backward give the
+ * same bits whatever a compiler would contract by itself. */
 #include "sums.h"
 
 __device__ static inline void gelu_values(vt_gelu kind, float values[VT_GROUP])
@@ -18,7 +18,7 @@ __device__ static inline void gelu_values(vt_gelu kind, float values[VT_GROUP])
     }
 }
 
-/* The same, and each gradient is multiplied by the derivative. The error function, or the tangent, is found once. */
+/* The same, with each gradient multiplied by the derivative. The error function (or tanh) is computed once. */
 __device__ static inline void gelu_both(vt_gelu kind, float values[VT_GROUP], float gradient[VT_GROUP])
 {
     const float root_half = 0.70710678f, root_two_over_pi = 0.79788456f, cubic = 0.044715f, density = 0.39894228f;
@@ -38,8 +38,8 @@ __device__ static inline void gelu_both(vt_gelu kind, float values[VT_GROUP], fl
     }
 }
 
-/* y = gelu(x + bias); x becomes x + bias where there is one. The value that is rounded into a 16-bit x is the one
- * that backward will see, so y is made of it. */
+/* y = gelu(x + bias); x becomes x + bias if there is a bias. Backward will see the value rounded to a 16-bit x, so y is
+ * computed from that value. */
 VT_KERNEL void gelu_forward_kernel(vt_gelu kind, vt_matrix x, const float *bias, vt_matrix y, bool wide)
 {
     int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
@@ -67,7 +67,7 @@ typedef struct {
     bool wide;
 } backward_arguments;
 
-/* `count` columns of a row; gradient becomes what is stored into dx, as it is stored if `as_stored`. */
+/* `count` columns of a row; gradient becomes what is stored into dx, rounded as stored if `as_stored`. */
 __device__ static inline void backward_group(const backward_arguments &a, int64_t row, int64_t column, int count,
                                              bool as_stored, float gradient[VT_GROUP])
 {
@@ -92,7 +92,7 @@ VT_KERNEL void gelu_backward_kernel(backward_arguments a)
     }
 }
 
-/* As above, and the column sums of what was stored into dx: a bias's gradient. Registers for six blocks on a
+/* The same, with the column sums of what was stored into dx: a bias's gradient. Registers for six blocks on a
  * multiprocessor: the reference model's 768 blocks then all run at once on 132 of them. */
 VT_KERNEL void __launch_bounds__(32 * VT_SUM_LANES, VT_BLOCKS_AT_LEAST(6, 3))
     gelu_backward_bias_kernel(backward_arguments a, int64_t rows_a_block, float *partial)

@@ -1,10 +1,9 @@
 /* A stand-in for the CUDA language, for tests on a machine without a GPU: kernels compile with the host's C++ compiler
- * and run here. Every thread of a block is a small stack; barriers and shuffles switch between them; blocks run one
+ * and run here. Every thread of a block has a small stack; barriers and shuffles switch between them; blocks run one
  * after another on each OpenMP thread. It finds wrong indices (AddressSanitizer sees all memory), missing and divergent
- * barriers, partial warps and shared memory that is read before it was written (it begins as NaN). It says nothing
- * about speed, and lets pass races that a real warp's timing would show.
- *
- * A barrier that only some threads of a warp or block reach ends the program with a sentence. */
+ * barriers, partial warps, and shared memory that is read before it was written (it begins as NaN). It says nothing
+ * about speed, and it does not find races that depend on a real warp's timing.
+ * A barrier that only some threads of a warp or block reach ends the program with a message. */
 #ifndef VT_CUDA_HOST_CUDA_H
 #define VT_CUDA_HOST_CUDA_H
 
@@ -79,9 +78,9 @@ struct thread {
     void *fake_stack; /* AddressSanitizer's */
 };
 
-/* All that belongs to the block that runs on this OpenMP thread. */
+/* The state of the block that runs on this OpenMP thread. */
 struct block_state {
-    thread *threads; /* MOST_THREADS; stands as long as the OpenMP thread */
+    thread *threads; /* MOST_THREADS; lives as long as the OpenMP thread */
     thread *current;
     int count;
     thread scheduler;
@@ -91,7 +90,7 @@ struct block_state {
     const void *argument;
     char *shared;
     size_t shared_bytes;
-    char (*slots)[SLOT_BYTES]; /* what lanes of a warp hand to each other */
+    char (*slots)[SLOT_BYTES]; /* what the lanes of a warp exchange */
 };
 
 inline thread_local block_state block;
@@ -134,7 +133,7 @@ static inline void switch_stacks(thread *from, thread *to, const void *stack, si
 #endif
 }
 
-/* Back to the scheduler, until what is waited for has come. */
+/* Switches to the scheduler until this thread may continue. */
 static inline void wait(wait_for what)
 {
     thread *self = block.current;
@@ -161,7 +160,7 @@ static inline void prepare(thread *t)
 #endif
 #if defined(__x86_64__)
     void **top = (void **)(t->stack + STACK_BYTES);
-    *--top = nullptr; /* where a caller's return address would be: keeps the alignment of a call */
+    *--top = nullptr; /* in place of a caller's return address: keeps the stack aligned as in a call */
     *--top = (void *)thread_main;
     for (int i = 0; i < 6; i++) *--top = nullptr;
     t->saved = top;
@@ -175,7 +174,7 @@ static inline void prepare(thread *t)
     t->fake_stack = nullptr;
 }
 
-/* Runs the threads first … end - 1 of one warp until all wait for the block or have ended. */
+/* Runs threads first … end - 1 of one warp until all wait at the block's barrier or have ended. */
 static inline bool run_warp(int first, int end)
 {
     bool ran = false;
@@ -241,7 +240,7 @@ template <typename function> static void launch(dim3 grid, dim3 threads, size_t 
             if (block.threads == nullptr || block.slots == nullptr) fail("no memory");
         }
         if (block.shared_bytes != shared_bytes || block.shared == nullptr) {
-            free(block.shared); /* exactly as large as asked for, so that AddressSanitizer sees its end */
+            free(block.shared); /* exactly the size requested, so that AddressSanitizer sees its end */
             block.shared = (char *)aligned_alloc(128, (shared_bytes + 255) / 128 * 128);
             if (block.shared == nullptr) fail("no memory");
             block.shared_bytes = shared_bytes;
@@ -257,7 +256,7 @@ template <typename function> static void launch(dim3 grid, dim3 threads, size_t 
 }
 
 /* ---- recording, as CUDA graphs do it: what is launched meanwhile runs when the recording is replayed, with the
- * arguments of that time ---- */
+ * arguments of the launch ---- */
 
 struct recorded_call {
     void (*run)(const void *arguments);
@@ -287,18 +286,18 @@ static inline void do_or_record(void (*run)(const void *), const void *arguments
     recorded_last = &call->next;
 }
 
-/* Kernels' arguments are plain numbers and pointers, which a copy of the bytes copies. */
+/* Kernels' arguments are plain numbers and pointers, so copying the bytes copies them. */
 template <typename function> static void launch_or_record(const function &what)
 {
     static_assert(__is_trivially_copyable(function), "a kernel's arguments");
     do_or_record([](const void *kept) { (*(const function *)kept)(); }, &what, sizeof what);
 }
 
-/* The arguments are those of now, whenever it runs. */
+/* The arguments are captured now, whenever the kernel runs. */
 template <typename function, typename... types>
 static void start(dim3 grid, dim3 threads, size_t shared_bytes, function *kernel, types... arguments)
 {
-    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return; /* as VT_LAUNCH of language.h */
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return; /* as in VT_LAUNCH of language.h */
     launch_or_record([=] { launch(grid, threads, shared_bytes, [=] { kernel(arguments...); }); });
 }
 
@@ -331,14 +330,14 @@ inline __attribute__((used)) bool vt_host_cuda_replay(void)
     return recorded_first != nullptr;
 }
 
-/* All that is launched goes to `take_` from here on, which copies the arguments and runs it in its turn; NULL: as
- * before. */
+/* From here on every launch goes to `take_`, which copies the arguments and runs the kernel later; NULL: launch
+ * directly again. */
 inline __attribute__((used)) void vt_host_cuda_hand_to(void (*take_)(void (*run)(const void *), const void *, size_t))
 {
     taker = take_;
 }
 
-/* run(arguments), now or with the recording; the arguments [bytes] are copied. */
+/* run(arguments), now or when the recording is replayed; the arguments [bytes] are copied. */
 inline __attribute__((used)) void vt_host_cuda_do(void (*run)(const void *arguments), const void *arguments,
                                                   size_t bytes)
 {
@@ -357,7 +356,7 @@ static inline int warp_start()
     return place() / WARP_SIZE * WARP_SIZE;
 }
 
-/* Hands `own` to the other lanes of the warp; lane(i) then reads lane i's until leave(). */
+/* Publishes `own` to the other lanes of the warp; lane(i) then reads lane i's value until leave(). */
 template <typename type> static inline void publish(const type &own)
 {
     static_assert(sizeof own <= SLOT_BYTES, "a slot's size");

@@ -1,7 +1,6 @@
 /* What every kernel file includes first: the CUDA language, from nvcc, or from the stand-in that runs kernels on the
- * host (host_cuda.h, for the tests). Kernels keep to what is declared here, so that both compile the same source.
- *
- * A kernel begins with VT_KERNEL (__global__, and known to its own file alone).
+ * host (host_cuda.h, for the tests). Kernels use only what is declared here, so that both compile the same source.
+ * A kernel begins with VT_KERNEL (__global__, local to its file).
  * VT_LAUNCH(kernel, grid, block, shared_bytes, backend, arguments...) is the only way to start a kernel. */
 #ifndef VT_CUDA_LANGUAGE_H
 #define VT_CUDA_LANGUAGE_H
@@ -18,8 +17,8 @@
 #include "backend/backend.h"
 
 #define VT_KERNEL static __global__
-/* Blocks on a multiprocessor at least, of __launch_bounds__. From compute capability 10 on ptxas takes more registers
- * for the same kernel, and fewer blocks are better than registers in memory. */
+/* The minimum number of blocks on a multiprocessor, for __launch_bounds__. From compute capability 10 on, ptxas takes
+ * more registers for the same kernel, and fewer blocks are better than spilled registers. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 #define VT_BLOCKS_AT_LEAST(before, since) (since)
 #else
@@ -28,8 +27,8 @@
 #define VT_DYNAMIC_SHARED(type, name)                                                                                  \
     extern __shared__ __align__(128) unsigned char vt_dynamic_shared[];                                                \
     type *name = (type *)vt_dynamic_shared
-/* No blocks: there is nothing to do, which CUDA would call an error. More than 48 KiB of shared memory must be asked
- * for, once for each kernel and device. */
+/* Does nothing for a grid without blocks, which CUDA would call an error. More than 48 KiB of shared memory must be
+ * requested once for each kernel and device. */
 #define VT_LAUNCH(kernel, grid, block, shared_bytes, backend, ...)                                                     \
     do {                                                                                                               \
         const dim3 grid_ = dim3(grid);                                                                                 \
@@ -116,7 +115,7 @@ __device__ static inline float vt_warp_sum(float value)
     return value;
 }
 
-/* Of both numbers, at the time of one. */
+/* The sums of two numbers, in the time of one. */
 __device__ static inline void vt_warp_sums(float *a, float *b)
 {
     for (int lanes = 16; lanes > 0; lanes /= 2) {
@@ -132,13 +131,13 @@ __device__ static inline double vt_warp_sum(double value)
     return value;
 }
 
-/* The sum over a block of whole warps (at most 1024 threads), on all threads; `shared` has room for 32. All must call.
- */
+/* The sum over a block of whole warps (at most 1024 threads), on all threads; `shared` has room for 32 numbers. All
+ * must call. */
 template <typename number> __device__ static inline number vt_block_sum(number value, number *shared)
 {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
     value = vt_warp_sum(value);
-    __syncthreads(); /* the sums of an earlier call have been read */
+    __syncthreads(); /* until all have read the sums of an earlier call */
     if (lane == 0) shared[warp] = value;
     __syncthreads();
     return vt_warp_sum(lane < warps ? shared[lane] : (number)0);

@@ -1,5 +1,5 @@
-/* LayerNorm: one warp a row, which stays in registers up to 2048 columns (forward) or 1024 (backward). A row's loads
- * are all under way before the first is waited for. */
+/* LayerNorm: one row per warp. A row stays in registers up to 2048 columns (forward) or 1024 (backward). All loads of a
+ * row are issued before the first result is needed. */
 #include "mask.h"
 #include "sums.h"
 
@@ -16,11 +16,12 @@ __device__ static inline int count_of(int64_t columns, int64_t column)
     return column < columns ? vt_count(columns, column) : 0;
 }
 
-/* What a kernel is made for. With less to choose among, the compiler keeps a row's loads together and in fewer
+/* What a kernel is specialised for. With fewer cases, the compiler keeps a row's loads together and in fewer
  * registers. */
 typedef enum {
     ANY,
-    FLOAT32, /* all but normed rows are float32, as in every model's residual stream, and all accesses of 16 bytes */
+    FLOAT32, /* all but normed rows are float32, as in every model's residual stream, and all accesses are of 16 bytes
+              */
 } form;
 
 __device__ static inline int count_of(form made_for, int64_t columns, int64_t column)
@@ -60,7 +61,7 @@ __device__ static inline input_part fetch_input(const forward_arguments &a, int6
     return part;
 }
 
-/* What is normalised; with a branch the sum is stored, and the masked branch, too. */
+/* The row to normalise; with a branch the sum is stored, and so is the masked branch. */
 __device__ static inline void make_input(const forward_arguments &a, const input_part &part, int64_t row,
                                          int64_t column, int count, float values[VT_GROUP])
 {
@@ -110,7 +111,7 @@ VT_KERNEL void __launch_bounds__(32 * WARPS, FORM == ANY ? 0 : VT_BLOCKS_AT_LEAS
         counts[g] = count_of(FORM, columns, column_of(g));
         parts[g] = fetch_input(a, row, column_of(g), counts[g]);
     }
-    __syncwarp(); /* which ptxas moves no load over: else it puts some behind where others are waited for */
+    __syncwarp(); /* ptxas moves no load over this: otherwise it issues some loads only where others are waited for */
     float values[GROUPS][VT_GROUP], sum = 0, squares = 0;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
@@ -133,7 +134,7 @@ VT_KERNEL void __launch_bounds__(32 * WARPS, FORM == ANY ? 0 : VT_BLOCKS_AT_LEAS
     a.rstd[row] = rstd;
 }
 
-/* Rows that registers can't hold: read three times. */
+/* Rows too long for registers: read three times. */
 VT_KERNEL void __launch_bounds__(32 * WARPS) forward_long_kernel(forward_arguments a)
 {
     int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, columns = a.x.columns;
@@ -247,7 +248,7 @@ __device__ static inline void add_input_gradient(const backward_arguments &a, co
     vt_store(a.dx, row * a.dx.stride + column, count, a.wide, dx);
 }
 
-/* Warps of a block, and blocks on a multiprocessor that there are registers for. */
+/* Warps of a block, and the blocks on a multiprocessor that registers allow. */
 __host__ __device__ constexpr int backward_warps(int groups)
 {
     return groups <= 2 ? 8 : 4;
@@ -258,8 +259,8 @@ __host__ __device__ constexpr int backward_blocks(int groups)
     return groups <= 1 ? 3 : 2;
 }
 
-/* The warps of a block take its rows in turn; each keeps its sums of dweight and dbias, then they are added in order.
- */
+/* The warps of a block take its rows in turn; each keeps its own sums of dweight and dbias, which are then added in
+ * order. */
 template <int GROUPS, form FORM>
 VT_KERNEL void __launch_bounds__(32 * backward_warps(GROUPS),
                                  FORM == ANY ? 0 : VT_BLOCKS_AT_LEAST(backward_blocks(GROUPS), 0))
@@ -282,7 +283,8 @@ VT_KERNEL void __launch_bounds__(32 * backward_warps(GROUPS),
         row_part parts[GROUPS];
 #pragma unroll
         for (int j = 0; j < GROUPS; j++) parts[j] = fetch_part(a, row, column_of(j), counts[j]);
-        __syncwarp(); /* which ptxas moves no load over: else it puts some behind where others are waited for */
+        __syncwarp(); /* ptxas moves no load over this: otherwise it issues some loads only where others are waited for
+                       */
 #pragma unroll
         for (int j = 0; j < GROUPS; j++) {
             vt_widen_eight(a.x.type, parts[j].x, h[j]);
@@ -325,7 +327,7 @@ VT_KERNEL void __launch_bounds__(32 * backward_warps(GROUPS),
     }
 }
 
-/* Long rows: the input's gradient, a warp a row; then the columns' sums. */
+/* Long rows: first the input's gradient, one row per warp; then the columns' sums. */
 VT_KERNEL void __launch_bounds__(32 * WARPS) backward_long_kernel(backward_arguments a)
 {
     int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, columns = a.x.columns;
@@ -374,7 +376,7 @@ VT_KERNEL void weight_gradient_kernel(backward_arguments a)
 template <form FORM>
 static void launch_backward(vt_backend *backend, const backward_arguments &a, int64_t groups, unsigned blocks)
 {
-    const size_t bytes = 2 * VT_GROUP * 32 * sizeof(float); /* a group's */
+    const size_t bytes = 2 * VT_GROUP * 32 * sizeof(float); /* of a group of columns */
     if (groups <= 1)
         VT_LAUNCH((backward_kernel<1, FORM>), blocks, 32 * backward_warps(1), bytes, backend, a);
     else if (groups <= 2)
@@ -391,7 +393,7 @@ static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *w
     a.wide = vt_is_wide(x) && vt_is_wide(dy) && vt_is_wide(dx) && vt_is_wide(weight);
     bool floats = x.type == VT_FLOAT32 && dy.type == VT_FLOAT32 && dx.type == VT_FLOAT32;
     int64_t columns = x.columns, groups = (vt_groups(columns) + 31) / 32;
-    /* as many as 128 multiprocessors have at once, on every GPU: the sums' order depends on it */
+    /* as many as 128 multiprocessors run at once, on every GPU: the order of the sums depends on it */
     int64_t blocks = min((x.rows + WARPS - 1) / WARPS, (int64_t)128 * backward_blocks((int)min(groups, (int64_t)4)));
     a.rows_a_block = (x.rows + blocks - 1) / blocks;
     blocks = (x.rows + a.rows_a_block - 1) / a.rows_a_block;

@@ -6,21 +6,21 @@
 #include <string.h>
 
 typedef struct {
-    const char *name; /* of a function */
-    size_t offset;    /* of its pointer */
+    const char *name; /* the name of a function */
+    size_t offset;    /* the offset of its pointer */
 } symbol;
 
 typedef struct {
     const char *title;
-    const char *file; /* with the major version that the headers of this build describe */
+    const char *file; /* with the major version of the headers of this build */
     const char *advice;
     const symbol *symbols;
     size_t count;
-    void *functions; /* the struct of pointers that the symbols fill */
+    void *functions; /* the struct of pointers to fill */
     bool is_open;
 } description;
 
-/* Where to look besides the loader's own places (LD_LIBRARY_PATH, ld.so.conf). */
+/* Where to look besides the loader's own paths (LD_LIBRARY_PATH, ld.so.conf). */
 static const char *const environment[] = {"CUDA_HOME", "CUDA_PATH", "CUDNN_HOME", "NCCL_HOME"};
 static const char *const folders[] = {"lib64", "lib"};
 
@@ -28,7 +28,7 @@ static void *open_file(const char *file, char *tried, size_t size)
 {
     char path[1024];
     void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    snprintf(tried, size, "%s in the loader's places", file);
+    snprintf(tried, size, "%s in the loader's paths", file);
     for (size_t i = 0; handle == NULL && i <= sizeof environment / sizeof *environment; i++) {
         const char *base = i < sizeof environment / sizeof *environment ? getenv(environment[i]) : "/usr/local/cuda";
         for (size_t j = 0; base != NULL && handle == NULL && j < sizeof folders / sizeof *folders; j++) {

@@ -1,5 +1,5 @@
-/* The CUDA libraries that are opened on first use, so that the program starts where they are missing: one list of
- * symbols for each. A library stays open to the end of the program. */
+/* CUDA libraries that are loaded on first use, so that the program starts where they are missing: one list of symbols
+ * for each. A library stays loaded until the program ends. */
 #ifndef VT_CUDA_LIBRARIES_H
 #define VT_CUDA_LIBRARIES_H
 
@@ -50,8 +50,8 @@ typedef struct {
 } vt_nccl;
 #endif
 
-/* *library is the opened library's functions. Errors: not found, with the names and places that were tried; found, but
- * without one of the functions. */
+/* Sets *library to the loaded library's functions. Errors: not found (with the names and paths that were tried), or
+ * found without one of the functions. */
 vt_status vt_library_cublaslt(const vt_cublaslt **library);
 #ifdef VT_HAS_CUDNN
 vt_status vt_library_cudnn(const vt_cudnn **library);

@@ -37,7 +37,7 @@ VT_KERNEL void squared_norms_kernel(vt_matrix prediction, vt_matrix target, int6
     own[1] = target_squares;
 }
 
-/* sums [outer, inner] = sums of partial [outer, parts, inner] in order. */
+/* sums [outer, inner] = sums of partial [outer, parts, inner], in order. */
 VT_KERNEL void add_parts(const double *partial, int64_t outer, int64_t parts, int64_t inner, double *sums)
 {
     for (int64_t i = vt_thread(); i < outer * inner; i += vt_thread_count()) {
@@ -59,7 +59,7 @@ static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix predicti
     VT_LAUNCH(add_parts, vt_blocks(2 * batch), VT_BLOCK_THREADS, 0, backend, partial, batch, parts, 2, squares);
 }
 
-/* One block: a batch is small, and its sum has an order. */
+/* One block: a batch is small, and the order of its sum is fixed. */
 VT_KERNEL void relative_l2_kernel(int64_t batch, const double *squares, float *losses, double *sum)
 {
     for (int64_t i = threadIdx.x; i < batch; i += blockDim.x)
@@ -108,8 +108,8 @@ static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix p
               backend, prediction, target, prediction.rows / batch, squares, scale, loss_scale, dprediction, wide);
 }
 
-/* partial [batch, gridDim.x, channels, 2]; block (part, sample, run of VT_BLOCK_THREADS channels). Every thread keeps
- * to one channel; with few channels several threads share one, each with some of the points. */
+/* partial [batch, gridDim.x, channels, 2]; block (part, sample, group of VT_BLOCK_THREADS channels). Every thread
+ * handles one channel; if there are few channels, several threads share one, each with some of the points. */
 VT_KERNEL void channel_squares_kernel(vt_patch_grid grid, vt_matrix prediction, vt_matrix target,
                                       const float *latitude_weights, double *partial)
 {

@@ -6,7 +6,8 @@
 
 #include "backend/dropout.h"
 
-/* values[i] *= what the mask gives row `row`, column `column` + i. One division of the row by the tokens a sample. */
+/* values[i] *= the mask's factor at row `row`, column `column` + i. Divides the row by the tokens of a sample only
+ * once. */
 __device__ static inline void vt_mask_apply(const vt_mask &mask, int64_t row, int64_t column, float values[VT_GROUP])
 {
     uint32_t sample = (uint32_t)(row / mask.tokens);
@@ -29,7 +30,7 @@ __device__ static inline void vt_mask_apply(const vt_mask &mask, int64_t row, in
     }
     uint32_t drawn[VT_GROUP] = {};
 #pragma unroll
-    for (int possible = 0; possible < 4; possible++) { /* indices that are constants keep `words` in registers */
+    for (int possible = 0; possible < 4; possible++) { /* constant indices keep `words` in registers */
         if (shift != possible) continue;
 #pragma unroll
         for (int i = 0; i < VT_GROUP; i++) drawn[i] = words[possible + i];

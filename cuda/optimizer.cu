@@ -38,7 +38,7 @@ static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, d
     VT_LAUNCH(add_squares, 1, VT_BLOCK_THREADS, 0, backend, partial, blocks, weight, result);
 }
 
-/* found [gridDim.x] = whether range blockIdx.x holds a NaN or Inf. */
+/* found [gridDim.x]: whether range blockIdx.x holds a NaN or Inf. */
 VT_KERNEL void find_nonfinite(const float *x, const int64_t *ranges, const double *figure, int32_t *found)
 {
     __shared__ float shared[32];
@@ -82,7 +82,8 @@ static void step_decide(vt_backend *backend, const vt_update *update, vt_step_st
 /* The numbers of an update that are the same for all parameters. */
 typedef struct {
     vt_optimizer_name kind;
-    float learning_rate, decay; /* decay: what the parameter (AdamW) is multiplied by, or what is added of it */
+    float learning_rate,
+        decay; /* decay: the parameter is multiplied by this (AdamW), or this share of it is added to the gradient */
     float beta1, rest1, beta2, rest2;
     float inverse_correction1, inverse_correction2, epsilon;
 } update_constants;

@@ -1,57 +1,57 @@
-/* Fields to tokens and back, normalised on the way. A thread moves the points that one row of a patch and one channel
- * have: neighbouring threads are neighbours in the tokens. */
+/* Fields to tokens and back, normalised on the way. A thread moves the points of one patch row and one channel;
+ * neighbouring threads write neighbouring tokens. */
 #include "base/largest_value.h"
 #include "elements.h"
 
 typedef struct {
-    int64_t plane;     /* the channel's field in the fields */
-    int64_t top, left; /* the first point in it, perhaps beyond its edge */
-    int64_t token;     /* and in the patches */
-    int64_t step;      /* between points in the patches */
+    int64_t plane;     /* the channel's field */
+    int64_t top, left; /* the first point in the field, perhaps beyond its edge */
+    int64_t token;     /* the same point in the patches */
+    int64_t step;      /* distance between points in the patches */
     int64_t channel;
-} run_of_points;
+} point_span;
 
-__device__ static inline run_of_points find_run(const vt_patch_grid &grid, int64_t index, int64_t stride)
+__device__ static inline point_span find_span(const vt_patch_grid &grid, int64_t index, int64_t stride)
 {
-    run_of_points run;
+    point_span span;
     int64_t across = vt_patch_grid_across(&grid), row, segment, patch_row;
     vt_split(index, grid.channels * grid.patch, &row, &segment);
     if (grid.order == VT_PATCH_CHANNEL_FIRST) {
-        run.channel = segment / grid.patch;
+        span.channel = segment / grid.patch;
         patch_row = segment % grid.patch;
-        run.token = row * stride + segment * grid.patch;
-        run.step = 1;
+        span.token = row * stride + segment * grid.patch;
+        span.step = 1;
     } else {
         patch_row = segment / grid.channels;
-        run.channel = segment % grid.channels;
-        run.token = row * stride + patch_row * grid.patch * grid.channels + run.channel;
-        run.step = grid.channels;
+        span.channel = segment % grid.channels;
+        span.token = row * stride + patch_row * grid.patch * grid.channels + span.channel;
+        span.step = grid.channels;
     }
     int64_t token = grid.first_token + row % grid.tokens;
-    run.plane = (row / grid.tokens * grid.field_channels + run.channel) * grid.height * grid.width;
-    run.top = token / across * grid.patch + patch_row;
-    run.left = token % across * grid.patch;
-    return run;
+    span.plane = (row / grid.tokens * grid.field_channels + span.channel) * grid.height * grid.width;
+    span.top = token / across * grid.patch + patch_row;
+    span.left = token % across * grid.patch;
+    return span;
 }
 
-/* How many of the points run.left + first … are in the fields. */
-__device__ static inline int count_inside(const vt_patch_grid &grid, const run_of_points &run, int64_t first)
+/* How many of the points span.left + first … are inside the fields. */
+__device__ static inline int count_inside(const vt_patch_grid &grid, const point_span &span, int64_t first)
 {
-    int64_t left = grid.width - run.left - first;
-    if (run.top >= grid.height || left < 0) return 0;
+    int64_t left = grid.width - span.left - first;
+    if (span.top >= grid.height || left < 0) return 0;
     return left < VT_GROUP ? (int)left : VT_GROUP;
 }
 
-/* `count` points from `first` on; 1 and 0 in `mask` where there is one, and where it is missing. */
-__device__ static inline void load_points(const vt_patch_grid &grid, const run_of_points &run, const float *fields,
+/* Loads `count` points from `first` on; `mask` gets 1 where the value is present and 0 where it is missing. */
+__device__ static inline void load_points(const vt_patch_grid &grid, const point_span &span, const float *fields,
                                           int64_t first, int count, bool wide, float centre, float scale,
                                           float values[VT_GROUP], float mask[VT_GROUP])
 {
-    bool inside = count_inside(grid, run, first) >= count;
-    if (inside) vt_load_floats(fields + run.plane + run.top * grid.width + run.left + first, count, wide, values);
+    bool inside = count_inside(grid, span, first) >= count;
+    if (inside) vt_load_floats(fields + span.plane + span.top * grid.width + span.left + first, count, wide, values);
     for (int j = 0; j < VT_GROUP; j++) {
-        int64_t point = inside || j >= count ? 0 : vt_patch_grid_point(&grid, run.top, run.left + first + j);
-        if (!inside) values[j] = j < count && point >= 0 ? fields[run.plane + point] : 0.0f;
+        int64_t point = inside || j >= count ? 0 : vt_patch_grid_point(&grid, span.top, span.left + first + j);
+        if (!inside) values[j] = j < count && point >= 0 ? fields[span.plane + point] : 0.0f;
         bool missing = values[j] != values[j];
         mask[j] = missing ? 0.0f : 1.0f;
         values[j] = fabsf(values[j]) > VT_LARGEST_VALUE ? (float)INFINITY : (values[j] - centre) * scale;
@@ -65,18 +65,18 @@ VT_KERNEL void patches_load_kernel(vt_patch_grid grid, const float *fields, cons
                                    vt_matrix patches, bool wide)
 {
     for (int64_t i = vt_thread(); i < patches.rows * grid.channels * grid.patch; i += vt_thread_count()) {
-        run_of_points run = find_run(grid, i, patches.stride);
-        float centre = mean[run.channel], scale = inverse_std[run.channel], values[VT_GROUP], mask[VT_GROUP];
-        int64_t masks = grid.channels * grid.patch * grid.patch; /* how far behind the values they stand */
+        point_span span = find_span(grid, i, patches.stride);
+        float centre = mean[span.channel], scale = inverse_std[span.channel], values[VT_GROUP], mask[VT_GROUP];
+        int64_t masks = grid.channels * grid.patch * grid.patch; /* offset of the masks from the values */
         for (int64_t first = 0; first < grid.patch; first += VT_GROUP) {
             int count = vt_count(grid.patch, first);
-            load_points(grid, run, fields, first, count, wide, centre, scale, values, mask);
-            if (run.step == 1) {
-                vt_store(patches, run.token + first, count, wide, values);
-                if (grid.with_mask) vt_store(patches, run.token + masks + first, count, wide, mask);
+            load_points(grid, span, fields, first, count, wide, centre, scale, values, mask);
+            if (span.step == 1) {
+                vt_store(patches, span.token + first, count, wide, values);
+                if (grid.with_mask) vt_store(patches, span.token + masks + first, count, wide, mask);
             } else {
                 for (int j = 0; j < VT_GROUP; j++)
-                    if (j < count) vt_set_element(patches, run.token + (first + j) * run.step, values[j]);
+                    if (j < count) vt_set_element(patches, span.token + (first + j) * span.step, values[j]);
             }
         }
     }
@@ -86,26 +86,26 @@ VT_KERNEL void patches_store_kernel(vt_patch_grid grid, vt_matrix patches, const
                                     float *fields, bool wide)
 {
     for (int64_t i = vt_thread(); i < patches.rows * grid.channels * grid.patch; i += vt_thread_count()) {
-        run_of_points run = find_run(grid, i, patches.stride);
-        float centre = mean[run.channel], scale = inverse_std[run.channel], values[VT_GROUP];
+        point_span span = find_span(grid, i, patches.stride);
+        float centre = mean[span.channel], scale = inverse_std[span.channel], values[VT_GROUP];
         for (int64_t first = 0; first < grid.patch; first += VT_GROUP) {
             int count = vt_count(grid.patch, first);
-            if (run.step == 1) {
-                vt_load(patches, run.token + first, count, wide, values);
+            if (span.step == 1) {
+                vt_load(patches, span.token + first, count, wide, values);
             } else {
                 for (int j = 0; j < VT_GROUP; j++)
-                    values[j] = j < count ? vt_element(patches, run.token + (first + j) * run.step) : 0.0f;
+                    values[j] = j < count ? vt_element(patches, span.token + (first + j) * span.step) : 0.0f;
             }
             for (int j = 0; j < VT_GROUP; j++)
                 values[j] = values[j] == VT_NO_POINT ? (float)NAN : values[j] / scale + centre;
-            count = min(count, count_inside(grid, run, first));
+            count = min(count, count_inside(grid, span, first));
             if (count > 0)
-                vt_store_floats(fields + run.plane + run.top * grid.width + run.left + first, count, wide, values);
+                vt_store_floats(fields + span.plane + span.top * grid.width + span.left + first, count, wide, values);
         }
     }
 }
 
-/* Every run of eight points begins at a 16-byte boundary, in both. */
+/* Every group of eight points begins at a 16-byte boundary, in both. */
 static bool is_wide(const vt_patch_grid *grid, const float *fields, vt_matrix patches)
 {
     return grid->patch % VT_GROUP == 0 && grid->width % VT_GROUP == 0 && vt_is_wide(fields) && vt_is_wide(patches);

@@ -1,6 +1,6 @@
-/* Which of cuBLASLt's algorithms serves a product is found by timing them, once: the choice is kept
- * (backend/choices.h), so that later runs start at once and give the same bits. With `deterministic` it is the first
- * of the library's proposals that runs, and nothing is timed. */
+/* Chooses cuBLASLt's algorithm for a product by timing them once. The choice is kept (backend/choices.h), so that later
+ * runs start at once and give the same bits. With `deterministic`, the first of the library's proposals that runs is
+ * taken, and nothing is timed. */
 #include "product_plans.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static bool make_descriptors(const vt_cublaslt *library, vt_product_plan *plan)
                                                key->leading_d) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* Parts of a sum that several blocks share are added in float32: a 16-bit result may not be where they are added. */
+/* Blocks that share a sum add their parts in float32, never in a 16-bit result. */
 static int find_algorithms(struct vt_products *products, const vt_product_plan *plan,
                            cublasLtMatmulHeuristicResult_t found[MOST_CHOICES])
 {
@@ -106,7 +106,7 @@ bool vt_product_run_once(void *context)
     return status == CUBLAS_STATUS_SUCCESS;
 }
 
-/* The first of the proposals that runs, or the fastest; INFINITY: none runs. */
+/* Returns the first proposal that runs, or the fastest; INFINITY: none runs. */
 static double try_proposals(vt_product_run *run, int count, const cublasLtMatmulHeuristicResult_t *found,
                             cublasLtMatmulAlgo_t *best)
 {
@@ -133,7 +133,7 @@ static double try_proposals(vt_product_run *run, int count, const cublasLtMatmul
     return shortest;
 }
 
-/* Tries the library's proposals, with a result of their own: the real one may be added to only once. */
+/* Tries the library's proposals on a scratch result: the real one may be added to only once. */
 static void choose(vt_product_run *run)
 {
     struct vt_products *products = vt_products_of(run->backend);
@@ -146,14 +146,14 @@ static void choose(vt_product_run *run)
     trial.d = NULL;
     if (count > 1 && cudaMalloc(&trial.d, bytes + 256) != cudaSuccess) {
         cudaGetLastError();
-        count = 1; /* no room to try: the library's first choice */
+        count = 1; /* no memory to try: the library's first choice */
     }
     plan->works = count > 0;
     if (count > 0) plan->algorithm = found[0].algo;
     if (count == 1 && fixed) keep_choice(run->backend, plan);
     if (count <= 1) return;
     char *start = trial.d;
-    trial.d = start + (plan->key.aligned_d < 256 ? (size_t)plan->key.aligned_d : 0); /* aligned as the real one */
+    trial.d = start + (plan->key.aligned_d < 256 ? (size_t)plan->key.aligned_d : 0); /* aligned like the real one */
     plan->works = try_proposals(&trial, count, found, &plan->algorithm) < INFINITY;
     cudaFree(start);
     if (plan->works) keep_choice(run->backend, plan);
@@ -244,7 +244,7 @@ bool vt_product_multiply(vt_backend *backend, vt_product_key *key, const void *a
     if (is_new) plan = vt_product_new_plan(backend, key, a, b, d, bias);
     if (plan == NULL || !plan->works || !vt_product_set_bias(products->library, plan, bias)) return false;
     const bool done = vt_product_run_once(&(vt_product_run){backend, plan, a, b, d});
-    if (is_new) plan->works = done; /* else it is not tried again */
+    if (is_new) plan->works = done; /* otherwise it is not tried again */
     return done;
 }
 

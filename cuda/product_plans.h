@@ -1,5 +1,4 @@
-/* Plans of cuBLASLt's products: descriptors and an algorithm for each key. For products.c, whose operations they serve,
- * and product_plans.c. */
+/* Plans of cuBLASLt's products: descriptors and an algorithm for each key. Used by products.c. */
 #ifndef VT_CUDA_PRODUCT_PLANS_H
 #define VT_CUDA_PRODUCT_PLANS_H
 
@@ -13,8 +12,8 @@ typedef struct {
     int64_t transposed_a, transposed_b;
     int64_t type_a, type_b, type_d;          /* vt_type */
     int64_t epilogue;                        /* cublasLtEpilogue_t */
-    int64_t type_bias;                       /* of what the epilogue reads or writes */
-    int64_t adds;                            /* to what d holds */
+    int64_t type_bias;                       /* the type of the epilogue's operand */
+    int64_t adds;                            /* the result is added to d */
     int64_t exact;                           /* no TF32 */
     int64_t aligned_a, aligned_b, aligned_d; /* bytes */
     int64_t aligned_bias;
@@ -24,7 +23,7 @@ enum { VT_PRODUCT_KEY_NUMBERS = sizeof(vt_product_key) / sizeof(int64_t) };
 
 typedef struct {
     vt_product_key key;
-    bool works; /* false: the library has none, or it is not worth it */
+    bool works; /* false: the library has none, or it is not worth using */
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
@@ -58,24 +57,24 @@ static inline int64_t vt_alignment_of(const void *memory)
     return (int64_t)(address & -address);
 }
 
-/* What hangs on where the operands lie; `bias` is what the epilogue reads or writes, or NULL. */
+/* What depends on where the operands lie; `bias` is what the epilogue reads or writes, or NULL. */
 void vt_product_complete_key(const vt_backend *backend, vt_product_key *key, const void *a, const void *b,
                              const void *d, const void *bias);
 
-/* NULL: that key has not come yet. Plans move when others are made. */
+/* NULL: no plan for that key yet. Plans move when others are made. */
 vt_product_plan *vt_product_find_plan(struct vt_products *products, const vt_product_key *key);
 
-/* A new one that does not work, without descriptors. */
+/* A new plan that is marked unusable, without descriptors. */
 vt_product_plan *vt_product_add_plan(struct vt_products *products, const vt_product_key *key);
 
-/* A new one, whose algorithm is chosen. NULL: the library has none. */
+/* A new plan, with its algorithm chosen. NULL: the library has none. */
 vt_product_plan *vt_product_new_plan(vt_backend *backend, const vt_product_key *key, const void *a, const void *b,
                                      void *d, const void *bias);
 
-/* Where the epilogue reads or writes its bias. */
+/* Sets where the epilogue reads or writes its bias. */
 bool vt_product_set_bias(const vt_cublaslt *library, const vt_product_plan *plan, const void *bias);
 
-/* Runs a vt_product_run, as a vt_cuda_trial has it. */
+/* Runs a vt_product_run, in the form that vt_cuda_trial wants. */
 bool vt_product_run_once(void *run);
 
 /* d = op(a) op(b), or d += …; completes the key. False: the library has no such product, and nothing was done. */

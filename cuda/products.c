@@ -36,10 +36,10 @@ static vt_product_key forward_key(vt_matrix x, vt_matrix weight, vt_matrix y)
                             .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
 }
 
-/* y = x weightᵀ + bias in one, where the library can: else false, and nothing was done. It is documented to take a bias
- * of the result's type alone, so beside 16 bits a rounded copy serves, unless it takes the float32 one, too. Its
- * kernels may read 16 bytes of the bias at a time, whatever its address, so a copy serves for one that is less aligned,
- * too. */
+/* y = x weightᵀ + bias in one call if the library can: otherwise false, and nothing was done. The library is documented
+ * to take a bias of the result's type only, so for a 16-bit result a rounded copy of the bias is used unless float32
+ * works, too. Its kernels may read 16 bytes of the bias at a time, whatever its address, so a copy also replaces a bias
+ * with a smaller alignment. */
 static bool add_bias_in_product(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
 {
     const bool is_aligned = vt_alignment_of(bias) >= 16;
@@ -85,7 +85,7 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
 
 /* ---- the bias's gradient ---- */
 
-/* A weight's gradient whose bias's is summed by a kernel. */
+/* A weight's gradient, where a kernel sums the bias's gradient. */
 typedef struct {
     vt_product_run product;
     vt_matrix dy;
@@ -99,8 +99,8 @@ static bool run_separately(void *context)
     return vt_product_run_once(&run->product);
 }
 
-/* Whether the bias's gradient is summed faster in the product (`fused`, planned) than by a kernel beside one without
- * it. Both are tried with a result and sums of their own. */
+/* Whether it is faster to sum the bias's gradient in the product (`fused`, planned) than by a kernel beside a product
+ * without it. Both are tried with scratch results and sums. */
 static bool sums_pay(vt_backend *backend, const vt_product_plan *fused, vt_matrix x, vt_matrix dy, float *dweight)
 {
     struct vt_products *products = vt_products_of(backend);
@@ -116,7 +116,7 @@ static bool sums_pay(vt_backend *backend, const vt_product_plan *fused, vt_matri
     if (plan == NULL || !plan->works) return true;
     if (cudaMalloc((void **)&memory, room + sums) != cudaSuccess) {
         cudaGetLastError();
-        return true; /* no room to try */
+        return true; /* no memory to try */
     }
     vt_product_plan without = *plan;
     void *d = memory + (key.aligned_d < 256 ? (size_t)key.aligned_d : 0), *to = memory + room / 256 * 256;
@@ -129,8 +129,8 @@ static bool sums_pay(vt_backend *backend, const vt_product_plan *fused, vt_matri
     return ready && trials[0].milliseconds <= trials[1].milliseconds;
 }
 
-/* The first time that a weight's gradient of this key comes: whether it sums its bias's, too, is timed and kept. With
- * fixed choices it does not, unless a checkpoint says so. */
+/* The first weight gradient of a key: whether the product also sums the bias's gradient is timed, and the choice kept.
+ * With fixed choices it does not, unless a checkpoint says so. */
 static void choose_sums(vt_backend *backend, const vt_product_key *key, vt_matrix x, vt_matrix dy, float *dweight,
                         const float *sums)
 {
@@ -141,7 +141,7 @@ static void choose_sums(vt_backend *backend, const vt_product_key *key, vt_matri
     memcpy(numbers, key, sizeof numbers);
     const bool kept = vt_choices_find(state->choices, "bias_sums", numbers, VT_PRODUCT_KEY_NUMBERS, &pays, 1);
     if (kept ? pays == 0 : state->fixed_choices) {
-        vt_product_add_plan(products, key); /* which does not work */
+        vt_product_add_plan(products, key); /* marked unusable */
         return;
     }
     const vt_product_plan *plan = vt_product_new_plan(backend, key, x.data, dy.data, dweight, sums);
@@ -151,8 +151,8 @@ static void choose_sums(vt_backend *backend, const vt_product_key *key, vt_matri
     vt_choices_add(state->choices, "bias_sums", numbers, VT_PRODUCT_KEY_NUMBERS, &pays, 1);
 }
 
-/* dweight and dbias in one product, where that serves: else false, and nothing was done. The epilogue overwrites: its
- * sums are added afterwards. */
+/* dweight and dbias in one product if that is the choice: otherwise false, and nothing was done. The epilogue
+ * overwrites, so its sums are added afterwards. */
 static bool add_both_gradients(vt_backend *backend, vt_product_key key, vt_matrix x, vt_matrix dy, float *dweight,
                                float *dbias)
 {
@@ -193,7 +193,7 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
     if (!vt_product_multiply(backend, &key, x.data, dy.data, dweight, NULL)) fail(backend, "weight gradient", &key);
 }
 
-/* The bias is added by the product where the library can, else together with GELU. (The library's own GELU is the tanh
+/* The product adds the bias if the library can, otherwise GELU's kernel does. (The library's own GELU is the tanh
  * form.) */
 static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
                                 vt_matrix hidden, vt_matrix active)

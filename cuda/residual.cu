@@ -1,6 +1,6 @@
 #include "mask.h"
 
-/* y = masked(x), and sum = base + masked(x) where there is a base; x may be y, and sum base or x. */
+/* y = masked(x), and sum = base + masked(x) if there is a base; x may be y, and sum may be base or x. */
 VT_KERNEL void __launch_bounds__(VT_BLOCK_THREADS, VT_BLOCKS_AT_LEAST(5, 3))
     mask_kernel(vt_matrix x, vt_mask mask, vt_matrix y, vt_matrix base, vt_matrix sum, bool active, bool wide)
 {
@@ -63,7 +63,7 @@ static void position_add(vt_backend *backend, vt_matrix x, vt_matrix position)
               wide);
 }
 
-/* A thread adds the samples of one token's eight columns. */
+/* A thread adds up the samples of one token's eight columns. */
 VT_KERNEL void position_backward_kernel(vt_matrix dx, vt_matrix dposition, bool wide)
 {
     int64_t groups = (dx.columns + VT_GROUP - 1) / VT_GROUP, token, group;

@@ -1,5 +1,5 @@
-/* Sums over rows in two halves: blocks add runs of rows into the workspace, which are then added in order. So the sum's
- * order depends on the sizes alone. */
+/* Sums over rows in two halves: blocks add up groups of rows into the workspace, then these partial sums are added in
+ * order. So the order of a sum depends on the sizes alone. */
 #ifndef VT_CUDA_SUMS_H
 #define VT_CUDA_SUMS_H
 
@@ -7,8 +7,8 @@
 
 enum { VT_PART_WARPS = 32 };
 
-/* sums [columns] += column sums of partial [parts, stride]. A block has 32 columns: its warps add every
- * VT_PART_WARPS-th part, so that many loads are under way, and then their sums are added in order. */
+/* sums [columns] += column sums of partial [parts, stride]. A block handles 32 columns: each warp adds every
+ * VT_PART_WARPS-th part, so that many loads are in flight, and then the warps' sums are added in order. */
 VT_KERNEL void __launch_bounds__(32 * VT_PART_WARPS)
     add_partial_sums_kernel(const float *partial, int64_t parts, int64_t stride, int64_t columns, float *sums)
 {
@@ -34,10 +34,10 @@ static inline void vt_add_partial_sums(vt_backend *backend, const float *partial
               parts, stride, columns, sums);
 }
 
-/* The first half for kernels of which a block of 32 × VT_SUM_LANES threads has 256 columns of a run of rows: thread
- * `lane` of each warp eight neighbouring columns, the warps every VT_SUM_LANES-th row. Parts, of VT_SUM_ROWS rows at
- * least: VT_SUM_PARTS of a wide matrix; of a narrow one so many that there are VT_SUM_BLOCKS blocks, which 132
- * multiprocessors have at once, four each. (On other GPUs as well: the sum's order is the same on all.) */
+/* The first half, for kernels whose blocks of 32 × VT_SUM_LANES threads handle 256 columns of a group of rows (a part):
+ * each thread has eight neighbouring columns, each warp every VT_SUM_LANES-th row. A part has at least VT_SUM_ROWS
+ * rows. A wide matrix has up to VT_SUM_PARTS parts; a narrow one has more, for VT_SUM_BLOCKS blocks in all: what 132
+ * multiprocessors run at once, four each. (The same on other GPUs, so that the order of the sums is, too.) */
 enum { VT_SUM_LANES = 8, VT_SUM_PARTS = 128, VT_SUM_BLOCKS = 512, VT_SUM_ROWS = 32 };
 
 typedef struct {
@@ -59,13 +59,13 @@ static inline vt_column_sum vt_column_sum_begin(vt_backend *backend, int64_t row
     return sum;
 }
 
-/* sums [columns] += what the blocks have added. */
+/* sums [columns] += the blocks' partial sums. */
 static inline void vt_column_sum_end(vt_backend *backend, const vt_column_sum *sum, int64_t columns, float *sums)
 {
     vt_add_partial_sums(backend, sum->partial, sum->parts, columns, columns, sums);
 }
 
-/* The eight sums of each thread, those of its columns added up over the warps, into partial [gridDim.y, columns]. */
+/* Adds up each thread's eight column sums over the warps and stores them into partial [gridDim.y, columns]. */
 __device__ static inline void vt_column_sum_store(float shared[VT_SUM_LANES][32 * VT_GROUP], const float sums[VT_GROUP],
                                                   int64_t columns, float *partial)
 {

@@ -54,7 +54,7 @@ __device__ static inline void vt_multiply_tf32(float c[4], const uint32_t a[4], 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* The nearest number with 10 bits behind the leading one. */
+/* Rounds to the nearest number with 10 bits after the leading one. */
 __device__ static inline uint32_t vt_to_tf32(float value)
 {
     uint32_t bits;
@@ -62,7 +62,7 @@ __device__ static inline uint32_t vt_to_tf32(float value)
     return bits;
 }
 
-/* 16 bytes from global to shared memory, both aligned; there after vt_copies_wait and a barrier. */
+/* Copies 16 bytes from global to shared memory, both aligned; complete after vt_copies_wait and a barrier. */
 __device__ static inline void vt_copy_16(void *shared, const void *global)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
@@ -115,8 +115,8 @@ template <vt_type TYPE> static inline float host_half(uint32_t pair, int index)
     return vt_widen(TYPE, (uint16_t)(pair >> 16 * index));
 }
 
-/* c += sums; like the tensor cores it cuts off what does not fit a float32, where other additions round (Fasi et al.
- * 2021, "Numerical behavior of NVIDIA tensor cores"). */
+/* c += sums, truncated to float32 as the tensor cores do, where other additions round (Fasi et al. 2021, "Numerical
+ * behavior of NVIDIA tensor cores"). */
 static inline void host_add_cut(float c[4], const double sums[4])
 {
     for (int i = 0; i < 4; i++) {
@@ -152,7 +152,7 @@ __device__ static inline void vt_multiply_tf32(float c[4], const uint32_t a[4], 
     host_fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     double sums[4] = {0};
     host_cuda::publish(own);
-    for (int k = 0; k < 8; k++) { /* the low 13 bits are not read */
+    for (int k = 0; k < 8; k++) { /* the low 13 bits are ignored */
         const host_fragments &left = host_cuda::lane<host_fragments>(4 * g + k % 4);
         float upper = vt_from_bits(left.a[k / 4 * 2] & 0xffffe000u);
         float lower = vt_from_bits(left.a[k / 4 * 2 + 1] & 0xffffe000u);
@@ -185,15 +185,15 @@ __device__ static inline void vt_copies_wait()
 
 #endif
 
-/* a = big + small, both TF32: together 21 bits behind the leading one. */
+/* a = big + small, both TF32: together 21 bits after the leading one. */
 __device__ static inline void vt_split_tf32(float value, uint32_t *big, uint32_t *small)
 {
     *big = vt_to_tf32(value);
     *small = vt_to_tf32(value - vt_from_bits(*big));
 }
 
-/* c += a b in TF32; exact: in three products, as good as float32 (the fourth is below its rounding). They are summed by
- * themselves, and added with rounding: through a long row of tiles, the tensor cores' cutting off would add up (Ootomo
+/* c += a b in TF32. exact: three products, as accurate as float32 (the fourth is below its rounding). They are summed
+ * separately and then added with rounding: over a long row of tiles, the tensor cores' truncation would add up (Ootomo
  * and Yokota 2022, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak
  * performance"). */
 __device__ static inline void vt_multiply_float32(float c[4], const float a[4], const float b[2], bool exact)

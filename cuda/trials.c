@@ -1,11 +1,11 @@
-/* Which way of doing something is the fastest on this GPU. */
+/* Finds the fastest of several ways to do something on this GPU. */
 #include <math.h>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "state.h"
 
-/* Keeps the GPU busy till its clock has risen. */
+/* Keeps the GPU busy until its clock has risen. */
 static void warm_up(vt_backend *backend, const vt_cuda_trial *trial)
 {
     const double seconds = 0.2, begin = vt_clock_seconds();
@@ -30,7 +30,7 @@ static bool time_once(vt_backend *backend, vt_cuda_trial *trial, cudaEvent_t beg
     return true;
 }
 
-/* What is tried may have results of its own: then more memory is taken than ever again. */
+/* Trials may allocate scratch results: then memory use is at its highest. */
 static void note_free_memory(vt_cuda_state *state)
 {
     size_t bytes, all;
@@ -55,7 +55,7 @@ void vt_cuda_time_all(vt_backend *backend, int count, vt_cuda_trial *trials)
     for (int i = 0; i < count; i++) {
         if (works[i]) continue;
         trials[i].milliseconds = INFINITY;
-        cudaGetLastError(); /* what was tried and failed is no failure of the run */
+        cudaGetLastError(); /* a failed trial is not an error of the run */
     }
     if (begin != NULL) cudaEventDestroy(begin);
     if (end != NULL) cudaEventDestroy(end);
