@@ -53,13 +53,13 @@ static void cpu_release(vt_backend *backend, void *memory)
     size_t i = 0;
     if (memory == NULL) return;
     while (i < state->mapping_count && state->mappings[i].memory != memory) i++;
-    VT_ASSERT(i < state->mapping_count); /* it is this back end's */
+    VT_ASSERT(i < state->mapping_count); /* this back end owns it */
     munmap(memory, state->mappings[i].bytes);
     state->mappings[i] = state->mappings[--state->mapping_count];
 }
 
-/* Memory is cleared and copied by all threads, each a run of pieces: so its pages, which the system finds when they are
- * first written, lie near the cores whose threads work on that part of long arrays (Adam, norms) as well. */
+/* Memory is cleared and copied by all threads, each a range of pieces: the system places a page when it is first
+ * written, so pages lie near the cores whose threads later work on that part of long arrays (Adam, norms). */
 enum { PIECE = 1 << 20 };
 
 static void cpu_zero(vt_backend *backend, void *memory, size_t bytes)
@@ -100,7 +100,7 @@ bool vt_cpu_scratch_reserve(vt_backend *backend, size_t bytes)
     return true;
 }
 
-/* At least `bytes` at *memory, of *capacity; what was there is lost when it grows. */
+/* Makes *memory at least `bytes` large; *capacity is its size. The old content is lost when it grows. */
 static void *grow(vt_backend *backend, size_t bytes, void **memory, size_t *capacity)
 {
     vt_cpu_state *state = backend->state;
@@ -191,8 +191,8 @@ static bool has_avx512(void)
 
 #if defined(VT_HAS_AMX)
 
-/* The processor has bfloat16 tiles and its rounding to bfloat16 (CPUID leaf 7), and Linux lets this process use the
- * tiles, which it must ask for once (Documentation/arch/x86/xstate.rst; since 5.16). The threads inherit that. */
+/* The processor has bfloat16 tiles and rounding to bfloat16 (CPUID leaf 7), and Linux lets this process use the tiles,
+ * for which it must ask once (Documentation/arch/x86/xstate.rst; since 5.16). The threads inherit the permission. */
 static bool has_amx(void)
 {
     enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, AVX512_BF16 = 1 << 5, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
@@ -235,14 +235,14 @@ static const vector_choice *choose_vectors(vt_cpu_isa isa, vector_choice choices
     choices[1] = (vector_choice){VT_ISA_AVX2, "avx2", false, NULL};
     choices[2] = (vector_choice){VT_ISA_AVX512, "avx512", false, NULL};
 #endif
-    bool asked = isa == VT_ISA_AUTO || isa == VT_ISA_AMX; /* else the process need not ask the system */
+    bool asked = isa == VT_ISA_AUTO || isa == VT_ISA_AMX; /* otherwise the process need not ask the system */
     choices[3] = (vector_choice){VT_ISA_AMX, "amx", asked && has_amx(), fill_amx};
     for (int i = VECTOR_CHOICES - 1; i >= 0; i--)
         if (isa == VT_ISA_AUTO ? choices[i].available : choices[i].isa == isa) return &choices[i];
     return NULL;
 }
 
-enum { MOST_THREADS = 4096 }; /* as of num_threads */
+enum { MOST_THREADS = 4096 }; /* from num_threads */
 
 vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
 {

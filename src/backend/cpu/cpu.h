@@ -1,5 +1,5 @@
-/* Inside of the CPU back end: who fills which rows of the table. The plain loops fill all of it and are the oracle;
- * the vector kernels replace the rows where time goes. */
+/* Internals of the CPU back end: which file fills which rows of the table. The plain loops fill all of it and are the
+ * oracle; the vector kernels replace the rows where the time is spent. */
 #ifndef VT_BACKEND_CPU_CPU_H
 #define VT_BACKEND_CPU_CPU_H
 
@@ -13,8 +13,8 @@ typedef struct {
     double (*multiply_adds)(vt_type type, int64_t rounds); /* see vt_backend_cpu_multiply_adds */
     void *shared;                                          /* one operation's, for all threads */
     size_t shared_bytes;
-    vt_backend vectors; /* the table before amx/ took its rows: for operands that the tiles do not take */
-    bool failed;        /* an operation found no memory; the sentence is noted */
+    vt_backend vectors; /* the table before amx/ replaced rows: for operands that tiles cannot take */
+    bool failed;        /* an operation found no memory (noted) */
     char *scratch;      /* threads pieces of scratch_bytes */
     size_t scratch_bytes;
     size_t mapping_count;
@@ -24,14 +24,14 @@ typedef struct {
     } mappings[64];
 } vt_cpu_state;
 
-/* Makes at least `bytes` of scratch memory for each thread, before a parallel region. It grows only in a run's first
- * step. False: there is no memory; the operation must return, and the back end's check will fail. */
+/* Makes at least `bytes` of scratch memory for each thread; call before a parallel region. It grows only in a run's
+ * first step. False: there is no memory; the operation must return, and the back end's check will fail. */
 bool vt_cpu_scratch_reserve(vt_backend *backend, size_t bytes);
 
-/* The scratch of the calling thread, aligned to 64 bytes. */
+/* The calling thread's scratch memory, aligned to 64 bytes. */
 void *vt_cpu_scratch(vt_backend *backend);
 
-/* Memory that an operation's threads share, aligned to 64 bytes; it stands until the next operation. NULL as above. */
+/* Memory that an operation's threads share, aligned to 64 bytes, valid until the next operation. NULL as above. */
 void *vt_cpu_shared(vt_backend *backend, size_t bytes);
 
 static inline int vt_cpu_threads(const vt_backend *backend)
@@ -39,8 +39,7 @@ static inline int vt_cpu_threads(const vt_backend *backend)
     return ((const vt_cpu_state *)backend->state)->threads;
 }
 
-/* Memory for float32 stand-ins of 16-bit operands, aligned to 64 bytes; it stands until the next call. NULL as above.
- */
+/* Memory for float32 stand-ins of 16-bit operands, aligned to 64 bytes, valid until the next call. NULL as above. */
 void *vt_cpu_stand_in_memory(vt_backend *backend, size_t bytes);
 
 /* half.c: makes the operations that are still those of the plain table take 16-bit matrices. */
@@ -62,8 +61,8 @@ void vt_vector_fill_avx2(vt_backend *backend);
 void vt_vector_fill_avx512(vt_backend *backend);
 void vt_vector_fill_amx(vt_backend *backend); /* AVX-512 with rounding to bfloat16 */
 
-/* amx/: attention and products on tiles, on top of the vector kernels. Compiled for processors with AMX (VT_HAS_AMX),
- * and for tests over a model of the tiles. */
+/* amx/: attention and products on tiles; call after the vector kernels. Compiled for processors with AMX (VT_HAS_AMX),
+ * and for tests over a software model of the tiles. */
 void vt_tiles_fill_amx(vt_backend *backend);
 void vt_tiles_fill_model(vt_backend *backend);
 

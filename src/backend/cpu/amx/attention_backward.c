@@ -4,13 +4,13 @@ typedef struct {
     vt_matrix q, k, v, dout, dq, dk, dv;
     const float *log_sum;
     int terms;
-    int64_t unit;           /* blocks of keys of a unit of work */
+    int64_t unit;           /* blocks of keys in a unit of work */
     backward_shared shared; /* dq_sum [units, blocks of queries, width × QUERIES]: dq / scale, transposed */
 } backward_arguments;
 
 enum {
     PANEL = 64,     /* queries whose scores exist at once */
-    MOST_BLOCKS = 4 /* of keys of a unit */
+    MOST_BLOCKS = 4 /* blocks of keys in a unit */
 };
 
 /* A block of keys. */
@@ -18,7 +18,7 @@ typedef struct {
     operand keys, values;    /* left [KEYS × depth] */
     operand keys_transposed; /* left [width × KEYS] */
     float *dkeys, *dvalues;  /* [KEYS × width] */
-    int64_t first, count;    /* its keys */
+    int64_t first, count;    /* the keys that exist */
 } key_block;
 
 /* A block of keys and a panel of queries. */
@@ -33,9 +33,9 @@ typedef struct {
     key_block blocks[MOST_BLOCKS];
     operand queries_across, dout_across; /* right [depth × QUERIES] */
     operand queries_along, dout_along;   /* right [QUERIES × width] */
-    panel_buffers panels[2];             /* by turns */
+    panel_buffers panels[2];             /* used alternately */
     float *kept;                         /* [KEYS × PANEL]: the weights after dropout */
-    float *high, *delta;                 /* [QUERIES]: logarithms of the sums, in powers of two; out · dout */
+    float *high, *delta;                 /* [QUERIES]: log-sums in powers of two; out · dout */
 } backward_buffers;
 
 static backward_buffers backward_layout(const head_view *h, int terms, int64_t unit, pile *memory)
@@ -64,7 +64,7 @@ static backward_buffers backward_layout(const head_view *h, int terms, int64_t u
     return b;
 }
 
-/* The block of queries in all forms; beyond the queries weights are next to nothing and gradients 0. */
+/* Packs the block of queries in all forms; beyond the queries weights are nearly nothing and gradients 0. */
 static void pack_queries(const head_view *h, const backward_arguments *a, const backward_buffers *b, int64_t first,
                          int64_t queries)
 {
@@ -81,20 +81,19 @@ static void pack_queries(const head_view *h, const backward_arguments *a, const 
     }
 }
 
-/* A panel's scores and weights' gradients become weights and scores' gradients, as operands. A unit of work, two keys
- * that are a pair and 2 LANES queries that are pairs, is done in parts: tiles have to wait for vectors' instructions
- * that are many at once. Of one term units are done whole. */
+/* Turns a panel's scores and weights' gradients into weights and scores' gradients, as operands. A unit of work (two
+ * keys that form a pair, 2 LANES queries that form pairs) is done in parts, because tiles cannot overlap with many
+ * vector instructions at once. For one term, units are done whole. */
 typedef struct {
     panel_buffers to;
     float scale, *high, *delta;
-    int64_t keys, pairs; /* of keys, to whole depths */
-    int64_t query, pair; /* of the units that are at work: the first pairs */
-    int64_t count;       /* of those units: pairs of keys */
+    int64_t keys, pairs; /* keys, rounded up to whole depths */
+    int64_t query, pair; /* first pairs of the current units */
+    int64_t count;       /* pairs of keys of the current units */
     pace pace;
 } differentiation;
 
-/* A unit's queries and key j: weights and dscores, 0 beyond the keys; into the operands of which queries are the depth.
- */
+/* A unit's queries and key j: weights and dscores, 0 beyond the keys, into the operands whose depth is the queries. */
 INLINE void differentiate_key(int terms, differentiation d, int64_t j, vector dscore[2])
 {
     const int64_t query = pair_begin(terms, d.query), apart = vectors_apart(terms);
@@ -113,7 +112,7 @@ INLINE void differentiate_key(int terms, differentiation d, int64_t j, vector ds
     put_along_queries(terms, at_queries(terms, d.to.dscores, d.query), d.to.dscores.piece, j, dscore[0], dscore[1]);
 }
 
-/* dscores of pair p of keys into the operand of which keys are the depth. */
+/* dscores of pair p of keys into the operand whose depth is the keys. */
 INLINE void put_dscores(int terms, differentiation d, int64_t p, const vector first[2], const vector second[2])
 {
     const int64_t query = pair_begin(terms, d.query);
@@ -121,17 +120,17 @@ INLINE void put_dscores(int terms, differentiation d, int64_t p, const vector fi
     put_along_keys(terms, at_column(d.to.dscores_along, query + vectors_apart(terms)), p, first[1], second[1]);
 }
 
-/* The next pair of keys is this one. */
-INLINE void go_on(differentiation *d, int64_t p)
+/* Pair p of keys comes next. */
+INLINE void continue_at(differentiation *d, int64_t p)
 {
     d->pair = p < d->pairs ? p : 0;
     d->query += p < d->pairs ? 0 : LANES;
 }
 
-/* The next units, as many as these queries have left at most; terms: a constant. Returns how many. */
+/* Begins the next units, at most as many as these queries have left; terms is a constant. Returns how many. */
 INLINE int64_t differentiate_some(int terms, differentiation *d, int64_t units)
 {
-    const differentiation now = *d; /* which nothing that is stored here changes */
+    const differentiation now = *d; /* so that the compiler knows that no store here changes it */
     const int64_t end = smaller(now.pairs, now.pair + units);
     for (int64_t p = now.pair; p < end; p++) {
         vector first[2], second[2];
@@ -139,7 +138,7 @@ INLINE int64_t differentiate_some(int terms, differentiation *d, int64_t units)
         differentiate_key(terms, now, pair_begin(terms, p) + pair_apart(terms), second);
         put_dscores(terms, now, p, first, second);
     }
-    go_on(d, end);
+    continue_at(d, end);
     return end - now.pair;
 }
 
@@ -150,8 +149,8 @@ INLINE void differentiate_units(int terms, differentiation *d, int64_t units)
 
 enum { PARTS = 3 };
 
-/* A part of the units that are at work: each of both keys, then both. Between them dscores stand where what they are
- * computed from did. terms and part: constants. */
+/* A part of the current units: first each of both keys, then both. In between, dscores replace the numbers they are
+ * computed from. terms and part are constants. */
 INLINE void differentiate_part(int terms, differentiation *d, int part)
 {
     const differentiation now = *d;
@@ -173,7 +172,7 @@ INLINE void differentiate_part(int terms, differentiation *d, int part)
             put_dscores(terms, now, p, first, second);
         }
     }
-    if (part == PARTS - 1) go_on(d, end);
+    if (part == PARTS - 1) continue_at(d, end);
 }
 
 INLINE void differentiate_beside(void *work, int place)
@@ -207,7 +206,7 @@ static void differentiate_rest(int terms, differentiation *d)
         differentiate_units(TERMS, d, d->pace.left);
 }
 
-/* With dropout all at once: the kept weight's gradient passes through the same factors, and dscores = weights ·
+/* With dropout, all at once: the kept weight's gradient passes through the same factors, and dscores = weights ·
  * (factor · d - delta). */
 static void differentiate_dropped(const head_view *h, int terms, differentiation *d, float *kept, int64_t first_query,
                                   int64_t queries, int64_t first_key)
@@ -231,10 +230,10 @@ static void differentiate_dropped(const head_view *h, int terms, differentiation
 typedef struct {
     const key_block *keys;
     const panel_buffers *buffers;
-    int64_t first, queries; /* the panel's */
+    int64_t first, queries; /* of the panel */
 } pairing;
 
-/* Panels of one block of keys come after the other. */
+/* Moves on to the next panel of the same block of keys. */
 static pairing pairing_at(const backward_buffers *b, int64_t index, int64_t queries)
 {
     int64_t panels = pieces(queries, PANEL), first = index % panels * PANEL;
@@ -271,7 +270,7 @@ static int list_scores(const head_view *h, const backward_buffers *b, const pair
     return 2;
 }
 
-/* Parts of the gradients. dq: the sum for the block's queries; `fresh`: nothing is in it yet. */
+/* Parts of the gradients. dq is the sum for the block's queries; `fresh`: nothing is in it yet. */
 static int list_gradients(const head_view *h, const backward_buffers *b, const pairing *p, float *dq, bool fresh,
                           tile_product list[3])
 {
@@ -325,8 +324,8 @@ static void begin_keys(const head_view *h, const backward_arguments *a, key_bloc
     memset(k->dvalues, 0, gradient_bytes);
 }
 
-/* A unit's blocks of keys and one of queries, panel by panel; dq: the sum for these queries, to which the units before
- * this one have to add first. */
+/* A unit's blocks of keys against one block of queries, panel by panel. dq is the sum for these queries; the units
+ * before this one must add to it first. */
 static void backward_queries(const head_view *h, const backward_arguments *a, const backward_buffers *b, int64_t index,
                              int64_t blocks, int64_t first, int64_t queries, float *dq)
 {
@@ -357,8 +356,8 @@ static void backward_queries(const head_view *h, const backward_arguments *a, co
     }
 }
 
-/* Some blocks of keys against all queries. Sums for dq are added after those of the units before this one; the last
- * one's thread stores them. */
+/* Some blocks of keys against all queries. A unit adds to dq after the units before it; the thread of the last one
+ * stores dq. */
 static void backward_unit(const head_view *h, const backward_arguments *a, backward_buffers *b, int64_t index)
 {
     int64_t width = pad(h, a->terms).width;

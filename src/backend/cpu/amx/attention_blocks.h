@@ -1,20 +1,18 @@
-/* Attention on tiles, in bfloat16 or in float32 as sums of bfloat16 terms (terms.h), in blocks as
- * vector/attention_panels.h has it: the same units of work, the same order of sums for any number of threads, nothing
- * of size queries × keys.
- *
- * Scores are made transposed, keys × queries, so that the lanes of a vector are queries: the running maximum and sum of
- * the softmax need no sums across lanes, and the weights' pairs along the keys are made of two vectors. Of the packed
- * operands only one a block is transposed by numbers (values, or keys in backward). Where all is bfloat16, weights and
- * the scores' gradients are rounded to it where they enter products; all else is float32: scores are scaled and
- * exponentiated as they come out of the tiles, the softmax's sum is of the weights before rounding, dq is summed in
+/* Attention on tiles, in bfloat16 or in float32 as sums of bfloat16 terms (terms.h), in the blocks of
+ * vector/attention_panels.h: the same units of work, the same order of sums for any number of threads, and no matrix of
+ * queries × keys.
+ * Scores are computed transposed, keys × queries, so that the lanes of a vector are queries: the running maximum and
+ * sum of the softmax need no sums across lanes, and two vectors hold the weights' pairs along the keys. Only one packed
+ * operand of a block is transposed number by number (values, or keys in backward). If all operands are bfloat16,
+ * weights and the scores' gradients are rounded to bfloat16 for products; everything else is float32: scores are scaled
+ * and exponentiated as they come out of the tiles, the softmax's sum is of the weights before rounding, dq is summed in
  * float32.
- *
- * The processor multiplies tiles while it computes with vectors, if the instructions of both come by turns. So panels
- * go through in three stages, each one step behind the one before: while one panel's scores become weights, the next
- * one's scores are made and the products of the last one's weights.
- *
+ * The processor multiplies tiles while it computes with vectors if the two kinds of instructions alternate. So panels
+ * pass through three stages, each one step behind the one before: while one panel's scores become weights, the next
+ * panel's scores and the products of the previous panel's weights are computed.
  * All blocks are padded to whole tiles with zeros: a weight beyond the keys is 0, and so is a gradient beyond the
- * queries. Operands of unequal terms go to the vector kernels, as do narrow heads that are not of bfloat16. */
+ * queries. Operands with different numbers of terms go to the vector kernels, and so do narrow heads unless they are
+ * bfloat16. */
 #ifndef VT_BACKEND_CPU_AMX_ATTENTION_BLOCKS_H
 #define VT_BACKEND_CPU_AMX_ATTENTION_BLOCKS_H
 
@@ -23,7 +21,7 @@
 
 enum { QUERIES = 128, KEYS = 128 };
 
-/* Padded sizes of a head, in whole tiles but for a depth that may end with a half one (terms.h). */
+/* Padded sizes of a head, in whole tiles except for a depth that may end with a half tile (terms.h). */
 typedef struct {
     int64_t depth, width;
 } padded;
@@ -33,8 +31,8 @@ static inline padded pad(const head_view *h, int terms)
     return (padded){round_up(h->dim, terms == 1 ? DEPTH : SIDE), round_up(h->dim, SIDE)};
 }
 
-/* Where a head fills no depth of tiles, products of three terms take longer than the vector kernels: 1.1 to 1.4 times
- * as long with heads of 16 and 24 (docs/performance.md). */
+/* Where a head fills no depth of tiles, products of three terms take 1.1 to 1.4 times as long as the vector kernels
+ * (heads of 16 and 24; docs/performance.md). */
 static inline bool too_narrow(const vt_attention_shape *shape, int terms)
 {
     return terms > 1 && shape->head_dim < DEPTH;
@@ -42,7 +40,7 @@ static inline bool too_narrow(const vt_attention_shape *shape, int terms)
 
 /* ---- operands ---- */
 
-/* As packed, to be written; pieces are no power of two apart. */
+/* A packed operand to write to; pieces are not a power of two apart. */
 typedef struct {
     pair *tiles;
     int64_t piece;
@@ -73,7 +71,7 @@ static inline vt_matrix head_matrix(const head_view *h, vt_matrix all, int64_t t
     return all;
 }
 
-/* The halves of 16 rows (terms.h), as a left operand or, to be transposed, a right one; constants: left, whole. */
+/* The halves of 16 rows (terms.h), as a left operand or, transposed, a right one; left and whole are constants. */
 INLINE void half_rows(bool left, bool whole, const vt_matrix *from, int64_t row, int64_t column, pair *to)
 {
     for (int64_t r = 0; r < SIDE; r++, to += SIDE)
@@ -105,7 +103,7 @@ static void pack_right_half(const vt_matrix *from, int64_t row, int64_t column, 
 /* A function that packs a tile from a row and a column on. */
 typedef void tile_packer(const vt_matrix *from, int64_t row, int64_t column, pair *to);
 
-/* `rows` rows first … of a matrix, its columns are the depth: whole tiles, then the halves. */
+/* `rows` rows first … of a matrix, whose columns are the depth: whole tiles, then the halves. */
 static inline void pack_depth_in_columns(tile_packer *whole, tile_packer *half, const vt_matrix *from, int64_t first,
                                          int64_t rows, int64_t depth, operand to)
 {
@@ -126,7 +124,7 @@ static inline void pack_right(const vt_matrix *from, int64_t first, int64_t rows
     pack_depth_in_columns(pack_right_across, pack_right_half, from, first, rows, depth, to);
 }
 
-/* All columns of a matrix, to `columns`; its rows first … are the depth. */
+/* Packs the columns up to `columns` of a matrix; its rows first … are the depth. */
 static inline void pack_depth_in_rows(tile_packer *tile, const vt_matrix *from, int64_t first, int64_t depth,
                                       int64_t columns, operand to)
 {
@@ -135,13 +133,13 @@ static inline void pack_depth_in_rows(tile_packer *tile, const vt_matrix *from, 
             tile(from, first + k, i, to.tiles + i / SIDE * to.piece + k / DEPTH * terms_of(from->type) * TILE_PAIRS);
 }
 
-/* What stands between the tiles' instructions computes addresses without signed divisions. */
+/* Code between tile instructions computes addresses without signed divisions. */
 INLINE int64_t which_side(int64_t index)
 {
     return (int64_t)((uint64_t)index / SIDE);
 }
 
-/* The first number of pair p and how far the second is from it, along the depth (terms.h). */
+/* The first number of pair p and the distance to the second along the depth (terms.h). */
 INLINE int64_t pair_begin(int terms, int64_t p)
 {
     return terms == 1 ? 2 * p : p + (p & -SIDE);
@@ -152,13 +150,13 @@ INLINE int64_t pair_apart(int terms)
     return terms == 1 ? 1 : SIDE;
 }
 
-/* Where an operand's tiles begin with column (or row) i. */
+/* Where an operand's tiles begin for column (or row) i. */
 INLINE pair *at_column(operand o, int64_t i)
 {
     return o.tiles + which_side(i) * o.piece + (i & (SIDE - 1));
 }
 
-/* Pair p of keys, LANES queries, in a right operand [KEYS × queries], at the first one's column. */
+/* Pair p of keys and LANES queries in a right operand [KEYS × queries], at the first query's column. */
 INLINE void put_along_keys(int terms, pair *column, int64_t p, vector first, vector second)
 {
     pair *at = column + p * SIDE + (p & -SIDE) * (terms - 1) * SIDE;
@@ -168,13 +166,13 @@ INLINE void put_along_keys(int terms, pair *column, int64_t p, vector first, vec
         store_terms(first, second, at);
 }
 
-/* Where LANES pairs of queries from pair p on are in a left operand [KEYS × queries], in key 0's row. */
+/* Where LANES pairs of queries from pair p on lie in a left operand [KEYS × queries], in key 0's row. */
 INLINE pair *at_queries(int terms, operand o, int64_t p)
 {
     return o.tiles + which_side(p) * terms * TILE_PAIRS + (p & (SIDE - 1));
 }
 
-/* Key j's pairs there; of one term they are 2 LANES neighbours. */
+/* Stores key j's pairs there; with one term they are 2 LANES neighbours. */
 INLINE void put_along_queries(int terms, pair *queries, int64_t piece, int64_t j, vector first, vector second)
 {
     pair *at = queries + which_side(j) * piece + (j & (SIDE - 1)) * SIDE;
@@ -184,7 +182,7 @@ INLINE void put_along_queries(int terms, pair *queries, int64_t piece, int64_t j
         store_terms(first, second, at);
 }
 
-/* How far the second vector of LANES pairs of queries is from the first one. */
+/* The distance of the second vector of LANES pairs of queries from the first. */
 INLINE int64_t vectors_apart(int terms)
 {
     return terms == 1 ? LANES : SIDE;
@@ -195,7 +193,7 @@ INLINE vector load_key(const float *rows, int64_t keys, int64_t queries, int64_t
     return j < keys ? load(rows + j * queries + i) : (vector){0};
 }
 
-/* Numbers [keys × queries], of which those of keys … are 0, in a right operand. */
+/* Sets keys … of the numbers [keys × queries] in a right operand to 0. */
 static inline void round_along_keys(int terms, const float *rows, int64_t keys, int64_t queries, operand to)
 {
     for (int64_t p = 0; p < round_up(keys, DEPTH) / 2; p++) {
@@ -218,8 +216,8 @@ static inline void round_along_queries(int terms, const float *rows, int64_t key
     }
 }
 
-/* Asks for the head's rows, in two matrices of `tokens` a sample, of the block that begins at `first` and is packed
- * next: share `index` of `shares`. */
+/* Prefetches the part `index` of `shares` of the rows that are packed next: the head's rows, in two matrices of
+ * `tokens` rows a sample, of the block that begins at `first`. */
 static inline void look_ahead_share(const head_view *h, const vt_matrix *one, const vt_matrix *other, int64_t tokens,
                                     int64_t first, int64_t index, int64_t shares)
 {
@@ -230,10 +228,10 @@ static inline void look_ahead_share(const head_view *h, const vt_matrix *one, co
     look_ahead(h, other, h->batch * tokens + begin, end - begin);
 }
 
-/* ---- products, and what is done beside them ---- */
+/* ---- products, and the vector work between them ---- */
 
-/* sums [rows × columns], `width` apart, (+)= a [rows × depth] b [depth × columns]; rows and columns in steps of 16,
- * the depth in steps of 32, of terms of 16. */
+/* sums [rows × columns], `width` apart, (+)= a [rows × depth] b [depth × columns]; rows and columns in steps of 16, the
+ * depth in steps of 32 (16 with terms). */
 typedef struct {
     int64_t rows, columns, depth;
     packed a, b;
@@ -242,7 +240,7 @@ typedef struct {
     bool add;
 } tile_product;
 
-/* terms and beside: constants. */
+/* terms and beside are constants. */
 INLINE void multiply_tiles(int terms, const tile_product *p, side_work *beside, void *work)
 {
     tile_block block = {.steps = p->depth / DEPTH, .halves = p->depth % DEPTH != 0, .width = p->width, .add = p->add};
@@ -256,7 +254,7 @@ INLINE void multiply_tiles(int terms, const tile_product *p, side_work *beside, 
     }
 }
 
-/* How often `beside` is called, in all. */
+/* How often `beside` is called in all. */
 static inline int64_t places_beside(int terms, const tile_product *products, int count)
 {
     int64_t places = 0;
@@ -266,10 +264,10 @@ static inline int64_t places_beside(int terms, const tile_product *products, int
     return places;
 }
 
-/* Units of work that are spread evenly over the places beside products. */
+/* Spreads units of work evenly over the places between products. */
 typedef struct {
     int64_t left;       /* units */
-    uint64_t due, each; /* in 2^-16: what is due, and how much more at each place */
+    uint64_t due, each; /* in 2^-16 units: what is due, and the increase at each place */
 } pace;
 
 static inline pace spread(int64_t units, int64_t places)
@@ -277,7 +275,7 @@ static inline pace spread(int64_t units, int64_t places)
     return (pace){.left = units, .each = places > 0 ? (uint64_t)((units << 16) / places + 1) : 0};
 }
 
-/* How many units, `most` at most, are to be done at this place. */
+/* How many units to do at this place, at most `most`. */
 INLINE int64_t take_due(pace *p, int64_t most)
 {
     p->due += p->each;
@@ -289,8 +287,8 @@ INLINE int64_t take_due(pace *p, int64_t most)
 
 /* ---- units of work ---- */
 
-/* How many blocks of queries (backward: of keys) a unit of work has, `most` at most: what is packed of the others
- * serves all of them. Fewer where threads would have nothing to do; a number's sum does not depend on it. */
+/* How many blocks of queries (backward: of keys) a unit of work has, at most `most`: all of them use the same packed
+ * data of the other side. Fewer if threads would be idle; the sums do not depend on it. */
 static inline int64_t blocks_of_unit(const vt_backend *backend, const vt_attention_shape *shape, int64_t blocks,
                                      int64_t most)
 {

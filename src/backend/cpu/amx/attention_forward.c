@@ -4,22 +4,22 @@ typedef struct {
     vt_matrix q, k, v, out;
     float *log_sum;
     int terms;
-    int64_t unit; /* queries of a unit of work */
+    int64_t unit; /* queries in a unit of work */
 } forward_arguments;
 
 enum {
     PANEL = 32,     /* queries whose scores exist at once */
-    MOST_BLOCKS = 8 /* of queries of a unit */
+    MOST_BLOCKS = 8 /* blocks of queries in a unit */
 };
 
 typedef struct {
     operand queries;      /* right [depth × unit] */
     operand keys;         /* left [KEYS × depth] */
     operand values;       /* left [width × KEYS]: transposed */
-    operand weights[2];   /* right [KEYS × PANEL], of panels by turns */
+    operand weights[2];   /* right [KEYS × PANEL], panels alternate */
     float *scores[2];     /* [KEYS × PANEL] */
     float *out;           /* panel by panel, [width × PANEL] */
-    float *maximum, *sum; /* [unit]: weights are relative to the maximum, which is in powers of two */
+    float *maximum, *sum; /* [unit]: weights are relative to the maximum, in powers of two */
 } forward_buffers;
 
 static forward_buffers forward_layout(const head_view *h, int terms, int64_t unit, pile *memory)
@@ -38,21 +38,21 @@ static forward_buffers forward_layout(const head_view *h, int terms, int64_t uni
     return b;
 }
 
-/* A panel's scores become weights, the sums of which are added to its queries'. */
+/* Turns a panel's scores into weights and adds them to the sums of its queries. */
 typedef struct {
     float *scores; /* scaled to powers of two when they are read */
     operand weights;
     float scale, *maxima, *sums, *out;
-    int64_t keys, pairs; /* of keys, to whole depths */
-    int64_t query, pair; /* that are next */
+    int64_t keys, pairs; /* keys, rounded up to whole depths */
+    int64_t query, pair; /* the next unit */
     pace pace;           /* units: pairs of keys, LANES queries */
 } softening;
 
-/* Queries query … query + LANES - 1 of the panel have scores beside more keys. Their maxima follow when scores exceed
- * them by a factor of 2^8, and the sums that are relative to them. */
+/* Queries query … query + LANES - 1 of the panel got scores for more keys. If scores exceed a maximum by a factor of
+ * 2^8, the maximum is raised and the sums relative to it are rescaled. */
 INLINE void follow_maximum(const softening *s, int64_t query, int64_t dim)
 {
-    enum { BY_TURNS = 4 }; /* so that none has to wait for the one before */
+    enum { BY_TURNS = 4 }; /* several, so that none waits for the one before */
     vector highest[BY_TURNS], old = load(s->maxima + query);
     int64_t j = 0;
     for (int64_t i = 0; i < BY_TURNS; i++) highest[i] = splat(-3e38f);
@@ -70,10 +70,10 @@ INLINE void follow_maximum(const softening *s, int64_t query, int64_t dim)
     for (int64_t d = 0; d < dim; d++) store(s->out + d * PANEL + query, factor * load(s->out + d * PANEL + query));
 }
 
-/* The next units, as many as the queries have left at most; terms: a constant. Returns how many. */
+/* Begins the next units, at most as many as the queries have left; terms is a constant. Returns how many. */
 INLINE int64_t soften_some(int terms, softening *s, int64_t units)
 {
-    const softening now = *s; /* which nothing that is stored here changes */
+    const softening now = *s; /* so that the compiler knows that no store here changes it */
     const vector scale = splat(now.scale), maximum = load(now.maxima + now.query);
     const int64_t end = smaller(now.pairs, now.pair + units);
     const float *scores = now.scores + now.query;
@@ -145,7 +145,7 @@ static softening begin_softening(const head_view *h, int terms, const forward_bu
     return s;
 }
 
-/* With dropout all at once: the sums are of the weights before it. */
+/* With dropout, all at once: the sums are of the weights before dropout. */
 static void soften_dropped(const head_view *h, int terms, softening *s, int64_t first_query, int64_t queries,
                            int64_t first_key)
 {

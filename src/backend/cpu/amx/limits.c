@@ -1,7 +1,7 @@
 #include "backend/cpu/amx/pairs.h"
 
-/* Products of tiles in the registers only, on every thread; as long as the vectors' rounds take, about. A product of
- * float32 numbers is one of six of terms. */
+/* Products of tiles in registers only, on every thread, for about as long as the vectors' rounds take. A product of
+ * float32 numbers takes six products of terms. */
 static double multiply_adds(vt_type type, int64_t rounds)
 {
     enum { SUMS = 4, FLOPS = 2 * SIDE * SIDE * DEPTH, PRODUCTS = 6, SHORTER = 12 };

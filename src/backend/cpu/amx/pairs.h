@@ -1,6 +1,6 @@
-/* Operands of tile products. All are made of pairs: two bfloat16 numbers that are neighbours along the depth of the
- * product, the first in the lower half of a 32-bit word (so on little-endian machines as they lie in memory). A left
- * operand's tile is 16 rows × 16 pairs, a right one's 16 pairs × 16 columns. */
+/* Operands of tile products. They consist of pairs: two bfloat16 numbers that are neighbours along the depth of the
+ * product, the first in the lower half of a 32-bit word (the memory order on little-endian machines). A left operand's
+ * tile is 16 rows × 16 pairs, a right one's 16 pairs × 16 columns. */
 #ifndef VT_BACKEND_CPU_AMX_PAIRS_H
 #define VT_BACKEND_CPU_AMX_PAIRS_H
 
@@ -10,12 +10,12 @@
 typedef uint32_t pair;
 
 enum {
-    SIDE = 16,        /* rows of a tile, and columns of a tile of sums or pairs */
-    DEPTH = 2 * SIDE, /* what one product of tiles sums */
+    SIDE = 16,        /* rows of a tile; also columns of sums or pairs in a tile */
+    DEPTH = 2 * SIDE, /* depth of one product of tiles */
     TILE_PAIRS = SIDE * SIDE
 };
 
-/* ---- rounding to pairs, as vt_bfloat16_round; denormals become 0 where the processor rounds ---- */
+/* ---- rounding to pairs, as vt_bfloat16_round does; denormals become 0 where the processor rounds ---- */
 
 #if defined(__AVX512BF16__)
 
@@ -36,7 +36,7 @@ INLINE void store_neighbours(pair *to, vector first, vector second)
 
 #else
 
-/* The rounded number in the upper half of each lane, something in the lower. */
+/* The rounded number in the upper half of each lane; the lower half is undefined. */
 INLINE vector_word round_upper(vector value)
 {
     vector_word bits = (vector_word)value, nan = (vector_word)(value != value);

@@ -1,10 +1,10 @@
-/* Linear layers' products on tiles: of bfloat16 operands, and of float32 (and float16) ones as sums of bfloat16 terms
- * (terms.h). The right operand is packed for all threads, the left one by each thread for the strip of rows that it
- * works on, unless its rows are tiles' rows as they lie (bfloat16); of a weight's gradient, block of rows by block of
- * rows, the operand of fewer columns for all (by each thread for itself where they are few) and the other by each
- * thread for its own columns. Operands of unequal terms go to the vector kernels.
- *
- * Each sum is added up in runs, the runs in their order, by one thread: the bits do not depend on the number of
+/* Linear layers' products on tiles: of bfloat16 operands, and of float32 (and float16) operands as sums of bfloat16
+ * terms (terms.h). The right operand is packed for all threads; each thread packs the left operand for the strip of
+ * rows that it works on, unless the rows can be read as tiles where they lie (bfloat16). For a weight's gradient, which
+ * is computed block of rows by block of rows, the operand with fewer columns is packed for all threads (by each thread
+ * for itself if its own columns are few), the other by each thread for its own columns. Operands with different numbers
+ * of terms go to the vector kernels.
+ * Each sum is added up in runs, and the runs in order, by one thread: the bits do not depend on the number of
  * threads. */
 #include <omp.h>
 
@@ -21,24 +21,24 @@ static const vt_backend *vectors(const vt_backend *backend)
     return &((const vt_cpu_state *)backend->state)->vectors;
 }
 
-/* Pairs of a piece of an operand of this type. */
+/* How many pairs a piece of an operand of this type has. */
 static int64_t piece_pairs(vt_type type, int64_t steps)
 {
     return steps * terms_of(type) * TILE_PAIRS;
 }
 
-enum { BLOCK = 2 * SIDE, RUN = 12 }; /* RUN: steps that are added up in the tiles */
+enum { BLOCK = 2 * SIDE, RUN = 12 }; /* RUN: steps that are summed in the tiles */
 
-/* Rows of memory that are written soon: they are asked for evenly while sums are made. */
+/* Rows of memory that will be written soon: they are prefetched evenly while sums are computed. */
 typedef struct {
     char *memory;
-    int64_t row, bytes, rows; /* bytes from row to row, of a row, and how many */
-    int64_t step, steps;      /* of the product beside */
-} soon;
+    int64_t row, bytes, rows; /* bytes from row to row, of a row; number of rows */
+    int64_t step, steps;      /* counts the products done beside it */
+} upcoming;
 
-INLINE void ask_beside(void *work, int place)
+INLINE void prefetch_beside(void *work, int place)
 {
-    soon *ahead = work;
+    upcoming *ahead = work;
     if (place != 0 || ahead->step == ahead->steps) return;
     int64_t end = piece_begin(ahead->rows, ahead->steps, ahead->step + 1);
     for (int64_t r = piece_begin(ahead->rows, ahead->steps, ahead->step++); r < end; r++)
@@ -46,13 +46,13 @@ INLINE void ask_beside(void *work, int place)
             __builtin_prefetch(ahead->memory + r * ahead->row + byte, 1);
 }
 
-/* sums [32 × 32] of the first two pieces of a and b, over any number of steps: in runs whose sums are added in their
+/* sums [32 × 32] of the first two pieces of a and b, over any number of steps: in runs, whose sums are added in
  * order. */
-INLINE void multiply_runs(int terms, packed a, packed b, int64_t steps, float *sums, int64_t width, soon *ahead)
+INLINE void multiply_runs(int terms, packed a, packed b, int64_t steps, float *sums, int64_t width, upcoming *ahead)
 {
     tile_block block = {.a = a, .b = b, .steps = smaller(RUN, steps), .sums = sums, .width = width};
     ahead->steps = steps;
-    multiply_block(terms, true, true, block, ask_beside, ahead);
+    multiply_block(terms, true, true, block, prefetch_beside, ahead);
     for (int64_t k = RUN; k < steps; k += RUN) {
         float more[BLOCK * BLOCK];
         block.a.tiles = a.tiles + k * (a.row == 0 ? terms * TILE_PAIRS : SIDE);
@@ -60,7 +60,7 @@ INLINE void multiply_runs(int terms, packed a, packed b, int64_t steps, float *s
         block.steps = smaller(RUN, steps - k);
         block.sums = more;
         block.width = BLOCK;
-        multiply_block(terms, true, true, block, ask_beside, ahead);
+        multiply_block(terms, true, true, block, prefetch_beside, ahead);
         for (int64_t r = 0; r < BLOCK; r++)
             for (int64_t c = 0; c < BLOCK; c += LANES)
                 store(sums + r * width + c, load(sums + r * width + c) + load(more + r * BLOCK + c));
@@ -69,7 +69,7 @@ INLINE void multiply_runs(int terms, packed a, packed b, int64_t steps, float *s
 
 /* Not inlined: one copy of each is enough. */
 static __attribute__((noinline)) void multiply(int terms, packed a, packed b, int64_t steps, float *sums, int64_t width,
-                                               soon ahead)
+                                               upcoming ahead)
 {
     if (terms == 1)
         multiply_runs(1, a, b, steps, sums, width, &ahead);
@@ -83,32 +83,32 @@ typedef struct {
     vt_matrix left;
     product_result to;
     packed right;
-    int64_t steps, panels; /* panels of BLOCK columns */
+    int64_t steps, panels; /* in panels of BLOCK columns */
 } strip_work;
 
-enum { WIDE = 4 }; /* panels whose results are stored together: rows of the result in longer pieces */
+enum { WIDE = 4 }; /* panels that are stored together, for longer pieces of the result's rows */
 
 /* Rows of a matrix of results, `columns` columns. */
-static soon rows_of(const vt_matrix *matrix, int64_t first, int64_t rows, int64_t column, int64_t columns)
+static upcoming rows_of(const vt_matrix *matrix, int64_t first, int64_t rows, int64_t column, int64_t columns)
 {
     int64_t size = (int64_t)vt_type_size(matrix->type), count = smaller(columns, matrix->columns - column);
-    return (soon){.memory = (char *)matrix->data + (first * matrix->stride + column) * size,
-                  .row = matrix->stride * size,
-                  .bytes = count * size,
-                  .rows = rows};
+    return (upcoming){.memory = (char *)matrix->data + (first * matrix->stride + column) * size,
+                      .row = matrix->stride * size,
+                      .bytes = count * size,
+                      .rows = rows};
 }
 
-/* How many blocks of a strip of so many rows need not be packed: those of whole tiles of bfloat16. */
+/* How many blocks of a strip with this many rows need no packing: those of whole tiles in bfloat16. */
 static int64_t blocks_in_place(const vt_matrix *left, int64_t rows)
 {
     bool pairs = left->type == VT_BFLOAT16 && left->stride % 2 == 0 && (uintptr_t)left->half % sizeof(pair) == 0;
     return pairs && left->columns % DEPTH == 0 ? rows / BLOCK : 0;
 }
 
-/* Such a block, from row `row` on. */
+/* Returns such a block, from row `row` on. */
 static packed in_matrix(const vt_matrix *left, int64_t row)
 {
-    /* cppcheck-suppress invalidPointerCast ; numbers two by two */
+    /* cppcheck-suppress invalidPointerCast ; numbers are read two at a time */
     return (packed){.tiles = (const pair *)left->data + row * left->stride / 2,
                     .piece = SIDE * left->stride / 2,
                     .row = left->stride * (int64_t)sizeof *left->half};
@@ -146,8 +146,8 @@ static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int
     }
 }
 
-/* Rows of a strip fill up to half of the second cache, and there are some strips for each thread; with few rows the
- * panels are dealt out, too. None of this touches the order of the sums. */
+/* The rows of a strip fill up to half of the second-level cache, and each thread gets several strips; with few rows the
+ * panels are divided among threads, too. None of this changes the order of the sums. */
 static void multiply_strips(vt_backend *backend, const strip_work *w)
 {
     enum { MOST = 8, CACHE = 1 << 20 };
@@ -173,7 +173,7 @@ static void multiply_strips(vt_backend *backend, const strip_work *w)
     }
 }
 
-/* across: the right operand's columns are rows of `weight`. */
+/* across: the columns of the right operand are rows of `weight`. */
 static void multiply_weight(vt_backend *backend, vt_matrix left, vt_matrix weight, bool across, product_result to)
 {
     strip_work w = {
@@ -228,15 +228,16 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
     multiply_weight(backend, dy, weight, false, (product_result){.result = dx});
 }
 
-/* ---- dweight += dyᵀ x: the rows in blocks, of which the operand of fewer columns is packed for all threads, the other
- * by each for its own columns ---- */
+/* ---- dweight += dyᵀ x: the rows in blocks; the operand with fewer columns is packed for all threads, the other by
+ * each thread for its own columns ---- */
 
 enum {
     BLOCK_ROWS = RUN * DEPTH, /* of x and dy, packed at once */
-    GROUP = 8,                /* pieces of columns that are packed side by side, at most */
+    GROUP = 8,                /* maximum number of pieces of columns that are packed side by side */
     MOST_BLOCKS = 8,          /* of a thread's own operand */
-    /* From so many columns of its own on a thread packs the other operand for itself, too: what another core has just
-     * written comes at a few GB/s. (Measured with two threads, from 64 columns on: docs/performance.md.) */
+    /* A thread with at least this many columns of its own packs the other operand for itself, too: data that another
+     * core has just written are read at only a few GB/s. (Measured with two threads, from 64 columns on:
+     * docs/performance.md.) */
     COLUMNS_ALONE = 64
 };
 
@@ -244,14 +245,14 @@ typedef struct {
     vt_matrix x, dy; /* the block's rows */
     float *dweight;
     double *bias_sums;    /* [dy.columns]; NULL: not wanted */
-    int64_t steps;        /* of this block */
+    int64_t steps;        /* the current block's */
     int64_t rows, panels; /* of dweight, in blocks of BLOCK */
-    bool left_is_shared;  /* the operand that all threads need: dy, else x */
+    bool left_is_shared;  /* dy is, else x */
     const pair *shared;
 } gradient_work;
 
-/* Sums over the rows of a tile, a constant type, of its columns column … column + 15: in float32, by turns in SUMS
- * vectors so that none has to wait for the one before; added to `sums`. */
+/* Sums over the rows of a tile (its type is a constant) of columns column … column + 15: in float32, alternating among
+ * SUMS vectors so that none waits for the one before; added to `sums`. */
 INLINE void add_column_sums(vt_type type, vt_matrix from, int64_t row, int64_t column, float sums[SIDE])
 {
     enum { SUMS = 4 };
@@ -277,13 +278,13 @@ static __attribute__((noinline)) void add_tile_sums(const vt_matrix *from, int64
     FOR_EACH_TYPE(from->type, add_column_sums, *from, row, column, sums);
 }
 
-/* The rows of a tile that is packed soon. */
-static void ask_for_tile(const vt_matrix *from, int64_t row, int64_t column)
+/* Prefetches the rows of a tile that is packed soon. */
+static void prefetch_tile(const vt_matrix *from, int64_t row, int64_t column)
 {
     look_ahead_rows(from, row, smaller(DEPTH, from->rows - row), column, smaller(column + SIDE, from->columns), 0);
 }
 
-/* Pieces first … end - 1 of the columns of dy (left) or x, and the bias's sums of dy's. */
+/* Packs pieces first … end - 1 of the columns of dy (left) or x, and adds up dy's columns for the bias. */
 static void pack_columns(const gradient_work *w, bool left, int64_t first, int64_t end, bool bias, pair *to)
 {
     const vt_matrix *from = left ? &w->dy : &w->x;
@@ -295,7 +296,7 @@ static void pack_columns(const gradient_work *w, bool left, int64_t first, int64
         for (int64_t k = 0; k < w->steps; k++) {
             for (int64_t i = group; i < last; i++) {
                 pair *tile = to + (i - first) * piece + k * step;
-                ask_for_tile(from, (k + 1) * DEPTH, i * SIDE);
+                prefetch_tile(from, (k + 1) * DEPTH, i * SIDE);
                 if (left)
                     pack_left_columns(from, k * DEPTH, i * SIDE, tile);
                 else
@@ -309,7 +310,7 @@ static void pack_columns(const gradient_work *w, bool left, int64_t first, int64
     }
 }
 
-/* A group of `size` pieces of the operand that all need. */
+/* A group of `size` pieces of the shared operand. */
 static void pack_shared(const gradient_work *w, int64_t group, int64_t size, bool bias, pair *to)
 {
     int64_t first = group * size, columns = w->left_is_shared ? w->dy.columns : w->x.columns;
@@ -317,7 +318,7 @@ static void pack_shared(const gradient_work *w, int64_t group, int64_t size, boo
                  to + first * piece_pairs(w->x.type, w->steps));
 }
 
-/* A block of dweight, of the pieces at left and right. */
+/* A block of dweight, from the pieces at left and right. */
 static void add_block(const gradient_work *w, int64_t row, int64_t panel, const pair *left, const pair *right)
 {
     int64_t first = row * BLOCK, column = panel * BLOCK, columns = w->x.columns;
@@ -336,8 +337,8 @@ static void add_block(const gradient_work *w, int64_t row, int64_t panel, const 
     }
 }
 
-/* dweight in rectangles, as many for each thread: a few blocks of a thread's own operand × many of the shared one. The
- * fewer there are, the longer the pieces of rows that a thread packs. */
+/* Divides dweight into rectangles, equally many for each thread: a few blocks of a thread's own operand × many of the
+ * shared one. The fewer rectangles, the longer the pieces of rows that a thread packs. */
 typedef struct {
     int64_t own, shared; /* blocks of the operands' columns */
     int64_t own_groups, shared_groups;
@@ -389,7 +390,7 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
     if (shared == NULL || !vt_cpu_scratch_reserve(backend, (size_t)(MOST_BLOCKS * most) * sizeof(pair))) return;
     memset(shared, 0, (size_t)dy.columns * sizeof(double));
     if (dbias != NULL) all.bias_sums = shared;
-    /* cppcheck-suppress invalidPointerCast ; room behind the sums */
+    /* cppcheck-suppress invalidPointerCast ; the memory after the sums */
     pair *memory = (pair *)(shared + bias_room);
     int64_t size = smaller(GROUP, pieces(2 * cuts.shared, alone ? 1 : threads)); /* a group for each thread */
     int64_t groups = pieces(2 * cuts.shared, size);
@@ -409,7 +410,7 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
             if (alone) {
                 for (int64_t group = 0; group < groups; group++)
                     pack_shared(&w, group, size, group % team == thread, to);
-#pragma omp barrier /* dweight's numbers are added to block by block */
+#pragma omp barrier /* block by block, numbers are added to dweight */
             } else {
 #pragma omp for schedule(static)
                 for (int64_t group = 0; group < groups; group++) pack_shared(&w, group, size, true, to);

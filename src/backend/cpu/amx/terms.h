@@ -1,20 +1,17 @@
-/* Matrices as tiles of terms. A float32 number is the sum of three bfloat16 numbers, its terms: the number rounded,
- * the upper eight bits of what is left of it, and the rest, which has no more than eight; so is a float16 number. A
- * bfloat16 number is one term. A product of float32 numbers is the sum of the products of their terms but for those of
- * the last ones, which are less than 2^-24 of it: six products on tiles give float32's accuracy (G. Henry, P. T. P.
+/* Matrices as tiles of terms. A float32 number is the sum of three bfloat16 numbers, its terms: the rounded number, the
+ * upper eight bits of the remainder, and the rest, which has at most eight bits; the same holds for a float16 number. A
+ * bfloat16 number is one term. A product of float32 numbers is the sum of the products of their terms, without the
+ * smallest ones, which are less than 2^-24 of it: six products on tiles give float32's accuracy (G. Henry, P. T. P.
  * Tang, A. Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for higher-precision computations",
- * ARITH 2019). Of numbers below 2^-110 the last terms are too small for bfloat16 and count as 0; infinities become NaN,
- * as do numbers that round to 2^128.
- *
- * Here a tile is packed from rows row … row + 15 and columns column … column + 31 of a matrix, or from 32 rows and 16
- * columns, with zeros where the matrix ends; its terms' tiles of pairs (pairs.h) come one behind another. The numbers
- * of a pair are neighbours along the depth where there is one term, as they lie in memory; of terms, which are
- * computed, a pair has numbers p and p + 16, those of two vectors.
- *
- * Where only 16 numbers of the depth are left, a tile has room for two of their terms. Three products of such halves
- * have all six of terms (a pair of the left operand's and one of the right's are multiplied number by number):
- *   (a2, a1) · (b0, b1), (a0, a1) · (b2, b0), (a0, a0) · (b1, b0).
- */
+ * ARITH 2019). For numbers below 2^-110 the last terms are too small for bfloat16 and count as 0; infinities become
+ * NaN, and so do numbers that round to 2^128.
+ * A tile is packed from rows row … row + 15 and columns column … column + 31 of a matrix, or from 32 rows and 16
+ * columns, with zeros where the matrix ends; the tiles of pairs (pairs.h) of its terms follow one another. With one
+ * term, the numbers of a pair are neighbours along the depth, as they lie in memory; with several terms, which are
+ * computed, a pair has numbers p and p + 16, from two vectors.
+ * If only 16 numbers of the depth are left, a tile has room for two of their terms. Three products of such halves
+ * contain all six products of terms (a pair of the left operand and a pair of the right are multiplied number by
+ * number): (a2, a1) · (b0, b1), (a0, a1) · (b2, b0), (a0, a0) · (b1, b0). */
 #ifndef VT_BACKEND_CPU_AMX_TERMS_H
 #define VT_BACKEND_CPU_AMX_TERMS_H
 
@@ -29,13 +26,13 @@ INLINE int terms_of(vt_type type)
     return type == VT_BFLOAT16 ? 1 : TERMS;
 }
 
-/* Ties go away from 0. Of a NaN something else may become: its rest is one. */
+/* Ties are rounded away from 0. A NaN may lose its value here, but its remainder is a NaN. */
 INLINE vector nearest_bfloat16(vector value)
 {
     return (vector)(((vector_word)value + 0x8000u) & 0xffff0000u);
 }
 
-/* What is left of a rounded number has 16 bits and either sign: its upper eight are the second term. */
+/* The remainder of a rounded number has 16 bits and either sign: its upper eight are the second term. */
 INLINE void split(vector value, vector term[TERMS])
 {
     term[0] = nearest_bfloat16(value);
@@ -44,7 +41,7 @@ INLINE void split(vector value, vector term[TERMS])
     term[2] = rest - term[1];
 }
 
-/* Pairs of terms: of denormal ones, which have lower bits, too, the upper half. */
+/* Pairs of terms; of denormal terms, which also have lower bits, the upper half is taken. */
 INLINE void store_term_pairs(vector first, vector second, pair *to)
 {
     vector_word pairs = (vector_word)first >> 16;
@@ -76,7 +73,7 @@ INLINE void store_halves(bool left, vector value, pair *to)
     store_term_pairs(left ? term[0] : term[1], term[0], to + 2 * TILE_PAIRS);
 }
 
-/* ---- numbers, 0 beyond the matrix; `whole`, a constant: the tile lies within it ---- */
+/* ---- numbers, 0 beyond the matrix; `whole`, a constant: the tile is entirely inside it ---- */
 
 INLINE bool lies_within(const vt_matrix *from, int64_t row, int64_t column, int64_t rows, int64_t columns)
 {
@@ -199,33 +196,34 @@ static void pack_left_columns(const vt_matrix *from, int64_t row, int64_t column
 
 /* ---- the product ---- */
 
-/* A packed operand: pieces of 16 rows (a left one) or columns (a right one), each of the depth's `steps` tiles with all
- * their terms. A left one of bfloat16 may also be the matrix itself, whose rows are the tiles' rows. */
+/* A packed operand: pieces of 16 rows (a left one) or columns (a right one); each piece has the tiles of the depth's
+ * `steps` with all their terms. A left operand in bfloat16 may also be the matrix itself, whose rows are the tiles'
+ * rows. */
 typedef struct {
     const pair *tiles;
     int64_t piece; /* pairs from piece to piece */
-    int64_t row;   /* of a matrix: bytes from row to row; 0: packed */
+    int64_t row;   /* if it is a matrix: bytes from row to row; 0: packed */
 } packed;
 
-/* What is done beside a product: vectors' instructions between those of tiles, which take 16 cycles each. Called behind
- * each product of terms, which is number `place` of a step (of six, or one): a constant. */
+/* Work done beside a product: vector instructions between those of tiles, which take 16 cycles each. Called after each
+ * product of terms; `place`, a constant, is its number within a step (of six, or of one). */
 typedef void side_work(void *work, int place);
 
 enum { PLACES = 6 };
 
-/* Up to 32 × 32 sums: of the first piece of a and b, or the first two, over `steps` depths, and halves behind them. */
+/* Up to 32 × 32 sums: of the first one or two pieces of a and b, over `steps` depths, and the halves after them. */
 typedef struct {
     packed a, b;
     int64_t steps;
     bool halves;
     float *sums;
-    int64_t width; /* from row to row of the sums */
-    bool add;      /* to what they are */
+    int64_t width; /* distance between rows of the sums */
+    bool add;      /* whether to add to what is there */
 } tile_block;
 
-/* The sums of a block, where each depth is of so many terms. Tiles 0 to 3 are sums, 4 and 5 a's, 6 and 7 b's. The
- * products of small terms come first. Each sum runs along the depth, so that it does not depend on the work around.
- * `terms` and `beside` are constants. */
+/* Computes the sums of a block with this many terms in each depth. Tiles 0 to 3 are sums, 4 and 5 are a's, 6 and 7 are
+ * b's. The products of small terms come first. Each sum runs along the depth, so it does not depend on the work around
+ * it. `terms` and `beside` are constants. */
 INLINE void multiply_block(int terms, bool two_rows, bool two_columns, tile_block c, side_work *beside, void *work)
 {
     const int64_t row = c.width * (int64_t)sizeof *c.sums, tile = 64, step = terms * TILE_PAIRS;

@@ -1,5 +1,5 @@
-/* Attention straight from its definition, a query row at a time: the scores of one row are all that exists of the
- * queries × keys matrix. */
+/* Attention straight from its definition, one query row at a time: only one row of the queries × keys matrix exists at
+ * once. */
 #include <stdlib.h>
 
 #include "backend/cpu/cpu.h"
@@ -11,7 +11,7 @@ typedef struct {
     const float *q, *k, *v;
     int64_t q_stride, k_stride, v_stride;
     int64_t batch, head;
-    vt_dropout dropout; /* of this head */
+    vt_dropout dropout; /* the head's first column */
 } head_view;
 
 static head_view view_head(const vt_attention_shape *shape, vt_matrix q, vt_matrix k, vt_matrix v, int64_t unit)
@@ -116,7 +116,7 @@ static void attention_merge(vt_backend *backend, const vt_attention_shape *shape
     }
 }
 
-/* One query's share of all gradients of one head. dk, dv are float64 [keys, head_dim]. */
+/* One query's contribution to all gradients of one head. dk, dv are float64 [keys, head_dim]. */
 static void backward_row(const head_view *view, int64_t query, const float *out, const float *dout, double log_sum,
                          double *weights, float *dq, double *dk, double *dv)
 {

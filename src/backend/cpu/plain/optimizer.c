@@ -65,7 +65,7 @@ static void update_adam(const vt_update *update, const vt_step_state *state, con
     }
 }
 
-/* torch.optim.SGD: the momentum buffer adds up gradients without damping. */
+/* torch.optim.SGD: the momentum buffer accumulates gradients without damping. */
 static void update_sgd(const vt_update *update, const vt_step_state *state, const float *gradients, float *parameters,
                        float *momentum, int64_t count)
 {

@@ -9,7 +9,7 @@ static void patch_steps(const vt_patch_grid *grid, int64_t *channel_step, int64_
     *point_step = channel_first ? 1 : grid->channels;
 }
 
-/* Of row r of all samples' tokens: its sample's fields, and its top left point in them. */
+/* Row r of all samples' tokens: its sample's fields, and its top left point in them. */
 typedef struct {
     int64_t fields, top, left;
 } corner;
@@ -28,7 +28,7 @@ static float normalised(const vt_patch_grid *grid, float value, float mean, floa
     return fabsf(value) > VT_LARGEST_VALUE ? INFINITY : (value - mean) * inverse_std;
 }
 
-/* One token: columns of `to` in the grid's order, from the fields of its sample. */
+/* One token: columns of `to` in the grid's order, from its sample's fields. */
 static void load_patch(const vt_patch_grid *grid, corner at, const float *fields, const float *mean,
                        const float *inverse_std, float *to)
 {

@@ -1,7 +1,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/dropout.h"
 
-/* What the elements of one row are multiplied by, four at a time in `factors`; `path` is the whole sample's. */
+/* The factors of one row's elements, four at a time in `factors`; `path` is the whole sample's factor. */
 static void mask_row(const vt_mask *mask, int64_t row, int64_t columns, const float *x, float path, float *y)
 {
     uint32_t sample = mask->elements.first_sample + (uint32_t)(row / mask->tokens);
@@ -64,7 +64,7 @@ static void position_add(vt_backend *backend, vt_matrix x, vt_matrix position)
 static void position_backward(vt_backend *backend, vt_matrix dx, vt_matrix dposition)
 {
     (void)backend;
-    enum { COLUMNS = 32 }; /* of one piece of work: a single token has many rows, and must keep all threads busy */
+    enum { COLUMNS = 32 }; /* in one piece of work, so that a single token with many columns keeps all threads busy */
 #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t token = 0; token < dposition.rows; token++) {
         for (int64_t first = 0; first < dx.columns; first += COLUMNS) {

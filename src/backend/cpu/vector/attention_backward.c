@@ -1,19 +1,19 @@
-/* The gradient of q is a sum over the blocks of keys, added up in their order: a unit waits until the ones before it
- * have added theirs to a block of queries. So the result does not depend on the number of threads. */
+/* The gradient of q is a sum over the blocks of keys, added up in order: a unit waits until the units before it have
+ * added theirs to a block of queries. So the result does not depend on the number of threads. */
 #include "backend/cpu/vector/attention_panels.h"
 
-enum { BACKWARD_QUERIES = 48 }; /* that a panel of keys meets at once */
+enum { BACKWARD_QUERIES = 48 }; /* queries that a panel of keys is multiplied with at once */
 
 /* ---- products: not inlined, one copy of each is enough ---- */
 
-/* weights [rows × vectors·LANES] = 2^(a b - less of each row). */
+/* weights [rows × vectors·LANES] = 2^(a b - the row's `less`). */
 static __attribute__((noinline)) void multiply_power(int64_t rows, int64_t vectors, const float *a, const float *b,
                                                      float *weights, int64_t depth, const float *less)
 {
     tile_columns(TILE_POWER, rows, vectors, a, depth, 1, b, PANEL, weights, PANEL, depth, (tile_beside){less, weights});
 }
 
-/* dscores [rows × vectors·LANES] = weights · (a b - less of each row). */
+/* dscores [rows × vectors·LANES] = weights · (a b - the row's `less`). */
 static __attribute__((noinline)) void multiply_times(int64_t rows, int64_t vectors, const float *a, const float *b,
                                                      float *dscores, int64_t depth, const float *less,
                                                      const float *weights)
@@ -42,12 +42,12 @@ typedef struct {
         shared; /* dq_sum [units, queries, width], without the scale; NULL: one unit has all keys of its head */
 } backward_arguments;
 
-/* What is of keys: one panel behind another. */
+/* The arrays of keys: one panel after another. */
 typedef struct {
-    float *queries, *dout;    /* [BACKWARD_QUERIES × dim]: a block of the head's */
+    float *queries, *dout;    /* [BACKWARD_QUERIES × dim]: a block of the head's queries */
     float *weights, *dscores; /* [BACKWARD_QUERIES × PANEL] */
-    float *kept;              /* the weights after dropout; `weights` itself without dropout */
-    float *dqueries;          /* [BACKWARD_QUERIES × width]: a block of dq_sum, or memory that serves for it */
+    float *kept;              /* the weights after dropout; the same as `weights` without dropout */
+    float *dqueries;          /* [BACKWARD_QUERIES × width]: a block of dq_sum, or scratch memory in its place */
     float *keys;              /* [PANEL × width] */
     float *keys_transposed;   /* [dim × PANEL], scaled by log2(e) / sqrt(dim) */
     float *values_transposed; /* [dim × PANEL] */
@@ -99,17 +99,17 @@ static void differentiate_dropped(const head_view *h, const backward_buffers *b,
     multiply_scores(queries, vectors, b->dout, b->values_transposed, b->dscores, h->dim);
     memcpy(b->kept, b->weights, (size_t)(queries * PANEL) * sizeof(float));
     apply_dropout(h, first_query, queries, first_key, keys, b->kept, PANEL, 1);
-    for (int64_t i = 0; i < queries; i++) { /* whole vectors: the last keys are rounded as all others are */
+    for (int64_t i = 0; i < queries; i++) { /* whole vectors: the last keys are rounded like all others */
         for (int64_t j = i * PANEL; j < i * PANEL + vectors * LANES; j += LANES)
             store(b->dscores + j, load(b->kept + j) * load(b->dscores + j) - load(b->weights + j) * delta[i]);
     }
 }
 
-/* A head's queries and their out's gradients, which each block of its keys meets: packed block by block when the first
- * one of the thread's comes to them, and kept while the thread stays with the head. */
+/* A head's queries and the gradients of its output, which every block of its keys needs: packed block by block when the
+ * thread's first block of keys gets there, and kept while the thread stays with the head. */
 typedef struct {
     float *queries, *dout; /* [queries × dim] */
-    int64_t unit, count;   /* whose lie there (-1: nobody's), and how many */
+    int64_t unit, count;   /* the head that is packed there (-1: none), and how many of its queries */
 } packed_queries;
 
 static packed_queries packed_layout(const head_view *h, pile *memory)
@@ -118,7 +118,7 @@ static packed_queries packed_layout(const head_view *h, pile *memory)
     return (packed_queries){take(memory, floats), take(memory, floats), -1, 0};
 }
 
-/* The block of queries that begins at `first` lies packed. */
+/* Is the block of queries that begins at `first` packed? */
 static void pack_queries(const head_view *h, const backward_arguments *a, packed_queries *packed, int64_t first)
 {
     if (packed->unit != h->unit) {
@@ -132,7 +132,7 @@ static void pack_queries(const head_view *h, const backward_arguments *a, packed
     packed->count = first + rows;
 }
 
-/* While one of `parts` panels is at work, its part of the rows that are packed next is on its way. */
+/* While one of `parts` panels is computed, prefetches its part of the rows that are packed next. */
 static void look_ahead_queries(const head_view *h, const backward_arguments *a, const packed_queries *packed,
                                int64_t part, int64_t parts)
 {
@@ -151,7 +151,7 @@ INLINE void look_ahead_panel(const head_view *h, const vt_matrix *matrix, const 
 }
 
 /* The same for rows that are written when all panels are done: dq's beside the last block of keys, and the panel's own
- * of dk and dv beside the last queries. Stores to rows that are far away would hold up all that follow. */
+ * of dk and dv beside the last queries. Stores to rows that are not in a cache would delay everything after them. */
 INLINE void look_ahead_results(const head_view *h, const backward_arguments *a, const block_view *block, int64_t panel,
                                int64_t first, int64_t queries, bool last_keys)
 {
@@ -174,7 +174,7 @@ static void store_dqueries(const head_view *h, const backward_arguments *a, cons
     }
 }
 
-/* A panel of keys beside a block of queries. */
+/* A panel of keys against a block of queries. */
 static void backward_panel(const head_view *h, const backward_arguments *a, const backward_buffers *b,
                            int64_t first_query, int64_t queries, int64_t first_key, int64_t keys, bool add)
 {
@@ -192,7 +192,7 @@ static void backward_panel(const head_view *h, const backward_arguments *a, cons
     multiply_panel(queries, h->width / LANES, b->dscores, b->keys, b->dqueries, keys, add);
 }
 
-/* All panels of a block of keys beside one block of queries; meanwhile the next one is on its way. */
+/* All panels of a block of keys against one block of queries; meanwhile the next one is prefetched. */
 static void backward_queries(const head_view *h, const backward_arguments *a, backward_buffers b,
                              packed_queries *packed, const block_view *block, int64_t first, int64_t key_block)
 {
@@ -215,7 +215,7 @@ static void backward_queries(const head_view *h, const backward_arguments *a, ba
     __atomic_store_n(added, (int)key_block + 1, __ATOMIC_RELEASE);
 }
 
-/* Packs a block's keys and values; each panel's rows are asked for while those before them are packed. */
+/* Packs a block's keys and values; each panel's rows are prefetched while the panels before it are packed. */
 INLINE void pack_keys(const head_view *h, const backward_arguments *a, const backward_buffers *b,
                       const block_view *block)
 {
@@ -253,8 +253,8 @@ static void backward_block(const head_view *h, const backward_arguments *a, cons
     }
 }
 
-/* The order of the sums in q's gradient hangs on it: so it is chosen by the shape, not by the threads. Wide heads
- * would outgrow the second cache. */
+/* The order of the sums in q's gradient depends on this, so the shape decides it, not the threads. Wide heads would not
+ * fit the second-level cache. */
 static division divide_keys(const vt_attention_shape *shape)
 {
     division large = divide(shape->keys, MOST_PANELS);

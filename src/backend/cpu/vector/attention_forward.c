@@ -1,6 +1,6 @@
 #include "backend/cpu/vector/attention_panels.h"
 
-enum { FORWARD_KEYS = 60 }; /* that a panel of queries meets at once: whole tiles */
+enum { FORWARD_KEYS = 60 }; /* keys that a panel of queries is multiplied with at once: whole tiles */
 
 typedef struct {
     vt_matrix q, k, v, out;
@@ -8,10 +8,10 @@ typedef struct {
     division queries;
 } forward_arguments;
 
-/* What is of queries: one panel behind another. */
+/* The arrays of queries: one panel after another. */
 typedef struct {
     float *keys, *values; /* [FORWARD_KEYS × dim] */
-    float *scores;        /* [FORWARD_KEYS × PANEL]; soon weights */
+    float *scores;        /* [FORWARD_KEYS × PANEL]; overwritten with weights */
     float *queries;       /* [dim × PANEL], scaled by log2(e) / sqrt(dim) */
     float *out;           /* [dim × PANEL] */
     float *maximum, *sum; /* [PANEL]: weights are relative to the maximum */
@@ -38,8 +38,8 @@ static forward_buffers panel_of(const head_view *h, forward_buffers b, int64_t p
     return b;
 }
 
-/* `vectors` of queries have scores less their maxima beside keys first … end - 1 of a block, of which some are above 8:
- * those maxima follow, and what is relative to them. */
+/* Keys first … end - 1 of a block gave `vectors` of queries some scores more than 8 above their maxima: raises those
+ * maxima and rescales what is relative to them. */
 static __attribute__((noinline)) void follow_maximum(const head_view *h, const forward_buffers *b, int64_t query,
                                                      int64_t vectors, int64_t first, int64_t end)
 {
@@ -63,9 +63,9 @@ static __attribute__((noinline)) void follow_maximum(const head_view *h, const f
 }
 
 /* Weights of `rows` keys from first on and `vectors` of queries (constants), added to their sums: 2^(score - maximum),
- * made where the product's sums end. The maximum need not be the largest score: weights up to 2^8 are as exact. Beyond
- * that it follows, and the tile is made again. A query's result does not depend on the queries beside it, as each has
- * its own maximum, and all have their keys in the same tiles. */
+ * computed where the product's sums end. The maximum need not be the largest score: weights up to 2^8 are as exact.
+ * Beyond that it is raised and the tile is computed again. A query's result does not depend on the queries beside it:
+ * each has its own maximum, and all have their keys in the same tiles. */
 INLINE void weigh_tile(int rows, int vectors, const head_view *h, const forward_buffers *b, int64_t query,
                        int64_t first)
 {
@@ -106,7 +106,7 @@ INLINE void weigh_tile(int rows, int vectors, const head_view *h, const forward_
     }
 }
 
-/* `vectors` (a constant) of queries beside all keys of a block. */
+/* `vectors` (a constant) of queries against all keys of a block. */
 INLINE void weigh_column(int vectors, const head_view *h, const forward_buffers *b, int64_t query, int64_t keys)
 {
     int64_t k = 0;
@@ -131,7 +131,7 @@ static void begin_maximum(const head_view *h, const forward_buffers *b, int64_t 
 {
     multiply_scores(1, vectors, b->keys, b->queries, b->maximum, h->dim);
     for (int64_t i = 0; i < vectors * LANES; i += LANES)
-        store(b->maximum + i, largest(splat(-1e30f), load(b->maximum + i))); /* a NaN stays one */
+        store(b->maximum + i, largest(splat(-1e30f), load(b->maximum + i))); /* a NaN stays NaN */
 }
 
 static void forward_panel(const head_view *h, const forward_buffers *b, int64_t first_query, int64_t queries,
@@ -144,7 +144,7 @@ static void forward_panel(const head_view *h, const forward_buffers *b, int64_t 
     add_transposed(h->dim, vectors, b->values, b->scores, b->out, keys);
 }
 
-/* All panels beside one block of keys; meanwhile the next block is on its way. */
+/* All panels against one block of keys; meanwhile the next block is prefetched. */
 static void forward_keys(const head_view *h, const forward_arguments *a, const forward_buffers *b,
                          const block_view *block, int64_t first, int64_t keys)
 {
@@ -157,7 +157,7 @@ static void forward_keys(const head_view *h, const forward_arguments *a, const f
         int64_t rows = piece_begin(next, block->panels, panel + 1) - from, query = view_panel(block, panel, &queries);
         look_ahead(h, &a->k, row + keys + from, rows);
         look_ahead(h, &a->v, row + keys + from, rows);
-        if (first + keys == h->shape->keys) /* out is written soon */
+        if (first + keys == h->shape->keys) /* out will be written upcoming */
             look_ahead(h, &a->out, h->batch * h->shape->queries + block->first + query, queries);
         forward_panel(h, &part, block->first + query, queries, first, keys);
     }
@@ -202,7 +202,7 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
     head_view any = view_head(shape, 0);
     int64_t heads = shape->batch * shape->heads, panels = MOST_PANELS;
     forward_arguments arguments = {q, k, v, out, log_sum, divide(shape->queries, panels)};
-    /* some units for each thread; none of this touches the order of the sums */
+    /* several units for each thread; none of this changes the order of the sums */
     while (panels > 1 && heads * arguments.queries.blocks < 4 * vt_cpu_threads(backend))
         arguments.queries = divide(shape->queries, --panels);
     pile count = {NULL, 0};

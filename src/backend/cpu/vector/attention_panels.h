@@ -1,13 +1,11 @@
 /* Attention in blocks, after Dao 2023 ("FlashAttention-2"): the running maximum and sum of each query's scores are
- * kept, so nothing of size queries × keys exists. This is what attention_forward.c and attention_backward.c share.
- *
- * A unit of work is a block of queries of one head of one sample (forward) or a block of its keys (backward), so that
- * a few heads keep many cores busy. The lanes of a vector are neighbouring queries (forward) or keys (backward): then
- * only the unit's own block is transposed, everything else is read row by row, and head_dim needs no padding. A thread
- * needs memory for blocks, backward for one head's rows, too; the threads share O(queries) a head, backward its dq if
- * the head is several units.
- *
- * Matrices may be of 16 bits: blocks are widened when they are packed, results rounded when they are stored. */
+ * kept, so no matrix of queries × keys exists. attention_forward.c and attention_backward.c share this file.
+ * A unit of work is a block of queries of one head of one sample (forward) or a block of its keys (backward), so that a
+ * few heads keep many cores busy. The lanes of a vector are neighbouring queries (forward) or keys (backward): only the
+ * unit's own block is transposed, everything else is read row by row, and head_dim needs no padding. A thread needs
+ * memory for blocks, and in backward for one head's rows; the threads share O(queries) for each head, and in backward
+ * its dq if the head has several units.
+ * Matrices may have 16-bit types: blocks are widened when they are packed, results rounded when they are stored. */
 #ifndef VT_BACKEND_CPU_VECTOR_ATTENTION_PANELS_H
 #define VT_BACKEND_CPU_VECTOR_ATTENTION_PANELS_H
 
@@ -15,12 +13,14 @@
 #include "backend/cpu/vector/tile.h"
 
 enum {
-    PANEL = 64,     /* queries (backward: keys) whose scores are made at once, at most */
-    GRAIN = 16,     /* a panel holds a multiple of it, but for the last one */
-    MOST_PANELS = 8 /* of a unit: they share the packed keys (backward: queries, and one sum for the gradient of q) */
+    PANEL = 64,     /* maximum number of queries (backward: keys) whose scores are computed at once */
+    GRAIN = 16,     /* a panel holds a multiple of this, except for the last one */
+    MOST_PANELS = 8 /* panels of a unit: they share the packed keys (backward: the packed queries, and one sum for q's
+                       gradient) */
 };
 
-/* `count` queries or keys lie in `panels` of nearly the same size, these in `blocks`, the units of work. */
+/* `count` queries or keys are divided into `panels` of nearly the same size, and these into `blocks`, the units of
+ * work. */
 typedef struct {
     int64_t count, panels, blocks;
 } division;
@@ -31,7 +31,7 @@ static division divide(int64_t count, int64_t most_panels)
     return (division){count, panels, pieces(panels, most_panels)};
 }
 
-/* Where a panel begins, and where the panel behind the last ends. */
+/* Where a panel begins; for index `panels`, where the last one ends. */
 static int64_t panel_begin(const division *d, int64_t panel)
 {
     return smaller(d->count, GRAIN * piece_begin(pieces(d->count, GRAIN), d->panels, panel));
@@ -50,7 +50,7 @@ static block_view view_block(const division *d, int64_t block)
     return (block_view){d, begin, end - begin, first, panel_begin(d, end) - first};
 }
 
-/* Of the unit's panel `index`: its first one, counted within the unit, and how many. */
+/* The unit's panel `index`: its first query or key, counted within the unit, and how many. */
 static int64_t view_panel(const block_view *b, int64_t index, int64_t *count)
 {
     int64_t begin = panel_begin(b->all, b->panel + index);
@@ -58,7 +58,7 @@ static int64_t view_panel(const block_view *b, int64_t index, int64_t *count)
     return begin - b->first;
 }
 
-/* ---- products: not inlined, one copy of each is enough; what lies in panels has rows of PANEL ---- */
+/* ---- products: not inlined, one copy of each is enough; rows in panels have PANEL numbers ---- */
 
 /* scores [rows × vectors·LANES] = a [rows × depth] b. */
 static __attribute__((noinline)) void multiply_scores(int64_t rows, int64_t vectors, const float *a, const float *b,

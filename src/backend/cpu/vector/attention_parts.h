@@ -1,4 +1,4 @@
-/* What attention's kernels share: those in vector/ and amx/. */
+/* What the attention kernels in vector/ and amx/ share. */
 #ifndef VT_BACKEND_CPU_VECTOR_ATTENTION_PARTS_H
 #define VT_BACKEND_CPU_VECTOR_ATTENTION_PARTS_H
 
@@ -85,7 +85,8 @@ static inline void unpack_transposed(const head_view *h, const float *from, int6
     }
 }
 
-/* Rows that are packed soon: a row is on a page of its own, where the processor does not look ahead by itself. */
+/* Prefetches rows that are packed soon: each row is on a different page, where the processor does not prefetch by
+ * itself. */
 INLINE void look_ahead(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows)
 {
     int64_t size = (int64_t)vt_type_size(from->type);
@@ -97,8 +98,8 @@ INLINE void look_ahead(const head_view *h, const vt_matrix *from, int64_t first,
 
 /* ---- dropout ---- */
 
-/* Multiplies the weight of query first_query + i, key first_key + j, at i·query_stride + j·key_stride, by what dropout
- * keeps of it. */
+/* Multiplies the weight of query first_query + i and key first_key + j, at i·query_stride + j·key_stride, by dropout's
+ * factor. */
 static inline void apply_dropout(const head_view *h, int64_t first_query, int64_t queries, int64_t first_key,
                                  int64_t keys, float *weights, int64_t query_stride, int64_t key_stride)
 {
@@ -121,7 +122,7 @@ static inline void apply_dropout(const head_view *h, int64_t first_query, int64_
 
 /* ---- memory ---- */
 
-/* Memory dealt out from one piece, in numbers of 4 bytes; from NULL it only counts. */
+/* Memory dealt out from one allocation, in numbers of 4 bytes; from NULL it only counts. */
 typedef struct {
     float *base;
     int64_t used;
@@ -136,8 +137,8 @@ static inline void *take(pile *memory, int64_t floats)
 
 /* ---- backward's order ---- */
 
-/* Waits until `count` blocks of keys have added to a block of queries. Their threads are at work: blocks of a head are
- * given out in their order. */
+/* Waits until `count` blocks of keys have added to a block of queries. This ends: their threads are running, because
+ * the blocks of a head are given out in order. */
 static inline void wait_for(const int *added, int count)
 {
     for (int spins = 0; __atomic_load_n(added, __ATOMIC_ACQUIRE) != count; spins++) {
@@ -151,17 +152,17 @@ static inline void wait_for(const int *added, int count)
     }
 }
 
-/* What backward's threads share: how far all units are, and sums. */
+/* State that backward's threads share: the progress of all units, and sums. */
 typedef struct {
     int64_t units, key_blocks, query_blocks; /* blocks of a unit */
-    int64_t begun;                           /* units that a thread has begun with */
+    int64_t begun;                           /* units that a thread has begun */
     int *given;                              /* [units]: blocks of keys that threads have taken */
     int *added;                              /* [units, query_blocks]: blocks of keys that have added to dq_sum */
     float *delta;                            /* [units, queries]: out · dout */
-    float *dq_sum;                           /* [units, what a kernel keeps of one] */
+    float *dq_sum;                           /* [units]; what a kernel keeps for each unit */
 } backward_shared;
 
-/* Memory for it, dq_sum of `dq_floats` a unit (0: NULL). False: there is none. */
+/* Allocates it, with dq_sum of `dq_floats` a unit (0: NULL). False: there is no memory. */
 static inline bool share_backward(vt_backend *backend, const vt_attention_shape *shape, int64_t key_blocks,
                                   int64_t query_blocks, int64_t dq_floats, backward_shared *s)
 {
@@ -187,9 +188,9 @@ static inline bool take_block_of(backward_shared *s, int64_t unit, int64_t *bloc
     return *block < s->key_blocks;
 }
 
-/* The next block of keys for this thread, false: all are given out. It stays with its unit (*unit; -1: none yet), as
- * what it has packed of the queries serves again, and threads on different units need not wait for one another. Then
- * come units that nobody has begun, then those that others are at. */
+/* Gets the next block of keys for this thread; false: all are given out. A thread stays with its unit (*unit; -1: none
+ * yet), because its packed queries can be used again and threads on different units need not wait for one another. Then
+ * come units that nobody has begun, then units that other threads are working on. */
 static inline bool take_block(backward_shared *s, int64_t *unit, int64_t *block)
 {
     if (*unit >= 0 && take_block_of(s, *unit, block)) return true;

@@ -70,18 +70,18 @@ INLINE void store_some(const vt_matrix *to, int64_t index, vector value, int64_t
     vt_half_round_row(to->type, wide, count, to->half + index);
 }
 
-/* The line of memory that holds element `index` is brought near while the processor does something else. */
-INLINE void ask_to_read(const vt_matrix *from, int64_t index)
+/* Prefetches the cache line that holds element `index`. */
+INLINE void prefetch_read(const vt_matrix *from, int64_t index)
 {
     __builtin_prefetch(from->type == VT_FLOAT32 ? (const void *)(from->data + index) : from->half + index);
 }
 
-INLINE void ask_to_write(const vt_matrix *to, int64_t index)
+INLINE void prefetch_write(const vt_matrix *to, int64_t index)
 {
     __builtin_prefetch(to->type == VT_FLOAT32 ? (const void *)(to->data + index) : to->half + index, 1);
 }
 
-/* What a matrix of this type makes of a number. */
+/* Rounds a number to the type of a matrix. */
 INLINE vector as_stored(const vt_matrix *in, vector value)
 {
     uint16_t half[LANES];
@@ -102,7 +102,7 @@ static inline vt_matrix from_row(vt_matrix matrix, int64_t row)
     return matrix;
 }
 
-/* function(type, ...) with `type` as a constant: a loop of its own for each. */
+/* Calls function(type, ...) with `type` as a constant: a loop of its own for each type. */
 #define FOR_EACH_TYPE(type, function, ...)                                                                             \
     if ((type) == VT_FLOAT32)                                                                                          \
         function(VT_FLOAT32, __VA_ARGS__);                                                                             \

@@ -2,18 +2,17 @@
 
 #include "backend/cpu/vector/elements.h"
 
-/* Elements: how far ahead of their use lines of memory are asked for. These loops compute so much between two lines
- * that the processor by itself looks too few of them ahead. (Backward, 512 would be as fast within the caches and
- * slower beyond them.) */
+/* Elements: how far ahead cache lines are prefetched. These loops compute so much for each line that the processor's
+ * own prefetching is too late. (In backward, 512 would be as fast within the caches and slower beyond them.) */
 enum { FORWARD_AHEAD = 512, BACKWARD_AHEAD = 128 };
 
-/* `type`, a constant: that of all the matrices. */
+/* `type`, a constant, is the type of all the matrices. */
 INLINE void forward_row(vt_type type, vt_gelu kind, vt_matrix x, int64_t from, vt_matrix y, int64_t to)
 {
     int64_t c = 0, left = x.columns % LANES;
     x.type = y.type = type;
     for (; c + LANES <= x.columns; c += LANES) {
-        ask_to_read(&x, from + c + FORWARD_AHEAD);
+        prefetch_read(&x, from + c + FORWARD_AHEAD);
         store_elements(&y, to + c, gelu(kind, load_elements(&x, from + c)).value);
     }
     if (left > 0) store_some(&y, to + c, gelu(kind, load_some(&x, from + c, left)).value, left);
@@ -42,8 +41,8 @@ INLINE void backward_row(vt_type type, vt_gelu kind, backward_arguments a, int64
     int64_t c = 0, left = a.x.columns % LANES;
     a.x.type = a.dy.type = a.dx.type = a.y.type = type;
     for (; c + LANES <= a.x.columns; c += LANES) {
-        ask_to_read(&a.x, x + c + BACKWARD_AHEAD);
-        ask_to_read(&a.dy, dy + c + BACKWARD_AHEAD);
+        prefetch_read(&a.x, x + c + BACKWARD_AHEAD);
+        prefetch_read(&a.dy, dy + c + BACKWARD_AHEAD);
         gelu_result result = gelu(kind, load_elements(&a.x, x + c));
         store_elements(&a.dx, dx + c, load_elements(&a.dy, dy + c) * result.slope);
         if (a.y.data != NULL) store_elements(&a.y, y + c, result.value);

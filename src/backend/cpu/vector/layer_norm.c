@@ -2,10 +2,10 @@
 
 #include "backend/cpu/vector/elements.h"
 
-enum { AHEAD = 2 }; /* rows: how far ahead of their use lines of memory are asked for */
+enum { AHEAD = 2 }; /* rows: how far ahead cache lines are prefetched */
 
-/* f(c) summed over the columns: full vectors by turns in four sums, which do not wait for one another, then the rest.
- */
+/* f(c) summed over the columns: full vectors, alternating among four sums that do not wait for one another, then the
+ * rest. */
 #define SUM_COLUMNS(result, columns, full, rest)                                                                       \
     do {                                                                                                               \
         vector lanes[4] = {{0}};                                                                                       \
@@ -19,7 +19,7 @@ enum { AHEAD = 2 }; /* rows: how far ahead of their use lines of memory are aske
         (result) = sum_lanes((lanes[0] + lanes[1]) + (lanes[2] + lanes[3]));                                           \
     } while (0)
 
-/* Lanes at and beyond `count` made 0, where a difference from the mean would not be. */
+/* Sets the lanes from `count` on to 0, where a difference from the mean would not be 0. */
 INLINE vector first_lanes(vector value, int64_t count)
 {
     float lanes[LANES];
@@ -32,21 +32,21 @@ INLINE vector square(vector value)
     return value * value;
 }
 
-INLINE vector asked_for(const vt_matrix *to, int64_t index, const float *ahead, vector value)
+INLINE vector prefetching(const vt_matrix *to, int64_t index, const float *ahead, vector value)
 {
-    ask_to_write(to, index);
+    prefetch_write(to, index);
     __builtin_prefetch(ahead);
     return value;
 }
 
-/* `type`, a constant: that of `result`; y: the element of its memory where the row begins; ahead: a later row of x. */
+/* `type`, a constant: of `result`; y: the element of its memory where the row begins; ahead: a later row of x. */
 INLINE void forward_row(vt_type type, const float *x, const float *ahead, const float *weight, const float *bias,
                         float epsilon, vt_matrix result, int64_t y, float *mean, float *rstd)
 {
     int64_t columns = result.columns;
     float sum, squares;
     result.type = type;
-    SUM_COLUMNS(sum, columns, asked_for(&result, y + c, ahead + c, load(x + c)), load_part(x + c, count));
+    SUM_COLUMNS(sum, columns, prefetching(&result, y + c, ahead + c, load(x + c)), load_part(x + c, count));
     float centre = sum / (float)columns;
     SUM_COLUMNS(squares, columns, square(load(x + c) - centre),
                 square(first_lanes(load_part(x + c, count) - centre, count)));
@@ -91,18 +91,17 @@ static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix bran
     }
 }
 
-/* Rows whose part of dweight and dbias is added up in float32. */
+/* Rows over which dweight and dbias are summed in float32. */
 enum { ROWS = 64 };
 
 typedef struct {
     vt_matrix x, dy, dx;
     const float *weight, *mean, *rstd;
-    float *partial; /* [runs of ROWS][2 * columns]: of dweight and dbias */
+    float *partial; /* [ranges of ROWS][2 * columns]: of dweight and dbias */
 } backward_arguments;
 
 /* With h = (x - mean) * rstd and g = dy * weight: dx += rstd * (g - mean(g) - h * mean(g * h)), dweight += dy * h,
- * dbias
- * += dy. The second loop finds the row in the first cache. */
+ * dbias += dy. The second loop finds the row in the first-level cache. */
 static void backward_row(const backward_arguments *a, int64_t r, float *dweight, float *dbias)
 {
     const float *x = a->x.data + r * a->x.stride, *dy = a->dy.data + r * a->dy.stride, *weight = a->weight;
@@ -137,7 +136,7 @@ static void backward_row(const backward_arguments *a, int64_t r, float *dweight,
     }
 }
 
-/* The runs' parts of columns first … of dweight and dbias, which lie side by side, in their order, in float64. */
+/* Adds up the parts of columns first … of dweight and dbias, which lie side by side, in order, in float64. */
 static void add_runs(const backward_arguments *a, int64_t runs, int64_t first, float *dweight, float *dbias)
 {
     int64_t columns = a->x.columns, count = 2 * columns - first < LANES ? 2 * columns - first : LANES;
@@ -150,7 +149,7 @@ static void add_runs(const backward_arguments *a, int64_t runs, int64_t first, f
     }
 }
 
-/* One pass over the rows; its runs do not depend on the number of threads. */
+/* One pass over the rows; its ranges of rows do not depend on the number of threads. */
 static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
                                 const float *rstd, vt_matrix dy, vt_matrix dx, float *dweight, float *dbias)
 {

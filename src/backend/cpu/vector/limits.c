@@ -1,10 +1,10 @@
 #include "backend/cpu/vector/vector.h"
 
-/* Multiply-adds on registers only, on every thread: in float32, whatever type numbers are stored in. */
+/* Multiply-adds in registers only, on every thread: in float32, whatever type numbers are stored in. */
 static double multiply_adds(vt_type type, int64_t rounds)
 {
     (void)type;
-    enum { SUMS = 10 }; /* more than latency times units; fits 16 registers */
+    enum { SUMS = 10 }; /* more than latency × units; fits 16 registers */
     float kept = 0;
     int threads = 0;
 #pragma omp parallel reduction(+ : kept, threads)

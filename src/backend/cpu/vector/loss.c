@@ -6,7 +6,7 @@ enum { RUN = 16 }; /* rows */
 typedef float narrow __attribute__((vector_size(LANES * 2)));
 typedef double wide __attribute__((vector_size(LANES * 4)));
 
-/* Points that are not there are 0 in both. */
+/* Missing points are 0 in both. */
 INLINE void widen(const float *prediction, const float *target, wide *p, wide *t)
 {
     typedef int32_t flags __attribute__((vector_size(sizeof(narrow))));
@@ -18,7 +18,7 @@ INLINE void widen(const float *prediction, const float *target, wide *p, wide *t
     *t = __builtin_convertvector((narrow)((flags)b & there), wide);
 }
 
-/* The squares of a row, in float64, whose lanes are added in their order. */
+/* The squares of a row, in float64, whose lanes are added in order. */
 static void add_row(const float *prediction, const float *target, int64_t columns, double squares[2])
 {
     enum { HALF = LANES / 2 };
@@ -49,8 +49,8 @@ static void add_row(const float *prediction, const float *target, int64_t column
     }
 }
 
-/* A sample's rows in runs of RUN, whose sums are added in their order: a single sample keeps all threads busy, and the
- * bits do not depend on how many there are. */
+/* A sample's rows are divided into ranges of RUN rows, whose sums are added in order: a single sample keeps all threads
+ * busy, and the bits do not depend on the number of threads. */
 static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares)
 {
     int64_t tokens = prediction.rows / batch, runs = (tokens + RUN - 1) / RUN;

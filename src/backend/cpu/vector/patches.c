@@ -6,7 +6,7 @@
 typedef float quad __attribute__((vector_size(16)));
 typedef int32_t quad_bits __attribute__((vector_size(16)));
 
-/* What is no data becomes infinite, so that it reaches the loss. */
+/* Missing data becomes infinite, so that it shows in the loss. */
 INLINE float normalised(float value, float mean, float inverse_std)
 {
     return fabsf(value) > VT_LARGEST_VALUE ? INFINITY : (value - mean) * inverse_std;
@@ -20,8 +20,8 @@ INLINE quad normalised_quad(quad values, float mean, float inverse_std)
     return (quad)((beyond & (quad_bits)infinite) | (~beyond & (quad_bits)values));
 }
 
-/* The points of one channel of a patch, normalised, one behind another, from fields whose rows are `width` apart. The
- * rows of the patches beside it are asked for: a processor does not follow so many of them by itself. */
+/* The points of one channel of a patch, normalised, one after another, from fields whose rows are `width` apart. The
+ * rows of the neighbouring patches are prefetched: a processor does not follow that many rows by itself. */
 INLINE void gather_patch(const float *from, int64_t width, int64_t patch, float mean, float inverse_std, float *to)
 {
     enum { AHEAD = 32 };
@@ -65,7 +65,7 @@ static void load_token(const vt_patch_grid *grid, const float *from, const float
     }
 }
 
-/* The same of a token that reaches beyond the fields, or perhaps does. */
+/* The same for a token that may reach beyond the fields. */
 static void gather_beyond(const vt_patch_grid *grid, const float *fields, int64_t token, const float *mean,
                           const float *inverse_std, float *values)
 {
@@ -80,7 +80,7 @@ static void gather_beyond(const vt_patch_grid *grid, const float *fields, int64_
         }
 }
 
-/* What is missing in a token's values gets the number that stands for it; mask, unless it is NULL, says where. */
+/* Replaces missing values of a token by their substitute; mask, unless NULL, marks them. */
 static void fill_missing(const vt_patch_grid *grid, int64_t count, float *values, float *mask)
 {
     const float fill = grid->missing == VT_MISSING_MEAN ? 0 : VT_NO_POINT;
@@ -90,7 +90,7 @@ static void fill_missing(const vt_patch_grid *grid, int64_t count, float *values
         for (int64_t i = 0; i < count; i++) values[i] = values[i] != values[i] ? fill : values[i];
 }
 
-/* to [point, channel] = values [channel, point], in squares: the last ones overlap those before them. */
+/* to [point, channel] = values [channel, point], transposed in squares; the last ones overlap those before them. */
 static void put_channels_last(const vt_patch_grid *grid, const float *values, float *to)
 {
     int64_t points = grid->patch * grid->patch, channels = grid->channels;

@@ -1,23 +1,21 @@
 /* Linear layers' products. The right operand is packed once, for all threads, into blocks that the tile
- * (product_tile.h) reads in order. The left one is read where it lies, or, of 16 bits, packed by each thread for the
- * strip of rows that it works on; where the length of the sums is the number of rows (the weight's gradient) it is
- * packed block by block. Packing also widens 16-bit numbers, and turns what lies transposed, so nothing is copied for
- * that alone.
- *
- * Each sum is added up in runs of at most DEPTH products, the runs in their order, by one thread: the bits do not
- * depend on the number of threads. */
+ * (product_tile.h) reads in order. The left operand is read in place, or, if it has 16 bits, packed by each thread for
+ * the strip of rows that it works on; for a weight's gradient, whose sums run over the rows, it is packed block by
+ * block. Packing also widens 16-bit numbers and transposes, so neither needs a copy of its own.
+ * Each sum is added up in runs of at most DEPTH products, and the runs in order, by one thread: the bits do not depend
+ * on the number of threads. */
 #include "backend/cpu/vector/product_parts.h"
 #include "backend/cpu/vector/product_tile.h"
 
-/* A tile of the result is on its way while its last sums are made. */
+/* Prefetches a tile of the result while its last sums are computed. */
 static void look_ahead(const vt_matrix *result, int64_t first, int64_t rows, int64_t column)
 {
     look_ahead_rows(result, first, rows, column, smaller(column + PANEL, result->columns), 1);
 }
 
-/* ---- the right operand: panels of PANEL columns, one behind another ---- */
+/* ---- the right operand: panels of PANEL columns, one after another ---- */
 
-/* Floats from panel to panel; a little more than it holds, so that panels do not fall on the same lines of a cache. */
+/* Floats from panel to panel; padded a little, so that panels do not compete for the same cache lines. */
 static int64_t panel_stride(int64_t deep)
 {
     return (deep + 1) * PANEL;
@@ -72,11 +70,10 @@ typedef struct {
     vt_matrix left;
     product_result to;
     const float *right;
-    int64_t deep, runs, panels; /* sums are added up in so many runs */
+    int64_t deep, runs, panels; /* number of runs of the sums */
 } strip_work;
 
-/* A strip's memory: the sums of one panel [rows × PANEL], and a left operand of 16 bits as [runs][rows × ROW_STRIDE].
- */
+/* A strip's memory: the sums of one panel [rows × PANEL], and a 16-bit left operand as [runs][rows × ROW_STRIDE]. */
 static int64_t strip_floats(const strip_work *w, int64_t rows)
 {
     return rows * (PANEL + (w->left.type == VT_FLOAT32 ? 0 : w->runs * ROW_STRIDE));
@@ -115,22 +112,23 @@ static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int
             const float *right = w->right + panel * stride + k * PANEL;
             const float *left = in_place ? w->left.data + first * left_stride + k : packed + run * rows * ROW_STRIDE;
             bool last = run + 1 == w->runs;
-            soon next = {(const char *)(right + stride), (int64_t)sizeof(float) * PANEL / tiles};
+            upcoming next = {(const char *)(right + stride), (int64_t)sizeof(float) * PANEL / tiles};
             for (int64_t tile = 0; tile < tiles; tile++, next.memory += depth * next.step) {
                 int64_t r = piece_begin(rows, tiles, tile), count = piece_begin(rows, tiles, tile + 1) - r;
                 if (last) look_ahead(&w->to.result, first + r, count, panel * PANEL);
                 if (last && w->to.finish != FINISH_SUM) look_ahead(&w->to.active, first + r, count, panel * PANEL);
                 product_by_rows(count, left + r * left_stride, left_stride, right, depth, sums + r * PANEL, PANEL,
                                 run > 0, next);
-                /* at once: the rows often lie a power of two apart, so that few of them fit the first cache */
+                /* in one pass: the rows are often a power of two apart, so only few of them fit the first-level
+                 * cache */
                 if (last) finish_sums(&w->to, sums + r * PANEL, first + r, count, panel * PANEL);
             }
         }
     }
 }
 
-/* Rows of a strip fill about a third of the second cache, and there are some strips for each thread; with few rows the
- * panels are dealt out, too. None of this touches the order of the sums. */
+/* The rows of a strip fill about a third of the second-level cache, and each thread gets several strips; with few rows
+ * the panels are divided among threads, too. None of this changes the order of the sums. */
 static void multiply_strips(vt_backend *backend, const strip_work *w)
 {
     int64_t threads = vt_cpu_threads(backend), tiles = pieces(w->to.result.rows, MOST_ROWS),
@@ -204,14 +202,13 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
     multiply_strips(backend, &w);
 }
 
-/* ---- dweight += dyᵀ x: the rows in blocks, of which x is packed for all threads, dy by each for its own columns ----
- */
+/* ---- dweight += dyᵀ x: the rows in blocks; x is packed for all threads, dy by each thread for its own columns ---- */
 
 typedef struct {
     vt_matrix x, dy;
     float *dweight, *dbias;
     double *bias_sums;     /* [dy.columns] */
-    int64_t tiles, panels; /* of dweight's rows (COLUMN_STRIDE each at most) and columns */
+    int64_t tiles, panels; /* of dweight's rows (at most COLUMN_STRIDE each) and columns */
     int64_t begin, depth;  /* rows of this block */
     bool last;             /* of the blocks */
     const float *right;    /* [panels][panel_stride(depth)]: this block of x */
@@ -224,10 +221,10 @@ static int64_t tile_begin(const gradient_work *w, int64_t tile)
 
 enum {
     MOST_TILES = 3,                               /* of a rectangle */
-    LEAST_COLUMNS = COLUMN_STRIDE - 2 * MOST_ROWS /* of a tile that is made smaller so that all threads have as many */
+    LEAST_COLUMNS = COLUMN_STRIDE - 2 * MOST_ROWS /* of a tile that is reduced so that all threads have equally many */
 };
 
-/* COLUMN_STRIDE columns, or those that there are, of the row at `index`. */
+/* Up to COLUMN_STRIDE columns of the row at `index`. */
 INLINE void pack_columns(const vt_matrix *from, int64_t index, int64_t column, float *to)
 {
     int64_t left = from->columns - column;
@@ -238,7 +235,7 @@ INLINE void pack_columns(const vt_matrix *from, int64_t index, int64_t column, f
     }
 }
 
-/* The columns of tiles first … end - 1 of dy's block, as [tiles][depth × COLUMN_STRIDE]; what lies behind a tile's own
+/* The columns of tiles first … end - 1 of dy's block, as [tiles][depth × COLUMN_STRIDE]; anything after a tile's own
  * columns is not read. */
 static void pack_left_columns(const gradient_work *w, int64_t first, int64_t end, float *to)
 {
@@ -252,7 +249,7 @@ static void pack_left_columns(const gradient_work *w, int64_t first, int64_t end
     }
 }
 
-/* The bias's part of a tile's columns, from the packed block: runs of 64 in float32, their sums in float64. */
+/* The bias's sums of a tile's columns, from the packed block: runs of 64 in float32, their sums in float64. */
 static void add_bias_sums(const gradient_work *w, int64_t tile, const float *left)
 {
     int64_t c = tile_begin(w, tile), count = tile_begin(w, tile + 1) - c;
@@ -265,8 +262,9 @@ static void add_bias_sums(const gradient_work *w, int64_t tile, const float *lef
     for (int64_t i = 0; i < count && w->last; i++) w->dbias[c + i] += (float)w->bias_sums[c + i];
 }
 
-/* Rows first … of dweight, columns of a panel. */
-static void add_rows(const gradient_work *w, int64_t first, int64_t rows, const float *left, int64_t panel, soon next)
+/* Rows first … of dweight, the columns of one panel. */
+static void add_rows(const gradient_work *w, int64_t first, int64_t rows, const float *left, int64_t panel,
+                     upcoming next)
 {
     int64_t columns = w->x.columns, column = panel * PANEL;
     const float *right = w->right + panel * panel_stride(w->depth);
@@ -283,7 +281,7 @@ static void add_rows(const gradient_work *w, int64_t first, int64_t rows, const 
         for (int64_t c = 0; column + c < columns; c++) to[r * columns + c] += sums[r * PANEL + c];
 }
 
-static void add_tile(const gradient_work *w, int64_t tile, const float *left, int64_t panel, soon next)
+static void add_tile(const gradient_work *w, int64_t tile, const float *left, int64_t panel, upcoming next)
 {
     int64_t first = tile_begin(w, tile), rows = tile_begin(w, tile + 1) - first, parts = pieces(rows, MOST_ROWS);
     next.step /= parts;
@@ -293,12 +291,12 @@ static void add_tile(const gradient_work *w, int64_t tile, const float *left, in
     }
 }
 
-/* dweight in rectangles of tiles × panels, a few for each thread, which packs the rectangle's part of dy. */
+/* Divides dweight into rectangles of tiles × panels, a few for each thread, which packs the rectangle's part of dy. */
 typedef struct {
     int64_t tile_groups, panel_groups;
 } rectangles;
 
-/* Sets w->tiles, too: as many for each thread and in each rectangle, and all of nearly the same size. */
+/* Also sets w->tiles: equally many for each thread and rectangle, all of nearly the same size. */
 static rectangles cut(gradient_work *w, int64_t threads)
 {
     int64_t least = pieces(w->dy.columns, COLUMN_STRIDE), tiles = MOST_TILES;
@@ -318,7 +316,8 @@ static void add_rectangle(const gradient_work *w, rectangles all, int64_t index,
     int64_t stride = panel_stride(w->depth), tile_floats = w->depth * COLUMN_STRIDE;
     pack_left_columns(w, first, end, left);
     for (int64_t panel = piece_begin(w->panels, all.panel_groups, panel_group); panel < last_panel; panel++) {
-        soon next = {(const char *)(w->right + (panel + 1) * stride), (int64_t)sizeof(float) * PANEL / (end - first)};
+        upcoming next = {(const char *)(w->right + (panel + 1) * stride),
+                         (int64_t)sizeof(float) * PANEL / (end - first)};
         for (int64_t tile = first; tile < end; tile++, next.memory += w->depth * next.step)
             add_tile(w, tile, left + (tile - first) * tile_floats, panel, next);
     }
@@ -339,10 +338,10 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
     if (shared == NULL || !vt_cpu_scratch_reserve(backend, scratch)) return;
     memset(shared, 0, (size_t)dy.columns * sizeof(double));
     all.bias_sums = shared;
-    /* cppcheck-suppress invalidPointerCast ; room behind the sums */
+    /* cppcheck-suppress invalidPointerCast ; the memory after the sums */
     float *packed = (float *)(shared + bias_room);
 #pragma omp parallel
-    for (int64_t block = 0; block < blocks; block++) { /* while one block is read, the next is packed: two in turn */
+    for (int64_t block = 0; block < blocks; block++) { /* while one block is read, the next is packed: two alternate */
         gradient_work w = all;
         float *to = packed + block % 2 * right;
         w.begin = piece_begin(x.rows, blocks, block);

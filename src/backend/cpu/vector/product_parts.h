@@ -1,13 +1,13 @@
-/* What products' kernels share, those in vector/ and amx/product.c: how rows are dealt out, and what becomes of sums.
- */
+/* What the products' kernels in vector/ and amx/product.c share: how rows are divided among threads, and how sums
+ * become results. */
 #ifndef VT_BACKEND_CPU_VECTOR_PRODUCT_PARTS_H
 #define VT_BACKEND_CPU_VECTOR_PRODUCT_PARTS_H
 
 #include "backend/cpu/vector/elements.h"
 #include "backend/cpu/vector/gelu.h"
 
-/* 0 … count - 1 in pieces for `threads` threads that take them one by one: `whole` ones of `size`, and from there on
- * smaller ones, so that all threads end at nearly the same time though one may be slower. */
+/* 0 … count - 1 in pieces for `threads` threads that take them one by one: `whole` pieces of `size`, then smaller ones,
+ * so that all threads end at nearly the same time even if one is slower. */
 typedef struct {
     int64_t count, size, whole, small, pieces;
 } shares;
@@ -15,7 +15,7 @@ typedef struct {
 static inline shares share_out(int64_t count, int64_t size, int64_t threads)
 {
     shares s = {.count = count, .size = size, .small = pieces(size, 4)};
-    int64_t last = threads * size / 2; /* what goes in small ones, at least */
+    int64_t last = threads * size / 2; /* at least this many go in small pieces */
     s.whole = count > last ? (count - last) / size : 0;
     s.pieces = s.whole + pieces(count - s.whole * size, s.small);
     return s;
@@ -27,7 +27,7 @@ static inline int64_t share_begin(const shares *s, int64_t index)
     return smaller(s->count, (index - small) * s->size + small * s->small);
 }
 
-/* Asks for rows first … first + rows - 1, columns begin … end - 1 of a matrix. */
+/* Prefetches rows first … first + rows - 1, columns begin … end - 1 of a matrix. */
 INLINE void look_ahead_rows(const vt_matrix *matrix, int64_t first, int64_t rows, int64_t begin, int64_t end, int write)
 {
     int64_t size = (int64_t)vt_type_size(matrix->type);
@@ -44,7 +44,7 @@ INLINE void look_ahead_rows(const vt_matrix *matrix, int64_t first, int64_t rows
 
 typedef enum { FINISH_SUM, FINISH_ERF, FINISH_TANH } finish_kind;
 
-/* Where a product's sums go. */
+/* Where a product's sums are stored. */
 typedef struct {
     vt_matrix result, active; /* active: gelu(result), unless FINISH_SUM */
     const float *bias;        /* NULL, or [columns] */
@@ -72,7 +72,7 @@ INLINE void finish_vector(finish_kind finish, const product_result *to, vector s
         store_some(&to->active, at, value, count);
 }
 
-/* Results of one type, a constant: the loop then holds no others. */
+/* Results of one type, a constant, so that the loop contains no others. */
 INLINE void finish_rows(vt_type type, finish_kind finish, product_result to, const float *sums, int64_t width,
                         int64_t first, int64_t rows, int64_t column, int64_t columns)
 {
@@ -85,8 +85,8 @@ INLINE void finish_rows(vt_type type, finish_kind finish, product_result to, con
     }
 }
 
-/* Sums [rows × columns], `width` apart, of the result's rows first …, columns column …; what lies beyond it is left
- * out. The result and its GELU are of one type. */
+/* Stores sums [rows × columns], `width` apart, as the result's rows first …, columns column …, without those beyond it.
+ * The result and its GELU have the same type. */
 INLINE void finish_block(const product_result *to, const float *sums, int64_t width, int64_t first, int64_t rows,
                          int64_t column, int64_t columns)
 {

@@ -1,27 +1,26 @@
-/* The inner loop of the large matrix products: a tile of rows × PANEL sums that stays in registers while the depth
- * runs. The left operand's numbers are spread over a vector one by one, each for a whole row of the tile: two threads
- * that share a core share its decoders, and of the tiles that fit the registers this one needs the fewest
- * instructions. */
+/* The inner loop of the large matrix products: a tile of rows × PANEL sums that stays in registers along the depth.
+ * Each number of the left operand is broadcast over a vector for a whole row of the tile: two threads that share a core
+ * share its decoders, and of the tiles that fit the registers this one needs the fewest instructions. */
 #ifndef VT_BACKEND_CPU_VECTOR_PRODUCT_TILE_H
 #define VT_BACKEND_CPU_VECTOR_PRODUCT_TILE_H
 
 #include "backend/cpu/vector/vector.h"
 
 enum {
-    WIDE = LANES == 16 ? 4 : 2, /* vectors of a tile's row */
-    PANEL = WIDE * LANES,       /* columns of the result that are made at once */
-    MOST_ROWS = 6,              /* of a tile: 24 sums in 32 registers, 12 in 16 */
-    COLUMN_STRIDE = 48,         /* of a packed left operand that lies column by column: full tiles side by side */
-    DEPTH = 384,                /* at most so many products are added up before the sums are added to others */
-    ROW_STRIDE = DEPTH + 16,    /* of a packed left operand that lies row by row: no power of two */
-    STEPS = 4                   /* of the depth, written out one behind another */
+    WIDE = LANES == 16 ? 4 : 2, /* vectors in a tile's row */
+    PANEL = WIDE * LANES,       /* columns of the result that are computed at once */
+    MOST_ROWS = 6,              /* rows of a tile: 24 sums in 32 registers, 12 in 16 */
+    COLUMN_STRIDE = 48,         /* row length of a left operand packed by columns: full tiles side by side */
+    DEPTH = 384,                /* maximum number of products that are added up before the sum is added to others */
+    ROW_STRIDE = DEPTH + 16,    /* row length of a left operand packed by rows: no power of two */
+    STEPS = 4                   /* unrolled steps of the depth */
 };
 
-/* Memory that is read soon: it is asked for while a tile is made, `step` bytes for each of its depth. */
+/* Memory that is read soon: prefetched while a tile is computed, `step` bytes for each step of its depth. */
 typedef struct {
     const char *memory;
     int64_t step;
-} soon;
+} upcoming;
 
 /* One step of the depth. */
 INLINE void add_products(int rows, const float *a, int64_t a_row, const float *b, vector sum[MOST_ROWS][WIDE])
@@ -40,7 +39,7 @@ INLINE void add_products(int rows, const float *a, int64_t a_row, const float *b
 /* to [rows × PANEL] (+)= a b: a's element (i, k) is a[i·a_row + k·a_column], b lies in rows of PANEL. rows is a
  * constant where this is inlined. */
 INLINE void product_tile(int rows, const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t depth,
-                         float *to, int64_t to_stride, bool add, soon ahead)
+                         float *to, int64_t to_stride, bool add, upcoming ahead)
 {
     vector sum[MOST_ROWS][WIDE];
 #pragma GCC unroll 6
@@ -77,7 +76,8 @@ INLINE void product_tile(int rows, const float *a, int64_t a_row, int64_t a_colu
 
 /* The same for any number of rows up to MOST_ROWS; a lies row by row. */
 static __attribute__((noinline)) void product_by_rows(int64_t rows, const float *a, int64_t a_row, const float *b,
-                                                      int64_t depth, float *to, int64_t to_stride, bool add, soon ahead)
+                                                      int64_t depth, float *to, int64_t to_stride, bool add,
+                                                      upcoming ahead)
 {
 #define PRODUCT_STEPS a_row, 1
     switch (rows) {
@@ -90,7 +90,7 @@ static __attribute__((noinline)) void product_by_rows(int64_t rows, const float 
 
 /* a lies column by column, COLUMN_STRIDE apart. */
 static __attribute__((noinline)) void product_by_columns(int64_t rows, const float *a, const float *b, int64_t depth,
-                                                         float *to, int64_t to_stride, bool add, soon ahead)
+                                                         float *to, int64_t to_stride, bool add, upcoming ahead)
 {
 #define PRODUCT_STEPS 1, COLUMN_STRIDE
     switch (rows) {

@@ -1,17 +1,17 @@
-/* Small matrix products on packed operands: what attention and the large products are made of. A tile of sums stays in
- * registers while the depth runs; each sum is added up in the order of the depth, so results do not depend on how the
- * work around is split. */
+/* Small matrix products on packed operands: the building blocks of attention and of the large products. A tile of sums
+ * stays in registers along the depth; each sum is added up in the order of the depth, so results do not depend on how
+ * the work is divided. */
 #ifndef VT_BACKEND_CPU_VECTOR_TILE_H
 #define VT_BACKEND_CPU_VECTOR_TILE_H
 
 #include "backend/cpu/vector/vector.h"
 
 enum {
-    TILE_VECTORS = LANES == 16 ? 4 : 2, /* of a full tile: with 32 registers 6 × 4 sums, with 16 6 × 2 */
+    TILE_VECTORS = LANES == 16 ? 4 : 2, /* rows of a full tile: with 32 registers 6 × 4 sums, with 16 6 × 2 */
     TILE_ROWS = 6
 };
 
-/* What becomes of a tile's sums. */
+/* How a tile's sums are stored. */
 typedef enum {
     TILE_SET,   /* c = sums */
     TILE_ADD,   /* c += sums */
@@ -19,12 +19,12 @@ typedef enum {
     TILE_TIMES  /* c = factor · (sums - less) */
 } tile_finish;
 
-/* Beside c of TILE_POWER and TILE_TIMES: a number for each row, and a factor for each element, as far apart as c's. */
+/* For TILE_POWER and TILE_TIMES: a number for each row, and a factor for each element with the same strides as c. */
 typedef struct {
     const float *less, *factor;
 } tile_beside;
 
-/* Of TILE_ADD, too, 0: sums that begin with c have the compiler (gcc 12) bring all of them to the stack and back. */
+/* Also for TILE_ADD the sums begin with 0: if they begin with c, gcc 12 moves all of them to the stack and back. */
 INLINE vector tile_begin(tile_finish finish, tile_beside beside, int64_t row)
 {
     if (finish == TILE_ADD || finish == TILE_SET) return (vector){0};

@@ -30,14 +30,14 @@ typedef uint32_t vector_word __attribute__((vector_size(LANES * 4)));
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* ---- how work is cut ---- */
+/* ---- how work is divided ---- */
 
 static inline int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-/* How many pieces of at most `most` hold `count`. */
+/* How many pieces of at most `most` are needed for `count`. */
 static inline int64_t pieces(int64_t count, int64_t most)
 {
     return (count + most - 1) / most;
@@ -98,7 +98,7 @@ INLINE bool any_lane(vector_bits mask)
 #endif
 }
 
-/* The larger one; b where either is NaN (as x86's own instruction has it). */
+/* The larger one; b if either is NaN (as x86's own instruction does). */
 INLINE vector largest(vector a, vector b)
 {
 #if defined(__AVX512F__)
@@ -112,7 +112,7 @@ INLINE vector largest(vector a, vector b)
 #endif
 }
 
-/* |x|, or `most` where that is smaller; any of both where x is NaN. */
+/* min(|x|, most); either of them if x is NaN. */
 INLINE vector size_up_to(float most, vector x)
 {
 #if defined(__AVX512DQ__)
@@ -122,7 +122,7 @@ INLINE vector size_up_to(float most, vector x)
 #endif
 }
 
-/* 1 / x to 2e-7, x finite and not 0: one Newton step after the processor's estimate, where division takes longer. */
+/* 1 / x to 2e-7, x finite and not 0: one Newton step after the processor's estimate; a division takes longer. */
 INLINE vector reciprocal(vector x)
 {
 #if defined(__AVX512F__)
@@ -133,7 +133,7 @@ INLINE vector reciprocal(vector x)
 #endif
 }
 
-/* The lanes' sum, always in the same order: of each half and the other, then of what remains. */
+/* The sum of the lanes, always in the same order: lanes are added half to half until one is left. */
 INLINE float sum_lanes(vector value)
 {
 #if defined(__AVX512F__)
@@ -147,10 +147,10 @@ INLINE float sum_lanes(vector value)
 #endif
 }
 
-/* The lanes of both by turns: a0 b0 a1 b1 …, the lower halves (upper: the upper ones). */
+/* Interleaves the lanes of both: a0 b0 a1 b1 …, of the lower halves (upper: of the upper ones). */
 INLINE vector interleave(vector a, vector b, int upper)
 {
-#if defined(__clang__) /* which knows only constant places */
+#if defined(__clang__) /* it takes only constant indices */
     vector all[2] = {a, b}, mixed;
     for (int i = 0; i < LANES; i++) mixed[i] = all[i % 2][i / 2 + (upper ? LANES / 2 : 0)];
     return mixed;
@@ -182,21 +182,20 @@ INLINE void transpose(vector rows[LANES])
     }
 }
 
-/* 2^fraction · 2^n, scaled by adding to the exponent. `shifted` is n + 1.5·2^23, whose lowest bits hold n. */
+/* 2^fraction · 2^n, by adding to the exponent. `shifted` is n + 1.5·2^23, whose lowest bits hold n. */
 INLINE vector scale_power(vector power, vector shifted)
 {
-    return (vector)((vector_word)power +
-                    ((vector_word)shifted << 23)); /* unsigned: keys that are padding may overflow */
+    return (vector)((vector_word)power + ((vector_word)shifted << 23)); /* unsigned: padded keys may overflow */
 }
 
-/* 2^x for x <= 127; below -80 it is 2^-80 (8e-25), which is as good as 0 beside the largest weight or activation: less
- * would make denormal numbers of what it is multiplied by, each of which takes the processor a hundred cycles and more.
- * Relative error below 2e-7. */
+/* 2^x for x <= 127; below -80 it is 2^-80 (8e-25), which is negligible beside the largest weight or activation: smaller
+ * results would turn what they are multiplied with into denormal numbers, each of which costs the processor a hundred
+ * cycles and more. Relative error below 2e-7. */
 static const float smallest_exponent = -80;
 
 #if defined(__AVX512F__)
-/* 2^(i/32) comes from a table in two registers, what is left of x, |f| <= 1/64, from 1 + c1 f + c2 f²: c1 = ln 2 +
- * ¾ ln³2/6 / 64² takes three quarters off the largest error that the cube leaves (Chebyshev). */
+/* 2^(i/32) comes from a table in two registers; the remainder f, |f| <= 1/64, gives 1 + c1 f + c2 f²: c1 = ln 2 + ¾
+ * ln³2/6 / 64² removes three quarters of the largest error that the missing cube causes (Chebyshev). */
 INLINE vector exp2_vector(vector x)
 {
     static const float powers[2 * LANES] = {
@@ -206,8 +205,8 @@ INLINE vector exp2_vector(vector x)
         0x1.93737cp0f, 0x1.9c4918p0f, 0x1.a5503cp0f, 0x1.ae89fap0f, 0x1.b7f77p0f,  0x1.c199bep0f, 0x1.cb720ep0f,
         0x1.d5818ep0f, 0x1.dfc974p0f, 0x1.ea4afap0f, 0x1.f50766p0f,
     };
-    const vector shift = splat(0x1.8p18f);    /* beside it numbers are multiples of 1/32 */
-    x = largest(splat(smallest_exponent), x); /* a NaN stays one */
+    const vector shift = splat(0x1.8p18f);    /* float32 numbers near it are multiples of 1/32 */
+    x = largest(splat(smallest_exponent), x); /* a NaN stays NaN */
     vector shifted = x + shift, nearest = shifted - shift, f = x - nearest;
     vector power = (vector)_mm512_permutex2var_ps((__m512)load(powers), (__m512i)shifted, (__m512)load(powers + LANES));
     power += power * (f * (splat(2.40226507e-1f) * f + splat(6.93157346e-1f)));
@@ -219,7 +218,7 @@ INLINE vector exp2_vector(vector x)
 INLINE vector exp2_vector(vector x)
 {
     const vector shift = splat(0x1.8p23f);
-    x = largest(splat(smallest_exponent), x); /* a NaN stays one */
+    x = largest(splat(smallest_exponent), x); /* a NaN stays NaN */
     vector shifted = x + shift, f = x - (shifted - shift);
     vector power = splat(1.53533561e-4f);
     power = power * f + splat(1.33988773e-3f);
@@ -232,8 +231,8 @@ INLINE vector exp2_vector(vector x)
 }
 #endif
 
-/* ln x for normal x > 0; what is not finite stays. x = 2^n m with m between the square roots of ½ and 2; ln m =
- * 2 artanh(t), t = (m - 1) / (m + 1), |t| < 0.172: its series up to t^9 leaves out less than 1e-9. */
+/* ln x for normal x > 0; non-finite values stay. x = 2^n m with m between the square roots of ½ and 2; ln m = 2
+ * artanh(t), t = (m - 1) / (m + 1), |t| < 0.172: its series up to t^9 omits less than 1e-9. */
 INLINE vector log_vector(vector x)
 {
     const vector_bits root = (vector_bits)splat(0.707106781f);
@@ -260,7 +259,7 @@ void VT_KERNEL(vt_vector_optimizer_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_patches_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_product_fill)(vt_backend *backend);
 
-/* Those on tiles. */
+/* The rows on tiles. */
 void VT_KERNEL(vt_tiles_attention_backward_fill)(vt_backend *backend);
 void VT_KERNEL(vt_tiles_attention_forward_fill)(vt_backend *backend);
 void VT_KERNEL(vt_tiles_limits_fill)(vt_backend *backend);
