@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* To nearest, ties to even; a NaN stays one. */
+/* To nearest, ties to even; a NaN stays NaN. */
 static inline uint16_t vt_bfloat16_round(float value)
 {
     uint32_t bits;

@@ -5,13 +5,13 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Reads the next line, its end included, into *line (malloc'd, of *size bytes, grown as needed; NULL and 0 at first;
- * free() it). Its length, or 0 at the end of the file and where it can't be read (ferror). Ends the program when there
- * is no memory for it: to getline that looks like the file's end. */
+/* Reads the next line, including its end, into *line (malloc'd, of *size bytes, grown as needed; start with NULL and 0;
+ * free() it). Returns its length, or 0 at the end of the file and on a read error (ferror). Ends the program if there
+ * is no memory for the line, which getline would report like the end of the file. */
 size_t vt_file_line(FILE *file, char **line, size_t *size);
 
-/* What stdio still holds goes out only now, and may fail only now. Closes `file`; `written` says whether all that went
- * before succeeded. True when all is written; else errno is the first failure's. */
+/* Flushes and closes `file`: data that stdio still holds are only written here, and this may fail. `written` says
+ * whether all earlier writes succeeded. True if everything is written; otherwise errno is the first failure's. */
 bool vt_file_close(FILE *file, bool written);
 
 #endif

@@ -1,6 +1,6 @@
 /* IEEE 754 half precision: 5 bits of exponent, 10 of mantissa. The largest number is 65504, the smallest normal one
- * 2^-14, subnormal ones are multiples of 2^-24. By the processor's own instructions where the compiler may use them
- * (F16C), else by these lines: the bits are the same, also a NaN's. */
+ * 2^-14, subnormal ones are multiples of 2^-24. Uses the processor's instructions if the compiler may (F16C), otherwise
+ * the code below: both give the same bits, for a NaN, too. */
 #ifndef VT_BASE_FLOAT16_H
 #define VT_BASE_FLOAT16_H
 
@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-/* To nearest, ties to even; from 65520 on it is infinity. A NaN becomes quiet and keeps its upper bits. */
+/* To nearest, ties to even; from 65520 on infinity. A NaN becomes quiet and keeps its upper bits. */
 static inline uint16_t vt_float16_round(float value)
 {
 #if defined(__F16C__)
@@ -23,7 +23,7 @@ static inline uint16_t vt_float16_round(float value)
     uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
     float magnitude;
     memcpy(&magnitude, &size, sizeof magnitude);
-    /* the neighbours of ½ are multiples of 2^-24, as subnormal halves are: the sum rounds as is wanted */
+    /* numbers near ½ are multiples of 2^-24, as subnormal halves are: the sum rounds as needed */
     float sum = magnitude + 0.5f;
     memcpy(&sum_bits, &sum, sizeof sum_bits);
     uint32_t subnormal = sum_bits - 0x3f000000;
@@ -44,7 +44,7 @@ static inline float vt_float16_widen(uint16_t half)
     uint32_t normal = (size << 13) + other_bias;
     uint32_t special = (normal + other_bias) | (size > 0x7c00 ? 0x400000 : 0);
     float base, sum, value;
-    /* 2^-14 more than it is, so that no subnormal float32 is made: they are slow */
+    /* 2^-14 is added and subtracted so that no subnormal float32 arises: they are slow */
     subnormal_bits = (size << 13) + least_normal;
     memcpy(&base, &least_normal, sizeof base);
     memcpy(&sum, &subnormal_bits, sizeof sum);

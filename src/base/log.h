@@ -1,5 +1,5 @@
 /* The log: lines "2025-11-13 21:35:55,423 - root - INFO - ..." (the format of Python's logging, which the tutorials'
- * log parsers expect) on standard output and, once vt_log_open was called, in the run's out.log. */
+ * log parsers expect) on standard output and, after vt_log_open, in the run's out.log. */
 #ifndef VT_BASE_LOG_H
 #define VT_BASE_LOG_H
 
@@ -7,28 +7,29 @@
 
 #include "base/status.h"
 
-/* From here on lines also go to the file `path`: made anew, or its end when `append`. */
+/* From here on lines also go to the file `path`, which is created, or continued if `append`. */
 vt_status vt_log_open(const char *path, bool append);
 
-/* Closes the file. Fails when a line could not be written, standard output included (a full disk, say). */
+/* Closes the file. Fails if a line could not be written (a full disk, say), to standard output or to the file. */
 vt_status vt_log_close(void);
 
-/* Calls prepare(context) before each line: what stands below the log on a terminal must make way. NULL: nothing to
+/* prepare(context) is called before each line, to clear what is drawn below the log on a terminal. NULL: nothing to
  * call. */
 void vt_log_before_line(void (*prepare)(void *context), void *context);
 
-/* A reader thread may log at any time: who draws below the log does so between these two, and so is prepare called. */
+/* Locks the log: a reader thread may log at any time, so code that draws below the log does so between these two calls.
+ * prepare is called with the lock held. */
 void vt_log_lock(void);
 void vt_log_unlock(void);
 
-/* From here on only the file gets lines, if there is one: of several ranks the first speaks. */
+/* From here on lines go only to the file, if there is one: of several ranks only the first prints. */
 void vt_log_mute(void);
 
-/* Lines of vt_log_detail are for the file and for programs that read the log; when this is called with true, standard
+/* vt_log_detail writes lines for the file and for programs that read the log; after this is called with true, standard
  * output does not get them. */
 void vt_log_hide_details(bool hide);
 
-/* Why the run ends, as an ERROR line in the file only: the command prints it itself. */
+/* Writes why the run ends as an ERROR line to the file only: the command prints it itself. */
 void vt_log_failure(const char *reason);
 
 void vt_log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Of x86-64, and of 64-bit ARM with pages of 4 kB. */
+/* On x86-64, and on 64-bit ARM with pages of 4 kB. */
 #define LARGE_PAGE ((size_t)2 << 20)
 
 static void (*last_words)(void *context, const char *message);
@@ -18,7 +18,7 @@ void vt_memory_last_words(void (*tell)(void *context, const char *message), void
     last_context = context;
 }
 
-/* Without the exit handlers: those of libraries may want memory, and threads are still at work. */
+/* Skips the exit handlers: those of libraries may need memory, and threads are still running. */
 void vt_memory_exhausted(size_t bytes, const char *purpose)
 {
     char message[256];
@@ -46,7 +46,7 @@ void *vt_reallocate(void *memory, size_t count, size_t size, const char *purpose
     return grown;
 }
 
-/* Whole large pages only, so that no more is taken than was asked for. */
+/* Whole large pages only, so that no more is used than was requested. */
 void *vt_allocate_large(size_t bytes)
 {
     const size_t whole = bytes / LARGE_PAGE * LARGE_PAGE;

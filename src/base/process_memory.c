@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* A "VmRSS:   1234 kB" line of /proc/self/status. */
+/* The number of a line of /proc/self/status such as "VmRSS: 1234 kB". */
 static double status_bytes(const char *format)
 {
     double kilobytes = 0;
@@ -16,7 +16,7 @@ static double status_bytes(const char *format)
     return 1024 * kilobytes;
 }
 
-/* The number behind `format` in the first line of a file of the system that has it, or -1. */
+/* The number after `format` in the first line of a system file that matches, or -1. */
 static double system_number(const char *path, const char *format)
 {
     FILE *file = fopen(path, "r");

@@ -21,7 +21,7 @@ void vt_profile_pretend(bool pretends)
 #include <stdio.h>
 #include <stdlib.h>
 
-/* NVTX loads what this names; nsys, ncu and others set it. */
+/* NVTX loads the library that this names; nsys, ncu and other tools set it. */
 static bool is_on(void)
 {
     static int known = -1;
@@ -63,7 +63,8 @@ const char *vt_profile_obstacle(void)
 {
     int gpus = 0;
     if (!is_on())
-        return "no profiler listens; start the run under `nsys profile -c cudaProfilerApi`, as the scripts of submit/ "
+        return "no profiler is attached; start the run under `nsys profile -c cudaProfilerApi`, as the scripts of "
+               "submit/ "
                "do with ENABLE_PROFILING=1";
     if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0)
         return "nsys starts with the first call to a GPU, and no GPU can be used here; run it on a machine with one";

@@ -1,24 +1,24 @@
-/* What a profiler sees: named ranges (NVTX), and the steps that are to be recorded (cudaProfilerStart and Stop, for
- * `nsys profile -c cudaProfilerApi`). Without CUDA's headers at build time, and without a profiler at run time,
- * nothing. */
+/* For profilers: named ranges (NVTX), and the steps to record (cudaProfilerStart and Stop, for `nsys profile -c
+ * cudaProfilerApi`). Does nothing without CUDA's headers at build time or without a profiler at run time. */
 #ifndef VT_BASE_PROFILE_H
 #define VT_BASE_PROFILE_H
 
 #include <stdbool.h>
 
-/* Ranges nest. The name is formatted only when a profiler listens. */
+/* Ranges nest. The name is formatted only if a profiler is attached. */
 void vt_range_begin(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vt_range_end(void);
 
 void vt_profile_start(void);
 void vt_profile_stop(void);
 
-/* Why vt_profile_start would record nothing, and what to do: the end of a sentence. NULL: a profiler listens. */
+/* Why vt_profile_start would record nothing, and what to do, as the end of a sentence. NULL: a profiler is attached. */
 const char *vt_profile_obstacle(void);
 
-/* Between the two, where a profiler listens: steps are to run uncaptured, unless profile_graphs. */
+/* Begin and end of recording, if a profiler is attached: steps in between should not run as CUDA graphs, unless
+ * profile_graphs. */
 bool vt_profile_records(void);
-/* The same without a profiler, for who takes a step apart otherwise (bench/gpu_step). */
+/* The same without a profiler, for programs that take a step apart in other ways (bench/gpu_step). */
 void vt_profile_pretend(bool records);
 
 #endif

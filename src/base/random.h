@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* Before a function that CUDA kernels call, too. */
+/* Precedes functions that CUDA kernels call, too. */
 #ifdef __CUDACC__
 #define VT_ON_DEVICE_TOO __host__ __device__
 #else
@@ -48,10 +48,10 @@ uint64_t vt_random_name_key(const char *name);
 /* Element `index` of the stream (seed, name): uniform in (0, 1) with 53 bits. */
 double vt_random_element(uint64_t seed, uint64_t name_key, uint64_t index);
 
-/* The standard normal's inverse distribution function, |relative error| < 1e-15 (Wichura, AS 241, PPND16). */
+/* The inverse of the standard normal distribution function, |relative error| < 1e-15 (Wichura, AS 241, PPND16). */
 double vt_random_normal_quantile(double p);
 
-/* Fills order[0..count-1] with a permutation of 0..count-1 that depends on (seed, epoch) alone (Fisher-Yates). */
+/* Fills order[0..count-1] with a permutation of 0..count-1 that depends only on (seed, epoch) (Fisher-Yates). */
 void vt_random_permutation(uint64_t seed, uint64_t epoch, int64_t count, int64_t *order);
 
 #endif

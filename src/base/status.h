@@ -6,10 +6,10 @@
 
 #include <stdbool.h>
 
-/* VT_STOPPED: ended before its end because that was wished (a signal, max_time), with all saved; nothing is noted. */
+/* VT_STOPPED: ended early on request (a signal, max_time), with everything saved; nothing is noted. */
 typedef enum { VT_OK = 0, VT_ERROR = 1, VT_STOPPED = 2 } vt_status;
 
-/* Notes a failure and returns VT_ERROR. The first note since vt_error_clear stands: it is the root cause. */
+/* Notes a failure and returns VT_ERROR. Only the first note since vt_error_clear is kept: it is the root cause. */
 vt_status vt_error_note(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Puts "context: " before the noted sentence, for a caller that knows what the callee could not. Returns VT_ERROR. */
@@ -29,7 +29,7 @@ typedef struct {
     char place[128];
 } vt_error;
 
-void vt_error_move_out(vt_error *error); /* this thread's note into *error; the thread's is cleared */
+void vt_error_move_out(vt_error *error); /* moves this thread's note into *error */
 void vt_error_move_in(const vt_error *error);
 
 /* All three need `vt_status status = VT_OK;` and a label `done:` in the function. */
@@ -51,7 +51,7 @@ void vt_error_move_in(const vt_error *error);
         if (status != VT_OK) goto done;                                                                                \
     } while (0)
 
-/* For what only a bug can cause: says where, and aborts. Of memory that runs out, base/memory.h tells. */
+/* For what only a bug can cause: says where, and aborts. For memory that runs out see base/memory.h. */
 #define VT_ASSERT(condition)                                                                                           \
     do {                                                                                                               \
         if (!(condition)) vt_assertion_failed(#condition, __FILE__, __LINE__);                                         \

@@ -67,7 +67,7 @@ double vt_text_plain_nan(double value)
     return isnan(value) ? (double)NAN : value;
 }
 
-/* Fewest digits would make 6e+02 of 600. */
+/* With the fewest digits 600 would become 6e+02. */
 static bool write_whole(double value, char buffer[VT_NUMBER_SIZE])
 {
     if (!(fabs(value) < 1e15) || value != trunc(value)) return false;
@@ -127,7 +127,7 @@ bool vt_text_to_double(const char *string, double *value)
     return true;
 }
 
-/* Levenshtein distance, two rows; of letters in any case. */
+/* Levenshtein distance with two rows, ignoring case. */
 static size_t edit_distance(const char *a, const char *b)
 {
     size_t columns = strlen(b) + 1;

@@ -14,7 +14,7 @@ static union {
     unsigned char bytes[VT_CORES_BYTES];
 } process;
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
-static bool pinned; /* by vt_threads_pin */
+static bool pinned; /* set by vt_threads_pin */
 
 static bool bound_by_openmp(void)
 {
@@ -32,7 +32,8 @@ static void find_cores(void)
         if (sched_getaffinity(0, VT_CORES_BYTES, &process.set) < 0) memset(&process, 0, sizeof process);
         return;
     }
-    for (int place = 0; place < omp_get_num_places(); place++) { /* OpenMP has moved this thread to the first already */
+    for (int place = 0; place < omp_get_num_places();
+         place++) { /* OpenMP has already moved this thread to the first core */
         int count = omp_get_place_num_procs(place);
         int *cores = calloc((size_t)count + 1, sizeof *cores);
         if (cores == NULL) continue;
@@ -52,8 +53,9 @@ void vt_threads_wait_shortly(char *const *arguments)
 {
     if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) return;
     if (setenv("GOMP_SPINCOUNT", "2000", 1) != 0) return;
-    if (bound_by_openmp()) sched_setaffinity(0, VT_CORES_BYTES, process_cores()); /* or there would be but one core */
-    execv("/proc/self/exe", arguments); /* returns only where that can't be: then the threads spin as they do */
+    if (bound_by_openmp())
+        sched_setaffinity(0, VT_CORES_BYTES, process_cores()); /* otherwise there would be only one core */
+    execv("/proc/self/exe", arguments); /* returns only if that fails: then the threads spin as usual */
 }
 
 void vt_threads_cores(unsigned char cores[VT_CORES_BYTES])
@@ -62,7 +64,7 @@ void vt_threads_cores(unsigned char cores[VT_CORES_BYTES])
     memcpy(cores, process.bytes, VT_CORES_BYTES);
 }
 
-/* Core number `index` of the process, as a set. */
+/* Core number `index` of the process's cores, as a set. */
 static bool single_core(int index, unsigned char cores[VT_CORES_BYTES])
 {
     memset(cores, 0, VT_CORES_BYTES);

@@ -6,7 +6,7 @@
 
 enum { LINE_WIDTH = 78 };
 
-/* The code point of the character at *text, which moves behind it. */
+/* The code point of the character at *text; moves *text past it. */
 static unsigned next_character(const unsigned char **text)
 {
     unsigned first = *(*text)++;
@@ -72,7 +72,7 @@ void vt_troff_print_lines(FILE *file, const char *text)
             fputc('\n', file);
             column = 0;
             vt_text_close(&word);
-            continue; /* the word again, as the first of its line */
+            continue; /* then the word begins the next line */
         }
         if (column > 0) fputc(' ', file);
         fputs(word.characters, file);

@@ -1,14 +1,13 @@
-/* Text as the source of a man page has it (groff_man(7), mandoc's man(7)). */
+/* Text in the source form of a man page (groff_man(7), mandoc's man(7)). */
 #ifndef VT_BASE_TROFF_H
 #define VT_BASE_TROFF_H
 
 #include <stdio.h>
 
-/* The text (UTF-8) with all that troff would take for its own marks escaped: for a piece of a line that begins with
- * something else. */
+/* The text (UTF-8) with everything escaped that troff would interpret; for text that does not begin a line. */
 void vt_troff_print(FILE *file, const char *text);
 
-/* The same on lines of its own, broken between words. */
+/* The same as whole lines, broken between words. */
 void vt_troff_print_lines(FILE *file, const char *text);
 
 #endif

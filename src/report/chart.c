@@ -71,7 +71,7 @@ static double position(const axis *range, double value)
     return (value - range->low) / (range->high - range->low);
 }
 
-/* 1, 2 or 5 times a power of ten; on a logarithmic axis 1, 2, 5 of each decade. Returns how many. */
+/* Steps of 1, 2 or 5 times a power of ten; on a logarithmic axis 1, 2 and 5 of each decade. Returns how many. */
 static int place_ticks(const axis *range, int wanted, double ticks[MOST_TICKS])
 {
     int count = 0;
@@ -122,7 +122,7 @@ static void append_axes(vt_text *html, const vt_chart *chart, const chart_frame 
 
 /* ---- lines ---- */
 
-/* Points of at most MOST_POINTS runs of neighbours: means of those that are numbers. */
+/* At most MOST_POINTS points: each the mean of neighbouring numbers. */
 static void append_points(vt_text *html, const vt_line *line, const chart_frame *frame, const axis *x, const axis *y)
 {
     const double right = frame->width - frame->right, bottom = frame->height - frame->bottom;

@@ -1,5 +1,5 @@
-/* Line charts as SVG inside of HTML pages: they scale with the page, take their colours from its style (page.h), and
- * need no script. */
+/* Line charts as SVG in HTML pages: they scale with the page, take their colours from its style (page.h), and need no
+ * script. */
 #ifndef VT_REPORT_CHART_H
 #define VT_REPORT_CHART_H
 
@@ -12,23 +12,23 @@ typedef enum { VT_LINE_PLAIN, VT_LINE_FAINT, VT_LINE_DOTS, VT_LINE_DASHED } vt_l
 
 typedef struct {
     const char *name;
-    const double *x, *y;   /* [count]; points that are no numbers break the line */
-    int64_t count, stride; /* stride: elements from one value to the next, of both; 0: 1 */
+    const double *x, *y;   /* [count]; NaN and infinity interrupt the line */
+    int64_t count, stride; /* stride: elements from one value to the next, in both; 0: 1 */
     vt_line_style style;
-    int colour; /* 0, 1, …: of the page's palette; -1: grey */
+    int colour; /* 0, 1, …: from the page's palette; -1: grey */
 } vt_line;
 
 typedef struct {
-    const char *title, *x_name, *y_name;
+    const char *title, *x_name;
     const vt_line *lines;
     int line_count;
-    bool may_be_logarithmic; /* where the values, all above 0, span more than a factor of 4 */
+    bool may_be_logarithmic; /* logarithmic if the values, all above 0, span more than a factor of 4 */
     bool from_zero;          /* the y axis begins at 0 */
-    bool percent;            /* y is a share, 0 … 1 */
+    bool percent;            /* y is a fraction, 0 … 1 */
     bool small;              /* one of many side by side: no legend */
 } vt_chart;
 
-/* A <figure>. A line of more than a few hundred points becomes means of neighbours. */
+/* A <figure>. In a line of more than a few hundred points, neighbours are averaged. */
 void vt_chart_append(vt_text *html, const vt_chart *chart);
 
 /* Horizontal bars: parts of a whole. */
@@ -38,11 +38,11 @@ typedef struct {
     int colour;
 } vt_bar;
 
-/* A <figure>; format(value) is written behind each name with its share. Bars of 0 are left out. */
+/* A <figure>; format(value) follows each name with its percentage. Bars of 0 are left out. */
 void vt_bars_append(vt_text *html, const char *title, const vt_bar *bars, int count,
                     const char *(*format)(double value, char buffer[VT_NUMBER_SIZE]));
 
-/* 5 significant digits, without an exponent where that is short: for people. */
+/* 5 significant digits, without an exponent if that is short. */
 const char *vt_number_short(double value, char buffer[VT_NUMBER_SIZE]);
 
 #endif

@@ -24,7 +24,7 @@ typedef struct {
     char labels[MOST_TICKS][24];
 } colour_scale;
 
-/* ---- drawing; what lies outside of the image is left out ---- */
+/* ---- drawing; pixels outside the image are skipped ---- */
 
 static void fill(vt_image *image, int left, int top, int width, int height, uint32_t colour)
 {
@@ -148,7 +148,7 @@ static void draw_bar(vt_image *image, int left, int top, int height, const colou
     for (int y = 0; y < height; y++)
         fill(image, left, top + y, BAR_WIDTH, 1, colour_of(scale, scale->high - range * (y + 0.5) / height));
     frame(image, left, top, BAR_WIDTH, height);
-    int free_from = top + height + VT_FONT_HEIGHT * TEXT_SCALE; /* labels must not meet, whatever the bar's height */
+    int free_from = top + height + VT_FONT_HEIGHT * TEXT_SCALE; /* whatever the bar's height, labels must not overlap */
     for (int i = 0; i < scale->count; i++) {
         int y = top + (int)((scale->high - scale->ticks[i]) / range * (height - 1) + 0.5);
         fill(image, left + BAR_WIDTH, y, TICK, 1, INK);
@@ -206,14 +206,14 @@ static void draw_axes(vt_image *image, int left, int top, int zoom, const vt_com
     for (int i = 0; i < axes->longitudes.count; i++) {
         const char *label = axes->longitudes.labels[i];
         const int x = left + (int)((axes->longitudes.at[i] + 0.5) * zoom), wide = text_width(label, TEXT_SCALE);
-        int begin = x - wide / 2; /* within the map's own sides, so that it does not meet the neighbour's */
+        int begin = x - wide / 2; /* within the map's own sides, so that it does not overlap the neighbour's */
         if (begin + wide > left + width) begin = left + width - wide;
         fill(image, x, top + height, 1, TICK, INK);
         write_text(image, begin < left ? left : begin, top + height + TICK, TEXT_SCALE, label);
     }
 }
 
-/* ---- all together ---- */
+/* ---- the whole picture ---- */
 
 static float *subtract(const vt_comparison *c)
 {

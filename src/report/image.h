@@ -1,4 +1,4 @@
-/* Pictures for people: fields side by side in false colours, as PNG. */
+/* Pictures: fields side by side in false colours, as PNG. */
 #ifndef VT_REPORT_IMAGE_H
 #define VT_REPORT_IMAGE_H
 
@@ -19,18 +19,17 @@ void vt_image_close(vt_image *image);
 typedef struct {
     const char *title;                    /* ASCII; above both */
     const char *left_title, *right_title; /* above each */
-    const float *left, *right;            /* [height, width], the north in row 0 */
+    const float *left, *right;            /* [height, width]; row 0 is the north */
     int64_t height, width;
-    const char *difference_title; /* above a third field, right - left, with a colour bar of its own; NULL: none */
+    const char *difference_title; /* title of a third field, right - left, with a colour bar of its own; NULL: none */
     const double *latitudes;      /* [height], degrees, for ticks at the sides; NULL: not known */
-    const double *longitudes;     /* [width], likewise */
-    bool is_signed;               /* 0 means something, as of winds: drawn as the difference is */
+    const double *longitudes;     /* [width], the same */
+    bool is_signed;               /* 0 has a meaning, as for winds: drawn like the difference */
 } vt_comparison;
 
-/* Draws both fields in turbo's colours, with one colour bar, whose range is that of the left field: what lies outside
- * of it on the right has the bar's end colours, what is not a number is grey. The difference, and fields that are
- * signed, are blue below 0, white at 0 and red above, as far on one side as on the other. Small grids are enlarged by a
- * whole factor. */
+/* Draws both fields in turbo's colours, with one colour bar, whose range is that of the left field: values of the right
+ * field outside it get the bar's end colours, NaN is grey. The difference, and signed fields, are blue below 0, white
+ * at 0 and red above, with a symmetric range. Small grids are enlarged by a whole factor. */
 void vt_image_compare(const vt_comparison *comparison, vt_image *image);
 
 /* *png is malloc'd. */

@@ -3,20 +3,21 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Of point i, rounded to what float32 coordinates hold; `turns` full circles further where longitudes began anew. */
+/* The degrees of point i, rounded to the precision of float32 coordinates, plus `turns` full circles where longitudes
+ * wrapped. */
 static double degrees_at(const double *degrees, int64_t i, double turns)
 {
     return round(1e4 * (degrees[i] + 360 * turns)) / 1e4;
 }
 
-/* How many circles to add from here on: longitudes that jump back, or on, by more than a half began anew. */
+/* How many circles to add from here on: longitudes that jump by more than half a circle have wrapped. */
 static double next_turns(const double *degrees, int64_t i, bool longitudes, double turns)
 {
     const double step = degrees[i] - degrees[i - 1];
     return longitudes && fabs(step) > 180 ? turns - (step > 0 ? 1 : -1) : turns;
 }
 
-/* Degrees from the first point to the last, with a sign; 0 where they do not all run one way. */
+/* Signed degrees from the first point to the last; 0 if they are not monotonic. */
 static double span_of(const double *degrees, int64_t count, bool longitudes)
 {
     double turns = 0, before = degrees_at(degrees, 0, 0), span = 0;
@@ -39,7 +40,7 @@ static void write_label(double value, bool longitude, char label[VT_MAP_LABEL_SI
     snprintf(label, VT_MAP_LABEL_SIZE, "%.6g%s", fabs(value), none ? "" : side);
 }
 
-/* Those between points i - 1 and i, whose degrees are `from` and `to`; `to` itself only where it is the last. */
+/* The ticks between points i - 1 and i, whose degrees are `from` and `to`; `to` itself only at the last point. */
 static void add_between(double from, double to, int64_t i, bool last, double step, bool longitudes, vt_map_ticks *ticks)
 {
     const double low = fmin(from, to), high = fmax(from, to);

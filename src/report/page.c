@@ -10,7 +10,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-/* Colours by Okabe and Ito (jfly.uni-koeln.de/color), which the colour-blind can tell apart; lighter in the dark. */
+/* Colours by Okabe and Ito (jfly.uni-koeln.de/color), which colour-blind readers can tell apart; lighter in dark
+ * mode. */
 static const char style[] =
     ":root{color-scheme:light dark;--bg:#fff;--fg:#1c1f24;--soft:#5d6570;--line:#e3e6ea;--box:#f6f7f9;"
     "--c0:#0067a6;--c1:#c75000;--c2:#007a5a;--c3:#a8447e;--c4:#8a6d00;--c5:#2a8fbd;--c6:#7b828c}"
@@ -136,7 +137,7 @@ done:
     return status;
 }
 
-/* A report is made anew at any time, so it is not waited for until it is on the disk. */
+/* A report can be written again at any time, so there is no fsync. */
 vt_status vt_page_write(const vt_text *html, const char *path)
 {
     vt_status status = VT_OK;

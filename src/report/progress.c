@@ -14,12 +14,12 @@
 
 enum { LONGEST_BAR = 40, SHORTEST_BAR = 8, HISTORY = 16, PIECES = 8, PIECE_SIZE = 64 };
 
-/* The bar is a line of its own and the cursor waits below it. So whatever ends the program, ctrl-C or worse, leaves a
- * terminal in order: nothing is hidden, and the shell's prompt begins on an empty line. A dumb terminal can't move the
- * cursor up; there the cursor stays behind the bar. */
+/* The bar has its own line, and the cursor waits below it. So whatever ends the program, ctrl-C or worse, leaves the
+ * terminal usable: nothing is hidden, and the shell's prompt begins on an empty line. A dumb terminal can't move the
+ * cursor up; there the cursor stays at the end of the bar. */
 struct vt_progress {
     bool colour, dumb;
-    int shown; /* columns of the bar on the screen, 0: none */
+    int shown; /* width of the bar on the screen, 0: none */
     double drawn_at;
 };
 
@@ -36,7 +36,7 @@ static void format_time_left(double seconds, char text[PIECE_SIZE])
         snprintf(text, PIECE_SIZE, ", %lld:%02lld left", s / 60, s % 60);
 }
 
-/* "[=====>    ]", `length` columns with the brackets; the part that is done in colour. Returns the bytes written. */
+/* "[=====> ]", `length` columns with the brackets; the finished part in colour. Returns the bytes written. */
 static int format_bar(const vt_progress_figures *figures, int length, bool colour, char *text)
 {
     int inner = length - 2, done = figures->steps > 0 ? (int)(inner * figures->step / figures->steps) : 0, used = 0;
@@ -47,7 +47,7 @@ static int format_bar(const vt_progress_figures *figures, int length, bool colou
     return used;
 }
 
-/* Characters of UTF-8. */
+/* Counts characters of UTF-8. */
 static int text_columns(const char *text)
 {
     int columns = 0;
@@ -55,7 +55,7 @@ static int text_columns(const char *text)
     return columns;
 }
 
-/* As the C library would choose it, of which the program calls no setlocale. */
+/* As the C library would choose it; the program does not call setlocale. */
 static bool is_utf8(void)
 {
     static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -76,7 +76,7 @@ static void format_history(const vt_progress_figures *figures, char text[PIECE_S
 
 void vt_progress_format(const vt_progress_figures *figures, int columns, bool colour, char text[VT_PROGRESS_SIZE])
 {
-    /* In the order of the line; the piece of rank 0 is left out last. */
+    /* In the order of the line; the piece with rank 0 is dropped last. */
     static const int ranks[PIECES] = {0, 1, 2, 7, 5, 4, 6, 3};
     char pieces[PIECES][PIECE_SIZE], tail[PIECES * PIECE_SIZE] = "";
     snprintf(pieces[0], PIECE_SIZE, "epoch %lld/%lld", (long long)figures->epoch, (long long)figures->epochs);
@@ -91,7 +91,7 @@ void vt_progress_format(const vt_progress_figures *figures, int columns, bool co
     format_time_left(figures->seconds_left, pieces[7]);
 
     int kept = PIECES, room = 0;
-    bool all = true; /* that there are */
+    bool all = true; /* the number of pieces */
     for (; kept > 0; kept--) {
         bool is_there = false;
         room = columns;
@@ -100,7 +100,7 @@ void vt_progress_format(const vt_progress_figures *figures, int columns, bool co
             if (ranks[i] == kept - 1) is_there = pieces[i][0] != '\0';
         }
         if (!is_there) continue;
-        if (room >= (all ? SHORTEST_BAR + 1 : 0)) break; /* first without the least, then without a bar */
+        if (room >= (all ? SHORTEST_BAR + 1 : 0)) break; /* drops the least important pieces first, then the bar */
         all = false;
     }
     if (kept == 0) {
@@ -125,7 +125,7 @@ static int terminal_columns(void)
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-/* To the bar's start; a terminal that became narrower has broken it into several rows. */
+/* Moves to the bar's start; a terminal that became narrower has wrapped it into several rows. */
 static void move_to_bar(const vt_progress *progress, int columns)
 {
     if (progress->dumb)
@@ -168,9 +168,10 @@ void vt_progress_show(vt_progress *progress, const vt_progress_figures *figures)
     char text[VT_PROGRESS_SIZE], plain[VT_PROGRESS_SIZE];
     double now = vt_clock_seconds();
     if (progress == NULL || now - progress->drawn_at < 0.1) return;
-    pid_t foreground = tcgetpgrp(STDOUT_FILENO); /* -1: a terminal that doesn't control us */
+    pid_t foreground = tcgetpgrp(STDOUT_FILENO); /* -1: a terminal that does not let a background process write */
     if (foreground > 0 && foreground != getpgrp()) return;
-    int columns = terminal_columns(), last = columns > 1 ? columns - 1 : 1; /* the last column would break the line */
+    int columns = terminal_columns(),
+        last = columns > 1 ? columns - 1 : 1; /* writing into the last column would wrap the line */
     vt_progress_format(figures, last, progress->colour, text);
     vt_progress_format(figures, last, false, plain);
     int length = text_columns(plain);
@@ -191,7 +192,7 @@ void vt_progress_close(vt_progress **progress)
 {
     if (*progress == NULL) return;
     vt_log_before_line(NULL, NULL);
-    take_away(*progress); /* no other thread comes here any more */
+    take_away(*progress); /* no other thread uses it any more */
     free(*progress);
     *progress = NULL;
 }

@@ -10,7 +10,7 @@
 #include "report/run_files.h"
 #include "report/run_report.h"
 
-/* "demo/1CPU/00" of "runs/demo/1CPU/00": what tells runs apart. */
+/* "demo/1CPU/00" of "runs/demo/1CPU/00": the part that tells runs apart. */
 static const char *short_name(const char *directory)
 {
     int slashes = 0;
@@ -62,7 +62,7 @@ static double sum_of(const vt_table *table, const char *name)
     return sum;
 }
 
-/* "<table>" with a row of the runs' names behind `corner`. */
+/* "<table>" with a row of the runs' names after `corner`. */
 static void begin_table(vt_text *html, const char *corner, const vt_run_files *runs, int count)
 {
     vt_text_append(html, "<div class=\"wide\"><table><tr><th>%s</th>", corner);
@@ -134,7 +134,7 @@ static const char *parameters_of(const vt_run_files *run, char buffer[VT_NUMBER_
 {
     double parameters = vt_table_value(&run->plan, 0, "model_parameters");
     if (!(parameters >= 1e6)) return number_text(parameters, buffer);
-    snprintf(buffer, VT_NUMBER_SIZE, "%.2f M", 1e-6 * parameters); /* as in a run's own page */
+    snprintf(buffer, VT_NUMBER_SIZE, "%.2f M", 1e-6 * parameters); /* as on a run's own page */
     return buffer;
 }
 
@@ -180,7 +180,7 @@ static void append_figures(vt_text *html, const vt_run_files *runs, int count)
     vt_text_append(html, "</table></div>\n");
 }
 
-/* The keys of the first run that are not the same in all. */
+/* The keys of the first run whose values are not the same in all runs. */
 static void append_differences(vt_text *html, const vt_run_files *runs, int count)
 {
     vt_text_append(html, "<h2>What differs in the configurations</h2>");

@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-/* The file as vitrain writes it: a line "name:", then "  key: value" each. */
+/* Parses the file as vitrain writes it: a line "name:", then a line " key: value" for each key. */
 static void read_keys(const char *path, vt_run_files *files)
 {
     FILE *file = fopen(path, "re");
@@ -52,7 +52,7 @@ static vt_status check_directory(const char *directory, const char *metrics)
     VT_CHECK(stat(directory, &info) == 0, "%s: %s; %s", directory, strerror(errno), expected);
     VT_CHECK(S_ISDIR(info.st_mode), "%s is a file; %s", directory, expected);
     VT_CHECK(access(metrics, F_OK) == 0 || access(log, F_OK) != 0,
-             "%s has no metrics.csv: its run has not come to the first step; %s says how far it is", directory, log);
+             "%s has no metrics.csv: its run has not finished a step; %s says how far it is", directory, log);
     VT_CHECK(access(metrics, F_OK) == 0, "%s: %s; %s", metrics, strerror(errno), expected);
 done:
     free(log);

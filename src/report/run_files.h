@@ -1,4 +1,4 @@
-/* The files of a run directory that say how it went: what reports and live views are made of. */
+/* The files of a run directory that describe the run: the source of reports and live views. */
 #ifndef VT_REPORT_RUN_FILES_H
 #define VT_REPORT_RUN_FILES_H
 
@@ -12,20 +12,20 @@ typedef struct {
     char *directory;
     vt_table steps;   /* metrics.csv */
     vt_table epochs;  /* epochs.csv; no rows when there is none yet */
-    vt_table plan;    /* plan.csv; likewise */
+    vt_table plan;    /* plan.csv; the same */
     vt_run_key *keys; /* of config.yaml */
     int64_t key_count;
     char *configuration; /* its name */
 } vt_run_files;
 
-/* Error: no metrics.csv, so that it is no run. */
+/* Error: no metrics.csv, so the directory is not a run's. */
 vt_status vt_run_files_open(const char *directory, vt_run_files *files);
 void vt_run_files_close(vt_run_files *files);
 
 /* The value of a key of the configuration, or "". */
 const char *vt_run_files_key(const vt_run_files *files, const char *name);
 
-/* Values of a column, `stride` apart: pointers into the table; NULL when there is no such column. */
+/* Values of a column, `stride` apart: pointers into the table; NULL if there is no such column. */
 const double *vt_run_column(const vt_table *table, const char *name);
 
 /* The smallest validation loss so far; NAN before the first. */
@@ -34,10 +34,10 @@ double vt_run_best_loss(const vt_run_files *files);
 /* The smoothed loss of the last steps: mean of up to 50. */
 double vt_run_recent_loss(const vt_run_files *files);
 
-/* What the last line of out.log says, malloc'd, without its stamp; "" when there is none. */
+/* The last line of out.log, malloc'd, without its time stamp; "" if there is none. */
 char *vt_run_last_line(const char *directory);
 
-/* Does that line say that the run came to its end: trained, measured, or with nothing left to do? */
+/* Does that line say that the run is complete: trained, measured, or nothing left to do? */
 bool vt_run_is_finished(const char *last);
 
 #endif

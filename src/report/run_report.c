@@ -84,7 +84,7 @@ static vt_line line_of(const vt_table *table, const char *column, const char *na
         name, vt_run_column(table, "step"), vt_run_column(table, column), table->rows, table->columns, style, colour};
 }
 
-/* x and y of a line at one height over the whole run. */
+/* x and y of a horizontal line over the whole run. */
 static vt_line level(const vt_run_files *run, double height, double points[4])
 {
     points[0] = 1;
@@ -128,14 +128,14 @@ static void append_step_chart(vt_text *html, const vt_run_files *run, const char
     vt_chart_append(html, &chart);
 }
 
-/* One small chart a channel: the validation's RMSE over the epochs beside persistence's. */
+/* A small chart for each channel: the validation's RMSE over the epochs beside persistence's. */
 static void append_rmse(vt_text *html, const vt_run_files *run)
 {
     static const char prefix[] = "rmse_";
     if (run->epochs.rows == 0) return;
     vt_text_append(html,
                    "<h2>Validation RMSE by channel</h2><p class=\"sub\">Latitude-weighted, in standard deviations "
-                   "of the channel; dashed: persistence, the forecast that nothing changes.</p>"
+                   "of the channel; dashed: persistence, a forecast without change.</p>"
                    "<div class=\"many\">");
     for (int64_t c = 0; c < run->epochs.columns; c++) {
         const char *name = run->epochs.names[c];

@@ -1,4 +1,4 @@
-/* report.html of a run, and the page that compares several: from the files of their directories alone. */
+/* report.html of a run, and the page that compares several runs: made only from the files of their directories. */
 #ifndef VT_REPORT_RUN_REPORT_H
 #define VT_REPORT_RUN_REPORT_H
 
@@ -7,7 +7,7 @@
 /* Writes <directory>/report.html. */
 vt_status vt_run_report_write(const char *directory);
 
-/* The same to another place. */
+/* The same, written to `path`. */
 vt_status vt_run_report_write_to(const char *directory, const char *path);
 
 /* One page over several runs: their curves together, what differs in their configurations, and their figures. */

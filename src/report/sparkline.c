@@ -6,7 +6,8 @@
 void vt_sparkline_add(vt_sparkline *line, double value)
 {
     if (!isfinite(value)) return;
-    if (line->used == VT_SPARKLINE_BUCKETS && line->counts[line->used - 1] == line->run) { /* two become one */
+    if (line->used == VT_SPARKLINE_BUCKETS &&
+        line->counts[line->used - 1] == line->run) { /* when full, pairs are averaged */
         for (int i = 0; i < VT_SPARKLINE_BUCKETS / 2; i++) {
             line->sums[i] = line->sums[2 * i] + line->sums[2 * i + 1];
             line->counts[i] = line->counts[2 * i] + line->counts[2 * i + 1];

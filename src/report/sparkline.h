@@ -15,10 +15,10 @@ typedef struct {
     int used;
 } vt_sparkline;
 
-/* What is not a number is left out. */
+/* Ignores NaN and infinity. */
 void vt_sparkline_add(vt_sparkline *line, double value);
 
-/* At most `columns` characters of UTF-8, from the lowest value at the bottom to the highest on top; "" before two
+/* At most `columns` characters of UTF-8, lowest value at the bottom, highest at the top; "" for fewer than two
  * values. */
 void vt_sparkline_format(const vt_sparkline *line, int columns, char text[VT_SPARKLINE_SIZE]);
 

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-/* "a,b,c" at *line, up to its comma or end, cut out; *line then stands behind it, NULL after the last. */
+/* Cuts "a" out of "a,b,c" at *line and moves *line past the comma; NULL after the last cell. */
 static char *next_cell(char **line)
 {
     char *cell = *line, *end = strchr(cell, ',');

@@ -17,7 +17,7 @@
 struct vt_tensorboard {
     FILE *file;
     char *path;
-    uint8_t *record; /* room for one frame */
+    uint8_t *record; /* holds one frame */
     size_t capacity;
 };
 
@@ -57,7 +57,7 @@ static Vt__Event event_now(int64_t step)
     return event;
 }
 
-/* A second file of the same second (a run resumed at once) gets a number. */
+/* A second file in the same second (a run resumed at once) gets a number. */
 static vt_status create_file(const char *directory, vt_tensorboard *tensorboard)
 {
     vt_status status = VT_OK;
@@ -96,7 +96,7 @@ vt_status vt_tensorboard_open(const char *directory, int64_t steps, vt_tensorboa
     VT_CHECK(mkdir(directory, 0777) == 0 || errno == EEXIST, "can't make the directory %s: %s", directory,
              strerror(errno));
     VT_TRY(create_file(directory, tensorboard));
-    char version[] = "brain.Event:2"; /* which TensorBoard looks for at the start of a file */
+    char version[] = "brain.Event:2"; /* TensorBoard looks for it at the start of a file */
     Vt__Event event = event_now(0);
     event.what_case = VT__EVENT__WHAT_FILE_VERSION;
     event.file_version = version;

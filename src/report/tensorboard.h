@@ -1,5 +1,5 @@
 /* The event file that TensorBoard reads: scalars and images over the iterations done. TFRecord frames around protobuf
- * messages (event.proto). Every call writes through to the file, and fails when it can't (a full disk, say). */
+ * messages (event.proto). Every call writes to the file at once, and fails if it can't (a full disk, say). */
 #ifndef VT_REPORT_TENSORBOARD_H
 #define VT_REPORT_TENSORBOARD_H
 
@@ -10,9 +10,9 @@
 
 typedef struct vt_tensorboard vt_tensorboard;
 
-/* Makes the directory when it isn't there, and in it a new file events.out.tfevents.<seconds since 1970>.<host>; older
- * ones stay, and TensorBoard draws them as one run. What they say of steps beyond `steps`, those that the run goes on
- * behind, is void (a SessionLog says so): these come again. */
+/* Makes the directory if needed, and in it a new file events.out.tfevents.<seconds since 1970>.<host>. Older files
+ * stay, and TensorBoard draws all of them as one run; a SessionLog makes it drop their points after step `steps`, which
+ * the resumed run writes again. */
 vt_status vt_tensorboard_open(const char *directory, int64_t steps, vt_tensorboard **tensorboard);
 void vt_tensorboard_close(vt_tensorboard **tensorboard);
 

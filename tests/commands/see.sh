@@ -577,7 +577,7 @@ test_watch() {
     done
     rm $run/metrics.csv
     fails 1 "$VITRAIN" report $run
-    contains "$output" "has no metrics.csv: its run has not come to the first step; $run/out.log says how far it is"
+    contains "$output" "has no metrics.csv: its run has not finished a step; $run/out.log says how far it is"
 }
 
 test_watch_follows_a_run() {

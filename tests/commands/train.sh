@@ -210,7 +210,7 @@ test_profiles_that_cannot_be_recorded() {
     done
     ENABLE_PROFILING=1 train --num_epochs=1 >printed
     contains "$(cat printed)" "ENABLE_PROFILING=1: no profile is recorded, because "
-    grep -q "no profile is recorded, because .*\(was built without CUDA\|no profiler listens\)" printed
+    grep -q "no profile is recorded, because .*\(was built without CUDA\|no profiler is attached\)" printed
 }
 
 test_missing_and_broken_data() {
