@@ -58,7 +58,7 @@ done:
     return status;
 }
 
-/* A flag that is left to the configuration: is it one of its options, and not meant for one of these? */
+/* Is the flag one of the configuration's options, rather than a misspelt flag of this subcommand? */
 static vt_status check_other(const char *command, const vt_argument *flags, int64_t count, const char *word)
 {
     vt_status status = VT_OK;
@@ -96,7 +96,7 @@ static bool in_range(const vt_argument *flag, double value)
     return value >= flag->least && value <= flag->most;
 }
 
-/* The words of choices as a sentence has them: "a, b or c"; malloc'd. */
+/* The words of a choice as they appear in a sentence: "a, b or c"; malloc'd. */
 static char *list_choices(const char *choices)
 {
     vt_text list = {0};
@@ -173,7 +173,7 @@ done:
     return status;
 }
 
-/* Behind "=", else the next word, unless that is a flag; a switch needs none. */
+/* The value follows "=", or is the next word unless that is a flag; a switch needs none. */
 static vt_status find_value(const char *command, const vt_argument *flag, const char *behind_name, int argument_count,
                             char *const *arguments, int *i, const char **value)
 {
@@ -197,7 +197,7 @@ bool vt_arguments_ask_help(int argument_count, char *const *arguments)
     return false;
 }
 
-/* A word without dashes, which is the one that *operand takes. */
+/* A word without dashes becomes *operand. */
 static vt_status take_operand(const char *command, const char *operand_name, const char *word, const char **operand)
 {
     vt_status status = VT_OK;
@@ -207,7 +207,7 @@ done:
     return status;
 }
 
-/* The flag with which the word at *i begins; of flags that name the operand there is one, or one operand. */
+/* The flag at *i. At most one of the flags that name the operand may be given, or the operand itself. */
 static vt_status take_flag(const char *command, const vt_argument *flag, int argument_count, char *const *arguments,
                            int *i, const char *operand_name, const char **operand)
 {
@@ -315,7 +315,7 @@ char *vt_argument_default(const vt_argument *flag)
     char number[VT_NUMBER_SIZE];
     const int64_t *pair = flag->value;
     const char *chosen = flag->kind == VT_ARGUMENT_CHOICE ? ((const vt_argument_choice *)flag->value)->chosen : NULL;
-    if (flag->kind == VT_ARGUMENT_INTEGER && in_range(flag, (double)pair[0])) /* outside: stands for "not given" */
+    if (flag->kind == VT_ARGUMENT_INTEGER && in_range(flag, (double)pair[0])) /* out of range: means "not given" */
         return vt_text_format("%lld", (long long)pair[0]);
     if (flag->kind == VT_ARGUMENT_REAL)
         return vt_text_format("%s", vt_text_double(*(const double *)flag->value, number));

@@ -17,7 +17,7 @@ vt_status vt_command_bench(int argument_count, char *const *arguments)
                "`vitrain bench io --help` says more.\n");
         return VT_OK;
     }
-    VT_FAIL("bench: say what, `vitrain bench io` or `vitrain bench kernels`; see `vitrain bench --help`");
+    VT_FAIL("bench: what is to be measured? `vitrain bench io` or `vitrain bench kernels`; see `vitrain bench --help`");
 done:
     return status;
 }

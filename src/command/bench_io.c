@@ -21,15 +21,15 @@
 
 enum { ROUNDS = 5, LEAST_BATCHES = 8 };
 #define BYTES_OF_A_ROUND 4e9            /* about a second */
-#define STORED_BYTES (INT64_C(1) << 29) /* of gzip data that are kept in memory */
+#define STORED_BYTES (INT64_C(1) << 29) /* bytes of gzip data that are kept in memory */
 
 typedef struct {
     vt_config *config;
     vt_world *world;
     vt_source *source;
     vt_loader *loader;
-    int64_t batches; /* of a round */
-    int64_t threads; /* of the plain reads: at least one */
+    int64_t batches; /* batches in a round */
+    int64_t threads; /* threads of the plain reads: at least one */
     int64_t batch_floats, sample_bytes;
     float *ring; /* [prefetch + 1 batches]: as much memory as the reader fills in turn */
     int64_t ring_batches;
@@ -63,7 +63,7 @@ static vt_status read_round(bench *b, int64_t epoch, double *seconds)
         VT_TRY(vt_loader_next(b->loader, &batch, &waited));
     }
     *seconds = vt_clock_seconds() - begin;
-    vt_loader_rest(b->loader); /* nothing is read beside what comes next */
+    vt_loader_rest(b->loader); /* only the next batch is read ahead */
 done:
     return status;
 }
@@ -78,12 +78,12 @@ static size_t ring_bytes(const bench *b)
 /* The bytes that the reader takes from the files for the same batches. */
 typedef struct {
     bench *bench;
-    vt_read_plan **plans; /* [count]: they hold the files open */
+    vt_read_plan **plans; /* [count]; they keep the files open */
     vt_file_extent *extents;
-    int64_t *batch_of; /* whose an extent is */
-    int64_t *place;    /* from there, bytes */
+    int64_t *batch_of; /* the file of an extent */
+    int64_t *place;    /* the extent's start and length in bytes */
     int64_t count, room, bytes, largest_batch;
-    int64_t next; /* taken by the threads in turn */
+    int64_t next; /* the next one to take, shared by the threads */
     bool failed;
     bool through_library;
 } plain;
@@ -123,7 +123,7 @@ done:
     return status;
 }
 
-/* As the reader's own ring is allocated; its pages are there before anything is measured. */
+/* Allocated like the reader's own ring; its pages are touched before anything is measured. */
 static vt_status allocate_ring(bench *b)
 {
     vt_status status = VT_OK;
@@ -152,7 +152,7 @@ static vt_status plan_plain(plain *p)
         vt_sampler_slice slice = vt_sampler_batch(sampler, i / of_epoch, i % of_epoch);
         VT_TRY(add_batch(p, i, &slice));
     }
-    if (p->largest_batch > b->batch_floats * (int64_t)sizeof(float)) { /* windows that are read in whole rows */
+    if (p->largest_batch > b->batch_floats * (int64_t)sizeof(float)) { /* windows that are read as whole rows */
         free(b->ring);
         b->batch_floats = p->largest_batch / (int64_t)sizeof(float) + 1;
         VT_TRY(allocate_ring(b));
@@ -190,13 +190,13 @@ static void *pread_all(void *context)
     }
 }
 
-/* As many threads as read do `work`, until there is none left. */
+/* Runs `work` on as many threads as the reader has, until none is left. */
 static vt_status run_threads(const bench *b, void *(*work)(void *context), void *context, double *seconds)
 {
     vt_status status = VT_OK;
     pthread_t *threads = vt_allocate((size_t)b->threads, sizeof *threads, "bench io");
     int64_t started = 0;
-    vt_threads_roam(); /* and with it the threads that it starts */
+    vt_threads_roam(); /* and so are the threads that it starts */
     double begin = vt_clock_seconds();
     while (started < b->threads && pthread_create(&threads[started], NULL, work, context) == 0) started++;
     for (int64_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
@@ -224,13 +224,14 @@ typedef struct {
     const plain *p;
     unsigned char **stored; /* [count] */
     int64_t count, batches, inflated_bytes, largest;
-    bool to_ring; /* each thread through its part of the ring, where values have to go; else into memory of a chunk */
-    int64_t next; /* taken by the threads in turn */
+    bool to_ring; /* each thread inflates into its part of the ring, as reading does; otherwise into memory of one chunk
+                   */
+    int64_t next; /* the next one to take, shared by the threads */
     int64_t started;
     bool failed;
 } inflating;
 
-/* None, where not all that is read is gzip's. */
+/* Empty unless everything that is read is gzip data. */
 static vt_status load_stored(inflating *g)
 {
     vt_status status = VT_OK;
@@ -329,7 +330,7 @@ static vt_status measure(bench *b)
     VT_ASSERT(b->config != NULL);
     const double samples = (double)(b->batches * b->config->global_batch_size);
     VT_TRY(plan_plain(&p));
-    VT_TRY(read_round(b, 0, &seconds)); /* the files into the page cache, the ring's pages into memory */
+    VT_TRY(read_round(b, 0, &seconds)); /* brings the files into the page cache and the ring's pages into memory */
     const bool compared = p.count > 0 && !p.through_library;
     if (compared) VT_TRY(plain_round(&p, &seconds));
     if (compared) VT_TRY(load_stored(&g));

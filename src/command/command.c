@@ -24,8 +24,7 @@
 #include "parallel/world.h"
 
 const vt_subcommand vt_subcommands[] = {
-    {"train", NULL, NULL, "train a model; what `vitrain` does without a subcommand", vt_command_train, false,
-     VT_ALL_OPTIONS},
+    {"train", NULL, NULL, "train a model; the default without a subcommand", vt_command_train, false, VT_ALL_OPTIONS},
     {"synth", NULL, "DIR", "write a synthetic atmosphere in the layout of the training data", vt_command_synth, true,
      VT_NO_OPTIONS},
     {"stats", NULL, "DIR", "write the means and standard deviations of a data set", vt_command_stats, true,
@@ -40,20 +39,20 @@ const vt_subcommand vt_subcommands[] = {
      vt_command_evaluate, false, VT_CHECKPOINT_OPTIONS},
     {"predict", NULL, "CHECKPOINT", "forecast from one initial time, into a NetCDF file", vt_command_predict, true,
      VT_CHECKPOINT_OPTIONS},
-    {"watch", NULL, "RUN", "show the progress of a run that is going in another terminal", vt_command_watch, false,
+    {"watch", NULL, "RUN", "show the progress of a run, also one in another terminal", vt_command_watch, false,
      VT_NO_OPTIONS},
     {"report", NULL, "RUN [RUN ...]", "write a run's report.html, or a page that compares several runs",
      vt_command_report, true, VT_NO_OPTIONS},
-    {"inspect", NULL, "PATH", "say what a checkpoint, a run or a data directory holds, and whether it is whole",
+    {"inspect", NULL, "PATH", "show what a checkpoint, a run or a data directory holds, and whether it is complete",
      vt_command_inspect, false, VT_NO_OPTIONS},
     {"layout", NULL, NULL, "print the grid of ranks of a parallel run", vt_command_layout, false, VT_ALL_OPTIONS},
-    {"plan", NULL, NULL, "say what each layout of a run would take, in memory and time", vt_command_plan, false,
+    {"plan", NULL, NULL, "show the memory and time that each layout of a run would take", vt_command_plan, false,
      VT_ALL_OPTIONS},
     {"options", NULL, NULL, "list every option of a configuration; print the man page and completions",
      vt_command_options, true, VT_NO_OPTIONS},
     {"version", NULL, NULL, "print the version, as --version does", vt_command_version, false, VT_NO_OPTIONS},
 };
-enum { TRY_AGAIN = 75 }; /* EX_TEMPFAIL of sysexits.h: queues that requeue a job know it */
+enum { TRY_AGAIN = 75 }; /* EX_TEMPFAIL of sysexits.h: job queues that requeue recognise it */
 enum { COMMAND_COUNT = sizeof vt_subcommands / sizeof vt_subcommands[0] };
 const int vt_subcommand_count = COMMAND_COUNT;
 
@@ -78,7 +77,7 @@ static void print_train_flags(void)
            "  --num_epochs=N, --num_iters=N\n"
            "                         length of the run: one of the two\n"
            "  --global_batch_size=N  samples of one optimizer step\n"
-           "  --resume               go on from the newest checkpoint of this run, if there is one\n"
+           "  --resume               continue from the newest checkpoint of this run, if there is one\n"
            "  --lr=X                 learning rate, the highest of the schedule\n"
            "  --embed_dim=N, --depth=N, --num_heads=N, --patch_size=N, --img_size=[A,B]\n"
            "                         the model, and the window of the grid\n"
@@ -128,7 +127,7 @@ static vt_status check_alone(const vt_subcommand *command)
     VT_TRY(vt_launch_detect(&launch));
     if (launch.world_size == 1) return VT_OK;
     status = vt_error_note(__FILE__, __LINE__,
-                           "%s is one rank's work, but there are %d ranks: start it without mpirun, or with one",
+                           "%s runs on one rank, but there are %d ranks: start it without mpirun, or with one rank",
                            command->name, launch.world_size);
     vt_world_fail_early(&launch);
 done:
@@ -175,8 +174,8 @@ static vt_status dispatch(int argument_count, char *const *arguments)
     return command == NULL ? unknown_command(first) : run_command(command, argument_count - 1, arguments + 1);
 }
 
-/* When one of the three standard files is closed, the next file that is opened would take its number, and what is
- * printed would go into it. Fill it with one on which reading or writing fails. */
+/* If one of the three standard files is closed, the next file that is opened would get its number, and output meant for
+ * the standard file would go into it. So opens one on which reading or writing fails. */
 static void hold_standard_files(void)
 {
     for (int file = 0; file <= 2; file++) {
@@ -195,7 +194,7 @@ int vt_command_run(int argument_count, char *const *arguments)
                                errno != 0 ? strerror(errno) : "an earlier write failed");
     if (status == VT_OK) return EXIT_SUCCESS;
     if (status == VT_STOPPED) return TRY_AGAIN;
-    if (vt_error_text()[0] == '\0') return EXIT_FAILURE; /* another rank tells why */
+    if (vt_error_text()[0] == '\0') return EXIT_FAILURE; /* another rank reports why */
     fprintf(stderr, "vitrain: %s\n", vt_error_text());
     if (getenv("VITRAIN_DEBUG") != NULL) fprintf(stderr, "vitrain: noted at %s\n", vt_error_place());
     return EXIT_FAILURE;

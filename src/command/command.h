@@ -14,13 +14,13 @@ typedef enum {
 } vt_taken_options;
 
 /* A row of the table of subcommands, which --help, man page and completions show. Arguments exclude the subcommand's
- * name. Each answers --help itself, except train. */
+ * name. Each handles --help itself, except train. */
 typedef struct {
     const char *name, *word; /* word: the second one, of `bench io`; else NULL */
     const char *operands;    /* "DIR": words without dashes, which name directories; NULL: none */
     const char *summary;
     vt_status (*run)(int argument_count, char *const *arguments);
-    bool alone; /* the work of one rank: of several, each would write the same files or lines */
+    bool alone; /* runs on one rank: several would write the same files or lines */
     vt_taken_options options;
 } vt_subcommand;
 
@@ -28,8 +28,8 @@ extern const vt_subcommand vt_subcommands[];
 extern const int vt_subcommand_count;
 
 /* Runs `vitrain [subcommand] arguments...` (arguments begin after the program's name; no subcommand means train) and
- * returns the exit status: 0, or 1 when something failed, which has been printed on standard error, or 75 when it was
- * stopped and the same command with --resume goes on. */
+ * returns the exit status: 0; 1 if something failed, which has been printed on standard error; 75 if it was stopped and
+ * the same command with --resume continues. */
 int vt_command_run(int argument_count, char *const *arguments);
 
 /* `vitrain options`, in options.c. */
@@ -38,7 +38,7 @@ vt_status vt_command_options(int argument_count, char *const *arguments);
 /* `vitrain version`, in version.c. */
 vt_status vt_command_version(int argument_count, char *const *arguments);
 
-/* What `git describe` said when the program was built. */
+/* The output of `git describe` when the program was built. */
 const char *vt_version(void);
 
 #endif

@@ -14,7 +14,7 @@ typedef struct {
     const char *choices;    /* "a|b", or NULL */
 } flag;
 
-/* What both shells have in common: where it goes, and how a flag is written. */
+/* The parts that both shells share: where the text goes, and how a flag is written. */
 typedef struct {
     FILE *file;
     void (*print)(FILE *file, const flag *flag);
@@ -62,7 +62,7 @@ static void print_options(const output *out, bool choosing)
     }
 }
 
-/* Once each: rows of one name, which differ in the second word, follow one another. */
+/* Each name once: rows with the same name, which differ in the second word, are neighbours. */
 static bool is_first_of_name(int index)
 {
     return index == 0 || strcmp(vt_subcommands[index].name, vt_subcommands[index - 1].name) != 0;
@@ -70,8 +70,7 @@ static bool is_first_of_name(int index)
 
 /* ---- bash ---- */
 
-/* --name=VALUES, or --name:VALUES where a value may be left out; VALUES: a|b, / (a path), @ (a configuration), nothing
- */
+/* --name=VALUES, or --name:VALUES if the value is optional; VALUES: a|b, / (a path), @ (a configuration), nothing */
 static void print_bash_flag(FILE *file, const flag *f)
 {
     fprintf(file, " --%s%c%s", f->name, f->is_switch ? ':' : '=',
@@ -226,7 +225,7 @@ static void print_bash(FILE *file)
 
 /* ---- zsh ---- */
 
-/* Inside of '...'; characters of `escaped` get a backslash. */
+/* Text inside '...'; the characters in `escaped` get a backslash. */
 static void print_zsh_text(FILE *file, const char *text, const char *escaped)
 {
     for (; *text != '\0'; text++) {

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* A script for bash, or for zsh: to be sourced, or installed where the shell looks for completions. */
+/* A script for bash or zsh: to be sourced, or installed where the shell looks for completions. */
 void vt_completion_print(FILE *file, bool zsh);
 
 #endif

@@ -25,7 +25,7 @@ static void print_help(const vt_argument *flags, int64_t count)
            "--limit_nsamples_val=N (only the first N initial times), --local_batch_size=N (forecasts at once: 8).\n");
 }
 
-/* Beside the run's checkpoints, or here. */
+/* In the directory of the run that owns the checkpoint, or in the current one. */
 static vt_status default_output(const char *checkpoint, bool test, char **output)
 {
     vt_status status = VT_OK;
@@ -41,8 +41,8 @@ done:
     return status;
 }
 
-/* All that comes before the ranks meet. *checkpoint: the one that was named; *output: the default directory, where it
- * is taken. Both are malloc'd. */
+/* Everything before the ranks connect. *checkpoint: the checkpoint to use; *output: the default directory, if it is
+ * used. Both are malloc'd. */
 static vt_status prepare(int argument_count, char *const *arguments, const vt_launch *launch,
                          vt_evaluation_options *options, vt_config **config, char **checkpoint, char **output,
                          bool *help)
@@ -55,9 +55,9 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
     const vt_argument flags[] = {
         {"checkpoint", VT_ARGUMENT_PATH, &named, 0, 0, VT_CHECKPOINT_FLAG_HELP},
         {"rollout", VT_ARGUMENT_INTEGER, &options->rollout, 1, 100000, "steps of each forecast"},
-        {"steps", VT_ARGUMENT_INTEGER, &options->rollout, 1, 100000, "another name of --rollout"},
+        {"steps", VT_ARGUMENT_INTEGER, &options->rollout, 1, 100000, "another name for --rollout"},
         {"split", VT_ARGUMENT_CHOICE, &split, 0, 0, "which set"},
-        {"every", VT_ARGUMENT_INTEGER, &options->every, 1, 100000, "initial times: each so many of the set's"},
+        {"every", VT_ARGUMENT_INTEGER, &options->every, 1, 100000, "use every N-th initial time of the set"},
         {"map_channel", VT_ARGUMENT_TEXT, &options->channel, 0, 0,
          "channel of the maps (default: the third, or the last)"},
         {"output", VT_ARGUMENT_PATH, &options->output, 0, 0, "directory (default <run>/evaluation/step-N-<split>)"},

@@ -33,7 +33,7 @@ vt_status vt_command_export(int argument_count, char *const *arguments)
              "export: --output=%s: expected a name that ends in .safetensors, by which --init_from knows such files",
              output);
     VT_TRY(vt_output_check_file("--output", output));
-    VT_CHECK(force || !vt_output_exists(output), "export: %s is there; --force replaces it", output);
+    VT_CHECK(force || !vt_output_exists(output), "export: %s exists already; give --force to replace it", output);
     VT_TRY(vt_checkpoint_find(named, VT_CHECKPOINT_TO_SHOW, &checkpoint));
     VT_TRY(vt_checkpoint_export(checkpoint, output));
     printf("%s: the parameters of %s\n", output, checkpoint);

@@ -68,15 +68,15 @@ static vt_status look(const char *path, const vt_fields_form *form, bool verify,
     case NOTHING_KNOWN:
         break;
     }
-    if (vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK) { /* of a run's checkpoints/ */
+    if (vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK) { /* in a run's checkpoints/ */
         status = vt_inspect_checkpoint(checkpoint, false, verify, faults);
         goto done;
     }
     vt_error_clear();
-    VT_FAIL(
-        "inspect: %s is none of ours: a checkpoint has checkpoint.h5, a run metrics.csv, data train/*YYYY.h5 (netCDF: "
-        "with --variables)",
-        path);
+    VT_FAIL("inspect: %s is not a directory of vitrain's: a checkpoint has checkpoint.h5, a run metrics.csv, data "
+            "train/*YYYY.h5 (netCDF: "
+            "with --variables)",
+            path);
 done:
     free(checkpoint);
     return status;
@@ -98,7 +98,7 @@ vt_status vt_command_inspect(int argument_count, char *const *arguments)
          "netCDF: the variables that are the channels, [u10,z@500]"},
         {"coordinates", VT_ARGUMENT_TEXT, &form.coordinates, 0, 0, "names of coordinates, [lat=FNOCY,time=T]"},
         {"time_step", VT_ARGUMENT_TEXT, &form.time_step, 0, 0,
-         "length between two times where the files don't say it, 24h"},
+         "time between two fields if the files don't say it, 24h"},
         {"missing", VT_ARGUMENT_CHOICE, &missing, 0, 0, "as in training: a missing value is a fault, or none"},
     };
     const int64_t flag_count = sizeof flags / sizeof flags[0];

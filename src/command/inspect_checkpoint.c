@@ -13,7 +13,7 @@
 
 enum { MOST_SHARDS = 8000 };
 
-/* "u10 v10 t2m" of a name a line. */
+/* "u10 v10 t2m" from one name a line. */
 static void print_channels(const char *names)
 {
     if (names[0] == '\0') return;
@@ -51,7 +51,7 @@ done:
     return status;
 }
 
-/* ", pad wrap, missing mask, mask_channels": as far as they are not the usual. */
+/* ", pad wrap, missing mask, mask_channels": those that differ from the defaults. */
 static void print_gaps(const vt_config *config)
 {
     char *pad = vt_config_value_text(config, "pad"), *missing = vt_config_value_text(config, "missing");
@@ -90,7 +90,7 @@ done:
     return status;
 }
 
-/* Every shard is looked at by itself, so that all that is missing is named. */
+/* Every shard is examined, so that all missing ones are reported. */
 static vt_status print_shards(vt_tensor_file *index, const char *directory, bool brief, int *faults)
 {
     vt_status status = VT_OK;
@@ -108,7 +108,7 @@ done:
     return status;
 }
 
-/* Reads a tensor and looks for values that are no numbers. */
+/* Reads a tensor and looks for NaN and infinity. */
 static vt_status verify_tensor(vt_tensor_file *index, const char *name, const vt_tensor_shape *shape)
 {
     vt_status status = VT_OK;
@@ -122,7 +122,7 @@ done:
     return status;
 }
 
-/* All tensors of a group; the first few faults are named one by one. */
+/* All tensors of a group; only the first few faults are named. */
 static vt_status look_at_group(vt_tensor_file *index, const char *group, bool verify, int64_t *tensors,
                                int64_t *elements, int *faults)
 {
@@ -180,7 +180,7 @@ done:
     return status;
 }
 
-/* "  step-00000360: validation loss 0.129"; print_shards goes on in the line. */
+/* " step-00000360: validation loss 0.129"; print_shards completes the line. */
 static vt_status print_name(vt_tensor_file *index, const char *directory)
 {
     double loss = NAN;

@@ -15,20 +15,20 @@
 #include "storage/output_file.h"
 #include "storage/unpack.h"
 
-/* Of a channel's values that were looked at, those that are missing left out. */
+/* Of the values of a channel that were examined, without the missing ones. */
 typedef struct {
     float least, most;
     int64_t missing;
 } value_range;
 
-/* What the files of one directory have in common; the first that could be opened says it. */
+/* What all files of a directory have in common, from the first that could be opened. */
 typedef struct {
     vt_fields_shape shape; /* channels 0: none yet */
     int64_t times, readable;
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE]; /* "": not known */
     int64_t minutes_a_time, gaps;
-    char *doubt;         /* why a file's times are not known, or NULL */
-    int64_t groups;      /* files of one date are one */
+    char *doubt;         /* why a file's times are unknown, or NULL */
+    int64_t groups;      /* the files of one date count once */
     value_range *ranges; /* [shape.channels] */
     int64_t looked_at;   /* times */
 } file_set;
@@ -48,11 +48,11 @@ static void add_values(value_range *range, const float *values, int64_t count)
     }
 }
 
-/* Without --verify a few times of a few files. Values that are no data are an error (missing ones not, if they are
- * allowed), but all times are looked at. */
+/* Without --verify examines a few times of a few files. Invalid values are an error (so are missing ones unless they
+ * are allowed); the time coordinate is always checked completely. */
 static vt_status look_at_values(vt_fields_file *file, int64_t index, bool verify, file_set *set)
 {
-    enum { SAMPLE = 12 }; /* times of all files together, about */
+    enum { SAMPLE = 12 }; /* times of all files together, approximately */
     vt_status status = VT_OK;
     const vt_fields_shape shape = vt_fields_file_shape(file);
     const int64_t plane = shape.height * shape.width, apart = (set->groups + SAMPLE - 1) / SAMPLE;
@@ -77,7 +77,7 @@ done:
     return status;
 }
 
-/* "    t2m        K        213.4 … 318.2": of the values that were looked at. */
+/* " t2m K 213.4 … 318.2": of the values that were examined. */
 static void print_ranges(const vt_fields_file *file, const file_set *set, bool verify)
 {
     const char *const *names = vt_fields_file_channel_names(file);
@@ -113,7 +113,7 @@ static void print_grid(const vt_fields_file *file, const vt_fields_shape *shape)
     print_axis(file, 0, vt_fields_file_latitudes(file), shape->height);
     print_axis(file, 1, vt_fields_file_longitudes(file), shape->width);
     printf("%s%s\n", vt_fields_file_is_rotated(file) ? ", of a rotated pole" : "",
-           vt_fields_file_is_turned(file) ? "; rows run from south to north in the file, and are turned round" : "");
+           vt_fields_file_is_turned(file) ? "; rows run from south to north in the file, and are reversed" : "");
 }
 
 static void print_channels(const vt_fields_file *file, int64_t count)
@@ -125,7 +125,7 @@ static void print_channels(const vt_fields_file *file, int64_t count)
     printf("\n");
 }
 
-/* What the files say themselves of their times. */
+/* The times as the files themselves describe them. */
 static vt_status look_at_times(const vt_fields_file *file, file_set *set)
 {
     vt_status status = VT_OK;
@@ -164,7 +164,7 @@ static void print_times(const file_set *set)
     printf("\n");
 }
 
-/* The files of one date; they are one file unless there are variables. */
+/* The files of one date; a single file unless there are variables. */
 static vt_status look_at_file(const char *const *paths, int64_t count, int64_t index, const vt_fields_form *form,
                               bool tried, bool verify, file_set *set, vt_fields_file **first)
 {
@@ -262,7 +262,7 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
     return set.shape;
 }
 
-/* ---- what training finds ---- */
+/* ---- checks that training makes, too ---- */
 
 enum { SETS = 3 };
 static const char *const sets[SETS] = {"train", "valid", "test"};
@@ -319,7 +319,7 @@ static void print_statistics(const char *directory, int64_t channels, int *fault
     for (int i = 0; i < 3; i++) {
         char *path = vt_text_format("%s/%s", directory, names[i]);
         vt_npy array = {0};
-        if (i == 2 && !vt_output_exists(path)) { /* no fault: training takes none */
+        if (i == 2 && !vt_output_exists(path)) { /* no fault: training accepts it */
             climatology = false;
         } else if (vt_npy_open(path, &array) == VT_OK) {
             char *shape = vt_npy_shape_text(&array);
@@ -350,7 +350,7 @@ vt_status vt_inspect_data(const char *directory, const vt_fields_form *form, boo
     fflush(stdout);
     for (int i = 0; i < 3; i++) {
         char *path = vt_text_format("%s/%s", directory, sets[i]);
-        bool there = vt_output_exists(path), wanted = i < 2; /* not every data set has a test year */
+        bool there = vt_output_exists(path), wanted = i < 2; /* a test year is optional */
         any = any || there;
         if (there) {
             const vt_fields_shape found = print_files(path, sets[i], form, verify, faults);

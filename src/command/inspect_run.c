@@ -12,7 +12,7 @@
 #include "report/run_files.h"
 #include "storage/output_file.h"
 
-/* The few keys that tell runs apart. */
+/* The few keys that distinguish runs. */
 static void print_configuration(const char *path, int *faults)
 {
     static const char *const keys[] = {
@@ -30,7 +30,7 @@ static void print_configuration(const char *path, int *faults)
         for (size_t i = 0; i < count; i++) {
             const vt_yaml_node *value = entries[i].value;
             if (strcmp(entries[i].key->text, keys[k]) != 0) continue;
-            if (strstr(keys[k], "_range") != NULL && value->kind == VT_YAML_SCALAR) continue; /* None */
+            if (strstr(keys[k], "_range") != NULL && value->kind == VT_YAML_SCALAR) continue; /* "None" */
             if (value->kind == VT_YAML_SCALAR) printf(" %s %s,", keys[k], value->text);
             if (value->kind == VT_YAML_SEQUENCE && value->count == 2)
                 printf(" %s [%s, %s],", keys[k], value->child[0]->text, value->child[1]->text);
@@ -76,11 +76,12 @@ static void print_end(const char *directory)
     vt_run_directory_unlock(&lock);
     char *last = vt_run_last_line(directory);
     printf("  state: %s; the log's last line: %s\n",
-           going                             ? "going on now"
+           going                             ? "running"
            : vt_run_is_finished(last)        ? "ended"
-           : strstr(last, "Stopped") != NULL ? "stopped, --resume goes on"
-           : strncmp(last, "ERROR", 5) == 0  ? "failed"
-                                             : "broken off, --resume goes on from the last checkpoint, if there is one",
+           : strstr(last, "Stopped") != NULL ? "stopped, --resume continues it"
+           : strncmp(last, "ERROR", 5) == 0
+               ? "failed"
+               : "interrupted, --resume continues from the last checkpoint, if there is one",
            last);
     free(last);
 }
@@ -90,7 +91,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Each that is whole by its name, with all that inspecting it says. */
+/* Each complete checkpoint by its name, with what inspecting it shows. */
 static void print_checkpoints(const char *directory, bool verify, int *faults)
 {
     enum { MOST = 1024 };

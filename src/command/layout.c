@@ -1,5 +1,5 @@
-/* vitrain layout: which rank stands where, who talks to whom, and what of the model and the data each one has. Needs no
- * ranks, no data and no device. */
+/* vitrain layout: shows the place of each rank in the grid, the ranks it communicates with, and its part of the model
+ * and the data. Needs no ranks, no data and no device. */
 #include "command/layout.h"
 
 #include <stdio.h>
@@ -17,10 +17,9 @@ enum { MOST_RANKS = 1 << 20, LINE_WIDTH = 100 };
 
 static void print_help(const vt_argument *flag)
 {
-    printf(
-        "usage: vitrain layout [--ranks=N] [--name=value ...]\n\n"
-        "Prints the grid of ranks of a run: where each rank stands on the axes tp (tensor), cp (context) and dp\n"
-        "(data), which samples and tokens it has, which ranks form the groups along the axes, and what is sent.\n\n");
+    printf("usage: vitrain layout [--ranks=N] [--name=value ...]\n\n"
+           "Prints the grid of ranks of a run: the place of each rank on the axes tp (tensor), cp (context) and dp\n"
+           "(data), its samples and tokens, the groups of ranks along the axes, and what is sent.\n\n");
     vt_arguments_print(flag, 1);
     printf("\nAll other flags are those of `vitrain train`: --config, --tensor_parallel, --context_parallel,\n"
            "--parallel_order, --sequence_parallel, --global_batch_size, --num_heads, --img_size, ...\n");
@@ -31,7 +30,7 @@ static void print_help(const vt_argument *flag)
 typedef struct {
     vt_span samples; /* of the global batch */
     vt_span tokens;  /* of the sample, for attention and the MLP */
-    vt_span own;     /* of the sample, for LayerNorm, residual and dropout: part of `tokens` with sequence_parallel */
+    vt_span own;     /* of the sample, for LayerNorm, residual and dropout: a part of `tokens` with sequence_parallel */
 } share;
 
 static share share_of(const vt_config *config, const vt_layout *layout, int rank)
@@ -49,7 +48,7 @@ static share share_of(const vt_config *config, const vt_layout *layout, int rank
     return has;
 }
 
-/* "0-1012", the one token's number alone */
+/* "0-1012", or the number of a single token */
 static const char *run_text(vt_span run, char text[48])
 {
     if (run.count == 1)
@@ -167,7 +166,7 @@ vt_status vt_command_layout(int argument_count, char *const *arguments)
     bool help = false;
     const vt_argument flag = {"ranks",    VT_ARGUMENT_INTEGER,
                               &ranks,     1,
-                              MOST_RANKS, "how many ranks; not given: what the launcher says, 1 without one"};
+                              MOST_RANKS, "how many ranks (default: as the launcher says, 1 without one)"};
     VT_TRY(vt_arguments_take("layout", argument_count, arguments, &flag, 1, &other_count, &others, &help));
     if (help) {
         print_help(&flag);

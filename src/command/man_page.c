@@ -39,8 +39,8 @@ static const entry variables[] = {
     {"MASTER_ADDR, MASTER_PORT", "Where ranks that were started without MPI meet, to open NCCL."},
     {"CUDA_HOME, CUDA_PATH, CUDNN_HOME, NCCL_HOME",
      "Folders whose lib64 and lib are searched for NVIDIA's libraries, after LD_LIBRARY_PATH; then /usr/local/cuda."},
-    {"NVIDIA_TF32_OVERRIDE", "0: float32 products on a GPU are not made in TF32."},
-    {"NVTX_INJECTION64_PATH", "Set by profilers (nsys, ncu): the parts of a step are then marked for them."},
+    {"NVIDIA_TF32_OVERRIDE", "0: float32 products on a GPU are not computed in TF32."},
+    {"NVTX_INJECTION64_PATH", "Set by profilers (nsys, ncu): parts of a step are then marked for them."},
     {"BENCHY_OUTPUT",
      "The JSON file that --enable_benchy writes; otherwise benchy_output.json in the run's directory."},
     {"XDG_CACHE_HOME, HOME", "Below which the cache is: $XDG_CACHE_HOME/vitrain, else $HOME/.cache/vitrain."},
@@ -51,8 +51,8 @@ static const entry variables[] = {
 };
 
 static const entry statuses[] = {
-    {"0", "All was done."},
-    {"1", "Something failed, or was asked for in a way that can't be; one sentence on standard error says what. Also "
+    {"0", "Success."},
+    {"1", "Something failed, or the command was wrong; one sentence on standard error says what. Also "
           "when `vitrain inspect` finds something missing or damaged."},
     {"75", "The run was stopped (a signal, or max_time) after its checkpoint was saved: the same command with --resume "
            "goes on."},
@@ -61,7 +61,7 @@ static const entry statuses[] = {
 static const entry examples[] = {
     {"vitrain synth data/demo && vitrain --config=demo", "Makes a small synthetic atmosphere and trains on it."},
     {"vitrain --config=short --data_dir=DIR --lr=1e-3 --num_epochs=4 --resume",
-     "Trains on data of your own, and goes on from the newest checkpoint of that run if there is one."},
+     "Trains on data of your own; continues from the newest checkpoint of that run if there is one."},
     {"mpirun -np 4 vitrain --config=demo --tensor_parallel=2 --zero_stage=1",
      "Trains on four ranks: two share each layer, two halves share each batch."},
     {"vitrain plan --config=mp --ranks=16 --hardware=a100-40", "Memory and time of every layout; starts nothing."},

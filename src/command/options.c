@@ -1,4 +1,4 @@
-/* vitrain options: every option, from the table that the parser uses; man page and completions, from the same. */
+/* vitrain options: every option, from the table that the parser uses; man page and completions, from the same table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

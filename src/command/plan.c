@@ -14,9 +14,9 @@
 #include "source/sources.h"
 #include "storage/output_file.h"
 
-/* This subcommand's own flags; all others are of the configuration. */
+/* This subcommand's own flags; all others belong to the configuration. */
 typedef struct {
-    int64_t ranks; /* 0: what the launcher says */
+    int64_t ranks; /* 0: as the launcher says */
     const char *hardware, *calibrate;
     bool all, csv, help;
     char **others;
@@ -29,8 +29,8 @@ static void print_help(const vt_argument *flags, int64_t count)
 {
     printf("usage: vitrain plan [--config=NAME] [--ranks=N] [--hardware=NAME] [--name=value ...]\n\n"
            "For every layout of a run over N ranks (tensor, context and data parallel, ZeRO stage, sequence parallel,\n"
-           "recompute, size of the micro-batch): the memory of a rank, learnt from the real step, and the time of a\n"
-           "step, reckoned from what it computes and sends. Needs no data, no ranks and not that machine.\n\n");
+           "recompute, size of the micro-batch): the memory of a rank, counted in the real step, and the time of a\n"
+           "step, estimated from what it computes and sends. Needs no data, no ranks and not that machine.\n\n");
     vt_arguments_print(flags, count);
     printf(
         "\nHardware: h100-sxm, h100-nvl, h200-sxm, a100-40, a100-80, cpu, or a file like config/hardware.yaml (FILE,\n"
@@ -47,9 +47,9 @@ static vt_status take_arguments(int count, char *const *arguments, request *r)
     vt_status status = VT_OK;
     const vt_argument flags[] = {
         {"ranks", VT_ARGUMENT_INTEGER, &r->ranks, 1, MOST_RANKS,
-         "how many ranks; not given: what the launcher says, 1 without one"},
+         "how many ranks (default: as the launcher says, 1 without one)"},
         {"hardware", VT_ARGUMENT_PATH, &r->hardware, 0, 0,
-         "entry of config/hardware.yaml, or a file like it; not given: cpu"},
+         "entry of config/hardware.yaml, or a file like it (default: cpu)"},
         {"calibrate", VT_ARGUMENT_SWITCH_PATH, &r->calibrate, 0, 0,
          "measure this machine at the configuration's sizes, under a launcher also the messages between its ranks, "
          "into PATH (hardware-here.yaml)"},
@@ -64,7 +64,7 @@ done:
     return status;
 }
 
-/* The configuration, with its own layout set aside: whether that divides the ranks is for the search to say. */
+/* Parses the configuration with its layout set aside: the search decides whether a layout divides the ranks. */
 static vt_status open_config(const request *r, int64_t ranks, vt_config **result)
 {
     vt_status status = VT_OK;
@@ -89,7 +89,7 @@ done:
 
 /* ---- printing ---- */
 
-/* Optimizer steps of the run; 0: only the data could say. */
+/* Optimizer steps of the run; 0: only the data could tell. */
 static int64_t steps_of(const vt_config *config)
 {
     if (config->num_iters != VT_UNSET_INTEGER) return config->num_iters;
@@ -184,7 +184,7 @@ static bool same_grid(const vt_option_cost *a, const vt_option_cost *b)
     return a->tensor == b->tensor && a->context == b->context;
 }
 
-/* Is it the first of its grid that fits, or where none does the first of all? */
+/* Is it the first of its grid that fits, or, if none does, the first of all? */
 static bool is_best_of_grid(const vt_layouts *layouts, int64_t index)
 {
     const vt_option_cost *own = &layouts->options[index];
@@ -196,7 +196,7 @@ static bool is_best_of_grid(const vt_layouts *layouts, int64_t index)
     return true;
 }
 
-/* The best of each grid, and a few that would be faster still but don't fit. */
+/* Prints the best of each grid, and a few that would be faster but don't fit. */
 static void print_table(const vt_config *config, const vt_hardware *hardware, const vt_layouts *layouts, bool all)
 {
     bool terminal = vt_progress_is_seen(STDOUT_FILENO);
@@ -278,7 +278,7 @@ vt_status vt_command_plan(int argument_count, char *const *arguments)
     VT_TRY(vt_launch_detect(&launch));
     status = take_arguments(argument_count, arguments, &r);
     if (r.help) goto done;
-    if (r.calibrate == NULL && launch.rank > 0) { /* a plan is the first rank's work, and so is telling what is wrong */
+    if (r.calibrate == NULL && launch.rank > 0) { /* planning runs on the first rank, which also reports errors */
         vt_error_clear();
         status = VT_OK;
         goto done;

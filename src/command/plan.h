@@ -1,4 +1,4 @@
-/* vitrain plan: what each layout of a run would take, in memory and time, on a machine that need not be there. */
+/* vitrain plan: the memory and time that each layout of a run would take, on a machine that need not be present. */
 #ifndef VT_COMMAND_PLAN_H
 #define VT_COMMAND_PLAN_H
 

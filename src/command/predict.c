@@ -32,7 +32,7 @@ static void choose_set(vt_prediction_options *options, const char *split)
     }
 }
 
-/* All that comes before the ranks meet. *checkpoint: the one that was named, malloc'd. */
+/* Everything before the ranks connect. *checkpoint: the checkpoint to use, malloc'd. */
 static vt_status prepare(int argument_count, char *const *arguments, const vt_launch *launch,
                          vt_prediction_options *options, vt_config **config, char **checkpoint, bool *help)
 {
@@ -46,7 +46,7 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
         {"checkpoint", VT_ARGUMENT_PATH, &named, 0, 0, VT_CHECKPOINT_FLAG_HELP},
         {"time", VT_ARGUMENT_TEXT, &options->time, 0, 0, "initial time, UTC: 2003-01-05T06:00"},
         {"rollout", VT_ARGUMENT_INTEGER, &options->steps, 1, 100000, "forecasts, each the next one's input"},
-        {"steps", VT_ARGUMENT_INTEGER, &options->steps, 1, 100000, "another name of --rollout"},
+        {"steps", VT_ARGUMENT_INTEGER, &options->steps, 1, 100000, "another name for --rollout"},
         {"output", VT_ARGUMENT_PATH, &options->output, 0, 0, "the file to write, NAME.nc"},
         {"split", VT_ARGUMENT_CHOICE, &split, 0, 0, "where the initial time is"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace a file of that name"},
@@ -61,7 +61,8 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
     VT_CHECK(named != NULL && options->time != NULL && options->output != NULL,
              "predict: a CHECKPOINT, --time=DATE and --output=FILE.nc are needed; see `vitrain predict --help`");
     VT_TRY(vt_output_check_file("--output", options->output));
-    VT_CHECK(force || !vt_output_exists(options->output), "predict: %s is there; --force replaces it", options->output);
+    VT_CHECK(force || !vt_output_exists(options->output), "predict: %s exists already; give --force to replace it",
+             options->output);
     VT_TRY(vt_checkpoint_find(named, VT_CHECKPOINT_TO_SHOW, checkpoint));
     options->checkpoint = *checkpoint;
     VT_TRY(vt_forecaster_configure(options->checkpoint, other_count, others, launch->world_size, config));

@@ -24,7 +24,7 @@ static bool is_directory(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Where the files are, and where the statistics go: so that data_dir's defaults find them. Both malloc'd. */
+/* Where the files are, and where the statistics go, so that data_dir's defaults find them. Both malloc'd. */
 static void find_directories(const char *operand, const char *chosen_output, char **files, char **output)
 {
     size_t length = strlen(operand);
@@ -58,7 +58,7 @@ static vt_status check_overwriting(const char *directory)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         free(path);
         path = vt_text_format("%s/%s", directory, names[i]);
-        VT_CHECK(!vt_output_exists(path), "%s is there already; give --force to replace it, or another --output", path);
+        VT_CHECK(!vt_output_exists(path), "%s exists already; give --force to replace it, or another --output", path);
     }
 done:
     free(path);

@@ -4,7 +4,7 @@
 #include "command/arguments.h"
 #include "command/command.h"
 
-#ifndef VT_VERSION /* given by the Makefile */
+#ifndef VT_VERSION /* defined by the Makefile */
 #define VT_VERSION "unknown"
 #endif
 
@@ -24,7 +24,7 @@ vt_status vt_command_version(int argument_count, char *const *arguments)
         printf("vitrain version, or vitrain --version: prints the version.\n");
         goto done;
     }
-    VT_CHECK(other_count == 0, "version: '%s' is too much: it takes no arguments", others[0]);
+    VT_CHECK(other_count == 0, "version takes no arguments, but got '%s'", others[0]);
     printf("vitrain %s\n", vt_version());
 done:
     free(others);

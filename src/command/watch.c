@@ -13,9 +13,9 @@
 #include "report/progress.h"
 #include "report/run_files.h"
 
-enum { PATIENCE = 10 }; /* seconds without a step, after which a run that holds no lock has ended */
+enum { PATIENCE = 10 }; /* a run that holds no lock has ended when it has made no step for this many seconds */
 
-/* Of the last rows, up to an epoch's. */
+/* Of the last rows, up to an epoch of them. */
 static double recent_mean(const vt_run_files *run, const char *column, int64_t most)
 {
     double sum = 0;
@@ -24,7 +24,7 @@ static double recent_mean(const vt_run_files *run, const char *column, int64_t m
     return count > 0 ? sum / (double)count : 0;
 }
 
-/* The figures that the run itself shows, as far as its files say them. */
+/* The figures that the run itself shows, as far as its files contain them. */
 static vt_progress_figures figures_of(const vt_run_files *run)
 {
     enum { RECENT = 20 };
@@ -47,13 +47,14 @@ static vt_progress_figures figures_of(const vt_run_files *run)
     return figures;
 }
 
-/* Does the log's last line say that, and how, the run ended? */
+/* Does the log's last line say that the run ended, and how? */
 static bool says_the_end(const char *last)
 {
     return vt_run_is_finished(last) || strstr(last, "Stopped by") != NULL || strncmp(last, "ERROR", 5) == 0;
 }
 
-/* Ended by its own words, or because nothing holds its directory any more. `idle`: seconds since the last new step. */
+/* Ended according to its log, or because no process holds its directory any more. `idle`: seconds since the last new
+ * step. */
 static bool has_ended(const char *directory, double idle)
 {
     char *last = vt_run_last_line(directory);
@@ -86,7 +87,7 @@ done:
     return status;
 }
 
-/* A terminal sees the bar move; a file or pipe gets a line an epoch. */
+/* A terminal shows a moving bar; a file or pipe gets a line for each epoch. */
 static vt_status follow(const char *directory, double interval, vt_progress *progress)
 {
     vt_status status = VT_OK;
@@ -95,7 +96,7 @@ static vt_status follow(const char *directory, double interval, vt_progress *pro
     double changed = vt_clock_seconds();
     const struct timespec pause = {(time_t)interval, (long)(1e9 * (interval - floor(interval)))};
     for (bool ended = false; !ended;) {
-        ended = has_ended(directory, vt_clock_seconds() - changed); /* first: nothing comes after it */
+        ended = has_ended(directory, vt_clock_seconds() - changed); /* must come first: nothing comes after it */
         VT_TRY(look(directory, &figures, &rows));
         if (rows != rows_before) changed = vt_clock_seconds();
         if (progress != NULL) vt_progress_show(progress, &figures);
@@ -119,7 +120,7 @@ vt_status vt_command_watch(int argument_count, char *const *arguments)
     vt_progress_figures figures = {0};
     int64_t rows = 0;
     const vt_argument flags[] = {
-        {"interval", VT_ARGUMENT_REAL, &interval, 0.1, 3600, "seconds between two looks"},
+        {"interval", VT_ARGUMENT_REAL, &interval, 0.1, 3600, "seconds between two updates"},
         {"once", VT_ARGUMENT_SWITCH, &once, 0, 0, "print one line, and end"},
     };
     VT_TRY(vt_arguments_parse("watch", argument_count, arguments, flags, 2, "run directory", &directory, &help));
@@ -143,7 +144,7 @@ vt_status vt_command_watch(int argument_count, char *const *arguments)
         print_line(&figures);
     }
     last = vt_run_last_line(directory);
-    printf("%s: %s\n", says_the_end(last) ? "ended" : "broken off, no process has the run; its last line", last);
+    printf("%s: %s\n", says_the_end(last) ? "ended" : "interrupted, no process runs it; its last line", last);
 done:
     vt_progress_close(&progress);
     free(last);

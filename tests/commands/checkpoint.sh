@@ -392,7 +392,7 @@ test_export_and_back() {
     cmp <(figures a) <(figures b)
     refuted cmp <(figures a) <(figures 00)
     fails 1 "$VITRAIN" export "$last" --output=model.safetensors
-    contains "$output" "--force replaces it"
+    contains "$output" "exists already; give --force"
     fails 1 "$VITRAIN" export nowhere --output=x.safetensors
     contains "$output" "nowhere: No such file or directory; expected the directory of a checkpoint"
     case $output in *flags* | *"errno"*) echo "$output"; return 1 ;; esac # HDF5's own words are longer

@@ -27,7 +27,7 @@ test_stats_find_their_place() {
     "$VITRAIN" stats data/valid >/dev/null
     [ -s data/valid/stats/global_means.npy ]
     fails 1 "$VITRAIN" stats data
-    contains "$output" "data/stats/global_means.npy is there already; give --force"
+    contains "$output" "data/stats/global_means.npy exists already; give --force"
     "$VITRAIN" stats data --force >/dev/null
 }
 

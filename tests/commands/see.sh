@@ -31,7 +31,7 @@ test_inspect() {
     contains "$(cat said)" "train: 1 file 2001.h5, 61 times"
     contains "$(cat said)" "time_means.npy [1, 3, 16, 32]"
     fails 1 "$VITRAIN" inspect .
-    contains "$output" "is none of ours"
+    contains "$output" "is not a directory of vitrain's"
     fails 1 "$VITRAIN" inspect nowhere
     contains "$output" "No such file"
 }
@@ -297,12 +297,12 @@ test_ranks_tell_once() {
     small_run --num_epochs=1
     two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" "$@"; }
     fails any two predict --checkpoint=$best --time=2002-01-05T06:00 --output=two.nc
-    says_once "predict is one rank's work, but there are 2 ranks"
+    says_once "predict runs on one rank, but there are 2 ranks"
     fails any two predict --wrong=1
-    says_once "predict is one rank's work"
+    says_once "predict runs on one rank"
     for words in "synth two" "stats data --force" "export $best --output=two.safetensors" "report $run --output=two.html"; do
         fails any two $words
-        says_once "${words%% *} is one rank's work"
+        says_once "${words%% *} runs on one rank"
     done
     [ -z "$(ls -d two* 2>/dev/null)" ]
     fails any two evaluate --checkpoint=nowhere
@@ -393,7 +393,7 @@ test_predict() {
     [ "$(wc -c <first)" -gt 3000 ]
     cmp first alone
     fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=g.nc
-    contains "$output" "--force replaces it"
+    contains "$output" "exists already; give --force"
     fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=data --force
     contains "$output" "--output=data: that is a directory; expected the name of a file"
     mkfifo pipe # nor is a device replaced by a file
@@ -603,5 +603,5 @@ test_watch_tells_of_a_killed_run() {
     kill -KILL $first
     wait $first || true
     timeout 30 "$VITRAIN" watch runs/demo/1CPU/killed --interval=0.2 >said
-    contains "$(tail -n 1 said)" "broken off, no process has the run; its last line: INFO"
+    contains "$(tail -n 1 said)" "interrupted, no process runs it; its last line: INFO"
 }

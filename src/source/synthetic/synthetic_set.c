@@ -69,7 +69,7 @@ static vt_status check_part(const synthetic_set *set, const char *part)
     char *directory = vt_text_format("%s/%s", set->options->directory, part);
     if (vt_file_list_open(directory, "data directory", false, &list) != VT_OK) vt_error_clear(); /* nothing there yet */
     for (int64_t i = 0; i < list.count; i++) {
-        VT_CHECK(set->options->force, "%s is there already; give another directory, or --force to replace the files",
+        VT_CHECK(set->options->force, "%s exists already; give another directory, or --force to replace the files",
                  list.paths[i]);
         VT_CHECK(is_planned(set, list.paths[i]),
                  "%s is there already and isn't among the files to be made; move it away, or give another directory",
@@ -89,7 +89,7 @@ static vt_status check_directory(const synthetic_set *set)
     VT_TRY(check_part(set, "valid"));
     VT_TRY(check_part(set, "test"));
     VT_CHECK(set->options->force || !vt_output_exists(statistics),
-             "%s is there already; give another directory, or --force to replace the files", statistics);
+             "%s exists already; give another directory, or --force to replace the files", statistics);
 done:
     free(statistics);
     return status;
