@@ -82,6 +82,29 @@ const char *vt_test_directory(void)
     return directory;
 }
 
+static struct owned {
+    void *memory;
+    struct owned *next;
+} * owned;
+
+void *vt_test_owned(void *memory)
+{
+    struct owned *one = malloc(sizeof *one);
+    VT_ASSERT(memory != NULL && one != NULL);
+    *one = (struct owned){memory, owned};
+    owned = one;
+    return memory;
+}
+
+static void free_owned(void)
+{
+    for (struct owned *one = owned; one != NULL; one = owned) {
+        owned = one->next;
+        free(one->memory);
+        free(one);
+    }
+}
+
 static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
 {
     (void)info, (void)kind, (void)where;
@@ -96,6 +119,7 @@ static void run(const test_entry *test)
     vt_error_clear();
     fflush(stdout);
     test->function();
+    free_owned();
     if ((vt_test_gpu_used || vt_test_gpu_wanted) && !test->on_gpu)
         vt_test_fail(__FILE__, __LINE__, "the test uses the GPU where there is one: it must be a GPU_TEST");
     if (vt_test_gpu_alone() && !vt_test_gpu_used && !skipped) vt_test_skip("does not use the GPU");

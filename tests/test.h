@@ -41,6 +41,9 @@ extern bool vt_test_gpu_wanted; /* by it, were there one */
 /* A fresh empty directory for the running test, removed when it passes. */
 const char *vt_test_directory(void);
 
+/* Returns `memory` (malloc'd; NULL ends the program), which is freed when the running test has ended. */
+void *vt_test_owned(void *memory);
+
 #define TEST(name) VT_TEST(name, false)
 /* One that uses the GPU, where there is one. */
 #define GPU_TEST(name) VT_TEST(name, true)

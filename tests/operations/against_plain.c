@@ -37,11 +37,15 @@ static void close_pair(pair *p)
     vt_backend_close(&p->fast);
 }
 
+#define FOR_EACH_PAIR(p)                                                                                               \
+    FOR_EACH_FAST_PATH(isa)                                                                                            \
+    for (pair p = open_pair(isa); p.fast != NULL; close_pair(&p))
+
 static void check_linear(pair *p, int64_t rows, int64_t in, int64_t out)
 {
     guarded x = guarded_random(rows, in, 1, 1), dy = guarded_random(rows, out, 2, 1);
     guarded bias = guarded_random(1, out, 3, 1), y[2], dx[2], dweight[2], dbias[2];
-    float *weight = malloc((size_t)(in * out) * sizeof *weight);
+    float *weight = vt_test_owned(malloc((size_t)(in * out) * sizeof *weight));
     fill_random(weight, in * out, 4, 1);
     vt_matrix weights = vt_matrix_make(weight, out, in);
     for (int i = 0; i < 2; i++) {
@@ -61,16 +65,6 @@ static void check_linear(pair *p, int64_t rows, int64_t in, int64_t out)
     p->fast->linear_forward(p->fast, x.matrix, weights, NULL, y[1].matrix);
     p->plain->linear_forward(p->plain, x.matrix, weights, NULL, y[0].matrix);
     guarded_compare(&y[1], &y[0], sum_tolerance(in), "linear y without bias");
-    for (int i = 0; i < 2; i++) {
-        guarded_close(&y[i]);
-        guarded_close(&dx[i]);
-        guarded_close(&dweight[i]);
-        guarded_close(&dbias[i]);
-    }
-    guarded_close(&x);
-    guarded_close(&dy);
-    guarded_close(&bias);
-    free(weight);
 }
 
 static void check_linear_sizes(vt_cpu_isa isa)
@@ -97,7 +91,7 @@ static void check_nan_in_products(vt_cpu_isa isa, uint32_t bits)
     pair p = open_pair(isa);
     guarded x = guarded_random(ROWS, IN, 1, 1), dy = guarded_random(ROWS, OUT, 2, 1), y = guarded_open(ROWS, OUT);
     guarded weight = guarded_random(OUT, IN, 3, 1);
-    float *dweight = calloc((size_t)OUT * IN, sizeof *dweight);
+    float *dweight = vt_test_owned(calloc((size_t)OUT * IN, sizeof *dweight));
     memcpy(x.matrix.data + ROW * x.matrix.stride + COLUMN, &bits, sizeof bits);
     p.fast->linear_forward(p.fast, x.matrix, weight.matrix, NULL, y.matrix);
     p.fast->linear_backward_weight(p.fast, x.matrix, dy.matrix, dweight, NULL);
@@ -109,8 +103,6 @@ static void check_nan_in_products(vt_cpu_isa isa, uint32_t bits)
         for (int64_t c = 0; c < IN; c++)
             EXPECT(!!isfinite(dweight[r * IN + c]) == (c != COLUMN), "isa %d, %x: dweight %lld, %lld", (int)isa, bits,
                    (long long)r, (long long)c);
-    free(dweight);
-    GUARDED_CLOSE_ALL(&x, &dy, &y, &weight);
     close_pair(&p);
 }
 
@@ -154,30 +146,16 @@ static void check_layer_norm(pair *p, int64_t rows, int64_t columns, float offse
     guarded_compare(&mean[1], &mean[0], sum_tolerance(columns) + 8 * unit, "layer_norm mean");
     guarded_compare(&dweight[1], &dweight[0], sum_tolerance(rows) + conditioning, "layer_norm dweight");
     guarded_compare(&dbias[1], &dbias[0], sum_tolerance(rows), "layer_norm dbias");
-    for (int i = 0; i < 2; i++) {
-        guarded_close(&y[i]);
-        guarded_close(&dx[i]);
-        guarded_close(&mean[i]);
-        guarded_close(&rstd[i]);
-        guarded_close(&dweight[i]);
-        guarded_close(&dbias[i]);
-    }
-    guarded_close(&x);
-    guarded_close(&dy);
-    guarded_close(&weight);
-    guarded_close(&bias);
 }
 
 GPU_TEST(layer_norm)
 {
-    FOR_EACH_FAST_PATH(isa)
+    FOR_EACH_PAIR(p)
     {
-        pair p = open_pair(isa);
         for (int r = 0; r < 4; r++)
             for (int c = 0; c < 4; c++) check_layer_norm(&p, odd_sizes[r] % 200 + 1, odd_sizes[c], 0);
         check_layer_norm(&p, 13, 97, 100);
         check_layer_norm(&p, 65, 32, 0);
-        close_pair(&p);
     }
 }
 
@@ -198,26 +176,17 @@ static void check_gelu(pair *p, vt_gelu kind, int64_t rows, int64_t columns, flo
     guarded_compare(&dx[1], &dx[0], 16 * unit, "gelu dx");
     p->fast->gelu_backward(p->fast, kind, x.matrix, dy.matrix, dx[1].matrix, (vt_matrix){0});
     guarded_compare(&dx[1], &dx[0], 16 * unit, "gelu dx alone");
-    for (int i = 0; i < 2; i++) {
-        guarded_close(&y[i]);
-        guarded_close(&dx[i]);
-    }
-    guarded_close(&x);
-    guarded_close(&dy);
-    guarded_close(&again);
 }
 
 GPU_TEST(gelu)
 {
-    FOR_EACH_FAST_PATH(isa)
+    FOR_EACH_PAIR(p)
     {
-        pair p = open_pair(isa);
         for (int kind = VT_GELU_ERF; kind <= VT_GELU_TANH; kind++) {
             for (int c = 0; c < 4; c++) check_gelu(&p, (vt_gelu)kind, 29, odd_sizes[c], 1);
             check_gelu(&p, (vt_gelu)kind, 5, 1013, 10);
             check_gelu(&p, (vt_gelu)kind, 5, 97, 1e-3f);
         }
-        close_pair(&p);
     }
 }
 
@@ -260,7 +229,6 @@ TEST(large_numbers_make_no_denormal_ones)
         b->attention_backward(b, &shape, x.matrix, k.matrix, v.matrix, y.matrix, log_sum.matrix.data, dy.matrix,
                               dq.matrix, dk.matrix, dv.matrix);
         EXPECT(!has_underflown(), "attention backward");
-        GUARDED_CLOSE_ALL(&x, &dy, &y, &dx, &again, &v, &k, &dq, &dk, &dv, &log_sum);
         vt_backend_close(&b);
     }
 }
@@ -269,7 +237,7 @@ static void check_fused(pair *p, int64_t rows, int64_t columns, float rate)
 {
     guarded x = guarded_random(rows, columns, 1, 1), bias = guarded_random(1, 2 * columns, 2, 1);
     guarded y[2], normed[2], hidden[2], active[2], mean[2], rstd[2];
-    float *weight = malloc((size_t)(2 * columns * columns) * sizeof *weight);
+    float *weight = vt_test_owned(malloc((size_t)(2 * columns * columns) * sizeof *weight));
     vt_mask mask = {.elements = {.rate = rate, .seed = 3, .step = &dropout_step}, .tokens = rows};
     fill_random(weight, 2 * columns * columns, 4, 1);
     vt_matrix weights = vt_matrix_make(weight, 2 * columns, columns);
@@ -291,21 +259,15 @@ static void check_fused(pair *p, int64_t rows, int64_t columns, float rate)
     guarded_compare(&active[1], &active[0], sum_tolerance(columns) + 8 * unit, "linear_gelu active");
     for (int i = 0; i < 2; i++) {
         guarded *const all[] = {&y[i], &normed[i], &hidden[i], &active[i], &mean[i], &rstd[i]};
-        for (size_t j = 0; j < sizeof all / sizeof all[0]; j++) guarded_close(all[j]);
     }
-    guarded_close(&x);
-    guarded_close(&bias);
-    free(weight);
 }
 
 GPU_TEST(fused_operations)
 {
-    FOR_EACH_FAST_PATH(isa)
+    FOR_EACH_PAIR(p)
     {
-        pair p = open_pair(isa);
         for (int c = 0; c < 3; c++) check_fused(&p, 29, odd_sizes[c], 0);
         check_fused(&p, 97, 64, 0.3f);
-        close_pair(&p);
     }
 }
 
@@ -338,26 +300,14 @@ static void check_attention(pair *p, const vt_attention_shape *s, float scale)
         guarded_compare(&dq[1], &dq[0], 4 * tolerance, "attention dq");
         guarded_compare(&dk[1], &dk[0], 4 * tolerance + sum_tolerance(s->queries), "attention dk");
     }
-    for (int i = 0; i < 2; i++) {
-        guarded_close(&out[i]);
-        guarded_close(&log_sum[i]);
-        guarded_close(&dq[i]);
-        guarded_close(&dk[i]);
-        guarded_close(&dv[i]);
-    }
-    guarded_close(&q);
-    guarded_close(&k);
-    guarded_close(&v);
-    guarded_close(&dout);
 }
 
 GPU_TEST(attention)
 {
     static const int64_t head_dims[] = {1, 5, 8, 16, 24, 40, 48, 64, 72, 80, 128};
     static const int64_t lengths[] = {1, 7, 48, 49, 97, 193, 300};
-    FOR_EACH_FAST_PATH(isa)
+    FOR_EACH_PAIR(p)
     {
-        pair p = open_pair(isa);
         for (size_t i = 0; i < sizeof head_dims / sizeof *head_dims; i++) {
             vt_attention_shape shape = {.batch = 2, .heads = 2, .head_dim = head_dims[i], .queries = 61, .keys = 61};
             check_attention(&p, &shape, 1);
@@ -378,7 +328,6 @@ GPU_TEST(attention)
                         1);
         check_attention(&p, &(vt_attention_shape){.batch = 1, .heads = 2, .head_dim = 24, .queries = 50, .keys = 50},
                         30);
-        close_pair(&p);
     }
     pair model = open_pair(PATH_TILES_MODEL);
     check_attention(&model, &(vt_attention_shape){.batch = 1, .heads = 2, .head_dim = 40, .queries = 61, .keys = 61},
@@ -392,13 +341,11 @@ GPU_TEST(attention)
 
 GPU_TEST(attention_with_dropout)
 {
-    FOR_EACH_FAST_PATH(isa)
+    FOR_EACH_PAIR(p)
     {
-        pair p = open_pair(isa);
         vt_attention_shape shape = {.batch = 2, .heads = 3, .head_dim = 16, .queries = 61, .keys = 203};
         shape.dropout = (vt_dropout){.rate = 0.3f, .seed = 5, .step = &dropout_step, .layer = 2, .first_sample = 9};
         check_attention(&p, &shape, 1);
-        close_pair(&p);
     }
 }
 
@@ -407,9 +354,8 @@ GPU_TEST(attention_of_scores_far_apart)
 {
     enum { QUERIES = 90, KEYS = 130, DIM = 16 };
     static const float sizes[] = {1, -1, 0.05f, -0.05f, 0.3f};
-    FOR_EACH_FAST_PATH(isa)
+    FOR_EACH_PAIR(p)
     {
-        pair p = open_pair(isa);
         vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = DIM, .queries = QUERIES, .keys = KEYS};
         guarded q = guarded_random(QUERIES, DIM, 1, 0.01f), k = guarded_random(KEYS, DIM, 2, 0.3f);
         guarded v = guarded_random(KEYS, DIM, 3, 1), out[2], log_sum[2];
@@ -429,14 +375,6 @@ GPU_TEST(attention_of_scores_far_apart)
         }
         guarded_compare(&out[1], &out[0], 1e-4, "out of scores far apart"); /* of 800, with 7 digits */
         guarded_compare(&log_sum[1], &log_sum[0], 1e-6, "log_sum of scores far apart");
-        for (int i = 0; i < 2; i++) {
-            guarded_close(&out[i]);
-            guarded_close(&log_sum[i]);
-        }
-        guarded_close(&q);
-        guarded_close(&k);
-        guarded_close(&v);
-        close_pair(&p);
     }
 }
 
@@ -464,26 +402,21 @@ static void check_drift(pair *p, int64_t queries, int64_t keys)
     }
     guarded_compare(&out[1], &out[0], tolerance, "out of long rows");
     guarded_compare(&dv[1], &dv[0], tolerance, "dv of long rows");
-    GUARDED_CLOSE_ALL(&q, &k, &v, &dout, &dq, &dk, &out[0], &out[1], &dv[0], &dv[1], &log_sum[0], &log_sum[1]);
 }
 
 GPU_TEST(attention_of_long_rows_does_not_drift)
 {
-    FOR_EACH_FAST_PATH(isa)
+    FOR_EACH_PAIR(p)
     {
-        pair p = open_pair(isa);
         check_drift(&p, 20, 1500);
         check_drift(&p, 1500, 20);
-        close_pair(&p);
     }
 }
 
 GPU_TEST(attention_passes_nan_on)
 {
-    FOR_EACH_PATH(isa)
+    FOR_EACH_BACKEND(isa, b)
     {
-        vt_backend *b = NULL;
-        EXPECT_OK(path_open(isa, &b));
         vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = 16, .queries = 20, .keys = 20};
         guarded q = guarded_random(20, 16, 1, 1), k = guarded_random(20, 16, 2, 1), out = guarded_open(20, 16);
         float log_sum[20];
@@ -491,10 +424,6 @@ GPU_TEST(attention_passes_nan_on)
         b->attention_forward(b, &shape, q.matrix, k.matrix, k.matrix, out.matrix, log_sum);
         EXPECT(isnan(out.matrix.data[3 * out.matrix.stride]), "isa %d hides a NaN in q", (int)isa);
         EXPECT(!isnan(out.matrix.data[4 * out.matrix.stride]), "isa %d spreads a NaN in q", (int)isa);
-        guarded_close(&q);
-        guarded_close(&k);
-        guarded_close(&out);
-        vt_backend_close(&b);
     }
 }
 
@@ -526,29 +455,20 @@ static void check_update(pair *p, vt_optimizer_name kind, int64_t count)
         b->update(b, &update, &not_finite, gradients.matrix.data, parameters[i].matrix.data, moment1[i].matrix.data,
                   moment2[i].matrix.data, count);
         guarded_compare(&parameters[i], &before, 0, "parameters after an update that is not finite");
-        guarded_close(&before);
     }
     guarded_compare(&parameters[1], &parameters[0], 16 * unit, "update parameters");
     guarded_compare(&moment1[1], &moment1[0], 8 * unit, "update moment1");
     guarded_compare(&moment2[1], &moment2[0], 8 * unit, "update moment2");
     EXPECT_NEAR(squares[1], squares[0], 1e-12 * squares[0]);
-    for (int i = 0; i < 2; i++) {
-        guarded_close(&parameters[i]);
-        guarded_close(&moment1[i]);
-        guarded_close(&moment2[i]);
-    }
-    guarded_close(&gradients);
 }
 
 GPU_TEST(update)
 {
-    FOR_EACH_FAST_PATH(isa)
+    FOR_EACH_PAIR(p)
     {
-        pair p = open_pair(isa);
         for (int kind = VT_OPTIMIZER_Adam; kind <= VT_OPTIMIZER_SGD; kind++)
             for (int i = 0; i < 4; i++) check_update(&p, (vt_optimizer_name)kind, odd_sizes[i]);
         check_update(&p, VT_OPTIMIZER_Adam, 300001);
-        close_pair(&p);
     }
 }
 
@@ -588,12 +508,6 @@ TEST(bits_do_not_depend_on_threads)
     guarded_compare(&dq[1], &dq[0], 0, "attention dq");
     guarded_compare(&dk[1], &dk[0], 0, "attention dk");
     guarded_compare(&dv[1], &dv[0], 0, "attention dv");
-    for (int i = 0; i < 2; i++) {
-        guarded_close(&dx[i]);
-        GUARDED_CLOSE_ALL(&out[i], &dq[i], &dk[i], &dv[i]);
-    }
-    guarded_close(&x);
-    guarded_close(&dy);
     vt_backend *again = NULL; /* gives later tests their threads back */
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 2, &again));
     vt_backend_close(&again);
@@ -601,18 +515,15 @@ TEST(bits_do_not_depend_on_threads)
 
 GPU_TEST(squared_norms)
 {
-    FOR_EACH_FAST_PATH(isa)
+    FOR_EACH_PAIR(p)
     {
-        pair p = open_pair(isa);
         for (int64_t tokens = 1; tokens < 60; tokens += 19) {
             guarded x = guarded_random(3 * tokens, 37, 1, 1), y = guarded_random(3 * tokens, 37, 2, 1);
             double expected[6], actual[6];
             p.plain->squared_norms(p.plain, 3, x.matrix, y.matrix, expected);
             p.fast->squared_norms(p.fast, 3, x.matrix, y.matrix, actual);
             for (int i = 0; i < 6; i++) EXPECT_NEAR(actual[i], expected[i], 1e-12 * expected[i]); /* float64, squares */
-            GUARDED_CLOSE_ALL(&x, &y);
         }
-        close_pair(&p);
     }
 }
 
@@ -651,8 +562,6 @@ TEST(attention_does_not_depend_on_threads)
         guarded_compare(&dk[i], &dk[0], 0, "attention dk");
         guarded_compare(&dv[i], &dv[0], 0, "attention dv");
     }
-    for (int i = 0; i < COUNT; i++) GUARDED_CLOSE_ALL(&out[i], &log_sum[i], &dq[i], &dk[i], &dv[i]);
-    GUARDED_CLOSE_ALL(&q, &k, &v, &dout);
     vt_backend *again = NULL; /* gives later tests their threads back */
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 2, &again));
     vt_backend_close(&again);
@@ -666,7 +575,7 @@ TEST(products_do_not_depend_on_threads)
     if (vt_test_gpu_alone()) return;
     guarded x = guarded_random(ROWS, IN, 1, 1), dy = guarded_random(ROWS, OUT, 2, 1);
     guarded y[COUNT], hidden[COUNT], active[COUNT], dx[COUNT], dweight[COUNT], dbias[COUNT];
-    float *weight = malloc(sizeof *weight * OUT * IN), bias[OUT];
+    float *weight = vt_test_owned(malloc(sizeof *weight * OUT * IN)), bias[OUT];
     fill_random(weight, OUT * IN, 3, 1);
     fill_random(bias, OUT, 4, 1);
     vt_matrix weights = vt_matrix_make(weight, OUT, IN);
@@ -691,9 +600,6 @@ TEST(products_do_not_depend_on_threads)
         guarded_compare(&dweight[i], &dweight[0], 0, "linear dweight");
         guarded_compare(&dbias[i], &dbias[0], 0, "linear dbias");
     }
-    for (int i = 0; i < COUNT; i++) GUARDED_CLOSE_ALL(&y[i], &hidden[i], &active[i], &dx[i], &dweight[i], &dbias[i]);
-    GUARDED_CLOSE_ALL(&x, &dy);
-    free(weight);
     vt_backend *again = NULL; /* gives later tests their threads back */
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 2, &again));
     vt_backend_close(&again);

@@ -8,13 +8,6 @@ static const uint32_t dropout_step = 17; /* of dropout */
 
 static const double unit = 0x1p-24;
 
-static vt_backend *open_path(vt_cpu_isa isa)
-{
-    vt_backend *b = NULL;
-    EXPECT_OK(path_open(isa, &b));
-    return b;
-}
-
 enum { BATCH = 2, HEADS = 4, DIM = 24, QUERIES = 61, KEYS = 203, WIDTH = HEADS * DIM };
 
 /* One attention with all of its operands; log_sum is [1, batch * heads * queries]. */
@@ -68,7 +61,6 @@ static attention open_block(const attention *whole, int64_t first_head, int64_t 
 
 static void close_attention(attention *a)
 {
-    GUARDED_CLOSE_ALL(&a->q, &a->k, &a->v, &a->dout, &a->out, &a->log_sum, &a->dq, &a->dk, &a->dv);
 }
 
 static void forward(vt_backend *b, attention *a)
@@ -103,9 +95,8 @@ static void check_heads_and_queries(vt_backend *b, attention *whole, int64_t fir
 
 GPU_TEST(attention_of_some_heads_and_queries_is_the_wholes)
 {
-    FOR_EACH_PATH(isa)
+    FOR_EACH_BACKEND(isa, b)
     {
-        vt_backend *b = open_path(isa);
         attention whole = open_whole(0.3f, 1);
         forward(b, &whole);
         backward(b, &whole, whole.out.matrix, whole.log_sum.matrix.data);
@@ -113,7 +104,6 @@ GPU_TEST(attention_of_some_heads_and_queries_is_the_wholes)
         check_heads_and_queries(b, &whole, 3, 1, 17, 13);
         check_heads_and_queries(b, &whole, 0, HEADS, 50, 11);
         close_attention(&whole);
-        vt_backend_close(&b);
     }
 }
 
@@ -122,9 +112,8 @@ GPU_TEST(attention_dropout_of_some_keys_is_the_wholes)
 {
     enum { ALL = 40 };
     static const int64_t firsts[] = {0, 1, 2, 3, 4, 7, 13, 22}, counts[] = {40, 1, 17, 5, 36, 33, 27, 18};
-    FOR_EACH_PATH(isa)
+    FOR_EACH_BACKEND(isa, b)
     {
-        vt_backend *b = open_path(isa);
         guarded zero = guarded_random(ALL, ALL, 1, 0), one = guarded_random(ALL, ALL, 1, 0);
         guarded out = guarded_open(ALL, ALL), log_sum = guarded_open(1, ALL);
         for (int64_t i = 0; i < ALL; i++) one.matrix.data[i * one.matrix.stride + i] = 1;
@@ -146,10 +135,7 @@ GPU_TEST(attention_dropout_of_some_keys_is_the_wholes)
                 }
             }
             guarded_check(&some, "attention out of some keys");
-            guarded_close(&some);
         }
-        GUARDED_CLOSE_ALL(&zero, &one, &out, &log_sum);
-        vt_backend_close(&b);
     }
 }
 
@@ -208,32 +194,27 @@ static void check_key_blocks(vt_backend *b, const int64_t *ends, float rate, flo
     guarded_compare(&dq, &whole.dq, 4 * tolerance, "attention dq summed over blocks");
     close_attention(&whole);
     close_attention(&merged);
-    guarded_close(&dq);
 }
 
 GPU_TEST(attention_over_blocks_of_keys_is_the_wholes)
 {
     static const int64_t two[] = {1, KEYS}, uneven[] = {90, KEYS}, three[] = {37, 122, KEYS};
-    FOR_EACH_PATH(isa)
+    FOR_EACH_BACKEND(isa, b)
     {
-        vt_backend *b = open_path(isa);
         for (int dropout = 0; dropout < 2; dropout++) {
             check_key_blocks(b, two, dropout ? 0.3f : 0, 1);
             check_key_blocks(b, uneven, dropout ? 0.3f : 0, 1);
             check_key_blocks(b, three, dropout ? 0.3f : 0, 1);
             check_key_blocks(b, three, dropout ? 0.3f : 0, 10);
         }
-        EXPECT_OK(b->check(b));
-        vt_backend_close(&b);
     }
 }
 
 /* Sums that no float32 could hold by themselves: the larger part wins, and nothing overflows. */
 GPU_TEST(attention_merge_of_far_apart_sums)
 {
-    FOR_EACH_PATH(isa)
+    FOR_EACH_BACKEND(isa, b)
     {
-        vt_backend *b = open_path(isa);
         vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = 5, .queries = 4, .keys = 3};
         guarded part_out = guarded_random(4, 5, 1, 1), out = guarded_random(4, 5, 2, 1), before = guarded_copy(&out);
         const float part_log_sum[4] = {-300, 300, 200, -INFINITY};
@@ -252,7 +233,5 @@ GPU_TEST(attention_merge_of_far_apart_sums)
             EXPECT_NEAR(both[2], 0.5 * ((double)own[2] + (double)other[2]), 8 * unit);
         }
         guarded_check(&out, "attention_merge");
-        GUARDED_CLOSE_ALL(&part_out, &out, &before);
-        vt_backend_close(&b);
     }
 }

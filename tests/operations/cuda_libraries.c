@@ -133,17 +133,14 @@ typedef struct {
 static vt_matrix gpu_matrix(vt_backend *backend, vt_type type, int64_t rows, int64_t columns, uint64_t seed)
 {
     size_t bytes = (size_t)(rows * columns) * sizeof(uint16_t);
-    uint16_t *host = malloc(bytes);
-    float *values = malloc(2 * bytes);
+    uint16_t *host = vt_test_owned(malloc(bytes));
+    float *values = vt_test_owned(malloc(2 * bytes));
     void *memory = NULL;
-    VT_ASSERT(host != NULL && values != NULL);
     fill_random(values, rows * columns, seed, 1);
     for (int64_t i = 0; i < rows * columns; i++) host[i] = vt_half_round(type, values[i]);
     EXPECT_OK(backend->allocate(backend, VT_MEMORY_WORKSPACE, bytes, &memory));
     backend->copy_from_host(backend, memory, host, bytes);
     EXPECT_OK(backend->check(backend));
-    free(host);
-    free(values);
     return (vt_matrix){.half = memory, .rows = rows, .columns = columns, .stride = columns, .type = type};
 }
 
@@ -211,12 +208,10 @@ static void compare_halves(const gpu_attention *a, const gpu_attention *b, bool 
 
 static void compare_log_sums(const gpu_attention *a, const gpu_attention *b, int64_t count)
 {
-    float *values = malloc(2 * (size_t)count * sizeof *values);
-    VT_ASSERT(values != NULL);
+    float *values = vt_test_owned(malloc(2 * (size_t)count * sizeof *values));
     a->backend->copy_to_host(a->backend, values, a->log_sum, (size_t)count * sizeof *values);
     b->backend->copy_to_host(b->backend, values + count, b->log_sum, (size_t)count * sizeof *values);
     for (int64_t i = 0; i < count; i++) EXPECT_NEAR(values[count + i], values[i], 1e-4 * (1 + fabs((double)values[i])));
-    free(values);
 }
 
 static void close_gpu_attention(gpu_attention *a)

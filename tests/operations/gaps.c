@@ -7,13 +7,6 @@
 enum { BATCH = 2, FIELD_CHANNELS = 3, CHANNELS = 2, MOST_HEIGHT = 20, MOST_WIDTH = 31, MOST_PATCH = 8 };
 static const float mean[CHANNELS] = {1, -2}, inverse_std[CHANNELS] = {0.5f, 4}; /* powers of two: exact */
 
-static vt_backend *open_path(vt_cpu_isa isa)
-{
-    vt_backend *backend = NULL;
-    EXPECT_OK(path_open(isa, &backend));
-    return backend;
-}
-
 /* Whole numbers, and a few that are no data; where `gaps`, every fifth point and all of one channel of the second
  * sample are missing. */
 static float *make_fields(int64_t height, int64_t width, bool gaps)
@@ -72,7 +65,6 @@ static void check_patches(vt_backend *b, const vt_patch_grid *grid, const float 
     EXPECT(wrong == 0, "%lld elements: [%lld, %lld] in patches of %lld, order %d, missing %d, beyond %d, mask %d",
            (long long)wrong, (long long)grid->height, (long long)grid->width, (long long)patch, (int)grid->order,
            (int)grid->missing, (int)grid->beyond, grid->with_mask);
-    guarded_close(&patches);
 }
 
 /* The input's, in 16 bits: those of float32, rounded. */
@@ -90,7 +82,6 @@ static void check_half_patches(vt_backend *b, const vt_patch_grid *grid, const f
         wrong += half.half[i] != vt_half_round(type, wide.matrix.data[i / columns * wide.matrix.stride + i % columns]);
     EXPECT(wrong == 0, "%lld elements of 16 bits are not the rounded ones", (long long)wrong);
     free(half.half);
-    guarded_close(&wide);
 }
 
 /* And back: the fields' points alone are written. */
@@ -113,7 +104,6 @@ static void check_store(vt_backend *b, const vt_patch_grid *grid, const float *f
                                                                                       : fields[i];
         EXPECT(same(back[i], expected), "at %lld: %g, expected %g", (long long)i, (double)back[i], (double)expected);
     }
-    guarded_close(&patches);
 }
 
 static void check_grid(vt_backend *b, int64_t height, int64_t width, int64_t patch)
@@ -150,11 +140,9 @@ GPU_TEST(patches_with_gaps_and_beyond_the_edges)
 {
     static const int64_t grids[][3] = {{12, 8, 4},  {11, 13, 4}, {17, 31, 8}, {16, 20, 8}, {20, 24, 8},
                                        {13, 12, 6}, {5, 3, 8},   {7, 9, 1},   {11, 13, 3}, {1, 1, 2}};
-    FOR_EACH_PATH(isa)
+    FOR_EACH_BACKEND(isa, b)
     {
-        vt_backend *b = open_path(isa);
         for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) check_grid(b, grids[i][0], grids[i][1], grids[i][2]);
-        vt_backend_close(&b);
     }
 }
 
@@ -163,9 +151,8 @@ GPU_TEST(patches_without_gaps_are_the_same)
 {
     enum { HEIGHT = 12, WIDTH = 24, PATCH = 6, TOKENS = HEIGHT / PATCH * (WIDTH / PATCH) };
     float *fields = make_fields(HEIGHT, WIDTH, false);
-    FOR_EACH_PATH(isa)
+    FOR_EACH_BACKEND(isa, b)
     {
-        vt_backend *b = open_path(isa);
         for (int order = 0; order < 2; order++) {
             guarded expected = guarded_open(BATCH * TOKENS, CHANNELS * PATCH * PATCH);
             vt_patch_grid grid = {.batch = BATCH,
@@ -182,11 +169,8 @@ GPU_TEST(patches_without_gaps_are_the_same)
                 grid.missing = (vt_missing)missing;
                 b->patches_load(b, &grid, fields, mean, inverse_std, actual.matrix);
                 guarded_compare(&actual, &expected, 0, "patches without gaps");
-                guarded_close(&actual);
             }
-            guarded_close(&expected);
         }
-        vt_backend_close(&b);
     }
     free(fields);
 }
@@ -217,7 +201,6 @@ static float *at(const guarded *g, int64_t row, int64_t column)
 
 static void close_scored(scored *s)
 {
-    GUARDED_CLOSE_ALL(&s->prediction, &s->target, &s->gradient);
 }
 
 static void run(vt_backend *b, scored *s)
@@ -270,9 +253,8 @@ static void check_against_sums(const scored *s)
 /* The grid is padded: what is beyond the fields counts for none of the sums of weights. */
 GPU_TEST(loss_and_metrics_leave_gaps_out)
 {
-    FOR_EACH_PATH(isa)
+    FOR_EACH_BACKEND(isa, b)
     {
-        vt_backend *b = open_path(isa);
         scored s;
         open_scored(&s);
         for (int row = 0; row < BATCH * TOKENS; row++)
@@ -286,16 +268,14 @@ GPU_TEST(loss_and_metrics_leave_gaps_out)
         guarded_check(&s.gradient, "relative_l2_backward");
         check_against_sums(&s);
         close_scored(&s);
-        vt_backend_close(&b);
     }
 }
 
 /* A sample without a point has no loss and no gradient; the other one is not touched by that. */
 GPU_TEST(a_sample_without_points)
 {
-    FOR_EACH_PATH(isa)
+    FOR_EACH_BACKEND(isa, b)
     {
-        vt_backend *b = open_path(isa);
         scored s, whole;
         open_scored(&s);
         open_scored(&whole);
@@ -306,22 +286,19 @@ GPU_TEST(a_sample_without_points)
         EXPECT(s.losses[0] == 0 && s.losses[1] == whole.losses[1] && s.losses[1] > 0);
         close_scored(&s);
         close_scored(&whole);
-        vt_backend_close(&b);
     }
 }
 
 /* What is missing where nothing may be is no gap: it must be seen. */
 GPU_TEST(a_nan_reaches_the_loss)
 {
-    FOR_EACH_PATH(isa)
+    FOR_EACH_BACKEND(isa, b)
     {
-        vt_backend *b = open_path(isa);
         scored s;
         open_scored(&s);
         *at(&s.target, 3, 5) = NAN;
         run(b, &s);
         EXPECT(isnan(s.losses[0]) && isfinite(s.losses[1]));
         close_scored(&s);
-        vt_backend_close(&b);
     }
 }

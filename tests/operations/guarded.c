@@ -11,8 +11,7 @@ guarded guarded_open(int64_t rows, int64_t columns)
     guarded g;
     int64_t stride = columns + GAP;
     g.size = 2 * AROUND + rows * stride;
-    g.memory = malloc((size_t)g.size * sizeof *g.memory);
-    VT_ASSERT(g.memory != NULL);
+    g.memory = vt_test_owned(malloc((size_t)g.size * sizeof *g.memory));
     for (int64_t i = 0; i < g.size; i++) g.memory[i] = guard;
     g.matrix = vt_matrix_make(g.memory + AROUND, rows, columns);
     g.matrix.stride = stride;
@@ -40,12 +39,6 @@ guarded guarded_copy(const guarded *other)
     guarded g = guarded_open(other->matrix.rows, other->matrix.columns);
     memcpy(g.memory, other->memory, (size_t)g.size * sizeof *g.memory);
     return g;
-}
-
-void guarded_close(guarded *g)
-{
-    free(g->memory);
-    g->memory = NULL;
 }
 
 void guarded_check(const guarded *g, const char *name)
@@ -93,10 +86,4 @@ void guarded_compare_part(const guarded *actual, const guarded *whole, int64_t b
 {
     guarded expected = guarded_part(whole->matrix, batch, p);
     guarded_compare(actual, &expected, tolerance, name);
-    guarded_close(&expected);
-}
-
-void guarded_close_all(guarded *const *all, size_t count)
-{
-    for (size_t i = 0; i < count; i++) guarded_close(all[i]);
 }

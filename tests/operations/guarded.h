@@ -11,10 +11,10 @@ typedef struct {
     int64_t size;
 } guarded;
 
+/* Their memory is freed when the test has ended. */
 guarded guarded_open(int64_t rows, int64_t columns);                               /* NaN inside */
 guarded guarded_random(int64_t rows, int64_t columns, uint64_t seed, float scale); /* normal numbers */
 guarded guarded_copy(const guarded *other);
-void guarded_close(guarded *g);
 
 /* Fails the test when anything outside of the matrix was written. */
 void guarded_check(const guarded *g, const char *name);
@@ -34,14 +34,6 @@ guarded guarded_part(vt_matrix whole, int64_t batch, part p);
 /* guarded_compare with a part of `whole`. */
 void guarded_compare_part(const guarded *actual, const guarded *whole, int64_t batch, part p, double tolerance,
                           const char *name);
-
-/* GUARDED_CLOSE_ALL(&a, &b, ...) */
-void guarded_close_all(guarded *const *all, size_t count);
-#define GUARDED_CLOSE_ALL(...)                                                                                         \
-    do {                                                                                                               \
-        guarded *const all_[] = {__VA_ARGS__};                                                                         \
-        guarded_close_all(all_, sizeof all_ / sizeof all_[0]);                                                         \
-    } while (0)
 
 /* Normal numbers, the same for the same seed. */
 void fill_random(float *values, int64_t count, uint64_t seed, float scale);

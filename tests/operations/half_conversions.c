@@ -134,8 +134,9 @@ TEST(float16_is_the_processors)
 static void check_convert(vt_backend *b, const char *path, vt_type type)
 {
     enum { ALL = 0x10000, GUARD = 0x5a5a, MOST = 37 };
-    uint16_t *halves = malloc((ALL + 1) * sizeof *halves), *back = malloc((ALL + 1) * sizeof *back);
-    float *wide = malloc((ALL + 1) * sizeof *wide);
+    uint16_t *halves = vt_test_owned(malloc((ALL + 1) * sizeof *halves)),
+             *back = vt_test_owned(malloc((ALL + 1) * sizeof *back));
+    float *wide = vt_test_owned(malloc((ALL + 1) * sizeof *wide));
     for (int i = 0; i < ALL; i++) halves[i + 1] = (uint16_t)i;
     vt_matrix from = {.half = halves + 1, .rows = 16, .columns = ALL / 16, .stride = ALL / 16, .type = type};
     vt_matrix to = vt_matrix_make(wide + 1, from.rows, from.columns), again = from;
@@ -166,18 +167,12 @@ static void check_convert(vt_backend *b, const char *path, vt_type type)
         }
     }
     EXPECT_OK(b->check(b));
-    free(halves);
-    free(back);
-    free(wide);
 }
 
 GPU_TEST(convert_on_every_path)
 {
-    FOR_EACH_PATH(isa)
+    FOR_EACH_BACKEND(isa, b)
     {
-        vt_backend *b = NULL;
-        EXPECT_OK(path_open(isa, &b));
         FOR_EACH_HALF(type) check_convert(b, b->name, type);
-        vt_backend_close(&b);
     }
 }

@@ -106,3 +106,16 @@ bool path_is_available(vt_cpu_isa isa)
     vt_error_clear();
     return available;
 }
+
+vt_backend *open_path(vt_cpu_isa isa)
+{
+    vt_backend *backend = NULL;
+    EXPECT_OK(path_open(isa, &backend));
+    return backend;
+}
+
+void close_path(vt_backend **backend)
+{
+    EXPECT_OK((*backend)->check(*backend));
+    vt_backend_close(backend);
+}

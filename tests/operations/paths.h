@@ -53,6 +53,13 @@ bool path_is_available(vt_cpu_isa isa);
     for (vt_cpu_isa isa = VT_ISA_PLAIN; isa <= PATH_GPU; isa++)                                                        \
         if (path_is_available(isa))
 
+/* The same with the back end, which is checked and closed after the loop's body. */
+vt_backend *open_path(vt_cpu_isa isa);
+void close_path(vt_backend **backend);
+#define FOR_EACH_BACKEND(isa, b)                                                                                       \
+    FOR_EACH_PATH(isa)                                                                                                 \
+    for (vt_backend *b = open_path(isa); b != NULL; close_path(&b))
+
 /* For whole steps. */
 #define FOR_EACH_CUDA_STEP_PATH(isa)                                                                                   \
     for (vt_cpu_isa isa = PATH_HOST_CUDA; isa <= PATH_STREAMS_COPIES_LATE; isa++)                                      \

@@ -20,10 +20,8 @@ static vt_step_state decide(vt_backend *b, const vt_update *update, vt_step_stat
 GPU_TEST(a_step_decides_whether_there_is_an_update)
 {
     const vt_update update = {.kind = VT_OPTIMIZER_Adam, .beta1 = 0.9, .beta2 = 0.95, .gradient_clip = INFINITY};
-    FOR_EACH_PATH(isa)
+    FOR_EACH_BACKEND(isa, b)
     {
-        vt_backend *b = NULL;
-        EXPECT_OK(path_open(isa, &b));
         vt_step_state next = decide(b, &update, (vt_step_state){.squares = 9, .updates = 1, .loss_scale = 1});
         EXPECT(next.updates == 2 && next.factor == 1 && next.gradient_norm == 3 && !next.stopped);
         EXPECT_NEAR(next.correction1, 1 - 0.81, 1e-15);
@@ -38,7 +36,6 @@ GPU_TEST(a_step_decides_whether_there_is_an_update)
             next = decide(b, &update, state);
             EXPECT(isnan(next.factor) && next.updates == 7 && next.loss_scale == 1 && !next.stopped, "case %d", i);
         }
-        vt_backend_close(&b);
     }
 }
 
@@ -46,16 +43,13 @@ GPU_TEST(a_step_decides_whether_there_is_an_update)
 GPU_TEST(a_run_that_stops_makes_no_update_any_more)
 {
     const vt_update update = {.beta1 = 0.9, .beta2 = 0.95, .gradient_clip = INFINITY, .stops = true};
-    FOR_EACH_PATH(isa)
+    FOR_EACH_BACKEND(isa, b)
     {
-        vt_backend *b = NULL;
-        EXPECT_OK(path_open(isa, &b));
         vt_step_state state = decide(b, &update, (vt_step_state){.squares = NAN, .updates = 4, .loss_scale = 1});
         EXPECT(state.stopped && isnan(state.factor));
         state.squares = 1;
         state = decide(b, &update, state);
         EXPECT(state.stopped && isnan(state.factor) && state.updates == 4);
-        vt_backend_close(&b);
     }
 }
 
@@ -63,10 +57,8 @@ GPU_TEST(a_run_that_stops_makes_no_update_any_more)
 GPU_TEST(the_loss_scale_follows_overflows)
 {
     const vt_update update = {.beta1 = 0.9, .beta2 = 0.95, .gradient_clip = 0.5, .scales_loss = true, .stops = true};
-    FOR_EACH_PATH(isa)
+    FOR_EACH_BACKEND(isa, b)
     {
-        vt_backend *b = NULL;
-        EXPECT_OK(path_open(isa, &b));
         const double norm = 2;
         vt_step_state state = {.loss_scale = VT_LOSS_SCALE_START, .squares = INFINITY};
         state = decide(b, &update, state);
@@ -80,7 +72,6 @@ GPU_TEST(the_loss_scale_follows_overflows)
             EXPECT_NEAR((double)state.factor * scale, 0.5 / (norm + 1e-6), 1e-7);
         }
         EXPECT(state.loss_scale == 65536 && state.clean_steps == 0 && state.updates == 2000);
-        vt_backend_close(&b);
     }
 }
 

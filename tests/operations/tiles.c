@@ -41,7 +41,7 @@ static twins open_twins(int64_t rows, int64_t columns)
 static twins random_twins(int64_t rows, int64_t columns, uint64_t seed, float scale)
 {
     twins t = open_twins(rows, columns);
-    float *values = malloc((size_t)(rows * columns) * sizeof *values);
+    float *values = vt_test_owned(malloc((size_t)(rows * columns) * sizeof *values));
     fill_random(values, rows * columns, seed, scale);
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t c = 0; c < columns; c++) {
@@ -50,13 +50,11 @@ static twins random_twins(int64_t rows, int64_t columns, uint64_t seed, float sc
             t.wide.matrix.data[r * t.wide.matrix.stride + c] = vt_bfloat16_widen(half);
         }
     }
-    free(values);
     return t;
 }
 
 static void close_twins(twins *t)
 {
-    guarded_close(&t->wide);
     free(t->memory);
 }
 
@@ -121,7 +119,6 @@ static void close_attention(attention *a)
 {
     twins *const all[] = {&a->q, &a->k, &a->v, &a->dout, &a->out, &a->dq, &a->dk, &a->dv};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) close_twins(all[i]);
-    GUARDED_CLOSE_ALL(&a->log_sum[0], &a->log_sum[1]);
 }
 
 static void forward_on_tiles(vt_backend *b, const vt_attention_shape *s, attention *a)
@@ -214,7 +211,6 @@ static void check_every_weight(vt_backend *plain, vt_backend *b, float rate, int
     b->attention_forward(b, &s, a.q.half, a.k.half, a.v.half, out.matrix, a.log_sum[1].matrix.data);
     guarded_compare(&out, &a.out.wide, 32 * 0x1p-24, "each weight on tiles");
     EXPECT_OK(b->check(b));
-    guarded_close(&out);
     close_attention(&a);
 }
 
@@ -313,7 +309,6 @@ TEST(bits_on_tiles_do_not_depend_on_threads)
         guarded_check(&dq, "dq on tiles");
         guarded_check(&dk, "dk on tiles");
         guarded_check(&dv, "dv on tiles");
-        GUARDED_CLOSE_ALL(&dq, &dk, &dv);
         vt_backend_close(&b);
         for (int i = 0; i < COUNT; i++) close_attention(&a[i]);
     }

@@ -15,10 +15,9 @@ static void compare(hid_t file, const char *group, const char *name, const float
     char path[96];
     int64_t count;
     snprintf(path, sizeof path, "%s/%s", group, name);
-    double *expected = golden_read(file, path, &count);
+    double *expected = vt_test_owned(golden_read(file, path, &count));
     double difference = golden_difference(actual, expected, count);
     EXPECT(difference <= tolerance, "%s: differs by %.3g, allowed %.3g", path, difference, tolerance);
-    free(expected);
 }
 
 static float *read_input(hid_t file, const char *group, const char *name, int64_t *count)
@@ -37,7 +36,8 @@ TEST(gelu_is_pytorchs)
         const char *group = kind == VT_GELU_ERF ? "gelu/erf" : "gelu/tanh";
         int64_t count;
         float *x = read_input(file, group, "x", &count), *dy = read_input(file, group, "grad_output", &count);
-        float *y = malloc((size_t)count * sizeof *y), *dx = malloc((size_t)count * sizeof *dx);
+        float *y = vt_test_owned(malloc((size_t)count * sizeof *y)),
+              *dx = vt_test_owned(malloc((size_t)count * sizeof *dx));
         b->gelu_forward(b, (vt_gelu)kind, vt_matrix_make(x, 1, count), vt_matrix_make(y, 1, count));
         b->gelu_backward(b, (vt_gelu)kind, vt_matrix_make(x, 1, count), vt_matrix_make(dy, 1, count),
                          vt_matrix_make(dx, 1, count), (vt_matrix){0});
@@ -45,8 +45,6 @@ TEST(gelu_is_pytorchs)
         compare(file, group, "grad_x", dx, stored);
         free(x);
         free(dy);
-        free(y);
-        free(dx);
     }
     vt_backend_close(&b);
     H5Fclose(file);

@@ -10,8 +10,7 @@ typedef enum { ALL, NEIGHBOURS, EVERY_OTHER, BACKWARDS, ARRANGEMENTS } arrangeme
 static vt_group *open_group(arrangement which, vt_backend *backend)
 {
     int ranks = vt_test_engine->size, own = vt_test_engine->rank, count = 0, place = 0;
-    int *members = malloc((size_t)ranks * sizeof *members);
-    VT_ASSERT(members != NULL);
+    int *members = vt_test_owned(malloc((size_t)ranks * sizeof *members));
     for (int i = 0; i < ranks; i++) {
         int rank = which == BACKWARDS ? ranks - 1 - i : i;
         bool in = which == NEIGHBOURS ? rank / 2 == own / 2 : which == EVERY_OTHER ? rank % 2 == own % 2 : true;
@@ -22,7 +21,6 @@ static vt_group *open_group(arrangement which, vt_backend *backend)
     int color = which == NEIGHBOURS ? own / 2 : which == EVERY_OTHER ? own % 2 : 0;
     vt_group *group = NULL;
     EXPECT_OK(vt_group_open(vt_test_engine, "group", members, count, place, color, backend, &group));
-    free(members);
     return group;
 }
 

@@ -107,14 +107,12 @@ TEST(normal_quantile_inverts_the_distribution)
 
 static void check_permutation(const int64_t *order, int64_t count)
 {
-    bool *seen = calloc((size_t)count + 1, sizeof *seen);
-    VT_ASSERT(seen != NULL);
+    bool *seen = vt_test_owned(calloc((size_t)count + 1, sizeof *seen));
     for (int64_t i = 0; i < count; i++) {
         bool good = order[i] >= 0 && order[i] < count && !seen[order[i]];
         EXPECT(good, "element %lld of %lld is %lld", (long long)i, (long long)count, (long long)order[i]);
         if (good) seen[order[i]] = true;
     }
-    free(seen);
 }
 
 TEST(permutation_holds_every_number_once)
@@ -268,8 +266,7 @@ TEST(the_root_cause_is_kept)
 
 TEST(a_long_message_is_cut_not_overrun)
 {
-    char *longer = malloc(10000);
-    VT_ASSERT(longer != NULL);
+    char *longer = vt_test_owned(malloc(10000));
     memset(longer, 'a', 9999);
     longer[9999] = '\0';
     vt_error_note("x.c", 1, "%s", longer);
@@ -277,7 +274,6 @@ TEST(a_long_message_is_cut_not_overrun)
     vt_error_context("%s", longer);
     EXPECT(strlen(vt_error_text()) == sizeof((vt_error *)0)->text - 1, "%zu", strlen(vt_error_text()));
     vt_error_clear();
-    free(longer);
 }
 
 /* ---- threads ---- */

@@ -15,12 +15,11 @@ static const char *put(const char *name, const void *bytes, size_t count)
 {
     static char path[4096];
     snprintf(path, sizeof path, "%s/%s", vt_test_directory(), name);
-    char *folder = vt_text_format("%.*s", (int)(strrchr(path, '/') - path), path);
+    char *folder = vt_test_owned(vt_text_format("%.*s", (int)(strrchr(path, '/') - path), path));
     EXPECT_OK(vt_output_make_directory(folder));
     FILE *file = fopen(path, "wb");
     EXPECT(file != NULL && fwrite(bytes, 1, count, file) == count);
     fclose(file);
-    free(folder);
     return path;
 }
 

@@ -148,8 +148,9 @@ TEST(large_things_are_kept_in_files)
 TEST(where_choices_are_kept)
 {
     const char *names[] = {"XDG_CACHE_HOME", "HOME"};
-    char *before[2], *wanted = vt_text_format("%s/cache/vitrain/NVIDIA-H200--cuBLASLt-130100", vt_test_directory());
-    char *base = vt_text_format("%s/cache", vt_test_directory());
+    char *before[2],
+        *wanted = vt_test_owned(vt_text_format("%s/cache/vitrain/NVIDIA-H200--cuBLASLt-130100", vt_test_directory()));
+    char *base = vt_test_owned(vt_text_format("%s/cache", vt_test_directory()));
     for (int i = 0; i < 2; i++) before[i] = getenv(names[i]) != NULL ? vt_text_copy(getenv(names[i])) : NULL;
     setenv("XDG_CACHE_HOME", base, 1);
     char *path = vt_choices_place("NVIDIA H200, cuBLASLt 130100");
@@ -171,6 +172,4 @@ TEST(where_choices_are_kept)
         free(before[i]);
     }
     free(path);
-    free(base);
-    free(wanted);
 }

@@ -45,11 +45,10 @@ TEST(choices_are_set_by_their_words)
     for (size_t i = 0; vt_options_row(i, &row); i++) {
         if (row.section != NULL || row.choices == NULL) continue;
         for (const char *word = row.choices; *word != '\0'; word += *word == '|') {
-            char *copy = vt_text_format("%.*s", (int)strcspn(word, "|"), word);
+            char *copy = vt_test_owned(vt_text_format("%.*s", (int)strcspn(word, "|"), word));
             EXPECT_OK(vt_config_set(config, row.name, copy));
             EXPECT_VALUE(config, row.name, copy);
             word += strlen(copy);
-            free(copy);
         }
     }
     EXPECT(config->optimizer == VT_OPTIMIZER_SGD && config->cpu_isa == VT_ISA_AMX && config->comm == VT_COMM_NCCL);

@@ -183,12 +183,11 @@ TEST(yaml_cycles_and_depth)
 
 static vt_status open_path(const char *path)
 {
-    char *flag = vt_text_format("--yaml_config=%s", path);
+    char *flag = vt_test_owned(vt_text_format("--yaml_config=%s", path));
     char *const arguments[] = {flag};
     vt_config *config = NULL;
     vt_status status = vt_config_open(1, arguments, 1, &config);
     vt_config_close(&config);
-    free(flag);
     return status;
 }
 
@@ -209,11 +208,9 @@ TEST(yaml_files_that_are_none)
     EXPECT_ERROR(open_path(write_bytes(junk, sizeof junk - 1)), "c.yaml:2:11: not a text file in UTF-8");
     static const unsigned char control[] = {'b', ':', '\n', 'c', ':', ' ', 1, '\n'};
     EXPECT_ERROR(open_path(write_bytes(control, sizeof control)), "c.yaml:2:4: not a text file in UTF-8");
-    char *large = malloc((1 << 20) + 2);
-    VT_ASSERT(large != NULL);
+    char *large = vt_test_owned(malloc((1 << 20) + 2));
     memset(large, '#', (1 << 20) + 2);
     EXPECT_ERROR(open_path(write_bytes(large, (1 << 20) + 1)), "larger than 1048576 bytes");
-    free(large);
 }
 
 /* Bytes changed at random, and the file cut at every length: an error or a configuration, never a crash (which the

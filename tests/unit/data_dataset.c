@@ -19,8 +19,8 @@ static void expect_samples_of(const vt_dataset_options *options, const test_fiel
     if (dataset == NULL) return;
     const int64_t first_row = options->first_row, rows = options->rows > 0 ? options->rows : options->height;
     int64_t channels = options->in_channels / (options->history + 1), points = rows * options->width;
-    float *input = malloc((size_t)(options->in_channels * points) * sizeof *input);
-    float *target = malloc((size_t)(options->out_channels * points) * sizeof *target);
+    float *input = vt_test_owned(malloc((size_t)(options->in_channels * points) * sizeof *input));
+    float *target = vt_test_owned(malloc((size_t)(options->out_channels * points) * sizeof *target));
     int64_t sample = 0, wrong = 0;
     for (int64_t f = 0; f < file_count; f++) {
         for (int64_t t = options->history * options->dt; t + options->dt < files[f].times; t++, sample++) {
@@ -44,8 +44,6 @@ static void expect_samples_of(const vt_dataset_options *options, const test_fiel
     EXPECT(vt_dataset_sample_count(dataset) == expected, "%lld, expected %lld",
            (long long)vt_dataset_sample_count(dataset), (long long)expected);
     EXPECT(wrong == 0, "%lld values differ", (long long)wrong);
-    free(input);
-    free(target);
     vt_dataset_close(&dataset);
 }
 

@@ -12,7 +12,7 @@ static void write_named(const char *file_name, const char *variable, const char 
     hsize_t extent[8], length = 1;
     int rank = 0;
     for (; names[rank] != NULL; rank++) length *= extent[rank] = (hsize_t)sizes[rank];
-    float *zeros = calloc(length, sizeof *zeros);
+    float *zeros = vt_test_owned(calloc(length, sizeof *zeros));
     hid_t file = test_nc_create(file_name), space = H5Screate_simple(rank, extent, NULL);
     hid_t dataset = H5Dcreate2(file, variable, H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, zeros) >= 0);
@@ -25,7 +25,6 @@ static void write_named(const char *file_name, const char *variable, const char 
     H5Dclose(dataset);
     H5Sclose(space);
     H5Fclose(file);
-    free(zeros);
 }
 
 TEST(other_dimensions_are_named)

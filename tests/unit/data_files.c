@@ -57,11 +57,10 @@ static void write_names(hid_t dataset, const test_fields *fields)
     H5Tset_size(type, fields->variable_names ? H5T_VARIABLE : size);
     if (!fields->variable_names) H5Tset_strpad(type, fields->padding);
     hid_t attribute = H5Acreate2(dataset, "channels", type, space, H5P_DEFAULT, H5P_DEFAULT);
-    char *fixed = malloc(count * size);
+    char *fixed = vt_test_owned(malloc(count * size));
     memset(fixed, fields->padding == H5T_STR_SPACEPAD ? ' ' : '\0', count * size);
     for (size_t c = 0; c < count; c++) memcpy(fixed + c * size, fields->names[c], strlen(fields->names[c]));
     VT_ASSERT(H5Awrite(attribute, type, fields->variable_names ? (const void *)fields->names : fixed) >= 0);
-    free(fixed);
     H5Aclose(attribute);
     H5Sclose(space);
     H5Tclose(type);
@@ -70,14 +69,13 @@ static void write_names(hid_t dataset, const test_fields *fields)
 static void write_coordinate(hid_t file, const char *name, int64_t count)
 {
     hsize_t extent = (hsize_t)count;
-    double *values = malloc(extent * sizeof *values);
+    double *values = vt_test_owned(malloc(extent * sizeof *values));
     for (int64_t i = 0; i < count; i++) values[i] = test_latitude(i);
     hid_t space = H5Screate_simple(1, &extent, NULL);
     hid_t dataset = H5Dcreate2(file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
     H5Dclose(dataset);
     H5Sclose(space);
-    free(values);
 }
 
 static float *make_values(const test_fields *fields)

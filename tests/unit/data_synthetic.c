@@ -132,7 +132,7 @@ TEST(winds_do_not_diverge)
 {
     enum { HEIGHT = 361, WIDTH = 360, POINTS = HEIGHT * WIDTH };
     const int winds[4][2] = {{0, 1}, {6, 7}, {9, 10}, {12, 13}};
-    float *fields = malloc(sizeof(float) * VT_CLIMATE_CHANNELS * POINTS);
+    float *fields = vt_test_owned(malloc(sizeof(float) * VT_CLIMATE_CHANNELS * POINTS));
     vt_synthetic *synthetic = open_waves(HEIGHT, WIDTH, NULL, 0);
     vt_synthetic_fields(synthetic, 7, fields);
     for (int k = 0; k < 4; k++) {
@@ -152,13 +152,12 @@ TEST(winds_do_not_diverge)
         EXPECT(sqrt(sum / scale) < 0.01, "%g", sqrt(sum / scale));
     }
     vt_synthetic_close(&synthetic);
-    free(fields);
 }
 
 TEST(sizes_are_the_earths)
 {
     enum { HEIGHT = 32, WIDTH = 64, POINTS = HEIGHT * WIDTH, STEPS = 120 };
-    float *fields = malloc(sizeof(float) * VT_CLIMATE_CHANNELS * POINTS);
+    float *fields = vt_test_owned(malloc(sizeof(float) * VT_CLIMATE_CHANNELS * POINTS));
     vt_statistics *statistics = NULL;
     vt_synthetic *synthetic = open_waves(HEIGHT, WIDTH, NULL, 0);
     EXPECT_OK(vt_statistics_open(VT_CLIMATE_CHANNELS, HEIGHT, WIDTH, &statistics));
@@ -177,7 +176,6 @@ TEST(sizes_are_the_earths)
     EXPECT_NEAR(vt_statistics_mean(statistics, 2), 278, 8);       /* t2m, K */
     vt_statistics_close(&statistics);
     vt_synthetic_close(&synthetic);
-    free(fields);
 }
 
 /* Over land the day's range moves with the sun: six hours later it is warmest a quarter round to the west. */
@@ -343,8 +341,7 @@ TEST(nothing_is_lost)
 {
     vt_synthetic_set_options set = small_set(test_path("set"));
     EXPECT_OK(vt_synthetic_set_write(&set));
-    EXPECT_ERROR(vt_synthetic_set_write(&set),
-                 "set/train/2001.h5 exists already; give another directory, or --force");
+    EXPECT_ERROR(vt_synthetic_set_write(&set), "set/train/2001.h5 exists already; give another directory, or --force");
     set.force = true;
     EXPECT_OK(vt_synthetic_set_write(&set));
     EXPECT(rename(test_path("set/train/2001.h5"), test_path("set/train/1999.h5")) == 0);

@@ -165,7 +165,7 @@ TEST(meanings_of_channels)
 TEST(tables)
 {
     vt_table table;
-    char *path = malloc(strlen(vt_test_directory()) + 16);
+    char *path = vt_test_owned(malloc(strlen(vt_test_directory()) + 16));
     sprintf(path, "%s/t.csv", vt_test_directory());
     FILE *file = fopen(path, "w");
     fputs("step,loss,rest\n1,0.5,\n2,,7\n3,0.25", file); /* the last line is being written */
@@ -178,7 +178,6 @@ TEST(tables)
     EXPECT(isnan(vt_table_value(&table, 0, "none")) && isnan(vt_table_value(&table, 2, "loss")));
     vt_table_close(&table);
     EXPECT_ERROR(vt_table_open("/nowhere.csv", &table), "/nowhere.csv");
-    free(path);
 }
 
 TEST(sparklines)

@@ -86,7 +86,7 @@ TEST(image_of_odd_fields)
     for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
             int64_t count = sizes[s][0] * sizes[s][1];
-            float *field = malloc((size_t)count * sizeof *field);
+            float *field = vt_test_owned(malloc((size_t)count * sizeof *field));
             for (int64_t i = 0; i < count; i++) field[i] = values[v][i % 2];
             vt_image image = {0};
             vt_comparison comparison = {.title = "title \xc3\xa9",
@@ -100,7 +100,6 @@ TEST(image_of_odd_fields)
             vt_image_compare(&comparison, &image);
             EXPECT(image.width > 100 && image.height > 50);
             vt_image_close(&image);
-            free(field);
         }
     }
 }
