@@ -24,7 +24,7 @@ run-bench: $(BUILD)/vitrain $(BUILD)/bench/step $(if $(HAS_DNNL),$(BUILD)/bench/
 
 $(BUILD)/bench/products.o: LOCAL_CFLAGS += $(DNNL_CFLAGS)
 $(BUILD)/bench/products: LIBS += $(DNNL_LIBS)
-$(BUILD)/bench/gpu_questions.o $(BUILD)/bench/gpu_step.o: $(STAMPS)/cuda
-$(BUILD)/bench/gpu_questions.o $(BUILD)/bench/gpu_step.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA -Icuda $(CUDA_CFLAGS))
+$(BUILD)/bench/gpu_step.o: $(STAMPS)/cuda
+$(BUILD)/bench/gpu_step.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA -Icuda $(CUDA_CFLAGS))
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a $(STAMPS)/link
 	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)

@@ -130,8 +130,7 @@ test_other_ways_of_reading() {
 
 # The rank whose part has it tells of it; the others know, and all save and end.
 test_on_two_ranks() {
-    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
-    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    needs_mpi
     make_data
     two="timeout 60 $TOP/tests/mpirun -np 2 $VITRAIN $SETTINGS"
     export ASAN_OPTIONS=detect_leaks=0

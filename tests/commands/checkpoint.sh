@@ -222,8 +222,7 @@ test_resumed_from_another_run() {
     [ "$(ls $RUNS)" = "$(printf 'a\nb')" ] || { ls $RUNS; return 1; } # what can't go on changes nothing
     cp -r $RUNS/a before
     train --num_epochs=2 --run_num=a --resume=$other --lr=1e-9 >printed
-    contains "$(cat printed)" "an earlier run with this tag is now $RUNS/a.old-"
-    contains "$(cat printed)" "resuming from $other: step 7, epoch 2"
+    contains "$(cat printed)" "an earlier run with this tag is now $RUNS/a.old-" "resuming from $other: step 7, epoch 2"
     for events in before/logs/events.*; do mv $events ${events/tfevents/old}; done # as TensorBoard is to see one run
     diff -r before $RUNS/a.old-*
     [ "$(figures a | cut -d, -f1 | tr '\n' ' ')" = "step 8 9 10 11 12 13 14 " ]
@@ -372,8 +371,7 @@ test_a_full_disk_at_a_checkpoint() {
     trap '' XFSZ
     local before; before=$(kept 00)
     fails 1 bash -c "ulimit -f 40; exec '$VITRAIN' $(echo $SMALL) --num_epochs=2 --resume"
-    contains "$output" "checkpoint of step 14: can't write $RUNS/00/checkpoints/step-00000014.tmp/shard-00000-of-00001.h5"
-    contains "$output" "File too large"
+    contains "$output" "checkpoint of step 14: can't write $RUNS/00/checkpoints/step-00000014.tmp/shard-00000-of-00001.h5" "File too large"
     [ "$(kept 00)" = "$before" ]
     train --num_epochs=2 --resume >printed
     contains "$(cat printed)" "resuming from $RUNS/00/checkpoints/step-00000007: step 7, epoch 2"

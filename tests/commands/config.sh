@@ -172,6 +172,5 @@ test_tutorial_file() {
         contains "$message" "./nowhere" || return 1
     done
     error "$VITRAIN" --yaml_config="$TOP/tests/commands/tutorial.yaml" --config=unused
-    contains "$message" "tutorial.yaml:"
-    contains "$message" "found a list"
+    contains "$message" "tutorial.yaml:" "found a list"
 }

@@ -14,8 +14,7 @@ test_synth_and_stats() {
     for file in train/2001.h5 train/2002.h5 valid/2003.h5 test/2004.h5 stats/time_means.npy; do [ -s "data/$file" ]; done
     no_remains data
     "$VITRAIN" stats data --output=again >table
-    contains "$(cat table)" "40 times of data/train; written to again"
-    contains "$(cat table)" "t2m"
+    contains "$(cat table)" "40 times of data/train; written to again" "t2m"
     for name in global_means global_stds time_means; do cmp "data/stats/$name.npy" "again/$name.npy"; done
 }
 
@@ -102,8 +101,7 @@ test_no_space() {
 # A limit on the size of files stands in for a disk that fills up on the way: the write fails within a file.
 test_disk_fills_up() {
     fails 1 bash -c 'trap "" XFSZ; ulimit -f 64; exec "$0" synth data --years=1' "$VITRAIN"
-    contains "$output" "can't write data/train/2001.h5 at time"
-    contains "$output" "File too large"
+    contains "$output" "can't write data/train/2001.h5 at time" "File too large"
     no_remains .
     [ ! -e data/train/2001.h5 ]
     [ ! -e data/stats ]

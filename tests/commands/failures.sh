@@ -1,8 +1,7 @@
 # What becomes of a real run on four ranks when one of them goes wrong, and how it is ended early.
 
-needs_mpi() {
-    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
-    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+data_for_ranks() {
+    needs_mpi
     "$VITRAIN" synth data --img_size=[12,20] --channels=3 --years=1 --steps_per_year=61 --valid_steps=13 >/dev/null
     # notes each rank's process, and does what the file rank-N says, which may add to the flags
     cat >as_rank <<'END'
@@ -64,7 +63,7 @@ goes_on() { # [flags]: the newest checkpoint does
 }
 
 test_a_killed_rank() {
-    needs_mpi
+    data_for_ranks
     start --checkpoint_every=3
     at_step 5
     kill -KILL "$(cat pid-2)"
@@ -74,7 +73,7 @@ test_a_killed_rank() {
 }
 
 test_a_stopped_rank() {
-    needs_mpi
+    data_for_ranks
     start --comm_timeout=3 --tensor_parallel=2
     at_step 3
     kill -STOP "$(cat pid-2)"
@@ -83,7 +82,7 @@ test_a_stopped_rank() {
 }
 
 test_a_rank_that_cannot_open_its_file() {
-    needs_mpi
+    data_for_ranks
     mkdir other
     cp -r data other
     truncate -s 3000 other/data/train/2001.h5
@@ -97,7 +96,7 @@ test_a_rank_that_cannot_open_its_file() {
 
 # A value that only one rank of the context axis reads, in the midst of a run: not with the others' rows.
 test_a_rank_that_cannot_read_its_rows() {
-    needs_mpi
+    data_for_ranks
     command -v h5dump >/dev/null || skip "no h5dump to find where the fields lie"
     local offset
     offset=$(h5dump -p -H -d fields data/train/2001.h5 | sed -n 's/.*OFFSET \([0-9]*\).*/\1/p' | head -n 1)
@@ -113,7 +112,7 @@ test_a_rank_that_cannot_read_its_rows() {
 }
 
 test_a_full_disk_of_one_rank() {
-    needs_mpi
+    data_for_ranks
     command -v prlimit >/dev/null || skip "no prlimit"
     start --checkpoint_every=40
     at_step 41
@@ -125,7 +124,7 @@ test_a_full_disk_of_one_rank() {
 }
 
 test_gradients_that_are_not_finite() {
-    needs_mpi
+    data_for_ranks
     since=$SECONDS
     start --lr=1e6 --weight_decay=1e3 --optimizer=SGD
     ends any 20
@@ -133,7 +132,7 @@ test_gradients_that_are_not_finite() {
 }
 
 test_other_options_on_one_rank() {
-    needs_mpi
+    data_for_ranks
     local flag name
     for flag in --lr=0.5 --tensor_parallel=2 --comm_timeout=77 --noddp; do
         echo "set -- \"\$@\" $flag" >rank-1
@@ -151,7 +150,7 @@ test_other_options_on_one_rank() {
 }
 
 test_options_that_cannot_be() {
-    needs_mpi
+    data_for_ranks
     since=$SECONDS
     start --tensor_parallel=3
     ends any 10
@@ -163,7 +162,7 @@ test_options_that_cannot_be() {
 }
 
 test_signals_end_it_with_a_checkpoint() {
-    needs_mpi
+    data_for_ranks
     start --context_parallel=2
     at_step 3
     kill -TERM "$(cat pid-3)"
@@ -183,7 +182,7 @@ test_signals_end_it_with_a_checkpoint() {
 }
 
 test_max_time_and_a_terminated_launcher() {
-    needs_mpi
+    data_for_ranks
     since=$SECONDS
     start --max_time=1
     ends 75 20

@@ -52,9 +52,7 @@ overflowing_model() {
 test_not_finite_stops_the_run() {
     overflowing_model
     fails 1 train --num_epochs=2 --init_from=model.safetensors
-    contains "$output" "step 1: the gradients are not finite (loss "
-    contains "$output" ", first in "
-    contains "$output" "sample data/train/2001.h5, time "
+    contains "$output" "step 1: the gradients are not finite (loss " ", first in " "sample data/train/2001.h5, time "
     [ -z "$(ls runs/demo/1CPU/00/checkpoints 2>/dev/null)" ]
     [ "$(wc -l <runs/demo/1CPU/00/metrics.csv)" -eq 1 ]
 }
@@ -62,8 +60,7 @@ test_not_finite_stops_the_run() {
 test_not_finite_is_skipped_up_to_a_limit() {
     overflowing_model
     fails 1 train --num_epochs=9 --init_from=model.safetensors --on_nonfinite=skip --checkpoint_every=0
-    contains "$output" "WARNING - step 3: the gradients are not finite (loss "
-    contains "$output" "so its update was left out: the 3. of the run, 3 in a row"
+    contains "$output" "WARNING - step 3: the gradients are not finite (loss " "so its update was left out: the 3. of the run, 3 in a row"
     contains "$output" "step 10: the gradients were not finite in 10 steps in a row"
     [ "$(wc -l <runs/demo/1CPU/00/metrics.csv)" -eq 11 ]
     # what is not finite is not saved
@@ -81,8 +78,7 @@ test_skipping_changes_nothing_else() {
 }
 
 test_not_finite_over_ranks() {
-    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
-    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    needs_mpi
     overflowing_model
     fails any "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SMALL --num_epochs=9 --init_from=model.safetensors --on_nonfinite=skip --checkpoint_every=0
     contains "$output" "step 10: the gradients were not finite in 10 steps in a row"
@@ -91,20 +87,17 @@ test_not_finite_over_ranks() {
 
 # Too large for the machine: by category, and what would help, at once, on one rank and on two.
 test_too_large_over_ranks() {
-    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
-    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    needs_mpi
     tiny_data
     fails any timeout 20 "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SMALL --embed_dim=32768 --depth=200
-    contains "$output" "of memory (parameters "
-    contains "$output" "are free. --embed_dim=16384 saves"
+    contains "$output" "of memory (parameters " "are free. --embed_dim=16384 saves"
     [ "$(grep -c 'of memory (parameters' <<<"$output")" -eq 1 ]
     [ ! -e runs ]
 }
 
 # Memory that one rank lacks for what is small ends the job, also where the launcher lets the others live.
 test_memory_that_one_rank_lacks() {
-    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
-    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    needs_mpi
     SHIM="$(dirname "$TESTS")/fault_shim.so"
     can_preload
     tiny_data

@@ -11,8 +11,7 @@ test_gpu_check_without_a_gpu() {
     programs
     ! "$TESTS" --has-gpu >/dev/null || skip "this machine has a GPU"
     fails 1 "$TOP/tests/gpu/check" ops
-    contains "$output" "gpu-check: this machine has no GPU that vitrain can use: "
-    contains "$output" "--device=cpu runs without"
+    contains "$output" "gpu-check: this machine has no GPU that vitrain can use: " "--device=cpu runs without"
     [ ! -e out/ops.txt ]
     fails any make -s -C "$TOP" gpu-check STEP=parity
     contains "$output" "this machine has no GPU that vitrain can use"
@@ -56,8 +55,7 @@ FAIL operations/fails: exit status 1"
 ok   operations/passes ("
     contains "$output" "gpu-check: ops: 1 ok, 2 failed, 0 skipped"
     GPU_CHECK_BRIEF=1 fails 1 "$TOP/tests/gpu/check" ops
-    contains "$output" "gpu-check: ops: 1 ok, 2 failed, 0 skipped"
-    contains "$output" "    cuDNN serves 2"
+    contains "$output" "gpu-check: ops: 1 ok, 2 failed, 0 skipped" "    cuDNN serves 2"
     case $output in *"ok   operations/passes"*) return 1 ;; esac
     contains "$output" "gpu-check: failed: ops"
     # one that goes on though it was killed (here for what it started): it is named, and the next step goes on
@@ -88,8 +86,7 @@ FAIL racecheck: operations/passes: exit status 9"
     contains "$output" "    file.c:7: 1 is not 2
 FAIL racecheck: operations/fails
 " # though the tool ended well
-    contains "$output" "FAIL racecheck: operations/dies: ended early"
-    contains "$output" "gpu-check: sanitize: 1 ok, 5 failed, 0 skipped"
+    contains "$output" "FAIL racecheck: operations/dies: ended early" "gpu-check: sanitize: 1 ok, 5 failed, 0 skipped"
     # where the machine refuses it nothing more is tried
     cat >programs/compute-sanitizer <<'PROGRAM'
 #!/bin/sh
@@ -145,8 +142,7 @@ test_gpu_check_takes_what_was_brought() {
         printf 'version=1\nglibc=2.2\nmachine=%s\nsources=%s\n' "$(uname -m)" "$sources" >place/info
         tar -C place -czf archive.tar.gz .
         GPU_ARCHIVE=$PWD/archive.tar.gz fails 1 "$TOP/tests/gpu/check" ops
-        contains "$output" "archive.tar.gz, version 1"
-        contains "$output" "a GPU elsewhere"
+        contains "$output" "archive.tar.gz, version 1" "a GPU elsewhere"
         if [ "$sources" = 7 ]; then contains "$output" "STALE: these programs were made of other sources"; else refuted contains "$output" STALE; fi
     done
 }
@@ -215,8 +211,7 @@ PROGRAM
     chmod +x gpu_step python
     export VITRAIN_GPU_STEP=$PWD/gpu_step PYTHON=$PWD/python PYTHONDONTWRITEBYTECODE=1 EXPECTED_ATTENTION=cudnn TORCH_HANGS='' KERNEL=cudnn_generated_fprop
     python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --json figures.json >printed
-    contains "$(cat printed)" "ratio 2.000"
-    contains "$(cat printed)" "PyTorch, attention kernels: cudnn_generated_fprop"
+    contains "$(cat printed)" "ratio 2.000" "PyTorch, attention kernels: cudnn_generated_fprop"
     # a compiler that takes too long takes none of vitrain's figures away
     TORCH_HANGS=1 fails 1 python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --timeout 1 --json figures.json
     contains "$output" "vitrain alone: 10.00 ms/step, 1600.00 samples/s, memory 1.00 GiB, first step 1.50 s after 0.25 s of opening"

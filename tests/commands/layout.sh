@@ -5,8 +5,7 @@ layout() { "$VITRAIN" layout --yaml_config="$TOP/config/ViT.yaml" "$@"; }
 test_table_and_groups() {
     layout --ranks=8 --tensor_parallel=4 >text
     contains "$(cat text)" "8 ranks: tp 4 x cp 1 x dp 2, order tp-cp-dp"
-    contains "$(cat text)" "heads    8, 2 on each rank (of width 48; 384 of the MLP's 1536 columns)"
-    contains "$(cat text)" "samples  16 a step, 8 on each dp rank"
+    contains "$(cat text)" "heads    8, 2 on each rank (of width 48; 384 of the MLP's 1536 columns)" "samples  16 a step, 8 on each dp rank"
     contains "$(tr -s ' ' <text)" " 6 2 0 1 8-15 0-4049"
     contains "$(tr -s ' \n' ' ' <text)" "tp share each layer [0 1 2 3] [4 5 6 7] cp"
     contains "$(tr -s ' \n' ' ' <text)" "dp share each batch [0 4] [1 5] [2 6] [3 7] tp-cp one model [0 1 2 3] [4 5 6 7]"

@@ -1,8 +1,7 @@
 # Runs that change their layout: resumed on other numbers of ranks, and on the same ones to the bit; what is exported.
 
-needs_mpi() {
-    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
-    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+data_for_ranks() {
+    needs_mpi
     # 15 tokens, which two ranks split into 8 and 7; 60 samples: 7 steps an epoch
     "$VITRAIN" synth data --img_size=[12,20] --channels=3 --years=1 --steps_per_year=61 --valid_steps=13 >/dev/null
 }
@@ -42,7 +41,7 @@ near() {
 as_promised() { near "$1" "$2" 0 1e-5 1e-12 1e-4; }
 
 test_resumed_on_other_layouts() {
-    needs_mpi
+    data_for_ranks
     ranks 1 one
     ranks 8 eight --tensor_parallel=2 --context_parallel=2 --checkpoint_every=5
     ranks 1 alone --resume="$(step_of eight 5)" --checkpoint_every=8
@@ -88,7 +87,7 @@ same_bits() { # RANKS [flags]
 }
 
 test_resumed_on_the_same_layout() {
-    needs_mpi
+    data_for_ranks
     same_bits 4 --tensor_parallel=2 --context_parallel=2 --sequence_parallel=true
     same_bits 4 --zero_stage=3 --amp_mode=bf16
     same_bits 8 --tensor_parallel=2 --context_parallel=2 --zero_stage=2 --cp_comm=ring
@@ -99,7 +98,7 @@ test_resumed_on_the_same_layout() {
 # them, at the 12 places where two blocks round what they pass on, a sample's loss, a mean over 15 · 48 numbers, would
 # move by 2^-8 sqrt(12 / 720) = 5e-4.
 test_bfloat16_on_layouts() {
-    needs_mpi
+    data_for_ranks
     local more="--amp_mode=bf16 --grad_accumulation=2"
     ranks 1 one $more
     figures one | cut -d, -f1-3 >whole
@@ -125,7 +124,7 @@ numbers() {
 }
 
 test_export_of_many_shards() {
-    needs_mpi
+    data_for_ranks
     ranks 1 one --checkpoint_every=5
     ranks 8 eight --tensor_parallel=2 --context_parallel=2 --zero_stage=1 --checkpoint_every=5
     "$VITRAIN" export "$(step_of one 5)" --output=one.safetensors >/dev/null
@@ -147,7 +146,7 @@ test_export_of_many_shards() {
 
 # A shard that only its own rank looks at.
 test_damage_that_another_rank_finds() {
-    needs_mpi
+    data_for_ranks
     ranks 2 two --zero_stage=3
     truncate -s -100 "$(step_of two 14)/shard-00001-of-00002.h5"
     ranks 2 two --zero_stage=3 --num_epochs=3 --resume

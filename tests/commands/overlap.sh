@@ -1,8 +1,7 @@
 # Gradients are reduced while backward goes on (--comm_trace), and ranks read only their own rows of the files.
 
-needs_mpi() {
-    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
-    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+data_for_ranks() {
+    needs_mpi
     "$VITRAIN" synth data --img_size=[128,256] --channels=3 --years=1 --steps_per_year=17 --valid_steps=5 >/dev/null
 }
 SETTINGS="--yaml_config=$TOP/config/ViT.yaml --config=demo --data_dir=data --img_size=[128,256] --n_in_channels=3 --n_out_channels=3
@@ -33,7 +32,7 @@ early() { # NAME FEWEST
 }
 
 test_reductions_begin_in_backward() {
-    needs_mpi
+    data_for_ranks
     traced small --bucket_cap_mb=0.002 --context_parallel=2
     early small 3
     traced middle --bucket_cap_mb=0.02 --context_parallel=2
@@ -49,7 +48,7 @@ test_reductions_begin_in_backward() {
 }
 
 test_without_reductions() {
-    needs_mpi
+    data_for_ranks
     traced apart --noddp
     [ "$(buckets apart)" -eq 0 ]
     grep -q '^2,backward,' "$(trace_of apart 3)"
@@ -63,7 +62,7 @@ test_without_reductions() {
 
 # The copies of the ranks differ then: the checkpoint is rank 0's, as if that had been alone with its samples.
 test_without_reductions_rank_0_is_saved() {
-    needs_mpi
+    data_for_ranks
     local whole='--shuffle=false --lr=1e-2 --lr_schedule=none --checkpoint_every=40' parameters loss=
     traced apart --noddp $whole --global_batch_size=16 --num_epochs=40 # one step each
     "$VITRAIN" $SETTINGS --expdir=alone $whole --limit_nsamples=4 --num_epochs=40 >printed
@@ -75,7 +74,7 @@ test_without_reductions_rank_0_is_saved() {
 }
 
 test_ranks_read_their_own_rows() {
-    needs_mpi
+    data_for_ranks
     command -v strace >/dev/null && strace -o none true 2>/dev/null || skip "no strace"
     ! grep -q __asan_init "$VITRAIN" || skip "LeakSanitizer does not run under strace"
     cat >watched <<'END'
@@ -97,7 +96,7 @@ END
 
 # A full disk, for the traces alone: the run does without, and each rank says so once.
 test_trace_that_cannot_be_written() {
-    needs_mpi
+    data_for_ranks
     local logs=runs/demo/2CPU/00/logs
     two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SETTINGS "$@" >printed 2>&1 || { cat printed; return 1; }; }
     two --expdir=runs

@@ -12,8 +12,7 @@ with_eio() { ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$(dirname "$VITRAI
 test_every_reader_gives_the_same_bits() {
     make_data --compress=2 --chunk_times=4
     "$VITRAIN" $tiny --run_num=auto >log
-    contains "$(cat log)" "reading: past HDF5, 1 thread (num_data_workers is not set: the cores to spare)"
-    contains "$(cat log)" "  Waited for data "
+    contains "$(cat log)" "reading: past HDF5, 1 thread (num_data_workers is not set: the cores to spare)" "  Waited for data "
     "$VITRAIN" $tiny --run_num=serial --data_loader_config=pytorch --num_data_workers=0 >log
     contains "$(cat log)" "reading: through HDF5, 0 threads: each step waits for its batch"
     "$VITRAIN" $tiny --run_num=many --data_loader_config=dali --num_data_workers=5 --prefetch=2 >log
@@ -43,8 +42,7 @@ test_files_that_only_hdf5_reads() {
 }
 
 test_cache_on_two_ranks() {
-    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
-    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    needs_mpi
     make_data
     "$TOP/tests/mpirun" -np 2 "$VITRAIN" $tiny --run_num=none >log
     "$TOP/tests/mpirun" -np 2 "$VITRAIN" $tiny --run_num=kept --cache=host >log
@@ -66,8 +64,7 @@ test_read_error() {
     size=$(stat -c %s data/train/2001.h5)
     "$VITRAIN" $tiny --run_num=whole >/dev/null
     EIO_OFFSET=$((size - 5000)) EIO_AFTER=2 fails 1 with_eio "$VITRAIN" $tiny --run_num=direct --num_data_workers=1
-    contains "$output" "data/train/2001.h5: can't read 'fields' at time"
-    contains "$output" "Input/output error"
+    contains "$output" "data/train/2001.h5: can't read 'fields' at time" "Input/output error"
     contains "$output" "with a checkpoint; with the data mended, the same command with --resume goes on from there"
     "$VITRAIN" $tiny --run_num=direct --num_data_workers=1 --resume >log
     [ "$(losses whole)" = "$(losses direct)" ]
@@ -76,8 +73,7 @@ test_read_error() {
     valid=$(stat -c %s data/valid/2002.h5)
     for reader in direct native; do
         EIO_FILE=valid/2002.h5 EIO_OFFSET=$((valid - 1500)) fails 1 with_eio "$VITRAIN" $tiny --run_num=valid --data_loader_config=$reader
-        contains "$output" "data/valid/2002.h5: can't read 'fields' at time"
-        contains "$output" "ending after step 10, with a checkpoint; with the data mended"
+        contains "$output" "data/valid/2002.h5: can't read 'fields' at time" "ending after step 10, with a checkpoint; with the data mended"
     done
     EIO_OFFSET=$((size - 5000)) with_eio "$VITRAIN" $tiny --run_num=skip --skip_bad_samples >log 2>&1
     [ "$(grep -c "WARNING - 2 samples of this epoch could not be read, and others took their place" log)" = 2 ]
@@ -100,12 +96,10 @@ test_broken_checksum() {
     printf '\377\000\377\000' | dd of=data/train/2001.h5 bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null
     for reader in direct native; do
         fails 1 "$VITRAIN" $tiny --run_num=$reader --data_loader_config=$reader
-        contains "$output" "data/train/2001.h5: "
-        contains "$output" "at time "
+        contains "$output" "data/train/2001.h5: " "at time "
         [ $reader = native ] || contains "$output" "its fletcher32 checksum is wrong"
         "$VITRAIN" $tiny --run_num=skip-$reader --data_loader_config=$reader --skip_bad_samples >log
-        contains "$(cat log)" "WARNING - 2 samples of this epoch could not be read, and others took their place"
-        contains "$(cat log)" "DONE ---- rank 0"
+        contains "$(cat log)" "WARNING - 2 samples of this epoch could not be read, and others took their place" "DONE ---- rank 0"
     done
     [ "$(losses skip-direct)" = "$(losses skip-native)" ]
 }
@@ -149,8 +143,7 @@ test_benchy() {
 }
 
 test_benchy_over_ranks() {
-    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
-    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    needs_mpi
     make_data
     BENCHY_OUTPUT=rates.json "$TOP/tests/mpirun" -np 2 "$VITRAIN" $tiny --enable_benchy >log
     [ "$(grep -c "BENCHY::SUMMARY::" log)" = 3 ]
@@ -161,8 +154,7 @@ test_benchy_over_ranks() {
 test_bench_io() {
     make_data
     "$VITRAIN" bench io ${tiny/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log
-    contains "$(cat log)" "20 batches of 4 samples"
-    contains "$(cat log)" "of the plain preads' samples/s"
+    contains "$(cat log)" "20 batches of 4 samples" "of the plain preads' samples/s"
     refuted grep inflating log
     rm -r data
     make_data --compress=2 --chunk_times=1
@@ -175,8 +167,7 @@ test_bench_io() {
 
 # A chunk that only the second rank's rows need: both ranks replace the sample; and a fault on one rank saves on both.
 test_faults_on_two_ranks() {
-    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
-    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    needs_mpi
     h5repack -h >/dev/null 2>&1 || skip "no h5repack here"
     make_data
     h5repack -l fields:CHUNK=1x3x4x16 -f fields:FLET data/train/2001.h5 new.h5
@@ -189,8 +180,7 @@ test_faults_on_two_ranks() {
         ASAN_OPTIONS=detect_leaks=0 $two $layout --skip_bad_samples >log 2>&1
         [ "$(grep -c "WARNING - 2 samples of this epoch could not be read" log)" = 2 ]
         ASAN_OPTIONS=detect_leaks=0 fails any $two $layout --run_num=ends
-        contains "$output" "its fletcher32 checksum is wrong"
-        contains "$output" "with a checkpoint; with the data mended"
+        contains "$output" "its fletcher32 checksum is wrong" "with a checkpoint; with the data mended"
         [ "$(printf '%s\n' "$output" | grep -c '^vitrain: ')" -eq 1 ]
         rm -r data; make_data
         h5repack -l fields:CHUNK=1x3x4x16 -f fields:FLET data/train/2001.h5 new.h5

@@ -57,8 +57,7 @@ close_to_record() {
 }
 
 test_same_as_recorded() {
-    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
-    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    needs_mpi
     "$VITRAIN" synth data --img_size=[12,20] --channels=3 --years=1 --steps_per_year=61 --valid_steps=13 >/dev/null
     record_of >figures
     if [ "${REFERENCE_RECORD:-}" = write ]; then { echo "# $(environment)"; cat figures; } >"$RECORD"; fi

@@ -46,8 +46,7 @@ test_dumb_terminal() {
 
 # Open MPI gives its ranks a terminal, though its own output goes into a file.
 test_no_bar_under_a_launcher() {
-    "$TESTS" --has-mpi >/dev/null || skip "built without MPI"
-    "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
+    needs_mpi
     "$TOP/tests/mpirun" -np 2 "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_loader_config=synthetic --limit_nsamples=64 \
         --limit_nsamples_val=8 --img_size=[16,32] --embed_dim=16 --depth=1 --num_heads=1 --patch_size=4 --global_batch_size=16 --num_epochs=2 \
         --expdir=runs >printed

@@ -61,8 +61,7 @@ test_windows_that_do_not_fit() {
     train a --img_size=[8,12] --num_epochs=1
     refused() { fails 1 train b "$@"; }
     refused --lat_range=[-48,30] --lon_range=[-90,40]
-    contains "$output" "patch_size 4 does not divide both of img_size [7, 12]"
-    contains "$output" "lat_range [-54, 30] would be 8 rows"
+    contains "$output" "patch_size 4 does not divide both of img_size [7, 12]" "lat_range [-54, 30] would be 8 rows"
     refused --lat_range=[-60,30] --lon_range=[-90,40] --img_size=[8,8]
     contains "$output" "lon_range [-90, 40] holds 12 columns, but img_size says 8; set --img_size=[8,12]"
     refused --lat_range=[31,41]
@@ -94,8 +93,7 @@ test_times_in_two_sets_are_told() {
     rm -r data/test
     cp data/train/2001.h5 data/train/2002_final.h5
     fails 1 train c --num_epochs=1 --img_size=[16,32]
-    contains "$output" "train_data_path 'data/train': 2002_final.h5 would not be read"
-    contains "$output" "The files that would be read: 2001.h5"
+    contains "$output" "train_data_path 'data/train': 2002_final.h5 would not be read" "The files that would be read: 2001.h5"
     fails 1 "$VITRAIN" inspect data
     contains "$output" "FAULT: train 'data/train': 2002_final.h5 would not be read"
     fails 1 "$VITRAIN" stats data --force
