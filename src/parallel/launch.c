@@ -1,5 +1,5 @@
-/* Several launchers may have left their variables: mpirun in a batch job of Slurm, srun over a script that sets
- * torchrun's. The innermost one counts, the one that started this very process. */
+/* Several launchers may have left their variables: mpirun in a batch job of Slurm, srun of a script that sets
+ * torchrun's. The innermost one counts: the one that started this process. */
 #include "parallel/launch.h"
 
 #include <limits.h>
@@ -12,14 +12,14 @@ enum { DEFAULT_PORT = 29500 };
 
 /* ---- variables ---- */
 
-/* NULL when it is not set, or empty. */
+/* NULL if it is not set or empty. */
 static const char *variable(const char *name)
 {
     const char *value = getenv(name);
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-/* The first of these that is set, else NULL. */
+/* The first of these that is set, otherwise NULL. */
 #define FIRST_SET(...) first_set((const char *const[]){__VA_ARGS__, NULL})
 static const char *first_set(const char *const *names)
 {
@@ -39,7 +39,7 @@ done:
     return status;
 }
 
-/* The rank and how many there are, from two variables of which both must be set. NULL: none was found. */
+/* The rank and the number of ranks, from two variables that must both be set. NULL: neither was found. */
 static vt_status read_world(vt_launch *launch, const char *rank, const char *size, const char *want_rank,
                             const char *want_size)
 {
@@ -56,7 +56,7 @@ done:
     return status;
 }
 
-/* The place on this host, from variables that may be NULL: not said. */
+/* The place on this host, from variables that may be NULL (unknown). */
 static vt_status read_local(vt_launch *launch, const char *rank, const char *size)
 {
     vt_status status = VT_OK;
@@ -72,7 +72,7 @@ done:
 
 /* ---- Slurm's shorthands ---- */
 
-/* "4(x2),3": 4 tasks on each of nodes 0 and 1, 3 on node 2. -1: it says nothing about this node. */
+/* "4(x2),3": 4 tasks on each of nodes 0 and 1, 3 on node 2. -1: this node is not included. */
 static int tasks_of_node(const char *text, int node)
 {
     while (node >= 0 && *text != '\0') {
@@ -143,9 +143,10 @@ done:
 }
 
 /* A process of a step (srun), not the batch script itself. In a batch script, and in what it starts without srun,
- * SLURM_PROCID is 0 and SLURM_NTASKS what the job asked for, but nobody else runs: one rank, by itself. Such a process
- * has a job and no step, or a step with one of the numbers that Slurm keeps for batch scripts and interactive shells
- * (0xfffffff0 and above). Without a job either, the three variables were set by hand, to stand for Slurm: believed. */
+ * SLURM_PROCID is 0 and SLURM_NTASKS is what the job asked for, but no other process runs: this is a single rank. Such
+ * a process has a job and no step, or a step with one of the numbers that Slurm reserves for batch scripts and
+ * interactive shells (0xfffffff0 and above). Without a job, someone set the three variables by hand in place of Slurm:
+ * they are believed. */
 static bool has_slurm(void)
 {
     int64_t number = 0;
@@ -174,8 +175,8 @@ done:
     return status;
 }
 
-/* MPICH's mpiexec. Inside a Slurm job its daemons are a step of Slurm's, whose variables the ranks inherit, so its own
- * must be looked at first; srun --mpi=pmi2 sets PMI_RANK and PMI_SIZE too, but not these. */
+/* MPICH's mpiexec. Inside a Slurm job its daemons are a step of Slurm's, whose variables the ranks inherit, so
+ * mpiexec's own must be checked first; srun --mpi=pmi2 sets PMI_RANK and PMI_SIZE too, but not these. */
 static bool has_hydra(void)
 {
     return FIRST_SET("MPI_LOCALNRANKS", "MPI_LOCALRANKID") != NULL && variable("PMI_RANK") != NULL;
@@ -186,8 +187,8 @@ static bool has_pmi(void)
     return FIRST_SET("PMI_RANK", "PMI_SIZE", "PMIX_RANK") != NULL;
 }
 
-/* PMIx says which rank a process is, but has no variable for how many there are: it wants to be asked by its library.
- * Open MPI and Slurm, which start such processes, set their own, and are known by them. */
+/* PMIx says which rank a process is, but has no variable for the number of ranks: one must ask its library. Open MPI
+ * and Slurm, which start such processes, set their own variables and are recognised by those. */
 static vt_status read_pmi(vt_launch *launch)
 {
     vt_status status = VT_OK;
@@ -225,9 +226,9 @@ static vt_status find_launcher(int from, vt_launch *launch)
     return launchers[from].read(launch);
 }
 
-/* Scripts set RANK and WORLD_SIZE from Slurm's or mpirun's variables: then MPI is there too, and may know more. One of
- * its processes may also have started several ranks, or torchrun may run in each. Else one of the two is wrong, and
- * each rank would be a run of its own, in the same directory, or wait for ranks that there are not. */
+/* Scripts set RANK and WORLD_SIZE from Slurm's or mpirun's variables: then MPI is present too, and may know more. One
+ * of MPI's processes may also have started several ranks, or torchrun may run in each. Otherwise one of the two is
+ * wrong, and each rank would be a run of its own in the same directory, or wait for ranks that don't exist. */
 static vt_status look_behind_torchrun(vt_launch *launch)
 {
     vt_status status = VT_OK;
@@ -263,7 +264,7 @@ static vt_status find_address(vt_launch *launch)
 {
     vt_status status = VT_OK;
     const char *address = variable("MASTER_ADDR");
-    /* mpirun's daemons are a step too, but not on the first node: only a rank that Slurm started looks at the step's */
+    /* mpirun's daemons are a step too, but not on the first node: only a rank that Slurm started uses the step's */
     const char *nodes = launch->launcher == VT_LAUNCHER_SLURM
                             ? FIRST_SET("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
                             : FIRST_SET("SLURM_JOB_NODELIST", "SLURM_NODELIST");

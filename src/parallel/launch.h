@@ -1,5 +1,5 @@
-/* Who started this process, and as which of how many ranks: read from the launcher's environment, before MPI or NCCL
- * is touched. */
+/* Who started this process, and as which of how many ranks: read from the launcher's environment, before MPI or NCCL is
+ * used. */
 #ifndef VT_PARALLEL_LAUNCH_H
 #define VT_PARALLEL_LAUNCH_H
 
@@ -21,19 +21,19 @@ typedef struct {
     int local_rank, local_size; /* among the ranks of this host; local_size -1: the launcher did not say */
     char address[256];          /* MASTER_ADDR, else Slurm's first node, else "localhost" */
     int port;                   /* MASTER_PORT, else 29500 */
-    bool mpi_too;               /* torchrun's variables, set from those of an MPI launcher that is there as well */
+    bool mpi_too;               /* torchrun's variables, set from those of an MPI launcher that is present too */
 } vt_launch;
 
-/* local_rank where the launcher did not say: rank modulo local_size, or the rank where that isn't known either. A
- * variable that is empty is not set. Errors: a variable that is not a number, a rank outside its world, half a set,
- * RANK and WORLD_SIZE that contradict another launcher; the message names the variables. */
+/* local_rank, if the launcher did not say: rank modulo local_size, or the rank if local_size is unknown, too. An empty
+ * variable counts as not set. Errors: a variable that is not a number, a rank outside its world, half a set, RANK and
+ * WORLD_SIZE that contradict another launcher; the message names the variables. */
 vt_status vt_launch_detect(vt_launch *launch);
 
 /* "Slurm (SLURM_PROCID)": for messages. */
 const char *vt_launch_name(vt_launcher launcher);
 
-/* Could an MPI library join the other ranks? True for Open MPI, Slurm and PMI; for torchrun's variables
- * when one of these agrees with them (mpi_too). */
+/* Could an MPI library join the other ranks? True for Open MPI, Slurm and PMI; for torchrun's variables if one of these
+ * agrees with them (mpi_too). */
 bool vt_launch_has_mpi(const vt_launch *launch);
 
 #endif

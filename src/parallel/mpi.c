@@ -1,8 +1,7 @@
-/* MPI (Open MPI, MPICH and what descends from it): the engine and its groups. Every operation (mpi_operations.c) is one
- * of MPI's nonblocking ones, waited for by polling, so that a wait has an end (mpi_wait.c).
- *
- * MPI lays it upon its implementations (MPI 4.0, 6.9.1, advice) that a sum has the same bits each time it is made of
- * the same values by as many ranks; Open MPI and MPICH keep to it on all ranks, and the tests hold them to it. */
+/* MPI (Open MPI, MPICH and their descendants): the engine and its groups. Every operation (mpi_operations.c) is a
+ * nonblocking MPI operation whose completion is polled, so that every wait has a time limit (mpi_wait.c).
+ * MPI advises implementations (MPI 4.0, 6.9.1) that a sum have the same bits each time it is computed from the same
+ * values by as many ranks; Open MPI and MPICH do so on all ranks, and the tests check it. */
 #include "parallel/group.h"
 
 #ifndef VT_HAS_MPI
@@ -17,9 +16,10 @@ vt_status vt_engine_open_mpi(int rank, int size, const char *launcher, double ti
     vt_status status = VT_OK;
     (void)rank, (void)timeout;
     *engine = NULL;
-    VT_FAIL("%s started %d ranks, but this vitrain was built without MPI, over which they would talk: install Open MPI "
-            "or MPICH (make deps) and build again (make), or start one rank",
-            launcher, size);
+    VT_FAIL(
+        "%s started %d ranks, but this vitrain was built without MPI, which they need to communicate: install Open MPI "
+        "or MPICH (make deps) and build again (make), or start one rank",
+        launcher, size);
 done:
     return status;
 }
@@ -37,10 +37,10 @@ done:
 #include "base/text.h"
 #include "parallel/mpi_inside.h"
 
-/* Below INT_MAX, also in bytes: implementations multiply in int here and there. */
+/* Below INT_MAX, also in bytes: implementations multiply ints in places. */
 enum { LARGEST_COUNT = 1 << 28, LARGEST_BYTES = 1 << 30 };
 
-static int open_engines; /* MPI is initialised once, and finalised when the last is closed */
+static int open_engines; /* MPI is initialised once, and finalised when the last engine is closed */
 
 bool vt_engine_has_mpi(void)
 {
@@ -89,15 +89,15 @@ static void mpi_close(vt_engine *engine)
     if (--open_engines == 0) MPI_Finalize();
 }
 
-/* Handlers of the program that MPI_Init is not to replace. */
+/* Signal handlers of the program that MPI_Init must not replace. */
 static const int kept_signals[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGPIPE, SIGXFSZ};
 enum { KEPT_SIGNALS = sizeof kept_signals / sizeof kept_signals[0] };
 
-/* MPI_Init waits for all ranks, without an end and without a way to ask who is missing. */
-static const double LEAST_START_SECONDS = 10; /* which a machine with much else to do may take */
+/* MPI_Init waits for all ranks, without a time limit and without a way to ask who is missing. */
+static const double LEAST_START_SECONDS = 10; /* a busy machine may take this long */
 static const double TURN_SECONDS = 0.2;       /* the lower ranks first: the launcher then ends the others */
 enum { TURNS = 10 };
-static char late[512]; /* what is said then: a signal handler can't make it */
+static char late[512]; /* the message, prepared because a signal handler can't format it */
 
 static void end_late(int signal_number)
 {
@@ -106,7 +106,7 @@ static void end_late(int signal_number)
     _exit(EXIT_FAILURE);
 }
 
-/* 0: no longer. */
+/* 0: switches the alarm off. */
 static void ring_after(double seconds)
 {
     struct itimerval timer = {.it_value.tv_sec = (time_t)seconds};
@@ -127,7 +127,7 @@ static void initialise(int rank, int size, const char *launcher, double timeout,
     for (int i = 0; i < KEPT_SIGNALS; i++) sigaction(kept_signals[i], NULL, &before[i]);
     sigaction(SIGALRM, &alarm_action, &alarm_before);
     ring_after(seconds + TURN_SECONDS * (rank < TURNS ? rank : TURNS));
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, provided); /* ends the job itself when it fails */
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, provided); /* aborts the job itself if it fails */
     ring_after(0);
     sigaction(SIGALRM, &alarm_before, NULL);
     for (int i = 0; i < KEPT_SIGNALS; i++) sigaction(kept_signals[i], &before[i], NULL);
@@ -146,7 +146,7 @@ static void name_library(char name[96])
     snprintf(name, 96, "%.95s", text);
 }
 
-/* Test: VITRAIN_MPI_LARGEST makes MPI's calls smaller, as if counts went beyond int. */
+/* For tests: VITRAIN_MPI_LARGEST makes MPI's calls smaller, as if counts exceeded int. */
 static int64_t largest(int64_t usual)
 {
     const char *text = getenv("VITRAIN_MPI_LARGEST");

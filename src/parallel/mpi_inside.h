@@ -1,4 +1,4 @@
-/* The inside of MPI's engine, for mpi.c (the engine and its groups), mpi_operations.c and mpi_wait.c: the only files
+/* Internals of MPI's engine, for mpi.c (the engine and its groups), mpi_operations.c and mpi_wait.c: the only files
  * that include mpi.h. */
 #ifndef VT_PARALLEL_MPI_INSIDE_H
 #define VT_PARALLEL_MPI_INSIDE_H
@@ -7,9 +7,9 @@
 
 #include "parallel/group.h"
 
-/* What ranks write to one another about a time-out. Small: MPI then sends without the receiver's help. */
+/* What ranks write to one another about a time-out. Small, because MPI then sends without the receiver's help. */
 typedef struct {
-    char text[1024]; /* the wait that took too long; the wait of who answers; the sentence to be said */
+    char text[1024]; /* the wait that took too long; the answering rank's own wait; the sentence to print */
 } vt_mpi_letter;
 
 typedef struct {
@@ -22,38 +22,38 @@ typedef struct {
     MPI_Comm mail;
     MPI_Request receive; /* always posted, from any rank */
     vt_mpi_letter incoming;
-    char **answers; /* [size], while this rank asks: what each waits for, NULL: silent */
+    char **answers; /* [size], while this rank asks: what each rank waits for, NULL: no answer yet */
     char waiting[256];
-    double end;            /* someone asked: when to be gone, else 0 */
-    int64_t largest_count; /* elements and bytes that MPI is given at once */
+    double end;            /* someone asked: the time to be gone, otherwise 0 */
+    int64_t largest_count; /* maximum elements and bytes of one MPI call */
     int64_t largest_bytes;
 } vt_mpi_state;
 
-/* One operation: its parts, and what MPI reads while they run. */
+/* One operation: its parts, and the arguments that MPI reads while they run. */
 typedef struct {
     const char *name;
-    size_t volume;         /* bytes, of all ranks together or one */
-    int count, room, over; /* requests; the first `over` are */
+    size_t volume;         /* in bytes, over all ranks or of one */
+    int count, room, over; /* requests; the first `over` have finished */
     MPI_Request *requests;
     int *counts, *offsets;
-    void *sum; /* made here, because it may lie in what is sent; belongs to `receive` */
+    void *sum; /* allocated here, because `receive` may overlap what is sent; belongs to `receive` */
     void *receive;
     size_t bytes;
 } vt_mpi_operation;
 
-/* Ends the job where MPI reports an error. */
+/* Ends the job if MPI reports an error. */
 void vt_mpi_check(vt_engine *engine, int code, const char *operation_name, const char *where);
 
-/* Is the operation over? Moves all that is under way on. */
+/* Has the operation finished? Advances everything that is in progress. */
 bool vt_mpi_is_over(vt_engine *engine, vt_mpi_operation *work, const char *where);
 
 /* group NULL: all ranks. Ends the job after engine->timeout seconds. */
 void vt_mpi_wait_for(vt_engine *engine, vt_mpi_operation *work, const vt_group *group);
 
-/* For MPI's calls that can't be polled: when all ranks are here they take a moment only. */
+/* For MPI calls that can't be polled: once all ranks are here, they take only a moment. */
 void vt_mpi_meet(vt_engine *engine, const char *name);
 
-/* From here on this rank gets letters; to be read again and again. */
+/* From here on this rank receives messages about time-outs; call vt_mpi_read_mail repeatedly. */
 void vt_mpi_post_receive(vt_mpi_state *state);
 void vt_mpi_read_mail(vt_engine *engine);
 

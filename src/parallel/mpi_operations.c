@@ -1,4 +1,4 @@
-/* The operations over a group: each is one of MPI's nonblocking ones, or several where a count would go beyond int. */
+/* The operations over a group: each is one nonblocking MPI operation, or several if a count would exceed int. */
 #include "parallel/group.h"
 
 #ifdef VT_HAS_MPI
@@ -32,7 +32,7 @@ static void operation_close(vt_mpi_operation *work)
     free(work);
 }
 
-/* Room for one more request. */
+/* Makes room for one more request. */
 static MPI_Request *next(vt_mpi_operation *work)
 {
     if (work->count == work->room) {
@@ -73,7 +73,7 @@ static void mpi_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_
     }
 }
 
-/* Too much for one call: a reduction to each rank. */
+/* Too large for one call: a reduction to each rank. */
 static void reduce_to_each(vt_group *group, vt_mpi_operation *work, float *send, const int64_t *counts, float *receive)
 {
     int64_t first = 0;
@@ -101,7 +101,7 @@ static void mpi_reduce_scatter(vt_group *group, float *send, const int64_t *coun
     work->counts = vt_allocate((size_t)group->size, sizeof *work->counts, "communication over MPI");
     for (int i = 0; i < group->size; i++) work->counts[i] = (int)counts[i];
     float *to = receive;
-    if (receive >= send && receive < send + total) { /* MPI forbids that they overlap */
+    if (receive >= send && receive < send + total) { /* MPI forbids overlapping buffers */
         work->bytes = (size_t)own * sizeof *send;
         work->sum = to = malloc(work->bytes > 0 ? work->bytes : 1);
         work->receive = receive;
@@ -111,7 +111,7 @@ static void mpi_reduce_scatter(vt_group *group, float *send, const int64_t *coun
     vt_mpi_check(group->engine, code, work->name, group->name);
 }
 
-/* Too much for one call: a broadcast from each rank. */
+/* Too large for one call: a broadcast from each rank. */
 static void broadcast_parts(vt_group *group, vt_mpi_operation *work, char *data, size_t bytes, int root)
 {
     for (size_t done = 0; done < bytes;) {
@@ -184,7 +184,7 @@ static bool mpi_test(vt_request *request)
 {
     vt_engine *engine = request->group->engine;
     if (!vt_mpi_is_over(engine, request->state, request->group->name)) {
-        vt_mpi_read_mail(engine); /* a rank that looks again and again is there, too */
+        vt_mpi_read_mail(engine); /* a rank that polls repeatedly answers, too */
         return false;
     }
     finish(request);

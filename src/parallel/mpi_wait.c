@@ -1,6 +1,7 @@
-/* Waiting for MPI's operations, and finding out who does not answer: every wait has an end. After engine->timeout
- * seconds the rank asks all others who is there, on a communicator of its own. Ranks that wait answer, as they watch
- * their mail; who does not is stopped, dead or far behind, and is named before the job ends. */
+/* Waits for MPI's operations, and finds out who does not answer: every wait has a time limit. After engine->timeout
+ * seconds the rank asks all others whether they are alive, on a separate communicator. Ranks that wait answer, because
+ * they poll their mail; a rank that does not answer is stopped, dead or far behind, and is named before the job
+ * ends. */
 #include "parallel/group.h"
 
 #ifdef VT_HAS_MPI
@@ -16,12 +17,12 @@
 #include "base/text.h"
 #include "parallel/mpi_inside.h"
 
-/* The steps of a wait: spin, give way, rest. Data that is on its way moves only while ranks poll, and resting while it
- * does was measured to cost a factor of three, so one gives way for as long as 100 MB/s would take. */
+/* The phases of a wait: spin, yield, sleep. Data is transferred only while ranks poll, and sleeping meanwhile was
+ * measured to cost a factor of three, so the rank yields for as long as a transfer at 100 MB/s would take. */
 static const double SPIN_SECONDS = 1e-4, YIELD_SECONDS = 0.02, YIELD_SECONDS_PER_BYTE = 1e-8, REST_SECONDS = 1e-4;
-static const double ANSWER_SECONDS = 3;  /* for answers after a time-out */
-static const double SPEAK_SECONDS = 3;   /* for the lowest rank to speak and end the job */
-static const double LINGER_SECONDS = 12; /* who was asked is gone after these, however the job's end comes */
+static const double ANSWER_SECONDS = 3;  /* seconds to wait for answers after a time-out */
+static const double SPEAK_SECONDS = 3;   /* seconds for the lowest rank to report and end the job */
+static const double LINGER_SECONDS = 12; /* a rank that was asked exits after this many seconds, however the job ends */
 
 typedef enum { MAIL_ASK = 1, MAIL_ANSWER, MAIL_SPEAK } mail_tag;
 
@@ -36,7 +37,7 @@ void vt_mpi_check(vt_engine *engine, int code, const char *operation_name, const
 
 static void send_letter(vt_mpi_state *state, const char *text, int to, mail_tag tag)
 {
-    /* stays: the job is about to end, and MPI may read it until then */
+    /* never freed: the job is about to end, and MPI may read it until then */
     vt_mpi_letter *sent = vt_allocate(1, sizeof *sent, "communication over MPI");
     snprintf(sent->text, sizeof sent->text, "%s", text);
     MPI_Request request;
@@ -44,7 +45,7 @@ static void send_letter(vt_mpi_state *state, const char *text, int to, mail_tag 
         MPI_Request_free(&request);
 }
 
-/* Errors don't count: the mail is about the end of the job anyway. */
+/* Errors are ignored: the mail is about the end of the job anyway. */
 void vt_mpi_post_receive(vt_mpi_state *state)
 {
     MPI_Irecv(&state->incoming, sizeof state->incoming, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, state->mail,
@@ -74,7 +75,7 @@ void vt_mpi_read_mail(vt_engine *engine)
             vt_engine_abort(engine, "%s", read.text);
         }
     }
-    if (state->end != 0 && now > state->end) _exit(EXIT_FAILURE); /* the others have said why */
+    if (state->end != 0 && now > state->end) _exit(EXIT_FAILURE); /* the others have reported the cause */
 }
 
 static void sleep_for(double seconds)
@@ -97,7 +98,8 @@ static bool is_member(const vt_group *group, int rank)
     return group == NULL; /* all ranks */
 }
 
-/* "rank 2 (nodeA, pid 4711)", "ranks 2 (…), 3 (…)": who did not answer. `inside`: are all in the group? */
+/* "rank 2 (nodeA, pid 4711)", "ranks 2 (…), 3 (…)": the ranks that did not answer. `inside`: are all of them in the
+ * group? */
 static int name_silent(const vt_engine *engine, const vt_group *group, vt_text *names, bool *inside)
 {
     enum { SHOWN = 5 };
@@ -125,7 +127,7 @@ static char *verdict(const vt_engine *engine, const vt_group *group)
     bool inside;
     int silent = name_silent(engine, group, &names, &inside);
     const char *are = silent > 1 ? "they are" : "it is";
-    if (silent == 0) { /* a bug, or a network that crawls */
+    if (silent == 0) { /* a bug, or a very slow network */
         vt_text_append(&text,
                        "the %s is not over within %g s (comm_timeout), though every rank answers:", state->waiting,
                        engine->timeout);
@@ -144,13 +146,13 @@ static char *verdict(const vt_engine *engine, const vt_group *group)
     return text.characters;
 }
 
-/* Asks who is there, and ends the job: the lowest rank that answers speaks. */
+/* Asks which ranks are alive, and ends the job: the lowest rank that answers reports. */
 __attribute__((noreturn)) static void time_out(vt_engine *engine, const vt_group *group)
 {
     vt_mpi_state *state = engine->state;
     state->answers = vt_allocate((size_t)engine->size, sizeof *state->answers, "communication over MPI");
     state->answers[engine->rank] = vt_text_copy(state->waiting);
-    state->end = 0; /* this one goes its own way to the end */
+    state->end = 0; /* this rank ends by itself */
     for (int rank = 0; rank < engine->size; rank++)
         if (rank != engine->rank) send_letter(state, state->waiting, rank, MAIL_ASK);
     double start = vt_clock_seconds();
@@ -169,7 +171,7 @@ __attribute__((noreturn)) static void time_out(vt_engine *engine, const vt_group
     vt_engine_abort(engine, "%s", sentence);
 }
 
-/* The requests are looked at in turn; MPI moves all of them on in each call. */
+/* Tests the requests in turn; each call lets MPI advance all of them. */
 bool vt_mpi_is_over(vt_engine *engine, vt_mpi_operation *work, const char *where)
 {
     while (work->over < work->count) {
@@ -181,7 +183,7 @@ bool vt_mpi_is_over(vt_engine *engine, vt_mpi_operation *work, const char *where
     return true;
 }
 
-/* Spins at first, then gives way, then rests: often there are more ranks than cores. */
+/* Spins at first, then yields, then sleeps: often there are more ranks than cores. */
 void vt_mpi_wait_for(vt_engine *engine, vt_mpi_operation *work, const vt_group *group)
 {
     vt_mpi_state *state = engine->state;

@@ -1,9 +1,8 @@
-/* NCCL: one GPU a rank. Opened on first use, like all CUDA libraries (cuda/libraries.h). Each group has a communicator
- * and a stream of its own: an operation begins behind what the back end's stream has been given so far, and waiting for
- * it makes that stream wait, not the host. A thread watches over all communicators: an error of one, or an operation
- * that is not over after engine->timeout seconds, ends the job.
- *
- * Groups over host memory (figures, agreements) go through a small piece of device memory, and the host does wait. */
+/* NCCL: one GPU for each rank. Loaded on first use, like all CUDA libraries (cuda/libraries.h). Each group has its own
+ * communicator and stream: an operation starts after the work submitted so far to the back end's stream, and waiting
+ * for it makes that stream wait, not the host. A thread watches all communicators: an error, or an operation that takes
+ * longer than engine->timeout seconds, ends the job.
+ * Groups over host memory (figures, agreements) use a small buffer of device memory, and the host does wait. */
 #include "parallel/group.h"
 
 bool vt_engine_has_nccl(void)
@@ -64,7 +63,7 @@ done:
     return status;
 }
 
-/* ---- the watch ---- */
+/* ---- the watching thread ---- */
 
 static void look_after(vt_nccl_state *state, vt_nccl_communicator *c)
 {
@@ -82,7 +81,7 @@ static void look_after(vt_nccl_state *state, vt_nccl_communicator *c)
                         c->what, vt_group_text(c->group, text), state->engine->timeout);
 }
 
-/* Recorded operations have no communicator's event to look at: the whole replay has. */
+/* Recorded operations have no event of a communicator to query: only the whole replay has one. */
 static void look_after_replay(vt_nccl_state *state)
 {
     bool late = state->replay_started > 0 && vt_clock_seconds() - state->replay_started > state->engine->timeout;
@@ -99,7 +98,7 @@ static void *watch(void *argument)
     cudaSetDevice(state->device);
     vt_threads_roam();
     enum cudaStreamCaptureMode mode =
-        cudaStreamCaptureModeRelaxed; /* looking at events is no part of anyone's capture */
+        cudaStreamCaptureModeRelaxed; /* querying events must not become part of a capture */
     cudaThreadExchangeStreamCaptureMode(&mode);
     for (;;) {
         pthread_mutex_lock(&state->mutex);
@@ -147,7 +146,7 @@ static void group_close(vt_group *group)
 {
     vt_nccl_state *state = vt_nccl_state_of(group);
     vt_nccl_communicator *c = group->state;
-    cudaStreamSynchronize(c->stream); /* watched over to its end */
+    cudaStreamSynchronize(c->stream); /* until now the watching thread covers it */
     pthread_mutex_lock(&state->mutex);
     vt_nccl_communicator **place = &state->list;
     while (*place != c) place = &(*place)->next;
@@ -209,7 +208,7 @@ static void close_engine(vt_engine *engine)
     engine->state = NULL;
 }
 
-/* "GPU-…": two ranks of a host on one GPU can't be, NCCL would only say that something is invalid. */
+/* "GPU-…". Two ranks of a host must not share a GPU; NCCL would only report an invalid argument. */
 static vt_status check_devices(const vt_nccl_options *options)
 {
     vt_status status = VT_OK;
@@ -221,7 +220,7 @@ static vt_status check_devices(const vt_nccl_options *options)
     int device = 0;
     VT_CHECK(cudaGetDevice(&device) == cudaSuccess && cudaGetDeviceProperties(&properties, device) == cudaSuccess,
              "no GPU for NCCL: %s", cudaGetErrorString(cudaGetLastError()));
-    if (options->host == NULL) goto done; /* they can't be asked before NCCL is there */
+    if (options->host == NULL) goto done; /* they can't be asked before NCCL is open */
     vt_host_name(own);
     memcpy(own + VT_HOST_SIZE, &properties.uuid, 16);
     for (int i = 0; i < options->size; i++) bytes[i] = SIZE;
@@ -236,7 +235,8 @@ done:
     return status;
 }
 
-/* Rank 0's id, known to all: told over the host's group, or derived by NCCL from where rank 0 listens. */
+/* Rank 0's id, known to all ranks: sent over the host's group, or derived by NCCL from the address where rank 0
+ * listens. */
 static vt_status share_id(const vt_nccl *nccl, const vt_nccl_options *options, ncclUniqueId *id)
 {
     vt_status status = VT_OK;

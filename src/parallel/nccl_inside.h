@@ -1,4 +1,4 @@
-/* The inside of NCCL's engine, for nccl.c (the engine, its groups and the watch over them) and nccl_operations.c. */
+/* Internals of NCCL's engine, for nccl.c (the engine, its groups and the watching thread) and nccl_operations.c. */
 #ifndef VT_PARALLEL_NCCL_INSIDE_H
 #define VT_PARALLEL_NCCL_INSIDE_H
 
@@ -11,9 +11,9 @@
 typedef struct vt_nccl_communicator {
     ncclComm_t comm;
     cudaStream_t stream;
-    cudaEvent_t begin; /* what the back end's stream had been given */
+    cudaEvent_t begin; /* the work submitted to the back end's stream before the operation */
     cudaEvent_t end;   /* of the newest vt_nccl_operation */
-    double started;    /* when that was; 0: none yet */
+    double started;    /* when it was submitted; 0: none yet */
     const char *what;
     void *room; /* device memory for host groups */
     size_t room_bytes;
@@ -26,7 +26,7 @@ typedef struct {
     vt_engine *engine;
     ncclComm_t all;
     int device;
-    vt_nccl_communicator *list; /* under `mutex`, which the watch takes too */
+    vt_nccl_communicator *list; /* protected by `mutex`, which the watching thread takes, too */
     cudaEvent_t replay_end;
     double replay_started; /* of the newest replay; 0: none yet */
     pthread_mutex_t mutex;
@@ -34,7 +34,7 @@ typedef struct {
     bool watching, stop;
 } vt_nccl_state;
 
-/* One operation; `end` was recorded behind it. */
+/* One operation; `end` was recorded after it. */
 typedef struct {
     vt_nccl_communicator *communicator;
     cudaEvent_t end;

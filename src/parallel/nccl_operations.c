@@ -1,5 +1,5 @@
-/* The operations over a group, on its own stream, and what comes behind them. Groups over host memory go through a
- * small piece of device memory, and the host waits. */
+/* The operations over a group, on its own stream, and the waits for them. Groups over host memory use a small buffer of
+ * device memory, and the host waits. */
 #include "parallel/group.h"
 
 #ifdef VT_HAS_NCCL
@@ -10,7 +10,8 @@
 #include "base/memory.h"
 #include "parallel/nccl_inside.h"
 
-static const char *const late = "not over in time (comm_timeout): one of these ranks is stopped, dead or far behind";
+static const char *const late =
+    "not finished in time (comm_timeout): one of these ranks is stopped, dead or far behind";
 
 static void fail(vt_group *group, const char *what, const char *why)
 {
@@ -41,7 +42,7 @@ static bool is_capturing(const vt_group *group)
     return status == cudaStreamCaptureStatusActive;
 }
 
-/* The operation's stream goes on from where the back end's stream stands. */
+/* The operation's stream waits for the work on the back end's stream so far. */
 static vt_nccl_communicator *begin(vt_group *group, const char *what)
 {
     vt_nccl_communicator *c = group->state;
@@ -56,7 +57,8 @@ static void finish(vt_group *group, const char *what, vt_request *request)
     vt_nccl_communicator *c = group->state;
     vt_nccl_state *state = vt_nccl_state_of(group);
     const double end = vt_clock_seconds() + group->engine->timeout;
-    ncclResult_t result = ncclInProgress; /* a call without blocking may go on behind the scenes: it meets its peers */
+    ncclResult_t result =
+        ncclInProgress; /* a nonblocking call may continue in the background: it connects to its peers */
     while (state->nccl->ncclCommGetAsyncError(c->comm, &result) == ncclSuccess && result == ncclInProgress) {
         if (vt_clock_seconds() > end) fail(group, what, late);
         vt_nccl_rest();
@@ -83,7 +85,7 @@ static void close_operation(vt_request *request)
     request->state = NULL;
 }
 
-/* Device memory that stands for a host group's buffer. */
+/* Device memory in place of a host group's buffer. */
 static char *take_room(vt_group *group, const char *what, size_t bytes)
 {
     vt_nccl_communicator *c = group->state;
@@ -101,7 +103,7 @@ static void put(vt_group *group, const char *what, void *device, const void *hos
     check_cuda(group, what, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, c->stream));
 }
 
-/* Brings a host group's result back; the host waits, as long as the time-out lets it. */
+/* Copies a host group's result back; the host waits, up to the time-out. */
 static void get(vt_group *group, const char *what, void *host, const void *device, size_t bytes, vt_request *request)
 {
     vt_nccl_operation *one = request->state;
@@ -223,7 +225,7 @@ static void broadcast(vt_group *group, void *data, size_t bytes, int root, vt_re
 
 /* ---- requests ---- */
 
-/* What the back end's stream is given from here on comes behind the operation. */
+/* Work submitted to the back end's stream from here on runs after the operation. */
 static void wait(vt_request *request)
 {
     vt_nccl_operation *one = request->state;
@@ -231,7 +233,7 @@ static void wait(vt_request *request)
     close_operation(request);
 }
 
-/* While a step is recorded nothing is over: waiting now would put all that is computed next behind the operation. */
+/* While a step is recorded no operation counts as finished: waiting now would order all later computation after it. */
 static bool test(vt_request *request)
 {
     vt_nccl_operation *one = request->state;
@@ -240,8 +242,8 @@ static bool test(vt_request *request)
     return true;
 }
 
-/* The streams wait for one another, so that each rank gives all streams their operations in the same order, whenever
- * they end. */
+/* The streams wait for one another, so that every rank submits operations to all streams in the same order, whenever
+ * they finish. */
 static bool chain(vt_request *request, const vt_group *next)
 {
     vt_nccl_operation *one = request->state;

@@ -11,8 +11,8 @@ const char *vt_cost_name(vt_cost_part part)
     return names[part];
 }
 
-/* Each product takes as long as its arithmetic or its operands' way through memory, whichever is longer (roofline,
- * Williams et al. 2009). */
+/* Each product takes the longer of the time for its arithmetic and the time to move its operands through memory
+ * (roofline, Williams et al. 2009). */
 static double product_seconds(const vt_hardware *hardware, vt_type type, const vt_dry_count *count)
 {
     double rate = 1e12 * hardware->matrix_tflops[type] * hardware->matrix_fraction[type];
@@ -24,7 +24,7 @@ static double product_seconds(const vt_hardware *hardware, vt_type type, const v
     return seconds;
 }
 
-/* Heads are computed at the next size that the kernels have. */
+/* Heads are computed with the next size that the kernels have. */
 static double attention_seconds(const vt_config *config, const vt_hardware *hardware, vt_type type, double flops)
 {
     const int64_t size = config->embed_dim / config->num_heads;
@@ -41,8 +41,8 @@ static double memory_seconds(const vt_hardware *hardware, const vt_dry_count *co
     return seconds;
 }
 
-/* A ring that leaves the node passes it as often as the node has groups: the group's ranks on a node bring each their
- * share of the node's way out. Latency grows with the doublings of ranks, as trees' does. */
+/* A ring over several nodes crosses the network once for each of the node's groups: the group's ranks on a node each
+ * contribute their part of the node's bandwidth. Latency grows with the doublings of ranks, as in a tree. */
 double vt_cost_messages(const vt_hardware *hardware, int size, int in_node, const vt_volume *volume)
 {
     bool leaves = in_node < size;
@@ -58,19 +58,20 @@ static bool is_of_gradients(const vt_plan_group *group)
     return length > strlen(end) && strcmp(group->name + length - strlen(end), end) == 0;
 }
 
-/* The part of what goes through the groups of gradients that comes behind the update, which nothing hides: with ZeRO 1
- * and 2 the new values are gathered once, beside one reduction (with stage 2 one a micro-batch) of as many bytes. */
+/* The part of the traffic in the gradients' groups that comes after the update, which nothing hides: with ZeRO 1 and 2
+ * the new values are gathered once, in addition to one reduction (with stage 2 one for each micro-batch) of as many
+ * bytes. */
 static double behind_update(const vt_config *config)
 {
     if (config->zero_stage == 1) return 0.5;
     return config->zero_stage == 2 ? 1.0 / (double)(config->grad_accumulation + 1) : 0;
 }
 
-/* Time in which reductions of gradients may go on: backward, with ZeRO 2 and 3 that of every micro-batch, else of the
- * last one; stage 3 also gathers ahead in forward. */
+/* Time that can hide reductions of gradients: backward, with ZeRO 2 and 3 of every micro-batch, otherwise of the last
+ * one; stage 3 also gathers ahead during forward. */
 static double window(const vt_config *config, double compute)
 {
-    double backward = config->recompute == VT_RECOMPUTE_BLOCK ? 0.75 : 2.0 / 3; /* of a pass */
+    double backward = config->recompute == VT_RECOMPUTE_BLOCK ? 0.75 : 2.0 / 3; /* of one pass */
     if (config->zero_stage == 3) return compute;
     return config->zero_stage == 2 ? backward * compute : backward * compute / (double)config->grad_accumulation;
 }
@@ -92,7 +93,7 @@ static void add_messages(const vt_config *config, const vt_hardware *hardware, c
     }
     late = gradients * behind_update(config);
     gradients -= late;
-    /* the last bucket starts when backward is over */
+    /* the last bucket starts when backward has ended */
     double hidden = fmin(hardware->overlap * window(config, compute), gradients * (1 - 1 / ceil(buckets)));
     double hidden_ring = fmin(hardware->overlap * cost->seconds[VT_COST_ATTENTION], ring);
     cost->hidden = hidden + hidden_ring;

@@ -1,4 +1,4 @@
-/* What an optimizer step costs on a machine: arithmetic over a plan's counts and the machine's table, nothing more.
+/* The cost of an optimizer step on a machine: arithmetic on a plan's counts and the machine's table, nothing more.
  * docs/planning.md derives the formulas. */
 #ifndef VT_PLANNING_COST_H
 #define VT_PLANNING_COST_H
@@ -7,22 +7,22 @@
 #include "training/trainer.h"
 
 typedef enum {
-    VT_COST_MATRIX, /* products of linear layers, each at the machine's rate or its memory's */
+    VT_COST_MATRIX, /* products of linear layers, each limited by the machine's rate or by its memory */
     VT_COST_ATTENTION,
     VT_COST_MEMORY,        /* operations that move bytes */
-    VT_COST_START,         /* starting operations */
-    VT_COST_COMMUNICATION, /* that nothing hides */
+    VT_COST_START,         /* launching operations */
+    VT_COST_COMMUNICATION, /* not hidden by anything */
     VT_COST_COUNT
 } vt_cost_part;
 
 typedef struct {
     double seconds[VT_COST_COUNT];
-    double step;        /* their sum */
-    double hidden;      /* communication behind backward or attention */
+    double step;        /* the sum of these */
+    double hidden;      /* communication that backward or attention hides */
     vt_cost_part bound; /* the largest */
 } vt_cost;
 
-/* `plan` is vt_trainer_plan's of the same configuration. */
+/* `plan` is what vt_trainer_plan returned for the same configuration. */
 void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan, vt_cost *cost);
 
 /* "products", "attention", "memory", "starts", "messages" */

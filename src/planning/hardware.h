@@ -1,4 +1,5 @@
-/* What a machine can do, a row of config/hardware.yaml: the figures that the cost of a step is reckoned from. */
+/* What a machine can do: an entry of config/hardware.yaml, with the figures from which the cost of a step is
+ * estimated. */
 #ifndef VT_PLANNING_HARDWARE_H
 #define VT_PLANNING_HARDWARE_H
 
@@ -9,20 +10,22 @@ typedef struct {
     char name[64];
     bool host_memory;                         /* kind cpu: the readers' batches lie in the same memory */
     double memory_gib;                        /* in all */
-    double reserved_gib;                      /* of it not the run's: driver, libraries, fragments */
-    double ranks_per_node;                    /* 0: all ranks on one */
-    double power_w;                           /* at full load, with its share of the node; 0: not known */
+    double reserved_gib;                      /* of this, not available to the run: driver, libraries, fragmentation */
+    double ranks_per_node;                    /* 0: all ranks on one node */
+    double power_w;                           /* at full load, with its part of the node; 0: unknown */
     double matrix_tflops[VT_TYPE_COUNT];      /* highest rate of matrix products */
-    double matrix_fraction[VT_TYPE_COUNT];    /* of it reached by the products of linear layers */
-    double attention_fraction[VT_TYPE_COUNT]; /* the same by attention; scores' second computation doesn't count */
+    double matrix_fraction[VT_TYPE_COUNT];    /* fraction that products of linear layers reach */
+    double attention_fraction[VT_TYPE_COUNT]; /* the same for attention, not counting the second computation of the
+                                                 scores */
     double head_multiple;                     /* attention computes on head sizes that are multiples of this */
     double memory_gb_s;                       /* highest rate of memory */
-    double memory_fraction;                   /* of it reached */
+    double memory_fraction;                   /* fraction that is reached */
     double work_fraction[VT_WORK_COUNT];      /* the same for each class of operation; 0: memory_fraction */
-    double operation_us;                      /* one operation's start */
-    double within_gb_s, within_us;   /* a rank to others of its node; an operation's latency per doubling of ranks */
-    double between_gb_s, between_us; /* a rank's share of what its node sends to others */
-    double overlap;                  /* of backward's time, the part that hides sums of gradients */
+    double operation_us;                      /* launching one operation */
+    double within_gb_s,
+        within_us; /* from a rank to others on its node; an operation's latency for each doubling of ranks */
+    double between_gb_s, between_us; /* a rank's part of its node's bandwidth to other nodes */
+    double overlap;                  /* fraction of backward's time that hides sums of gradients */
 } vt_hardware;
 
 /* `name` is an entry of config/hardware.yaml (here or beside the program), or the path of a file with one entry, or

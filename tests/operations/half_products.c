@@ -177,7 +177,7 @@ static void compare_sums(const float *actual, const float *expected, int64_t row
     judge(&e, type, s, name);
 }
 
-static vt_status open_path(vt_cpu_isa isa, vt_backend **backend)
+static vt_status open_timed_path(vt_cpu_isa isa, vt_backend **backend)
 {
     return isa == PATH_GPU ? path_open_timed_gpu(backend) : path_open(isa, backend);
 }
@@ -191,7 +191,7 @@ static void check_products(vt_cpu_isa isa, vt_type type, const sizes *s)
     for (int i = 0; i < times; i++) {
         half[i] = open_operands(type, s);
         fill_inputs(&half[i], &wide);
-        EXPECT_OK(open_path(isa, &b));
+        EXPECT_OK(open_timed_path(isa, &b));
         multiply(b, &half[i]);
         multiply_with_gelu(b, &half[i]);
         EXPECT_OK(b->check(b));
