@@ -21,13 +21,13 @@ $(BUILD)/tests/tiles/%.o: src/backend/cpu/amx/%.c $(STAMPS)/compile
 	@mkdir -p $(@D)
 	$(COMPILE) -O3 -fno-math-errno -Itests -DVT_TILES_MODEL -DVT_ISA=model -c $< -o $@
 
-$(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(TILES_MODEL_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
+$(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/unit/data_source.c,$(TEST_SOURCES))) $(HOST_CUDA_OBJECTS) $(TILES_MODEL_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
 	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 # The program and the tests of the tables with rows of the tests' own (tests/tenant): what the lists of kinds.def are expanded
 # into is compiled once more, with tests/tenant/config/kinds.def in place of the product's.
-TENANT_TABLES := src/config/option.c src/model/models.c
-TENANT_TESTS := tests/unit/model.c
+TENANT_TABLES := src/config/option.c src/model/models.c src/source/sources.c
+TENANT_TESTS := tests/unit/model.c tests/unit/data_source.c
 TENANT_OBJECTS := $(patsubst %.c,$(BUILD)/tenant/%.o,$(TENANT_TABLES) $(sort $(wildcard tests/tenant/*.c)))
 
 $(BUILD)/tenant/%.o: %.c $(STAMPS)/compile

@@ -48,7 +48,7 @@ static void open_fixture(fixture *f, const char *model, vt_type type, const char
     f->rank = open_alone(f->backend, vt_model_kind_of(f->config)->tokens(f->config));
     EXPECT_OK(vt_parameters_open(f->backend, f->rank.parallel, &f->parameters));
     EXPECT_OK(vt_model_open(f->config, f->parameters, &f->model));
-    EXPECT_OK(vt_parameters_allocate(f->parameters, type, &(vt_parameters_storage){1e6, 0, 1, 0}));
+    EXPECT_OK(vt_parameters_allocate(f->parameters, type, &(vt_parameters_storage){.bucket_bytes = 1e6, .shards = 1}));
     vt_parameters_start(f->parameters, 333);
     vt_parameters_refresh(f->parameters);
     for (int m = 0; m < MICRO_BATCHES; m++)
