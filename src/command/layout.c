@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "command/arguments.h"
-#include "config/fit.h"
+#include "model/model.h"
 #include "parallel/communication.h"
 #include "source/sources.h"
 
@@ -39,7 +39,8 @@ static share share_of(const vt_config *config, const vt_layout *layout, int rank
     int context = vt_layout_coordinate(layout, rank, VT_AXIS_CONTEXT);
     int64_t batch = config->global_batch_size / config->data_parallel;
     share has = {.samples = {batch * vt_layout_coordinate(layout, rank, VT_AXIS_DATA), batch},
-                 .tokens = vt_layout_run(vt_fit_tokens(config), layout->size[VT_AXIS_CONTEXT], context)};
+                 .tokens =
+                     vt_layout_run(vt_model_kind_of(config)->tokens(config), layout->size[VT_AXIS_CONTEXT], context)};
     has.own = has.tokens;
     if (config->sequence_parallel) {
         has.own = vt_layout_run(has.tokens.count, layout->size[VT_AXIS_TENSOR], tensor);
@@ -68,7 +69,7 @@ static const char *plural(int64_t count)
 static void print_sizes(const vt_config *config, const vt_layout *layout)
 {
     int64_t heads = config->num_heads / config->tensor_parallel, batch = config->global_batch_size;
-    int64_t local = batch / config->data_parallel, tokens = vt_fit_tokens(config);
+    int64_t local = batch / config->data_parallel, tokens = vt_model_kind_of(config)->tokens(config);
     printf("%d rank%s: tp %d x cp %d x dp %d, order %s\n", layout->ranks, plural(layout->ranks),
            layout->size[VT_AXIS_TENSOR], layout->size[VT_AXIS_CONTEXT], layout->size[VT_AXIS_DATA],
            config->parallel_order);
@@ -178,6 +179,7 @@ vt_status vt_command_layout(int argument_count, char *const *arguments)
     }
     VT_TRY(vt_config_open(other_count, others, ranks, &config));
     VT_TRY(vt_source_complete(config));
+    VT_TRY(vt_model_check(config));
     VT_TRY(vt_layout_make(config, (int)ranks, &layout));
     print_sizes(config, &layout);
     print_table(config, &layout);

@@ -350,7 +350,7 @@ TEST(nothing_is_lost)
     EXPECT(access(test_path("set/train/2001.h5"), F_OK) != 0);
     set.force = false;
     EXPECT(unlink(test_path("set/train/1999.h5")) == 0 && unlink(test_path("set/valid/2002.h5")) == 0);
-    EXPECT_ERROR(vt_synthetic_set_write(&set), "set/stats/global_means.npy is there already");
+    EXPECT_ERROR(vt_synthetic_set_write(&set), "set/stats/global_means.npy exists already");
     set.directory = "/proc/nowhere";
     EXPECT_ERROR(vt_synthetic_set_write(&set), "can't make the directory /proc/nowhere");
 }
