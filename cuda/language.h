@@ -10,8 +10,6 @@
 
 #ifdef __CUDACC__
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include "backend/backend.h"
@@ -41,13 +39,20 @@
 
 __device__ static inline float vt_widen(vt_type type, uint16_t half)
 {
-    return type == VT_FLOAT16 ? __half2float(__ushort_as_half(half)) : __uint_as_float((unsigned)half << 16);
+    float value;
+    if (type != VT_FLOAT16) return __uint_as_float((unsigned)half << 16);
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+    return value;
 }
 
 __device__ static inline uint16_t vt_round(vt_type type, float value)
 {
-    if (type == VT_FLOAT16) return __half_as_ushort(__float2half_rn(value));
-    return __bfloat16_as_ushort(__float2bfloat16_rn(value));
+    uint16_t half;
+    if (type == VT_FLOAT16)
+        asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+    else
+        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half) : "f"(value));
+    return half;
 }
 
 __device__ static inline float vt_from_bits(uint32_t bits)
