@@ -12,7 +12,7 @@ __device__ static inline uint32_t kept_of_keys(const attention_arguments &a, con
     uint32_t kept = 0;
 #pragma unroll 1
     for (int n = 0; n < TILES; n++) {
-#pragma unroll
+#pragma unroll 1
         for (int i = 0; i < 4; i++) {
             uint32_t row = (uint32_t)(a.shape.first_query + query) + 8 * (uint32_t)n + i % 2;
             uint32_t column = (uint32_t)(a.shape.first_key + key) + i / 2 * 8;

@@ -182,11 +182,17 @@ __device__ static inline void vt_tile_store(const vt_matrix &m, int64_t row, int
             if (row + 8 * i >= end) continue;
             int64_t at = (row + 8 * i) * m.stride + column + first;
             float low = factor[i] * sums[n][2 * i], high = factor[i] * sums[n][2 * i + 1];
-            if (wide && m.type != VT_FLOAT32) {
-                *(uint32_t *)(m.half + at) = vt_pack(m.type, low, high);
+            if (m.type == VT_FLOAT32) {
+                m.data[at] = low;
+                if (first + 1 < head_dim) m.data[at + 1] = high;
+                continue;
+            }
+            uint32_t pair = vt_pack(m.type, low, high);
+            if (wide) {
+                *(uint32_t *)(m.half + at) = pair;
             } else {
-                vt_set_element(m, at, low);
-                if (first + 1 < head_dim) vt_set_element(m, at + 1, high);
+                m.half[at] = (uint16_t)pair;
+                if (first + 1 < head_dim) m.half[at + 1] = (uint16_t)(pair >> 16);
             }
         }
     }

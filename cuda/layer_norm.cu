@@ -1,5 +1,5 @@
-/* LayerNorm: one row per warp. A row stays in registers up to 2048 columns (forward) or 1024 (backward). All loads of a
- * row are issued before the first result is needed. */
+/* LayerNorm: one warp a row, which stays in registers up to 1024 columns (forward of aligned float32: 2048). A row's
+ * loads are all under way before the first is waited for. */
 #include "mask.h"
 #include "sums.h"
 
@@ -177,8 +177,8 @@ template <form FORM> static void launch_forward_of(vt_backend *backend, forward_
         VT_LAUNCH((forward_kernel<2, FORM>), blocks, 32 * WARPS, 0, backend, a);
     else if (groups <= 4)
         VT_LAUNCH((forward_kernel<4, FORM>), blocks, 32 * WARPS, 0, backend, a);
-    else if (groups <= 8)
-        VT_LAUNCH((forward_kernel<8, FORM>), blocks, 32 * WARPS, 0, backend, a);
+    else if (groups <= 8 && FORM == FLOAT32) /* of other forms: read three times */
+        VT_LAUNCH((forward_kernel<8, FLOAT32>), blocks, 32 * WARPS, 0, backend, a);
     else
         VT_LAUNCH(forward_long_kernel, blocks, 32 * WARPS, 0, backend, a);
 }

@@ -6,7 +6,8 @@ GPU_ARCH ?= $(GPU_ARCH_FOUND)
 GPU_TARGETS = $(if $(filter all,$(GPU_ARCH)),sm_80 sm_90 sm_100,$(GPU_ARCH))
 GPU_CODE = $(foreach arch,$(GPU_TARGETS),-gencode arch=$(arch:sm_%=compute_%),code=$(arch)) \
     -gencode arch=$(patsubst sm_%,compute_%,$(lastword $(GPU_TARGETS))),code=$(patsubst sm_%,compute_%,$(lastword $(GPU_TARGETS)))
-NVCC_COMPILE = $(NVCC) -std=c++20 -O3 -ccbin $(CXX) -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics \
+# C++14: CUDA's headers bring in far more of the library from C++17 on, which doubles the time of the small files.
+NVCC_COMPILE = $(NVCC) -std=c++14 -O3 -ccbin $(CXX) -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics \
     $(GPU_CODE) -Isrc -Icuda $(CPPFLAGS)
 
 NVCC_SETTINGS = $(NVCC_COMPILE)

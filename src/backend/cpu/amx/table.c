@@ -1,4 +1,4 @@
-#include "backend/cpu/vector/vector.h"
+#include "backend/cpu/vector/kernels.h"
 
 void VT_KERNEL(vt_tiles_fill)(vt_backend *backend)
 {

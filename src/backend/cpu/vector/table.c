@@ -1,15 +1,27 @@
-#include "backend/cpu/vector/vector.h"
+#include "backend/cpu/vector/kernels.h"
+
+/* Beside tiles, which take over products and attention, these serve only operands that tiles do not take. They are not
+ * compiled again for AMX: AVX-512's do the same. */
+#if defined(__AVX512BF16__)
+void vt_vector_attention_backward_fill_avx512(vt_backend *backend);
+void vt_vector_attention_forward_fill_avx512(vt_backend *backend);
+void vt_vector_limits_fill_avx512(vt_backend *backend);
+void vt_vector_product_fill_avx512(vt_backend *backend);
+#define BESIDE_TILES(name) VT_JOIN(name, avx512)
+#else
+#define BESIDE_TILES(name) VT_KERNEL(name)
+#endif
 
 void VT_KERNEL(vt_vector_fill)(vt_backend *backend)
 {
-    VT_KERNEL(vt_vector_attention_backward_fill)(backend);
-    VT_KERNEL(vt_vector_attention_forward_fill)(backend);
+    BESIDE_TILES(vt_vector_attention_backward_fill)(backend);
+    BESIDE_TILES(vt_vector_attention_forward_fill)(backend);
     VT_KERNEL(vt_vector_convert_fill)(backend);
     VT_KERNEL(vt_vector_gelu_fill)(backend);
     VT_KERNEL(vt_vector_layer_norm_fill)(backend);
-    VT_KERNEL(vt_vector_limits_fill)(backend);
+    BESIDE_TILES(vt_vector_limits_fill)(backend);
     VT_KERNEL(vt_vector_loss_fill)(backend);
     VT_KERNEL(vt_vector_optimizer_fill)(backend);
     VT_KERNEL(vt_vector_patches_fill)(backend);
-    VT_KERNEL(vt_vector_product_fill)(backend);
+    BESIDE_TILES(vt_vector_product_fill)(backend);
 }

@@ -5,16 +5,13 @@
 
 #include <stdint.h>
 #include <string.h>
-#if defined(__x86_64__)
+#if defined(__AVX__)
 #include <immintrin.h>
+#elif defined(__SSE__)
+#include <xmmintrin.h> /* a third of the time that compiling the smaller kernels takes is immintrin.h's */
 #endif
 
-#include "backend/cpu/cpu.h"
-
-#define VT_JOIN_(a, b) a##_##b
-#define VT_JOIN(a, b) VT_JOIN_(a, b)
-/* The name of this file's function for this instruction set. */
-#define VT_KERNEL(name) VT_JOIN(name, VT_ISA)
+#include "backend/cpu/vector/kernels.h"
 
 #if defined(__AVX512F__)
 enum { LANES = 16 };
@@ -246,23 +243,5 @@ INLINE vector log_vector(vector x)
     logarithm += splat(0.693147181f) * __builtin_convertvector(n, vector);
     return choose(x <= 3.40282347e38f, logarithm, x);
 }
-
-/* Each file's part of the table, for this instruction set. */
-void VT_KERNEL(vt_vector_attention_backward_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_attention_forward_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_convert_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_gelu_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_layer_norm_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_limits_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_loss_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_optimizer_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_patches_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_product_fill)(vt_backend *backend);
-
-/* The rows on tiles. */
-void VT_KERNEL(vt_tiles_attention_backward_fill)(vt_backend *backend);
-void VT_KERNEL(vt_tiles_attention_forward_fill)(vt_backend *backend);
-void VT_KERNEL(vt_tiles_limits_fill)(vt_backend *backend);
-void VT_KERNEL(vt_tiles_product_fill)(vt_backend *backend);
 
 #endif
