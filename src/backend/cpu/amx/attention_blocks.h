@@ -31,8 +31,8 @@ static inline padded pad(const head_view *h, int terms)
     return (padded){round_up(h->dim, terms == 1 ? DEPTH : SIDE), round_up(h->dim, SIDE)};
 }
 
-/* Where a head fills no depth of tiles, products of three terms take 1.1 to 1.4 times as long as the vector kernels
- * (heads of 16 and 24; docs/performance.md). */
+/* Where a head fills no depth of tiles, products of three terms take longer than the vector kernels: 1.1 to 1.4 times
+ * as long with heads of 16 and 24 (docs/lab/steps-amx.md). */
 static inline bool too_narrow(const vt_attention_shape *shape, int terms)
 {
     return terms > 1 && shape->head_dim < DEPTH;

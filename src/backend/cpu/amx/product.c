@@ -235,9 +235,8 @@ enum {
     BLOCK_ROWS = RUN * DEPTH, /* of x and dy, packed at once */
     GROUP = 8,                /* maximum number of pieces of columns that are packed side by side */
     MOST_BLOCKS = 8,          /* of a thread's own operand */
-    /* A thread with at least this many columns of its own packs the other operand for itself, too: data that another
-     * core has just written are read at only a few GB/s. (Measured with two threads, from 64 columns on:
-     * docs/performance.md.) */
+    /* From so many columns of its own on a thread packs the other operand for itself, too: what another core has just
+     * written comes at a few GB/s. (Measured with two threads, from 64 columns on: docs/lab/steps-amx.md.) */
     COLUMNS_ALONE = 64
 };
 
