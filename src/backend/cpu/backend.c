@@ -160,14 +160,9 @@ static void fill_plain(vt_backend *backend)
     backend->copy_from_host = cpu_copy;
     backend->copy_to_host = cpu_copy;
     vt_backend_fill_immediate(backend);
-    vt_plain_linear_fill(backend);
-    vt_plain_layer_norm_fill(backend);
-    vt_plain_gelu_fill(backend);
-    vt_plain_attention_fill(backend);
-    vt_plain_residual_fill(backend);
-    vt_plain_patches_fill(backend);
-    vt_plain_loss_fill(backend);
-    vt_plain_optimizer_fill(backend);
+#define OPTIONAL_OPERATION(name, work, ...)
+#define OPERATION(name, work, ...) backend->name = vt_plain_##name;
+#include "backend/operations.def"
 }
 
 typedef struct {
@@ -254,7 +249,6 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
     if (threads > 0) omp_set_num_threads(threads);
     state->threads = omp_get_max_threads();
     fill_plain(backend);
-    const vt_backend plain = *backend;
     VT_CHECK(state->threads <= MOST_THREADS, "OMP_NUM_THREADS=%d: expected 1 to %d", state->threads, MOST_THREADS);
     vt_threads_pin(state->threads);
     vector_choice choices[VECTOR_CHOICES];
@@ -266,7 +260,7 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
         chosen->fill(backend);
         isa_name = chosen->name;
     }
-    vt_cpu_half_fill(backend, &plain);
+    vt_cpu_half_fill(backend);
     snprintf(backend->name, sizeof backend->name, "CPU, %d thread%s, %s", state->threads,
              state->threads == 1 ? "" : "s", isa_name);
 done:

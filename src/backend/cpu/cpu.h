@@ -42,18 +42,13 @@ static inline int vt_cpu_threads(const vt_backend *backend)
 /* Memory for float32 stand-ins of 16-bit operands, aligned to 64 bytes, valid until the next call. NULL as above. */
 void *vt_cpu_stand_in_memory(vt_backend *backend, size_t bytes);
 
-/* half.c: makes the operations that are still those of the plain table take 16-bit matrices. */
-void vt_cpu_half_fill(vt_backend *backend, const vt_backend *plain);
+/* half.c: makes the operations that are still the plain loops take 16-bit matrices. */
+void vt_cpu_half_fill(vt_backend *backend);
 
 /* plain/: one loop each, sums in float64. */
-void vt_plain_linear_fill(vt_backend *backend);
-void vt_plain_layer_norm_fill(vt_backend *backend);
-void vt_plain_gelu_fill(vt_backend *backend);
-void vt_plain_attention_fill(vt_backend *backend);
-void vt_plain_residual_fill(vt_backend *backend);
-void vt_plain_patches_fill(vt_backend *backend);
-void vt_plain_loss_fill(vt_backend *backend);
-void vt_plain_optimizer_fill(vt_backend *backend);
+#define OPTIONAL_OPERATION(name, work, ...)
+#define OPERATION(name, work, ...) void vt_plain_##name(vt_backend *backend VT_PARAMETERS(__VA_ARGS__));
+#include "backend/operations.def"
 
 /* vector/: compiled once for each instruction set, under these names. */
 void vt_vector_fill_baseline(vt_backend *backend);

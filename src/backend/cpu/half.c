@@ -5,7 +5,7 @@
 #include "backend/half.h"
 #include "backend/cpu/cpu.h"
 
-static void convert(vt_backend *backend, vt_matrix from, vt_matrix to)
+void vt_plain_convert(vt_backend *backend, vt_matrix from, vt_matrix to)
 {
     (void)backend;
     vt_half_convert(from, to);
@@ -91,14 +91,14 @@ static void half_linear_then_gelu(vt_backend *backend, vt_gelu kind, vt_matrix x
     half_gelu_forward(backend, kind, hidden, active);
 }
 
-void vt_cpu_half_fill(vt_backend *backend, const vt_backend *plain)
+void vt_cpu_half_fill(vt_backend *backend)
 {
-    if (backend->convert == NULL) backend->convert = convert; /* no vector kernels */
     const vt_backend wide = *backend;
     ((vt_cpu_state *)backend->state)->wide = wide;
 #define OPTIONAL_OPERATION(name, work, ...)
 #define OPERATION(name, work, ...)                                                                                     \
-    if (wide.name == plain->name) backend->name = half_##name;
+    if (wide.name == vt_plain_##name) backend->name = half_##name;
 #include "backend/operations.def"
-    if (wide.linear_gelu_forward == plain->linear_gelu_forward) backend->linear_gelu_forward = half_linear_then_gelu;
+    backend->convert = wide.convert;
+    if (wide.linear_gelu_forward == vt_plain_linear_gelu_forward) backend->linear_gelu_forward = half_linear_then_gelu;
 }

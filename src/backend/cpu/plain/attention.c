@@ -73,8 +73,8 @@ static void forward_row(const head_view *view, int64_t query, double *weights, f
     *log_sum = (float)(largest + log(sum));
 }
 
-static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
-                              vt_matrix v, vt_matrix out, float *log_sum)
+void vt_plain_attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                                vt_matrix v, vt_matrix out, float *log_sum)
 {
     (void)backend;
 #pragma omp parallel
@@ -101,8 +101,8 @@ static void merge_row(int64_t dim, const float *part, double part_log_sum, float
     *log_sum = (float)both;
 }
 
-static void attention_merge(vt_backend *backend, const vt_attention_shape *shape, vt_matrix part,
-                            const float *part_log_sum, vt_matrix out, float *log_sum)
+void vt_plain_attention_merge(vt_backend *backend, const vt_attention_shape *shape, vt_matrix part,
+                              const float *part_log_sum, vt_matrix out, float *log_sum)
 {
     (void)backend;
 #pragma omp parallel for collapse(2) schedule(static)
@@ -140,9 +140,9 @@ static void backward_row(const head_view *view, int64_t query, const float *out,
     }
 }
 
-static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
-                               vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
-                               vt_matrix dk, vt_matrix dv)
+void vt_plain_attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                                 vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
+                                 vt_matrix dk, vt_matrix dv)
 {
     (void)backend;
     int64_t dim = shape->head_dim, block = shape->keys * dim;
@@ -171,11 +171,4 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
         }
         free(weights);
     }
-}
-
-void vt_plain_attention_fill(vt_backend *backend)
-{
-    backend->attention_forward = attention_forward;
-    backend->attention_merge = attention_merge;
-    backend->attention_backward = attention_backward;
 }

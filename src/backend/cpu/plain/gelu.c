@@ -17,7 +17,7 @@ static double gelu_derivative(vt_gelu kind, double x)
     return 0.5 * (1 + inner) + 0.5 * x * (1 - inner * inner) * root_two_over_pi * (1 + 3 * cubic * x * x);
 }
 
-static void gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y)
+void vt_plain_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix y)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
@@ -26,7 +26,7 @@ static void gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matr
             y.data[r * y.stride + c] = (float)gelu(kind, (double)x.data[r * x.stride + c]);
 }
 
-static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y)
+void vt_plain_gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix dy, vt_matrix dx, vt_matrix y)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
@@ -39,16 +39,9 @@ static void gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_mat
     }
 }
 
-static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
-                                vt_matrix hidden, vt_matrix active)
+void vt_plain_linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
+                                  vt_matrix hidden, vt_matrix active)
 {
     backend->linear_forward(backend, x, weight, bias, hidden);
     backend->gelu_forward(backend, kind, hidden, active);
-}
-
-void vt_plain_gelu_fill(vt_backend *backend)
-{
-    backend->linear_gelu_forward = linear_gelu_forward;
-    backend->gelu_forward = gelu_forward;
-    backend->gelu_backward = gelu_backward;
 }

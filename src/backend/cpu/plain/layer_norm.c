@@ -1,7 +1,7 @@
 #include "backend/cpu/cpu.h"
 
-static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, float epsilon,
-                               vt_matrix y, float *mean, float *rstd)
+void vt_plain_layer_norm_forward(vt_backend *backend, vt_matrix x, const float *weight, const float *bias,
+                                 float epsilon, vt_matrix y, float *mean, float *rstd)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
@@ -20,8 +20,8 @@ static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *we
 }
 
 /* With h = (x - mean) * rstd and g = dy * weight: dx += rstd * (g - mean(g) - h * mean(g * h)). */
-static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
-                                const float *rstd, vt_matrix dy, vt_matrix dx, float *dweight, float *dbias)
+void vt_plain_layer_norm_backward(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
+                                  const float *rstd, vt_matrix dy, vt_matrix dx, float *dweight, float *dbias)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
@@ -53,17 +53,10 @@ static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *w
     }
 }
 
-static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
-                                const float *weight, const float *bias, float epsilon, vt_matrix y, vt_matrix normed,
-                                float *mean, float *rstd)
+void vt_plain_residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
+                                  const float *weight, const float *bias, float epsilon, vt_matrix y, vt_matrix normed,
+                                  float *mean, float *rstd)
 {
     backend->residual_add(backend, x, branch, mask, y);
     backend->layer_norm_forward(backend, y, weight, bias, epsilon, normed, mean, rstd);
-}
-
-void vt_plain_layer_norm_fill(vt_backend *backend)
-{
-    backend->residual_layer_norm = residual_layer_norm;
-    backend->layer_norm_forward = layer_norm_forward;
-    backend->layer_norm_backward = layer_norm_backward;
 }

@@ -1,6 +1,6 @@
 #include "backend/cpu/cpu.h"
 
-static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
+void vt_plain_linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
@@ -14,7 +14,7 @@ static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, c
     }
 }
 
-static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
+void vt_plain_linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
@@ -28,7 +28,7 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
     }
 }
 
-static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
+void vt_plain_linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
@@ -44,11 +44,4 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
         for (int64_t r = 0; r < x.rows; r++) sum += (double)dy.data[r * dy.stride + o];
         dbias[o] += (float)sum;
     }
-}
-
-void vt_plain_linear_fill(vt_backend *backend)
-{
-    backend->linear_forward = linear_forward;
-    backend->linear_backward_input = linear_backward_input;
-    backend->linear_backward_weight = linear_backward_weight;
 }

@@ -5,7 +5,7 @@ static bool is_there(float prediction, float target)
     return prediction != VT_NO_POINT && target != VT_NO_POINT;
 }
 
-static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares)
+void vt_plain_squared_norms(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares)
 {
     (void)backend;
     int64_t tokens = prediction.rows / batch;
@@ -26,7 +26,7 @@ static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix predicti
     }
 }
 
-static void relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses, double *sum)
+void vt_plain_relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses, double *sum)
 {
     (void)backend;
     for (int64_t sample = 0; sample < batch; sample++) {
@@ -36,8 +36,8 @@ static void relative_l2(vt_backend *backend, int64_t batch, const double *square
     }
 }
 
-static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                 const double *squares, float scale, const double *loss_scale, vt_matrix dprediction)
+void vt_plain_relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
+                                   const double *squares, float scale, const double *loss_scale, vt_matrix dprediction)
 {
     (void)backend;
     if (loss_scale != NULL) scale *= (float)*loss_scale;
@@ -76,20 +76,12 @@ static void weighted_squares(const vt_patch_grid *grid, int64_t sample, int64_t 
     }
 }
 
-static void channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
-                            const float *latitude_weights, double *squares)
+void vt_plain_channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
+                              const float *latitude_weights, double *squares)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < grid->batch * grid->channels; i++)
         weighted_squares(grid, i / grid->channels, i % grid->channels, prediction, target, latitude_weights,
                          squares + 2 * i);
-}
-
-void vt_plain_loss_fill(vt_backend *backend)
-{
-    backend->squared_norms = squared_norms;
-    backend->relative_l2 = relative_l2;
-    backend->relative_l2_backward = relative_l2_backward;
-    backend->channel_squares = channel_squares;
 }

@@ -4,7 +4,7 @@
 /* Partial sums over runs of this many elements, added in order: the same bits for any number of threads. */
 enum { RUN = 4096 };
 
-static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, double weight, double *result)
+void vt_plain_sum_of_squares(vt_backend *backend, const float *x, int64_t count, double weight, double *result)
 {
     (void)backend;
     double total = 0;
@@ -20,8 +20,8 @@ static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, d
     *result += weight * total;
 }
 
-static void first_nonfinite(vt_backend *backend, const float *x, const int64_t *ranges, int64_t count,
-                            const double *figure, int32_t *first)
+void vt_plain_first_nonfinite(vt_backend *backend, const float *x, const int64_t *ranges, int64_t count,
+                              const double *figure, int32_t *first)
 {
     (void)backend;
     int64_t least = count;
@@ -36,7 +36,7 @@ static void first_nonfinite(vt_backend *backend, const float *x, const int64_t *
     *first = (int32_t)least;
 }
 
-static void step_decide(vt_backend *backend, const vt_update *update, vt_step_state *state)
+void vt_plain_step_decide(vt_backend *backend, const vt_update *update, vt_step_state *state)
 {
     (void)backend;
     vt_step_decide(update, state);
@@ -81,8 +81,8 @@ static void update_sgd(const vt_update *update, const vt_step_state *state, cons
     }
 }
 
-static void update_parameters(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                              const float *gradients, float *parameters, float *moment1, float *moment2, int64_t count)
+void vt_plain_update(vt_backend *backend, const vt_update *update, const vt_step_state *state, const float *gradients,
+                     float *parameters, float *moment1, float *moment2, int64_t count)
 {
     (void)backend;
     if (isnan(state->factor)) return;
@@ -90,12 +90,4 @@ static void update_parameters(vt_backend *backend, const vt_update *update, cons
         update_sgd(update, state, gradients, parameters, moment1, count);
     else
         update_adam(update, state, gradients, parameters, moment1, moment2, count);
-}
-
-void vt_plain_optimizer_fill(vt_backend *backend)
-{
-    backend->sum_of_squares = sum_of_squares;
-    backend->first_nonfinite = first_nonfinite;
-    backend->step_decide = step_decide;
-    backend->update = update_parameters;
 }

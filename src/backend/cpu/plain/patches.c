@@ -65,8 +65,8 @@ static void store_patch(const vt_patch_grid *grid, corner at, const float *from,
     }
 }
 
-static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
-                         const float *inverse_std, vt_matrix patches)
+void vt_plain_patches_load(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
+                           const float *inverse_std, vt_matrix patches)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
@@ -74,17 +74,11 @@ static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const f
         load_patch(grid, patch_corner(grid, r), fields, mean, inverse_std, patches.data + r * patches.stride);
 }
 
-static void patches_store(vt_backend *backend, const vt_patch_grid *grid, vt_matrix patches, const float *mean,
-                          const float *inverse_std, float *fields)
+void vt_plain_patches_store(vt_backend *backend, const vt_patch_grid *grid, vt_matrix patches, const float *mean,
+                            const float *inverse_std, float *fields)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < patches.rows; r++)
         store_patch(grid, patch_corner(grid, r), patches.data + r * patches.stride, mean, inverse_std, fields);
-}
-
-void vt_plain_patches_fill(vt_backend *backend)
-{
-    backend->patches_load = patches_load;
-    backend->patches_store = patches_store;
 }

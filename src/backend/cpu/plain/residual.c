@@ -20,7 +20,7 @@ static float path_factor(const vt_mask *mask, int64_t row)
     return vt_dropout_sample_factor(&mask->path, mask->path.first_sample + (uint32_t)(row / mask->tokens));
 }
 
-static void mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y)
+void vt_plain_mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask, vt_matrix y)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
@@ -35,10 +35,10 @@ static void mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask,
     }
 }
 
-static void residual_add(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
+void vt_plain_residual_add(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
 {
     if (vt_mask_is_active(mask)) {
-        mask_multiply(backend, branch, mask, branch);
+        vt_plain_mask_multiply(backend, branch, mask, branch);
     }
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
@@ -49,7 +49,7 @@ static void residual_add(vt_backend *backend, vt_matrix x, vt_matrix branch, con
     }
 }
 
-static void position_add(vt_backend *backend, vt_matrix x, vt_matrix position)
+void vt_plain_position_add(vt_backend *backend, vt_matrix x, vt_matrix position)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
@@ -61,7 +61,7 @@ static void position_add(vt_backend *backend, vt_matrix x, vt_matrix position)
     }
 }
 
-static void position_backward(vt_backend *backend, vt_matrix dx, vt_matrix dposition)
+void vt_plain_position_backward(vt_backend *backend, vt_matrix dx, vt_matrix dposition)
 {
     (void)backend;
     enum { COLUMNS = 32 }; /* in one piece of work, so that a single token with many columns keeps all threads busy */
@@ -79,12 +79,4 @@ static void position_backward(vt_backend *backend, vt_matrix dx, vt_matrix dposi
             for (int64_t c = 0; c < count; c++) to[c] += (float)sum[c];
         }
     }
-}
-
-void vt_plain_residual_fill(vt_backend *backend)
-{
-    backend->residual_add = residual_add;
-    backend->mask_multiply = mask_multiply;
-    backend->position_add = position_add;
-    backend->position_backward = position_backward;
 }
