@@ -41,6 +41,19 @@ $(BUILD)/tests/tenant-tests: $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(TENANT_T
     $(TILES_MODEL_OBJECTS) $(TENANT_TESTS:%.c=$(BUILD)/tenant/%.o) $(TENANT_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
 	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
+# An operation that the product doesn't have (tests/tenant/operation): what depends on the table of operations is compiled with
+# its row. The vector kernels, which its tests don't run, and everything else are the library's.
+OPERATION_OBJECTS := $(patsubst %.c,$(BUILD)/operation/%.o,$(filter-out src/backend/open.c $(KERNEL_SOURCES) $(TILE_SOURCES),\
+    $(filter src/backend/%,$(SOURCES))) $(addprefix tests/,main.c operations/mirror.c operations/guarded.c) \
+    $(sort $(shell find tests/tenant/operation -name '*.c')))
+
+$(BUILD)/operation/%.o: %.c $(STAMPS)/compile
+	@mkdir -p $(@D)
+	$(subst -Isrc,-Itests/tenant/operation -Isrc -Itests,$(COMPILE)) -O0 -c $< -o $@
+
+$(BUILD)/tests/operation-tests: $(OPERATION_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link
+	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+
 # Preloaded by tests/faults; never sanitized, for it replaces malloc and catches system calls.
 $(BUILD)/tests/fault_shim.so: tests/faults/shim.c
 	@mkdir -p $(@D)
@@ -117,5 +130,5 @@ fuzz: deps
 run-fuzz: $(FUZZ_TARGETS:%=$(BUILD)/fuzz-%)
 	@tests/fuzz/run $(BUILD) $(FUZZ_SECONDS) $(or $(FILTER),$(FUZZ_TARGETS))
 
-run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/tests/vitrain-tenant $(BUILD)/tests/tenant-tests $(BUILD)/bench/plan_layout $(BENCH_OBJECTS) $(BUILD)/tests/fault_shim.so $(BUILD)/tests/eio.so $(if $(NVCC),$(BUILD)/tests/nvtx_listener.so $(BUILD)/tests/driver/libcuda.so.1)
+run-tests: vitrain $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/tests/vitrain-tenant $(BUILD)/tests/tenant-tests $(BUILD)/tests/operation-tests $(BUILD)/bench/plan_layout $(BENCH_OBJECTS) $(BUILD)/tests/fault_shim.so $(BUILD)/tests/eio.so $(if $(NVCC),$(BUILD)/tests/nvtx_listener.so $(BUILD)/tests/driver/libcuda.so.1)
 	@tests/run $(BUILD) $(FILTER)

@@ -47,7 +47,7 @@ static inline size_t vt_type_size(vt_type type)
     return vt_type_is_half(type) ? sizeof(uint16_t) : sizeof(float);
 }
 
-/* rows × columns numbers; row r begins r * stride elements behind the first. */
+/* rows × columns numbers; row r begins r * stride elements after the first. */
 typedef struct {
     union {
         float *data;    /* VT_FLOAT32 */
@@ -147,7 +147,7 @@ typedef enum {
 } vt_beyond;
 
 /* Fields [batch, field_channels, height, width] in memory, whose first `channels` are cut into ⌈height / patch⌉ ×
- * ⌈width / patch⌉ tokens a sample, row-major. The patches hold a run of them: all, or those of one rank. */
+ * ⌈width / patch⌉ tokens a sample, row-major. The patches hold consecutive tokens: all, or those of one rank. */
 typedef struct {
     int64_t batch;
     int64_t field_channels;
@@ -170,7 +170,7 @@ VT_ON_DEVICE_TOO static inline int64_t vt_patch_grid_across(const vt_patch_grid 
     return (grid->width + grid->patch - 1) / grid->patch;
 }
 
-/* Where in a field [height, width] the point lies that stands at (row, column) of the patches; -1: nothing does. */
+/* Which point of a field [height, width] stands at (row, column) of the patches; -1: none. */
 VT_ON_DEVICE_TOO static inline int64_t vt_patch_grid_point(const vt_patch_grid *grid, int64_t row, int64_t column)
 {
     if (row < grid->height && column < grid->width) return row * grid->width + column;
@@ -235,7 +235,7 @@ typedef struct {
     int32_t first_nonfinite; /* see the operation of this name; of the gradients */
 } vt_step_state;
 
-/* Numbered places in what was asked of a back end; see `mark`. */
+/* How many places in a back end's work can be marked; see `mark`. */
 enum { VT_MARKS = 4 };
 
 typedef struct vt_backend vt_backend;
@@ -250,7 +250,7 @@ struct vt_backend {
     char *(*choices_text)(vt_backend *backend);
     void (*choices_take)(vt_backend *backend, const char *text);
 
-    /* Bytes of a device of its own that are taken, by whomever; NULL: the host's memory serves. */
+    /* Bytes in use on the device, by this process and all others; NULL: the back end uses the host's memory. */
     double (*used_memory)(vt_backend *backend);
 
     void (*close)(vt_backend *backend);
@@ -274,29 +274,30 @@ struct vt_backend {
     /* Waits until the bytes are there. */
     void (*copy_to_host)(vt_backend *backend, void *host, const void *memory, size_t bytes);
 
-    /* ---- beside a device that works on its own; on the CPU copies are made at once, and there is nothing to wait for
+    /* ---- working while a device does; on the CPU copies are made at once, and there is nothing to wait for
      * ---- */
 
-    /* Host memory, zeroed, that the device reaches by itself (pinned). Errors: none is to be had. */
+    /* Host memory, zeroed, that the device reads and writes by itself (pinned). Errors: there is none. */
     vt_status (*allocate_host)(vt_backend *backend, size_t bytes, void **memory);
     void (*release_host)(vt_backend *backend, void *memory);
-    /* As copy_to_host into memory of allocate_host, but without waiting: the bytes are there behind a later mark. */
+    /* As copy_to_host into memory of allocate_host, but doesn't wait: the bytes are there once a later mark is reached.
+     */
     void (*copy_to_host_later)(vt_backend *backend, void *host, const void *memory, size_t bytes);
-    /* `mark` (0 … VT_MARKS - 1) stands behind all that was asked till now. */
+    /* Places a mark (number 0 … VT_MARKS - 1) after everything that was asked for so far. */
     void (*mark)(vt_backend *backend, int mark);
-    /* Waits until all before the mark is done. Returns the first failure so far, without waiting for more. */
+    /* Waits until everything before the mark is done. Returns the first failure so far, without waiting for more. */
     vt_status (*wait)(vt_backend *backend, int mark);
-    /* staging = host [bytes], on the way while the device works on something else: it waits for nothing but the last
-     * upload_end. */
+    /* Starts the copy staging = host [bytes], which runs while the device works on something else; it only waits for
+     * the last upload_end. */
     void (*upload)(vt_backend *backend, void *staging, const void *host, size_t bytes);
-    /* memory = staging, in its turn, once all uploads so far have arrived; returns when their host memory has been
-     * read. */
+    /* memory = staging, after all that was asked for, once all uploads so far have arrived; returns when their host
+     * memory has been read. */
     void (*upload_end)(vt_backend *backend, void *memory, const void *staging, size_t bytes);
 
     /* ---- recording: NULL where the back end can't ---- */
 
-    /* What is asked between the two is not done but recorded, in place of the recording before; it may neither wait nor
-     * take memory. False: it can't be recorded, and nothing has been done. */
+    /* What is asked for between the two calls is recorded instead of done, and replaces the last recording; it may
+     * neither wait nor take memory. False: it can't be recorded, and nothing has been done. */
     bool (*record_begin)(vt_backend *backend);
     bool (*record_end)(vt_backend *backend);
     /* Does what was recorded, with the same memory. False: there is no recording, or memory that it uses has moved. */
@@ -377,8 +378,8 @@ const vt_dry_count *vt_backend_dry_count(const vt_backend *backend);
 
 void vt_backend_close(vt_backend **backend);
 
-/* For those who write a back end: fills the rows beside a device's for one that does everything at once, from its
- * copy_from_host, copy_to_host and check. */
+/* For authors of a back end that does everything at once: fills the functions for working while a device does, from
+ * its copy_from_host, copy_to_host and check. */
 void vt_backend_fill_immediate(vt_backend *backend);
 
 #endif

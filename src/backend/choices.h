@@ -16,29 +16,29 @@ typedef struct vt_choices vt_choices;
  * when there is no place for it. Makes the folder. */
 char *vt_choices_place(const char *machine);
 
-/* `path`: the file of choices of earlier runs, which is read, and gets a line with each choice that is made; NULL:
- * none. One that can't be read or written is as good as none. */
+/* `path`: the file with the choices of earlier runs, which is read, and to which each new choice adds a line; NULL:
+ * none. A file that can't be read or written is treated as none. */
 vt_choices *vt_choices_open(const char *machine, const char *path);
 void vt_choices_close(vt_choices **choices);
 
 /* Whether there is one of this kind and key; its value. */
 bool vt_choices_find(const vt_choices *choices, const char *kind, const int64_t *key, int key_count, uint64_t *value,
                      int value_count);
-/* Made just now: replaces one of the same kind and key. */
+/* Adds a new choice, which replaces one of the same kind and key. */
 void vt_choices_add(vt_choices *choices, const char *kind, const int64_t *key, int key_count, const uint64_t *value,
                     int value_count);
 
-/* What goes with a choice and is too large for a line, a kernel that was compiled, say: kept in a file of its own
- * beside that of the choices, under kind and key; nowhere where the choices have no file. */
+/* Keeps data that belong to a choice and are too large for a line (a compiled kernel, say) in a file of their own
+ * beside that of the choices, under kind and key; does nothing where the choices have no file. */
 void vt_choices_keep(const vt_choices *choices, const char *kind, const int64_t *key, int key_count, const void *data,
                      size_t bytes);
-/* malloc'd; NULL: nothing was kept, or it is damaged. */
+/* What was kept, malloc'd; NULL: nothing was, or it is damaged. */
 char *vt_choices_kept(const vt_choices *choices, const char *kind, const int64_t *key, int key_count, size_t *bytes);
 
 /* All of them, malloc'd: a line that names the machine, then one for each. */
 char *vt_choices_text(const vt_choices *choices);
-/* Takes those of a text that vt_choices_text made on the same machine, in place of its own; of another machine none.
- * Lines that are damaged are left out. Returns how many were taken. */
+/* Takes over the choices of a text that vt_choices_text made on the same machine; of another machine's text none.
+ * Damaged lines are left out. Returns how many were taken. */
 int vt_choices_take(vt_choices *choices, const char *text);
 
 #endif

@@ -6,7 +6,7 @@
 #include "backend/backend.h"
 #include "base/random.h"
 
-/* The places of dropout in a layer; attention's is for head 0, head h has VT_SITE_ATTENTION + h. */
+/* Where in a layer a dropout stands; VT_SITE_ATTENTION is for head 0, head h has VT_SITE_ATTENTION + h. */
 enum {
     VT_SITE_POSITION = 0,
     VT_SITE_PROJECTION = 1,

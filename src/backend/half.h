@@ -1,6 +1,6 @@
-/* Numbers of 16 bits by their type, one or a row at a time. Compiled into each file that uses it, so with its
- * instruction set: rows of half precision are converted by F16C or AVX-512 where there is one, all else by loops that
- * the compiler makes vectors of. */
+/* Conversion of 16-bit numbers, one or a row at a time. Compiled into each file that uses it, with that file's
+ * instruction set: rows of half precision are converted by F16C or AVX-512 where the file has them, everything else by
+ * loops that the compiler vectorises. */
 #ifndef VT_BACKEND_HALF_H
 #define VT_BACKEND_HALF_H
 
@@ -63,7 +63,7 @@ static inline void vt_half_round_row(vt_type type, const float *from, int64_t co
     for (int64_t j = i; j < count; j++) to[j] = vt_float16_round(from[j]);
 }
 
-/* to = from: widened, rounded, or as it is; two 16-bit matrices are of one type. Threads share the rows. */
+/* to = from: widened, rounded or copied; two 16-bit matrices are of the same type. Threads share the rows. */
 static inline void vt_half_convert(vt_matrix from, vt_matrix to)
 {
     VT_ASSERT(from.type == to.type || from.type == VT_FLOAT32 || to.type == VT_FLOAT32);

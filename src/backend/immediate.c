@@ -1,4 +1,5 @@
-/* The rows of a back end that does everything at once, in the host's memory: nothing is pinned, pending or recorded. */
+/* The functions of a back end that does everything at once, in the host's memory: nothing is pinned, pending or
+ * recorded. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Whether a step makes an update, decided from its sums alone: by the device itself, so that the host need not wait for
- * them. */
+/* Whether a step makes an update. It follows from the step's sums alone, so that the device decides it and the host
+ * need not wait for them. */
 #ifndef VT_BACKEND_STEP_STATE_H
 #define VT_BACKEND_STEP_STATE_H
 
@@ -11,9 +11,9 @@
 #define VT_LOSS_SCALE_START 65536.0
 #define VT_LOSS_SCALE_INTERVAL 2000 /* clean steps until it is doubled */
 
-/* The gradients are multiplied by min(1, clip / (norm + 1e-6)) (torch.nn.utils.clip_grad_norm_), after the loss scale
- * was taken out of them. A loss or norm that is not finite: no update; then the loss scale is halved, or without one
- * the run is over if `stops`. */
+/* The gradients are multiplied by min(1, clip / (norm + 1e-6)) (torch.nn.utils.clip_grad_norm_), after they are
+ * divided by the loss scale. If the loss or the norm is not finite there is no update, and the loss scale is halved;
+ * without a loss scale, and if `stops`, there is no update from then on. */
 VT_ON_DEVICE_TOO static inline void vt_step_decide(const vt_update *update, vt_step_state *state)
 {
     bool is_finite = isfinite(state->squares) && isfinite(state->losses);

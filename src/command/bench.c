@@ -13,7 +13,7 @@ vt_status vt_command_bench(int argument_count, char *const *arguments)
         printf("usage: vitrain bench io [--config=NAME] [--name=value ...]\n"
                "       vitrain bench kernels [--device=cpu|cuda] [--threads=N] [--rounds=N]\n\n"
                "io: the reader alone, beside plain preads of the same bytes\n"
-               "kernels: every operation of a back end beside its limit\n\n"
+               "kernels: the operations of a training step beside the machine's limits\n\n"
                "`vitrain bench io --help` says more.\n");
         return VT_OK;
     }
