@@ -164,11 +164,11 @@ static void print_options(FILE *file)
 {
     vt_option_row row;
     fputs(".SH OPTIONS\n", file);
-    vt_troff_print_lines(file,
-                         "Each is a key of a configuration in the YAML file and a flag, --name=value or --name value, "
-                         "shown with its default; a flag wins over the file, and of a repeated one the last counts. A "
-                         "switch (true or false) takes a value only after =. None means not set. Those that are a flag "
-                         "only are no keys of the file.");
+    vt_troff_print_lines(
+        file, "Each is a key of a configuration in the YAML file and a flag, --name=value or --name value, "
+              "shown with its default; a flag wins over the file, and of a repeated one the last counts. A "
+              "switch (true or false) takes a value only after =. None means not set. Those that are a flag "
+              "only are no keys of the file. Options under a heading `Only with ...' can be set only in such a run.");
     for (size_t i = 0; vt_options_row(i, &row); i++) {
         if (row.section != NULL)
             print_heading(file, ".SS", row.section);

@@ -195,7 +195,7 @@ static vt_config *make_default(void)
     config->ranks = config->data_parallel = 1;
     for (size_t i = 0; i < vt_row_count; i++) {
         const vt_row *row = &vt_rows[i];
-        if (row->kind == VT_ROW_SECTION || row->kind == VT_ROW_ALIAS) continue;
+        if (!vt_row_is_option(row)) continue;
         VT_ASSERT(vt_row_assign(row, row->preset, config, VT_FROM_DEFAULT) == VT_OK);
     }
     return config;

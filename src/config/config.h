@@ -40,9 +40,13 @@ typedef enum { VT_PROFILE_RANKS(VT_ENUMERATOR) } vt_profile_ranks;
 #define VT_ENUMERATOR(name, ...) VT_OPTIMIZER_##name,
 typedef enum { VT_OPTIMIZERS(VT_ENUMERATOR) } vt_optimizer_name;
 #undef VT_ENUMERATOR
+#define VT_ENUMERATOR(name, ...) VT_MODEL_##name,
+typedef enum { VT_MODELS(VT_ENUMERATOR) } vt_model_name;
+#undef VT_ENUMERATOR
 
 /* VT_OPTION_embed_dim, ...: which option. */
 #define VT_SECTION(title)
+#define VT_SCOPE(option, words)
 #define VT_INTEGER(name, ...) VT_OPTION_##name,
 #define VT_REAL(name, ...) VT_OPTION_##name,
 #define VT_BOOLEAN(name, ...) VT_OPTION_##name,
@@ -91,6 +95,7 @@ typedef struct {
     int64_t data_parallel; /* ranks / (tensor_parallel · context_parallel), over which a global batch is split */
 } vt_config;
 #undef VT_SECTION
+#undef VT_SCOPE
 #undef VT_INTEGER
 #undef VT_REAL
 #undef VT_BOOLEAN
@@ -175,7 +180,8 @@ char *vt_config_text(const vt_config *config);
  * malloc'd. */
 char *vt_config_flags_text(const vt_config *config);
 
-/* Calls line("name: value", context) for every key, in the order of the table. */
+/* Calls line("name: value", context) for every option but those of kinds that are not chosen, in the order of the
+ * table. */
 void vt_config_print(const vt_config *config, void (*line)(const char *text, void *context), void *context);
 
 /* Every option with type, default, range and meaning; as text for a terminal or as docs/options.md. */

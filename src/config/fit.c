@@ -4,20 +4,25 @@
 
 #include "config/option.h"
 
+static bool is_other_model(const vt_config *config)
+{
+    return config->model != VT_MODEL_vit;
+}
+
 bool vt_fit_heads(const vt_config *config)
 {
-    return config->embed_dim % config->num_heads == 0;
+    return is_other_model(config) || config->embed_dim % config->num_heads == 0;
 }
 
 bool vt_fit_patch(const vt_config *config)
 {
-    return config->pad != VT_PAD_NONE ||
+    return is_other_model(config) || config->pad != VT_PAD_NONE ||
            (config->img_size[0] % config->patch_size == 0 && config->img_size[1] % config->patch_size == 0);
 }
 
 bool vt_fit_tensor(const vt_config *config)
 {
-    return config->num_heads % config->tensor_parallel == 0;
+    return is_other_model(config) || config->num_heads % config->tensor_parallel == 0;
 }
 
 int64_t vt_fit_tokens(const vt_config *config)
@@ -36,12 +41,13 @@ int64_t vt_fit_shortest_run(const vt_config *config)
 
 bool vt_fit_context(const vt_config *config)
 {
-    return config->context_parallel <= vt_fit_tokens(config);
+    return is_other_model(config) || config->context_parallel <= vt_fit_tokens(config);
 }
 
 bool vt_fit_sequence(const vt_config *config)
 {
-    return !config->sequence_parallel || vt_fit_shortest_run(config) >= config->tensor_parallel;
+    return is_other_model(config) || !config->sequence_parallel ||
+           vt_fit_shortest_run(config) >= config->tensor_parallel;
 }
 
 static int64_t data_ranks(const vt_config *config)

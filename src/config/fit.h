@@ -7,11 +7,14 @@
 
 typedef bool vt_fit(const vt_config *config);
 
-bool vt_fit_heads(const vt_config *config);        /* num_heads divides embed_dim */
-bool vt_fit_patch(const vt_config *config);        /* patch_size divides both of img_size, or pad */
-bool vt_fit_tensor(const vt_config *config);       /* tensor_parallel divides num_heads */
-bool vt_fit_context(const vt_config *config);      /* each context rank has a token */
-bool vt_fit_sequence(const vt_config *config);     /* each tensor rank has one, too, with sequence_parallel */
+/* Of the vision transformer; true for other models, which have rules of their own. */
+bool vt_fit_heads(const vt_config *config);    /* num_heads divides embed_dim */
+bool vt_fit_patch(const vt_config *config);    /* patch_size divides both of img_size, or pad */
+bool vt_fit_tensor(const vt_config *config);   /* tensor_parallel divides num_heads */
+bool vt_fit_context(const vt_config *config);  /* each context rank has a token */
+bool vt_fit_sequence(const vt_config *config); /* each tensor rank has one, too, with sequence_parallel */
+
+/* Of every model. */
 bool vt_fit_ranks(const vt_config *config);        /* tensor · context divide the ranks */
 bool vt_fit_batch(const vt_config *config);        /* the data-parallel ranks divide the global batch */
 bool vt_fit_accumulation(const vt_config *config); /* grad_accumulation divides a rank's part of it */

@@ -16,6 +16,8 @@ enum { MAX_GRID_POINTS = 1 << 20 }; /* on a side of img_size */
 #define INTEGER_ROW(flag, name, preset, least, most, help)                                                             \
     ROW(VT_ROW_INTEGER, flag, name, preset, help, .least_integer = least, .most_integer = most)
 #define VT_SECTION(title) {.kind = VT_ROW_SECTION, .name = title},
+#define VT_SCOPE(option, words)                                                                                        \
+    {.kind = VT_ROW_SECTION, .name = "Only with " #option " " words, .target = #option, .choices = words},
 #define VT_INTEGER(name, ...) INTEGER_ROW(false, name, __VA_ARGS__)
 #define VT_REAL(name, preset, least, most, help)                                                                       \
     ROW(VT_ROW_REAL, false, name, preset, help, .least_real = least, .most_real = most)

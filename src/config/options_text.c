@@ -67,7 +67,7 @@ static void print_text(FILE *file)
 {
     fprintf(file, "Every option, with its default. As a flag: --name=value or --name value; a switch (true or false)\n"
                   "takes a value only after '='. All but those marked * are also keys of a configuration in the\n"
-                  "YAML file. Flags win.\n");
+                  "YAML file. Flags win. Options under 'Only with ...' are refused in other runs.\n");
     for (size_t i = 0; i < vt_row_count; i++) {
         const vt_row *row = &vt_rows[i];
         if (row->kind == VT_ROW_SECTION) {
@@ -116,7 +116,8 @@ static void print_markdown(FILE *file)
         "`--name value`; those marked (flag) are flags only. A switch takes a value only after `=`\n"
         "(`--enable_jit`, `--enable_jit=false`). Of a repeated flag the last counts. A flag wins over the file, in\n"
         "both directions. `None` (also `null`, `~`) means not set; for an option whose default is not `None`, it\n"
-        "means that default. `vitrain options` prints this list.\n");
+        "means that default. Options under a heading `Only with ...` can be set only in such a run. `vitrain options`\n"
+        "prints this list.\n");
     for (size_t i = 0; i < vt_row_count; i++) {
         if (vt_rows[i].kind == VT_ROW_SECTION)
             fprintf(file, "\n## %s\n\n| option | value | default | meaning |\n|---|---|---|---|\n", vt_rows[i].name);

@@ -394,6 +394,7 @@ done:
 vt_status vt_config_resolve(vt_config *config)
 {
     vt_status status = VT_OK;
+    for (size_t i = 0; i < vt_row_count; i++) VT_TRY(vt_row_check_scope(&vt_rows[i], config));
     derive_paths(config);
     derive_channels(config);
     derive_weight_decay(config);

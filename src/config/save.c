@@ -29,13 +29,14 @@ static bool emit_pair(yaml_emitter_t *emitter, const char *text)
     return good && yaml_sequence_end_event_initialize(&event) && yaml_emitter_emit(emitter, &event);
 }
 
-/* Every key of a file with its value. Paths in double quotes, the one style that can hold any character. */
+/* Every key that a file may hold, with its value, but for those of kinds that are not chosen. Paths in double quotes,
+ * the one style that can hold any character. */
 static bool emit_keys(yaml_emitter_t *emitter, const vt_config *config)
 {
     bool good = true;
     for (size_t i = 0; i < vt_row_count && good; i++) {
         const vt_row *row = &vt_rows[i];
-        if (row->kind == VT_ROW_SECTION || row->kind == VT_ROW_ALIAS || row->flag_only) continue;
+        if (!vt_row_is_option(row) || row->flag_only || !vt_row_belongs(row, config)) continue;
         vt_text value = {0};
         vt_row_format(row, config, &value);
         bool quoted = row->kind == VT_ROW_PATH && !vt_row_is_unset(row, config);
@@ -129,7 +130,7 @@ char *vt_config_flags_text(const vt_config *config)
     vt_text_append(&text, "%s", "");
     for (size_t i = 0; i < vt_row_count; i++) {
         const vt_row *row = &vt_rows[i];
-        if (row->kind == VT_ROW_SECTION || row->kind == VT_ROW_ALIAS) continue;
+        if (!vt_row_is_option(row)) continue;
         bool shown = config->origin[row->id] == VT_FROM_COMMAND_LINE;
         for (size_t k = 0; k < sizeof left_out / sizeof *left_out; k++) shown = shown && row->id != left_out[k];
         if (!shown) continue;
@@ -143,7 +144,7 @@ void vt_config_print(const vt_config *config, void (*line)(const char *text, voi
 {
     for (size_t i = 0; i < vt_row_count; i++) {
         const vt_row *row = &vt_rows[i];
-        if (row->kind == VT_ROW_SECTION || row->kind == VT_ROW_ALIAS) continue;
+        if (!vt_row_is_option(row) || !vt_row_belongs(row, config)) continue;
         vt_text text = {0};
         vt_text_append(&text, "%s: ", row->name);
         vt_row_format(row, config, &text);

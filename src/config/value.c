@@ -83,20 +83,16 @@ bool vt_boolean_parse(const char *text, bool *value)
     return false;
 }
 
-static bool parse_choice(const char *text, const char *choices, int *value)
+int vt_choice_find(const char *word, const char *choices)
 {
-    size_t length = strlen(text);
+    const size_t length = strlen(word);
     int index = 0;
     for (const char *choice = choices; choice != NULL; index++) {
-        const char *bar = strchr(choice, '|');
-        size_t choice_length = bar != NULL ? (size_t)(bar - choice) : strlen(choice);
-        if (length == choice_length && strncmp(text, choice, length) == 0) {
-            *value = index;
-            return true;
-        }
-        choice = bar != NULL ? bar + 1 : NULL;
+        const size_t choice_length = strcspn(choice, "|");
+        if (length == choice_length && strncmp(word, choice, length) == 0) return index;
+        choice = choice[choice_length] == '|' ? choice + choice_length + 1 : NULL;
     }
-    return false;
+    return -1;
 }
 
 /* "[360, 720]", with or without the brackets. */
@@ -152,6 +148,7 @@ static bool parse_value(const vt_row *row, const char *text, vt_config *config)
     int64_t integers[2] = {0, 0};
     double real = 0, reals[2];
     bool on = false;
+    int choice = -1;
     switch (row->kind) {
     case VT_ROW_INTEGER:
         if (!parse_integer(text, integers) || integers[0] < row->least_integer || integers[0] > row->most_integer)
@@ -165,7 +162,10 @@ static bool parse_value(const vt_row *row, const char *text, vt_config *config)
     case VT_ROW_BOOLEAN:
         return vt_boolean_parse(text, boolean_of(row, config));
     case VT_ROW_CHOICE:
-        return parse_choice(text, row->choices, choice_of(row, config));
+        choice = vt_choice_find(text, row->choices);
+        if (choice < 0) return false;
+        *choice_of(row, config) = choice;
+        return true;
     case VT_ROW_PAIR:
         if (!parse_pair(text, integers)) return false;
         for (int i = 0; i < 2; i++) {

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "base/random.h"
+#include "config/option.h"
 #include "unit/config_open.h"
 
 /* ---- in code, printed, saved ---- */
@@ -53,6 +54,40 @@ TEST(choices_are_set_by_their_words)
     }
     EXPECT(config->optimizer == VT_OPTIMIZER_SGD && config->cpu_isa == VT_ISA_AMX && config->comm == VT_COMM_NCCL);
     EXPECT(config->data_loader_config == VT_LOADER_SYNTHETIC && config->lr_scaling == VT_SCALING_LINEAR);
+    vt_config_close(&config);
+}
+
+/* A table of rows as options.def might have it, for optimizers that keep two moments. */
+TEST(options_of_kinds_that_are_not_chosen)
+{
+    static const vt_row rows[] = {{.kind = VT_ROW_SECTION, .target = "optimizer", .choices = "Adam|AdamW"},
+                                  {.kind = VT_ROW_REAL,
+                                   .name = "lr",
+                                   .preset = "5e-4",
+                                   .id = VT_OPTION_lr,
+                                   .offset = offsetof(vt_config, lr),
+                                   .most_real = 1}};
+    const vt_row *row = &rows[1];
+    vt_config *config = NULL;
+    EXPECT_OK(vt_config_open_default(&config));
+    for (size_t i = 0; i < vt_row_count; i++) /* scopes name options and their words */
+        for (const char *word = vt_rows[i].kind == VT_ROW_SECTION ? vt_rows[i].choices : NULL; word != NULL;) {
+            char *one = vt_text_format("%.*s", (int)strcspn(word, "|"), word);
+            EXPECT(vt_choice_find(one, vt_row_find(vt_rows[i].target)->choices) >= 0, "%s", vt_rows[i].name);
+            free(one);
+            word = strchr(word, '|') != NULL ? strchr(word, '|') + 1 : NULL;
+        }
+    EXPECT_OK(vt_config_set(config, "optimizer", "AdamW"));
+    EXPECT_OK(vt_row_assign(row, "0.1", config, VT_FROM_COMMAND_LINE));
+    EXPECT_OK(vt_row_check_scope(row, config));
+    EXPECT_OK(vt_config_set(config, "optimizer", "SGD"));
+    EXPECT_ERROR(vt_row_check_scope(row, config), "--lr=0.1 is an option of optimizer Adam|AdamW, but optimizer is "
+                                                  "SGD; leave it out, or choose --optimizer=Adam");
+    EXPECT_OK(vt_row_assign(row, "0.1", config, VT_FROM_YAML));
+    EXPECT_ERROR(vt_row_check_scope(row, config), "lr: 0.1 is an option of optimizer Adam|AdamW, but optimizer is "
+                                                  "SGD; leave it out of the configuration, or choose");
+    EXPECT_OK(vt_row_assign(row, "5e-4", config, VT_FROM_YAML)); /* a file may hold defaults */
+    EXPECT_OK(vt_row_check_scope(row, config));
     vt_config_close(&config);
 }
 
