@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "parallel/launch.h"
+#include "../tests/communication_formulas.h"
 #include "processor_time.h"
 #include "training/step.h"
 
@@ -90,7 +91,7 @@ static vt_status time_steps(vt_trainer *trainer, int steps, double *seconds, rep
         result->counted[i].operations = (result->counted[i].operations - before[i].operations) / steps;
         result->counted[i].bytes = (result->counted[i].bytes - before[i].bytes) / steps;
     }
-    vt_communication_expected(config, world, result->formula);
+    communication_by_formula(config, world, result->formula);
     result->waited = waited / (last - begin) / vt_world_ranks(world);
     vt_world_sum(world, &result->waited, 1);
 done:

@@ -10,8 +10,8 @@
 #include "base/text.h"
 #include "command/arguments.h"
 #include "model/model.h"
-#include "parallel/communication.h"
 #include "source/sources.h"
+#include "training/trainer.h"
 
 enum { MOST_RANKS = 1 << 20, LINE_WIDTH = 100 };
 
@@ -134,24 +134,39 @@ static void print_groups(const vt_layout *layout, unsigned axes, const char *use
     free(members);
 }
 
-static vt_status print_communication(const vt_config *config)
+/* Rank 0's, over the dry back end and engine. */
+static vt_status plan_step(const vt_config *config, vt_plan *plan)
 {
     vt_status status = VT_OK;
     vt_world *world = NULL;
-    vt_volume sent[VT_TRAFFIC_COUNT];
+    float *zeros = vt_allocate((size_t)config->n_in_channels + (size_t)config->n_out_channels, sizeof *zeros, "a plan");
+    double *latitudes = vt_allocate((size_t)config->img_size[0], sizeof *latitudes, "a plan");
+    VT_TRY(vt_world_open_dry(config, 0, (int)config->ranks, NULL, &world));
+    const vt_trainer_data data = {.means = zeros, .stds = zeros, .latitudes = latitudes, .steps = 1, .world = world};
+    VT_TRY(vt_trainer_plan(config, &data, plan));
+done:
+    vt_world_close(&world, false);
+    free(zeros);
+    free(latitudes);
+    return status;
+}
+
+static vt_status print_communication(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    vt_plan plan;
     char number[VT_NUMBER_SIZE];
     if (config->ranks == 1) return VT_OK;
-    VT_TRY(vt_world_open_dry(config, 0, (int)config->ranks, NULL, &world));
-    vt_communication_expected(config, world, sent);
+    VT_TRY(plan_step(config, &plan));
     printf("\nsent by rank 0 in a step (docs/parallelism.md has the formulas)\n");
     for (vt_traffic i = 0; i < VT_TRAFFIC_FIGURES; i++) {
-        if (sent[i].bytes == 0) continue;
-        printf("          %-10s %s", vt_traffic_name(i), vt_text_bytes(sent[i].bytes, number));
-        if (sent[i].operations > 0) printf(" in %lld operations", (long long)sent[i].operations);
+        const vt_volume *sent = &plan.communication[i];
+        if (sent->bytes == 0) continue;
+        printf("          %-10s %s", vt_traffic_name(i), vt_text_bytes(sent->bytes - sent->padding, number));
+        if (i != VT_TRAFFIC_GRADIENTS) printf(" in %lld operations", (long long)sent->operations);
         printf("\n");
     }
 done:
-    vt_world_close(&world, false);
     return status;
 }
 

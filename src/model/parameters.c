@@ -176,7 +176,7 @@ static void cut_buckets(vt_parameters *parameters)
     parameters->buckets =
         vt_allocate((size_t)parameters->count + 1, sizeof *parameters->buckets, "the list of parameters");
     const int64_t multiple = larger(ALIGNMENT, parameters->storage.grain);
-    double bytes = 0;
+    double bytes = 0, elements = 0; /* of the bucket so far */
     for (int64_t i = parameters->count - 1; i >= 0; i--) {
         bytes += (double)parameters->stored[i]->count * sizeof(float);
         begins[i] = begins_bucket(parameters, i, bytes);
@@ -198,11 +198,14 @@ static void cut_buckets(vt_parameters *parameters)
         parameter->offset = offset;
         parameter->bucket = parameters->bucket_count - 1;
         offset += parameter->count;
+        elements += (double)parameter->count;
         bucket->parameter_count++;
         bucket->last_unit = parameter->unit;
         if (i + 1 == parameters->count || begins[i + 1]) {
             bucket->count = round_up(offset - bucket->first, multiple * parameters->storage.shards);
             offset = bucket->first + bucket->count;
+            bucket->padding = 1 - elements / (double)bucket->count;
+            elements = 0;
         }
     }
     parameters->elements = offset;

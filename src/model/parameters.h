@@ -47,6 +47,7 @@ typedef struct {
     int64_t first_parameter, parameter_count; /* in the order of storage */
     int64_t first_unit, last_unit;
     unsigned split_axes, sum_axes;
+    double padding; /* the part of `count` that is gaps */
 } vt_bucket;
 
 /* What is stored of each parameter; ZeRO slices moments from stage 1 on, gradients from 2, values from 3. */

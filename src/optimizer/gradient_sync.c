@@ -48,6 +48,8 @@ struct vt_gradient_sync {
     bool last;
     bucket_state *buckets;
     vt_request *gathers; /* [bucket] */
+    int64_t *lengths;    /* [shards], for operations: of equal parts */
+    size_t *bytes;       /* [shards], likewise */
     int64_t count;
     bucket_state **queue; /* [count]: the buckets under way, in the order in which they started */
     int64_t queued;
@@ -96,15 +98,29 @@ static void start_phase(vt_gradient_sync *sync, bucket_state *state)
     int64_t length = state->bucket->count / sync->shards->size;
     float *slice = state->gradients + sync->shards->rank * length;
     vt_group *group = state->phases[state->phase];
+    const double before = group->volume.bytes;
     if (group != sync->shards || sync->shards->size == 1) {
         bool sliced = sync->shards->size > 1;
         vt_group_all_reduce(group, VT_SUM_FLOAT32, sliced ? slice : state->gradients,
                             sliced ? length : state->bucket->count, &state->request);
-        return;
+    } else {
+        for (int i = 0; i < group->size; i++) sync->lengths[i] = length;
+        vt_group_reduce_scatter(group, state->gradients, sync->lengths, slice, &state->request);
     }
-    int64_t counts[group->size];
-    for (int i = 0; i < group->size; i++) counts[i] = length;
-    vt_group_reduce_scatter(group, state->gradients, counts, slice, &state->request);
+    vt_group_note_padding(group, before, state->bucket->padding);
+}
+
+/* The values of a bucket set out for `whole`, from the slices that its shards keep. */
+static void gather_bucket(vt_gradient_sync *sync, int64_t index, float *whole)
+{
+    const vt_bucket *bucket = sync->buckets[index].bucket;
+    const double before = sync->shards->volume.bytes;
+    const float *slice =
+        vt_parameters_values(sync->parameters) + vt_parameters_slice_offset(sync->parameters, bucket, VT_BLOCK_VALUES);
+    for (int i = 0; i < sync->shards->size; i++)
+        sync->bytes[i] = (size_t)(bucket->count / sync->shards->size) * sizeof(float);
+    vt_group_all_gather(sync->shards, slice, sync->bytes, whole, &sync->gathers[index]);
+    vt_group_note_padding(sync->shards, before, bucket->padding);
 }
 
 /* This rank's slice of a bucket that is reduced joins the gradients of the micro-batches before. */
@@ -200,14 +216,7 @@ static void gather_begin(vt_gradient_sync *sync, int64_t unit)
     room->values_unit = unit;
     room->arrived = false;
     for (int64_t i = 0; i < sync->count; i++) {
-        bucket_state *state = &sync->buckets[i];
-        if (!has_unit(state, unit)) continue;
-        size_t bytes[sync->shards->size];
-        for (int j = 0; j < sync->shards->size; j++)
-            bytes[j] = (size_t)(state->bucket->count / sync->shards->size) * sizeof(float);
-        const float *slice = vt_parameters_values(sync->parameters) +
-                             vt_parameters_slice_offset(sync->parameters, state->bucket, VT_BLOCK_VALUES);
-        vt_group_all_gather(sync->shards, slice, bytes, room->values + state->place, &sync->gathers[i]);
+        if (has_unit(&sync->buckets[i], unit)) gather_bucket(sync, i, room->values + sync->buckets[i].place);
     }
 }
 
@@ -323,16 +332,8 @@ void vt_gradient_sync_finish(vt_gradient_sync *sync)
 
 static void gather_values(vt_gradient_sync *sync)
 {
-    for (int64_t i = 0; i < sync->count; i++) {
-        const vt_bucket *bucket = sync->buckets[i].bucket;
-        float *values = vt_parameters_values(sync->parameters);
-        size_t bytes[sync->shards->size];
-        for (int j = 0; j < sync->shards->size; j++)
-            bytes[j] = (size_t)(bucket->count / sync->shards->size) * sizeof(float);
-        vt_group_all_gather(sync->shards,
-                            values + vt_parameters_slice_offset(sync->parameters, bucket, VT_BLOCK_VALUES), bytes,
-                            values + bucket->first, &sync->gathers[i]);
-    }
+    for (int64_t i = 0; i < sync->count; i++)
+        gather_bucket(sync, i, vt_parameters_values(sync->parameters) + sync->buckets[i].bucket->first);
     for (int64_t i = 0; i < sync->count; i++) vt_request_wait(&sync->gathers[i]);
 }
 
@@ -435,6 +436,8 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
     VT_TRY(vt_world_group(world, sliced ? VT_AXES(VT_AXIS_DATA) : 0, sliced ? shard_scope(config) : VT_SCOPE_ALL,
                           "gradients", backend, &sync->shards));
+    sync->lengths = vt_allocate((size_t)sync->shards->size, sizeof *sync->lengths, "the gradients' buckets");
+    sync->bytes = vt_allocate((size_t)sync->shards->size, sizeof *sync->bytes, "the gradients' buckets");
     for (int64_t i = 0; i < sync->count; i++) {
         bucket_state *state = &sync->buckets[i];
         state->bucket = vt_parameters_bucket(parameters, i);
@@ -466,6 +469,8 @@ void vt_gradient_sync_close(vt_gradient_sync **sync)
     free(s->queue);
     free(s->buckets);
     free(s->gathers);
+    free(s->lengths);
+    free(s->bytes);
     free(s);
     *sync = NULL;
 }

@@ -34,6 +34,7 @@ typedef struct {
 typedef struct {
     int64_t operations;
     double bytes;
+    double padding; /* of these, what filled up buckets: vt_group_note_padding */
     double seconds; /* spent waiting */
 } vt_volume;
 
@@ -47,6 +48,12 @@ struct vt_group {
     vt_engine *engine;
     void *state; /* the engine's own: its communicator */
 };
+
+/* Of the bytes counted since there were `before`, this share was padding. */
+static inline void vt_group_note_padding(vt_group *group, double before, double share)
+{
+    group->volume.padding += (group->volume.bytes - before) * share;
+}
 
 /* data [count] = its sum over the group, on every rank. */
 void vt_group_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request);

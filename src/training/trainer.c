@@ -189,6 +189,7 @@ static void add_micro_batches(vt_plan *plan, const vt_plan *before, const vt_pla
         vt_volume *volume = &plan->groups[i].volume;
         volume->operations += times * (last->operations - 2 * volume->operations + first->operations);
         volume->bytes += factor * (last->bytes - 2 * volume->bytes + first->bytes);
+        volume->padding += factor * (last->padding - 2 * volume->padding + first->padding);
     }
 }
 
@@ -226,6 +227,7 @@ static vt_status plan_work(vt_trainer *trainer, vt_config *config, vt_plan *plan
         vt_volume *sum = &plan->communication[vt_traffic_of(vt_world_group_at(trainer->world, i))];
         sum->operations += plan->groups[i].volume.operations - noted[0].groups[i].volume.operations;
         sum->bytes += plan->groups[i].volume.bytes - noted[0].groups[i].volume.bytes;
+        sum->padding += plan->groups[i].volume.padding - noted[0].groups[i].volume.padding;
     }
 done:
     free(noted);

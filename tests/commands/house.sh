@@ -1,0 +1,51 @@
+# The house keeps its rules (docs/architecture.md): who may include whom, and which words stay in which room.
+
+# Rooms of which nothing depends on the task, so that its words aren't there.
+ROOMS_WITHOUT_TASKS="src/optimizer src/parallel"
+TASK_WORDS='latitude|channel|history'
+
+# Includes of a higher floor that are still there: "LOWER>HIGHER", rooms by their folders.
+STILL_UPWARD="src/checkpoint/>src/training/ src/journal/>src/training/ src/data/>src/source/"
+
+# The table of rooms has one row a floor, "FLOOR FOLDER"; no two rooms of src/ share one, so that where no file includes
+# a higher floor there is no circle of rooms either.
+floors() { sed -n 's/^| \([0-9]*\) | `\(src\/[a-z_/]*\/\)` |.*/\1 \2/p' "$TOP/docs/architecture.md"; }
+
+test_no_file_includes_a_higher_floor() {
+    floors >floors
+    [ "$(wc -l <floors)" -gt 10 ]
+    [ -z "$(cut -d' ' -f1 floors | sort | uniq -d)" ] || { echo "two rooms share a floor:"; cat floors; return 1; }
+    (cd "$TOP" && find src -name '*.[ch]' -o -name '*.def') >files
+    (cd "$TOP" && grep -rHno '^ *#include "[^"]*"' src --include='*.[ch]' --include='*.def') >includes
+    [ "$(wc -l <includes)" -gt 500 ]
+    awk -v still="$STILL_UPWARD" '
+        function room(path,    folder, best) {
+            for (folder in floor) if (index(path, folder) == 1 && length(folder) > length(best)) best = folder
+            return best
+        }
+        FILENAME == "floors" { floor[$2] = $1; next }
+        FILENAME == "files" {
+            known[$0] = 1
+            if (room($0) == "" && $0 != "src/main.c") { print $0 ": its room has no row in docs/architecture.md"; bad = 1 }
+            next
+        }
+        {
+            split($0, part, "\""); target = "src/" part[2]; from = $0; sub(/:.*/, "", from)
+            if (!(target in known) || from == "src/main.c") next
+            a = room(from); b = room(target)
+            if (floor[a] >= floor[b] || index(" " still " ", " " a ">" b " ")) next
+            split($0, place, ":"); print place[1] ":" place[2] " includes " target ", of a higher floor"; bad = 1
+        }
+        END { exit bad }' floors files includes
+}
+
+# Of the vision transformer only its own files and the table of models know.
+test_one_model_is_known_to_its_own_files() {
+    (cd "$TOP" && grep -rnwE 'vt_vit[a-z_]*' src cuda) | grep -vE '^src/model/(vit|models)' >lines || true
+    [ ! -s lines ] || { cat lines; return 1; }
+}
+
+test_rooms_without_tasks() {
+    (cd "$TOP" && grep -rniE "$TASK_WORDS" $ROOMS_WITHOUT_TASKS) >lines || true
+    [ ! -s lines ] || { cat lines; return 1; }
+}
