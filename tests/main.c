@@ -157,7 +157,7 @@ done:
     return status;
 }
 
-/* A folder of tests, as "unit", is one; all else is a part of a name. */
+/* A word that is a folder of tests, such as "unit", selects the folder; any other word is a part of a name. */
 static bool is_folder(const char *word)
 {
     size_t length = strlen(word);
@@ -173,7 +173,7 @@ static bool is_named(const char *name, const char *word)
     return strstr(name, word) != NULL;
 }
 
-/* By its folder, by a part of its name, or by all of it behind a '='. */
+/* Selected by its folder, by a part of its name, or by its whole name after '='. */
 static bool is_wanted(const test_entry *test, int count, char *const *words, bool parallel)
 {
     bool wanted = count == 0;

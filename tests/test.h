@@ -1,11 +1,11 @@
-/* The test harness: TEST(name) { ... } anywhere under tests/ is found by itself; EXPECT notes a failure and goes on.
- * `build/tests/vitrain-tests [part of a name ...]` runs all, or those whose "file/name" contains one of the words
- * ("=file/name": is it); --list in front of the words prints their names, with VITRAIN_TEST_PATHS=gpu those of GPU_TEST
- * alone.
- * Those of tests/parallel run only with --parallel as the first argument, and then only they: on all ranks of a
- * launcher (tests/mpirun -np 4 build/tests/vitrain-tests --parallel), each over the same tests; a failure on any rank
- * counts. --has-mpi says whether they can, --has-gpu names the GPU that tests of operations would
- * use, --fault NAME runs a rank's part in a fault (tests/parallel/faults.c). */
+/* The test harness: TEST(name) { ... } anywhere under tests/ is found by itself; EXPECT notes a failure and continues.
+ * `build/tests/vitrain-tests [part of a name ...]` runs all tests, or those whose "file/name" contains one of the words
+ * ("=file/name": equals it); --list before the words prints the names instead, with VITRAIN_TEST_PATHS=gpu only those
+ * of GPU_TEST.
+ * Tests in tests/parallel run only with --parallel as the first argument, and then only they run: on all ranks of a
+ * launcher (tests/mpirun -np 4 build/tests/vitrain-tests --parallel), the same tests on each; a failure on any rank
+ * counts. --has-mpi says whether that works, --has-gpu names the GPU that tests of operations would use, --fault NAME
+ * runs a rank's part in a fault (tests/parallel/faults.c). */
 #ifndef VT_TESTS_TEST_H
 #define VT_TESTS_TEST_H
 
@@ -28,15 +28,16 @@ void vt_test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)))
 typedef struct vt_engine vt_engine;
 extern vt_engine *vt_test_engine;
 
-/* 0, or 2 when there is no fault of this name. */
+/* 0, or 2 if there is no fault with this name. */
 int vt_test_fault(const char *name);
 
-/* VITRAIN_TEST_PATHS=gpu: only the GPU is tried (operations/paths.h), and a test that does not use it is skipped. */
+/* VITRAIN_TEST_PATHS=gpu: only the GPU is tried (operations/paths.h); tests that don't use it are skipped. */
 bool vt_test_gpu_alone(void);
-/* VITRAIN_TEST_GPU_KNOWN: the caller has seen that it can be used (--has-gpu); it need not be opened to ask. */
+/* VITRAIN_TEST_GPU_KNOWN: the caller has checked that there is a usable GPU (--has-gpu), so it need not be opened
+ * again. */
 bool vt_test_gpu_known(void);
 extern bool vt_test_gpu_used;   /* by the running test */
-extern bool vt_test_gpu_wanted; /* by it, were there one */
+extern bool vt_test_gpu_wanted; /* the running test would use it if there were one */
 
 /* A fresh empty directory for the running test, removed when it passes. */
 const char *vt_test_directory(void);
@@ -45,7 +46,7 @@ const char *vt_test_directory(void);
 void *vt_test_owned(void *memory);
 
 #define TEST(name) VT_TEST(name, false)
-/* One that uses the GPU, where there is one. */
+/* A test that uses the GPU if there is one. */
 #define GPU_TEST(name) VT_TEST(name, true)
 
 #define VT_TEST(name, on_gpu)                                                                                          \

@@ -1,5 +1,5 @@
-/* For LD_PRELOAD: reads of the file EIO_FILE (the end of its path) that touch byte EIO_OFFSET fail with EIO, once
- * EIO_AFTER such reads went well. With EIO_SLEEP, each read of any file takes so many microseconds more. */
+/* For LD_PRELOAD: reads of the file EIO_FILE (the end of its path) that touch byte EIO_OFFSET fail with EIO after the
+ * first EIO_AFTER of them. With EIO_SLEEP, each read of any file takes that many microseconds longer. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

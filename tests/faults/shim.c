@@ -1,5 +1,5 @@
 /* LD_PRELOAD=build/tests/fault_shim.so: makes the n-th system call of some kinds fail, or kills the program at it; or
- * makes the n-th request for memory fail. Driven by the environment:
+ * makes the n-th request for memory fail. Controlled by the environment:
  *
  *   FAULT_CALLS=write,pwrite64,...   the kinds that count; or "memory", or "own-memory": what the program itself asks
  *                                    for, not its libraries
@@ -38,7 +38,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-/* The sixth argument, which none of the calls below has, of calls that the shim makes itself. */
+/* The sixth argument, which none of the calls below has, marks calls that the shim makes itself. */
 #define OWN_CALL 0x7669747261696e21u
 
 typedef struct {
@@ -91,7 +91,7 @@ static long own_call(long number, long a, long b, long c, long d, long e)
 #endif
 }
 
-/* Only with calls of its own, and no memory: it runs in signal handlers. */
+/* Uses only its own system calls, and no memory: it runs in signal handlers. */
 static void report(const char *what, const char *path)
 {
     char line[4600];
@@ -103,7 +103,7 @@ static void report(const char *what, const char *path)
     own_call(SYS_close, file, 0, 0, 0, 0);
 }
 
-/* The path that a call is about, made absolute where it can be. */
+/* The path that a call refers to, made absolute if possible. */
 static void path_of(const call_kind *kind, const long argument[6], char path[4096])
 {
     char link[64];
@@ -130,7 +130,7 @@ static void path_of(const call_kind *kind, const long argument[6], char path[409
     path[length < 0 ? 0 : length] = '\0';
 }
 
-/* Whether this one is to fail. */
+/* Whether this call is to fail. */
 static bool counts_as_fault(void)
 {
     unsigned long number = atomic_fetch_add(&count, 1) + 1;
@@ -213,7 +213,7 @@ static void catch_calls(void)
     }
 }
 
-/* The first object is the program; only its code asks on its own account. */
+/* The first object is the program; only requests from its code count. */
 static int take_program(struct dl_phdr_info *info, size_t size, void *context)
 {
     (void)size, (void)context;
@@ -226,8 +226,7 @@ static int take_program(struct dl_phdr_info *info, size_t size, void *context)
     return 1;
 }
 
-/* The object that crashed: the innermost but for the C library and this shim, to which others hand their bad pointers.
- */
+/* The object that crashed: the innermost one except the C library and this shim, which get bad pointers from others. */
 static void on_crash(int signal_number)
 {
     void *frames[64];
@@ -250,8 +249,9 @@ static void on_crash(int signal_number)
 static void watch_crashes(void)
 {
     void *frame[1];
-    (void)backtrace(frame, 1);        /* loads what it needs now, while there is memory */
-    static char other_stack[1 << 16]; /* of the first thread, whose own may be used up: HDF5 can recurse without end */
+    (void)backtrace(frame, 1); /* loads what it needs now, while there is memory */
+    /* the stack of the first thread may be used up: HDF5 can recurse without end */
+    static char other_stack[1 << 16];
     const stack_t stack = {.ss_sp = other_stack, .ss_size = sizeof other_stack};
     const struct sigaction action = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK};
     const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
@@ -299,7 +299,7 @@ extern void *__libc_calloc(size_t number, size_t bytes);
 extern void *__libc_realloc(void *memory, size_t bytes);
 extern void *__libc_memalign(size_t alignment, size_t bytes);
 
-/* What the CUDA runtime, linked into the program, does before main is its own affair. */
+/* What the CUDA runtime, linked into the program, does before main does not count. */
 static bool main_has_begun;
 static int (*program_main)(int, char **, char **);
 

@@ -1,6 +1,6 @@
-/* A checkpoint of two small tensors, of which the first byte of the input says what the rest replaces: the index, with
- * a checksum that is right (0) or not looked after (1); the shard (2), of the size that the index names where it can
- * be; the checksum's file (3). Reading it as `vitrain export` does must end in an error or in a file of these names. */
+/* A checkpoint of two small tensors. The first byte of the input says what the rest replaces: the index, with a correct
+ * checksum (0) or an unchecked one (1); the shard (2), with the size that the index names if possible; the checksum's
+ * file (3). Reading it as `vitrain export` does must end in an error or in a file with these names. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

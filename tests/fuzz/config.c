@@ -1,5 +1,5 @@
-/* YAML, options and flags: lines before the first "%%" are flags, the rest is the YAML file, whose `base` is used. What
- * is accepted must be accepted again when it is saved. */
+/* YAML, options and flags: lines before the first "%%" are flags, the rest is the YAML file, whose `base` is used. An
+ * accepted configuration must be accepted again after it is saved. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

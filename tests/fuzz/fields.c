@@ -1,5 +1,5 @@
-/* A file of training data, of `fields` or of the netCDF variable `t`: opened through our layer, and its first and last
- * time read. */
+/* A file of training data, with `fields` or the netCDF variable `t`: it is opened through our reader, and its first and
+ * last time are read. */
 #include <stdlib.h>
 
 #include "fuzz.h"

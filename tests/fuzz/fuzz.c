@@ -23,7 +23,7 @@ static void remove_directory(void)
     nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* What ends badly in a copy of the process (storage/trial.h) is no finding: libFuzzer is not to write it down there. */
+/* A crash in a copy of the process (storage/trial.h) is not a finding: libFuzzer must not report it. */
 void __sanitizer_set_death_callback(void (*callback)(void));
 static void end_quietly(void)
 {

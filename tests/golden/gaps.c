@@ -1,6 +1,6 @@
-/* A small ViT of gaps.h5 against PyTorch: missing points in input and target, the mask as channels, and a grid of
- * 11 x 13 points in patches of 4, whose columns wrap round. On every path of the CPU, the CUDA kernels on the host, and
- * the GPU. Tolerances are those of golden/vit.c. */
+/* A small ViT of gaps.h5 against PyTorch: missing points in input and target, the mask as channels, and a grid of 11 x
+ * 13 points in patches of 4, whose columns wrap around. On every path of the CPU, the CUDA kernels on the host, and the
+ * GPU. Tolerances are those of golden/vit.c. */
 #include "golden/golden_file.h"
 #include "operations/halves.h"
 #include "operations/paths.h"
@@ -181,7 +181,7 @@ GPU_TEST(ten_steps_with_gaps)
     }
 }
 
-/* Half a unit in the last place of one in 22 roundings on the way, and what they do to the result: golden/vit.c. */
+/* Half a unit in the last place for each of 22 roundings on the way, and their effect on the result: golden/vit.c. */
 GPU_TEST(gaps_in_16_bits_and_micro_batches)
 {
     FOR_EACH_PATH(isa)

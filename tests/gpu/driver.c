@@ -1,5 +1,5 @@
-/* build/tests/driver/libcuda.so.1, for the tests of cuDNN's plans where there is no GPU: what cuDNN asks of the driver
- * to compile a kernel and to load it. Nothing can be run. */
+/* build/tests/driver/libcuda.so.1, for the tests of cuDNN's plans without a GPU: the calls that cuDNN makes to the
+ * driver to compile and load a kernel. Nothing can be run. */
 #include <stddef.h>
 
 enum { DONE = 0, STUB_LIBRARY = 34 };
@@ -52,7 +52,7 @@ int cuLibraryUnload(void *library)
         return STUB_LIBRARY;                                                                                           \
     }
 
-/* What cuDNN looks for, and does without. */
+/* Functions that cuDNN looks for but does not need. */
 REFUSE(cuCtxGetCurrent)
 REFUSE(cuCtxGetLimit)
 REFUSE(cuCtxPopCurrent)

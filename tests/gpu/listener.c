@@ -1,5 +1,5 @@
-/* What a profiler would see: named by NVTX_INJECTION64_PATH, it writes a line for each NVTX range that begins, indented
- * by how many it lies in, to the file that NVTX_LISTENER_OUT names. The protocol: NVTX's nvtxDetail/nvtxInit.h and
+/* A stand-in for a profiler: named by NVTX_INJECTION64_PATH, it writes a line for each NVTX range that begins, indented
+ * by its nesting depth, to the file that NVTX_LISTENER_OUT names. The protocol: NVTX's nvtxDetail/nvtxInit.h and
  * nvtxTypes.h. */
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static int NVTX_API begin(const char *name)
 
 static int NVTX_API end(void)
 {
-    if (--depth < 0 && file != NULL) fprintf(file, "a range ends that never began\n");
+    if (--depth < 0 && file != NULL) fprintf(file, "a range ended that never began\n");
     if (file != NULL) fflush(file);
     return depth;
 }

@@ -1,6 +1,7 @@
 /* Every operation of every fast path against the plain loops: odd sizes, unaligned views, strides, NaN-poisoned
- * outputs, guards all round. A sum of n products in float32 is off by at most about √n · 2^-24 of its terms' size, so
- * 4 √n 2^-24 of the largest result is allowed, and four units in the last place for what is not a sum. */
+ * outputs, guards around everything. A sum of n products in float32 is off by at most about √n · 2^-24 of its terms'
+ * size, so 4 √n 2^-24 of the largest result is allowed, and four units in the last place for results that are not
+ * sums. */
 #include <fenv.h>
 
 #include "backend/cpu/cpu.h"
@@ -84,7 +85,7 @@ GPU_TEST(linear)
     check_linear_sizes(PATH_TILES_MODEL);
 }
 
-/* Whatever a NaN's bits; an infinity may become a NaN, but no number. */
+/* Whatever the bits of the NaN; an infinity may become NaN, but not a number. */
 static void check_nan_in_products(vt_cpu_isa isa, uint32_t bits)
 {
     enum { ROWS = 40, IN = 70, OUT = 33, ROW = 17, COLUMN = 41 };
@@ -190,14 +191,14 @@ GPU_TEST(gelu)
     }
 }
 
-/* Whether this thread made numbers too small for float32 since the exceptions were cleared: each takes
- * the processor a hundred cycles and more. */
+/* Whether this thread computed numbers too small for float32 since the exceptions were cleared: each costs the
+ * processor a hundred cycles and more. */
 static bool has_underflown(void)
 {
     return fetestexcept(FE_UNDERFLOW) != 0;
 }
 
-/* Activations and scores of any size take no longer: what is next to nothing does not become denormal. */
+/* Activations and scores of any size take no longer: nearly zero numbers do not become denormal. */
 TEST(large_numbers_make_no_denormal_ones)
 {
     enum { ROWS = 70, DIM = 24 };
@@ -218,7 +219,7 @@ TEST(large_numbers_make_no_denormal_ones)
         guarded v = guarded_random(ROWS, DIM, 3, 1), k = guarded_random(ROWS, DIM, 4, 1);
         guarded dq = guarded_open(ROWS, DIM), dk = guarded_open(ROWS, DIM), dv = guarded_open(ROWS, DIM);
         guarded log_sum = guarded_open(1, ROWS);
-        for (int64_t d = 0; d < DIM; d++) { /* all maxima are the first key's: what came before is never made smaller */
+        for (int64_t d = 0; d < DIM; d++) { /* all maxima are the first key's: earlier sums are never scaled down */
             k.matrix.data[d] = 6;
             for (int64_t i = 0; i < ROWS; i++)
                 x.matrix.data[i * x.matrix.stride + d] = fabsf(x.matrix.data[i * x.matrix.stride + d]);
@@ -349,7 +350,7 @@ GPU_TEST(attention_with_dropout)
     }
 }
 
-/* The running maximum follows where it has to: a first key far below or above all others, larger ones later on. */
+/* The running maximum is raised where it has to be: a first key far below or above all others, larger ones later on. */
 GPU_TEST(attention_of_scores_far_apart)
 {
     enum { QUERIES = 90, KEYS = 130, DIM = 16 };
@@ -378,11 +379,11 @@ GPU_TEST(attention_of_scores_far_apart)
     }
 }
 
-/* Numbers of one sign: sums that are cut off rather than rounded, as those within tensor cores are, would drift. */
+/* Numbers of one sign: sums that are truncated rather than rounded, as in tensor cores, would drift. */
 static void check_drift(pair *p, int64_t queries, int64_t keys)
 {
     enum { DIM = 16 };
-    const double tolerance = 5e-6; /* rounded sums: 3e-6; cut off after every 8 terms: 1e-5 */
+    const double tolerance = 5e-6; /* rounded sums: 3e-6; truncated after every 8 terms: 1e-5 */
     const vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = DIM, .queries = queries, .keys = keys};
     guarded q = guarded_random(queries, DIM, 1, 0.3f), k = guarded_random(keys, DIM, 2, 0.3f), out[2], dv[2];
     guarded v = guarded_random(keys, DIM, 3, 0.2f), dout = guarded_random(queries, DIM, 4, 0.2f), log_sum[2];
@@ -527,8 +528,8 @@ GPU_TEST(squared_norms)
     }
 }
 
-/* Several blocks of keys add to each dq; threads that have a head, that help with another's and that have nothing to
- * do, the second time in memory full of NaN. */
+/* Several blocks of keys add to each dq; some threads have a head, some help with another's and some are idle, the
+ * second time in memory full of NaN. */
 TEST(attention_does_not_depend_on_threads)
 {
     enum { QUERIES = 130, KEYS = 1100, HEADS = 3, DIM = 20, WIDTH = HEADS * DIM, COUNT = 5 };
@@ -567,7 +568,7 @@ TEST(attention_does_not_depend_on_threads)
     vt_backend_close(&again);
 }
 
-/* Enough rows, sums and columns for several strips, runs and panels, and for threads that have nothing to do. */
+/* Enough rows, sums and columns for several strips, runs and panels, and for idle threads. */
 TEST(products_do_not_depend_on_threads)
 {
     enum { ROWS = 801, IN = 411, OUT = 75, COUNT = 5 };

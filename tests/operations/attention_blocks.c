@@ -1,5 +1,5 @@
-/* Attention on a block of heads, queries or keys, as one rank of several holds it: the numbers are those of the whole.
- */
+/* Attention on a block of heads, queries or keys, as one rank of several holds it: the results equal those of the
+ * whole. */
 #include "operations/guarded.h"
 #include "operations/paths.h"
 #include "test.h"
@@ -74,7 +74,7 @@ static void backward(vt_backend *b, attention *a, vt_matrix out, const float *lo
                           a->dq.matrix, a->dk.matrix, a->dv.matrix);
 }
 
-/* Heads and queries of a rank do not meet those of others, so that forward and dq are the whole's to the bit. */
+/* A rank's heads and queries do not interact with others, so forward and dq equal the whole's to the bit. */
 static void check_heads_and_queries(vt_backend *b, attention *whole, int64_t first_head, int64_t heads,
                                     int64_t first_query, int64_t queries)
 {
@@ -210,7 +210,7 @@ GPU_TEST(attention_over_blocks_of_keys_is_the_wholes)
     }
 }
 
-/* Sums that no float32 could hold by themselves: the larger part wins, and nothing overflows. */
+/* Sums that no float32 could hold: the larger part dominates, and nothing overflows. */
 GPU_TEST(attention_merge_of_far_apart_sums)
 {
     FOR_EACH_BACKEND(isa, b)

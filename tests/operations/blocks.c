@@ -1,4 +1,4 @@
-/* Operations on a block of a larger tensor, as one rank of several holds it: the numbers are those of the whole. */
+/* Operations on a block of a larger tensor, as one rank of several holds it: the results equal those of the whole. */
 #include "operations/guarded.h"
 #include "operations/paths.h"
 #include "test.h"
@@ -58,7 +58,7 @@ static vt_patch_grid grid_of(vt_patch_order order, int64_t first_token, int64_t 
                            .tokens = tokens};
 }
 
-/* Runs that begin and end within a row of tokens, or at its ends. */
+/* Spans that begin and end within a row of tokens, or at its ends. */
 static const part runs[] = {{0, 12, 0, PATCH_SIZE}, {1, 4, 0, PATCH_SIZE}, {2, 8, 0, PATCH_SIZE}, {5, 1, 0, PATCH_SIZE},
                             {4, 8, 0, PATCH_SIZE},  {3, 6, 0, PATCH_SIZE}, {0, 7, 0, PATCH_SIZE}};
 
@@ -95,7 +95,7 @@ GPU_TEST(patches_of_a_run_of_tokens)
 /* Sums of a few hundred terms in float64. */
 static const double sum64 = 1e3 * 0x1p-53;
 
-/* Three ranks share each sample; their squares add up to the whole's, and each one's gradient is its part. */
+/* Three ranks share each sample; their squares add up to the whole's, and each rank's gradient is its part. */
 GPU_TEST(loss_and_metrics_of_parts_add_up)
 {
     static const part parts[3] = {{0, 4, 0, PATCH_SIZE}, {4, 7, 0, PATCH_SIZE}, {11, 1, 0, PATCH_SIZE}};

@@ -1,5 +1,5 @@
-/* cuda/fused_attention.c without a GPU: over a stand-in for cuDNN that takes every description and computes nothing.
- * Which of the two attentions serves, what is kept of it, and what is told where the library refuses. */
+/* cuda/fused_attention.c without a GPU, over a stand-in for cuDNN that accepts every description and computes nothing:
+ * which of the two attentions runs, what is kept, and what is reported if the library refuses. */
 #include "operations/guarded.h"
 #include "operations/paths.h"
 #include "test.h"
@@ -15,10 +15,10 @@
 static struct {
     size_t version;
     double own_time, cudnn_time;
-    bool refuses_plans, refuses_runs, is_full;    /* is_full: no more memory can be had */
-    bool refuses_texts;                           /* takes no plan as text */
+    bool refuses_plans, refuses_runs, is_full;    /* is_full: no more memory is available */
+    bool refuses_texts;                           /* refuses plans as text */
     int open, runs, timings, own_runs, questions; /* questions: how often proposals were asked for */
-    int refused_run;                              /* 1: the next one alone */
+    int refused_run;                              /* 1: only the next one */
     int64_t count, ids[16];                       /* of the pack that runs */
     void *pointers[16];
 } fake;
@@ -162,7 +162,7 @@ static cudaError_t fake_peek(void)
     return cudaSuccess;
 }
 
-/* The file itself, under other names and over the stand-in. */
+/* The file itself, with other names and over the stand-in. */
 #define vt_library_cudnn fake_library
 #define vt_cuda_time_all fake_time_all
 #define cudaPeekAtLastError fake_peek
@@ -404,7 +404,7 @@ TEST(what_cudnn_refuses_is_told)
            fused_failure(&f.backend));
     close_fixture(&f);
     open_fixture(&f, false);
-    fake.refuses_runs = true; /* from the first on: it is slower than anything */
+    fake.refuses_runs = true; /* from the first run on: it is slower than anything */
     forward(&f, 0);
     EXPECT(fake.own_runs == 2 && !f.state.failed);
     close_fixture(&f);
@@ -417,7 +417,7 @@ TEST(what_cudnn_refuses_is_told)
     vt_error_clear();
     close_fixture(&f);
     open_fixture(&f, false);
-    fake.is_full = true; /* what fits without it goes on without it, and nothing is kept of the choice */
+    fake.is_full = true; /* a run that fits without it continues without it, and the choice is not kept */
     forward(&f, 0);
     EXPECT(fake.own_runs == 1 && fake.timings == 0 && f.workspace == NULL && !f.state.failed);
     EXPECT(strstr(fused_failure(&f.backend), "no memory to try it") != NULL);

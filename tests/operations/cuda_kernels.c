@@ -1,5 +1,5 @@
-/* What the CUDA kernels do that the CPU's paths don't: 16 bits inside of products, aligned (16-byte) accesses, rows
- * too long for registers, TF32. Run on the host (cuda/host_cuda.h), and on the GPU where there is one. */
+/* Properties of the CUDA kernels that the CPU's paths don't have: 16-bit operands in products, aligned (16-byte)
+ * accesses, rows too long for registers, TF32. On the host (cuda/host_cuda.h), and on a GPU if there is one. */
 #include "cuda/cuda.h"
 #include "operations/guarded.h"
 #include "operations/halves.h"
@@ -21,7 +21,7 @@ static backends open_backends(vt_cpu_isa path)
     return b;
 }
 
-/* What the kernels' launchers know of. */
+/* What the kernels' launchers see. */
 static vt_cuda_common *common_of(const backends *b, vt_cpu_isa path)
 {
     return path == PATH_GPU ? mirror_inner(b->cuda)->state : b->cuda->state;
@@ -79,7 +79,7 @@ static both open_both(vt_type type, int64_t rows, int64_t columns, uint64_t seed
     return m;
 }
 
-/* The results differ by so many half_unit of the largest element at most (-1: are not compared); nothing else was
+/* The results may differ by at most this many half_unit of the largest element (-1: not compared); nothing else was
  * written. */
 static void compare_and_close(both *m, double units, const char *name)
 {
@@ -104,7 +104,7 @@ static void compare_and_close(both *m, double units, const char *name)
 }
 
 /* Weights, their gradients and the sums' operands are rounded once more than on the CPU: each of √n random terms of a
- * sum by about half a half_unit, as the result itself is; four times that is allowed. */
+ * sum by about half a half_unit, and so is the result; four times that is allowed. */
 static void check_attention(const backends *b, vt_type type, const vt_attention_shape *s, bool aligned)
 {
     int64_t width = s->heads * s->head_dim, queries = s->batch * s->queries, keys = s->batch * s->keys;
@@ -205,7 +205,7 @@ CUDA_TEST(attention_of_other_kinds)
     vt_backend_close(&b.cuda);
 }
 
-/* Elementwise operations in 16 bits are float32's, rounded; the sums of one row may differ in their last bits. */
+/* Elementwise operations in 16 bits equal float32's, rounded; the sums of one row may differ in their last bits. */
 static void check_elementwise(const backends *b, vt_type type, int64_t columns, bool aligned)
 {
     enum { ROWS = 26 };
@@ -270,7 +270,7 @@ CUDA_TEST(elementwise_operations_in_16_bits)
     close_backends(&b);
 }
 
-/* Rows that no lane's registers hold, forward and backward; a bias's gradient over many rows. */
+/* Rows too long for registers, forward and backward; a bias's gradient over many rows. */
 CUDA_TEST(long_rows_and_many_rows)
 {
     enum { ROWS = 21, COLUMNS = 2504, TALL = 1013, NARROW = 40 };
@@ -297,7 +297,7 @@ CUDA_TEST(long_rows_and_many_rows)
     close_backends(&b);
 }
 
-/* float32 at 16-byte boundaries, of which LayerNorm has kernels of its own, forward, over a residual and backward. */
+/* float32 at 16-byte boundaries, for which LayerNorm has special kernels: forward, over a residual and backward. */
 static void check_aligned_norms(const backends *b, int64_t rows, int64_t columns)
 {
     enum { X, BRANCH, SUM, NORMED, DX, MATRICES };
@@ -341,8 +341,8 @@ CUDA_TEST(aligned_norms_in_float32)
     close_backends(&b);
 }
 
-/* dx and y are gelu_backward's to the bit, the sums those of dx as it is stored, in another order; in place, unaligned,
- * with more rows than blocks, and added to what was there. */
+/* dx and y equal gelu_backward's to the bit; the sums are those of dx as it is stored, in another order; in place,
+ * unaligned, with more rows than blocks, and added to what was there. */
 static void check_gelu_bias(const backends *b, vt_type type, int64_t rows, int64_t columns, bool aligned)
 {
     both x = open_both(type, rows, columns, 1, aligned), dy = open_both(type, rows, columns, 2, aligned);
@@ -401,7 +401,7 @@ CUDA_TEST(gelu_and_the_biases_gradient)
     close_backends(&b);
 }
 
-/* Patches of eight points are moved in 16-byte accesses. */
+/* Patches of eight points are moved with 16-byte accesses. */
 CUDA_TEST(patches_of_eight_points)
 {
     enum { CHANNELS = 3, HEIGHT = 16, WIDTH = 24, TOKENS = 2 * 3, COLUMNS = CHANNELS * 64, SIZE = CHANNELS * 16 * 24 };
@@ -432,7 +432,7 @@ CUDA_TEST(patches_of_eight_points)
     close_backends(&b);
 }
 
-/* Random operands of every kind give the loss's and the metric's sums; more channels than a block has threads. */
+/* Random operands of every type give the loss's and the metric's sums; more channels than a block has threads. */
 CUDA_TEST(sums_of_the_loss)
 {
     enum { BATCH = 2, CHANNELS = 300, TOKENS = 6, COLUMNS = CHANNELS * 4 };
@@ -444,7 +444,7 @@ CUDA_TEST(sums_of_the_loss)
                           TOKENS, VT_MISSING_STAYS, VT_BEYOND_LEFT_OUT, false};
     double squares[2][2 * BATCH], channels[2][2 * BATCH * CHANNELS], scales[2] = {1, 1};
     float losses[2][BATCH];
-    for (int i = 0; i < 500; i++) { /* some points are not there */
+    for (int i = 0; i < 500; i++) { /* some points are missing */
         float *row = target.matrix.data + i % (BATCH * TOKENS) * target.matrix.stride;
         row[i * 977 % COLUMNS] = VT_NO_POINT;
     }

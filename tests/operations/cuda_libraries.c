@@ -1,4 +1,4 @@
-/* The CUDA back end where there is no GPU: what it says, and what of it can be tried. */
+/* The CUDA back end without a GPU: its messages, and the parts that can run. */
 #include "operations/guarded.h"
 #include "operations/halves.h"
 #include "operations/paths.h"
@@ -89,7 +89,7 @@ TEST(cudnn_has_kernels_for_attention)
     }
 }
 
-/* Nothing is compiled for a plan that is made from its text, and it is the same. */
+/* A plan made from its text compiles nothing, and is the same. */
 TEST(cudnn_takes_its_plans_back)
 {
     const vt_cudnn *library = library_for_plans();
@@ -122,7 +122,7 @@ TEST(cudnn_takes_its_plans_back)
     }
 }
 
-/* ---- cuDNN's attention on a GPU, beside the own kernels, which other tests hold to the oracle ---- */
+/* ---- cuDNN's attention on a GPU, against our own kernels, which other tests compare with the oracle ---- */
 
 typedef struct {
     vt_backend *backend;
@@ -160,7 +160,7 @@ static gpu_attention open_gpu_attention(vt_attention_choice choice, vt_type type
     return a;
 }
 
-/* `from`: whose forward the backward goes on from. */
+/* `from`: the forward pass that backward continues from. */
 static void backward_from(const gpu_attention *a, const vt_attention_shape *shape, const gpu_attention *from)
 {
     int64_t width = a->out.columns;
@@ -181,7 +181,7 @@ static void forward(const gpu_attention *a, const vt_attention_shape *shape)
     EXPECT_OK(a->backend->check(a->backend));
 }
 
-/* Off by so many roundings of the largest at most; both round weights and results (cuda_kernels.c). */
+/* May be off by this many roundings of the largest; both round weights and results (cuda_kernels.c). */
 static void compare_halves(const gpu_attention *a, const gpu_attention *b, bool gradients, double units)
 {
     const vt_matrix *const both[] = {gradients ? &a->dqkv : &a->out, gradients ? &b->dqkv : &b->out};

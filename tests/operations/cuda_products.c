@@ -12,7 +12,7 @@
 
 #include "operations/fake_cublaslt.h"
 
-/* The files themselves, under other names and over the stand-in. */
+/* The files themselves, with other names and over the stand-in. */
 void vt_host_cuda_column_sums(vt_backend *backend, vt_matrix x, float *sums);
 void vt_host_cuda_bias_gelu(vt_backend *backend, vt_gelu kind, vt_matrix hidden, const float *bias, vt_matrix y);
 
@@ -43,7 +43,7 @@ size_t tested_version(const struct vt_products *products);
 /* ---- a back end over it ---- */
 
 typedef struct {
-    vt_cuda_state state; /* first: what cuda/ takes backend->state for */
+    vt_cuda_state state; /* must come first: cuda/ casts backend->state to it */
     void *workspace;
 } fixture_state;
 
@@ -132,7 +132,7 @@ static void drop_all(int count, operand *const *all)
     }
 }
 
-/* Off by so many roundings of the largest at most. */
+/* May be off by this many roundings of the largest. */
 static void compare_and_close(operand *o, double units, const char *what)
 {
     const vt_type type = o->own.type;
@@ -166,10 +166,10 @@ static void check_products(vt_type type)
     _Alignas(64) float bias[OUT + 4];
     float dweight[2][OUT * IN], dbias[2][OUT];
     fill_random(bias, OUT + 4, 5, 1);
-    /* a bias less aligned than the one before; one that is not at all; a library that takes float32 biases, or none */
+    /* a bias less aligned than the one before; an unaligned one; a library that takes float32 biases, or doesn't */
     enum { AS_DOCUMENTED, LESS_ALIGNED, UNALIGNED, TAKES_WIDE, REFUSES, VARIANTS };
     for (int variant = 0; variant < VARIANTS; variant++) {
-        if (variant >= TAKES_WIDE) { /* it is asked anew */
+        if (variant >= TAKES_WIDE) { /* the library is asked again */
             close_fixture(&f);
             open_fixture(&f);
         }
@@ -215,8 +215,8 @@ TEST(products_as_the_library_is_documented)
     for (vt_type type = VT_FLOAT32; type < VT_TYPE_COUNT; type++) check_products(type);
 }
 
-/* Of several proposals the fastest that runs serves, and with `deterministic` the first that runs; trying them adds
- * nothing to the result, and it is kept. */
+/* Of several proposals the fastest that runs is used, and with `deterministic` the first that runs; trying them adds
+ * nothing to the result, and the choice is kept. */
 TEST(the_fastest_proposal_serves)
 {
     static const double times[] = {1, 4, 3, 5};
@@ -244,8 +244,8 @@ TEST(the_fastest_proposal_serves)
     }
 }
 
-/* Whether a weight's gradient sums its bias's, too, is timed once, kept, and told by a checkpoint where choices are
- * fixed; either way the results are the same. */
+/* Whether a weight's gradient also sums its bias's is timed once and kept, and taken from a checkpoint if choices are
+ * fixed; the results are the same either way. */
 TEST(the_faster_sums_of_a_bias_serve)
 {
     enum { ROWS = 5, IN = 4, OUT = 3, STEPS = 2, CASES = 6 };
@@ -289,7 +289,7 @@ TEST(the_faster_sums_of_a_bias_serve)
     }
 }
 
-/* What the library has no product for is told with its sizes and the library's own word. */
+/* If the library has no product, the error names its sizes and the library's reason. */
 TEST(a_product_that_is_refused)
 {
     fixture f;
@@ -305,7 +305,8 @@ TEST(a_product_that_is_refused)
     close_fixture(&f);
 }
 
-/* Asking the library and timing wait for the GPU: not while a step is recorded. What is known goes on. */
+/* Asking the library and timing wait for the GPU, which is impossible while a step is recorded. Known choices still
+ * work. */
 TEST(a_new_shape_ends_a_recording)
 {
     enum { ROWS = 5, IN = 4, OUT = 3 };

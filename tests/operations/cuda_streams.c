@@ -1,5 +1,5 @@
 /* cuda/backend.c over a stand-in for CUDA's runtime (fake_runtime.h), with the kernels on the host: whole steps run as
- * late, or as early, as the calls of streams, events and graphs allow. One more path of the tests of steps. */
+ * late, or as early, as the calls of streams, events and graphs allow. One more path for the tests of steps. */
 #include "operations/paths.h"
 #include "test.h"
 
@@ -8,7 +8,7 @@
 #include "cuda/state.h"
 #include "operations/fake_runtime.h"
 
-/* ---- matrix products, by the oracle, in the stream's turn ---- */
+/* ---- matrix products, by the oracle, queued in the stream ---- */
 
 typedef struct {
     vt_matrix a, b, c;

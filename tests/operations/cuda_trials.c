@@ -1,4 +1,4 @@
-/* cuda/trials.c without a GPU: over events that a clock of its own stamps. */
+/* cuda/trials.c without a GPU: its events take their times from a simulated clock. */
 #include "test.h"
 
 #if defined(VT_HAS_CUDA)
@@ -13,9 +13,9 @@ enum { MOST_RUNS = 64 };
 
 static struct {
     double now;            /* milliseconds */
-    double pace;           /* what a unit of work takes: less as the clock of a GPU rises */
+    double pace;           /* the time for a unit of work: less as the clock of a GPU rises */
     char order[MOST_RUNS]; /* which trials ran */
-    int runs, failing;     /* of them; the run from which on 'b' fails, 0: none */
+    int runs, failing;     /* their number; the run from which on 'b' fails, 0: none */
     int events, forgotten;
     size_t free_bytes;
 } fake;
@@ -75,7 +75,7 @@ static cudaError_t memory_info(size_t *bytes, size_t *all)
     return cudaSuccess;
 }
 
-/* 50 ms later at each look, and a GPU that is looked at again and again grows warm. */
+/* 50 ms later at each look, and a GPU that is kept busy grows warm. */
 static double clock_seconds(void)
 {
     static double seconds;

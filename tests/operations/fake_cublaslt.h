@@ -1,5 +1,5 @@
 /* A stand-in for cuBLASLt that multiplies as the library is documented to (column-major, with its layouts, transposes
- * and epilogues), and refuses what it is documented to refuse. For one file of tests. */
+ * and epilogues), and refuses what it is documented to refuse. For one test file. */
 #ifndef VT_TESTS_OPERATIONS_FAKE_CUBLASLT_H
 #define VT_TESTS_OPERATIONS_FAKE_CUBLASLT_H
 
@@ -25,7 +25,7 @@ typedef struct {
 static struct {
     bool refuses_bias, takes_wide_bias, refuses_gradient;
     int products, rounded_biases, questions;
-    uint32_t sums;            /* how parts of a sum may be added, as the last question says */
+    uint32_t sums;            /* how parts of a sum may be added, as of the last query */
     int64_t open;             /* descriptors */
     int proposals;            /* how many are made; 0: one */
     int refuses_runs;         /* of the first so many of them */
@@ -266,8 +266,8 @@ static vt_status fake_library(const vt_cublaslt **library)
     return VT_OK;
 }
 
-/* Of proposals what `times` says; of a bias's gradient in the product and by itself what `sums_times` does. Products
- * that are made for this alone are not counted. */
+/* Timings come from `times` for proposals, from `sums_times` for a bias's gradient in the product and by itself.
+ * Products run only for timing are not counted. */
 static void fake_time_all(vt_backend *backend, int count, vt_cuda_trial *trials)
 {
     (void)backend;

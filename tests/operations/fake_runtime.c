@@ -14,7 +14,7 @@
 
 typedef struct fake_stream fake_stream;
 
-/* Something to run, or, without `run`, a wait for the first `until` of another stream. */
+/* A task, or, without `run`, a wait for the first `until` tasks of another stream. */
 typedef struct {
     void (*run)(const void *arguments);
     void *arguments;
@@ -45,7 +45,7 @@ enum { PINNED = 256 };
 
 static struct {
     bool first_at_once, others_at_once;
-    fake_stream *streams; /* the first that was made is the last of the list */
+    fake_stream *streams; /* the first one created is the last of the list */
     const char *refused;
     bool spoilt; /* the capture under way */
     int refuse_graphs;
@@ -141,7 +141,7 @@ static void run_all(void)
     for (fake_stream *s = fake.streams; s != NULL; s = s->next) run_until(s, s->list.count);
 }
 
-/* What a capture refuses: it is spoilt. */
+/* A call that a capture refuses invalidates it. */
 static bool refuses(const char *what)
 {
     for (const fake_stream *s = fake.streams; s != NULL; s = s->next) {
@@ -189,7 +189,7 @@ void fake_runtime_refuse_graphs(int count)
 
 cudaError_t fake_stream_create(cudaStream_t *stream, unsigned flags)
 {
-    VT_ASSERT(flags == cudaStreamNonBlocking); /* else the default stream would wait for it */
+    VT_ASSERT(flags == cudaStreamNonBlocking); /* otherwise the default stream would wait for it */
     fake_stream *made = vt_allocate(1, sizeof *made, "a test");
     made->at_once = fake.streams == NULL ? fake.first_at_once : fake.others_at_once;
     made->next = fake.streams;
@@ -299,7 +299,7 @@ cudaError_t fake_memset_async(void *memory, int value, size_t bytes, cudaStream_
     return cudaSuccess;
 }
 
-/* Pageable memory, too, may be read as late as its turn comes: CUDA promises nothing else. */
+/* Pageable memory, too, may be read only when the copy runs: CUDA promises nothing else. */
 cudaError_t fake_memcpy_async(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     fake_stream *s = (fake_stream *)stream;

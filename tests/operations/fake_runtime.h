@@ -1,24 +1,23 @@
-/* A stand-in for CUDA's runtime: streams, events, memory and graphs as they are documented, on the host. What a stream
- * is given waits in it; it runs when it must (someone waits for it), or as soon as it may, as `fake_runtime_begin`
- * says: all that CUDA leaves open between the two shows up as wrong numbers. The device's memory can't be reached by
- * the host's own code, is full of NaN at first, and again when it is given back. A capture refuses what CUDA's refuses.
- *
- * To be included in front of a file that is to run over it: every call that it knows goes to the stand-in. */
+/* A stand-in for CUDA's runtime: streams, events, memory and graphs as documented, on the host. Work submitted to a
+ * stream waits there; it runs when it must (someone waits for it), or as soon as it may, as `fake_runtime_begin` says:
+ * anything that depends on an order that CUDA does not guarantee shows up as wrong numbers. Host code can't access the
+ * device's memory, which is full of NaN at first, and again when it is freed. A capture refuses what CUDA's refuses.
+ * Include it before a file that is to run over it: every call that it knows goes to the stand-in. */
 #ifndef VT_TESTS_OPERATIONS_FAKE_RUNTIME_H
 #define VT_TESTS_OPERATIONS_FAKE_RUNTIME_H
 
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 
-/* From here on: what is given to the first stream that is made, and to the others, runs late, or at once. */
+/* From here on: whether work on the first stream that is created, and on the others, runs late or at once. */
 void fake_runtime_begin(bool first_at_once, bool others_at_once);
-/* run(arguments [bytes, copied]) in the first stream's turn. */
+/* run(arguments [bytes, copied]), queued in the first stream. */
 void fake_runtime_do(void (*run)(const void *arguments), const void *arguments, size_t bytes);
-/* What was called in the midst of a capture although CUDA refuses it there; NULL: nothing. */
+/* A call that was made during a capture although CUDA refuses it there; NULL: none. */
 const char *fake_runtime_refused(void);
-/* All that was made has been given back. */
+/* Has everything that was created been released? */
 bool fake_runtime_is_clean(void);
-/* The next so many graphs can't be instantiated. */
+/* The next `count` graphs can't be instantiated. */
 void fake_runtime_refuse_graphs(int count);
 
 const char *fake_error_string(cudaError_t error);

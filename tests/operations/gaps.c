@@ -1,4 +1,4 @@
-/* What is missing in fields, and what lies beyond their edges: patches, loss and metrics against plain definitions. */
+/* Missing points of fields, and points beyond their edges: patches, loss and metrics against plain definitions. */
 #include "backend/half.h"
 #include "operations/guarded.h"
 #include "operations/paths.h"
@@ -7,8 +7,8 @@
 enum { BATCH = 2, FIELD_CHANNELS = 3, CHANNELS = 2, MOST_HEIGHT = 20, MOST_WIDTH = 31, MOST_PATCH = 8 };
 static const float mean[CHANNELS] = {1, -2}, inverse_std[CHANNELS] = {0.5f, 4}; /* powers of two: exact */
 
-/* Whole numbers, and a few that are no data; where `gaps`, every fifth point and all of one channel of the second
- * sample are missing. */
+/* Whole numbers, and a few invalid values; with `gaps`, every fifth point and one whole channel of the second sample
+ * are missing. */
 static float *make_fields(int64_t height, int64_t width, bool gaps)
 {
     const int64_t plane = height * width, size = BATCH * FIELD_CHANNELS * plane;
@@ -23,7 +23,7 @@ static float *make_fields(int64_t height, int64_t width, bool gaps)
     return fields;
 }
 
-/* What stands at (row, column) of the patches, by the words of backend.h. `mask`: 1 where the field has it. */
+/* The value at (row, column) of the patches, as backend.h defines it. `mask`: 1 if the field has it. */
 static float wanted(const vt_patch_grid *grid, const float *fields, int64_t sample, int64_t channel, int64_t row,
                     int64_t column, float *mask)
 {
@@ -33,7 +33,7 @@ static float wanted(const vt_patch_grid *grid, const float *fields, int64_t samp
     while (row >= grid->height) row--;
     while (column >= grid->width) column -= grid->beyond == VT_BEYOND_WRAP ? grid->width : 1;
     float value = fields[((sample * FIELD_CHANNELS + channel) * grid->height + row) * grid->width + column];
-    if (fabsf(value) > 1e30f) return INFINITY; /* no data, but not missing either */
+    if (fabsf(value) > 1e30f) return INFINITY; /* invalid, but not missing either */
     if (!isnan(value)) return (value - mean[channel]) * inverse_std[channel];
     *mask = 0;
     return grid->missing == VT_MISSING_STAYS ? NAN : grid->missing == VT_MISSING_MEAN ? 0 : VT_NO_POINT;
@@ -67,7 +67,7 @@ static void check_patches(vt_backend *b, const vt_patch_grid *grid, const float 
            (int)grid->missing, (int)grid->beyond, grid->with_mask);
 }
 
-/* The input's, in 16 bits: those of float32, rounded. */
+/* The input's patches, in 16 bits: those of float32, rounded. */
 static void check_half_patches(vt_backend *b, const vt_patch_grid *grid, const float *fields, vt_type type)
 {
     const int64_t rows = BATCH * grid->tokens;
@@ -84,7 +84,7 @@ static void check_half_patches(vt_backend *b, const vt_patch_grid *grid, const f
     free(half.half);
 }
 
-/* And back: the fields' points alone are written. */
+/* The way back: only the fields' points are written. */
 static void check_store(vt_backend *b, const vt_patch_grid *grid, const float *fields)
 {
     const int64_t patch = grid->patch, across = (grid->width + patch - 1) / patch, plane = grid->height * grid->width;
@@ -123,7 +123,7 @@ static void check_grid(vt_backend *b, int64_t height, int64_t width, int64_t pat
                               .beyond = (vt_beyond)(kind / 6 % 3),
                               .with_mask = kind / 18 % 2};
         if (grid.with_mask && grid.order != VT_PATCH_CHANNEL_FIRST) continue;
-        if (kind / 36 == 1) { /* a run that begins and ends within rows of tokens */
+        if (kind / 36 == 1) { /* a span that begins and ends within rows of tokens */
             grid.first_token = tokens > 3 ? 1 : 0;
             grid.tokens = tokens - grid.first_token - (tokens > 3 ? 1 : 0);
         }
@@ -146,7 +146,7 @@ GPU_TEST(patches_with_gaps_and_beyond_the_edges)
     }
 }
 
-/* Without gaps the patches are the same to the bit, whatever is done about gaps. */
+/* Without gaps the patches are the same to the bit, whatever the treatment of gaps. */
 GPU_TEST(patches_without_gaps_are_the_same)
 {
     enum { HEIGHT = 12, WIDTH = 24, PATCH = 6, TOKENS = HEIGHT / PATCH * (WIDTH / PATCH) };
@@ -246,7 +246,7 @@ static void check_against_sums(const scored *s)
     }
 }
 
-/* The grid is padded: what is beyond the fields counts for none of the sums of weights. */
+/* The grid is padded: points beyond the fields count in none of the sums of weights. */
 GPU_TEST(loss_and_metrics_leave_gaps_out)
 {
     FOR_EACH_BACKEND(isa, b)
@@ -266,7 +266,7 @@ GPU_TEST(loss_and_metrics_leave_gaps_out)
     }
 }
 
-/* A sample without a point has no loss and no gradient; the other one is not touched by that. */
+/* A sample without a point has no loss and no gradient; this does not affect the other one. */
 GPU_TEST(a_sample_without_points)
 {
     FOR_EACH_BACKEND(isa, b)
@@ -282,7 +282,7 @@ GPU_TEST(a_sample_without_points)
     }
 }
 
-/* What is missing where nothing may be is no gap: it must be seen. */
+/* A missing point where none is allowed is not a gap: it must show. */
 GPU_TEST(a_nan_reaches_the_loss)
 {
     FOR_EACH_BACKEND(isa, b)

@@ -1,5 +1,5 @@
-/* Matrices for tests of operations: unaligned, with a stride wider than the columns, filled with NaN where nothing was
- * written yet, and with guard values all round that must not change. */
+/* Matrices for tests of operations: unaligned, with a stride wider than the columns, filled with NaN, and surrounded by
+ * guard values that must not change. */
 #ifndef VT_TESTS_OPERATIONS_GUARDED_H
 #define VT_TESTS_OPERATIONS_GUARDED_H
 

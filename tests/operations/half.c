@@ -31,7 +31,7 @@ static void close_twins(twins *t)
     free(t->wide.data);
 }
 
-/* half must be wide, rounded: the same bits (units 0), or off by so many half_unit of the largest element. */
+/* half must equal wide, rounded: the same bits (units 0), or off by this many half_unit of the largest element. */
 static void compare(const twins *t, int units, const char *name)
 {
     vt_type type = t->half.type;
@@ -47,8 +47,8 @@ static void compare(const twins *t, int units, const char *name)
            largest);
 }
 
-/* What the operations make of 16-bit operands is, to the bit, what they make of the same numbers in float32, rounded.
- * But on tiles sums run along bfloat16 numbers in another order than along the terms of float32 ones (amx/terms.h). */
+/* Operations on 16-bit operands give, to the bit, the rounded results of the same numbers in float32. The exception are
+ * tiles, where sums run along bfloat16 numbers in another order than along the terms of float32 ones (amx/terms.h). */
 static void check_operations(vt_cpu_isa isa, vt_type type)
 {
     enum { HEADS = 2, TOKENS = 37, ROWS = 2 * TOKENS, COLUMNS = 40, WIDE = 56 };
@@ -124,7 +124,7 @@ TEST(operations_are_those_of_float32)
     }
 }
 
-/* Attention may mix: q, k, v, dout of 16 bits, and float32 results, which sums over ranks want. */
+/* Attention may mix types: q, k, v, dout of 16 bits, and float32 results, which sums over ranks need. */
 static void check_mixed_attention(vt_cpu_isa isa, vt_type type)
 {
     enum { HEADS = 2, QUERIES = 41, KEYS = 23, COLUMNS = 40, OUT = 2 * QUERIES * COLUMNS, IN = 2 * KEYS * COLUMNS };
@@ -177,7 +177,7 @@ static vt_matrix copy_apart(const vt_matrix *from, int64_t stride)
     return to;
 }
 
-/* Rows of bfloat16 that are tiles' rows as they lie are not packed; those an odd number apart are. */
+/* Rows of bfloat16 that can be read as tiles' rows in place are not packed; rows an odd number apart are. */
 static void check_places(vt_cpu_isa isa, int64_t columns)
 {
     enum { ROWS = 75, WIDE = 41, PLACES = 4 };

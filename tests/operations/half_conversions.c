@@ -1,5 +1,5 @@
 /* float32 to and from bfloat16 and float16: every one of the 65536 halves both ways, every tie between neighbours and
- * its surroundings, against arithmetic of their own, the processor's instructions, and on every path of the table. */
+ * its surroundings, against independent arithmetic, the processor's instructions, and on every path of the table. */
 #include <math.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -24,7 +24,7 @@ static float float_of(uint32_t bits)
     return value;
 }
 
-/* What the standard says of a half, not how a processor does it. */
+/* The definition of a half by the standard, not a processor's algorithm. */
 static double value_of(vt_type type, uint16_t half)
 {
     int mantissa_bits = type == VT_BFLOAT16 ? 7 : 10, bias = type == VT_BFLOAT16 ? 127 : 15;
@@ -63,8 +63,8 @@ static void check_rounding(vt_type type, float value, uint32_t expected)
                negative, expected);
 }
 
-/* Between two neighbours: the middle goes to the even one, the numbers beside it to the nearer one. Behind the largest
- * one comes what would be the next if exponents went on: from the middle on it is infinite. */
+/* Between two neighbours: the middle rounds to the even one, the numbers beside it to the nearer one. The number after
+ * the largest is the one with the next exponent: from the middle on the result is infinite. */
 TEST(ties_go_to_the_even_neighbour)
 {
     FOR_EACH_HALF(type)
@@ -129,8 +129,8 @@ TEST(float16_is_the_processors)
 }
 #endif
 
-/* The table's `convert` is the same as one number at a time (a NaN stays one): all halves, rows of every length up to
- * two vectors and a rest, unaligned, nothing written beside them. */
+/* The table's `convert` equals converting one number at a time (a NaN stays NaN): all halves, rows of every length up
+ * to two vectors and a rest, unaligned, with nothing written beside them. */
 static void check_convert(vt_backend *b, const char *path, vt_type type)
 {
     enum { ALL = 0x10000, GUARD = 0x5a5a, MOST = 37 };

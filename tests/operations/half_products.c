@@ -1,6 +1,6 @@
-/* 16-bit products of the CUDA back end against the plain loops over the same numbers in float32. On the GPU by what
- * cuBLASLt's timing chooses there, bias sums in a weight's gradient included, and once more by the choices that were
- * kept: then to the same bits. */
+/* 16-bit products of the CUDA back end against the plain loops on the same numbers in float32. On the GPU with the
+ * algorithms that cuBLASLt's timing chooses there, including bias sums in a weight's gradient, and again with the kept
+ * choices: then to the same bits. */
 #include "operations/guarded.h"
 #include "operations/halves.h"
 #include "operations/paths.h"
@@ -12,7 +12,7 @@ typedef struct {
 
 enum { X, WEIGHT, DY, Y, DX, HIDDEN, ACTIVE, MATRICES };
 
-/* Operands and results of one back end, all in one block: what is not written must stay. */
+/* Operands and results of one back end, all in one allocation: everything that is not written must stay unchanged. */
 typedef struct {
     vt_matrix matrix[MATRICES];
     float *bias, *dweight, *dbias;
@@ -91,7 +91,7 @@ static void multiply_with_gelu(vt_backend *b, operands *o)
     b->linear_gelu_forward(b, VT_GELU_ERF, m[X], m[WEIGHT], o->bias, m[HIDDEN], m[ACTIVE]);
 }
 
-/* What of the results is off by more than `allowed`, as a multiple of it. */
+/* How far the results are off, as a multiple of `allowed`. */
 typedef struct {
     double worst;
     int64_t row, column;
@@ -111,8 +111,8 @@ static void judge(const excess *e, vt_type type, const sizes *s, const char *nam
            (long long)e->column);
 }
 
-/* A sum of n products in float32 of which the largest is `largest`: rounded, as in against_plain.c, or cut off after
- * every 8 products, which is what tensor cores do. */
+/* The error of a sum of n products in float32, the largest being `largest`: rounded, as in against_plain.c, or
+ * truncated after every 8 products, as tensor cores do. */
 static double sum_error(int64_t terms, double largest)
 {
     return (4 * sqrt((double)terms) + 4 + (double)terms / 4) * 0x1p-24 * largest;
@@ -126,7 +126,7 @@ static double largest_of(const vt_matrix *m)
     return largest;
 }
 
-/* A number is off by so much once it is rounded; at worst to a step of the smallest ones. */
+/* How far rounding moves a number; at worst a step of the smallest ones. */
 static double rounding(vt_type type, double value)
 {
     return 1.01 * half_unit(type) * fabs(value) + (type == VT_FLOAT16 ? 0x1p-25 : 0);
@@ -212,7 +212,7 @@ static void check_products(vt_cpu_isa isa, vt_type type, const sizes *s)
     free(wide.memory);
 }
 
-/* Of 8 numbers and less, odd, and as in a model: with and without alignment. */
+/* With 8 numbers and fewer, odd sizes, and those of a model: with and without alignment. */
 GPU_TEST(products_in_16_bits)
 {
     static const sizes all[] = {{1, 7, 5, 1},    {13, 8, 16, 0},  {97, 33, 65, 1},  {97, 40, 56, 0},

@@ -1,4 +1,4 @@
-/* What tests know of the two 16-bit types. */
+/* What tests need to know about the two 16-bit types. */
 #ifndef VT_TESTS_OPERATIONS_HALVES_H
 #define VT_TESTS_OPERATIONS_HALVES_H
 
@@ -6,7 +6,7 @@
 
 #define FOR_EACH_HALF(type) for (vt_type type = VT_BFLOAT16; type <= VT_FLOAT16; type++)
 
-/* What rounding is off by at most, of the number: half the distance of neighbours, 2^-8 and 2^-11 (8 and 11 bits). */
+/* The largest relative error of rounding: half the distance of neighbours, 2^-8 and 2^-11 (8 and 11 bits). */
 static inline double half_unit(vt_type type)
 {
     return type == VT_BFLOAT16 ? 0x1p-8 : 0x1p-11;

@@ -11,7 +11,7 @@
 enum { MOST_KEPT = 4096 };
 
 typedef struct {
-    vt_cuda_common common; /* first: what the launchers know of */
+    vt_cuda_common common; /* must come first: what the launchers see */
     vt_backend *plain;     /* memory and matrix products */
     void *workspace;
     size_t kept_count; /* workspaces of a recording */
@@ -24,14 +24,14 @@ static host_state *state_of(vt_backend *backend)
     return backend->state;
 }
 
-/* Of the kernels' host version, host_cuda.h: recording, and what else is done in its turn. */
+/* Functions of the kernels' host version, host_cuda.h: recording, and other queued work. */
 void vt_host_cuda_record(bool begins);
 bool vt_host_cuda_is_recording(void);
 bool vt_host_cuda_replay(void);
 void vt_host_cuda_forget(void);
 void vt_host_cuda_do(void (*run)(const void *arguments), const void *arguments, size_t bytes);
 
-/* Exactly as large as asked for, so that AddressSanitizer sees what goes beyond, and not zero. A recording keeps its
+/* Exactly the size requested, so that AddressSanitizer sees accesses beyond it, and not zero. A recording keeps its
  * own. */
 static void *host_workspace(vt_backend *backend, size_t bytes)
 {
@@ -54,7 +54,7 @@ static void host_fail(vt_backend *backend, const char *sentence)
     vt_error_note(__FILE__, __LINE__, "%s", sentence);
 }
 
-/* What a graph can't hold. */
+/* Operations that a graph can't contain. */
 static void refuse_recording(const char *what)
 {
     if (!vt_host_cuda_is_recording()) return;

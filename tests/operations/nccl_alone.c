@@ -1,5 +1,5 @@
-/* NCCL on one GPU: a job of one rank. It opens the library, meets itself, splits off a communicator and runs each
- * operation, also in the midst of a recording; what several ranks make of it needs several GPUs. */
+/* NCCL on one GPU: a job of one rank. It opens the library, connects to itself, splits off a communicator and runs each
+ * operation, also while a step is recorded; communication between ranks needs several GPUs. */
 #include "operations/guarded.h"
 #include "operations/paths.h"
 #include "parallel/group.h"
@@ -62,7 +62,7 @@ static void fill(const alone *a)
     a->backend->zero(a->backend, a->other, sizeof a->values);
 }
 
-/* Each with one rank leaves the numbers as they are, here or at the other place. */
+/* With one rank each leaves the numbers unchanged, in place or at the destination. */
 static void run(alone *a, int operation)
 {
     static const int64_t counts[1] = {COUNT};

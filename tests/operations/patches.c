@@ -43,7 +43,8 @@ TEST(patches_and_back)
     }
 }
 
-/* Patches of other sizes and a run of tokens, to the bit as the oracle has them; 16-bit ones are those, rounded. */
+/* Patches of other sizes and a span of tokens, to the bit as the oracle computes them; 16-bit ones are those,
+ * rounded. */
 static void check_against_plain(vt_backend *plain, vt_backend *fast, int64_t patch, vt_patch_order order)
 {
     enum { ALL_CHANNELS = 5, USED = 4, ROWS = 3, ACROSS = 4 };

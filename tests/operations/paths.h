@@ -9,8 +9,8 @@
 /* Beside vt_cpu_isa: the CUDA back end's kernels, run on the host. */
 #define PATH_HOST_CUDA ((vt_cpu_isa)(VT_ISA_AMX + 1))
 
-/* The table with every hand-written kernel of cuda/, compiled for the host; matrix products, which are a library's
- * there, are the plain loops. Its memory does not count as the host's own: layers must copy. */
+/* The table with every hand-written kernel of cuda/, compiled for the host; matrix products, which a library computes
+ * on a GPU, are the plain loops. Its memory does not count as host memory: layers must copy. */
 vt_status open_host_cuda(vt_backend **backend);
 bool has_host_cuda(void); /* in this build: a C++ compiler was found */
 
@@ -18,26 +18,26 @@ bool has_host_cuda(void); /* in this build: a C++ compiler was found */
 #define PATH_GPU ((vt_cpu_isa)(VT_ISA_AMX + 2))
 
 /* The CPU's kernels for bfloat16 tiles over a model of the tiles (operations/tiles_model.h), on top of the baseline's
- * kernels. Not among all paths, for everything else of it is the baseline's. */
+ * kernels. Not among all paths, because everything else in it is the baseline's. */
 #define PATH_TILES_MODEL ((vt_cpu_isa)(VT_ISA_AMX + 3))
 
 /* The CUDA back end's own memory, streams and recording (cuda/backend.c) over a stand-in for CUDA's runtime, with the
- * kernels on the host: all work as late as it may be, copies of batches as early as they may be, and these late beside
- * early work. For steps alone: the host can't reach its memory. */
+ * kernels on the host: all work as late as possible; copies of batches as early as possible; or copies late beside
+ * early work. For steps only: the host can't access its memory. */
 #define PATH_STREAMS_LATE ((vt_cpu_isa)(VT_ISA_AMX + 4))
 #define PATH_STREAMS_COPIES_EARLY ((vt_cpu_isa)(VT_ISA_AMX + 5))
 #define PATH_STREAMS_COPIES_LATE ((vt_cpu_isa)(VT_ISA_AMX + 6))
 bool has_streams(void); /* in this build */
 vt_status open_streams_path(vt_cpu_isa path, vt_backend **backend);
-void refuse_graphs(int count); /* on these paths: the next so many */
+void refuse_graphs(int count); /* on these paths: the next `count` */
 
 /* For operations, whose operands may lie anywhere in the host's memory (on the GPU by operations/mirror.h). */
 vt_status path_open(vt_cpu_isa isa, vt_backend **backend);
 /* For a trainer, which takes its memory from the back end. */
 vt_status path_open_trainers(vt_cpu_isa isa, vt_backend **backend);
 vt_status path_open_gpu(vt_backend **backend);
-/* As path_open of the GPU, but what serves is found by timing, as in a run without `deterministic`. Choices are kept in
- * $XDG_CACHE_HOME: set it before. */
+/* Like path_open of the GPU, but algorithms are chosen by timing, as in a run without `deterministic`. Choices are kept
+ * in $XDG_CACHE_HOME: set it before. */
 vt_status path_open_timed_gpu(vt_backend **backend);
 bool path_is_available(vt_cpu_isa isa);
 
@@ -69,7 +69,7 @@ void close_path(vt_backend **backend);
     for (vt_cpu_isa isa = VT_ISA_PLAIN; isa <= PATH_STREAMS_COPIES_LATE; isa++)                                        \
         if (isa != PATH_TILES_MODEL && path_is_available(isa))
 
-/* bfloat16 attention is made of products of tiles there, which round their operands. */
+/* Where bfloat16 attention consists of products of tiles, which round their operands. */
 #define FOR_EACH_TILES_PATH(isa)                                                                                       \
     for (vt_cpu_isa isa = VT_ISA_AMX; isa <= PATH_TILES_MODEL; isa++)                                                  \
         if ((isa == VT_ISA_AMX || isa == PATH_TILES_MODEL) && path_is_available(isa))

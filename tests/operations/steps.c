@@ -1,4 +1,4 @@
-/* What a step decides by itself on every path, and whole steps that a device works on while the host is ahead:
+/* Decisions that a step makes by itself on every path, and whole steps that a device runs while the host is ahead:
  * recorded, replayed, and read one step late. */
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ GPU_TEST(a_step_decides_whether_there_is_an_update)
     }
 }
 
-/* After the first step that is not finite there is no update, however fine the next ones are. */
+/* After the first step that is not finite there is no update, even if the next steps are finite. */
 GPU_TEST(a_run_that_stops_makes_no_update_any_more)
 {
     const vt_update update = {.beta1 = 0.9, .beta2 = 0.95, .gradient_clip = INFINITY, .stops = true};
@@ -177,8 +177,8 @@ static void close_model(model *m)
     vt_config_close(&m->config);
 }
 
-/* As the loop does it: a batch's memory is the readers' again as soon as its step was started, and each step's figures
- * are read when the next one has been started. */
+/* Like the loop: a batch's memory belongs to the readers again as soon as its step was started, and each step's figures
+ * are read when the next step has been started. */
 static vt_status train_from(model *m, int first, int steps, vt_step_figures *figures)
 {
     vt_status status = VT_OK;
@@ -205,7 +205,7 @@ static vt_status train(model *m, int steps, vt_step_figures *figures)
     return train_from(m, 0, steps, figures);
 }
 
-/* Dropout, learning rate and optimizer go on from step to step in a recording as they do without one. */
+/* Dropout, learning rate and optimizer change from step to step in a recording as they do without one. */
 GPU_TEST(replayed_steps_are_the_same)
 {
     static const char *const settings[][5] = {{"enable_jit", "true", NULL},
@@ -243,7 +243,7 @@ static void expect_losses(const vt_step_figures *actual, const vt_step_figures *
         EXPECT_NEAR(actual[step].loss, expected[step].loss, 2e-5 * expected[step].loss);
 }
 
-/* Validation between two steps takes the same memory, and may want more of it: the step is recorded anew. */
+/* Validation between two steps uses the same memory, and may need more of it: the step is recorded again. */
 GPU_TEST(an_evaluation_between_steps_changes_nothing)
 {
     static const char *const settings[] = {"enable_jit", "true", NULL};
@@ -270,11 +270,11 @@ GPU_TEST(an_evaluation_between_steps_changes_nothing)
     close_model(&plain);
 }
 
-/* The step runs without one, which is told of, and is tried again, but not for ever. */
+/* The step runs without a recording, which is reported and tried again, but not for ever. */
 TEST(a_step_that_can_not_be_recorded_runs_all_the_same)
 {
     static const char *const settings[] = {"enable_jit", "true", NULL};
-    static const int replayed[] = {BATCHES - 2, BATCHES - 3, BATCHES - 4, 0}; /* behind so many refusals */
+    static const int replayed[] = {BATCHES - 2, BATCHES - 3, BATCHES - 4, 0}; /* after that many refusals */
     vt_step_figures expected[BATCHES], actual[BATCHES];
     model plain;
     if (!path_is_available(PATH_STREAMS_LATE)) {
@@ -298,7 +298,7 @@ TEST(a_step_that_can_not_be_recorded_runs_all_the_same)
 
 static const char *const every_path[] = {"enable_jit", "true", NULL};
 
-/* One NaN in sample 2 of the sixth batch: the sixth step is told of, although the seventh may have been started. */
+/* One NaN in sample 2 of the sixth batch: the sixth step is reported, although the seventh may have been started. */
 GPU_TEST(a_step_that_is_not_finite_is_told_of_late_but_rightly)
 {
     FOR_EACH_STEP_PATH(isa)
@@ -346,8 +346,9 @@ GPU_TEST(a_step_that_is_not_finite_is_left_out)
     }
 }
 
-/* A NaN of the file, in sample 2 of the sixth batch: told of as such, whatever would become of another one. The step
- * after it, where it has been started, makes no update in a run that stops; else it does, and can be taken. */
+/* A NaN of the file, in sample 2 of the sixth batch: reported as such, even if another sample would replace it. The
+ * following step, if it has been started, makes no update in a run that stops; otherwise it does, and its result is
+ * used. */
 GPU_TEST(bad_data_of_a_step_are_told_of)
 {
     static const char *const settings[][5] = {{"enable_jit", "true", NULL},

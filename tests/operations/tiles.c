@@ -1,6 +1,6 @@
-/* Attention in bfloat16 on tiles (backend/cpu/amx), on the processor's where it has them and over a model of them
- * everywhere: against the oracle on the same numbers in float32, with guards all round and NaN in what is to be
- * written; and what the model itself refuses and computes. */
+/* Attention in bfloat16 on tiles (backend/cpu/amx), on a processor that has them and over a model of them everywhere:
+ * against the oracle on the same numbers in float32, with guards around everything and NaN in all outputs; and what the
+ * model itself refuses and computes. */
 #define VT_TILES_MODEL
 #include "backend/cpu/amx/tiles.h"
 #include "backend/cpu/cpu.h"
@@ -63,11 +63,11 @@ static float half_at(const twins *t, int64_t row, int64_t column)
     return vt_bfloat16_widen(t->half.half[row * t->half.stride + column]);
 }
 
-/* The 16-bit side must be the other but for a rounding of the terms of its sums, and its own. Each is off by at most u
- * = half_unit of the number, and in the root mean square by 0.42 u (golden/vit.c says why), independently of the
- * others: the sum of what does not cancel by that part of its terms' root mean square, which is the size of the
- * results. Two of them are √2 · 0.42 u; twice that is allowed on the whole, and 5 u of the largest for each element.
- * The guards must be as they were. */
+/* The 16-bit side must equal the other one except for the rounding of its sums' terms and of its results. Each is off
+ * by at most u = half_unit of the number, and in the root mean square by 0.42 u (golden/vit.c says why), independently
+ * of the others: this fraction of the terms' root mean square remains in the sum, and that is the size of the results.
+ * Two of them are √2 · 0.42 u; twice that is allowed on the whole, and 5 u of the largest for each element. The guards
+ * must be unchanged. */
 static void compare(const twins *t, const char *name)
 {
     const double tolerance = 5 * half_unit(VT_BFLOAT16), on_the_whole = 2 * sqrt(2) * 0.42 * half_unit(VT_BFLOAT16);
@@ -189,8 +189,8 @@ TEST(attention_on_tiles)
     }
 }
 
-/* With q = 0 all weights are 1, which bfloat16 holds, and unit vectors as values show each one in out: 1 / keys, or
- * what dropout makes of it; two heads, several blocks. Exact but for the division. */
+/* With q = 0 all weights are 1, which bfloat16 holds, and unit vectors as values make each weight visible in out: 1 /
+ * keys, or its value after dropout; two heads, several blocks. Exact except for the division. */
 static void check_every_weight(vt_backend *plain, vt_backend *b, float rate, int64_t first_key, int64_t keys)
 {
     enum { QUERIES = 140, MOST_KEYS = 150, DIM = 80 };
@@ -255,7 +255,7 @@ static bool same_bits(const twins *a, const twins *b)
     return memcmp(a->memory, b->memory, (size_t)a->size * sizeof *a->memory) == 0;
 }
 
-/* All memory of the back end's own is NaN. */
+/* Fills all memory of the back end itself with NaN. */
 static void poison(vt_backend *b)
 {
     vt_cpu_state *state = b->state;
@@ -263,8 +263,8 @@ static void poison(vt_backend *b)
     memset(state->shared, 0xff, state->shared_bytes);
 }
 
-/* Several blocks of queries and of keys, more threads than heads, the second time in memory full of NaN. And
- * float32 gradients are those that bfloat16 ones are rounded from. */
+/* Several blocks of queries and of keys, more threads than heads, the second time in memory full of NaN. bfloat16
+ * gradients are the float32 ones, rounded. */
 TEST(bits_on_tiles_do_not_depend_on_threads)
 {
     enum { TOKENS = 401, DIM = 24, HEADS = 2, COUNT = 4 };

@@ -104,7 +104,7 @@ static void check_attention(hid_t file, vt_backend *b, const char *group)
     b->attention_backward(b, &shape, m[0], m[1], m[2], result, log_sum, m[3], vt_matrix_make(dq, BATCH * TOKENS, WIDTH),
                           vt_matrix_make(dk, BATCH * TOKENS, WIDTH), vt_matrix_make(dv, BATCH * TOKENS, WIDTH));
     /* out and log_sum are stored in between; an error of half a unit of log_sum changes every weight of its row by that
-     */
+     * much */
     double score = golden_attribute(file, group, "largest_score"), tolerance = (4 + score) * stored;
     compare(file, group, "output", out, stored);
     compare(file, group, "grad_q", dq, 4 * tolerance);
@@ -150,8 +150,8 @@ static double value_at(const problem *p, vt_backend *b, const float *x, const fl
     return sum;
 }
 
-/* The central difference along `direction` minus the gradient's prediction of it, over the difference of the points as
- * they were stored, so that rounding of x does not count. */
+/* The central difference along `direction` minus the prediction by the gradient, over the distance of the points as
+ * stored, so that rounding of x does not count. */
 static double mismatch(const problem *p, vt_backend *b, const float *x, const float *direction, double step,
                        const float *weights, const float *gradient, double *slope)
 {
@@ -165,7 +165,7 @@ static double mismatch(const problem *p, vt_backend *b, const float *x, const fl
 }
 
 /* The tolerance has two parts: rounding of the results, each by half a unit, divided by the step; and the difference
- * quotient's own error, c · step², estimated from the step twice as long (whose error is four times as large). */
+ * quotient's own error, c · step², estimated with a step twice as long (whose error is four times as large). */
 static void check_problem(const problem *p)
 {
     vt_backend *b = NULL;
@@ -222,7 +222,7 @@ static void linear_x_backward(vt_backend *b, const float *x, const float *dy, fl
                              vt_matrix_make(dx, ROWS, IN));
 }
 
-/* weight and bias behind one another */
+/* weight and bias one after another */
 static void linear_w_forward(vt_backend *b, const float *w, float *y)
 {
     float x[ROWS * IN];
@@ -247,7 +247,7 @@ TEST(finite_differences_linear)
         &(problem){"linear weight and bias", OUT * IN + OUT, ROWS * OUT, linear_w_forward, linear_w_backward});
 }
 
-/* x, weight and bias behind one another */
+/* x, weight and bias one after another */
 static void layer_norm_forward(vt_backend *b, const float *x, float *y)
 {
     float mean[ROWS], rstd[ROWS];
@@ -364,7 +364,7 @@ TEST(finite_differences_attention)
         &(problem){"attention with dropout", 3 * QKV, QKV, attention_dropout_forward, attention_dropout_backward});
 }
 
-/* Points that are not there, in the target and in the prediction: every seventh, and every eleventh. */
+/* Missing points, in the target and in the prediction: every seventh, and every eleventh. */
 static bool with_gaps;
 
 static void take_gaps(float *target, float *prediction)

@@ -21,7 +21,7 @@ static void compare(const vt_volume *counted, const vt_volume *planned, const vt
     }
 }
 
-/* settings: pairs, ended by NULL; `what` as they are written. */
+/* settings: pairs, ended by NULL; `what` shows them as text. */
 static void check(const char *what, const char *const *settings)
 {
     static const char *const common[] = {"img_size",          "[36, 36]", "patch_size", "4",   "n_in_channels", "2",

@@ -1,4 +1,4 @@
-/* Ranks that go wrong, for tests/commands/parallel.sh: what one rank does, and what the others see. */
+/* Failing ranks, for tests/commands/parallel.sh: what one rank does, and what the others see. */
 #include <signal.h>
 #include <unistd.h>
 
@@ -23,8 +23,8 @@ static int dies(vt_engine *engine, int signal_number)
     return 0;
 }
 
-/* Ranks 0 1 | 2 3: rank 2 is stopped, and is in no group with ranks 0 and 1 that waits for it. Rank 3 waits for 2, and
- * rank 1 for rank 3. */
+/* Ranks 0 1 | 2 3: rank 2 is stopped, and shares no waiting group with ranks 0 and 1. Rank 3 waits for 2, and rank 1
+ * for rank 3. */
 static int chain(vt_engine *engine)
 {
     int pairs[3][2] = {{2, 3}, {1, 3}, {0, 1}};
@@ -43,7 +43,7 @@ static int chain(vt_engine *engine)
     return 0;
 }
 
-/* One rank gives up without the others' knowing, which wait for it to agree. */
+/* One rank gives up without telling the others, which wait for it to agree. */
 static int gives_up(const vt_launch *launch)
 {
     vt_config *config = NULL;
@@ -64,7 +64,7 @@ static void handler(int signal_number)
     (void)signal_number;
 }
 
-/* MPI_Init has left the program's handlers alone, and the default ones. */
+/* MPI_Init has kept the program's handlers, and the default ones. */
 static int count_changed_signals(void)
 {
     static const int ours[] = {SIGTERM, SIGINT, SIGUSR1};

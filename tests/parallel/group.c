@@ -4,7 +4,7 @@
 #include "backend/backend.h"
 #include "test.h"
 
-/* The groups that each test goes over: all ranks, pairs of neighbours, every other rank, and backwards. */
+/* The groups that each test uses: all ranks, pairs of neighbours, every other rank, and backwards. */
 typedef enum { ALL, NEIGHBOURS, EVERY_OTHER, BACKWARDS, ARRANGEMENTS } arrangement;
 
 static vt_group *open_group(arrangement which, vt_backend *backend)
@@ -24,7 +24,7 @@ static vt_group *open_group(arrangement which, vt_backend *backend)
     return group;
 }
 
-/* A number in [-1, 1) that only (seed, index) determine. */
+/* A number in [-1, 1) that depends only on (seed, index). */
 static float number(int seed, int64_t index)
 {
     uint32_t x = (uint32_t)index * 2654435761u + (uint32_t)seed * 40503u + 12345u;
@@ -124,7 +124,7 @@ static void reduce_scatter(vt_group *group, int64_t base, bool in_place)
     float *receive = in_place ? send + first : separate;
     vt_request request = {0};
     vt_group_reduce_scatter(group, send, counts, receive, &request);
-    memset(counts, 255, (size_t)group->size * sizeof *counts); /* may go once it has started */
+    memset(counts, 255, (size_t)group->size * sizeof *counts); /* may be freed once it has started */
     vt_request_wait(&request);
     for (int64_t i = 0; i < own; i++) {
         double sum = exact_sum(group, first + i);
@@ -193,7 +193,7 @@ TEST(all_gather)
     }
 }
 
-/* Each rank's block goes once around; blocks differ in size. */
+/* Each rank's block goes around the ring once; blocks differ in size. */
 static void ring(vt_group *group, size_t base)
 {
     int size = group->size, rank = group->rank;
@@ -254,7 +254,7 @@ TEST(broadcast)
     vt_group_close(&group);
 }
 
-/* Many at once, on two groups, waited for in another order. */
+/* Many at once, on two groups, completed in another order. */
 TEST(overlap)
 {
     enum { COUNT = 8, LENGTH = 5003 };
@@ -304,7 +304,7 @@ TEST(volume)
 
 /* ---- a device's memory ---- */
 
-/* Memory whose addresses are no memory: the true one lies OFFSET further. */
+/* Memory that the host can't access at its address: the real memory lies OFFSET further. */
 static const uintptr_t OFFSET = (uintptr_t)1 << 60;
 
 static void *device_of(void *host)
@@ -371,7 +371,7 @@ TEST(staging)
     }
 }
 
-/* As if counts went beyond what MPI takes at once. */
+/* As if counts exceeded what MPI takes at once. */
 TEST(counts_beyond_int)
 {
     vt_engine *usual = vt_test_engine;

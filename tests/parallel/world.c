@@ -25,7 +25,7 @@ static vt_world *open_world(int ranks_per_node, const char *const *options)
 }
 #define OPEN_WORLD(per_node, ...) open_world(per_node, (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
-/* The sum over the group of each rank's 1 << rank shows who is in it. */
+/* The sum of 1 << rank over the group shows which ranks are in it. */
 static void expect_members(vt_world *world, unsigned axes, vt_scope scope, const char *expected)
 {
     vt_group *group = NULL, *again = NULL;
@@ -107,7 +107,7 @@ TEST(agree)
     EXPECT(vt_world_agree(world, VT_OK) == VT_OK);
     EXPECT(vt_world_agree(world, vt_world_rank(world) == last ? VT_STOPPED : VT_OK) == VT_STOPPED);
     EXPECT(vt_world_speaks(world) == (vt_world_rank(world) == 0));
-    /* the last two fail: the lower one tells */
+    /* the last two fail: the lower one reports */
     int teller = last > 0 ? last - 1 : 0;
     vt_status status = vt_world_rank(world) == 0 && last > 1 ? VT_STOPPED : VT_OK;
     if (vt_world_rank(world) >= teller) status = vt_error_note(__FILE__, __LINE__, "'%s' can't be read", "x.h5");
@@ -124,12 +124,12 @@ TEST(agree)
     vt_world_close(&world, true); /* all know: nothing is aborted */
 }
 
-/* A failure that the run gets over: all ranks know whose it is and why, and none has to end. */
+/* A failure that the run survives: all ranks know whose it is and why, and none has to end. */
 TEST(cause)
 {
     vt_world *world = OPEN_WORLD(0);
     const int last = vt_world_ranks(world) - 1;
-    vt_status status = VT_ERROR; /* of the others because of the last one's */
+    vt_status status = VT_ERROR; /* the others end because of the last one */
     char host[VT_HOST_SIZE], expected[160] = "'x.h5' is damaged";
     vt_host_name(host);
     if (last > 0) snprintf(expected, sizeof expected, "rank %d on %s: 'x.h5' is damaged", last, host);
@@ -215,7 +215,7 @@ TEST(dry)
     int64_t counts[4] = {8, 8, 8, 8};
     vt_request request = {0};
     vt_group_reduce_scatter(group, (float *)8, counts, (float *)16, &request); /* no memory is touched */
-    EXPECT(!vt_request_test(&request));                                        /* under way until it is waited for */
+    EXPECT(!vt_request_test(&request));                                        /* in progress until it is waited for */
     const size_t copies = 2 * 128 + 32; /* of 32 floats two, and this rank's 8, which lie among them */
     EXPECT(vt_world_engine(world)->copies == copies);
     vt_request_wait(&request);

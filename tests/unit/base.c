@@ -87,8 +87,8 @@ TEST(elements_are_independent_of_each_other_and_repeat)
     EXPECT(vt_random_element(333, 7, UINT64_C(5)) != vt_random_element(333, 7, UINT64_C(5) + (UINT64_C(1) << 32)));
 }
 
-/* Against erfc of the C library: Phi(quantile(p)) = p. A relative error e of the quantile x makes one of p of about
- * e·x·phi(x)/p < e·(x² + 1), and erfc has a few units in the last place of its own. */
+/* Against erfc of the C library: Phi(quantile(p)) = p. A relative error e of the quantile x causes one of p of about
+ * e·x·phi(x)/p < e·(x² + 1), and erfc itself is off by a few units in the last place. */
 TEST(normal_quantile_inverts_the_distribution)
 {
     EXPECT_NEAR(vt_random_normal_quantile(0.5), 0, 0);

@@ -1,4 +1,4 @@
-/* Which checkpoint a path means, and what is said of paths that mean none. */
+/* Which checkpoint a path means, and the messages for paths that mean none. */
 #include "checkpoint/find.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "storage/pytorch_file.h"
 #include "test.h"
 
-/* `name` below the test's directory; its folders are made. */
+/* `name` below the test's directory; creates its folders. */
 static const char *put(const char *name, const void *bytes, size_t count)
 {
     static char path[4096];
@@ -45,7 +45,7 @@ static void expect_refused(const char *path, vt_checkpoint_use use, const char *
     EXPECT(found == NULL);
 }
 
-/* A run has its best, or its newest; --resume goes on from the newest. */
+/* A run's path means its best checkpoint, or its newest; --resume continues from the newest. */
 TEST(which_of_a_run)
 {
     const vt_checkpoint_use show = VT_CHECKPOINT_TO_SHOW, resume = VT_CHECKPOINT_TO_RESUME;
@@ -63,7 +63,7 @@ TEST(which_of_a_run)
     expect_found("run/checkpoints/", resume, "run/checkpoints/step-00000010");
     expect_found("run/checkpoints/step-00000009", resume, "run/checkpoints/step-00000009");
     expect_found("run/checkpoints/best/", show, "run/checkpoints/best");
-    EXPECT(unlink(link) == 0 && symlink("step-00000008", link) == 0); /* which is gone */
+    EXPECT(unlink(link) == 0 && symlink("step-00000008", link) == 0); /* which no longer exists */
     expect_found("run", show, "run/checkpoints/step-00000010");
     free(link);
 }
@@ -92,7 +92,7 @@ static void expect_pytorch(const char *name, const void *bytes, size_t count, co
     expect_refused(path, VT_CHECKPOINT_TO_RESUME, "--resume goes on from vitrain's own checkpoints only");
 }
 
-/* Told by what is in them, whatever they are called, then by the name. */
+/* Recognised by their content, whatever they are called, then by the name. */
 TEST(files_of_pytorch)
 {
     enum { FAR = 200000 };
@@ -119,7 +119,7 @@ TEST(files_of_pytorch)
     free(sharded);
 }
 
-/* Parameters alone begin a run, and nothing else; their file may begin like a pickle. */
+/* A file of parameters alone can begin a run, and do nothing else; it may begin like a pickle. */
 TEST(files_of_parameters)
 {
     char header[8 + 0x280] = "\x80\2\0\0\0\0\0\0{}";

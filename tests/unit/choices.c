@@ -1,4 +1,4 @@
-/* Choices by timing as text: what comes back, what is damaged, what is another machine's. */
+/* Choices by timing as text: round trips, damaged files, and files of another machine. */
 #include "backend/choices.h"
 
 #include <unistd.h>
@@ -49,7 +49,7 @@ TEST(choices_as_text)
     vt_choices_close(&shorter);
 }
 
-/* Every byte changed, and every length cut to: no wrong choice is taken, and what is whole still is. */
+/* Changes every byte, and cuts the text to every length: no wrong choice is taken, and undamaged lines are. */
 TEST(damaged_choices_are_left_out)
 {
     vt_choices *choices = two_choices(NULL);
@@ -62,7 +62,7 @@ TEST(damaged_choices_are_left_out)
             memcpy(damaged, text, length + 1);
             damaged[i] = (char)(damaged[i] ^ (1 << bit));
             int taken = vt_choices_take(read, damaged);
-            /* a changed end of a line joins two, and a 0 ends the text: what comes behind may be lost */
+            /* a changed line end joins two lines, and a 0 ends the text: what follows may be lost */
             bool ends = i == second - 1 || damaged[i] == '\0';
             if (i <= machine)
                 EXPECT(taken == 0, "byte %zu: another machine's", i);
@@ -95,7 +95,7 @@ TEST(choices_in_a_file)
     snprintf(path, sizeof path, "%s/choices", vt_test_directory());
     vt_choices *choices = two_choices(path);
     vt_choices_close(&choices);
-    FILE *file = fopen(path, "a"); /* a process that ended in the midst of a line */
+    FILE *file = fopen(path, "a"); /* a process that ended in the middle of a line */
     EXPECT(file != NULL && fprintf(file, "product 3 1 2") > 0 && fclose(file) == 0);
     choices = vt_choices_open("GPU 1, library 2", path);
     EXPECT(has_first(choices) && has_second(choices));

@@ -1,11 +1,11 @@
-/* What a step sends, counted over the dry engine, against the formulas of docs/parallelism.md: 64 ranks of a model of
+/* What a step sends, counted with the dry engine, against the formulas of docs/parallelism.md: 64 ranks of a model of
  * real size. */
 #include "communication_formulas.h"
 
 #include "training/trainer.h"
 #include "unit/config_open.h"
 
-/* Ranks whose runs of tokens are of every size, also where one communicates with a smaller one. */
+/* Ranks with spans of tokens of every size, also next to a smaller one. */
 static const int ranks_tried[] = {0, 5, 24, 31, 47, 63};
 
 static void check_rank(const vt_config *config, int rank, const int *node_of, const char *what)

@@ -91,12 +91,12 @@ TEST(older_names)
     EXPECT_GIVES("base: {enable_amp: false, amp_mode: bf16}\n", "amp_mode", "bf16");
     EXPECT_GIVES("base: {enable_amp: true}\n", "amp_mode", "none", "--amp_mode=none");
     EXPECT_GIVES("base: {amp_mode: fp16}\n", "amp_mode", "none", "--enable_amp=false");
-    EXPECT_GIVES("base: {amp_mode: bf16}\n", "amp_mode", "bf16", "--enable_amp=false"); /* fp16 alone is undone */
+    EXPECT_GIVES("base: {amp_mode: bf16}\n", "amp_mode", "bf16", "--enable_amp=false"); /* fp16 alone is not kept */
     EXPECT_GIVES(NULL, "amp_mode", "bf16", "--amp_mode=bf16", "--enable_amp=false");
     EXPECT_GIVES(NULL, "amp_mode", "none", "--amp_mode=fp16", "--enable_amp=false");
 }
 
-/* ---- what follows ---- */
+/* ---- derived options ---- */
 
 TEST(paths_follow_from_data_dir)
 {
@@ -178,7 +178,7 @@ TEST(fused_layers)
                    "--model_backend=transformer-engine", "--enable_jit=false");
 }
 
-/* The count of `variables` takes the place of the file's channels, and the configuration knows which. */
+/* The count of `variables` replaces the file's channels, and the configuration knows which. */
 TEST(channels_follow_from_variables)
 {
     static const char yaml[] = "base: {n_in_channels: 20, n_out_channels: 20}\n";

@@ -65,7 +65,7 @@ static inline void take_line(const char *text, void *context)
         free(wanted_.value);                                                                                           \
     } while (0)
 
-/* Opening must fail with a message that holds `part`. */
+/* Opening must fail with a message that contains `part`. */
 #define EXPECT_REFUSED(yaml, part, ...)                                                                                \
     do {                                                                                                               \
         vt_config *refused_ = NULL;                                                                                    \
@@ -74,7 +74,7 @@ static inline void take_line(const char *text, void *context)
         vt_config_close(&refused_);                                                                                    \
     } while (0)
 
-/* Opening must succeed, with the option at this value. */
+/* Opening must succeed, and the option must have this value. */
 #define EXPECT_GIVES(yaml, key, text, ...)                                                                             \
     do {                                                                                                               \
         vt_config *given_ = NULL;                                                                                      \

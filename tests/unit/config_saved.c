@@ -19,7 +19,7 @@ TEST(default_configuration)
     EXPECT(strcmp(config->train_data_path, "./data/train") == 0 && config->weight_decay == 0);
     EXPECT(config->origin[VT_OPTION_embed_dim] == VT_FROM_DEFAULT);
     EXPECT(config->ranks == 1 && config->data_parallel == 1 && config->comm_timeout == 600);
-    /* what was derived is derived anew */
+    /* derived options are derived again */
     EXPECT_OK(vt_config_set(config, "data_dir", "elsewhere"));
     EXPECT_OK(vt_config_set(config, "num_epochs", "2"));
     EXPECT_OK(vt_config_set(config, "optimizer", "AdamW"));
@@ -96,7 +96,7 @@ static void append_line(const char *text, void *context)
     if (strncmp(text, "yaml_config:", 12) != 0) vt_text_append(context, "%s\n", text);
 }
 
-/* Saves, reads again, and compares everything that is printed but the file's own name. */
+/* Saves, reads again, and compares everything that is printed except the file's own name. */
 static void check_round_trip(vt_config *config)
 {
     char path[256];

@@ -1,4 +1,4 @@
-/* src/config/yaml: what is read, what is refused and where. */
+/* src/config/yaml: what is read, what is refused, and at which line. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -64,9 +64,9 @@ TEST(yaml_merges)
     EXPECT_GIVES(text, "depth", "3", "--config=nested");
     EXPECT_GIVES(text, "lr", "0.001", "--config=nested");
     EXPECT_GIVES(text, "warmup", "2", "--config=nested");
-    EXPECT_GIVES(text, "embed_dim", "64", "--config=list"); /* of a list the earlier */
+    EXPECT_GIVES(text, "embed_dim", "64", "--config=list"); /* of a list the earlier one */
     EXPECT_GIVES(text, "warmup", "2", "--config=list");
-    EXPECT_GIVES(text, "depth", "5", "--config=list"); /* of equal keys the later */
+    EXPECT_GIVES(text, "depth", "5", "--config=list"); /* of equal keys the later one */
     EXPECT_GIVES(text, "embed_dim", "64", "--config=both");
     EXPECT_GIVES(text, "warmup", "2", "--config=both");
     EXPECT_GIVES(text, "lr", "0.002", "--config=inline");
@@ -213,8 +213,8 @@ TEST(yaml_files_that_are_none)
     EXPECT_ERROR(open_path(write_bytes(large, (1 << 20) + 1)), "larger than 1048576 bytes");
 }
 
-/* Bytes changed at random, and the file cut at every length: an error or a configuration, never a crash (which the
- * sanitizers see) nor a hang. */
+/* Bytes changed at random, and the file cut at every length: an error or a configuration, never a hang or a crash
+ * (which the sanitizers would report). */
 TEST(yaml_survives_damage)
 {
     static const char good[] = "a: &a {embed_dim: 64, <<: &e {lr: 5E-4}, img_size: [64, \"128\"]}\n"

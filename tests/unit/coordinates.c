@@ -1,4 +1,4 @@
-/* Coordinates as the CF conventions let files name them, and what is the same whatever the form of a file. */
+/* Coordinates as the CF conventions let files name them, and forms of files that give the same data. */
 #include <hdf5_hl.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 /* A coordinate of a file: 1-D, of `count` numbers from `first` on. */
 typedef struct {
     const char *name, *units, *standard_name, *axis;
-    int attached; /* as the scale of this dimension of `t`, -1: as none */
+    int attached; /* attached as the scale of this dimension of `t`; -1: not attached */
     double first, step;
 } coordinate;
 
@@ -48,7 +48,7 @@ TEST(latitudes_are_recognised)
 {
     static const struct {
         coordinate rows;
-        int found;         /* SOUTH: from -10 to 10, so turned; NORTH: from 10 to -10 */
+        int found;         /* SOUTH: from -10 to 10, so rows are reversed; NORTH: from 10 to -10 */
         const char *doubt; /* a part of it */
     } known[] = {{{"lat", NULL, NULL, NULL, -1, -10, 20}, SOUTH, NULL},
                  {{"LATITUDE", NULL, NULL, NULL, -1, 10, -20}, NORTH, NULL},
@@ -91,7 +91,7 @@ TEST(latitudes_are_recognised)
     }
 }
 
-/* Of several that could be, the one that says most; netCDF's scales say which is of which dimension. */
+/* Of several candidates, the most certain one is taken; netCDF's scales say which dimension they belong to. */
 TEST(the_surest_coordinate_is_taken)
 {
     static const struct {
@@ -143,7 +143,7 @@ TEST(the_surest_coordinate_is_taken)
     test_expect_open_error(&options, "coordinates: 'row=b' is not understood");
 }
 
-/* [time, lon, lat] shows by whose dimension a scale is, even if there are as many. */
+/* [time, lon, lat] is recognised by the dimension that a scale belongs to, even if both have the same length. */
 TEST(turned_dimensions_are_refused)
 {
     const coordinate lat = {"a", "degrees_north", NULL, NULL, 2, 50, -5};
@@ -195,7 +195,7 @@ static void write_plane(hid_t file, const char *name, const char *units, const d
     H5Sclose(space);
 }
 
-/* Coordinates of every grid point: used where they are those of rows and columns, else told. */
+/* Coordinates of every grid point: used if they depend on row or column only, otherwise reported. */
 TEST(coordinates_of_points)
 {
     const double rows[] = {-10, -10, -10, 10, 10, 10}, columns[] = {0, 5, 10, 0, 5, 10}, bent[] = {0, 1, 2, 10, 11, 12};
@@ -227,7 +227,7 @@ TEST(coordinates_of_points)
     vt_dataset_close(&dataset);
 }
 
-/* Rows of which the file says that they run from the south can't stand beside rows of which nothing is said. */
+/* Files whose rows run from the south can't be mixed with files that don't say. */
 TEST(rows_of_unknown_direction)
 {
     const coordinate south = {"lat", NULL, NULL, NULL, -1, -10, 20};
@@ -245,7 +245,7 @@ TEST(rows_of_unknown_direction)
     }
 }
 
-/* CF's time is known by its units; other times are beside it. */
+/* CF's time is recognised by its units; other times may be present. */
 TEST(times_are_recognised)
 {
     static const struct {
@@ -279,11 +279,11 @@ TEST(times_are_recognised)
 
 /* ---- `fields` ---- */
 
-/* What a file of `fields` [TIMES, CHANNELS, ROWS, COLUMNS] is like. */
+/* The form of a file of `fields` [TIMES, CHANNELS, ROWS, COLUMNS]. */
 typedef struct {
     bool south_first, packed, netcdf;
     const char *latitudes; /* their name */
-    const char *attribute; /* one that changes nothing */
+    const char *attribute; /* an attribute that changes nothing */
     hid_t type;            /* 0: float32 */
 } form;
 
@@ -328,7 +328,7 @@ static void write_form(const char *name, const form *f)
     H5Fclose(file);
 }
 
-/* Packed, turned, of other types and names: the same bits of samples and statistics as in the plain form. */
+/* Packed, reversed, with other types and names: the same bits of samples and statistics as in the plain form. */
 TEST(forms_of_fields_are_alike)
 {
     const form forms[] = {{.latitudes = "lat"},
@@ -384,7 +384,7 @@ TEST(forms_of_fields_are_alike)
                            "'fields' must hold floating-point numbers (float32), but holds whole ones without an");
 }
 
-/* Times of `fields`: by their coordinate, or by time_step. */
+/* Times of `fields`: from their coordinate, or by time_step. */
 TEST(times_of_fields)
 {
     vt_dataset *dataset = NULL;
@@ -424,7 +424,7 @@ TEST(times_of_fields)
     vt_dataset_close(&dataset);
 }
 
-/* Numbers that no field has, with and without attributes that say so. */
+/* Values that no field has, with and without attributes that declare them invalid. */
 TEST(values_that_are_no_data)
 {
     static const struct {
@@ -473,8 +473,8 @@ TEST(values_that_are_no_data)
     }
 }
 
-/* Of `fields` that are only copied the first time that is read is looked at, whichever it is: what is missing always is
- * found; what is missing later is left to the loss. */
+/* If `fields` are only copied, the first time that is read is checked, whichever it is: values that are always missing
+ * are found; values that are missing later are left to the loss. */
 TEST(what_is_missing_always_is_found)
 {
     for (int always = 0; always < 2; always++)

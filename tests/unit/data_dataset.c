@@ -356,7 +356,7 @@ TEST(errors_of_names)
     test_expect_open_error(&options, "2001.h5: the attribute 'channels' of 'fields' names 2 channels, but there are 3");
 }
 
-/* Endings in any case, and HDF5's longer one; what else lies there is told. */
+/* Suffixes in any case, and HDF5's longer one; other files there are reported. */
 TEST(endings_of_files)
 {
     const test_fields fields = {.times = 3, .channels = 1, .height = 2, .width = 2};

@@ -1,4 +1,4 @@
-/* What is said of files whose dimensions are others, or in another order. */
+/* Messages about files whose dimensions are different, or in a different order. */
 #include <hdf5.h>
 #include <hdf5_hl.h>
 

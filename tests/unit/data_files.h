@@ -17,7 +17,7 @@ typedef struct {
     int deflate;                   /* gzip level */
     hid_t type;                    /* stored type; 0: float32 */
     const char *const *names;      /* attribute `channels`, [channels] */
-    int64_t name_count;            /* so many of them; 0: all */
+    int64_t name_count;            /* how many of them; 0: all */
     bool variable_names;           /* strings of variable length */
     H5T_str_t padding;             /* of fixed ones */
     int64_t latitudes, longitudes; /* lengths of `lat`, `lon`; 0: not there */
@@ -25,18 +25,18 @@ typedef struct {
     int64_t poison_index;
 } test_fields;
 
-/* What stands at (time, channel, row, column): different everywhere, and exact in float32 for small files. */
+/* The value at (time, channel, row, column): different everywhere, and exact in float32 for small files. */
 double test_value(const test_fields *fields, int64_t time, int64_t channel, int64_t row, int64_t column);
 
-/* `lat` of row `row`, when it is there. */
+/* `lat` of row `row`, if present. */
 double test_latitude(int64_t row);
 
 void test_fields_write(const char *path, const test_fields *fields);
 
-/* Of a set of such files in the test's directory. */
+/* Options for a set of such files in the test's directory. */
 vt_dataset_options test_fields_options(const test_fields *fields);
 
-/* That opening the set fails with the message. */
+/* Opening the set must fail with the message. */
 void test_expect_open_error(const vt_dataset_options *options, const char *message);
 
 /* What the loader read, as floats. */
@@ -50,7 +50,7 @@ static inline const float *test_target(const vt_batch *batch)
     return batch->tensors[VT_TENSOR_TARGET];
 }
 
-/* "<directory of the test>/<name>", made with the directories above it; the text stands until the eighth call after. */
+/* "<directory of the test>/<name>", with its directories created; the text is valid for the next seven calls. */
 const char *test_path(const char *name);
 
 #endif

@@ -1,4 +1,5 @@
-/* The real set, where it is: NCEP/NCAR reanalysis, air temperature, 24x48 over North America (Kalnay et al. 1996). */
+/* The real data set, if present: NCEP/NCAR reanalysis, air temperature, 24x48 over North America (Kalnay et al.
+ * 1996). */
 #include <unistd.h>
 
 #include "config/config.h"

@@ -1,4 +1,4 @@
-/* Files that are whole, and yet nothing to train on. */
+/* Files that are undamaged, but useless for training. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 /* The synthetic atmosphere obeys its formulas: waves move as stated, winds don't diverge, geopotential balances them;
- * it is the same again from the same seed, and forecasting it takes more than a copy. */
+ * the same seed gives the same data, and copying is not a good forecast. */
 #include "source/synthetic/synthetic.h"
 
 #include <complex.h>
@@ -248,7 +248,7 @@ TEST(same_seed_same_set)
     EXPECT(!same_bytes(test_path("a/train/2001.h5"), test_path("b/train/2001.h5")));
 }
 
-/* Every form of storage holds the same numbers, and the second year goes on where the first ends. */
+/* Every form of storage holds the same numbers, and the second year continues where the first ends. */
 TEST(storage_and_years)
 {
     vt_synthetic_set_options set = small_set(test_path("plain"));
@@ -288,7 +288,7 @@ TEST(storage_and_years)
     EXPECT(access(test_path("plain/test/2004.h5"), F_OK) == 0);
 }
 
-/* Forecasting by copying is neither nearly right nor hopeless; statistics and names are those of the files. */
+/* Forecasting by copying is neither nearly perfect nor hopeless; statistics and names are those of the files. */
 TEST(persistence_and_statistics)
 {
     enum { CHANNELS = 8, POINTS = 32 * 64 };

@@ -1,4 +1,4 @@
-/* Sets cut into files that follow one another, and times that come twice. */
+/* Sets cut into consecutive files, and times that occur twice. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -9,8 +9,8 @@
 #include "unit/data_files.h"
 #include "unit/netcdf_files.h"
 
-/* A file of times first … first + count - 1 of one long series, 6 hours apart from 2013-01-01 on; without a coordinate
- * where `dated` is false. */
+/* A file with times first … first + count - 1 of one long series, 6 hours apart from 2013-01-01 on; without a
+ * coordinate if `dated` is false. */
 static void write_part(const char *name, int first, int count, bool dated)
 {
     const hsize_t extent[3] = {(hsize_t)count, TEST_NC_ROWS, TEST_NC_COLUMNS};
@@ -39,7 +39,7 @@ static vt_dataset *open_in(const char *directory, const vt_dataset_options *opti
 
 enum { MOST_FLOATS = 3 * TEST_NC_POINTS };
 
-/* That the two sets have the same samples, to the bit, however they are read. */
+/* Checks that the two sets have the same samples, to the bit, however they are read. */
 static void expect_same_samples(vt_dataset *whole, vt_dataset *cut, int64_t rollout)
 {
     float inputs[2][MOST_FLOATS] = {{0}}, targets[2][MOST_FLOATS] = {{0}};
@@ -73,8 +73,8 @@ static void expect_same_samples(vt_dataset *whole, vt_dataset *cut, int64_t roll
     }
 }
 
-/* Files of 7, 1, 2 and 10 times are one of 20: the same samples at any history and dt, past HDF5 and through it, with a
- * cache and without, also where only the first ones are used. */
+/* Files of 7, 1, 2 and 10 times give the same samples as one of 20, with any history and dt, with and without HDF5's
+ * reader and the cache, also if only the first ones are used. */
 TEST(samples_cross_files)
 {
     char text[512];
@@ -124,7 +124,7 @@ TEST(samples_cross_files)
     vt_dataset_close(&cut);
 }
 
-/* So are the batches that the steps get, shuffled and read ahead: with them the losses. */
+/* The same holds for the batches that the steps get, shuffled and read ahead. */
 TEST(batches_cross_files)
 {
     vt_dataset *sets[2];
@@ -168,8 +168,8 @@ TEST(batches_cross_files)
     }
 }
 
-/* Nothing is joined where a time lacks, where a file has no coordinate, or where the order of names isn't that of the
- * times. */
+/* Nothing is joined if a time is missing, if a file has no coordinate, or if the order of names differs from that of
+ * the times. */
 TEST(files_that_do_not_follow)
 {
     vt_dataset_options options = test_nc_options("t");
@@ -192,7 +192,7 @@ TEST(files_that_do_not_follow)
     vt_dataset_close(&dataset);
 }
 
-/* A file a time: how far they are apart, their dates say. */
+/* A file for each time: the dates tell the time between them. */
 TEST(files_of_one_time_each)
 {
     vt_dataset_options options = test_nc_options("t");
@@ -208,7 +208,7 @@ TEST(files_of_one_time_each)
     vt_dataset_close(&dataset);
 }
 
-/* The middles of months, a file each: by their dates alone they are a month apart, and so time_step may say. */
+/* The middles of months, a file each: the dates alone say a month apart, and so may time_step. */
 TEST(files_of_one_month_each)
 {
     static const int middles[] = {62, 180, 298, 420}; /* January 16 12:00, February 15, March 16 12:00, April 16 */
@@ -231,13 +231,13 @@ TEST(files_of_one_month_each)
         vt_dataset_close(&dataset);
     }
     vt_dataset *dataset = NULL;
-    options.form.time_step = "6h"; /* what the dates don't bear out leaves no sample */
+    options.form.time_step = "6h"; /* a time_step that the dates contradict leaves no sample */
     options.directory = test_path("months");
     EXPECT(vt_dataset_open(&options, &dataset) == VT_ERROR);
     vt_error_clear();
 }
 
-/* ---- times that come twice ---- */
+/* ---- times that occur twice ---- */
 
 static const char *logged(void)
 {
@@ -278,7 +278,7 @@ TEST(training_and_validation_overlap)
     expect_shared("a", "d", "from 2013-01-01 00:00 to 2013-01-01 18:00", "d/x_2013.nc");
     write_part("e/x_2012.nc", 0, 4, false);
     expect_shared("a", "e", NULL, NULL);
-    vt_dataset_options options = test_nc_options("t"); /* what isn't used isn't shared */
+    vt_dataset_options options = test_nc_options("t"); /* unused times are not shared */
     vt_dataset *c = open_in("c", &options);
     options.sample_limit = 15;
     vt_dataset *a = open_in("a", &options);
@@ -309,7 +309,7 @@ TEST(times_twice_in_a_folder)
     EXPECT_OK(vt_log_open(test_path("out.log"), false));
     of_fields.directory = test_path("years");
     dataset = open_in("years", &of_fields);
-    EXPECT(vt_dataset_sample_count(dataset) == 3 * 1459); /* the tutorials' sets: no sample crosses without a proof */
+    EXPECT(vt_dataset_sample_count(dataset) == 3 * 1459); /* the tutorials' sets: no sample crosses files */
     vt_dataset_close(&dataset);
     dataset = open_in("hourly", &of_fields);
     vt_dataset_close(&dataset);

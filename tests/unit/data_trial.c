@@ -1,4 +1,4 @@
-/* Files that HDF5 must not be trusted with: links and storage that lead into other files, crashes, endless work. */
+/* Files that HDF5 must not be trusted with: links and storage that point into other files, crashes, endless work. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +91,7 @@ TEST(a_file_over_which_hdf5_crashes)
     EXPECT(file == NULL);
 }
 
-/* Many files are tried together; the one over which it crashes is named all the same. */
+/* Many files are tried together; the one that crashes HDF5 is still named. */
 TEST(a_file_among_many_over_which_hdf5_crashes)
 {
     enum { FILES = 40, BAD = 21 };
@@ -173,7 +173,7 @@ TEST(variables_that_are_links_are_not_followed)
                  "no variable 't2m'; found: none");
 }
 
-/* A dataset whose numbers are those of another file: raw bytes, or a dataset there. */
+/* A dataset whose numbers come from another file: raw bytes, or a dataset there. */
 static const char *write_elsewhere(const char *name, bool virtual)
 {
     const hsize_t extent[4] = {3, 2, 4, 6};

@@ -1,4 +1,4 @@
-/* Windows by latitudes and longitudes, in whatever way the files are stored and read. */
+/* Windows by latitudes and longitudes, however the files are stored and read. */
 #include <hdf5.h>
 
 #include "config/config.h"
@@ -72,8 +72,8 @@ static void expect_window(const vt_dataset_options *base, const test_fields *fie
         }
 }
 
-/* Contiguous, chunked across the seam, compressed, turned and wider numbers; past HDF5 and through it; a window within
- * the grid, one across where the columns begin, and rows or columns alone. */
+/* Contiguous, chunked across the seam, compressed, reversed and wider numbers; with and without HDF5's reader; a window
+ * within the grid, one across the columns' seam, and rows or columns alone. */
 TEST(windows_by_range)
 {
     const test_fields forms[] = {plain,
@@ -130,7 +130,7 @@ TEST(windows_in_either_convention)
             options.width = 6;
             expect_window(&options, &plain, 3, grids[g].column);
         }
-    vt_dataset *training = NULL, *validation = NULL; /* the same meridians, written otherwise */
+    vt_dataset *training = NULL, *validation = NULL; /* the same meridians, written in another way */
     vt_dataset_options options = test_fields_options(&plain), others = options;
     write_grid("train/2001.h5", &plain, 0, 22.5, false);
     write_grid("valid/2002.h5", &plain, 180, 22.5, true);
@@ -147,7 +147,7 @@ TEST(windows_in_either_convention)
     vt_dataset_close(&validation);
 }
 
-/* The first meridian once more at the end: it counts once. */
+/* The first meridian repeated at the end counts once. */
 TEST(window_over_a_repeated_meridian)
 {
     write_grid("2001.h5", &plain, 0, 24, false); /* 16 columns from 0 to 360 */
@@ -163,7 +163,7 @@ TEST(window_over_a_repeated_meridian)
     vt_dataset_close(&dataset);
 }
 
-/* What is no number is found, and named by its place in the file, only where the window is. */
+/* Invalid values are found, and named by their place in the file, only inside the window. */
 TEST(window_names_the_place_of_a_nan)
 {
     test_fields fields = plain;
@@ -219,7 +219,7 @@ TEST(windows_that_go_round)
     vt_dataset *dataset = NULL;
     vt_dataset_options options = test_fields_options(&plain);
     options.round = true;
-    test_fields_write(test_path("2001.h5"), &plain); /* no longitudes: taken to go round */
+    test_fields_write(test_path("2001.h5"), &plain); /* no longitudes: assumed to go around the globe */
     EXPECT_OK(vt_dataset_open(&options, &dataset));
     vt_dataset_close(&dataset);
     for (int round = 0; round < 2; round++) { /* also across 0, and with the first meridian twice */

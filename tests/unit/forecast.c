@@ -1,4 +1,4 @@
-/* Scores against numbers made by hand, dates, names of channels, and the small tools of reports. */
+/* Scores against numbers computed by hand, dates, names of channels, and the small tools of reports. */
 #include "forecast/scores.h"
 #include "report/chart.h"
 #include "report/sparkline.h"
@@ -37,7 +37,7 @@ TEST(scores_by_hand)
 }
 
 /* Points that are missing in one of a score's fields count for nothing, with their weights; an initial time without any
- * counts in no mean; a forecast that is not finite is no missing point. */
+ * counts in no mean; a forecast that is not finite is not a missing point. */
 TEST(scores_leave_gaps_out)
 {
     const double latitudes[] = {60, 0}, low = 2 / 3., high = 4 / 3.;
@@ -168,7 +168,7 @@ TEST(tables)
     char *path = vt_test_owned(malloc(strlen(vt_test_directory()) + 16));
     sprintf(path, "%s/t.csv", vt_test_directory());
     FILE *file = fopen(path, "w");
-    fputs("step,loss,rest\n1,0.5,\n2,,7\n3,0.25", file); /* the last line is being written */
+    fputs("step,loss,rest\n1,0.5,\n2,,7\n3,0.25", file); /* the last line is still being written */
     fclose(file);
     EXPECT_OK(vt_table_open(path, &table));
     EXPECT(table.rows == 2 && table.columns == 3, "%lld rows", (long long)table.rows);
@@ -196,7 +196,7 @@ TEST(sparklines)
     EXPECT(strcmp(text, "█▇▆▅▄▃▂▁") == 0, "%s", text);
 }
 
-/* Odd data must not make a broken chart: no points, one point, constant, not numbers, huge. */
+/* Odd data must not break a chart: no points, one point, constant, NaN, huge. */
 TEST(charts_of_odd_data)
 {
     const double x[] = {1, 2, 3, 4},

@@ -1,4 +1,4 @@
-/* src/parallel/launch: who started the process, from the variables that launchers set. */
+/* src/parallel/launch: who started the process, according to the variables that launchers set. */
 #include "parallel/launch.h"
 
 #include "base/text.h"
@@ -73,7 +73,7 @@ TEST(torchrun)
     EXPECT_BAD("MASTER_PORT=70000: expected 1 to 65535", "RANK=1", "WORLD_SIZE=8", "MASTER_PORT=70000");
 }
 
-/* Scripts set torchrun's variables from the launcher's: MPI is there as well. */
+/* Scripts set torchrun's variables from the launcher's: then MPI is present as well. */
 TEST(torchrun_inside_another)
 {
     vt_launch launch;
@@ -91,8 +91,8 @@ TEST(torchrun_inside_another)
     EXPECT(!vt_launch_has_mpi(&launch) && launch.rank == 1);
 }
 
-/* Left over from elsewhere, or set by mistake: either is named. One that was started by one process of another
- * launcher, or by torchrun itself in each of them, is right. */
+/* Variables left over from elsewhere, or set by mistake, are named. A process that was started by one process of
+ * another launcher, or by torchrun in each of them, is fine. */
 TEST(torchrun_contradicts_another)
 {
     EXPECT_BAD(
@@ -130,7 +130,7 @@ TEST(slurm)
           "SLURM_JOB_NODELIST=a,b,c");
     CHECK(VT_LAUNCHER_SLURM, 5, 8, 1, 4, "localhost", "SLURM_PROCID=5", "SLURM_NTASKS=8", "SLURM_LOCALID=1",
           "SLURM_NTASKS_PER_NODE=4");
-    /* the job's count, in a step of fewer tasks */
+    /* the job's count, in a step with fewer tasks */
     CHECK(VT_LAUNCHER_SLURM, 1, 2, 1, -1, "localhost", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_LOCALID=1",
           "SLURM_NTASKS_PER_NODE=8");
     EXPECT_BAD("SLURM_PROCID=1 is set, but SLURM_NTASKS is not", "SLURM_PROCID=1");
@@ -138,7 +138,8 @@ TEST(slurm)
     EXPECT_BAD("SLURM_JOB_NODELIST=[: no first node", "SLURM_PROCID=0", "SLURM_NTASKS=8", "SLURM_JOB_NODELIST=[");
 }
 
-/* What the batch script itself starts, and an interactive shell of salloc: one rank, whatever the job has room for. */
+/* Processes that the batch script itself starts, and an interactive shell of salloc: one rank, whatever the job has
+ * room for. */
 TEST(slurm_without_a_step)
 {
     CHECK(VT_LAUNCHER_NONE, 0, 1, 0, 1, "localhost", "SLURM_PROCID=0", "SLURM_NTASKS=8", "SLURM_LOCALID=0",

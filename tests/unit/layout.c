@@ -53,7 +53,8 @@ TEST(groups_of_eight_ranks)
     check_group(&layout, 5, dp | cp, "dp-cp", "0 1 4 5");
 }
 
-/* Coordinates are unique, groups along a set of axes part the ranks, and a member's place follows its coordinates. */
+/* Coordinates are unique, groups along a set of axes partition the ranks, and a member's place follows from its
+ * coordinates. */
 TEST(groups_of_any_layout)
 {
     static const char *const orders[] = {"tp-cp-dp", "tp-dp-cp", "cp-tp-dp", "cp-dp-tp", "dp-tp-cp", "dp-cp-tp"};
@@ -179,7 +180,8 @@ TEST(checks_that_depend_on_the_ranks)
     EXPECT_REFUSED_ON(2, "--cp_comm=rings: 'rings' is not one of the choices", "--cp_comm=rings");
 }
 
-/* What a message names is accepted where `option` stood, or the option or number of ranks that is named with it. */
+/* The value that a message names is accepted in place of `option`, or the option or number of ranks that is named with
+ * it. */
 static void expect_values_that_work(int64_t ranks, const char *option, const char *const *flags)
 {
     vt_config *config = NULL;

@@ -1,4 +1,4 @@
-/* What a rank keeps, as planned over the dry back end and engine, against the formulas of docs/parallelism.md: 64 ranks
+/* What a rank keeps, as planned with the dry back end and engine, against the formulas of docs/parallelism.md: 64 ranks
  * of a model of real size. */
 #include "training/trainer.h"
 #include "unit/config_open.h"
@@ -68,7 +68,7 @@ TEST(zero_keeps_what_the_formulas_say)
     CHECK_STAGE("--zero_stage=3", "--tensor_parallel=2", "--context_parallel=8");
 }
 
-/* What one more block keeps for backward; what a block needs only while it is computed does not count twice. */
+/* What one more block keeps for backward; memory that a block needs only while it is computed does not count twice. */
 static void check_block(const char *what, const char *const *flags)
 {
     vt_config *config = NULL;

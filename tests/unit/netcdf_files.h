@@ -1,4 +1,4 @@
-/* Small netCDF files, written by HDF5's own calls. */
+/* Small netCDF files, written with HDF5's own calls. */
 #ifndef VT_TESTS_UNIT_NETCDF_FILES_H
 #define VT_TESTS_UNIT_NETCDF_FILES_H
 
@@ -27,20 +27,20 @@ hid_t test_nc_variable(hid_t file, const char *name, int times, hid_t type);
 /* A coordinate, with the attribute `units` unless that is NULL; to be closed. */
 hid_t test_nc_times(hid_t file, const char *name, hid_t type, int times, const double *values, const char *units);
 
-/* One of `count` numbers from `first` on, `step` apart. */
+/* A coordinate of `count` numbers from `first` on, `step` apart. */
 void test_nc_axis(hid_t file, const char *name, int count, double first, double step);
 
-/* A file of the variable `t` with these times, or `times` of them from `first` on, `step` apart, in the units. */
+/* A file with the variable `t` and these times, or `times` of them from `first` on, `step` apart, in the units. */
 void test_nc_write(const char *name, int times, const double *values, const char *units);
 void test_nc_write_even(const char *name, int times, double first, double step, const char *units);
 
-/* Of a set of one channel in the test's directory. */
+/* Options for a set of one channel in the test's directory. */
 vt_dataset_options test_nc_options(const char *variables);
 
-/* That opening that set fails with the message. */
+/* Opening that set must fail with the message. */
 void test_nc_expect_error(const char *variables, const char *message);
 
-/* That it can't be trained beside the validation set in `directory` of the test's, by that message. */
+/* Training on it with the validation set in the test's `directory` must fail with that message. */
 void test_nc_expect_unlike(const char *variables, const char *directory, const char *message);
 
 #endif

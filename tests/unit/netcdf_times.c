@@ -1,4 +1,4 @@
-/* When the times of netCDF files are, and samples over gaps between them. */
+/* The times of netCDF files, and samples across gaps between them. */
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -69,7 +69,7 @@ TEST(units_of_times)
 
 /* ---- dates ---- */
 
-/* Stored in every way, it is the same date: 2013-03-01 06:00, six hours apart. The file is named otherwise. */
+/* The same date, stored in every way: 2013-03-01 06:00, six hours apart. The file's name says another date. */
 TEST(netcdf_times_are_read)
 {
     static const struct {
@@ -131,7 +131,7 @@ TEST(netcdf_calendars)
     }
 }
 
-/* Without a coordinate, or with one that can't be read, the file's name says when it begins. */
+/* Without a readable coordinate, the file's name says when it begins. */
 TEST(netcdf_times_by_name)
 {
     static const struct {
@@ -170,7 +170,7 @@ TEST(netcdf_times_by_name)
     }
 }
 
-/* Months of the calendar, whatever counts them: their dates, the length between them, and gaps. */
+/* Months of the calendar, in whatever unit: their dates, the time between them, and gaps. */
 TEST(netcdf_months)
 {
     static const struct {
@@ -268,7 +268,7 @@ TEST(lengths_of_time)
 
 /* ---- gaps and disorder ---- */
 
-/* No sample reaches over a gap, in whatever way the set is read. */
+/* No sample spans a gap, however the set is read. */
 TEST(netcdf_gaps)
 {
     const double values[] = {0, 6, 12, 30, 36, 60, 66, 72, 78}; /* hours; stretches of 3, 2 and 4 times */
@@ -361,7 +361,7 @@ TEST(netcdf_times_out_of_order)
     test_nc_expect_error("[t,u]", "y_2013.nc has other times (from 2013-01-02 00:00, 6 h apart) than ");
 }
 
-/* What vt_dataset_log_coordinates says of a set of one file whose times are `step` hours apart. */
+/* The message of vt_dataset_log_coordinates about a set of one file whose times are `step` hours apart. */
 static void expect_told(double step, int64_t dt, const char *told, const char *not_told)
 {
     static char text[4096];

@@ -83,7 +83,7 @@ TEST(netcdf_versions_of_era5)
     test_nc_expect_error("t", "'t' comes in 2 versions of ERA5 (its second dimension is 'expver')");
 }
 
-/* The numbers of `t` are 0 … 5, 100 … 105, …; which of a time are valid, of the first six. */
+/* The numbers of `t` are 0 … 5, 100 … 105, …; which of the first six of a time are valid. */
 TEST(netcdf_valid_values)
 {
     static const struct {

@@ -4,7 +4,7 @@
 #include "report/chart.h"
 #include "test.h"
 
-/* Is the chart of a loss that falls from 1 to `last` drawn on a logarithmic axis? */
+/* Is the chart of a loss that falls from 1 to `last` drawn with a logarithmic axis? */
 static bool is_logarithmic(double last, bool may_be)
 {
     const double x[] = {1, 2, 3}, y[] = {1, 0.9, last};
@@ -18,7 +18,7 @@ static bool is_logarithmic(double last, bool may_be)
     return is;
 }
 
-/* What is learnt late shows: from 1 to 0.1 the last tenth of the progress would be a hair on a linear axis. */
+/* Late progress is visible: from 1 to 0.1 the last tenth of it would be a hair on a linear axis. */
 TEST(charts_show_late_progress)
 {
     EXPECT(is_logarithmic(0.1, true) && is_logarithmic(0.2, true));

@@ -1,4 +1,4 @@
-/* Pictures: decoded again with libpng, and looked at point by point. */
+/* Pictures: decoded again with libpng, and examined point by point. */
 #include <png.h>
 
 #include "report/image.h"
@@ -77,7 +77,7 @@ TEST(image_of_two_fields)
     free(png);
 }
 
-/* Constant, empty of numbers, very large, very small, negative, one point: a scale each, and nothing outside memory. */
+/* Constant, only NaN, very large, very small, negative, one point: each has a scale, and memory stays intact. */
 TEST(image_of_odd_fields)
 {
     static const float values[][2] = {{0, 0},           {NAN, NAN},   {1e30f, -1e30f},
@@ -138,7 +138,7 @@ TEST(image_of_a_wind)
     vt_image_close(&image);
 }
 
-/* "75N@0 60N@6": labels with the grid points that they stand at. */
+/* "75N@0 60N@6": labels with their grid points. */
 static void expect_ticks(const double *degrees, int64_t count, bool longitudes, double room, const char *expected)
 {
     vt_map_ticks ticks;

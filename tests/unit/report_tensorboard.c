@@ -104,7 +104,7 @@ TEST(tensorboard_event_file_reads_back)
     free(directory);
 }
 
-/* A run goes on behind 41 steps: what earlier files say of step 42 on is void. */
+/* A run continues after 41 steps: earlier files' points from step 42 on are dropped. */
 TEST(tensorboard_of_a_run_that_goes_on)
 {
     vt_tensorboard *tensorboard = NULL;
