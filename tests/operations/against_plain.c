@@ -258,9 +258,6 @@ static void check_fused(pair *p, int64_t rows, int64_t columns, float rate)
     if (columns > 1) guarded_compare(&normed[1], &normed[0], sum_tolerance(columns) + 8 * unit, "residual_layer_norm");
     guarded_compare(&hidden[1], &hidden[0], sum_tolerance(columns), "linear_gelu hidden");
     guarded_compare(&active[1], &active[0], sum_tolerance(columns) + 8 * unit, "linear_gelu active");
-    for (int i = 0; i < 2; i++) {
-        guarded *const all[] = {&y[i], &normed[i], &hidden[i], &active[i], &mean[i], &rstd[i]};
-    }
 }
 
 GPU_TEST(fused_operations)

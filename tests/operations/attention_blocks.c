@@ -59,10 +59,6 @@ static attention open_block(const attention *whole, int64_t first_head, int64_t 
     return a;
 }
 
-static void close_attention(attention *a)
-{
-}
-
 static void forward(vt_backend *b, attention *a)
 {
     b->attention_forward(b, &a->shape, a->q.matrix, a->k.matrix, a->v.matrix, a->out.matrix, a->log_sum.matrix.data);
@@ -90,7 +86,6 @@ static void check_heads_and_queries(vt_backend *b, attention *whole, int64_t fir
         guarded_compare_part(&block.dv, &whole->dv, BATCH, (part){0, KEYS, rows.first_column, rows.columns}, 0,
                              "dv of heads");
     }
-    close_attention(&block);
 }
 
 GPU_TEST(attention_of_some_heads_and_queries_is_the_wholes)
@@ -103,7 +98,6 @@ GPU_TEST(attention_of_some_heads_and_queries_is_the_wholes)
         check_heads_and_queries(b, &whole, 1, 2, 0, QUERIES);
         check_heads_and_queries(b, &whole, 3, 1, 17, 13);
         check_heads_and_queries(b, &whole, 0, HEADS, 50, 11);
-        close_attention(&whole);
     }
 }
 
@@ -186,14 +180,11 @@ static void check_key_blocks(vt_backend *b, const int64_t *ends, float rate, flo
         guarded_compare_part(&block.dv, &whole.dv, BATCH, keys, 0, "attention dv of a block");
         guarded_check(&block.dq, "attention dq of a block");
         add(&dq, &block.dq);
-        close_attention(&block);
     }
     double tolerance = attention_tolerance(&whole, scale, blocks);
     guarded_compare(&merged.out, &whole.out, tolerance, "merged attention out");
     guarded_compare(&merged.log_sum, &whole.log_sum, tolerance, "merged attention log_sum");
     guarded_compare(&dq, &whole.dq, 4 * tolerance, "attention dq summed over blocks");
-    close_attention(&whole);
-    close_attention(&merged);
 }
 
 GPU_TEST(attention_over_blocks_of_keys_is_the_wholes)

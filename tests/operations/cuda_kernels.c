@@ -62,9 +62,8 @@ static both open_both(vt_type type, int64_t rows, int64_t columns, uint64_t seed
 {
     int64_t stride = aligned ? (columns + 15) / 8 * 8 : columns + 3;
     both m = {.size = rows * stride + 16};
-    m.memory = aligned_alloc(64, (size_t)(m.size * 2 + 63) / 64 * 64);
-    m.wide = vt_matrix_make(malloc((size_t)(rows * columns) * sizeof(float)), rows, columns);
-    VT_ASSERT(m.memory != NULL && m.wide.data != NULL);
+    m.memory = vt_test_owned(aligned_alloc(64, (size_t)(m.size * 2 + 63) / 64 * 64));
+    m.wide = vt_matrix_make(vt_test_owned(malloc((size_t)(rows * columns) * sizeof(float))), rows, columns);
     m.half = (vt_matrix){.half = m.memory + (aligned ? 8 : 7), .rows = rows, .columns = columns, .stride = stride};
     m.half.type = type;
     for (int64_t i = 0; i < m.size; i++) m.memory[i] = GUARD;
@@ -81,7 +80,7 @@ static both open_both(vt_type type, int64_t rows, int64_t columns, uint64_t seed
 
 /* The results may differ by at most this many half_unit of the largest element (-1: not compared); nothing else was
  * written. */
-static void compare_and_close(both *m, double units, const char *name)
+static void compare(both *m, double units, const char *name)
 {
     double largest = 0, worst = 0;
     int64_t first = m->half.half - m->memory;
@@ -99,8 +98,6 @@ static void compare_and_close(both *m, double units, const char *name)
     }
     EXPECT(units < 0 || worst <= units * half_unit(m->half.type) * largest, "%s in %s: off by %g of %g", name,
            half_name(m->half.type), worst, largest);
-    free(m->memory);
-    free(m->wide.data);
 }
 
 /* Weights, their gradients and the sums' operands are rounded once more than on the CPU: each of √n random terms of a
@@ -124,17 +121,17 @@ static void check_attention(const backends *b, vt_type type, const vt_attention_
     char name[96];
     snprintf(name, sizeof name, "%lld queries, %lld keys, head size %lld", (long long)s->queries, (long long)s->keys,
              (long long)s->head_dim);
-    compare_and_close(&out, 2, name);
+    compare(&out, 2, name);
     if (s->keys > 1) {
-        compare_and_close(&dq, 4, name);
-        compare_and_close(&dk, 4, name);
+        compare(&dq, 4, name);
+        compare(&dk, 4, name);
     } else { /* rounding noise */
-        compare_and_close(&dq, -1, name);
-        compare_and_close(&dk, -1, name);
+        compare(&dq, -1, name);
+        compare(&dk, -1, name);
     }
-    compare_and_close(&dv, 4, name);
+    compare(&dv, 4, name);
     both *const inputs[] = {&q, &k, &v, &dout};
-    for (int i = 0; i < 4; i++) compare_and_close(inputs[i], 0, name);
+    for (int i = 0; i < 4; i++) compare(inputs[i], 0, name);
 }
 
 static void check_attention_shapes(const backends *b, vt_type type)
@@ -222,8 +219,8 @@ static void check_elementwise(const backends *b, vt_type type, int64_t columns, 
         p->gelu_backward(p, VT_GELU_ERF, i == 0 ? x.wide : x.half, i == 0 ? dy.wide : dy.half,
                          i == 0 ? dx.wide : dx.half, i == 0 ? y.wide : y.half);
     }
-    compare_and_close(&y, 1, "gelu");
-    compare_and_close(&dx, 1, "gelu dx");
+    compare(&y, 1, "gelu");
+    compare(&dx, 1, "gelu dx");
     y = open_both(type, ROWS, columns, 3, aligned);
     dx = open_both(type, ROWS, columns, 4, aligned);
     for (int i = 0; i < 2; i++) {
@@ -231,12 +228,12 @@ static void check_elementwise(const backends *b, vt_type type, int64_t columns, 
         all[i]->layer_norm_forward(all[i], x.wide, vectors, vectors + columns, 1e-6f, i == 0 ? dx.wide : dx.half, mean,
                                    rstd);
     }
-    compare_and_close(&y, 1, "mask_multiply");
-    compare_and_close(&dx, 1, "layer_norm");
+    compare(&y, 1, "mask_multiply");
+    compare(&dx, 1, "layer_norm");
     both back = open_both(type, ROWS, columns, 6, aligned);
     b->cuda->convert(b->cuda, x.wide, back.half);
     memcpy(back.wide.data, x.wide.data, (size_t)(ROWS * columns) * sizeof(float));
-    compare_and_close(&back, 0, "convert");
+    compare(&back, 0, "convert");
 
     /* residual_layer_norm over a 16-bit branch that becomes the normed rows; sums of columns of 16 bits */
     both branch = open_both(type, ROWS, columns, 7, aligned);
@@ -251,9 +248,9 @@ static void check_elementwise(const backends *b, vt_type type, int64_t columns, 
     }
     for (int64_t i = 0; i < ROWS * columns; i++) EXPECT_NEAR(sums[ROWS * columns + i], sums[i], 1e-6);
     for (int64_t i = 0; i < columns; i++) EXPECT_NEAR(vectors[3 * columns + i], vectors[2 * columns + i], 1e-5);
-    compare_and_close(&branch, 1, "residual_layer_norm");
-    compare_and_close(&x, 0, "x");
-    compare_and_close(&dy, 0, "dy");
+    compare(&branch, 1, "residual_layer_norm");
+    compare(&x, 0, "x");
+    compare(&dy, 0, "dy");
 }
 
 CUDA_TEST(elementwise_operations_in_16_bits)
@@ -307,7 +304,7 @@ static void check_aligned_norms(const backends *b, int64_t rows, int64_t columns
     float *memory[2];
     for (int i = 0; i < 2; i++) {
         vt_backend *p = i == 0 ? b->plain : b->cuda;
-        float *m = memory[i] = aligned_alloc(64, (size_t)all * sizeof *m), *weight = m + MATRICES * size;
+        float *m = memory[i] = vt_test_owned(aligned_alloc(64, (size_t)all * sizeof *m)), *weight = m + MATRICES * size;
         float *mean = weight + 3 * width, *rstd = mean + tall;
         VT_ASSERT(m != NULL);
         fill_random(m, all, 6, 1);
@@ -325,8 +322,6 @@ static void check_aligned_norms(const backends *b, int64_t rows, int64_t columns
         EXPECT(fabs((double)memory[1][i] - (double)memory[0][i]) <= tolerance * fmax(1, fabs((double)memory[0][i])),
                "%lld x %lld, place %lld: %g instead of %g", (long long)rows, (long long)columns, (long long)i,
                (double)memory[1][i], (double)memory[0][i]);
-    free(memory[0]);
-    free(memory[1]);
 }
 
 CUDA_TEST(aligned_norms_in_float32)
@@ -361,12 +356,12 @@ static void check_gelu_bias(const backends *b, vt_type type, int64_t rows, int64
     guarded third = guarded_random(1, columns, 6, 1);
     b->cuda->gelu_backward_bias(b->cuda, VT_GELU_ERF, x.half, dy.half, dx.half, (vt_matrix){0}, third.matrix.data);
     guarded_compare(&third, &sums[1], 0, "gelu_backward_bias once more");
-    compare_and_close(&own, 0, "gelu_backward_bias, dx");
-    compare_and_close(&again, 0, "gelu_backward_bias, y");
-    compare_and_close(&dx, 0, "gelu_backward_bias without y, dx");
-    compare_and_close(&y, 0, "y");
-    compare_and_close(&x, 0, "x");
-    compare_and_close(&dy, 0, "dy");
+    compare(&own, 0, "gelu_backward_bias, dx");
+    compare(&again, 0, "gelu_backward_bias, y");
+    compare(&dx, 0, "gelu_backward_bias without y, dx");
+    compare(&y, 0, "y");
+    compare(&x, 0, "x");
+    compare(&dy, 0, "dy");
 }
 
 static void check_gelu_bias_in_float32(const backends *b, int64_t rows, int64_t columns)
@@ -407,7 +402,7 @@ CUDA_TEST(patches_of_eight_points)
     enum { CHANNELS = 3, HEIGHT = 16, WIDTH = 24, TOKENS = 2 * 3, COLUMNS = CHANNELS * 64, SIZE = CHANNELS * 16 * 24 };
     static const float mean[CHANNELS] = {1, -2, 300}, inverse_std[CHANNELS] = {0.5f, 4, 0.125f};
     backends b = open_backends(path);
-    float *memory = aligned_alloc(64, (size_t)(2 * SIZE + TOKENS * COLUMNS * 3) * sizeof *memory);
+    float *memory = vt_test_owned(aligned_alloc(64, (size_t)(2 * SIZE + TOKENS * COLUMNS * 3) * sizeof *memory));
     float *fields = memory, *back = memory + SIZE, *patches = back + SIZE;
     fill_random(fields, SIZE, 1, 1);
     for (int kind = 0; kind < 4; kind++) {
@@ -428,7 +423,6 @@ CUDA_TEST(patches_of_eight_points)
         b.cuda->patches_store(b.cuda, &grid, actual, mean, inverse_std, back);
         for (int i = 0; i < SIZE; i++) EXPECT_NEAR(back[i], fields[i], 1e-4);
     }
-    free(memory);
     close_backends(&b);
 }
 

@@ -190,7 +190,7 @@ static void compare_halves(const gpu_attention *a, const gpu_attention *b, bool 
     uint16_t *values[2];
     for (int i = 0; i < 2; i++) {
         vt_backend *backend = i == 0 ? a->backend : b->backend;
-        values[i] = malloc((size_t)count * sizeof(uint16_t));
+        values[i] = vt_test_owned(malloc((size_t)count * sizeof(uint16_t)));
         VT_ASSERT(values[i] != NULL);
         backend->copy_to_host(backend, values[i], both[i]->half, (size_t)count * sizeof(uint16_t));
     }
@@ -202,8 +202,6 @@ static void compare_halves(const gpu_attention *a, const gpu_attention *b, bool 
     }
     EXPECT(worst <= units * half_unit(both[0]->type) * largest, "%s in %s: off by %g of %g",
            gradients ? "gradients" : "out", half_name(both[0]->type), worst, largest);
-    free(values[0]);
-    free(values[1]);
 }
 
 static void compare_log_sums(const gpu_attention *a, const gpu_attention *b, int64_t count)

@@ -104,9 +104,9 @@ static operand make(vt_type type, int64_t rows, int64_t columns, uint64_t seed)
 {
     const int64_t stride = columns + GAP;
     const size_t bytes = ((size_t)(rows * stride) * sizeof(float) + 255) / 256 * 256;
-    operand o = {.memory = aligned_alloc(256, bytes), /* alignments are part of a choice */
-                 .wide = vt_matrix_make(malloc((size_t)(rows * columns) * sizeof(float)), rows, columns)};
-    VT_ASSERT(o.memory != NULL && o.wide.data != NULL);
+    operand o = {.memory = vt_test_owned(aligned_alloc(256, bytes)), /* alignments are part of a choice */
+                 .wide =
+                     vt_matrix_make(vt_test_owned(malloc((size_t)(rows * columns) * sizeof(float))), rows, columns)};
     memset(o.memory, 0, bytes);
     o.own = (vt_matrix){.data = o.memory, .rows = rows, .columns = columns, .stride = stride, .type = type};
     fill_random(o.wide.data, rows * columns, seed, 1);
@@ -124,16 +124,8 @@ static operand make(vt_type type, int64_t rows, int64_t columns, uint64_t seed)
     return o;
 }
 
-static void drop_all(int count, operand *const *all)
-{
-    for (int i = 0; i < count; i++) {
-        free(all[i]->memory);
-        free(all[i]->wide.data);
-    }
-}
-
 /* May be off by this many roundings of the largest. */
-static void compare_and_close(operand *o, double units, const char *what)
+static void compare(operand *o, double units, const char *what)
 {
     const vt_type type = o->own.type;
     double largest = 0, worst = 0;
@@ -153,8 +145,6 @@ static void compare_and_close(operand *o, double units, const char *what)
     }
     const double unit = type == VT_FLOAT32 ? 0x1p-20 : half_unit(type);
     EXPECT(worst <= units * unit * largest, "%s: off by %g of %g", what, worst, largest);
-    free(o->memory);
-    free(o->wide.data);
 }
 
 static void check_products(vt_type type)
@@ -200,12 +190,12 @@ static void check_products(vt_type type)
         for (int i = 0; i < OUT; i++) EXPECT_NEAR(dbias[0][i], dbias[1][i], 1e-4);
         EXPECT(fake.products == 5, "variant %d: %d products", variant, fake.products);
         EXPECT(!f.state.state.failed, "%s", vt_error_text());
-        compare_and_close(&y, 3, "y"); /* of the bias, of the result, and once more where they are added later */
-        compare_and_close(&hidden, 3, "hidden");
-        compare_and_close(&active, 4, "active");
-        compare_and_close(&dx, 1, "dx");
+        compare(&y, 3, "y"); /* of the bias, of the result, and once more where they are added later */
+        compare(&hidden, 3, "hidden");
+        compare(&active, 4, "active");
+        compare(&dx, 1, "dx");
         operand *const inputs[] = {&x, &weight, &dy};
-        for (int i = 0; i < 3; i++) compare_and_close(inputs[i], 0, "an input");
+        for (int i = 0; i < 3; i++) compare(inputs[i], 0, "an input");
     }
     close_fixture(&f);
 }
@@ -239,7 +229,6 @@ TEST(the_fastest_proposal_serves)
         char *kept = vt_choices_text(f.state.state.choices);
         EXPECT(strstr(kept, "product ") != NULL && !f.state.state.failed);
         free(kept);
-        drop_all(2, (operand *const[]){&x, &dy});
         close_fixture(&f);
     }
 }
@@ -284,7 +273,6 @@ TEST(the_faster_sums_of_a_bias_serve)
         for (int j = 0; j < OUT * IN; j++) EXPECT_NEAR(dweight[0][j], dweight[1][j], 1e-4);
         for (int j = 0; j < OUT; j++) EXPECT_NEAR(dbias[0][j], dbias[1][j], 1e-4);
         free(kept);
-        drop_all(2, (operand *const[]){&x, &dy});
         close_fixture(&f);
     }
 }
@@ -301,7 +289,6 @@ TEST(a_product_that_is_refused)
                strstr(vt_error_text(), ": a status; report it") != NULL,
            "%s", vt_error_text());
     vt_error_clear();
-    drop_all(3, (operand *const[]){&x, &weight, &y});
     close_fixture(&f);
 }
 
@@ -326,7 +313,6 @@ TEST(a_new_shape_ends_a_recording)
     f.state.state.recording = false;
     f.cuda.linear_forward(&f.cuda, less, weight.own, NULL, fewer);
     EXPECT(fake.products == 3 && fake.questions > asked);
-    drop_all(3, (operand *const[]){&x, &weight, &y});
     close_fixture(&f);
 }
 

@@ -12,8 +12,7 @@ static const float mean[CHANNELS] = {1, -2}, inverse_std[CHANNELS] = {0.5f, 4}; 
 static float *make_fields(int64_t height, int64_t width, bool gaps)
 {
     const int64_t plane = height * width, size = BATCH * FIELD_CHANNELS * plane;
-    float *fields = malloc((size_t)size * sizeof *fields);
-    VT_ASSERT(fields != NULL);
+    float *fields = vt_test_owned(malloc((size_t)size * sizeof *fields));
     for (int64_t i = 0; i < size; i++) fields[i] = (float)(i % 977);
     for (int64_t i = 0; i < size && gaps; i++)
         if (i % 5 == 0 || i / plane == FIELD_CHANNELS)
@@ -75,13 +74,12 @@ static void check_half_patches(vt_backend *b, const vt_patch_grid *grid, const f
     guarded wide = guarded_open(rows, columns);
     vt_matrix half = {.rows = rows, .columns = columns, .stride = columns, .type = type};
     int64_t wrong = 0;
-    half.half = malloc((size_t)(rows * columns) * sizeof *half.half);
+    half.half = vt_test_owned(malloc((size_t)(rows * columns) * sizeof *half.half));
     b->patches_load(b, grid, fields, mean, inverse_std, wide.matrix);
     b->patches_load(b, grid, fields, mean, inverse_std, half);
     for (int64_t i = 0; i < rows * columns; i++)
         wrong += half.half[i] != vt_half_round(type, wide.matrix.data[i / columns * wide.matrix.stride + i % columns]);
     EXPECT(wrong == 0, "%lld elements of 16 bits are not the rounded ones", (long long)wrong);
-    free(half.half);
 }
 
 /* The way back: only the fields' points are written. */
@@ -133,7 +131,6 @@ static void check_grid(vt_backend *b, int64_t height, int64_t width, int64_t pat
             if (grid.order == VT_PATCH_CHANNEL_FIRST && grid.missing == VT_MISSING_MEAN && grid.beyond > 0)
                 check_half_patches(b, &grid, fields, type);
     }
-    free(fields);
 }
 
 GPU_TEST(patches_with_gaps_and_beyond_the_edges)
@@ -172,7 +169,6 @@ GPU_TEST(patches_without_gaps_are_the_same)
             }
         }
     }
-    free(fields);
 }
 
 /* ---- loss and metrics ---- */

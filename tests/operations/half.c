@@ -13,9 +13,9 @@ typedef struct {
 static twins open_twins(vt_type type, int64_t rows, int64_t columns, uint64_t seed)
 {
     int64_t count = rows * columns;
-    twins t = {.wide = vt_matrix_make(malloc((size_t)count * sizeof(float)), rows, columns)};
+    twins t = {.wide = vt_matrix_make(vt_test_owned(malloc((size_t)count * sizeof(float))), rows, columns)};
     t.half = t.wide;
-    t.half.half = malloc((size_t)count * sizeof(uint16_t));
+    t.half.half = vt_test_owned(malloc((size_t)count * sizeof(uint16_t)));
     t.half.type = type;
     fill_random(t.wide.data, count, seed, 1);
     for (int64_t i = 0; i < count; i++) {
@@ -23,12 +23,6 @@ static twins open_twins(vt_type type, int64_t rows, int64_t columns, uint64_t se
         t.wide.data[i] = vt_half_widen(type, t.half.half[i]);
     }
     return t;
-}
-
-static void close_twins(twins *t)
-{
-    free(t->half.half);
-    free(t->wide.data);
 }
 
 /* half must equal wide, rounded: the same bits (units 0), or off by this many half_unit of the largest element. */
@@ -111,8 +105,6 @@ static void check_operations(vt_cpu_isa isa, vt_type type)
     b->layer_norm_forward(b, x.wide, bias, bias, 1e-6f, dk.wide, mean, rstd);
     compare(&dk, 0, "layer_norm");
     EXPECT_OK(b->check(b));
-    twins *const all[] = {&x, &k, &v, &out, &dout, &dq, &dk, &dv, &y, &weight};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) close_twins(all[i]);
     vt_backend_close(&b);
 }
 
@@ -148,8 +140,6 @@ static void check_mixed_attention(vt_cpu_isa isa, vt_type type)
     EXPECT(memcmp(dq[0], dq[1], sizeof dq[0]) == 0 && memcmp(dk[0], dk[1], sizeof dk[0]) == 0 &&
            memcmp(dv[0], dv[1], sizeof dv[0]) == 0);
     EXPECT_OK(b->check(b));
-    twins *const all[] = {&q, &k, &v, &dout};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) close_twins(all[i]);
     vt_backend_close(&b);
 }
 
@@ -170,7 +160,7 @@ static vt_matrix copy_apart(const vt_matrix *from, int64_t stride)
 {
     vt_matrix to = *from;
     to.stride = stride;
-    to.half = malloc((size_t)(to.rows * stride) * sizeof *to.half);
+    to.half = vt_test_owned(malloc((size_t)(to.rows * stride) * sizeof *to.half));
     for (int64_t i = 0; i < to.rows * stride; i++) to.half[i] = 0x7fc1;
     for (int64_t r = 0; r < to.rows; r++)
         memcpy(to.half + r * stride, from->half + r * from->stride, (size_t)to.columns * sizeof *to.half);
@@ -198,12 +188,8 @@ static void check_places(vt_cpu_isa isa, int64_t columns)
         b->linear_backward_input(b, left, across.half, result[2]);
         EXPECT(memcmp(results[i], results[0], sizeof results[0]) == 0, "%lld columns, %lld apart", (long long)columns,
                (long long)left.stride);
-        free(left.half);
     }
     EXPECT_OK(b->check(b));
-    close_twins(&x);
-    close_twins(&weight);
-    close_twins(&across);
     vt_backend_close(&b);
 }
 

@@ -36,8 +36,7 @@ static operands open_operands(vt_type type, const sizes *s)
     int64_t all = s->out * (s->in + 2) + 10 * 256;
     for (int i = 0; i < MATRICES; i++) all += shape[i][0] * (shape[i][1] + s->gap);
     const size_t room = ((size_t)all * sizeof(float) + 255) / 256 * 256;
-    operands o = {.memory = aligned_alloc(256, room)};
-    VT_ASSERT(o.memory != NULL);
+    operands o = {.memory = vt_test_owned(aligned_alloc(256, room))};
     memset(o.memory, 0xff, room); /* NaN of every type */
     for (int i = 0; i < MATRICES; i++) {
         const int64_t rows = shape[i][0], columns = shape[i][1], stride = columns + s->gap;
@@ -208,8 +207,6 @@ static void check_products(vt_cpu_isa isa, vt_type type, const sizes *s)
     if (times > 1)
         EXPECT(memcmp(half[0].memory, half[1].memory, half[0].bytes) == 0, "%s, %lld x %lld x %lld: kept choices",
                half_name(type), (long long)s->rows, (long long)s->in, (long long)s->out);
-    for (int i = 0; i < times; i++) free(half[i].memory);
-    free(wide.memory);
 }
 
 /* With 8 numbers and fewer, odd sizes, and those of a model: with and without alignment. */

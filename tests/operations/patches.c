@@ -71,7 +71,7 @@ static void check_against_plain(vt_backend *plain, vt_backend *fast, int64_t pat
     guarded_compare(&actual, &expected, 0, "patches_load");
     for (vt_type type = VT_BFLOAT16; type < VT_TYPE_COUNT; type++) {
         vt_matrix half = {.rows = rows, .columns = columns, .stride = columns, .type = type};
-        half.half = malloc((size_t)(rows * columns) * sizeof *half.half);
+        half.half = vt_test_owned(malloc((size_t)(rows * columns) * sizeof *half.half));
         fast->patches_load(fast, &grid, fields, mean, inverse_std, half);
         int64_t wrong = 0;
         for (int64_t i = 0; i < rows * columns; i++) {
@@ -79,7 +79,6 @@ static void check_against_plain(vt_backend *plain, vt_backend *fast, int64_t pat
             wrong += half.half[i] != vt_half_round(type, value);
         }
         EXPECT(wrong == 0, "%lld elements of 16 bits are not the rounded ones", (long long)wrong);
-        free(half.half);
     }
 }
 

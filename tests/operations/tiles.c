@@ -30,7 +30,7 @@ static twins open_twins(int64_t rows, int64_t columns)
     t.half.type = VT_BFLOAT16;
     t.half.stride = columns + 3;
     t.size = 2 * GUARD + rows * t.half.stride;
-    t.memory = malloc((size_t)t.size * sizeof *t.memory);
+    t.memory = vt_test_owned(malloc((size_t)t.size * sizeof *t.memory));
     for (int64_t i = 0; i < t.size; i++) t.memory[i] = guard_bits;
     t.half.half = t.memory + GUARD;
     for (int64_t r = 0; r < rows; r++)
@@ -51,11 +51,6 @@ static twins random_twins(int64_t rows, int64_t columns, uint64_t seed, float sc
         }
     }
     return t;
-}
-
-static void close_twins(twins *t)
-{
-    free(t->memory);
 }
 
 static float half_at(const twins *t, int64_t row, int64_t column)
@@ -115,12 +110,6 @@ static attention open_attention(const vt_attention_shape *s, float scale)
                        .log_sum = {guarded_open(1, queries * s->heads), guarded_open(1, queries * s->heads)}};
 }
 
-static void close_attention(attention *a)
-{
-    twins *const all[] = {&a->q, &a->k, &a->v, &a->dout, &a->out, &a->dq, &a->dk, &a->dv};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) close_twins(all[i]);
-}
-
 static void forward_on_tiles(vt_backend *b, const vt_attention_shape *s, attention *a)
 {
     b->attention_forward(b, s, a->q.half, a->k.half, a->v.half, a->out.half, a->log_sum[1].matrix.data);
@@ -154,7 +143,6 @@ static void check_attention(vt_backend *plain, vt_backend *b, const vt_attention
         compare(&a.dk, "attention dk");
     }
     EXPECT_OK(b->check(b));
-    close_attention(&a);
 }
 
 TEST(attention_on_tiles)
@@ -211,7 +199,6 @@ static void check_every_weight(vt_backend *plain, vt_backend *b, float rate, int
     b->attention_forward(b, &s, a.q.half, a.k.half, a.v.half, out.matrix, a.log_sum[1].matrix.data);
     guarded_compare(&out, &a.out.wide, 32 * 0x1p-24, "each weight on tiles");
     EXPECT_OK(b->check(b));
-    close_attention(&a);
 }
 
 TEST(every_weight_on_tiles)
@@ -245,7 +232,6 @@ TEST(attention_on_tiles_passes_nan_on)
         EXPECT(isnan(half_at(&a.out, 3, 0)), "isa %d hides a NaN in q", (int)isa);
         EXPECT(!isnan(half_at(&a.out, 4, 0)), "isa %d spreads a NaN in q", (int)isa);
         EXPECT(isnan(half_at(&a.out, 4, 2)), "isa %d hides a NaN in v", (int)isa);
-        close_attention(&a);
         vt_backend_close(&b);
     }
 }
@@ -310,7 +296,6 @@ TEST(bits_on_tiles_do_not_depend_on_threads)
         guarded_check(&dk, "dk on tiles");
         guarded_check(&dv, "dv on tiles");
         vt_backend_close(&b);
-        for (int i = 0; i < COUNT; i++) close_attention(&a[i]);
     }
     vt_backend *again = NULL; /* gives later tests their threads back */
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 2, &again));

@@ -24,7 +24,7 @@ static float *read_input(hid_t file, const char *group, const char *name, int64_
 {
     char path[96];
     snprintf(path, sizeof path, "%s/%s", group, name);
-    return golden_read_float(file, path, count);
+    return vt_test_owned(golden_read_float(file, path, count));
 }
 
 TEST(gelu_is_pytorchs)
@@ -43,8 +43,6 @@ TEST(gelu_is_pytorchs)
                          vt_matrix_make(dx, 1, count), (vt_matrix){0});
         compare(file, group, "output", y, stored);
         compare(file, group, "grad_x", dx, stored);
-        free(x);
-        free(dy);
     }
     vt_backend_close(&b);
     H5Fclose(file);
@@ -68,10 +66,6 @@ static void check_layer_norm(hid_t file, vt_backend *b, const char *group, doubl
     compare(file, group, "grad_x", dx, tolerance);
     compare(file, group, "grad_weight", dweight, tolerance);
     compare(file, group, "grad_bias", dbias, stored);
-    free(x);
-    free(dy);
-    free(weight);
-    free(bias);
 }
 
 TEST(layer_norm_is_pytorchs)
@@ -110,7 +104,6 @@ static void check_attention(hid_t file, vt_backend *b, const char *group)
     compare(file, group, "grad_q", dq, 4 * tolerance);
     compare(file, group, "grad_k", dk, 4 * tolerance);
     compare(file, group, "grad_v", dv, tolerance);
-    for (int i = 0; i < 4; i++) free(in[i]);
 }
 
 TEST(attention_is_pytorchs)
