@@ -187,12 +187,9 @@ TEST(longitudes_run_on)
 static void write_plane(hid_t file, const char *name, const char *units, const double *values)
 {
     const hsize_t extent[2] = {TEST_NC_ROWS, TEST_NC_COLUMNS};
-    hid_t space = H5Screate_simple(2, extent, NULL);
-    hid_t dataset = H5Dcreate2(file, name, H5T_IEEE_F64LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    hid_t dataset = test_dataset(file, name, H5T_IEEE_F64LE, 2, extent, H5T_NATIVE_DOUBLE, values);
     test_nc_text(dataset, "units", units);
     H5Dclose(dataset);
-    H5Sclose(space);
 }
 
 /* Coordinates of every grid point: used if they depend on row or column only, otherwise reported. */

@@ -386,10 +386,7 @@ static void write_odd_file(const char *path, const char *name, hid_t type, int r
 {
     const hsize_t extent[5] = {2, 2, 2, 2, 2};
     hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    hid_t space = H5Screate_simple(rank, extent, NULL);
-    hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    H5Dclose(dataset);
-    H5Sclose(space);
+    H5Dclose(test_dataset(file, name, type, rank, extent, 0, NULL));
     H5Fclose(file);
 }
 

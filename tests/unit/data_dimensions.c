@@ -13,9 +13,8 @@ static void write_named(const char *file_name, const char *variable, const char 
     int rank = 0;
     for (; names[rank] != NULL; rank++) length *= extent[rank] = (hsize_t)sizes[rank];
     float *zeros = vt_test_owned(calloc(length, sizeof *zeros));
-    hid_t file = test_nc_create(file_name), space = H5Screate_simple(rank, extent, NULL);
-    hid_t dataset = H5Dcreate2(file, variable, H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, zeros) >= 0);
+    hid_t file = test_nc_create(file_name);
+    hid_t dataset = test_dataset(file, variable, H5T_IEEE_F32LE, rank, extent, H5T_NATIVE_FLOAT, zeros);
     for (int i = 0; i < rank; i++) {
         test_nc_axis(file, names[i], sizes[i], 0, 1);
         hid_t scale = H5Dopen2(file, names[i], H5P_DEFAULT);
@@ -23,7 +22,6 @@ static void write_named(const char *file_name, const char *variable, const char 
         H5Dclose(scale);
     }
     H5Dclose(dataset);
-    H5Sclose(space);
     H5Fclose(file);
 }
 

@@ -66,16 +66,22 @@ static void write_names(hid_t dataset, const test_fields *fields)
     H5Tclose(type);
 }
 
+hid_t test_dataset(hid_t file, const char *name, hid_t type, int rank, const hsize_t *extent, hid_t memory_type,
+                   const void *values)
+{
+    hid_t space = H5Screate_simple(rank, extent, NULL);
+    hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    VT_ASSERT(values == NULL || H5Dwrite(dataset, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    H5Sclose(space);
+    return dataset;
+}
+
 static void write_coordinate(hid_t file, const char *name, int64_t count)
 {
     hsize_t extent = (hsize_t)count;
     double *values = vt_test_owned(malloc(extent * sizeof *values));
     for (int64_t i = 0; i < count; i++) values[i] = test_latitude(i);
-    hid_t space = H5Screate_simple(1, &extent, NULL);
-    hid_t dataset = H5Dcreate2(file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
-    H5Dclose(dataset);
-    H5Sclose(space);
+    H5Dclose(test_dataset(file, name, H5T_IEEE_F32LE, 1, &extent, H5T_NATIVE_DOUBLE, values));
 }
 
 static float *make_values(const test_fields *fields)

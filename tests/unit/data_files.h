@@ -25,6 +25,10 @@ typedef struct {
     int64_t poison_index;
 } test_fields;
 
+/* A dataset [extent], stored as `type`, of values of `memory_type` (NULL: unwritten); to be closed. */
+hid_t test_dataset(hid_t file, const char *name, hid_t type, int rank, const hsize_t *extent, hid_t memory_type,
+                   const void *values);
+
 /* The value at (time, channel, row, column): different everywhere, and exact in float32 for small files. */
 double test_value(const test_fields *fields, int64_t time, int64_t channel, int64_t row, int64_t column);
 

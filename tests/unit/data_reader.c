@@ -8,6 +8,7 @@
 #include "storage/unpack.h"
 #include "test.h"
 #include "unit/data_files.h"
+#include "unit/netcdf_files.h"
 
 /* ---- filters ---- */
 
@@ -63,28 +64,6 @@ TEST(all_finite_sees_every_place)
 
 enum { TIMES = 6, LEVELS = 3, ROWS = 5, COLUMNS = 7 };
 
-static void write_number(hid_t dataset, const char *name, hid_t type, double value)
-{
-    hsize_t one = 1;
-    hid_t space = H5Screate_simple(1, &one, NULL),
-          attribute = H5Acreate2(dataset, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
-    VT_ASSERT(H5Awrite(attribute, H5T_NATIVE_DOUBLE, &value) >= 0);
-    H5Aclose(attribute);
-    H5Sclose(space);
-}
-
-static void write_axis(hid_t file, const char *name, int count, double first, double step)
-{
-    hsize_t extent = (hsize_t)count;
-    double values[16];
-    for (int i = 0; i < count; i++) values[i] = first + step * i;
-    hid_t space = H5Screate_simple(1, &extent, NULL);
-    hid_t dataset = H5Dcreate2(file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values);
-    H5Dclose(dataset);
-    H5Sclose(space);
-}
-
 static int stored_value(int variable, int time, int level, int row, int column)
 {
     return variable * 5000 + ((time * LEVELS + level) * ROWS + row) * COLUMNS + column - 2000;
@@ -111,9 +90,9 @@ static void write_variable(hid_t file, const char *name, int variable, int level
     hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
     VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
     if (H5Tget_class(type) == H5T_INTEGER) {
-        write_number(dataset, "scale_factor", H5T_IEEE_F64LE, 0.25);
-        write_number(dataset, "add_offset", H5T_IEEE_F64LE, 273.5);
-        write_number(dataset, "_FillValue", H5T_STD_I16LE, -32767);
+        test_nc_number(dataset, "scale_factor", H5T_IEEE_F64LE, 0.25);
+        test_nc_number(dataset, "add_offset", H5T_IEEE_F64LE, 273.5);
+        test_nc_number(dataset, "_FillValue", H5T_STD_I16LE, -32767);
     }
     H5Dclose(dataset);
     H5Pclose(properties);
@@ -126,9 +105,9 @@ static void write_year(bool chunked, bool south_first, int hole)
     const char *paths[2] = {test_path("air.2013.nc"), test_path("era5_2013.nc")};
     for (int i = 0; i < 2; i++) {
         hid_t file = H5Fcreate(paths[i], H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-        write_axis(file, i == 0 ? "latitude" : "lat", ROWS, south_first ? -40 : 40, south_first ? 20 : -20);
+        test_nc_axis(file, i == 0 ? "latitude" : "lat", ROWS, south_first ? -40 : 40, south_first ? 20 : -20);
         if (i == 0) {
-            write_axis(file, "level", LEVELS, 500, 200);
+            test_nc_axis(file, "level", LEVELS, 500, 200);
             write_variable(file, "t2m", 0, 1, H5T_STD_I16BE, chunked, hole);
             write_variable(file, "z", 1, LEVELS, H5T_STD_I16LE, chunked, -1);
         } else {
@@ -230,7 +209,7 @@ TEST(netcdf_missing_values_and_wrong_names)
     options.form.variables = NULL;
     EXPECT_ERROR(vt_dataset_open(&options, &dataset), "netCDF files: say which of their variables are the channels");
     hid_t file = H5Fcreate(test_path("era5_2013.nc"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    write_axis(file, "lat", COLUMNS, 30, -10); /* as if the rows were longitudes */
+    test_nc_axis(file, "lat", COLUMNS, 30, -10); /* as if the rows were longitudes */
     write_variable(file, "u10", 2, 1, H5T_IEEE_F32LE, false, -1);
     H5Fclose(file);
     options.form.variables = "u10";
@@ -243,10 +222,7 @@ static hid_t write_counting(hid_t file, hid_t type)
     const hsize_t extent[3] = {TIMES, ROWS, COLUMNS};
     int values[TIMES * ROWS * COLUMNS];
     for (int i = 0; i < TIMES * ROWS * COLUMNS; i++) values[i] = i % 100 - 30;
-    hid_t space = H5Screate_simple(3, extent, NULL);
-    hid_t dataset = H5Dcreate2(file, "t", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
-    H5Sclose(space);
+    hid_t dataset = test_dataset(file, "t", type, 3, extent, H5T_NATIVE_INT, values);
     return dataset;
 }
 
@@ -283,8 +259,8 @@ TEST(netcdf_numbers_without_a_sign)
         hid_t file = H5Fcreate(test_path("t_2013.nc"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
         hid_t dataset = write_counting(file, types[form / 2]);
         write_string(dataset, "_Unsigned", form % 2 == 0 ? "true" : "True", form % 2 == 0);
-        write_number(dataset, "_FillValue", H5T_STD_I8LE, -31); /* none of the values */
-        write_number(dataset, "missing_value", H5T_STD_I8LE, -1);
+        test_nc_number(dataset, "_FillValue", H5T_STD_I8LE, -31); /* none of the values */
+        test_nc_number(dataset, "missing_value", H5T_STD_I8LE, -1);
         H5Dclose(dataset);
         H5Fclose(file);
         for (int direct = 0; direct < 2; direct++) {
@@ -331,7 +307,7 @@ TEST(netcdf_attributes_that_are_no_numbers)
         if (wrong[w].text != NULL)
             write_string(dataset, wrong[w].attribute, wrong[w].text, true);
         else
-            write_number(dataset, wrong[w].attribute, H5T_IEEE_F64LE, wrong[w].number);
+            test_nc_number(dataset, wrong[w].attribute, H5T_IEEE_F64LE, wrong[w].number);
         H5Dclose(dataset);
         H5Fclose(file);
         vt_dataset *set = NULL;

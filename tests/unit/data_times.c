@@ -19,11 +19,9 @@ static void write_part(const char *name, int first, int count, bool dated)
     for (int i = 0; i < count * TEST_NC_POINTS; i++)
         values[i] = (float)(100 * (first + i / TEST_NC_POINTS) + i % TEST_NC_POINTS);
     for (int i = 0; i < count; i++) times[i] = 6 * (first + i);
-    hid_t file = test_nc_create(name), space = H5Screate_simple(3, extent, NULL);
-    hid_t dataset = H5Dcreate2(file, "t", H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    VT_ASSERT(count <= TEST_NC_MOST && H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
-    H5Dclose(dataset);
-    H5Sclose(space);
+    hid_t file = test_nc_create(name);
+    VT_ASSERT(count <= TEST_NC_MOST);
+    H5Dclose(test_dataset(file, "t", H5T_IEEE_F32LE, 3, extent, H5T_NATIVE_FLOAT, values));
     if (dated) H5Dclose(test_nc_times(file, "time", H5T_IEEE_F64LE, count, times, "hours since 2013-01-01"));
     H5Fclose(file);
 }

@@ -5,18 +5,9 @@
 #include "source/fields/window.h"
 #include "test.h"
 #include "unit/data_files.h"
+#include "unit/netcdf_files.h"
 
 enum { ROWS = 9, COLUMNS = 16, TIMES = 4, CHANNELS = 2 };
-
-static void add_axis(hid_t file, const char *name, int count, const double *values)
-{
-    hsize_t extent = (hsize_t)count;
-    hid_t space = H5Screate_simple(1, &extent, NULL);
-    hid_t dataset = H5Dcreate2(file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
-    H5Dclose(dataset);
-    H5Sclose(space);
-}
 
 /* Latitudes from 80 to -80 in steps of 20; longitudes in steps of `step` from `west` on, from -180 to 180 with
  * `signed_ones`. */
@@ -30,8 +21,8 @@ static void write_grid(const char *name, const test_fields *fields, double west,
     }
     test_fields_write(test_path(name), fields);
     hid_t file = H5Fopen(test_path(name), H5F_ACC_RDWR, H5P_DEFAULT);
-    add_axis(file, "lat", ROWS, latitudes);
-    add_axis(file, "lon", COLUMNS, longitudes);
+    H5Dclose(test_nc_times(file, "lat", H5T_IEEE_F32LE, ROWS, latitudes, NULL));
+    H5Dclose(test_nc_times(file, "lon", H5T_IEEE_F32LE, COLUMNS, longitudes, NULL));
     H5Fclose(file);
 }
 

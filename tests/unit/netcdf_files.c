@@ -36,20 +36,15 @@ hid_t test_nc_variable(hid_t file, const char *name, int times, hid_t type)
     const hsize_t extent[3] = {(hsize_t)times, TEST_NC_ROWS, TEST_NC_COLUMNS};
     int values[TEST_NC_MOST * TEST_NC_POINTS];
     for (int i = 0; i < times * TEST_NC_POINTS; i++) values[i] = 100 * (i / TEST_NC_POINTS) + i % TEST_NC_POINTS;
-    hid_t space = H5Screate_simple(3, extent, NULL);
-    hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    VT_ASSERT(times <= TEST_NC_MOST && H5Dwrite(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
-    H5Sclose(space);
+    VT_ASSERT(times <= TEST_NC_MOST);
+    hid_t dataset = test_dataset(file, name, type, 3, extent, H5T_NATIVE_INT, values);
     return dataset;
 }
 
 hid_t test_nc_times(hid_t file, const char *name, hid_t type, int times, const double *values, const char *units)
 {
     hsize_t extent = (hsize_t)times;
-    hid_t space = H5Screate_simple(1, &extent, NULL);
-    hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
-    H5Sclose(space);
+    hid_t dataset = test_dataset(file, name, type, 1, &extent, H5T_NATIVE_DOUBLE, values);
     if (units != NULL) test_nc_text(dataset, "units", units);
     return dataset;
 }

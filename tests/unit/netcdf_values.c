@@ -16,16 +16,10 @@ TEST(netcdf_variables_once)
     test_nc_expect_error("[]", "variables: '[]' names none");
     test_nc_expect_error("t@", "variables: 't@' is no variable with a level");
     test_nc_expect_error("time", "'time' has 1 dimensions");
-    const hsize_t extent[4] = {4, 2, TEST_NC_ROWS, TEST_NC_COLUMNS}, two = 2;
-    const double levels[2] = {500, 850};
-    hid_t file = test_nc_create("x_2013.nc"), space = H5Screate_simple(4, extent, NULL);
-    H5Dclose(H5Dcreate2(file, "z", H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-    H5Sclose(space);
-    space = H5Screate_simple(1, &two, NULL);
-    hid_t level = H5Dcreate2(file, "level", H5T_IEEE_F64LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    H5Dwrite(level, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, levels);
-    H5Dclose(level);
-    H5Sclose(space);
+    const hsize_t extent[4] = {4, 2, TEST_NC_ROWS, TEST_NC_COLUMNS};
+    hid_t file = test_nc_create("x_2013.nc");
+    H5Dclose(test_dataset(file, "z", H5T_IEEE_F32LE, 4, extent, 0, NULL));
+    test_nc_axis(file, "level", 2, 500, 350);
     H5Dclose(test_nc_variable(file, "z500", 4, H5T_IEEE_F32LE));
     H5Fclose(file);
     test_nc_expect_error("[z@500, z@850, z@500.0]", "variables: channel 2 (z500.0) is channel 0 (z500) once more");
@@ -75,9 +69,8 @@ TEST(netcdf_grids_agree)
 TEST(netcdf_versions_of_era5)
 {
     const hsize_t extent[4] = {4, 2, TEST_NC_ROWS, TEST_NC_COLUMNS};
-    hid_t file = test_nc_create("x_2013.nc"), space = H5Screate_simple(4, extent, NULL);
-    H5Dclose(H5Dcreate2(file, "t", H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-    H5Sclose(space);
+    hid_t file = test_nc_create("x_2013.nc");
+    H5Dclose(test_dataset(file, "t", H5T_IEEE_F32LE, 4, extent, 0, NULL));
     test_nc_axis(file, "expver", 2, 1, 4);
     H5Fclose(file);
     test_nc_expect_error("t", "'t' comes in 2 versions of ERA5 (its second dimension is 'expver')");
