@@ -63,6 +63,9 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
     VT_TRY(vt_output_check_file("--output", options->output));
     VT_CHECK(force || !vt_output_exists(options->output), "predict: %s exists already; give --force to replace it",
              options->output);
+    const size_t length = strlen(options->output);
+    VT_CHECK(length > 3 && strcmp(options->output + length - 3, ".nc") == 0,
+             "predict: --output=%s: expected a name that ends in .nc, as it is a NetCDF file", options->output);
     VT_TRY(vt_checkpoint_find(named, VT_CHECKPOINT_TO_SHOW, checkpoint));
     options->checkpoint = *checkpoint;
     VT_TRY(vt_forecaster_configure(options->checkpoint, other_count, others, launch->world_size, config));

@@ -47,14 +47,26 @@ static void end(vt_sample_trace *trace, bool written, int64_t step)
     vt_log_warning("can't write %s: %s; it ends in step %lld", trace->path, strerror(reason), (long long)step);
 }
 
+/* A field of a .csv file: in quotes, and quotes in it doubled. */
+static void print_quoted(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (; *text != '\0'; text++) {
+        if (*text == '"') fputc('"', file);
+        fputc(*text, file);
+    }
+    fputs("\"\n", file);
+}
+
 void vt_sample_trace_add(vt_sample_trace *trace, int64_t step, int64_t epoch, const vt_batch *batch)
 {
     if (trace == NULL || trace->file == NULL || batch->samples == NULL) return;
     for (int64_t i = 0; i < batch->sample_count; i++) {
         char place[4096];
         vt_source_describe(batch->source, batch->samples[i], place, sizeof place);
-        fprintf(trace->file, "%lld,%lld,%lld,%lld,\"%s\"\n", (long long)step, (long long)epoch,
-                (long long)(batch->first_in_batch + i), (long long)batch->samples[i], place);
+        fprintf(trace->file, "%lld,%lld,%lld,%lld,", (long long)step, (long long)epoch,
+                (long long)(batch->first_in_batch + i), (long long)batch->samples[i]);
+        print_quoted(trace->file, place);
     }
     if (ferror(trace->file) || fflush(trace->file) != 0) end(trace, false, step);
 }

@@ -22,7 +22,7 @@ typedef struct {
     int phase; /* under way; phase_count: none is */
     vt_request request;
     int64_t place; /* of the bucket in the room of its unit (ZeRO 2 and 3) */
-    double begun, ended;
+    double begun;
 } bucket_state;
 
 /* Two units lie whole in memory at a time: the one in use and the one before or after it. */

@@ -84,15 +84,15 @@ static void log_samples(const vt_opening *opening)
     const vt_loop_length *length = &opening->length;
     log_limit(opening->training, "limit_nsamples");
     log_limit(opening->validation, "limit_nsamples_val");
-    vt_log_info("samples: %lld for training, %lld for validation; %lld epochs of %lld steps",
+    vt_log_info("samples: %lld for training, %lld for validation; %lld epoch%s of %lld steps",
                 (long long)opening->training->sample_count, (long long)opening->validation->sample_count,
-                (long long)length->epochs, (long long)length->steps_per_epoch);
+                (long long)length->epochs, length->epochs == 1 ? "" : "s", (long long)length->steps_per_epoch);
     if (length->steps_per_epoch < opening->batches)
         vt_log_info("num_iters %lld is less than an epoch of %lld steps: training for %lld steps",
                     (long long)config->num_iters, (long long)opening->batches, (long long)config->num_iters);
     else if (config->num_iters != VT_UNSET_INTEGER && length->steps != config->num_iters)
-        vt_log_info("num_iters %lld makes %lld whole epochs, %lld steps", (long long)config->num_iters,
-                    (long long)length->epochs, (long long)length->steps);
+        vt_log_info("num_iters %lld makes %lld whole epoch%s, %lld steps", (long long)config->num_iters,
+                    (long long)length->epochs, length->epochs == 1 ? "" : "s", (long long)length->steps);
 }
 
 static void log_model(const vt_opening *opening)

@@ -359,8 +359,8 @@ static void log_finished(const run_state *run)
     if (most != VT_UNSET_INTEGER && most > step)
         vt_log_info("num_iters %lld: after %lld steps no whole epoch of %lld is left", (long long)most, (long long)step,
                     (long long)run->length.steps_per_epoch);
-    vt_log_info("the run is finished: %lld epochs are done, %lld steps; nothing is left to do",
-                (long long)run->progress.epoch, (long long)step);
+    vt_log_info("the run is finished: %lld epoch%s done, %lld steps; nothing is left to do",
+                (long long)run->progress.epoch, run->progress.epoch == 1 ? " is" : "s are", (long long)step);
 }
 
 static void log_result(const run_state *run, const vt_validation *last)

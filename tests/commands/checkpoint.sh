@@ -257,7 +257,7 @@ test_resumed_with_more_steps() {
     train --num_epochs=2 --lr_schedule=none --run_num=whole >/dev/null
     train --num_iters=3 --lr_schedule=none --run_num=parts >/dev/null
     train --num_iters=3 --lr_schedule=none --run_num=parts --resume >printed
-    contains "$(cat printed)" "the run is finished: 1 epochs are done, 3 steps"
+    contains "$(cat printed)" "the run is finished: 1 epoch is done, 3 steps"
     fails 1 train --num_iters=5 --lr_schedule=none --run_num=parts --resume --seed=1
     contains "$output" "lies in the midst of an epoch"
     train --num_iters=5 --lr_schedule=none --run_num=parts --resume >printed
@@ -311,7 +311,7 @@ test_nothing_to_resume() {
     contains "$(cat printed)" "--resume: there is no checkpoint in $RUNS/00/checkpoints, so the run starts afresh"
     cp $RUNS/00/metrics.csv before
     train --num_epochs=1 --resume >printed
-    contains "$(cat printed)" "the run is finished: 1 epochs are done"
+    contains "$(cat printed)" "the run is finished: 1 epoch is done"
     cmp before $RUNS/00/metrics.csv
     fails 1 train --num_epochs=1 --resume=nowhere
     contains "$output" "nowhere: No such file or directory; expected"

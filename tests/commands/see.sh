@@ -390,6 +390,8 @@ test_predict() {
     [ -p pipe ]
     fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=nowhere/h.nc
     contains "$output" "--output=nowhere/h.nc: nowhere/: No such file or directory; make the directory first"
+    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=h.txt
+    contains "$output" "--output=h.txt: expected a name that ends in .nc"
     fails 1 "$VITRAIN" predict --checkpoint=$best --time= --output=h.nc
     contains "$output" "predict: --time= has no value"
     fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=h.nc --steps=0

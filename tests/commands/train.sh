@@ -172,7 +172,10 @@ EOF
     train --seed=98765432101 --sample_trace >/dev/null
     python3 order.py "$TOP/docs/data.md" 98765432101 60 8 runs/demo/1CPU/00/logs/samples-0.csv
     refuted python3 order.py "$TOP/docs/data.md" 333 60 8 runs/demo/1CPU/00/logs/samples-0.csv
-    # going on from the middle of an epoch gives the same rows
+    ln -s data 'da"ta'
+    train --sample_trace --run_num=quoted --data_dir='da"ta' --num_epochs=1 >/dev/null
+    grep -q ',"da""ta/train/2001.h5, time 5"$' runs/demo/1CPU/quoted/logs/samples-0.csv
+    # a run that is resumed in the middle of an epoch gives the same rows
     train --seed=98765432101 --sample_trace --run_num=parts --checkpoint_every=10 >/dev/null
     train --seed=98765432101 --sample_trace --run_num=parts --resume=runs/demo/1CPU/parts/checkpoints/step-00000010 >/dev/null
     cmp runs/demo/1CPU/00/logs/samples-0.csv runs/demo/1CPU/parts/logs/samples-0.csv

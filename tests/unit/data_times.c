@@ -229,10 +229,10 @@ TEST(files_of_one_month_each)
         vt_dataset_close(&dataset);
     }
     vt_dataset *dataset = NULL;
-    options.form.time_step = "6h"; /* a time_step that the dates contradict leaves no sample */
+    options.form.time_step = "6h"; /* the dates contradict it */
     options.directory = test_path("months");
-    EXPECT(vt_dataset_open(&options, &dataset) == VT_ERROR);
-    vt_error_clear();
+    EXPECT_ERROR(vt_dataset_open(&options, &dataset),
+                 "hold the times 2013-01-16 12:00 and 2013-02-15 00:00, which are not 6h apart, as time_step says");
 }
 
 /* ---- times that occur twice ---- */

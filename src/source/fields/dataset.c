@@ -288,6 +288,23 @@ static void try_some(vt_dataset *dataset, int64_t first)
     for (int64_t i = 0; i < count; i++) dataset->files[first + i].tried = survive;
 }
 
+/* Files of one time each leave no sample if time_step is not the time between them. */
+static vt_status check_time_step(const vt_dataset *dataset)
+{
+    vt_status status = VT_OK;
+    const vt_set_piece *first = dataset->pieces, *second = first + 1;
+    char dates[2][VT_DATE_SIZE];
+    if (dataset->source.sample_count > 0 || dataset->time_step == NULL || dataset->piece_count < 2) return VT_OK;
+    if (!first->proven || !second->proven || first->times > 1 || first->file == second->file) return VT_OK;
+    VT_CHECK(vt_date_after(first->date, dataset->minutes_a_time).minutes == second->date.minutes,
+             "%s '%s': its first two files hold the times %s and %s, which are not %s apart, as time_step says; "
+             "leave time_step out",
+             dataset->options.option_name, dataset->options.directory, vt_date_format(first->date, dates[0]),
+             vt_date_format(second->date, dates[1]), dataset->time_step);
+done:
+    return status;
+}
+
 static vt_status open_files(vt_dataset *dataset)
 {
     vt_status status = VT_OK;
@@ -307,6 +324,7 @@ static vt_status open_files(vt_dataset *dataset)
         vt_log_warning("%lld files of %s in all have gaps between their times", (long long)dataset->gaps,
                        options->directory);
     vt_dataset_join_pieces(dataset);
+    VT_TRY(check_time_step(dataset));
     VT_CHECK(dataset->source.sample_count > 0,
              "%s '%s': no file is long enough for one sample, which spans %lld times (n_history %lld, dt %lld)",
              options->option_name, options->directory, (long long)(options->dt * (options->history + 1) + 1),
