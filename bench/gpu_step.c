@@ -83,7 +83,7 @@ static vt_status open_trainer(side *s)
     float *stds = vt_allocate((size_t)channels, sizeof *stds, "the bench");
     double *latitudes = vt_allocate((size_t)height, sizeof *latitudes, "the bench");
     for (int64_t c = 0; c < channels; c++) stds[c] = 1;
-    /* a cosine so long that the rate stays what it is */
+    /* a cosine so long that the rate stays constant */
     vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 1000000000};
     VT_TRY(vt_trainer_plan(config, &data, &plan));
     s->step_flops = plan.step_flops;
@@ -99,8 +99,8 @@ done:
     return status;
 }
 
-/* A device finds the batch where a step reads it, as PyTorch's side does: nothing is copied in a step, and no memory is
- * held for batches on their way. */
+/* The batch is in the device's memory where a step reads it, as on PyTorch's side: a step copies nothing, and no memory
+ * is reserved for batches being uploaded. */
 static vt_status place_batch(side *s, int64_t input_count, int64_t target_count)
 {
     vt_status status = VT_OK;
@@ -118,8 +118,7 @@ done:
     return status;
 }
 
-/* The GPU's free memory when nothing but its context is there, as the other side counts: what libraries take is
- * counted. */
+/* The GPU's free memory when only its context exists, as the other side counts: memory that libraries take counts. */
 static double free_beside_context(const vt_config *config)
 {
     size_t bytes = 0;
@@ -132,8 +131,8 @@ static double free_beside_context(const vt_config *config)
     return (double)bytes;
 }
 
-/* The most memory that was ever taken, as far as it was seen: the other side's allocator keeps all that it ever took,
- * so what trials of the first step took counts here, too. `steady`: what is taken now. */
+/* The most memory that was ever taken, as far as it was observed: the other side's allocator keeps everything that it
+ * ever took, so memory of the first step's trials counts here, too. `steady`: what is taken now. */
 static double memory_taken(const side *s, double *steady)
 {
     vt_backend *backend = s->backend;
@@ -178,8 +177,8 @@ done:
     return status;
 }
 
-/* Classes of operations, by how their names begin; the first that fits. Forward's GELU is a part of
- * linear_gelu_forward: of the products' time. */
+/* Classes of operations by the beginning of their names; the first match counts. Forward's GELU is part of
+ * linear_gelu_forward, so of the products' time. */
 static const char *class_of(const char *operation)
 {
     static const char *const classes[][2] = {{"linear", "products and forward's GELU"},
@@ -233,7 +232,7 @@ static vt_status print_classes(side *s)
 {
     double seconds = 0, loss = 0;
     vt_times_open(s->backend);
-    vt_profile_pretend(true); /* as it is, not replayed */
+    vt_profile_pretend(true); /* run directly, not replayed */
     vt_status status = run_step(s, &seconds, &loss);
     vt_profile_pretend(false);
     if (status == VT_OK) print_times(s->trainer, seconds);
@@ -270,7 +269,7 @@ int main(int argument_count, char **arguments)
     opened = vt_clock_seconds() - begin;
     if (s.parameters == NULL) {
         VT_TRY(run_step(&s, &seconds, &loss));
-        /* to beyond the recording of the step, which takes memory, too */
+        /* until the step has been recorded, which takes memory, too */
         for (int i = 0; i < 3; i++) VT_TRY(run_step(&s, &later, &loss));
     }
     double steady, taken = memory_taken(&s, &steady);

@@ -1,4 +1,4 @@
-/* What `vitrain plan` says of layouts beside what they take on this machine.
+/* Compares what `vitrain plan` predicts for layouts with measurements on this machine.
  *
  *     plan_layout memory [--name=value of a configuration ...]
  *
@@ -6,7 +6,7 @@
  *
  *     plan_layout time [--steps=N] [--name=value ...] [-- --name=value ...]...
  *
- * measures the machine as these ranks find it, makes N steps in each layout, measures the machine again, three times
+ * measures the machine with these ranks, makes N steps in each layout, measures the machine again, three times
  * over, and compares the times of steps with what is reckoned from the measurements before and after them. Each `--`
  * begins a layout, whose settings are those before the first `--` and its own; without one there is one layout.
  *
@@ -33,7 +33,7 @@ enum { WITHIN = 0, MEMORY_OUTSIDE = 3, TIME_OUTSIDE = 4, TIME_OUTSIDE_BUSY = 5 }
 #define TIME_MARGIN 0.3
 #define BUSY_SHARE 0.1
 
-/* One layout at work. */
+/* A running layout. */
 typedef struct {
     vt_config *config;
     vt_world *world;
@@ -43,7 +43,8 @@ typedef struct {
     vt_batch batch;
     float *fields[2], *means, *stds;
     double *latitudes;
-    double measured[ROUNDS], predicted[ROUNDS + 1]; /* seconds of a step; the predictions of each look at the machine */
+    double measured[ROUNDS],
+        predicted[ROUNDS + 1]; /* seconds of a step; the predictions from each measurement of the machine */
 } layout;
 
 static double most(vt_world *world, double own)
@@ -145,11 +146,11 @@ static void print_layout(const layout *l)
 
 /* ---- memory ---- */
 
-/* Begins to watch for the most. */
+/* Begins to observe the maximum. */
 static void watch_peak(void)
 {
     FILE *file = fopen("/proc/self/clear_refs", "w");
-    if (file == NULL) return; /* then the most since the start counts, which is no less */
+    if (file == NULL) return; /* otherwise the maximum since the start counts, which is no less */
     fputs("5", file);
     fclose(file);
 }
@@ -159,9 +160,9 @@ static double own_peak(void)
     return vt_memory_peak() - vt_memory_shared();
 }
 
-/* The most that this process alone had, in two pairs of steps. The system tells the most of all that is resident, from
- * which what is shared at the end is subtracted: too much where that has grown since, as in the first steps, in which
- * MPI touches what it shares, but not in the second. */
+/* The maximum that this process alone had, in two pairs of steps. The system reports the maximum of all resident
+ * memory, from which the memory that is shared at the end is subtracted: this is too much if that memory has grown
+ * since, as in the first steps, in which MPI touches what it shares, but not in the second pair. */
 static vt_status peak_of_steps(layout *l, double *peak)
 {
     vt_status status = VT_OK;
@@ -189,7 +190,7 @@ static vt_status compare_memory(layout *l, int *verdict)
     VT_TRY(peak_of_steps(l, &peak));
     const double measured = most(l->world, peak - before);
     const double shared = most(l->world, vt_memory_shared());
-    const double planned = /* there are no readers here */
+    const double planned = /* this program has no readers */
         most(l->world, vt_cost_memory(&plan, categories) - (double)plan.ring_bytes);
     const double error = planned / measured - 1;
     *verdict = fabs(error) > MEMORY_MARGIN ? MEMORY_OUTSIDE : WITHIN;
@@ -204,7 +205,7 @@ done:
 /* ---- time ---- */
 
 typedef struct {
-    double wall, busy, own; /* seconds: by the clock, of all cores, and of these ranks */
+    double wall, busy, own; /* seconds: of wall time, of all cores, and of these ranks */
 } cpu_seconds;
 
 static cpu_seconds cpu_used(vt_world *world)
@@ -214,14 +215,14 @@ static cpu_seconds cpu_used(vt_world *world)
     return used;
 }
 
-/* The share of the machine that others had between two looks. */
+/* The part of the machine that other processes had between two observations. */
 static double others_share(cpu_seconds begin, cpu_seconds end)
 {
     double all = (end.wall - begin.wall) * (double)sysconf(_SC_NPROCESSORS_ONLN);
     return fmax(0, (end.busy - begin.busy) - (end.own - begin.own)) / all;
 }
 
-/* Looks at the machine, once for all layouts: they are of the same model and batch. */
+/* Measures the machine, once for all layouts: they have the same model and batch. */
 static vt_status predict(layout *layouts, int count, int look)
 {
     vt_status status = VT_OK;
@@ -230,7 +231,7 @@ static vt_status predict(layout *layouts, int count, int look)
     const layout *first = &layouts[0];
     int64_t local = first->config->global_batch_size / vt_world_ranks(first->world);
     VT_TRY(vt_calibrate(first->config, local > 0 ? local : 1, false, first->world, first->backend, &hardware));
-    for (int i = 0; i < count; i++) { /* as `vitrain plan` has it */
+    for (int i = 0; i < count; i++) { /* like `vitrain plan` */
         VT_TRY(vt_layouts_cost(layouts[i].config, &hardware, &option));
         layouts[i].predicted[look] = option.cost.step;
     }
@@ -238,7 +239,7 @@ done:
     return status;
 }
 
-/* Seconds of a step until the slowest rank is done, the median; the first doesn't count. */
+/* Median seconds of a step until the slowest rank has finished; the first step doesn't count. */
 static vt_status measure_steps(layout *l, int steps, double *seconds)
 {
     vt_status status = VT_OK;
@@ -278,7 +279,7 @@ static int time_verdict(layout *l, double others)
     return others > BUSY_SHARE ? TIME_OUTSIDE_BUSY : TIME_OUTSIDE;
 }
 
-/* Other work comes and goes: each round of steps lies between two looks at the machine. */
+/* Other load comes and goes, so each round of steps lies between two measurements of the machine. */
 static vt_status compare_times(layout *layouts, int count, int steps, int *verdict)
 {
     vt_status status = VT_OK;
@@ -302,7 +303,7 @@ done:
 
 /* ---- */
 
-/* Splits the arguments at each `--`; returns how many layouts they ask for, 0 for what is wrong or too much. */
+/* Splits the arguments at each `--`; returns how many layouts they ask for, 0 for wrong or too many arguments. */
 static int take_arguments(int argument_count, char *const *arguments, int64_t *steps,
                           const char *settings[MOST_LAYOUTS][MOST_SETTINGS])
 {

@@ -1,4 +1,4 @@
-/* Who had the processors: everybody, and this program. */
+/* How much processor time everything together, and this program, used. */
 #ifndef VT_BENCH_PROCESSOR_TIME_H
 #define VT_BENCH_PROCESSOR_TIME_H
 
@@ -6,8 +6,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Seconds that all cores have worked since the machine started, for other guests of the same host, too; 0 where the
- * system doesn't tell. */
+/* Seconds that all cores have worked since the machine started, including other guests of the same host; 0 if the
+ * system doesn't say. */
 static inline double busy_seconds(void)
 {
     double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, interrupts = 0, soft = 0, stolen = 0;
@@ -19,7 +19,7 @@ static inline double busy_seconds(void)
     return read < 8 ? 0 : (user + nice + system + interrupts + soft + stolen) / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* What this process, or its ended children, have of it: RUSAGE_SELF, RUSAGE_CHILDREN. */
+/* The part of this process, or of its ended children: RUSAGE_SELF, RUSAGE_CHILDREN. */
 static inline double own_seconds(int who)
 {
     struct rusage usage;

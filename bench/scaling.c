@@ -30,9 +30,9 @@ static const char *const model[] = {"img_size", "[90, 180]", "patch_size", "6", 
 
 /* ---- a rank: one layout, some steps ---- */
 
-/* What rank 0 writes, a line: seconds of each step follow. */
+/* What rank 0 writes as one line, followed by the seconds of each step. */
 typedef struct {
-    double waited;                                                  /* share of the time, mean over the ranks */
+    double waited;                                                  /* fraction of the time, mean over the ranks */
     vt_volume counted[VT_TRAFFIC_COUNT], formula[VT_TRAFFIC_COUNT]; /* of a step of rank 0 */
 } report;
 
@@ -146,7 +146,7 @@ typedef struct {
     int64_t batch;
     double seconds[MOST_STEPS]; /* of all rounds' steps */
     double waited[MOST_STEPS];  /* of all rounds */
-    double others[MOST_STEPS];  /* likewise */
+    double others[MOST_STEPS];  /* the same */
     int count, rounds;
     report last;
 } measured;
@@ -264,7 +264,8 @@ static const struct {
              {"tp 2, cp 2", "tensor_parallel=2 context_parallel=2", 4},
              {"tp 2, dp 2", "tensor_parallel=2", 4}};
 
-/* One rank first. Strong: the same batch on all cores; weak: as many samples and threads a rank as one rank has. */
+/* One rank first. Strong: the same batch on all cores; weak: as many samples and threads for each rank as one rank
+ * has. */
 static int make_layouts(measured *layouts, int most_ranks, int cores, bool weak)
 {
     int count = 0;
@@ -276,7 +277,7 @@ static int make_layouts(measured *layouts, int most_ranks, int cores, bool weak)
             bool wanted = kinds[i].ranks == 0 || kinds[i].ranks == ranks;
             if (!wanted || count == LAYOUTS || (weak && (i > 4 || ranks > cores))) continue;
             measured *layout = &layouts[count++];
-            snprintf(flags, sizeof flags, kinds[i].flags, ranks); /* the number may not be asked for */
+            snprintf(flags, sizeof flags, kinds[i].flags, ranks); /* --ranks may exclude this number */
             *layout = (measured){.name = kinds[i].name, .flags = vt_text_copy(flags), .ranks = ranks};
             layout->threads = weak || ranks > cores ? 1 : cores / ranks;
             layout->batch = weak ? 2 * ranks : 4;

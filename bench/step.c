@@ -25,7 +25,7 @@ typedef struct {
     const char *name;
     const char *settings[16]; /* of vitrain, pairs */
     const char *arguments;    /* of the other side */
-    int rounds, steps;        /* turns of each side, and the steps of a turn: training makes one behind another, too */
+    int rounds, steps; /* turns of each side, and the steps of a turn: as in training, one step follows another */
 } bench_size;
 
 static const bench_size sizes[] = {
@@ -68,7 +68,7 @@ static bool rival_open(rival *r, const char *python, const bench_size *size, boo
     if (pipe(in) != 0 || pipe(out) != 0) return false;
     r->process = fork();
     if (r->process == 0) {
-        vt_threads_roam(); /* on all cores, whatever this program's threads do */
+        vt_threads_roam(); /* on all cores, whatever this program's threads are bound to */
         dup2(in[0], 0);
         dup2(out[1], 1);
         close(in[1]);
@@ -95,7 +95,8 @@ static double rival_turn(rival *r, int steps)
         fflush(r->to);
         seconds += fgets(line, sizeof line, r->from) != NULL ? atof(line) / steps : NAN;
     }
-    usleep(20000); /* its idle threads spin for milliseconds before they sleep: not in the other side's time */
+    usleep(
+        20000); /* its idle threads spin for milliseconds before they sleep: keeps that out of the other side's time */
     return seconds;
 }
 
@@ -199,7 +200,7 @@ done:
     return status;
 }
 
-/* One size in a process of its own, so that its peak memory is its own. */
+/* Runs one size in a process of its own, so that its peak memory is its own. */
 static vt_status run(const bench_size *size, bool half, const char *python, int rounds)
 {
     vt_status status = VT_OK;
