@@ -43,8 +43,7 @@ typedef struct {
     vt_batch batch;
     float *fields[2], *means, *stds;
     double *latitudes;
-    double measured[ROUNDS],
-        predicted[ROUNDS + 1]; /* seconds of a step; the predictions from each measurement of the machine */
+    double measured[ROUNDS], predicted[ROUNDS + 1]; /* seconds of a step; one prediction a measurement */
 } layout;
 
 static double most(vt_world *world, double own)

@@ -95,8 +95,7 @@ static double rival_turn(rival *r, int steps)
         fflush(r->to);
         seconds += fgets(line, sizeof line, r->from) != NULL ? atof(line) / steps : NAN;
     }
-    usleep(
-        20000); /* its idle threads spin for milliseconds before they sleep: keeps that out of the other side's time */
+    usleep(20000); /* until its idle threads, which spin for milliseconds, sleep: not in the other side's time */
     return seconds;
 }
 
