@@ -1,5 +1,5 @@
-# NaN and Inf in files. Reading doesn't look at values that it only copies; a loss that is not finite does, and tells of
-# the place in the file, whatever on_nonfinite says.
+# NaN and Inf in files. Values that are only copied are not checked when they are read; a loss that is not finite triggers
+# the check, and the place in the file is reported, whatever on_nonfinite says.
 
 SETTINGS="--yaml_config=$TOP/config/ViT.yaml --config=base --data_dir=data --img_size=[8,16] --patch_size=4 --embed_dim=16 --depth=1
     --num_heads=2 --n_in_channels=3 --n_out_channels=2 --global_batch_size=4 --num_epochs=2 --expdir=runs --shuffle=false"
@@ -22,7 +22,7 @@ poison() {
 }
 mend() { rm -r data; cp -r good data; }
 
-# ended STEP RUN MESSAGE: with that message, once, after a checkpoint of that step, and with the rows of metrics.csv up to it
+# ended STEP RUN MESSAGE: the run ended with that message, once, after a checkpoint of that step, and metrics.csv has the rows up to it
 ended() {
     [[ $output == *"vitrain: "*"$3"* ]]
     contains "$output" "; the training needs finite values everywhere"
@@ -55,8 +55,8 @@ test_a_bad_value_ends_the_run_and_nothing_is_lost() {
     done
 }
 
-# Where the input has it, and not what is forecast; where only a target has it, the file's last time; infinite ones; in
-# fp16, whose own overflows are another matter.
+# Bad values only in the input, not in the target; only in a target, in the file's last time; infinite ones; in fp16, whose
+# own overflows are different.
 test_wherever_it_is() {
     make_data
     for type in none bf16 fp16; do
@@ -89,7 +89,7 @@ test_wherever_it_is() {
     [ -z "$(ls runs/base/1CPU/first/checkpoints 2>/dev/null)" ]
 }
 
-# A target that is the mean everywhere is no bad value, but has no relative error: the infinite loss is told with its
+# A target equal to the mean everywhere is not a bad value, but has no relative error: the infinite loss is reported with its
 # sample, on the terminal and as the log's last line.
 test_a_loss_that_is_not_finite_is_told_with_its_sample() {
     make_data
@@ -128,7 +128,7 @@ test_other_ways_of_reading() {
     contains "$(cat log)" "WARNING - 2 validation samples could not be read, and others took their place"
 }
 
-# The rank whose part has it tells of it; the others know, and all save and end.
+# The rank that holds the bad value reports it; the others know, and all save and end.
 test_on_two_ranks() {
     needs_mpi
     make_data

@@ -1,7 +1,7 @@
 # The build system, in a copy of the sources: a compiler that only leaves empty files, so that a build takes seconds.
 
-# tools: bin/cc, bin/ar, cuda/bin/nvcc and others, each of which appends its arguments to calls. A program that bin/cc links is $VITRAIN.
-# Where no_mpi is there, programs with mpi.h don't compile.
+# tools: bin/cc, bin/ar, cuda/bin/nvcc and others, each of which appends its arguments to `calls`. A program that bin/cc links is $VITRAIN.
+# If the file no_mpi exists, programs with mpi.h don't compile.
 tools() {
     mkdir -p bin cuda/bin cuda/lib64 cuda/include
     touch cuda/include/cuda_runtime_api.h
@@ -30,7 +30,7 @@ NVCC
     unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES CC CXX CFLAGS CPPFLAGS LDFLAGS NVCC MPI GPU_ARCH BUILD
 }
 
-# sources: a copy of them in ./source, where the test goes on.
+# sources: a copy of them in ./source, where the test continues.
 sources() {
     tools
     mkdir source
@@ -39,7 +39,7 @@ sources() {
     cd source
 }
 
-# build ARGUMENT...: make; $output has what it says, `calls` what it ran.
+# build ARGUMENT...: runs make; $output has its output, `calls` the commands it ran.
 build() {
     : >../calls
     output=$(make "$@" 2>&1) || { echo "make $*: $output"; return 1; }

@@ -1,4 +1,4 @@
-# Checkpoints as a user meets them: going on to the same bits after any end, what is kept, signals, full disks.
+# Checkpoints as a user meets them: resuming to the same bits after any end, which ones are kept, signals, full disks.
 
 small_data() {
     "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=61 --valid_steps=13 >/dev/null
@@ -13,7 +13,7 @@ train() { "$VITRAIN" $SMALL "$@"; }
 figures() { cut -d, -f1-5 "$RUNS/$1/metrics.csv"; }
 kept() { ls "$RUNS/$1/checkpoints" | tr '\n' ' '; }
 
-# The run must have ended as one that never stopped: figures, log of the epochs' losses, parameters and moments.
+# The run must have ended like one that never stopped: figures, log of the epochs' losses, parameters and moments.
 same_run() { # TAG EXPECTED_TAG
     cmp <(figures "$1") <(figures "$2")
     cmp <(losses "$1") <(losses "$2")
@@ -21,7 +21,7 @@ same_run() { # TAG EXPECTED_TAG
 }
 # Each once: a run that was killed before the epoch's checkpoint logs the epoch again.
 losses() { grep -ho 'Avg [a-z]* loss=.*' "$RUNS/$1/out.log" | sort -u; }
-# The shard's tensors follow its id, whose 32 random digits are blotted out.
+# The shard's tensors follow its id, whose 32 random digits are replaced.
 tensors() {
     local shard; shard=$(ls "$RUNS/$1"/checkpoints/step-*/shard-*.h5 | tail -n 1)
     local id; id=$(grep -aoE '[0-9a-f]{32}' "$shard" | head -n 1)
@@ -57,7 +57,7 @@ test_resumed_at_the_end_of_an_epoch() {
     [ "$(grep -c 'DONE ---- rank 0' $RUNS/parts/out.log)" -eq 2 ]
 }
 
-# Files that something else has rewritten (line ends of Windows) are not lost: the run begins new ones beside them.
+# Files that another program has rewritten (line ends of Windows) are not lost: the run begins new ones beside them.
 test_rows_that_cannot_be_gone_on_with_are_kept() {
     small_data
     train --num_epochs=1 >/dev/null
@@ -129,7 +129,7 @@ test_max_time() {
     train --num_epochs=1 --max_time=00:10:00 --run_num=quick >/dev/null
 }
 
-# In the epoch's last step, or in its validation: the epoch is told of once, and whole.
+# In the epoch's last step, or in its validation: the epoch is reported once, and completely.
 test_stopped_at_the_end_of_an_epoch() {
     "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=200 --valid_steps=200 >/dev/null
     local steps line one="--num_iters=1 --embed_dim=64 --depth=8 --cpu_isa=plain" # tenths of a second
@@ -152,7 +152,7 @@ test_stopped_at_the_end_of_an_epoch() {
 test_a_second_interrupt_ends_at_once() {
     small_data
     "$VITRAIN" synth slow --img_size=[64,128] --channels=3 --years=1 --steps_per_year=140 --valid_steps=13 >/dev/null
-    # one step takes seconds, so both signals come within it
+    # one step takes seconds, so both signals arrive during it
     start_run twice 0 $ENDLESS --data_dir=slow --img_size=[64,128] --embed_dim=128 --depth=8 --global_batch_size=128 --cpu_isa=plain
     sleep 0.5
     kill -INT $run
@@ -191,7 +191,7 @@ test_parameters_of_another_run() {
     [ "$(ls $RUNS)" = "$(printf '00\ntuned')" ] || { ls $RUNS; return 1; } # the run of this tag stays what it was
 }
 
-# As a requeued job goes on: from its own newest checkpoint once it has one, not from where it once began.
+# As a requeued job continues: from its own newest checkpoint once it has one, not from the one that it began with.
 test_resumed_from_the_newest_of_its_own() {
     small_data
     train --num_epochs=2 --keep_last=9 --run_num=a --lr_schedule=none >/dev/null
@@ -212,7 +212,7 @@ test_resumed_from_the_newest_of_its_own() {
     contains "$(cat printed)" "resuming from $RUNS/d/checkpoints/step-00000007: step 7, epoch 2"
 }
 
-# What stood in the directory is another history than the checkpoint's, and stays whole beside it.
+# Earlier content of the directory belongs to another history than the checkpoint's, and is kept beside it.
 test_resumed_from_another_run() {
     small_data
     train --num_epochs=3 --run_num=a --lr=1e-7 >/dev/null
@@ -227,14 +227,14 @@ test_resumed_from_another_run() {
     diff -r before $RUNS/a.old-*
     [ "$(figures a | cut -d, -f1 | tr '\n' ' ')" = "step 8 9 10 11 12 13 14 " ]
     [ "$(kept a)" = "best step-00000014 " ] || { kept a; return 1; }
-    # its own are its own by any path
+    # its own checkpoints are recognised by any path
     ln -s "$PWD/$RUNS/a" link
     train --num_epochs=3 --run_num=a --resume=link/checkpoints/best --lr=1e-9 >printed
     contains "$(cat printed)" "resuming from link/checkpoints/best: step 14, epoch 3"
     [ "$(figures a | wc -l)" -eq 15 ] || { figures a; return 1; }
 }
 
-# Each future that was not to be is kept, and `best` names no checkpoint of one.
+# Each abandoned continuation is kept, and `best` names no checkpoint of one.
 test_set_aside_twice() {
     small_data
     train --num_epochs=3 --keep_last=9 --lr=1e-7 >/dev/null
@@ -251,7 +251,7 @@ test_set_aside_twice() {
     [ "$(readlink $kept/best)" = step-00000007 ]
 }
 
-# An epoch that num_iters had ended early goes on; the end is where num_iters says.
+# An epoch that num_iters had ended early continues; the end is where num_iters says.
 test_resumed_with_more_steps() {
     small_data
     train --num_epochs=2 --lr_schedule=none --run_num=whole >/dev/null
@@ -284,7 +284,7 @@ test_resumed_with_another_batch() {
     done
 }
 
-# ctrl-C goes to all of `vitrain | tee log`: who reads the log may be gone before the checkpoint is saved.
+# ctrl-C goes to all of `vitrain | tee log`: the reader of the log may have ended before the checkpoint is saved.
 test_stopped_together_with_the_reader_of_its_log() {
     small_data
     mkfifo pipe
@@ -364,7 +364,7 @@ test_a_damaged_checkpoint() {
     contains "$output" "step-00000014/shard-00000-of-00001.h5: No such file or directory; the checkpoint is not whole"
 }
 
-# A full disk, by a limit on the size of a file, which the checkpoint is the first to pass.
+# A full disk, simulated by a limit on the size of files, which the checkpoint is the first to exceed.
 test_a_full_disk_at_a_checkpoint() {
     small_data
     train --num_epochs=1 >/dev/null
@@ -377,7 +377,7 @@ test_a_full_disk_at_a_checkpoint() {
     contains "$(cat printed)" "resuming from $RUNS/00/checkpoints/step-00000007: step 7, epoch 2"
 }
 
-# A checkpoint's parameters as .safetensors, and a run that begins with them: the same as one that begins with the checkpoint.
+# A checkpoint's parameters as .safetensors, and a run that begins with them: equal to one that begins with the checkpoint.
 test_export_and_back() {
     small_data
     train --num_epochs=1 >/dev/null

@@ -70,7 +70,7 @@ test_flag_errors() {
         fails 1 "$VITRAIN" $1 $2
         contains "$output" "$1: unknown flag ${2%=*}; did you mean $3? \`vitrain $1 --help\` says which there are"
     done
-    # an option's name, nearly: still the subcommand's help
+    # an option's name, slightly wrong: still the subcommand's help
     error "$VITRAIN" evaluate --embd_dim=64
     contains "$message" "evaluate: unknown flag --embd_dim; did you mean --embed_dim? \`vitrain evaluate --help\` says"
     for words in "export --ouput=x --output" "report --ouput=x --output" "inspect --verfy --verify" "synth --chanels=3 --channels"; do
@@ -129,7 +129,7 @@ test_no_permission() {
     contains "$message" "closed.yaml: Permission denied"
 }
 
-# Which of the files was read shows in which configurations are missed.
+# The error about a missing configuration shows which file was read.
 test_where_the_file_is_found() {
     local program
     mkdir -p beside/config beside/build away here/config
@@ -164,7 +164,7 @@ test_file_from_a_pipe() {
     contains "$(cat stderr)" "/dev/stdin:1:19: embed_dim: 'piped' is not a whole number"
 }
 
-# The tutorials' file, and what it names is not here: the data is what is missed, not a key.
+# The tutorials' file, whose data are not here: the error is about the data, not about a key.
 test_tutorial_file() {
     for name in base short short_opt older wide wide_te; do
         error "$VITRAIN" --yaml_config="$TOP/tests/commands/tutorial.yaml" --config=$name --amp_mode=none \

@@ -1,4 +1,4 @@
-# Coordinates, times, units and missing values: what files say of themselves, in every command.
+# Coordinates, times, units and missing values: how files describe themselves, in every command.
 
 needs_h5py() {
     python=${PYTHON:-python3}
@@ -11,8 +11,8 @@ train() {
         --n_in_channels=2 --n_out_channels=2 --global_batch_size=4 --num_epochs=1 --expdir=runs "$@"
 }
 
-# sets: two years of the same numbers in several forms, each a folder: plain `fields`; `fields` turned, packed, of another
-# name of the latitudes; netCDF variables with dimension scales, turned and packed; with gaps.
+# sets: two years of the same numbers in several forms, each a folder: plain `fields`; `fields` reversed, packed, with another
+# name of the latitudes; netCDF variables with dimension scales, reversed and packed; with gaps.
 sets() {
     "$python" - <<'PYTHON'
 import os

@@ -1,6 +1,6 @@
-# `vitrain synth` and `vitrain stats` from outside: what they write, what they refuse, what a full disk leaves behind.
+# `vitrain synth` and `vitrain stats` from outside: what they write, what they refuse, and what remains after a full disk.
 
-# No unfinished file is left below DIR.
+# No unfinished file remains below DIR.
 no_remains() {
     local left
     left=$(find "$1" -name '.*.partial')
@@ -45,7 +45,7 @@ test_synth_loses_nothing() {
     small data >/dev/null
     cp data/train/2001.h5 before
     fails 1 small data --seed=1
-    contains "$output" "data/train/2001.h5 is there already"
+    contains "$output" "data/train/2001.h5 exists already"
     cmp before data/train/2001.h5
     small data --seed=1 --force >/dev/null
     refuted cmp before data/train/2001.h5
@@ -98,7 +98,7 @@ test_no_space() {
     no_remains .
 }
 
-# A limit on the size of files stands in for a disk that fills up on the way: the write fails within a file.
+# A limit on the size of files simulates a disk that fills up: the write fails within a file.
 test_disk_fills_up() {
     fails 1 bash -c 'trap "" XFSZ; ulimit -f 64; exec "$0" synth data --years=1' "$VITRAIN"
     contains "$output" "can't write data/train/2001.h5 at time" "File too large"

@@ -1,9 +1,9 @@
-# What becomes of a real run on four ranks when one of them goes wrong, and how it is ended early.
+# A real run on four ranks when one of them fails, and how it ends early.
 
 data_for_ranks() {
     needs_mpi
     "$VITRAIN" synth data --img_size=[12,20] --channels=3 --years=1 --steps_per_year=61 --valid_steps=13 >/dev/null
-    # notes each rank's process, and does what the file rank-N says, which may add to the flags
+    # notes each rank's process, and sources the file rank-N, which may add to the flags
     cat >as_rank <<'END'
 #!/usr/bin/env bash
 rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
@@ -17,13 +17,13 @@ SETTINGS="--yaml_config=$TOP/config/ViT.yaml --config=demo --data_dir=data --img
     --embed_dim=16 --depth=2 --num_heads=4 --patch_size=4 --global_batch_size=8 --num_epochs=100000 --lr=1e-5 --expdir=$PWD/runs"
 run_directory() { echo "$PWD"/runs/demo/*/00; }
 
-# start [flags]: four ranks; the job's process is in $job
+# start [flags]: starts four ranks; the job's process is in $job
 start() {
     rm -f pid-*
     "$TOP/tests/mpirun" -np 4 ./as_rank "$VITRAIN" $SETTINGS "$@" >printed 2>&1 &
     job=$!
 }
-# at_step STEPS: waits until metrics.csv has so many rows
+# at_step STEPS: waits until metrics.csv has that many rows
 at_step() {
     local tries
     for tries in $(seq 1000); do
@@ -32,13 +32,13 @@ at_step() {
     done
     echo "the run did not get to step $1"; cat printed; return 1
 }
-# a process that is more than its exit status waiting to be fetched
+# a process that still runs, rather than a zombie
 is_running() { [ -e "/proc/$1/stat" ] && [[ $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) != [ZX]* ]] && kill -0 "$1" 2>/dev/null; }
-# ends STATUS SECONDS ("any": not 0): the job does, within so many of $since, and leaves no process; $output: what it said
+# ends STATUS SECONDS ("any": not 0): the job ends, at most SECONDS after $since, and leaves no process; $output: its messages
 ends() {
     local got=0 pid tries
     wait "$job" || got=$?
-    # Open MPI gives ranks a terminal, so there is a progress bar, whose codes may stand before a message
+    # Open MPI gives ranks a terminal, so there is a progress bar, whose escape codes may precede a message
     output=$(sed 's/\x1b\[[0-9;]*[A-Za-z]//g; s/\r//g' printed)
     if [ "$1" = any ]; then [ "$got" -ne 0 ]; else [ "$got" -eq "$1" ]; fi || { echo "exit status $got, expected $1"; echo "$output"; return 1; }
     [ $((SECONDS - since)) -le "$2" ] || { echo "took $((SECONDS - since)) s"; echo "$output"; return 1; }
@@ -94,7 +94,7 @@ test_a_rank_that_cannot_open_its_file() {
     [ ! -e runs ]
 }
 
-# A value that only one rank of the context axis reads, in the midst of a run: not with the others' rows.
+# A value that only one rank of the context axis reads, in the middle of a run: not with the others' rows.
 test_a_rank_that_cannot_read_its_rows() {
     data_for_ranks
     command -v h5dump >/dev/null || skip "no h5dump to find where the fields lie"

@@ -6,7 +6,7 @@ fault() { SHIM="$(dirname "$TESTS")/fault_shim.so" "$TOP/tests/faults/$@"; }
 test_killed_a_hundred_times() { fault crash 100; }
 test_every_kind_of_failing_call() { fault io 20; }
 test_memory_that_runs_out() { fault memory 97 997; }
-# Each request of what a short run does not do: it ends with a message, not in a crash.
+# Each memory request of the rarer paths of a short run: it ends with a message, not in a crash.
 test_memory_that_runs_out_elsewhere() {
     export SHIM="$(dirname "$TESTS")/fault_shim.so" FAULT_REPORT=$PWD/report
     can_preload
@@ -85,7 +85,7 @@ test_not_finite_over_ranks() {
     [ "$(grep -c 'its update was left out' runs/demo/2CPU/00/out.log)" -eq 10 ]
 }
 
-# Too large for the machine: by category, and what would help, at once, on one rank and on two.
+# Too large for the machine: reported by category, with what would help, at once, on one rank and on two.
 test_too_large_over_ranks() {
     needs_mpi
     tiny_data
@@ -95,7 +95,7 @@ test_too_large_over_ranks() {
     [ ! -e runs ]
 }
 
-# Memory that one rank lacks for what is small ends the job, also where the launcher lets the others live.
+# A small allocation that fails on one rank ends the job, even if the launcher lets the others live.
 test_memory_that_one_rank_lacks() {
     needs_mpi
     SHIM="$(dirname "$TESTS")/fault_shim.so"
@@ -127,8 +127,8 @@ test_memory_that_one_rank_lacks() {
     contains "$(tail -n 1 runs/demo/1CPU/00/out.log)" " - root - ERROR - out of memory: "
 }
 
-# A path in a checkpoint that leads out of its directory is not followed (tests/unit/tensor_file.c has more of them), nor
-# is a name of a configuration.
+# A path in a checkpoint that leads out of its directory is not followed (tests/unit/tensor_file.c has more of them), and
+# neither is a name of a configuration.
 test_no_way_out_of_the_directory() {
     tiny_data
     for name in ../up a/b .. ''; do

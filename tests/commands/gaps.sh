@@ -10,7 +10,7 @@ make_data() {
     "$VITRAIN" synth data --img_size="$1" --channels=3 --steps_per_year=21 --valid_steps=9 >/dev/null
 }
 
-# poison FILE POINTS_A_FIELD COUNT OFFSET...: COUNT values from each of these places of contiguous fields on become NaN
+# poison FILE POINTS_A_FIELD COUNT OFFSET...: COUNT values at each of these offsets of contiguous fields become NaN
 poison() {
     local file=$1 points=$2 count=$3 offset nans='' i
     command -v h5dump >/dev/null || skip "no h5dump to find where the fields lie"
@@ -67,7 +67,7 @@ test_refused_unless_masked() {
     "$VITRAIN" inspect data --verify --missing=mask >/dev/null
 }
 
-# An infinite value is no missing one.
+# An infinite value is not a missing one.
 test_infinite_values_are_still_faults() {
     make_gaps
     "$VITRAIN" stats data --force --missing=mask >/dev/null

@@ -1,4 +1,4 @@
-# What goes along with a GPU, where there is none: tests/gpu/check, and what a profiler sees.
+# The tools for machines with a GPU, on a machine without one: tests/gpu/check, and what a profiler sees.
 
 programs() {
     mkdir programs
@@ -58,7 +58,7 @@ ok   operations/passes ("
     contains "$output" "gpu-check: ops: 1 ok, 2 failed, 0 skipped" "    cuDNN serves 2"
     case $output in *"ok   operations/passes"*) return 1 ;; esac
     contains "$output" "gpu-check: failed: ops"
-    # one that goes on though it was killed (here for what it started): it is named, and the next step goes on
+    # a test that survives being killed (here because of a child): it is named, and the next step continues
     sed -i "s|kill -SEGV .*|setsid sleep 60 \& echo \$! >>'$PWD/lasting'; sleep 60 ;;|" programs/vitrain-tests
     SECONDS=0
     GPU_CHECK_SECONDS=2 GPU_CHECK_GRACE=1 fails 1 "$TOP/tests/gpu/check" ops ops
@@ -67,7 +67,7 @@ ok   operations/passes ("
     contains "$output" "FAIL 1 parts of this step don't end, though they were killed"
     [ "$(printf '%s\n' "$output" | grep -c "^gpu-check: ops: 1 ok, 2 failed, 0 skipped, ")" -eq 2 ]
     sed -i 's/setsid .*/kill -SEGV $$ ;;/' programs/vitrain-tests
-    # the last word is the test; what a tool finds in one that passes counts
+    # the last word is the test; findings of a tool count even if the test passes
     cat >programs/compute-sanitizer <<'PROGRAM'
 #!/bin/sh
 [ "$1" != --help ] || { echo "  --kernel-name-exclude ..."; exit; }
@@ -87,7 +87,7 @@ FAIL racecheck: operations/passes: exit status 9"
 FAIL racecheck: operations/fails
 " # though the tool ended well
     contains "$output" "FAIL racecheck: operations/dies: ended early" "gpu-check: sanitize: 1 ok, 5 failed, 0 skipped"
-    # where the machine refuses it nothing more is tried
+    # if the machine refuses the tool, nothing more is tried
     cat >programs/compute-sanitizer <<'PROGRAM'
 #!/bin/sh
 echo "begun" >>"${0%/*}/begun"
@@ -133,7 +133,7 @@ test_gpu_check_takes_what_was_brought() {
     tar -C place -czf archive.tar.gz .
     GPU_ARCHIVE=$PWD/archive.tar.gz fails 1 "$TOP/tests/gpu/check" ops
     contains "$output" "is for another processor than $(uname -m)"
-    # what was packed from other sources is told, and used
+    # programs packed from other sources are reported, and used
     mkdir place/bin
     printf '#!/bin/sh\n[ "$1" = --version ]\n' >place/bin/vitrain
     printf '#!/bin/sh\necho "a GPU elsewhere"; exit 1\n' >place/bin/vitrain-tests
@@ -147,7 +147,7 @@ test_gpu_check_takes_what_was_brought() {
     done
 }
 
-# as bench/gpu --parity judges losses: in 16 bits by how far PyTorch's own are off from its float32
+# bench/gpu --parity judges losses in 16 bits by how far PyTorch's own are off from its float32
 test_parity_in_16_bits() {
     command -v python3 >/dev/null || skip "no python3"
     PYTHONDONTWRITEBYTECODE=1 python3 - "$TOP/bench/gpu" <<'PYTHON'
@@ -181,7 +181,7 @@ assert class_of("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16") =
 assert class_of("void at::native::multi_tensor_apply_kernel<fusedadam>") == "optimizer" and class_of("void other") == "others"'
 }
 
-# bench/gpu over sides that only answer
+# bench/gpu with stand-ins for both sides
 test_bench_beside_pytorch() {
     command -v python3 >/dev/null || skip "no python3"
     cat >gpu_step <<'PROGRAM'
@@ -212,7 +212,7 @@ PROGRAM
     export VITRAIN_GPU_STEP=$PWD/gpu_step PYTHON=$PWD/python PYTHONDONTWRITEBYTECODE=1 EXPECTED_ATTENTION=cudnn TORCH_HANGS='' KERNEL=cudnn_generated_fprop
     python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --json figures.json >printed
     contains "$(cat printed)" "ratio 2.000" "PyTorch, attention kernels: cudnn_generated_fprop"
-    # a compiler that takes too long takes none of vitrain's figures away
+    # a compiler that takes too long does not spoil vitrain's figures
     TORCH_HANGS=1 fails 1 python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --timeout 1 --json figures.json
     contains "$output" "vitrain alone: 10.00 ms/step, 1600.00 samples/s, memory 1.00 GiB, first step 1.50 s after 0.25 s of opening"
     contains "$output" "vitrain replayed 9 of 12 steps as a CUDA graph
@@ -225,7 +225,7 @@ PROGRAM
     KERNEL=pytorch_flash::flash_fwd EXPECTED_ATTENTION=flash python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --attention flash >/dev/null
 }
 
-# lines FILE TEXT: how often the range is there, whatever it lies in
+# lines FILE TEXT: how often the range occurs, at any depth
 ranges() { grep -c "^ *$2\$" "$1"; }
 
 test_ranges_of_a_profile() {
@@ -238,13 +238,13 @@ test_ranges_of_a_profile() {
     # 32 pairs: two epochs of 4 steps
     for step in 0 1 2 3; do [ "$(ranges seen "step $step")" -eq 2 ]; done
     [ "$(ranges seen "step 4")" -eq 0 ]
-    # inside of a step; the steps that only count memory, and validation, come on top
+    # inside of a step; the steps that only count memory, and validation, are extra
     for line in 'step [0-3]' '  data copy in [0-3]' '  forward' '  backward' '  optimizer' '    block [01]' '    block [01] backward'; do
         case $line in *block*) expected=16 ;; *) expected=8 ;; esac
         [ "$(grep -cx "$line" seen)" -eq $expected ]
     done
     [ "$(grep -cx 'block 0' seen)" -gt 0 ]
     refuted grep "never began" seen
-    # each copy stands in the step of its number
+    # each copy is in the step with its number
     for step in 0 1 2 3; do [ "$(grep -A 1 -x "step $step" seen | grep -cx "  data copy in $step")" -eq 2 ]; done
 }

@@ -15,7 +15,7 @@ test_man_page() {
         [ "$name" = help ] || grep -q "^\.SS \"vitrain $name" vitrain.1 || { echo "$name is not in the page"; return 1; }
     done
     [ "$(wc -L <vitrain.1)" -le 120 ] || { echo "lines of $(wc -L <vitrain.1) columns"; return 1; }
-    # read by what is here
+    # parsed by the tools that are installed
     tool=
     if command -v groff >/dev/null; then
         tool=groff
@@ -31,7 +31,7 @@ test_man_page() {
     [ -n "$tool" ] || skip "neither groff nor mandoc: the page was not rendered"
 }
 
-# offers LINE: what bash is offered at the end of this line, sorted, on one line; as the function of the script gets it.
+# offers LINE: what bash offers at the end of this line, sorted, on one line; computed by the function of the script.
 offers() {
     compopt() { manners="$manners $2"; } # there is a true one only while readline completes
     COMP_LINE=$1 COMP_POINT=${#1} COMPREPLY=() manners=
@@ -94,7 +94,7 @@ test_completion_of_paths() {
     expect_offers "vitrain --expdir=nothing_like_it" ""
 }
 
-# The names of the file that --config would be looked up in.
+# The names in the file in which --config would be looked up.
 test_completion_of_configurations() {
     "$VITRAIN" options --completion=bash >script
     . ./script

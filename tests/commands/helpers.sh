@@ -1,4 +1,4 @@
-# The tests' own helpers (tests/commands/common): that they fail where they must.
+# The tests' own helpers (tests/commands/common): they must fail when they should.
 
 test_refuted() {
     echo text >file

@@ -1,6 +1,6 @@
 # docs/lab.md: every command of the page runs, on less data and a smaller model.
 
-# ./vitrain as the page calls it; of flags that are given twice the last counts.
+# ./vitrain as the page calls it; if a flag is repeated, the last one counts.
 small_vitrain() {
     cat >vitrain <<'EOF'
 #!/bin/sh
@@ -37,7 +37,7 @@ test_every_command() {
         esac
     done 3<commands
     [ -s compare.html ]
-    # what the page says of the readers: the same numbers to the bit
+    # the page's claim about the readers: the same numbers to the bit
     for run in workers dali cache; do
         cmp <(cut -d, -f1-5 runs/lab/1CPU/serial/metrics.csv) <(cut -d, -f1-5 runs/lab/1CPU/$run/metrics.csv)
     done

@@ -1,6 +1,6 @@
-# submit/*.sh, with stand-ins for srun, mpirun, nsys and scontrol that note how they were called, and run the command.
+# submit/*.sh, with stand-ins for srun, mpirun, nsys and scontrol that record their arguments and run the command.
 
-# A folder of stand-ins at the front of the PATH, the program among them; what they were called with is in ./calls.
+# A folder of stand-ins at the front of the PATH, the program among them; their arguments are in ./calls.
 stand_ins() {
     mkdir -p fake
     for name in srun mpirun nsys scontrol; do
@@ -100,7 +100,7 @@ test_slurm_runs_a_copy() {
     contains "$output" "holds no submit/common.sh"
 }
 
-# What Slurm signals to the script goes on to the ranks, and their status comes back.
+# Slurm's signals to the script are passed on to the ranks, and their status is returned.
 test_slurm_passes_signals_on() {
     stand_ins
     cat >fake/vitrain <<'EOF'

@@ -1,4 +1,4 @@
-# Runs that change their layout: resumed on other numbers of ranks, and on the same ones to the bit; what is exported.
+# Runs that change their layout: resumed on other numbers of ranks, and on the same ones to the bit; exported parameters.
 
 data_for_ranks() {
     needs_mpi
@@ -64,7 +64,7 @@ test_resumed_on_other_layouts() {
     as_promised chain whole
 }
 
-# The tensors of all shards: what follows the id, whose 32 random digits are blotted out.
+# The tensors of all shards: the bytes after the id, whose 32 random digits are replaced.
 tensors() {
     local shard id
     for shard in "$1"/shard-*.h5; do
@@ -94,8 +94,8 @@ test_resumed_on_the_same_layout() {
     same_bits 2 --zero_stage=1 --grad_accumulation=2 --recompute=block
 }
 
-# Other orders of summation, of 2^-24 each, turn some roundings to bfloat16, of 2^-8 each, the other way. Were it all of
-# them, at the 12 places where two blocks round what they pass on, a sample's loss, a mean over 15 · 48 numbers, would
+# Other orders of summation, of 2^-24 each, change the direction of some roundings to bfloat16, of 2^-8 each. If they changed
+# all, at the 12 places where two blocks round their output, a sample's loss, a mean over 15 · 48 numbers, would
 # move by 2^-8 sqrt(12 / 720) = 5e-4.
 test_bfloat16_on_layouts() {
     data_for_ranks
@@ -138,13 +138,13 @@ test_export_of_many_shards() {
         { square[$1] += $2 * $2; difference[$1] += ($4 - $2) ^ 2 }
         END { for (name in square) if (!(difference[name] <= 1e-8 * square[name])) { print name, sqrt(difference[name] / square[name]); bad = 1 }
               exit bad }'
-    # what another layout reads and writes again is the same to the bit: at learning rate 0 nothing changes
+    # reading and writing with another layout keeps the bits: at learning rate 0 nothing changes
     ranks 8 again --tensor_parallel=2 --context_parallel=2 --zero_stage=3 --lr=0 --resume="$(step_of one 5)"
     "$VITRAIN" export "$(step_of again 14)" --output=again.safetensors >/dev/null
     cmp one.safetensors again.safetensors
 }
 
-# A shard that only its own rank looks at.
+# A shard that only its own rank reads.
 test_damage_that_another_rank_finds() {
     data_for_ranks
     ranks 2 two --zero_stage=3

@@ -1,4 +1,4 @@
-# Gradients are reduced while backward goes on (--comm_trace), and ranks read only their own rows of the files.
+# Gradients are reduced during backward (--comm_trace), and ranks read only their own rows of the files.
 
 data_for_ranks() {
     needs_mpi
@@ -15,8 +15,8 @@ traced() { # NAME [flags]: four ranks
 trace_of() { echo "$1"/demo/*/00/logs/comm-"$2".csv; }
 buckets() { awk -F, '$1 == 2 && $2 == "bucket"' "$(trace_of "$1" 1)" | wc -l; } # of step 2, on rank 1
 
-# On each rank, in each of the four steps, at least so many buckets' reduction began before the last unit's backward
-# ended; and some, on any rank in any step, also ended by then (which the other ranks have a say in).
+# On each rank, in each of the four steps, at least this many buckets' reductions began before the last unit's backward
+# ended; and some, on any rank in any step, also ended by then (which depends on the other ranks, too).
 early() { # NAME FEWEST
     cat "$1"/demo/*/00/logs/comm-?.csv | awk -F, -v fewest="$2" '
         $1 == "step" { rank++ }
@@ -37,7 +37,7 @@ test_reductions_begin_in_backward() {
     early small 3
     traced middle --bucket_cap_mb=0.02 --context_parallel=2
     traced large --context_parallel=2
-    # those with other splits stay apart: of pos_embed, of what tensor parallelism would split, and all else
+    # tensors with other splits stay apart: pos_embed, those that tensor parallelism would split, and all others
     [ "$(buckets large)" -eq 3 ] && [ "$(buckets middle)" -gt 3 ] && [ "$(buckets small)" -gt "$(buckets middle)" ] ||
         { echo "buckets: $(buckets small), $(buckets middle), $(buckets large)"; return 1; }
     # their sizes change no sum by more than its order does
@@ -53,14 +53,14 @@ test_without_reductions() {
     [ "$(buckets apart)" -eq 0 ]
     grep -q '^2,backward,' "$(trace_of apart 3)"
     [ "$(wc -l <apart/demo/4CPU/00/metrics.csv)" -eq 5 ]
-    # the sums over the ranks that share a sample are still made
+    # the sums over the ranks that share a sample are still computed
     traced together --noddp --context_parallel=4
     [ "$(buckets together)" -eq 2 ]
     traced ddp --context_parallel=4
     cmp <(cut -d, -f1-5 together/demo/4MP/00/metrics.csv) <(cut -d, -f1-5 ddp/demo/4MP/00/metrics.csv)
 }
 
-# The copies of the ranks differ then: the checkpoint is rank 0's, as if that had been alone with its samples.
+# The ranks' copies differ then: the checkpoint is rank 0's, as if it had been alone with its samples.
 test_without_reductions_rank_0_is_saved() {
     data_for_ranks
     local whole='--shuffle=false --lr=1e-2 --lr_schedule=none --checkpoint_every=40' parameters loss=
@@ -88,13 +88,13 @@ END
     local rank bytes expected=$(((16 + 4) * 2 * 3 * 32 * 256 * 4))
     for rank in 0 1 2 3; do
         bytes=$(grep 'train/2001.h5>' reads-$rank | awk '{ sum += $NF } END { print sum }')
-        # and what HDF5 reads of its own structures
+        # plus what HDF5 reads of its own structures
         [ "$bytes" -ge $((expected / 2)) ] && [ "$bytes" -le $((expected * 11 / 10)) ] ||
             { echo "rank $rank read $bytes bytes, expected about $expected"; return 1; }
     done
 }
 
-# A full disk, for the traces alone: the run does without, and each rank says so once.
+# A full disk, for the traces only: the run continues without them, and each rank says so once.
 test_trace_that_cannot_be_written() {
     data_for_ranks
     local logs=runs/demo/2CPU/00/logs

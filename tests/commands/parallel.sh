@@ -1,9 +1,9 @@
-# What becomes of the other ranks when one goes wrong (tests/parallel/faults.c; comm_timeout is 3 s there).
+# The other ranks when one fails (tests/parallel/faults.c; comm_timeout is 3 s there).
 
-# a process that is more than its exit status waiting to be fetched
+# a process that still runs, rather than a zombie
 is_running() { [ -e "/proc/$1/stat" ] && [[ $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) != [ZX]* ]] && kill -0 "$1" 2>/dev/null; }
 
-# four_ranks FAULT: runs it; what was said is in $output and the seconds it took in $seconds. It must end with an error,
+# four_ranks FAULT: runs it; its messages are in $output and the seconds it took in $seconds. It must end with an error,
 # and leave no process.
 four_ranks() {
     needs_mpi

@@ -40,7 +40,7 @@ test_context_beats_tensor() {
     awk -v cp="$cp" -v tp="$tp" 'BEGIN { exit !(cp > 1.1 * tp && cp < 1.4 * tp) }'
 }
 
-# With zero_group=node: of 12 ranks on 3 nodes cp 3 alone would have groups that lie unequally on them.
+# With zero_group=node: with 12 ranks on 3 nodes, cp 3 alone would have groups spread unequally over the nodes.
 test_groups_within_nodes() {
     uneven() { plan --config=mp --ranks=12 --global_batch_size=48 --hardware=a100-40 --zero_group=node --zero_stage=1 --recompute=none "$@"; }
     uneven --csv | cut -d, -f1,2 | sort -u >grids
@@ -57,7 +57,7 @@ test_calibrate() {
     plan --config=demo --hardware=here.yaml | grep -q "on 1 rank of calibrated"
 }
 
-# What can't be written leaves the table that was there, and is refused before anything is measured.
+# An unwritable file keeps the table that was there, and is refused before anything is measured.
 test_calibrate_keeps_the_old_table() {
     echo old >here.yaml
     said=$(ulimit -f 0; plan --config=demo --calibrate=here.yaml 2>&1) && exit 1
@@ -95,7 +95,7 @@ test_plans_that_are_refused() {
     contains "$output" "give --global_batch_size"
 }
 
-# plan_layout RANKS memory|time FLAGS...: what is planned beside what is measured.
+# plan_layout RANKS memory|time FLAGS...: compares the plan with measurements.
 plan_layout() {
     local ranks=$1 start= what=$2; shift 2
     [ "$ranks" -eq 1 ] || start="$TOP/tests/mpirun -np $ranks"
@@ -120,7 +120,7 @@ rank_counts() {
     if "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1; then echo 1 2 4 8; else echo 1; fi
 }
 
-# A second attempt, since the heap's holes are there or not.
+# A second attempt, since fragmentation of the heap varies.
 test_predicted_memory_holds() {
     ! grep -q '__[at]san_init' "$VITRAIN" || skip "a sanitizer's memory is its own"
     for ranks in $(rank_counts); do
@@ -131,8 +131,8 @@ test_predicted_memory_holds() {
     done
 }
 
-# Within 30 % at one attempt. Other work on the machine can only spoil it: three that had the
-# machine to themselves and were outside are a wrong model; without those, four that were outside say nothing of it.
+# Within 30 % at one attempt. Other load on the machine can only spoil it: three attempts that had the
+# machine to themselves and were outside mean a wrong model; without those, four that were outside prove nothing.
 predicted_times_hold() { # RANKS
     local ranks=$1 own=0 status flags
     flags=$(sed -n "s/^$ranks /-- /p" <<<"$layouts")

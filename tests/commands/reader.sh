@@ -1,9 +1,9 @@
-# The reader from outside: what it says of itself, faults of files while they are in use, benchy, bench io.
+# The reader from outside: its messages, faults of files while they are in use, benchy, bench io.
 
 tiny="--yaml_config=$TOP/config/ViT.yaml --config=base --data_dir=data --img_size=[8,16] --patch_size=4 --embed_dim=16 --depth=1
       --num_heads=2 --n_in_channels=3 --n_out_channels=3 --global_batch_size=4 --num_epochs=2 --expdir=runs"
 make_data() { "$VITRAIN" synth data --img_size=[8,16] --channels=3 --steps_per_year=41 --valid_steps=9 "$@" >/dev/null; }
-# the same bits whatever reads: losses of every step
+# the same bits, whichever reader is used: losses of every step
 losses() { cut -d, -f1-5 runs/base/1CPU/"$1"/metrics.csv; }
 
 # with_eio COMMAND...: reads of the training file fail where EIO_OFFSET says
@@ -27,7 +27,7 @@ test_every_reader_gives_the_same_bits() {
     for run in serial many native; do [ "$(losses auto)" = "$(losses $run)" ]; done
 }
 
-# Who asks to read past HDF5 is warned of a file that only HDF5 can read; where nobody asked it is no warning.
+# A user who asks for direct reads is warned of a file that only HDF5 can read; otherwise there is no warning.
 test_files_that_only_hdf5_reads() {
     h5repack -h >/dev/null 2>&1 || skip "no h5repack here"
     make_data
@@ -58,7 +58,7 @@ test_synthetic_needs_no_file() {
     contains "$(cat log)" "samples: 12 for training, 5 for validation; 2 epochs of 3 steps"
 }
 
-# A read error ends the run with a checkpoint of the last step; mended, it goes on as if nothing had been.
+# A read error ends the run with a checkpoint of the last step; once the file is mended, it continues as if nothing had happened.
 test_read_error() {
     make_data
     size=$(stat -c %s data/train/2001.h5)
@@ -79,7 +79,7 @@ test_read_error() {
     [ "$(grep -c "WARNING - 2 samples of this epoch could not be read, and others took their place" log)" = 2 ]
 }
 
-# One warning a run, though each of its epochs waits: no thread reads ahead of the steps, and the disk is slow.
+# One warning in a run, though each of its epochs waits: no thread reads ahead of the steps, and the disk is slow.
 test_waiting_is_told_once() {
     make_data
     EIO_SLEEP=5000 with_eio "$VITRAIN" $tiny --num_data_workers=0 --num_epochs=3 >log

@@ -1,6 +1,6 @@
-# Reference runs (tests/reference/runs): their losses, learning rates, gradient norms and validation losses to the bit, the
-# bytes they plan and what they send, beside those kept in tests/reference/record. All are computed by the plain loops.
-# A change that means to change them writes the record anew: REFERENCE_RECORD=write make test FILTER=commands/reference
+# Reference runs (tests/reference/runs): their losses, learning rates, gradient norms and validation losses to the bit, and the
+# bytes that they plan and send, compared with tests/reference/record. All are computed by the plain loops.
+# A change that intends other figures writes the record again: REFERENCE_RECORD=write make test FILTER=commands/reference
 
 SETTINGS="--yaml_config=$TOP/config/ViT.yaml --config=demo --data_dir=data --img_size=[12,20] --n_in_channels=3 --n_out_channels=3
     --embed_dim=16 --depth=2 --num_heads=4 --patch_size=4 --global_batch_size=8 --dropout=0.1 --num_epochs=2 --keep_last=99

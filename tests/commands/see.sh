@@ -58,7 +58,7 @@ test_inspect_names_what_is_damaged() {
 
 column() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i } NR > 1 && $1 == "'"$3"'" && $3 == '"$4"' { print $c }' "$1"; }
 
-# At the first lead time, the RMSE in standard deviations is the one that the validation had.
+# At the first lead time, the RMSE in standard deviations equals the validation's.
 test_evaluate() {
     small_run
     "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=one >said
@@ -86,8 +86,8 @@ test_evaluate() {
     [ "$(column two/scores.csv rmse u10 6)" = "$(column one/scores.csv rmse u10 6)" ]
 }
 
-# The loss that evaluate prints is the validation's, whatever the initial times, the batches and the ranks; the one of the
-# test set is what the run printed at its end.
+# The loss that evaluate prints is the validation's, whatever the initial times, the batches and the ranks; for the
+# test set it is what the run printed at its end.
 test_evaluate_prints_the_loss() {
     small_run
     logged=$(grep "Avg val loss" trained | tail -n 1 | sed 's/.*=//')
@@ -109,7 +109,7 @@ test_evaluate_prints_the_loss() {
     done
 }
 
-# A checkpoint is named in one way everywhere: by itself or its run, as a word or with --checkpoint.
+# A checkpoint can be named in the same ways everywhere: by itself or by its run, as a word or with --checkpoint.
 test_naming_a_checkpoint() {
     small_run
     local last=$run/checkpoints/step-00000014
@@ -132,13 +132,13 @@ test_naming_a_checkpoint() {
     contains "$output" "expected one CHECKPOINT"
     fails 1 "$VITRAIN" evaluate $run $run
     contains "$output" "expected one CHECKPOINT"
-    # --rollout and --steps are one
+    # --rollout and --steps are the same
     "$VITRAIN" evaluate $run --rollout=3 --output=e >said
     "$VITRAIN" evaluate $run --steps=3 --output=f >said
     cmp e/scores.csv f/scores.csv
     "$VITRAIN" predict $run --time=2002-01-02 --rollout=3 --output=g.nc >said
     contains "$(cat said)" "g.nc: 3 forecasts"
-    # runs begin with the best of another one, and go on from the newest
+    # runs begin with the best checkpoint of another run, and resume from their own newest
     local best_step; best_step=$(readlink $best)
     ln -sfn step-00000007 $best
     small_run --run_num=b --init_from=$run --num_epochs=1
@@ -160,20 +160,20 @@ test_naming_a_checkpoint() {
     contains "$output" "b.safetensors holds parameters alone, without the optimizer's moments"
 }
 
-# The courses' last line, after the last epoch of a run that has a test set.
+# The courses' last line, after the last epoch of a run with a test set.
 test_final_test_loss() {
     small_run
     contains "$(cat trained)" "INFO - test set data/test: going once through its 28 samples"
     grep -Eq ' - root - INFO - Final test loss: [0-9.]+$' $run/out.log
     contains "$(tail -n 1 $run/out.log)" "; run directory $run"
-    # an end before the last epoch's, by max_time, has none
+    # a run that max_time ends early has none
     fails 75 small_train --run_num=stopped --num_epochs=100000 --max_time=1 --checkpoint_every=0
     refuted grep "test set\|Final test loss" runs/demo/1CPU/stopped/out.log
-    # nor has a finished run that is started once more
+    # nor has a finished run that is started again
     small_run --run_num=00 --resume
     contains "$(cat trained)" "the run is finished"
     refuted grep "Final test loss" trained
-    # one that is stopped in the midst of the test set is done all the same
+    # a run that is stopped during the test set counts as finished
     "$VITRAIN" synth long --img_size=[16,32] --channels=3 --years=1 --steps_per_year=1460 --valid_steps=33 --test_steps=1460 >/dev/null
     "$VITRAIN" "${SMALL_RUN[@]}" --data_dir=long --run_num=late --num_epochs=1 --limit_nsamples=64 --cpu_isa=plain --embed_dim=64 >late &
     local pid=$! tries=0 # seconds in the test set, on two idle cores
@@ -187,7 +187,7 @@ test_final_test_loss() {
     contains "$(cat late)" "no final test loss: stopped by SIGTERM; \`vitrain evaluate runs/demo/1CPU/late --split=test\` computes it"
     contains "$(tail -n 1 late)" "; run directory runs/demo/1CPU/late"
     refuted grep "Final test loss" late
-    # a set that can't be used ends no run
+    # an unusable set ends no run
     cp data/test/*.h5 kept.h5
     "$VITRAIN" synth other --img_size=[8,32] --channels=3 --years=1 --steps_per_year=20 --valid_steps=20 --test_steps=20 >/dev/null
     cp other/test/*.h5 data/test/
@@ -229,7 +229,7 @@ test_evaluate_again() {
     contains "$output" "--time_means_path=nowhere.npy is not there"
 }
 
-# What does not fit: of a trained model only the samples at once can be fewer.
+# Too little memory: of a trained model only the samples at once can be reduced.
 test_forecasts_that_do_not_fit() {
     small_run --num_epochs=1
     fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=scores --local_batch_size=2000000
@@ -239,7 +239,7 @@ test_forecasts_that_do_not_fit() {
     contains "$output" "are free. --local_batch_size=1000000 saves "
 }
 
-# A checkpoint of any layout of ranks is forecast with by one rank, or by several that share out the initial times.
+# A checkpoint of any layout of ranks can be used for forecasts on one rank, or on several that divide the initial times.
 test_evaluate_what_any_layout_trained() {
     "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
     small_run --num_epochs=1
@@ -262,7 +262,7 @@ test_evaluate_what_any_layout_trained() {
     says_once "a forecast needs the whole model on each rank, whatever it was trained on"
 }
 
-# Also a few initial times are shared out, and who has none meets the others at every lead time, so that it does not take
+# Even a few initial times are divided, and a rank without any joins the others at every lead time, so that it does not take
 # them for dead.
 test_evaluate_on_ranks_that_meet() {
     needs_mpi
@@ -280,7 +280,7 @@ test_evaluate_on_ranks_that_meet() {
     contains "$output" "can't read 'fields' at time 6"
 }
 
-# A mistake that all ranks see alike is told once, whichever command it is.
+# A mistake that all ranks see alike is reported once, whichever command it is.
 test_ranks_tell_once() {
     needs_mpi
     small_run --num_epochs=1
@@ -339,7 +339,7 @@ test_evaluate_refuses() {
     contains "$output" "no such channel"
 }
 
-# A model that forecasts fewer channels than it sees can't go on from its own forecast; one with a history can.
+# A model that forecasts fewer channels than it sees can't use its own forecast as input; one with a history can.
 test_evaluate_fewer_channels_and_history() {
     small_run --n_out_channels=2
     fails 1 "$VITRAIN" evaluate --checkpoint=$best
@@ -374,7 +374,7 @@ test_predict() {
     done
     h5dump -d /time f.nc >time
     contains "$(cat time)" "(0): 6, 12, 18"
-    # the second forecast of one start is not the first of the next, but the first of both are what the model says
+    # the second forecast of one start differs from the first of the next, but the first of both are what the model gives
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --steps=1 --output=g.nc >/dev/null
     h5dump -d "/t2m[0,0,0;;1,16,32]" f.nc | sed -n 's/^ *(0,[0-9,]*): *//p' | tr -d ' \n' >first
     h5dump -d /t2m g.nc | sed -n 's/^ *(0,[0-9,]*): *//p' | tr -d ' \n' >alone
@@ -405,7 +405,7 @@ test_predict() {
     [ ! -e h.nc ]
 }
 
-# The log says that the count of `variables` took the place of the configuration's channels.
+# The log says that the count of `variables` replaced the configuration's channels.
 test_train_on_variables() {
     small_run --num_epochs=1
     mkdir -p netcdf/train netcdf/valid
@@ -418,7 +418,7 @@ test_train_on_variables() {
     contains "$(cat said)" "variables: its channels make n_in_channels 2 and n_out_channels 2; the configuration's 8 and 8 are not used"
 }
 
-# From netCDF-4 as it comes: the files say themselves when their times are, whatever their names say.
+# netCDF-4 without preparation: the files contain their times, whatever their names say.
 test_predict_from_netcdf() {
     small_run --num_epochs=1
     local variables=--variables=[u10,v10,t2m]
@@ -454,7 +454,7 @@ test_predict_from_netcdf() {
     contains "$output" "time_means_path"
 }
 
-# Without a coordinate of time: by the names of the files, as the layout with `fields`.
+# Without a time coordinate: by the names of the files, as in the layout with `fields`.
 test_predict_by_file_names() {
     command -v h5copy >/dev/null || skip "no h5copy"
     small_run --num_epochs=1
@@ -512,7 +512,7 @@ test_report() {
     contains "$output" "metrics.csv"
 }
 
-# In a real browser, on a phone's and on a desk's screen: something is drawn, in the dark too.
+# In a real browser, on a phone's and on a desk's screen: something is drawn, in dark mode too.
 test_report_in_a_browser() {
     local browser=
     for name in chromium chromium-browser google-chrome; do [ -n "$browser" ] || browser=$(command -v $name) || true; done

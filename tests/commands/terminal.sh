@@ -9,7 +9,7 @@ in_terminal() { # ENVIRONMENT...: trains a little; what the terminal got is in .
         --n_in_channels=3 --n_out_channels=3 --embed_dim=32 --depth=4 --num_heads=2 --patch_size=2 --global_batch_size=16 \
         --expdir=runs --num_epochs=2 $FLAGS" >command
     script -qec "bash command" screen </dev/null >/dev/null
-    # as a terminal without memory shows it: what was drawn over and taken away is left out
+    # as a terminal without scrollback shows it: what was overwritten is left out
     sed 's/\x1b\[[0-9;]*[A-Za-z]//g; s/\r$//; s/.*\r//' screen | grep -v '^epoch [12]/2 \|^Script \|^$' >lines
 }
 
@@ -20,7 +20,7 @@ test_bar_and_whole_lines() {
     cmp lines <(without_details runs/demo/1CPU/00/out.log)
 }
 
-# What only programs read is not shown to a person, unless the person asks.
+# Lines that only programs read are not shown to a person who did not ask for them.
 without_details() { sed '/--- Configuration ---/,/number of model parameters/d' "$1"; }
 
 test_details_on_a_terminal() {
@@ -52,7 +52,7 @@ test_no_bar_under_a_launcher() {
         --expdir=runs >printed
     refuted grep $'\033' printed
     cmp <(tr -d '\r' <printed) runs/demo/2CPU/00/out.log
-    # nor what is struck out on a terminal
+    # and no escape codes either
     "$TOP/tests/mpirun" -np 1 "$VITRAIN" plan --config=demo --yaml_config="$TOP/config/ViT.yaml" --embed_dim=8192 --depth=48 \
         --global_batch_size=64 --ranks=8 --hardware="$TOP/config/hardware.yaml:a100-40" >planned
     contains "$(cat planned)" "does not fit"

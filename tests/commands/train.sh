@@ -1,4 +1,4 @@
-# Training as a user runs it: log lines, files of a run, repeatability, and what is said when something is wrong.
+# Training as a user runs it: log lines, files of a run, repeatability, and error messages.
 
 # A small data set in ./data, and the flags of a small model on it.
 small_data() {

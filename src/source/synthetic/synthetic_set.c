@@ -72,7 +72,7 @@ static vt_status check_part(const synthetic_set *set, const char *part)
         VT_CHECK(set->options->force, "%s exists already; give another directory, or --force to replace the files",
                  list.paths[i]);
         VT_CHECK(is_planned(set, list.paths[i]),
-                 "%s is there already and isn't among the files to be made; move it away, or give another directory",
+                 "%s exists already and isn't among the files to be made; move it away, or give another directory",
                  list.paths[i]);
     }
 done:
