@@ -91,7 +91,7 @@ test_wherever_it_is() {
 
 # A target equal to the mean everywhere is not a bad value, but has no relative error: the infinite loss is reported with its
 # sample, on the terminal and as the log's last line.
-test_a_loss_that_is_not_finite_is_told_with_its_sample() {
+test_a_non_finite_loss_is_reported_with_its_sample() {
     make_data
     local channel row values
     for channel in 0 1; do

@@ -58,7 +58,7 @@ test_resumed_at_the_end_of_an_epoch() {
 }
 
 # Files that another program has rewritten (line ends of Windows) are not lost: the run begins new ones beside them.
-test_rows_that_cannot_be_gone_on_with_are_kept() {
+test_unusable_rows_are_kept() {
     small_data
     train --num_epochs=1 >/dev/null
     sed -i 's/$/\r/' $RUNS/00/metrics.csv $RUNS/00/epochs.csv
@@ -333,7 +333,7 @@ test_another_model_is_refused() {
     train --num_epochs=2 --resume >/dev/null
 }
 
-test_other_data_in_the_midst_of_an_epoch() {
+test_other_data_in_the_middle_of_an_epoch() {
     "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=2 --steps_per_year=60 --valid_steps=13 >/dev/null
     train --num_epochs=1 --checkpoint_every=5 --keep_last=9 >/dev/null # 14 steps
     mkdir elsewhere

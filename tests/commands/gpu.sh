@@ -120,7 +120,7 @@ skip parity with PyTorch: $PYTHON has no torch"
     contains "$output" "FAIL parity with PyTorch: $PYTHON can't import torch: ImportError: libcudnn.so.9: no such file"
 }
 
-test_gpu_check_takes_what_was_brought() {
+test_gpu_check_uses_packed_programs() {
     export OUT=$PWD/out GPU_USE=carried GPU_UNPACKED=$PWD/unpacked
     GPU_ARCHIVE=$PWD/none.tar.gz fails 1 "$TOP/tests/gpu/check" ops
     contains "$output" "no programs: neither are the libraries of vitrain here"

@@ -80,7 +80,7 @@ test_read_error() {
 }
 
 # One warning in a run, though each of its epochs waits: no thread reads ahead of the steps, and the disk is slow.
-test_waiting_is_told_once() {
+test_waiting_is_reported_once() {
     make_data
     EIO_SLEEP=5000 with_eio "$VITRAIN" $tiny --num_data_workers=0 --num_epochs=3 >log
     [ "$(grep -Ec 'Waited for data [1-9][0-9]' log)" = 3 ]

@@ -145,7 +145,7 @@ test_length_of_a_run() {
     contains "$(cat printed)" "num_iters 20 makes 2 whole epochs, 14 steps"
 }
 
-test_flags_without_effect_are_said() {
+test_flags_without_effect_are_reported() {
     small_data
     train --num_epochs=1 --disable_broadcast_buffers >printed
     contains "$(cat printed)" "disable_broadcast_buffers has no effect"
@@ -253,7 +253,7 @@ test_a_full_disk() {
     contains "$output" "File too large" "can't write runs/demo/1CPU/00/logs/events.out.tfevents."
 }
 
-test_a_failure_stands_in_the_log() {
+test_a_failure_is_in_the_log() {
     small_data
     fails 1 "$VITRAIN" $SMALL --optimizer=SGD --lr=1e6
     contains "$output" "the gradients are not finite"
@@ -307,7 +307,7 @@ test_a_run_that_cannot_fit_is_refused_at_once() {
 }
 
 # Two runs with one tag at once: the second is refused, the first goes on undisturbed.
-test_a_run_that_is_going_is_left_alone() {
+test_a_running_run_is_left_alone() {
     small_data
     "$VITRAIN" $SMALL --num_epochs=2000 --checkpoint_every=0 >going 2>&1 &
     local first=$!

@@ -73,7 +73,7 @@ test_windows_that_do_not_fit() {
 }
 
 # Times that are in two sets are told at the start, by evaluate and by inspect; a misnamed file stops all of them.
-test_times_in_two_sets_are_told() {
+test_times_in_two_sets_are_reported() {
     train a --num_epochs=1 --img_size=[16,32]
     refuted contains "$(cat a.log)" "overlap"
     cp data/train/2001.h5 data/valid/2001.h5

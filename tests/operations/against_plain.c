@@ -107,7 +107,7 @@ static void check_nan_in_products(vt_cpu_isa isa, uint32_t bits)
     close_pair(&p);
 }
 
-GPU_TEST(products_pass_on_what_is_not_finite)
+GPU_TEST(products_propagate_non_finite_values)
 {
     static const uint32_t bits[] = {0x7fc00000, 0x7fffffff, 0xff812345, 0x7f800000, 0xff800000};
     for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) {

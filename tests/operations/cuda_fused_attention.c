@@ -298,7 +298,7 @@ static const void *pointer_of(int64_t id)
     return NULL;
 }
 
-TEST(the_faster_attention_serves)
+TEST(the_faster_attention_runs)
 {
     fixture f;
     for (int faster = 0; faster < 2; faster++) {
@@ -339,7 +339,7 @@ TEST(a_plan_gets_each_tensor)
     close_fixture(&f);
 }
 
-TEST(what_a_checkpoint_says_is_kept_to)
+TEST(choices_of_a_checkpoint_are_used)
 {
     fixture f;
     open_fixture(&f, false);
@@ -393,7 +393,7 @@ TEST(plans_of_earlier_runs_are_not_compiled_again)
     }
 }
 
-TEST(what_cudnn_refuses_is_told)
+TEST(refusals_of_cudnn_are_reported)
 {
     fixture f;
     open_fixture(&f, false);

@@ -207,7 +207,7 @@ TEST(products_as_the_library_is_documented)
 
 /* Of several proposals the fastest that runs is used, and with `deterministic` the first that runs; trying them adds
  * nothing to the result, and the choice is kept. */
-TEST(the_fastest_proposal_serves)
+TEST(the_fastest_proposal_runs)
 {
     static const double times[] = {1, 4, 3, 5};
     enum { ROWS = 5, IN = 4, OUT = 3 };

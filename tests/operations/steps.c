@@ -299,7 +299,7 @@ TEST(a_step_that_can_not_be_recorded_runs_all_the_same)
 static const char *const every_path[] = {"enable_jit", "true", NULL};
 
 /* One NaN in sample 2 of the sixth batch: the sixth step is reported, although the seventh may have been started. */
-GPU_TEST(a_step_that_is_not_finite_is_told_of_late_but_rightly)
+GPU_TEST(a_non_finite_step_is_reported_one_step_late)
 {
     FOR_EACH_STEP_PATH(isa)
     {
@@ -349,7 +349,7 @@ GPU_TEST(a_step_that_is_not_finite_is_left_out)
 /* A NaN of the file, in sample 2 of the sixth batch: reported as such, even if another sample would replace it. The
  * following step, if it has been started, makes no update in a run that stops; otherwise it does, and its result is
  * used. */
-GPU_TEST(bad_data_of_a_step_are_told_of)
+GPU_TEST(bad_data_of_a_step_are_reported)
 {
     static const char *const settings[][5] = {{"enable_jit", "true", NULL},
                                               {"enable_jit", "true", "on_nonfinite", "skip", NULL},

@@ -311,7 +311,7 @@ static void expect_refused(const char *what)
            refused == NULL ? "nothing" : refused);
 }
 
-TEST(the_model_of_tiles_refuses_what_processors_do)
+TEST(the_model_of_tiles_refuses_like_processors)
 {
     tile_configuration good = tiles_all_full(), bad = good;
     float memory[256] = {0};

@@ -124,7 +124,7 @@ static void check_round_trip(const char *optimizer)
     close_model(&loaded);
 }
 
-TEST(what_is_saved_comes_back)
+TEST(a_saved_checkpoint_reads_back)
 {
     check_round_trip("Adam");
     check_round_trip("SGD"); /* one moment */

@@ -472,7 +472,7 @@ TEST(values_that_are_no_data)
 
 /* If `fields` are only copied, the first time that is read is checked, whichever it is: values that are always missing
  * are found; values that are missing later are left to the loss. */
-TEST(what_is_missing_always_is_found)
+TEST(values_that_are_always_missing_are_found)
 {
     for (int always = 0; always < 2; always++)
         for (int chunked = 0; chunked < 2; chunked++) {

@@ -303,7 +303,7 @@ TEST(errors_come_out_in_place)
 
 /* Then the batches come with what the file holds; whose loss is not finite is asked about, and told of. What stays in
  * memory is looked at all the same. */
-TEST(unchecked_values_are_told_of_when_asked_about)
+TEST(unchecked_values_are_reported_on_request)
 {
     test_fields poisoned = file;
     poisoned.poison = NAN;

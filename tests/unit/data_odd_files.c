@@ -31,7 +31,7 @@ static void write_partly(const char *path, bool chunked, hsize_t times)
     H5Fclose(file);
 }
 
-TEST(what_was_never_written)
+TEST(never_written_values)
 {
     const test_fields fields = {.times = 3, .channels = 1, .height = 4, .width = 5};
     vt_dataset_options options = test_fields_options(&fields);

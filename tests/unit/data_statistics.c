@@ -187,7 +187,7 @@ TEST(against_two_passes)
 }
 
 /* A fifth of the points is missing: all of one time of channel 1, and one point at all times. */
-TEST(statistics_of_what_is_there)
+TEST(statistics_of_present_values)
 {
     enum { TIMES = 40, CHANNELS = 2, HEIGHT = 5, WIDTH = 7, POINTS = HEIGHT * WIDTH, NEVER = 11 };
     static float fields[TIMES][CHANNELS][POINTS];

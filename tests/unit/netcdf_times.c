@@ -383,7 +383,7 @@ static void expect_told(double step, int64_t dt, const char *told, const char *n
     vt_dataset_close(&dataset);
 }
 
-TEST(netcdf_steps_are_told)
+TEST(netcdf_steps_are_reported)
 {
     expect_told(6, 1, "times: 2013-01-01 00:00 to 2013-01-05 18:00, every 6 h", "WARNING");
     expect_told(1, 6, "times: 2013-01-01 00:00 to 2013-01-01 19:00, every 1 h", "WARNING");

@@ -105,7 +105,7 @@ TEST(tensorboard_event_file_reads_back)
 }
 
 /* A run continues after 41 steps: earlier files' points from step 42 on are dropped. */
-TEST(tensorboard_of_a_run_that_goes_on)
+TEST(tensorboard_of_a_resumed_run)
 {
     vt_tensorboard *tensorboard = NULL;
     size_t size = 0, position = 0, length = 0;

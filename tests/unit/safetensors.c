@@ -20,7 +20,7 @@ static void write_file(const char *path, const char *header, uint64_t length, in
     fclose(file);
 }
 
-TEST(what_is_written_comes_back)
+TEST(written_tensors_read_back)
 {
     const float a[6] = {1, 2, 3, 4, 5, 6}, b[2] = {-0.5f, 1e-30f};
     const vt_named_tensor tensors[] = {

@@ -56,7 +56,7 @@ TEST(length_of_a_run)
     EXPECT(length.epochs == 3 && length.steps_per_epoch == 2 && length.steps == 6);
 }
 
-TEST(length_of_a_run_that_goes_on)
+TEST(length_of_a_resumed_run)
 {
     vt_progress progress = {.step = 28, .epoch = 2}; /* two epochs of 14 steps, with another batch */
     vt_loop_length length = length_from(&progress, "16", "num_iters", "56", 118);
@@ -397,7 +397,7 @@ TEST(gradients_that_are_not_finite_change_nothing)
     close_small(&m);
 }
 
-TEST(the_plan_is_what_a_run_takes)
+TEST(the_plan_matches_the_run)
 {
     small_model m;
     vt_plan plan;
