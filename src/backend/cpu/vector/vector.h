@@ -8,7 +8,7 @@
 #if defined(__AVX__)
 #include <immintrin.h>
 #elif defined(__SSE__)
-#include <xmmintrin.h> /* a third of the time that compiling the smaller kernels takes is immintrin.h's */
+#include <xmmintrin.h> /* immintrin.h takes longer to read than most kernels to compile */
 #endif
 
 #include "backend/cpu/vector/kernels.h"
