@@ -56,8 +56,8 @@ done:
     return status;
 }
 
-/* An older name that is off, or whose target the file sets away from its default, says nothing: a file may switch the
- * older name on in one configuration and hold the newer one, off, in the configuration which that merges. */
+/* An older name is ignored when it is off, or when the file sets its target to something other than the default: a
+ * configuration may switch the older name on while the configuration that it merges holds the newer name, off. */
 static bool alias_says_nothing(const vt_row *row, const char *text, const vt_config *config, const vt_config *presets)
 {
     if (row->kind != VT_ROW_ALIAS) return false;

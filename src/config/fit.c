@@ -31,7 +31,8 @@ int64_t vt_fit_tokens(const vt_config *config)
     return (config->img_size[0] + patch - 1) / patch * ((config->img_size[1] + patch - 1) / patch);
 }
 
-/* Runs of ceil(tokens / context), of which the last takes the rest; of the floor if that is none. */
+/* Spans of ceil(tokens / context) tokens, the last of which takes the rest; if nothing is left for it, spans of the
+ * floor. */
 int64_t vt_fit_shortest_run(const vt_config *config)
 {
     int64_t total = vt_fit_tokens(config), parts = config->context_parallel;
@@ -85,7 +86,7 @@ static const char *either(int64_t below, int64_t above, char text[64])
     return text;
 }
 
-/* As far as it is looked: the option's range says so, or `own` and more than anyone would start. */
+/* How far the search goes: to the end of the option's range, or beyond `own` by more ranks than anyone would start. */
 static int64_t most_of(size_t offset, int64_t own)
 {
     enum { FARTHEST = 1 << 16 };

@@ -179,7 +179,7 @@ static void derive_weight_decay(vt_config *config)
     config->origin[VT_OPTION_weight_decay] = VT_FROM_DEFAULT;
 }
 
-/* resume_newest goes on also where no place is named. */
+/* resume_newest means resume, too, where no checkpoint is named. */
 static void derive_resume(vt_config *config)
 {
     vt_origin *origin = &config->origin[VT_OPTION_resume];

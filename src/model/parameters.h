@@ -54,13 +54,13 @@ typedef struct {
 typedef enum { VT_BLOCK_VALUES, VT_BLOCK_GRADIENTS, VT_BLOCK_MOMENTS, VT_BLOCK_COUNT } vt_block_kind;
 
 typedef struct {
-    double bucket_bytes; /* about so many in a bucket; with ZeRO stage 2 and 3 a bucket is of one unit */
+    double bucket_bytes; /* about this many in a bucket; with ZeRO stages 2 and 3 a bucket holds one unit */
     int zero_stage;
-    int shards, shard; /* how many slices, and which is this rank's; 1, 0: whole */
+    int shards, shard; /* how many slices there are, and which one is this rank's; 1, 0: not sliced */
     int64_t grain;     /* tensors and slices begin at multiples of so many elements, a power of two */
 } vt_parameters_storage;
 
-/* What is told to whoever looks after the storage (optimizer/gradient_sync.c); see vt_parameters_need. */
+/* Calls to the code that manages the storage (optimizer/gradient_sync.c); see vt_parameters_need. */
 typedef struct {
     void *context;
     void (*needed)(void *context, int64_t unit, int64_t next, bool backward);
@@ -94,8 +94,8 @@ void vt_parameter_join(vt_parameter *parameter);
 void vt_parameters_next_unit(vt_parameters *parameters);
 int64_t vt_parameters_unit_count(const vt_parameters *parameters);
 
-/* Takes the blocks (values, gradients and, for a type of 16 bits, rounded values), zeroed; no more parameters after
- * this. */
+/* Allocates the blocks (values, gradients and, for a type of 16 bits, rounded values), zeroed. After this no
+ * parameter can be added. */
 vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type, const vt_parameters_storage *storage);
 
 /* ---- while a pass runs ---- */
@@ -114,7 +114,7 @@ void vt_parameters_set_hooks(vt_parameters *parameters, const vt_parameters_hook
 void vt_parameters_place_values(vt_parameters *parameters, const vt_bucket *bucket, float *memory, uint16_t *half);
 void vt_parameters_place_gradients(vt_parameters *parameters, const vt_bucket *bucket, float *memory);
 
-/* Rounds all values anew where they are kept whole in 16 bits, too: after every change of the values. */
+/* Rounds all values to 16 bits again where such copies are kept. To be called after every change of the values. */
 void vt_parameters_refresh(vt_parameters *parameters);
 
 /* The value, one row, as matrix products take it: in 16 bits where that is kept. */

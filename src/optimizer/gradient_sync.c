@@ -110,7 +110,7 @@ static void start_phase(vt_gradient_sync *sync, bucket_state *state)
     vt_group_note_padding(group, before, state->bucket->padding);
 }
 
-/* The values of a bucket set out for `whole`, from the slices that its shards keep. */
+/* Starts to gather a bucket's values into `whole` from the slices that its shards keep. */
 static void gather_bucket(vt_gradient_sync *sync, int64_t index, float *whole)
 {
     const vt_bucket *bucket = sync->buckets[index].bucket;
@@ -123,7 +123,7 @@ static void gather_bucket(vt_gradient_sync *sync, int64_t index, float *whole)
     vt_group_note_padding(sync->shards, before, bucket->padding);
 }
 
-/* This rank's slice of a bucket that is reduced joins the gradients of the micro-batches before. */
+/* Adds this rank's slice of a reduced bucket to the gradients of the micro-batches before. */
 static void keep_slice(vt_gradient_sync *sync, const bucket_state *state)
 {
     const vt_mask none = {.tokens = 1};
@@ -146,8 +146,8 @@ static void note(vt_gradient_sync *sync, bool of_bucket, int64_t index, double b
     sync->rows[sync->row_count++] = (trace_row){of_bucket, index, begin, end};
 }
 
-/* Moves a reduction on as far as it goes, or waits for its end. It goes no further than the one that started before it
- * (`ahead`, or NULL), so that all ranks start each phase of all buckets in the same order. */
+/* Advances a reduction as far as it goes without waiting, or to its end when `wait`. It never overtakes the one that
+ * started before it (`ahead`, or NULL), so that all ranks start each phase of all buckets in the same order. */
 static void advance(vt_gradient_sync *sync, bucket_state *state, const bucket_state *ahead, bool wait)
 {
     while (state->phase < state->phase_count) {
@@ -166,7 +166,7 @@ static void advance(vt_gradient_sync *sync, bucket_state *state, const bucket_st
     }
 }
 
-/* Moves all on; waits for those up to `last`, or for all of them when `wait`. */
+/* Advances all reductions; with `wait` it waits for those up to `last`, or for all when that is NULL. */
 static void advance_all(vt_gradient_sync *sync, bool wait, const bucket_state *last)
 {
     const bucket_state *ahead = NULL;
@@ -208,7 +208,7 @@ static unit_room *room_of(vt_gradient_sync *sync, int64_t unit)
     return &sync->rooms[unit % 2];
 }
 
-/* The values of a unit set out for its room, unless they are there. */
+/* Starts to gather the values of a unit into its room, unless they are there. */
 static void gather_begin(vt_gradient_sync *sync, int64_t unit)
 {
     unit_room *room = room_of(sync, unit);
@@ -241,7 +241,7 @@ static void gather_end(vt_gradient_sync *sync, int64_t unit)
     }
 }
 
-/* Room for a unit's gradients, once those that were there are reduced. */
+/* Clears the room for a unit's gradients, after those that were there have been reduced. */
 static void clear_gradients(vt_gradient_sync *sync, int64_t unit)
 {
     vt_backend *backend = sync->backend;
@@ -293,7 +293,8 @@ void vt_gradient_sync_begin(vt_gradient_sync *sync, int64_t step, bool last)
     sync->last = last;
 }
 
-/* A trace that can't be written ends, with a warning: the run does without. Ranks other than 0 have no log. */
+/* A trace that can't be written is closed with a warning, and the run goes on without it. Ranks other than 0 have no
+ * log. */
 static void close_trace(vt_gradient_sync *sync, bool written)
 {
     const vt_world *world = vt_parameters_parallel(sync->parameters)->world;

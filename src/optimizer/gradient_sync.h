@@ -1,6 +1,7 @@
-/* Brings the gradients of all ranks together, bucket by bucket while backward goes on (Li et al. 2020, "PyTorch
- * Distributed"), and with ZeRO (Rajbhandari et al. 2020) deals out what each rank keeps: stage 1 slices of the moments,
- * 2 of the gradients, too, 3 of the values, too, which are then gathered unit by unit, one ahead of their use. */
+/* Sums the gradients over all ranks, bucket by bucket, while backward is still running (Li et al. 2020, "PyTorch
+ * Distributed"). With ZeRO (Rajbhandari et al. 2020) each rank keeps only a slice: of the moments from stage 1 on,
+ * of the gradients from stage 2 on, and of the values in stage 3, where they are gathered unit by unit, one unit
+ * ahead of their use. */
 #ifndef VT_OPTIMIZER_GRADIENT_SYNC_H
 #define VT_OPTIMIZER_GRADIENT_SYNC_H
 
@@ -25,15 +26,15 @@ vt_status vt_gradient_sync_trace(vt_gradient_sync *sync, const char *path);
 /* A micro-batch begins; `last`: its backward completes the step's gradients. */
 void vt_gradient_sync_begin(vt_gradient_sync *sync, int64_t step, bool last);
 
-/* Behind the last micro-batch's backward: waits until every gradient that this rank keeps is the sum over all ranks. */
+/* After the last micro-batch's backward: waits until every gradient that this rank keeps is the sum over all ranks. */
 void vt_gradient_sync_finish(vt_gradient_sync *sync);
 
-/* The optimizer has changed the values that this rank keeps (or they were read from a file): brings all of them to
+/* To be called after the values that this rank keeps have changed (by an update, or read from a file): sends them to
  * where they are used, and rounds them. */
 void vt_gradient_sync_values_changed(vt_gradient_sync *sync);
 
-/* What was gathered of the values (ZeRO 3) is gathered anew: before a step is recorded, which must gather all that it
- * needs, and after a replay, of which this knows nothing. */
+/* Forgets which values were gathered (ZeRO stage 3), so that they are gathered again. To be called before a step is
+ * recorded, because the record must hold all gathers, and after a replay, which this code does not see. */
 void vt_gradient_sync_forget(vt_gradient_sync *sync);
 
 #endif

@@ -1,5 +1,6 @@
 /* A group of ranks that communicate: along an axis of the layout, or several. One interface over engines: self (one
- * rank), MPI, NCCL, and dry (counts messages, moves nothing). No collective algorithm of our own.
+ * rank), MPI, NCCL, and dry (counts messages, moves nothing). The collective algorithms are the
+ * engines'.
  *
  * Every operation is collective over the group and must be called by all its ranks in the same order. It starts at
  * once and is over when vt_request_wait returns; with `request` NULL it waits itself. Buffers must stay until then.
@@ -74,13 +75,13 @@ void vt_group_exchange(vt_group *group, const void *send, size_t send_bytes, int
 /* data [bytes] of the member `root`, on every rank. */
 void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request);
 
-/* Is it over? With an engine that only counts, a sum is when it has been waited for. Also moves on what is under way,
- * which MPI does only inside its calls. */
+/* Is it over? With an engine that only counts, a sum is over once it has been waited for. The call also advances what is
+ * under way, which MPI does only inside its calls. */
 bool vt_request_test(vt_request *request);
 void vt_request_wait(vt_request *request);
 
-/* Lets what `next` is given from here on come behind the operation, with nobody waiting for it; then it is over for the
- * caller. False: the engine can't, nothing was done, and the caller has to wait. */
+/* Makes the operations that `next` gets from here on run after this one, without anybody waiting; the request is then
+ * over for the caller. False: the engine can't do this, nothing was done, and the caller has to wait. */
 bool vt_request_chain(vt_request *request, const vt_group *next);
 
 /* Collective over all ranks. A group of the world's ranks members [size], this one's at place `rank`; `color` is the

@@ -16,12 +16,13 @@ typedef enum { VT_AXIS_TENSOR, VT_AXIS_CONTEXT, VT_AXIS_DATA, VT_AXIS_COUNT } vt
 typedef struct {
     int ranks;
     int size[VT_AXIS_COUNT];
-    vt_axis order[VT_AXIS_COUNT]; /* from the axis whose neighbours are neighbouring ranks to the farthest apart */
+    vt_axis order[VT_AXIS_COUNT]; /* first the axis whose neighbours are neighbouring ranks, last the one whose
+                                     neighbours are farthest apart */
 } vt_layout;
 
 /* config->tensor_parallel, context_parallel and parallel_order over `ranks` ranks. Errors name the numbers and the
- * nearest ones that work: tp · cp does not divide the ranks; an order that is not the axes' names, each once, joined by
- * '-' (tp, cp, dp; pp is known, and refused). */
+ * nearest ones that work: tp · cp does not divide the ranks; an order that is not the axes' names, each once, joined
+ * by '-' (tp, cp, dp; pp is recognised and refused). */
 vt_status vt_layout_make(const vt_config *config, int ranks, vt_layout *layout);
 
 /* "tp", "cp", "dp"; of several "tp-cp", in the layout's order; "world" for all. */

@@ -196,7 +196,7 @@ static vt_status check_same_options(const vt_config *config, vt_world *world)
     const char *here = own.characters, *there = first;
     while (*here != '\0' && *there != '\0') {
         int a = line_length(here), b = line_length(there);
-        bool may_differ = strncmp(here, "num_threads:", strlen("num_threads:")) == 0; /* as machines do */
+        bool may_differ = strncmp(here, "num_threads:", strlen("num_threads:")) == 0; /* machines differ */
         VT_CHECK((a == b && memcmp(here, there, (size_t)a) == 0) || may_differ,
                  "'%.*s' here, '%.*s' on rank 0: all ranks need the same options", a, here, b, there);
         here += here[a] == '\n' ? a + 1 : a;
@@ -273,7 +273,7 @@ done:
     return status;
 }
 
-/* All ranks fail alike or none. */
+/* Either all ranks fail in the same way or none does. */
 static vt_status set_layout(const vt_config *config, vt_world *world)
 {
     vt_status status = VT_OK;
@@ -286,7 +286,7 @@ done:
     return status;
 }
 
-/* Memory that even small things lack, on any thread: the others don't know, and would wait for this rank. */
+/* Called on any thread when even a small allocation fails: the other ranks don't know, and would wait for this one. */
 static void end_job(void *engine, const char *message)
 {
     vt_log_failure(message);
@@ -317,7 +317,7 @@ void vt_world_fail_early(const vt_launch *launch)
         vt_world_open(NULL, launch, &world);
         vt_world_close(&world, true);
     } else if (launch->rank > 0) {
-        sleep(SECONDS); /* the first one tells, and its end ends the others, if the mistake is not theirs alone */
+        sleep(SECONDS); /* the first rank reports it and its exit ends the others, unless the mistake is theirs alone */
     }
 }
 
@@ -416,7 +416,7 @@ static int scoped_members(const vt_world *world, int rank, unsigned axes, vt_sco
     return kept;
 }
 
-/* Looks at the groups of all ranks, so that all come to the same. */
+/* Checks the groups of all ranks, so that every rank gets the same result. */
 static vt_status check_even(const vt_world *world, unsigned axes, const char *name, int *members)
 {
     vt_status status = VT_OK;

@@ -44,9 +44,9 @@ vt_group *vt_world_group_at(const vt_world *world, int index);
  * is to be closed. A node is a host, or each VITRAIN_RANKS_PER_NODE ranks (for tests). */
 vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_world **world);
 
-/* After a failure before vt_world_open: tells what is noted, once for all ranks that failed alike, also to those that
- * wait in vt_world_open, and clears it. Where only the launcher connects the ranks, the note stays, on all but the
- * first rank for two seconds, in which the launcher ends them. */
+/* After a failure before vt_world_open: prints the noted error, once for all ranks that failed in the same way,
+ * tells the ranks that wait in vt_world_open, and clears the note. Where only the launcher connects the ranks, the
+ * note stays; all ranks but the first then wait for two seconds, in which the launcher ends them. */
 void vt_world_fail_early(const vt_launch *launch);
 
 /* Collective, before groups over the back end's memory are made: the engine for that memory, which is NCCL for GPUs
@@ -69,11 +69,10 @@ vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const 
  * was noted and ends the job: exit status 1, no return. */
 void vt_world_close(vt_world **world, bool failed);
 
-/* Collective over all ranks: makes the group along `axes`, for the back end's memory (NULL: the host's), or finds it.
- * Operations that may start in another order than those of other callers need a group of their own, under the name
- * `purpose` (NULL: the common one).
- * Never NULL: one rank is a group of its own. Across nodes: an error on all ranks where nodes hold unequally many ranks
- * of such a group. */
+/* Collective over all ranks: makes the group along `axes`, for the back end's memory (NULL: the host's), or finds
+ * it. Callers whose operations may start in another order than those of other callers need a group of their own,
+ * named `purpose` (NULL: the common group). *group is never NULL: a single rank is a group, too. Errors, on all
+ * ranks: across nodes, when nodes hold different numbers of such a group's ranks. */
 vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const char *purpose, vt_backend *backend,
                          vt_group **group);
 
@@ -82,8 +81,8 @@ vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const c
  * same, and vt_world_speaks is false on them. VT_STOPPED on any rank without an error is VT_STOPPED on all. */
 vt_status vt_world_agree(vt_world *world, vt_status status);
 
-/* Collective, of a failure that the run gets over: what the lowest rank that failed notes, with rank and host put
- * before it when there are several; NULL where none failed. malloc'd; the notes stay. */
+/* Collective, for a failure that the run survives: the note of the lowest rank that failed, preceded by rank and
+ * host when there are several ranks; NULL when none failed. malloc'd; the notes stay. */
 char *vt_world_cause(vt_world *world, vt_status status);
 
 /* After an agreed failure, around what the ranks still do together (a last checkpoint): in between they can agree on
@@ -91,7 +90,7 @@ char *vt_world_cause(vt_world *world, vt_status status);
 int vt_world_lift_failure(vt_world *world);
 void vt_world_restore_failure(vt_world *world, int speaker);
 
-/* Is it this rank that tells the user? Rank 0, or after a failure the one that keeps the note. NULL: yes. */
+/* Does this rank print messages for the user? Rank 0, or after a failure the one that keeps the note. NULL: yes. */
 bool vt_world_speaks(const vt_world *world);
 
 /* Is any rank's `value` true? Collective. */
