@@ -15,12 +15,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../tests/communication_formulas.h"
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "parallel/launch.h"
-#include "../tests/communication_formulas.h"
 #include "processor_time.h"
 #include "training/step.h"
 

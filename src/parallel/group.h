@@ -75,8 +75,8 @@ void vt_group_exchange(vt_group *group, const void *send, size_t send_bytes, int
 /* data [bytes] of the member `root`, on every rank. */
 void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request);
 
-/* Is it over? With an engine that only counts, a sum is over once it has been waited for. The call also advances what is
- * under way, which MPI does only inside its calls. */
+/* Is it over? With an engine that only counts, a sum is over once it has been waited for. The call also advances what
+ * is under way, which MPI does only inside its calls. */
 bool vt_request_test(vt_request *request);
 void vt_request_wait(vt_request *request);
 

@@ -5,7 +5,7 @@ ROOMS_WITHOUT_TASKS="src/optimizer src/parallel"
 TASK_WORDS='latitude|channel|history'
 
 # Includes of a higher floor that are still there: "LOWER>HIGHER", rooms by their folders.
-STILL_UPWARD="src/checkpoint/>src/training/ src/journal/>src/training/ src/data/>src/source/"
+STILL_UPWARD="src/checkpoint/>src/training/ src/journal/>src/training/"
 
 # The table of rooms has one row a floor, "FLOOR FOLDER"; no two rooms of src/ share one, so that where no file includes
 # a higher floor there is no circle of rooms either.
