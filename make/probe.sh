@@ -53,9 +53,6 @@ required=$missing
 
 # ---- what can be left out ----
 
-# For bench/products, which compares its products with oneDNN's.
-probe DNNL '#include <dnnl.h>
-int main(void) { return dnnl_version() == 0; }' "$DNNL_CFLAGS|${DNNL_LIBS:--ldnnl}" "$(pc dnnl)"
 probe X86 '#ifndef __x86_64__
 #error
 #endif

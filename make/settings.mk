@@ -7,7 +7,7 @@ endif
 
 # What was given on the command line holds for later calls, too, until it is given anew: $(BUILD)/settings.mk.
 # `make defaults` forgets it, as `make clean` does.
-LIBRARIES := HDF5 HDF5_HL YAML DEFLATE DNNL PROTOBUF PNG OPENMP MPI CUDA X86 AMX
+LIBRARIES := HDF5 HDF5_HL YAML DEFLATE PROTOBUF PNG OPENMP MPI CUDA X86 AMX
 SETTINGS := CC CXX AR CPPFLAGS CFLAGS LDFLAGS WARNINGS SANITIZE MPI MPICC NVCC GPU_ARCH HOST_CUDA PKG_CONFIG PROTOC_C PREFIX \
     $(LIBRARIES:%=%_CFLAGS) $(LIBRARIES:%=%_LIBS)
 
