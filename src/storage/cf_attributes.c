@@ -1,59 +1,37 @@
 #include "storage/cf_attributes.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-vt_status vt_cf_numbers(hid_t dataset, const char *path, const char *variable, const char *name, int most,
-                        double *values, int *count, bool *is_float)
+/* Up to `most` numbers of an attribute; *count 0: it isn't there. One that is something else would be a wrong scale,
+ * were it passed over, so that is an error. */
+static vt_status take_numbers(const vt_array *array, const char *name, int most, double *values, int *count,
+                              bool *is_float)
 {
     vt_status status = VT_OK;
-    *count = 0;
-    if (H5Aexists(dataset, name) <= 0) return VT_OK;
-    hid_t attribute = H5Aopen(dataset, name, H5P_DEFAULT);
-    hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
-    H5T_class_t class = H5Tget_class(type);
-    hssize_t found = H5Sget_simple_extent_npoints(space);
-    bool is_numbers = (class == H5T_FLOAT || class == H5T_INTEGER) && found >= 1 && found <= most;
-    if (is_numbers) is_numbers = H5Aread(attribute, H5T_NATIVE_DOUBLE, values) >= 0;
-    if (is_float != NULL) *is_float = class == H5T_FLOAT;
-    H5Sclose(space);
-    H5Tclose(type);
-    H5Aclose(attribute);
-    VT_CHECK(is_numbers,
+    *count = array->store->kind->attribute_numbers(array, name, most, values, is_float);
+    VT_CHECK(*count >= 0,
              "%s: the attribute '%s' of '%s' is not %s; mend it (ncatted, h5py), as without it the values would be "
              "wrong",
-             path, name, variable,
+             array->store->path, name, array->name,
              most == 1   ? "a single number"
              : most == 2 ? "a pair of numbers"
                          : "a few numbers");
-    *count = (int)found;
 done:
     return status;
 }
 
-void vt_cf_text(hid_t dataset, const char *name, char *text, size_t size)
+void vt_cf_text(const vt_array *array, const char *name, char *text, size_t size)
 {
-    text[0] = '\0';
-    if (H5Aexists(dataset, name) <= 0) return;
-    hid_t attribute = H5Aopen(dataset, name, H5P_DEFAULT);
-    hid_t stored = H5Aget_type(attribute), space = H5Aget_space(attribute), type = H5Tcopy(H5T_C_S1);
-    const bool of_any_length = H5Tis_variable_str(stored) > 0;
-    char *pointer = NULL;
-    H5Tset_size(type, of_any_length ? H5T_VARIABLE : size);
-    if (H5Tget_class(stored) == H5T_STRING && H5Sget_simple_extent_npoints(space) == 1) {
-        H5Tset_cset(type, H5Tget_cset(stored));
-        if (H5Aread(attribute, type, of_any_length ? (void *)&pointer : (void *)text) < 0) text[0] = '\0';
-    }
-    if (pointer != NULL) {
-        strncpy(text, pointer, size - 1);
-        text[size - 1] = '\0';
-        H5free_memory(pointer);
-    }
-    H5Tclose(type);
-    H5Sclose(space);
-    H5Tclose(stored);
-    H5Aclose(attribute);
+    char **texts = NULL;
+    int64_t count = 0;
+    if (array->store->kind->attribute_texts(array, name, &texts, &count) != VT_OK) vt_error_clear();
+    snprintf(text, size, "%s", count == 1 ? texts[0] : "");
+    for (int64_t i = 0; i < count; i++) free(texts[i]);
+    free(texts);
 }
 
 /* Whole numbers without a sign, as netCDF-3 could not store them: "Best Practices" of netCDF's User Guide, "Unsigned
@@ -85,8 +63,7 @@ static double as_stored(const vt_packing *packing, bool no_sign, double value)
 
 /* A variable of a file, while its attributes are looked at. */
 typedef struct {
-    hid_t dataset;
-    const char *path, *name;
+    const vt_array *array;
     bool no_sign;
     vt_packing *packing;
 } packed_variable;
@@ -97,16 +74,10 @@ static bool default_fill(const packed_variable *variable, double *value)
 {
     static const double fills[] = {
         9.9692099683868690e+36, 9.9692099683868690e+36, 0, 0, -32767, 65535, -2147483647, 4294967295.};
-    const vt_element element = variable->packing->element;
     double stored = 0;
-    H5D_fill_value_t is_defined = H5D_FILL_VALUE_UNDEFINED;
-    hid_t properties = H5Dget_create_plist(variable->dataset);
-    *value = as_stored(variable->packing, false, fills[element]);
-    const bool known = *value != 0 && H5Pfill_value_defined(properties, &is_defined) >= 0 &&
-                       is_defined == H5D_FILL_VALUE_USER_DEFINED &&
-                       H5Pget_fill_value(properties, H5T_NATIVE_DOUBLE, &stored) >= 0;
-    H5Pclose(properties);
-    return known && as_stored(variable->packing, variable->no_sign, stored) == *value;
+    *value = as_stored(variable->packing, false, fills[variable->packing->element]);
+    return *value != 0 && variable->array->store->kind->fill_value(variable->array, &stored) &&
+           as_stored(variable->packing, variable->no_sign, stored) == *value;
 }
 
 static vt_status take_missing(const packed_variable *variable)
@@ -117,8 +88,8 @@ static vt_status take_missing(const packed_variable *variable)
     double values[VT_MISSING_VALUES - 1];
     for (int i = 0; i < 2; i++) {
         int count = 0;
-        VT_TRY(vt_cf_numbers(variable->dataset, variable->path, variable->name, names[i],
-                             i == 0 ? 1 : VT_MISSING_VALUES - 1, values, &count, NULL));
+        bool is_float = false;
+        VT_TRY(take_numbers(variable->array, names[i], i == 0 ? 1 : VT_MISSING_VALUES - 1, values, &count, &is_float));
         for (int v = 0; v < count; v++) {
             const double value = as_stored(packing, variable->no_sign, values[v]);
             bool known = isnan(value); /* a NaN is found anyway */
@@ -142,9 +113,9 @@ static vt_status take_limits(const packed_variable *variable, const char *name, 
     bool is_float = false;
     const vt_element element = variable->packing->element;
     const bool whole = element != VT_ELEMENT_FLOAT32 && element != VT_ELEMENT_FLOAT64;
-    VT_TRY(vt_cf_numbers(variable->dataset, variable->path, variable->name, name, most, values, &count, &is_float));
-    VT_CHECK(count == 0 || count == most, "%s: the attribute '%s' of '%s' is not a pair of numbers", variable->path,
-             name, variable->name);
+    VT_TRY(take_numbers(variable->array, name, most, values, &count, &is_float));
+    VT_CHECK(count == 0 || count == most, "%s: the attribute '%s' of '%s' is not a pair of numbers",
+             variable->array->store->path, name, variable->array->name);
     for (int i = 0; i < count; i++) {
         if (isnan(values[i])) continue;
         if (whole && is_float)
@@ -174,24 +145,25 @@ static vt_status take_valid(const packed_variable *variable)
     packing->has_limits = packing->least > -INFINITY || packing->most < INFINITY;
     VT_CHECK(stored[0] <= stored[1] && unpacked[0] <= unpacked[1] && packing->least <= packing->most,
              "%s: by its valid_range, valid_min or valid_max no value of '%s' is valid; mend them (ncatted, h5py)",
-             variable->path, variable->name);
+             variable->array->store->path, variable->array->name);
 done:
     return status;
 }
 
-vt_status vt_cf_packing(hid_t dataset, const char *path, const char *variable, vt_packing *packing)
+vt_status vt_cf_packing(const vt_array *array, vt_packing *packing)
 {
     vt_status status = VT_OK;
     int count = 0;
+    bool is_float = false;
     char sign[16];
-    vt_cf_text(dataset, "_Unsigned", sign, sizeof sign);
+    vt_cf_text(array, "_Unsigned", sign, sizeof sign);
     const bool no_sign = strcasecmp(sign, "true") == 0 && drop_sign(packing);
-    VT_TRY(vt_cf_numbers(dataset, path, variable, "scale_factor", 1, &packing->scale, &count, NULL));
-    VT_TRY(vt_cf_numbers(dataset, path, variable, "add_offset", 1, &packing->offset, &count, NULL));
+    VT_TRY(take_numbers(array, "scale_factor", 1, &packing->scale, &count, &is_float));
+    VT_TRY(take_numbers(array, "add_offset", 1, &packing->offset, &count, &is_float));
     VT_CHECK(isfinite(packing->scale) && packing->scale != 0 && isfinite(packing->offset),
-             "%s: '%s' has scale_factor %g and add_offset %g, which leave nothing of its values", path, variable,
-             packing->scale, packing->offset);
-    const packed_variable one = {dataset, path, variable, no_sign, packing};
+             "%s: '%s' has scale_factor %g and add_offset %g, which leave nothing of its values", array->store->path,
+             array->name, packing->scale, packing->offset);
+    const packed_variable one = {array, no_sign, packing};
     VT_TRY(take_missing(&one));
     VT_TRY(take_valid(&one));
 done:

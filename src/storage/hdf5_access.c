@@ -13,6 +13,7 @@
 #define HAVE_FILE_LOCKING_PROPERTY 0
 #endif
 
+static _Thread_local int entered; /* so often by this thread; not by the mutex, whose owner a fork would lose */
 static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t preparation = PTHREAD_ONCE_INIT;
 static char reason[512], refused_file[256]; /* guarded by `library` */
@@ -27,6 +28,7 @@ static void prepare_library(void)
 
 void vt_hdf5_enter(void)
 {
+    if (entered++ > 0) return;
     pthread_once(&preparation, prepare_library);
     pthread_mutex_lock(&library);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
@@ -34,7 +36,7 @@ void vt_hdf5_enter(void)
 
 void vt_hdf5_leave(void)
 {
-    pthread_mutex_unlock(&library);
+    if (--entered == 0) pthread_mutex_unlock(&library);
 }
 
 static herr_t take_first(unsigned depth, const H5E_error2_t *error, void *context)

@@ -6,7 +6,8 @@
 
 #include <hdf5.h>
 
-/* Takes the lock, and silences HDF5's own printing of errors in the calling thread. */
+/* Takes the lock, and silences HDF5's own printing of errors in the calling thread, which may enter more than once and
+ * leaves as often. */
 void vt_hdf5_enter(void);
 void vt_hdf5_leave(void);
 

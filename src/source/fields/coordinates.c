@@ -1,7 +1,6 @@
 #define _GNU_SOURCE /* strcasestr */
 
 #include <ctype.h>
-#include <hdf5_hl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -10,7 +9,6 @@
 #include "base/text.h"
 #include "source/fields/coordinates_inside.h"
 #include "storage/cf_attributes.h"
-#include "storage/hdf5_access.h"
 
 enum { KINDS = VT_COORDINATE_KINDS, TEXT = VT_COORDINATE_TEXT, MOST_CANDIDATES = 1000 };
 
@@ -78,32 +76,26 @@ static bool is_in_list(const char *list, const char *name)
     return false;
 }
 
-/* Whether the dataset can be a coordinate, and what it says of itself. */
-static bool describe(vt_coordinates *c, hid_t dataset, vt_candidate *found)
+/* Whether the array can be a coordinate, and what it says of itself. */
+static bool describe(vt_coordinates *c, const vt_array *array, vt_candidate *found)
 {
     char name_of_scale[TEXT] = "", positive[8] = "";
-    hsize_t extent[3] = {0};
-    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
-    const H5T_class_t class = H5Tget_class(type);
-    found->rank = H5Sget_simple_extent_ndims(space);
-    const bool fits = (class == H5T_INTEGER || class == H5T_FLOAT) && found->rank >= 0 && found->rank <= 3;
-    if (fits && found->rank > 0) H5Sget_simple_extent_dims(space, extent, NULL);
-    H5Sclose(space);
-    H5Tclose(type);
-    if (!fits) return false;
-    for (int i = 0; i < found->rank; i++) found->extent[i] = (int64_t)extent[i];
-    vt_cf_text(dataset, "NAME", name_of_scale, sizeof name_of_scale);
+    found->rank = array->rank;
+    if (array->numbers == VT_NUMBERS_NONE || found->rank < 0 || found->rank > 3) return false;
+    for (int i = 0; i < found->rank; i++) found->extent[i] = array->extent[i];
+    vt_cf_text(array, "NAME", name_of_scale, sizeof name_of_scale);
     if (strncmp(name_of_scale, "This is a netCDF dimension but not", 34) == 0) return false;
-    vt_cf_text(dataset, "units", found->units, TEXT);
-    vt_cf_text(dataset, "standard_name", found->standard_name, TEXT);
-    vt_cf_text(dataset, "axis", found->axis, TEXT);
-    vt_cf_text(dataset, "positive", positive, sizeof positive);
+    vt_cf_text(array, "units", found->units, TEXT);
+    vt_cf_text(array, "standard_name", found->standard_name, TEXT);
+    vt_cf_text(array, "axis", found->axis, TEXT);
+    vt_cf_text(array, "positive", positive, sizeof positive);
     found->is_vertical = positive[0] != '\0';
     found->is_listed = is_in_list(c->list, found->name);
-    found->is_scale = H5DSis_scale(dataset) > 0;
+    const vt_store_kind *kind = array->store->kind;
+    found->is_scale = kind->is_scale_of(array, NULL, 0);
     const vt_field_source *source = c->source;
     for (int d = 0; d < source->rank && found->is_scale && found->rank == 1; d++)
-        found->along[d > 0 ? 4 - source->rank + d : 0] = H5DSis_attached(source->dataset, dataset, (unsigned)d) > 0;
+        found->along[d > 0 ? 4 - source->rank + d : 0] = kind->is_scale_of(array, source->array, d);
     return true;
 }
 
@@ -119,29 +111,21 @@ typedef struct {
     bool is_near;
 } listing;
 
-static herr_t note_candidate(hid_t group, const char *name, const H5L_info_t *info, void *context)
+static bool note_candidate(const vt_array *array, void *context)
 {
     const listing *in = context;
     vt_coordinates *c = in->coordinates;
-    hid_t object = H5I_INVALID_HID;
-    if (info->type != H5L_TYPE_HARD && info->type != H5L_TYPE_SOFT) return 0;
-    if (c->count == MOST_CANDIDATES) return 1;
-    hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS);
-    object = H5Oopen(group, name, access);
-    H5Pclose(access);
-    if (object >= 0 && H5Iget_type(object) == H5I_DATASET) {
-        c->candidates =
-            vt_reallocate(c->candidates, (size_t)c->count + 1, sizeof *c->candidates, "the coordinates of a file");
-        vt_candidate *found = &c->candidates[c->count];
-        *found = (vt_candidate){.path = vt_text_format("%s%s", in->group, name), .is_near = in->is_near};
-        found->name = found->path + strlen(in->group);
-        if (strcmp(found->path, c->source->name) != 0 && describe(c, object, found))
-            c->count++;
-        else
-            close_candidate(found);
-    }
-    if (object >= 0) H5Oclose(object);
-    return 0;
+    if (c->count == MOST_CANDIDATES) return false;
+    c->candidates =
+        vt_reallocate(c->candidates, (size_t)c->count + 1, sizeof *c->candidates, "the coordinates of a file");
+    vt_candidate *found = &c->candidates[c->count];
+    *found = (vt_candidate){.path = vt_text_format("%s%s", in->group, array->name), .is_near = in->is_near};
+    found->name = found->path + strlen(in->group);
+    if (strcmp(found->path, c->source->name) != 0 && describe(c, array, found))
+        c->count++;
+    else
+        close_candidate(found);
+    return true;
 }
 
 /* The variable's own group, and those around it. */
@@ -154,10 +138,8 @@ static void list_candidates(vt_coordinates *c)
         group[slash != NULL ? slash - group : 0] = '\0';
         char *prefix = vt_text_format("%s%s", group, group[0] != '\0' ? "/" : "");
         listing in = {c, prefix, is_near};
-        hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS);
-        H5Literate_by_name(c->source->part->file, group[0] != '\0' ? group : "/", H5_INDEX_NAME, H5_ITER_INC, NULL,
-                           note_candidate, &in, access);
-        H5Pclose(access);
+        const vt_store *store = c->source->part;
+        store->kind->visit(store, group, false, note_candidate, &in);
         free(prefix);
         is_near = false;
     } while (group[0] != '\0');
@@ -171,7 +153,7 @@ vt_status vt_coordinates_open(const vt_field_source *source, const char *given, 
     *result = NULL;
     c->source = source;
     if (given != NULL) VT_TRY(take_given(c, given));
-    vt_cf_text(source->dataset, "coordinates", c->list, sizeof c->list);
+    vt_cf_text(source->array, "coordinates", c->list, sizeof c->list);
     list_candidates(c);
     for (int64_t i = 0; i < c->count; i++)
         for (int d = 0; d < 4; d++) c->has_scale[d] = c->has_scale[d] || c->candidates[i].along[d];

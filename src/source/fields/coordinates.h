@@ -1,6 +1,5 @@
 /* Which datasets of a file are the coordinates of a variable, as the CF conventions (1.11, "Coordinate Types") have it:
- * by units, standard_name and axis, by netCDF's dimension scales and the attribute `coordinates`, then by name. All
- * with HDF5 entered. */
+ * by units, standard_name and axis, by netCDF's dimension scales and the attribute `coordinates`, then by name. */
 #ifndef VT_SOURCE_FIELDS_COORDINATES_H
 #define VT_SOURCE_FIELDS_COORDINATES_H
 
@@ -38,7 +37,7 @@ vt_status vt_coordinates_grid(const vt_coordinates *coordinates, vt_grid *grid);
 void vt_grid_close(vt_grid *grid);
 
 /* Values of a 1-D coordinate, [length], unpacked, within ±limit; malloc'd. The error calls them `what`. */
-vt_status vt_coordinate_values(const vt_field_part *part, const char *name, int64_t length, double limit,
-                               const char *what, double **values);
+vt_status vt_coordinate_values(const vt_store *part, const char *name, int64_t length, double limit, const char *what,
+                               double **values);
 
 #endif

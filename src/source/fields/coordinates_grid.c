@@ -8,32 +8,31 @@
 #include "base/text.h"
 #include "source/fields/coordinates_inside.h"
 #include "storage/cf_attributes.h"
-#include "storage/hdf5_access.h"
 
 #define MOST_DEGREES 720 /* of longitudes: twice round */
 
 /* ---- values ---- */
 
 /* `count` numbers, the first ones of those leading dimensions that it has more than `rank` of; unpacked. */
-static vt_status read_numbers(const vt_field_part *part, const char *name, int rank, int64_t count, double **values)
+static vt_status read_numbers(const vt_store *part, const char *name, int rank, int64_t count, double **values)
 {
     vt_status status = VT_OK;
     vt_packing packing = {.element = VT_ELEMENT_FLOAT64, .scale = 1};
-    hsize_t start[4] = {0}, extent[4] = {0};
-    hid_t dataset = H5I_INVALID_HID, space = H5I_INVALID_HID, memory_space = H5I_INVALID_HID;
+    int64_t start[VT_ARRAY_RANK] = {0}, extent[VT_ARRAY_RANK], found = 1;
+    vt_array *array = NULL;
     double *memory = vt_allocate((size_t)count, sizeof *memory, "the coordinates of a file");
-    VT_TRY(vt_field_part_dataset(part, name, &dataset));
-    VT_TRY(vt_cf_packing(dataset, part->path, name, &packing));
-    space = H5Dget_space(dataset);
-    const int own_rank = H5Sget_simple_extent_ndims(space);
-    VT_ASSERT(own_rank <= 4);
-    H5Sget_simple_extent_dims(space, extent, NULL);
-    for (int i = 0; i < own_rank - rank; i++) extent[i] = 1;
-    memory_space = H5Screate_simple(1, (const hsize_t[1]){(hsize_t)count}, NULL);
-    if (own_rank > 0) H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, extent, NULL);
-    VT_CHECK(H5Sget_select_npoints(space) == count &&
-                 H5Dread(dataset, H5T_NATIVE_DOUBLE, memory_space, space, H5P_DEFAULT, memory) >= 0,
-             "%s: can't read '%s': %s", part->path, name, vt_hdf5_reason());
+    VT_TRY(vt_array_find(part, name, &array));
+    VT_TRY(vt_cf_packing(array, &packing));
+    for (int i = 0; i < array->rank; i++) {
+        extent[i] = i < array->rank - rank ? 1 : array->extent[i];
+        found *= extent[i];
+    }
+    VT_CHECK(found == count, "%s: can't read '%s': it has %lld values, not %lld", part->path, name, (long long)found,
+             (long long)count);
+    if (part->kind->read(array, start, extent, true, memory) != VT_OK) {
+        status = vt_error_context("%s: can't read '%s'", part->path, name);
+        goto done;
+    }
     for (int64_t i = 0; i < count; i++) {
         bool valid = !packing.has_limits || (memory[i] >= packing.least && memory[i] <= packing.most);
         for (int m = 0; m < packing.missing_count; m++) valid = valid && memory[i] != packing.missing[m];
@@ -42,15 +41,13 @@ static vt_status read_numbers(const vt_field_part *part, const char *name, int r
     *values = memory;
     memory = NULL;
 done:
-    if (memory_space >= 0) H5Sclose(memory_space);
-    if (space >= 0) H5Sclose(space);
-    if (dataset >= 0) H5Dclose(dataset);
+    vt_array_close(&array);
     free(memory);
     return status;
 }
 
-static vt_status check_values(const vt_field_part *part, const char *name, int64_t count, double limit,
-                              const char *what, const double *values)
+static vt_status check_values(const vt_store *part, const char *name, int64_t count, double limit, const char *what,
+                              const double *values)
 {
     vt_status status = VT_OK;
     for (int64_t i = 0; i < count; i++)
@@ -60,8 +57,8 @@ done:
     return status;
 }
 
-vt_status vt_coordinate_values(const vt_field_part *part, const char *name, int64_t length, double limit,
-                               const char *what, double **values)
+vt_status vt_coordinate_values(const vt_store *part, const char *name, int64_t length, double limit, const char *what,
+                               double **values)
 {
     vt_status status = VT_OK;
     double *numbers = NULL;
@@ -112,7 +109,7 @@ static void unwrap(double *longitudes, int64_t count)
 }
 
 /* Whether values without units are degrees; `doubt` says why not. */
-static bool are_degrees(const vt_field_part *part, const vt_candidate *one, const double *values, int64_t count,
+static bool are_degrees(const vt_store *part, const vt_candidate *one, const double *values, int64_t count,
                         double limit, char **doubt)
 {
     const bool indices = are_indices(values, count);
@@ -129,7 +126,7 @@ static vt_status take_values(const vt_coordinates *c, const vt_candidate *one, v
 {
     vt_status status = VT_OK;
     const bool of_rows = kind == VT_COORDINATE_LATITUDE, plane = one->rank >= 2;
-    const vt_field_part *part = c->source->part;
+    const vt_store *part = c->source->part;
     const int64_t rows = c->source->extent[2], columns = c->source->extent[3], length = of_rows ? rows : columns;
     const int64_t count = plane ? rows * columns : length;
     const double limit = of_rows ? 90 : MOST_DEGREES;
@@ -202,10 +199,11 @@ static vt_status refuse_link(const vt_coordinates *c, vt_coordinate_kind kind)
     static const char *const names[2][2] = {{"lat", "latitude"}, {"lon", "longitude"}};
     vt_status status = VT_OK;
     for (int i = 0; i < 2; i++) {
-        hid_t dataset = H5I_INVALID_HID;
+        vt_array *array = NULL;
+        const vt_store *store = c->source->part;
         const char *name = names[kind - VT_COORDINATE_LATITUDE][i];
-        if (vt_field_part_has(c->source->part, name)) status = vt_field_part_dataset(c->source->part, name, &dataset);
-        if (dataset >= 0) H5Dclose(dataset);
+        if (store->kind->has_array(store, name)) status = vt_array_find(store, name, &array);
+        vt_array_close(&array);
         if (status != VT_OK) break;
     }
     return status;

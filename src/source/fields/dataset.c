@@ -1,6 +1,5 @@
 #include "source/fields/dataset_inside.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,78 +122,7 @@ done:
     return status;
 }
 
-/* The grid of the window, as the first file that has coordinates says it; that of the others is the same. */
-static vt_status agree_on_grid(vt_dataset *dataset, const vt_fields_file *file)
-{
-    static const char *const names[2] = {"latitudes", "longitudes"};
-    vt_status status = VT_OK;
-    const double *const values[2] = {vt_fields_file_latitudes(file), vt_fields_file_longitudes(file)};
-    const int64_t counts[2] = {dataset->options.height, dataset->options.width};
-    for (int k = 0; k < 2; k++) {
-        if (values[k] == NULL) continue;
-        const bool first = dataset->stored[k] == NULL;
-        if (first) dataset->stored[k] = vt_allocate((size_t)counts[k], sizeof(double), "the grid of a data set");
-        for (int64_t i = 0; i < counts[k]; i++) {
-            const double value =
-                values[k][k == 0 ? dataset->window.first_row + i : vt_window_column(&dataset->window, i)];
-            if (first) dataset->stored[k][i] = value;
-            VT_CHECK(
-                fabs(dataset->stored[k][i] - value) < 1e-3,
-                "%s: its %s are not those of the files before it (%g at %lld, not %g); all files need the same grid",
-                vt_fields_file_path(file), names[k], value, (long long)i, dataset->stored[k][i]);
-        }
-    }
-done:
-    return status;
-}
-
-/* All files of a directory have the first one's grid and channels. */
-static vt_status compare_with_first(const vt_dataset *dataset, const vt_fields_file *file)
-{
-    vt_status status = VT_OK;
-    const char *path = vt_fields_file_path(file), *first_path = vt_dataset_group_path(dataset, 0);
-    const char *const *names = vt_fields_file_channel_names(file);
-    const vt_fields_shape shape = vt_fields_file_shape(file), *first = &dataset->shape;
-    VT_CHECK(shape.channels == first->channels, "%s has %lld channels, but %s has %lld; all files need the same ones",
-             path, (long long)shape.channels, first_path, (long long)first->channels);
-    VT_CHECK(shape.height == first->height && shape.width == first->width,
-             "%s has a grid of [%lld, %lld], but %s has [%lld, %lld]; all files need the same one", path,
-             (long long)shape.height, (long long)shape.width, first_path, (long long)first->height,
-             (long long)first->width);
-    for (int64_t c = 0; names != NULL && dataset->channel_names != NULL && c < shape.channels; c++)
-        VT_CHECK(strcmp(names[c], dataset->channel_names[c]) == 0,
-                 "%s: channel %lld is '%s', but in %s it is '%s'; all files need the same channels in the same order",
-                 path, (long long)c, names[c], first_path, dataset->channel_names[c]);
-    for (int64_t c = 0; c < shape.channels; c++) {
-        const char *units = vt_fields_file_meaning(file, c)->units, *before = dataset->meanings[c].units;
-        VT_CHECK(units[0] == '\0' || before[0] == '\0' || strcmp(units, before) == 0,
-                 "%s: channel %lld is in '%s', but in %s in '%s'; all files need the same units", path, (long long)c,
-                 units, first_path, before);
-    }
-done:
-    return status;
-}
-
 /* ---- times ---- */
-
-/* All files have their times as far apart, in the same calendar. */
-static vt_status compare_times(vt_dataset *dataset, const char *path, const vt_time_axis *axis)
-{
-    vt_status status = VT_OK;
-    char steps[2][VT_DATE_SIZE];
-    const vt_set_piece *before = NULL;
-    for (int64_t i = 0; i < dataset->piece_count; i++)
-        if (dataset->pieces[i].dated) before = &dataset->pieces[i];
-    if (dataset->minutes_a_time == 0) dataset->minutes_a_time = axis->minutes;
-    VT_CHECK(axis->minutes == 0 || axis->minutes == dataset->minutes_a_time,
-             "%s: its times are %s apart, those of the files before it %s; all files need the same", path,
-             vt_length_format(axis->minutes, steps[0]), vt_length_format(dataset->minutes_a_time, steps[1]));
-    VT_CHECK(before == NULL || before->date.calendar == axis->stretches[0].date.calendar,
-             "%s: its calendar is '%s', that of the files before it '%s'; all files need the same", path,
-             vt_calendar_name(axis->stretches[0].date.calendar), vt_calendar_name(before->date.calendar));
-done:
-    return status;
-}
 
 /* The times of a file that samples come from, in pieces without a gap. */
 static vt_status take_times(vt_dataset *dataset, int64_t index, const vt_fields_file *file)
@@ -211,7 +139,7 @@ static vt_status take_times(vt_dataset *dataset, int64_t index, const vt_fields_
         piece.dated = vt_date_of_file_name(path, &piece.date);
         vt_dataset_add_piece(dataset, &piece);
     } else {
-        VT_TRY(compare_times(dataset, path, axis));
+        VT_TRY(vt_dataset_compare_times(dataset, path, axis));
     }
     for (int64_t i = 0; i < axis->count; i++) {
         const vt_stretch *own = &axis->stretches[i], *last = own - 1;
@@ -250,8 +178,8 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index)
         VT_TRY(take_names(dataset, file));
         vt_dataset_take_meanings(dataset, file);
     }
-    VT_TRY(compare_with_first(dataset, file));
-    VT_TRY(agree_on_grid(dataset, file));
+    VT_TRY(vt_dataset_compare_with_first(dataset, file));
+    VT_TRY(vt_dataset_agree_on_grid(dataset, file));
     VT_TRY(vt_dataset_agree_on_rows(dataset, file));
     const char *obstacle = vt_fields_file_obstacle(file);
     if (obstacle != NULL && dataset->obstacle == NULL) dataset->obstacle = vt_text_format("%s: %s", path, obstacle);
@@ -467,48 +395,6 @@ const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset)
 const char *const *vt_dataset_channel_names(const vt_dataset *dataset)
 {
     return (const char *const *)dataset->channel_names;
-}
-
-vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_dataset *validation)
-{
-    vt_status status = VT_OK;
-    const vt_dataset_options *options = &training->options;
-    int64_t in = vt_dataset_window_channels(options), used = in > options->out_channels ? in : options->out_channels;
-    char steps[2][VT_DATE_SIZE];
-    const int64_t minutes = training->minutes_a_time, others = validation->minutes_a_time;
-    VT_CHECK(minutes == 0 || others == 0 || minutes == others,
-             "the times in %s are %s apart, but those in %s %s; all sets need the same", training->directory,
-             vt_length_format(minutes, steps[0]), validation->directory, vt_length_format(others, steps[1]));
-    for (int k = 0; k < 2; k++) {
-        const double *own = training->stored[k], *other = validation->stored[k];
-        const int64_t count = k == 0 ? options->height : options->width;
-        for (int64_t i = 0; own != NULL && other != NULL && i < count; i++)
-            VT_CHECK(fabs(k == 0 ? own[i] - other[i] : remainder(own[i] - other[i], 360)) < 1e-3,
-                     "%s %lld is %g degrees in %s, but %g in %s; all sets need the same grid",
-                     k == 0 ? "latitude" : "longitude", (long long)i, own[i], training->directory, other[i],
-                     validation->directory);
-    }
-    for (int64_t c = 0; training->meanings != NULL && validation->meanings != NULL && c < used; c++) {
-        const char *own = training->meanings[c].units, *other = validation->meanings[c].units;
-        VT_CHECK(own[0] == '\0' || other[0] == '\0' || strcmp(own, other) == 0,
-                 "channel %lld is in '%s' in %s, but in '%s' in %s; all sets need the same units", (long long)c, own,
-                 training->directory, other, validation->directory);
-    }
-    VT_CHECK((training->turned == NULL || validation->unknown == NULL) &&
-                 (validation->turned == NULL || training->unknown == NULL),
-             "the rows of %s run from south to north, by its latitudes, but %s says no latitudes, so its rows can't be "
-             "matched; write them into all files, or name them by --coordinates=[lat=NAME]",
-             training->turned != NULL ? training->turned : validation->turned,
-             training->turned != NULL ? validation->unknown : training->unknown);
-    if (training->channel_names == NULL || validation->channel_names == NULL) goto done;
-    for (int64_t c = 0; c < used; c++)
-        VT_CHECK(strcmp(training->channel_names[c], validation->channel_names[c]) == 0,
-                 "channel %lld is '%s' in %s, but '%s' in %s; all sets need the same channels in the "
-                 "same order",
-                 (long long)c, training->channel_names[c], training->directory, validation->channel_names[c],
-                 validation->directory);
-done:
-    return status;
 }
 
 const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longitudes)

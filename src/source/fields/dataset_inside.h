@@ -111,6 +111,13 @@ vt_status vt_dataset_use_file(vt_dataset *dataset, int64_t index, vt_fields_file
 /* Notes what a file says of its rows; those that are turned round can't stand beside such of which nothing is known. */
 vt_status vt_dataset_agree_on_rows(vt_dataset *dataset, const vt_fields_file *file);
 
+/* The grid of the window, as the first file that has coordinates says it; that of the others is the same. */
+vt_status vt_dataset_agree_on_grid(vt_dataset *dataset, const vt_fields_file *file);
+
+/* All files of a set have the first one's grid and channels, and times as far apart, in the same calendar. */
+vt_status vt_dataset_compare_with_first(const vt_dataset *dataset, const vt_fields_file *file);
+vt_status vt_dataset_compare_times(vt_dataset *dataset, const char *path, const vt_time_axis *axis);
+
 /* Where the window is to go round the globe: that its longitudes do, as far as they are known. */
 vt_status vt_dataset_check_round(const vt_dataset *dataset);
 

@@ -1,46 +1,25 @@
 #include "source/fields/dimensions.h"
 
-#include <hdf5_hl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/text.h"
 
-enum { NAME_SIZE = 64, MOST_RANK = 8 };
+enum { NAME_SIZE = 64 };
 
-/* The names of the first few dimensions, "" where they have none; returns the rank. */
+/* The names of the first few dimensions, "" where they have none. */
 typedef struct {
-    char name[MOST_RANK][NAME_SIZE];
+    char name[VT_ARRAY_RANK][NAME_SIZE];
     int rank;
     bool named;
 } dimensions;
 
-/* The first scale of a dimension ends the iteration. */
-static herr_t take_name(hid_t dataset, unsigned dimension, hid_t scale, void *context)
+static dimensions look_at(const vt_array *array)
 {
-    char path[256] = "";
-    char *name = context;
-    (void)dataset, (void)dimension;
-    if (H5Iget_name(scale, path, sizeof path) > 0) {
-        const char *slash = strrchr(path, '/');
-        const char *last = slash != NULL ? slash + 1 : path;
-        snprintf(name, NAME_SIZE, "%.*s", NAME_SIZE - 1, last);
-    }
-    return 1;
-}
-
-static dimensions look_at(hid_t dataset)
-{
-    dimensions found = {.rank = 0};
-    hid_t space = H5Dget_space(dataset);
-    found.rank = H5Sget_simple_extent_ndims(space);
-    H5Sclose(space);
-    if (found.rank > MOST_RANK) found.rank = MOST_RANK;
-    if (H5Aexists(dataset, "DIMENSION_LIST") <= 0) return found;
+    dimensions found = {.rank = array->rank < VT_ARRAY_RANK ? array->rank : VT_ARRAY_RANK};
     for (int i = 0; i < found.rank; i++) {
-        if (H5DSget_num_scales(dataset, (unsigned)i) < 1) continue;
-        H5DSiterate_scales(dataset, (unsigned)i, NULL, take_name, found.name[i]);
+        array->store->kind->dimension_name(array, i, found.name[i], NAME_SIZE);
         found.named = found.named || found.name[i][0] != '\0';
     }
     return found;
@@ -77,10 +56,10 @@ static const char *find_ensemble(const dimensions *found)
     return NULL;
 }
 
-char *vt_dimension_names(hid_t dataset)
+char *vt_dimension_names(const vt_array *array)
 {
     vt_text text = {0};
-    const dimensions found = look_at(dataset);
+    const dimensions found = look_at(array);
     vt_text_append(&text, "%s", found.named ? " (" : "");
     for (int i = 0; i < found.rank && found.named; i++)
         vt_text_append(&text, "%s%s", i > 0 ? ", " : "", found.name[i][0] != '\0' ? found.name[i] : "?");
@@ -88,28 +67,18 @@ char *vt_dimension_names(hid_t dataset)
     return text.characters;
 }
 
-const char *vt_dimension_advice(hid_t dataset)
+const char *vt_dimension_advice(const vt_array *array)
 {
-    const dimensions found = look_at(dataset);
+    const dimensions found = look_at(array);
     return find_ensemble(&found) != NULL ? "; it is an ensemble, of which one member can be read: `ncks -d "
                                            "number,0 in.nc out.nc`, then `ncwa -a number out.nc one.nc`"
                                          : "";
 }
 
-/* The length of a 1-D dataset of one of two names; 0: there is none. */
-static int64_t length_of(const vt_field_part *part, const char *name, const char *other)
+/* The length of a one-dimensional array of one of two names; 0: there is none. */
+static int64_t length_of(const vt_store *store, const char *name, const char *other)
 {
-    hsize_t extent = 0;
-    hid_t dataset = H5I_INVALID_HID;
-    if (!vt_field_part_has(part, name)) name = other;
-    if (!vt_field_part_has(part, name)) return 0;
-    if (vt_field_part_dataset(part, name, &dataset) != VT_OK) vt_error_clear();
-    if (dataset < 0) return 0;
-    hid_t space = H5Dget_space(dataset);
-    if (H5Sget_simple_extent_ndims(space) == 1) H5Sget_simple_extent_dims(space, &extent, NULL);
-    H5Sclose(space);
-    H5Dclose(dataset);
-    return (int64_t)extent;
+    return vt_array_length(store, store->kind->has_array(store, name) ? name : other);
 }
 
 static bool has_channels_last(const vt_field_source *source, const dimensions *found)
@@ -125,8 +94,8 @@ static bool has_channels_last(const vt_field_source *source, const dimensions *f
 vt_status vt_dimensions_check(const vt_field_source *source)
 {
     vt_status status = VT_OK;
-    char *names = vt_dimension_names(source->dataset);
-    const dimensions found = look_at(source->dataset);
+    char *names = vt_dimension_names(source->array);
+    const dimensions found = look_at(source->array);
     const char *member = find_ensemble(&found), *path = source->part->path;
     const int64_t *extent = source->extent;
     VT_CHECK(member == NULL || source->rank == 3 || extent[1] == 1,

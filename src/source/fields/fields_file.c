@@ -4,28 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "source/fields/fields_inside.h"
 #include "storage/cf_attributes.h"
-#include "storage/hdf5_access.h"
 #include "storage/trial.h"
 
 static vt_status open_fields(vt_fields_file *file)
 {
     vt_status status = VT_OK;
     file->sources = vt_allocate(1, sizeof *file->sources, "a file of fields");
-    VT_CHECK(vt_field_part_has(file->parts, "fields"),
+    VT_CHECK(file->parts[0]->kind->has_array(file->parts[0], "fields"),
              "%s has no dataset 'fields'; expected float32 'fields' [time, channel, lat, lon], or with --variables a "
              "dataset for each of them, see docs/data.md",
              file->path);
     file->source_count = 1;
-    VT_TRY(vt_field_source_open(file->parts, "fields", file->sources));
+    VT_TRY(vt_field_source_open(file->parts[0], "fields", file->sources));
     const vt_field_source *fields = file->sources;
-    VT_TRY(vt_cf_packing(fields->dataset, file->path, "fields", &file->sources->packing));
+    VT_TRY(vt_cf_packing(fields->array, &file->sources->packing));
     VT_CHECK(fields->packing.element == VT_ELEMENT_FLOAT32 || fields->packing.element == VT_ELEMENT_FLOAT64 ||
                  fields->packing.scale != 1 || fields->packing.offset != 0,
              "%s: 'fields' must hold floating-point numbers (float32), but holds whole ones without an attribute "
@@ -51,34 +49,6 @@ static char *trimmed_copy(const char *string)
     return vt_text_format("%.*s", (int)length, string);
 }
 
-/* Texts of fixed length lie one after another; of variable length there are pointers, to be freed by HDF5. */
-static vt_status read_texts(const vt_fields_file *file, const char *name, hid_t attribute, hid_t stored_type,
-                            int64_t count, char **texts)
-{
-    vt_status status = VT_OK;
-    VT_ASSERT(count > 0 && file->shape.channels > 0);
-    bool variable = H5Tis_variable_str(stored_type) > 0;
-    size_t size = variable ? sizeof(char *) : H5Tget_size(stored_type) + 1;
-    hid_t type = H5Tcopy(H5T_C_S1);
-    char *memory = calloc((size_t)count, size);
-    H5Tset_size(type, variable ? H5T_VARIABLE : size);
-    H5Tset_cset(type, H5Tget_cset(stored_type));
-    VT_CHECK(memory != NULL, "out of memory for the attribute '%s'", name);
-    VT_CHECK(H5Aread(attribute, type, memory) >= 0, "%s: can't read the attribute '%s' of 'fields': %s", file->path,
-             name, vt_hdf5_reason());
-    for (int64_t c = 0; c < file->shape.channels; c++) {
-        char *text = "";
-        if (c < count && variable) memcpy(&text, memory + (size_t)c * size, sizeof text);
-        if (c < count && !variable) text = memory + (size_t)c * size;
-        texts[c] = trimmed_copy(text != NULL ? text : "");
-    }
-done:
-    for (int64_t c = 0; variable && memory != NULL && c < count; c++) H5free_memory(((char **)(void *)memory)[c]);
-    free(memory);
-    H5Tclose(type);
-    return status;
-}
-
 static void free_texts(char **texts, int64_t count)
 {
     for (int64_t c = 0; texts != NULL && c < count; c++) free(texts[c]);
@@ -90,28 +60,17 @@ static void free_texts(char **texts, int64_t count)
 static vt_status open_texts(const vt_fields_file *file, const char *name, char ***texts, int64_t *count)
 {
     vt_status status = VT_OK;
-    hid_t attribute = H5I_INVALID_HID, type = H5I_INVALID_HID, space = H5I_INVALID_HID;
-    char **memory = NULL;
+    const vt_array *array = file->sources[0].array;
+    const int64_t channels = file->shape.channels;
+    char **found = NULL;
     *texts = NULL;
-    *count = 0;
-    if (H5Aexists(file->sources[0].dataset, name) <= 0) goto done;
-    attribute = H5Aopen(file->sources[0].dataset, name, H5P_DEFAULT);
-    VT_CHECK(attribute >= 0, "%s: can't open the attribute '%s' of 'fields': %s", file->path, name, vt_hdf5_reason());
-    type = H5Aget_type(attribute);
-    space = H5Aget_space(attribute);
-    VT_CHECK(H5Tget_class(type) == H5T_STRING, "%s: the attribute '%s' of 'fields' must hold strings, one a channel",
-             file->path, name);
-    *count = (int64_t)H5Sget_simple_extent_npoints(space);
-    if (*count <= 0) goto done;
-    memory = vt_allocate((size_t)file->shape.channels, sizeof *memory, "the channels of a file");
-    VT_TRY(read_texts(file, name, attribute, type, *count, memory));
-    *texts = memory;
-    memory = NULL;
+    VT_TRY(array->store->kind->attribute_texts(array, name, &found, count));
+    VT_CHECK(*count >= 0, "%s: the attribute '%s' of 'fields' must hold strings, one a channel", file->path, name);
+    if (*count == 0) goto done;
+    *texts = vt_allocate((size_t)channels, sizeof **texts, "the channels of a file");
+    for (int64_t c = 0; c < channels; c++) (*texts)[c] = trimmed_copy(c < *count ? found[c] : "");
 done:
-    if (space >= 0) H5Sclose(space);
-    if (type >= 0) H5Tclose(type);
-    if (attribute >= 0) H5Aclose(attribute);
-    free_texts(memory, file->shape.channels);
+    free_texts(found, *count);
     return status;
 }
 
@@ -174,7 +133,7 @@ done:
 static vt_status open_all(vt_fields_file *file, const char *const *paths, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
-    for (int i = 0; i < file->part_count; i++) VT_TRY(vt_field_part_open(paths[i], &file->parts[i]));
+    for (int i = 0; i < file->part_count; i++) VT_TRY(vt_store_open(paths[i], &file->parts[i]));
     if (form->variables != NULL) {
         VT_TRY(vt_netcdf_open(file, form));
     } else {
@@ -200,13 +159,9 @@ vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count
     file->path = vt_text_copy(paths[0]);
     file->parts = vt_allocate((size_t)path_count, sizeof *file->parts, "a file of fields");
     file->part_count = (int)path_count;
-    for (int i = 0; i < file->part_count; i++)
-        file->parts[i] = (vt_field_part){.descriptor = -1, .file = H5I_INVALID_HID};
-    vt_hdf5_enter();
+    pthread_mutex_init(&file->lock, NULL);
     file->masked = form->masked;
-    status = open_all(file, paths, form);
-    vt_hdf5_leave();
-    if (status != VT_OK) goto done;
+    VT_TRY(open_all(file, paths, form));
     *result = file;
     file = NULL;
 done:
@@ -230,16 +185,11 @@ static void visit_storage(vt_fields_file *file)
     const vt_fields_shape shape = file->shape;
     for (int i = 0; i < file->source_count; i++) {
         vt_field_source *source = &file->sources[i];
-        if (source->layout != VT_LAYOUT_CHUNKED) continue;
+        if (source->array->layout != VT_LAYOUT_CHUNKED) continue;
         const int64_t chunks = source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];
-        vt_hdf5_enter();
-#if H5_VERSION_GE(1, 10, 5)
-        hsize_t count = 0;
-        H5Dget_num_chunks(source->dataset, source->space, &count);
-#endif
+        source->part->kind->chunks_written(source->array);
         if (chunks > 0) vt_field_source_find_chunk(source, 0);
         if (chunks > 0) vt_field_source_find_chunk(source, chunks - 1);
-        vt_hdf5_leave();
     }
     if (shape.times < 1) return;
     float *values = vt_allocate((size_t)(shape.channels * shape.width), sizeof *values, "a row of the fields");
@@ -285,15 +235,9 @@ void vt_fields_file_close(vt_fields_file **pointer)
     vt_fields_file *file = *pointer;
     if (file == NULL) return;
     *pointer = NULL;
-    vt_hdf5_enter();
     for (int i = 0; i < file->source_count; i++) vt_field_source_close(&file->sources[i]);
-    for (int i = 0; i < file->part_count; i++)
-        if (file->parts[i].file >= 0) H5Fclose(file->parts[i].file);
-    vt_hdf5_leave();
-    for (int i = 0; i < file->part_count; i++) {
-        if (file->parts[i].descriptor >= 0) close(file->parts[i].descriptor);
-        free(file->parts[i].path);
-    }
+    for (int i = 0; i < file->part_count; i++) vt_store_close(&file->parts[i]);
+    pthread_mutex_destroy(&file->lock);
     free_texts(file->channel_names, file->shape.channels);
     free(file->meanings);
     vt_time_axis_close(&file->times);
@@ -372,7 +316,7 @@ int64_t vt_fields_file_cache_bytes(const vt_fields_file *file)
 const char *vt_fields_file_obstacle(const vt_fields_file *file)
 {
     for (int i = 0; i < file->source_count; i++)
-        if (file->sources[i].obstacle != NULL) return file->sources[i].obstacle;
+        if (file->sources[i].array->obstacle != NULL) return file->sources[i].array->obstacle;
     return NULL;
 }
 
@@ -380,7 +324,7 @@ vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time)
 {
     vt_status status = VT_OK;
     for (int i = 0; i < file->part_count; i++) {
-        const vt_field_part *part = &file->parts[i];
+        const vt_store *part = file->parts[i];
         struct stat info;
         if (fstat(part->descriptor, &info) != 0) continue; /* reading will say why */
         VT_CHECK(info.st_size == part->size,
@@ -396,27 +340,22 @@ done:
 vt_status vt_fields_file_check_written(const vt_fields_file *file)
 {
     vt_status status = VT_OK;
-    vt_hdf5_enter();
     for (int i = 0; i < file->source_count && file->shape.times > 0; i++) {
         const vt_field_source *source = &file->sources[i];
+        const vt_array *array = source->array;
         const int64_t chunks = source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];
-        hsize_t written = (hsize_t)chunks;
-        bool is_empty = source->layout == VT_LAYOUT_CONTIGUOUS && H5Dget_offset(source->dataset) == HADDR_UNDEF;
-#if H5_VERSION_GE(1, 10, 5)
-        if (source->layout == VT_LAYOUT_CHUNKED) {
-            if (H5Dget_num_chunks(source->dataset, source->space, &written) < 0) written = (hsize_t)chunks;
-            is_empty = written == 0;
-        }
-#endif
+        const bool is_chunked = array->layout == VT_LAYOUT_CHUNKED;
+        const int64_t known = is_chunked ? source->part->kind->chunks_written(array) : -1;
+        const int64_t written = known >= 0 ? known : chunks;
+        const bool is_empty = is_chunked ? written == 0 : array->layout == VT_LAYOUT_CONTIGUOUS && array->address < 0;
         VT_CHECK(!is_empty, "%s: '%s' has a shape, but no value of it was ever written; make the file again",
                  source->part->path, source->name);
-        if ((int64_t)written < chunks)
+        if (written < chunks)
             vt_log_warning("%s: only %lld of the %lld chunks of '%s' were ever written, the others read as the fill "
                            "value; was the writing broken off?",
                            source->part->path, (long long)written, (long long)chunks, source->name);
     }
 done:
-    vt_hdf5_leave();
     return status;
 }
 

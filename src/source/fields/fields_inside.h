@@ -1,46 +1,29 @@
 /* The inside of an open vt_fields_file, for the files that open it (fields_file.c, field_source.c, netcdf.c) and read
- * from it (fields_read.c: through HDF5; read_plan.c, read_item.c: past it). */
+ * from it (fields_read.c: through the store's library; read_plan.c, read_item.c: past it). */
 #ifndef VT_SOURCE_FIELDS_FIELDS_INSIDE_H
 #define VT_SOURCE_FIELDS_FIELDS_INSIDE_H
 
-#include <hdf5.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "source/fields/fields_file.h"
-#include "storage/chunk_cache.h"
-#include "storage/decode.h"
+#include "storage/store.h"
 #include "storage/unpack.h"
-
-/* One file on disk. */
-typedef struct {
-    char *path;
-    int descriptor;
-    int64_t size; /* when it was opened */
-    hid_t file;
-} vt_field_part;
-
-typedef enum { VT_LAYOUT_OTHER, VT_LAYOUT_CONTIGUOUS, VT_LAYOUT_CHUNKED } vt_layout_kind;
 
 /* One dataset [time, level, lat, lon], where `fields` has its channels as levels; one of [time, lat, lon] has one
  * level. */
 typedef struct {
     char *name;
-    const vt_field_part *part; /* not owned */
-    hid_t dataset, space;
-    hid_t memory_type; /* as H5Dread gives it: this machine's form of what is stored */
-    int rank;          /* 3 or 4 */
+    const vt_store *part; /* not owned */
+    vt_array *array;
+    int rank; /* 3 or 4 */
     int64_t extent[4];
-    vt_packing packing; /* of the stored bytes; those of memory_type are never swapped */
+    vt_packing packing; /* of the stored bytes; those that the library reads are never swapped */
     bool latitudes_known;
     bool south_first; /* rows run from south to north, and are turned round */
     int64_t *sampled; /* [extent[1]]: 1 + the time of the level whose values are looked at in any case; atomic */
-    char *obstacle;   /* why only HDF5 can read it; NULL: nothing is in the way */
-    vt_layout_kind layout;
-    int64_t address; /* of a contiguous one, from the beginning of the file */
     int64_t chunk[4], grid[4];
-    vt_pipeline pipeline;
-    unsigned char fill[8];  /* an element of a chunk that was never written, as it would be stored */
     vt_chunk_entry *chunks; /* [grid[0] · … · grid[3]], once looked up */
 } vt_field_source;
 
@@ -59,35 +42,26 @@ struct vt_fields_file {
     bool rotated, no_latitudes;
     char *grid_doubts[2]; /* why latitudes, longitudes are not known though there is something, or NULL */
     vt_time_axis times;
-    const vt_field_part *times_part; /* that says them */
-    bool masked;                     /* see vt_fields_form */
+    const vt_store *times_part; /* that says them */
+    bool masked;                /* see vt_fields_form */
     int64_t cache_bytes;
     int part_count, source_count;
-    vt_field_part *parts;
+    vt_store **parts;
+    pthread_mutex_t lock; /* guards the sources' `chunks` */
     vt_field_source *sources;
     vt_field_channel *channels; /* [shape.channels] */
 };
 
-/* All of these with HDF5 entered. */
-
-vt_status vt_field_part_open(const char *path, vt_field_part *part);
-
-/* Opens a dataset of rank 3 or 4 that holds numbers. Errors name what is wrong with it. What it is in the file is
- * looked at too: a source without an obstacle can be read past HDF5. */
-vt_status vt_field_source_open(const vt_field_part *part, const char *name, vt_field_source *source);
+/* Opens an array of rank 3 or 4 that holds numbers. Errors name what is wrong with it. What it is in the file is looked
+ * at too: a source without an obstacle can be read past the store's library. */
+vt_status vt_field_source_open(const vt_store *part, const char *name, vt_field_source *source);
 void vt_field_source_close(vt_field_source *source);
 
-/* Bytes of decoded chunks that HDF5 may hold of it. */
+/* Bytes of decoded chunks that the library may hold of it. */
 vt_status vt_field_source_enlarge_cache(vt_field_source *source, int64_t *cache_bytes);
 
-/* Looks up where chunk `index` lies, if that isn't known yet. */
+/* Looks up where chunk `index` lies, if that isn't known yet. With the file's lock, or before there are threads. */
 vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index);
-
-bool vt_field_part_has(const vt_field_part *part, const char *name);
-
-/* Opens a dataset that lies in this file, and nothing of it in another; to be closed where *dataset >= 0, also after an
- * error. */
-vt_status vt_field_part_dataset(const vt_field_part *part, const char *name, hid_t *dataset);
 
 /* When its times are, from its files (fields_time.c). */
 vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form);

@@ -1,4 +1,4 @@
-/* Reading through HDF5's own library. */
+/* Reading through the store's own library. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,6 @@
 
 #include "base/memory.h"
 #include "source/fields/fields_inside.h"
-#include "storage/hdf5_access.h"
 
 vt_status vt_fields_not_finite(const vt_fields_file *file, int64_t time, int64_t channel, int64_t row, int64_t column,
                                int64_t width, const float *values, int64_t count)
@@ -33,28 +32,21 @@ done:
     return status;
 }
 
-/* What one H5Dread brings: levels first_level … of a source. Rows are the file's. */
+/* What one read brings: levels first_level … of a source. Rows are the file's. */
 typedef struct {
     int64_t time, first_level, levels, first_row, rows, width, first_column;
 } window;
 
 static vt_status read_window(const vt_field_source *source, const window *w, void *memory)
 {
-    vt_status status = VT_OK;
-    const hsize_t start[4] = {(hsize_t)w->time, (hsize_t)w->first_level, (hsize_t)w->first_row,
-                              (hsize_t)w->first_column};
-    const hsize_t count[4] = {1, (hsize_t)w->levels, (hsize_t)w->rows, (hsize_t)w->width};
-    hsize_t start3[3] = {start[0], start[2], start[3]}, count3[3] = {count[0], count[2], count[3]};
-    bool flat = source->rank == 3;
-    vt_hdf5_enter();
-    hid_t space = H5Screate_simple(source->rank, flat ? count3 : count, NULL);
-    H5Sselect_hyperslab(source->space, H5S_SELECT_SET, flat ? start3 : start, NULL, flat ? count3 : count, NULL);
-    if (H5Dread(source->dataset, source->memory_type, space, source->space, H5P_DEFAULT, memory) < 0)
-        status = vt_error_note(__FILE__, __LINE__, "%s: can't read '%s' at time %lld (damaged or cut short?): %s",
-                               source->part->path, source->name, (long long)w->time, vt_hdf5_reason());
-    H5Sclose(space);
-    vt_hdf5_leave();
-    return status;
+    int64_t start[4] = {w->time, w->first_level, w->first_row, w->first_column};
+    int64_t count[4] = {1, w->levels, w->rows, w->width};
+    const int skipped = 4 - source->rank; /* dimensions: an array of rank 3 has no levels */
+    start[skipped] = w->time;
+    count[skipped] = 1;
+    if (source->part->kind->read(source->array, start + skipped, count + skipped, false, memory) == VT_OK) return VT_OK;
+    return vt_error_context("%s: can't read '%s' at time %lld (damaged or cut short?)", source->part->path,
+                            source->name, (long long)w->time);
 }
 
 /* The library's elements become float32, north first. */
@@ -79,7 +71,7 @@ static vt_status read_levels(const vt_fields_file *file, const window *wanted, i
     window w = *wanted;
     char *memory = NULL;
     vt_packing packing = source->packing;
-    packing.swapped = false; /* HDF5 turns them */
+    packing.swapped = false; /* the library turns them */
     if (source->south_first) w.first_row = source->extent[2] - w.first_row - w.rows;
     if (vt_packing_is_plain(&packing) && !source->south_first) {
         VT_TRY(read_window(source, &w, values));

@@ -6,23 +6,22 @@
 #include "base/text.h"
 #include "source/fields/coordinates.h"
 #include "storage/cf_attributes.h"
-#include "storage/hdf5_access.h"
 
 #define MOST_TIMES (INT64_C(1) << 24) /* every 30 minutes for 900 years */
 
 /* The values in minutes after the units' date; NULL, with the doubt said in *axis, where they are no such. */
-static vt_status read_minutes(const vt_field_part *part, const char *name, hid_t dataset, int64_t times,
-                              double **minutes, vt_time_axis *axis)
+static vt_status read_minutes(const vt_array *array, int64_t times, double **minutes, vt_time_axis *axis)
 {
     vt_status status = VT_OK;
     char units[128], calendar_name[32];
     vt_calendar calendar = VT_CALENDAR_STANDARD;
     vt_packing packing = {.element = VT_ELEMENT_FLOAT64, .scale = 1};
     double *values = malloc((size_t)times * sizeof *values);
-    hid_t type = H5Dget_type(dataset);
-    H5T_class_t class = H5Tget_class(type);
-    vt_cf_text(dataset, "units", units, sizeof units);
-    vt_cf_text(dataset, "calendar", calendar_name, sizeof calendar_name);
+    const vt_store *part = array->store;
+    const char *name = array->name;
+    const int64_t start[VT_ARRAY_RANK] = {0};
+    vt_cf_text(array, "units", units, sizeof units);
+    vt_cf_text(array, "calendar", calendar_name, sizeof calendar_name);
     VT_CHECK(values != NULL, "out of memory for the times of %s", part->path);
     if (calendar_name[0] != '\0' && !vt_calendar_of_name(calendar_name, &calendar)) {
         axis->doubt =
@@ -35,13 +34,15 @@ static vt_status read_minutes(const vt_field_part *part, const char *name, hid_t
         axis->doubt =
             vt_text_format("%s: '%s' has the units '%s', expected some like 'hours since 1900-01-01 00:00:00'",
                            part->path, name, units);
-    } else if (class != H5T_INTEGER && class != H5T_FLOAT) {
+    } else if (array->numbers == VT_NUMBERS_NONE) {
         axis->doubt = vt_text_format("%s: '%s' holds no numbers", part->path, name);
     }
     if (axis->doubt != NULL) goto done;
-    VT_TRY(vt_cf_packing(dataset, part->path, name, &packing));
-    VT_CHECK(H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0, "%s: can't read '%s': %s",
-             part->path, name, vt_hdf5_reason());
+    VT_TRY(vt_cf_packing(array, &packing));
+    if (part->kind->read(array, start, array->extent, true, values) != VT_OK) {
+        status = vt_error_context("%s: can't read '%s'", part->path, name);
+        goto done;
+    }
     for (int64_t i = 0; i < times && axis->doubt == NULL; i++) {
         bool valid = !packing.has_limits || (values[i] >= packing.least && values[i] <= packing.most);
         for (int m = 0; m < packing.missing_count; m++) valid = valid && values[i] != packing.missing[m];
@@ -58,7 +59,6 @@ static vt_status read_minutes(const vt_field_part *part, const char *name, hid_t
     *minutes = values;
     values = NULL;
 done:
-    H5Tclose(type);
     free(values);
     return status;
 }
@@ -66,20 +66,20 @@ done:
 static vt_status read_axis(const vt_field_source *source, const vt_fields_form *form, vt_time_axis *axis)
 {
     vt_status status = VT_OK;
-    const vt_field_part *part = source->part;
+    const vt_store *part = source->part;
     const char *name = NULL;
     double *minutes = NULL;
     vt_coordinates *coordinates = NULL;
-    hid_t dataset = H5I_INVALID_HID;
+    vt_array *array = NULL;
     VT_TRY(vt_coordinates_open(source, form->coordinates, &coordinates));
     VT_TRY(vt_coordinates_find(coordinates, VT_COORDINATE_TIME, &name, &axis->doubt));
     if (name == NULL) goto done;
-    VT_TRY(vt_field_part_dataset(part, name, &dataset));
-    VT_TRY(read_minutes(part, name, dataset, source->extent[0], &minutes, axis));
+    VT_TRY(vt_array_find(part, name, &array));
+    VT_TRY(read_minutes(array, source->extent[0], &minutes, axis));
     if (minutes != NULL)
         VT_TRY(vt_time_axis_take(minutes, source->extent[0], axis->meaning.zero, part->path, name, axis));
 done:
-    if (dataset >= 0) H5Dclose(dataset);
+    vt_array_close(&array);
     vt_coordinates_close(&coordinates);
     free(minutes);
     return status;

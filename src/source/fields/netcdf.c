@@ -13,7 +13,6 @@
 #include "source/fields/coordinates.h"
 #include "source/fields/fields_inside.h"
 #include "storage/cf_attributes.h"
-#include "storage/hdf5_access.h"
 
 /* A word of `variables`: "z@500". */
 typedef struct {
@@ -80,19 +79,11 @@ done:
 
 /* ---- what stands in a file ---- */
 
-static herr_t note_variable(hid_t group, const char *name, const H5L_info_t *info, void *context)
+static bool note_variable(const vt_array *array, void *context)
 {
-    (void)info;
     vt_text *text = context;
-    hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS), object = H5Oopen(group, name, access);
-    H5Pclose(access);
-    if (object >= 0 && H5Iget_type(object) == H5I_DATASET) {
-        hid_t space = H5Dget_space(object);
-        if (H5Sget_simple_extent_ndims(space) >= 3) vt_text_append(text, "%s%s", text->length > 0 ? ", " : "", name);
-        H5Sclose(space);
-    }
-    if (object >= 0) H5Oclose(object);
-    return 0;
+    if (array->rank >= 3) vt_text_append(text, "%s%s", text->length > 0 ? ", " : "", array->name);
+    return true;
 }
 
 /* The names found are those to write, also of variables in groups: forecast/t2m. */
@@ -102,7 +93,7 @@ static vt_status fail_missing(const vt_fields_file *file, const char *name)
     vt_text found = {0};
     vt_text_append(&found, "%s", "");
     for (int i = 0; i < file->part_count; i++)
-        H5Lvisit(file->parts[i].file, H5_INDEX_NAME, H5_ITER_NATIVE, note_variable, &found);
+        file->parts[i]->kind->visit(file->parts[i], "", true, note_variable, &found);
     VT_FAIL("%s%s: no variable '%s'; found: %s", file->path,
             file->part_count > 1 ? " and the files of the same date" : "", name,
             found.length > 0 ? found.characters : "none");
@@ -121,31 +112,20 @@ static vt_status read_levels(const vt_field_source *source, const char *name, do
 {
     vt_status status = VT_OK;
     char units[32];
-    hid_t dataset = H5I_INVALID_HID;
+    vt_array *array = NULL;
     VT_TRY(vt_coordinate_values(source->part, name, source->extent[1], 1e7, "levels", values));
-    VT_TRY(vt_field_part_dataset(source->part, name, &dataset));
-    vt_cf_text(dataset, "units", units, sizeof units);
+    VT_TRY(vt_array_find(source->part, name, &array));
+    vt_cf_text(array, "units", units, sizeof units);
     for (int64_t i = 0; i < source->extent[1] && is_unit_of_pascals(units); i++) (*values)[i] /= 100;
 done:
-    if (dataset >= 0) H5Dclose(dataset);
+    vt_array_close(&array);
     return status;
 }
 
 /* Is the second dimension ERA5's `expver`, which tells preliminary values from final ones? */
 static bool has_versions(const vt_field_source *source)
 {
-    hsize_t extent = 0;
-    hid_t dataset = H5I_INVALID_HID;
-    if (!vt_field_part_has(source->part, "expver")) return false;
-    if (vt_field_part_dataset(source->part, "expver", &dataset) == VT_OK) {
-        hid_t space = H5Dget_space(dataset);
-        if (H5Sget_simple_extent_ndims(space) == 1) H5Sget_simple_extent_dims(space, &extent, NULL);
-        H5Sclose(space);
-    } else {
-        vt_error_clear();
-    }
-    if (dataset >= 0) H5Dclose(dataset);
-    return (int64_t)extent == source->extent[1];
+    return vt_array_length(source->part, "expver") == source->extent[1];
 }
 
 /* The level of the variable, by its coordinate: in hPa, or in Pa. */
@@ -202,15 +182,16 @@ static vt_status use_source(vt_fields_file *file, const vt_fields_form *form, co
         VT_ASSERT(file->sources[*index].name != NULL);
         if (strcmp(file->sources[*index].name, wanted->name) == 0) return VT_OK;
     }
-    const vt_field_part *part = file->parts, *end = file->parts + file->part_count;
-    while (part < end && !vt_field_part_has(part, wanted->name)) part++;
-    if (part == end) return fail_missing(file, wanted->name);
+    int p = 0;
+    while (p < file->part_count && !file->parts[p]->kind->has_array(file->parts[p], wanted->name)) p++;
+    if (p == file->part_count) return fail_missing(file, wanted->name);
+    const vt_store *part = file->parts[p];
     vt_field_source *source = &file->sources[file->source_count++];
     int64_t cache_bytes = 0;
     VT_TRY(vt_field_source_open(part, wanted->name, source));
     VT_TRY(vt_field_source_enlarge_cache(source, &cache_bytes));
     file->cache_bytes += cache_bytes;
-    VT_TRY(vt_cf_packing(source->dataset, part->path, source->name, &source->packing));
+    VT_TRY(vt_cf_packing(source->array, &source->packing));
     const int64_t *extent = source->extent, *first = file->sources[0].extent;
     VT_CHECK(extent[0] == first[0] && extent[2] == first[2] && extent[3] == first[3],
              "%s: '%s' has %lld times of [%lld, %lld], but '%s' has %lld of [%lld, %lld]; all variables need the same "
@@ -241,9 +222,9 @@ done:
 
 static void take_meaning(const vt_field_source *source, const variable *wanted, vt_channel_meaning *meaning)
 {
-    vt_cf_text(source->dataset, "units", meaning->units, sizeof meaning->units);
-    vt_cf_text(source->dataset, "standard_name", meaning->standard_name, sizeof meaning->standard_name);
-    vt_cf_text(source->dataset, "long_name", meaning->long_name, sizeof meaning->long_name);
+    vt_cf_text(source->array, "units", meaning->units, sizeof meaning->units);
+    vt_cf_text(source->array, "standard_name", meaning->standard_name, sizeof meaning->standard_name);
+    vt_cf_text(source->array, "long_name", meaning->long_name, sizeof meaning->long_name);
     const size_t length = strlen(meaning->long_name);
     if (wanted->has_level && length > 0)
         snprintf(meaning->long_name + length, sizeof meaning->long_name - length, " at level %g", wanted->level);

@@ -21,7 +21,7 @@ static int64_t time_at(const vt_read_item *item, int64_t offset)
 static vt_status read_bytes(const vt_read_item *item, int64_t offset, int64_t bytes, void *memory)
 {
     vt_status status = VT_OK;
-    const vt_field_part *part = item->source->part;
+    const vt_store *part = item->source->part;
     for (int64_t done = 0; done < bytes;) {
         ssize_t count = pread(part->descriptor, (char *)memory + done, (size_t)(bytes - done), offset + done);
         if (count < 0 && errno == EINTR) continue;
@@ -251,7 +251,7 @@ static vt_status fill_chunk(const vt_field_source *source, int64_t bytes, vt_dec
         *box = place;
     else
         VT_TRY(vt_decoder_room(decoder, (size_t)bytes, box));
-    for (int64_t i = 0; i < bytes; i += size) memcpy(*box + i, source->fill, (size_t)size);
+    for (int64_t i = 0; i < bytes; i += size) memcpy(*box + i, source->array->fill, (size_t)size);
 done:
     return status;
 }
@@ -266,7 +266,7 @@ static vt_status load_chunk(const vt_read_item *item, int64_t bytes, vt_decoder 
     if (item->offset < 0) return fill_chunk(source, bytes, decoder, place, box);
     VT_TRY(vt_decoder_room(decoder, (size_t)item->bytes, &stored));
     VT_TRY(read_bytes(item, item->offset, item->bytes, stored));
-    status = vt_decode(decoder, &source->pipeline, item->chunk->skipped_filters, stored, (size_t)item->bytes,
+    status = vt_decode(decoder, &source->array->pipeline, item->chunk->skipped_filters, stored, (size_t)item->bytes,
                        (size_t)bytes, place, box);
     if (status != VT_OK) {
         long long last = (long long)(item->start[0] + item->count[0] - 1);

@@ -8,7 +8,6 @@
 
 #include "base/memory.h"
 #include "source/fields/read_plan_inside.h"
-#include "storage/hdf5_access.h"
 
 /* A run is at most so long, so that several threads share a sample, unless a single plane is longer; neighbouring times
  * are joined up to the smaller bound. */
@@ -137,8 +136,8 @@ static vt_status plan_runs(vt_fields_plan *plan, const vt_read_item *time, int64
         item.count[1] = run;
         item.count[2] = plan->window.rows;
         item.count[3] = extent[3];
-        item.offset =
-            source->address + (item.start[0] * extent[1] + item.start[1]) * plane_bytes + item.start[2] * row_bytes;
+        item.offset = source->array->address + (item.start[0] * extent[1] + item.start[1]) * plane_bytes +
+                      item.start[2] * row_bytes;
         item.bytes = run * plan->window.rows * row_bytes;
         if (!join(plan, &item)) VT_TRY(add_item(plan, &item));
     }
@@ -282,12 +281,12 @@ static vt_status plan_file(vt_fields_plan *plan, int64_t first, int64_t frames)
     if (!direct || vt_fields_file_obstacle(file) != NULL) return plan_times(plan, NULL, first, frames);
     for (int s = 0; s < file->source_count && status == VT_OK; s++) {
         vt_field_source *source = &file->sources[s];
-        if (source->layout == VT_LAYOUT_CONTIGUOUS) {
+        if (source->array->layout == VT_LAYOUT_CONTIGUOUS) {
             status = plan_times(plan, source, first, frames);
         } else {
-            vt_hdf5_enter();
+            pthread_mutex_lock(&file->lock);
             status = plan_chunks(plan, source, first, frames);
-            vt_hdf5_leave();
+            pthread_mutex_unlock(&file->lock);
         }
     }
     if (status != VT_OK && tolerant) { /* the library then tells the good times from the bad ones */
@@ -324,7 +323,7 @@ vt_file_extent vt_fields_plan_extent(const vt_fields_plan *plan, int64_t index)
     if (index >= plan->item_count || item->kind == VT_ITEM_LIBRARY) return (vt_file_extent){.descriptor = -1};
     vt_file_extent extent = {item->source->part->descriptor, item->offset, item->bytes, 0};
     if (item->kind == VT_ITEM_CHUNK && item->bytes > 0 && item->chunk->skipped_filters == 0 &&
-        vt_pipeline_is_gzip(&item->source->pipeline)) {
+        vt_pipeline_is_gzip(&item->source->array->pipeline)) {
         extent.inflated = vt_element_size(item->source->packing.element);
         for (int d = 0; d < 4; d++) extent.inflated *= item->count[d];
     }

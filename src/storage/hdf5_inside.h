@@ -1,0 +1,32 @@
+/* The inside of an HDF5 store, for hdf5_store.c (files and arrays), hdf5_layout.c (how arrays lie in the file) and
+ * hdf5_attributes.c. */
+#ifndef VT_STORAGE_HDF5_INSIDE_H
+#define VT_STORAGE_HDF5_INSIDE_H
+
+#include "storage/hdf5_access.h"
+#include "storage/store.h"
+
+typedef struct {
+    vt_store store;
+    hid_t file;
+} vt_hdf5_file;
+
+typedef struct {
+    vt_array array;
+    hid_t dataset, space;
+    hid_t memory_type; /* as H5Dread gives it: this machine's form of what is stored */
+} vt_hdf5_array;
+
+extern const vt_store_kind vt_store_hdf5;
+
+/* See vt_store_kind. */
+vt_status vt_hdf5_lay_out(vt_array *array);
+vt_status vt_hdf5_locate_chunk(const vt_array *array, const int64_t *first, vt_chunk_entry *entry);
+int64_t vt_hdf5_chunks_written(const vt_array *array);
+int vt_hdf5_attribute_numbers(const vt_array *array, const char *name, int most, double *values, bool *is_float);
+vt_status vt_hdf5_attribute_texts(const vt_array *array, const char *name, char ***texts, int64_t *count);
+bool vt_hdf5_fill_value(const vt_array *array, double *value);
+void vt_hdf5_dimension_name(const vt_array *array, int dimension, char *name, size_t size);
+bool vt_hdf5_is_scale_of(const vt_array *scale, const vt_array *array, int dimension);
+
+#endif

@@ -1,0 +1,123 @@
+/* Where the arrays of an HDF5 file lie in it, so that others can read them past HDF5's library. */
+#include <stdlib.h>
+
+#include "base/text.h"
+#include "storage/hdf5_inside.h"
+
+static void note_obstacle(vt_array *array, char *text)
+{
+    if (array->obstacle == NULL)
+        array->obstacle = text;
+    else
+        free(text);
+}
+
+/* gzip, shuffle and fletcher32 are undone here; other filters are HDF5's, some of them (lzf, blosc, zstd, ...) plugins.
+ */
+static vt_status take_filters(vt_array *array, hid_t properties)
+{
+    vt_status status = VT_OK;
+    int count = H5Pget_nfilters(properties);
+    for (int i = 0; i < count; i++) {
+        char name[64] = "";
+        unsigned flags = 0, config = 0;
+        size_t values = 0;
+        int filter = (int)H5Pget_filter2(properties, (unsigned)i, &flags, &values, NULL, sizeof name, name, &config);
+        VT_CHECK(H5Zfilter_avail(filter) > 0,
+                 "%s: '%s' is compressed with '%s' (HDF5 filter %d), which this HDF5 library can't decode; "
+                 "HDF5_PLUGIN_PATH names the folder of its plugin, or write the file anew with gzip (docs/data.md, "
+                 "\"Filters\")",
+                 array->store->path, array->name, name, filter);
+        bool known = filter == H5Z_FILTER_DEFLATE || filter == H5Z_FILTER_SHUFFLE || filter == H5Z_FILTER_FLETCHER32;
+        if (!known || i >= VT_FILTERS) {
+            note_obstacle(array, vt_text_format("'%s' is compressed with '%s'", array->name, name));
+            continue;
+        }
+        array->pipeline.filters[array->pipeline.count++] = filter == H5Z_FILTER_DEFLATE   ? VT_FILTER_GZIP
+                                                           : filter == H5Z_FILTER_SHUFFLE ? VT_FILTER_SHUFFLE
+                                                                                          : VT_FILTER_FLETCHER32;
+    }
+done:
+    return status;
+}
+
+static void take_chunks(vt_array *array, hid_t properties)
+{
+    hsize_t chunk[H5S_MAX_RANK], userblock = 0;
+    hid_t type = H5Dget_type(((vt_hdf5_array *)array)->dataset);
+    hid_t creation = H5Fget_create_plist(((const vt_hdf5_file *)array->store)->file);
+    H5Pget_chunk(properties, H5S_MAX_RANK, chunk);
+    for (int i = 0; i < array->rank && i < VT_ARRAY_RANK; i++) array->chunk[i] = (int64_t)chunk[i];
+    array->pipeline.element_size = array->element_size;
+    H5Pget_fill_value(properties, type, array->fill);
+    H5Pget_userblock(creation, &userblock);
+    if (userblock != 0) /* versions of HDF5 differ in whether addresses of chunks count it */
+        note_obstacle(array, vt_text_format("'%s' is chunked, in a file with a user block", array->name));
+#if !H5_VERSION_GE(1, 10, 5)
+    note_obstacle(
+        array,
+        vt_text_format("'%s' is chunked, and this HDF5 (before 1.10.5) doesn't say where the chunks are", array->name));
+#endif
+    H5Pclose(creation);
+    H5Tclose(type);
+}
+
+vt_status vt_hdf5_lay_out(vt_array *array)
+{
+    vt_status status = VT_OK;
+    const hid_t dataset = ((vt_hdf5_array *)array)->dataset;
+    vt_hdf5_enter();
+    hid_t properties = H5Dget_create_plist(dataset);
+    array->stored_bytes = (int64_t)H5Dget_storage_size(dataset);
+    VT_TRY(take_filters(array, properties));
+    if (array->layout == VT_LAYOUT_CHUNKED) {
+        take_chunks(array, properties);
+    } else if (array->layout == VT_LAYOUT_CONTIGUOUS) {
+        const haddr_t address = H5Dget_offset(dataset);
+        array->address = address == HADDR_UNDEF ? -1 : (int64_t)address;
+        if (array->address < 0) note_obstacle(array, vt_text_format("'%s' was never written", array->name));
+    } else {
+        note_obstacle(array, vt_text_format("'%s' is stored within the header", array->name));
+    }
+done:
+    H5Pclose(properties);
+    vt_hdf5_leave();
+    return status;
+}
+
+vt_status vt_hdf5_locate_chunk(const vt_array *array, const int64_t *first, vt_chunk_entry *entry)
+{
+    vt_status status = VT_OK;
+#if H5_VERSION_GE(1, 10, 5)
+    hsize_t at[VT_ARRAY_RANK], size = 0;
+    unsigned skipped = 0;
+    haddr_t address = HADDR_UNDEF;
+    for (int i = 0; i < array->rank; i++) at[i] = (hsize_t)first[i];
+    vt_hdf5_enter();
+    VT_CHECK(H5Dget_chunk_info_by_coord(((const vt_hdf5_array *)array)->dataset, at, &skipped, &address, &size) >= 0,
+             "%s", vt_hdf5_reason());
+    entry->address = address == HADDR_UNDEF ? -1 : (int64_t)address;
+    entry->size = (uint32_t)size;
+    entry->skipped_filters = skipped;
+done:
+    vt_hdf5_leave();
+#else
+    (void)array, (void)first, (void)entry;
+#endif
+    return status;
+}
+
+int64_t vt_hdf5_chunks_written(const vt_array *array)
+{
+    int64_t count = -1;
+#if H5_VERSION_GE(1, 10, 5)
+    const vt_hdf5_array *own = (const vt_hdf5_array *)array;
+    hsize_t written = 0;
+    vt_hdf5_enter();
+    if (H5Dget_num_chunks(own->dataset, own->space, &written) >= 0) count = (int64_t)written;
+    vt_hdf5_leave();
+#else
+    (void)array;
+#endif
+    return count;
+}

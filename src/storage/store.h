@@ -1,0 +1,103 @@
+/* Stores: files, or directories, that hold named arrays of numbers with attributes. Each kind of store is one file and
+ * one row of the table in stores.c. Any thread may call any of these functions; those that a library allows one thread
+ * at a time wait for each other. */
+#ifndef VT_STORAGE_STORE_H
+#define VT_STORAGE_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "storage/chunk_cache.h"
+#include "storage/decode.h"
+
+typedef struct vt_store_kind vt_store_kind;
+
+/* What every kind's own struct begins with. */
+typedef struct {
+    const vt_store_kind *kind;
+    char *path;
+    int descriptor; /* of the file that holds the arrays */
+    int64_t size;   /* its bytes when it was opened */
+} vt_store;
+
+typedef enum { VT_NUMBERS_NONE, VT_NUMBERS_FLOAT, VT_NUMBERS_INTEGER } vt_numbers;
+typedef enum { VT_LAYOUT_OTHER, VT_LAYOUT_CONTIGUOUS, VT_LAYOUT_CHUNKED } vt_layout_kind;
+
+enum { VT_ARRAY_RANK = 8 };
+
+/* What every kind's own struct of an array begins with. */
+typedef struct {
+    const vt_store *store;
+    char *name;
+    int rank; /* may be more than VT_ARRAY_RANK; `extent` then has the first ones */
+    int64_t extent[VT_ARRAY_RANK];
+    vt_numbers numbers; /* NONE: it holds something else */
+    bool is_signed, swapped;
+    size_t element_size; /* bytes, as stored */
+    vt_layout_kind layout;
+    char *obstacle; /* why only the store's library can read it ("'t2m' is compressed with 'lzf'"); NULL: nothing is in
+                       the way, as far as is known yet */
+    /* by lay_out */
+    int64_t stored_bytes, address; /* of a contiguous array, -1: never written */
+    int64_t chunk[VT_ARRAY_RANK];
+    vt_pipeline pipeline;
+    unsigned char fill[16]; /* an element of a chunk that was never written, as it would be stored */
+} vt_array;
+
+/* Names and errors are of one store. Functions that return a status note a whole sentence, unless they say "a cause".
+ */
+struct vt_store_kind {
+    const char *name;
+    bool (*takes)(const char *path); /* is it one? NULL: it is what no other kind takes */
+
+    vt_status (*open)(const char *path, vt_store **store);
+    void (*close)(vt_store *store);
+    bool (*has_array)(const vt_store *store, const char *name); /* finding it may still fail */
+
+    /* Calls note for each array in a group ("" is the root), or with `deeper` also in those below it, until it returns
+     * false. The array is closed after the call. */
+    void (*visit)(const vt_store *store, const char *group, bool deeper,
+                  bool (*note)(const vt_array *array, void *context), void *context);
+
+    /* Fails when the array, or what it holds, lies in another file. */
+    vt_status (*find_array)(const vt_store *store, const char *name, vt_array **array);
+    void (*close_array)(vt_array *array);
+
+    /* How the array lies in its file. Fails when a filter is missing. */
+    vt_status (*lay_out)(vt_array *array);
+    /* Where the chunk that begins with element `first` lies. The error is a cause. */
+    vt_status (*locate_chunk)(const vt_array *array, const int64_t *first, vt_chunk_entry *entry);
+    int64_t (*chunks_written)(const vt_array *array); /* -1: not known */
+    /* The library is to keep so many bytes of decoded chunks, of which so many hold one time. NULL: it keeps none. */
+    vt_status (*keep_decoded)(vt_array *array, int64_t chunks, int64_t bytes);
+
+    /* Reads the box [start, start + count) as stored but for the order of bytes, which is this machine's; or as float64
+     * numbers. The error is a cause. */
+    vt_status (*read)(const vt_array *array, const int64_t *start, const int64_t *count, bool as_doubles, void *values);
+
+    /* Up to `most` numbers of an attribute; 0: there is no such attribute; -1: it is something else. */
+    int (*attribute_numbers)(const vt_array *array, const char *name, int most, double *values, bool *is_float);
+    /* The texts of an attribute, each malloc'd, in a malloc'd list; *count 0: there is none; -1: it is something else.
+     */
+    vt_status (*attribute_texts)(const vt_array *array, const char *name, char ***texts, int64_t *count);
+    /* The number that stands where nothing was written, if whoever wrote the array chose one. */
+    bool (*fill_value)(const vt_array *array, double *value);
+
+    /* netCDF's dimensions: the name of one, "" where it has none; is an array the scale of dimension `dimension` of
+     * another one (NULL: of any)? */
+    void (*dimension_name)(const vt_array *array, int dimension, char *name, size_t size);
+    bool (*is_scale_of)(const vt_array *scale, const vt_array *array, int dimension);
+};
+
+/* Of the kind that takes the path. *store may be NULL in vt_store_close, *array in vt_array_close. */
+vt_status vt_store_open(const char *path, vt_store **store);
+void vt_store_close(vt_store **store);
+
+vt_status vt_array_find(const vt_store *store, const char *name, vt_array **array);
+void vt_array_close(vt_array **array);
+
+/* The length of a one-dimensional array; 0 where there is none that can be read. */
+int64_t vt_array_length(const vt_store *store, const char *name);
+
+#endif

@@ -1,0 +1,43 @@
+#include "config/kinds.def"
+#include "storage/store.h"
+
+#define DECLARE(name, help) extern const vt_store_kind vt_store_##name;
+VT_STORES(DECLARE)
+
+#define ROW(name, help) &vt_store_##name,
+static const vt_store_kind *const kinds[] = {VT_STORES(ROW)};
+
+vt_status vt_store_open(const char *path, vt_store **store)
+{
+    const vt_store_kind *taker = NULL;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (kinds[i]->takes != NULL ? kinds[i]->takes(path) : taker == NULL) taker = kinds[i];
+    return taker->open(path, store);
+}
+
+void vt_store_close(vt_store **store)
+{
+    if (*store != NULL) (*store)->kind->close(*store);
+    *store = NULL;
+}
+
+vt_status vt_array_find(const vt_store *store, const char *name, vt_array **array)
+{
+    return store->kind->find_array(store, name, array);
+}
+
+void vt_array_close(vt_array **array)
+{
+    if (*array != NULL) (*array)->store->kind->close_array(*array);
+    *array = NULL;
+}
+
+int64_t vt_array_length(const vt_store *store, const char *name)
+{
+    vt_array *array = NULL;
+    if (!store->kind->has_array(store, name)) return 0;
+    if (vt_array_find(store, name, &array) != VT_OK) vt_error_clear();
+    const int64_t length = array != NULL && array->rank == 1 ? array->extent[0] : 0;
+    vt_array_close(&array);
+    return length;
+}
