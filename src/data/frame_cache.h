@@ -1,5 +1,5 @@
 /* The fields of a dataset's times, kept in memory as float32 once they were read: each is read from the files once.
- * Nothing goes again before the end. Whoever calls it holds the dataset's lock, but for what lies in `values`. */
+ * Frames are never evicted. The caller holds the dataset's lock; only what lies in `values` is used without it. */
 #ifndef VT_DATA_FRAME_CACHE_H
 #define VT_DATA_FRAME_CACHE_H
 
@@ -26,7 +26,7 @@ static inline float *vt_frame_cache_place(const vt_frame_cache *cache, int64_t f
     return cache->values + frame * cache->floats;
 }
 
-/* Frame `frame`, which was COMING, has come, or has not. */
+/* Frame `frame` was COMING: it is KEPT from now on if it has come, else MISSING again. */
 void vt_frame_cache_settle(vt_frame_cache *cache, int64_t frame, bool has_come);
 
 #endif

@@ -12,7 +12,7 @@ typedef struct {
     int64_t sample_count;      /* of the dataset */
     int64_t global_batch_size; /* of all parts together, which must divide it */
     int64_t part, parts;       /* this data-parallel rank, and how many there are; parts 0: one */
-    bool drop_last;            /* the last, partial batch is left out, else it is smaller */
+    bool drop_last;            /* true: a partial last batch is left out; false: it is kept, smaller */
     bool shuffle;              /* vt_random_permutation(seed, epoch), else in order */
     uint64_t seed;
 } vt_sampler_options;

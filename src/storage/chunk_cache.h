@@ -1,4 +1,4 @@
-/* Decoded chunks of several times, kept for the batches to come: least recently used ones go first. */
+/* Decoded chunks of several times, kept for later batches; the least recently used ones are dropped first. */
 #ifndef VT_STORAGE_CHUNK_CACHE_H
 #define VT_STORAGE_CHUNK_CACHE_H
 
@@ -26,14 +26,14 @@ typedef struct {
 void vt_chunk_cache_open(vt_chunk_cache *cache, int64_t budget);
 void vt_chunk_cache_close(vt_chunk_cache *cache);
 
-/* The chunk's bytes, to be given back with vt_chunk_cache_release; NULL when they are not kept. */
+/* The chunk's bytes, to be returned with vt_chunk_cache_release; NULL when they are not kept. */
 const unsigned char *vt_chunk_cache_take(vt_chunk_cache *cache, vt_chunk_entry *entry);
 
 /* Keeps a copy, if there is room for it beside what is in use. */
 void vt_chunk_cache_keep(vt_chunk_cache *cache, vt_chunk_entry *entry, const unsigned char *bytes, int64_t size);
 void vt_chunk_cache_release(vt_chunk_cache *cache, vt_chunk_entry *entry);
 
-/* Drops what is kept of entries [count], none of which is in use, before they go. */
+/* Drops what is kept of entries [count], none of which is in use; before they are freed. */
 void vt_chunk_cache_drop(vt_chunk_cache *cache, vt_chunk_entry *entries, int64_t count);
 
 #endif

@@ -79,8 +79,8 @@ void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer
  * NaN (unless form.masked) or Inf also the channel. One thread at a time (a loader's thread, or the step's). */
 vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target);
 
-/* Of an `unchecked` dataset, where a sample's loss is not finite: is it the data? Reads the sample once more, all
- * values looked at; fails as vt_dataset_read does. Threads as with that. */
+/* For an `unchecked` dataset, when a sample's loss is not finite: is it the data? Reads the sample again, looks at
+ * every value, and fails as vt_dataset_read does. One thread at a time. */
 vt_status vt_dataset_check(vt_dataset *dataset, int64_t sample);
 
 /* Samples whose times lie in two files or more: they are there where time coordinates say that the files follow one
@@ -92,12 +92,12 @@ int64_t vt_dataset_crossing_samples(const vt_dataset *dataset);
 char *vt_dataset_shared_times(const vt_dataset *one, const char *one_name, const vt_dataset *other,
                               const char *other_name);
 
-/* For forecasts of several steps: do the sample's files reach `steps` steps of dt behind the input's newest time, and
- * the fields there, [out_channels, rows, width]. Errors as in vt_dataset_read. */
+/* For forecasts of several steps: whether the sample's files reach `steps` steps of dt beyond the input's newest time,
+ * and the fields there, [out_channels, rows, width]. Errors as in vt_dataset_read. */
 bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps);
 vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields);
 
-/* When a sample's newest input is: by the file's own coordinate, else by its name. False where neither says it. */
+/* The date of a sample's newest input: by the file's own coordinate, else by its name. False where neither says it. */
 bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, vt_date *date);
 
 /* The length between two times of a file (calendar.h): as its coordinate or time_step says, else 6 hours, which is
@@ -115,7 +115,7 @@ const vt_channel_meaning *vt_dataset_meaning(const vt_dataset *dataset, int64_t 
  * expected: times that aren't 6 hours apart, a coordinate that can't be read. */
 void vt_dataset_log_coordinates(const vt_dataset *dataset);
 
-/* What reads of it take: the samples [count] go to input [count, in_channels, rows, width] and target [count,
+/* Plans the reads that bring samples: samples [count] go to input [count, in_channels, rows, width] and target [count,
  * out_channels, rows, width]. Any thread. The files are held open until vt_dataset_release; `plan` keeps them. When it
  * fails, nothing is held. Values that stay in memory from here on are looked at even if `unchecked`. */
 vt_status vt_dataset_plan(vt_dataset *dataset, const int64_t *samples, int64_t count, float *input, float *target,

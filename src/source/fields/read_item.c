@@ -8,7 +8,7 @@
 
 #include "source/fields/read_plan_inside.h"
 
-/* Bytes that one pread brings before they are looked at, where they are: about half of a core's second cache. */
+/* Bytes that one pread brings before their values are checked, if they are: about half of a core's second cache. */
 #define PIECE (INT64_C(512) << 10)
 
 /* The time that byte `offset` of the file belongs to. */
@@ -204,7 +204,8 @@ static void copy_straight(const vt_fields_plan *plan, const vt_read_item *item, 
     }
 }
 
-/* Piece by piece, so that what was read is looked at while a cache still has it: that costs a fifth of the reading. */
+/* Piece by piece, so that values are checked while a cache still has them; checking then costs a fifth of the reading.
+ */
 static vt_status read_checked(const vt_fields_plan *plan, const vt_read_item *item, int64_t channel)
 {
     vt_status status = VT_OK;

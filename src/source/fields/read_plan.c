@@ -234,8 +234,8 @@ static bool is_cached(int descriptor, int64_t offset)
 #endif
 }
 
-/* The kernel may begin to fetch what it doesn't have. Of what it has the advice costs a walk over its pages, so
- * it isn't given then. */
+/* The kernel may begin to fetch what it doesn't have. For what it has, the advice would cost a walk over its pages, so
+ * none is given. */
 static void advise(const vt_read_item *item)
 {
     if (item->kind == VT_ITEM_LIBRARY || item->bytes == 0) return;
