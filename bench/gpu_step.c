@@ -26,6 +26,7 @@
 #include "base/profile.h"
 #include "base/threads.h"
 #include "checkpoint/checkpoint.h"
+#include "training/plan.h"
 #include "training/step.h"
 
 typedef struct {
@@ -78,41 +79,31 @@ static vt_status open_trainer(side *s)
     vt_status status = VT_OK;
     vt_config *config = s->config;
     vt_plan plan;
-    int64_t channels = config->n_in_channels, height = config->img_size[0];
-    float *means = vt_allocate((size_t)channels, sizeof *means, "the bench");
-    float *stds = vt_allocate((size_t)channels, sizeof *stds, "the bench");
-    double *latitudes = vt_allocate((size_t)height, sizeof *latitudes, "the bench");
-    for (int64_t c = 0; c < channels; c++) stds[c] = 1;
     /* a cosine so long that the rate stays constant */
-    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 1000000000};
-    VT_TRY(vt_trainer_plan(config, &data, &plan));
+    const vt_trainer_options options = {.steps = 1000000000};
+    const vt_plan_options planned = {.device_memory = !s->backend->shares_host_memory};
+    VT_TRY(vt_plan_make(config, &planned, &plan));
     s->step_flops = plan.step_flops;
-    VT_TRY(vt_trainer_open(config, &data, s->backend, &s->trainer));
+    VT_TRY(vt_trainer_open(config, &options, s->backend, &s->trainer));
     if (s->parameters != NULL) {
-        vt_checkpoint_subject subject = {.trainer = s->trainer};
+        const vt_checkpoint_subject subject = vt_trainer_subject(s->trainer);
         VT_TRY(vt_checkpoint_read_parameters(s->parameters, &subject, NULL));
     }
 done:
-    free(means);
-    free(stds);
-    free(latitudes);
     return status;
 }
 
 /* The batch is in the device's memory where a step reads it, as on PyTorch's side: a step copies nothing, and no memory
  * is reserved for batches being uploaded. */
-static vt_status place_batch(side *s, int64_t input_count, int64_t target_count)
+static vt_status place_batch(side *s)
 {
     vt_status status = VT_OK;
     vt_backend *backend = s->backend;
     if (backend->shares_host_memory) return VT_OK;
-    backend->copy(backend, s->trainer->batch_tensors[0], s->input, (size_t)input_count * sizeof(float));
-    backend->copy(backend, s->trainer->batch_tensors[1], s->target, (size_t)target_count * sizeof(float));
-    VT_TRY(backend->check(backend));
-    void *const unneeded[] = {s->input, s->target, s->trainer->staged_tensors[0], s->trainer->staged_tensors[1]};
-    for (size_t i = 0; i < sizeof unneeded / sizeof unneeded[0]; i++) backend->release(backend, unneeded[i]);
+    VT_TRY(vt_step_keep_batch(s->trainer, &s->batch));
+    backend->release(backend, s->input);
+    backend->release(backend, s->target);
     s->input = s->target = NULL;
-    s->trainer->staged_tensors[0] = s->trainer->staged_tensors[1] = NULL;
     s->batch.tensors[0] = s->batch.tensors[1] = NULL;
 done:
     return status;
@@ -159,7 +150,7 @@ static vt_status open_side(side *s, int count, char *const *arguments)
     VT_TRY(make_wave(s->backend, target_count, 0.013, cos, &s->target));
     s->batch = (vt_batch){.sample_count = batch, .global_count = batch, .tensors = {s->input, s->target}};
     VT_TRY(open_trainer(s));
-    VT_TRY(place_batch(s, input_count, target_count));
+    VT_TRY(place_batch(s));
 done:
     return status;
 }
@@ -225,7 +216,8 @@ static void print_times(const vt_trainer *trainer, double step_seconds)
     for (int j = 0; j < count; j++) calls += times[j].calls;
     printf(
         "\"between operations\": %.6f, \"step_seconds\": %.6f, \"calls\": %lld, \"steps\": %lld, \"replayed\": %lld}\n",
-        step_seconds - sum, step_seconds, calls, (long long)trainer->steps_started, (long long)trainer->steps_replayed);
+        step_seconds - sum, step_seconds, calls, (long long)vt_trainer_steps_started(trainer),
+        (long long)vt_trainer_steps_replayed(trainer));
 }
 
 static vt_status print_classes(side *s)
@@ -279,8 +271,8 @@ int main(int argument_count, char **arguments)
     fflush(stdout);
     VT_TRY(answer(&s));
     printf("{\"parameters\": %lld, \"steps\": %lld, \"replayed\": %lld}\n",
-           (long long)vt_parameters_model_elements(s.trainer->parameters), (long long)s.trainer->steps_started,
-           (long long)s.trainer->steps_replayed);
+           (long long)vt_parameters_model_elements(vt_trainer_parameters(s.trainer)),
+           (long long)vt_trainer_steps_started(s.trainer), (long long)vt_trainer_steps_replayed(s.trainer));
 done:
     if (status != VT_OK) fprintf(stderr, "bench/gpu_step: %s\n", vt_error_text());
     vt_trainer_close(&s.trainer);

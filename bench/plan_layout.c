@@ -39,10 +39,8 @@ typedef struct {
     vt_world *world;
     vt_backend *backend;
     vt_trainer *trainer;
-    vt_trainer_data data;
     vt_batch batch;
-    float *fields[2], *means, *stds;
-    double *latitudes;
+    float *fields[2];
     double measured[ROUNDS], predicted[ROUNDS + 1]; /* seconds of a step; one prediction a measurement */
 } layout;
 
@@ -101,13 +99,6 @@ static void make_batch(layout *l)
                           .global_count = config->global_batch_size,
                           .first_in_batch = local * vt_world_coordinate(l->world, VT_AXIS_DATA),
                           .tensors = {l->fields[0], l->fields[1]}};
-    l->means = calloc((size_t)channels, sizeof *l->means);
-    l->stds = calloc((size_t)channels, sizeof *l->stds);
-    l->latitudes = calloc((size_t)config->img_size[0], sizeof *l->latitudes);
-    VT_ASSERT(l->means != NULL && l->stds != NULL && l->latitudes != NULL);
-    for (int64_t c = 0; c < channels; c++) l->stds[c] = 1;
-    l->data = (vt_trainer_data){
-        .means = l->means, .stds = l->stds, .latitudes = l->latitudes, .steps = 1000, .world = l->world};
 }
 
 static vt_status layout_open(const char *const *settings, const vt_launch *launch, layout *l)
@@ -121,6 +112,12 @@ done:
     return status;
 }
 
+static vt_status open_trainer(layout *l)
+{
+    const vt_trainer_options options = {.world = l->world, .steps = 1000};
+    return vt_trainer_open(l->config, &options, l->backend, &l->trainer);
+}
+
 static void layout_close(layout *l, bool failed)
 {
     vt_trainer_close(&l->trainer);
@@ -128,9 +125,6 @@ static void layout_close(layout *l, bool failed)
     vt_world_close(&l->world, failed);
     vt_config_close(&l->config);
     for (int i = 0; i < 2; i++) free(l->fields[i]);
-    free(l->means);
-    free(l->stds);
-    free(l->latitudes);
 }
 
 static void print_layout(const layout *l)
@@ -184,8 +178,9 @@ static vt_status compare_memory(layout *l, int *verdict)
     double categories[VT_MEMORY_CATEGORY_COUNT], peak = 0;
     watch_peak();
     const double before = vt_memory_resident() - vt_memory_shared();
-    VT_TRY(vt_trainer_plan(l->config, &l->data, &plan));
-    VT_TRY(vt_trainer_open(l->config, &l->data, l->backend, &l->trainer));
+    const vt_plan_options options = vt_plan_options_of(l->world, l->backend);
+    VT_TRY(vt_plan_make(l->config, &options, &plan));
+    VT_TRY(open_trainer(l));
     VT_TRY(peak_of_steps(l, &peak));
     const double measured = most(l->world, peak - before);
     const double shared = most(l->world, vt_memory_shared());
@@ -283,8 +278,7 @@ static vt_status compare_times(layout *layouts, int count, int steps, int *verdi
 {
     vt_status status = VT_OK;
     vt_world *world = layouts[0].world;
-    for (int i = 0; i < count; i++)
-        VT_TRY(vt_trainer_open(layouts[i].config, &layouts[i].data, layouts[i].backend, &layouts[i].trainer));
+    for (int i = 0; i < count; i++) VT_TRY(open_trainer(&layouts[i]));
     const cpu_seconds begin = cpu_used(world);
     VT_TRY(predict(layouts, count, 0));
     for (int round = 0; round < ROUNDS; round++) {

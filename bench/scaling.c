@@ -20,7 +20,7 @@
 #include "base/median.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "parallel/launch.h"
+#include "parallel/communication.h"
 #include "processor_time.h"
 #include "training/step.h"
 
@@ -66,9 +66,10 @@ static float *make_fields(int64_t count, double rate)
 static vt_status time_steps(vt_trainer *trainer, int steps, double *seconds, report *result)
 {
     vt_status status = VT_OK;
-    const vt_config *config = trainer->config;
-    vt_world *world = trainer->world;
-    int64_t local = config->global_batch_size / config->data_parallel, plane = trainer->rows.count * WIDTH;
+    const vt_config *config = vt_trainer_config(trainer);
+    vt_world *world = vt_trainer_world(trainer);
+    const vt_span rows = vt_model_part(config, vt_world_layout(world), vt_world_rank(world));
+    int64_t local = config->global_batch_size / config->data_parallel, plane = rows.count * WIDTH;
     float *input = make_fields(local * IN * plane, 0.01), *target = make_fields(local * IN * plane, 0.013);
     vt_batch batch = {.sample_count = local,
                       .global_count = config->global_batch_size,
@@ -109,18 +110,16 @@ static vt_status run_rank(int argument_count, char *const *arguments)
     vt_world *world = NULL;
     vt_backend *backend = NULL;
     vt_trainer *trainer = NULL;
-    float means[IN] = {0}, stds[IN];
-    double latitudes[HEIGHT] = {0}, seconds[MOST_STEPS];
+    double seconds[MOST_STEPS];
     report result;
     int steps = atoi(arguments[0]);
-    for (int c = 0; c < IN; c++) stds[c] = 1;
     VT_CHECK(steps > 0 && steps <= MOST_STEPS, "%s steps: expected 1 to %d", arguments[0], MOST_STEPS);
     VT_TRY(vt_launch_detect(&launch));
     VT_TRY(open_config(argument_count - 2, arguments + 2, launch.world_size, &config));
     VT_TRY(vt_world_open(config, &launch, &world));
     VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, atoi(arguments[1]), &backend));
-    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 100000, .world = world};
-    VT_TRY(vt_trainer_open(config, &data, backend, &trainer));
+    const vt_trainer_options options = {.world = world, .steps = 100000};
+    VT_TRY(vt_trainer_open(config, &options, backend, &trainer));
     VT_TRY(time_steps(trainer, steps, seconds, &result));
     if (vt_world_rank(world) > 0) goto done;
     printf("report %.9g", result.waited);

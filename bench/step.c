@@ -20,6 +20,7 @@
 #include "base/process_memory.h"
 #include "base/threads.h"
 #include "planning/step_times.h"
+#include "training/plan.h"
 
 typedef struct {
     const char *name;
@@ -125,24 +126,10 @@ static const char *fused = "false"; /* enable_jit of our side */
 static const char *recompute = "none";
 static const char *isa = "auto"; /* cpu_isa of our side; the other side chooses for itself */
 
-static vt_status count_flops(own *o)
-{
-    vt_status status = VT_OK;
-    vt_backend *dry = NULL;
-    vt_practice *practice = NULL;
-    VT_TRY(vt_backend_open_dry(&dry));
-    VT_TRY(vt_practice_open(o->config, o->config->global_batch_size, dry, &practice));
-    VT_TRY(vt_practice_step(practice));
-    o->gigaflops = 1e-9 * vt_backend_dry_count(dry)->flops;
-done:
-    vt_practice_close(&practice);
-    vt_backend_close(&dry);
-    return status;
-}
-
 static vt_status own_open(own *o, const bench_size *size, bool half)
 {
     vt_status status = VT_OK;
+    vt_plan plan;
     VT_TRY(vt_config_open_default(&o->config));
     for (int i = 0; size->settings[i] != NULL; i += 2)
         VT_TRY(vt_config_set(o->config, size->settings[i], size->settings[i + 1]));
@@ -153,7 +140,8 @@ static vt_status own_open(own *o, const bench_size *size, bool half)
     VT_TRY(vt_config_resolve(o->config));
     VT_TRY(vt_backend_open_cpu((vt_cpu_isa)o->config->cpu_isa, 0, &o->backend));
     VT_TRY(vt_practice_open(o->config, o->config->global_batch_size, o->backend, &o->practice));
-    VT_TRY(count_flops(o));
+    VT_TRY(vt_plan_make(o->config, &(vt_plan_options){0}, &plan));
+    o->gigaflops = 1e-9 * plan.step_flops;
 done:
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "checkpoint/inside.h"
 #include "checkpoint/parts.h"
+#include "model/model.h"
 
 static vt_status check_channels(const char *directory, const char *stored, const char *present)
 {
@@ -28,7 +29,7 @@ done:
 static vt_status check_shapes(vt_tensor_file *file, const char *directory, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
-    const vt_parameters *parameters = subject->trainer->parameters;
+    const vt_parameters *parameters = subject->parameters;
     int64_t stored = 0, count = vt_parameters_count(parameters);
     char found_text[128], wanted_text[128];
     char *stored_names = NULL, *names = vt_checkpoint_channels(subject);
@@ -38,7 +39,7 @@ static vt_status check_shapes(vt_tensor_file *file, const char *directory, const
     VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
              (long long)stored, (long long)count);
     for (int64_t i = 0; i < count; i++) {
-        vt_stored_tensor tensor = vt_stored_at(subject->trainer, i);
+        vt_stored_tensor tensor = vt_stored_at(subject, i);
         vt_tensor_shape wanted = vt_stored_shape(tensor.parameter), found = {0};
         VT_TRY(vt_tensor_file_shape(file, tensor.name, &found));
         vt_tensor_shape_text(&found, found_text);
@@ -69,7 +70,8 @@ done:
     return status;
 }
 
-/* The first of the options (NULL ends them) that is not as it was: its name, else NULL. `was` and `is` are malloc'd. */
+/* The name of the first of the options (NULL ends them) that has changed; NULL if none has. `was` and `is` are
+ * malloc'd. */
 static const char *first_other(const vt_config *then, const vt_config *now, const char *const *options, char **was,
                                char **is)
 {
@@ -103,7 +105,7 @@ done:
 vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
-    const vt_config *config = subject->trainer->config;
+    const vt_config *config = subject->config;
     VT_TRY(check_shapes(index, directory, subject));
     VT_TRY(vt_checkpoint_check_options(index, directory, config, vt_model_kind_of(config)->identity,
                                        "its parameters are those of another model"));
@@ -111,7 +113,7 @@ done:
     return status;
 }
 
-/* ---- what a run goes on with ---- */
+/* ---- can a run continue? ---- */
 
 /* Do both keep the same (as Adam and AdamW do)? */
 static bool same_states(const vt_optimizer_kind *a, const vt_optimizer_kind *b)
@@ -140,10 +142,10 @@ done:
 
 /* In the midst of an epoch its batches are counted, in its order of the samples. */
 static vt_status check_epoch(vt_tensor_file *file, const char *directory, const vt_checkpoint_subject *subject,
-                             const vt_progress *progress)
+                             const vt_run_progress *progress)
 {
     vt_status status = VT_OK;
-    const vt_config *config = subject->trainer->config;
+    const vt_config *config = subject->config;
     const int64_t samples = subject->training_samples;
     int64_t batch = 0, then = 0;
     static const char *const order[] = {"seed", "shuffle", "limit_nsamples", NULL};
@@ -170,10 +172,10 @@ done:
 }
 
 vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject,
-                                  const vt_progress *progress)
+                                  const vt_run_progress *progress)
 {
     vt_status status = VT_OK;
-    const vt_config *config = subject->trainer->config;
+    const vt_config *config = subject->config;
     static const char *const task[] = {"n_history", "dt", "lat_range", "lon_range", NULL};
     VT_TRY(check_optimizer(index, directory, config));
     VT_TRY(vt_checkpoint_check_options(index, directory, config, task,

@@ -5,43 +5,33 @@
 #define VT_CHECKPOINT_CHECKPOINT_H
 
 #include "base/text.h"
+#include "checkpoint/progress.h"
+#include "optimizer/gradient_sync.h"
+#include "optimizer/optimizer.h"
 #include "storage/tensor_file.h"
-#include "training/trainer.h"
 
-/* How far a run has come. Sums are over the steps of the epoch it is in, without those before num_iters ended it early
- * and a longer run then went on with it. */
+/* What a checkpoint is written from and read into. */
 typedef struct {
-    int64_t step;          /* optimizer steps done */
-    int64_t epoch;         /* epochs done and validated: the epoch it is in, 0 for the first */
-    int64_t epoch_steps;   /* steps of that epoch that are done: all of them when only its validation is missing */
-    int64_t epoch_samples; /* sum of their samples */
-    int64_t epoch_skipped; /* of its steps, those without an update (on_nonfinite) */
-    int64_t skipped;       /* of all steps */
-    int64_t skipped_in_row;
-    double epoch_loss; /* sum of the steps' losses, without those of steps without an update */
-    double epoch_seconds;
-    double epoch_waited; /* of them, for data */
-    vt_step_times epoch_times;
-    double validation_loss;  /* of the validation just made; NAN in the midst of an epoch */
-    double best_loss;        /* the smallest so far; INFINITY before the first */
-    double persistence_loss; /* of the first validation, NAN before it */
-} vt_progress;
-
-/* What a checkpoint is made of, and goes back into. */
-typedef struct {
-    vt_trainer *trainer;
-    const char *const *channel_names; /* of the data, or NULL */
-    int64_t training_samples;         /* that an epoch's order is made of; only runs look at it */
-    int64_t crossing_samples;         /* those of them that reach from one file into the next; likewise */
+    const vt_config *config;
+    vt_world *world;
+    vt_backend *backend;
+    vt_parameters *parameters;
+    vt_optimizer *optimizer;
+    vt_gradient_sync *sync;
+    const char *const *names; /* of what the data's samples hold, [name_count], or NULL */
+    int64_t name_count;
+    int64_t training_samples; /* that an epoch's order is made of; needed only where a run continues */
+    int64_t crossing_samples; /* those of them that reach from one file into the next; likewise */
 } vt_checkpoint_subject;
 
 /* Collective. Writes all files into the directory, which is there and empty, and waits until they are on the disk. */
-vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject *subject, const vt_progress *progress);
+vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject *subject,
+                              const vt_run_progress *progress);
 
 /* Collective. Checks the files, that they fit the model and the data, and reads everything back. *damaged tells, of a
- * failure, whether the files are at fault: then another checkpoint may do. The trainer is half read after a failure. A
+ * failure, whether the files are at fault: then another checkpoint may do. The subject is half read after a failure. A
  * rank that fails only because another one does notes nothing. */
-vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject *subject, vt_progress *progress,
+vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject *subject, vt_run_progress *progress,
                              bool *damaged);
 
 /* Collective. Parameters alone: from a checkpoint, or from a file whose name ends in .safetensors and that has

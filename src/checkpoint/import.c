@@ -155,20 +155,20 @@ static vt_status read_whole(const vt_safetensors *file, const char *parameter, c
     return status;
 }
 
-vt_status vt_checkpoint_import(const char *path, const vt_trainer *trainer, vt_text *changes)
+vt_status vt_checkpoint_import(const char *path, const vt_checkpoint_subject *subject, vt_text *changes)
 {
     vt_status status = VT_OK;
-    vt_backend *backend = trainer->backend;
+    vt_backend *backend = subject->backend;
     vt_safetensors *file = NULL;
     int64_t rounded = 0;
     bool split = false;
-    float *whole = NULL, *room = vt_stored_room(trainer);
+    float *whole = NULL, *room = vt_stored_room(subject);
     VT_TRY(vt_safetensors_open(path, &file));
     VT_TRY(take_off_prefixes(file, path, changes));
-    VT_TRY(check_all_used(file, path, trainer->parameters));
-    for (int64_t i = 0; i < vt_parameters_count(trainer->parameters); i++) {
+    VT_TRY(check_all_used(file, path, subject->parameters));
+    for (int64_t i = 0; i < vt_parameters_count(subject->parameters); i++) {
         vt_tensor_box boxes[VT_TENSOR_BOXES];
-        vt_stored_tensor tensor = vt_stored_at(trainer, i);
+        vt_stored_tensor tensor = vt_stored_at(subject, i);
         vt_tensor_shape shape = vt_stored_shape(tensor.parameter);
         free(whole);
         whole = vt_allocate((size_t)vt_tensor_count(&shape), sizeof *whole, "a checkpoint");

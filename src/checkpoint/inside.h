@@ -19,12 +19,12 @@ vt_status vt_checkpoint_write_checksum(const char *directory, const char *index)
 /* Whether its parameters are those of the subject's model, over channels of the same names. */
 vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject);
 
-/* Whether a run can go on from it with the subject's configuration and data. */
+/* Whether a run with the subject's configuration and data can continue from it. */
 vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject,
-                                  const vt_progress *progress);
+                                  const vt_run_progress *progress);
 
 /* vt_checkpoint_read_parameters of a .safetensors file, this rank's part of it. */
-vt_status vt_checkpoint_import(const char *path, const vt_trainer *trainer, vt_text *changes);
+vt_status vt_checkpoint_import(const char *path, const vt_checkpoint_subject *subject, vt_text *changes);
 
 /* Opens a whole checkpoint of a version that we know; ranks divide the looking at the shards among them (world may be
  * NULL). *damaged tells, of a failure, whether the files are at fault. */

@@ -6,19 +6,19 @@
 
 #include "base/memory.h"
 
-int64_t vt_stored_count(const vt_trainer *trainer)
+int64_t vt_stored_count(const vt_checkpoint_subject *subject)
 {
-    int states = vt_optimizer_state_count(vt_optimizer_kind_of(trainer->optimizer));
-    return (1 + states) * vt_parameters_count(trainer->parameters);
+    int states = vt_optimizer_state_count(vt_optimizer_kind_of(subject->optimizer));
+    return (1 + states) * vt_parameters_count(subject->parameters);
 }
 
-vt_stored_tensor vt_stored_at(const vt_trainer *trainer, int64_t index)
+vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t index)
 {
     vt_stored_tensor tensor;
-    const vt_parameters *parameters = trainer->parameters;
+    const vt_parameters *parameters = subject->parameters;
     int64_t count = vt_parameters_count(parameters);
     int place = (int)(index / count) - 1; /* of the state; -1: the parameters themselves */
-    const vt_optimizer_state_kind *state = place < 0 ? NULL : &vt_optimizer_kind_of(trainer->optimizer)->states[place];
+    const vt_optimizer_state_kind *state = place < 0 ? NULL : &vt_optimizer_kind_of(subject->optimizer)->states[place];
     const vt_block_kind block = state == NULL ? VT_BLOCK_VALUES : state->block;
     tensor.parameter = vt_parameters_at(parameters, index % count);
     tensor.piece = vt_parameters_piece(parameters, tensor.parameter, block);
@@ -29,7 +29,7 @@ vt_stored_tensor vt_stored_at(const vt_trainer *trainer, int64_t index)
     } else {
         snprintf(tensor.name, sizeof tensor.name, "optimizer/%s/%s", state->name, tensor.parameter->name);
         VT_ASSERT(state->type == VT_FLOAT32);
-        tensor.memory = (float *)vt_optimizer_kept(trainer->optimizer, place) + tensor.piece.offset;
+        tensor.memory = (float *)vt_optimizer_kept(subject->optimizer, place) + tensor.piece.offset;
     }
     return tensor;
 }
@@ -55,11 +55,11 @@ int vt_stored_boxes(const vt_stored_tensor *tensor, vt_tensor_box boxes[VT_TENSO
     return count;
 }
 
-float *vt_stored_room(const vt_trainer *trainer)
+float *vt_stored_room(const vt_checkpoint_subject *subject)
 {
     int64_t largest = 1;
-    for (int64_t i = 0; i < vt_stored_count(trainer); i++) {
-        vt_stored_tensor tensor = vt_stored_at(trainer, i);
+    for (int64_t i = 0; i < vt_stored_count(subject); i++) {
+        vt_stored_tensor tensor = vt_stored_at(subject, i);
         if (tensor.piece.count > largest) largest = tensor.piece.count;
     }
     float *room = vt_allocate((size_t)largest, sizeof *room, "a checkpoint's tensors");
@@ -96,16 +96,16 @@ static bool is_copy(const vt_layout *layout, const vt_stored_tensor *tensor, con
     return !tensor->sliced || shards[a] == shards[b];
 }
 
-void vt_stored_own_boxes(const vt_trainer *trainer, vt_written_box **result, int64_t *count)
+void vt_stored_own_boxes(const vt_checkpoint_subject *subject, vt_written_box **result, int64_t *count)
 {
-    const vt_world *world = trainer->world;
-    int64_t tensors = vt_stored_count(trainer);
-    int *shards = gather(world, &vt_parameters_storage_of(trainer->parameters)->shard, sizeof(int));
+    const vt_world *world = subject->world;
+    int64_t tensors = vt_stored_count(subject);
+    int *shards = gather(world, &vt_parameters_storage_of(subject->parameters)->shard, sizeof(int));
     vt_written_box *boxes =
         vt_allocate((size_t)(tensors * VT_TENSOR_BOXES + 1), sizeof *boxes, "a checkpoint's tensors");
     *count = 0;
     for (int64_t i = 0; i < tensors; i++) {
-        vt_stored_tensor tensor = vt_stored_at(trainer, i);
+        vt_stored_tensor tensor = vt_stored_at(subject, i);
         int copies = 0, place = 0;
         for (int rank = 0; rank < vt_world_ranks(world); rank++) {
             if (!is_copy(vt_world_layout(world), &tensor, shards, rank, vt_world_rank(world))) continue;
@@ -114,7 +114,7 @@ void vt_stored_own_boxes(const vt_trainer *trainer, vt_written_box **result, int
         }
         VT_ASSERT(copies > 0); /* this rank's own */
         /* trained apart, the copies differ: all are the first ranks', whose data coordinate is 0, so of one model */
-        const int64_t turn = trainer->config->noddp ? 0 : i % copies;
+        const int64_t turn = subject->config->noddp ? 0 : i % copies;
         if (turn != place) continue;
         vt_tensor_box cut[VT_TENSOR_BOXES];
         int number = vt_stored_boxes(&tensor, cut);

@@ -1,10 +1,10 @@
-/* The tensors of a trainer (parameters, then each state of the optimizer), and which boxes of each one every rank
+/* The tensors of a checkpoint (parameters, then each state of the optimizer), and which boxes of each one every rank
  * writes and reads. */
 #ifndef VT_CHECKPOINT_PARTS_H
 #define VT_CHECKPOINT_PARTS_H
 
+#include "checkpoint/checkpoint.h"
 #include "storage/tensor_box.h"
-#include "training/trainer.h"
 
 enum { VT_STORED_NAME = VT_PARAMETER_NAME + 32 };
 
@@ -17,8 +17,8 @@ typedef struct {
 } vt_stored_tensor;
 
 /* Parameters first: the first vt_parameters_count of them. */
-int64_t vt_stored_count(const vt_trainer *trainer);
-vt_stored_tensor vt_stored_at(const vt_trainer *trainer, int64_t index);
+int64_t vt_stored_count(const vt_checkpoint_subject *subject);
+vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t index);
 
 vt_tensor_shape vt_stored_shape(const vt_parameter *parameter); /* of the whole tensor */
 
@@ -26,7 +26,7 @@ vt_tensor_shape vt_stored_shape(const vt_parameter *parameter); /* of the whole 
 int vt_stored_boxes(const vt_stored_tensor *tensor, vt_tensor_box boxes[VT_TENSOR_BOXES]);
 
 /* Host memory for the largest piece. */
-float *vt_stored_room(const vt_trainer *trainer);
+float *vt_stored_room(const vt_checkpoint_subject *subject);
 
 /* A box that a rank wrote. */
 typedef struct {
@@ -40,7 +40,7 @@ void vt_written_name(const vt_written_box *box, const char *tensor, char name[VT
 
 /* Collective. The boxes that this rank is to write, so that each element is written once, and the copies of a tensor
  * take turns (with noddp, the first one writes): *boxes is malloc'd. */
-void vt_stored_own_boxes(const vt_trainer *trainer, vt_written_box **boxes, int64_t *count);
+void vt_stored_own_boxes(const vt_checkpoint_subject *subject, vt_written_box **boxes, int64_t *count);
 
 /* Collective. Those of all ranks, by tensor and rank; malloc'd. */
 void vt_stored_all_boxes(const vt_world *world, const vt_written_box *own, int64_t own_count, vt_written_box **boxes,

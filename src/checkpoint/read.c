@@ -8,7 +8,7 @@
 #include "checkpoint/parts.h"
 #include "storage/safetensors.h"
 
-static vt_status read_progress(vt_tensor_file *file, vt_progress *progress)
+static vt_status read_progress(vt_tensor_file *file, vt_run_progress *progress)
 {
     vt_status status = VT_OK;
     VT_TRY(vt_tensor_file_get_integer(file, "step", &progress->step));
@@ -39,8 +39,8 @@ done:
     return status;
 }
 
-/* Where num_iters ended the first epoch early, a run with more to do goes on with that epoch. */
-static vt_status reopen_epoch(vt_tensor_file *file, const vt_config *config, vt_progress *progress)
+/* Where num_iters ended the first epoch early, a run with more to do continues that epoch. */
+static vt_status reopen_epoch(vt_tensor_file *file, const vt_config *config, vt_run_progress *progress)
 {
     vt_status status = VT_OK;
     const int64_t most = config->num_iters;
@@ -59,14 +59,14 @@ done:
 }
 
 /* What this rank keeps of the first `count` tensors, straight from the shards that hold it. */
-static vt_status read_tensors(vt_tensor_file *index, const vt_trainer *trainer, int64_t count)
+static vt_status read_tensors(vt_tensor_file *index, const vt_checkpoint_subject *subject, int64_t count)
 {
     vt_status status = VT_OK;
-    vt_backend *backend = trainer->backend;
-    float *room = vt_stored_room(trainer);
+    vt_backend *backend = subject->backend;
+    float *room = vt_stored_room(subject);
     for (int64_t i = 0; i < count; i++) {
         vt_tensor_box boxes[VT_TENSOR_BOXES];
-        vt_stored_tensor tensor = vt_stored_at(trainer, i);
+        vt_stored_tensor tensor = vt_stored_at(subject, i);
         int number = vt_stored_boxes(&tensor, boxes);
         float *next = room;
         for (int j = 0; j < number; j++) {
@@ -82,16 +82,16 @@ done:
 }
 
 /* Collective. All ranks could read, or all fail: those that could by themselves without a note. */
-static vt_status finish_reading(vt_trainer *trainer, vt_status status, bool *damaged)
+static vt_status finish_reading(const vt_checkpoint_subject *subject, vt_status status, bool *damaged)
 {
-    bool failed = vt_world_any(trainer->world, status != VT_OK);
-    *damaged = vt_world_any(trainer->world, *damaged);
+    bool failed = vt_world_any(subject->world, status != VT_OK);
+    *damaged = vt_world_any(subject->world, *damaged);
     if (failed) return VT_ERROR;
-    vt_gradient_sync_values_changed(trainer->sync);
+    vt_gradient_sync_values_changed(subject->sync);
     return VT_OK;
 }
 
-/* What the run's back end had chosen by timing: it goes on with the same, on the same machine. */
+/* What the run's back end had chosen by timing, so that it keeps to it on the same machine. */
 static vt_status read_choices(vt_tensor_file *index, vt_backend *backend)
 {
     vt_status status = VT_OK;
@@ -116,47 +116,44 @@ done:
     return status;
 }
 
-static vt_status read_own_parts(const char *directory, const vt_checkpoint_subject *subject, vt_progress *progress,
+static vt_status read_own_parts(const char *directory, const vt_checkpoint_subject *subject, vt_run_progress *progress,
                                 bool *damaged)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
-    vt_trainer *trainer = subject->trainer;
     vt_optimizer_progress optimizer = {0};
-    VT_TRY(vt_checkpoint_open(directory, trainer->world, &index, damaged));
+    VT_TRY(vt_checkpoint_open(directory, subject->world, &index, damaged));
     VT_TRY(vt_checkpoint_check_model(index, directory, subject));
     VT_TRY(read_progress(index, progress));
-    VT_TRY(reopen_epoch(index, trainer->config, progress));
+    VT_TRY(reopen_epoch(index, subject->config, progress));
     VT_TRY(vt_checkpoint_check_run(index, directory, subject, progress));
-    VT_TRY(read_choices(index, trainer->backend));
+    VT_TRY(read_choices(index, subject->backend));
     VT_TRY(read_optimizer_progress(index, &optimizer));
     *damaged = true;
-    VT_TRY(read_tensors(index, trainer, vt_stored_count(trainer)));
+    VT_TRY(read_tensors(index, subject, vt_stored_count(subject)));
     *damaged = false;
-    vt_optimizer_set_progress(trainer->optimizer, &optimizer);
-    trainer->steps_started = progress->step;
+    vt_optimizer_set_progress(subject->optimizer, &optimizer);
 done:
     vt_tensor_file_close(&index);
     return status;
 }
 
-vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject *subject, vt_progress *progress,
+vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject *subject, vt_run_progress *progress,
                              bool *damaged)
 {
     vt_status status = read_own_parts(directory, subject, progress, damaged);
-    return finish_reading(subject->trainer, status, damaged);
+    return finish_reading(subject, status, damaged);
 }
 
 static vt_status read_own_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
-    vt_trainer *trainer = subject->trainer;
     bool damaged = false;
-    if (vt_safetensors_is_name(path)) return vt_checkpoint_import(path, trainer, changes);
-    VT_TRY(vt_checkpoint_open(path, trainer->world, &index, &damaged));
+    if (vt_safetensors_is_name(path)) return vt_checkpoint_import(path, subject, changes);
+    VT_TRY(vt_checkpoint_open(path, subject->world, &index, &damaged));
     VT_TRY(vt_checkpoint_check_model(index, path, subject));
-    VT_TRY(read_tensors(index, trainer, vt_parameters_count(trainer->parameters)));
+    VT_TRY(read_tensors(index, subject, vt_parameters_count(subject->parameters)));
 done:
     vt_tensor_file_close(&index);
     return status;
@@ -165,7 +162,7 @@ done:
 vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes)
 {
     bool damaged = false;
-    return finish_reading(subject->trainer, read_own_parameters(path, subject, changes), &damaged);
+    return finish_reading(subject, read_own_parameters(path, subject, changes), &damaged);
 }
 
 static vt_status read_named(vt_tensor_file *file, const char *name, vt_named_tensor *tensor)

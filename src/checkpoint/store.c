@@ -136,14 +136,14 @@ static int remove_entry(const char *path, const struct stat *info, int kind, str
     return remove(path);
 }
 
-/* Of what can't be removed the log tells: the run need not end for it. */
+/* Failure to remove is only logged: it is no reason to end the run. */
 static void remove_tree(const char *path)
 {
     if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
         vt_log_warning("can't remove %s: %s", path, strerror(errno));
 }
 
-/* It loses its name first, so that one that is half gone is never taken for whole. */
+/* Renames it first, so that one that is removed only half is never taken for whole. */
 static void remove_step(const vt_checkpoint_store *store, int64_t step)
 {
     char *path = step_path(store, step, ""), *unfinished = step_path(store, step, unfinished_end);
@@ -239,10 +239,10 @@ done:
 }
 
 vt_status vt_checkpoint_store_save(vt_checkpoint_store *store, const vt_checkpoint_subject *subject,
-                                   vt_progress *progress)
+                                   vt_run_progress *progress)
 {
     vt_status status = VT_OK;
-    vt_world *world = subject->trainer->world;
+    vt_world *world = subject->world;
     bool is_first = vt_world_rank(world) == 0, is_best = progress->validation_loss < progress->best_loss;
     char *unfinished = step_path(store, progress->step, unfinished_end);
     if (is_best) progress->best_loss = progress->validation_loss;
@@ -298,7 +298,7 @@ static char *name_aside(const vt_checkpoint_store *store, int64_t step)
     return name;
 }
 
-/* They are of a future that will not be. */
+/* Checkpoints that are newer than `step`, where the run continues: it will make others of those steps. */
 static vt_status set_aside_newer(const vt_checkpoint_store *store, int64_t step)
 {
     vt_status status = VT_OK;
@@ -307,7 +307,7 @@ static vt_status set_aside_newer(const vt_checkpoint_store *store, int64_t step)
     for (int64_t i = 0; i < list.count && list.steps[i] > step; i++) {
         char *path = step_path(store, list.steps[i], ""), *aside = name_aside(store, list.steps[i]);
         if (rename(path, aside) == 0)
-            vt_log_info("%s is newer than the step the run goes on from: set aside as %s", path, aside);
+            vt_log_info("%s is newer than the step that the run continues from: renamed to %s", path, aside);
         else
             vt_log_warning("can't rename %s to %s: %s", path, aside, strerror(errno));
         free(path);
@@ -326,7 +326,7 @@ static bool are_same_directory(const char *a, const char *b)
 
 /* `best` may be missing when the run died right after a save, or name one that was set aside. The checkpoint `read` may
  * itself have been set aside before, and another one of its step be there. */
-static vt_status restore_best(const vt_checkpoint_store *store, const char *read, vt_progress *progress)
+static vt_status restore_best(const vt_checkpoint_store *store, const char *read, vt_run_progress *progress)
 {
     vt_status status = VT_OK;
     char *path = step_path(store, progress->step, "");
@@ -341,12 +341,12 @@ done:
     return status;
 }
 
-/* The newest that can be read; of the damaged ones on the way the log tells. Rank 0 says which to try. */
+/* Reads the newest one that is not damaged; damaged ones are logged. Rank 0 says which to try. */
 static vt_status read_newest(const vt_checkpoint_store *store, const vt_checkpoint_subject *subject,
-                             vt_progress *progress, char **path)
+                             vt_run_progress *progress, char **path)
 {
     vt_status status = VT_OK;
-    vt_world *world = subject->trainer->world;
+    vt_world *world = subject->world;
     step_list list = {0};
     VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? list_steps(store, WHOLE, &list) : VT_OK));
     double count = (double)list.count;
@@ -373,7 +373,7 @@ done:
 }
 
 /* What stands behind the run now. */
-static vt_status tidy_up(const vt_checkpoint_store *store, const char *read, vt_progress *progress)
+static vt_status tidy_up(const vt_checkpoint_store *store, const char *read, vt_run_progress *progress)
 {
     vt_status status = VT_OK;
     VT_TRY(set_aside_newer(store, progress->step));
@@ -383,10 +383,10 @@ done:
 }
 
 vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *chosen,
-                                      const vt_checkpoint_subject *subject, vt_progress *progress)
+                                      const vt_checkpoint_subject *subject, vt_run_progress *progress)
 {
     vt_status status = VT_OK;
-    vt_world *world = subject->trainer->world;
+    vt_world *world = subject->world;
     bool is_first = vt_world_rank(world) == 0, damaged = false;
     char *path = NULL;
     VT_TRY(vt_world_agree(world, is_first ? tidy(store) : VT_OK)); /* all wait for it */
@@ -407,7 +407,7 @@ done:
     return status;
 }
 
-void vt_checkpoint_log_resumed(const char *path, const vt_progress *progress)
+void vt_checkpoint_log_resumed(const char *path, const vt_run_progress *progress)
 {
     vt_log_info("resuming from %s: step %lld, epoch %lld", path, (long long)progress->step,
                 (long long)progress->epoch + 1);

@@ -20,15 +20,15 @@ bool vt_checkpoint_store_owns(const vt_checkpoint_store *store, const char *path
 /* Collective. Saves the subject as step-<progress->step>; makes it `best` when its validation is the best so far (which
  * progress->best_loss then says); removes the ones that are no longer kept. */
 vt_status vt_checkpoint_store_save(vt_checkpoint_store *store, const vt_checkpoint_subject *subject,
-                                   vt_progress *progress);
+                                   vt_run_progress *progress);
 
 /* Collective. Reads the checkpoint directory `chosen`, which is one of them, or when that is NULL the newest that is
  * not damaged, and says so in the log. Removes what an interrupted save left, and sets aside checkpoints that are newer
  * than the one read. */
 vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *chosen,
-                                      const vt_checkpoint_subject *subject, vt_progress *progress);
+                                      const vt_checkpoint_subject *subject, vt_run_progress *progress);
 
 /* The log's line of it, also of a checkpoint that was read without a store. */
-void vt_checkpoint_log_resumed(const char *path, const vt_progress *progress);
+void vt_checkpoint_log_resumed(const char *path, const vt_run_progress *progress);
 
 #endif

@@ -15,12 +15,9 @@
 char *vt_checkpoint_channels(const vt_checkpoint_subject *subject)
 {
     vt_text text = {0};
-    const vt_config *config = subject->trainer->config;
-    int64_t in = config->n_in_channels / (config->n_history + 1);
-    int64_t count = in > config->n_out_channels ? in : config->n_out_channels;
     vt_text_append(&text, "%s", "");
-    for (int64_t c = 0; subject->channel_names != NULL && c < count; c++)
-        vt_text_append(&text, "%s%s", c > 0 ? "\n" : "", subject->channel_names[c]);
+    for (int64_t c = 0; subject->names != NULL && c < subject->name_count; c++)
+        vt_text_append(&text, "%s%s", c > 0 ? "\n" : "", subject->names[c]);
     return text.characters;
 }
 
@@ -36,19 +33,19 @@ done:
 }
 
 /* This rank's boxes. */
-static vt_status write_shard(const char *path, const char *id, const vt_trainer *trainer, const vt_written_box *boxes,
-                             int64_t count)
+static vt_status write_shard(const char *path, const char *id, const vt_checkpoint_subject *subject,
+                             const vt_written_box *boxes, int64_t count)
 {
     vt_status status = VT_OK;
     vt_tensor_file *file = NULL;
-    vt_backend *backend = trainer->backend;
-    float *room = vt_stored_room(trainer);
+    vt_backend *backend = subject->backend;
+    float *room = vt_stored_room(subject);
     char name[VT_STORED_NAME + 8];
     VT_TRY(vt_tensor_file_create(path, &file));
     VT_TRY(vt_tensor_file_set_text(file, "id", id));
     int64_t done = 0; /* elements of the piece */
     for (int64_t i = 0; i < count; i++) {
-        vt_stored_tensor tensor = vt_stored_at(trainer, boxes[i].tensor);
+        vt_stored_tensor tensor = vt_stored_at(subject, boxes[i].tensor);
         int64_t elements = vt_tensor_count(&boxes[i].box.shape);
         if (boxes[i].number == 0) {
             done = 0;
@@ -65,7 +62,7 @@ done:
     return status;
 }
 
-static vt_status write_progress(vt_tensor_file *file, const vt_progress *progress)
+static vt_status write_progress(vt_tensor_file *file, const vt_run_progress *progress)
 {
     vt_status status = VT_OK;
     VT_TRY(vt_tensor_file_set_integers(file, "step", 1, &progress->step));
@@ -92,12 +89,11 @@ done:
 static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
-    const vt_trainer *trainer = subject->trainer;
-    const vt_config *config = trainer->config;
-    const int64_t parameters = vt_parameters_count(trainer->parameters);
-    const vt_optimizer_progress optimizer = vt_optimizer_progress_of(trainer->optimizer);
+    const vt_config *config = subject->config;
+    const int64_t parameters = vt_parameters_count(subject->parameters);
+    const vt_optimizer_progress optimizer = vt_optimizer_progress_of(subject->optimizer);
     char *names = vt_checkpoint_channels(subject), *yaml = vt_config_text(config);
-    vt_backend *backend = trainer->backend;
+    vt_backend *backend = subject->backend;
     char *choices = backend->choices_text != NULL ? backend->choices_text(backend) : NULL;
     VT_TRY(vt_tensor_file_set_integers(file, "seed", 1, &config->seed));
     VT_TRY(vt_tensor_file_set_integers(file, "global_batch_size", 1, &config->global_batch_size));
@@ -119,17 +115,17 @@ done:
 }
 
 /* Every tensor, whole, made of the boxes of all ranks. */
-static vt_status link_tensors(vt_tensor_file *file, const vt_trainer *trainer, const vt_written_box *boxes,
+static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject *subject, const vt_written_box *boxes,
                               int64_t count)
 {
     vt_status status = VT_OK;
-    int64_t ranks = vt_world_ranks(trainer->world), begin = 0;
+    int64_t ranks = vt_world_ranks(subject->world), begin = 0;
     char **shards = vt_allocate((size_t)ranks, sizeof *shards, "a checkpoint");
     vt_tensor_part *parts = vt_allocate((size_t)(count + 1), sizeof *parts, "a checkpoint");
     char(*names)[VT_STORED_NAME + 8] = vt_allocate((size_t)(count + 1), sizeof *names, "a checkpoint");
     for (int64_t rank = 0; rank < ranks; rank++) shards[rank] = vt_checkpoint_shard_name(rank, ranks);
-    for (int64_t i = 0; i < vt_stored_count(trainer); i++) {
-        vt_stored_tensor tensor = vt_stored_at(trainer, i);
+    for (int64_t i = 0; i < vt_stored_count(subject); i++) {
+        vt_stored_tensor tensor = vt_stored_at(subject, i);
         vt_tensor_shape shape = vt_stored_shape(tensor.parameter);
         int64_t end = begin;
         for (; end < count && boxes[end].tensor == i; end++) {
@@ -148,7 +144,7 @@ done:
 }
 
 static vt_status write_index(const char *directory, const char *id, const int64_t *shard_bytes,
-                             const vt_checkpoint_subject *subject, const vt_progress *progress,
+                             const vt_checkpoint_subject *subject, const vt_run_progress *progress,
                              const vt_written_box *boxes, int64_t count)
 {
     vt_status status = VT_OK;
@@ -158,10 +154,10 @@ static vt_status write_index(const char *directory, const char *id, const int64_
     VT_TRY(vt_tensor_file_create(path, &file));
     VT_TRY(vt_tensor_file_set_integers(file, "format_version", 1, &version));
     VT_TRY(vt_tensor_file_set_text(file, "id", id));
-    VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", vt_world_ranks(subject->trainer->world), shard_bytes));
+    VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", vt_world_ranks(subject->world), shard_bytes));
     VT_TRY(write_progress(file, progress));
     VT_TRY(write_description(file, subject));
-    VT_TRY(link_tensors(file, subject->trainer, boxes, count));
+    VT_TRY(link_tensors(file, subject, boxes, count));
     VT_TRY(vt_tensor_file_finish(&file));
     VT_TRY(vt_checkpoint_write_checksum(directory, path));
     VT_TRY(vt_output_synchronise(directory));
@@ -172,14 +168,14 @@ done:
 }
 
 /* Its size, once it is written. */
-static vt_status write_own_shard(const char *directory, const char *id, const vt_trainer *trainer,
+static vt_status write_own_shard(const char *directory, const char *id, const vt_checkpoint_subject *subject,
                                  const vt_written_box *boxes, int64_t count, int64_t *bytes)
 {
     vt_status status = VT_OK;
     struct stat info;
-    char *shard = vt_checkpoint_shard_name(vt_world_rank(trainer->world), vt_world_ranks(trainer->world));
+    char *shard = vt_checkpoint_shard_name(vt_world_rank(subject->world), vt_world_ranks(subject->world));
     char *path = vt_text_format("%s/%s", directory, shard);
-    VT_TRY(write_shard(path, id, trainer, boxes, count));
+    VT_TRY(write_shard(path, id, subject, boxes, count));
     VT_CHECK(stat(path, &info) == 0, "can't look at %s: %s", path, strerror(errno));
     *bytes = (int64_t)info.st_size;
 done:
@@ -188,10 +184,11 @@ done:
     return status;
 }
 
-vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject *subject, const vt_progress *progress)
+vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject *subject,
+                              const vt_run_progress *progress)
 {
     vt_status status = VT_OK;
-    vt_world *world = subject->trainer->world;
+    vt_world *world = subject->world;
     char *id = vt_world_rank(world) == 0 ? vt_allocate(1, 33, "a checkpoint") : NULL;
     vt_written_box *own = NULL, *all = NULL;
     int64_t own_count = 0, all_count = 0;
@@ -200,8 +197,8 @@ vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject
     int64_t *shard_bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *shard_bytes, "a checkpoint");
     VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? choose_id(id) : VT_OK));
     vt_world_broadcast_text(world, &id);
-    vt_stored_own_boxes(subject->trainer, &own, &own_count);
-    status = write_own_shard(directory, id, subject->trainer, own, own_count, &shard_bytes[vt_world_rank(world)]);
+    vt_stored_own_boxes(subject, &own, &own_count);
+    status = write_own_shard(directory, id, subject, own, own_count, &shard_bytes[vt_world_rank(world)]);
     VT_TRY(vt_world_agree(world, status));
     bytes[vt_world_rank(world)] = (double)shard_bytes[vt_world_rank(world)];
     vt_world_sum(world, bytes, vt_world_ranks(world));

@@ -79,7 +79,7 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
              "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's "
              "input; only --rollout=1 can be scored",
              (long long)options->rollout, (long long)(*config)->n_out_channels,
-             (long long)((*config)->n_in_channels / ((*config)->n_history + 1)));
+             (long long)vt_config_channels_a_time(*config));
     if (options->output == NULL) {
         VT_TRY(default_output(options->checkpoint, options->test, output));
         options->output = *output;

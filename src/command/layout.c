@@ -11,7 +11,7 @@
 #include "command/arguments.h"
 #include "model/model.h"
 #include "source/sources.h"
-#include "training/trainer.h"
+#include "training/plan.h"
 
 enum { MOST_RANKS = 1 << 20, LINE_WIDTH = 100 };
 
@@ -134,30 +134,13 @@ static void print_groups(const vt_layout *layout, unsigned axes, const char *use
     free(members);
 }
 
-/* Rank 0's, over the dry back end and engine. */
-static vt_status plan_step(const vt_config *config, vt_plan *plan)
-{
-    vt_status status = VT_OK;
-    vt_world *world = NULL;
-    float *zeros = vt_allocate((size_t)config->n_in_channels + (size_t)config->n_out_channels, sizeof *zeros, "a plan");
-    double *latitudes = vt_allocate((size_t)config->img_size[0], sizeof *latitudes, "a plan");
-    VT_TRY(vt_world_open_dry(config, 0, (int)config->ranks, NULL, &world));
-    const vt_trainer_data data = {.means = zeros, .stds = zeros, .latitudes = latitudes, .steps = 1, .world = world};
-    VT_TRY(vt_trainer_plan(config, &data, plan));
-done:
-    vt_world_close(&world, false);
-    free(zeros);
-    free(latitudes);
-    return status;
-}
-
 static vt_status print_communication(const vt_config *config)
 {
     vt_status status = VT_OK;
     vt_plan plan;
     char number[VT_NUMBER_SIZE];
     if (config->ranks == 1) return VT_OK;
-    VT_TRY(plan_step(config, &plan));
+    VT_TRY(vt_plan_make(config, &(vt_plan_options){.rank = 0}, &plan));
     printf("\nsent by rank 0 in a step (docs/parallelism.md has the formulas)\n");
     for (vt_traffic i = 0; i < VT_TRAFFIC_FIGURES; i++) {
         const vt_volume *sent = &plan.communication[i];

@@ -214,6 +214,11 @@ static bool parse_duration(const char *text, double *seconds)
     }
 }
 
+int64_t vt_config_channels_a_time(const vt_config *config)
+{
+    return config->n_in_channels / (config->n_history + 1);
+}
+
 double vt_config_max_seconds(const vt_config *config)
 {
     double seconds = INFINITY;

@@ -11,12 +11,12 @@
 #include "base/text.h"
 #include "forecast/evaluation_report.h"
 #include "forecast/forecaster.h"
-#include "forecast/scores.h"
-#include "journal/record.h"
 #include "report/progress.h"
 #include "source/fields/fields.h"
 #include "storage/npy.h"
 #include "storage/output_file.h"
+#include "task/weather.h"
+#include "task/weather/scores.h"
 
 typedef struct {
     const vt_evaluation_options *options;
@@ -141,7 +141,7 @@ static vt_status find_map_channel(evaluation *e)
     const char *const *names = vt_dataset_channel_names(e->dataset), *wanted = e->options->channel;
     int64_t channels = e->options->config->n_out_channels;
     char buffer[32];
-    e->map_channel = vt_record_picture_channel(e->options->config);
+    e->map_channel = vt_task_weather.pictured_field(e->options->config);
     if (wanted == NULL) return VT_OK;
     e->map_channel = 0;
     while (e->map_channel < channels && strcmp(vt_scores_channel_name(names, e->map_channel, buffer), wanted) != 0)
@@ -217,12 +217,6 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Does the input have all channels, so that persistence forecasts something? */
-static bool has_persistence(const vt_config *config)
-{
-    return config->n_in_channels / (config->n_history + 1) >= config->n_out_channels;
-}
-
 /* The inputs of some initial times, and what persistence forecasts from them. */
 static vt_status read_inputs(evaluation *e, const int64_t *starts, int64_t count)
 {
@@ -231,7 +225,8 @@ static vt_status read_inputs(evaluation *e, const int64_t *starts, int64_t count
     const int64_t in = config->n_in_channels * e->plane, out = config->n_out_channels * e->plane;
     for (int64_t i = 0; i < count; i++) {
         VT_TRY(vt_dataset_read(e->dataset, starts[i], e->input + i * in, e->target));
-        if (has_persistence(config)) memcpy(e->persistence + i * out, e->input + i * in, (size_t)out * sizeof(float));
+        if (vt_task_weather.has_baseline(config))
+            memcpy(e->persistence + i * out, e->input + i * in, (size_t)out * sizeof(float));
     }
 done:
     return status;
@@ -252,7 +247,7 @@ static vt_status score_lead(evaluation *e, int64_t first, int64_t count, int64_t
     for (int64_t i = 0; i < count; i++) {
         VT_TRY(vt_dataset_read_later(e->dataset, starts[i], lead + 1, e->target));
         vt_scores_add(e->scores, lead, e->forecast + i * out, e->target,
-                      has_persistence(config) ? e->persistence + i * out : NULL);
+                      vt_task_weather.has_baseline(config) ? e->persistence + i * out : NULL);
         if (first + i == 0)
             VT_TRY(vt_maps_draw(&e->maps, lead, e->target + e->map_channel * e->plane,
                                 e->forecast + e->map_channel * e->plane));
@@ -306,7 +301,7 @@ static vt_status find_loss(evaluation *e)
     vt_status status = VT_OK;
     const int64_t every = e->options->every, together = e->batch * vt_world_ranks(e->world);
     e->loss_count = (vt_dataset_sample_count(e->dataset) + every - 1) / every;
-    vt_evaluation_open(e->options->config, &e->loss);
+    vt_forecaster_score_open(e->forecaster, &e->loss);
     for (int64_t begin = 0; begin < e->loss_count; begin += together) {
         const int64_t first = begin + vt_world_rank(e->world) * e->batch;
         VT_TRY(vt_world_agree(e->world, add_losses(e, first, smaller(e->batch, e->loss_count - first))));

@@ -10,7 +10,7 @@ typedef struct {
     const char *checkpoint;
     bool test;           /* the test set, else the validation set */
     int64_t rollout;     /* steps of each forecast */
-    int64_t every;       /* initial times: each so many */
+    int64_t every;       /* use every N-th initial time */
     const char *output;  /* directory of the files; made when missing */
     const char *channel; /* that the maps show; NULL: t2m, or the last one */
 } vt_evaluation_options;

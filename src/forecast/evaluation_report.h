@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "forecast/scores.h"
 #include "task/weather/calendar.h"
+#include "task/weather/scores.h"
 
 /* A line a channel and lead time, at 6 h, 1, 3 and 5 days and the last one, as far as the forecasts reach. */
 void vt_scores_print(const vt_scores *scores, const char *const *channel_names, const vt_variable *variables,

@@ -11,10 +11,12 @@
 #include "checkpoint/checkpoint.h"
 #include "source/fields/statistics.h"
 #include "storage/tensor_file.h"
+#include "task/weather.h"
 #include "training/budget.h"
 
 struct vt_forecaster {
     vt_backend *backend;
+    vt_task *task;
     vt_trainer *trainer;
     float *means, *stds;
 };
@@ -101,14 +103,18 @@ done:
 
 /* ---- the model ---- */
 
-static vt_status read_normalisation(vt_forecaster *forecaster, const vt_config *config)
+static vt_status open_task(vt_forecaster *forecaster, const vt_config *config, const double *latitudes)
 {
-    int64_t in = config->n_in_channels / (config->n_history + 1), out = config->n_out_channels;
-    int64_t channels = in > out ? in : out;
+    vt_status status = VT_OK;
+    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
+    const int64_t channels = in > out ? in : out;
     forecaster->means = vt_allocate((size_t)channels, sizeof *forecaster->means, "the forecaster");
     forecaster->stds = vt_allocate((size_t)channels, sizeof *forecaster->stds, "the forecaster");
-    return vt_statistics_read_pair(config->global_means_path, config->global_stds_path, channels, forecaster->means,
-                                   forecaster->stds);
+    VT_TRY(vt_statistics_read_pair(config->global_means_path, config->global_stds_path, channels, forecaster->means,
+                                   forecaster->stds));
+    forecaster->task = vt_weather_open(config, forecaster->means, forecaster->stds, latitudes);
+done:
+    return status;
 }
 
 static vt_status open_backend(vt_forecaster *forecaster, const vt_config *config, const vt_world *world)
@@ -117,24 +123,19 @@ static vt_status open_backend(vt_forecaster *forecaster, const vt_config *config
                            &forecaster->backend);
 }
 
-static vt_status open_model(vt_forecaster *forecaster, const vt_config *config, vt_world *world,
-                            const double *latitudes)
+static vt_status open_model(vt_forecaster *forecaster, const vt_config *config, vt_world *world)
 {
     vt_status status = VT_OK;
     vt_plan plan;
     vt_backend *backend = forecaster->backend;
-    vt_trainer_data data = {.means = forecaster->means,
-                            .stds = forecaster->stds,
-                            .latitudes = latitudes,
-                            .steps = 1,
-                            .world = world,
-                            .device_memory = !backend->shares_host_memory};
+    const vt_plan_options planned = vt_plan_options_of(world, backend);
+    const vt_trainer_options options = {.world = world, .task = forecaster->task, .steps = 1};
     VT_TRY(vt_world_open_device(config, world, backend));
-    VT_TRY(vt_trainer_plan(config, &data, &plan));
+    VT_TRY(vt_plan_make(config, &planned, &plan));
     plan.message_bytes = 0; /* no gradients are summed */
     const double available = backend->available_memory(backend) / vt_world_ranks_of_memory(world, backend);
-    VT_TRY(vt_budget_check_forecast(config, &data, &plan, available));
-    VT_TRY(vt_trainer_open(config, &data, backend, &forecaster->trainer));
+    VT_TRY(vt_budget_check_forecast(config, &planned, &plan, available));
+    VT_TRY(vt_trainer_open(config, &options, backend, &forecaster->trainer));
 done:
     return status;
 }
@@ -144,10 +145,11 @@ vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt
 {
     vt_status status = VT_OK;
     vt_forecaster *forecaster = vt_allocate(1, sizeof *forecaster, "the forecaster");
-    VT_TRY(vt_world_agree(world, read_normalisation(forecaster, config)));
+    VT_TRY(vt_world_agree(world, open_task(forecaster, config, latitudes)));
     VT_TRY(vt_world_agree(world, open_backend(forecaster, config, world)));
-    VT_TRY(vt_world_agree(world, open_model(forecaster, config, world, latitudes)));
-    const vt_checkpoint_subject subject = {.trainer = forecaster->trainer, .channel_names = channel_names};
+    VT_TRY(vt_world_agree(world, open_model(forecaster, config, world)));
+    vt_checkpoint_subject subject = vt_trainer_subject(forecaster->trainer);
+    subject.names = channel_names;
     VT_TRY(vt_world_agree(world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL)));
 done:
     if (status != VT_OK) vt_forecaster_close(&forecaster);
@@ -159,6 +161,7 @@ void vt_forecaster_close(vt_forecaster **forecaster)
 {
     if (*forecaster == NULL) return;
     vt_trainer_close(&(*forecaster)->trainer);
+    vt_task_close(&(*forecaster)->task);
     vt_backend_close(&(*forecaster)->backend);
     free((*forecaster)->means);
     free((*forecaster)->stds);
@@ -168,7 +171,7 @@ void vt_forecaster_close(vt_forecaster **forecaster)
 
 int64_t vt_forecaster_batch(const vt_forecaster *forecaster)
 {
-    return vt_trainer_micro_batch(forecaster->trainer->config);
+    return vt_trainer_micro_batch(vt_trainer_config(forecaster->trainer));
 }
 
 const float *vt_forecaster_stds(const vt_forecaster *forecaster)
@@ -186,20 +189,25 @@ vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, con
                               vt_evaluation *sums)
 {
     const vt_batch batch = {.sample_count = count,
-                            .global_count = count * forecaster->trainer->config->data_parallel,
+                            .global_count = count * vt_trainer_config(forecaster->trainer)->data_parallel,
                             .tensors = {input, target}};
     VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
-    return vt_step_evaluate(forecaster->trainer, &batch, false, sums);
+    return vt_step_evaluate(forecaster->trainer, &batch, sums);
+}
+
+void vt_forecaster_score_open(const vt_forecaster *forecaster, vt_evaluation *sums)
+{
+    vt_step_evaluation_open(forecaster->trainer, false, sums);
 }
 
 void vt_forecaster_score_finish(const vt_forecaster *forecaster, vt_evaluation *sums)
 {
-    vt_evaluation_finish(forecaster->trainer, sums);
+    vt_step_evaluation_finish(forecaster->trainer, sums);
 }
 
 bool vt_forecaster_can_roll(const vt_config *config)
 {
-    return config->n_out_channels == config->n_in_channels / (config->n_history + 1);
+    return config->n_out_channels == vt_config_channels_a_time(config);
 }
 
 void vt_forecaster_shift(const vt_config *config, int64_t count, const float *fields, float *input)

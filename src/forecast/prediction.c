@@ -190,7 +190,7 @@ static vt_status check_file(prediction *p)
     const char *path = vt_fields_file_path(p->file);
     const int64_t step = p->minutes_a_time, index = vt_date_steps(p->stretch.date, p->date, step);
     const int64_t needed = config->n_history * config->dt;
-    const int64_t channels = config->n_in_channels / (config->n_history + 1);
+    const int64_t channels = vt_config_channels_a_time(config);
     char first[VT_DATE_SIZE], last[VT_DATE_SIZE], interval[VT_DATE_SIZE], reach[VT_DATE_SIZE];
     vt_length_format(step, interval);
     vt_date_format(p->stretch.date, first);
@@ -271,7 +271,7 @@ static vt_status read_input(prediction *p)
     vt_status status = VT_OK;
     const vt_config *config = p->options->config;
     const int64_t height = config->img_size[0], width = config->img_size[1], plane = height * width;
-    const int64_t channels = config->n_in_channels / (config->n_history + 1);
+    const int64_t channels = vt_config_channels_a_time(config);
     p->input = vt_allocate((size_t)(config->n_in_channels * plane), sizeof *p->input, "the forecast");
     p->fields = vt_allocate((size_t)(config->n_out_channels * plane), sizeof *p->fields, "the forecast");
     for (int64_t back = 0; back <= config->n_history; back++) {
@@ -324,8 +324,8 @@ done:
 static void leave_out_missing(prediction *p)
 {
     const vt_config *config = p->options->config;
-    const int64_t plane = config->img_size[0] * config->img_size[1], times = config->n_history + 1;
-    const int64_t in = config->n_in_channels / times * plane, out = config->n_out_channels * plane;
+    const int64_t plane = config->img_size[0] * config->img_size[1];
+    const int64_t in = vt_config_channels_a_time(config) * plane, out = config->n_out_channels * plane;
     for (int64_t i = 0; i < in && i < out; i++)
         if (isnan(p->input[i])) p->fields[i] = NAN;
 }
@@ -370,7 +370,7 @@ vt_status vt_predict(const vt_prediction_options *options, const vt_launch *laun
         "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's input; "
         "only --rollout=1 is possible",
         (long long)options->steps, (long long)options->config->n_out_channels,
-        (long long)(options->config->n_in_channels / (options->config->n_history + 1)));
+        (long long)vt_config_channels_a_time(options->config));
     VT_TRY(vt_world_open(options->config, launch, &p.world));
     status = run(&p);
 done:

@@ -1,5 +1,5 @@
-/* epochs.csv: a row for every epoch with its losses, RMSE and where its time went; and plan.csv, one row: what the run
- * needs of memory. report.html and the live view are made of these and of metrics.csv. */
+/* epochs.csv: a row for every epoch with its losses, scores and where its time went; and plan.csv, one row: the memory
+ * that the run needs. report.html and the live view are made of these and of metrics.csv. */
 #ifndef VT_JOURNAL_EPOCHS_H
 #define VT_JOURNAL_EPOCHS_H
 
@@ -21,6 +21,6 @@ vt_status vt_epochs_open(const vt_record_options *options, vt_epochs **epochs);
 void vt_epochs_close(vt_epochs **epochs);
 
 /* Written through to the file at once. */
-vt_status vt_epochs_add(vt_epochs *epochs, const vt_epochs_row *row, const vt_validation *validation);
+vt_status vt_epochs_add(vt_epochs *epochs, const vt_epochs_row *row, const vt_evaluation *validation);
 
 #endif

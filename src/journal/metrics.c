@@ -51,14 +51,14 @@ static vt_status set_aside(const char *path, const char *names)
     vt_status status = VT_OK;
     char *old = vt_run_directory_name_for_old(path);
     VT_CHECK(rename(path, old) == 0, "can't rename %s to %s: %s", path, old, strerror(errno));
-    vt_log_warning("%s does not begin with the line '%.*s', so its rows can't be gone on with: it is now %s", path,
+    vt_log_warning("%s does not begin with the line '%.*s', so it cannot be continued; it was renamed to %s", path,
                    (int)strcspn(names, "\n"), names, old);
 done:
     free(old);
     return status;
 }
 
-/* Cut back to that step; leaves *result where there is none with these names. */
+/* Cuts the file back to that step; leaves *result alone where there is no file with these names. */
 static vt_status open_earlier(const char *path, const char *names, int64_t steps, FILE **result)
 {
     vt_status status = VT_OK;

@@ -17,10 +17,8 @@
 #include "report/progress.h"
 #include "report/run_report.h"
 #include "report/tensorboard.h"
-#include "task/weather/channels.h"
-#include "training/budget.h"
 
-/* Sums over some steps. As in the epoch's mean, a step without an update does not count in the loss. */
+/* Sums over some steps. As in the epoch's mean, the loss of a step without an update is left out. */
 typedef struct {
     int64_t steps, samples, updates;
     double seconds, loss, waited;
@@ -28,10 +26,8 @@ typedef struct {
 
 struct vt_record {
     const vt_config *config;
-    const char *const *channel_names;
+    const vt_score_names *scores;
     vt_tensorboard *tensorboard;
-    char *rmse_tag, *picture_tag;
-    char *picture_name;     /* of the channel */
     char *images;           /* directory */
     vt_progress *progress;  /* NULL: no terminal */
     step_sums sums;         /* since the last points of the curves; only with log_every */
@@ -62,35 +58,6 @@ void vt_record_memory(vt_backend *backend)
     vt_log_info(" Memory usage after forward pass: %.4f GB.", used_gb(backend));
 }
 
-/* The name of a channel, or NULL. */
-static const char *channel_name(const vt_record *record, int64_t channel)
-{
-    const char *name = record->channel_names != NULL ? record->channel_names[channel] : NULL;
-    return name != NULL && name[0] != '\0' ? name : NULL;
-}
-
-/* The tag of the tutorials' dashboards, for their data set (whose files have no names); else by the channel's name. */
-static char *rmse_tag(const vt_record *record)
-{
-    const char *name = channel_name(record, 0);
-    bool is_wind = name == NULL || strcmp(name, "u10") == 0 || strcmp(name, "u10m") == 0;
-    return vt_text_format("RMSE(%s)/valid", is_wind ? "u10m" : name);
-}
-
-int64_t vt_record_picture_channel(const vt_config *config)
-{
-    enum { T2M = 2 };
-    return config->n_out_channels > T2M ? T2M : config->n_out_channels - 1;
-}
-
-static void name_picture(vt_record *record)
-{
-    int64_t channel = vt_record_picture_channel(record->config);
-    const char *name = channel_name(record, channel);
-    record->picture_name = name != NULL ? vt_text_copy(name) : vt_text_format("channel %lld", (long long)channel);
-    record->picture_tag = vt_text_format("Visualization, %s", name != NULL ? name : "t2m");
-}
-
 vt_status vt_record_open(const vt_record_options *options, vt_record **result)
 {
     vt_status status = VT_OK;
@@ -98,12 +65,10 @@ vt_status vt_record_open(const vt_record_options *options, vt_record **result)
     char *logs = vt_text_format("%s/logs", run_directory);
     vt_record *record = vt_allocate(1, sizeof *record, "the run's record");
     record->config = options->config;
-    record->channel_names = options->channel_names;
+    record->scores = options->scores;
     record->run_directory = vt_text_copy(run_directory);
     record->history.run = 1;
     record->validation_loss = NAN;
-    record->rmse_tag = rmse_tag(record);
-    name_picture(record);
     record->images = vt_text_format("%s/images", run_directory);
     VT_CHECK(mkdir(record->images, 0777) == 0 || errno == EEXIST, "can't make the directory %s: %s", record->images,
              strerror(errno));
@@ -122,9 +87,6 @@ void vt_record_close(vt_record **record)
     if (*record == NULL) return;
     vt_progress_close(&(*record)->progress);
     vt_tensorboard_close(&(*record)->tensorboard);
-    free((*record)->rmse_tag);
-    free((*record)->picture_tag);
-    free((*record)->picture_name);
     free((*record)->images);
     free((*record)->run_directory);
     vt_epochs_close(&(*record)->epochs);
@@ -132,11 +94,12 @@ void vt_record_close(vt_record **record)
     *record = NULL;
 }
 
-static vt_status write_validation_points(vt_record *record, int64_t step, const vt_validation *validation)
+static vt_status write_validation_points(vt_record *record, int64_t step, const vt_evaluation *validation)
 {
     vt_status status = VT_OK;
     VT_TRY(vt_tensorboard_scalar(record->tensorboard, "Loss/valid", step, validation->loss));
-    VT_TRY(vt_tensorboard_scalar(record->tensorboard, record->rmse_tag, step, validation->rmse[0]));
+    if (validation->count > 0)
+        VT_TRY(vt_tensorboard_scalar(record->tensorboard, record->scores->curve, step, validation->model.values[1]));
 done:
     return status;
 }
@@ -159,7 +122,7 @@ done:
     return status;
 }
 
-vt_status vt_record_start(vt_record *record, double train_loss, const vt_validation *validation)
+vt_status vt_record_start(vt_record *record, double train_loss, const vt_evaluation *validation)
 {
     vt_status status = VT_OK;
     if (record == NULL) return VT_OK;
@@ -267,47 +230,29 @@ done:
     return status;
 }
 
-/* "t2m (K), 2001-03-05 06:00 UTC, epoch 4 (step 364)": the date is the target's, where it is known. */
-static char *picture_title(const vt_record *record, const vt_record_map *map)
-{
-    char text[VT_DATE_SIZE], date[VT_DATE_SIZE + 8] = "";
-    vt_date input;
-    const char *units = vt_variable_of(record->picture_name).units;
-    if (map->dataset != NULL && vt_dataset_date(map->dataset, map->sample, &input)) {
-        const int64_t ahead = vt_dataset_minutes_a_time(map->dataset) * record->config->dt;
-        snprintf(date, sizeof date, ", %s UTC", vt_date_format(vt_date_after(input, ahead), text));
-    }
-    return vt_text_format("%s (%s)%s, epoch %lld (step %lld)", record->picture_name,
-                          units[0] != '\0' ? units : "units of the data", date, (long long)map->epoch,
-                          (long long)map->step);
-}
-
-vt_status vt_record_picture(vt_record *record, const vt_record_map *map)
+vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_t epoch, int64_t step,
+                            const float *target, const float *prediction)
 {
     vt_status status = VT_OK;
     void *png = NULL;
     size_t size = 0;
     vt_image image = {0};
     if (record == NULL) return VT_OK;
-    const int64_t height = record->config->img_size[0], width = record->config->img_size[1];
-    char *path = vt_text_format("%s/epoch-%04lld.png", record->images, (long long)map->epoch);
-    char *title = picture_title(record, map);
+    char *path = vt_text_format("%s/epoch-%04lld.png", record->images, (long long)epoch);
+    char *title = vt_text_format("%s, epoch %lld (step %lld)", picture->title, (long long)epoch, (long long)step);
     vt_comparison comparison = {.title = title,
                                 .left_title = "target",
                                 .right_title = "prediction",
-                                .left = map->target,
-                                .right = map->prediction,
-                                .height = height,
-                                .width = width};
-    if (map->dataset != NULL) {
-        comparison.latitudes = vt_dataset_known_coordinate(map->dataset, false);
-        comparison.longitudes = vt_dataset_known_coordinate(map->dataset, true);
-    }
+                                .left = target,
+                                .right = prediction,
+                                .height = picture->height,
+                                .width = picture->width,
+                                .latitudes = picture->latitudes,
+                                .longitudes = picture->longitudes};
     vt_image_compare(&comparison, &image);
     VT_TRY(vt_image_encode(&image, &png, &size));
-    VT_TRY(vt_tensorboard_image(record->tensorboard, record->picture_tag, map->step, image.width, image.height, png,
-                                size));
-    if (vt_variable_is_signed(record->picture_name, map->target, height * width)) { /* TensorBoard's is always turbo */
+    VT_TRY(vt_tensorboard_image(record->tensorboard, picture->tag, step, image.width, image.height, png, size));
+    if (picture->is_signed) { /* TensorBoard's is always turbo */
         vt_image_close(&image);
         free(png);
         png = NULL;
@@ -324,24 +269,26 @@ done:
     return status;
 }
 
-vt_status vt_record_validation(vt_record *record, int64_t step, const vt_validation *validation)
+/* "  Valid RMSE by channel: u10=0.0712 v10=0.0698" */
+static void log_scores(const vt_record *record, const vt_evaluation *validation)
+{
+    vt_text line = {0};
+    if (validation->count == 0) return;
+    for (int64_t i = 0; i < validation->count; i++)
+        vt_text_append(&line, " %s=%.4f", record->scores->names[i], validation->model.values[1 + i]);
+    vt_log_info("  Valid %s:%s", record->scores->title, line.characters);
+    vt_text_close(&line);
+}
+
+vt_status vt_record_validation(vt_record *record, int64_t step, const vt_evaluation *validation)
 {
     char number[VT_NUMBER_SIZE];
     vt_status status = VT_OK;
-    vt_text rmse = {0};
     if (record == NULL) return VT_OK;
     record->validation_loss = validation->loss;
     vt_log_info("  Avg val loss=%s", vt_text_float((float)validation->loss, number));
     vt_log_info("  Total validation time: %s sec", vt_text_double(validation->seconds, number));
-    for (int64_t c = 0; c < record->config->n_out_channels; c++) {
-        const char *name = channel_name(record, c);
-        if (name != NULL)
-            vt_text_append(&rmse, " %s=%.4f", name, validation->rmse[c]);
-        else
-            vt_text_append(&rmse, " %lld=%.4f", (long long)c, validation->rmse[c]);
-    }
-    vt_log_info("  Valid RMSE by channel:%s", rmse.characters);
-    vt_text_close(&rmse);
+    log_scores(record, validation);
     VT_TRY(write_validation_points(record, step, validation));
     VT_TRY(vt_epochs_add(record->epochs, &record->row, validation));
     if (vt_run_report_write(record->run_directory) != VT_OK) { /* no reason to end a run */

@@ -8,7 +8,7 @@
 
 typedef struct vt_sample_trace vt_sample_trace;
 
-/* Rows of steps up to `steps` stay, when the run goes on. Ranks that share samples with another have none: NULL. */
+/* Of a run that continues, rows of steps up to `steps` stay. NULL on ranks that share their samples with a lower rank. */
 vt_status vt_sample_trace_open(const vt_world *world, const char *run_directory, int64_t steps,
                                vt_sample_trace **trace);
 

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "training/budget.h"
-
 static const char *const names[VT_COST_COUNT] = {"products", "attention", "memory", "starts", "messages"};
 
 const char *vt_cost_name(vt_cost_part part)

@@ -4,7 +4,7 @@
 #define VT_PLANNING_COST_H
 
 #include "planning/hardware.h"
-#include "training/trainer.h"
+#include "training/plan.h"
 
 typedef enum {
     VT_COST_MATRIX, /* products of linear layers, each limited by the machine's rate or by its memory */
@@ -22,7 +22,7 @@ typedef struct {
     vt_cost_part bound; /* the largest */
 } vt_cost;
 
-/* `plan` is what vt_trainer_plan returned for the same configuration. */
+/* `plan` is what vt_plan_make returned for the same configuration. */
 void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan, vt_cost *cost);
 
 /* "products", "attention", "memory", "starts", "messages" */

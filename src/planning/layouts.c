@@ -4,51 +4,18 @@
 #include <string.h>
 
 #include "base/memory.h"
-/* What the data would say: nothing that changes memory or work. */
-typedef struct {
-    float *means, *stds;
-    double *latitudes;
-    int *node_of; /* which node each rank runs on */
-} stand_in;
 
-static void stand_in_open(const vt_config *config, double ranks_per_node, stand_in *s)
+/* Which node each rank runs on; malloc'd. */
+static int *nodes_of(const vt_config *config, const vt_hardware *hardware)
 {
-    int64_t in = config->n_in_channels, out = config->n_out_channels, channels = in > out ? in : out;
-    int ranks = (int)config->ranks, per_node = ranks_per_node > 0 ? (int)ranks_per_node : ranks;
-    s->means = vt_allocate((size_t)channels, sizeof *s->means, "the search for layouts");
-    s->stds = vt_allocate((size_t)channels, sizeof *s->stds, "the search for layouts");
-    s->latitudes = vt_allocate((size_t)config->img_size[0], sizeof *s->latitudes, "the search for layouts");
-    s->node_of = vt_allocate((size_t)ranks, sizeof *s->node_of, "the search for layouts");
-    for (int64_t c = 0; c < channels; c++) s->stds[c] = 1;
-    for (int rank = 0; rank < ranks; rank++) s->node_of[rank] = rank / per_node;
-}
-
-static void stand_in_close(stand_in *s)
-{
-    free(s->means);
-    free(s->stds);
-    free(s->latitudes);
-    free(s->node_of);
+    const int ranks = (int)config->ranks;
+    const int per_node = hardware->ranks_per_node > 0 ? (int)hardware->ranks_per_node : ranks;
+    int *node_of = vt_allocate((size_t)ranks, sizeof *node_of, "the search for layouts");
+    for (int rank = 0; rank < ranks; rank++) node_of[rank] = rank / per_node;
+    return node_of;
 }
 
 /* ---- one layout ---- */
-
-static vt_status plan_rank(const vt_config *config, const vt_hardware *hardware, stand_in *s, int rank, vt_plan *plan)
-{
-    vt_status status = VT_OK;
-    vt_world *world = NULL;
-    VT_TRY(vt_world_open_dry(config, rank, (int)config->ranks, s->node_of, &world));
-    vt_trainer_data data = {.means = s->means,
-                            .stds = s->stds,
-                            .latitudes = s->latitudes,
-                            .steps = 1,
-                            .world = world,
-                            .device_memory = !hardware->host_memory};
-    status = vt_trainer_plan(config, &data, plan);
-done:
-    vt_world_close(&world, false);
-    return status;
-}
 
 /* The first rank with most tokens, of those that attend and of those of its residual stream. */
 static vt_status busiest_rank(const vt_config *config, int *busiest)
@@ -84,7 +51,8 @@ static void take_worst(const vt_config *config, const vt_hardware *hardware, con
     option->flops = plan->step_flops;
 }
 
-static vt_status cost_with(const vt_config *config, const vt_hardware *hardware, stand_in *s, vt_option_cost *option)
+static vt_status cost_with(const vt_config *config, const vt_hardware *hardware, const int *node_of,
+                           vt_option_cost *option)
 {
     vt_status status = VT_OK;
     vt_plan plan;
@@ -97,11 +65,13 @@ static vt_status cost_with(const vt_config *config, const vt_hardware *hardware,
                                .micro_batch = vt_trainer_micro_batch(config),
                                .sequence = config->sequence_parallel && config->tensor_parallel > 1,
                                .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
+    vt_plan_options planned = {.node_of = node_of, .device_memory = !hardware->host_memory};
     VT_TRY(busiest_rank(config, &busiest));
-    VT_TRY(plan_rank(config, hardware, s, 0, &plan));
+    VT_TRY(vt_plan_make(config, &planned, &plan));
     take_worst(config, hardware, &plan, option);
     if (busiest != 0) {
-        VT_TRY(plan_rank(config, hardware, s, busiest, &plan));
+        planned.rank = busiest;
+        VT_TRY(vt_plan_make(config, &planned, &plan));
         take_worst(config, hardware, &plan, option);
     }
     option->fits = option->total <= vt_cost_available(hardware);
@@ -111,10 +81,9 @@ done:
 
 vt_status vt_layouts_cost(const vt_config *config, const vt_hardware *hardware, vt_option_cost *option)
 {
-    stand_in s;
-    stand_in_open(config, hardware->ranks_per_node, &s);
-    vt_status status = cost_with(config, hardware, &s, option);
-    stand_in_close(&s);
+    int *node_of = nodes_of(config, hardware);
+    vt_status status = cost_with(config, hardware, node_of, option);
+    free(node_of);
     return status;
 }
 
@@ -123,7 +92,7 @@ vt_status vt_layouts_cost(const vt_config *config, const vt_hardware *hardware, 
 typedef struct {
     const vt_config *config;
     const vt_hardware *hardware;
-    stand_in stand_in;
+    int *node_of;
     vt_layouts *layouts;
     int64_t capacity;
     vt_error refusal; /* of the first layout that the nodes don't allow; text "": they all do */
@@ -148,7 +117,7 @@ static bool add(search *s, const vt_config *changed)
         s->capacity = 2 * s->capacity + 64;
         all->options = vt_reallocate(all->options, (size_t)s->capacity, sizeof *all->options, "the search for layouts");
     }
-    if (cost_with(changed, s->hardware, &s->stand_in, &all->options[all->count]) != VT_OK) {
+    if (cost_with(changed, s->hardware, s->node_of, &all->options[all->count]) != VT_OK) {
         if (s->refusal.text[0] == '\0') vt_error_move_out(&s->refusal);
         vt_error_clear();
         return false;
@@ -211,9 +180,8 @@ static int by_time(const void *a, const void *b)
 vt_status vt_layouts_plan(const vt_config *config, const vt_hardware *hardware, vt_layouts *layouts)
 {
     vt_status status = VT_OK;
-    search s = {.config = config, .hardware = hardware, .layouts = layouts};
+    search s = {.config = config, .hardware = hardware, .node_of = nodes_of(config, hardware), .layouts = layouts};
     *layouts = (vt_layouts){NULL, 0};
-    stand_in_open(config, hardware->ranks_per_node, &s.stand_in);
     for (int64_t tensor = 1; tensor <= config->ranks; tensor++) {
         for (int64_t context = 1; tensor * context <= config->ranks; context++) {
             if (config->ranks % (tensor * context) != 0 || config->num_heads % tensor != 0 ||
@@ -235,7 +203,7 @@ vt_status vt_layouts_plan(const vt_config *config, const vt_hardware *hardware, 
              (long long)config->ranks, (long long)config->num_heads, (long long)config->global_batch_size);
     qsort(layouts->options, (size_t)layouts->count, sizeof *layouts->options, by_time);
 done:
-    stand_in_close(&s.stand_in);
+    free(s.node_of);
     if (status != VT_OK) vt_layouts_close(layouts);
     return status;
 }

@@ -38,21 +38,6 @@ static float *random_fields(int64_t count, uint32_t stream)
     return fields;
 }
 
-static vt_status open_trainer(vt_practice *p, vt_backend *backend)
-{
-    vt_status status = VT_OK;
-    const int64_t in = p->config.n_in_channels, out = p->config.n_out_channels, most = in > out ? in : out;
-    float *means = vt_allocate(2 * (size_t)most, sizeof *means, "a practice run"), *stds = means + most;
-    double *latitudes = vt_allocate((size_t)p->config.img_size[0], sizeof *latitudes, "a practice run");
-    for (int64_t c = 0; c < most; c++) stds[c] = 1;
-    const vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 1};
-    VT_TRY(vt_trainer_open(&p->config, &data, backend, &p->trainer));
-done:
-    free(means);
-    free(latitudes);
-    return status;
-}
-
 vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend *backend, vt_practice **practice)
 {
     vt_status status = VT_OK;
@@ -61,9 +46,9 @@ vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend 
     p->config = config_of(config, samples);
     p->fields[0] = random_fields(points * config->n_in_channels, 0);
     p->fields[1] = random_fields(points * config->n_out_channels, 1);
-    p->batch =
-        (vt_batch){.sample_count = samples, .global_count = samples, .tensors = {p->fields[0], p->fields[1]}};
-    VT_TRY(open_trainer(p, backend));
+    p->batch = (vt_batch){.sample_count = samples, .global_count = samples, .tensors = {p->fields[0], p->fields[1]}};
+    const vt_trainer_options options = {.steps = 1};
+    VT_TRY(vt_trainer_open(&p->config, &options, backend, &p->trainer));
 done:
     if (status != VT_OK) vt_practice_close(&p);
     *practice = p;

@@ -27,6 +27,7 @@ typedef struct {
 
 typedef struct {
     vt_trainer *trainer;
+    vt_world *world;
     vt_loader *loader;
     int64_t epoch;
     const vt_batch *batch;
@@ -43,7 +44,7 @@ static vt_status next_batch(bench *b)
     b->batch = NULL;
     while (b->batch == NULL) {
         if (b->epoch < 0) VT_TRY(vt_loader_begin(b->loader, b->epoch = 0, 0));
-        VT_TRY(vt_reader_next(b->trainer->config, b->trainer->world, b->loader, &b->batch, &waited, &replaced));
+        VT_TRY(vt_reader_next(vt_trainer_config(b->trainer), b->world, b->loader, &b->batch, &waited, &replaced));
         if (b->batch == NULL) VT_TRY(vt_loader_begin(b->loader, ++b->epoch, 0));
     }
 done:
@@ -54,7 +55,7 @@ done:
 static vt_status run_trial(bench *b, bool reads, bool steps, double *rate)
 {
     vt_status status = VT_OK;
-    vt_world *world = b->trainer->world;
+    vt_world *world = b->world;
     vt_trainer *trainer = b->trainer;
     vt_step_figures figures;
     int64_t samples = 0;
@@ -63,7 +64,7 @@ static vt_status run_trial(bench *b, bool reads, bool steps, double *rate)
     for (int i = 0; i < BATCHES; i++) {
         if (reads) VT_TRY(next_batch(b));
         if (steps) VT_TRY(vt_step_start(trainer, b->batch));
-        while (trainer->pending > (i + 1 < BATCHES ? vt_step_latency(trainer) : 0))
+        while (vt_trainer_steps_pending(trainer) > (i + 1 < BATCHES ? vt_step_latency(trainer) : 0))
             VT_TRY(vt_step_take(trainer, &figures));
         samples += b->batch->global_count;
     }
@@ -120,7 +121,7 @@ static vt_status write_json(bench *b, const rates results[TESTS])
     vt_text_append(&text,
                    "{\n  \"unit\": \"samples/s over all ranks\",\n  \"ranks\": %d,\n  \"global_batch_size\": %lld,\n"
                    "  \"batches_per_trial\": %d,\n",
-                   vt_world_ranks(b->trainer->world), (long long)b->trainer->config->global_batch_size, BATCHES);
+                   vt_world_ranks(b->world), (long long)vt_trainer_config(b->trainer)->global_batch_size, BATCHES);
     for (int test = 0; test < TESTS; test++) append_rates(&text, test, &results[test]);
     vt_text_append(&text, "}\n");
     VT_CHECK(vt_file_close(file, fputs(text.characters, file) >= 0), "BENCHY_OUTPUT: can't write %s: %s", b->path,
@@ -134,12 +135,12 @@ done:
 vt_status vt_benchy_run(vt_trainer *trainer, vt_loader *loader, const char *run_directory)
 {
     vt_status status = VT_OK;
-    bench b = {.trainer = trainer, .loader = loader, .epoch = -1};
+    bench b = {.trainer = trainer, .world = vt_trainer_world(trainer), .loader = loader, .epoch = -1};
     rates results[TESTS] = {0};
-    const bool writes = vt_world_rank(trainer->world) == 0;
-    VT_TRY(vt_world_agree(trainer->world, writes ? open_json(&b, run_directory) : VT_OK));
+    const bool writes = vt_world_rank(b.world) == 0;
+    VT_TRY(vt_world_agree(b.world, writes ? open_json(&b, run_directory) : VT_OK));
     for (int test = 0; test < TESTS; test++) VT_TRY(run_test(&b, test, &results[test]));
-    VT_TRY(vt_world_agree(trainer->world, writes ? write_json(&b, results) : VT_OK));
+    VT_TRY(vt_world_agree(b.world, writes ? write_json(&b, results) : VT_OK));
     for (int test = 0; test < TESTS; test++)
         vt_log_info("BENCHY::SUMMARY::%s average trial throughput: %.3f +/- %.3f", shown[test], results[test].average,
                     results[test].deviation);

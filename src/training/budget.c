@@ -6,33 +6,6 @@
 #include "base/text.h"
 #include "config/fit.h"
 
-double vt_plan_bytes(const vt_plan *plan, vt_memory_category category)
-{
-    return (double)plan->bytes[category] + (category == VT_MEMORY_WORKSPACE ? (double)plan->message_bytes : 0);
-}
-
-double vt_plan_total(const vt_plan *plan)
-{
-    double total = 0;
-    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) total += vt_plan_bytes(plan, (vt_memory_category)i);
-    return total;
-}
-
-void vt_plan_describe(const vt_plan *plan, char *buffer, size_t size)
-{
-    static const char *const names[VT_MEMORY_CATEGORY_COUNT] = {"parameters",  "gradients", "optimizer",
-                                                                "activations", "data",      "workspace"};
-    char number[VT_NUMBER_SIZE];
-    size_t used = 0;
-    buffer[0] = '\0';
-    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT && used < size; i++) {
-        const double bytes = vt_plan_bytes(plan, (vt_memory_category)i);
-        if (bytes == 0) continue;
-        used += (size_t)snprintf(buffer + used, size - used, "%s%s %s", used > 0 ? ", " : "", names[i],
-                                 vt_text_bytes(bytes, number));
-    }
-}
-
 typedef struct {
     char flag[64];
     double saved; /* bytes */
@@ -41,7 +14,7 @@ typedef struct {
 enum { MOST_REMEDIES = 7 };
 
 typedef struct {
-    const vt_trainer_data *data;
+    const vt_plan_options *options;
     double needed; /* bytes */
     remedy found[MOST_REMEDIES];
     int count;
@@ -53,7 +26,7 @@ static void add_remedy(remedies *known, vt_config *changed, const char *name, co
     vt_plan smaller;
     remedy *next = &known->found[known->count];
     vt_status status = vt_config_check_layout(changed);
-    if (status == VT_OK) status = vt_trainer_plan(changed, known->data, &smaller);
+    if (status == VT_OK) status = vt_plan_make(changed, known->options, &smaller);
     vt_error_clear();
     if (status != VT_OK || vt_plan_total(&smaller) >= known->needed) return;
     snprintf(next->flag, sizeof next->flag, "--%s=%s", name, value);
@@ -117,14 +90,14 @@ static int by_saving(const void *a, const void *b)
     return difference > 0 ? 1 : difference < 0 ? -1 : 0;
 }
 
-static vt_status check(const vt_config *config, const vt_trainer_data *data, const vt_plan *plan, double available,
+static vt_status check(const vt_config *config, const vt_plan_options *options, const vt_plan *plan, double available,
                        bool trains)
 {
     vt_status status = VT_OK;
     char needed[VT_NUMBER_SIZE], left[VT_NUMBER_SIZE], saved[VT_NUMBER_SIZE], parts[256];
     vt_text help = {0};
     if (available < 0 || vt_plan_total(plan) <= available) return VT_OK;
-    remedies known = {.data = data, .needed = vt_plan_total(plan)};
+    remedies known = {.options = options, .needed = vt_plan_total(plan)};
     add_batch(&known, config);
     if (trains) add_training(&known, config);
     qsort(known.found, (size_t)known.count, sizeof known.found[0], by_saving);
@@ -139,13 +112,14 @@ done:
     return status;
 }
 
-vt_status vt_budget_check(const vt_config *config, const vt_trainer_data *data, const vt_plan *plan, double available)
+vt_status vt_budget_check(const vt_config *config, const vt_plan_options *options, const vt_plan *plan,
+                          double available)
 {
-    return check(config, data, plan, available, true);
+    return check(config, options, plan, available, true);
 }
 
-vt_status vt_budget_check_forecast(const vt_config *config, const vt_trainer_data *data, const vt_plan *plan,
+vt_status vt_budget_check_forecast(const vt_config *config, const vt_plan_options *options, const vt_plan *plan,
                                    double available)
 {
-    return check(config, data, plan, available, false);
+    return check(config, options, plan, available, false);
 }

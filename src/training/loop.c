@@ -8,10 +8,11 @@
 #include "base/profile.h"
 #include "training/reader.h"
 #include "training/stop.h"
+#include "training/validate.h"
 
-const vt_progress vt_progress_start = {.validation_loss = NAN, .best_loss = INFINITY, .persistence_loss = NAN};
+const vt_run_progress vt_run_progress_start = {.validation_loss = NAN, .best_loss = INFINITY, .persistence_loss = NAN};
 
-vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples, const vt_progress *progress)
+vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples, const vt_run_progress *progress)
 {
     const int64_t before = progress->step - progress->epoch_steps, left = config->num_iters - before;
     vt_loop_length length = {.epochs = config->num_epochs, .steps_per_epoch = samples / config->global_batch_size};
@@ -33,7 +34,8 @@ vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples, const
 static vt_status next_batch(vt_loop *loop, vt_loader *loader, const vt_batch **batch, double *waited)
 {
     vt_trainer *trainer = loop->trainer;
-    vt_status status = vt_reader_next(trainer->config, trainer->world, loader, batch, waited, &loop->replaced);
+    vt_status status =
+        vt_reader_next(vt_trainer_config(trainer), vt_trainer_world(trainer), loader, batch, waited, &loop->replaced);
     VT_ASSERT(status != VT_OK || *batch != NULL);
     return status;
 }
@@ -42,20 +44,18 @@ static vt_status next_batch(vt_loop *loop, vt_loader *loader, const vt_batch **b
 static vt_status evaluate_start(vt_loop *loop)
 {
     vt_status status = VT_OK;
-    const vt_config *config = loop->trainer->config;
     double waited = 0;
     vt_loader *const loaders[2] = {loop->training_loader, loop->validation_loader};
     vt_evaluation sums[2];
-    for (int i = 0; i < 2; i++) vt_evaluation_open(config, &sums[i]);
+    for (int i = 0; i < 2; i++) vt_step_evaluation_open(loop->trainer, false, &sums[i]);
     for (int i = 0; i < 2; i++) {
         const vt_batch *batch = NULL;
         VT_TRY(vt_loader_begin(loaders[i], 0, 0));
         VT_TRY(next_batch(loop, loaders[i], &batch, &waited));
-        VT_TRY(vt_world_agree(loop->trainer->world, vt_step_evaluate(loop->trainer, batch, false, &sums[i])));
-        vt_evaluation_finish(loop->trainer, &sums[i]);
+        VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), vt_step_evaluate(loop->trainer, batch, &sums[i])));
+        vt_step_evaluation_finish(loop->trainer, &sums[i]);
     }
-    vt_validation first = {.loss = sums[1].loss, .rmse = sums[1].rmse};
-    VT_TRY(vt_world_agree(loop->trainer->world, vt_record_start(loop->record, sums[0].loss, &first)));
+    VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), vt_record_start(loop->record, sums[0].loss, &sums[1])));
 done:
     for (int i = 0; i < 2; i++) vt_evaluation_close(&sums[i]);
     loop->replaced = 0; /* the epochs count theirs */
@@ -78,8 +78,8 @@ static vt_status note_skipped(vt_loop *loop, const vt_step_figures *figures)
 {
     vt_status status = VT_OK;
     enum { MOST_IN_ROW = 10, MOST_HALVINGS_IN_ROW = 40 };
-    vt_progress *progress = &loop->progress;
-    const bool scales = loop->trainer->config->amp_mode == VT_AMP_FP16;
+    vt_run_progress *progress = &loop->progress;
+    const bool scales = vt_trainer_config(loop->trainer)->amp_mode == VT_AMP_FP16;
     const int most = scales ? MOST_HALVINGS_IN_ROW : MOST_IN_ROW;
     char sample[4096];
     progress->epoch_skipped++;
@@ -92,7 +92,7 @@ static vt_status note_skipped(vt_loop *loop, const vt_step_figures *figures)
     else
         vt_log_warning(
             "step %lld: the gradients are not finite (loss %g, first in %s; sample: %s), so its update was left "
-            "out: the %lld. of the run, %lld in a row",
+            "out: skipped update %lld of this run, %lld in a row",
             (long long)progress->step, figures->loss, figures->bad_parameter,
             describe_sample(loop, figures, sample, sizeof sample), (long long)progress->skipped,
             (long long)progress->skipped_in_row);
@@ -104,13 +104,13 @@ done:
     return status;
 }
 
-/* metrics.csv, curves and the sums of the epoch after one step. */
+/* After one step: writes metrics.csv and the curves, and adds to the sums of the epoch. */
 static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double seconds, double waited)
 {
     vt_status status = VT_OK;
     vt_trainer *trainer = loop->trainer;
-    vt_progress *progress = &loop->progress;
-    const int64_t samples = trainer->config->global_batch_size;
+    vt_run_progress *progress = &loop->progress;
+    const int64_t samples = vt_trainer_config(trainer)->global_batch_size;
     progress->step = figures->step;
     progress->epoch_steps++;
     progress->epoch_samples += samples;
@@ -128,7 +128,7 @@ static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double
                                    .seconds = seconds,
                                    .loss = figures->loss,
                                    .gradient_norm = figures->gradient_norm,
-                                   .next_learning_rate = vt_schedule_rate(&trainer->schedule, figures->step)};
+                                   .next_learning_rate = vt_trainer_learning_rate(trainer, figures->step)};
     VT_TRY(vt_record_step(loop->record, &step));
     if (isfinite(figures->gradient_norm)) {
         progress->epoch_loss += figures->loss;
@@ -140,13 +140,13 @@ done:
     return status;
 }
 
-/* A step whose data are bad: the run ends as if it had not begun, unless a later one has made its update; then it
- * counts as one whose update was left out. The error stays noted. */
+/* A step whose data are bad. The run ends as if the step had never begun, unless a later one has made its update; then
+ * the bad one counts as skipped. The error stays noted. */
 static void note_bad_data(vt_loop *loop, const vt_step_figures *figures, double seconds, double waited)
 {
     vt_error cause;
     loop->bad_data = true;
-    if (loop->trainer->pending == 0) return;
+    if (vt_trainer_steps_pending(loop->trainer) == 0) return;
     vt_error_move_out(&cause);
     if (note_step(loop, figures, seconds, waited) != VT_OK) vt_error_clear();
     vt_error_move_in(&cause);
@@ -157,7 +157,7 @@ static vt_status take_steps(vt_loop *loop, int64_t leave)
 {
     vt_status status = VT_OK;
     vt_trainer *trainer = loop->trainer;
-    while (trainer->pending > leave) {
+    while (vt_trainer_steps_pending(trainer) > leave) {
         vt_step_figures figures;
         status = vt_step_take(trainer, &figures);
         if (status != VT_OK && figures.bad_sample >= 0 && !figures.bad_data) {
@@ -169,7 +169,7 @@ static vt_status take_steps(vt_loop *loop, int64_t leave)
         if (figures.bad_data) note_bad_data(loop, &figures, now - loop->step_begin, waited);
         loop->progress.epoch_seconds = loop->epoch_earlier + now - loop->epoch_begin;
         loop->progress.epoch_waited += waited;
-        loop->progress.epoch_times = trainer->times;
+        loop->progress.epoch_times = vt_trainer_times(trainer);
         loop->step_begin = now;
         if (status != VT_OK) goto done;
     }
@@ -184,22 +184,22 @@ static bool is_finished(const vt_loop *loop)
     return loop->progress.epoch >= loop->length.epochs;
 }
 
-/* After a step was started that is not the epoch's last, or after a validation (no step of the next epoch is done
- * then). One that is due with the last step waits for the validation, whose loss it then holds. */
+/* To be asked after each step that is not its epoch's last, and after each validation, when no step of the next epoch
+ * is done. A checkpoint that is due at an epoch's last step is made after the validation, so that it has its loss. */
 static bool is_checkpoint_due(const vt_loop *loop)
 {
-    int64_t every = loop->trainer->config->checkpoint_every;
+    int64_t every = vt_trainer_config(loop->trainer)->checkpoint_every;
     bool epoch_ended = loop->epoch_started == 0;
     if (every == 0) return false;
     if (every == VT_UNSET_INTEGER) return epoch_ended;
-    return loop->trainer->steps_started % every == 0 || (epoch_ended && is_finished(loop));
+    return vt_trainer_steps_started(loop->trainer) % every == 0 || (epoch_ended && is_finished(loop));
 }
 
-/* Collective. An update may overflow though its gradients are finite: that must not take a good checkpoint's place. */
+/* Collective. An update may overflow although its gradients are finite; it must not replace a good checkpoint. */
 static vt_status check_finite(vt_loop *loop)
 {
     vt_status status = VT_OK;
-    vt_optimizer *optimizer = loop->trainer->optimizer;
+    vt_optimizer *optimizer = vt_trainer_optimizer(loop->trainer);
     const vt_optimizer_kind *kind = vt_optimizer_kind_of(optimizer);
     for (int i = -1; i < vt_optimizer_state_count(kind); i++) {
         const vt_optimizer_state_kind *state = i < 0 ? NULL : &kind->states[i];
@@ -213,29 +213,29 @@ done:
     return status;
 }
 
-/* Collective. The one way in which a loop saves. */
+/* Collective. The only place where the loop saves. */
 static vt_status save(vt_loop *loop)
 {
     vt_status status = VT_OK;
     VT_TRY(check_finite(loop));
-    VT_TRY(vt_world_agree(loop->trainer->world, vt_metrics_synchronise(loop->metrics)));
+    VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), vt_metrics_synchronise(loop->metrics)));
     VT_TRY(vt_checkpoint_store_save(loop->checkpoints, &loop->subject, &loop->progress));
     loop->saved_step = loop->progress.step;
 done:
     return status;
 }
 
-/* Collective, behind what may have failed or been stopped on any rank: saves when it is due or when the run is to stop,
- * which VT_STOPPED then says. */
+/* Collective, after anything that may have failed or been stopped on any rank: saves when a checkpoint is due, or when
+ * the run is to stop; then returns VT_STOPPED. */
 static vt_status checkpoint(vt_loop *loop, vt_status earlier)
 {
     vt_status status = VT_OK;
     if (earlier == VT_OK && vt_stop_requested()) earlier = VT_STOPPED;
-    earlier = vt_world_agree(loop->trainer->world, earlier);
+    earlier = vt_world_agree(vt_trainer_world(loop->trainer), earlier);
     if (earlier == VT_ERROR) return earlier;
     bool stop = earlier == VT_STOPPED && !is_finished(loop);
     if (!stop && !is_checkpoint_due(loop)) return VT_OK;
-    VT_TRY(vt_world_agree(loop->trainer->world, take_steps(loop, 0)));
+    VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), take_steps(loop, 0)));
     VT_TRY(save(loop));
     if (!stop) return VT_OK;
     vt_log_info("Stopped by %s after step %lld, with a checkpoint; the same command with --resume goes on from there",
@@ -245,11 +245,11 @@ done:
     return status;
 }
 
-/* Collective, after all ranks have agreed that the data are bad, or can't be read: nothing that was learnt gets lost.
- * The error stays noted. */
+/* Collective, after all ranks have agreed that the data are bad or can't be read: saves what was learnt. The error
+ * stays noted. */
 static void save_after_fault(vt_loop *loop)
 {
-    vt_world *world = loop->trainer->world;
+    vt_world *world = vt_trainer_world(loop->trainer);
     vt_error cause;
     vt_error_move_out(&cause);
     const int speaker = vt_world_lift_failure(world); /* so that the ranks can agree on the checkpoint */
@@ -275,13 +275,13 @@ static void save_after_fault(vt_loop *loop)
 
 /* ---- an epoch ---- */
 
-/* Of a device that works on its own one step was timed: its parts are taken for those of all. */
+/* On a device that works on its own only one step was timed; all steps are taken to be divided as it is. */
 static vt_step_times times_of_epoch(const vt_loop *loop)
 {
     vt_step_times times = loop->progress.epoch_times;
     double measured = times.forward + times.backward + times.communication + times.optimizer;
     double all = loop->progress.epoch_seconds - loop->progress.epoch_waited;
-    if (loop->trainer->backend->shares_host_memory || measured <= 0) return times;
+    if (vt_trainer_backend(loop->trainer)->shares_host_memory || measured <= 0) return times;
     times.forward *= all / measured;
     times.backward *= all / measured;
     times.communication *= all / measured;
@@ -291,8 +291,8 @@ static vt_step_times times_of_epoch(const vt_loop *loop)
 
 static vt_status note_epoch(vt_loop *loop, bool told)
 {
-    const vt_progress *progress = &loop->progress;
-    const int64_t steps = progress->epoch_samples / loop->trainer->config->global_batch_size;
+    const vt_run_progress *progress = &loop->progress;
+    const int64_t steps = progress->epoch_samples / vt_trainer_config(loop->trainer)->global_batch_size;
     vt_record_epoch_figures whole = {.epoch = progress->epoch + 1,
                                      .step = progress->step,
                                      .steps = steps,
@@ -301,29 +301,28 @@ static vt_status note_epoch(vt_loop *loop, bool told)
                                      .waited = progress->epoch_waited,
                                      .times = times_of_epoch(loop),
                                      .mean_loss = progress->epoch_loss / (double)(steps - progress->epoch_skipped),
-                                     .next_learning_rate = vt_schedule_rate(&loop->trainer->schedule, progress->step),
+                                     .next_learning_rate = vt_trainer_learning_rate(loop->trainer, progress->step),
                                      .told = told};
     return vt_record_epoch(loop->record, &whole);
 }
 
-/* Collective. The first sample of the epoch's last batch, as the model now sees it. */
+/* Collective. The first sample of the epoch's last batch, as the model now predicts it. */
 static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batch)
 {
     vt_status status = VT_OK;
-    const vt_config *config = loop->trainer->config;
-    int64_t channel = vt_record_picture_channel(config), plane = config->img_size[0] * config->img_size[1];
-    float *fields = vt_allocate(2 * (size_t)plane, sizeof *fields, "a picture");
-    VT_TRY(vt_step_forecast(loop->trainer, batch, channel, fields, fields + plane));
-    const bool placed = batch->samples != NULL && batch->sample_count > 0;
-    const vt_record_map map = {.epoch = epoch + 1,
-                               .step = loop->trainer->steps_started,
-                               .target = fields + plane,
-                               .prediction = fields,
-                               .dataset = placed ? vt_dataset_of(batch->source) : NULL,
-                               .sample = placed ? batch->samples[0] : 0};
-    VT_TRY(vt_record_picture(loop->record, &map));
+    vt_trainer *trainer = loop->trainer;
+    const vt_config *config = vt_trainer_config(trainer);
+    const vt_task *task = vt_trainer_task(trainer);
+    const int64_t field = task->kind->pictured_field(config), plane = config->img_size[0] * config->img_size[1];
+    vt_picture picture = {0};
+    if (field < 0) return VT_OK;
+    float *prediction = vt_allocate(2 * (size_t)plane, sizeof *prediction, "a picture"), *target = prediction + plane;
+    VT_TRY(vt_step_forecast(trainer, batch, field, prediction, target));
+    task->kind->describe_picture(task, batch, target, &picture);
+    VT_TRY(vt_record_picture(loop->record, &picture, epoch + 1, vt_trainer_steps_started(trainer), target, prediction));
 done:
-    free(fields);
+    vt_picture_close(&picture);
+    free(prediction);
     return status;
 }
 
@@ -333,26 +332,24 @@ enum { PROFILED_EPOCH = 3, MANUAL_EPOCH = 1, MANUAL_STEPS = 30 };
 
 static int64_t profiled_steps(const vt_loop *loop)
 {
-    const vt_config *config = loop->trainer->config;
+    const vt_config *config = vt_trainer_config(loop->trainer);
     const bool manual = config->enable_manual_profiling, all = config->profile_ranks == VT_PROFILE_ALL;
     int64_t last = loop->length.epochs - 1, epoch = manual ? MANUAL_EPOCH : PROFILED_EPOCH;
     int64_t steps = loop->length.steps_per_epoch;
-    if (!all && vt_world_rank(loop->trainer->world) != 0) return 0;
+    if (!all && vt_world_rank(vt_trainer_world(loop->trainer)) != 0) return 0;
     if (loop->progress.epoch != (epoch < last ? epoch : last)) return 0;
     return manual && steps > MANUAL_STEPS ? MANUAL_STEPS : steps;
 }
 
-/* Before a step is started: what is to be seen of it. */
+/* Before a step is started: whether it is profiled, and timed part by part. */
 static void prepare_step(vt_loop *loop)
 {
-    vt_trainer *trainer = loop->trainer;
     const int64_t profiled = profiled_steps(loop), index = loop->epoch_started;
     if (index == 0 && profiled > 0) vt_profile_start();
-    trainer->step_of_epoch = index;
-    trainer->measured = index == (loop->length.steps_per_epoch > 1 ? 1 : 0);
+    vt_step_prepare(loop->trainer, index, index == (loop->length.steps_per_epoch > 1 ? 1 : 0));
 }
 
-/* After it: the last profiled one is waited for. */
+/* After a step was started: takes figures that are due, and waits for the last profiled step. */
 static vt_status finish_step(vt_loop *loop)
 {
     const int64_t profiled = profiled_steps(loop), started = loop->epoch_started;
@@ -377,72 +374,73 @@ static void log_waiting(vt_loop *loop)
     loop->told_of_waiting = loop->told_of_waiting || percent > 10;
 }
 
-/* From where the run stands in its epoch to the epoch's last step. A stop in that last step is left to the validation,
- * so that an epoch without further steps is always one that has been told of. */
+/* Trains from the run's place in its epoch to the epoch's last step. A stop during that last step is left to the
+ * validation, so that an epoch with no steps left has always been logged. */
 static vt_status train_epoch(vt_loop *loop)
 {
     vt_status status = VT_OK;
     vt_trainer *trainer = loop->trainer;
-    vt_progress *progress = &loop->progress;
+    vt_run_progress *progress = &loop->progress;
     const vt_batch *batch = NULL;
     const bool told = progress->epoch_steps >= loop->length.steps_per_epoch;
     loop->epoch_started = progress->epoch_steps;
     loop->epoch_earlier = progress->epoch_seconds;
     loop->epoch_begin = loop->step_begin = vt_clock_seconds();
-    trainer->times = progress->epoch_times;
+    vt_trainer_set_times(trainer, progress->epoch_times);
     VT_TRY(vt_loader_begin(loop->training_loader, progress->epoch, progress->epoch_steps));
     while (loop->epoch_started < loop->length.steps_per_epoch) {
-        double *waited = &loop->waited[trainer->steps_started % VT_STEPS_AHEAD];
+        double *waited = &loop->waited[vt_trainer_steps_started(trainer) % VT_STEPS_AHEAD];
         *waited = 0;
         prepare_step(loop);
         vt_range_begin("step %lld", (long long)loop->epoch_started);
         status = next_batch(loop, loop->training_loader, &batch, waited);
         if (status == VT_ERROR) save_after_fault(loop);
         if (status != VT_OK) goto done;
-        vt_sample_trace_add(loop->sample_trace, trainer->steps_started + 1, progress->epoch + 1, batch);
+        vt_sample_trace_add(loop->sample_trace, vt_trainer_steps_started(trainer) + 1, progress->epoch + 1, batch);
         status = vt_step_start(trainer, batch);
         vt_range_end();
         loop->epoch_started++;
-        if (loop->epoch_started == 2) vt_record_memory(trainer->backend);
+        if (loop->epoch_started == 2) vt_record_memory(vt_trainer_backend(trainer));
         if (status == VT_OK) status = finish_step(loop);
         const bool ends = loop->epoch_started == loop->length.steps_per_epoch;
-        status = ends ? vt_world_agree(trainer->world, status) : checkpoint(loop, status);
+        status = ends ? vt_world_agree(vt_trainer_world(trainer), status) : checkpoint(loop, status);
         if (loop->bad_data) save_after_fault(loop);
         if (status != VT_OK) goto done;
     }
-    VT_TRY(vt_world_agree(trainer->world, note_epoch(loop, told)));
+    VT_TRY(vt_world_agree(vt_trainer_world(trainer), note_epoch(loop, told)));
     if (told) return VT_OK;
     log_waiting(loop);
-    VT_TRY(vt_world_agree(trainer->world, draw_picture(loop, progress->epoch, batch)));
+    VT_TRY(vt_world_agree(vt_trainer_world(trainer), draw_picture(loop, progress->epoch, batch)));
 done:
     return status;
 }
 
-/* Ends the epoch: the next one begins with all its sums at 0; with a checkpoint when one is due. */
-static vt_status validate_epoch(vt_loop *loop, vt_validation *validation)
+/* Ends the epoch, with a checkpoint if one is due. The next epoch begins with all sums at 0. */
+static vt_status validate_epoch(vt_loop *loop, vt_evaluation *validation)
 {
     vt_status status = VT_OK;
-    vt_progress *progress = &loop->progress;
+    vt_run_progress *progress = &loop->progress;
+    vt_evaluation_close(validation);
     status = vt_validate(loop->trainer, loop->validation_loader, progress->epoch == 0, validation);
     if (status == VT_ERROR) save_after_fault(loop);
     if (status == VT_STOPPED) VT_TRY(checkpoint(loop, status));
     if (status != VT_OK) goto done;
     status = vt_record_validation(loop->record, progress->step, validation);
-    if (progress->epoch == 0) progress->persistence_loss = validation->persistence_loss;
-    *progress = (vt_progress){.step = progress->step,
-                              .epoch = progress->epoch + 1,
-                              .skipped = progress->skipped,
-                              .skipped_in_row = progress->skipped_in_row,
-                              .validation_loss = validation->loss,
-                              .best_loss = progress->best_loss,
-                              .persistence_loss = progress->persistence_loss};
+    if (progress->epoch == 0) progress->persistence_loss = validation->baseline_loss;
+    *progress = (vt_run_progress){.step = progress->step,
+                                  .epoch = progress->epoch + 1,
+                                  .skipped = progress->skipped,
+                                  .skipped_in_row = progress->skipped_in_row,
+                                  .validation_loss = validation->loss,
+                                  .best_loss = progress->best_loss,
+                                  .persistence_loss = progress->persistence_loss};
     loop->epoch_started = 0;
     VT_TRY(checkpoint(loop, status));
 done:
     return status;
 }
 
-vt_status vt_loop_run(vt_loop *loop, vt_validation *last)
+vt_status vt_loop_run(vt_loop *loop, vt_evaluation *last)
 {
     vt_status status = VT_OK;
     loop->saved_step = loop->progress.step;
@@ -452,7 +450,7 @@ vt_status vt_loop_run(vt_loop *loop, vt_validation *last)
         VT_TRY(train_epoch(loop));
         VT_TRY(validate_epoch(loop, last));
     }
-    last->persistence_loss = loop->progress.persistence_loss;
+    last->baseline_loss = loop->progress.persistence_loss;
     vt_log_info("DONE ---- rank 0");
 done:
     return status;

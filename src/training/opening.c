@@ -9,8 +9,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "journal/record.h"
-#include "source/fields/dataset.h"
-#include "training/budget.h"
 #include "training/reader.h"
 
 /* ---- the lines for people ---- */
@@ -23,67 +21,10 @@ static void log_configuration_name(const vt_config *config)
     free(flags);
 }
 
-/* " (u10 v10 t2m)", of many channels the first ones; "" where the files have no names. */
-static char *names_text(const char *const *names, int64_t channels)
-{
-    enum { SHOWN = 12 };
-    vt_text text = {0};
-    vt_text_append(&text, "%s", "");
-    for (int64_t c = 0; names != NULL && c < channels && c < SHOWN; c++)
-        vt_text_append(&text, "%s%s", c > 0 ? " " : " (", names[c][0] != '\0' ? names[c] : "-");
-    if (names != NULL) vt_text_append(&text, channels > SHOWN ? " ...)" : ")");
-    return text.characters;
-}
-
-static void log_data(const vt_opening *opening)
-{
-    const vt_config *config = opening->config;
-    const int64_t times = config->n_history + 1, in = config->n_in_channels / times, out = config->n_out_channels;
-    if (config->data_loader_config == VT_LOADER_SYNTHETIC) {
-        vt_log_info("data: noise, %lld channels on %lld×%lld points", (long long)in, (long long)config->img_size[0],
-                    (long long)config->img_size[1]);
-        return;
-    }
-    char *names = names_text(vt_dataset_channel_names(vt_dataset_of(opening->training)), in > out ? in : out);
-    char *forecast = in != out ? vt_text_format("; %lld channels are forecast", (long long)out) : vt_text_copy("");
-    char *history = times > 1 ? vt_text_format("; the input holds %lld times", (long long)times) : vt_text_copy("");
-    vt_log_info("data: %s and %s: %lld channel%s%s on %lld×%lld points%s%s", config->train_data_path,
-                config->valid_data_path, (long long)in, in == 1 ? "" : "s", names, (long long)config->img_size[0],
-                (long long)config->img_size[1], forecast, history);
-    free(names);
-    free(forecast);
-    free(history);
-}
-
-/* The YAML file's channels count for nothing where `variables` names them. */
-static void log_replaced_channels(const vt_config *config)
-{
-    const int64_t *replaced = config->replaced_channels;
-    if (replaced[0] == 0 && replaced[1] == 0) return;
-    vt_log_info("variables: its channels make n_in_channels %lld and n_out_channels %lld; the configuration's %lld and "
-                "%lld are not used",
-                (long long)config->n_in_channels, (long long)config->n_out_channels, (long long)replaced[0],
-                (long long)replaced[1]);
-}
-
-static void log_limit(const vt_source *source, const char *option)
-{
-    const int64_t used = source->sample_count, all = source->whole_count;
-    const vt_dataset *dataset = vt_dataset_of(source);
-    char from[VT_DATE_SIZE], to[VT_DATE_SIZE], dates[2 * VT_DATE_SIZE + 8] = "";
-    vt_date first, last;
-    if (used >= all) return;
-    if (vt_dataset_date(dataset, 0, &first) && vt_dataset_date(dataset, used - 1, &last))
-        snprintf(dates, sizeof dates, ": %s to %s", vt_date_format(first, from), vt_date_format(last, to));
-    vt_log_info("%s: the first %lld of %lld samples in time order%s", option, (long long)used, (long long)all, dates);
-}
-
 static void log_samples(const vt_opening *opening)
 {
     const vt_config *config = opening->config;
     const vt_loop_length *length = &opening->length;
-    log_limit(opening->training, "limit_nsamples");
-    log_limit(opening->validation, "limit_nsamples_val");
     vt_log_info("samples: %lld for training, %lld for validation; %lld epoch%s of %lld steps",
                 (long long)opening->training->sample_count, (long long)opening->validation->sample_count,
                 (long long)length->epochs, length->epochs == 1 ? "" : "s", (long long)length->steps_per_epoch);
@@ -98,8 +39,8 @@ static void log_samples(const vt_opening *opening)
 static void log_model(const vt_opening *opening)
 {
     char *sizes = vt_model_kind_of(opening->config)->describe(opening->config);
-    vt_log_info("model: %lld parameters: %s", (long long)vt_parameters_model_elements(opening->trainer->parameters),
-                sizes);
+    vt_log_info("model: %lld parameters: %s",
+                (long long)vt_parameters_model_elements(vt_trainer_parameters(opening->trainer)), sizes);
     free(sizes);
 }
 
@@ -181,7 +122,7 @@ static void log_parameters(const vt_parameters *parameters)
 static vt_status write_parameters(const vt_opening *opening)
 {
     vt_status status = VT_OK;
-    const vt_parameters *parameters = opening->trainer->parameters;
+    const vt_parameters *parameters = vt_trainer_parameters(opening->trainer);
     char shape[96], local[96];
     char *path = vt_text_format("%s/parameters.csv", opening->run_directory);
     FILE *file = fopen(path, "we");
@@ -205,22 +146,23 @@ vt_status vt_opening_log(const vt_opening *opening)
     vt_status status = VT_OK;
     const vt_config *config = opening->config;
     log_configuration_name(config);
-    log_data(opening);
-    log_replaced_channels(config);
+    const vt_task *task = vt_trainer_task(opening->trainer);
+    task->kind->log_data(task);
     vt_reader_log(config, opening->world, opening->training, opening->validation);
+    task->kind->log_limits(opening->training, opening->validation);
     log_samples(opening);
     log_model(opening);
     log_training(config);
     log_layout(config, opening->world);
-    vt_log_info("computing on: %s", opening->trainer->backend->name);
+    vt_log_info("computing on: %s", vt_trainer_backend(opening->trainer)->name);
     log_memory(opening->plan);
-    vt_record_memory_at_start(opening->trainer->backend);
+    vt_record_memory_at_start(vt_trainer_backend(opening->trainer));
     vt_log_info("run directory: %s (all options in config.yaml, all tensors in parameters.csv)",
                 opening->run_directory);
     if (config->disable_broadcast_buffers)
         vt_log_info("disable_broadcast_buffers has no effect: the model has no buffers");
     log_configuration(config);
-    log_parameters(opening->trainer->parameters);
+    log_parameters(vt_trainer_parameters(opening->trainer));
     if (vt_world_rank(opening->world) == 0) status = write_parameters(opening);
     return status;
 }

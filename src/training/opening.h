@@ -5,6 +5,7 @@
 
 #include "data/source.h"
 #include "training/loop.h"
+#include "training/plan.h"
 
 typedef struct {
     const vt_config *config;

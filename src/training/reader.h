@@ -7,6 +7,9 @@
 #include "data/source.h"
 #include "parallel/world.h"
 
+/* Batches of the validation set that are kept ready: they must not take much memory while training goes on. */
+enum { VT_VALIDATION_PREFETCH = 1 };
+
 /* This rank's part of a set: the rows that its tokens touch. */
 vt_status vt_reader_open_source(const vt_config *config, const vt_world *world, vt_set set, vt_source **source);
 

@@ -10,8 +10,6 @@
 #include "base/text.h"
 #include "checkpoint/find.h"
 #include "journal/run_directory.h"
-#include "source/fields/dataset.h"
-#include "source/fields/statistics.h"
 #include "storage/output_file.h"
 #include "training/benchy.h"
 #include "training/budget.h"
@@ -29,8 +27,7 @@ typedef struct {
     vt_loader *training_loader, *validation_loader;
     bool caches_training, caches_validation; /* in the device's memory */
     vt_device_cache *training_cache, *validation_cache;
-    float *means, *stds; /* [file_channels] */
-    int64_t file_channels;
+    vt_task *task;
     vt_loop_length length;
     vt_plan plan;
     char *directory;
@@ -39,11 +36,11 @@ typedef struct {
     vt_checkpoint_store *checkpoints;
     bool resumes;  /* from a checkpoint: */
     bool named;    /* the one that --resume names, else the run's newest */
-    bool foreign;  /* and that is another run's, whose history is not this directory's */
+    bool foreign;  /* and that is another run's, so this directory's files don't lead up to it */
     char *chosen;  /* the checkpoint that --resume names */
     char *initial; /* the one, or the file, of --init_from, and what was changed of it, for the log */
     vt_text initial_changes;
-    vt_progress progress;
+    vt_run_progress progress;
     vt_backend *backend;
     vt_trainer *trainer;
     vt_metrics *metrics;
@@ -55,37 +52,24 @@ static vt_status open_data(run_state *run)
 {
     vt_status status = VT_OK;
     const vt_config *config = run->config;
-    int64_t in = config->n_in_channels / (config->n_history + 1), out = config->n_out_channels;
     VT_TRY(vt_reader_open_source(config, run->world, VT_SET_TRAINING, &run->training));
     VT_TRY(vt_reader_open_source(config, run->world, VT_SET_VALIDATION, &run->validation));
     VT_TRY(vt_source_agree(run->training, run->validation));
-    run->file_channels = in > out ? in : out;
-    run->means = vt_allocate((size_t)run->file_channels, sizeof *run->means, "the run");
-    run->stds = vt_allocate((size_t)run->file_channels, sizeof *run->stds, "the run");
-    if (config->data_loader_config == VT_LOADER_SYNTHETIC) {
-        for (int64_t c = 0; c < run->file_channels; c++) run->means[c] = 0, run->stds[c] = 1;
-    } else {
-        VT_TRY(vt_statistics_read_pair(config->global_means_path, config->global_stds_path, run->file_channels,
-                                       run->means, run->stds));
-    }
+    VT_TRY(vt_task_open(config, run->training, run->validation, &run->task));
     int64_t samples = run->training->sample_count;
     VT_CHECK(samples >= config->global_batch_size,
              "%s has %lld training samples, fewer than one batch (global_batch_size %lld); use a smaller batch",
              config->train_data_path, (long long)samples, (long long)config->global_batch_size);
-    run->length = vt_loop_length_of(config, samples, &vt_progress_start);
+    run->length = vt_loop_length_of(config, samples, &vt_run_progress_start);
 done:
     return status;
 }
 
-static vt_trainer_data trainer_data(const run_state *run)
+/* Steps of the whole run, over which the learning rate falls. */
+static int64_t whole_length(const run_state *run)
 {
-    const vt_config *config = run->config;
-    return (vt_trainer_data){.means = run->means,
-                             .stds = run->stds,
-                             .latitudes = vt_dataset_latitudes(vt_dataset_of(run->validation)),
-                             .steps = config->num_iters != VT_UNSET_INTEGER ? config->num_iters : run->length.steps,
-                             .world = run->world,
-                             .device_memory = run->backend != NULL && !run->backend->shares_host_memory};
+    const int64_t most = run->config->num_iters;
+    return most != VT_UNSET_INTEGER ? most : run->length.steps;
 }
 
 static bool on_gpu(const run_state *run)
@@ -123,12 +107,12 @@ static vt_status open_device(run_state *run)
 {
     vt_status status = VT_OK;
     const vt_config *config = run->config;
-    vt_trainer_data data = trainer_data(run);
+    const vt_plan_options planned = vt_plan_options_of(run->world, run->backend);
     VT_TRY(vt_world_open_device(config, run->world, run->backend));
-    VT_TRY(vt_trainer_plan(config, &data, &run->plan));
+    VT_TRY(vt_plan_make(config, &planned, &run->plan));
     const double available =
         run->backend->available_memory(run->backend) / vt_world_ranks_of_memory(run->world, run->backend);
-    VT_TRY(vt_budget_check(config, &data, &run->plan, available));
+    VT_TRY(vt_budget_check(config, &planned, &run->plan, available));
     plan_caches(run, available);
     VT_TRY(vt_reader_open_loader(config, run->world, run->backend, true, run->caches_training, run->training,
                                  &run->training_loader));
@@ -145,8 +129,7 @@ static vt_status open_caches(run_state *run)
     const double begin = vt_clock_seconds();
     if (run->caches_training) VT_TRY(vt_device_cache_open(run->backend, run->training, &run->training_cache));
     if (run->caches_validation) VT_TRY(vt_device_cache_open(run->backend, run->validation, &run->validation_cache));
-    run->trainer->caches[0] = run->training_cache;
-    run->trainer->caches[1] = run->validation_cache;
+    vt_trainer_set_caches(run->trainer, run->training_cache, run->validation_cache);
     if (run->caches_training)
         vt_log_info("cache: the %s in the device's memory, read in %.1f s",
                     run->caches_validation ? "training and validation sets are" : "training set is",
@@ -155,7 +138,7 @@ done:
     return status;
 }
 
-/* Which checkpoint the run goes on from, if from any. */
+/* Which checkpoint the run continues from, if any. */
 static vt_status choose_checkpoint(run_state *run)
 {
     vt_status status = VT_OK;
@@ -171,7 +154,7 @@ done:
     return status;
 }
 
-/* No other run begins or goes on here from now on. Rank 0 does it for all. */
+/* From here on no other run can begin or continue in the directory. Rank 0 does it for all. */
 static vt_status lock_directory(run_state *run)
 {
     vt_status status = VT_OK;
@@ -209,9 +192,10 @@ done:
 
 static vt_checkpoint_subject subject_of(const run_state *run)
 {
-    return (vt_checkpoint_subject){run->trainer, vt_dataset_channel_names(vt_dataset_of(run->training)),
-                                   run->training->sample_count,
-                                   vt_dataset_crossing_samples(vt_dataset_of(run->training))};
+    vt_checkpoint_subject subject = vt_trainer_subject(run->trainer);
+    subject.training_samples = run->training->sample_count;
+    subject.crossing_samples = run->training->crossing_samples;
+    return subject;
 }
 
 /* Collective. Another run's checkpoint is read first: if it can't be, what stands in the directory stays there. */
@@ -250,7 +234,7 @@ done:
     return status;
 }
 
-/* Where the run goes on from. */
+/* Finds out where the run continues, and reads it. */
 static vt_status restore(run_state *run)
 {
     vt_status status = VT_OK;
@@ -261,7 +245,7 @@ static vt_status restore(run_state *run)
         vt_checkpoint_log_resumed(run->chosen, &run->progress);
         return VT_OK;
     }
-    run->progress = vt_progress_start;
+    run->progress = vt_run_progress_start;
     if (run->resumes) {
         VT_TRY(vt_checkpoint_store_restore(run->checkpoints, run->chosen, &subject, &run->progress));
         return VT_OK;
@@ -285,13 +269,15 @@ static vt_status open_output(run_state *run)
     VT_TRY(vt_metrics_open(metrics, run->progress.step, &run->metrics));
     vt_record_options record = {.config = run->config,
                                 .run_directory = run->directory,
-                                .channel_names = vt_dataset_channel_names(vt_dataset_of(run->validation)),
+                                .scores = &run->task->scores,
                                 .steps = run->progress.step,
                                 .epoch_begin = run->progress.step - run->progress.epoch_steps,
-                                .plan = &run->plan,
+                                .step_flops = run->plan.step_flops,
                                 .epochs = run->length.epochs,
                                 .steps_per_epoch = run->length.steps_per_epoch,
-                                .parameters = vt_parameters_model_elements(run->trainer->parameters)};
+                                .parameters = vt_parameters_model_elements(vt_trainer_parameters(run->trainer))};
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++)
+        record.bytes[i] = vt_plan_bytes(&run->plan, (vt_memory_category)i);
     VT_TRY(vt_record_open(&record, &run->record));
 done:
     free(saved);
@@ -303,8 +289,8 @@ done:
 static vt_status open_trainer(run_state *run)
 {
     vt_status status = VT_OK;
-    vt_trainer_data data = trainer_data(run);
-    VT_TRY(vt_trainer_open(run->config, &data, run->backend, &run->trainer));
+    const vt_trainer_options options = {.world = run->world, .task = run->task, .steps = whole_length(run)};
+    VT_TRY(vt_trainer_open(run->config, &options, run->backend, &run->trainer));
     if (run->config->resume == NULL) VT_TRY(read_initial(run));
 done:
     return status;
@@ -317,7 +303,7 @@ static vt_status open_trace(const run_state *run)
     char *logs = vt_text_format("%s/logs", run->directory);
     char *path = vt_text_format("%s/comm-%d.csv", logs, vt_world_rank(run->world));
     VT_TRY(vt_output_make_directory(logs));
-    VT_TRY(vt_gradient_sync_trace(run->trainer->sync, path));
+    VT_TRY(vt_gradient_sync_trace(vt_trainer_sync(run->trainer), path));
 done:
     free(logs);
     free(path);
@@ -363,16 +349,16 @@ static void log_finished(const run_state *run)
                 (long long)run->progress.epoch, run->progress.epoch == 1 ? " is" : "s are", (long long)step);
 }
 
-static void log_result(const run_state *run, const vt_validation *last)
+static void log_result(const run_state *run, const vt_evaluation *last)
 {
     char loss[VT_NUMBER_SIZE], persistence[VT_NUMBER_SIZE];
-    if (isnan(last->persistence_loss)) {
+    if (isnan(last->baseline_loss)) {
         vt_log_info("validation loss %s; run directory %s", vt_text_float((float)last->loss, loss), run->directory);
         return;
     }
     vt_log_info("validation loss %s, persistence (nothing changes) %s: %.3f of it; run directory %s",
-                vt_text_float((float)last->loss, loss), vt_text_float((float)last->persistence_loss, persistence),
-                last->loss / last->persistence_loss, run->directory);
+                vt_text_float((float)last->loss, loss), vt_text_float((float)last->baseline_loss, persistence),
+                last->loss / last->baseline_loss, run->directory);
 }
 
 static void close_run(run_state *run)
@@ -382,6 +368,7 @@ static void close_run(run_state *run)
     vt_record_close(&run->record);
     vt_checkpoint_store_close(&run->checkpoints);
     vt_trainer_close(&run->trainer);
+    vt_task_close(&run->task);
     vt_device_cache_close(&run->training_cache);
     vt_device_cache_close(&run->validation_cache);
     vt_loader_close(&run->training_loader);
@@ -390,8 +377,6 @@ static void close_run(run_state *run)
     vt_source_close(&run->training);
     vt_source_close(&run->validation);
     vt_test_set_close(&run->test);
-    free(run->means);
-    free(run->stds);
     free(run->directory);
     free(run->chosen);
     free(run->initial);
@@ -403,9 +388,7 @@ static void close_run(run_state *run)
 static vt_status train(run_state *run)
 {
     vt_status status = VT_OK;
-    int64_t channels = run->config->n_out_channels;
-    vt_validation last = {.rmse = vt_allocate(2 * (size_t)channels, sizeof(double), "the run")};
-    last.persistence_rmse = last.rmse + channels;
+    vt_evaluation last = {0};
     vt_loop loop = {.trainer = run->trainer,
                     .training_loader = run->training_loader,
                     .validation_loader = run->validation_loader,
@@ -421,7 +404,7 @@ static vt_status train(run_state *run)
     VT_TRY(vt_test_set_score(run->test, run->trainer, run->directory));
     log_result(run, &last);
 done:
-    free(last.rmse);
+    vt_evaluation_close(&last);
     return status;
 }
 
@@ -443,7 +426,8 @@ static vt_status run_phases(run_state *run)
         log_finished(run);
         goto done;
     }
-    run->trainer->schedule.length = trainer_data(run).steps; /* of the cosine */
+    vt_trainer_set_length(run->trainer, whole_length(run));
+    vt_trainer_set_steps(run->trainer, run->progress.step);
     VT_TRY(vt_world_agree(world, open_output(run)));
     if (run->config->sample_trace)
         VT_TRY(

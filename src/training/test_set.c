@@ -51,26 +51,26 @@ void vt_test_set_log(const vt_test_set *set, const vt_source *training, const vt
 vt_status vt_test_set_score(vt_test_set *set, vt_trainer *trainer, const char *run_directory)
 {
     vt_status status = VT_OK;
-    const vt_config *config = trainer->config;
+    const vt_config *config = vt_trainer_config(trainer);
+    vt_world *world = vt_trainer_world(trainer);
     char number[VT_NUMBER_SIZE];
     vt_loader *loader = NULL;
-    vt_validation result = {0};
+    vt_evaluation result = {0};
     if (set == NULL || set->obstacle != NULL) return VT_OK;
     vt_log_info("test set %s: going once through its %lld samples", config->inf_data_path,
                 (long long)set->source->sample_count);
-    result.rmse = vt_allocate((size_t)config->n_out_channels, sizeof *result.rmse, "the test set");
-    VT_TRY(vt_world_agree(trainer->world, vt_reader_open_loader(config, trainer->world, trainer->backend, false, false,
-                                                                set->source, &loader)));
+    VT_TRY(vt_world_agree(
+        world, vt_reader_open_loader(config, world, vt_trainer_backend(trainer), false, false, set->source, &loader)));
     status = vt_validate(trainer, loader, false, &result);
     if (status == VT_STOPPED) {
         vt_log_info("no final test loss: stopped by %s; `vitrain evaluate %s --split=test` computes it",
                     vt_stop_requested() ? vt_stop_reason() : "a signal to another rank", run_directory);
-        status = VT_OK; /* all steps are done, and saved */
+        status = VT_OK; /* all steps are done and saved */
     } else if (status == VT_OK) {
         vt_log_info("Final test loss: %s", vt_text_double((double)(float)result.loss, number));
     }
 done:
     vt_loader_close(&loader);
-    free(result.rmse);
+    vt_evaluation_close(&result);
     return status;
 }

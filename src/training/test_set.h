@@ -7,8 +7,8 @@
 
 typedef struct vt_test_set vt_test_set;
 
-/* Collective. *set is NULL where there are no files of one; that they can't be used, or have not the channels of
- * `training`, ends no run. */
+/* Collective. *set is NULL where there is no test set. One that can't be used, or doesn't go with `training`, is no
+ * reason to end the run. */
 void vt_test_set_open(const vt_config *config, vt_world *world, const vt_source *training, vt_test_set **set);
 void vt_test_set_close(vt_test_set **set);
 

@@ -60,7 +60,7 @@ test_not_finite_stops_the_run() {
 test_not_finite_is_skipped_up_to_a_limit() {
     overflowing_model
     fails 1 train --num_epochs=9 --init_from=model.safetensors --on_nonfinite=skip --checkpoint_every=0
-    contains "$output" "WARNING - step 3: the gradients are not finite (loss " "so its update was left out: the 3. of the run, 3 in a row"
+    contains "$output" "WARNING - step 3: the gradients are not finite (loss " "so its update was left out: skipped update 3 of this run, 3 in a row"
     contains "$output" "step 10: the gradients were not finite in 10 steps in a row"
     [ "$(wc -l <runs/demo/1CPU/00/metrics.csv)" -eq 11 ]
     # what is not finite is not saved

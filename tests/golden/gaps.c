@@ -4,6 +4,7 @@
 #include "golden/golden_file.h"
 #include "operations/halves.h"
 #include "operations/paths.h"
+#include "task/weather.h"
 #include "test.h"
 #include "training/step.h"
 
@@ -13,6 +14,7 @@ typedef struct {
     hid_t file;
     vt_config *config;
     vt_backend *backend;
+    vt_task *task;
     vt_trainer *trainer;
     vt_batch batch;
     float *input, *target;
@@ -20,7 +22,7 @@ typedef struct {
 
 static void load_parameters(const fixture *f)
 {
-    vt_parameters *parameters = f->trainer->parameters;
+    vt_parameters *parameters = vt_trainer_parameters(f->trainer);
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
         char path[160];
@@ -80,8 +82,9 @@ static fixture open_fixture_with(vt_cpu_isa isa, const char *rate, const char *a
     for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f.config, settings[i], settings[i + 1]));
     EXPECT_OK(vt_config_resolve(f.config));
     EXPECT_OK(path_open_trainers(isa, &f.backend));
-    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = STEPS};
-    EXPECT_OK(vt_trainer_open(f.config, &data, f.backend, &f.trainer));
+    f.task = vt_weather_open(f.config, means, stds, latitudes);
+    const vt_trainer_options options = {.task = f.task, .steps = STEPS};
+    EXPECT_OK(vt_trainer_open(f.config, &options, f.backend, &f.trainer));
     load_parameters(&f);
     f.input = golden_read_float(f.file, "inputs", &count);
     EXPECT(count == BATCH * IN * HEIGHT * WIDTH);
@@ -99,6 +102,7 @@ static fixture open_fixture(vt_cpu_isa isa, const char *rate)
 static void close_fixture(fixture *f)
 {
     vt_trainer_close(&f->trainer);
+    vt_task_close(&f->task);
     vt_backend_close(&f->backend);
     vt_config_close(&f->config);
     free(f->input);
@@ -123,11 +127,11 @@ static void check_forward(vt_cpu_isa isa)
     EXPECT_OK(vt_step_predict(f.trainer, f.input, BATCH, fields));
     const double difference = golden_difference(fields, prediction, SIZE);
     EXPECT(difference < 1e-5, "isa %d: prediction differs by %g", (int)isa, difference);
-    vt_evaluation_open(f.config, &sums);
-    EXPECT_OK(vt_step_evaluate(f.trainer, &f.batch, false, &sums));
-    vt_evaluation_finish(f.trainer, &sums);
+    vt_step_evaluation_open(f.trainer, false, &sums);
+    EXPECT_OK(vt_step_evaluate(f.trainer, &f.batch, &sums));
+    vt_step_evaluation_finish(f.trainer, &sums);
     EXPECT_NEAR(sums.loss, loss, 1e-5 * loss);
-    for (int c = 0; c < OUT; c++) EXPECT_NEAR(sums.rmse[c], rmse[c], 1e-5 * rmse[c]);
+    for (int c = 0; c < OUT; c++) EXPECT_NEAR(sums.model.values[1 + c], rmse[c], 1e-5 * rmse[c]);
     vt_evaluation_close(&sums);
     free(prediction);
     free(losses);
@@ -140,8 +144,8 @@ static void check_gradients(vt_cpu_isa isa)
     fixture f = open_fixture(isa, "0");
     vt_step_figures figures;
     EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
-    for (int64_t i = 0; i < vt_parameters_count(f.trainer->parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(f.trainer->parameters, i);
+    for (int64_t i = 0; i < vt_parameters_count(vt_trainer_parameters(f.trainer)); i++) {
+        const vt_parameter *parameter = vt_parameters_at(vt_trainer_parameters(f.trainer), i);
         char path[160];
         if (strstr(parameter->name, ".k.bias") != NULL) continue; /* exactly 0: rounding */
         snprintf(path, sizeof path, "gradients/%s", parameter->name);

@@ -5,12 +5,14 @@
 #include "golden/golden_file.h"
 #include "operations/halves.h"
 #include "operations/paths.h"
+#include "task/weather.h"
 #include "test.h"
 #include "training/step.h"
 
 typedef struct {
     vt_config *config;
     vt_backend *backend;
+    vt_task *task;
     vt_trainer *trainer;
     float *inputs, *targets; /* [10, 4, 6, 20, 12], [10, 4, 3, 20, 12] */
 } fixture;
@@ -19,18 +21,19 @@ static const int64_t batch_size = 4, input_size = 6 * 20 * 12, target_size = 3 *
 
 static void load_parameters(vt_trainer *trainer, hid_t file)
 {
-    for (int64_t i = 0; i < vt_parameters_count(trainer->parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(trainer->parameters, i);
+    for (int64_t i = 0; i < vt_parameters_count(vt_trainer_parameters(trainer)); i++) {
+        const vt_parameter *parameter = vt_parameters_at(vt_trainer_parameters(trainer), i);
         char path[160];
         int64_t count;
         snprintf(path, sizeof path, "parameters/%s", parameter->name);
         float *values = golden_read_float(file, path, &count);
         EXPECT(count == parameter->count, "%s has %lld elements, expected %lld", parameter->name,
                (long long)parameter->count, (long long)count);
-        trainer->backend->copy_from_host(trainer->backend, parameter->value, values, (size_t)count * sizeof *values);
+        vt_trainer_backend(trainer)->copy_from_host(vt_trainer_backend(trainer), parameter->value, values,
+                                                    (size_t)count * sizeof *values);
         free(values);
     }
-    vt_parameters_refresh(trainer->parameters);
+    vt_parameters_refresh(vt_trainer_parameters(trainer));
 }
 
 /* malloc'd. */
@@ -77,8 +80,9 @@ static fixture open_fixture_in(hid_t file, vt_cpu_isa isa, vt_amp_mode amp, cons
     EXPECT_OK(vt_config_resolve(f.config));
     f.config->amp_mode = (int)amp;
     EXPECT_OK(path_open_trainers(isa, &f.backend));
-    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 50};
-    EXPECT_OK(vt_trainer_open(f.config, &data, f.backend, &f.trainer));
+    f.task = vt_weather_open(f.config, means, stds, latitudes);
+    const vt_trainer_options options = {.task = f.task, .steps = 50};
+    EXPECT_OK(vt_trainer_open(f.config, &options, f.backend, &f.trainer));
     load_parameters(f.trainer, file);
     f.inputs = golden_read_float(file, "inputs", &count);
     f.targets = golden_read_float(file, "targets", &count);
@@ -93,6 +97,7 @@ static fixture open_fixture(hid_t file, vt_cpu_isa isa, const char *const *setti
 static void close_fixture(fixture *f)
 {
     vt_trainer_close(&f->trainer);
+    vt_task_close(&f->task);
     vt_backend_close(&f->backend);
     vt_config_close(&f->config);
     free(f->inputs);
@@ -107,36 +112,6 @@ static vt_batch batch_of(const fixture *f, int64_t index)
         .tensors = {f->inputs + index * batch_size * input_size, f->targets + index * batch_size * target_size}};
 }
 
-/* The prediction of batch 0 laid back to [4, 3, 20, 12]. */
-static void predict(fixture *f, float *fields)
-{
-    vt_batch batch = batch_of(f, 0);
-    vt_pass pass = {.backend = f->backend,
-                    .arena = &f->trainer->arena,
-                    .parallel = f->trainer->parallel,
-                    .batch = batch_size,
-                    .type = vt_trainer_type(f->config)};
-    vt_model_tensor input = {batch.tensors[0], 6, f->trainer->input_mean, f->trainer->input_inverse_std};
-    if (!f->backend->shares_host_memory) {
-        float *room = f->trainer->batch_tensors[0];
-        f->backend->copy_from_host(f->backend, room, batch.tensors[0],
-                                   (size_t)(batch_size * input_size) * sizeof *room);
-        input.values = room;
-    }
-    vt_matrix prediction = vt_model_forward(f->trainer->model, &pass, &input, (vt_matrix){0}, f->trainer->saved);
-    float *values =
-        to_host(f->backend, prediction.data, (prediction.rows - 1) * prediction.stride + prediction.columns);
-    for (int64_t row = 0; row < prediction.rows; row++) {
-        int64_t sample = row / 15, top = row % 15 / 3 * 4, left = row % 3 * 4;
-        for (int64_t column = 0; column < 48; column++) {
-            int64_t channel = column % 3, y = top + column / 12, x = left + column / 3 % 4;
-            fields[((sample * 3 + channel) * 20 + y) * 12 + x] = values[row * prediction.stride + column];
-        }
-    }
-    free(values);
-    vt_arena_pop(&f->trainer->arena, 0);
-}
-
 static void check_forward(vt_cpu_isa isa, const char *gelu, const char *path, double loss)
 {
     hid_t file = golden_open("vit.h5");
@@ -145,17 +120,18 @@ static void check_forward(vt_cpu_isa isa, const char *gelu, const char *path, do
     int64_t count;
     float fields[4 * 3 * 20 * 12];
     double *expected = golden_read(file, path, &count), *rmse = golden_read(file, "forward/channel_rmse", &count);
-    predict(&f, fields);
+    EXPECT_OK(vt_step_predict(f.trainer, f.inputs, batch_size, fields)); /* means are 0, deviations 1 */
     double difference = golden_difference(fields, expected, 4 * 3 * 20 * 12);
     EXPECT(difference < 1e-5, "isa %d gelu %s: prediction differs by %g", (int)isa, gelu, difference);
 
     vt_evaluation sums;
     vt_batch batch = batch_of(&f, 0);
-    vt_evaluation_open(f.config, &sums);
-    EXPECT_OK(vt_step_evaluate(f.trainer, &batch, false, &sums));
-    EXPECT_NEAR(sums.loss / 4, loss, 1e-5 * loss);
+    vt_step_evaluation_open(f.trainer, false, &sums);
+    EXPECT_OK(vt_step_evaluate(f.trainer, &batch, &sums));
+    vt_step_evaluation_finish(f.trainer, &sums);
+    EXPECT_NEAR(sums.loss, loss, 1e-5 * loss);
     if (strcmp(gelu, "erf") == 0)
-        for (int c = 0; c < 3; c++) EXPECT_NEAR(sums.rmse[c] / 4, rmse[c], 1e-5 * rmse[c]);
+        for (int c = 0; c < 3; c++) EXPECT_NEAR(sums.model.values[1 + c], rmse[c], 1e-5 * rmse[c]);
     vt_evaluation_close(&sums);
     free(expected);
     free(rmse);
@@ -186,7 +162,7 @@ static void check_key_bias(fixture *f, const vt_parameter *k_bias)
     snprintf(name, sizeof name, "%s", k_bias->name);
     *strstr(name, ".k.bias") = '\0';
     strcat(name, ".q.bias");
-    const vt_parameter *q_bias = vt_parameters_find(f->trainer->parameters, name);
+    const vt_parameter *q_bias = vt_parameters_find(vt_trainer_parameters(f->trainer), name);
     double k_squares = 0, q_squares = 0;
     float *k = to_host(f->backend, k_bias->gradient, k_bias->count);
     float *q = to_host(f->backend, q_bias->gradient, q_bias->count);
@@ -203,7 +179,8 @@ static void check_key_bias(fixture *f, const vt_parameter *k_bias)
 static double gradient_difference(fixture *f, const vt_parameter *parameter, const double *expected)
 {
     float *gradient = to_host(f->backend, parameter->gradient, parameter->count);
-    const double scale = vt_optimizer_progress_of(f->trainer->optimizer).loss_scale; /* fp16's, a power of two */
+    const double scale =
+        vt_optimizer_progress_of(vt_trainer_optimizer(f->trainer)).loss_scale; /* fp16's, a power of two */
     for (int64_t i = 0; i < parameter->count && scale > 0; i++) gradient[i] /= (float)scale;
     double difference = golden_difference(gradient, expected, parameter->count);
     free(gradient);
@@ -217,8 +194,8 @@ static void check_gradients(hid_t file, vt_cpu_isa isa, const char *accumulation
     vt_step_figures figures;
     vt_batch batch = batch_of(&f, 0);
     EXPECT_OK(vt_step_train(f.trainer, &batch, &figures));
-    for (int64_t i = 0; i < vt_parameters_count(f.trainer->parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(f.trainer->parameters, i);
+    for (int64_t i = 0; i < vt_parameters_count(vt_trainer_parameters(f.trainer)); i++) {
+        const vt_parameter *parameter = vt_parameters_at(vt_trainer_parameters(f.trainer), i);
         char path[160];
         int64_t count;
         if (strstr(parameter->name, ".k.bias") != NULL) {
@@ -264,8 +241,8 @@ static void check_training(hid_t file, vt_cpu_isa isa, const char *variant, cons
         EXPECT_NEAR(figures.gradient_norm, norms[step], 1e-4 * norms[step]);
         EXPECT_NEAR(figures.learning_rate, rates[step], 1e-12);
     }
-    for (int64_t i = 0; i < vt_parameters_count(f.trainer->parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(f.trainer->parameters, i);
+    for (int64_t i = 0; i < vt_parameters_count(vt_trainer_parameters(f.trainer)); i++) {
+        const vt_parameter *parameter = vt_parameters_at(vt_trainer_parameters(f.trainer), i);
         if (strstr(parameter->name, ".k.bias") != NULL) continue;
         snprintf(path, sizeof path, "training/%s/final_norms/%s", variant, parameter->name);
         double *expected = golden_read(file, path, &count), squares = 0;
@@ -319,7 +296,7 @@ static void check_half(hid_t file, vt_cpu_isa isa, vt_type type)
     float fields[4 * 3 * 20 * 12];
     vt_step_figures figures;
     vt_batch batch = batch_of(&f, 0);
-    predict(&f, fields);
+    EXPECT_OK(vt_step_predict(f.trainer, f.inputs, batch_size, fields)); /* means are 0, deviations 1 */
     double difference = golden_difference(fields, expected, 4 * 3 * 20 * 12);
     EXPECT(difference < forward, "isa %d, %s: prediction differs by %g, allowed %g", (int)isa, half_name(type),
            difference, forward);
@@ -327,8 +304,8 @@ static void check_half(hid_t file, vt_cpu_isa isa, vt_type type)
            half_name(type));
     EXPECT_OK(vt_step_train(f.trainer, &batch, &figures));
     EXPECT_NEAR(figures.loss, *loss, forward * *loss);
-    for (int64_t i = 0; i < vt_parameters_count(f.trainer->parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(f.trainer->parameters, i);
+    for (int64_t i = 0; i < vt_parameters_count(vt_trainer_parameters(f.trainer)); i++) {
+        const vt_parameter *parameter = vt_parameters_at(vt_trainer_parameters(f.trainer), i);
         char path[160];
         if (strstr(parameter->name, ".k.bias") != NULL) continue;
         snprintf(path, sizeof path, "gradients/%s", parameter->name);

@@ -5,6 +5,7 @@
 
 #include "backend/step_state.h"
 #include "operations/paths.h"
+#include "task/weather.h"
 #include "test.h"
 #include "training/step.h"
 #include "unit/data_files.h"
@@ -113,6 +114,7 @@ enum { HEIGHT = 8, WIDTH = 16, CHANNELS = 2, BATCH = 4, BATCHES = 10 };
 typedef struct {
     vt_config *config;
     vt_backend *backend;
+    vt_task *task;
     vt_trainer *trainer;
 } model;
 
@@ -160,9 +162,10 @@ static void open_model(model *m, vt_cpu_isa isa, const char *const *settings)
     for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(m->config, settings[i], settings[i + 1]));
     EXPECT_OK(vt_config_resolve(m->config));
     for (int i = 0; i < HEIGHT; i++) latitudes[i] = 80 - 20 * i;
-    const vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 100};
+    m->task = vt_weather_open(m->config, means, stds, latitudes);
+    const vt_trainer_options options = {.task = m->task, .steps = 100};
     EXPECT_OK(path_open_trainers(isa, &m->backend));
-    EXPECT_OK(vt_trainer_open(m->config, &data, m->backend, &m->trainer));
+    EXPECT_OK(vt_trainer_open(m->config, &options, m->backend, &m->trainer));
     for (int step = 0; step < BATCHES; step++)
         for (int i = 0; i < BATCH * CHANNELS * HEIGHT * WIDTH; i++) {
             fields[step][0][i] = sinf(0.37f * (float)(i + 100 * step));
@@ -173,6 +176,7 @@ static void open_model(model *m, vt_cpu_isa isa, const char *const *settings)
 static void close_model(model *m)
 {
     vt_trainer_close(&m->trainer);
+    vt_task_close(&m->task);
     vt_backend_close(&m->backend);
     vt_config_close(&m->config);
 }
@@ -192,7 +196,7 @@ static vt_status train_from(model *m, int first, int steps, vt_step_figures *fig
         batch.tensors[1] = (float *)memory + BATCH * CHANNELS * HEIGHT * WIDTH;
         VT_TRY(vt_step_start(m->trainer, &batch));
         memset(memory, 0xff, sizeof fields[step]); /* NaN */
-        while (m->trainer->pending > (step + 1 < steps ? vt_step_latency(m->trainer) : 0))
+        while (vt_trainer_steps_pending(m->trainer) > (step + 1 < steps ? vt_step_latency(m->trainer) : 0))
             VT_TRY(vt_step_take(m->trainer, &figures[taken++]));
     }
 done:
@@ -222,7 +226,8 @@ GPU_TEST(replayed_steps_are_the_same)
             open_model(&m, isa, settings[i]);
             EXPECT(vt_step_latency(m.trainer) == 1);
             EXPECT_OK(train(&m, BATCHES, actual));
-            EXPECT(m.trainer->steps_replayed == BATCHES - 2, "%lld", (long long)m.trainer->steps_replayed);
+            EXPECT(vt_trainer_steps_replayed(m.trainer) == BATCHES - 2, "%lld",
+                   (long long)vt_trainer_steps_replayed(m.trainer));
             EXPECT(m.backend->replay(m.backend), "nothing was recorded");
             for (int step = 0; step < BATCHES; step++) {
                 EXPECT(actual[step].step == step + 1);
@@ -257,13 +262,13 @@ GPU_TEST(an_evaluation_between_steps_changes_nothing)
         vt_evaluation evaluation = {0};
         const vt_batch batch = batch_of(9);
         open_model(&m, isa, settings);
-        vt_evaluation_open(m.config, &evaluation);
+        vt_step_evaluation_open(m.trainer, true, &evaluation);
         EXPECT_OK(train_from(&m, 0, 5, actual));
-        EXPECT_OK(vt_step_evaluate(m.trainer, &batch, true, &evaluation));
+        EXPECT_OK(vt_step_evaluate(m.trainer, &batch, &evaluation));
         EXPECT_OK(train_from(&m, 5, BATCHES, actual));
         expect_losses(actual, expected);
-        EXPECT(m.trainer->steps_replayed == BATCHES - 2, "path %d: %lld", (int)isa,
-               (long long)m.trainer->steps_replayed);
+        EXPECT(vt_trainer_steps_replayed(m.trainer) == BATCHES - 2, "path %d: %lld", (int)isa,
+               (long long)vt_trainer_steps_replayed(m.trainer));
         vt_evaluation_close(&evaluation);
         close_model(&m);
     }
@@ -289,8 +294,8 @@ TEST(a_step_that_can_not_be_recorded_runs_all_the_same)
         refuse_graphs(refusals);
         EXPECT_OK(train(&m, BATCHES, actual));
         expect_losses(actual, expected);
-        EXPECT(m.trainer->steps_replayed == replayed[refusals], "%d refusals: %lld", refusals,
-               (long long)m.trainer->steps_replayed);
+        EXPECT(vt_trainer_steps_replayed(m.trainer) == replayed[refusals], "%d refusals: %lld", refusals,
+               (long long)vt_trainer_steps_replayed(m.trainer));
         close_model(&m);
     }
     close_model(&plain);
@@ -313,12 +318,15 @@ GPU_TEST(a_non_finite_step_is_reported_one_step_late)
             } else {
                 fields[5][0][2 * CHANNELS * HEIGHT * WIDTH + 3] = NAN;
                 EXPECT_ERROR(train(&m, BATCHES, figures), "step 6: the gradients are not finite");
-                const char *first = vt_parameters_at(m.trainer->parameters, 0)->name; /* one bad sample spoils all */
+                const char *first =
+                    vt_parameters_at(vt_trainer_parameters(m.trainer), 0)->name; /* one bad sample spoils all */
                 EXPECT(figures[5].bad_parameter != NULL && strcmp(figures[5].bad_parameter, first) == 0);
             }
-            size_t bytes = (size_t)vt_parameters_block_elements(m.trainer->parameters, VT_BLOCK_VALUES) * sizeof(float);
+            size_t bytes =
+                (size_t)vt_parameters_block_elements(vt_trainer_parameters(m.trainer), VT_BLOCK_VALUES) * sizeof(float);
             values[i] = malloc(bytes);
-            m.backend->copy_to_host(m.backend, values[i], vt_parameters_values(m.trainer->parameters), bytes);
+            m.backend->copy_to_host(m.backend, values[i], vt_parameters_values(vt_trainer_parameters(m.trainer)),
+                                    bytes);
             if (i == 1) EXPECT(memcmp(values[0], values[1], bytes) == 0, "path %d: there was an update", (int)isa);
             close_model(&m);
         }
@@ -341,7 +349,7 @@ GPU_TEST(a_step_that_is_not_finite_is_left_out)
         EXPECT_OK(train(&m, BATCHES, figures));
         EXPECT(!isfinite(figures[5].gradient_norm) && figures[5].bad_sample == 40);
         for (int step = 6; step < BATCHES; step++) EXPECT(isfinite(figures[step].gradient_norm));
-        EXPECT(vt_optimizer_progress_of(m.trainer->optimizer).updates == BATCHES - 1);
+        EXPECT(vt_optimizer_progress_of(vt_trainer_optimizer(m.trainer)).updates == BATCHES - 1);
         close_model(&m);
     }
 }
@@ -376,11 +384,12 @@ GPU_TEST(bad_data_of_a_step_are_reported)
         fields[5][0][2 * CHANNELS * HEIGHT * WIDTH + 3] = NAN;
         EXPECT_ERROR(train(&m, BATCHES, figures), "2001.h5: 'fields' is NaN at time 42, channel 0, row 0, column 3");
         EXPECT(figures[5].bad_data && figures[5].step == 6 && figures[5].bad_sample == 42);
-        EXPECT(m.trainer->pending == (i == 0 ? 0 : vt_step_latency(m.trainer)), "%lld are pending, path %d, case %d",
-               (long long)m.trainer->pending, (int)isa, i);
-        if (m.trainer->pending > 0) EXPECT_OK(vt_step_take(m.trainer, &figures[6]));
+        EXPECT(vt_trainer_steps_pending(m.trainer) == (i == 0 ? 0 : vt_step_latency(m.trainer)),
+               "%lld are pending, path %d, case %d", (long long)vt_trainer_steps_pending(m.trainer), (int)isa, i);
+        if (vt_trainer_steps_pending(m.trainer) > 0) EXPECT_OK(vt_step_take(m.trainer, &figures[6]));
         int64_t updates = 5 + (i == 0 ? 0 : vt_step_latency(m.trainer));
-        EXPECT(vt_optimizer_progress_of(m.trainer->optimizer).updates == updates, "path %d, case %d", (int)isa, i);
+        EXPECT(vt_optimizer_progress_of(vt_trainer_optimizer(m.trainer)).updates == updates, "path %d, case %d",
+               (int)isa, i);
         close_model(&m);
     }
     vt_dataset_close(&samples_from);

@@ -4,6 +4,7 @@
 
 #include "parallel/launch.h"
 #include "test.h"
+#include "training/plan.h"
 #include "training/step.h"
 
 enum { HEIGHT = 36, WIDTH = 36, CHANNELS = 2, BATCH = 8, PATCH = 4 };
@@ -28,8 +29,6 @@ static void check(const char *what, const char *const *settings)
                                          "n_out_channels",    "2",        "embed_dim",  "192", "depth",         "2",
                                          "num_heads",         "24",       "num_iters",  "10",  "bucket_cap_mb", "0.1",
                                          "global_batch_size", "8",        NULL};
-    static const float means[CHANNELS] = {0}, stds[CHANNELS] = {1, 1};
-    static const double latitudes[HEIGHT] = {0};
     static float fields[BATCH * CHANNELS * HEIGHT * WIDTH];
     vt_config *config = NULL;
     vt_backend *backend = NULL;
@@ -48,9 +47,10 @@ static void check(const char *what, const char *const *settings)
     EXPECT_OK(vt_config_resolve(config));
     EXPECT_OK(vt_world_open(config, &launch, &world));
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &backend));
-    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10, .world = world};
-    EXPECT_OK(vt_trainer_plan(config, &data, &plan));
-    EXPECT_OK(vt_trainer_open(config, &data, backend, &trainer));
+    const vt_plan_options planned = vt_plan_options_of(world, backend);
+    const vt_trainer_options options = {.world = world, .steps = 10};
+    EXPECT_OK(vt_plan_make(config, &planned, &plan));
+    EXPECT_OK(vt_trainer_open(config, &options, backend, &trainer));
     vt_batch batch = {
         .sample_count = BATCH / config->data_parallel, .global_count = BATCH, .tensors = {fields, fields}};
     communication_by_formula(config, world, formula);

@@ -11,6 +11,7 @@
 #include "checkpoint/inside.h"
 #include "operations/guarded.h"
 #include "storage/safetensors.h"
+#include "task/weather.h"
 #include "test.h"
 #include "training/step.h"
 
@@ -19,6 +20,7 @@ enum { BATCH = 4, PLANE = 8 * 12 };
 typedef struct {
     vt_config *config;
     vt_backend *backend;
+    vt_task *task;
     vt_trainer *trainer;
     float input[BATCH * 2 * PLANE], target[BATCH * 2 * PLANE];
     vt_checkpoint_subject subject;
@@ -39,17 +41,20 @@ static void open_model(model *m, const char *name, const char *value)
     for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(m->config, settings[i], settings[i + 1]));
     if (name != NULL) EXPECT_OK(vt_config_set(m->config, name, value));
     EXPECT_OK(vt_config_resolve(m->config));
-    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10};
+    m->task = vt_weather_open(m->config, means, stds, latitudes);
+    const vt_trainer_options options = {.task = m->task, .steps = 10};
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &m->backend));
-    EXPECT_OK(vt_trainer_open(m->config, &data, m->backend, &m->trainer));
+    EXPECT_OK(vt_trainer_open(m->config, &options, m->backend, &m->trainer));
     fill_random(m->input, BATCH * 2 * PLANE, 1, 3);
     fill_random(m->target, BATCH * 2 * PLANE, 2, 3);
-    m->subject = (vt_checkpoint_subject){.trainer = m->trainer, .channel_names = channel_names};
+    m->subject = vt_trainer_subject(m->trainer);
+    m->subject.names = channel_names;
 }
 
 static void close_model(model *m)
 {
     vt_trainer_close(&m->trainer);
+    vt_task_close(&m->task);
     vt_backend_close(&m->backend);
     vt_config_close(&m->config);
 }
@@ -63,31 +68,33 @@ static void train_steps(model *m, int count)
 
 static bool same_bits(const model *a, const model *b)
 {
-    size_t bytes = (size_t)vt_parameters_block_elements(a->trainer->parameters, VT_BLOCK_VALUES) * sizeof(float);
-    bool same =
-        memcmp(vt_parameters_values(a->trainer->parameters), vt_parameters_values(b->trainer->parameters), bytes) == 0;
+    size_t bytes =
+        (size_t)vt_parameters_block_elements(vt_trainer_parameters(a->trainer), VT_BLOCK_VALUES) * sizeof(float);
+    bool same = memcmp(vt_parameters_values(vt_trainer_parameters(a->trainer)),
+                       vt_parameters_values(vt_trainer_parameters(b->trainer)), bytes) == 0;
     for (int i = 0; i < 2; i++) {
-        const float *moment = vt_optimizer_kept(a->trainer->optimizer, i);
-        const float *other = vt_optimizer_kept(b->trainer->optimizer, i);
+        const float *moment = vt_optimizer_kept(vt_trainer_optimizer(a->trainer), i);
+        const float *other = vt_optimizer_kept(vt_trainer_optimizer(b->trainer), i);
         same = same && (moment == NULL) == (other == NULL) && (moment == NULL || memcmp(moment, other, bytes) == 0);
     }
     return same &&
-           vt_optimizer_progress_of(a->trainer->optimizer).updates ==
-               vt_optimizer_progress_of(b->trainer->optimizer).updates &&
-           a->trainer->steps_started == b->trainer->steps_started;
+           vt_optimizer_progress_of(vt_trainer_optimizer(a->trainer)).updates ==
+               vt_optimizer_progress_of(vt_trainer_optimizer(b->trainer)).updates &&
+           vt_trainer_steps_started(a->trainer) == vt_trainer_steps_started(b->trainer);
 }
 
-static const vt_progress somewhere = {.step = 3,
-                                      .epoch = 1,
-                                      .epoch_steps = 2,
-                                      .epoch_samples = 8,
-                                      .epoch_loss = 1.0 / 3,
-                                      .epoch_seconds = 1e-9,
-                                      .epoch_waited = 0.5,
-                                      .epoch_times = {.forward = 1, .backward = 2, .communication = 3, .optimizer = 4},
-                                      .validation_loss = NAN,
-                                      .best_loss = INFINITY,
-                                      .persistence_loss = 0.1};
+static const vt_run_progress somewhere = {
+    .step = 3,
+    .epoch = 1,
+    .epoch_steps = 2,
+    .epoch_samples = 8,
+    .epoch_loss = 1.0 / 3,
+    .epoch_seconds = 1e-9,
+    .epoch_waited = 0.5,
+    .epoch_times = {.forward = 1, .backward = 2, .communication = 3, .optimizer = 4},
+    .validation_loss = NAN,
+    .best_loss = INFINITY,
+    .persistence_loss = 0.1};
 
 /* Saves into a fresh directory `name`, whose path is returned. */
 static const char *save(const model *m, const char *name)
@@ -102,7 +109,7 @@ static const char *save(const model *m, const char *name)
 static void check_round_trip(const char *optimizer)
 {
     model saved, loaded;
-    vt_progress progress = {0};
+    vt_run_progress progress = {0};
     bool damaged = true;
     open_model(&saved, "optimizer", optimizer);
     train_steps(&saved, 3);
@@ -110,6 +117,7 @@ static void check_round_trip(const char *optimizer)
     open_model(&loaded, "optimizer", optimizer);
     EXPECT(!same_bits(&saved, &loaded));
     EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
+    vt_trainer_set_steps(loaded.trainer, progress.step);
     EXPECT(!damaged && same_bits(&saved, &loaded));
     EXPECT(progress.epoch_samples == 8 && progress.step == 3 && progress.epoch == 1 && progress.epoch_steps == 2 &&
            progress.epoch_loss == 1.0 / 3);
@@ -149,7 +157,7 @@ TEST(choices_come_back)
 {
     for (int i = 0; i < 3; i++) {
         model saved, loaded;
-        vt_progress progress = {0};
+        vt_run_progress progress = {0};
         bool damaged = true;
         open_model(&saved, NULL, NULL);
         if (i > 0) saved.backend->choices_text = some_choices;
@@ -157,6 +165,7 @@ TEST(choices_come_back)
         open_model(&loaded, NULL, NULL);
         if (i < 2) loaded.backend->choices_take = take_choices;
         EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
+        vt_trainer_set_steps(loaded.trainer, progress.step);
         EXPECT((taken_choices != NULL) == (i == 1), "case %d", i);
         if (i == 1) EXPECT(strcmp(taken_choices, "a machine\nproduct 1 2 3\n") == 0);
         free(taken_choices);
@@ -174,10 +183,12 @@ TEST(parameters_alone)
     const char *path = save(&saved, "parameters");
     open_model(&loaded, "optimizer", "SGD");
     EXPECT_OK(vt_checkpoint_read_parameters(path, &loaded.subject, NULL));
-    EXPECT(memcmp(vt_parameters_values(saved.trainer->parameters), vt_parameters_values(loaded.trainer->parameters),
-                  (size_t)vt_parameters_block_elements(saved.trainer->parameters, VT_BLOCK_VALUES) * sizeof(float)) ==
-           0);
-    EXPECT(loaded.trainer->steps_started == 0 && vt_optimizer_progress_of(loaded.trainer->optimizer).updates == 0);
+    EXPECT(memcmp(vt_parameters_values(vt_trainer_parameters(saved.trainer)),
+                  vt_parameters_values(vt_trainer_parameters(loaded.trainer)),
+                  (size_t)vt_parameters_block_elements(vt_trainer_parameters(saved.trainer), VT_BLOCK_VALUES) *
+                      sizeof(float)) == 0);
+    EXPECT(vt_trainer_steps_started(loaded.trainer) == 0 &&
+           vt_optimizer_progress_of(vt_trainer_optimizer(loaded.trainer)).updates == 0);
     close_model(&saved);
     close_model(&loaded);
 }
@@ -187,9 +198,9 @@ static const char *export_with(const model *m, const char *more)
 {
     static char path[512];
     vt_named_tensor tensors[64];
-    int64_t count = vt_parameters_count(m->trainer->parameters);
+    int64_t count = vt_parameters_count(vt_trainer_parameters(m->trainer));
     for (int64_t i = 0; i < count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(m->trainer->parameters, i);
+        const vt_parameter *parameter = vt_parameters_at(vt_trainer_parameters(m->trainer), i);
         tensors[i] = (vt_named_tensor){parameter->name, {.dimensions = parameter->dimensions}, parameter->value};
         memcpy(tensors[i].shape.shape, parameter->shape, (size_t)parameter->dimensions * sizeof(int64_t));
     }
@@ -243,7 +254,7 @@ static void put_tensor(const form *as, const char *name, const int64_t *shape, i
 /* q, k and v lie one behind another, as the parameters do. */
 static void put_parameters(const model *m, const form *as, vt_text *header, FILE *data)
 {
-    const vt_parameters *parameters = m->trainer->parameters;
+    const vt_parameters *parameters = vt_trainer_parameters(m->trainer);
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
         const char *q = strstr(parameter->name, ".attn.q."), *end = parameter->name + strlen(parameter->name);
@@ -319,8 +330,9 @@ TEST(parameters_as_pytorch_writes_them)
         EXPECT_OK(vt_checkpoint_read_parameters(write_as(&saved, &cases[i].as), &loaded.subject, &changes));
         const char *said = changes.length > 0 ? changes.characters : "";
         EXPECT(strcmp(said, cases[i].changes) == 0, "case %zu: %s", i, said);
-        EXPECT(memcmp(vt_parameters_values(saved.trainer->parameters), vt_parameters_values(loaded.trainer->parameters),
-                      (size_t)vt_parameters_block_elements(saved.trainer->parameters, VT_BLOCK_VALUES) *
+        EXPECT(memcmp(vt_parameters_values(vt_trainer_parameters(saved.trainer)),
+                      vt_parameters_values(vt_trainer_parameters(loaded.trainer)),
+                      (size_t)vt_parameters_block_elements(vt_trainer_parameters(saved.trainer), VT_BLOCK_VALUES) *
                           sizeof(float)) == 0,
                "case %zu", i);
         vt_text_close(&changes);
@@ -354,7 +366,7 @@ static const char shard[] = "shard-00000-of-00001.h5";
 
 static void expect_refused(const char *path, const model *m, bool damage, const char *message)
 {
-    vt_progress progress;
+    vt_run_progress progress;
     bool damaged = !damage;
     EXPECT_ERROR(vt_checkpoint_read(path, &m->subject, &progress, &damaged), message);
     EXPECT(damaged == damage, "%s", message);
@@ -413,7 +425,7 @@ TEST(damaged_shards_are_noticed)
 
     path = save(&m, "flipped");
     join(file, path, shard);
-    const vt_parameter *weight = vt_parameters_find(m.trainer->parameters, "blocks.1.mlp.fc1.weight");
+    const vt_parameter *weight = vt_parameters_find(vt_trainer_parameters(m.trainer), "blocks.1.mlp.fc1.weight");
     flip_byte(file, find_values(file, weight->value, 64) + 70);
     expect_refused(path, &m, true, "dataset /parameters/blocks.1.mlp.fc1.weight is damaged");
     close_model(&m);
@@ -460,7 +472,7 @@ TEST(no_flipped_byte_changes_what_is_read)
     model m, loaded;
     char file[600];
     struct stat info;
-    vt_progress progress;
+    vt_run_progress progress;
     int told = 0, tried = 0;
     open_model(&m, NULL, NULL);
     train_steps(&m, (int)somewhere.step);
@@ -500,15 +512,15 @@ TEST(another_model_or_other_channels)
     expect_refused(path, &wide, false,
                    "patch_embed.proj.weight is [16, 2, 4, 4] in the checkpoint, [32, 2, 4, 4] in the model");
     expect_refused(path, &deep, false, "holds 38 parameters, the model has 54");
-    m.subject.channel_names = others;
+    m.subject.names = others;
     expect_refused(path, &m, false, "channel 1 is 't2m' in the checkpoint, 'sp' in the data");
-    more.subject.channel_names = three;
+    more.subject.names = three;
     expect_refused(path, &more, false, "the checkpoint has 2 channels, the data have more: 'sp' comes next");
-    m.subject.channel_names = NULL; /* no names to compare */
-    vt_progress progress;
+    m.subject.names = NULL; /* no names to compare */
+    vt_run_progress progress;
     bool damaged;
     EXPECT_OK(vt_checkpoint_read(path, &m.subject, &progress, &damaged));
-    m.subject.channel_names = three; /* of which it sees two */
+    m.subject.names = three; /* of which it sees two */
     expect_refused(save(&more, "three"), &m, false,
                    "channel 2 of the checkpoint, 'sp', is not in the data, which have 2 channels");
     model *const all[] = {&m, &wide, &deep, &more};
@@ -550,7 +562,7 @@ TEST(other_training_samples_than_the_checkpoints)
 {
     model m;
     char file[600];
-    vt_progress progress;
+    vt_run_progress progress;
     bool damaged;
     open_model(&m, NULL, NULL);
     m.subject.training_samples = 20;

@@ -2,7 +2,7 @@
  * real size. */
 #include "communication_formulas.h"
 
-#include "training/trainer.h"
+#include "training/plan.h"
 #include "unit/config_open.h"
 
 /* Ranks with spans of tokens of every size, also next to a smaller one. */
@@ -10,14 +10,12 @@ static const int ranks_tried[] = {0, 5, 24, 31, 47, 63};
 
 static void check_rank(const vt_config *config, int rank, const int *node_of, const char *what)
 {
-    static const float zeros[20] = {0}, ones[20] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    static const double latitudes[360] = {0};
     vt_world *world = NULL;
     vt_plan plan;
     vt_volume expected[VT_TRAFFIC_COUNT];
     EXPECT_OK(vt_world_open_dry(config, rank, (int)config->ranks, node_of, &world));
-    vt_trainer_data data = {.means = zeros, .stds = ones, .latitudes = latitudes, .steps = 10, .world = world};
-    EXPECT_OK(vt_trainer_plan(config, &data, &plan));
+    const vt_plan_options planned = vt_plan_options_of(world, NULL);
+    EXPECT_OK(vt_plan_make(config, &planned, &plan));
     communication_by_formula(config, world, expected);
     for (vt_traffic i = 0; i < VT_TRAFFIC_COUNT; i++) {
         const vt_volume *counted = &plan.communication[i];

@@ -1,10 +1,10 @@
 /* Scores against numbers computed by hand, dates, names of channels, and the small tools of reports. */
-#include "forecast/scores.h"
 #include "report/chart.h"
 #include "report/sparkline.h"
 #include "report/table.h"
 #include "task/weather/calendar.h"
 #include "task/weather/channels.h"
+#include "task/weather/scores.h"
 #include "test.h"
 
 /* A grid of 2 x 2 at 60 and 0 degrees: weights 2/3 and 4/3. */

@@ -3,7 +3,6 @@
 #include "base/text.h"
 #include "test.h"
 #include "training/budget.h"
-#include "training/trainer.h"
 
 enum { DEPTH = 12, CHANNELS = 20, PATCH = 8, TOKENS = 45 * 90, ALIGNMENT = 16 };
 
@@ -12,10 +11,6 @@ static vt_plan plan_of(int64_t dim, int64_t ranks, const char *const *settings)
 {
     vt_config *config = NULL;
     vt_plan plan = {0};
-    static const float means[CHANNELS] = {0};
-    static float stds[CHANNELS];
-    static const double latitudes[360] = {0};
-    for (int c = 0; c < CHANNELS; c++) stds[c] = 1;
     EXPECT_OK(vt_config_open_default(&config));
     config->ranks = ranks;
     config->embed_dim = dim;
@@ -27,8 +22,7 @@ static vt_plan plan_of(int64_t dim, int64_t ranks, const char *const *settings)
     EXPECT_OK(vt_config_set(config, "img_size", "[360, 720]"));
     for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(config, settings[i], settings[i + 1]));
     EXPECT_OK(vt_config_resolve(config));
-    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10};
-    EXPECT_OK(vt_trainer_plan(config, &data, &plan));
+    EXPECT_OK(vt_plan_make(config, &(vt_plan_options){0}, &plan));
     vt_config_close(&config);
     return plan;
 }
@@ -138,7 +132,7 @@ TEST(activations_fall_with_each_axis)
 
 /* ---- what a run that does not fit is told ---- */
 
-typedef vt_status budget_check(const vt_config *config, const vt_trainer_data *data, const vt_plan *plan,
+typedef vt_status budget_check(const vt_config *config, const vt_plan_options *options, const vt_plan *plan,
                                double available);
 
 /* A small run with these flags (separated by spaces, then `more`), its plan, and what is said where nothing is free. */
@@ -146,9 +140,7 @@ static vt_status refused(int64_t ranks, const char *flags, const char *more, bud
 {
     vt_status status = VT_OK;
     vt_config *config = NULL;
-    static const float means[2] = {0}, stds[2] = {1, 1};
-    static const double latitudes[16] = {0};
-    const vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10};
+    const vt_plan_options planned = {0};
     char *words[16], *rest = NULL, *text = vt_text_format("%s %s", flags, more);
     int count = 0;
     for (char *word = strtok_r(text, " ", &rest); word != NULL && count < 16; word = strtok_r(NULL, " ", &rest))
@@ -156,8 +148,8 @@ static vt_status refused(int64_t ranks, const char *flags, const char *more, bud
     VT_TRY(vt_config_open_text("small: {img_size: [16, 32], n_in_channels: 2, n_out_channels: 2, embed_dim: 16, "
                                "num_heads: 4, depth: 2, patch_size: 4}",
                                "a small run", count, words, ranks, &config));
-    VT_TRY(vt_trainer_plan(config, &data, plan));
-    status = check(config, &data, plan, 0);
+    VT_TRY(vt_plan_make(config, &planned, plan));
+    status = check(config, &planned, plan, 0);
 done:
     vt_config_close(&config);
     free(text);

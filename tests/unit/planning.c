@@ -101,18 +101,9 @@ TEST(reductions_hide_behind_backward)
 
 /* ---- counts ---- */
 
-static vt_trainer_data some_data(void)
-{
-    static const double latitudes[1024] = {0};
-    static float means[64] = {0}, stds[64];
-    for (int i = 0; i < 64; i++) stds[i] = 1;
-    return (vt_trainer_data){.means = means, .stds = stds, .latitudes = latitudes, .steps = 1};
-}
-
 static vt_status plan_of(const vt_config *config, vt_plan *plan)
 {
-    const vt_trainer_data data = some_data();
-    return vt_trainer_plan(config, &data, plan);
+    return vt_plan_make(config, &(vt_plan_options){0}, plan);
 }
 
 /* What a run says that it needs, and is refused without, holds MPI's own copies, as a plan's memory does. */
@@ -122,14 +113,14 @@ TEST(a_run_needs_what_is_planned)
     vt_plan plan;
     char parts[256];
     double own = 0, bytes[VT_MEMORY_CATEGORY_COUNT];
-    const vt_trainer_data data = some_data();
+    const vt_plan_options planned = {0};
     EXPECT_OK(OPEN_ON(2, &config, "--img_size=[16,32]", "--embed_dim=32", "--depth=2", "--zero_stage=1"));
     EXPECT_OK(plan_of(config, &plan));
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) own += (double)plan.bytes[i];
     EXPECT(plan.message_bytes > 0);
     EXPECT_NEAR(vt_plan_total(&plan), own + (double)plan.message_bytes, 0);
     EXPECT_NEAR(vt_cost_memory(&plan, bytes), vt_plan_total(&plan), 0);
-    EXPECT_ERROR(vt_budget_check(config, &data, &plan, own), "of memory (parameters");
+    EXPECT_ERROR(vt_budget_check(config, &planned, &plan, own), "of memory (parameters");
     plan = (vt_plan){.message_bytes = 3 << 20};
     vt_plan_describe(&plan, parts, sizeof parts);
     EXPECT(strcmp(parts, "workspace 3.00 MB") == 0, "%s", parts);
@@ -141,7 +132,7 @@ TEST(a_larger_patch_leaves_each_rank_a_token)
 {
     vt_config *config = NULL;
     vt_plan plan;
-    const vt_trainer_data data = some_data();
+    const vt_plan_options planned = {0};
     static const char *const ranks[] = {"8", "16"};
     for (int i = 0; i < 2; i++) {
         EXPECT_OK(OPEN_ON(16, &config, "--img_size=[16,32]", "--patch_size=4", "--embed_dim=8", "--depth=1",
@@ -150,7 +141,7 @@ TEST(a_larger_patch_leaves_each_rank_a_token)
         EXPECT_OK(vt_config_set(config, "context_parallel", ranks[i]));
         EXPECT_OK(vt_config_resolve(config));
         EXPECT_OK(plan_of(config, &plan));
-        EXPECT(vt_budget_check(config, &data, &plan, 1) == VT_ERROR);
+        EXPECT(vt_budget_check(config, &planned, &plan, 1) == VT_ERROR);
         EXPECT((strstr(vt_error_text(), "--patch_size=8") != NULL) == (i == 0), "%s", vt_error_text());
         vt_error_clear();
         vt_config_close(&config);

@@ -5,8 +5,11 @@
 #include "alone.h"
 #include "journal/run_directory.h"
 #include "operations/guarded.h"
+#include "optimizer/schedule.h"
+#include "task/weather.h"
 #include "test.h"
 #include "training/loop.h"
+#include "training/plan.h"
 #include "training/step.h"
 
 TEST(schedule_of_the_learning_rate)
@@ -26,8 +29,8 @@ TEST(schedule_of_the_learning_rate)
     EXPECT_NEAR(vt_schedule_rate(&rising, 7), 0.5, 0);
 }
 
-static vt_loop_length length_from(const vt_progress *progress, const char *batch, const char *name, const char *value,
-                                  int64_t samples)
+static vt_loop_length length_from(const vt_run_progress *progress, const char *batch, const char *name,
+                                  const char *value, int64_t samples)
 {
     vt_config *config = NULL;
     EXPECT_OK(vt_config_open_default(&config));
@@ -41,7 +44,7 @@ static vt_loop_length length_from(const vt_progress *progress, const char *batch
 
 static vt_loop_length length_of(const char *batch, const char *name, const char *value, int64_t samples)
 {
-    return length_from(&vt_progress_start, batch, name, value, samples);
+    return length_from(&vt_run_progress_start, batch, name, value, samples);
 }
 
 TEST(length_of_a_run)
@@ -58,7 +61,7 @@ TEST(length_of_a_run)
 
 TEST(length_of_a_resumed_run)
 {
-    vt_progress progress = {.step = 28, .epoch = 2}; /* two epochs of 14 steps, with another batch */
+    vt_run_progress progress = {.step = 28, .epoch = 2}; /* two epochs of 14 steps, with another batch */
     vt_loop_length length = length_from(&progress, "16", "num_iters", "56", 118);
     EXPECT(length.epochs == 6 && length.steps_per_epoch == 7 && length.steps == 56);
     length = length_from(&progress, "16", "num_epochs", "4", 118);
@@ -67,7 +70,7 @@ TEST(length_of_a_resumed_run)
         length = length_from(&progress, "8", "num_iters", i == 0 ? "20" : "41", 118);
         EXPECT(length.epochs == 2 && length.steps == 28);
     }
-    progress = (vt_progress){.step = 5, .epoch_steps = 5};
+    progress = (vt_run_progress){.step = 5, .epoch_steps = 5};
     length = length_from(&progress, "8", "num_iters", "10", 118);
     EXPECT(length.epochs == 1 && length.steps_per_epoch == 10 && length.steps == 10);
     length = length_from(&progress, "8", "num_iters", "28", 118);
@@ -236,35 +239,44 @@ enum { BATCH = 4, IN = 2 * 8 * 12, TARGET = 2 * 8 * 12 };
 typedef struct {
     vt_config *config;
     vt_backend *backend;
+    vt_task *task;
     vt_trainer *trainer;
     float input[BATCH * IN], target[BATCH * TARGET];
     vt_batch batch;
 } small_model;
 
-static void open_small(small_model *m, const char *const *settings)
+static const double latitudes[8] = {70, 50, 30, 10, -10, -30, -50, -70};
+
+static void open_scheduled(small_model *m, const char *const *settings, vt_step_schedule *schedule)
 {
     static const char *const common[] = {
         "img_size", "[8, 12]", "patch_size", "4", "n_in_channels",     "2", "n_out_channels", "2",  "embed_dim", "16",
         "depth",    "3",       "num_heads",  "2", "global_batch_size", "4", "num_iters",      "10", "lr",        "1e-2",
         NULL};
     static const float means[2] = {1, 2}, stds[2] = {3, 4};
-    static const double latitudes[8] = {70, 50, 30, 10, -10, -30, -50, -70};
     *m = (small_model){0};
     EXPECT_OK(vt_config_open_default(&m->config));
     for (int i = 0; common[i] != NULL; i += 2) EXPECT_OK(vt_config_set(m->config, common[i], common[i + 1]));
     for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(m->config, settings[i], settings[i + 1]));
     EXPECT_OK(vt_config_resolve(m->config));
-    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10};
+    m->task = vt_weather_open(m->config, means, stds, latitudes);
+    const vt_trainer_options options = {.task = m->task, .steps = 10, .schedule = schedule};
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &m->backend));
-    EXPECT_OK(vt_trainer_open(m->config, &data, m->backend, &m->trainer));
+    EXPECT_OK(vt_trainer_open(m->config, &options, m->backend, &m->trainer));
     fill_random(m->input, BATCH * IN, 1, 3);
     fill_random(m->target, BATCH * TARGET, 2, 3);
     m->batch = (vt_batch){.sample_count = BATCH, .global_count = BATCH, .tensors = {m->input, m->target}};
 }
 
+static void open_small(small_model *m, const char *const *settings)
+{
+    open_scheduled(m, settings, NULL);
+}
+
 static void close_small(small_model *m)
 {
     vt_trainer_close(&m->trainer);
+    vt_task_close(&m->task);
     vt_backend_close(&m->backend);
     vt_config_close(&m->config);
 }
@@ -279,11 +291,19 @@ static double train_steps(small_model *m, int count)
 static double evaluate(small_model *m)
 {
     vt_evaluation sums;
-    vt_evaluation_open(m->config, &sums);
-    EXPECT_OK(vt_step_evaluate(m->trainer, &m->batch, false, &sums));
-    double loss = sums.loss / (double)sums.samples;
+    vt_step_evaluation_open(m->trainer, false, &sums);
+    EXPECT_OK(vt_step_evaluate(m->trainer, &m->batch, &sums));
+    vt_step_evaluation_finish(m->trainer, &sums);
+    const double loss = sums.loss;
     vt_evaluation_close(&sums);
     return loss;
+}
+
+static bool same_values(const small_model *a, const small_model *b)
+{
+    const vt_parameters *one = vt_trainer_parameters(a->trainer), *other = vt_trainer_parameters(b->trainer);
+    return memcmp(vt_parameters_values(one), vt_parameters_values(other),
+                  (size_t)vt_parameters_block_elements(one, VT_BLOCK_VALUES) * sizeof(float)) == 0;
 }
 
 TEST(the_same_seed_gives_the_same_bits)
@@ -296,8 +316,7 @@ TEST(the_same_seed_gives_the_same_bits)
     double loss = train_steps(&a, 5);
     EXPECT(loss == train_steps(&b, 5));
     EXPECT(loss != train_steps(&other, 5));
-    EXPECT(memcmp(vt_parameters_values(a.trainer->parameters), vt_parameters_values(b.trainer->parameters),
-                  (size_t)vt_parameters_block_elements(a.trainer->parameters, VT_BLOCK_VALUES) * sizeof(float)) == 0);
+    EXPECT(same_values(&a, &b));
     close_small(&a);
     close_small(&b);
     close_small(&other);
@@ -336,19 +355,22 @@ TEST(forecast_is_what_is_evaluated)
     small_model m;
     vt_evaluation sums;
     float field[HEIGHT * WIDTH], target[HEIGHT * WIDTH];
-    double sum = 0, std = 4; /* of channel 1 in open_small */
+    double sum = 0, weights = 0, std = 4; /* of channel 1 in open_small */
     open_small(&m, (const char *const[]){"dropout", "0.3", NULL});
     train_steps(&m, 3);
     vt_batch one = {.sample_count = 1, .global_count = 1, .tensors = {m.input + IN, m.target + TARGET}}; /* sample 1 */
-    vt_evaluation_open(m.config, &sums);
-    EXPECT_OK(vt_step_evaluate(m.trainer, &one, false, &sums));
+    vt_step_evaluation_open(m.trainer, false, &sums);
+    EXPECT_OK(vt_step_evaluate(m.trainer, &one, &sums));
+    vt_step_evaluation_finish(m.trainer, &sums);
     EXPECT_OK(vt_step_forecast(m.trainer, &one, CHANNEL, field, target));
     for (int i = 0; i < HEIGHT * WIDTH; i++) {
         EXPECT_NEAR(target[i], m.target[TARGET + CHANNEL * HEIGHT * WIDTH + i], 1e-5);
         double difference = ((double)field[i] - (double)target[i]) / std;
-        sum += (double)m.trainer->latitude_weights[i / WIDTH] * difference * difference;
+        const double weight = cos(latitudes[i / WIDTH] * M_PI / 180);
+        sum += weight * difference * difference;
+        weights += weight;
     }
-    EXPECT_NEAR(sqrt(sum / (HEIGHT * WIDTH)), sums.rmse[CHANNEL], 1e-5 * sums.rmse[CHANNEL]);
+    EXPECT_NEAR(sqrt(sum / weights), sums.model.values[1 + CHANNEL], 1e-5 * sums.model.values[1 + CHANNEL]);
     vt_evaluation_close(&sums);
     close_small(&m);
 }
@@ -370,14 +392,44 @@ TEST(recompute_gives_the_same_bits_in_less_memory)
     open_small(&kept, (const char *const[]){"dropout", "0.2", NULL});
     open_small(&again, (const char *const[]){"dropout", "0.2", "recompute", "block", NULL});
     EXPECT(train_steps(&kept, 5) == train_steps(&again, 5));
-    EXPECT(memcmp(vt_parameters_values(kept.trainer->parameters), vt_parameters_values(again.trainer->parameters),
-                  (size_t)vt_parameters_block_elements(kept.trainer->parameters, VT_BLOCK_VALUES) * sizeof(float)) ==
-           0);
+    EXPECT(same_values(&kept, &again));
     /* 3 blocks of 10 units each against 3 inputs and one block; both add the same for the rest */
-    EXPECT((double)again.trainer->arena.peak < 0.7 * (double)kept.trainer->arena.peak, "%zu of %zu bytes",
-           again.trainer->arena.peak, kept.trainer->arena.peak);
+    EXPECT((double)vt_trainer_activation_bytes(again.trainer) < 0.7 * (double)vt_trainer_activation_bytes(kept.trainer),
+           "%zu of %zu bytes", vt_trainer_activation_bytes(again.trainer), vt_trainer_activation_bytes(kept.trainer));
     close_small(&kept);
     close_small(&again);
+}
+
+/* Forward, forward, …, backward, backward, …: in the order in which a pipeline's last stage gets them. */
+static vt_action all_forward_first(int64_t micro_batches, int64_t index)
+{
+    if (index == 2 * micro_batches) return (vt_action){.kind = VT_STEP_ENDS};
+    return index < micro_batches ? (vt_action){VT_FORWARD, index} : (vt_action){VT_BACKWARD, index - micro_batches};
+}
+
+TEST(micro_batches_in_flight_give_the_same_bits)
+{
+    static const char *const types[] = {"none", "bf16"}, *const recompute[] = {"none", "block"};
+    EXPECT(vt_schedule_in_flight(vt_schedule_in_turn, 4) == 1 && vt_schedule_in_flight(all_forward_first, 4) == 4);
+    for (int i = 0; i < 2; i++) {
+        const char *const settings[] = {"dropout", "0.2",       "grad_accumulation", "2", "amp_mode",
+                                        types[i],  "recompute", recompute[i],        NULL};
+        small_model in_turn, together;
+        vt_plan plans[2];
+        open_small(&in_turn, settings);
+        open_scheduled(&together, settings, all_forward_first);
+        EXPECT(train_steps(&in_turn, 5) == train_steps(&together, 5));
+        EXPECT(same_values(&in_turn, &together));
+        EXPECT(evaluate(&in_turn) == evaluate(&together));
+        EXPECT_OK(vt_plan_make(in_turn.config, &(vt_plan_options){0}, &plans[0]));
+        EXPECT_OK(vt_plan_make(in_turn.config, &(vt_plan_options){.schedule = all_forward_first}, &plans[1]));
+        EXPECT(plans[1].arena_bytes == plans[0].arena_bytes);
+        EXPECT(plans[1].bytes[VT_MEMORY_ACTIVATIONS] == 2 * plans[0].bytes[VT_MEMORY_ACTIVATIONS]);
+        EXPECT(vt_trainer_activation_bytes(together.trainer) <= plans[1].arena_bytes);
+        EXPECT(plans[1].step_flops == plans[0].step_flops);
+        close_small(&in_turn);
+        close_small(&together);
+    }
 }
 
 TEST(gradients_that_are_not_finite_change_nothing)
@@ -385,14 +437,15 @@ TEST(gradients_that_are_not_finite_change_nothing)
     small_model m;
     vt_step_figures figures;
     open_small(&m, (const char *const[]){NULL});
-    size_t bytes = (size_t)vt_parameters_block_elements(m.trainer->parameters, VT_BLOCK_VALUES) * sizeof(float);
+    size_t bytes =
+        (size_t)vt_parameters_block_elements(vt_trainer_parameters(m.trainer), VT_BLOCK_VALUES) * sizeof(float);
     float *before = malloc(bytes);
     train_steps(&m, 2);
-    memcpy(before, vt_parameters_values(m.trainer->parameters), bytes);
+    memcpy(before, vt_parameters_values(vt_trainer_parameters(m.trainer)), bytes);
     m.input[17] = NAN;
     EXPECT_ERROR(vt_step_train(m.trainer, &m.batch, &figures), "the gradients are not finite");
-    EXPECT(memcmp(before, vt_parameters_values(m.trainer->parameters), bytes) == 0);
-    EXPECT(m.trainer->steps_started == 3 && m.trainer->pending == 0);
+    EXPECT(memcmp(before, vt_parameters_values(vt_trainer_parameters(m.trainer)), bytes) == 0);
+    EXPECT(vt_trainer_steps_started(m.trainer) == 3 && vt_trainer_steps_pending(m.trainer) == 0);
     free(before);
     close_small(&m);
 }
@@ -401,18 +454,16 @@ TEST(the_plan_matches_the_run)
 {
     small_model m;
     vt_plan plan;
-    static const float means[2] = {0}, stds[2] = {1, 1};
-    static const double latitudes[8] = {0};
     open_small(&m, (const char *const[]){NULL});
-    vt_trainer_data data = {.means = means, .stds = stds, .latitudes = latitudes, .steps = 10};
-    EXPECT_OK(vt_trainer_plan(m.config, &data, &plan));
-    size_t block = (size_t)vt_parameters_block_elements(m.trainer->parameters, VT_BLOCK_VALUES) * sizeof(float);
+    EXPECT_OK(vt_plan_make(m.config, &(vt_plan_options){0}, &plan));
+    size_t block =
+        (size_t)vt_parameters_block_elements(vt_trainer_parameters(m.trainer), VT_BLOCK_VALUES) * sizeof(float);
     EXPECT(plan.bytes[VT_MEMORY_PARAMETERS] == block && plan.bytes[VT_MEMORY_GRADIENTS] == block);
     EXPECT(plan.bytes[VT_MEMORY_OPTIMIZER] == 2 * block);
     train_steps(&m, 1);
     evaluate(&m);
-    EXPECT(m.trainer->arena.peak <= plan.arena_bytes && m.trainer->arena.peak > plan.arena_bytes / 2);
-    EXPECT(m.trainer->arena.used == 0);
+    EXPECT(vt_trainer_activation_bytes(m.trainer) <= plan.arena_bytes &&
+           vt_trainer_activation_bytes(m.trainer) > plan.arena_bytes / 2);
     /* FLOPs by hand: 24 tokens of batch 4 × 6; products of 2·rows·in·out, three times (forward, two gradients), but the
      * patch embedding's input has no gradient; attention 6 products of 2·batch·heads·tokens²·dim */
     double rows = 24, block_flops = 2 * rows * (4 * 16 * 16 + 2 * 16 * 64), ends = 2 * rows * 32 * 16;

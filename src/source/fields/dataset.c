@@ -305,6 +305,7 @@ static void take_source(vt_dataset *dataset)
     source->frame_bytes = (size_t)(vt_dataset_frame_channels(dataset) * rows * width) * sizeof(float);
     source->obstacle = dataset->obstacle;
     source->pieces_per_sample = options->history + 2;
+    source->crossing_samples = vt_dataset_crossing_samples(dataset);
 }
 
 vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result)

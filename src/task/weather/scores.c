@@ -1,4 +1,4 @@
-#include "forecast/scores.h"
+#include "task/weather/scores.h"
 
 #include <errno.h>
 #include <math.h>

@@ -6,8 +6,8 @@
  *                                                             doi:10.1029/2023MS004019
  * The first is also the validation's RMSE. Points that are missing (NaN) in one of a score's fields are left out of it,
  * with their weights; an initial time without a single point counts in no mean. */
-#ifndef VT_FORECAST_SCORES_H
-#define VT_FORECAST_SCORES_H
+#ifndef VT_TASK_WEATHER_SCORES_H
+#define VT_TASK_WEATHER_SCORES_H
 
 #include <stdint.h>
 

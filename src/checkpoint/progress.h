@@ -1,0 +1,32 @@
+/* How far a run has come: what a checkpoint keeps of it besides tensors. */
+#ifndef VT_CHECKPOINT_PROGRESS_H
+#define VT_CHECKPOINT_PROGRESS_H
+
+#include <stdint.h>
+
+/* Seconds of this rank's host: where the time of steps went. Waiting for other ranks is communication, wherever it
+ * happens. */
+typedef struct {
+    double forward, backward, communication, optimizer;
+} vt_step_times;
+
+/* Sums are over the steps of the current epoch. Where num_iters ended that epoch early and a longer run continued it,
+ * the steps before are not in the sums. */
+typedef struct {
+    int64_t step;          /* optimizer steps done */
+    int64_t epoch;         /* epochs done and validated, so the index of the current one, from 0 */
+    int64_t epoch_steps;   /* steps of the current epoch that are done: all of them if only its validation is missing */
+    int64_t epoch_samples; /* sum of their samples */
+    int64_t epoch_skipped; /* those of them without an update (on_nonfinite) */
+    int64_t skipped;       /* the same, of all steps */
+    int64_t skipped_in_row;
+    double epoch_loss; /* sum of the losses of the steps that made an update */
+    double epoch_seconds;
+    double epoch_waited; /* the part of them that was spent waiting for data */
+    vt_step_times epoch_times;
+    double validation_loss;  /* of the validation just made; NAN in the midst of an epoch */
+    double best_loss;        /* the smallest so far; INFINITY before the first */
+    double persistence_loss; /* of the first validation; NAN before it */
+} vt_run_progress;
+
+#endif

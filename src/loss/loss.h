@@ -1,0 +1,26 @@
+/* The loss of a prediction against its target: a number for each sample. Each loss is a row of VT_LOSSES in
+ * config/kinds.def and a file of this room. */
+#ifndef VT_LOSS_LOSS_H
+#define VT_LOSS_LOSS_H
+
+#include "config/config.h"
+#include "model/pass.h"
+
+/* Matrices [batch * rows, columns]: prediction and target, float32, laid out alike, of the rows that this rank has. All
+ * memory is the back end's. */
+typedef struct {
+    const char *name;
+    int64_t sums; /* float64 numbers that a sample's loss is made of, each a sum over the ranks that share the sample */
+    /* sums [batch, .sums] = this rank's part of them. */
+    void (*partials)(const vt_pass *pass, vt_matrix prediction, vt_matrix target, double *sums);
+    /* losses [batch], from the whole sums; also added to *total unless that is NULL. */
+    void (*finish)(const vt_pass *pass, const double *sums, float *losses, double *total);
+    /* dprediction = scale * *loss_scale * the loss's gradient; in the pass's type; may be the prediction itself. */
+    void (*backward)(const vt_pass *pass, vt_matrix prediction, vt_matrix target, const double *sums, float scale,
+                     const double *loss_scale, vt_matrix dprediction);
+} vt_loss_kind;
+
+/* The row of the table that the configuration names. */
+const vt_loss_kind *vt_loss_kind_of(const vt_config *config);
+
+#endif

@@ -1,0 +1,85 @@
+/* What is learnt, from which data. A task knows what the numbers of samples and predictions mean: it says how they are
+ * normalised, scores predictions, has a baseline that a model should beat, and chooses a picture. Each task is a row of
+ * VT_TASKS in config/kinds.def and a file of this room. */
+#ifndef VT_TASK_TASK_H
+#define VT_TASK_TASK_H
+
+#include "config/config.h"
+#include "data/source.h"
+#include "model/model.h"
+#include "task/evaluation.h"
+
+typedef struct vt_task_kind vt_task_kind;
+
+/* What the task's scores are called. */
+typedef struct {
+    const char *title;  /* of all of them: "RMSE by channel" */
+    const char *column; /* what their columns of epochs.csv begin with: "rmse" */
+    char *curve;        /* of the first one: "RMSE(u10m)/valid" */
+    int64_t count;
+    char **names; /* [count]: "t2m", or "2" of a channel without a name */
+} vt_score_names;
+
+/* What is to be said of an image of one field. */
+typedef struct {
+    char *title; /* "t2m (K), 2001-03-05 06:00 UTC" */
+    char *tag;   /* TensorBoard's name of it */
+    int64_t height, width;
+    const double *latitudes, *longitudes; /* degrees, [height] and [width]; NULL: not known */
+    bool is_signed;                       /* 0 separates two kinds of values, like the directions of a wind */
+} vt_picture;
+
+/* What normalises the fields of a tensor: value = (number - mean) * inverse_std. In the back end's memory. */
+typedef struct {
+    int64_t count; /* of fields */
+    float *mean, *inverse_std;
+} vt_normalisation;
+
+/* A kind's own struct begins with this one. */
+typedef struct {
+    const vt_task_kind *kind;
+    const vt_config *config;
+    vt_score_names scores;
+    const char *const *field_names; /* of the data, [field_count]; NULL: they have none. A checkpoint keeps them */
+    int64_t field_count;
+    vt_normalisation normalisation[2]; /* of input and target, after vt_task_kind.place */
+} vt_task;
+
+struct vt_task_kind {
+    const char *name;
+    /* Reads what the task must know of the data, which outlive it. Both NULL: nothing is known, so that numbers are
+     * taken for normalised ones. The error names the file. */
+    vt_status (*open)(const vt_config *config, const vt_source *training, const vt_source *validation, vt_task **task);
+    /* Also gives the back end's memory back. */
+    void (*close)(vt_task *task);
+    /* The log's lines about the data; and about which samples of the sets are used, where not all are. */
+    void (*log_data)(const vt_task *task);
+    void (*log_limits)(const vt_source *training, const vt_source *validation);
+    /* Takes memory on the back end for micro-batches of `batch` samples, of which this rank has the rows `rows`. Fails
+     * where the task can't do with this model's predictions. */
+    vt_status (*place)(vt_task *task, vt_backend *backend, const vt_model *model, vt_span rows, int64_t batch);
+    /* Collective over the ranks that share the samples. Adds a micro-batch to the sums: its losses [batch], which are
+     * given, and scores of the prediction; both matrices are normalised, and laid out as the model's output. A sample
+     * with nothing to compare is left out, and so is a score of it. */
+    void (*score)(vt_task *task, const vt_pass *pass, vt_matrix prediction, vt_matrix target, const float *losses,
+                  vt_scores_of *sums);
+    /* Does this configuration have a baseline? And what it predicts for a micro-batch, beside the model's output, on
+     * the arena. */
+    bool (*has_baseline)(const vt_config *config);
+    vt_matrix (*baseline)(const vt_task *task, const vt_pass *pass, const vt_model_tensor *tensors);
+    /* The field of the output that pictures show; -1: no pictures. */
+    int64_t (*pictured_field)(const vt_config *config);
+    /* Of the first sample of `batch`, whose target [height, width] is given in the units of the data. */
+    void (*describe_picture)(const vt_task *task, const vt_batch *batch, const float *target, vt_picture *picture);
+};
+
+/* The row of the table that the configuration names. */
+const vt_task_kind *vt_task_kind_of(const vt_config *config);
+
+/* By the configuration's kind, as vt_task_kind.open. */
+vt_status vt_task_open(const vt_config *config, const vt_source *training, const vt_source *validation, vt_task **task);
+void vt_task_close(vt_task **task);
+
+void vt_picture_close(vt_picture *picture);
+
+#endif

@@ -1,0 +1,342 @@
+#include "task/weather.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "source/fields/dataset.h"
+#include "source/fields/statistics.h"
+#include "task/weather/calendar.h"
+#include "task/weather/channels.h"
+#include "task/weather/scores.h"
+
+typedef struct {
+    vt_task task;
+    const char *const *channel_names; /* of the validation set, or NULL */
+    float *means, *stds;              /* [task.field_count] */
+    double *weights;                  /* [height], of rows: mean 1 */
+    double weight_sum;                /* of the weights of all points, as float32 numbers, in float64 */
+    vt_backend *backend;              /* NULL: not placed */
+    const vt_model *model;
+    float *row_weights;      /* of this rank's rows, on the back end */
+    double *channel_squares; /* [batch, n_out_channels, 2], on the back end */
+    double *host_squares;    /* the same on the host */
+} weather;
+
+static weather *weather_of(vt_task *task)
+{
+    return (weather *)task;
+}
+
+/* ---- what the data say ---- */
+
+/* The name of a channel, or NULL. */
+static const char *channel_name(const weather *w, int64_t channel)
+{
+    const char *name = w->channel_names != NULL ? w->channel_names[channel] : NULL;
+    return name != NULL && name[0] != '\0' ? name : NULL;
+}
+
+static void name_scores(weather *w)
+{
+    vt_score_names *scores = &w->task.scores;
+    const char *first = channel_name(w, 0);
+    /* the tag of the tutorials' dashboards for their data set, whose files have no names */
+    const bool is_wind = first == NULL || strcmp(first, "u10") == 0 || strcmp(first, "u10m") == 0;
+    *scores = (vt_score_names){.title = "RMSE by channel", .column = "rmse", .count = w->task.config->n_out_channels};
+    scores->curve = vt_text_format("RMSE(%s)/valid", is_wind ? "u10m" : first);
+    scores->names = vt_allocate((size_t)scores->count, sizeof *scores->names, "the scores' names");
+    for (int64_t c = 0; c < scores->count; c++) {
+        const char *name = channel_name(w, c);
+        scores->names[c] = name != NULL ? vt_text_copy(name) : vt_text_format("%lld", (long long)c);
+    }
+}
+
+/* w ∝ cos(latitude), scaled to mean 1 over all rows. */
+static void weigh_rows(weather *w, const double *latitudes)
+{
+    const int64_t height = w->task.config->img_size[0], width = w->task.config->img_size[1];
+    double sum = 0;
+    w->weight_sum = 0;
+    for (int64_t row = 0; row < height; row++)
+        sum += w->weights[row] = cos((latitudes != NULL ? latitudes[row] : 0) * M_PI / 180);
+    for (int64_t row = 0; row < height; row++) w->weights[row] = w->weights[row] * (double)height / sum;
+    for (int64_t row = 0; row < height; row++) w->weight_sum += (double)(float)w->weights[row] * (double)width;
+}
+
+static void weather_close(vt_task *task)
+{
+    weather *w = weather_of(task);
+    void *const placed[] = {w->row_weights, w->channel_squares};
+    for (size_t i = 0; w->backend != NULL && i < 2; i++) {
+        w->backend->release(w->backend, placed[i]);
+        w->backend->release(w->backend, task->normalisation[i].mean);
+        w->backend->release(w->backend, task->normalisation[i].inverse_std);
+    }
+    for (int64_t c = 0; c < task->scores.count; c++) free(task->scores.names[c]);
+    free(task->scores.names);
+    free(task->scores.curve);
+    free(w->means);
+    free(w->stds);
+    free(w->weights);
+    free(w->host_squares);
+    free(w);
+}
+
+static vt_status weather_open(const vt_config *config, const vt_source *training, const vt_source *validation,
+                              vt_task **result)
+{
+    vt_status status = VT_OK;
+    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
+    weather *w = vt_allocate(1, sizeof *w, "the task");
+    vt_task *task = &w->task;
+    task->kind = &vt_task_weather;
+    task->config = config;
+    task->field_count = in > out ? in : out;
+    const vt_dataset *fields = vt_dataset_of(training), *others = vt_dataset_of(validation);
+    if (fields != NULL) task->field_names = vt_dataset_channel_names(fields);
+    if (others != NULL) w->channel_names = vt_dataset_channel_names(others);
+    name_scores(w);
+    w->means = vt_allocate((size_t)task->field_count, sizeof *w->means, "the task");
+    w->stds = vt_allocate((size_t)task->field_count, sizeof *w->stds, "the task");
+    w->weights = vt_allocate((size_t)config->img_size[0], sizeof *w->weights, "the task");
+    for (int64_t c = 0; c < task->field_count; c++) w->stds[c] = 1;
+    weigh_rows(w, others != NULL ? vt_dataset_latitudes(others) : NULL);
+    if (fields != NULL && config->data_loader_config != VT_LOADER_SYNTHETIC)
+        VT_TRY(vt_statistics_read_pair(config->global_means_path, config->global_stds_path, task->field_count, w->means,
+                                       w->stds));
+    *result = task;
+done:
+    if (status != VT_OK) weather_close(task);
+    return status;
+}
+
+vt_task *vt_weather_open(const vt_config *config, const float *means, const float *stds, const double *latitudes)
+{
+    vt_task *task = NULL;
+    VT_ASSERT(weather_open(config, NULL, NULL, &task) == VT_OK);
+    weather *w = weather_of(task);
+    memcpy(w->means, means, (size_t)task->field_count * sizeof *means);
+    memcpy(w->stds, stds, (size_t)task->field_count * sizeof *stds);
+    weigh_rows(w, latitudes);
+    return task;
+}
+
+/* ---- the log ---- */
+
+/* " (u10 v10 t2m)", of many channels the first ones; "" where the files have no names. */
+static char *names_text(const char *const *names, int64_t channels)
+{
+    enum { SHOWN = 12 };
+    vt_text text = {0};
+    vt_text_append(&text, "%s", "");
+    for (int64_t c = 0; names != NULL && c < channels && c < SHOWN; c++)
+        vt_text_append(&text, "%s%s", c > 0 ? " " : " (", names[c][0] != '\0' ? names[c] : "-");
+    if (names != NULL) vt_text_append(&text, channels > SHOWN ? " ...)" : ")");
+    return text.characters;
+}
+
+static void log_fields(const vt_task *task)
+{
+    const vt_config *config = task->config;
+    const int64_t times = config->n_history + 1, in = vt_config_channels_a_time(config), out = config->n_out_channels;
+    if (config->data_loader_config == VT_LOADER_SYNTHETIC) {
+        vt_log_info("data: noise, %lld channels on %lld×%lld points", (long long)in, (long long)config->img_size[0],
+                    (long long)config->img_size[1]);
+        return;
+    }
+    char *names = names_text(task->field_names, task->field_count);
+    char *forecast = in != out ? vt_text_format("; %lld channels are forecast", (long long)out) : vt_text_copy("");
+    char *history = times > 1 ? vt_text_format("; the input holds %lld times", (long long)times) : vt_text_copy("");
+    vt_log_info("data: %s and %s: %lld channel%s%s on %lld×%lld points%s%s", config->train_data_path,
+                config->valid_data_path, (long long)in, in == 1 ? "" : "s", names, (long long)config->img_size[0],
+                (long long)config->img_size[1], forecast, history);
+    free(names);
+    free(forecast);
+    free(history);
+}
+
+static void log_limit(const vt_source *source, const char *option)
+{
+    const vt_dataset *fields = vt_dataset_of(source);
+    const int64_t used = source->sample_count, all = source->whole_count;
+    char from[VT_DATE_SIZE], to[VT_DATE_SIZE], dates[2 * VT_DATE_SIZE + 8] = "";
+    vt_date first, last;
+    if (used >= all) return;
+    if (fields != NULL && vt_dataset_date(fields, 0, &first) && vt_dataset_date(fields, used - 1, &last))
+        snprintf(dates, sizeof dates, ": %s to %s", vt_date_format(first, from), vt_date_format(last, to));
+    vt_log_info("%s: the first %lld of %lld samples in time order%s", option, (long long)used, (long long)all, dates);
+}
+
+/* The YAML file's channel counts are not used where `variables` names the channels. */
+static void weather_log_data(const vt_task *task)
+{
+    const vt_config *config = task->config;
+    const int64_t *replaced = config->replaced_channels;
+    log_fields(task);
+    if (replaced[0] != 0 || replaced[1] != 0)
+        vt_log_info("variables: its channels make n_in_channels %lld and n_out_channels %lld; the configuration's %lld "
+                    "and %lld are not used",
+                    (long long)config->n_in_channels, (long long)config->n_out_channels, (long long)replaced[0],
+                    (long long)replaced[1]);
+}
+
+static void weather_log_limits(const vt_source *training, const vt_source *validation)
+{
+    log_limit(training, "limit_nsamples");
+    log_limit(validation, "limit_nsamples_val");
+}
+
+/* ---- on the back end ---- */
+
+/* For `count` channels of a tensor; channel c of a stacked history is channel c % period of the data. */
+static vt_status place_normalisation(weather *w, int64_t count, int64_t period, vt_normalisation *placed)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = w->backend;
+    const size_t bytes = (size_t)count * sizeof(float);
+    void *memory[2] = {NULL, NULL};
+    float *host = vt_allocate(2 * (size_t)count, sizeof *host, "the task");
+    for (int64_t c = 0; c < count; c++) {
+        host[c] = w->means[c % period];
+        host[count + c] = (float)(1 / (double)w->stds[c % period]);
+    }
+    for (int i = 0; i < 2; i++) {
+        VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &memory[i]));
+        backend->copy_from_host(backend, memory[i], host + i * count, bytes);
+    }
+done:
+    *placed = (vt_normalisation){count, memory[0], memory[1]};
+    free(host);
+    return status;
+}
+
+static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_model *model, vt_span rows, int64_t batch)
+{
+    vt_status status = VT_OK;
+    weather *w = weather_of(task);
+    const int64_t in = task->config->n_in_channels, out = task->config->n_out_channels;
+    const size_t squares = 2 * (size_t)(batch * out), weights = (size_t)rows.count * sizeof(float);
+    void *memory = NULL;
+    float *host = vt_allocate((size_t)rows.count, sizeof *host, "the task");
+    w->backend = backend;
+    w->model = model;
+    for (int64_t row = 0; row < rows.count; row++) host[row] = (float)w->weights[rows.first + row];
+    VT_CHECK(model->kind->channel_squares != NULL, "task weather scores fields, but model %s predicts none",
+             model->kind->name);
+    VT_TRY(place_normalisation(w, in, vt_config_channels_a_time(task->config), &task->normalisation[VT_TENSOR_INPUT]));
+    VT_TRY(place_normalisation(w, out, out, &task->normalisation[VT_TENSOR_TARGET]));
+    VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, weights, &memory));
+    w->row_weights = memory;
+    backend->copy_from_host(backend, w->row_weights, host, weights);
+    VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, squares * sizeof(double), &memory));
+    w->channel_squares = memory;
+    w->host_squares = vt_allocate(squares, sizeof(double), "the task");
+done:
+    free(host);
+    return status;
+}
+
+/* ---- scores ---- */
+
+/* The weighted mean over a channel's points that are there, from the sums of channel_squares; false: there are none.
+ * The weights are those of float32, whose sum is not quite the number of points. */
+static bool mean_square(const weather *w, const double sums[2], double *mean)
+{
+    const int64_t *size = w->task.config->img_size;
+    const double points = (double)(size[0] * size[1]), there = w->weight_sum - sums[1];
+    *mean = sums[0] / (sums[1] == 0 ? points : there);
+    return there > 1e-12 * points; /* what rounding may leave of nothing */
+}
+
+static void weather_score(vt_task *task, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
+                          const float *losses, vt_scores_of *sums)
+{
+    weather *w = weather_of(task);
+    vt_backend *backend = pass->backend;
+    const int64_t channels = task->scores.count, count = 2 * pass->batch * channels;
+    double mean = 0;
+    w->model->kind->channel_squares(w->model, pass, prediction, target, w->row_weights, w->channel_squares);
+    vt_group_all_reduce(pass->parallel->tokens, VT_SUM_FLOAT64, w->channel_squares, count, NULL);
+    backend->copy_to_host(backend, w->host_squares, w->channel_squares, (size_t)count * sizeof(double));
+    for (int64_t i = 0; i < pass->batch; i++) {
+        bool any = false;
+        for (int64_t c = 0; c < channels; c++) {
+            if (!mean_square(w, w->host_squares + 2 * (i * channels + c), &mean)) continue;
+            sums->values[1 + c] += sqrt(mean);
+            sums->counts[1 + c] += 1;
+            any = true;
+        }
+        if (!any) continue;
+        sums->values[0] += (double)losses[i];
+        sums->counts[0] += 1;
+    }
+}
+
+/* Does the input hold all channels that are forecast? */
+static bool weather_has_baseline(const vt_config *config)
+{
+    return vt_config_channels_a_time(config) >= config->n_out_channels;
+}
+
+/* The newest time of the input comes first. */
+static vt_matrix weather_baseline(const vt_task *task, const vt_pass *pass, const vt_model_tensor *tensors)
+{
+    const vt_model *model = ((const weather *)task)->model;
+    const vt_normalisation *as = &task->normalisation[VT_TENSOR_TARGET];
+    const vt_model_tensor *input = &tensors[VT_TENSOR_INPUT];
+    const vt_model_tensor now = {input->values, input->channels, as->mean, as->inverse_std};
+    return model->kind->lay_out(model, pass, &now);
+}
+
+/* ---- pictures ---- */
+
+/* The third channel (t2m in the tutorials' data set), or the last one if there are fewer. */
+static int64_t weather_pictured_field(const vt_config *config)
+{
+    enum { T2M = 2 };
+    return config->n_out_channels > T2M ? T2M : config->n_out_channels - 1;
+}
+
+/* The date is the target's, where it is known. */
+static void weather_describe_picture(const vt_task *task, const vt_batch *batch, const float *target,
+                                     vt_picture *picture)
+{
+    const weather *w = (const weather *)task;
+    const vt_config *config = task->config;
+    const int64_t channel = weather_pictured_field(config);
+    const vt_dataset *dataset = batch->samples != NULL && batch->sample_count > 0 ? vt_dataset_of(batch->source) : NULL;
+    const char *known = channel_name(w, channel);
+    char text[VT_DATE_SIZE], date[VT_DATE_SIZE + 8] = "", buffer[32];
+    const char *name = vt_scores_channel_name(w->channel_names, channel, buffer);
+    const char *units = vt_variable_of(name).units;
+    vt_date input;
+    *picture = (vt_picture){.tag = vt_text_format("Visualization, %s", known != NULL ? known : "t2m"),
+                            .height = config->img_size[0],
+                            .width = config->img_size[1]};
+    picture->is_signed = vt_variable_is_signed(name, target, picture->height * picture->width);
+    if (dataset != NULL) {
+        picture->latitudes = vt_dataset_known_coordinate(dataset, false);
+        picture->longitudes = vt_dataset_known_coordinate(dataset, true);
+        const int64_t ahead = vt_dataset_minutes_a_time(dataset) * config->dt;
+        if (vt_dataset_date(dataset, batch->samples[0], &input))
+            snprintf(date, sizeof date, ", %s UTC", vt_date_format(vt_date_after(input, ahead), text));
+    }
+    picture->title = vt_text_format("%s (%s)%s", name, units[0] != '\0' ? units : "units of the data", date);
+}
+
+const vt_task_kind vt_task_weather = {.name = "weather",
+                                      .open = weather_open,
+                                      .close = weather_close,
+                                      .log_data = weather_log_data,
+                                      .log_limits = weather_log_limits,
+                                      .place = weather_place,
+                                      .score = weather_score,
+                                      .has_baseline = weather_has_baseline,
+                                      .baseline = weather_baseline,
+                                      .pictured_field = weather_pictured_field,
+                                      .describe_picture = weather_describe_picture};

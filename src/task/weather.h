@@ -1,0 +1,15 @@
+/* The task of forecasting the weather: fields on a grid, normalised channel by channel, scored by the RMSE of each
+ * channel with rows weighted by the cosine of their latitude. The baseline is persistence, the forecast that nothing
+ * changes. */
+#ifndef VT_TASK_WEATHER_H
+#define VT_TASK_WEATHER_H
+
+#include "task/task.h"
+
+extern const vt_task_kind vt_task_weather;
+
+/* Opens the task where no data sets are at hand: means and standard deviations of the data's channels, and the
+ * latitudes of the rows in degrees (NULL: all rows count alike). */
+vt_task *vt_weather_open(const vt_config *config, const float *means, const float *stds, const double *latitudes);
+
+#endif

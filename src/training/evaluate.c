@@ -1,0 +1,141 @@
+/* What step.h has besides training steps: losses and scores, forecasts, predictions. */
+#include "storage/unpack.h"
+#include "training/step.h"
+#include "training/trainer_inside.h"
+
+/* The losses and scores of a prediction for these samples. */
+static void add_scores(vt_trainer *trainer, vt_micro_batch *samples, vt_matrix prediction, vt_scores_of *sums)
+{
+    vt_backend *backend = trainer->backend;
+    const vt_pass *pass = &samples->pass;
+    vt_micro_batch_losses(trainer, samples, prediction, trainer->losses, NULL);
+    backend->copy_to_host(backend, trainer->host_losses, trainer->losses, (size_t)pass->batch * sizeof(float));
+    trainer->task->kind->score(trainer->task, pass, prediction, samples->target, trainer->host_losses, sums);
+}
+
+static void evaluate_micro_batch(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count,
+                                 vt_evaluation *evaluation)
+{
+    vt_task *task = trainer->task;
+    vt_micro_batch *samples = vt_micro_batch_take(trainer, batch, 0, first, count, false);
+    vt_micro_batch_predict(trainer, samples);
+    add_scores(trainer, samples, samples->prediction, &evaluation->model);
+    if (evaluation->has_baseline)
+        add_scores(trainer, samples, task->kind->baseline(task, &samples->pass, samples->tensors),
+                   &evaluation->baseline);
+    vt_micro_batch_release(samples);
+    evaluation->samples += (double)count;
+}
+
+/* After a loss that is not finite: samples with bad values are read once more, so that the error names the place. */
+static vt_status check_batch(const vt_trainer *trainer, const vt_batch *batch)
+{
+    vt_status status = VT_OK;
+    for (int64_t i = 0; i < batch->sample_count && batch->source != NULL; i++) {
+        bool finite = true;
+        for (int t = 0; t < trainer->tensor_count; t++) {
+            const vt_tensor_spec *spec = &trainer->specs[t];
+            const float *values = vt_batch_tensor(batch, trainer->specs, t, i);
+            if (values != NULL && spec->type == VT_TENSOR_FLOAT32)
+                finite = finite && vt_all_finite(values, vt_tensor_values(spec));
+        }
+        if (!finite) VT_TRY(vt_source_check(batch->source, batch->samples[i]));
+    }
+done:
+    return status;
+}
+
+/* Asks for all parameters: other ranks need this one's part of them. */
+static void visit(const vt_trainer *trainer)
+{
+    vt_model_visit(trainer->model, trainer->in_flight[0].saved);
+}
+
+vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, vt_evaluation *evaluation)
+{
+    vt_status status = VT_OK;
+    const int64_t micro = vt_trainer_micro_batch(trainer->config), parts = trainer->config->data_parallel;
+    const int64_t most = (batch->global_count + parts - 1) / parts; /* samples of a rank */
+    const vt_batch here = vt_batch_upload(trainer, batch);
+    trainer->record_anew = vt_world_ranks(trainer->world) > 1;
+    for (int64_t first = 0; first < most; first += micro) {
+        const int64_t left = batch->sample_count - first, count = left < micro ? left : micro;
+        if (count > 0)
+            evaluate_micro_batch(trainer, &here, first, count, evaluation);
+        else
+            visit(trainer);
+    }
+    VT_TRY(trainer->backend->check(trainer->backend));
+    if (!isfinite(evaluation->model.values[0])) VT_TRY(check_batch(trainer, batch));
+done:
+    return status;
+}
+
+void vt_step_evaluation_open(const vt_trainer *trainer, bool with_baseline, vt_evaluation *evaluation)
+{
+    const vt_task *task = trainer->task;
+    vt_evaluation_open(task->scores.count, with_baseline && task->kind->has_baseline(task->config), evaluation);
+}
+
+void vt_step_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluation)
+{
+    vt_evaluation_finish(trainer->world, vt_trainer_counts_in_sums(trainer), evaluation);
+}
+
+/* Whole fields in the units of the data, of a prediction or of what has its rows and columns. */
+static vt_matrix restore(const vt_trainer *trainer, const vt_micro_batch *samples, vt_matrix rows)
+{
+    const vt_normalisation *as = &trainer->task->normalisation[VT_TENSOR_TARGET];
+    return trainer->model->kind->restore(trainer->model, &samples->pass, rows, as->mean, as->inverse_std);
+}
+
+vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t field, float *prediction, float *target)
+{
+    vt_backend *backend = trainer->backend;
+    if (batch->first_in_batch > 0 || batch->sample_count == 0) { /* the sample is another rank's */
+        visit(trainer);
+        return VT_OK;
+    }
+    vt_batch first = *batch;
+    first.sample_count = 1;
+    const vt_batch here = vt_batch_upload(trainer, &first);
+    vt_micro_batch *samples = vt_micro_batch_take(trainer, &here, 0, 0, 1, false);
+    vt_micro_batch_predict(trainer, samples);
+    const vt_matrix rows[2] = {samples->prediction, samples->target};
+    float *const fields[2] = {prediction, target};
+    for (int i = 0; i < 2; i++) {
+        const size_t mark = samples->arena.used;
+        vt_matrix whole = restore(trainer, samples, rows[i]);
+        backend->copy_to_host(backend, fields[i], whole.data + field * whole.stride,
+                              (size_t)whole.columns * sizeof(float));
+        vt_arena_pop(&samples->arena, mark);
+    }
+    vt_micro_batch_release(samples);
+    return backend->check(backend);
+}
+
+vt_status vt_step_predict(vt_trainer *trainer, const float *input, int64_t count, float *fields)
+{
+    vt_backend *backend = trainer->backend;
+    const vt_batch batch = {.sample_count = count, .global_count = count, .tensors = {input}};
+    const vt_batch here = vt_batch_upload(trainer, &batch);
+    vt_micro_batch *samples = vt_micro_batch_take(trainer, &here, 0, 0, count, false);
+    vt_matrix prediction =
+        vt_model_forward(trainer->model, &samples->pass, samples->tensors, (vt_matrix){0}, samples->saved);
+    vt_matrix whole = restore(trainer, samples, prediction);
+    backend->copy_to_host(backend, fields, whole.data, (size_t)(whole.rows * whole.columns) * sizeof(float));
+    vt_micro_batch_release(samples);
+    return backend->check(backend);
+}
+
+vt_status vt_step_keep_batch(vt_trainer *trainer, const vt_batch *batch)
+{
+    vt_backend *backend = trainer->backend;
+    for (int i = 0; i < trainer->tensor_count && !backend->shares_host_memory; i++) {
+        const size_t bytes = (size_t)batch->sample_count * vt_tensor_bytes(&trainer->specs[i]);
+        backend->copy_from_host(backend, trainer->batch[i], batch->tensors[i], bytes);
+        backend->release(backend, trainer->staged[i]);
+        trainer->staged[i] = NULL;
+    }
+    return backend->check(backend);
+}

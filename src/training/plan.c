@@ -1,0 +1,175 @@
+#include "training/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "training/reader.h"
+#include "training/step.h"
+#include "training/trainer_inside.h"
+
+/* The readers' rings: the batches ahead and the one in use, for training and for validation. */
+static size_t ring_bytes(const vt_trainer *trainer)
+{
+    const vt_config *config = trainer->config;
+    const int64_t batches = config->prefetch + 1 + VT_VALIDATION_PREFETCH + 1;
+    size_t sample = 0;
+    for (int i = 0; i < trainer->tensor_count; i++) sample += vt_tensor_bytes(&trainer->specs[i]);
+    return (size_t)(batches * (config->global_batch_size / config->data_parallel)) * sample;
+}
+
+/* Notes the work done so far. */
+static void note_work(const vt_world *world, const vt_backend *dry, vt_plan *plan)
+{
+    plan->step = *vt_backend_dry_count(dry);
+    const int *node_of = vt_world_node_of(world);
+    VT_ASSERT(vt_world_group_count(world) <= VT_PLAN_GROUPS);
+    plan->group_count = vt_world_group_count(world);
+    for (int i = 0; i < vt_world_group_count(world); i++) {
+        const vt_group *group = vt_world_group_at(world, i);
+        vt_plan_group *noted = &plan->groups[i];
+        *noted = (vt_plan_group){.size = group->size, .volume = group->volume};
+        memcpy(noted->name, group->name, sizeof noted->name);
+        for (int j = 0; j < group->size; j++)
+            noted->in_node += node_of[group->members[j]] == node_of[vt_world_rank(world)];
+    }
+}
+
+/* plan += times (more - plan - (plan - before)): from `plan` to `more` there was one micro-batch more than from
+ * `before` to `plan`. Sizes and groups are met in the same order. */
+static void add_micro_batches(vt_plan *plan, const vt_plan *before, const vt_plan *more, int64_t times)
+{
+    const vt_dry_count *a = &before->step, *c = &more->step;
+    vt_dry_count *b = &plan->step;
+    double factor = (double)times;
+    for (int i = 0; i < b->product_count; i++)
+        b->products[i].calls += times * (c->products[i].calls - 2 * b->products[i].calls + a->products[i].calls);
+    for (int i = 0; i < VT_WORK_COUNT; i++) b->moved[i] += factor * (c->moved[i] - 2 * b->moved[i] + a->moved[i]);
+    b->flops += factor * (c->flops - 2 * b->flops + a->flops);
+    b->attention_flops += factor * (c->attention_flops - 2 * b->attention_flops + a->attention_flops);
+    b->operations += times * (c->operations - 2 * b->operations + a->operations);
+    for (int i = 0; i < plan->group_count; i++) {
+        const vt_volume *first = &before->groups[i].volume, *last = &more->groups[i].volume;
+        vt_volume *volume = &plan->groups[i].volume;
+        volume->operations += times * (last->operations - 2 * volume->operations + first->operations);
+        volume->bytes += factor * (last->bytes - 2 * volume->bytes + first->bytes);
+        volume->padding += factor * (last->padding - 2 * volume->padding + first->padding);
+    }
+}
+
+static vt_status plan_step(vt_trainer *trainer, vt_config *config, int64_t micro_batches, vt_plan *plan)
+{
+    vt_status status = VT_OK;
+    vt_step_figures figures;
+    int64_t samples = micro_batches * vt_trainer_micro_batch(config);
+    vt_batch batch = {.sample_count = samples, .global_count = samples * config->data_parallel};
+    config->grad_accumulation = micro_batches;
+    config->global_batch_size = batch.global_count;
+    VT_TRY(vt_step_train(trainer, &batch, &figures));
+    note_work(trainer->world, trainer->backend, plan);
+done:
+    return status;
+}
+
+/* A step of many micro-batches is extrapolated from steps of 2 and 3 micro-batches. `config` is the trainer's own. */
+static vt_status plan_work(vt_trainer *trainer, vt_config *config, vt_plan *plan)
+{
+    enum { FEW = 5 };
+    vt_status status = VT_OK;
+    const int64_t micro_batches = config->grad_accumulation, batch = config->global_batch_size;
+    vt_plan *noted = vt_allocate(2, sizeof *noted, "the plan of a step");
+    note_work(trainer->world, trainer->backend, &noted[0]);
+    VT_TRY(plan_step(trainer, config, micro_batches <= FEW ? micro_batches : 2, plan));
+    if (micro_batches > FEW) {
+        VT_TRY(plan_step(trainer, config, 3, &noted[1]));
+        add_micro_batches(plan, &noted[0], &noted[1], micro_batches - 2);
+    }
+    config->grad_accumulation = micro_batches;
+    config->global_batch_size = batch;
+    plan->step_flops = plan->step.flops;
+    for (int i = 0; i < plan->group_count; i++) {
+        vt_volume *sum = &plan->communication[vt_traffic_of(vt_world_group_at(trainer->world, i))];
+        sum->operations += plan->groups[i].volume.operations - noted[0].groups[i].volume.operations;
+        sum->bytes += plan->groups[i].volume.bytes - noted[0].groups[i].volume.bytes;
+        sum->padding += plan->groups[i].volume.padding - noted[0].groups[i].volume.padding;
+    }
+done:
+    free(noted);
+    return status;
+}
+
+vt_plan_options vt_plan_options_of(const vt_world *world, const vt_backend *backend)
+{
+    return (vt_plan_options){vt_world_rank(world), vt_world_node_of(world),
+                             backend != NULL && !backend->shares_host_memory, NULL};
+}
+
+vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, vt_plan *plan)
+{
+    vt_status status = VT_OK;
+    vt_world *world = NULL;
+    vt_backend *dry = NULL;
+    vt_trainer *trainer = NULL;
+    vt_task *task = NULL;
+    vt_evaluation evaluation = {0};
+    vt_config own = *config; /* its strings stay the configuration's */
+    int64_t plane = config->img_size[0] * config->img_size[1];
+    float *fields = vt_allocate(2 * (size_t)plane, sizeof *fields, "the plan");
+    memset(plan->communication, 0, sizeof plan->communication);
+    int64_t micro = vt_trainer_micro_batch(config);
+    vt_batch batch = {.sample_count = micro, .global_count = micro * config->data_parallel};
+    VT_TRY(vt_backend_open_dry(&dry));
+    dry->shares_host_memory = !options->device_memory;
+    VT_TRY(vt_world_open_dry(config, options->rank, (int)config->ranks, options->node_of, &world));
+    VT_TRY(vt_task_open(config, NULL, NULL, &task));
+    const vt_trainer_options built = {.world = world, .task = task, .steps = 1, .schedule = options->schedule};
+    VT_TRY(vt_trainer_build(&own, &built, dry, SIZE_MAX, &trainer));
+    VT_TRY(plan_work(trainer, &own, plan));
+    vt_step_evaluation_open(trainer, true, &evaluation);
+    VT_TRY(vt_step_evaluate(trainer, &batch, &evaluation));
+    VT_TRY(vt_step_forecast(trainer, &batch, 0, fields, fields + plane));
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) plan->bytes[i] = vt_backend_dry_count(dry)->bytes[i];
+    plan->arena_bytes = vt_trainer_activation_bytes(trainer);
+    plan->message_bytes =
+        options->device_memory ? 0 : vt_world_engine(world)->most_copies + vt_world_engine(world)->hole;
+    plan->bytes[VT_MEMORY_ACTIVATIONS] += (size_t)trainer->most_in_flight * plan->arena_bytes;
+    plan->ring_bytes = ring_bytes(trainer);
+    if (!options->device_memory) plan->bytes[VT_MEMORY_DATA] += plan->ring_bytes;
+done:
+    free(fields);
+    vt_evaluation_close(&evaluation);
+    vt_trainer_close(&trainer);
+    vt_task_close(&task);
+    vt_world_close(&world, false);
+    vt_backend_close(&dry);
+    return status;
+}
+
+double vt_plan_bytes(const vt_plan *plan, vt_memory_category category)
+{
+    return (double)plan->bytes[category] + (category == VT_MEMORY_WORKSPACE ? (double)plan->message_bytes : 0);
+}
+
+double vt_plan_total(const vt_plan *plan)
+{
+    double total = 0;
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) total += vt_plan_bytes(plan, (vt_memory_category)i);
+    return total;
+}
+
+void vt_plan_describe(const vt_plan *plan, char *buffer, size_t size)
+{
+    static const char *const names[VT_MEMORY_CATEGORY_COUNT] = {"parameters",  "gradients", "optimizer",
+                                                                "activations", "data",      "workspace"};
+    char number[VT_NUMBER_SIZE];
+    size_t used = 0;
+    buffer[0] = '\0';
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT && used < size; i++) {
+        const double bytes = vt_plan_bytes(plan, (vt_memory_category)i);
+        if (bytes == 0) continue;
+        used += (size_t)snprintf(buffer + used, size - used, "%s%s %s", used > 0 ? ", " : "", names[i],
+                                 vt_text_bytes(bytes, number));
+    }
+}

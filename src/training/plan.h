@@ -1,0 +1,51 @@
+/* What a run will need, learnt from the same step over the dry back end and the dry engine: nothing is taken, and
+ * nothing of the data has to be known. */
+#ifndef VT_TRAINING_PLAN_H
+#define VT_TRAINING_PLAN_H
+
+#include "parallel/communication.h"
+#include "training/trainer.h"
+
+/* What a group of ranks hands on in one optimizer step. */
+typedef struct {
+    char name[64];
+    int size, in_node; /* members (1: it sends nothing), and those on this rank's node, itself included */
+    vt_volume volume;
+} vt_plan_group;
+
+/* Of one rank: bytes by category, and the work and messages of one optimizer step. The category of data has the batches
+ * that the readers keep ready. */
+enum { VT_PLAN_GROUPS = 16 };
+typedef struct {
+    size_t bytes[VT_MEMORY_CATEGORY_COUNT];
+    size_t arena_bytes;   /* the part of the activations that is the arena of one micro-batch in flight */
+    size_t ring_bytes;    /* the part of the data that is the readers', in the host's memory */
+    size_t message_bytes; /* not among `bytes`: MPI's own copies of sums over ranks, and a hole of theirs; 0 on a GPU */
+    double step_flops;
+    vt_volume communication[VT_TRAFFIC_COUNT]; /* of one optimizer step */
+    vt_dry_count step;                         /* its `bytes` are those after the step, without arena and readers */
+    vt_plan_group groups[VT_PLAN_GROUPS];
+    int group_count;
+} vt_plan;
+
+/* Which rank is planned, and where it runs. */
+typedef struct {
+    int rank;
+    const int *node_of;         /* [config->ranks]: the node that each rank runs on, 0, 1, …; NULL: all run on one */
+    bool device_memory;         /* the back end has memory of its own */
+    vt_step_schedule *schedule; /* NULL: vt_schedule_in_turn */
+} vt_plan_options;
+
+/* This rank of a run; backend NULL: in the host's memory. */
+vt_plan_options vt_plan_options_of(const vt_world *world, const vt_backend *backend);
+
+vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, vt_plan *plan);
+
+/* Bytes of a category, where MPI's own copies count as workspace; and of all categories together. */
+double vt_plan_bytes(const vt_plan *plan, vt_memory_category category);
+double vt_plan_total(const vt_plan *plan);
+
+/* "parameters 1.85 MB, gradients 1.85 MB, …": what is not 0. */
+void vt_plan_describe(const vt_plan *plan, char *buffer, size_t size);
+
+#endif

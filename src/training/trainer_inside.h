@@ -1,0 +1,94 @@
+/* The inside of a trainer: for trainer.c, step.c and plan.c alone. */
+#ifndef VT_TRAINING_TRAINER_INSIDE_H
+#define VT_TRAINING_TRAINER_INSIDE_H
+
+#include "loss/loss.h"
+#include "optimizer/schedule.h"
+#include "training/trainer.h"
+
+/* A step that was started, until its figures are taken. */
+typedef struct {
+    vt_step_state *state; /* as the step left it; both in host memory that the device reaches */
+    float *losses;        /* [samples of this rank's part of a batch] */
+    int64_t *samples;     /* of the data set, likewise; -1: not known */
+    vt_source *source;    /* NULL: not known */
+    int64_t index, sample_count, global_count;
+    double learning_rate;
+} vt_started_step;
+
+/* A micro-batch in flight: between its forward and the end of its backward. */
+typedef struct {
+    int64_t index; /* of the step's micro-batches; -1: none is here */
+    vt_pass pass;
+    vt_model_tensor tensors[2]; /* input and target */
+    vt_arena arena;             /* of its activations */
+    vt_saved *saved;            /* that the model keeps for backward */
+    double *loss_sums;          /* [samples, loss->sums], which the loss keeps for backward */
+    vt_matrix prediction, target;
+} vt_micro_batch;
+
+struct vt_trainer {
+    const vt_config *config;
+    vt_backend *backend;
+    vt_world *world;
+    vt_world *own_world; /* the same, when it is to be closed with the trainer */
+    vt_parallel *parallel;
+    vt_parameters *parameters;
+    vt_model *model;
+    const vt_loss_kind *loss;
+    vt_task *task;
+    vt_task *own_task; /* the same, when it is to be closed with the trainer */
+    vt_gradient_sync *sync;
+    vt_optimizer *optimizer;
+    vt_schedule rates; /* of learning */
+    vt_step_schedule *schedule;
+    vt_micro_batch *in_flight; /* [most_in_flight]; outside of training steps the first one serves */
+    int64_t most_in_flight;
+    int tensor_count;
+    vt_tensor_spec specs[VT_BATCH_TENSORS];  /* of this rank's part of a sample */
+    int64_t steps_started;                   /* of the whole run */
+    int64_t step_of_epoch;                   /* the next step's index, as a profile names it */
+    vt_started_step started[VT_STEPS_AHEAD]; /* a ring */
+    int64_t pending;                         /* of them, whose figures are still to be taken */
+    int64_t steps_here;                      /* started since the trainer was opened: the first ones aren't recorded */
+    int64_t steps_replayed;                  /* of them, from a recording */
+    /* The step is to be recorded again, on all ranks at once: what came between its steps may have cost one of them
+     * its recording, and NCCL lets the ranks talk while they record. */
+    bool record_anew;
+    bool measured; /* the next step's parts are waited for and timed */
+    vt_step_times times;
+    double part_begin, part_waited;   /* when the current part of the step began, and what had been waited until then */
+    void *batch[VT_BATCH_TENSORS];    /* where a back end with memory of its own keeps a batch; else NULL */
+    void *staged[VT_BATCH_TENSORS];   /* the next one, on its way */
+    const vt_device_cache *caches[2]; /* sets in the device's memory, of which batches may be; or NULL */
+    float *losses;                    /* of a rank's part of a batch */
+    float *host_losses;               /* of a micro-batch */
+};
+
+/* Collective. As vt_trainer_open, but world and task must be given, and the parameters have no values yet. arena_bytes:
+ * for the activations of one micro-batch; SIZE_MAX, over the dry back end: any number. */
+vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *options, vt_backend *backend,
+                           size_t arena_bytes, vt_trainer **trainer);
+
+/* All ranks that share samples have the same losses and scores of them. Is this rank the one that counts in sums? */
+bool vt_trainer_counts_in_sums(const vt_trainer *trainer);
+
+/* The batch in memory that the back end can read; the loader may reuse its own. */
+vt_batch vt_batch_upload(vt_trainer *trainer, const vt_batch *batch);
+
+/* Samples first … first + count - 1 of this rank's part of a batch, as micro-batch `index`, which is then in flight
+ * until it is released; what it pushed on its arena goes with it. */
+vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, int64_t index, int64_t first,
+                                    int64_t count, bool training);
+vt_micro_batch *vt_micro_batch_in_flight(vt_trainer *trainer, int64_t index);
+void vt_micro_batch_release(vt_micro_batch *samples);
+
+/* Makes the prediction, and lays out the target in its rows and columns. */
+void vt_micro_batch_predict(const vt_trainer *trainer, vt_micro_batch *samples);
+
+/* losses [samples] of a prediction, over all tokens of each sample, also added to *total unless that is NULL. What they
+ * were made of stays for the loss's backward. */
+void vt_micro_batch_losses(const vt_trainer *trainer, vt_micro_batch *samples, vt_matrix prediction, float *losses,
+                           double *total);
+
+#endif
