@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "source/fields/statistics.h"
+#include "source/sources.h"
 #include "storage/tensor_file.h"
 #include "task/weather.h"
 #include "training/budget.h"
@@ -71,6 +72,9 @@ vt_status vt_forecaster_configure(const char *checkpoint, int flag_count, char *
     VT_CHECK((*config)->tensor_parallel == 1 && (*config)->context_parallel == 1 && (*config)->zero_stage == 0,
              "a forecast needs the whole model on each rank, whatever it was trained on: leave tensor_parallel and "
              "context_parallel at 1 and zero_stage at 0; more ranks then share out the initial times");
+    VT_CHECK(strcmp(vt_source_kind_of(*config)->name, "fields") == 0,
+             "%s: its model was trained on source %s, but only fields in files can be forecast", checkpoint,
+             vt_source_kind_of(*config)->name);
     static const char *const of_task[] = {"lat_range", "lon_range", "n_history", "dt", NULL};
     const char *const *const fixed[] = {vt_model_kind_of(*config)->identity, of_task};
     for (int i = 0; i < 2; i++)

@@ -16,6 +16,7 @@
 
 typedef struct {
     vt_task task;
+    const vt_source *training;        /* or NULL */
     const char *const *channel_names; /* of the validation set, or NULL */
     float *means, *stds;              /* [task.field_count] */
     double *weights;                  /* [height], of rows: mean 1 */
@@ -94,6 +95,7 @@ static vt_status weather_open(const vt_config *config, const vt_source *training
     const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
     weather *w = vt_allocate(1, sizeof *w, "the task");
     vt_task *task = &w->task;
+    w->training = training;
     task->kind = &vt_task_weather;
     task->config = config;
     task->field_count = in > out ? in : out;
@@ -147,6 +149,11 @@ static void log_fields(const vt_task *task)
     if (config->data_loader_config == VT_LOADER_SYNTHETIC) {
         vt_log_info("data: noise, %lld channels on %lld×%lld points", (long long)in, (long long)config->img_size[0],
                     (long long)config->img_size[1]);
+        return;
+    }
+    if (vt_dataset_of(((const weather *)task)->training) == NULL) {
+        vt_log_info("data: source %s, %lld channels on %lld×%lld points", ((const weather *)task)->training->kind->name,
+                    (long long)in, (long long)config->img_size[0], (long long)config->img_size[1]);
         return;
     }
     char *names = names_text(task->field_names, task->field_count);

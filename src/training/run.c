@@ -59,7 +59,7 @@ static vt_status open_data(run_state *run)
     int64_t samples = run->training->sample_count;
     VT_CHECK(samples >= config->global_batch_size,
              "%s has %lld training samples, fewer than one batch (global_batch_size %lld); use a smaller batch",
-             config->train_data_path, (long long)samples, (long long)config->global_batch_size);
+             run->training->path, (long long)samples, (long long)config->global_batch_size);
     run->length = vt_loop_length_of(config, samples, &vt_run_progress_start);
 done:
     return status;
