@@ -20,7 +20,7 @@ struct vt_source {
     vt_set set;
     const char *option_name, *path; /* for messages: the option that names the set ("train_data_path"), and its value */
     int64_t sample_count;
-    int64_t whole_count; /* the same without limit_nsamples */
+    int64_t whole_count;      /* the same without limit_nsamples */
     int64_t crossing_samples; /* that lie in two files or more */
     int tensor_count;
     vt_tensor_spec specs[VT_BATCH_TENSORS];

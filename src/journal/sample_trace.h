@@ -8,7 +8,8 @@
 
 typedef struct vt_sample_trace vt_sample_trace;
 
-/* Of a run that continues, rows of steps up to `steps` stay. NULL on ranks that share their samples with a lower rank. */
+/* Of a run that continues, rows of steps up to `steps` stay. NULL on ranks that share their samples with a lower rank.
+ */
 vt_status vt_sample_trace_open(const vt_world *world, const char *run_directory, int64_t steps,
                                vt_sample_trace **trace);
 

@@ -24,7 +24,8 @@ static vt_status parse_order(const char *text, vt_axis order[VT_AXIS_COUNT])
         size_t length = strcspn(name, "-");
         vt_axis axis = find_axis(name, length);
         VT_CHECK(length != 2 || strncmp(name, "pp", 2) != 0,
-                 "parallel_order '%.40s': pp, splitting the blocks over ranks, is not supported yet; leave it out", text);
+                 "parallel_order '%.40s': pp, splitting the blocks over ranks, is not supported yet; leave it out",
+                 text);
         VT_CHECK(axis < VT_AXIS_COUNT,
                  "parallel_order '%.40s': '%.*s' is no axis; expected tp, cp and dp joined by "
                  "'-', as in tp-cp-dp",

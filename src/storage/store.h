@@ -49,7 +49,7 @@ typedef struct {
  */
 struct vt_store_kind {
     const char *name;
-    bool (*takes)(const char *path); /* is it one? NULL: it is what no other kind takes */
+    bool (*takes)(const char *path); /* does the path name one? Not asked of the table's first row */
 
     vt_status (*open)(const char *path, vt_store **store);
     void (*close)(vt_store *store);

@@ -9,9 +9,9 @@ static const vt_store_kind *const kinds[] = {VT_STORES(ROW)};
 
 vt_status vt_store_open(const char *path, vt_store **store)
 {
-    const vt_store_kind *taker = NULL;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (kinds[i]->takes != NULL ? kinds[i]->takes(path) : taker == NULL) taker = kinds[i];
+    const vt_store_kind *taker = kinds[0]; /* the first row takes what no other row takes */
+    for (size_t i = 1; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (kinds[i]->takes(path)) taker = kinds[i];
     return taker->open(path, store);
 }
 

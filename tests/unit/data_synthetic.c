@@ -345,8 +345,7 @@ TEST(nothing_is_lost)
     set.force = true;
     EXPECT_OK(vt_synthetic_set_write(&set));
     EXPECT(rename(test_path("set/train/2001.h5"), test_path("set/train/1999.h5")) == 0);
-    EXPECT_ERROR(vt_synthetic_set_write(&set),
-                 "set/train/1999.h5 exists already and isn't among the files to be made");
+    EXPECT_ERROR(vt_synthetic_set_write(&set), "set/train/1999.h5 exists already and isn't among the files to be made");
     EXPECT(access(test_path("set/train/2001.h5"), F_OK) != 0);
     set.force = false;
     EXPECT(unlink(test_path("set/train/1999.h5")) == 0 && unlink(test_path("set/valid/2002.h5")) == 0);

@@ -94,7 +94,8 @@ TEST(layouts_that_are_refused)
     EXPECT_ERROR(make(&layout, 8, "1", "3", "tp-cp-dp"), "use context_parallel 2 or 4, or start 6 or 12 ranks");
     EXPECT_ERROR(make(&layout, 1, "2", "2", "tp-cp-dp"), "= 4 does not divide the 1 rank of this run; use "
                                                          "tensor_parallel 1 and context_parallel 1, or start 4 ranks");
-    EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp-pp-dp"), "pp, splitting the blocks over ranks, is not supported yet");
+    EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp-pp-dp"),
+                 "pp, splitting the blocks over ranks, is not supported yet");
     EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp"), "lacks dp; expected tp, cp and dp, each once");
     EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp-tp"), "names tp twice");
     EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp-dp-"), "'' is no axis");
