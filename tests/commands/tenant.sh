@@ -8,9 +8,8 @@ test_models_of_the_table() {
     refuted sh -c "'$VITRAIN' options | grep -q two_linear"
 }
 
-# The model and the source of the tests, through the whole program: two rows and two files.
-test_trains_with_the_rows_of_the_tests() {
-    local flags="--yaml_config=own.yaml --config=own --expdir=runs" run=runs/own/1CPU/00
+# A configuration of the tests' model and source.
+write_own() {
     cat >own.yaml <<EOF
 own:
   model: two_linear
@@ -24,6 +23,12 @@ own:
   lr: 1e-2
   lr_schedule: none
 EOF
+}
+
+# The model and the source of the tests, through the whole program: two rows and two files.
+test_trains_with_the_rows_of_the_tests() {
+    local flags="--yaml_config=own.yaml --config=own --expdir=runs" run=runs/own/1CPU/00
+    write_own
     "$TENANT" plan $flags --ranks=1 --hardware="$TOP/config/hardware.yaml:a100-40" >planned
     grep -q "configuration own on 1 rank" planned
     "$TENANT" $flags --num_epochs=12 >printed
@@ -39,4 +44,20 @@ EOF
     cmp <(loss val resumed 2) <(loss val whole 14)
     fails 1 "$TENANT" evaluate --checkpoint=$run/checkpoints/best
     says_once "trained on source numbers, but only fields in files can be forecast"
+}
+
+# A loss and an optimizer of the tests: a row each, and their functions in one file.
+test_loss_and_optimizer_of_the_tests() {
+    local flags="--yaml_config=own.yaml --config=own --expdir=runs --num_epochs=2"
+    write_own
+    for loss in relative_l2 twice_relative_l2; do "$TENANT" $flags --loss=$loss --run_num=$loss >/dev/null; done
+    first() { sed -n 2p runs/own/1CPU/$1/metrics.csv | cut -d, -f3; }
+    awk -v one="$(first relative_l2)" -v two="$(first twice_relative_l2)" \
+        'BEGIN { exit !(one > 0 && two > 1.999999 * one && two < 2.000001 * one) }'
+    "$TENANT" $flags --optimizer=descent --lr=0.3 --run_num=descent >printed
+    grep -q "optimizer: descent" printed
+    "$TENANT" inspect runs/own/1CPU/descent/checkpoints/best >inspected
+    grep -q "optimizer: descent after 16 steps, 0 moments" inspected
+    cut -d, -f3 runs/own/1CPU/descent/metrics.csv | tail -n +2 | awk '{ sum[NR > 8] += $1 } END { exit !(sum[1] < sum[0]) }'
+    "$TENANT" $flags --optimizer=descent --lr=0.3 --run_num=descent --num_epochs=3 --resume >/dev/null
 }

@@ -1,0 +1,50 @@
+/* A loss and an optimizer that the product doesn't have: the rows twice_relative_l2 and descent of the tests' own
+ * tables. They compute in the host's memory, which is the CPU back end's. */
+#include <string.h>
+
+#include "loss/loss.h"
+#include "optimizer/kinds.h"
+
+extern const vt_loss_kind vt_loss_relative_l2;
+
+/* The dry back end has no memory. */
+static bool is_dry(const vt_backend *backend)
+{
+    return strcmp(backend->name, "dry") == 0;
+}
+
+static void partials(const vt_pass *pass, vt_matrix prediction, vt_matrix target, double *sums)
+{
+    vt_loss_relative_l2.partials(pass, prediction, target, sums);
+}
+
+static void finish(const vt_pass *pass, const double *sums, float *losses, double *total)
+{
+    vt_loss_relative_l2.finish(pass, sums, losses, total);
+    for (int64_t i = 0; i < pass->batch && !is_dry(pass->backend); i++) {
+        if (total != NULL) *total += (double)losses[i];
+        losses[i] *= 2;
+    }
+}
+
+static void backward(const vt_pass *pass, vt_matrix prediction, vt_matrix target, const double *sums, float scale,
+                     const double *loss_scale, vt_matrix dprediction)
+{
+    vt_loss_relative_l2.backward(pass, prediction, target, sums, 2 * scale, loss_scale, dprediction);
+}
+
+const vt_loss_kind vt_loss_twice_relative_l2 = {
+    .name = "twice_relative_l2", .sums = 2, .partials = partials, .finish = finish, .backward = backward};
+
+/* values -= learning rate * gradients. It keeps nothing from step to step. */
+static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
+                   float *values, void *const *states, int64_t count)
+{
+    (void)rule, (void)states;
+    if (is_dry(backend) || isnan(state->factor)) return;
+    const float rate = (float)state->learning_rate * state->factor;
+    for (int64_t i = 0; i < count; i++) values[i] -= rate * gradients[i];
+}
+
+const vt_optimizer_kind vt_optimizer_descent = {
+    .name = "descent", .grain = 1, .rule = {.kind = VT_OPTIMIZER_SGD}, .update = update};
