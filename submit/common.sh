@@ -1,4 +1,4 @@
-# What the scripts beside this one share; sourced by them, with `top` set to the directory above submit/,
+# Functions for the other scripts of this folder, which source this file. They set `top` to the directory above submit/,
 # and `script` to the name for messages.
 # shellcheck shell=bash disable=SC2034,SC2154
 
@@ -6,9 +6,9 @@ fail() { echo "$(basename "$script"): $*" >&2; exit 1; }
 
 is_number() { [[ $1 =~ ^[1-9][0-9]*$ ]]; }
 
-# program ARGUMENTS...: sets `command`, the program with its arguments, under nsys when ENABLE_PROFILING=1. The report is
-# ${PROFILE_DIR:-.}/${PROFILE_OUTPUT:-profile}.nsys-rep; every rank is wrapped, and only rank 0 starts the capture. With
-# --profile_ranks=all every rank does, into ${PROFILE_OUTPUT:-profile}-rank<rank>.nsys-rep.
+# program ARGUMENTS...: sets `command`, the program with its arguments, under nsys if ENABLE_PROFILING=1. The report is
+# ${PROFILE_DIR:-.}/${PROFILE_OUTPUT:-profile}.nsys-rep. nsys wraps every rank, but only rank 0 starts the capture. With
+# --profile_ranks=all every rank starts one, into ${PROFILE_OUTPUT:-profile}-rank<rank>.nsys-rep.
 program() {
     local vitrain=${VITRAIN:-$top/vitrain}
     [ -x "$vitrain" ] || fail "$vitrain: no such program; build it with make, or name it with VITRAIN=PATH"
@@ -31,8 +31,8 @@ program() {
     nsys=(nsys profile --trace=cuda,cublas,nvtx --kill none -c cudaProfilerApi -f true "${graphs[@]}"
         -o "$directory/${PROFILE_OUTPUT:-profile}")
     if [ "${ranks,,}" = all ]; then
-        # each rank adds its number to the name, which is the last word before the program; the variables are those of
-        # Open MPI, MPICH, torchrun (and local.sh), and Slurm
+        # each rank adds its number to the name of its report, which is the last word before the program; the variables are
+        # those of Open MPI, MPICH, torchrun (and local.sh), and Slurm
         # shellcheck disable=SC2016 # expanded by the rank's shell
         nsys=(bash -c 'words=("${@:2:$1}"); shift "$(($1 + 1))"
             exec "${words[@]}-rank${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${RANK:-${SLURM_PROCID:-0}}}}" "$@"'
@@ -41,7 +41,7 @@ program() {
     command=("${nsys[@]}" "${command[@]}")
 }
 
-# mpi_of_program: prints openmpi, mpich or none: what the program is linked with.
+# mpi_of_program: prints the MPI that the program is linked with: openmpi, mpich or none.
 mpi_of_program() {
     case $(ldd "${VITRAIN:-$top/vitrain}" 2>/dev/null) in
     *libmpich.so* | *libmpi_cray* | *libmpi.so.12*) echo mpich ;; # MPICH's ABI: Intel MPI too
@@ -50,9 +50,9 @@ mpi_of_program() {
     esac
 }
 
-# mpirun_command [FLAG...]: sets `mpirun`, the command up to the number of ranks, for the mpirun in the PATH. FLAGs are for
-# Open MPI only, as are: no binding (it would pin a rank with all its threads to one core), root's leave (containers),
-# and the names of the variables that other hosts need. MPIRUN_FLAGS are passed on.
+# mpirun_command [FLAG...]: sets `mpirun`, the command up to the number of ranks, for the mpirun in the PATH. MPIRUN_FLAGS
+# are passed on. The FLAGs are for Open MPI only. It also gets: no binding (it would pin a rank with all its threads to one
+# core), permission to run as root (for containers), and the names of the variables that other hosts need.
 mpirun_command() {
     local flags=() name
     command -v mpirun >/dev/null || fail "there is no mpirun in the PATH: install or load Open MPI or MPICH"
@@ -61,7 +61,7 @@ mpirun_command() {
         flags=(--bind-to none "$@")
         [ "$(id -u)" -ne 0 ] || flags+=(--allow-run-as-root)
         for name in $(compgen -e); do
-            case $name in # what the program reads, its libraries, and where those are
+            case $name in # variables of the program and its libraries, and paths of these
             ENABLE_PROFILING | OMP_* | GOMP_* | MASTER_ADDR | MASTER_PORT | NCCL_* | NVIDIA_* | VITRAIN_* | BENCHY_* | XDG_CACHE_HOME | \
                 CUDA_HOME | CUDA_PATH | CUDNN_HOME | LD_LIBRARY_PATH) flags+=(-x "$name") ;;
             esac

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# vitrain on this machine; all other arguments are vitrain's.
+# Starts vitrain on this machine. All other arguments are passed to vitrain.
 #
 #   submit/local.sh --config=short       one rank, without a launcher
-#   submit/local.sh 4 --config=short     4 ranks (the first argument, when it is a number; or NRANKS=4)
+#   submit/local.sh 4 --config=short     4 ranks (the first argument, if it is a number; or NRANKS=4)
 #
-# Several ranks run under mpirun where there is one. Without it they are started with torchrun's variables (RANK, LOCAL_RANK,
-# WORLD_SIZE, ...), which is enough for GPUs and NCCL.
+# Several ranks run under mpirun if it is installed. Otherwise this script starts them with torchrun's variables (RANK,
+# LOCAL_RANK, WORLD_SIZE, ...), which is enough for GPUs and NCCL.
 #
 #   VITRAIN=PATH           the program (./vitrain beside submit/)
-#   ENABLE_PROFILING=1     under Nsight Systems; PROFILE_OUTPUT, PROFILE_DIR: see submit/common.sh
+#   ENABLE_PROFILING=1     runs it under Nsight Systems; PROFILE_OUTPUT, PROFILE_DIR: see submit/common.sh
 #
-# Ends with vitrain's status: 75 when it was stopped and can go on with --resume.
+# Ends with vitrain's exit status: 75 means that the run was stopped and can be continued with --resume.
 set -u
 script=$0
 top=$(dirname "$(dirname "$(readlink -f "$0")")")

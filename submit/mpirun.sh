@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# vitrain under mpirun, of Open MPI or MPICH; all other arguments are vitrain's.
+# Starts vitrain under the mpirun of Open MPI or MPICH. All other arguments are passed to vitrain.
 #
-#   submit/mpirun.sh 8 --config=short          8 ranks (the first argument, when it is a number)
+#   submit/mpirun.sh 8 --config=short          8 ranks (the first argument, if it is a number)
 #   NRANKS=8 submit/mpirun.sh --config=short   the same
-#   submit/mpirun.sh --config=short            in a batch job: as many as the queue gave
+#   submit/mpirun.sh --config=short            in a batch job: as many ranks as the job has slots
 #
 #   MPIRUN_FLAGS="..."     more flags for mpirun: "--hostfile hosts", "--oversubscribe"
 #   VITRAIN=PATH           the program (./vitrain beside submit/)
-#   ENABLE_PROFILING=1     under Nsight Systems; PROFILE_OUTPUT, PROFILE_DIR: see submit/common.sh
+#   ENABLE_PROFILING=1     runs it under Nsight Systems; PROFILE_OUTPUT, PROFILE_DIR: see submit/common.sh
 #
-# Ends with vitrain's status: 75 when it was stopped and can go on with --resume.
+# Ends with vitrain's exit status: 75 means that the run was stopped and can be continued with --resume.
 set -u
 script=$0
 top=$(dirname "$(dirname "$(readlink -f "$0")")")

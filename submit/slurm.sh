@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# vitrain under Slurm; all arguments are vitrain's. One task is one rank; nodes, tasks and GPUs are sbatch's flags:
+# Starts vitrain in a Slurm job. All arguments are passed to vitrain. One task is one rank; choose nodes, tasks and GPUs
+# with sbatch's flags:
 #
 #   sbatch --nodes=2 --ntasks-per-node=4 --gpus-per-node=4 --time=4:00:00 submit/slurm.sh --config=short --run_num=a
 #   salloc --ntasks=4 submit/slurm.sh --config=short
 #
-# 120 s before the time limit Slurm sends SIGUSR1 to the ranks: they save a checkpoint and end with status 75. The job is
-# then requeued, and goes on from it (--resume_newest is added when a job has been requeued, for whatever reason).
+# 120 s before the time limit Slurm sends SIGUSR1 to the ranks; they save a checkpoint and end with status 75. This script
+# then requeues the job, which continues from that checkpoint: --resume_newest is added whenever a job was requeued.
 #
 #   VITRAIN=PATH           the program (./vitrain in the checkout that this script was submitted from)
-#   SRUN_MPI=TYPE          srun's --mpi (SLURM_MPI_TYPE, else by the program: Open MPI pmix, MPICH pmi2)
-#   LAUNCHER=mpirun        mpirun inside the job instead of srun; what happens anyhow when Open MPI finds no pmix in this
-#                          Slurm. Slurm doesn't signal mpirun by itself: submit with --signal=B:USR1@120
-#   ENABLE_PROFILING=1     under Nsight Systems; PROFILE_OUTPUT, PROFILE_DIR: see submit/common.sh
+#   SRUN_MPI=TYPE          srun's --mpi (default: SLURM_MPI_TYPE, or else by the program's MPI: pmix for Open MPI, pmi2 for MPICH)
+#   LAUNCHER=mpirun        uses mpirun inside the job instead of srun. This is also the fallback if this Slurm has no pmix
+#                          for Open MPI. Slurm doesn't signal mpirun by itself: submit with --signal=B:USR1@120
+#   ENABLE_PROFILING=1     runs it under Nsight Systems; PROFILE_OUTPUT, PROFILE_DIR: see submit/common.sh
 #SBATCH --job-name=vitrain
 #SBATCH --signal=USR1@120
 #SBATCH --requeue
@@ -22,7 +23,7 @@ script=submit/slurm.sh
 
 [ -n "${SLURM_JOB_ID:-}" ] || { echo "slurm.sh: not inside a Slurm job; use sbatch [flags] submit/slurm.sh, or salloc [flags] submit/slurm.sh" >&2; exit 1; }
 
-# sbatch runs a copy: where the original lies, Slurm knows.
+# sbatch runs a copy of this script; Slurm knows the path of the original.
 top=$(dirname "$(dirname "$(readlink -f "$0")")")
 if [ ! -e "$top/submit/common.sh" ]; then
     original=$(scontrol show job -o "$SLURM_JOB_ID" 2>/dev/null | sed -n 's/.* Command=\([^ ]*\).*/\1/p')
@@ -34,18 +35,18 @@ fi
 . "$top/submit/common.sh"
 
 arguments=("$@")
-# The job's own checkpoints come first; until there is one, a resume of the flags or of the YAML file holds.
+# Continue from the job's own checkpoints; while there are none, `resume` of the flags or of the YAML file applies.
 [ "${SLURM_RESTART_COUNT:-0}" -eq 0 ] || arguments+=(--resume_newest)
 program "${arguments[@]}"
 
-# Sets `flags`; fails when this Slurm has no way into the program's MPI.
+# Sets `flags`; fails if this Slurm can't start the program's MPI.
 choose_mpi() {
     local offered kind
     if [ -n "${SRUN_MPI:-}" ]; then flags+=("--mpi=$SRUN_MPI"); return; fi
-    [ -z "${SLURM_MPI_TYPE:-}" ] || return 0 # the site's own choice, which srun reads itself
+    [ -z "${SLURM_MPI_TYPE:-}" ] || return 0 # the site's choice, which srun reads itself
     offered=" $(srun --mpi=list 2>&1 | tr -s '[:space:]' ' ') "
     case $(mpi_of_program) in
-    openmpi) set -- pmix ;; # Debian's, and most, are built without pmi2
+    openmpi) set -- pmix ;; # most builds, also Debian's, have no pmi2
     mpich) set -- cray_shasta pmi2 pmix ;;
     none) return 0 ;;
     esac
@@ -56,8 +57,8 @@ choose_mpi() {
     return 1
 }
 
-# --kill-on-bad-exit=0: ranks that end with 75 don't end in the same instant, and none must be killed in its last steps. One
-# that fails ends the others itself. --cpus-per-task: srun has not taken it from sbatch since Slurm 22.05.
+# --kill-on-bad-exit=0: ranks that end with 75 don't end at the same moment, and Slurm must not kill the last ones. A rank
+# that fails ends the others itself. --cpus-per-task: since Slurm 22.05 srun no longer inherits it from sbatch.
 flags=(--kill-on-bad-exit=0)
 [ -z "${SLURM_CPUS_PER_TASK:-}" ] || flags+=("--cpus-per-task=$SLURM_CPUS_PER_TASK")
 if [ "${LAUNCHER:-srun}" != mpirun ] && choose_mpi; then
@@ -82,7 +83,7 @@ wait "$launched" 2>/dev/null; last=$?
 [ "$last" -eq 127 ] || status=$last
 
 if [ "$status" -eq 75 ]; then
-    # A job that was cancelled is no longer RUNNING, and stays ended.
+    # A cancelled job is no longer RUNNING and is not requeued.
     state=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T 2>/dev/null) || state=RUNNING
     case ${state:-RUNNING} in
     RUNNING) scontrol requeue "$SLURM_JOB_ID" || echo "slurm.sh: the job can't be requeued; submit it again with --resume" >&2 ;;
