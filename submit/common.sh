@@ -50,9 +50,9 @@ mpi_of_program() {
     esac
 }
 
-# mpirun_command [FLAG...]: sets `mpirun`, the command up to the number of ranks, for the mpirun in the PATH. MPIRUN_FLAGS
-# are passed on. The FLAGs are for Open MPI only. It also gets: no binding (it would pin a rank with all its threads to one
-# core), permission to run as root (for containers), and the names of the variables that other hosts need.
+# mpirun_command [FLAG...]: sets `mpirun`, the command up to the number of ranks, for the mpirun in the PATH, with
+# MPIRUN_FLAGS. Only Open MPI gets the FLAGs, and also: no binding (it would pin a rank with all its threads to one core),
+# permission to run as root (for containers), and the names of the variables that other hosts need.
 mpirun_command() {
     local flags=() name
     command -v mpirun >/dev/null || fail "there is no mpirun in the PATH: install or load Open MPI or MPICH"
