@@ -4,6 +4,7 @@
 #include "golden/golden_file.h"
 #include "operations/halves.h"
 #include "operations/paths.h"
+#include "settings.h"
 #include "task/weather.h"
 #include "test.h"
 #include "training/step.h"
@@ -37,49 +38,19 @@ static void load_parameters(const fixture *f)
     vt_parameters_refresh(parameters);
 }
 
-/* amp, accumulation: "none", "1" */
-static fixture open_fixture_with(vt_cpu_isa isa, const char *rate, const char *amp, const char *accumulation)
+static fixture open_fixture(vt_cpu_isa isa, const char *settings)
 {
-    const char *const settings[] = {"img_size",
-                                    "[11, 13]",
-                                    "patch_size",
-                                    "4",
-                                    "pad",
-                                    "wrap",
-                                    "missing",
-                                    "mask",
-                                    "mask_channels",
-                                    "true",
-                                    "n_history",
-                                    "1",
-                                    "n_in_channels",
-                                    "4",
-                                    "n_out_channels",
-                                    "2",
-                                    "embed_dim",
-                                    "16",
-                                    "depth",
-                                    "1",
-                                    "num_heads",
-                                    "2",
-                                    "num_iters",
-                                    "10",
-                                    "global_batch_size",
-                                    "3",
-                                    "lr",
-                                    rate,
-                                    "amp_mode",
-                                    amp,
-                                    "grad_accumulation",
-                                    accumulation,
-                                    NULL};
+    static const char model[] = "img_size=[11,13] patch_size=4 pad=wrap missing=mask mask_channels=true n_history=1 "
+                                "n_in_channels=4 n_out_channels=2 embed_dim=16 depth=1 num_heads=2 num_iters=10 "
+                                "global_batch_size=3";
     static const float means[OUT] = {0}, stds[OUT] = {1, 1};
     fixture f = {.file = golden_open("gaps.h5")};
     double latitudes[HEIGHT];
     int64_t count;
     for (int row = 0; row < HEIGHT; row++) latitudes[row] = 90 - 180.0 * row / (HEIGHT - 1);
     EXPECT_OK(vt_config_open_default(&f.config));
-    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f.config, settings[i], settings[i + 1]));
+    set_options(f.config, model);
+    set_options(f.config, settings);
     EXPECT_OK(vt_config_resolve(f.config));
     EXPECT_OK(path_open_trainers(isa, &f.backend));
     f.task = vt_weather_open(f.config, means, stds, latitudes);
@@ -92,11 +63,6 @@ static fixture open_fixture_with(vt_cpu_isa isa, const char *rate, const char *a
     EXPECT(count == SIZE);
     f.batch = (vt_batch){.sample_count = BATCH, .global_count = BATCH, .tensors = {f.input, f.target}};
     return f;
-}
-
-static fixture open_fixture(vt_cpu_isa isa, const char *rate)
-{
-    return open_fixture_with(isa, rate, "none", "1");
 }
 
 static void close_fixture(fixture *f)
@@ -118,7 +84,7 @@ static double *read_golden(const fixture *f, const char *name)
 
 static void check_forward(vt_cpu_isa isa)
 {
-    fixture f = open_fixture(isa, "1e-3");
+    fixture f = open_fixture(isa, "lr=1e-3");
     double *prediction = read_golden(&f, "prediction"), *losses = read_golden(&f, "sample_losses");
     double *rmse = read_golden(&f, "channel_rmse");
     const double loss = (losses[0] + losses[1] + losses[2]) / BATCH;
@@ -141,7 +107,7 @@ static void check_forward(vt_cpu_isa isa)
 
 static void check_gradients(vt_cpu_isa isa)
 {
-    fixture f = open_fixture(isa, "0");
+    fixture f = open_fixture(isa, "lr=0");
     vt_step_figures figures;
     EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
     for (int64_t i = 0; i < vt_parameters_count(vt_trainer_parameters(f.trainer)); i++) {
@@ -173,7 +139,7 @@ GPU_TEST(ten_steps_with_gaps)
 {
     FOR_EACH_PATH(isa)
     {
-        fixture f = open_fixture(isa, "1e-3");
+        fixture f = open_fixture(isa, "lr=1e-3");
         double *losses = read_golden(&f, "losses");
         for (int step = 0; step < STEPS; step++) {
             vt_step_figures figures;
@@ -191,7 +157,8 @@ GPU_TEST(gaps_in_16_bits_and_micro_batches)
     FOR_EACH_PATH(isa)
     {
         for (int half = 0; half < 2; half++) {
-            fixture f = open_fixture_with(isa, "1e-3", half == 0 ? "bf16" : "fp16", "3");
+            fixture f =
+                open_fixture(isa, SETTINGS("lr=1e-3 amp_mode=%s grad_accumulation=3", half == 0 ? "bf16" : "fp16"));
             const double allowed = 3 * sqrt(22) * 0.42 * half_unit(half == 0 ? VT_BFLOAT16 : VT_FLOAT16);
             double *losses = read_golden(&f, "losses");
             for (int step = 0; step < STEPS; step++) {

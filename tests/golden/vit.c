@@ -5,6 +5,7 @@
 #include "golden/golden_file.h"
 #include "operations/halves.h"
 #include "operations/paths.h"
+#include "settings.h"
 #include "task/weather.h"
 #include "test.h"
 #include "training/step.h"
@@ -45,38 +46,18 @@ static float *to_host(vt_backend *backend, const float *values, int64_t count)
     return host;
 }
 
-/* settings: pairs of option and value, ended by NULL. */
-static fixture open_fixture_in(hid_t file, vt_cpu_isa isa, vt_amp_mode amp, const char *const *settings)
+static fixture open_fixture_in(hid_t file, vt_cpu_isa isa, vt_amp_mode amp, const char *settings)
 {
-    static const char *const model[] = {"img_size",
-                                        "[20, 12]",
-                                        "patch_size",
-                                        "4",
-                                        "n_in_channels",
-                                        "6",
-                                        "n_history",
-                                        "1",
-                                        "n_out_channels",
-                                        "3",
-                                        "embed_dim",
-                                        "24",
-                                        "depth",
-                                        "2",
-                                        "num_heads",
-                                        "3",
-                                        "global_batch_size",
-                                        "4",
-                                        "num_iters",
-                                        "50",
-                                        NULL};
+    static const char model[] = "img_size=[20,12] patch_size=4 n_in_channels=6 n_history=1 n_out_channels=3 "
+                                "embed_dim=24 depth=2 num_heads=3 global_batch_size=4 num_iters=50";
     static const float means[6] = {0}, stds[6] = {1, 1, 1, 1, 1, 1};
     fixture f = {0};
     int64_t count;
     double latitudes[20];
     for (int row = 0; row < 20; row++) latitudes[row] = 90 - 180.0 * row / 19;
     EXPECT_OK(vt_config_open_default(&f.config));
-    for (int i = 0; model[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f.config, model[i], model[i + 1]));
-    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f.config, settings[i], settings[i + 1]));
+    set_options(f.config, model);
+    set_options(f.config, settings);
     EXPECT_OK(vt_config_resolve(f.config));
     f.config->amp_mode = (int)amp;
     EXPECT_OK(path_open_trainers(isa, &f.backend));
@@ -89,7 +70,7 @@ static fixture open_fixture_in(hid_t file, vt_cpu_isa isa, vt_amp_mode amp, cons
     return f;
 }
 
-static fixture open_fixture(hid_t file, vt_cpu_isa isa, const char *const *settings)
+static fixture open_fixture(hid_t file, vt_cpu_isa isa, const char *settings)
 {
     return open_fixture_in(file, isa, VT_AMP_NONE, settings);
 }
@@ -115,8 +96,7 @@ static vt_batch batch_of(const fixture *f, int64_t index)
 static void check_forward(vt_cpu_isa isa, const char *gelu, const char *path, double loss)
 {
     hid_t file = golden_open("vit.h5");
-    const char *const settings[] = {"gelu", gelu, NULL};
-    fixture f = open_fixture(file, isa, settings);
+    fixture f = open_fixture(file, isa, SETTINGS("gelu=%s", gelu));
     int64_t count;
     float fields[4 * 3 * 20 * 12];
     double *expected = golden_read(file, path, &count), *rmse = golden_read(file, "forward/channel_rmse", &count);
@@ -189,8 +169,7 @@ static double gradient_difference(fixture *f, const vt_parameter *parameter, con
 
 static void check_gradients(hid_t file, vt_cpu_isa isa, const char *accumulation)
 {
-    const char *const settings[] = {"lr", "0", "grad_accumulation", accumulation, NULL};
-    fixture f = open_fixture(file, isa, settings);
+    fixture f = open_fixture(file, isa, SETTINGS("lr=0 grad_accumulation=%s", accumulation));
     vt_step_figures figures;
     vt_batch batch = batch_of(&f, 0);
     EXPECT_OK(vt_step_train(f.trainer, &batch, &figures));
@@ -222,7 +201,7 @@ GPU_TEST(every_gradient)
     H5Fclose(file);
 }
 
-static void check_training(hid_t file, vt_cpu_isa isa, const char *variant, const char *const *settings)
+static void check_training(hid_t file, vt_cpu_isa isa, const char *variant, const char *settings)
 {
     fixture f = open_fixture(file, isa, settings);
     char path[160];
@@ -259,7 +238,7 @@ static void check_training(hid_t file, vt_cpu_isa isa, const char *variant, cons
     close_fixture(&f);
 }
 
-static void check_training_on_all_paths(const char *variant, const char *const *settings)
+static void check_training_on_all_paths(const char *variant, const char *settings)
 {
     hid_t file = golden_open("vit.h5");
     FOR_EACH_CPU_PATH(isa) check_training(file, isa, variant, settings);
@@ -292,7 +271,7 @@ static void check_half(hid_t file, vt_cpu_isa isa, vt_type type)
     double *loss = golden_read(file, "forward/loss", &count),
            *expected = golden_read(file, "forward/prediction", &count);
     double forward = allowed(type, 22), backward = allowed(type, 44);
-    fixture f = open_fixture_in(file, isa, amp_of(type), (const char *const[]){"lr", "0", NULL});
+    fixture f = open_fixture_in(file, isa, amp_of(type), "lr=0");
     float fields[4 * 3 * 20 * 12];
     vt_step_figures figures;
     vt_batch batch = batch_of(&f, 0);
@@ -346,7 +325,7 @@ static void check_half_steps(fixture *f, vt_type type, const double *losses)
  * within the forward tolerance of the float64 curve. */
 GPU_TEST(fifty_steps_in_16_bits)
 {
-    static const char *const settings[] = {"lr", "1e-3", NULL};
+    static const char settings[] = "lr=1e-3";
     hid_t file = golden_open("vit.h5");
     int64_t count;
     double *losses = golden_read(file, "training/adam/losses_float64", &count);
@@ -371,37 +350,35 @@ GPU_TEST(fifty_steps_in_16_bits)
 
 GPU_TEST(fifty_steps_adam)
 {
-    check_training_on_all_paths("adam", (const char *const[]){"lr", "1e-3", NULL});
+    check_training_on_all_paths("adam", "lr=1e-3");
 }
 
 GPU_TEST(fifty_steps_adam_with_warmup)
 {
-    check_training_on_all_paths("adam_warmup", (const char *const[]){"lr", "1e-3", "warmup", "10", NULL});
+    check_training_on_all_paths("adam_warmup", "lr=1e-3 warmup=10");
 }
 
 GPU_TEST(fifty_steps_adamw)
 {
-    check_training_on_all_paths(
-        "adamw", (const char *const[]){"lr", "1e-3", "optimizer", "AdamW", "weight_decay", "0.05", NULL});
+    check_training_on_all_paths("adamw", "lr=1e-3 optimizer=AdamW weight_decay=0.05");
 }
 
 GPU_TEST(fifty_steps_sgd)
 {
-    check_training_on_all_paths("sgd",
-                                (const char *const[]){"lr", "0.05", "optimizer", "SGD", "weight_decay", "1e-4", NULL});
+    check_training_on_all_paths("sgd", "lr=0.05 optimizer=SGD weight_decay=1e-4");
 }
 
 GPU_TEST(fifty_steps_adam_with_clipping)
 {
-    check_training_on_all_paths("adam_clip", (const char *const[]){"lr", "1e-3", "grad_clip", "0.3", NULL});
+    check_training_on_all_paths("adam_clip", "lr=1e-3 grad_clip=0.3");
 }
 
 GPU_TEST(fifty_steps_with_fused_layers)
 {
-    check_training_on_all_paths("adam", (const char *const[]){"lr", "1e-3", "enable_jit", "true", NULL});
+    check_training_on_all_paths("adam", "lr=1e-3 enable_jit=true");
 }
 
 GPU_TEST(fifty_steps_in_micro_batches)
 {
-    check_training_on_all_paths("adam", (const char *const[]){"lr", "1e-3", "grad_accumulation", "4", NULL});
+    check_training_on_all_paths("adam", "lr=1e-3 grad_accumulation=4");
 }

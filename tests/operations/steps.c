@@ -5,6 +5,7 @@
 
 #include "backend/step_state.h"
 #include "operations/paths.h"
+#include "settings.h"
 #include "task/weather.h"
 #include "test.h"
 #include "training/step.h"
@@ -131,35 +132,16 @@ static vt_batch batch_of(int step)
                       .samples = samples};
 }
 
-static void open_model(model *m, vt_cpu_isa isa, const char *const *settings)
+static void open_model(model *m, vt_cpu_isa isa, const char *settings)
 {
-    static const char *const small[] = {"img_size",
-                                        "[8, 16]",
-                                        "patch_size",
-                                        "4",
-                                        "embed_dim",
-                                        "16",
-                                        "depth",
-                                        "2",
-                                        "num_heads",
-                                        "2",
-                                        "n_in_channels",
-                                        "2",
-                                        "n_out_channels",
-                                        "2",
-                                        "global_batch_size",
-                                        "4",
-                                        "lr",
-                                        "1e-2",
-                                        "dropout",
-                                        "0.1",
-                                        NULL};
+    static const char small[] = "img_size=[8,16] patch_size=4 embed_dim=16 depth=2 num_heads=2 n_in_channels=2 "
+                                "n_out_channels=2 global_batch_size=4 lr=1e-2 dropout=0.1";
     static const float means[CHANNELS] = {0}, stds[CHANNELS] = {1, 1};
     double latitudes[HEIGHT];
     *m = (model){0};
     EXPECT_OK(vt_config_open_default(&m->config));
-    for (int i = 0; small[i] != NULL; i += 2) EXPECT_OK(vt_config_set(m->config, small[i], small[i + 1]));
-    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(m->config, settings[i], settings[i + 1]));
+    set_options(m->config, small);
+    set_options(m->config, settings);
     EXPECT_OK(vt_config_resolve(m->config));
     for (int i = 0; i < HEIGHT; i++) latitudes[i] = 80 - 20 * i;
     m->task = vt_weather_open(m->config, means, stds, latitudes);
@@ -212,9 +194,8 @@ static vt_status train(model *m, int steps, vt_step_figures *figures)
 /* Dropout, learning rate and optimizer change from step to step in a recording as they do without one. */
 GPU_TEST(replayed_steps_are_the_same)
 {
-    static const char *const settings[][5] = {{"enable_jit", "true", NULL},
-                                              {"enable_jit", "true", "grad_accumulation", "2", NULL},
-                                              {"enable_jit", "true", "recompute", "block", NULL}};
+    static const char *const settings[] = {"enable_jit=true", "enable_jit=true grad_accumulation=2",
+                                           "enable_jit=true recompute=block"};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         vt_step_figures expected[BATCHES], actual[BATCHES];
         model plain;
@@ -251,7 +232,7 @@ static void expect_losses(const vt_step_figures *actual, const vt_step_figures *
 /* Validation between two steps uses the same memory, and may need more of it: the step is recorded again. */
 GPU_TEST(an_evaluation_between_steps_changes_nothing)
 {
-    static const char *const settings[] = {"enable_jit", "true", NULL};
+    static const char settings[] = "enable_jit=true";
     vt_step_figures expected[BATCHES], actual[BATCHES];
     model plain;
     open_model(&plain, VT_ISA_PLAIN, settings);
@@ -278,7 +259,7 @@ GPU_TEST(an_evaluation_between_steps_changes_nothing)
 /* The step runs without a recording, which is reported and tried again, but not for ever. */
 TEST(a_step_that_can_not_be_recorded_runs_all_the_same)
 {
-    static const char *const settings[] = {"enable_jit", "true", NULL};
+    static const char settings[] = "enable_jit=true";
     static const int replayed[] = {BATCHES - 2, BATCHES - 3, BATCHES - 4, 0}; /* after that many refusals */
     vt_step_figures expected[BATCHES], actual[BATCHES];
     model plain;
@@ -301,7 +282,7 @@ TEST(a_step_that_can_not_be_recorded_runs_all_the_same)
     close_model(&plain);
 }
 
-static const char *const every_path[] = {"enable_jit", "true", NULL};
+static const char every_path[] = "enable_jit=true";
 
 /* One NaN in sample 2 of the sixth batch: the sixth step is reported, although the seventh may have been started. */
 GPU_TEST(a_non_finite_step_is_reported_one_step_late)
@@ -344,7 +325,7 @@ GPU_TEST(a_step_that_is_not_finite_is_left_out)
     {
         model m;
         vt_step_figures figures[BATCHES] = {0};
-        open_model(&m, isa, (const char *const[]){"enable_jit", "true", "on_nonfinite", "skip", NULL});
+        open_model(&m, isa, "enable_jit=true on_nonfinite=skip");
         fields[5][0][0] = NAN;
         EXPECT_OK(train(&m, BATCHES, figures));
         EXPECT(!isfinite(figures[5].gradient_norm) && figures[5].bad_sample == 40);
@@ -359,9 +340,8 @@ GPU_TEST(a_step_that_is_not_finite_is_left_out)
  * used. */
 GPU_TEST(bad_data_of_a_step_are_reported)
 {
-    static const char *const settings[][5] = {{"enable_jit", "true", NULL},
-                                              {"enable_jit", "true", "on_nonfinite", "skip", NULL},
-                                              {"enable_jit", "true", "amp_mode", "fp16", NULL}};
+    static const char *const settings[] = {"enable_jit=true", "enable_jit=true on_nonfinite=skip",
+                                           "enable_jit=true amp_mode=fp16"};
     test_fields file = {.times = 46, .channels = CHANNELS, .height = HEIGHT, .width = WIDTH, .poison = NAN};
     file.poison_index = 42 * CHANNELS * HEIGHT * WIDTH + 3;
     test_fields_write(test_path("2001.h5"), &file);

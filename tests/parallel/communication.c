@@ -3,6 +3,7 @@
 #include "communication_formulas.h"
 
 #include "parallel/launch.h"
+#include "settings.h"
 #include "test.h"
 #include "training/plan.h"
 #include "training/step.h"
@@ -22,13 +23,10 @@ static void compare(const vt_volume *counted, const vt_volume *planned, const vt
     }
 }
 
-/* settings: pairs, ended by NULL; `what` shows them as text. */
-static void check(const char *what, const char *const *settings)
+static void check(const char *settings)
 {
-    static const char *const common[] = {"img_size",          "[36, 36]", "patch_size", "4",   "n_in_channels", "2",
-                                         "n_out_channels",    "2",        "embed_dim",  "192", "depth",         "2",
-                                         "num_heads",         "24",       "num_iters",  "10",  "bucket_cap_mb", "0.1",
-                                         "global_batch_size", "8",        NULL};
+    static const char common[] = "img_size=[36,36] patch_size=4 n_in_channels=2 n_out_channels=2 embed_dim=192 depth=2 "
+                                 "num_heads=24 num_iters=10 bucket_cap_mb=0.1 global_batch_size=8";
     static float fields[BATCH * CHANNELS * HEIGHT * WIDTH];
     vt_config *config = NULL;
     vt_backend *backend = NULL;
@@ -42,8 +40,8 @@ static void check(const char *what, const char *const *settings)
     EXPECT_OK(vt_launch_detect(&launch));
     EXPECT_OK(vt_config_open_default(&config));
     config->ranks = launch.world_size;
-    for (int i = 0; common[i] != NULL; i += 2) EXPECT_OK(vt_config_set(config, common[i], common[i + 1]));
-    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(config, settings[i], settings[i + 1]));
+    set_options(config, common);
+    set_options(config, settings);
     EXPECT_OK(vt_config_resolve(config));
     EXPECT_OK(vt_world_open(config, &launch, &world));
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &backend));
@@ -64,14 +62,13 @@ static void check(const char *what, const char *const *settings)
             counted[i].padding -= before[i].padding;
             counted[i].seconds -= before[i].seconds;
         }
-        compare(counted, plan.communication, formula, what);
+        compare(counted, plan.communication, formula, settings);
     }
     vt_trainer_close(&trainer);
     vt_world_close(&world, false);
     vt_backend_close(&backend);
     vt_config_close(&config);
 }
-#define CHECK(...) check(#__VA_ARGS__, (const char *const[]){__VA_ARGS__, NULL})
 
 static int world_size(void)
 {
@@ -83,22 +80,22 @@ static int world_size(void)
 TEST(steps_send_what_was_planned)
 {
     if (world_size() == 3) return vt_test_skip("the model's sizes are powers of two");
-    const char *all = world_size() == 8 ? "8" : world_size() == 4 ? "4" : world_size() == 2 ? "2" : "1";
-    CHECK("zero_stage", "0");
-    CHECK("zero_stage", "1");
-    CHECK("zero_stage", "2");
-    CHECK("zero_stage", "3");
-    CHECK("tensor_parallel", all);
-    CHECK("tensor_parallel", all, "sequence_parallel", "true");
-    CHECK("context_parallel", all);
-    CHECK("context_parallel", all, "cp_comm", "ring");
-    CHECK("patch_size", "5", "pad", "wrap", "missing", "mask", "mask_channels", "true", "context_parallel", all);
+    const int all = world_size();
+    check("zero_stage=0");
+    check("zero_stage=1");
+    check("zero_stage=2");
+    check("zero_stage=3");
+    check(SETTINGS("tensor_parallel=%d", all));
+    check(SETTINGS("tensor_parallel=%d sequence_parallel=true", all));
+    check(SETTINGS("context_parallel=%d", all));
+    check(SETTINGS("context_parallel=%d cp_comm=ring", all));
+    check(SETTINGS("patch_size=5 pad=wrap missing=mask mask_channels=true context_parallel=%d", all));
 }
 
 TEST(steps_on_mixed_layouts_send_what_was_planned)
 {
     if (world_size() % 4 != 0) return vt_test_skip("needs 4 or 8 ranks");
-    CHECK("tensor_parallel", "2", "context_parallel", "2", "sequence_parallel", "true", "recompute", "block");
-    CHECK("tensor_parallel", "2", "zero_stage", "3", "grad_accumulation", "2", "parallel_order", "dp-tp-cp");
-    CHECK("context_parallel", "2", "zero_stage", "2", "grad_accumulation", "2", "cp_comm", "ring", "amp_mode", "bf16");
+    check("tensor_parallel=2 context_parallel=2 sequence_parallel=true recompute=block");
+    check("tensor_parallel=2 zero_stage=3 grad_accumulation=2 parallel_order=dp-tp-cp");
+    check("context_parallel=2 zero_stage=2 grad_accumulation=2 cp_comm=ring amp_mode=bf16");
 }

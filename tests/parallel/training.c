@@ -2,6 +2,7 @@
  * rank, in float32. The promise (docs/parallelism.md): losses within 1e-5, gathered gradients within 1e-4 (norm of the
  * difference over norm). */
 #include "parallel/launch.h"
+#include "settings.h"
 #include "task/weather.h"
 #include "test.h"
 #include "training/step.h"
@@ -50,7 +51,6 @@ static float *make_fields(uint32_t seed, int64_t channels, int64_t first, int64_
     return fields;
 }
 
-/* settings: pairs of option and value, ended by NULL. */
 static bool chains; /* the engine takes operations that come behind others, as NCCL does */
 
 static bool chain_by_waiting(vt_request *request, const vt_group *next)
@@ -60,35 +60,16 @@ static bool chain_by_waiting(vt_request *request, const vt_group *next)
     return true;
 }
 
-static void open_world(side *s, const char *const *settings, const vt_launch *launch)
+static void open_world(side *s, const char *settings, const vt_launch *launch)
 {
-    static const char *const common[] = {"img_size",
-                                         "[20, 12]",
-                                         "patch_size",
-                                         "4",
-                                         "n_in_channels",
-                                         "3",
-                                         "n_out_channels",
-                                         "2",
-                                         "embed_dim",
-                                         "32",
-                                         "depth",
-                                         "2",
-                                         "num_heads",
-                                         "4",
-                                         "num_iters",
-                                         "10",
-                                         "lr",
-                                         "1e-3",
-                                         "bucket_cap_mb",
-                                         "0.01",
-                                         NULL};
+    static const char common[] = "img_size=[20,12] patch_size=4 n_in_channels=3 n_out_channels=2 embed_dim=32 depth=2 "
+                                 "num_heads=4 num_iters=10 lr=1e-3 bucket_cap_mb=0.01";
     *s = (side){0};
     EXPECT_OK(vt_config_open_default(&s->config));
     s->config->ranks = launch->world_size;
     s->config->global_batch_size = batch_size;
-    for (int i = 0; common[i] != NULL; i += 2) EXPECT_OK(vt_config_set(s->config, common[i], common[i + 1]));
-    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(s->config, settings[i], settings[i + 1]));
+    set_options(s->config, common);
+    set_options(s->config, settings);
     EXPECT_OK(vt_config_resolve(s->config));
     EXPECT_OK(vt_world_open(s->config, launch, &s->world));
     vt_world_engine(s->world)->chain = chains ? chain_by_waiting : NULL;
@@ -105,7 +86,7 @@ static vt_status open_trainer(side *s)
     return vt_trainer_open(s->config, &options, s->backend, &s->trainer);
 }
 
-static void open_side(side *s, const char *const *settings, const vt_launch *launch)
+static void open_side(side *s, const char *settings, const vt_launch *launch)
 {
     open_world(s, settings, launch);
     EXPECT_OK(open_trainer(s));
@@ -233,46 +214,35 @@ typedef struct {
 static const tolerances promised = {1e-5, 1e-4};
 
 /* Settings of the model, then those of the layout, which one rank does not get. */
-static void compare_with_one(const char *const *model, const char *const *layout, tolerances allowed)
+static void compare_with_one(const char *model, const char *layout, tolerances allowed)
 {
-    enum { MOST = 24 };
-    const char *settings[2 * MOST + 1];
-    char what[256] = "";
-    int count = 0;
     vt_launch launch, alone = {.world_size = 1, .local_size = 1};
     EXPECT_OK(vt_launch_detect(&launch));
-    for (int i = 0; model[i] != NULL; i++) settings[count++] = model[i];
-    for (int i = 0; layout[i] != NULL; i++) {
-        settings[count++] = layout[i];
-        snprintf(what + strlen(what), sizeof what - strlen(what), "%s%s", layout[i], i % 2 == 0 ? "=" : " ");
-    }
-    settings[count] = NULL;
     side one, many;
     open_side(&one, model, &alone);
-    open_side(&many, settings, &launch);
-    compare_evaluations(&one, &many, what);
+    open_side(&many, SETTINGS("%s %s", model, layout), &launch);
+    compare_evaluations(&one, &many, layout);
     for (int step = 0; step < STEPS; step++) {
         vt_step_figures expected, actual;
         EXPECT_OK(vt_step_train(one.trainer, &one.batch, &expected));
         EXPECT_OK(vt_step_train(many.trainer, &many.batch, &actual));
         EXPECT(fabs(actual.loss - expected.loss) <= allowed.losses * expected.loss,
-               "%s: step %d: loss %.9g, expected %.9g", what, step, actual.loss, expected.loss);
+               "%s: step %d: loss %.9g, expected %.9g", layout, step, actual.loss, expected.loss);
         EXPECT(fabs(actual.gradient_norm - expected.gradient_norm) <= allowed.gradients * expected.gradient_norm,
-               "%s: step %d: norm %.9g, expected %.9g", what, step, actual.gradient_norm, expected.gradient_norm);
-        if (step == 0) compare_gradients(&one, &many, allowed.gradients, what);
+               "%s: step %d: norm %.9g, expected %.9g", layout, step, actual.gradient_norm, expected.gradient_norm);
+        if (step == 0) compare_gradients(&one, &many, allowed.gradients, layout);
     }
-    compare_forecasts(&one, &many, what);
+    compare_forecasts(&one, &many, layout);
     close_side(&one);
     close_side(&many);
 }
 
-static const char *const plain[] = {NULL};
-static const char *const random_model[] = {"dropout", "0.2", NULL};
+static const char plain[] = "";
+static const char random_model[] = "dropout=0.2";
 
 /* Every split of these ranks over the three axes. */
-static void over_layouts(const char *const *model, const char *const *more, tolerances allowed)
+static void over_layouts(const char *model, const char *more, tolerances allowed)
 {
-    static const char *const names[] = {"1", "2", "3", "4", "8"};
     static const int numbers[] = {1, 2, 3, 4, 8};
     static const char *const orders[] = {"tp-cp-dp", "dp-cp-tp", "cp-tp-dp"};
     vt_launch launch;
@@ -282,12 +252,9 @@ static void over_layouts(const char *const *model, const char *const *more, tole
     for (int t = 0; t < 5; t++) {
         for (int c = 0; c < 5; c++) {
             if (4 % numbers[t] != 0 || launch.world_size % (numbers[t] * numbers[c]) != 0) continue; /* four heads */
-            const char *settings[32] = {"tensor_parallel", names[t],         "context_parallel",
-                                        names[c],          "parallel_order", orders[layouts++ % 3]};
-            int count = 6;
-            for (int i = 0; more[i] != NULL; i++) settings[count++] = more[i];
-            settings[count] = NULL;
-            compare_with_one(model, settings, allowed);
+            const char *layout = SETTINGS("tensor_parallel=%d context_parallel=%d parallel_order=%s %s", numbers[t],
+                                          numbers[c], orders[layouts++ % 3], more);
+            compare_with_one(model, layout, allowed);
         }
     }
 }
@@ -300,31 +267,28 @@ TEST(layouts_train_as_one_rank)
 /* Whose runs of tokens end in the midst of a row of patches, the last ones beyond the grid's edge. */
 TEST(layouts_with_gaps_and_padding)
 {
-    const char *const rows[] = {"patch_size", "3", "pad", "edge", "missing", "mask", NULL};
-    const char *const columns[] = {"patch_size",    "5",    "pad",       "wrap",  "missing", "mask",
-                                   "mask_channels", "true", "recompute", "block", NULL};
+    const char rows[] = "patch_size=3 pad=edge missing=mask";
+    const char columns[] = "patch_size=5 pad=wrap missing=mask mask_channels=true recompute=block";
     gaps = true;
     over_layouts(rows, plain, promised);
-    over_layouts(columns, (const char *const[]){"sequence_parallel", "true", NULL}, promised);
-    over_layouts(columns, (const char *const[]){"zero_stage", "3", "cp_comm", "ring", NULL}, promised);
+    over_layouts(columns, "sequence_parallel=true", promised);
+    over_layouts(columns, "zero_stage=3 cp_comm=ring", promised);
     gaps = false;
 }
 
 TEST(layouts_with_sequence_parallel)
 {
-    over_layouts(random_model, (const char *const[]){"sequence_parallel", "true", NULL}, promised);
+    over_layouts(random_model, "sequence_parallel=true", promised);
 }
 
 TEST(layouts_with_keys_passed_round)
 {
-    over_layouts(random_model, (const char *const[]){"cp_comm", "ring", NULL}, promised);
+    over_layouts(random_model, "cp_comm=ring", promised);
 }
 
 TEST(layouts_with_zero)
 {
-    static const char *const stages[] = {"1", "2", "3"};
-    for (int i = 0; i < 3; i++)
-        over_layouts(random_model, (const char *const[]){"zero_stage", stages[i], NULL}, promised);
+    for (int stage = 1; stage <= 3; stage++) over_layouts(random_model, SETTINGS("zero_stage=%d", stage), promised);
 }
 
 /* Slices within a node, sums across. */
@@ -334,9 +298,7 @@ static void over_layouts_of_nodes(void)
     EXPECT_OK(vt_launch_detect(&launch));
     if (launch.world_size < 4) return vt_test_skip("two nodes of two ranks need four");
     setenv("VITRAIN_RANKS_PER_NODE", launch.world_size == 4 ? "2" : "4", 1);
-    over_layouts(random_model,
-                 (const char *const[]){"zero_stage", launch.world_size == 4 ? "2" : "3", "zero_group", "node", NULL},
-                 promised);
+    over_layouts(random_model, SETTINGS("zero_group=node zero_stage=%d", launch.world_size == 4 ? 2 : 3), promised);
     unsetenv("VITRAIN_RANKS_PER_NODE");
 }
 
@@ -357,11 +319,10 @@ TEST(layouts_with_recompute_accumulation_and_fusion)
     vt_launch launch;
     EXPECT_OK(vt_launch_detect(&launch));
     if (launch.world_size > 4) return vt_test_skip("a micro-batch needs two samples of a rank");
-    const char *const model[] = {"dropout", "0.1",        "recompute", "block", "grad_accumulation",
-                                 "2",       "enable_jit", "true",      NULL};
+    const char model[] = "dropout=0.1 recompute=block grad_accumulation=2 enable_jit=true";
     over_layouts(model, plain, promised);
-    over_layouts(model, (const char *const[]){"zero_stage", "2", "sequence_parallel", "true", NULL}, promised);
-    over_layouts(model, (const char *const[]){"zero_stage", "3", "cp_comm", "ring", NULL}, promised);
+    over_layouts(model, "zero_stage=2 sequence_parallel=true", promised);
+    over_layouts(model, "zero_stage=3 cp_comm=ring", promised);
 }
 
 static vt_status (*real_allocate)(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory);
@@ -382,7 +343,7 @@ static bool refuse(const char *stage, int number, const vt_launch *launch)
     const int last = launch->world_size - 1;
     char host[VT_HOST_SIZE], expected[96] = "no memory for ";
     side s;
-    open_world(&s, (const char *const[]){"zero_stage", stage, "comm_timeout", "30", NULL}, launch);
+    open_world(&s, SETTINGS("zero_stage=%s comm_timeout=30", stage), launch);
     vt_host_name(host);
     if (last > 0) snprintf(expected, sizeof expected, "rank %d on %.60s: no memory for ", last, host);
     real_allocate = s.backend->allocate;

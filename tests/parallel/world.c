@@ -4,16 +4,16 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "settings.h"
 #include "test.h"
 
-/* NULL ends the pairs of option and value. */
-static vt_world *open_world(int ranks_per_node, const char *const *options)
+static vt_world *open_world(int ranks_per_node, const char *settings)
 {
     vt_config *config = NULL;
     vt_launch launch;
     vt_world *world = NULL;
     EXPECT_OK(vt_config_open_default(&config));
-    for (int i = 0; options[i] != NULL; i += 2) EXPECT_OK(vt_config_set(config, options[i], options[i + 1]));
+    set_options(config, settings);
     char text[16];
     snprintf(text, sizeof text, "%d", ranks_per_node);
     if (ranks_per_node > 0) setenv("VITRAIN_RANKS_PER_NODE", text, 1);
@@ -23,7 +23,6 @@ static vt_world *open_world(int ranks_per_node, const char *const *options)
     vt_config_close(&config);
     return world;
 }
-#define OPEN_WORLD(per_node, ...) open_world(per_node, (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
 /* The sum of 1 << rank over the group shows which ranks are in it. */
 static void expect_members(vt_world *world, unsigned axes, vt_scope scope, const char *expected)
@@ -46,8 +45,8 @@ static void expect_members(vt_world *world, unsigned axes, vt_scope scope, const
 TEST(groups_of_every_axis)
 {
     int ranks = vt_test_engine->size;
-    const char *tensor = ranks % 2 == 0 ? "2" : "1", *context = ranks % 4 == 0 ? "2" : "1";
-    vt_world *world = OPEN_WORLD(2, "tensor_parallel", tensor, "context_parallel", context);
+    vt_world *world = open_world(
+        2, SETTINGS("tensor_parallel=%d context_parallel=%d", ranks % 2 == 0 ? 2 : 1, ranks % 4 == 0 ? 2 : 1));
     for (unsigned axes = 1; axes <= VT_AXES_ALL; axes++) {
         expect_members(world, axes, VT_SCOPE_ALL, NULL);
         expect_members(world, axes, VT_SCOPE_WITHIN_NODE, NULL);
@@ -65,7 +64,7 @@ TEST(groups_of_every_axis)
 
 TEST(nodes)
 {
-    vt_world *world = OPEN_WORLD(2);
+    vt_world *world = open_world(2, "");
     int ranks = vt_world_ranks(world), rank = vt_world_rank(world);
     EXPECT(vt_world_nodes(world) == (ranks + 1) / 2, "%d", vt_world_nodes(world));
     EXPECT(vt_world_node_of(world)[rank] == rank / 2);
@@ -91,7 +90,7 @@ TEST(nodes)
 
 TEST(threads_share_the_cores)
 {
-    vt_world *world = OPEN_WORLD(0);
+    vt_world *world = open_world(0, "");
     double sum = vt_world_cores(world);
     vt_world_sum(world, &sum, 1);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -102,7 +101,7 @@ TEST(threads_share_the_cores)
 
 TEST(agree)
 {
-    vt_world *world = OPEN_WORLD(0);
+    vt_world *world = open_world(0, "");
     int last = vt_world_ranks(world) - 1;
     EXPECT(vt_world_agree(world, VT_OK) == VT_OK);
     EXPECT(vt_world_agree(world, vt_world_rank(world) == last ? VT_STOPPED : VT_OK) == VT_STOPPED);
@@ -127,7 +126,7 @@ TEST(agree)
 /* A failure that the run survives: all ranks know whose it is and why, and none has to end. */
 TEST(cause)
 {
-    vt_world *world = OPEN_WORLD(0);
+    vt_world *world = open_world(0, "");
     const int last = vt_world_ranks(world) - 1;
     vt_status status = VT_ERROR; /* the others end because of the last one */
     char host[VT_HOST_SIZE], expected[160] = "'x.h5' is damaged";
@@ -145,7 +144,7 @@ TEST(cause)
 
 TEST(any_sum_and_text)
 {
-    vt_world *world = OPEN_WORLD(0);
+    vt_world *world = open_world(0, "");
     int rank = vt_world_rank(world), ranks = vt_world_ranks(world);
     EXPECT(!vt_world_any(world, false));
     EXPECT(vt_world_any(world, true));

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "checkpoint/inside.h"
 #include "operations/guarded.h"
+#include "settings.h"
 #include "storage/safetensors.h"
 #include "task/weather.h"
 #include "test.h"
@@ -30,15 +31,13 @@ static const char *const channel_names[] = {"u10", "t2m"};
 
 static void open_model(model *m, const char *name, const char *value)
 {
-    static const char *const settings[] = {
-        "img_size", "[8, 12]", "patch_size", "4", "n_in_channels", "2",  "n_out_channels",    "2", "embed_dim", "16",
-        "depth",    "2",       "num_heads",  "2", "num_iters",     "10", "global_batch_size", "4", "dropout",   "0.2",
-        NULL};
+    static const char settings[] = "img_size=[8,12] patch_size=4 n_in_channels=2 n_out_channels=2 embed_dim=16 depth=2 "
+                                   "num_heads=2 num_iters=10 global_batch_size=4 dropout=0.2";
     static const float means[3] = {1, 2, 3}, stds[3] = {3, 4, 5}; /* of two channels, or three */
     static const double latitudes[8] = {70, 50, 30, 10, -10, -30, -50, -70};
     *m = (model){0};
     EXPECT_OK(vt_config_open_default(&m->config));
-    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(m->config, settings[i], settings[i + 1]));
+    set_options(m->config, settings);
     if (name != NULL) EXPECT_OK(vt_config_set(m->config, name, value));
     EXPECT_OK(vt_config_resolve(m->config));
     m->task = vt_weather_open(m->config, means, stds, latitudes);

@@ -1,13 +1,13 @@
 /* What a rank's memory must hold, as the plan (the dry back end's count) says it, against the formulas of
  * docs/parallelism.md, at sizes that are trained in earnest. */
 #include "base/text.h"
+#include "settings.h"
 #include "test.h"
 #include "training/budget.h"
 
 enum { DEPTH = 12, CHANNELS = 20, PATCH = 8, TOKENS = 45 * 90, ALIGNMENT = 16 };
 
-/* settings: pairs of option and value, ended by NULL. */
-static vt_plan plan_of(int64_t dim, int64_t ranks, const char *const *settings)
+static vt_plan plan_of(int64_t dim, int64_t ranks, const char *settings)
 {
     vt_config *config = NULL;
     vt_plan plan = {0};
@@ -20,7 +20,7 @@ static vt_plan plan_of(int64_t dim, int64_t ranks, const char *const *settings)
     config->n_in_channels = config->n_out_channels = CHANNELS;
     config->patch_size = PATCH;
     EXPECT_OK(vt_config_set(config, "img_size", "[360, 720]"));
-    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(config, settings[i], settings[i + 1]));
+    set_options(config, settings);
     EXPECT_OK(vt_config_resolve(config));
     EXPECT_OK(vt_plan_make(config, &(vt_plan_options){0}, &plan));
     vt_config_close(&config);
@@ -60,9 +60,7 @@ static int64_t largest_unit(int64_t dim, int64_t multiple)
 
 static void compare_with_formula(int64_t dim, int64_t ranks, int stage, bool half)
 {
-    const char *const stages[] = {"0", "1", "2", "3"};
-    vt_plan plan = plan_of(
-        dim, ranks, (const char *const[]){"zero_stage", stages[stage], "amp_mode", half ? "bf16" : "none", NULL});
+    vt_plan plan = plan_of(dim, ranks, SETTINGS("zero_stage=%d amp_mode=%s", stage, half ? "bf16" : "none"));
     int64_t parameters = (int64_t)plan.bytes[VT_MEMORY_PARAMETERS],
             gradients = (int64_t)plan.bytes[VT_MEMORY_GRADIENTS];
     int64_t optimizer = (int64_t)plan.bytes[VT_MEMORY_OPTIMIZER];
@@ -102,13 +100,13 @@ TEST(parameters_gradients_and_moments_with_zero)
 }
 
 /* Of a sample, on a rank of 8: tp · cp of them share it. Beside one that has it all. */
-static double activations(const char *tensor, const char *context, const char *sequence, const char *ring)
+static double activations(int tensor, int context, const char *sequence, const char *ring)
 {
-    vt_plan plan =
-        plan_of(384, 8,
-                (const char *const[]){"tensor_parallel", tensor, "context_parallel", context, "sequence_parallel",
-                                      sequence, "cp_comm", ring, "global_batch_size", "8", NULL});
-    return (double)plan.bytes[VT_MEMORY_ACTIVATIONS] / (atof(tensor) * atof(context));
+    vt_plan plan = plan_of(384, 8,
+                           SETTINGS("tensor_parallel=%d context_parallel=%d sequence_parallel=%s cp_comm=%s "
+                                    "global_batch_size=8",
+                                    tensor, context, sequence, ring));
+    return (double)plan.bytes[VT_MEMORY_ACTIVATIONS] / (tensor * context);
 }
 
 /* In units of tokens × embed_dim a block keeps 10: 2 of the residual stream, and 8 (q, k, v, attention's output, fc1's
@@ -116,18 +114,18 @@ static double activations(const char *tensor, const char *context, const char *s
  * and v come on top, and what is not kept (a twentieth of all) may split otherwise. */
 TEST(activations_fall_with_each_axis)
 {
-    static const char *const numbers[] = {"2", "4", "8"};
-    double one = activations("1", "1", "false", "allgather"), few = 0.06;
+    static const int numbers[] = {2, 4, 8};
+    double one = activations(1, 1, "false", "allgather"), few = 0.06;
     for (int i = 0; i < 3; i++) {
-        const char *n = numbers[i];
-        double part = 1 / atof(n), keys = 2.0 / (10 * DEPTH) * (1 - part);
-        EXPECT_NEAR(activations(n, "1", "false", "allgather") / one, (2 + 8 * part) / 10, few);
-        EXPECT_NEAR(activations(n, "1", "true", "allgather") / one, part, few);
-        double ring = activations("1", n, "false", "ring") / one;
+        const int n = numbers[i];
+        double part = 1.0 / n, keys = 2.0 / (10 * DEPTH) * (1 - part);
+        EXPECT_NEAR(activations(n, 1, "false", "allgather") / one, (2 + 8 * part) / 10, few);
+        EXPECT_NEAR(activations(n, 1, "true", "allgather") / one, part, few);
+        double ring = activations(1, n, "false", "ring") / one;
         EXPECT_NEAR(ring, part, few);
-        EXPECT_NEAR(activations("1", n, "false", "allgather") / one - ring, keys, few);
+        EXPECT_NEAR(activations(1, n, "false", "allgather") / one - ring, keys, few);
     }
-    EXPECT_NEAR(activations("2", "2", "true", "ring") / one, 0.25, few);
+    EXPECT_NEAR(activations(2, 2, "true", "ring") / one, 0.25, few);
 }
 
 /* ---- what a run that does not fit is told ---- */

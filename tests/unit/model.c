@@ -3,6 +3,7 @@
  * prediction. */
 #include "model/model.h"
 #include "alone.h"
+#include "settings.h"
 
 enum { MICRO_BATCHES = 2, SAMPLES = 3, CHANNELS = 2, VALUES = SAMPLES * CHANNELS * 8 * 16, MOST_STAGES = 2 };
 static const size_t arena_bytes = 4 << 20;
@@ -30,18 +31,17 @@ typedef struct {
 static const char *const models[] = {VT_MODELS(NAME)};
 enum { MODELS = sizeof models / sizeof models[0] };
 
-/* settings: pairs of an option of the vit and its value, ended by NULL. */
-static void open_fixture(fixture *f, const char *model, vt_type type, const char *const *settings)
+/* settings: the vit's own. */
+static void open_fixture(fixture *f, const char *model, vt_type type, const char *settings)
 {
-    static const char *const common[] = {"img_size", "[8, 16]", "n_in_channels", "2", "n_out_channels", "2", NULL};
-    static const char *const sizes[] = {"patch_size", "4", "embed_dim", "16", "depth", "3", "num_heads", "2", NULL};
-    const char *const *const of_vit[] = {sizes, settings};
     *f = (fixture){.type = type, .mean = {0.5f, -0.5f}, .inverse_std = {1, 2}};
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &f->backend));
     EXPECT_OK(vt_config_open_default(&f->config));
-    for (int i = 0; common[i] != NULL; i += 2) EXPECT_OK(vt_config_set(f->config, common[i], common[i + 1]));
-    for (int i = 0; i < 2 && strcmp(model, "vit") == 0; i++)
-        for (const char *const *s = of_vit[i]; *s != NULL; s += 2) EXPECT_OK(vt_config_set(f->config, s[0], s[1]));
+    set_options(f->config, "img_size=[8,16] n_in_channels=2 n_out_channels=2");
+    if (strcmp(model, "vit") == 0) {
+        set_options(f->config, "patch_size=4 embed_dim=16 depth=3 num_heads=2");
+        set_options(f->config, settings);
+    }
     EXPECT_OK(vt_config_set(f->config, "model", model));
     EXPECT_OK(vt_config_resolve(f->config));
     EXPECT_OK(vt_model_check(f->config));
@@ -154,7 +154,7 @@ static void expect_same(const fixture *f, const float *expected, float *found, c
     free(found);
 }
 
-static void check_orders(const char *model, vt_type type, const char *const *settings)
+static void check_orders(const char *model, vt_type type, const char *settings)
 {
     fixture f;
     open_fixture(&f, model, type, settings);
@@ -171,9 +171,9 @@ TEST(micro_batches_in_flight_give_the_gradients_of_one_after_the_other)
     static const vt_type types[] = {VT_FLOAT32, VT_BFLOAT16};
     for (int m = 0; m < MODELS; m++) {
         for (int i = 0; i < 2; i++) {
-            check_orders(models[m], types[i], (const char *const[]){"dropout", "0", NULL});
-            check_orders(models[m], types[i], (const char *const[]){"dropout", "0.2", NULL});
-            check_orders(models[m], types[i], (const char *const[]){"dropout", "0.2", "recompute", "block", NULL});
+            check_orders(models[m], types[i], "dropout=0");
+            check_orders(models[m], types[i], "dropout=0.2");
+            check_orders(models[m], types[i], "dropout=0.2 recompute=block");
         }
     }
 }
@@ -204,7 +204,7 @@ static void check_gradients(const char *model)
 {
     fixture f;
     int64_t compared = 0;
-    open_fixture(&f, model, VT_FLOAT32, (const char *const[]){"dropout", "0.2", NULL});
+    open_fixture(&f, model, VT_FLOAT32, "dropout=0.2");
     float *all = gradients(&f, false, 0), *gradient = all;
     for (int64_t i = 0; i < vt_parameters_count(f.parameters); i++) {
         vt_parameter *p = vt_parameters_at(f.parameters, i);
@@ -236,7 +236,7 @@ TEST(fields_come_back_from_the_rows_of_a_prediction)
         fixture f;
         double squares[SAMPLES * CHANNELS * 2] = {0};
         float weights[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-        open_fixture(&f, models[m], VT_FLOAT32, (const char *const[]){NULL});
+        open_fixture(&f, models[m], VT_FLOAT32, "");
         flight a = open_flight(&f, 0, vt_model_units(f.model));
         forward(&f, &a, 1);
         vt_matrix rows = f.model->kind->lay_out(f.model, &a.pass, &a.input);

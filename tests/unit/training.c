@@ -6,6 +6,7 @@
 #include "journal/run_directory.h"
 #include "operations/guarded.h"
 #include "optimizer/schedule.h"
+#include "settings.h"
 #include "task/weather.h"
 #include "test.h"
 #include "training/loop.h"
@@ -247,17 +248,15 @@ typedef struct {
 
 static const double latitudes[8] = {70, 50, 30, 10, -10, -30, -50, -70};
 
-static void open_scheduled(small_model *m, const char *const *settings, vt_step_schedule *schedule)
+static void open_scheduled(small_model *m, const char *settings, vt_step_schedule *schedule)
 {
-    static const char *const common[] = {
-        "img_size", "[8, 12]", "patch_size", "4", "n_in_channels",     "2", "n_out_channels", "2",  "embed_dim", "16",
-        "depth",    "3",       "num_heads",  "2", "global_batch_size", "4", "num_iters",      "10", "lr",        "1e-2",
-        NULL};
+    static const char common[] = "img_size=[8,12] patch_size=4 n_in_channels=2 n_out_channels=2 embed_dim=16 depth=3 "
+                                 "num_heads=2 global_batch_size=4 num_iters=10 lr=1e-2";
     static const float means[2] = {1, 2}, stds[2] = {3, 4};
     *m = (small_model){0};
     EXPECT_OK(vt_config_open_default(&m->config));
-    for (int i = 0; common[i] != NULL; i += 2) EXPECT_OK(vt_config_set(m->config, common[i], common[i + 1]));
-    for (int i = 0; settings[i] != NULL; i += 2) EXPECT_OK(vt_config_set(m->config, settings[i], settings[i + 1]));
+    set_options(m->config, common);
+    set_options(m->config, settings);
     EXPECT_OK(vt_config_resolve(m->config));
     m->task = vt_weather_open(m->config, means, stds, latitudes);
     const vt_trainer_options options = {.task = m->task, .steps = 10, .schedule = schedule};
@@ -268,7 +267,7 @@ static void open_scheduled(small_model *m, const char *const *settings, vt_step_
     m->batch = (vt_batch){.sample_count = BATCH, .global_count = BATCH, .tensors = {m->input, m->target}};
 }
 
-static void open_small(small_model *m, const char *const *settings)
+static void open_small(small_model *m, const char *settings)
 {
     open_scheduled(m, settings, NULL);
 }
@@ -309,10 +308,9 @@ static bool same_values(const small_model *a, const small_model *b)
 TEST(the_same_seed_gives_the_same_bits)
 {
     small_model a, b, other;
-    const char *const dropout[] = {"dropout", "0.2", NULL}, *const seed[] = {"dropout", "0.2", "seed", "7", NULL};
-    open_small(&a, dropout);
-    open_small(&b, dropout);
-    open_small(&other, seed);
+    open_small(&a, "dropout=0.2");
+    open_small(&b, "dropout=0.2");
+    open_small(&other, "dropout=0.2 seed=7");
     double loss = train_steps(&a, 5);
     EXPECT(loss == train_steps(&b, 5));
     EXPECT(loss != train_steps(&other, 5));
@@ -327,8 +325,8 @@ TEST(the_same_seed_gives_the_same_bits)
 TEST(dropout_does_not_depend_on_micro_batches)
 {
     small_model whole, pieces;
-    open_small(&whole, (const char *const[]){"dropout", "0.3", NULL});
-    open_small(&pieces, (const char *const[]){"dropout", "0.3", "grad_accumulation", "4", NULL});
+    open_small(&whole, "dropout=0.3");
+    open_small(&pieces, "dropout=0.3 grad_accumulation=4");
     for (int i = 0; i < 5; i++) {
         double loss = train_steps(&whole, 1);
         EXPECT_NEAR(train_steps(&pieces, 1), loss, 1e-5 * loss);
@@ -340,8 +338,8 @@ TEST(dropout_does_not_depend_on_micro_batches)
 TEST(validation_has_no_dropout)
 {
     small_model with, without;
-    open_small(&with, (const char *const[]){"dropout", "0.5", NULL});
-    open_small(&without, (const char *const[]){"dropout", "0", NULL});
+    open_small(&with, "dropout=0.5");
+    open_small(&without, "dropout=0");
     EXPECT(evaluate(&with) == evaluate(&without));
     EXPECT(train_steps(&with, 1) != train_steps(&without, 1));
     close_small(&with);
@@ -356,7 +354,7 @@ TEST(forecast_is_what_is_evaluated)
     vt_evaluation sums;
     float field[HEIGHT * WIDTH], target[HEIGHT * WIDTH];
     double sum = 0, weights = 0, std = 4; /* of channel 1 in open_small */
-    open_small(&m, (const char *const[]){"dropout", "0.3", NULL});
+    open_small(&m, "dropout=0.3");
     train_steps(&m, 3);
     vt_batch one = {.sample_count = 1, .global_count = 1, .tensors = {m.input + IN, m.target + TARGET}}; /* sample 1 */
     vt_step_evaluation_open(m.trainer, false, &sums);
@@ -378,7 +376,7 @@ TEST(forecast_is_what_is_evaluated)
 TEST(training_learns_one_batch)
 {
     small_model m;
-    open_small(&m, (const char *const[]){"lr_schedule", "none", NULL});
+    open_small(&m, "lr_schedule=none");
     double before = evaluate(&m);
     train_steps(&m, 150);
     double after = evaluate(&m);
@@ -389,8 +387,8 @@ TEST(training_learns_one_batch)
 TEST(recompute_gives_the_same_bits_in_less_memory)
 {
     small_model kept, again;
-    open_small(&kept, (const char *const[]){"dropout", "0.2", NULL});
-    open_small(&again, (const char *const[]){"dropout", "0.2", "recompute", "block", NULL});
+    open_small(&kept, "dropout=0.2");
+    open_small(&again, "dropout=0.2 recompute=block");
     EXPECT(train_steps(&kept, 5) == train_steps(&again, 5));
     EXPECT(same_values(&kept, &again));
     /* 3 blocks of 10 units each against 3 inputs and one block; both add the same for the rest */
@@ -409,11 +407,10 @@ static vt_action all_forward_first(int64_t micro_batches, int64_t index)
 
 TEST(micro_batches_in_flight_give_the_same_bits)
 {
-    static const char *const types[] = {"none", "bf16"}, *const recompute[] = {"none", "block"};
+    static const char *const variants[] = {"amp_mode=none recompute=none", "amp_mode=bf16 recompute=block"};
     EXPECT(vt_schedule_in_flight(vt_schedule_in_turn, 4) == 1 && vt_schedule_in_flight(all_forward_first, 4) == 4);
     for (int i = 0; i < 2; i++) {
-        const char *const settings[] = {"dropout", "0.2",       "grad_accumulation", "2", "amp_mode",
-                                        types[i],  "recompute", recompute[i],        NULL};
+        const char *settings = SETTINGS("dropout=0.2 grad_accumulation=2 %s", variants[i]);
         small_model in_turn, together;
         vt_plan plans[2];
         open_small(&in_turn, settings);
@@ -436,7 +433,7 @@ TEST(gradients_that_are_not_finite_change_nothing)
 {
     small_model m;
     vt_step_figures figures;
-    open_small(&m, (const char *const[]){NULL});
+    open_small(&m, "");
     size_t bytes =
         (size_t)vt_parameters_block_elements(vt_trainer_parameters(m.trainer), VT_BLOCK_VALUES) * sizeof(float);
     float *before = malloc(bytes);
@@ -454,7 +451,7 @@ TEST(the_plan_matches_the_run)
 {
     small_model m;
     vt_plan plan;
-    open_small(&m, (const char *const[]){NULL});
+    open_small(&m, "");
     EXPECT_OK(vt_plan_make(m.config, &(vt_plan_options){0}, &plan));
     size_t block =
         (size_t)vt_parameters_block_elements(vt_trainer_parameters(m.trainer), VT_BLOCK_VALUES) * sizeof(float);

@@ -1,0 +1,24 @@
+/* The options of a test's configuration as one text. */
+#ifndef VT_TESTS_SETTINGS_H
+#define VT_TESTS_SETTINGS_H
+
+#include "base/text.h"
+#include "config/config.h"
+#include "test.h"
+
+/* Such a text, valid until the test ends. */
+#define SETTINGS(...) ((const char *)vt_test_owned(vt_text_format(__VA_ARGS__)))
+
+/* settings: "img_size=[20,12] patch_size=4" */
+static inline void set_options(vt_config *config, const char *settings)
+{
+    char *text = vt_test_owned(vt_text_copy(settings)), *rest = NULL;
+    for (char *name = strtok_r(text, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest)) {
+        char *value = strchr(name, '=');
+        VT_ASSERT(value != NULL);
+        *value = '\0';
+        EXPECT_OK(vt_config_set(config, name, value + 1));
+    }
+}
+
+#endif
