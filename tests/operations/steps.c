@@ -345,17 +345,9 @@ GPU_TEST(bad_data_of_a_step_are_reported)
     test_fields file = {.times = 46, .channels = CHANNELS, .height = HEIGHT, .width = WIDTH, .poison = NAN};
     file.poison_index = 42 * CHANNELS * HEIGHT * WIDTH + 3;
     test_fields_write(test_path("2001.h5"), &file);
-    const vt_dataset_options options = {.directory = vt_test_directory(),
-                                        .option_name = "train_data_path",
-                                        .height = HEIGHT,
-                                        .width = WIDTH,
-                                        .in_channels = CHANNELS,
-                                        .out_channels = CHANNELS,
-                                        .dt = 1,
-                                        .sample_limit = VT_UNSET_INTEGER,
-                                        .direct = true,
-                                        .unchecked = true};
-    EXPECT_OK(vt_dataset_open(&options, &samples_from));
+    vt_dataset_options options = test_fields_options(&file);
+    options.direct = options.unchecked = true;
+    samples_from = test_open(&options);
     FOR_EACH_STEP_PATH(isa)
     for (int i = 0; i < 3; i++) {
         model m;

@@ -216,9 +216,8 @@ TEST(coordinates_of_points)
             EXPECT(strstr(doubt, "'nav_lat' is another one at every grid point (a curvilinear grid)") != NULL);
         vt_fields_file_close(&opened);
     }
-    vt_dataset *dataset = NULL;
     vt_dataset_options options = test_nc_options("t");
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset *dataset = test_open(&options);
     for (int row = 0; row < TEST_NC_ROWS; row++) EXPECT(vt_dataset_latitudes(dataset)[row] == 0);
     EXPECT(strstr(vt_dataset_assumed_weights(dataset), "all rows alike") != NULL);
     vt_dataset_close(&dataset);
@@ -261,12 +260,10 @@ TEST(times_are_recognised)
         H5Dclose(test_nc_times(file, "lead", H5T_IEEE_F64LE, 3, days, "days"));
         H5Dclose(t);
         H5Fclose(file);
-        vt_dataset *dataset = NULL;
         vt_dataset_options options = test_nc_options("t");
         vt_date date;
         char text[VT_DATE_SIZE];
-        EXPECT_OK(vt_dataset_open(&options, &dataset));
-        if (dataset == NULL) continue;
+        vt_dataset *dataset = test_open(&options);
         EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && !vt_dataset_step_is_assumed(dataset), "form %zu", i);
         EXPECT(vt_dataset_date(dataset, 1, &date) && strcmp(vt_date_format(date, text), "2013-01-02 00:00") == 0, "%s",
                text);
@@ -357,14 +354,12 @@ TEST(forms_of_fields_are_alike)
         }
         vt_statistics_close(&statistics);
         for (int direct = 0; direct < 2; direct++) {
-            vt_dataset *dataset = NULL;
             vt_dataset_options options = test_nc_options(source.form.variables);
             options.height = 4; /* the window's corner is the north-west, too */
             options.width = 5;
             options.in_channels = options.out_channels = CHANNELS;
             options.direct = direct;
-            EXPECT_OK(vt_dataset_open(&options, &dataset));
-            if (dataset == NULL) continue;
+            vt_dataset *dataset = test_open(&options);
             for (int row = 0; row < 4; row++) EXPECT(vt_dataset_latitudes(dataset)[row] == 50 - 20 * row);
             EXPECT_OK(vt_dataset_read(dataset, 2, other[0], other[1]));
             if (i == 0 && direct == 0) memcpy(plain, other, sizeof plain);
@@ -384,17 +379,16 @@ TEST(forms_of_fields_are_alike)
 /* Times of `fields`: from their coordinate, or by time_step. */
 TEST(times_of_fields)
 {
-    vt_dataset *dataset = NULL;
     vt_date date;
     char text[VT_DATE_SIZE];
     const test_fields fields = {.times = 4, .channels = 1, .height = 4, .width = 5};
     vt_dataset_options options = test_fields_options(&fields);
     test_fields_write(test_path("2001.h5"), &fields);
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset *dataset = test_open(&options);
     EXPECT(vt_dataset_minutes_a_time(dataset) == 360 && vt_dataset_step_is_assumed(dataset));
     vt_dataset_close(&dataset);
     options.form.time_step = "1d";
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    dataset = test_open(&options);
     EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && !vt_dataset_step_is_assumed(dataset));
     EXPECT(vt_dataset_date(dataset, 2, &date) && strcmp(vt_date_format(date, text), "2001-01-03 00:00") == 0, "%s",
            text);
@@ -407,7 +401,7 @@ TEST(times_of_fields)
     hid_t file = H5Fopen(test_path("2001.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
     H5Dclose(test_nc_times(file, "time", H5T_IEEE_F64LE, 4, hours, "hours since 1988-05-06"));
     H5Fclose(file);
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    dataset = test_open(&options);
     EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && vt_dataset_sample_count(dataset) == 2); /* none over the gap */
     EXPECT(vt_dataset_date(dataset, 1, &date) && strcmp(vt_date_format(date, text), "1988-05-07 00:00") == 0, "%s",
            text);
@@ -416,7 +410,7 @@ TEST(times_of_fields)
     test_expect_open_error(&options,
                            "2001.h5: its times are 24 h apart, not 6h as time_step says; leave time_step out");
     options.form.coordinates = "time=none";
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    dataset = test_open(&options);
     EXPECT(vt_dataset_minutes_a_time(dataset) == 360);
     vt_dataset_close(&dataset);
 }
@@ -450,13 +444,12 @@ TEST(values_that_are_no_data)
         H5Sclose(space);
         H5Fclose(file);
         for (int direct = 0; direct < 2; direct++) {
-            vt_dataset *dataset = NULL;
             vt_dataset_options options = test_nc_options(NULL);
             options.height = 2;
             options.width = 4;
             options.direct = direct;
             float input[8], target[8];
-            EXPECT_OK(vt_dataset_open(&options, &dataset));
+            vt_dataset *dataset = test_open(&options);
             EXPECT_ERROR(vt_dataset_read(dataset, 0, input, target), known[i].message);
             vt_dataset_close(&dataset);
         }
@@ -489,7 +482,6 @@ TEST(values_that_are_always_missing_are_found)
             H5Pclose(properties);
             H5Sclose(space);
             H5Fclose(file);
-            vt_dataset *dataset = NULL;
             vt_fields_plan *plan = NULL;
             vt_dataset_options options = test_nc_options(NULL);
             options.height = options.width = 4;
@@ -497,7 +489,7 @@ TEST(values_that_are_always_missing_are_found)
             options.unchecked = true;
             float input[32], target[32];
             vt_decoder decoder = {0};
-            EXPECT_OK(vt_dataset_open(&options, &dataset));
+            vt_dataset *dataset = test_open(&options);
             EXPECT_OK(vt_fields_plan_open(vt_dataset_source(dataset), &plan));
             vt_status status = VT_OK;
             for (int64_t sample = 2; sample < 4 && status == VT_OK; sample++) {

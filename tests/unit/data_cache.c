@@ -15,23 +15,10 @@ enum { TIMES = 30, SAMPLES = 28, BATCH = 4 };
 
 static vt_dataset *open_again(bool direct, int64_t limit)
 {
-    vt_dataset *dataset = NULL;
-    vt_dataset_options options = {.directory = vt_test_directory(),
-                                  .option_name = "train_data_path",
-                                  .height = 6,
-                                  .width = 8,
-                                  .first_row = 1,
-                                  .rows = 4,
-                                  .in_channels = 4,
-                                  .out_channels = 3,
-                                  .history = 1,
-                                  .dt = 1,
-                                  .sample_limit = limit,
-                                  .direct = direct,
-                                  .tolerant = true};
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
-    VT_ASSERT(dataset != NULL);
-    return dataset;
+    vt_dataset_options options = TEST_OPTIONS(.height = 6, .width = 8, .first_row = 1, .rows = 4, .in_channels = 4,
+                                              .out_channels = 3, .history = 1, .direct = direct, .tolerant = true);
+    options.sample_limit = limit;
+    return test_open(&options);
 }
 
 static vt_dataset *open_dataset(const test_fields *fields, bool direct, int64_t limit)

@@ -14,9 +14,7 @@
 /* Opens, reads every sample and compares each value with what was written; files[] in the order of their names. */
 static void expect_samples_of(const vt_dataset_options *options, const test_fields *files, int64_t file_count)
 {
-    vt_dataset *dataset = NULL;
-    EXPECT_OK(vt_dataset_open(options, &dataset));
-    if (dataset == NULL) return;
+    vt_dataset *dataset = test_open(options);
     const int64_t first_row = options->first_row, rows = options->rows > 0 ? options->rows : options->height;
     int64_t channels = options->in_channels / (options->history + 1), points = rows * options->width;
     float *input = vt_test_owned(malloc((size_t)(options->in_channels * points) * sizeof *input));
@@ -132,8 +130,7 @@ TEST(rows_of_one_rank)
             options.first_row = windows[i][0];
             options.rows = windows[i][1];
             expect_samples(&options, &form, 1);
-            vt_dataset *dataset = NULL;
-            EXPECT_OK(vt_dataset_open(&options, &dataset));
+            vt_dataset *dataset = test_open(&options);
             EXPECT_NEAR(vt_dataset_latitudes(dataset)[0], 90, 0);
             EXPECT_NEAR(vt_dataset_latitudes(dataset)[6], 90 - 6 * 180.0 / 7, 1e-12);
             EXPECT(vt_dataset_options_of(dataset)->rows == (windows[i][1] > 0 ? windows[i][1] : 7));
@@ -152,12 +149,11 @@ TEST(other_ranks_rows_are_not_looked_at)
     test_fields_write(test_path("2001.h5"), &form);
     vt_dataset_options options = test_fields_options(&form);
     for (int64_t i = 0; i < 8; i++) {
-        vt_dataset *dataset = NULL;
         const int64_t row = i / 2;
         options.direct = i % 2 == 1;
         options.first_row = row;
         options.rows = 1;
-        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        vt_dataset *dataset = test_open(&options);
         if (row == 2)
             EXPECT_ERROR(vt_dataset_read(dataset, 1, input, target), "NaN at time 1, channel 1, row 2, column 3");
         else
@@ -196,11 +192,9 @@ TEST(more_files_than_stay_open)
 
 static void expect_names(const test_fields *fields)
 {
-    vt_dataset *dataset = NULL;
     vt_dataset_options options = test_fields_options(fields);
     test_fields_write(test_path("2001.h5"), fields);
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
-    if (dataset == NULL) return;
+    vt_dataset *dataset = test_open(&options);
     const char *const *names = vt_dataset_channel_names(dataset);
     EXPECT(names != NULL);
     for (int64_t c = 0; names != NULL && c < fields->channels; c++)
@@ -228,11 +222,10 @@ TEST(channel_names)
 TEST(no_names_and_even_latitudes)
 {
     const test_fields fields = {.times = 2, .channels = 1, .height = 5, .width = 4};
-    vt_dataset *dataset = NULL;
     vt_dataset_options options = test_fields_options(&fields);
     options.height = 3;
     test_fields_write(test_path("2001.h5"), &fields);
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset *dataset = test_open(&options);
     EXPECT(vt_dataset_channel_names(dataset) == NULL);
     for (int row = 0; row < 3; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], 90.0 - 45.0 * row, 1e-12);
     vt_dataset_close(&dataset);
@@ -241,11 +234,10 @@ TEST(no_names_and_even_latitudes)
 TEST(stored_latitudes)
 {
     const test_fields fields = {.times = 2, .channels = 1, .height = 5, .width = 4, .latitudes = 5, .longitudes = 4};
-    vt_dataset *dataset = NULL;
     vt_dataset_options options = test_fields_options(&fields);
     options.height = 3;
     test_fields_write(test_path("2001.h5"), &fields);
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset *dataset = test_open(&options);
     for (int row = 0; row < 3; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], test_latitude(row), 1e-5);
     char text[256];
     vt_dataset_describe(dataset, 0, text, sizeof text);
@@ -363,11 +355,10 @@ TEST(endings_of_files)
     static const char *const files[] = {"2001.h5", "2002.H5", "2003.hdf5", "x_2004.HDF5"};
     static const char *const others[] = {"2005.h5.part", "2006.grib", "2007.nc", "land.h5", "notes.txt", "x"};
     vt_dataset_options options = test_fields_options(&fields);
-    vt_dataset *dataset = NULL;
     for (int i = 0; i < 4; i++) test_fields_write(test_path(files[i]), &fields);
     for (int i = 0; i < 6; i++) fclose(fopen(test_path(others[i]), "w"));
     EXPECT_OK(vt_log_open(test_path("out.log"), false));
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset *dataset = test_open(&options);
     EXPECT_OK(vt_log_close());
     EXPECT(vt_dataset_sample_count(dataset) == 4 * 2);
     vt_dataset_close(&dataset);
@@ -430,9 +421,8 @@ TEST(errors_of_broken_files)
     struct stat info;
     EXPECT(stat(path, &info) == 0);
     overwrite(path, info.st_size - 200, "damage damage damage", 20);
-    vt_dataset *dataset = NULL;
     float input[512], target[512];
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset *dataset = test_open(&options);
     EXPECT_OK(vt_dataset_read(dataset, 0, input, target));
     EXPECT_ERROR(vt_dataset_read(dataset, 1, input, target), "2001.h5: can't read 'fields' at time 2");
     vt_dataset_close(&dataset);
@@ -448,9 +438,9 @@ TEST(training_and_validation_have_the_same_channels)
     fields.names = others;
     test_fields_write(test_path("valid/2002.h5"), &fields);
     other_options.directory = test_path("valid");
-    EXPECT_OK(vt_dataset_open(&options, &training));
+    training = test_open(&options);
     EXPECT_OK(vt_dataset_check_same_channels(training, training));
-    EXPECT_OK(vt_dataset_open(&other_options, &validation));
+    validation = test_open(&other_options);
     EXPECT_ERROR(vt_dataset_check_same_channels(training, validation), "channel 1 is 't2m' in ");
     vt_dataset_close(&training);
     vt_dataset_close(&validation);
@@ -462,11 +452,10 @@ TEST(errors_of_values)
     test_fields fields = {.times = 3, .channels = 2, .height = 4, .width = 5, .names = names};
     vt_dataset_options options = test_fields_options(&fields);
     float input[40], target[40];
-    vt_dataset *dataset = NULL;
     fields.poison_index = 2 * 40 + 20 + 2 * 5 + 3;
     fields.poison = NAN;
     test_fields_write(test_path("2001.h5"), &fields);
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset *dataset = test_open(&options);
     EXPECT_OK(vt_dataset_read(dataset, 0, input, target));
     EXPECT_ERROR(vt_dataset_read(dataset, 1, input, target),
                  "2001.h5: 'fields' is NaN at time 2, channel 1 (t2m), row 2, column 3");
@@ -474,7 +463,7 @@ TEST(errors_of_values)
     fields.poison = -INFINITY;
     fields.names = NULL;
     test_fields_write(test_path("2001.h5"), &fields);
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    dataset = test_open(&options);
     EXPECT_ERROR(vt_dataset_read(dataset, 1, input, target),
                  "2001.h5: 'fields' is infinite at time 2, channel 1, row 2, column 3");
     vt_dataset_close(&dataset);

@@ -43,9 +43,8 @@ TEST(other_dimensions_are_named)
     write_named("x_2013.nc", "t", no_times, (int[]){4, 2, 3});
     test_nc_expect_error("t", "'t' is an ensemble (member, lat, lon) without times");
     vt_dataset_options options = test_nc_options("t");
-    vt_dataset *dataset = NULL;
     write_named("x_2013.nc", "t", ensemble, (int[]){4, 1, 2, 3}); /* one member is no ensemble */
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset *dataset = test_open(&options);
     vt_dataset_close(&dataset);
 }
 

@@ -18,14 +18,16 @@ double test_latitude(int64_t row)
 
 vt_dataset_options test_fields_options(const test_fields *fields)
 {
-    return (vt_dataset_options){.directory = vt_test_directory(),
-                                .option_name = "train_data_path",
-                                .height = fields->height,
-                                .width = fields->width,
-                                .in_channels = fields->channels,
-                                .out_channels = fields->channels,
-                                .dt = 1,
-                                .sample_limit = VT_UNSET_INTEGER};
+    return TEST_OPTIONS(.height = fields->height, .width = fields->width, .in_channels = fields->channels,
+                        .out_channels = fields->channels);
+}
+
+vt_dataset *test_open(const vt_dataset_options *options)
+{
+    vt_dataset *dataset = NULL;
+    EXPECT_OK(vt_dataset_open(options, &dataset));
+    VT_ASSERT(dataset != NULL);
+    return dataset;
 }
 
 void test_expect_open_error(const vt_dataset_options *options, const char *message)

@@ -6,7 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "config/config.h"
 #include "source/fields/dataset.h"
+#include "test.h"
 
 /* Zeroed members: contiguous float32 without names and coordinates, values test_value. */
 typedef struct {
@@ -37,8 +39,19 @@ double test_latitude(int64_t row);
 
 void test_fields_write(const char *path, const test_fields *fields);
 
-/* Options for a set of such files in the test's directory. */
+/* Options for a set of files in the test's directory: members of vt_dataset_options. */
+#define TEST_OPTIONS(...)                                                                                              \
+    ((vt_dataset_options){.directory = vt_test_directory(),                                                            \
+                          .option_name = "train_data_path",                                                            \
+                          .dt = 1,                                                                                     \
+                          .sample_limit = VT_UNSET_INTEGER,                                                            \
+                          __VA_ARGS__})
+
+/* Those for a set of such files. */
 vt_dataset_options test_fields_options(const test_fields *fields);
+
+/* The set, which must open. */
+vt_dataset *test_open(const vt_dataset_options *options);
 
 /* Opening the set must fail with the message. */
 void test_expect_open_error(const vt_dataset_options *options, const char *message);

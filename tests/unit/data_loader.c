@@ -13,18 +13,9 @@ enum { SAMPLES = 23 };
 /* The test's directory must hold the file already. */
 static vt_dataset *open_again(const test_fields *fields)
 {
-    vt_dataset *dataset = NULL;
-    vt_dataset_options options = {.directory = vt_test_directory(),
-                                  .option_name = "train_data_path",
-                                  .height = fields->height,
-                                  .width = fields->width,
-                                  .in_channels = fields->channels,
-                                  .out_channels = 1,
-                                  .dt = 1,
-                                  .sample_limit = VT_UNSET_INTEGER};
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
-    VT_ASSERT(dataset != NULL);
-    return dataset;
+    vt_dataset_options options = TEST_OPTIONS(.height = fields->height, .width = fields->width,
+                                              .in_channels = fields->channels, .out_channels = 1);
+    return test_open(&options);
 }
 
 static vt_dataset *open_dataset(const test_fields *fields)
@@ -162,17 +153,10 @@ static void expect_parts(int64_t limit, bool drop_last, bool read_ahead)
 {
     enum { PARTS = 3, SIZE = 6 };
     test_fields_write(test_path("2001.h5"), &file);
-    vt_dataset *dataset = NULL;
-    vt_dataset_options sizes = {.directory = vt_test_directory(),
-                                .option_name = "valid_data_path",
-                                .height = file.height,
-                                .width = file.width,
-                                .in_channels = file.channels,
-                                .out_channels = 1,
-                                .dt = 1,
-                                .sample_limit = limit};
-    EXPECT_OK(vt_dataset_open(&sizes, &dataset));
-    VT_ASSERT(dataset != NULL);
+    vt_dataset_options sizes =
+        TEST_OPTIONS(.height = file.height, .width = file.width, .in_channels = file.channels, .out_channels = 1);
+    sizes.sample_limit = limit;
+    vt_dataset *dataset = test_open(&sizes);
     int64_t order[SAMPLES], seen[SAMPLES] = {0};
     vt_random_permutation(5, 0, limit, order);
     const int64_t batches = drop_last ? limit / SIZE : (limit + SIZE - 1) / SIZE;
@@ -318,7 +302,7 @@ TEST(unchecked_values_are_reported_on_request)
         vt_loader *loader = NULL;
         const vt_batch *batch = NULL;
         double waited = 0;
-        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        dataset = test_open(&options);
         if (keeps) EXPECT_OK(vt_dataset_keep_frames(dataset));
         vt_loader_options of_loader = {
             .source = vt_dataset_source(dataset), .global_batch_size = 4, .prefetch = 3, .workers = 1};

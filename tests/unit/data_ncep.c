@@ -4,9 +4,9 @@
 
 #include "config/config.h"
 #include "data/loader.h"
-#include "source/fields/dataset.h"
 #include "source/fields/statistics.h"
 #include "test.h"
+#include "unit/data_files.h"
 
 static const char *ncep_directory(void)
 {
@@ -29,19 +29,11 @@ TEST(persistence)
     snprintf(stds, sizeof stds, "%s/stats/global_stds.npy", directory);
     float mean, std;
     EXPECT_OK(vt_statistics_read_pair(means, stds, 1, &mean, &std));
-    vt_dataset_options options = {.directory = valid,
-                                  .option_name = "valid_data_path",
-                                  .height = 24,
-                                  .width = 48,
-                                  .in_channels = 4,
-                                  .out_channels = 1,
-                                  .history = 3,
-                                  .dt = 1,
-                                  .sample_limit = VT_UNSET_INTEGER};
-    vt_dataset *dataset = NULL;
+    vt_dataset_options options =
+        TEST_OPTIONS(.height = 24, .width = 48, .in_channels = 4, .out_channels = 1, .history = 3);
+    options.directory = valid;
     vt_loader *loader = NULL;
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
-    VT_ASSERT(dataset != NULL);
+    vt_dataset *dataset = test_open(&options);
     EXPECT(vt_dataset_sample_count(dataset) == 1456, "%lld", (long long)vt_dataset_sample_count(dataset));
     EXPECT_OK(vt_loader_open(
         &(vt_loader_options){

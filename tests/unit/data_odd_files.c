@@ -41,10 +41,9 @@ TEST(never_written_values)
         test_expect_open_error(&options, "2001.h5: 'fields' has a shape, but no value of it was ever written");
     }
     char text[2048];
-    vt_dataset *dataset = NULL;
     write_partly(path, true, 2);
     EXPECT_OK(vt_log_open(test_path("out.log"), false));
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset *dataset = test_open(&options);
     EXPECT_OK(vt_log_close());
     vt_dataset_close(&dataset);
     FILE *file = fopen(test_path("out.log"), "r");

@@ -119,19 +119,8 @@ static void write_year(bool chunked, bool south_first, int hole)
 
 static vt_dataset_options netcdf_options(bool direct)
 {
-    return (vt_dataset_options){.directory = vt_test_directory(),
-                                .option_name = "train_data_path",
-                                .height = ROWS,
-                                .width = 6,
-                                .first_row = 1,
-                                .rows = 3,
-                                .in_channels = 8,
-                                .out_channels = 3,
-                                .history = 1,
-                                .dt = 1,
-                                .sample_limit = VT_UNSET_INTEGER,
-                                .form.variables = "[u10, z@900, t2m, z@500]",
-                                .direct = direct};
+    return TEST_OPTIONS(.height = ROWS, .width = 6, .first_row = 1, .rows = 3, .in_channels = 8, .out_channels = 3,
+                        .history = 1, .form.variables = "[u10, z@900, t2m, z@500]", .direct = direct);
 }
 
 static double netcdf_value(int channel, int64_t time, int64_t row, int64_t column, bool south_first)
@@ -144,12 +133,10 @@ static double netcdf_value(int channel, int64_t time, int64_t row, int64_t colum
 
 static void expect_netcdf(bool direct, bool south_first)
 {
-    vt_dataset *dataset = NULL;
     vt_dataset_options options = netcdf_options(direct);
     float input[8 * 18], target[3 * 18];
     int64_t wrong = 0;
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
-    if (dataset == NULL) return;
+    vt_dataset *dataset = test_open(&options);
     EXPECT(vt_dataset_sample_count(dataset) == TIMES - 2);
     EXPECT(vt_dataset_source(dataset)->obstacle == NULL, "%s", vt_dataset_source(dataset)->obstacle);
     static const char *const names[] = {"u10", "z900", "t2m", "z500"};
@@ -184,7 +171,7 @@ TEST(netcdf_missing_values_and_wrong_names)
     for (int direct = 0; direct < 2; direct++) {
         vt_dataset_options options = netcdf_options(direct);
         options.unchecked = true; /* of values that are only copied */
-        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        dataset = test_open(&options);
         const vt_batch *batch = NULL;
         vt_loader *loader = NULL;
         double waited = 0;
@@ -239,16 +226,8 @@ static void write_string(hid_t dataset, const char *name, const char *text, bool
 
 static vt_dataset_options counting_options(bool direct)
 {
-    return (vt_dataset_options){.directory = vt_test_directory(),
-                                .option_name = "train_data_path",
-                                .height = ROWS,
-                                .width = COLUMNS,
-                                .in_channels = 1,
-                                .out_channels = 1,
-                                .dt = 1,
-                                .sample_limit = VT_UNSET_INTEGER,
-                                .form.variables = "t",
-                                .direct = direct};
+    return TEST_OPTIONS(.height = ROWS, .width = COLUMNS, .in_channels = 1, .out_channels = 1, .form.variables = "t",
+                        .direct = direct);
 }
 
 TEST(netcdf_numbers_without_a_sign)
@@ -264,11 +243,9 @@ TEST(netcdf_numbers_without_a_sign)
         H5Dclose(dataset);
         H5Fclose(file);
         for (int direct = 0; direct < 2; direct++) {
-            vt_dataset *set = NULL;
             vt_dataset_options options = counting_options(direct);
             float input[ROWS * COLUMNS], target[ROWS * COLUMNS];
-            EXPECT_OK(vt_dataset_open(&options, &set));
-            if (set == NULL) continue;
+            vt_dataset *set = test_open(&options);
             /* the one that is missing is the 30th of 35 */
             EXPECT_ERROR(vt_dataset_read(set, 0, input, target),
                          "t_2013.nc: 't' is NaN or missing (_FillValue) at time 0, channel 0 (t), row 4, column 1");
@@ -277,11 +254,10 @@ TEST(netcdf_numbers_without_a_sign)
             EXPECT_ERROR(vt_dataset_read(set, 2, input, target), "at time 3");
             vt_dataset_close(&set);
         }
-        vt_dataset *set = NULL;
         vt_dataset_options options = counting_options(true);
         options.rows = 4; /* without the row of the missing one */
         float input[4 * COLUMNS], target[4 * COLUMNS];
-        EXPECT_OK(vt_dataset_open(&options, &set));
+        vt_dataset *set = test_open(&options);
         EXPECT_OK(vt_dataset_read(set, 0, input, target));
         for (int i = 0; i < 4 * COLUMNS; i++)
             EXPECT(input[i] == (float)(beyond[form / 2] + i - 30), "form %d: %g at %d", form, (double)input[i], i);
@@ -323,22 +299,10 @@ static const test_fields file = {.times = 60, .channels = 3, .height = 6, .width
 
 static vt_dataset *open_fields(const test_fields *fields, bool direct, bool tolerant)
 {
-    vt_dataset *dataset = NULL;
-    vt_dataset_options options = {.directory = vt_test_directory(),
-                                  .option_name = "train_data_path",
-                                  .height = 6,
-                                  .width = 8,
-                                  .in_channels = 6,
-                                  .out_channels = 2,
-                                  .history = 1,
-                                  .dt = 1,
-                                  .sample_limit = VT_UNSET_INTEGER,
-                                  .direct = direct,
-                                  .tolerant = tolerant};
+    vt_dataset_options options = TEST_OPTIONS(.height = 6, .width = 8, .in_channels = 6, .out_channels = 2,
+                                              .history = 1, .direct = direct, .tolerant = tolerant);
     test_fields_write(test_path("2001.h5"), fields);
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
-    VT_ASSERT(dataset != NULL);
-    return dataset;
+    return test_open(&options);
 }
 
 static int64_t wrong_values(const vt_batch *batch)
@@ -453,7 +417,7 @@ TEST(synthetic_batches)
     for (int part = 0; part < 3; part++) { /* one rank; a half of the batch; a half of the rows */
         options.first_row = part == 2 ? 2 : 0;
         options.rows = part == 2 ? 3 : 6;
-        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        dataset = test_open(&options);
         EXPECT(vt_dataset_sample_count(dataset) == 10);
         vt_loader_options reader = {.source = vt_dataset_source(dataset),
                                     .global_batch_size = 4,

@@ -308,17 +308,10 @@ TEST(persistence_and_statistics)
         EXPECT(strcmp(vt_statistics_channel_name(statistics, c), vt_climate_channels[c].name) == 0);
     }
     vt_statistics_close(&statistics);
-    vt_dataset *dataset = NULL;
-    vt_dataset_options options = {.directory = test_path("set/valid"),
-                                  .option_name = "valid_data_path",
-                                  .height = 32,
-                                  .width = 64,
-                                  .in_channels = CHANNELS,
-                                  .out_channels = CHANNELS,
-                                  .dt = 1,
-                                  .sample_limit = VT_UNSET_INTEGER};
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
-    VT_ASSERT(dataset != NULL);
+    vt_dataset_options options =
+        TEST_OPTIONS(.height = 32, .width = 64, .in_channels = CHANNELS, .out_channels = CHANNELS);
+    options.directory = test_path("set/valid");
+    vt_dataset *dataset = test_open(&options);
     static float input[CHANNELS * POINTS], target[CHANNELS * POINTS];
     double loss = 0;
     const int64_t samples = vt_dataset_sample_count(dataset);

@@ -28,11 +28,9 @@ static void write_part(const char *name, int first, int count, bool dated)
 
 static vt_dataset *open_in(const char *directory, const vt_dataset_options *options)
 {
-    vt_dataset *dataset = NULL;
     vt_dataset_options own = *options;
     own.directory = test_path(directory);
-    EXPECT_OK(vt_dataset_open(&own, &dataset));
-    return dataset;
+    return test_open(&own);
 }
 
 enum { MOST_FLOATS = 3 * TEST_NC_POINTS };

@@ -105,16 +105,8 @@ TEST(a_file_among_many_over_which_hdf5_crashes)
         snprintf(name, sizeof name, "%d.h5", 2001 + i);
         test_fields_write(test_path(name), &fields);
     }
-    vt_dataset *dataset = NULL;
-    vt_dataset_options options = {.directory = vt_test_directory(),
-                                  .option_name = "train_data_path",
-                                  .height = 2,
-                                  .width = 2,
-                                  .in_channels = 1,
-                                  .out_channels = 1,
-                                  .dt = 1,
-                                  .sample_limit = VT_UNSET_INTEGER};
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset_options options = TEST_OPTIONS(.height = 2, .width = 2, .in_channels = 1, .out_channels = 1);
+    vt_dataset *dataset = test_open(&options);
     EXPECT(vt_dataset_sample_count(dataset) == 2 * FILES);
     vt_dataset_close(&dataset);
     char name[32];

@@ -40,12 +40,10 @@ static void expect_window(const vt_dataset_options *base, const test_fields *fie
     float input[CHANNELS * ROWS * COLUMNS], target[CHANNELS * ROWS * COLUMNS], later[CHANNELS * ROWS * COLUMNS];
     for (int64_t first = 0; first < rows; first += 2)
         for (int64_t count = 1; first + count <= rows; count += 2) {
-            vt_dataset *dataset = NULL;
             vt_dataset_options options = *base;
             options.first_row = first;
             options.rows = count;
-            EXPECT_OK(vt_dataset_open(&options, &dataset));
-            if (dataset == NULL) return;
+            vt_dataset *dataset = test_open(&options);
             if (first == 2) EXPECT_OK(vt_dataset_keep_frames(dataset));
             for (int64_t sample = 0; sample < 2 * (TIMES - 1); sample++) {
                 const int64_t t = sample % (TIMES - 1);
@@ -130,8 +128,8 @@ TEST(windows_in_either_convention)
     others.width = options.width = 6;
     options.directory = test_path("train");
     others.directory = test_path("valid");
-    EXPECT_OK(vt_dataset_open(&options, &training));
-    EXPECT_OK(vt_dataset_open(&others, &validation));
+    training = test_open(&options);
+    validation = test_open(&others);
     EXPECT_OK(vt_dataset_check_same_channels(training, validation));
     EXPECT(vt_dataset_latitudes(training)[0] == 20 && vt_dataset_latitudes(training)[3] == -40);
     vt_dataset_close(&training);
@@ -142,13 +140,12 @@ TEST(windows_in_either_convention)
 TEST(window_over_a_repeated_meridian)
 {
     write_grid("2001.h5", &plain, 0, 24, false); /* 16 columns from 0 to 360 */
-    vt_dataset *dataset = NULL;
     vt_dataset_options options = test_fields_options(&plain);
     options.range = range_of(-80, 80, -48, 24);
     options.height = ROWS;
     options.width = 4; /* 312, 336, 0, 24 */
     float input[CHANNELS * ROWS * 4], target[CHANNELS * ROWS * 4];
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset *dataset = test_open(&options);
     EXPECT_OK(vt_dataset_read(dataset, 0, input, target));
     EXPECT(input[1] == 14 && input[2] == 0 && input[3] == 1, "%g %g", (double)input[1], (double)input[2]);
     vt_dataset_close(&dataset);
@@ -166,19 +163,17 @@ TEST(window_names_the_place_of_a_nan)
     options.width = 6;
     for (int round = 0; round < 4; round++) {
         float input[CHANNELS * 4 * 6], target[CHANNELS * 4 * 6];
-        vt_dataset *dataset = NULL;
         options.direct = round % 2 == 0;
         if (round == 2) fields.chunk[0] = fields.chunk[1] = 1, fields.chunk[2] = 3, fields.chunk[3] = 4;
         write_grid("2001.h5", &fields, 0, 22.5, false);
-        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        vt_dataset *dataset = test_open(&options);
         EXPECT_ERROR(vt_dataset_read(dataset, 0, input, target), "NaN at time 0, channel 0, row 5, column 1;");
         vt_dataset_close(&dataset);
     }
     fields.poison_index = 5 * COLUMNS + 7; /* outside */
     write_grid("2001.h5", &fields, 0, 22.5, false);
     float input[CHANNELS * 4 * 6], target[CHANNELS * 4 * 6];
-    vt_dataset *dataset = NULL;
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset *dataset = test_open(&options);
     EXPECT_OK(vt_dataset_read(dataset, 0, input, target));
     vt_dataset_close(&dataset);
 }
@@ -207,15 +202,14 @@ TEST(windows_that_are_not_there)
 
 TEST(windows_that_go_round)
 {
-    vt_dataset *dataset = NULL;
     vt_dataset_options options = test_fields_options(&plain);
     options.round = true;
     test_fields_write(test_path("2001.h5"), &plain); /* no longitudes: assumed to go around the globe */
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset *dataset = test_open(&options);
     vt_dataset_close(&dataset);
     for (int round = 0; round < 2; round++) { /* also across 0, and with the first meridian twice */
         write_grid("2001.h5", &plain, 350, round == 0 ? 22.5 : 24, round == 0);
-        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        dataset = test_open(&options);
         vt_dataset_close(&dataset);
     }
     options.width = 12;
@@ -225,7 +219,7 @@ TEST(windows_that_go_round)
     write_grid("2001.h5", &plain, 200, 2, false);
     test_expect_open_error(&options, "go from 200 to 230; use --pad=edge");
     options.round = false;
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    dataset = test_open(&options);
     vt_dataset_close(&dataset);
 }
 

@@ -73,16 +73,8 @@ void test_nc_write_even(const char *name, int times, double first, double step, 
 
 vt_dataset_options test_nc_options(const char *variables)
 {
-    return (vt_dataset_options){.directory = vt_test_directory(),
-                                .option_name = "train_data_path",
-                                .height = TEST_NC_ROWS,
-                                .width = TEST_NC_COLUMNS,
-                                .in_channels = 1,
-                                .out_channels = 1,
-                                .dt = 1,
-                                .sample_limit = VT_UNSET_INTEGER,
-                                .form.variables = variables,
-                                .direct = true};
+    return TEST_OPTIONS(.height = TEST_NC_ROWS, .width = TEST_NC_COLUMNS, .in_channels = 1, .out_channels = 1,
+                        .form.variables = variables, .direct = true);
 }
 
 void test_nc_axis(hid_t file, const char *name, int count, double first, double step)
@@ -103,8 +95,8 @@ void test_nc_expect_unlike(const char *variables, const char *directory, const c
     vt_dataset *training = NULL, *validation = NULL;
     vt_dataset_options options = test_nc_options(variables), others = options;
     others.directory = test_path(directory);
-    EXPECT_OK(vt_dataset_open(&options, &training));
-    EXPECT_OK(vt_dataset_open(&others, &validation));
+    training = test_open(&options);
+    validation = test_open(&others);
     EXPECT_ERROR(vt_dataset_check_same_channels(training, validation), message);
     vt_dataset_close(&training);
     vt_dataset_close(&validation);

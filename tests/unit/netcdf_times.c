@@ -93,10 +93,8 @@ TEST(netcdf_times_are_read)
         test_nc_number(times, "_FillValue", types[forms[i].type], -32767);
         H5Dclose(times);
         H5Fclose(file);
-        vt_dataset *dataset = NULL;
         vt_dataset_options options = test_nc_options("t");
-        EXPECT_OK(vt_dataset_open(&options, &dataset));
-        if (dataset == NULL) continue;
+        vt_dataset *dataset = test_open(&options);
         EXPECT(vt_dataset_sample_count(dataset) == 8 && vt_dataset_minutes_a_time(dataset) == 360);
         EXPECT_DATE(dataset, 0, "2013-03-01 06:00");
         EXPECT_DATE(dataset, 7, "2013-03-03 00:00");
@@ -121,10 +119,8 @@ TEST(netcdf_calendars)
         if (known[i].calendar != NULL) test_nc_text(times, "calendar", known[i].calendar);
         H5Dclose(times);
         H5Fclose(file);
-        vt_dataset *dataset = NULL;
         vt_dataset_options options = test_nc_options("t");
-        EXPECT_OK(vt_dataset_open(&options, &dataset));
-        if (dataset == NULL) continue;
+        vt_dataset *dataset = test_open(&options);
         EXPECT_DATE(dataset, 1, "2012-02-28 18:00");
         EXPECT_DATE(dataset, 2, known[i].next);
         vt_dataset_close(&dataset);
@@ -162,9 +158,8 @@ TEST(netcdf_times_by_name)
         EXPECT(axis->doubt == NULL || strstr(axis->doubt, known[i].doubt) != NULL, "'%s' lacks '%s'", axis->doubt,
                known[i].doubt);
         vt_fields_file_close(&opened);
-        vt_dataset *dataset = NULL;
         vt_dataset_options options = test_nc_options("t");
-        EXPECT_OK(vt_dataset_open(&options, &dataset));
+        vt_dataset *dataset = test_open(&options);
         EXPECT_DATE(dataset, 2, "2013-02-01 12:00");
         vt_dataset_close(&dataset);
     }
@@ -222,9 +217,8 @@ TEST(netcdf_months)
     }
     const double days[4] = {0, 30, 60, 90}; /* are none */
     test_nc_write("x_1999.nc", 4, days, "days since 2013-01-01");
-    vt_dataset *dataset = NULL;
     vt_dataset_options options = test_nc_options("t");
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset *dataset = test_open(&options);
     EXPECT(vt_dataset_minutes_a_time(dataset) == 30 * 1440);
     vt_dataset_close(&dataset);
 }
@@ -276,11 +270,9 @@ TEST(netcdf_gaps)
     test_nc_write("x_2013.nc", 9, values, "hours since 2013-01-01");
     test_nc_write_even("x_2014.nc", 3, 0, 6, "hours since 2014-01-01");
     for (int kept = 0; kept < 2; kept++) {
-        vt_dataset *dataset = NULL;
         vt_dataset_options options = test_nc_options("t");
         float input[TEST_NC_POINTS], target[TEST_NC_POINTS];
-        EXPECT_OK(vt_dataset_open(&options, &dataset));
-        if (dataset == NULL) return;
+        vt_dataset *dataset = test_open(&options);
         EXPECT(vt_dataset_sample_count(dataset) == 8, "%lld", (long long)vt_dataset_sample_count(dataset));
         EXPECT(vt_dataset_frame_count(dataset) == 12);
         if (kept) EXPECT_OK(vt_dataset_keep_frames(dataset));
@@ -307,11 +299,10 @@ TEST(netcdf_gaps)
         EXPECT(target[0] == 800);
         vt_dataset_close(&dataset);
     }
-    vt_dataset *dataset = NULL;
     vt_dataset_options options = test_nc_options("t");
     options.dt = 2; /* the stretch of two has no sample */
     float input[2 * TEST_NC_POINTS], target[TEST_NC_POINTS];
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    vt_dataset *dataset = test_open(&options);
     EXPECT(vt_dataset_sample_count(dataset) == 4);
     EXPECT_OK(vt_dataset_read(dataset, 1, input, target));
     EXPECT(input[0] == 500 && target[0] == 700);
@@ -320,14 +311,14 @@ TEST(netcdf_gaps)
     options.history = 2; /* 4 times a sample: one */
     options.in_channels = 3;
     float inputs[3 * TEST_NC_POINTS];
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    dataset = test_open(&options);
     EXPECT(vt_dataset_sample_count(dataset) == 1);
     EXPECT_OK(vt_dataset_read(dataset, 0, inputs, target));
     EXPECT(inputs[0] == 700 && inputs[TEST_NC_POINTS] == 600 && inputs[2 * TEST_NC_POINTS] == 500 && target[0] == 800);
     vt_dataset_close(&dataset);
     options = test_nc_options("t");
     options.sample_limit = 4;
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
+    dataset = test_open(&options);
     EXPECT(vt_dataset_sample_count(dataset) == 4 && vt_dataset_frame_count(dataset) == 3 + 2 + 2);
     vt_dataset_close(&dataset);
 }
@@ -365,12 +356,10 @@ TEST(netcdf_times_out_of_order)
 static void expect_told(double step, int64_t dt, const char *told, const char *not_told)
 {
     static char text[4096];
-    vt_dataset *dataset = NULL;
     vt_dataset_options options = test_nc_options("t");
     options.dt = dt;
     test_nc_write_even("x_2013.nc", 20, 0, step, step > 0 ? "hours since 2013-01-01" : "fortnights since 2013-01-01");
-    EXPECT_OK(vt_dataset_open(&options, &dataset));
-    if (dataset == NULL) return;
+    vt_dataset *dataset = test_open(&options);
     EXPECT_OK(vt_log_open(test_path("out.log"), false));
     vt_dataset_log_coordinates(dataset);
     EXPECT_OK(vt_log_close());

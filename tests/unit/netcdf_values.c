@@ -113,15 +113,13 @@ TEST(netcdf_valid_values)
         for (int form = 0; form < 2; form++)
             for (int64_t row = 0; row < TEST_NC_ROWS; row++)
                 for (int64_t width = 1; width <= TEST_NC_COLUMNS; width++) { /* the first columns of a row */
-                    vt_dataset *dataset = NULL;
                     vt_dataset_options options = test_nc_options("t");
                     options.direct = form == 1;
                     options.first_row = row;
                     options.rows = 1;
                     options.width = width;
                     float input[TEST_NC_COLUMNS], target[TEST_NC_COLUMNS];
-                    EXPECT_OK(vt_dataset_open(&options, &dataset));
-                    if (dataset == NULL) continue;
+                    vt_dataset *dataset = test_open(&options);
                     vt_fields_file *opened = NULL;
                     const char *path = test_path("x_2013.nc");
                     EXPECT_OK(vt_fields_file_open(&path, 1, &(vt_fields_form){.variables = "t"}, &opened));
