@@ -31,7 +31,6 @@ static void write_one(hid_t file, hid_t variable, const coordinate *one, int cou
     if (one->axis != NULL) test_nc_text(dataset, "axis", one->axis);
     if (one->attached >= 0) VT_ASSERT(H5DSset_scale(dataset, one->name) >= 0);
     if (one->attached >= 0) VT_ASSERT(H5DSattach_scale(variable, dataset, (unsigned)one->attached) >= 0);
-    H5Dclose(dataset);
 }
 
 static vt_fields_file *open_with(const char *coordinates)
@@ -73,7 +72,6 @@ TEST(latitudes_are_recognised)
         float first[TEST_NC_POINTS];
         hid_t file = test_nc_create("x_2013.nc"), t = test_nc_variable(file, "t", 2, H5T_IEEE_F32LE);
         write_one(file, t, &known[i].rows, TEST_NC_ROWS);
-        H5Dclose(t);
         H5Fclose(file);
         vt_fields_file *opened = open_with(NULL);
         if (opened == NULL) continue;
@@ -119,7 +117,6 @@ TEST(the_surest_coordinate_is_taken)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         hid_t file = test_nc_create("x_2013.nc"), t = test_nc_variable(file, "t", 2, H5T_IEEE_F32LE);
         for (int k = 0; k < 2; k++) write_one(file, t, &known[i].rows[k], TEST_NC_ROWS);
-        H5Dclose(t);
         H5Fclose(file);
         vt_fields_file *opened = open_with(known[i].given);
         if (opened == NULL) continue;
@@ -149,14 +146,13 @@ TEST(turned_dimensions_are_refused)
     const coordinate lat = {"a", "degrees_north", NULL, NULL, 2, 50, -5};
     hid_t file = test_nc_create("x_2013.nc"), t = test_nc_variable(file, "t", 2, H5T_IEEE_F32LE);
     write_one(file, t, &lat, TEST_NC_COLUMNS);
-    H5Dclose(t);
     H5Fclose(file);
     test_nc_expect_error("t",
                          "'a' has 3 values, but 't' is [.., 2, 3]: the last two dimensions of a variable are to be");
     const double bent[TEST_NC_COLUMNS] = {10, 40, 20};
     file = test_nc_create("x_2013.nc");
-    H5Dclose(test_nc_variable(file, "t", 2, H5T_IEEE_F32LE));
-    H5Dclose(test_nc_times(file, "lon", H5T_IEEE_F64LE, TEST_NC_COLUMNS, bent, NULL));
+    test_nc_variable(file, "t", 2, H5T_IEEE_F32LE);
+    test_nc_times(file, "lon", H5T_IEEE_F64LE, TEST_NC_COLUMNS, bent, NULL);
     H5Fclose(file);
     test_nc_expect_error("t", "'lon' goes up and down; the columns of a grid run one way");
 }
@@ -171,8 +167,8 @@ TEST(longitudes_run_on)
                  {{10, 0, 350}, {10, 0, -10}}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         hid_t file = test_nc_create("x_2013.nc");
-        H5Dclose(test_nc_variable(file, "t", 2, H5T_IEEE_F32LE));
-        H5Dclose(test_nc_times(file, "x", H5T_IEEE_F64LE, TEST_NC_COLUMNS, known[i].stored, "degrees_east"));
+        test_nc_variable(file, "t", 2, H5T_IEEE_F32LE);
+        test_nc_times(file, "x", H5T_IEEE_F64LE, TEST_NC_COLUMNS, known[i].stored, "degrees_east");
         H5Fclose(file);
         vt_fields_file *opened = open_with(NULL);
         if (opened == NULL) continue;
@@ -189,7 +185,6 @@ static void write_plane(hid_t file, const char *name, const char *units, const d
     const hsize_t extent[2] = {TEST_NC_ROWS, TEST_NC_COLUMNS};
     hid_t dataset = test_dataset(file, name, H5T_IEEE_F64LE, 2, extent, H5T_NATIVE_DOUBLE, values);
     test_nc_text(dataset, "units", units);
-    H5Dclose(dataset);
 }
 
 /* Coordinates of every grid point: used if they depend on row or column only, otherwise reported. */
@@ -200,7 +195,6 @@ TEST(coordinates_of_points)
         hid_t file = test_nc_create("x_2013.nc");
         hid_t t = test_nc_variable(file, "t", 2, H5T_IEEE_F32LE);
         test_nc_text(t, "coordinates", "nav_lat nav_lon");
-        H5Dclose(t);
         write_plane(file, "nav_lat", "degrees_north", curved ? bent : rows);
         write_plane(file, "nav_lon", "degrees_east", columns);
         H5Fclose(file);
@@ -232,7 +226,6 @@ TEST(rows_of_unknown_direction)
             hid_t file = test_nc_create(i == 0 ? "x_2013.nc" : "x_2014.nc");
             hid_t t = test_nc_variable(file, "t", 2, H5T_IEEE_F32LE);
             if (i == first) write_one(file, t, &south, TEST_NC_ROWS);
-            H5Dclose(t);
             H5Fclose(file);
         }
         test_nc_expect_error("t", "run from south to north, by its latitudes, but ");
@@ -256,9 +249,7 @@ TEST(times_are_recognised)
         write_one(file, t, &time, 3);
         hid_t other = test_nc_times(file, "reference", H5T_IEEE_F64LE, 3, leads, "days since 2000-01-01");
         test_nc_text(other, "standard_name", "forecast_reference_time");
-        H5Dclose(other);
-        H5Dclose(test_nc_times(file, "lead", H5T_IEEE_F64LE, 3, days, "days"));
-        H5Dclose(t);
+        test_nc_times(file, "lead", H5T_IEEE_F64LE, 3, days, "days");
         H5Fclose(file);
         vt_dataset_options options = test_nc_options("t");
         vt_date date;
@@ -301,23 +292,16 @@ static void write_form(const char *name, const form *f)
                                          f->south_first ? ROWS - 1 - row : row, i % COLUMNS);
             values[i] = f->packed ? number : 10 + 0.25 * number;
         }
-        hid_t space = H5Screate_simple(f->netcdf ? 3 : 4, f->netcdf ? flat : extent, NULL);
-        hid_t data = H5Dcreate2(file,
-                                !f->netcdf ? "fields"
-                                : c == 0   ? "a"
-                                           : "b",
-                                type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-        VT_ASSERT(H5Dwrite(data, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+        hid_t data = f->netcdf ? test_dataset(file, c == 0 ? "a" : "b", type, 3, flat, H5T_NATIVE_DOUBLE, values)
+                               : test_dataset(file, "fields", type, 4, extent, H5T_NATIVE_DOUBLE, values);
         if (f->packed) test_nc_number(data, "scale_factor", H5T_IEEE_F64LE, 0.25);
         if (f->packed) test_nc_number(data, "add_offset", H5T_IEEE_F64LE, 10);
         if (f->attribute != NULL) test_nc_number(data, f->attribute, type, 1000);
-        H5Dclose(data);
-        H5Sclose(space);
     }
     if (f->latitudes != NULL) {
         double degrees[ROWS];
         for (int i = 0; i < ROWS; i++) degrees[i] = (f->south_first ? -1 : 1) * (50 - 20. * i);
-        H5Dclose(test_nc_times(file, f->latitudes, H5T_IEEE_F32LE, ROWS, degrees, "degree_N"));
+        test_nc_times(file, f->latitudes, H5T_IEEE_F32LE, ROWS, degrees, "degree_N");
     }
     H5Fclose(file);
 }
@@ -433,15 +417,10 @@ TEST(values_that_are_no_data)
         const hsize_t extent[4] = {3, 1, 2, 4};
         float values[24] = {0};
         values[8 + 2] = (float)known[i].stored;
-        hid_t file = test_nc_create("2001.h5"), space = H5Screate_simple(4, extent, NULL),
-              properties = H5Pcreate(H5P_DATASET_CREATE);
+        hid_t file = test_nc_create("2001.h5"), properties = H5Pcreate(H5P_DATASET_CREATE);
         if (known[i].fill_type != 0) H5Pset_fill_value(properties, H5T_NATIVE_DOUBLE, &known[i].stored);
-        hid_t data = H5Dcreate2(file, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-        VT_ASSERT(H5Dwrite(data, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+        hid_t data = test_dataset_with(properties, file, "fields", H5T_IEEE_F32LE, 4, extent, H5T_NATIVE_FLOAT, values);
         if (known[i].attribute != NULL) test_nc_number(data, known[i].attribute, H5T_IEEE_F64LE, known[i].stored);
-        H5Dclose(data);
-        H5Pclose(properties);
-        H5Sclose(space);
         H5Fclose(file);
         for (int direct = 0; direct < 2; direct++) {
             vt_dataset_options options = test_nc_options(NULL);
@@ -473,14 +452,9 @@ TEST(values_that_are_always_missing_are_found)
             float values[6 * 32] = {0};
             for (int t = 0; t < 6; t++)
                 if (always || t == 4) values[t * 32 + 16 + 15] = 1e36f; /* the last point of the second channel */
-            hid_t file = test_nc_create("2001.h5"), space = H5Screate_simple(4, extent, NULL);
-            hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
+            hid_t file = test_nc_create("2001.h5"), properties = H5Pcreate(H5P_DATASET_CREATE);
             if (chunked) H5Pset_chunk(properties, 4, chunk);
-            hid_t data = H5Dcreate2(file, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-            VT_ASSERT(H5Dwrite(data, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
-            H5Dclose(data);
-            H5Pclose(properties);
-            H5Sclose(space);
+            test_dataset_with(properties, file, "fields", H5T_IEEE_F32LE, 4, extent, H5T_NATIVE_FLOAT, values);
             H5Fclose(file);
             vt_fields_plan *plan = NULL;
             vt_dataset_options options = test_nc_options(NULL);

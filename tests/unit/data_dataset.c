@@ -376,8 +376,8 @@ TEST(endings_of_files)
 static void write_odd_file(const char *path, const char *name, hid_t type, int rank)
 {
     const hsize_t extent[5] = {2, 2, 2, 2, 2};
-    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    H5Dclose(test_dataset(file, name, type, rank, extent, 0, NULL));
+    hid_t file = test_create(path);
+    test_dataset(file, name, type, rank, extent, 0, NULL);
     H5Fclose(file);
 }
 

@@ -21,7 +21,6 @@ static void write_named(const char *file_name, const char *variable, const char 
         VT_ASSERT(H5DSset_scale(scale, names[i]) >= 0 && H5DSattach_scale(dataset, scale, (unsigned)i) >= 0);
         H5Dclose(scale);
     }
-    H5Dclose(dataset);
     H5Fclose(file);
 }
 
@@ -67,9 +66,8 @@ TEST(groups_are_named)
 {
     hid_t file = test_nc_create("x_2013.nc");
     hid_t group = H5Gcreate2(file, "analysis", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    H5Dclose(test_nc_variable(group, "t", 4, H5T_IEEE_F32LE));
-    H5Gclose(group);
-    H5Dclose(test_nc_variable(file, "u", 4, H5T_IEEE_F32LE));
+    test_nc_variable(group, "t", 4, H5T_IEEE_F32LE);
+    test_nc_variable(file, "u", 4, H5T_IEEE_F32LE);
     H5Fclose(file);
     test_nc_expect_error("t", "x_2013.nc: no variable 't'; found: analysis/t, u");
     test_nc_expect_error("analysis/v", "x_2013.nc: no variable 'analysis/v'; found: analysis/t, u");

@@ -68,14 +68,32 @@ static void write_names(hid_t dataset, const test_fields *fields)
     H5Tclose(type);
 }
 
+hid_t test_create(const char *path)
+{
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    VT_ASSERT(file >= 0);
+    H5Pclose(access);
+    return file;
+}
+
+hid_t test_dataset_with(hid_t properties, hid_t file, const char *name, hid_t type, int rank, const hsize_t *extent,
+                        hid_t memory_type, const void *values)
+{
+    hid_t space = H5Screate_simple(rank, extent, NULL);
+    hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    VT_ASSERT(dataset >= 0);
+    VT_ASSERT(values == NULL || H5Dwrite(dataset, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    H5Sclose(space);
+    if (properties != H5P_DEFAULT) H5Pclose(properties);
+    return dataset;
+}
+
 hid_t test_dataset(hid_t file, const char *name, hid_t type, int rank, const hsize_t *extent, hid_t memory_type,
                    const void *values)
 {
-    hid_t space = H5Screate_simple(rank, extent, NULL);
-    hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    VT_ASSERT(values == NULL || H5Dwrite(dataset, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
-    H5Sclose(space);
-    return dataset;
+    return test_dataset_with(H5P_DEFAULT, file, name, type, rank, extent, memory_type, values);
 }
 
 static void write_coordinate(hid_t file, const char *name, int64_t count)
@@ -104,23 +122,17 @@ void test_fields_write(const char *path, const test_fields *fields)
 {
     const hsize_t extent[4] = {(hsize_t)fields->times, (hsize_t)fields->channels, (hsize_t)fields->height,
                                (hsize_t)fields->width};
-    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    VT_ASSERT(file >= 0);
-    hid_t space = H5Screate_simple(4, extent, NULL), properties = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t file = test_create(path), properties = H5Pcreate(H5P_DATASET_CREATE);
     if (fields->chunk[0] > 0) H5Pset_chunk(properties, 4, fields->chunk);
     if (fields->shuffle) H5Pset_shuffle(properties);
     if (fields->deflate > 0) H5Pset_deflate(properties, (unsigned)fields->deflate);
     if (fields->fletcher) H5Pset_fletcher32(properties);
     hid_t type = fields->type > 0 ? fields->type : H5T_IEEE_F32LE;
-    hid_t dataset = H5Dcreate2(file, "fields", type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
     float *values = make_values(fields);
-    VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    hid_t dataset = test_dataset_with(properties, file, "fields", type, 4, extent, H5T_NATIVE_FLOAT, values);
     free(values);
     if (fields->names != NULL) write_names(dataset, fields);
     if (fields->latitudes > 0) write_coordinate(file, "lat", fields->latitudes);
     if (fields->longitudes > 0) write_coordinate(file, "lon", fields->longitudes);
-    H5Dclose(dataset);
-    H5Pclose(properties);
-    H5Sclose(space);
     VT_ASSERT(H5Fclose(file) >= 0);
 }

@@ -27,9 +27,15 @@ typedef struct {
     int64_t poison_index;
 } test_fields;
 
-/* A dataset [extent], stored as `type`, of values of `memory_type` (NULL: unwritten); to be closed. */
+/* A new file; when it is closed, so is what was opened in it. */
+hid_t test_create(const char *path);
+
+/* A dataset [extent], stored as `type`, of values of `memory_type` (NULL: unwritten); the second one with these
+ * properties, which it closes. */
 hid_t test_dataset(hid_t file, const char *name, hid_t type, int rank, const hsize_t *extent, hid_t memory_type,
                    const void *values);
+hid_t test_dataset_with(hid_t properties, hid_t file, const char *name, hid_t type, int rank, const hsize_t *extent,
+                        hid_t memory_type, const void *values);
 
 /* The value at (time, channel, row, column): different everywhere, and exact in float32 for small files. */
 double test_value(const test_fields *fields, int64_t time, int64_t channel, int64_t row, int64_t column);

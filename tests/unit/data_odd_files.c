@@ -15,7 +15,7 @@ static void write_partly(const char *path, bool chunked, hsize_t times)
 {
     const hsize_t extent[4] = {3, 1, 4, 5}, chunk[4] = {1, 1, 4, 5}, start[4] = {0}, count[4] = {times, 1, 4, 5};
     const float values[60] = {1};
-    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t file = test_create(path);
     hid_t space = H5Screate_simple(4, extent, NULL), properties = H5Pcreate(H5P_DATASET_CREATE);
     if (chunked) H5Pset_chunk(properties, 4, chunk);
     hid_t dataset = H5Dcreate2(file, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
@@ -25,7 +25,6 @@ static void write_partly(const char *path, bool chunked, hsize_t times)
         VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, values) >= 0);
         H5Sclose(memory);
     }
-    H5Dclose(dataset);
     H5Pclose(properties);
     H5Sclose(space);
     H5Fclose(file);
@@ -97,15 +96,11 @@ TEST(errors_of_filters_and_pipes)
     const hsize_t extent[4] = {3, 1, 4, 5};
     test_fields fields = {.times = 3, .channels = 1, .height = 4, .width = 5};
     vt_dataset_options options = test_fields_options(&fields);
-    hid_t file = H5Fcreate(test_path("2001.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    hid_t space = H5Screate_simple(4, extent, NULL), properties = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t file = test_create(test_path("2001.h5"));
+    hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_chunk(properties, 4, extent);
     H5Pset_filter(properties, UNKNOWN_FILTER, H5Z_FLAG_OPTIONAL, 0, NULL);
-    hid_t dataset = H5Dcreate2(file, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-    VT_ASSERT(dataset >= 0);
-    H5Dclose(dataset);
-    H5Pclose(properties);
-    H5Sclose(space);
+    test_dataset_with(properties, file, "fields", H5T_IEEE_F32LE, 4, extent, 0, NULL);
     H5Fclose(file);
     test_expect_open_error(&options, "(HDF5 filter 511), which this HDF5 library can't decode");
     EXPECT(unlink(test_path("2001.h5")) == 0 && mkfifo(test_path("2001.h5"), 0600) == 0);

@@ -75,7 +75,7 @@ static void write_variable(hid_t file, const char *name, int variable, int level
     const hsize_t flat[3] = {TIMES, ROWS, COLUMNS}, deep[4] = {TIMES, (hsize_t)levels, ROWS, COLUMNS};
     const hsize_t flat_chunk[3] = {4, 3, 4}, deep_chunk[4] = {2, 2, 3, 4};
     int rank = levels == 1 ? 3 : 4, values[TIMES * LEVELS * ROWS * COLUMNS], *next = values;
-    hid_t space = H5Screate_simple(rank, rank == 3 ? flat : deep, NULL), properties = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
     if (chunked) {
         H5Pset_chunk(properties, rank, rank == 3 ? flat_chunk : deep_chunk);
         H5Pset_shuffle(properties);
@@ -87,16 +87,13 @@ static void write_variable(hid_t file, const char *name, int variable, int level
             for (int r = 0; r < ROWS; r++)
                 for (int c = 0; c < COLUMNS; c++) *next++ = stored_value(variable, t, l, r, c);
     if (hole >= 0) values[hole] = -32767;
-    hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-    VT_ASSERT(H5Dwrite(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    hid_t dataset =
+        test_dataset_with(properties, file, name, type, rank, rank == 3 ? flat : deep, H5T_NATIVE_INT, values);
     if (H5Tget_class(type) == H5T_INTEGER) {
         test_nc_number(dataset, "scale_factor", H5T_IEEE_F64LE, 0.25);
         test_nc_number(dataset, "add_offset", H5T_IEEE_F64LE, 273.5);
         test_nc_number(dataset, "_FillValue", H5T_STD_I16LE, -32767);
     }
-    H5Dclose(dataset);
-    H5Pclose(properties);
-    H5Sclose(space);
 }
 
 /* Two files of one date: t2m (packed, big endian) with z (packed, levels), and u10 (floats, contiguous). */
@@ -104,7 +101,7 @@ static void write_year(bool chunked, bool south_first, int hole)
 {
     const char *paths[2] = {test_path("air.2013.nc"), test_path("era5_2013.nc")};
     for (int i = 0; i < 2; i++) {
-        hid_t file = H5Fcreate(paths[i], H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+        hid_t file = test_create(paths[i]);
         test_nc_axis(file, i == 0 ? "latitude" : "lat", ROWS, south_first ? -40 : 40, south_first ? 20 : -20);
         if (i == 0) {
             test_nc_axis(file, "level", LEVELS, 500, 200);
@@ -195,7 +192,7 @@ TEST(netcdf_missing_values_and_wrong_names)
     EXPECT_ERROR(vt_dataset_open(&options, &dataset), "'t2m' has no levels");
     options.form.variables = NULL;
     EXPECT_ERROR(vt_dataset_open(&options, &dataset), "netCDF files: say which of their variables are the channels");
-    hid_t file = H5Fcreate(test_path("era5_2013.nc"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t file = test_create(test_path("era5_2013.nc"));
     test_nc_axis(file, "lat", COLUMNS, 30, -10); /* as if the rows were longitudes */
     write_variable(file, "u10", 2, 1, H5T_IEEE_F32LE, false, -1);
     H5Fclose(file);
@@ -209,8 +206,7 @@ static hid_t write_counting(hid_t file, hid_t type)
     const hsize_t extent[3] = {TIMES, ROWS, COLUMNS};
     int values[TIMES * ROWS * COLUMNS];
     for (int i = 0; i < TIMES * ROWS * COLUMNS; i++) values[i] = i % 100 - 30;
-    hid_t dataset = test_dataset(file, "t", type, 3, extent, H5T_NATIVE_INT, values);
-    return dataset;
+    return test_dataset(file, "t", type, 3, extent, H5T_NATIVE_INT, values);
 }
 
 static void write_string(hid_t dataset, const char *name, const char *text, bool variable)
@@ -235,12 +231,11 @@ TEST(netcdf_numbers_without_a_sign)
     const hid_t types[] = {H5T_STD_I8LE, H5T_STD_I16BE, H5T_STD_I16LE, H5T_STD_I32LE};
     const double beyond[] = {256, 65536, 65536, 4294967296.0};
     for (int form = 0; form < 8; form++) {
-        hid_t file = H5Fcreate(test_path("t_2013.nc"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+        hid_t file = test_create(test_path("t_2013.nc"));
         hid_t dataset = write_counting(file, types[form / 2]);
         write_string(dataset, "_Unsigned", form % 2 == 0 ? "true" : "True", form % 2 == 0);
         test_nc_number(dataset, "_FillValue", H5T_STD_I8LE, -31); /* none of the values */
         test_nc_number(dataset, "missing_value", H5T_STD_I8LE, -1);
-        H5Dclose(dataset);
         H5Fclose(file);
         for (int direct = 0; direct < 2; direct++) {
             vt_dataset_options options = counting_options(direct);
@@ -278,13 +273,12 @@ TEST(netcdf_attributes_that_are_no_numbers)
                  {"scale_factor", NULL, NAN, "'t' has scale_factor nan and add_offset 0"},
                  {"add_offset", NULL, INFINITY, "'t' has scale_factor 1 and add_offset inf"}};
     for (size_t w = 0; w < sizeof wrong / sizeof wrong[0]; w++) {
-        hid_t file = H5Fcreate(test_path("t_2013.nc"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+        hid_t file = test_create(test_path("t_2013.nc"));
         hid_t dataset = write_counting(file, H5T_STD_I16LE);
         if (wrong[w].text != NULL)
             write_string(dataset, wrong[w].attribute, wrong[w].text, true);
         else
             test_nc_number(dataset, wrong[w].attribute, H5T_IEEE_F64LE, wrong[w].number);
-        H5Dclose(dataset);
         H5Fclose(file);
         vt_dataset *set = NULL;
         vt_dataset_options options = counting_options(true);

@@ -21,8 +21,8 @@ static void write_part(const char *name, int first, int count, bool dated)
     for (int i = 0; i < count; i++) times[i] = 6 * (first + i);
     hid_t file = test_nc_create(name);
     VT_ASSERT(count <= TEST_NC_MOST);
-    H5Dclose(test_dataset(file, "t", H5T_IEEE_F32LE, 3, extent, H5T_NATIVE_FLOAT, values));
-    if (dated) H5Dclose(test_nc_times(file, "time", H5T_IEEE_F64LE, count, times, "hours since 2013-01-01"));
+    test_dataset(file, "t", H5T_IEEE_F32LE, 3, extent, H5T_NATIVE_FLOAT, values);
+    if (dated) test_nc_times(file, "time", H5T_IEEE_F64LE, count, times, "hours since 2013-01-01");
     H5Fclose(file);
 }
 

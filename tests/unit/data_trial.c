@@ -137,7 +137,7 @@ static const char *write_link(const char *name, const char *link)
     test_fields_write(secret, &small);
     hid_t file = -1;
     if (strcmp(link, "fields") == 0) {
-        file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+        file = test_create(path);
     } else {
         test_fields without = small;
         without.latitudes = 0;
@@ -171,16 +171,13 @@ static const char *write_elsewhere(const char *name, bool virtual)
     const hsize_t extent[4] = {3, 2, 4, 6};
     const char *path = test_path(name), *secret = test_path("secret.h5");
     test_fields_write(secret, &small);
-    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), space = H5Screate_simple(4, extent, NULL);
+    hid_t file = test_create(path), space = H5Screate_simple(4, extent, NULL);
     hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
     if (virtual)
         VT_ASSERT(H5Pset_virtual(properties, space, secret, "fields", space) >= 0);
     else
         VT_ASSERT(H5Pset_external(properties, secret, 0, 3 * 2 * 4 * 6 * sizeof(float)) >= 0);
-    hid_t dataset = H5Dcreate2(file, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-    VT_ASSERT(dataset >= 0);
-    H5Dclose(dataset);
-    H5Pclose(properties);
+    test_dataset_with(properties, file, "fields", H5T_IEEE_F32LE, 4, extent, 0, NULL);
     H5Sclose(space);
     H5Fclose(file);
     return path;

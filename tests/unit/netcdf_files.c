@@ -37,8 +37,7 @@ hid_t test_nc_variable(hid_t file, const char *name, int times, hid_t type)
     int values[TEST_NC_MOST * TEST_NC_POINTS];
     for (int i = 0; i < times * TEST_NC_POINTS; i++) values[i] = 100 * (i / TEST_NC_POINTS) + i % TEST_NC_POINTS;
     VT_ASSERT(times <= TEST_NC_MOST);
-    hid_t dataset = test_dataset(file, name, type, 3, extent, H5T_NATIVE_INT, values);
-    return dataset;
+    return test_dataset(file, name, type, 3, extent, H5T_NATIVE_INT, values);
 }
 
 hid_t test_nc_times(hid_t file, const char *name, hid_t type, int times, const double *values, const char *units)
@@ -51,7 +50,7 @@ hid_t test_nc_times(hid_t file, const char *name, hid_t type, int times, const d
 
 hid_t test_nc_create(const char *name)
 {
-    return H5Fcreate(test_path(name), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    return test_create(test_path(name));
 }
 
 /* A file of the variable `t` with these times, in the units. */

@@ -86,12 +86,11 @@ TEST(netcdf_times_are_read)
         double values[9];
         for (int t = 0; t < 9; t++) values[t] = forms[i].first + t * forms[i].step;
         hid_t file = test_nc_create("x_1999.nc");
-        H5Dclose(test_nc_variable(file, "t", 9, H5T_IEEE_F32LE));
+        test_nc_variable(file, "t", 9, H5T_IEEE_F32LE);
         hid_t times = test_nc_times(file, forms[i].name, types[forms[i].type], 9, values, forms[i].units);
         if (forms[i].scale != 1) test_nc_number(times, "scale_factor", H5T_IEEE_F64LE, forms[i].scale);
         if (forms[i].offset != 0) test_nc_number(times, "add_offset", H5T_IEEE_F64LE, forms[i].offset);
         test_nc_number(times, "_FillValue", types[forms[i].type], -32767);
-        H5Dclose(times);
         H5Fclose(file);
         vt_dataset_options options = test_nc_options("t");
         vt_dataset *dataset = test_open(&options);
@@ -114,10 +113,9 @@ TEST(netcdf_calendars)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const double values[4] = {12, 18, 24, 30};
         hid_t file = test_nc_create("x_2012.nc");
-        H5Dclose(test_nc_variable(file, "t", 4, H5T_IEEE_F32LE));
+        test_nc_variable(file, "t", 4, H5T_IEEE_F32LE);
         hid_t times = test_nc_times(file, "time", H5T_STD_I32LE, 4, values, "hours since 2012-02-28");
         if (known[i].calendar != NULL) test_nc_text(times, "calendar", known[i].calendar);
-        H5Dclose(times);
         H5Fclose(file);
         vt_dataset_options options = test_nc_options("t");
         vt_dataset *dataset = test_open(&options);
@@ -142,11 +140,10 @@ TEST(netcdf_times_by_name)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const double values[4] = {0, 6, 12, known[i].last};
         hid_t file = test_nc_create("x_2013-02.nc");
-        H5Dclose(test_nc_variable(file, "t", 4, H5T_IEEE_F32LE));
+        test_nc_variable(file, "t", 4, H5T_IEEE_F32LE);
         if (known[i].units != NULL) {
             hid_t times = test_nc_times(file, "time", H5T_IEEE_F64LE, 4, values, known[i].units);
             test_nc_number(times, "_FillValue", H5T_IEEE_F64LE, -99);
-            H5Dclose(times);
         }
         H5Fclose(file);
         vt_fields_file *opened = NULL;
@@ -336,18 +333,17 @@ TEST(netcdf_times_out_of_order)
         "t", "x_2014.nc: its times are 1 h apart, those of the files before it 6 h; all files need the same");
     hid_t file = test_nc_create("x_2014.nc");
     const double values[4] = {0, 6, 12, 18};
-    H5Dclose(test_nc_variable(file, "t", 4, H5T_IEEE_F32LE));
+    test_nc_variable(file, "t", 4, H5T_IEEE_F32LE);
     hid_t times = test_nc_times(file, "time", H5T_STD_I32LE, 4, values, "hours since 2014-01-01");
     test_nc_text(times, "calendar", "noleap");
-    H5Dclose(times);
     H5Fclose(file);
     test_nc_expect_error("t", "x_2014.nc: its calendar is 'noleap', that of the files before it 'standard'");
     test_nc_write_even("x_2014.nc", 4, 0, 12, "hours since 2014-01-01");
     rename(test_path("x_2014.nc"), test_path("valid/x_2014.nc"));
     test_nc_expect_unlike("t", "valid", " are 6 h apart, but those in ");
     file = test_nc_create("y_2013.nc"); /* of one date with x_2013.nc */
-    H5Dclose(test_nc_variable(file, "u", 4, H5T_IEEE_F32LE));
-    H5Dclose(test_nc_times(file, "time", H5T_STD_I32LE, 4, values, "hours since 2013-01-02"));
+    test_nc_variable(file, "u", 4, H5T_IEEE_F32LE);
+    test_nc_times(file, "time", H5T_STD_I32LE, 4, values, "hours since 2013-01-02");
     H5Fclose(file);
     test_nc_expect_error("[t,u]", "y_2013.nc has other times (from 2013-01-02 00:00, 6 h apart) than ");
 }

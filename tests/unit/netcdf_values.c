@@ -18,9 +18,9 @@ TEST(netcdf_variables_once)
     test_nc_expect_error("time", "'time' has 1 dimensions");
     const hsize_t extent[4] = {4, 2, TEST_NC_ROWS, TEST_NC_COLUMNS};
     hid_t file = test_nc_create("x_2013.nc");
-    H5Dclose(test_dataset(file, "z", H5T_IEEE_F32LE, 4, extent, 0, NULL));
+    test_dataset(file, "z", H5T_IEEE_F32LE, 4, extent, 0, NULL);
     test_nc_axis(file, "level", 2, 500, 350);
-    H5Dclose(test_nc_variable(file, "z500", 4, H5T_IEEE_F32LE));
+    test_nc_variable(file, "z500", 4, H5T_IEEE_F32LE);
     H5Fclose(file);
     test_nc_expect_error("[z@500, z@850, z@500.0]", "variables: channel 2 (z500.0) is channel 0 (z500) once more");
     test_nc_expect_error("[z@500, z500]", "variables: channels 0 and 1 would both be called 'z500'");
@@ -31,12 +31,12 @@ TEST(netcdf_variables_once)
 static void write_grids(double west_of_t, double west_of_u)
 {
     hid_t file = test_nc_create("x_2013.nc");
-    H5Dclose(test_nc_variable(file, "t", 4, H5T_IEEE_F32LE));
+    test_nc_variable(file, "t", 4, H5T_IEEE_F32LE);
     test_nc_axis(file, "lat", TEST_NC_ROWS, 10, -20);
     test_nc_axis(file, "lon", TEST_NC_COLUMNS, west_of_t, 120);
     H5Fclose(file);
     file = test_nc_create("y_2013.nc");
-    H5Dclose(test_nc_variable(file, "u", 4, H5T_IEEE_F32LE));
+    test_nc_variable(file, "u", 4, H5T_IEEE_F32LE);
     test_nc_axis(file, "latitude", TEST_NC_ROWS, 10, -20);
     test_nc_axis(file, "longitude", TEST_NC_COLUMNS, west_of_u, 120);
     H5Fclose(file);
@@ -70,7 +70,7 @@ TEST(netcdf_versions_of_era5)
 {
     const hsize_t extent[4] = {4, 2, TEST_NC_ROWS, TEST_NC_COLUMNS};
     hid_t file = test_nc_create("x_2013.nc");
-    H5Dclose(test_dataset(file, "t", H5T_IEEE_F32LE, 4, extent, 0, NULL));
+    test_dataset(file, "t", H5T_IEEE_F32LE, 4, extent, 0, NULL);
     test_nc_axis(file, "expver", 2, 1, 4);
     H5Fclose(file);
     test_nc_expect_error("t", "'t' comes in 2 versions of ERA5 (its second dimension is 'expver')");
@@ -108,7 +108,6 @@ TEST(netcdf_valid_values)
             test_nc_numbers(t, known[i].name, H5T_IEEE_F32LE, known[i].count, known[i].values);
         else
             test_nc_numbers(t, known[i].name, types[known[i].kind], known[i].count, known[i].values);
-        H5Dclose(t);
         H5Fclose(file);
         for (int form = 0; form < 2; form++)
             for (int64_t row = 0; row < TEST_NC_ROWS; row++)
@@ -143,13 +142,11 @@ TEST(netcdf_valid_values)
     const double turned[2] = {3, 1};
     hid_t file = test_nc_create("x_2013.nc"), t = test_nc_variable(file, "t", 2, H5T_STD_I16LE);
     test_nc_numbers(t, "valid_range", H5T_STD_I16LE, 2, turned);
-    H5Dclose(t);
     H5Fclose(file);
     test_nc_expect_error("t", "by its valid_range, valid_min or valid_max no value of 't' is valid");
     file = test_nc_create("x_2013.nc");
     t = test_nc_variable(file, "t", 2, H5T_STD_I16LE);
     test_nc_text(t, "valid_min", "0");
-    H5Dclose(t);
     H5Fclose(file);
     test_nc_expect_error("t", "the attribute 'valid_min' of 't' is not a single number");
 }
