@@ -33,14 +33,6 @@ static void write_one(hid_t file, hid_t variable, const coordinate *one, int cou
     if (one->attached >= 0) VT_ASSERT(H5DSattach_scale(variable, dataset, (unsigned)one->attached) >= 0);
 }
 
-static vt_fields_file *open_with(const char *coordinates)
-{
-    vt_fields_file *file = NULL;
-    const char *path = test_path("x_2013.nc");
-    EXPECT_OK(vt_fields_file_open(&path, 1, &(vt_fields_form){.variables = "t", .coordinates = coordinates}, &file));
-    return file;
-}
-
 enum { SOUTH = 0, NORTH = 1, NONE = 2 };
 
 TEST(latitudes_are_recognised)
@@ -73,8 +65,7 @@ TEST(latitudes_are_recognised)
         hid_t file = test_nc_create("x_2013.nc"), t = test_nc_variable(file, "t", 2, H5T_IEEE_F32LE);
         write_one(file, t, &known[i].rows, TEST_NC_ROWS);
         H5Fclose(file);
-        vt_fields_file *opened = open_with(NULL);
-        if (opened == NULL) continue;
+        vt_fields_file *opened = test_nc_open("x_2013.nc", NULL);
         values = vt_fields_file_latitudes(opened);
         EXPECT((values != NULL) == (known[i].found != NONE), "form %zu", i);
         EXPECT(vt_fields_file_is_turned(opened) == (known[i].found == SOUTH), "form %zu", i);
@@ -118,8 +109,7 @@ TEST(the_surest_coordinate_is_taken)
         hid_t file = test_nc_create("x_2013.nc"), t = test_nc_variable(file, "t", 2, H5T_IEEE_F32LE);
         for (int k = 0; k < 2; k++) write_one(file, t, &known[i].rows[k], TEST_NC_ROWS);
         H5Fclose(file);
-        vt_fields_file *opened = open_with(known[i].given);
-        if (opened == NULL) continue;
+        vt_fields_file *opened = test_nc_open("x_2013.nc", known[i].given);
         const double *values = vt_fields_file_latitudes(opened);
         EXPECT((values != NULL) == !isnan(known[i].first), "form %zu", i);
         if (values != NULL) EXPECT(values[0] == known[i].first, "form %zu: %g", i, values[0]);
@@ -170,8 +160,7 @@ TEST(longitudes_run_on)
         test_nc_variable(file, "t", 2, H5T_IEEE_F32LE);
         test_nc_times(file, "x", H5T_IEEE_F64LE, TEST_NC_COLUMNS, known[i].stored, "degrees_east");
         H5Fclose(file);
-        vt_fields_file *opened = open_with(NULL);
-        if (opened == NULL) continue;
+        vt_fields_file *opened = test_nc_open("x_2013.nc", NULL);
         const double *values = vt_fields_file_longitudes(opened);
         for (int x = 0; x < TEST_NC_COLUMNS && values != NULL; x++)
             EXPECT(values[x] == known[i].expected[x], "form %zu: %g at %d", i, values[x], x);
@@ -198,8 +187,7 @@ TEST(coordinates_of_points)
         write_plane(file, "nav_lat", "degrees_north", curved ? bent : rows);
         write_plane(file, "nav_lon", "degrees_east", columns);
         H5Fclose(file);
-        vt_fields_file *opened = open_with(NULL);
-        if (opened == NULL) continue;
+        vt_fields_file *opened = test_nc_open("x_2013.nc", NULL);
         const double *latitudes = vt_fields_file_latitudes(opened), *longitudes = vt_fields_file_longitudes(opened);
         EXPECT((latitudes == NULL) == curved && longitudes != NULL && longitudes[2] == 10);
         EXPECT(vt_fields_file_is_turned(opened) == !curved);
@@ -252,12 +240,9 @@ TEST(times_are_recognised)
         test_nc_times(file, "lead", H5T_IEEE_F64LE, 3, days, "days");
         H5Fclose(file);
         vt_dataset_options options = test_nc_options("t");
-        vt_date date;
-        char text[VT_DATE_SIZE];
         vt_dataset *dataset = test_open(&options);
         EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && !vt_dataset_step_is_assumed(dataset), "form %zu", i);
-        EXPECT(vt_dataset_date(dataset, 1, &date) && strcmp(vt_date_format(date, text), "2013-01-02 00:00") == 0, "%s",
-               text);
+        EXPECT_DATE(dataset, 1, "2013-01-02 00:00");
         vt_dataset_close(&dataset);
     }
 }
@@ -363,8 +348,6 @@ TEST(forms_of_fields_are_alike)
 /* Times of `fields`: from their coordinate, or by time_step. */
 TEST(times_of_fields)
 {
-    vt_date date;
-    char text[VT_DATE_SIZE];
     const test_fields fields = {.times = 4, .channels = 1, .height = 4, .width = 5};
     vt_dataset_options options = test_fields_options(&fields);
     test_fields_write(test_path("2001.h5"), &fields);
@@ -374,8 +357,7 @@ TEST(times_of_fields)
     options.form.time_step = "1d";
     dataset = test_open(&options);
     EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && !vt_dataset_step_is_assumed(dataset));
-    EXPECT(vt_dataset_date(dataset, 2, &date) && strcmp(vt_date_format(date, text), "2001-01-03 00:00") == 0, "%s",
-           text);
+    EXPECT_DATE(dataset, 2, "2001-01-03 00:00");
     vt_dataset_close(&dataset);
     options.form.time_step = "often";
     test_expect_open_error(&options,
@@ -387,8 +369,7 @@ TEST(times_of_fields)
     H5Fclose(file);
     dataset = test_open(&options);
     EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && vt_dataset_sample_count(dataset) == 2); /* none over the gap */
-    EXPECT(vt_dataset_date(dataset, 1, &date) && strcmp(vt_date_format(date, text), "1988-05-07 00:00") == 0, "%s",
-           text);
+    EXPECT_DATE(dataset, 1, "1988-05-07 00:00");
     vt_dataset_close(&dataset);
     options.form.time_step = "6h";
     test_expect_open_error(&options,

@@ -83,6 +83,22 @@ void test_nc_axis(hid_t file, const char *name, int count, double first, double 
     H5Dclose(test_nc_times(file, name, H5T_IEEE_F32LE, count, values, NULL));
 }
 
+vt_fields_file *test_nc_open(const char *name, const char *coordinates)
+{
+    vt_fields_file *file = NULL;
+    const char *path = test_path(name);
+    EXPECT_OK(vt_fields_file_open(&path, 1, &(vt_fields_form){.variables = "t", .coordinates = coordinates}, &file));
+    VT_ASSERT(file != NULL);
+    return file;
+}
+
+const char *test_nc_date(const vt_dataset *dataset, int64_t sample)
+{
+    static char text[VT_DATE_SIZE];
+    vt_date date;
+    return vt_dataset_date(dataset, sample, &date) ? vt_date_format(date, text) : "none";
+}
+
 void test_nc_expect_error(const char *variables, const char *message)
 {
     vt_dataset_options options = test_nc_options(variables);

@@ -5,6 +5,7 @@
 #include <hdf5.h>
 
 #include "source/fields/dataset.h"
+#include "source/fields/fields_file.h"
 
 enum {
     TEST_NC_ROWS = 2,
@@ -36,6 +37,14 @@ void test_nc_write_even(const char *name, int times, double first, double step, 
 
 /* Options for a set of one channel in the test's directory. */
 vt_dataset_options test_nc_options(const char *variables);
+
+/* A file of the variable `t`, read with these `coordinates` (NULL: none are named); it must open. */
+vt_fields_file *test_nc_open(const char *name, const char *coordinates);
+
+/* The date of a sample must be this text. */
+#define EXPECT_DATE(dataset, sample, text)                                                                             \
+    EXPECT(strcmp(test_nc_date(dataset, sample), text) == 0, "%s, expected %s", test_nc_date(dataset, sample), text)
+const char *test_nc_date(const vt_dataset *dataset, int64_t sample);
 
 /* Opening that set must fail with the message. */
 void test_nc_expect_error(const char *variables, const char *message);

@@ -10,16 +10,6 @@
 #include "unit/data_files.h"
 #include "unit/netcdf_files.h"
 
-static const char *date_of(const vt_dataset *dataset, int64_t sample)
-{
-    static char text[VT_DATE_SIZE];
-    vt_date date;
-    return vt_dataset_date(dataset, sample, &date) ? vt_date_format(date, text) : "none";
-}
-
-#define EXPECT_DATE(dataset, sample, text)                                                                             \
-    EXPECT(strcmp(date_of(dataset, sample), text) == 0, "%s, expected %s", date_of(dataset, sample), text)
-
 /* ---- units ---- */
 
 TEST(units_of_times)
@@ -146,10 +136,7 @@ TEST(netcdf_times_by_name)
             test_nc_number(times, "_FillValue", H5T_IEEE_F64LE, -99);
         }
         H5Fclose(file);
-        vt_fields_file *opened = NULL;
-        const char *path = test_path("x_2013-02.nc");
-        EXPECT_OK(vt_fields_file_open(&path, 1, &(vt_fields_form){.variables = "t"}, &opened));
-        if (opened == NULL) continue;
+        vt_fields_file *opened = test_nc_open("x_2013-02.nc", NULL);
         const vt_time_axis *axis = vt_fields_file_times(opened);
         EXPECT(axis->count == 0 && (axis->doubt != NULL) == (known[i].doubt != NULL));
         EXPECT(axis->doubt == NULL || strstr(axis->doubt, known[i].doubt) != NULL, "'%s' lacks '%s'", axis->doubt,
@@ -195,10 +182,7 @@ TEST(netcdf_months)
          {"2000-01-01", "2001-01-01", "2002-01-01", "2003-01-01"}}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         test_nc_write("x_1999.nc", 4, known[i].values, known[i].units);
-        vt_fields_file *opened = NULL;
-        const char *path = test_path("x_1999.nc");
-        EXPECT_OK(vt_fields_file_open(&path, 1, &(vt_fields_form){.variables = "t"}, &opened));
-        if (opened == NULL) continue;
+        vt_fields_file *opened = test_nc_open("x_1999.nc", NULL);
         const vt_time_axis *axis = vt_fields_file_times(opened);
         EXPECT(axis->minutes == known[i].months * VT_A_MONTH && axis->count == known[i].stretches, "%zu: %lld, %lld", i,
                (long long)axis->minutes, (long long)axis->count);
