@@ -21,23 +21,6 @@ typedef struct {
     float *input, *target;
 } fixture;
 
-static void load_parameters(const fixture *f)
-{
-    vt_parameters *parameters = vt_trainer_parameters(f->trainer);
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
-        char path[160];
-        int64_t count;
-        snprintf(path, sizeof path, "parameters/%s", parameter->name);
-        float *values = golden_read_float(f->file, path, &count);
-        EXPECT(count == parameter->count, "%s has %lld elements, expected %lld", parameter->name,
-               (long long)parameter->count, (long long)count);
-        f->backend->copy_from_host(f->backend, parameter->value, values, (size_t)count * sizeof *values);
-        free(values);
-    }
-    vt_parameters_refresh(parameters);
-}
-
 static fixture open_fixture(vt_cpu_isa isa, const char *settings)
 {
     static const char model[] = "img_size=[11,13] patch_size=4 pad=wrap missing=mask mask_channels=true n_history=1 "
@@ -56,7 +39,7 @@ static fixture open_fixture(vt_cpu_isa isa, const char *settings)
     f.task = vt_weather_open(f.config, means, stds, latitudes);
     const vt_trainer_options options = {.task = f.task, .steps = STEPS};
     EXPECT_OK(vt_trainer_open(f.config, &options, f.backend, &f.trainer));
-    load_parameters(&f);
+    golden_load(f.file, f.backend, vt_trainer_parameters(f.trainer));
     f.input = golden_read_float(f.file, "inputs", &count);
     EXPECT(count == BATCH * IN * HEIGHT * WIDTH);
     f.target = golden_read_float(f.file, "targets", &count);
@@ -71,8 +54,6 @@ static void close_fixture(fixture *f)
     vt_task_close(&f->task);
     vt_backend_close(&f->backend);
     vt_config_close(&f->config);
-    free(f->input);
-    free(f->target);
     H5Fclose(f->file);
 }
 
@@ -99,9 +80,6 @@ static void check_forward(vt_cpu_isa isa)
     EXPECT_NEAR(sums.loss, loss, 1e-5 * loss);
     for (int c = 0; c < OUT; c++) EXPECT_NEAR(sums.model.values[1 + c], rmse[c], 1e-5 * rmse[c]);
     vt_evaluation_close(&sums);
-    free(prediction);
-    free(losses);
-    free(rmse);
     close_fixture(&f);
 }
 
@@ -116,12 +94,10 @@ static void check_gradients(vt_cpu_isa isa)
         if (strstr(parameter->name, ".k.bias") != NULL) continue; /* exactly 0: rounding */
         snprintf(path, sizeof path, "gradients/%s", parameter->name);
         double *expected = read_golden(&f, path);
-        float *gradient = malloc((size_t)parameter->count * sizeof *gradient);
+        float *gradient = vt_test_owned(malloc((size_t)parameter->count * sizeof *gradient));
         f.backend->copy_to_host(f.backend, gradient, parameter->gradient, (size_t)parameter->count * sizeof *gradient);
         const double difference = golden_difference(gradient, expected, parameter->count);
         EXPECT(difference < 1e-4, "isa %d: %s differs by %g", (int)isa, parameter->name, difference);
-        free(gradient);
-        free(expected);
     }
     close_fixture(&f);
 }
@@ -146,7 +122,6 @@ GPU_TEST(ten_steps_with_gaps)
             EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
             EXPECT_NEAR(figures.loss, losses[step], 1e-5 * losses[step]);
         }
-        free(losses);
         close_fixture(&f);
     }
 }
@@ -166,7 +141,6 @@ GPU_TEST(gaps_in_16_bits_and_micro_batches)
                 EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
                 EXPECT_NEAR(figures.loss, losses[step], allowed * losses[step]);
             }
-            free(losses);
             close_fixture(&f);
         }
     }

@@ -17,8 +17,7 @@ static void *read_as(hid_t file, const char *path, hid_t type, size_t size, int6
     VT_ASSERT(dataset >= 0);
     hid_t space = H5Dget_space(dataset);
     *count = (int64_t)H5Sget_simple_extent_npoints(space);
-    void *values = malloc((size_t)*count * size);
-    VT_ASSERT(values != NULL);
+    void *values = vt_test_owned(malloc((size_t)*count * size));
     VT_ASSERT(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
     H5Sclose(space);
     H5Dclose(dataset);
@@ -33,6 +32,21 @@ double *golden_read(hid_t file, const char *path, int64_t *count)
 float *golden_read_float(hid_t file, const char *path, int64_t *count)
 {
     return read_as(file, path, H5T_NATIVE_FLOAT, sizeof(float), count);
+}
+
+void golden_load(hid_t file, vt_backend *backend, vt_parameters *parameters)
+{
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        char path[160];
+        int64_t count;
+        snprintf(path, sizeof path, "parameters/%s", parameter->name);
+        const float *values = golden_read_float(file, path, &count);
+        EXPECT(count == parameter->count, "%s has %lld elements, expected %lld", parameter->name,
+               (long long)parameter->count, (long long)count);
+        backend->copy_from_host(backend, parameter->value, values, (size_t)count * sizeof *values);
+    }
+    vt_parameters_refresh(parameters);
 }
 
 double golden_attribute(hid_t file, const char *path, const char *name)

@@ -5,11 +5,16 @@
 #include <hdf5.h>
 #include <stdint.h>
 
+#include "model/parameters.h"
+
 hid_t golden_open(const char *name);
 
-/* malloc'd float64 values of a dataset (of any float type); *count gets how many. */
+/* The values of a dataset (of any float type) until the test ends; *count gets how many. */
 double *golden_read(hid_t file, const char *path, int64_t *count);
 float *golden_read_float(hid_t file, const char *path, int64_t *count);
+/* The parameters of the file, each of which must be there. */
+void golden_load(hid_t file, vt_backend *backend, vt_parameters *parameters);
+
 double golden_attribute(hid_t file, const char *path, const char *name);
 
 /* ‖actual - expected‖ / ‖expected‖ */

@@ -20,33 +20,15 @@ typedef struct {
 
 static const int64_t batch_size = 4, input_size = 6 * 20 * 12, target_size = 3 * 20 * 12, batches = 10;
 
-static void load_parameters(vt_trainer *trainer, hid_t file)
-{
-    for (int64_t i = 0; i < vt_parameters_count(vt_trainer_parameters(trainer)); i++) {
-        const vt_parameter *parameter = vt_parameters_at(vt_trainer_parameters(trainer), i);
-        char path[160];
-        int64_t count;
-        snprintf(path, sizeof path, "parameters/%s", parameter->name);
-        float *values = golden_read_float(file, path, &count);
-        EXPECT(count == parameter->count, "%s has %lld elements, expected %lld", parameter->name,
-               (long long)parameter->count, (long long)count);
-        vt_trainer_backend(trainer)->copy_from_host(vt_trainer_backend(trainer), parameter->value, values,
-                                                    (size_t)count * sizeof *values);
-        free(values);
-    }
-    vt_parameters_refresh(vt_trainer_parameters(trainer));
-}
-
-/* malloc'd. */
+/* Until the test ends. */
 static float *to_host(vt_backend *backend, const float *values, int64_t count)
 {
-    float *host = malloc((size_t)count * sizeof *host);
-    VT_ASSERT(host != NULL);
+    float *host = vt_test_owned(malloc((size_t)count * sizeof *host));
     backend->copy_to_host(backend, host, values, (size_t)count * sizeof *host);
     return host;
 }
 
-static fixture open_fixture_in(hid_t file, vt_cpu_isa isa, vt_amp_mode amp, const char *settings)
+static fixture open_fixture(hid_t file, vt_cpu_isa isa, const char *settings)
 {
     static const char model[] = "img_size=[20,12] patch_size=4 n_in_channels=6 n_history=1 n_out_channels=3 "
                                 "embed_dim=24 depth=2 num_heads=3 global_batch_size=4 num_iters=50";
@@ -59,20 +41,14 @@ static fixture open_fixture_in(hid_t file, vt_cpu_isa isa, vt_amp_mode amp, cons
     set_options(f.config, model);
     set_options(f.config, settings);
     EXPECT_OK(vt_config_resolve(f.config));
-    f.config->amp_mode = (int)amp;
     EXPECT_OK(path_open_trainers(isa, &f.backend));
     f.task = vt_weather_open(f.config, means, stds, latitudes);
     const vt_trainer_options options = {.task = f.task, .steps = 50};
     EXPECT_OK(vt_trainer_open(f.config, &options, f.backend, &f.trainer));
-    load_parameters(f.trainer, file);
+    golden_load(file, f.backend, vt_trainer_parameters(f.trainer));
     f.inputs = golden_read_float(file, "inputs", &count);
     f.targets = golden_read_float(file, "targets", &count);
     return f;
-}
-
-static fixture open_fixture(hid_t file, vt_cpu_isa isa, const char *settings)
-{
-    return open_fixture_in(file, isa, VT_AMP_NONE, settings);
 }
 
 static void close_fixture(fixture *f)
@@ -81,8 +57,6 @@ static void close_fixture(fixture *f)
     vt_task_close(&f->task);
     vt_backend_close(&f->backend);
     vt_config_close(&f->config);
-    free(f->inputs);
-    free(f->targets);
 }
 
 static vt_batch batch_of(const fixture *f, int64_t index)
@@ -113,8 +87,6 @@ static void check_forward(vt_cpu_isa isa, const char *gelu, const char *path, do
     if (strcmp(gelu, "erf") == 0)
         for (int c = 0; c < 3; c++) EXPECT_NEAR(sums.model.values[1 + c], rmse[c], 1e-5 * rmse[c]);
     vt_evaluation_close(&sums);
-    free(expected);
-    free(rmse);
     close_fixture(&f);
     H5Fclose(file);
 }
@@ -130,8 +102,6 @@ GPU_TEST(forward_loss_and_rmse)
         check_forward(isa, "erf", "forward/prediction", loss[0]);
         check_forward(isa, "tanh", "forward/prediction_tanh", tanh_loss[0]);
     }
-    free(loss);
-    free(tanh_loss);
     H5Fclose(file);
 }
 
@@ -150,8 +120,6 @@ static void check_key_bias(fixture *f, const vt_parameter *k_bias)
         k_squares += (double)k[i] * (double)k[i];
         q_squares += (double)q[i] * (double)q[i];
     }
-    free(k);
-    free(q);
     EXPECT(sqrt(k_squares) < 1e-5 * sqrt(q_squares), "%s: %g beside %g", k_bias->name, sqrt(k_squares),
            sqrt(q_squares));
 }
@@ -163,7 +131,6 @@ static double gradient_difference(fixture *f, const vt_parameter *parameter, con
         vt_optimizer_progress_of(vt_trainer_optimizer(f->trainer)).loss_scale; /* fp16's, a power of two */
     for (int64_t i = 0; i < parameter->count && scale > 0; i++) gradient[i] /= (float)scale;
     double difference = golden_difference(gradient, expected, parameter->count);
-    free(gradient);
     return difference;
 }
 
@@ -186,7 +153,6 @@ static void check_gradients(hid_t file, vt_cpu_isa isa, const char *accumulation
         double difference = gradient_difference(&f, parameter, expected);
         EXPECT(difference < 1e-4, "isa %d, accumulation %s, %s differs by %g", (int)isa, accumulation, parameter->name,
                difference);
-        free(expected);
     }
     close_fixture(&f);
 }
@@ -227,14 +193,9 @@ static void check_training(hid_t file, vt_cpu_isa isa, const char *variant, cons
         double *expected = golden_read(file, path, &count), squares = 0;
         float *values = to_host(f.backend, parameter->value, parameter->count);
         for (int64_t j = 0; j < parameter->count; j++) squares += (double)values[j] * (double)values[j];
-        free(values);
         EXPECT(fabs(sqrt(squares) - *expected) < 1e-5 * *expected, "%s %s: %.9g, expected %.9g", variant,
                parameter->name, sqrt(squares), *expected);
-        free(expected);
     }
-    free(losses);
-    free(norms);
-    free(rates);
     close_fixture(&f);
 }
 
@@ -260,9 +221,9 @@ static double allowed(vt_type type, int roundings)
     return 3 * sqrt(roundings) * 0.42 * half_unit(type);
 }
 
-static vt_amp_mode amp_of(vt_type type)
+static const char *amp_of(vt_type type)
 {
-    return type == VT_BFLOAT16 ? VT_AMP_BF16 : VT_AMP_FP16;
+    return type == VT_BFLOAT16 ? "bf16" : "fp16";
 }
 
 static void check_half(hid_t file, vt_cpu_isa isa, vt_type type)
@@ -271,7 +232,7 @@ static void check_half(hid_t file, vt_cpu_isa isa, vt_type type)
     double *loss = golden_read(file, "forward/loss", &count),
            *expected = golden_read(file, "forward/prediction", &count);
     double forward = allowed(type, 22), backward = allowed(type, 44);
-    fixture f = open_fixture_in(file, isa, amp_of(type), "lr=0");
+    fixture f = open_fixture(file, isa, SETTINGS("lr=0 amp_mode=%s", amp_of(type)));
     float fields[4 * 3 * 20 * 12];
     vt_step_figures figures;
     vt_batch batch = batch_of(&f, 0);
@@ -292,11 +253,8 @@ static void check_half(hid_t file, vt_cpu_isa isa, vt_type type)
         difference = gradient_difference(&f, parameter, gradient);
         EXPECT(difference < backward, "isa %d, %s: %s differs by %g, allowed %g", (int)isa, half_name(type),
                parameter->name, difference, backward);
-        free(gradient);
     }
     close_fixture(&f);
-    free(loss);
-    free(expected);
 }
 
 GPU_TEST(forward_and_gradients_in_16_bits)
@@ -310,41 +268,31 @@ GPU_TEST(forward_and_gradients_in_16_bits)
     H5Fclose(file);
 }
 
-static void check_half_steps(fixture *f, vt_type type, const double *losses)
+static void check_half_steps(hid_t file, vt_cpu_isa isa, vt_type type)
 {
+    fixture f = open_fixture(file, isa, SETTINGS("lr=1e-3 amp_mode=%s", amp_of(type)));
+    int64_t count;
+    const double *losses = golden_read(file, "training/adam/losses_float64", &count);
     for (int64_t step = 0; step < 50; step++) {
         vt_step_figures figures;
-        vt_batch batch = batch_of(f, step % batches);
-        EXPECT_OK(vt_step_train(f->trainer, &batch, &figures));
+        vt_batch batch = batch_of(&f, step % batches);
+        EXPECT_OK(vt_step_train(f.trainer, &batch, &figures));
         EXPECT_NEAR(figures.loss, losses[step], allowed(type, 22) * losses[step]);
     }
-    close_fixture(f);
+    close_fixture(&f);
 }
 
 /* Fifty steps, in bfloat16 also with products and attention on tiles (over their model), and on the GPU: each loss
  * within the forward tolerance of the float64 curve. */
 GPU_TEST(fifty_steps_in_16_bits)
 {
-    static const char settings[] = "lr=1e-3";
     hid_t file = golden_open("vit.h5");
-    int64_t count;
-    double *losses = golden_read(file, "training/adam/losses_float64", &count);
     FOR_EACH_HALF(type)
     {
-        if (!vt_test_gpu_alone()) {
-            fixture f = open_fixture_in(file, VT_ISA_AUTO, amp_of(type), settings);
-            check_half_steps(&f, type, losses);
-        }
-        if (type == VT_BFLOAT16 && path_is_available(PATH_TILES_MODEL)) {
-            fixture f = open_fixture_in(file, PATH_TILES_MODEL, amp_of(type), settings);
-            check_half_steps(&f, type, losses);
-        }
-        if (path_is_available(PATH_GPU)) {
-            fixture f = open_fixture_in(file, PATH_GPU, amp_of(type), settings);
-            check_half_steps(&f, type, losses);
-        }
+        if (!vt_test_gpu_alone()) check_half_steps(file, VT_ISA_AUTO, type);
+        if (type == VT_BFLOAT16 && path_is_available(PATH_TILES_MODEL)) check_half_steps(file, PATH_TILES_MODEL, type);
+        if (path_is_available(PATH_GPU)) check_half_steps(file, PATH_GPU, type);
     }
-    free(losses);
     H5Fclose(file);
 }
 

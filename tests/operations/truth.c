@@ -15,7 +15,7 @@ static void compare(hid_t file, const char *group, const char *name, const float
     char path[96];
     int64_t count;
     snprintf(path, sizeof path, "%s/%s", group, name);
-    double *expected = vt_test_owned(golden_read(file, path, &count));
+    double *expected = golden_read(file, path, &count);
     double difference = golden_difference(actual, expected, count);
     EXPECT(difference <= tolerance, "%s: differs by %.3g, allowed %.3g", path, difference, tolerance);
 }
@@ -24,7 +24,7 @@ static float *read_input(hid_t file, const char *group, const char *name, int64_
 {
     char path[96];
     snprintf(path, sizeof path, "%s/%s", group, name);
-    return vt_test_owned(golden_read_float(file, path, count));
+    return golden_read_float(file, path, count);
 }
 
 TEST(gelu_is_pytorchs)
