@@ -147,6 +147,25 @@ static vt_tensor_file *open_file(const char *path)
     return file;
 }
 
+/* A file of this tensor alone. */
+static void write_tensor(const char *name, const char *tensor, const vt_tensor_shape *shape, const float *values)
+{
+    vt_tensor_file *file = NULL;
+    EXPECT_OK(vt_tensor_file_create(test_path(name), &file));
+    EXPECT_OK(vt_tensor_file_write(file, tensor, shape, values));
+    EXPECT_OK(vt_tensor_file_finish(&file));
+}
+
+/* index.h5 of "w" alone, which consists of these parts. */
+static vt_tensor_file *open_index(const vt_tensor_shape *shape, int64_t part_count, const vt_tensor_part *parts)
+{
+    vt_tensor_file *file = NULL;
+    EXPECT_OK(vt_tensor_file_create(test_path("index.h5"), &file));
+    EXPECT_OK(vt_tensor_file_link(file, "w", shape, part_count, parts));
+    EXPECT_OK(vt_tensor_file_finish(&file));
+    return open_file(test_path("index.h5"));
+}
+
 /* Reads a box into a guarded buffer and compares. */
 static void expect_box(vt_tensor_file *file, const vt_tensor_box *box)
 {
@@ -212,14 +231,11 @@ TEST(other_readers_see_whole_tensors)
 TEST(boxes_of_a_large_tensor)
 {
     const vt_tensor_shape shape = {2, {1013, 1031}}; /* about 4 MiB */
-    float *values = malloc((size_t)vt_tensor_count(&shape) * sizeof *values),
-          *found = malloc(600 * 500 * sizeof *found);
+    float *values = vt_test_owned(malloc((size_t)vt_tensor_count(&shape) * sizeof *values)),
+          *found = vt_test_owned(malloc(600 * 500 * sizeof *found));
     for (int64_t i = 0; i < vt_tensor_count(&shape); i++) values[i] = (float)i;
-    vt_tensor_file *file = NULL;
-    EXPECT_OK(vt_tensor_file_create(test_path("large.h5"), &file));
-    EXPECT_OK(vt_tensor_file_write(file, "w", &shape, values));
-    EXPECT_OK(vt_tensor_file_finish(&file));
-    file = open_file(test_path("large.h5"));
+    write_tensor("large.h5", "w", &shape, values);
+    vt_tensor_file *file = open_file(test_path("large.h5"));
     const vt_tensor_box box = {{200, 401}, {2, {600, 500}}};
     EXPECT_OK(vt_tensor_file_read_box(file, "w", &box, found));
     int64_t wrong = 0;
@@ -227,8 +243,6 @@ TEST(boxes_of_a_large_tensor)
         wrong += memcmp(found + i * 500, values + (200 + i) * 1031 + 401, 500 * sizeof *found) != 0;
     EXPECT(wrong == 0);
     vt_tensor_file_close(&file);
-    free(values);
-    free(found);
 }
 
 /* More sources than stay open. */
@@ -238,18 +252,12 @@ TEST(more_shards_than_stay_open)
     static char names[COUNT][32];
     static vt_tensor_part parts[COUNT];
     const vt_tensor_shape shape = {1, {COUNT}};
-    vt_tensor_file *file = NULL;
     for (int i = 0; i < COUNT; i++) {
         snprintf(names[i], sizeof names[i], "shard-%d.h5", i);
-        EXPECT_OK(vt_tensor_file_create(test_path(names[i]), &file));
-        EXPECT_OK(vt_tensor_file_write(file, "w", &(vt_tensor_shape){1, {1}}, &(float){(float)i}));
-        EXPECT_OK(vt_tensor_file_finish(&file));
+        write_tensor(names[i], "w", &(vt_tensor_shape){1, {1}}, &(float){(float)i});
         parts[i] = (vt_tensor_part){names[i], "w", {{i}, {1, {1}}}};
     }
-    EXPECT_OK(vt_tensor_file_create(test_path("index.h5"), &file));
-    EXPECT_OK(vt_tensor_file_link(file, "w", &shape, COUNT, parts));
-    EXPECT_OK(vt_tensor_file_finish(&file));
-    file = open_file(test_path("index.h5"));
+    vt_tensor_file *file = open_index(&shape, COUNT, parts);
     for (int round = 0; round < 2; round++) {
         float values[COUNT] = {0};
         EXPECT_OK(vt_tensor_file_read(file, "w", &shape, values));
@@ -334,12 +342,8 @@ TEST(parts_that_overlap)
     const vt_tensor_shape shape = {1, {4}}, half = {1, {2}};
     const vt_tensor_part parts[3] = {
         {"a.h5", "w", {{0}, half}}, {"b.h5", "w", {{1}, half}}, {"c.h5", "w", {{2}, half}}};
-    vt_tensor_file *file = NULL;
     float values[4];
-    EXPECT_OK(vt_tensor_file_create(test_path("index.h5"), &file));
-    EXPECT_OK(vt_tensor_file_link(file, "w", &shape, 3, parts));
-    EXPECT_OK(vt_tensor_file_finish(&file));
-    file = open_file(test_path("index.h5"));
+    vt_tensor_file *file = open_index(&shape, 3, parts);
     EXPECT_ERROR(vt_tensor_file_read(file, "w", &shape, values), "parts of it overlap, in a.h5 and b.h5");
     vt_tensor_file_close(&file);
 }
@@ -349,13 +353,10 @@ static const char *write_plain_index(const char *source)
 {
     static char path[512];
     snprintf(path, sizeof path, "%s", test_path("plain.h5"));
-    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    hid_t space = H5Screate_simple(1, (hsize_t[]){3}, NULL), storage = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t file = test_create(path), storage = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t space = H5Screate_simple(1, (hsize_t[]){3}, NULL);
     EXPECT(H5Pset_virtual(storage, space, source, "/w", space) >= 0);
-    hid_t dataset = H5Dcreate2(file, "w", H5T_IEEE_F32LE, space, H5P_DEFAULT, storage, H5P_DEFAULT);
-    EXPECT(dataset >= 0);
-    H5Dclose(dataset);
-    H5Pclose(storage);
+    test_dataset_with(storage, file, "w", H5T_IEEE_F32LE, 1, (hsize_t[]){3}, 0, NULL);
     H5Sclose(space);
     H5Fclose(file);
     return path;
@@ -374,14 +375,9 @@ static void expect_refused_source(const char *path, const char *message)
 TEST(sources_lead_nowhere_else)
 {
     const vt_tensor_shape shape = {1, {3}};
-    float values[3] = {1, 2, 3};
-    vt_tensor_file *file = NULL;
-    EXPECT_OK(vt_tensor_file_create(test_path("shard.h5"), &file));
-    EXPECT_OK(vt_tensor_file_write(file, "w", &shape, values));
-    EXPECT_OK(vt_tensor_file_finish(&file));
-
-    memset(values, 0, sizeof values);
-    file = open_file(write_plain_index("shard.h5")); /* all of it, without a selected box */
+    float values[3] = {0};
+    write_tensor("shard.h5", "w", &shape, (float[]){1, 2, 3});
+    vt_tensor_file *file = open_file(write_plain_index("shard.h5")); /* all of it, without a selected box */
     EXPECT_OK(vt_tensor_file_read(file, "w", &shape, values));
     EXPECT(values[0] == 1 && values[2] == 3);
     vt_tensor_file_close(&file);
@@ -391,26 +387,18 @@ TEST(sources_lead_nowhere_else)
         expect_refused_source(write_plain_index(hostile[i]), "which is no file name of its directory");
 
     /* a chain of virtual tensors, also one that ends in itself */
-    vt_tensor_file *index = NULL;
     const vt_tensor_part itself = {"index.h5", "w", vt_tensor_whole(&shape)};
-    EXPECT_OK(vt_tensor_file_create(test_path("index.h5"), &index));
-    EXPECT_OK(vt_tensor_file_link(index, "w", &shape, 1, &itself));
-    EXPECT_OK(vt_tensor_file_finish(&index));
-    index = open_file(test_path("index.h5"));
-    EXPECT_ERROR(vt_tensor_file_read(index, "w", &shape, values), "dataset /w is virtual, expected values");
-    vt_tensor_file_close(&index);
+    file = open_index(&shape, 1, &itself);
+    EXPECT_ERROR(vt_tensor_file_read(file, "w", &shape, values), "dataset /w is virtual, expected values");
+    vt_tensor_file_close(&file);
 
     /* a link into another file, and values in another file */
     const char *path = test_path("links.h5");
-    hid_t links = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t links = test_create(path), storage = H5Pcreate(H5P_DATASET_CREATE);
     EXPECT(H5Lcreate_external(test_path("shard.h5"), "/w", links, "linked", H5P_DEFAULT, H5P_DEFAULT) >= 0);
     EXPECT(H5Lcreate_external(test_path("shard.h5"), "/", links, "group", H5P_DEFAULT, H5P_DEFAULT) >= 0);
-    hid_t space = H5Screate_simple(1, (hsize_t[]){3}, NULL), storage = H5Pcreate(H5P_DATASET_CREATE);
     EXPECT(H5Pset_external(storage, "/etc/hostname", 0, 12) >= 0);
-    hid_t dataset = H5Dcreate2(links, "external", H5T_IEEE_F32LE, space, H5P_DEFAULT, storage, H5P_DEFAULT);
-    H5Dclose(dataset);
-    H5Pclose(storage);
-    H5Sclose(space);
+    test_dataset_with(storage, links, "external", H5T_IEEE_F32LE, 1, (hsize_t[]){3}, 0, NULL);
     H5Fclose(links);
     file = open_file(path);
     EXPECT_ERROR(vt_tensor_file_read(file, "linked", &shape, values), "holds no dataset /linked");
