@@ -51,8 +51,7 @@ test_resumed_at_the_end_of_an_epoch() {
     small_data
     train --num_epochs=3 --lr_schedule=none --run_num=whole >/dev/null
     train --num_epochs=2 --lr_schedule=none --run_num=parts >/dev/null
-    train --num_epochs=3 --lr_schedule=none --run_num=parts --resume >printed
-    contains "$(cat printed)" "resuming from $RUNS/parts/checkpoints/step-00000014: step 14, epoch 3"
+    says "resuming from $RUNS/parts/checkpoints/step-00000014: step 14, epoch 3" -- train --num_epochs=3 --lr_schedule=none --run_num=parts --resume
     same_run parts whole
     [ "$(grep -c 'DONE ---- rank 0' $RUNS/parts/out.log)" -eq 2 ]
 }
@@ -63,8 +62,7 @@ test_unusable_rows_are_kept() {
     train --num_epochs=1 >/dev/null
     sed -i 's/$/\r/' $RUNS/00/metrics.csv $RUNS/00/epochs.csv
     cp $RUNS/00/metrics.csv rewritten
-    train --num_epochs=2 --resume >printed
-    contains "$(cat printed)" "WARNING - $RUNS/00/metrics.csv does not begin with the line 'step,epoch,loss,"
+    says "WARNING - $RUNS/00/metrics.csv does not begin with the line 'step,epoch,loss," -- train --num_epochs=2 --resume
     cmp rewritten $RUNS/00/metrics.csv.old-*
     [ "$(wc -l <$RUNS/00/metrics.csv)" -eq 8 ]
     [ "$(cat $RUNS/00/epochs.csv.old-* | wc -l)" -eq 2 ]
@@ -124,8 +122,7 @@ test_max_time() {
     small_data
     fails 75 train $ENDLESS --max_time=1
     contains "$output" "Stopped by max_time after step"
-    fails 1 train --max_time=1:00
-    contains "$output" "max_time '1:00': expected HH:MM:SS (01:30:00) or a number of seconds"
+    refuses "max_time '1:00': expected HH:MM:SS (01:30:00) or a number of seconds" -- train --max_time=1:00
     train --num_epochs=1 --max_time=00:10:00 --run_num=quick >/dev/null
 }
 
@@ -186,8 +183,7 @@ test_parameters_of_another_run() {
     fails 1 train --run_num=wide --init_from=$RUNS/00/checkpoints/best --embed_dim=32
     contains "$output" "patch_embed.proj.weight is [16, 3, 4, 4] in the checkpoint, [32, 3, 4, 4] in the model"
     [ ! -e $RUNS/wide ]
-    fails 1 train --init_from=nowhere
-    contains "$output" "nowhere: No such file or directory; expected"
+    refuses "nowhere: No such file or directory; expected" -- train --init_from=nowhere
     [ "$(ls $RUNS)" = "$(printf '00\ntuned')" ] || { ls $RUNS; return 1; } # the run of this tag stays what it was
 }
 
@@ -196,20 +192,16 @@ test_resumed_from_the_newest_of_its_own() {
     small_data
     train --num_epochs=2 --keep_last=9 --run_num=a --lr_schedule=none >/dev/null
     local first=$RUNS/a/checkpoints/step-00000007
-    train --num_epochs=2 --run_num=b --lr_schedule=none --resume=$first --resume_newest >printed
-    contains "$(cat printed)" "resuming from $first: step 7, epoch 2"
+    says "resuming from $first: step 7, epoch 2" -- train --num_epochs=2 --run_num=b --lr_schedule=none --resume=$first --resume_newest
     train --num_epochs=3 --run_num=b --lr_schedule=none --resume=$first --resume_newest >printed
     contains "$(cat printed)" "resuming from $RUNS/b/checkpoints/step-00000014: step 14, epoch 3"
     # the place in the file, and none at all
     printf 'demo:\n  resume: %s\n' "$first" >own.yaml
-    train --yaml_config=own.yaml --num_epochs=2 --run_num=c --lr_schedule=none --resume_newest >printed
-    contains "$(cat printed)" "resuming from $first: step 7, epoch 2"
+    says "resuming from $first: step 7, epoch 2" -- train --yaml_config=own.yaml --num_epochs=2 --run_num=c --lr_schedule=none --resume_newest
     train --yaml_config=own.yaml --num_epochs=3 --run_num=c --lr_schedule=none --resume_newest >printed
     contains "$(cat printed)" "resuming from $RUNS/c/checkpoints/step-00000014: step 14, epoch 3"
-    train --num_epochs=1 --run_num=d --lr_schedule=none --resume_newest >printed
-    contains "$(cat printed)" "there is no checkpoint in $RUNS/d/checkpoints, so the run starts afresh"
-    train --num_epochs=2 --run_num=d --lr_schedule=none --resume_newest >printed
-    contains "$(cat printed)" "resuming from $RUNS/d/checkpoints/step-00000007: step 7, epoch 2"
+    says "there is no checkpoint in $RUNS/d/checkpoints, so the run starts afresh" -- train --num_epochs=1 --run_num=d --lr_schedule=none --resume_newest
+    says "resuming from $RUNS/d/checkpoints/step-00000007: step 7, epoch 2" -- train --num_epochs=2 --run_num=d --lr_schedule=none --resume_newest
 }
 
 # Earlier content of the directory belongs to another history than the checkpoint's, and is kept beside it.
@@ -229,8 +221,7 @@ test_resumed_from_another_run() {
     [ "$(kept a)" = "best step-00000014 " ] || { kept a; return 1; }
     # its own checkpoints are recognised by any path
     ln -s "$PWD/$RUNS/a" link
-    train --num_epochs=3 --run_num=a --resume=link/checkpoints/best --lr=1e-9 >printed
-    contains "$(cat printed)" "resuming from link/checkpoints/best: step 14, epoch 3"
+    says "resuming from link/checkpoints/best: step 14, epoch 3" -- train --num_epochs=3 --run_num=a --resume=link/checkpoints/best --lr=1e-9
     [ "$(figures a | wc -l)" -eq 15 ] || { figures a; return 1; }
 }
 
@@ -246,8 +237,7 @@ test_set_aside_twice() {
     [ -d $kept/step-00000021.aside ]
     train --num_epochs=2 --resume=$kept/step-00000007 --lr=9 >/dev/null
     [ "$(readlink $kept/best)" = step-00000007 ]
-    train --num_epochs=2 --resume=$kept/step-00000014.aside --lr=9 >printed
-    contains "$(cat printed)" "the run is finished"
+    says "the run is finished" -- train --num_epochs=2 --resume=$kept/step-00000014.aside --lr=9
     [ "$(readlink $kept/best)" = step-00000007 ]
 }
 
@@ -256,19 +246,15 @@ test_resumed_with_more_steps() {
     small_data
     train --num_epochs=2 --lr_schedule=none --run_num=whole >/dev/null
     train --num_iters=3 --lr_schedule=none --run_num=parts >/dev/null
-    train --num_iters=3 --lr_schedule=none --run_num=parts --resume >printed
-    contains "$(cat printed)" "the run is finished: 1 epoch is done, 3 steps"
-    fails 1 train --num_iters=5 --lr_schedule=none --run_num=parts --resume --seed=1
-    contains "$output" "lies in the midst of an epoch"
-    train --num_iters=5 --lr_schedule=none --run_num=parts --resume >printed
-    contains "$(cat printed)" "resuming from $RUNS/parts/checkpoints/step-00000003: step 3, epoch 1"
-    contains "$(cat printed)" "num_iters 5 is less than an epoch of 7 steps: training for 5 steps"
+    says "the run is finished: 1 epoch is done, 3 steps" -- train --num_iters=3 --lr_schedule=none --run_num=parts --resume
+    refuses "lies in the midst of an epoch" -- train --num_iters=5 --lr_schedule=none --run_num=parts --resume --seed=1
+    says "resuming from $RUNS/parts/checkpoints/step-00000003: step 3, epoch 1" -- train --num_iters=5 --lr_schedule=none --run_num=parts --resume
+    contains "$output" "num_iters 5 is less than an epoch of 7 steps: training for 5 steps"
     train --num_iters=14 --lr_schedule=none --run_num=parts --resume >/dev/null
     cmp <(figures parts) <(figures whole)
     cmp <(tensors parts) <(tensors whole)
     [ "$(cut -d, -f1,2 $RUNS/parts/epochs.csv | tr '\n' ' ')" = "step,epoch 7,1 14,2 " ]
-    train --num_iters=16 --run_num=parts --resume >printed
-    contains "$(cat printed)" "num_iters 16: after 14 steps no whole epoch of 7 is left"
+    says "num_iters 16: after 14 steps no whole epoch of 7 is left" -- train --num_iters=16 --run_num=parts --resume
 }
 
 # The learning rate reaches 0 at the end, not before.
@@ -307,29 +293,22 @@ test_stopped_together_with_the_reader_of_its_log() {
 
 test_nothing_to_resume() {
     small_data
-    train --num_epochs=1 --resume >printed
-    contains "$(cat printed)" "--resume: there is no checkpoint in $RUNS/00/checkpoints, so the run starts afresh"
+    says "--resume: there is no checkpoint in $RUNS/00/checkpoints, so the run starts afresh" -- train --num_epochs=1 --resume
     cp $RUNS/00/metrics.csv before
-    train --num_epochs=1 --resume >printed
-    contains "$(cat printed)" "the run is finished: 1 epoch is done"
+    says "the run is finished: 1 epoch is done" -- train --num_epochs=1 --resume
     cmp before $RUNS/00/metrics.csv
-    fails 1 train --num_epochs=1 --resume=nowhere
-    contains "$output" "nowhere: No such file or directory; expected"
+    refuses "nowhere: No such file or directory; expected" -- train --num_epochs=1 --resume=nowhere
     fails 1 train --num_epochs=1 --resume=nowhere --run_num=new
     [ ! -e $RUNS/new ]
-    fails 1 train --resume nowhere
-    contains "$output" "a switch takes a value only after '='"
+    refuses "a switch takes a value only after '='" -- train --resume nowhere
 }
 
 test_another_model_is_refused() {
     small_data
     train --num_epochs=1 >/dev/null
-    fails 1 train --num_epochs=2 --resume --embed_dim=32
-    contains "$output" "patch_embed.proj.weight is [16, 3, 4, 4] in the checkpoint, [32, 3, 4, 4] in the model"
-    fails 1 train --num_epochs=2 --resume --depth=3
-    contains "$output" "holds 38 parameters, the model has 54: their depth differs"
-    fails 1 train --num_epochs=2 --resume --optimizer=SGD
-    contains "$output" "was made with the optimizer Adam, whose moments SGD can't go on with"
+    refuses "patch_embed.proj.weight is [16, 3, 4, 4] in the checkpoint, [32, 3, 4, 4] in the model" -- train --num_epochs=2 --resume --embed_dim=32
+    refuses "holds 38 parameters, the model has 54: their depth differs" -- train --num_epochs=2 --resume --depth=3
+    refuses "was made with the optimizer Adam, whose moments SGD can't go on with" -- train --num_epochs=2 --resume --optimizer=SGD
     train --num_epochs=2 --resume >/dev/null
 }
 
@@ -352,16 +331,13 @@ test_a_damaged_checkpoint() {
     train --num_epochs=3 >/dev/null
     local newest=$RUNS/00/checkpoints/step-00000021
     truncate -s -100 $newest/shard-00000-of-00001.h5
-    fails 1 train --num_epochs=3 --resume=$newest
-    contains "$output" "shard-00000-of-00001.h5 has"
+    refuses "shard-00000-of-00001.h5 has" -- train --num_epochs=3 --resume=$newest
     cp $RUNS/00/metrics.csv whole
-    train --num_epochs=3 --resume >printed
-    contains "$(cat printed)" "root - WARNING - $newest/shard-00000-of-00001.h5 has"
-    contains "$(cat printed)" "resuming from $RUNS/00/checkpoints/step-00000014: step 14, epoch 3"
+    says "root - WARNING - $newest/shard-00000-of-00001.h5 has" -- train --num_epochs=3 --resume
+    contains "$output" "resuming from $RUNS/00/checkpoints/step-00000014: step 14, epoch 3"
     cmp <(cut -d, -f1-5 whole) <(figures 00)
     for step in 14 21; do rm $RUNS/00/checkpoints/step-000000$step/shard-00000-of-00001.h5; done
-    fails 1 train --num_epochs=3 --resume
-    contains "$output" "step-00000014/shard-00000-of-00001.h5: No such file or directory; the checkpoint is not whole"
+    refuses "step-00000014/shard-00000-of-00001.h5: No such file or directory; the checkpoint is not whole" -- train --num_epochs=3 --resume
 }
 
 # A full disk, simulated by a limit on the size of files, which the checkpoint is the first to exceed.
@@ -373,8 +349,7 @@ test_a_full_disk_at_a_checkpoint() {
     fails 1 bash -c "ulimit -f 40; exec '$VITRAIN' $(echo $SMALL) --num_epochs=2 --resume"
     contains "$output" "checkpoint of step 14: can't write $RUNS/00/checkpoints/step-00000014.tmp/shard-00000-of-00001.h5" "File too large"
     [ "$(kept 00)" = "$before" ]
-    train --num_epochs=2 --resume >printed
-    contains "$(cat printed)" "resuming from $RUNS/00/checkpoints/step-00000007: step 7, epoch 2"
+    says "resuming from $RUNS/00/checkpoints/step-00000007: step 7, epoch 2" -- train --num_epochs=2 --resume
 }
 
 # A checkpoint's parameters as .safetensors, and a run that begins with them: equal to one that begins with the checkpoint.
@@ -383,26 +358,19 @@ test_export_and_back() {
     train --num_epochs=1 >/dev/null
     local last
     last=$(ls -d runs/demo/1CPU/00/checkpoints/step-* | tail -n 1)
-    "$VITRAIN" export "$last" --output=model.safetensors >printed
-    contains "$(cat printed)" "model.safetensors: the parameters of"
+    says "model.safetensors: the parameters of" -- "$VITRAIN" export "$last" --output=model.safetensors
     train --num_epochs=1 --run_num=a --init_from="$last" >/dev/null
     train --num_epochs=1 --run_num=b --init_from=model.safetensors >/dev/null
     cmp <(figures a) <(figures b)
     refuted cmp <(figures a) <(figures 00)
-    fails 1 "$VITRAIN" export "$last" --output=model.safetensors
-    contains "$output" "exists already; give --force"
-    fails 1 "$VITRAIN" export nowhere --output=x.safetensors
-    contains "$output" "nowhere: No such file or directory; expected the directory of a checkpoint"
+    refuses "exists already; give --force" -- "$VITRAIN" export "$last" --output=model.safetensors
+    refuses "nowhere: No such file or directory; expected the directory of a checkpoint" -- "$VITRAIN" export nowhere --output=x.safetensors
     case $output in *flags* | *"errno"*) echo "$output"; return 1 ;; esac # HDF5's own words are longer
-    fails 1 "$VITRAIN" export "$last"
-    contains "$output" "--output=NAME.safetensors is needed"
-    fails 1 "$VITRAIN" export "$last" --output=model.foo
-    contains "$output" "export: --output=model.foo: expected a name that ends in .safetensors"
+    refuses "--output=NAME.safetensors is needed" -- "$VITRAIN" export "$last"
+    refuses "export: --output=model.foo: expected a name that ends in .safetensors" -- "$VITRAIN" export "$last" --output=model.foo
     [ ! -e model.foo ]
-    fails 1 train --num_epochs=1 --run_num=c --init_from=model.safetensors --embed_dim=32
-    contains "$output" "model.safetensors: tensor"
-    fails 1 train --num_epochs=1 --run_num=c --init_from=model.safetensors --depth=1
-    contains "$output" "model.safetensors: its tensor 'blocks.1."
+    refuses "model.safetensors: tensor" -- train --num_epochs=1 --run_num=c --init_from=model.safetensors --embed_dim=32
+    refuses "model.safetensors: its tensor 'blocks.1." -- train --num_epochs=1 --run_num=c --init_from=model.safetensors --depth=1
 }
 
 # Weights from PyTorch and back, with PyTorch itself.

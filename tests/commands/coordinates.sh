@@ -94,8 +94,7 @@ test_forms_train_alike() {
     refuted grep assumed netcdf.said
     cut -d, -f5-10 scores-plain/scores.csv >one
     for form in turned packed netcdf; do cut -d, -f5-10 scores-$form/scores.csv | cmp - one; done
-    contains "$(cat scores-netcdf/scores.csv)" 'wind,knots,24,'
-    contains "$(cat scores-netcdf/scores.csv)" ',"wind, daily mean"'
+    contains "$(cat scores-netcdf/scores.csv)" 'wind,knots,24,' ',"wind, daily mean"'
     contains "$(cat netcdf.said)" "degC"
     # time_step says it where the files don't
     "$VITRAIN" evaluate --checkpoint=runs/demo/1CPU/plain/checkpoints/best --rollout=2 --time_step=1d --output=daily >said
@@ -111,8 +110,7 @@ test_forecast_files_keep_what_files_say() {
     "$VITRAIN" stats netcdf --variables=[air,wind] >/dev/null
     train --data_dir=netcdf --variables=[air,wind] >/dev/null
     local best=runs/demo/1CPU/00/checkpoints/best
-    "$VITRAIN" predict --checkpoint=$best --time=2002-01-05T12:00 --steps=3 --output=f.nc >said
-    contains "$(cat said)" "2002-01-06 12:00 to 2002-01-08 12:00 UTC"
+    says "2002-01-06 12:00 to 2002-01-08 12:00 UTC" -- "$VITRAIN" predict --checkpoint=$best --time=2002-01-05T12:00 --steps=3 --output=f.nc
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-05 --variables=None --n_in_channels=2 --n_out_channels=2 --steps=2 --output=g.nc \
         --valid_data_path=bare/valid --time_step=24h >said 2>&1
     contains "$(cat said)" "bare/valid/2002.h5: no latitudes are known, so the forecast has numbers of rows; --coordinates=[lat=NAME] would name them"
@@ -153,24 +151,18 @@ test_inspect_shows_what_is_missing() {
     fails 1 "$VITRAIN" inspect gaps --verify
     contains "$output" "FAULT: gaps/train/2001.h5: 'fields' is 9.96921e+36, which is no data, at time 3, channel 1 (wind), row 4, column 5"
     contains "$output" "9.96921e+36" "grid: no latitudes known, no longitudes known"
-    fails 1 "$VITRAIN" stats gaps
-    contains "$output" "which is no data, at time 3"
+    refuses "which is no data, at time 3" -- "$VITRAIN" stats gaps
     "$python" -c '
 import h5py, numpy
 with h5py.File("gaps/train/2001.h5", "a") as f: f["fields"].attrs["_FillValue"] = numpy.float32(9.96921e36)'
-    fails 1 "$VITRAIN" inspect gaps --verify
-    contains "$output" "'fields' is NaN or missing (_FillValue) at time 3" "2 missing"
+    refuses "'fields' is NaN or missing (_FillValue) at time 3" "2 missing" -- "$VITRAIN" inspect gaps --verify
     "$VITRAIN" inspect netcdf/train --variables=[air,wind] >said
     contains "$(cat said)" "latitudes 45 to -30, longitudes 350 to 412; rows run from south to north in the file, and are turned round"
     contains "$(cat said)" "times: 2001-01-01 12:00 to 2001-01-16 12:00, every 24 h" "wind         knots"
-    "$VITRAIN" inspect monthly/train --variables=[air,wind] >said
-    contains "$(cat said)" "1-monthly" "1960-01-16 12:00 to 1961-04-16 12:00, every 1 month"
-    "$VITRAIN" inspect bare/train --time_step=1month >said
-    contains "$(cat said)" "times: the files don't say when; every 1 month by --time_step"
-    fails 1 "$VITRAIN" inspect bare --time_step=often
-    contains "$output" "time_step: 'often' is no length of time"
-    fails 1 "$VITRAIN" inspect bare --coordinates=[lat=here]
-    contains "$output" "has no dataset of numbers 'here'"
+    says "1-monthly" "1960-01-16 12:00 to 1961-04-16 12:00, every 1 month" -- "$VITRAIN" inspect monthly/train --variables=[air,wind]
+    says "times: the files don't say when; every 1 month by --time_step" -- "$VITRAIN" inspect bare/train --time_step=1month
+    refuses "time_step: 'often' is no length of time" -- "$VITRAIN" inspect bare --time_step=often
+    refuses "has no dataset of numbers 'here'" -- "$VITRAIN" inspect bare --coordinates=[lat=here]
 }
 
 # The lines of Python in docs/data.md, on files as NOAA and the Copernicus store have them.
@@ -197,9 +189,8 @@ PYTHON
     "$python" make_year.py train/2013.h5
     cp a.nc nc/a_2013.nc
     cp b.nc nc/b_2013.nc
-    "$VITRAIN" inspect train --verify >said
-    contains "$(cat said)" "times: 2013-03-01 12:00 to 2013-03-12 12:00, every 24 h" "grid: latitudes 30 to -30, longitudes 0 to 35"
-    contains "$(cat said)" "channels: air z500" "z500         m**2 s**-2"
+    says "times: 2013-03-01 12:00 to 2013-03-12 12:00, every 24 h" "grid: latitudes 30 to -30, longitudes 0 to 35" -- "$VITRAIN" inspect train --verify
+    contains "$output" "channels: air z500" "z500         m**2 s**-2"
     "$VITRAIN" stats train --output=one >/dev/null
     "$VITRAIN" stats nc --variables=[air,z@500] --output=two >/dev/null
     for file in global_means time_means global_stds; do cmp one/$file.npy two/$file.npy; done

@@ -10,8 +10,7 @@ programs() {
 test_gpu_check_without_a_gpu() {
     programs
     ! "$TESTS" --has-gpu >/dev/null || skip "this machine has a GPU"
-    fails 1 "$TOP/tests/gpu/check" ops
-    contains "$output" "gpu-check: this machine has no GPU that vitrain can use: " "--device=cpu runs without"
+    refuses "gpu-check: this machine has no GPU that vitrain can use: " "--device=cpu runs without" -- "$TOP/tests/gpu/check" ops
     [ ! -e out/ops.txt ]
     fails any make -s -C "$TOP" gpu-check STEP=parity
     contains "$output" "this machine has no GPU that vitrain can use"
@@ -21,8 +20,7 @@ test_gpu_check_without_a_gpu() {
 test_gpu_check_on_the_host() {
     programs
     export GPU_CHECK_TRIAL=1
-    fails 1 "$TOP/tests/gpu/check" nonsense
-    contains "$output" "'nonsense' is no step; steps are ops parity layouts sanitize bench"
+    refuses "'nonsense' is no step; steps are ops parity layouts sanitize bench" -- "$TOP/tests/gpu/check" nonsense
     VITRAIN_TEST_GPU=host "$TESTS" --has-gpu >/dev/null || skip "no C++ compiler was found"
     "$TOP/tests/gpu/check" ops >printed
     contains "$(cat printed)" "gpu-check: all of ops passed"
@@ -30,11 +28,9 @@ test_gpu_check_on_the_host() {
     refuted grep a_perfect_forecast_has_no_gradient out/ops.txt # that does not use a GPU
     contains "$(cat printed)" "gpu-check: ops: 6 ok, 0 failed, 0 skipped"
     # no time for more
-    GPU_CHECK_SECONDS=0 fails 1 "$TOP/tests/gpu/check" ops layouts
-    contains "$output" "FAIL operations/blocks/sum_of_squares_adds: no time is left in this step"
+    GPU_CHECK_SECONDS=0 refuses "FAIL operations/blocks/sum_of_squares_adds: no time is left in this step" -- "$TOP/tests/gpu/check" ops layouts
     contains "$output" "FAIL layout one: no time is left in this step"
-    GPU_CHECK_ALL=0 fails 1 "$TOP/tests/gpu/check" ops
-    contains "$output" "FAIL operations/blocks/sum_of_squares_adds: no time is left in this step"
+    GPU_CHECK_ALL=0 refuses "FAIL operations/blocks/sum_of_squares_adds: no time is left in this step" -- "$TOP/tests/gpu/check" ops
     # a test that fails, one that dies and one that passes: each in a process of its own
     rm programs/vitrain-tests
     cat >programs/vitrain-tests <<'PROGRAM'
@@ -50,12 +46,10 @@ PROGRAM
     fails 1 "$TOP/tests/gpu/check" ops
     contains "$output" "    file.c:7: 1 is not 2
 FAIL operations/fails: exit status 1"
-    contains "$output" "FAIL operations/dies: exit status"
-    contains "$output" "    cuDNN serves 2
+    contains "$output" "FAIL operations/dies: exit status" "    cuDNN serves 2
 ok   operations/passes ("
     contains "$output" "gpu-check: ops: 1 ok, 2 failed, 0 skipped"
-    GPU_CHECK_BRIEF=1 fails 1 "$TOP/tests/gpu/check" ops
-    contains "$output" "gpu-check: ops: 1 ok, 2 failed, 0 skipped" "    cuDNN serves 2"
+    GPU_CHECK_BRIEF=1 refuses "gpu-check: ops: 1 ok, 2 failed, 0 skipped" "    cuDNN serves 2" -- "$TOP/tests/gpu/check" ops
     case $output in *"ok   operations/passes"*) return 1 ;; esac
     contains "$output" "gpu-check: failed: ops"
     # a test that survives being killed (here because of a child): it is named, and the next step continues
@@ -78,8 +72,7 @@ while [ $# -gt 1 ]; do shift; done
 [ "$tool$1" != racecheck=operations/passes ] || { echo "a race"; exit 9; }
 PROGRAM
     chmod +x programs/compute-sanitizer
-    PATH=$PWD/programs:$PATH fails 1 "$TOP/tests/gpu/check" sanitize
-    contains "$output" "ok   memcheck: operations/passes ("
+    PATH=$PWD/programs:$PATH refuses "ok   memcheck: operations/passes (" -- "$TOP/tests/gpu/check" sanitize
     contains "$(cat programs/racecheck)" " --kernel-name-exclude kns=cutlass --kernel-name-exclude kns=xmma "
     contains "$output" "a race
 FAIL racecheck: operations/passes: exit status 9"
@@ -113,26 +106,21 @@ test_gpu_check_with_a_torch_that_does_not_start() {
 skip parity with PyTorch: $PYTHON has no torch"
     contains "$output" "0 failed"
     echo 'import a_part_of_torch' >modules/torch.py
-    fails 1 "$TOP/tests/gpu/check" parity
-    contains "$output" "FAIL parity with PyTorch: $PYTHON can't import torch: ModuleNotFoundError: No module named 'a_part_of_torch'"
+    refuses "FAIL parity with PyTorch: $PYTHON can't import torch: ModuleNotFoundError: No module named 'a_part_of_torch'" -- "$TOP/tests/gpu/check" parity
     echo 'raise ImportError("libcudnn.so.9: no such file")' >modules/torch.py
-    fails 1 "$TOP/tests/gpu/check" parity
-    contains "$output" "FAIL parity with PyTorch: $PYTHON can't import torch: ImportError: libcudnn.so.9: no such file"
+    refuses "FAIL parity with PyTorch: $PYTHON can't import torch: ImportError: libcudnn.so.9: no such file" -- "$TOP/tests/gpu/check" parity
 }
 
 test_gpu_check_uses_packed_programs() {
     export OUT=$PWD/out GPU_USE=carried GPU_UNPACKED=$PWD/unpacked
-    GPU_ARCHIVE=$PWD/none.tar.gz fails 1 "$TOP/tests/gpu/check" ops
-    contains "$output" "no programs: neither are the libraries of vitrain here"
+    GPU_ARCHIVE=$PWD/none.tar.gz refuses "no programs: neither are the libraries of vitrain here" -- "$TOP/tests/gpu/check" ops
     mkdir place
     printf 'version=1\nglibc=9.99\nmachine=%s\n' "$(uname -m)" >place/info
     tar -C place -czf archive.tar.gz .
-    GPU_ARCHIVE=$PWD/archive.tar.gz fails 1 "$TOP/tests/gpu/check" ops
-    contains "$output" "older than the 9.99 of $PWD/archive.tar.gz"
+    GPU_ARCHIVE=$PWD/archive.tar.gz refuses "older than the 9.99 of $PWD/archive.tar.gz" -- "$TOP/tests/gpu/check" ops
     printf 'version=1\nglibc=2.2\nmachine=abacus\n' >place/info
     tar -C place -czf archive.tar.gz .
-    GPU_ARCHIVE=$PWD/archive.tar.gz fails 1 "$TOP/tests/gpu/check" ops
-    contains "$output" "is for another processor than $(uname -m)"
+    GPU_ARCHIVE=$PWD/archive.tar.gz refuses "is for another processor than $(uname -m)" -- "$TOP/tests/gpu/check" ops
     # programs packed from other sources are reported, and used
     mkdir place/bin
     printf '#!/bin/sh\n[ "$1" = --version ]\n' >place/bin/vitrain
@@ -141,8 +129,7 @@ test_gpu_check_uses_packed_programs() {
     for sources in 7 "$("$TOP/tests/gpu/sources")"; do
         printf 'version=1\nglibc=2.2\nmachine=%s\nsources=%s\n' "$(uname -m)" "$sources" >place/info
         tar -C place -czf archive.tar.gz .
-        GPU_ARCHIVE=$PWD/archive.tar.gz fails 1 "$TOP/tests/gpu/check" ops
-        contains "$output" "archive.tar.gz, version 1" "a GPU elsewhere"
+        GPU_ARCHIVE=$PWD/archive.tar.gz refuses "archive.tar.gz, version 1" "a GPU elsewhere" -- "$TOP/tests/gpu/check" ops
         if [ "$sources" = 7 ]; then contains "$output" "STALE: these programs were made of other sources"; else refuted contains "$output" STALE; fi
     done
 }
@@ -210,8 +197,7 @@ done
 PROGRAM
     chmod +x gpu_step python
     export VITRAIN_GPU_STEP=$PWD/gpu_step PYTHON=$PWD/python PYTHONDONTWRITEBYTECODE=1 EXPECTED_ATTENTION=cudnn TORCH_HANGS='' KERNEL=cudnn_generated_fprop
-    python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --json figures.json >printed
-    contains "$(cat printed)" "ratio 2.000" "PyTorch, attention kernels: cudnn_generated_fprop"
+    says "ratio 2.000" "PyTorch, attention kernels: cudnn_generated_fprop" -- python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --json figures.json
     # a compiler that takes too long does not spoil vitrain's figures
     TORCH_HANGS=1 fails 1 python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --timeout 1 --json figures.json
     contains "$output" "vitrain alone: 10.00 ms/step, 1600.00 samples/s, memory 1.00 GiB, first step 1.50 s after 0.25 s of opening"

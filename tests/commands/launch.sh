@@ -36,8 +36,7 @@ not_called() { case $(cat calls 2>/dev/null) in *"$1"*) cat calls; return 1 ;; e
 
 test_slurm() {
     stand_ins
-    fails 1 "$TOP/submit/slurm.sh"
-    contains "$output" "not inside a Slurm job; use sbatch"
+    refuses "not inside a Slurm job; use sbatch" -- "$TOP/submit/slurm.sh"
     export SLURM_JOB_ID=12
     "$TOP/submit/slurm.sh" --config=short "--img_size=[32, 64]"
     called "srun --kill-on-bad-exit=0 --mpi=pmix $VITRAIN --config=short"
@@ -57,8 +56,7 @@ test_slurm() {
     rm calls
     "$TOP/submit/slurm.sh" --depth=2
     called "mpirun --bind-to none"
-    VITRAIN=$PWD/none fails 1 "$TOP/submit/slurm.sh"
-    contains "$output" "/none: no such program; build it with make"
+    VITRAIN=$PWD/none refuses "/none: no such program; build it with make" -- "$TOP/submit/slurm.sh"
 }
 
 test_slurm_requeues() {
@@ -96,8 +94,7 @@ test_slurm_runs_a_copy() {
     SLURM_SUBMIT_DIR=/ ./slurm_script --depth=3
     contains "$(cat ran)" "[--depth=3]"
     rm fake/scontrol
-    SLURM_SUBMIT_DIR=$PWD fails 1 ./slurm_script
-    contains "$output" "holds no submit/common.sh"
+    SLURM_SUBMIT_DIR=$PWD refuses "holds no submit/common.sh" -- ./slurm_script
 }
 
 # Slurm's signals to the script are passed on to the ranks, and their status is returned.
@@ -132,10 +129,8 @@ test_mpirun() {
     rm calls
     FAKE_MPI=HYDRA SLURM_JOB_ID=12 "$TOP/submit/mpirun.sh" --depth=2
     called "mpirun $VITRAIN --depth=2"
-    fails 1 "$TOP/submit/mpirun.sh" --depth=2
-    contains "$output" "mpirun.sh: how many ranks? submit/mpirun.sh N"
-    NRANKS=two fails 1 "$TOP/submit/mpirun.sh"
-    contains "$output" "NRANKS=two: expected a number of ranks"
+    refuses "mpirun.sh: how many ranks? submit/mpirun.sh N" -- "$TOP/submit/mpirun.sh" --depth=2
+    NRANKS=two refuses "NRANKS=two: expected a number of ranks" -- "$TOP/submit/mpirun.sh"
     FAKE_EXIT=75 fails 75 "$TOP/submit/mpirun.sh" 2
 }
 
@@ -154,8 +149,7 @@ test_local() {
     PATH=$PWD/bare "$TOP/submit/local.sh" 3 --depth=2
     [ "$(sort ran | tr '\n' ' ')" = "[--depth=2]0/3 [--depth=2]1/3 [--depth=2]2/3 " ] || { cat ran; return 1; }
     FAKE_EXIT=75 PATH=$PWD/bare fails 75 "$TOP/submit/local.sh" 3
-    PATH=$PWD/bare fails 1 "$TOP/submit/mpirun.sh" 3
-    contains "$output" "there is no mpirun in the PATH"
+    PATH=$PWD/bare refuses "there is no mpirun in the PATH" -- "$TOP/submit/mpirun.sh" 3
     # ctrl-C: the ranks, which bash starts with SIGINT ignored, get a SIGTERM
     cat >fake/vitrain <<'EOF'
 #!/bin/bash
@@ -195,7 +189,6 @@ test_profiling() {
     called "$profile ./profile $VITRAIN --profile_ranks=first"
     mkdir bare
     for tool in bash sh dirname basename readlink mkdir; do ln -s "$(command -v $tool)" bare/$tool; done
-    PATH=$PWD/bare fails 1 "$TOP/submit/local.sh"
-    contains "$output" "ENABLE_PROFILING=1 can record nothing without nsys, which is not in the PATH"
+    PATH=$PWD/bare refuses "ENABLE_PROFILING=1 can record nothing without nsys, which is not in the PATH" -- "$TOP/submit/local.sh"
     ENABLE_PROFILING=0 PATH=$PWD/bare "$TOP/submit/local.sh"
 }

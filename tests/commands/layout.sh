@@ -33,18 +33,13 @@ test_ranks_of_the_launcher() {
     unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE SLURM_PROCID PMI_RANK PMI_SIZE PMIX_RANK
     contains "$(layout)" "1 rank: tp 1 x cp 1 x dp 1"
     contains "$(RANK=1 WORLD_SIZE=4 layout)" "4 ranks: tp 1 x cp 1 x dp 4"
-    RANK=4 WORLD_SIZE=4 fails 1 layout
-    contains "$output" "RANK=4 is outside WORLD_SIZE=4"
+    RANK=4 WORLD_SIZE=4 refuses "RANK=4 is outside WORLD_SIZE=4" -- layout
 }
 
 test_layouts_that_are_refused() {
-    fails 1 layout --ranks=8 --tensor_parallel=3
-    contains "$output" "tensor_parallel 3 x context_parallel 1 = 3 does not divide the 8 ranks"
-    fails 1 layout --ranks=8 --parallel_order=tp-dp
-    contains "$output" "parallel_order 'tp-dp' lacks cp"
-    fails 1 layout --ranks=none
-    contains "$output" "layout: --ranks=none: expected a whole number from 1 to"
-    fails 1 layout --ranks
-    contains "$output" "layout: --ranks needs a value"
+    refuses "tensor_parallel 3 x context_parallel 1 = 3 does not divide the 8 ranks" -- layout --ranks=8 --tensor_parallel=3
+    refuses "parallel_order 'tp-dp' lacks cp" -- layout --ranks=8 --parallel_order=tp-dp
+    refuses "layout: --ranks=none: expected a whole number from 1 to" -- layout --ranks=none
+    refuses "layout: --ranks needs a value" -- layout --ranks
     contains "$("$VITRAIN" help layout)" "usage: vitrain layout [--ranks=N]"
 }

@@ -151,6 +151,5 @@ test_damage_that_another_rank_finds() {
     truncate -s -100 "$(step_of two 14)/shard-00001-of-00002.h5"
     ranks 2 two --zero_stage=3 --num_epochs=3 --resume
     contains "$(cat two.printed)" "WARNING - rank 1 on $(hostname): $(step_of two 14)/shard-00001-of-00002.h5 has"
-    contains "$(cat two.printed)" "; going back to an older checkpoint"
-    contains "$(cat two.printed)" "resuming from $(step_of two 7): step 7, epoch 2"
+    contains "$(cat two.printed)" "; going back to an older checkpoint" "resuming from $(step_of two 7): step 7, epoch 2"
 }

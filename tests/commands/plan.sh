@@ -47,8 +47,7 @@ test_groups_within_nodes() {
     grep -qx 1,1 grids
     grep -qx 4,3 grids
     refuted grep -x 1,3 grids
-    fails 1 uneven --tensor_parallel=1 --context_parallel=3
-    contains "$output" "12 ranks, 4 on a node of a100-40: the 4 ranks of a dp group lie unequally on the nodes"
+    refuses "12 ranks, 4 on a node of a100-40: the 4 ranks of a dp group lie unequally on the nodes" -- uneven --tensor_parallel=1 --context_parallel=3
 }
 
 test_calibrate() {
@@ -64,35 +63,24 @@ test_calibrate_keeps_the_old_table() {
     contains "$said" "can't write here.yaml: File too large"
     [ "$(cat here.yaml)" = old ]
     [ "$(ls -A | grep -c partial)" -eq 0 ]
-    fails 1 plan --config=demo --calibrate=nowhere/here.yaml
-    contains "$output" "--calibrate=nowhere/here.yaml: nowhere/: No such file or directory; make the directory first"
+    refuses "--calibrate=nowhere/here.yaml: nowhere/: No such file or directory; make the directory first" -- plan --config=demo --calibrate=nowhere/here.yaml
 }
 
 test_plans_that_are_refused() {
-    fails 1 plan --hardware=h300
-    contains "$output" "'h300' is not in"
-    fails 1 plan --hardware --config=demo
-    contains "$output" "plan: --hardware needs a value"
-    fails 1 plan --csv --calibrate --ranks
-    contains "$output" "plan: --ranks needs a value"
-    fails 1 plan --ranks=0
-    contains "$output" "plan: --ranks=0: expected a whole number"
-    fails 1 plan --ranks=7 --context_parallel=1
-    contains "$output" "no layout of 7 ranks divides the model's 8 heads and the batch of 16 samples"
+    refuses "'h300' is not in" -- plan --hardware=h300
+    refuses "plan: --hardware needs a value" -- plan --hardware --config=demo
+    refuses "plan: --ranks needs a value" -- plan --csv --calibrate --ranks
+    refuses "plan: --ranks=0: expected a whole number" -- plan --ranks=0
+    refuses "no layout of 7 ranks divides the model's 8 heads and the batch of 16 samples" -- plan --ranks=7 --context_parallel=1
     entry() { sed -n '/^cpu:/,$p' "$TOP/config/hardware.yaml" | sed "s/^  $1:.*/  $1: $2/" >machine.yaml; }
     entry ranks_per_node 0.5
-    fails 1 plan --hardware=machine.yaml
-    contains "$output" "machine.yaml:1:1: 'cpu': ranks_per_node is 0.5, expected a whole number"
+    refuses "machine.yaml:1:1: 'cpu': ranks_per_node is 0.5, expected a whole number" -- plan --hardware=machine.yaml
     entry memory_gib 0.5
-    fails 1 plan --hardware=machine.yaml
-    contains "$output" "reserved_gib 1 leaves nothing of memory_gib 0.5"
+    refuses "reserved_gib 1 leaves nothing of memory_gib 0.5" -- plan --hardware=machine.yaml
     entry memory_gib .nan
-    fails 1 plan --hardware=machine.yaml
-    contains "$output" "machine.yaml:3:15: memory_gib: found the text '.nan', expected a number"
-    fails 1 plan --hardware=nowhere.yaml
-    contains "$output" "nowhere.yaml: No such file or directory; expected a YAML file of machines (cpu: {memory_gib"
-    fails 1 plan --local_batch_size=4
-    contains "$output" "give --global_batch_size"
+    refuses "machine.yaml:3:15: memory_gib: found the text '.nan', expected a number" -- plan --hardware=machine.yaml
+    refuses "nowhere.yaml: No such file or directory; expected a YAML file of machines (cpu: {memory_gib" -- plan --hardware=nowhere.yaml
+    refuses "give --global_batch_size" -- plan --local_batch_size=4
 }
 
 # plan_layout RANKS memory|time FLAGS...: compares the plan with measurements.

@@ -11,17 +11,13 @@ with_eio() { ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$(dirname "$VITRAI
 
 test_every_reader_gives_the_same_bits() {
     make_data --compress=2 --chunk_times=4
-    "$VITRAIN" $tiny --run_num=auto >log
-    contains "$(cat log)" "reading: past HDF5, 1 thread (num_data_workers is not set: the cores to spare)" "  Waited for data "
+    says "reading: past HDF5, 1 thread (num_data_workers is not set: the cores to spare)" "  Waited for data " -- "$VITRAIN" $tiny --run_num=auto
     "$VITRAIN" $tiny --run_num=serial --data_loader_config=pytorch --num_data_workers=0 >log
     contains "$(cat log)" "reading: through HDF5, 0 threads: each step waits for its batch"
-    "$VITRAIN" $tiny --run_num=many --data_loader_config=dali --num_data_workers=5 --prefetch=2 >log
-    contains "$(cat log)" "reading: past HDF5, 5 threads"
-    "$VITRAIN" $tiny --run_num=native --data_loader_config=native --num_data_workers=3 >log
-    contains "$(cat log)" "reading: through HDF5, 3 threads"
+    says "reading: past HDF5, 5 threads" -- "$VITRAIN" $tiny --run_num=many --data_loader_config=dali --num_data_workers=5 --prefetch=2
+    says "reading: through HDF5, 3 threads" -- "$VITRAIN" $tiny --run_num=native --data_loader_config=native --num_data_workers=3
     for reader in "pytorch --num_data_workers=0" "dali --num_data_workers=5" "native --num_data_workers=2"; do
-        "$VITRAIN" $tiny --run_num=kept --cache=host --data_loader_config=$reader >log
-        contains "$(cat log)" "cache: what was read stays in memory: "
+        says "cache: what was read stays in memory: " -- "$VITRAIN" $tiny --run_num=kept --cache=host --data_loader_config=$reader
         [ "$(losses auto)" = "$(losses kept)" ]
     done
     for run in serial many native; do [ "$(losses auto)" = "$(losses $run)" ]; done
@@ -36,8 +32,7 @@ test_files_that_only_hdf5_reads() {
     local why="data/train/2001.h5: 'fields' is compressed with 'nbit'"
     "$VITRAIN" $tiny --run_num=asked --data_loader_config=direct >log
     contains "$(cat log)" "WARNING - data_loader_config asks to read past HDF5, but HDF5 has to read some files: $why"
-    "$VITRAIN" $tiny --run_num=auto >log
-    contains "$(cat log)" "INFO - HDF5 reads what can't be read past it: $why"
+    says "INFO - HDF5 reads what can't be read past it: $why" -- "$VITRAIN" $tiny --run_num=auto
     [ "$(losses auto)" = "$(losses asked)" ]
 }
 
@@ -45,17 +40,14 @@ test_cache_on_two_ranks() {
     needs_mpi
     make_data
     "$TOP/tests/mpirun" -np 2 "$VITRAIN" $tiny --run_num=none >log
-    "$TOP/tests/mpirun" -np 2 "$VITRAIN" $tiny --run_num=kept --cache=host >log
-    contains "$(cat log)" " on each rank; "
+    says " on each rank; " -- "$TOP/tests/mpirun" -np 2 "$VITRAIN" $tiny --run_num=kept --cache=host
     cmp <(cut -d, -f1-5 runs/base/2CPU/none/metrics.csv) <(cut -d, -f1-5 runs/base/2CPU/kept/metrics.csv)
-    fails 1 "$VITRAIN" $tiny --cache=device
-    contains "$output" "needs --device=cuda"
+    refuses "needs --device=cuda" -- "$VITRAIN" $tiny --cache=device
 }
 
 test_synthetic_needs_no_file() {
     "$VITRAIN" $tiny --data_dir=nowhere --data_loader_config=synthetic --limit_nsamples=12 --limit_nsamples_val=5 >log
-    contains "$(cat log)" "reading: nothing; every batch is the same noise"
-    contains "$(cat log)" "samples: 12 for training, 5 for validation; 2 epochs of 3 steps"
+    contains "$(cat log)" "reading: nothing; every batch is the same noise" "samples: 12 for training, 5 for validation; 2 epochs of 3 steps"
 }
 
 # A read error ends the run with a checkpoint of the last step; once the file is mended, it continues as if nothing had happened.
@@ -95,8 +87,7 @@ test_broken_checksum() {
     size=$(stat -c %s data/train/2001.h5)
     printf '\377\000\377\000' | dd of=data/train/2001.h5 bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null
     for reader in direct native; do
-        fails 1 "$VITRAIN" $tiny --run_num=$reader --data_loader_config=$reader
-        contains "$output" "data/train/2001.h5: " "at time "
+        refuses "data/train/2001.h5: " "at time " -- "$VITRAIN" $tiny --run_num=$reader --data_loader_config=$reader
         [ $reader = native ] || contains "$output" "its fletcher32 checksum is wrong"
         "$VITRAIN" $tiny --run_num=skip-$reader --data_loader_config=$reader --skip_bad_samples >log
         contains "$(cat log)" "WARNING - 2 samples of this epoch could not be read, and others took their place" "DONE ---- rank 0"
@@ -136,8 +127,7 @@ test_benchy() {
     done
     [ "$(grep -c '"trials": \[[0-9.e+]*, [0-9.e+]*, [0-9.e+]*\]' rates.json)" = 3 ]
     contains "$(cat rates.json)" '"batches_per_trial": 50'
-    BENCHY_OUTPUT=nowhere/rates.json fails 1 "$VITRAIN" $tiny --enable_benchy
-    contains "$output" "BENCHY_OUTPUT: can't write nowhere/rates.json: No such file or directory"
+    BENCHY_OUTPUT=nowhere/rates.json refuses "BENCHY_OUTPUT: can't write nowhere/rates.json: No such file or directory" -- "$VITRAIN" $tiny --enable_benchy
     refuted grep "warm-up throughput" <<<"$output" # known before anything is measured
     ! python3 -c '' 2>/dev/null || python3 -c 'import json; d = json.load(open("rates.json")); assert len(d["FULL"]["trials"]) == 3'
 }
@@ -161,8 +151,7 @@ test_bench_io() {
     "$VITRAIN" bench io ${tiny/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log
     grep -Eqx "ratio +[0-9]+\.[0-9]+ of the samples/s of inflating alone, by as many threads" log
     grep -Eqx "ratio +[0-9]+\.[0-9]+ of the samples/s of inflating alone into as much memory as the reader fills, by as many threads" log
-    fails 1 "$VITRAIN" bench
-    contains "$output" "vitrain bench io"
+    refuses "vitrain bench io" -- "$VITRAIN" bench
 }
 
 # A chunk that only the second rank's rows need: both ranks replace the sample; and a fault on one rank saves on both.

@@ -16,44 +16,33 @@ near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d
 
 test_inspect() {
     small_run
-    "$VITRAIN" inspect $run --verify >said
-    contains "$(cat said)" "embed_dim 16" "steps: 14 done (epoch 2)" "epochs: 2 done" "state: ended"
-    contains "$(cat said)" "checkpoints: 2: step-00000007, step-00000014" "no faults"
-    "$VITRAIN" inspect $best >said
-    contains "$(cat said)" "step 14, 2 epochs done" "channels: u10 v10 t2m" "parameters: 8656 in 38 tensors"
-    "$VITRAIN" inspect data --verify >said
-    contains "$(cat said)" "train: 1 file 2001.h5, 61 times" "time_means.npy [1, 3, 16, 32]"
-    fails 1 "$VITRAIN" inspect .
-    contains "$output" "is not a directory of vitrain's"
-    fails 1 "$VITRAIN" inspect nowhere
-    contains "$output" "No such file"
+    says "embed_dim 16" "steps: 14 done (epoch 2)" "epochs: 2 done" "state: ended" -- "$VITRAIN" inspect $run --verify
+    contains "$output" "checkpoints: 2: step-00000007, step-00000014" "no faults"
+    says "step 14, 2 epochs done" "channels: u10 v10 t2m" "parameters: 8656 in 38 tensors" -- "$VITRAIN" inspect $best
+    says "train: 1 file 2001.h5, 61 times" "time_means.npy [1, 3, 16, 32]" -- "$VITRAIN" inspect data --verify
+    refuses "is not a directory of vitrain's" -- "$VITRAIN" inspect .
+    refuses "No such file" -- "$VITRAIN" inspect nowhere
 }
 
 test_inspect_names_what_is_damaged() {
     small_run
     local step=$run/checkpoints/step-00000014
     mv $step/shard-00000-of-00001.h5 away
-    fails 1 "$VITRAIN" inspect $run
-    contains "$output" "FAULT: $step/shard-00000-of-00001.h5: No such file" "1 fault found"
+    refuses "FAULT: $step/shard-00000-of-00001.h5: No such file" "1 fault found" -- "$VITRAIN" inspect $run
     head -c 5000 away >$step/shard-00000-of-00001.h5
-    fails 1 "$VITRAIN" inspect $step
-    contains "$output" "has 5000 bytes, expected"
+    refuses "has 5000 bytes, expected" -- "$VITRAIN" inspect $step
     cp away $step/shard-00000-of-00001.h5
     printf damaged | dd of=$step/checkpoint.h5 bs=1 seek=4000 conv=notrunc 2>/dev/null
-    fails 1 "$VITRAIN" inspect $step
-    contains "$output" "checkpoint.h5 is damaged"
+    refuses "checkpoint.h5 is damaged" -- "$VITRAIN" inspect $step
     rm "$run/checkpoints/step-00000007/checkpoint.crc32c"
-    fails 1 "$VITRAIN" inspect $run/checkpoints/step-00000007
-    contains "$output" "FAULT: $run/checkpoints/step-00000007/checkpoint.crc32c is missing" "1 fault found"
+    refuses "FAULT: $run/checkpoints/step-00000007/checkpoint.crc32c is missing" "1 fault found" -- "$VITRAIN" inspect $run/checkpoints/step-00000007
     head -c 3000 data/train/2001.h5 >short
     mv short data/train/2000.h5
     rm data/stats/time_means.npy
-    fails 1 "$VITRAIN" inspect data
-    contains "$output" "FAULT: data/train/2000.h5" "no time_means.npy: evaluate will score no climatology"
+    refuses "FAULT: data/train/2000.h5" "no time_means.npy: evaluate will score no climatology" -- "$VITRAIN" inspect data
     contains "$output" "1 fault found" # training takes no time_means.npy
     rm data/stats/global_stds.npy
-    fails 1 "$VITRAIN" inspect data
-    contains "$output" "global_stds.npy: No such file" "2 faults found"
+    refuses "global_stds.npy: No such file" "2 faults found" -- "$VITRAIN" inspect data
 }
 
 column() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i } NR > 1 && $1 == "'"$3"'" && $3 == '"$4"' { print $c }' "$1"; }
@@ -61,8 +50,7 @@ column() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == n
 # At the first lead time, the RMSE in standard deviations equals the validation's.
 test_evaluate() {
     small_run
-    "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=one >said
-    contains "$(cat said)" "32 initial times, 1 step of 6 h"
+    says "32 initial times, 1 step of 6 h" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=one
     logged=$(grep "Valid RMSE" trained | tail -n 1 | sed 's/.* t2m=//')
     awk -v a="$(column one/scores.csv rmse t2m 6)" -v s="$(column one/scores.csv channel_std t2m 6)" -v l="$logged" \
         'BEGIN { d = a / s - l; exit !(d < 6e-5 && d > -6e-5) }'
@@ -77,11 +65,9 @@ test_evaluate() {
     for other in three four; do
         for lead in 6 60 120; do near "$(column $other/scores.csv rmse u10 $lead)" "$(column $scores/scores.csv rmse u10 $lead)"; done
     done
-    "$VITRAIN" evaluate --checkpoint=$best --rollout=4 --split=test >said
-    contains "$(cat said)" "on the test set data/test: 25 initial times"
+    says "on the test set data/test: 25 initial times" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=4 --split=test
     rm data/stats/time_means.npy
-    "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=two >said
-    contains "$(cat said)" "climatology and ACC can't be scored"
+    says "climatology and ACC can't be scored" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=two
     [ "$(column two/scores.csv rmse_climatology u10 6)" = "" ]
     [ "$(column two/scores.csv rmse u10 6)" = "$(column one/scores.csv rmse u10 6)" ]
 }
@@ -100,8 +86,7 @@ test_evaluate_prints_the_loss() {
     done
     "$VITRAIN" evaluate $run --rollout=2 --split=test --output=b >said
     near "$(sed -n 's/^test,28,//p' b/loss.csv)" "$tested"
-    "$VITRAIN" evaluate $run --rollout=2 --every=5 --output=c >said
-    contains "$(cat said)" "over 7 samples"
+    says "over 7 samples" -- "$VITRAIN" evaluate $run --rollout=2 --every=5 --output=c
     "$TESTS" --has-mpi >/dev/null && "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || return 0
     for ranks in 2 3; do
         "$TOP/tests/mpirun" -np $ranks "$VITRAIN" evaluate $run --rollout=20 --output=d >said
@@ -118,26 +103,20 @@ test_naming_a_checkpoint() {
             "$VITRAIN" export $way --output=a.safetensors --force >said
             [ ! -e b.safetensors ] || cmp a.safetensors b.safetensors
             mv a.safetensors b.safetensors
-            "$VITRAIN" evaluate $way --rollout=1 --output=scores >said
-            contains "$(cat said)" "(step 14, epoch 2) on the validation set"
-            "$VITRAIN" predict $way --time=2002-01-02 --steps=2 --output=f.nc --force >said
-            contains "$(cat said)" "f.nc: 2 forecasts of $run/checkpoints/"
-            "$VITRAIN" inspect $way >said
-            contains "$(cat said)" "no faults"
+            says "(step 14, epoch 2) on the validation set" -- "$VITRAIN" evaluate $way --rollout=1 --output=scores
+            says "f.nc: 2 forecasts of $run/checkpoints/" -- "$VITRAIN" predict $way --time=2002-01-02 --steps=2 --output=f.nc --force
+            says "no faults" -- "$VITRAIN" inspect $way
         done
     done
     "$VITRAIN" evaluate --local_batch_size 3 $run --rollout=1 --shuffle --output=scores >said # 3 is no checkpoint
     contains "$(cat said)" "$best (step 14"
-    fails 1 "$VITRAIN" evaluate $run --checkpoint=$run
-    contains "$output" "expected one CHECKPOINT"
-    fails 1 "$VITRAIN" evaluate $run $run
-    contains "$output" "expected one CHECKPOINT"
+    refuses "expected one CHECKPOINT" -- "$VITRAIN" evaluate $run --checkpoint=$run
+    refuses "expected one CHECKPOINT" -- "$VITRAIN" evaluate $run $run
     # --rollout and --steps are the same
     "$VITRAIN" evaluate $run --rollout=3 --output=e >said
     "$VITRAIN" evaluate $run --steps=3 --output=f >said
     cmp e/scores.csv f/scores.csv
-    "$VITRAIN" predict $run --time=2002-01-02 --rollout=3 --output=g.nc >said
-    contains "$(cat said)" "g.nc: 3 forecasts"
+    says "g.nc: 3 forecasts" -- "$VITRAIN" predict $run --time=2002-01-02 --rollout=3 --output=g.nc
     # runs begin with the best checkpoint of another run, and resume from their own newest
     local best_step; best_step=$(readlink $best)
     ln -sfn step-00000007 $best
@@ -152,12 +131,10 @@ test_naming_a_checkpoint() {
         says_once "weights.pt is a PyTorch file (a zip archive with data.pkl)"
     done
     for flag in --init_from --resume; do
-        fails 1 small_train --run_num=d $flag=weights.pt
-        contains "$output" "weights.pt is a PyTorch file (a zip archive with data.pkl), which is not read"
+        refuses "weights.pt is a PyTorch file (a zip archive with data.pkl), which is not read" -- small_train --run_num=d $flag=weights.pt
         [ ! -e runs/demo/1CPU/d ]
     done
-    fails 1 small_train --run_num=d --resume=b.safetensors
-    contains "$output" "b.safetensors holds parameters alone, without the optimizer's moments"
+    refuses "b.safetensors holds parameters alone, without the optimizer's moments" -- small_train --run_num=d --resume=b.safetensors
 }
 
 # The courses' last line, after the last epoch of a run with a test set.
@@ -221,22 +198,18 @@ test_evaluate_again() {
     touch scores/map-of-mine.png
     "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=scores >/dev/null
     [ "$(cd scores && ls map-*)" = "$(printf 'map-%s.png\n' of-mine t2m-006h)" ]
-    fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --num_heads=4
-    contains "$output" "was made with num_heads 2, not 4"
+    refuses "was made with num_heads 2, not 4" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --num_heads=4
     fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --img_size=[8,64] # as many tokens
     contains "$output" "was made with img_size [16, 32], not [8, 64]"
-    fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --time_means_path=nowhere.npy
-    contains "$output" "--time_means_path=nowhere.npy is not there"
+    refuses "--time_means_path=nowhere.npy is not there" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --time_means_path=nowhere.npy
 }
 
 # Too little memory: of a trained model only the samples at once can be reduced.
 test_forecasts_that_do_not_fit() {
     small_run --num_epochs=1
-    fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=scores --local_batch_size=2000000
-    contains "$output" "are free. --local_batch_size=1000000 saves "
+    refuses "are free. --local_batch_size=1000000 saves " -- "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=scores --local_batch_size=2000000
     refuted grep -E -- '--(patch_size|global_batch_size|grad_accumulation|recompute)' <<<"$output"
-    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=f.nc --local_batch_size=2000000
-    contains "$output" "are free. --local_batch_size=1000000 saves "
+    refuses "are free. --local_batch_size=1000000 saves " -- "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=f.nc --local_batch_size=2000000
 }
 
 # A checkpoint of any layout of ranks can be used for forecasts on one rank, or on several that divide the initial times.
@@ -316,39 +289,28 @@ test_evaluate_a_channel_with_a_slash() {
     "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=61 --valid_steps=33 >/dev/null
     LC_ALL=C sed -i 's|t2m|a/b|' data/*/*.h5
     small_run --num_epochs=1
-    "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=scores >said
-    contains "$(cat said)" "maps of a/b"
+    says "maps of a/b" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=scores
     [ "$(cd scores && ls map-*)" = map-a_b-006h.png ]
 }
 
 test_evaluate_refuses() {
     small_run
-    fails 1 "$VITRAIN" evaluate
-    contains "$output" "no CHECKPOINT given"
-    fails 1 "$VITRAIN" evaluate --checkpoint=nowhere
-    contains "$output" "expected the directory of a checkpoint"
-    fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=40
-    contains "$output" "use a smaller --rollout"
-    fails 1 "$VITRAIN" evaluate --checkpoint=$best --split=train
-    contains "$output" "expected valid or test"
-    fails 1 "$VITRAIN" evaluate --checkpoint=$best --embed_dimm=3
-    contains "$output" "embed_dim"
-    fails 1 "$VITRAIN" evaluate --checkpoint=$best --config=demo
-    contains "$output" "don't go with"
-    fails 1 "$VITRAIN" evaluate --checkpoint=$best --map_channel=z500
-    contains "$output" "no such channel"
+    refuses "no CHECKPOINT given" -- "$VITRAIN" evaluate
+    refuses "expected the directory of a checkpoint" -- "$VITRAIN" evaluate --checkpoint=nowhere
+    refuses "use a smaller --rollout" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=40
+    refuses "expected valid or test" -- "$VITRAIN" evaluate --checkpoint=$best --split=train
+    refuses "embed_dim" -- "$VITRAIN" evaluate --checkpoint=$best --embed_dimm=3
+    refuses "don't go with" -- "$VITRAIN" evaluate --checkpoint=$best --config=demo
+    refuses "no such channel" -- "$VITRAIN" evaluate --checkpoint=$best --map_channel=z500
 }
 
 # A model that forecasts fewer channels than it sees can't use its own forecast as input; one with a history can.
 test_evaluate_fewer_channels_and_history() {
     small_run --n_out_channels=2
-    fails 1 "$VITRAIN" evaluate --checkpoint=$best
-    contains "$output" "only --rollout=1 can be scored"
-    "$VITRAIN" evaluate --checkpoint=$best --rollout=1 >said
-    contains "$(cat said)" "v10"
+    refuses "only --rollout=1 can be scored" -- "$VITRAIN" evaluate --checkpoint=$best
+    says "v10" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=1
     small_run --n_history=2 --n_in_channels=9 --run_num=h
-    "$VITRAIN" evaluate --checkpoint=runs/demo/1CPU/h/checkpoints/best --rollout=3 >said
-    contains "$(cat said)" "28 initial times, 3 steps"
+    says "28 initial times, 3 steps" -- "$VITRAIN" evaluate --checkpoint=runs/demo/1CPU/h/checkpoints/best --rollout=3
     fails 1 "$VITRAIN" predict --checkpoint=runs/demo/1CPU/h/checkpoints/best --time=2002-01-01T06 --output=f.nc
     contains "$output" "--time=2002-01-01T06: the model needs 2 earlier times, and data/valid/2002.h5 begins at 2002-01-01 00:00"
 }
@@ -362,46 +324,34 @@ test_predict() {
     cp f.nc netcdf/forecast_2002.nc
     "$VITRAIN" inspect netcdf --variables=[u10,t2m] --verify >said
     contains "$(cat said)" "files: 1 file forecast_2002.nc, 3 times (0.75 days 6-hourly), 2 channels of [" "channels: u10 t2m"
-    fails 1 "$VITRAIN" inspect netcdf --variables=[u10,snow]
-    contains "$output" "no variable 'snow'; found: "
-    fails 1 "$VITRAIN" inspect netcdf
-    contains "$output" "netCDF: with --variables"
-    fails 1 "$VITRAIN" inspect netcdf --variables=[]
-    contains "$output" "variables: '[]' names none; expected the variables that are the channels, like [u10,v10,t2m,z@500]"
+    refuses "no variable 'snow'; found: " -- "$VITRAIN" inspect netcdf --variables=[u10,snow]
+    refuses "netCDF: with --variables" -- "$VITRAIN" inspect netcdf
+    refuses "variables: '[]' names none; expected the variables that are the channels, like [u10,v10,t2m,z@500]" -- "$VITRAIN" inspect netcdf --variables=[]
     h5dump -A f.nc >header
     for part in DIMENSION_LIST DIMENSION_SCALE REFERENCE_LIST _Netcdf4Dimid CF-1.8 air_temperature degrees_north "hours since 2002-01-02 06:00:00"; do
         contains "$(cat header)" "$part"
     done
-    h5dump -d /time f.nc >time
-    contains "$(cat time)" "(0): 6, 12, 18"
+    says "(0): 6, 12, 18" -- h5dump -d /time f.nc
     # the second forecast of one start differs from the first of the next, but the first of both are what the model gives
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --steps=1 --output=g.nc >/dev/null
     h5dump -d "/t2m[0,0,0;;1,16,32]" f.nc | sed -n 's/^ *(0,[0-9,]*): *//p' | tr -d ' \n' >first
     h5dump -d /t2m g.nc | sed -n 's/^ *(0,[0-9,]*): *//p' | tr -d ' \n' >alone
     [ "$(wc -c <first)" -gt 3000 ]
     cmp first alone
-    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=g.nc
-    contains "$output" "exists already; give --force"
+    refuses "exists already; give --force" -- "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=g.nc
     fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=data --force
     contains "$output" "--output=data: that is a directory; expected the name of a file"
     mkfifo pipe # nor is a device replaced by a file
-    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=pipe --force
-    contains "$output" "that is a device or a pipe"
+    refuses "that is a device or a pipe" -- "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=pipe --force
     [ -p pipe ]
     fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=nowhere/h.nc
     contains "$output" "--output=nowhere/h.nc: nowhere/: No such file or directory; make the directory first"
-    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=h.txt
-    contains "$output" "--output=h.txt: expected a name that ends in .nc"
-    fails 1 "$VITRAIN" predict --checkpoint=$best --time= --output=h.nc
-    contains "$output" "predict: --time= has no value"
-    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=h.nc --steps=0
-    contains "$output" "--steps=0: expected a whole number from 1"
-    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-02-30 --output=h.nc
-    contains "$output" "expected a date"
-    fails 1 "$VITRAIN" predict --checkpoint=$best --time=2002-07-01 --output=h.nc
-    contains "$output" "has 2002-01-01 00:00 to 2002-01-09 00:00"
-    fails 1 "$VITRAIN" predict --checkpoint=$best --time=1999-07-01 --output=h.nc
-    contains "$output" "begin at 2002-01-01 00:00"
+    refuses "--output=h.txt: expected a name that ends in .nc" -- "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=h.txt
+    refuses "predict: --time= has no value" -- "$VITRAIN" predict --checkpoint=$best --time= --output=h.nc
+    refuses "--steps=0: expected a whole number from 1" -- "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=h.nc --steps=0
+    refuses "expected a date" -- "$VITRAIN" predict --checkpoint=$best --time=2002-02-30 --output=h.nc
+    refuses "has 2002-01-01 00:00 to 2002-01-09 00:00" -- "$VITRAIN" predict --checkpoint=$best --time=2002-07-01 --output=h.nc
+    refuses "begin at 2002-01-01 00:00" -- "$VITRAIN" predict --checkpoint=$best --time=1999-07-01 --output=h.nc
     [ ! -e h.nc ]
 }
 
@@ -435,8 +385,7 @@ test_predict_from_netcdf() {
         [ "$(wc -c <sixth)" -gt 3000 ]
         cmp sixth alone
     fi
-    "$VITRAIN" evaluate --checkpoint=$best --rollout=2 --output=scores --valid_data_path=months $variables >said
-    contains "$(cat said)" "12 initial times, 2 steps"
+    says "12 initial times, 2 steps" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=2 --output=scores --valid_data_path=months $variables
     from_months() { fails 1 "$VITRAIN" predict --checkpoint=$best --time=$1 --output=i.nc --valid_data_path=months $variables; }
     from_months 2002-01-04T18
     contains "$output" "months/era5_2012-02.nc has 2002-01-02 12:00 to 2002-01-04 06:00"
@@ -448,10 +397,8 @@ test_predict_from_netcdf() {
     contains "$output" "months/era5_2012-02.nc has a time every 6 h, from 2002-01-02 12:00 on"
     from_months 2002-02-30
     contains "$output" "--time=2002-02-30: expected a date"
-    "$VITRAIN" inspect months $variables >said
-    contains "$(cat said)" "16 times (4 days 6-hourly)" "times: 2002-01-02 12:00 to 2002-01-07 06:00, every 6 h"
-    fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --time_means_path=data
-    contains "$output" "time_means_path"
+    says "16 times (4 days 6-hourly)" "times: 2002-01-02 12:00 to 2002-01-07 06:00, every 6 h" -- "$VITRAIN" inspect months $variables
+    refuses "time_means_path" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --time_means_path=data
 }
 
 # Without a time coordinate: by the names of the files, as in the layout with `fields`.
@@ -489,8 +436,7 @@ test_predict_ncdump() {
     local set="--valid_data_path=minutes --variables=[u10,v10,t2m]"
     fails 1 "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=scores $set
     contains "$output" "evaluate counts lead times in whole hours, but those of this set are 6 min apart"
-    "$VITRAIN" predict --checkpoint=$best --time=2003-01-02T00:06 --steps=2 --output=g.nc $set >printed
-    contains "$(cat printed)" "2003-01-02 00:12 to 2003-01-02 00:18 UTC"
+    says "2003-01-02 00:12 to 2003-01-02 00:18 UTC" -- "$VITRAIN" predict --checkpoint=$best --time=2003-01-02T00:06 --steps=2 --output=g.nc $set
     ncdump -v time g.nc >dump
     contains "$(cat dump)" 'time:units = "minutes since 2003-01-02 00:00:00"' ' time = 12, 18 ;'
 }
@@ -508,8 +454,7 @@ test_report() {
     cp $run/report.html before
     "$VITRAIN" report $run >/dev/null
     cmp <(sed 's/as of [-0-9: ]*//' before) <(sed 's/as of [-0-9: ]*//' $run/report.html)
-    fails 1 "$VITRAIN" report data
-    contains "$output" "metrics.csv"
+    refuses "metrics.csv" -- "$VITRAIN" report data
 }
 
 # In a real browser, on a phone's and on a desk's screen: something is drawn, in dark mode too.
@@ -540,29 +485,20 @@ test_report_in_a_browser() {
 
 test_watch() {
     small_run
-    "$VITRAIN" watch $run --once >said
-    contains "$(cat said)" "epoch 2/2" "7/7, loss 0." ", valid 0."
-    timeout 20 "$VITRAIN" watch $run >said
-    contains "$(cat said)" "ended: INFO - validation loss"
+    says "epoch 2/2" "7/7, loss 0." ", valid 0." -- "$VITRAIN" watch $run --once
+    says "ended: INFO - validation loss" -- timeout 20 "$VITRAIN" watch $run
     small_run --resume # once more: nothing is left to do
-    timeout 20 "$VITRAIN" watch $run >said
-    contains "$(cat said)" "ended: INFO - the run is finished: 2 epochs are done"
-    "$VITRAIN" inspect $run >said
-    contains "$(cat said)" "state: ended; the log's last line: INFO - the run is finished"
+    says "ended: INFO - the run is finished: 2 epochs are done" -- timeout 20 "$VITRAIN" watch $run
+    says "state: ended; the log's last line: INFO - the run is finished" -- "$VITRAIN" inspect $run
     small_run --run_num=measured --enable_benchy
-    timeout 20 "$VITRAIN" watch runs/demo/1CPU/measured >said
-    contains "$(cat said)" "ended: INFO - BENCHY::SUMMARY::FULL"
-    fails 1 "$VITRAIN" watch data
-    contains "$output" "data/metrics.csv: No such file or directory; expected the directory of a run, like runs/demo/1CPU/00"
+    says "ended: INFO - BENCHY::SUMMARY::FULL" -- timeout 20 "$VITRAIN" watch runs/demo/1CPU/measured
+    refuses "data/metrics.csv: No such file or directory; expected the directory of a run, like runs/demo/1CPU/00" -- "$VITRAIN" watch data
     for command in watch report; do
-        fails 1 "$VITRAIN" $command nowhere
-        contains "$output" "nowhere: No such file or directory; expected the directory of a run"
-        fails 1 "$VITRAIN" $command $run/config.yaml
-        contains "$output" "$run/config.yaml is a file; expected the directory of a run"
+        refuses "nowhere: No such file or directory; expected the directory of a run" -- "$VITRAIN" $command nowhere
+        refuses "$run/config.yaml is a file; expected the directory of a run" -- "$VITRAIN" $command $run/config.yaml
     done
     rm $run/metrics.csv
-    fails 1 "$VITRAIN" report $run
-    contains "$output" "has no metrics.csv: its run has not finished a step; $run/out.log says how far it is"
+    refuses "has no metrics.csv: its run has not finished a step; $run/out.log says how far it is" -- "$VITRAIN" report $run
 }
 
 test_watch_follows_a_run() {

@@ -53,8 +53,7 @@ test_window_of_a_checkpoint() {
         contains "$(h5dump -d lat f.nc)" "(0): 30, 18, 6, -6, -18, -30, -42, -54"
         contains "$(h5dump -d lon f.nc | tr -d '\n')" "(0): -90, -78.75, -67.5, -56.25, -45, -33.75, -22.5, -11.25, 0, 11.25,"
     fi
-    fails 1 "$VITRAIN" evaluate --checkpoint=$best --lat_range=[0,80] --output=other
-    contains "$output" "was made with lat_range [-60, 30], not [0, 80]"
+    refuses "was made with lat_range [-60, 30], not [0, 80]" -- "$VITRAIN" evaluate --checkpoint=$best --lat_range=[0,80] --output=other
 }
 
 test_windows_that_do_not_fit() {
@@ -68,8 +67,7 @@ test_windows_that_do_not_fit() {
     contains "$output" "lat_range [31, 41]: no row of data/train/2001.h5 is within; its latitudes go from 90 to -90"
     refused --lat_range=[-60,30] --data_loader_config=synthetic
     contains "$output" "data_loader_config synthetic reads none"
-    fails 1 "$VITRAIN" stats data --lat_range=30
-    contains "$output" "--lat_range=30: expected [south, north] in degrees"
+    refuses "--lat_range=30: expected [south, north] in degrees" -- "$VITRAIN" stats data --lat_range=30
 }
 
 # Times that are in two sets are told at the start, by evaluate and by inspect; a misnamed file stops all of them.
@@ -92,10 +90,7 @@ test_times_in_two_sets_are_reported() {
     contains "$(cat e.log)" "WARNING - validation and test overlap: "
     rm -r data/test
     cp data/train/2001.h5 data/train/2002_final.h5
-    fails 1 train c --num_epochs=1 --img_size=[16,32]
-    contains "$output" "train_data_path 'data/train': 2002_final.h5 would not be read" "The files that would be read: 2001.h5"
-    fails 1 "$VITRAIN" inspect data
-    contains "$output" "FAULT: train 'data/train': 2002_final.h5 would not be read"
-    fails 1 "$VITRAIN" stats data --force
-    contains "$output" "2002_final.h5 would not be read"
+    refuses "train_data_path 'data/train': 2002_final.h5 would not be read" "The files that would be read: 2001.h5" -- train c --num_epochs=1 --img_size=[16,32]
+    refuses "FAULT: train 'data/train': 2002_final.h5 would not be read" -- "$VITRAIN" inspect data
+    refuses "2002_final.h5 would not be read" -- "$VITRAIN" stats data --force
 }
