@@ -26,8 +26,7 @@ again page by page, unless told otherwise:
 
 (all large buffers from the heap, the heap never trimmed and grown in large pieces; the heap in huge pages,
 glibc 2.35 and later). They gain up to a fifth of a step's time, and cost up to 50 MB: leave them out where peak
-memory is what is compared. `environment` below holds these, for callers written in Python, and
-`--print-environment` prints them.
+memory is what is compared.
 
 With --device=cuda (bench/gpu is the caller) model, batch and optimizer are on the GPU; model and loss are compiled
 together, --attention chooses among PyTorch's fused kernels, and a step ends when the GPU is done. The inputs and, from a
@@ -42,15 +41,6 @@ import statistics
 import sys
 import time
 
-environment = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
-    "MALLOC_TOP_PAD_": str(256 << 20),
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-}
-
-WARM_UP_STEPS = 2
-
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -59,9 +49,7 @@ def parse_arguments():
         ("batch", 8),
     ):  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
     parser.add_argument("--dtype", choices=("float32", "bf16", "fp16"), default="float32", help="16 bits: torch.autocast")
-    parser.add_argument("--optimizer", choices=("fused", "foreach", "plain"), default="fused", help="of Adam")
     parser.add_argument("--compile", action="store_true", help="torch.compile; without a compiler: eager, and says so")
     parser.add_argument("--compile-mode", default="default", help="torch.compile's mode")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -69,22 +57,14 @@ def parse_arguments():
     parser.add_argument("--lr", type=float, default=5e-4)
     parser.add_argument("--parameters", help="a .safetensors file to start from (--write-parameters makes one)")
     parser.add_argument("--write-parameters", help="write the initial parameters to this file and end")
-    parser.add_argument("--warm-up", type=int, default=WARM_UP_STEPS, help="steps before `ready`; 0 for losses from the first")
-    parser.add_argument(
-        "--seconds-limit", type=float, default=600.0,
-        help="past this many seconds since the start, a step asked for ends the program as quit does",
-    )  # fmt: skip
-    parser.add_argument("--print-environment", action="store_true", help="print the helpful environment and end")
+    parser.add_argument("--warm-up", type=int, default=2, help="steps before `ready`; 0 for losses from the first")
     return parser.parse_args()
 
 
-def process_memory(key):
-    """A value of /proc/self/status in bytes: VmHWM, the most ever resident, or VmRSS, resident now."""
+def peak_memory():
+    """The most bytes ever resident in this program; getrusage would count what its parent had when it forked."""
     with open("/proc/self/status") as status:
-        for line in status:
-            if line.startswith(key + ":"):
-                return int(line.split()[1]) * 1024
-    raise RuntimeError(f"/proc/self/status has no {key}")
+        return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
 
 
 def first_line(error):
@@ -147,10 +127,7 @@ class TrainingStep:
         self.loss_of = self.eager_loss
         self.scaler = torch.amp.GradScaler(self.device, init_scale=65536.0) if arguments.dtype == "fp16" else None
         # On a CPU fused is one threaded pass: 24 ms for 24 million parameters on two cores, where the others take 104.
-        implementation = {"fused": {"fused": True}, "foreach": {"foreach": True}, "plain": {"foreach": False}}
-        self.optimizer = torch.optim.Adam(
-            self.model.parameters(), lr=arguments.lr, betas=(0.9, 0.95), eps=1e-8, **implementation[arguments.optimizer]
-        )
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=arguments.lr, betas=(0.9, 0.95), eps=1e-8, fused=True)
         shape = (arguments.batch, arguments.channels, arguments.height, arguments.width)
         count = arguments.batch * arguments.channels * arguments.height * arguments.width
         self.inputs = wave(torch, count, 0.01, torch.sin).reshape(shape).to(self.device)
@@ -196,9 +173,9 @@ class TrainingStep:
         return sdpa_kernel([chosen])
 
     def run(self):
-        """Returns the seconds it took, and the processor seconds of all threads together. The loss is read
-        inside, as a training loop's log does, which waits for forward alone on a GPU; the GPU is waited for in the end."""
-        start, processor_start = time.perf_counter(), time.process_time()
+        """Returns the seconds it took. The loss is read inside, as a training loop's log does, which waits for forward alone
+        on a GPU; the GPU is waited for in the end."""
+        start = time.perf_counter()
         self.optimizer.zero_grad(set_to_none=True)
         with self.kernels():
             loss = self.loss_of(self.inputs, self.targets)
@@ -212,7 +189,7 @@ class TrainingStep:
         self.loss = loss.item()
         if self.device == "cuda":
             self.torch.cuda.synchronize()
-        return time.perf_counter() - start, time.process_time() - processor_start
+        return time.perf_counter() - start
 
     def compile(self, mode):
         """Returns whether it worked, with PyTorch's own choice of attention should it not with the one asked for; a failure
@@ -273,8 +250,8 @@ def class_of(name):
     return next((kind for kind, parts in CLASSES if any(part in name for part in parts)), "others")
 
 
-def answer_requests(training_step, deadline):
-    """Runs a step for each line 'step' on stdin. Returns the seconds and the processor seconds of each."""
+def answer_requests(training_step):
+    """Runs a step for each line 'step' on stdin. Returns the seconds of each."""
     timings = []
     for line in sys.stdin:
         request = line.strip()
@@ -289,27 +266,19 @@ def answer_requests(training_step, deadline):
             continue
         if request != "step":
             raise SystemExit(f"pytorch_step.py: unknown request '{request}', expected 'step', 'classes' or 'quit'")
-        if time.monotonic() > deadline:
-            print("seconds-limit reached", file=sys.stderr)
-            break
         timings.append(training_step.run())
-        print(f"{timings[-1][0]:.6f} {training_step.loss:.9g}", flush=True)
+        print(f"{timings[-1]:.6f} {training_step.loss:.9g}", flush=True)
     return timings
 
 
 def main():
     arguments = parse_arguments()
-    if arguments.print_environment:
-        print(" ".join(f"{name}={value}" for name, value in environment.items()))
-        return
-    deadline = time.monotonic() + arguments.seconds_limit
-    # Read by libgomp when torch is loaded.
-    os.environ.setdefault("OMP_NUM_THREADS", str(arguments.threads))
+    threads = len(os.sched_getaffinity(0))
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # read by libgomp when torch is loaded
 
     import torch
 
-    torch.set_num_threads(arguments.threads)
-    base_memory = process_memory("VmRSS")
+    torch.set_num_threads(threads)
     taken = 0
     if arguments.device == "cuda":
         torch.backends.cudnn.benchmark = not arguments.parameters  # the patches' convolution by the fastest algorithm
@@ -326,7 +295,7 @@ def main():
     compiled = training_step.compile(arguments.compile_mode) if arguments.compile else False
     first = {"compile_seconds": time.perf_counter() - start}
     for i in range(arguments.warm_up):
-        seconds, _ = training_step.run()
+        seconds = training_step.run()
         if i == 0:
             # what a user waits for: with the compilation, whose own forward and backward are part of it
             first["first_step_seconds"] = first["compile_seconds"] + seconds
@@ -338,20 +307,16 @@ def main():
     first["notes"] = training_step.notes
     print("ready " + json.dumps(first), flush=True)
 
-    timings = answer_requests(training_step, deadline)
+    timings = answer_requests(training_step)
     summary = {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
-        "peak_rss_bytes": process_memory("VmHWM"),
-        "rss_after_import_bytes": base_memory,
+        "peak_rss_bytes": peak_memory(),
         "dtype": arguments.dtype,
-        "optimizer": arguments.optimizer,
         "compiled": compiled,
         "parameters": sum(parameter.numel() for parameter in training_step.model.parameters()),
         "steps": len(timings),
-        "median_seconds": statistics.median(wall for wall, _ in timings) if timings else None,
-        # Tells a slow step from one that waited for the cores; includes the spinning of waiting threads.
-        "median_processor_seconds": statistics.median(processor for _, processor in timings) if timings else None,
+        "median_seconds": statistics.median(timings) if timings else None,
         "attention": training_step.attention,
         "loss": getattr(training_step, "loss", None),
     }

@@ -1,25 +1,15 @@
 # NaN and Inf in files. Values that are only copied are not checked when they are read; a loss that is not finite triggers
 # the check, and the place in the file is reported, whatever on_nonfinite says.
 
-SETTINGS="--yaml_config=$TOP/config/ViT.yaml --config=base --data_dir=data --img_size=[8,16] --patch_size=4 --embed_dim=16 --depth=1
-    --num_heads=2 --n_in_channels=3 --n_out_channels=2 --global_batch_size=4 --num_epochs=2 --expdir=runs --shuffle=false"
-train() { "$VITRAIN" $SETTINGS "$@"; }
-losses() { cut -d, -f1-5 runs/base/*/"$1"/metrics.csv; }
+SMALL="$SMALL --config=base --img_size=[8,16] --depth=1 --n_out_channels=2 --global_batch_size=4 --num_epochs=2 --shuffle=false"
 
 # 40 training samples, 10 steps an epoch in the order of time; 8 for validation
-make_data() {
-    "$VITRAIN" synth data --img_size=[8,16] --channels=3 --steps_per_year=41 --valid_steps=9 "$@" >/dev/null
-    cp -r data good
-}
+synth --img_size=[8,16] --steps_per_year=41 --valid_steps=9
+cp -r data good
 
-NAN='\000\000\300\177' INF='\000\000\200\377' FILL='\000\000\360\174' # the last: netCDF's fill value, 9.97e36
-# poison FILE TIME CHANNEL ROW COLUMN BYTES: one value of contiguous fields [times, 3, 8, 16]
-poison() {
-    local offset
-    command -v h5dump >/dev/null || skip "no h5dump to find where the fields lie"
-    offset=$(h5dump -p -H -d fields "$1" | sed -n 's/.*OFFSET \([0-9]*\).*/\1/p' | head -n 1)
-    printf "$6" | dd of="$1" bs=1 conv=notrunc status=none seek=$((offset + 4 * ((($2 * 3 + $3) * 8 + $4) * 16 + $5)))
-}
+FILL='\000\000\360\174' # netCDF's fill value, 9.97e36
+# poison FILE TIME CHANNEL ROW COLUMN BYTES: one value of fields [times, 3, 8, 16]
+poison() { overwrite "$1" $(((($2 * 3 + $3) * 8 + $4) * 16 + $5)) "$6"; }
 mend() { rm -r data; cp -r good data; }
 
 # ended STEP RUN MESSAGE: the run ended with that message, once, after a checkpoint of that step, and metrics.csv has the rows up to it
@@ -33,7 +23,6 @@ ended() {
 }
 
 test_a_bad_value_ends_the_run_and_nothing_is_lost() {
-    make_data
     for how in "float32 --amp_mode=none" "bf16 --amp_mode=bf16" "skip --on_nonfinite=skip" \
         "parts --grad_accumulation=2" \
         "plain --cpu_isa=plain" "native --data_loader_config=native" "serial --num_data_workers=0" "each --checkpoint_every=1"; do
@@ -51,14 +40,13 @@ test_a_bad_value_ends_the_run_and_nothing_is_lost() {
         refuted grep "the gradients are not finite" <<<"$output"
         mend
         train --run_num=${how%% *} ${how#* } --resume >/dev/null
-        cmp <(losses whole) <(losses ${how%% *})
+        cmp <(figures whole) <(figures ${how%% *})
     done
 }
 
 # Bad values only in the input, not in the target; only in a target, in the file's last time; infinite ones; in fp16, whose
 # own overflows are different.
 test_wherever_it_is() {
-    make_data
     for type in none bf16 fp16; do
         for skip in stop skip; do
             poison data/train/2001.h5 6 2 0 0 "$NAN"
@@ -91,7 +79,6 @@ test_wherever_it_is() {
 # A target equal to the mean everywhere is not a bad value, but has no relative error: the infinite loss is reported with its
 # sample, on the terminal and as the log's last line.
 test_a_non_finite_loss_is_reported_with_its_sample() {
-    make_data
     local channel row values
     for channel in 0 1; do
         values=$(tail -c +$((129 + 4 * channel)) data/stats/global_means.npy | head -c 4 | od -An -to1 | sed 's/ /\\/g')
@@ -106,7 +93,6 @@ test_a_non_finite_loss_is_reported_with_its_sample() {
 
 # In chunks, in a cache that is filled once, and where samples may be left out.
 test_other_ways_of_reading() {
-    make_data
     train --run_num=whole >/dev/null
     poison data/train/2001.h5 20 1 5 7 "$NAN"
     fails 1 train --run_num=kept --cache=host
@@ -114,7 +100,7 @@ test_other_ways_of_reading() {
     train --run_num=left-out --skip_bad_samples >log 2>&1
     [ "$(grep -c "WARNING - 2 samples of this epoch could not be read, and others took their place" log)" = 2 ]
     train --run_num=left-out-native --skip_bad_samples --data_loader_config=native >/dev/null 2>&1
-    cmp <(losses left-out) <(losses left-out-native)
+    cmp <(figures left-out) <(figures left-out-native)
     command -v h5repack >/dev/null || skip "no h5repack here"
     h5repack -l fields:CHUNK=4x3x8x16 -f fields:SHUF -f fields:GZIP=1 data/train/2001.h5 new.h5
     mv new.h5 data/train/2001.h5
@@ -129,8 +115,7 @@ test_other_ways_of_reading() {
 # The rank that holds the bad value reports it; the others know, and all save and end.
 test_on_two_ranks() {
     needs_mpi
-    make_data
-    two="timeout 60 $TOP/tests/mpirun -np 2 $VITRAIN $SETTINGS"
+    two="timeout 60 $TOP/tests/mpirun -np 2 $VITRAIN $SMALL"
     export ASAN_OPTIONS=detect_leaks=0
     for how in --context_parallel=2 --tensor_parallel=2 --global_batch_size=4 --zero_stage=3 "--context_parallel=2 --on_nonfinite=skip" "--amp_mode=fp16"; do
         rm -rf runs
@@ -145,7 +130,7 @@ test_on_two_ranks() {
         ended 10 bad "data/valid/2002.h5: 'fields' is NaN at time 8, channel 1"
         mend
         $two $how --run_num=bad --resume >/dev/null 2>&1
-        [ "$how" = --amp_mode=fp16 ] || cmp <(losses whole) <(losses bad)
+        [ "$how" = --amp_mode=fp16 ] || cmp <(figures whole) <(figures bad)
     done
     rm -rf runs
     poison data/train/2001.h5 20 1 5 7 "$NAN"

@@ -1,15 +1,8 @@
 # Coordinates, times, units and missing values: how files describe themselves, in every command.
 
-needs_h5py() {
-    python=${PYTHON:-python3}
-    "$python" -c 'import h5py, numpy' 2>/dev/null || skip "no Python with h5py (PYTHON names one)"
-}
-
-# A training of a few steps on a set of two channels of [16, 32].
-train() {
-    "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --img_size=[16,32] --patch_size=4 --embed_dim=16 --depth=2 --num_heads=2 \
-        --n_in_channels=2 --n_out_channels=2 --global_batch_size=4 --num_epochs=1 --expdir=runs "$@"
-}
+python=${PYTHON:-python3}
+"$python" -c 'import h5py, numpy' 2>/dev/null || skip "no Python with h5py (PYTHON names one)"
+SMALL="$SMALL --n_in_channels=2 --n_out_channels=2 --global_batch_size=4 --num_epochs=1"
 
 # sets: two years of the same numbers in several forms, each a folder: plain `fields`; `fields` reversed, packed, with another
 # name of the latitudes; netCDF variables with dimension scales, reversed and packed; with gaps.
@@ -71,7 +64,6 @@ PYTHON
 
 # Losses, statistics and scores are the same, bit by bit.
 test_forms_train_alike() {
-    needs_h5py
     sets
     for form in plain turned packed netcdf; do
         local also=
@@ -105,7 +97,6 @@ test_forms_train_alike() {
 }
 
 test_forecast_files_keep_what_files_say() {
-    needs_h5py
     sets
     "$VITRAIN" stats netcdf --variables=[air,wind] >/dev/null
     train --data_dir=netcdf --variables=[air,wind] >/dev/null
@@ -146,7 +137,6 @@ PYTHON
 }
 
 test_inspect_shows_what_is_missing() {
-    needs_h5py
     sets
     fails 1 "$VITRAIN" inspect gaps --verify
     contains "$output" "FAULT: gaps/train/2001.h5: 'fields' is 9.96921e+36, which is no data, at time 3, channel 1 (wind), row 4, column 5"
@@ -167,7 +157,6 @@ with h5py.File("gaps/train/2001.h5", "a") as f: f["fields"].attrs["_FillValue"] 
 
 # The lines of Python in docs/data.md, on files as NOAA and the Copernicus store have them.
 test_recipe_of_the_docs() {
-    needs_h5py
     sed -n '/^# make_year.py/,/^```/p' "$TOP/docs/data.md" | sed '$d' >recipe.py
     sed -e '/^    ("air.sig995.2013.nc"/d' -e 's/("hgt.2013.nc", "hgt", 500, "z500")/("a.nc", "air", None, "air"), ("b.nc", "z", 500, "z500")/' recipe.py >make_year.py
     "$python" - <<'PYTHON'

@@ -218,9 +218,8 @@ test_ranges_of_a_profile() {
     local listener=${TESTS%/*}/nvtx_listener.so
     [ -e "$listener" ] || skip "built without CUDA"
     export NVTX_INJECTION64_PATH=$listener
-    "$VITRAIN" synth data --img_size=[12,20] --channels=3 --years=1 --steps_per_year=33 --valid_steps=9 >/dev/null
-    NVTX_LISTENER_OUT=seen "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[12,20] --n_in_channels=3 \
-        --n_out_channels=3 --embed_dim=16 --depth=2 --num_heads=4 --patch_size=4 --global_batch_size=8 --num_epochs=2 --device=cpu >/dev/null
+    synth --img_size=[12,20] --steps_per_year=33 --valid_steps=9
+    NVTX_LISTENER_OUT=seen train --img_size=[12,20] --num_heads=4 --num_epochs=2 --device=cpu >/dev/null
     # 32 pairs: two epochs of 4 steps
     for step in 0 1 2 3; do [ "$(ranges seen "step $step")" -eq 2 ]; done
     [ "$(ranges seen "step 4")" -eq 0 ]

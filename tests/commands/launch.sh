@@ -34,8 +34,9 @@ EOF
 called() { contains "$(cat calls 2>/dev/null)" "$1"; }
 not_called() { case $(cat calls 2>/dev/null) in *"$1"*) cat calls; return 1 ;; esac; }
 
+stand_ins
+
 test_slurm() {
-    stand_ins
     refuses "not inside a Slurm job; use sbatch" -- "$TOP/submit/slurm.sh"
     export SLURM_JOB_ID=12
     "$TOP/submit/slurm.sh" --config=short "--img_size=[32, 64]"
@@ -60,7 +61,6 @@ test_slurm() {
 }
 
 test_slurm_requeues() {
-    stand_ins
     export SLURM_JOB_ID=12
     FAKE_EXIT=75 fails 75 "$TOP/submit/slurm.sh"
     called "scontrol requeue 12"
@@ -84,7 +84,6 @@ test_slurm_requeues() {
 
 # sbatch runs a copy of the script: the original is where Slurm says, or in the folder it was submitted from.
 test_slurm_runs_a_copy() {
-    stand_ins
     cp "$TOP/submit/slurm.sh" slurm_script
     export SLURM_JOB_ID=12
     SLURM_SUBMIT_DIR=$TOP ./slurm_script --depth=2
@@ -99,7 +98,6 @@ test_slurm_runs_a_copy() {
 
 # Slurm's signals to the script are passed on to the ranks, and their status is returned.
 test_slurm_passes_signals_on() {
-    stand_ins
     cat >fake/vitrain <<'EOF'
 #!/bin/bash
 trap 'exit 75' USR1
@@ -116,7 +114,6 @@ EOF
 }
 
 test_mpirun() {
-    stand_ins
     "$TOP/submit/mpirun.sh" 8 --config=short
     called "-n 8 $VITRAIN --config=short"
     called "mpirun --bind-to none"
@@ -135,7 +132,6 @@ test_mpirun() {
 }
 
 test_local() {
-    stand_ins
     "$TOP/submit/local.sh" --config=short
     not_called mpirun
     contains "$(cat ran)" "[--config=short]/"
@@ -167,7 +163,6 @@ EOF
 }
 
 test_profiling() {
-    stand_ins
     export ENABLE_PROFILING=1
     local profile="nsys profile --trace=cuda,cublas,nvtx --kill none -c cudaProfilerApi -f true -o"
     PROFILE_OUTPUT=mine "$TOP/submit/local.sh" --depth=2

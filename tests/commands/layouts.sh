@@ -1,22 +1,9 @@
 # Runs that change their layout: resumed on other numbers of ranks, and on the same ones to the bit; exported parameters.
 
-data_for_ranks() {
-    needs_mpi
-    # 15 tokens, which two ranks split into 8 and 7; 60 samples: 7 steps an epoch
-    "$VITRAIN" synth data --img_size=[12,20] --channels=3 --years=1 --steps_per_year=61 --valid_steps=13 >/dev/null
-}
-SETTINGS="--yaml_config=$TOP/config/ViT.yaml --config=demo --data_dir=data --img_size=[12,20] --n_in_channels=3 --n_out_channels=3
-    --embed_dim=16 --depth=2 --num_heads=4 --patch_size=4 --global_batch_size=8 --dropout=0.1 --num_epochs=2 --keep_last=99"
+needs_mpi
+synth --img_size=[12,20] # 15 tokens, which two ranks split into 8 and 7
+SMALL="$SMALL --img_size=[12,20] --num_heads=4 --dropout=0.1 --num_epochs=2 --keep_last=99"
 
-# ranks N NAME [flags]: a run under the directory NAME
-ranks() {
-    local count=$1 name=$2; shift 2
-    if [ "$count" -eq 1 ]; then
-        OMP_NUM_THREADS=1 "$VITRAIN" $SETTINGS --expdir="$name" "$@" >"$name.printed" 2>&1
-    else
-        "$TOP/tests/mpirun" -np "$count" "$VITRAIN" $SETTINGS --expdir="$name" "$@" >"$name.printed" 2>&1
-    fi || { echo "$name ended with $?:"; tail -n 5 "$name.printed"; return 1; }
-}
 directory_of() { echo "$1"/demo/*/00; }
 step_of() { printf '%s/checkpoints/step-%08d' "$(directory_of "$1")" "$2"; }
 # step, loss, learning rate, norm of the gradients
@@ -41,7 +28,6 @@ near() {
 as_promised() { near "$1" "$2" 0 1e-5 1e-12 1e-4; }
 
 test_resumed_on_other_layouts() {
-    data_for_ranks
     ranks 1 one
     ranks 8 eight --tensor_parallel=2 --context_parallel=2 --checkpoint_every=5
     ranks 1 alone --resume="$(step_of eight 5)" --checkpoint_every=8
@@ -64,17 +50,6 @@ test_resumed_on_other_layouts() {
     as_promised chain whole
 }
 
-# The tensors of all shards: the bytes after the id, whose 32 random digits are replaced.
-tensors() {
-    local shard id
-    for shard in "$1"/shard-*.h5; do
-        id=$(grep -aoE '[0-9a-f]{32}' "$shard" | head -n 1)
-        [ -n "$id" ] || { echo "no id in a checkpoint of $1"; return 1; }
-        echo "${shard##*/}"
-        LC_ALL=C sed "s/$id/id/" "$shard" | tail -c +2048
-    done
-}
-
 same_bits() { # RANKS [flags]
     local count=$1; shift
     rm -rf whole parts
@@ -87,7 +62,6 @@ same_bits() { # RANKS [flags]
 }
 
 test_resumed_on_the_same_layout() {
-    data_for_ranks
     same_bits 4 --tensor_parallel=2 --context_parallel=2 --sequence_parallel=true
     same_bits 4 --zero_stage=3 --amp_mode=bf16
     same_bits 8 --tensor_parallel=2 --context_parallel=2 --zero_stage=2 --cp_comm=ring
@@ -98,7 +72,6 @@ test_resumed_on_the_same_layout() {
 # all, at the 12 places where two blocks round their output, a sample's loss, a mean over 15 · 48 numbers, would
 # move by 2^-8 sqrt(12 / 720) = 5e-4.
 test_bfloat16_on_layouts() {
-    data_for_ranks
     local more="--amp_mode=bf16 --grad_accumulation=2"
     ranks 1 one $more
     figures one | cut -d, -f1-3 >whole
@@ -124,7 +97,6 @@ numbers() {
 }
 
 test_export_of_many_shards() {
-    data_for_ranks
     ranks 1 one --checkpoint_every=5
     ranks 8 eight --tensor_parallel=2 --context_parallel=2 --zero_stage=1 --checkpoint_every=5
     "$VITRAIN" export "$(step_of one 5)" --output=one.safetensors >/dev/null
@@ -146,7 +118,6 @@ test_export_of_many_shards() {
 
 # A shard that only its own rank reads.
 test_damage_that_another_rank_finds() {
-    data_for_ranks
     ranks 2 two --zero_stage=3
     truncate -s -100 "$(step_of two 14)/shard-00001-of-00002.h5"
     ranks 2 two --zero_stage=3 --num_epochs=3 --resume

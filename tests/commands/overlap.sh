@@ -1,17 +1,10 @@
 # Gradients are reduced during backward (--comm_trace), and ranks read only their own rows of the files.
 
-data_for_ranks() {
-    needs_mpi
-    "$VITRAIN" synth data --img_size=[128,256] --channels=3 --years=1 --steps_per_year=17 --valid_steps=5 >/dev/null
-}
-SETTINGS="--yaml_config=$TOP/config/ViT.yaml --config=demo --data_dir=data --img_size=[128,256] --n_in_channels=3 --n_out_channels=3
-    --embed_dim=16 --depth=2 --num_heads=4 --patch_size=16 --global_batch_size=4 --num_epochs=1"
+needs_mpi
+synth --img_size=[128,256] --steps_per_year=17 --valid_steps=5
+SMALL="$SMALL --img_size=[128,256] --num_heads=4 --patch_size=16 --global_batch_size=4 --num_epochs=1"
 
-traced() { # NAME [flags]: four ranks
-    local name=$1; shift
-    "$TOP/tests/mpirun" -np 4 "$VITRAIN" $SETTINGS --expdir="$name" --comm_trace "$@" >"$name.printed" 2>&1 ||
-        { tail -n 5 "$name.printed"; return 1; }
-}
+traced() { ranks 4 "$@" --comm_trace; } # NAME [flags]
 trace_of() { echo "$1"/demo/*/00/logs/comm-"$2".csv; }
 buckets() { awk -F, '$1 == 2 && $2 == "bucket"' "$(trace_of "$1" 1)" | wc -l; } # of step 2, on rank 1
 
@@ -32,7 +25,6 @@ early() { # NAME FEWEST
 }
 
 test_reductions_begin_in_backward() {
-    data_for_ranks
     traced small --bucket_cap_mb=0.002 --context_parallel=2
     early small 3
     traced middle --bucket_cap_mb=0.02 --context_parallel=2
@@ -48,7 +40,6 @@ test_reductions_begin_in_backward() {
 }
 
 test_without_reductions() {
-    data_for_ranks
     traced apart --noddp
     [ "$(buckets apart)" -eq 0 ]
     grep -q '^2,backward,' "$(trace_of apart 3)"
@@ -62,19 +53,17 @@ test_without_reductions() {
 
 # The ranks' copies differ then: the checkpoint is rank 0's, as if it had been alone with its samples.
 test_without_reductions_rank_0_is_saved() {
-    data_for_ranks
     local whole='--shuffle=false --lr=1e-2 --lr_schedule=none --checkpoint_every=40' parameters loss=
     traced apart --noddp $whole --global_batch_size=16 --num_epochs=40 # one step each
-    "$VITRAIN" $SETTINGS --expdir=alone $whole --limit_nsamples=4 --num_epochs=40 >printed
+    train --expdir=alone $whole --limit_nsamples=4 --num_epochs=40 >printed
     for parameters in apart alone; do
-        "$VITRAIN" $SETTINGS --expdir=then --lr=0 --init_from="$(echo $parameters/demo/*/00/checkpoints/step-00000040)" >printed
+        train --expdir=then --lr=0 --init_from="$(echo $parameters/demo/*/00/checkpoints/step-00000040)" >printed
         loss="$loss $(sed -n 's/.*Avg val loss=//p' printed)"
     done
     echo $loss | awk '{ d = $1 / $2 - 1; if (d > 1e-3 || d < -1e-3) { print "losses " $0; exit 1 } }'
 }
 
 test_ranks_read_their_own_rows() {
-    data_for_ranks
     command -v strace >/dev/null && strace -o none true 2>/dev/null || skip "no strace"
     ! grep -q __asan_init "$VITRAIN" || skip "LeakSanitizer does not run under strace"
     cat >watched <<'END'
@@ -82,7 +71,7 @@ test_ranks_read_their_own_rows() {
 exec strace -f -y -e trace=read,pread64,readv,preadv -o reads-${OMPI_COMM_WORLD_RANK:-$PMI_RANK} "$@"
 END
     chmod +x watched
-    "$TOP/tests/mpirun" -np 4 ./watched "$VITRAIN" $SETTINGS --expdir=runs --context_parallel=4 \
+    "$TOP/tests/mpirun" -np 4 ./watched "$VITRAIN" $SMALL --expdir=runs --context_parallel=4 \
         --data_loader_config=pytorch --num_data_workers=0 >printed 2>&1
     # 4 batches of 4 samples, and one before the first step: input and target of 3 channels, 32 of 128 rows
     local rank bytes expected=$(((16 + 4) * 2 * 3 * 32 * 256 * 4))
@@ -96,9 +85,8 @@ END
 
 # A full disk, for the traces only: the run continues without them, and each rank says so once.
 test_trace_that_cannot_be_written() {
-    data_for_ranks
     local logs=runs/demo/2CPU/00/logs
-    two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SETTINGS "$@" >printed 2>&1 || { cat printed; return 1; }; }
+    two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SMALL "$@" >printed 2>&1 || { cat printed; return 1; }; }
     two --expdir=runs
     mkdir -p $logs
     for rank in 0 1; do ln -s /dev/full $logs/comm-$rank.csv; done

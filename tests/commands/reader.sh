@@ -1,109 +1,102 @@
 # The reader from outside: its messages, faults of files while they are in use, benchy, bench io.
 
-tiny="--yaml_config=$TOP/config/ViT.yaml --config=base --data_dir=data --img_size=[8,16] --patch_size=4 --embed_dim=16 --depth=1
-      --num_heads=2 --n_in_channels=3 --n_out_channels=3 --global_batch_size=4 --num_epochs=2 --expdir=runs"
-make_data() { "$VITRAIN" synth data --img_size=[8,16] --channels=3 --steps_per_year=41 --valid_steps=9 "$@" >/dev/null; }
-# the same bits, whichever reader is used: losses of every step
-losses() { cut -d, -f1-5 runs/base/1CPU/"$1"/metrics.csv; }
+SMALL="$SMALL --config=base --img_size=[8,16] --depth=1 --global_batch_size=4 --num_epochs=2"
+make_data() { synth --img_size=[8,16] --steps_per_year=41 --valid_steps=9 "$@"; }
 
 # with_eio COMMAND...: reads of the training file fail where EIO_OFFSET says
 with_eio() { ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$(dirname "$VITRAIN")/tests/eio.so EIO_FILE=${EIO_FILE:-train/2001.h5} "$@"; }
 
+make_data
+
 test_every_reader_gives_the_same_bits() {
     make_data --compress=2 --chunk_times=4
-    says "reading: past HDF5, 1 thread (num_data_workers is not set: the cores to spare)" "  Waited for data " -- "$VITRAIN" $tiny --run_num=auto
-    "$VITRAIN" $tiny --run_num=serial --data_loader_config=pytorch --num_data_workers=0 >log
+    says "reading: past HDF5, 1 thread (num_data_workers is not set: the cores to spare)" "  Waited for data " -- train --run_num=auto
+    train --run_num=serial --data_loader_config=pytorch --num_data_workers=0 >log
     contains "$(cat log)" "reading: through HDF5, 0 threads: each step waits for its batch"
-    says "reading: past HDF5, 5 threads" -- "$VITRAIN" $tiny --run_num=many --data_loader_config=dali --num_data_workers=5 --prefetch=2
-    says "reading: through HDF5, 3 threads" -- "$VITRAIN" $tiny --run_num=native --data_loader_config=native --num_data_workers=3
+    says "reading: past HDF5, 5 threads" -- train --run_num=many --data_loader_config=dali --num_data_workers=5 --prefetch=2
+    says "reading: through HDF5, 3 threads" -- train --run_num=native --data_loader_config=native --num_data_workers=3
     for reader in "pytorch --num_data_workers=0" "dali --num_data_workers=5" "native --num_data_workers=2"; do
-        says "cache: what was read stays in memory: " -- "$VITRAIN" $tiny --run_num=kept --cache=host --data_loader_config=$reader
-        [ "$(losses auto)" = "$(losses kept)" ]
+        says "cache: what was read stays in memory: " -- train --run_num=kept --cache=host --data_loader_config=$reader
+        [ "$(figures auto)" = "$(figures kept)" ]
     done
-    for run in serial many native; do [ "$(losses auto)" = "$(losses $run)" ]; done
+    for run in serial many native; do [ "$(figures auto)" = "$(figures $run)" ]; done
 }
 
 # A user who asks for direct reads is warned of a file that only HDF5 can read; otherwise there is no warning.
 test_files_that_only_hdf5_reads() {
     h5repack -h >/dev/null 2>&1 || skip "no h5repack here"
-    make_data
     h5repack -l fields:CHUNK=1x3x8x16 -f fields:NBIT data/train/2001.h5 new.h5
     mv new.h5 data/train/2001.h5
     local why="data/train/2001.h5: 'fields' is compressed with 'nbit'"
-    "$VITRAIN" $tiny --run_num=asked --data_loader_config=direct >log
+    train --run_num=asked --data_loader_config=direct >log
     contains "$(cat log)" "WARNING - data_loader_config asks to read past HDF5, but HDF5 has to read some files: $why"
-    says "INFO - HDF5 reads what can't be read past it: $why" -- "$VITRAIN" $tiny --run_num=auto
-    [ "$(losses auto)" = "$(losses asked)" ]
+    says "INFO - HDF5 reads what can't be read past it: $why" -- train --run_num=auto
+    [ "$(figures auto)" = "$(figures asked)" ]
 }
 
 test_cache_on_two_ranks() {
     needs_mpi
-    make_data
-    "$TOP/tests/mpirun" -np 2 "$VITRAIN" $tiny --run_num=none >log
-    says " on each rank; " -- "$TOP/tests/mpirun" -np 2 "$VITRAIN" $tiny --run_num=kept --cache=host
+    "$TOP/tests/mpirun" -np 2 train --run_num=none >log
+    says " on each rank; " -- "$TOP/tests/mpirun" -np 2 train --run_num=kept --cache=host
     cmp <(cut -d, -f1-5 runs/base/2CPU/none/metrics.csv) <(cut -d, -f1-5 runs/base/2CPU/kept/metrics.csv)
-    refuses "needs --device=cuda" -- "$VITRAIN" $tiny --cache=device
+    refuses "needs --device=cuda" -- train --cache=device
 }
 
 test_synthetic_needs_no_file() {
-    "$VITRAIN" $tiny --data_dir=nowhere --data_loader_config=synthetic --limit_nsamples=12 --limit_nsamples_val=5 >log
+    train --data_dir=nowhere --data_loader_config=synthetic --limit_nsamples=12 --limit_nsamples_val=5 >log
     contains "$(cat log)" "reading: nothing; every batch is the same noise" "samples: 12 for training, 5 for validation; 2 epochs of 3 steps"
 }
 
 # A read error ends the run with a checkpoint of the last step; once the file is mended, it continues as if nothing had happened.
 test_read_error() {
-    make_data
     size=$(stat -c %s data/train/2001.h5)
-    "$VITRAIN" $tiny --run_num=whole >/dev/null
-    EIO_OFFSET=$((size - 5000)) EIO_AFTER=2 fails 1 with_eio "$VITRAIN" $tiny --run_num=direct --num_data_workers=1
+    train --run_num=whole >/dev/null
+    EIO_OFFSET=$((size - 5000)) EIO_AFTER=2 fails 1 with_eio train --run_num=direct --num_data_workers=1
     contains "$output" "data/train/2001.h5: can't read 'fields' at time" "Input/output error"
     contains "$output" "with a checkpoint; with the data mended, the same command with --resume goes on from there"
-    "$VITRAIN" $tiny --run_num=direct --num_data_workers=1 --resume >log
-    [ "$(losses whole)" = "$(losses direct)" ]
-    EIO_OFFSET=$((size - 5000)) fails 1 with_eio "$VITRAIN" $tiny --run_num=native --data_loader_config=native
+    train --run_num=direct --num_data_workers=1 --resume >log
+    [ "$(figures whole)" = "$(figures direct)" ]
+    EIO_OFFSET=$((size - 5000)) fails 1 with_eio train --run_num=native --data_loader_config=native
     contains "$output" "data/train/2001.h5: can't read 'fields' at time"
     valid=$(stat -c %s data/valid/2002.h5)
     for reader in direct native; do
-        EIO_FILE=valid/2002.h5 EIO_OFFSET=$((valid - 1500)) fails 1 with_eio "$VITRAIN" $tiny --run_num=valid --data_loader_config=$reader
+        EIO_FILE=valid/2002.h5 EIO_OFFSET=$((valid - 1500)) fails 1 with_eio train --run_num=valid --data_loader_config=$reader
         contains "$output" "data/valid/2002.h5: can't read 'fields' at time" "ending after step 10, with a checkpoint; with the data mended"
     done
-    EIO_OFFSET=$((size - 5000)) with_eio "$VITRAIN" $tiny --run_num=skip --skip_bad_samples >log 2>&1
+    EIO_OFFSET=$((size - 5000)) with_eio train --run_num=skip --skip_bad_samples >log 2>&1
     [ "$(grep -c "WARNING - 2 samples of this epoch could not be read, and others took their place" log)" = 2 ]
 }
 
 # One warning in a run, though each of its epochs waits: no thread reads ahead of the steps, and the disk is slow.
 test_waiting_is_reported_once() {
-    make_data
-    EIO_SLEEP=5000 with_eio "$VITRAIN" $tiny --num_data_workers=0 --num_epochs=3 >log
+    EIO_SLEEP=5000 with_eio train --num_data_workers=0 --num_epochs=3 >log
     [ "$(grep -Ec 'Waited for data [1-9][0-9]' log)" = 3 ]
     [ "$(grep -c 'WARNING - the steps waited for data .* (said once a run)' log)" = 1 ]
 }
 
 test_broken_checksum() {
-    make_data
     h5repack -h >/dev/null 2>&1 || skip "no h5repack here"
     h5repack -l fields:CHUNK=1x3x8x16 -f fields:SHUF -f fields:GZIP=1 -f fields:FLET data/train/2001.h5 new.h5
     mv new.h5 data/train/2001.h5
     size=$(stat -c %s data/train/2001.h5)
     printf '\377\000\377\000' | dd of=data/train/2001.h5 bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null
     for reader in direct native; do
-        refuses "data/train/2001.h5: " "at time " -- "$VITRAIN" $tiny --run_num=$reader --data_loader_config=$reader
+        refuses "data/train/2001.h5: " "at time " -- train --run_num=$reader --data_loader_config=$reader
         [ $reader = native ] || contains "$output" "its fletcher32 checksum is wrong"
-        "$VITRAIN" $tiny --run_num=skip-$reader --data_loader_config=$reader --skip_bad_samples >log
+        train --run_num=skip-$reader --data_loader_config=$reader --skip_bad_samples >log
         contains "$(cat log)" "WARNING - 2 samples of this epoch could not be read, and others took their place" "DONE ---- rank 0"
     done
-    [ "$(losses skip-direct)" = "$(losses skip-native)" ]
+    [ "$(figures skip-direct)" = "$(figures skip-native)" ]
 }
 
 # slowly COMMAND...: starts it in the background and waits until it trains
 slowly() { "$@" >log 2>&1 & job=$!; for i in $(seq 600); do grep -q "Starting Training Loop" log && return; sleep 0.05; done; }
 
 test_file_changes_while_training() {
-    make_data
     cp data/train/2001.h5 whole.h5
     for change in cut grown; do
         cp whole.h5 data/train/2001.h5
-        slowly "$VITRAIN" $tiny --run_num=$change --num_epochs=100000 --checkpoint_every=0 --limit_nsamples_val=1
+        slowly train --run_num=$change --num_epochs=100000 --checkpoint_every=0 --limit_nsamples_val=1
         sleep 0.3
         [ $change = grown ] || truncate -s 20000 data/train/2001.h5
         [ $change = cut ] || echo more >>data/train/2001.h5
@@ -118,8 +111,7 @@ test_file_changes_while_training() {
 }
 
 test_benchy() {
-    make_data
-    BENCHY_OUTPUT=rates.json "$VITRAIN" $tiny --enable_benchy >log
+    BENCHY_OUTPUT=rates.json train --enable_benchy >log
     number='[0-9]+\.[0-9]{3}'
     tail -n 3 log | sed 's/.* - INFO - //' >summary
     for line in "BENCHY::SUMMARY::IO" "BENCHY::SUMMARY:: SYNTHETIC" "BENCHY::SUMMARY::FULL"; do
@@ -127,28 +119,26 @@ test_benchy() {
     done
     [ "$(grep -c '"trials": \[[0-9.e+]*, [0-9.e+]*, [0-9.e+]*\]' rates.json)" = 3 ]
     contains "$(cat rates.json)" '"batches_per_trial": 50'
-    BENCHY_OUTPUT=nowhere/rates.json refuses "BENCHY_OUTPUT: can't write nowhere/rates.json: No such file or directory" -- "$VITRAIN" $tiny --enable_benchy
+    BENCHY_OUTPUT=nowhere/rates.json refuses "BENCHY_OUTPUT: can't write nowhere/rates.json: No such file or directory" -- train --enable_benchy
     refuted grep "warm-up throughput" <<<"$output" # known before anything is measured
     ! python3 -c '' 2>/dev/null || python3 -c 'import json; d = json.load(open("rates.json")); assert len(d["FULL"]["trials"]) == 3'
 }
 
 test_benchy_over_ranks() {
     needs_mpi
-    make_data
-    BENCHY_OUTPUT=rates.json "$TOP/tests/mpirun" -np 2 "$VITRAIN" $tiny --enable_benchy >log
+    BENCHY_OUTPUT=rates.json "$TOP/tests/mpirun" -np 2 train --enable_benchy >log
     [ "$(grep -c "BENCHY::SUMMARY::" log)" = 3 ]
     contains "$(cat rates.json)" '"ranks": 2'
     [ "$(grep -c '"trials": \[[0-9.e+]*, [0-9.e+]*, [0-9.e+]*\]' rates.json)" = 3 ]
 }
 
 test_bench_io() {
-    make_data
-    "$VITRAIN" bench io ${tiny/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log
+    "$VITRAIN" bench io ${SMALL/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log
     contains "$(cat log)" "20 batches of 4 samples" "of the plain preads' samples/s"
     refuted grep inflating log
     rm -r data
     make_data --compress=2 --chunk_times=1
-    "$VITRAIN" bench io ${tiny/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log
+    "$VITRAIN" bench io ${SMALL/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log
     grep -Eqx "ratio +[0-9]+\.[0-9]+ of the samples/s of inflating alone, by as many threads" log
     grep -Eqx "ratio +[0-9]+\.[0-9]+ of the samples/s of inflating alone into as much memory as the reader fills, by as many threads" log
     refuses "vitrain bench io" -- "$VITRAIN" bench
@@ -158,11 +148,10 @@ test_bench_io() {
 test_faults_on_two_ranks() {
     needs_mpi
     h5repack -h >/dev/null 2>&1 || skip "no h5repack here"
-    make_data
     h5repack -l fields:CHUNK=1x3x4x16 -f fields:FLET data/train/2001.h5 new.h5
     mv new.h5 data/train/2001.h5
     size=$(stat -c %s data/train/2001.h5)
-    two="$TOP/tests/mpirun -np 2 $VITRAIN $tiny"
+    two="$TOP/tests/mpirun -np 2 $VITRAIN $SMALL"
     for layout in --context_parallel=2 --context_parallel=1; do
         ASAN_OPTIONS=detect_leaks=0 $two $layout --run_num=good >/dev/null 2>&1
         printf '\377\000\377\000' | dd of=data/train/2001.h5 bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null

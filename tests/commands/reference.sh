@@ -2,9 +2,7 @@
 # bytes that they plan and send, compared with tests/reference/record. All are computed by the plain loops.
 # A change that intends other figures writes the record again: REFERENCE_RECORD=write make test FILTER=commands/reference
 
-SETTINGS="--yaml_config=$TOP/config/ViT.yaml --config=demo --data_dir=data --img_size=[12,20] --n_in_channels=3 --n_out_channels=3
-    --embed_dim=16 --depth=2 --num_heads=4 --patch_size=4 --global_batch_size=8 --dropout=0.1 --num_epochs=2 --keep_last=99
-    --num_data_workers=1 --cpu_isa=plain"
+SMALL="$SMALL --img_size=[12,20] --num_heads=4 --dropout=0.1 --num_epochs=2 --keep_last=99 --num_data_workers=1 --cpu_isa=plain"
 RECORD=$TOP/tests/reference/record
 
 # Bits depend on the C library's exp and erf, on the compiler, and on the order in which MPI adds.
@@ -14,24 +12,20 @@ environment() {
 
 # one_run NAME RANKS [flags]: prints a line for each figure: "NAME WHAT VALUES"
 one_run() {
-    local name=$1 ranks=$2 directory flags=(); shift 2
+    local name=$1 count=$2 directory flags=(); shift 2
     for flag in "$@"; do
         case $flag in
         --resume=@*) flags+=("--resume=$(echo "${flag#--resume=@}"/demo/*/00/checkpoints/step-00000007)") ;;
         *) flags+=("$flag") ;;
         esac
     done
-    if [ "$ranks" -eq 1 ]; then
-        OMP_NUM_THREADS=1 "$VITRAIN" $SETTINGS --expdir="$name" "${flags[@]}" >"$name.printed" 2>&1
-    else
-        "$TOP/tests/mpirun" -np "$ranks" "$VITRAIN" $SETTINGS --expdir="$name" "${flags[@]}" >"$name.printed" 2>&1
-    fi || { echo "$name ended with $?:" >&2; tail -n 5 "$name.printed" >&2; return 1; }
+    ranks "$count" "$name" "${flags[@]}" >&2
     directory=$(echo "$name"/demo/*/00)
     tail -n +2 "$directory/metrics.csv" | cut -d, -f1,3-5 | sed "s/^/$name step /; s/,/ /g"
     sed -n "s/.*Avg val loss=\(.*\)/$name validation \1/p; s/.*Valid RMSE by channel: /$name rmse /p" "$directory/out.log"
     echo "$name plan $(tail -n 1 "$directory/plan.csv")"
     case "${flags[*]}" in *--resume=*) return 0 ;; esac
-    "$VITRAIN" layout --ranks="$ranks" $SETTINGS "${flags[@]}" | sed -n '/^sent by/,$p' | tail -n +2 | tr -s ' ' | sed "s/^/$name sent/"
+    "$VITRAIN" layout --ranks="$count" $SMALL "${flags[@]}" | sed -n '/^sent by/,$p' | tail -n +2 | tr -s ' ' | sed "s/^/$name sent/"
 }
 
 record_of() {
@@ -58,7 +52,7 @@ close_to_record() {
 
 test_same_as_recorded() {
     needs_mpi
-    "$VITRAIN" synth data --img_size=[12,20] --channels=3 --years=1 --steps_per_year=61 --valid_steps=13 >/dev/null
+    synth --img_size=[12,20]
     record_of >figures
     if [ "${REFERENCE_RECORD:-}" = write ]; then { echo "# $(environment)"; cat figures; } >"$RECORD"; fi
     tail -n +2 "$RECORD" >recorded

@@ -1,14 +1,12 @@
 # Looking at what a model does: inspect, evaluate, predict, report, watch.
 
-SMALL_RUN=(--yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[16,32] --n_in_channels=3 --n_out_channels=3
-    --embed_dim=16 --depth=2 --num_heads=2 --patch_size=4 --global_batch_size=8 --expdir=runs --num_epochs=2)
-small_train() { "$VITRAIN" "${SMALL_RUN[@]}" "$@"; }
+SMALL="$SMALL --num_epochs=2"
 
-# Data, and a small model trained on them: runs/demo/1CPU/00.
+# Data, and a small model trained on them: $RUNS/00.
 small_run() {
-    [ -d data ] || "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=61 --valid_steps=33 --test_steps=29 >/dev/null
-    small_train "$@" >trained
-    run=runs/demo/1CPU/00 best=runs/demo/1CPU/00/checkpoints/best
+    [ -d data ] || synth --valid_steps=33 --test_steps=29
+    train "$@" >trained
+    run=$RUNS/00 best=$RUNS/00/checkpoints/best
 }
 
 # near A B: within 1 in 10^4
@@ -121,20 +119,19 @@ test_naming_a_checkpoint() {
     local best_step; best_step=$(readlink $best)
     ln -sfn step-00000007 $best
     small_run --run_num=b --init_from=$run --num_epochs=1
-    contains "$(cat trained)" "the parameters begin as those of runs/demo/1CPU/00/checkpoints/best"
-    small_run --run_num=c --resume=runs/demo/1CPU/00 --num_epochs=3
-    contains "$(cat trained)" "resuming from runs/demo/1CPU/00/checkpoints/step-00000014"
+    contains "$(cat trained)" "the parameters begin as those of $RUNS/00/checkpoints/best"
+    small_run --run_num=c --resume=$RUNS/00 --num_epochs=3
+    contains "$(cat trained)" "resuming from $RUNS/00/checkpoints/step-00000014"
     printf 'PK\003\004 a/data.pkl' >weights.pt
     for command in "export weights.pt --output=x.safetensors" "evaluate weights.pt" "predict weights.pt --time=2002-01-02 --output=x.nc" \
         "inspect weights.pt"; do
-        fails 1 "$VITRAIN" $command
-        says_once "weights.pt is a PyTorch file (a zip archive with data.pkl)"
+        refuses_once "weights.pt is a PyTorch file (a zip archive with data.pkl)" -- "$VITRAIN" $command
     done
     for flag in --init_from --resume; do
-        refuses "weights.pt is a PyTorch file (a zip archive with data.pkl), which is not read" -- small_train --run_num=d $flag=weights.pt
-        [ ! -e runs/demo/1CPU/d ]
+        refuses "weights.pt is a PyTorch file (a zip archive with data.pkl), which is not read" -- train --run_num=d $flag=weights.pt
+        [ ! -e $RUNS/d ]
     done
-    refuses "b.safetensors holds parameters alone, without the optimizer's moments" -- small_train --run_num=d --resume=b.safetensors
+    refuses "b.safetensors holds parameters alone, without the optimizer's moments" -- train --run_num=d --resume=b.safetensors
 }
 
 # The courses' last line, after the last epoch of a run with a test set.
@@ -144,15 +141,15 @@ test_final_test_loss() {
     grep -Eq ' - root - INFO - Final test loss: [0-9.]+$' $run/out.log
     contains "$(tail -n 1 $run/out.log)" "; run directory $run"
     # a run that max_time ends early has none
-    fails 75 small_train --run_num=stopped --num_epochs=100000 --max_time=1 --checkpoint_every=0
-    refuted grep "test set\|Final test loss" runs/demo/1CPU/stopped/out.log
+    fails 75 train --run_num=stopped --num_epochs=100000 --max_time=1 --checkpoint_every=0
+    refuted grep "test set\|Final test loss" $RUNS/stopped/out.log
     # nor has a finished run that is started again
     small_run --run_num=00 --resume
     contains "$(cat trained)" "the run is finished"
     refuted grep "Final test loss" trained
     # a run that is stopped during the test set counts as finished
     "$VITRAIN" synth long --img_size=[16,32] --channels=3 --years=1 --steps_per_year=1460 --valid_steps=33 --test_steps=1460 >/dev/null
-    "$VITRAIN" "${SMALL_RUN[@]}" --data_dir=long --run_num=late --num_epochs=1 --limit_nsamples=64 --cpu_isa=plain --embed_dim=64 >late &
+    "$VITRAIN" $SMALL --data_dir=long --run_num=late --num_epochs=1 --limit_nsamples=64 --cpu_isa=plain --embed_dim=64 >late &
     local pid=$! tries=0 # seconds in the test set, on two idle cores
     until grep -q "INFO - test set" late; do
         tries=$((tries + 1))
@@ -161,8 +158,8 @@ test_final_test_loss() {
     done
     kill -TERM $pid
     wait $pid # its status is 0
-    contains "$(cat late)" "no final test loss: stopped by SIGTERM; \`vitrain evaluate runs/demo/1CPU/late --split=test\` computes it"
-    contains "$(tail -n 1 late)" "; run directory runs/demo/1CPU/late"
+    contains "$(cat late)" "no final test loss: stopped by SIGTERM; \`vitrain evaluate $RUNS/late --split=test\` computes it"
+    contains "$(tail -n 1 late)" "; run directory $RUNS/late"
     refuted grep "Final test loss" late
     # an unusable set ends no run
     cp data/test/*.h5 kept.h5
@@ -223,9 +220,7 @@ test_evaluate_what_any_layout_trained() {
     "$TOP/tests/mpirun" -np 3 "$VITRAIN" evaluate --checkpoint=$best --rollout=20 --output=shared >/dev/null
     cmp long/scores.csv shared/scores.csv # 13 initial times: 5, 5 and 3
     for flags in --tensor_parallel=2 --context_parallel=2 --zero_stage=3; do
-        "$TOP/tests/mpirun" -np 2 "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[16,32] \
-            --n_in_channels=3 --n_out_channels=3 --embed_dim=16 --depth=2 --num_heads=2 --patch_size=4 --global_batch_size=8 \
-            --expdir=runs$flags --num_epochs=1 $flags >trained
+        ranks 2 runs$flags --num_epochs=1 $flags
         "$VITRAIN" evaluate --checkpoint="$(ls -d runs$flags/demo/*/00)/checkpoints/best" --rollout=3 --output=scores$flags >/dev/null
         for lead in 6 18; do near "$(column scores$flags/scores.csv rmse t2m $lead)" "$(column one/scores.csv rmse t2m $lead)"; done
         "$VITRAIN" predict --checkpoint="$(ls -d runs$flags/demo/*/00)/checkpoints/best" --time=2002-01-05T06:00 --steps=2 --output=f$flags.nc >said
@@ -243,7 +238,7 @@ test_evaluate_on_ranks_that_meet() {
     synth data --steps_per_year=2509 --valid_steps=2509
     "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[12,20] --n_in_channels=3 --n_out_channels=3 \
         --embed_dim=128 --depth=8 --patch_size=4 --global_batch_size=8 --num_epochs=1 --limit_nsamples=8 --limit_nsamples_val=8 --expdir=runs >trained
-    two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=runs/demo/1CPU/00/checkpoints/best --output=two "$@"; }
+    two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$RUNS/00/checkpoints/best --output=two "$@"; }
     two --limit_nsamples_val=1 --rollout=2500 --comm_timeout=1 >said # of a millisecond or more each
     contains "$(cat said)" "1 initial times, 2500 steps"
     synth damaged --steps_per_year=13 --valid_steps=13 --compress=1
@@ -258,35 +253,27 @@ test_ranks_tell_once() {
     needs_mpi
     small_run --num_epochs=1
     two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" "$@"; }
-    fails any two predict --checkpoint=$best --time=2002-01-05T06:00 --output=two.nc
-    says_once "predict runs on one rank, but there are 2 ranks"
-    fails any two predict --wrong=1
-    says_once "predict runs on one rank"
+    two_refuse() { fails any two "${@:2}" && says_once "$1"; }
+    two_refuse "predict runs on one rank, but there are 2 ranks" predict --checkpoint=$best --time=2002-01-05T06:00 --output=two.nc
+    two_refuse "predict runs on one rank" predict --wrong=1
     for words in "synth two" "stats data --force" "export $best --output=two.safetensors" "report $run --output=two.html"; do
-        fails any two $words
-        says_once "${words%% *} runs on one rank"
+        two_refuse "${words%% *} runs on one rank" $words
     done
     [ -z "$(ls -d two* 2>/dev/null)" ]
-    fails any two evaluate --checkpoint=nowhere
-    says_once "expected the directory of a checkpoint"
-    fails any two evaluate --checkpoint=$best --data_dir=nowhere
-    says_once "nowhere"
-    fails any two evaluate --checkpoint=$best --rollout=0
-    says_once "--rollout=0: expected a whole number"
-    fails any two bench io
-    says_once "bench io runs on one rank"
+    two_refuse "expected the directory of a checkpoint" evaluate --checkpoint=nowhere
+    two_refuse "nowhere" evaluate --checkpoint=$best --data_dir=nowhere
+    two_refuse "--rollout=0: expected a whole number" evaluate --checkpoint=$best --rollout=0
+    two_refuse "bench io runs on one rank" bench io
     ln -s "$TOP/config" config # the sanitizers' program has none beside it
-    fails any two plan --yaml_config="$TOP/config/ViT.yaml" --hardware=h300
-    says_once "'h300' is not in"
-    fails any two plan --yaml_config="$TOP/config/ViT.yaml" --calibrate --embed_dim=zero
-    says_once "embed_dim"
+    two_refuse "'h300' is not in" plan --yaml_config="$TOP/config/ViT.yaml" --hardware=h300
+    two_refuse "embed_dim" plan --yaml_config="$TOP/config/ViT.yaml" --calibrate --embed_dim=zero
     two plan --yaml_config="$TOP/config/ViT.yaml" --config=mp --hardware=a100-40 >said
     [ "$(grep -c "configuration mp on 2 ranks" said)" -eq 1 ]
 }
 
 # A channel's name that would be a directory's and a file's.
 test_evaluate_a_channel_with_a_slash() {
-    "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=61 --valid_steps=33 >/dev/null
+    synth --valid_steps=33
     LC_ALL=C sed -i 's|t2m|a/b|' data/*/*.h5
     small_run --num_epochs=1
     says "maps of a/b" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=scores
@@ -310,8 +297,8 @@ test_evaluate_fewer_channels_and_history() {
     refuses "only --rollout=1 can be scored" -- "$VITRAIN" evaluate --checkpoint=$best
     says "v10" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=1
     small_run --n_history=2 --n_in_channels=9 --run_num=h
-    says "28 initial times, 3 steps" -- "$VITRAIN" evaluate --checkpoint=runs/demo/1CPU/h/checkpoints/best --rollout=3
-    fails 1 "$VITRAIN" predict --checkpoint=runs/demo/1CPU/h/checkpoints/best --time=2002-01-01T06 --output=f.nc
+    says "28 initial times, 3 steps" -- "$VITRAIN" evaluate --checkpoint=$RUNS/h/checkpoints/best --rollout=3
+    fails 1 "$VITRAIN" predict --checkpoint=$RUNS/h/checkpoints/best --time=2002-01-01T06 --output=f.nc
     contains "$output" "--time=2002-01-01T06: the model needs 2 earlier times, and data/valid/2002.h5 begins at 2002-01-01 00:00"
 }
 
@@ -449,7 +436,7 @@ test_report() {
     done
     [ "$(wc -l <$run/epochs.csv)" -eq 3 ]
     small_run --run_num=other --embed_dim=32 --num_heads=4
-    "$VITRAIN" report runs/demo/1CPU/00 runs/demo/1CPU/other --output=both.html >said
+    "$VITRAIN" report $RUNS/00 $RUNS/other --output=both.html >said
     for part in "demo/1CPU/00" "demo/1CPU/other" "embed_dim" "num_heads"; do contains "$(cat both.html)" "$part"; done
     cp $run/report.html before
     "$VITRAIN" report $run >/dev/null
@@ -491,8 +478,8 @@ test_watch() {
     says "ended: INFO - the run is finished: 2 epochs are done" -- timeout 20 "$VITRAIN" watch $run
     says "state: ended; the log's last line: INFO - the run is finished" -- "$VITRAIN" inspect $run
     small_run --run_num=measured --enable_benchy
-    says "ended: INFO - BENCHY::SUMMARY::FULL" -- timeout 20 "$VITRAIN" watch runs/demo/1CPU/measured
-    refuses "data/metrics.csv: No such file or directory; expected the directory of a run, like runs/demo/1CPU/00" -- "$VITRAIN" watch data
+    says "ended: INFO - BENCHY::SUMMARY::FULL" -- timeout 20 "$VITRAIN" watch $RUNS/measured
+    refuses "data/metrics.csv: No such file or directory; expected the directory of a run, like $RUNS/00" -- "$VITRAIN" watch data
     for command in watch report; do
         refuses "nowhere: No such file or directory; expected the directory of a run" -- "$VITRAIN" $command nowhere
         refuses "$run/config.yaml is a file; expected the directory of a run" -- "$VITRAIN" $command $run/config.yaml
@@ -505,8 +492,8 @@ test_watch_follows_a_run() {
     small_run --num_epochs=1
     "$VITRAIN" --yaml_config=$run/config.yaml --config=demo --run_num=going --num_epochs=2000 --checkpoint_every=0 >going 2>&1 &
     local first=$!
-    for i in $(seq 100); do [ ! -s runs/demo/1CPU/going/epochs.csv ] || break; sleep 0.1; done
-    "$VITRAIN" watch runs/demo/1CPU/going --interval=0.2 >said &
+    for i in $(seq 100); do [ ! -s $RUNS/going/epochs.csv ] || break; sleep 0.1; done
+    "$VITRAIN" watch $RUNS/going --interval=0.2 >said &
     local second=$!
     sleep 1
     kill -TERM $first
@@ -520,9 +507,9 @@ test_watch_tells_of_a_killed_run() {
     small_run --num_epochs=1
     "$VITRAIN" --yaml_config=$run/config.yaml --config=demo --run_num=killed --num_epochs=2000 --checkpoint_every=0 >killed 2>&1 &
     local first=$!
-    for i in $(seq 100); do [ ! -s runs/demo/1CPU/killed/epochs.csv ] || break; sleep 0.1; done
+    for i in $(seq 100); do [ ! -s $RUNS/killed/epochs.csv ] || break; sleep 0.1; done
     kill -KILL $first
     wait $first || true
-    timeout 30 "$VITRAIN" watch runs/demo/1CPU/killed --interval=0.2 >said
+    timeout 30 "$VITRAIN" watch $RUNS/killed --interval=0.2 >said
     contains "$(tail -n 1 said)" "interrupted, no process runs it; its last line: INFO"
 }

@@ -4,7 +4,7 @@ FLAGS= # more of them
 in_terminal() { # ENVIRONMENT...: trains a little; what the terminal got is in ./screen, its lines also in ./lines
     command -v script >/dev/null || skip "no script(1)"
     script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip "no pseudo-terminals here"
-    "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=81 --valid_steps=13 >/dev/null
+    synth --steps_per_year=81
     printf '%s\n' "exec env $* '$VITRAIN' --yaml_config='$TOP/config/ViT.yaml' --config=demo --data_dir=data --img_size=[16,32] \
         --n_in_channels=3 --n_out_channels=3 --embed_dim=32 --depth=4 --num_heads=2 --patch_size=2 --global_batch_size=16 \
         --expdir=runs --num_epochs=2 $FLAGS" >command

@@ -1,13 +1,6 @@
 # Training as a user runs it: log lines, files of a run, repeatability, and error messages.
 
-# A small data set in ./data, and the flags of a small model on it.
-small_data() {
-    "$VITRAIN" synth data --img_size=[16,32] --channels=3 --years=1 --steps_per_year=61 --valid_steps=13 >/dev/null
-}
-SMALL="--yaml_config=$TOP/config/ViT.yaml --config=demo --data_dir=data --img_size=[16,32] --n_in_channels=3 --n_out_channels=3 --embed_dim=16 --depth=2
-       --num_heads=2 --patch_size=4 --global_batch_size=8 --expdir=runs --num_epochs=2"
-
-train() { "$VITRAIN" $SMALL "$@"; }
+SMALL="$SMALL --num_epochs=2"
 
 # a line of the log that matches, without the time stamp
 logged() {
@@ -18,13 +11,14 @@ logged() {
 refused() { # PART COMMAND...: fails with one line that holds PART, and leaves no run directory
     local part=$1; shift
     refuses "$part" -- "$@"
-    [ ! -e runs/demo/1CPU/00/metrics.csv ] || { echo "a run directory was left"; return 1; }
+    [ ! -e $RUNS/00/metrics.csv ] || { echo "a run directory was left"; return 1; }
 }
 
+synth
+
 test_log_lines_and_files() {
-    small_data
     train >printed
-    local run=runs/demo/1CPU/00
+    local run=$RUNS/00
     cmp -s <(tail -n +1 printed) $run/out.log || { echo "out.log is not what was printed"; return 1; }
     logged 'Starting Training Loop\.\.\.' printed
     logged 'Scaffolding memory high watermark: [0-9]+\.[0-9]{4} GB\.' printed
@@ -49,7 +43,6 @@ test_log_lines_and_files() {
 
 # About ten lines say what matters; then the configuration and the parameters, which are also in files.
 test_log_opens_with_what_matters() {
-    small_data
     train --limit_nsamples=16 --lr=1e-3 | sed 's/^.* - root - INFO - //' >printed
     sed '/--- Configuration ---/,$d' printed >opening
     [ "$(wc -l <opening)" -le 12 ]
@@ -60,96 +53,86 @@ test_log_opens_with_what_matters() {
         "model: 8656 parameters: embed_dim 16, depth 2, 2 heads, 32 tokens of 4×4 points" \
         "training: batches of 8, Adam, learning rate 0.001 (falls to 0 as a cosine), float32" \
         "computing on: CPU.*" "memory the run needs: .*" \
-        "run directory: runs/demo/1CPU/00 (all options in config.yaml, all tensors in parameters.csv)"; do
+        "run directory: $RUNS/00 (all options in config.yaml, all tensors in parameters.csv)"; do
         grep -qx "$line" opening || { echo "no line like '$line' in:"; cat opening; return 1; }
     done
     refuted grep limit_nsamples_val: opening
-    grep -qx 'name,global_shape,local_shape,bytes' runs/demo/1CPU/00/parameters.csv
-    grep -qx 'patch_embed.proj.weight,16x3x4x4,16x3x4x4,3072' runs/demo/1CPU/00/parameters.csv
-    [ "$(awk -F, 'NR > 1 { sum += $4 } END { print sum / 4 }' runs/demo/1CPU/00/parameters.csv)" = 8656 ]
+    grep -qx 'name,global_shape,local_shape,bytes' $RUNS/00/parameters.csv
+    grep -qx 'patch_embed.proj.weight,16x3x4x4,16x3x4x4,3072' $RUNS/00/parameters.csv
+    [ "$(awk -F, 'NR > 1 { sum += $4 } END { print sum / 4 }' $RUNS/00/parameters.csv)" = 8656 ]
 }
 
 # TensorBoard's picture is the file's, but of a wind, which the file draws from blue over white to red, and TensorBoard in turbo's colours.
 test_pictures() {
-    small_data
     hex() { od -An -v -tx1 "$@" | tr -d ' \n'; }
-    in_events() { hex runs/demo/1CPU/$1/logs/events.out.tfevents.* >events; grep -qF "$(hex runs/demo/1CPU/$1/images/epoch-0001.png | cut -c1-20000)" events; }
+    in_events() { hex $RUNS/$1/logs/events.out.tfevents.* >events; grep -qF "$(hex $RUNS/$1/images/epoch-0001.png | cut -c1-20000)" events; }
     train --num_epochs=1 >/dev/null # t2m
     in_events 00
     train --num_epochs=1 --n_out_channels=1 --run_num=wind >/dev/null # u10
     refuted in_events wind
 }
 
-figures() { cut -d, -f1-5 "$1/metrics.csv"; }
-
 # In fp16 the losses are float32's to its precision; the loss scale goes into the checkpoint and on from there; a step
 # that overflows is left out, the scale halved, and the run goes on.
 test_half_precision_scales_the_loss() {
-    small_data
     train --run_num=wide >/dev/null
     train --amp_mode=fp16 >/dev/null
-    paste -d, <(figures runs/demo/1CPU/wide) <(figures runs/demo/1CPU/00) | tail -n +2 |
+    paste -d, <(figures wide) <(figures 00) | tail -n +2 |
         awk -F, '{ d = $3 / $8 - 1; if (d * d > 1e-5) { print "step " $1 ": " $3 " and " $8; bad = 1 } } END { exit bad }'
     train --amp_mode=fp16 --run_num=halves --checkpoint_every=3 --num_epochs=1 >/dev/null
     train --amp_mode=fp16 --run_num=halves --resume --num_epochs=2 >/dev/null
-    "$VITRAIN" inspect runs/demo/1CPU/halves >/dev/null
+    "$VITRAIN" inspect $RUNS/halves >/dev/null
     train --amp_mode=fp16 --run_num=overflows --lr=1e3 --optimizer=SGD >printed 2>&1 || true
     grep -Eq 'the gradients are not finite in fp16 .*the loss scale is 32768 from here on' printed ||
         { cat printed; return 1; }
     # a NaN has no sign; and the means of --log_every leave such steps out, as the epoch's does
     train --amp_mode=fp16 --run_num=diverges --lr=1e4 --log_every=7 --num_epochs=3 >printed 2>&1 || true
-    grep -q 'not finite in fp16 (loss nan' printed && ! grep -e -nan printed runs/demo/1CPU/diverges/*.csv
+    grep -q 'not finite in fp16 (loss nan' printed && ! grep -e -nan printed $RUNS/diverges/*.csv
     paste <(sed -n 's/.* - step .*: loss \([^,]*\), grad.*/\1/p' printed) <(sed -n 's/.*Avg train loss=//p' printed) |
         tee means | awk '$1 != $2 { print "means " $0; exit 1 }'
     [ "$(wc -l <means)" -ge 1 ]
 }
 
 test_a_run_repeats_its_bits_from_its_own_config() {
-    small_data
     train --dropout=0.1 >/dev/null
-    "$VITRAIN" --yaml_config=runs/demo/1CPU/00/config.yaml --config=demo --run_num=again >/dev/null
-    cmp <(figures runs/demo/1CPU/00) <(figures runs/demo/1CPU/again)
+    "$VITRAIN" --yaml_config=$RUNS/00/config.yaml --config=demo --run_num=again >/dev/null
+    cmp <(figures 00) <(figures again)
     train --dropout=0.1 --run_num=serial --data_loader_config=pytorch --num_data_workers=0 >/dev/null
-    cmp <(figures runs/demo/1CPU/00) <(figures runs/demo/1CPU/serial)
+    cmp <(figures 00) <(figures serial)
     train --dropout=0.1 --run_num=seed --seed=1 >/dev/null
-    refuted cmp <(figures runs/demo/1CPU/00) <(figures runs/demo/1CPU/seed)
+    refuted cmp <(figures 00) <(figures seed)
 }
 
 test_an_earlier_run_is_kept() {
-    small_data
     train --num_epochs=1 >/dev/null
-    says "an earlier run with this tag is now runs/demo/1CPU/00.old-" -- train --num_epochs=1
-    [ "$(ls -d runs/demo/1CPU/00*/metrics.csv | wc -l)" -eq 2 ]
+    says "an earlier run with this tag is now $RUNS/00.old-" -- train --num_epochs=1
+    [ "$(ls -d $RUNS/00*/metrics.csv | wc -l)" -eq 2 ]
 }
 
 test_every_instruction_set_gives_the_same_loss() {
-    small_data
     for isa in plain baseline auto; do
         train --cpu_isa=$isa --run_num=$isa >/dev/null
     done
     for isa in plain baseline; do
-        paste -d, <(cut -d, -f3 runs/demo/1CPU/$isa/metrics.csv) <(cut -d, -f3 runs/demo/1CPU/auto/metrics.csv) |
+        paste -d, <(cut -d, -f3 $RUNS/$isa/metrics.csv) <(cut -d, -f3 $RUNS/auto/metrics.csv) |
             awk -F, 'NR > 1 { d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 1e-5) { print NR, $0; bad = 1 } } END { exit bad }'
     done
 }
 
 test_length_of_a_run() {
-    small_data
     SMALL=${SMALL/--num_epochs=2/}
     says "num_iters 3 is less than an epoch of 7 steps: training for 3 steps" -- train --num_iters=3
-    [ "$(wc -l <runs/demo/1CPU/00/metrics.csv)" -eq 4 ]
+    [ "$(wc -l <$RUNS/00/metrics.csv)" -eq 4 ]
     says "num_iters 20 makes 2 whole epochs, 14 steps" -- train --num_iters=20
 }
 
 test_flags_without_effect_are_reported() {
-    small_data
     says "disable_broadcast_buffers has no effect" -- train --num_epochs=1 --disable_broadcast_buffers
 }
 
 # The order that docs/data.md says is the one that was used, in both epochs, on one rank and on two.
 test_order_of_samples() {
     command -v python3 >/dev/null || skip "no python3"
-    small_data
     sed -n '/^## The order of samples/,/^## /{/^```python/,/^```$/p}' "$TOP/docs/data.md" | grep -v '^```' >order.py
     cat >>order.py <<'EOF'
 import csv, sys
@@ -165,15 +148,15 @@ assert len(rows) == len(used) and used == expected, (used, expected)
 assert all(row["place"] == "data/train/2001.h5, time %s" % row["sample"] for row in rows)
 EOF
     train --seed=98765432101 --sample_trace >/dev/null
-    python3 order.py "$TOP/docs/data.md" 98765432101 60 8 runs/demo/1CPU/00/logs/samples-0.csv
-    refuted python3 order.py "$TOP/docs/data.md" 333 60 8 runs/demo/1CPU/00/logs/samples-0.csv
+    python3 order.py "$TOP/docs/data.md" 98765432101 60 8 $RUNS/00/logs/samples-0.csv
+    refuted python3 order.py "$TOP/docs/data.md" 333 60 8 $RUNS/00/logs/samples-0.csv
     ln -s data 'da"ta'
     train --sample_trace --run_num=quoted --data_dir='da"ta' --num_epochs=1 >/dev/null
-    grep -q ',"da""ta/train/2001.h5, time 5"$' runs/demo/1CPU/quoted/logs/samples-0.csv
+    grep -q ',"da""ta/train/2001.h5, time 5"$' $RUNS/quoted/logs/samples-0.csv
     # a run that is resumed in the middle of an epoch gives the same rows
     train --seed=98765432101 --sample_trace --run_num=parts --checkpoint_every=10 >/dev/null
-    train --seed=98765432101 --sample_trace --run_num=parts --resume=runs/demo/1CPU/parts/checkpoints/step-00000010 >/dev/null
-    cmp runs/demo/1CPU/00/logs/samples-0.csv runs/demo/1CPU/parts/logs/samples-0.csv
+    train --seed=98765432101 --sample_trace --run_num=parts --resume=$RUNS/parts/checkpoints/step-00000010 >/dev/null
+    cmp $RUNS/00/logs/samples-0.csv $RUNS/parts/logs/samples-0.csv
     train --sample_trace --run_num=none --data_loader_config=synthetic --num_epochs=1 >/dev/null
     needs_mpi
     "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SMALL --sample_trace >/dev/null
@@ -182,13 +165,12 @@ EOF
 
 # An earlier run is whole, but no run to TensorBoard, which looks for "tfevents" in the names of files.
 test_an_earlier_run_is_hidden_from_tensorboard() {
-    small_data
     train --num_epochs=1 >/dev/null
-    local logs=runs/demo/1CPU/00/logs events
+    local logs=$RUNS/00/logs events
     events=$(basename $logs/events.out.tfevents.*)
     cp $logs/$events before
     train --num_epochs=1 >/dev/null
-    local old=runs/demo/1CPU/00.old-*
+    local old=$RUNS/00.old-*
     old=$(echo $old)
     cmp before "$old/logs/events.out.old.${events#events.out.tfevents.}"
     [ "$(find runs -name '*tfevents*' | wc -l)" -eq 1 ]
@@ -198,7 +180,6 @@ test_an_earlier_run_is_hidden_from_tensorboard() {
 }
 
 test_profiles_that_cannot_be_recorded() {
-    small_data
     unset NVTX_INJECTION64_PATH
     train --num_epochs=1 >printed
     [ "$(grep -c "no profile is recorded" printed)" -eq 0 ]
@@ -212,8 +193,7 @@ test_profiles_that_cannot_be_recorded() {
 }
 
 test_missing_and_broken_data() {
-    refused "train_data_path 'data/train': no such directory" train
-    small_data
+    refused "train_data_path 'nowhere/train': no such directory" train --data_dir=nowhere
     refused "patch_size 5 does not divide" train --patch_size=5
     refused "img_size" train --img_size=[16,64]
     refused "n_in_channels" train --n_in_channels=4
@@ -228,7 +208,6 @@ test_missing_and_broken_data() {
 }
 
 test_a_directory_that_cannot_be_written() {
-    small_data
     : >file
     refused "can't make the directory file" train --expdir=file/below
     [ "$(id -u)" -ne 0 ] || skip "root may write everywhere"
@@ -239,20 +218,18 @@ test_a_directory_that_cannot_be_written() {
 
 # A full disk, by a limit on the size of a file: writing fails after 1 KiB.
 test_a_full_disk() {
-    small_data
     fails 1 bash -c "ulimit -f 1; exec '$VITRAIN' $(echo $SMALL) --log_everything=1" # an unknown flag comes first
     contains "$output" "log_everything"
     fails 1 bash -c "ulimit -f 1; exec '$VITRAIN' $(echo $SMALL)"
     contains "$output" "File too large"
     fails 1 bash -c "ulimit -f 14; exec '$VITRAIN' $(echo $SMALL) --checkpoint_every=0" # enough for all but the second picture
-    contains "$output" "File too large" "can't write runs/demo/1CPU/00/logs/events.out.tfevents."
+    contains "$output" "File too large" "can't write $RUNS/00/logs/events.out.tfevents."
 }
 
 test_a_failure_is_in_the_log() {
-    small_data
     refuses "the gradients are not finite" -- "$VITRAIN" $SMALL --optimizer=SGD --lr=1e6
     local line
-    line=$(tail -n 1 runs/demo/1CPU/00/out.log)
+    line=$(tail -n 1 $RUNS/00/out.log)
     contains "$output" "vitrain: ${line#* - root - ERROR - }"
     contains "$line" "the gradients are not finite"
 }
@@ -266,13 +243,12 @@ test_ncep_from_real_data() {
 }
 
 test_log_every() {
-    small_data
     train --log_every=5 >printed
     logged 'step 10: loss [0-9]\.[0-9]{6}, gradient norm [0-9.e-]+, learning rate [0-9.e-]+, [0-9.]+ samples/sec' printed
     [ "$(grep -c ' - step ' printed)" -eq 2 ] # 14 steps
     train --run_num=plain >printed
     [ "$(grep -c ' - step ' printed)" -eq 0 ]
-    cmp <(figures runs/demo/1CPU/00) <(figures runs/demo/1CPU/plain)
+    cmp <(figures 00) <(figures plain)
 }
 
 # MB that the log says: what the run will need, and what it took.
@@ -282,7 +258,6 @@ taken() { sed -n 's/.*Memory usage after forward pass: \([0-9.]*\) GB.*/\1/p' "$
 # The memory known beforehand, with what the program takes to start (seen in a small run), is what a larger run takes.
 test_memory_is_known_beforehand() {
     ! grep -q __asan_init "$VITRAIN" || skip "AddressSanitizer takes memory of its own"
-    small_data
     train --num_epochs=1 >small
     train --num_epochs=1 --embed_dim=256 --depth=8 --patch_size=2 --run_num=large >large
     echo "$(needed small) $(taken small) $(needed large) $(taken large)"
@@ -292,7 +267,6 @@ test_memory_is_known_beforehand() {
 }
 
 test_a_run_that_cannot_fit_is_refused_at_once() {
-    small_data
     refused "of memory (parameters" timeout 5 "$VITRAIN" $SMALL --embed_dim=512 --depth=1000 --patch_size=1 --global_batch_size=48
     for setting in recompute=block patch_size=2; do contains "$output" " --$setting saves"; done
     # where the parameters are too many, the activations' settings would not help
@@ -302,20 +276,18 @@ test_a_run_that_cannot_fit_is_refused_at_once() {
 
 # Two runs with one tag at once: the second is refused, the first goes on undisturbed.
 test_a_running_run_is_left_alone() {
-    small_data
     "$VITRAIN" $SMALL --num_epochs=2000 --checkpoint_every=0 >going 2>&1 &
     local first=$!
     for i in $(seq 100); do grep -q "Starting Training Loop" going && break; sleep 0.1; done
     fails 1 train
     kill -TERM $first
     wait $first || [ $? -eq 75 ]
-    contains "$output" "a run is still going in runs/demo/1CPU/00; give this one another --run_num"
-    [ "$(ls -d runs/demo/1CPU/*)" = runs/demo/1CPU/00 ]
+    contains "$output" "a run is still going in $RUNS/00; give this one another --run_num"
+    [ "$(ls -d $RUNS/*)" = $RUNS/00 ]
 }
 
 # OpenMP then keeps the first thread on one core before main begins; the program still knows of all.
 test_bound_threads_have_all_cores() {
-    small_data
     local bind
     for bind in false true; do
         env -u OMP_NUM_THREADS -u GOMP_SPINCOUNT OMP_PLACES=threads OMP_PROC_BIND=$bind \
