@@ -53,25 +53,18 @@ done:
     return status;
 }
 
-/* Everything but the device that is named by `--name=value` is vitrain's own. */
-static vt_status configure(side *s, int count, char *const *arguments)
+/* Everything but --parameters is vitrain's own. */
+static vt_status configure(side *s, int count, char **arguments)
 {
-    vt_status status = VT_OK;
-    VT_TRY(vt_config_open_default(&s->config));
+    static const char name[] = "--parameters=";
+    int own = 0;
     for (int i = 1; i < count; i++) {
-        char name[64];
-        const char *equals = strchr(arguments[i], '=');
-        VT_CHECK(strncmp(arguments[i], "--", 2) == 0 && equals != NULL && equals - arguments[i] < 64,
-                 "'%s': expected --name=value", arguments[i]);
-        snprintf(name, sizeof name, "%.*s", (int)(equals - arguments[i] - 2), arguments[i] + 2);
-        if (strcmp(name, "parameters") == 0)
-            s->parameters = equals + 1;
+        if (strncmp(arguments[i], name, strlen(name)) == 0)
+            s->parameters = arguments[i] + strlen(name);
         else
-            VT_TRY(vt_config_set(s->config, name, equals + 1));
+            arguments[own++] = arguments[i];
     }
-    VT_TRY(vt_config_resolve(s->config));
-done:
-    return status;
+    return vt_config_open_text("bench: {}", "bench/gpu_step", own, arguments, 1, &s->config);
 }
 
 static vt_status open_trainer(side *s)
@@ -137,7 +130,7 @@ static double memory_taken(const side *s, double *steady)
     return s->free_before - least;
 }
 
-static vt_status open_side(side *s, int count, char *const *arguments)
+static vt_status open_side(side *s, int count, char **arguments)
 {
     vt_status status = VT_OK;
     VT_TRY(configure(s, count, arguments));

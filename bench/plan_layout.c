@@ -57,31 +57,13 @@ static double most(vt_world *world, double own)
 
 /* ---- opening a layout ---- */
 
-static vt_status set(vt_config *config, const char *argument)
+static vt_status open_config(char *const *settings, int64_t ranks, vt_config **config)
 {
-    vt_status status = VT_OK;
-    char name[64] = "";
-    const char *equals = strchr(argument, '=');
-    VT_CHECK(strncmp(argument, "--", 2) == 0 && equals != NULL && equals - argument < 64,
-             "expected --name=value, found %s", argument);
-    memcpy(name, argument + 2, (size_t)(equals - argument - 2));
-    VT_TRY(vt_config_set(config, name, equals + 1));
-done:
-    return status;
-}
-
-static vt_status open_config(const char *const *settings, int64_t ranks, vt_config **config)
-{
-    static const char *const usual[] = {"--img_size=[64,128]", "--patch_size=4", "--embed_dim=192",
-                                        "--depth=6",           "--num_heads=8",  "--global_batch_size=8"};
-    vt_status status = VT_OK;
-    VT_TRY(vt_config_open_default(config));
-    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) VT_TRY(set(*config, usual[i]));
-    for (; *settings != NULL; settings++) VT_TRY(set(*config, *settings));
-    (*config)->ranks = ranks;
-    VT_TRY(vt_config_resolve(*config));
-done:
-    return status;
+    static const char usual[] =
+        "usual: {img_size: [64, 128], patch_size: 4, embed_dim: 192, depth: 6, num_heads: 8, global_batch_size: 8}";
+    int count = 0;
+    while (settings[count] != NULL) count++;
+    return vt_config_open_text(usual, "bench/plan_layout", count, settings, ranks, config);
 }
 
 static void make_batch(layout *l)
@@ -101,7 +83,7 @@ static void make_batch(layout *l)
                           .tensors = {l->fields[0], l->fields[1]}};
 }
 
-static vt_status layout_open(const char *const *settings, const vt_launch *launch, layout *l)
+static vt_status layout_open(char *const *settings, const vt_launch *launch, layout *l)
 {
     vt_status status = VT_OK;
     VT_TRY(open_config(settings, launch->world_size, &l->config));
@@ -298,9 +280,9 @@ done:
 
 /* Splits the arguments at each `--`; returns how many layouts they ask for, 0 for wrong or too many arguments. */
 static int take_arguments(int argument_count, char *const *arguments, int64_t *steps,
-                          const char *settings[MOST_LAYOUTS][MOST_SETTINGS])
+                          char *settings[MOST_LAYOUTS][MOST_SETTINGS])
 {
-    const char *common[MOST_SETTINGS] = {NULL};
+    char *common[MOST_SETTINGS] = {NULL};
     int count = 0, common_count = 0, used = 0;
     for (int i = 2; i < argument_count; i++) {
         if (strncmp(arguments[i], "--steps=", 8) == 0) {
@@ -325,7 +307,7 @@ static int take_arguments(int argument_count, char *const *arguments, int64_t *s
 int main(int argument_count, char **arguments)
 {
     static layout layouts[MOST_LAYOUTS];
-    static const char *settings[MOST_LAYOUTS][MOST_SETTINGS];
+    static char *settings[MOST_LAYOUTS][MOST_SETTINGS];
     vt_status status = VT_OK;
     vt_launch launch = {.rank = 0};
     int64_t steps = 5;

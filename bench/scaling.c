@@ -25,8 +25,7 @@
 #include "training/step.h"
 
 enum { IN = 20, HEIGHT = 90, WIDTH = 180, LAYOUTS = 24, MOST_STEPS = 1024 };
-static const char *const model[] = {"img_size", "[90, 180]", "patch_size", "6", "embed_dim", "256",
-                                    "depth",    "6",         "num_heads",  "8", NULL};
+static const char model[] = "medium: {img_size: [90, 180], patch_size: 6, embed_dim: 256, depth: 6, num_heads: 8}";
 
 /* ---- a rank: one layout, some steps ---- */
 
@@ -35,24 +34,6 @@ typedef struct {
     double waited;                                                  /* fraction of the time, mean over the ranks */
     vt_volume counted[VT_TRAFFIC_COUNT], formula[VT_TRAFFIC_COUNT]; /* of a step of rank 0 */
 } report;
-
-static vt_status open_config(int count, char *const *flags, int ranks, vt_config **config)
-{
-    vt_status status = VT_OK;
-    char name[64];
-    VT_TRY(vt_config_open_default(config));
-    (*config)->ranks = ranks;
-    for (int i = 0; model[i] != NULL; i += 2) VT_TRY(vt_config_set(*config, model[i], model[i + 1]));
-    for (int i = 0; i < count; i++) {
-        const char *equals = strchr(flags[i], '=');
-        VT_CHECK(equals != NULL && equals - flags[i] < (long)sizeof name, "%s: expected name=value", flags[i]);
-        snprintf(name, sizeof name, "%.*s", (int)(equals - flags[i]), flags[i]);
-        VT_TRY(vt_config_set(*config, name, equals + 1));
-    }
-    VT_TRY(vt_config_resolve(*config));
-done:
-    return status;
-}
 
 static float *make_fields(int64_t count, double rate)
 {
@@ -101,7 +82,7 @@ done:
     return status;
 }
 
-/* scaling --rank STEPS THREADS name=value... */
+/* scaling --rank STEPS THREADS --name=value... */
 static vt_status run_rank(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
@@ -115,7 +96,7 @@ static vt_status run_rank(int argument_count, char *const *arguments)
     int steps = atoi(arguments[0]);
     VT_CHECK(steps > 0 && steps <= MOST_STEPS, "%s steps: expected 1 to %d", arguments[0], MOST_STEPS);
     VT_TRY(vt_launch_detect(&launch));
-    VT_TRY(open_config(argument_count - 2, arguments + 2, launch.world_size, &config));
+    VT_TRY(vt_config_open_text(model, "bench/scaling", argument_count - 2, arguments + 2, launch.world_size, &config));
     VT_TRY(vt_world_open(config, &launch, &world));
     VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, atoi(arguments[1]), &backend));
     const vt_trainer_options options = {.world = world, .steps = 100000};
@@ -183,7 +164,7 @@ static bool run_layout(const char *program, measured *layout, int steps, int cor
     char *line = NULL;
     size_t room = 0;
     bool found = false;
-    char *command = vt_text_format("OMP_NUM_THREADS=%d tests/mpirun -np %d %s --rank %d %d global_batch_size=%lld %s",
+    char *command = vt_text_format("OMP_NUM_THREADS=%d tests/mpirun -np %d %s --rank %d %d --global_batch_size=%lld %s",
                                    layout->threads, layout->ranks, program, steps, layout->threads,
                                    (long long)layout->batch, layout->flags);
     double begin = vt_clock_seconds(), busy = busy_seconds(), own = own_seconds(RUSAGE_CHILDREN);
@@ -252,16 +233,16 @@ static void print_volumes(const measured *layouts, int count)
 static const struct {
     const char *name, *flags; /* %d: ranks */
     int ranks;                /* 0: any number */
-} kinds[] = {{"dp", "zero_stage=0", 0},
-             {"tp", "tensor_parallel=%d", 0},
-             {"tp, sequence_parallel", "tensor_parallel=%d sequence_parallel=true", 0},
-             {"cp, allgather", "context_parallel=%d", 0},
-             {"cp, ring", "context_parallel=%d cp_comm=ring", 0},
-             {"dp, zero_stage 1", "zero_stage=1", 0},
-             {"dp, zero_stage 2", "zero_stage=2", 0},
-             {"dp, zero_stage 3", "zero_stage=3", 0},
-             {"tp 2, cp 2", "tensor_parallel=2 context_parallel=2", 4},
-             {"tp 2, dp 2", "tensor_parallel=2", 4}};
+} kinds[] = {{"dp", "--zero_stage=0", 0},
+             {"tp", "--tensor_parallel=%d", 0},
+             {"tp, sequence_parallel", "--tensor_parallel=%d --sequence_parallel=true", 0},
+             {"cp, allgather", "--context_parallel=%d", 0},
+             {"cp, ring", "--context_parallel=%d --cp_comm=ring", 0},
+             {"dp, zero_stage 1", "--zero_stage=1", 0},
+             {"dp, zero_stage 2", "--zero_stage=2", 0},
+             {"dp, zero_stage 3", "--zero_stage=3", 0},
+             {"tp 2, cp 2", "--tensor_parallel=2 --context_parallel=2", 4},
+             {"tp 2, dp 2", "--tensor_parallel=2", 4}};
 
 /* One rank first. Strong: the same batch on all cores; weak: as many samples and threads for each rank as one rank
  * has. */

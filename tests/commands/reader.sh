@@ -9,7 +9,7 @@ with_eio() { ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$(dirname "$VITRAI
 make_data
 
 test_every_reader_gives_the_same_bits() {
-    make_data --compress=2 --chunk_times=4
+    make_data --force --compress=2 --chunk_times=4
     says "reading: past HDF5, 1 thread (num_data_workers is not set: the cores to spare)" "  Waited for data " -- train --run_num=auto
     train --run_num=serial --data_loader_config=pytorch --num_data_workers=0 >log
     contains "$(cat log)" "reading: through HDF5, 0 threads: each step waits for its batch"
@@ -36,8 +36,8 @@ test_files_that_only_hdf5_reads() {
 
 test_cache_on_two_ranks() {
     needs_mpi
-    "$TOP/tests/mpirun" -np 2 train --run_num=none >log
-    says " on each rank; " -- "$TOP/tests/mpirun" -np 2 train --run_num=kept --cache=host
+    "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SMALL --run_num=none >log
+    says " on each rank; " -- "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SMALL --run_num=kept --cache=host
     cmp <(cut -d, -f1-5 runs/base/2CPU/none/metrics.csv) <(cut -d, -f1-5 runs/base/2CPU/kept/metrics.csv)
     refuses "needs --device=cuda" -- train --cache=device
 }
@@ -126,7 +126,7 @@ test_benchy() {
 
 test_benchy_over_ranks() {
     needs_mpi
-    BENCHY_OUTPUT=rates.json "$TOP/tests/mpirun" -np 2 train --enable_benchy >log
+    BENCHY_OUTPUT=rates.json "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SMALL --enable_benchy >log
     [ "$(grep -c "BENCHY::SUMMARY::" log)" = 3 ]
     contains "$(cat rates.json)" '"ranks": 2'
     [ "$(grep -c '"trials": \[[0-9.e+]*, [0-9.e+]*, [0-9.e+]*\]' rates.json)" = 3 ]
@@ -136,8 +136,7 @@ test_bench_io() {
     "$VITRAIN" bench io ${SMALL/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log
     contains "$(cat log)" "20 batches of 4 samples" "of the plain preads' samples/s"
     refuted grep inflating log
-    rm -r data
-    make_data --compress=2 --chunk_times=1
+    make_data --force --compress=2 --chunk_times=1
     "$VITRAIN" bench io ${SMALL/--num_epochs=2/} --num_iters=20 --num_data_workers=2 >log
     grep -Eqx "ratio +[0-9]+\.[0-9]+ of the samples/s of inflating alone, by as many threads" log
     grep -Eqx "ratio +[0-9]+\.[0-9]+ of the samples/s of inflating alone into as much memory as the reader fills, by as many threads" log
@@ -160,7 +159,7 @@ test_faults_on_two_ranks() {
         ASAN_OPTIONS=detect_leaks=0 fails any $two $layout --run_num=ends
         contains "$output" "its fletcher32 checksum is wrong" "with a checkpoint; with the data mended"
         [ "$(printf '%s\n' "$output" | grep -c '^vitrain: ')" -eq 1 ]
-        rm -r data; make_data
+        make_data --force
         h5repack -l fields:CHUNK=1x3x4x16 -f fields:FLET data/train/2001.h5 new.h5
         mv new.h5 data/train/2001.h5
     done
