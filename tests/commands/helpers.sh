@@ -13,6 +13,18 @@ test_refuted() {
     fails 1 refuted contains "some text" "text"
 }
 
+test_refuses_and_says() {
+    refuses "nowhere" "No such" -- cat nowhere
+    fails 1 refuses "nowhere" "is a directory" -- cat nowhere
+    fails 1 refuses "text" -- echo text
+    says "one" "two" -- echo one two
+    fails 1 says "one" "three" -- echo one two
+    fails 1 says "text" -- sh -c 'echo text; exit 3'
+    refuses_once "one" -- sh -c 'echo vitrain: one; exit 1'
+    fails 1 refuses_once "one" -- sh -c 'echo vitrain: one; echo vitrain: one; exit 1'
+    fails 1 refuses_once "one" -- sh -c 'echo one; exit 1'
+}
+
 # Lines that `set -e` passes over: `! command`, and all but the last part of `one && another`.
 test_no_line_without_effect() {
     grep -nE '^ *(! |\[ .* \] && )' "$TOP"/tests/commands/* | grep -vE ' \|\|( |$)' >lines || true

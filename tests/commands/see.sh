@@ -2,18 +2,18 @@
 
 SMALL="$SMALL --num_epochs=2"
 
-# Data, and a small model trained on them: $RUNS/00.
-small_run() {
-    [ -d data ] || synth --valid_steps=33 --test_steps=29
-    train "$@" >trained
-    run=$RUNS/00 best=$RUNS/00/checkpoints/best
+small_run() { train "$@" >trained; }
+data_and_run() {
+    synth --valid_steps=33 --test_steps=29
+    small_run
 }
+made_once data_and_run
+run=$RUNS/00 best=$RUNS/00/checkpoints/best
 
 # near A B: within 1 in 10^4
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d <= 1e-4 * (b < 0 ? -b : b)) }' || { echo "$1 is not near $2"; return 1; }; }
 
 test_inspect() {
-    small_run
     says "embed_dim 16" "steps: 14 done (epoch 2)" "epochs: 2 done" "state: ended" -- "$VITRAIN" inspect $run --verify
     contains "$output" "checkpoints: 2: step-00000007, step-00000014" "no faults"
     says "step 14, 2 epochs done" "channels: u10 v10 t2m" "parameters: 8656 in 38 tensors" -- "$VITRAIN" inspect $best
@@ -23,7 +23,6 @@ test_inspect() {
 }
 
 test_inspect_names_what_is_damaged() {
-    small_run
     local step=$run/checkpoints/step-00000014
     mv $step/shard-00000-of-00001.h5 away
     refuses "FAULT: $step/shard-00000-of-00001.h5: No such file" "1 fault found" -- "$VITRAIN" inspect $run
@@ -47,7 +46,6 @@ column() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == n
 
 # At the first lead time, the RMSE in standard deviations equals the validation's.
 test_evaluate() {
-    small_run
     says "32 initial times, 1 step of 6 h" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=one
     logged=$(grep "Valid RMSE" trained | tail -n 1 | sed 's/.* t2m=//')
     awk -v a="$(column one/scores.csv rmse t2m 6)" -v s="$(column one/scores.csv channel_std t2m 6)" -v l="$logged" \
@@ -73,7 +71,6 @@ test_evaluate() {
 # The loss that evaluate prints is the validation's, whatever the initial times, the batches and the ranks; for the
 # test set it is what the run printed at its end.
 test_evaluate_prints_the_loss() {
-    small_run
     logged=$(grep "Avg val loss" trained | tail -n 1 | sed 's/.*=//')
     tested=$(sed -n 's/.* - INFO - Final test loss: //p' trained)
     for flags in --rollout=1 --rollout=30 "--rollout=20 --local_batch_size=3" "--steps=4 --cpu_isa=plain"; do
@@ -94,7 +91,6 @@ test_evaluate_prints_the_loss() {
 
 # A checkpoint can be named in the same ways everywhere: by itself or by its run, as a word or with --checkpoint.
 test_naming_a_checkpoint() {
-    small_run
     local last=$run/checkpoints/step-00000014
     for name in $last $best $run $run/ $run/checkpoints; do
         for way in $name --checkpoint=$name "--checkpoint $name"; do
@@ -136,7 +132,6 @@ test_naming_a_checkpoint() {
 
 # The courses' last line, after the last epoch of a run with a test set.
 test_final_test_loss() {
-    small_run
     contains "$(cat trained)" "INFO - test set data/test: going once through its 28 samples"
     grep -Eq ' - root - INFO - Final test loss: [0-9.]+$' $run/out.log
     contains "$(tail -n 1 $run/out.log)" "; run directory $run"
@@ -189,7 +184,6 @@ test_final_test_loss() {
 
 # The maps of an evaluation are those of its scores.
 test_evaluate_again() {
-    small_run
     "$VITRAIN" evaluate --checkpoint=$best --rollout=4 --output=scores >/dev/null
     [ "$(cd scores && ls map-*)" = "$(printf 'map-t2m-%sh.png\n' 006 024)" ]
     touch scores/map-of-mine.png
@@ -203,7 +197,6 @@ test_evaluate_again() {
 
 # Too little memory: of a trained model only the samples at once can be reduced.
 test_forecasts_that_do_not_fit() {
-    small_run --num_epochs=1
     refuses "are free. --local_batch_size=1000000 saves " -- "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=scores --local_batch_size=2000000
     refuted grep -E -- '--(patch_size|global_batch_size|grad_accumulation|recompute)' <<<"$output"
     refuses "are free. --local_batch_size=1000000 saves " -- "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --output=f.nc --local_batch_size=2000000
@@ -212,7 +205,6 @@ test_forecasts_that_do_not_fit() {
 # A checkpoint of any layout of ranks can be used for forecasts on one rank, or on several that divide the initial times.
 test_evaluate_what_any_layout_trained() {
     "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
-    small_run --num_epochs=1
     "$VITRAIN" evaluate --checkpoint=$best --rollout=3 --output=one >/dev/null
     "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$best --rollout=3 --output=shared >/dev/null
     cmp one/scores.csv shared/scores.csv
@@ -220,7 +212,7 @@ test_evaluate_what_any_layout_trained() {
     "$TOP/tests/mpirun" -np 3 "$VITRAIN" evaluate --checkpoint=$best --rollout=20 --output=shared >/dev/null
     cmp long/scores.csv shared/scores.csv # 13 initial times: 5, 5 and 3
     for flags in --tensor_parallel=2 --context_parallel=2 --zero_stage=3; do
-        ranks 2 runs$flags --num_epochs=1 $flags
+        ranks 2 runs$flags $flags
         "$VITRAIN" evaluate --checkpoint="$(ls -d runs$flags/demo/*/00)/checkpoints/best" --rollout=3 --output=scores$flags >/dev/null
         for lead in 6 18; do near "$(column scores$flags/scores.csv rmse t2m $lead)" "$(column one/scores.csv rmse t2m $lead)"; done
         "$VITRAIN" predict --checkpoint="$(ls -d runs$flags/demo/*/00)/checkpoints/best" --time=2002-01-05T06:00 --steps=2 --output=f$flags.nc >said
@@ -234,6 +226,7 @@ test_evaluate_what_any_layout_trained() {
 # them for dead.
 test_evaluate_on_ranks_that_meet() {
     needs_mpi
+    rm -r data runs
     synth() { "$VITRAIN" synth "$@" --img_size=[12,20] --channels=3 >/dev/null; }
     synth data --steps_per_year=2509 --valid_steps=2509
     "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[12,20] --n_in_channels=3 --n_out_channels=3 \
@@ -251,7 +244,6 @@ test_evaluate_on_ranks_that_meet() {
 # A mistake that all ranks see alike is reported once, whichever command it is.
 test_ranks_tell_once() {
     needs_mpi
-    small_run --num_epochs=1
     two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" "$@"; }
     two_refuse() { fails any two "${@:2}" && says_once "$1"; }
     two_refuse "predict runs on one rank, but there are 2 ranks" predict --checkpoint=$best --time=2002-01-05T06:00 --output=two.nc
@@ -273,7 +265,6 @@ test_ranks_tell_once() {
 
 # A channel's name that would be a directory's and a file's.
 test_evaluate_a_channel_with_a_slash() {
-    synth --valid_steps=33
     LC_ALL=C sed -i 's|t2m|a/b|' data/*/*.h5
     small_run --num_epochs=1
     says "maps of a/b" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=1 --output=scores
@@ -281,7 +272,6 @@ test_evaluate_a_channel_with_a_slash() {
 }
 
 test_evaluate_refuses() {
-    small_run
     refuses "no CHECKPOINT given" -- "$VITRAIN" evaluate
     refuses "expected the directory of a checkpoint" -- "$VITRAIN" evaluate --checkpoint=nowhere
     refuses "use a smaller --rollout" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=40
@@ -304,7 +294,6 @@ test_evaluate_fewer_channels_and_history() {
 
 test_predict() {
     command -v h5dump >/dev/null || skip "no h5dump"
-    small_run
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06:00 --steps=3 --output=f.nc >said
     contains "$(cat said)" "f.nc: 3 forecasts of $best, 2002-01-02 12:00 to 2002-01-03 00:00 UTC, 3 channels"
     mkdir netcdf
@@ -344,7 +333,6 @@ test_predict() {
 
 # The log says that the count of `variables` replaced the configuration's channels.
 test_train_on_variables() {
-    small_run --num_epochs=1
     mkdir -p netcdf/train netcdf/valid
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --steps=12 --output=netcdf/train/a_2012-01.nc >/dev/null
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-05T06 --steps=4 --output=netcdf/valid/a_2013-01.nc >/dev/null
@@ -357,7 +345,6 @@ test_train_on_variables() {
 
 # netCDF-4 without preparation: the files contain their times, whatever their names say.
 test_predict_from_netcdf() {
-    small_run --num_epochs=1
     local variables=--variables=[u10,v10,t2m]
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --steps=8 --output=f.nc >/dev/null
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-05T06 --steps=8 --output=g.nc >/dev/null
@@ -391,7 +378,6 @@ test_predict_from_netcdf() {
 # Without a time coordinate: by the names of the files, as in the layout with `fields`.
 test_predict_by_file_names() {
     command -v h5copy >/dev/null || skip "no h5copy"
-    small_run --num_epochs=1
     local variables=--variables=[u10,v10,t2m]
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-02T06 --steps=8 --output=f.nc >/dev/null
     mkdir months
@@ -411,7 +397,6 @@ test_predict_by_file_names() {
 
 test_predict_ncdump() {
     command -v ncdump >/dev/null || skip "no ncdump"
-    small_run --num_epochs=1
     "$VITRAIN" predict --checkpoint=$best --time=2003-01-02 --steps=2 --output=f.nc --split=test >/dev/null
     [ "$(ncdump -k f.nc)" = netCDF-4 ]
     ncdump -t -v time f.nc >dump
@@ -429,7 +414,6 @@ test_predict_ncdump() {
 }
 
 test_report() {
-    small_run
     refuted grep -E '<script|https?:|<link|@import' $run/report.html
     for part in "validation loss" "persistence" "Learning rate" "data:image/png;base64," "prefers-color-scheme" "embed_dim" "forward" "activations"; do
         contains "$(cat $run/report.html)" "$part"
@@ -449,7 +433,6 @@ test_report_in_a_browser() {
     local browser=
     for name in chromium chromium-browser google-chrome; do [ -n "$browser" ] || browser=$(command -v $name) || true; done
     [ -n "$browser" ] || skip "no chromium"
-    small_run --num_epochs=1
     shot() { # FILE WIDTH,HEIGHT FLAG...
         local file=$1 size=$2; shift 2
         timeout 60 "$browser" --headless --no-sandbox --disable-gpu --hide-scrollbars \
@@ -471,7 +454,6 @@ test_report_in_a_browser() {
 }
 
 test_watch() {
-    small_run
     says "epoch 2/2" "7/7, loss 0." ", valid 0." -- "$VITRAIN" watch $run --once
     says "ended: INFO - validation loss" -- timeout 20 "$VITRAIN" watch $run
     small_run --resume # once more: nothing is left to do
@@ -489,7 +471,6 @@ test_watch() {
 }
 
 test_watch_follows_a_run() {
-    small_run --num_epochs=1
     "$VITRAIN" --yaml_config=$run/config.yaml --config=demo --run_num=going --num_epochs=2000 --checkpoint_every=0 >going 2>&1 &
     local first=$!
     for i in $(seq 100); do [ ! -s $RUNS/going/epochs.csv ] || break; sleep 0.1; done
@@ -504,7 +485,6 @@ test_watch_follows_a_run() {
 }
 
 test_watch_tells_of_a_killed_run() {
-    small_run --num_epochs=1
     "$VITRAIN" --yaml_config=$run/config.yaml --config=demo --run_num=killed --num_epochs=2000 --checkpoint_every=0 >killed 2>&1 &
     local first=$!
     for i in $(seq 100); do [ ! -s $RUNS/killed/epochs.csv ] || break; sleep 0.1; done
