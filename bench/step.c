@@ -1,8 +1,8 @@
 /* Times one training step (forward, loss, backward, Adam) of vitrain at three sizes, beside the same model in PyTorch
  * where a Python with torch is found: both sides in turn in one run, on all cores, medians.
  *
- *     build/bench/step [--python=PYTHON] [--size=small|medium|full] [--amp_mode=none|bf16] [--enable_jit]
- *                      [--recompute=block] [--cpu_isa=ISA] [--rounds=N]
+ *     build/bench/step [--python=PYTHON] [--size=small|medium|full] [--amp_mode=none|bf16] [--rounds=N]
+ *                      [--name=value of vitrain: --enable_jit, --recompute=block, --cpu_isa=plain ...]
  *
  * Then a table of where the time of our step goes, by operation, and how far each one is from the machine's limits.
  *
@@ -23,31 +23,17 @@
 #include "training/plan.h"
 
 typedef struct {
-    const char *name;
-    const char *settings[16]; /* of vitrain, pairs */
-    const char *arguments;    /* of the other side */
+    const char *name, *settings;
     int rounds, steps; /* turns of each side, and the steps of a turn: as in training, one step follows another */
 } bench_size;
 
 static const bench_size sizes[] = {
-    {"small",
-     {"img_size", "[32, 64]", "patch_size", "4", "embed_dim", "128", "depth", "4", "num_heads", "4",
-      "global_batch_size", "8"},
-     "--height 32 --width 64 --channels 20 --patch 4 --embed 128 --depth 4 --heads 4 --batch 8",
-     15,
-     8},
-    {"medium",
-     {"img_size", "[90, 180]", "patch_size", "6", "embed_dim", "256", "depth", "6", "num_heads", "8",
-      "global_batch_size", "4"},
-     "--height 90 --width 180 --channels 20 --patch 6 --embed 256 --depth 6 --heads 8 --batch 4",
-     9,
-     3},
-    {"full",
-     {"img_size", "[360, 720]", "patch_size", "8", "embed_dim", "384", "depth", "12", "num_heads", "8",
-      "global_batch_size", "1"},
-     "--height 360 --width 720 --channels 20 --patch 8 --embed 384 --depth 12 --heads 8 --batch 1",
-     5,
-     1},
+    {"small", "a: {img_size: [32, 64], patch_size: 4, embed_dim: 128, depth: 4, num_heads: 4, global_batch_size: 8}",
+     15, 8},
+    {"medium", "a: {img_size: [90, 180], patch_size: 6, embed_dim: 256, depth: 6, num_heads: 8, global_batch_size: 4}",
+     9, 3},
+    {"full", "a: {img_size: [360, 720], patch_size: 8, embed_dim: 384, depth: 12, num_heads: 8, global_batch_size: 1}",
+     5, 1},
 };
 
 /* The PyTorch process: `to` takes commands, `from` gives seconds. */
@@ -56,7 +42,7 @@ typedef struct {
     pid_t process;
 } rival;
 
-static bool rival_open(rival *r, const char *python, const bench_size *size, bool half)
+static bool rival_open(rival *r, const char *python, const vt_config *config)
 {
     int in[2], out[2];
     char command[1024], line[256] = "";
@@ -64,8 +50,13 @@ static bool rival_open(rival *r, const char *python, const bench_size *size, boo
         command, sizeof command,
         "unset GOMP_SPINCOUNT; export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456 "
         "GLIBC_TUNABLES=glibc.malloc.hugetlb=1; "
-        "exec %s bench/pytorch_step.py %s --dtype %s",
-        python, size->arguments, half ? "bf16" : "float32");
+        "exec %s bench/pytorch_step.py --height %lld --width %lld --channels %lld --patch %lld --embed %lld --depth "
+        "%lld "
+        "--heads %lld --batch %lld --dtype %s",
+        python, (long long)config->img_size[0], (long long)config->img_size[1], (long long)config->n_in_channels,
+        (long long)config->patch_size, (long long)config->embed_dim, (long long)config->depth,
+        (long long)config->num_heads, (long long)config->global_batch_size,
+        config->amp_mode == VT_AMP_NONE ? "float32" : "bf16");
     if (pipe(in) != 0 || pipe(out) != 0) return false;
     r->process = fork();
     if (r->process == 0) {
@@ -122,22 +113,15 @@ typedef struct {
     double gigaflops; /* of a step */
 } own;
 
-static const char *fused = "false"; /* enable_jit of our side */
-static const char *recompute = "none";
-static const char *isa = "auto"; /* cpu_isa of our side; the other side chooses for itself */
+static char *flags[16]; /* of our side: those given, and last --amp_mode */
+static int flag_count;
 
 static vt_status own_open(own *o, const bench_size *size, bool half)
 {
     vt_status status = VT_OK;
     vt_plan plan;
-    VT_TRY(vt_config_open_default(&o->config));
-    for (int i = 0; size->settings[i] != NULL; i += 2)
-        VT_TRY(vt_config_set(o->config, size->settings[i], size->settings[i + 1]));
-    VT_TRY(vt_config_set(o->config, "enable_jit", fused));
-    VT_TRY(vt_config_set(o->config, "recompute", recompute));
-    VT_TRY(vt_config_set(o->config, "amp_mode", half ? "bf16" : "none"));
-    VT_TRY(vt_config_set(o->config, "cpu_isa", isa));
-    VT_TRY(vt_config_resolve(o->config));
+    flags[flag_count] = half ? "--amp_mode=bf16" : "--amp_mode=none";
+    VT_TRY(vt_config_open_text(size->settings, "bench/step", flag_count + 1, flags, 1, &o->config));
     VT_TRY(vt_backend_open_cpu((vt_cpu_isa)o->config->cpu_isa, 0, &o->backend));
     VT_TRY(vt_practice_open(o->config, o->config->global_batch_size, o->backend, &o->practice));
     VT_TRY(vt_plan_make(o->config, &(vt_plan_options){0}, &plan));
@@ -199,7 +183,7 @@ static vt_status run(const bench_size *size, bool half, const char *python, int 
     VT_TRY(own_open(&o, size, half));
     if (strcmp(size->name, "small") == 0 && !half) printf("vitrain on: %s\n", o.backend->name);
     for (int i = 0; i < 2; i++) VT_TRY(own_step(&o, &warm));
-    if (with_rival) VT_CHECK(rival_open(&r, python, size, half), "%s bench/pytorch_step.py did not start", python);
+    if (with_rival) VT_CHECK(rival_open(&r, python, o.config), "%s bench/pytorch_step.py did not start", python);
     for (int i = 0; i < rounds; i++) {
         VT_TRY(own_turn(&o, size->steps, &ours[i]));
         if (with_rival) theirs[i] = rival_turn(&r, size->steps);
@@ -219,24 +203,16 @@ int main(int argument_count, char **arguments)
     int rounds = 0, failures = 0;
     vt_threads_wait_shortly(arguments);
     for (int i = 1; i < argument_count; i++) {
-        if (strncmp(arguments[i], "--python=", 9) == 0 && arguments[i][9] != '\0')
-            python = arguments[i] + 9;
+        if (strncmp(arguments[i], "--python=", 9) == 0)
+            python = arguments[i][9] != '\0' ? arguments[i] + 9 : NULL;
         else if (strncmp(arguments[i], "--size=", 7) == 0)
             only = arguments[i] + 7;
         else if (strncmp(arguments[i], "--amp_mode=", 11) == 0)
             mode = arguments[i] + 11;
-        else if (strcmp(arguments[i], "--enable_jit") == 0)
-            fused = "true";
-        else if (strncmp(arguments[i], "--recompute=", 12) == 0)
-            recompute = arguments[i] + 12;
-        else if (strncmp(arguments[i], "--cpu_isa=", 10) == 0)
-            isa = arguments[i] + 10;
         else if (strncmp(arguments[i], "--rounds=", 9) == 0)
             rounds = atoi(arguments[i] + 9);
-        else {
-            fprintf(stderr, "bench/step: %s is no option of it: see the head of bench/step.c\n", arguments[i]);
-            return 2;
-        }
+        else if (flag_count < (int)(sizeof flags / sizeof flags[0]) - 1)
+            flags[flag_count++] = arguments[i];
     }
     if (rounds < 0 || rounds > 256) rounds = 256;
     for (size_t i = 0; i < 2 * (sizeof sizes / sizeof sizes[0]); i++) {

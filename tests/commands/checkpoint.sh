@@ -1,4 +1,4 @@
-# Checkpoints as a user meets them: resuming to the same bits after any end, which ones are kept, signals, full disks.
+# Checkpoints as a user meets them: resuming to the same bits after any end, which ones are kept, signals.
 
 SMALL="$SMALL --dropout=0.1"
 ENDLESS=--num_epochs=100000
@@ -308,17 +308,6 @@ test_a_damaged_checkpoint() {
     cmp <(cut -d, -f1-5 whole) <(figures 00)
     for step in 14 21; do rm $RUNS/00/checkpoints/step-000000$step/shard-00000-of-00001.h5; done
     refuses "step-00000014/shard-00000-of-00001.h5: No such file or directory; the checkpoint is not whole" -- train --num_epochs=3 --resume
-}
-
-# A full disk, simulated by a limit on the size of files, which the checkpoint is the first to exceed.
-test_a_full_disk_at_a_checkpoint() {
-    train --num_epochs=1 >/dev/null
-    trap '' XFSZ
-    local before; before=$(kept 00)
-    fails 1 bash -c "ulimit -f 40; exec '$VITRAIN' $(echo $SMALL) --num_epochs=2 --resume"
-    contains "$output" "checkpoint of step 14: can't write $RUNS/00/checkpoints/step-00000014.tmp/shard-00000-of-00001.h5" "File too large"
-    [ "$(kept 00)" = "$before" ]
-    says "resuming from $RUNS/00/checkpoints/step-00000007: step 7, epoch 2" -- train --num_epochs=2 --resume
 }
 
 # A checkpoint's parameters as .safetensors, and a run that begins with them: equal to one that begins with the checkpoint.
