@@ -2,7 +2,6 @@
  * block handles 64 keys and loops over the queries). The scores are computed twice, but no atomics are needed, so the
  * result has the same bits every time. */
 #include "attention_parts.h"
-#include "attention_wide.h"
 
 /* Rows are keys key and key + 8; columns are queries query + 8 * n and query + 8 * n + 1. */
 template <int TILES>
@@ -171,10 +170,7 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     a.delta = (float *)vt_common(backend)->workspace(backend, (size_t)rows * sizeof(float));
     if (a.delta == NULL) return;
     VT_LAUNCH(delta_kernel, vt_blocks(rows), VT_BLOCK_THREADS, 0, backend, a);
-    if (shape->head_dim > 128)
-        VT_CUDA_NAME(wide_attention_backward)(backend, shape, q, k, v, log_sum, a.delta, dout, dq, dk, dv);
-    else
-        BY_SIZE(launch_backward, backend, a);
+    BY_SIZE(launch_backward, backend, a);
 }
 
 void VT_CUDA_NAME(attention_backward_fill)(vt_backend *backend)

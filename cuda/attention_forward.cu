@@ -1,8 +1,6 @@
 /* Attention that never stores a matrix of queries × keys: Dao 2023, "FlashAttention-2". A block of four warps handles
- * 64 queries and loops over the keys. Head sizes up to 128, in steps of 8 that need no padding; wider heads:
- * attention_wide.h. */
+ * 64 queries and loops over the keys. Head sizes up to 128, in steps of 8 that need no padding. */
 #include "attention_parts.h"
-#include "attention_wide.h"
 
 __device__ static inline float quad_max(float value)
 {
@@ -109,10 +107,7 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
 {
     attention_arguments a = arguments_of(backend, shape, q, k, v, out);
     a.log_sum = log_sum;
-    if (shape->head_dim > 128)
-        VT_CUDA_NAME(wide_attention_forward)(backend, shape, q, k, v, out, log_sum);
-    else
-        BY_SIZE(launch_forward, backend, a);
+    BY_SIZE(launch_forward, backend, a);
 }
 
 /* A thread merges eight columns of one head and query. A second launch writes the row's log_sum, after every thread has

@@ -381,7 +381,6 @@ static vt_status open_device(vt_backend *backend, int local_rank)
     error = cudaGetDeviceProperties(&properties, state->device);
     VT_CHECK(error == cudaSuccess, "can't read the properties of GPU %d: %s", state->device, cudaGetErrorString(error));
     snprintf(state->device_name, sizeof state->device_name, "%s", properties.name);
-    state->capability = 10 * properties.major + properties.minor;
     state->common.multiprocessors = properties.multiProcessorCount;
     VT_CHECK(properties.major >= 8,
              "GPU %d (%s) has compute capability %d.%d; 8.0 (Ampere) is the least that has bfloat16. --device=cpu runs "

@@ -94,7 +94,7 @@ VT_KERNEL void gelu_backward_kernel(backward_arguments a)
 
 /* The same, with the column sums of what was stored into dx: a bias's gradient. Registers for six blocks on a
  * multiprocessor: the reference model's 768 blocks then all run at once on 132 of them. */
-VT_KERNEL void __launch_bounds__(32 * VT_SUM_LANES, VT_BLOCKS_AT_LEAST(6, 3))
+VT_KERNEL void __launch_bounds__(32 * VT_SUM_LANES, 6)
     gelu_backward_bias_kernel(backward_arguments a, int64_t rows_a_block, float *partial)
 {
     __shared__ float shared[VT_SUM_LANES][32 * VT_GROUP];

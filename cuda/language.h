@@ -15,13 +15,6 @@
 #include "backend/backend.h"
 
 #define VT_KERNEL static __global__
-/* The minimum number of blocks on a multiprocessor, for __launch_bounds__. From compute capability 10 on, ptxas takes
- * more registers for the same kernel, and fewer blocks are better than spilled registers. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-#define VT_BLOCKS_AT_LEAST(before, since) (since)
-#else
-#define VT_BLOCKS_AT_LEAST(before, since) (before)
-#endif
 #define VT_DYNAMIC_SHARED(type, name)                                                                                  \
     extern __shared__ __align__(128) unsigned char vt_dynamic_shared[];                                                \
     type *name = (type *)vt_dynamic_shared

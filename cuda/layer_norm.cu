@@ -95,7 +95,7 @@ __host__ __device__ constexpr int forward_blocks(int groups)
 }
 
 template <int GROUPS, form FORM>
-VT_KERNEL void __launch_bounds__(32 * WARPS, FORM == ANY ? 0 : VT_BLOCKS_AT_LEAST(forward_blocks(GROUPS), 0))
+VT_KERNEL void __launch_bounds__(32 * WARPS, FORM == ANY ? 0 : forward_blocks(GROUPS))
     forward_kernel(const forward_arguments given)
 {
     forward_arguments a = given;
@@ -262,8 +262,7 @@ __host__ __device__ constexpr int backward_blocks(int groups)
 /* The warps of a block take its rows in turn; each keeps its own sums of dweight and dbias, which are then added in
  * order. */
 template <int GROUPS, form FORM>
-VT_KERNEL void __launch_bounds__(32 * backward_warps(GROUPS),
-                                 FORM == ANY ? 0 : VT_BLOCKS_AT_LEAST(backward_blocks(GROUPS), 0))
+VT_KERNEL void __launch_bounds__(32 * backward_warps(GROUPS), FORM == ANY ? 0 : backward_blocks(GROUPS))
     backward_kernel(const backward_arguments given)
 {
     VT_DYNAMIC_SHARED(float, shared); /* [2, GROUPS, VT_GROUP, 32]: neighbouring lanes in neighbouring banks */

@@ -10,6 +10,13 @@
 
 enum { MOST_CHOICES = 8, WORKSPACE_BYTES = 32 << 20, ALGORITHM_NUMBERS = sizeof(cublasLtMatmulAlgo_t) / 8 };
 
+typedef struct {
+    vt_backend *backend;
+    vt_product_plan *plan;
+    const void *a, *b;
+    void *d;
+} product_run;
+
 static void keep_choice(const vt_backend *backend, const vt_product_plan *plan)
 {
     vt_cuda_state *state = backend->state;
@@ -19,8 +26,6 @@ static void keep_choice(const vt_backend *backend, const vt_product_plan *plan)
     memcpy(algorithm, &plan->algorithm, sizeof algorithm);
     vt_choices_add(state->choices, "product", key, VT_PRODUCT_KEY_NUMBERS, algorithm, ALGORITHM_NUMBERS);
 }
-
-/* ---- plans ---- */
 
 static cudaDataType_t library_type(int64_t type)
 {
@@ -93,9 +98,10 @@ static int find_algorithms(struct vt_products *products, const vt_product_plan *
     return useful;
 }
 
-bool vt_product_run_once(void *context)
+/* Runs a product_run, in the form that vt_cuda_trial wants. */
+static bool run_once(void *context)
 {
-    const vt_product_run *run = context;
+    const product_run *run = context;
     struct vt_products *products = vt_products_of(run->backend);
     const vt_product_plan *plan = run->plan;
     const float alpha = 1, beta = plan->key.adds ? 1 : 0;
@@ -107,12 +113,12 @@ bool vt_product_run_once(void *context)
 }
 
 /* Returns the first proposal that runs, or the fastest; INFINITY: none runs. */
-static double try_proposals(vt_product_run *run, int count, const cublasLtMatmulHeuristicResult_t *found,
+static double try_proposals(product_run *run, int count, const cublasLtMatmulHeuristicResult_t *found,
                             cublasLtMatmulAlgo_t *best)
 {
     const bool fixed = ((vt_cuda_state *)run->backend->state)->fixed_choices;
     vt_product_plan plans[MOST_CHOICES];
-    vt_product_run runs[MOST_CHOICES];
+    product_run runs[MOST_CHOICES];
     vt_cuda_trial trials[MOST_CHOICES];
     double shortest = INFINITY;
     for (int i = 0; i < count; i++) {
@@ -120,11 +126,11 @@ static double try_proposals(vt_product_run *run, int count, const cublasLtMatmul
         plans[i].algorithm = found[i].algo;
         runs[i] = *run;
         runs[i].plan = &plans[i];
-        trials[i] = (vt_cuda_trial){vt_product_run_once, &runs[i], INFINITY};
+        trials[i] = (vt_cuda_trial){run_once, &runs[i], INFINITY};
     }
     if (!fixed) vt_cuda_time_all(run->backend, count, trials);
     for (int i = 0; i < count && !(fixed && shortest < INFINITY); i++) {
-        if (fixed && vt_product_run_once(&runs[i])) trials[i].milliseconds = 0;
+        if (fixed && run_once(&runs[i])) trials[i].milliseconds = 0;
         if (trials[i].milliseconds < shortest) {
             shortest = trials[i].milliseconds;
             *best = found[i].algo;
@@ -134,7 +140,7 @@ static double try_proposals(vt_product_run *run, int count, const cublasLtMatmul
 }
 
 /* Tries the library's proposals on a scratch result: the real one may be added to only once. */
-static void choose(vt_product_run *run)
+static void choose(product_run *run)
 {
     struct vt_products *products = vt_products_of(run->backend);
     vt_product_plan *plan = run->plan;
@@ -142,7 +148,7 @@ static void choose(vt_product_run *run)
     int count = find_algorithms(products, plan, found);
     bool fixed = ((vt_cuda_state *)run->backend->state)->fixed_choices;
     size_t bytes = (size_t)(plan->key.leading_d * plan->key.n) * vt_type_size((vt_type)plan->key.type_d);
-    vt_product_run trial = *run;
+    product_run trial = *run;
     trial.d = NULL;
     if (count > 1 && cudaMalloc(&trial.d, bytes + 256) != cudaSuccess) {
         cudaGetLastError();
@@ -180,15 +186,27 @@ static bool take_kept_choice(const vt_backend *backend, vt_product_plan *plan)
     return true;
 }
 
-vt_product_plan *vt_product_find_plan(struct vt_products *products, const vt_product_key *key)
+/* Sets where the epilogue reads its bias. */
+static bool set_bias(const vt_cublaslt *library, const vt_product_plan *plan, const void *bias)
+{
+    return plan->key.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
+           library->cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                                   sizeof bias) == CUBLAS_STATUS_SUCCESS;
+}
+
+/* NULL: no plan for that key yet. */
+static vt_product_plan *find_plan(struct vt_products *products, const vt_product_key *key)
 {
     for (size_t i = 0; i < products->plan_count; i++)
         if (memcmp(&products->plans[i].key, key, sizeof *key) == 0) return &products->plans[i];
     return NULL;
 }
 
-vt_product_plan *vt_product_add_plan(struct vt_products *products, const vt_product_key *key)
+/* A new plan, with its algorithm chosen; it is marked unusable if the library has none. */
+static vt_product_plan *add_plan(vt_backend *backend, const vt_product_key *key, const void *a, const void *b, void *d,
+                                 const void *bias)
 {
+    struct vt_products *products = vt_products_of(backend);
     if (products->plan_count == products->plan_capacity) {
         products->plan_capacity = 2 * products->plan_capacity + 32;
         products->plans =
@@ -197,36 +215,11 @@ vt_product_plan *vt_product_add_plan(struct vt_products *products, const vt_prod
     vt_product_plan *plan = &products->plans[products->plan_count++];
     memset(plan, 0, sizeof *plan);
     plan->key = *key;
+    product_run run = {backend, plan, a, b, d};
+    if (make_descriptors(products->library, plan) && set_bias(products->library, plan, bias) &&
+        !take_kept_choice(backend, plan))
+        choose(&run);
     return plan;
-}
-
-void vt_product_complete_key(const vt_backend *backend, vt_product_key *key, const void *a, const void *b,
-                             const void *d, const void *bias)
-{
-    const vt_cuda_state *state = backend->state;
-    key->exact = state->common.exact_float32 && key->type_a == VT_FLOAT32;
-    key->aligned_a = vt_alignment_of(a);
-    key->aligned_b = vt_alignment_of(b);
-    key->aligned_d = vt_alignment_of(d);
-    key->aligned_bias = bias != NULL ? vt_alignment_of(bias) : 0;
-}
-
-bool vt_product_set_bias(const vt_cublaslt *library, const vt_product_plan *plan, const void *bias)
-{
-    return plan->key.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
-           library->cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
-                                                   sizeof bias) == CUBLAS_STATUS_SUCCESS;
-}
-
-vt_product_plan *vt_product_new_plan(vt_backend *backend, const vt_product_key *key, const void *a, const void *b,
-                                     void *d, const void *bias)
-{
-    struct vt_products *products = vt_products_of(backend);
-    vt_product_plan *plan = vt_product_add_plan(products, key);
-    vt_product_run run = {backend, plan, a, b, d};
-    if (!make_descriptors(products->library, plan) || !vt_product_set_bias(products->library, plan, bias)) return NULL;
-    if (!take_kept_choice(backend, plan)) choose(&run);
-    return plan->works ? plan : NULL;
 }
 
 bool vt_product_multiply(vt_backend *backend, vt_product_key *key, const void *a, const void *b, void *d,
@@ -234,16 +227,20 @@ bool vt_product_multiply(vt_backend *backend, vt_product_key *key, const void *a
 {
     vt_cuda_state *state = backend->state;
     struct vt_products *products = vt_products_of(backend);
-    vt_product_complete_key(backend, key, a, b, d, bias);
-    vt_product_plan *plan = vt_product_find_plan(products, key);
+    key->exact = state->common.exact_float32 && key->type_a == VT_FLOAT32;
+    key->aligned_a = vt_alignment_of(a);
+    key->aligned_b = vt_alignment_of(b);
+    key->aligned_d = vt_alignment_of(d);
+    key->aligned_bias = bias != NULL ? vt_alignment_of(bias) : 0;
+    vt_product_plan *plan = find_plan(products, key);
     const bool is_new = plan == NULL;
     if (is_new && state->recording) { /* choosing waits for the GPU */
         state->recording_lacks = true;
         return true;
     }
-    if (is_new) plan = vt_product_new_plan(backend, key, a, b, d, bias);
-    if (plan == NULL || !plan->works || !vt_product_set_bias(products->library, plan, bias)) return false;
-    const bool done = vt_product_run_once(&(vt_product_run){backend, plan, a, b, d});
+    if (is_new) plan = add_plan(backend, key, a, b, d, bias);
+    if (!plan->works || !set_bias(products->library, plan, bias)) return false;
+    const bool done = run_once(&(product_run){backend, plan, a, b, d});
     if (is_new) plan->works = done; /* otherwise it is not tried again */
     return done;
 }

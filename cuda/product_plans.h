@@ -38,13 +38,6 @@ struct vt_products {
     cublasStatus_t refusal; /* the last one */
 };
 
-typedef struct {
-    vt_backend *backend;
-    vt_product_plan *plan;
-    const void *a, *b;
-    void *d;
-} vt_product_run;
-
 static inline struct vt_products *vt_products_of(vt_backend *backend)
 {
     return ((vt_cuda_state *)backend->state)->products;
@@ -56,26 +49,6 @@ static inline int64_t vt_alignment_of(const void *memory)
     uintptr_t address = (uintptr_t)memory | 256;
     return (int64_t)(address & -address);
 }
-
-/* What depends on where the operands lie; `bias` is what the epilogue reads or writes, or NULL. */
-void vt_product_complete_key(const vt_backend *backend, vt_product_key *key, const void *a, const void *b,
-                             const void *d, const void *bias);
-
-/* NULL: no plan for that key yet. Plans move when others are made. */
-vt_product_plan *vt_product_find_plan(struct vt_products *products, const vt_product_key *key);
-
-/* A new plan that is marked unusable, without descriptors. */
-vt_product_plan *vt_product_add_plan(struct vt_products *products, const vt_product_key *key);
-
-/* A new plan, with its algorithm chosen. NULL: the library has none. */
-vt_product_plan *vt_product_new_plan(vt_backend *backend, const vt_product_key *key, const void *a, const void *b,
-                                     void *d, const void *bias);
-
-/* Sets where the epilogue reads or writes its bias. */
-bool vt_product_set_bias(const vt_cublaslt *library, const vt_product_plan *plan, const void *bias);
-
-/* Runs a vt_product_run, in the form that vt_cuda_trial wants. */
-bool vt_product_run_once(void *run);
 
 /* d = op(a) op(b), or d += …; completes the key. False: the library has no such product, and nothing was done. */
 bool vt_product_multiply(vt_backend *backend, vt_product_key *key, const void *a, const void *b, void *d,

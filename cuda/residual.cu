@@ -1,7 +1,7 @@
 #include "mask.h"
 
 /* y = masked(x), and sum = base + masked(x) if there is a base; x may be y, and sum may be base or x. */
-VT_KERNEL void __launch_bounds__(VT_BLOCK_THREADS, VT_BLOCKS_AT_LEAST(5, 3))
+VT_KERNEL void __launch_bounds__(VT_BLOCK_THREADS, 5)
     mask_kernel(vt_matrix x, vt_mask mask, vt_matrix y, vt_matrix base, vt_matrix sum, bool active, bool wide)
 {
     int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP, row, group;

@@ -13,7 +13,7 @@ typedef struct {
     vt_cuda_common common; /* must come first: the part that kernels' launchers see */
     cudaStream_t stream;
     char device_name[256];
-    int device, capability; /* 90: compute capability 9.0 */
+    int device;
     bool failed;
     cudaStream_t copy_stream; /* the stream of the batches' uploads */
     cudaEvent_t marks[VT_MARKS];
@@ -72,12 +72,5 @@ typedef struct {
 /* Times `count` ways in turn. Before the first timing of all, the GPU is kept busy for a while, because its clock rises
  * slowly. Waits for the stream: call only in a run's first step. */
 void vt_cuda_time_all(vt_backend *backend, int count, vt_cuda_trial *trials);
-
-static inline double vt_cuda_time(vt_backend *backend, bool (*run)(void *context), void *context)
-{
-    vt_cuda_trial one = {run, context, 0};
-    vt_cuda_time_all(backend, 1, &one);
-    return one.milliseconds;
-}
 
 #endif

@@ -325,7 +325,12 @@ vt_status vt_backend_choose_gpu(int local_rank);
  * from run to run. Errors: built without CUDA; no driver, GPU or CUDA library. The sentence says which. */
 vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **backend);
 
-/* The one that config->device asks for; auto: a GPU if there is one that can be used, else the CPU. */
+enum { VT_GPU_HEAD_COLUMNS = 128 }; /* the most that attention on a GPU takes */
+/* Error: the model's heads have more. */
+vt_status vt_backend_check_heads(const vt_config *config);
+
+/* The one that config->device asks for; auto: a GPU if there is one that can be used, else the CPU. A GPU checks the
+ * heads. */
 vt_status vt_backend_open(const vt_config *config, int threads, int local_rank, vt_backend **backend);
 
 /* Operations that memory bounds, not arithmetic, by what they are: for what a step costs (planning/cost.h). */

@@ -277,25 +277,14 @@ vt_status vt_arguments_parse(const char *command, int argument_count, char *cons
                              int64_t flag_count, const char *operand_name, const char **operand, bool *help)
 {
     vt_status status = VT_OK;
+    int other_count;
+    char **others;
     *operand = NULL;
-    if (visitor.visit != NULL) return show_flags(flags, flag_count);
-    *help = vt_arguments_ask_help(argument_count, arguments);
-    for (int i = 0; !*help && i < argument_count; i++) {
-        const char *word = arguments[i];
-        if (word[0] != '-') {
-            VT_TRY(take_operand(command, operand_name, word, operand));
-            continue;
-        }
-        const char *name = word + (strncmp(word, "--", 2) == 0 ? 2 : 0);
-        const vt_argument *flag = name != word ? find_flag(flags, flag_count, name, strcspn(name, "=")) : NULL;
-        if (flag == NULL) {
-            status = unknown_flag(command, flags, flag_count, word);
-            goto done;
-        }
-        VT_TRY(take_flag(command, flag, argument_count, arguments, &i, operand_name, operand));
-    }
+    VT_TRY(take(command, argument_count, arguments, flags, flag_count, operand_name, operand, false, &other_count,
+                &others, help));
     VT_CHECK(*help || *operand != NULL, "%s: no %s given; see `vitrain %s --help`", command, operand_name, command);
 done:
+    free(others);
     return status;
 }
 

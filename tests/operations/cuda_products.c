@@ -164,7 +164,7 @@ static void check_products(vt_type type)
             open_fixture(&f);
         }
         fake.takes_wide_bias = variant == TAKES_WIDE;
-        fake.refuses_bias = fake.refuses_gradient = variant == REFUSES;
+        fake.refuses_bias = variant == REFUSES;
         fake.products = fake.rounded_biases = 0;
         const float *own_bias = variant == LESS_ALIGNED ? bias + 4 : variant == UNALIGNED ? bias + 1 : bias;
         operand x = make(type, ROWS, IN, 1), weight = make(type, OUT, IN, 2), dy = make(type, ROWS, OUT, 3);
@@ -228,50 +228,6 @@ TEST(the_fastest_proposal_runs)
         for (int i = 0; i < OUT * IN; i++) EXPECT_NEAR(dweight[0][i], dweight[1][i], 1e-4);
         char *kept = vt_choices_text(f.state.state.choices);
         EXPECT(strstr(kept, "product ") != NULL && !f.state.state.failed);
-        free(kept);
-        close_fixture(&f);
-    }
-}
-
-/* Whether a weight's gradient also sums its bias's is timed once and kept, and taken from a checkpoint if choices are
- * fixed; the results are the same either way. */
-TEST(the_faster_sums_of_a_bias_serve)
-{
-    enum { ROWS = 5, IN = 4, OUT = 3, STEPS = 2, CASES = 6 };
-    static const double in_one[] = {1, 2}, apart[] = {2, 1};
-    static const struct {
-        const double *times;
-        bool fixed, keeps;
-        int gradients, timings; /* in products that count; comparisons */
-    } cases[CASES] = {{in_one, false, false, STEPS, 1}, {apart, false, false, 0, 1}, {in_one, true, false, 0, 0},
-                      {in_one, true, true, STEPS, 0},   {apart, true, true, 0, 0},   {in_one, false, true, STEPS, 0}};
-    for (int i = 0; i < CASES; i++) {
-        fixture f;
-        char *kept = NULL;
-        operand x = make(VT_BFLOAT16, ROWS, IN, 1), dy = make(VT_BFLOAT16, ROWS, OUT, 2);
-        if (cases[i].keeps) { /* an earlier run's choices */
-            float dweight[OUT * IN] = {0}, dbias[OUT] = {0};
-            open_fixture(&f);
-            fake.sums_times = cases[i].times;
-            f.cuda.linear_backward_weight(&f.cuda, x.own, dy.own, dweight, dbias);
-            kept = vt_choices_text(f.state.state.choices);
-            close_fixture(&f);
-        }
-        open_fixture(&f);
-        f.state.state.fixed_choices = cases[i].fixed;
-        fake.sums_times = cases[i].times;
-        if (kept != NULL) EXPECT(vt_choices_take(f.state.state.choices, kept) > 0);
-        float dweight[2][OUT * IN] = {{0}}, dbias[2][OUT] = {{0}};
-        int gradients = 0;
-        for (int step = 0; step < STEPS; step++) {
-            f.cuda.linear_backward_weight(&f.cuda, x.own, dy.own, dweight[0], dbias[0]);
-            gradients += fake.last_epilogue == CUBLASLT_EPILOGUE_BGRADB;
-            f.plain->linear_backward_weight(f.plain, x.wide, dy.wide, dweight[1], dbias[1]);
-        }
-        EXPECT(gradients == cases[i].gradients && fake.timings == cases[i].timings && !f.state.state.failed,
-               "case %d: %d in products, %d comparisons", i, gradients, fake.timings);
-        for (int j = 0; j < OUT * IN; j++) EXPECT_NEAR(dweight[0][j], dweight[1][j], 1e-4);
-        for (int j = 0; j < OUT; j++) EXPECT_NEAR(dbias[0][j], dbias[1][j], 1e-4);
         free(kept);
         close_fixture(&f);
     }

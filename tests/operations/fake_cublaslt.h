@@ -23,17 +23,15 @@ typedef struct {
 } fake_layout;
 
 static struct {
-    bool refuses_bias, takes_wide_bias, refuses_gradient;
+    bool refuses_bias, takes_wide_bias;
     int products, rounded_biases, questions;
-    uint32_t sums;            /* how parts of a sum may be added, as of the last query */
-    int64_t open;             /* descriptors */
-    int proposals;            /* how many are made; 0: one */
-    int refuses_runs;         /* of the first so many of them */
-    int proposal;             /* that ran last */
-    const double *times;      /* of them */
-    const double *sums_times; /* [2] */
-    int timings;              /* comparisons */
-    cublasLtEpilogue_t last_epilogue;
+    uint32_t sums;       /* how parts of a sum may be added, as of the last query */
+    int64_t open;        /* descriptors */
+    int proposals;       /* how many are made; 0: one */
+    int refuses_runs;    /* of the first so many of them */
+    int proposal;        /* that ran last */
+    const double *times; /* of them */
+    int timings;         /* comparisons */
 } fake;
 
 static cublasStatus_t fake_create(cublasLtHandle_t *handle)
@@ -145,8 +143,7 @@ static bool is_supported(const fake_operation *o, const fake_layout *a, const fa
     EXPECT(a_rows == d->rows && b_columns == d->columns && inner == b_rows, "the sizes don't go together");
     EXPECT(!o->tf32 || a->type == CUDA_R_32F);
     if (a->type != b->type) return false;
-    if (has_bias(o) && (fake.refuses_bias || (o->bias_type != (int32_t)d->type && !fake.takes_wide_bias))) return false;
-    return o->epilogue != CUBLASLT_EPILOGUE_BGRADB || !fake.refuses_gradient;
+    return !has_bias(o) || (!fake.refuses_bias && (o->bias_type == (int32_t)d->type || fake.takes_wide_bias));
 }
 
 static int64_t alignment(const void *memory)
@@ -227,7 +224,6 @@ static cublasStatus_t fake_matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t 
     fake.products++;
     fake.rounded_biases += has_bias(o) && o->bias_type != CUDA_R_32F;
     for (int64_t n = 0; n < ld->columns; n++) {
-        double total = 0;
         for (int64_t m = 0; m < ld->rows; m++) {
             double sum = adds ? element(d, ld, false, m, n) : 0;
             for (int64_t k = 0; k < inner; k++)
@@ -238,10 +234,7 @@ static cublasStatus_t fake_matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t 
             else
                 ((uint16_t *)d)[n * ld->stride + m] = vt_half_round(type_of((int32_t)ld->type), (float)sum);
         }
-        for (int64_t k = 0; k < inner; k++) total += element(b, lb, o->transposed_b, k, n);
-        if (o->epilogue == CUBLASLT_EPILOGUE_BGRADB) ((float *)o->bias)[n] = (float)total; /* as many as d's columns */
     }
-    fake.last_epilogue = o->epilogue;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -266,16 +259,14 @@ static vt_status fake_library(const vt_cublaslt **library)
     return VT_OK;
 }
 
-/* Timings come from `times` for proposals, from `sums_times` for a bias's gradient in the product and by itself.
- * Products run only for timing are not counted. */
+/* Timings come from `times`. Products run only for timing are not counted. */
 static void fake_time_all(vt_backend *backend, int count, vt_cuda_trial *trials)
 {
     (void)backend;
     const int products = fake.products;
     for (int i = 0; i < count; i++) {
         const bool works = trials[i].run(trials[i].context);
-        double time = fake.times != NULL ? fake.times[fake.proposal] : i;
-        if (fake.sums_times != NULL) time = fake.sums_times[fake.last_epilogue != CUBLASLT_EPILOGUE_BGRADB];
+        const double time = fake.times != NULL ? fake.times[fake.proposal] : i;
         trials[i].milliseconds = works ? time : (double)INFINITY;
     }
     fake.products = products;
