@@ -113,7 +113,7 @@ static void print_grid(const vt_fields_file *file, const vt_fields_shape *shape)
     print_axis(file, 0, vt_fields_file_latitudes(file), shape->height);
     print_axis(file, 1, vt_fields_file_longitudes(file), shape->width);
     printf("%s%s\n", vt_fields_file_is_rotated(file) ? ", of a rotated pole" : "",
-           vt_fields_file_is_turned(file) ? "; rows run from south to north in the file, and are reversed" : "");
+           vt_fields_file_is_turned(file) ? "; rows run from south to north in the file, and are turned round" : "");
 }
 
 static void print_channels(const vt_fields_file *file, int64_t count)

@@ -147,7 +147,7 @@ import h5py, numpy
 with h5py.File("gaps/train/2001.h5", "a") as f: f["fields"].attrs["_FillValue"] = numpy.float32(9.96921e36)'
     refuses "'fields' is NaN or missing (_FillValue) at time 3" "2 missing" -- "$VITRAIN" inspect gaps --verify
     "$VITRAIN" inspect netcdf/train --variables=[air,wind] >said
-    contains "$(cat said)" "latitudes 45 to -30, longitudes 350 to 412; rows run from south to north in the file, and are reversed"
+    contains "$(cat said)" "latitudes 45 to -30, longitudes 350 to 412; rows run from south to north in the file, and are turned round"
     contains "$(cat said)" "times: 2001-01-01 12:00 to 2001-01-16 12:00, every 24 h" "wind         knots"
     says "1-monthly" "1960-01-16 12:00 to 1961-04-16 12:00, every 1 month" -- "$VITRAIN" inspect monthly/train --variables=[air,wind]
     says "times: the files don't say when; every 1 month by --time_step" -- "$VITRAIN" inspect bare/train --time_step=1month
