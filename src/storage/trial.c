@@ -16,9 +16,10 @@
 #endif
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "storage/hdf5_access.h"
 
-enum { COMPUTING_SECONDS = 20, SECONDS = 300 };
+enum { COMPUTING_SECONDS = 20, SECONDS = 300, OUT_OF_MEMORY = 99 };
 #define MEMORY (INT64_C(8) << 30) /* beyond what the process has already */
 
 #if defined(__GLIBC__)
@@ -69,6 +70,13 @@ static void detach(void)
 #endif
 }
 
+/* In place of what the other ranks would be told: it is this process alone that ends. */
+static void end_here(void *context, const char *message)
+{
+    (void)context, (void)message;
+    _exit(OUT_OF_MEMORY);
+}
+
 __attribute__((noreturn)) static void run_there(void (*work)(void *context), void *context)
 {
     const rlim_t space = address_space();
@@ -79,6 +87,7 @@ __attribute__((noreturn)) static void run_there(void (*work)(void *context), voi
     alarm(SECONDS);
     vt_log_unlock();
     vt_hdf5_leave();
+    vt_memory_last_words(end_here, NULL);
     work(context);
     _exit(0);
 }
@@ -88,6 +97,8 @@ static vt_status judge(const char *path, int ended)
     vt_status status = VT_OK;
     char how[128];
     if (WIFEXITED(ended) && WEXITSTATUS(ended) == 0) return VT_OK;
+    VT_CHECK(!WIFEXITED(ended) || WEXITSTATUS(ended) != OUT_OF_MEMORY,
+             "%s: out of memory when it was tried in a process of its own", path);
     if (WIFEXITED(ended))
         snprintf(how, sizeof how, "ended the process that tried it (exit status %d)", WEXITSTATUS(ended));
     else if (WTERMSIG(ended) == SIGXCPU)
