@@ -111,7 +111,7 @@ static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix p
 /* partial [batch, gridDim.x, channels, 2]; block (part, sample, group of VT_BLOCK_THREADS channels). Every thread
  * handles one channel; if there are few channels, several threads share one, each with some of the points. */
 VT_KERNEL void channel_squares_kernel(vt_patch_grid grid, vt_matrix prediction, vt_matrix target,
-                                      const float *latitude_weights, double *partial)
+                                      const float *row_weights, double *partial)
 {
     __shared__ double shared[2 * VT_BLOCK_THREADS];
     int64_t first_channel = (int64_t)blockIdx.z * VT_BLOCK_THREADS, across = vt_patch_grid_across(&grid);
@@ -124,11 +124,11 @@ VT_KERNEL void channel_squares_kernel(vt_patch_grid grid, vt_matrix prediction, 
         int64_t row = blockIdx.y * grid.tokens + token, top = (grid.first_token + token) / across * grid.patch;
         int64_t left = (grid.first_token + token) % across * grid.patch;
         for (int64_t point = share; point < points; point += shares) {
-            int64_t column = point * grid.channels + first_channel + channel, latitude = top + point / grid.patch;
-            if (latitude >= grid.height || left + point % grid.patch >= grid.width) continue;
+            int64_t column = point * grid.channels + first_channel + channel, field_row = top + point / grid.patch;
+            if (field_row >= grid.height || left + point % grid.patch >= grid.width) continue;
             float p = vt_element(prediction, row * prediction.stride + column);
             float t = vt_element(target, row * target.stride + column);
-            double difference = (double)p - (double)t, weight = (double)latitude_weights[latitude];
+            double difference = (double)p - (double)t, weight = (double)row_weights[field_row];
             if (is_there(p, t))
                 sum += weight * difference * difference;
             else
@@ -151,14 +151,14 @@ VT_KERNEL void channel_squares_kernel(vt_patch_grid grid, vt_matrix prediction, 
 }
 
 static void channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
-                            const float *latitude_weights, double *squares)
+                            const float *row_weights, double *squares)
 {
     int64_t parts = min(grid->tokens, (int64_t)MOST_BLOCKS), count = 2 * grid->batch * grid->channels;
     double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)(parts * count) * sizeof *partial);
     if (partial == NULL) return;
     dim3 blocks((unsigned)parts, (unsigned)grid->batch,
                 (unsigned)((grid->channels + VT_BLOCK_THREADS - 1) / VT_BLOCK_THREADS));
-    VT_LAUNCH(channel_squares_kernel, blocks, VT_BLOCK_THREADS, 0, backend, *grid, prediction, target, latitude_weights,
+    VT_LAUNCH(channel_squares_kernel, blocks, VT_BLOCK_THREADS, 0, backend, *grid, prediction, target, row_weights,
               partial);
     VT_LAUNCH(add_parts, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, partial, grid->batch, parts,
               2 * grid->channels, squares);

@@ -368,7 +368,7 @@ def write_gaps():
         losses.mean().backward()
         if step == 0:
             gradients = {n: p.grad.numpy(force=True).astype(np.float32) for n, p in model.named_parameters()}
-            weights = pytorch_vit.latitude_weights(height)[:, None] * there
+            weights = pytorch_vit.row_weights(height)[:, None] * there
             squares = (weights * (prediction - wanted) ** 2).sum(dim=(-2, -1)) / weights.sum(dim=(-2, -1))
             first = {
                 "prediction": prediction.numpy(force=True),

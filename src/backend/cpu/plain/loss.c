@@ -56,7 +56,7 @@ void vt_plain_relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix
 }
 
 static void weighted_squares(const vt_patch_grid *grid, int64_t sample, int64_t channel, vt_matrix prediction,
-                             vt_matrix target, const float *latitude_weights, double sums[2])
+                             vt_matrix target, const float *row_weights, double sums[2])
 {
     int64_t across = vt_patch_grid_across(grid), tokens = vt_patch_grid_tokens(grid), patch = grid->patch;
     sums[0] = sums[1] = 0;
@@ -69,19 +69,19 @@ static void weighted_squares(const vt_patch_grid *grid, int64_t sample, int64_t 
             float p = prediction.data[r * prediction.stride + column], t = target.data[r * target.stride + column];
             double difference = (double)p - (double)t;
             if (is_there(p, t))
-                sums[0] += (double)latitude_weights[row] * difference * difference;
+                sums[0] += (double)row_weights[row] * difference * difference;
             else
-                sums[1] += (double)latitude_weights[row];
+                sums[1] += (double)row_weights[row];
         }
     }
 }
 
 void vt_plain_channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_matrix prediction, vt_matrix target,
-                              const float *latitude_weights, double *squares)
+                              const float *row_weights, double *squares)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < grid->batch * grid->channels; i++)
-        weighted_squares(grid, i / grid->channels, i % grid->channels, prediction, target, latitude_weights,
+        weighted_squares(grid, i / grid->channels, i % grid->channels, prediction, target, row_weights,
                          squares + 2 * i);
 }
