@@ -412,7 +412,8 @@ TEST(refusals_of_cudnn_are_reported)
     forward(&f, 0);
     fake.refuses_runs = true;
     forward(&f, 0);
-    EXPECT(f.state.failed && strstr(vt_error_text(), "failed later: running a plan: the library's own words") != NULL,
+    EXPECT(f.state.failed &&
+               strstr(vt_error_text(), "worked before, failed: running a plan: the library's own words") != NULL,
            "%s", vt_error_text());
     vt_error_clear();
     close_fixture(&f);
