@@ -394,6 +394,8 @@ done:
 
 static void fill(vt_backend *backend)
 {
+    enum { MOST_HEAD_COLUMNS = 128 }; /* attention_forward.cu and attention_backward.cu have no wider instances */
+    backend->most_head_columns = MOST_HEAD_COLUMNS;
     backend->used_memory = cuda_used_memory;
     backend->choices_text = cuda_choices_text;
     backend->choices_take = cuda_choices_take;

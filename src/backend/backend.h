@@ -240,10 +240,11 @@ enum { VT_MARKS = 4 };
 
 typedef struct vt_backend vt_backend;
 struct vt_backend {
-    char name[128];          /* "CPU, 2 threads, avx512" */
-    void *state;             /* the implementation's own */
-    void *stream;            /* the device's queue that operations go to (cudaStream_t), or NULL */
-    bool shares_host_memory; /* host pointers may be used as the back end's own */
+    char name[128];            /* "CPU, 2 threads, avx512" */
+    void *state;               /* the implementation's own */
+    void *stream;              /* the device's queue that operations go to (cudaStream_t), or NULL */
+    bool shares_host_memory;   /* host pointers may be used as the back end's own */
+    int64_t most_head_columns; /* the widest heads that attention takes; 0: any */
 
     /* What was chosen by timing (choices.h), as malloc'd text, and choices of such a text to keep to. NULL: this back
      * end times nothing. */
@@ -325,12 +326,7 @@ vt_status vt_backend_choose_gpu(int local_rank);
  * from run to run. Errors: built without CUDA; no driver, GPU or CUDA library. The sentence says which. */
 vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **backend);
 
-enum { VT_GPU_HEAD_COLUMNS = 128 }; /* the most that attention on a GPU takes */
-/* Error: the model's heads have more. */
-vt_status vt_backend_check_heads(const vt_config *config);
-
-/* The one that config->device asks for; auto: a GPU if there is one that can be used, else the CPU. A GPU checks the
- * heads. */
+/* The one that config->device asks for; auto: a GPU if there is one that can be used, else the CPU. */
 vt_status vt_backend_open(const vt_config *config, int threads, int local_rank, vt_backend **backend);
 
 /* Operations that memory bounds, not arithmetic, by what they are: for what a step costs (planning/cost.h). */

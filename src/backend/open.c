@@ -25,28 +25,10 @@ vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **
 }
 #endif
 
-vt_status vt_backend_check_heads(const vt_config *config)
-{
-    vt_status status = VT_OK;
-    const int64_t dim = config->embed_dim, heads = config->num_heads;
-    int64_t enough = (dim + VT_GPU_HEAD_COLUMNS - 1) / VT_GPU_HEAD_COLUMNS;
-    if (config->model != VT_MODEL_vit || dim <= VT_GPU_HEAD_COLUMNS * heads) return VT_OK;
-    while (dim % enough != 0 || enough % config->tensor_parallel != 0) enough++;
-    VT_FAIL("num_heads %lld cuts embed_dim %lld into heads of %lld columns; attention on a GPU takes heads of up to "
-            "%d: use --num_heads=%lld, or --device=cpu",
-            (long long)heads, (long long)dim, (long long)(dim / heads), VT_GPU_HEAD_COLUMNS, (long long)enough);
-done:
-    return status;
-}
-
 vt_status vt_backend_open(const vt_config *config, int threads, int local_rank, vt_backend **backend)
 {
     if (config->device != VT_DEVICE_CPU) {
-        if (vt_backend_open_cuda(local_rank, config->deterministic, backend) == VT_OK) {
-            if (vt_backend_check_heads(config) == VT_OK) return VT_OK;
-            vt_backend_close(backend);
-            return VT_ERROR;
-        }
+        if (vt_backend_open_cuda(local_rank, config->deterministic, backend) == VT_OK) return VT_OK;
         if (config->device == VT_DEVICE_CUDA) return VT_ERROR;
         vt_error_clear(); /* auto: the CPU where there is no GPU */
     }

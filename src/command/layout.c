@@ -177,7 +177,7 @@ vt_status vt_command_layout(int argument_count, char *const *arguments)
     }
     VT_TRY(vt_config_open(other_count, others, ranks, &config));
     VT_TRY(vt_source_complete(config));
-    VT_TRY(vt_model_check(config));
+    VT_TRY(vt_model_check(config, NULL));
     VT_TRY(vt_layout_make(config, (int)ranks, &layout));
     print_sizes(config, &layout);
     print_table(config, &layout);

@@ -44,8 +44,8 @@ struct vt_model_kind {
 
     /* ---- of a configuration ---- */
 
-    /* Do the options that shape this model go together? NULL: every combination does. */
-    vt_status (*check)(const vt_config *config);
+    /* Do the options that shape this model go together, and can the back end (NULL: any) compute it? NULL: always. */
+    vt_status (*check)(const vt_config *config, const vt_backend *backend);
     /* The model's sizes in a few words, for the log; malloc'd. */
     char *(*describe)(const vt_config *config);
     /* How many tokens a sample has: what the context axis shares out. */
@@ -95,8 +95,9 @@ const vt_model_kind *vt_model_kind_of(const vt_config *config);
 /* The rows of a sample's tensors that a rank needs. */
 vt_span vt_model_part(const vt_config *config, const vt_layout *layout, int rank);
 
-/* Fails when the model can't be split as the configuration asks, or when its sizes don't go together. */
-vt_status vt_model_check(const vt_config *config);
+/* Fails when the model can't be split as the configuration asks, when its sizes don't go together, or when the back end
+ * (NULL: any) can't compute it. */
+vt_status vt_model_check(const vt_config *config, const vt_backend *backend);
 
 /* Registers all parameters; the caller allocates the registry, which outlives the model. */
 vt_status vt_model_open(const vt_config *config, vt_parameters *parameters, vt_model **model);

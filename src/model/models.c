@@ -20,7 +20,7 @@ vt_span vt_model_part(const vt_config *config, const vt_layout *layout, int rank
     return kind->part_needed(config, vt_parallel_tokens(layout, rank, config->sequence_parallel, kind->tokens(config)));
 }
 
-vt_status vt_model_check(const vt_config *config)
+vt_status vt_model_check(const vt_config *config, const vt_backend *backend)
 {
     vt_status status = VT_OK;
     const vt_model_kind *kind = vt_model_kind_of(config);
@@ -31,7 +31,7 @@ vt_status vt_model_check(const vt_config *config)
         VT_CHECK(ranks[i] == 1 || (kind->axes & VT_AXES(axes[i])) != 0,
                  "%s %lld: model %s can't be split this way; use --%s=1", options[i], (long long)ranks[i], kind->name,
                  options[i]);
-    if (kind->check != NULL) VT_TRY(kind->check(config));
+    if (kind->check != NULL) VT_TRY(kind->check(config, backend));
 done:
     return status;
 }

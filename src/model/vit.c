@@ -60,6 +60,22 @@ static vit_options options_of(const vt_config *config)
                          .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
 }
 
+/* Attention's kernels on a GPU are made for heads up to a width. */
+static vt_status vit_check(const vt_config *config, const vt_backend *backend)
+{
+    vt_status status = VT_OK;
+    const int64_t dim = config->embed_dim, heads = config->num_heads;
+    const int64_t most = backend != NULL ? backend->most_head_columns : 0;
+    if (most == 0 || dim <= most * heads) return VT_OK;
+    int64_t enough = (dim + most - 1) / most;
+    while (dim % enough != 0 || enough % config->tensor_parallel != 0) enough++;
+    VT_FAIL("num_heads %lld cuts embed_dim %lld into heads of %lld columns; attention on a GPU takes heads of up to "
+            "%lld: use --num_heads=%lld, or --device=cpu",
+            (long long)heads, (long long)dim, (long long)(dim / heads), (long long)most, (long long)enough);
+done:
+    return status;
+}
+
 static void build_patch_embed(vt_linear *linear, vt_parameters *parameters, const vit_options *o)
 {
     const int64_t channels = o->in_channels * (o->mask_channels ? 2 : 1);
@@ -337,6 +353,7 @@ static const char *const identity[] = {"img_size", "num_heads", "gelu", "pad", "
 
 const vt_model_kind vt_model_vit = {.name = "vit",
                                     .identity = identity,
+                                    .check = vit_check,
                                     .axes = VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT),
                                     .describe = describe,
                                     .tokens = vt_fit_tokens,

@@ -162,7 +162,7 @@ static void search_grid(search *s, vt_config *changed)
         changed->sequence_parallel = sequence != 0;
         changed->recompute = recompute;
         changed->grad_accumulation = 1;
-        if (vt_config_check_layout(changed) != VT_OK || vt_model_check(changed) != VT_OK) {
+        if (vt_config_check_layout(changed) != VT_OK || vt_model_check(changed, NULL) != VT_OK) {
             vt_error_clear();
             continue;
         }

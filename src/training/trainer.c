@@ -88,7 +88,7 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
                                       .gradient_clip = isnan(config->grad_clip) ? INFINITY : config->grad_clip,
                                       .scales_loss = config->amp_mode == VT_AMP_FP16,
                                       .stops = config->on_nonfinite == VT_NONFINITE_STOP};
-    VT_TRY(vt_model_check(config));
+    VT_TRY(vt_model_check(config, backend));
     VT_TRY(vt_parallel_open(config, world, backend, model->tokens(config), &trainer->parallel));
     VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));
     VT_TRY(vt_model_open(config, trainer->parameters, &trainer->model));

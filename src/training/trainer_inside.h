@@ -1,4 +1,4 @@
-/* The inside of a trainer: for trainer.c, step.c and plan.c alone. */
+/* The inside of a trainer: for trainer.c, step.c, micro_batch.c, evaluate.c and plan.c alone. */
 #ifndef VT_TRAINING_TRAINER_INSIDE_H
 #define VT_TRAINING_TRAINER_INSIDE_H
 

@@ -19,9 +19,10 @@ typedef struct {
     vt_matrix hidden, dhidden; /* [batch, HIDDEN], float32 */
 } two_linear_saved;
 
-static vt_status check(const vt_config *config)
+static vt_status check(const vt_config *config, const vt_backend *backend)
 {
     vt_status status = VT_OK;
+    (void)backend;
     VT_CHECK(config->missing != VT_GAPS_MASK, "model two_linear takes fields without gaps; use --missing=refuse");
 done:
     return status;

@@ -231,19 +231,6 @@ TEST(newest_checkpoint_implies_resume)
 
 /* ---- checks of several options together ---- */
 
-TEST(heads_that_no_gpu_takes)
-{
-    vt_config *config;
-    EXPECT_OK(OPEN(NULL, &config, "--embed_dim=1024", "--num_heads=8"));
-    EXPECT_OK(vt_backend_check_heads(config));
-    vt_config_close(&config);
-    EXPECT_OK(OPEN(NULL, &config, "--embed_dim=648", "--num_heads=4"));
-    EXPECT_ERROR(vt_backend_check_heads(config),
-                 "num_heads 4 cuts embed_dim 648 into heads of 162 columns; attention on a GPU takes heads of up to "
-                 "128: use --num_heads=6, or --device=cpu");
-    vt_config_close(&config);
-}
-
 TEST(shapes_that_do_not_fit)
 {
     EXPECT_REFUSED(NULL, "num_heads 7 does not divide embed_dim 384; use 6 or 8 heads", "--num_heads=7");

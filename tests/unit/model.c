@@ -44,7 +44,7 @@ static void open_fixture(fixture *f, const char *model, vt_type type, const char
     }
     EXPECT_OK(vt_config_set(f->config, "model", model));
     EXPECT_OK(vt_config_resolve(f->config));
-    EXPECT_OK(vt_model_check(f->config));
+    EXPECT_OK(vt_model_check(f->config, f->backend));
     f->rank = open_alone(f->backend, vt_model_kind_of(f->config)->tokens(f->config));
     EXPECT_OK(vt_parameters_open(f->backend, f->rank.parallel, &f->parameters));
     EXPECT_OK(vt_model_open(f->config, f->parameters, &f->model));
@@ -258,4 +258,19 @@ TEST(fields_come_back_from_the_rows_of_a_prediction)
         close_flight(&a);
         close_fixture(&f);
     }
+}
+
+TEST(heads_that_no_gpu_takes)
+{
+    vt_config *config = NULL;
+    const vt_backend gpu = {.most_head_columns = 128}, any = {.most_head_columns = 0};
+    EXPECT_OK(vt_config_open_default(&config));
+    set_options(config, "embed_dim=1024 num_heads=8");
+    EXPECT_OK(vt_model_check(config, &gpu));
+    set_options(config, "embed_dim=648 num_heads=4");
+    EXPECT_OK(vt_model_check(config, &any));
+    EXPECT_ERROR(vt_model_check(config, &gpu),
+                 "num_heads 4 cuts embed_dim 648 into heads of 162 columns; attention on a GPU takes heads of up to "
+                 "128: use --num_heads=6, or --device=cpu");
+    vt_config_close(&config);
 }
