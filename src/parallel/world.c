@@ -171,44 +171,6 @@ static void meet_others(vt_world *world)
     free(all);
 }
 
-/* ---- who was told what ---- */
-
-static void add_line(const char *line, void *context)
-{
-    vt_text_append(context, "%s\n", line);
-}
-
-static int line_length(const char *line)
-{
-    return (int)strcspn(line, "\n");
-}
-
-/* Collective. Ranks with other options than rank 0's would wait for messages that never come, or each train a model of
- * its own. config NULL: this rank could not read its options, as is noted. */
-static vt_status check_same_options(const vt_config *config, vt_world *world)
-{
-    vt_status status = config != NULL ? VT_OK : VT_ERROR;
-    vt_text own = {0};
-    if (config != NULL) vt_config_print(config, add_line, &own);
-    char *first = world->rank == 0 && config != NULL ? vt_text_copy(own.characters) : NULL;
-    vt_world_broadcast_text(world, &first);
-    if (config == NULL || first == NULL) goto done;
-    const char *here = own.characters, *there = first;
-    while (*here != '\0' && *there != '\0') {
-        int a = line_length(here), b = line_length(there);
-        bool may_differ = strncmp(here, "num_threads:", strlen("num_threads:")) == 0; /* machines differ */
-        VT_CHECK((a == b && memcmp(here, there, (size_t)a) == 0) || may_differ,
-                 "'%.*s' here, '%.*s' on rank 0: all ranks need the same options", a, here, b, there);
-        here += here[a] == '\n' ? a + 1 : a;
-        there += there[b] == '\n' ? b + 1 : b;
-    }
-    VT_CHECK(*here == *there, "other options than rank 0's: is the program the same everywhere?");
-done:
-    free(first);
-    vt_text_close(&own);
-    return vt_world_agree(world, status);
-}
-
 /* ---- opening and closing ---- */
 
 static const double TIMEOUT_WITHOUT_OPTIONS = 60;
@@ -302,7 +264,7 @@ vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_wor
     vt_memory_last_words(end_job, world->engine);
     VT_TRY(open_host_group(world));
     meet_others(world);
-    VT_TRY(check_same_options(config, world));
+    VT_TRY(vt_world_check_same_options(config, world));
     VT_TRY(set_layout(config, world));
 done:
     *result = world;
@@ -461,114 +423,6 @@ vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const c
 done:
     free(members);
     return status;
-}
-
-/* ---- agreeing ---- */
-
-/* The text of rank `root`; see vt_world_broadcast_text. */
-static void broadcast_text(vt_world *world, int root, char **text)
-{
-    if (world->ranks == 1 || world->engine->counts_only) return;
-    int64_t size = *text != NULL ? (int64_t)strlen(*text) + 1 : 0; /* 0: NULL */
-    vt_group_broadcast(world->host, &size, sizeof size, root, NULL);
-    if (world->rank != root) {
-        free(*text);
-        *text = size > 0 ? vt_allocate((size_t)size, 1, "a message") : NULL;
-    }
-    vt_group_broadcast(world->host, *text, (size_t)size, root, NULL);
-}
-
-/* The lowest rank that failed, of those with a note if there are any; -1: none. `stopped`: did any rank stop? */
-static int find_failed(vt_world *world, vt_status status, bool *stopped)
-{
-    enum { UNNOTED = 16 }; /* an error that another rank will tell of */
-    int failed = -1;
-    *stopped = status == VT_STOPPED;
-    if (world->ranks == 1 || world->engine->counts_only) return status == VT_ERROR ? world->rank : -1;
-    char *all = vt_allocate((size_t)world->ranks, 1, "the table of ranks"), own = (char)status;
-    if (status == VT_ERROR && vt_error_text()[0] == '\0') own = UNNOTED;
-    size_t *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "the table of ranks");
-    for (int rank = 0; rank < world->ranks; rank++) bytes[rank] = 1;
-    vt_group_all_gather(world->host, &own, bytes, all, NULL);
-    for (int rank = world->ranks - 1; rank >= 0; rank--) {
-        if (all[rank] == VT_ERROR || (all[rank] == UNNOTED && (failed < 0 || all[failed] == UNNOTED))) failed = rank;
-        *stopped = *stopped || all[rank] == VT_STOPPED;
-    }
-    free(bytes);
-    free(all);
-    return failed;
-}
-
-/* The note of the rank that failed, which gets rank and host put before it when there are several; malloc'd. */
-static char *spread_cause(vt_world *world, int failed)
-{
-    char *cause = NULL;
-    if (failed == world->rank) {
-        char host[VT_HOST_SIZE];
-        vt_host_name(host);
-        if (world->ranks > 1 && !world->engine->counts_only) vt_error_context("rank %d on %s", world->rank, host);
-        cause = vt_text_copy(vt_error_text());
-    }
-    broadcast_text(world, failed, &cause);
-    return cause;
-}
-
-vt_status vt_world_agree(vt_world *world, vt_status status)
-{
-    bool stopped = false;
-    if (world->agreed_failure) return status; /* all ranks know already */
-    int failed = find_failed(world, status, &stopped);
-    if (failed < 0) return stopped ? VT_STOPPED : VT_OK;
-    world->agreed_failure = true;
-    world->speaker = failed;
-    char *cause = spread_cause(world, failed);
-    if (failed != world->rank) {
-        vt_error_clear();
-        vt_error_note(__FILE__, __LINE__, "all ranks: stop: %s", cause);
-    }
-    free(cause);
-    return VT_ERROR;
-}
-
-char *vt_world_cause(vt_world *world, vt_status status)
-{
-    bool stopped = false;
-    int failed = find_failed(world, status, &stopped);
-    return failed < 0 ? NULL : spread_cause(world, failed);
-}
-
-int vt_world_lift_failure(vt_world *world)
-{
-    world->agreed_failure = false;
-    return world->speaker;
-}
-
-void vt_world_restore_failure(vt_world *world, int speaker)
-{
-    world->agreed_failure = true;
-    world->speaker = speaker;
-}
-
-bool vt_world_speaks(const vt_world *world)
-{
-    return world == NULL || world->rank == world->speaker;
-}
-
-bool vt_world_any(vt_world *world, bool value)
-{
-    double count = value;
-    vt_world_sum(world, &count, 1);
-    return count > 0;
-}
-
-void vt_world_sum(vt_world *world, double *values, int64_t count)
-{
-    vt_group_all_reduce(world->host, VT_SUM_FLOAT64, values, count, NULL);
-}
-
-void vt_world_broadcast_text(vt_world *world, char **text)
-{
-    broadcast_text(world, 0, text);
 }
 
 double vt_world_waited(const vt_world *world)
