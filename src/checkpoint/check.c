@@ -130,17 +130,16 @@ static vt_status check_optimizer(vt_tensor_file *file, const char *directory, co
     char *name = NULL;
     VT_TRY(vt_tensor_file_get_text(file, "optimizer", &name));
     const vt_optimizer_kind *then = vt_optimizer_find(name), *now = vt_optimizer_kinds[config->optimizer];
-    VT_CHECK(
-        then != NULL && same_states(then, now),
-        "%s was made with the optimizer %s, whose moments %s can't go on with; --init_from=%s takes the parameters "
-        "alone",
-        directory, name, now->name, directory);
+    VT_CHECK(then != NULL && same_states(then, now),
+             "%s was made with the optimizer %s, whose moments %s cannot use; --init_from=%s takes the parameters "
+             "alone",
+             directory, name, now->name, directory);
 done:
     free(name);
     return status;
 }
 
-/* In the midst of an epoch its batches are counted, in its order of the samples. */
+/* In the middle of an epoch a checkpoint counts the epoch's batches, in the order of its samples. */
 static vt_status check_epoch(vt_tensor_file *file, const char *directory, const vt_checkpoint_subject *subject,
                              const vt_run_progress *progress)
 {
@@ -150,21 +149,24 @@ static vt_status check_epoch(vt_tensor_file *file, const char *directory, const 
     int64_t batch = 0, then = 0;
     static const char *const order[] = {"seed", "shuffle", "limit_nsamples", NULL};
     VT_TRY(vt_tensor_file_get_integer(file, "global_batch_size", &batch));
-    VT_CHECK(batch == config->global_batch_size,
-             "%s lies in the midst of an epoch with global_batch_size %lld, so it can't go on with %lld", directory,
-             (long long)batch, (long long)config->global_batch_size);
-    VT_TRY(vt_checkpoint_check_options(file, directory, config, order,
-                                       "it lies in the midst of an epoch, whose samples would come in another order"));
+    VT_CHECK(
+        batch == config->global_batch_size,
+        "%s was saved in the middle of an epoch with global_batch_size %lld, so training cannot continue with %lld",
+        directory, (long long)batch, (long long)config->global_batch_size);
+    VT_TRY(vt_checkpoint_check_options(
+        file, directory, config, order,
+        "it was saved in the middle of an epoch, and the epoch's other samples would come in another order"));
     if (vt_tensor_file_has(file, "training_samples"))
         VT_TRY(vt_tensor_file_get_integer(file, "training_samples", &then));
     else /* earlier checkpoints don't say: as many as have been trained on, at least */
         then = progress->epoch_steps * batch > samples ? progress->epoch_steps * batch : samples;
     VT_CHECK(then != samples - subject->crossing_samples || then == samples,
-             "%s lies in the midst of an epoch of %lld training samples, each of which lies in one file; now %lld more "
-             "reach from one file into the next: go on with --cross_files=false",
+             "%s was saved in the middle of an epoch of %lld training samples, each within one file; now %lld more "
+             "reach from one file into the next: continue with --cross_files=false",
              directory, (long long)then, (long long)subject->crossing_samples);
     VT_CHECK(then == samples,
-             "%s lies in the midst of an epoch of %lld training samples, but the data now have %lld: go on with the "
+             "%s was saved in the middle of an epoch of %lld training samples, but the data now have %lld: continue "
+             "with the "
              "data that it was made with; --init_from=%s takes the parameters alone",
              directory, (long long)then, (long long)samples, directory);
 done:

@@ -24,7 +24,7 @@ typedef struct {
     double epoch_seconds;
     double epoch_waited; /* the part of them that was spent waiting for data */
     vt_step_times epoch_times;
-    double validation_loss;  /* of the validation just made; NAN in the midst of an epoch */
+    double validation_loss;  /* of the validation just made; NAN in the middle of an epoch */
     double best_loss;        /* the smallest so far; INFINITY before the first */
     double persistence_loss; /* of the first validation; NAN before it */
 } vt_run_progress;

@@ -33,7 +33,7 @@ int64_t vt_fit_tokens(const vt_config *config)
 
 /* Spans of ceil(tokens / context) tokens, the last of which takes the rest; if nothing is left for it, spans of the
  * floor. */
-int64_t vt_fit_shortest_run(const vt_config *config)
+int64_t vt_fit_shortest_span(const vt_config *config)
 {
     int64_t total = vt_fit_tokens(config), parts = config->context_parallel;
     int64_t rest = total - (total + parts - 1) / parts * (parts - 1);
@@ -48,7 +48,7 @@ bool vt_fit_context(const vt_config *config)
 bool vt_fit_sequence(const vt_config *config)
 {
     return is_other_model(config) || !config->sequence_parallel ||
-           vt_fit_shortest_run(config) >= config->tensor_parallel;
+           vt_fit_shortest_span(config) >= config->tensor_parallel;
 }
 
 static int64_t data_ranks(const vt_config *config)

@@ -21,7 +21,7 @@ bool vt_fit_accumulation(const vt_config *config); /* grad_accumulation divides 
 
 /* Tokens of a sample, and of the shortest of the runs that the context ranks have. */
 int64_t vt_fit_tokens(const vt_config *config);
-int64_t vt_fit_shortest_run(const vt_config *config);
+int64_t vt_fit_shortest_span(const vt_config *config);
 
 /* "6 or 8": of the integer at `offset` in vt_config, the values nearest below and above its own with which all rules
  * are kept; if there are none, those with which `rule` is. NULL: no value. */

@@ -313,9 +313,9 @@ static vt_status check_parallel(const vt_config *config)
     VT_CHECK(vt_fit_tensor(config), "tensor_parallel %lld does not divide num_heads %lld; use %s", (long long)tensor,
              (long long)config->num_heads, VT_FIT_NEAREST(config, tensor_parallel, tensor_and_ranks_fit, values));
     VT_CHECK(vt_fit_sequence(config),
-             "sequence_parallel splits each run of tokens over tensor_parallel %lld ranks, but with context_parallel "
-             "%lld the shortest run of the %lld tokens has %lld; use a smaller one of the two",
-             (long long)tensor, (long long)context, (long long)tokens, (long long)vt_fit_shortest_run(config));
+             "sequence_parallel splits each span of tokens over tensor_parallel %lld ranks, but with context_parallel "
+             "%lld the shortest span of the %lld tokens has %lld; use a smaller one of the two",
+             (long long)tensor, (long long)context, (long long)tokens, (long long)vt_fit_shortest_span(config));
     VT_CHECK(config->col_parallel_size == 1,
              "--col_parallel_size=%lld: only 1 is possible, as layers are split over one axis of ranks; "
              "--tensor_parallel (or its older name --row_parallel_size) says over how many",

@@ -221,7 +221,7 @@ test_resumed_with_more_steps() {
     train --num_epochs=2 --lr_schedule=none --run_num=whole >/dev/null
     train --num_iters=3 --lr_schedule=none --run_num=parts >/dev/null
     says "the run is finished: 1 epoch is done, 3 steps" -- train --num_iters=3 --lr_schedule=none --run_num=parts --resume
-    refuses "lies in the midst of an epoch" -- train --num_iters=5 --lr_schedule=none --run_num=parts --resume --seed=1
+    refuses "was saved in the middle of an epoch" -- train --num_iters=5 --lr_schedule=none --run_num=parts --resume --seed=1
     says "resuming from $RUNS/parts/checkpoints/step-00000003: step 3, epoch 1" -- train --num_iters=5 --lr_schedule=none --run_num=parts --resume
     contains "$output" "num_iters 5 is less than an epoch of 7 steps: training for 5 steps"
     train --num_iters=14 --lr_schedule=none --run_num=parts --resume >/dev/null
@@ -278,7 +278,7 @@ test_another_model_is_refused() {
     train --num_epochs=1 >/dev/null
     refuses "patch_embed.proj.weight is [16, 3, 4, 4] in the checkpoint, [32, 3, 4, 4] in the model" -- train --num_epochs=2 --resume --embed_dim=32
     refuses "holds 38 parameters, the model has 54: their depth differs" -- train --num_epochs=2 --resume --depth=3
-    refuses "was made with the optimizer Adam, whose moments SGD can't go on with" -- train --num_epochs=2 --resume --optimizer=SGD
+    refuses "was made with the optimizer Adam, whose moments SGD cannot use" -- train --num_epochs=2 --resume --optimizer=SGD
     train --num_epochs=2 --resume >/dev/null
 }
 
@@ -291,7 +291,7 @@ test_other_data_in_the_middle_of_an_epoch() {
     local step
     for step in 5 10; do
         fails 1 train --num_epochs=1 --resume=$RUNS/00/checkpoints/step-$(printf %08d $step)
-        contains "$output" "lies in the midst of an epoch of 118 training samples, but the data now have 59"
+        contains "$output" "was saved in the middle of an epoch of 118 training samples, but the data now have 59"
     done
     train --num_epochs=2 --resume=$RUNS/00/checkpoints/step-00000014 >printed # between two epochs they may change
     contains "$(cat printed)" "2 epochs of 7 steps"

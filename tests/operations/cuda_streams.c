@@ -136,7 +136,7 @@ static void close_streams(vt_backend *backend)
     cuda_close(backend);
     vt_host_cuda_hand_to(NULL);
     EXPECT(fake_runtime_is_clean(), "streams, events, graphs or memory were not given back");
-    EXPECT(fake_runtime_refused() == NULL, "in the midst of a recording: %s", fake_runtime_refused());
+    EXPECT(fake_runtime_refused() == NULL, "in the middle of a recording: %s", fake_runtime_refused());
 }
 
 bool has_streams(void)

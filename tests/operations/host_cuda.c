@@ -58,7 +58,7 @@ static void host_fail(vt_backend *backend, const char *sentence)
 static void refuse_recording(const char *what)
 {
     if (!vt_host_cuda_is_recording()) return;
-    fprintf(stderr, "%s in the midst of a recording\n", what);
+    fprintf(stderr, "%s in the middle of a recording\n", what);
     abort();
 }
 

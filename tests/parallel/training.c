@@ -264,7 +264,7 @@ TEST(layouts_train_as_one_rank)
     over_layouts(plain, plain, promised);
 }
 
-/* Whose runs of tokens end in the midst of a row of patches, the last ones beyond the grid's edge. */
+/* Whose spans of tokens end in the middle of a row of patches, the last ones beyond the grid's edge. */
 TEST(layouts_with_gaps_and_padding)
 {
     const char rows[] = "patch_size=3 pad=edge missing=mask";

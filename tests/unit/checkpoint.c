@@ -526,7 +526,7 @@ TEST(another_model_or_other_channels)
     for (int i = 0; i < 4; i++) close_model(all[i]);
 }
 
-/* What no shape shows. `somewhere` lies in the midst of an epoch. */
+/* What no shape shows. `somewhere` was saved in the middle of an epoch. */
 TEST(other_settings_than_the_checkpoints)
 {
     static const struct {
@@ -537,9 +537,9 @@ TEST(other_settings_than_the_checkpoints)
         {"num_heads", "4", "saved was made with num_heads 2, not 4: its parameters are those of another model", true},
         {"gelu", "tanh", "was made with gelu erf, not tanh", true},
         {"dt", "2", "was made with dt 1, not 2: a run can't change its task; --init_from takes the parameters", false},
-        {"seed", "5", "was made with seed 333, not 5: it lies in the midst of an epoch", false},
-        {"shuffle", "false", "was made with shuffle true, not false: it lies in the midst", false},
-        {"limit_nsamples", "7", "was made with limit_nsamples None, not 7: it lies in the midst", false},
+        {"seed", "5", "was made with seed 333, not 5: it was saved in the middle of an epoch", false},
+        {"shuffle", "false", "was made with shuffle true, not false: it was saved in the middle", false},
+        {"limit_nsamples", "7", "was made with limit_nsamples None, not 7: it was saved in the middle", false},
     };
     model m, other;
     open_model(&m, NULL, NULL);
@@ -569,13 +569,12 @@ TEST(other_training_samples_than_the_checkpoints)
     EXPECT_OK(vt_checkpoint_read(path, &m.subject, &progress, &damaged));
     m.subject.training_samples = 16;
     expect_refused(path, &m, false,
-                   "saved lies in the midst of an epoch of 20 training samples, but the data now have 16");
+                   "saved was saved in the middle of an epoch of 20 training samples, but the data now have 16");
     m.subject.training_samples = 23;
     m.subject.crossing_samples = 3; /* of files that used to be apart */
-    expect_refused(
-        path, &m, false,
-        "saved lies in the midst of an epoch of 20 training samples, each of which lies in one file; now 3 more "
-        "reach from one file into the next: go on with --cross_files=false");
+    expect_refused(path, &m, false,
+                   "saved was saved in the middle of an epoch of 20 training samples, each within one file; now 3 more "
+                   "reach from one file into the next: continue with --cross_files=false");
     m.subject.training_samples = 16;
     m.subject.crossing_samples = 0;
     join(file, path, "checkpoint.h5");

@@ -168,7 +168,7 @@ TEST(checks_that_depend_on_the_ranks)
                       "--local_batch_size=4", "--global_batch_size=4");
     EXPECT_REFUSED_ON(12, "context_parallel 12 is more than the 8 tokens of a sample; use 6", "--context_parallel=12",
                       "--img_size=[16,32]");
-    EXPECT_REFUSED_ON(8, "with context_parallel 4 the shortest run of the 10 tokens has 1", "--context_parallel=4",
+    EXPECT_REFUSED_ON(8, "with context_parallel 4 the shortest span of the 10 tokens has 1", "--context_parallel=4",
                       "--tensor_parallel=2", "--img_size=[16,40]", "--sequence_parallel");
     vt_config *config = NULL;
     EXPECT_OK(OPEN_ON(8, &config, "--context_parallel=4", "--tensor_parallel=2", "--img_size=[16,40]"));
