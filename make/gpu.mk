@@ -6,7 +6,7 @@ gpu-check:
 
 GPU_PROGRAMS := $(BUILD)/gpu-programs
 GPU_LINK = $(LINK) -s -o $@ $(filter %.o %.a,$^) $(LIBS)
-gpu-programs: $(GPU_PROGRAMS)/vitrain $(GPU_PROGRAMS)/vitrain-tests $(GPU_PROGRAMS)/gpu_step
+gpu-programs: $(GPU_PROGRAMS)/vitrain $(GPU_PROGRAMS)/vitrain-tests $(GPU_PROGRAMS)/gpu_step $(GPU_PROGRAMS)/gpu_questions
 
 $(GPU_PROGRAMS)/vitrain: $(BUILD)/src/main.o $(BUILD)/libvitrain.a $(STAMPS)/link
 	@mkdir -p $(@D)
