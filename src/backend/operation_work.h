@@ -4,12 +4,17 @@
  *     VT_MATRICES(...);
  *     const vt_operation_work own = {work};
  *
- * The column is made of
+ * The column is made of these words:
  *
- *     PRODUCT(rows, columns, depth, bytes)   a matrix product: the size of its result, the length of its sums, and the
+ *     PRODUCT(rows, columns, depth, bytes)   a matrix product: the size of its result, the length of its sums, the
  *                                            bytes of operands and result
- *     ATTENDS(products, shape)               that many products of queries × keys × head_dim, over all heads and
- * samples MOVES(kind, bytes)                     reads and writes memory, and computes next to nothing STARTS neither
+ *
+ *     ATTENDS(products, shape)               that many products of queries × keys × head_dim, for all heads of all
+ *                                            samples
+ *
+ *     MOVES(kind, bytes)                     reads and writes memory, and computes next to nothing
+ *
+ *     STARTS                                 does next to nothing
  *
  * and of `matrices`, which VT_MATRICES declares: the bytes of all matrices among the operands, twice those of matrices
  * that are read and written. */

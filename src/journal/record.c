@@ -230,6 +230,16 @@ done:
     return status;
 }
 
+/* Draws into an image and a PNG of it, which may hold an earlier drawing. */
+static vt_status draw(const vt_comparison *comparison, vt_image *image, void **png, size_t *size)
+{
+    vt_image_close(image);
+    free(*png);
+    *png = NULL;
+    vt_image_compare(comparison, image);
+    return vt_image_encode(image, png, size);
+}
+
 vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_t epoch, int64_t step,
                             const float *target, const float *prediction)
 {
@@ -249,17 +259,10 @@ vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_
                                 .width = picture->width,
                                 .latitudes = picture->latitudes,
                                 .longitudes = picture->longitudes};
-    vt_image_compare(&comparison, &image);
-    VT_TRY(vt_image_encode(&image, &png, &size));
+    VT_TRY(draw(&comparison, &image, &png, &size));
     VT_TRY(vt_tensorboard_image(record->tensorboard, picture->tag, step, image.width, image.height, png, size));
-    if (picture->is_signed) { /* TensorBoard's is always turbo */
-        vt_image_close(&image);
-        free(png);
-        png = NULL;
-        comparison.is_signed = true;
-        vt_image_compare(&comparison, &image);
-        VT_TRY(vt_image_encode(&image, &png, &size));
-    }
+    comparison.is_signed = picture->is_signed; /* TensorBoard's is always turbo */
+    if (comparison.is_signed) VT_TRY(draw(&comparison, &image, &png, &size));
     VT_TRY(write_file(path, png, size));
 done:
     vt_image_close(&image);

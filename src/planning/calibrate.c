@@ -11,7 +11,7 @@
 #include "config/fit.h"
 #include "planning/practice.h"
 
-enum { MOST_ROWS = 16384, WIDE_ELEMENTS = 1 << 24, OPTIMIZER_ELEMENTS = 1 << 23, KEPT_BYTES = 1 << 27 };
+enum { MOST_ROWS = 16384, WIDE_ELEMENTS = 1 << 24, KEPT_BYTES = 1 << 27, GRADIENT_BYTES = 1 << 25 };
 
 typedef struct {
     vt_backend *backend;
@@ -104,13 +104,19 @@ static vt_status measure_steps(const bench *b, const vt_config *config, int64_t 
     return status;
 }
 
-/* Enough blocks that activations and the optimizer's arrays leave the caches between their uses, as in the whole model.
- */
-static int64_t depth_to_measure(const vt_config *config, const bench *b)
+/* Leaves as few blocks as make activations and the optimizer's arrays leave the caches between their uses, as in the
+ * whole model. */
+static vt_status take_off_blocks(vt_config *config, int64_t samples)
 {
-    const int64_t kept = 40 * b->rows * b->dim, parameters = 12 * b->dim * b->dim; /* bytes, numbers of one block */
-    const int64_t depth = 1 + (int64_t)fmax((double)(KEPT_BYTES / kept), (double)(OPTIMIZER_ELEMENTS / parameters));
-    return depth < config->depth ? depth : config->depth;
+    vt_status status = VT_OK;
+    vt_plan plan;
+    const int64_t all = config->depth;
+    for (config->depth = 1; config->depth < all; config->depth++) {
+        VT_TRY(vt_practice_plan(config, samples, &plan));
+        if (plan.arena_bytes > KEPT_BYTES && plan.bytes[VT_MEMORY_GRADIENTS] > GRADIENT_BYTES) break;
+    }
+done:
+    return status;
 }
 
 /* Operations one by one: a fused one would be of two kinds. */
@@ -124,7 +130,7 @@ static vt_status measure_rates(const bench *b, const vt_config *config, int64_t 
     vt_config own = *config;
     rates rate;
     own.enable_jit = false;
-    own.depth = depth_to_measure(config, b);
+    VT_TRY(take_off_blocks(&own, samples));
     for (int type = VT_FLOAT32; type < VT_TYPE_COUNT; type++) {
         if (!all_types && type != (int)own_type) continue;
         own.amp_mode = (int)modes[type];

@@ -25,17 +25,16 @@ static vt_config config_of(const vt_config *config, int64_t samples)
     return own;
 }
 
-/* Between -1 and 1: matrix units are faster on zeros, which take less power. */
-static float *random_fields(int64_t count, uint32_t stream)
+float *vt_practice_numbers(int64_t count, uint32_t stream)
 {
     enum { DRAWN = 1000003 }; /* then the same again: not a multiple of a row, so that no two samples are alike */
-    float *fields = vt_allocate((size_t)count, sizeof *fields, "a practice run");
+    float *numbers = vt_allocate((size_t)count, sizeof *numbers, "a practice run");
     for (int64_t i = 0; i < count && i < DRAWN; i++) {
         const uint32_t key[2] = {1, stream}, counter[4] = {(uint32_t)i, 0, 0, 0};
-        fields[i] = 2 * vt_random_uniform(vt_random_philox(key, counter).word[0]) - 1;
+        numbers[i] = 2 * vt_random_uniform(vt_random_philox(key, counter).word[0]) - 1;
     }
-    for (int64_t i = DRAWN; i < count; i++) fields[i] = fields[i - DRAWN];
-    return fields;
+    for (int64_t i = DRAWN; i < count; i++) numbers[i] = numbers[i - DRAWN];
+    return numbers;
 }
 
 vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend *backend, vt_practice **practice)
@@ -44,8 +43,8 @@ vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend 
     vt_practice *p = vt_allocate(1, sizeof *p, "a practice run");
     const int64_t points = samples * config->img_size[0] * config->img_size[1];
     p->config = config_of(config, samples);
-    p->fields[0] = random_fields(points * config->n_in_channels, 0);
-    p->fields[1] = random_fields(points * config->n_out_channels, 1);
+    p->fields[0] = vt_practice_numbers(points * config->n_in_channels, 0);
+    p->fields[1] = vt_practice_numbers(points * config->n_out_channels, 1);
     p->batch = (vt_batch){.sample_count = samples, .global_count = samples, .tensors = {p->fields[0], p->fields[1]}};
     const vt_trainer_options options = {.steps = 1};
     VT_TRY(vt_trainer_open(&p->config, &options, backend, &p->trainer));
@@ -53,6 +52,12 @@ done:
     if (status != VT_OK) vt_practice_close(&p);
     *practice = p;
     return status;
+}
+
+vt_status vt_practice_plan(const vt_config *config, int64_t samples, vt_plan *plan)
+{
+    const vt_config own = config_of(config, samples);
+    return vt_plan_make(&own, &(vt_plan_options){0}, plan);
 }
 
 vt_status vt_practice_step(vt_practice *practice)

@@ -3,6 +3,7 @@
 #ifndef VT_PLANNING_PRACTICE_H
 #define VT_PLANNING_PRACTICE_H
 
+#include "training/plan.h"
 #include "training/step.h"
 
 typedef struct vt_practice vt_practice;
@@ -12,5 +13,12 @@ typedef struct vt_practice vt_practice;
 vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend *backend, vt_practice **practice);
 vt_status vt_practice_step(vt_practice *practice);
 void vt_practice_close(vt_practice **practice);
+
+/* What such a run needs. */
+vt_status vt_practice_plan(const vt_config *config, int64_t samples, vt_plan *plan);
+
+/* `count` random numbers between -1 and 1; malloc'd. Rates are measured on them, because matrix units are faster on
+ * zeros, which take less power. */
+float *vt_practice_numbers(int64_t count, uint32_t stream);
 
 #endif

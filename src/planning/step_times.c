@@ -1,8 +1,10 @@
 #include "planning/step_times.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "backend/times.h"
+#include "base/bfloat16.h"
 #include "base/clock.h"
 #include "base/median.h"
 
@@ -19,15 +21,14 @@ typedef struct {
     void *x, *y, *z; /* NUMBERS of float32; on a GPU [LARGE, LARGE] */
 } limits;
 
-/* Matrix units are faster on zeros, which take less power: x and y are made of bfloat16 numbers of sizes 1/16 … 1, two
- * of which are a float32. */
+/* Fills memory with random bfloat16 numbers, two of which also make a float32 between -1 and 1. */
 static vt_status fill(vt_backend *backend, void *memory, size_t bytes)
 {
     static uint16_t noise[1 << 16];
-    for (uint32_t i = 0, draw = 1; i < 1 << 16; i++) {
-        draw = draw * 1664525u + 1013904223u;
-        noise[i] = (uint16_t)((draw >> 16 & 0x807f) | (123 + (draw >> 29) % 4) << 7);
-    }
+    enum { COUNT = sizeof noise / sizeof noise[0] };
+    float *numbers = vt_practice_numbers(COUNT, 0);
+    for (int i = 0; i < COUNT; i++) noise[i] = vt_bfloat16_round(numbers[i]);
+    free(numbers);
     for (size_t at = 0; at < bytes; at += sizeof noise)
         backend->copy_from_host(backend, (char *)memory + at, noise,
                                 bytes - at < sizeof noise ? bytes - at : sizeof noise);

@@ -4,16 +4,16 @@
 ROOMS_WITHOUT_TASKS="src/loss src/optimizer src/parallel src/training"
 TASK_WORDS='latitude|channel|history'
 
-# The table of rooms has one row a floor, "FLOOR FOLDER"; no two rooms of src/ share one, so that where no file includes
-# a higher floor there is no circle of rooms either.
-floors() { sed -n 's/^| \([0-9]*\) | `\(src\/[a-z_/]*\/\)` |.*/\1 \2/p' "$TOP/docs/architecture.md"; }
+# The rows of the table of rooms, "FLOOR FOLDER". No two rooms of src/ share a floor, so that where no file includes a
+# higher floor there is no circle of rooms either.
+floors() { sed -n 's/^| \([0-9]*\) | `\([a-z_/]*\/\)` |.*/\1 \2/p' "$TOP/docs/architecture.md"; }
 
 test_no_file_includes_a_higher_floor() {
     floors >floors
     [ "$(wc -l <floors)" -gt 10 ]
-    [ -z "$(cut -d' ' -f1 floors | sort | uniq -d)" ] || { echo "two rooms share a floor:"; cat floors; return 1; }
-    (cd "$TOP" && find src -name '*.[ch]' -o -name '*.def') >files
-    (cd "$TOP" && grep -rHno '^ *#include "[^"]*"' src --include='*.[ch]' --include='*.def') >includes
+    [ -z "$(grep ' src/' floors | cut -d' ' -f1 | sort | uniq -d)" ] || { echo "two rooms share a floor:"; cat floors; return 1; }
+    (cd "$TOP" && find src cuda -name '*.[ch]' -o -name '*.cu' -o -name '*.def') >files
+    (cd "$TOP" && grep -rHno '^ *# *include "[^"]*"' src cuda --include='*.[ch]' --include='*.cu' --include='*.def') >includes
     [ "$(wc -l <includes)" -gt 500 ]
     awk '
         function room(path,    folder, best) {
@@ -27,11 +27,12 @@ test_no_file_includes_a_higher_floor() {
             next
         }
         {
-            split($0, part, "\""); target = "src/" part[2]; from = $0; sub(/:.*/, "", from)
-            if (!(target in known) || from == "src/main.c") next
-            a = room(from); b = room(target)
+            split($0, part, "\""); split($0, place, ":"); target = "src/" part[2]
+            if (part[2] ~ /\.\.\//) { print place[1] ":" place[2] " includes " part[2] "; write its path from src/"; bad = 1 }
+            if (!(target in known) || place[1] == "src/main.c") next
+            a = room(place[1]); b = room(target)
             if (floor[a] >= floor[b]) next
-            split($0, place, ":"); print place[1] ":" place[2] " includes " target ", of a higher floor"; bad = 1
+            print place[1] ":" place[2] " includes " target ", of a higher floor"; bad = 1
         }
         END { exit bad }' floors files includes
 }
@@ -43,6 +44,7 @@ test_one_model_is_known_to_its_own_files() {
 }
 
 test_rooms_without_tasks() {
+    for room in $ROOMS_WITHOUT_TASKS src/backend; do [ -d "$TOP/$room" ] || { echo "no $room"; return 1; }; done
     (cd "$TOP" && grep -rniE "$TASK_WORDS" $ROOMS_WITHOUT_TASKS; grep -rniE 'latitude|history' src/backend) >lines || true
     [ ! -s lines ] || { cat lines; return 1; }
 }

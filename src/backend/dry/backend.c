@@ -1,6 +1,6 @@
 /* The back end that computes nothing: the same step runs over it to learn how much memory and how many FLOPs it takes.
- * FLOPs count matrix products (a multiply-add is two), attention's included; the rest is bound by memory, not by them:
- * of it the bytes are counted that are read and written. */
+ * Only matrix products are counted in FLOPs (a multiply-add is two), attention's included. Memory bounds all other
+ * operations, so the bytes that they read and write are counted. */
 #include <stdio.h>
 #include <stdlib.h>
 
