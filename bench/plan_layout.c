@@ -7,7 +7,7 @@
  *     plan_layout time [--steps=N] [--name=value ...] [-- --name=value ...]...
  *
  * measures the machine with these ranks, makes N steps in each layout, measures the machine again, three times
- * over, and compares the times of steps with what is reckoned from the measurements before and after them. Each `--`
+ * over, and compares the times of steps with those predicted from the measurements before and after them. Each `--`
  * begins a layout, whose settings are those before the first `--` and its own; without one there is one layout.
  *
  * Exit status 3: memory is off by more than 15 %; 4: a time is, by more than 30 %, in a layout during whose steps and

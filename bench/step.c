@@ -50,9 +50,8 @@ static bool rival_open(rival *r, const char *python, const vt_config *config)
         command, sizeof command,
         "unset GOMP_SPINCOUNT; export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456 "
         "GLIBC_TUNABLES=glibc.malloc.hugetlb=1; "
-        "exec %s bench/pytorch_step.py --height %lld --width %lld --channels %lld --patch %lld --embed %lld --depth "
-        "%lld "
-        "--heads %lld --batch %lld --dtype %s",
+        "exec %s bench/pytorch_step.py --height %lld --width %lld --channels %lld --patch %lld --embed %lld "
+        "--depth %lld --heads %lld --batch %lld --dtype %s",
         python, (long long)config->img_size[0], (long long)config->img_size[1], (long long)config->n_in_channels,
         (long long)config->patch_size, (long long)config->embed_dim, (long long)config->depth,
         (long long)config->num_heads, (long long)config->global_batch_size,

@@ -15,7 +15,7 @@ typedef struct {
     vt_product_plan *plan;
     const void *a, *b;
     void *d;
-} product_run;
+} product_call;
 
 static void keep_choice(const vt_backend *backend, const vt_product_plan *plan)
 {
@@ -98,39 +98,39 @@ static int find_algorithms(struct vt_products *products, const vt_product_plan *
     return useful;
 }
 
-/* Runs a product_run, in the form that vt_cuda_trial wants. */
+/* Makes a product_call, in the form that vt_cuda_trial wants. */
 static bool run_once(void *context)
 {
-    const product_run *run = context;
-    struct vt_products *products = vt_products_of(run->backend);
-    const vt_product_plan *plan = run->plan;
+    const product_call *call = context;
+    struct vt_products *products = vt_products_of(call->backend);
+    const vt_product_plan *plan = call->plan;
     const float alpha = 1, beta = plan->key.adds ? 1 : 0;
     cublasStatus_t status = products->library->cublasLtMatmul(
-        products->handle, plan->operation, &alpha, run->a, plan->a, run->b, plan->b, &beta, run->d, plan->d, run->d,
-        plan->d, &plan->algorithm, products->workspace, WORKSPACE_BYTES, (cudaStream_t)run->backend->stream);
+        products->handle, plan->operation, &alpha, call->a, plan->a, call->b, plan->b, &beta, call->d, plan->d, call->d,
+        plan->d, &plan->algorithm, products->workspace, WORKSPACE_BYTES, (cudaStream_t)call->backend->stream);
     if (status != CUBLAS_STATUS_SUCCESS) products->refusal = status;
     return status == CUBLAS_STATUS_SUCCESS;
 }
 
 /* Returns the first proposal that runs, or the fastest; INFINITY: none runs. */
-static double try_proposals(product_run *run, int count, const cublasLtMatmulHeuristicResult_t *found,
+static double try_proposals(product_call *call, int count, const cublasLtMatmulHeuristicResult_t *found,
                             cublasLtMatmulAlgo_t *best)
 {
-    const bool fixed = ((vt_cuda_state *)run->backend->state)->fixed_choices;
+    const bool fixed = ((vt_cuda_state *)call->backend->state)->fixed_choices;
     vt_product_plan plans[MOST_CHOICES];
-    product_run runs[MOST_CHOICES];
+    product_call calls[MOST_CHOICES];
     vt_cuda_trial trials[MOST_CHOICES];
     double shortest = INFINITY;
     for (int i = 0; i < count; i++) {
-        plans[i] = *run->plan;
+        plans[i] = *call->plan;
         plans[i].algorithm = found[i].algo;
-        runs[i] = *run;
-        runs[i].plan = &plans[i];
-        trials[i] = (vt_cuda_trial){run_once, &runs[i], INFINITY};
+        calls[i] = *call;
+        calls[i].plan = &plans[i];
+        trials[i] = (vt_cuda_trial){run_once, &calls[i], INFINITY};
     }
-    if (!fixed) vt_cuda_time_all(run->backend, count, trials);
+    if (!fixed) vt_cuda_time_all(call->backend, count, trials);
     for (int i = 0; i < count && !(fixed && shortest < INFINITY); i++) {
-        if (fixed && run_once(&runs[i])) trials[i].milliseconds = 0;
+        if (fixed && run_once(&calls[i])) trials[i].milliseconds = 0;
         if (trials[i].milliseconds < shortest) {
             shortest = trials[i].milliseconds;
             *best = found[i].algo;
@@ -140,15 +140,15 @@ static double try_proposals(product_run *run, int count, const cublasLtMatmulHeu
 }
 
 /* Tries the library's proposals on a scratch result: the real one may be added to only once. */
-static void choose(product_run *run)
+static void choose(product_call *call)
 {
-    struct vt_products *products = vt_products_of(run->backend);
-    vt_product_plan *plan = run->plan;
+    struct vt_products *products = vt_products_of(call->backend);
+    vt_product_plan *plan = call->plan;
     cublasLtMatmulHeuristicResult_t found[MOST_CHOICES];
     int count = find_algorithms(products, plan, found);
-    bool fixed = ((vt_cuda_state *)run->backend->state)->fixed_choices;
+    bool fixed = ((vt_cuda_state *)call->backend->state)->fixed_choices;
     size_t bytes = (size_t)(plan->key.leading_d * plan->key.n) * vt_type_size((vt_type)plan->key.type_d);
-    product_run trial = *run;
+    product_call trial = *call;
     trial.d = NULL;
     if (count > 1 && cudaMalloc(&trial.d, bytes + 256) != cudaSuccess) {
         cudaGetLastError();
@@ -156,13 +156,13 @@ static void choose(product_run *run)
     }
     plan->works = count > 0;
     if (count > 0) plan->algorithm = found[0].algo;
-    if (count == 1 && fixed) keep_choice(run->backend, plan);
+    if (count == 1 && fixed) keep_choice(call->backend, plan);
     if (count <= 1) return;
     char *start = trial.d;
     trial.d = start + (plan->key.aligned_d < 256 ? (size_t)plan->key.aligned_d : 0); /* aligned like the real one */
     plan->works = try_proposals(&trial, count, found, &plan->algorithm) < INFINITY;
     cudaFree(start);
-    if (plan->works) keep_choice(run->backend, plan);
+    if (plan->works) keep_choice(call->backend, plan);
 }
 
 static bool take_kept_choice(const vt_backend *backend, vt_product_plan *plan)
@@ -215,10 +215,10 @@ static vt_product_plan *add_plan(vt_backend *backend, const vt_product_key *key,
     vt_product_plan *plan = &products->plans[products->plan_count++];
     memset(plan, 0, sizeof *plan);
     plan->key = *key;
-    product_run run = {backend, plan, a, b, d};
+    product_call call = {backend, plan, a, b, d};
     if (make_descriptors(products->library, plan) && set_bias(products->library, plan, bias) &&
         !take_kept_choice(backend, plan))
-        choose(&run);
+        choose(&call);
     return plan;
 }
 
@@ -240,7 +240,7 @@ bool vt_product_multiply(vt_backend *backend, vt_product_key *key, const void *a
     }
     if (is_new) plan = add_plan(backend, key, a, b, d, bias);
     if (!plan->works || !set_bias(products->library, plan, bias)) return false;
-    const bool done = run_once(&(product_run){backend, plan, a, b, d});
+    const bool done = run_once(&(product_call){backend, plan, a, b, d});
     if (is_new) plan->works = done; /* otherwise it is not tried again */
     return done;
 }

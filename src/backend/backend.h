@@ -180,12 +180,6 @@ VT_ON_DEVICE_TOO static inline int64_t vt_patch_grid_point(const vt_patch_grid *
     return row * grid->width + column;
 }
 
-/* Rows of patches a sample. */
-static inline int64_t vt_patch_grid_tokens(const vt_patch_grid *grid)
-{
-    return grid->tokens;
-}
-
 /* Numbers in all the fields. */
 static inline int64_t vt_patch_grid_values(const vt_patch_grid *grid)
 {

@@ -22,8 +22,9 @@ static vt_status measure(vt_config *config, bool on_gpu, vt_backend *backend, in
     config->amp_mode = on_gpu ? VT_AMP_BF16 : VT_AMP_NONE;
     VT_TRY(vt_config_resolve(config));
     VT_TRY(vt_practice_open(config, on_gpu ? SAMPLES_ON_GPU : SAMPLES, backend, &practice));
-    printf("%s; %d blocks of the large model, %s, %d sample%s; %lld steps\n", backend->name, BLOCKS,
-           on_gpu ? "bfloat16" : "float32", on_gpu ? SAMPLES_ON_GPU : SAMPLES, on_gpu ? "s" : "", (long long)rounds);
+    printf("%s; %d blocks of the large model, %s, %d sample%s; %lld step%s\n", backend->name, BLOCKS,
+           on_gpu ? "bfloat16" : "float32", on_gpu ? SAMPLES_ON_GPU : SAMPLES, on_gpu ? "s" : "", (long long)rounds,
+           rounds == 1 ? "" : "s");
     VT_TRY(vt_step_times_print(practice, backend, vt_trainer_type(config), rounds));
 done:
     vt_practice_close(&practice);

@@ -74,8 +74,7 @@ static vt_status look(const char *path, const vt_fields_form *form, bool verify,
     }
     vt_error_clear();
     VT_FAIL("inspect: %s is not a directory of vitrain's: a checkpoint has checkpoint.h5, a run metrics.csv, data "
-            "train/*YYYY.h5 (netCDF: "
-            "with --variables)",
+            "train/*YYYY.h5 (netCDF: with --variables)",
             path);
 done:
     free(checkpoint);

@@ -50,12 +50,12 @@ static share share_of(const vt_config *config, const vt_layout *layout, int rank
 }
 
 /* "0-1012", or the number of a single token */
-static const char *run_text(vt_span run, char text[48])
+static const char *span_text(vt_span span, char text[48])
 {
-    if (run.count == 1)
-        snprintf(text, 48, "%lld", (long long)run.first);
+    if (span.count == 1)
+        snprintf(text, 48, "%lld", (long long)span.first);
     else
-        snprintf(text, 48, "%lld-%lld", (long long)run.first, (long long)(run.first + run.count - 1));
+        snprintf(text, 48, "%lld-%lld", (long long)span.first, (long long)(span.first + span.count - 1));
     return text;
 }
 
@@ -101,9 +101,9 @@ static void print_table(const vt_config *config, const vt_layout *layout)
         printf("%6d", rank);
         for (vt_axis axis = VT_AXIS_TENSOR; axis < VT_AXIS_COUNT; axis++)
             printf(" %4d", vt_layout_coordinate(layout, rank, axis));
-        printf("  %-13s", run_text(has.samples, text));
-        printf(own ? " %-15s" : " %s", run_text(has.tokens, text));
-        if (own) printf(" %s", run_text(has.own, text));
+        printf("  %-13s", span_text(has.samples, text));
+        printf(own ? " %-15s" : " %s", span_text(has.tokens, text));
+        if (own) printf(" %s", span_text(has.own, text));
         printf("\n");
     }
 }

@@ -24,12 +24,6 @@ void vt_host_cuda_bias_gelu(vt_backend *backend, vt_gelu kind, vt_matrix hidden,
 #define vt_products_close tested_close
 #define vt_products_fill tested_fill
 #define vt_products_version tested_version
-#define vt_product_complete_key tested_complete_key
-#define vt_product_find_plan tested_find_plan
-#define vt_product_add_plan tested_add_plan
-#define vt_product_new_plan tested_new_plan
-#define vt_product_set_bias tested_set_bias
-#define vt_product_run_once tested_run_once
 #define vt_product_multiply tested_multiply
 #define vt_cuda_column_sums vt_host_cuda_column_sums
 #define vt_cuda_bias_gelu vt_host_cuda_bias_gelu

@@ -58,7 +58,7 @@ void vt_plain_relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix
 static void weighted_squares(const vt_patch_grid *grid, int64_t sample, int64_t channel, vt_matrix prediction,
                              vt_matrix target, const float *row_weights, double sums[2])
 {
-    int64_t across = vt_patch_grid_across(grid), tokens = vt_patch_grid_tokens(grid), patch = grid->patch;
+    int64_t across = vt_patch_grid_across(grid), tokens = grid->tokens, patch = grid->patch;
     sums[0] = sums[1] = 0;
     for (int64_t token = 0; token < tokens; token++) {
         int64_t r = sample * tokens + token, number = grid->first_token + token;

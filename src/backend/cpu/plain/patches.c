@@ -16,7 +16,7 @@ typedef struct {
 
 static corner patch_corner(const vt_patch_grid *grid, int64_t r)
 {
-    int64_t across = vt_patch_grid_across(grid), tokens = vt_patch_grid_tokens(grid);
+    int64_t across = vt_patch_grid_across(grid), tokens = grid->tokens;
     int64_t token = grid->first_token + r % tokens;
     return (corner){(r / tokens) * grid->field_channels * grid->height * grid->width, token / across * grid->patch,
                     token % across * grid->patch};
