@@ -4,6 +4,8 @@
 test_one_more_operation() {
     find "$TOP/tests/tenant/operation" -type f >files
     [ "$(wc -l <files)" -le 4 ] || { cat files; return 1; }
-    "$(dirname "$TESTS")/operation-tests" | tee said
-    grep -q "^5 passed, 0 failed, 0 skipped" said
+    for file in operations/scale/ operations/mirror/; do
+        "$(dirname "$TESTS")/operation-tests" $file | tee said
+        grep -q "^[1-9][0-9]* passed, 0 failed, 0 skipped" said
+    done
 }
