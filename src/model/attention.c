@@ -7,22 +7,17 @@
 static void build_qkv(vt_linear *qkv, vt_parameters *parameters, const char *prefix, int64_t dim, vt_span share)
 {
     static const char *const names[3] = {"q", "k", "v"};
-    vt_parameter *weights[3], *biases[3];
+    vt_parameter *added[6];
     char full[VT_PARAMETER_NAME];
-    for (int i = 0; i < 3; i++) {
-        snprintf(full, sizeof full, "%s.%s", prefix, names[i]);
-        weights[i] =
-            vt_parameters_add(parameters, full, "weight", 2, (const int64_t[]){dim, dim}, VT_START_NORMAL, 0.02);
-        vt_parameter_split(weights[i], 0, VT_AXES(VT_AXIS_TENSOR), share);
-        if (i > 0) vt_parameter_join(weights[i]);
+    for (int i = 0; i < 6; i++) {
+        snprintf(full, sizeof full, "%s.%s", prefix, names[i % 3]);
+        added[i] =
+            i < 3 ? vt_parameters_add(parameters, full, "weight", 2, (const int64_t[]){dim, dim}, VT_START_NORMAL, 0.02)
+                  : vt_parameters_add(parameters, full, "bias", 1, &dim, VT_START_ZERO, 0);
+        vt_parameter_split(added[i], 0, VT_AXES(VT_AXIS_TENSOR), share);
+        added[i]->joined = i % 3 > 0;
     }
-    for (int i = 0; i < 3; i++) {
-        snprintf(full, sizeof full, "%s.%s", prefix, names[i]);
-        biases[i] = vt_parameters_add(parameters, full, "bias", 1, &dim, VT_START_ZERO, 0);
-        vt_parameter_split(biases[i], 0, VT_AXES(VT_AXIS_TENSOR), share);
-        if (i > 0) vt_parameter_join(biases[i]);
-    }
-    *qkv = (vt_linear){.weight = weights[0], .bias = biases[0], .in = dim, .out = 3 * share.count};
+    *qkv = (vt_linear){.weight = added[0], .bias = added[3], .in = dim, .out = 3 * share.count};
 }
 
 void vt_attention_build(vt_attention *attention, vt_parameters *parameters, const char *prefix, int64_t layer,
@@ -286,7 +281,7 @@ void vt_attention_forward(const vt_attention *attention, const vt_pass *pass, vt
         forward_ring(attention, pass, saved);
     else
         forward_gathered(attention, pass, saved);
-    vt_matrix output = vt_region_leave_room(pass->parallel, pass->arena, pass->batch, y);
+    vt_matrix output = vt_region_room(pass->parallel, pass->arena, pass->batch, y);
     vt_linear_forward(&attention->proj, pass, saved->out, output);
     vt_region_leave(pass->parallel, pass->arena, pass->batch, output, y);
     vt_arena_pop(pass->arena, mark);
@@ -299,15 +294,15 @@ void vt_attention_backward(const vt_attention *attention, const vt_pass *pass, v
     size_t mark = pass->arena->used;
     vt_matrix dout = vt_pass_push(pass, saved->out.rows, attention->width);
     vt_matrix dqkv = vt_pass_push(pass, saved->out.rows, 3 * attention->width);
-    vt_matrix doutput = vt_region_leave_backward(parallel, pass->arena, pass->batch, dy);
+    vt_matrix doutput = vt_region_enter(parallel, pass->arena, pass->batch, dy);
     vt_linear_backward(&attention->proj, pass, saved->out, doutput, dout);
     if (uses_ring(pass))
         backward_ring(attention, pass, saved, dout, dqkv);
     else
         backward_gathered(attention, pass, saved, dout, dqkv);
     vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, x);
-    vt_matrix dinput = vt_region_enter_room(parallel, pass->arena, pass->batch, dx);
+    vt_matrix dinput = vt_region_room(parallel, pass->arena, pass->batch, dx);
     vt_linear_backward(&attention->qkv, pass, input, dqkv, dinput);
-    vt_region_enter_backward(parallel, pass->arena, pass->batch, dinput, dx);
+    vt_region_leave(parallel, pass->arena, pass->batch, dinput, dx);
     vt_arena_pop(pass->arena, mark);
 }

@@ -19,8 +19,7 @@ void vt_linear_build(vt_linear *linear, vt_parameters *parameters, const char *p
         linear->in = share.count;
         linear->without_bias = parallel->tensor->rank != 0;
         vt_parameter_split(weight, 1, tensor, share);
-        if (with_bias)
-            vt_parameter_complete(bias, tensor); /* every rank gets dy of all tokens: vt_region_leave_backward */
+        if (with_bias) bias->sum_axes &= ~tensor; /* every rank gets dy of all tokens, from vt_region_enter */
     }
 }
 

@@ -36,7 +36,7 @@ void vt_mlp_forward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matr
     vt_mask mask = hidden_mask(mlp, pass);
     size_t mark = pass->arena->used;
     vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, x);
-    vt_matrix output = vt_region_leave_room(parallel, pass->arena, pass->batch, y);
+    vt_matrix output = vt_region_room(parallel, pass->arena, pass->batch, y);
     vt_matrix active = vt_pass_push(pass, input.rows, mlp->fc1.out);
     if (pass->fused) {
         backend->linear_gelu_forward(backend, mlp->gelu, input, vt_linear_weight(&mlp->fc1), mlp->fc1.bias->value,
@@ -59,8 +59,8 @@ void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_mat
     vt_mask mask = hidden_mask(mlp, pass);
     size_t mark = pass->arena->used;
     vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, x);
-    vt_matrix doutput = vt_region_leave_backward(parallel, pass->arena, pass->batch, dy);
-    vt_matrix dinput = vt_region_enter_room(parallel, pass->arena, pass->batch, dx);
+    vt_matrix doutput = vt_region_enter(parallel, pass->arena, pass->batch, dy);
+    vt_matrix dinput = vt_region_room(parallel, pass->arena, pass->batch, dx);
     vt_matrix active = vt_pass_push(pass, input.rows, mlp->fc1.out);
     vt_matrix dhidden = vt_pass_push(pass, input.rows, mlp->fc1.out);
     backend->linear_backward_input(backend, doutput, vt_linear_weight(&mlp->fc2), dhidden);
@@ -76,6 +76,6 @@ void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_mat
     vt_linear_backward(&mlp->fc2, pass, active, doutput,
                        (vt_matrix){0}); /* the gradient of its input was computed above */
     vt_linear_backward(&fc1, pass, input, dhidden, dinput);
-    vt_region_enter_backward(parallel, pass->arena, pass->batch, dinput, dx);
+    vt_region_leave(parallel, pass->arena, pass->batch, dinput, dx);
     vt_arena_pop(pass->arena, mark);
 }

@@ -97,16 +97,6 @@ void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, v
     count_elements(parameter);
 }
 
-void vt_parameter_complete(vt_parameter *parameter, unsigned axes)
-{
-    parameter->sum_axes &= ~axes;
-}
-
-void vt_parameter_join(vt_parameter *parameter)
-{
-    parameter->joined = true;
-}
-
 void vt_parameters_next_unit(vt_parameters *parameters)
 {
     parameters->units++;

@@ -29,8 +29,9 @@ typedef struct {
     int64_t first;                          /* where this rank's part begins on that dimension */
     unsigned split_axes;                    /* over which axes it is split */
     unsigned sum_axes;                      /* its gradient is a partial sum over these, besides the data axis */
-    bool joined;                            /* lies right behind the one registered before */
-    int64_t unit;                           /* the block of layers it belongs to */
+    bool
+        joined; /* lies right behind the one registered before, with the same split, so that a layer uses both as one */
+    int64_t unit; /* the block of layers it belongs to */
     vt_start start;
     double spread;
     int64_t count;  /* elements of this rank's part */
@@ -75,20 +76,14 @@ void vt_parameters_close(vt_parameters **parameters);
 
 const vt_parallel *vt_parameters_parallel(const vt_parameters *parameters);
 
-/* Registers "prefix.name" of this whole shape, in the current unit. Unless told otherwise below, each rank has all of
- * it, and its gradient is a sum over the ranks that share a sample's tokens. The description lives as long as the
- * registry. */
+/* Registers "prefix.name" of this whole shape, in the current unit. Each rank has all of it, and its gradient is a sum
+ * over the ranks that share a sample's tokens, unless the layer splits it, or changes `sum_axes` or `joined`. The
+ * description lives as long as the registry. */
 vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, const char *name, int dimensions,
                                 const int64_t *shape, vt_start start, double spread);
 
 /* This rank has only `run` of dimension `dimension`; the ranks along `axes` have the rest. */
 void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, vt_span run);
-
-/* Its gradient is complete on every rank along `axes`. */
-void vt_parameter_complete(vt_parameter *parameter, unsigned axes);
-
-/* It lies right behind the one registered before it with the same split, without a gap: a layer may use both as one. */
-void vt_parameter_join(vt_parameter *parameter);
 
 /* The parameters added from here on are the next unit: what is computed, and with ZeRO stage 3 gathered, together. */
 void vt_parameters_next_unit(vt_parameters *parameters);

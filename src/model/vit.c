@@ -11,21 +11,8 @@
 #include "model/model.h"
 
 typedef struct {
-    int64_t height, width, patch;
-    vt_beyond beyond; /* what the input has beyond height and width, where patches reach farther */
-    int64_t in_channels, out_channels;
-    bool masked;        /* fields may have missing points: 0 in the input, and VT_NO_POINT in the target */
-    bool mask_channels; /* the patch embedding sees in_channels more channels: 1 where there is a point, else 0 */
-    int64_t dim, depth, heads;
-    vt_gelu gelu;
-    double dropout;
-    bool recompute; /* keep only each block's input and compute the rest again in backward (Chen et al. 2016, "Training
-                     * deep nets with sublinear memory cost") */
-} vit_options;
-
-typedef struct {
     vt_model model;
-    vit_options options;
+    const vt_config *config;
     vt_linear patch_embed; /* a convolution with kernel = stride = patch is a linear map of each patch */
     const vt_parameter *pos_embed;
     vt_block *blocks;
@@ -35,30 +22,11 @@ typedef struct {
 
 typedef struct {
     vt_saved saved;
-    vt_matrix
-        stream_gradient; /* [vt_pass_rows, dim] float32: the gradient of the stream, on its way down from the head */
-    vt_matrix stream;    /* behind the last block */
+    vt_matrix stream;          /* behind the last block: [vt_pass_rows, dim] float32 */
+    vt_matrix stream_gradient; /* likewise, on its way down from the head */
     vt_layer_norm_saved norm;
     vt_block_saved blocks[]; /* [depth] */
 } vit_saved;
-
-static vit_options options_of(const vt_config *config)
-{
-    return (vit_options){.height = config->img_size[0],
-                         .width = config->img_size[1],
-                         .patch = config->patch_size,
-                         .beyond = config->pad == VT_PAD_WRAP ? VT_BEYOND_WRAP : VT_BEYOND_EDGE,
-                         .masked = config->missing == VT_GAPS_MASK,
-                         .mask_channels = config->mask_channels,
-                         .in_channels = config->n_in_channels,
-                         .out_channels = config->n_out_channels,
-                         .dim = config->embed_dim,
-                         .depth = config->depth,
-                         .heads = config->num_heads,
-                         .gelu = (vt_gelu)config->gelu,
-                         .dropout = config->dropout,
-                         .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
-}
 
 /* Attention's kernels on a GPU are made for heads up to a width. */
 static vt_status vit_check(const vt_config *config, const vt_backend *backend)
@@ -76,40 +44,41 @@ done:
     return status;
 }
 
-static void build_patch_embed(vt_linear *linear, vt_parameters *parameters, const vit_options *o)
+static void build_patch_embed(vt_linear *linear, vt_parameters *parameters, const vt_config *config)
 {
-    const int64_t channels = o->in_channels * (o->mask_channels ? 2 : 1);
-    linear->in = channels * o->patch * o->patch;
-    linear->out = o->dim;
+    const int64_t dim = config->embed_dim, patch = config->patch_size;
+    const int64_t channels = config->n_in_channels * (config->mask_channels ? 2 : 1);
+    linear->in = channels * patch * patch;
+    linear->out = dim;
     double bound = 1 / sqrt((double)linear->in); /* torch.nn.Conv2d's default */
     linear->without_bias = false;
-    linear->weight =
-        vt_parameters_add(parameters, "patch_embed.proj", "weight", 4,
-                          (const int64_t[]){o->dim, channels, o->patch, o->patch}, VT_START_UNIFORM, bound);
-    linear->bias = vt_parameters_add(parameters, "patch_embed.proj", "bias", 1, &o->dim, VT_START_UNIFORM, bound);
+    linear->weight = vt_parameters_add(parameters, "patch_embed.proj", "weight", 4,
+                                       (const int64_t[]){dim, channels, patch, patch}, VT_START_UNIFORM, bound);
+    linear->bias = vt_parameters_add(parameters, "patch_embed.proj", "bias", 1, &dim, VT_START_UNIFORM, bound);
 }
 
 static vt_status vit_open(const vt_config *config, vt_parameters *parameters, vt_model **result)
 {
     vit *model = vt_allocate(1, sizeof *model, "the model");
-    const vit_options o = model->options = options_of(config);
+    const int64_t dim = config->embed_dim, depth = config->depth;
     const vt_parallel *parallel = vt_parameters_parallel(parameters);
-    model->blocks = vt_allocate((size_t)o.depth, sizeof *model->blocks, "the model");
-    build_patch_embed(&model->patch_embed, parameters, &o);
-    vt_parameter *position = vt_parameters_add(
-        parameters, "", "pos_embed", 3, (const int64_t[]){1, parallel->token_count, o.dim}, VT_START_NORMAL, 0.02);
+    model->config = config;
+    model->blocks = vt_allocate((size_t)depth, sizeof *model->blocks, "the model");
+    build_patch_embed(&model->patch_embed, parameters, config);
+    vt_parameter *position = vt_parameters_add(parameters, "", "pos_embed", 3,
+                                               (const int64_t[]){1, parallel->token_count, dim}, VT_START_NORMAL, 0.02);
     vt_parameter_split(position, 1, parallel->token_axes, parallel->own);
     model->pos_embed = position;
-    for (int64_t i = 0; i < o.depth; i++) {
-        double path_rate = o.depth > 1 ? o.dropout * (double)i / (double)(o.depth - 1) : 0;
-        vt_block_options block = {o.dim, o.heads, o.gelu, o.dropout, path_rate};
+    for (int64_t i = 0; i < depth; i++) {
+        double path_rate = depth > 1 ? config->dropout * (double)i / (double)(depth - 1) : 0;
+        vt_block_options block = {dim, config->num_heads, (vt_gelu)config->gelu, config->dropout, path_rate};
         vt_parameters_next_unit(parameters);
         vt_block_build(&model->blocks[i], parameters, i, &block);
     }
     vt_parameters_next_unit(parameters);
-    vt_layer_norm_build(&model->norm, parameters, "norm", o.dim);
-    vt_linear_build(&model->head, parameters, "head", o.dim, o.out_channels * o.patch * o.patch, VT_LINEAR_WHOLE,
-                    false);
+    vt_layer_norm_build(&model->norm, parameters, "norm", dim);
+    vt_linear_build(&model->head, parameters, "head", dim,
+                    config->n_out_channels * config->patch_size * config->patch_size, VT_LINEAR_WHOLE, false);
     *result = &model->model;
     return VT_OK;
 }
@@ -123,73 +92,67 @@ static void vit_close(vt_model *base)
 
 static size_t saved_size(const vt_model *base)
 {
-    const vit *model = (const vit *)base;
-    return sizeof(vit_saved) + (size_t)model->options.depth * sizeof(vt_block_saved);
+    return sizeof(vit_saved) + (size_t)((const vit *)base)->config->depth * sizeof(vt_block_saved);
 }
 
 static char *describe(const vt_config *config)
 {
-    const vit_options o = options_of(config);
-    return vt_text_format("embed_dim %lld, depth %lld, %lld heads, %lld tokens of %lld×%lld points", (long long)o.dim,
-                          (long long)o.depth, (long long)o.heads, (long long)vt_fit_tokens(config), (long long)o.patch,
-                          (long long)o.patch);
+    return vt_text_format("embed_dim %lld, depth %lld, %lld heads, %lld tokens of %lld×%lld points",
+                          (long long)config->embed_dim, (long long)config->depth, (long long)config->num_heads,
+                          (long long)vt_fit_tokens(config), (long long)config->patch_size,
+                          (long long)config->patch_size);
 }
 
 static int64_t head_unit(const vit *model)
 {
-    return model->options.depth + 1;
+    return model->config->depth + 1;
 }
 
 /* ---- fields and patches ---- */
 
-static int64_t tokens_across(const vit_options *options)
+static int64_t tokens_across(const vt_config *config)
 {
-    return (options->width + options->patch - 1) / options->patch;
-}
-
-static vt_span rows_of_tokens(const vit_options *options, vt_span tokens)
-{
-    const int64_t across = tokens_across(options), first = tokens.first / across * options->patch;
-    const int64_t end = ((tokens.first + tokens.count - 1) / across + 1) * options->patch;
-    return (vt_span){first, (end < options->height ? end : options->height) - first};
+    return (config->img_size[1] + config->patch_size - 1) / config->patch_size;
 }
 
 static vt_span part_needed(const vt_config *config, vt_span tokens)
 {
-    const vit_options options = options_of(config);
-    return rows_of_tokens(&options, tokens);
+    const int64_t across = tokens_across(config), patch = config->patch_size, height = config->img_size[0];
+    const int64_t first = tokens.first / across * patch;
+    const int64_t end = ((tokens.first + tokens.count - 1) / across + 1) * patch;
+    return (vt_span){first, (end < height ? end : height) - first};
 }
 
 /* This rank's tokens, in this rank's rows of the fields. */
 static vt_patch_grid grid_of(const vit *model, int64_t batch, int64_t channels, vt_patch_order order)
 {
-    const vit_options *o = &model->options;
-    vt_span tokens = model->model.parallel->own, rows = rows_of_tokens(o, tokens);
+    const vt_config *config = model->config;
+    vt_span tokens = model->model.parallel->own, rows = part_needed(config, tokens);
     return (vt_patch_grid){.batch = batch,
                            .field_channels = channels,
                            .channels = channels,
                            .height = rows.count,
-                           .width = o->width,
-                           .patch = o->patch,
+                           .width = config->img_size[1],
+                           .patch = config->patch_size,
                            .order = order,
-                           .first_token = tokens.first - rows.first / o->patch * tokens_across(o),
+                           .first_token = tokens.first - rows.first / config->patch_size * tokens_across(config),
                            .tokens = tokens.count};
 }
 
 static vt_patch_grid output_grid(const vit *model, int64_t batch)
 {
-    vt_patch_grid grid = grid_of(model, batch, model->options.out_channels, VT_PATCH_CHANNEL_LAST);
-    grid.missing = model->options.masked ? VT_MISSING_LEFT_OUT : VT_MISSING_STAYS;
+    vt_patch_grid grid = grid_of(model, batch, model->config->n_out_channels, VT_PATCH_CHANNEL_LAST);
+    grid.missing = model->config->missing == VT_GAPS_MASK ? VT_MISSING_LEFT_OUT : VT_MISSING_STAYS;
     return grid;
 }
 
 static vt_matrix load_input(const vit *model, const vt_pass *pass, const vt_model_tensor *input)
 {
-    const vit_options *o = &model->options;
-    vt_patch_grid grid = grid_of(model, pass->batch, o->in_channels, VT_PATCH_CHANNEL_FIRST);
-    grid.beyond = o->beyond;
-    grid.missing = o->masked ? VT_MISSING_MEAN : VT_MISSING_STAYS;
-    grid.with_mask = o->mask_channels;
+    const vt_config *config = model->config;
+    vt_patch_grid grid = grid_of(model, pass->batch, config->n_in_channels, VT_PATCH_CHANNEL_FIRST);
+    grid.beyond = config->pad == VT_PAD_WRAP ? VT_BEYOND_WRAP : VT_BEYOND_EDGE;
+    grid.missing = config->missing == VT_GAPS_MASK ? VT_MISSING_MEAN : VT_MISSING_STAYS;
+    grid.with_mask = config->mask_channels;
     vt_matrix patches = vt_pass_push(pass, vt_pass_rows(pass), model->patch_embed.in);
     pass->backend->patches_load(pass->backend, &grid, input->values, input->mean, input->inverse_std, patches);
     return patches;
@@ -213,7 +176,7 @@ static vt_matrix restore(const vt_model *base, const vt_pass *pass, vt_matrix ro
     if (base->parallel->tokens->size > 1) {
         VT_ASSERT(pass->batch == 1);
         rows = vt_region_gather_sample(base->parallel, pass->arena, rows);
-        grid.height = model->options.height;
+        grid.height = model->config->img_size[0];
         grid.first_token = 0;
         grid.tokens = base->parallel->token_count;
     }
@@ -233,19 +196,19 @@ static void channel_squares(const vt_model *base, const vt_pass *pass, vt_matrix
 
 static vt_matrix position(const vit *model, float *data)
 {
-    return vt_matrix_make(data, model->model.parallel->own.count, model->options.dim);
+    return vt_matrix_make(data, model->model.parallel->own.count, model->config->embed_dim);
 }
 
 static vt_mask position_mask(const vit *model, const vt_pass *pass)
 {
-    return vt_pass_mask(pass, model->options.dropout, model->options.depth, VT_SITE_POSITION);
+    return vt_pass_mask(pass, model->config->dropout, model->config->depth, VT_SITE_POSITION);
 }
 
 static vt_matrix forward_embedding(const vit *model, const vt_pass *pass, const vt_model_tensor *input)
 {
     vt_backend *backend = pass->backend;
     vt_mask mask = position_mask(model, pass);
-    vt_matrix x = vt_pass_push_wide(pass, vt_pass_rows(pass), model->options.dim);
+    vt_matrix x = vt_pass_push_wide(pass, vt_pass_rows(pass), model->config->embed_dim);
     size_t mark = pass->arena->used;
     vt_linear_forward(&model->patch_embed, pass, load_input(model, pass, input), x);
     vt_arena_pop(pass->arena, mark);
@@ -270,10 +233,17 @@ static void backward_embedding(const vit *model, const vt_pass *pass, const vt_m
 
 /* ---- a block ---- */
 
+/* Keeps only each block's input, and computes the rest again in backward (Chen et al. 2016, "Training deep nets with
+ * sublinear memory cost"). */
+static bool recomputes(const vit *model)
+{
+    return model->config->recompute == VT_RECOMPUTE_BLOCK;
+}
+
 static vt_matrix forward_block(const vit *model, const vt_pass *pass, int64_t i, vt_matrix x, vit_saved *saved)
 {
-    bool keep = pass->training && !model->options.recompute; /* without a backward nothing has to be kept */
-    vt_matrix output = vt_pass_push_wide(pass, x.rows, model->options.dim);
+    bool keep = pass->training && !recomputes(model); /* without a backward nothing has to be kept */
+    vt_matrix output = vt_pass_push_wide(pass, x.rows, model->config->embed_dim);
     size_t mark = pass->arena->used;
     vt_range_begin("block %lld", (long long)i);
     vt_block_forward(&model->blocks[i], pass, x, output, &saved->blocks[i]);
@@ -287,7 +257,7 @@ static void backward_block(const vit *model, const vt_pass *pass, int64_t i, vt_
     const vt_block *block = &model->blocks[i];
     vt_block_saved *kept = &saved->blocks[i];
     vt_range_begin("block %lld backward", (long long)i);
-    if (model->options.recompute) /* the output is there already: it is overwritten with the same bits */
+    if (recomputes(model)) /* the output is there already: it is overwritten with the same bits */
         vt_block_forward(block, pass, kept->input, kept->output, kept);
     vt_block_backward(block, pass, dx, kept);
     vt_range_end();
@@ -329,7 +299,7 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
     const vit *model = (const vit *)base;
     vit_saved *saved = (vit_saved *)units;
     if (unit == units->units.first && units->units.first + units->units.count > head_unit(model))
-        saved->stream_gradient = vt_pass_push_wide(pass, vt_pass_rows(pass), model->options.dim);
+        saved->stream_gradient = vt_pass_push_wide(pass, vt_pass_rows(pass), model->config->embed_dim);
     if (unit == 0) return forward_embedding(model, pass, &tensors[0]);
     if (unit == head_unit(model)) return forward_head(model, pass, in, saved);
     return forward_block(model, pass, unit - 1, in, saved);

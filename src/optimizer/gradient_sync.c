@@ -1,15 +1,11 @@
 #include "optimizer/gradient_sync.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
-#include "base/text.h"
 #include "optimizer/kinds.h"
+#include "optimizer/sync_trace.h"
 
 /* A bucket's reduction: at most three operations, one after another. */
 enum { MOST_PHASES = 3 };
@@ -34,12 +30,6 @@ typedef struct {
     bool arrived;
 } unit_room;
 
-typedef struct {
-    bool of_bucket;
-    int64_t index;
-    double begin, end;
-} trace_row;
-
 struct vt_gradient_sync {
     vt_backend *backend;
     vt_parameters *parameters;
@@ -48,18 +38,13 @@ struct vt_gradient_sync {
     bool last;
     bucket_state *buckets;
     vt_request *gathers; /* [bucket] */
-    int64_t *lengths;    /* [shards], for operations: of equal parts */
-    size_t *bytes;       /* [shards], likewise */
     int64_t count;
     bucket_state **queue; /* [count]: the buckets under way, in the order in which they started */
     int64_t queued;
     unit_room rooms[2];
     int64_t room_elements;
-    FILE *trace; /* NULL: none, or no longer */
-    char *trace_path;
-    trace_row *rows;
-    int64_t row_count, row_capacity, step;
-    double step_begin, unit_begin;
+    double unit_begin;
+    vt_sync_trace *trace; /* or NULL */
 };
 
 /* ---- how it is split ---- */
@@ -104,8 +89,9 @@ static void start_phase(vt_gradient_sync *sync, bucket_state *state)
         vt_group_all_reduce(group, VT_SUM_FLOAT32, sliced ? slice : state->gradients,
                             sliced ? length : state->bucket->count, &state->request);
     } else {
-        for (int i = 0; i < group->size; i++) sync->lengths[i] = length;
-        vt_group_reduce_scatter(group, state->gradients, sync->lengths, slice, &state->request);
+        int64_t lengths[group->size];
+        for (int i = 0; i < group->size; i++) lengths[i] = length;
+        vt_group_reduce_scatter(group, state->gradients, lengths, slice, &state->request);
     }
     vt_group_note_padding(group, before, state->bucket->padding);
 }
@@ -117,9 +103,10 @@ static void gather_bucket(vt_gradient_sync *sync, int64_t index, float *whole)
     const double before = sync->shards->volume.bytes;
     const float *slice =
         vt_parameters_values(sync->parameters) + vt_parameters_slice_offset(sync->parameters, bucket, VT_BLOCK_VALUES);
+    size_t bytes[sync->shards->size];
     for (int i = 0; i < sync->shards->size; i++)
-        sync->bytes[i] = (size_t)(bucket->count / sync->shards->size) * sizeof(float);
-    vt_group_all_gather(sync->shards, slice, sync->bytes, whole, &sync->gathers[index]);
+        bytes[i] = (size_t)(bucket->count / sync->shards->size) * sizeof(float);
+    vt_group_all_gather(sync->shards, slice, bytes, whole, &sync->gathers[index]);
     vt_group_note_padding(sync->shards, before, bucket->padding);
 }
 
@@ -133,17 +120,6 @@ static void keep_slice(vt_gradient_sync *sync, const bucket_state *state)
     vt_matrix sum = vt_matrix_make(kept, 1, length);
     vt_matrix part = vt_matrix_make(state->gradients + sync->shards->rank * length, 1, length);
     sync->backend->residual_add(sync->backend, sum, part, &none, sum);
-}
-
-static void note(vt_gradient_sync *sync, bool of_bucket, int64_t index, double begin, double end)
-{
-    if (sync->trace == NULL) return;
-    if (sync->row_count == sync->row_capacity) {
-        sync->row_capacity = 2 * sync->row_capacity + 64;
-        sync->rows =
-            vt_reallocate(sync->rows, (size_t)sync->row_capacity, sizeof *sync->rows, "the gradients' buckets");
-    }
-    sync->rows[sync->row_count++] = (trace_row){of_bucket, index, begin, end};
 }
 
 /* Advances a reduction as far as it goes without waiting, or to its end when `wait`. It never overtakes the one that
@@ -162,7 +138,8 @@ static void advance(vt_gradient_sync *sync, bucket_state *state, const bucket_st
             continue;
         }
         if (vt_parameters_is_sliced(sync->parameters, VT_BLOCK_GRADIENTS)) keep_slice(sync, state);
-        note(sync, true, state - sync->buckets, state->begun, vt_clock_seconds());
+        vt_sync_trace_note(sync->trace, "bucket", state - sync->buckets, state->bucket->count * (int64_t)sizeof(float),
+                           state->begun);
     }
 }
 
@@ -275,7 +252,7 @@ static void needed(void *context, int64_t unit, int64_t next, bool backward)
 static void gradients_ready(void *context, int64_t unit)
 {
     vt_gradient_sync *sync = context;
-    note(sync, false, unit, sync->unit_begin, vt_clock_seconds());
+    vt_sync_trace_note(sync->trace, "backward", unit, 0, sync->unit_begin);
     bool reduce = vt_parameters_is_sliced(sync->parameters, VT_BLOCK_GRADIENTS) || sync->last;
     for (int64_t i = 0; i < sync->count; i++) {
         bucket_state *state = &sync->buckets[i];
@@ -288,47 +265,15 @@ static void gradients_ready(void *context, int64_t unit)
 
 void vt_gradient_sync_begin(vt_gradient_sync *sync, int64_t step, bool last)
 {
-    if (sync->step != step) sync->step_begin = vt_clock_seconds();
-    sync->step = step;
+    vt_sync_trace_begin(sync->trace, step);
     sync->last = last;
-}
-
-/* A trace that can't be written is closed with a warning, and the run goes on without it. Ranks other than 0 have no
- * log. */
-static void close_trace(vt_gradient_sync *sync, bool written)
-{
-    const vt_world *world = vt_parameters_parallel(sync->parameters)->world;
-    const bool whole = sync->trace == NULL || vt_file_close(sync->trace, written);
-    const char *reason = strerror(errno);
-    sync->trace = NULL;
-    if (whole) return;
-    if (vt_world_rank(world) == 0)
-        vt_log_warning("can't write %s: %s; it ends in step %lld", sync->trace_path, reason, (long long)sync->step);
-    else
-        fprintf(stderr, "vitrain: rank %d: can't write %s: %s; it ends in step %lld, the run goes on\n",
-                vt_world_rank(world), sync->trace_path, reason, (long long)sync->step);
-}
-
-static void write_trace(vt_gradient_sync *sync, double end)
-{
-    double from = sync->step_begin;
-    for (int64_t i = 0; i < sync->row_count; i++) {
-        const trace_row *row = &sync->rows[i];
-        fprintf(sync->trace, "%lld,%s,%lld,%lld,%.6f,%.6f\n", (long long)sync->step,
-                row->of_bucket ? "bucket" : "backward", (long long)row->index,
-                row->of_bucket ? (long long)sync->buckets[row->index].bucket->count * 4 : 0LL, row->begin - from,
-                row->end - from);
-    }
-    fprintf(sync->trace, "%lld,finished,0,0,%.6f,%.6f\n", (long long)sync->step, end - from, vt_clock_seconds() - from);
-    sync->row_count = 0;
-    if (ferror(sync->trace) || fflush(sync->trace) != 0) close_trace(sync, false);
 }
 
 void vt_gradient_sync_finish(vt_gradient_sync *sync)
 {
-    double end = vt_clock_seconds();
+    const double begin = vt_clock_seconds();
     advance_all(sync, true, NULL);
-    if (sync->trace != NULL) write_trace(sync, end);
+    vt_sync_trace_end(sync->trace, begin);
 }
 
 static void gather_values(vt_gradient_sync *sync)
@@ -427,7 +372,6 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     sync->backend = backend;
     sync->parameters = parameters;
     sync->off = config->noddp;
-    sync->step = -1;
     sync->count = vt_parameters_bucket_count(parameters);
     sync->buckets = vt_allocate((size_t)sync->count + 1, sizeof *sync->buckets, "the gradients' buckets");
     sync->gathers = vt_allocate((size_t)sync->count + 1, sizeof *sync->gathers, "the gradients' buckets");
@@ -437,8 +381,6 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
     VT_TRY(vt_world_group(world, sliced ? VT_AXES(VT_AXIS_DATA) : 0, sliced ? shard_scope(config) : VT_SCOPE_ALL,
                           "gradients", backend, &sync->shards));
-    sync->lengths = vt_allocate((size_t)sync->shards->size, sizeof *sync->lengths, "the gradients' buckets");
-    sync->bytes = vt_allocate((size_t)sync->shards->size, sizeof *sync->bytes, "the gradients' buckets");
     for (int64_t i = 0; i < sync->count; i++) {
         bucket_state *state = &sync->buckets[i];
         state->bucket = vt_parameters_bucket(parameters, i);
@@ -464,25 +406,15 @@ void vt_gradient_sync_close(vt_gradient_sync **sync)
         s->backend->release(s->backend, s->rooms[i].halves);
         s->backend->release(s->backend, s->rooms[i].gradients);
     }
-    close_trace(s, true);
-    free(s->trace_path);
-    free(s->rows);
+    vt_sync_trace_close(&s->trace);
     free(s->queue);
     free(s->buckets);
     free(s->gathers);
-    free(s->lengths);
-    free(s->bytes);
     free(s);
     *sync = NULL;
 }
 
 vt_status vt_gradient_sync_trace(vt_gradient_sync *sync, const char *path)
 {
-    vt_status status = VT_OK;
-    sync->trace = fopen(path, "w");
-    VT_CHECK(sync->trace != NULL, "can't write %s: %s", path, strerror(errno));
-    sync->trace_path = vt_text_copy(path);
-    fprintf(sync->trace, "step,what,index,bytes,begin,end\n");
-done:
-    return status;
+    return vt_sync_trace_open(path, vt_world_rank(vt_parameters_parallel(sync->parameters)->world), &sync->trace);
 }

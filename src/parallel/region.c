@@ -144,9 +144,9 @@ vt_matrix vt_region_gather_sample(const vt_parallel *parallel, vt_arena *arena, 
     return whole;
 }
 
-/* ---- column-parallel layers begin, row-parallel layers end ---- */
+/* ---- between enter and leave ---- */
 
-static vt_matrix gather_inner(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix x)
+vt_matrix vt_region_enter(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix x)
 {
     if (!parallel->sequence) return x;
     vt_matrix whole = vt_arena_push_matrix(arena, x.type, batch * parallel->inner.count, x.columns);
@@ -154,50 +154,19 @@ static vt_matrix gather_inner(const vt_parallel *parallel, vt_arena *arena, int6
     return whole;
 }
 
-static vt_matrix room_inner(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix x)
+vt_matrix vt_region_room(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix y)
 {
-    if (!parallel->sequence) return x;
-    return vt_arena_push_matrix(arena, VT_FLOAT32, batch * parallel->inner.count, x.columns);
+    if (!parallel->sequence) return y;
+    return vt_arena_push_matrix(arena, VT_FLOAT32, batch * parallel->inner.count, y.columns);
 }
 
-/* Without `sequence`, partial is x. */
-static void sum_inner(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix partial, vt_matrix x)
-{
-    if (parallel->sequence) {
-        vt_region_reduce(parallel->tensor, parallel->tensor_runs, arena, batch, partial, x);
-    } else if (parallel->tensor->size > 1) {
-        VT_ASSERT(x.type == VT_FLOAT32 && x.stride == x.columns);
-        vt_group_all_reduce(parallel->tensor, VT_SUM_FLOAT32, x.data, x.rows * x.columns, NULL);
-    }
-}
-
-vt_matrix vt_region_enter(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix x)
-{
-    return gather_inner(parallel, arena, batch, x);
-}
-
-vt_matrix vt_region_enter_room(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix dx)
-{
-    return room_inner(parallel, arena, batch, dx);
-}
-
-void vt_region_enter_backward(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix partial,
-                              vt_matrix dx)
-{
-    sum_inner(parallel, arena, batch, partial, dx);
-}
-
-vt_matrix vt_region_leave_room(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix y)
-{
-    return room_inner(parallel, arena, batch, y);
-}
-
+/* Without `sequence`, partial is y. */
 void vt_region_leave(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix partial, vt_matrix y)
 {
-    sum_inner(parallel, arena, batch, partial, y);
-}
-
-vt_matrix vt_region_leave_backward(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix dy)
-{
-    return gather_inner(parallel, arena, batch, dy);
+    if (parallel->sequence) {
+        vt_region_reduce(parallel->tensor, parallel->tensor_runs, arena, batch, partial, y);
+    } else if (parallel->tensor->size > 1) {
+        VT_ASSERT(y.type == VT_FLOAT32 && y.stride == y.columns);
+        vt_group_all_reduce(parallel->tensor, VT_SUM_FLOAT32, y.data, y.rows * y.columns, NULL);
+    }
 }

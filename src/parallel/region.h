@@ -1,7 +1,7 @@
-/* Where a model's tensors are split over ranks, and how they come together: pairs of operations, each the other's
- * backward. The residual stream is split by token (context parallel, and the tensor axis with sequence_parallel);
- * between vt_region_enter and vt_region_leave the ranks of the tensor axis work on the same tokens, each on its own
- * columns. */
+/* Where a model's tensors are split over ranks, and how they come together. The residual stream is split by token
+ * (context parallel, and the tensor axis with sequence_parallel); between vt_region_enter, before a column-parallel
+ * layer, and vt_region_leave, behind a row-parallel one, the ranks of the tensor axis work on the same tokens, each on
+ * its own columns. Each of the two is the other's backward. */
 #ifndef VT_PARALLEL_REGION_H
 #define VT_PARALLEL_REGION_H
 
@@ -33,26 +33,16 @@ vt_span vt_parallel_tokens(const vt_layout *layout, int rank, bool sequence, int
 /* This rank's share of a dimension of the tensor axis, which divides it. */
 vt_span vt_parallel_share(const vt_parallel *parallel, int64_t whole);
 
-/* ---- column-parallel layers begin, row-parallel layers end ---- */
+/* ---- between enter and leave ---- */
 
-/* x [batch * own, columns] to [batch * inner, columns]: x itself, or gathered on the arena. */
+/* x [batch * own, columns] to [batch * inner, columns]: x itself, or gathered on the arena. Backward: dy. */
 vt_matrix vt_region_enter(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix x);
 
-/* Room for the gradient of what vt_region_enter gave: dx itself, or on the arena. float32. */
-vt_matrix vt_region_enter_room(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix dx);
+/* Room for a partial sum [batch * inner, columns] of y, float32: y itself, or on the arena. Backward: of dx. */
+vt_matrix vt_region_room(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix y);
 
-/* dx [batch * own, columns] = the sum of `partial` (vt_region_enter_room's) over the tensor axis. */
-void vt_region_enter_backward(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix partial,
-                              vt_matrix dx);
-
-/* Room for a partial sum [batch * inner, columns] of y: y itself, or on the arena. float32. */
-vt_matrix vt_region_leave_room(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix y);
-
-/* y [batch * own, columns] = the sum of `partial` (vt_region_leave_room's) over the tensor axis. */
+/* y [batch * own, columns] = the sum of `partial` (vt_region_room's) over the tensor axis. Backward: dx. */
 void vt_region_leave(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix partial, vt_matrix y);
-
-/* dy [batch * own, columns] to [batch * inner, columns]: dy itself, or gathered on the arena. */
-vt_matrix vt_region_leave_backward(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix dy);
 
 /* ---- tokens ---- */
 
