@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/random.h"
 
 /* Parameters and buckets begin at multiples of so many elements: 64 bytes, which vector loads like. */
 enum { ALIGNMENT = 16 };
@@ -109,16 +108,6 @@ int64_t vt_parameters_unit_count(const vt_parameters *parameters)
 
 /* ---- laying out ---- */
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static int64_t round_up(int64_t value, int64_t multiple)
 {
     return (value + multiple - 1) / multiple * multiple;
@@ -165,7 +154,7 @@ static void cut_buckets(vt_parameters *parameters)
     bool *begins = vt_allocate((size_t)parameters->count + 1, sizeof *begins, "the list of parameters");
     parameters->buckets =
         vt_allocate((size_t)parameters->count + 1, sizeof *parameters->buckets, "the list of parameters");
-    const int64_t multiple = larger(ALIGNMENT, parameters->storage.grain);
+    const int64_t grain = parameters->storage.grain, multiple = grain > ALIGNMENT ? grain : ALIGNMENT;
     double bytes = 0, elements = 0; /* of the bucket so far */
     for (int64_t i = parameters->count - 1; i >= 0; i--) {
         bytes += (double)parameters->stored[i]->count * sizeof(float);
@@ -206,24 +195,21 @@ vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type, const 
 {
     vt_status status = VT_OK;
     vt_backend *backend = parameters->backend;
-    void *values = NULL, *gradients = NULL, *halves = NULL;
+    void *memory = NULL;
     parameters->storage = *storage;
     parameters->type = type;
     order_parameters(parameters);
     cut_buckets(parameters);
-    VT_TRY(backend->allocate(backend, VT_MEMORY_PARAMETERS,
-                             (size_t)vt_parameters_block_elements(parameters, VT_BLOCK_VALUES) * sizeof(float),
-                             &values));
-    parameters->values = values;
-    VT_TRY(backend->allocate(backend, VT_MEMORY_GRADIENTS,
-                             (size_t)vt_parameters_block_elements(parameters, VT_BLOCK_GRADIENTS) * sizeof(float),
-                             &gradients));
-    parameters->gradients = gradients;
+    const size_t values = (size_t)vt_parameters_block_elements(parameters, VT_BLOCK_VALUES);
+    const size_t gradients = (size_t)vt_parameters_block_elements(parameters, VT_BLOCK_GRADIENTS);
+    VT_TRY(backend->allocate(backend, VT_MEMORY_PARAMETERS, values * sizeof(float), &memory));
+    parameters->values = memory;
+    VT_TRY(backend->allocate(backend, VT_MEMORY_GRADIENTS, gradients * sizeof(float), &memory));
+    parameters->gradients = memory;
     bool values_whole = !vt_parameters_is_sliced(parameters, VT_BLOCK_VALUES);
     if (vt_type_is_half(type) && values_whole) {
-        VT_TRY(
-            backend->allocate(backend, VT_MEMORY_PARAMETERS, (size_t)parameters->elements * sizeof(uint16_t), &halves));
-        parameters->halves = halves;
+        VT_TRY(backend->allocate(backend, VT_MEMORY_PARAMETERS, values * sizeof(uint16_t), &memory));
+        parameters->halves = memory;
     }
     for (int64_t i = 0; i < parameters->bucket_count; i++) {
         const vt_bucket *bucket = &parameters->buckets[i];
@@ -271,21 +257,22 @@ void vt_parameters_gradients_ready(const vt_parameters *parameters, int64_t unit
     if (parameters->hooks.gradients_ready != NULL) parameters->hooks.gradients_ready(parameters->hooks.context, unit);
 }
 
+void vt_parameters_round(const vt_parameters *parameters, vt_matrix values, uint16_t *half)
+{
+    vt_matrix rounded = values;
+    rounded.half = half;
+    rounded.type = parameters->type;
+    parameters->backend->convert(parameters->backend, values, rounded);
+}
+
 void vt_parameters_refresh(vt_parameters *parameters)
 {
     if (parameters->halves == NULL) return;
     enum { COLUMNS = 1024 }; /* rows are what threads share */
-    vt_backend *backend = parameters->backend;
     int64_t rows = parameters->elements / COLUMNS, rest = parameters->elements % COLUMNS;
-    vt_matrix from = vt_matrix_make(parameters->values, rows, COLUMNS), to = from;
-    to.half = parameters->halves;
-    to.type = parameters->type;
-    backend->convert(backend, from, to);
-    from = vt_matrix_make(parameters->values + rows * COLUMNS, 1, rest);
-    to = from;
-    to.half = parameters->halves + rows * COLUMNS;
-    to.type = parameters->type;
-    backend->convert(backend, from, to);
+    vt_parameters_round(parameters, vt_matrix_make(parameters->values, rows, COLUMNS), parameters->halves);
+    vt_parameters_round(parameters, vt_matrix_make(parameters->values + rows * COLUMNS, 1, rest),
+                        parameters->halves + rows * COLUMNS);
 }
 
 vt_matrix vt_parameter_matrix(const vt_parameter *parameter)
@@ -299,51 +286,6 @@ vt_matrix vt_parameter_matrix(const vt_parameter *parameter)
 
 /* ---- starting ---- */
 
-/* The standard normal's distribution function. */
-static double normal_cumulative(double x)
-{
-    return 0.5 * erfc(-x * M_SQRT1_2);
-}
-
-/* The index in the whole tensor of element `index` of this rank's part. */
-static int64_t whole_index(const vt_parameter *parameter, int64_t index)
-{
-    int64_t result = 0, step = 1;
-    for (int d = parameter->dimensions - 1; d >= 0; d--) {
-        int64_t coordinate = index % parameter->local[d] + (d == parameter->split ? parameter->first : 0);
-        index /= parameter->local[d];
-        result += coordinate * step;
-        step *= parameter->shape[d];
-    }
-    return result;
-}
-
-/* Elements of `piece` of this rank's part. */
-static void start_values(const vt_parameter *parameter, uint64_t seed, const vt_piece *piece, float *values)
-{
-    uint64_t key = vt_random_name_key(parameter->name);
-    /* truncated normal: the quantile of a uniform number between the cuts' probabilities */
-    double low = normal_cumulative(-2 / parameter->spread), high = normal_cumulative(2 / parameter->spread);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < piece->count; i++) {
-        double uniform = vt_random_element(seed, key, (uint64_t)whole_index(parameter, piece->first + i));
-        switch (parameter->start) {
-        case VT_START_ZERO:
-            values[i] = 0;
-            break;
-        case VT_START_ONE:
-            values[i] = 1;
-            break;
-        case VT_START_NORMAL:
-            values[i] = (float)(parameter->spread * vt_random_normal_quantile(low + (high - low) * uniform));
-            break;
-        case VT_START_UNIFORM:
-            values[i] = (float)(parameter->spread * (2 * uniform - 1));
-            break;
-        }
-    }
-}
-
 void vt_parameters_start(vt_parameters *parameters, uint64_t seed)
 {
     vt_backend *backend = parameters->backend;
@@ -352,7 +294,7 @@ void vt_parameters_start(vt_parameters *parameters, uint64_t seed)
         vt_piece piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_VALUES);
         size_t bytes = (size_t)piece.count * sizeof(float);
         float *values = vt_allocate(1, bytes + 1, "the list of parameters");
-        start_values(parameter, seed, &piece, values);
+        vt_parameter_start(parameter, seed, &piece, values);
         if (bytes > 0) backend->copy_from_host(backend, parameters->values + piece.offset, values, bytes);
         free(values);
     }
@@ -376,9 +318,8 @@ int64_t vt_parameters_model_elements(const vt_parameters *parameters)
 {
     int64_t sum = 0;
     for (int64_t i = 0; i < parameters->count; i++) {
-        const vt_parameter *parameter = parameters->list[i];
         int64_t elements = 1;
-        for (int d = 0; d < parameter->dimensions; d++) elements *= parameter->shape[d];
+        for (int d = 0; d < parameters->list[i]->dimensions; d++) elements *= parameters->list[i]->shape[d];
         sum += elements;
     }
     return sum;
@@ -444,10 +385,11 @@ vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter
 {
     if (!vt_parameters_is_sliced(parameters, block)) return (vt_piece){0, parameter->count, parameter->offset};
     const vt_bucket *bucket = &parameters->buckets[parameter->bucket];
-    int64_t length = bucket->count / parameters->storage.shards;
-    int64_t slice = bucket->first + parameters->storage.shard * length;
-    int64_t begin = larger(slice, parameter->offset);
-    int64_t end = smaller(slice + length, parameter->offset + parameter->count);
+    const int64_t length = bucket->count / parameters->storage.shards;
+    const int64_t slice = bucket->first + parameters->storage.shard * length, slice_end = slice + length;
+    const int64_t own_end = parameter->offset + parameter->count;
+    const int64_t begin = slice > parameter->offset ? slice : parameter->offset;
+    const int64_t end = slice_end < own_end ? slice_end : own_end;
     if (end <= begin) return (vt_piece){0};
     return (vt_piece){begin - parameter->offset, end - begin,
                       vt_parameters_slice_offset(parameters, bucket, block) + (begin - slice)};

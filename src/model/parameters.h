@@ -112,6 +112,9 @@ void vt_parameters_place_gradients(vt_parameters *parameters, const vt_bucket *b
 /* Rounds all values to 16 bits again where such copies are kept. To be called after every change of the values. */
 void vt_parameters_refresh(vt_parameters *parameters);
 
+/* Rounds some values to 16 bits, into `half`. */
+void vt_parameters_round(const vt_parameters *parameters, vt_matrix values, uint16_t *half);
+
 /* The value, one row, as matrix products take it: in 16 bits where that is kept. */
 vt_matrix vt_parameter_matrix(const vt_parameter *parameter);
 
@@ -145,6 +148,9 @@ typedef struct {
     int64_t first, count; /* in the parameter's part, row-major; count may be 0 */
     int64_t offset;       /* in the block */
 } vt_piece;
+
+/* values [piece->count], in the host's memory: what these elements of a parameter start with, from the seed. */
+void vt_parameter_start(const vt_parameter *parameter, uint64_t seed, const vt_piece *piece, float *values);
 
 /* What a block keeps of a parameter. */
 vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter *parameter, vt_block_kind block);

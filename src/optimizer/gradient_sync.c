@@ -199,7 +199,6 @@ static void gather_begin(vt_gradient_sync *sync, int64_t unit)
 
 static void gather_end(vt_gradient_sync *sync, int64_t unit)
 {
-    vt_backend *backend = sync->backend;
     unit_room *room = room_of(sync, unit);
     if (room->arrived) return;
     room->arrived = true;
@@ -208,12 +207,9 @@ static void gather_end(vt_gradient_sync *sync, int64_t unit)
         if (!has_unit(state, unit)) continue;
         vt_request_wait(&sync->gathers[i]);
         uint16_t *half = room->halves != NULL ? room->halves + state->place : NULL;
-        if (half != NULL) {
-            vt_matrix from = vt_matrix_make(room->values + state->place, 1, state->bucket->count), to = from;
-            to.half = half;
-            to.type = vt_parameters_type(sync->parameters);
-            backend->convert(backend, from, to);
-        }
+        if (half != NULL)
+            vt_parameters_round(sync->parameters, vt_matrix_make(room->values + state->place, 1, state->bucket->count),
+                                half);
         vt_parameters_place_values(sync->parameters, state->bucket, room->values + state->place, half);
     }
 }

@@ -1,0 +1,47 @@
+/* The values that a parameter starts with. */
+#include "base/random.h"
+#include "model/parameters.h"
+
+/* The standard normal's distribution function. */
+static double normal_cumulative(double x)
+{
+    return 0.5 * erfc(-x * M_SQRT1_2);
+}
+
+/* The index in the whole tensor of element `index` of this rank's part. */
+static int64_t whole_index(const vt_parameter *parameter, int64_t index)
+{
+    int64_t result = 0, step = 1;
+    for (int d = parameter->dimensions - 1; d >= 0; d--) {
+        int64_t coordinate = index % parameter->local[d] + (d == parameter->split ? parameter->first : 0);
+        index /= parameter->local[d];
+        result += coordinate * step;
+        step *= parameter->shape[d];
+    }
+    return result;
+}
+
+void vt_parameter_start(const vt_parameter *parameter, uint64_t seed, const vt_piece *piece, float *values)
+{
+    uint64_t key = vt_random_name_key(parameter->name);
+    /* truncated normal: the quantile of a uniform number between the cuts' probabilities */
+    double low = normal_cumulative(-2 / parameter->spread), high = normal_cumulative(2 / parameter->spread);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < piece->count; i++) {
+        double uniform = vt_random_element(seed, key, (uint64_t)whole_index(parameter, piece->first + i));
+        switch (parameter->start) {
+        case VT_START_ZERO:
+            values[i] = 0;
+            break;
+        case VT_START_ONE:
+            values[i] = 1;
+            break;
+        case VT_START_NORMAL:
+            values[i] = (float)(parameter->spread * vt_random_normal_quantile(low + (high - low) * uniform));
+            break;
+        case VT_START_UNIFORM:
+            values[i] = (float)(parameter->spread * (2 * uniform - 1));
+            break;
+        }
+    }
+}
