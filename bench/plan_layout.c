@@ -44,17 +44,6 @@ typedef struct {
     double measured[ROUNDS], predicted[ROUNDS + 1]; /* seconds of a step; one prediction a measurement */
 } layout;
 
-static double most(vt_world *world, double own)
-{
-    double highest = 0, *all = calloc((size_t)vt_world_ranks(world), sizeof *all);
-    VT_ASSERT(all != NULL);
-    all[vt_world_rank(world)] = own;
-    vt_world_sum(world, all, vt_world_ranks(world));
-    for (int i = 0; i < vt_world_ranks(world); i++) highest = fmax(highest, all[i]);
-    free(all);
-    return highest;
-}
-
 /* ---- opening a layout ---- */
 
 static vt_status open_config(char *const *settings, int64_t ranks, vt_config **config)
@@ -157,17 +146,17 @@ static vt_status compare_memory(layout *l, int *verdict)
 {
     vt_status status = VT_OK;
     vt_plan plan;
-    double categories[VT_MEMORY_CATEGORY_COUNT], peak = 0;
+    double peak = 0;
     watch_peak();
     const double before = vt_memory_resident() - vt_memory_shared();
     const vt_plan_options options = vt_plan_options_of(l->world, l->backend);
     VT_TRY(vt_plan_make(l->config, &options, &plan));
     VT_TRY(open_trainer(l));
     VT_TRY(peak_of_steps(l, &peak));
-    const double measured = most(l->world, peak - before);
-    const double shared = most(l->world, vt_memory_shared());
+    const double measured = vt_world_most(l->world, peak - before);
+    const double shared = vt_world_most(l->world, vt_memory_shared());
     const double planned = /* this program has no readers */
-        most(l->world, vt_cost_memory(&plan, categories) - (double)plan.ring_bytes);
+        vt_world_most(l->world, vt_plan_total(&plan) - (double)plan.ring_bytes);
     const double error = planned / measured - 1;
     *verdict = fabs(error) > MEMORY_MARGIN ? MEMORY_OUTSIDE : WITHIN;
     if (vt_world_rank(l->world) > 0) goto done;
@@ -221,12 +210,12 @@ static vt_status measure_steps(layout *l, int steps, double *seconds)
     vt_status status = VT_OK;
     vt_step_figures figures;
     double times[MOST_STEPS];
-    most(l->world, 0);
+    vt_world_most(l->world, 0);
     for (int i = -1; i < steps; i++) {
         double begin = vt_clock_seconds();
         VT_TRY(vt_step_train(l->trainer, &l->batch, &figures));
-        most(l->world, 0);
-        double slowest = most(l->world, vt_clock_seconds() - begin);
+        vt_world_most(l->world, 0);
+        double slowest = vt_world_most(l->world, vt_clock_seconds() - begin);
         if (i >= 0) times[i] = slowest;
     }
     *seconds = vt_median(times, steps);

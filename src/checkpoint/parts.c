@@ -74,17 +74,6 @@ void vt_written_name(const vt_written_box *box, const char *tensor, char name[VT
         snprintf(name, VT_STORED_NAME + 8, "%s@%d", tensor, (int)box->number);
 }
 
-/* The same number of bytes from every rank; malloc'd. */
-static void *gather(const vt_world *world, const void *own, size_t size)
-{
-    size_t *bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *bytes, "a checkpoint's tensors");
-    char *all = vt_allocate(1, (size_t)vt_world_ranks(world) * size, "a checkpoint's tensors");
-    for (int rank = 0; rank < vt_world_ranks(world); rank++) bytes[rank] = size;
-    vt_group_all_gather(vt_world_everyone(world), own, bytes, all, NULL);
-    free(bytes);
-    return all;
-}
-
 /* Do two ranks hold the same part of a parameter? */
 static bool is_copy(const vt_layout *layout, const vt_stored_tensor *tensor, const int *shards, int a, int b)
 {
@@ -100,7 +89,9 @@ void vt_stored_own_boxes(const vt_checkpoint_subject *subject, vt_written_box **
 {
     const vt_world *world = subject->world;
     int64_t tensors = vt_stored_count(subject);
-    int *shards = gather(world, &vt_parameters_storage_of(subject->parameters)->shard, sizeof(int));
+    int *shards = vt_allocate((size_t)vt_world_ranks(world), sizeof *shards, "a checkpoint's tensors");
+    vt_group_all_gather_equal(vt_world_everyone(world), &vt_parameters_storage_of(subject->parameters)->shard,
+                              sizeof *shards, shards);
     vt_written_box *boxes =
         vt_allocate((size_t)(tensors * VT_TENSOR_BOXES + 1), sizeof *boxes, "a checkpoint's tensors");
     *count = 0;
@@ -136,7 +127,8 @@ static int by_tensor(const void *a, const void *b)
 void vt_stored_all_boxes(const vt_world *world, const vt_written_box *own, int64_t own_count, vt_written_box **boxes,
                          int64_t *count)
 {
-    int64_t *counts = gather(world, &own_count, sizeof own_count);
+    int64_t *counts = vt_allocate((size_t)vt_world_ranks(world), sizeof *counts, "a checkpoint's tensors");
+    vt_group_all_gather_equal(vt_world_everyone(world), &own_count, sizeof own_count, counts);
     size_t *bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *bytes, "a checkpoint's tensors");
     *count = 0;
     for (int rank = 0; rank < vt_world_ranks(world); rank++) {

@@ -28,14 +28,11 @@ static int find_failed(vt_world *world, vt_status status, bool *stopped)
     if (world->ranks == 1 || world->engine->counts_only) return status == VT_ERROR ? world->rank : -1;
     char *all = vt_allocate((size_t)world->ranks, 1, "the table of ranks"), own = (char)status;
     if (status == VT_ERROR && vt_error_text()[0] == '\0') own = UNNOTED;
-    size_t *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "the table of ranks");
-    for (int rank = 0; rank < world->ranks; rank++) bytes[rank] = 1;
-    vt_group_all_gather(world->host, &own, bytes, all, NULL);
+    vt_group_all_gather_equal(world->host, &own, 1, all);
     for (int rank = world->ranks - 1; rank >= 0; rank--) {
         if (all[rank] == VT_ERROR || (all[rank] == UNNOTED && (failed < 0 || all[failed] == UNNOTED))) failed = rank;
         *stopped = *stopped || all[rank] == VT_STOPPED;
     }
-    free(bytes);
     free(all);
     return failed;
 }
@@ -105,6 +102,16 @@ bool vt_world_any(vt_world *world, bool value)
 void vt_world_sum(vt_world *world, double *values, int64_t count)
 {
     vt_group_all_reduce(world->host, VT_SUM_FLOAT64, values, count, NULL);
+}
+
+double vt_world_most(vt_world *world, double value)
+{
+    double *all = vt_allocate((size_t)world->ranks, sizeof *all, "the table of ranks"), most = value;
+    all[world->rank] = value;
+    vt_world_sum(world, all, world->ranks);
+    for (int rank = 0; rank < world->ranks; rank++) most = all[rank] > most ? all[rank] : most;
+    free(all);
+    return most;
 }
 
 void vt_world_broadcast_text(vt_world *world, char **text)

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-/* An operation on copies in host memory; the request's state where the group stages. */
+/* An operation on copies in the host's memory: the request's state where the group stages. */
 typedef struct {
     vt_request inner;
     void *send;    /* the copy that is sent, or NULL */
@@ -96,13 +96,13 @@ static double ring_share(const vt_group *group, double bytes)
     return bytes * (group->size - 1) / group->size;
 }
 
-static staged_operation *stage(vt_group *group, void *send, void *receive, void *device, size_t bytes)
+/* Makes `request` an operation on these copies; returns the request that the engine gets in its place. */
+static vt_request *stage(vt_request *request, void *send, void *receive, void *device, size_t bytes)
 {
-    staged_operation *staged = take(group, sizeof *staged);
-    *staged = (staged_operation){.inner = {.group = group}, .send = send, .receive = receive};
-    staged->device = device;
-    staged->bytes = bytes;
-    return staged;
+    staged_operation *staged = take(request->group, sizeof *staged);
+    *staged = (staged_operation){{.group = request->group}, send, receive, device, bytes};
+    request->state = staged;
+    return &staged->inner;
 }
 
 static void *copy_in(vt_group *group, const void *device, size_t bytes)
@@ -123,27 +123,20 @@ static void unstage(vt_request *request)
     request->state = NULL;
 }
 
-static void started(vt_request *request, bool wait)
-{
-    if (wait) vt_request_wait(request);
-}
-
 void vt_group_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request)
 {
     size_t bytes = (size_t)count * size_of(type);
     bool others = begin(group, 2 * ring_share(group, (double)bytes), request);
     note_copies(group, bytes, false, request); /* Open MPI's libnbc keeps one */
     if (!others || count == 0) return;
-    vt_request own = {.group = group}, *here = request != NULL ? request : &own;
+    vt_request own = {.group = group}, *outer = request != NULL ? request : &own, *inner = outer;
     if (stages(group)) {
         void *host = copy_in(group, data, bytes);
-        staged_operation *staged = stage(group, host, host, data, bytes);
-        here->state = staged;
-        group->engine->all_reduce(group, type, host, count, &staged->inner);
-    } else {
-        group->engine->all_reduce(group, type, data, count, here);
+        inner = stage(outer, host, host, data, bytes);
+        data = host;
     }
-    started(here, request == NULL);
+    group->engine->all_reduce(group, type, data, count, inner);
+    if (request == NULL) vt_request_wait(outer);
 }
 
 void vt_group_reduce_scatter(vt_group *group, float *send, const int64_t *counts, float *receive, vt_request *request)
@@ -160,16 +153,15 @@ void vt_group_reduce_scatter(vt_group *group, float *send, const int64_t *counts
         move(group, receive, send, bytes);
         return;
     }
-    vt_request own = {.group = group}, *here = request != NULL ? request : &own;
+    vt_request own = {.group = group}, *outer = request != NULL ? request : &own, *inner = outer;
     if (stages(group)) {
         void *from = copy_in(group, send, bytes), *to = take(group, part);
-        staged_operation *staged = stage(group, from, to, receive, part);
-        here->state = staged;
-        group->engine->reduce_scatter(group, from, counts, to, &staged->inner);
-    } else {
-        group->engine->reduce_scatter(group, send, counts, receive, here);
+        inner = stage(outer, from, to, receive, part);
+        send = from;
+        receive = to;
     }
-    started(here, request == NULL);
+    group->engine->reduce_scatter(group, send, counts, receive, inner);
+    if (request == NULL) vt_request_wait(outer);
 }
 
 void vt_group_all_gather(vt_group *group, const void *send, const size_t *bytes, void *receive, vt_request *request)
@@ -185,18 +177,24 @@ void vt_group_all_gather(vt_group *group, const void *send, const size_t *bytes,
         move(group, receive, send, total);
         return;
     }
-    vt_request own = {.group = group}, *here = request != NULL ? request : &own;
+    vt_request own = {.group = group}, *outer = request != NULL ? request : &own, *inner = outer;
     if (stages(group)) {
         char *host = take(group, total);
         if (bytes[group->rank] > 0)
             group->backend->copy_to_host(group->backend, host + before, send, bytes[group->rank]);
-        staged_operation *staged = stage(group, host, host, receive, total);
-        here->state = staged;
-        group->engine->all_gather(group, host + before, bytes, host, &staged->inner);
-    } else {
-        group->engine->all_gather(group, send, bytes, receive, here);
+        inner = stage(outer, host, host, receive, total);
+        send = host + before;
+        receive = host;
     }
-    started(here, request == NULL);
+    group->engine->all_gather(group, send, bytes, receive, inner);
+    if (request == NULL) vt_request_wait(outer);
+}
+
+void vt_group_all_gather_equal(vt_group *group, const void *send, size_t bytes, void *receive)
+{
+    size_t each[group->size];
+    for (int i = 0; i < group->size; i++) each[i] = bytes;
+    vt_group_all_gather(group, send, each, receive, NULL);
 }
 
 void vt_group_exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive,
@@ -208,32 +206,29 @@ void vt_group_exchange(vt_group *group, const void *send, size_t send_bytes, int
         move(group, receive, send, receive_bytes);
         return;
     }
-    vt_request own = {.group = group}, *here = request != NULL ? request : &own;
+    vt_request own = {.group = group}, *outer = request != NULL ? request : &own, *inner = outer;
     if (stages(group)) {
         void *out = copy_in(group, send, send_bytes), *in = take(group, receive_bytes);
-        staged_operation *staged = stage(group, out, in, receive, receive_bytes);
-        here->state = staged;
-        group->engine->exchange(group, out, send_bytes, to, in, receive_bytes, from, &staged->inner);
-    } else {
-        group->engine->exchange(group, send, send_bytes, to, receive, receive_bytes, from, here);
+        inner = stage(outer, out, in, receive, receive_bytes);
+        send = out;
+        receive = in;
     }
-    started(here, request == NULL);
+    group->engine->exchange(group, send, send_bytes, to, receive, receive_bytes, from, inner);
+    if (request == NULL) vt_request_wait(outer);
 }
 
 void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request)
 {
     if (!begin(group, (double)bytes, request) || bytes == 0) return;
-    vt_request own = {.group = group}, *here = request != NULL ? request : &own;
+    vt_request own = {.group = group}, *outer = request != NULL ? request : &own, *inner = outer;
     if (stages(group)) {
-        bool is_root = group->rank == root;
+        const bool is_root = group->rank == root;
         void *host = is_root ? copy_in(group, data, bytes) : take(group, bytes);
-        staged_operation *staged = stage(group, host, host, is_root ? NULL : data, bytes);
-        here->state = staged;
-        group->engine->broadcast(group, host, bytes, root, &staged->inner);
-    } else {
-        group->engine->broadcast(group, data, bytes, root, here);
+        inner = stage(outer, host, host, is_root ? NULL : data, bytes);
+        data = host;
     }
-    started(here, request == NULL);
+    group->engine->broadcast(group, data, bytes, root, inner);
+    if (request == NULL) vt_request_wait(outer);
 }
 
 /* ---- requests ---- */

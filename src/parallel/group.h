@@ -1,6 +1,5 @@
 /* A group of ranks that communicate: along an axis of the layout, or several. One interface over engines: self (one
- * rank), MPI, NCCL, and dry (counts messages, moves nothing). The collective algorithms are the
- * engines'.
+ * rank), MPI, NCCL, and dry (counts messages, moves nothing). The collective algorithms are the engines'.
  *
  * Every operation is collective over the group and must be called by all its ranks in the same order. It starts at
  * once and is over when vt_request_wait returns; with `request` NULL it waits itself. Buffers must stay until then.
@@ -67,6 +66,9 @@ void vt_group_reduce_scatter(vt_group *group, float *send, const int64_t *counts
 /* receive [sum of bytes] = all `send` [bytes[rank]], rank 0's first. `send` may be its place in `receive`. bytes
  * [size] must stay only until the call returns. */
 void vt_group_all_gather(vt_group *group, const void *send, const size_t *bytes, void *receive, vt_request *request);
+
+/* The same, waited for, where every rank sends `bytes`. */
+void vt_group_all_gather_equal(vt_group *group, const void *send, size_t bytes, void *receive);
 
 /* Sends to the member `to` and receives from the member `from` (places in the group) at once. */
 void vt_group_exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive,

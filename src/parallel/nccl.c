@@ -215,7 +215,6 @@ static vt_status check_devices(const vt_nccl_options *options)
     enum { SIZE = VT_HOST_SIZE + 16 };
     struct cudaDeviceProp properties;
     char *all = vt_allocate((size_t)options->size, SIZE, "communication by NCCL");
-    size_t *bytes = vt_allocate((size_t)options->size, sizeof *bytes, "communication by NCCL");
     char *own = all + options->rank * SIZE;
     int device = 0;
     VT_CHECK(cudaGetDevice(&device) == cudaSuccess && cudaGetDeviceProperties(&properties, device) == cudaSuccess,
@@ -223,15 +222,13 @@ static vt_status check_devices(const vt_nccl_options *options)
     if (options->host == NULL) goto done; /* they can't be asked before NCCL is open */
     vt_host_name(own);
     memcpy(own + VT_HOST_SIZE, &properties.uuid, 16);
-    for (int i = 0; i < options->size; i++) bytes[i] = SIZE;
-    vt_group_all_gather(options->host, own, bytes, all, NULL);
+    vt_group_all_gather_equal(options->host, own, SIZE, all);
     for (int i = 0; i < options->size; i++)
         VT_CHECK(i == options->rank || memcmp(all + i * SIZE, own, SIZE) != 0,
                  "ranks %d and %d share one GPU of %s, which NCCL can't: start one rank a GPU, or use --comm=mpi", i,
                  options->rank, own);
 done:
     free(all);
-    free(bytes);
     return status;
 }
 

@@ -97,12 +97,6 @@ vt_group *vt_world_group_at(const vt_world *world, int index)
 
 /* ---- who is where ---- */
 
-static void introduce(introduction *own)
-{
-    vt_host_name(own->host);
-    vt_threads_cores(own->cores);
-}
-
 static int count_cores(const introduction *one)
 {
     int count = 0;
@@ -162,12 +156,11 @@ done:
 static void meet_others(vt_world *world)
 {
     introduction *all = vt_allocate((size_t)world->ranks, sizeof *all, "the table of ranks");
-    size_t *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "the table of ranks");
-    for (int rank = 0; rank < world->ranks; rank++) bytes[rank] = sizeof *all;
-    introduce(&all[world->rank]);
-    vt_group_all_gather(world->host, &all[world->rank], bytes, all, NULL);
+    introduction *own = &all[world->rank];
+    vt_host_name(own->host);
+    vt_threads_cores(own->cores);
+    vt_group_all_gather_equal(world->host, own, sizeof *own, all);
     set_places(world, all);
-    free(bytes);
     free(all);
 }
 
@@ -216,25 +209,6 @@ done:
     return status;
 }
 
-static void add_group(vt_world *world, vt_group *group)
-{
-    world->groups =
-        vt_reallocate(world->groups, (size_t)(world->group_count + 1), sizeof(vt_group *), "the table of ranks");
-    world->groups[world->group_count++] = group;
-}
-
-static vt_status open_host_group(vt_world *world)
-{
-    vt_status status = VT_OK;
-    int *all = vt_allocate((size_t)world->ranks, sizeof *all, "the table of ranks");
-    for (int rank = 0; rank < world->ranks; rank++) all[rank] = rank;
-    VT_TRY(vt_group_open(world->engine, "world", all, world->ranks, world->rank, 0, NULL, &world->host));
-    add_group(world, world->host);
-done:
-    free(all);
-    return status;
-}
-
 /* Either all ranks fail in the same way or none does. */
 static vt_status set_layout(const vt_config *config, vt_world *world)
 {
@@ -262,7 +236,7 @@ vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_wor
     world->launch = *launch;
     VT_TRY(open_engine(config, world));
     vt_memory_last_words(end_job, world->engine);
-    VT_TRY(open_host_group(world));
+    VT_TRY(vt_world_open_everyone(world));
     meet_others(world);
     VT_TRY(vt_world_check_same_options(config, world));
     VT_TRY(set_layout(config, world));
@@ -320,7 +294,7 @@ vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const 
         if (node_of[i] >= world->nodes) world->nodes = node_of[i] + 1;
     }
     VT_TRY(vt_engine_open_dry(rank, ranks, &world->engine));
-    VT_TRY(open_host_group(world));
+    VT_TRY(vt_world_open_everyone(world));
     VT_TRY(set_layout(config, world));
 done:
     *result = world;
@@ -355,74 +329,6 @@ void vt_world_close(vt_world **result, bool failed)
     free(world->node_of);
     free(world);
     *result = NULL;
-}
-
-/* ---- groups ---- */
-
-/* The members of `rank`'s group; returns how many. members: room for all ranks. */
-static int scoped_members(const vt_world *world, int rank, unsigned axes, vt_scope scope, int *members)
-{
-    int count = vt_layout_members(&world->layout, rank, axes, members), kept = 0;
-    if (scope == VT_SCOPE_ALL) return count;
-    int own_place = 0; /* among those of this rank's node */
-    for (int i = 0; members[i] != rank; i++) own_place += world->node_of[members[i]] == world->node_of[rank];
-    int *place =
-        vt_allocate((size_t)world->nodes, sizeof *place, "the table of ranks"); /* how many of each node came before */
-    for (int i = 0; i < count; i++) {
-        int node = world->node_of[members[i]];
-        bool is_kept = scope == VT_SCOPE_WITHIN_NODE ? node == world->node_of[rank] : place[node] == own_place;
-        place[node]++;
-        if (is_kept) members[kept++] = members[i];
-    }
-    free(place);
-    return kept;
-}
-
-/* Checks the groups of all ranks, so that every rank gets the same result. */
-static vt_status check_even(const vt_world *world, unsigned axes, const char *name, int *members)
-{
-    vt_status status = VT_OK;
-    for (int rank = 0; rank < world->ranks; rank++) {
-        int total = scoped_members(world, rank, axes, VT_SCOPE_ALL, members);
-        int within = scoped_members(world, rank, axes, VT_SCOPE_WITHIN_NODE, members);
-        int across = scoped_members(world, rank, axes, VT_SCOPE_ACROSS_NODES, members);
-        VT_CHECK(
-            within * across == total,
-            "the %d ranks of a %s group lie unequally on the nodes (%d of them with rank %d, whose place is taken on "
-            "%d nodes): put equally many of them on each node",
-            total, name, within, rank, across);
-    }
-done:
-    return status;
-}
-
-vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const char *purpose, vt_backend *backend,
-                         vt_group **result)
-{
-    vt_status status = VT_OK;
-    static const char *const scope_names[] = {"", " in node", " across nodes"};
-    char axes_name[32], name[64];
-    int *members = vt_allocate((size_t)world->ranks, sizeof *members, "the table of ranks");
-    *result = NULL;
-    vt_layout_axes_name(&world->layout, axes, axes_name);
-    snprintf(name, sizeof name, "%s%s%s%s", axes_name, scope_names[scope], purpose != NULL ? " of " : "",
-             purpose != NULL ? purpose : "");
-    for (int i = 0; i < world->group_count && *result == NULL; i++)
-        if (strcmp(world->groups[i]->name, name) == 0 && world->groups[i]->backend == backend)
-            *result = world->groups[i];
-    if (*result != NULL) goto done;
-    if (scope == VT_SCOPE_ACROSS_NODES) VT_TRY(check_even(world, axes, axes_name, members));
-    int count = scoped_members(world, world->rank, axes, scope, members), place = 0, lowest = world->rank;
-    while (members[place] != world->rank) place++;
-    for (int i = 0; i < count; i++)
-        if (members[i] < lowest) lowest = members[i];
-    bool on_device = world->device_engine != NULL && backend != NULL && !backend->shares_host_memory;
-    VT_TRY(vt_group_open(on_device ? world->device_engine : world->engine, name, members, count, place, lowest, backend,
-                         result));
-    add_group(world, *result);
-done:
-    free(members);
-    return status;
 }
 
 double vt_world_waited(const vt_world *world)

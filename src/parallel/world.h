@@ -99,6 +99,9 @@ bool vt_world_any(vt_world *world, bool value);
 /* values [count], summed over all ranks, in float64. Collective. */
 void vt_world_sum(vt_world *world, double *values, int64_t count);
 
+/* The largest `value` of any rank. Collective. */
+double vt_world_most(vt_world *world, double value);
+
 /* Seconds that this rank has waited for others so far, over all groups. */
 double vt_world_waited(const vt_world *world);
 

@@ -20,17 +20,6 @@ typedef struct {
     int64_t rows, dim; /* of a rank's tokens */
 } bench;
 
-/* The most of any rank. */
-static double most(vt_world *world, double own)
-{
-    double highest = 0, *all = vt_allocate((size_t)vt_world_ranks(world), sizeof *all, "measuring the machine");
-    all[vt_world_rank(world)] = own;
-    vt_world_sum(world, all, vt_world_ranks(world));
-    for (int rank = 0; rank < vt_world_ranks(world); rank++) highest = fmax(highest, all[rank]);
-    free(all);
-    return highest;
-}
-
 /* ---- steps ---- */
 
 /* Kinds of operations that have a rate of their own: FLOPs a second, or bytes a second of each vt_work. */
@@ -75,11 +64,11 @@ static vt_status time_steps(const bench *b, vt_practice *practice, rates *median
     int64_t steps = 1;
     for (int turn = -1; turn < TURNS; turn++) {
         vt_times_clear();
-        most(b->world, 0);
+        vt_world_most(b->world, 0);
         const double begin = vt_clock_seconds();
         for (int64_t step = 0; step < steps && status == VT_OK; step++) status = vt_practice_step(practice);
         VT_TRY(vt_world_agree(b->world, status));
-        const double wall = most(b->world, vt_clock_seconds() - begin);
+        const double wall = vt_world_most(b->world, vt_clock_seconds() - begin);
         if (turn < 0)
             steps = wall < LEAST_SECONDS ? (int64_t)ceil(LEAST_SECONDS / wall) : 1;
         else
@@ -169,11 +158,11 @@ static double seconds_of(const bench *b, void (*run)(const bench *b))
     enum { TURNS = 5, CALLS = 3 };
     double times[TURNS + 1];
     for (int i = 0; i <= TURNS; i++) {
-        most(b->world, 0);
+        vt_world_most(b->world, 0);
         const double begin = vt_clock_seconds();
         for (int call = 0; call < CALLS; call++) run(b);
-        most(b->world, 0);
-        times[i] = most(b->world, vt_clock_seconds() - begin) / CALLS;
+        vt_world_most(b->world, 0);
+        times[i] = vt_world_most(b->world, vt_clock_seconds() - begin) / CALLS;
     }
     return vt_median(times + 1, TURNS);
 }
@@ -207,13 +196,13 @@ static double meeting_seconds(const bench *b, vt_group *group)
     double seconds[2][TRIES];
     for (int i = 0; i < 2 * TRIES; i++) {
         const bool meets = i % 2 == 1;
-        most(b->world, 0);
+        vt_world_most(b->world, 0);
         double begin = vt_clock_seconds();
         for (int turn = 0; turn < TURNS; turn++) {
             b->backend->linear_forward(b->backend, x, weight, NULL, y);
             if (meets) vt_group_all_reduce(group, VT_SUM_FLOAT32, b->wide, 1, NULL);
         }
-        seconds[meets][i / 2] = most(b->world, vt_clock_seconds() - begin) / TURNS;
+        seconds[meets][i / 2] = vt_world_most(b->world, vt_clock_seconds() - begin) / TURNS;
     }
     return vt_median(seconds[1], TRIES) - vt_median(seconds[0], TRIES);
 }

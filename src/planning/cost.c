@@ -114,12 +114,6 @@ void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_p
     }
 }
 
-double vt_cost_memory(const vt_plan *plan, double bytes[VT_MEMORY_CATEGORY_COUNT])
-{
-    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) bytes[i] = vt_plan_bytes(plan, (vt_memory_category)i);
-    return vt_plan_total(plan);
-}
-
 double vt_cost_available(const vt_hardware *hardware)
 {
     return (hardware->memory_gib - hardware->reserved_gib) * 1024 * 1024 * 1024;

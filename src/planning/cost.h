@@ -31,9 +31,6 @@ const char *vt_cost_name(vt_cost_part part);
 /* Seconds for `volume` over a group of `size` ranks, `in_node` of them on this rank's node. */
 double vt_cost_messages(const vt_hardware *hardware, int size, int in_node, const vt_volume *volume);
 
-/* Bytes of each category, and their sum: in a GPU's memory, when the plan was made for one (device_memory). */
-double vt_cost_memory(const vt_plan *plan, double bytes[VT_MEMORY_CATEGORY_COUNT]);
-
 /* Bytes that a run may take. */
 double vt_cost_available(const vt_hardware *hardware);
 

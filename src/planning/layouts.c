@@ -1,7 +1,6 @@
 #include "planning/layouts.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 
@@ -40,11 +39,11 @@ static void take_worst(const vt_config *config, const vt_hardware *hardware, con
                        vt_option_cost *option)
 {
     vt_cost cost;
-    double bytes[VT_MEMORY_CATEGORY_COUNT], total = vt_cost_memory(plan, bytes);
     vt_cost_of(config, hardware, plan, &cost);
-    if (total > option->total) {
-        memcpy(option->bytes, bytes, sizeof bytes);
-        option->total = total;
+    if (vt_plan_total(plan) > option->total) {
+        option->total = vt_plan_total(plan);
+        for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++)
+            option->bytes[i] = vt_plan_bytes(plan, (vt_memory_category)i);
     }
     if (cost.step <= option->cost.step) return;
     option->cost = cost;
