@@ -121,12 +121,6 @@ done:
     return status;
 }
 
-static vt_status open_backend(vt_forecaster *forecaster, const vt_config *config, const vt_world *world)
-{
-    return vt_backend_open(config, vt_world_threads(config, world), vt_world_launch(world)->local_rank,
-                           &forecaster->backend);
-}
-
 static vt_status open_model(vt_forecaster *forecaster, const vt_config *config, vt_world *world)
 {
     vt_status status = VT_OK;
@@ -138,7 +132,7 @@ static vt_status open_model(vt_forecaster *forecaster, const vt_config *config, 
     VT_TRY(vt_plan_make(config, &planned, &plan));
     plan.message_bytes = 0; /* no gradients are summed */
     const double available = backend->available_memory(backend) / vt_world_ranks_of_memory(world, backend);
-    VT_TRY(vt_budget_check_forecast(config, &planned, &plan, available));
+    VT_TRY(vt_budget_check(config, &planned, &plan, available, false));
     VT_TRY(vt_trainer_open(config, &options, backend, &forecaster->trainer));
 done:
     return status;
@@ -150,7 +144,7 @@ vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt
     vt_status status = VT_OK;
     vt_forecaster *forecaster = vt_allocate(1, sizeof *forecaster, "the forecaster");
     VT_TRY(vt_world_agree(world, open_task(forecaster, config, latitudes)));
-    VT_TRY(vt_world_agree(world, open_backend(forecaster, config, world)));
+    VT_TRY(vt_world_agree(world, vt_world_open_backend(config, world, &forecaster->backend)));
     VT_TRY(vt_world_agree(world, open_model(forecaster, config, world)));
     vt_checkpoint_subject subject = vt_trainer_subject(forecaster->trainer);
     subject.names = channel_names;

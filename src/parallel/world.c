@@ -263,6 +263,11 @@ int vt_world_threads(const vt_config *config, const vt_world *world)
     return world->ranks > 1 ? world->threads : 0;
 }
 
+vt_status vt_world_open_backend(const vt_config *config, const vt_world *world, vt_backend **backend)
+{
+    return vt_backend_open(config, vt_world_threads(config, world), world->launch.local_rank, backend);
+}
+
 int vt_world_ranks_of_memory(const vt_world *world, const vt_backend *backend)
 {
     int count = 0;

@@ -54,8 +54,9 @@ void vt_world_fail_early(const vt_launch *launch);
 vt_status vt_world_open_device(const vt_config *config, vt_world *world, const vt_backend *backend);
 
 /* Threads for this rank's back end: num_threads, else its share of the cores where there are several ranks; 0: the back
- * end decides. */
+ * end decides. And the back end that the configuration asks for, with so many. */
 int vt_world_threads(const vt_config *config, const vt_world *world);
+vt_status vt_world_open_backend(const vt_config *config, const vt_world *world, vt_backend **backend);
 
 /* Ranks that share the back end's memory (NULL: the host's) with this one, itself included; a GPU has its own. */
 int vt_world_ranks_of_memory(const vt_world *world, const vt_backend *backend);

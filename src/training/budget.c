@@ -90,8 +90,8 @@ static int by_saving(const void *a, const void *b)
     return difference > 0 ? 1 : difference < 0 ? -1 : 0;
 }
 
-static vt_status check(const vt_config *config, const vt_plan_options *options, const vt_plan *plan, double available,
-                       bool trains)
+vt_status vt_budget_check(const vt_config *config, const vt_plan_options *options, const vt_plan *plan,
+                          double available, bool trains)
 {
     vt_status status = VT_OK;
     char needed[VT_NUMBER_SIZE], left[VT_NUMBER_SIZE], saved[VT_NUMBER_SIZE], parts[256];
@@ -110,16 +110,4 @@ static vt_status check(const vt_config *config, const vt_plan_options *options, 
 done:
     vt_text_close(&help);
     return status;
-}
-
-vt_status vt_budget_check(const vt_config *config, const vt_plan_options *options, const vt_plan *plan,
-                          double available)
-{
-    return check(config, options, plan, available, true);
-}
-
-vt_status vt_budget_check_forecast(const vt_config *config, const vt_plan_options *options, const vt_plan *plan,
-                                   double available)
-{
-    return check(config, options, plan, available, false);
 }

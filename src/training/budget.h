@@ -5,12 +5,9 @@
 #include "training/plan.h"
 
 /* Fails when `plan` needs more than `available` bytes; the message holds the total by category and the three settings
- * that would save most, each with how much. */
+ * that would save most, each with how much. Of a model that has been trained (`trains` is false) only the number of
+ * samples can change. */
 vt_status vt_budget_check(const vt_config *config, const vt_plan_options *options, const vt_plan *plan,
-                          double available);
-
-/* The same for a model that is trained: only the number of samples can change. */
-vt_status vt_budget_check_forecast(const vt_config *config, const vt_plan_options *options, const vt_plan *plan,
-                                   double available);
+                          double available, bool trains);
 
 #endif

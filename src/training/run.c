@@ -8,14 +8,13 @@
 #include "base/memory.h"
 #include "base/profile.h"
 #include "base/text.h"
-#include "checkpoint/find.h"
-#include "journal/run_directory.h"
 #include "storage/output_file.h"
 #include "training/benchy.h"
 #include "training/budget.h"
 #include "training/loop.h"
 #include "training/opening.h"
 #include "training/reader.h"
+#include "training/start.h"
 #include "training/stop.h"
 #include "training/test_set.h"
 
@@ -30,17 +29,7 @@ typedef struct {
     vt_task *task;
     vt_loop_length length;
     vt_plan plan;
-    char *directory;
-    int lock;       /* of the directory, held to the end; -1: none */
-    int lock_above; /* of the one above, while the directory is chosen and made; -1: none */
-    vt_checkpoint_store *checkpoints;
-    bool resumes;  /* from a checkpoint: */
-    bool named;    /* the one that --resume names, else the run's newest */
-    bool foreign;  /* and that is another run's, so this directory's files don't lead up to it */
-    char *chosen;  /* the checkpoint that --resume names */
-    char *initial; /* the one, or the file, of --init_from, and what was changed of it, for the log */
-    vt_text initial_changes;
-    vt_run_progress progress;
+    vt_run_start start;
     vt_backend *backend;
     vt_trainer *trainer;
     vt_metrics *metrics;
@@ -72,18 +61,6 @@ static int64_t whole_length(const run_state *run)
     return most != VT_UNSET_INTEGER ? most : run->length.steps;
 }
 
-static bool on_gpu(const run_state *run)
-{
-    return !run->backend->shares_host_memory;
-}
-
-static vt_status open_backend(run_state *run)
-{
-    const vt_config *config = run->config;
-    return vt_backend_open(config, vt_world_threads(config, run->world), vt_world_launch(run->world)->local_rank,
-                           &run->backend);
-}
-
 /* Which sets the device's memory has room for beside the run. */
 static void plan_caches(run_state *run, double available)
 {
@@ -112,7 +89,7 @@ static vt_status open_device(run_state *run)
     VT_TRY(vt_plan_make(config, &planned, &run->plan));
     const double available =
         run->backend->available_memory(run->backend) / vt_world_ranks_of_memory(run->world, run->backend);
-    VT_TRY(vt_budget_check(config, &planned, &run->plan, available));
+    VT_TRY(vt_budget_check(config, &planned, &run->plan, available, true));
     plan_caches(run, available);
     VT_TRY(vt_reader_open_loader(config, run->world, run->backend, true, run->caches_training, run->training,
                                  &run->training_loader));
@@ -138,58 +115,6 @@ done:
     return status;
 }
 
-/* Which checkpoint the run continues from, if any. */
-static vt_status choose_checkpoint(run_state *run)
-{
-    vt_status status = VT_OK;
-    const vt_config *config = run->config;
-    bool any = false;
-    if (config->resume == NULL) return VT_OK;
-    VT_TRY(vt_checkpoint_store_has_any(run->checkpoints, &any));
-    run->named = strcmp(config->resume, VT_SWITCH_ON) != 0 && !(config->resume_newest && any);
-    run->resumes = run->named || any;
-    if (run->named) VT_TRY(vt_checkpoint_find(config->resume, VT_CHECKPOINT_TO_RESUME, &run->chosen));
-    run->foreign = run->named && !vt_checkpoint_store_owns(run->checkpoints, run->chosen);
-done:
-    return status;
-}
-
-/* From here on no other run can begin or continue in the directory. Rank 0 does it for all. */
-static vt_status lock_directory(run_state *run)
-{
-    vt_status status = VT_OK;
-    VT_TRY(vt_run_directory_lock_above(run->config, on_gpu(run), &run->lock_above));
-    VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
-    VT_TRY(choose_checkpoint(run));
-done:
-    return status;
-}
-
-/* The run directory and its log: those of the run that is resumed, else new ones. Rank 0 does it for all. */
-static vt_status make_directory(run_state *run)
-{
-    vt_status status = VT_OK;
-    const vt_config *config = run->config;
-    const bool goes_on = run->resumes && !run->foreign;
-    char *renamed = NULL, *made = NULL, *log = vt_text_format("%s/out.log", run->directory);
-    if (goes_on)
-        VT_TRY(vt_output_make_directory(run->directory));
-    else
-        VT_TRY(vt_run_directory_make(config, on_gpu(run), &made, &renamed));
-    vt_run_directory_unlock(&run->lock); /* of what stood there before; the one above is still held */
-    VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
-    VT_TRY(vt_log_open(log, goes_on));
-    if (renamed != NULL) vt_log_info("an earlier run with this tag is now %s", renamed);
-    if (config->resume != NULL && !run->resumes)
-        vt_log_info("--resume: there is no checkpoint in %s/checkpoints, so the run starts afresh", run->directory);
-done:
-    vt_run_directory_unlock(&run->lock_above);
-    free(made);
-    free(renamed);
-    free(log);
-    return status;
-}
-
 static vt_checkpoint_subject subject_of(const run_state *run)
 {
     vt_checkpoint_subject subject = vt_trainer_subject(run->trainer);
@@ -198,80 +123,20 @@ static vt_checkpoint_subject subject_of(const run_state *run)
     return subject;
 }
 
-/* Collective. Another run's checkpoint is read first: if it can't be, what stands in the directory stays there. */
-static vt_status open_directory(run_state *run)
-{
-    vt_status status = VT_OK;
-    const vt_checkpoint_subject subject = subject_of(run);
-    bool damaged = false;
-    run->directory = vt_run_directory_path(run->config, on_gpu(run));
-    VT_TRY(vt_checkpoint_store_open(run->directory, run->config->keep_last, &run->checkpoints));
-    VT_TRY(vt_world_agree(run->world, vt_world_rank(run->world) == 0 ? lock_directory(run) : VT_OK));
-    run->resumes = vt_world_any(run->world, run->resumes);
-    run->named = vt_world_any(run->world, run->named);
-    run->foreign = vt_world_any(run->world, run->foreign);
-    vt_world_broadcast_text(run->world, &run->chosen);
-    if (run->foreign)
-        VT_TRY(vt_world_agree(run->world, vt_checkpoint_read(run->chosen, &subject, &run->progress, &damaged)));
-    VT_TRY(vt_world_agree(run->world, vt_world_rank(run->world) == 0 ? make_directory(run) : VT_OK));
-done:
-    return status;
-}
-
-/* Collective. */
-static vt_status read_initial(run_state *run)
-{
-    vt_status status = VT_OK;
-    vt_world *world = run->world;
-    const char *path = run->config->init_from;
-    const vt_checkpoint_subject subject = subject_of(run);
-    if (path == NULL) return VT_OK;
-    VT_TRY(vt_world_agree(
-        world, vt_world_rank(world) == 0 ? vt_checkpoint_find(path, VT_CHECKPOINT_TO_BEGIN, &run->initial) : VT_OK));
-    vt_world_broadcast_text(world, &run->initial);
-    VT_TRY(vt_checkpoint_read_parameters(run->initial, &subject, &run->initial_changes));
-done:
-    return status;
-}
-
-/* Finds out where the run continues, and reads it. */
-static vt_status restore(run_state *run)
-{
-    vt_status status = VT_OK;
-    const vt_config *config = run->config;
-    const vt_checkpoint_subject subject = subject_of(run);
-    if (run->foreign) {
-        run->progress.best_loss = INFINITY; /* of this run's, which has none yet */
-        vt_checkpoint_log_resumed(run->chosen, &run->progress);
-        return VT_OK;
-    }
-    run->progress = vt_run_progress_start;
-    if (run->resumes) {
-        VT_TRY(vt_checkpoint_store_restore(run->checkpoints, run->chosen, &subject, &run->progress));
-        return VT_OK;
-    }
-    if (config->resume != NULL) VT_TRY(read_initial(run)); /* not known to be needed before */
-    if (config->init_from != NULL)
-        vt_log_info("the parameters begin as those of %s%s", run->initial,
-                    run->initial_changes.length > 0 ? run->initial_changes.characters : "");
-done:
-    return status;
-}
-
 /* What the run writes besides its log. Rank 0 writes for all. */
 static vt_status open_output(run_state *run)
 {
     vt_status status = VT_OK;
     if (vt_world_rank(run->world) != 0) return VT_OK;
-    char *saved = vt_text_format("%s/config.yaml", run->directory);
-    char *metrics = vt_text_format("%s/metrics.csv", run->directory);
+    char *saved = vt_text_format("%s/config.yaml", run->start.directory);
+    char *metrics = vt_text_format("%s/metrics.csv", run->start.directory);
     VT_TRY(vt_config_save(run->config, saved));
-    VT_TRY(vt_metrics_open(metrics, run->progress.step, &run->metrics));
+    VT_TRY(vt_metrics_open(metrics, run->start.progress.step, &run->metrics));
     vt_record_options record = {.config = run->config,
-                                .run_directory = run->directory,
+                                .run_directory = run->start.directory,
                                 .scores = &run->task->scores,
-                                .steps = run->progress.step,
-                                .epoch_begin = run->progress.step - run->progress.epoch_steps,
+                                .steps = run->start.progress.step,
+                                .epoch_begin = run->start.progress.step - run->start.progress.epoch_steps,
                                 .step_flops = run->plan.step_flops,
                                 .epochs = run->length.epochs,
                                 .steps_per_epoch = run->length.steps_per_epoch,
@@ -291,7 +156,10 @@ static vt_status open_trainer(run_state *run)
     vt_status status = VT_OK;
     const vt_trainer_options options = {.world = run->world, .task = run->task, .steps = whole_length(run)};
     VT_TRY(vt_trainer_open(run->config, &options, run->backend, &run->trainer));
-    if (run->config->resume == NULL) VT_TRY(read_initial(run));
+    if (run->config->resume == NULL) {
+        const vt_checkpoint_subject subject = subject_of(run);
+        VT_TRY(vt_start_read_initial(&subject, &run->start));
+    }
 done:
     return status;
 }
@@ -300,7 +168,7 @@ static vt_status open_trace(const run_state *run)
 {
     vt_status status = VT_OK;
     if (!run->config->comm_trace) return VT_OK;
-    char *logs = vt_text_format("%s/logs", run->directory);
+    char *logs = vt_text_format("%s/logs", run->start.directory);
     char *path = vt_text_format("%s/comm-%d.csv", logs, vt_world_rank(run->world));
     VT_TRY(vt_output_make_directory(logs));
     VT_TRY(vt_gradient_sync_trace(vt_trainer_sync(run->trainer), path));
@@ -330,7 +198,7 @@ static vt_status log_opening(const run_state *run)
                                 .plan = &run->plan,
                                 .training = run->training,
                                 .validation = run->validation,
-                                .run_directory = run->directory,
+                                .run_directory = run->start.directory,
                                 .length = run->length,
                                 .batches = vt_loader_batch_count(run->training_loader)};
     const vt_status status = vt_opening_log(&opening);
@@ -341,24 +209,26 @@ static vt_status log_opening(const run_state *run)
 
 static void log_finished(const run_state *run)
 {
-    const int64_t most = run->config->num_iters, step = run->progress.step;
+    const int64_t most = run->config->num_iters, step = run->start.progress.step;
     if (most != VT_UNSET_INTEGER && most > step)
         vt_log_info("num_iters %lld: after %lld steps no whole epoch of %lld is left", (long long)most, (long long)step,
                     (long long)run->length.steps_per_epoch);
     vt_log_info("the run is finished: %lld epoch%s done, %lld steps; nothing is left to do",
-                (long long)run->progress.epoch, run->progress.epoch == 1 ? " is" : "s are", (long long)step);
+                (long long)run->start.progress.epoch, run->start.progress.epoch == 1 ? " is" : "s are",
+                (long long)step);
 }
 
 static void log_result(const run_state *run, const vt_evaluation *last)
 {
     char loss[VT_NUMBER_SIZE], persistence[VT_NUMBER_SIZE];
     if (isnan(last->baseline_loss)) {
-        vt_log_info("validation loss %s; run directory %s", vt_text_float((float)last->loss, loss), run->directory);
+        vt_log_info("validation loss %s; run directory %s", vt_text_float((float)last->loss, loss),
+                    run->start.directory);
         return;
     }
     vt_log_info("validation loss %s, persistence (nothing changes) %s: %.3f of it; run directory %s",
                 vt_text_float((float)last->loss, loss), vt_text_float((float)last->baseline_loss, persistence),
-                last->loss / last->baseline_loss, run->directory);
+                last->loss / last->baseline_loss, run->start.directory);
 }
 
 static void close_run(run_state *run)
@@ -366,7 +236,6 @@ static void close_run(run_state *run)
     vt_metrics_close(&run->metrics);
     vt_sample_trace_close(&run->sample_trace);
     vt_record_close(&run->record);
-    vt_checkpoint_store_close(&run->checkpoints);
     vt_trainer_close(&run->trainer);
     vt_task_close(&run->task);
     vt_device_cache_close(&run->training_cache);
@@ -377,12 +246,7 @@ static void close_run(run_state *run)
     vt_source_close(&run->training);
     vt_source_close(&run->validation);
     vt_test_set_close(&run->test);
-    free(run->directory);
-    free(run->chosen);
-    free(run->initial);
-    vt_text_close(&run->initial_changes);
-    vt_run_directory_unlock(&run->lock);
-    vt_run_directory_unlock(&run->lock_above);
+    vt_start_close(&run->start);
 }
 
 static vt_status train(run_state *run)
@@ -396,12 +260,12 @@ static vt_status train(run_state *run)
                     .sample_trace = run->sample_trace,
                     .record = run->record,
                     .length = run->length,
-                    .checkpoints = run->checkpoints,
+                    .checkpoints = run->start.checkpoints,
                     .subject = subject_of(run),
-                    .progress = run->progress};
+                    .progress = run->start.progress};
     VT_TRY(vt_loop_run(&loop, &last));
     vt_loader_close(&run->validation_loader); /* its ring makes room for the test set's */
-    VT_TRY(vt_test_set_score(run->test, run->trainer, run->directory));
+    VT_TRY(vt_test_set_score(run->test, run->trainer, run->start.directory));
     log_result(run, &last);
 done:
     vt_evaluation_close(&last);
@@ -415,29 +279,31 @@ static vt_status run_phases(run_state *run)
     vt_world *world = run->world;
     VT_TRY(vt_world_agree(world, open_data(run))); /* before the directory: a run that can't start leaves nothing */
     if (!run->config->enable_benchy) vt_test_set_open(run->config, world, run->training, &run->test);
-    VT_TRY(vt_world_agree(world, open_backend(run)));
+    VT_TRY(vt_world_agree(world, vt_world_open_backend(run->config, world, &run->backend)));
     VT_TRY(vt_world_agree(world, open_device(run)));
     VT_TRY(vt_world_agree(world, open_trainer(run)));
-    VT_TRY(open_directory(run));
+    const vt_checkpoint_subject subject = subject_of(run);
+    VT_TRY(vt_start_open(&subject, !run->backend->shares_host_memory, &run->start));
     VT_TRY(vt_world_agree(world, open_trace(run)));
-    VT_TRY(vt_world_agree(world, restore(run)));
-    run->length = vt_loop_length_of(run->config, run->training->sample_count, &run->progress);
-    if (run->progress.epoch >= run->length.epochs) {
+    VT_TRY(vt_world_agree(world, vt_start_restore(&subject, &run->start)));
+    run->length = vt_loop_length_of(run->config, run->training->sample_count, &run->start.progress);
+    if (run->start.progress.epoch >= run->length.epochs) {
         log_finished(run);
         goto done;
     }
     vt_trainer_set_length(run->trainer, whole_length(run));
-    vt_trainer_set_steps(run->trainer, run->progress.step);
+    vt_trainer_set_steps(run->trainer, run->start.progress.step);
     VT_TRY(vt_world_agree(world, open_output(run)));
     if (run->config->sample_trace)
-        VT_TRY(
-            vt_world_agree(world, vt_sample_trace_open(world, run->directory, run->progress.step, &run->sample_trace)));
+        VT_TRY(vt_world_agree(
+            world, vt_sample_trace_open(world, run->start.directory, run->start.progress.step, &run->sample_trace)));
     VT_TRY(vt_world_agree(world, log_opening(run)));
     vt_reader_open_cache(run->config, world,
                          run->backend->shares_host_memory ? vt_plan_total(&run->plan) : (double)run->plan.ring_bytes,
                          run->training, run->validation);
     VT_TRY(vt_world_agree(world, open_caches(run)));
-    VT_TRY(run->config->enable_benchy ? vt_benchy_run(run->trainer, run->training_loader, run->directory) : train(run));
+    VT_TRY(run->config->enable_benchy ? vt_benchy_run(run->trainer, run->training_loader, run->start.directory)
+                                      : train(run));
 done:
     return status;
 }
@@ -445,7 +311,7 @@ done:
 vt_status vt_run_training(const vt_config *config, const vt_launch *launch)
 {
     vt_status status = VT_OK;
-    run_state run = {.lock = -1, .lock_above = -1, .config = config};
+    run_state run = {.config = config, .start = vt_run_start_none};
     vt_stop_watch(vt_config_max_seconds(config)); /* MPI_Init leaves the handlers alone, and may wait for long */
     VT_TRY(vt_world_open(config, launch, &run.world));
     if (vt_world_rank(run.world) != 0) vt_log_mute();

@@ -130,11 +130,8 @@ TEST(activations_fall_with_each_axis)
 
 /* ---- what a run that does not fit is told ---- */
 
-typedef vt_status budget_check(const vt_config *config, const vt_plan_options *options, const vt_plan *plan,
-                               double available);
-
 /* A small run with these flags (separated by spaces, then `more`), its plan, and what is said where nothing is free. */
-static vt_status refused(int64_t ranks, const char *flags, const char *more, budget_check *check, vt_plan *plan)
+static vt_status refused(int64_t ranks, const char *flags, const char *more, bool trains, vt_plan *plan)
 {
     vt_status status = VT_OK;
     vt_config *config = NULL;
@@ -147,7 +144,7 @@ static vt_status refused(int64_t ranks, const char *flags, const char *more, bud
                                "num_heads: 4, depth: 2, patch_size: 4}",
                                "a small run", count, words, ranks, &config));
     VT_TRY(vt_plan_make(config, &planned, plan));
-    status = check(config, &planned, plan, 0);
+    status = vt_budget_check(config, &planned, plan, 0, trains);
 done:
     vt_config_close(&config);
     free(text);
@@ -156,18 +153,18 @@ done:
 
 /* Whatever flag is named, given besides the others it is taken, and saves what was said. Returns how many there were.
  */
-static int feed_back(int64_t ranks, const char *flags, budget_check *check, char *message, size_t size)
+static int feed_back(int64_t ranks, const char *flags, bool trains, char *message, size_t size)
 {
     vt_plan plan = {0}, smaller = {0};
     char saved[VT_NUMBER_SIZE];
     int count = 0;
-    EXPECT_ERROR(refused(ranks, flags, "", check, &plan), "of memory (parameters");
-    (void)refused(ranks, flags, "", check, &plan);
+    EXPECT_ERROR(refused(ranks, flags, "", trains, &plan), "of memory (parameters");
+    (void)refused(ranks, flags, "", trains, &plan);
     snprintf(message, size, "%s", vt_error_text());
     vt_error_clear();
     for (const char *at = message; (at = strstr(at, " --")) != NULL; count++) {
         char *flag = vt_text_format("%.*s", (int)strcspn(at + 1, " "), at + 1);
-        EXPECT_ERROR(refused(ranks, flags, flag, check, &smaller), "of memory (parameters");
+        EXPECT_ERROR(refused(ranks, flags, flag, trains, &smaller), "of memory (parameters");
         char *said =
             vt_text_format("%s saves %s", flag, vt_text_bytes(vt_plan_total(&plan) - vt_plan_total(&smaller), saved));
         EXPECT(strncmp(at + 1, said, strlen(said)) == 0, "%s; it is %s", message, said);
@@ -197,7 +194,7 @@ TEST(settings_that_are_advised_are_taken)
     };
     char message[1024];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        int count = feed_back(cases[i].ranks, cases[i].flags, vt_budget_check, message, sizeof message);
+        int count = feed_back(cases[i].ranks, cases[i].flags, true, message, sizeof message);
         EXPECT(count > 0 && strstr(message, cases[i].advice) != NULL, "%s: '%s', not '%s'", cases[i].flags, message,
                cases[i].advice);
     }
@@ -207,9 +204,9 @@ TEST(settings_that_are_advised_are_taken)
 TEST(a_forecast_is_advised_fewer_samples)
 {
     char message[1024];
-    EXPECT(feed_back(1, "--local_batch_size=8", vt_budget_check_forecast, message, sizeof message) == 1);
+    EXPECT(feed_back(1, "--local_batch_size=8", false, message, sizeof message) == 1);
     EXPECT(strstr(message, "are free. --local_batch_size=4 saves ") != NULL, "%s", message);
-    EXPECT(feed_back(2, "--global_batch_size=12", vt_budget_check_forecast, message, sizeof message) == 1);
+    EXPECT(feed_back(2, "--global_batch_size=12", false, message, sizeof message) == 1);
     EXPECT(strstr(message, "are free. --global_batch_size=6 saves ") != NULL, "%s", message);
-    EXPECT(feed_back(1, "--local_batch_size=1", vt_budget_check_forecast, message, sizeof message) == 0);
+    EXPECT(feed_back(1, "--local_batch_size=1", false, message, sizeof message) == 0);
 }

@@ -119,7 +119,7 @@ TEST(a_run_needs_what_is_planned)
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) own += (double)plan.bytes[i];
     EXPECT(plan.message_bytes > 0);
     EXPECT_NEAR(vt_plan_total(&plan), own + (double)plan.message_bytes, 0);
-    EXPECT_ERROR(vt_budget_check(config, &planned, &plan, own), "of memory (parameters");
+    EXPECT_ERROR(vt_budget_check(config, &planned, &plan, own, true), "of memory (parameters");
     plan = (vt_plan){.message_bytes = 3 << 20};
     vt_plan_describe(&plan, parts, sizeof parts);
     EXPECT(strcmp(parts, "workspace 3.00 MB") == 0, "%s", parts);
@@ -140,7 +140,7 @@ TEST(a_larger_patch_leaves_each_rank_a_token)
         EXPECT_OK(vt_config_set(config, "context_parallel", ranks[i]));
         EXPECT_OK(vt_config_resolve(config));
         EXPECT_OK(plan_of(config, &plan));
-        EXPECT(vt_budget_check(config, &planned, &plan, 1) == VT_ERROR);
+        EXPECT(vt_budget_check(config, &planned, &plan, 1, true) == VT_ERROR);
         EXPECT((strstr(vt_error_text(), "--patch_size=8") != NULL) == (i == 0), "%s", vt_error_text());
         vt_error_clear();
         vt_config_close(&config);
