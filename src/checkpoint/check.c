@@ -5,6 +5,7 @@
 #include "checkpoint/inside.h"
 #include "checkpoint/parts.h"
 #include "model/model.h"
+#include "task/task.h"
 
 static vt_status check_channels(const char *directory, const char *stored, const char *present)
 {
@@ -178,9 +179,8 @@ vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, 
 {
     vt_status status = VT_OK;
     const vt_config *config = subject->config;
-    static const char *const task[] = {"n_history", "dt", "lat_range", "lon_range", NULL};
     VT_TRY(check_optimizer(index, directory, config));
-    VT_TRY(vt_checkpoint_check_options(index, directory, config, task,
+    VT_TRY(vt_checkpoint_check_options(index, directory, config, vt_task_kind_of(config)->identity,
                                        "a run can't change its task; --init_from takes the parameters alone"));
     if (progress->epoch_steps > 0) VT_TRY(check_epoch(index, directory, subject, progress));
 done:

@@ -228,6 +228,26 @@ double vt_config_max_seconds(const vt_config *config)
 
 /* ---- checks ---- */
 
+/* A task takes certain models, losses and sources. */
+static vt_status check_task(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    static const char *const options[] = {"model", "loss", "source"};
+#define TAKES(name, help, ...) {__VA_ARGS__},
+    static const char *const taken[][3] = {VT_TASKS(TAKES)};
+    char *task = vt_config_value_text(config, "task"), *word = NULL;
+    for (int i = 0; i < 3; i++) {
+        free(word);
+        word = vt_config_value_text(config, options[i]);
+        VT_CHECK(vt_choice_find(word, taken[config->task][i]) >= 0, "%s %s does not go with task %s, which takes %s",
+                 options[i], word, task, taken[config->task][i]);
+    }
+done:
+    free(task);
+    free(word);
+    return status;
+}
+
 static vt_status check_shapes(const vt_config *config)
 {
     vt_status status = VT_OK;
@@ -400,6 +420,7 @@ vt_status vt_config_resolve(vt_config *config)
 {
     vt_status status = VT_OK;
     for (size_t i = 0; i < vt_row_count; i++) VT_TRY(vt_row_check_scope(&vt_rows[i], config));
+    VT_TRY(check_task(config));
     derive_paths(config);
     derive_channels(config);
     derive_weight_decay(config);

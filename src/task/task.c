@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 
-#define DECLARE(name, help) extern const vt_task_kind vt_task_##name;
+#define DECLARE(name, ...) extern const vt_task_kind vt_task_##name;
 VT_TASKS(DECLARE)
 
-#define ROW(name, help) &vt_task_##name,
+#define ROW(name, ...) &vt_task_##name,
 static const vt_task_kind *const kinds[] = {VT_TASKS(ROW)};
 
 const vt_task_kind *vt_task_kind_of(const vt_config *config)

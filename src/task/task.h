@@ -47,6 +47,7 @@ typedef struct {
 
 struct vt_task_kind {
     const char *name;
+    const char *const *identity; /* options that a run can't change when it is resumed; ends with NULL */
     /* Reads what the task must know of the data, which outlive it. Both NULL: nothing is known, so that numbers are
      * taken for normalised ones. The error names the file. */
     vt_status (*open)(const vt_config *config, const vt_source *training, const vt_source *validation, vt_task **task);

@@ -161,6 +161,9 @@ vt_status vt_opening_log(const vt_opening *opening)
                 opening->run_directory);
     if (config->disable_broadcast_buffers)
         vt_log_info("disable_broadcast_buffers has no effect: the model has no buffers");
+    if (config->cache != VT_CACHE_NONE && opening->training->frame_count == 0)
+        vt_log_warning("cache has no effect: source %s has no frames that it could keep",
+                       opening->training->kind->name);
     log_configuration(config);
     log_parameters(vt_trainer_parameters(opening->trainer));
     if (vt_world_rank(opening->world) == 0) status = write_parameters(opening);

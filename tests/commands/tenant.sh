@@ -64,3 +64,26 @@ test_loss_and_optimizer_of_the_tests() {
     cut -d, -f3 runs/own/1CPU/descent/metrics.csv | tail -n +2 | awk '{ sum[NR > 8] += $1 } END { exit !(sum[1] < sum[0]) }'
     "$TENANT" $flags --optimizer=descent --lr=0.3 --run_num=descent --num_epochs=3 --resume >/dev/null
 }
+
+# A task of the tests: its score is in the log and in epochs.csv, and it takes certain models, losses and sources only.
+test_task_of_the_tests() {
+    local flags="--yaml_config=own.yaml --config=own --expdir=runs --task=worst_point" run=runs/own/1CPU/00
+    write_own
+    "$TENANT" $flags --num_epochs=6 >printed
+    grep -q "Valid error of the worst point: point=[0-9.]*$" printed
+    head -n 1 $run/epochs.csv | grep -q ",worst_point,persistence_worst_point$"
+    score() { awk -F, -v name="$1" -v row="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i } NR == row + 1 { print $at }' $run/epochs.csv; }
+    awk -v first="$(score worst_point 1)" -v last="$(score worst_point 6)" -v zero="$(score persistence_worst_point 1)" \
+        -v loss="$(score persistence_loss 1)" 'BEGIN { exit !(last < first && last < zero && loss > 0.999999 && loss < 1.000001) }' ||
+        { echo "the worst point gets no better"; cat $run/epochs.csv; return 1; }
+    fails 1 "$TENANT" $flags --num_epochs=7 --resume --task=weather
+    says_once "was made with task worst_point, not weather: a run can't change its task"
+    fails 1 "$TENANT" $flags --model=vit
+    says_once "model vit does not go with task worst_point, which takes two_linear"
+    fails 1 "$TENANT" $flags --loss=twice_relative_l2
+    says_once "loss twice_relative_l2 does not go with task worst_point, which takes relative_l2"
+    fails 1 "$TENANT" $flags --source=fields
+    says_once "source fields does not go with task worst_point, which takes numbers"
+    "$TENANT" $flags --num_epochs=1 --run_num=cached --cache=host >printed
+    grep -q "WARNING - cache has no effect: source numbers has no frames that it could keep" printed
+}
