@@ -21,4 +21,16 @@ static inline void set_options(vt_config *config, const char *settings)
     }
 }
 
+/* The default configuration of `ranks` ranks with these settings, and with these besides, resolved. */
+static inline vt_config *config_with(int64_t ranks, const char *settings, const char *more)
+{
+    vt_config *config = NULL;
+    EXPECT_OK(vt_config_open_default(&config));
+    config->ranks = ranks;
+    set_options(config, settings);
+    set_options(config, more);
+    EXPECT_OK(vt_config_resolve(config));
+    return config;
+}
+
 #endif

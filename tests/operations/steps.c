@@ -5,10 +5,7 @@
 
 #include "backend/step_state.h"
 #include "operations/paths.h"
-#include "settings.h"
-#include "task/weather.h"
-#include "test.h"
-#include "training/step.h"
+#include "rig.h"
 #include "unit/data_files.h"
 
 /* ---- decisions ---- */
@@ -112,13 +109,6 @@ GPU_TEST(the_first_parameter_that_is_not_finite)
 
 enum { HEIGHT = 8, WIDTH = 16, CHANNELS = 2, BATCH = 4, BATCHES = 10 };
 
-typedef struct {
-    vt_config *config;
-    vt_backend *backend;
-    vt_task *task;
-    vt_trainer *trainer;
-} model;
-
 static const int64_t samples[BATCH] = {40, 41, 42, 43};
 static float fields[BATCHES][2][BATCH * CHANNELS * HEIGHT * WIDTH];
 static vt_dataset *samples_from; /* NULL: not known */
@@ -132,22 +122,13 @@ static vt_batch batch_of(int step)
                       .samples = samples};
 }
 
-static void open_model(model *m, vt_cpu_isa isa, const char *settings)
+static void open_model(rig *m, vt_cpu_isa isa, const char *settings)
 {
     static const char small[] = "img_size=[8,16] patch_size=4 embed_dim=16 depth=2 num_heads=2 n_in_channels=2 "
-                                "n_out_channels=2 global_batch_size=4 lr=1e-2 dropout=0.1";
-    static const float means[CHANNELS] = {0}, stds[CHANNELS] = {1, 1};
-    double latitudes[HEIGHT];
-    *m = (model){0};
-    EXPECT_OK(vt_config_open_default(&m->config));
-    set_options(m->config, small);
-    set_options(m->config, settings);
-    EXPECT_OK(vt_config_resolve(m->config));
-    for (int i = 0; i < HEIGHT; i++) latitudes[i] = 80 - 20 * i;
-    m->task = vt_weather_open(m->config, means, stds, latitudes);
-    const vt_trainer_options options = {.task = m->task, .steps = 100};
+                                "n_out_channels=2 global_batch_size=4 lr=1e-2 dropout=0.1 num_iters=100";
+    *m = (rig){.config = config_with(1, small, settings)};
     EXPECT_OK(path_open_trainers(isa, &m->backend));
-    EXPECT_OK(vt_trainer_open(m->config, &options, m->backend, &m->trainer));
+    EXPECT_OK(rig_open(m, NULL, NULL, NULL));
     for (int step = 0; step < BATCHES; step++)
         for (int i = 0; i < BATCH * CHANNELS * HEIGHT * WIDTH; i++) {
             fields[step][0][i] = sinf(0.37f * (float)(i + 100 * step));
@@ -155,17 +136,9 @@ static void open_model(model *m, vt_cpu_isa isa, const char *settings)
         }
 }
 
-static void close_model(model *m)
-{
-    vt_trainer_close(&m->trainer);
-    vt_task_close(&m->task);
-    vt_backend_close(&m->backend);
-    vt_config_close(&m->config);
-}
-
 /* Like the loop: a batch's memory belongs to the readers again as soon as its step was started, and each step's figures
  * are read when the next step has been started. */
-static vt_status train_from(model *m, int first, int steps, vt_step_figures *figures)
+static vt_status train_from(rig *m, int first, int steps, vt_step_figures *figures)
 {
     vt_status status = VT_OK;
     int taken = first;
@@ -186,7 +159,7 @@ done:
     return status;
 }
 
-static vt_status train(model *m, int steps, vt_step_figures *figures)
+static vt_status train(rig *m, int steps, vt_step_figures *figures)
 {
     return train_from(m, 0, steps, figures);
 }
@@ -198,12 +171,12 @@ GPU_TEST(replayed_steps_are_the_same)
                                            "enable_jit=true recompute=block"};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         vt_step_figures expected[BATCHES], actual[BATCHES];
-        model plain;
+        rig plain;
         open_model(&plain, VT_ISA_PLAIN, settings[i]);
         EXPECT_OK(train(&plain, BATCHES, expected));
         FOR_EACH_CUDA_STEP_PATH(isa)
         {
-            model m;
+            rig m;
             open_model(&m, isa, settings[i]);
             EXPECT(vt_step_latency(m.trainer) == 1);
             EXPECT_OK(train(&m, BATCHES, actual));
@@ -217,9 +190,9 @@ GPU_TEST(replayed_steps_are_the_same)
                             2e-4 * expected[step].gradient_norm);
                 EXPECT_NEAR(actual[step].learning_rate, expected[step].learning_rate, 0);
             }
-            close_model(&m);
+            rig_close(&m);
         }
-        close_model(&plain);
+        rig_close(&plain);
     }
 }
 
@@ -234,12 +207,12 @@ GPU_TEST(an_evaluation_between_steps_changes_nothing)
 {
     static const char settings[] = "enable_jit=true";
     vt_step_figures expected[BATCHES], actual[BATCHES];
-    model plain;
+    rig plain;
     open_model(&plain, VT_ISA_PLAIN, settings);
     EXPECT_OK(train(&plain, BATCHES, expected));
     FOR_EACH_CUDA_STEP_PATH(isa)
     {
-        model m;
+        rig m;
         vt_evaluation evaluation = {0};
         const vt_batch batch = batch_of(9);
         open_model(&m, isa, settings);
@@ -251,9 +224,9 @@ GPU_TEST(an_evaluation_between_steps_changes_nothing)
         EXPECT(vt_trainer_steps_replayed(m.trainer) == BATCHES - 2, "path %d: %lld", (int)isa,
                (long long)vt_trainer_steps_replayed(m.trainer));
         vt_evaluation_close(&evaluation);
-        close_model(&m);
+        rig_close(&m);
     }
-    close_model(&plain);
+    rig_close(&plain);
 }
 
 /* The step runs without a recording, which is reported and tried again, but not for ever. */
@@ -262,7 +235,7 @@ TEST(a_step_that_can_not_be_recorded_runs_all_the_same)
     static const char settings[] = "enable_jit=true";
     static const int replayed[] = {BATCHES - 2, BATCHES - 3, BATCHES - 4, 0}; /* after that many refusals */
     vt_step_figures expected[BATCHES], actual[BATCHES];
-    model plain;
+    rig plain;
     if (!path_is_available(PATH_STREAMS_LATE)) {
         vt_test_skip("built without CUDA, or no C++ compiler was found");
         return;
@@ -270,16 +243,16 @@ TEST(a_step_that_can_not_be_recorded_runs_all_the_same)
     open_model(&plain, VT_ISA_PLAIN, settings);
     EXPECT_OK(train(&plain, BATCHES, expected));
     for (int refusals = 0; refusals < 4; refusals++) {
-        model m;
+        rig m;
         open_model(&m, PATH_STREAMS_LATE, settings);
         refuse_graphs(refusals);
         EXPECT_OK(train(&m, BATCHES, actual));
         expect_losses(actual, expected);
         EXPECT(vt_trainer_steps_replayed(m.trainer) == replayed[refusals], "%d refusals: %lld", refusals,
                (long long)vt_trainer_steps_replayed(m.trainer));
-        close_model(&m);
+        rig_close(&m);
     }
-    close_model(&plain);
+    rig_close(&plain);
 }
 
 static const char every_path[] = "enable_jit=true";
@@ -292,7 +265,7 @@ GPU_TEST(a_non_finite_step_is_reported_one_step_late)
         float *values[2];
         vt_step_figures figures[BATCHES] = {0};
         for (int i = 0; i < 2; i++) { /* without the bad step, and with it */
-            model m;
+            rig m;
             open_model(&m, isa, every_path);
             if (i == 0) {
                 EXPECT_OK(train(&m, 5, figures));
@@ -309,7 +282,7 @@ GPU_TEST(a_non_finite_step_is_reported_one_step_late)
             m.backend->copy_to_host(m.backend, values[i], vt_parameters_values(vt_trainer_parameters(m.trainer)),
                                     bytes);
             if (i == 1) EXPECT(memcmp(values[0], values[1], bytes) == 0, "path %d: there was an update", (int)isa);
-            close_model(&m);
+            rig_close(&m);
         }
         EXPECT(figures[4].bad_sample == -1 && isfinite(figures[4].gradient_norm));
         EXPECT(figures[5].step == 6 && figures[5].bad_sample == 42, "step %lld, sample %lld",
@@ -323,7 +296,7 @@ GPU_TEST(a_step_that_is_not_finite_is_left_out)
 {
     FOR_EACH_STEP_PATH(isa)
     {
-        model m;
+        rig m;
         vt_step_figures figures[BATCHES] = {0};
         open_model(&m, isa, "enable_jit=true on_nonfinite=skip");
         fields[5][0][0] = NAN;
@@ -331,7 +304,7 @@ GPU_TEST(a_step_that_is_not_finite_is_left_out)
         EXPECT(!isfinite(figures[5].gradient_norm) && figures[5].bad_sample == 40);
         for (int step = 6; step < BATCHES; step++) EXPECT(isfinite(figures[step].gradient_norm));
         EXPECT(vt_optimizer_progress_of(vt_trainer_optimizer(m.trainer)).updates == BATCHES - 1);
-        close_model(&m);
+        rig_close(&m);
     }
 }
 
@@ -350,7 +323,7 @@ GPU_TEST(bad_data_of_a_step_are_reported)
     samples_from = test_open(&options);
     FOR_EACH_STEP_PATH(isa)
     for (int i = 0; i < 3; i++) {
-        model m;
+        rig m;
         vt_step_figures figures[BATCHES] = {0};
         open_model(&m, isa, settings[i]);
         fields[5][0][2 * CHANNELS * HEIGHT * WIDTH + 3] = NAN;
@@ -362,7 +335,7 @@ GPU_TEST(bad_data_of_a_step_are_reported)
         int64_t updates = 5 + (i == 0 ? 0 : vt_step_latency(m.trainer));
         EXPECT(vt_optimizer_progress_of(vt_trainer_optimizer(m.trainer)).updates == updates, "path %d, case %d",
                (int)isa, i);
-        close_model(&m);
+        rig_close(&m);
     }
     vt_dataset_close(&samples_from);
 }

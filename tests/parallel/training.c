@@ -2,21 +2,14 @@
  * rank, in float32. The promise (docs/parallelism.md): losses within 1e-5, gathered gradients within 1e-4 (norm of the
  * difference over norm). */
 #include "parallel/launch.h"
-#include "settings.h"
-#include "task/weather.h"
-#include "test.h"
-#include "training/step.h"
+#include "rig.h"
 
 enum { HEIGHT = 20, WIDTH = 12, IN = 3, OUT = 2, STEPS = 4 };
 static int64_t batch_size = 8; /* 6 on three ranks */
 static bool gaps;              /* points are missing, all of them in the target of sample 5 */
 
 typedef struct {
-    vt_config *config;
-    vt_backend *backend;
-    vt_world *world;
-    vt_task *task;
-    vt_trainer *trainer;
+    rig rig;
     float *input, *target; /* this rank's samples and rows */
     vt_batch batch;
 } side;
@@ -64,34 +57,26 @@ static void open_world(side *s, const char *settings, const vt_launch *launch)
 {
     static const char common[] = "img_size=[20,12] patch_size=4 n_in_channels=3 n_out_channels=2 embed_dim=32 depth=2 "
                                  "num_heads=4 num_iters=10 lr=1e-3 bucket_cap_mb=0.01";
-    *s = (side){0};
-    EXPECT_OK(vt_config_open_default(&s->config));
-    s->config->ranks = launch->world_size;
-    s->config->global_batch_size = batch_size;
-    set_options(s->config, common);
-    set_options(s->config, settings);
-    EXPECT_OK(vt_config_resolve(s->config));
-    EXPECT_OK(vt_world_open(s->config, launch, &s->world));
-    vt_world_engine(s->world)->chain = chains ? chain_by_waiting : NULL;
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &s->backend));
+    *s = (side){.rig = {.config = config_with(launch->world_size, common,
+                                              SETTINGS("global_batch_size=%lld %s", (long long)batch_size, settings))}};
+    EXPECT_OK(vt_world_open(s->rig.config, launch, &s->rig.world));
+    vt_world_engine(s->rig.world)->chain = chains ? chain_by_waiting : NULL;
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &s->rig.backend));
 }
 
 static vt_status open_trainer(side *s)
 {
     static const float means[IN] = {0.1f, 0.2f, -0.1f}, stds[IN] = {1, 1.5f, 0.7f};
-    double latitudes[HEIGHT];
-    for (int row = 0; row < HEIGHT; row++) latitudes[row] = 80 - 8 * row;
-    s->task = vt_weather_open(s->config, means, stds, latitudes);
-    const vt_trainer_options options = {.task = s->task, .steps = 10, .world = s->world};
-    return vt_trainer_open(s->config, &options, s->backend, &s->trainer);
+    return rig_open(&s->rig, means, stds, NULL);
 }
 
 static void open_side(side *s, const char *settings, const vt_launch *launch)
 {
     open_world(s, settings, launch);
     EXPECT_OK(open_trainer(s));
-    int64_t local = batch_size / s->config->data_parallel, first = local * vt_world_coordinate(s->world, VT_AXIS_DATA);
-    const vt_span rows = vt_model_part(s->config, vt_world_layout(s->world), vt_world_rank(s->world));
+    int64_t local = batch_size / s->rig.config->data_parallel,
+            first = local * vt_world_coordinate(s->rig.world, VT_AXIS_DATA);
+    const vt_span rows = vt_model_part(s->rig.config, vt_world_layout(s->rig.world), vt_world_rank(s->rig.world));
     s->input = make_fields(1, IN, first, local, rows);
     s->target = make_fields(2, OUT, first, local, rows);
     s->batch = (vt_batch){.sample_count = local,
@@ -103,11 +88,7 @@ static void open_side(side *s, const char *settings, const vt_launch *launch)
 
 static void close_side(side *s)
 {
-    vt_trainer_close(&s->trainer);
-    vt_task_close(&s->task);
-    vt_world_close(&s->world, false);
-    vt_backend_close(&s->backend);
-    vt_config_close(&s->config);
+    rig_close(&s->rig);
     free(s->input);
     free(s->target);
 }
@@ -122,7 +103,7 @@ static int64_t whole_elements(const vt_parameter *p)
 /* The whole tensor's gradient on every rank, from what each rank keeps of it. */
 static double *gather_gradient(const side *s, int64_t index)
 {
-    const vt_parameters *parameters = vt_trainer_parameters(s->trainer);
+    const vt_parameters *parameters = vt_trainer_parameters(s->rig.trainer);
     const vt_parameter *p = vt_parameters_at(parameters, index);
     bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
     vt_piece piece =
@@ -141,7 +122,7 @@ static double *gather_gradient(const side *s, int64_t index)
         }
         whole[place] += (double)gradients[i] / copies;
     }
-    vt_world_sum(s->world, whole, whole_elements(p));
+    vt_world_sum(s->rig.world, whole, whole_elements(p));
     return whole;
 }
 
@@ -156,8 +137,8 @@ static double norm(const double *values, int64_t count)
 static void compare_gradients(const side *one, const side *many, double tolerance, const char *what)
 {
     double q_bias = 1;
-    for (int64_t i = 0; i < vt_parameters_count(vt_trainer_parameters(one->trainer)); i++) {
-        const vt_parameter *p = vt_parameters_at(vt_trainer_parameters(one->trainer), i);
+    for (int64_t i = 0; i < vt_parameters_count(vt_trainer_parameters(one->rig.trainer)); i++) {
+        const vt_parameter *p = vt_parameters_at(vt_trainer_parameters(one->rig.trainer), i);
         int64_t count = whole_elements(p);
         double *expected = gather_gradient(one, i), *actual = gather_gradient(many, i);
         double size = norm(expected, count);
@@ -178,13 +159,9 @@ static void compare_gradients(const side *one, const side *many, double toleranc
 
 static void compare_evaluations(side *one, side *many, const char *what)
 {
-    side *const sides[2] = {one, many};
     vt_evaluation sums[2];
-    for (int i = 0; i < 2; i++) {
-        vt_step_evaluation_open(sides[i]->trainer, true, &sums[i]);
-        EXPECT_OK(vt_step_evaluate(sides[i]->trainer, &sides[i]->batch, &sums[i]));
-        vt_step_evaluation_finish(sides[i]->trainer, &sums[i]);
-    }
+    rig_evaluate(&one->rig, &one->batch, true, &sums[0]);
+    rig_evaluate(&many->rig, &many->batch, true, &sums[1]);
     EXPECT(sums[1].samples == (double)batch_size, "%s: %g samples", what, sums[1].samples);
     EXPECT_NEAR(sums[1].loss, sums[0].loss, 1e-5 * sums[0].loss);
     EXPECT_NEAR(sums[1].baseline_loss, sums[0].baseline_loss, 1e-5 * sums[0].baseline_loss);
@@ -199,8 +176,8 @@ static void compare_forecasts(side *one, side *many, const char *what)
     side *const sides[2] = {one, many};
     float fields[2][2][HEIGHT * WIDTH];
     for (int i = 0; i < 2; i++)
-        EXPECT_OK(vt_step_forecast(sides[i]->trainer, &sides[i]->batch, 1, fields[i][0], fields[i][1]));
-    for (int f = 0; f < 2 && vt_world_rank(many->world) == 0; f++)
+        EXPECT_OK(vt_step_forecast(sides[i]->rig.trainer, &sides[i]->batch, 1, fields[i][0], fields[i][1]));
+    for (int f = 0; f < 2 && vt_world_rank(many->rig.world) == 0; f++)
         for (int i = 0; i < HEIGHT * WIDTH; i++)
             EXPECT(isnan(fields[0][f][i]) ? isnan(fields[1][f][i]) : fabs(fields[0][f][i] - fields[1][f][i]) < 1e-4,
                    "%s: field %d, point %d: %g, expected %g", what, f, i, (double)fields[1][f][i],
@@ -224,8 +201,8 @@ static void compare_with_one(const char *model, const char *layout, tolerances a
     compare_evaluations(&one, &many, layout);
     for (int step = 0; step < STEPS; step++) {
         vt_step_figures expected, actual;
-        EXPECT_OK(vt_step_train(one.trainer, &one.batch, &expected));
-        EXPECT_OK(vt_step_train(many.trainer, &many.batch, &actual));
+        EXPECT_OK(vt_step_train(one.rig.trainer, &one.batch, &expected));
+        EXPECT_OK(vt_step_train(many.rig.trainer, &many.batch, &actual));
         EXPECT(fabs(actual.loss - expected.loss) <= allowed.losses * expected.loss,
                "%s: step %d: loss %.9g, expected %.9g", layout, step, actual.loss, expected.loss);
         EXPECT(fabs(actual.gradient_norm - expected.gradient_norm) <= allowed.gradients * expected.gradient_norm,
@@ -346,11 +323,11 @@ static bool refuse(const char *stage, int number, const vt_launch *launch)
     open_world(&s, SETTINGS("zero_stage=%s comm_timeout=30", stage), launch);
     vt_host_name(host);
     if (last > 0) snprintf(expected, sizeof expected, "rank %d on %.60s: no memory for ", last, host);
-    real_allocate = s.backend->allocate;
+    real_allocate = s.rig.backend->allocate;
     allocations_left = number;
-    if (launch->rank == last) s.backend->allocate = refuse_one;
-    const vt_status status = vt_world_agree(s.world, open_trainer(&s));
-    const bool told = vt_world_speaks(s.world) == (launch->rank == (status == VT_OK ? 0 : last));
+    if (launch->rank == last) s.rig.backend->allocate = refuse_one;
+    const vt_status status = vt_world_agree(s.rig.world, open_trainer(&s));
+    const bool told = vt_world_speaks(s.rig.world) == (launch->rank == (status == VT_OK ? 0 : last));
     EXPECT(status == VT_OK || strstr(vt_error_text(), expected) != NULL, "%s: '%s'", stage, vt_error_text());
     EXPECT(told, "%s: the %d. allocation", stage, number + 1);
     vt_error_clear();

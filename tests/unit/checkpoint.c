@@ -10,19 +10,14 @@
 #include "base/text.h"
 #include "checkpoint/inside.h"
 #include "operations/guarded.h"
-#include "settings.h"
+#include "rig.h"
 #include "storage/safetensors.h"
-#include "task/weather.h"
 #include "test.h"
-#include "training/step.h"
 
 enum { BATCH = 4, PLANE = 8 * 12 };
 
 typedef struct {
-    vt_config *config;
-    vt_backend *backend;
-    vt_task *task;
-    vt_trainer *trainer;
+    rig rig;
     float input[BATCH * 2 * PLANE], target[BATCH * 2 * PLANE];
     vt_checkpoint_subject subject;
 } model;
@@ -34,52 +29,37 @@ static void open_model(model *m, const char *name, const char *value)
     static const char settings[] = "img_size=[8,12] patch_size=4 n_in_channels=2 n_out_channels=2 embed_dim=16 depth=2 "
                                    "num_heads=2 num_iters=10 global_batch_size=4 dropout=0.2";
     static const float means[3] = {1, 2, 3}, stds[3] = {3, 4, 5}; /* of two channels, or three */
-    static const double latitudes[8] = {70, 50, 30, 10, -10, -30, -50, -70};
-    *m = (model){0};
-    EXPECT_OK(vt_config_open_default(&m->config));
-    set_options(m->config, settings);
-    if (name != NULL) EXPECT_OK(vt_config_set(m->config, name, value));
-    EXPECT_OK(vt_config_resolve(m->config));
-    m->task = vt_weather_open(m->config, means, stds, latitudes);
-    const vt_trainer_options options = {.task = m->task, .steps = 10};
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &m->backend));
-    EXPECT_OK(vt_trainer_open(m->config, &options, m->backend, &m->trainer));
+    *m = (model){.rig = {.config = config_with(1, settings, name != NULL ? SETTINGS("%s=%s", name, value) : "")}};
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &m->rig.backend));
+    EXPECT_OK(rig_open(&m->rig, means, stds, NULL));
     fill_random(m->input, BATCH * 2 * PLANE, 1, 3);
     fill_random(m->target, BATCH * 2 * PLANE, 2, 3);
-    m->subject = vt_trainer_subject(m->trainer);
+    m->subject = vt_trainer_subject(m->rig.trainer);
     m->subject.names = channel_names;
 }
 
 static void close_model(model *m)
 {
-    vt_trainer_close(&m->trainer);
-    vt_task_close(&m->task);
-    vt_backend_close(&m->backend);
-    vt_config_close(&m->config);
+    rig_close(&m->rig);
 }
 
 static void train_steps(model *m, int count)
 {
-    vt_step_figures figures;
     vt_batch batch = {.sample_count = BATCH, .global_count = BATCH, .tensors = {m->input, m->target}};
-    for (int i = 0; i < count; i++) EXPECT_OK(vt_step_train(m->trainer, &batch, &figures));
+    rig_train(&m->rig, &batch, count);
 }
 
 static bool same_bits(const model *a, const model *b)
 {
-    size_t bytes =
-        (size_t)vt_parameters_block_elements(vt_trainer_parameters(a->trainer), VT_BLOCK_VALUES) * sizeof(float);
-    bool same = memcmp(vt_parameters_values(vt_trainer_parameters(a->trainer)),
-                       vt_parameters_values(vt_trainer_parameters(b->trainer)), bytes) == 0;
+    vt_optimizer *const optimizers[] = {vt_trainer_optimizer(a->rig.trainer), vt_trainer_optimizer(b->rig.trainer)};
+    bool same = rig_same_values(&a->rig, &b->rig);
     for (int i = 0; i < 2; i++) {
-        const float *moment = vt_optimizer_kept(vt_trainer_optimizer(a->trainer), i);
-        const float *other = vt_optimizer_kept(vt_trainer_optimizer(b->trainer), i);
-        same = same && (moment == NULL) == (other == NULL) && (moment == NULL || memcmp(moment, other, bytes) == 0);
+        const float *moment = vt_optimizer_kept(optimizers[0], i), *other = vt_optimizer_kept(optimizers[1], i);
+        same = same && (moment == NULL) == (other == NULL) &&
+               (moment == NULL || memcmp(moment, other, rig_value_bytes(&a->rig)) == 0);
     }
-    return same &&
-           vt_optimizer_progress_of(vt_trainer_optimizer(a->trainer)).updates ==
-               vt_optimizer_progress_of(vt_trainer_optimizer(b->trainer)).updates &&
-           vt_trainer_steps_started(a->trainer) == vt_trainer_steps_started(b->trainer);
+    return same && vt_optimizer_progress_of(optimizers[0]).updates == vt_optimizer_progress_of(optimizers[1]).updates &&
+           vt_trainer_steps_started(a->rig.trainer) == vt_trainer_steps_started(b->rig.trainer);
 }
 
 static const vt_run_progress somewhere = {
@@ -116,7 +96,7 @@ static void check_round_trip(const char *optimizer)
     open_model(&loaded, "optimizer", optimizer);
     EXPECT(!same_bits(&saved, &loaded));
     EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
-    vt_trainer_set_steps(loaded.trainer, progress.step);
+    vt_trainer_set_steps(loaded.rig.trainer, progress.step);
     EXPECT(!damaged && same_bits(&saved, &loaded));
     EXPECT(progress.epoch_samples == 8 && progress.step == 3 && progress.epoch == 1 && progress.epoch_steps == 2 &&
            progress.epoch_loss == 1.0 / 3);
@@ -159,12 +139,12 @@ TEST(choices_come_back)
         vt_run_progress progress = {0};
         bool damaged = true;
         open_model(&saved, NULL, NULL);
-        if (i > 0) saved.backend->choices_text = some_choices;
+        if (i > 0) saved.rig.backend->choices_text = some_choices;
         const char *path = save(&saved, i == 0 ? "none" : i == 1 ? "some" : "ignored");
         open_model(&loaded, NULL, NULL);
-        if (i < 2) loaded.backend->choices_take = take_choices;
+        if (i < 2) loaded.rig.backend->choices_take = take_choices;
         EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
-        vt_trainer_set_steps(loaded.trainer, progress.step);
+        vt_trainer_set_steps(loaded.rig.trainer, progress.step);
         EXPECT((taken_choices != NULL) == (i == 1), "case %d", i);
         if (i == 1) EXPECT(strcmp(taken_choices, "a machine\nproduct 1 2 3\n") == 0);
         free(taken_choices);
@@ -182,12 +162,9 @@ TEST(parameters_alone)
     const char *path = save(&saved, "parameters");
     open_model(&loaded, "optimizer", "SGD");
     EXPECT_OK(vt_checkpoint_read_parameters(path, &loaded.subject, NULL));
-    EXPECT(memcmp(vt_parameters_values(vt_trainer_parameters(saved.trainer)),
-                  vt_parameters_values(vt_trainer_parameters(loaded.trainer)),
-                  (size_t)vt_parameters_block_elements(vt_trainer_parameters(saved.trainer), VT_BLOCK_VALUES) *
-                      sizeof(float)) == 0);
-    EXPECT(vt_trainer_steps_started(loaded.trainer) == 0 &&
-           vt_optimizer_progress_of(vt_trainer_optimizer(loaded.trainer)).updates == 0);
+    EXPECT(rig_same_values(&saved.rig, &loaded.rig));
+    EXPECT(vt_trainer_steps_started(loaded.rig.trainer) == 0 &&
+           vt_optimizer_progress_of(vt_trainer_optimizer(loaded.rig.trainer)).updates == 0);
     close_model(&saved);
     close_model(&loaded);
 }
@@ -197,9 +174,9 @@ static const char *export_with(const model *m, const char *more)
 {
     static char path[512];
     vt_named_tensor tensors[64];
-    int64_t count = vt_parameters_count(vt_trainer_parameters(m->trainer));
+    int64_t count = vt_parameters_count(rig_parameters(&m->rig));
     for (int64_t i = 0; i < count; i++) {
-        const vt_parameter *parameter = vt_parameters_at(vt_trainer_parameters(m->trainer), i);
+        const vt_parameter *parameter = vt_parameters_at(rig_parameters(&m->rig), i);
         tensors[i] = (vt_named_tensor){parameter->name, {.dimensions = parameter->dimensions}, parameter->value};
         memcpy(tensors[i].shape.shape, parameter->shape, (size_t)parameter->dimensions * sizeof(int64_t));
     }
@@ -253,7 +230,7 @@ static void put_tensor(const form *as, const char *name, const int64_t *shape, i
 /* q, k and v lie one behind another, as the parameters do. */
 static void put_parameters(const model *m, const form *as, vt_text *header, FILE *data)
 {
-    const vt_parameters *parameters = vt_trainer_parameters(m->trainer);
+    const vt_parameters *parameters = rig_parameters(&m->rig);
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
         const char *q = strstr(parameter->name, ".attn.q."), *end = parameter->name + strlen(parameter->name);
@@ -329,11 +306,7 @@ TEST(parameters_as_pytorch_writes_them)
         EXPECT_OK(vt_checkpoint_read_parameters(write_as(&saved, &cases[i].as), &loaded.subject, &changes));
         const char *said = changes.length > 0 ? changes.characters : "";
         EXPECT(strcmp(said, cases[i].changes) == 0, "case %zu: %s", i, said);
-        EXPECT(memcmp(vt_parameters_values(vt_trainer_parameters(saved.trainer)),
-                      vt_parameters_values(vt_trainer_parameters(loaded.trainer)),
-                      (size_t)vt_parameters_block_elements(vt_trainer_parameters(saved.trainer), VT_BLOCK_VALUES) *
-                          sizeof(float)) == 0,
-               "case %zu", i);
+        EXPECT(rig_same_values(&saved.rig, &loaded.rig), "case %zu", i);
         vt_text_close(&changes);
         close_model(&loaded);
     }
@@ -424,7 +397,7 @@ TEST(damaged_shards_are_noticed)
 
     path = save(&m, "flipped");
     join(file, path, shard);
-    const vt_parameter *weight = vt_parameters_find(vt_trainer_parameters(m.trainer), "blocks.1.mlp.fc1.weight");
+    const vt_parameter *weight = vt_parameters_find(rig_parameters(&m.rig), "blocks.1.mlp.fc1.weight");
     flip_byte(file, find_values(file, weight->value, 64) + 70);
     expect_refused(path, &m, true, "dataset /parameters/blocks.1.mlp.fc1.weight is damaged");
     close_model(&m);

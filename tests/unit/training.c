@@ -6,12 +6,11 @@
 #include "journal/run_directory.h"
 #include "operations/guarded.h"
 #include "optimizer/schedule.h"
+#include "rig.h"
 #include "settings.h"
-#include "task/weather.h"
 #include "test.h"
 #include "training/loop.h"
 #include "training/plan.h"
-#include "training/step.h"
 
 TEST(schedule_of_the_learning_rate)
 {
@@ -238,30 +237,19 @@ TEST(the_table_of_optimizers)
 enum { BATCH = 4, IN = 2 * 8 * 12, TARGET = 2 * 8 * 12 };
 
 typedef struct {
-    vt_config *config;
-    vt_backend *backend;
-    vt_task *task;
-    vt_trainer *trainer;
+    rig rig;
     float input[BATCH * IN], target[BATCH * TARGET];
     vt_batch batch;
 } small_model;
-
-static const double latitudes[8] = {70, 50, 30, 10, -10, -30, -50, -70};
 
 static void open_scheduled(small_model *m, const char *settings, vt_step_schedule *schedule)
 {
     static const char common[] = "img_size=[8,12] patch_size=4 n_in_channels=2 n_out_channels=2 embed_dim=16 depth=3 "
                                  "num_heads=2 global_batch_size=4 num_iters=10 lr=1e-2";
     static const float means[2] = {1, 2}, stds[2] = {3, 4};
-    *m = (small_model){0};
-    EXPECT_OK(vt_config_open_default(&m->config));
-    set_options(m->config, common);
-    set_options(m->config, settings);
-    EXPECT_OK(vt_config_resolve(m->config));
-    m->task = vt_weather_open(m->config, means, stds, latitudes);
-    const vt_trainer_options options = {.task = m->task, .steps = 10, .schedule = schedule};
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &m->backend));
-    EXPECT_OK(vt_trainer_open(m->config, &options, m->backend, &m->trainer));
+    *m = (small_model){.rig = {.config = config_with(1, common, settings)}};
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &m->rig.backend));
+    EXPECT_OK(rig_open(&m->rig, means, stds, schedule));
     fill_random(m->input, BATCH * IN, 1, 3);
     fill_random(m->target, BATCH * TARGET, 2, 3);
     m->batch = (vt_batch){.sample_count = BATCH, .global_count = BATCH, .tensors = {m->input, m->target}};
@@ -274,35 +262,21 @@ static void open_small(small_model *m, const char *settings)
 
 static void close_small(small_model *m)
 {
-    vt_trainer_close(&m->trainer);
-    vt_task_close(&m->task);
-    vt_backend_close(&m->backend);
-    vt_config_close(&m->config);
+    rig_close(&m->rig);
 }
 
 static double train_steps(small_model *m, int count)
 {
-    vt_step_figures figures = {0};
-    for (int i = 0; i < count; i++) EXPECT_OK(vt_step_train(m->trainer, &m->batch, &figures));
-    return figures.loss;
+    return rig_train(&m->rig, &m->batch, count);
 }
 
 static double evaluate(small_model *m)
 {
     vt_evaluation sums;
-    vt_step_evaluation_open(m->trainer, false, &sums);
-    EXPECT_OK(vt_step_evaluate(m->trainer, &m->batch, &sums));
-    vt_step_evaluation_finish(m->trainer, &sums);
+    rig_evaluate(&m->rig, &m->batch, false, &sums);
     const double loss = sums.loss;
     vt_evaluation_close(&sums);
     return loss;
-}
-
-static bool same_values(const small_model *a, const small_model *b)
-{
-    const vt_parameters *one = vt_trainer_parameters(a->trainer), *other = vt_trainer_parameters(b->trainer);
-    return memcmp(vt_parameters_values(one), vt_parameters_values(other),
-                  (size_t)vt_parameters_block_elements(one, VT_BLOCK_VALUES) * sizeof(float)) == 0;
 }
 
 TEST(the_same_seed_gives_the_same_bits)
@@ -314,7 +288,7 @@ TEST(the_same_seed_gives_the_same_bits)
     double loss = train_steps(&a, 5);
     EXPECT(loss == train_steps(&b, 5));
     EXPECT(loss != train_steps(&other, 5));
-    EXPECT(same_values(&a, &b));
+    EXPECT(rig_same_values(&a.rig, &b.rig));
     close_small(&a);
     close_small(&b);
     close_small(&other);
@@ -357,14 +331,12 @@ TEST(forecast_is_what_is_evaluated)
     open_small(&m, "dropout=0.3");
     train_steps(&m, 3);
     vt_batch one = {.sample_count = 1, .global_count = 1, .tensors = {m.input + IN, m.target + TARGET}}; /* sample 1 */
-    vt_step_evaluation_open(m.trainer, false, &sums);
-    EXPECT_OK(vt_step_evaluate(m.trainer, &one, &sums));
-    vt_step_evaluation_finish(m.trainer, &sums);
-    EXPECT_OK(vt_step_forecast(m.trainer, &one, CHANNEL, field, target));
+    rig_evaluate(&m.rig, &one, false, &sums);
+    EXPECT_OK(vt_step_forecast(m.rig.trainer, &one, CHANNEL, field, target));
     for (int i = 0; i < HEIGHT * WIDTH; i++) {
         EXPECT_NEAR(target[i], m.target[TARGET + CHANNEL * HEIGHT * WIDTH + i], 1e-5);
         double difference = ((double)field[i] - (double)target[i]) / std;
-        const double weight = cos(latitudes[i / WIDTH] * M_PI / 180);
+        const double weight = cos((90 - 180.0 * (i / WIDTH) / (HEIGHT - 1)) * M_PI / 180);
         sum += weight * difference * difference;
         weights += weight;
     }
@@ -390,10 +362,12 @@ TEST(recompute_gives_the_same_bits_in_less_memory)
     open_small(&kept, "dropout=0.2");
     open_small(&again, "dropout=0.2 recompute=block");
     EXPECT(train_steps(&kept, 5) == train_steps(&again, 5));
-    EXPECT(same_values(&kept, &again));
+    EXPECT(rig_same_values(&kept.rig, &again.rig));
     /* 3 blocks of 10 units each against 3 inputs and one block; both add the same for the rest */
-    EXPECT((double)vt_trainer_activation_bytes(again.trainer) < 0.7 * (double)vt_trainer_activation_bytes(kept.trainer),
-           "%zu of %zu bytes", vt_trainer_activation_bytes(again.trainer), vt_trainer_activation_bytes(kept.trainer));
+    EXPECT((double)vt_trainer_activation_bytes(again.rig.trainer) <
+               0.7 * (double)vt_trainer_activation_bytes(kept.rig.trainer),
+           "%zu of %zu bytes", vt_trainer_activation_bytes(again.rig.trainer),
+           vt_trainer_activation_bytes(kept.rig.trainer));
     close_small(&kept);
     close_small(&again);
 }
@@ -416,13 +390,13 @@ TEST(micro_batches_in_flight_give_the_same_bits)
         open_small(&in_turn, settings);
         open_scheduled(&together, settings, all_forward_first);
         EXPECT(train_steps(&in_turn, 5) == train_steps(&together, 5));
-        EXPECT(same_values(&in_turn, &together));
+        EXPECT(rig_same_values(&in_turn.rig, &together.rig));
         EXPECT(evaluate(&in_turn) == evaluate(&together));
-        EXPECT_OK(vt_plan_make(in_turn.config, &(vt_plan_options){0}, &plans[0]));
-        EXPECT_OK(vt_plan_make(in_turn.config, &(vt_plan_options){.schedule = all_forward_first}, &plans[1]));
+        EXPECT_OK(vt_plan_make(in_turn.rig.config, &(vt_plan_options){0}, &plans[0]));
+        EXPECT_OK(vt_plan_make(in_turn.rig.config, &(vt_plan_options){.schedule = all_forward_first}, &plans[1]));
         EXPECT(plans[1].arena_bytes == plans[0].arena_bytes);
         EXPECT(plans[1].bytes[VT_MEMORY_ACTIVATIONS] == 2 * plans[0].bytes[VT_MEMORY_ACTIVATIONS]);
-        EXPECT(vt_trainer_activation_bytes(together.trainer) <= plans[1].arena_bytes);
+        EXPECT(vt_trainer_activation_bytes(together.rig.trainer) <= plans[1].arena_bytes);
         EXPECT(plans[1].step_flops == plans[0].step_flops);
         close_small(&in_turn);
         close_small(&together);
@@ -434,15 +408,14 @@ TEST(gradients_that_are_not_finite_change_nothing)
     small_model m;
     vt_step_figures figures;
     open_small(&m, "");
-    size_t bytes =
-        (size_t)vt_parameters_block_elements(vt_trainer_parameters(m.trainer), VT_BLOCK_VALUES) * sizeof(float);
+    const size_t bytes = rig_value_bytes(&m.rig);
     float *before = malloc(bytes);
     train_steps(&m, 2);
-    memcpy(before, vt_parameters_values(vt_trainer_parameters(m.trainer)), bytes);
+    memcpy(before, vt_parameters_values(rig_parameters(&m.rig)), bytes);
     m.input[17] = NAN;
-    EXPECT_ERROR(vt_step_train(m.trainer, &m.batch, &figures), "the gradients are not finite");
-    EXPECT(memcmp(before, vt_parameters_values(vt_trainer_parameters(m.trainer)), bytes) == 0);
-    EXPECT(vt_trainer_steps_started(m.trainer) == 3 && vt_trainer_steps_pending(m.trainer) == 0);
+    EXPECT_ERROR(vt_step_train(m.rig.trainer, &m.batch, &figures), "the gradients are not finite");
+    EXPECT(memcmp(before, vt_parameters_values(rig_parameters(&m.rig)), bytes) == 0);
+    EXPECT(vt_trainer_steps_started(m.rig.trainer) == 3 && vt_trainer_steps_pending(m.rig.trainer) == 0);
     free(before);
     close_small(&m);
 }
@@ -452,15 +425,14 @@ TEST(the_plan_matches_the_run)
     small_model m;
     vt_plan plan;
     open_small(&m, "");
-    EXPECT_OK(vt_plan_make(m.config, &(vt_plan_options){0}, &plan));
-    size_t block =
-        (size_t)vt_parameters_block_elements(vt_trainer_parameters(m.trainer), VT_BLOCK_VALUES) * sizeof(float);
+    EXPECT_OK(vt_plan_make(m.rig.config, &(vt_plan_options){0}, &plan));
+    const size_t block = rig_value_bytes(&m.rig);
     EXPECT(plan.bytes[VT_MEMORY_PARAMETERS] == block && plan.bytes[VT_MEMORY_GRADIENTS] == block);
     EXPECT(plan.bytes[VT_MEMORY_OPTIMIZER] == 2 * block);
     train_steps(&m, 1);
     evaluate(&m);
-    EXPECT(vt_trainer_activation_bytes(m.trainer) <= plan.arena_bytes &&
-           vt_trainer_activation_bytes(m.trainer) > plan.arena_bytes / 2);
+    EXPECT(vt_trainer_activation_bytes(m.rig.trainer) <= plan.arena_bytes &&
+           vt_trainer_activation_bytes(m.rig.trainer) > plan.arena_bytes / 2);
     /* FLOPs by hand: 24 tokens of batch 4 × 6; products of 2·rows·in·out, three times (forward, two gradients), but the
      * patch embedding's input has no gradient; attention 6 products of 2·batch·heads·tokens²·dim */
     double rows = 24, block_flops = 2 * rows * (4 * 16 * 16 + 2 * 16 * 64), ends = 2 * rows * 32 * 16;

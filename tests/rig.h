@@ -1,0 +1,73 @@
+/* A trainer over the weather task, with its configuration and back end, for tests. */
+#ifndef VT_TESTS_RIG_H
+#define VT_TESTS_RIG_H
+
+#include "settings.h"
+#include "task/weather.h"
+#include "training/step.h"
+
+typedef struct {
+    vt_config *config;
+    vt_backend *backend;
+    vt_world *world; /* NULL: this rank alone */
+    vt_task *task;
+    vt_trainer *trainer;
+} rig;
+
+/* Opens task and trainer over the rest, which is the rig's from then on. Channels have these means and standard
+ * deviations (both NULL: 0 and 1); rows of the grid lie from pole to pole. */
+static inline vt_status rig_open(rig *r, const float *means, const float *stds, vt_step_schedule *schedule)
+{
+    static const float zeros[8] = {0}, ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    const int64_t height = r->config->img_size[0];
+    double *latitudes = vt_test_owned(malloc((size_t)height * sizeof *latitudes));
+    for (int64_t row = 0; row < height; row++) latitudes[row] = 90 - 180.0 * (double)row / (double)(height - 1);
+    r->task = vt_weather_open(r->config, means != NULL ? means : zeros, stds != NULL ? stds : ones, latitudes);
+    const vt_trainer_options options = {
+        .task = r->task, .steps = r->config->num_iters, .world = r->world, .schedule = schedule};
+    return vt_trainer_open(r->config, &options, r->backend, &r->trainer);
+}
+
+static inline void rig_close(rig *r)
+{
+    vt_trainer_close(&r->trainer);
+    vt_task_close(&r->task);
+    vt_world_close(&r->world, false);
+    vt_backend_close(&r->backend);
+    vt_config_close(&r->config);
+}
+
+static inline vt_parameters *rig_parameters(const rig *r)
+{
+    return vt_trainer_parameters(r->trainer);
+}
+
+static inline size_t rig_value_bytes(const rig *r)
+{
+    return (size_t)vt_parameters_block_elements(rig_parameters(r), VT_BLOCK_VALUES) * sizeof(float);
+}
+
+/* Have both the same bits as values? */
+static inline bool rig_same_values(const rig *a, const rig *b)
+{
+    return memcmp(vt_parameters_values(rig_parameters(a)), vt_parameters_values(rig_parameters(b)),
+                  rig_value_bytes(a)) == 0;
+}
+
+/* Makes steps on one batch; returns the last one's loss. */
+static inline double rig_train(rig *r, const vt_batch *batch, int steps)
+{
+    vt_step_figures figures = {0};
+    for (int i = 0; i < steps; i++) EXPECT_OK(vt_step_train(r->trainer, batch, &figures));
+    return figures.loss;
+}
+
+/* The means over one batch; *result is to be closed. */
+static inline void rig_evaluate(rig *r, const vt_batch *batch, bool with_baseline, vt_evaluation *result)
+{
+    vt_step_evaluation_open(r->trainer, with_baseline, result);
+    EXPECT_OK(vt_step_evaluate(r->trainer, batch, result));
+    vt_step_evaluation_finish(r->trainer, result);
+}
+
+#endif
