@@ -98,12 +98,8 @@ static void check_round_trip(const char *optimizer)
     EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
     vt_trainer_set_steps(loaded.rig.trainer, progress.step);
     EXPECT(!damaged && same_bits(&saved, &loaded));
-    EXPECT(progress.epoch_samples == 8 && progress.step == 3 && progress.epoch == 1 && progress.epoch_steps == 2 &&
-           progress.epoch_loss == 1.0 / 3);
-    EXPECT(progress.epoch_seconds == 1e-9 && isnan(progress.validation_loss) && isinf(progress.best_loss));
-    EXPECT(progress.persistence_loss == 0.1 && progress.epoch_waited == 0.5);
-    const vt_step_times *times = &progress.epoch_times;
-    EXPECT(times->forward == 1 && times->backward == 2 && times->communication == 3 && times->optimizer == 4);
+    EXPECT(memcmp(&progress, &somewhere, sizeof progress) == 0, "step %lld, loss %g", (long long)progress.step,
+           progress.epoch_loss);
     train_steps(&saved, 3); /* dropout goes on where it was, too */
     train_steps(&loaded, 3);
     EXPECT(same_bits(&saved, &loaded));
@@ -233,7 +229,7 @@ static void put_parameters(const model *m, const form *as, vt_text *header, FILE
     const vt_parameters *parameters = rig_parameters(&m->rig);
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
-        const char *q = strstr(parameter->name, ".attn.q."), *end = parameter->name + strlen(parameter->name);
+        const char *q = strstr(parameter->name, ".attn.q.");
         int64_t shape[VT_PARAMETER_DIMENSIONS];
         memcpy(shape, parameter->shape, sizeof shape);
         if (as->fused && (strstr(parameter->name, ".attn.k.") || strstr(parameter->name, ".attn.v."))) continue;
@@ -242,18 +238,16 @@ static void put_parameters(const model *m, const form *as, vt_text *header, FILE
             continue;
         }
         float *whole = calloc((size_t)(3 * parameter->count), sizeof *whole);
+        const int block = (int)(q - parameter->name);
+        const char *kind = q + strlen(".attn.q"); /* .weight or .bias */
         for (int third = 0; third < 3; third++) {
-            char *name = vt_text_format("%.*s.attn.%c%s", (int)(q - parameter->name), parameter->name, "qkv"[third],
-                                        q + strlen(".attn.q"));
+            const char *name = SETTINGS("%.*s.attn.%c%s", block, parameter->name, "qkv"[third], kind);
             const vt_parameter *own = vt_parameters_find(parameters, name);
             memcpy(whole + third * parameter->count, own->value, (size_t)own->count * sizeof *whole);
-            free(name);
         }
-        char *fused = vt_text_format("%.*s.attn.qkv%.*s", (int)(q - parameter->name), parameter->name,
-                                     (int)(end - q - 7), q + strlen(".attn.q"));
         shape[0] *= 3;
-        put_tensor(as, fused, shape, parameter->dimensions, whole, header, data);
-        free(fused);
+        put_tensor(as, SETTINGS("%.*s.attn.qkv%s", block, parameter->name, kind), shape, parameter->dimensions, whole,
+                   header, data);
         free(whole);
     }
 }
@@ -329,9 +323,10 @@ TEST(parameters_that_are_there_twice)
 
 /* ---- damage ---- */
 
-static void join(char joined[600], const char *directory, const char *name)
+/* Until the test ends. */
+static const char *below(const char *directory, const char *name)
 {
-    snprintf(joined, 600, "%s/%s", directory, name);
+    return SETTINGS("%s/%s", directory, name);
 }
 
 static const char shard[] = "shard-00000-of-00001.h5";
@@ -372,31 +367,23 @@ static off_t find_values(const char *path, const float *values, size_t bytes)
 TEST(damaged_shards_are_noticed)
 {
     model m;
-    char file[600], other[600];
     struct stat info;
     open_model(&m, NULL, NULL);
-    const char *path = save(&m, "first");
-    join(other, path, shard);
-    char first_shard[600];
-    memcpy(first_shard, other, sizeof first_shard);
-
-    path = save(&m, "missing");
-    join(file, path, shard);
-    unlink(file);
+    const char *first_shard = below(save(&m, "first"), shard), *path = save(&m, "missing");
+    unlink(below(path, shard));
     expect_refused(path, &m, true, "shard-00000-of-00001.h5: No such file or directory");
 
     path = save(&m, "truncated");
-    join(file, path, shard);
+    const char *file = below(path, shard);
     EXPECT(stat(file, &info) == 0 && truncate(file, info.st_size - 1) == 0);
     expect_refused(path, &m, true, "it is cut off or of another checkpoint");
 
     path = save(&m, "foreign");
-    join(file, path, shard);
-    EXPECT(rename(first_shard, file) == 0); /* the same size, another id */
+    EXPECT(rename(first_shard, below(path, shard)) == 0); /* the same size, another id */
     expect_refused(path, &m, true, "is of another checkpoint: its id is");
 
     path = save(&m, "flipped");
-    join(file, path, shard);
+    file = below(path, shard);
     const vt_parameter *weight = vt_parameters_find(rig_parameters(&m.rig), "blocks.1.mlp.fc1.weight");
     flip_byte(file, find_values(file, weight->value, 64) + 70);
     expect_refused(path, &m, true, "dataset /parameters/blocks.1.mlp.fc1.weight is damaged");
@@ -406,34 +393,30 @@ TEST(damaged_shards_are_noticed)
 TEST(damaged_descriptions_are_noticed)
 {
     model m;
-    char file[600];
     struct stat info;
     open_model(&m, NULL, NULL);
     const char *path = save(&m, "missing");
-    join(file, path, "checkpoint.h5");
-    unlink(file);
+    unlink(below(path, "checkpoint.h5"));
     expect_refused(path, &m, true, "can't read ");
 
     path = save(&m, "truncated");
-    join(file, path, "checkpoint.h5");
+    const char *file = below(path, "checkpoint.h5");
     EXPECT(stat(file, &info) == 0 && truncate(file, info.st_size / 2) == 0);
     expect_refused(path, &m, true, "checkpoint.h5");
 
     path = save(&m, "newer");
-    join(file, path, "checkpoint.h5");
     const int64_t version = 7;
-    hid_t opened = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT), attribute = H5Aopen(opened, "format_version", H5P_DEFAULT);
+    hid_t opened = H5Fopen(below(path, "checkpoint.h5"), H5F_ACC_RDWR, H5P_DEFAULT),
+          attribute = H5Aopen(opened, "format_version", H5P_DEFAULT);
     EXPECT(H5Awrite(attribute, H5T_NATIVE_INT64, &version) >= 0);
     H5Aclose(attribute);
     H5Fclose(opened);
     expect_refused(path, &m, true, "checkpoint.h5 is damaged: its checksum is ");
-    join(file, path, "checkpoint.crc32c");
-    unlink(file);
+    unlink(below(path, "checkpoint.crc32c"));
     expect_refused(path, &m, false, "has format version 7, this program reads versions 1 to 2");
 
     path = save(&m, "unchecked");
-    join(file, path, "checkpoint.crc32c");
-    unlink(file);
+    unlink(below(path, "checkpoint.crc32c"));
     expect_refused(path, &m, true, "checkpoint.crc32c is missing");
     close_model(&m);
 }
@@ -442,7 +425,6 @@ TEST(damaged_descriptions_are_noticed)
 TEST(no_flipped_byte_changes_what_is_read)
 {
     model m, loaded;
-    char file[600];
     struct stat info;
     vt_run_progress progress;
     int told = 0, tried = 0;
@@ -452,7 +434,7 @@ TEST(no_flipped_byte_changes_what_is_read)
     open_model(&loaded, NULL, NULL);
     const char *const names[] = {"checkpoint.h5", shard};
     for (int i = 0; i < 2; i++) {
-        join(file, path, names[i]);
+        const char *file = below(path, names[i]);
         EXPECT(stat(file, &info) == 0);
         for (off_t at = 11; at < info.st_size; at += info.st_size / 97, tried++) {
             bool damaged = false;
@@ -533,7 +515,6 @@ TEST(other_settings_than_the_checkpoints)
 TEST(other_training_samples_than_the_checkpoints)
 {
     model m;
-    char file[600];
     vt_run_progress progress;
     bool damaged;
     open_model(&m, NULL, NULL);
@@ -550,7 +531,7 @@ TEST(other_training_samples_than_the_checkpoints)
                    "reach from one file into the next: continue with --cross_files=false");
     m.subject.training_samples = 16;
     m.subject.crossing_samples = 0;
-    join(file, path, "checkpoint.h5");
+    const char *file = below(path, "checkpoint.h5");
     hid_t opened = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
     EXPECT(H5Adelete(opened, "training_samples") >= 0);
     H5Fclose(opened);

@@ -5,10 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/text.h"
+#include "settings.h"
 #include "storage/output_file.h"
 #include "storage/pytorch_file.h"
-#include "test.h"
 
 /* `name` below the test's directory; creates its folders. */
 static const char *put(const char *name, const void *bytes, size_t count)
@@ -23,18 +22,17 @@ static const char *put(const char *name, const void *bytes, size_t count)
     return path;
 }
 
-static char *below(const char *name)
+/* Until the test ends. */
+static const char *below(const char *name)
 {
-    return vt_text_format("%s/%s", vt_test_directory(), name);
+    return SETTINGS("%s/%s", vt_test_directory(), name);
 }
 
 static void expect_found(const char *name, vt_checkpoint_use use, const char *expected)
 {
-    char *path = below(name), *wanted = below(expected), *found = NULL;
-    EXPECT_OK(vt_checkpoint_find(path, use, &found));
-    EXPECT(found != NULL && strcmp(found, wanted) == 0);
-    free(path);
-    free(wanted);
+    char *found = NULL;
+    EXPECT_OK(vt_checkpoint_find(below(name), use, &found));
+    EXPECT(found != NULL && strcmp(found, below(expected)) == 0);
     free(found);
 }
 
@@ -54,7 +52,7 @@ TEST(which_of_a_run)
     put("run/checkpoints/step-00000011.tmp/checkpoint.h5", "x", 1);
     put("run/checkpoints/step-00000012.aside/checkpoint.h5", "x", 1);
     expect_found("run", show, "run/checkpoints/step-00000010");
-    char *link = below("run/checkpoints/best");
+    const char *link = below("run/checkpoints/best");
     EXPECT(symlink("step-00000009", link) == 0);
     expect_found("run", show, "run/checkpoints/best");
     expect_found("run//", VT_CHECKPOINT_TO_BEGIN, "run/checkpoints/best");
@@ -65,23 +63,18 @@ TEST(which_of_a_run)
     expect_found("run/checkpoints/best/", show, "run/checkpoints/best");
     EXPECT(unlink(link) == 0 && symlink("step-00000008", link) == 0); /* which no longer exists */
     expect_found("run", show, "run/checkpoints/step-00000010");
-    free(link);
 }
 
 TEST(what_is_neither)
 {
-    char *run = below("fresh"), *data = below("data"), *nowhere = below("nowhere");
     put("fresh/checkpoints/note", "x", 1);
     put("data/train/2001.h5", "x", 1);
-    expect_refused(run, VT_CHECKPOINT_TO_SHOW, "is a run that has no checkpoint yet");
-    expect_refused(data, VT_CHECKPOINT_TO_SHOW, "is neither a checkpoint nor a run; expected the directory");
-    expect_refused(nowhere, VT_CHECKPOINT_TO_BEGIN,
+    expect_refused(below("fresh"), VT_CHECKPOINT_TO_SHOW, "is a run that has no checkpoint yet");
+    expect_refused(below("data"), VT_CHECKPOINT_TO_SHOW, "is neither a checkpoint nor a run; expected the directory");
+    expect_refused(below("nowhere"), VT_CHECKPOINT_TO_BEGIN,
                    "No such file or directory; expected the directory of a checkpoint, "
                    "like runs/demo/1CPU/00/checkpoints/best, or of a run, or a file");
     expect_refused(put("note.txt", "hello", 5), VT_CHECKPOINT_TO_RESUME, "is neither a checkpoint nor a run");
-    free(run);
-    free(data);
-    free(nowhere);
 }
 
 static void expect_pytorch(const char *name, const void *bytes, size_t count, const char *kind)
@@ -114,9 +107,7 @@ TEST(files_of_pytorch)
     expect_pytorch("h.ckpt", "?", 1, "is a PyTorch file by its name");
     EXPECT(vt_pytorch_file_kind(put("notes.zip", "PK\3\4notes.txt", 13)) == NULL);
     put("sharded/.metadata", "x", 1);
-    char *sharded = below("sharded");
-    expect_refused(sharded, VT_CHECKPOINT_TO_BEGIN, "is a directory of torch.distributed.checkpoint");
-    free(sharded);
+    expect_refused(below("sharded"), VT_CHECKPOINT_TO_BEGIN, "is a directory of torch.distributed.checkpoint");
 }
 
 /* A file of parameters alone can begin a run, and do nothing else; it may begin like a pickle. */

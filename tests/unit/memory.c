@@ -1,29 +1,16 @@
 /* What a rank's memory must hold, as the plan (the dry back end's count) says it, against the formulas of
  * docs/parallelism.md, at sizes that are trained in earnest. */
-#include "base/text.h"
 #include "settings.h"
-#include "test.h"
 #include "training/budget.h"
 
 enum { DEPTH = 12, CHANNELS = 20, PATCH = 8, TOKENS = 45 * 90, ALIGNMENT = 16 };
 
-static vt_plan plan_of(int64_t dim, int64_t ranks, const char *settings)
+/* Of rank 0. */
+static vt_plan plan_of(vt_config **config, int64_t ranks, const char *settings)
 {
-    vt_config *config = NULL;
     vt_plan plan = {0};
-    EXPECT_OK(vt_config_open_default(&config));
-    config->ranks = ranks;
-    config->embed_dim = dim;
-    config->depth = DEPTH;
-    config->num_heads = 8;
-    config->global_batch_size = 64;
-    config->n_in_channels = config->n_out_channels = CHANNELS;
-    config->patch_size = PATCH;
-    EXPECT_OK(vt_config_set(config, "img_size", "[360, 720]"));
-    set_options(config, settings);
-    EXPECT_OK(vt_config_resolve(config));
-    EXPECT_OK(vt_plan_make(config, &(vt_plan_options){0}, &plan));
-    vt_config_close(&config);
+    *config = config_with(ranks, "img_size=[360,720] patch_size=8 num_heads=8 depth=12 global_batch_size=64", settings);
+    EXPECT_OK(vt_plan_make(*config, &(vt_plan_options){0}, &plan));
     return plan;
 }
 
@@ -34,98 +21,106 @@ static int64_t round_up(int64_t value, int64_t multiple)
 
 /* The elements of each unit's parameters (the embedding, each block, the head), in up to three classes that are reduced
  * over different ranks: a bucket each, from ZeRO stage 2 on. */
-static int64_t unit_elements(int64_t dim, int64_t unit, int64_t multiple)
+static int64_t unit_elements(const vt_config *config, int64_t unit, int64_t multiple)
 {
-    int64_t fields = CHANNELS * PATCH * PATCH;
-    if (unit == 0) return round_up(dim * fields + dim, multiple) + round_up(TOKENS * dim, multiple);
+    const int64_t dim = config->embed_dim, fields = CHANNELS * PATCH * PATCH;
+    const int64_t tokens = vt_layout_run(TOKENS, (int)config->context_parallel, 0).count;
+    if (unit == 0) return round_up(dim * fields + dim, multiple) + round_up(tokens * dim, multiple);
     if (unit == DEPTH + 1) return round_up(2 * dim + dim * fields, multiple);
-    /* two LayerNorms and the biases of proj and fc2; all else, which tensor parallelism would split */
-    return round_up(6 * dim, multiple) + round_up(12 * dim * dim + 7 * dim, multiple);
+    /* two LayerNorms and the biases of proj and fc2; all else, which tensor parallelism splits */
+    return round_up(6 * dim, multiple) + round_up((12 * dim * dim + 7 * dim) / config->tensor_parallel, multiple);
 }
 
-static int64_t all_elements(int64_t dim, int64_t multiple)
+static void compare_with_formula(int64_t ranks, const char *settings)
 {
-    int64_t sum = 0;
-    for (int64_t unit = 0; unit < DEPTH + 2; unit++) sum += unit_elements(dim, unit, multiple);
-    return sum;
-}
-
-static int64_t largest_unit(int64_t dim, int64_t multiple)
-{
-    int64_t largest = 0;
-    for (int64_t unit = 0; unit < DEPTH + 2; unit++)
-        if (unit_elements(dim, unit, multiple) > largest) largest = unit_elements(dim, unit, multiple);
-    return largest;
-}
-
-static void compare_with_formula(int64_t dim, int64_t ranks, int stage, bool half)
-{
-    vt_plan plan = plan_of(dim, ranks, SETTINGS("zero_stage=%d amp_mode=%s", stage, half ? "bf16" : "none"));
-    int64_t parameters = (int64_t)plan.bytes[VT_MEMORY_PARAMETERS],
-            gradients = (int64_t)plan.bytes[VT_MEMORY_GRADIENTS];
-    int64_t optimizer = (int64_t)plan.bytes[VT_MEMORY_OPTIMIZER];
+    vt_config *config;
+    const vt_plan plan = plan_of(&config, ranks, settings);
+    const int64_t stage = config->zero_stage, half = config->amp_mode == VT_AMP_BF16 ? 2 : 0;
     /* stages 0 to 3 slice moments from 1, gradients from 2, values from 3 on */
-    int64_t shards = stage > 0 ? ranks : 1, moments_n = shards;
-    int64_t gradients_n = stage >= 2 ? shards : 1, values_n = stage >= 3 ? shards : 1;
-    int64_t elements = all_elements(dim, 1), value = half ? 6 : 4;
-    char what[64];
-    snprintf(what, sizeof what, "embed_dim %lld, %lld ranks, stage %d%s", (long long)dim, (long long)ranks, stage,
-             half ? ", bf16" : "");
+    const int64_t shards = stage > 0 ? config->data_parallel : 1;
+    const int64_t gradients_n = stage >= 2 ? shards : 1, values_n = stage >= 3 ? shards : 1;
+    const int64_t multiple = stage >= 2 ? ALIGNMENT * shards : 1;
+    int64_t elements = 0, largest = 0;
+    for (int64_t unit = 0; unit < DEPTH + 2; unit++) {
+        const int64_t own = unit_elements(config, unit, multiple);
+        elements += own;
+        if (own > largest) largest = own;
+    }
     if (stage < 2) { /* buckets of 25 MB, or a parameter if that is larger, each a multiple of 16 shards */
-        int64_t padded = optimizer / 8 * moments_n;
-        int64_t most = (4 * elements / (25 << 20) + 3 + 1) * ALIGNMENT * shards;
-        EXPECT(padded >= elements && padded - elements <= most, "%s: %lld elements for %lld", what, (long long)padded,
-               (long long)elements);
+        const int64_t padded = (int64_t)plan.bytes[VT_MEMORY_OPTIMIZER] / 8 * shards;
+        const int64_t most = (4 * elements / (25 << 20) + 3 + 1) * ALIGNMENT * shards;
+        EXPECT(padded >= elements && padded - elements <= most, "%lld ranks, %s: %lld elements for %lld",
+               (long long)ranks, settings, (long long)padded, (long long)elements);
         elements = padded;
     }
-    int64_t room = 0;
-    if (stage >= 2) elements = all_elements(dim, ALIGNMENT * shards);
-    if (stage >= 2 && shards > 1) room = 2 * largest_unit(dim, ALIGNMENT * shards);
-    bool values_sliced = values_n > 1;
-    /* a bfloat16 copy is kept of what lies whole: all, or the two units */
-    int64_t expected = values_sliced ? 4 * elements / values_n + value * room : value * elements;
-    EXPECT(parameters == expected, "%s: %lld, expected %lld", what, (long long)parameters, (long long)expected);
-    expected = 4 * elements / gradients_n + 4 * room;
-    EXPECT(gradients == expected, "%s: %lld, expected %lld", what, (long long)gradients, (long long)expected);
-    expected = 8 * elements / moments_n;
-    EXPECT(optimizer == expected, "%s: %lld, expected %lld", what, (long long)optimizer, (long long)expected);
+    /* two units lie whole; a bfloat16 copy is kept of what does: all, or the two units */
+    const int64_t room = stage >= 2 && shards > 1 ? 2 * largest : 0;
+    const struct {
+        const char *name;
+        vt_memory_category category;
+        int64_t bytes;
+    } expected[] = {
+        {"parameters", VT_MEMORY_PARAMETERS,
+         values_n > 1 ? 4 * elements / values_n + (4 + half) * room : (4 + half) * elements},
+        {"gradients", VT_MEMORY_GRADIENTS, 4 * elements / gradients_n + 4 * room},
+        {"moments", VT_MEMORY_OPTIMIZER, 8 * elements / shards},
+    };
+    for (int i = 0; i < 3; i++)
+        EXPECT((int64_t)plan.bytes[expected[i].category] == expected[i].bytes, "%lld ranks, %s: %s: %zu, expected %lld",
+               (long long)ranks, settings, expected[i].name, plan.bytes[expected[i].category],
+               (long long)expected[i].bytes);
+    vt_config_close(&config);
 }
 
-TEST(parameters_gradients_and_moments_with_zero)
+TEST(parameters_gradients_and_moments)
 {
-    for (int64_t dim = 384; dim <= 1024; dim += 640)
-        for (int64_t ranks = 1; ranks <= 64; ranks *= 8)
-            for (int stage = 0; stage <= 3; stage++)
-                for (int half = 0; half < 2; half++) compare_with_formula(dim, ranks, stage, half != 0);
-}
-
-/* Of a sample, on a rank of 8: tp · cp of them share it. Beside one that has it all. */
-static double activations(int tensor, int context, const char *sequence, const char *ring)
-{
-    vt_plan plan = plan_of(384, 8,
-                           SETTINGS("tensor_parallel=%d context_parallel=%d sequence_parallel=%s cp_comm=%s "
-                                    "global_batch_size=8",
-                                    tensor, context, sequence, ring));
-    return (double)plan.bytes[VT_MEMORY_ACTIVATIONS] / (tensor * context);
-}
-
-/* In units of tokens × embed_dim a block keeps 10: 2 of the residual stream, and 8 (q, k, v, attention's output, fc1's
- * four) that tp splits by columns. sequence_parallel and cp split all 10 by tokens; with allgather one block's whole k
- * and v come on top, and what is not kept (a twentieth of all) may split otherwise. */
-TEST(activations_fall_with_each_axis)
-{
-    static const int numbers[] = {2, 4, 8};
-    double one = activations(1, 1, "false", "allgather"), few = 0.06;
-    for (int i = 0; i < 3; i++) {
-        const int n = numbers[i];
-        double part = 1.0 / n, keys = 2.0 / (10 * DEPTH) * (1 - part);
-        EXPECT_NEAR(activations(n, 1, "false", "allgather") / one, (2 + 8 * part) / 10, few);
-        EXPECT_NEAR(activations(n, 1, "true", "allgather") / one, part, few);
-        double ring = activations(1, n, "false", "ring") / one;
-        EXPECT_NEAR(ring, part, few);
-        EXPECT_NEAR(activations(1, n, "false", "allgather") / one - ring, keys, few);
+    static const char *const precisions[] = {"none", "bf16"};
+    for (int stage = 0; stage <= 3; stage++) {
+        for (int half = 0; half < 2; half++) {
+            const char *zero = SETTINGS("zero_stage=%d amp_mode=%s", stage, precisions[half]);
+            for (int64_t ranks = 1; ranks <= 64; ranks *= 8) {
+                compare_with_formula(ranks, zero);
+                compare_with_formula(ranks, SETTINGS("%s embed_dim=1024", zero));
+            }
+            compare_with_formula(64, SETTINGS("%s tensor_parallel=4 context_parallel=4", zero));
+            compare_with_formula(64, SETTINGS("%s tensor_parallel=2 context_parallel=8 embed_dim=1024", zero));
+        }
     }
-    EXPECT_NEAR(activations(2, 2, "true", "ring") / one, 0.25, few);
+}
+
+/* What one more block keeps for backward; memory that a block needs only while it is computed does not count twice. */
+static void check_block(const char *settings)
+{
+    vt_config *config;
+    double arena[2];
+    for (int i = 0; i < 2; i++) {
+        const char *deep = SETTINGS("embed_dim=1024 global_batch_size=128 depth=%d %s", 3 + i, settings);
+        arena[i] = (double)plan_of(&config, 64, deep).arena_bytes;
+        if (i == 0) vt_config_close(&config);
+    }
+    double d = 1024, tensor = (double)config->tensor_parallel, element = config->amp_mode == VT_AMP_BF16 ? 2 : 4;
+    const int64_t batch = vt_trainer_micro_batch(config);
+    const int64_t inner = vt_layout_run(TOKENS, (int)config->context_parallel, 0).count;
+    const int64_t own = config->sequence_parallel ? vt_layout_run(inner, (int)tensor, 0).count : inner;
+    double all_rows = (double)(batch * inner), own_rows = (double)(batch * own);
+    double expected =
+        config->recompute == VT_RECOMPUTE_BLOCK
+            ? 4 * own_rows * d
+            : own_rows * (8 * d + 16) + all_rows * (8 * d * element + 4 * (double)config->num_heads) / tensor;
+    EXPECT(fabs(arena[1] - arena[0] - expected) <= 2e-3 * expected, "%s: a block keeps %.0f bytes, expected %.0f",
+           settings, arena[1] - arena[0], expected);
+    vt_config_close(&config);
+}
+
+TEST(blocks_keep_what_the_formula_says)
+{
+    check_block("zero_stage=0");
+    check_block("amp_mode=bf16");
+    check_block("tensor_parallel=4");
+    check_block("tensor_parallel=4 sequence_parallel=true");
+    check_block("context_parallel=8");
+    check_block("context_parallel=8 cp_comm=ring amp_mode=bf16");
+    check_block("tensor_parallel=2 context_parallel=4 sequence_parallel=true recompute=block");
 }
 
 /* ---- what a run that does not fit is told ---- */
