@@ -71,22 +71,6 @@ done:
     return status;
 }
 
-/* The name of the first of the options (NULL ends them) that has changed; NULL if none has. `was` and `is` are
- * malloc'd. */
-static const char *first_other(const vt_config *then, const vt_config *now, const char *const *options, char **was,
-                               char **is)
-{
-    for (int i = 0; options[i] != NULL; i++) {
-        *was = vt_config_value_text(then, options[i]);
-        *is = vt_config_value_text(now, options[i]);
-        if (strcmp(*was, *is) != 0) return options[i];
-        free(*was);
-        free(*is);
-    }
-    *was = *is = NULL;
-    return NULL;
-}
-
 vt_status vt_checkpoint_check_options(vt_tensor_file *index, const char *directory, const vt_config *config,
                                       const char *const *options, const char *otherwise)
 {
@@ -94,8 +78,13 @@ vt_status vt_checkpoint_check_options(vt_tensor_file *index, const char *directo
     vt_config *stored = NULL;
     char *was = NULL, *is = NULL;
     VT_TRY(vt_checkpoint_configuration(index, directory, &stored));
-    const char *other = first_other(stored, config, options, &was, &is);
-    VT_CHECK(other == NULL, "%s was made with %s %s, not %s: %s", directory, other, was, is, otherwise);
+    for (int i = 0; options[i] != NULL; i++) {
+        free(was);
+        free(is);
+        was = vt_config_value_text(stored, options[i]);
+        is = vt_config_value_text(config, options[i]);
+        VT_CHECK(strcmp(was, is) == 0, "%s was made with %s %s, not %s: %s", directory, options[i], was, is, otherwise);
+    }
 done:
     vt_config_close(&stored);
     free(was);

@@ -372,16 +372,6 @@ done:
     return status;
 }
 
-/* What stands behind the run now. */
-static vt_status tidy_up(const vt_checkpoint_store *store, const char *read, vt_run_progress *progress)
-{
-    vt_status status = VT_OK;
-    VT_TRY(set_aside_newer(store, progress->step));
-    VT_TRY(restore_best(store, read, progress));
-done:
-    return status;
-}
-
 vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *chosen,
                                       const vt_checkpoint_subject *subject, vt_run_progress *progress)
 {
@@ -397,7 +387,8 @@ vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *ch
         VT_TRY(vt_world_agree(world, read_newest(store, subject, progress, &path)));
     }
     VT_ASSERT(path != NULL);
-    VT_TRY(vt_world_agree(world, is_first ? tidy_up(store, path, progress) : VT_OK));
+    VT_TRY(vt_world_agree(world, is_first ? set_aside_newer(store, progress->step) : VT_OK));
+    VT_TRY(vt_world_agree(world, is_first ? restore_best(store, path, progress) : VT_OK));
     double best_loss = is_first ? progress->best_loss : 0;
     vt_world_sum(world, &best_loss, 1);
     progress->best_loss = best_loss;

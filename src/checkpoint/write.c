@@ -191,24 +191,19 @@ vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject
     vt_world *world = subject->world;
     char *id = vt_world_rank(world) == 0 ? vt_allocate(1, 33, "a checkpoint") : NULL;
     vt_written_box *own = NULL, *all = NULL;
-    int64_t own_count = 0, all_count = 0;
-    /* whole numbers, summed over the ranks */
-    double *bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *bytes, "a checkpoint");
+    int64_t own_count = 0, all_count = 0, own_bytes = 0;
     int64_t *shard_bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *shard_bytes, "a checkpoint");
     VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? choose_id(id) : VT_OK));
     vt_world_broadcast_text(world, &id);
     vt_stored_own_boxes(subject, &own, &own_count);
-    status = write_own_shard(directory, id, subject, own, own_count, &shard_bytes[vt_world_rank(world)]);
+    status = write_own_shard(directory, id, subject, own, own_count, &own_bytes);
     VT_TRY(vt_world_agree(world, status));
-    bytes[vt_world_rank(world)] = (double)shard_bytes[vt_world_rank(world)];
-    vt_world_sum(world, bytes, vt_world_ranks(world));
-    for (int rank = 0; rank < vt_world_ranks(world); rank++) shard_bytes[rank] = (int64_t)bytes[rank];
+    vt_group_all_gather_equal(vt_world_everyone(world), &own_bytes, sizeof own_bytes, shard_bytes);
     vt_stored_all_boxes(world, own, own_count, &all, &all_count);
     if (vt_world_rank(world) == 0) status = write_index(directory, id, shard_bytes, subject, progress, all, all_count);
     VT_TRY(vt_world_agree(world, status));
 done:
     free(id);
-    free(bytes);
     free(shard_bytes);
     free(own);
     free(all);

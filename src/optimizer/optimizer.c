@@ -45,17 +45,17 @@ done:
     return status;
 }
 
-vt_status vt_optimizer_open(const vt_optimizer_options *options, vt_backend *backend, vt_parameters *parameters,
+vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_parameters *parameters,
                             vt_optimizer **result)
 {
     vt_status status = VT_OK;
     vt_optimizer *optimizer = vt_allocate(1, sizeof *optimizer, "the optimizer");
-    optimizer->kind = vt_optimizer_kinds[options->kind];
+    optimizer->kind = vt_optimizer_kinds[config->optimizer];
     optimizer->rule = optimizer->kind->rule;
-    optimizer->rule.weight_decay = options->weight_decay;
-    optimizer->rule.gradient_clip = options->gradient_clip;
-    optimizer->rule.scales_loss = options->scales_loss;
-    optimizer->rule.stops = options->stops;
+    optimizer->rule.weight_decay = config->weight_decay;
+    optimizer->rule.gradient_clip = isnan(config->grad_clip) ? INFINITY : config->grad_clip;
+    optimizer->rule.scales_loss = config->amp_mode == VT_AMP_FP16;
+    optimizer->rule.stops = config->on_nonfinite == VT_NONFINITE_STOP;
     optimizer->backend = backend;
     optimizer->parameters = parameters;
     void *memory = NULL;

@@ -6,16 +6,9 @@
 
 typedef struct vt_optimizer vt_optimizer;
 
-typedef struct {
-    vt_optimizer_name kind;
-    double weight_decay;
-    double gradient_clip; /* largest norm of all gradients together; INFINITY: no clipping */
-    bool scales_loss;     /* a dynamic loss scale, for fp16 */
-    bool stops;           /* after a step whose loss or gradients are not finite no update is made any more */
-} vt_optimizer_options;
-
-/* Takes the memory of the kind's states, zeroed: of the elements that this rank updates. */
-vt_status vt_optimizer_open(const vt_optimizer_options *options, vt_backend *backend, vt_parameters *parameters,
+/* The optimizer that the configuration chooses. Takes the memory of its states, zeroed: of the elements that this rank
+ * updates. */
+vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_parameters *parameters,
                             vt_optimizer **optimizer);
 void vt_optimizer_close(vt_optimizer **optimizer);
 

@@ -4,15 +4,8 @@
 
 #include "config/config.h"
 
-typedef struct {
-    vt_schedule_kind kind;
-    double rate;    /* the highest */
-    int64_t warmup; /* steps */
-    int64_t length; /* steps from the highest to 0 */
-} vt_schedule;
-
-/* Step x = 0, 1, …: rate · min((x + 1) / warmup, ½ (1 + cos(π x / length))), without the parts that are off
- * (Loshchilov, Hutter 2017, without restarts). Beyond its length the cosine stays at 0. */
-double vt_schedule_rate(const vt_schedule *schedule, int64_t step);
+/* Step x = 0, 1, … of `length`: rate · min((x + 1) / warmup, ½ (1 + cos(π x / length))), without the parts that the
+ * configuration leaves out (Loshchilov, Hutter 2017, without restarts). Beyond the length the cosine stays at 0. */
+double vt_schedule_rate(const vt_config *config, int64_t length, int64_t step);
 
 #endif

@@ -5,18 +5,18 @@
 #include "parallel/world_inside.h"
 
 /* By the names that vt_world_group gives. */
-vt_traffic vt_traffic_of(const vt_group *group)
+vt_traffic vt_traffic_of(const char *group)
 {
-    if (strcmp(group->name, "tp") == 0) return VT_TRAFFIC_TENSOR;
-    if (strcmp(group->name, "cp") == 0) return VT_TRAFFIC_CONTEXT;
-    return strstr(group->name, " of gradients") != NULL ? VT_TRAFFIC_GRADIENTS : VT_TRAFFIC_FIGURES;
+    if (strcmp(group, "tp") == 0) return VT_TRAFFIC_TENSOR;
+    if (strcmp(group, "cp") == 0) return VT_TRAFFIC_CONTEXT;
+    return strstr(group, " of gradients") != NULL ? VT_TRAFFIC_GRADIENTS : VT_TRAFFIC_FIGURES;
 }
 
 void vt_communication_counted(const vt_world *world, vt_volume counted[VT_TRAFFIC_COUNT])
 {
     memset(counted, 0, VT_TRAFFIC_COUNT * sizeof *counted);
     for (int i = 0; i < world->group_count; i++) {
-        vt_volume *sum = &counted[vt_traffic_of(world->groups[i])];
+        vt_volume *sum = &counted[vt_traffic_of(world->groups[i]->name)];
         sum->operations += world->groups[i]->volume.operations;
         sum->bytes += world->groups[i]->volume.bytes;
         sum->padding += world->groups[i]->volume.padding;

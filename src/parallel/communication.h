@@ -15,8 +15,8 @@ typedef enum {
 
 const char *vt_traffic_name(vt_traffic traffic);
 
-/* What a group of a world is for. */
-vt_traffic vt_traffic_of(const vt_group *group);
+/* What a group of a world is for, by its name. */
+vt_traffic vt_traffic_of(const char *group);
 
 /* All that this rank's groups have counted since they were made: the difference over a step is the step's. */
 void vt_communication_counted(const vt_world *world, vt_volume counted[VT_TRAFFIC_COUNT]);

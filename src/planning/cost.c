@@ -1,7 +1,5 @@
 #include "planning/cost.h"
 
-#include <string.h>
-
 static const char *const names[VT_COST_COUNT] = {"products", "attention", "memory", "starts", "messages"};
 
 const char *vt_cost_name(vt_cost_part part)
@@ -49,13 +47,6 @@ double vt_cost_messages(const vt_hardware *hardware, int size, int in_node, cons
     return (double)volume->operations * 1e-6 * latency * ceil(log2(size)) + volume->bytes / (1e9 * bandwidth);
 }
 
-static bool is_of_gradients(const vt_plan_group *group)
-{
-    static const char end[] = " of gradients";
-    size_t length = strlen(group->name);
-    return length > strlen(end) && strcmp(group->name + length - strlen(end), end) == 0;
-}
-
 /* The part of the traffic in the gradients' groups that comes after the update, which nothing hides: with ZeRO 1 and 2
  * the new values are gathered once, in addition to one reduction (with stage 2 one for each micro-batch) of as many
  * bytes. */
@@ -81,10 +72,11 @@ static void add_messages(const vt_config *config, const vt_hardware *hardware, c
     double buckets = fmax(1, (double)plan->bytes[VT_MEMORY_GRADIENTS] / (config->bucket_cap_mb * 1024 * 1024));
     for (int i = 0; i < plan->group_count; i++) {
         const vt_plan_group *group = &plan->groups[i];
-        double seconds = vt_cost_messages(hardware, group->size, group->in_node, &group->volume);
-        if (is_of_gradients(group))
+        const double seconds = vt_cost_messages(hardware, group->size, group->in_node, &group->volume);
+        const vt_traffic traffic = vt_traffic_of(group->name);
+        if (traffic == VT_TRAFFIC_GRADIENTS)
             gradients += seconds;
-        else if (config->cp_comm == VT_CP_RING && strcmp(group->name, "cp") == 0)
+        else if (config->cp_comm == VT_CP_RING && traffic == VT_TRAFFIC_CONTEXT)
             ring += seconds;
         else
             waited += seconds;

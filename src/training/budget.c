@@ -20,13 +20,16 @@ typedef struct {
     int count;
 } remedies;
 
-/* `changed` is the configuration with --name=value instead of what it had. One that would be refused is no remedy. */
-static void add_remedy(remedies *known, vt_config *changed, const char *name, const char *value)
+/* The configuration with --name=value; `changed` is one that has more of it changed already. What would be refused is
+ * no remedy. */
+static void add_remedy(remedies *known, vt_config changed, const char *name, const char *value)
 {
     vt_plan smaller;
     remedy *next = &known->found[known->count];
-    vt_status status = vt_config_check_layout(changed);
-    if (status == VT_OK) status = vt_plan_make(changed, known->options, &smaller);
+    vt_status status = vt_config_set(&changed, name, value);
+    if (status == VT_OK && (!vt_fit_patch(&changed) || !vt_fit_heads(&changed))) return;
+    if (status == VT_OK) status = vt_config_check_layout(&changed);
+    if (status == VT_OK) status = vt_plan_make(&changed, known->options, &smaller);
     vt_error_clear();
     if (status != VT_OK || vt_plan_total(&smaller) >= known->needed) return;
     snprintf(next->flag, sizeof next->flag, "--%s=%s", name, value);
@@ -34,11 +37,11 @@ static void add_remedy(remedies *known, vt_config *changed, const char *name, co
     known->count++;
 }
 
-static void add_number(remedies *known, vt_config *changed, const char *name, int64_t value)
+static void add_number(remedies *known, const vt_config *config, const char *name, int64_t value)
 {
     char text[VT_NUMBER_SIZE];
     snprintf(text, sizeof text, "%lld", (long long)value);
-    add_remedy(known, changed, name, text);
+    add_remedy(known, *config, name, text);
 }
 
 /* Half the samples that a rank works on at once. */
@@ -48,8 +51,8 @@ static void add_batch(remedies *known, const vt_config *config)
     const int64_t local = vt_trainer_micro_batch(config) / 2 * config->grad_accumulation;
     vt_config changed = *config;
     changed.global_batch_size = local * config->data_parallel;
-    if (local > 0 && is_local) add_number(known, &changed, "local_batch_size", local);
-    if (local > 0 && !is_local) add_number(known, &changed, "global_batch_size", changed.global_batch_size);
+    add_number(known, &changed, is_local ? "local_batch_size" : "global_batch_size",
+               is_local ? local : changed.global_batch_size);
 }
 
 /* The least number above `divisor` that divides `whole`, or 0. */
@@ -63,25 +66,13 @@ static int64_t next_divisor(int64_t whole, int64_t divisor)
 /* All else that would need less, each setting by itself. */
 static void add_training(remedies *known, const vt_config *config)
 {
-    vt_config changed = *config;
-    changed.recompute = VT_RECOMPUTE_BLOCK;
-    add_remedy(known, &changed, "recompute", "block");
-    changed = *config;
-    changed.prefetch = 1;
-    add_number(known, &changed, "prefetch", changed.prefetch);
-    changed = *config;
-    changed.grad_accumulation =
-        next_divisor(config->global_batch_size / config->data_parallel, config->grad_accumulation);
-    if (changed.grad_accumulation > 0) add_number(known, &changed, "grad_accumulation", changed.grad_accumulation);
-    changed = *config;
-    changed.patch_size = 2 * config->patch_size;
-    if (vt_fit_patch(&changed)) add_number(known, &changed, "patch_size", changed.patch_size);
-    changed = *config;
-    changed.embed_dim = config->embed_dim / 2;
-    if (config->embed_dim % (2 * config->num_heads) == 0) add_number(known, &changed, "embed_dim", changed.embed_dim);
-    changed = *config;
-    changed.depth = config->depth / 2;
-    if (changed.depth > 0) add_number(known, &changed, "depth", changed.depth);
+    add_remedy(known, *config, "recompute", "block");
+    add_number(known, config, "prefetch", 1);
+    add_number(known, config, "grad_accumulation",
+               next_divisor(config->global_batch_size / config->data_parallel, config->grad_accumulation));
+    add_number(known, config, "patch_size", 2 * config->patch_size);
+    add_number(known, config, "embed_dim", config->embed_dim / 2);
+    add_number(known, config, "depth", config->depth / 2);
 }
 
 static int by_saving(const void *a, const void *b)

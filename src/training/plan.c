@@ -90,7 +90,7 @@ static vt_status plan_work(vt_trainer *trainer, vt_config *config, vt_plan *plan
     config->global_batch_size = batch;
     plan->step_flops = plan->step.flops;
     for (int i = 0; i < plan->group_count; i++) {
-        vt_volume *sum = &plan->communication[vt_traffic_of(vt_world_group_at(trainer->world, i))];
+        vt_volume *sum = &plan->communication[vt_traffic_of(plan->groups[i].name)];
         sum->operations += plan->groups[i].volume.operations - noted[0].groups[i].volume.operations;
         sum->bytes += plan->groups[i].volume.bytes - noted[0].groups[i].volume.bytes;
         sum->padding += plan->groups[i].volume.padding - noted[0].groups[i].volume.padding;

@@ -81,13 +81,7 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     trainer->task = options->task;
     vt_parameters_storage storage;
     trainer->schedule = options->schedule != NULL ? options->schedule : vt_schedule_in_turn;
-    trainer->rates = (vt_schedule){(vt_schedule_kind)config->lr_schedule, vt_config_learning_rate(config),
-                                   config->warmup, options->steps};
-    vt_optimizer_options optimizer = {.kind = (vt_optimizer_name)config->optimizer,
-                                      .weight_decay = config->weight_decay,
-                                      .gradient_clip = isnan(config->grad_clip) ? INFINITY : config->grad_clip,
-                                      .scales_loss = config->amp_mode == VT_AMP_FP16,
-                                      .stops = config->on_nonfinite == VT_NONFINITE_STOP};
+    trainer->length = options->steps;
     VT_TRY(vt_model_check(config, backend));
     VT_TRY(vt_parallel_open(config, world, backend, model->tokens(config), &trainer->parallel));
     VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));
@@ -96,7 +90,7 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     /* memory may be short on one rank alone, and what follows makes groups, for which all ranks must be there */
     VT_TRY(vt_world_agree(world, vt_parameters_allocate(trainer->parameters, vt_trainer_type(config), &storage)));
     VT_TRY(vt_world_agree(world, vt_gradient_sync_open(config, backend, trainer->parameters, &trainer->sync)));
-    VT_TRY(vt_optimizer_open(&optimizer, backend, trainer->parameters, &trainer->optimizer));
+    VT_TRY(vt_optimizer_open(config, backend, trainer->parameters, &trainer->optimizer));
     const vt_span rows = model->part_needed(config, trainer->parallel->own);
     VT_TRY(trainer->task->kind->place(trainer->task, backend, trainer->model, rows, vt_trainer_micro_batch(config)));
     trainer->tensor_count = vt_source_kind_of(config)->specs(config, rows, trainer->specs);
@@ -249,12 +243,12 @@ int64_t vt_trainer_steps_replayed(const vt_trainer *trainer)
 
 void vt_trainer_set_length(vt_trainer *trainer, int64_t steps)
 {
-    trainer->rates.length = steps;
+    trainer->length = steps;
 }
 
 double vt_trainer_learning_rate(const vt_trainer *trainer, int64_t step)
 {
-    return vt_schedule_rate(&trainer->rates, step);
+    return vt_schedule_rate(trainer->config, trainer->length, step);
 }
 
 vt_step_times vt_trainer_times(const vt_trainer *trainer)

@@ -40,7 +40,7 @@ struct vt_trainer {
     vt_task *own_task; /* the same, when it is to be closed with the trainer */
     vt_gradient_sync *sync;
     vt_optimizer *optimizer;
-    vt_schedule rates; /* of learning */
+    int64_t length; /* of the run, in steps, over which the learning rate falls */
     vt_step_schedule *schedule;
     vt_micro_batch *in_flight; /* [most_in_flight]; outside of training steps the first one serves */
     int64_t most_in_flight;

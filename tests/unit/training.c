@@ -12,68 +12,71 @@
 #include "training/loop.h"
 #include "training/plan.h"
 
-TEST(schedule_of_the_learning_rate)
+/* Of a run of 100 steps. */
+static void check_rate(const char *settings, int64_t step, double expected)
 {
-    vt_schedule cosine = {VT_SCHEDULE_COSINE, 0.5, 0, 100}, warm = {VT_SCHEDULE_COSINE, 0.5, 10, 100};
-    vt_schedule constant = {VT_SCHEDULE_NONE, 0.5, 0, 100}, rising = {VT_SCHEDULE_NONE, 0.5, 4, 100};
-    EXPECT_NEAR(vt_schedule_rate(&cosine, 0), 0.5, 0);
-    EXPECT_NEAR(vt_schedule_rate(&cosine, 50), 0.25, 1e-15);
-    EXPECT_NEAR(vt_schedule_rate(&cosine, 25), 0.25 * (1 + sqrt(0.5)), 1e-15);
-    EXPECT_NEAR(vt_schedule_rate(&cosine, 100), 0, 1e-15);
-    EXPECT_NEAR(vt_schedule_rate(&cosine, 1000), 0, 1e-15);
-    EXPECT_NEAR(vt_schedule_rate(&warm, 0), 0.05, 1e-15);
-    EXPECT_NEAR(vt_schedule_rate(&warm, 50), 0.25, 1e-15);
-    EXPECT_NEAR(vt_schedule_rate(&warm, 9), 0.25 * (1 + cos(M_PI * 0.09)), 1e-15);
-    EXPECT_NEAR(vt_schedule_rate(&constant, 99), 0.5, 0);
-    EXPECT_NEAR(vt_schedule_rate(&rising, 1), 0.25, 0);
-    EXPECT_NEAR(vt_schedule_rate(&rising, 7), 0.5, 0);
+    vt_config *config = config_with(1, "lr=0.5", settings);
+    EXPECT_NEAR(vt_schedule_rate(config, 100, step), expected, 1e-15);
+    vt_config_close(&config);
 }
 
-static vt_loop_length length_from(const vt_run_progress *progress, const char *batch, const char *name,
-                                  const char *value, int64_t samples)
+TEST(schedule_of_the_learning_rate)
 {
-    vt_config *config = NULL;
-    EXPECT_OK(vt_config_open_default(&config));
-    EXPECT_OK(vt_config_set(config, "global_batch_size", batch));
-    EXPECT_OK(vt_config_set(config, name, value));
-    EXPECT_OK(vt_config_resolve(config));
+    static const char cosine[] = "lr_schedule=cosine", warm[] = "lr_schedule=cosine warmup=10";
+    check_rate(cosine, 0, 0.5);
+    check_rate(cosine, 50, 0.25);
+    check_rate(cosine, 25, 0.25 * (1 + sqrt(0.5)));
+    check_rate(cosine, 100, 0);
+    check_rate(cosine, 1000, 0);
+    check_rate(warm, 0, 0.05);
+    check_rate(warm, 50, 0.25);
+    check_rate(warm, 9, 0.25 * (1 + cos(M_PI * 0.09)));
+    check_rate("lr_schedule=none", 99, 0.5);
+    check_rate("lr_schedule=none warmup=4", 1, 0.25);
+    check_rate("lr_schedule=none warmup=4", 7, 0.5);
+}
+
+static vt_loop_length length_from(const vt_run_progress *progress, const char *settings, int64_t samples)
+{
+    vt_config *config = config_with(1, settings, "");
     vt_loop_length length = vt_loop_length_of(config, samples, progress);
     vt_config_close(&config);
     return length;
 }
 
-static vt_loop_length length_of(const char *batch, const char *name, const char *value, int64_t samples)
+static vt_loop_length length_of(const char *settings, int64_t samples)
 {
-    return length_from(&vt_run_progress_start, batch, name, value, samples);
+    return length_from(&vt_run_progress_start, settings, samples);
 }
 
 TEST(length_of_a_run)
 {
-    vt_loop_length length = length_of("16", "num_iters", "128", 520); /* 32 steps, the rest of 8 samples is dropped */
+    vt_loop_length length =
+        length_of("global_batch_size=16 num_iters=128", 520); /* 32 steps, the rest of 8 samples is dropped */
     EXPECT(length.epochs == 4 && length.steps_per_epoch == 32 && length.steps == 128);
-    length = length_of("16", "num_iters", "130", 512); /* whole epochs only */
+    length = length_of("global_batch_size=16 num_iters=130", 512); /* whole epochs only */
     EXPECT(length.epochs == 4 && length.steps_per_epoch == 32 && length.steps == 128);
-    length = length_of("16", "num_iters", "10", 512); /* never zero epochs */
+    length = length_of("global_batch_size=16 num_iters=10", 512); /* never zero epochs */
     EXPECT(length.epochs == 1 && length.steps_per_epoch == 10 && length.steps == 10);
-    length = length_of("4", "num_epochs", "3", 9);
+    length = length_of("global_batch_size=4 num_epochs=3", 9);
     EXPECT(length.epochs == 3 && length.steps_per_epoch == 2 && length.steps == 6);
 }
 
 TEST(length_of_a_resumed_run)
 {
     vt_run_progress progress = {.step = 28, .epoch = 2}; /* two epochs of 14 steps, with another batch */
-    vt_loop_length length = length_from(&progress, "16", "num_iters", "56", 118);
+    vt_loop_length length = length_from(&progress, "global_batch_size=16 num_iters=56", 118);
     EXPECT(length.epochs == 6 && length.steps_per_epoch == 7 && length.steps == 56);
-    length = length_from(&progress, "16", "num_epochs", "4", 118);
+    length = length_from(&progress, "global_batch_size=16 num_epochs=4", 118);
     EXPECT(length.epochs == 4 && length.steps == 42);
     for (int i = 0; i < 2; i++) { /* nothing is left, or less than an epoch */
-        length = length_from(&progress, "8", "num_iters", i == 0 ? "20" : "41", 118);
+        length = length_from(&progress, SETTINGS("global_batch_size=8 num_iters=%d", i == 0 ? 20 : 41), 118);
         EXPECT(length.epochs == 2 && length.steps == 28);
     }
     progress = (vt_run_progress){.step = 5, .epoch_steps = 5};
-    length = length_from(&progress, "8", "num_iters", "10", 118);
+    length = length_from(&progress, "global_batch_size=8 num_iters=10", 118);
     EXPECT(length.epochs == 1 && length.steps_per_epoch == 10 && length.steps == 10);
-    length = length_from(&progress, "8", "num_iters", "28", 118);
+    length = length_from(&progress, "global_batch_size=8 num_iters=28", 118);
     EXPECT(length.epochs == 2 && length.steps_per_epoch == 14 && length.steps == 28);
 }
 
