@@ -144,7 +144,7 @@ char *vt_config_value_text(const vt_config *config, const char *option);
 /* Defaults only, already resolved, for one rank: for tests and tools that build a configuration in code. */
 vt_status vt_config_open_default(vt_config **config);
 
-/* Sets one option from text, as a flag would: for tests. */
+/* Sets one option from text, as a flag would; vt_config_resolve is to follow. */
 vt_status vt_config_set(vt_config *config, const char *name, const char *value);
 
 /* What follows from other options, and every check that needs more than one; called by vt_config_open, and to be called

@@ -28,7 +28,6 @@ static void check(const char *settings)
     static const char common[] = "img_size=[36,36] patch_size=4 n_in_channels=2 n_out_channels=2 embed_dim=192 depth=2 "
                                  "num_heads=24 num_iters=10 bucket_cap_mb=0.1 global_batch_size=8";
     static float fields[BATCH * CHANNELS * HEIGHT * WIDTH];
-    vt_config *config = NULL;
     vt_backend *backend = NULL;
     vt_world *world = NULL;
     vt_trainer *trainer = NULL;
@@ -38,11 +37,7 @@ static void check(const char *settings)
     vt_volume before[VT_TRAFFIC_COUNT], counted[VT_TRAFFIC_COUNT], formula[VT_TRAFFIC_COUNT];
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) fields[i] = (float)sin(0.37 * (double)i);
     EXPECT_OK(vt_launch_detect(&launch));
-    EXPECT_OK(vt_config_open_default(&config));
-    config->ranks = launch.world_size;
-    set_options(config, common);
-    set_options(config, settings);
-    EXPECT_OK(vt_config_resolve(config));
+    vt_config *config = config_with(launch.world_size, common, settings);
     EXPECT_OK(vt_world_open(config, &launch, &world));
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &backend));
     const vt_plan_options planned = vt_plan_options_of(world, backend);

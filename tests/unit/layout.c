@@ -1,15 +1,14 @@
 /* src/parallel/layout: the grid of ranks; and the checks of src/config that depend on the number of ranks. */
 #include "parallel/layout.h"
 
+#include "settings.h"
 #include "unit/config_open.h"
 
 static vt_status make(vt_layout *layout, int ranks, const char *tensor, const char *context, const char *order)
 {
     vt_config *config = NULL;
     EXPECT_OK(vt_config_open_default(&config));
-    EXPECT_OK(vt_config_set(config, "tensor_parallel", tensor));
-    EXPECT_OK(vt_config_set(config, "context_parallel", context));
-    EXPECT_OK(vt_config_set(config, "parallel_order", order));
+    set_options(config, SETTINGS("tensor_parallel=%s context_parallel=%s parallel_order=%s", tensor, context, order));
     vt_status status = vt_layout_make(config, ranks, layout);
     vt_config_close(&config);
     return status;
@@ -33,7 +32,7 @@ static void check_group(const vt_layout *layout, int rank, unsigned axes, const 
 TEST(groups_of_eight_ranks)
 {
     vt_layout layout;
-    unsigned tp = VT_AXES(VT_AXIS_TENSOR), cp = VT_AXES(VT_AXIS_CONTEXT), dp = VT_AXES(VT_AXIS_DATA);
+    const unsigned tp = VT_AXES(VT_AXIS_TENSOR), cp = VT_AXES(VT_AXIS_CONTEXT), dp = VT_AXES(VT_AXIS_DATA);
     EXPECT_OK(make(&layout, 8, "4", "1", "tp-cp-dp")); /* the example of the specification */
     check_group(&layout, 2, tp, "tp", "0 1 2 3");
     check_group(&layout, 6, tp, "tp", "4 5 6 7");

@@ -36,14 +36,9 @@ static void open_fixture(fixture *f, const char *model, vt_type type, const char
 {
     *f = (fixture){.type = type, .mean = {0.5f, -0.5f}, .inverse_std = {1, 2}};
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &f->backend));
-    EXPECT_OK(vt_config_open_default(&f->config));
-    set_options(f->config, "img_size=[8,16] n_in_channels=2 n_out_channels=2");
-    if (strcmp(model, "vit") == 0) {
-        set_options(f->config, "patch_size=4 embed_dim=16 depth=3 num_heads=2");
-        set_options(f->config, settings);
-    }
-    EXPECT_OK(vt_config_set(f->config, "model", model));
-    EXPECT_OK(vt_config_resolve(f->config));
+    const bool is_vit = strcmp(model, "vit") == 0;
+    f->config = config_with(1, SETTINGS("model=%s img_size=[8,16] n_in_channels=2 n_out_channels=2", model),
+                            is_vit ? SETTINGS("patch_size=4 embed_dim=16 depth=3 num_heads=2 %s", settings) : "");
     EXPECT_OK(vt_model_check(f->config, f->backend));
     f->rank = open_alone(f->backend, vt_model_kind_of(f->config)->tokens(f->config));
     EXPECT_OK(vt_parameters_open(f->backend, f->rank.parallel, &f->parameters));

@@ -1,6 +1,7 @@
 /* src/planning: the machine's table, the arithmetic of a step's cost, and the search over layouts. */
 #include "planning/layouts.h"
 
+#include "settings.h"
 #include "training/budget.h"
 #include "unit/config_open.h"
 
@@ -132,13 +133,11 @@ TEST(a_larger_patch_leaves_each_rank_a_token)
     vt_config *config = NULL;
     vt_plan plan;
     const vt_plan_options planned = {0};
-    static const char *const ranks[] = {"8", "16"};
     for (int i = 0; i < 2; i++) {
-        EXPECT_OK(OPEN_ON(16, &config, "--img_size=[16,32]", "--patch_size=4", "--embed_dim=8", "--depth=1",
-                          "--n_in_channels=1", "--n_out_channels=1", "--recompute=block", "--prefetch=1"));
-        EXPECT_OK(vt_config_set(config, "global_batch_size", "64"));
-        EXPECT_OK(vt_config_set(config, "context_parallel", ranks[i]));
-        EXPECT_OK(vt_config_resolve(config));
+        config = config_with(16,
+                             "img_size=[16,32] patch_size=4 embed_dim=8 depth=1 n_in_channels=1 n_out_channels=1 "
+                             "recompute=block prefetch=1 global_batch_size=64",
+                             i == 0 ? "context_parallel=8" : "context_parallel=16");
         EXPECT_OK(plan_of(config, &plan));
         EXPECT(vt_budget_check(config, &planned, &plan, 1, true) == VT_ERROR);
         EXPECT((strstr(vt_error_text(), "--patch_size=8") != NULL) == (i == 0), "%s", vt_error_text());
@@ -193,21 +192,18 @@ static double messages_of(const vt_plan *plan, int64_t *operations)
     return bytes;
 }
 
-/* Beyond five micro-batches a step is reckoned, not run: it must lie on the line through steps of four and five. */
+/* Beyond five micro-batches a step is extrapolated: it must lie on the line through steps of four and five. */
 TEST(steps_of_many_micro_batches)
 {
     enum { PARTS = 3 };
-    static const char *const parts[PARTS] = {"4", "5", "12"}, *const batches[PARTS] = {"16", "20", "48"};
+    static const int parts[PARTS] = {4, 5, 12};
     vt_plan plan[PARTS];
     double bytes[PARTS], moved[PARTS];
     int64_t operations[PARTS];
     for (int i = 0; i < PARTS; i++) {
-        vt_config *config = NULL;
-        EXPECT_OK(OPEN_ON(4, &config, "--img_size=[16,32]", "--embed_dim=32", "--depth=3", "--zero_stage=2",
-                          "--tensor_parallel=2", "--num_heads=4"));
-        EXPECT_OK(vt_config_set(config, "grad_accumulation", parts[i]));
-        EXPECT_OK(vt_config_set(config, "global_batch_size", batches[i]));
-        EXPECT_OK(vt_config_resolve(config));
+        vt_config *config =
+            config_with(4, "img_size=[16,32] embed_dim=32 depth=3 zero_stage=2 tensor_parallel=2 num_heads=4",
+                        SETTINGS("grad_accumulation=%d global_batch_size=%d", parts[i], 4 * parts[i]));
         EXPECT_OK(plan_of(config, &plan[i]));
         bytes[i] = messages_of(&plan[i], &operations[i]);
         moved[i] = 0;
