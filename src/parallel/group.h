@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
+#include "parallel/launch.h"
 
 typedef enum { VT_SUM_FLOAT32, VT_SUM_FLOAT64 } vt_sum_type;
 
@@ -137,16 +138,9 @@ vt_status vt_engine_open_self(vt_engine **engine);
 vt_status vt_engine_open_mpi(int rank, int size, const char *launcher, double timeout, vt_engine **engine);
 
 /* NCCL over all ranks, on the GPU that this process has chosen. The ranks learn of one another over `host` (all ranks,
- * host memory), or when that is NULL meet at address:port, rank 0's. Errors: built without NCCL; the library is not
- * found; two ranks on one GPU; not all ranks come within `timeout` seconds. */
-typedef struct {
-    int rank, size;
-    vt_group *host;
-    const char *address;
-    int port;
-    double timeout;
-} vt_nccl_options;
-vt_status vt_engine_open_nccl(const vt_nccl_options *options, vt_engine **engine);
+ * host memory), or when that is NULL meet at the launch's address and port. Errors: built without NCCL; the library is
+ * not found; two ranks on one GPU; not all ranks come within `timeout` seconds. */
+vt_status vt_engine_open_nccl(const vt_launch *launch, vt_group *host, double timeout, vt_engine **engine);
 
 /* As rank `rank` of `size`, counting only. */
 vt_status vt_engine_open_dry(int rank, int size, vt_engine **engine);

@@ -16,9 +16,9 @@ bool vt_engine_has_nccl(void)
 
 #ifndef VT_HAS_NCCL
 
-vt_status vt_engine_open_nccl(const vt_nccl_options *options, vt_engine **engine)
+vt_status vt_engine_open_nccl(const vt_launch *launch, vt_group *host, double timeout, vt_engine **engine)
 {
-    (void)options;
+    (void)launch, (void)host, (void)timeout;
     *engine = NULL;
     return vt_error_note(__FILE__, __LINE__,
                          "this vitrain was built without NCCL, because make found no nccl.h beside CUDA; --comm=mpi "
@@ -209,24 +209,24 @@ static void close_engine(vt_engine *engine)
 }
 
 /* "GPU-…". Two ranks of a host must not share a GPU; NCCL would only report an invalid argument. */
-static vt_status check_devices(const vt_nccl_options *options)
+static vt_status check_devices(const vt_launch *launch, vt_group *host)
 {
     vt_status status = VT_OK;
     enum { SIZE = VT_HOST_SIZE + 16 };
     struct cudaDeviceProp properties;
-    char *all = vt_allocate((size_t)options->size, SIZE, "communication by NCCL");
-    char *own = all + options->rank * SIZE;
+    char *all = vt_allocate((size_t)launch->world_size, SIZE, "communication by NCCL");
+    char *own = all + launch->rank * SIZE;
     int device = 0;
     VT_CHECK(cudaGetDevice(&device) == cudaSuccess && cudaGetDeviceProperties(&properties, device) == cudaSuccess,
              "no GPU for NCCL: %s", cudaGetErrorString(cudaGetLastError()));
-    if (options->host == NULL) goto done; /* they can't be asked before NCCL is open */
+    if (host == NULL) goto done; /* they can't be asked before NCCL is open */
     vt_host_name(own);
     memcpy(own + VT_HOST_SIZE, &properties.uuid, 16);
-    vt_group_all_gather_equal(options->host, own, SIZE, all);
-    for (int i = 0; i < options->size; i++)
-        VT_CHECK(i == options->rank || memcmp(all + i * SIZE, own, SIZE) != 0,
+    vt_group_all_gather_equal(host, own, SIZE, all);
+    for (int i = 0; i < launch->world_size; i++)
+        VT_CHECK(i == launch->rank || memcmp(all + i * SIZE, own, SIZE) != 0,
                  "ranks %d and %d share one GPU of %s, which NCCL can't: start one rank a GPU, or use --comm=mpi", i,
-                 options->rank, own);
+                 launch->rank, own);
 done:
     free(all);
     return status;
@@ -234,25 +234,25 @@ done:
 
 /* Rank 0's id, known to all ranks: sent over the host's group, or derived by NCCL from the address where rank 0
  * listens. */
-static vt_status share_id(const vt_nccl *nccl, const vt_nccl_options *options, ncclUniqueId *id)
+static vt_status share_id(const vt_nccl *nccl, const vt_launch *launch, vt_group *host, ncclUniqueId *id)
 {
     vt_status status = VT_OK;
     char address[300];
-    if (options->host == NULL) {
-        snprintf(address, sizeof address, "%s:%d", options->address, options->port);
+    if (host == NULL) {
+        snprintf(address, sizeof address, "%s:%d", launch->address, launch->port);
         setenv("NCCL_COMM_ID", address, 0);
     }
-    if (options->host == NULL || options->rank == 0) {
+    if (host == NULL || launch->rank == 0) {
         ncclResult_t result = nccl->ncclGetUniqueId(id);
         VT_CHECK(result == ncclSuccess, "NCCL: no id for the ranks to meet by (%s): %s",
-                 options->host == NULL ? address : "on rank 0", nccl->ncclGetErrorString(result));
+                 host == NULL ? address : "on rank 0", nccl->ncclGetErrorString(result));
     }
-    if (options->host != NULL) vt_group_broadcast(options->host, id, sizeof *id, 0, NULL);
+    if (host != NULL) vt_group_broadcast(host, id, sizeof *id, 0, NULL);
 done:
     return status;
 }
 
-vt_status vt_engine_open_nccl(const vt_nccl_options *options, vt_engine **result)
+vt_status vt_engine_open_nccl(const vt_launch *launch, vt_group *host, double timeout, vt_engine **result)
 {
     vt_status status = VT_OK;
     ncclUniqueId id;
@@ -261,9 +261,9 @@ vt_status vt_engine_open_nccl(const vt_nccl_options *options, vt_engine **result
     int version = 0;
     vt_engine *engine = vt_allocate(1, sizeof *engine, "communication by NCCL");
     vt_nccl_state *state = vt_allocate(1, sizeof *state, "communication by NCCL");
-    *engine = (vt_engine){.rank = options->rank,
-                          .size = options->size,
-                          .timeout = options->timeout,
+    *engine = (vt_engine){.rank = launch->rank,
+                          .size = launch->world_size,
+                          .timeout = timeout,
                           .device_memory = true,
                           .state = state,
                           .split = split,
@@ -275,16 +275,17 @@ vt_status vt_engine_open_nccl(const vt_nccl_options *options, vt_engine **result
     state->engine = engine;
     pthread_mutex_init(&state->mutex, NULL);
     VT_TRY(vt_library_nccl(&state->nccl));
-    VT_TRY(check_devices(options));
+    VT_TRY(check_devices(launch, host));
     VT_CHECK(cudaGetDevice(&state->device) == cudaSuccess &&
                  cudaEventCreateWithFlags(&state->replay_end, cudaEventDisableTiming) == cudaSuccess,
              "no GPU for NCCL: %s", cudaGetErrorString(cudaGetLastError()));
     state->nccl->ncclGetVersion(&version);
     snprintf(engine->name, sizeof engine->name, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
-    VT_TRY(share_id(state->nccl, options, &id));
-    ncclResult_t opened = state->nccl->ncclCommInitRankConfig(&state->all, options->size, id, options->rank, &config);
+    VT_TRY(share_id(state->nccl, launch, host, &id));
+    ncclResult_t opened =
+        state->nccl->ncclCommInitRankConfig(&state->all, launch->world_size, id, launch->rank, &config);
     VT_CHECK(opened == ncclSuccess || opened == ncclInProgress, "NCCL: %s", state->nccl->ncclGetErrorString(opened));
-    VT_TRY(settle(state, state->all, options->timeout, "meeting the other ranks"));
+    VT_TRY(settle(state, state->all, timeout, "meeting the other ranks"));
     VT_CHECK(pthread_create(&state->watch, NULL, watch, state) == 0, "no thread to watch over NCCL");
     state->watching = true;
 done:

@@ -168,17 +168,6 @@ static void meet_others(vt_world *world)
 
 static const double TIMEOUT_WITHOUT_OPTIONS = 60;
 
-static vt_status open_nccl(const vt_config *config, vt_world *world, vt_group *host, vt_engine **engine)
-{
-    const vt_nccl_options options = {.rank = world->rank,
-                                     .size = world->ranks,
-                                     .host = host,
-                                     .address = world->launch.address,
-                                     .port = world->launch.port,
-                                     .timeout = config->comm_timeout};
-    return vt_engine_open_nccl(&options, engine);
-}
-
 static vt_status open_engine(const vt_config *config, vt_world *world)
 {
     vt_status status = VT_OK;
@@ -194,7 +183,8 @@ static vt_status open_engine(const vt_config *config, vt_world *world)
     if (!vt_launch_has_mpi(launch) && config != NULL && config->device != VT_DEVICE_CPU &&
         config->comm != VT_COMM_MPI) {
         if (vt_backend_choose_gpu(launch->local_rank) == VT_OK) {
-            VT_TRY(open_nccl(config, world, NULL, &world->engine)); /* for everything: there is nothing else */
+            VT_TRY(
+                vt_engine_open_nccl(launch, NULL, timeout, &world->engine)); /* for everything: there is nothing else */
             goto done;
         }
         vt_error_clear();
@@ -284,7 +274,7 @@ vt_status vt_world_open_device(const vt_config *config, vt_world *world, const v
              "comm auto or mpi");
     bool through_host = config->comm == VT_COMM_MPI || (config->comm == VT_COMM_AUTO && !vt_engine_has_nccl());
     if (world->ranks == 1 || backend->shares_host_memory || world->engine->device_memory || through_host) return VT_OK;
-    VT_TRY(open_nccl(config, world, world->host, &world->device_engine));
+    VT_TRY(vt_engine_open_nccl(&world->launch, world->host, config->comm_timeout, &world->device_engine));
 done:
     return status;
 }

@@ -23,8 +23,8 @@ static bool open_alone(alone *a)
     EXPECT_OK(vt_backend_open_cuda(0, true, &a->backend));
     EXPECT_OK(vt_engine_open_self(&a->self));
     EXPECT_OK(vt_group_open(a->self, "test", &member, 1, 0, 0, NULL, &a->host));
-    const vt_nccl_options options = {.size = 1, .host = a->host, .timeout = 60};
-    if (vt_engine_open_nccl(&options, &a->engine) != VT_OK) return false;
+    const vt_launch launch = {.world_size = 1};
+    if (vt_engine_open_nccl(&launch, a->host, 60, &a->engine) != VT_OK) return false;
     void *memory[2] = {NULL, NULL};
     for (int i = 0; i < 2; i++)
         EXPECT_OK(a->backend->allocate(a->backend, VT_MEMORY_WORKSPACE, sizeof a->values, &memory[i]));
