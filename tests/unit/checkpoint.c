@@ -488,7 +488,7 @@ TEST(other_settings_than_the_checkpoints)
         const char *option, *value, *message;
         bool of_model;
     } others[] = {
-        {"img_size", "[4, 24]", "made with img_size [8, 12], not [4, 24]: its parameters are those of another", true},
+        {"img_size", "[4,24]", "made with img_size [8, 12], not [4, 24]: its parameters are those of another", true},
         {"num_heads", "4", "saved was made with num_heads 2, not 4: its parameters are those of another model", true},
         {"gelu", "tanh", "was made with gelu erf, not tanh", true},
         {"dt", "2", "was made with dt 1, not 2: a run can't change its task; --init_from takes the parameters", false},
