@@ -1,6 +1,6 @@
 /* One checkpoint: a directory with checkpoint.h5, in which every tensor stands whole under its name (as a virtual
  * dataset), and a shard of every rank, with the numbers. Any layout reads what any other wrote. docs/checkpoints.md
- * describes the format; checkpoint_store.h keeps several. */
+ * describes the format; store.h keeps several. */
 #ifndef VT_CHECKPOINT_CHECKPOINT_H
 #define VT_CHECKPOINT_CHECKPOINT_H
 
@@ -36,21 +36,22 @@ vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject 
 
 /* Collective. Parameters alone: from a checkpoint, or from a file whose name ends in .safetensors and that has
  * PyTorch's names. Names may begin with what PyTorch's wrappers put there (module., _orig_mod.), and q, k and v be one
- * tensor, attn.qkv. What was changed of such a file is appended to *changes, for the log: "; …" each (NULL
- * will do for a checkpoint). */
+ * tensor, attn.qkv. What was changed in such a file is appended to *changes for the log, "; …" each; it may be NULL for
+ * a checkpoint. */
 vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes);
 
-/* For those that look at a checkpoint without a model, which may be a stranger's: whether checkpoint.h5 is what was
- * written, and HDF5 does not crash over the files (in a process of its own, storage/trial.h: before a back end is
- * opened); and whether one shard is there, whole, and of this checkpoint. */
+/* For commands that look at a checkpoint, which may be a stranger's, without a model. The first checks that
+ * checkpoint.h5 is what was written, and that HDF5 reads the files without a crash, which it tries in another process
+ * (storage/trial.h), so before a back end is opened. The second checks that one shard is there, whole, and of this
+ * checkpoint. */
 vt_status vt_checkpoint_check_index(const char *directory);
 vt_status vt_checkpoint_check_shard(vt_tensor_file *index, const char *directory, int shard);
 
 /* The configuration that it was made with, as one rank would have it; to be closed. */
 vt_status vt_checkpoint_configuration(vt_tensor_file *index, const char *directory, vt_config **config);
 
-/* Whether options (NULL ends them) have the values that it was made with. The error names the first that has not, and
- * says what comes of it: `otherwise`. */
+/* Checks that options (NULL ends them) have the values that it was made with. The error names the first that differs,
+ * and says what follows from that: `otherwise`. */
 vt_status vt_checkpoint_check_options(vt_tensor_file *index, const char *directory, const vt_config *config,
                                       const char *const *options, const char *otherwise);
 

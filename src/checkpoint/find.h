@@ -13,7 +13,7 @@ typedef enum {
 /* *found (malloc'd): `path` where that is a checkpoint's directory; of a run's directory, or its checkpoints/, the best
  * one, or the newest where there is no best, or the newest is wanted. The error says what the path is instead, and what
  * to do: a PyTorch file, a .safetensors file where one can't be used, nothing of ours. Whether the checkpoint is whole
- * is not looked at. */
+ * is not checked. */
 vt_status vt_checkpoint_find(const char *path, vt_checkpoint_use use, char **found);
 
 #endif

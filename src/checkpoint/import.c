@@ -10,7 +10,7 @@
 
 /* ---- names ---- */
 
-/* How much of a name DistributedDataParallel and torch.compile have put in front, nested in any order. */
+/* The length of what DistributedDataParallel and torch.compile have put before a name, nested in any order. */
 static size_t prefix_length(const char *name)
 {
     static const char *const prefixes[] = {"module.", "_orig_mod."};
@@ -28,7 +28,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Two tensors have one name now: the model's and its running mean, say, each under a prefix of its own. */
+/* Fails if two tensors have one name now: the model's and its running mean, say, which had different prefixes. */
 static vt_status check_distinct(const vt_safetensors *file, const char *path)
 {
     vt_status status = VT_OK;
@@ -127,8 +127,8 @@ static bool is_used(const vt_safetensors *file, const vt_parameters *parameters,
     return false;
 }
 
-/* A tensor more, in a part that the model has, is another model's: of a further block, say, or a head's bias. What
- * stands beside a model in such files (an optimizer's state) begins otherwise. */
+/* An additional tensor in a part that the model has belongs to another model: a further block, say, or a head's bias.
+ * Tensors beside a model in such files (an optimizer's state) have names that begin differently. */
 static vt_status check_all_used(const vt_safetensors *file, const char *path, const vt_parameters *parameters)
 {
     vt_status status = VT_OK;

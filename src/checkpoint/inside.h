@@ -1,4 +1,5 @@
-/* What the checkpoint_*.c share: the files, and what their index says. checkpoint.h is what others see. */
+/* What the files of this room share: the files of a checkpoint, and what its index says. Other rooms see checkpoint.h.
+ */
 #ifndef VT_CHECKPOINT_INSIDE_H
 #define VT_CHECKPOINT_INSIDE_H
 
@@ -26,8 +27,8 @@ vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, 
 /* vt_checkpoint_read_parameters of a .safetensors file, this rank's part of it. */
 vt_status vt_checkpoint_import(const char *path, const vt_checkpoint_subject *subject, vt_text *changes);
 
-/* Opens a whole checkpoint of a version that we know; ranks divide the looking at the shards among them (world may be
- * NULL). *damaged tells, of a failure, whether the files are at fault. */
+/* Opens a whole checkpoint of a known version; the ranks share the check of the shards (world may be NULL). *damaged
+ * tells, of a failure, whether the files are at fault. */
 vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_tensor_file **index, bool *damaged);
 
 #endif

@@ -104,7 +104,7 @@ void vt_stored_own_boxes(const vt_checkpoint_subject *subject, vt_written_box **
             copies++;
         }
         VT_ASSERT(copies > 0); /* this rank's own */
-        /* trained apart, the copies differ: all are the first ranks', whose data coordinate is 0, so of one model */
+        /* with noddp the copies differ: those of data coordinate 0 are written, so that all are of one model */
         const int64_t turn = subject->config->noddp ? 0 : i % copies;
         if (turn != place) continue;
         vt_tensor_box cut[VT_TENSOR_BOXES];

@@ -81,7 +81,7 @@ done:
     return status;
 }
 
-/* Collective. All ranks could read, or all fail: those that could by themselves without a note. */
+/* Collective. Either all ranks have read everything, or all fail; those that could read fail without a note. */
 static vt_status finish_reading(const vt_checkpoint_subject *subject, vt_status status, bool *damaged)
 {
     bool failed = vt_world_any(subject->world, status != VT_OK);

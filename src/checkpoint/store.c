@@ -57,8 +57,8 @@ static int newest_first(const void *a, const void *b)
     return left > right ? -1 : left < right;
 }
 
-/* The steps of the entries of this kind; steps are to be freed. A directory that isn't there has none; one that can't
- * be read is an error, for a run that took it for empty would start afresh. */
+/* The steps of the entries of this kind; steps are to be freed. A missing directory has none. One that can't be read is
+ * an error: a run that found it empty would start afresh. */
 static vt_status list_steps(const vt_checkpoint_store *store, entry_kind kind, step_list *list)
 {
     vt_status status = VT_OK;
@@ -143,7 +143,7 @@ static void remove_tree(const char *path)
         vt_log_warning("can't remove %s: %s", path, strerror(errno));
 }
 
-/* Renames it first, so that one that is removed only half is never taken for whole. */
+/* Renames it first, so that a checkpoint that is only half removed never looks whole. */
 static void remove_step(const vt_checkpoint_store *store, int64_t step)
 {
     char *path = step_path(store, step, ""), *unfinished = step_path(store, step, unfinished_end);
@@ -227,7 +227,7 @@ done:
     return status;
 }
 
-/* It has its name, `best` is right, and the ones that are no longer kept are gone. */
+/* Gives it its name, corrects `best`, and removes the ones that are no longer kept. */
 static vt_status settle(const vt_checkpoint_store *store, const char *unfinished, int64_t step, bool is_best)
 {
     vt_status status = VT_OK;
@@ -261,7 +261,7 @@ done:
 
 /* ---- going on ---- */
 
-/* What a save that was interrupted left. */
+/* Removes or renames what an interrupted save left. */
 static vt_status tidy(const vt_checkpoint_store *store)
 {
     vt_status status = VT_OK;

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 
-/* Parameters and buckets begin at multiples of so many elements: 64 bytes, which vector loads like. */
+/* Parameters and buckets begin at multiples of this many elements: 64 bytes, as vector loads like it. */
 enum { ALIGNMENT = 16 };
 
 struct vt_parameters {

@@ -24,7 +24,7 @@ void vt_optimizer_begin(vt_optimizer *optimizer, int64_t step, double learning_r
 void vt_optimizer_step(vt_optimizer *optimizer);
 
 /* What a checkpoint keeps: each of the kind's states, a block in the back end's memory (NULL: there is no such state),
- * and the progress. The updates made so far rule the bias correction. */
+ * and the progress. The bias correction depends on the updates made so far. */
 typedef struct {
     int64_t updates;
     double loss_scale; /* 0: of a run without one */

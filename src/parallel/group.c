@@ -58,7 +58,7 @@ static void move(vt_group *group, void *to, const void *from, size_t bytes)
     free(host);
 }
 
-/* Counts; false when there is nothing to send, because nothing is to be moved or nobody else is there. */
+/* Counts the operation. False: nothing has to be sent, as the engine only counts or the group has one rank. */
 static bool begin(vt_group *group, double bytes, vt_request *request)
 {
     if (request != NULL) {
@@ -72,9 +72,9 @@ static bool begin(vt_group *group, double bytes, vt_request *request)
     return group->size > 1 && !group->engine->counts_only;
 }
 
-/* Of an engine that only counts: a sum is under way until it is waited for, and so long there are copies of it. Those
- * of reduce-scatters come and go, and the heap may keep a hole that was just too small for the next: as large as the
- * largest, or none. Half of it is counted. */
+/* For an engine that only counts: MPI keeps copies of a sum until it has been waited for. Those of reduce-scatters come
+ * and go, and may leave a hole in the heap that is too small for the next one: none, or up to the size of the largest.
+ * Half of that is counted. */
 static void note_copies(vt_group *group, size_t bytes, bool scatters, vt_request *request)
 {
     vt_engine *engine = group->engine;

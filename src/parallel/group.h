@@ -1,10 +1,10 @@
 /* A group of ranks that communicate: along an axis of the layout, or several. One interface over engines: self (one
  * rank), MPI, NCCL, and dry (counts messages, moves nothing). The collective algorithms are the engines'.
  *
- * Every operation is collective over the group and must be called by all its ranks in the same order. It starts at
- * once and is over when vt_request_wait returns; with `request` NULL it waits itself. Buffers must stay until then.
- * Memory is the back end's where the group was made for a back end, else the host's. Sums are made in the type given,
- * in an order that depends on the group's size and the count only: the same bits every time, and on every rank.
+ * Every operation is collective over the group and must be called by all its ranks in the same order. The call starts
+ * it, and it is over when vt_request_wait returns; with `request` NULL the call waits itself. Buffers must stay valid
+ * until then. Memory is the back end's if the group was made for one, otherwise the host's. Sums are made in the type
+ * given, in an order that depends on the group's size and the count only: the same bits every time, and on every rank.
  *
  * Nothing is returned: a rank that waits longer than comm_timeout finds out who does not answer, says so and ends the
  * whole job (vt_engine_abort), because no rank can go on then. */
@@ -101,9 +101,9 @@ struct vt_engine {
     double timeout;     /* seconds; set by the opener */
     bool device_memory; /* takes the back end's memory as it is (NCCL); else it is staged through the host */
     bool counts_only;   /* nothing is moved (dry): the operations may be NULL */
-    size_t copies;      /* if it counts only: bytes that MPI keeps of the sums that are under way, */
-    size_t most_copies; /* and the most so far */
-    size_t hole;        /* bytes that those of reduce-scatters leave in the heap */
+    size_t copies;      /* if it counts only: bytes of the copies that MPI keeps of the sums under way, */
+    size_t most_copies; /* the most so far, */
+    size_t hole;        /* and of the hole that those of reduce-scatters leave in the heap */
     void *state;
 
     /* The operations are called for groups of two ranks or more and for more than 0 elements in all; group.c has done
@@ -122,7 +122,7 @@ struct vt_engine {
     bool (*test)(vt_request *request);
     void (*wait)(vt_request *request);
     bool (*chain)(vt_request *request, const vt_group *next); /* NULL: it can't */
-    /* The back end replays operations that were recorded: this engine sees to it that they end. NULL: it need not. */
+    /* The back end replays recorded operations: the engine is to watch that they end. NULL: it need not. */
     void (*replayed)(vt_engine *engine, const vt_backend *backend);
     /* Ends every rank of the job at once, with a non-zero exit status; does not return. */
     void (*abort)(vt_engine *engine);
@@ -133,8 +133,8 @@ struct vt_engine {
 vt_status vt_engine_open_self(vt_engine **engine);
 
 /* MPI over all ranks of the launcher; initialises MPI. Errors: built without MPI; MPI sees another number of ranks
- * than the launcher says (launched without MPI's support). `launcher` is what the message calls it. Where MPI_Init has
- * waited for the others for `timeout` seconds, at least 10, it says so and ends the process. */
+ * than the launcher says (launched without MPI's support). `launcher` is what the message calls it. If MPI_Init waits
+ * for the others for more than `timeout` seconds (at least 10), the process says so and ends. */
 vt_status vt_engine_open_mpi(int rank, int size, const char *launcher, double timeout, vt_engine **engine);
 
 /* NCCL over all ranks, on the GPU that this process has chosen. The ranks learn of one another over `host` (all ranks,

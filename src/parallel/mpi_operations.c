@@ -111,13 +111,19 @@ static void mpi_reduce_scatter(vt_group *group, float *send, const int64_t *coun
     vt_mpi_check(group->engine, code, work->name, group->name);
 }
 
-/* Too large for one call: a broadcast from each rank. */
-static void broadcast_parts(vt_group *group, vt_mpi_operation *work, char *data, size_t bytes, int root)
+/* Transfers of bytes, in parts where they are too large for one call. */
+typedef enum { SEND, RECEIVE, BROADCAST } transfer;
+
+static void transfer_parts(vt_group *group, vt_mpi_operation *work, transfer kind, void *data, size_t bytes, int peer)
 {
+    const MPI_Comm comm = communicator(group);
     for (size_t done = 0; done < bytes;) {
-        int now = part((int64_t)(bytes - done), largest_bytes(group));
-        vt_mpi_check(group->engine, MPI_Ibcast(data + done, now, MPI_BYTE, root, communicator(group), next(work)),
-                     work->name, group->name);
+        char *from = (char *)data + done;
+        const int now = part((int64_t)(bytes - done), largest_bytes(group));
+        const int code = kind == SEND      ? MPI_Isend(from, now, MPI_BYTE, peer, 0, comm, next(work))
+                         : kind == RECEIVE ? MPI_Irecv(from, now, MPI_BYTE, peer, 0, comm, next(work))
+                                           : MPI_Ibcast(from, now, MPI_BYTE, peer, comm, next(work));
+        vt_mpi_check(group->engine, code, work->name, group->name);
         done += (size_t)now;
     }
 }
@@ -135,7 +141,7 @@ static void mpi_all_gather(vt_group *group, const void *send, const size_t *byte
         if (send != own) memcpy(own, send, bytes[group->rank]);
         char *place = receive;
         for (int root = 0; root < group->size; place += bytes[root++])
-            broadcast_parts(group, work, place, bytes[root], root);
+            transfer_parts(group, work, BROADCAST, place, bytes[root], root);
         return;
     }
     work->counts = vt_allocate((size_t)group->size, sizeof *work->counts, "communication over MPI");
@@ -153,23 +159,13 @@ static void mpi_exchange(vt_group *group, const void *send, size_t send_bytes, i
                          size_t receive_bytes, int from, vt_request *request)
 {
     vt_mpi_operation *work = operation_begin("exchange", send_bytes + receive_bytes, request);
-    for (size_t done = 0; done < receive_bytes;) {
-        int now = part((int64_t)(receive_bytes - done), largest_bytes(group));
-        int code = MPI_Irecv((char *)receive + done, now, MPI_BYTE, from, 0, communicator(group), next(work));
-        vt_mpi_check(group->engine, code, work->name, group->name);
-        done += (size_t)now;
-    }
-    for (size_t done = 0; done < send_bytes;) {
-        int now = part((int64_t)(send_bytes - done), largest_bytes(group));
-        int code = MPI_Isend((const char *)send + done, now, MPI_BYTE, to, 0, communicator(group), next(work));
-        vt_mpi_check(group->engine, code, work->name, group->name);
-        done += (size_t)now;
-    }
+    transfer_parts(group, work, RECEIVE, receive, receive_bytes, from);
+    transfer_parts(group, work, SEND, (void *)(uintptr_t)send, send_bytes, to);
 }
 
 static void mpi_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request)
 {
-    broadcast_parts(group, operation_begin("broadcast", bytes, request), data, bytes, root);
+    transfer_parts(group, operation_begin("broadcast", bytes, request), BROADCAST, data, bytes, root);
 }
 
 static void finish(vt_request *request)

@@ -39,9 +39,9 @@ vt_group *vt_world_group_at(const vt_world *world, int index);
 /* ---- opening and closing ---- */
 
 /* Collective. The engine for this launch and config->comm, the layout, and what the ranks tell one another about their
- * hosts. From then on a rank that vt_allocate ends ends the job, which the log tells too. Errors: as vt_layout_make and
- * the engines, and a rank with other options; *world may then still be there, so that vt_world_speaks can be asked, and
- * is to be closed. A node is a host, or each VITRAIN_RANKS_PER_NODE ranks (for tests). */
+ * hosts. From then on a rank that vt_allocate ends ends the job, which the log tells too. Errors: those of
+ * vt_layout_make and of the engines, and a rank with different options. After an error *world may still be open, for
+ * vt_world_speaks, and must be closed. A node is a host, or each VITRAIN_RANKS_PER_NODE ranks (for tests). */
 vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_world **world);
 
 /* After a failure before vt_world_open: prints the noted error, once for all ranks that failed in the same way,
@@ -54,8 +54,10 @@ void vt_world_fail_early(const vt_launch *launch);
 vt_status vt_world_open_device(const vt_config *config, vt_world *world, const vt_backend *backend);
 
 /* Threads for this rank's back end: num_threads, else its share of the cores where there are several ranks; 0: the back
- * end decides. And the back end that the configuration asks for, with so many. */
+ * end decides. */
 int vt_world_threads(const vt_config *config, const vt_world *world);
+
+/* The back end that the configuration asks for, with these threads, and on a GPU of this rank's own. */
 vt_status vt_world_open_backend(const vt_config *config, const vt_world *world, vt_backend **backend);
 
 /* Ranks that share the back end's memory (NULL: the host's) with this one, itself included; a GPU has its own. */
@@ -86,8 +88,9 @@ vt_status vt_world_agree(vt_world *world, vt_status status);
  * host when there are several ranks; NULL when none failed. malloc'd; the notes stay. */
 char *vt_world_cause(vt_world *world, vt_status status);
 
-/* After an agreed failure, around what the ranks still do together (a last checkpoint): in between they can agree on
- * new errors; afterwards the old failure stands again, reported by the same rank, which the first function returns. */
+/* Around what the ranks still do together after an agreed failure (a last checkpoint): between the two calls they can
+ * agree on new errors. The second call restores the old failure, reported by the same rank, which the first call
+ * returns. */
 int vt_world_lift_failure(vt_world *world);
 void vt_world_restore_failure(vt_world *world, int speaker);
 

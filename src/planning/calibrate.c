@@ -28,8 +28,8 @@ typedef struct {
     double of[KINDS];
 } rates;
 
-/* Rates of steps that took this rank's operations so far, and all ranks together `wall` seconds. All ranks' seconds are
- * added up, and what of `wall` no operation took is charged to all of them alike. */
+/* Rates of steps that took this rank's operations so far, and all ranks together `wall` seconds. The seconds of all
+ * ranks are added up, and the part of `wall` that no operation took is charged to all of them in proportion. */
 static rates rates_of(vt_world *world, double wall)
 {
     rates done = {{0}};

@@ -102,13 +102,14 @@ static bool is_pinned(const search *s, vt_option_id option)
     return s->config->origin[option] == VT_FROM_COMMAND_LINE;
 }
 
-/* Does the search go through this value of an option? */
+/* Does the search try this value of an option? */
 static bool is_tried(const search *s, vt_option_id option, int64_t own, int64_t value)
 {
     return !is_pinned(s, option) || own == value;
 }
 
-/* False when these ranks can't be laid out so: zero_group node wants equally many ranks of a group on each node. */
+/* False if these ranks can't be laid out in this way: zero_group node wants equally many ranks of a group on each node.
+ */
 static bool add(search *s, const vt_config *changed)
 {
     vt_layouts *all = s->layouts;

@@ -1,5 +1,5 @@
-/* A practice run: real steps of a configuration by one rank alone, on random numbers in place of data, for those who
- * measure what steps take. */
+/* A practice run: real steps of a configuration by one rank alone, on random numbers in place of data, to measure how
+ * long steps take. */
 #ifndef VT_PLANNING_PRACTICE_H
 #define VT_PLANNING_PRACTICE_H
 
@@ -14,7 +14,7 @@ vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend 
 vt_status vt_practice_step(vt_practice *practice);
 void vt_practice_close(vt_practice **practice);
 
-/* What such a run needs. */
+/* The plan of such a run. */
 vt_status vt_practice_plan(const vt_config *config, int64_t samples, vt_plan *plan);
 
 /* `count` random numbers between -1 and 1; malloc'd. Rates are measured on them, because matrix units are faster on

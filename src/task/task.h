@@ -53,7 +53,7 @@ struct vt_task_kind {
     vt_status (*open)(const vt_config *config, const vt_source *training, const vt_source *validation, vt_task **task);
     /* Also gives the back end's memory back. */
     void (*close)(vt_task *task);
-    /* The log's lines about the data; and about which samples of the sets are used, where not all are. */
+    /* The log's lines about the data; and about which samples of the sets are used, where not all are. NULL: none. */
     void (*log_data)(const vt_task *task);
     void (*log_limits)(const vt_source *training, const vt_source *validation);
     /* Takes memory on the back end for micro-batches of `batch` samples, of which this rank has the rows `rows`. Fails
@@ -64,11 +64,11 @@ struct vt_task_kind {
      * with nothing to compare is left out, and so is a score of it. */
     void (*score)(vt_task *task, const vt_pass *pass, vt_matrix prediction, vt_matrix target, const float *losses,
                   vt_scores_of *sums);
-    /* Does this configuration have a baseline? And what it predicts for a micro-batch, beside the model's output, on
-     * the arena. */
+    /* Does this configuration have a baseline? NULL: no. And what it predicts for a micro-batch, beside the model's
+     * output, on the arena. */
     bool (*has_baseline)(const vt_config *config);
     vt_matrix (*baseline)(const vt_task *task, const vt_pass *pass, const vt_model_tensor *tensors);
-    /* The field of the output that pictures show; -1: no pictures. */
+    /* The field of the output that pictures show; NULL: no pictures. */
     int64_t (*pictured_field)(const vt_config *config);
     /* Of the first sample of `batch`, whose target [height, width] is given in the units of the data. */
     void (*describe_picture)(const vt_task *task, const vt_batch *batch, const float *target, vt_picture *picture);

@@ -1,6 +1,10 @@
 /* What step.h has besides training steps: losses and scores, forecasts, predictions. */
+#include "base/clock.h"
+#include "base/log.h"
 #include "storage/unpack.h"
+#include "training/reader.h"
 #include "training/step.h"
+#include "training/stop.h"
 #include "training/trainer_inside.h"
 
 /* The losses and scores of a prediction for these samples. */
@@ -74,12 +78,38 @@ done:
 void vt_step_evaluation_open(const vt_trainer *trainer, bool with_baseline, vt_evaluation *evaluation)
 {
     const vt_task *task = trainer->task;
-    vt_evaluation_open(task->scores.count, with_baseline && task->kind->has_baseline(task->config), evaluation);
+    const bool has_baseline = task->kind->has_baseline != NULL && task->kind->has_baseline(task->config);
+    vt_evaluation_open(task->scores.count, with_baseline && has_baseline, evaluation);
 }
 
 void vt_step_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluation)
 {
     vt_evaluation_finish(trainer->world, vt_trainer_counts_in_sums(trainer), evaluation);
+}
+
+vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline, vt_evaluation *validation)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = vt_trainer_config(trainer);
+    vt_world *world = vt_trainer_world(trainer);
+    int64_t replaced = 0;
+    double begin = vt_clock_seconds(), waited = 0;
+    vt_step_evaluation_open(trainer, with_baseline, validation);
+    VT_TRY(vt_loader_begin(loader, 0, 0));
+    for (;;) {
+        const vt_batch *batch = NULL;
+        VT_TRY(vt_reader_next(config, world, loader, &batch, &waited, &replaced));
+        VT_TRY(vt_world_agree(world, vt_stop_requested() ? VT_STOPPED : VT_OK));
+        if (batch == NULL) break;
+        VT_TRY(vt_world_agree(world, vt_step_evaluate(trainer, batch, validation)));
+    }
+    vt_step_evaluation_finish(trainer, validation);
+    validation->seconds = vt_clock_seconds() - begin;
+    if (replaced > 0)
+        vt_log_warning("%lld validation samples could not be read, and others took their place (skip_bad_samples)",
+                       (long long)replaced);
+done:
+    return status;
 }
 
 /* Whole fields in the units of the data, of a prediction or of what has its rows and columns. */

@@ -8,7 +8,6 @@
 #include "base/profile.h"
 #include "training/reader.h"
 #include "training/stop.h"
-#include "training/validate.h"
 
 const vt_run_progress vt_run_progress_start = {.validation_loss = NAN, .best_loss = INFINITY, .persistence_loss = NAN};
 
@@ -64,7 +63,7 @@ done:
 
 /* ---- steps ---- */
 
-/* The file and time of the sample whose loss is not finite, for the sentence that tells of the step. */
+/* The file and time of the sample whose loss is not finite, for messages about the step. */
 static const char *describe_sample(const vt_loop *loop, const vt_step_figures *figures, char *buffer, int64_t size)
 {
     if (figures->bad_sample < 0) return "none: every sample's loss is finite";
@@ -275,7 +274,7 @@ static void save_after_fault(vt_loop *loop)
 
 /* ---- an epoch ---- */
 
-/* On a device that works on its own only one step was timed; all steps are taken to be divided as it is. */
+/* On a device that works on its own only one step was timed: the time of all steps is divided like that one's. */
 static vt_step_times times_of_epoch(const vt_loop *loop)
 {
     vt_step_times times = loop->progress.epoch_times;
@@ -313,9 +312,10 @@ static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batc
     vt_trainer *trainer = loop->trainer;
     const vt_config *config = vt_trainer_config(trainer);
     const vt_task *task = vt_trainer_task(trainer);
-    const int64_t field = task->kind->pictured_field(config), plane = config->img_size[0] * config->img_size[1];
+    const int64_t plane = config->img_size[0] * config->img_size[1];
     vt_picture picture = {0};
-    if (field < 0) return VT_OK;
+    if (task->kind->pictured_field == NULL) return VT_OK;
+    const int64_t field = task->kind->pictured_field(config);
     float *prediction = vt_allocate(2 * (size_t)plane, sizeof *prediction, "a picture"), *target = prediction + plane;
     VT_TRY(vt_step_forecast(trainer, batch, field, prediction, target));
     task->kind->describe_picture(task, batch, target, &picture);

@@ -147,9 +147,9 @@ vt_status vt_opening_log(const vt_opening *opening)
     const vt_config *config = opening->config;
     log_configuration_name(config);
     const vt_task *task = vt_trainer_task(opening->trainer);
-    task->kind->log_data(task);
+    if (task->kind->log_data != NULL) task->kind->log_data(task);
     vt_reader_log(config, opening->world, opening->training, opening->validation);
-    task->kind->log_limits(opening->training, opening->validation);
+    if (task->kind->log_limits != NULL) task->kind->log_limits(opening->training, opening->validation);
     log_samples(opening);
     log_model(opening);
     log_training(config);

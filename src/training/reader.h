@@ -13,7 +13,7 @@ enum { VT_VALIDATION_PREFETCH = 1 };
 /* This rank's part of a set: the rows that its tokens touch. */
 vt_status vt_reader_open_source(const vt_config *config, const vt_world *world, vt_set set, vt_source **source);
 
-/* Reader threads: num_data_workers to the letter, else one for each core of this rank that does not compute, and at
+/* Reader threads: num_data_workers if it is set, otherwise one for each core of this rank that does not compute, at
  * least one. */
 int64_t vt_reader_workers(const vt_config *config, const vt_world *world);
 

@@ -85,8 +85,8 @@ static void step_body(vt_trainer *trainer, const vt_batch *batch)
     vt_range_end();
 }
 
-/* Not the first steps, which choose algorithms and take the operations' memory; and nothing that goes through the host.
- * All training batches of a run have one shape. */
+/* Is the step recorded and replayed? Not the first ones, which choose algorithms and take the operations' memory, and
+ * not where messages go through the host. All training batches of a run have one shape. */
 static bool is_recorded(const vt_trainer *trainer)
 {
     enum { FIRST_STEPS = 2 };
@@ -115,7 +115,7 @@ static bool record(vt_trainer *trainer, const vt_batch *batch)
     return !trainer->record_anew;
 }
 
-/* Replays the step where that is possible, otherwise asks for all of it. */
+/* Replays the recorded step where that is possible, otherwise runs it. */
 static void run_or_replay(vt_trainer *trainer, const vt_batch *batch)
 {
     if (is_recorded(trainer) && (replay(trainer) || (record(trainer, batch) && replay(trainer))))

@@ -48,6 +48,11 @@ vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, vt_evalua
 /* Collective. The sums become means over the samples of all ranks. */
 void vt_step_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluation);
 
+/* Collective. One pass over a data set without training: means over all samples of the set, each counted once, in
+ * order. *validation is to be closed, also after a failure. Ends with VT_STOPPED between two batches when the run is to
+ * stop, on any rank (stop.h). */
+vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline, vt_evaluation *validation);
+
 /* Collective. Predicts sample 0 of a global batch, dropout off: field `field` of the output, and what it should be,
  * into the host's prediction and target [height, width], in the units of the data. Only the ranks that hold the sample
  * write them, rank 0 among them. Needs no more of the arena than vt_step_evaluate with a baseline. */

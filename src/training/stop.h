@@ -1,4 +1,4 @@
-/* The wish that a run end: SIGTERM, SIGINT or SIGUSR1, or max_time over. The loop asks after each step, saves a
+/* The request to stop a run: SIGTERM, SIGINT or SIGUSR1, or max_time is over. The loop asks after each step, saves a
  * checkpoint and ends with VT_STOPPED. A second SIGINT ends the program at once. */
 #ifndef VT_TRAINING_STOP_H
 #define VT_TRAINING_STOP_H
@@ -10,7 +10,7 @@
  * a step before the checkpoint. */
 void vt_stop_watch(double max_seconds);
 
-/* The signals mean again what they meant before. */
+/* Restores the handlers that the signals had before. */
 void vt_stop_unwatch(void);
 
 bool vt_stop_requested(void);

@@ -7,8 +7,8 @@
 #include "base/text.h"
 #include "source/sources.h"
 #include "training/reader.h"
+#include "training/step.h"
 #include "training/stop.h"
-#include "training/validate.h"
 
 struct vt_test_set {
     vt_source *source;

@@ -1,4 +1,4 @@
-/* The test set of a run: looked at before its first step, gone through once behind the last. */
+/* The test set of a run: opened before the first step, gone through once after the last. */
 #ifndef VT_TRAINING_TEST_SET_H
 #define VT_TRAINING_TEST_SET_H
 
@@ -7,16 +7,16 @@
 
 typedef struct vt_test_set vt_test_set;
 
-/* Collective. *set is NULL where there is no test set. One that can't be used, or doesn't go with `training`, is no
- * reason to end the run. */
+/* Collective. *set is NULL if there is no test set. The run goes on if the test set can't be used, or doesn't go with
+ * `training`. */
 void vt_test_set_open(const vt_config *config, vt_world *world, const vt_source *training, vt_test_set **set);
 void vt_test_set_close(vt_test_set **set);
 
 /* Warns where it can't be used, or holds times of the other sets. set may be NULL, here and below. */
 void vt_test_set_log(const vt_test_set *set, const vt_source *training, const vt_source *validation);
 
-/* Collective. Logs the loss over it, in the words of the courses. A wish to stop ends that alone. run_directory is
- * named to the user. */
+/* Collective. Logs the loss over it, in the words of the courses. A request to stop ends this pass only. run_directory
+ * is named to the user. */
 vt_status vt_test_set_score(vt_test_set *set, vt_trainer *trainer, const char *run_directory);
 
 #endif

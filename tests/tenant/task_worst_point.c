@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "task/task.h"
@@ -40,16 +39,6 @@ static void close_task(vt_task *task)
     free(task->scores.curve);
     free(own->names[0]);
     free(own);
-}
-
-static void log_data(const vt_task *task)
-{
-    vt_log_info("data: numbers for model %s", vt_model_kind_of(task->config)->name);
-}
-
-static void log_limits(const vt_source *training, const vt_source *validation)
-{
-    (void)training, (void)validation;
 }
 
 /* mean 0, standard deviation 1 */
@@ -105,22 +94,13 @@ static vt_matrix baseline(const vt_task *task, const vt_pass *pass, const vt_mod
     return zeros;
 }
 
-static int64_t pictured_field(const vt_config *config)
-{
-    (void)config;
-    return -1;
-}
-
 static const char *const identity[] = {"task", NULL};
 
 const vt_task_kind vt_task_worst_point = {.name = "worst_point",
                                           .identity = identity,
                                           .open = open_task,
                                           .close = close_task,
-                                          .log_data = log_data,
-                                          .log_limits = log_limits,
                                           .place = place_task,
                                           .score = score,
                                           .has_baseline = has_baseline,
-                                          .baseline = baseline,
-                                          .pictured_field = pictured_field};
+                                          .baseline = baseline};
