@@ -15,13 +15,8 @@ vt_traffic vt_traffic_of(const char *group)
 void vt_communication_counted(const vt_world *world, vt_volume counted[VT_TRAFFIC_COUNT])
 {
     memset(counted, 0, VT_TRAFFIC_COUNT * sizeof *counted);
-    for (int i = 0; i < world->group_count; i++) {
-        vt_volume *sum = &counted[vt_traffic_of(world->groups[i]->name)];
-        sum->operations += world->groups[i]->volume.operations;
-        sum->bytes += world->groups[i]->volume.bytes;
-        sum->padding += world->groups[i]->volume.padding;
-        sum->seconds += world->groups[i]->volume.seconds;
-    }
+    for (int i = 0; i < world->group_count; i++)
+        vt_volume_add(&counted[vt_traffic_of(world->groups[i]->name)], &world->groups[i]->volume, 1);
 }
 
 const char *vt_traffic_name(vt_traffic traffic)

@@ -20,6 +20,14 @@ typedef struct {
     size_t bytes;
 } staged_operation;
 
+void vt_volume_add(vt_volume *sum, const vt_volume *more, int64_t factor)
+{
+    sum->operations += factor * more->operations;
+    sum->bytes += (double)factor * more->bytes;
+    sum->padding += (double)factor * more->padding;
+    sum->seconds += (double)factor * more->seconds;
+}
+
 static size_t size_of(vt_sum_type type)
 {
     return type == VT_SUM_FLOAT64 ? sizeof(double) : sizeof(float);

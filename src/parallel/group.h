@@ -39,6 +39,9 @@ typedef struct {
     double seconds; /* spent waiting */
 } vt_volume;
 
+/* sum += factor * more */
+void vt_volume_add(vt_volume *sum, const vt_volume *more, int64_t factor);
+
 struct vt_group {
     char name[64]; /* "dp", "tp-cp", "world" */
     int size;

@@ -91,9 +91,9 @@ static vt_status plan_work(vt_trainer *trainer, vt_config *config, vt_plan *plan
     plan->step_flops = plan->step.flops;
     for (int i = 0; i < plan->group_count; i++) {
         vt_volume *sum = &plan->communication[vt_traffic_of(plan->groups[i].name)];
-        sum->operations += plan->groups[i].volume.operations - noted[0].groups[i].volume.operations;
-        sum->bytes += plan->groups[i].volume.bytes - noted[0].groups[i].volume.bytes;
-        sum->padding += plan->groups[i].volume.padding - noted[0].groups[i].volume.padding;
+        vt_volume own = plan->groups[i].volume;
+        vt_volume_add(&own, &noted[0].groups[i].volume, -1);
+        vt_volume_add(sum, &own, 1);
     }
 done:
     free(noted);

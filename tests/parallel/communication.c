@@ -3,10 +3,8 @@
 #include "communication_formulas.h"
 
 #include "parallel/launch.h"
-#include "settings.h"
-#include "test.h"
+#include "rig.h"
 #include "training/plan.h"
-#include "training/step.h"
 
 enum { HEIGHT = 36, WIDTH = 36, CHANNELS = 2, BATCH = 8, PATCH = 4 };
 
@@ -28,54 +26,34 @@ static void check(const char *settings)
     static const char common[] = "img_size=[36,36] patch_size=4 n_in_channels=2 n_out_channels=2 embed_dim=192 depth=2 "
                                  "num_heads=24 num_iters=10 bucket_cap_mb=0.1 global_batch_size=8";
     static float fields[BATCH * CHANNELS * HEIGHT * WIDTH];
-    vt_backend *backend = NULL;
-    vt_world *world = NULL;
-    vt_trainer *trainer = NULL;
+    rig r = {.config = config_with(vt_test_engine->size, common, settings)};
     vt_launch launch;
     vt_plan plan;
-    vt_step_figures figures;
     vt_volume before[VT_TRAFFIC_COUNT], counted[VT_TRAFFIC_COUNT], formula[VT_TRAFFIC_COUNT];
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) fields[i] = (float)sin(0.37 * (double)i);
     EXPECT_OK(vt_launch_detect(&launch));
-    vt_config *config = config_with(launch.world_size, common, settings);
-    EXPECT_OK(vt_world_open(config, &launch, &world));
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &backend));
-    const vt_plan_options planned = vt_plan_options_of(world, backend);
-    const vt_trainer_options options = {.world = world, .steps = 10};
-    EXPECT_OK(vt_plan_make(config, &planned, &plan));
-    EXPECT_OK(vt_trainer_open(config, &options, backend, &trainer));
+    EXPECT_OK(vt_world_open(r.config, &launch, &r.world));
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &r.backend));
+    const vt_plan_options planned = vt_plan_options_of(r.world, r.backend);
+    EXPECT_OK(vt_plan_make(r.config, &planned, &plan));
+    EXPECT_OK(rig_open(&r, NULL, NULL, NULL));
     vt_batch batch = {
-        .sample_count = BATCH / config->data_parallel, .global_count = BATCH, .tensors = {fields, fields}};
-    communication_by_formula(config, world, formula);
+        .sample_count = BATCH / r.config->data_parallel, .global_count = BATCH, .tensors = {fields, fields}};
+    communication_by_formula(r.config, r.world, formula);
     for (int step = 0; step < 2; step++) { /* the second is as the first */
-        vt_communication_counted(world, before);
-        EXPECT_OK(vt_step_train(trainer, &batch, &figures));
-        vt_communication_counted(world, counted);
-        for (int i = 0; i < VT_TRAFFIC_COUNT; i++) {
-            counted[i].operations -= before[i].operations;
-            counted[i].bytes -= before[i].bytes;
-            counted[i].padding -= before[i].padding;
-            counted[i].seconds -= before[i].seconds;
-        }
+        vt_communication_counted(r.world, before);
+        rig_train(&r, &batch, 1);
+        vt_communication_counted(r.world, counted);
+        for (int i = 0; i < VT_TRAFFIC_COUNT; i++) vt_volume_add(&counted[i], &before[i], -1);
         compare(counted, plan.communication, formula, settings);
     }
-    vt_trainer_close(&trainer);
-    vt_world_close(&world, false);
-    vt_backend_close(&backend);
-    vt_config_close(&config);
-}
-
-static int world_size(void)
-{
-    vt_launch launch;
-    EXPECT_OK(vt_launch_detect(&launch));
-    return launch.world_size;
+    rig_close(&r);
 }
 
 TEST(steps_send_what_was_planned)
 {
-    if (world_size() == 3) return vt_test_skip("the model's sizes are powers of two");
-    const int all = world_size();
+    const int all = vt_test_engine->size;
+    if (all == 3) return vt_test_skip("the model's sizes are powers of two");
     check("zero_stage=0");
     check("zero_stage=1");
     check("zero_stage=2");
@@ -89,7 +67,7 @@ TEST(steps_send_what_was_planned)
 
 TEST(steps_on_mixed_layouts_send_what_was_planned)
 {
-    if (world_size() % 4 != 0) return vt_test_skip("needs 4 or 8 ranks");
+    if (vt_test_engine->size % 4 != 0) return vt_test_skip("needs 4 or 8 ranks");
     check("tensor_parallel=2 context_parallel=2 sequence_parallel=true recompute=block");
     check("tensor_parallel=2 zero_stage=3 grad_accumulation=2 parallel_order=dp-tp-cp");
     check("context_parallel=2 zero_stage=2 grad_accumulation=2 cp_comm=ring amp_mode=bf16");

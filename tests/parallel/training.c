@@ -222,13 +222,12 @@ static void over_layouts(const char *model, const char *more, tolerances allowed
 {
     static const int numbers[] = {1, 2, 3, 4, 8};
     static const char *const orders[] = {"tp-cp-dp", "dp-cp-tp", "cp-tp-dp"};
-    vt_launch launch;
-    EXPECT_OK(vt_launch_detect(&launch));
+    const int ranks = vt_test_engine->size;
     int layouts = 0;
-    batch_size = launch.world_size == 3 ? 6 : 8;
+    batch_size = ranks == 3 ? 6 : 8;
     for (int t = 0; t < 5; t++) {
         for (int c = 0; c < 5; c++) {
-            if (4 % numbers[t] != 0 || launch.world_size % (numbers[t] * numbers[c]) != 0) continue; /* four heads */
+            if (4 % numbers[t] != 0 || ranks % (numbers[t] * numbers[c]) != 0) continue; /* four heads */
             const char *layout = SETTINGS("tensor_parallel=%d context_parallel=%d parallel_order=%s %s", numbers[t],
                                           numbers[c], orders[layouts++ % 3], more);
             compare_with_one(model, layout, allowed);
@@ -271,11 +270,10 @@ TEST(layouts_with_zero)
 /* Slices within a node, sums across. */
 static void over_layouts_of_nodes(void)
 {
-    vt_launch launch;
-    EXPECT_OK(vt_launch_detect(&launch));
-    if (launch.world_size < 4) return vt_test_skip("two nodes of two ranks need four");
-    setenv("VITRAIN_RANKS_PER_NODE", launch.world_size == 4 ? "2" : "4", 1);
-    over_layouts(random_model, SETTINGS("zero_group=node zero_stage=%d", launch.world_size == 4 ? 2 : 3), promised);
+    const int ranks = vt_test_engine->size;
+    if (ranks < 4) return vt_test_skip("two nodes of two ranks need four");
+    setenv("VITRAIN_RANKS_PER_NODE", ranks == 4 ? "2" : "4", 1);
+    over_layouts(random_model, SETTINGS("zero_group=node zero_stage=%d", ranks == 4 ? 2 : 3), promised);
     unsetenv("VITRAIN_RANKS_PER_NODE");
 }
 
@@ -293,9 +291,8 @@ TEST(layouts_with_chained_reductions)
 
 TEST(layouts_with_recompute_accumulation_and_fusion)
 {
-    vt_launch launch;
-    EXPECT_OK(vt_launch_detect(&launch));
-    if (launch.world_size > 4) return vt_test_skip("a micro-batch needs two samples of a rank");
+    const int ranks = vt_test_engine->size;
+    if (ranks > 4) return vt_test_skip("a micro-batch needs two samples of a rank");
     const char model[] = "dropout=0.1 recompute=block grad_accumulation=2 enable_jit=true";
     over_layouts(model, plain, promised);
     over_layouts(model, "zero_stage=2 sequence_parallel=true", promised);
