@@ -46,6 +46,12 @@ void *vt_reallocate(void *memory, size_t count, size_t size, const char *purpose
     return grown;
 }
 
+void *vt_grow(void *memory, size_t count, size_t size, const char *purpose)
+{
+    if ((count & (count - 1)) != 0) return memory;
+    return vt_reallocate(memory, count == 0 ? 1 : 2 * count, size, purpose);
+}
+
 /* Whole large pages only, so that no more is used than was requested. */
 void *vt_allocate_large(size_t bytes)
 {

@@ -14,6 +14,9 @@ void *vt_allocate(size_t count, size_t size, const char *purpose) __attribute__(
 /* Grows `memory` (or NULL) to `count` elements; the new ones are not set. Ends the program as above. */
 void *vt_reallocate(void *memory, size_t count, size_t size, const char *purpose) __attribute__((returns_nonnull));
 
+/* Room for one more element after `count`: memory that only this function grows doubles at every power of two. */
+void *vt_grow(void *memory, size_t count, size_t size, const char *purpose) __attribute__((returns_nonnull));
+
 /* Uninitialised memory for data that are read and written often, aligned to a cache line and in large pages if the
  * system has them: fewer page faults and TLB misses. NULL if there is none; free() releases it. */
 void *vt_allocate_large(size_t bytes);

@@ -167,3 +167,24 @@ const char *vt_text_closest(const char *name, const char *const *candidates, siz
     }
     return nearest;
 }
+
+bool vt_text_ends_with(const char *string, const char *end)
+{
+    const size_t length = strlen(string), size = strlen(end);
+    return length > size && strcmp(string + length - size, end) == 0;
+}
+
+void vt_text_free_list(char **strings, int64_t count)
+{
+    for (int64_t i = 0; strings != NULL && i < count; i++) free(strings[i]);
+    free(strings);
+}
+
+const char *vt_text_next_word(const char **rest, size_t *length)
+{
+    static const char separators[] = "[], \t\n'\"";
+    const char *word = *rest + strspn(*rest, separators);
+    *length = strcspn(word, separators);
+    *rest = word + *length;
+    return *length > 0 ? word : NULL;
+}

@@ -33,6 +33,16 @@ const char *vt_text_double(double value, char buffer[VT_NUMBER_SIZE]);
 /* "1.4 GB" style, in powers of 1024, like the log's memory lines. */
 const char *vt_text_bytes(double bytes, char buffer[VT_NUMBER_SIZE]);
 
+/* The words of a list, "[u10, z@500]" with or without the brackets: the next one from *rest on, not terminated, and its
+ * length; NULL after the last. Blanks, quotes and brackets separate words as commas do. */
+const char *vt_text_next_word(const char **rest, size_t *length);
+
+/* Does `string` end with `end`, and hold more before it? */
+bool vt_text_ends_with(const char *string, const char *end);
+
+/* Frees malloc'd strings and their list, which may be NULL. */
+void vt_text_free_list(char **strings, int64_t count);
+
 /* The whole string must be the number and must fit; otherwise false. */
 bool vt_text_to_integer(const char *string, int64_t *value);
 bool vt_text_to_double(const char *string, double *value);

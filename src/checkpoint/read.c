@@ -197,8 +197,7 @@ vt_status vt_checkpoint_export(const char *directory, const char *path)
     VT_TRY(vt_safetensors_write(path, tensors, count));
 done:
     for (int64_t i = 0; i < count && tensors != NULL; i++) free((float *)(uintptr_t)tensors[i].values);
-    for (int64_t i = 0; i < count; i++) free(names[i]);
-    free(names);
+    vt_text_free_list(names, count);
     free(tensors);
     vt_tensor_file_close(&index);
     return status;

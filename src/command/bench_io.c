@@ -56,10 +56,10 @@ static vt_status read_round(bench *b, int64_t epoch, double *seconds)
     double waited = 0;
     const int64_t of_epoch = vt_loader_batch_count(b->loader);
     const vt_batch *batch = NULL;
-    VT_TRY(vt_loader_begin(b->loader, epoch, 0));
+    vt_loader_begin(b->loader, epoch, 0);
     double begin = vt_clock_seconds();
     for (int64_t i = 0; i < b->batches; i++) {
-        if (i > 0 && i % of_epoch == 0) VT_TRY(vt_loader_begin(b->loader, epoch + i / of_epoch, 0));
+        if (i > 0 && i % of_epoch == 0) vt_loader_begin(b->loader, epoch + i / of_epoch, 0);
         VT_TRY(vt_loader_next(b->loader, &batch, &waited));
     }
     *seconds = vt_clock_seconds() - begin;
@@ -139,14 +139,13 @@ static vt_status plan_plain(plain *p)
 {
     vt_status status = VT_OK;
     bench *b = p->bench;
-    vt_sampler *sampler = NULL;
     vt_sampler_options order = {.sample_count = b->source->sample_count,
                                 .global_batch_size = b->config->global_batch_size,
                                 .drop_last = true,
                                 .shuffle = b->config->shuffle,
                                 .seed = (uint64_t)b->config->seed};
+    vt_sampler *sampler = vt_sampler_open(&order);
     p->plans = vt_allocate((size_t)b->batches, sizeof *p->plans, "bench io");
-    VT_TRY(vt_sampler_open(&order, &sampler));
     const int64_t of_epoch = vt_sampler_batch_count(sampler);
     for (int64_t i = 0; i < b->batches; i++) {
         vt_sampler_slice slice = vt_sampler_batch(sampler, i / of_epoch, i % of_epoch);

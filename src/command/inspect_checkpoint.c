@@ -150,8 +150,7 @@ static vt_status look_at_group(vt_tensor_file *index, const char *group, bool ve
     }
     *tensors = count;
 done:
-    for (int64_t i = 0; i < count; i++) free(names[i]);
-    free(names);
+    vt_text_free_list(names, count);
     return status;
 }
 

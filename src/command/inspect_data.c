@@ -54,7 +54,8 @@ static vt_status look_at_values(vt_fields_file *file, int64_t index, bool verify
 {
     enum { SAMPLE = 12 }; /* times of all files together, approximately */
     vt_status status = VT_OK;
-    const vt_fields_shape shape = vt_fields_file_shape(file);
+    const vt_fields_shape shape = file->shape;
+    const vt_frame_window whole = {.rows = shape.height, .width = shape.width};
     const int64_t plane = shape.height * shape.width, apart = (set->groups + SAMPLE - 1) / SAMPLE;
     const int64_t wanted = verify ? shape.times : SAMPLE / set->groups > 1 ? SAMPLE / set->groups : 1;
     const int64_t count = wanted < shape.times ? wanted : shape.times;
@@ -62,14 +63,14 @@ static vt_status look_at_values(vt_fields_file *file, int64_t index, bool verify
     vt_status fault = VT_OK;
     if (!verify && index % apart != 0) return VT_OK;
     values = malloc((size_t)(shape.channels * plane) * sizeof *values);
-    VT_CHECK(values != NULL, "out of memory for the fields of one time of %s", vt_fields_file_path(file));
+    VT_CHECK(values != NULL, "out of memory for the fields of one time of %s", file->path);
     for (int64_t i = 0; i < count; i++) {
         const int64_t time = count > 1 ? i * (shape.times - 1) / (count - 1) : shape.times / 2;
-        VT_TRY(vt_fields_file_read_as_is(file, time, shape.channels, 0, shape.height, shape.width, values));
+        VT_TRY(vt_fields_file_read(file, time, shape.channels, &whole, false, values));
         for (int64_t c = 0; c < shape.channels; c++) add_values(&set->ranges[c], values + c * plane, plane);
         set->looked_at++;
         if (fault == VT_OK && !vt_all_finite(values, shape.channels * plane))
-            fault = vt_fields_file_read(file, time, shape.channels, 0, shape.height, shape.width, values);
+            fault = vt_fields_file_read(file, time, shape.channels, &whole, true, values);
     }
     VT_TRY(fault);
 done:
@@ -80,7 +81,7 @@ done:
 /* " t2m K 213.4 … 318.2": of the values that were examined. */
 static void print_ranges(const vt_fields_file *file, const file_set *set, bool verify)
 {
-    const char *const *names = vt_fields_file_channel_names(file);
+    const char *const *names = file->channel_names;
     if (set->looked_at == 0) return;
     printf("    least and greatest values of %s%lld times%s:\n", verify ? "all " : "", (long long)set->looked_at,
            verify ? "" : " (--verify: of all)");
@@ -88,7 +89,7 @@ static void print_ranges(const vt_fields_file *file, const file_set *set, bool v
         const value_range *range = &set->ranges[c];
         char *name = names != NULL && names[c][0] != '\0' ? vt_text_copy(names[c])
                                                           : vt_text_format("channel %lld", (long long)c);
-        printf("      %-12s %-10s", name, vt_fields_file_meaning(file, c)->units);
+        printf("      %-12s %-10s", name, file->meanings[c].units);
         if (range->least <= range->most) printf(" %12.6g %12.6g", (double)range->least, (double)range->most);
         if (range->missing > 0) printf("  %lld missing", (long long)range->missing);
         printf("\n");
@@ -98,7 +99,7 @@ static void print_ranges(const vt_fields_file *file, const file_set *set, bool v
 
 static void print_axis(const vt_fields_file *file, int dimension, const double *values, int64_t count)
 {
-    const char *doubt = vt_fields_file_grid_doubt(file, dimension);
+    const char *doubt = file->doubts[dimension];
     const char *name = dimension == 0 ? "latitudes" : "longitudes";
     if (values != NULL)
         printf("%s%s %g to %g", dimension == 0 ? "" : ", ", name, values[0], values[count - 1]);
@@ -110,15 +111,15 @@ static void print_axis(const vt_fields_file *file, int dimension, const double *
 static void print_grid(const vt_fields_file *file, const vt_fields_shape *shape)
 {
     printf("    grid: ");
-    print_axis(file, 0, vt_fields_file_latitudes(file), shape->height);
-    print_axis(file, 1, vt_fields_file_longitudes(file), shape->width);
-    printf("%s%s\n", vt_fields_file_is_rotated(file) ? ", of a rotated pole" : "",
-           vt_fields_file_is_turned(file) ? "; rows run from south to north in the file, and are turned round" : "");
+    print_axis(file, 0, file->latitudes, shape->height);
+    print_axis(file, 1, file->longitudes, shape->width);
+    printf("%s%s\n", file->rotated ? ", of a rotated pole" : "",
+           file->turned ? "; rows run from south to north in the file, and are turned round" : "");
 }
 
 static void print_channels(const vt_fields_file *file, int64_t count)
 {
-    const char *const *names = vt_fields_file_channel_names(file);
+    const char *const *names = file->channel_names;
     if (names == NULL) return;
     printf("    channels:");
     for (int64_t c = 0; c < count; c++) printf(" %s", names[c][0] != '\0' ? names[c] : "-");
@@ -129,7 +130,7 @@ static void print_channels(const vt_fields_file *file, int64_t count)
 static vt_status look_at_times(const vt_fields_file *file, file_set *set)
 {
     vt_status status = VT_OK;
-    const vt_time_axis *axis = vt_fields_file_times(file);
+    const vt_time_axis *axis = &file->times;
     char steps[2][VT_DATE_SIZE];
     if (axis->doubt != NULL && set->doubt == NULL) set->doubt = vt_text_copy(axis->doubt);
     if (axis->count == 0) {
@@ -142,7 +143,7 @@ static vt_status look_at_times(const vt_fields_file *file, file_set *set)
     set->gaps += axis->count - 1;
     if (set->minutes_a_time == 0) set->minutes_a_time = axis->minutes;
     VT_CHECK(axis->minutes == 0 || axis->minutes == set->minutes_a_time,
-             "%s: its times are %s apart, those of the files before it %s", vt_fields_file_path(file),
+             "%s: its times are %s apart, those of the files before it %s", file->path,
              vt_length_format(axis->minutes, steps[0]), vt_length_format(set->minutes_a_time, steps[1]));
 done:
     return status;
@@ -173,7 +174,7 @@ static vt_status look_at_file(const char *const *paths, int64_t count, int64_t i
     vt_fields_file *file = NULL;
     VT_TRY((tried ? vt_fields_file_open_again : vt_fields_file_open)(paths, count, form, &file));
     VT_TRY(vt_fields_file_check_written(file));
-    vt_fields_shape shape = vt_fields_file_shape(file);
+    vt_fields_shape shape = file->shape;
     if (set->readable == 0) {
         set->shape = shape;
         set->ranges = vt_allocate((size_t)shape.channels, sizeof *set->ranges, "the channels of a set");
@@ -271,10 +272,10 @@ static vt_status compare_sets(char *const *directories, const vt_fields_shape *s
 {
     vt_status status = VT_OK;
     vt_dataset *opened[SETS] = {NULL};
-    static const char *const names[SETS] = {"training", "validation", "test"};
     for (int i = 0; i < SETS; i++) {
         if (directories[i] == NULL) continue;
-        const vt_dataset_options options = {.directory = directories[i],
+        const vt_dataset_options options = {.set = (vt_set)i,
+                                            .directory = directories[i],
                                             .option_name = sets[i],
                                             .height = shape->height,
                                             .width = shape->width,
@@ -288,8 +289,9 @@ static vt_status compare_sets(char *const *directories, const vt_fields_shape *s
     for (int i = 0; i < SETS; i++)
         for (int j = i + 1; j < SETS; j++) {
             if (opened[i] == NULL || opened[j] == NULL) continue;
-            VT_TRY(vt_dataset_check_same_channels(opened[i], opened[j]));
-            char *sentence = vt_dataset_shared_times(opened[i], names[i], opened[j], names[j]);
+            const vt_source *one = vt_dataset_source(opened[i]), *other = vt_dataset_source(opened[j]);
+            VT_TRY(vt_source_agree(one, other));
+            char *sentence = one->kind->shared(one, other);
             print_warning(sentence);
             free(sentence);
         }

@@ -157,13 +157,10 @@ static void take_channel_count(const vt_config *config, vt_option_id option, int
  * the command line overrule the channels of the file. */
 static void derive_channels(vt_config *config)
 {
-    const char *separators = "[], \t\n'\"";
+    const char *rest = config->variables;
+    size_t length;
     int64_t count = 0;
-    if (config->variables == NULL) return;
-    for (const char *at = config->variables + strspn(config->variables, separators); *at != '\0'; count++) {
-        at += strcspn(at, separators);
-        at += strspn(at, separators);
-    }
+    while (rest != NULL && vt_text_next_word(&rest, &length) != NULL) count++;
     if (count == 0) return; /* opening the data says so */
     take_channel_count(config, VT_OPTION_n_in_channels, count * (config->n_history + 1), &config->n_in_channels,
                        &config->replaced_channels[0]);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/threads.h"
 #include "data/sampler.h"
 #include "data/slot.h"
@@ -152,8 +153,7 @@ static vt_status open_ring(vt_loader *loader)
     vt_status status = VT_OK;
     const vt_loader_options *options = &loader->options;
     loader->place_count = options->workers > 0 ? options->prefetch + 1 : 1;
-    loader->places = calloc((size_t)loader->place_count, sizeof *loader->places);
-    VT_CHECK(loader->places != NULL, "out of memory for a ring of %lld batches", (long long)loader->place_count);
+    loader->places = vt_allocate((size_t)loader->place_count, sizeof *loader->places, "the ring of batches");
     for (int64_t i = 0; i < loader->place_count; i++)
         VT_TRY(vt_slot_open(&loader->places[i].slot, options, loader->place_count));
     if (options->source->is_constant && !options->indices_only) VT_TRY(vt_slot_read_constant(&loader->places[0].slot));
@@ -167,8 +167,7 @@ static vt_status start_threads(vt_loader *loader)
     vt_status status = VT_OK;
     sigset_t all, before;
     int error = 0;
-    loader->threads = calloc((size_t)loader->options.workers, sizeof *loader->threads);
-    VT_CHECK(loader->threads != NULL, "out of memory for %lld reader threads", (long long)loader->options.workers);
+    loader->threads = vt_allocate((size_t)loader->options.workers, sizeof *loader->threads, "the reader threads");
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (loader->thread_count < loader->options.workers && error == 0) {
@@ -185,10 +184,9 @@ done:
 vt_status vt_loader_open(const vt_loader_options *options, vt_loader **result)
 {
     vt_status status = VT_OK;
-    vt_loader *loader = calloc(1, sizeof *loader);
+    vt_loader *loader = vt_allocate(1, sizeof *loader, "a loader");
     const vt_source *source = options->source;
     *result = NULL;
-    VT_CHECK(loader != NULL, "out of memory");
     VT_ASSERT(options->global_batch_size > 0 && (options->workers == 0 || options->prefetch > 0));
     loader->options = *options;
     if (source->is_constant) loader->options.workers = 0;
@@ -204,7 +202,7 @@ vt_status vt_loader_open(const vt_loader_options *options, vt_loader **result)
                                 .drop_last = options->drop_last,
                                 .shuffle = options->shuffle,
                                 .seed = options->seed};
-    VT_TRY(vt_sampler_open(&order, &loader->sampler));
+    loader->sampler = vt_sampler_open(&order);
     loader->batch_count = vt_sampler_batch_count(loader->sampler);
     VT_CHECK(loader->batch_count > 0, "%s '%s' has %lld samples, fewer than one batch of %lld; lower the batch size",
              source->option_name, source->path, (long long)order.sample_count, (long long)options->global_batch_size);
@@ -233,7 +231,7 @@ void vt_loader_close(vt_loader **pointer)
     if (loader == NULL) return;
     *pointer = NULL;
     stop_threads(loader);
-    for (int64_t i = 0; loader->places != NULL && i < loader->place_count; i++) vt_slot_close(&loader->places[i].slot);
+    for (int64_t i = 0; i < loader->place_count; i++) vt_slot_close(&loader->places[i].slot);
     free(loader->places);
     vt_sampler_close(&loader->sampler);
     vt_decoder_close(&loader->decoder);
@@ -255,7 +253,7 @@ int64_t vt_loader_batch_count(const vt_loader *loader)
     return loader->batch_count;
 }
 
-vt_status vt_loader_begin(vt_loader *loader, int64_t epoch, int64_t first_batch)
+void vt_loader_begin(vt_loader *loader, int64_t epoch, int64_t first_batch)
 {
     VT_ASSERT(epoch >= 0 && first_batch >= 0 && first_batch <= loader->batch_count);
     loader->next = (position){epoch, first_batch};
@@ -273,7 +271,6 @@ vt_status vt_loader_begin(vt_loader *loader, int64_t epoch, int64_t first_batch)
         pthread_cond_broadcast(&loader->wanted);
     }
     pthread_mutex_unlock(&loader->lock);
-    return VT_OK;
 }
 
 void vt_loader_rest(vt_loader *loader)
@@ -329,32 +326,27 @@ done:
 
 /* ---- bad samples ---- */
 
-/* The tensors of sample `to` of a batch become those of sample `from`, or where that is -1, of the last good one. */
-static void replace_sample(const vt_loader *loader, const vt_batch *batch, int64_t to, int64_t from)
+/* Copies the tensors of sample `from` of a batch into those of sample `to`; -1 is the last good sample. */
+static void copy_sample(const vt_loader *loader, const vt_batch *batch, int64_t from, int64_t to)
 {
     const vt_source *source = loader->options.source;
-    const char *saved = loader->last_good;
+    char *saved = loader->last_good;
     for (int t = 0; t < source->tensor_count; t++) {
         const size_t bytes = vt_tensor_bytes(&source->specs[t]);
-        char *place = (char *)vt_batch_tensor(batch, source->specs, t, to); /* the ring's memory, which is ours */
+        /* the ring's memory, which is ours */
+        char *place = to >= 0 ? (char *)vt_batch_tensor(batch, source->specs, t, to) : saved;
         memcpy(place, from >= 0 ? vt_batch_tensor(batch, source->specs, t, from) : saved, bytes);
         saved += bytes;
     }
 }
 
-static vt_status save_sample(vt_loader *loader, const vt_batch *batch, int64_t sample)
+static void save_sample(vt_loader *loader, const vt_batch *batch, int64_t sample)
 {
-    vt_status status = VT_OK;
     const vt_source *source = loader->options.source;
     size_t bytes = 0;
     for (int t = 0; t < source->tensor_count; t++) bytes += vt_tensor_bytes(&source->specs[t]);
-    if (loader->last_good == NULL) loader->last_good = malloc(bytes);
-    VT_CHECK(loader->last_good != NULL, "out of memory for a sample");
-    char *saved = loader->last_good;
-    for (int t = 0; t < source->tensor_count; saved += vt_tensor_bytes(&source->specs[t++]))
-        memcpy(saved, vt_batch_tensor(batch, source->specs, t, sample), vt_tensor_bytes(&source->specs[t]));
-done:
-    return status;
+    if (loader->last_good == NULL) loader->last_good = vt_allocate(1, bytes, "a sample");
+    copy_sample(loader, batch, sample, -1);
 }
 
 vt_status vt_loader_replace_bad(vt_loader *loader, const vt_batch *batch, const bool *bad)
@@ -364,7 +356,7 @@ vt_status vt_loader_replace_bad(vt_loader *loader, const vt_batch *batch, const 
     const int64_t count = batch->sample_count;
     int64_t good = 0;
     while (good < count && bad[good]) good++;
-    if (good < count) VT_TRY(save_sample(loader, batch, good));
+    if (good < count) save_sample(loader, batch, good);
     for (int64_t i = 0; i < count; i++) {
         if (!bad[i]) continue;
         int64_t other = i;
@@ -373,7 +365,7 @@ vt_status vt_loader_replace_bad(vt_loader *loader, const vt_batch *batch, const 
                  "%s '%s': none of the samples of the first batch can be read, so skip_bad_samples has nothing to put "
                  "in their place",
                  source->option_name, source->path);
-        replace_sample(loader, batch, i, good < count ? other : -1);
+        copy_sample(loader, batch, good < count ? other : -1, i);
     }
 done:
     return status;

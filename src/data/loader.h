@@ -20,7 +20,7 @@ typedef struct {
     int64_t workers;   /* threads that read; 0: none, vt_loader_next reads */
     bool indices_only; /* nothing is read: batches have samples, but no tensors */
     bool skip_bad;     /* samples that cannot be read are marked in the batch instead of being an error */
-    void *(*allocate)(size_t bytes, void *context); /* memory of the ring: so that a device can pin it; NULL: malloc */
+    void *(*allocate)(size_t bytes, void *context); /* memory of the ring, which a device may pin; NULL: malloc */
     void (*release)(void *memory, void *context);
     void *context;
 } vt_loader_options;
@@ -40,7 +40,7 @@ int64_t vt_loader_batch_count(const vt_loader *loader);
 
 /* Begins epoch `epoch` (0, 1, …) at its batch `first_batch`; what was read ahead for another position is dropped. The
  * readers continue into epoch + 1 by themselves, so that beginning it next finds its batches ready. */
-vt_status vt_loader_begin(vt_loader *loader, int64_t epoch, int64_t first_batch);
+void vt_loader_begin(vt_loader *loader, int64_t epoch, int64_t first_batch);
 
 /* Drops what was read ahead, and reads nothing until the next vt_loader_begin. */
 void vt_loader_rest(vt_loader *loader);

@@ -2,33 +2,27 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "base/random.h"
+#include "base/status.h"
 
 struct vt_sampler {
     vt_sampler_options options;
-    int64_t epoch;  /* whose order stands in `order`; -1: none yet */
+    int64_t epoch;  /* whose order is in `order`; -1: none yet */
     int64_t *order; /* [sample_count] */
 };
 
-vt_status vt_sampler_open(const vt_sampler_options *options, vt_sampler **result)
+vt_sampler *vt_sampler_open(const vt_sampler_options *options)
 {
-    vt_status status = VT_OK;
-    vt_sampler *sampler = calloc(1, sizeof *sampler);
-    *result = NULL;
+    vt_sampler *sampler = vt_allocate(1, sizeof *sampler, "the order of samples");
     VT_ASSERT(options->global_batch_size > 0 && options->sample_count >= 0);
-    VT_CHECK(sampler != NULL, "out of memory");
     sampler->options = *options;
     if (options->parts == 0) sampler->options.parts = 1;
     const int64_t part = sampler->options.part, parts = sampler->options.parts;
     VT_ASSERT(part >= 0 && part < parts && options->global_batch_size % parts == 0);
     sampler->epoch = -1;
-    sampler->order = malloc((size_t)options->sample_count * sizeof *sampler->order + 1);
-    VT_CHECK(sampler->order != NULL, "out of memory for the order of %lld samples", (long long)options->sample_count);
-    *result = sampler;
-    sampler = NULL;
-done:
-    vt_sampler_close(&sampler);
-    return status;
+    sampler->order = vt_allocate((size_t)options->sample_count, sizeof *sampler->order, "the order of samples");
+    return sampler;
 }
 
 void vt_sampler_close(vt_sampler **sampler)

@@ -6,8 +6,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
-
 typedef struct {
     int64_t sample_count;      /* of the dataset */
     int64_t global_batch_size; /* of all parts together, which must divide it */
@@ -27,7 +25,7 @@ typedef struct {
 
 typedef struct vt_sampler vt_sampler;
 
-vt_status vt_sampler_open(const vt_sampler_options *options, vt_sampler **sampler);
+vt_sampler *vt_sampler_open(const vt_sampler_options *options);
 void vt_sampler_close(vt_sampler **sampler);
 
 /* Batches of one epoch, the same for every part. */

@@ -34,7 +34,7 @@ vt_status vt_slot_open(vt_slot *slot, const vt_loader_options *options, int64_t 
             options->allocate != NULL ? options->allocate(bytes, options->context) : vt_allocate_large(bytes);
     slot->samples = malloc(samples * sizeof *slot->samples);
     slot->bad = malloc(samples * sizeof *slot->bad);
-    VT_TRY(vt_source_reading(options->source)->open(options->source, &slot->plan));
+    slot->plan = vt_source_reading(options->source)->open(options->source);
     VT_CHECK((slot->memory != NULL || options->indices_only) && slot->samples != NULL && slot->bad != NULL,
              "out of memory for batches read ahead: %lld of %.1f MB each; lower --prefetch or --global_batch_size",
              (long long)slots, (double)bytes * 1e-6);

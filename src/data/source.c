@@ -41,12 +41,11 @@ typedef struct {
     void *tensors[VT_BATCH_TENSORS];
 } sample_plan;
 
-static vt_status open_plan(vt_source *source, vt_read_plan **plan)
+static vt_read_plan *open_plan(vt_source *source)
 {
     sample_plan *own = vt_allocate(1, sizeof *own, "the plan of a batch");
     own->plan.source = source;
-    *plan = &own->plan;
-    return VT_OK;
+    return &own->plan;
 }
 
 static void close_plan(vt_read_plan *plan)

@@ -21,11 +21,11 @@ struct vt_source {
     const char *option_name, *path; /* for messages: the option that names the set ("train_data_path"), and its value */
     int64_t sample_count;
     int64_t whole_count;      /* the same without limit_nsamples */
-    int64_t crossing_samples; /* that lie in two files or more */
+    int64_t crossing_samples; /* samples that reach from one file into the next */
     int tensor_count;
     vt_tensor_spec specs[VT_BATCH_TENSORS];
-    bool
-        is_constant; /* sample i of every batch has the same values, whichever it is: the loader reads one batch only */
+    /* Sample i of every batch has the same values, whichever sample it is, so that the loader reads one batch only. */
+    bool is_constant;
     /* What caches keep, see vt_source_kind.pieces; 0: nothing. */
     int64_t frame_count, pieces_per_sample;
     size_t frame_bytes;
@@ -38,17 +38,17 @@ typedef struct {
     int64_t item_count;
 } vt_read_plan;
 
-/* The bytes of a file that an item reads; descriptor -1 when a library reads them, or none are read. For comparisons
- * with a plain pread, and with inflating alone. */
+/* The bytes of a file that an item reads; descriptor -1: a library reads them, or nothing is read. `bench io` compares
+ * the reader with plain preads of these, and with inflating them. */
 typedef struct {
     int descriptor;
     int64_t offset, bytes;
-    int64_t inflated; /* bytes that they are without gzip; 0: they are none of gzip's, or have a checksum */
+    int64_t inflated; /* how many bytes gunzip makes of them; 0: they are not gzipped, or have a checksum */
 } vt_file_extent;
 
 /* How a source reads batches: a plan for each batch, whose items any number of threads do in any order. */
 typedef struct {
-    vt_status (*open)(vt_source *source, vt_read_plan **plan);
+    vt_read_plan *(*open)(vt_source *source);
     void (*close)(vt_read_plan *plan);
     /* tensors[t] is where tensor t of these samples goes, [count, shape…]. What the items need, such as open files, is
      * held until `release`. When it fails, nothing is held. `samples` stays as it is until then. Any thread. */
@@ -89,8 +89,8 @@ struct vt_source_kind {
 
     /* ---- of a set ---- */
 
-    /* Samples read one by one: every sample of a batch is an item. NULL where `reading` has the functions that do more:
-     * read what samples share once, split a sample over threads. tensors[t] is the place of this sample. */
+    /* Reads one sample; each sample of a batch then is an item. tensors[t] is the place of this sample. NULL if
+     * `reading` does more: it reads only once what samples share, or splits a sample over threads. */
     vt_status (*read)(vt_source *source, int64_t sample, void *const *tensors);
     const vt_reading *reading;
 
@@ -98,7 +98,7 @@ struct vt_source_kind {
 
     /* Fails when two sets do not go together: other channels, another grid. NULL: they always do. */
     vt_status (*agree)(const vt_source *training, const vt_source *other);
-    /* A sentence that says which samples two sets share; NULL when they share none, or it is not known. To be freed. */
+    /* A sentence that says which samples two sets share, malloc'd; NULL: they share none, or this is not known. */
     char *(*shared)(const vt_source *one, const vt_source *other);
     /* Says in the log what the sets are, and how they are read by these threads ("2 threads"); warns of samples that
      * they share. NULL: nothing is said. */

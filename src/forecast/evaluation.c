@@ -41,6 +41,7 @@ static vt_status open_dataset(evaluation *e)
 {
     const vt_config *config = e->options->config;
     vt_dataset_options options = vt_fields_options(config);
+    options.set = e->options->test ? VT_SET_TEST : VT_SET_VALIDATION;
     options.directory = e->options->test ? config->inf_data_path : config->valid_data_path;
     options.option_name = e->options->test ? "inf_data_path" : "valid_data_path";
     options.sample_limit = config->limit_nsamples_val;
@@ -53,15 +54,12 @@ static void compare_with_training(const evaluation *e)
     const vt_config *config = e->options->config;
     vt_dataset_options options = vt_fields_options(config);
     vt_dataset *training = NULL;
-    char *sentence = NULL;
     options.directory = config->train_data_path;
     options.option_name = "train_data_path";
     options.sample_limit = config->limit_nsamples;
     options.quiet = true;
     if (vt_output_exists(options.directory) && vt_dataset_open(&options, &training) == VT_OK)
-        sentence = vt_dataset_shared_times(training, "training", e->dataset, e->options->test ? "test" : "validation");
-    if (sentence != NULL) vt_log_warning("%s", sentence);
-    free(sentence);
+        vt_source_warn_of_shared(vt_dataset_source(training), vt_dataset_source(e->dataset));
     vt_error_clear();
     vt_dataset_close(&training);
 }
@@ -69,7 +67,7 @@ static void compare_with_training(const evaluation *e)
 static vt_status find_starts(evaluation *e)
 {
     vt_status status = VT_OK;
-    int64_t samples = vt_dataset_sample_count(e->dataset), rollout = e->options->rollout;
+    int64_t samples = vt_dataset_source(e->dataset)->sample_count, rollout = e->options->rollout;
     const vt_dataset_options *options = vt_dataset_options_of(e->dataset);
     e->starts = vt_allocate((size_t)samples, sizeof *e->starts, "the evaluation");
     for (int64_t i = 0; i < samples; i += e->options->every)
@@ -300,7 +298,7 @@ static vt_status find_loss(evaluation *e)
 {
     vt_status status = VT_OK;
     const int64_t every = e->options->every, together = e->batch * vt_world_ranks(e->world);
-    e->loss_count = (vt_dataset_sample_count(e->dataset) + every - 1) / every;
+    e->loss_count = (vt_dataset_source(e->dataset)->sample_count + every - 1) / every;
     vt_forecaster_score_open(e->forecaster, &e->loss);
     for (int64_t begin = 0; begin < e->loss_count; begin += together) {
         const int64_t first = begin + vt_world_rank(e->world) * e->batch;

@@ -1,7 +1,6 @@
 #include "forecast/evaluation_report.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/text.h"
 #include "report/image.h"
 #include "storage/output_file.h"
@@ -52,15 +50,11 @@ void vt_scores_print(const vt_scores *scores, const char *const *channel_names, 
 static vt_status write_bytes(const char *path, const void *bytes, size_t size)
 {
     vt_status status = VT_OK;
-    char *partial = vt_output_partial_path(path);
-    FILE *file = fopen(partial, "we");
-    VT_CHECK(file != NULL, "can't write %s: %s", partial, strerror(errno));
-    bool written = vt_file_close(file, fwrite(bytes, 1, size, file) == size);
-    VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
-    VT_TRY(vt_output_publish(partial, path));
+    FILE *file = NULL;
+    VT_TRY(vt_output_open(path, &file));
+    fwrite(bytes, 1, size, file);
+    VT_TRY(vt_output_close(file, path));
 done:
-    if (status != VT_OK) unlink(partial);
-    free(partial);
     return status;
 }
 

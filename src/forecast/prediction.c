@@ -48,7 +48,7 @@ static vt_status open_dated(const prediction *p, const vt_file_list *list, int64
     const char *path = list->paths[first];
     const vt_fields_form form = vt_fields_options(p->options->config).form;
     VT_TRY(vt_fields_file_open((const char *const *)(list->paths + first), end - first, &form, &result->file));
-    const vt_time_axis *axis = vt_fields_file_times(result->file);
+    const vt_time_axis *axis = &result->file->times;
     result->stretches = axis->stretches;
     result->count = axis->count;
     result->minutes = axis->minutes > 0 ? axis->minutes : 60 * VT_HOURS_A_TIME;
@@ -59,7 +59,7 @@ static vt_status open_dated(const prediction *p, const vt_file_list *list, int64
         vt_log_info("%s: that a time comes every %s is assumed, as the file doesn't say it; --time_step=24h would say "
                     "another",
                     path, vt_length_format(result->minutes, step));
-    result->by_name.count = vt_fields_file_shape(result->file).times;
+    result->by_name.count = result->file->shape.times;
     result->stretches = &result->by_name;
     result->count = 1;
     VT_CHECK(vt_date_of_file_name(path, &result->by_name.date),
@@ -155,7 +155,7 @@ done:
 /* Do the files say when their times are, so that earlier ones may be in the file before? */
 static bool may_cross(const prediction *p)
 {
-    return p->options->config->cross_files && vt_fields_file_times(p->file)->count > 0;
+    return p->options->config->cross_files && p->file->times.count > 0;
 }
 
 /* The model's window of the file's grid. */
@@ -163,10 +163,8 @@ static vt_status find_window(prediction *p)
 {
     vt_status status = VT_OK;
     const vt_config *config = p->options->config;
-    const vt_fields_shape shape = vt_fields_file_shape(p->file);
     const vt_window_range range = vt_window_range_of(config->lat_range, config->lon_range);
-    const vt_window_grid grid = {vt_fields_file_path(p->file), shape.height, shape.width,
-                                 vt_fields_file_latitudes(p->file), vt_fields_file_longitudes(p->file)};
+    const vt_window_grid grid = vt_fields_file_grid(p->file);
     VT_TRY(vt_window_find(&range, &grid, &p->window));
     VT_CHECK(
         (!range.by_rows || p->window.rows == config->img_size[0]) &&
@@ -186,8 +184,8 @@ static vt_status check_file(prediction *p)
 {
     vt_status status = VT_OK;
     const vt_config *config = p->options->config;
-    const vt_fields_shape shape = vt_fields_file_shape(p->file);
-    const char *path = vt_fields_file_path(p->file);
+    const vt_fields_shape shape = p->file->shape;
+    const char *path = p->file->path;
     const int64_t step = p->minutes_a_time, index = vt_date_steps(p->stretch.date, p->date, step);
     const int64_t needed = config->n_history * config->dt;
     const int64_t channels = vt_config_channels_a_time(config);
@@ -221,7 +219,7 @@ done:
 static void take_coordinates(prediction *p)
 {
     const int64_t height = p->options->config->img_size[0], width = p->options->config->img_size[1];
-    const double *latitudes = vt_fields_file_latitudes(p->file), *longitudes = vt_fields_file_longitudes(p->file);
+    const double *latitudes = p->file->latitudes, *longitudes = p->file->longitudes;
     p->no_latitudes = vt_allocate((size_t)height, sizeof *p->no_latitudes, "the forecast");
     if (latitudes != NULL) p->latitudes = latitudes + p->window.first_row;
     if (longitudes == NULL) return;
@@ -237,14 +235,14 @@ static void take_coordinates(prediction *p)
 static void tell_coordinates(const prediction *p)
 {
     static const char *const names[] = {"latitudes", "longitudes"};
-    const double *const values[] = {vt_fields_file_latitudes(p->file), vt_fields_file_longitudes(p->file)};
+    const double *const values[] = {p->file->latitudes, p->file->longitudes};
     for (int k = 0; k < 2; k++) {
-        const char *doubt = vt_fields_file_grid_doubt(p->file, k);
+        const char *doubt = p->file->doubts[k];
         if (values[k] != NULL) continue;
         vt_log_info(
             "%s%s%s: no %s are known, so the forecast has numbers of %s; --coordinates=[%s=NAME] would name them",
-            vt_fields_file_path(p->file), doubt != NULL ? ": " : "", doubt != NULL ? doubt : "", names[k],
-            k == 0 ? "rows" : "columns", k == 0 ? "lat" : "lon");
+            p->file->path, doubt != NULL ? ": " : "", doubt != NULL ? doubt : "", names[k], k == 0 ? "rows" : "columns",
+            k == 0 ? "lat" : "lon");
     }
 }
 
@@ -260,7 +258,7 @@ static vt_status read_earlier(const prediction *p, int64_t minutes_before, int64
     VT_CHECK(holds_time(&earlier), "--time=%s: the model also needs %s, and no file of %s '%s' has it",
              p->options->time, text, options.option_name, options.directory);
     VT_TRY(check_file(&earlier));
-    VT_TRY(vt_fields_file_read_window(earlier.file, earlier.time, channels, &earlier.window, values));
+    VT_TRY(vt_fields_file_read(earlier.file, earlier.time, channels, &earlier.window, true, values));
 done:
     vt_fields_file_close(&earlier.file);
     return status;
@@ -278,7 +276,7 @@ static vt_status read_input(prediction *p)
         const int64_t times = back * config->dt;
         float *values = p->input + back * channels * plane;
         if (p->time - times >= p->stretch.first)
-            VT_TRY(vt_fields_file_read_window(p->file, p->time - times, channels, &p->window, values));
+            VT_TRY(vt_fields_file_read(p->file, p->time - times, channels, &p->window, true, values));
         else
             VT_TRY(read_earlier(p, times * p->minutes_a_time, channels, values));
     }
@@ -293,7 +291,7 @@ static vt_status open_result(prediction *p)
     vt_status status = VT_OK;
     const vt_prediction_options *options = p->options;
     const vt_config *config = options->config;
-    const vt_time_axis *axis = vt_fields_file_times(p->file);
+    const vt_time_axis *axis = &p->file->times;
     char *trained = NULL, *source = NULL;
     VT_TRY(vt_forecaster_describe(options->checkpoint, &trained, NULL));
     source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, trained);
@@ -303,9 +301,9 @@ static vt_status open_result(prediction *p)
                                      .channels = config->n_out_channels,
                                      .latitudes = p->latitudes,
                                      .longitudes = p->longitudes,
-                                     .rotated = vt_fields_file_is_rotated(p->file),
-                                     .channel_names = vt_fields_file_channel_names(p->file),
-                                     .meanings = vt_fields_file_meaning(p->file, 0),
+                                     .rotated = p->file->rotated,
+                                     .channel_names = p->file->channel_names,
+                                     .meanings = p->file->meanings,
                                      .from = p->date,
                                      .lead = p->minutes_a_time * config->dt,
                                      .time_axis = axis->count > 0 ? axis : NULL,
@@ -340,8 +338,8 @@ static vt_status run(prediction *p)
     take_coordinates(p);
     VT_TRY(read_input(p));
     VT_TRY(vt_forecaster_open(options->config, options->checkpoint, p->world,
-                              p->latitudes != NULL ? p->latitudes : p->no_latitudes,
-                              vt_fields_file_channel_names(p->file), &p->forecaster));
+                              p->latitudes != NULL ? p->latitudes : p->no_latitudes, p->file->channel_names,
+                              &p->forecaster));
     VT_TRY(open_result(p));
     for (int64_t step = 0; step < options->steps; step++) {
         VT_TRY(vt_forecaster_step(p->forecaster, p->input, 1, p->fields));

@@ -1,11 +1,9 @@
 #include "planning/hardware.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/text.h"
 #include "config/yaml.h"
 #include "storage/output_file.h"
@@ -196,20 +194,15 @@ done:
 vt_status vt_hardware_write(const vt_hardware *hardware, const char *comment, const char *path)
 {
     vt_status status = VT_OK;
-    char number[VT_NUMBER_SIZE], *partial = vt_output_partial_path(path);
-    bool written = false;
-    FILE *file = fopen(partial, "we");
-    VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
+    char number[VT_NUMBER_SIZE];
+    FILE *file = NULL;
+    VT_TRY(vt_output_open(path, &file));
     fprintf(file, "%s%s:\n  kind: %s\n", comment, hardware->name, hardware->host_memory ? "cpu" : "gpu");
     for (int i = 0; i < FIELD_COUNT; i++) {
         float value = (float)*place_of(hardware, &fields[i]);
         if (fields[i].required || value > 0) fprintf(file, "  %s: %s\n", fields[i].key, vt_text_float(value, number));
     }
-    written = vt_file_close(file, true);
-    if (!written) unlink(partial);
-    VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
-    VT_TRY(vt_output_publish(partial, path));
+    VT_TRY(vt_output_close(file, path));
 done:
-    free(partial);
     return status;
 }

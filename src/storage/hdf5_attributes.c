@@ -37,10 +37,9 @@ static vt_status read_texts(const vt_array *array, const char *name, hid_t attri
     bool variable = H5Tis_variable_str(stored_type) > 0;
     size_t size = variable ? sizeof(char *) : H5Tget_size(stored_type) + 1;
     hid_t type = H5Tcopy(H5T_C_S1);
-    char *memory = calloc((size_t)count, size);
+    char *memory = vt_allocate((size_t)count, size, "the texts of a file");
     H5Tset_size(type, variable ? H5T_VARIABLE : size);
     H5Tset_cset(type, H5Tget_cset(stored_type));
-    VT_CHECK(memory != NULL, "out of memory for the attribute '%s'", name);
     VT_CHECK(H5Aread(attribute, type, memory) >= 0, "%s: can't read the attribute '%s' of '%s': %s", array->store->path,
              name, array->name, vt_hdf5_reason());
     for (int64_t c = 0; c < count; c++) {
@@ -49,7 +48,7 @@ static vt_status read_texts(const vt_array *array, const char *name, hid_t attri
         texts[c] = vt_text_copy(text != NULL ? text : "");
     }
 done:
-    for (int64_t c = 0; variable && memory != NULL && c < count; c++) H5free_memory(((char **)(void *)memory)[c]);
+    for (int64_t c = 0; variable && c < count; c++) H5free_memory(((char **)(void *)memory)[c]);
     free(memory);
     H5Tclose(type);
     return status;

@@ -5,9 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "base/text.h"
 #include "storage/output_file.h"
 
@@ -174,24 +172,19 @@ static void append_header(vt_text *text, const int64_t *shape, int dimensions)
 vt_status vt_npy_write(const char *path, const float *values, const int64_t *shape, int dimensions)
 {
     vt_status status = VT_OK;
-    char *partial = vt_output_partial_path(path);
+    FILE *file = NULL;
     vt_text header = {0};
     size_t count = 1;
+    VT_TRY(vt_output_open(path, &file));
     for (int i = 0; i < dimensions; i++) count *= (size_t)shape[i];
     append_header(&header, shape, dimensions);
     const unsigned char start[4] = {1, 0, (unsigned char)header.length, (unsigned char)(header.length >> 8)};
-    FILE *file = fopen(partial, "wb");
-    VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
-    bool written = fwrite(magic, 1, sizeof magic, file) == sizeof magic && fwrite(start, 1, 4, file) == 4 &&
-                   fwrite(header.characters, 1, header.length, file) == header.length &&
-                   fwrite(values, sizeof *values, count, file) == count;
-    written = vt_file_close(file, written);
-    int error = errno;
-    if (!written) unlink(partial);
-    VT_CHECK(written, "can't write %s: %s", path, strerror(error));
-    VT_TRY(vt_output_publish(partial, path));
+    fwrite(magic, 1, sizeof magic, file);
+    fwrite(start, 1, sizeof start, file);
+    fwrite(header.characters, 1, header.length, file);
+    fwrite(values, sizeof *values, count, file);
+    VT_TRY(vt_output_close(file, path));
 done:
     vt_text_close(&header);
-    free(partial);
     return status;
 }

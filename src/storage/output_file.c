@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 
 static int directory_length(const char *path)
@@ -53,6 +54,31 @@ vt_status vt_output_publish(const char *partial, const char *path)
 done:
     if (status != VT_OK) unlink(partial);
     free(directory);
+    return status;
+}
+
+vt_status vt_output_open(const char *path, FILE **file)
+{
+    vt_status status = VT_OK;
+    char *partial = vt_output_partial_path(path);
+    *file = fopen(partial, "wbe");
+    VT_CHECK(*file != NULL, "can't write %s: %s", path, strerror(errno));
+done:
+    free(partial);
+    return status;
+}
+
+vt_status vt_output_close(FILE *file, const char *path)
+{
+    vt_status status = VT_OK;
+    char *partial = vt_output_partial_path(path);
+    const bool written = vt_file_close(file, true);
+    const int error = errno;
+    if (!written) unlink(partial);
+    VT_CHECK(written, "can't write %s: %s", path, strerror(error));
+    VT_TRY(vt_output_publish(partial, path));
+done:
+    free(partial);
     return status;
 }
 

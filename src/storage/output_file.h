@@ -4,6 +4,7 @@
 #define VT_STORAGE_OUTPUT_FILE_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "base/status.h"
 
@@ -12,6 +13,11 @@ char *vt_output_partial_path(const char *path);
 
 /* Synchronises the finished file `partial` and gives it its name `path`. On failure `partial` is removed. */
 vt_status vt_output_publish(const char *partial, const char *path);
+
+/* Opens the file that is to be `path` for writing by stdio, whose errors vt_output_close finds. That one gives the file
+ * its name if all was written, and removes it otherwise. */
+vt_status vt_output_open(const char *path, FILE **file);
+vt_status vt_output_close(FILE *file, const char *path);
 
 /* Waits until a file's bytes, or a directory's names, are on the disk. */
 vt_status vt_output_synchronise(const char *path);

@@ -40,17 +40,11 @@ static bool read_ends(const char *path, piece *first, piece *last)
     return good;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), size = strlen(end);
-    return length > size && strcmp(text + length - size, end) == 0;
-}
-
 static const char *kind_by_name(const char *path)
 {
     static const char *const ends[] = {".pt", ".pth", ".tar", ".ckpt"};
     for (int i = 0; i < 4; i++)
-        if (ends_with(path, ends[i])) return "a PyTorch file by its name";
+        if (vt_text_ends_with(path, ends[i])) return "a PyTorch file by its name";
     return NULL;
 }
 

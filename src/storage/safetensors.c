@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include "base/bfloat16.h"
-#include "base/file.h"
 #include "base/float16.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -192,10 +191,9 @@ static vt_status parse_header(vt_safetensors *file, const char *header, size_t l
             if (!good) break;
             entry.type = type_of(entry.type_name);
             VT_TRY(check_entry(file, &entry));
-            tensor_entry *grown =
-                vt_reallocate(file->entries, (size_t)(file->count + 1), sizeof *grown, "a .safetensors file");
-            file->entries = grown;
-            grown[file->count++] = entry;
+            file->entries =
+                vt_reallocate(file->entries, (size_t)(file->count + 1), sizeof entry, "a .safetensors file");
+            file->entries[file->count++] = entry;
         } while (good && take(&c, ','));
         good = good && take(&c, '}');
     }
@@ -325,11 +323,6 @@ done:
     return status;
 }
 
-vt_status vt_safetensors_read(const vt_safetensors *file, const char *name, const vt_tensor_shape *shape, float *values)
-{
-    return vt_safetensors_read_part(file, name, 0, 1, shape, values);
-}
-
 /* ---- writing ---- */
 
 static void append_header(vt_text *header, const vt_named_tensor *tensors, int64_t count)
@@ -348,38 +341,19 @@ static void append_header(vt_text *header, const vt_named_tensor *tensors, int64
     while (header->length % 8 != 0) vt_text_append(header, " "); /* the numbers begin aligned */
 }
 
-bool vt_safetensors_is_name(const char *path)
-{
-    const size_t length = strlen(path), suffix = strlen(".safetensors");
-    return length > suffix && strcmp(path + length - suffix, ".safetensors") == 0;
-}
-
 vt_status vt_safetensors_write(const char *path, const vt_named_tensor *tensors, int64_t count)
 {
     vt_status status = VT_OK;
     vt_text header = {0};
-    unsigned char prefix[8];
-    char *partial = vt_output_partial_path(path);
-    FILE *file = fopen(partial, "wb");
-    VT_CHECK(file != NULL, "can't write %s: %s", partial, strerror(errno));
+    FILE *file = NULL;
+    VT_TRY(vt_output_open(path, &file));
     append_header(&header, tensors, count);
-    for (int i = 0; i < 8; i++) prefix[i] = (unsigned char)((uint64_t)header.length >> 8 * i);
-    bool written =
-        fwrite(prefix, 1, 8, file) == 8 && fwrite(header.characters, 1, header.length, file) == header.length;
-    for (int64_t i = 0; i < count && written; i++) {
-        size_t elements = (size_t)vt_tensor_count(&tensors[i].shape);
-        written = fwrite(tensors[i].values, sizeof(float), elements, file) == elements;
-    }
-    written = vt_file_close(file, written);
-    file = NULL;
-    if (!written) {
-        int reason = errno;
-        remove(partial);
-        VT_FAIL("can't write %s: %s", path, strerror(reason));
-    }
-    VT_TRY(vt_output_publish(partial, path));
+    for (int i = 0; i < 8; i++) fputc((int)((uint64_t)header.length >> 8 * i & 255), file);
+    fwrite(header.characters, 1, header.length, file);
+    for (int64_t i = 0; i < count; i++)
+        fwrite(tensors[i].values, sizeof(float), (size_t)vt_tensor_count(&tensors[i].shape), file);
+    VT_TRY(vt_output_close(file, path));
 done:
     vt_text_close(&header);
-    free(partial);
     return status;
 }

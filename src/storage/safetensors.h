@@ -3,10 +3,14 @@
 #ifndef VT_STORAGE_SAFETENSORS_H
 #define VT_STORAGE_SAFETENSORS_H
 
+#include "base/text.h"
 #include "storage/tensor_file.h"
 
 /* Does the path end in .safetensors, by which such files are told from checkpoints? */
-bool vt_safetensors_is_name(const char *path);
+static inline bool vt_safetensors_is_name(const char *path)
+{
+    return vt_text_ends_with(path, ".safetensors");
+}
 
 typedef struct {
     const char *name;
@@ -32,12 +36,9 @@ void vt_safetensors_rename(vt_safetensors *file, int64_t index, const char *name
 /* "F32", "BF16", …, as the file has it; NULL when there is no such tensor. */
 const char *vt_safetensors_type(const vt_safetensors *file, const char *name);
 
-/* Tensor `name`, which must have this shape, into values [shape]: F32, F64 (rounded), F16 and BF16 (widened). Errors
- * name the file, the tensor and what differs; another type, and an F64 that is too large for float32, are errors. */
-vt_status vt_safetensors_read(const vt_safetensors *file, const char *name, const vt_tensor_shape *shape,
-                              float *values);
-
-/* The same for one of `parts` equal runs of the tensor's rows, of this shape: part 0, 1, … */
+/* One of `parts` equal runs of the rows of tensor `name` (part 0, 1, …), which must have this shape, into values
+ * [shape]: F32, F64 (rounded), F16 and BF16 (widened). Errors name the file, the tensor and what differs; another type,
+ * and an F64 that is too large for float32, are errors. */
 vt_status vt_safetensors_read_part(const vt_safetensors *file, const char *name, int part, int parts,
                                    const vt_tensor_shape *shape, float *values);
 

@@ -10,7 +10,7 @@
 #include "storage/output_file.h"
 
 /* Enough for a disk to be busy, little enough for a damaged chunk to be told apart from its neighbours. */
-enum { CHUNK_BYTES = 1 << 20, LONGEST_TEXT = 16 << 20 };
+enum { CHUNK_BYTES = 1 << 20 };
 
 /* errno when the system said why, for HDF5's own sentence buries it among addresses. */
 static const char *write_reason(void)
@@ -105,19 +105,7 @@ void vt_tensor_file_close(vt_tensor_file **file)
 
 /* ---- tensors ---- */
 
-/* As many leading rows a chunk as fit. */
-static void choose_chunk(const vt_tensor_shape *shape, hsize_t *chunk)
-{
-    int64_t inner = (int64_t)sizeof(float);
-    for (int i = shape->dimensions - 1; i >= 0; i--) {
-        int64_t fit = CHUNK_BYTES / inner;
-        fit = fit < 1 ? 1 : fit > shape->shape[i] ? shape->shape[i] : fit;
-        chunk[i] = (hsize_t)fit;
-        inner *= shape->shape[i];
-    }
-}
-
-/* The groups in the name that are not there yet. What fails shows when the dataset is made. */
+/* Makes the groups of the name that don't exist yet. A failure shows when the dataset is made. */
 static void make_groups(vt_tensor_file *file, const char *name)
 {
     hid_t properties = H5Pcreate(H5P_GROUP_CREATE);
@@ -131,11 +119,16 @@ static void make_groups(vt_tensor_file *file, const char *name)
     H5Pclose(properties);
 }
 
-/* Chunks with checksums. */
+/* Chunks with checksums, each of as many leading rows as fit. */
 static void store_here(const vt_tensor_shape *shape, hid_t storage)
 {
     hsize_t chunk[VT_TENSOR_DIMENSIONS];
-    choose_chunk(shape, chunk);
+    int64_t inner = (int64_t)sizeof(float);
+    for (int i = shape->dimensions - 1; i >= 0; i--) {
+        const int64_t fit = CHUNK_BYTES / inner;
+        chunk[i] = (hsize_t)(fit < 1 ? 1 : fit > shape->shape[i] ? shape->shape[i] : fit);
+        inner *= shape->shape[i];
+    }
     H5Pset_chunk(storage, shape->dimensions, chunk);
     H5Pset_fletcher32(storage);
     H5Pset_fill_time(storage, H5D_FILL_TIME_NEVER);
@@ -253,9 +246,7 @@ vt_status vt_tensor_file_set_text(vt_tensor_file *file, const char *name, const 
     hid_t type = H5Tcopy(H5T_C_S1);
     H5Tset_size(type, strlen(text) + 1);
     H5Tset_cset(type, H5T_CSET_UTF8);
-    vt_hdf5_leave();
     vt_status status = write_attribute(file, name, type, 1, text);
-    vt_hdf5_enter();
     H5Tclose(type);
     vt_hdf5_leave();
     return status;
@@ -297,37 +288,6 @@ done:
     if (attribute >= 0) H5Aclose(attribute);
     vt_hdf5_leave();
     return status;
-}
-
-/* Its type, its size and, where that is no more than any text may have, its values. */
-static void visit_attribute(hid_t attribute)
-{
-    hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
-    const size_t size = H5Tget_size(type);
-    const H5T_class_t class = H5Tget_class(type);
-    const int64_t count = H5Sget_simple_extent_npoints(space);
-    const bool is_text = class == H5T_STRING && H5Tis_variable_str(type) <= 0;
-    const bool is_number = class == H5T_INTEGER || class == H5T_FLOAT;
-    if (count > 0 && size <= LONGEST_TEXT && (is_number || is_text) && count <= LONGEST_TEXT / (int64_t)(size + 8)) {
-        void *values = vt_allocate((size_t)count, size + 8, "a checkpoint's file");
-        hid_t number = class == H5T_INTEGER ? H5T_NATIVE_INT64 : H5T_NATIVE_DOUBLE;
-        H5Aread(attribute, is_text ? type : number, values);
-        free(values);
-    }
-    if (space >= 0) H5Sclose(space);
-    if (type >= 0) H5Tclose(type);
-}
-
-void vt_tensor_visit_attributes(vt_tensor_file *file)
-{
-    vt_hdf5_enter();
-    for (hsize_t i = 0;; i++) {
-        hid_t attribute = H5Aopen_by_idx(file->file, ".", H5_INDEX_NAME, H5_ITER_INC, i, H5P_DEFAULT, H5P_DEFAULT);
-        if (attribute < 0) break;
-        visit_attribute(attribute);
-        H5Aclose(attribute);
-    }
-    vt_hdf5_leave();
 }
 
 static vt_status list_names(vt_tensor_file *file, const char *group, char ***names, int64_t *count)
@@ -397,7 +357,8 @@ vt_status vt_tensor_file_get_text(vt_tensor_file *file, const char *name, char *
     type = H5Aget_type(attribute);
     size_t size = H5Tget_size(type);
     VT_CHECK(count == 1, "%s: the attribute '%s' has another shape", file->path, name);
-    VT_CHECK(size <= LONGEST_TEXT, "%s: the attribute '%s' has %zu bytes, more than any", file->path, name, size);
+    VT_CHECK(size <= VT_TENSOR_LONGEST_TEXT, "%s: the attribute '%s' has %zu bytes, more than any", file->path, name,
+             size);
     *text = vt_allocate(size + 1, 1, "a checkpoint's file");
     VT_CHECK(H5Aread(attribute, type, *text) >= 0, "%s: the attribute '%s' is damaged: %s", file->path, name,
              vt_hdf5_reason());

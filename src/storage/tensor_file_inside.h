@@ -5,8 +5,8 @@
 #include "storage/hdf5_access.h"
 #include "storage/tensor_file.h"
 
-/* Shards kept open while an index is read: few against a process's limit of open files. */
-enum { VT_TENSOR_OPEN_SOURCES = 64 };
+/* Shards kept open while an index is read: few compared with a process's limit of open files. */
+enum { VT_TENSOR_OPEN_SOURCES = 64, VT_TENSOR_LONGEST_TEXT = 16 << 20 };
 
 typedef struct {
     char *name; /* NULL: a free place */
@@ -23,9 +23,8 @@ struct vt_tensor_file {
 
 void vt_tensor_close_source(vt_tensor_source *source);
 
-/* For the trial: whatever HDF5 does to read all of a tensor but its numbers, of which it reads the first and the last;
- * all attributes. Errors don't matter there. */
+/* For the trial: lets HDF5 read all of a tensor but its numbers, and of those the first and the last. Errors don't
+ * matter there. */
 void vt_tensor_visit(vt_tensor_file *file, const char *name);
-void vt_tensor_visit_attributes(vt_tensor_file *file);
 
 #endif

@@ -8,13 +8,15 @@
 
 /* ---- what a dataset is ---- */
 
-/* Without following links into other files. */
-static hid_t open_by_name(hid_t file, const char *name)
+/* The name of part `index`, malloc'd: of its file, or of its dataset there. NULL if it has none, or a longer one. */
+static char *part_name(ssize_t (*get)(hid_t storage, size_t index, char *name, size_t size), hid_t storage,
+                       size_t index, ssize_t longest)
 {
-    hid_t access = vt_hdf5_link_access(H5P_DATASET_ACCESS);
-    hid_t dataset = H5Dopen2(file, name, access);
-    H5Pclose(access);
-    return dataset;
+    const ssize_t length = get(storage, index, NULL, 0);
+    if (length < 1 || length > longest) return NULL;
+    char *name = vt_allocate((size_t)length + 1, 1, "a tensor's parts");
+    get(storage, index, name, (size_t)length + 1);
+    return name;
 }
 
 /* The file of part `index`, malloc'd; a name that leads out of the directory is an error. */
@@ -22,11 +24,8 @@ static vt_status take_source_name(const vt_tensor_file *file, const char *name, 
                                   char **source)
 {
     vt_status status = VT_OK;
-    ssize_t length = H5Pget_virtual_filename(storage, index, NULL, 0);
-    *source = NULL;
-    VT_CHECK(length > 0 && length < 256, "%s: dataset /%s is damaged: a part in no file", file->path, name);
-    *source = vt_allocate((size_t)length + 1, 1, "a tensor's parts");
-    H5Pget_virtual_filename(storage, index, *source, (size_t)length + 1);
+    *source = part_name(H5Pget_virtual_filename, storage, index, 255);
+    VT_CHECK(*source != NULL, "%s: dataset /%s is damaged: a part in no file", file->path, name);
     VT_CHECK(strpbrk(*source, "/%") == NULL && strcmp(*source, ".") != 0 && strstr(*source, "..") == NULL,
              "%s: dataset /%s has a part in '%s', which is no file name of its directory", file->path, name, *source);
 done:
@@ -78,14 +77,16 @@ static vt_status open_dataset(const vt_tensor_file *file, const char *name, hid_
                               vt_tensor_shape *shape)
 {
     vt_status status = VT_OK;
+    hid_t access = vt_hdf5_link_access(H5P_DATASET_ACCESS); /* follows no links into other files */
     *storage = H5I_INVALID_HID;
-    *dataset = open_by_name(file->file, name);
+    *dataset = H5Dopen2(file->file, name, access);
     VT_CHECK(*dataset >= 0, "%s holds no dataset /%s", file->path, name);
     *storage = H5Dget_create_plist(*dataset);
     VT_CHECK(*storage >= 0, "%s: dataset /%s is damaged: %s", file->path, name, vt_hdf5_reason());
     VT_TRY(check_sources(file, name, *storage));
     VT_TRY(take_shape(file, name, *dataset, shape));
 done:
+    H5Pclose(access);
     return status;
 }
 
@@ -149,7 +150,7 @@ static vt_status read_piece(const vt_tensor_file *source, const piece *p, const 
     vt_tensor_shape found = {0};
     char found_text[128], expected_text[128];
     hid_t dataset, storage;
-    const char *name = p->name_in_source;
+    const char *name = p->name_in_source + (p->name_in_source[0] == '/');
     vt_hdf5_enter();
     VT_TRY(open_dataset(source, name, &dataset, &storage, &found));
     VT_CHECK(H5Pget_layout(storage) != H5D_VIRTUAL, "%s: dataset /%s is virtual, expected values", source->path, name);
@@ -179,10 +180,7 @@ static vt_status check_id(vt_tensor_file *file, vt_tensor_file *source)
 {
     vt_status status = VT_OK;
     char *expected = NULL, *found = NULL;
-    vt_hdf5_enter();
-    bool has_id = H5Aexists(file->file, "id") > 0;
-    vt_hdf5_leave();
-    if (!has_id) goto done;
+    if (!vt_tensor_file_has(file, "id")) return VT_OK;
     VT_TRY(vt_tensor_file_get_text(file, "id", &expected));
     VT_TRY(vt_tensor_file_get_text(source, "id", &found));
     VT_CHECK(strcmp(found, expected) == 0, "%s is of another checkpoint: its id is %s, expected %s", source->path,
@@ -193,7 +191,8 @@ done:
     return status;
 }
 
-/* The open file `name` in the directory of `file`; the one unused for longest makes room. */
+/* Opens the file `name` in the directory of `file`, unless it is open. Closes the one unused for longest if there are
+ * too many. */
 static vt_status use_source(vt_tensor_file *file, const char *name, vt_tensor_file **result)
 {
     vt_status status = VT_OK;
@@ -278,11 +277,8 @@ static vt_status find_pieces(const vt_tensor_file *file, const char *name, hid_t
         if (!vt_tensor_box_intersect(&p->box, wanted, &p->common)) continue;
         list->count++;
         VT_TRY(take_source_name(file, name, storage, i, &p->source));
-        ssize_t length = H5Pget_virtual_dsetname(storage, i, NULL, 0);
-        VT_CHECK(length > 1 && length < 4096, "%s: dataset /%s is damaged: part %zu has no name", file->path, name, i);
-        p->name_in_source = vt_allocate((size_t)length + 1, 1, "a tensor's parts");
-        H5Pget_virtual_dsetname(storage, i, p->name_in_source, (size_t)length + 1);
-        if (p->name_in_source[0] == '/') memmove(p->name_in_source, p->name_in_source + 1, (size_t)length);
+        p->name_in_source = part_name(H5Pget_virtual_dsetname, storage, i, 4095);
+        VT_CHECK(p->name_in_source != NULL, "%s: dataset /%s is damaged: part %zu has no name", file->path, name, i);
     }
 done:
     return status;

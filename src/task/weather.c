@@ -78,8 +78,7 @@ static void weather_close(vt_task *task)
         w->backend->release(w->backend, task->normalisation[i].mean);
         w->backend->release(w->backend, task->normalisation[i].inverse_std);
     }
-    for (int64_t c = 0; c < task->scores.count; c++) free(task->scores.names[c]);
-    free(task->scores.names);
+    vt_text_free_list(task->scores.names, task->scores.count);
     free(task->scores.curve);
     free(w->means);
     free(w->stds);

@@ -43,9 +43,9 @@ static vt_status next_batch(bench *b)
     int64_t replaced = 0;
     b->batch = NULL;
     while (b->batch == NULL) {
-        if (b->epoch < 0) VT_TRY(vt_loader_begin(b->loader, b->epoch = 0, 0));
+        if (b->epoch < 0) vt_loader_begin(b->loader, b->epoch = 0, 0);
         VT_TRY(vt_reader_next(vt_trainer_config(b->trainer), b->world, b->loader, &b->batch, &waited, &replaced));
-        if (b->batch == NULL) VT_TRY(vt_loader_begin(b->loader, ++b->epoch, 0));
+        if (b->batch == NULL) vt_loader_begin(b->loader, ++b->epoch, 0);
     }
 done:
     return status;

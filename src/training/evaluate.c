@@ -95,7 +95,7 @@ vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline
     int64_t replaced = 0;
     double begin = vt_clock_seconds(), waited = 0;
     vt_step_evaluation_open(trainer, with_baseline, validation);
-    VT_TRY(vt_loader_begin(loader, 0, 0));
+    vt_loader_begin(loader, 0, 0);
     for (;;) {
         const vt_batch *batch = NULL;
         VT_TRY(vt_reader_next(config, world, loader, &batch, &waited, &replaced));

@@ -49,7 +49,7 @@ static vt_status evaluate_start(vt_loop *loop)
     for (int i = 0; i < 2; i++) vt_step_evaluation_open(loop->trainer, false, &sums[i]);
     for (int i = 0; i < 2; i++) {
         const vt_batch *batch = NULL;
-        VT_TRY(vt_loader_begin(loaders[i], 0, 0));
+        vt_loader_begin(loaders[i], 0, 0);
         VT_TRY(next_batch(loop, loaders[i], &batch, &waited));
         VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), vt_step_evaluate(loop->trainer, batch, &sums[i])));
         vt_step_evaluation_finish(loop->trainer, &sums[i]);
@@ -387,7 +387,7 @@ static vt_status train_epoch(vt_loop *loop)
     loop->epoch_earlier = progress->epoch_seconds;
     loop->epoch_begin = loop->step_begin = vt_clock_seconds();
     vt_trainer_set_times(trainer, progress->epoch_times);
-    VT_TRY(vt_loader_begin(loop->training_loader, progress->epoch, progress->epoch_steps));
+    vt_loader_begin(loop->training_loader, progress->epoch, progress->epoch_steps);
     while (loop->epoch_started < loop->length.steps_per_epoch) {
         double *waited = &loop->waited[vt_trainer_steps_started(trainer) % VT_STEPS_AHEAD];
         *waited = 0;

@@ -15,11 +15,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (status != VT_OK)
         status = vt_fields_file_open((const char *const[]){path}, 1, &(vt_fields_form){.variables = "[t]"}, &file);
     if (status == VT_OK) {
-        vt_fields_shape shape = vt_fields_file_shape(file);
+        vt_fields_shape shape = file->shape;
+        const vt_frame_window whole = {.rows = shape.height, .width = shape.width};
         int64_t points = shape.height <= 1024 && shape.width <= 1024 ? shape.height * shape.width : 0;
         float *values = points > 0 && shape.times > 0 ? malloc((size_t)points * sizeof *values) : NULL;
         for (int last = 0; last < 2 && values != NULL; last++) {
-            vt_fields_file_read(file, last ? shape.times - 1 : 0, 1, 0, shape.height, shape.width, values);
+            vt_fields_file_read(file, last ? shape.times - 1 : 0, 1, &whole, true, values);
             vt_error_clear();
         }
         free(values);

@@ -66,14 +66,15 @@ TEST(latitudes_are_recognised)
         write_one(file, t, &known[i].rows, TEST_NC_ROWS);
         H5Fclose(file);
         vt_fields_file *opened = test_nc_open("x_2013.nc", NULL);
-        values = vt_fields_file_latitudes(opened);
+        values = opened->latitudes;
         EXPECT((values != NULL) == (known[i].found != NONE), "form %zu", i);
-        EXPECT(vt_fields_file_is_turned(opened) == (known[i].found == SOUTH), "form %zu", i);
+        EXPECT(opened->turned == (known[i].found == SOUTH), "form %zu", i);
         if (values != NULL) EXPECT_NEAR(values[0], 10, 1e-9);
         if (values != NULL) EXPECT_NEAR(values[1], -10, 1e-9);
-        EXPECT_OK(vt_fields_file_read(opened, 1, 1, 0, TEST_NC_ROWS, TEST_NC_COLUMNS, first));
+        EXPECT_OK(vt_fields_file_read(opened, 1, 1, &(vt_frame_window){.rows = TEST_NC_ROWS, .width = TEST_NC_COLUMNS},
+                                      true, first));
         EXPECT(first[0] == (known[i].found == SOUTH ? 103 : 100), "form %zu: %g", i, (double)first[0]);
-        const char *doubt = vt_fields_file_grid_doubt(opened, 0);
+        const char *doubt = opened->doubts[0];
         EXPECT((doubt != NULL) == (known[i].doubt != NULL), "form %zu: '%s'", i, doubt);
         if (doubt != NULL && known[i].doubt != NULL) EXPECT(strstr(doubt, known[i].doubt) != NULL, "'%s'", doubt);
         vt_fields_file_close(&opened);
@@ -110,10 +111,10 @@ TEST(the_surest_coordinate_is_taken)
         for (int k = 0; k < 2; k++) write_one(file, t, &known[i].rows[k], TEST_NC_ROWS);
         H5Fclose(file);
         vt_fields_file *opened = test_nc_open("x_2013.nc", known[i].given);
-        const double *values = vt_fields_file_latitudes(opened);
+        const double *values = opened->latitudes;
         EXPECT((values != NULL) == !isnan(known[i].first), "form %zu", i);
         if (values != NULL) EXPECT(values[0] == known[i].first, "form %zu: %g", i, values[0]);
-        const char *doubt = vt_fields_file_grid_doubt(opened, 0);
+        const char *doubt = opened->doubts[0];
         EXPECT((doubt != NULL) == (known[i].doubt != NULL), "form %zu: '%s'", i, doubt);
         if (doubt != NULL && known[i].doubt != NULL) EXPECT(strstr(doubt, known[i].doubt) != NULL, "'%s'", doubt);
         vt_fields_file_close(&opened);
@@ -161,7 +162,7 @@ TEST(longitudes_run_on)
         test_nc_times(file, "x", H5T_IEEE_F64LE, TEST_NC_COLUMNS, known[i].stored, "degrees_east");
         H5Fclose(file);
         vt_fields_file *opened = test_nc_open("x_2013.nc", NULL);
-        const double *values = vt_fields_file_longitudes(opened);
+        const double *values = opened->longitudes;
         for (int x = 0; x < TEST_NC_COLUMNS && values != NULL; x++)
             EXPECT(values[x] == known[i].expected[x], "form %zu: %g at %d", i, values[x], x);
         EXPECT(values != NULL);
@@ -188,11 +189,11 @@ TEST(coordinates_of_points)
         write_plane(file, "nav_lon", "degrees_east", columns);
         H5Fclose(file);
         vt_fields_file *opened = test_nc_open("x_2013.nc", NULL);
-        const double *latitudes = vt_fields_file_latitudes(opened), *longitudes = vt_fields_file_longitudes(opened);
+        const double *latitudes = opened->latitudes, *longitudes = opened->longitudes;
         EXPECT((latitudes == NULL) == curved && longitudes != NULL && longitudes[2] == 10);
-        EXPECT(vt_fields_file_is_turned(opened) == !curved);
-        EXPECT(vt_fields_file_has_no_latitudes(opened) == curved);
-        const char *doubt = vt_fields_file_grid_doubt(opened, 0);
+        EXPECT(opened->turned == !curved);
+        EXPECT(opened->no_latitudes == curved);
+        const char *doubt = opened->doubts[0];
         EXPECT((doubt != NULL) == curved);
         if (doubt != NULL)
             EXPECT(strstr(doubt, "'nav_lat' is another one at every grid point (a curvilinear grid)") != NULL);
@@ -417,7 +418,7 @@ TEST(values_that_are_no_data)
         const char *path = test_path("2001.h5");
         float as_is[8];
         EXPECT_OK(vt_fields_file_open(&path, 1, NULL, &opened));
-        EXPECT_OK(vt_fields_file_read_as_is(opened, 1, 1, 0, 2, 4, as_is));
+        EXPECT_OK(vt_fields_file_read(opened, 1, 1, &(vt_frame_window){.rows = 2, .width = 4}, false, as_is));
         EXPECT(isnan(as_is[2]) == (strstr(known[i].message, "missing") != NULL) && as_is[1] == 0);
         vt_fields_file_close(&opened);
     }

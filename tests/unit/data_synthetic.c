@@ -265,6 +265,7 @@ TEST(storage_and_years)
     EXPECT_OK(vt_synthetic_set_write(&set));
     enum { VALUES = 8 * 32 * 64 };
     static float expected[VALUES], found[VALUES];
+    const vt_frame_window whole = {.rows = 32, .width = 64};
     const char *const years[2] = {"2001.h5", "2002.h5"};
     vt_fields_file *one = NULL, *file = NULL;
     EXPECT_OK(vt_fields_file_open((const char *[]){test_path("one/train/2001.h5")}, 1, NULL, &one));
@@ -274,8 +275,8 @@ TEST(storage_and_years)
             snprintf(path, sizeof path, "%s/train/%s", packed ? "packed" : "plain", years[year]);
             EXPECT_OK(vt_fields_file_open((const char *[]){test_path(path)}, 1, NULL, &file));
             for (int64_t t = 0; t < 40; t += 13) {
-                EXPECT_OK(vt_fields_file_read(one, 40 * year + t, 8, 0, 32, 64, expected));
-                EXPECT_OK(vt_fields_file_read(file, t, 8, 0, 32, 64, found));
+                EXPECT_OK(vt_fields_file_read(one, 40 * year + t, 8, &whole, true, expected));
+                EXPECT_OK(vt_fields_file_read(file, t, 8, &whole, true, found));
                 EXPECT(memcmp(expected, found, sizeof found) == 0);
             }
             vt_fields_file_close(&file);

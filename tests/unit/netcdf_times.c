@@ -137,7 +137,7 @@ TEST(netcdf_times_by_name)
         }
         H5Fclose(file);
         vt_fields_file *opened = test_nc_open("x_2013-02.nc", NULL);
-        const vt_time_axis *axis = vt_fields_file_times(opened);
+        const vt_time_axis *axis = &opened->times;
         EXPECT(axis->count == 0 && (axis->doubt != NULL) == (known[i].doubt != NULL));
         EXPECT(axis->doubt == NULL || strstr(axis->doubt, known[i].doubt) != NULL, "'%s' lacks '%s'", axis->doubt,
                known[i].doubt);
@@ -183,7 +183,7 @@ TEST(netcdf_months)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         test_nc_write("x_1999.nc", 4, known[i].values, known[i].units);
         vt_fields_file *opened = test_nc_open("x_1999.nc", NULL);
-        const vt_time_axis *axis = vt_fields_file_times(opened);
+        const vt_time_axis *axis = &opened->times;
         EXPECT(axis->minutes == known[i].months * VT_A_MONTH && axis->count == known[i].stretches, "%zu: %lld, %lld", i,
                (long long)axis->minutes, (long long)axis->count);
         for (int64_t s = 0, t = 0; s < axis->count; s++)

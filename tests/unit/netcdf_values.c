@@ -48,7 +48,7 @@ TEST(netcdf_grids_agree)
     vt_fields_file *opened = NULL;
     const char *paths[2] = {test_path("x_2013.nc"), test_path("y_2013.nc")};
     EXPECT_OK(vt_fields_file_open(paths, 2, &(vt_fields_form){.variables = "[t, u]"}, &opened));
-    const double *longitudes = vt_fields_file_longitudes(opened);
+    const double *longitudes = opened->longitudes;
     EXPECT(longitudes != NULL && longitudes[0] == -180 && longitudes[1] == -60 && longitudes[2] == 60);
     vt_fields_file_close(&opened);
     write_grids(-180, 0);
@@ -122,8 +122,9 @@ TEST(netcdf_valid_values)
                     vt_fields_file *opened = NULL;
                     const char *path = test_path("x_2013.nc");
                     EXPECT_OK(vt_fields_file_open(&path, 1, &(vt_fields_form){.variables = "t"}, &opened));
+                    const vt_frame_window part = {.first_row = row, .rows = 1, .width = width};
                     const bool good =
-                        vt_fields_file_read(opened, 0, 1, row, 1, width, input) == VT_OK; /* time 1 is all beyond */
+                        vt_fields_file_read(opened, 0, 1, &part, true, input) == VT_OK; /* time 1 is all beyond */
                     vt_error_clear();
                     bool expected = true;
                     for (int64_t c = 0; c < width; c++)

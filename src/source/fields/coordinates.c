@@ -53,13 +53,8 @@ done:
 static vt_status take_given(vt_coordinates *c, const char *text)
 {
     vt_status status = VT_OK;
-    const char *separators = "[], \t\n'\"";
-    for (const char *at = text + strspn(text, separators); *at != '\0';) {
-        const size_t length = strcspn(at, separators);
-        VT_TRY(take_word(c, at, length));
-        at += length;
-        at += strspn(at, separators);
-    }
+    size_t length;
+    for (const char *word; (word = vt_text_next_word(&text, &length)) != NULL;) VT_TRY(take_word(c, word, length));
 done:
     return status;
 }

@@ -11,12 +11,12 @@
 #include "source/fields/fields_file.h"
 #include "source/fields/file_list.h"
 
-/* Files kept open, for opening one costs a few round trips to a parallel file system; a set of ERA5 has 26. Their
- * caches of decoded chunks together stay below CACHE_BUDGET, or there is one file. */
+/* Files are kept open because opening one costs a few round trips to a parallel file system; a set of ERA5 has 26
+ * files. Fewer stay open if their caches of decoded chunks would together exceed CACHE_BUDGET bytes. */
 #define OPEN_FILES 32
 #define CACHE_BUDGET (INT64_C(1) << 30)
 
-/* Decoded chunks of several times that the own reader keeps. */
+/* Bytes of decoded chunks of several times that our own reader keeps. */
 #define CHUNK_BUDGET (INT64_C(512) << 20)
 
 enum { SYNTHETIC_SAMPLES = 1459 }; /* a year */
@@ -42,7 +42,7 @@ vt_status vt_dataset_use_file(vt_dataset *dataset, int64_t index, vt_fields_file
                 if (other->file == NULL || other->users > 0) continue;
                 if (oldest == NULL || other->last_use < oldest->last_use) oldest = other;
             }
-            if (oldest == NULL) break; /* all are in use: one more than wished for */
+            if (oldest == NULL) break; /* all are in use: one more than the limit */
             close_file(dataset, oldest);
         }
         const int64_t first = dataset->list.first[index], end = dataset->list.first[index + 1];
@@ -63,8 +63,7 @@ static vt_status find_window(vt_dataset *dataset, const vt_fields_file *file)
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
     const vt_window_range *range = &options->range;
-    const vt_window_grid grid = {vt_fields_file_path(file), dataset->shape.height, dataset->shape.width,
-                                 vt_fields_file_latitudes(file), vt_fields_file_longitudes(file)};
+    const vt_window_grid grid = vt_fields_file_grid(file);
     vt_frame_window *window = &dataset->window;
     VT_TRY(vt_window_find(range, &grid, window));
     VT_CHECK(
@@ -110,33 +109,21 @@ done:
     return status;
 }
 
-static vt_status take_names(vt_dataset *dataset, const vt_fields_file *file)
-{
-    vt_status status = VT_OK;
-    const char *const *names = vt_fields_file_channel_names(file);
-    if (names == NULL) goto done;
-    dataset->channel_names = calloc((size_t)dataset->shape.channels, sizeof *dataset->channel_names);
-    VT_CHECK(dataset->channel_names != NULL, "out of memory for channel names");
-    for (int64_t c = 0; c < dataset->shape.channels; c++) dataset->channel_names[c] = vt_text_copy(names[c]);
-done:
-    return status;
-}
-
 /* ---- times ---- */
 
 /* The times of a file that samples come from, in pieces without a gap. */
 static vt_status take_times(vt_dataset *dataset, int64_t index, const vt_fields_file *file)
 {
     vt_status status = VT_OK;
-    const char *path = vt_fields_file_path(file);
-    const vt_time_axis *axis = vt_fields_file_times(file);
+    const char *path = file->path;
+    const vt_time_axis *axis = &file->times;
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE], step[VT_DATE_SIZE];
-    vt_set_piece piece = {.file = index, .times = vt_fields_file_shape(file).times};
+    vt_set_piece piece = {.file = index, .times = file->shape.times};
     dataset->files[index].times = piece.times;
     if (axis->doubt != NULL && dataset->time_doubt == NULL) dataset->time_doubt = vt_text_copy(axis->doubt);
     if (axis->count == 0) {
         if (dataset->minutes_a_time == 0) dataset->minutes_a_time = axis->minutes; /* by time_step */
-        piece.dated = vt_date_of_file_name(path, &piece.date);
+        piece.dated = vt_date_of_file_name(path, &piece.date) > 0;
         vt_dataset_add_piece(dataset, &piece);
     } else {
         VT_TRY(vt_dataset_compare_times(dataset, path, axis));
@@ -170,20 +157,18 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index)
     const char *path = vt_dataset_group_path(dataset, index);
     VT_TRY(vt_dataset_use_file(dataset, index, &file));
     VT_TRY(vt_fields_file_check_written(file));
-    vt_fields_shape shape = vt_fields_file_shape(file);
-    VT_TRY(check_window(options, path, &shape));
+    VT_TRY(check_window(options, path, &file->shape));
     if (index == 0) {
-        dataset->shape = shape;
+        dataset->shape = file->shape;
         VT_TRY(find_window(dataset, file));
-        VT_TRY(take_names(dataset, file));
-        vt_dataset_take_meanings(dataset, file);
+        vt_dataset_take_channels(dataset, file);
     }
     VT_TRY(vt_dataset_compare_with_first(dataset, file));
     VT_TRY(vt_dataset_agree_on_grid(dataset, file));
     VT_TRY(vt_dataset_agree_on_rows(dataset, file));
-    const char *obstacle = vt_fields_file_obstacle(file);
-    if (obstacle != NULL && dataset->obstacle == NULL) dataset->obstacle = vt_text_format("%s: %s", path, obstacle);
-    int64_t cache = options->direct && obstacle == NULL ? 0 : vt_fields_file_cache_bytes(file);
+    if (file->obstacle != NULL && dataset->obstacle == NULL)
+        dataset->obstacle = vt_text_format("%s: %s", path, file->obstacle);
+    int64_t cache = options->direct && file->obstacle == NULL ? 0 : file->cache_bytes;
     while (dataset->open_limit > 1 && cache * dataset->open_limit > CACHE_BUDGET) dataset->open_limit--;
     VT_TRY(take_times(dataset, index, file));
 done:
@@ -205,7 +190,7 @@ done:
     return status;
 }
 
-/* Of more than a few files those from `first` on, so many as are tried together. */
+/* If there are many files, tries VT_TOGETHER of them from `first` on in one process. */
 static void try_some(vt_dataset *dataset, int64_t first)
 {
     const vt_file_list *list = &dataset->list;
@@ -216,19 +201,20 @@ static void try_some(vt_dataset *dataset, int64_t first)
     for (int64_t i = 0; i < count; i++) dataset->files[first + i].tried = survive;
 }
 
-/* Files of one time each leave no sample if time_step is not the time between them. */
+/* Files of one time each give no sample if time_step is not the time between them. */
 static vt_status check_time_step(const vt_dataset *dataset)
 {
     vt_status status = VT_OK;
     const vt_set_piece *first = dataset->pieces, *second = first + 1;
     char dates[2][VT_DATE_SIZE];
-    if (dataset->source.sample_count > 0 || dataset->time_step == NULL || dataset->piece_count < 2) return VT_OK;
+    if (dataset->source.sample_count > 0 || dataset->options.form.time_step == NULL || dataset->piece_count < 2)
+        return VT_OK;
     if (!first->proven || !second->proven || first->times > 1 || first->file == second->file) return VT_OK;
     VT_CHECK(vt_date_after(first->date, dataset->minutes_a_time).minutes == second->date.minutes,
              "%s '%s': its first two files hold the times %s and %s, which are not %s apart, as time_step says; "
              "leave time_step out",
              dataset->options.option_name, dataset->options.directory, vt_date_format(first->date, dates[0]),
-             vt_date_format(second->date, dates[1]), dataset->time_step);
+             vt_date_format(second->date, dates[1]), dataset->options.form.time_step);
 done:
     return status;
 }
@@ -240,8 +226,7 @@ static vt_status open_files(vt_dataset *dataset)
     VT_TRY(
         vt_file_list_open(options->directory, options->option_name, options->form.variables != NULL, &dataset->list));
     if (!options->quiet) VT_TRY(vt_file_list_check(&dataset->list));
-    dataset->files = calloc((size_t)dataset->list.groups, sizeof *dataset->files);
-    VT_CHECK(dataset->files != NULL, "out of memory for %lld files", (long long)dataset->list.groups);
+    dataset->files = vt_allocate((size_t)dataset->list.groups, sizeof *dataset->files, "the files of a data set");
     for (int64_t i = 0; i < dataset->list.groups; i++) {
         if (i % VT_TOGETHER == 0) try_some(dataset, i);
         VT_TRY(look_at_file(dataset, i));
@@ -261,27 +246,13 @@ done:
     return status;
 }
 
-static vt_status open_synthetic(vt_dataset *dataset)
+static void open_synthetic(vt_dataset *dataset)
 {
     const vt_dataset_options *options = &dataset->options;
     bool limited = options->sample_limit != VT_UNSET_INTEGER;
     dataset->shape = (vt_fields_shape){0, vt_dataset_window_channels(options), options->height, options->width};
     dataset->source.sample_count = limited ? options->sample_limit : SYNTHETIC_SAMPLES;
     vt_dataset_take_latitudes(dataset);
-    return VT_OK;
-}
-
-static char *copy_or_none(const char *text)
-{
-    return text != NULL ? vt_text_copy(text) : NULL;
-}
-
-static void take_form(vt_dataset *dataset, const vt_fields_form *form)
-{
-    vt_fields_form *own = &dataset->options.form;
-    own->variables = dataset->variables = copy_or_none(form->variables);
-    own->coordinates = dataset->coordinates = copy_or_none(form->coordinates);
-    own->time_step = dataset->time_step = copy_or_none(form->time_step);
 }
 
 int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t rows, int64_t width, vt_tensor_spec *specs)
@@ -291,12 +262,13 @@ int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t rows, int
     return 2;
 }
 
-/* What the rest of the program sees of it. */
+/* What the rest of the program sees of the dataset. */
 static void take_source(vt_dataset *dataset)
 {
     vt_source *source = &dataset->source;
     const vt_dataset_options *options = &dataset->options;
     const int64_t rows = options->rows, width = options->width;
+    source->set = options->set;
     source->kind = options->synthetic ? &vt_source_noise : &vt_source_fields;
     source->is_constant = options->synthetic;
     source->option_name = options->option_name;
@@ -305,27 +277,25 @@ static void take_source(vt_dataset *dataset)
     source->frame_bytes = (size_t)(vt_dataset_frame_channels(dataset) * rows * width) * sizeof(float);
     source->obstacle = dataset->obstacle;
     source->pieces_per_sample = options->history + 2;
-    source->crossing_samples = vt_dataset_crossing_samples(dataset);
 }
 
 vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result)
 {
     vt_status status = VT_OK;
-    vt_dataset *dataset = calloc(1, sizeof *dataset);
+    vt_dataset *dataset = vt_allocate(1, sizeof *dataset, "a data set");
     *result = NULL;
-    VT_CHECK(dataset != NULL, "out of memory");
     pthread_mutex_init(&dataset->lock, NULL);
     vt_chunk_cache_open(&dataset->cache, CHUNK_BUDGET);
     VT_TRY(check_options(options));
     dataset->window = (vt_frame_window){.rows = options->height, .width = options->width};
     dataset->options = *options;
     if (options->rows == 0) dataset->options.rows = options->height;
-    dataset->options.directory = dataset->directory = vt_text_copy(options->directory);
-    dataset->options.option_name = dataset->option_name = vt_text_copy(options->option_name);
-    take_form(dataset, &options->form);
     dataset->open_limit = OPEN_FILES;
-    VT_TRY(vt_fields_plan_open(&dataset->source, &dataset->plan));
-    VT_TRY(options->synthetic ? open_synthetic(dataset) : open_files(dataset));
+    dataset->plan = vt_fields_plan_open(&dataset->source);
+    if (options->synthetic)
+        open_synthetic(dataset);
+    else
+        VT_TRY(open_files(dataset));
     dataset->source.whole_count = dataset->source.sample_count;
     if (options->sample_limit != VT_UNSET_INTEGER && options->sample_limit < dataset->source.sample_count)
         dataset->source.sample_count = options->sample_limit;
@@ -344,9 +314,7 @@ void vt_dataset_close(vt_dataset **pointer)
     *pointer = NULL;
     for (int64_t i = 0; dataset->files != NULL && i < dataset->list.groups; i++)
         close_file(dataset, &dataset->files[i]);
-    for (int64_t c = 0; dataset->channel_names != NULL && c < dataset->shape.channels; c++)
-        free(dataset->channel_names[c]);
-    free(dataset->channel_names);
+    vt_text_free_list(dataset->channel_names, dataset->shape.channels);
     free(dataset->latitudes);
     free(dataset->files);
     free(dataset->pieces);
@@ -354,27 +322,17 @@ void vt_dataset_close(vt_dataset **pointer)
     for (int k = 0; k < 2; k++) free(dataset->stored[k]);
     free(dataset->time_doubt);
     vt_file_list_close(&dataset->list);
-    vt_fields_plan_close(&dataset->plan);
+    vt_fields_plan_close(dataset->plan);
     vt_decoder_close(&dataset->decoder);
     vt_chunk_cache_close(&dataset->cache);
     vt_frame_cache_close(&dataset->kept);
     pthread_mutex_destroy(&dataset->lock);
-    free(dataset->directory);
-    free(dataset->option_name);
-    free(dataset->variables);
-    free(dataset->coordinates);
-    free(dataset->time_step);
     free(dataset->meanings);
     free(dataset->grid_doubt);
     free(dataset->turned);
     free(dataset->unknown);
     free(dataset->obstacle);
     free(dataset);
-}
-
-int64_t vt_dataset_sample_count(const vt_dataset *dataset)
-{
-    return dataset->source.sample_count;
 }
 
 vt_source *vt_dataset_source(const vt_dataset *dataset)

@@ -1,4 +1,4 @@
-/* Files of a set, and sets of a run, go together: the same channels, grid and times between two samples. */
+/* Files of a set, and sets of a run, go together: they have the same channels, grid and time steps. */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ vt_status vt_dataset_agree_on_grid(vt_dataset *dataset, const vt_fields_file *fi
 {
     static const char *const names[2] = {"latitudes", "longitudes"};
     vt_status status = VT_OK;
-    const double *const values[2] = {vt_fields_file_latitudes(file), vt_fields_file_longitudes(file)};
+    const double *const values[2] = {file->latitudes, file->longitudes};
     const int64_t counts[2] = {dataset->options.height, dataset->options.width};
     for (int k = 0; k < 2; k++) {
         if (values[k] == NULL) continue;
@@ -25,7 +25,7 @@ vt_status vt_dataset_agree_on_grid(vt_dataset *dataset, const vt_fields_file *fi
             VT_CHECK(
                 fabs(dataset->stored[k][i] - value) < 1e-3,
                 "%s: its %s are not those of the files before it (%g at %lld, not %g); all files need the same grid",
-                vt_fields_file_path(file), names[k], value, (long long)i, dataset->stored[k][i]);
+                file->path, names[k], value, (long long)i, dataset->stored[k][i]);
         }
     }
 done:
@@ -35,9 +35,9 @@ done:
 vt_status vt_dataset_compare_with_first(const vt_dataset *dataset, const vt_fields_file *file)
 {
     vt_status status = VT_OK;
-    const char *path = vt_fields_file_path(file), *first_path = vt_dataset_group_path(dataset, 0);
-    const char *const *names = vt_fields_file_channel_names(file);
-    const vt_fields_shape shape = vt_fields_file_shape(file), *first = &dataset->shape;
+    const char *path = file->path, *first_path = vt_dataset_group_path(dataset, 0);
+    const char *const *names = file->channel_names;
+    const vt_fields_shape shape = file->shape, *first = &dataset->shape;
     VT_CHECK(shape.channels == first->channels, "%s has %lld channels, but %s has %lld; all files need the same ones",
              path, (long long)shape.channels, first_path, (long long)first->channels);
     VT_CHECK(shape.height == first->height && shape.width == first->width,
@@ -49,7 +49,7 @@ vt_status vt_dataset_compare_with_first(const vt_dataset *dataset, const vt_fiel
                  "%s: channel %lld is '%s', but in %s it is '%s'; all files need the same channels in the same order",
                  path, (long long)c, names[c], first_path, dataset->channel_names[c]);
     for (int64_t c = 0; c < shape.channels; c++) {
-        const char *units = vt_fields_file_meaning(file, c)->units, *before = dataset->meanings[c].units;
+        const char *units = file->meanings[c].units, *before = dataset->meanings[c].units;
         VT_CHECK(units[0] == '\0' || before[0] == '\0' || strcmp(units, before) == 0,
                  "%s: channel %lld is in '%s', but in %s in '%s'; all files need the same units", path, (long long)c,
                  units, first_path, before);
@@ -78,44 +78,51 @@ done:
 
 /* ---- two sets ---- */
 
-vt_status vt_dataset_check_same_channels(const vt_dataset *training, const vt_dataset *validation)
+vt_status vt_dataset_compare_rows(const vt_dataset *one, const vt_dataset *other)
 {
     vt_status status = VT_OK;
+    const char *turned = one->turned != NULL ? one->turned : other->turned;
+    const char *unknown = one->turned != NULL ? other->unknown : one->unknown;
+    VT_CHECK(turned == NULL || unknown == NULL,
+             "the rows of %s run from south to north, by its latitudes, but %s says no latitudes, so its rows can't be "
+             "matched; write them into all files, or name them by --coordinates=[lat=NAME]",
+             turned, unknown);
+done:
+    return status;
+}
+
+vt_status vt_dataset_agree(const vt_source *source, const vt_source *other_source)
+{
+    vt_status status = VT_OK;
+    const vt_dataset *training = (const vt_dataset *)source, *validation = (const vt_dataset *)other_source;
+    const char *path = source->path, *other_path = other_source->path;
     const vt_dataset_options *options = &training->options;
-    int64_t in = vt_dataset_window_channels(options), used = in > options->out_channels ? in : options->out_channels;
+    const int64_t used = vt_dataset_frame_channels(training);
     char steps[2][VT_DATE_SIZE];
     const int64_t minutes = training->minutes_a_time, others = validation->minutes_a_time;
     VT_CHECK(minutes == 0 || others == 0 || minutes == others,
-             "the times in %s are %s apart, but those in %s %s; all sets need the same", training->directory,
-             vt_length_format(minutes, steps[0]), validation->directory, vt_length_format(others, steps[1]));
+             "the times in %s are %s apart, but those in %s %s; all sets need the same", path,
+             vt_length_format(minutes, steps[0]), other_path, vt_length_format(others, steps[1]));
     for (int k = 0; k < 2; k++) {
         const double *own = training->stored[k], *other = validation->stored[k];
         const int64_t count = k == 0 ? options->height : options->width;
         for (int64_t i = 0; own != NULL && other != NULL && i < count; i++)
             VT_CHECK(fabs(k == 0 ? own[i] - other[i] : remainder(own[i] - other[i], 360)) < 1e-3,
                      "%s %lld is %g degrees in %s, but %g in %s; all sets need the same grid",
-                     k == 0 ? "latitude" : "longitude", (long long)i, own[i], training->directory, other[i],
-                     validation->directory);
+                     k == 0 ? "latitude" : "longitude", (long long)i, own[i], path, other[i], other_path);
     }
     for (int64_t c = 0; training->meanings != NULL && validation->meanings != NULL && c < used; c++) {
         const char *own = training->meanings[c].units, *other = validation->meanings[c].units;
         VT_CHECK(own[0] == '\0' || other[0] == '\0' || strcmp(own, other) == 0,
                  "channel %lld is in '%s' in %s, but in '%s' in %s; all sets need the same units", (long long)c, own,
-                 training->directory, other, validation->directory);
+                 path, other, other_path);
     }
-    VT_CHECK((training->turned == NULL || validation->unknown == NULL) &&
-                 (validation->turned == NULL || training->unknown == NULL),
-             "the rows of %s run from south to north, by its latitudes, but %s says no latitudes, so its rows can't be "
-             "matched; write them into all files, or name them by --coordinates=[lat=NAME]",
-             training->turned != NULL ? training->turned : validation->turned,
-             training->turned != NULL ? validation->unknown : training->unknown);
+    VT_TRY(vt_dataset_compare_rows(training, validation));
     if (training->channel_names == NULL || validation->channel_names == NULL) goto done;
     for (int64_t c = 0; c < used; c++)
         VT_CHECK(strcmp(training->channel_names[c], validation->channel_names[c]) == 0,
-                 "channel %lld is '%s' in %s, but '%s' in %s; all sets need the same channels in the "
-                 "same order",
-                 (long long)c, training->channel_names[c], training->directory, validation->channel_names[c],
-                 validation->directory);
+                 "channel %lld is '%s' in %s, but '%s' in %s; all sets need the same channels in the same order",
+                 (long long)c, training->channel_names[c], path, validation->channel_names[c], other_path);
 done:
     return status;
 }

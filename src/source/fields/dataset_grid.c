@@ -1,4 +1,4 @@
-/* What the files of a set say of their rows and channels, and the log of what is assumed where they say nothing. */
+/* What the files of a set say of their rows and channels, and the log of what is assumed if they say nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,20 +9,13 @@
 
 vt_status vt_dataset_agree_on_rows(vt_dataset *dataset, const vt_fields_file *file)
 {
-    vt_status status = VT_OK;
-    const char *path = vt_fields_file_path(file), *doubt = vt_fields_file_grid_doubt(file, 0);
-    const bool known = vt_fields_file_latitudes(file) != NULL;
-    if (dataset->turned == NULL && vt_fields_file_is_turned(file)) dataset->turned = vt_text_copy(path);
-    if (dataset->unknown == NULL && !known) dataset->unknown = vt_text_copy(path);
+    const char *path = file->path, *doubt = file->doubts[0];
+    if (dataset->turned == NULL && file->turned) dataset->turned = vt_text_copy(path);
+    if (dataset->unknown == NULL && file->latitudes == NULL) dataset->unknown = vt_text_copy(path);
     if (dataset->grid_doubt == NULL && doubt != NULL) dataset->grid_doubt = vt_text_copy(doubt);
-    dataset->rotated = dataset->rotated || vt_fields_file_is_rotated(file);
-    dataset->no_latitudes = dataset->no_latitudes || vt_fields_file_has_no_latitudes(file);
-    VT_CHECK(dataset->turned == NULL || dataset->unknown == NULL,
-             "the rows of %s run from south to north, by its latitudes, but %s says no latitudes, so its rows can't be "
-             "matched; write them into all files, or name them by --coordinates=[lat=NAME]",
-             dataset->turned, dataset->unknown);
-done:
-    return status;
+    dataset->rotated = dataset->rotated || file->rotated;
+    dataset->no_latitudes = dataset->no_latitudes || file->no_latitudes;
+    return vt_dataset_compare_rows(dataset, dataset);
 }
 
 vt_status vt_dataset_check_round(const vt_dataset *dataset)
@@ -52,11 +45,14 @@ void vt_dataset_take_latitudes(vt_dataset *dataset)
     }
 }
 
-void vt_dataset_take_meanings(vt_dataset *dataset, const vt_fields_file *file)
+void vt_dataset_take_channels(vt_dataset *dataset, const vt_fields_file *file)
 {
-    dataset->meanings =
-        vt_allocate((size_t)dataset->shape.channels, sizeof *dataset->meanings, "the channels of a set");
-    for (int64_t c = 0; c < dataset->shape.channels; c++) dataset->meanings[c] = *vt_fields_file_meaning(file, c);
+    const size_t count = (size_t)dataset->shape.channels;
+    dataset->meanings = vt_allocate(count, sizeof *dataset->meanings, "the channels of a set");
+    memcpy(dataset->meanings, file->meanings, count * sizeof *dataset->meanings);
+    if (file->channel_names == NULL) return;
+    dataset->channel_names = vt_allocate(count, sizeof *dataset->channel_names, "the channels of a set");
+    for (size_t c = 0; c < count; c++) dataset->channel_names[c] = vt_text_copy(file->channel_names[c]);
 }
 
 static void log_step(const vt_dataset *dataset)
@@ -72,12 +68,11 @@ static void log_step(const vt_dataset *dataset)
     else if (first->dated && last->dated)
         vt_log_info("times: %s to %s, every %s%s", vt_date_format(first->date, dates[0]),
                     vt_date_format(vt_date_after(last->date, (last->times - 1) * minutes), dates[1]), steps[0],
-                    dataset->time_step != NULL ? ", by time_step" : "");
-    const int64_t crossing = vt_dataset_crossing_samples(dataset);
-    if (crossing > 0)
+                    options->form.time_step != NULL ? ", by time_step" : "");
+    if (dataset->source.crossing_samples > 0)
         vt_log_info("%lld of the %lld samples reach from one file into the next, whose times follow",
-                    (long long)crossing, (long long)dataset->source.sample_count);
-    if (minutes == usual || options->dt * minutes == usual || dataset->time_step != NULL) return;
+                    (long long)dataset->source.crossing_samples, (long long)dataset->source.sample_count);
+    if (minutes == usual || options->dt * minutes == usual || options->form.time_step != NULL) return;
     char *advice = usual % minutes == 0
                        ? vt_text_format("; %d hours would be --dt=%lld", VT_HOURS_A_TIME, (long long)(usual / minutes))
                        : vt_text_copy("");

@@ -1,4 +1,4 @@
-/* The inside of a vt_dataset, for dataset.c, which opens it, and dataset_read.c, which reads from it. */
+/* The inside of a vt_dataset, for the files dataset_*.c and fields.c. */
 #ifndef VT_SOURCE_FIELDS_DATASET_INSIDE_H
 #define VT_SOURCE_FIELDS_DATASET_INSIDE_H
 
@@ -16,12 +16,12 @@ typedef struct {
     int64_t times;
 } vt_yearly_file;
 
-/* Times of a file without a gap. Of a file whose times are not known, all. */
+/* Times of a file without a gap; all of a file whose times are unknown. */
 typedef struct {
     int64_t file, first_time, times;
-    int64_t first; /* times of its stretch that come before it */
+    int64_t first; /* times of its stretch before it */
     bool dated;
-    bool proven;  /* the date is said by the file's time coordinate, not by its name */
+    bool proven;  /* the date is from the file's time coordinate, not from its name */
     vt_date date; /* of the first time */
 } vt_set_piece;
 
@@ -36,7 +36,6 @@ typedef struct {
 
 struct vt_dataset {
     vt_source source;
-    char *directory, *option_name, *variables, *coordinates, *time_step;
     vt_dataset_options options;
     vt_file_list list;
     vt_yearly_file *files; /* [list.groups] */
@@ -45,21 +44,21 @@ struct vt_dataset {
     vt_set_stretch *stretches;
     int64_t stretch_count;
     int64_t minutes_a_time;       /* a length (calendar.h); 0: neither the files nor time_step say it */
-    int64_t gaps;                 /* files that have some; the first one is told, and the number */
+    int64_t gaps;                 /* files with gaps; the log names the first one, and how many there are */
     vt_frame_window window;       /* of the grid, all rows */
-    vt_fields_shape shape;        /* of every file, but for the times */
+    vt_fields_shape shape;        /* of every file, except for the times */
     char **channel_names;         /* [shape.channels], or NULL */
     vt_channel_meaning *meanings; /* [shape.channels]; NULL of a synthetic set */
-    char *grid_doubt;             /* why latitudes aren't known though there is something, or NULL */
-    char *turned, *unknown; /* the first file whose rows are turned round; the first that says no latitudes; or NULL */
+    char *grid_doubt;             /* why latitudes are unknown although there is something, or NULL */
+    char *turned, *unknown;       /* the first file whose rows are turned round; the first without latitudes; or NULL */
     bool rotated, no_latitudes;
     double *latitudes; /* [options.height] */
     double *stored[2]; /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
     char *obstacle;    /* of the first file that has one */
-    char *time_doubt;  /* why a file's times are not known though it has a coordinate, or NULL */
+    char *time_doubt;  /* why a file's times are unknown although it has a coordinate, or NULL */
     vt_chunk_cache cache;
-    vt_frame_cache *kept; /* NULL: none is wished; guarded by `lock` */
-    vt_fields_plan *plan; /* of vt_dataset_read */
+    vt_frame_cache *kept; /* NULL: no frames are kept; guarded by `lock` */
+    vt_read_plan *plan;   /* of vt_dataset_read */
     vt_decoder decoder;
     pthread_mutex_t lock; /* guards what follows, and `files` */
     int64_t open_files, open_limit;
@@ -72,7 +71,7 @@ static inline int64_t vt_dataset_window_channels(const vt_dataset_options *optio
     return options->in_channels / (options->history + 1);
 }
 
-/* What is read: this rank's rows. */
+/* The part of the window that this rank reads. */
 static inline vt_frame_window vt_dataset_own_window(const vt_dataset *dataset)
 {
     vt_frame_window window = dataset->window;
@@ -87,7 +86,19 @@ static inline const char *vt_dataset_group_path(const vt_dataset *dataset, int64
 }
 
 extern const vt_source_kind vt_source_fields, vt_source_noise;
+
+/* Functions of vt_source_kind and vt_reading, see data/source.h. Values that stay in memory are looked at even if the
+ * dataset is `unchecked`. */
 void vt_fields_close(vt_source *source);
+vt_status vt_dataset_agree(const vt_source *training, const vt_source *other);
+char *vt_dataset_shared_times(const vt_source *one, const vt_source *other);
+void vt_dataset_describe(const vt_source *source, int64_t sample, char *buffer, int64_t size);
+vt_status vt_dataset_check(vt_source *source, int64_t sample);
+void vt_dataset_pieces(const vt_source *source, int64_t sample, vt_sample_piece *pieces);
+vt_status vt_dataset_read_frame(vt_source *source, int64_t frame, void *values);
+vt_status vt_dataset_keep_frames(vt_source *source);
+vt_status vt_dataset_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors);
+void vt_dataset_release(vt_read_plan *plan);
 
 /* The tensors of a sample; how many. */
 int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t rows, int64_t width, vt_tensor_spec *specs);
@@ -108,21 +119,24 @@ const vt_set_stretch *vt_dataset_find_sample(const vt_dataset *dataset, int64_t 
  * are threads. */
 vt_status vt_dataset_use_file(vt_dataset *dataset, int64_t index, vt_fields_file **file);
 
-/* Notes what a file says of its rows; those that are turned round can't stand beside such of which nothing is known. */
+/* Notes what a file says of its rows. Files whose rows are turned round can't be combined with files without latitudes.
+ */
 vt_status vt_dataset_agree_on_rows(vt_dataset *dataset, const vt_fields_file *file);
 
-/* The grid of the window, as the first file that has coordinates says it; that of the others is the same. */
+/* The grid of the window is that of the first file with coordinates; the others must have the same. */
 vt_status vt_dataset_agree_on_grid(vt_dataset *dataset, const vt_fields_file *file);
 
 /* All files of a set have the first one's grid and channels, and times as far apart, in the same calendar. */
 vt_status vt_dataset_compare_with_first(const vt_dataset *dataset, const vt_fields_file *file);
+/* Rows that are turned round in one set can't be matched with rows of the other one that have no latitudes. */
+vt_status vt_dataset_compare_rows(const vt_dataset *one, const vt_dataset *other);
 vt_status vt_dataset_compare_times(vt_dataset *dataset, const char *path, const vt_time_axis *axis);
 
-/* Where the window is to go round the globe: that its longitudes do, as far as they are known. */
+/* If the window is to go round the globe: that its longitudes do, as far as they are known. */
 vt_status vt_dataset_check_round(const vt_dataset *dataset);
 
-/* The channels, as the first file describes them. */
-void vt_dataset_take_meanings(vt_dataset *dataset, const vt_fields_file *file);
+/* The channels' names and meanings are those of the first file. */
+void vt_dataset_take_channels(vt_dataset *dataset, const vt_fields_file *file);
 
 /* Latitudes that weigh the rows, once all files were looked at. */
 void vt_dataset_take_latitudes(vt_dataset *dataset);

@@ -7,58 +7,62 @@
 #include "config/config.h"
 #include "source/fields/dataset_inside.h"
 
-void vt_dataset_describe(const vt_dataset *dataset, int64_t sample, char *buffer, int64_t size)
+/* Where time `time` of a stretch is: its piece, and the time of the piece's file. */
+static const vt_set_piece *find_time(const vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time,
+                                     int64_t *time_in_file)
 {
+    const vt_set_piece *piece = vt_dataset_piece(dataset, stretch, time);
+    *time_in_file = piece->first_time + time - piece->first;
+    return piece;
+}
+
+void vt_dataset_describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)
+{
+    const vt_dataset *dataset = (const vt_dataset *)source;
     int64_t time;
     const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
-    const vt_set_piece *piece = vt_dataset_piece(dataset, stretch, time);
-    snprintf(buffer, (size_t)size, "%s, time %lld", vt_dataset_group_path(dataset, piece->file),
-             (long long)(piece->first_time + time - piece->first));
+    const vt_set_piece *piece = find_time(dataset, stretch, time, &time);
+    snprintf(buffer, (size_t)size, "%s, time %lld", vt_dataset_group_path(dataset, piece->file), (long long)time);
 }
 
 /* ---- reading ---- */
 
-static vt_status add_reading(vt_dataset *dataset, const vt_frame *frame, vt_fields_plan *plan)
+static void add_reading(vt_dataset *dataset, const vt_frame *frame, vt_read_plan *plan)
 {
-    vt_status status = VT_OK;
-    VT_TRY(vt_fields_plan_add(plan, frame));
+    vt_fields_plan_add(plan, frame);
     dataset->files[frame->file].users++;
-done:
-    return status;
 }
 
-/* The fields of time `time` of a stretch come from the cache, or from the file; the first who wants them there has them
- * read into the cache, too, as one more frame of that time. */
+/* The fields of time `time` of a stretch come from the cache, or from the file; the first reader that needs them there
+ * has them read into the cache, too, as one more frame of that time. */
 static vt_status add_frame(vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time, vt_frame *frame,
-                           vt_fields_plan *plan)
+                           vt_read_plan *plan)
 {
     vt_status status = VT_OK;
     vt_frame_cache *cache = dataset->kept;
-    const vt_set_piece *piece = vt_dataset_piece(dataset, stretch, time);
     const int64_t index = stretch->first_frame + time;
     const int64_t points = dataset->options.rows * dataset->options.width;
     if (cache != NULL && cache->states[index] == VT_FRAME_KEPT) {
         vt_fields_plan_add_copy(plan, vt_frame_cache_place(cache, index), frame->values, frame->channels * points);
         goto done;
     }
-    frame->file = piece->file;
-    frame->time = piece->first_time + time - piece->first;
+    frame->file = find_time(dataset, stretch, time, &frame->time)->file;
     frame->kept_as = -1;
     VT_TRY(vt_dataset_use_file(dataset, frame->file, &frame->opened));
-    VT_TRY(add_reading(dataset, frame, plan));
+    add_reading(dataset, frame, plan);
     if (cache == NULL || cache->states[index] != VT_FRAME_MISSING) goto done;
     vt_frame kept = *frame;
     kept.values = vt_frame_cache_place(cache, index);
     kept.channels = vt_dataset_frame_channels(dataset);
     kept.kept_as = index;
     cache->states[index] = VT_FRAME_COMING;
-    status = add_reading(dataset, &kept, plan);
+    add_reading(dataset, &kept, plan);
 done:
     return status;
 }
 
 static vt_status add_frames(vt_dataset *dataset, int64_t sample, int64_t place, float *input, float *target,
-                            vt_fields_plan *plan)
+                            vt_read_plan *plan)
 {
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
@@ -75,55 +79,68 @@ done:
     return status;
 }
 
-/* What it brought for the cache is kept, when all of it came. */
-static void release_frames(vt_dataset *dataset, vt_fields_plan *plan)
+/* What was read for the cache is kept if the plan is complete. */
+static void release_frames(vt_dataset *dataset, vt_read_plan *plan)
 {
     const bool complete = vt_fields_plan_is_complete(plan);
-    for (int64_t f = 0; f < vt_fields_plan_frames(plan); f++) {
-        const vt_frame *frame = vt_fields_plan_frame(plan, f);
-        dataset->files[frame->file].users--;
-        if (frame->kept_as >= 0) vt_frame_cache_settle(dataset->kept, frame->kept_as, complete);
+    int64_t count;
+    const vt_frame *frames = vt_fields_plan_frames(plan, &count);
+    for (int64_t f = 0; f < count; f++) {
+        dataset->files[frames[f].file].users--;
+        if (frames[f].kept_as >= 0) vt_frame_cache_settle(dataset->kept, frames[f].kept_as, complete);
     }
     vt_fields_plan_clear(plan);
 }
 
-static vt_read_manner manner_of(vt_dataset *dataset, bool checked)
+static vt_status make_items(vt_dataset *dataset, bool checked, vt_read_plan *plan)
 {
-    return (vt_read_manner){dataset->options.direct, dataset->options.tolerant, checked, &dataset->cache};
+    const vt_frame_window window = vt_dataset_own_window(dataset);
+    const vt_read_manner manner = {dataset->options.direct, dataset->options.tolerant, checked, &dataset->cache};
+    return vt_fields_plan_make(plan, &window, &manner);
 }
 
-static vt_status plan_samples(vt_dataset *dataset, const int64_t *samples, int64_t count, bool checked, float *input,
-                              float *target, vt_fields_plan *plan)
+static vt_status plan_samples(vt_read_plan *plan, const int64_t *samples, int64_t count, bool checked, float *input,
+                              float *target)
 {
     vt_status status = VT_OK;
+    vt_dataset *dataset = (vt_dataset *)plan->source;
     const vt_dataset_options *options = &dataset->options;
     const int64_t points = options->rows * options->width;
-    const vt_frame_window window = vt_dataset_own_window(dataset);
-    const vt_read_manner manner = manner_of(dataset, checked);
     pthread_mutex_lock(&dataset->lock);
     vt_fields_plan_clear(plan);
     for (int64_t i = 0; i < count; i++)
         VT_TRY(add_frames(dataset, samples[i], i, input + i * options->in_channels * points,
                           target + i * options->out_channels * points, plan));
-    VT_TRY(vt_fields_plan_make(plan, &window, &manner));
+    VT_TRY(make_items(dataset, checked, plan));
 done:
     if (status != VT_OK) release_frames(dataset, plan);
     pthread_mutex_unlock(&dataset->lock);
     return status;
 }
 
-vt_status vt_dataset_plan(vt_dataset *dataset, const int64_t *samples, int64_t count, float *input, float *target,
-                          vt_fields_plan *plan)
+vt_status vt_dataset_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors)
 {
-    return plan_samples(dataset, samples, count, !dataset->options.unchecked || dataset->kept != NULL, input, target,
-                        plan);
+    const vt_dataset *dataset = (const vt_dataset *)plan->source;
+    return plan_samples(plan, samples, count, !dataset->options.unchecked || dataset->kept != NULL,
+                        tensors[VT_TENSOR_INPUT], tensors[VT_TENSOR_TARGET]);
 }
 
-void vt_dataset_release(vt_dataset *dataset, vt_fields_plan *plan)
+void vt_dataset_release(vt_read_plan *plan)
 {
+    vt_dataset *dataset = (vt_dataset *)plan->source;
     pthread_mutex_lock(&dataset->lock);
     release_frames(dataset, plan);
     pthread_mutex_unlock(&dataset->lock);
+}
+
+/* Does what the dataset's own plan holds, and releases it. */
+static vt_status run_plan(vt_dataset *dataset)
+{
+    vt_status status = VT_OK;
+    for (int64_t i = 0; i < dataset->plan->item_count && status == VT_OK; i++)
+        status = vt_fields_plan_run(dataset->plan, i, &dataset->decoder);
+    vt_dataset_release(dataset->plan);
+    return status;
 }
 
 bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps)
@@ -151,17 +168,14 @@ int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset)
 vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields)
 {
     vt_status status = VT_OK;
-    const vt_dataset_options *options = &dataset->options;
     const vt_frame_window window = vt_dataset_own_window(dataset);
     vt_fields_file *file = NULL;
     int64_t time;
     const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
     VT_ASSERT(vt_dataset_reaches(dataset, sample, steps));
-    time += steps * options->dt;
-    const vt_set_piece *piece = vt_dataset_piece(dataset, stretch, time);
+    const vt_set_piece *piece = find_time(dataset, stretch, time + steps * dataset->options.dt, &time);
     VT_TRY(vt_dataset_use_file(dataset, piece->file, &file));
-    VT_TRY(vt_fields_file_read_window(file, piece->first_time + time - piece->first, options->out_channels, &window,
-                                      fields));
+    VT_TRY(vt_fields_file_read(file, time, dataset->options.out_channels, &window, true, fields));
 done:
     return status;
 }
@@ -169,16 +183,15 @@ done:
 vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target)
 {
     vt_status status = VT_OK;
-    VT_TRY(plan_samples(dataset, &sample, 1, true, input, target, dataset->plan));
-    for (int64_t i = 0; i < ((const vt_read_plan *)dataset->plan)->item_count && status == VT_OK; i++)
-        status = vt_fields_plan_run(dataset->plan, i, &dataset->decoder);
-    vt_dataset_release(dataset, dataset->plan);
+    VT_TRY(plan_samples(dataset->plan, &sample, 1, true, input, target));
+    status = run_plan(dataset);
 done:
     return status;
 }
 
-vt_status vt_dataset_check(vt_dataset *dataset, int64_t sample)
+vt_status vt_dataset_check(vt_source *source, int64_t sample)
 {
+    vt_dataset *dataset = (vt_dataset *)source;
     const vt_dataset_options *options = &dataset->options;
     const int64_t points = options->rows * options->width;
     if (!options->unchecked) return VT_OK;
@@ -191,19 +204,20 @@ vt_status vt_dataset_check(vt_dataset *dataset, int64_t sample)
 
 /* ---- frames ---- */
 
-int64_t vt_dataset_frame_count(const vt_dataset *dataset)
+/* The newest time of the input comes first. */
+void vt_dataset_pieces(const vt_source *source, int64_t sample, vt_sample_piece *list)
 {
-    return dataset->source.frame_count;
-}
-
-void vt_dataset_frames(const vt_dataset *dataset, int64_t sample, int64_t *frames)
-{
-    int64_t time;
+    const vt_dataset *dataset = (const vt_dataset *)source;
     const vt_dataset_options *options = &dataset->options;
+    const size_t plane = (size_t)(options->rows * options->width) * sizeof(float);
+    int64_t time;
     const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
     const int64_t frame = stretch->first_frame + time;
-    for (int64_t back = 0; back <= options->history; back++) frames[back] = frame - back * options->dt;
-    frames[options->history + 1] = frame + options->dt;
+    for (int64_t back = 0; back <= options->history; back++)
+        list[back] = (vt_sample_piece){frame - back * options->dt, VT_TENSOR_INPUT,
+                                       (size_t)vt_dataset_window_channels(options) * plane};
+    list[options->history + 1] =
+        (vt_sample_piece){frame + options->dt, VT_TENSOR_TARGET, (size_t)options->out_channels * plane};
 }
 
 int64_t vt_dataset_frame_channels(const vt_dataset *dataset)
@@ -212,32 +226,28 @@ int64_t vt_dataset_frame_channels(const vt_dataset *dataset)
     return in > out ? in : out;
 }
 
-vt_status vt_dataset_read_frame(vt_dataset *dataset, int64_t index, float *values)
+vt_status vt_dataset_read_frame(vt_source *source, int64_t index, void *values)
 {
-    vt_status status = VT_OK;
-    const vt_frame_window window = vt_dataset_own_window(dataset);
-    const vt_read_manner manner = manner_of(dataset, true);
-    vt_fields_plan *plan = dataset->plan;
-    VT_ASSERT(index >= 0 && index < dataset->source.frame_count);
+    vt_dataset *dataset = (vt_dataset *)source;
+    VT_ASSERT(index >= 0 && index < source->frame_count);
     const vt_set_stretch *stretch = &dataset->stretches[dataset->stretch_count - 1];
     while (stretch->first_frame > index) stretch--;
     vt_frame frame = {.channels = vt_dataset_frame_channels(dataset), .values = values};
     pthread_mutex_lock(&dataset->lock);
-    vt_fields_plan_clear(plan);
-    status = add_frame(dataset, stretch, index - stretch->first_frame, &frame, plan);
-    if (status == VT_OK) status = vt_fields_plan_make(plan, &window, &manner);
+    vt_fields_plan_clear(dataset->plan);
+    vt_status status = add_frame(dataset, stretch, index - stretch->first_frame, &frame, dataset->plan);
+    if (status == VT_OK) status = make_items(dataset, true, dataset->plan);
     pthread_mutex_unlock(&dataset->lock);
-    for (int64_t i = 0; i < ((const vt_read_plan *)plan)->item_count && status == VT_OK; i++)
-        status = vt_fields_plan_run(plan, i, &dataset->decoder);
-    vt_dataset_release(dataset, plan);
+    if (status == VT_OK) return run_plan(dataset);
+    vt_dataset_release(dataset->plan);
     return status;
 }
 
-vt_status vt_dataset_keep_frames(vt_dataset *dataset)
+vt_status vt_dataset_keep_frames(vt_source *source)
 {
-    const int64_t floats = vt_dataset_frame_channels(dataset) * dataset->options.rows * dataset->options.width;
-    if (dataset->source.frame_count == 0 || dataset->kept != NULL) return VT_OK;
-    return vt_frame_cache_open(dataset->source.frame_count, floats, &dataset->kept);
+    vt_dataset *dataset = (vt_dataset *)source;
+    if (source->frame_count == 0 || dataset->kept != NULL) return VT_OK;
+    return vt_frame_cache_open(source->frame_count, (int64_t)(source->frame_bytes / sizeof(float)), &dataset->kept);
 }
 
 int64_t vt_dataset_kept_frames(vt_dataset *dataset)

@@ -1,5 +1,4 @@
-/* Which times are samples: pieces of files that follow one another become stretches, and times that come twice are
- * found. */
+/* Which times are samples: pieces of files that follow one another become stretches. Finds times that occur twice. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +12,7 @@
 void vt_dataset_add_piece(vt_dataset *dataset, const vt_set_piece *piece)
 {
     const int64_t count = dataset->piece_count;
-    if ((count & (count - 1)) == 0) /* grows at every power of two */
-        dataset->pieces = vt_reallocate(dataset->pieces, count == 0 ? 1 : 2 * (size_t)count, sizeof *dataset->pieces,
-                                        "the times of data files");
+    dataset->pieces = vt_grow(dataset->pieces, (size_t)count, sizeof *piece, "the times of data files");
     dataset->pieces[dataset->piece_count++] = *piece;
 }
 
@@ -27,11 +24,11 @@ static int64_t span_of(const vt_dataset *dataset)
     return dataset->options.dt * (dataset->options.history + 1);
 }
 
-/* Files of one time each don't say how far apart times are. Their dates do, if most of them are as far apart as the
- * nearest two, or a month of the calendar at about the same day, as monthly means are. */
+/* Finds how far apart times are if files hold one time each: their dates tell it if most of them are as far apart as
+ * the nearest two, or a calendar month apart at about the same day, as monthly means are. */
 static void settle_minutes(vt_dataset *dataset)
 {
-    enum { MOST_DAYS = 3 }; /* that the middles and the ends of months differ by */
+    enum { MOST_DAYS = 3 }; /* by which the middles or ends of months differ */
     int64_t least = 0, alike = 0, monthly = 0, first_day = 0, day = 0;
     if (dataset->minutes_a_time > 0) return;
     for (int64_t i = 1; i < dataset->piece_count; i++) {
@@ -73,8 +70,7 @@ static void add_stretch(vt_dataset *dataset, vt_set_stretch *stretch)
     dataset->stretches[dataset->stretch_count++] = *stretch;
 }
 
-/* Files that no sample is from. */
-static void tell_short_files(const vt_dataset *dataset)
+static void warn_of_short_files(const vt_dataset *dataset)
 {
     const vt_dataset_options *options = &dataset->options;
     int64_t count = 0;
@@ -127,21 +123,20 @@ const vt_set_stretch *vt_dataset_find_sample(const vt_dataset *dataset, int64_t 
     return found;
 }
 
-int64_t vt_dataset_crossing_samples(const vt_dataset *dataset)
+/* Samples that reach from one file into the next. */
+static int64_t count_crossing(const vt_dataset *dataset)
 {
-    const vt_dataset_options *options = &dataset->options;
     int64_t count = 0;
     for (int64_t s = 0; s < dataset->stretch_count; s++) {
         const vt_set_stretch *stretch = &dataset->stretches[s];
-        const int64_t end = stretch->used - span_of(dataset);
-        for (int64_t first = 0; first < end && stretch->pieces > 1; first++)
-            count += vt_dataset_piece(dataset, stretch, first) !=
-                     vt_dataset_piece(dataset, stretch, first + options->dt * (options->history + 1));
+        const int64_t span = span_of(dataset);
+        for (int64_t first = 0; first < stretch->used - span && stretch->pieces > 1; first++)
+            count += vt_dataset_piece(dataset, stretch, first) != vt_dataset_piece(dataset, stretch, first + span);
     }
     return count;
 }
 
-/* ---- times that come twice ---- */
+/* ---- times that occur twice ---- */
 
 /* Times of a file that samples use, from `from` to `to`, both included. */
 typedef struct {
@@ -157,29 +152,17 @@ static int by_beginning(const void *left, const void *right)
     return a->file < b->file ? -1 : a->file > b->file;
 }
 
-/* What the name says at least of a file without a time coordinate, whose times may be nearer to one another than is
- * assumed: those of 2013.h5 and 201301.h5 end with the year and the month. */
-static int64_t end_by_name(const char *path, vt_date begin, int64_t end)
+/* The end of a file without a time coordinate, whose times may be nearer to one another than is assumed: those of
+ * 2013.h5 and 201301.h5 end with the year and the month. */
+static int64_t end_by_name(const char *path, int64_t end)
 {
-    int year = 0, month = 0, day = 0;
-    size_t digits = 0;
-    char text[VT_DATE_SIZE];
-    vt_date next;
-    const char *dot = strrchr(path, '.');
-    for (const char *at = dot != NULL ? dot : path; at > path && strchr("0123456789-_", at[-1]) != NULL; at--)
-        digits += at[-1] != '-' && at[-1] != '_';
-    if (sscanf(vt_date_format(begin, text), "%d-%d-%d", &year, &month, &day) != 3 || day != 1) return end;
-    if (digits == 4) year++;
-    if (digits == 6) month++;
-    if (month > 12) {
-        year++;
-        month = 1;
-    }
-    const bool known = (digits == 4 || digits == 6) && vt_date_make(begin.calendar, year, month, 1, &next);
-    return known && next.minutes <= end ? next.minutes - 1 : end;
+    vt_date begin = {0};
+    const int64_t length = vt_date_of_file_name(path, &begin);
+    const int64_t next = vt_date_after(begin, length).minutes;
+    return length >= VT_A_MONTH && next <= end ? next - 1 : end;
 }
 
-/* Of all pieces with dates, by their beginnings; to be freed. */
+/* Those of all pieces with dates, sorted by their beginnings; malloc'd. */
 static period *periods_of(const vt_dataset *dataset, bool used_only, int64_t *count)
 {
     period *periods = vt_allocate((size_t)dataset->piece_count + 1, sizeof *periods, "the times of data files");
@@ -194,7 +177,7 @@ static period *periods_of(const vt_dataset *dataset, bool used_only, int64_t *co
             const int64_t times = used_only ? used : piece->times;
             if (!piece->dated || times <= 0) continue;
             int64_t end = vt_date_after(piece->date, (times - 1) * step).minutes;
-            if (!piece->proven) end = end_by_name(vt_dataset_group_path(dataset, piece->file), piece->date, end);
+            if (!piece->proven) end = end_by_name(vt_dataset_group_path(dataset, piece->file), end);
             periods[(*count)++] = (period){piece->date.minutes, end, piece->date.calendar, piece->file};
         }
     }
@@ -207,7 +190,7 @@ static const char *date_text(vt_calendar calendar, int64_t minutes, char text[VT
     return vt_date_format((vt_date){calendar, minutes}, text);
 }
 
-static void tell_repeated_times(const vt_dataset *dataset)
+static void warn_of_repeated_times(const vt_dataset *dataset)
 {
     int64_t count = 0, files = 0;
     char dates[2][VT_DATE_SIZE];
@@ -230,9 +213,10 @@ static void tell_repeated_times(const vt_dataset *dataset)
     free(periods);
 }
 
-char *vt_dataset_shared_times(const vt_dataset *one, const char *one_name, const vt_dataset *other,
-                              const char *other_name)
+char *vt_dataset_shared_times(const vt_source *source, const vt_source *other_source)
 {
+    static const char *const names[] = {"training", "validation", "test"};
+    const vt_dataset *one = (const vt_dataset *)source, *other = (const vt_dataset *)other_source;
     int64_t counts[2] = {0}, from = 0, to = 0, minutes = 0;
     char dates[2][VT_DATE_SIZE], *sentence = NULL;
     const period *first[2] = {NULL, NULL};
@@ -259,7 +243,7 @@ char *vt_dataset_shared_times(const vt_dataset *one, const char *one_name, const
             vt_text_format("%s and %s overlap: the times from %s to %s%s are in both, first in %s and %s. Scores on "
                            "times that the model was trained on, or chosen by, look better than its forecasts are; "
                            "keep each time in one of the two",
-                           one_name, other_name, date_text(first[0]->calendar, from, dates[0]),
+                           names[source->set], names[other_source->set], date_text(first[0]->calendar, from, dates[0]),
                            date_text(first[0]->calendar, to, dates[1]), to - from > minutes ? ", with gaps," : "",
                            vt_dataset_group_path(one, first[0]->file), vt_dataset_group_path(other, first[1]->file));
     free(a);
@@ -282,7 +266,8 @@ void vt_dataset_join_pieces(vt_dataset *dataset)
         }
         add_stretch(dataset, &stretch);
     }
+    dataset->source.crossing_samples = count_crossing(dataset);
     if (dataset->options.quiet) return;
-    tell_short_files(dataset);
-    tell_repeated_times(dataset);
+    warn_of_short_files(dataset);
+    warn_of_repeated_times(dataset);
 }

@@ -6,8 +6,6 @@
 #include "source/fields/dataset_inside.h"
 #include "source/fields/file_list.h"
 
-/* ---- of a configuration ---- */
-
 static bool is_direct(const vt_config *config)
 {
     int kind = config->data_loader_config;
@@ -46,9 +44,7 @@ static vt_status find_window(vt_config *config)
         "give img_size");
     VT_TRY(vt_file_list_open(config->train_data_path, "train_data_path", config->variables != NULL, &list));
     VT_TRY(vt_fields_file_open((const char *const *)list.paths, list.first[1], &form, &file));
-    const vt_fields_shape shape = vt_fields_file_shape(file);
-    const vt_window_grid grid = {vt_fields_file_path(file), shape.height, shape.width, vt_fields_file_latitudes(file),
-                                 vt_fields_file_longitudes(file)};
+    const vt_window_grid grid = vt_fields_file_grid(file);
     VT_TRY(vt_window_find(&range, &grid, &window));
     status = vt_config_set_window(config, window.rows, window.width);
     if (status == VT_OK) goto done;
@@ -87,6 +83,7 @@ static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_
     vt_dataset_options options = vt_fields_options(config);
     const char *const directories[] = {config->train_data_path, config->valid_data_path, config->inf_data_path};
     static const char *const names[] = {"train_data_path", "valid_data_path", "inf_data_path"};
+    options.set = set;
     options.directory = directories[set];
     options.option_name = names[set];
     options.first_row = part.first;
@@ -100,24 +97,9 @@ static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_
     options.seed = (uint64_t)config->seed;
     *source = NULL;
     VT_TRY(vt_dataset_open(&options, &dataset));
-    dataset->source.set = set;
     *source = &dataset->source;
 done:
     return status;
-}
-
-/* ---- of a set ---- */
-
-static vt_status agree(const vt_source *training, const vt_source *other)
-{
-    return vt_dataset_check_same_channels((const vt_dataset *)training, (const vt_dataset *)other);
-}
-
-static char *shared(const vt_source *one, const vt_source *other)
-{
-    static const char *const names[] = {"training", "validation", "test"};
-    return vt_dataset_shared_times((const vt_dataset *)one, names[one->set], (const vt_dataset *)other,
-                                   names[other->set]);
 }
 
 static void log_sets(const vt_source *training, const vt_source *validation, const char *threads)
@@ -141,88 +123,13 @@ void vt_fields_close(vt_source *source)
     vt_dataset_close(&dataset);
 }
 
-static void describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)
-{
-    vt_dataset_describe((const vt_dataset *)source, sample, buffer, size);
-}
-
-static vt_status check(vt_source *source, int64_t sample)
-{
-    return vt_dataset_check((vt_dataset *)source, sample);
-}
-
-/* ---- reading ---- */
-
-static vt_status open_plan(vt_source *source, vt_read_plan **result)
-{
-    vt_fields_plan *plan = NULL;
-    vt_status status = vt_fields_plan_open(source, &plan);
-    *result = (vt_read_plan *)plan;
-    return status;
-}
-
-static void close_plan(vt_read_plan *plan)
-{
-    vt_fields_plan *own = (vt_fields_plan *)plan;
-    vt_fields_plan_close(&own);
-}
-
-static vt_status make_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors)
-{
-    return vt_dataset_plan((vt_dataset *)plan->source, samples, count, tensors[VT_TENSOR_INPUT],
-                           tensors[VT_TENSOR_TARGET], (vt_fields_plan *)plan);
-}
-
-static void release_plan(vt_read_plan *plan)
-{
-    vt_dataset_release((vt_dataset *)plan->source, (vt_fields_plan *)plan);
-}
-
-static vt_status run_item(vt_read_plan *plan, int64_t item, vt_decoder *decoder)
-{
-    return vt_fields_plan_run((vt_fields_plan *)plan, item, decoder);
-}
-
-static void retry_item(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
-                       void (*mark)(int64_t sample, void *context), void *context)
-{
-    vt_fields_plan_retry((const vt_fields_plan *)plan, item, decoder, mark, context);
-}
-
-static vt_file_extent extent(const vt_read_plan *plan, int64_t item)
-{
-    return vt_fields_plan_extent((const vt_fields_plan *)plan, item);
-}
-
-static const vt_reading reading = {open_plan, close_plan, make_plan, release_plan, run_item, retry_item, extent};
-
-/* ---- frames ---- */
-
-/* The newest time of the input comes first. */
-static void pieces(const vt_source *source, int64_t sample, vt_sample_piece *list)
-{
-    const vt_dataset *dataset = (const vt_dataset *)source;
-    const vt_dataset_options *options = &dataset->options;
-    const size_t plane = (size_t)(options->rows * options->width) * sizeof(float);
-    int64_t time;
-    const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
-    const int64_t frame = stretch->first_frame + time;
-    for (int64_t back = 0; back <= options->history; back++)
-        list[back] = (vt_sample_piece){frame - back * options->dt, VT_TENSOR_INPUT,
-                                       (size_t)vt_dataset_window_channels(options) * plane};
-    list[options->history + 1] =
-        (vt_sample_piece){frame + options->dt, VT_TENSOR_TARGET, (size_t)options->out_channels * plane};
-}
-
-static vt_status read_frame(vt_source *source, int64_t frame, void *values)
-{
-    return vt_dataset_read_frame((vt_dataset *)source, frame, values);
-}
-
-static vt_status keep_frames(vt_source *source)
-{
-    return vt_dataset_keep_frames((vt_dataset *)source);
-}
+static const vt_reading reading = {.open = vt_fields_plan_open,
+                                   .close = vt_fields_plan_close,
+                                   .make = vt_dataset_plan,
+                                   .release = vt_dataset_release,
+                                   .run = vt_fields_plan_run,
+                                   .retry = vt_fields_plan_retry,
+                                   .extent = vt_fields_plan_extent};
 
 const vt_source_kind vt_source_fields = {.name = "fields",
                                          .complete = find_window,
@@ -230,12 +137,12 @@ const vt_source_kind vt_source_fields = {.name = "fields",
                                          .specs = specs,
                                          .open = open_set,
                                          .close = vt_fields_close,
-                                         .agree = agree,
-                                         .shared = shared,
+                                         .agree = vt_dataset_agree,
+                                         .shared = vt_dataset_shared_times,
                                          .log = log_sets,
-                                         .describe = describe,
-                                         .check = check,
+                                         .describe = vt_dataset_describe,
+                                         .check = vt_dataset_check,
                                          .reading = &reading,
-                                         .pieces = pieces,
-                                         .read_frame = read_frame,
-                                         .keep_frames = keep_frames};
+                                         .pieces = vt_dataset_pieces,
+                                         .read_frame = vt_dataset_read_frame,
+                                         .keep_frames = vt_dataset_keep_frames};

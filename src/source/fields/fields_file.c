@@ -34,13 +34,13 @@ static vt_status open_fields(vt_fields_file *file)
     file->shape = (vt_fields_shape){fields->extent[0], fields->extent[1], fields->extent[2], fields->extent[3]};
     file->channels = calloc((size_t)file->shape.channels, sizeof *file->channels);
     VT_CHECK(file->channels != NULL, "out of memory for %lld channels", (long long)file->shape.channels);
-    for (int64_t c = 0; c < file->shape.channels; c++) file->channels[c] = (vt_field_channel){0, c};
+    for (int64_t c = 0; c < file->shape.channels; c++) file->channels[c].level = c;
     VT_TRY(vt_field_source_enlarge_cache(file->sources, &file->cache_bytes));
 done:
     return status;
 }
 
-/* Without the blanks round it that some writers pad with. */
+/* Without the blanks that some writers pad with. */
 static char *trimmed_copy(const char *string)
 {
     string += strspn(string, " \t");
@@ -49,14 +49,8 @@ static char *trimmed_copy(const char *string)
     return vt_text_format("%.*s", (int)length, string);
 }
 
-static void free_texts(char **texts, int64_t count)
-{
-    for (int64_t c = 0; texts != NULL && c < count; c++) free(texts[c]);
-    free(texts);
-}
-
-/* The texts of an attribute of `fields`, one a channel, "" past those given: *texts [channels], or NULL where it isn't
- * there. */
+/* The texts of an attribute of `fields`, one a channel, "" past those given: *texts [channels], or NULL if there is no
+ * such attribute. */
 static vt_status open_texts(const vt_fields_file *file, const char *name, char ***texts, int64_t *count)
 {
     vt_status status = VT_OK;
@@ -70,14 +64,14 @@ static vt_status open_texts(const vt_fields_file *file, const char *name, char *
     *texts = vt_allocate((size_t)channels, sizeof **texts, "the channels of a file");
     for (int64_t c = 0; c < channels; c++) (*texts)[c] = trimmed_copy(c < *count ? found[c] : "");
 done:
-    free_texts(found, *count);
+    vt_text_free_list(found, *count);
     return status;
 }
 
 static vt_status check_names(const vt_fields_file *file)
 {
     vt_status status = VT_OK;
-    char *const *names = file->channel_names;
+    const char *const *names = file->channel_names;
     for (int64_t c = 0; names != NULL && c < file->shape.channels; c++) {
         VT_CHECK(names[c][0] != '\0', "%s: the attribute 'channels' of 'fields' has an empty name for channel %lld",
                  file->path, (long long)c);
@@ -96,7 +90,9 @@ static vt_status open_channel_names(vt_fields_file *file)
 {
     vt_status status = VT_OK;
     int64_t count = 0;
-    VT_TRY(open_texts(file, "channels", &file->channel_names, &count));
+    char **names = NULL;
+    VT_TRY(open_texts(file, "channels", &names, &count));
+    file->channel_names = (const char *const *)names;
     VT_CHECK(file->channel_names == NULL || count == file->shape.channels,
              "%s: the attribute 'channels' of 'fields' names %lld channel%s, but there are %lld; name each one once",
              file->path, (long long)count, count == 1 ? "" : "s", (long long)file->shape.channels);
@@ -105,7 +101,7 @@ done:
     return status;
 }
 
-/* A single text is that of all channels. */
+/* A single text applies to all channels. */
 static vt_status open_meanings(vt_fields_file *file)
 {
     static const char *const names[] = {"units", "standard_names", "long_names"};
@@ -122,11 +118,11 @@ static vt_status open_meanings(vt_fields_file *file)
             const size_t sizes[] = {sizeof meaning->units, sizeof meaning->standard_name, sizeof meaning->long_name};
             snprintf(places[i], sizes[i], "%s", texts[count == 1 ? 0 : c]);
         }
-        free_texts(texts, channels);
+        vt_text_free_list(texts, channels);
         texts = NULL;
     }
 done:
-    free_texts(texts, channels);
+    vt_text_free_list(texts, channels);
     return status;
 }
 
@@ -143,6 +139,9 @@ static vt_status open_all(vt_fields_file *file, const char *const *paths, const 
         VT_TRY(vt_fields_take_grid(file, file->sources, form));
     }
     VT_TRY(vt_fields_open_times(file, form));
+    file->no_latitudes = file->no_latitudes && file->latitudes == NULL;
+    for (int i = 0; i < file->source_count && file->obstacle == NULL; i++)
+        file->obstacle = file->sources[i].array->obstacle;
 done:
     return status;
 }
@@ -171,7 +170,7 @@ done:
 
 /* ---- the first try ---- */
 
-/* Files of several dates: those of date d are paths[first[d]] … paths[first[d + 1] - 1]. */
+/* Files of several dates, see vt_fields_files_survive. */
 typedef struct {
     const char *const *paths;
     const int64_t *first;
@@ -179,22 +178,24 @@ typedef struct {
     const vt_fields_form *form;
 } attempt;
 
-/* What HDF5 has to be trusted with later: each source's index of chunks, and filters that only it knows. */
+/* Does what HDF5 will do later: reads each source's index of chunks, and applies filters that only HDF5 knows. */
 static void visit_storage(vt_fields_file *file)
 {
     const vt_fields_shape shape = file->shape;
     for (int i = 0; i < file->source_count; i++) {
         vt_field_source *source = &file->sources[i];
         if (source->array->layout != VT_LAYOUT_CHUNKED) continue;
-        const int64_t chunks = source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];
+        const int64_t chunks = vt_field_source_chunks(source);
         source->part->kind->chunks_written(source->array);
         if (chunks > 0) vt_field_source_find_chunk(source, 0);
         if (chunks > 0) vt_field_source_find_chunk(source, chunks - 1);
     }
     if (shape.times < 1) return;
     float *values = vt_allocate((size_t)(shape.channels * shape.width), sizeof *values, "a row of the fields");
-    vt_fields_file_read(file, 0, shape.channels, 0, 1, shape.width, values);
-    vt_fields_file_read(file, shape.times - 1, shape.channels, shape.height - 1, 1, shape.width, values);
+    vt_frame_window row = {.rows = 1, .width = shape.width};
+    vt_fields_file_read(file, 0, shape.channels, &row, true, values);
+    row.first_row = shape.height - 1;
+    vt_fields_file_read(file, shape.times - 1, shape.channels, &row, true, values);
     free(values);
 }
 
@@ -238,86 +239,17 @@ void vt_fields_file_close(vt_fields_file **pointer)
     for (int i = 0; i < file->source_count; i++) vt_field_source_close(&file->sources[i]);
     for (int i = 0; i < file->part_count; i++) vt_store_close(&file->parts[i]);
     pthread_mutex_destroy(&file->lock);
-    free_texts(file->channel_names, file->shape.channels);
+    vt_text_free_list((char **)file->channel_names, file->shape.channels);
     free(file->meanings);
     vt_time_axis_close(&file->times);
     free(file->latitudes);
     free(file->longitudes);
-    for (int k = 0; k < 2; k++) free(file->grid_doubts[k]);
+    for (int k = 0; k < 2; k++) free(file->doubts[k]);
     free(file->channels);
     free(file->sources);
     free(file->parts);
     free(file->path);
     free(file);
-}
-
-const char *vt_fields_file_path(const vt_fields_file *file)
-{
-    return file->path;
-}
-
-vt_fields_shape vt_fields_file_shape(const vt_fields_file *file)
-{
-    return file->shape;
-}
-
-const char *const *vt_fields_file_channel_names(const vt_fields_file *file)
-{
-    return (const char *const *)file->channel_names;
-}
-
-const vt_channel_meaning *vt_fields_file_meaning(const vt_fields_file *file, int64_t channel)
-{
-    return &file->meanings[channel];
-}
-
-const double *vt_fields_file_latitudes(const vt_fields_file *file)
-{
-    return file->latitudes;
-}
-
-const double *vt_fields_file_longitudes(const vt_fields_file *file)
-{
-    return file->longitudes;
-}
-
-const char *vt_fields_file_grid_doubt(const vt_fields_file *file, int dimension)
-{
-    return file->grid_doubts[dimension];
-}
-
-bool vt_fields_file_is_rotated(const vt_fields_file *file)
-{
-    return file->rotated;
-}
-
-bool vt_fields_file_has_no_latitudes(const vt_fields_file *file)
-{
-    return file->no_latitudes && file->latitudes == NULL;
-}
-
-bool vt_fields_file_is_turned(const vt_fields_file *file)
-{
-    bool turned = false;
-    for (int i = 0; i < file->source_count; i++) turned = turned || file->sources[i].south_first;
-    return turned;
-}
-
-const vt_time_axis *vt_fields_file_times(const vt_fields_file *file)
-{
-    return &file->times;
-}
-
-int64_t vt_fields_file_cache_bytes(const vt_fields_file *file)
-{
-    return file->cache_bytes;
-}
-
-const char *vt_fields_file_obstacle(const vt_fields_file *file)
-{
-    for (int i = 0; i < file->source_count; i++)
-        if (file->sources[i].array->obstacle != NULL) return file->sources[i].array->obstacle;
-    return NULL;
 }
 
 vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time)
@@ -343,7 +275,7 @@ vt_status vt_fields_file_check_written(const vt_fields_file *file)
     for (int i = 0; i < file->source_count && file->shape.times > 0; i++) {
         const vt_field_source *source = &file->sources[i];
         const vt_array *array = source->array;
-        const int64_t chunks = source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];
+        const int64_t chunks = vt_field_source_chunks(source);
         const bool is_chunked = array->layout == VT_LAYOUT_CHUNKED;
         const int64_t known = is_chunked ? source->part->kind->chunks_written(array) : -1;
         const int64_t written = known >= 0 ? known : chunks;
@@ -363,8 +295,6 @@ void vt_fields_file_forget(vt_fields_file *file, vt_chunk_cache *cache)
 {
     for (int i = 0; i < file->source_count; i++) {
         vt_field_source *source = &file->sources[i];
-        if (source->chunks == NULL) continue;
-        vt_chunk_cache_drop(cache, source->chunks,
-                            source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3]);
+        if (source->chunks != NULL) vt_chunk_cache_drop(cache, source->chunks, vt_field_source_chunks(source));
     }
 }

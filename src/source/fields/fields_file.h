@@ -3,6 +3,7 @@
 #ifndef VT_SOURCE_FIELDS_FIELDS_FILE_H
 #define VT_SOURCE_FIELDS_FIELDS_FILE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -10,14 +11,13 @@
 #include "source/fields/time_axis.h"
 #include "source/fields/window.h"
 #include "storage/chunk_cache.h"
+#include "storage/store.h"
 #include "task/weather/channels.h"
 
 /* Sizes of the fields [time, channel, lat, lon]. */
 typedef struct {
     int64_t times, channels, height, width;
 } vt_fields_shape;
-
-typedef struct vt_fields_file vt_fields_file;
 
 /* What a user says of files; each is NULL where nothing is said. */
 typedef struct {
@@ -27,6 +27,42 @@ typedef struct {
     bool masked;             /* NaN is a missing value, and no error of those who read */
 } vt_fields_form;
 
+typedef struct vt_field_source vt_field_source;
+
+/* Where a channel is: a level of a source. */
+typedef struct {
+    int source;
+    int64_t level;
+} vt_field_channel;
+
+/* An open file: first what it says of itself, then how it is read, which is for the files of this folder. */
+typedef struct {
+    char *path; /* the first one's, of several files */
+    vt_fields_shape shape;
+    /* [shape.channels], or NULL: the attribute `channels`, "" past those given; or names of variables ("z500") */
+    const char *const *channel_names;
+    /* [shape.channels]: of the variables of a netCDF file; of `fields` from its attributes `units`, `standard_names`
+     * and `long_names`, a text a channel */
+    vt_channel_meaning *meanings;
+    double *latitudes;    /* degrees, [shape.height], from north to south; NULL: the file doesn't say */
+    double *longitudes;   /* degrees, [shape.width], as the columns run, not wrapped at 360 or 180; or NULL */
+    char *doubts[2];      /* why latitudes or longitudes are unknown although there is something; or NULL */
+    bool rotated;         /* the grid's pole is elsewhere (CF's rotated_latitude_longitude) */
+    bool no_latitudes;    /* its rows are known to run along no latitudes */
+    bool turned;          /* some of its rows run from south to north in the file, and are turned round */
+    vt_time_axis times;   /* by its time coordinate; `count` 0: it has none, `minutes` then is form->time_step or 0 */
+    int64_t cache_bytes;  /* decoded chunks that HDF5 may hold; 0 for contiguous storage */
+    const char *obstacle; /* why it can't be read past HDF5 ("'fields' is compressed with 'lzf'"), or NULL */
+
+    bool masked;                /* see vt_fields_form */
+    const vt_store *times_part; /* the one that says the times */
+    int part_count, source_count;
+    vt_store **parts;
+    pthread_mutex_t lock; /* guards the sources' `chunks` */
+    vt_field_source *sources;
+    vt_field_channel *channels; /* [shape.channels] */
+} vt_fields_file;
+
 /* Opens without HDF5 file locking and reads everything but the fields. Contiguous, chunked and compressed storage, and
  * every floating-point type, are read alike. Errors: no file, no permission, not HDF5 or truncated, `fields` missing or
  * not 4-D floating point or in another file, latitudes or longitudes that don't fit it, `channels` that aren't strings;
@@ -35,74 +71,36 @@ typedef struct {
 vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const vt_fields_form *form,
                               vt_fields_file **file);
 
-/* Whether HDF5 survives the files of several dates, tried in one process: those of date d are paths[first[d]] …
- * paths[first[d + 1] - 1]. If so they may be opened as if they had been before. One process each is dear where files
- * are many. */
+/* Whether HDF5 survives the files of several dates, all tried in one process, as a process for each would take long:
+ * those of date d are paths[first[d]] … paths[first[d + 1] - 1]. If so, vt_fields_file_open_again may open them. */
 bool vt_fields_files_survive(const char *const *paths, const int64_t *first, int64_t dates, const vt_fields_form *form);
 
-/* The same for a file that was opened before: without trying first, in a process of its own (storage/trial.h), whether
- * HDF5 survives it. */
+/* The same for a file that was tried or opened before: vt_fields_file_open first tries in a process of its own
+ * (storage/trial.h) whether HDF5 survives it, this one doesn't. */
 vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count, const vt_fields_form *form,
                                     vt_fields_file **file);
 void vt_fields_file_close(vt_fields_file **file);
 
-/* Of the first of its files. */
-const char *vt_fields_file_path(const vt_fields_file *file);
-vt_fields_shape vt_fields_file_shape(const vt_fields_file *file);
-
-/* Of the variable of a netCDF file; of `fields` from its attributes `units`, `standard_names` and `long_names`, a text
- * a channel. */
-const vt_channel_meaning *vt_fields_file_meaning(const vt_fields_file *file, int64_t channel);
-
-/* Names from the attribute `channels` ([shape.channels], "" past those given) or of the variables ("z500"), or NULL. */
-const char *const *vt_fields_file_channel_names(const vt_fields_file *file);
-
-/* Degrees, [shape.height] and [shape.width]: latitudes from north to south, longitudes as the columns run, not wrapped
- * round at 360 or 180. NULL where the file doesn't say them; the reason, if there is something, is
- * vt_fields_file_grid_doubt of dimension 0 or 1. */
-const double *vt_fields_file_latitudes(const vt_fields_file *file);
-const double *vt_fields_file_longitudes(const vt_fields_file *file);
-const char *vt_fields_file_grid_doubt(const vt_fields_file *file, int dimension);
-
-/* More of the grid: its pole is elsewhere (CF's rotated_latitude_longitude); its rows are known to run along no
- * latitudes; some of its rows run from south to north in the file, and are turned round. */
-bool vt_fields_file_is_rotated(const vt_fields_file *file);
-bool vt_fields_file_has_no_latitudes(const vt_fields_file *file);
-bool vt_fields_file_is_turned(const vt_fields_file *file);
-
-/* When its times are, by the file's time coordinate; `count` 0 where it has none, `minutes` then is form->time_step or
- * 0. It goes with the file. */
-const vt_time_axis *vt_fields_file_times(const vt_fields_file *file);
-
-/* Bytes of decoded chunks that HDF5 may hold of an open file; 0 for contiguous storage. */
-int64_t vt_fields_file_cache_bytes(const vt_fields_file *file);
-
-/* Why it can't be read past HDF5 ("'fields' is compressed with 'lzf'"), or NULL. */
-const char *vt_fields_file_obstacle(const vt_fields_file *file);
+static inline vt_window_grid vt_fields_file_grid(const vt_fields_file *file)
+{
+    return (vt_window_grid){file->path, file->shape.height, file->shape.width, file->latitudes, file->longitudes};
+}
 
 /* Drops what the cache keeps of the file's chunks; before it is closed. */
 void vt_fields_file_forget(vt_fields_file *file, vt_chunk_cache *cache);
 
-/* What was never written reads as the fill value, 0 mostly, as if it were data: what a program leaves that was ended
- * while it wrote. Fails where nothing at all was written, and warns where chunks lack: perhaps the rest is worth it. */
+/* Values that were never written, because the program that wrote the file was ended early, read as the fill value
+ * (mostly 0), as if they were data. Fails if nothing at all was written, and warns if chunks are missing. */
 vt_status vt_fields_file_check_written(const vt_fields_file *file);
 
-/* Fails when one of its files has no longer the size with which it was opened. */
+/* Fails if the size of one of its files has changed since it was opened. `time` is for the message. */
 vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time);
 
-/* values [channels, rows, width] = rows first_row … of the first `channels` channels at `time`, the first `width` of
- * their columns, as float32. The region must lie within the shape; nothing else is read (of chunked files: nothing but
- * the chunks that it touches). A value that is NaN (unless form->masked), infinite or beyond VT_LARGEST_VALUE is an
- * error that names time, channel, row and column. Any thread; HDF5 is entered. */
-vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row, int64_t rows,
-                              int64_t width, float *values);
-
-/* The same of a window that may begin at any column. */
-vt_status vt_fields_file_read_window(vt_fields_file *file, int64_t time, int64_t channels,
-                                     const vt_frame_window *window, float *values);
-
-/* The first one without that error: what is missing is NaN. */
-vt_status vt_fields_file_read_as_is(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row,
-                                    int64_t rows, int64_t width, float *values);
+/* values [channels, rows, width] = the window of the first `channels` channels at `time`, as float32. The window must
+ * lie within the shape; nothing else is read (of chunked files: only the chunks that it touches). If `checked`, a value
+ * that is NaN (unless form->masked), infinite or beyond VT_LARGEST_VALUE is an error that names time, channel, row and
+ * column; otherwise missing values are NaN. Any thread; HDF5 is entered. */
+vt_status vt_fields_file_read(const vt_fields_file *file, int64_t time, int64_t channels, const vt_frame_window *window,
+                              bool checked, float *values);
 
 #endif

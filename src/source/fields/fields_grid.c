@@ -1,4 +1,4 @@
-/* The grid of a file: its latitudes and longitudes, as each of its sources has them. */
+/* The grid of a file: the latitudes and longitudes that all of its sources have. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,7 +15,8 @@ static void turn_round(double *values, int64_t count)
     }
 }
 
-/* The first source's coordinate is the file's, with which the others' have to agree. `values` is taken. */
+/* The coordinate of the first source becomes the file's; those of the others must agree with it. Takes over `values`.
+ */
 static vt_status agree(const vt_fields_file *file, const vt_field_source *source, const char *what, int64_t count,
                        double **values, double **of_file)
 {
@@ -32,7 +33,7 @@ done:
     return status;
 }
 
-/* Rows that are known to run from the south can't stand beside such of which nothing is known. */
+/* Rows that run from the south can't be combined with rows whose direction is unknown. */
 static vt_status check_rows(const vt_fields_file *file, const vt_field_source *source, bool known)
 {
     vt_status status = VT_OK;
@@ -58,13 +59,14 @@ vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source, con
     source->latitudes_known = grid.latitudes != NULL;
     source->south_first = source->latitudes_known && rows > 1 && grid.latitudes[0] < grid.latitudes[rows - 1];
     if (source->south_first) turn_round(grid.latitudes, rows);
+    file->turned = file->turned || source->south_first;
     VT_TRY(check_rows(file, source, source->latitudes_known));
     VT_TRY(agree(file, source, "latitudes", rows, &grid.latitudes, &file->latitudes));
     VT_TRY(agree(file, source, "longitudes", columns, &grid.longitudes, &file->longitudes));
     file->rotated = file->rotated || grid.rotated;
     file->no_latitudes = file->no_latitudes || grid.no_latitudes;
     for (int k = 0; k < 2; k++)
-        if (file->grid_doubts[k] == NULL && grid.doubts[k] != NULL) file->grid_doubts[k] = vt_text_copy(grid.doubts[k]);
+        if (file->doubts[k] == NULL && grid.doubts[k] != NULL) file->doubts[k] = vt_text_copy(grid.doubts[k]);
 done:
     vt_grid_close(&grid);
     vt_coordinates_close(&coordinates);

@@ -1,19 +1,14 @@
-/* The inside of an open vt_fields_file, for the files that open it (fields_file.c, field_source.c, netcdf.c) and read
+/* The arrays of an open vt_fields_file, for the files that open it (fields_file.c, field_source.c, netcdf.c) and read
  * from it (fields_read.c: through the store's library; read_plan.c, read_item.c: past it). */
 #ifndef VT_SOURCE_FIELDS_FIELDS_INSIDE_H
 #define VT_SOURCE_FIELDS_FIELDS_INSIDE_H
 
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "source/fields/fields_file.h"
-#include "storage/store.h"
 #include "storage/unpack.h"
 
 /* One dataset [time, level, lat, lon], where `fields` has its channels as levels; one of [time, lat, lon] has one
  * level. */
-typedef struct {
+struct vt_field_source {
     char *name;
     const vt_store *part; /* not owned */
     vt_array *array;
@@ -24,33 +19,13 @@ typedef struct {
     bool south_first; /* rows run from south to north, and are turned round */
     int64_t *sampled; /* [extent[1]]: 1 + the time of the level whose values are looked at in any case; atomic */
     int64_t chunk[4], grid[4];
-    vt_chunk_entry *chunks; /* [grid[0] · … · grid[3]], once looked up */
-} vt_field_source;
-
-typedef struct {
-    int source;
-    int64_t level;
-} vt_field_channel;
-
-struct vt_fields_file {
-    char *path; /* the first part's, for messages */
-    vt_fields_shape shape;
-    char **channel_names;         /* [shape.channels], or NULL */
-    vt_channel_meaning *meanings; /* [shape.channels] */
-    double *latitudes;            /* [shape.height], from north to south, or NULL */
-    double *longitudes;           /* [shape.width], or NULL */
-    bool rotated, no_latitudes;
-    char *grid_doubts[2]; /* why latitudes, longitudes are not known though there is something, or NULL */
-    vt_time_axis times;
-    const vt_store *times_part; /* that says them */
-    bool masked;                /* see vt_fields_form */
-    int64_t cache_bytes;
-    int part_count, source_count;
-    vt_store **parts;
-    pthread_mutex_t lock; /* guards the sources' `chunks` */
-    vt_field_source *sources;
-    vt_field_channel *channels; /* [shape.channels] */
+    vt_chunk_entry *chunks; /* [vt_field_source_chunks], once looked up */
 };
+
+static inline int64_t vt_field_source_chunks(const vt_field_source *source)
+{
+    return source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];
+}
 
 /* Opens an array of rank 3 or 4 that holds numbers. Errors name what is wrong with it. What it is in the file is looked
  * at too: a source without an obstacle can be read past the store's library. */

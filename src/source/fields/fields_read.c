@@ -32,7 +32,7 @@ done:
     return status;
 }
 
-/* What one read brings: levels first_level … of a source. Rows are the file's. */
+/* What one read takes from a source. Rows are the file's. */
 typedef struct {
     int64_t time, first_level, levels, first_row, rows, width, first_column;
 } window;
@@ -90,57 +90,32 @@ done:
     return status;
 }
 
-static vt_status read_channels(const vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row,
-                               int64_t rows, int64_t width, bool checked, float *values)
-{
-    vt_status status = VT_OK;
-    VT_ASSERT(time >= 0 && time < file->shape.times && channels <= file->shape.channels && first_row >= 0 && rows > 0 &&
-              first_row + rows <= file->shape.height && width <= file->shape.width);
-    for (int64_t c = 0, run; c < channels; c += run) { /* channels that lie side by side in one go */
-        const vt_field_channel *first = &file->channels[c];
-        for (run = 1; c + run < channels; run++)
-            if (first[run].source != first->source || first[run].level != first->level + run) break;
-        const window w = {time, first->level, run, first_row, rows, width, 0};
-        VT_TRY(read_levels(file, &w, c, checked, values + c * rows * width));
-    }
-done:
-    return status;
-}
-
-vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row, int64_t rows,
-                              int64_t width, float *values)
-{
-    return read_channels(file, time, channels, first_row, rows, width, true, values);
-}
-
-vt_status vt_fields_file_read_as_is(vt_fields_file *file, int64_t time, int64_t channels, int64_t first_row,
-                                    int64_t rows, int64_t width, float *values)
-{
-    return read_channels(file, time, channels, first_row, rows, width, false, values);
-}
-
-vt_status vt_fields_file_read_window(vt_fields_file *file, int64_t time, int64_t channels,
-                                     const vt_frame_window *window_of, float *values)
+vt_status vt_fields_file_read(const vt_fields_file *file, int64_t time, int64_t channels, const vt_frame_window *part,
+                              bool checked, float *values)
 {
     vt_status status = VT_OK;
     vt_column_span spans[2];
-    const int count = vt_window_spans(window_of, spans);
-    const int64_t rows = window_of->rows, width = window_of->width;
-    float *part = NULL;
-    if (count == 1 && spans[0].first == 0)
-        return vt_fields_file_read(file, time, channels, window_of->first_row, rows, width, values);
-    if (count > 1) part = vt_allocate((size_t)(rows * width), sizeof *part, "a window of fields");
-    for (int64_t c = 0; c < channels; c++)
+    const int count = vt_window_spans(part, spans);
+    const int64_t rows = part->rows, width = part->width;
+    float *memory = NULL; /* of one span of several */
+    VT_ASSERT(time >= 0 && time < file->shape.times && channels <= file->shape.channels && part->first_row >= 0 &&
+              rows > 0 && part->first_row + rows <= file->shape.height && width <= file->shape.width);
+    if (count > 1) memory = vt_allocate((size_t)(rows * width), sizeof *memory, "a window of fields");
+    for (int64_t c = 0, run = 1; c < channels; c += run) {
+        const int source = file->channels[c].source;
+        const int64_t level = file->channels[c].level;
+        float *place = values + c * rows * width;
+        for (run = 1; count == 1 && c + run < channels; run++) /* channels that lie side by side, in one read */
+            if (file->channels[c + run].source != source || file->channels[c + run].level != level + run) break;
         for (int s = 0; s < count; s++) {
-            const window w = {time,           file->channels[c].level, 1, window_of->first_row, rows,
-                              spans[s].count, spans[s].first};
-            float *plane = values + c * rows * width;
-            VT_TRY(read_levels(file, &w, c, true, part != NULL ? part : plane));
-            for (int64_t row = 0; row < rows && part != NULL; row++)
-                memcpy(plane + row * width + spans[s].at, part + row * spans[s].count,
-                       (size_t)spans[s].count * sizeof *plane);
+            const window w = {time, level, run, part->first_row, rows, spans[s].count, spans[s].first};
+            VT_TRY(read_levels(file, &w, c, checked, memory != NULL ? memory : place));
+            for (int64_t row = 0; row < rows && memory != NULL; row++)
+                memcpy(place + row * width + spans[s].at, memory + row * spans[s].count,
+                       (size_t)spans[s].count * sizeof *place);
         }
+    }
 done:
-    free(part);
+    free(memory);
     return status;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "source/fields/coordinates.h"
 #include "storage/cf_attributes.h"
@@ -16,13 +17,12 @@ static vt_status read_minutes(const vt_array *array, int64_t times, double **min
     char units[128], calendar_name[32];
     vt_calendar calendar = VT_CALENDAR_STANDARD;
     vt_packing packing = {.element = VT_ELEMENT_FLOAT64, .scale = 1};
-    double *values = malloc((size_t)times * sizeof *values);
+    double *values = vt_allocate((size_t)times, sizeof *values, "the times of a file");
     const vt_store *part = array->store;
     const char *name = array->name;
     const int64_t start[VT_ARRAY_RANK] = {0};
     vt_cf_text(array, "units", units, sizeof units);
     vt_cf_text(array, "calendar", calendar_name, sizeof calendar_name);
-    VT_CHECK(values != NULL, "out of memory for the times of %s", part->path);
     if (calendar_name[0] != '\0' && !vt_calendar_of_name(calendar_name, &calendar)) {
         axis->doubt =
             vt_text_format("%s: '%s' has the calendar '%s'; standard, gregorian, proleptic_gregorian, noleap, "

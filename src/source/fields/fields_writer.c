@@ -8,6 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "storage/hdf5_access.h"
 #include "storage/output_file.h"
@@ -96,9 +97,8 @@ static vt_status write_names(const vt_fields_writer *writer, const char *const *
     for (hsize_t c = 0; c < count; c++)
         if (strlen(names[c]) > size) size = strlen(names[c]);
     VT_ASSERT(count > 0);
-    char *memory = calloc(count, size);
+    char *memory = vt_allocate(count, size, "the names of channels");
     hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate_simple(1, &count, NULL), attribute = H5I_INVALID_HID;
-    VT_CHECK(memory != NULL, "out of memory for channel names");
     for (hsize_t c = 0; c < count; c++) memcpy(memory + c * size, names[c], strlen(names[c]));
     H5Tset_size(type, size);
     H5Tset_strpad(type, H5T_STR_NULLPAD);
@@ -147,9 +147,8 @@ done:
 vt_status vt_fields_writer_open(const char *path, const vt_fields_writer_options *options, vt_fields_writer **result)
 {
     vt_status status = VT_OK;
-    vt_fields_writer *writer = calloc(1, sizeof *writer);
+    vt_fields_writer *writer = vt_allocate(1, sizeof *writer, "a file of fields");
     *result = NULL;
-    VT_CHECK(writer != NULL, "out of memory");
     writer->shape = options->shape;
     writer->path = vt_text_copy(path);
     writer->partial = vt_output_partial_path(path);

@@ -1,6 +1,6 @@
-/* netCDF-4 as the Copernicus store and NOAA hand it out: each variable a dataset [time, lat, lon] or [time, level, lat,
- * lon], perhaps packed, in one file or in several of the same times. A netCDF-4 file is an HDF5 file; attributes follow
- * the CF conventions, "Packed Data" and "Missing Data". */
+/* netCDF-4 files like those of the Copernicus store and NOAA: each variable is a dataset [time, lat, lon] or [time,
+ * level, lat, lon], perhaps packed, in one file or in several with the same times. A netCDF-4 file is an HDF5 file;
+ * attributes follow the CF conventions, "Packed Data" and "Missing Data". */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,65 +19,24 @@ typedef struct {
     char *name;
     bool has_level;
     double level;
-    char *channel; /* what it is called here: "z500" */
 } variable;
-
-static void close_variables(variable *variables, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        free(variables[i].name);
-        free(variables[i].channel);
-    }
-    free(variables);
-}
 
 static vt_status parse_word(const char *word, size_t length, variable *result)
 {
     vt_status status = VT_OK;
-    char *text = vt_text_format("%.*s", (int)length, word), *at = strchr(text, '@');
-    if (at != NULL) {
-        *at = '\0';
-        result->has_level = true;
-        VT_CHECK(text[0] != '\0' && vt_text_to_double(at + 1, &result->level),
-                 "variables: '%.*s' is no variable with a level (pressure in hPa) behind @, like z@500", (int)length,
-                 word);
-    }
-    result->channel = vt_text_format("%s%s", text, at != NULL ? at + 1 : "");
-    result->name = text;
-    text = NULL;
-done:
-    free(text);
-    return status;
-}
-
-/* "[u10, z@500]", with or without the brackets. */
-static vt_status parse_variables(const char *text, variable **result, int64_t *count)
-{
-    vt_status status = VT_OK;
-    const char *separators = "[], \t\n'\"";
-    int64_t words = 0;
-    for (const char *at = text + strspn(text, separators); *at != '\0'; words++) {
-        at += strcspn(at, separators);
-        at += strspn(at, separators);
-    }
-    *count = 0;
-    *result = calloc((size_t)words + 1, sizeof **result);
-    VT_CHECK(*result != NULL, "out of memory");
-    VT_CHECK(words > 0,
-             "variables: '%s' names none; expected the variables that are the channels, like [u10,v10,t2m,z@500]",
-             text);
-    for (const char *at = text + strspn(text, separators); *at != '\0';) {
-        size_t length = strcspn(at, separators);
-        VT_TRY(parse_word(at, length, &(*result)[*count]));
-        ++*count;
-        at += length;
-        at += strspn(at, separators);
-    }
+    char *at;
+    result->name = vt_text_format("%.*s", (int)length, word);
+    at = strchr(result->name, '@');
+    if (at == NULL) return VT_OK;
+    *at = '\0';
+    result->has_level = true;
+    VT_CHECK(at > result->name && vt_text_to_double(at + 1, &result->level),
+             "variables: '%.*s' is no variable with a level (pressure in hPa) after @, like z@500", (int)length, word);
 done:
     return status;
 }
 
-/* ---- what stands in a file ---- */
+/* ---- what is in a file ---- */
 
 static bool note_variable(const vt_array *array, void *context)
 {
@@ -86,7 +45,7 @@ static bool note_variable(const vt_array *array, void *context)
     return true;
 }
 
-/* The names found are those to write, also of variables in groups: forecast/t2m. */
+/* Lists the names as `variables` would have them, also of variables in groups: forecast/t2m. */
 static vt_status fail_missing(const vt_fields_file *file, const char *name)
 {
     vt_status status = VT_OK;
@@ -107,7 +66,7 @@ static bool is_unit_of_pascals(const char *units)
     return strcasecmp(units, "Pa") == 0 || strcasecmp(units, "Pascal") == 0 || strcasecmp(units, "Pascals") == 0;
 }
 
-/* In hPa where the levels are pressures in Pa. */
+/* Pressures in Pa become hPa. */
 static vt_status read_levels(const vt_field_source *source, const char *name, double **values)
 {
     vt_status status = VT_OK;
@@ -139,7 +98,6 @@ static vt_status find_level(const vt_field_source *source, const vt_fields_form 
     const char *name = NULL;
     char *doubt = NULL;
     const int64_t levels = source->extent[1];
-    VT_ASSERT(source->part != NULL);
     *level = 0;
     if (!wanted->has_level && levels == 1) goto done;
     VT_CHECK(source->rank == 4, "%s: '%s' has no levels, so '@%g' can't be chosen", source->part->path, source->name,
@@ -159,10 +117,10 @@ static vt_status find_level(const vt_field_source *source, const vt_fields_form 
     for (int64_t i = 0; i < levels; i++) vt_text_append(&found, "%s%g", i > 0 ? ", " : "", values[i]);
     VT_CHECK(wanted->has_level, "%s: '%s' has levels: choose one, as %s@%g (there are %s)", source->part->path,
              source->name, source->name, values[0], found.characters);
-    for (int in_pascals = 0; in_pascals < 2; in_pascals++) /* by name alone, levels may be Pa */
+    for (int in_pascals = 0; in_pascals < 2; in_pascals++) /* levels without units may be in Pa */
         for (*level = 0; *level < levels; ++*level)
             if (fabs(values[*level] - (in_pascals ? 100 : 1) * wanted->level) <= 1e-4 * fabs(values[*level])) goto done;
-    for (*level = 0; *level < levels; ++*level) /* and the wish, too */
+    for (*level = 0; *level < levels; ++*level) /* and so may the wanted one */
         if (fabs(100 * values[*level] - wanted->level) <= 1e-4 * fabs(wanted->level)) goto done;
     VT_FAIL("%s: '%s' has no level %g; there are %s", source->part->path, source->name, wanted->level,
             found.characters);
@@ -174,14 +132,12 @@ done:
     return status;
 }
 
-/* The source of a variable, opened when it is the first channel of it. */
+/* The source of a variable; its first channel opens it. */
 static vt_status use_source(vt_fields_file *file, const vt_fields_form *form, const variable *wanted, int *index)
 {
     vt_status status = VT_OK;
-    for (*index = 0; *index < file->source_count; ++*index) {
-        VT_ASSERT(file->sources[*index].name != NULL);
+    for (*index = 0; *index < file->source_count; ++*index)
         if (strcmp(file->sources[*index].name, wanted->name) == 0) return VT_OK;
-    }
     int p = 0;
     while (p < file->part_count && !file->parts[p]->kind->has_array(file->parts[p], wanted->name)) p++;
     if (p == file->part_count) return fail_missing(file, wanted->name);
@@ -204,17 +160,17 @@ done:
 }
 
 /* Two channels of the same values would count twice in the loss, and two of one name could not be told apart. */
-static vt_status check_only_once(const vt_fields_file *file, const variable *variables, int64_t channel)
+static vt_status check_only_once(const vt_fields_file *file, int64_t channel)
 {
     vt_status status = VT_OK;
     const vt_field_channel *own = &file->channels[channel], *other = file->channels;
+    const char *const *names = file->channel_names;
     for (int64_t c = 0; c < channel; c++, other++) {
         VT_CHECK(own->source != other->source || own->level != other->level,
                  "variables: channel %lld (%s) is channel %lld (%s) once more; name each one once", (long long)channel,
-                 variables[channel].channel, (long long)c, variables[c].channel);
-        VT_CHECK(strcmp(variables[channel].channel, variables[c].channel) != 0,
-                 "variables: channels %lld and %lld would both be called '%s'", (long long)c, (long long)channel,
-                 variables[c].channel);
+                 names[channel], (long long)c, names[c]);
+        VT_CHECK(strcmp(names[channel], names[c]) != 0, "variables: channels %lld and %lld would both be called '%s'",
+                 (long long)c, (long long)channel, names[c]);
     }
 done:
     return status;
@@ -230,30 +186,43 @@ static void take_meaning(const vt_field_source *source, const variable *wanted, 
         snprintf(meaning->long_name + length, sizeof meaning->long_name - length, " at level %g", wanted->level);
 }
 
+/* The channel of one word, which becomes the file's last. */
+static vt_status add_channel(vt_fields_file *file, const vt_fields_form *form, const char *word, size_t length)
+{
+    vt_status status = VT_OK;
+    variable wanted = {0};
+    const int64_t c = file->shape.channels++;
+    vt_field_channel *channel = &file->channels[c];
+    VT_TRY(parse_word(word, length, &wanted));
+    const char *level = wanted.has_level ? word + strlen(wanted.name) + 1 : word + length;
+    ((const char **)file->channel_names)[c] =
+        vt_text_format("%s%.*s", wanted.name, (int)(word + length - level), level); /* "z500" */
+    VT_TRY(use_source(file, form, &wanted, &channel->source));
+    VT_TRY(find_level(&file->sources[channel->source], form, &wanted, &channel->level));
+    VT_TRY(check_only_once(file, c));
+    take_meaning(&file->sources[channel->source], &wanted, &file->meanings[c]);
+done:
+    free(wanted.name);
+    return status;
+}
+
 vt_status vt_netcdf_open(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
-    variable *variables = NULL;
-    int64_t count = 0;
-    VT_TRY(parse_variables(form->variables, &variables, &count));
-    VT_ASSERT(count > 0);
-    file->shape.channels = count;
-    file->sources = calloc((size_t)count, sizeof *file->sources);
-    file->channels = calloc((size_t)count, sizeof *file->channels);
-    file->channel_names = calloc((size_t)count, sizeof *file->channel_names);
-    VT_CHECK(file->sources != NULL && file->channels != NULL && file->channel_names != NULL, "out of memory");
-    file->meanings = vt_allocate((size_t)count, sizeof *file->meanings, "the channels of a file");
-    for (int64_t c = 0; c < count; c++) {
-        vt_field_channel *channel = &file->channels[c];
-        VT_TRY(use_source(file, form, &variables[c], &channel->source));
-        VT_TRY(find_level(&file->sources[channel->source], form, &variables[c], &channel->level));
-        VT_TRY(check_only_once(file, variables, c));
-        file->channel_names[c] = vt_text_copy(variables[c].channel);
-        take_meaning(&file->sources[channel->source], &variables[c], &file->meanings[c]);
-    }
+    size_t words = 0, length;
+    const char *rest = form->variables, *word;
+    while (vt_text_next_word(&rest, &length) != NULL) words++;
+    VT_CHECK(words > 0,
+             "variables: '%s' names none; expected the variables that are the channels, like [u10,v10,t2m,z@500]",
+             form->variables);
+    file->sources = vt_allocate(words, sizeof *file->sources, "the channels of a file");
+    file->channels = vt_allocate(words, sizeof *file->channels, "the channels of a file");
+    file->channel_names = vt_allocate(words, sizeof *file->channel_names, "the channels of a file");
+    file->meanings = vt_allocate(words, sizeof *file->meanings, "the channels of a file");
+    for (rest = form->variables; (word = vt_text_next_word(&rest, &length)) != NULL;)
+        VT_TRY(add_channel(file, form, word, length));
     const int64_t *extent = file->sources[0].extent;
-    file->shape = (vt_fields_shape){extent[0], count, extent[2], extent[3]};
+    file->shape = (vt_fields_shape){extent[0], file->shape.channels, extent[2], extent[3]};
 done:
-    close_variables(variables, variables != NULL ? count : 0);
     return status;
 }

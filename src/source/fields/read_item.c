@@ -8,7 +8,7 @@
 
 #include "source/fields/read_plan_inside.h"
 
-/* Bytes that one pread brings before their values are checked, if they are: about half of a core's second cache. */
+/* Bytes that are read before their values are checked: about half of a core's second-level cache. */
 #define PIECE (INT64_C(512) << 10)
 
 /* The time that byte `offset` of the file belongs to. */
@@ -41,15 +41,15 @@ done:
     return status;
 }
 
-/* Whether the item's values are looked at: all are, or those of the first time that is read of a level. What is missing
- * always, as land in a field of the sea, is found then, though later values are only copied. */
+/* Whether the item's values are looked at: either all values are, or those of the first time that is read of each
+ * level. This finds values that are always missing, like land in a field of the sea; later values are only copied. */
 static bool is_checked(const vt_fields_plan *plan, const vt_read_item *item)
 {
     const int64_t first = item->start[0], levels = item->source->extent[1];
     bool is_sample = false;
     if (plan->manner.checked) return true;
     for (int64_t level = item->start[1]; level < item->start[1] + item->count[1] && level < levels; level++) {
-        int64_t sampled = 0; /* becomes what is there, unless it is 0 */
+        int64_t sampled = 0; /* what is there, if it isn't 0 */
         const bool is_first = __atomic_compare_exchange_n(&item->source->sampled[level], &sampled, first + 1, false,
                                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED);
         is_sample = is_sample || is_first || (sampled > first && sampled <= first + item->count[0]);
@@ -57,8 +57,8 @@ static bool is_checked(const vt_fields_plan *plan, const vt_read_item *item)
     return is_sample;
 }
 
-/* The planes of a frame that an item holds a part of: channel `channel`, rows from `row` on, columns from `column` on,
- * both the window's. */
+/* Checks a part of one plane of a frame: `rows` rows from `row` on and `columns` columns from `column` on, both counted
+ * in the window. */
 static vt_status check_rows(const vt_fields_plan *plan, const vt_read_item *item, const vt_frame *frame,
                             int64_t channel, int64_t row, int64_t rows, int64_t column, int64_t columns)
 {
@@ -79,8 +79,8 @@ done:
     return status;
 }
 
-/* Those columns of a plane of an item's box [rows, columns] that are in the span go to one channel of a frame. `plane`
- * may be changed. */
+/* Copies those columns of a plane of an item's box [rows, columns] that are in the span to one channel of a frame.
+ * `plane` may be changed. */
 static vt_status place_span(const vt_fields_plan *plan, const vt_read_item *item, const vt_frame *frame,
                             int64_t channel, const vt_column_span *span, bool checked, unsigned char *plane)
 {
@@ -119,14 +119,14 @@ done:
     return status;
 }
 
-/* The item's box goes to the first frame of each time, and from there to the others of that time. */
+/* Copies the item's box to all frames that hold a part of it. */
 static vt_status place_box(const vt_fields_plan *plan, const vt_read_item *item, unsigned char *box,
                            vt_decoder *decoder)
 {
     vt_status status = VT_OK;
     const vt_field_source *source = item->source;
     const int64_t plane_bytes = item->count[2] * item->count[3] * vt_element_size(source->packing.element);
-    unsigned char *copy = NULL; /* of a plane that is turned in its place, and wanted again */
+    unsigned char *copy = NULL; /* of a plane, whose bytes are swapped in place although others need it unchanged */
     const int source_index = (int)(source - item->file->sources);
     const bool checked = is_checked(plan, item);
     if (source->packing.swapped && item->frame_count > 0) {
@@ -150,8 +150,9 @@ done:
 
 /* ---- runs ---- */
 
-/* The channel of a frame that takes the item's bytes as they are, the next ones its further levels: -1 where there is
- * none. One time, all of the window's rows, floats as they are, channels that follow one another there as here. */
+/* The channel whose place in a frame the item's bytes can be read into as they are, with its further levels in the next
+ * channels; -1 if they can't. They can if the item holds plain floats of one time and all of the window, and its levels
+ * are successive channels. */
 static int64_t straight_channel(const vt_fields_plan *plan, const vt_read_item *item)
 {
     const vt_field_source *source = item->source;
@@ -172,7 +173,7 @@ static int64_t straight_channel(const vt_fields_plan *plan, const vt_read_item *
     return levels == item->count[1] ? first : -1;
 }
 
-/* Rows row … row + count - 1 of all levels of an item that went straight to `values`. */
+/* Checks `count` rows from `row` on (counted through all levels) of an item that was read straight into `values`. */
 static vt_status check_straight(const vt_fields_plan *plan, const vt_read_item *item, int64_t channel,
                                 const float *values, int64_t row, int64_t count)
 {
@@ -191,7 +192,7 @@ static float *straight_place(const vt_fields_plan *plan, const vt_read_item *ite
     return plan->frames[item->first_frame].values + channel * plan->window.rows * plan->window.width;
 }
 
-/* To the other frames of that time. */
+/* Copies such an item to the other frames of that time. */
 static void copy_straight(const vt_fields_plan *plan, const vt_read_item *item, int64_t channel)
 {
     const int64_t plane = plan->window.rows * plan->window.width;
@@ -204,8 +205,7 @@ static void copy_straight(const vt_fields_plan *plan, const vt_read_item *item, 
     }
 }
 
-/* Piece by piece, so that values are checked while a cache still has them; checking then costs a fifth of the reading.
- */
+/* Reads and checks piece by piece, while the values are still in a cache: so checking costs a fifth of the reading. */
 static vt_status read_checked(const vt_fields_plan *plan, const vt_read_item *item, int64_t channel)
 {
     vt_status status = VT_OK;
@@ -257,7 +257,7 @@ done:
     return status;
 }
 
-/* To `place`, or where that is NULL, to *box in the decoder's memory. */
+/* Reads and decodes a chunk into `place`, or if that is NULL, into memory of the decoder; *box is where it is. */
 static vt_status load_chunk(const vt_read_item *item, int64_t bytes, vt_decoder *decoder, void *place,
                             unsigned char **box)
 {
@@ -298,7 +298,7 @@ static vt_status run_chunk(const vt_fields_plan *plan, const vt_read_item *item,
         copy_straight(plan, item, channel);
         goto done;
     }
-    if (kept != NULL) { /* place_box copies what it has to turn */
+    if (kept != NULL) { /* place_box copies what it has to change */
         status = place_box(plan, item, (unsigned char *)kept, decoder);
         vt_chunk_cache_release(plan->manner.cache, item->chunk);
         return status;
@@ -317,7 +317,7 @@ static vt_status run_library(const vt_fields_plan *plan, const vt_read_item *ite
     vt_status status = VT_OK;
     const vt_frame *frame = &plan->frames[item->first_frame];
     const vt_frame_window *window = &plan->window;
-    VT_TRY(vt_fields_file_read_window(item->file, frame->time, frame->channels, window, frame->values));
+    VT_TRY(vt_fields_file_read(item->file, frame->time, frame->channels, window, true, frame->values));
     for (int64_t f = 1; f < item->frame_count; f++)
         memcpy(frame[f].values, frame->values,
                (size_t)(frame[f].channels * window->rows * window->width) * sizeof(float));
@@ -337,8 +337,9 @@ static vt_status run_item(const vt_fields_plan *plan, int64_t index, vt_decoder 
     return item->kind == VT_ITEM_RUN ? run_bytes(plan, item, decoder) : run_chunk(plan, item, decoder);
 }
 
-vt_status vt_fields_plan_run(vt_fields_plan *plan, int64_t index, vt_decoder *decoder)
+vt_status vt_fields_plan_run(vt_read_plan *base, int64_t index, vt_decoder *decoder)
 {
+    vt_fields_plan *plan = (vt_fields_plan *)base;
     vt_status status = run_item(plan, index, decoder);
     if (status == VT_OK) __atomic_add_fetch(&plan->done, 1, __ATOMIC_RELEASE);
     return status;
@@ -348,24 +349,25 @@ vt_status vt_fields_plan_run(vt_fields_plan *plan, int64_t index, vt_decoder *de
 static vt_status read_frame(const vt_fields_plan *plan, const vt_frame *wanted, float *values, vt_decoder *decoder)
 {
     vt_status status = VT_OK;
-    vt_fields_plan *alone = NULL;
+    vt_read_plan *alone = vt_fields_plan_open(plan->plan.source);
     vt_frame frame = *wanted;
     vt_read_manner manner = plan->manner;
     frame.values = values;
-    VT_TRY(vt_fields_plan_open(plan->plan.source, &alone));
-    VT_TRY(vt_fields_plan_add(alone, &frame));
+    vt_fields_plan_add(alone, &frame);
     manner.direct = manner.tolerant = true;
     VT_TRY(vt_fields_plan_make(alone, &plan->window, &manner));
-    for (int64_t i = 0; i < alone->plan.item_count; i++) VT_TRY(vt_fields_plan_run(alone, i, decoder));
+    for (int64_t i = 0; i < alone->item_count; i++) VT_TRY(vt_fields_plan_run(alone, i, decoder));
 done:
-    vt_fields_plan_close(&alone);
+    vt_fields_plan_close(alone);
     return status;
 }
 
-/* HDF5 is not asked twice: after a failed read its buffers may hold anything. */
-void vt_fields_plan_retry(const vt_fields_plan *plan, int64_t index, vt_decoder *decoder,
+/* Reads each time of the item alone; the good ones end up in their places. HDF5 is not asked again: after a failed read
+ * its buffers may hold anything. */
+void vt_fields_plan_retry(const vt_read_plan *base, int64_t index, vt_decoder *decoder,
                           void (*mark)(int64_t sample, void *context), void *context)
 {
+    const vt_fields_plan *plan = (const vt_fields_plan *)base;
     const vt_read_item *item = &plan->items[index];
     const vt_frame_window *window = &plan->window;
     for (int64_t f = 0; f < item->frame_count; f++) {

@@ -9,23 +9,22 @@
 #include "base/memory.h"
 #include "source/fields/read_plan_inside.h"
 
-/* A run is at most so long, so that several threads share a sample, unless a single plane is longer; neighbouring times
- * are joined up to the smaller bound. */
+/* Bytes that a run has at most, unless a single plane has more: so that several threads share a sample. Runs of
+ * neighbouring times are joined up to the smaller bound. */
 #define LONGEST_RUN (INT64_C(1) << 20)
 #define LONGEST_JOINED_RUN (INT64_C(256) << 10)
 
-vt_status vt_fields_plan_open(vt_source *source, vt_fields_plan **plan)
+vt_read_plan *vt_fields_plan_open(vt_source *source)
 {
-    *plan = vt_allocate(1, sizeof **plan, "the plan of a batch");
-    (*plan)->plan.source = source;
-    return VT_OK;
+    vt_fields_plan *plan = vt_allocate(1, sizeof *plan, "the plan of a batch");
+    plan->plan.source = source;
+    return &plan->plan;
 }
 
-void vt_fields_plan_close(vt_fields_plan **pointer)
+void vt_fields_plan_close(vt_read_plan *base)
 {
-    vt_fields_plan *plan = *pointer;
+    vt_fields_plan *plan = (vt_fields_plan *)base;
     if (plan == NULL) return;
-    *pointer = NULL;
     free(plan->frames);
     free(plan->items);
     free(plan->copies);
@@ -33,14 +32,15 @@ void vt_fields_plan_close(vt_fields_plan **pointer)
     free(plan);
 }
 
-void vt_fields_plan_clear(vt_fields_plan *plan)
+void vt_fields_plan_clear(vt_read_plan *base)
 {
+    vt_fields_plan *plan = (vt_fields_plan *)base;
     plan->frame_count = plan->item_count = plan->copy_count = plan->done = 0;
-    plan->plan.item_count = 0;
+    base->item_count = 0;
     plan->made = false;
 }
 
-/* `array`, grown by doubling where it has no room for one more. */
+/* `array`, grown by doubling if there is no room for one more. */
 static void *with_room(void *array, int64_t count, int64_t *room, size_t size)
 {
     if (count < *room) return array;
@@ -48,42 +48,40 @@ static void *with_room(void *array, int64_t count, int64_t *room, size_t size)
     return vt_reallocate(array, (size_t)*room, size, "the plan of a batch");
 }
 
-vt_status vt_fields_plan_add(vt_fields_plan *plan, const vt_frame *frame)
+void vt_fields_plan_add(vt_read_plan *base, const vt_frame *frame)
 {
+    vt_fields_plan *plan = (vt_fields_plan *)base;
     plan->frames = with_room(plan->frames, plan->frame_count, &plan->frame_room, sizeof *frame);
     plan->frames[plan->frame_count++] = *frame;
-    return VT_OK;
 }
 
-void vt_fields_plan_add_copy(vt_fields_plan *plan, const float *from, float *to, int64_t floats)
+void vt_fields_plan_add_copy(vt_read_plan *base, const float *from, float *to, int64_t floats)
 {
+    vt_fields_plan *plan = (vt_fields_plan *)base;
     plan->copies = with_room(plan->copies, plan->copy_count, &plan->copy_room, sizeof *plan->copies);
     plan->copies[plan->copy_count++] = (vt_frame_copy){from, to, floats};
 }
 
-bool vt_fields_plan_is_complete(const vt_fields_plan *plan)
+bool vt_fields_plan_is_complete(const vt_read_plan *base)
 {
-    return plan->made && __atomic_load_n(&plan->done, __ATOMIC_ACQUIRE) == plan->plan.item_count;
+    const vt_fields_plan *plan = (const vt_fields_plan *)base;
+    return plan->made && __atomic_load_n(&plan->done, __ATOMIC_ACQUIRE) == base->item_count;
 }
 
-static vt_status add_item(vt_fields_plan *plan, const vt_read_item *item)
+const vt_frame *vt_fields_plan_frames(const vt_read_plan *base, int64_t *count)
+{
+    const vt_fields_plan *plan = (const vt_fields_plan *)base;
+    *count = plan->frame_count;
+    return plan->frames;
+}
+
+static void add_item(vt_fields_plan *plan, const vt_read_item *item)
 {
     plan->items = with_room(plan->items, plan->item_count, &plan->item_room, sizeof *item);
     plan->items[plan->item_count++] = *item;
-    return VT_OK;
 }
 
-int64_t vt_fields_plan_frames(const vt_fields_plan *plan)
-{
-    return plan->frame_count;
-}
-
-const vt_frame *vt_fields_plan_frame(const vt_fields_plan *plan, int64_t index)
-{
-    return &plan->frames[index];
-}
-
-/* By file and time; of the same time the one with most channels first, from which the others are copied. */
+/* By file and time; of one time, the frame with most channels comes first: the others are copied from it. */
 static int by_place(const void *left, const void *right)
 {
     const vt_frame *a = left, *b = right;
@@ -95,7 +93,7 @@ static int by_place(const void *left, const void *right)
 
 /* ---- contiguous storage ---- */
 
-/* Joins the item to the one before when they touch in the file and both hold whole times. */
+/* Joins the item to the one before if they are neighbours in the file and both hold whole times. */
 static bool join(vt_fields_plan *plan, const vt_read_item *item)
 {
     if (plan->item_count == 0) return false;
@@ -112,9 +110,8 @@ static bool join(vt_fields_plan *plan, const vt_read_item *item)
 }
 
 /* The first `channels` channels of a time that `source` holds, in runs. */
-static vt_status plan_runs(vt_fields_plan *plan, const vt_read_item *time, int64_t channels)
+static void plan_runs(vt_fields_plan *plan, const vt_read_item *time, int64_t channels)
 {
-    vt_status status = VT_OK;
     const vt_fields_file *file = time->file;
     const vt_field_source *source = time->source;
     const int64_t *extent = source->extent, size = vt_element_size(source->packing.element);
@@ -139,25 +136,15 @@ static vt_status plan_runs(vt_fields_plan *plan, const vt_read_item *time, int64
         item.offset = source->array->address + (item.start[0] * extent[1] + item.start[1]) * plane_bytes +
                       item.start[2] * row_bytes;
         item.bytes = run * plan->window.rows * row_bytes;
-        if (!join(plan, &item)) VT_TRY(add_item(plan, &item));
+        if (!join(plan, &item)) add_item(plan, &item);
     }
-done:
-    return status;
 }
 
 /* ---- chunks ---- */
 
-static vt_status note_chunk(vt_fields_plan *plan, int64_t *count, int64_t number)
-{
-    plan->chunk_numbers = with_room(plan->chunk_numbers, *count, &plan->chunk_room, sizeof number);
-    plan->chunk_numbers[(*count)++] = number;
-    return VT_OK;
-}
-
 /* The numbers of all chunks of a source that a time's channels touch. */
-static vt_status note_chunks(vt_fields_plan *plan, const vt_read_item *time, int64_t channels, int64_t *count)
+static void note_chunks(vt_fields_plan *plan, const vt_read_item *time, int64_t channels, int64_t *count)
 {
-    vt_status status = VT_OK;
     const vt_field_source *source = time->source;
     const int source_index = (int)(source - time->file->sources);
     const int64_t *chunk = source->chunk, *grid = source->grid;
@@ -170,11 +157,11 @@ static vt_status note_chunks(vt_fields_plan *plan, const vt_read_item *time, int
         for (int64_t row = first_row / chunk[2]; row <= last_row / chunk[2]; row++)
             for (int s = 0; s < span_count; s++)
                 for (int64_t column = spans[s].first / chunk[3];
-                     column <= (spans[s].first + spans[s].count - 1) / chunk[3]; column++)
-                    VT_TRY(note_chunk(plan, count, (box * grid[2] + row) * grid[3] + column));
+                     column <= (spans[s].first + spans[s].count - 1) / chunk[3]; column++) {
+                    plan->chunk_numbers = with_room(plan->chunk_numbers, *count, &plan->chunk_room, sizeof column);
+                    plan->chunk_numbers[(*count)++] = (box * grid[2] + row) * grid[3] + column;
+                }
     }
-done:
-    return status;
 }
 
 static int by_number(const void *left, const void *right)
@@ -192,7 +179,7 @@ static vt_status plan_chunks(vt_fields_plan *plan, vt_field_source *source, int6
     for (int64_t f = first; f < first + frames; f++) {
         vt_read_item time = {.file = plan->frames[f].opened, .source = source, .start = {plan->frames[f].time}};
         if (f == first || plan->frames[f].time != plan->frames[f - 1].time)
-            VT_TRY(note_chunks(plan, &time, plan->frames[f].channels, &count));
+            note_chunks(plan, &time, plan->frames[f].channels, &count);
     }
     if (count > 0) qsort(plan->chunk_numbers, (size_t)count, sizeof *plan->chunk_numbers, by_number);
     int64_t begin = first;
@@ -213,7 +200,7 @@ static vt_status plan_chunks(vt_fields_plan *plan, vt_field_source *source, int6
         item.chunk = &source->chunks[number];
         item.offset = item.chunk->address;
         item.bytes = item.chunk->address < 0 ? 0 : item.chunk->size;
-        VT_TRY(add_item(plan, &item));
+        add_item(plan, &item);
     }
 done:
     return status;
@@ -221,7 +208,7 @@ done:
 
 /* ---- all ---- */
 
-/* Is the byte in the page cache? Where the kernel can't say, no. */
+/* Is the byte in the page cache? False if the kernel can't say. */
 static bool is_cached(int descriptor, int64_t offset)
 {
 #ifdef RWF_NOWAIT
@@ -234,8 +221,9 @@ static bool is_cached(int descriptor, int64_t offset)
 #endif
 }
 
-/* The kernel may begin to fetch what it doesn't have. For what it has, the advice would cost a walk over its pages, so
- * none is given. */
+/* Lets the kernel begin to fetch the item's bytes. Not if it has them: then the advice would cost a walk over its
+ * pages.
+ */
 static void advise(const vt_read_item *item)
 {
     if (item->kind == VT_ITEM_LIBRARY || item->bytes == 0) return;
@@ -244,7 +232,7 @@ static void advise(const vt_read_item *item)
     (void)posix_fadvise(descriptor, item->offset, item->bytes, POSIX_FADV_WILLNEED);
 }
 
-/* Frames of one time: they begin with the one that has most channels. */
+/* How many frames from `first` on are of the same time. */
 static int64_t same_time(const vt_fields_plan *plan, int64_t first, int64_t end)
 {
     int64_t next = first + 1;
@@ -252,9 +240,9 @@ static int64_t same_time(const vt_fields_plan *plan, int64_t first, int64_t end)
     return next - first;
 }
 
-static vt_status plan_times(vt_fields_plan *plan, vt_field_source *source, int64_t first, int64_t frames)
+/* Those that `source` holds, in runs; without a source all, to be read by the library. */
+static void plan_times(vt_fields_plan *plan, vt_field_source *source, int64_t first, int64_t frames)
 {
-    vt_status status = VT_OK;
     for (int64_t f = first, count; f < first + frames; f += count) {
         const vt_frame *frame = &plan->frames[f];
         count = same_time(plan, f, first + frames);
@@ -265,24 +253,25 @@ static vt_status plan_times(vt_fields_plan *plan, vt_field_source *source, int64
                              .count = {1},
                              .first_frame = f,
                              .frame_count = count};
-        VT_TRY(source != NULL ? plan_runs(plan, &item, frame->channels) : add_item(plan, &item));
+        if (source != NULL)
+            plan_runs(plan, &item, frame->channels);
+        else
+            add_item(plan, &item);
     }
-done:
-    return status;
 }
 
 static vt_status plan_file(vt_fields_plan *plan, int64_t first, int64_t frames)
 {
     vt_status status = VT_OK;
-    const bool direct = plan->manner.direct, tolerant = plan->manner.tolerant;
     vt_fields_file *file = plan->frames[first].opened;
+    const bool tolerant = plan->manner.tolerant;
+    bool direct = plan->manner.direct && file->obstacle == NULL;
     const int64_t mark = plan->item_count;
     if (!tolerant) VT_TRY(vt_fields_file_check_size(file, plan->frames[first].time));
-    if (!direct || vt_fields_file_obstacle(file) != NULL) return plan_times(plan, NULL, first, frames);
-    for (int s = 0; s < file->source_count && status == VT_OK; s++) {
+    for (int s = 0; direct && s < file->source_count && status == VT_OK; s++) {
         vt_field_source *source = &file->sources[s];
         if (source->array->layout == VT_LAYOUT_CONTIGUOUS) {
-            status = plan_times(plan, source, first, frames);
+            plan_times(plan, source, first, frames);
         } else {
             pthread_mutex_lock(&file->lock);
             status = plan_chunks(plan, source, first, frames);
@@ -291,17 +280,20 @@ static vt_status plan_file(vt_fields_plan *plan, int64_t first, int64_t frames)
     }
     if (status != VT_OK && tolerant) { /* the library then tells the good times from the bad ones */
         vt_error_clear();
+        status = VT_OK;
         plan->item_count = mark;
-        return plan_times(plan, NULL, first, frames);
+        direct = false;
     }
+    if (!direct) plan_times(plan, NULL, first, frames);
     for (int64_t i = mark; status == VT_OK && i < plan->item_count; i++) advise(&plan->items[i]);
 done:
     return status;
 }
 
-vt_status vt_fields_plan_make(vt_fields_plan *plan, const vt_frame_window *window, const vt_read_manner *manner)
+vt_status vt_fields_plan_make(vt_read_plan *base, const vt_frame_window *window, const vt_read_manner *manner)
 {
     vt_status status = VT_OK;
+    vt_fields_plan *plan = (vt_fields_plan *)base;
     plan->window = *window;
     plan->manner = *manner;
     plan->item_count = 0;
@@ -311,14 +303,15 @@ vt_status vt_fields_plan_make(vt_fields_plan *plan, const vt_frame_window *windo
             if (plan->frames[first + count].file != plan->frames[first].file) break;
         VT_TRY(plan_file(plan, first, count));
     }
-    plan->plan.item_count = plan->item_count + plan->copy_count;
+    base->item_count = plan->item_count + plan->copy_count;
     plan->made = true;
 done:
     return status;
 }
 
-vt_file_extent vt_fields_plan_extent(const vt_fields_plan *plan, int64_t index)
+vt_file_extent vt_fields_plan_extent(const vt_read_plan *base, int64_t index)
 {
+    const vt_fields_plan *plan = (const vt_fields_plan *)base;
     const vt_read_item *item = &plan->items[index];
     if (index >= plan->item_count || item->kind == VT_ITEM_LIBRARY) return (vt_file_extent){.descriptor = -1};
     vt_file_extent extent = {item->source->part->descriptor, item->offset, item->bytes, 0};

@@ -1,4 +1,4 @@
-/* Items of a vt_fields_plan, for read_plan.c, which makes them, and read_item.c, which does them. */
+/* The inside of a plan, for read_plan.c, which makes its items, and read_item.c, which does them. */
 #ifndef VT_SOURCE_FIELDS_READ_PLAN_INSIDE_H
 #define VT_SOURCE_FIELDS_READ_PLAN_INSIDE_H
 
@@ -7,8 +7,8 @@
 
 typedef enum { VT_ITEM_LIBRARY, VT_ITEM_RUN, VT_ITEM_CHUNK } vt_item_kind;
 
-/* A box of one source: elements [start, start + count) of time, level, row (the file's) and column, which lie one
- * behind another in the file (a run), or in a chunk. Of a library's item only the time counts. */
+/* A box of one source: elements [start, start + count) of time, level, row (of the file) and column. It lies in one
+ * piece in the file (a run), or is a chunk. Items that the library reads use the time only. */
 typedef struct {
     vt_item_kind kind;
     vt_fields_file *file;
@@ -25,13 +25,13 @@ typedef struct {
     int64_t floats;
 } vt_frame_copy;
 
-struct vt_fields_plan {
+typedef struct {
     vt_read_plan plan;
     vt_frame *frames;
     int64_t frame_count, frame_room;
     vt_read_item *items;
     int64_t item_count, item_room;
-    vt_frame_copy *copies; /* items as well: they come behind the others, and plan.item_count counts both */
+    vt_frame_copy *copies; /* items as well: they follow the others, and plan.item_count counts both */
     int64_t copy_count, copy_room;
     bool made;
     int64_t done;           /* items that succeeded; atomic */
@@ -39,7 +39,7 @@ struct vt_fields_plan {
     int64_t chunk_room;
     vt_frame_window window;
     vt_read_manner manner;
-};
+} vt_fields_plan;
 
 /* The file's rows of a source that hold the window's, whichever way they run. */
 static inline int64_t vt_first_file_row(const vt_field_source *source, const vt_frame_window *window)

@@ -1,11 +1,11 @@
 #include "source/fields/statistics.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "source/fields/fields_file.h"
 #include "source/fields/file_list.h"
@@ -23,28 +23,18 @@ struct vt_statistics {
     char **names;         /* [channels], or NULL */
 };
 
-vt_status vt_statistics_open(int64_t channels, int64_t height, int64_t width, vt_statistics **result)
+vt_statistics *vt_statistics_open(int64_t channels, int64_t height, int64_t width)
 {
-    vt_status status = VT_OK;
-    vt_statistics *statistics = calloc(1, sizeof *statistics);
-    *result = NULL;
-    VT_CHECK(statistics != NULL, "out of memory");
-    *statistics =
-        (vt_statistics){.channels = channels, .points = height * width, .height = height, .width = width, .times = 0};
-    statistics->count = calloc((size_t)channels, sizeof(double));
-    statistics->mean = calloc((size_t)channels, sizeof(double));
-    statistics->deviation = calloc((size_t)channels, sizeof(double));
-    statistics->point_sum = calloc((size_t)(channels * height * width), sizeof(double));
-    statistics->point_count = calloc((size_t)(channels * height * width), sizeof(int32_t));
-    VT_CHECK(statistics->count != NULL && statistics->mean != NULL && statistics->deviation != NULL &&
-                 statistics->point_sum != NULL && statistics->point_count != NULL,
-             "out of memory for the statistics of [%lld, %lld, %lld]", (long long)channels, (long long)height,
-             (long long)width);
-    *result = statistics;
-    statistics = NULL;
-done:
-    vt_statistics_close(&statistics);
-    return status;
+    static const char purpose[] = "the statistics";
+    const size_t count = (size_t)channels, values = (size_t)(channels * height * width);
+    vt_statistics *statistics = vt_allocate(1, sizeof *statistics, purpose);
+    *statistics = (vt_statistics){.channels = channels, .points = height * width, .height = height, .width = width};
+    statistics->count = vt_allocate(count, sizeof(double), purpose);
+    statistics->mean = vt_allocate(count, sizeof(double), purpose);
+    statistics->deviation = vt_allocate(count, sizeof(double), purpose);
+    statistics->point_sum = vt_allocate(values, sizeof(double), purpose);
+    statistics->point_count = vt_allocate(values, sizeof(int32_t), purpose);
+    return statistics;
 }
 
 void vt_statistics_close(vt_statistics **pointer)
@@ -52,8 +42,7 @@ void vt_statistics_close(vt_statistics **pointer)
     vt_statistics *statistics = *pointer;
     if (statistics == NULL) return;
     *pointer = NULL;
-    for (int64_t c = 0; statistics->names != NULL && c < statistics->channels; c++) free(statistics->names[c]);
-    free(statistics->names);
+    vt_text_free_list(statistics->names, statistics->channels);
     free(statistics->count);
     free(statistics->mean);
     free(statistics->deviation);
@@ -121,7 +110,7 @@ double vt_statistics_mean(const vt_statistics *statistics, int64_t channel)
 
 double vt_statistics_std(const vt_statistics *statistics, int64_t channel)
 {
-    return sqrt(statistics->deviation[channel] / statistics->count[channel]); /* NaN where there is none */
+    return sqrt(statistics->deviation[channel] / statistics->count[channel]); /* NaN if there is none */
 }
 
 const char *vt_statistics_channel_name(const vt_statistics *statistics, int64_t channel)
@@ -129,26 +118,22 @@ const char *vt_statistics_channel_name(const vt_statistics *statistics, int64_t 
     return statistics->names != NULL ? statistics->names[channel] : "";
 }
 
-static vt_status take_names(vt_statistics *statistics, const char *const *names)
+static void take_names(vt_statistics *statistics, const char *const *names)
 {
-    vt_status status = VT_OK;
-    if (names == NULL) goto done;
-    statistics->names = calloc((size_t)statistics->channels, sizeof *statistics->names);
-    VT_CHECK(statistics->names != NULL, "out of memory for channel names");
+    if (names == NULL) return;
+    statistics->names = vt_allocate((size_t)statistics->channels, sizeof *statistics->names, "the statistics");
     for (int64_t c = 0; c < statistics->channels; c++) statistics->names[c] = vt_text_copy(names[c]);
-done:
-    return status;
 }
 
-/* One time of a file; where it can't be read and the source is tolerant, that is a warning. */
+/* One time of a file; if it can't be read and the source is tolerant, that is only a warning. */
 static vt_status gather_time(const vt_statistics_source *source, vt_fields_file *file, int64_t time,
                              const vt_frame_window *window, float *fields, vt_statistics *statistics)
 {
-    vt_status status = vt_fields_file_read_window(file, time, statistics->channels, window, fields);
+    vt_status status = vt_fields_file_read(file, time, statistics->channels, window, true, fields);
     if (status == VT_OK) {
         vt_statistics_add(statistics, fields);
     } else if (source->tolerant) {
-        vt_log_warning("time %lld of %s is left out: %s", (long long)time, vt_fields_file_path(file), vt_error_text());
+        vt_log_warning("time %lld of %s is left out: %s", (long long)time, file->path, vt_error_text());
         vt_error_clear();
         statistics->left_out++;
         status = VT_OK;
@@ -167,26 +152,23 @@ static vt_status gather_file(const vt_statistics_source *source, const vt_file_l
     const char *const *paths = (const char *const *)list->paths + list->first[group], *path = paths[0];
     VT_TRY(vt_fields_file_open(paths, list->first[group + 1] - list->first[group], &source->form, &file));
     VT_TRY(vt_fields_file_check_written(file));
-    vt_fields_shape shape = vt_fields_file_shape(file);
-    const vt_window_grid grid = {path, shape.height, shape.width, vt_fields_file_latitudes(file),
-                                 vt_fields_file_longitudes(file)};
+    vt_fields_shape shape = file->shape;
+    const vt_window_grid grid = vt_fields_file_grid(file);
     VT_TRY(vt_window_find(&source->range, &grid, &window));
     shape.height = window.rows;
     shape.width = window.width;
     if (*statistics == NULL) {
-        VT_TRY(vt_statistics_open(shape.channels, shape.height, shape.width, statistics));
-        VT_ASSERT(*statistics != NULL);
-        VT_TRY(take_names(*statistics, vt_fields_file_channel_names(file)));
+        *statistics = vt_statistics_open(shape.channels, shape.height, shape.width);
+        take_names(*statistics, file->channel_names);
     }
-    VT_ASSERT(*statistics != NULL);
     VT_CHECK(shape.channels == (*statistics)->channels && shape.height == (*statistics)->height &&
                  shape.width == (*statistics)->width,
              "%s: 'fields' is [%lld, %lld, %lld, %lld] (time, channel, lat, lon), but the files before it have [%lld, "
              "%lld, %lld] per time; all files need the same grid and channels",
              path, (long long)shape.times, (long long)shape.channels, (long long)shape.height, (long long)shape.width,
              (long long)(*statistics)->channels, (long long)(*statistics)->height, (long long)(*statistics)->width);
-    fields = malloc((size_t)(shape.channels * shape.height * shape.width) * sizeof *fields);
-    VT_CHECK(fields != NULL, "out of memory for the fields of one time of %s", path);
+    fields =
+        vt_allocate((size_t)(shape.channels * shape.height * shape.width), sizeof *fields, "the fields of one time");
     for (int64_t time = 0; time < shape.times; time++)
         VT_TRY(gather_time(source, file, time, &window, fields, *statistics));
 done:
@@ -244,8 +226,7 @@ vt_status vt_statistics_write(const vt_statistics *statistics, const char *direc
     const int64_t channels = statistics->channels, values = channels * statistics->points;
     const int64_t of_channels[4] = {1, channels, 1, 1};
     const int64_t of_points[4] = {1, channels, statistics->height, statistics->width};
-    float *memory = malloc((size_t)values * sizeof *memory);
-    VT_CHECK(memory != NULL, "out of memory for the statistics");
+    float *memory = vt_allocate((size_t)values, sizeof *memory, "the statistics");
     VT_TRY(vt_output_make_directory(directory));
     for (int64_t i = 0; i < values; i++)
         memory[i] = (float)(statistics->point_sum[i] / (double)statistics->point_count[i]); /* NaN: never there */
@@ -291,7 +272,7 @@ vt_status vt_statistics_read_pair(const char *means_path, const char *stds_path,
     VT_TRY(vt_statistics_read(means_path, "global_means_path", channels, means));
     VT_TRY(vt_statistics_read(stds_path, "global_stds_path", channels, stds));
     for (int64_t c = 0; c < channels; c++) {
-        /* also what float32 rounds to 0: fields divided by it would be infinite */
+        /* 0 also if float32 rounds it to 0: fields divided by it would be infinite */
         VT_CHECK(stds[c] != 0,
                  "global_stds_path: %s holds a standard deviation of 0 for channel %lld: a constant channel can't be "
                  "normalised; leave it out of the files, or write 1 there",

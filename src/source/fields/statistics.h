@@ -1,4 +1,4 @@
-/* Mean and standard deviation of every channel: `.npy` files as NumPy writes them, and the pass that computes them. */
+/* Mean and standard deviation of every channel: reading them from `.npy` files, and computing them in one pass. */
 #ifndef VT_SOURCE_FIELDS_STATISTICS_H
 #define VT_SOURCE_FIELDS_STATISTICS_H
 
@@ -20,14 +20,13 @@ vt_status vt_statistics_read_pair(const char *means_path, const char *stds_path,
 
 /* Statistics of fields that come one time after another, in float64: per channel mean and variance, merged time by time
  * (Chan, Golub, LeVeque: "Updating formulae and a pairwise algorithm for computing sample variances", 1979), and the
- * mean over time of every grid point. NaN is a missing value: all run over those that are there, and of none at all
- * they are NaN. */
+ * mean over time of every grid point. NaN is a missing value, which they leave out; without any value they are NaN. */
 typedef struct vt_statistics vt_statistics;
 
-vt_status vt_statistics_open(int64_t channels, int64_t height, int64_t width, vt_statistics **statistics);
+vt_statistics *vt_statistics_open(int64_t channels, int64_t height, int64_t width);
 void vt_statistics_close(vt_statistics **statistics);
 
-/* Takes in the fields of one time, [channels, height, width]. */
+/* Adds the fields of one time, [channels, height, width]. */
 void vt_statistics_add(vt_statistics *statistics, const float *fields);
 
 int64_t vt_statistics_channels(const vt_statistics *statistics);
@@ -39,11 +38,11 @@ typedef struct {
     const char *directory, *option_name; /* of the files *YYYY.h5, and what named it, for messages */
     vt_fields_form form;                 /* what the user says of them */
     vt_window_range range;               /* zeroed: whole fields */
-    bool tolerant;                       /* a time that can't be read is left out */
+    bool tolerant;                       /* times that can't be read are left out */
 } vt_statistics_source;
 
-/* Of all files, in one pass. Faults, Inf and unless form.masked NaN among them, are errors, or with `tolerant` warnings
- * in the log; so is a channel that is constant or missing everywhere, which can't be normalised. */
+/* Of all files, in one pass. Values that can't be read, Inf, and NaN unless form.masked are errors, or with `tolerant`
+ * warnings in the log. Warns of a channel that is constant or missing everywhere, which can't be normalised. */
 vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics **statistics);
 
 /* Times that a tolerant gathering left out. */

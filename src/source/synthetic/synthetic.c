@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/random.h"
+#include "base/status.h"
 #include "source/synthetic/climate.h"
 
 #define SCALE_HEIGHT 8400.0 /* m */
@@ -12,6 +14,8 @@
 #define WIND 14.0           /* m/s, root mean square of the waves' wind near 500 hPa */
 #define MOST_ORDERS (VT_ROSSBY_ORDERS + 1)
 #define PARALLEL_POINTS 16384 /* below, starting threads costs more than they give */
+
+static const char purpose[] = "the synthetic atmosphere";
 
 /* Places in vt_climate_channels. */
 enum { T2M = 2, SP = 3, T850 = 5, R850 = 18 };
@@ -51,14 +55,12 @@ _Static_assert(VT_ROSSBY_ORDERS % 2 == 0, "add_waves takes two orders at a time"
 /* ---- making one ---- */
 
 /* Continents stand where a smooth random field is high, mountains where it is highest. */
-static vt_status make_land(vt_synthetic *synthetic)
+static void make_land(vt_synthetic *synthetic)
 {
-    vt_status status = VT_OK;
     const int64_t height = synthetic->options.height, width = synthetic->options.width;
     vt_rossby_wave waves[VT_ROSSBY_WAVES];
     double variance = 0;
-    float *row = malloc((size_t)width * sizeof *row);
-    VT_CHECK(row != NULL, "out of memory");
+    float *row = vt_allocate((size_t)width, sizeof *row, purpose);
     vt_rossby_spectrum(synthetic->options.seed ^ vt_random_name_key("continents"), WIND, waves);
     for (int w = 0; w < VT_ROSSBY_WAVES; w++) variance += waves[w].amplitude * waves[w].amplitude / 2;
     for (int64_t j = 0; j < height; j++) {
@@ -76,9 +78,7 @@ static vt_status make_land(vt_synthetic *synthetic)
             synthetic->mountains[j * width + i] = row[i] > 0.8f ? 1500 * fminf(row[i] - 0.8f, 2) : 0;
         }
     }
-done:
     free(row);
-    return status;
 }
 
 static void fill_tables(vt_synthetic *synthetic)
@@ -108,51 +108,32 @@ static void fill_tables(vt_synthetic *synthetic)
     }
 }
 
-static vt_status allocate(vt_synthetic *synthetic)
+vt_synthetic *vt_synthetic_open(const vt_synthetic_options *options)
 {
-    vt_status status = VT_OK;
-    const vt_synthetic_options *options = &synthetic->options;
-    const size_t height = (size_t)options->height, width = (size_t)options->width, waves = (size_t)options->wave_count;
-    synthetic->waves = calloc(waves, sizeof *synthetic->waves);
-    synthetic->latitudes = calloc(height, sizeof(double));
-    synthetic->profiles = calloc(waves * VT_ROSSBY_PROFILES * height, sizeof(double));
-    synthetic->cosines = calloc(MOST_ORDERS * width, sizeof(float));
-    synthetic->sines = calloc(MOST_ORDERS * width, sizeof(float));
-    synthetic->mountains = calloc(height * width, sizeof(float));
-    synthetic->land = calloc(height * width, sizeof(float));
-    synthetic->sums = calloc(VT_ROSSBY_PROFILES * MOST_ORDERS * height, sizeof *synthetic->sums);
-    synthetic->zonal = calloc((size_t)options->channels * height, sizeof(float));
-    VT_CHECK(synthetic->waves != NULL && synthetic->latitudes != NULL && synthetic->profiles != NULL &&
-                 synthetic->cosines != NULL && synthetic->sines != NULL && synthetic->mountains != NULL &&
-                 synthetic->land != NULL && synthetic->sums != NULL && synthetic->zonal != NULL,
-             "out of memory for a grid of [%lld, %lld]", (long long)height, (long long)width);
-done:
-    return status;
-}
-
-vt_status vt_synthetic_open(const vt_synthetic_options *options, vt_synthetic **result)
-{
-    vt_status status = VT_OK;
-    vt_synthetic *synthetic = calloc(1, sizeof *synthetic);
-    *result = NULL;
-    VT_CHECK(synthetic != NULL, "out of memory");
+    const size_t height = (size_t)options->height, width = (size_t)options->width;
+    const size_t waves = options->waves != NULL ? (size_t)options->wave_count : VT_ROSSBY_WAVES;
+    vt_synthetic *synthetic = vt_allocate(1, sizeof *synthetic, purpose);
     VT_ASSERT(options->height > 0 && options->width > 0);
     VT_ASSERT(options->channels > 0 && options->channels <= VT_CLIMATE_CHANNELS);
     synthetic->options = *options;
-    if (options->waves == NULL) synthetic->options.wave_count = VT_ROSSBY_WAVES;
-    VT_TRY(allocate(synthetic));
+    synthetic->waves = vt_allocate(waves, sizeof *synthetic->waves, purpose);
+    synthetic->latitudes = vt_allocate(height, sizeof(double), purpose);
+    synthetic->profiles = vt_allocate(waves * VT_ROSSBY_PROFILES * height, sizeof(double), purpose);
+    synthetic->cosines = vt_allocate(MOST_ORDERS * width, sizeof(float), purpose);
+    synthetic->sines = vt_allocate(MOST_ORDERS * width, sizeof(float), purpose);
+    synthetic->mountains = vt_allocate(height * width, sizeof(float), purpose);
+    synthetic->land = vt_allocate(height * width, sizeof(float), purpose);
+    synthetic->sums = vt_allocate(VT_ROSSBY_PROFILES * MOST_ORDERS * height, sizeof *synthetic->sums, purpose);
+    synthetic->zonal = vt_allocate((size_t)options->channels * height, sizeof(float), purpose);
     if (options->waves == NULL)
         vt_rossby_spectrum(options->seed, WIND, synthetic->waves);
     else
-        memcpy(synthetic->waves, options->waves, (size_t)options->wave_count * sizeof *options->waves);
+        memcpy(synthetic->waves, options->waves, waves * sizeof *options->waves);
+    synthetic->options.wave_count = (int64_t)waves;
     synthetic->options.waves = synthetic->waves;
     fill_tables(synthetic);
-    VT_TRY(make_land(synthetic));
-    *result = synthetic;
-    synthetic = NULL;
-done:
-    vt_synthetic_close(&synthetic);
-    return status;
+    make_land(synthetic);
+    return synthetic;
 }
 
 void vt_synthetic_close(vt_synthetic **pointer)

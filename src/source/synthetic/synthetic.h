@@ -8,7 +8,6 @@
 
 #include <stdint.h>
 
-#include "base/status.h"
 #include "source/synthetic/rossby.h"
 
 enum { VT_SYNTHETIC_STEPS_PER_DAY = 4 };
@@ -27,7 +26,7 @@ typedef struct {
 
 typedef struct vt_synthetic vt_synthetic;
 
-vt_status vt_synthetic_open(const vt_synthetic_options *options, vt_synthetic **synthetic);
+vt_synthetic *vt_synthetic_open(const vt_synthetic_options *options);
 void vt_synthetic_close(vt_synthetic **synthetic);
 
 double vt_synthetic_latitude(int64_t height, int64_t row); /* degrees */

@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "source/fields/fields_writer.h"
 #include "source/fields/file_list.h"
@@ -29,6 +30,8 @@ typedef struct {
     int64_t plan_count;
 } synthetic_set;
 
+static const char *const parts[] = {"train", "valid", "test"};
+
 static char *plan_path(const synthetic_set *set, const year_plan *plan)
 {
     return vt_text_format("%s/%s/%lld.h5", set->options->directory, plan->part, (long long)plan->year);
@@ -38,15 +41,14 @@ static void make_plans(synthetic_set *set)
 {
     const vt_synthetic_set_options *options = set->options;
     const int64_t steps[2] = {options->valid_steps, options->test_steps};
-    static const char *const parts[2] = {"valid", "test"};
     for (int64_t i = 0; i < options->years; i++)
         set->plans[set->plan_count++] =
-            (year_plan){"train", VT_SYNTHETIC_FIRST_YEAR + i, i * options->steps_per_year, options->steps_per_year};
+            (year_plan){parts[0], VT_SYNTHETIC_FIRST_YEAR + i, i * options->steps_per_year, options->steps_per_year};
     for (int64_t i = 0; i < 2; i++) {
         int64_t year = options->years + i;
         if (steps[i] > 0)
             set->plans[set->plan_count++] =
-                (year_plan){parts[i], VT_SYNTHETIC_FIRST_YEAR + year, year * options->steps_per_year, steps[i]};
+                (year_plan){parts[1 + i], VT_SYNTHETIC_FIRST_YEAR + year, year * options->steps_per_year, steps[i]};
     }
 }
 
@@ -85,9 +87,7 @@ static vt_status check_directory(const synthetic_set *set)
 {
     vt_status status = VT_OK;
     char *statistics = vt_text_format("%s/stats/global_means.npy", set->options->directory);
-    VT_TRY(check_part(set, "train"));
-    VT_TRY(check_part(set, "valid"));
-    VT_TRY(check_part(set, "test"));
+    for (int i = 0; i < 3; i++) VT_TRY(check_part(set, parts[i]));
     VT_CHECK(set->options->force || !vt_output_exists(statistics),
              "%s exists already; give another directory, or --force to replace the files", statistics);
 done:
@@ -119,12 +119,10 @@ static vt_status prepare(synthetic_set *set)
     vt_status status = VT_OK;
     const vt_synthetic_set_options *options = set->options;
     const int64_t height = options->height, width = options->width;
-    set->latitudes = malloc((size_t)height * sizeof *set->latitudes);
-    set->longitudes = malloc((size_t)width * sizeof *set->longitudes);
-    set->fields = malloc((size_t)(options->channels * height * width) * sizeof *set->fields);
-    set->plans = malloc((size_t)(options->years + 2) * sizeof *set->plans);
-    VT_CHECK(set->latitudes != NULL && set->longitudes != NULL && set->fields != NULL && set->plans != NULL,
-             "out of memory for a grid of [%lld, %lld]", (long long)height, (long long)width);
+    set->latitudes = vt_allocate((size_t)height, sizeof *set->latitudes, "the synthetic set");
+    set->longitudes = vt_allocate((size_t)width, sizeof *set->longitudes, "the synthetic set");
+    set->fields = vt_allocate((size_t)(options->channels * height * width), sizeof *set->fields, "the synthetic set");
+    set->plans = vt_allocate((size_t)(options->years + 2), sizeof *set->plans, "the synthetic set");
     for (int64_t j = 0; j < height; j++) set->latitudes[j] = vt_synthetic_latitude(height, j);
     for (int64_t i = 0; i < width; i++) set->longitudes[i] = vt_synthetic_longitude(width, i);
     make_plans(set);
@@ -135,8 +133,8 @@ static vt_status prepare(synthetic_set *set)
                                              .channels = options->channels,
                                              .seed = options->seed,
                                              .noise = options->noise};
-    VT_TRY(vt_synthetic_open(&atmosphere, &set->synthetic));
-    VT_TRY(vt_statistics_open(options->channels, height, width, &set->statistics));
+    set->synthetic = vt_synthetic_open(&atmosphere);
+    set->statistics = vt_statistics_open(options->channels, height, width);
 done:
     return status;
 }
@@ -161,7 +159,7 @@ static vt_status write_year(synthetic_set *set, const year_plan *plan)
     VT_TRY(vt_fields_writer_open(path, &file, &writer));
     for (int64_t step = 0; step < plan->steps; step++) {
         vt_synthetic_fields(set->synthetic, plan->first_step + step, set->fields);
-        if (strcmp(plan->part, "train") == 0) vt_statistics_add(set->statistics, set->fields);
+        if (plan->part == parts[0]) vt_statistics_add(set->statistics, set->fields);
         VT_TRY(vt_fields_writer_append(writer, set->fields));
     }
     VT_TRY(vt_fields_writer_finish(&writer));

@@ -124,25 +124,26 @@ bool vt_date_make(vt_calendar calendar, int64_t year, int64_t month, int64_t day
 
 /* ---- text ---- */
 
-bool vt_date_of_file_name(const char *path, vt_date *date)
+int64_t vt_date_of_file_name(const char *path, vt_date *date)
 {
     static const char all[] = "0123456789", also[] = "0123456789-_";
     char digits[16] = "";
     int count = 0;
     const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path, *dot = strrchr(name, '.');
-    if (dot == NULL) return false;
+    if (dot == NULL) return 0;
     const char *begin = dot;
     while (begin > name && strchr(also, begin[-1]) != NULL) begin--;
     while (begin < dot && strspn(begin, all) < 4) begin++; /* the date begins with a year of four digits */
     for (; begin < dot && count < 15; begin++)
         if (isdigit((unsigned char)*begin)) digits[count++] = *begin;
-    if (begin < dot) return false;
+    if (begin < dot) return 0;
     for (int length = count < 8 ? count - count % 2 : 8; length >= 4; length -= 2) { /* the last of them */
         int year = 0, month = 1, day = 1;
         sscanf(digits + count - length, "%4d%2d%2d", &year, &month, &day);
-        if (year >= 1000 && year < 3000 && vt_date_make(VT_CALENDAR_STANDARD, year, month, day, date)) return true;
+        if (year >= 1000 && year < 3000 && vt_date_make(VT_CALENDAR_STANDARD, year, month, day, date))
+            return length == 4 ? 12 * VT_A_MONTH : length == 6 ? VT_A_MONTH : MINUTES_A_DAY;
     }
-    return false;
+    return 0;
 }
 
 bool vt_date_parse(const char *text, vt_calendar calendar, vt_date *date)

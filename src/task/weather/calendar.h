@@ -33,8 +33,9 @@ const char *vt_calendar_name(vt_calendar calendar);
 bool vt_date_make(vt_calendar calendar, int64_t year, int64_t month, int64_t day, vt_date *date);
 
 /* When a file begins, by its name: YYYY, YYYYMM or YYYYMMDD, with or without - or _ between, at 00 UTC (*2013.h5 on the
- * first of January, *2013-02.nc on the first of February). False when the name ends in no date. */
-bool vt_date_of_file_name(const char *path, vt_date *date);
+ * first of January, *2013-02.nc on the first of February). Returns the length that is named: of a year, a month or a
+ * day; 0 if the name doesn't end in a date. */
+int64_t vt_date_of_file_name(const char *path, vt_date *date);
 
 /* "2003-01-05T06:30" (also "2003-01-05", "2003-01-05 06", with "Z" behind it); false when it is no date. */
 bool vt_date_parse(const char *text, vt_calendar calendar, vt_date *date);

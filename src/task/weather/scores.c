@@ -1,13 +1,10 @@
 #include "task/weather/scores.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "storage/output_file.h"
@@ -209,19 +206,16 @@ vt_status vt_scores_write(const vt_scores *scores, const char *path, const char 
                           const vt_variable *variables, int64_t hours_a_step)
 {
     vt_status status = VT_OK;
-    char *partial = vt_output_partial_path(path), buffer[32];
-    FILE *file = fopen(partial, "we");
-    VT_CHECK(file != NULL, "can't write %s: %s", partial, strerror(errno));
+    char buffer[32];
+    FILE *file = NULL;
+    VT_TRY(vt_output_open(path, &file));
     fprintf(file, "channel,units,lead_hours,initial_times,rmse,rmse_persistence,rmse_climatology,acc,acc_persistence,"
                   "channel_std,long_name\n");
     for (int64_t c = 0; c < scores->options.channels; c++)
         for (int64_t lead = 0; lead < scores->options.leads; lead++)
             print_row(file, scores, lead, c, vt_scores_channel_name(channel_names, c, buffer), &variables[c],
                       (lead + 1) * hours_a_step);
-    VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
-    VT_TRY(vt_output_publish(partial, path));
+    VT_TRY(vt_output_close(file, path));
 done:
-    if (status != VT_OK) unlink(partial);
-    free(partial);
     return status;
 }
