@@ -100,7 +100,7 @@ static vt_status add_batch(plain *p, int64_t index, const vt_sampler_slice *slic
         tensors[t] = place;
         place += (size_t)slice->count * vt_tensor_bytes(&b->source->specs[t]);
     }
-    VT_TRY(reading->open(b->source, &p->plans[index]));
+    p->plans[index] = reading->open(b->source);
     VT_TRY(reading->make(p->plans[index], slice->samples, slice->count, tensors));
     for (int64_t i = 0; i < p->plans[index]->item_count && reading->extent != NULL; i++) {
         vt_file_extent extent = reading->extent(p->plans[index], i);

@@ -369,7 +369,8 @@ TEST(times_of_fields)
     H5Dclose(test_nc_times(file, "time", H5T_IEEE_F64LE, 4, hours, "hours since 1988-05-06"));
     H5Fclose(file);
     dataset = test_open(&options);
-    EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && vt_dataset_sample_count(dataset) == 2); /* none over the gap */
+    EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 &&
+           vt_dataset_source(dataset)->sample_count == 2); /* none over the gap */
     EXPECT_DATE(dataset, 1, "1988-05-07 00:00");
     vt_dataset_close(&dataset);
     options.form.time_step = "6h";
@@ -438,7 +439,6 @@ TEST(values_that_are_always_missing_are_found)
             if (chunked) H5Pset_chunk(properties, 4, chunk);
             test_dataset_with(properties, file, "fields", H5T_IEEE_F32LE, 4, extent, H5T_NATIVE_FLOAT, values);
             H5Fclose(file);
-            vt_fields_plan *plan = NULL;
             vt_dataset_options options = test_nc_options(NULL);
             options.height = options.width = 4;
             options.in_channels = options.out_channels = 2;
@@ -446,13 +446,14 @@ TEST(values_that_are_always_missing_are_found)
             float input[32], target[32];
             vt_decoder decoder = {0};
             vt_dataset *dataset = test_open(&options);
-            EXPECT_OK(vt_fields_plan_open(vt_dataset_source(dataset), &plan));
+            const vt_reading *reading = vt_source_reading(vt_dataset_source(dataset));
+            vt_read_plan *plan = reading->open(vt_dataset_source(dataset));
             vt_status status = VT_OK;
             for (int64_t sample = 2; sample < 4 && status == VT_OK; sample++) {
-                EXPECT_OK(vt_dataset_plan(dataset, &sample, 1, input, target, plan));
-                for (int64_t i = 0; i < ((vt_read_plan *)plan)->item_count && status == VT_OK; i++)
-                    status = vt_fields_plan_run(plan, i, &decoder);
-                vt_dataset_release(dataset, plan);
+                EXPECT_OK(reading->make(plan, &sample, 1, (void *const[]){input, target}));
+                for (int64_t i = 0; i < plan->item_count && status == VT_OK; i++)
+                    status = reading->run(plan, i, &decoder);
+                reading->release(plan);
             }
             EXPECT((status == VT_ERROR) == always, "always %d, chunked %d", always, chunked);
             if (always)
@@ -460,9 +461,9 @@ TEST(values_that_are_always_missing_are_found)
                               "'fields' is 1e+36, which is no data, at time 2, channel 1, row 3, column 3") != NULL,
                        "%s", vt_error_text());
             vt_error_clear();
-            EXPECT_ERROR(vt_dataset_check(dataset, 3), "'fields' is 1e+36");
+            EXPECT_ERROR(vt_source_check(vt_dataset_source(dataset), 3), "'fields' is 1e+36");
             vt_decoder_close(&decoder);
-            vt_fields_plan_close(&plan);
+            reading->close(plan);
             vt_dataset_close(&dataset);
         }
 }

@@ -27,50 +27,31 @@ static vt_dataset *open_dataset(const test_fields *fields, bool direct, int64_t 
     return open_again(direct, limit);
 }
 
-static int64_t wrong_values(const test_fields *fields, const vt_batch *batch)
+static int64_t wrong_values(const test_fields *fields, const vt_dataset *dataset, const vt_batch *batch)
 {
     int64_t wrong = 0;
-    for (int64_t i = 0; i < batch->sample_count; i++) {
-        const int64_t t = batch->samples[i] + 1;
-        if (batch->bad != NULL && batch->bad[i]) continue;
-        for (int64_t j = 0; j < 4 * 32; j++)
-            wrong += (double)test_input(batch)[i * 128 + j] !=
-                     test_value(fields, t - j / 64, j / 32 % 2, 1 + j / 8 % 4, j % 8);
-        for (int64_t j = 0; j < 3 * 32; j++)
-            wrong += (double)test_target(batch)[i * 96 + j] != test_value(fields, t + 1, j / 32, 1 + j / 8 % 4, j % 8);
-    }
+    for (int64_t i = 0; i < batch->sample_count; i++)
+        if (batch->bad == NULL || !batch->bad[i])
+            wrong += test_wrong_values(fields, vt_dataset_options_of(dataset), batch->samples[i] + 1,
+                                       test_input(batch) + i * 128, test_target(batch) + i * 96);
     return wrong;
 }
 
 static int64_t read_epoch(vt_loader *loader, const test_fields *fields, int64_t epoch, int64_t *batches)
 {
     const vt_batch *batch = NULL;
-    double waited = 0;
+    const vt_dataset *dataset = vt_dataset_of(vt_loader_options_of(loader)->source);
     int64_t wrong = 0;
     *batches = 0;
-    EXPECT_OK(vt_loader_begin(loader, epoch, 0));
-    for (;;) {
-        EXPECT_OK(vt_loader_next(loader, &batch, &waited));
-        if (batch == NULL) return wrong;
-        wrong += wrong_values(fields, batch);
-        ++*batches;
-    }
+    vt_loader_begin(loader, epoch, 0);
+    for (; (batch = test_next(loader)) != NULL; ++*batches) wrong += wrong_values(fields, dataset, batch);
+    return wrong;
 }
 
-static vt_loader *open_loader(vt_dataset *dataset, int64_t workers, bool skip_bad)
+static vt_loader *open_loader(vt_dataset *dataset, int64_t workers, bool skip_bad, bool indices_only)
 {
-    vt_loader *loader = NULL;
-    EXPECT_OK(vt_loader_open(&(vt_loader_options){.source = vt_dataset_source(dataset),
-                                                  .global_batch_size = BATCH,
-                                                  .drop_last = true,
-                                                  .shuffle = true,
-                                                  .seed = 5,
-                                                  .prefetch = 3,
-                                                  .workers = workers,
-                                                  .skip_bad = skip_bad},
-                             &loader));
-    VT_ASSERT(loader != NULL);
-    return loader;
+    return TEST_LOADER(dataset, .global_batch_size = BATCH, .drop_last = true, .shuffle = true, .seed = 5,
+                       .workers = workers, .skip_bad = skip_bad, .indices_only = indices_only);
 }
 
 /* After two epochs all is in memory: then the file is emptied, and nothing changes. */
@@ -85,10 +66,10 @@ TEST(kept_times_are_those_of_the_file)
             for (int w = 0; w < 3; w++) {
                 int64_t batches = 0;
                 vt_dataset *dataset = open_dataset(&forms[form], direct != 0, VT_UNSET_INTEGER);
-                EXPECT(vt_dataset_frame_count(dataset) == TIMES && vt_dataset_frame_channels(dataset) == 3);
+                EXPECT(vt_dataset_source(dataset)->frame_count == TIMES && vt_dataset_frame_channels(dataset) == 3);
                 EXPECT(vt_dataset_source(dataset)->frame_bytes == 3 * 32 * 4);
-                EXPECT_OK(vt_dataset_keep_frames(dataset));
-                vt_loader *loader = open_loader(dataset, workers[w], false);
+                EXPECT_OK(test_keep_frames(dataset));
+                vt_loader *loader = open_loader(dataset, workers[w], false, false);
                 for (int64_t epoch = 0; epoch < 6; epoch++) {
                     if (epoch == 4) vt_loader_rest(loader);
                     if (epoch == 4)
@@ -112,8 +93,8 @@ TEST(bad_times_are_not_kept)
     for (int64_t workers = 0; workers < 4; workers += 3) {
         int64_t batches = 0, kept = 0;
         vt_dataset *dataset = open_dataset(&poisoned, true, VT_UNSET_INTEGER);
-        EXPECT_OK(vt_dataset_keep_frames(dataset));
-        vt_loader *loader = open_loader(dataset, workers, true);
+        EXPECT_OK(test_keep_frames(dataset));
+        vt_loader *loader = open_loader(dataset, workers, true, false);
         for (int64_t epoch = 0; epoch < 12; epoch++) {
             EXPECT(read_epoch(loader, &poisoned, epoch, &batches) == 0);
             kept = vt_dataset_kept_frames(dataset);
@@ -133,15 +114,16 @@ TEST(frames_of_samples)
     test_fields_write(test_path("2002.h5"), &second);
     for (int kept = 0; kept < 2; kept++) {
         vt_dataset *dataset = open_dataset(&fields, true, SAMPLES + 2);
-        EXPECT(vt_dataset_frame_count(dataset) == TIMES + 4, "%lld", (long long)vt_dataset_frame_count(dataset));
-        if (kept != 0) EXPECT_OK(vt_dataset_keep_frames(dataset));
-        vt_dataset_frames(dataset, 0, frames);
+        EXPECT(vt_dataset_source(dataset)->frame_count == TIMES + 4, "%lld",
+               (long long)vt_dataset_source(dataset)->frame_count);
+        if (kept != 0) EXPECT_OK(test_keep_frames(dataset));
+        test_frames(dataset, 0, frames);
         EXPECT(frames[0] == 1 && frames[1] == 0 && frames[2] == 2);
-        vt_dataset_frames(dataset, SAMPLES + 1, frames); /* the second one of the second file */
+        test_frames(dataset, SAMPLES + 1, frames); /* the second one of the second file */
         EXPECT(frames[0] == TIMES + 2 && frames[1] == TIMES + 1 && frames[2] == TIMES + 3);
         for (int again = 0; again < 2; again++)
             for (int64_t f = 0; f < TIMES + 4; f++) {
-                EXPECT_OK(vt_dataset_read_frame(dataset, f, values));
+                EXPECT_OK(test_read_frame(dataset, f, values));
                 for (int64_t j = 0; j < 3 * 32; j++)
                     wrong += (double)values[j] != test_value(f < TIMES ? &fields : &second, f < TIMES ? f : f - TIMES,
                                                              j / 32, 1 + j / 8 % 4, j % 8);
@@ -158,16 +140,13 @@ TEST(batches_of_indices_only)
     vt_dataset *dataset = open_dataset(&fields, true, VT_UNSET_INTEGER);
     for (int64_t workers = 0; workers < 2; workers++) {
         const vt_batch *whole = NULL, *bare = NULL;
-        double waited = 0;
-        vt_loader *reading = open_loader(dataset, workers, false), *loader = NULL;
-        vt_loader_options options = *vt_loader_options_of(reading);
-        options.indices_only = true;
-        EXPECT_OK(vt_loader_open(&options, &loader));
-        EXPECT_OK(vt_loader_begin(reading, 3, 0));
-        EXPECT_OK(vt_loader_begin(loader, 3, 0));
+        vt_loader *reading = open_loader(dataset, workers, false, false);
+        vt_loader *loader = open_loader(dataset, workers, false, true);
+        vt_loader_begin(reading, 3, 0);
+        vt_loader_begin(loader, 3, 0);
         do {
-            EXPECT_OK(vt_loader_next(reading, &whole, &waited));
-            EXPECT_OK(vt_loader_next(loader, &bare, &waited));
+            whole = test_next(reading);
+            bare = test_next(loader);
             EXPECT((whole == NULL) == (bare == NULL));
             if (whole == NULL || bare == NULL) break;
             EXPECT(test_input(bare) == NULL && test_target(bare) == NULL && bare->sample_count == whole->sample_count);
@@ -197,8 +176,8 @@ TEST(a_cache_that_does_not_fit_is_left_out)
         vt_dataset *validation = open_again(true, VT_UNSET_INTEGER);
         vt_reader_open_cache(&config, world, fits != 0 ? 0 : 1e18, vt_dataset_source(training),
                              vt_dataset_source(validation));
-        EXPECT_OK(vt_dataset_read_frame(training, 0, values));
-        EXPECT_OK(vt_dataset_read_frame(validation, 0, values));
+        EXPECT_OK(test_read_frame(training, 0, values));
+        EXPECT_OK(test_read_frame(validation, 0, values));
         EXPECT(vt_dataset_kept_frames(training) == fits && vt_dataset_kept_frames(validation) == fits);
         vt_dataset_close(&training);
         vt_dataset_close(&validation);
@@ -215,9 +194,6 @@ GPU_TEST(a_devices_cache_gives_the_same_batches)
         vt_backend *backend = NULL;
         vt_device_cache *cache = NULL;
         vt_dataset *dataset = open_dataset(&fields, true, VT_UNSET_INTEGER);
-        vt_loader *loader = NULL;
-        const vt_batch *batch = NULL;
-        double waited = 0;
         void *tensors[2] = {NULL};
         float host_input[BATCH * 128], host_target[BATCH * 96];
         EXPECT_OK(path_open_trainers(isa, &backend));
@@ -225,18 +201,10 @@ GPU_TEST(a_devices_cache_gives_the_same_batches)
         EXPECT(vt_device_cache_source(cache) == vt_dataset_source(dataset));
         EXPECT_OK(backend->allocate(backend, VT_MEMORY_DATA, sizeof host_input, &tensors[0]));
         EXPECT_OK(backend->allocate(backend, VT_MEMORY_DATA, sizeof host_target, &tensors[1]));
-        EXPECT_OK(vt_loader_open(&(vt_loader_options){.source = vt_dataset_source(dataset),
-                                                      .global_batch_size = BATCH,
-                                                      .drop_last = true,
-                                                      .shuffle = true,
-                                                      .seed = 5,
-                                                      .prefetch = 2,
-                                                      .workers = 1,
-                                                      .indices_only = true},
-                                 &loader));
-        EXPECT_OK(vt_loader_begin(loader, 0, 0));
+        vt_loader *loader = open_loader(dataset, 1, false, true);
+        vt_loader_begin(loader, 0, 0);
         for (int i = 0; i < SAMPLES / BATCH; i++) {
-            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+            const vt_batch *batch = test_next(loader);
             VT_ASSERT(batch != NULL);
             EXPECT(batch->source == vt_dataset_source(dataset) && test_input(batch) == NULL);
             vt_device_cache_batch(cache, batch, tensors);
@@ -245,7 +213,7 @@ GPU_TEST(a_devices_cache_gives_the_same_batches)
             vt_batch read = *batch;
             read.tensors[VT_TENSOR_INPUT] = host_input;
             read.tensors[VT_TENSOR_TARGET] = host_target;
-            EXPECT(wrong_values(&fields, &read) == 0, "batch %d", i);
+            EXPECT(wrong_values(&fields, dataset, &read) == 0, "batch %d", i);
         }
         vt_loader_close(&loader);
         backend->release(backend, tensors[0]);

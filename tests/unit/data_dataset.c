@@ -15,32 +15,19 @@
 static void expect_samples_of(const vt_dataset_options *options, const test_fields *files, int64_t file_count)
 {
     vt_dataset *dataset = test_open(options);
-    const int64_t first_row = options->first_row, rows = options->rows > 0 ? options->rows : options->height;
-    int64_t channels = options->in_channels / (options->history + 1), points = rows * options->width;
+    const int64_t count = vt_dataset_source(dataset)->sample_count, points = options->height * options->width;
     float *input = vt_test_owned(malloc((size_t)(options->in_channels * points) * sizeof *input));
     float *target = vt_test_owned(malloc((size_t)(options->out_channels * points) * sizeof *target));
     int64_t sample = 0, wrong = 0;
-    for (int64_t f = 0; f < file_count; f++) {
+    for (int64_t f = 0; f < file_count; f++)
         for (int64_t t = options->history * options->dt; t + options->dt < files[f].times; t++, sample++) {
-            if (sample >= vt_dataset_sample_count(dataset)) continue;
+            if (sample >= count) continue;
             EXPECT_OK(vt_dataset_read(dataset, sample, input, target));
-            for (int64_t c = 0; c < options->in_channels; c++)
-                for (int64_t i = 0; i < points; i++) {
-                    double expected = test_value(&files[f], t - c / channels * options->dt, c % channels,
-                                                 first_row + i / options->width, i % options->width);
-                    wrong += (double)input[c * points + i] != expected;
-                }
-            for (int64_t c = 0; c < options->out_channels; c++)
-                for (int64_t i = 0; i < points; i++)
-                    wrong +=
-                        (double)target[c * points + i] !=
-                        test_value(&files[f], t + options->dt, c, first_row + i / options->width, i % options->width);
+            wrong += test_wrong_values(&files[f], options, t, input, target);
         }
-    }
     int64_t expected =
         options->sample_limit != VT_UNSET_INTEGER && options->sample_limit < sample ? options->sample_limit : sample;
-    EXPECT(vt_dataset_sample_count(dataset) == expected, "%lld, expected %lld",
-           (long long)vt_dataset_sample_count(dataset), (long long)expected);
+    EXPECT(count == expected, "%lld, expected %lld", (long long)count, (long long)expected);
     EXPECT(wrong == 0, "%lld values differ", (long long)wrong);
     vt_dataset_close(&dataset);
 }
@@ -170,10 +157,9 @@ TEST(a_sample_is_the_whole_file)
     options.history = 2;
     options.in_channels = 3;
     expect_samples(&options, &file, 1);
-    vt_dataset *dataset = NULL;
     options.history = 3;
     options.in_channels = 4;
-    EXPECT_ERROR(vt_dataset_open(&options, &dataset), "no file is long enough for one sample, which spans 5 times");
+    test_expect_open_error(&options, "no file is long enough for one sample, which spans 5 times");
 }
 
 TEST(more_files_than_stay_open)
@@ -240,7 +226,7 @@ TEST(stored_latitudes)
     vt_dataset *dataset = test_open(&options);
     for (int row = 0; row < 3; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], test_latitude(row), 1e-5);
     char text[256];
-    vt_dataset_describe(dataset, 0, text, sizeof text);
+    vt_source_describe(vt_dataset_source(dataset), 0, text, sizeof text);
     EXPECT(strstr(text, "/2001.h5, time 0") != NULL, "%s", text);
     vt_dataset_close(&dataset);
 }
@@ -357,15 +343,11 @@ TEST(endings_of_files)
     vt_dataset_options options = test_fields_options(&fields);
     for (int i = 0; i < 4; i++) test_fields_write(test_path(files[i]), &fields);
     for (int i = 0; i < 6; i++) fclose(fopen(test_path(others[i]), "w"));
-    EXPECT_OK(vt_log_open(test_path("out.log"), false));
+    test_log_begin();
     vt_dataset *dataset = test_open(&options);
-    EXPECT_OK(vt_log_close());
-    EXPECT(vt_dataset_sample_count(dataset) == 4 * 2);
+    const char *text = test_log_end();
+    EXPECT(vt_dataset_source(dataset)->sample_count == 4 * 2);
     vt_dataset_close(&dataset);
-    char text[4096];
-    FILE *log = fopen(test_path("out.log"), "r");
-    text[fread(text, 1, sizeof text - 1, log)] = '\0';
-    fclose(log);
     EXPECT(strstr(text, "WARNING - train_data_path '") != NULL, "%s", text);
     EXPECT(strstr(text, "': not read, though it may be data: 2005.h5.part, 2006.grib, 2007.nc, land.h5\n") != NULL,
            "%s", text);
@@ -439,9 +421,9 @@ TEST(training_and_validation_have_the_same_channels)
     test_fields_write(test_path("valid/2002.h5"), &fields);
     other_options.directory = test_path("valid");
     training = test_open(&options);
-    EXPECT_OK(vt_dataset_check_same_channels(training, training));
+    EXPECT_OK(vt_source_agree(vt_dataset_source(training), vt_dataset_source(training)));
     validation = test_open(&other_options);
-    EXPECT_ERROR(vt_dataset_check_same_channels(training, validation), "channel 1 is 't2m' in ");
+    EXPECT_ERROR(vt_source_agree(vt_dataset_source(training), vt_dataset_source(validation)), "channel 1 is 't2m' in ");
     vt_dataset_close(&training);
     vt_dataset_close(&validation);
 }

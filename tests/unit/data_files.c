@@ -2,7 +2,8 @@
 
 #include <sys/stat.h>
 
-#include "config/config.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "test.h"
 
 double test_value(const test_fields *fields, int64_t time, int64_t channel, int64_t row, int64_t column)
@@ -37,13 +38,89 @@ void test_expect_open_error(const vt_dataset_options *options, const char *messa
     EXPECT(dataset == NULL);
 }
 
+int64_t test_wrong_values(const test_fields *fields, const vt_dataset_options *options, int64_t time,
+                          const float *input, const float *target)
+{
+    const int64_t rows = options->rows > 0 ? options->rows : options->height, width = options->width;
+    const int64_t points = rows * width, channels = options->in_channels / (options->history + 1);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < (options->in_channels + options->out_channels) * points; i++) {
+        const bool is_input = i < options->in_channels * points;
+        const int64_t k = is_input ? i : i - options->in_channels * points, c = k / points;
+        const int64_t of = is_input ? time - c / channels * options->dt : time + options->dt;
+        wrong += (double)(is_input ? input : target)[k] !=
+                 test_value(fields, of, is_input ? c % channels : c, options->first_row + k / width % rows, k % width);
+    }
+    return wrong;
+}
+
+vt_status test_keep_frames(vt_dataset *dataset)
+{
+    vt_source *source = vt_dataset_source(dataset);
+    return source->kind->keep_frames(source);
+}
+
+vt_status test_read_frame(vt_dataset *dataset, int64_t frame, float *values)
+{
+    vt_source *source = vt_dataset_source(dataset);
+    return source->kind->read_frame(source, frame, values);
+}
+
+void test_frames(const vt_dataset *dataset, int64_t sample, int64_t *frames)
+{
+    const vt_source *source = vt_dataset_source(dataset);
+    vt_sample_piece pieces[8];
+    VT_ASSERT(source->pieces_per_sample <= 8);
+    source->kind->pieces(source, sample, pieces);
+    for (int64_t i = 0; i < source->pieces_per_sample; i++) frames[i] = pieces[i].frame;
+}
+
+vt_loader *test_loader(vt_loader_options options)
+{
+    vt_loader *loader = NULL;
+    if (options.prefetch == 0) options.prefetch = 3;
+    EXPECT_OK(vt_loader_open(&options, &loader));
+    VT_ASSERT(loader != NULL);
+    return loader;
+}
+
+const vt_batch *test_next(vt_loader *loader)
+{
+    const vt_batch *batch = NULL;
+    double waited = 0;
+    EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+    return batch;
+}
+
+void test_expect_bad_batch(vt_loader *loader, const char *message)
+{
+    const vt_batch *batch = NULL;
+    double waited = 0;
+    EXPECT_ERROR(vt_loader_next(loader, &batch, &waited), message);
+}
+
+void test_log_begin(void)
+{
+    EXPECT_OK(vt_log_open(test_path("out.log"), false));
+}
+
+const char *test_log_end(void)
+{
+    enum { MOST = 8192 };
+    char *text = vt_test_owned(calloc(1, MOST));
+    EXPECT_OK(vt_log_close());
+    FILE *file = fopen(test_path("out.log"), "r");
+    (void)!fread(text, 1, MOST - 1, file);
+    fclose(file);
+    remove(test_path("out.log"));
+    return text;
+}
+
 const char *test_path(const char *name)
 {
-    static char paths[8][512];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", vt_test_directory(), name);
-    for (char *slash = path + strlen(vt_test_directory()) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+    const char *directory = vt_test_directory();
+    char *path = vt_test_owned(vt_text_format("%s/%s", directory, name));
+    for (char *slash = path + strlen(directory) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
         *slash = '\0';
         mkdir(path, 0777);
         *slash = '/';

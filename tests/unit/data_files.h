@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "config/config.h"
+#include "data/loader.h"
 #include "source/fields/dataset.h"
 #include "test.h"
 
@@ -62,6 +63,26 @@ vt_dataset *test_open(const vt_dataset_options *options);
 /* Opening the set must fail with the message. */
 void test_expect_open_error(const vt_dataset_options *options, const char *message);
 
+/* How many values of a sample of such a file differ, if `time` is the newest of its input. */
+int64_t test_wrong_values(const test_fields *fields, const vt_dataset_options *options, int64_t time,
+                          const float *input, const float *target);
+
+/* See data/source.h. `frames` [history + 2]: those of the input, from the newest time to the oldest, then the target's.
+ */
+vt_status test_keep_frames(vt_dataset *dataset);
+vt_status test_read_frame(vt_dataset *dataset, int64_t frame, float *values);
+void test_frames(const vt_dataset *dataset, int64_t sample, int64_t *frames);
+
+/* A loader of the set with these members of vt_loader_options, which must open; and its next batch, which must be read.
+ */
+#define TEST_LOADER(dataset, ...)                                                                                      \
+    test_loader((vt_loader_options){.source = vt_dataset_source(dataset), __VA_ARGS__})
+vt_loader *test_loader(vt_loader_options options);
+const vt_batch *test_next(vt_loader *loader);
+
+/* Its next batch must fail with the message. */
+void test_expect_bad_batch(vt_loader *loader, const char *message);
+
 /* What the loader read, as floats. */
 static inline const float *test_input(const vt_batch *batch)
 {
@@ -73,7 +94,11 @@ static inline const float *test_target(const vt_batch *batch)
     return batch->tensors[VT_TENSOR_TARGET];
 }
 
-/* "<directory of the test>/<name>", with its directories created; the text is valid for the next seven calls. */
+/* From here on the log is written to a file; and what it holds, after which the file is gone. */
+void test_log_begin(void);
+const char *test_log_end(void);
+
+/* "<directory of the test>/<name>", with its directories created. */
 const char *test_path(const char *name);
 
 #endif

@@ -41,13 +41,10 @@ static void expect_batch(const vt_batch *batch, const int64_t *order, int64_t fi
 
 TEST(sampler_is_the_permutation)
 {
-    vt_sampler *sampler = NULL;
     int64_t order[SAMPLES];
     for (int64_t epoch = 0; epoch < 3; epoch++) {
-        EXPECT_OK(vt_sampler_open(
-            &(vt_sampler_options){
-                .sample_count = SAMPLES, .global_batch_size = 5, .drop_last = true, .shuffle = true, .seed = 7},
-            &sampler));
+        vt_sampler *sampler = vt_sampler_open(&(vt_sampler_options){
+            .sample_count = SAMPLES, .global_batch_size = 5, .drop_last = true, .shuffle = true, .seed = 7});
         vt_random_permutation(7, (uint64_t)epoch, SAMPLES, order);
         EXPECT(vt_sampler_batch_count(sampler) == 4);
         for (int64_t b = 3; b >= 0; b--) {
@@ -83,7 +80,7 @@ TEST(slices_of_the_parts)
                                           .parts = parts,
                                           .shuffle = true,
                                           .seed = 3};
-            EXPECT_OK(vt_sampler_open(&options, &samplers[p]));
+            samplers[p] = vt_sampler_open(&options);
             EXPECT(vt_sampler_batch_count(samplers[p]) == batches);
         }
         for (int64_t b = 0; b < batches; b++)
@@ -104,35 +101,19 @@ TEST(slices_of_the_parts)
 
 static void expect_epochs(vt_dataset *dataset, bool shuffle, bool drop_last, bool read_ahead, int64_t prefetch)
 {
-    vt_loader *loader = NULL;
-    const vt_batch *batch = NULL;
-    double waited = 0;
-    vt_loader_options options = {.source = vt_dataset_source(dataset),
-                                 .global_batch_size = 5,
-                                 .drop_last = drop_last,
-                                 .shuffle = shuffle,
-                                 .seed = 11,
-                                 .prefetch = prefetch,
-                                 .workers = read_ahead};
-    EXPECT_OK(vt_loader_open(&options, &loader));
+    vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 5, .drop_last = drop_last, .shuffle = shuffle,
+                                    .seed = 11, .prefetch = prefetch, .workers = read_ahead);
     int64_t batches = drop_last ? 4 : 5, order[SAMPLES];
     EXPECT(vt_loader_batch_count(loader) == batches);
     /* through two epochs, then one of them again from its second batch, then far away, then what follows that */
     const int64_t epochs[5] = {0, 1, 1, 9, 10}, firsts[5] = {0, 0, 1, 3, 0};
     for (int i = 0; i < 5; i++) {
-        EXPECT_OK(vt_loader_begin(loader, epochs[i], firsts[i]));
+        vt_loader_begin(loader, epochs[i], firsts[i]);
         for (int64_t k = 0; k < SAMPLES; k++) order[k] = k;
         if (shuffle) vt_random_permutation(11, (uint64_t)epochs[i], SAMPLES, order);
-        for (int64_t b = firsts[i]; b < batches; b++) {
-            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
-            expect_batch(batch, order, 5 * b, b < 4 ? 5 : 3);
-        }
-        EXPECT_OK(vt_loader_next(loader, &batch, &waited));
-        EXPECT(batch == NULL);
-        EXPECT_OK(vt_loader_next(loader, &batch, &waited));
-        EXPECT(batch == NULL);
+        for (int64_t b = firsts[i]; b < batches; b++) expect_batch(test_next(loader), order, 5 * b, b < 4 ? 5 : 3);
+        for (int again = 0; again < 2; again++) EXPECT(test_next(loader) == NULL);
     }
-    EXPECT(waited > 0);
     vt_loader_close(&loader);
 }
 
@@ -161,34 +142,22 @@ static void expect_parts(int64_t limit, bool drop_last, bool read_ahead)
     vt_random_permutation(5, 0, limit, order);
     const int64_t batches = drop_last ? limit / SIZE : (limit + SIZE - 1) / SIZE;
     for (int64_t part = 0; part < PARTS; part++) {
-        vt_loader *loader = NULL;
-        const vt_batch *batch = NULL;
-        double waited = 0;
-        vt_loader_options options = {.source = vt_dataset_source(dataset),
-                                     .global_batch_size = SIZE,
-                                     .part = part,
-                                     .parts = PARTS,
-                                     .drop_last = drop_last,
-                                     .shuffle = true,
-                                     .seed = 5,
-                                     .prefetch = 2,
-                                     .workers = read_ahead};
-        EXPECT_OK(vt_loader_open(&options, &loader));
+        vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = SIZE, .part = part, .parts = PARTS,
+                                        .drop_last = drop_last, .shuffle = true, .seed = 5, .workers = read_ahead);
         EXPECT(vt_loader_batch_count(loader) == batches);
-        EXPECT_OK(vt_loader_begin(loader, 0, 0));
+        vt_loader_begin(loader, 0, 0);
         for (int64_t b = 0; b < batches; b++) {
             const int64_t size = limit - b * SIZE < SIZE ? limit - b * SIZE : SIZE, run = (size + PARTS - 1) / PARTS;
             const int64_t begin = part * run < size ? part * run : size,
                           count = size - begin < run ? size - begin : run;
-            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+            const vt_batch *batch = test_next(loader);
             expect_batch(batch, order, b * SIZE + begin, count);
             if (batch == NULL) continue;
             EXPECT(batch->first_in_batch == begin && batch->global_count == size);
             EXPECT((test_input(batch) == NULL) == (count == 0) && (test_target(batch) == NULL) == (count == 0));
             for (int64_t i = 0; i < batch->sample_count; i++) seen[batch->samples[i]]++;
         }
-        EXPECT_OK(vt_loader_next(loader, &batch, &waited));
-        EXPECT(batch == NULL);
+        EXPECT(test_next(loader) == NULL);
         vt_loader_close(&loader);
     }
     for (int64_t i = 0; i < batches * SIZE && i < limit; i++) EXPECT(seen[order[i]] == 1);
@@ -207,17 +176,12 @@ TEST(many_short_lives)
 {
     vt_dataset *dataset = open_dataset(&file);
     for (int life = 0; life < 200; life++) {
-        vt_loader *loader = NULL;
-        const vt_batch *batch = NULL;
-        double waited = 0;
-        vt_loader_options options = {
-            .source = vt_dataset_source(dataset), .global_batch_size = 2, .prefetch = 1 + life % 4, .workers = 1};
-        EXPECT_OK(vt_loader_open(&options, &loader));
+        vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 2, .prefetch = 1 + life % 4, .workers = 1);
         const int64_t steps = life % 5, first = life % 7, other_epoch = life % 3, other_first = life % 11;
-        if (steps > 0) EXPECT_OK(vt_loader_begin(loader, 0, first));
+        if (steps > 0) vt_loader_begin(loader, 0, first);
         for (int i = 0; i < steps; i++) {
-            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
-            if (i == 1) EXPECT_OK(vt_loader_begin(loader, other_epoch, other_first));
+            test_next(loader);
+            if (i == 1) vt_loader_begin(loader, other_epoch, other_first);
         }
         vt_loader_close(&loader);
     }
@@ -232,13 +196,8 @@ TEST(two_loaders_at_once)
     int64_t order[SAMPLES];
     vt_random_permutation(0, 0, SAMPLES, order);
     for (int i = 0; i < 2; i++) {
-        vt_loader_options options = {.source = vt_dataset_source(datasets[i]),
-                                     .global_batch_size = 1,
-                                     .shuffle = true,
-                                     .prefetch = 2,
-                                     .workers = 1};
-        EXPECT_OK(vt_loader_open(&options, &loaders[i]));
-        EXPECT_OK(vt_loader_begin(loaders[i], 0, 0));
+        loaders[i] = TEST_LOADER(datasets[i], .global_batch_size = 1, .shuffle = true, .workers = 1);
+        vt_loader_begin(loaders[i], 0, 0);
     }
     for (int64_t b = 0; b < SAMPLES; b++)
         for (int i = 0; i < 2; i++) {
@@ -253,40 +212,31 @@ TEST(two_loaders_at_once)
     }
 }
 
-static void expect_error_at(vt_dataset *dataset, bool read_ahead, int64_t good_batches)
-{
-    vt_loader *loader = NULL;
-    const vt_batch *batch = NULL;
-    double waited = 0;
-    vt_loader_options options = {
-        .source = vt_dataset_source(dataset), .global_batch_size = 4, .prefetch = 3, .workers = read_ahead};
-    EXPECT_OK(vt_loader_open(&options, &loader));
-    for (int again = 0; again < 2; again++) {
-        EXPECT_OK(vt_loader_begin(loader, 0, 0));
-        for (int64_t b = 0; b < good_batches; b++) EXPECT_OK(vt_loader_next(loader, &batch, &waited));
-        EXPECT_ERROR(vt_loader_next(loader, &batch, &waited), "'fields' is NaN at time 10, channel 1");
-        EXPECT_ERROR(vt_loader_next(loader, &batch, &waited), "'fields' is NaN at time 10, channel 1");
-    }
-    /* past the bad sample there is something to read again */
-    EXPECT_OK(vt_loader_begin(loader, 0, 4));
-    EXPECT_OK(vt_loader_next(loader, &batch, &waited));
-    EXPECT(batch != NULL && batch->samples[0] == 16);
-    vt_loader_close(&loader);
-}
-
 TEST(errors_come_out_in_place)
 {
     test_fields poisoned = file;
     poisoned.poison = NAN;
     poisoned.poison_index = 10 * 24 + 12 + 1;
     vt_dataset *dataset = open_dataset(&poisoned);
-    expect_error_at(dataset, true, 2);
-    expect_error_at(dataset, false, 2);
+    for (int read_ahead = 0; read_ahead < 2; read_ahead++) {
+        vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 4, .workers = read_ahead);
+        for (int again = 0; again < 2; again++) {
+            vt_loader_begin(loader, 0, 0);
+            for (int b = 0; b < 2; b++) test_next(loader);
+            for (int twice = 0; twice < 2; twice++)
+                test_expect_bad_batch(loader, "'fields' is NaN at time 10, channel 1");
+        }
+        vt_loader_begin(loader, 0, 4); /* past the bad sample */
+        const vt_batch *batch = test_next(loader);
+        EXPECT(batch != NULL && batch->samples[0] == 16);
+        vt_loader_close(&loader);
+    }
     vt_dataset_close(&dataset);
 }
 
-/* Then the batches come with what the file holds; whose loss is not finite is asked about, and told of. What stays in
- * memory is looked at all the same. */
+/* Unchecked batches hold what is in the file; a sample is checked on request. Values that stay in memory are always
+ * checked.
+ */
 TEST(unchecked_values_are_reported_on_request)
 {
     test_fields poisoned = file;
@@ -295,27 +245,20 @@ TEST(unchecked_values_are_reported_on_request)
     vt_dataset *dataset = open_dataset(&poisoned);
     vt_dataset_options options = *vt_dataset_options_of(dataset);
     vt_dataset_close(&dataset);
-    options.directory = vt_test_directory();
-    options.option_name = "train_data_path";
     options.direct = options.unchecked = true;
     for (int keeps = 0; keeps < 2; keeps++) {
-        vt_loader *loader = NULL;
-        const vt_batch *batch = NULL;
-        double waited = 0;
         dataset = test_open(&options);
-        if (keeps) EXPECT_OK(vt_dataset_keep_frames(dataset));
-        vt_loader_options of_loader = {
-            .source = vt_dataset_source(dataset), .global_batch_size = 4, .prefetch = 3, .workers = 1};
-        EXPECT_OK(vt_loader_open(&of_loader, &loader));
-        EXPECT_OK(vt_loader_begin(loader, 0, 0));
-        for (int b = 0; b < 2; b++) EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+        if (keeps) EXPECT_OK(test_keep_frames(dataset));
+        vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 4, .workers = 1);
+        vt_loader_begin(loader, 0, 0);
+        for (int b = 0; b < 2; b++) test_next(loader);
         if (keeps) {
-            EXPECT_ERROR(vt_loader_next(loader, &batch, &waited), "'fields' is NaN at time 10, channel 1");
+            test_expect_bad_batch(loader, "'fields' is NaN at time 10, channel 1");
         } else {
-            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+            const vt_batch *batch = test_next(loader);
             EXPECT(isnan(test_input(batch)[2 * 24 + 13]) && isfinite(test_input(batch)[24 + 13]));
-            EXPECT_OK(vt_dataset_check(dataset, 8));
-            EXPECT_ERROR(vt_dataset_check(dataset, 10),
+            EXPECT_OK(vt_source_check(vt_dataset_source(dataset), 8));
+            EXPECT_ERROR(vt_source_check(vt_dataset_source(dataset), 10),
                          "2001.h5: 'fields' is NaN at time 10, channel 1, row 0, column 1");
         }
         vt_loader_close(&loader);
@@ -354,16 +297,9 @@ static void count_release(void *memory, void *context)
 TEST(memory_of_the_caller)
 {
     vt_dataset *dataset = open_dataset(&file);
-    vt_loader *loader = NULL;
-    vt_loader_options options = {.source = vt_dataset_source(dataset),
-                                 .global_batch_size = 4,
-                                 .prefetch = 3,
-                                 .workers = 1,
-                                 .allocate = count_allocate,
-                                 .release = count_release,
-                                 .context = &memory_balance};
     memory_balance = 0;
-    EXPECT_OK(vt_loader_open(&options, &loader));
+    vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 4, .workers = 1, .allocate = count_allocate,
+                                    .release = count_release, .context = &memory_balance);
     EXPECT(memory_balance == 4, "%d", memory_balance);
     vt_loader_close(&loader);
     EXPECT(memory_balance == 0, "%d", memory_balance);

@@ -32,17 +32,14 @@ TEST(persistence)
     vt_dataset_options options =
         TEST_OPTIONS(.height = 24, .width = 48, .in_channels = 4, .out_channels = 1, .history = 3);
     options.directory = valid;
-    vt_loader *loader = NULL;
     vt_dataset *dataset = test_open(&options);
-    EXPECT(vt_dataset_sample_count(dataset) == 1456, "%lld", (long long)vt_dataset_sample_count(dataset));
-    EXPECT_OK(vt_loader_open(
-        &(vt_loader_options){
-            .source = vt_dataset_source(dataset), .global_batch_size = 16, .prefetch = 3, .workers = 1},
-        &loader));
-    EXPECT_OK(vt_loader_begin(loader, 0, 0));
-    double loss = 0, waited = 0;
+    EXPECT(vt_dataset_source(dataset)->sample_count == 1456, "%lld",
+           (long long)vt_dataset_source(dataset)->sample_count);
+    vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 16, .workers = 1);
+    vt_loader_begin(loader, 0, 0);
+    double loss = 0;
     const vt_batch *batch = NULL;
-    while (vt_loader_next(loader, &batch, &waited) == VT_OK && batch != NULL) {
+    while ((batch = test_next(loader)) != NULL) {
         for (int64_t s = 0; s < batch->sample_count; s++) {
             const float *now = (const float *)batch->tensors[VT_TENSOR_INPUT] + s * 4 * POINTS,
                         *next = (const float *)batch->tensors[VT_TENSOR_TARGET] + s * POINTS;

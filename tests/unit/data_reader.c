@@ -134,7 +134,7 @@ static void expect_netcdf(bool direct, bool south_first)
     float input[8 * 18], target[3 * 18];
     int64_t wrong = 0;
     vt_dataset *dataset = test_open(&options);
-    EXPECT(vt_dataset_sample_count(dataset) == TIMES - 2);
+    EXPECT(vt_dataset_source(dataset)->sample_count == TIMES - 2);
     EXPECT(vt_dataset_source(dataset)->obstacle == NULL, "%s", vt_dataset_source(dataset)->obstacle);
     static const char *const names[] = {"u10", "z900", "t2m", "z500"};
     for (int c = 0; c < 4; c++) EXPECT(strcmp(vt_dataset_channel_names(dataset)[c], names[c]) == 0);
@@ -162,42 +162,29 @@ TEST(netcdf_variables)
 
 TEST(netcdf_missing_values_and_wrong_names)
 {
-    vt_dataset *dataset = NULL;
     float input[8 * 18], target[3 * 18];
     write_year(true, false, (2 * ROWS + 2) * COLUMNS + 3);
     for (int direct = 0; direct < 2; direct++) {
         vt_dataset_options options = netcdf_options(direct);
         options.unchecked = true; /* of values that are only copied */
-        dataset = test_open(&options);
-        const vt_batch *batch = NULL;
-        vt_loader *loader = NULL;
-        double waited = 0;
-        vt_loader_options of_loader = {.source = vt_dataset_source(dataset), .global_batch_size = 1};
-        EXPECT_OK(vt_loader_open(&of_loader, &loader));
-        EXPECT_OK(vt_loader_begin(loader, 0, 0));
-        EXPECT_ERROR(vt_loader_next(loader, &batch, &waited), "'t2m' is NaN or missing (_FillValue) at time 2");
+        vt_dataset *dataset = test_open(&options);
+        vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 1);
+        vt_loader_begin(loader, 0, 0);
+        test_expect_bad_batch(loader, "'t2m' is NaN or missing (_FillValue) at time 2");
         vt_loader_close(&loader);
         EXPECT_ERROR(vt_dataset_read(dataset, 0, input, target),
                      "air.2013.nc: 't2m' is NaN or missing (_FillValue) at time 2, channel 2 (t2m), row 2, column 3");
         vt_dataset_close(&dataset);
     }
-    vt_dataset_options options = netcdf_options(true);
-    options.form.variables = "[u10, v10]";
-    EXPECT_ERROR(vt_dataset_open(&options, &dataset), "no variable 'v10'; found: t2m, z, u10");
-    options.form.variables = "z";
-    EXPECT_ERROR(vt_dataset_open(&options, &dataset), "'z' has levels: choose one, as z@500 (there are 500, 700, 900)");
-    options.form.variables = "z@850";
-    EXPECT_ERROR(vt_dataset_open(&options, &dataset), "'z' has no level 850; there are 500, 700, 900");
-    options.form.variables = "t2m@500";
-    EXPECT_ERROR(vt_dataset_open(&options, &dataset), "'t2m' has no levels");
-    options.form.variables = NULL;
-    EXPECT_ERROR(vt_dataset_open(&options, &dataset), "netCDF files: say which of their variables are the channels");
+    static const char *const wrong[][2] = {{"z", "'z' has levels: choose one, as z@500 (there are 500, 700, 900)"},
+                                           {"t2m@500", "'t2m' has no levels"},
+                                           {NULL, "netCDF files: say which of their variables are the channels"}};
+    for (int i = 0; i < 3; i++) test_nc_expect_error(wrong[i][0], wrong[i][1]);
     hid_t file = test_create(test_path("era5_2013.nc"));
     test_nc_axis(file, "lat", COLUMNS, 30, -10); /* as if the rows were longitudes */
     write_variable(file, "u10", 2, 1, H5T_IEEE_F32LE, false, -1);
     H5Fclose(file);
-    options.form.variables = "u10";
-    EXPECT_ERROR(vt_dataset_open(&options, &dataset), "era5_2013.nc: 'lat' has 7 values, but 'u10' is [.., 5, 7]");
+    test_nc_expect_error("u10", "era5_2013.nc: 'lat' has 7 values, but 'u10' is [.., 5, 7]");
 }
 
 /* Files of one variable 't', [TIMES, ROWS, COLUMNS], whose stored numbers count from -30 on. */
@@ -209,12 +196,12 @@ static hid_t write_counting(hid_t file, hid_t type)
     return test_dataset(file, "t", type, 3, extent, H5T_NATIVE_INT, values);
 }
 
-static void write_string(hid_t dataset, const char *name, const char *text, bool variable)
+static void write_string(hid_t dataset, const char *name, const char *text)
 {
     hid_t space = H5Screate(H5S_SCALAR), type = H5Tcopy(H5T_C_S1);
-    H5Tset_size(type, variable ? H5T_VARIABLE : strlen(text));
+    H5Tset_size(type, H5T_VARIABLE);
     hid_t attribute = H5Acreate2(dataset, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
-    VT_ASSERT(H5Awrite(attribute, type, variable ? (const void *)&text : text) >= 0);
+    VT_ASSERT(H5Awrite(attribute, type, &text) >= 0);
     H5Aclose(attribute);
     H5Tclose(type);
     H5Sclose(space);
@@ -233,7 +220,10 @@ TEST(netcdf_numbers_without_a_sign)
     for (int form = 0; form < 8; form++) {
         hid_t file = test_create(test_path("t_2013.nc"));
         hid_t dataset = write_counting(file, types[form / 2]);
-        write_string(dataset, "_Unsigned", form % 2 == 0 ? "true" : "True", form % 2 == 0);
+        if (form % 2 == 0)
+            write_string(dataset, "_Unsigned", "true");
+        else
+            test_nc_text(dataset, "_Unsigned", "True");
         test_nc_number(dataset, "_FillValue", H5T_STD_I8LE, -31); /* none of the values */
         test_nc_number(dataset, "missing_value", H5T_STD_I8LE, -1);
         H5Fclose(file);
@@ -276,7 +266,7 @@ TEST(netcdf_attributes_that_are_no_numbers)
         hid_t file = test_create(test_path("t_2013.nc"));
         hid_t dataset = write_counting(file, H5T_STD_I16LE);
         if (wrong[w].text != NULL)
-            write_string(dataset, wrong[w].attribute, wrong[w].text, true);
+            write_string(dataset, wrong[w].attribute, wrong[w].text);
         else
             test_nc_number(dataset, wrong[w].attribute, H5T_IEEE_F64LE, wrong[w].number);
         H5Fclose(file);
@@ -299,17 +289,12 @@ static vt_dataset *open_fields(const test_fields *fields, bool direct, bool tole
     return test_open(&options);
 }
 
-static int64_t wrong_values(const vt_batch *batch)
+static int64_t wrong_values(const vt_dataset *dataset, const vt_batch *batch)
 {
     int64_t wrong = 0;
-    for (int64_t i = 0; i < batch->sample_count; i++) {
-        int64_t t = batch->samples[i] + 1;
-        for (int64_t j = 0; j < 6 * 48; j++)
-            wrong +=
-                (double)test_input(batch)[i * 288 + j] != test_value(&file, t - j / 144, j / 48 % 3, j / 8 % 6, j % 8);
-        for (int64_t j = 0; j < 2 * 48; j++)
-            wrong += (double)test_target(batch)[i * 96 + j] != test_value(&file, t + 1, j / 48, j / 8 % 6, j % 8);
-    }
+    for (int64_t i = 0; i < batch->sample_count; i++)
+        wrong += test_wrong_values(&file, vt_dataset_options_of(dataset), batch->samples[i] + 1,
+                                   test_input(batch) + i * 288, test_target(batch) + i * 96);
     return wrong;
 }
 
@@ -326,22 +311,14 @@ TEST(many_threads_give_the_sampler_s_batches)
     for (int form = 0; form < 10; form++)
         for (int64_t workers = 0; workers <= 7; workers += workers == 0 ? 1 : 3) {
             vt_dataset *dataset = open_fields(&forms[form / 2], form % 2, false);
-            vt_loader *loader = NULL;
             const vt_batch *batch = NULL;
-            double waited = 0;
             int64_t wrong = 0, seen = 0;
-            vt_loader_options options = {.source = vt_dataset_source(dataset),
-                                         .global_batch_size = 9,
-                                         .shuffle = workers != 4,
-                                         .prefetch = 3,
-                                         .workers = workers};
-            EXPECT_OK(vt_loader_open(&options, &loader));
+            vt_loader *loader =
+                TEST_LOADER(dataset, .global_batch_size = 9, .shuffle = workers != 4, .workers = workers);
             for (int64_t epoch = 0; epoch < 4; epoch++) {
-                EXPECT_OK(vt_loader_begin(loader, epoch, epoch == 2 ? 3 : 0)); /* the third from its midst */
-                for (;;) {
-                    EXPECT_OK(vt_loader_next(loader, &batch, &waited));
-                    if (batch == NULL || (epoch == 3 && batch->first_sample > 20)) break;
-                    wrong += wrong_values(batch);
+                vt_loader_begin(loader, epoch, epoch == 2 ? 3 : 0); /* the third from its midst */
+                while ((batch = test_next(loader)) != NULL && (epoch < 3 || batch->first_sample <= 20)) {
+                    wrong += wrong_values(dataset, batch);
                     seen += batch->sample_count;
                 }
             }
@@ -361,18 +338,11 @@ TEST(bad_samples_are_marked_and_replaced)
     poisoned.poison_index = 20 * 144 + 1;
     for (int form = 0; form < 4; form++) {
         vt_dataset *dataset = open_fields(&poisoned, form & 1, true);
-        vt_loader *loader = NULL;
         const vt_batch *batch = NULL;
-        double waited = 0;
-        vt_loader_options options = {.source = vt_dataset_source(dataset),
-                                     .global_batch_size = 4,
-                                     .prefetch = 2,
-                                     .workers = form & 2 ? 3 : 0,
-                                     .skip_bad = true};
-        EXPECT_OK(vt_loader_open(&options, &loader));
-        EXPECT_OK(vt_loader_begin(loader, 0, 0));
+        vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 4, .workers = form & 2 ? 3 : 0, .skip_bad = true);
+        vt_loader_begin(loader, 0, 0);
         for (int64_t b = 0; b < 6; b++) {
-            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+            batch = test_next(loader);
             VT_ASSERT(batch != NULL);
             for (int64_t i = 0; i < 4; i++) {
                 int64_t t = 4 * b + i + 1;
@@ -384,7 +354,7 @@ TEST(bad_samples_are_marked_and_replaced)
             for (int64_t i = 0; i < 4 * 288; i++) EXPECT(isfinite(test_input(batch)[i]));
         }
         const bool all[4] = {true, true, true, true};
-        EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+        batch = test_next(loader);
         EXPECT_OK(vt_loader_replace_bad(loader, batch, all));
         EXPECT(memcmp(test_input(batch), test_input(batch) + 288, 288 * sizeof(float)) == 0);
         vt_loader_close(&loader);
@@ -394,35 +364,19 @@ TEST(bad_samples_are_marked_and_replaced)
 
 TEST(synthetic_batches)
 {
-    vt_dataset *dataset = NULL;
-    vt_loader *loader = NULL;
-    const vt_batch *batch = NULL;
-    double waited = 0;
-    vt_dataset_options options = {.directory = "/nowhere",
-                                  .option_name = "train_data_path",
-                                  .height = 6,
-                                  .width = 8,
-                                  .in_channels = 2,
-                                  .out_channels = 1,
-                                  .dt = 1,
-                                  .sample_limit = 10,
-                                  .synthetic = true};
+    vt_dataset_options options =
+        TEST_OPTIONS(.height = 6, .width = 8, .in_channels = 2, .out_channels = 1, .synthetic = true);
+    options.sample_limit = 10;
     float whole[4 * 96];
     for (int part = 0; part < 3; part++) { /* one rank; a half of the batch; a half of the rows */
         options.first_row = part == 2 ? 2 : 0;
         options.rows = part == 2 ? 3 : 6;
-        dataset = test_open(&options);
-        EXPECT(vt_dataset_sample_count(dataset) == 10);
-        vt_loader_options reader = {.source = vt_dataset_source(dataset),
-                                    .global_batch_size = 4,
-                                    .drop_last = true,
-                                    .prefetch = 2,
-                                    .workers = 2,
-                                    .part = part == 1,
-                                    .parts = part == 1 ? 2 : 1};
-        EXPECT_OK(vt_loader_open(&reader, &loader));
-        EXPECT_OK(vt_loader_begin(loader, 0, 0));
-        EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+        vt_dataset *dataset = test_open(&options);
+        EXPECT(vt_dataset_source(dataset)->sample_count == 10);
+        vt_loader *loader = TEST_LOADER(dataset, .global_batch_size = 4, .drop_last = true, .workers = 2,
+                                        .part = part == 1, .parts = part == 1 ? 2 : 1);
+        vt_loader_begin(loader, 0, 0);
+        const vt_batch *batch = test_next(loader);
         if (part == 0) memcpy(whole, test_input(batch), sizeof whole);
         if (part == 1) EXPECT(memcmp(test_input(batch), whole + 2 * 96, 2 * 96 * sizeof(float)) == 0);
         if (part == 2) EXPECT(memcmp(test_input(batch) + 24, whole + 48 + 16, 24 * sizeof(float)) == 0);

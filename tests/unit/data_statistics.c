@@ -148,8 +148,7 @@ TEST(against_two_passes)
 {
     enum { TIMES = 300, CHANNELS = 3, HEIGHT = 7, WIDTH = 11, POINTS = HEIGHT * WIDTH };
     static float fields[TIMES][CHANNELS][POINTS];
-    vt_statistics *statistics = NULL;
-    EXPECT_OK(vt_statistics_open(CHANNELS, HEIGHT, WIDTH, &statistics));
+    vt_statistics *statistics = vt_statistics_open(CHANNELS, HEIGHT, WIDTH);
     for (int t = 0; t < TIMES; t++) {
         for (int i = 0; i < CHANNELS * POINTS; i++) {
             double normal = vt_random_normal_quantile(vt_random_element(1, 2, (uint64_t)(t * CHANNELS * POINTS + i)));
@@ -191,9 +190,8 @@ TEST(statistics_of_present_values)
 {
     enum { TIMES = 40, CHANNELS = 2, HEIGHT = 5, WIDTH = 7, POINTS = HEIGHT * WIDTH, NEVER = 11 };
     static float fields[TIMES][CHANNELS][POINTS];
-    vt_statistics *statistics = NULL;
     vt_npy time_means;
-    EXPECT_OK(vt_statistics_open(CHANNELS, HEIGHT, WIDTH, &statistics));
+    vt_statistics *statistics = vt_statistics_open(CHANNELS, HEIGHT, WIDTH);
     for (int t = 0; t < TIMES; t++) {
         for (int i = 0; i < CHANNELS * POINTS; i++) {
             const double uniform = vt_random_element(3, 4, (uint64_t)(t * CHANNELS * POINTS + i));

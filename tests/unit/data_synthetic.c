@@ -85,16 +85,13 @@ TEST(linear_balance)
 
 static vt_synthetic *open_waves(int64_t height, int64_t width, const vt_rossby_wave *waves, int64_t count)
 {
-    vt_synthetic *synthetic = NULL;
     const vt_synthetic_options options = {.height = height,
                                           .width = width,
                                           .channels = VT_CLIMATE_CHANNELS,
                                           .seed = 1,
                                           .waves = waves,
                                           .wave_count = count};
-    EXPECT_OK(vt_synthetic_open(&options, &synthetic));
-    VT_ASSERT(synthetic != NULL);
-    return synthetic;
+    return vt_synthetic_open(&options);
 }
 
 TEST(a_wave_moves_with_its_speed)
@@ -158,9 +155,8 @@ TEST(sizes_are_the_earths)
 {
     enum { HEIGHT = 32, WIDTH = 64, POINTS = HEIGHT * WIDTH, STEPS = 120 };
     float *fields = vt_test_owned(malloc(sizeof(float) * VT_CLIMATE_CHANNELS * POINTS));
-    vt_statistics *statistics = NULL;
     vt_synthetic *synthetic = open_waves(HEIGHT, WIDTH, NULL, 0);
-    EXPECT_OK(vt_statistics_open(VT_CLIMATE_CHANNELS, HEIGHT, WIDTH, &statistics));
+    vt_statistics *statistics = vt_statistics_open(VT_CLIMATE_CHANNELS, HEIGHT, WIDTH);
     for (int64_t step = 0; step < STEPS; step++) {
         vt_synthetic_fields(synthetic, 12 * step, fields);
         vt_statistics_add(statistics, fields);
@@ -315,7 +311,7 @@ TEST(persistence_and_statistics)
     vt_dataset *dataset = test_open(&options);
     static float input[CHANNELS * POINTS], target[CHANNELS * POINTS];
     double loss = 0;
-    const int64_t samples = vt_dataset_sample_count(dataset);
+    const int64_t samples = vt_dataset_source(dataset)->sample_count;
     EXPECT(samples == 99, "%lld", (long long)samples);
     for (int64_t s = 0; s < samples; s++) {
         EXPECT_OK(vt_dataset_read(dataset, s, input, target));

@@ -39,11 +39,11 @@ enum { MOST_FLOATS = 3 * TEST_NC_POINTS };
 static void expect_same_samples(vt_dataset *whole, vt_dataset *cut, int64_t rollout)
 {
     float inputs[2][MOST_FLOATS] = {{0}}, targets[2][MOST_FLOATS] = {{0}};
-    const int64_t count = vt_dataset_sample_count(whole);
+    const int64_t count = vt_dataset_source(whole)->sample_count;
     const vt_dataset_options *options = vt_dataset_options_of(whole);
-    EXPECT(vt_dataset_sample_count(cut) == count, "%lld, not %lld", (long long)vt_dataset_sample_count(cut),
-           (long long)count);
-    EXPECT(vt_dataset_frame_count(cut) == vt_dataset_frame_count(whole));
+    EXPECT(vt_dataset_source(cut)->sample_count == count, "%lld, not %lld",
+           (long long)vt_dataset_source(cut)->sample_count, (long long)count);
+    EXPECT(vt_dataset_source(cut)->frame_count == vt_dataset_source(whole)->frame_count);
     for (int64_t i = 0; i < count; i++) {
         int64_t frames[2][5];
         vt_date dates[2];
@@ -51,8 +51,8 @@ static void expect_same_samples(vt_dataset *whole, vt_dataset *cut, int64_t roll
         EXPECT_OK(vt_dataset_read(cut, i, inputs[1], targets[1]));
         EXPECT(memcmp(inputs[0], inputs[1], sizeof inputs[0]) == 0, "input of sample %lld", (long long)i);
         EXPECT(memcmp(targets[0], targets[1], sizeof targets[0]) == 0, "target of sample %lld", (long long)i);
-        vt_dataset_frames(whole, i, frames[0]);
-        vt_dataset_frames(cut, i, frames[1]);
+        test_frames(whole, i, frames[0]);
+        test_frames(cut, i, frames[1]);
         EXPECT(memcmp(frames[0], frames[1], (size_t)(options->history + 2) * sizeof(int64_t)) == 0);
         EXPECT(vt_dataset_date(whole, i, &dates[0]) && vt_dataset_date(cut, i, &dates[1]) &&
                dates[0].minutes == dates[1].minutes);
@@ -62,9 +62,9 @@ static void expect_same_samples(vt_dataset *whole, vt_dataset *cut, int64_t roll
         EXPECT_OK(vt_dataset_read_later(cut, i, rollout, targets[1]));
         EXPECT(memcmp(targets[0], targets[1], sizeof targets[0]) == 0, "rollout of sample %lld", (long long)i);
     }
-    for (int64_t i = 0; i < vt_dataset_frame_count(whole); i++) {
-        EXPECT_OK(vt_dataset_read_frame(whole, i, inputs[0]));
-        EXPECT_OK(vt_dataset_read_frame(cut, i, inputs[1]));
+    for (int64_t i = 0; i < vt_dataset_source(whole)->frame_count; i++) {
+        EXPECT_OK(test_read_frame(whole, i, inputs[0]));
+        EXPECT_OK(test_read_frame(cut, i, inputs[1]));
         EXPECT(memcmp(inputs[0], inputs[1], sizeof inputs[0]) == 0, "frame %lld", (long long)i);
     }
 }
@@ -86,18 +86,17 @@ TEST(samples_cross_files)
         options.dt = 1 + round / 12;
         options.in_channels = options.history + 1;
         vt_dataset *whole = open_in("whole", &options), *cut = open_in("cut", &options);
-        if (whole == NULL || cut == NULL) return;
         if (round / 2 % 2 == 1) {
-            EXPECT_OK(vt_dataset_keep_frames(whole));
-            EXPECT_OK(vt_dataset_keep_frames(cut));
+            EXPECT_OK(test_keep_frames(whole));
+            EXPECT_OK(test_keep_frames(cut));
         }
         expect_same_samples(whole, cut, 3);
         expect_same_samples(whole, cut, 2);
-        EXPECT(vt_dataset_crossing_samples(whole) == 0);
+        EXPECT(vt_dataset_source(whole)->crossing_samples == 0);
         int64_t apart = 0, span = options.dt * (options.history + 1);
         const int64_t times[4] = {7, 1, 2, 10};
         for (int f = 0; f < 4; f++) apart += times[f] > span ? times[f] - span : 0;
-        EXPECT(vt_dataset_crossing_samples(cut) == vt_dataset_sample_count(cut) - apart);
+        EXPECT(vt_dataset_source(cut)->crossing_samples == vt_dataset_source(cut)->sample_count - apart);
         vt_dataset_close(&whole);
         vt_dataset_close(&cut);
         options.sample_limit = 8;
@@ -109,14 +108,14 @@ TEST(samples_cross_files)
     }
     vt_dataset_options options = test_nc_options("t");
     vt_dataset *cut = open_in("cut", &options);
-    vt_dataset_describe(cut, 6, text, sizeof text);
+    vt_source_describe(vt_dataset_source(cut), 6, text, sizeof text);
     EXPECT(strstr(text, "x_2013-01.nc, time 6") != NULL, "%s", text);
-    vt_dataset_describe(cut, 9, text, sizeof text);
+    vt_source_describe(vt_dataset_source(cut), 9, text, sizeof text);
     EXPECT(strstr(text, "x_2013-03.nc, time 1") != NULL, "%s", text);
     vt_dataset_close(&cut);
     options.files_apart = true;
     cut = open_in("cut", &options);
-    EXPECT(vt_dataset_sample_count(cut) == 6 + 0 + 1 + 9 && vt_dataset_crossing_samples(cut) == 0);
+    EXPECT(vt_dataset_source(cut)->sample_count == 6 + 0 + 1 + 9 && vt_dataset_source(cut)->crossing_samples == 0);
     vt_dataset_close(&cut);
 }
 
@@ -132,23 +131,14 @@ TEST(batches_cross_files)
     write_part("cut/x_2013-03.nc", 10, 10, true);
     for (int i = 0; i < 2; i++) {
         sets[i] = open_in(i == 0 ? "whole" : "cut", &options);
-        if (sets[i] == NULL) return;
-        const vt_loader_options ahead = {.source = vt_dataset_source(sets[i]),
-                                         .global_batch_size = 4,
-                                         .shuffle = true,
-                                         .seed = 3,
-                                         .prefetch = 2,
-                                         .workers = 2};
-        EXPECT_OK(vt_loader_open(&ahead, &loaders[i]));
-        if (loaders[i] == NULL) return;
+        loaders[i] = TEST_LOADER(sets[i], .global_batch_size = 4, .shuffle = true, .seed = 3, .workers = 2);
     }
     EXPECT(vt_loader_batch_count(loaders[0]) == 5 && vt_loader_batch_count(loaders[1]) == 5);
     for (int epoch = 0; epoch < 2; epoch++) {
-        double waited = 0;
-        for (int i = 0; i < 2; i++) EXPECT_OK(vt_loader_begin(loaders[i], epoch, 0));
+        for (int i = 0; i < 2; i++) vt_loader_begin(loaders[i], epoch, 0);
         for (int b = 0; b < 5; b++) {
             const vt_batch *batches[2] = {NULL};
-            for (int i = 0; i < 2; i++) EXPECT_OK(vt_loader_next(loaders[i], &batches[i], &waited));
+            for (int i = 0; i < 2; i++) batches[i] = test_next(loaders[i]);
             if (batches[0] == NULL || batches[1] == NULL) return;
             EXPECT(batches[0]->sample_count == batches[1]->sample_count);
             const size_t bytes = (size_t)batches[0]->sample_count * TEST_NC_POINTS * sizeof(float);
@@ -174,17 +164,17 @@ TEST(files_that_do_not_follow)
     write_part("gap/x_2013-03.nc", 9, 4, false);
     write_part("gap/x_2013-04.nc", 13, 4, true);
     vt_dataset *dataset = open_in("gap", &options);
-    EXPECT(vt_dataset_sample_count(dataset) == 4 * 3);
+    EXPECT(vt_dataset_source(dataset)->sample_count == 4 * 3);
     vt_dataset_close(&dataset);
     write_part("turned/a_2014.nc", 0, 4, true);
     write_part("turned/b_2013.nc", 4, 4, true);
     dataset = open_in("turned", &options);
-    EXPECT(vt_dataset_sample_count(dataset) == 2 * 3);
+    EXPECT(vt_dataset_source(dataset)->sample_count == 2 * 3);
     vt_dataset_close(&dataset);
     write_part("named/x_2013.nc", 0, 4, false);
     write_part("named/x_20130102.nc", 4, 4, false);
     dataset = open_in("named", &options);
-    EXPECT(vt_dataset_sample_count(dataset) == 2 * 3);
+    EXPECT(vt_dataset_source(dataset)->sample_count == 2 * 3);
     vt_dataset_close(&dataset);
 }
 
@@ -198,8 +188,7 @@ TEST(files_of_one_time_each)
         write_part(name, i < 4 ? i : i + 3, 1, true);
     }
     vt_dataset *dataset = open_in("days", &options);
-    if (dataset == NULL) return;
-    EXPECT(vt_dataset_sample_count(dataset) == 3 + 1 && vt_dataset_crossing_samples(dataset) == 4);
+    EXPECT(vt_dataset_source(dataset)->sample_count == 3 + 1 && vt_dataset_source(dataset)->crossing_samples == 4);
     EXPECT(vt_dataset_minutes_a_time(dataset) == 360);
     vt_dataset_close(&dataset);
 }
@@ -219,8 +208,7 @@ TEST(files_of_one_month_each)
     for (int i = 0; i < 2; i++) {
         options.form.time_step = said[i];
         vt_dataset *dataset = open_in("months", &options);
-        if (dataset == NULL) return;
-        EXPECT(vt_dataset_sample_count(dataset) == 3 && vt_dataset_crossing_samples(dataset) == 3);
+        EXPECT(vt_dataset_source(dataset)->sample_count == 3 && vt_dataset_source(dataset)->crossing_samples == 3);
         EXPECT(vt_dataset_minutes_a_time(dataset) == VT_A_MONTH && !vt_dataset_step_is_assumed(dataset));
         EXPECT(vt_dataset_date(dataset, 2, &date));
         EXPECT(strcmp(vt_date_format(date, text), "2013-03-16 12:00") == 0, "%s", text);
@@ -235,22 +223,15 @@ TEST(files_of_one_month_each)
 
 /* ---- times that occur twice ---- */
 
-static const char *logged(void)
+/* What the first `limit` samples of one set share with the other: a sentence with both parts, or nothing if they are
+ * NULL. */
+static void expect_shared(const char *one, int64_t limit, const char *other, const char *first, const char *second)
 {
-    static char text[8192];
-    FILE *file = fopen(test_path("out.log"), "r");
-    const size_t size = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    unlink(test_path("out.log"));
-    text[size] = '\0';
-    return text;
-}
-
-static void expect_shared(const char *one, const char *other, const char *first, const char *second)
-{
-    vt_dataset_options options = test_nc_options("t");
-    vt_dataset *a = open_in(one, &options), *b = open_in(other, &options);
-    char *sentence = vt_dataset_shared_times(a, "training", b, "validation");
+    vt_dataset_options options = test_nc_options("t"), others = options;
+    options.sample_limit = limit;
+    others.set = VT_SET_VALIDATION;
+    vt_dataset *a = open_in(one, &options), *b = open_in(other, &others);
+    char *sentence = vt_dataset_source(a)->kind->shared(vt_dataset_source(a), vt_dataset_source(b));
     EXPECT((sentence == NULL) == (first == NULL), "%s", sentence != NULL ? sentence : "nothing is said");
     EXPECT(sentence == NULL || first == NULL || strstr(sentence, first) != NULL, "'%s' lacks '%s'", sentence, first);
     EXPECT(sentence == NULL || first == NULL || strstr(sentence, second) != NULL, "'%s' lacks '%s'", sentence, second);
@@ -264,24 +245,18 @@ TEST(training_and_validation_overlap)
     write_part("a/x_2013.nc", 0, 20, true);
     write_part("b/y_2014.nc", 20, 20, true); /* the name is wrong, the coordinate counts */
     write_part("c/z_2015.nc", 16, 8, true);
-    expect_shared("a", "b", NULL, NULL);
-    expect_shared("a", "c",
+    expect_shared("a", VT_UNSET_INTEGER, "b", NULL, NULL);
+    expect_shared("a", VT_UNSET_INTEGER, "c",
                   "training and validation overlap: the times from 2013-01-05 00:00 to 2013-01-05 18:00 are in both",
                   "a/x_2013.nc and ");
-    expect_shared("c", "b", "the times from 2013-01-06 00:00 to 2013-01-06 18:00 are in both", "b/y_2014.nc");
-    expect_shared("a", "a", "from 2013-01-01 00:00 to 2013-01-05 18:00", "x_2013.nc");
+    expect_shared("c", VT_UNSET_INTEGER, "b", "the times from 2013-01-06 00:00 to 2013-01-06 18:00 are in both",
+                  "b/y_2014.nc");
+    expect_shared("a", VT_UNSET_INTEGER, "a", "from 2013-01-01 00:00 to 2013-01-05 18:00", "x_2013.nc");
     write_part("d/x_2013.nc", 0, 4, false); /* by its name */
-    expect_shared("a", "d", "from 2013-01-01 00:00 to 2013-01-01 18:00", "d/x_2013.nc");
+    expect_shared("a", VT_UNSET_INTEGER, "d", "from 2013-01-01 00:00 to 2013-01-01 18:00", "d/x_2013.nc");
     write_part("e/x_2012.nc", 0, 4, false);
-    expect_shared("a", "e", NULL, NULL);
-    vt_dataset_options options = test_nc_options("t"); /* unused times are not shared */
-    vt_dataset *c = open_in("c", &options);
-    options.sample_limit = 15;
-    vt_dataset *a = open_in("a", &options);
-    char *sentence = vt_dataset_shared_times(a, "training", c, "validation");
-    EXPECT(sentence == NULL, "%s", sentence);
-    vt_dataset_close(&a);
-    vt_dataset_close(&c);
+    expect_shared("a", VT_UNSET_INTEGER, "e", NULL, NULL);
+    expect_shared("a", 15, "c", NULL, NULL); /* unused times are not shared */
 }
 
 TEST(times_twice_in_a_folder)
@@ -290,11 +265,10 @@ TEST(times_twice_in_a_folder)
     vt_dataset_options options = test_nc_options("t"), of_fields = test_fields_options(&year);
     write_part("a/x_2013-01.nc", 0, 8, true);
     write_part("a/x_2013-02.nc", 6, 8, true);
-    EXPECT_OK(vt_log_open(test_path("out.log"), false));
+    test_log_begin();
     vt_dataset *dataset = open_in("a", &options);
     vt_dataset_close(&dataset);
-    EXPECT_OK(vt_log_close());
-    const char *text = logged();
+    const char *text = test_log_end();
     EXPECT(strstr(text, "the times from 2013-01-02 12:00 to 2013-01-02 18:00 come twice") != NULL, "%s", text);
     test_fields_write(test_path("years/2013.h5"), &year);
     test_fields_write(test_path("years/2014.h5"), &year);
@@ -302,22 +276,20 @@ TEST(times_twice_in_a_folder)
     test_fields_write(test_path("hourly/2013.h5"), &year);
     test_fields_write(test_path("hourly/2012.h5"),
                       &(test_fields){.times = 8784, .channels = 1, .height = 2, .width = 2});
-    EXPECT_OK(vt_log_open(test_path("out.log"), false));
+    test_log_begin();
     of_fields.directory = test_path("years");
     dataset = open_in("years", &of_fields);
-    EXPECT(vt_dataset_sample_count(dataset) == 3 * 1459); /* the tutorials' sets: no sample crosses files */
+    EXPECT(vt_dataset_source(dataset)->sample_count == 3 * 1459); /* the tutorials' sets: no sample crosses files */
     vt_dataset_close(&dataset);
     dataset = open_in("hourly", &of_fields);
     vt_dataset_close(&dataset);
-    EXPECT_OK(vt_log_close());
-    text = logged();
+    text = test_log_end();
     EXPECT(strstr(text, "WARNING") == NULL, "%s", text);
     test_fields_write(test_path("years/again_2014.h5"), &year);
-    EXPECT_OK(vt_log_open(test_path("out.log"), false));
+    test_log_begin();
     dataset = open_in("years", &of_fields);
     vt_dataset_close(&dataset);
-    EXPECT_OK(vt_log_close());
-    text = logged();
+    text = test_log_end();
     EXPECT(strstr(text, "the times from 2014-01-01 00:00 to 2014-12-31 18:00 come twice: ") != NULL, "%s", text);
     EXPECT(strstr(text, "years/again_2014.h5") != NULL, "%s", text);
 }

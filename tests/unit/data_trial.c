@@ -107,7 +107,7 @@ TEST(a_file_among_many_over_which_hdf5_crashes)
     }
     vt_dataset_options options = TEST_OPTIONS(.height = 2, .width = 2, .in_channels = 1, .out_channels = 1);
     vt_dataset *dataset = test_open(&options);
-    EXPECT(vt_dataset_sample_count(dataset) == 2 * FILES);
+    EXPECT(vt_dataset_source(dataset)->sample_count == 2 * FILES);
     vt_dataset_close(&dataset);
     char name[32];
     snprintf(name, sizeof name, "%d.h5", 2001 + BAD);

@@ -44,7 +44,7 @@ static void expect_window(const vt_dataset_options *base, const test_fields *fie
             options.first_row = first;
             options.rows = count;
             vt_dataset *dataset = test_open(&options);
-            if (first == 2) EXPECT_OK(vt_dataset_keep_frames(dataset));
+            if (first == 2) EXPECT_OK(test_keep_frames(dataset));
             for (int64_t sample = 0; sample < 2 * (TIMES - 1); sample++) {
                 const int64_t t = sample % (TIMES - 1);
                 EXPECT_OK(vt_dataset_read(dataset, sample, input, target));
@@ -130,7 +130,7 @@ TEST(windows_in_either_convention)
     others.directory = test_path("valid");
     training = test_open(&options);
     validation = test_open(&others);
-    EXPECT_OK(vt_dataset_check_same_channels(training, validation));
+    EXPECT_OK(vt_source_agree(vt_dataset_source(training), vt_dataset_source(validation)));
     EXPECT(vt_dataset_latitudes(training)[0] == 20 && vt_dataset_latitudes(training)[3] == -40);
     vt_dataset_close(&training);
     vt_dataset_close(&validation);

@@ -107,12 +107,10 @@ void test_nc_expect_error(const char *variables, const char *message)
 
 void test_nc_expect_unlike(const char *variables, const char *directory, const char *message)
 {
-    vt_dataset *training = NULL, *validation = NULL;
     vt_dataset_options options = test_nc_options(variables), others = options;
     others.directory = test_path(directory);
-    training = test_open(&options);
-    validation = test_open(&others);
-    EXPECT_ERROR(vt_dataset_check_same_channels(training, validation), message);
+    vt_dataset *training = test_open(&options), *validation = test_open(&others);
+    EXPECT_ERROR(vt_source_agree(vt_dataset_source(training), vt_dataset_source(validation)), message);
     vt_dataset_close(&training);
     vt_dataset_close(&validation);
 }

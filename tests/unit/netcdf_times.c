@@ -84,7 +84,7 @@ TEST(netcdf_times_are_read)
         H5Fclose(file);
         vt_dataset_options options = test_nc_options("t");
         vt_dataset *dataset = test_open(&options);
-        EXPECT(vt_dataset_sample_count(dataset) == 8 && vt_dataset_minutes_a_time(dataset) == 360);
+        EXPECT(vt_dataset_source(dataset)->sample_count == 8 && vt_dataset_minutes_a_time(dataset) == 360);
         EXPECT_DATE(dataset, 0, "2013-03-01 06:00");
         EXPECT_DATE(dataset, 7, "2013-03-03 00:00");
         vt_dataset_close(&dataset);
@@ -254,9 +254,10 @@ TEST(netcdf_gaps)
         vt_dataset_options options = test_nc_options("t");
         float input[TEST_NC_POINTS], target[TEST_NC_POINTS];
         vt_dataset *dataset = test_open(&options);
-        EXPECT(vt_dataset_sample_count(dataset) == 8, "%lld", (long long)vt_dataset_sample_count(dataset));
-        EXPECT(vt_dataset_frame_count(dataset) == 12);
-        if (kept) EXPECT_OK(vt_dataset_keep_frames(dataset));
+        EXPECT(vt_dataset_source(dataset)->sample_count == 8, "%lld",
+               (long long)vt_dataset_source(dataset)->sample_count);
+        EXPECT(vt_dataset_source(dataset)->frame_count == 12);
+        if (kept) EXPECT_OK(test_keep_frames(dataset));
         for (int round = 0; round < 2; round++)
             for (int64_t i = 0; i < 8; i++) {
                 const int64_t time = i < 6 ? first[i] : i - 6;
@@ -266,12 +267,12 @@ TEST(netcdf_gaps)
                 EXPECT(vt_dataset_reaches(dataset, i, 1));
                 EXPECT(vt_dataset_reaches(dataset, i, 2) == (i == 0 || i == 3 || i == 4 || i == 6));
             }
-        for (int64_t i = 0; i < vt_dataset_frame_count(dataset); i++) {
-            EXPECT_OK(vt_dataset_read_frame(dataset, i, input));
+        for (int64_t i = 0; i < vt_dataset_source(dataset)->frame_count; i++) {
+            EXPECT_OK(test_read_frame(dataset, i, input));
             EXPECT(input[0] == (float)(100 * (i < 9 ? i : i - 9)), "frame %lld: %g", (long long)i, (double)input[0]);
         }
         int64_t frames[2];
-        vt_dataset_frames(dataset, 2, frames);
+        test_frames(dataset, 2, frames);
         EXPECT(frames[0] == 3 && frames[1] == 4);
         EXPECT_DATE(dataset, 2, "2013-01-02 06:00");
         EXPECT_DATE(dataset, 3, "2013-01-03 12:00");
@@ -284,7 +285,7 @@ TEST(netcdf_gaps)
     options.dt = 2; /* the stretch of two has no sample */
     float input[2 * TEST_NC_POINTS], target[TEST_NC_POINTS];
     vt_dataset *dataset = test_open(&options);
-    EXPECT(vt_dataset_sample_count(dataset) == 4);
+    EXPECT(vt_dataset_source(dataset)->sample_count == 4);
     EXPECT_OK(vt_dataset_read(dataset, 1, input, target));
     EXPECT(input[0] == 500 && target[0] == 700);
     vt_dataset_close(&dataset);
@@ -293,14 +294,14 @@ TEST(netcdf_gaps)
     options.in_channels = 3;
     float inputs[3 * TEST_NC_POINTS];
     dataset = test_open(&options);
-    EXPECT(vt_dataset_sample_count(dataset) == 1);
+    EXPECT(vt_dataset_source(dataset)->sample_count == 1);
     EXPECT_OK(vt_dataset_read(dataset, 0, inputs, target));
     EXPECT(inputs[0] == 700 && inputs[TEST_NC_POINTS] == 600 && inputs[2 * TEST_NC_POINTS] == 500 && target[0] == 800);
     vt_dataset_close(&dataset);
     options = test_nc_options("t");
     options.sample_limit = 4;
     dataset = test_open(&options);
-    EXPECT(vt_dataset_sample_count(dataset) == 4 && vt_dataset_frame_count(dataset) == 3 + 2 + 2);
+    EXPECT(vt_dataset_source(dataset)->sample_count == 4 && vt_dataset_source(dataset)->frame_count == 3 + 2 + 2);
     vt_dataset_close(&dataset);
 }
 
@@ -335,18 +336,13 @@ TEST(netcdf_times_out_of_order)
 /* The message of vt_dataset_log_coordinates about a set of one file whose times are `step` hours apart. */
 static void expect_told(double step, int64_t dt, const char *told, const char *not_told)
 {
-    static char text[4096];
     vt_dataset_options options = test_nc_options("t");
     options.dt = dt;
     test_nc_write_even("x_2013.nc", 20, 0, step, step > 0 ? "hours since 2013-01-01" : "fortnights since 2013-01-01");
     vt_dataset *dataset = test_open(&options);
-    EXPECT_OK(vt_log_open(test_path("out.log"), false));
+    test_log_begin();
     vt_dataset_log_coordinates(dataset);
-    EXPECT_OK(vt_log_close());
-    FILE *file = fopen(test_path("out.log"), "r");
-    const size_t size = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[size] = '\0';
+    const char *text = test_log_end();
     EXPECT(strstr(text, told) != NULL, "'%s' lacks '%s'", text, told);
     EXPECT(not_told == NULL || strstr(text, not_told) == NULL, "'%s' has '%s'", text, not_told);
     vt_dataset_close(&dataset);

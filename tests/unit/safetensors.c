@@ -3,12 +3,11 @@
 #include "storage/safetensors.h"
 
 #include "test.h"
+#include "unit/data_files.h"
 
-static const char *path_of(const char *name)
+static vt_status read_whole(const vt_safetensors *file, const char *name, const vt_tensor_shape *shape, float *values)
 {
-    static char path[256];
-    snprintf(path, sizeof path, "%s/%s", vt_test_directory(), name);
-    return path;
+    return vt_safetensors_read_part(file, name, 0, 1, shape, values);
 }
 
 static void write_file(const char *path, const char *header, uint64_t length, int64_t data_bytes)
@@ -25,20 +24,19 @@ TEST(written_tensors_read_back)
     const float a[6] = {1, 2, 3, 4, 5, 6}, b[2] = {-0.5f, 1e-30f};
     const vt_named_tensor tensors[] = {
         {"blocks.0.a", {2, {2, 3}}, a}, {"b", {1, {2}}, b}, {"conv", {5, {1, 3, 1, 2, 1}}, a}};
-    const char *path = path_of("two.safetensors");
+    const char *path = test_path("two.safetensors");
     float read[6];
     vt_safetensors *file = NULL;
     EXPECT_OK(vt_safetensors_write(path, tensors, 3));
     EXPECT_OK(vt_safetensors_open(path, &file));
-    EXPECT_OK(vt_safetensors_read(file, "blocks.0.a", &tensors[0].shape, read));
+    EXPECT_OK(read_whole(file, "blocks.0.a", &tensors[0].shape, read));
     EXPECT(memcmp(read, a, sizeof a) == 0);
-    EXPECT_OK(vt_safetensors_read(file, "b", &tensors[1].shape, read));
+    EXPECT_OK(read_whole(file, "b", &tensors[1].shape, read));
     EXPECT(memcmp(read, b, sizeof b) == 0);
-    EXPECT_OK(vt_safetensors_read(file, "conv", &tensors[2].shape, read));
+    EXPECT_OK(read_whole(file, "conv", &tensors[2].shape, read));
     EXPECT(memcmp(read, a, sizeof a) == 0);
-    EXPECT_ERROR(vt_safetensors_read(file, "c", &tensors[1].shape, read), "has no tensor 'c'");
-    EXPECT_ERROR(vt_safetensors_read(file, "b", &tensors[0].shape, read),
-                 "tensor 'b' is [2], but the model's is [2, 3]");
+    EXPECT_ERROR(read_whole(file, "c", &tensors[1].shape, read), "has no tensor 'c'");
+    EXPECT_ERROR(read_whole(file, "b", &tensors[0].shape, read), "tensor 'b' is [2], but the model's is [2, 3]");
     vt_safetensors_close(&file);
     EXPECT_ERROR(vt_safetensors_write("/nowhere/x.safetensors", tensors, 3), "can't write");
 }
@@ -52,13 +50,13 @@ TEST(what_the_package_writes)
     float values[6];
     vt_safetensors *file = NULL;
     EXPECT_OK(vt_safetensors_open("tests/golden/package.safetensors", &file));
-    EXPECT_OK(vt_safetensors_read(file, "a", &a, values));
+    EXPECT_OK(read_whole(file, "a", &a, values));
     for (int i = 0; i < 6; i++) EXPECT_NEAR(values[i], 0.5 * i, 0);
-    EXPECT_OK(vt_safetensors_read(file, "b", &b, values));
+    EXPECT_OK(read_whole(file, "b", &b, values));
     for (int i = 0; i < 4; i++) EXPECT_NEAR(values[i], expected_b[i], 0x1p-8 * fabs((double)expected_b[i]));
-    EXPECT_OK(vt_safetensors_read(file, "c", &c, values));
+    EXPECT_OK(read_whole(file, "c", &c, values));
     for (int i = 0; i < 3; i++) EXPECT_NEAR(values[i], expected_c[i], 0);
-    EXPECT_ERROR(vt_safetensors_read(file, "d", &d, values), "tensor 'd' holds I64");
+    EXPECT_ERROR(read_whole(file, "d", &d, values), "tensor 'd' holds I64");
     vt_safetensors_close(&file);
 }
 
@@ -68,7 +66,7 @@ TEST(parts_and_float64)
     static const char header[] = "{\"a\":{\"dtype\":\"F64\",\"shape\":[3,2],\"data_offsets\":[0,48]}}";
     const double numbers[6] = {0, -0.1, 1 + 0x1p-24 + 0x1p-40, (double)INFINITY, 3e38, -4e38};
     const vt_tensor_shape row = {2, {1, 2}}, whole = {2, {3, 2}};
-    const char *path = path_of("wide.safetensors");
+    const char *path = test_path("wide.safetensors");
     float values[6];
     vt_safetensors *file = NULL;
     write_file(path, header, sizeof header - 1, 0);
@@ -83,7 +81,7 @@ TEST(parts_and_float64)
     EXPECT(values[0] == 1 + 0x1p-23f && isinf(values[1]));
     EXPECT_ERROR(vt_safetensors_read_part(file, "a", 2, 3, &row, values),
                  "holds -4e+38 (F64), which is too large for float32");
-    EXPECT_ERROR(vt_safetensors_read(file, "a", &whole, values), "too large for float32");
+    EXPECT_ERROR(read_whole(file, "a", &whole, values), "too large for float32");
     EXPECT_ERROR(vt_safetensors_read_part(file, "a", 0, 2, &row, values),
                  "tensor 'a' is [3, 2], but the model's is [2, 2]");
     vt_safetensors_rename(file, 0, "b");
@@ -93,7 +91,7 @@ TEST(parts_and_float64)
 
 static void refuse(const char *header, uint64_t length, int64_t data_bytes, const char *part)
 {
-    const char *path = path_of("bad.safetensors");
+    const char *path = test_path("bad.safetensors");
     vt_safetensors *file = NULL;
     write_file(path, header, length, data_bytes);
     EXPECT_ERROR(vt_safetensors_open(path, &file), part);
@@ -138,7 +136,7 @@ TEST(damaged_headers_do_no_harm)
 {
     static const char good[] = "{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],"
                                "\"data_offsets\":[0,24]}}";
-    const char *path = path_of("damaged.safetensors");
+    const char *path = test_path("damaged.safetensors");
     const vt_tensor_shape shape = {2, {2, 3}};
     for (size_t i = 0; i < sizeof good - 1; i++) {
         for (int change = 0; change < 4; change++) {
@@ -151,7 +149,7 @@ TEST(damaged_headers_do_no_harm)
             else
                 header[i] = (char)(change == 1 ? '9' : change == 2 ? '"' : header[i] ^ 0x15);
             write_file(path, header, change == 0 ? i : sizeof good - 1, 24);
-            if (vt_safetensors_open(path, &file) == VT_OK) (void)vt_safetensors_read(file, "a", &shape, values);
+            if (vt_safetensors_open(path, &file) == VT_OK) (void)read_whole(file, "a", &shape, values);
             vt_safetensors_close(&file);
             vt_error_clear();
         }

@@ -128,8 +128,7 @@ static const char *write_set(int left_out)
         if (s == 3) EXPECT_OK(vt_tensor_file_write(file, "group/small", &small, (float[]){7, 8, 9}));
         EXPECT_OK(vt_tensor_file_finish(&file));
     }
-    static char path[512];
-    snprintf(path, sizeof path, "%s", test_path("index.h5"));
+    const char *path = test_path("index.h5");
     vt_tensor_file *index = NULL;
     EXPECT_OK(vt_tensor_file_create(path, &index));
     EXPECT_OK(vt_tensor_file_set_text(index, "id", "one"));
@@ -351,8 +350,7 @@ TEST(parts_that_overlap)
 /* An index made by others: all of /w is in `source`, as version 1 of the checkpoints had it too. */
 static const char *write_plain_index(const char *source)
 {
-    static char path[512];
-    snprintf(path, sizeof path, "%s", test_path("plain.h5"));
+    const char *path = test_path("plain.h5");
     hid_t file = test_create(path), storage = H5Pcreate(H5P_DATASET_CREATE);
     hid_t space = H5Screate_simple(1, (hsize_t[]){3}, NULL);
     EXPECT(H5Pset_virtual(storage, space, source, "/w", space) >= 0);
