@@ -49,6 +49,31 @@ test_trains_with_the_rows_of_the_tests() {
     says_once "trained on source numbers, but only fields in files can be forecast"
 }
 
+# A store of the tests: source/fields reads the same bits from it, past it and through it, as from HDF5.
+test_store_of_the_tests() {
+    local set year times
+    command -v h5dump >/dev/null || skip "no h5dump to take numbers out of an HDF5 file"
+    synth
+    for set in "train 2001 61" "valid 2002 13"; do
+        read -r set year times <<<"$set"
+        mkdir -p raw/$set
+        h5dump -d fields -b LE -o numbers data/$set/$year.h5 >/dev/null
+        { printf '%-63s\n' "raw $times 3 16 32"; cat numbers; } >raw/$set/raw_$year.h5
+    done
+    "$TENANT" stats raw >/dev/null
+    for file in global_means global_stds time_means; do cmp {data,raw}/stats/$file.npy; done
+    "$TENANT" $SMALL --run_num=hdf5 >/dev/null
+    says "reading: past HDF5" -- "$TENANT" $SMALL --data_dir=raw --run_num=direct --data_loader_config=direct
+    says "reading: through HDF5" -- "$TENANT" $SMALL --data_dir=raw --run_num=library --data_loader_config=native
+    for run in direct library; do cmp <(figures hdf5) <(figures $run); done
+    says "of [16, 32]" -- "$TENANT" inspect raw --verify
+    refuses_once "raw/train/raw_2001.h5 is not a readable HDF5 file" -- "$VITRAIN" stats raw --force
+    truncate -s 64 raw/train/raw_2001.h5
+    refuses_once "raw/train/raw_2001.h5: 'fields' is damaged: 0 bytes are stored" -- "$TENANT" stats raw --force
+    echo something >raw/train/raw_2001.h5
+    refuses_once "raw_2001.h5 does not begin with a line 'raw TIMES" -- "$TENANT" stats raw --force
+}
+
 # A loss and an optimizer of the tests: a row each, and their functions in one file.
 test_loss_and_optimizer_of_the_tests() {
     local flags="--yaml_config=own.yaml --config=own --expdir=runs --num_epochs=2"

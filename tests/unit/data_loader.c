@@ -200,12 +200,7 @@ TEST(two_loaders_at_once)
         vt_loader_begin(loaders[i], 0, 0);
     }
     for (int64_t b = 0; b < SAMPLES; b++)
-        for (int i = 0; i < 2; i++) {
-            const vt_batch *batch = NULL;
-            double waited = 0;
-            EXPECT_OK(vt_loader_next(loaders[i], &batch, &waited));
-            expect_batch(batch, order, b, 1);
-        }
+        for (int i = 0; i < 2; i++) expect_batch(test_next(loaders[i]), order, b, 1);
     for (int i = 0; i < 2; i++) {
         vt_loader_close(&loaders[i]);
         vt_dataset_close(&datasets[i]);

@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "data/loader.h"
 #include "test.h"
+#include "unit/data_files.h"
 
 extern const vt_source_kind vt_source_numbers;
 
@@ -39,28 +40,21 @@ static void expect_batch(const vt_batch *batch, const int64_t *order, vt_source 
 static void expect_epochs(vt_source *source, int64_t workers, int64_t prefetch)
 {
     static const int64_t epochs[3] = {0, 1, 0}, firsts[3] = {0, 0, 2};
-    vt_loader *loader = NULL;
-    const vt_batch *batch = NULL;
-    double waited = 0;
-    const vt_loader_options options = {.source = source,
-                                       .global_batch_size = BATCH,
-                                       .drop_last = true,
-                                       .shuffle = true,
-                                       .seed = 3,
-                                       .prefetch = prefetch,
-                                       .workers = workers};
-    EXPECT_OK(vt_loader_open(&options, &loader));
+    vt_loader *loader = test_loader((vt_loader_options){.source = source,
+                                                        .global_batch_size = BATCH,
+                                                        .drop_last = true,
+                                                        .shuffle = true,
+                                                        .seed = 3,
+                                                        .prefetch = prefetch,
+                                                        .workers = workers});
     EXPECT(vt_loader_batch_count(loader) == SAMPLES / BATCH);
     for (int i = 0; i < 3; i++) {
         int64_t order[SAMPLES];
         vt_random_permutation(3, (uint64_t)epochs[i], SAMPLES, order);
         vt_loader_begin(loader, epochs[i], firsts[i]);
-        for (int64_t b = firsts[i]; b < SAMPLES / BATCH; b++) {
-            EXPECT_OK(vt_loader_next(loader, &batch, &waited));
-            expect_batch(batch, order + b * BATCH, source);
-        }
-        EXPECT_OK(vt_loader_next(loader, &batch, &waited));
-        EXPECT(batch == NULL);
+        for (int64_t b = firsts[i]; b < SAMPLES / BATCH; b++)
+            expect_batch(test_next(loader), order + b * BATCH, source);
+        EXPECT(test_next(loader) == NULL);
     }
     vt_loader_close(&loader);
 }
@@ -135,21 +129,17 @@ static void expect_typed(const vt_batch *batch, const vt_source *source, int64_t
 TEST(tensors_of_several_types)
 {
     vt_source source = typed_source();
-    const vt_batch *batch = NULL;
-    double waited = 0;
     for (int skip = 0; skip < 2; skip++)
         for (int64_t workers = 0; workers < 3; workers++) {
-            vt_loader *loader = NULL;
-            const vt_loader_options options = {
-                .source = &source, .global_batch_size = 3, .prefetch = 2, .workers = workers, .skip_bad = skip};
-            EXPECT_OK(vt_loader_open(&options, &loader));
+            vt_loader *loader = test_loader(
+                (vt_loader_options){.source = &source, .global_batch_size = 3, .workers = workers, .skip_bad = skip});
             vt_loader_begin(loader, 0, 0);
             for (int64_t b = 0; b < 3; b++) {
                 if (b == 1 && !skip) {
-                    EXPECT_ERROR(vt_loader_next(loader, &batch, &waited), "sample 4 is bad");
+                    test_expect_bad_batch(loader, "sample 4 is bad");
                     break;
                 }
-                EXPECT_OK(vt_loader_next(loader, &batch, &waited));
+                const vt_batch *batch = test_next(loader);
                 VT_ASSERT(batch != NULL);
                 EXPECT(((uintptr_t)batch->tensors[1] & 63) == ((uintptr_t)batch->tensors[0] & 63));
                 if (skip) EXPECT_OK(vt_loader_replace_bad(loader, batch, batch->bad));
