@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/status.h"
 
@@ -187,4 +188,11 @@ const char *vt_text_next_word(const char **rest, size_t *length)
     *length = strcspn(word, separators);
     *rest = word + *length;
     return *length > 0 ? word : NULL;
+}
+
+int vt_text_place(const char *string, size_t length, const char *const *words)
+{
+    for (int i = 0; words[i] != NULL; i++)
+        if (strlen(words[i]) == length && strncasecmp(string, words[i], length) == 0) return i;
+    return -1;
 }

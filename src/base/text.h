@@ -37,6 +37,10 @@ const char *vt_text_bytes(double bytes, char buffer[VT_NUMBER_SIZE]);
  * length; NULL after the last. Blanks, quotes and brackets separate words as commas do. */
 const char *vt_text_next_word(const char **rest, size_t *length);
 
+/* The place in `words`, which NULL ends, of the first `length` characters of `string` in any case; -1: they are none of
+ * them. */
+int vt_text_place(const char *string, size_t length, const char *const *words);
+
 /* Does `string` end with `end`, and hold more before it? */
 bool vt_text_ends_with(const char *string, const char *end);
 

@@ -68,8 +68,8 @@ test_store_of_the_tests() {
     for run in direct library; do cmp <(figures hdf5) <(figures $run); done
     says "of [16, 32]" -- "$TENANT" inspect raw --verify
     refuses_once "raw/train/raw_2001.h5 is not a readable HDF5 file" -- "$VITRAIN" stats raw --force
-    truncate -s 64 raw/train/raw_2001.h5
-    refuses_once "raw/train/raw_2001.h5: 'fields' is damaged: 0 bytes are stored" -- "$TENANT" stats raw --force
+    truncate -s 1064 raw/train/raw_2001.h5
+    refuses_once "raw/train/raw_2001.h5: 'fields' is damaged: 1000 bytes are stored" -- "$TENANT" stats raw --force
     echo something >raw/train/raw_2001.h5
     refuses_once "raw_2001.h5 does not begin with a line 'raw TIMES" -- "$TENANT" stats raw --force
 }

@@ -12,11 +12,11 @@
 
 enum { KINDS = VT_COORDINATE_KINDS, TEXT = VT_COORDINATE_TEXT, MOST_CANDIDATES = 1000 };
 
-/* The words of the option, and names, in lower case, that mean that kind where no attribute says more: those of
- * `certain` by themselves, others only where the values look like it. */
+/* The words of the option, and names that mean the kind if no attribute says more: those of `certain` always, those of
+ * `perhaps` only if the values fit. */
 static const struct {
     const char *word;
-    const char *const certain[8], *const perhaps[4];
+    const char *const certain[9], *const perhaps[4];
 } known[KINDS] = {
     {"time", {"time", "valid_time", "times"}, {NULL}},
     {"level", {"level", "pressure_level", "plev", "lev", "isobaricinhpa", "isobaric", "levels", "pressure"}, {NULL}},
@@ -59,7 +59,7 @@ done:
     return status;
 }
 
-/* ---- what stands in the file ---- */
+/* ---- what is in the file ---- */
 
 static bool is_in_list(const char *list, const char *name)
 {
@@ -172,7 +172,8 @@ void vt_coordinates_close(vt_coordinates **pointer)
 
 /* ---- what a dataset is ---- */
 
-/* "degrees_north", "degree_N", "degreesE", …: how far `units` begin with degrees, 0 where they don't. */
+/* The length of "degree" or "degrees" at the beginning of `units` ("degrees_north", "degree_N", "degreesE", …), or 0.
+ */
 static size_t degrees_length(const char *units)
 {
     size_t length = strncasecmp(units, "degree", 6) == 0 ? 6 : 0;
@@ -195,16 +196,9 @@ static bool is_angle(const char *units)
     return units[0] == '\0' || (length > 0 && units[length] == '\0') || strncasecmp(units, "radian", 6) == 0;
 }
 
-static bool is_among(const char *name, const char *const *names, int count, int *place)
+int vt_candidate_place_of_name(const vt_candidate *c, vt_coordinate_kind kind)
 {
-    for (*place = 0; *place < count && names[*place] != NULL; ++*place)
-        if (strcasecmp(name, names[*place]) == 0) return true;
-    return false;
-}
-
-bool vt_candidate_has_name(const vt_candidate *c, vt_coordinate_kind kind, int *place)
-{
-    return is_among(c->name, known[kind].certain, 8, place);
+    return vt_text_place(c->name, strlen(c->name), known[kind].certain);
 }
 
 static vt_identity identify_place(const vt_candidate *c, vt_coordinate_kind kind)
@@ -212,7 +206,6 @@ static vt_identity identify_place(const vt_candidate *c, vt_coordinate_kind kind
     static const char *const names[2][2] = {{"latitude", "grid_latitude"}, {"longitude", "grid_longitude"}};
     static const char *const directions[2] = {"north", "east"};
     const int own = kind == VT_COORDINATE_LATITUDE ? 0 : 1;
-    int place = 0;
     if (c->standard_name[0] != '\0') {
         const bool is_it =
             strcasecmp(c->standard_name, names[own][0]) == 0 || strcasecmp(c->standard_name, names[own][1]) == 0;
@@ -223,36 +216,33 @@ static vt_identity identify_place(const vt_candidate *c, vt_coordinate_kind kind
     if (!is_angle(c->units)) return VT_IDENTITY_NONE;
     if (toupper((unsigned char)c->axis[0]) == (own == 0 ? 'Y' : 'X') && c->units[0] != '\0') return VT_IDENTITY_BY_AXIS;
     if (c->axis[0] != '\0' && toupper((unsigned char)c->axis[0]) != (own == 0 ? 'Y' : 'X')) return VT_IDENTITY_NONE;
-    if (vt_candidate_has_name(c, kind, &place)) return VT_IDENTITY_BY_NAME;
-    return is_among(c->name, known[kind].perhaps, 4, &place) || c->axis[0] != '\0' || c->along[own + 2]
-               ? VT_IDENTITY_WEAK
-               : VT_IDENTITY_NONE;
+    if (vt_candidate_place_of_name(c, kind) >= 0) return VT_IDENTITY_BY_NAME;
+    const bool perhaps = vt_text_place(c->name, strlen(c->name), known[kind].perhaps) >= 0;
+    return perhaps || c->axis[0] != '\0' || c->along[own + 2] ? VT_IDENTITY_WEAK : VT_IDENTITY_NONE;
 }
 
 static vt_identity identify_time(const vt_candidate *c)
 {
-    int place = 0;
     if (c->standard_name[0] != '\0' && strcasecmp(c->standard_name, "time") != 0) return VT_IDENTITY_NONE;
     if (strcasestr(c->units, " since ") != NULL)
         return c->standard_name[0] != '\0' ? VT_IDENTITY_BY_UNITS : VT_IDENTITY_BY_AXIS;
-    if (vt_candidate_has_name(c, VT_COORDINATE_TIME, &place) || c->standard_name[0] != '\0') return VT_IDENTITY_BY_NAME;
+    if (vt_candidate_place_of_name(c, VT_COORDINATE_TIME) >= 0 || c->standard_name[0] != '\0')
+        return VT_IDENTITY_BY_NAME;
     return toupper((unsigned char)c->axis[0]) == 'T' ? VT_IDENTITY_BY_NAME : VT_IDENTITY_NONE;
 }
 
 static bool is_pressure(const char *units)
 {
-    static const char *const names[] = {"Pa", "hPa",    "millibar", "millibars",   "mbar",
-                                        "mb", "Pascal", "Pascals",  "hectopascal", "hectopascals"};
-    int place = 0;
-    return is_among(units, names, sizeof names / sizeof names[0], &place);
+    static const char *const names[] = {"Pa",     "hPa",     "millibar",    "millibars",    "mbar", "mb",
+                                        "Pascal", "Pascals", "hectopascal", "hectopascals", NULL};
+    return vt_text_place(units, strlen(units), names) >= 0;
 }
 
 static vt_identity identify_level(const vt_candidate *c)
 {
-    int place = 0;
     if (is_pressure(c->units) || toupper((unsigned char)c->axis[0]) == 'Z' || c->is_vertical)
         return VT_IDENTITY_BY_UNITS;
-    if (vt_candidate_has_name(c, VT_COORDINATE_LEVEL, &place)) return VT_IDENTITY_BY_NAME;
+    if (vt_candidate_place_of_name(c, VT_COORDINATE_LEVEL) >= 0) return VT_IDENTITY_BY_NAME;
     return c->along[1] ? VT_IDENTITY_WEAK : VT_IDENTITY_NONE;
 }
 
@@ -276,8 +266,8 @@ static bool is_plane(const vt_coordinates *c, const vt_candidate *one)
     return one->rank >= 2 && one->extent[one->rank - 2] == extent[2] && one->extent[one->rank - 1] == extent[3];
 }
 
-/* Does its shape fit the variable: one value along the dimension, or for places one a grid point? Another dimension's
- * scale is none of this one. */
+/* Does its shape fit the variable: a value for each index of the dimension, or of latitudes and longitudes for each
+ * grid point? A scale of another dimension doesn't fit. */
 static bool fits(const vt_coordinates *c, const vt_candidate *one, vt_coordinate_kind kind)
 {
     const int dimension = (int)kind;
@@ -292,13 +282,6 @@ static int rate(const vt_coordinates *c, const vt_candidate *one, vt_coordinate_
     const vt_identity how = fits(c, one, kind) ? vt_candidate_identity(one, kind) : VT_IDENTITY_NONE;
     if (how <= VT_IDENTITY_WEAK) return one->rank == 1 ? (int)how : VT_IDENTITY_NONE;
     return (int)how + 4 * one->is_listed + 8 * one->along[(int)kind] + 16 * (one->rank == 1) + 32 * one->is_near;
-}
-
-/* Of two that are rated alike the one whose name comes first in the list. */
-static int place_of_name(const vt_candidate *one, vt_coordinate_kind kind)
-{
-    int place = 0;
-    return vt_candidate_has_name(one, kind, &place) ? place : KINDS * 8;
 }
 
 static vt_status find_given(const vt_coordinates *c, vt_coordinate_kind kind, const vt_candidate **result)
@@ -332,8 +315,11 @@ vt_status vt_coordinates_choose(const vt_coordinates *c, vt_coordinate_kind kind
         const int rating = rate(c, one, kind);
         if (rating == VT_IDENTITY_NONE || rating < most) continue;
         const bool is_tie = rating == most && best != NULL;
-        if (is_tie && place_of_name(one, kind) > place_of_name(best, kind)) continue;
-        other = is_tie && place_of_name(one, kind) == place_of_name(best, kind) ? best : NULL;
+        /* of two that are rated alike, the one whose name comes first in the list; names outside it come last */
+        const unsigned place = (unsigned)vt_candidate_place_of_name(one, kind);
+        const unsigned of_best = is_tie ? (unsigned)vt_candidate_place_of_name(best, kind) : place;
+        if (place > of_best) continue;
+        other = is_tie && place == of_best ? best : NULL;
         best = one;
         most = rating;
     }

@@ -19,17 +19,17 @@ typedef struct vt_coordinates vt_coordinates;
 vt_status vt_coordinates_open(const vt_field_source *source, const char *given, vt_coordinates **coordinates);
 void vt_coordinates_close(vt_coordinates **coordinates);
 
-/* The 1-D dataset that is the coordinate of times or levels; *name is NULL where there is none, and goes with
- * `coordinates`. *doubt (malloc'd, or NULL) says why none, though there is something. */
+/* The 1-D dataset that is the coordinate of times or levels; *name, or NULL, belongs to `coordinates`. *doubt
+ * (malloc'd, or NULL) says why there is none although there is something. */
 vt_status vt_coordinates_find(const vt_coordinates *coordinates, vt_coordinate_kind kind, const char **name,
                               char **doubt);
 
-/* What a variable's rows and columns are; malloc'd. */
+/* The grid of a variable; malloc'd. */
 typedef struct {
     double *latitudes, *longitudes; /* as the file's rows and columns run, in degrees; NULL: not known */
     bool rotated;                   /* latitudes and longitudes of a grid whose pole is elsewhere */
-    bool no_latitudes;              /* the file says that its rows run along none */
-    char *doubts[2];                /* why latitudes, longitudes are not known though there is something, or NULL */
+    bool no_latitudes;              /* the file says that its rows run along no latitudes */
+    char *doubts[2];                /* why latitudes or longitudes are unknown although there is something, or NULL */
 } vt_grid;
 
 /* Fails where a coordinate doesn't fit the variable or holds no degrees. */

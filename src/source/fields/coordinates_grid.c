@@ -1,4 +1,4 @@
-/* Rows and columns of a variable: which of its coordinates they are, and their values. */
+/* The grid of a variable: which coordinates its rows and columns have, and their values. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 /* ---- values ---- */
 
-/* `count` numbers, the first ones of those leading dimensions that it has more than `rank` of; unpacked. */
+/* Reads `count` numbers, unpacked: of dimensions before the last `rank` ones, only the first index. */
 static vt_status read_numbers(const vt_store *part, const char *name, int rank, int64_t count, double **values)
 {
     vt_status status = VT_OK;
@@ -75,7 +75,7 @@ done:
 
 /* ---- rows and columns ---- */
 
-/* 0, 1, 2, …, or as centres 0.5, 1.5, …: numbers of rows, not degrees. A whole circle of degrees is none. */
+/* Are the values numbers of rows, not degrees: 0, 1, 2, … or 0.5, 1.5, …? 360 of them are a circle of degrees. */
 static bool are_indices(const double *values, int64_t count)
 {
     if (count < 2 || count == 360 || (values[0] != 0 && values[0] != 0.5 && values[0] != 1)) return false;
@@ -84,8 +84,8 @@ static bool are_indices(const double *values, int64_t count)
     return true;
 }
 
-/* Do the values along a dimension stay the same across the other one? `values` [rows, columns] then becomes one each.
- */
+/* Are the values along one dimension the same everywhere along the other one? Then `values` [rows, columns] is reduced
+ * to the values along that dimension. */
 static bool reduce_plane(double *values, int64_t rows, int64_t columns, bool of_rows)
 {
     for (int64_t y = 0; y < rows; y++)
@@ -102,7 +102,7 @@ static bool goes_one_way(const double *values, int64_t count)
     return count < 2 || values[1] != values[0];
 }
 
-/* So that they go on growing (or falling) where they pass the seam from 360 to 0 or from 180 to -180. */
+/* Makes them keep growing (or falling) beyond the seam from 360 to 0 or from 180 to -180. */
 static void unwrap(double *longitudes, int64_t count)
 {
     for (int64_t i = 1; i < count; i++) longitudes[i] += 360 * rint((longitudes[i - 1] - longitudes[i]) / 360);
@@ -158,7 +158,9 @@ done:
     return status;
 }
 
-/* Nothing fits: is there a coordinate of that kind which should, or one that says the dimension is something else? */
+/* Nothing fits: is there a coordinate of that kind that should fit, or one that says that the dimension is something
+ * else?
+ */
 static vt_status explain(const vt_coordinates *c, vt_coordinate_kind kind, vt_grid *grid)
 {
     vt_status status = VT_OK;
@@ -168,9 +170,9 @@ static vt_status explain(const vt_coordinates *c, vt_coordinate_kind kind, vt_gr
     char **doubt = &grid->doubts[of_rows ? 0 : 1];
     for (int64_t i = 0; i < c->count; i++) {
         const vt_candidate *one = &c->candidates[i];
-        int place = 0;
         const vt_identity how = one->rank == 1 ? vt_candidate_identity(one, kind) : VT_IDENTITY_NONE;
-        const bool named = how >= VT_IDENTITY_BY_NAME && vt_candidate_has_name(one, kind, &place) && place < 2;
+        const int place = vt_candidate_place_of_name(one, kind);
+        const bool named = how >= VT_IDENTITY_BY_NAME && (place == 0 || place == 1);
         const bool is_other = one->is_scale && c->has_scale[dimension]; /* a scale of another variable's dimension */
         const bool across =
             how >= VT_IDENTITY_BY_NAME &&
@@ -193,7 +195,7 @@ done:
     return status;
 }
 
-/* A coordinate that lies in another file is not passed over. */
+/* Fails if the coordinate is a link into another file, instead of ignoring it. */
 static vt_status refuse_link(const vt_coordinates *c, vt_coordinate_kind kind)
 {
     static const char *const names[2][2] = {{"lat", "latitude"}, {"lon", "longitude"}};

@@ -1,4 +1,4 @@
-/* The inside of vt_coordinates, for coordinates.c, which lists and chooses, and coordinates_grid.c, which reads places.
+/* The inside of vt_coordinates, for coordinates.c, which lists and chooses, and coordinates_grid.c, which reads grids.
  */
 #ifndef VT_SOURCE_FIELDS_COORDINATES_INSIDE_H
 #define VT_SOURCE_FIELDS_COORDINATES_INSIDE_H
@@ -7,8 +7,8 @@
 
 enum { VT_COORDINATE_KINDS = 4, VT_COORDINATE_TEXT = 64, VT_COORDINATE_LIST = 1024 };
 
-/* How a dataset says that it is of a kind, the more certain the higher. WEAK: it lies along that dimension, or has a
- * name that other things have, too. */
+/* How a dataset says that it is of a kind, in order of certainty. WEAK: it belongs to that dimension, or has a name
+ * that other things have, too. */
 typedef enum {
     VT_IDENTITY_NONE,
     VT_IDENTITY_WEAK,
@@ -40,11 +40,11 @@ struct vt_coordinates {
 
 vt_identity vt_candidate_identity(const vt_candidate *candidate, vt_coordinate_kind kind);
 
-/* The word of a kind in the option; and whether a name is that of the kind by itself: *place in the list of names. */
+/* The word of a kind in the option; and the candidate's place in the list of names that mean the kind, or -1. */
 const char *vt_coordinate_word(vt_coordinate_kind kind);
-bool vt_candidate_has_name(const vt_candidate *candidate, vt_coordinate_kind kind, int *place);
+int vt_candidate_place_of_name(const vt_candidate *candidate, vt_coordinate_kind kind);
 
-/* *result NULL: none; *doubt then says why not, where there are several. */
+/* *result NULL: there is none; if there are several, *doubt says so. */
 vt_status vt_coordinates_choose(const vt_coordinates *coordinates, vt_coordinate_kind kind, const vt_candidate **result,
                                 char **doubt);
 

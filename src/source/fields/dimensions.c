@@ -42,10 +42,8 @@ static bool is_longitude(const char *name)
 
 static bool is_ensemble(const char *name)
 {
-    static const char *const words[] = {"number", "member", "ensemble", "ens", "realization", "realisation"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcasecmp(name, words[i]) == 0) return true;
-    return begins_with(name, "ensemble");
+    static const char *const words[] = {"number", "member", "ens", "realization", "realisation", NULL};
+    return vt_text_place(name, strlen(name), words) >= 0 || begins_with(name, "ensemble");
 }
 
 /* The dimension of an ensemble's members; NULL: none. */
@@ -56,23 +54,15 @@ static const char *find_ensemble(const dimensions *found)
     return NULL;
 }
 
-char *vt_dimension_names(const vt_array *array)
+/* " (time, number, lat, lon)", malloc'd; "" if they have no names. */
+static char *names_of(const dimensions *found)
 {
     vt_text text = {0};
-    const dimensions found = look_at(array);
-    vt_text_append(&text, "%s", found.named ? " (" : "");
-    for (int i = 0; i < found.rank && found.named; i++)
-        vt_text_append(&text, "%s%s", i > 0 ? ", " : "", found.name[i][0] != '\0' ? found.name[i] : "?");
-    vt_text_append(&text, "%s", found.named ? ")" : "");
+    vt_text_append(&text, "%s", found->named ? " (" : "");
+    for (int i = 0; i < found->rank && found->named; i++)
+        vt_text_append(&text, "%s%s", i > 0 ? ", " : "", found->name[i][0] != '\0' ? found->name[i] : "?");
+    vt_text_append(&text, "%s", found->named ? ")" : "");
     return text.characters;
-}
-
-const char *vt_dimension_advice(const vt_array *array)
-{
-    const dimensions found = look_at(array);
-    return find_ensemble(&found) != NULL ? "; it is an ensemble, of which one member can be read: `ncks -d "
-                                           "number,0 in.nc out.nc`, then `ncwa -a number out.nc one.nc`"
-                                         : "";
 }
 
 /* The length of a one-dimensional array of one of two names; 0: there is none. */
@@ -81,35 +71,41 @@ static int64_t length_of(const vt_store *store, const char *name, const char *ot
     return vt_array_length(store, store->kind->has_array(store, name) ? name : other);
 }
 
-static bool has_channels_last(const vt_field_source *source, const dimensions *found)
+static bool has_channels_last(const vt_array *array, const dimensions *found)
 {
-    const int64_t *extent = source->extent;
-    if (source->rank != 4) return false;
+    const int64_t *extent = array->extent;
+    if (array->rank != 4) return false;
     if (found->named) return is_latitude(found->name[1]) && is_longitude(found->name[2]);
-    const int64_t rows = length_of(source->part, "lat", "latitude");
-    const int64_t columns = length_of(source->part, "lon", "longitude");
+    const int64_t rows = length_of(array->store, "lat", "latitude");
+    const int64_t columns = length_of(array->store, "lon", "longitude");
     return rows == extent[1] && columns == extent[2] && (rows != extent[2] || columns != extent[3]);
 }
 
-vt_status vt_dimensions_check(const vt_field_source *source)
+vt_status vt_dimensions_check(const vt_array *array)
 {
     vt_status status = VT_OK;
-    char *names = vt_dimension_names(source->array);
-    const dimensions found = look_at(source->array);
-    const char *member = find_ensemble(&found), *path = source->part->path;
-    const int64_t *extent = source->extent;
-    VT_CHECK(member == NULL || source->rank == 3 || extent[1] == 1,
+    const dimensions found = look_at(array);
+    char *names = names_of(&found);
+    const char *member = find_ensemble(&found), *path = array->store->path;
+    const int64_t *extent = array->extent;
+    VT_CHECK(array->rank == 3 || array->rank == 4,
+             "%s: '%s' has %d dimensions%s, expected 4: [time, channel, lat, lon], or in netCDF 3: [time, lat, lon]%s",
+             path, array->name, array->rank, names,
+             member != NULL ? "; it is an ensemble, of which one member can be read: `ncks -d number,0 in.nc out.nc`, "
+                              "then `ncwa -a number out.nc one.nc`"
+                            : "");
+    VT_CHECK(member == NULL || array->rank == 3 || extent[1] == 1,
              "%s: '%s' is an ensemble%s of %lld members, of which one can be read: `ncks -d %s,0 %s one.nc`", path,
-             source->name, names, (long long)extent[1], member, path);
-    VT_CHECK(member == NULL || source->rank == 4,
+             array->name, names, (long long)extent[1], member, path);
+    VT_CHECK(member == NULL || array->rank == 4,
              "%s: '%s' is an ensemble%s without times, but expected is [time, lat, lon] or [time, level, lat, lon]",
-             path, source->name, names);
+             path, array->name, names);
     VT_CHECK(
-        !has_channels_last(source, &found),
+        !has_channels_last(array, &found),
         "%s: '%s' is [%lld, %lld, %lld, %lld]%s, with its channels or levels last, but expected is [time, channel, "
         "lat, lon]: numpy.moveaxis(values, -1, 1) turns an array, `ncpdq -a time,channel,lat,lon in.nc out.nc` a "
         "netCDF file with these names",
-        path, source->name, (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)extent[3],
+        path, array->name, (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)extent[3],
         names);
 done:
     free(names);

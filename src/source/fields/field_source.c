@@ -1,4 +1,4 @@
-/* Arrays as sources of fields: their type, and how they lie in the file. */
+/* Arrays as sources of fields: their type, and how they are stored. */
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -7,12 +7,11 @@
 #include "source/fields/dimensions.h"
 #include "source/fields/fields_inside.h"
 
-/* Decoded chunks that the library keeps: room for those of two neighbouring times, within these bounds. A chunk of
- * several times then is decoded once for an input and its target; small files end up decoded whole. */
+/* Bounds of the bytes of decoded chunks that the library keeps. Within them there is room for two neighbouring times,
+ * so that a chunk of several times is decoded once for an input and its target. */
 #define SMALLEST_CACHE (INT64_C(16) << 20)
 #define LARGEST_CACHE (INT64_C(512) << 20)
 
-/* The element that is stored. */
 static vt_status take_type(vt_field_source *source)
 {
     vt_status status = VT_OK;
@@ -45,30 +44,25 @@ static void spread(int rank, const int64_t *sizes, int64_t all[4])
 static vt_status take_extent(vt_field_source *source)
 {
     vt_status status = VT_OK;
-    char *names = vt_dimension_names(source->array);
+    VT_TRY(vt_dimensions_check(source->array));
     source->rank = source->array->rank;
-    VT_CHECK(source->rank == 3 || source->rank == 4,
-             "%s: '%s' has %d dimensions%s, expected 4: [time, channel, lat, lon], or in netCDF 3: [time, lat, lon]%s",
-             source->part->path, source->name, source->rank, names, vt_dimension_advice(source->array));
     spread(source->rank, source->array->extent, source->extent);
     VT_CHECK(source->extent[1] > 0 && source->extent[2] > 0 && source->extent[3] > 0,
              "%s: '%s' is empty: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)", source->part->path, source->name,
              (long long)source->extent[0], (long long)source->extent[1], (long long)source->extent[2],
              (long long)source->extent[3]);
-    VT_TRY(vt_dimensions_check(source));
 done:
-    free(names);
     return status;
 }
 
-/* a * b, both at least 1; -1 when that is more than can be, as a damaged file may claim, or a is -1 already. */
+/* a * b, both at least 1; -1 if the product overflows, as a damaged file may make it, or if a is -1 already. */
 static int64_t times_or_none(int64_t a, int64_t b)
 {
     int64_t product = -1;
     return a < 1 || b < 1 || __builtin_mul_overflow(a, b, &product) ? -1 : product;
 }
 
-/* HDF5 1.10 believes a file whose values take less room than their number and type ask for, and reads past its end. */
+/* Checks the size of what is stored: HDF5 1.10 doesn't, and reads past the end of a file that is too short. */
 static vt_status take_layout(vt_field_source *source)
 {
     vt_status status = VT_OK;
@@ -146,7 +140,7 @@ vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index)
     vt_status status = VT_OK;
     int64_t rest = index, at[4];
     if (source->chunks == NULL) {
-        int64_t count = source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];
+        int64_t count = vt_field_source_chunks(source);
         source->chunks = calloc((size_t)count, sizeof *source->chunks);
         VT_CHECK(source->chunks != NULL, "out of memory for the places of %lld chunks of %s", (long long)count,
                  source->part->path);

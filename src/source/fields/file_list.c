@@ -12,26 +12,18 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-/* Is the text one of the words (NULL ends them), in any case? */
-static bool is_one_of(const char *text, size_t length, const char *const *words)
-{
-    for (; *words != NULL; words++)
-        if (strlen(*words) == length && strncasecmp(text, *words, length) == 0) return true;
-    return false;
-}
-
 /* Where the extension begins, or NULL when the file is none of ours. */
 static const char *find_extension(const char *name, bool variables)
 {
     static const char *const hdf5[] = {".h5", ".hdf5", NULL}, *const netcdf[] = {".nc", ".nc4", NULL};
     const char *dot = strrchr(name, '.');
     if (name[0] == '.' || dot == NULL) return NULL;
-    if (is_one_of(dot, strlen(dot), hdf5)) return dot;
-    return variables && is_one_of(dot, strlen(dot), netcdf) ? dot : NULL;
+    if (vt_text_place(dot, strlen(dot), hdf5) >= 0) return dot;
+    return variables && vt_text_place(dot, strlen(dot), netcdf) >= 0 ? dot : NULL;
 }
 
-/* The digits that the name ends in, with '-' and '_' between them, from a group of at least four on: "2013_01" of
- * "era5_2013_01.nc"; length 0: none. */
+/* The date that the name ends in, "2013_01" of "era5_2013_01.nc": digits with '-' and '_' between them, of which the
+ * first group has at least four; length 0: there is none. */
 static const char *find_date(const char *name, bool variables, size_t *length)
 {
     const char *end = find_extension(name, variables), *begin = end;
@@ -58,15 +50,15 @@ static bool is_wanted(const char *name, bool variables)
     return end != NULL && end - name >= 4 && strspn(end - 4, "0123456789") == 4;
 }
 
-/* ---- what else lies there ---- */
+/* ---- what else is there ---- */
 
-/* Has the name an ending of data anywhere: "2002.h5.part", "2002.grib"? */
+/* Has the name an ending of data anywhere, as "2002.h5.part" and "2002.grib" have? */
 static bool looks_like_data(const char *name)
 {
     static const char *const endings[] = {"h5",     "hdf5", "hdf", "he5",  "nc",    "nc3",  "nc4", "cdf",
                                           "netcdf", "grib", "grb", "grb2", "grib2", "zarr", "npy", NULL};
     for (const char *dot = strchr(name, '.'); dot != NULL; dot = strchr(dot + 1, '.'))
-        if (is_one_of(dot + 1, strcspn(dot + 1, "."), endings)) return true;
+        if (vt_text_place(dot + 1, strcspn(dot + 1, "."), endings) >= 0) return true;
     return false;
 }
 
@@ -79,15 +71,6 @@ static bool has_year(const char *name)
         if (year && (digits == 4 || digits == 6 || digits == 8)) return true;
     }
     return false;
-}
-
-/* The first few names, "a, b, c and 7 more". */
-static void name_some(char **names, int64_t count, vt_text *text)
-{
-    enum { MOST = 12 };
-    for (int64_t i = 0; i < count && i < MOST; i++)
-        vt_text_append(text, "%s%s", i > 0 ? ", " : "", strrchr(names[i], '/') + 1);
-    if (count > MOST) vt_text_append(text, " and %lld more", (long long)(count - MOST));
 }
 
 /* Is it the directory of a Zarr store? */
@@ -103,7 +86,7 @@ static bool is_zarr_store(const char *directory)
     return is_zarr;
 }
 
-/* Of a store itself, or what is to be in one. */
+/* Fails if the directory is a Zarr store, or in one. */
 static vt_status check_zarr(const char *directory, const char *option_name)
 {
     vt_status status = VT_OK;
@@ -153,87 +136,76 @@ static void find_groups(vt_file_list *list, bool variables)
     list->first[list->groups] = list->count;
 }
 
+/* What is in the directory besides the files to be read: data with a year in the wrong place, what else may be data,
+ * and all other files but hidden ones. */
+enum { MISNAMED, DOUBTFUL, OTHER, KINDS };
+
+typedef struct {
+    char **paths;
+    int64_t count;
+} name_list;
+
 static void append(char ***paths, int64_t *count, char *path)
 {
-    if ((*count & (*count - 1)) == 0) /* grows at every power of two */
-        *paths = vt_reallocate(*paths, *count == 0 ? 1 : 2 * (size_t)*count, sizeof **paths, "a list of files");
+    *paths = vt_grow(*paths, (size_t)*count, sizeof **paths, "a list of files");
     (*paths)[(*count)++] = path;
 }
 
-/* What is in the directory but not in the list. */
-typedef struct {
-    char **misnamed, **data, **rest; /* data with a year at the wrong place; what else may be data; all else */
-    int64_t misnamed_count, data_count, rest_count;
-} other_files;
-
-static void sort_names(char **names, int64_t count)
+/* The first few names, "a, b, c and 7 more". */
+static void name_some(char **paths, int64_t count, vt_text *text)
 {
-    if (count > 0) qsort(names, (size_t)count, sizeof *names, by_name);
+    enum { MOST = 12 };
+    for (int64_t i = 0; i < count && i < MOST; i++)
+        vt_text_append(text, "%s%s", i > 0 ? ", " : "", base_name(paths[i]));
+    if (count > MOST) vt_text_append(text, " and %lld more", (long long)(count - MOST));
 }
 
-static void note_others(vt_file_list *list, other_files *others, const char *directory, const char *option_name)
+static void note_others(vt_file_list *list, const name_list *others, const char *directory, const char *option_name)
 {
-    vt_text text = {0};
-    sort_names(others->misnamed, others->misnamed_count);
-    sort_names(others->data, others->data_count);
-    sort_names(others->rest, others->rest_count);
-    if (others->misnamed_count > 0) {
-        vt_text_append(&text, "%s '%s': ", option_name, directory);
-        name_some(others->misnamed, others->misnamed_count, &text);
-        vt_text_append(&text,
-                       " would not be read, for a name of data ends in its date, like 2013.h5; rename %s, or move %s "
-                       "elsewhere. The files that would be read: ",
-                       others->misnamed_count > 1 ? "them" : "it", others->misnamed_count > 1 ? "them" : "it");
-        name_some(list->paths, list->count, &text);
-        list->misnamed = text.characters;
-        text = (vt_text){0};
-    }
-    if (others->data_count > 0) {
-        vt_text_append(&text, "%s '%s': not read, though it may be data: ", option_name, directory);
-        name_some(others->data, others->data_count, &text);
-        list->doubtful = text.characters;
-        text = (vt_text){0};
-    }
-    if (others->rest_count > 0) {
-        vt_text_append(&text, "%s '%s': left alone: ", option_name, directory);
-        name_some(others->rest, others->rest_count, &text);
-        list->left_alone = text.characters;
+    static const char *const what[KINDS] = {"", "not read, though it may be data: ", "left alone: "};
+    char **const sentences[KINDS] = {&list->misnamed, &list->doubtful, &list->left_alone};
+    for (int kind = 0; kind < KINDS; kind++) {
+        const name_list *other = &others[kind];
+        vt_text text = {0};
+        if (other->count == 0) continue;
+        vt_text_append(&text, "%s '%s': %s", option_name, directory, what[kind]);
+        name_some(other->paths, other->count, &text);
+        if (kind == MISNAMED) {
+            const char *it = other->count > 1 ? "them" : "it";
+            vt_text_append(&text,
+                           " would not be read, for a name of data ends in its date, like 2013.h5; rename %s, or move "
+                           "%s elsewhere. The files that would be read: ",
+                           it, it);
+            name_some(list->paths, list->count, &text);
+        }
+        *sentences[kind] = text.characters;
     }
 }
 
-/* Where the list is empty: what lies there instead, "; it holds a, b", malloc'd. */
-static char *say_what_lies_there(const other_files *others)
+/* If there is nothing to read: what is there instead, "; it holds a, b", malloc'd. */
+static char *say_what_is_there(const name_list *others)
 {
     vt_text text = {0};
-    const int64_t all = others->misnamed_count + others->data_count + others->rest_count;
-    vt_text_append(&text, "%s", all > 0 ? "; it holds " : "");
-    name_some(others->misnamed, others->misnamed_count, &text);
-    if (others->misnamed_count > 0 && all > others->misnamed_count) vt_text_append(&text, ", ");
-    name_some(others->data, others->data_count, &text);
-    if (others->data_count > 0 && others->rest_count > 0) vt_text_append(&text, ", ");
-    name_some(others->rest, others->rest_count, &text);
+    vt_text_append(&text, "%s", "");
+    for (int kind = 0; kind < KINDS; kind++) {
+        if (others[kind].count == 0) continue;
+        vt_text_append(&text, text.length > 0 ? ", " : "; it holds ");
+        name_some(others[kind].paths, others[kind].count, &text);
+    }
     return text.characters;
 }
 
-static void free_names(char **names, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) free(names[i]);
-    free(names);
-}
-
-static void sort_in(vt_file_list *list, other_files *others, const char *directory, const char *name, bool variables)
+static void sort_in(vt_file_list *list, name_list *others, const char *directory, const char *name, bool variables)
 {
     char *path = vt_text_format("%s/%s", directory, name);
+    const bool is_misnamed = find_extension(name, variables) != NULL && has_year(name);
+    name_list *other = &others[is_misnamed ? MISNAMED : looks_like_data(name) ? DOUBTFUL : OTHER];
     if (is_wanted(name, variables))
         append(&list->paths, &list->count, path);
     else if (name[0] == '.')
         free(path);
-    else if (find_extension(name, variables) != NULL && has_year(name))
-        append(&others->misnamed, &others->misnamed_count, path);
-    else if (looks_like_data(name))
-        append(&others->data, &others->data_count, path);
     else
-        append(&others->rest, &others->rest_count, path);
+        append(&other->paths, &other->count, path);
 }
 
 vt_status vt_file_list_open(const char *directory, const char *option_name, bool variables, vt_file_list *list)
@@ -241,7 +213,7 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, bool
     vt_status status = VT_OK;
     bool netcdf = false;
     DIR *opened = NULL;
-    other_files others = {0};
+    name_list others[KINDS] = {{0}};
     char *instead = NULL;
     *list = (vt_file_list){0};
     VT_TRY(check_zarr(directory, option_name));
@@ -256,13 +228,17 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, bool
     VT_CHECK(opened != NULL, "%s '%s': can't read the directory: %s", option_name, directory, strerror(errno));
     errno = 0;
     for (struct dirent *entry; (entry = readdir(opened)) != NULL;) {
-        sort_in(list, &others, directory, entry->d_name, variables);
+        sort_in(list, others, directory, entry->d_name, variables);
         netcdf = netcdf || is_wanted(entry->d_name, true);
         errno = 0;
     }
     VT_CHECK(errno == 0, "%s '%s': can't read the directory: %s", option_name, directory, strerror(errno));
-    for (int64_t i = 0; list->count == 0 && i < others.data_count; i++) VT_TRY(check_zarr(others.data[i], option_name));
-    if (list->count == 0) instead = say_what_lies_there(&others);
+    for (int kind = 0; kind < KINDS; kind++)
+        if (others[kind].count > 0)
+            qsort(others[kind].paths, (size_t)others[kind].count, sizeof *others[kind].paths, by_name);
+    for (int64_t i = 0; list->count == 0 && i < others[DOUBTFUL].count; i++)
+        VT_TRY(check_zarr(others[DOUBTFUL].paths[i], option_name));
+    if (list->count == 0) instead = say_what_is_there(others);
     VT_CHECK(list->count > 0 || variables || !netcdf,
              "%s '%s': no files *YYYY.h5 in it, but netCDF files: say which of their variables are the channels, "
              "--variables=[u10,v10,t2m,z@500], see docs/data.md",
@@ -277,13 +253,11 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, bool
              option_name, directory, instead);
     qsort(list->paths, (size_t)list->count, sizeof *list->paths, variables ? by_date : by_name);
     find_groups(list, variables);
-    note_others(list, &others, directory, option_name);
+    note_others(list, others, directory, option_name);
 done:
     if (opened != NULL) closedir(opened);
     free(instead);
-    free_names(others.misnamed, others.misnamed_count);
-    free_names(others.data, others.data_count);
-    free_names(others.rest, others.rest_count);
+    for (int kind = 0; kind < KINDS; kind++) vt_text_free_list(others[kind].paths, others[kind].count);
     if (status != VT_OK) vt_file_list_close(list);
     return status;
 }
@@ -300,7 +274,7 @@ done:
 
 void vt_file_list_close(vt_file_list *list)
 {
-    free_names(list->paths, list->count);
+    vt_text_free_list(list->paths, list->count);
     free(list->first);
     free(list->misnamed);
     free(list->doubtful);

@@ -7,17 +7,17 @@
 
 #include "base/status.h"
 
-enum { VT_TOGETHER = 16 }; /* dates whose files are tried in one process, where there are at least so many */
+enum { VT_TOGETHER = 16 }; /* dates whose files are tried in one process, if there are at least so many */
 
 typedef struct {
     char **paths; /* directory included, [count], in the order of their names */
     int64_t count;
     int64_t *first; /* [groups + 1]: group g is paths first[g] … first[g + 1] - 1, files of the same times */
     int64_t groups;
-    /* sentences about what else lies in the directory; NULL where there is nothing of the kind */
+    /* sentences about what else is in the directory; NULL: nothing of the kind */
     char *misnamed;   /* files that look like data of some year, but would not be read: a fault */
     char *doubtful;   /* what may be data, too: no year in the name, netCDF without `variables`, an unfinished copy */
-    char *left_alone; /* all else but hidden files */
+    char *left_alone; /* all other files but hidden ones */
 } vt_file_list;
 
 /* All files of `directory` whose name ends in four digits and ".h5" or ".hdf5" in any case (2013.h5, era5_2013.H5),
@@ -28,7 +28,7 @@ typedef struct {
 vt_status vt_file_list_open(const char *directory, const char *option_name, bool variables, vt_file_list *list);
 void vt_file_list_close(vt_file_list *list);
 
-/* Fails where a file is misnamed; logs what is not read. */
+/* Fails if a file is misnamed; logs what is not read. */
 vt_status vt_file_list_check(const vt_file_list *list);
 
 #endif

@@ -61,21 +61,18 @@ done:
     return status;
 }
 
-static bool is_unit_of_pascals(const char *units)
-{
-    return strcasecmp(units, "Pa") == 0 || strcasecmp(units, "Pascal") == 0 || strcasecmp(units, "Pascals") == 0;
-}
-
 /* Pressures in Pa become hPa. */
 static vt_status read_levels(const vt_field_source *source, const char *name, double **values)
 {
     vt_status status = VT_OK;
+    static const char *const pascals[] = {"Pa", "Pascal", "Pascals", NULL};
     char units[32];
     vt_array *array = NULL;
     VT_TRY(vt_coordinate_values(source->part, name, source->extent[1], 1e7, "levels", values));
     VT_TRY(vt_array_find(source->part, name, &array));
     vt_cf_text(array, "units", units, sizeof units);
-    for (int64_t i = 0; i < source->extent[1] && is_unit_of_pascals(units); i++) (*values)[i] /= 100;
+    const bool in_pascals = vt_text_place(units, strlen(units), pascals) >= 0;
+    for (int64_t i = 0; i < source->extent[1] && in_pascals; i++) (*values)[i] /= 100;
 done:
     vt_array_close(&array);
     return status;
