@@ -26,6 +26,18 @@ static hid_t make_space(const vt_tensor_shape *shape)
     return H5Screate_simple(shape->dimensions, extent, NULL);
 }
 
+hid_t vt_tensor_select(const vt_tensor_shape *shape, const int64_t *origin, const vt_tensor_box *box)
+{
+    hsize_t start[VT_TENSOR_DIMENSIONS], block[VT_TENSOR_DIMENSIONS];
+    for (int i = 0; i < shape->dimensions; i++) {
+        start[i] = (hsize_t)(box->first[i] - (origin != NULL ? origin[i] : 0));
+        block[i] = (hsize_t)box->shape.shape[i];
+    }
+    hid_t space = make_space(shape);
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, block, NULL);
+    return space;
+}
+
 /* ---- opening and closing ---- */
 
 static vt_tensor_file *new_file(const char *path)
@@ -138,20 +150,15 @@ static vt_status add_part(const vt_tensor_file *file, const char *name, const vt
                           const vt_tensor_part *part, hid_t storage)
 {
     vt_status status = VT_OK;
-    hsize_t first[VT_TENSOR_DIMENSIONS], extent[VT_TENSOR_DIMENSIONS];
     const vt_tensor_box *box = &part->box;
     VT_ASSERT(box->shape.dimensions == shape->dimensions && strpbrk(part->source, "/%") == NULL);
-    for (int i = 0; i < shape->dimensions; i++) {
+    for (int i = 0; i < shape->dimensions; i++)
         VT_ASSERT(box->first[i] >= 0 && box->shape.shape[i] > 0 &&
                   box->first[i] + box->shape.shape[i] <= shape->shape[i]);
-        first[i] = (hsize_t)box->first[i];
-        extent[i] = (hsize_t)box->shape.shape[i];
-    }
-    hid_t there = make_space(shape), here = make_space(&box->shape);
+    hid_t there = vt_tensor_select(shape, NULL, box), here = make_space(&box->shape);
     char *path = vt_text_format("/%s", part->name_in_source);
-    VT_CHECK(H5Sselect_hyperslab(there, H5S_SELECT_SET, first, NULL, extent, NULL) >= 0 &&
-                 H5Pset_virtual(storage, there, part->source, path, here) >= 0,
-             "can't write %s: /%s from %s: %s", file->path, name, part->source, vt_hdf5_reason());
+    VT_CHECK(H5Pset_virtual(storage, there, part->source, path, here) >= 0, "can't write %s: /%s from %s: %s",
+             file->path, name, part->source, vt_hdf5_reason());
 done:
     free(path);
     H5Sclose(here);

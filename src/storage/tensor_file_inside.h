@@ -21,6 +21,9 @@ struct vt_tensor_file {
     uint64_t use_clock;
 };
 
+/* A space of `shape` with the box `box`, whose coordinates count from `origin` (NULL: zeros), selected. */
+hid_t vt_tensor_select(const vt_tensor_shape *shape, const int64_t *origin, const vt_tensor_box *box);
+
 void vt_tensor_close_source(vt_tensor_source *source);
 
 /* For the trial: lets HDF5 read all of a tensor but its numbers, and of those the first and the last. Errors don't

@@ -8,6 +8,13 @@
 
 /* ---- what a dataset is ---- */
 
+/* A dataset of a file. */
+typedef struct {
+    const char *path, *name; /* of the file, and of the dataset in it */
+    hid_t dataset, storage;  /* and its creation properties */
+    vt_tensor_shape shape;
+} tensor;
+
 /* The name of part `index`, malloc'd: of its file, or of its dataset there. NULL if it has none, or a longer one. */
 static char *part_name(ssize_t (*get)(hid_t storage, size_t index, char *name, size_t size), hid_t storage,
                        size_t index, ssize_t longest)
@@ -20,107 +27,94 @@ static char *part_name(ssize_t (*get)(hid_t storage, size_t index, char *name, s
 }
 
 /* The file of part `index`, malloc'd; a name that leads out of the directory is an error. */
-static vt_status take_source_name(const vt_tensor_file *file, const char *name, hid_t storage, size_t index,
-                                  char **source)
+static vt_status take_source_name(const tensor *t, size_t index, char **source)
 {
     vt_status status = VT_OK;
-    *source = part_name(H5Pget_virtual_filename, storage, index, 255);
-    VT_CHECK(*source != NULL, "%s: dataset /%s is damaged: a part in no file", file->path, name);
+    *source = part_name(H5Pget_virtual_filename, t->storage, index, 255);
+    VT_CHECK(*source != NULL, "%s: dataset /%s is damaged: a part in no file", t->path, t->name);
     VT_CHECK(strpbrk(*source, "/%") == NULL && strcmp(*source, ".") != 0 && strstr(*source, "..") == NULL,
-             "%s: dataset /%s has a part in '%s', which is no file name of its directory", file->path, name, *source);
+             "%s: dataset /%s has a part in '%s', which is no file name of its directory", t->path, t->name, *source);
 done:
     return status;
 }
 
 /* Before the shape is asked for, which may open sources. */
-static vt_status check_sources(const vt_tensor_file *file, const char *name, hid_t storage)
+static vt_status check_sources(const tensor *t)
 {
     vt_status status = VT_OK;
     size_t count = 0;
     char *source = NULL;
-    VT_CHECK(H5Pget_external_count(storage) <= 0, "%s: dataset /%s lies in another file", file->path, name);
-    if (H5Pget_layout(storage) != H5D_VIRTUAL) goto done;
-    VT_CHECK(H5Pget_virtual_count(storage, &count) >= 0 && count > 0, "%s: dataset /%s has no parts", file->path, name);
+    VT_CHECK(H5Pget_external_count(t->storage) <= 0, "%s: dataset /%s lies in another file", t->path, t->name);
+    if (H5Pget_layout(t->storage) != H5D_VIRTUAL) goto done;
+    VT_CHECK(H5Pget_virtual_count(t->storage, &count) >= 0 && count > 0, "%s: dataset /%s has no parts", t->path,
+             t->name);
     for (size_t i = 0; i < count; i++) {
         free(source);
-        VT_TRY(take_source_name(file, name, storage, i, &source));
+        VT_TRY(take_source_name(t, i, &source));
     }
 done:
     free(source);
     return status;
 }
 
-static vt_status take_shape(const vt_tensor_file *file, const char *name, hid_t dataset, vt_tensor_shape *shape)
+static vt_status take_shape(tensor *t)
 {
     vt_status status = VT_OK;
     hsize_t extent[VT_TENSOR_DIMENSIONS] = {0};
     int64_t count = 1;
     bool sound = true;
-    hid_t space = H5Dget_space(dataset);
+    vt_tensor_shape *shape = &t->shape;
+    hid_t space = H5Dget_space(t->dataset);
     shape->dimensions = H5Sget_simple_extent_ndims(space);
     VT_CHECK(shape->dimensions > 0 && shape->dimensions <= VT_TENSOR_DIMENSIONS,
-             "%s: dataset /%s has %d dimensions, expected 1 to %d", file->path, name, shape->dimensions,
+             "%s: dataset /%s has %d dimensions, expected 1 to %d", t->path, t->name, shape->dimensions,
              VT_TENSOR_DIMENSIONS);
     H5Sget_simple_extent_dims(space, extent, NULL);
     for (int i = 0; i < shape->dimensions; i++) {
         shape->shape[i] = (int64_t)extent[i];
         sound = sound && shape->shape[i] > 0 && !__builtin_mul_overflow(count, shape->shape[i], &count);
     }
-    VT_CHECK(sound, "%s: dataset /%s is empty, or larger than can be", file->path, name);
+    VT_CHECK(sound, "%s: dataset /%s is empty, or larger than can be", t->path, t->name);
 done:
     if (space >= 0) H5Sclose(space);
     return status;
 }
 
-/* Both *dataset and *storage (its creation properties) are to be closed when they aren't negative, also on failure. */
-static vt_status open_dataset(const vt_tensor_file *file, const char *name, hid_t *dataset, hid_t *storage,
-                              vt_tensor_shape *shape)
+/* To be closed also on failure. Follows no links into other files. */
+static vt_status open_tensor(const vt_tensor_file *file, const char *name, tensor *t)
 {
     vt_status status = VT_OK;
-    hid_t access = vt_hdf5_link_access(H5P_DATASET_ACCESS); /* follows no links into other files */
-    *storage = H5I_INVALID_HID;
-    *dataset = H5Dopen2(file->file, name, access);
-    VT_CHECK(*dataset >= 0, "%s holds no dataset /%s", file->path, name);
-    *storage = H5Dget_create_plist(*dataset);
-    VT_CHECK(*storage >= 0, "%s: dataset /%s is damaged: %s", file->path, name, vt_hdf5_reason());
-    VT_TRY(check_sources(file, name, *storage));
-    VT_TRY(take_shape(file, name, *dataset, shape));
+    hid_t access = vt_hdf5_link_access(H5P_DATASET_ACCESS);
+    *t = (tensor){.path = file->path, .name = name, .storage = H5I_INVALID_HID};
+    t->dataset = H5Dopen2(file->file, name, access);
+    VT_CHECK(t->dataset >= 0, "%s holds no dataset /%s", file->path, name);
+    t->storage = H5Dget_create_plist(t->dataset);
+    VT_CHECK(t->storage >= 0, "%s: dataset /%s is damaged: %s", file->path, name, vt_hdf5_reason());
+    VT_TRY(check_sources(t));
+    VT_TRY(take_shape(t));
 done:
     H5Pclose(access);
     return status;
 }
 
-static void close_dataset(hid_t dataset, hid_t storage)
+static void close_tensor(const tensor *t)
 {
-    if (storage >= 0) H5Pclose(storage);
-    if (dataset >= 0) H5Dclose(dataset);
+    if (t->storage >= 0) H5Pclose(t->storage);
+    if (t->dataset >= 0) H5Dclose(t->dataset);
 }
 
 vt_status vt_tensor_file_shape(vt_tensor_file *file, const char *name, vt_tensor_shape *shape)
 {
-    hid_t dataset, storage;
+    tensor t;
     vt_hdf5_enter();
-    vt_status status = open_dataset(file, name, &dataset, &storage, shape);
-    close_dataset(dataset, storage);
+    vt_status status = open_tensor(file, name, &t);
+    *shape = t.shape;
+    close_tensor(&t);
     vt_hdf5_leave();
     return status;
 }
 
 /* ---- reading what is stored in a file ---- */
-
-/* A space of `shape` with the box `common`, whose coordinates count from `origin`, selected. */
-static hid_t select_box(const vt_tensor_shape *shape, const int64_t *origin, const vt_tensor_box *common)
-{
-    hsize_t extent[VT_TENSOR_DIMENSIONS], start[VT_TENSOR_DIMENSIONS], block[VT_TENSOR_DIMENSIONS];
-    for (int i = 0; i < shape->dimensions; i++) {
-        extent[i] = (hsize_t)shape->shape[i];
-        start[i] = (hsize_t)(common->first[i] - origin[i]);
-        block[i] = (hsize_t)common->shape.shape[i];
-    }
-    hid_t space = H5Screate_simple(shape->dimensions, extent, NULL);
-    H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, block, NULL);
-    return space;
-}
 
 /* Where numbers are read from: a box of the tensor, all of a dataset. */
 typedef struct {
@@ -129,15 +123,15 @@ typedef struct {
     vt_tensor_box common; /* what is wanted of it */
 } piece;
 
-/* common (of the tensor), which lies in `stored` and in `wanted`, into its place in values [wanted]. */
-static vt_status read_common(const vt_tensor_file *file, const char *name, hid_t dataset, const vt_tensor_box *stored,
-                             const vt_tensor_box *wanted, const vt_tensor_box *common, float *values)
+/* Reads the box `common`, which lies in `stored` and in `wanted`, into its place in values [wanted]. */
+static vt_status read_common(const tensor *t, const vt_tensor_box *stored, const vt_tensor_box *wanted,
+                             const vt_tensor_box *common, float *values)
 {
     vt_status status = VT_OK;
-    hid_t from = select_box(&stored->shape, stored->first, common);
-    hid_t to = select_box(&wanted->shape, wanted->first, common);
-    VT_CHECK(H5Dread(dataset, H5T_NATIVE_FLOAT, to, from, H5P_DEFAULT, values) >= 0, "%s: dataset /%s is damaged: %s",
-             file->path, name, vt_hdf5_reason());
+    hid_t from = vt_tensor_select(&stored->shape, stored->first, common);
+    hid_t to = vt_tensor_select(&wanted->shape, wanted->first, common);
+    VT_CHECK(H5Dread(t->dataset, H5T_NATIVE_FLOAT, to, from, H5P_DEFAULT, values) >= 0,
+             "%s: dataset /%s is damaged: %s", t->path, t->name, vt_hdf5_reason());
 done:
     H5Sclose(from);
     H5Sclose(to);
@@ -147,21 +141,19 @@ done:
 static vt_status read_piece(const vt_tensor_file *source, const piece *p, const vt_tensor_box *wanted, float *values)
 {
     vt_status status = VT_OK;
-    vt_tensor_shape found = {0};
-    char found_text[128], expected_text[128];
-    hid_t dataset, storage;
+    char found[128], expected[128];
+    tensor t;
     const char *name = p->name_in_source + (p->name_in_source[0] == '/');
     vt_hdf5_enter();
-    VT_TRY(open_dataset(source, name, &dataset, &storage, &found));
-    VT_CHECK(H5Pget_layout(storage) != H5D_VIRTUAL, "%s: dataset /%s is virtual, expected values", source->path, name);
-    bool same = found.dimensions == p->box.shape.dimensions;
-    for (int i = 0; same && i < found.dimensions; i++) same = found.shape[i] == p->box.shape.shape[i];
-    vt_tensor_shape_text(&found, found_text);
-    vt_tensor_shape_text(&p->box.shape, expected_text);
-    VT_CHECK(same, "%s: dataset /%s is %s, expected %s", source->path, name, found_text, expected_text);
-    VT_TRY(read_common(source, name, dataset, &p->box, wanted, &p->common, values));
+    VT_TRY(open_tensor(source, name, &t));
+    VT_CHECK(H5Pget_layout(t.storage) != H5D_VIRTUAL, "%s: dataset /%s is virtual, expected values", source->path,
+             name);
+    vt_tensor_shape_text(&t.shape, found);
+    vt_tensor_shape_text(&p->box.shape, expected);
+    VT_CHECK(strcmp(found, expected) == 0, "%s: dataset /%s is %s, expected %s", source->path, name, found, expected);
+    VT_TRY(read_common(&t, &p->box, wanted, &p->common, values));
 done:
-    close_dataset(dataset, storage);
+    close_tensor(&t);
     vt_hdf5_leave();
     return status;
 }
@@ -242,12 +234,12 @@ static void free_pieces(piece_list *list)
 }
 
 /* The box of the virtual tensor that part `index` fills. */
-static vt_status take_box(const vt_tensor_file *file, const char *name, hid_t storage, size_t index,
-                          const vt_tensor_shape *shape, vt_tensor_box *box)
+static vt_status take_box(const tensor *t, size_t index, vt_tensor_box *box)
 {
     vt_status status = VT_OK;
+    const vt_tensor_shape *shape = &t->shape;
     hsize_t first[VT_TENSOR_DIMENSIONS] = {0}, last[VT_TENSOR_DIMENSIONS] = {0};
-    hid_t space = H5Pget_virtual_vspace(storage, index);
+    hid_t space = H5Pget_virtual_vspace(t->storage, index);
     bool sound = space >= 0 && H5Sget_simple_extent_ndims(space) == shape->dimensions &&
                  H5Sget_select_bounds(space, first, last) >= 0;
     *box = (vt_tensor_box){.shape.dimensions = shape->dimensions};
@@ -257,36 +249,34 @@ static vt_status take_box(const vt_tensor_file *file, const char *name, hid_t st
         box->shape.shape[i] = (int64_t)(last[i] - first[i]) + 1;
     }
     VT_CHECK(sound && H5Sget_select_npoints(space) == vt_tensor_count(&box->shape),
-             "%s: dataset /%s is damaged: part %zu is no box of it", file->path, name, index);
+             "%s: dataset /%s is damaged: part %zu is no box of it", t->path, t->name, index);
 done:
     if (space >= 0) H5Sclose(space);
     return status;
 }
 
 /* The parts that the wanted box touches. */
-static vt_status find_pieces(const vt_tensor_file *file, const char *name, hid_t storage, const vt_tensor_shape *shape,
-                             const vt_tensor_box *wanted, piece_list *list)
+static vt_status find_pieces(const tensor *t, const vt_tensor_box *wanted, piece_list *list)
 {
     vt_status status = VT_OK;
     size_t count = 0;
-    H5Pget_virtual_count(storage, &count);
+    H5Pget_virtual_count(t->storage, &count);
     list->pieces = vt_allocate(count + 1, sizeof *list->pieces, "a tensor's parts");
     for (size_t i = 0; i < count; i++) {
         piece *p = &list->pieces[list->count];
-        VT_TRY(take_box(file, name, storage, i, shape, &p->box));
+        VT_TRY(take_box(t, i, &p->box));
         if (!vt_tensor_box_intersect(&p->box, wanted, &p->common)) continue;
         list->count++;
-        VT_TRY(take_source_name(file, name, storage, i, &p->source));
-        p->name_in_source = part_name(H5Pget_virtual_dsetname, storage, i, 4095);
-        VT_CHECK(p->name_in_source != NULL, "%s: dataset /%s is damaged: part %zu has no name", file->path, name, i);
+        VT_TRY(take_source_name(t, i, &p->source));
+        p->name_in_source = part_name(H5Pget_virtual_dsetname, t->storage, i, 4095);
+        VT_CHECK(p->name_in_source != NULL, "%s: dataset /%s is damaged: part %zu has no name", t->path, t->name, i);
     }
 done:
     return status;
 }
 
 /* Every wanted element comes from one piece. */
-static vt_status check_cover(const vt_tensor_file *file, const char *name, const vt_tensor_box *wanted,
-                             const piece_list *list)
+static vt_status check_cover(const tensor *t, const vt_tensor_box *wanted, const piece_list *list)
 {
     vt_status status = VT_OK;
     int64_t covered = 0, count = vt_tensor_count(&wanted->shape);
@@ -295,27 +285,26 @@ static vt_status check_cover(const vt_tensor_file *file, const char *name, const
         covered += vt_tensor_count(&list->pieces[i].common.shape);
         for (size_t k = 0; k < i; k++)
             VT_CHECK(!vt_tensor_box_intersect(&list->pieces[i].common, &list->pieces[k].common, &common),
-                     "%s: dataset /%s is damaged: parts of it overlap, in %s and %s", file->path, name,
+                     "%s: dataset /%s is damaged: parts of it overlap, in %s and %s", t->path, t->name,
                      list->pieces[k].source, list->pieces[i].source);
     }
-    VT_CHECK(covered == count, "%s: dataset /%s is not whole: its parts hold %lld of %lld elements", file->path, name,
+    VT_CHECK(covered == count, "%s: dataset /%s is not whole: its parts hold %lld of %lld elements", t->path, t->name,
              (long long)covered, (long long)count);
 done:
     return status;
 }
 
-static vt_status check_wanted(const vt_tensor_file *file, const char *name, const vt_tensor_shape *shape,
-                              const vt_tensor_box *wanted)
+static vt_status check_wanted(const tensor *t, const vt_tensor_box *wanted)
 {
     vt_status status = VT_OK;
-    char shape_text[128], wanted_text[128];
-    bool within = wanted->shape.dimensions == shape->dimensions;
-    for (int i = 0; within && i < shape->dimensions; i++)
-        within = wanted->first[i] >= 0 && wanted->first[i] <= shape->shape[i] - wanted->shape.shape[i];
-    vt_tensor_shape_text(shape, shape_text);
-    vt_tensor_shape_text(&wanted->shape, wanted_text);
-    VT_CHECK(within, "%s: dataset /%s is %s, the box %s that is wanted reaches over its edge", file->path, name,
-             shape_text, wanted_text);
+    char shape[128], box[128];
+    bool within = wanted->shape.dimensions == t->shape.dimensions;
+    for (int i = 0; within && i < t->shape.dimensions; i++)
+        within = wanted->first[i] >= 0 && wanted->first[i] <= t->shape.shape[i] - wanted->shape.shape[i];
+    vt_tensor_shape_text(&t->shape, shape);
+    vt_tensor_shape_text(&wanted->shape, box);
+    VT_CHECK(within, "%s: dataset /%s is %s, the box %s that is wanted reaches over its edge", t->path, t->name, shape,
+             box);
 done:
     return status;
 }
@@ -325,20 +314,19 @@ static vt_status read_or_find(const vt_tensor_file *file, const char *name, cons
                               piece_list *list)
 {
     vt_status status = VT_OK;
-    vt_tensor_shape shape = {0};
-    hid_t dataset, storage;
+    tensor t;
     vt_hdf5_enter();
-    VT_TRY(open_dataset(file, name, &dataset, &storage, &shape));
-    VT_TRY(check_wanted(file, name, &shape, wanted));
-    if (H5Pget_layout(storage) == H5D_VIRTUAL) {
-        VT_TRY(find_pieces(file, name, storage, &shape, wanted, list));
-        VT_TRY(check_cover(file, name, wanted, list));
+    VT_TRY(open_tensor(file, name, &t));
+    VT_TRY(check_wanted(&t, wanted));
+    if (H5Pget_layout(t.storage) == H5D_VIRTUAL) {
+        VT_TRY(find_pieces(&t, wanted, list));
+        VT_TRY(check_cover(&t, wanted, list));
     } else {
-        const vt_tensor_box whole = vt_tensor_whole(&shape);
-        VT_TRY(read_common(file, name, dataset, &whole, wanted, wanted, values));
+        const vt_tensor_box whole = vt_tensor_whole(&t.shape);
+        VT_TRY(read_common(&t, &whole, wanted, wanted, values));
     }
 done:
-    close_dataset(dataset, storage);
+    close_tensor(&t);
     vt_hdf5_leave();
     return status;
 }
@@ -360,42 +348,40 @@ done:
     return status;
 }
 
-static void visit_stored(const vt_tensor_file *file, const char *name, hid_t dataset, const vt_tensor_shape *shape)
+static void visit_stored(const tensor *t)
 {
-    const vt_tensor_box whole = vt_tensor_whole(shape);
+    const vt_tensor_box whole = vt_tensor_whole(&t->shape);
     vt_tensor_box one = whole;
     float value;
 #if H5_VERSION_GE(1, 10, 5)
     hsize_t chunks = 0;
-    hid_t space = H5Dget_space(dataset);
-    H5Dget_num_chunks(dataset, space, &chunks); /* goes through the whole index of them */
+    hid_t space = H5Dget_space(t->dataset);
+    H5Dget_num_chunks(t->dataset, space, &chunks); /* goes through the whole index of them */
     H5Sclose(space);
 #endif
     for (int last = 0; last < 2; last++) {
-        for (int i = 0; i < shape->dimensions; i++) {
+        for (int i = 0; i < t->shape.dimensions; i++) {
             one.shape.shape[i] = 1;
-            one.first[i] = last ? shape->shape[i] - 1 : 0;
+            one.first[i] = last ? t->shape.shape[i] - 1 : 0;
         }
-        if (read_common(file, name, dataset, &whole, &one, &one, &value) != VT_OK) vt_error_clear();
+        if (read_common(t, &whole, &one, &one, &value) != VT_OK) vt_error_clear();
     }
 }
 
 void vt_tensor_visit(vt_tensor_file *file, const char *name)
 {
-    vt_status status = VT_OK;
-    vt_tensor_shape shape = {0};
     piece_list list = {0};
-    hid_t dataset, storage;
+    tensor t;
     vt_hdf5_enter();
-    VT_TRY(open_dataset(file, name, &dataset, &storage, &shape));
-    const vt_tensor_box whole = vt_tensor_whole(&shape);
-    if (H5Pget_layout(storage) == H5D_VIRTUAL)
-        VT_TRY(find_pieces(file, name, storage, &shape, &whole, &list));
-    else
-        visit_stored(file, name, dataset, &shape);
-done:
-    if (status != VT_OK) vt_error_clear();
-    close_dataset(dataset, storage);
+    if (open_tensor(file, name, &t) == VT_OK) {
+        const vt_tensor_box whole = vt_tensor_whole(&t.shape);
+        if (H5Pget_layout(t.storage) != H5D_VIRTUAL)
+            visit_stored(&t);
+        else
+            (void)find_pieces(&t, &whole, &list);
+    }
+    vt_error_clear();
+    close_tensor(&t);
     free_pieces(&list);
     vt_hdf5_leave();
 }

@@ -1,4 +1,5 @@
-/* Elements as a file stores them → float32: byte order, whole numbers with scale and offset, missing values. */
+/* Turns elements as a file stores them into float32: byte order, whole numbers with scale and offset, missing values.
+ */
 #ifndef VT_STORAGE_UNPACK_H
 #define VT_STORAGE_UNPACK_H
 

@@ -1,4 +1,4 @@
-/* When the times of a file are: its time coordinate, read. */
+/* Reads when the times of a file are from its time coordinate. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define MOST_TIMES (INT64_C(1) << 24) /* every 30 minutes for 900 years */
 
-/* The values in minutes after the units' date; NULL, with the doubt said in *axis, where they are no such. */
+/* The values in minutes after the units' date; NULL, with a doubt in *axis, if they can't be understood. */
 static vt_status read_minutes(const vt_array *array, int64_t times, double **minutes, vt_time_axis *axis)
 {
     vt_status status = VT_OK;
@@ -96,7 +96,7 @@ static bool are_alike(const vt_time_axis *a, const vt_time_axis *b)
     return alike;
 }
 
-/* The times of a source; those of the file's sources before it are the same. */
+/* The times of a source, which must be those of the file's sources before it. */
 static vt_status take_axis(vt_fields_file *file, const vt_field_source *source, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
@@ -122,8 +122,8 @@ done:
     return status;
 }
 
-/* The option says how far apart times are where the file doesn't: it has no times, or a single one. It contradicts no
- * file. */
+/* The option says how far apart times are if the file doesn't, because it has no times or a single one. It must not
+ * contradict a file. */
 static vt_status take_step(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_status status = VT_OK;

@@ -12,7 +12,7 @@
 
 /* ---- units ---- */
 
-/* UDUNITS' names for them. */
+/* By UDUNITS' names; 0: it is none of them. */
 static double minutes_of_unit(const char *name, size_t length)
 {
     static const struct {
@@ -32,7 +32,7 @@ static double minutes_of_unit(const char *name, size_t length)
     return 0;
 }
 
-/* Months and years are those of the calendar, as files that count in them mean it, not UDUNITS' mean ones. */
+/* Months and years are the calendar's, as files that count in them mean, not UDUNITS' mean months and years. */
 static int64_t months_of_unit(const char *name, size_t length)
 {
     const int64_t plural = length > 0 && tolower((unsigned char)name[length - 1]) == 's';
@@ -110,7 +110,7 @@ double vt_time_units_value(const vt_time_units *units, vt_date date)
 
 /* ---- times ---- */
 
-/* The least difference, if they all go forward. */
+/* The shortest difference, if all times go forward. */
 static vt_status find_interval(const double *minutes, int64_t times, vt_date zero, const char *path, const char *name,
                                int64_t *interval)
 {
@@ -138,8 +138,8 @@ done:
     return status;
 }
 
-/* The number of months of the calendar that the times are apart, 0 where they aren't whole ones: the day of the month
- * may differ by `days`, as the middles and ends of months do. */
+/* How many calendar months the times are apart, 0 if they aren't whole months: the day of the month may differ by
+ * `days`, as the middles and ends of months do. */
 static int64_t months_apart(const double *minutes, int64_t times, vt_date zero, int64_t days)
 {
     enum { SHORTEST = 28 * 1440 };
