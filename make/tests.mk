@@ -35,6 +35,8 @@ $(BUILD)/tenant/%.o: %.c $(STAMPS)/compile
 	@mkdir -p $(@D)
 	$(subst -Isrc,-Itests/tenant -Isrc -Itests,$(COMPILE)) -c $< -o $@
 
+$(BUILD)/tenant/tests/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS)
+
 $(BUILD)/tests/vitrain-tenant: $(BUILD)/src/main.o $(TENANT_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link
 	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
