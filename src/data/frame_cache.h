@@ -1,5 +1,5 @@
-/* The fields of a dataset's times, kept in memory as float32 once they were read: each is read from the files once.
- * Frames are never evicted. The caller holds the dataset's lock; only what lies in `values` is used without it. */
+/* The fields of a dataset's times, kept in memory as float32 after they were read: each is read from the files once.
+ * Frames are never evicted. The caller holds the dataset's lock; only `values` is used without it. */
 #ifndef VT_DATA_FRAME_CACHE_H
 #define VT_DATA_FRAME_CACHE_H
 
@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-/* COMING: a plan has it read into its place. */
+/* COMING: a plan reads it into its place. */
 enum { VT_FRAME_MISSING, VT_FRAME_COMING, VT_FRAME_KEPT };
 
 typedef struct {

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Up to `most` numbers of an attribute; *count 0: it isn't there. One that is something else would be a wrong scale,
- * were it passed over, so that is an error. */
+/* Up to `most` numbers of an attribute; *count 0: there is no such attribute. Fails if it is something else, because
+ * ignoring it could mean a wrong scale. */
 static vt_status take_numbers(const vt_array *array, const char *name, int most, double *values, int *count,
                               bool *is_float)
 {
@@ -34,8 +34,8 @@ void vt_cf_text(const vt_array *array, const char *name, char *text, size_t size
     free(texts);
 }
 
-/* Whole numbers without a sign, as netCDF-3 could not store them: "Best Practices" of netCDF's User Guide, "Unsigned
- * Data". Attributes of the same type then have a sign too. */
+/* Makes whole numbers unsigned, which netCDF-3 could not store: "Best Practices" of netCDF's User Guide, "Unsigned
+ * Data". Attributes of the same type are stored as signed numbers, too. */
 static bool drop_sign(vt_packing *packing)
 {
     switch (packing->element) {
@@ -53,23 +53,23 @@ static bool drop_sign(vt_packing *packing)
     }
 }
 
-/* As it would be stored. */
+/* An attribute's number in the stored type. */
 static double as_stored(const vt_packing *packing, bool no_sign, double value)
 {
-    if (packing->element == VT_ELEMENT_FLOAT32) return (double)(float)value; /* 1e20 of a double is none of float32's */
+    if (packing->element == VT_ELEMENT_FLOAT32) return (double)(float)value; /* float32's 1e20 is not a double's */
     if (no_sign && value < 0) value += ldexp(1, 8 * (int)vt_element_size(packing->element));
     return value;
 }
 
-/* A variable of a file, while its attributes are looked at. */
+/* A variable of a file whose attributes are read. */
 typedef struct {
     const vt_array *array;
     bool no_sign;
     vt_packing *packing;
 } packed_variable;
 
-/* What netCDF writes where nothing was written, unless _FillValue says another (netCDF User Guide, "Fill Values"): its
- * library makes it the dataset's fill value in HDF5. Bytes have none. */
+/* The value of elements that were never written, unless _FillValue says another (netCDF User Guide, "Fill Values"):
+ * netCDF's library makes it the dataset's fill value in HDF5. Bytes have none. */
 static bool default_fill(const packed_variable *variable, double *value)
 {
     static const double fills[] = {
@@ -127,9 +127,9 @@ done:
     return status;
 }
 
-/* Limits are of the stored type, and then mean stored numbers; or they are floating point where those are whole
- * numbers, and mean unpacked ones (netCDF User Guide, "Attribute Conventions"; NOAA's reanalyses have such). Half a
- * step keeps what rounding put beyond them. */
+/* Limits of the stored type apply to stored numbers; floating-point limits of whole numbers apply to unpacked ones
+ * (netCDF User Guide, "Attribute Conventions"; NOAA's reanalyses have such limits). Half a step more keeps values that
+ * rounding put beyond them. */
 static vt_status take_valid(const packed_variable *variable)
 {
     vt_status status = VT_OK;

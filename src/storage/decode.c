@@ -109,12 +109,12 @@ static vector load(const unsigned char *bytes)
     return v;
 }
 
-/* How far ahead of its writing memory is fetched: else each store waits until its line has come. */
+/* How far ahead memory is prefetched: otherwise each store would wait for its cache line. */
 enum { AHEAD = 1024, CACHE_LINE = 64 };
 
 /* Sixteen elements at a time; returns how many are done. Interleaving the first half of the planes with the second,
- * log2(size) times, puts the bytes of each element side by side. Inlined and unrolled for each size, for only then the
- * planes live in registers. */
+ * log2(size) times, puts the bytes of each element side by side. Inlined and unrolled for each size, because only then
+ * the planes are kept in registers. */
 __attribute__((always_inline)) static inline size_t unshuffle_vectors(const unsigned char *shuffled, size_t count,
                                                                       size_t size, unsigned char *elements)
 {

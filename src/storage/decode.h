@@ -1,6 +1,6 @@
-/* HDF5's filters, undone without its library, so that several threads can: fletcher32, gzip, shuffle. The formats are
- * those of the HDF5 file format specification, section "Filter Pipeline", and of its sources H5Zfletcher32.c,
- * H5Zdeflate.c and H5Zshuffle.c. */
+/* Undoes HDF5's filters fletcher32, gzip and shuffle without its library, so that several threads can do it. The
+ * formats are those of the HDF5 file format specification, section "Filter Pipeline", and of its sources
+ * H5Zfletcher32.c, H5Zdeflate.c and H5Zshuffle.c. */
 #ifndef VT_STORAGE_DECODE_H
 #define VT_STORAGE_DECODE_H
 
@@ -42,7 +42,7 @@ vt_status vt_decoder_room(vt_decoder *decoder, size_t bytes, unsigned char **sto
 vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t skipped, unsigned char *stored,
                     size_t stored_size, size_t decoded_size, void *place, unsigned char **decoded);
 
-/* Is gzip the first filter to be undone, and no checksum there? */
+/* Is gzip the first filter to be undone, and is there no checksum? */
 bool vt_pipeline_is_gzip(const vt_pipeline *pipeline);
 
 /* For tests. */

@@ -13,13 +13,13 @@
 #define HAVE_FILE_LOCKING_PROPERTY 0
 #endif
 
-static _Thread_local int entered; /* so often by this thread; not by the mutex, whose owner a fork would lose */
+static _Thread_local int entered; /* how often this thread has; a recursive mutex would lose its owner in a fork */
 static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t preparation = PTHREAD_ONCE_INIT;
 static char reason[512], refused_file[256]; /* guarded by `library` */
 
-/* Before the library starts. Older ones read the variable once, then; a value that the user has set stands. Without its
- * tidying at exit, for that crashes over a file that couldn't be written in full; all else is closed by then. */
+/* Called before the library starts, which is when older versions read the variable; a value that the user has set is
+ * kept. The library's cleanup at exit is left out because it crashes if a file couldn't be written completely. */
 static void prepare_library(void)
 {
     if (!HAVE_FILE_LOCKING_PROPERTY) setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
@@ -46,8 +46,8 @@ static herr_t take_first(unsigned depth, const H5E_error2_t *error, void *contex
     return 0;
 }
 
-/* Of a failed call of the system the library tells all it knows, over several lines ("unable to open file: name = …,
- * errno = 2, error message = …"): what it tried, and the system's own words, are enough. */
+/* Of a failed system call the library tells all it knows ("unable to open file: name = …, errno = 2, error message =
+ * …"). Keeps what it tried, and the system's message. */
 static void shorten_reason(void)
 {
     const char *number = strstr(reason, "errno = ");

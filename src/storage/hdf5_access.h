@@ -1,6 +1,6 @@
-/* The one door to the HDF5 library. HDF5 keeps global state and most builds of it are not thread-safe (those that are
- * serialise every call anyway), so whoever calls it holds this process-wide lock: training and validation may each have
- * a reader thread. Included only by the files that read and write HDF5. */
+/* The lock of the HDF5 library. HDF5 keeps global state and most builds of it are not thread-safe (those that are
+ * serialise every call anyway), so every caller holds this process-wide lock: training and validation may each have a
+ * reader thread. Included only by the files that read and write HDF5. */
 #ifndef VT_STORAGE_HDF5_ACCESS_H
 #define VT_STORAGE_HDF5_ACCESS_H
 
@@ -11,8 +11,8 @@
 void vt_hdf5_enter(void);
 void vt_hdf5_leave(void);
 
-/* The innermost message of the HDF5 call that has just failed: the root cause. Valid until the next call of HDF5 by
- * the holder of the lock, so take it at once. Falls back on errno's text. */
+/* The innermost message of the HDF5 call that has just failed: the root cause. Valid until the next call of HDF5, so
+ * take it at once. Without a message, the text of errno. */
 const char *vt_hdf5_reason(void);
 
 /* Access properties for opening and making files: no file locking, which parallel file systems often refuse. */

@@ -14,7 +14,7 @@ typedef struct {
 typedef struct {
     vt_array array;
     hid_t dataset, space;
-    hid_t memory_type; /* as H5Dread gives it: this machine's form of what is stored */
+    hid_t memory_type; /* that H5Dread returns: this machine's form of the stored type */
 } vt_hdf5_array;
 
 extern const vt_store_kind vt_store_hdf5;

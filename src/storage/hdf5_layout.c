@@ -1,4 +1,4 @@
-/* Where the arrays of an HDF5 file lie in it, so that others can read them past HDF5's library. */
+/* Where the arrays of an HDF5 file are, so that they can be read without HDF5's library. */
 #include <stdlib.h>
 
 #include "base/text.h"

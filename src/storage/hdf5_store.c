@@ -1,4 +1,4 @@
-/* HDF5 files as a store: what stands in them, and reading through HDF5's own library. */
+/* HDF5 files as a store: what they hold, and reading through HDF5's own library. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -17,9 +17,7 @@ static const char *other_kind(int descriptor)
 {
     static const struct {
         const char *bytes, *kind;
-    } kinds[] = {{"CDF\1", "; it is netCDF-3, of which `nccopy -k nc4 in.nc out.nc` makes netCDF-4"},
-                 {"CDF\2", "; it is netCDF-3, of which `nccopy -k nc4 in.nc out.nc` makes netCDF-4"},
-                 {"CDF\5", "; it is netCDF-3, of which `nccopy -k nc4 in.nc out.nc` makes netCDF-4"},
+    } kinds[] = {{"CDF", "; it is netCDF-3, of which `nccopy -k nc4 in.nc out.nc` makes netCDF-4"},
                  {"GRIB", "; it is GRIB: fetch it as netCDF-4, or `cdo -f nc4 copy in.grib out.nc`"},
                  {"PK\3\4", "; it is a zip archive: unzip it"},
                  {"\x1f\x8b", "; it is compressed as a whole: gunzip it"},
@@ -32,7 +30,7 @@ static const char *other_kind(int descriptor)
     return "";
 }
 
-/* The operating system's own words for what it refuses; HDF5's are longer and say less. */
+/* If the operating system refuses, its message is reported; HDF5's is longer and says less. */
 static vt_status open_file(const char *path, vt_hdf5_file *own)
 {
     enum { SIEVE_BYTES = 4096 };
@@ -47,7 +45,7 @@ static vt_status open_file(const char *path, vt_hdf5_file *own)
     VT_CHECK(S_ISREG(info.st_mode), "%s is a pipe or a device, but should be an HDF5 file", path);
     store->size = info.st_size;
     access = vt_hdf5_file_access();
-    H5Pset_sieve_buf_size(access, SIEVE_BYTES); /* 64 KB else, also where a few rows of a field are asked for */
+    H5Pset_sieve_buf_size(access, SIEVE_BYTES); /* it reads 64 KB otherwise, even for a few rows of a field */
     own->file = H5Fopen(path, H5F_ACC_RDONLY, access);
     VT_CHECK(own->file >= 0, "%s is not a readable HDF5 file (damaged or cut short?): %s%s", path, vt_hdf5_reason(),
              other_kind(store->descriptor));
@@ -113,7 +111,7 @@ done:
     return status;
 }
 
-/* Before anything else is asked of it: a dataset may name other files, anywhere, that hold its numbers. */
+/* Must come first: a dataset may name any other files that hold its numbers. */
 static vt_status check_own_storage(const vt_store *store, const char *name, hid_t dataset)
 {
     vt_status status = VT_OK;
@@ -129,7 +127,7 @@ done:
     return status;
 }
 
-/* What H5Dread gives: this machine's form of what is stored. Invalid where there is none. */
+/* The type that H5Dread returns: this machine's form of the stored type. Invalid if there is none. */
 static hid_t memory_type_of(H5T_class_t class, size_t size, bool is_signed)
 {
     const hid_t natives[] = {H5T_NATIVE_UINT8, H5T_NATIVE_INT8,   H5T_NATIVE_UINT16,
@@ -254,8 +252,8 @@ static void visit(const vt_store *store, const char *group, bool deeper,
 
 /* ---- reading ---- */
 
-/* Opens the dataset again with a chunk cache that fits its chunks: the library's 1 MiB would decode a chunk of several
- * times once for each of them. */
+/* Opens the dataset again with a chunk cache that fits its chunks: with the library's 1 MiB, a chunk of several times
+ * would be decoded once for each of them. */
 static vt_status keep_decoded(vt_array *array, int64_t chunks, int64_t bytes)
 {
     vt_hdf5_array *own = (vt_hdf5_array *)array;

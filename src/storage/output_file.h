@@ -27,8 +27,8 @@ vt_status vt_output_make_directory(const char *path);
 
 bool vt_output_exists(const char *path);
 
-/* Can a file of this name be made, or replaced when there is one? Errors: its directory is not there, or what has the
- * name is no plain file: a directory, or a device, which must not be replaced. `option` is named in the message. */
+/* Can a file of this name be made or replaced? Errors: its directory doesn't exist; a directory or a device, which must
+ * not be replaced, has the name. `option` is named in the message. */
 vt_status vt_output_check_file(const char *option, const char *path);
 
 #endif

@@ -92,7 +92,7 @@ static bool take_numbers(cursor *c, int64_t *numbers, int most, int *count)
     return take(c, ']');
 }
 
-/* {"name": "text", …}: "__metadata__", which says nothing that is needed. */
+/* {"name": "text", …}: "__metadata__", of which nothing is needed. */
 static bool take_metadata(cursor *c)
 {
     char *text = vt_allocate(1, LONGEST_HEADER, "a .safetensors file");

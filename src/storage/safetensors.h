@@ -27,10 +27,10 @@ typedef struct vt_safetensors vt_safetensors;
 vt_status vt_safetensors_open(const char *path, vt_safetensors **file);
 void vt_safetensors_close(vt_safetensors **file);
 
-/* The names of its tensors, by 0, 1, …; NULL behind the last. */
+/* The names of its tensors, by 0, 1, …; NULL after the last. */
 const char *vt_safetensors_name(const vt_safetensors *file, int64_t index);
 
-/* From here on the tensor goes by this name, which is not longer than the one it had. */
+/* Renames a tensor; the new name must not be longer. */
 void vt_safetensors_rename(vt_safetensors *file, int64_t index, const char *name);
 
 /* "F32", "BF16", …, as the file has it; NULL when there is no such tensor. */

@@ -36,8 +36,8 @@ typedef struct {
     bool is_signed, swapped;
     size_t element_size; /* bytes, as stored */
     vt_layout_kind layout;
-    char *obstacle; /* why only the store's library can read it ("'t2m' is compressed with 'lzf'"); NULL: nothing is in
-                       the way, as far as is known yet */
+    char *obstacle; /* why only the store's library can read it ("'t2m' is compressed with 'lzf'"); NULL: no reason is
+                       known */
     /* by lay_out */
     int64_t stored_bytes, address; /* of a contiguous array, -1: never written */
     int64_t chunk[VT_ARRAY_RANK];
@@ -69,11 +69,11 @@ struct vt_store_kind {
     /* Where the chunk that begins with element `first` lies. The error is a cause. */
     vt_status (*locate_chunk)(const vt_array *array, const int64_t *first, vt_chunk_entry *entry);
     int64_t (*chunks_written)(const vt_array *array); /* -1: not known */
-    /* The library is to keep so many bytes of decoded chunks, of which so many hold one time. NULL: it keeps none. */
+    /* Lets the library keep `bytes` bytes of decoded chunks; one time has `chunks` chunks. NULL: it keeps none. */
     vt_status (*keep_decoded)(vt_array *array, int64_t chunks, int64_t bytes);
 
-    /* Reads the box [start, start + count) as stored but for the order of bytes, which is this machine's; or as float64
-     * numbers. The error is a cause. */
+    /* Reads the box [start, start + count) in the stored type and this machine's byte order, or as float64. The error
+     * is a cause. */
     vt_status (*read)(const vt_array *array, const int64_t *start, const int64_t *count, bool as_doubles, void *values);
 
     /* Up to `most` numbers of an attribute; 0: there is no such attribute; -1: it is something else. */
@@ -81,23 +81,23 @@ struct vt_store_kind {
     /* The texts of an attribute, each malloc'd, in a malloc'd list; *count 0: there is none; -1: it is something else.
      */
     vt_status (*attribute_texts)(const vt_array *array, const char *name, char ***texts, int64_t *count);
-    /* The number that stands where nothing was written, if whoever wrote the array chose one. */
+    /* The value of elements that were never written, if the array's writer chose one. */
     bool (*fill_value)(const vt_array *array, double *value);
 
-    /* netCDF's dimensions: the name of one, "" where it has none; is an array the scale of dimension `dimension` of
+    /* netCDF's dimensions: the name of one, "" if it has none; is an array the scale of dimension `dimension` of
      * another one (NULL: of any)? */
     void (*dimension_name)(const vt_array *array, int dimension, char *name, size_t size);
     bool (*is_scale_of)(const vt_array *scale, const vt_array *array, int dimension);
 };
 
-/* Of the kind that takes the path. *store may be NULL in vt_store_close, *array in vt_array_close. */
+/* Opens a store of the kind that takes the path. *store may be NULL in vt_store_close, *array in vt_array_close. */
 vt_status vt_store_open(const char *path, vt_store **store);
 void vt_store_close(vt_store **store);
 
 vt_status vt_array_find(const vt_store *store, const char *name, vt_array **array);
 void vt_array_close(vt_array **array);
 
-/* The length of a one-dimensional array; 0 where there is none that can be read. */
+/* The length of a one-dimensional array; 0 if there is none, or it can't be read. */
 int64_t vt_array_length(const vt_store *store, const char *name);
 
 #endif

@@ -9,10 +9,10 @@
 #include "base/text.h"
 #include "storage/output_file.h"
 
-/* Enough for a disk to be busy, little enough for a damaged chunk to be told apart from its neighbours. */
+/* Large enough for the disk, small enough that damage affects little of a tensor. */
 enum { CHUNK_BYTES = 1 << 20 };
 
-/* errno when the system said why, for HDF5's own sentence buries it among addresses. */
+/* The text of errno if the system said why: HDF5's message hides it among addresses. */
 static const char *write_reason(void)
 {
     int error = errno;

@@ -41,8 +41,7 @@ vt_status vt_tensor_file_finish(vt_tensor_file **file);
 /* ---- reading: errors name the file, and the tensor or attribute ---- */
 
 /* For files that may be a stranger's: goes through those of a directory (name.h5) in a process of its own
- * (storage/trial.h, whose conditions hold), so that a crash of HDF5 over one of them is an error here. Nothing else is
- * found wrong. */
+ * (storage/trial.h, whose conditions hold), so that a crash of HDF5 becomes an error. It is the only error. */
 vt_status vt_tensor_files_try(const char *directory);
 
 vt_status vt_tensor_file_open(const char *path, vt_tensor_file **file);
@@ -53,14 +52,14 @@ vt_status vt_tensor_file_shape(vt_tensor_file *file, const char *name, vt_tensor
 vt_status vt_tensor_file_read(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape, float *values);
 
 /* Box `box` of the tensor into values [box shape]. Of a virtual tensor the pieces are read from the sources themselves,
- * for HDF5 would give zeros, in silence, where one is missing or damaged; only those that the box touches are opened,
+ * because HDF5 would silently give zeros if one is missing or damaged; only those that the box touches are opened,
  * in the directory of this file, and some stay open until it is closed. Errors: a wrong checksum; a box that reaches
  * over the tensor's edge, or that the parts don't cover wholly and once; a source that is missing, that holds another
  * shape than the part, whose attribute `id` isn't that of this file (where this file has one), or whose name leads out
  * of the directory. An empty box reads nothing. */
 vt_status vt_tensor_file_read_box(vt_tensor_file *file, const char *name, const vt_tensor_box *box, float *values);
 
-/* The names in a group ("parameters"), in the order of the alphabet; each and the list malloc'd. */
+/* The names in a group ("parameters"), in alphabetical order; to be freed by vt_text_free_list. */
 vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, char ***names, int64_t *count);
 
 /* Whether it has the attribute. */

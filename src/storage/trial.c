@@ -49,7 +49,7 @@ static rlim_t address_space(void)
     return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Nothing that is open here is touched there, and what the signals of this process mean is not their meaning there. */
+/* In the copy: closes what is open, so that nothing of this process is touched, and undoes its handling of signals. */
 static void detach(void)
 {
     static const int deadly[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGXCPU, SIGALRM, SIGSYS, SIGTRAP};
@@ -70,7 +70,7 @@ static void detach(void)
 #endif
 }
 
-/* In place of what the other ranks would be told: it is this process alone that ends. */
+/* Called when memory runs out: only the copy ends, so the other ranks are not told. */
 static void end_here(void *context, const char *message)
 {
     (void)context, (void)message;
@@ -117,7 +117,7 @@ vt_status vt_trial(const char *path, void (*work)(void *context), void *context)
 {
     static bool warned;
     int ended = 0;
-    /* so that no other thread holds these locks in the copy */
+    /* hold these locks, so that no other thread holds them in the copy */
     vt_hdf5_enter();
     vt_log_lock();
     pid_t child = fork();

@@ -20,7 +20,7 @@ typedef struct {
     char **names; /* [count]: "t2m", or "2" of a channel without a name */
 } vt_score_names;
 
-/* What is to be said of an image of one field. */
+/* The description of an image of one field. */
 typedef struct {
     char *title; /* "t2m (K), 2001-03-05 06:00 UTC" */
     char *tag;   /* TensorBoard's name of it */
@@ -48,23 +48,23 @@ typedef struct {
 struct vt_task_kind {
     const char *name;
     const char *const *identity; /* options that a run can't change when it is resumed; ends with NULL */
-    /* Reads what the task must know of the data, which outlive it. Both NULL: nothing is known, so that numbers are
-     * taken for normalised ones. The error names the file. */
+    /* Reads what the task must know of the data, which outlive it. Both NULL: nothing is known, and numbers are assumed
+     * to be normalised. The error names the file. */
     vt_status (*open)(const vt_config *config, const vt_source *training, const vt_source *validation, vt_task **task);
-    /* Also gives the back end's memory back. */
+    /* Also releases the back end's memory. */
     void (*close)(vt_task *task);
     /* The log's lines about the data; and about which samples of the sets are used, where not all are. NULL: none. */
     void (*log_data)(const vt_task *task);
     void (*log_limits)(const vt_source *training, const vt_source *validation);
     /* Takes memory on the back end for micro-batches of `batch` samples, of which this rank has the rows `rows`. Fails
-     * where the task can't do with this model's predictions. */
+     * if the task can't use this model's predictions. */
     vt_status (*place)(vt_task *task, vt_backend *backend, const vt_model *model, vt_span rows, int64_t batch);
     /* Collective over the ranks that share the samples. Adds a micro-batch to the sums: its losses [batch], which are
      * given, and scores of the prediction; both matrices are normalised, and laid out as the model's output. A sample
      * with nothing to compare is left out, and so is a score of it. */
     void (*score)(vt_task *task, const vt_pass *pass, vt_matrix prediction, vt_matrix target, const float *losses,
                   vt_scores_of *sums);
-    /* Does this configuration have a baseline? NULL: no. And what it predicts for a micro-batch, beside the model's
+    /* Does this configuration have a baseline? NULL: no. And its prediction for a micro-batch, laid out as the model's
      * output, on the arena. */
     bool (*has_baseline)(const vt_config *config);
     vt_matrix (*baseline)(const vt_task *task, const vt_pass *pass, const vt_model_tensor *tensors);

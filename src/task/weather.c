@@ -178,7 +178,7 @@ static void log_limit(const vt_source *source, const char *option)
     vt_log_info("%s: the first %lld of %lld samples in time order%s", option, (long long)used, (long long)all, dates);
 }
 
-/* The YAML file's channel counts are not used where `variables` names the channels. */
+/* The YAML file's channel counts are not used if `variables` names the channels. */
 static void weather_log_data(const vt_task *task)
 {
     const vt_config *config = task->config;
@@ -249,14 +249,14 @@ done:
 
 /* ---- scores ---- */
 
-/* The weighted mean over a channel's points that are there, from the sums of channel_squares; false: there are none.
+/* The weighted mean over a channel's points that are not missing, from the sums of channel_squares; false: all are.
  * The weights are those of float32, whose sum is not quite the number of points. */
 static bool mean_square(const weather *w, const double sums[2], double *mean)
 {
     const int64_t *size = w->task.config->img_size;
     const double points = (double)(size[0] * size[1]), there = w->weight_sum - sums[1];
     *mean = sums[0] / (sums[1] == 0 ? points : there);
-    return there > 1e-12 * points; /* what rounding may leave of nothing */
+    return there > 1e-12 * points; /* rounding may leave more than 0 of no points */
 }
 
 static void weather_score(vt_task *task, const vt_pass *pass, vt_matrix prediction, vt_matrix target,

@@ -199,8 +199,7 @@ TEST(coordinates_of_points)
             EXPECT(strstr(doubt, "'nav_lat' is another one at every grid point (a curvilinear grid)") != NULL);
         vt_fields_file_close(&opened);
     }
-    vt_dataset_options options = test_nc_options("t");
-    vt_dataset *dataset = test_open(&options);
+    vt_dataset *dataset = test_nc_open_set("t");
     for (int row = 0; row < TEST_NC_ROWS; row++) EXPECT(vt_dataset_latitudes(dataset)[row] == 0);
     EXPECT(strstr(vt_dataset_assumed_weights(dataset), "all rows alike") != NULL);
     vt_dataset_close(&dataset);
@@ -240,8 +239,7 @@ TEST(times_are_recognised)
         test_nc_text(other, "standard_name", "forecast_reference_time");
         test_nc_times(file, "lead", H5T_IEEE_F64LE, 3, days, "days");
         H5Fclose(file);
-        vt_dataset_options options = test_nc_options("t");
-        vt_dataset *dataset = test_open(&options);
+        vt_dataset *dataset = test_nc_open_set("t");
         EXPECT(vt_dataset_minutes_a_time(dataset) == 1440 && !vt_dataset_step_is_assumed(dataset), "form %zu", i);
         EXPECT_DATE(dataset, 1, "2013-01-02 00:00");
         vt_dataset_close(&dataset);

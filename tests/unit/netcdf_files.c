@@ -1,18 +1,14 @@
 #include "unit/netcdf_files.h"
 
+#include <hdf5_hl.h>
+
 #include "config/config.h"
 #include "test.h"
 #include "unit/data_files.h"
 
 void test_nc_text(hid_t dataset, const char *name, const char *text)
 {
-    hid_t space = H5Screate(H5S_SCALAR), type = H5Tcopy(H5T_C_S1);
-    H5Tset_size(type, strlen(text) + 1);
-    hid_t attribute = H5Acreate2(dataset, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
-    VT_ASSERT(H5Awrite(attribute, type, text) >= 0);
-    H5Aclose(attribute);
-    H5Tclose(type);
-    H5Sclose(space);
+    VT_ASSERT(H5LTset_attribute_string(dataset, ".", name, text) >= 0);
 }
 
 void test_nc_numbers(hid_t dataset, const char *name, hid_t type, int count, const double *values)
@@ -97,6 +93,12 @@ const char *test_nc_date(const vt_dataset *dataset, int64_t sample)
     static char text[VT_DATE_SIZE];
     vt_date date;
     return vt_dataset_date(dataset, sample, &date) ? vt_date_format(date, text) : "none";
+}
+
+vt_dataset *test_nc_open_set(const char *variables)
+{
+    const vt_dataset_options options = test_nc_options(variables);
+    return test_open(&options);
 }
 
 void test_nc_expect_error(const char *variables, const char *message)

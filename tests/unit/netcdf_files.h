@@ -46,7 +46,10 @@ vt_fields_file *test_nc_open(const char *name, const char *coordinates);
     EXPECT(strcmp(test_nc_date(dataset, sample), text) == 0, "%s, expected %s", test_nc_date(dataset, sample), text)
 const char *test_nc_date(const vt_dataset *dataset, int64_t sample);
 
-/* Opening that set must fail with the message. */
+/* That set, which must open. */
+vt_dataset *test_nc_open_set(const char *variables);
+
+/* Opening it must fail with the message. */
 void test_nc_expect_error(const char *variables, const char *message);
 
 /* Training on it with the validation set in the test's `directory` must fail with that message. */

@@ -82,8 +82,7 @@ TEST(netcdf_times_are_read)
         if (forms[i].offset != 0) test_nc_number(times, "add_offset", H5T_IEEE_F64LE, forms[i].offset);
         test_nc_number(times, "_FillValue", types[forms[i].type], -32767);
         H5Fclose(file);
-        vt_dataset_options options = test_nc_options("t");
-        vt_dataset *dataset = test_open(&options);
+        vt_dataset *dataset = test_nc_open_set("t");
         EXPECT(vt_dataset_source(dataset)->sample_count == 8 && vt_dataset_minutes_a_time(dataset) == 360);
         EXPECT_DATE(dataset, 0, "2013-03-01 06:00");
         EXPECT_DATE(dataset, 7, "2013-03-03 00:00");
@@ -107,8 +106,7 @@ TEST(netcdf_calendars)
         hid_t times = test_nc_times(file, "time", H5T_STD_I32LE, 4, values, "hours since 2012-02-28");
         if (known[i].calendar != NULL) test_nc_text(times, "calendar", known[i].calendar);
         H5Fclose(file);
-        vt_dataset_options options = test_nc_options("t");
-        vt_dataset *dataset = test_open(&options);
+        vt_dataset *dataset = test_nc_open_set("t");
         EXPECT_DATE(dataset, 1, "2012-02-28 18:00");
         EXPECT_DATE(dataset, 2, known[i].next);
         vt_dataset_close(&dataset);
@@ -142,8 +140,7 @@ TEST(netcdf_times_by_name)
         EXPECT(axis->doubt == NULL || strstr(axis->doubt, known[i].doubt) != NULL, "'%s' lacks '%s'", axis->doubt,
                known[i].doubt);
         vt_fields_file_close(&opened);
-        vt_dataset_options options = test_nc_options("t");
-        vt_dataset *dataset = test_open(&options);
+        vt_dataset *dataset = test_nc_open_set("t");
         EXPECT_DATE(dataset, 2, "2013-02-01 12:00");
         vt_dataset_close(&dataset);
     }
@@ -198,8 +195,7 @@ TEST(netcdf_months)
     }
     const double days[4] = {0, 30, 60, 90}; /* are none */
     test_nc_write("x_1999.nc", 4, days, "days since 2013-01-01");
-    vt_dataset_options options = test_nc_options("t");
-    vt_dataset *dataset = test_open(&options);
+    vt_dataset *dataset = test_nc_open_set("t");
     EXPECT(vt_dataset_minutes_a_time(dataset) == 30 * 1440);
     vt_dataset_close(&dataset);
 }

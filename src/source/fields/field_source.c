@@ -4,8 +4,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "source/fields/coordinates.h"
 #include "source/fields/dimensions.h"
-#include "source/fields/fields_inside.h"
 
 /* Bounds of the bytes of decoded chunks that the library keeps. Within them there is room for two neighbouring times,
  * so that a chunk of several times is decoded once for an input and its target. */
@@ -89,7 +89,7 @@ done:
     return status;
 }
 
-vt_status vt_field_source_open(const vt_store *part, const char *name, vt_field_source *source)
+vt_status vt_field_source_open(const vt_store *part, const char *name, const char *given, vt_field_source *source)
 {
     vt_status status = VT_OK;
     *source = (vt_field_source){.name = vt_text_copy(name), .part = part, .packing = {.scale = 1}};
@@ -97,6 +97,7 @@ vt_status vt_field_source_open(const vt_store *part, const char *name, vt_field_
     VT_TRY(take_type(source));
     VT_TRY(take_extent(source));
     VT_TRY(take_layout(source));
+    VT_TRY(vt_coordinates_open(source, given, &source->coordinates));
     source->sampled = vt_allocate((size_t)source->extent[1], sizeof *source->sampled, "the levels of a file");
 done:
     return status;
@@ -104,6 +105,7 @@ done:
 
 void vt_field_source_close(vt_field_source *source)
 {
+    vt_coordinates_close(&source->coordinates);
     vt_array_close(&source->array);
     free(source->chunks);
     free(source->sampled);

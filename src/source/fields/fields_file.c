@@ -12,7 +12,7 @@
 #include "storage/cf_attributes.h"
 #include "storage/trial.h"
 
-static vt_status open_fields(vt_fields_file *file)
+static vt_status open_fields(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
     file->sources = vt_allocate(1, sizeof *file->sources, "a file of fields");
@@ -21,7 +21,7 @@ static vt_status open_fields(vt_fields_file *file)
              "dataset for each of them, see docs/data.md",
              file->path);
     file->source_count = 1;
-    VT_TRY(vt_field_source_open(file->parts[0], "fields", file->sources));
+    VT_TRY(vt_field_source_open(file->parts[0], "fields", form->coordinates, file->sources));
     const vt_field_source *fields = file->sources;
     VT_TRY(vt_cf_packing(fields->array, &file->sources->packing));
     VT_CHECK(fields->packing.element == VT_ELEMENT_FLOAT32 || fields->packing.element == VT_ELEMENT_FLOAT64 ||
@@ -133,10 +133,10 @@ static vt_status open_all(vt_fields_file *file, const char *const *paths, const 
     if (form->variables != NULL) {
         VT_TRY(vt_netcdf_open(file, form));
     } else {
-        VT_TRY(open_fields(file));
+        VT_TRY(open_fields(file, form));
         VT_TRY(open_channel_names(file));
         VT_TRY(open_meanings(file));
-        VT_TRY(vt_fields_take_grid(file, file->sources, form));
+        VT_TRY(vt_fields_take_grid(file, file->sources));
     }
     VT_TRY(vt_fields_open_times(file, form));
     file->no_latitudes = file->no_latitudes && file->latitudes == NULL;

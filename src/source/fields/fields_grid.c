@@ -48,14 +48,12 @@ done:
     return status;
 }
 
-vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source, const vt_fields_form *form)
+vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source)
 {
     vt_status status = VT_OK;
-    vt_coordinates *coordinates = NULL;
     vt_grid grid = {0};
     const int64_t rows = source->extent[2], columns = source->extent[3];
-    VT_TRY(vt_coordinates_open(source, form->coordinates, &coordinates));
-    VT_TRY(vt_coordinates_grid(coordinates, &grid));
+    VT_TRY(vt_coordinates_grid(source->coordinates, &grid));
     source->latitudes_known = grid.latitudes != NULL;
     source->south_first = source->latitudes_known && rows > 1 && grid.latitudes[0] < grid.latitudes[rows - 1];
     if (source->south_first) turn_round(grid.latitudes, rows);
@@ -69,6 +67,5 @@ vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source, con
         if (file->doubts[k] == NULL && grid.doubts[k] != NULL) file->doubts[k] = vt_text_copy(grid.doubts[k]);
 done:
     vt_grid_close(&grid);
-    vt_coordinates_close(&coordinates);
     return status;
 }

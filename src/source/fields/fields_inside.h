@@ -12,7 +12,8 @@ struct vt_field_source {
     char *name;
     const vt_store *part; /* not owned */
     vt_array *array;
-    int rank; /* 3 or 4 */
+    struct vt_coordinates *coordinates; /* coordinates.h */
+    int rank;                           /* 3 or 4 */
     int64_t extent[4];
     vt_packing packing; /* of the stored bytes; those that the library reads are never swapped */
     bool latitudes_known;
@@ -27,9 +28,9 @@ static inline int64_t vt_field_source_chunks(const vt_field_source *source)
     return source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];
 }
 
-/* Opens an array of rank 3 or 4 that holds numbers. Errors name what is wrong with it. What it is in the file is looked
- * at too: a source without an obstacle can be read past the store's library. */
-vt_status vt_field_source_open(const vt_store *part, const char *name, vt_field_source *source);
+/* Opens an array of rank 3 or 4 that holds numbers, and lists its coordinates (`given`: the option). Errors name what
+ * is wrong with it. If its array has no obstacle then, it can be read without the store's library. */
+vt_status vt_field_source_open(const vt_store *part, const char *name, const char *given, vt_field_source *source);
 void vt_field_source_close(vt_field_source *source);
 
 /* Bytes of decoded chunks that the library may hold of it. */
@@ -43,7 +44,7 @@ vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form)
 
 /* Which way the rows of a source run, and the grid: that of the file's first source, with which the others' agree
  * (fields_grid.c). */
-vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source, const vt_fields_form *form);
+vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source);
 
 /* Sources, channels, shape, names and grid of a file whose variables are separate datasets (netcdf.c). */
 vt_status vt_netcdf_open(vt_fields_file *file, const vt_fields_form *form);

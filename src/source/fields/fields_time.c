@@ -63,16 +63,14 @@ done:
     return status;
 }
 
-static vt_status read_axis(const vt_field_source *source, const vt_fields_form *form, vt_time_axis *axis)
+static vt_status read_axis(const vt_field_source *source, vt_time_axis *axis)
 {
     vt_status status = VT_OK;
     const vt_store *part = source->part;
     const char *name = NULL;
     double *minutes = NULL;
-    vt_coordinates *coordinates = NULL;
     vt_array *array = NULL;
-    VT_TRY(vt_coordinates_open(source, form->coordinates, &coordinates));
-    VT_TRY(vt_coordinates_find(coordinates, VT_COORDINATE_TIME, &name, &axis->doubt));
+    VT_TRY(vt_coordinates_find(source->coordinates, VT_COORDINATE_TIME, &name, &axis->doubt));
     if (name == NULL) goto done;
     VT_TRY(vt_array_find(part, name, &array));
     VT_TRY(read_minutes(array, source->extent[0], &minutes, axis));
@@ -80,7 +78,6 @@ static vt_status read_axis(const vt_field_source *source, const vt_fields_form *
         VT_TRY(vt_time_axis_take(minutes, source->extent[0], axis->meaning.zero, part->path, name, axis));
 done:
     vt_array_close(&array);
-    vt_coordinates_close(&coordinates);
     free(minutes);
     return status;
 }
@@ -97,12 +94,12 @@ static bool are_alike(const vt_time_axis *a, const vt_time_axis *b)
 }
 
 /* The times of a source, which must be those of the file's sources before it. */
-static vt_status take_axis(vt_fields_file *file, const vt_field_source *source, const vt_fields_form *form)
+static vt_status take_axis(vt_fields_file *file, const vt_field_source *source)
 {
     vt_status status = VT_OK;
     vt_time_axis axis = {0};
     char dates[2][VT_DATE_SIZE], steps[2][VT_DATE_SIZE];
-    VT_TRY(read_axis(source, form, &axis));
+    VT_TRY(read_axis(source, &axis));
     if (file->times.count > 0 && axis.count > 0) {
         VT_CHECK(are_alike(&file->times, &axis),
                  "%s has other times (from %s, %s apart) than %s (from %s, %s apart); files of one date are one, and "
@@ -148,7 +145,7 @@ vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form)
     vt_status status = VT_OK;
     const int64_t times = file->shape.times;
     for (int s = 0; s < file->source_count && times >= 1 && times <= MOST_TIMES; s++)
-        VT_TRY(take_axis(file, &file->sources[s], form));
+        VT_TRY(take_axis(file, &file->sources[s]));
     VT_TRY(take_step(file, form));
 done:
     return status;

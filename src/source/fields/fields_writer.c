@@ -13,7 +13,7 @@
 #include "storage/hdf5_access.h"
 #include "storage/output_file.h"
 
-/* The disk starts on what is written at every so many bytes, instead of with the last of them. */
+/* After so many bytes the kernel is asked to start writing them to the disk, instead of at the end. */
 #define WRITE_BACK_BYTES (INT64_C(64) << 20)
 
 struct vt_fields_writer {
@@ -25,7 +25,7 @@ struct vt_fields_writer {
     hid_t file, fields, file_space, memory_space;
 };
 
-/* Before hours of work, not after. Unknown for compressed storage. */
+/* Before hours of work. How much compressed storage needs is unknown. */
 static vt_status check_space(const vt_fields_writer *writer, const vt_fields_writer_options *options)
 {
     vt_status status = VT_OK;
@@ -179,7 +179,7 @@ vt_status vt_fields_writer_append(vt_fields_writer *writer, const float *fields)
     errno = 0;
     herr_t written =
         H5Dwrite(writer->fields, H5T_NATIVE_FLOAT, writer->memory_space, writer->file_space, H5P_DEFAULT, fields);
-    int error = errno; /* HDF5's sentence buries it among addresses */
+    int error = errno; /* HDF5's message hides it among addresses */
     VT_CHECK(written >= 0, "can't write %s at time %lld: %s", writer->path, (long long)writer->times,
              error != 0 ? strerror(error) : vt_hdf5_reason());
     writer->times++;
@@ -193,7 +193,7 @@ done:
     return status;
 }
 
-/* Closes what is open; a failure is a file that is not whole. */
+/* Closes what is open; if that fails, the file is incomplete. */
 static vt_status close_all(vt_fields_writer *writer)
 {
     vt_status status = VT_OK;
@@ -241,7 +241,7 @@ void vt_fields_writer_close(vt_fields_writer **pointer)
     if (writer == NULL) return;
     *pointer = NULL;
     vt_hdf5_enter();
-    close_all(writer); /* the cause has been noted before; the file goes anyway */
+    close_all(writer); /* the cause has been noted before; the file is removed anyway */
     vt_hdf5_leave();
     unlink(writer->partial);
     free_writer(writer);

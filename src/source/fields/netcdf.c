@@ -85,13 +85,11 @@ static bool has_versions(const vt_field_source *source)
 }
 
 /* The level of the variable, by its coordinate: in hPa, or in Pa. */
-static vt_status find_level(const vt_field_source *source, const vt_fields_form *form, const variable *wanted,
-                            int64_t *level)
+static vt_status find_level(const vt_field_source *source, const variable *wanted, int64_t *level)
 {
     vt_status status = VT_OK;
     double *values = NULL;
     vt_text found = {0};
-    vt_coordinates *coordinates = NULL;
     const char *name = NULL;
     char *doubt = NULL;
     const int64_t levels = source->extent[1];
@@ -99,8 +97,7 @@ static vt_status find_level(const vt_field_source *source, const vt_fields_form 
     if (!wanted->has_level && levels == 1) goto done;
     VT_CHECK(source->rank == 4, "%s: '%s' has no levels, so '@%g' can't be chosen", source->part->path, source->name,
              wanted->level);
-    VT_TRY(vt_coordinates_open(source, form->coordinates, &coordinates));
-    VT_TRY(vt_coordinates_find(coordinates, VT_COORDINATE_LEVEL, &name, &doubt));
+    VT_TRY(vt_coordinates_find(source->coordinates, VT_COORDINATE_LEVEL, &name, &doubt));
     VT_CHECK((name != NULL && strcmp(name, "expver") != 0) || !has_versions(source),
              "%s: '%s' comes in %lld versions of ERA5 (its second dimension is 'expver'); make one of them first (cdo "
              "-vertmax, or xarray's combine_first)",
@@ -122,7 +119,6 @@ static vt_status find_level(const vt_field_source *source, const vt_fields_form 
     VT_FAIL("%s: '%s' has no level %g; there are %s", source->part->path, source->name, wanted->level,
             found.characters);
 done:
-    vt_coordinates_close(&coordinates);
     vt_text_close(&found);
     free(doubt);
     free(values);
@@ -141,7 +137,7 @@ static vt_status use_source(vt_fields_file *file, const vt_fields_form *form, co
     const vt_store *part = file->parts[p];
     vt_field_source *source = &file->sources[file->source_count++];
     int64_t cache_bytes = 0;
-    VT_TRY(vt_field_source_open(part, wanted->name, source));
+    VT_TRY(vt_field_source_open(part, wanted->name, form->coordinates, source));
     VT_TRY(vt_field_source_enlarge_cache(source, &cache_bytes));
     file->cache_bytes += cache_bytes;
     VT_TRY(vt_cf_packing(source->array, &source->packing));
@@ -151,7 +147,7 @@ static vt_status use_source(vt_fields_file *file, const vt_fields_form *form, co
              "times and grid",
              part->path, source->name, (long long)extent[0], (long long)extent[2], (long long)extent[3],
              file->sources[0].name, (long long)first[0], (long long)first[2], (long long)first[3]);
-    VT_TRY(vt_fields_take_grid(file, source, form));
+    VT_TRY(vt_fields_take_grid(file, source));
 done:
     return status;
 }
@@ -195,7 +191,7 @@ static vt_status add_channel(vt_fields_file *file, const vt_fields_form *form, c
     ((const char **)file->channel_names)[c] =
         vt_text_format("%s%.*s", wanted.name, (int)(word + length - level), level); /* "z500" */
     VT_TRY(use_source(file, form, &wanted, &channel->source));
-    VT_TRY(find_level(&file->sources[channel->source], form, &wanted, &channel->level));
+    VT_TRY(find_level(&file->sources[channel->source], &wanted, &channel->level));
     VT_TRY(check_only_once(file, c));
     take_meaning(&file->sources[channel->source], &wanted, &file->meanings[c]);
 done:

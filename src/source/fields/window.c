@@ -69,13 +69,13 @@ static double eastwards(double west, double longitude)
     return degrees > 360 - tolerance ? 0 : degrees;
 }
 
-/* How far it is from west to east: [0, 360] and [-180, 180] are the whole globe, [350, 10] is 20 degrees. */
+/* Degrees from west to east: [0, 360] and [-180, 180] are the whole globe, [350, 10] is 20 degrees. */
 static double extent_of(const vt_window_range *range)
 {
     return range->east - range->west >= 360 - tolerance ? 360 : eastwards(range->west, range->east);
 }
 
-/* After how many columns they begin anew: a grid round the globe may also hold its first meridian twice. 0: never. */
+/* After how many columns the longitudes repeat, 0: never. A grid round the globe may hold its first meridian twice. */
 static int64_t period_of(const vt_window_grid *grid)
 {
     const double *longitudes = grid->longitudes;
@@ -91,7 +91,7 @@ bool vt_window_goes_round(const double *longitudes, int64_t width)
     return period_of(&(vt_window_grid){.width = width, .longitudes = longitudes}) > 0;
 }
 
-static bool is_north_enough(const vt_window_range *range, double latitude)
+static bool is_in_range(const vt_window_range *range, double latitude)
 {
     return latitude >= range->south - tolerance && latitude <= range->north + tolerance;
 }
@@ -105,8 +105,8 @@ static vt_status find_rows(const vt_window_range *range, const vt_window_grid *g
     VT_CHECK(latitudes != NULL,
              "lat_range: %s has no latitudes, so a range of them can't be found; give the window as img_size",
              grid->path);
-    while (first < grid->height && !is_north_enough(range, latitudes[first])) first++;
-    while (first + count < grid->height && is_north_enough(range, latitudes[first + count])) count++;
+    while (first < grid->height && !is_in_range(range, latitudes[first])) first++;
+    while (first + count < grid->height && is_in_range(range, latitudes[first + count])) count++;
     VT_CHECK(count > 0, "lat_range [%g, %g]: no row of %s is within; its latitudes go from %g to %g", range->south,
              range->north, grid->path, latitudes[0], latitudes[grid->height - 1]);
     *window = (vt_frame_window){first, count, window->first_column, window->width, window->period};

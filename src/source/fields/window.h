@@ -13,32 +13,32 @@ typedef struct {
     int64_t period; /* column `period` is column 0 again; 0: the columns don't go round */
 } vt_frame_window;
 
-/* Columns of the file that lie side by side in the window. */
+/* Columns that are side by side in the file and in the window. */
 typedef struct {
     int64_t first, count; /* in the file */
     int64_t at;           /* where they are in the window */
 } vt_column_span;
 
-/* Does the column behind the last one lie where the first is? longitudes [width]. */
+/* Would a column after the last one be the first again? longitudes [width]. */
 bool vt_window_goes_round(const double *longitudes, int64_t width);
 
 /* One or two: how many. */
 int vt_window_spans(const vt_frame_window *window, vt_column_span spans[2]);
 
-/* The file's column that stands at column `column` of the window. */
+/* The file's column that is column `column` of the window. */
 int64_t vt_window_column(const vt_frame_window *window, int64_t column);
 
-/* In degrees, as a user says it; the zeroed one says nothing. */
+/* In degrees, as a user gives it; zeroed: no range. */
 typedef struct {
     bool by_rows, by_columns;
     double south, north;
-    double west, east; /* any two between -360 and 360; east is reached from west eastwards */
+    double west, east; /* between -360 and 360; the range goes from west eastwards to east */
 } vt_window_range;
 
 /* The options lat_range and lon_range, NAN where they are not set. */
 vt_window_range vt_window_range_of(const double lat_range[2], const double lon_range[2]);
 
-/* The same from text, "[30, 60]"; NULL where it is not given. */
+/* The same from text, "[30, 60]"; NULL: not given. */
 vt_status vt_window_range_parse(const char *lat_range, const char *lon_range, vt_window_range *range);
 
 /* A grid as a file has it. */
@@ -49,12 +49,12 @@ typedef struct {
     const double *longitudes; /* [width], as the columns run, from any meridian on; or NULL */
 } vt_window_grid;
 
-/* The points of the grid within the range, both ends included; all rows, or columns, where it says nothing of them.
- * Fails where the file has no coordinates, no point is within, or the points don't lie side by side. */
+/* The points of the grid within the range, both ends included; all rows, or columns, if it doesn't limit them. Fails if
+ * the file has no coordinates, if no point is within the range, or if the points don't lie side by side. */
 vt_status vt_window_find(const vt_window_range *range, const vt_window_grid *grid, vt_frame_window *window);
 
 /* The nearest smaller and larger window of whole patches, ends and sizes in the range's own terms: "lat_range [30, 60]
- * would be 12 rows, …", malloc'd; NULL where the window is one of whole patches. */
+ * would be 12 rows, …", malloc'd; NULL if the window consists of whole patches. */
 char *vt_window_advice(const vt_window_range *range, const vt_window_grid *grid, const vt_frame_window *window,
                        int64_t patch);
 

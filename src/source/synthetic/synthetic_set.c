@@ -63,7 +63,7 @@ static bool is_planned(const synthetic_set *set, const char *path)
     return planned;
 }
 
-/* Files of another set in the same folder would become part of this one. */
+/* Files of another set in the same directory would become part of this one. */
 static vt_status check_part(const synthetic_set *set, const char *part)
 {
     vt_status status = VT_OK;
@@ -95,7 +95,7 @@ done:
     return status;
 }
 
-/* All files together, before the first one. Unknown for compressed storage, and where files are replaced. */
+/* All files together, before the first one. Unknown for compressed storage, and if files are replaced. */
 static vt_status check_space(const synthetic_set *set)
 {
     vt_status status = VT_OK;

@@ -21,7 +21,7 @@ typedef enum {
 
 typedef struct {
     vt_calendar calendar;
-    int64_t minutes; /* since a day long ago, another one in each calendar */
+    int64_t minutes; /* since a day long ago, which differs between calendars */
 } vt_date;
 
 /* By its name in the CF conventions, any case: "gregorian" and "standard" are one, so are "noleap" and "365_day". False
@@ -43,7 +43,7 @@ bool vt_date_parse(const char *text, vt_calendar calendar, vt_date *date);
 /* `length` later, or earlier; after months it is the same day of the month, or the last one of a shorter month. */
 vt_date vt_date_after(vt_date date, int64_t length);
 
-/* How many times `step` leads from one date to the other, -1 where none does. With a step of months the day of the
+/* How many steps lead from one date to the other; -1: no number of them does. With a step of months the day of the
  * month doesn't matter: averages of months are dated by their beginning, middle or end. */
 int64_t vt_date_steps(vt_date from, vt_date to, int64_t step);
 
@@ -53,13 +53,13 @@ int64_t vt_date_month(vt_date date, int64_t *day);
 /* The length in hours, where a month counts 730: its mean length. */
 double vt_length_hours(int64_t length);
 
-/* "6h", "30min", "1d", "1 month", "2 years"; false when it is none or not above 0. */
+/* "6h", "30min", "1d", "1 month", "2 years"; false if it is something else, or not above 0. */
 bool vt_length_parse(const char *text, int64_t *length);
 
 /* "6 h", "30 min", "1 month" */
 const char *vt_length_format(int64_t length, char buffer[VT_DATE_SIZE]);
 
-/* Is `minutes` a number that leads from there to a date of the years 0 to 9999? */
+/* Do `minutes` lead from the date to one in the years 0 to 9999? */
 bool vt_date_is_within(vt_date date, double minutes);
 
 /* "2003-01-05 06:00" */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a file says of a channel, "" where it doesn't: CF's attributes of that name. */
+/* CF's attributes of a channel; "": the file has none. */
 typedef struct {
     char units[64], standard_name[96], long_name[160];
 } vt_channel_meaning;
@@ -17,15 +17,15 @@ typedef struct {
     char long_name[160];       /* "temperature at 850 hPa"; the channel's own name when it is not known */
 } vt_variable;
 
-/* "t850", "z500", "u10", "air_sig995", …; any other name gives what is not known. */
+/* "t850", "z500", "u10", "air_sig995", …; nothing is known of other names. */
 vt_variable vt_variable_of(const char *name);
 
-/* Does 0 part two kinds of values, as it parts the directions of a wind? Of a variable that is known, its kind says so;
- * of another, values [count] that reach about as far below 0 as above (half as far at least). */
+/* Does 0 separate two kinds of values, like the directions of a wind? A known variable's kind tells; otherwise the
+ * values [count] must reach at least half as far to one side of 0 as to the other. */
 bool vt_variable_is_signed(const char *name, const float *values, int64_t count);
 
-/* The same where the files say it themselves: then nothing is taken from the name but a standard name whose units are
- * those of the file. Texts of `said` are pointed to. */
+/* The same, but what the files say comes first: then only the standard name follows from the name, if its units are
+ * those of the file. Points to texts of `said`. */
 vt_variable vt_variable_described(const char *name, const vt_channel_meaning *said);
 
 #endif

@@ -44,7 +44,7 @@ void vt_scores_close(vt_scores **scores)
 /* Fields [height, width] of one channel; mean may be NULL. */
 typedef struct {
     const float *forecast, *target, *mean;
-    bool is_model; /* a NaN of its forecast is no missing point: it must be seen */
+    bool is_model; /* a NaN in its forecast is not a missing point: it must show in the score */
 } score_fields;
 
 static bool is_there(const score_fields *f, int64_t i)
@@ -74,7 +74,7 @@ static double mean_product(const vt_scores *scores, const score_fields *f, const
     return total / (points == width * height ? (double)points : weights);
 }
 
-/* NaN where no point is there. */
+/* NaN if all points are missing. */
 static double root_mean_square(const vt_scores *scores, const score_fields *f)
 {
     return sqrt(mean_product(scores, f, f->forecast, f->target, f->forecast, f->target));
@@ -144,7 +144,7 @@ int64_t vt_scores_samples(const vt_scores *scores)
 static double score(const vt_scores *scores, int64_t lead, int64_t channel, int place)
 {
     const double *cell = scores->sums + 1 + (lead * scores->options.channels + channel) * CELL;
-    return cell[place] / cell[COUNTS + place]; /* NaN where there is none */
+    return cell[place] / cell[COUNTS + place]; /* NaN if there is none */
 }
 
 double vt_scores_rmse(const vt_scores *scores, int64_t lead, int64_t channel, int which)
@@ -164,7 +164,7 @@ const char *vt_scores_channel_name(const char *const *channel_names, int64_t cha
     return buffer;
 }
 
-/* ",1.25"; nothing behind the comma where there is no score. */
+/* ",1.25"; only the comma if there is no score. */
 static void print_number(FILE *file, double value)
 {
     if (isnan(value))
@@ -173,7 +173,7 @@ static void print_number(FILE *file, double value)
         fprintf(file, ",%.9g", value);
 }
 
-/* As CSV has it: in quotes where a comma, a quote or a line's end stands in it. */
+/* For CSV: in quotes if it holds a comma, a quote or the end of a line. */
 static void print_text(FILE *file, const char *text)
 {
     const bool quoted = strpbrk(text, ",\"\r\n") != NULL;

@@ -5,7 +5,7 @@
  *   ACC  = <(f - c)(o - c)> / sqrt(<(f - c)^2> <(o - c)^2>)   Rasp et al. 2024, "WeatherBench 2",
  *                                                             doi:10.1029/2023MS004019
  * The first is also the validation's RMSE. Points that are missing (NaN) in one of a score's fields are left out of it,
- * with their weights; an initial time without a single point counts in no mean. */
+ * with their weights; an initial time without any point is left out of the mean. */
 #ifndef VT_TASK_WEATHER_SCORES_H
 #define VT_TASK_WEATHER_SCORES_H
 
@@ -41,8 +41,8 @@ int64_t vt_scores_samples(const vt_scores *scores);
 double vt_scores_rmse(const vt_scores *scores, int64_t lead, int64_t channel, int which);
 double vt_scores_acc(const vt_scores *scores, int64_t lead, int64_t channel, int which);
 
-/* A row a channel and lead time. channel_names [channels] may be NULL; variables [channels]: what they stand for; lead
- * l is (l + 1) * hours_a_step hours. */
+/* Writes a row for each channel and lead time. channel_names [channels] may be NULL; variables [channels]: what they
+ * stand for; lead l is (l + 1) * hours_a_step hours. */
 vt_status vt_scores_write(const vt_scores *scores, const char *path, const char *const *channel_names,
                           const vt_variable *variables, int64_t hours_a_step);
 
