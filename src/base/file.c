@@ -1,8 +1,12 @@
 #include "base/file.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 
 size_t vt_file_line(FILE *file, char **line, size_t *size)
 {
@@ -26,4 +30,18 @@ bool vt_file_close(FILE *file, bool written)
     }
     errno = reason;
     return written;
+}
+
+vt_status vt_file_write(const char *path, const void *bytes, size_t size)
+{
+    vt_status status = VT_OK;
+    char *partial = vt_text_format("%s.partial", path);
+    FILE *file = fopen(partial, "we");
+    VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
+    const bool written = vt_file_close(file, fwrite(bytes, 1, size, file) == size);
+    VT_CHECK(written && rename(partial, path) == 0, "can't write %s: %s", path, strerror(errno));
+done:
+    if (status != VT_OK) unlink(partial);
+    free(partial);
+    return status;
 }

@@ -1,9 +1,11 @@
-/* Files by stdio: reading line by line, and the end of writing. */
+/* Files by stdio: reading line by line, and writing. */
 #ifndef VT_BASE_FILE_H
 #define VT_BASE_FILE_H
 
 #include <stdbool.h>
 #include <stdio.h>
+
+#include "base/status.h"
 
 /* Reads the next line, including its end, into *line (malloc'd, of *size bytes, grown as needed; start with NULL and 0;
  * free() it). Returns its length, or 0 at the end of the file and on a read error (ferror). Ends the program if there
@@ -13,5 +15,9 @@ size_t vt_file_line(FILE *file, char **line, size_t *size);
 /* Flushes and closes `file`: data that stdio still holds are only written here, and this may fail. `written` says
  * whether all earlier writes succeeded. True if everything is written; otherwise errno is the first failure's. */
 bool vt_file_close(FILE *file, bool written);
+
+/* Writes a whole file: to the name `path`.partial, which is then renamed, so that `path` never holds a part of it. It
+ * is not synchronised with the disk. */
+vt_status vt_file_write(const char *path, const void *bytes, size_t size);
 
 #endif

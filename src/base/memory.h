@@ -24,8 +24,8 @@ void *vt_allocate_large(size_t bytes);
 /* How both end the program; also for failed allocations in libraries. */
 __attribute__((noreturn)) void vt_memory_exhausted(size_t bytes, const char *purpose);
 
-/* Is called with the message before the program ends this way; NULL: nothing is. It must not allocate memory, and need
- * not return. */
+/* Sets what is called with the message before the program ends this way; NULL: nothing. It must not allocate memory,
+ * and need not return. */
 void vt_memory_last_words(void (*tell)(void *context, const char *message), void *context);
 
 #endif

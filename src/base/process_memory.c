@@ -3,19 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 
-/* The number of a line of /proc/self/status such as "VmRSS: 1234 kB". */
-static double status_bytes(const char *format)
-{
-    double kilobytes = 0;
-    char line[256];
-    FILE *file = fopen("/proc/self/status", "r");
-    if (file == NULL) return 0;
-    while (fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, format, &kilobytes) == 1) break;
-    fclose(file);
-    return 1024 * kilobytes;
-}
-
 /* The number after `format` in the first line of a system file that matches, or -1. */
 static double system_number(const char *path, const char *format)
 {
@@ -37,6 +24,12 @@ double vt_memory_available(void)
     double used = system_number("/sys/fs/cgroup/memory.current", "%lf");
     if (limit >= 0 && used >= 0 && (available < 0 || limit - used < available)) available = fmax(0, limit - used);
     return available;
+}
+
+/* Bytes by a line of /proc/self/status such as "VmRSS: 1234 kB"; 0 if there is none. */
+static double status_bytes(const char *format)
+{
+    return 1024 * fmax(0, system_number("/proc/self/status", format));
 }
 
 double vt_memory_resident(void)

@@ -1,5 +1,9 @@
 #include "base/profile.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 static bool records;
 
 bool vt_profile_records(void)
@@ -17,9 +21,6 @@ void vt_profile_pretend(bool pretends)
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* NVTX loads the library that this names; nsys, ncu and other tools set it. */
 static bool is_on(void)
@@ -28,6 +29,37 @@ static bool is_on(void)
     if (known < 0) known = getenv("NVTX_INJECTION64_PATH") != NULL;
     return known > 0;
 }
+
+const char *vt_profile_obstacle(void)
+{
+    int gpus = 0;
+    if (!is_on())
+        return "no profiler is attached; start the run under `nsys profile -c cudaProfilerApi`, as the scripts of "
+               "submit/ do with ENABLE_PROFILING=1";
+    if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0)
+        return "nsys starts with the first call to a GPU, and no GPU can be used here; run it on a machine with one";
+    return NULL;
+}
+
+#else
+
+#define nvtxRangePushA(name) (void)(name)
+#define nvtxRangePop() (void)0
+#define cudaProfilerStart() (void)0
+#define cudaProfilerStop() (void)0
+
+static bool is_on(void)
+{
+    return false;
+}
+
+const char *vt_profile_obstacle(void)
+{
+    return "this program was built without CUDA, through which a profiler is told what to record; build it where make "
+           "finds nvcc (docs/gpu.md)";
+}
+
+#endif
 
 void vt_range_begin(const char *format, ...)
 {
@@ -58,42 +90,3 @@ void vt_profile_stop(void)
     records = false;
     (void)cudaProfilerStop();
 }
-
-const char *vt_profile_obstacle(void)
-{
-    int gpus = 0;
-    if (!is_on())
-        return "no profiler is attached; start the run under `nsys profile -c cudaProfilerApi`, as the scripts of "
-               "submit/ "
-               "do with ENABLE_PROFILING=1";
-    if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0)
-        return "nsys starts with the first call to a GPU, and no GPU can be used here; run it on a machine with one";
-    return NULL;
-}
-
-#else
-
-void vt_range_begin(const char *format, ...)
-{
-    (void)format;
-}
-
-void vt_range_end(void)
-{
-}
-
-void vt_profile_start(void)
-{
-}
-
-void vt_profile_stop(void)
-{
-}
-
-const char *vt_profile_obstacle(void)
-{
-    return "this program was built without CUDA, through which a profiler is told what to record; build it where make "
-           "finds nvcc (docs/gpu.md)";
-}
-
-#endif

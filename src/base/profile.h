@@ -18,7 +18,7 @@ const char *vt_profile_obstacle(void);
 /* Begin and end of recording, if a profiler is attached: steps in between should not run as CUDA graphs, unless
  * profile_graphs. */
 bool vt_profile_records(void);
-/* The same without a profiler, for programs that take a step apart in other ways (bench/gpu_step). */
+/* Sets it without a profiler, for programs that take a step apart in other ways (bench/gpu_step). */
 void vt_profile_pretend(bool records);
 
 #endif

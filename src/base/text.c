@@ -33,8 +33,7 @@ void vt_text_append(vt_text *text, const char *format, ...)
     size_t length = strlen(piece);
     if (text->length + length + 1 > text->capacity) {
         size_t capacity = 2 * (text->length + length + 1);
-        char *grown = vt_reallocate(text->characters, 1, capacity, "text");
-        text->characters = grown;
+        text->characters = vt_reallocate(text->characters, 1, capacity, "text");
         text->capacity = capacity;
     }
     memcpy(text->characters + text->length, piece, length + 1);
@@ -195,4 +194,23 @@ int vt_text_place(const char *string, size_t length, const char *const *words)
     for (int i = 0; words[i] != NULL; i++)
         if (strlen(words[i]) == length && strncasecmp(string, words[i], length) == 0) return i;
     return -1;
+}
+
+int vt_text_choice(const char *word, const char *choices)
+{
+    const size_t length = strlen(word);
+    int index = 0;
+    for (const char *choice = choices; choice != NULL; index++) {
+        const size_t choice_length = strcspn(choice, "|");
+        if (length == choice_length && strncmp(word, choice, length) == 0) return index;
+        choice = choice[choice_length] == '|' ? choice + choice_length + 1 : NULL;
+    }
+    return -1;
+}
+
+int vt_text_columns(const char *text, size_t length)
+{
+    int columns = 0;
+    for (size_t i = 0; i < length; i++) columns += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return columns;
 }

@@ -58,4 +58,10 @@ const char *vt_text_nearest(const char *name, const char *const *candidates, siz
 /* The same without a limit: NULL only when there are no candidates. */
 const char *vt_text_closest(const char *name, const char *const *candidates, size_t count);
 
+/* The index of the word in "a|b|c"; -1: it is not among them. */
+int vt_text_choice(const char *word, const char *choices);
+
+/* Columns that UTF-8 text of `length` bytes takes on a terminal: its characters, none of which may be wide. */
+int vt_text_columns(const char *text, size_t length);
+
 #endif

@@ -16,26 +16,17 @@ static unsigned next_character(const unsigned char **text)
     return point;
 }
 
+/* NULL: the character stands for itself. */
 static const char *escape_of(unsigned character)
 {
-    switch (character) {
-    case '\\':
-        return "\\e";
-    case '-':
-        return "\\-";
-    case '\'':
-        return "\\(aq";
-    case '"':
-        return "\\(dq";
-    case '`':
-        return "\\(ga";
-    case '^':
-        return "\\(ha";
-    case '~':
-        return "\\(ti";
-    default:
-        return NULL;
-    }
+    static const struct {
+        char character;
+        const char *escape;
+    } escapes[] = {{'\\', "\\e"},  {'-', "\\-"},   {'\'', "\\(aq"}, {'"', "\\(dq"},
+                   {'`', "\\(ga"}, {'^', "\\(ha"}, {'~', "\\(ti"}};
+    for (size_t i = 0; i < sizeof escapes / sizeof escapes[0]; i++)
+        if (character == (unsigned)escapes[i].character) return escapes[i].escape;
+    return NULL;
 }
 
 static void append_escaped(vt_text *result, const char *text, size_t length)

@@ -27,53 +27,34 @@ void vt_arguments_visit(vt_status (*run)(int argument_count, char *const *argume
     visitor.visit = NULL;
 }
 
-static vt_status show_flags(const vt_argument *flags, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) visitor.visit(&flags[i], visitor.context);
-    return VT_STOPPED;
-}
-
 /* ---- parsing ---- */
 
-static const vt_argument *find_flag(const vt_argument *flags, int64_t count, const char *name, size_t length)
+static const vt_argument *find_flag(const vt_command_line *line, const char *name, size_t length)
 {
-    for (int64_t i = 0; i < count; i++)
-        if (strncmp(flags[i].name, name, length) == 0 && flags[i].name[length] == '\0') return &flags[i];
+    for (int64_t i = 0; i < line->flag_count; i++)
+        if (strncmp(line->flags[i].name, name, length) == 0 && line->flags[i].name[length] == '\0')
+            return &line->flags[i];
     return NULL;
 }
 
-static vt_status unknown_flag(const char *command, const vt_argument *flags, int64_t count, const char *word)
-{
-    const char *names[MOST_FLAGS];
-    VT_ASSERT(count <= MOST_FLAGS);
-    for (int64_t i = 0; i < count; i++) names[i] = flags[i].name;
-    char *name = vt_text_format("%.*s", (int)strcspn(word, "="), word);
-    const char *nearest = vt_text_nearest(name + strspn(name, "-"), names, (size_t)count);
-    vt_status status = VT_OK;
-    VT_CHECK(nearest == NULL, "%s: unknown flag %s; did you mean --%s? `vitrain %s --help` lists all", command, name,
-             nearest, command);
-    VT_FAIL("%s: unknown flag %s; `vitrain %s --help` lists all", command, name, command);
-done:
-    free(name);
-    return status;
-}
-
-/* Is the flag one of the configuration's options, rather than a misspelt flag of this subcommand? */
-static vt_status check_other(const char *command, const vt_argument *flags, int64_t count, const char *word)
+/* Of a word that is none of the subcommand's flags: is it an option of the configuration, where those are taken? */
+static vt_status check_option(const vt_command_line *line, const char *word)
 {
     vt_status status = VT_OK;
     const char *names[MOST_FLAGS];
-    VT_ASSERT(count <= MOST_FLAGS);
-    if (strncmp(word, "--", 2) != 0 || strcmp(word, "--help") == 0) return VT_OK;
-    for (int64_t i = 0; i < count; i++) names[i] = flags[i].name;
-    char *name = vt_text_format("%.*s", (int)strcspn(word + 2, "="), word + 2);
-    const char *own = vt_text_nearest(name, names, (size_t)count);
-    const char *const nearest[] = {own != NULL ? own : vt_config_nearest(name), vt_config_nearest(name)};
-    VT_CHECK(strcmp(nearest[1], name) == 0,
-             "%s: unknown flag --%s; did you mean --%s? `vitrain %s --help` says which there are", command, name,
-             vt_text_closest(name, nearest, 2), command);
+    VT_ASSERT(line->flag_count <= MOST_FLAGS);
+    for (int64_t i = 0; i < line->flag_count; i++) names[i] = line->flags[i].name;
+    char *flag = vt_text_format("%.*s", (int)strcspn(word, "="), word);
+    const char *name = flag + strspn(flag, "-"), *option = line->options ? vt_config_nearest(name) : NULL;
+    const char *nearest = vt_text_nearest(name, names, (size_t)line->flag_count);
+    if (option != NULL && strcmp(option, name) == 0) goto done;
+    if (option != NULL)
+        nearest = vt_text_closest(name, (const char *[]){nearest != NULL ? nearest : option, option}, 2);
+    VT_CHECK(nearest == NULL, "%s: unknown flag %s; did you mean --%s? `vitrain %s --help` %s", line->command, flag,
+             nearest, line->command, line->options ? "says which there are" : "lists all");
+    VT_FAIL("%s: unknown flag %s; `vitrain %s --help` lists all", line->command, flag, line->command);
 done:
-    free(name);
+    free(flag);
     return status;
 }
 
@@ -115,13 +96,7 @@ static vt_status parse_choice(const char *command, const vt_argument *flag, cons
     vt_status status = VT_OK;
     vt_argument_choice *choice = flag->value;
     char *list = list_choices(choice->choices);
-    bool known = false;
-    for (const char *word = choice->choices; !known && *word != '\0'; word += *word == '|') {
-        const size_t length = strcspn(word, "|");
-        known = strlen(text) == length && strncmp(word, text, length) == 0;
-        word += length;
-    }
-    VT_CHECK(known, "%s: --%s=%s: expected %s", command, flag->name, text, list);
+    VT_CHECK(vt_text_choice(text, choice->choices) >= 0, "%s: --%s=%s: expected %s", command, flag->name, text, list);
     choice->chosen = text;
 done:
     free(list);
@@ -133,7 +108,6 @@ static vt_status parse_value(const char *command, const vt_argument *flag, const
     vt_status status = VT_OK;
     int64_t integer, pair[2];
     double real;
-    VT_ASSERT(text != NULL);
     switch (flag->kind) {
     case VT_ARGUMENT_INTEGER:
         VT_CHECK(vt_text_to_integer(text, &integer) && in_range(flag, (double)integer),
@@ -173,23 +147,6 @@ done:
     return status;
 }
 
-/* The value follows "=", or is the next word unless that is a flag; a switch needs none. */
-static vt_status find_value(const char *command, const vt_argument *flag, const char *behind_name, int argument_count,
-                            char *const *arguments, int *i, const char **value)
-{
-    vt_status status = VT_OK;
-    *value = *behind_name == '=' ? behind_name + 1 : NULL;
-    if (*value == NULL && flag->kind == VT_ARGUMENT_SWITCH) *value = "true";
-    if (*value == NULL && flag->kind == VT_ARGUMENT_SWITCH_PATH) *value = "";
-    if (*value == NULL) {
-        VT_CHECK(*i + 1 < argument_count && strncmp(arguments[*i + 1], "--", 2) != 0, "%s: --%s needs a value", command,
-                 flag->name);
-        *value = arguments[++*i];
-    }
-done:
-    return status;
-}
-
 bool vt_arguments_ask_help(int argument_count, char *const *arguments)
 {
     for (int i = 0; i < argument_count; i++)
@@ -197,94 +154,87 @@ bool vt_arguments_ask_help(int argument_count, char *const *arguments)
     return false;
 }
 
-/* A word without dashes becomes *operand. */
-static vt_status take_operand(const char *command, const char *operand_name, const char *word, const char **operand)
+static vt_status take_operand(const vt_command_line *line, const char *word)
 {
     vt_status status = VT_OK;
-    VT_CHECK(*operand == NULL, "%s: '%s' after '%s': expected one %s", command, word, *operand, operand_name);
-    *operand = word;
+    VT_CHECK(*line->operand == NULL, "%s: '%s' after '%s': expected one %s", line->command, word, *line->operand,
+             line->operand_name);
+    *line->operand = word;
 done:
     return status;
 }
 
-/* The flag at *i. At most one of the flags that name the operand may be given, or the operand itself. */
-static vt_status take_flag(const char *command, const vt_argument *flag, int argument_count, char *const *arguments,
-                           int *i, const char *operand_name, const char **operand)
+/* The flag at *i. Its value follows "=", or is the next word unless that is a flag; a switch needs none. */
+static vt_status take_flag(const vt_command_line *line, const vt_argument *flag, int argument_count,
+                           char *const *arguments, int *i)
 {
     vt_status status = VT_OK;
-    const char *value = NULL, *name = arguments[*i] + 2;
-    VT_TRY(find_value(command, flag, name + strcspn(name, "="), argument_count, arguments, i, &value));
-    VT_ASSERT(value != NULL);
-    if (operand != NULL && flag->value == (void *)operand && *operand != NULL)
-        VT_TRY(take_operand(command, operand_name, value, operand));
-    VT_TRY(parse_value(command, flag, value));
-done:
-    return status;
-}
-
-static vt_status take(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
-                      int64_t flag_count, const char *operand_name, const char **operand, bool options,
-                      int *other_count, char ***others, bool *help)
-{
-    vt_status status = VT_OK;
-    *help = vt_arguments_ask_help(argument_count, arguments);
-    *other_count = 0;
-    *others = NULL;
-    if (visitor.visit != NULL) return show_flags(flags, flag_count);
-    *others = vt_allocate((size_t)argument_count + 1, sizeof **others, "the arguments");
-    for (int i = 0; !*help && i < argument_count; i++) {
-        const char *word = arguments[i], *name = word + (strncmp(word, "--", 2) == 0 ? 2 : 0);
-        const vt_argument *flag = name != word ? find_flag(flags, flag_count, name, strcspn(name, "=")) : NULL;
-        if (flag != NULL) {
-            VT_TRY(take_flag(command, flag, argument_count, arguments, &i, operand_name, operand));
-        } else if (operand != NULL && word[0] != '-') {
-            VT_TRY(take_operand(command, operand_name, word, operand));
-        } else if (word[0] == '-' && !options) {
-            status = unknown_flag(command, flags, flag_count, word);
-            goto done;
-        } else {
-            VT_TRY(check_other(command, flags, flag_count, word));
-            (*others)[(*other_count)++] = arguments[i];
-            const bool ends = i + 1 == argument_count || strncmp(arguments[i + 1], "--", 2) == 0;
-            if (name != word && !ends && vt_config_takes_next(name)) (*others)[(*other_count)++] = arguments[++i];
-        }
+    const char *equals = strchr(arguments[*i], '=');
+    const char *value = equals != NULL                          ? equals + 1
+                        : flag->kind == VT_ARGUMENT_SWITCH      ? "true"
+                        : flag->kind == VT_ARGUMENT_SWITCH_PATH ? ""
+                                                                : NULL;
+    if (value == NULL) {
+        VT_CHECK(*i + 1 < argument_count && strncmp(arguments[*i + 1], "--", 2) != 0, "%s: --%s needs a value",
+                 line->command, flag->name);
+        value = arguments[++*i];
     }
+    if (line->operand != NULL && flag->value == (void *)line->operand && *line->operand != NULL)
+        VT_TRY(take_operand(line, value));
+    VT_TRY(parse_value(line->command, flag, value));
 done:
     return status;
 }
 
-vt_status vt_arguments_take_with(const char *command, int argument_count, char *const *arguments,
-                                 const vt_argument *flags, int64_t flag_count, const char *operand_name,
-                                 const char **operand, int *other_count, char ***others, bool *help)
+static void print_help(const vt_command_line *line)
 {
-    return take(command, argument_count, arguments, flags, flag_count, operand_name, operand, true, other_count, others,
-                help);
+    fputs(line->help, stdout);
+    for (int64_t i = 0; i < line->flag_count; i++) {
+        const vt_argument *flag = &line->flags[i];
+        char *value = vt_argument_form(flag), *preset = vt_argument_default(flag);
+        char *form = vt_text_format("--%s%s", flag->name, value);
+        printf(preset[0] != '\0' ? "  %-22s %s (default %s)\n" : "  %-22s %s\n", form, flag->help, preset);
+        free(form);
+        free(preset);
+        free(value);
+    }
+    if (line->flag_count > 0) printf("  %-22s this text\n", "--help");
+    if (line->help_end != NULL) fputs(line->help_end, stdout);
 }
 
-vt_status vt_arguments_take(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
-                            int64_t flag_count, int *other_count, char ***others, bool *help)
-{
-    return take(command, argument_count, arguments, flags, flag_count, "", NULL, true, other_count, others, help);
-}
-
-vt_status vt_arguments_words(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
-                             int64_t flag_count, int *word_count, char ***words, bool *help)
-{
-    return take(command, argument_count, arguments, flags, flag_count, "", NULL, false, word_count, words, help);
-}
-
-vt_status vt_arguments_parse(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
-                             int64_t flag_count, const char *operand_name, const char **operand, bool *help)
+vt_status vt_arguments_parse(const vt_command_line *line, int argument_count, char *const *arguments, vt_words *others)
 {
     vt_status status = VT_OK;
-    int other_count;
-    char **others;
-    *operand = NULL;
-    VT_TRY(take(command, argument_count, arguments, flags, flag_count, operand_name, operand, false, &other_count,
-                &others, help));
-    VT_CHECK(*help || *operand != NULL, "%s: no %s given; see `vitrain %s --help`", command, operand_name, command);
+    if (visitor.visit != NULL) {
+        for (int64_t i = 0; i < line->flag_count; i++) visitor.visit(&line->flags[i], visitor.context);
+        return VT_STOPPED;
+    }
+    if (vt_arguments_ask_help(argument_count, arguments)) {
+        print_help(line);
+        return VT_STOPPED;
+    }
+    if (others != NULL) others->words = vt_allocate((size_t)argument_count, sizeof *others->words, "the arguments");
+    for (int i = 0; i < argument_count; i++) {
+        const char *word = arguments[i], *name = word + (strncmp(word, "--", 2) == 0 ? 2 : 0);
+        const vt_argument *flag = name != word ? find_flag(line, name, strcspn(name, "=")) : NULL;
+        if (flag != NULL) {
+            VT_TRY(take_flag(line, flag, argument_count, arguments, &i));
+            continue;
+        }
+        if (line->operand != NULL && word[0] != '-') {
+            VT_TRY(take_operand(line, word));
+            continue;
+        }
+        if (name != word || (word[0] == '-' && !line->options)) VT_TRY(check_option(line, word));
+        VT_CHECK(others != NULL, "%s: unknown argument '%s'; `vitrain %s --help` lists all", line->command, word,
+                 line->command);
+        others->words[others->count++] = arguments[i];
+        const bool ends = i + 1 == argument_count || strncmp(arguments[i + 1], "--", 2) == 0;
+        if (name != word && !ends && vt_config_takes_next(name)) others->words[others->count++] = arguments[++i];
+    }
+    VT_CHECK(line->operand == NULL || line->operand_is_optional || *line->operand != NULL,
+             "%s: no %s given; see `vitrain %s --help`", line->command, line->operand_name, line->command);
 done:
-    free(others);
     return status;
 }
 
@@ -310,18 +260,4 @@ char *vt_argument_default(const vt_argument *flag)
         return vt_text_format("%s", vt_text_double(*(const double *)flag->value, number));
     if (flag->kind == VT_ARGUMENT_PAIR) return vt_text_format("[%lld,%lld]", (long long)pair[0], (long long)pair[1]);
     return vt_text_copy(chosen != NULL ? chosen : "");
-}
-
-void vt_arguments_print(const vt_argument *flags, int64_t flag_count)
-{
-    for (int64_t i = 0; i < flag_count; i++) {
-        char *value = vt_argument_form(&flags[i]);
-        char *form = vt_text_format("--%s%s", flags[i].name, value);
-        char *preset = vt_argument_default(&flags[i]);
-        printf(preset[0] != '\0' ? "  %-22s %s (default %s)\n" : "  %-22s %s\n", form, flags[i].help, preset);
-        free(preset);
-        free(form);
-        free(value);
-    }
-    printf("  %-22s this text\n", "--help");
 }

@@ -38,32 +38,33 @@ typedef struct {
 /* The help text of a flag --checkpoint, whose value goes to vt_checkpoint_find. */
 #define VT_CHECKPOINT_FLAG_HELP "directory of a checkpoint, or of a run (its best one); --checkpoint= may be left out"
 
-/* Parses a command line: `flags` [flag_count], and one word without dashes, called `operand_name` in messages, into
- * *operand. A flag whose value is *operand is another way to give it; giving both is an error. If --help or -h is
- * present, *help is true and the rest is not set. `command` is the subcommand's name. */
-vt_status vt_arguments_parse(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
-                             int64_t flag_count, const char *operand_name, const char **operand, bool *help);
+/* What the command line of a subcommand may hold. */
+typedef struct {
+    const char *command;         /* the subcommand's name, in messages */
+    const char *help, *help_end; /* what --help prints before and after the lines of the flags; help_end or NULL */
+    const vt_argument *flags;
+    int64_t flag_count;
+    const char *operand_name; /* of the one word without dashes, in messages */
+    const char **operand;     /* takes that word; NULL: there is none. A flag whose value is *operand is another way to
+                                 give it; giving both is an error */
+    bool operand_is_optional;
+    bool options; /* the options of a configuration are flags, too */
+} vt_command_line;
+#define VT_FLAGS(array) .flags = array, .flag_count = sizeof(array) / sizeof(array)[0]
 
-/* For subcommands that also take a configuration's options as flags: parses `flags`, and returns all other words in
- * order in *others (malloc'd). A flag that is neither in `flags` nor an option is an error. *help as above. */
-vt_status vt_arguments_take(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
-                            int64_t flag_count, int *other_count, char ***others, bool *help);
+/* Words of a command line, in their order: pointers into it. `words` is malloc'd. */
+typedef struct {
+    int count;
+    char **words;
+} vt_words;
 
-/* The same with one optional word without dashes in *operand (before: NULL, or the value of a flag), as in
- * vt_arguments_parse. */
-vt_status vt_arguments_take_with(const char *command, int argument_count, char *const *arguments,
-                                 const vt_argument *flags, int64_t flag_count, const char *operand_name,
-                                 const char **operand, int *other_count, char ***others, bool *help);
-
-/* For subcommands that take any number of words: parses `flags`, and returns the words (malloc'd). */
-vt_status vt_arguments_words(const char *command, int argument_count, char *const *arguments, const vt_argument *flags,
-                             int64_t flag_count, int *word_count, char ***words, bool *help);
+/* Parses the command line. Flags of the configuration, and words without dashes that are not the operand, go to
+ * *others, which starts as {0}; others NULL: such words are errors. If --help or -h is present, prints the help instead
+ * and returns VT_STOPPED. */
+vt_status vt_arguments_parse(const vt_command_line *line, int argument_count, char *const *arguments, vt_words *others);
 
 /* Is --help or -h present? */
 bool vt_arguments_ask_help(int argument_count, char *const *arguments);
-
-/* Prints a line for each flag on standard output, with its present value as the default. */
-void vt_arguments_print(const vt_argument *flags, int64_t flag_count);
 
 /* "=N", "[=PATH]", "=a|b", ...: the value as help writes it after the flag's name; malloc'd. */
 char *vt_argument_form(const vt_argument *flag);
@@ -71,8 +72,8 @@ char *vt_argument_form(const vt_argument *flag);
 /* The default as text, "" if there is none to show; malloc'd. */
 char *vt_argument_default(const vt_argument *flag);
 
-/* Calls visit(flag, context) for each flag of a subcommand: calls `run` with `arguments`; its first vt_arguments_parse
- * or vt_arguments_take then visits its flags and returns VT_STOPPED. */
+/* Calls visit(flag, context) for each flag of a subcommand: calls `run` with `arguments`, whose vt_arguments_parse then
+ * visits the flags and returns VT_STOPPED. */
 void vt_arguments_visit(vt_status (*run)(int argument_count, char *const *arguments), int argument_count,
                         char *const *arguments, void (*visit)(const vt_argument *flag, void *context), void *context);
 

@@ -1,4 +1,4 @@
-#include "command/bench.h"
+#include "command/command.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,8 +7,8 @@ vt_status vt_command_bench(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     const char *what = argument_count > 0 ? arguments[0] : "";
-    if (strcmp(what, "io") == 0) return vt_command_bench_io(argument_count, arguments);
-    if (strcmp(what, "kernels") == 0) return vt_command_bench_kernels(argument_count, arguments);
+    if (strcmp(what, "io") == 0) return vt_command_bench_io(argument_count - 1, arguments + 1);
+    if (strcmp(what, "kernels") == 0) return vt_command_bench_kernels(argument_count - 1, arguments + 1);
     if (strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0) {
         printf("usage: vitrain bench io [--config=NAME] [--name=value ...]\n"
                "       vitrain bench kernels [--device=cpu|cuda] [--threads=N] [--rounds=N]\n\n"

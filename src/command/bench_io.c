@@ -1,4 +1,4 @@
-#include "command/bench.h"
+#include "command/command.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -35,18 +35,14 @@ typedef struct {
     int64_t ring_batches;
 } bench;
 
-static void print_help(void)
-{
-    printf(
-        "usage: vitrain bench io [--config=NAME] [--name=value ...]\n\n"
-        "Reads the training samples of a configuration as a run would, in its order, without computing, in turn with\n"
-        "plain preads of the same bytes by as many threads, and for gzip data with inflating alone (into memory that\n"
-        "stays in a cache; then into as much as the reader fills), %d times; prints the medians. Flags are those of\n"
-        "`vitrain train`: --data_dir, --global_batch_size, --img_size, --n_in_channels, --n_out_channels,\n"
-        "--data_loader_config, --num_data_workers, --prefetch, --variables, --shuffle ...; --num_iters is the number\n"
-        "of batches of a round.\n",
-        ROUNDS);
-}
+static const char help[] =
+    "usage: vitrain bench io [--config=NAME] [--name=value ...]\n\n"
+    "Reads the training samples of a configuration as a run would, in its order, without computing, in turn with\n"
+    "plain preads of the same bytes by as many threads, and for gzip data with inflating alone (into memory that\n"
+    "stays in a cache; then into as much as the reader fills), five times; prints the medians. Flags are those of\n"
+    "`vitrain train`: --data_dir, --global_batch_size, --img_size, --n_in_channels, --n_out_channels,\n"
+    "--data_loader_config, --num_data_workers, --prefetch, --variables, --shuffle ...; --num_iters is the number\n"
+    "of batches of a round.\n";
 
 /* ---- the reader ---- */
 
@@ -75,13 +71,16 @@ static size_t ring_bytes(const bench *b)
     return (size_t)(b->ring_batches * b->batch_floats) * sizeof(float);
 }
 
+typedef struct {
+    vt_file_extent extent;
+    int64_t batch, place; /* its first byte's place in the batch */
+} piece;
+
 /* The bytes that the reader takes from the files for the same batches. */
 typedef struct {
     bench *bench;
-    vt_read_plan **plans; /* [count]; they keep the files open */
-    vt_file_extent *extents;
-    int64_t *batch_of; /* the file of an extent */
-    int64_t *place;    /* the extent's start and length in bytes */
+    vt_read_plan **plans; /* [batches]; they keep the files open */
+    piece *pieces;        /* [count] */
     int64_t count, room, bytes, largest_batch;
     int64_t next; /* the next one to take, shared by the threads */
     bool failed;
@@ -108,13 +107,9 @@ static vt_status add_batch(plain *p, int64_t index, const vt_sampler_slice *slic
         if (extent.descriptor < 0 || extent.bytes == 0) continue;
         if (p->count == p->room) {
             p->room = p->room > 0 ? 2 * p->room : 1024;
-            p->extents = vt_reallocate(p->extents, (size_t)p->room, sizeof *p->extents, "bench io");
-            p->batch_of = vt_reallocate(p->batch_of, (size_t)p->room, sizeof *p->batch_of, "bench io");
-            p->place = vt_reallocate(p->place, (size_t)p->room, sizeof *p->place, "bench io");
+            p->pieces = vt_reallocate(p->pieces, (size_t)p->room, sizeof *p->pieces, "bench io");
         }
-        p->extents[p->count] = extent;
-        p->batch_of[p->count] = index;
-        p->place[p->count++] = bytes;
+        p->pieces[p->count++] = (piece){extent, index, bytes};
         bytes += extent.bytes;
     }
     p->bytes += bytes;
@@ -170,9 +165,7 @@ static void close_plain(plain *p)
         reading->close(p->plans[i]);
     }
     free(p->plans);
-    free(p->extents);
-    free(p->batch_of);
-    free(p->place);
+    free(p->pieces);
 }
 
 static void *pread_all(void *context)
@@ -181,9 +174,9 @@ static void *pread_all(void *context)
     for (;;) {
         int64_t i = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);
         if (i >= p->count) return NULL;
-        const vt_file_extent *extent = &p->extents[i];
-        float *ring = p->bench->ring + p->batch_of[i] % p->bench->ring_batches * p->bench->batch_floats;
-        char *memory = (char *)ring + p->place[i];
+        const vt_file_extent *extent = &p->pieces[i].extent;
+        float *ring = p->bench->ring + p->pieces[i].batch % p->bench->ring_batches * p->bench->batch_floats;
+        char *memory = (char *)ring + p->pieces[i].place;
         if (pread(extent->descriptor, memory, (size_t)extent->bytes, extent->offset) != extent->bytes)
             __atomic_store_n(&p->failed, true, __ATOMIC_RELAXED);
     }
@@ -195,7 +188,7 @@ static vt_status run_threads(const bench *b, void *(*work)(void *context), void 
     vt_status status = VT_OK;
     pthread_t *threads = vt_allocate((size_t)b->threads, sizeof *threads, "bench io");
     int64_t started = 0;
-    vt_threads_roam(); /* and so are the threads that it starts */
+    vt_threads_roam(); /* the threads below inherit this */
     double begin = vt_clock_seconds();
     while (started < b->threads && pthread_create(&threads[started], NULL, work, context) == 0) started++;
     for (int64_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
@@ -223,8 +216,7 @@ typedef struct {
     const plain *p;
     unsigned char **stored; /* [count] */
     int64_t count, batches, inflated_bytes, largest;
-    bool to_ring; /* each thread inflates into its part of the ring, as reading does; otherwise into memory of one chunk
-                   */
+    bool to_ring; /* into the thread's part of the ring, as reading does; otherwise into memory of one chunk */
     int64_t next; /* the next one to take, shared by the threads */
     int64_t started;
     bool failed;
@@ -237,15 +229,15 @@ static vt_status load_stored(inflating *g)
     const plain *p = g->p;
     int64_t bytes = 0, whole = 0; /* extents of whole batches */
     for (int64_t i = 0; i < p->count; i++)
-        if (p->extents[i].inflated == 0) return VT_OK;
+        if (p->pieces[i].extent.inflated == 0) return VT_OK;
     g->stored = vt_allocate((size_t)p->count + 1, sizeof *g->stored, "bench io");
     while (whole < p->count && (whole == 0 || bytes < STORED_BYTES)) {
-        for (const int64_t batch = p->batch_of[whole]; whole < p->count && p->batch_of[whole] == batch; whole++)
-            bytes += p->extents[whole].bytes;
+        for (const int64_t batch = p->pieces[whole].batch; whole < p->count && p->pieces[whole].batch == batch; whole++)
+            bytes += p->pieces[whole].extent.bytes;
         g->batches++;
     }
     for (; g->count < whole; g->count++) {
-        const vt_file_extent *extent = &p->extents[g->count];
+        const vt_file_extent *extent = &p->pieces[g->count].extent;
         g->stored[g->count] = vt_allocate((size_t)extent->bytes, 1, "bench io");
         VT_CHECK(pread(extent->descriptor, g->stored[g->count], (size_t)extent->bytes, extent->offset) == extent->bytes,
                  "bench io: plain preads of the files failed");
@@ -274,7 +266,7 @@ static void *inflate_all(void *context)
     for (;;) {
         int64_t i = __atomic_fetch_add(&g->next, 1, __ATOMIC_RELAXED);
         if (i >= g->count) break;
-        const vt_file_extent *extent = &g->p->extents[i];
+        const vt_file_extent *extent = &g->p->pieces[i].extent;
         if (used + extent->inflated > share) used = 0;
         unsigned char *result = NULL, *place = g->to_ring ? ring + used : NULL;
         if (vt_decode(&decoder, &gzip, 0, g->stored[i], (size_t)extent->bytes, (size_t)extent->inflated, place,
@@ -399,15 +391,10 @@ vt_status vt_command_bench_io(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     bench b = {0};
-    char **others = NULL;
-    int other_count = 0;
-    bool help = false;
-    VT_TRY(vt_arguments_take("bench", argument_count - 1, arguments + 1, NULL, 0, &other_count, &others, &help));
-    if (help) {
-        print_help();
-        goto done;
-    }
-    VT_TRY(open_bench(&b, other_count, others));
+    vt_words options = {0};
+    const vt_command_line line = {.command = "bench", .help = help, .options = true};
+    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, &options));
+    VT_TRY(open_bench(&b, options.count, options.words));
     VT_TRY(measure(&b));
 done:
     vt_loader_close(&b.loader);
@@ -415,6 +402,6 @@ done:
     vt_world_close(&b.world, status == VT_ERROR);
     vt_config_close(&b.config);
     free(b.ring);
-    free(others);
+    free(options.words);
     return status;
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "command/arguments.h"
-#include "command/bench.h"
+#include "command/command.h"
 #include "planning/step_times.h"
 
 /* A GPU needs work that takes long beside starting it and waiting for it. */
@@ -35,8 +35,6 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     int64_t threads = 0, rounds = 5;
-    bool help = false;
-    const char *what = NULL; /* the word kernels */
     vt_config *config = NULL;
     vt_backend *backend = NULL;
     vt_argument_choice device = {"cpu", "cpu|cuda"};
@@ -45,13 +43,12 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
         {"threads", VT_ARGUMENT_INTEGER, &threads, 0, 4096, "0: one a core"},
         {"rounds", VT_ARGUMENT_INTEGER, &rounds, 1, 1000, "steps that are timed"},
     };
-    VT_TRY(vt_arguments_parse("bench kernels", argument_count, arguments, flags, 3, "word", &what, &help));
-    if (help) {
-        printf("usage: vitrain bench kernels [--name=value ...]\n\nThe operations of a large model's training step, "
-               "beside the limits of the machine.\n\n");
-        vt_arguments_print(flags, 3);
-        goto done;
-    }
+    const vt_command_line line = {.command = "bench kernels",
+                                  .help = "usage: vitrain bench kernels [--name=value ...]\n\n"
+                                          "The operations of a large model's training step, beside the limits of the "
+                                          "machine.\n\n",
+                                  VT_FLAGS(flags)};
+    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
     const bool on_gpu = strcmp(device.chosen, "cuda") == 0;
     VT_TRY(vt_config_open_default(&config));
     VT_TRY(open_device(on_gpu, threads, &backend));

@@ -9,18 +9,6 @@
 
 #include "base/text.h"
 #include "command/arguments.h"
-#include "command/bench.h"
-#include "command/evaluate.h"
-#include "command/export.h"
-#include "command/inspect.h"
-#include "command/layout.h"
-#include "command/plan.h"
-#include "command/predict.h"
-#include "command/report.h"
-#include "command/stats.h"
-#include "command/synth.h"
-#include "command/train.h"
-#include "command/watch.h"
 #include "parallel/world.h"
 
 const vt_subcommand vt_subcommands[] = {
@@ -138,13 +126,13 @@ static vt_status run_command(const vt_subcommand *command, int argument_count, c
 {
     vt_status status = VT_OK;
     const bool help = vt_arguments_ask_help(argument_count, arguments);
-    if (help &&
-        command->run == vt_command_train) { /* its arguments are those of the option table, which has no --help */
+    if (help && command->run == vt_command_train) { /* its flags are those of the option table, which has no --help */
         print_train_help();
         return VT_OK;
     }
     if (command->alone && !help) VT_TRY(check_alone(command));
     status = command->run(argument_count, arguments);
+    if (help && status == VT_STOPPED) status = VT_OK;
 done:
     return status;
 }

@@ -3,6 +3,7 @@
 #define VT_COMMAND_COMMAND_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "base/status.h"
 
@@ -14,7 +15,7 @@ typedef enum {
 } vt_taken_options;
 
 /* A row of the table of subcommands, which --help, man page and completions show. Arguments exclude the subcommand's
- * name. Each handles --help itself, except train. */
+ * name. With --help each prints its help and returns VT_STOPPED, except train. */
 typedef struct {
     const char *name, *word; /* word: the second one, of `bench io`; else NULL */
     const char *operands;    /* "DIR": words without dashes, which name directories; NULL: none */
@@ -32,11 +33,29 @@ extern const int vt_subcommand_count;
  * the same command with --resume continues. */
 int vt_command_run(int argument_count, char *const *arguments);
 
-/* `vitrain options`, in options.c. */
+/* Each in a file of its name. */
+vt_status vt_command_train(int argument_count, char *const *arguments);
+vt_status vt_command_synth(int argument_count, char *const *arguments);
+vt_status vt_command_stats(int argument_count, char *const *arguments);
+vt_status vt_command_bench(int argument_count, char *const *arguments);
+vt_status vt_command_bench_io(int argument_count, char *const *arguments);
+vt_status vt_command_bench_kernels(int argument_count, char *const *arguments);
+vt_status vt_command_export(int argument_count, char *const *arguments);
+vt_status vt_command_evaluate(int argument_count, char *const *arguments);
+vt_status vt_command_predict(int argument_count, char *const *arguments);
+vt_status vt_command_watch(int argument_count, char *const *arguments);
+vt_status vt_command_report(int argument_count, char *const *arguments);
+vt_status vt_command_inspect(int argument_count, char *const *arguments);
+vt_status vt_command_layout(int argument_count, char *const *arguments);
+vt_status vt_command_plan(int argument_count, char *const *arguments);
 vt_status vt_command_options(int argument_count, char *const *arguments);
-
-/* `vitrain version`, in version.c. */
 vt_status vt_command_version(int argument_count, char *const *arguments);
+
+/* What `vitrain options` makes of the tables of subcommands and of options: the man page, in troff, with today's date
+ * or that of SOURCE_DATE_EPOCH; and a script for bash or zsh, to be sourced or installed, that completes command lines.
+ */
+void vt_man_page_print(FILE *file);
+void vt_completion_print(FILE *file, bool zsh);
 
 /* The output of `git describe` when the program was built. */
 const char *vt_version(void);

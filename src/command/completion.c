@@ -1,10 +1,8 @@
-#include "command/completion.h"
+#include "command/command.h"
 
 #include <string.h>
 
 #include "command/arguments.h"
-#include "command/command.h"
-#include "command/train.h"
 #include "config/config.h"
 
 typedef struct {

@@ -1,4 +1,4 @@
-#include "command/export.h"
+#include "command/command.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,20 +14,20 @@ vt_status vt_command_export(int argument_count, char *const *arguments)
     vt_status status = VT_OK;
     const char *named = NULL, *output = NULL;
     char *checkpoint = NULL;
-    bool help = false, force = false;
+    bool force = false;
     const vt_argument flags[] = {
         {"checkpoint", VT_ARGUMENT_PATH, &named, 0, 0, VT_CHECKPOINT_FLAG_HELP},
         {"output", VT_ARGUMENT_PATH, &output, 0, 0, "the file to write, NAME.safetensors"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace a file of that name"},
     };
-    const int64_t flag_count = sizeof flags / sizeof flags[0];
-    VT_TRY(vt_arguments_parse("export", argument_count, arguments, flags, flag_count, "CHECKPOINT", &named, &help));
-    if (help) {
-        printf("vitrain export CHECKPOINT --output=NAME.safetensors: the parameters of a checkpoint as a .safetensors "
-               "file with\nPyTorch's names, which --init_from takes, too.\n\n");
-        vt_arguments_print(flags, flag_count);
-        goto done;
-    }
+    const vt_command_line line = {.command = "export",
+                                  .help = "vitrain export CHECKPOINT --output=NAME.safetensors: the parameters of a "
+                                          "checkpoint as a .safetensors file with\nPyTorch's names, which --init_from "
+                                          "takes, too.\n\n",
+                                  VT_FLAGS(flags),
+                                  .operand_name = "CHECKPOINT",
+                                  .operand = &named};
+    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
     VT_CHECK(output != NULL, "export: --output=NAME.safetensors is needed; see `vitrain export --help`");
     VT_CHECK(vt_safetensors_is_name(output),
              "export: --output=%s: expected a name that ends in .safetensors, by which --init_from knows such files",

@@ -1,6 +1,7 @@
 #include "command/inspect.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,17 +10,26 @@
 #include "base/text.h"
 #include "checkpoint/find.h"
 #include "command/arguments.h"
+#include "command/command.h"
 #include "source/fields/file_list.h"
 #include "storage/output_file.h"
 #include "storage/pytorch_file.h"
 
-typedef enum { CHECKPOINT, RUN, DATA, NOTHING_KNOWN } directory_kind;
-
-void vt_inspect_fault(int *faults, const char *sentence)
+void vt_inspect_fault(int *faults, const char *format, ...)
 {
-    printf("  FAULT: %s\n", sentence != NULL ? sentence : vt_error_text());
-    if (sentence == NULL) vt_error_clear();
+    va_list arguments;
+    va_start(arguments, format);
+    printf("  FAULT: ");
+    vprintf(format, arguments);
+    printf("\n");
+    va_end(arguments);
+    vt_error_clear();
     ++*faults;
+}
+
+void vt_inspect_check(int *faults, vt_status status)
+{
+    if (status != VT_OK) vt_inspect_fault(faults, "%s", vt_error_text());
 }
 
 static bool holds(const char *directory, const char *name)
@@ -39,16 +49,6 @@ static bool holds_yearly_files(const char *directory, bool variables)
     return any;
 }
 
-static directory_kind kind_of(const char *path, bool variables)
-{
-    if (holds(path, "checkpoint.h5") || holds(path, "checkpoint.crc32c") || holds(path, "shard-00000-of-00001.h5"))
-        return CHECKPOINT;
-    if (holds(path, "metrics.csv") || holds(path, "checkpoints") || holds(path, "out.log")) return RUN;
-    if (holds(path, "train") || holds(path, "valid") || holds(path, "stats") || holds_yearly_files(path, variables))
-        return DATA;
-    return NOTHING_KNOWN;
-}
-
 static vt_status look(const char *path, const vt_fields_form *form, bool verify, int *faults)
 {
     vt_status status = VT_OK;
@@ -58,24 +58,22 @@ static vt_status look(const char *path, const vt_fields_form *form, bool verify,
     VT_CHECK(stat(path, &info) == 0, "inspect: %s: %s", path, strerror(errno));
     VT_CHECK(S_ISDIR(info.st_mode), "inspect: %s is %s; expected the directory of a checkpoint, of a run or of data",
              path, foreign != NULL ? foreign : "a file");
-    switch (kind_of(path, form->variables != NULL)) {
-    case CHECKPOINT:
-        return vt_inspect_checkpoint(path, false, verify, faults);
-    case RUN:
-        return vt_inspect_run(path, verify, faults);
-    case DATA:
-        return vt_inspect_data(path, form, verify, faults);
-    case NOTHING_KNOWN:
-        break;
+    if (holds(path, "checkpoint.h5") || holds(path, "checkpoint.crc32c") || holds(path, "shard-00000-of-00001.h5")) {
+        vt_inspect_checkpoint(path, false, verify, faults);
+    } else if (holds(path, "metrics.csv") || holds(path, "checkpoints") || holds(path, "out.log")) {
+        vt_inspect_run(path, verify, faults);
+    } else if (holds(path, "train") || holds(path, "valid") || holds(path, "stats") ||
+               holds_yearly_files(path, form->variables != NULL)) {
+        vt_inspect_data(path, form, verify, faults);
+    } else { /* a run's checkpoints/ */
+        const bool in_run = vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK;
+        vt_error_clear();
+        VT_CHECK(in_run,
+                 "inspect: %s is not a directory of vitrain's: a checkpoint has checkpoint.h5, a run metrics.csv, data "
+                 "train/*YYYY.h5 (netCDF: with --variables)",
+                 path);
+        vt_inspect_checkpoint(checkpoint, false, verify, faults);
     }
-    if (vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK) { /* in a run's checkpoints/ */
-        status = vt_inspect_checkpoint(checkpoint, false, verify, faults);
-        goto done;
-    }
-    vt_error_clear();
-    VT_FAIL("inspect: %s is not a directory of vitrain's: a checkpoint has checkpoint.h5, a run metrics.csv, data "
-            "train/*YYYY.h5 (netCDF: with --variables)",
-            path);
 done:
     free(checkpoint);
     return status;
@@ -88,7 +86,7 @@ vt_status vt_command_inspect(int argument_count, char *const *arguments)
     vt_argument_choice missing = {"refuse", "refuse|mask"};
     vt_fields_form form = {0};
     char *trimmed = NULL;
-    bool verify = false, help = false;
+    bool verify = false;
     int faults = 0;
     const vt_argument flags[] = {
         {"checkpoint", VT_ARGUMENT_PATH, &path, 0, 0, "another way to give PATH"},
@@ -100,15 +98,14 @@ vt_status vt_command_inspect(int argument_count, char *const *arguments)
          "time between two fields if the files don't say it, 24h"},
         {"missing", VT_ARGUMENT_CHOICE, &missing, 0, 0, "as in training: a missing value is a fault, or none"},
     };
-    const int64_t flag_count = sizeof flags / sizeof flags[0];
-    VT_TRY(vt_arguments_parse("inspect", argument_count, arguments, flags, flag_count, "PATH", &path, &help));
-    if (help) {
-        printf("vitrain inspect PATH [--verify] [flags]: what a checkpoint, a run directory or a data "
-               "directory holds, and\n"
-               "whether anything of it is missing or damaged: then the exit status is 1.\n\n");
-        vt_arguments_print(flags, flag_count);
-        goto done;
-    }
+    const vt_command_line line = {.command = "inspect",
+                                  .help = "vitrain inspect PATH [--verify] [flags]: what a checkpoint, a run directory "
+                                          "or a data directory holds, and\nwhether anything of it is missing or "
+                                          "damaged: then the exit status is 1.\n\n",
+                                  VT_FLAGS(flags),
+                                  .operand_name = "PATH",
+                                  .operand = &path};
+    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
     form.masked = strcmp(missing.chosen, "mask") == 0;
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;

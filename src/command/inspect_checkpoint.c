@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "command/inspect.h"
 #include "config/config.h"
+#include "model/model.h"
 #include "optimizer/kinds.h"
 
 enum { MOST_SHARDS = 8000 };
@@ -65,19 +66,16 @@ static void print_gaps(const vt_config *config)
 static vt_status print_configuration(vt_tensor_file *index, const char *directory)
 {
     vt_status status = VT_OK;
-    char *channels = NULL, number[VT_NUMBER_SIZE];
+    char *channels = NULL, *model = NULL, number[VT_NUMBER_SIZE];
     vt_config *config = NULL;
     VT_TRY(vt_tensor_file_get_text(index, "channels", &channels));
     VT_TRY(vt_checkpoint_configuration(index, directory, &config));
-    printf("  configuration %s: grid [%lld, %lld] in patches of %lld, %lld → %lld channels (n_history %lld, dt %lld)",
-           config->config, (long long)config->img_size[0], (long long)config->img_size[1],
-           (long long)config->patch_size, (long long)config->n_in_channels, (long long)config->n_out_channels,
-           (long long)config->n_history, (long long)config->dt);
+    printf("  configuration %s: grid [%lld, %lld], %lld → %lld channels (n_history %lld, dt %lld)", config->config,
+           (long long)config->img_size[0], (long long)config->img_size[1], (long long)config->n_in_channels,
+           (long long)config->n_out_channels, (long long)config->n_history, (long long)config->dt);
     print_gaps(config);
-    printf("\n"
-           "  model: embed_dim %lld, depth %lld, %lld heads\n"
-           "  training: global batch %lld, lr %s, seed %lld\n",
-           (long long)config->embed_dim, (long long)config->depth, (long long)config->num_heads,
+    model = vt_model_kind_of(config)->describe(config);
+    printf("\n  model: %s\n  training: global batch %lld, lr %s, seed %lld\n", model,
            (long long)config->global_batch_size, vt_text_double(config->lr, number), (long long)config->seed);
     if (!isnan(config->lat_range[0]))
         printf("  window: lat_range [%g, %g]\n", config->lat_range[0], config->lat_range[1]);
@@ -87,6 +85,7 @@ static vt_status print_configuration(vt_tensor_file *index, const char *director
 done:
     vt_config_close(&config);
     free(channels);
+    free(model);
     return status;
 }
 
@@ -101,8 +100,7 @@ static vt_status print_shards(vt_tensor_file *index, const char *directory, bool
     for (int64_t i = 0; i < count; i++) total += (double)bytes[i];
     printf("%s%lld shard%s, %s\n", brief ? ", " : "  files: checkpoint.h5 and ", (long long)count,
            count == 1 ? "" : "s", vt_text_bytes(total, size));
-    for (int64_t i = 0; i < count; i++)
-        if (vt_checkpoint_check_shard(index, directory, (int)i) != VT_OK) vt_inspect_fault(faults, NULL);
+    for (int64_t i = 0; i < count; i++) vt_inspect_check(faults, vt_checkpoint_check_shard(index, directory, (int)i));
 done:
     free(bytes);
     return status;
@@ -138,16 +136,12 @@ static vt_status look_at_group(vt_tensor_file *index, const char *group, bool ve
         status = vt_tensor_file_shape(index, name, &shape);
         if (status == VT_OK) *elements += vt_tensor_count(&shape);
         if (status == VT_OK && verify) status = verify_tensor(index, name, &shape);
-        if (status != VT_OK && ++faulty <= NAMED) vt_inspect_fault(faults, NULL);
+        if (status != VT_OK && ++faulty <= NAMED) vt_inspect_check(faults, status);
         vt_error_clear();
         status = VT_OK;
         free(name);
     }
-    if (faulty > NAMED) {
-        char *sentence = vt_text_format("and %lld more tensors of %s", (long long)(faulty - NAMED), group);
-        vt_inspect_fault(faults, sentence);
-        free(sentence);
-    }
+    if (faulty > NAMED) vt_inspect_fault(faults, "and %lld more tensors of %s", (long long)(faulty - NAMED), group);
     *tensors = count;
 done:
     vt_text_free_list(names, count);
@@ -179,7 +173,7 @@ done:
     return status;
 }
 
-/* " step-00000360: validation loss 0.129"; print_shards completes the line. */
+/* "  step-00000360: validation loss 0.129"; print_shards completes the line. */
 static vt_status print_name(vt_tensor_file *index, const char *directory)
 {
     double loss = NAN;
@@ -190,7 +184,7 @@ static vt_status print_name(vt_tensor_file *index, const char *directory)
     return status;
 }
 
-vt_status vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults)
+void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
@@ -202,11 +196,8 @@ vt_status vt_inspect_checkpoint(const char *directory, bool brief, bool verify, 
     VT_TRY(vt_checkpoint_check_index(directory));
     VT_TRY(vt_tensor_file_open(path, &index));
     VT_TRY(vt_tensor_file_get_integer(index, "format_version", &version));
-    if (version > 1 && access(checksum, F_OK) != 0) {
-        char *sentence = vt_text_format("%s is missing; the checkpoint is not whole without it", checksum);
-        vt_inspect_fault(faults, sentence);
-        free(sentence);
-    }
+    if (version > 1 && access(checksum, F_OK) != 0)
+        vt_inspect_fault(faults, "%s is missing; the checkpoint is not whole without it", checksum);
     if (brief) {
         VT_TRY(print_name(index, directory));
     } else {
@@ -216,9 +207,8 @@ vt_status vt_inspect_checkpoint(const char *directory, bool brief, bool verify, 
     VT_TRY(print_shards(index, directory, brief, faults));
     VT_TRY(print_tensors(index, brief, verify, faults));
 done:
-    if (status != VT_OK) vt_inspect_fault(faults, NULL);
+    vt_inspect_check(faults, status);
     vt_tensor_file_close(&index);
     free(path);
     free(checksum);
-    return VT_OK;
 }

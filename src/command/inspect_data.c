@@ -15,7 +15,7 @@
 #include "storage/output_file.h"
 #include "storage/unpack.h"
 
-/* Of the values of a channel that were examined, without the missing ones. */
+/* The range of the examined values of a channel, without missing ones. */
 typedef struct {
     float least, most;
     int64_t missing;
@@ -78,7 +78,7 @@ done:
     return status;
 }
 
-/* " t2m K 213.4 … 318.2": of the values that were examined. */
+/* "      t2m          K          213.4  318.2": the range of the examined values. */
 static void print_ranges(const vt_fields_file *file, const file_set *set, bool verify)
 {
     const char *const *names = file->channel_names;
@@ -209,10 +209,9 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
     file_set set = {0};
     vt_fields_file *first = NULL;
     char size[VT_NUMBER_SIZE];
-    if (vt_file_list_open(directory, label, form->variables != NULL, &list) != VT_OK) {
-        vt_inspect_fault(faults, NULL);
-        return set.shape;
-    }
+    const vt_status listed = vt_file_list_open(directory, label, form->variables != NULL, &list);
+    vt_inspect_check(faults, listed);
+    if (listed != VT_OK) return set.shape;
     vt_text noted = {0};
     bool tried = false;
     set.groups = list.groups;
@@ -249,11 +248,10 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
         print_ranges(first, &set, verify);
     }
     print_warning(set.doubt);
-    if (list.misnamed != NULL) vt_inspect_fault(faults, list.misnamed);
+    if (list.misnamed != NULL) vt_inspect_fault(faults, "%s", list.misnamed);
     for (char *line = noted.characters, *end; line != NULL && *line != '\0'; line = end + 1) {
         end = strchr(line, '\n');
-        *end = '\0';
-        vt_inspect_fault(faults, line);
+        vt_inspect_fault(faults, "%.*s", (int)(end - line), line);
     }
     vt_text_close(&noted);
     free(set.ranges);
@@ -337,12 +335,14 @@ static void print_statistics(const char *directory, int64_t channels, int *fault
     }
     printf("%s\n", missing == (climatology ? 3 : 2) ? " none" : "");
     if (!climatology) printf("    no time_means.npy: evaluate will score no climatology and no ACC\n");
-    if (missing > 0) vt_inspect_fault(faults, noted.characters);
-    if (missing == 0 && check_statistics(directory, channels) != VT_OK) vt_inspect_fault(faults, NULL);
+    if (missing > 0)
+        vt_inspect_fault(faults, "%s", noted.characters);
+    else
+        vt_inspect_check(faults, check_statistics(directory, channels));
     vt_text_close(&noted);
 }
 
-vt_status vt_inspect_data(const char *directory, const vt_fields_form *form, bool verify, int *faults)
+void vt_inspect_data(const char *directory, const vt_fields_form *form, bool verify, int *faults)
 {
     bool any = false;
     char *directories[SETS] = {NULL};
@@ -359,20 +359,15 @@ vt_status vt_inspect_data(const char *directory, const vt_fields_form *form, boo
             if (shape.channels == 0) shape = found;
             directories[i] = path;
         }
-        if (!there && any && wanted) {
-            char *sentence = vt_text_format("there is no %s", path);
-            vt_inspect_fault(faults, sentence);
-            free(sentence);
-        }
+        if (!there && any && wanted) vt_inspect_fault(faults, "there is no %s", path);
         if (!there) free(path);
     }
     if (!any) directories[0] = vt_text_copy(directory);
     if (!any) shape = print_files(directory, "files", form, verify, faults);
-    if (*faults == before && compare_sets(directories, &shape, form) != VT_OK) vt_inspect_fault(faults, NULL);
+    if (*faults == before) vt_inspect_check(faults, compare_sets(directories, &shape, form));
     for (int i = 0; i < SETS; i++) free(directories[i]);
-    if (!any) return VT_OK;
+    if (!any) return;
     char *statistics = vt_text_format("%s/stats", directory);
     print_statistics(statistics, shape.channels, faults);
     free(statistics);
-    return VT_OK;
 }

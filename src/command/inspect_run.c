@@ -7,34 +7,42 @@
 
 #include "base/text.h"
 #include "command/inspect.h"
+#include "config/config.h"
 #include "config/yaml.h"
 #include "journal/run_directory.h"
 #include "report/run_files.h"
 #include "storage/output_file.h"
 
-/* The few keys that distinguish runs. */
+/* Does the key distinguish runs: is it an option of the model, or one of these? */
+static bool is_shown(const char *key)
+{
+    static const char *const keys[] = {"img_size",          "lat_range", "lon_range", "n_in_channels", "n_out_channels",
+                                       "global_batch_size", "lr",        "optimizer", "num_epochs"};
+    vt_option_row row;
+    for (size_t i = 0; vt_options_row(i, &row); i++)
+        if (row.scope != NULL && strcmp(row.scope, "model") == 0 && strcmp(row.name, key) == 0) return true;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(keys[i], key) == 0) return true;
+    return false;
+}
+
 static void print_configuration(const char *path, int *faults)
 {
-    static const char *const keys[] = {
-        "img_size", "lat_range", "lon_range",         "patch_size", "n_in_channels", "n_out_channels", "embed_dim",
-        "depth",    "num_heads", "global_batch_size", "lr",         "optimizer",     "num_epochs"};
     vt_yaml *yaml = NULL;
     vt_yaml_entry *top = NULL, *entries = NULL;
     size_t top_count = 0, count = 0;
-    vt_status status = vt_yaml_open(path, VT_YAML_CONFIGURATIONS, &yaml);
+    vt_status status = vt_yaml_open(path, NULL, VT_YAML_CONFIGURATIONS, &yaml);
     if (status == VT_OK) status = vt_yaml_entries(yaml, vt_yaml_top(yaml), &top, &top_count);
     if (status == VT_OK && top_count == 1) status = vt_yaml_entries(yaml, top[0].value, &entries, &count);
-    if (status != VT_OK) vt_inspect_fault(faults, NULL);
+    vt_inspect_check(faults, status);
     if (entries != NULL) printf("  configuration %s:", top[0].key->text);
-    for (size_t k = 0; entries != NULL && k < sizeof keys / sizeof keys[0]; k++) {
-        for (size_t i = 0; i < count; i++) {
-            const vt_yaml_node *value = entries[i].value;
-            if (strcmp(entries[i].key->text, keys[k]) != 0) continue;
-            if (strstr(keys[k], "_range") != NULL && value->kind == VT_YAML_SCALAR) continue; /* "None" */
-            if (value->kind == VT_YAML_SCALAR) printf(" %s %s,", keys[k], value->text);
-            if (value->kind == VT_YAML_SEQUENCE && value->count == 2)
-                printf(" %s [%s, %s],", keys[k], value->child[0]->text, value->child[1]->text);
-        }
+    for (size_t i = 0; i < count; i++) {
+        const vt_yaml_node *value = entries[i].value;
+        const char *key = entries[i].key->text;
+        if (!is_shown(key)) continue;
+        if (value->kind == VT_YAML_SCALAR && strcmp(value->text, "None") != 0) printf(" %s %s,", key, value->text);
+        if (value->kind == VT_YAML_SEQUENCE && value->count == 2)
+            printf(" %s [%s, %s],", key, value->child[0]->text, value->child[1]->text);
     }
     if (entries != NULL) printf(" … (config.yaml)\n");
     free(top);
@@ -47,7 +55,7 @@ static void print_losses(const char *directory, int *faults)
     char *steps_path = vt_text_format("%s/metrics.csv", directory);
     char *epochs_path = vt_text_format("%s/epochs.csv", directory);
     vt_table steps = {0}, epochs = {0};
-    if (vt_table_open(steps_path, &steps) != VT_OK) vt_inspect_fault(faults, NULL);
+    vt_inspect_check(faults, vt_table_open(steps_path, &steps));
     if (steps.rows > 0)
         printf("  steps: %.0f done (epoch %.0f), last loss %.6g, %.4g samples/s, data wait %.0f %%\n",
                vt_table_value(&steps, -1, "step"), vt_table_value(&steps, -1, "epoch"),
@@ -55,7 +63,7 @@ static void print_losses(const char *directory, int *faults)
                100 * vt_table_value(&steps, -1, "data_wait_fraction"));
     else if (steps.names != NULL)
         printf("  steps: none yet\n");
-    if (vt_output_exists(epochs_path) && vt_table_open(epochs_path, &epochs) != VT_OK) vt_inspect_fault(faults, NULL);
+    if (vt_output_exists(epochs_path)) vt_inspect_check(faults, vt_table_open(epochs_path, &epochs));
     if (epochs.rows > 0)
         printf("  epochs: %lld done, last losses: training %.6g, validation %.6g (persistence %.6g)\n",
                (long long)vt_table_value(&epochs, -1, "epoch"), vt_table_value(&epochs, -1, "train_loss"),
@@ -122,7 +130,7 @@ static void print_checkpoints(const char *directory, bool verify, int *faults)
     free(above);
 }
 
-vt_status vt_inspect_run(const char *directory, bool verify, int *faults)
+void vt_inspect_run(const char *directory, bool verify, int *faults)
 {
     char *configuration = vt_text_format("%s/config.yaml", directory);
     printf("%s: a run\n", directory);
@@ -132,5 +140,4 @@ vt_status vt_inspect_run(const char *directory, bool verify, int *faults)
     print_end(directory);
     print_checkpoints(directory, verify, faults);
     free(configuration);
-    return VT_OK;
 }

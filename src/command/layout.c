@@ -1,6 +1,6 @@
 /* vitrain layout: shows the place of each rank in the grid, the ranks it communicates with, and its part of the model
  * and the data. Needs no ranks, no data and no device. */
-#include "command/layout.h"
+#include "command/command.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,15 +15,13 @@
 
 enum { MOST_RANKS = 1 << 20, LINE_WIDTH = 100 };
 
-static void print_help(const vt_argument *flag)
-{
-    printf("usage: vitrain layout [--ranks=N] [--name=value ...]\n\n"
-           "Prints the grid of ranks of a run: the place of each rank on the axes tp (tensor), cp (context) and dp\n"
-           "(data), its samples and tokens, the groups of ranks along the axes, and what is sent.\n\n");
-    vt_arguments_print(flag, 1);
-    printf("\nAll other flags are those of `vitrain train`: --config, --tensor_parallel, --context_parallel,\n"
-           "--parallel_order, --sequence_parallel, --global_batch_size, --num_heads, --img_size, ...\n");
-}
+static const char help[] =
+    "usage: vitrain layout [--ranks=N] [--name=value ...]\n\n"
+    "Prints the grid of ranks of a run: the place of each rank on the axes tp (tensor), cp (context) and dp\n"
+    "(data), its samples and tokens, the groups of ranks along the axes, and what is sent.\n\n";
+static const char help_end[] =
+    "\nAll other flags are those of `vitrain train`: --config, --tensor_parallel, --context_parallel,\n"
+    "--parallel_order, --sequence_parallel, --global_batch_size, --num_heads, --img_size, ...\n";
 
 /* ---- what each rank has ---- */
 
@@ -68,15 +66,15 @@ static const char *plural(int64_t count)
 
 static void print_sizes(const vt_config *config, const vt_layout *layout)
 {
-    int64_t heads = config->num_heads / config->tensor_parallel, batch = config->global_batch_size;
-    int64_t local = batch / config->data_parallel, tokens = vt_model_kind_of(config)->tokens(config);
+    const vt_model_kind *model = vt_model_kind_of(config);
+    int64_t batch = config->global_batch_size, local = batch / config->data_parallel, tokens = model->tokens(config);
+    char *shares = model->describe_shares != NULL ? model->describe_shares(config) : NULL;
     printf("%d rank%s: tp %d x cp %d x dp %d, order %s\n", layout->ranks, plural(layout->ranks),
            layout->size[VT_AXIS_TENSOR], layout->size[VT_AXIS_CONTEXT], layout->size[VT_AXIS_DATA],
            config->parallel_order);
     printf("configuration %s:\n", config->config);
-    printf("  heads    %lld, %lld on each rank (of width %lld; %lld of the MLP's %lld columns)\n",
-           (long long)config->num_heads, (long long)heads, (long long)(config->embed_dim / config->num_heads),
-           (long long)(4 * config->embed_dim / config->tensor_parallel), (long long)(4 * config->embed_dim));
+    if (shares != NULL) printf("  %s\n", shares);
+    free(shares);
     printf("  samples  %lld a step, %lld on each dp rank", (long long)batch, (long long)local);
     if (config->grad_accumulation > 1)
         printf(" in %lld parts of %lld", (long long)config->grad_accumulation,
@@ -159,23 +157,19 @@ vt_status vt_command_layout(int argument_count, char *const *arguments)
     vt_config *config = NULL;
     vt_launch launch;
     vt_layout layout;
-    char **others = NULL;
+    vt_words options = {0};
     int64_t ranks = 0;
-    int other_count = 0;
-    bool help = false;
     const vt_argument flag = {"ranks",    VT_ARGUMENT_INTEGER,
                               &ranks,     1,
                               MOST_RANKS, "how many ranks (default: as the launcher says, 1 without one)"};
-    VT_TRY(vt_arguments_take("layout", argument_count, arguments, &flag, 1, &other_count, &others, &help));
-    if (help) {
-        print_help(&flag);
-        goto done;
-    }
+    const vt_command_line line = {
+        .command = "layout", .help = help, .help_end = help_end, .flags = &flag, .flag_count = 1, .options = true};
+    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, &options));
     if (ranks == 0) { /* not given */
         VT_TRY(vt_launch_detect(&launch));
         ranks = launch.world_size;
     }
-    VT_TRY(vt_config_open(other_count, others, ranks, &config));
+    VT_TRY(vt_config_open(options.count, options.words, ranks, &config));
     VT_TRY(vt_source_complete(config));
     VT_TRY(vt_model_check(config, NULL));
     VT_TRY(vt_layout_make(config, (int)ranks, &layout));
@@ -190,6 +184,6 @@ vt_status vt_command_layout(int argument_count, char *const *arguments)
     VT_TRY(print_communication(config));
 done:
     vt_config_close(&config);
-    free(others);
+    free(options.words);
     return status;
 }

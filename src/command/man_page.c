@@ -1,4 +1,4 @@
-#include "command/man_page.h"
+#include "command/command.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,6 @@
 #include "base/text.h"
 #include "base/troff.h"
 #include "command/arguments.h"
-#include "command/command.h"
-#include "command/train.h"
 #include "config/config.h"
 
 typedef struct {

@@ -5,20 +5,15 @@
 
 #include "command/arguments.h"
 #include "command/command.h"
-#include "command/completion.h"
-#include "command/man_page.h"
 #include "config/config.h"
 
-static void print_help(const vt_argument *flags, int64_t count)
-{
-    printf("usage: vitrain options [--markdown | --man | --completion=SHELL | --configurations]\n\n"
-           "Prints every option of a configuration with type, default, range and meaning; or one of these:\n\n");
-    vt_arguments_print(flags, count);
-    printf("\nTo read the man page:              vitrain options --man | man -l -\n"
-           "Completion in this shell (bash):   source <(vitrain options --completion=bash)\n"
-           "Completion in this shell (zsh):    source <(vitrain options --completion=zsh)\n"
-           "`make install` installs all three.\n");
-}
+static const char help[] =
+    "usage: vitrain options [--markdown | --man | --completion=SHELL | --configurations]\n\n"
+    "Prints every option of a configuration with type, default, range and meaning; or one of these:\n\n";
+static const char help_end[] = "\nTo read the man page:              vitrain options --man | man -l -\n"
+                               "Completion in this shell (bash):   source <(vitrain options --completion=bash)\n"
+                               "Completion in this shell (zsh):    source <(vitrain options --completion=zsh)\n"
+                               "`make install` installs all three.\n";
 
 static void print_name(const char *name, void *context)
 {
@@ -29,11 +24,9 @@ static void print_name(const char *name, void *context)
 vt_status vt_command_options(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    bool markdown = false, man = false, configurations = false, help = false;
+    bool markdown = false, man = false, configurations = false;
     vt_argument_choice shell = {NULL, "bash|zsh"};
     const char *yaml_config = NULL;
-    char **others = NULL;
-    int other_count = 0;
     const vt_argument flags[] = {
         {"markdown", VT_ARGUMENT_SWITCH, &markdown, 0, 0, "the options as docs/options.md"},
         {"man", VT_ARGUMENT_SWITCH, &man, 0, 0, "the man page, in troff"},
@@ -42,13 +35,8 @@ vt_status vt_command_options(int argument_count, char *const *arguments)
         {"yaml_config", VT_ARGUMENT_PATH, &yaml_config, 0, 0,
          "with --configurations: those of this file (config/ViT.yaml, as for train)"},
     };
-    const int64_t flag_count = sizeof flags / sizeof flags[0];
-    VT_TRY(vt_arguments_words("options", argument_count, arguments, flags, flag_count, &other_count, &others, &help));
-    if (help) {
-        print_help(flags, flag_count);
-        goto done;
-    }
-    VT_CHECK(other_count == 0, "options: unknown argument '%s'; `vitrain options --help` lists all", others[0]);
+    const vt_command_line line = {.command = "options", .help = help, .help_end = help_end, VT_FLAGS(flags)};
+    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
     VT_CHECK(markdown + man + configurations + (shell.chosen != NULL) <= 1,
              "options: --markdown, --man, --completion and --configurations each print something else: give one");
     VT_CHECK(yaml_config == NULL || configurations, "options: --yaml_config goes with --configurations only");
@@ -61,6 +49,5 @@ vt_status vt_command_options(int argument_count, char *const *arguments)
     else
         vt_options_print(stdout, markdown);
 done:
-    free(others);
     return status;
 }

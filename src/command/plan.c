@@ -1,4 +1,4 @@
-#include "command/plan.h"
+#include "command/command.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,27 +18,23 @@
 typedef struct {
     int64_t ranks; /* 0: as the launcher says */
     const char *hardware, *calibrate;
-    bool all, csv, help;
-    char **others;
-    int other_count;
+    bool all, csv;
+    vt_words options;
 } request;
 
 enum { MOST_RANKS = 1 << 14, SHOWN = 10, SHOWN_TOO_LARGE = 3 };
 
-static void print_help(const vt_argument *flags, int64_t count)
-{
-    printf("usage: vitrain plan [--config=NAME] [--ranks=N] [--hardware=NAME] [--name=value ...]\n\n"
-           "For every layout of a run over N ranks (tensor, context and data parallel, ZeRO stage, sequence parallel,\n"
-           "recompute, size of the micro-batch): the memory of a rank, counted in the real step, and the time of a\n"
-           "step, estimated from what it computes and sends. Needs no data, no ranks and not that machine.\n\n");
-    vt_arguments_print(flags, count);
-    printf(
-        "\nHardware: h100-sxm, h100-nvl, h200-sxm, a100-40, a100-80, cpu, or a file like config/hardware.yaml (FILE,\n"
-        "FILE:NAME).\n\n"
-        "All other flags are those of `vitrain train`. Those that choose a layout (--tensor_parallel,\n"
-        "--context_parallel, --zero_stage, --sequence_parallel, --recompute, --grad_accumulation) leave only layouts\n"
-        "with that value.\n");
-}
+static const char help[] =
+    "usage: vitrain plan [--config=NAME] [--ranks=N] [--hardware=NAME] [--name=value ...]\n\n"
+    "For every layout of a run over N ranks (tensor, context and data parallel, ZeRO stage, sequence parallel,\n"
+    "recompute, size of the micro-batch): the memory of a rank, counted in the real step, and the time of a\n"
+    "step, estimated from what it computes and sends. Needs no data, no ranks and not that machine.\n\n";
+static const char help_end[] =
+    "\nHardware: h100-sxm, h100-nvl, h200-sxm, a100-40, a100-80, cpu, or a file like config/hardware.yaml (FILE,\n"
+    "FILE:NAME).\n\n"
+    "All other flags are those of `vitrain train`. Those that choose a layout (--tensor_parallel,\n"
+    "--context_parallel, --zero_stage, --sequence_parallel, --recompute, --grad_accumulation) leave only layouts\n"
+    "with that value.\n";
 
 /* ---- arguments ---- */
 
@@ -56,9 +52,9 @@ static vt_status take_arguments(int count, char *const *arguments, request *r)
         {"all", VT_ARGUMENT_SWITCH, &r->all, 0, 0, "every layout, not only the best of each grid of ranks"},
         {"csv", VT_ARGUMENT_SWITCH, &r->csv, 0, 0, "every layout, as CSV"},
     };
-    const int64_t flag_count = sizeof flags / sizeof flags[0];
-    VT_TRY(vt_arguments_take("plan", count, arguments, flags, flag_count, &r->other_count, &r->others, &r->help));
-    if (r->help) print_help(flags, flag_count);
+    const vt_command_line line = {
+        .command = "plan", .help = help, .help_end = help_end, VT_FLAGS(flags), .options = true};
+    VT_TRY(vt_arguments_parse(&line, count, arguments, &r->options));
     if (r->calibrate != NULL && r->calibrate[0] == '\0') r->calibrate = "hardware-here.yaml";
 done:
     return status;
@@ -69,7 +65,7 @@ static vt_status open_config(const request *r, int64_t ranks, vt_config **result
 {
     vt_status status = VT_OK;
     vt_config *config = NULL;
-    VT_TRY(vt_config_read(r->other_count, r->others, 1, &config));
+    VT_TRY(vt_config_read(r->options.count, r->options.words, 1, &config));
     VT_CHECK(config->local_batch_size == VT_UNSET_INTEGER,
              "plan compares layouts of the same global batch: give --global_batch_size instead of --local_batch_size");
     const int64_t tensor = config->tensor_parallel, context = config->context_parallel;
@@ -272,12 +268,12 @@ done:
 vt_status vt_command_plan(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    request r = {.others = NULL};
+    request r = {0};
     vt_config *config = NULL;
     vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
     status = take_arguments(argument_count, arguments, &r);
-    if (r.help) goto done;
+    if (status == VT_STOPPED) goto done;          /* by --help */
     if (r.calibrate == NULL && launch.rank > 0) { /* planning runs on the first rank, which also reports errors */
         vt_error_clear();
         status = VT_OK;
@@ -289,6 +285,6 @@ vt_status vt_command_plan(int argument_count, char *const *arguments)
     if (status == VT_OK) status = r.calibrate != NULL ? calibrate(&r, &launch, config) : plan(&r, config);
 done:
     vt_config_close(&config);
-    free(r.others);
+    free(r.options.words);
     return status;
 }

@@ -1,23 +1,20 @@
-#include "command/predict.h"
+#include "command/command.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/find.h"
 #include "command/arguments.h"
 #include "forecast/forecaster.h"
 #include "forecast/prediction.h"
 #include "storage/output_file.h"
 
-static void print_help(const vt_argument *flags, int64_t count)
-{
-    printf("vitrain predict CHECKPOINT --time=2003-01-05T06:00 --output=FILE.nc [flags]: a forecast of --rollout\n"
-           "times, dt times of the data apart, from one initial time, as a NetCDF-4 file by the CF conventions:\n"
-           "a variable a channel in the units of the data, which ncdump, xarray and Panoply open.\n\n");
-    vt_arguments_print(flags, count);
-    printf("\nThe configuration is the checkpoint's; every key of it is a flag, too (--data_dir=DIR).\n");
-}
+static const char help[] =
+    "vitrain predict CHECKPOINT --time=2003-01-05T06:00 --output=FILE.nc [flags]: a forecast of --rollout\n"
+    "times, dt times of the data apart, from one initial time, as a NetCDF-4 file by the CF conventions:\n"
+    "a variable a channel in the units of the data, which ncdump, xarray and Panoply open.\n\n";
+static const char help_end[] =
+    "\nThe configuration is the checkpoint's; every key of it is a flag, too (--data_dir=DIR).\n";
 
 static void choose_set(vt_prediction_options *options, const char *split)
 {
@@ -32,15 +29,14 @@ static void choose_set(vt_prediction_options *options, const char *split)
     }
 }
 
-/* Everything before the ranks connect. *checkpoint: the checkpoint to use, malloc'd. */
+/* Everything before the ranks connect. */
 static vt_status prepare(int argument_count, char *const *arguments, const vt_launch *launch,
-                         vt_prediction_options *options, vt_config **config, char **checkpoint, bool *help)
+                         vt_prediction_options *options)
 {
     vt_status status = VT_OK;
     const char *named = NULL;
     vt_argument_choice split = {"valid", "train|valid|test"};
-    char **others = NULL;
-    int other_count = 0;
+    vt_words changes = {0};
     bool force = false;
     const vt_argument flags[] = {
         {"checkpoint", VT_ARGUMENT_PATH, &named, 0, 0, VT_CHECKPOINT_FLAG_HELP},
@@ -51,13 +47,15 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
         {"split", VT_ARGUMENT_CHOICE, &split, 0, 0, "where the initial time is"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace a file of that name"},
     };
-    const int64_t flag_count = sizeof flags / sizeof flags[0];
-    VT_TRY(vt_arguments_take_with("predict", argument_count, arguments, flags, flag_count, "CHECKPOINT", &named,
-                                  &other_count, &others, help));
-    if (*help) {
-        print_help(flags, flag_count);
-        goto done;
-    }
+    const vt_command_line line = {.command = "predict",
+                                  .help = help,
+                                  .help_end = help_end,
+                                  VT_FLAGS(flags),
+                                  .operand_name = "CHECKPOINT",
+                                  .operand = &named,
+                                  .operand_is_optional = true,
+                                  .options = true};
+    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, &changes));
     VT_CHECK(named != NULL && options->time != NULL && options->output != NULL,
              "predict: a CHECKPOINT, --time=DATE and --output=FILE.nc are needed; see `vitrain predict --help`");
     VT_TRY(vt_output_check_file("--output", options->output));
@@ -66,13 +64,12 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
     const size_t length = strlen(options->output);
     VT_CHECK(length > 3 && strcmp(options->output + length - 3, ".nc") == 0,
              "predict: --output=%s: expected a name that ends in .nc, as it is a NetCDF file", options->output);
-    VT_TRY(vt_checkpoint_find(named, VT_CHECKPOINT_TO_SHOW, checkpoint));
-    options->checkpoint = *checkpoint;
-    VT_TRY(vt_forecaster_configure(options->checkpoint, other_count, others, launch->world_size, config));
-    options->config = *config;
+    VT_TRY(vt_forecaster_configure(named, changes.count, changes.words, launch->world_size, &options->checkpoint,
+                                   &options->config));
+    VT_TRY(vt_forecaster_check_rollout(options->config, options->steps));
     choose_set(options, split.chosen);
 done:
-    free(others);
+    free(changes.words);
     return status;
 }
 
@@ -80,16 +77,13 @@ vt_status vt_command_predict(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     vt_prediction_options options = {.steps = 20};
-    char *checkpoint = NULL;
-    bool help = false;
-    vt_config *config = NULL;
     vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
-    status = prepare(argument_count, arguments, &launch, &options, &config, &checkpoint, &help);
-    if (status != VT_OK) vt_world_fail_early(&launch);
-    if (status == VT_OK && !help) status = vt_predict(&options, &launch);
+    status = prepare(argument_count, arguments, &launch, &options);
+    if (status == VT_ERROR) vt_world_fail_early(&launch);
+    if (status == VT_OK) status = vt_predict(&options, &launch);
 done:
-    vt_config_close(&config);
-    free(checkpoint);
+    vt_config_close(&options.config);
+    free(options.checkpoint);
     return status;
 }

@@ -1,4 +1,4 @@
-#include "command/stats.h"
+#include "command/command.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,13 +10,10 @@
 #include "source/fields/statistics.h"
 #include "storage/output_file.h"
 
-static void print_help(const vt_argument *flags, int64_t count)
-{
-    printf("vitrain stats DIR [flags]: mean and standard deviation of every channel, and the mean fields over time.\n"
-           "DIR is a data directory: DIR/train is read, DIR/stats written. Or it is a directory of files *YYYY.h5:\n"
-           "`stats` is written beside it when it is called `train`, else inside it.\n\n");
-    vt_arguments_print(flags, count);
-}
+static const char help[] =
+    "vitrain stats DIR [flags]: mean and standard deviation of every channel, and the mean fields over time.\n"
+    "DIR is a data directory: DIR/train is read, DIR/stats written. Or it is a directory of files *YYYY.h5:\n"
+    "`stats` is written beside it when it is called `train`, else inside it.\n\n";
 
 static bool is_directory(const char *path)
 {
@@ -83,7 +80,7 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
     vt_argument_choice missing = {"refuse", "refuse|mask"};
     vt_statistics_source source = {.option_name = "data directory"};
     char *files = NULL, *output = NULL;
-    bool force = false, help = false;
+    bool force = false;
     const vt_argument flags[] = {
         {"output", VT_ARGUMENT_PATH, &chosen_output, 0, 0, "directory for the .npy files, made when missing"},
         {"variables", VT_ARGUMENT_TEXT, &source.form.variables, 0, 0,
@@ -95,13 +92,9 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
         {"skip_bad_samples", VT_ARGUMENT_SWITCH, &source.tolerant, 0, 0, "leave out times that can't be read"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace .npy files that are there"},
     };
-    const int64_t flag_count = sizeof flags / sizeof flags[0];
-    VT_TRY(
-        vt_arguments_parse("stats", argument_count, arguments, flags, flag_count, "data directory", &operand, &help));
-    if (help) {
-        print_help(flags, flag_count);
-        goto done;
-    }
+    const vt_command_line line = {
+        .command = "stats", .help = help, VT_FLAGS(flags), .operand_name = "data directory", .operand = &operand};
+    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
     source.form.masked = strcmp(missing.chosen, "mask") == 0;
     find_directories(operand, chosen_output, &files, &output);
     source.directory = files;

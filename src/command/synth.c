@@ -1,20 +1,25 @@
-#include "command/synth.h"
+#include "command/command.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/text.h"
 #include "command/arguments.h"
 #include "source/synthetic/climate.h"
 #include "source/synthetic/synthetic_set.h"
 
-static void print_help(const vt_argument *flags, int64_t count)
+/* malloc'd */
+static char *help_text(void)
 {
-    printf("vitrain synth DIR [flags]: makes a synthetic atmosphere in DIR, in the layout of a data directory:\n"
-           "DIR/train/2001.h5 ..., DIR/valid, DIR/test and DIR/stats (train with --data_dir=DIR). 6-hourly fields of\n"
-           "travelling Rossby-Haurwitz waves in balance; docs/data.md has the physics. Channels, in order:\n ");
-    for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) printf(" %s", vt_climate_channels[c].name);
-    printf("\n\n");
-    vt_arguments_print(flags, count);
+    vt_text text = {0};
+    vt_text_append(
+        &text,
+        "vitrain synth DIR [flags]: makes a synthetic atmosphere in DIR, in the layout of a data directory:\n"
+        "DIR/train/2001.h5 ..., DIR/valid, DIR/test and DIR/stats (train with --data_dir=DIR). 6-hourly fields of\n"
+        "travelling Rossby-Haurwitz waves in balance; docs/data.md has the physics. Channels, in order:\n ");
+    for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) vt_text_append(&text, " %s", vt_climate_channels[c].name);
+    vt_text_append(&text, "\n\n");
+    return text.characters;
 }
 
 static void report(const char *path, int64_t steps, double bytes, double seconds)
@@ -29,7 +34,8 @@ vt_status vt_command_synth(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     const char *directory = NULL;
-    bool help = false, force = false;
+    bool force = false;
+    char *help = help_text();
     int64_t size[2] = {32, 64}, channels = 8, years = 1, steps_per_year = 1460, valid_steps = 365, test_steps = 0;
     int64_t seed = 333, chunk_times = 0, compression = 0;
     double noise = 0.02;
@@ -46,12 +52,9 @@ vt_status vt_command_synth(int argument_count, char *const *arguments)
         {"compress", VT_ARGUMENT_INTEGER, &compression, 0, 9, "gzip level, bytes shuffled; sets chunk_times to 1 if 0"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace files of the same names"},
     };
-    const int64_t flag_count = sizeof flags / sizeof flags[0];
-    VT_TRY(vt_arguments_parse("synth", argument_count, arguments, flags, flag_count, "directory", &directory, &help));
-    if (help) {
-        print_help(flags, flag_count);
-        goto done;
-    }
+    const vt_command_line line = {
+        .command = "synth", .help = help, VT_FLAGS(flags), .operand_name = "directory", .operand = &directory};
+    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
     VT_CHECK(valid_steps <= steps_per_year && test_steps <= steps_per_year,
              "synth: --valid_steps and --test_steps are at most --steps_per_year, %lld", (long long)steps_per_year);
     const vt_synthetic_set_options options = {.directory = directory,
@@ -71,5 +74,6 @@ vt_status vt_command_synth(int argument_count, char *const *arguments)
     VT_TRY(vt_synthetic_set_write(&options));
     printf("statistics of the training years: %s/stats\n", directory);
 done:
+    free(help);
     return status;
 }

@@ -1,4 +1,4 @@
-#include "command/train.h"
+#include "command/command.h"
 
 #include <unistd.h>
 

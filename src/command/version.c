@@ -1,5 +1,4 @@
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "command/arguments.h"
 #include "command/command.h"
@@ -16,17 +15,10 @@ const char *vt_version(void)
 vt_status vt_command_version(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    char **others = NULL;
-    int other_count = 0;
-    bool help = false;
-    VT_TRY(vt_arguments_words("version", argument_count, arguments, NULL, 0, &other_count, &others, &help));
-    if (help) {
-        printf("vitrain version, or vitrain --version: prints the version.\n");
-        goto done;
-    }
-    VT_CHECK(other_count == 0, "version takes no arguments, but got '%s'", others[0]);
+    const vt_command_line line = {.command = "version",
+                                  .help = "vitrain version, or vitrain --version: prints the version.\n"};
+    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
     printf("vitrain %s\n", vt_version());
 done:
-    free(others);
     return status;
 }

@@ -1,4 +1,4 @@
-#include "command/watch.h"
+#include "command/command.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,15 +14,6 @@
 #include "report/run_files.h"
 
 enum { PATIENCE = 10 }; /* a run that holds no lock has ended when it has made no step for this many seconds */
-
-/* Of the last rows, up to an epoch of them. */
-static double recent_mean(const vt_run_files *run, const char *column, int64_t most)
-{
-    double sum = 0;
-    int64_t rows = run->steps.rows, count = rows < most ? rows : most;
-    for (int64_t i = 0; i < count; i++) sum += vt_table_value(&run->steps, rows - 1 - i, column);
-    return count > 0 ? sum / (double)count : 0;
-}
 
 /* The figures that the run itself shows, as far as its files contain them. */
 static vt_progress_figures figures_of(const vt_run_files *run)
@@ -41,8 +32,8 @@ static vt_progress_figures figures_of(const vt_run_files *run)
     figures.epoch = (int64_t)vt_table_value(&run->steps, -1, "epoch");
     figures.step = (int64_t)done - (figures.epoch - 1) * figures.steps;
     figures.loss = vt_table_value(&run->steps, -1, "loss");
-    figures.samples_per_sec = recent_mean(run, "samples_per_sec", RECENT);
-    figures.data_wait = recent_mean(run, "data_wait_fraction", RECENT);
+    figures.samples_per_sec = vt_run_recent_mean(run, "samples_per_sec", RECENT);
+    figures.data_wait = vt_run_recent_mean(run, "data_wait_fraction", RECENT);
     figures.seconds_left = (epochs * steps - done) * batch / figures.samples_per_sec;
     return figures;
 }
@@ -96,7 +87,8 @@ static vt_status follow(const char *directory, double interval, vt_progress *pro
     double changed = vt_clock_seconds();
     const struct timespec pause = {(time_t)interval, (long)(1e9 * (interval - floor(interval)))};
     for (bool ended = false; !ended;) {
-        ended = has_ended(directory, vt_clock_seconds() - changed); /* must come first: nothing comes after it */
+        ended = has_ended(directory,
+                          vt_clock_seconds() - changed); /* before the files are read, so that no row is missed */
         VT_TRY(look(directory, &figures, &rows));
         if (rows != rows_before) changed = vt_clock_seconds();
         if (progress != NULL) vt_progress_show(progress, &figures);
@@ -114,7 +106,7 @@ vt_status vt_command_watch(int argument_count, char *const *arguments)
     vt_status status = VT_OK;
     const char *directory = NULL;
     char *last = NULL;
-    bool help = false, once = false;
+    bool once = false;
     double interval = 1;
     vt_progress *progress = NULL;
     vt_progress_figures figures = {0};
@@ -123,14 +115,15 @@ vt_status vt_command_watch(int argument_count, char *const *arguments)
         {"interval", VT_ARGUMENT_REAL, &interval, 0.1, 3600, "seconds between two updates"},
         {"once", VT_ARGUMENT_SWITCH, &once, 0, 0, "print one line, and end"},
     };
-    VT_TRY(vt_arguments_parse("watch", argument_count, arguments, flags, 2, "run directory", &directory, &help));
-    if (help) {
-        printf(
+    const vt_command_line line = {
+        .command = "watch",
+        .help =
             "vitrain watch DIR [flags]: shows how far a run is, its losses and its rate, until it ends. Needs nothing\n"
-            "but the files in its directory, so it may be another machine's.\n\n");
-        vt_arguments_print(flags, 2);
-        goto done;
-    }
+            "but the files in its directory, so it may be another machine's.\n\n",
+        VT_FLAGS(flags),
+        .operand_name = "run directory",
+        .operand = &directory};
+    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
     VT_TRY(look(directory, &figures, &rows));
     if (once) {
         print_line(&figures);

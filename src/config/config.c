@@ -128,10 +128,7 @@ static vt_status find_configuration(const vt_config *config, const vt_yaml *yaml
     char found[96];
     VT_TRY(vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count));
     while (i < count && strcmp(entries[i].key->text, config->config) != 0) i++;
-    if (i == count) {
-        status = no_such_configuration(config, entries, count);
-        goto done;
-    }
+    if (i == count) VT_TRY(no_such_configuration(config, entries, count));
     *mapping = entries[i].value;
     VT_CHECK((*mapping)->kind == VT_YAML_MAPPING,
              "%s:%zu:%zu: configuration '%s' should be a mapping of keys, found %s", vt_yaml_path(yaml),
@@ -141,7 +138,7 @@ done:
     return status;
 }
 
-/* Of the text, the only one that it holds; text NULL: of the file that the flags name. */
+/* Opens `text`, which holds one configuration; NULL: the file that the flags name. */
 static vt_status open_source(vt_config *config, const char *text, const char *text_name, vt_yaml **yaml)
 {
     vt_status status = VT_OK;
@@ -151,13 +148,13 @@ static vt_status open_source(vt_config *config, const char *text, const char *te
         if (config->yaml_config == NULL) config->yaml_config = vt_config_find("config/ViT.yaml");
         VT_CHECK(config->yaml_config != NULL, "there is no config/ViT.yaml here, nor beside the program; name a file "
                                               "of configurations with --yaml_config=PATH");
-        return vt_yaml_open(config->yaml_config, VT_YAML_CONFIGURATIONS, yaml);
+        return vt_yaml_open(config->yaml_config, NULL, VT_YAML_CONFIGURATIONS, yaml);
     }
     VT_CHECK(config->origin[VT_OPTION_config] == VT_FROM_DEFAULT &&
                  config->origin[VT_OPTION_yaml_config] == VT_FROM_DEFAULT,
              "--config and --yaml_config don't go with %s, which has a configuration of its own; flags change its keys",
              text_name);
-    VT_TRY(vt_yaml_open_text(text, text_name, yaml));
+    VT_TRY(vt_yaml_open(text_name, text, VT_YAML_CONFIGURATIONS, yaml));
     VT_TRY(vt_yaml_entries(*yaml, vt_yaml_top(*yaml), &entries, &count));
     VT_CHECK(count == 1, "%s: its configuration should be one mapping, found %zu", text_name, count);
     free(config->config);

@@ -90,7 +90,7 @@ typedef struct {
     vt_origin origin[VT_OPTION_COUNT];
     bool window_known; /* img_size is that of lat_range and lon_range in the files */
     int64_t ranks;     /* of the run; no option: the launcher says how many */
-    /* n_in_channels and n_out_channels of the YAML file, whose place the count of `variables` took; 0: it did not. */
+    /* n_in_channels and n_out_channels of the YAML file if the count of `variables` replaced them; else 0. */
     int64_t replaced_channels[2];
     int64_t data_parallel; /* ranks / (tensor_parallel · context_parallel), over which a global batch is split */
 } vt_config;
@@ -123,22 +123,22 @@ void vt_config_close(vt_config **config);
 /* The same without vt_config_resolve: for a caller that changes something first. */
 vt_status vt_config_read(int argument_count, char *const *arguments, int64_t ranks, vt_config **config);
 
-/* A file of ours, "config/ViT.yaml": in the current directory, else beside the program, else in
- * ../share/vitrain from the program's directory. malloc'd; NULL: nowhere. */
+/* The path of a file that comes with the program, "config/ViT.yaml": in the current directory, else beside the program,
+ * else in ../share/vitrain from the program's directory. malloc'd; NULL: nowhere. */
 char *vt_config_find(const char *below);
 
-/* The same with a YAML text of one configuration in the place of the file: what vt_config_text wrote into a checkpoint,
- * say. text_name stands for the file in messages. */
+/* The same, but reads the one configuration of a YAML text (from a checkpoint, for example) instead of the file.
+ * text_name is the text's name in messages. */
 vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
                               int64_t ranks, vt_config **config);
 
 /* The name of the option that is nearest to this one. */
 const char *vt_config_nearest(const char *name);
 
-/* Is the flag of this name (without dashes, with nothing behind it) one whose value is the next word? */
+/* Does a flag of this name (without dashes), written without '=', take the next word as its value? */
 bool vt_config_takes_next(const char *name);
 
-/* An option's value as a file would have it; malloc'd. The option exists. */
+/* The value of an existing option, as it is written in a file; malloc'd. */
 char *vt_config_value_text(const vt_config *config, const char *option);
 
 /* Defaults only, already resolved, for one rank: for tests and tools that build a configuration in code. */
@@ -147,12 +147,12 @@ vt_status vt_config_open_default(vt_config **config);
 /* Sets one option from text, as a flag would; vt_config_resolve is to follow. */
 vt_status vt_config_set(vt_config *config, const char *name, const char *value);
 
-/* What follows from other options, and every check that needs more than one; called by vt_config_open, and to be called
- * after the last vt_config_set (or change of `ranks`). */
+/* Derives what follows from other options, and makes every check that needs more than one; called by vt_config_open,
+ * and to be called after the last vt_config_set (or change of `ranks`). */
 vt_status vt_config_resolve(vt_config *config);
 
-/* Do lat_range and lon_range say how large the window is, so that the files have to be asked before img_size means
- * something? Until vt_config_set_window what depends on it is not checked. */
+/* Does img_size follow from lat_range and lon_range, and so from the grid of the files? Until vt_config_set_window
+ * gives it, the checks that need it are left out. */
 bool vt_config_awaits_window(const vt_config *config);
 vt_status vt_config_set_window(vt_config *config, int64_t height, int64_t width);
 
@@ -195,12 +195,13 @@ typedef struct {
     const char *section; /* a title; all below is then unset */
     const char *name, *preset, *help;
     const char *choices; /* "a|b"; NULL: not an enumeration */
+    const char *scope;   /* "model": the option to one of whose kinds it belongs; NULL: an option of every run */
     bool is_switch;      /* takes a value only after '=' */
     bool is_path;        /* its value names a file or directory; of a switch: may name one */
     bool flag_only;
 } vt_option_row;
 
-/* False: there are not so many rows. */
+/* False if there is no row of this index. */
 bool vt_options_row(size_t index, vt_option_row *row);
 
 /* "whole number, 1 to 65536": type and range of that row; malloc'd. */

@@ -95,7 +95,7 @@ static int64_t most_of(size_t offset, int64_t own)
     return own + FARTHEST;
 }
 
-static bool keeps(vt_config *changed, vt_fit *rule)
+static bool satisfies(vt_config *changed, vt_fit *rule)
 {
     if (changed->local_batch_size != VT_UNSET_INTEGER && vt_fit_ranks(changed))
         changed->global_batch_size = changed->local_batch_size * data_ranks(changed);
@@ -109,9 +109,9 @@ const char *vt_fit_nearest(const vt_config *config, size_t offset, vt_fit *rule,
     const int64_t own = *value, most = most_of(offset, own);
     vt_fit *const rules[] = {fits, rule};
     for (int i = 0; i < 2; i++) {
-        for (*value = own - 1; *value > 0 && !keeps(&changed, rules[i]);) --*value;
+        for (*value = own - 1; *value > 0 && !satisfies(&changed, rules[i]);) --*value;
         const int64_t below = *value;
-        for (*value = own + 1; *value <= most && !keeps(&changed, rules[i]);) ++*value;
+        for (*value = own + 1; *value <= most && !satisfies(&changed, rules[i]);) ++*value;
         const int64_t above = *value <= most ? *value : 0;
         if (below > 0 || above > 0) return either(below, above, text);
     }

@@ -1,5 +1,5 @@
-/* Which sizes go together: the rules that several options keep between them, and the nearest values that keep them, for
- * messages. Inside of src/config only. */
+/* The rules that several options must satisfy together, and, for messages, the nearest values that do. Inside of
+ * src/config only. */
 #ifndef VT_CONFIG_FIT_H
 #define VT_CONFIG_FIT_H
 
@@ -23,8 +23,8 @@ bool vt_fit_accumulation(const vt_config *config); /* grad_accumulation divides 
 int64_t vt_fit_tokens(const vt_config *config);
 int64_t vt_fit_shortest_span(const vt_config *config);
 
-/* "6 or 8": of the integer at `offset` in vt_config, the values nearest below and above its own with which all rules
- * are kept; if there are none, those with which `rule` is. NULL: no value. */
+/* "6 or 8": for the integer at `offset` in vt_config, the nearest values below and above its own that satisfy all
+ * rules; if there are none, those that satisfy `rule`. NULL: no value. */
 const char *vt_fit_nearest(const vt_config *config, size_t offset, vt_fit *rule, char text[64]);
 #define VT_FIT_NEAREST(config, name, rule, text) vt_fit_nearest(config, offsetof(vt_config, name), rule, text)
 

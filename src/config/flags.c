@@ -4,7 +4,7 @@
 
 #include "config/option.h"
 
-/* A word that is no flag: says what was probably meant. */
+/* The error of a word that is no flag: says what was probably meant. */
 static vt_status stray_word(const char *word, const vt_row *previous)
 {
     vt_status status = VT_OK;
@@ -20,14 +20,6 @@ done:
     return status;
 }
 
-static vt_status unknown_flag(const char *name)
-{
-    vt_status status = VT_OK;
-    VT_FAIL("unknown flag --%s; did you mean --%s? ('vitrain options' lists all)", name, vt_row_nearest(name, true));
-done:
-    return status;
-}
-
 /* The flag at arguments[*at]; *at moves to its last word. */
 static vt_status apply_flag(vt_config *config, int argument_count, char *const *arguments, int *at)
 {
@@ -37,10 +29,8 @@ static vt_status apply_flag(vt_config *config, int argument_count, char *const *
     vt_text range = {0};
     char *name = vt_text_format("%.*s", (int)strcspn(written, "="), written);
     const vt_row *row = vt_row_find(name);
-    if (row == NULL) {
-        status = unknown_flag(name);
-        goto done;
-    }
+    VT_CHECK(row != NULL, "unknown flag --%s; did you mean --%s? ('vitrain options' lists all)", name,
+             vt_row_nearest(name, true));
     if (value != NULL) {
         value++;
     } else if (vt_row_is_switch(row)) {
@@ -66,12 +56,9 @@ vt_status vt_flags_apply(vt_config *config, int argument_count, char *const *arg
     const vt_row *previous = NULL;
     for (int i = 0; i < argument_count; i++) {
         const char *word = arguments[i];
-        if (strncmp(word, "--", 2) != 0 || word[2] == '\0') {
-            status = stray_word(word, previous);
-            goto done;
-        }
+        if (strncmp(word, "--", 2) != 0 || word[2] == '\0') VT_TRY(stray_word(word, previous));
         VT_TRY(apply_flag(config, argument_count, arguments, &i));
-        previous = arguments[i] == word ? vt_row_find(word + 2) : NULL; /* a bare switch, if one */
+        previous = arguments[i] == word ? vt_row_find(word + 2) : NULL; /* NULL unless it is a switch without a value */
     }
 done:
     return status;

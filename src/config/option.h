@@ -45,10 +45,13 @@ const vt_row *vt_row_find(const char *name);
 /* The known name that is nearest to this one; those of flags that a YAML file may not hold only if wanted. */
 const char *vt_row_nearest(const char *name, bool flags_too);
 
-/* Is this row, of a table, an option for the kinds that the configuration chooses? */
+/* The section that a row of a table belongs to. */
+const vt_row *vt_row_section(const vt_row *row);
+
+/* Does this row of a table belong to the kinds that the configuration chooses? */
 bool vt_row_belongs(const vt_row *row, const vt_config *config);
 
-/* Fails when the option is set but is for a kind that is not chosen. A file may set it to its default. */
+/* Fails when the option is set but belongs to a kind that is not chosen. A file may set it to its default. */
 vt_status vt_row_check_scope(const vt_row *row, const vt_config *config);
 
 /* Not a section, nor an alias. */
@@ -60,7 +63,7 @@ static inline bool vt_row_is_option(const vt_row *row)
 /* Options that are on or off: as flags they take a value only after '='. */
 bool vt_row_is_switch(const vt_row *row);
 
-/* Whether "None" says something about the option beyond "its default": it may be not set. */
+/* May the option be unset? Otherwise "None" means its default. */
 bool vt_row_may_be_unset(const vt_row *row);
 
 /* Is the option's value "not set"? */
@@ -72,9 +75,6 @@ vt_status vt_row_assign(const vt_row *row, const char *text, vt_config *config, 
 
 /* true, false, yes, no, on, off, 1 or 0 in any case; false when it is none of them. */
 bool vt_boolean_parse(const char *text, bool *value);
-
-/* The index of the word in "a|b|c"; -1: it is not among them. */
-int vt_choice_find(const char *word, const char *choices);
 
 /* Appends the option's value as vt_row_assign takes it. */
 void vt_row_format(const vt_row *row, const vt_config *config, vt_text *text);

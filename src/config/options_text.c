@@ -5,14 +5,6 @@
 
 enum { LINE_WIDTH = 100, MEANING_COLUMN = 36 };
 
-/* Columns that UTF-8 text takes on a terminal (no wide characters stand in the table). */
-static int columns_of(const char *text, size_t length)
-{
-    int columns = 0;
-    for (size_t i = 0; i < length; i++) columns += ((unsigned char)text[i] & 0xC0) != 0x80;
-    return columns;
-}
-
 /* Words of text from MEANING_COLUMN to LINE_WIDTH; the cursor is at `column`. */
 static void print_wrapped(FILE *file, const char *text, int column)
 {
@@ -24,7 +16,7 @@ static void print_wrapped(FILE *file, const char *text, int column)
     column = MEANING_COLUMN;
     while (*text != '\0') {
         size_t length = strcspn(text, " ");
-        int width = columns_of(text, length);
+        int width = vt_text_columns(text, length);
         if (column > MEANING_COLUMN && column + 1 + width > LINE_WIDTH) {
             fprintf(file, "\n%*s", MEANING_COLUMN, "");
             column = MEANING_COLUMN;
@@ -148,6 +140,7 @@ bool vt_options_row(size_t index, vt_option_row *result)
                               .preset = row->kind == VT_ROW_ALIAS ? "" : row->preset,
                               .help = row->help,
                               .choices = target->choices,
+                              .scope = vt_row_section(row)->target,
                               .is_switch = switched,
                               .is_path = target->kind == VT_ROW_PATH && !target->is_text,
                               .flag_only = row->flag_only};

@@ -66,8 +66,8 @@ done:
     return status;
 }
 
-/* data_dir gives the paths that are not set. One that came with the command line also replaces those of the file, which
- * name the places of another machine. */
+/* data_dir gives the paths that are not set. A data_dir from the command line also replaces the file's paths, which may
+ * be those of another machine. */
 static void derive_paths(vt_config *config)
 {
     size_t length = strlen(config->data_dir);
@@ -273,19 +273,13 @@ done:
     return status;
 }
 
-static vt_status check_gaps(const vt_config *config)
+static vt_status check_pairs(const vt_config *config)
 {
     vt_status status = VT_OK;
+    double seconds = 0;
     VT_CHECK(!config->mask_channels || config->missing == VT_GAPS_MASK,
-             "mask_channels show the model where values are missing, but missing: refuse takes none; add "
+             "mask_channels show the model where values are missing, but with missing: refuse none is; add "
              "--missing=mask, or --mask_channels=false");
-done:
-    return status;
-}
-
-static vt_status check_cache(const vt_config *config)
-{
-    vt_status status = VT_OK;
     VT_CHECK(config->cache != VT_CACHE_DEVICE || config->device == VT_DEVICE_CUDA,
              "cache: device keeps the sets in a GPU's memory and needs --device=cuda; this machine's memory is "
              "--cache=host");
@@ -293,6 +287,8 @@ static vt_status check_cache(const vt_config *config)
         config->cache != VT_CACHE_DEVICE || !config->skip_bad_samples,
         "cache: device reads both sets once, whole, so that skip_bad_samples can't replace samples in batches; use "
         "--cache=host");
+    VT_CHECK(config->max_time == NULL || parse_duration(config->max_time, &seconds),
+             "max_time '%.40s': expected HH:MM:SS (01:30:00) or a number of seconds", config->max_time);
 done:
     return status;
 }
@@ -363,16 +359,6 @@ done:
     return status;
 }
 
-static vt_status check_max_time(const vt_config *config)
-{
-    vt_status status = VT_OK;
-    double seconds = 0;
-    VT_CHECK(config->max_time == NULL || parse_duration(config->max_time, &seconds),
-             "max_time '%.40s': expected HH:MM:SS (01:30:00) or a number of seconds", config->max_time);
-done:
-    return status;
-}
-
 vt_status vt_config_check_layout(vt_config *config)
 {
     vt_status status = VT_OK;
@@ -383,7 +369,8 @@ done:
     return status;
 }
 
-/* Of two places that disagree the command line wins; img_size of the same place must agree with the ranges. */
+/* An img_size from the command line wins over ranges of the file, and the reverse; of the same place both must agree.
+ */
 bool vt_config_awaits_window(const vt_config *config)
 {
     const vt_origin *origin = config->origin, size = origin[VT_OPTION_img_size];
@@ -432,10 +419,8 @@ vt_status vt_config_resolve(vt_config *config)
         VT_TRY(check_shapes(config));
         VT_TRY(check_parallel(config));
     }
-    VT_TRY(check_gaps(config));
-    VT_TRY(check_cache(config));
+    VT_TRY(check_pairs(config));
     VT_TRY(check_batch(config));
-    VT_TRY(check_max_time(config));
 done:
     return status;
 }

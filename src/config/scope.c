@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "config/option.h"
 
-static const vt_row *section_of(const vt_row *row)
+const vt_row *vt_row_section(const vt_row *row)
 {
     while (row->kind != VT_ROW_SECTION) row--;
     return row;
@@ -18,11 +18,11 @@ static void format_chosen(const vt_row *section, const vt_config *config, vt_tex
 
 bool vt_row_belongs(const vt_row *row, const vt_config *config)
 {
-    const vt_row *section = section_of(row);
+    const vt_row *section = vt_row_section(row);
     if (section->target == NULL) return true;
     vt_text chosen = {0};
     format_chosen(section, config, &chosen);
-    const bool belongs = vt_choice_find(chosen.characters, section->choices) >= 0;
+    const bool belongs = vt_text_choice(chosen.characters, section->choices) >= 0;
     vt_text_close(&chosen);
     return belongs;
 }
@@ -46,7 +46,7 @@ vt_status vt_row_check_scope(const vt_row *row, const vt_config *config)
     vt_status status = VT_OK;
     vt_text value = {0}, chosen = {0};
     if (!vt_row_is_option(row) || config->origin[row->id] == VT_FROM_DEFAULT || vt_row_belongs(row, config)) goto done;
-    const vt_row *section = section_of(row);
+    const vt_row *section = vt_row_section(row);
     const bool flag = config->origin[row->id] == VT_FROM_COMMAND_LINE;
     if (!flag && is_default(row, config)) goto done;
     vt_row_format(row, config, &value);

@@ -6,52 +6,32 @@
 
 #include "config/option.h"
 
+/* Where the configuration has the option's value: int64_t, double, bool, int, char *, int64_t[2] or double[2]. */
 static void *field_of(const vt_row *row, const vt_config *config)
 {
     return (char *)config + row->offset;
 }
 
-static int64_t *integer_of(const vt_row *row, const vt_config *config)
-{
-    return field_of(row, config);
-}
-
-static double *real_of(const vt_row *row, const vt_config *config)
-{
-    return field_of(row, config);
-}
-
-static bool *boolean_of(const vt_row *row, const vt_config *config)
-{
-    return field_of(row, config);
-}
-
-static int *choice_of(const vt_row *row, const vt_config *config)
-{
-    return field_of(row, config);
-}
-
-static char **path_of(const vt_row *row, const vt_config *config)
-{
-    return field_of(row, config);
-}
-
 static void unset(const vt_row *row, vt_config *config)
 {
-    if (row->kind == VT_ROW_INTEGER) *integer_of(row, config) = VT_UNSET_INTEGER;
-    if (row->kind == VT_ROW_REAL) *real_of(row, config) = NAN;
-    if (row->kind == VT_ROW_RANGE) real_of(row, config)[0] = real_of(row, config)[1] = NAN;
+    int64_t *integer = field_of(row, config);
+    double *reals = field_of(row, config);
+    char **path = field_of(row, config);
+    if (row->kind == VT_ROW_INTEGER) *integer = VT_UNSET_INTEGER;
+    if (row->kind == VT_ROW_REAL) *reals = NAN;
+    if (row->kind == VT_ROW_RANGE) reals[0] = reals[1] = NAN;
     if (row->kind == VT_ROW_PATH) {
-        free(*path_of(row, config));
-        *path_of(row, config) = NULL;
+        free(*path);
+        *path = NULL;
     }
 }
 
 bool vt_row_is_unset(const vt_row *row, const vt_config *config)
 {
-    if (row->kind == VT_ROW_INTEGER) return *integer_of(row, config) == VT_UNSET_INTEGER;
-    if (row->kind == VT_ROW_REAL || row->kind == VT_ROW_RANGE) return isnan(*real_of(row, config));
-    return row->kind == VT_ROW_PATH && *path_of(row, config) == NULL;
+    const void *field = field_of(row, config);
+    if (row->kind == VT_ROW_INTEGER) return *(const int64_t *)field == VT_UNSET_INTEGER;
+    if (row->kind == VT_ROW_REAL || row->kind == VT_ROW_RANGE) return isnan(*(const double *)field);
+    return row->kind == VT_ROW_PATH && *(char *const *)field == NULL;
 }
 
 /* strtod also takes blanks, "inf", "nan" and hexadecimal; a configuration should not. */
@@ -81,18 +61,6 @@ bool vt_boolean_parse(const char *text, bool *value)
         return true;
     }
     return false;
-}
-
-int vt_choice_find(const char *word, const char *choices)
-{
-    const size_t length = strlen(word);
-    int index = 0;
-    for (const char *choice = choices; choice != NULL; index++) {
-        const size_t choice_length = strcspn(choice, "|");
-        if (length == choice_length && strncmp(word, choice, length) == 0) return index;
-        choice = choice[choice_length] == '|' ? choice + choice_length + 1 : NULL;
-    }
-    return -1;
 }
 
 /* "[360, 720]", with or without the brackets. */
@@ -142,53 +110,62 @@ static bool is_none(const char *text)
     return false;
 }
 
-/* Is what the text says a value of the option's type, and in its range? Stores it if so. */
+static bool are_within(const vt_row *row, const int64_t *values, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (values[i] < row->least_integer || values[i] > row->most_integer) return false;
+    return true;
+}
+
+static bool are_reals_within(const vt_row *row, const double *values, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (values[i] < row->least_real || values[i] > row->most_real) return false;
+    return true;
+}
+
+/* Stores the value that the text says, if it is one of the option's type and in its range. */
 static bool parse_value(const vt_row *row, const char *text, vt_config *config)
 {
-    int64_t integers[2] = {0, 0};
-    double real = 0, reals[2];
+    void *field = field_of(row, config);
+    int64_t integers[2];
+    double reals[2];
     bool on = false;
     int choice = -1;
     switch (row->kind) {
     case VT_ROW_INTEGER:
-        if (!parse_integer(text, integers) || integers[0] < row->least_integer || integers[0] > row->most_integer)
-            return false;
-        *integer_of(row, config) = integers[0];
+        if (!parse_integer(text, integers) || !are_within(row, integers, 1)) return false;
+        memcpy(field, integers, sizeof integers[0]);
         return true;
     case VT_ROW_REAL:
-        if (!parse_real(text, &real) || real < row->least_real || real > row->most_real) return false;
-        *real_of(row, config) = real;
+        if (!parse_real(text, reals) || !are_reals_within(row, reals, 1)) return false;
+        memcpy(field, reals, sizeof reals[0]);
         return true;
     case VT_ROW_BOOLEAN:
-        return vt_boolean_parse(text, boolean_of(row, config));
+        return vt_boolean_parse(text, field);
     case VT_ROW_CHOICE:
-        choice = vt_choice_find(text, row->choices);
+        choice = vt_text_choice(text, row->choices);
         if (choice < 0) return false;
-        *choice_of(row, config) = choice;
+        memcpy(field, &choice, sizeof choice);
         return true;
     case VT_ROW_PAIR:
-        if (!parse_pair(text, integers)) return false;
-        for (int i = 0; i < 2; i++) {
-            if (integers[i] < row->least_integer || integers[i] > row->most_integer) return false;
-        }
-        memcpy(integer_of(row, config), integers, sizeof integers);
+        if (!parse_pair(text, integers) || !are_within(row, integers, 2)) return false;
+        memcpy(field, integers, sizeof integers);
         return true;
     case VT_ROW_RANGE:
-        if (!parse_range(text, reals)) return false;
-        for (int i = 0; i < 2; i++)
-            if (reals[i] < row->least_real || reals[i] > row->most_real) return false;
-        memcpy(real_of(row, config), reals, sizeof reals);
+        if (!parse_range(text, reals) || !are_reals_within(row, reals, 2)) return false;
+        memcpy(field, reals, sizeof reals);
         return true;
     default:
         VT_ASSERT(row->kind == VT_ROW_PATH);
         if (row->is_switch && vt_boolean_parse(text, &on)) {
             unset(row, config);
-            if (on) *path_of(row, config) = vt_text_copy(VT_SWITCH_ON);
+            if (on) *(char **)field = vt_text_copy(VT_SWITCH_ON);
             return true;
         }
         if (text[0] == '\0' || strlen(text) >= PATH_MAX || !is_utf8(text)) return false;
         unset(row, config);
-        *path_of(row, config) = vt_text_copy(text);
+        *(char **)field = vt_text_copy(text);
         return true;
     }
 }
@@ -270,33 +247,35 @@ void vt_row_format(const vt_row *row, const vt_config *config, vt_text *text)
         vt_text_append(text, "None");
         return;
     }
-    const int64_t *integers = integer_of(row, config);
+    const void *field = field_of(row, config);
+    const int64_t *integers = field;
+    const double *reals = field;
     switch (row->kind) {
     case VT_ROW_INTEGER:
         vt_text_append(text, "%lld", (long long)integers[0]);
         return;
     case VT_ROW_REAL:
-        append_real(*real_of(row, config), text);
+        append_real(reals[0], text);
         return;
     case VT_ROW_BOOLEAN:
-        vt_text_append(text, "%s", *boolean_of(row, config) ? "true" : "false");
+        vt_text_append(text, "%s", *(const bool *)field ? "true" : "false");
         return;
     case VT_ROW_CHOICE:
-        append_choice(row->choices, *choice_of(row, config), text);
+        append_choice(row->choices, *(const int *)field, text);
         return;
     case VT_ROW_PAIR:
         vt_text_append(text, "[%lld, %lld]", (long long)integers[0], (long long)integers[1]);
         return;
     case VT_ROW_RANGE:
         vt_text_append(text, "[");
-        append_real(real_of(row, config)[0], text);
+        append_real(reals[0], text);
         vt_text_append(text, ", ");
-        append_real(real_of(row, config)[1], text);
+        append_real(reals[1], text);
         vt_text_append(text, "]");
         return;
     default:
         VT_ASSERT(row->kind == VT_ROW_PATH);
-        vt_text_append(text, "%s", *path_of(row, config));
+        vt_text_append(text, "%s", *(char *const *)field);
     }
 }
 

@@ -82,8 +82,7 @@ static vt_yaml_node *add_node(vt_yaml *yaml, vt_yaml_kind kind, const yaml_event
 {
     if (yaml->node_count == yaml->node_capacity) {
         yaml->node_capacity = 2 * yaml->node_capacity + 64;
-        vt_yaml_node **grown = vt_reallocate(yaml->nodes, yaml->node_capacity, sizeof(vt_yaml_node *), "a YAML file");
-        yaml->nodes = grown;
+        yaml->nodes = vt_reallocate(yaml->nodes, yaml->node_capacity, sizeof *yaml->nodes, "a YAML file");
     }
     vt_yaml_node *node = vt_allocate(1, sizeof *node, "a YAML file");
     *node = (vt_yaml_node){.kind = kind,
@@ -98,8 +97,7 @@ static void add_child(vt_yaml_node *parent, vt_yaml_node *child)
 {
     if (parent->count == parent->capacity) {
         parent->capacity = 2 * parent->capacity + 8;
-        vt_yaml_node **grown = vt_reallocate(parent->child, parent->capacity, sizeof(vt_yaml_node *), "a YAML file");
-        parent->child = grown;
+        parent->child = vt_reallocate(parent->child, parent->capacity, sizeof *parent->child, "a YAML file");
     }
     parent->child[parent->count++] = child;
 }
@@ -215,8 +213,7 @@ done:
     return status;
 }
 
-/* text NULL: the file's. */
-static vt_status open_yaml(const char *path, const char *text, const char *holds, vt_yaml **result)
+vt_status vt_yaml_open(const char *path, const char *text, const char *holds, vt_yaml **result)
 {
     vt_status status = VT_OK;
     yaml_parser_t parser = {0};
@@ -240,16 +237,6 @@ done:
     if (status != VT_OK) vt_yaml_close(&yaml);
     *result = yaml;
     return status;
-}
-
-vt_status vt_yaml_open(const char *path, const char *holds, vt_yaml **yaml)
-{
-    return open_yaml(path, NULL, holds, yaml);
-}
-
-vt_status vt_yaml_open_text(const char *text, const char *name, vt_yaml **yaml)
-{
-    return open_yaml(name, text, VT_YAML_CONFIGURATIONS, yaml);
 }
 
 void vt_yaml_close(vt_yaml **yaml)
@@ -292,8 +279,8 @@ typedef struct {
     const vt_yaml *yaml;
     vt_yaml_entry *entries;
     size_t count, capacity;
-    /* by node: its keys are in already, and since the first to come wins, need not be looked at again. This is what
-     * keeps a file whose merges double at every level from costing exponential time. */
+    /* By node: were its keys added? As the first one to set a key wins, they need not be looked at again. This keeps a
+     * file whose merges double at every level from costing exponential time. */
     bool *visited;
 } merged_keys;
 
@@ -310,8 +297,7 @@ static vt_status add_key(merged_keys *merge, const vt_yaml_node *key, const vt_y
              MAX_KEYS);
     if (i == merge->capacity) {
         merge->capacity = 2 * merge->capacity + 64;
-        vt_yaml_entry *grown = vt_reallocate(merge->entries, merge->capacity, sizeof *grown, "a YAML file");
-        merge->entries = grown;
+        merge->entries = vt_reallocate(merge->entries, merge->capacity, sizeof *merge->entries, "a YAML file");
     }
     if (i == merge->count) merge->count++;
     merge->entries[i] = (vt_yaml_entry){key, value};

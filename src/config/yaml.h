@@ -24,11 +24,9 @@ typedef struct vt_yaml vt_yaml;
 
 #define VT_YAML_CONFIGURATIONS "named configurations (base: {embed_dim: 384, ...})"
 
-/* Reads the file, whose top must be a mapping; `holds` says in messages what of. Errors: "path:line:column: ...". */
-vt_status vt_yaml_open(const char *path, const char *holds, vt_yaml **yaml);
-
-/* The same of a text that holds configurations; `name` stands for the path in messages. */
-vt_status vt_yaml_open_text(const char *text, const char *name, vt_yaml **yaml);
+/* Reads the file, or `text` unless that is NULL: then `path` is only its name in messages. Its top must be a mapping;
+ * `holds` says in messages of what. Errors: "path:line:column: ...". */
+vt_status vt_yaml_open(const char *path, const char *text, const char *holds, vt_yaml **yaml);
 void vt_yaml_close(vt_yaml **yaml);
 
 const char *vt_yaml_path(const vt_yaml *yaml);
@@ -39,9 +37,9 @@ typedef struct {
     const vt_yaml_node *value;
 } vt_yaml_entry;
 
-/* The keys of a mapping after its merge keys ("<<"), each once. A mapping's own keys win over merged ones wherever they
- * stand, of two equal keys the later, of a list of merged mappings the earlier (https://yaml.org/type/merge.html).
- * *entries is to be freed. */
+/* The keys of a mapping, each once, with its merge keys ("<<") applied. A mapping's own keys win over merged ones
+ * wherever they stand, of two equal keys the later, of a list of merged mappings the earlier
+ * (https://yaml.org/type/merge.html). *entries is to be freed. */
 vt_status vt_yaml_entries(const vt_yaml *yaml, const vt_yaml_node *mapping, vt_yaml_entry **entries, size_t *count);
 
 /* "a mapping", "a list", "the text 'abc'": for messages. */

@@ -25,7 +25,7 @@ typedef struct {
     vt_forecaster *forecaster;
     float *climatology; /* [out, height, width], or NULL */
     vt_scores *scores;
-    int64_t *starts, start_count; /* samples whose file reaches the last lead time */
+    int64_t *starts, start_count; /* initial times: samples whose file reaches the last lead time */
     int64_t batch, rounds;        /* initial times that a rank forecasts at once, and how often */
     int64_t plane, map_channel;
     vt_variable *variables;                         /* [out] */
@@ -48,7 +48,7 @@ static vt_status open_dataset(evaluation *e)
     return vt_dataset_open(&options, &e->dataset);
 }
 
-/* Warns of times that the model was trained on, where the training set is at hand. */
+/* Warns of times that the model was trained on, if the training set is there. */
 static void compare_with_training(const evaluation *e)
 {
     const vt_config *config = e->options->config;
@@ -86,7 +86,7 @@ static bool has_range(const vt_config *config)
     return !isnan(config->lat_range[0]) || !isnan(config->lon_range[0]);
 }
 
-/* The window of time_means_path, [1, C, H, W]. That it isn't there is a remark only, unless a flag names it. */
+/* Reads the window of time_means_path, [1, C, H, W]. If the file is missing, only says so, unless a flag names it. */
 static vt_status read_climatology(evaluation *e)
 {
     vt_status status = VT_OK;
@@ -180,8 +180,8 @@ done:
     return status;
 }
 
-/* As few rounds as hold all initial times, each of equal parts for all ranks; what the last one lacks is missing from
- * its last ranks. */
+/* Chooses the fewest rounds that hold all initial times. In each round all ranks have the same number of them; in the
+ * last one the last ranks may have fewer. */
 static void share_out(evaluation *e)
 {
     const int64_t ranks = vt_world_ranks(e->world), most = vt_forecaster_batch(e->forecaster) * ranks;
@@ -230,7 +230,7 @@ done:
     return status;
 }
 
-/* The next lead time of `count` initial times from the first one on: 0 of them where there are no more. */
+/* Forecasts and scores the next lead time of `count` initial times from the `first`-th one on. */
 static vt_status score_lead(evaluation *e, int64_t first, int64_t count, int64_t lead)
 {
     vt_status status = VT_OK;
@@ -254,8 +254,8 @@ done:
     return status;
 }
 
-/* Collective: the ranks meet at every lead time, so that one which has none of the last round's initial times does not
- * wait longer than a forecast of the others takes, and an error of one ends all. */
+/* Collective. The ranks meet at every lead time: a rank without initial times in the last round then waits no longer
+ * than a forecast of the others takes, and an error on one rank ends all. */
 static vt_status score_all(evaluation *e)
 {
     vt_status status = VT_OK;
@@ -277,7 +277,7 @@ done:
 
 /* ---- the loss ---- */
 
-/* Those of `count` samples from the first-th one that `every` leaves. */
+/* Adds the losses of `count` samples from the `first`-th one on, of every `every`-th sample of the set. */
 static vt_status add_losses(evaluation *e, int64_t first, int64_t count)
 {
     vt_status status = VT_OK;
@@ -292,7 +292,7 @@ done:
     return status;
 }
 
-/* Collective. What training logs as "Avg val loss": all samples count, also those that are too near to the end of their
+/* Collective. What training logs as "Avg val loss": over all samples, also those that are too near the end of their
  * file to be initial times. */
 static vt_status find_loss(evaluation *e)
 {
@@ -377,7 +377,7 @@ vt_status vt_evaluate(const vt_evaluation_options *options, const vt_launch *lau
     VT_TRY(vt_world_open(options->config, launch, &e.world));
     status = run_phases(&e);
 done:
-    if (e.world != NULL && !vt_world_speaks(e.world)) vt_error_clear(); /* another rank tells */
+    if (e.world != NULL && !vt_world_speaks(e.world)) vt_error_clear(); /* another rank reports it */
     vt_scores_close(&e.scores);
     vt_evaluation_close(&e.loss);
     vt_forecaster_close(&e.forecaster);

@@ -6,12 +6,12 @@
 #include "parallel/launch.h"
 
 typedef struct {
-    const vt_config *config; /* from vt_forecaster_configure */
-    const char *checkpoint;
+    vt_config *config; /* both from vt_forecaster_configure */
+    char *checkpoint;
     bool test;           /* the test set, else the validation set */
     int64_t rollout;     /* steps of each forecast */
     int64_t every;       /* use every N-th initial time */
-    const char *output;  /* directory of the files; made when missing */
+    char *output;        /* directory of the files; made when missing */
     const char *channel; /* that the maps show; NULL: t2m, or the last one */
 } vt_evaluation_options;
 

@@ -10,9 +10,8 @@
 
 #include "base/text.h"
 #include "report/image.h"
-#include "storage/output_file.h"
 
-/* Of these, and the first and the last, those that are there. */
+/* The first and the last lead time, and 1, 3 and 5 days. */
 static bool is_shown(int64_t lead, int64_t leads, int64_t hours_a_step)
 {
     int64_t hours = (lead + 1) * hours_a_step;
@@ -47,21 +46,10 @@ void vt_scores_print(const vt_scores *scores, const char *const *channel_names, 
     }
 }
 
-static vt_status write_bytes(const char *path, const void *bytes, size_t size)
-{
-    vt_status status = VT_OK;
-    FILE *file = NULL;
-    VT_TRY(vt_output_open(path, &file));
-    fwrite(bytes, 1, size, file);
-    VT_TRY(vt_output_close(file, path));
-done:
-    return status;
-}
-
 vt_status vt_loss_write(const char *path, const char *split, int64_t samples, double loss)
 {
     char *text = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n", split, (long long)samples, loss);
-    vt_status status = write_bytes(path, text, strlen(text));
+    vt_status status = vt_file_write(path, text, strlen(text));
     free(text);
     return status;
 }
@@ -91,7 +79,7 @@ vt_status vt_maps_draw(const vt_maps *maps, int64_t lead, const float *target, c
     const char *units = maps->units;
     char *path = vt_text_format("%s/map-%s-%03lldh.png", maps->directory, maps->channel, hours);
     for (char *c = path + strlen(maps->directory) + 1; *c != '\0'; c++)
-        if (*c == '/') *c = '_'; /* of the channel's name: no directory */
+        if (*c == '/') *c = '_'; /* in the channel's name; it would begin a directory */
     if (maps->dated)
         snprintf(both, sizeof both, "%s UTC, forecast from %s UTC (%lld h)", valid, from, hours);
     else
@@ -111,7 +99,7 @@ vt_status vt_maps_draw(const vt_maps *maps, int64_t lead, const float *target, c
                                 .is_signed = vt_variable_is_signed(maps->channel, target, maps->height * maps->width)};
     vt_image_compare(&comparison, &image);
     VT_TRY(vt_image_encode(&image, &png, &size));
-    VT_TRY(write_bytes(path, png, size));
+    VT_TRY(vt_file_write(path, png, size));
 done:
     vt_image_close(&image);
     free(png);

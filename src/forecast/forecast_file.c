@@ -26,36 +26,23 @@ struct vt_forecast_file {
 
 /* ---- attributes ---- */
 
+static bool set_attribute(hid_t object, const char *name, hid_t file_type, hid_t type, const void *value)
+{
+    hid_t space = H5Screate(H5S_SCALAR);
+    hid_t attribute = H5Acreate2(object, name, file_type, space, H5P_DEFAULT, H5P_DEFAULT);
+    bool done = attribute >= 0 && H5Awrite(attribute, type, value) >= 0;
+    if (attribute >= 0) H5Aclose(attribute);
+    H5Sclose(space);
+    return done;
+}
+
 static bool set_text(hid_t object, const char *name, const char *text)
 {
-    hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate(H5S_SCALAR);
+    hid_t type = H5Tcopy(H5T_C_S1);
     H5Tset_size(type, text[0] != '\0' ? strlen(text) : 1);
     H5Tset_strpad(type, H5T_STR_NULLPAD); /* no room for a final 0 */
-    hid_t attribute = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
-    bool done = attribute >= 0 && H5Awrite(attribute, type, text) >= 0;
-    if (attribute >= 0) H5Aclose(attribute);
-    H5Sclose(space);
+    bool done = set_attribute(object, name, type, type, text);
     H5Tclose(type);
-    return done;
-}
-
-static bool set_integer(hid_t object, const char *name, int value)
-{
-    hid_t space = H5Screate(H5S_SCALAR);
-    hid_t attribute = H5Acreate2(object, name, H5T_STD_I32LE, space, H5P_DEFAULT, H5P_DEFAULT);
-    bool done = attribute >= 0 && H5Awrite(attribute, H5T_NATIVE_INT, &value) >= 0;
-    if (attribute >= 0) H5Aclose(attribute);
-    H5Sclose(space);
-    return done;
-}
-
-static bool set_fill_value(hid_t variable, float value)
-{
-    hid_t space = H5Screate(H5S_SCALAR);
-    hid_t attribute = H5Acreate2(variable, "_FillValue", H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT);
-    bool done = attribute >= 0 && H5Awrite(attribute, H5T_NATIVE_FLOAT, &value) >= 0;
-    if (attribute >= 0) H5Aclose(attribute);
-    H5Sclose(space);
     return done;
 }
 
@@ -72,7 +59,7 @@ static bool set_texts(hid_t object, const text_attribute *attributes, size_t cou
 
 /* ---- coordinates ---- */
 
-/* In the order in which they are made, as the netCDF library wants to find variables and attributes. */
+/* Links and attributes in the order in which they are made, in which the netCDF library looks for them. */
 static hid_t creation_properties(hid_t class)
 {
     hid_t properties = H5Pcreate(class);
@@ -81,43 +68,42 @@ static hid_t creation_properties(hid_t class)
     return properties;
 }
 
-static vt_status write_scale(vt_forecast_file *file, int dimension, const char *name, const double *values,
-                             const text_attribute *attributes, size_t attribute_count)
+/* A dataset of this extent in each dimension; 0 dimensions: a scalar. To be closed; negative: it can't be made. */
+static hid_t create_dataset(const vt_forecast_file *file, const char *name, hid_t type, int dimensions,
+                            const hsize_t *extent)
 {
-    vt_status status = VT_OK;
-    const hsize_t extent = (hsize_t)file->extent[dimension];
-    hid_t space = H5Screate_simple(1, &extent, NULL), properties = creation_properties(H5P_DATASET_CREATE);
-    hid_t scale = H5Dcreate2(file->file, name, H5T_IEEE_F64LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-    file->scales[dimension] = scale;
-    VT_CHECK(scale >= 0 && H5Dwrite(scale, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0 &&
-                 H5DSset_scale(scale, name) >= 0 && set_integer(scale, "_Netcdf4Dimid", dimension) &&
-                 set_texts(scale, attributes, attribute_count),
-             "can't write '%s' of %s: %s", name, file->path, vt_hdf5_reason());
-done:
+    hid_t space = H5Screate(H5S_SCALAR), properties = creation_properties(H5P_DATASET_CREATE);
+    if (dimensions > 0) H5Sset_extent_simple(space, dimensions, extent, NULL);
+    hid_t dataset = H5Dcreate2(file->file, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
     H5Sclose(space);
     H5Pclose(properties);
+    return dataset;
+}
+
+/* A dimension with its coordinate. Without one (values NULL) it is a scale without values, which netCDF recognises by
+ * the scale's name. */
+static vt_status write_dimension(vt_forecast_file *file, int dimension, const char *name, const double *values,
+                                 const text_attribute *attributes, size_t attribute_count)
+{
+    vt_status status = VT_OK;
+    char no_variable[80];
+    const hsize_t extent = (hsize_t)file->extent[dimension];
+    snprintf(no_variable, sizeof no_variable, "This is a netCDF dimension but not a netCDF variable.%10lld",
+             (long long)extent);
+    hid_t scale = create_dataset(file, name, values != NULL ? H5T_IEEE_F64LE : H5T_IEEE_F32BE, 1, &extent);
+    file->scales[dimension] = scale;
+    bool done = scale >= 0;
+    if (done && values != NULL) done = H5Dwrite(scale, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0;
+    done = done && H5DSset_scale(scale, values != NULL ? name : no_variable) >= 0 &&
+           set_attribute(scale, "_Netcdf4Dimid", H5T_STD_I32LE, H5T_NATIVE_INT, &dimension);
+    if (values != NULL) done = done && set_texts(scale, attributes, attribute_count);
+    VT_CHECK(done, "can't write the dimension '%s' of %s: %s", name, file->path, vt_hdf5_reason());
+done:
     return status;
 }
 
-/* A dimension that has no coordinate: a scale without values, named as netCDF names such ones. */
-static vt_status write_dimension(vt_forecast_file *file, int dimension, const char *name)
-{
-    vt_status status = VT_OK;
-    char text[80];
-    const hsize_t extent = (hsize_t)file->extent[dimension];
-    snprintf(text, sizeof text, "This is a netCDF dimension but not a netCDF variable.%10lld", (long long)extent);
-    hid_t space = H5Screate_simple(1, &extent, NULL), properties = creation_properties(H5P_DATASET_CREATE);
-    hid_t scale = H5Dcreate2(file->file, name, H5T_IEEE_F32BE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-    file->scales[dimension] = scale;
-    VT_CHECK(scale >= 0 && H5DSset_scale(scale, text) >= 0 && set_integer(scale, "_Netcdf4Dimid", dimension),
-             "can't write the dimension '%s' of %s: %s", name, file->path, vt_hdf5_reason());
-done:
-    H5Sclose(space);
-    H5Pclose(properties);
-    return status;
-}
-
-/* The units of times, malloc'd, and what they mean. Months have no fixed length, so days stand for them. */
+/* The units of times, malloc'd, and what they mean: the data's, but days if the data have months, whose length varies.
+ */
 static char *units_of_times(const vt_forecast_file_options *options, vt_time_units *units)
 {
     char date[VT_DATE_SIZE];
@@ -151,7 +137,7 @@ static vt_status write_times(vt_forecast_file *file, const vt_forecast_file_opti
                                    {"units", since},
                                    {"calendar", calendar_of(options)},
                                    {"axis", "T"}};
-    VT_TRY(write_scale(file, TIME, "time", values, time, 5));
+    VT_TRY(write_dimension(file, TIME, "time", values, time, 5));
 done:
     free(values);
     free(since);
@@ -170,10 +156,16 @@ static vt_status write_grid(vt_forecast_file *file, const vt_forecast_file_optio
                                   {"long_name", rotated ? "longitude in a grid of a rotated pole" : "longitude"},
                                   {"units", rotated ? "degrees" : "degrees_east"},
                                   {"axis", "X"}};
-    VT_TRY(options->latitudes != NULL ? write_scale(file, LAT, rotated ? "rlat" : "lat", options->latitudes, lat, 4)
-                                      : write_dimension(file, LAT, "y"));
-    VT_TRY(options->longitudes != NULL ? write_scale(file, LON, rotated ? "rlon" : "lon", options->longitudes, lon, 4)
-                                       : write_dimension(file, LON, "x"));
+    VT_TRY(write_dimension(file, LAT,
+                           options->latitudes == NULL ? "y"
+                           : rotated                  ? "rlat"
+                                                      : "lat",
+                           options->latitudes, lat, 4));
+    VT_TRY(write_dimension(file, LON,
+                           options->longitudes == NULL ? "x"
+                           : rotated                   ? "rlon"
+                                                       : "lon",
+                           options->longitudes, lon, 4));
 done:
     return status;
 }
@@ -189,23 +181,19 @@ static vt_status write_reference_time(vt_forecast_file *file, const vt_forecast_
                                          {"long_name", "initial time of the forecast"},
                                          {"units", since},
                                          {"calendar", calendar_of(options)}};
-    hid_t space = H5Screate(H5S_SCALAR), properties = creation_properties(H5P_DATASET_CREATE);
-    hid_t variable =
-        H5Dcreate2(file->file, "forecast_reference_time", H5T_IEEE_F64LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    hid_t variable = create_dataset(file, "forecast_reference_time", H5T_IEEE_F64LE, 0, NULL);
     VT_CHECK(variable >= 0 && H5Dwrite(variable, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &value) >= 0 &&
                  set_texts(variable, attributes, 4),
              "can't write 'forecast_reference_time' of %s: %s", file->path, vt_hdf5_reason());
 done:
     if (variable >= 0) H5Dclose(variable);
-    H5Sclose(space);
-    H5Pclose(properties);
     free(since);
     return status;
 }
 
 /* ---- variables ---- */
 
-/* Letters, digits and underscores, a letter first: what every reader of NetCDF takes. */
+/* Letters, digits and underscores, a letter first: a name that every reader of NetCDF accepts. malloc'd. */
 static char *variable_name(const char *channel, int64_t number)
 {
     if (channel == NULL || channel[0] == '\0') return vt_text_format("channel_%lld", (long long)number);
@@ -237,7 +225,7 @@ static vt_status create_variable(vt_forecast_file *file, const char *channel, co
     if (meaning.units[0] != '\0') attributes[count++] = (text_attribute){"units", meaning.units};
     if (meaning.standard_name != NULL) attributes[count++] = (text_attribute){"standard_name", meaning.standard_name};
     bool done = variable >= 0 && set_texts(variable, attributes, count);
-    if (masked) done = done && set_fill_value(variable, fill);
+    if (masked) done = done && set_attribute(variable, "_FillValue", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, &fill);
     for (unsigned i = 0; i < DIMENSIONS; i++) done = done && H5DSattach_scale(variable, file->scales[i], i) >= 0;
     VT_CHECK(done, "can't make the variable '%s' of %s: %s", name, file->path, vt_hdf5_reason());
 done:
@@ -323,7 +311,7 @@ vt_status vt_forecast_file_append(vt_forecast_file *file, const float *fields)
     return status;
 }
 
-/* Whether all that HDF5 still held could be written. */
+/* True if everything that HDF5 still held was written. */
 static bool close_handles(vt_forecast_file *file)
 {
     bool done = true;

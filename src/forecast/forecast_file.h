@@ -1,8 +1,7 @@
 /* Forecasts in a NetCDF-4 file by the CF conventions (CF-1.8): ncdump, xarray, Panoply and CDO open it. NetCDF-4 is
  * HDF5 whose dimensions are HDF5's dimension scales (docs.unidata.ucar.edu, "File Structure and Performance":
- * interoperability with HDF5), so the library that is there anyway writes it. A variable a channel, [time, lat, lon],
- * and the coordinates time, lat and lon: rlat and rlon of a rotated pole; y and x, without coordinates, where none are
- * known. */
+ * interoperability with HDF5), so HDF5 writes it. Each channel is a variable [time, lat, lon]. The coordinates are
+ * time, lat and lon; rlat and rlon of a rotated pole; where they are not known, the dimensions y and x have none. */
 #ifndef VT_FORECAST_FORECAST_FILE_H
 #define VT_FORECAST_FORECAST_FILE_H
 
@@ -16,28 +15,28 @@
 typedef struct {
     int64_t times, height, width, channels;
     const double *latitudes, *longitudes; /* degrees, [height], [width]; NULL: a dimension without a coordinate */
-    bool rotated;                         /* they are those of a rotated pole */
+    bool rotated;                         /* degrees of a rotated pole's grid */
     const char *const *channel_names;     /* [channels], or NULL; "" where there is none */
-    const vt_channel_meaning *meanings;   /* [channels]: what the data say of them */
+    const vt_channel_meaning *meanings;   /* [channels]: from the data */
     vt_date from;                         /* the initial time */
     int64_t lead;                         /* length (calendar.h) from there to the first time, and between two */
-    const vt_time_axis *time_axis;        /* whose units and calendar times are written in; NULL: hours since `from` */
+    const vt_time_axis *time_axis;        /* gives the units and the calendar; NULL: hours since `from` */
     const char *title, *source;           /* global attributes */
     bool masked;                          /* fields may have missing points: NaN, which is then _FillValue */
 } vt_forecast_file_options;
 
 typedef struct vt_forecast_file vt_forecast_file;
 
-/* Has its name only when it is finished. */
+/* The file gets its name when it is finished. */
 vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options *options, vt_forecast_file **file);
 
 /* The fields of the next time, [channels, height, width]. */
 vt_status vt_forecast_file_append(vt_forecast_file *file, const float *fields);
 
-/* After the last one. Closes the file; one of that name is replaced. */
+/* After the last time: closes the file and gives it its name, in the place of another file of that name. */
 vt_status vt_forecast_file_finish(vt_forecast_file **file);
 
-/* Gives up: what was written is removed. */
+/* Gives up, and removes what was written. */
 void vt_forecast_file_close(vt_forecast_file **file);
 
 #endif

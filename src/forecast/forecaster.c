@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/find.h"
 #include "source/fields/statistics.h"
 #include "source/sources.h"
 #include "storage/tensor_file.h"
@@ -40,13 +41,10 @@ done:
     return status;
 }
 
-/* One rank holds the whole model. These come before the user's flags, which may then say something else; the last one
- * only where they don't say it as a global batch. */
-static char whole_tensor[] = "--tensor_parallel=1", whole_context[] = "--context_parallel=1",
-            no_zero[] = "--zero_stage=0";
-static char no_sequence[] = "--sequence_parallel=false", one[] = "--grad_accumulation=1",
-            eight[] = "--local_batch_size=8";
-static char *const forced[] = {whole_tensor, whole_context, no_zero, no_sequence, one, eight};
+/* One rank holds the whole model. These come before the user's flags, which may say something else. The last one is
+ * left out if they give the global batch. */
+static const char *const forced[] = {"--tensor_parallel=1",       "--context_parallel=1",  "--zero_stage=0",
+                                     "--sequence_parallel=false", "--grad_accumulation=1", "--local_batch_size=8"};
 enum { FORCED = sizeof forced / sizeof forced[0] };
 
 static bool gives_global_batch(int flag_count, char *const *flags)
@@ -57,8 +55,8 @@ static bool gives_global_batch(int flag_count, char *const *flags)
     return false;
 }
 
-vt_status vt_forecaster_configure(const char *checkpoint, int flag_count, char *const *flags, int64_t ranks,
-                                  vt_config **config)
+vt_status vt_forecaster_configure(const char *name, int flag_count, char *const *flags, int64_t ranks,
+                                  char **checkpoint, vt_config **config)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
@@ -66,21 +64,22 @@ vt_status vt_forecaster_configure(const char *checkpoint, int flag_count, char *
     const int forced_count = gives_global_batch(flag_count, flags) ? FORCED - 1 : FORCED;
     memcpy(all, forced, sizeof forced);
     memcpy(all + forced_count, flags, (size_t)flag_count * sizeof *all);
-    VT_TRY(open_index(checkpoint, &index));
+    VT_TRY(vt_checkpoint_find(name, VT_CHECKPOINT_TO_SHOW, checkpoint));
+    VT_TRY(open_index(*checkpoint, &index));
     VT_TRY(vt_tensor_file_get_text(index, "configuration", &yaml));
-    VT_TRY(vt_config_open_text(yaml, checkpoint, flag_count + forced_count, all, ranks, config));
+    VT_TRY(vt_config_open_text(yaml, *checkpoint, flag_count + forced_count, all, ranks, config));
     VT_CHECK((*config)->tensor_parallel == 1 && (*config)->context_parallel == 1 && (*config)->zero_stage == 0,
              "a forecast needs the whole model on each rank, whatever it was trained on: leave tensor_parallel and "
              "context_parallel at 1 and zero_stage at 0; more ranks then share out the initial times");
     VT_CHECK(strcmp(vt_source_kind_of(*config)->name, "fields") == 0,
-             "%s: its model was trained on source %s, but only fields in files can be forecast", checkpoint,
+             "%s: its model was trained on source %s, but only fields in files can be forecast", *checkpoint,
              vt_source_kind_of(*config)->name);
     static const char *const of_task[] = {"lat_range", "lon_range", "n_history", "dt", NULL};
     const char *const *const fixed[] = {vt_model_kind_of(*config)->identity, of_task};
     for (int i = 0; i < 2; i++)
         VT_TRY(
-            vt_checkpoint_check_options(index, checkpoint, *config, fixed[i], "its parameters were trained for that"));
-    if (vt_config_awaits_window(*config)) /* the ranges were said once more */
+            vt_checkpoint_check_options(index, *checkpoint, *config, fixed[i], "its parameters were trained for that"));
+    if (vt_config_awaits_window(*config)) /* the flags repeat the ranges */
         VT_TRY(vt_config_set_window(*config, (*config)->img_size[0], (*config)->img_size[1]));
 done:
     if (status != VT_OK) vt_config_close(config);
@@ -203,16 +202,23 @@ void vt_forecaster_score_finish(const vt_forecaster *forecaster, vt_evaluation *
     vt_step_evaluation_finish(forecaster->trainer, sums);
 }
 
-bool vt_forecaster_can_roll(const vt_config *config)
+vt_status vt_forecaster_check_rollout(const vt_config *config, int64_t rollout)
 {
-    return config->n_out_channels == vt_config_channels_a_time(config);
+    vt_status status = VT_OK;
+    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
+    VT_CHECK(rollout == 1 || out == in,
+             "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's "
+             "input; only --rollout=1 is possible",
+             (long long)rollout, (long long)out, (long long)in);
+done:
+    return status;
 }
 
 void vt_forecaster_shift(const vt_config *config, int64_t count, const float *fields, float *input)
 {
     size_t plane = (size_t)(config->img_size[0] * config->img_size[1]);
     size_t newest = (size_t)config->n_out_channels * plane, whole = (size_t)config->n_in_channels * plane;
-    VT_ASSERT(vt_forecaster_can_roll(config));
+    VT_ASSERT(config->n_out_channels == vt_config_channels_a_time(config));
     for (int64_t i = 0; i < count; i++) {
         float *sample = input + (size_t)i * whole;
         memmove(sample + newest, sample, (whole - newest) * sizeof *sample);

@@ -6,11 +6,15 @@
 #include "parallel/world.h"
 #include "training/step.h"
 
-/* The configuration that the checkpoint was made with, changed by flags. Each rank holds the whole model, whatever
- * layout it was trained in: tensor_parallel and context_parallel other than 1 are an error. local_batch_size, the
- * samples forecast at once, is 8 unless a flag says else, or global_batch_size for all ranks together. */
-vt_status vt_forecaster_configure(const char *checkpoint, int flag_count, char *const *flags, int64_t ranks,
-                                  vt_config **config);
+/* *checkpoint: the checkpoint of that name (vt_checkpoint_find), malloc'd. *config: the configuration that it was made
+ * with, changed by flags. Each rank holds the whole model, whatever layout it was trained in: tensor_parallel and
+ * context_parallel other than 1 are an error. local_batch_size, the samples forecast at once, is 8 unless a flag says
+ * else, or global_batch_size for all ranks together. */
+vt_status vt_forecaster_configure(const char *name, int flag_count, char *const *flags, int64_t ranks,
+                                  char **checkpoint, vt_config **config);
+
+/* Can each forecast of a rollout be the next one's input: does it have all channels of the input? */
+vt_status vt_forecaster_check_rollout(const vt_config *config, int64_t rollout);
 
 typedef struct vt_forecaster vt_forecaster;
 
@@ -33,9 +37,6 @@ void vt_forecaster_score_open(const vt_forecaster *forecaster, vt_evaluation *su
 vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, const float *target, int64_t count,
                               vt_evaluation *sums);
 void vt_forecaster_score_finish(const vt_forecaster *forecaster, vt_evaluation *sums);
-
-/* Can a forecast be the next one's input: does it have all channels of the input? */
-bool vt_forecaster_can_roll(const vt_config *config);
 
 /* Makes the next input: the older times move one place back, and the forecast becomes the newest. What is missing in
  * the newest time (NaN) stays missing. */

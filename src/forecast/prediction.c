@@ -18,14 +18,14 @@ typedef struct {
     const vt_prediction_options *options;
     vt_world *world;
     vt_date date;            /* the initial time */
-    vt_stretch stretch;      /* of its file's times, that holds it */
-    int64_t minutes_a_time;  /* of the file */
-    int64_t time;            /* the initial one in its file */
     vt_fields_file *file;    /* that holds it */
-    vt_frame_window window;  /* of its grid */
-    const double *latitudes; /* of the window, the file's; NULL: it says none */
-    double *longitudes;      /* of the window, or NULL */
-    double *no_latitudes;    /* the model forecasts without */
+    vt_stretch stretch;      /* of that file's times, which holds it */
+    int64_t minutes_a_time;  /* between two times of that file */
+    int64_t time;            /* the index of the initial time in that file */
+    vt_frame_window window;  /* of the file's grid */
+    const double *latitudes; /* of the window; NULL: the file has none */
+    double *longitudes;      /* likewise */
+    double *no_latitudes;    /* zeros, for a model whose data have no latitudes */
     float *input, *fields;   /* [n_in_channels, height, width], [n_out_channels, …] */
     vt_forecaster *forecaster;
     vt_forecast_file *result;
@@ -33,12 +33,12 @@ typedef struct {
 
 /* ---- the initial time ---- */
 
-/* When the times of a group of files are: one stretch, by the name, where the files don't say it. */
+/* The dates of a group of files. */
 typedef struct {
     vt_fields_file *file;
     const vt_stretch *stretches;
-    int64_t count, minutes;
-    vt_stretch by_name;
+    int64_t count, minutes; /* minutes between two times */
+    vt_stretch by_name;     /* the only one where the files give no dates: it begins at the date in their name */
 } dated_file;
 
 static vt_status open_dated(const prediction *p, const vt_file_list *list, int64_t group, dated_file *result)
@@ -54,24 +54,23 @@ static vt_status open_dated(const prediction *p, const vt_file_list *list, int64
     result->minutes = axis->minutes > 0 ? axis->minutes : 60 * VT_HOURS_A_TIME;
     if (axis->count > 0) goto done;
     char step[VT_DATE_SIZE];
-    if (axis->doubt != NULL) vt_log_warning("%s; so its dates follow from its name", axis->doubt);
+    if (axis->doubt != NULL) vt_log_warning("%s; its dates are taken from its name", axis->doubt);
     if (axis->minutes == 0)
-        vt_log_info("%s: that a time comes every %s is assumed, as the file doesn't say it; --time_step=24h would say "
-                    "another",
+        vt_log_info("%s: the file doesn't say how far apart its times are, so %s is assumed; --time_step=24h sets "
+                    "another length",
                     path, vt_length_format(result->minutes, step));
     result->by_name.count = result->file->shape.times;
     result->stretches = &result->by_name;
     result->count = 1;
     VT_CHECK(vt_date_of_file_name(path, &result->by_name.date),
-             "%s: the name ends in no date, and it has no time coordinate, so predict can't know when its times are; "
-             "expected one like "
-             "era5_2013.nc or era5_2013-01.nc",
+             "%s: the name ends in no date, and it has no time coordinate, so the dates of its times are unknown; "
+             "expected a name like era5_2013.nc or era5_2013-01.nc",
              path);
 done:
     return status;
 }
 
-/* The last stretch that begins at that date or before it; NULL: none does. */
+/* The last stretch that begins at that date or before; NULL: none does. */
 static const vt_stretch *stretch_before(const dated_file *file, vt_date date)
 {
     const vt_stretch *found = NULL;
@@ -80,7 +79,8 @@ static const vt_stretch *stretch_before(const dated_file *file, vt_date date)
     return found;
 }
 
-/* Whether `file` is a better place to look for the initial time than what there is: its newest beginning counts. */
+/* Takes over `file` if its times may hold the initial time: if a stretch of it begins at that time or before, and no
+ * earlier than `newest`, where the file that was chosen so far begins. *first becomes the earliest beginning of all. */
 static vt_status consider(prediction *p, dated_file *file, vt_date *first, vt_date *newest)
 {
     vt_status status = VT_OK;
@@ -111,7 +111,7 @@ static bool holds_time(const prediction *p)
     return index >= 0 && index < p->stretch.count;
 }
 
-/* The last group whose name says that it begins at the initial time or before; -1: none. */
+/* The group with the latest date in its name that is not after the initial time; -1: none. */
 static int64_t guess_group(const prediction *p, const vt_file_list *list)
 {
     vt_date wanted, begin, newest = {0};
@@ -126,7 +126,7 @@ static int64_t guess_group(const prediction *p, const vt_file_list *list)
     return found;
 }
 
-/* That group first, then the others, as files may have dates themselves. */
+/* Looks into that group first, then into the others, as the dates in a file may differ from that of its name. */
 static vt_status find_file(prediction *p)
 {
     vt_status status = VT_OK;
@@ -152,7 +152,7 @@ done:
     return status;
 }
 
-/* Do the files say when their times are, so that earlier ones may be in the file before? */
+/* May earlier times of the input come from another file? Only if the files give their dates. */
 static bool may_cross(const prediction *p)
 {
     return p->options->config->cross_files && p->file->times.count > 0;
@@ -208,14 +208,14 @@ static vt_status check_file(prediction *p)
     VT_TRY(find_window(p));
     p->time = p->stretch.first + index;
     if (config->time_step == NULL && step != 60 * VT_HOURS_A_TIME && step * config->dt != 60 * VT_HOURS_A_TIME)
-        vt_log_warning("%s has a time every %s, not every %d h: with dt %lld a forecast is taken to reach %s ahead",
-                       path, interval, VT_HOURS_A_TIME, (long long)config->dt,
-                       vt_length_format(step * config->dt, reach));
+        vt_log_warning("%s has a time every %s, not every %d h: with dt %lld a forecast is one of %s ahead", path,
+                       interval, VT_HOURS_A_TIME, (long long)config->dt, vt_length_format(step * config->dt, reach));
 done:
     return status;
 }
 
-/* Of the window, where the file says them; longitudes rise from its first column on, also past 360. */
+/* The coordinates of the window, if the file has them. Longitudes increase from its first column on, across 360, too.
+ */
 static void take_coordinates(prediction *p)
 {
     const int64_t height = p->options->config->img_size[0], width = p->options->config->img_size[1];
@@ -231,8 +231,7 @@ static void take_coordinates(prediction *p)
         for (int64_t x = 0; x < width; x++) p->longitudes[x] -= 360;
 }
 
-/* Says once which coordinates the file has none of. */
-static void tell_coordinates(const prediction *p)
+static void log_missing_coordinates(const prediction *p)
 {
     static const char *const names[] = {"latitudes", "longitudes"};
     const double *const values[] = {p->file->latitudes, p->file->longitudes};
@@ -240,13 +239,13 @@ static void tell_coordinates(const prediction *p)
         const char *doubt = p->file->doubts[k];
         if (values[k] != NULL) continue;
         vt_log_info(
-            "%s%s%s: no %s are known, so the forecast has numbers of %s; --coordinates=[%s=NAME] would name them",
-            p->file->path, doubt != NULL ? ": " : "", doubt != NULL ? doubt : "", names[k], k == 0 ? "rows" : "columns",
-            k == 0 ? "lat" : "lon");
+            "%s%s%s: no %s are known, so the forecast only numbers its %s; --coordinates=[%s=NAME] would name them",
+            p->file->path, doubt != NULL ? ": " : "", doubt != NULL ? doubt : "", names[k],
+            k == 0 ? "rows" : "columns", k == 0 ? "lat" : "lon");
     }
 }
 
-/* An earlier time of the input, from the file before. */
+/* Reads an earlier time of the input from the file that holds it. */
 static vt_status read_earlier(const prediction *p, int64_t minutes_before, int64_t channels, float *values)
 {
     vt_status status = VT_OK;
@@ -310,7 +309,7 @@ static vt_status open_result(prediction *p)
                                      .title = "Weather forecast by a vision transformer",
                                      .source = source,
                                      .masked = config->missing == VT_GAPS_MASK};
-    tell_coordinates(p);
+    log_missing_coordinates(p);
     VT_TRY(vt_forecast_file_open(options->output, &file, &p->result));
 done:
     free(trained);
@@ -318,7 +317,7 @@ done:
     return status;
 }
 
-/* No forecast where the input's newest time has no value: land in a set of the ocean, say. */
+/* Points that are missing in the newest time of the input, such as land in data of the ocean, get no forecast. */
 static void leave_out_missing(prediction *p)
 {
     const vt_config *config = p->options->config;
@@ -363,12 +362,6 @@ vt_status vt_predict(const vt_prediction_options *options, const vt_launch *laun
 {
     vt_status status = VT_OK;
     prediction p = {.options = options};
-    VT_CHECK(
-        options->steps == 1 || vt_forecaster_can_roll(options->config),
-        "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's input; "
-        "only --rollout=1 is possible",
-        (long long)options->steps, (long long)options->config->n_out_channels,
-        (long long)vt_config_channels_a_time(options->config));
     VT_TRY(vt_world_open(options->config, launch, &p.world));
     status = run(&p);
 done:

@@ -6,8 +6,8 @@
 #include "parallel/launch.h"
 
 typedef struct {
-    const vt_config *config; /* from vt_forecaster_configure */
-    const char *checkpoint;
+    vt_config *config; /* both from vt_forecaster_configure */
+    char *checkpoint;
     const char *directory, *option_name; /* of the files *YYYY.h5 that hold the initial time, and what named it */
     const char *time;                    /* "2003-01-05T06:00", UTC */
     int64_t steps;

@@ -1,6 +1,7 @@
 #include "journal/metrics.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,23 +15,13 @@
 #include "base/text.h"
 #include "journal/run_directory.h"
 
-struct vt_metrics {
-    FILE *file;
+struct vt_rows {
+    FILE *file; /* NULL after a failure */
     char *path;
 };
 
-static vt_status write_through(vt_metrics *metrics, int written)
-{
-    vt_status status = VT_OK;
-    VT_CHECK(written > 0 && fflush(metrics->file) == 0, "can't write %s: %s", metrics->path, strerror(errno));
-done:
-    return status;
-}
-
-static const char header[] = "step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction\n";
-
-/* Where the last row of a step <= steps ends: all before are whole lines. 0 when there is no such header. -1: the file
- * can't be read. */
+/* Where the last whole row of a step <= steps ends. 0: the file does not begin with these names. -1: it can't be
+ * read. */
 static long find_end(FILE *file, const char *names, int64_t steps)
 {
     char *line = NULL;
@@ -58,7 +49,7 @@ done:
     return status;
 }
 
-/* Cuts the file back to that step; leaves *result alone where there is no file with these names. */
+/* Cuts the file back to that step; leaves *result alone if there is no file with these names. */
 static vt_status open_earlier(const char *path, const char *names, int64_t steps, FILE **result)
 {
     vt_status status = VT_OK;
@@ -81,58 +72,69 @@ done:
     return status;
 }
 
-vt_status vt_rows_open(const char *path, const char *names, int64_t steps, FILE **result)
+vt_status vt_rows_open(const char *path, const char *names, int64_t steps, vt_rows **result)
 {
     vt_status status = VT_OK;
-    FILE *file = NULL;
-    if (steps > 0) VT_TRY(open_earlier(path, names, steps, &file));
-    if (file == NULL) {
-        file = fopen(path, "w");
-        VT_CHECK(file != NULL && fputs(names, file) >= 0 && fflush(file) == 0, "can't write %s: %s", path,
-                 strerror(errno));
+    vt_rows *rows = vt_allocate(1, sizeof *rows, "a file of a run");
+    rows->path = vt_text_copy(path);
+    if (steps > 0) VT_TRY(open_earlier(path, names, steps, &rows->file));
+    if (rows->file == NULL) {
+        rows->file = fopen(path, "w");
+        VT_CHECK(rows->file != NULL, "can't write %s: %s", path, strerror(errno));
+        VT_TRY(vt_rows_add(rows, "%s", names));
     }
-    *result = file;
-    file = NULL;
 done:
-    if (file != NULL) fclose(file);
+    if (status != VT_OK) vt_rows_close(&rows);
+    *result = rows;
     return status;
 }
 
-vt_status vt_metrics_open(const char *path, int64_t steps, vt_metrics **result)
-{
-    vt_metrics *metrics = vt_allocate(1, sizeof *metrics, "metrics.csv");
-    metrics->path = vt_text_copy(path);
-    vt_status status = vt_rows_open(path, header, steps, &metrics->file);
-    if (status != VT_OK) vt_metrics_close(&metrics);
-    *result = metrics;
-    return status;
-}
-
-vt_status vt_metrics_add(vt_metrics *metrics, const vt_metrics_row *row)
-{
-    if (metrics == NULL) return VT_OK;
-    int written =
-        fprintf(metrics->file, "%lld,%lld,%.9g,%.9g,%.9g,%.9g,%.9g\n", (long long)row->step, (long long)row->epoch,
-                row->loss, row->learning_rate, row->gradient_norm, row->samples_per_sec, row->data_wait_fraction);
-    return write_through(metrics, written);
-}
-
-vt_status vt_metrics_synchronise(vt_metrics *metrics)
+vt_status vt_rows_add(vt_rows *rows, const char *format, ...)
 {
     vt_status status = VT_OK;
-    if (metrics == NULL) return VT_OK;
+    if (rows == NULL || rows->file == NULL) return VT_OK;
+    va_list arguments;
+    va_start(arguments, format);
+    const bool written = vfprintf(rows->file, format, arguments) >= 0 && fflush(rows->file) == 0;
+    va_end(arguments);
+    VT_CHECK(written, "can't write %s: %s", rows->path, strerror(errno));
+done:
+    if (status != VT_OK) {
+        fclose(rows->file);
+        rows->file = NULL;
+    }
+    return status;
+}
+
+vt_status vt_rows_synchronise(vt_rows *rows)
+{
+    vt_status status = VT_OK;
+    if (rows == NULL || rows->file == NULL) return VT_OK;
     /* what can't be synchronised (a pipe) says EINVAL */
-    VT_CHECK(fsync(fileno(metrics->file)) == 0 || errno == EINVAL, "can't write %s to the disk: %s", metrics->path,
+    VT_CHECK(fsync(fileno(rows->file)) == 0 || errno == EINVAL, "can't write %s to the disk: %s", rows->path,
              strerror(errno));
 done:
     return status;
 }
 
-void vt_metrics_close(vt_metrics **metrics)
+void vt_rows_close(vt_rows **rows)
 {
-    if (*metrics == NULL) return;
-    if ((*metrics)->file != NULL) fclose((*metrics)->file);
-    free((*metrics)->path);
-    free(*metrics);
-    *metrics = NULL;
+    if (*rows == NULL) return;
+    if ((*rows)->file != NULL) fclose((*rows)->file);
+    free((*rows)->path);
+    free(*rows);
+    *rows = NULL;
+}
+
+vt_status vt_metrics_open(const char *path, int64_t steps, vt_rows **metrics)
+{
+    return vt_rows_open(path, "step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction\n", steps,
+                        metrics);
+}
+
+vt_status vt_metrics_add(vt_rows *metrics, const vt_metrics_row *row)
+{
+    return vt_rows_add(metrics, "%lld,%lld,%.9g,%.9g,%.9g,%.9g,%.9g\n", (long long)row->step, (long long)row->epoch,
+                       row->loss, row->learning_rate, row->gradient_norm, row->samples_per_sec,
+                       row->data_wait_fraction);
 }

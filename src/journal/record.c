@@ -1,10 +1,6 @@
 #include "journal/record.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -17,6 +13,7 @@
 #include "report/progress.h"
 #include "report/run_report.h"
 #include "report/tensorboard.h"
+#include "storage/output_file.h"
 
 /* Sums over some steps. As in the epoch's mean, the loss of a step without an update is left out. */
 typedef struct {
@@ -36,8 +33,8 @@ struct vt_record {
     double begin;           /* of that step */
     vt_sparkline history;   /* of the loss, for the bar */
     double validation_loss; /* the last, or NAN */
-    vt_epochs *epochs;
-    vt_epochs_row row; /* of the epoch that was trained last */
+    vt_rows *epochs;
+    vt_record_epoch_figures epoch; /* that was trained last */
     char *run_directory;
 };
 
@@ -70,8 +67,7 @@ vt_status vt_record_open(const vt_record_options *options, vt_record **result)
     record->history.run = 1;
     record->validation_loss = NAN;
     record->images = vt_text_format("%s/images", run_directory);
-    VT_CHECK(mkdir(record->images, 0777) == 0 || errno == EEXIST, "can't make the directory %s: %s", record->images,
-             strerror(errno));
+    VT_TRY(vt_output_make_directory(record->images));
     VT_TRY(vt_tensorboard_open(logs, options->steps, &record->tensorboard));
     VT_TRY(vt_epochs_open(options, &record->epochs));
     record->progress = vt_progress_open();
@@ -89,7 +85,7 @@ void vt_record_close(vt_record **record)
     vt_tensorboard_close(&(*record)->tensorboard);
     free((*record)->images);
     free((*record)->run_directory);
-    vt_epochs_close(&(*record)->epochs);
+    vt_rows_close(&(*record)->epochs);
     free(*record);
     *record = NULL;
 }
@@ -145,7 +141,7 @@ static void add_step(step_sums *sums, const vt_record_step_figures *figures)
     sums->waited += figures->waited;
 }
 
-/* The time left goes by all that passed since the first step, validation included. */
+/* The time left is estimated from all time since the first step, validation included. */
 static void show_progress(vt_record *record, const vt_record_step_figures *figures)
 {
     double now = vt_clock_seconds();
@@ -199,13 +195,7 @@ vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figu
                       .loss = figures->mean_loss};
     if (record == NULL) return VT_OK;
     record->epoch_sums = (step_sums){0};
-    record->row = (vt_epochs_row){.step = figures->step,
-                                  .epoch = figures->epoch,
-                                  .train_loss = figures->mean_loss,
-                                  .seconds = figures->seconds,
-                                  .samples = figures->samples,
-                                  .waited = figures->waited,
-                                  .times = figures->times};
+    record->epoch = *figures;
     if (figures->told) return VT_OK;
     vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)figures->epoch, figures->seconds,
                 (double)figures->samples / figures->seconds);
@@ -215,17 +205,6 @@ vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figu
         record->sums = (step_sums){0};
     }
     if (sums.steps > 0) VT_TRY(write_training_points(record, figures->step, &sums, figures->next_learning_rate));
-done:
-    return status;
-}
-
-static vt_status write_file(const char *path, const void *bytes, size_t size)
-{
-    vt_status status = VT_OK;
-    FILE *file = fopen(path, "wb");
-    VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
-    bool written = vt_file_close(file, fwrite(bytes, 1, size, file) == size);
-    VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
 done:
     return status;
 }
@@ -263,7 +242,7 @@ vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_
     VT_TRY(vt_tensorboard_image(record->tensorboard, picture->tag, step, image.width, image.height, png, size));
     comparison.is_signed = picture->is_signed; /* TensorBoard's is always turbo */
     if (comparison.is_signed) VT_TRY(draw(&comparison, &image, &png, &size));
-    VT_TRY(write_file(path, png, size));
+    VT_TRY(vt_file_write(path, png, size));
 done:
     vt_image_close(&image);
     free(png);
@@ -293,7 +272,7 @@ vt_status vt_record_validation(vt_record *record, int64_t step, const vt_evaluat
     vt_log_info("  Total validation time: %s sec", vt_text_double(validation->seconds, number));
     log_scores(record, validation);
     VT_TRY(write_validation_points(record, step, validation));
-    VT_TRY(vt_epochs_add(record->epochs, &record->row, validation));
+    VT_TRY(vt_epochs_add(record->epochs, &record->epoch, validation));
     if (vt_run_report_write(record->run_directory) != VT_OK) { /* no reason to end a run */
         vt_log_warning("%s", vt_error_text());
         vt_error_clear();

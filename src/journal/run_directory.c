@@ -30,8 +30,8 @@ char *vt_run_directory_name_for_old(const char *path)
     return name;
 }
 
-/* TensorBoard takes every directory for a run that holds a file with "tfevents" in its name, hidden or not: of an
- * earlier run that must no longer be so. logs/events.out.tfevents.<rest> becomes logs/events.out.old.<rest>. What can't
+/* TensorBoard shows every directory that has a file with "tfevents" in its name, hidden or not, as a run. So that it
+ * does not show an earlier run, logs/events.out.tfevents.<rest> becomes logs/events.out.old.<rest>. A file that can't
  * be renamed stays, with a warning. */
 static void hide_events(const char *run)
 {
@@ -93,7 +93,7 @@ vt_status vt_run_directory_lock(const char *path, bool wait, int *lock)
 {
     vt_status status = VT_OK;
     *lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (*lock < 0) return VT_OK; /* not there, or not ours to open: what comes next says so */
+    if (*lock < 0) return VT_OK; /* missing, or not to be opened: the next use of it reports that */
     if (flock(*lock, wait ? LOCK_EX : LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         close(*lock);
         *lock = -1;

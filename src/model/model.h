@@ -48,6 +48,8 @@ struct vt_model_kind {
     vt_status (*check)(const vt_config *config, const vt_backend *backend);
     /* The model's sizes in a few words, for the log; malloc'd. */
     char *(*describe)(const vt_config *config);
+    /* What each rank of the tensor axis has of the model, "heads    8, 2 on each rank"; malloc'd. NULL: nothing. */
+    char *(*describe_shares)(const vt_config *config);
     /* How many tokens a sample has: what the context axis shares out. */
     int64_t (*tokens)(const vt_config *config);
     /* The rows of a sample's tensors that are needed for these of its tokens. */

@@ -103,6 +103,15 @@ static char *describe(const vt_config *config)
                           (long long)config->patch_size);
 }
 
+static char *describe_shares(const vt_config *config)
+{
+    const vit_options o = options_of(config);
+    const int64_t ranks = config->tensor_parallel, columns = 4 * o.dim;
+    return vt_text_format("heads    %lld, %lld on each rank (of width %lld; %lld of the MLP's %lld columns)",
+                          (long long)o.heads, (long long)(o.heads / ranks), (long long)(o.dim / o.heads),
+                          (long long)(columns / ranks), (long long)columns);
+}
+
 static int64_t head_unit(const vit *model)
 {
     return model->config->depth + 1;
@@ -326,6 +335,7 @@ const vt_model_kind vt_model_vit = {.name = "vit",
                                     .check = vit_check,
                                     .axes = VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT),
                                     .describe = describe,
+                                    .describe_shares = describe_shares,
                                     .tokens = vt_fit_tokens,
                                     .part_needed = part_needed,
                                     .open = vit_open,

@@ -157,7 +157,7 @@ static vt_status read_file(const char *path, const char *wanted, vt_hardware *ha
     vt_yaml *yaml = NULL;
     vt_yaml_entry *entries = NULL;
     size_t count = 0, i = 0;
-    VT_TRY(vt_yaml_open(path, "machines (cpu: {memory_gib: 24, ...}), like config/hardware.yaml", &yaml));
+    VT_TRY(vt_yaml_open(path, NULL, "machines (cpu: {memory_gib: 24, ...}), like config/hardware.yaml", &yaml));
     VT_TRY(vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count));
     while (wanted != NULL && i < count && strcmp(entries[i].key->text, wanted) != 0) i++;
     if (wanted == NULL ? count != 1 : i == count) VT_TRY(no_such_entry(path, wanted, entries, count));

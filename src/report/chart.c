@@ -27,6 +27,13 @@ const char *vt_number_short(double value, char buffer[VT_NUMBER_SIZE])
     return buffer;
 }
 
+const char *vt_number_millions(double value, char buffer[VT_NUMBER_SIZE])
+{
+    if (!(value >= 1e6)) return vt_number_short(value, buffer);
+    snprintf(buffer, VT_NUMBER_SIZE, "%.2f M", 1e-6 * value);
+    return buffer;
+}
+
 /* ---- axes ---- */
 
 static void widen(axis *range, const double *values, int64_t count, int64_t stride)
@@ -44,7 +51,7 @@ static axis axis_of(const vt_chart *chart, bool vertical)
     axis range = {INFINITY, -INFINITY, false};
     for (int i = 0; i < chart->line_count; i++) {
         const vt_line *line = &chart->lines[i];
-        widen(&range, vertical ? line->y : line->x, line->count, line->stride > 0 ? line->stride : 1);
+        widen(&range, vertical ? line->y : line->x, line->count, line->stride);
     }
     if (!(range.low <= range.high)) range.low = range.high = 0;
     if (!vertical) {
@@ -116,8 +123,7 @@ static void append_axes(vt_text *html, const vt_chart *chart, const chart_frame 
                    bottom, bottom);
     if (chart->small) return;
     vt_text_append(html, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"name\">", right, bottom + 34);
-    vt_page_append_escaped(html, chart->x_name);
-    vt_text_append(html, "</text>");
+    vt_page_append_text(html, "", chart->x_name, "</text>");
 }
 
 /* ---- lines ---- */
@@ -126,7 +132,7 @@ static void append_axes(vt_text *html, const vt_chart *chart, const chart_frame 
 static void append_points(vt_text *html, const vt_line *line, const chart_frame *frame, const axis *x, const axis *y)
 {
     const double right = frame->width - frame->right, bottom = frame->height - frame->bottom;
-    const int64_t stride = line->stride > 0 ? line->stride : 1;
+    const int64_t stride = line->stride;
     const int64_t run = (line->count + MOST_POINTS - 1) / MOST_POINTS;
     bool drawing = false;
     vt_text dots = {0};
@@ -164,8 +170,7 @@ static int colour_class(int colour)
 static double last_value(const vt_line *line)
 {
     for (int64_t i = line->count - 1; i >= 0; i--)
-        if (isfinite(line->y[i * (line->stride > 0 ? line->stride : 1)]))
-            return line->y[i * (line->stride > 0 ? line->stride : 1)];
+        if (isfinite(line->y[i * line->stride])) return line->y[i * line->stride];
     return NAN;
 }
 
@@ -182,12 +187,12 @@ static void append_legend(vt_text *html, const vt_chart *chart)
                        line->style == VT_LINE_DASHED  ? " class=\"dash\""
                        : line->style == VT_LINE_FAINT ? " class=\"pale\""
                                                       : "");
-        vt_page_append_escaped(html, line->name);
         if (chart->percent)
             snprintf(number, sizeof number, "%.1f %%", 100 * last);
         else
             vt_number_short(last, number);
-        vt_text_append(html, " <b>%s</b></span> ", number);
+        vt_page_append_text(html, "", line->name, " <b>");
+        vt_text_append(html, "%s</b></span> ", number);
     }
     vt_text_append(html, "</p>");
 }
@@ -198,19 +203,16 @@ void vt_chart_append(vt_text *html, const vt_chart *chart)
     const chart_frame *frame = chart->small ? &little : &large;
     axis x = axis_of(chart, false), y = axis_of(chart, true);
     vt_text_append(html, "<figure%s><figcaption>", chart->small ? " class=\"small\"" : "");
-    vt_page_append_escaped(html, chart->title);
-    if (y.logarithmic) vt_text_append(html, " <small>(logarithmic)</small>");
+    vt_page_append_text(html, "", chart->title, y.logarithmic ? " <small>(logarithmic)</small>" : "");
     vt_text_append(html, "</figcaption>");
     append_legend(html, chart);
-    vt_text_append(html, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"", frame->width, frame->height);
-    vt_page_append_escaped(html, chart->title);
-    vt_text_append(html, "\">");
+    vt_text_append(html, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" ", frame->width, frame->height);
+    vt_page_append_text(html, "aria-label=\"", chart->title, "\">");
     append_axes(html, chart, frame, &x, &y);
     for (int i = 0; i < chart->line_count; i++) {
         const vt_line *line = &chart->lines[i];
-        vt_text_append(html, "<g class=\"c%d\"><title>", colour_class(line->colour));
-        vt_page_append_escaped(html, line->name);
-        vt_text_append(html, "</title>");
+        vt_text_append(html, "<g class=\"c%d\">", colour_class(line->colour));
+        vt_page_append_text(html, "<title>", line->name, "</title>");
         append_points(html, line, frame, &x, &y);
         vt_text_append(html, "</g>");
     }
@@ -226,9 +228,8 @@ void vt_bars_append(vt_text *html, const char *title, const vt_bar *bars, int co
     char number[VT_NUMBER_SIZE];
     for (int i = 0; i < count; i++) total += isfinite(bars[i].value) ? fmax(0, bars[i].value) : 0;
     if (!(total > 0)) return;
-    vt_text_append(html, "<figure><figcaption>");
-    vt_page_append_escaped(html, title);
-    vt_text_append(html, " <small>%s</small></figcaption><div class=\"whole\">", format(total, number));
+    vt_page_append_text(html, "<figure><figcaption>", title, " <small>");
+    vt_text_append(html, "%s</small></figcaption><div class=\"whole\">", format(total, number));
     for (int i = 0; i < count; i++)
         if (bars[i].value > 0)
             vt_text_append(html, "<span class=\"c%d\" style=\"width:%.2f%%\"></span>", colour_class(bars[i].colour),
@@ -237,8 +238,8 @@ void vt_bars_append(vt_text *html, const char *title, const vt_bar *bars, int co
     for (int i = 0; i < count; i++) {
         if (!(bars[i].value > 0)) continue;
         vt_text_append(html, "<tr><th><i class=\"c%d\"></i>", colour_class(bars[i].colour));
-        vt_page_append_escaped(html, bars[i].name);
-        vt_text_append(html, "</th><td>%s</td><td>%.1f %%</td></tr>", format(bars[i].value, number),
+        vt_page_append_text(html, "", bars[i].name, "</th>");
+        vt_text_append(html, "<td>%s</td><td>%.1f %%</td></tr>", format(bars[i].value, number),
                        100 * bars[i].value / total);
     }
     vt_text_append(html, "</table></figure>\n");

@@ -13,7 +13,7 @@ typedef enum { VT_LINE_PLAIN, VT_LINE_FAINT, VT_LINE_DOTS, VT_LINE_DASHED } vt_l
 typedef struct {
     const char *name;
     const double *x, *y;   /* [count]; NaN and infinity interrupt the line */
-    int64_t count, stride; /* stride: elements from one value to the next, in both; 0: 1 */
+    int64_t count, stride; /* stride: elements from one value to the next, in both */
     vt_line_style style;
     int colour; /* 0, 1, …: from the page's palette; -1: grey */
 } vt_line;
@@ -44,5 +44,8 @@ void vt_bars_append(vt_text *html, const char *title, const vt_bar *bars, int co
 
 /* 5 significant digits, without an exponent if that is short. */
 const char *vt_number_short(double value, char buffer[VT_NUMBER_SIZE]);
+
+/* "86.12 M"; below a million as vt_number_short. */
+const char *vt_number_millions(double value, char buffer[VT_NUMBER_SIZE]);
 
 #endif

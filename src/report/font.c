@@ -1,4 +1,4 @@
-#include "report/font.h"
+#include "report/image_data.h"
 
 /* A bit a pixel, the leftmost is 1 << 5; rows from the top. "6x13" of the X Window System's misc-fixed fonts (public
  * domain). */

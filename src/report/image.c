@@ -7,9 +7,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "report/font.h"
+#include "report/image_data.h"
 #include "report/map_ticks.h"
-#include "report/turbo.h"
 
 enum { WHITE = 0xffffff, INK = 0x202020, NOT_A_NUMBER = 0x808080 };
 

@@ -6,10 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "base/memory.h"
+
 /* Colours by Okabe and Ito (jfly.uni-koeln.de/color), which colour-blind readers can tell apart; lighter in dark
  * mode. */
 static const char style[] =
@@ -51,8 +50,9 @@ static const char style[] =
     "@media(max-width:40rem){figure:not(.small) svg text{font-size:15px}}"
     "footer{color:var(--soft);font-size:.8rem;margin:2rem 0 1rem}";
 
-void vt_page_append_escaped(vt_text *html, const char *text)
+void vt_page_append_text(vt_text *html, const char *before, const char *text, const char *after)
 {
+    vt_text_append(html, "%s", before);
     for (; *text != '\0'; text++) {
         const char *escape = *text == '<'   ? "&lt;"
                              : *text == '>' ? "&gt;"
@@ -64,20 +64,17 @@ void vt_page_append_escaped(vt_text *html, const char *text)
         else
             vt_text_append(html, "%c", *text);
     }
+    vt_text_append(html, "%s", after);
 }
 
-void vt_page_begin(vt_text *html, const char *title, const char *subtitle, int refresh)
+void vt_page_begin(vt_text *html, const char *title, const char *subtitle)
 {
     vt_text_append(html, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
                          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
-    if (refresh > 0) vt_text_append(html, "<meta http-equiv=\"refresh\" content=\"%d\">", refresh);
-    vt_text_append(html, "<title>");
-    vt_page_append_escaped(html, title);
-    vt_text_append(html, "</title><style>%s</style></head><body>\n<h1>", style);
-    vt_page_append_escaped(html, title);
-    vt_text_append(html, "</h1><p class=\"sub\">");
-    vt_page_append_escaped(html, subtitle);
-    vt_text_append(html, "</p>\n");
+    vt_page_append_text(html, "<title>", title, "</title><style>");
+    vt_text_append(html, "%s</style></head><body>\n", style);
+    vt_page_append_text(html, "<h1>", title, "</h1>");
+    vt_page_append_text(html, "<p class=\"sub\">", subtitle, "</p>\n");
 }
 
 void vt_page_end(vt_text *html)
@@ -87,13 +84,9 @@ void vt_page_end(vt_text *html)
 
 void vt_page_append_card(vt_text *html, const char *name, const char *value, const char *detail)
 {
-    vt_text_append(html, "<div class=\"card\"><span>");
-    vt_page_append_escaped(html, name);
-    vt_text_append(html, "</span><b>");
-    vt_page_append_escaped(html, value);
-    vt_text_append(html, "</b><span>");
-    vt_page_append_escaped(html, detail != NULL ? detail : "");
-    vt_text_append(html, "</span></div>");
+    vt_page_append_text(html, "<div class=\"card\"><span>", name, "</span>");
+    vt_page_append_text(html, "<b>", value, "</b>");
+    vt_page_append_text(html, "<span>", detail != NULL ? detail : "", "</span></div>");
 }
 
 /* RFC 4648, section 4. */
@@ -124,32 +117,12 @@ vt_status vt_page_append_picture(vt_text *html, const char *path, const char *ca
     bytes = vt_allocate((size_t)about.st_size + 1, 1, "a page");
     size_t count = fread(bytes, 1, (size_t)about.st_size, file);
     VT_CHECK(!ferror(file), "can't read %s: %s", path, strerror(errno));
-    vt_text_append(html, "<figure><figcaption>");
-    vt_page_append_escaped(html, caption);
-    vt_text_append(html, "</figcaption><img alt=\"");
-    vt_page_append_escaped(html, caption);
-    vt_text_append(html, "\" src=\"data:image/png;base64,");
+    vt_page_append_text(html, "<figure><figcaption>", caption, "</figcaption>");
+    vt_page_append_text(html, "<img alt=\"", caption, "\" src=\"data:image/png;base64,");
     append_base64(html, bytes, count);
     vt_text_append(html, "\"></figure>\n");
 done:
     if (file != NULL) fclose(file);
     free(bytes);
-    return status;
-}
-
-/* A report can be written again at any time, so there is no fsync. */
-vt_status vt_page_write(const vt_text *html, const char *path)
-{
-    vt_status status = VT_OK;
-    char *partial = vt_text_format("%s.partial", path);
-    FILE *file = fopen(partial, "we");
-    VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
-    bool written = vt_file_close(file, fwrite(html->characters, 1, html->length, file) == html->length);
-    int reason = errno;
-    if (!written) unlink(partial);
-    VT_CHECK(written, "can't write %s: %s", path, strerror(reason));
-    VT_CHECK(rename(partial, path) == 0, "can't write %s: %s", path, strerror(errno));
-done:
-    free(partial);
     return status;
 }

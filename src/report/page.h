@@ -5,19 +5,17 @@
 #include "base/status.h"
 #include "base/text.h"
 
-/* Everything up to the page's heading; refresh: seconds after which a browser reloads it, 0: never. */
-void vt_page_begin(vt_text *html, const char *title, const char *subtitle, int refresh);
+/* Everything up to the page's heading. */
+void vt_page_begin(vt_text *html, const char *title, const char *subtitle);
 void vt_page_end(vt_text *html);
 
-void vt_page_append_escaped(vt_text *html, const char *text);
+/* The text with its <, >, & and " escaped, between two pieces of HTML. */
+void vt_page_append_text(vt_text *html, const char *before, const char *text, const char *after);
 
 /* A box with a large value and a small name; detail may be NULL. */
 void vt_page_append_card(vt_text *html, const char *name, const char *value, const char *detail);
 
 /* The PNG file as an embedded picture. */
 vt_status vt_page_append_picture(vt_text *html, const char *path, const char *caption);
-
-/* Writes the page to a file, completely or not at all. */
-vt_status vt_page_write(const vt_text *html, const char *path);
 
 #endif

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/status.h"
+#include "base/text.h"
 
 enum { LONGEST_BAR = 40, SHORTEST_BAR = 8, HISTORY = 16, PIECES = 8, PIECE_SIZE = 64 };
 
@@ -45,14 +45,6 @@ static int format_bar(const vt_progress_figures *figures, int length, bool colou
     for (int i = 0; i < inner; i++) text[used++] = i < done - 1 ? '=' : i == done - 1 ? '>' : ' ';
     used += sprintf(text + used, "%s]", colour ? "\033[0m" : "");
     return used;
-}
-
-/* Counts characters of UTF-8. */
-static int text_columns(const char *text)
-{
-    int columns = 0;
-    for (; *text != '\0'; text++) columns += ((unsigned char)*text & 0xc0) != 0x80;
-    return columns;
 }
 
 /* As the C library would choose it; the program does not call setlocale. */
@@ -96,7 +88,7 @@ void vt_progress_format(const vt_progress_figures *figures, int columns, bool co
         bool is_there = false;
         room = columns;
         for (int i = 0; i < PIECES; i++) {
-            if (ranks[i] < kept) room -= text_columns(pieces[i]);
+            if (ranks[i] < kept) room -= vt_text_columns(pieces[i], strlen(pieces[i]));
             if (ranks[i] == kept - 1) is_there = pieces[i][0] != '\0';
         }
         if (!is_there) continue;
@@ -174,7 +166,7 @@ void vt_progress_show(vt_progress *progress, const vt_progress_figures *figures)
         last = columns > 1 ? columns - 1 : 1; /* writing into the last column would wrap the line */
     vt_progress_format(figures, last, progress->colour, text);
     vt_progress_format(figures, last, false, plain);
-    int length = text_columns(plain);
+    int length = vt_text_columns(plain, strlen(plain));
     vt_log_lock();
     int before = progress->shown;
     move_to_bar(progress, columns);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "report/chart.h"
 #include "report/page.h"
@@ -48,136 +49,78 @@ static void append_chart(vt_text *html, const vt_run_files *runs, int count, boo
     free(lines);
 }
 
-static void append_cell(vt_text *html, const char *text)
-{
-    vt_text_append(html, "<td>");
-    vt_page_append_escaped(html, text);
-    vt_text_append(html, "</td>");
-}
-
-static double sum_of(const vt_table *table, const char *name)
-{
-    double sum = 0;
-    for (int64_t row = 0; row < table->rows; row++) sum += fmax(0, vt_table_value(table, row, name));
-    return sum;
-}
-
 /* "<table>" with a row of the runs' names after `corner`. */
 static void begin_table(vt_text *html, const char *corner, const vt_run_files *runs, int count)
 {
     vt_text_append(html, "<div class=\"wide\"><table><tr><th>%s</th>", corner);
     for (int i = 0; i < count; i++) {
-        vt_text_append(html, "<th class=\"c%d\"><i></i>", i % 6);
-        vt_page_append_escaped(html, short_name(runs[i].directory));
-        vt_text_append(html, "</th>");
+        vt_text_append(html, "<th class=\"c%d\">", i % 6);
+        vt_page_append_text(html, "<i></i>", short_name(runs[i].directory), "</th>");
     }
     vt_text_append(html, "</tr>");
 }
 
-/* One figure of a run as text, or "-". */
-typedef const char *figure(const vt_run_files *run, char buffer[VT_NUMBER_SIZE]);
-
-static const char *number_text(double value, char buffer[VT_NUMBER_SIZE])
+static const char *percent_text(double value, char buffer[VT_NUMBER_SIZE])
 {
-    return isfinite(value) ? vt_number_short(value, buffer) : "-";
-}
-
-static const char *steps_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
-{
-    return number_text(vt_table_value(&run->steps, -1, "step"), buffer);
-}
-
-static const char *epochs_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
-{
-    return number_text((double)run->epochs.rows, buffer);
-}
-
-static const char *training_loss_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
-{
-    return number_text(vt_run_recent_loss(run), buffer);
-}
-
-static const char *validation_loss_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
-{
-    return number_text(vt_table_value(&run->epochs, -1, "valid_loss"), buffer);
-}
-
-static const char *best_loss_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
-{
-    return number_text(vt_run_best_loss(run), buffer);
-}
-
-static const char *of_persistence(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
-{
-    return number_text(
-        vt_table_value(&run->epochs, -1, "valid_loss") / vt_table_value(&run->epochs, 0, "persistence_loss"), buffer);
-}
-
-static const char *samples_a_second_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
-{
-    return number_text(sum_of(&run->epochs, "samples") / sum_of(&run->epochs, "seconds"), buffer);
-}
-
-static const char *seconds_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
-{
-    return number_text(sum_of(&run->epochs, "seconds"), buffer);
-}
-
-static const char *data_wait_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
-{
-    double share = sum_of(&run->epochs, "data_seconds") / sum_of(&run->epochs, "seconds");
-    snprintf(buffer, VT_NUMBER_SIZE, "%.1f %%", 100 * share);
-    return isfinite(share) ? buffer : "-";
-}
-
-static const char *parameters_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
-{
-    double parameters = vt_table_value(&run->plan, 0, "model_parameters");
-    if (!(parameters >= 1e6)) return number_text(parameters, buffer);
-    snprintf(buffer, VT_NUMBER_SIZE, "%.2f M", 1e-6 * parameters); /* as on a run's own page */
+    snprintf(buffer, VT_NUMBER_SIZE, "%.1f %%", 100 * value);
     return buffer;
 }
 
-static const char *memory_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
-{
-    static const char *const categories[] = {"parameters",  "gradients", "optimizer",
-                                             "activations", "data",      "workspace"};
-    double memory = 0;
-    for (int c = 0; c < 6; c++) memory += sum_of(&run->plan, categories[c]);
-    return memory > 0 ? vt_text_bytes(memory, buffer) : "-";
-}
+static const struct {
+    const char *name;
+    const char *(*format)(double value, char buffer[VT_NUMBER_SIZE]);
+} figures[] = {{"steps", vt_number_short},
+               {"epochs", vt_number_short},
+               {"training loss", vt_number_short},
+               {"validation loss", vt_number_short},
+               {"best validation loss", vt_number_short},
+               {"of persistence's", vt_number_short},
+               {"samples a second", vt_number_short},
+               {"training, s", vt_number_short},
+               {"data wait", percent_text},
+               {"parameters", vt_number_millions},
+               {"memory a rank", vt_text_bytes},
+               {"ranks", vt_number_short}};
+enum { FIGURES = sizeof figures / sizeof figures[0] };
 
-static const char *ranks_of(const vt_run_files *run, char buffer[VT_NUMBER_SIZE])
+/* In the order of `figures`; NAN: the run's files don't say. */
+static void figures_of(const vt_run_files *run, double values[FIGURES])
 {
-    return number_text(vt_table_value(&run->plan, 0, "ranks"), buffer);
+    const double seconds = vt_table_sum(&run->epochs, "seconds");
+    const double validation_loss = vt_table_value(&run->epochs, -1, "valid_loss");
+    double memory = 0;
+    for (int i = 0; i < VT_RUN_MEMORIES; i++) memory += vt_table_value(&run->plan, 0, vt_run_memories[i]);
+    const double found[FIGURES] = {vt_table_value(&run->steps, -1, "step"),
+                                   (double)run->epochs.rows,
+                                   vt_run_recent_mean(run, "loss", VT_RUN_RECENT),
+                                   validation_loss,
+                                   vt_run_best_loss(run),
+                                   validation_loss / vt_table_value(&run->epochs, 0, "persistence_loss"),
+                                   vt_table_sum(&run->epochs, "samples") / seconds,
+                                   seconds,
+                                   vt_table_sum(&run->epochs, "data_seconds") / seconds,
+                                   vt_table_value(&run->plan, 0, "model_parameters"),
+                                   memory,
+                                   vt_table_value(&run->plan, 0, "ranks")};
+    memcpy(values, found, sizeof found);
 }
 
 static void append_figures(vt_text *html, const vt_run_files *runs, int count)
 {
-    static const struct {
-        const char *name;
-        figure *of;
-    } rows[] = {{"steps", steps_of},
-                {"epochs", epochs_of},
-                {"training loss", training_loss_of},
-                {"validation loss", validation_loss_of},
-                {"best validation loss", best_loss_of},
-                {"of persistence's", of_persistence},
-                {"samples a second", samples_a_second_of},
-                {"training, s", seconds_of},
-                {"data wait", data_wait_of},
-                {"parameters", parameters_of},
-                {"memory a rank", memory_of},
-                {"ranks", ranks_of}};
+    double(*values)[FIGURES] = vt_allocate((size_t)count, sizeof *values, "a comparison of runs");
+    for (int i = 0; i < count; i++) figures_of(&runs[i], values[i]);
     vt_text_append(html, "<h2>Figures</h2>");
     begin_table(html, "", runs, count);
-    for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
+    for (size_t row = 0; row < FIGURES; row++) {
         char buffer[VT_NUMBER_SIZE];
-        vt_text_append(html, "<tr><th>%s</th>", rows[row].name);
-        for (int i = 0; i < count; i++) append_cell(html, rows[row].of(&runs[i], buffer));
+        vt_text_append(html, "<tr><th>%s</th>", figures[row].name);
+        for (int i = 0; i < count; i++)
+            vt_text_append(html, "<td>%s</td>",
+                           isfinite(values[i][row]) ? figures[row].format(values[i][row], buffer) : "-");
         vt_text_append(html, "</tr>");
     }
     vt_text_append(html, "</table></div>\n");
+    free(values);
 }
 
 /* The keys of the first run whose values are not the same in all runs. */
@@ -193,10 +136,9 @@ static void append_differences(vt_text *html, const vt_run_files *runs, int coun
             differs = differs || strcmp(vt_run_files_key(&runs[i], key->name), key->value) != 0;
         if (!differs) continue;
         shown++;
-        vt_text_append(html, "<tr><th>");
-        vt_page_append_escaped(html, key->name);
-        vt_text_append(html, "</th>");
-        for (int i = 0; i < count; i++) append_cell(html, vt_run_files_key(&runs[i], key->name));
+        vt_page_append_text(html, "<tr><th>", key->name, "</th>");
+        for (int i = 0; i < count; i++)
+            vt_page_append_text(html, "<td>", vt_run_files_key(&runs[i], key->name), "</td>");
         vt_text_append(html, "</tr>");
     }
     vt_text_append(html, "</table></div>\n%s", shown == 0 ? "<p>Nothing.</p>" : "");
@@ -211,7 +153,7 @@ vt_status vt_run_report_compare(const char *const *directories, int count, const
     char *title = vt_text_format("vitrain: %d runs", count), *subtitle = vt_text_format("as of %.19s", stamp);
     vt_run_files *runs = vt_allocate((size_t)count, sizeof *runs, "a comparison of runs");
     for (int i = 0; i < count; i++) VT_TRY(vt_run_files_open(directories[i], &runs[i]));
-    vt_page_begin(&html, title, subtitle, 0);
+    vt_page_begin(&html, title, subtitle);
     append_figures(&html, runs, count);
     vt_text_append(&html, "<h2>Curves</h2><div class=\"charts\">");
     append_chart(&html, runs, count, true, "valid_loss", "Validation loss", false);
@@ -223,7 +165,7 @@ vt_status vt_run_report_compare(const char *const *directories, int count, const
     vt_text_append(&html, "</div>");
     append_differences(&html, runs, count);
     vt_page_end(&html);
-    VT_TRY(vt_page_write(&html, path));
+    VT_TRY(vt_file_write(path, html.characters, html.length));
 done:
     for (int i = 0; i < count; i++) vt_run_files_close(&runs[i]);
     free(runs);

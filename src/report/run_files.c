@@ -12,6 +12,8 @@
 #include "base/memory.h"
 #include "base/text.h"
 
+const char *const vt_run_memories[] = {"parameters", "gradients", "optimizer", "activations", "data", "workspace"};
+
 /* Parses the file as vitrain writes it: a line "name:", then a line " key: value" for each key. */
 static void read_keys(const char *path, vt_run_files *files)
 {
@@ -114,12 +116,11 @@ double vt_run_best_loss(const vt_run_files *files)
     return best;
 }
 
-double vt_run_recent_loss(const vt_run_files *files)
+double vt_run_recent_mean(const vt_run_files *files, const char *column, int64_t most)
 {
-    enum { RECENT = 50 };
     double sum = 0;
-    int64_t rows = files->steps.rows, count = rows < RECENT ? rows : RECENT;
-    for (int64_t i = 0; i < count; i++) sum += vt_table_value(&files->steps, rows - 1 - i, "loss");
+    int64_t rows = files->steps.rows, count = rows < most ? rows : most;
+    for (int64_t i = 0; i < count; i++) sum += vt_table_value(&files->steps, rows - 1 - i, column);
     return count > 0 ? sum / (double)count : (double)NAN;
 }
 

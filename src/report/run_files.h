@@ -31,8 +31,13 @@ const double *vt_run_column(const vt_table *table, const char *name);
 /* The smallest validation loss so far; NAN before the first. */
 double vt_run_best_loss(const vt_run_files *files);
 
-/* The smoothed loss of the last steps: mean of up to 50. */
-double vt_run_recent_loss(const vt_run_files *files);
+/* The mean of a column of metrics.csv over the last `most` steps; NAN before the first. */
+double vt_run_recent_mean(const vt_run_files *files, const char *column, int64_t most);
+enum { VT_RUN_RECENT = 50 }; /* steps over which a loss is smoothed */
+
+/* The categories of memory in plan.csv. */
+enum { VT_RUN_MEMORIES = 6 };
+extern const char *const vt_run_memories[VT_RUN_MEMORIES];
 
 /* The last line of out.log, malloc'd, without its time stamp; "" if there is none. */
 char *vt_run_last_line(const char *directory);

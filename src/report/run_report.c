@@ -7,14 +7,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "report/chart.h"
 #include "report/page.h"
 #include "report/run_files.h"
-
-static const char *bytes_text(double value, char buffer[VT_NUMBER_SIZE])
-{
-    return vt_text_bytes(value, buffer);
-}
 
 static const char *seconds_text(double value, char buffer[VT_NUMBER_SIZE])
 {
@@ -25,16 +21,6 @@ static const char *seconds_text(double value, char buffer[VT_NUMBER_SIZE])
     else
         snprintf(buffer, VT_NUMBER_SIZE, "%.3g s", value);
     return buffer;
-}
-
-static double sum_of(const vt_table *table, const char *name)
-{
-    double sum = 0;
-    for (int64_t row = 0; row < table->rows; row++) {
-        double value = vt_table_value(table, row, name);
-        if (isfinite(value)) sum += value;
-    }
-    return sum;
 }
 
 /* ---- the figures at the top ---- */
@@ -53,25 +39,24 @@ static void append_cards(vt_text *html, const vt_run_files *run)
         vt_page_append_card(html, "of persistence's loss", number, detail);
     }
     snprintf(detail, sizeof detail, "last step %s", vt_number_short(vt_table_value(&run->steps, -1, "loss"), other));
-    vt_page_append_card(html, "training loss, recent", vt_number_short(vt_run_recent_loss(run), number), detail);
+    vt_page_append_card(html, "training loss, recent",
+                        vt_number_short(vt_run_recent_mean(run, "loss", VT_RUN_RECENT), number), detail);
     snprintf(number, sizeof number, "%.0f", vt_table_value(&run->steps, -1, "step"));
     snprintf(detail, sizeof detail, "%lld of %.0f epochs done", (long long)run->epochs.rows,
              vt_table_value(&run->plan, 0, "epochs"));
     vt_page_append_card(html, "steps", number, detail);
-    double seconds = sum_of(&run->epochs, "seconds"), samples = sum_of(&run->epochs, "samples");
+    double seconds = vt_table_sum(&run->epochs, "seconds"), samples = vt_table_sum(&run->epochs, "samples");
     if (seconds > 0) {
         snprintf(detail, sizeof detail, "training took %s", seconds_text(seconds, other));
         vt_page_append_card(html, "samples a second", vt_number_short(samples / seconds, number), detail);
     }
     double parameters = vt_table_value(&run->plan, 0, "model_parameters");
     if (isfinite(parameters)) {
-        snprintf(number, sizeof number, parameters >= 1e6 ? "%.2f M" : "%.0f",
-                 parameters >= 1e6 ? 1e-6 * parameters : parameters);
-        double rate = 1e-9 * vt_table_value(&run->plan, 0, "step_flops") * vt_table_value(&run->plan, 0, "ranks") *
-                      (double)run->steps.rows / sum_of(&run->epochs, "seconds");
-        snprintf(detail, sizeof detail, "%.0f rank%s, %s GFLOP/s", vt_table_value(&run->plan, 0, "ranks"),
-                 vt_table_value(&run->plan, 0, "ranks") > 1 ? "s" : "", vt_number_short(rate, other));
-        vt_page_append_card(html, "parameters", number, seconds > 0 ? detail : NULL);
+        double ranks = vt_table_value(&run->plan, 0, "ranks");
+        double rate = 1e-9 * vt_table_value(&run->plan, 0, "step_flops") * ranks * (double)run->steps.rows / seconds;
+        snprintf(detail, sizeof detail, "%.0f rank%s, %s GFLOP/s", ranks, ranks > 1 ? "s" : "",
+                 vt_number_short(rate, other));
+        vt_page_append_card(html, "parameters", vt_number_millions(parameters, number), seconds > 0 ? detail : NULL);
     }
     vt_text_append(html, "</div>\n");
 }
@@ -160,14 +145,14 @@ static void append_rmse(vt_text *html, const vt_run_files *run)
 
 static void append_time(vt_text *html, const vt_run_files *run)
 {
-    double all = sum_of(&run->epochs, "seconds"), named = 0;
-    vt_bar bars[] = {{"forward", sum_of(&run->epochs, "forward_seconds"), 0},
-                     {"backward", sum_of(&run->epochs, "backward_seconds"), 1},
-                     {"optimizer", sum_of(&run->epochs, "optimizer_seconds"), 2},
-                     {"communication", sum_of(&run->epochs, "communication_seconds"), 3},
-                     {"waiting for data", sum_of(&run->epochs, "data_seconds"), 4},
+    double all = vt_table_sum(&run->epochs, "seconds"), named = 0;
+    vt_bar bars[] = {{"forward", vt_table_sum(&run->epochs, "forward_seconds"), 0},
+                     {"backward", vt_table_sum(&run->epochs, "backward_seconds"), 1},
+                     {"optimizer", vt_table_sum(&run->epochs, "optimizer_seconds"), 2},
+                     {"communication", vt_table_sum(&run->epochs, "communication_seconds"), 3},
+                     {"waiting for data", vt_table_sum(&run->epochs, "data_seconds"), 4},
                      {"other (checkpoints, log)", 0, -1},
-                     {"validation", sum_of(&run->epochs, "valid_seconds"), 5}};
+                     {"validation", vt_table_sum(&run->epochs, "valid_seconds"), 5}};
     for (int i = 0; i < 5; i++) named += bars[i].value;
     bars[5].value = fmax(0, all - named);
     vt_bars_append(html, "Where the time goes", bars, 7, seconds_text);
@@ -175,10 +160,10 @@ static void append_time(vt_text *html, const vt_run_files *run)
 
 static void append_memory(vt_text *html, const vt_run_files *run)
 {
-    static const char *const names[] = {"parameters", "gradients", "optimizer", "activations", "data", "workspace"};
-    vt_bar bars[6];
-    for (int i = 0; i < 6; i++) bars[i] = (vt_bar){names[i], vt_table_value(&run->plan, 0, names[i]), i};
-    vt_bars_append(html, "Memory of a rank, by what it is for", bars, 6, bytes_text);
+    vt_bar bars[VT_RUN_MEMORIES];
+    for (int i = 0; i < VT_RUN_MEMORIES; i++)
+        bars[i] = (vt_bar){vt_run_memories[i], vt_table_value(&run->plan, 0, vt_run_memories[i]), i};
+    vt_bars_append(html, "Memory of a rank, by what it is for", bars, VT_RUN_MEMORIES, vt_text_bytes);
 }
 
 /* ---- the rest ---- */
@@ -203,27 +188,22 @@ static char *last_picture(const vt_run_files *run)
 
 static vt_status append_picture(vt_text *html, const vt_run_files *run)
 {
-    vt_status status = VT_OK;
     char *path = last_picture(run);
     if (path == NULL) return VT_OK;
     vt_text_append(html, "<h2>Last maps</h2>");
-    status = vt_page_append_picture(html, path, "Target and prediction, a sample of the last training batch");
+    vt_status status = vt_page_append_picture(html, path, "Target and prediction, a sample of the last training batch");
     free(path);
     return status;
 }
 
 static void append_configuration(vt_text *html, const vt_run_files *run)
 {
-    vt_text_append(html, "<h2>Configuration</h2><details open><summary>");
-    vt_page_append_escaped(html, run->configuration);
-    vt_text_append(html, "</summary><div class=\"many\"><table>");
+    vt_page_append_text(html, "<h2>Configuration</h2><details open><summary>", run->configuration,
+                        "</summary><div class=\"many\"><table>");
     for (int64_t i = 0; i < run->key_count; i++) {
         if (i > 0 && i % ((run->key_count + 3) / 4) == 0) vt_text_append(html, "</table><table>");
-        vt_text_append(html, "<tr><th>");
-        vt_page_append_escaped(html, run->keys[i].name);
-        vt_text_append(html, "</th><td>");
-        vt_page_append_escaped(html, run->keys[i].value);
-        vt_text_append(html, "</td></tr>");
+        vt_page_append_text(html, "<tr><th>", run->keys[i].name, "</th>");
+        vt_page_append_text(html, "<td>", run->keys[i].value, "</td></tr>");
     }
     vt_text_append(html, "</table></div></details>\n");
 }
@@ -236,7 +216,7 @@ static vt_status write_page(const vt_run_files *run, const char *path)
     char *title = vt_text_format("vitrain: %s", run->configuration);
     vt_clock_stamp(stamp);
     char *subtitle = vt_text_format("%s, as of %.19s", run->directory, stamp);
-    vt_page_begin(&html, title, subtitle, 0);
+    vt_page_begin(&html, title, subtitle);
     append_cards(&html, run);
     vt_text_append(&html, "<h2>Curves</h2><div class=\"charts\">");
     append_loss(&html, run);
@@ -256,7 +236,7 @@ static vt_status write_page(const vt_run_files *run, const char *path)
                    "<footer>Written by vitrain from metrics.csv, epochs.csv, plan.csv and config.yaml beside it; "
                    "it needs no network and no script.</footer>");
     vt_page_end(&html);
-    VT_TRY(vt_page_write(&html, path));
+    VT_TRY(vt_file_write(path, html.characters, html.length));
 done:
     vt_text_close(&html);
     free(title);

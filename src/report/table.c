@@ -90,3 +90,13 @@ double vt_table_value(const vt_table *table, int64_t row, const char *name)
     if (column < 0 || row < 0 || row >= table->rows) return NAN;
     return table->values[row * table->columns + column];
 }
+
+double vt_table_sum(const vt_table *table, const char *name)
+{
+    double sum = 0;
+    for (int64_t row = 0; row < table->rows; row++) {
+        const double value = vt_table_value(table, row, name);
+        if (isfinite(value)) sum += value;
+    }
+    return sum;
+}

@@ -22,4 +22,7 @@ int64_t vt_table_find(const vt_table *table, const char *name);
 /* NAN if there is no such column or row; row -1 is the last. */
 double vt_table_value(const vt_table *table, int64_t row, const char *name);
 
+/* The sum of a column's finite numbers. */
+double vt_table_sum(const vt_table *table, const char *name);
+
 #endif

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "event.pb-c.h"
+#include "storage/output_file.h"
 
 struct vt_tensorboard {
     FILE *file;
@@ -93,8 +93,7 @@ vt_status vt_tensorboard_open(const char *directory, int64_t steps, vt_tensorboa
 {
     vt_status status = VT_OK;
     vt_tensorboard *tensorboard = vt_allocate(1, sizeof *tensorboard, "the event file");
-    VT_CHECK(mkdir(directory, 0777) == 0 || errno == EEXIST, "can't make the directory %s: %s", directory,
-             strerror(errno));
+    VT_TRY(vt_output_make_directory(directory));
     VT_TRY(create_file(directory, tensorboard));
     char version[] = "brain.Event:2"; /* TensorBoard looks for it at the start of a file */
     Vt__Event event = event_now(0);

@@ -13,9 +13,10 @@ typedef struct vt_task_kind vt_task_kind;
 
 /* What the task's scores are called. */
 typedef struct {
-    const char *title;  /* of all of them: "RMSE by channel" */
-    const char *column; /* what their columns of epochs.csv begin with: "rmse" */
-    char *curve;        /* of the first one: "RMSE(u10m)/valid" */
+    const char *title;                  /* of all of them: "RMSE by channel" */
+    const char *column;                 /* what their columns of epochs.csv begin with: "rmse" */
+    const char *baseline, *baseline_is; /* "persistence", "nothing changes" */
+    char *curve;                        /* of the first one: "RMSE(u10m)/valid" */
     int64_t count;
     char **names; /* [count]: "t2m", or "2" of a channel without a name */
 } vt_score_names;

@@ -48,7 +48,11 @@ static void name_scores(weather *w)
     const char *first = channel_name(w, 0);
     /* the tag of the tutorials' dashboards for their data set, whose files have no names */
     const bool is_wind = first == NULL || strcmp(first, "u10") == 0 || strcmp(first, "u10m") == 0;
-    *scores = (vt_score_names){.title = "RMSE by channel", .column = "rmse", .count = w->task.config->n_out_channels};
+    *scores = (vt_score_names){.title = "RMSE by channel",
+                               .column = "rmse",
+                               .baseline = "persistence",
+                               .baseline_is = "nothing changes",
+                               .count = w->task.config->n_out_channels};
     scores->curve = vt_text_format("RMSE(%s)/valid", is_wind ? "u10m" : first);
     scores->names = vt_allocate((size_t)scores->count, sizeof *scores->names, "the scores' names");
     for (int64_t c = 0; c < scores->count; c++) {

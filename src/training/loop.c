@@ -217,7 +217,7 @@ static vt_status save(vt_loop *loop)
 {
     vt_status status = VT_OK;
     VT_TRY(check_finite(loop));
-    VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), vt_metrics_synchronise(loop->metrics)));
+    VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), vt_rows_synchronise(loop->metrics)));
     VT_TRY(vt_checkpoint_store_save(loop->checkpoints, &loop->subject, &loop->progress));
     loop->saved_step = loop->progress.step;
 done:

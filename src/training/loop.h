@@ -22,8 +22,8 @@ vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples, const
 typedef struct {
     vt_trainer *trainer;
     vt_loader *training_loader, *validation_loader;
-    vt_metrics *metrics;           /* NULL on all ranks but the first, which writes for all */
-    vt_sample_trace *sample_trace; /* NULL: none */
+    vt_rows *metrics;      /* NULL on all ranks but the first, which writes for all */
+    vt_rows *sample_trace; /* NULL: none */
     vt_record *record;
     vt_loop_length length;
     vt_checkpoint_store *checkpoints;

@@ -32,8 +32,8 @@ typedef struct {
     vt_run_start start;
     vt_backend *backend;
     vt_trainer *trainer;
-    vt_metrics *metrics;
-    vt_sample_trace *sample_trace;
+    vt_rows *metrics;
+    vt_rows *sample_trace;
     vt_record *record;
 } run_state;
 
@@ -220,21 +220,22 @@ static void log_finished(const run_state *run)
 
 static void log_result(const run_state *run, const vt_evaluation *last)
 {
-    char loss[VT_NUMBER_SIZE], persistence[VT_NUMBER_SIZE];
+    const vt_score_names *scores = &run->task->scores;
+    char loss[VT_NUMBER_SIZE], baseline[VT_NUMBER_SIZE];
     if (isnan(last->baseline_loss)) {
         vt_log_info("validation loss %s; run directory %s", vt_text_float((float)last->loss, loss),
                     run->start.directory);
         return;
     }
-    vt_log_info("validation loss %s, persistence (nothing changes) %s: %.3f of it; run directory %s",
-                vt_text_float((float)last->loss, loss), vt_text_float((float)last->baseline_loss, persistence),
+    vt_log_info("validation loss %s, %s (%s) %s: %.3f of it; run directory %s", vt_text_float((float)last->loss, loss),
+                scores->baseline, scores->baseline_is, vt_text_float((float)last->baseline_loss, baseline),
                 last->loss / last->baseline_loss, run->start.directory);
 }
 
 static void close_run(run_state *run)
 {
-    vt_metrics_close(&run->metrics);
-    vt_sample_trace_close(&run->sample_trace);
+    vt_rows_close(&run->metrics);
+    vt_rows_close(&run->sample_trace);
     vt_record_close(&run->record);
     vt_trainer_close(&run->trainer);
     vt_task_close(&run->task);

@@ -104,7 +104,7 @@ test_forecast_files_keep_what_files_say() {
     says "2002-01-06 12:00 to 2002-01-08 12:00 UTC" -- "$VITRAIN" predict --checkpoint=$best --time=2002-01-05T12:00 --steps=3 --output=f.nc
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-05 --variables=None --n_in_channels=2 --n_out_channels=2 --steps=2 --output=g.nc \
         --valid_data_path=bare/valid --time_step=24h >said 2>&1
-    contains "$(cat said)" "bare/valid/2002.h5: no latitudes are known, so the forecast has numbers of rows; --coordinates=[lat=NAME] would name them"
+    contains "$(cat said)" "bare/valid/2002.h5: no latitudes are known, so the forecast only numbers its rows; --coordinates=[lat=NAME] would name them"
     contains "$(cat said)" "2002-01-06 00:00 to 2002-01-07 00:00 UTC"
     "$VITRAIN" stats monthly --variables=[air,wind] >/dev/null
     "$VITRAIN" predict --checkpoint=$best --time=1961-08-01 --data_dir=monthly --valid_data_path=monthly/valid --steps=2 --output=h.nc >said

@@ -73,7 +73,7 @@ TEST(options_of_kinds_that_are_not_chosen)
     for (size_t i = 0; i < vt_row_count; i++) /* scopes name options and their words */
         for (const char *word = vt_rows[i].kind == VT_ROW_SECTION ? vt_rows[i].choices : NULL; word != NULL;) {
             char *one = vt_text_format("%.*s", (int)strcspn(word, "|"), word);
-            EXPECT(vt_choice_find(one, vt_row_find(vt_rows[i].target)->choices) >= 0, "%s", vt_rows[i].name);
+            EXPECT(vt_text_choice(one, vt_row_find(vt_rows[i].target)->choices) >= 0, "%s", vt_rows[i].name);
             free(one);
             word = strchr(word, '|') != NULL ? strchr(word, '|') + 1 : NULL;
         }

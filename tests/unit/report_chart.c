@@ -8,7 +8,7 @@
 static bool is_logarithmic(double last, bool may_be)
 {
     const double x[] = {1, 2, 3}, y[] = {1, 0.9, last};
-    const vt_line line = {"loss", x, y, 3, 0, VT_LINE_PLAIN, 0};
+    const vt_line line = {"loss", x, y, 3, 1, VT_LINE_PLAIN, 0};
     const vt_chart chart = {
         .title = "Loss", .x_name = "step", .lines = &line, .line_count = 1, .may_be_logarithmic = may_be};
     vt_text html = {0};

@@ -2,8 +2,8 @@
 #include <png.h>
 
 #include "report/image.h"
+#include "report/image_data.h"
 #include "report/map_ticks.h"
-#include "report/turbo.h"
 #include "task/weather/channels.h"
 #include "test.h"
 

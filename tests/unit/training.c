@@ -449,11 +449,11 @@ TEST(the_plan_matches_the_run)
 TEST(metrics_file)
 {
     char path[256], text[512];
-    vt_metrics *metrics = NULL;
+    vt_rows *metrics = NULL;
     snprintf(path, sizeof path, "%s/metrics.csv", vt_test_directory());
     EXPECT_OK(vt_metrics_open(path, 0, &metrics));
     EXPECT_OK(vt_metrics_add(metrics, &(vt_metrics_row){1, 1, 1.0 / 3, 5e-4, 2, 100, 0.25}));
-    vt_metrics_close(&metrics);
+    vt_rows_close(&metrics);
     FILE *file = fopen(path, "r");
     size_t length = fread(text, 1, sizeof text - 1, file);
     fclose(file);
@@ -463,12 +463,12 @@ TEST(metrics_file)
            "%s", text);
     EXPECT_OK(vt_metrics_open(path, 1, &metrics)); /* a resumed run's: rows after step 1 go, torn ones too */
     EXPECT_OK(vt_metrics_add(metrics, &(vt_metrics_row){2, 1, 1, 1, 1, 1, 1}));
-    vt_metrics_close(&metrics);
+    vt_rows_close(&metrics);
     file = fopen(path, "a");
     fputs("3,1,0.33", file);
     fclose(file);
     EXPECT_OK(vt_metrics_open(path, 1, &metrics));
-    vt_metrics_close(&metrics);
+    vt_rows_close(&metrics);
     file = fopen(path, "r");
     EXPECT(fread(text, 1, sizeof text, file) == length);
     fclose(file);
