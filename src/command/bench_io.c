@@ -39,7 +39,7 @@ static const char help[] =
     "usage: vitrain bench io [--config=NAME] [--name=value ...]\n\n"
     "Reads the training samples of a configuration as a run would, in its order, without computing, in turn with\n"
     "plain preads of the same bytes by as many threads, and for gzip data with inflating alone (into memory that\n"
-    "stays in a cache; then into as much as the reader fills), five times; prints the medians. Flags are those of\n"
+    "stays in a cache; then into as much as the reader fills), 5 times; prints the medians. Flags are those of\n"
     "`vitrain train`: --data_dir, --global_batch_size, --img_size, --n_in_channels, --n_out_channels,\n"
     "--data_loader_config, --num_data_workers, --prefetch, --variables, --shuffle ...; --num_iters is the number\n"
     "of batches of a round.\n";
