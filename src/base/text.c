@@ -12,33 +12,28 @@
 
 #include "base/status.h"
 
-static char *format_list(const char *format, va_list arguments)
+static void append_list(vt_text *text, const char *format, va_list arguments)
 {
     va_list again;
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    const int length = vsnprintf(NULL, 0, format, arguments);
     VT_ASSERT(length >= 0);
-    char *result = vt_allocate(1, (size_t)length + 1, "text");
-    vsnprintf(result, (size_t)length + 1, format, again);
+    const size_t needed = text->length + (size_t)length + 1;
+    if (needed > text->capacity) {
+        text->capacity = text->capacity > 0 ? 2 * needed : needed;
+        text->characters = vt_reallocate(text->characters, 1, text->capacity, "text");
+    }
+    vsnprintf(text->characters + text->length, (size_t)length + 1, format, again);
+    text->length += (size_t)length;
     va_end(again);
-    return result;
 }
 
 void vt_text_append(vt_text *text, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    char *piece = format_list(format, arguments);
+    append_list(text, format, arguments);
     va_end(arguments);
-    size_t length = strlen(piece);
-    if (text->length + length + 1 > text->capacity) {
-        size_t capacity = 2 * (text->length + length + 1);
-        text->characters = vt_reallocate(text->characters, 1, capacity, "text");
-        text->capacity = capacity;
-    }
-    memcpy(text->characters + text->length, piece, length + 1);
-    text->length += length;
-    free(piece);
 }
 
 void vt_text_close(vt_text *text)
@@ -49,11 +44,12 @@ void vt_text_close(vt_text *text)
 
 char *vt_text_format(const char *format, ...)
 {
+    vt_text text = {0};
     va_list arguments;
     va_start(arguments, format);
-    char *result = format_list(format, arguments);
+    append_list(&text, format, arguments);
     va_end(arguments);
-    return result;
+    return text.characters;
 }
 
 char *vt_text_copy(const char *string)
@@ -67,32 +63,28 @@ double vt_text_plain_nan(double value)
     return isnan(value) ? (double)NAN : value;
 }
 
-/* With the fewest digits 600 would become 6e+02. */
-static bool write_whole(double value, char buffer[VT_NUMBER_SIZE])
+/* The fewest digits, at most `most`, that read back as the value, a float32 if `single`. */
+static const char *write_shortest(double value, bool single, int most, char buffer[VT_NUMBER_SIZE])
 {
-    if (!(fabs(value) < 1e15) || value != trunc(value)) return false;
-    snprintf(buffer, VT_NUMBER_SIZE, "%.0f", value);
-    return true;
+    if (fabs(value) < 1e15 && value == trunc(value)) { /* with the fewest digits 600 would become 6e+02 */
+        snprintf(buffer, VT_NUMBER_SIZE, "%.0f", value);
+        return buffer;
+    }
+    for (int digits = 1; digits <= most; digits++) {
+        snprintf(buffer, VT_NUMBER_SIZE, "%.*g", digits, vt_text_plain_nan(value));
+        if (!isfinite(value) || (single ? (double)strtof(buffer, NULL) : strtod(buffer, NULL)) == value) break;
+    }
+    return buffer;
 }
 
 const char *vt_text_float(float value, char buffer[VT_NUMBER_SIZE])
 {
-    if (write_whole((double)value, buffer)) return buffer;
-    for (int digits = 1; digits <= 9; digits++) {
-        snprintf(buffer, VT_NUMBER_SIZE, "%.*g", digits, vt_text_plain_nan((double)value));
-        if (!isfinite(value) || strtof(buffer, NULL) == value) break;
-    }
-    return buffer;
+    return write_shortest((double)value, true, 9, buffer);
 }
 
 const char *vt_text_double(double value, char buffer[VT_NUMBER_SIZE])
 {
-    if (write_whole(value, buffer)) return buffer;
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(buffer, VT_NUMBER_SIZE, "%.*g", digits, vt_text_plain_nan(value));
-        if (!isfinite(value) || strtod(buffer, NULL) == value) break;
-    }
-    return buffer;
+    return write_shortest(value, false, 17, buffer);
 }
 
 const char *vt_text_bytes(double bytes, char buffer[VT_NUMBER_SIZE])

@@ -3,8 +3,8 @@
 #ifndef VT_JOURNAL_EPOCHS_H
 #define VT_JOURNAL_EPOCHS_H
 
-#include "journal/metrics.h"
 #include "journal/record.h"
+#include "journal/rows.h"
 
 /* Writes plan.csv, and opens epochs.csv, cut back to the epochs that are done. */
 vt_status vt_epochs_open(const vt_record_options *options, vt_rows **epochs);

@@ -33,7 +33,7 @@ struct vt_record {
     double begin;           /* of that step */
     vt_sparkline history;   /* of the loss, for the bar */
     double validation_loss; /* the last, or NAN */
-    vt_rows *epochs;
+    vt_rows *metrics, *epochs;
     vt_record_epoch_figures epoch; /* that was trained last */
     char *run_directory;
 };
@@ -59,7 +59,7 @@ vt_status vt_record_open(const vt_record_options *options, vt_record **result)
 {
     vt_status status = VT_OK;
     const char *run_directory = options->run_directory;
-    char *logs = vt_text_format("%s/logs", run_directory);
+    char *logs = vt_text_format("%s/logs", run_directory), *metrics = vt_text_format("%s/metrics.csv", run_directory);
     vt_record *record = vt_allocate(1, sizeof *record, "the run's record");
     record->config = options->config;
     record->scores = options->scores;
@@ -67,12 +67,15 @@ vt_status vt_record_open(const vt_record_options *options, vt_record **result)
     record->history.run = 1;
     record->validation_loss = NAN;
     record->images = vt_text_format("%s/images", run_directory);
+    VT_TRY(vt_rows_open(metrics, "step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction\n",
+                        options->steps, &record->metrics));
     VT_TRY(vt_output_make_directory(record->images));
     VT_TRY(vt_tensorboard_open(logs, options->steps, &record->tensorboard));
     VT_TRY(vt_epochs_open(options, &record->epochs));
     record->progress = vt_progress_open();
 done:
     free(logs);
+    free(metrics);
     if (status != VT_OK) vt_record_close(&record);
     *result = record;
     return status;
@@ -85,9 +88,15 @@ void vt_record_close(vt_record **record)
     vt_tensorboard_close(&(*record)->tensorboard);
     free((*record)->images);
     free((*record)->run_directory);
+    vt_rows_close(&(*record)->metrics);
     vt_rows_close(&(*record)->epochs);
     free(*record);
     *record = NULL;
+}
+
+vt_status vt_record_synchronise(vt_record *record)
+{
+    return record != NULL ? vt_rows_synchronise(record->metrics) : VT_OK;
 }
 
 static vt_status write_validation_points(vt_record *record, int64_t step, const vt_evaluation *validation)
@@ -170,6 +179,9 @@ vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figure
     vt_status status = VT_OK;
     if (record == NULL) return VT_OK;
     step_sums *sums = &record->sums;
+    VT_TRY(vt_rows_add(record->metrics, "%lld,%lld,%.9g,%.9g,%.9g,%.9g,%.9g\n", (long long)figures->step,
+                       (long long)figures->epoch, figures->loss, figures->learning_rate, figures->gradient_norm,
+                       (double)figures->samples / figures->seconds, figures->waited / figures->seconds));
     add_step(&record->epoch_sums, figures);
     vt_sparkline_add(&record->history, figures->loss);
     show_progress(record, figures);

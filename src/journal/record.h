@@ -1,5 +1,5 @@
-/* Hands the figures of a run to the report: the log's lines, whose wording the tutorials' log parsers rely on, and
- * TensorBoard's curves and pictures, whose names their dashboards rely on. */
+/* Hands the figures of a run to the report: metrics.csv and epochs.csv, the log's lines, whose wording the tutorials'
+ * log parsers rely on, and TensorBoard's curves and pictures, whose names their dashboards rely on. */
 #ifndef VT_JOURNAL_RECORD_H
 #define VT_JOURNAL_RECORD_H
 
@@ -27,6 +27,9 @@ typedef struct {
 vt_status vt_record_open(const vt_record_options *options, vt_record **record);
 void vt_record_close(vt_record **record);
 
+/* Waits until the rows of metrics.csv are on the disk. */
+vt_status vt_record_synchronise(vt_record *record);
+
 /* Losses and scores of one batch of each set before the first step: where the curves begin. */
 vt_status vt_record_start(vt_record *record, double train_loss, const vt_evaluation *validation);
 
@@ -43,12 +46,12 @@ typedef struct {
     double waited;  /* seconds, of those below */
     double seconds; /* that the step took, waiting for data included */
     double loss;
-    double gradient_norm;
-    double next_learning_rate; /* after the scheduler's step */
+    double gradient_norm;                     /* before clipping */
+    double learning_rate, next_learning_rate; /* that the step was made with, and after the scheduler's step */
 } vt_record_step_figures;
 
-/* After every step: redraws the progress bar. With log_every, every N-th step also adds a line to the log and points to
- * the curves: means over the steps since the last points. */
+/* After every step: adds its row to metrics.csv, and redraws the progress bar. With log_every, every N-th step also
+ * adds a line to the log and points to the curves: means over the steps since the last points. */
 vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures);
 
 typedef struct {

@@ -4,7 +4,7 @@
 #define VT_JOURNAL_SAMPLE_TRACE_H
 
 #include "data/loader.h"
-#include "journal/metrics.h"
+#include "journal/rows.h"
 #include "parallel/world.h"
 
 /* Of a run that continues, rows of steps up to `steps` stay. NULL on ranks that share their samples with a lower rank.

@@ -114,9 +114,6 @@ static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double
     progress->epoch_steps++;
     progress->epoch_samples += samples;
     progress->validation_loss = NAN;
-    vt_metrics_row row = {figures->step,          progress->epoch + 1,       figures->loss,   figures->learning_rate,
-                          figures->gradient_norm, (double)samples / seconds, waited / seconds};
-    VT_TRY(vt_metrics_add(loop->metrics, &row));
     vt_record_step_figures step = {.step = figures->step,
                                    .epoch = progress->epoch + 1,
                                    .epochs = loop->length.epochs,
@@ -127,6 +124,7 @@ static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double
                                    .seconds = seconds,
                                    .loss = figures->loss,
                                    .gradient_norm = figures->gradient_norm,
+                                   .learning_rate = figures->learning_rate,
                                    .next_learning_rate = vt_trainer_learning_rate(trainer, figures->step)};
     VT_TRY(vt_record_step(loop->record, &step));
     if (isfinite(figures->gradient_norm)) {
@@ -217,7 +215,7 @@ static vt_status save(vt_loop *loop)
 {
     vt_status status = VT_OK;
     VT_TRY(check_finite(loop));
-    VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), vt_rows_synchronise(loop->metrics)));
+    VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), vt_record_synchronise(loop->record)));
     VT_TRY(vt_checkpoint_store_save(loop->checkpoints, &loop->subject, &loop->progress));
     loop->saved_step = loop->progress.step;
 done:

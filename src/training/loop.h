@@ -3,7 +3,6 @@
 #define VT_TRAINING_LOOP_H
 
 #include "checkpoint/store.h"
-#include "journal/metrics.h"
 #include "journal/record.h"
 #include "journal/sample_trace.h"
 #include "training/step.h"
@@ -22,9 +21,8 @@ vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples, const
 typedef struct {
     vt_trainer *trainer;
     vt_loader *training_loader, *validation_loader;
-    vt_rows *metrics;      /* NULL on all ranks but the first, which writes for all */
     vt_rows *sample_trace; /* NULL: none */
-    vt_record *record;
+    vt_record *record;     /* NULL on all ranks but the first, which writes for all */
     vt_loop_length length;
     vt_checkpoint_store *checkpoints;
     vt_checkpoint_subject subject; /* of the checkpoints */

@@ -32,7 +32,6 @@ typedef struct {
     vt_run_start start;
     vt_backend *backend;
     vt_trainer *trainer;
-    vt_rows *metrics;
     vt_rows *sample_trace;
     vt_record *record;
 } run_state;
@@ -129,9 +128,7 @@ static vt_status open_output(run_state *run)
     vt_status status = VT_OK;
     if (vt_world_rank(run->world) != 0) return VT_OK;
     char *saved = vt_text_format("%s/config.yaml", run->start.directory);
-    char *metrics = vt_text_format("%s/metrics.csv", run->start.directory);
     VT_TRY(vt_config_save(run->config, saved));
-    VT_TRY(vt_metrics_open(metrics, run->start.progress.step, &run->metrics));
     vt_record_options record = {.config = run->config,
                                 .run_directory = run->start.directory,
                                 .scores = &run->task->scores,
@@ -146,7 +143,6 @@ static vt_status open_output(run_state *run)
     VT_TRY(vt_record_open(&record, &run->record));
 done:
     free(saved);
-    free(metrics);
     return status;
 }
 
@@ -234,7 +230,6 @@ static void log_result(const run_state *run, const vt_evaluation *last)
 
 static void close_run(run_state *run)
 {
-    vt_rows_close(&run->metrics);
     vt_rows_close(&run->sample_trace);
     vt_record_close(&run->record);
     vt_trainer_close(&run->trainer);
@@ -257,7 +252,6 @@ static vt_status train(run_state *run)
     vt_loop loop = {.trainer = run->trainer,
                     .training_loader = run->training_loader,
                     .validation_loader = run->validation_loader,
-                    .metrics = run->metrics,
                     .sample_trace = run->sample_trace,
                     .record = run->record,
                     .length = run->length,

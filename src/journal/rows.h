@@ -1,6 +1,6 @@
-/* The .csv files that grow with a run, and metrics.csv among them: a row for every optimizer step. */
-#ifndef VT_JOURNAL_METRICS_H
-#define VT_JOURNAL_METRICS_H
+/* The .csv files that grow with a run: metrics.csv, epochs.csv and others. */
+#ifndef VT_JOURNAL_ROWS_H
+#define VT_JOURNAL_ROWS_H
 
 #include <stdint.h>
 
@@ -21,19 +21,5 @@ vt_status vt_rows_add(vt_rows *rows, const char *format, ...) __attribute__((for
 vt_status vt_rows_synchronise(vt_rows *rows);
 
 void vt_rows_close(vt_rows **rows);
-
-typedef struct {
-    int64_t step;  /* 1 for the first */
-    int64_t epoch; /* 1 for the first */
-    double loss;
-    double learning_rate; /* that the step was made with */
-    double gradient_norm; /* before clipping */
-    double samples_per_sec;
-    double data_wait_fraction; /* of the step's time */
-} vt_metrics_row;
-
-/* vt_rows_open and vt_rows_add of metrics.csv. */
-vt_status vt_metrics_open(const char *path, int64_t steps, vt_rows **metrics);
-vt_status vt_metrics_add(vt_rows *metrics, const vt_metrics_row *row);
 
 #endif

@@ -1,4 +1,4 @@
-#include "journal/metrics.h"
+#include "journal/rows.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -124,17 +124,4 @@ void vt_rows_close(vt_rows **rows)
     free((*rows)->path);
     free(*rows);
     *rows = NULL;
-}
-
-vt_status vt_metrics_open(const char *path, int64_t steps, vt_rows **metrics)
-{
-    return vt_rows_open(path, "step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction\n", steps,
-                        metrics);
-}
-
-vt_status vt_metrics_add(vt_rows *metrics, const vt_metrics_row *row)
-{
-    return vt_rows_add(metrics, "%lld,%lld,%.9g,%.9g,%.9g,%.9g,%.9g\n", (long long)row->step, (long long)row->epoch,
-                       row->loss, row->learning_rate, row->gradient_norm, row->samples_per_sec,
-                       row->data_wait_fraction);
 }
