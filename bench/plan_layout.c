@@ -13,19 +13,15 @@
  * Exit status 3: memory is off by more than 15 %; 4: a time is, by more than 30 %, in a layout during whose steps and
  * measurements others had no more than a tenth of the machine; 5: only times of other layouts are. bench/plan and
  * tests/commands/plan.sh run it, with tests/mpirun on several ranks. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/median.h"
 #include "base/process_memory.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
-#include "processor_time.h"
-#include "training/step.h"
+#include "ranks.h"
 
 enum { MOST_STEPS = 101, ROUNDS = 3, MOST_LAYOUTS = 16, MOST_SETTINGS = 64 };
 enum { WITHIN = 0, MEMORY_OUTSIDE = 3, TIME_OUTSIDE = 4, TIME_OUTSIDE_BUSY = 5 };
@@ -33,72 +29,25 @@ enum { WITHIN = 0, MEMORY_OUTSIDE = 3, TIME_OUTSIDE = 4, TIME_OUTSIDE_BUSY = 5 }
 #define TIME_MARGIN 0.3
 #define BUSY_SHARE 0.1
 
-/* A running layout. */
 typedef struct {
-    vt_config *config;
-    vt_world *world;
-    vt_backend *backend;
-    vt_trainer *trainer;
-    vt_batch batch;
-    float *fields[2];
+    bench_ranks ranks;
     double measured[ROUNDS], predicted[ROUNDS + 1]; /* seconds of a step; one prediction a measurement */
 } layout;
 
-/* ---- opening a layout ---- */
-
-static vt_status open_config(char *const *settings, int64_t ranks, vt_config **config)
+static vt_status layout_open(char *const *settings, const vt_launch *launch, bench_ranks *r)
 {
     static const char usual[] =
         "usual: {img_size: [64, 128], patch_size: 4, embed_dim: 192, depth: 6, num_heads: 8, global_batch_size: 8}";
+    vt_status status = VT_OK;
     int count = 0;
     while (settings[count] != NULL) count++;
-    return vt_config_open_text(usual, "bench/plan_layout", count, settings, ranks, config);
-}
-
-static void make_batch(layout *l)
-{
-    const vt_config *config = l->config;
-    const vt_span rows = vt_model_part(config, vt_world_layout(l->world), vt_world_rank(l->world));
-    int64_t local = config->global_batch_size / config->data_parallel, channels = config->n_in_channels;
-    int64_t count = local * channels * rows.count * config->img_size[1];
-    for (int i = 0; i < 2; i++) {
-        l->fields[i] = malloc((size_t)count * sizeof(float));
-        VT_ASSERT(l->fields[i] != NULL);
-        for (int64_t j = 0; j < count; j++) l->fields[i][j] = (float)sin(0.01 * (double)(j + 7 * i));
-    }
-    l->batch = (vt_batch){.sample_count = local,
-                          .global_count = config->global_batch_size,
-                          .first_in_batch = local * vt_world_coordinate(l->world, VT_AXIS_DATA),
-                          .tensors = {l->fields[0], l->fields[1]}};
-}
-
-static vt_status layout_open(char *const *settings, const vt_launch *launch, layout *l)
-{
-    vt_status status = VT_OK;
-    VT_TRY(open_config(settings, launch->world_size, &l->config));
-    VT_TRY(vt_world_open(l->config, launch, &l->world));
-    VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, vt_world_ranks(l->world) == 1 ? 0 : vt_world_cores(l->world), &l->backend));
-    make_batch(l);
+    VT_TRY(ranks_open(usual, "bench/plan_layout", count, settings, launch, r));
+    VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, vt_world_ranks(r->world) == 1 ? 0 : vt_world_cores(r->world), &r->backend));
 done:
     return status;
 }
 
-static vt_status open_trainer(layout *l)
-{
-    const vt_trainer_options options = {.world = l->world, .steps = 1000};
-    return vt_trainer_open(l->config, &options, l->backend, &l->trainer);
-}
-
-static void layout_close(layout *l, bool failed)
-{
-    vt_trainer_close(&l->trainer);
-    vt_backend_close(&l->backend);
-    vt_world_close(&l->world, failed);
-    vt_config_close(&l->config);
-    for (int i = 0; i < 2; i++) free(l->fields[i]);
-}
-
-static void print_layout(const layout *l)
+static void print_layout(const bench_ranks *l)
 {
     const vt_config *config = l->config;
     printf("%d rank%s, tp %lld cp %lld dp %lld zero %lld%s%s, micro-batch %lld: ", vt_world_ranks(l->world),
@@ -114,7 +63,7 @@ static void print_layout(const layout *l)
 static void watch_peak(void)
 {
     FILE *file = fopen("/proc/self/clear_refs", "w");
-    if (file == NULL) return; /* otherwise the maximum since the start counts, which is no less */
+    if (file == NULL) return; /* then the maximum since the start counts, which is no less */
     fputs("5", file);
     fclose(file);
 }
@@ -127,7 +76,7 @@ static double own_peak(void)
 /* The maximum that this process alone had, in two pairs of steps. The system reports the maximum of all resident
  * memory, from which the memory that is shared at the end is subtracted: this is too much if that memory has grown
  * since, as in the first steps, in which MPI touches what it shares, but not in the second pair. */
-static vt_status peak_of_steps(layout *l, double *peak)
+static vt_status peak_of_steps(bench_ranks *l, double *peak)
 {
     vt_status status = VT_OK;
     vt_step_figures figures;
@@ -142,7 +91,7 @@ done:
     return status;
 }
 
-static vt_status compare_memory(layout *l, int *verdict)
+static vt_status compare_memory(bench_ranks *l, int *verdict)
 {
     vt_status status = VT_OK;
     vt_plan plan;
@@ -151,7 +100,7 @@ static vt_status compare_memory(layout *l, int *verdict)
     const double before = vt_memory_resident() - vt_memory_shared();
     const vt_plan_options options = vt_plan_options_of(l->world, l->backend);
     VT_TRY(vt_plan_make(l->config, &options, &plan));
-    VT_TRY(open_trainer(l));
+    VT_TRY(ranks_open_trainer(l));
     VT_TRY(peak_of_steps(l, &peak));
     const double measured = vt_world_most(l->world, peak - before);
     const double shared = vt_world_most(l->world, vt_memory_shared());
@@ -169,22 +118,11 @@ done:
 
 /* ---- time ---- */
 
-typedef struct {
-    double wall, busy, own; /* seconds: of wall time, of all cores, and of these ranks */
-} cpu_seconds;
-
-static cpu_seconds cpu_used(vt_world *world)
+static processor_use used_by_ranks(vt_world *world)
 {
-    cpu_seconds used = {vt_clock_seconds(), busy_seconds(), own_seconds(RUSAGE_SELF)};
+    processor_use used = processor_use_of(RUSAGE_SELF);
     vt_world_sum(world, &used.own, 1);
     return used;
-}
-
-/* The part of the machine that other processes had between two observations. */
-static double others_share(cpu_seconds begin, cpu_seconds end)
-{
-    double all = (end.wall - begin.wall) * (double)sysconf(_SC_NPROCESSORS_ONLN);
-    return fmax(0, (end.busy - begin.busy) - (end.own - begin.own)) / all;
 }
 
 /* Measures the machine, once for all layouts: they have the same model and batch. */
@@ -193,11 +131,11 @@ static vt_status predict(layout *layouts, int count, int look)
     vt_status status = VT_OK;
     vt_hardware hardware;
     vt_option_cost option;
-    const layout *first = &layouts[0];
+    const bench_ranks *first = &layouts[0].ranks;
     int64_t local = first->config->global_batch_size / vt_world_ranks(first->world);
     VT_TRY(vt_calibrate(first->config, local > 0 ? local : 1, false, first->world, first->backend, &hardware));
     for (int i = 0; i < count; i++) { /* like `vitrain plan` */
-        VT_TRY(vt_layouts_cost(layouts[i].config, &hardware, &option));
+        VT_TRY(vt_layouts_cost(layouts[i].ranks.config, &hardware, &option));
         layouts[i].predicted[look] = option.cost.step;
     }
 done:
@@ -205,7 +143,7 @@ done:
 }
 
 /* Median seconds of a step until the slowest rank has finished; the first step doesn't count. */
-static vt_status measure_steps(layout *l, int steps, double *seconds)
+static vt_status measure_steps(bench_ranks *l, int steps, double *seconds)
 {
     vt_status status = VT_OK;
     vt_step_figures figures;
@@ -233,8 +171,8 @@ static int time_verdict(layout *l, double others)
     }
     const double error = vt_median(ratios, ROUNDS) - 1;
     const bool outside = fabs(error) > TIME_MARGIN;
-    if (vt_world_rank(l->world) == 0) {
-        print_layout(l);
+    if (vt_world_rank(l->ranks.world) == 0) {
+        print_layout(&l->ranks);
         printf(
             "step %.3f s, measured %.3f s (%+.0f %%; rounds %+.0f … %+.0f %%; others had %.0f %% of the machine)%s\n",
             vt_median(predicted, ROUNDS), vt_median(measured, ROUNDS), 100 * error, 100 * (ratios[0] - 1),
@@ -248,15 +186,15 @@ static int time_verdict(layout *l, double others)
 static vt_status compare_times(layout *layouts, int count, int steps, int *verdict)
 {
     vt_status status = VT_OK;
-    vt_world *world = layouts[0].world;
-    for (int i = 0; i < count; i++) VT_TRY(open_trainer(&layouts[i]));
-    const cpu_seconds begin = cpu_used(world);
+    vt_world *world = layouts[0].ranks.world;
+    for (int i = 0; i < count; i++) VT_TRY(ranks_open_trainer(&layouts[i].ranks));
+    const processor_use begin = used_by_ranks(world);
     VT_TRY(predict(layouts, count, 0));
     for (int round = 0; round < ROUNDS; round++) {
-        for (int i = 0; i < count; i++) VT_TRY(measure_steps(&layouts[i], steps, &layouts[i].measured[round]));
+        for (int i = 0; i < count; i++) VT_TRY(measure_steps(&layouts[i].ranks, steps, &layouts[i].measured[round]));
         VT_TRY(predict(layouts, count, round + 1));
     }
-    const double others = others_share(begin, cpu_used(world));
+    const double others = others_share(begin, used_by_ranks(world));
     for (int i = 0; i < count; i++) {
         int own = time_verdict(&layouts[i], others);
         if (*verdict == WITHIN || own == TIME_OUTSIDE) *verdict = own;
@@ -267,7 +205,7 @@ done:
 
 /* ---- */
 
-/* Splits the arguments at each `--`; returns how many layouts they ask for, 0 for wrong or too many arguments. */
+/* Splits the arguments at each `--`; returns the number of layouts, 0 for wrong or too many arguments. */
 static int take_arguments(int argument_count, char *const *arguments, int64_t *steps,
                           char *settings[MOST_LAYOUTS][MOST_SETTINGS])
 {
@@ -311,11 +249,11 @@ int main(int argument_count, char **arguments)
     }
     vt_threads_wait_shortly(arguments);
     VT_TRY(vt_launch_detect(&launch));
-    for (; opened < count; opened++) VT_TRY(layout_open(settings[opened], &launch, &layouts[opened]));
-    VT_TRY(memory ? compare_memory(&layouts[0], &verdict) : compare_times(layouts, count, (int)steps, &verdict));
+    for (; opened < count; opened++) VT_TRY(layout_open(settings[opened], &launch, &layouts[opened].ranks));
+    VT_TRY(memory ? compare_memory(&layouts[0].ranks, &verdict) : compare_times(layouts, count, (int)steps, &verdict));
 done:
     if (status != VT_OK) fprintf(stderr, "plan_layout: %s\n", vt_error_text());
-    const bool speaks = launch.rank == 0; /* one exit status is enough */
-    for (int i = opened < count ? opened : count - 1; i >= 0; i--) layout_close(&layouts[i], status != VT_OK);
-    return status != VT_OK ? 1 : speaks ? verdict : WITHIN;
+    for (int i = opened < count ? opened : count - 1; i >= 0; i--) ranks_close(&layouts[i].ranks, status != VT_OK);
+    if (status != VT_OK) return 1;
+    return launch.rank == 0 ? verdict : WITHIN; /* one exit status is enough */
 }

@@ -3,28 +3,22 @@
  *
  *     build/bench/scaling [--rounds=N] [--steps=N] [--ranks=N] [--patience=SECONDS]
  *
- * Starts itself under tests/mpirun once for each layout and round, the layouts in turn, so that each meets the same
- * states of the machine; prints medians over all steps of all rounds. Every layout up to the machine's cores has all of
- * them: so many threads a rank. With more ranks than cores (marked) each has one thread. --ranks: the most that are
- * started, 4 if not given. `others` is the share of the cores' time that other processes took meanwhile; --patience:
- * how long to wait, before each start, until they take little. */
-#define _GNU_SOURCE /* sched_getaffinity */
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
+ * Starts itself under tests/mpirun once for each layout and round. The layouts take turns, so that all of them meet the
+ * same states of the machine; the medians are over all steps of all rounds. In strong scaling the ranks share all cores
+ * evenly, as threads; with more ranks than cores (marked) each has one thread. --ranks: the largest number of ranks (4
+ * by default). `others` is the share of the machine's processor time that other processes took meanwhile. --patience:
+ * the longest wait, before each start, for a time in which they take little. */
+#include <omp.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../tests/communication_formulas.h"
-#include "base/clock.h"
 #include "base/median.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "parallel/communication.h"
-#include "processor_time.h"
-#include "training/step.h"
+#include "ranks.h"
 
-enum { IN = 20, HEIGHT = 90, WIDTH = 180, LAYOUTS = 24, MOST_STEPS = 1024 };
+enum { LAYOUTS = 24, MOST_STEPS = 1024 };
 static const char model[] = "medium: {img_size: [90, 180], patch_size: 6, embed_dim: 256, depth: 6, num_heads: 8}";
 
 /* ---- a rank: one layout, some steps ---- */
@@ -35,34 +29,18 @@ typedef struct {
     vt_volume counted[VT_TRAFFIC_COUNT], formula[VT_TRAFFIC_COUNT]; /* of a step of rank 0 */
 } report;
 
-static float *make_fields(int64_t count, double rate)
-{
-    float *fields = malloc((size_t)count * sizeof *fields);
-    VT_ASSERT(fields != NULL);
-    for (int64_t i = 0; i < count; i++) fields[i] = (float)sin(rate * (double)i);
-    return fields;
-}
-
 /* Two steps to warm up, then `steps`; seconds [steps]. */
-static vt_status time_steps(vt_trainer *trainer, int steps, double *seconds, report *result)
+static vt_status time_steps(const bench_ranks *ranks, int steps, double *seconds, report *result)
 {
     vt_status status = VT_OK;
-    const vt_config *config = vt_trainer_config(trainer);
-    vt_world *world = vt_trainer_world(trainer);
-    const vt_span rows = vt_model_part(config, vt_world_layout(world), vt_world_rank(world));
-    int64_t local = config->global_batch_size / config->data_parallel, plane = rows.count * WIDTH;
-    float *input = make_fields(local * IN * plane, 0.01), *target = make_fields(local * IN * plane, 0.013);
-    vt_batch batch = {.sample_count = local,
-                      .global_count = config->global_batch_size,
-                      .first_in_batch = local * vt_world_coordinate(world, VT_AXIS_DATA),
-                      .tensors = {input, target}};
+    vt_world *world = ranks->world;
     vt_volume before[VT_TRAFFIC_COUNT];
     vt_step_figures figures;
-    for (int i = 0; i < 2; i++) VT_TRY(vt_step_train(trainer, &batch, &figures));
+    for (int i = 0; i < 2; i++) VT_TRY(vt_step_train(ranks->trainer, &ranks->batch, &figures));
     vt_communication_counted(world, before);
     double begin = vt_clock_seconds(), last = begin, waited = 0;
     for (int i = 0; i < steps; i++) {
-        VT_TRY(vt_step_train(trainer, &batch, &figures));
+        VT_TRY(vt_step_train(ranks->trainer, &ranks->batch, &figures));
         double now = vt_clock_seconds();
         seconds[i] = now - last;
         last = now;
@@ -73,12 +51,10 @@ static vt_status time_steps(vt_trainer *trainer, int steps, double *seconds, rep
         result->counted[i].operations = (result->counted[i].operations - before[i].operations) / steps;
         result->counted[i].bytes = (result->counted[i].bytes - before[i].bytes) / steps;
     }
-    communication_by_formula(config, world, result->formula);
+    communication_by_formula(ranks->config, world, result->formula);
     result->waited = waited / (last - begin) / vt_world_ranks(world);
     vt_world_sum(world, &result->waited, 1);
 done:
-    free(input);
-    free(target);
     return status;
 }
 
@@ -87,22 +63,17 @@ static vt_status run_rank(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     vt_launch launch;
-    vt_config *config = NULL;
-    vt_world *world = NULL;
-    vt_backend *backend = NULL;
-    vt_trainer *trainer = NULL;
+    bench_ranks ranks = {0};
     double seconds[MOST_STEPS];
     report result;
     int steps = atoi(arguments[0]);
     VT_CHECK(steps > 0 && steps <= MOST_STEPS, "%s steps: expected 1 to %d", arguments[0], MOST_STEPS);
     VT_TRY(vt_launch_detect(&launch));
-    VT_TRY(vt_config_open_text(model, "bench/scaling", argument_count - 2, arguments + 2, launch.world_size, &config));
-    VT_TRY(vt_world_open(config, &launch, &world));
-    VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, atoi(arguments[1]), &backend));
-    const vt_trainer_options options = {.world = world, .steps = 100000};
-    VT_TRY(vt_trainer_open(config, &options, backend, &trainer));
-    VT_TRY(time_steps(trainer, steps, seconds, &result));
-    if (vt_world_rank(world) > 0) goto done;
+    VT_TRY(ranks_open(model, "bench/scaling", argument_count - 2, arguments + 2, &launch, &ranks));
+    VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, atoi(arguments[1]), &ranks.backend));
+    VT_TRY(ranks_open_trainer(&ranks));
+    VT_TRY(time_steps(&ranks, steps, seconds, &result));
+    if (vt_world_rank(ranks.world) > 0) goto done;
     printf("report %.9g", result.waited);
     for (int i = 0; i < VT_TRAFFIC_COUNT; i++)
         printf(" %lld %.0f %.0f", (long long)result.counted[i].operations, result.counted[i].bytes,
@@ -110,10 +81,7 @@ static vt_status run_rank(int argument_count, char *const *arguments)
     for (int i = 0; i < steps; i++) printf(" %.6f", seconds[i]);
     printf("\n");
 done:
-    vt_trainer_close(&trainer);
-    vt_world_close(&world, status != VT_OK);
-    vt_backend_close(&backend);
-    vt_config_close(&config);
+    ranks_close(&ranks, status != VT_OK);
     return status;
 }
 
@@ -159,43 +127,29 @@ static void wait_for_quiet(int cores, double patience)
     }
 }
 
-static bool run_layout(const char *program, measured *layout, int steps, int cores)
+static bool run_layout(const char *program, measured *layout, int steps, int cores, double patience)
 {
+    wait_for_quiet(cores, patience);
     char *line = NULL;
     size_t room = 0;
     bool found = false;
     char *command = vt_text_format("OMP_NUM_THREADS=%d tests/mpirun -np %d %s --rank %d %d --global_batch_size=%lld %s",
                                    layout->threads, layout->ranks, program, steps, layout->threads,
                                    (long long)layout->batch, layout->flags);
-    double begin = vt_clock_seconds(), busy = busy_seconds(), own = own_seconds(RUSAGE_CHILDREN);
+    const processor_use begin = processor_use_of(RUSAGE_CHILDREN);
     FILE *pipe = popen(command, "r");
     while (pipe != NULL && getline(&line, &room, pipe) > 0) {
         char *start = strstr(line, "report ");
         if (start != NULL) found = read_report(layout, start + strlen("report "));
     }
     if (pipe == NULL || pclose(pipe) != 0 || !found) {
-        fprintf(stderr, "bench/scaling: this did not end well: %s\n", command);
+        fprintf(stderr, "bench/scaling: this command failed: %s\n", command);
         found = false;
     }
-    if (found) {
-        double others = (busy_seconds() - busy) - (own_seconds(RUSAGE_CHILDREN) - own);
-        layout->others[layout->rounds - 1] = others / (cores * (vt_clock_seconds() - begin));
-    }
+    if (found) layout->others[layout->rounds - 1] = others_share(begin, processor_use_of(RUSAGE_CHILDREN));
     free(command);
     free(line);
     return found;
-}
-
-static bool run_patiently(const char *program, measured *layout, int steps, int cores, int patience)
-{
-    wait_for_quiet(cores, patience);
-    return run_layout(program, layout, steps, cores);
-}
-
-static int core_count(void)
-{
-    cpu_set_t cores;
-    return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
 static void print_times(measured *layouts, int count, int cores, bool weak)
@@ -289,9 +243,9 @@ int main(int argument_count, char **arguments)
         if (status != VT_OK) fprintf(stderr, "bench/scaling: %s\n", vt_error_text());
         return status == VT_OK ? 0 : 1;
     }
-    static measured strong[LAYOUTS], weak[LAYOUTS];
-    int rounds = flag_value(argument_count, arguments, "--rounds=", 5);
-    int steps = flag_value(argument_count, arguments, "--steps=", 3), cores = core_count();
+    static measured layouts[2][LAYOUTS]; /* of strong scaling, of weak scaling */
+    int counts[2], rounds = flag_value(argument_count, arguments, "--rounds=", 5);
+    int steps = flag_value(argument_count, arguments, "--steps=", 3), cores = omp_get_num_procs();
     if (rounds * steps > MOST_STEPS) rounds = MOST_STEPS / steps > 0 ? MOST_STEPS / steps : 1;
     int patience = flag_value(argument_count, arguments, "--patience=", 0);
     int most = flag_value(argument_count, arguments, "--ranks=", 4);
@@ -299,19 +253,16 @@ int main(int argument_count, char **arguments)
         printf("scaling: built without MPI, so there is one rank only\n");
         return 0;
     }
-    int strong_count = make_layouts(strong, most, cores, false), weak_count = make_layouts(weak, most, cores, true);
+    for (int weak = 0; weak < 2; weak++) counts[weak] = make_layouts(layouts[weak], most, cores, weak);
     printf("%d cores; medium model (90x180, patch 6, embed 256, depth 6, 8 heads), float32; medians of %d x %d steps\n",
            cores, rounds, steps);
     print_load("before");
-    for (int round = 0; round < rounds; round++) {
-        for (int i = 0; i < strong_count; i++)
-            if (!run_patiently(arguments[0], &strong[i], steps, cores, patience)) return 1;
-        for (int i = 0; i < weak_count; i++)
-            if (!run_patiently(arguments[0], &weak[i], steps, cores, patience)) return 1;
-    }
+    for (int round = 0; round < rounds; round++)
+        for (int weak = 0; weak < 2; weak++)
+            for (int i = 0; i < counts[weak]; i++)
+                if (!run_layout(arguments[0], &layouts[weak][i], steps, cores, patience)) return 1;
     print_load("after (this program's own included)");
-    print_times(strong, strong_count, cores, false);
-    print_times(weak, weak_count, cores, true);
-    print_volumes(strong, strong_count);
+    for (int weak = 0; weak < 2; weak++) print_times(layouts[weak], counts[weak], cores, weak);
+    print_volumes(layouts[0], counts[0]);
     return 0;
 }

@@ -236,7 +236,7 @@ static vt_status check_task(const vt_config *config)
     for (int i = 0; i < 3; i++) {
         free(word);
         word = vt_config_value_text(config, options[i]);
-        VT_CHECK(vt_choice_find(word, taken[config->task][i]) >= 0, "%s %s does not go with task %s, which takes %s",
+        VT_CHECK(vt_text_choice(word, taken[config->task][i]) >= 0, "%s %s does not go with task %s, which takes %s",
                  options[i], word, task, taken[config->task][i]);
     }
 done:

@@ -105,10 +105,9 @@ static char *describe(const vt_config *config)
 
 static char *describe_shares(const vt_config *config)
 {
-    const vit_options o = options_of(config);
-    const int64_t ranks = config->tensor_parallel, columns = 4 * o.dim;
+    const int64_t ranks = config->tensor_parallel, heads = config->num_heads, columns = 4 * config->embed_dim;
     return vt_text_format("heads    %lld, %lld on each rank (of width %lld; %lld of the MLP's %lld columns)",
-                          (long long)o.heads, (long long)(o.heads / ranks), (long long)(o.dim / o.heads),
+                          (long long)heads, (long long)(heads / ranks), (long long)(config->embed_dim / heads),
                           (long long)(columns / ranks), (long long)columns);
 }
 
