@@ -1,10 +1,11 @@
-/* What no machine without a GPU could answer, in one call on the reference model's shapes (batch 16, 4050 tokens, embed
- * 384 and 1024, bf16): how fast are copies, cuDNN's attention beside the own one, cuBLASLt's GELU epilogue (the tanh
- * form) and cuDNN's product with exact GELU inside, beside a product and a kernel of GELU.
+/* Answers, on a GPU, how fast these are on the reference model's shapes (batch 16, 4050 tokens, embed 384 and 1024,
+ * bf16): copies; cuDNN's attention and our own; and products of the MLP with GELU, by cuBLASLt's epilogue (in the tanh
+ * form), by cuDNN (exact, in the same kernel), and by cuBLASLt with our own kernel of exact GELU behind it.
  *
  *     build/bench/gpu_questions [--samples=16]
  *
- * Times are CUDA events', the shortest of three after a first. What the libraries refuse is said, and is no failure. */
+ * Times are the shortest of three runs after a warm-up, by CUDA events. What a library refuses is printed as "refused"
+ * and is no failure. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,10 @@
 
 #if defined(VT_HAS_CUDA) && defined(VT_HAS_CUDNN)
 
-#include "libraries.h"
+#include "fused_graph.h"
 #include "state.h"
 
-enum { TOKENS = 4050, HEADS = 8, DESCRIPTORS = 64 };
+enum { TOKENS = 4050, HEADS = 8 };
 static const double peak = 989e12; /* H200, H100 SXM: dense, 16 bits */
 static const double bandwidth = 4.8e12;
 
@@ -88,7 +89,7 @@ static vt_status copies(vt_backend *backend)
     VT_ASSERT(pageable != NULL);
     memset(pageable, 1, bytes);
     for (int i = 0; i < 2; i++) VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, bytes, &device[i]));
-    VT_CHECK(cudaMallocHost(&pinned, bytes) == cudaSuccess, "1 GiB of pinned memory can't be had");
+    VT_CHECK(cudaMallocHost(&pinned, bytes) == cudaSuccess, "1 GiB of host memory can't be pinned");
     memset(pinned, 1, bytes);
     copy inside = {backend, device[0], device[1], bytes}, up = {backend, device[0], pinned, bytes};
     copy down = {backend, pinned, device[0], bytes}, slow = {backend, device[0], pageable, bytes};
@@ -135,7 +136,7 @@ static bool run_backward(void *context)
     return cudaPeekAtLastError() == cudaSuccess;
 }
 
-/* A back end of its own for each choice: plans are kept by shape. */
+/* Each choice has a back end of its own, because a back end keeps its plans by shape. */
 static vt_status time_attention(int64_t samples, int64_t embed, vt_attention_choice choice)
 {
     vt_status status = VT_OK;
@@ -209,7 +210,7 @@ static bool run_epilogue(void *context)
                                       WORKSPACE, (cudaStream_t)p->backend->stream) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* active = gelu_tanh(x weightᵀ + bias), hidden = what was inside: the fastest of the library's proposals. */
+/* hidden = x weightᵀ + bias, active = gelu_tanh(hidden), by the fastest of the library's proposals. */
 static double time_epilogue(product *p)
 {
     const vt_cublaslt *l = p->library;
@@ -241,8 +242,7 @@ static double time_epilogue(product *p)
 #undef SET
     for (int i = 0; works && i < count; i++) {
         p->algorithm = found[i].algo;
-        double time = vt_cuda_time(p->backend, run_epilogue, p);
-        if (time < shortest) shortest = time;
+        shortest = fmin(shortest, vt_cuda_time(p->backend, run_epilogue, p));
     }
     if (preference != NULL) l->cublasLtMatmulPreferenceDestroy(preference);
     if (p->d != NULL) l->cublasLtMatrixLayoutDestroy(p->d);
@@ -254,169 +254,63 @@ static double time_epilogue(product *p)
 
 /* ---- cuDNN's product with bias and exact GELU in one kernel ---- */
 
-typedef struct {
-    const vt_cudnn *library;
-    bool failed;
-    int count, operation_count;
-    cudnnBackendDescriptor_t all[DESCRIPTORS], operations[4];
-} graph;
-
-static cudnnBackendDescriptor_t make(graph *g, cudnnBackendDescriptorType_t type)
-{
-    cudnnBackendDescriptor_t d = NULL;
-    if (g->count == DESCRIPTORS || g->library->cudnnBackendCreateDescriptor(type, &d) != CUDNN_STATUS_SUCCESS) {
-        g->failed = true;
-        return NULL;
-    }
-    g->all[g->count++] = d;
-    return d;
-}
-
-static void set(graph *g, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
-                cudnnBackendAttributeType_t type, int64_t count, const void *value)
-{
-    if (!g->failed && g->library->cudnnBackendSetAttribute(d, name, type, count, value) != CUDNN_STATUS_SUCCESS)
-        g->failed = true;
-}
-
-static void set_part(graph *g, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
-                     cudnnBackendDescriptor_t part)
-{
-    set(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, (const void *)&part);
-}
-
-static void finish(graph *g, cudnnBackendDescriptor_t d)
-{
-    if (!g->failed && g->library->cudnnBackendFinalize(d) != CUDNN_STATUS_SUCCESS) g->failed = true;
-}
-
-/* [1, rows, columns]; id 0 … 9: in memory, else inside of the kernel. */
-static cudnnBackendDescriptor_t tensor(graph *g, int64_t id, int64_t rows, int64_t columns, int64_t row_stride,
-                                       int64_t column_stride, cudnnDataType_t type)
-{
-    cudnnBackendDescriptor_t t = make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    const int64_t sizes[3] = {1, rows, columns}, strides[3] = {rows * columns, row_stride, column_stride},
-                  alignment = 16;
-    const bool inside = id >= 10;
-    set(g, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    set(g, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 3, sizes);
-    set(g, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 3, strides);
-    set(g, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
-    set(g, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
-    set(g, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &inside);
-    finish(g, t);
-    return t;
-}
-
-static void add_pointwise(graph *g, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b,
-                          cudnnBackendDescriptor_t y)
-{
-    const cudnnDataType_t wide = CUDNN_DATA_FLOAT;
-    cudnnBackendDescriptor_t what = make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    set(g, what, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    set(g, what, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &wide);
-    finish(g, what);
-    cudnnBackendDescriptor_t o = make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    set_part(g, o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, what);
-    set_part(g, o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    if (b != NULL) set_part(g, o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
-    set_part(g, o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    finish(g, o);
-    g->operations[g->operation_count++] = o;
-}
-
 enum { X = 1, WEIGHT, BIAS, HIDDEN, ACTIVE };
 
-static void describe_product(graph *g, const product *p)
+/* [1, rows, columns]: with a fourth dimension, cuDNN 9.19 proposes nothing. */
+static vt_fused_tensor tensor(vt_fused_graph *g, vt_fused_place place, int64_t id, cudnnDataType_t type, int64_t rows,
+                              int64_t columns, int64_t row_stride, int64_t column_stride)
+{
+    const int64_t dims[] = {1, rows, columns}, strides[] = {rows * columns, row_stride, column_stride};
+    return vt_fused_tensor_make(g, place, id, type, 3, dims, strides);
+}
+
+static void describe_product(vt_fused_graph *g, const product *p)
 {
     int64_t rows = p->x.rows, in = p->x.columns, out = p->hidden.columns;
     const cudnnDataType_t half = CUDNN_DATA_BFLOAT16, wide = CUDNN_DATA_FLOAT;
-    cudnnBackendDescriptor_t x = tensor(g, X, rows, in, in, 1, half), w = tensor(g, WEIGHT, in, out, 1, in, half);
-    cudnnBackendDescriptor_t bias = tensor(g, BIAS, 1, out, out, 1, wide), sum = tensor(g, 10, rows, out, out, 1, wide);
-    cudnnBackendDescriptor_t hidden = tensor(g, HIDDEN, rows, out, out, 1, half),
-                             active = tensor(g, ACTIVE, rows, out, out, 1, half);
-    cudnnBackendDescriptor_t what = make(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-    set(g, what, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &wide);
-    finish(g, what);
-    cudnnBackendDescriptor_t o = make(g, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-    set_part(g, o, CUDNN_ATTR_OPERATION_MATMUL_DESC, what);
-    set_part(g, o, CUDNN_ATTR_OPERATION_MATMUL_ADESC, x);
-    set_part(g, o, CUDNN_ATTR_OPERATION_MATMUL_BDESC, w);
-    set_part(g, o, CUDNN_ATTR_OPERATION_MATMUL_CDESC, sum);
-    finish(g, o);
-    g->operations[g->operation_count++] = o;
-    add_pointwise(g, CUDNN_POINTWISE_ADD, sum, bias, hidden);
-    add_pointwise(g, CUDNN_POINTWISE_GELU_FWD, hidden, NULL, active);
+    vt_fused_tensor x = tensor(g, VT_FUSED_IN_MEMORY, X, half, rows, in, in, 1);
+    vt_fused_tensor weight = tensor(g, VT_FUSED_IN_MEMORY, WEIGHT, half, in, out, 1, in);
+    vt_fused_tensor bias = tensor(g, VT_FUSED_IN_MEMORY, BIAS, wide, 1, out, out, 1);
+    vt_fused_tensor hidden = tensor(g, VT_FUSED_IN_MEMORY, HIDDEN, half, rows, out, out, 1);
+    vt_fused_tensor active = tensor(g, VT_FUSED_IN_MEMORY, ACTIVE, half, rows, out, out, 1);
+    vt_fused_tensor sum = vt_fused_multiply(g, x, weight, tensor(g, VT_FUSED_INSIDE, 0, wide, rows, out, out, 1));
+    vt_fused_pointwise(g, CUDNN_POINTWISE_ADD, sum, &bias, hidden);
+    vt_fused_pointwise(g, CUDNN_POINTWISE_GELU_FWD, hidden, NULL, active);
 }
 
 typedef struct {
-    const vt_cudnn *library;
-    cudnnHandle_t handle;
-    cudnnBackendDescriptor_t plan, pack;
-} execution;
+    vt_fused_graph graph;
+    cudnnBackendDescriptor_t pack;
+} fusion;
 
-static bool run_execution(void *context)
+static bool run_fusion(void *context)
 {
-    const execution *e = context;
-    return e->library->cudnnBackendExecute(e->handle, e->plan, e->pack) == CUDNN_STATUS_SUCCESS;
+    const fusion *f = context;
+    return f->graph.library->cudnnBackendExecute(f->graph.handle, f->graph.plan, f->pack) == CUDNN_STATUS_SUCCESS;
 }
 
-/* One proposal: INFINITY where it can't be made or run. */
-static double time_proposal(graph *g, const product *p, cudnnHandle_t handle, cudnnBackendDescriptor_t proposal,
-                            void *workspace)
+/* The fastest of the library's proposals; INFINITY: none can be made or run. */
+static double time_fusion(const product *p)
 {
     const int64_t ids[] = {X, WEIGHT, BIAS, HIDDEN, ACTIVE};
     void *const pointers[] = {p->x.data, p->weight.data, p->bias, p->hidden.data, p->active.data};
-    int64_t bytes = -1, one;
-    execution e = {g->library, handle, make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR),
-                   make(g, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)};
-    g->failed = false;
-    set_part(g, e.plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, proposal);
-    set(g, e.plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&handle);
-    finish(g, e.plan);
-    if (g->failed ||
-        g->library->cudnnBackendGetAttribute(e.plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                             &one, &bytes) != CUDNN_STATUS_SUCCESS ||
-        bytes > WORKSPACE)
-        return INFINITY;
-    set(g, e.pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 5, ids);
-    set(g, e.pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 5, (const void *)pointers);
-    set(g, e.pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, (const void *)&workspace);
-    finish(g, e.pack);
-    return g->failed ? INFINITY : vt_cuda_time(p->backend, run_execution, &e);
-}
-
-static double time_fusion(product *p, void *workspace)
-{
-    graph g = {0};
+    const vt_cudnn *library;
     cudnnHandle_t handle = NULL;
-    cudnnBackendDescriptor_t proposals[8];
-    int64_t count = 0;
+    cudnnBackendDescriptor_t proposals[VT_FUSED_MOST_PROPOSALS];
+    fusion f;
     double shortest = INFINITY;
-    if (vt_library_cudnn(&g.library) != VT_OK || g.library->cudnnCreate(&handle) != CUDNN_STATUS_SUCCESS)
-        return INFINITY;
-    g.library->cudnnSetStream(handle, (cudaStream_t)p->backend->stream);
-    describe_product(&g, p);
-    cudnnBackendDescriptor_t all = make(&g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    set(&g, all, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&handle);
-    set(&g, all, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g.operation_count,
-        (const void *)g.operations);
-    finish(&g, all);
-    const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
-    cudnnBackendDescriptor_t heuristic = make(&g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    set_part(&g, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, all);
-    set(&g, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    finish(&g, heuristic);
-    for (int i = 0; i < 8; i++) proposals[i] = make(&g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (!g.failed &&
-        g.library->cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 8,
-                                            &count, (void *)proposals) == CUDNN_STATUS_SUCCESS)
-        for (int64_t i = 0; i < count && i < 8; i++) {
-            double time = time_proposal(&g, p, handle, proposals[i], workspace);
-            if (time < shortest) shortest = time;
-        }
-    while (g.count > 0) g.library->cudnnBackendDestroyDescriptor(g.all[--g.count]);
-    g.library->cudnnDestroy(handle);
+    if (vt_library_cudnn(&library) != VT_OK || library->cudnnCreate(&handle) != CUDNN_STATUS_SUCCESS) return INFINITY;
+    library->cudnnSetStream(handle, (cudaStream_t)p->backend->stream);
+    vt_fused_graph_begin(library, handle, NULL, &f.graph);
+    describe_product(&f.graph, p);
+    f.pack = vt_fused_pack_open(library, sizeof ids / sizeof *ids, ids, pointers, p->workspace);
+    int count = f.pack != NULL ? vt_fused_graph_propose(&f.graph, CUDNN_HEUR_MODE_A, proposals) : 0;
+    for (int i = 0; i < count; i++)
+        if (vt_fused_graph_try(&f.graph, proposals[i]) && f.graph.workspace_bytes <= WORKSPACE)
+            shortest = fmin(shortest, vt_cuda_time(p->backend, run_fusion, &f));
+    if (f.pack != NULL) library->cudnnBackendDestroyDescriptor(f.pack);
+    vt_fused_graph_close(&f.graph);
+    library->cudnnDestroy(handle);
     return shortest;
 }
 
@@ -441,7 +335,7 @@ static vt_status products(vt_backend *backend, int64_t samples, int64_t embed)
     print_time("cuBLASLt, bias", vt_cuda_time(backend, run_plain_product, &p), flops, 0);
     print_time("cuBLASLt, bias; then a kernel of exact GELU (ours)", vt_cuda_time(backend, run_own, &p), flops, 0);
     print_time("cuBLASLt, bias and GELU in its tanh form", time_epilogue(&p), flops, 0);
-    print_time("cuDNN, bias and exact GELU", time_fusion(&p, p.workspace), flops, 0);
+    print_time("cuDNN, bias and exact GELU", time_fusion(&p), flops, 0);
     VT_TRY(backend->check(backend));
 done:
     if (p.handle != NULL) p.library->cublasLtDestroy(p.handle);

@@ -3,13 +3,14 @@
  *     build/bench/gpu_step --device=cuda|cpu [--parameters=FILE.safetensors] [--name=value of vitrain ...]
  *
  *     stdin       stdout
- *                 ready {…}              the first steps are done: the first one's seconds, the most memory that was
- *                                        taken and what is now
+ *                 ready {…}              after the first steps: seconds of the first one, the most memory that was
+ *                                        taken, and the memory taken now
  *     step        0.123456 1.23456789    seconds of one step; the loss before its update
- *     classes     {"attention": …}       seconds of one step's operations by what they do, each waited for; steps so
- * far, and how many were replayed as a CUDA graph quit, EOF   {…}                    one line, then the end
+ *     classes     {"attention": …}       seconds of one step's operations by class, each operation waited for; how many
+ *                                        steps there were, and how many of them were replayed as a CUDA graph
+ *     quit, EOF   {…}                    one line, then the end
  *
- * With --parameters the first step is the first that is asked for, so that losses can be compared from the start. */
+ * With --parameters no step is made before the first request, so that losses can be compared from the start. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,7 @@ done:
     return status;
 }
 
-/* Everything but --parameters is vitrain's own. */
+/* All flags but --parameters are vitrain's. */
 static vt_status configure(side *s, int count, char **arguments)
 {
     static const char name[] = "--parameters=";
@@ -86,8 +87,8 @@ done:
     return status;
 }
 
-/* The batch is in the device's memory where a step reads it, as on PyTorch's side: a step copies nothing, and no memory
- * is reserved for batches being uploaded. */
+/* Puts the batch where a step reads it in the device's memory, as on PyTorch's side: a step then copies nothing, and no
+ * memory is reserved for uploads. */
 static vt_status place_batch(side *s)
 {
     vt_status status = VT_OK;
@@ -102,7 +103,8 @@ done:
     return status;
 }
 
-/* The GPU's free memory when only its context exists, as the other side counts: memory that libraries take counts. */
+/* The GPU's free memory when only its context exists. As on the other side, what libraries take later counts as taken.
+ */
 static double free_beside_context(const vt_config *config)
 {
     size_t bytes = 0;
@@ -115,8 +117,8 @@ static double free_beside_context(const vt_config *config)
     return (double)bytes;
 }
 
-/* The most memory that was ever taken, as far as it was observed: the other side's allocator keeps everything that it
- * ever took, so memory of the first step's trials counts here, too. `steady`: what is taken now. */
+/* The most memory that was observed to be taken, including that of the first step's trials: the other side's allocator
+ * never gives memory back, so its figure is also a maximum. `steady`: what is taken now. */
 static double memory_taken(const side *s, double *steady)
 {
     vt_backend *backend = s->backend;
@@ -161,52 +163,41 @@ done:
     return status;
 }
 
-/* Classes of operations by the beginning of their names; the first match counts. Forward's GELU is part of
- * linear_gelu_forward, so of the products' time. */
-static const char *class_of(const char *operation)
+/* Classes of operations by the beginning of their names; the first match counts, and the others are the last class's.
+ * Forward's GELU is part of linear_gelu_forward, so of the products' time. */
+static const struct {
+    const char *name, *operations[5];
+} classes[] = {{"products and forward's GELU", {"linear"}},
+               {"attention", {"attention"}},
+               {"LayerNorm", {"layer_norm", "residual_layer_norm"}},
+               {"backward's GELU", {"gelu"}},
+               {"patches and loss", {"patches", "squared", "relative"}},
+               {"optimizer", {"sum_of_squares", "step_decide", "first_nonfinite", "update"}},
+               {"copies", {"zero", "copy"}},
+               {"residual", {NULL}}};
+enum { CLASS_COUNT = sizeof classes / sizeof classes[0] };
+
+static size_t class_of(const char *operation)
 {
-    static const char *const classes[][2] = {{"linear", "products and forward's GELU"},
-                                             {"attention", "attention"},
-                                             {"layer_norm", "LayerNorm"},
-                                             {"residual_layer_norm", "LayerNorm"},
-                                             {"gelu", "backward's GELU"},
-                                             {"patches", "patches and loss"},
-                                             {"squared", "patches and loss"},
-                                             {"relative", "patches and loss"},
-                                             {"sum_of_squares", "optimizer"},
-                                             {"step_decide", "optimizer"},
-                                             {"first_nonfinite", "optimizer"},
-                                             {"update", "optimizer"},
-                                             {"zero", "copies"},
-                                             {"copy", "copies"}};
-    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
-        if (strncmp(operation, classes[i][0], strlen(classes[i][0])) == 0) return classes[i][1];
-    return "residual";
+    for (size_t i = 0; i < CLASS_COUNT - 1; i++)
+        for (const char *const *begin = classes[i].operations; *begin != NULL; begin++)
+            if (strncmp(operation, *begin, strlen(*begin)) == 0) return i;
+    return CLASS_COUNT - 1;
 }
 
 static void print_times(const vt_trainer *trainer, double step_seconds)
 {
-    static const char *const names[] = {"products and forward's GELU",
-                                        "attention",
-                                        "LayerNorm",
-                                        "backward's GELU",
-                                        "residual",
-                                        "patches and loss",
-                                        "optimizer",
-                                        "copies"};
     int count;
     const vt_operation_time *times = vt_times_sorted(&count);
-    double sum = 0;
+    double sum = 0, seconds[CLASS_COUNT] = {0};
     long long calls = 0;
-    printf("{");
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        double seconds = 0;
-        for (int j = 0; j < count; j++)
-            if (strcmp(class_of(times[j].operation), names[i]) == 0) seconds += times[j].seconds;
-        printf("\"%s\": %.6f, ", names[i], seconds);
-        sum += seconds;
+    for (int i = 0; i < count; i++) {
+        seconds[class_of(times[i].operation)] += times[i].seconds;
+        sum += times[i].seconds;
+        calls += times[i].calls;
     }
-    for (int j = 0; j < count; j++) calls += times[j].calls;
+    printf("{");
+    for (size_t i = 0; i < CLASS_COUNT; i++) printf("\"%s\": %.6f, ", classes[i].name, seconds[i]);
     printf(
         "\"between operations\": %.6f, \"step_seconds\": %.6f, \"calls\": %lld, \"steps\": %lld, \"replayed\": %lld}\n",
         step_seconds - sum, step_seconds, calls, (long long)vt_trainer_steps_started(trainer),

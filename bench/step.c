@@ -1,13 +1,15 @@
-/* Times one training step (forward, loss, backward, Adam) of vitrain at three sizes, beside the same model in PyTorch
- * where a Python with torch is found: both sides in turn in one run, on all cores, medians.
+/* Times one training step (forward, loss, backward, Adam) of vitrain at three sizes, and of the same model in PyTorch
+ * if there is a Python with torch. The two sides take turns in one run, so that both meet the same state of the
+ * machine; each uses all cores. Prints medians.
  *
  *     build/bench/step [--python=PYTHON] [--size=small|medium|full] [--amp_mode=none|bf16] [--rounds=N]
  *                      [--name=value of vitrain: --enable_jit, --recompute=block, --cpu_isa=plain ...]
  *
- * Then a table of where the time of our step goes, by operation, and how far each one is from the machine's limits.
+ * Also prints a table of where the time of our step goes, by operation, and how far each one is from the machine's
+ * limits.
  *
- * The other side is bench/pytorch_step.py, held as a second process that makes one step whenever it is told to, so that
- * both meet the same state of the machine. Its malloc is tuned in its favour (see there). */
+ * The other side is a second process, bench/pytorch_step.py, which makes one step for each request. Its malloc is tuned
+ * in its favour (see there). */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +88,7 @@ static double rival_turn(rival *r, int steps)
         fflush(r->to);
         seconds += fgets(line, sizeof line, r->from) != NULL ? atof(line) / steps : NAN;
     }
-    usleep(20000); /* until its idle threads, which spin for milliseconds, sleep: not in the other side's time */
+    usleep(20000); /* its idle threads spin for milliseconds before they sleep; that must not slow our side's turn */
     return seconds;
 }
 
@@ -129,14 +131,6 @@ done:
     return status;
 }
 
-static vt_status own_step(own *o, double *seconds)
-{
-    double begin = vt_clock_seconds();
-    vt_status status = vt_practice_step(o->practice);
-    *seconds = vt_clock_seconds() - begin;
-    return status;
-}
-
 static void own_close(own *o)
 {
     vt_practice_close(&o->practice);
@@ -157,15 +151,13 @@ static void print_line(const bench_size *size, bool half, const own *o, int roun
     printf("   (medians of %d turns of %d)\n", rounds, size->steps);
 }
 
+/* Seconds a step, of one turn. */
 static vt_status own_turn(own *o, int steps, double *seconds)
 {
     vt_status status = VT_OK;
-    double one;
-    *seconds = 0;
-    for (int i = 0; i < steps; i++) {
-        VT_TRY(own_step(o, &one));
-        *seconds += one / steps;
-    }
+    double begin = vt_clock_seconds();
+    for (int i = 0; i < steps; i++) VT_TRY(vt_practice_step(o->practice));
+    *seconds = (vt_clock_seconds() - begin) / steps;
 done:
     return status;
 }
@@ -181,7 +173,7 @@ static vt_status run(const bench_size *size, bool half, const char *python, int 
     bool with_rival = python != NULL;
     VT_TRY(own_open(&o, size, half));
     if (strcmp(size->name, "small") == 0 && !half) printf("vitrain on: %s\n", o.backend->name);
-    for (int i = 0; i < 2; i++) VT_TRY(own_step(&o, &warm));
+    VT_TRY(own_turn(&o, 2, &warm));
     if (with_rival) VT_CHECK(rival_open(&r, python, o.config), "%s bench/pytorch_step.py did not start", python);
     for (int i = 0; i < rounds; i++) {
         VT_TRY(own_turn(&o, size->steps, &ours[i]));

@@ -54,17 +54,9 @@ static bool execute(const call *c, int64_t count, const int64_t *ids, void *cons
 {
     struct vt_fused_attention *attention = attention_of(c->backend);
     const vt_cudnn *library = attention->library;
-    cudnnBackendDescriptor_t pack = NULL;
-    bool done =
-        library->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack) == CUDNN_STATUS_SUCCESS &&
-        library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids) ==
-            CUDNN_STATUS_SUCCESS &&
-        library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count,
-                                          (const void *)pointers) == CUDNN_STATUS_SUCCESS &&
-        library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
-                                          (const void *)&workspace) == CUDNN_STATUS_SUCCESS &&
-        library->cudnnBackendFinalize(pack) == CUDNN_STATUS_SUCCESS &&
-        library->cudnnBackendExecute(attention->handle, c->plan->graph.plan, pack) == CUDNN_STATUS_SUCCESS;
+    cudnnBackendDescriptor_t pack = vt_fused_pack_open(library, count, ids, pointers, workspace);
+    bool done = pack != NULL &&
+                library->cudnnBackendExecute(attention->handle, c->plan->graph.plan, pack) == CUDNN_STATUS_SUCCESS;
     if (!done) {
         snprintf(attention->failure, sizeof attention->failure, "running a plan: ");
         library->cudnnGetLastErrorString(attention->failure + strlen(attention->failure),

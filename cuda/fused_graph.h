@@ -1,0 +1,81 @@
+/* Operations that cuDNN fuses into one kernel, described with its C graph API, and the plan that runs them. After a
+ * failure nothing more is described, and no plan is found. */
+#ifndef VT_CUDA_FUSED_GRAPH_H
+#define VT_CUDA_FUSED_GRAPH_H
+
+#include "backend/backend.h"
+
+#include "libraries.h"
+
+#ifdef VT_HAS_CUDNN
+
+enum { VT_FUSED_MOST_DESCRIPTORS = 256, VT_FUSED_MOST_PROPOSALS = 8 };
+
+typedef struct {
+    const vt_cudnn *library;
+    cudnnHandle_t handle;
+    cudnnBackendDescriptor_t device; /* NULL: the handle's */
+    bool failed;
+    int count, operation_count;
+    int64_t next_id; /* of a tensor that stays inside the kernel */
+    cudnnBackendDescriptor_t descriptors[VT_FUSED_MOST_DESCRIPTORS];
+    cudnnBackendDescriptor_t operations[32];
+    cudnnBackendDescriptor_t all;  /* all operations; NULL: no proposals were asked for yet */
+    cudnnBackendDescriptor_t plan; /* NULL: none was found */
+    int64_t workspace_bytes;
+    int proposals;     /* engine configurations that the library named */
+    char failure[300]; /* the last call that failed, in the library's words */
+} vt_fused_graph;
+
+typedef struct {
+    cudnnBackendDescriptor_t tensor;
+    int64_t dims[4];
+} vt_fused_tensor;
+
+/* Memory of the GPU aligned to 16 bytes, inside the kernel, or one float on the host. */
+typedef enum { VT_FUSED_IN_MEMORY, VT_FUSED_INSIDE, VT_FUSED_VALUE } vt_fused_place;
+
+/* Begins a graph for `handle`, or for the device that `device_text` describes (JSON; cuDNN's
+ * CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). The latter needs no GPU, but a driver's library to load the compiled
+ * kernel. */
+void vt_fused_graph_begin(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
+                          vt_fused_graph *graph);
+
+/* A tensor of `rank` dimensions, at most 4; strides in elements. `id` is the number under which a pack names its
+ * memory; for VT_FUSED_INSIDE it is ignored. */
+vt_fused_tensor vt_fused_tensor_make(vt_fused_graph *g, vt_fused_place place, int64_t id, cudnnDataType_t type,
+                                     int rank, const int64_t *dims, const int64_t *strides);
+
+/* Operations, computed in float32; each returns its result. */
+/* y = mode(x, b), or y = mode(x) if b is NULL. */
+vt_fused_tensor vt_fused_pointwise(vt_fused_graph *g, cudnnPointwiseMode_t mode, vt_fused_tensor x,
+                                   const vt_fused_tensor *b, vt_fused_tensor y);
+/* c = a b, matrices in the last two dimensions. */
+vt_fused_tensor vt_fused_multiply(vt_fused_graph *g, vt_fused_tensor a, vt_fused_tensor b, vt_fused_tensor c);
+/* y is x reduced over the dimensions in which y has size 1. */
+vt_fused_tensor vt_fused_reduce(vt_fused_graph *g, cudnnReduceTensorOp_t how, vt_fused_tensor x, vt_fused_tensor y);
+/* y is x with y's dimensions and strides. */
+vt_fused_tensor vt_fused_reshape(vt_fused_graph *g, vt_fused_tensor x, vt_fused_tensor y);
+
+/* The first proposal that becomes a plan, of cuDNN's heuristic or else of its fallback. False: this cuDNN has none. */
+bool vt_fused_graph_find_plan(vt_fused_graph *g);
+/* The proposals of one heuristic; returns their number. */
+int vt_fused_graph_propose(vt_fused_graph *g, cudnnBackendHeurMode_t mode,
+                           cudnnBackendDescriptor_t proposals[VT_FUSED_MOST_PROPOSALS]);
+/* Makes a plan of a proposal. False: it can't be one. */
+bool vt_fused_graph_try(vt_fused_graph *g, cudnnBackendDescriptor_t proposal);
+
+/* The plan as text (JSON, about 100 KB: it contains the compiled kernel). The same library restores it for the same
+ * kind of GPU in milliseconds; compiling takes about half a second. malloc'd; NULL: it has none. */
+char *vt_fused_graph_text(const vt_fused_graph *graph, size_t *bytes);
+/* A graph with only the plan of such a text; `handle` and `device_text` as above. False: the library rejects it. */
+bool vt_fused_graph_restore(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text, const char *text,
+                            size_t bytes, vt_fused_graph *graph);
+void vt_fused_graph_close(vt_fused_graph *graph);
+
+/* What a plan runs on: the memory of tensors ids [count]. NULL: the library refuses. The caller destroys it. */
+cudnnBackendDescriptor_t vt_fused_pack_open(const vt_cudnn *library, int64_t count, const int64_t *ids,
+                                            void *const *pointers, void *workspace);
+
+#endif
+#endif
