@@ -14,7 +14,7 @@
 
 #if defined(VT_HAS_CUDA) && defined(VT_HAS_CUDNN)
 
-#include "fused_graph.h"
+#include "fused_attention.h"
 #include "state.h"
 
 enum { TOKENS = 4050, HEADS = 8 };

@@ -382,21 +382,4 @@ size_t vt_fused_attention_version(const struct vt_fused_attention *attention)
     return 0;
 }
 
-void vt_fused_attention_prefer(vt_backend *backend, vt_attention_choice choice)
-{
-    (void)backend, (void)choice;
-}
-
-int vt_fused_attention_served(vt_backend *backend)
-{
-    (void)backend;
-    return 0;
-}
-
-const char *vt_fused_attention_failure(vt_backend *backend)
-{
-    (void)backend;
-    return "built without cuDNN";
-}
-
 #endif

@@ -38,5 +38,13 @@ enum {
 bool vt_fused_graph_open(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
                          const vt_fused_shape *shape, vt_fused_graph *graph);
 
+/* For tests and measurements: attention chosen by timing, or always the named one if both exist. */
+typedef enum { VT_ATTENTION_BY_TIME, VT_ATTENTION_OWN, VT_ATTENTION_CUDNN } vt_attention_choice;
+void vt_fused_attention_prefer(vt_backend *backend, vt_attention_choice choice);
+/* How many shapes cuDNN has run so far; forward and backward count separately. */
+int vt_fused_attention_served(vt_backend *backend);
+/* Why the last plan that was tried could not be made; "": none failed. */
+const char *vt_fused_attention_failure(vt_backend *backend);
+
 #endif
 #endif

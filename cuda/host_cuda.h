@@ -255,8 +255,8 @@ template <typename function> static void launch(dim3 grid, dim3 threads, size_t 
     }
 }
 
-/* ---- recording, as CUDA graphs do it: what is launched meanwhile runs when the recording is replayed, with the
- * arguments of the launch ---- */
+/* ---- what is launched later: by whoever took it, or when a recording is replayed, as CUDA graphs do it. The arguments
+ * are those of the launch; they are plain numbers and pointers, so copying the bytes copies them. ---- */
 
 struct recorded_call {
     void (*run)(const void *arguments);
@@ -264,19 +264,10 @@ struct recorded_call {
     recorded_call *next;
 };
 inline recorded_call *recorded_first, **recorded_last = &recorded_first;
-inline bool is_recording;
-inline void (*taker)(void (*run)(const void *), const void *arguments, size_t bytes); /* NULL: none */
+inline void (*taker)(void (*run)(const void *), const void *arguments, size_t bytes); /* NULL: run at once */
 
-static inline void do_or_record(void (*run)(const void *), const void *arguments, size_t bytes)
+inline void record(void (*run)(const void *), const void *arguments, size_t bytes)
 {
-    if (taker != nullptr) {
-        taker(run, arguments, bytes);
-        return;
-    }
-    if (!is_recording) {
-        run(arguments);
-        return;
-    }
     recorded_call *call = (recorded_call *)malloc(sizeof *call);
     if (call == nullptr || (call->arguments = malloc(bytes)) == nullptr) fail("no memory");
     memcpy(call->arguments, arguments, bytes);
@@ -284,21 +275,6 @@ static inline void do_or_record(void (*run)(const void *), const void *arguments
     call->next = nullptr;
     *recorded_last = call;
     recorded_last = &call->next;
-}
-
-/* Kernels' arguments are plain numbers and pointers, so copying the bytes copies them. */
-template <typename function> static void launch_or_record(const function &what)
-{
-    static_assert(__is_trivially_copyable(function), "a kernel's arguments");
-    do_or_record([](const void *kept) { (*(const function *)kept)(); }, &what, sizeof what);
-}
-
-/* The arguments are captured now, whenever the kernel runs. */
-template <typename function, typename... types>
-static void start(dim3 grid, dim3 threads, size_t shared_bytes, function *kernel, types... arguments)
-{
-    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return; /* as in VT_LAUNCH of language.h */
-    launch_or_record([=] { launch(grid, threads, shared_bytes, [=] { kernel(arguments...); }); });
 }
 
 extern "C" {
@@ -313,15 +289,22 @@ inline __attribute__((used)) void vt_host_cuda_forget(void)
     recorded_last = &recorded_first;
 }
 
+/* From here on every launch goes to `take`, which copies the arguments and runs the kernel later; NULL: launch directly
+ * again. */
+inline __attribute__((used)) void vt_host_cuda_hand_to(void (*take)(void (*run)(const void *), const void *, size_t))
+{
+    taker = take;
+}
+
 inline __attribute__((used)) void vt_host_cuda_record(bool begins)
 {
     if (begins) vt_host_cuda_forget();
-    is_recording = begins;
+    taker = begins ? record : nullptr;
 }
 
 inline __attribute__((used)) bool vt_host_cuda_is_recording(void)
 {
-    return is_recording;
+    return taker == record;
 }
 
 inline __attribute__((used)) bool vt_host_cuda_replay(void)
@@ -330,19 +313,29 @@ inline __attribute__((used)) bool vt_host_cuda_replay(void)
     return recorded_first != nullptr;
 }
 
-/* From here on every launch goes to `take_`, which copies the arguments and runs the kernel later; NULL: launch
- * directly again. */
-inline __attribute__((used)) void vt_host_cuda_hand_to(void (*take_)(void (*run)(const void *), const void *, size_t))
-{
-    taker = take_;
-}
-
-/* run(arguments), now or when the recording is replayed; the arguments [bytes] are copied. */
+/* run(arguments [bytes]), now or later. */
 inline __attribute__((used)) void vt_host_cuda_do(void (*run)(const void *arguments), const void *arguments,
                                                   size_t bytes)
 {
-    do_or_record(run, arguments, bytes);
+    if (taker != nullptr)
+        taker(run, arguments, bytes);
+    else
+        run(arguments);
 }
+}
+
+template <typename function> static void launch_now_or_later(const function &what)
+{
+    static_assert(__is_trivially_copyable(function), "a kernel's arguments");
+    vt_host_cuda_do([](const void *kept) { (*(const function *)kept)(); }, &what, sizeof what);
+}
+
+/* The arguments are captured now, whenever the kernel runs. */
+template <typename function, typename... types>
+static void start(dim3 grid, dim3 threads, size_t shared_bytes, function *kernel, types... arguments)
+{
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return; /* as in VT_LAUNCH of language.h */
+    launch_now_or_later([=] { launch(grid, threads, shared_bytes, [=] { kernel(arguments...); }); });
 }
 
 /* This thread's place in its block, and the first of its warp. */

@@ -65,51 +65,32 @@ done:
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 
+/* Defines vt_library_<name>, which fills a vt_<name>. */
+#define LIBRARY(name, all_symbols, symbol_row, its_title, its_file, its_advice)                                        \
+    vt_status vt_library_##name(const vt_##name **library)                                                             \
+    {                                                                                                                  \
+        static vt_##name functions;                                                                                    \
+        static const symbol symbols[] = {all_symbols(symbol_row)};                                                     \
+        static description what = {.title = its_title,                                                                 \
+                                   .file = its_file,                                                                   \
+                                   .advice = its_advice,                                                               \
+                                   .symbols = symbols,                                                                 \
+                                   .count = sizeof symbols / sizeof *symbols,                                          \
+                                   .functions = &functions};                                                           \
+        *library = &functions;                                                                                         \
+        return open_once(&what);                                                                                       \
+    }
+
 #define CUBLASLT_ROW(name) {#name, offsetof(vt_cublaslt, name)},
-vt_status vt_library_cublaslt(const vt_cublaslt **library)
-{
-    static vt_cublaslt functions;
-    static const symbol symbols[] = {VT_CUBLASLT_SYMBOLS(CUBLASLT_ROW)};
-    static description what = {.title = "cuBLASLt",
-                               .file = "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR),
-                               .advice = "It comes with the CUDA toolkit",
-                               .symbols = symbols,
-                               .count = sizeof symbols / sizeof *symbols,
-                               .functions = &functions};
-    *library = &functions;
-    return open_once(&what);
-}
+LIBRARY(cublaslt, VT_CUBLASLT_SYMBOLS, CUBLASLT_ROW, "cuBLASLt", "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR),
+        "It comes with the CUDA toolkit")
 
 #ifdef VT_HAS_CUDNN
 #define CUDNN_ROW(name) {#name, offsetof(vt_cudnn, name)},
-vt_status vt_library_cudnn(const vt_cudnn **library)
-{
-    static vt_cudnn functions;
-    static const symbol symbols[] = {VT_CUDNN_SYMBOLS(CUDNN_ROW)};
-    static description what = {.title = "cuDNN",
-                               .file = "libcudnn.so." TEXT(CUDNN_MAJOR),
-                               .advice = "Install cuDNN",
-                               .symbols = symbols,
-                               .count = sizeof symbols / sizeof *symbols,
-                               .functions = &functions};
-    *library = &functions;
-    return open_once(&what);
-}
+LIBRARY(cudnn, VT_CUDNN_SYMBOLS, CUDNN_ROW, "cuDNN", "libcudnn.so." TEXT(CUDNN_MAJOR), "Install cuDNN")
 #endif
 
 #ifdef VT_HAS_NCCL
 #define NCCL_ROW(name) {#name, offsetof(vt_nccl, name)},
-vt_status vt_library_nccl(const vt_nccl **library)
-{
-    static vt_nccl functions;
-    static const symbol symbols[] = {VT_NCCL_SYMBOLS(NCCL_ROW)};
-    static description what = {.title = "NCCL",
-                               .file = "libnccl.so." TEXT(NCCL_MAJOR),
-                               .advice = "Install NCCL, or use --comm=mpi",
-                               .symbols = symbols,
-                               .count = sizeof symbols / sizeof *symbols,
-                               .functions = &functions};
-    *library = &functions;
-    return open_once(&what);
-}
+LIBRARY(nccl, VT_NCCL_SYMBOLS, NCCL_ROW, "NCCL", "libnccl.so." TEXT(NCCL_MAJOR), "Install NCCL, or use --comm=mpi")
 #endif

@@ -54,14 +54,6 @@ void vt_fused_attention_close(struct vt_fused_attention **attention);
 void vt_fused_attention_fill(vt_backend *backend, bool deterministic);
 size_t vt_fused_attention_version(const struct vt_fused_attention *attention); /* NULL: 0 */
 
-/* For tests and measurements: attention chosen by timing, or always the named one if both exist. */
-typedef enum { VT_ATTENTION_BY_TIME, VT_ATTENTION_OWN, VT_ATTENTION_CUDNN } vt_attention_choice;
-void vt_fused_attention_prefer(vt_backend *backend, vt_attention_choice choice);
-/* How many shapes cuDNN has run so far; forward and backward count separately. */
-int vt_fused_attention_served(vt_backend *backend);
-/* Why the last plan that was tried could not be made; "": none failed. */
-const char *vt_fused_attention_failure(vt_backend *backend);
-
 /* One way to do something; run returns false if it fails. */
 typedef struct {
     bool (*run)(void *context);
