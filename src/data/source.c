@@ -23,11 +23,6 @@ void vt_source_warn_of_shared(const vt_source *one, const vt_source *other)
     free(sentence);
 }
 
-void vt_source_describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)
-{
-    source->kind->describe(source, sample, buffer, size);
-}
-
 vt_status vt_source_check(vt_source *source, int64_t sample)
 {
     return source->kind->check != NULL ? source->kind->check(source, sample) : VT_OK;

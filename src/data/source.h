@@ -128,7 +128,6 @@ vt_status vt_source_agree(const vt_source *training, const vt_source *other);
 void vt_source_warn_of_shared(const vt_source *one, const vt_source *other);
 
 const vt_reading *vt_source_reading(const vt_source *source);
-void vt_source_describe(const vt_source *source, int64_t sample, char *buffer, int64_t size);
 vt_status vt_source_check(vt_source *source, int64_t sample);
 
 #endif

@@ -28,11 +28,6 @@ typedef struct {
     double *host_squares;    /* the same on the host */
 } weather;
 
-static weather *weather_of(vt_task *task)
-{
-    return (weather *)task;
-}
-
 /* ---- what the data say ---- */
 
 /* The name of a channel, or NULL. */
@@ -75,7 +70,7 @@ static void weigh_rows(weather *w, const double *latitudes)
 
 static void weather_close(vt_task *task)
 {
-    weather *w = weather_of(task);
+    weather *w = (weather *)task;
     void *const placed[] = {w->row_weights, w->channel_squares};
     for (size_t i = 0; w->backend != NULL && i < 2; i++) {
         w->backend->release(w->backend, placed[i]);
@@ -124,7 +119,7 @@ vt_task *vt_weather_open(const vt_config *config, const float *means, const floa
 {
     vt_task *task = NULL;
     VT_ASSERT(weather_open(config, NULL, NULL, &task) == VT_OK);
-    weather *w = weather_of(task);
+    weather *w = (weather *)task;
     memcpy(w->means, means, (size_t)task->field_count * sizeof *means);
     memcpy(w->stds, stds, (size_t)task->field_count * sizeof *stds);
     weigh_rows(w, latitudes);
@@ -228,7 +223,7 @@ done:
 static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_model *model, vt_span rows, int64_t batch)
 {
     vt_status status = VT_OK;
-    weather *w = weather_of(task);
+    weather *w = (weather *)task;
     const int64_t in = task->config->n_in_channels, out = task->config->n_out_channels;
     const size_t squares = 2 * (size_t)(batch * out), weights = (size_t)rows.count * sizeof(float);
     void *memory = NULL;
@@ -266,7 +261,7 @@ static bool mean_square(const weather *w, const double sums[2], double *mean)
 static void weather_score(vt_task *task, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
                           const float *losses, vt_scores_of *sums)
 {
-    weather *w = weather_of(task);
+    weather *w = (weather *)task;
     vt_backend *backend = pass->backend;
     const int64_t channels = task->scores.count, count = 2 * pass->batch * channels;
     double mean = 0;

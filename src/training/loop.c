@@ -67,7 +67,8 @@ done:
 static const char *describe_sample(const vt_loop *loop, const vt_step_figures *figures, char *buffer, int64_t size)
 {
     if (figures->bad_sample < 0) return "none: every sample's loss is finite";
-    vt_source_describe(vt_loader_options_of(loop->training_loader)->source, figures->bad_sample, buffer, size);
+    const vt_source *source = vt_loader_options_of(loop->training_loader)->source;
+    source->kind->describe(source, figures->bad_sample, buffer, size);
     return buffer;
 }
 

@@ -226,7 +226,7 @@ TEST(stored_latitudes)
     vt_dataset *dataset = test_open(&options);
     for (int row = 0; row < 3; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], test_latitude(row), 1e-5);
     char text[256];
-    vt_source_describe(vt_dataset_source(dataset), 0, text, sizeof text);
+    vt_dataset_source(dataset)->kind->describe(vt_dataset_source(dataset), 0, text, sizeof text);
     EXPECT(strstr(text, "/2001.h5, time 0") != NULL, "%s", text);
     vt_dataset_close(&dataset);
 }

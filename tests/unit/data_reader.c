@@ -258,6 +258,7 @@ TEST(netcdf_attributes_that_are_no_numbers)
         const char *message;
     } wrong[] = {{"scale_factor", "0.01", 0, "the attribute 'scale_factor' of 't' is not a single number"},
                  {"add_offset", "", 0, "the attribute 'add_offset' of 't' is not a single number"},
+                 {"valid_min", "0", 0, "the attribute 'valid_min' of 't' is not a single number"},
                  {"_FillValue", "none", 0, "the attribute '_FillValue' of 't' is not a single number"},
                  {"scale_factor", NULL, 0, "'t' has scale_factor 0 and add_offset 0"},
                  {"scale_factor", NULL, NAN, "'t' has scale_factor nan and add_offset 0"},

@@ -1,5 +1,5 @@
 /* The synthetic atmosphere obeys its formulas: waves move as stated, winds don't diverge, geopotential balances them;
- * the same seed gives the same data, and copying is not a good forecast. */
+ * copying is not a good forecast. */
 #include "source/synthetic/synthetic.h"
 
 #include <complex.h>
@@ -214,34 +214,6 @@ static vt_synthetic_set_options small_set(const char *directory)
                                       .seed = 333,
                                       .noise = 0.02,
                                       .report = ignore};
-}
-
-static bool same_bytes(const char *a, const char *b)
-{
-    FILE *files[2] = {fopen(a, "rb"), fopen(b, "rb")};
-    VT_ASSERT(files[0] != NULL && files[1] != NULL);
-    int left, right;
-    do {
-        left = fgetc(files[0]);
-        right = fgetc(files[1]);
-    } while (left == right && left != EOF);
-    fclose(files[0]);
-    fclose(files[1]);
-    return left == right;
-}
-
-TEST(same_seed_same_set)
-{
-    vt_synthetic_set_options a = small_set(test_path("a")), b = small_set(test_path("b"));
-    EXPECT_OK(vt_synthetic_set_write(&a));
-    EXPECT_OK(vt_synthetic_set_write(&b));
-    EXPECT(same_bytes(test_path("a/train/2001.h5"), test_path("b/train/2001.h5")));
-    EXPECT(same_bytes(test_path("a/valid/2002.h5"), test_path("b/valid/2002.h5")));
-    EXPECT(same_bytes(test_path("a/stats/time_means.npy"), test_path("b/stats/time_means.npy")));
-    b.force = true;
-    b.seed = 334;
-    EXPECT_OK(vt_synthetic_set_write(&b));
-    EXPECT(!same_bytes(test_path("a/train/2001.h5"), test_path("b/train/2001.h5")));
 }
 
 /* Every form of storage holds the same numbers, and the second year continues where the first ends. */

@@ -108,9 +108,10 @@ TEST(samples_cross_files)
     }
     vt_dataset_options options = test_nc_options("t");
     vt_dataset *cut = open_in("cut", &options);
-    vt_source_describe(vt_dataset_source(cut), 6, text, sizeof text);
+    const vt_source *source = vt_dataset_source(cut);
+    source->kind->describe(source, 6, text, sizeof text);
     EXPECT(strstr(text, "x_2013-01.nc, time 6") != NULL, "%s", text);
-    vt_source_describe(vt_dataset_source(cut), 9, text, sizeof text);
+    source->kind->describe(source, 9, text, sizeof text);
     EXPECT(strstr(text, "x_2013-03.nc, time 1") != NULL, "%s", text);
     vt_dataset_close(&cut);
     options.files_apart = true;

@@ -145,9 +145,4 @@ TEST(netcdf_valid_values)
     test_nc_numbers(t, "valid_range", H5T_STD_I16LE, 2, turned);
     H5Fclose(file);
     test_nc_expect_error("t", "by its valid_range, valid_min or valid_max no value of 't' is valid");
-    file = test_nc_create("x_2013.nc");
-    t = test_nc_variable(file, "t", 2, H5T_STD_I16LE);
-    test_nc_text(t, "valid_min", "0");
-    H5Fclose(file);
-    test_nc_expect_error("t", "the attribute 'valid_min' of 't' is not a single number");
 }

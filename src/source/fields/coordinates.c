@@ -24,11 +24,6 @@ static const struct {
     {"lon", {"lon", "longitude", "nav_lon", "lons", "longitudes", "xlong", "long", "rlon"}, {"x", "xlon"}},
 };
 
-const char *vt_coordinate_word(vt_coordinate_kind kind)
-{
-    return known[kind].word;
-}
-
 /* ---- the option ---- */
 
 static vt_status take_word(vt_coordinates *c, const char *word, size_t length)
@@ -94,12 +89,6 @@ static bool describe(vt_coordinates *c, const vt_array *array, vt_candidate *fou
     return true;
 }
 
-static void close_candidate(vt_candidate *c)
-{
-    free(c->path);
-    c->path = NULL;
-}
-
 typedef struct {
     vt_coordinates *coordinates;
     const char *group; /* "sub/" or "" */
@@ -119,7 +108,7 @@ static bool note_candidate(const vt_array *array, void *context)
     if (strcmp(found->path, c->source->name) != 0 && describe(c, array, found))
         c->count++;
     else
-        close_candidate(found);
+        free(found->path);
     return true;
 }
 
@@ -164,7 +153,7 @@ void vt_coordinates_close(vt_coordinates **pointer)
     vt_coordinates *c = *pointer;
     if (c == NULL) return;
     *pointer = NULL;
-    for (int64_t i = 0; i < c->count; i++) close_candidate(&c->candidates[i]);
+    for (int64_t i = 0; i < c->count; i++) free(c->candidates[i].path);
     for (int kind = 0; kind < KINDS; kind++) free(c->given[kind]);
     free(c->candidates);
     free(c);

@@ -148,7 +148,7 @@ static vt_status take_values(const vt_coordinates *c, const vt_candidate *one, v
     if (!of_rows) unwrap(numbers, length);
     VT_CHECK(goes_one_way(numbers, length) || length == 1,
              "%s: '%s' goes up and down; the %s of a grid run one way, each once (coordinates=[%s=none] ignores them)",
-             part->path, one->path, of_rows ? "rows" : "columns", vt_coordinate_word(kind));
+             part->path, one->path, of_rows ? "rows" : "columns", of_rows ? "lat" : "lon");
     grid->rotated = grid->rotated || strncasecmp(one->standard_name, "grid_", 5) == 0 ||
                     (one->standard_name[0] == '\0' && strncasecmp(one->name, of_rows ? "rlat" : "rlon", 5) == 0);
     *values = numbers;

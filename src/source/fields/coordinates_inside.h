@@ -40,8 +40,7 @@ struct vt_coordinates {
 
 vt_identity vt_candidate_identity(const vt_candidate *candidate, vt_coordinate_kind kind);
 
-/* The word of a kind in the option; and the candidate's place in the list of names that mean the kind, or -1. */
-const char *vt_coordinate_word(vt_coordinate_kind kind);
+/* The candidate's place in the list of names that mean the kind, or -1. */
 int vt_candidate_place_of_name(const vt_candidate *candidate, vt_coordinate_kind kind);
 
 /* *result NULL: there is none; if there are several, *doubt says so. */

@@ -95,7 +95,10 @@ static void release_frames(vt_dataset *dataset, vt_read_plan *plan)
 static vt_status make_items(vt_dataset *dataset, bool checked, vt_read_plan *plan)
 {
     const vt_frame_window window = vt_dataset_own_window(dataset);
-    const vt_read_manner manner = {dataset->options.direct, dataset->options.tolerant, checked, &dataset->cache};
+    const vt_read_manner manner = {.direct = dataset->options.direct,
+                                   .tolerant = dataset->options.tolerant,
+                                   .checked = checked,
+                                   .cache = &dataset->cache};
     return vt_fields_plan_make(plan, &window, &manner);
 }
 

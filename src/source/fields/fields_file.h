@@ -100,7 +100,7 @@ vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time);
  * lie within the shape; nothing else is read (of chunked files: only the chunks that it touches). If `checked`, a value
  * that is NaN (unless form->masked), infinite or beyond VT_LARGEST_VALUE is an error that names time, channel, row and
  * column; otherwise missing values are NaN. Any thread; HDF5 is entered. */
-vt_status vt_fields_file_read(const vt_fields_file *file, int64_t time, int64_t channels, const vt_frame_window *window,
+vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, const vt_frame_window *window,
                               bool checked, float *values);
 
 #endif

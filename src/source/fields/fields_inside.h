@@ -33,6 +33,11 @@ static inline int64_t vt_field_source_chunks(const vt_field_source *source)
 vt_status vt_field_source_open(const vt_store *part, const char *name, const char *given, vt_field_source *source);
 void vt_field_source_close(vt_field_source *source);
 
+/* Reads the box [start, start + count) of time, level, row (of the file) and column through the library, one time of
+ * it, in the stored type and this machine's byte order. */
+vt_status vt_field_source_read(const vt_field_source *source, const int64_t start[4], const int64_t count[4],
+                               void *memory);
+
 /* Bytes of decoded chunks that the library may hold of it. */
 vt_status vt_field_source_enlarge_cache(vt_field_source *source, int64_t *cache_bytes);
 

@@ -210,27 +210,15 @@ done:
     return status;
 }
 
-static void free_writer(vt_fields_writer *writer)
-{
-    if (writer->descriptor >= 0) close(writer->descriptor);
-    free(writer->path);
-    free(writer->partial);
-    free(writer);
-}
-
 vt_status vt_fields_writer_finish(vt_fields_writer **pointer)
 {
     vt_status status = VT_OK;
-    vt_fields_writer *writer = *pointer;
+    const vt_fields_writer *writer = *pointer;
     VT_ASSERT(writer->times == writer->shape.times);
     vt_hdf5_enter();
-    status = close_all(writer);
+    status = close_all(*pointer);
     vt_hdf5_leave();
-    if (status != VT_OK) goto done;
-    *pointer = NULL;
-    status = vt_output_publish(writer->partial, writer->path);
-    free_writer(writer);
-done:
+    if (status == VT_OK) status = vt_output_publish(writer->partial, writer->path);
     vt_fields_writer_close(pointer);
     return status;
 }
@@ -241,8 +229,11 @@ void vt_fields_writer_close(vt_fields_writer **pointer)
     if (writer == NULL) return;
     *pointer = NULL;
     vt_hdf5_enter();
-    close_all(writer); /* the cause has been noted before; the file is removed anyway */
+    close_all(writer); /* the cause has been noted before */
     vt_hdf5_leave();
-    unlink(writer->partial);
-    free_writer(writer);
+    unlink(writer->partial); /* which has another name if it was published */
+    if (writer->descriptor >= 0) close(writer->descriptor);
+    free(writer->path);
+    free(writer->partial);
+    free(writer);
 }

@@ -47,7 +47,7 @@ static bool is_checked(const vt_fields_plan *plan, const vt_read_item *item)
 {
     const int64_t first = item->start[0], levels = item->source->extent[1];
     bool is_sample = false;
-    if (plan->manner.checked) return true;
+    if (plan->manner.checked || item->kind == VT_ITEM_LIBRARY) return true;
     for (int64_t level = item->start[1]; level < item->start[1] + item->count[1] && level < levels; level++) {
         int64_t sampled = 0; /* what is there, if it isn't 0 */
         const bool is_first = __atomic_compare_exchange_n(&item->source->sampled[level], &sampled, first + 1, false,
@@ -55,6 +55,14 @@ static bool is_checked(const vt_fields_plan *plan, const vt_read_item *item)
         is_sample = is_sample || is_first || (sampled > first && sampled <= first + item->count[0]);
     }
     return is_sample;
+}
+
+/* The item's numbers as they are in memory: the library turns their bytes. */
+static vt_packing packing_of(const vt_read_item *item)
+{
+    vt_packing packing = item->source->packing;
+    packing.swapped = packing.swapped && item->kind != VT_ITEM_LIBRARY;
+    return packing;
 }
 
 /* Checks a part of one plane of a frame: `rows` rows from `row` on and `columns` columns from `column` on, both counted
@@ -66,6 +74,7 @@ static vt_status check_rows(const vt_fields_plan *plan, const vt_read_item *item
     const vt_frame_window *window = &plan->window;
     const float *values = frame->values + (channel * window->rows + row) * window->width + column;
     const int64_t file_column = vt_window_column(window, column);
+    if (plan->manner.as_is) return VT_OK;
     if (columns == window->width) {
         if (vt_all_finite(values, rows * columns)) return VT_OK;
         return vt_fields_not_finite(item->file, frame->time, channel, window->first_row + row, file_column, columns,
@@ -86,7 +95,8 @@ static vt_status place_span(const vt_fields_plan *plan, const vt_read_item *item
 {
     const vt_frame_window *window = &plan->window;
     const vt_field_source *source = item->source;
-    const int64_t size = vt_element_size(source->packing.element), row_bytes = item->count[3] * size;
+    const vt_packing packing = packing_of(item);
+    const int64_t size = vt_element_size(packing.element), row_bytes = item->count[3] * size;
     const int64_t wanted = vt_first_file_row(source, window); /* file rows wanted … wanted + window->rows - 1 */
     int64_t first = item->start[2] > wanted ? item->start[2] : wanted, end = item->start[2] + item->count[2];
     int64_t left = item->start[3] > span->first ? item->start[3] : span->first, right = item->start[3] + item->count[3];
@@ -98,25 +108,13 @@ static vt_status place_span(const vt_fields_plan *plan, const vt_read_item *item
     const int64_t columns = right - left, column = span->at + left - span->first;
     float *values = frame->values + (channel * window->rows + row) * window->width + column;
     if (columns == item->count[3] && columns == window->width && !source->south_first) {
-        vt_unpack(&source->packing, bytes, rows * columns, values);
+        vt_unpack(&packing, bytes, rows * columns, values);
     } else {
         for (int64_t r = 0; r < rows; r++, bytes += row_bytes)
-            vt_unpack(&source->packing, bytes, columns,
-                      values + (source->south_first ? rows - 1 - r : r) * window->width);
+            vt_unpack(&packing, bytes, columns, values + (source->south_first ? rows - 1 - r : r) * window->width);
     }
-    if (!checked && vt_packing_is_plain(&source->packing)) return VT_OK;
+    if (!checked && vt_packing_is_plain(&packing)) return VT_OK;
     return check_rows(plan, item, frame, channel, row, rows, column, columns);
-}
-
-static vt_status place_plane(const vt_fields_plan *plan, const vt_read_item *item, const vt_frame *frame,
-                             int64_t channel, bool checked, unsigned char *plane)
-{
-    vt_status status = VT_OK;
-    vt_column_span spans[2];
-    const int count = vt_window_spans(&plan->window, spans);
-    for (int s = 0; s < count; s++) VT_TRY(place_span(plan, item, frame, channel, &spans[s], checked, plane));
-done:
-    return status;
 }
 
 /* Copies the item's box to all frames that hold a part of it. */
@@ -129,7 +127,9 @@ static vt_status place_box(const vt_fields_plan *plan, const vt_read_item *item,
     unsigned char *copy = NULL; /* of a plane, whose bytes are swapped in place although others need it unchanged */
     const int source_index = (int)(source - item->file->sources);
     const bool checked = is_checked(plan, item);
-    if (source->packing.swapped && item->frame_count > 0) {
+    vt_column_span spans[2];
+    const int span_count = vt_window_spans(&plan->window, spans);
+    if (packing_of(item).swapped && item->frame_count > 0) {
         VT_TRY(vt_decoder_reserve(&decoder->turned, &decoder->turned_size, (size_t)plane_bytes));
         copy = decoder->turned;
     }
@@ -141,14 +141,14 @@ static vt_status place_box(const vt_fields_plan *plan, const vt_read_item *item,
             if (channel->source != source_index || level < 0 || level >= item->count[1]) continue;
             unsigned char *plane = box + ((frame->time - item->start[0]) * item->count[1] + level) * plane_bytes;
             if (copy != NULL) plane = memcpy(copy, plane, (size_t)plane_bytes);
-            VT_TRY(place_plane(plan, item, frame, c, checked, plane));
+            for (int s = 0; s < span_count; s++) VT_TRY(place_span(plan, item, frame, c, &spans[s], checked, plane));
         }
     }
 done:
     return status;
 }
 
-/* ---- runs ---- */
+/* ---- boxes that are a part of a frame as they are ---- */
 
 /* The channel whose place in a frame the item's bytes can be read into as they are, with its further levels in the next
  * channels; -1 if they can't. They can if the item holds plain floats of one time and all of the window, and its levels
@@ -160,7 +160,8 @@ static int64_t straight_channel(const vt_fields_plan *plan, const vt_read_item *
     const int source_index = (int)(source - item->file->sources);
     int64_t first = 0, levels = 0;
     vt_column_span spans[2];
-    if (!vt_packing_is_plain(&source->packing) || source->south_first || item->count[0] > 1) return -1;
+    const vt_packing packing = packing_of(item);
+    if (!vt_packing_is_plain(&packing) || source->south_first || item->count[0] > 1) return -1;
     if (item->start[2] != plan->window.first_row || item->count[2] != plan->window.rows) return -1;
     if (item->start[3] != plan->window.first_column || item->count[3] != plan->window.width) return -1;
     if (vt_window_spans(&plan->window, spans) > 1 || item->frame_count == 0) return -1;
@@ -221,41 +222,7 @@ done:
     return status;
 }
 
-static vt_status run_bytes(const vt_fields_plan *plan, const vt_read_item *item, vt_decoder *decoder)
-{
-    vt_status status = VT_OK;
-    unsigned char *box = NULL;
-    const int64_t channel = straight_channel(plan, item);
-    if (channel >= 0) {
-        VT_TRY(is_checked(plan, item)
-                   ? read_checked(plan, item, channel)
-                   : read_bytes(item, item->offset, item->bytes, straight_place(plan, item, channel)));
-        copy_straight(plan, item, channel);
-        goto done;
-    }
-    VT_TRY(vt_decoder_room(decoder, (size_t)item->bytes, &box));
-    VT_TRY(read_bytes(item, item->offset, item->bytes, box));
-    VT_TRY(place_box(plan, item, box, decoder));
-done:
-    return status;
-}
-
-/* ---- chunks ---- */
-
-/* A chunk that was never written holds the fill value everywhere. */
-static vt_status fill_chunk(const vt_field_source *source, int64_t bytes, vt_decoder *decoder, void *place,
-                            unsigned char **box)
-{
-    vt_status status = VT_OK;
-    const int64_t size = vt_element_size(source->packing.element);
-    if (place != NULL)
-        *box = place;
-    else
-        VT_TRY(vt_decoder_room(decoder, (size_t)bytes, box));
-    for (int64_t i = 0; i < bytes; i += size) memcpy(*box + i, source->array->fill, (size_t)size);
-done:
-    return status;
-}
+/* ---- doing an item ---- */
 
 /* Reads and decodes a chunk into `place`, or if that is NULL, into memory of the decoder; *box is where it is. */
 static vt_status load_chunk(const vt_read_item *item, int64_t bytes, vt_decoder *decoder, void *place,
@@ -264,7 +231,6 @@ static vt_status load_chunk(const vt_read_item *item, int64_t bytes, vt_decoder 
     vt_status status = VT_OK;
     const vt_field_source *source = item->source;
     unsigned char *stored = NULL;
-    if (item->offset < 0) return fill_chunk(source, bytes, decoder, place, box);
     VT_TRY(vt_decoder_room(decoder, (size_t)item->bytes, &stored));
     VT_TRY(read_bytes(item, item->offset, item->bytes, stored));
     status = vt_decode(decoder, &source->array->pipeline, item->chunk->skipped_filters, stored, (size_t)item->bytes,
@@ -280,82 +246,78 @@ done:
     return status;
 }
 
-static vt_status run_chunk(const vt_fields_plan *plan, const vt_read_item *item, vt_decoder *decoder)
+/* The same for any item, whose box has so many bytes. A chunk that was never written holds the fill value everywhere.
+ */
+static vt_status load_box(const vt_read_item *item, int64_t bytes, vt_decoder *decoder, void *place,
+                          unsigned char **box)
 {
     vt_status status = VT_OK;
     const vt_field_source *source = item->source;
-    int64_t bytes = vt_element_size(source->packing.element);
-    for (int i = 0; i < 4; i++) bytes *= item->count[i];
-    const bool worth_keeping = item->count[0] > 1;
-    const unsigned char *kept = worth_keeping ? vt_chunk_cache_take(plan->manner.cache, item->chunk) : NULL;
-    unsigned char *box = NULL;
-    const int64_t channel = worth_keeping ? -1 : straight_channel(plan, item);
-    if (channel >= 0) {
-        float *place = straight_place(plan, item, channel);
-        VT_TRY(load_chunk(item, bytes, decoder, place, &box));
-        if (is_checked(plan, item))
-            VT_TRY(check_straight(plan, item, channel, place, 0, item->count[1] * item->count[2]));
-        copy_straight(plan, item, channel);
-        goto done;
-    }
-    if (kept != NULL) { /* place_box copies what it has to change */
-        status = place_box(plan, item, (unsigned char *)kept, decoder);
-        vt_chunk_cache_release(plan->manner.cache, item->chunk);
-        return status;
-    }
-    VT_TRY(load_chunk(item, bytes, decoder, NULL, &box));
-    if (worth_keeping) vt_chunk_cache_keep(plan->manner.cache, item->chunk, box, bytes);
-    VT_TRY(place_box(plan, item, box, decoder));
+    const int64_t size = vt_element_size(source->packing.element);
+    if (item->kind == VT_ITEM_CHUNK && item->offset >= 0) return load_chunk(item, bytes, decoder, place, box);
+    *box = place;
+    if (place == NULL) VT_TRY(vt_decoder_room(decoder, (size_t)bytes, box));
+    if (item->kind == VT_ITEM_RUN) VT_TRY(read_bytes(item, item->offset, bytes, *box));
+    if (item->kind == VT_ITEM_LIBRARY) VT_TRY(vt_field_source_read(source, item->start, item->count, *box));
+    for (int64_t i = 0; item->kind == VT_ITEM_CHUNK && i < bytes; i += size)
+        memcpy(*box + i, source->array->fill, (size_t)size);
 done:
     return status;
 }
 
-/* ---- through HDF5 ---- */
-
-static vt_status run_library(const vt_fields_plan *plan, const vt_read_item *item)
+static vt_status read_item(const vt_fields_plan *plan, const vt_read_item *item, vt_decoder *decoder)
 {
     vt_status status = VT_OK;
-    const vt_frame *frame = &plan->frames[item->first_frame];
-    const vt_frame_window *window = &plan->window;
-    VT_TRY(vt_fields_file_read(item->file, frame->time, frame->channels, window, true, frame->values));
-    for (int64_t f = 1; f < item->frame_count; f++)
-        memcpy(frame[f].values, frame->values,
-               (size_t)(frame[f].channels * window->rows * window->width) * sizeof(float));
+    int64_t bytes = vt_element_size(item->source->packing.element);
+    for (int i = 0; i < 4; i++) bytes *= item->count[i];
+    const bool worth_keeping = item->kind == VT_ITEM_CHUNK && item->count[0] > 1;
+    const unsigned char *kept = worth_keeping ? vt_chunk_cache_take(plan->manner.cache, item->chunk) : NULL;
+    unsigned char *box = NULL;
+    const int64_t channel = straight_channel(plan, item);
+    if (channel >= 0) {
+        float *place = straight_place(plan, item, channel);
+        const bool checked = is_checked(plan, item);
+        if (checked && item->kind == VT_ITEM_RUN) {
+            VT_TRY(read_checked(plan, item, channel));
+        } else {
+            VT_TRY(load_box(item, bytes, decoder, place, &box));
+            if (checked) VT_TRY(check_straight(plan, item, channel, place, 0, item->count[1] * item->count[2]));
+        }
+        copy_straight(plan, item, channel);
+    } else if (kept != NULL) { /* place_box copies what it has to change */
+        status = place_box(plan, item, (unsigned char *)kept, decoder);
+        vt_chunk_cache_release(plan->manner.cache, item->chunk);
+    } else {
+        VT_TRY(load_box(item, bytes, decoder, NULL, &box));
+        if (worth_keeping) vt_chunk_cache_keep(plan->manner.cache, item->chunk, box, bytes);
+        VT_TRY(place_box(plan, item, box, decoder));
+    }
 done:
     return status;
-}
-
-static vt_status run_item(const vt_fields_plan *plan, int64_t index, vt_decoder *decoder)
-{
-    if (index >= plan->item_count) {
-        const vt_frame_copy *copy = &plan->copies[index - plan->item_count];
-        memcpy(copy->to, copy->from, (size_t)copy->floats * sizeof(float));
-        return VT_OK;
-    }
-    const vt_read_item *item = &plan->items[index];
-    if (item->kind == VT_ITEM_LIBRARY) return run_library(plan, item);
-    return item->kind == VT_ITEM_RUN ? run_bytes(plan, item, decoder) : run_chunk(plan, item, decoder);
 }
 
 vt_status vt_fields_plan_run(vt_read_plan *base, int64_t index, vt_decoder *decoder)
 {
+    vt_status status = VT_OK;
     vt_fields_plan *plan = (vt_fields_plan *)base;
-    vt_status status = run_item(plan, index, decoder);
-    if (status == VT_OK) __atomic_add_fetch(&plan->done, 1, __ATOMIC_RELEASE);
+    if (index < plan->item_count) {
+        VT_TRY(read_item(plan, &plan->items[index], decoder));
+    } else {
+        const vt_frame_copy *copy = &plan->copies[index - plan->item_count];
+        memcpy(copy->to, copy->from, (size_t)copy->floats * sizeof(float));
+    }
+    __atomic_add_fetch(&plan->done, 1, __ATOMIC_RELEASE);
+done:
     return status;
 }
 
-/* One frame by itself, into `values`. */
-static vt_status read_frame(const vt_fields_plan *plan, const vt_frame *wanted, float *values, vt_decoder *decoder)
+vt_status vt_fields_read_alone(const vt_frame *frame, const vt_frame_window *window, const vt_read_manner *manner,
+                               vt_decoder *decoder)
 {
     vt_status status = VT_OK;
-    vt_read_plan *alone = vt_fields_plan_open(plan->plan.source);
-    vt_frame frame = *wanted;
-    vt_read_manner manner = plan->manner;
-    frame.values = values;
-    vt_fields_plan_add(alone, &frame);
-    manner.direct = manner.tolerant = true;
-    VT_TRY(vt_fields_plan_make(alone, &plan->window, &manner));
+    vt_read_plan *alone = vt_fields_plan_open(NULL);
+    vt_fields_plan_add(alone, frame);
+    VT_TRY(vt_fields_plan_make(alone, window, manner));
     for (int64_t i = 0; i < alone->item_count; i++) VT_TRY(vt_fields_plan_run(alone, i, decoder));
 done:
     vt_fields_plan_close(alone);
@@ -370,16 +332,19 @@ void vt_fields_plan_retry(const vt_read_plan *base, int64_t index, vt_decoder *d
     const vt_fields_plan *plan = (const vt_fields_plan *)base;
     const vt_read_item *item = &plan->items[index];
     const vt_frame_window *window = &plan->window;
+    vt_read_manner manner = plan->manner;
+    manner.direct = manner.tolerant = true;
     for (int64_t f = 0; f < item->frame_count; f++) {
         const vt_frame *frame = &plan->frames[item->first_frame + f];
+        vt_frame copy = *frame;
         const size_t bytes = (size_t)(frame->channels * window->rows * window->width) * sizeof(float);
         /* not in its place, where another item may be at work */
-        float *values = item->kind != VT_ITEM_LIBRARY ? malloc(bytes) : NULL;
-        if (values != NULL && read_frame(plan, frame, values, decoder) == VT_OK)
-            memcpy(frame->values, values, bytes);
+        copy.values = item->kind != VT_ITEM_LIBRARY ? malloc(bytes) : NULL;
+        if (copy.values != NULL && vt_fields_read_alone(&copy, window, &manner, decoder) == VT_OK)
+            memcpy(frame->values, copy.values, bytes);
         else
             mark(frame->sample, context);
         vt_error_clear();
-        free(values);
+        free(copy.values);
     }
 }

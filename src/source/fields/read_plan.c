@@ -109,7 +109,8 @@ static bool join(vt_fields_plan *plan, const vt_read_item *item)
     return true;
 }
 
-/* The first `channels` channels of a time that `source` holds, in runs. */
+/* The first `channels` channels of a time that the item's source holds, level by level in one piece: in runs of whole
+ * rows, or for the library in columns of the window. */
 static void plan_runs(vt_fields_plan *plan, const vt_read_item *time, int64_t channels)
 {
     const vt_fields_file *file = time->file;
@@ -117,26 +118,30 @@ static void plan_runs(vt_fields_plan *plan, const vt_read_item *time, int64_t ch
     const int64_t *extent = source->extent, size = vt_element_size(source->packing.element);
     const int64_t row_bytes = extent[3] * size, plane_bytes = extent[2] * row_bytes;
     const int source_index = (int)(source - file->sources);
-    const bool all_rows = plan->window.rows == extent[2];
+    const bool by_library = time->kind == VT_ITEM_LIBRARY, all_rows = plan->window.rows == extent[2];
+    vt_column_span spans[2] = {{0, extent[3], 0}};
+    const int span_count = by_library ? vt_window_spans(&plan->window, spans) : 1;
     for (int64_t c = 0, run; c < channels; c += run) {
         const vt_field_channel *first = &file->channels[c];
         run = 1;
         if (first->source != source_index) continue;
-        while (all_rows && c + run < channels && first[run].source == source_index &&
-               first[run].level == first->level + run && (run + 1) * plane_bytes <= LONGEST_RUN)
+        while ((by_library || (all_rows && (run + 1) * plane_bytes <= LONGEST_RUN)) && c + run < channels &&
+               first[run].source == source_index && first[run].level == first->level + run)
             run++;
-        vt_read_item item = *time;
-        item.kind = VT_ITEM_RUN;
-        item.start[1] = first->level;
-        item.start[2] = vt_first_file_row(source, &plan->window);
-        item.count[0] = 1;
-        item.count[1] = run;
-        item.count[2] = plan->window.rows;
-        item.count[3] = extent[3];
-        item.offset = source->array->address + (item.start[0] * extent[1] + item.start[1]) * plane_bytes +
-                      item.start[2] * row_bytes;
-        item.bytes = run * plan->window.rows * row_bytes;
-        if (!join(plan, &item)) add_item(plan, &item);
+        for (int s = 0; s < span_count; s++) {
+            vt_read_item item = *time;
+            item.start[1] = first->level;
+            item.start[2] = vt_first_file_row(source, &plan->window);
+            item.start[3] = spans[s].first;
+            item.count[0] = 1;
+            item.count[1] = run;
+            item.count[2] = plan->window.rows;
+            item.count[3] = spans[s].count;
+            item.offset = source->array->address + (item.start[0] * extent[1] + item.start[1]) * plane_bytes +
+                          item.start[2] * row_bytes;
+            item.bytes = run * plan->window.rows * row_bytes;
+            if (by_library || !join(plan, &item)) add_item(plan, &item);
+        }
     }
 }
 
@@ -240,23 +245,23 @@ static int64_t same_time(const vt_fields_plan *plan, int64_t first, int64_t end)
     return next - first;
 }
 
-/* Those that `source` holds, in runs; without a source all, to be read by the library. */
+/* What `source` holds of the frames, in runs; without a source all of them, to be read by the library. */
 static void plan_times(vt_fields_plan *plan, vt_field_source *source, int64_t first, int64_t frames)
 {
     for (int64_t f = first, count; f < first + frames; f += count) {
         const vt_frame *frame = &plan->frames[f];
         count = same_time(plan, f, first + frames);
-        vt_read_item item = {.kind = VT_ITEM_LIBRARY,
+        vt_read_item item = {.kind = source != NULL ? VT_ITEM_RUN : VT_ITEM_LIBRARY,
                              .file = frame->opened,
-                             .source = source != NULL ? source : frame->opened->sources,
+                             .source = source,
                              .start = {frame->time},
-                             .count = {1},
                              .first_frame = f,
                              .frame_count = count};
-        if (source != NULL)
+        if (source != NULL) plan_runs(plan, &item, frame->channels);
+        for (int s = 0; source == NULL && s < frame->opened->source_count; s++) {
+            item.source = &frame->opened->sources[s];
             plan_runs(plan, &item, frame->channels);
-        else
-            add_item(plan, &item);
+        }
     }
 }
 

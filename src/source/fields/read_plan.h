@@ -29,6 +29,7 @@ typedef struct {
     bool direct;           /* past HDF5 where it can be, else through it */
     bool tolerant;         /* also of a file that has changed */
     bool checked;          /* every value is looked at; else only those that are converted, or come through HDF5 */
+    bool as_is;            /* no value is looked at */
     vt_chunk_cache *cache; /* keeps decoded chunks of several times */
 } vt_read_manner;
 

@@ -7,14 +7,14 @@
 
 typedef enum { VT_ITEM_LIBRARY, VT_ITEM_RUN, VT_ITEM_CHUNK } vt_item_kind;
 
-/* A box of one source: elements [start, start + count) of time, level, row (of the file) and column. It lies in one
- * piece in the file (a run), or is a chunk. Items that the library reads use the time only. */
+/* A box of one source: elements [start, start + count) of time, level, row (of the file) and column. The library reads
+ * it; or it lies in one piece in the file (a run); or it is a chunk. */
 typedef struct {
     vt_item_kind kind;
     vt_fields_file *file;
     vt_field_source *source;
     int64_t start[4], count[4];
-    int64_t offset, bytes; /* in the file */
+    int64_t offset, bytes; /* in the file; of no use for the library */
     vt_chunk_entry *chunk;
     int64_t first_frame, frame_count;
 } vt_read_item;
@@ -40,6 +40,10 @@ typedef struct {
     vt_frame_window window;
     vt_read_manner manner;
 } vt_fields_plan;
+
+/* Reads one frame by itself. */
+vt_status vt_fields_read_alone(const vt_frame *frame, const vt_frame_window *window, const vt_read_manner *manner,
+                               vt_decoder *decoder);
 
 /* The file's rows of a source that hold the window's, whichever way they run. */
 static inline int64_t vt_first_file_row(const vt_field_source *source, const vt_frame_window *window)
