@@ -8,31 +8,25 @@ enum { CHECKSUM_SIZE = 4 };
 
 void vt_decoder_close(vt_decoder *decoder)
 {
-    free(decoder->stored);
-    free(decoder->turned);
-    for (int i = 0; i < 2; i++) free(decoder->buffers[i]);
+    free(decoder->stored.bytes);
+    free(decoder->turned.bytes);
+    for (int i = 0; i < 2; i++) free(decoder->buffers[i].bytes);
     if (decoder->inflater != NULL) libdeflate_free_decompressor(decoder->inflater);
     *decoder = (vt_decoder){0};
 }
 
-vt_status vt_decoder_reserve(unsigned char **memory, size_t *size, size_t bytes)
+vt_status vt_decoder_reserve(vt_decoder_memory *memory, size_t bytes, unsigned char **room)
 {
     vt_status status = VT_OK;
-    if (*memory != NULL && *size >= bytes) return VT_OK;
-    size_t rounded = (bytes + 4095) / 4096 * 4096 + 4096;
-    free(*memory);
-    *size = 0;
-    *memory = aligned_alloc(64, rounded);
-    VT_CHECK(*memory != NULL, "out of memory for a chunk of %zu bytes", bytes);
-    *size = rounded;
+    if (memory->bytes == NULL || memory->size < bytes) {
+        const size_t rounded = (bytes + 4095) / 4096 * 4096 + 4096;
+        free(memory->bytes);
+        *memory = (vt_decoder_memory){.bytes = aligned_alloc(64, rounded)};
+        VT_CHECK(memory->bytes != NULL, "out of memory for a chunk of %zu bytes", bytes);
+        memory->size = rounded;
+    }
+    *room = memory->bytes;
 done:
-    return status;
-}
-
-vt_status vt_decoder_room(vt_decoder *decoder, size_t bytes, unsigned char **stored)
-{
-    vt_status status = vt_decoder_reserve(&decoder->stored, &decoder->stored_size, bytes);
-    *stored = decoder->stored;
     return status;
 }
 
@@ -171,8 +165,8 @@ vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t s
         bool is_last = place != NULL && (~skipped & ((UINT32_C(1) << i) - 1)) == 0;
         size_t room = is_last ? decoded_size : capacity;
         VT_CHECK(gzip || count <= room, "it holds more bytes than its shape needs");
-        if (!is_last) VT_TRY(vt_decoder_reserve(&decoder->buffers[other], &decoder->buffer_sizes[other], capacity));
-        unsigned char *result = is_last ? place : decoder->buffers[other];
+        unsigned char *result = place;
+        if (!is_last) VT_TRY(vt_decoder_reserve(&decoder->buffers[other], capacity, &result));
         if (gzip)
             VT_TRY(inflate_bytes(decoder, bytes, &count, result, room));
         else

@@ -20,20 +20,22 @@ typedef struct {
     size_t element_size;           /* of shuffle */
 } vt_pipeline;
 
-/* Memory of one thread; starts as {0}, grows. */
+/* Memory that grows; starts as {0}. */
 typedef struct {
-    unsigned char *stored, *buffers[2], *turned;
-    size_t stored_size, buffer_sizes[2], turned_size;
+    unsigned char *bytes;
+    size_t size;
+} vt_decoder_memory;
+
+/* What one thread uses; starts as {0}. `stored` is for the stored bytes of a chunk, `turned` for the reader. */
+typedef struct {
+    vt_decoder_memory stored, buffers[2], turned;
     void *inflater;
 } vt_decoder;
 
 void vt_decoder_close(vt_decoder *decoder);
 
-/* Room of at least `bytes` at *memory, which holds *size; what it held is lost. */
-vt_status vt_decoder_reserve(unsigned char **memory, size_t *size, size_t bytes);
-
-/* Room for the stored bytes of a chunk, to be read there. */
-vt_status vt_decoder_room(vt_decoder *decoder, size_t bytes, unsigned char **stored);
+/* *room: at least `bytes` of the memory; what it held is lost. */
+vt_status vt_decoder_reserve(vt_decoder_memory *memory, size_t bytes, unsigned char **room);
 
 /* decoded [decoded_size] = the chunk that lies in `stored`, [stored_size]; bit i of `skipped` says that filter i was
  * not applied to it. The result lies in `place` [decoded_size] when that is not NULL; else it is `stored` itself when

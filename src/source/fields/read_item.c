@@ -129,10 +129,8 @@ static vt_status place_box(const vt_fields_plan *plan, const vt_read_item *item,
     const bool checked = is_checked(plan, item);
     vt_column_span spans[2];
     const int span_count = vt_window_spans(&plan->window, spans);
-    if (packing_of(item).swapped && item->frame_count > 0) {
-        VT_TRY(vt_decoder_reserve(&decoder->turned, &decoder->turned_size, (size_t)plane_bytes));
-        copy = decoder->turned;
-    }
+    if (packing_of(item).swapped && item->frame_count > 0)
+        VT_TRY(vt_decoder_reserve(&decoder->turned, (size_t)plane_bytes, &copy));
     for (int64_t f = 0; f < item->frame_count; f++) {
         const vt_frame *frame = &plan->frames[item->first_frame + f];
         for (int64_t c = 0; c < frame->channels; c++) {
@@ -231,7 +229,7 @@ static vt_status load_chunk(const vt_read_item *item, int64_t bytes, vt_decoder 
     vt_status status = VT_OK;
     const vt_field_source *source = item->source;
     unsigned char *stored = NULL;
-    VT_TRY(vt_decoder_room(decoder, (size_t)item->bytes, &stored));
+    VT_TRY(vt_decoder_reserve(&decoder->stored, (size_t)item->bytes, &stored));
     VT_TRY(read_bytes(item, item->offset, item->bytes, stored));
     status = vt_decode(decoder, &source->array->pipeline, item->chunk->skipped_filters, stored, (size_t)item->bytes,
                        (size_t)bytes, place, box);
@@ -256,7 +254,7 @@ static vt_status load_box(const vt_read_item *item, int64_t bytes, vt_decoder *d
     const int64_t size = vt_element_size(source->packing.element);
     if (item->kind == VT_ITEM_CHUNK && item->offset >= 0) return load_chunk(item, bytes, decoder, place, box);
     *box = place;
-    if (place == NULL) VT_TRY(vt_decoder_room(decoder, (size_t)bytes, box));
+    if (place == NULL) VT_TRY(vt_decoder_reserve(&decoder->stored, (size_t)bytes, box));
     if (item->kind == VT_ITEM_RUN) VT_TRY(read_bytes(item, item->offset, bytes, *box));
     if (item->kind == VT_ITEM_LIBRARY) VT_TRY(vt_field_source_read(source, item->start, item->count, *box));
     for (int64_t i = 0; item->kind == VT_ITEM_CHUNK && i < bytes; i += size)
