@@ -16,6 +16,12 @@ static double system_number(const char *path, const char *format)
     return number;
 }
 
+/* Of a line of /proc/self/status such as "VmRSS: 1234 kB"; 0: there is none. */
+static double status_bytes(const char *format)
+{
+    return 1024 * fmax(0, system_number("/proc/self/status", format));
+}
+
 double vt_memory_available(void)
 {
     double kilobytes = system_number("/proc/meminfo", "MemAvailable: %lf kB");
@@ -45,4 +51,9 @@ double vt_memory_shared(void)
 double vt_memory_peak(void)
 {
     return status_bytes("VmHWM: %lf kB");
+}
+
+double vt_memory_address_space(void)
+{
+    return status_bytes("VmSize: %lf kB");
 }

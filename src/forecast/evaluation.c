@@ -12,7 +12,7 @@
 #include "forecast/evaluation_report.h"
 #include "forecast/forecaster.h"
 #include "report/progress.h"
-#include "source/fields/fields.h"
+#include "source/fields/dataset.h"
 #include "storage/npy.h"
 #include "storage/output_file.h"
 #include "task/weather.h"

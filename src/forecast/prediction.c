@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "forecast/forecast_file.h"
 #include "forecast/forecaster.h"
-#include "source/fields/fields.h"
+#include "source/fields/dataset.h"
 #include "source/fields/file_list.h"
 #include "task/weather/calendar.h"
 

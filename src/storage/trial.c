@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process_memory.h"
 #include "storage/hdf5_access.h"
 
 enum { COMPUTING_SECONDS = 20, SECONDS = 300, OUT_OF_MEMORY = 99 };
@@ -36,17 +37,6 @@ static void set_limit(resource_name resource, rlim_t soft, rlim_t hard)
     if (soft > hard) soft = hard;
     limit = (struct rlimit){soft, hard};
     setrlimit(resource, &limit);
-}
-
-/* Bytes of address space, 0 where the system doesn't say. */
-static rlim_t address_space(void)
-{
-    unsigned long long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (file == NULL) return 0;
-    if (fscanf(file, "%llu", &pages) != 1) pages = 0;
-    fclose(file);
-    return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
 }
 
 /* In the copy: closes what is open, so that nothing of this process is touched, and undoes its handling of signals. */
@@ -79,7 +69,7 @@ static void end_here(void *context, const char *message)
 
 __attribute__((noreturn)) static void run_there(void (*work)(void *context), void *context)
 {
-    const rlim_t space = address_space();
+    const rlim_t space = (rlim_t)vt_memory_address_space();
     detach();
     set_limit(RLIMIT_CORE, 0, 0);
     set_limit(RLIMIT_CPU, COMPUTING_SECONDS, COMPUTING_SECONDS + 1);

@@ -38,6 +38,9 @@ typedef struct {
 
 typedef struct vt_dataset vt_dataset; /* begins with a vt_source */
 
+/* What a sample of this configuration is: window, channels, times. The caller adds the directory and how to read it. */
+vt_dataset_options vt_fields_options(const vt_config *config);
+
 /* Looks at every file (shapes, channel names, latitudes), reads no fields. Errors: no such directory, no files, a file
  * that is not HDF5, `fields` missing, not 4-D float, too small for the window or the channels, files that differ in
  * channels; fewer than one sample. */

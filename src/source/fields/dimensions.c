@@ -1,10 +1,10 @@
-#include "source/fields/dimensions.h"
-
+/* Which dimensions an array has, as far as their names tell. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/text.h"
+#include "source/fields/fields_inside.h"
 
 enum { NAME_SIZE = 64 };
 

@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "source/fields/coordinates.h"
-#include "source/fields/dimensions.h"
 
 /* Bounds of the bytes of decoded chunks that the library keeps. Within them there is room for two neighbouring times,
  * so that a chunk of several times is decoded once for an input and its target. */

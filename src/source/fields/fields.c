@@ -1,5 +1,4 @@
-#include "source/fields/fields.h"
-
+/* The source `fields`: what the configuration says of the files. */
 #include <stdlib.h>
 
 #include "base/log.h"

@@ -44,6 +44,10 @@ vt_status vt_field_source_enlarge_cache(vt_field_source *source, int64_t *cache_
 /* Looks up where chunk `index` lies, if that isn't known yet. With the file's lock, or before there are threads. */
 vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index);
 
+/* Fails if the array hasn't 3 or 4 dimensions, or if the file says that it is an ensemble or has its channels last
+ * (dimensions.c). */
+vt_status vt_dimensions_check(const vt_array *array);
+
 /* When its times are, from its files (fields_time.c). */
 vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form);
 
