@@ -2,9 +2,10 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "base/text.h"
 
 /* Up to `most` numbers of an attribute; *count 0: there is no such attribute. Fails if it is something else, because
  * ignoring it could mean a wrong scale. */
@@ -30,8 +31,7 @@ void vt_cf_text(const vt_array *array, const char *name, char *text, size_t size
     int64_t count = 0;
     if (array->store->kind->attribute_texts(array, name, &texts, &count) != VT_OK) vt_error_clear();
     snprintf(text, size, "%s", count == 1 ? texts[0] : "");
-    for (int64_t i = 0; i < count; i++) free(texts[i]);
-    free(texts);
+    vt_text_free_list(texts, count);
 }
 
 /* Makes whole numbers unsigned, which netCDF-3 could not store: "Best Practices" of netCDF's User Guide, "Unsigned

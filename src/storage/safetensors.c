@@ -54,7 +54,8 @@ static bool take(cursor *c, char wanted)
     return true;
 }
 
-/* A string without escapes but \" and \\ (what names of parameters hold); false for others, and for too long ones. */
+/* A string without escapes but \" and \\ (as names of parameters are), into `text` unless that is NULL; false for
+ * others, and for those that don't fit. */
 static bool take_string(cursor *c, char *text, size_t size)
 {
     size_t length = 0;
@@ -62,9 +63,11 @@ static bool take_string(cursor *c, char *text, size_t size)
     while (c->at < c->end && *c->at != '"') {
         if (*c->at == '\\' && (++c->at == c->end || (*c->at != '"' && *c->at != '\\'))) return false;
         if ((unsigned char)*c->at < 0x20 || length + 1 == size) return false;
-        text[length++] = *c->at++;
+        if (text != NULL) text[length] = *c->at;
+        length++;
+        c->at++;
     }
-    text[length] = '\0';
+    if (text != NULL) text[length] = '\0';
     return take(c, '"');
 }
 
@@ -95,16 +98,13 @@ static bool take_numbers(cursor *c, int64_t *numbers, int most, int *count)
 /* {"name": "text", …}: "__metadata__", of which nothing is needed. */
 static bool take_metadata(cursor *c)
 {
-    char *text = vt_allocate(1, LONGEST_HEADER, "a .safetensors file");
-    bool good = take(c, '{');
-    if (good && !take(c, '}')) {
-        do {
-            good = take_string(c, text, LONGEST_HEADER) && take(c, ':') && take_string(c, text, LONGEST_HEADER);
-        } while (good && take(c, ','));
-        good = good && take(c, '}');
-    }
-    free(text);
-    return good;
+    if (!take(c, '{')) return false;
+    if (take(c, '}')) return true;
+    do {
+        if (!take_string(c, NULL, LONGEST_HEADER) || !take(c, ':') || !take_string(c, NULL, LONGEST_HEADER))
+            return false;
+    } while (take(c, ','));
+    return take(c, '}');
 }
 
 /* {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, in any order. */

@@ -10,18 +10,19 @@
 static const test_fields file = {.times = 24, .channels = 2, .height = 3, .width = 4};
 enum { SAMPLES = 23 };
 
-/* The test's directory must hold the file already. */
-static vt_dataset *open_again(const test_fields *fields)
+/* A set of this file, and its first `limit` samples. */
+static vt_dataset *open_some(const test_fields *fields, int64_t limit)
 {
-    vt_dataset_options options = TEST_OPTIONS(.height = fields->height, .width = fields->width,
-                                              .in_channels = fields->channels, .out_channels = 1);
+    vt_dataset_options options = test_fields_options(fields);
+    options.out_channels = 1;
+    options.sample_limit = limit;
+    test_fields_write(test_path("2001.h5"), fields);
     return test_open(&options);
 }
 
 static vt_dataset *open_dataset(const test_fields *fields)
 {
-    test_fields_write(test_path("2001.h5"), fields);
-    return open_again(fields);
+    return open_some(fields, VT_UNSET_INTEGER);
 }
 
 /* The batch holds exactly the samples order[first] … of the file. */
@@ -133,11 +134,7 @@ TEST(order_for_every_prefetch)
 static void expect_parts(int64_t limit, bool drop_last, bool read_ahead)
 {
     enum { PARTS = 3, SIZE = 6 };
-    test_fields_write(test_path("2001.h5"), &file);
-    vt_dataset_options sizes =
-        TEST_OPTIONS(.height = file.height, .width = file.width, .in_channels = file.channels, .out_channels = 1);
-    sizes.sample_limit = limit;
-    vt_dataset *dataset = test_open(&sizes);
+    vt_dataset *dataset = open_some(&file, limit);
     int64_t order[SAMPLES], seen[SAMPLES] = {0};
     vt_random_permutation(5, 0, limit, order);
     const int64_t batches = drop_last ? limit / SIZE : (limit + SIZE - 1) / SIZE;
@@ -191,7 +188,7 @@ TEST(many_short_lives)
 /* Training and validation each have a reader; both are in HDF5 all the time. */
 TEST(two_loaders_at_once)
 {
-    vt_dataset *datasets[2] = {open_dataset(&file), open_again(&file)};
+    vt_dataset *first = open_dataset(&file), *datasets[2] = {first, test_open(vt_dataset_options_of(first))};
     vt_loader *loaders[2];
     int64_t order[SAMPLES];
     vt_random_permutation(0, 0, SAMPLES, order);
