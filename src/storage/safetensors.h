@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "storage/tensor_file.h"
 
-/* Does the path end in .safetensors, by which such files are told from checkpoints? */
+/* Does the path end in .safetensors, which distinguishes such files from checkpoints? */
 static inline bool vt_safetensors_is_name(const char *path)
 {
     return vt_text_ends_with(path, ".safetensors");

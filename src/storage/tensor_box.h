@@ -28,7 +28,7 @@ bool vt_tensor_box_intersect(const vt_tensor_box *a, const vt_tensor_box *b, vt_
 
 /* Cuts the elements first_element … first_element + count - 1 of a tensor of 1 to 5 dimensions, in the order in which
  * they lie in memory (the last dimension fastest), into boxes; returns how many: 0 for no elements, at most 9. The
- * boxes stand in that order too, so that the values of each follow those of the one before in the range. */
+ * boxes are in that order, too: the values of each follow those of the one before in the range. */
 enum { VT_TENSOR_BOX_DIMENSIONS = 5, VT_TENSOR_BOXES = 2 * VT_TENSOR_BOX_DIMENSIONS - 1 };
 int vt_tensor_boxes(const vt_tensor_shape *shape, int64_t first_element, int64_t count,
                     vt_tensor_box boxes[VT_TENSOR_BOXES]);

@@ -128,7 +128,7 @@ vt_task *vt_weather_open(const vt_config *config, const float *means, const floa
 
 /* ---- the log ---- */
 
-/* " (u10 v10 t2m)", of many channels the first ones; "" where the files have no names. */
+/* " (u10 v10 t2m)", of many channels the first ones; "" if the files have no names. */
 static char *names_text(const char *const *names, int64_t channels)
 {
     enum { SHOWN = 12 };
@@ -307,7 +307,7 @@ static int64_t weather_pictured_field(const vt_config *config)
     return config->n_out_channels > T2M ? T2M : config->n_out_channels - 1;
 }
 
-/* The date is the target's, where it is known. */
+/* The date, if it is known, is the target's. */
 static void weather_describe_picture(const vt_task *task, const vt_batch *batch, const float *target,
                                      vt_picture *picture)
 {

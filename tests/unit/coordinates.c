@@ -423,7 +423,7 @@ TEST(values_that_are_no_data)
     }
 }
 
-/* If `fields` are only copied, the first time that is read is checked, whichever it is: values that are always missing
+/* If `fields` are only copied, only the first time that is read is checked: values that are always missing
  * are found; values that are missing later are left to the loss. */
 TEST(values_that_are_always_missing_are_found)
 {

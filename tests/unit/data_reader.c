@@ -305,7 +305,7 @@ TEST(many_threads_give_the_sampler_s_batches)
     memcpy(forms[1].chunk, (hsize_t[4]){7, 2, 4, 3}, sizeof forms[1].chunk), forms[1].deflate = 1;
     memcpy(forms[2].chunk, (hsize_t[4]){1, 1, 6, 8}, sizeof forms[2].chunk),
         forms[2].shuffle = forms[2].fletcher = true;
-    /* decoded to where they are wanted, as far as all their levels are */
+    /* these are decoded straight into their places if all of their levels are wanted */
     memcpy(forms[3].chunk, (hsize_t[4]){1, 3, 6, 8}, sizeof forms[3].chunk), forms[3].deflate = 1;
     forms[3].shuffle = true;
     memcpy(forms[4].chunk, (hsize_t[4]){1, 2, 6, 8}, sizeof forms[4].chunk), forms[4].deflate = 1;

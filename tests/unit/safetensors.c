@@ -60,7 +60,7 @@ TEST(what_the_package_writes)
     vt_safetensors_close(&file);
 }
 
-/* A part of the rows; float64 is rounded to the nearest float32, and refused where there is none. */
+/* A part of the rows; float64 is rounded to the nearest float32, and refused if it is too large. */
 TEST(parts_and_float64)
 {
     static const char header[] = "{\"a\":{\"dtype\":\"F64\",\"shape\":[3,2],\"data_offsets\":[0,48]}}";

@@ -8,7 +8,7 @@
 
 enum { NAME_SIZE = 64 };
 
-/* The names of the first few dimensions, "" where they have none. */
+/* The names of the first dimensions, "" if they have none. */
 typedef struct {
     char name[VT_ARRAY_RANK][NAME_SIZE];
     int rank;

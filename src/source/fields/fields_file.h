@@ -19,12 +19,12 @@ typedef struct {
     int64_t times, channels, height, width;
 } vt_fields_shape;
 
-/* What a user says of files; each is NULL where nothing is said. */
+/* What a user says of files; NULL: nothing. */
 typedef struct {
     const char *variables;   /* "[u10, z@500]": datasets that are the channels; else there is `fields` */
     const char *coordinates; /* "[lat=FNOCY, time=T]": names of coordinates; else they are recognised */
     const char *time_step;   /* "24h": between times of a file that doesn't say when they are; else 6 hours */
-    bool masked;             /* NaN is a missing value, and no error of those who read */
+    bool masked;             /* NaN is a missing value, not an error */
 } vt_fields_form;
 
 typedef struct vt_field_source vt_field_source;
@@ -66,8 +66,8 @@ typedef struct {
 /* Opens without HDF5 file locking and reads everything but the fields. Contiguous, chunked and compressed storage, and
  * every floating-point type, are read alike. Errors: no file, no permission, not HDF5 or truncated, `fields` missing or
  * not 4-D floating point or in another file, latitudes or longitudes that don't fit it, `channels` that aren't strings;
- * a file over which HDF5 crashes or does not end; times that come twice or go backwards. Each of form->variables is in
- * one of the files; further errors: a variable or a level that isn't there or comes twice, of other extents. */
+ * a file on which HDF5 crashes or never returns; times that occur twice or go backwards. Each of form->variables is in
+ * one of the files; further errors: a variable or a level that is missing or named twice, or has other extents. */
 vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const vt_fields_form *form,
                               vt_fields_file **file);
 
@@ -81,6 +81,7 @@ vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count
                                     vt_fields_file **file);
 void vt_fields_file_close(vt_fields_file **file);
 
+/* Its grid, for the functions of window.h. */
 static inline vt_window_grid vt_fields_file_grid(const vt_fields_file *file)
 {
     return (vt_window_grid){file->path, file->shape.height, file->shape.width, file->latitudes, file->longitudes};

@@ -18,7 +18,7 @@ struct vt_field_source {
     vt_packing packing; /* of the stored bytes; those that the library reads are never swapped */
     bool latitudes_known;
     bool south_first; /* rows run from south to north, and are turned round */
-    int64_t *sampled; /* [extent[1]]: 1 + the time of the level whose values are looked at in any case; atomic */
+    int64_t *sampled; /* [extent[1]]: 1 + the time of the level whose values are always looked at; atomic */
     int64_t chunk[4], grid[4];
     vt_chunk_entry *chunks; /* [vt_field_source_chunks], once looked up */
 };
@@ -48,17 +48,17 @@ vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index);
  * (dimensions.c). */
 vt_status vt_dimensions_check(const vt_array *array);
 
-/* When its times are, from its files (fields_time.c). */
+/* Reads when its times are (fields_time.c). */
 vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form);
 
-/* Which way the rows of a source run, and the grid: that of the file's first source, with which the others' agree
+/* Finds which way the rows of a source run, and its grid, which must be that of the file's other sources
  * (fields_grid.c). */
 vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source);
 
 /* Sources, channels, shape, names and grid of a file whose variables are separate datasets (netcdf.c). */
 vt_status vt_netcdf_open(vt_fields_file *file, const vt_fields_form *form);
 
-/* An error for the first of the values that is not finite, or OK where it is a missing one that is allowed: "FILE:
+/* An error for the first of the values that is not finite, unless it is a missing one that is allowed: "FILE:
  * 't2m' is NaN at time 3, channel 2 (t2m), row 5, column 7". The values are those of file channel `channel`, `rows`
  * from `row` on and `width` columns from `column`. */
 vt_status vt_fields_not_finite(const vt_fields_file *file, int64_t time, int64_t channel, int64_t row, int64_t column,

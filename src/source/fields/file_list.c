@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-/* Where the extension begins, or NULL when the file is none of ours. */
+/* Where the extension begins, or NULL if the file has no extension of data. */
 static const char *find_extension(const char *name, bool variables)
 {
     static const char *const hdf5[] = {".h5", ".hdf5", NULL}, *const netcdf[] = {".nc", ".nc4", NULL};

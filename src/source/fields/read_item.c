@@ -191,7 +191,7 @@ static float *straight_place(const vt_fields_plan *plan, const vt_read_item *ite
     return plan->frames[item->first_frame].values + channel * plan->window.rows * plan->window.width;
 }
 
-/* Copies such an item to the other frames of that time. */
+/* Copies an item that was read straight into its place to the other frames of that time. */
 static void copy_straight(const vt_fields_plan *plan, const vt_read_item *item, int64_t channel)
 {
     const int64_t plane = plan->window.rows * plan->window.width;

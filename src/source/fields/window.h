@@ -16,7 +16,7 @@ typedef struct {
 /* Columns that are side by side in the file and in the window. */
 typedef struct {
     int64_t first, count; /* in the file */
-    int64_t at;           /* where they are in the window */
+    int64_t at;           /* in the window */
 } vt_column_span;
 
 /* Would a column after the last one be the first again? longitudes [width]. */
@@ -35,7 +35,7 @@ typedef struct {
     double west, east; /* between -360 and 360; the range goes from west eastwards to east */
 } vt_window_range;
 
-/* The options lat_range and lon_range, NAN where they are not set. */
+/* From the options lat_range and lon_range, NAN if they are not set. */
 vt_window_range vt_window_range_of(const double lat_range[2], const double lon_range[2]);
 
 /* The same from text, "[30, 60]"; NULL: not given. */

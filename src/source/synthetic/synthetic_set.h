@@ -22,7 +22,7 @@ typedef struct {
     void (*report)(const char *path, int64_t steps, double bytes, double seconds); /* after each file; may be NULL */
 } vt_synthetic_set_options;
 
-/* Errors: a file that is there already (without force), a *YYYY.h5 that would be mixed with the new ones (also with
+/* Errors: a file that is there already (without force), a *YYYY.h5 that would become part of the set (also with
  * force), no permission, a full disk. A file has its name only when it is complete; the statistics, of the training
  * years, come last. */
 vt_status vt_synthetic_set_write(const vt_synthetic_set_options *options);

@@ -46,7 +46,7 @@ double vt_scores_acc(const vt_scores *scores, int64_t lead, int64_t channel, int
 vt_status vt_scores_write(const vt_scores *scores, const char *path, const char *const *channel_names,
                           const vt_variable *variables, int64_t hours_a_step);
 
-/* "u10", or "channel 0" where there is no name. */
+/* "u10", or "channel 0" if there is no name. */
 const char *vt_scores_channel_name(const char *const *channel_names, int64_t channel, char buffer[32]);
 
 #endif
