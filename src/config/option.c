@@ -50,19 +50,6 @@ const vt_row vt_rows[] = {
 };
 const size_t vt_row_count = sizeof vt_rows / sizeof vt_rows[0];
 
-const vt_data_path vt_data_paths[VT_DATA_PATH_COUNT] = {
-#define DATA_PATH(name, below)                                                                                         \
-    {                                                                                                                  \
-        VT_OPTION_##name, offsetof(vt_config, name), below                                                             \
-    }
-    DATA_PATH(train_data_path, "train"),
-    DATA_PATH(valid_data_path, "valid"),
-    DATA_PATH(inf_data_path, "test"),
-    DATA_PATH(global_means_path, "stats/global_means.npy"),
-    DATA_PATH(global_stds_path, "stats/global_stds.npy"),
-    DATA_PATH(time_means_path, "stats/time_means.npy"),
-};
-
 /* ---- names ---- */
 
 const vt_row *vt_row_find(const char *name)

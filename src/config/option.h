@@ -83,15 +83,6 @@ void vt_row_format(const vt_row *row, const vt_config *config, vt_text *text);
 const char *vt_row_type(const vt_row *row);
 void vt_row_range(const vt_row *row, vt_text *text);
 
-/* The options that follow from data_dir unless they are set, and where below it they are. */
-typedef struct {
-    vt_option_id id;
-    size_t offset;
-    const char *below_data_dir;
-} vt_data_path;
-enum { VT_DATA_PATH_COUNT = 6 };
-extern const vt_data_path vt_data_paths[VT_DATA_PATH_COUNT];
-
 /* Flags into config (flags.c): "--name=value", "--name value", "--switch". */
 vt_status vt_flags_apply(vt_config *config, int argument_count, char *const *arguments);
 

@@ -70,16 +70,26 @@ done:
  * be those of another machine. */
 static void derive_paths(vt_config *config)
 {
+    const struct {
+        char **path;
+        vt_option_id id;
+        const char *below;
+    } paths[] = {{&config->train_data_path, VT_OPTION_train_data_path, "train"},
+                 {&config->valid_data_path, VT_OPTION_valid_data_path, "valid"},
+                 {&config->inf_data_path, VT_OPTION_inf_data_path, "test"},
+                 {&config->global_means_path, VT_OPTION_global_means_path, "stats/global_means.npy"},
+                 {&config->global_stds_path, VT_OPTION_global_stds_path, "stats/global_stds.npy"},
+                 {&config->time_means_path, VT_OPTION_time_means_path, "stats/time_means.npy"}};
     size_t length = strlen(config->data_dir);
     while (length > 0 && config->data_dir[length - 1] == '/') length--;
-    for (int i = 0; i < VT_DATA_PATH_COUNT; i++) {
-        char **path = (char **)((char *)config + vt_data_paths[i].offset);
-        vt_origin *origin = &config->origin[vt_data_paths[i].id];
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        char **path = paths[i].path;
+        vt_origin *origin = &config->origin[paths[i].id];
         bool set = *path != NULL && *origin != VT_FROM_DEFAULT;
         bool overruled = config->origin[VT_OPTION_data_dir] == VT_FROM_COMMAND_LINE && *origin == VT_FROM_YAML;
         if (set && !overruled) continue;
         free(*path);
-        *path = vt_text_format("%.*s/%s", (int)length, config->data_dir, vt_data_paths[i].below_data_dir);
+        *path = vt_text_format("%.*s/%s", (int)length, config->data_dir, paths[i].below);
         *origin = VT_FROM_DEFAULT;
     }
 }

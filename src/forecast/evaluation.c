@@ -287,7 +287,9 @@ static vt_status add_losses(evaluation *e, int64_t first, int64_t count)
     float *targets = e->forecast; /* there are no forecasts yet */
     for (int64_t i = 0; i < count; i++)
         VT_TRY(vt_dataset_read(e->dataset, (first + i) * e->options->every, e->input + i * in, targets + i * out));
-    VT_TRY(vt_forecaster_score(e->forecaster, e->input, targets, count, &e->loss));
+    const vt_batch batch = {
+        .sample_count = count, .global_count = count * vt_world_ranks(e->world), .tensors = {e->input, targets}};
+    VT_TRY(vt_step_evaluate(vt_forecaster_trainer(e->forecaster), &batch, &e->loss));
 done:
     return status;
 }
@@ -297,14 +299,15 @@ done:
 static vt_status find_loss(evaluation *e)
 {
     vt_status status = VT_OK;
+    vt_trainer *trainer = vt_forecaster_trainer(e->forecaster);
     const int64_t every = e->options->every, together = e->batch * vt_world_ranks(e->world);
     e->loss_count = (vt_dataset_source(e->dataset)->sample_count + every - 1) / every;
-    vt_forecaster_score_open(e->forecaster, &e->loss);
+    vt_step_evaluation_open(trainer, false, &e->loss);
     for (int64_t begin = 0; begin < e->loss_count; begin += together) {
         const int64_t first = begin + vt_world_rank(e->world) * e->batch;
         VT_TRY(vt_world_agree(e->world, add_losses(e, first, smaller(e->batch, e->loss_count - first))));
     }
-    vt_forecaster_score_finish(e->forecaster, &e->loss);
+    vt_step_evaluation_finish(trainer, &e->loss);
 done:
     return status;
 }

@@ -182,24 +182,9 @@ vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, int6
     return vt_step_predict(forecaster->trainer, input, count, fields);
 }
 
-vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, const float *target, int64_t count,
-                              vt_evaluation *sums)
+vt_trainer *vt_forecaster_trainer(const vt_forecaster *forecaster)
 {
-    const vt_batch batch = {.sample_count = count,
-                            .global_count = count * vt_trainer_config(forecaster->trainer)->data_parallel,
-                            .tensors = {input, target}};
-    VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
-    return vt_step_evaluate(forecaster->trainer, &batch, sums);
-}
-
-void vt_forecaster_score_open(const vt_forecaster *forecaster, vt_evaluation *sums)
-{
-    vt_step_evaluation_open(forecaster->trainer, false, sums);
-}
-
-void vt_forecaster_score_finish(const vt_forecaster *forecaster, vt_evaluation *sums)
-{
-    vt_step_evaluation_finish(forecaster->trainer, sums);
+    return forecaster->trainer;
 }
 
 vt_status vt_forecaster_check_rollout(const vt_config *config, int64_t rollout)

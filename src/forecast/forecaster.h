@@ -31,12 +31,8 @@ int64_t vt_forecaster_batch(const vt_forecaster *forecaster);
  * later. */
 vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, int64_t count, float *fields);
 
-/* vt_forecaster_score adds the training's loss of samples with their targets [count, n_out_channels, height, width] to
- * *sums, on each rank for itself. vt_forecaster_score_finish, which is collective, makes them means. */
-void vt_forecaster_score_open(const vt_forecaster *forecaster, vt_evaluation *sums);
-vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, const float *target, int64_t count,
-                              vt_evaluation *sums);
-void vt_forecaster_score_finish(const vt_forecaster *forecaster, vt_evaluation *sums);
+/* For vt_step_evaluate. */
+vt_trainer *vt_forecaster_trainer(const vt_forecaster *forecaster);
 
 /* Makes the next input: the older times move one place back, and the forecast becomes the newest. What is missing in
  * the newest time (NaN) stays missing. */

@@ -41,28 +41,11 @@ static inline vt_status open_with(const char *yaml, vt_config **config, const ch
     open_on_ranks(ranks, NULL, config, (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 #define OPEN(yaml, config, ...) open_with(yaml, config, (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
-/* As vt_config_print would show it. */
-typedef struct {
-    const char *name;
-    char *value;
-} wanted_line;
-
-static inline void take_line(const char *text, void *context)
-{
-    wanted_line *wanted = context;
-    size_t length = strlen(wanted->name);
-    if (strncmp(text, wanted->name, length) != 0 || text[length] != ':') return;
-    free(wanted->value);
-    wanted->value = vt_text_copy(text + length + 2);
-}
-
 #define EXPECT_VALUE(config, key, text)                                                                                \
     do {                                                                                                               \
-        wanted_line wanted_ = {key, NULL};                                                                             \
-        vt_config_print(config, take_line, &wanted_);                                                                  \
-        EXPECT(wanted_.value != NULL && strcmp(wanted_.value, text) == 0, "%s is %s, expected %s", key, wanted_.value, \
-               text);                                                                                                  \
-        free(wanted_.value);                                                                                           \
+        char *value_ = vt_config_value_text(config, key);                                                              \
+        EXPECT(strcmp(value_, text) == 0, "%s is %s, expected %s", key, value_, text);                                 \
+        free(value_);                                                                                                  \
     } while (0)
 
 /* Opening must fail with a message that contains `part`. */

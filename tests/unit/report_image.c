@@ -20,6 +20,17 @@ static void make_fields(float *left, float *right)
     }
 }
 
+static vt_comparison comparison_of(const char *title, const float *left, const float *right)
+{
+    return (vt_comparison){.title = title,
+                           .left_title = "target",
+                           .right_title = "prediction",
+                           .left = left,
+                           .right = right,
+                           .height = HEIGHT,
+                           .width = WIDTH};
+}
+
 static uint32_t pixel(const vt_image *image, int x, int y)
 {
     const uint8_t *p = image->pixels + (y * image->width + x) * 3;
@@ -52,13 +63,7 @@ TEST(image_of_two_fields)
     void *png = NULL;
     size_t size = 0;
     make_fields(left, right);
-    vt_comparison comparison = {.title = "t2m",
-                                .left_title = "target",
-                                .right_title = "prediction",
-                                .left = left,
-                                .right = right,
-                                .height = HEIGHT,
-                                .width = WIDTH};
+    const vt_comparison comparison = comparison_of("t2m", left, right);
     vt_image_compare(&comparison, &image);
     EXPECT_OK(vt_image_encode(&image, &png, &size));
     vt_image back = decode(png, size);
@@ -114,14 +119,8 @@ TEST(image_of_a_wind)
         right[i] = 0;
     }
     vt_image image = {0};
-    vt_comparison comparison = {.title = "u10",
-                                .left_title = "target",
-                                .right_title = "prediction",
-                                .left = left,
-                                .right = right,
-                                .height = HEIGHT,
-                                .width = WIDTH,
-                                .is_signed = true};
+    vt_comparison comparison = comparison_of("u10", left, right);
+    comparison.is_signed = true;
     vt_image_compare(&comparison, &image);
     EXPECT(count_colour(&image, WHITE_OF_SCALE) >= (int64_t)HEIGHT * WIDTH * ZOOM * ZOOM);
     EXPECT(count_colour(&image, BLUE_END) >= ZOOM * ZOOM);
