@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "base/text.h"
-#include "base/troff.h"
 #include "command/arguments.h"
 #include "config/config.h"
 
@@ -68,10 +67,84 @@ static const entry examples[] = {
      "Forecasts from one initial time."},
 };
 
+/* ---- troff, as groff_man(7) and mandoc's man(7) take it ---- */
+
+enum { LINE_WIDTH = 78 };
+
+/* The code point of the character at *text; moves *text past it. */
+static unsigned next_character(const unsigned char **text)
+{
+    unsigned first = *(*text)++;
+    if (first < 0x80) return first;
+    unsigned point = first >= 0xf0 ? first & 0x07 : first >= 0xe0 ? first & 0x0f : first & 0x1f;
+    while ((**text & 0xc0) == 0x80) point = point << 6 | (*(*text)++ & 0x3f);
+    return point;
+}
+
+/* NULL: the character stands for itself. */
+static const char *escape_of(unsigned character)
+{
+    static const struct {
+        char character;
+        const char *escape;
+    } escapes[] = {{'\\', "\\e"},  {'-', "\\-"},   {'\'', "\\(aq"}, {'"', "\\(dq"},
+                   {'`', "\\(ga"}, {'^', "\\(ha"}, {'~', "\\(ti"}};
+    for (size_t i = 0; i < sizeof escapes / sizeof escapes[0]; i++)
+        if (character == (unsigned)escapes[i].character) return escapes[i].escape;
+    return NULL;
+}
+
+static void append_escaped(vt_text *result, const char *text, size_t length)
+{
+    const unsigned char *next = (const unsigned char *)text, *end = next + length;
+    while (next < end) {
+        const unsigned character = next_character(&next);
+        if (character >= 0x80)
+            vt_text_append(result, "\\[u%04X]", character);
+        else if (escape_of(character) != NULL)
+            vt_text_append(result, "%s", escape_of(character));
+        else
+            vt_text_append(result, "%c", (int)character);
+    }
+}
+
+/* The text (UTF-8) with everything escaped that troff would interpret; for text that does not begin a line. */
+static void print_text(FILE *file, const char *text)
+{
+    vt_text escaped = {0};
+    append_escaped(&escaped, text, strlen(text));
+    if (escaped.length > 0) fputs(escaped.characters, file);
+    vt_text_close(&escaped);
+}
+
+/* The same as whole lines, broken between words. */
+static void print_lines(FILE *file, const char *text)
+{
+    size_t column = 0;
+    while (*text != '\0') {
+        const size_t length = strcspn(text, " ");
+        vt_text word = {0};
+        vt_text_append(&word, "%s", column == 0 && *text == '.' ? "\\&" : "");
+        append_escaped(&word, text, length);
+        if (column > 0 && column + 1 + word.length > LINE_WIDTH) {
+            fputc('\n', file);
+            column = 0;
+            vt_text_close(&word);
+            continue; /* then the word begins the next line */
+        }
+        if (column > 0) fputc(' ', file);
+        fputs(word.characters, file);
+        column += (column > 0) + word.length;
+        vt_text_close(&word);
+        text += length + (text[length] == ' ');
+    }
+    if (column > 0) fputc('\n', file);
+}
+
 static void print_heading(FILE *file, const char *macro, const char *title)
 {
     fprintf(file, "%s \"", macro);
-    vt_troff_print(file, title);
+    print_text(file, title);
     fputs("\"\n", file);
 }
 
@@ -79,9 +152,9 @@ static void print_heading(FILE *file, const char *macro, const char *title)
 static void print_flag(FILE *file, const char *name, const char *value)
 {
     fputs(".TP\n\\fB\\-\\-", file);
-    vt_troff_print(file, name);
+    print_text(file, name);
     fputs("\\fR", file);
-    vt_troff_print(file, value);
+    print_text(file, value);
     fputc('\n', file);
 }
 
@@ -90,9 +163,9 @@ static void print_entries(FILE *file, const char *title, const entry *entries, s
     print_heading(file, ".SH", title);
     for (size_t i = 0; i < count; i++) {
         fputs(".TP\n\\fB", file);
-        vt_troff_print(file, entries[i].name);
+        print_text(file, entries[i].name);
         fputs("\\fR\n", file);
-        vt_troff_print_lines(file, entries[i].meaning);
+        print_lines(file, entries[i].meaning);
     }
 }
 
@@ -119,7 +192,7 @@ static void print_own_flag(const vt_argument *flag, void *context)
     append_facts(flag, &facts);
     vt_text_append(&meaning, facts.length > 0 ? "%s (%s)" : "%s", flag->help, facts.characters);
     print_flag(file, flag->name, form);
-    vt_troff_print_lines(file, meaning.characters);
+    print_lines(file, meaning.characters);
     vt_text_close(&facts);
     vt_text_close(&meaning);
     free(form);
@@ -133,15 +206,14 @@ static void print_subcommand(FILE *file, const vt_subcommand *command)
                                  command->operands != NULL ? command->operands : "");
     print_heading(file, ".SS", title);
     free(title);
-    vt_troff_print_lines(file, command->summary);
+    print_lines(file, command->summary);
     if (command->run != vt_command_train)
         vt_arguments_visit(command->run, command->word != NULL, arguments, print_own_flag, file);
     if (command->options != VT_NO_OPTIONS) fputs(".PP\n", file);
-    if (command->options == VT_ALL_OPTIONS) vt_troff_print_lines(file, "All OPTIONS below are flags.");
+    if (command->options == VT_ALL_OPTIONS) print_lines(file, "All OPTIONS below are flags.");
     if (command->options == VT_CHECKPOINT_OPTIONS)
-        vt_troff_print_lines(file,
-                             "The configuration is the checkpoint's; all OPTIONS below but --config and --yaml_config "
-                             "are flags that change it.");
+        print_lines(file, "The configuration is the checkpoint's; all OPTIONS below but --config and --yaml_config "
+                          "are flags that change it.");
 }
 
 /* ---- options ---- */
@@ -152,7 +224,7 @@ static void print_option(FILE *file, size_t index, const vt_option_row *row)
     char *preset = vt_text_format(row->is_switch ? "[=%s]" : row->preset[0] != '\0' ? "=%s" : "%s", row->preset);
     char *meaning = vt_text_format("%s (%s%s)", row->help, value, row->flag_only ? "; a flag only" : "");
     print_flag(file, row->name, row->is_switch && row->preset[0] == '\0' ? "" : preset);
-    vt_troff_print_lines(file, meaning);
+    print_lines(file, meaning);
     free(meaning);
     free(preset);
     free(value);
@@ -162,11 +234,11 @@ static void print_options(FILE *file)
 {
     vt_option_row row;
     fputs(".SH OPTIONS\n", file);
-    vt_troff_print_lines(
-        file, "Each is a key of a configuration in the YAML file and a flag, --name=value or --name value, "
-              "shown with its default; a flag wins over the file, and of a repeated one the last counts. A "
-              "switch (true or false) takes a value only after =. None means not set. Those that are a flag "
-              "only are no keys of the file. Options under a heading `Only with ...' can be set only in such a run.");
+    print_lines(file,
+                "Each is a key of a configuration in the YAML file and a flag, --name=value or --name value, "
+                "shown with its default; a flag wins over the file, and of a repeated one the last counts. A "
+                "switch (true or false) takes a value only after =. None means not set. Those that are a flag "
+                "only are no keys of the file. Options under a heading `Only with ...' can be set only in such a run.");
     for (size_t i = 0; vt_options_row(i, &row); i++) {
         if (row.section != NULL)
             print_heading(file, ".SS", row.section);
@@ -187,7 +259,7 @@ static void print_title(FILE *file)
     char day[32] = "";
     if (gmtime_r(&now, &date) != NULL) strftime(day, sizeof day, "%Y-%m-%d", &date);
     fprintf(file, ".TH VITRAIN 1 \"%s\" \"vitrain ", day);
-    vt_troff_print(file, vt_version());
+    print_text(file, vt_version());
     fputs("\" \"User Commands\"\n.nh\n.ad l\n", file);
 }
 
@@ -200,12 +272,11 @@ void vt_man_page_print(FILE *file)
           "[\\fB\\-\\-\\fIflag\\fR=\\fIvalue\\fR ...]\n.br\n.B vitrain help\n[\\fIsubcommand\\fR]\n"
           ".br\n.B vitrain \\-\\-version\n.SH DESCRIPTION\n",
           file);
-    vt_troff_print_lines(file,
-                         "vitrain trains vision transformers that forecast the weather: it reads ERA5-like HDF5 fields "
-                         "and learns the state of the atmosphere six hours ahead, on one rank or many (data, tensor "
-                         "and context parallel over MPI). A run is described by a named configuration of a YAML file; "
-                         "every key of it is a flag, too. Other subcommands make data and statistics, score and make "
-                         "forecasts, and look at runs, checkpoints and layouts.");
+    print_lines(file, "vitrain trains vision transformers that forecast the weather: it reads ERA5-like HDF5 fields "
+                      "and learns the state of the atmosphere six hours ahead, on one rank or many (data, tensor "
+                      "and context parallel over MPI). A run is described by a named configuration of a YAML file; "
+                      "every key of it is a flag, too. Other subcommands make data and statistics, score and make "
+                      "forecasts, and look at runs, checkpoints and layouts.");
     fputs(".SH SUBCOMMANDS\n", file);
     for (int i = 0; i < vt_subcommand_count; i++) print_subcommand(file, &vt_subcommands[i]);
     print_options(file);

@@ -53,8 +53,7 @@ test_rank_that_never_starts_is_missed() {
 # A queue's signal to a rank that still waits for the others to start.
 test_signal_before_all_have_started() {
     needs_mpi
-    local settings="--yaml_config=$TOP/config/ViT.yaml --config=demo --data_loader_config=synthetic --limit_nsamples=64 --limit_nsamples_val=8
-        --img_size=[12,20] --embed_dim=16 --depth=1 --num_heads=1 --patch_size=4 --global_batch_size=8 --num_epochs=100000 --expdir=runs"
+    local settings; settings="$(echo $SMALL) --data_loader_config=synthetic --limit_nsamples=64 --limit_nsamples_val=8 --num_epochs=100000"
     "$TOP/tests/mpirun" -np 1 sh -c "echo \$\$ >first; exec '$VITRAIN' $settings" : \
         -np 1 sh -c "while [ ! -e sent ]; do sleep 0.1; done; exec '$VITRAIN' $settings" >printed 2>&1 &
     local launcher=$! status=0

@@ -232,8 +232,7 @@ test_evaluate_on_ranks_that_meet() {
     rm -r data runs
     synth() { "$VITRAIN" synth "$@" --img_size=[12,20] --channels=3 >/dev/null; }
     synth data --steps_per_year=2509 --valid_steps=2509
-    "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=data --img_size=[12,20] --n_in_channels=3 --n_out_channels=3 \
-        --embed_dim=128 --depth=8 --patch_size=4 --global_batch_size=8 --num_epochs=1 --limit_nsamples=8 --limit_nsamples_val=8 --expdir=runs >trained
+    small_run --img_size=[12,20] --embed_dim=128 --depth=8 --num_epochs=1 --limit_nsamples=8 --limit_nsamples_val=8
     two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$RUNS/00/checkpoints/best --output=two "$@"; }
     two --limit_nsamples_val=1 --rollout=2500 --comm_timeout=1 >said # of a millisecond or more each
     contains "$(cat said)" "1 initial times, 2500 steps"

@@ -5,9 +5,7 @@ in_terminal() { # ENVIRONMENT...: trains a little; what the terminal got is in .
     command -v script >/dev/null || skip "no script(1)"
     script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip "no pseudo-terminals here"
     synth --steps_per_year=81
-    printf '%s\n' "exec env $* '$VITRAIN' --yaml_config='$TOP/config/ViT.yaml' --config=demo --data_dir=data --img_size=[16,32] \
-        --n_in_channels=3 --n_out_channels=3 --embed_dim=32 --depth=4 --num_heads=2 --patch_size=2 --global_batch_size=16 \
-        --expdir=runs --num_epochs=2 $FLAGS" >command
+    printf '%s\n' "exec env $* '$VITRAIN' $(echo $SMALL) --embed_dim=32 --depth=4 --patch_size=2 --global_batch_size=16 --num_epochs=2 $FLAGS" >command
     script -qec "bash command" screen </dev/null >/dev/null
     # as a terminal without scrollback shows it: what was overwritten is left out
     sed 's/\x1b\[[0-9;]*[A-Za-z]//g; s/\r$//; s/.*\r//' screen | grep -v '^epoch [12]/2 \|^Script \|^$' >lines
@@ -47,9 +45,7 @@ test_dumb_terminal() {
 # Open MPI gives its ranks a terminal, though its own output goes into a file.
 test_no_bar_under_a_launcher() {
     needs_mpi
-    "$TOP/tests/mpirun" -np 2 "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_loader_config=synthetic --limit_nsamples=64 \
-        --limit_nsamples_val=8 --img_size=[16,32] --embed_dim=16 --depth=1 --num_heads=1 --patch_size=4 --global_batch_size=16 --num_epochs=2 \
-        --expdir=runs >printed
+    "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SMALL --data_loader_config=synthetic --limit_nsamples=64 --limit_nsamples_val=8 --num_epochs=2 >printed
     refuted grep $'\033' printed
     cmp <(tr -d '\r' <printed) runs/demo/2CPU/00/out.log
     # and no escape codes either
