@@ -81,7 +81,7 @@ static unsigned next_character(const unsigned char **text)
     return point;
 }
 
-/* NULL: the character stands for itself. */
+/* NULL: the character needs none. */
 static const char *escape_of(unsigned character)
 {
     static const struct {

@@ -175,7 +175,7 @@ static vt_status apply_named_configuration(vt_config *config, const vt_config *p
     VT_TRY(open_source(config, text, text_name, &yaml));
     VT_TRY(find_configuration(config, yaml, &mapping));
     VT_TRY(vt_yaml_entries(yaml, mapping, &entries, &count));
-    for (int aliases = 0; aliases < 2; aliases++) { /* after all others: what an alias says depends on its target */
+    for (int aliases = 0; aliases < 2; aliases++) { /* last, as their effect depends on their targets */
         for (size_t i = 0; i < count; i++) VT_TRY(apply_key(config, presets, yaml, &entries[i], aliases == 1));
     }
 done:
@@ -205,7 +205,7 @@ static vt_status read_all(const char *text, const char *text_name, int argument_
     vt_status status = VT_OK;
     vt_config *config = make_default(), *presets = make_default();
     config->ranks = ranks;
-    VT_TRY(vt_flags_apply(config, argument_count, arguments)); /* says which file and which configuration */
+    VT_TRY(vt_flags_apply(config, argument_count, arguments)); /* for the names of file and configuration */
     VT_TRY(apply_named_configuration(config, presets, text, text_name));
     VT_TRY(vt_flags_apply(config, argument_count, arguments)); /* and flags win */
 done:

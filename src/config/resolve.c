@@ -163,8 +163,8 @@ static void take_channel_count(const vt_config *config, vt_option_id option, int
     *channels = count;
 }
 
-/* The variables of netCDF files say how many channels there are, unless something as strong says otherwise: those of
- * the command line overrule the channels of the file. */
+/* The number of `variables` gives the numbers of channels, unless these are set as well, in the same place or on the
+ * command line. */
 static void derive_channels(vt_config *config)
 {
     const char *rest = config->variables;

@@ -86,7 +86,7 @@ static bool has_range(const vt_config *config)
     return !isnan(config->lat_range[0]) || !isnan(config->lon_range[0]);
 }
 
-/* Reads the window of time_means_path, [1, C, H, W]. If the file is missing, only says so, unless a flag names it. */
+/* Reads the window of time_means_path, [1, C, H, W]. A missing file is an error only if a flag names it. */
 static vt_status read_climatology(evaluation *e)
 {
     vt_status status = VT_OK;

@@ -23,7 +23,7 @@ struct vt_forecaster {
     float *means, *stds;
 };
 
-/* ---- what the checkpoint says ---- */
+/* ---- the checkpoint ---- */
 
 static vt_status open_index(const char *checkpoint, vt_tensor_file **index)
 {

@@ -41,7 +41,7 @@ void vt_forecaster_shift(const vt_config *config, int64_t count, const float *fi
 /* Standard deviations of the output's channels, [n_out_channels]. */
 const float *vt_forecaster_stds(const vt_forecaster *forecaster);
 
-/* "step 360, epoch 4": what the checkpoint says of itself, malloc'd; *step may be NULL. */
+/* "step 360, epoch 4": how far the checkpoint was trained, malloc'd; step may be NULL. */
 vt_status vt_forecaster_describe(const char *checkpoint, char **text, int64_t *step);
 
 #endif
