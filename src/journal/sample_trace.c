@@ -1,6 +1,7 @@
 #include "journal/sample_trace.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -26,7 +27,11 @@ done:
 static void append_quoted(vt_text *rows, const char *text)
 {
     vt_text_append(rows, "\"");
-    for (; *text != '\0'; text++) vt_text_append(rows, *text == '"' ? "\"\"" : "%c", *text);
+    for (size_t length = 0; *text != '\0'; text += length) {
+        length = strcspn(text, "\"");
+        vt_text_append(rows, "%.*s", (int)length, text);
+        for (; text[length] == '"'; length++) vt_text_append(rows, "\"\"");
+    }
     vt_text_append(rows, "\"");
 }
 
