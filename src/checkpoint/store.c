@@ -21,8 +21,8 @@ struct vt_checkpoint_store {
     int64_t keep_last;
 };
 
-/* What a directory there is, by the end of its name. */
-typedef enum { WHOLE, UNFINISHED, REPLACED, NONE_OF_OURS } entry_kind;
+/* What a directory there is, by the end of its name: bits of a set. */
+typedef enum { NONE_OF_OURS = 0, WHOLE = 1, UNFINISHED = 2, REPLACED = 4 } entry_kind;
 static const char unfinished_end[] = ".tmp";    /* being written, or being removed */
 static const char replaced_end[] = ".replaced"; /* stands in until the new one of the same step has its name */
 
@@ -57,9 +57,9 @@ static int newest_first(const void *a, const void *b)
     return left > right ? -1 : left < right;
 }
 
-/* The steps of the entries of this kind; steps are to be freed. A missing directory has none. One that can't be read is
- * an error: a run that found it empty would start afresh. */
-static vt_status list_steps(const vt_checkpoint_store *store, entry_kind kind, step_list *list)
+/* The steps of the entries of these kinds; steps are to be freed. A missing directory has none. One that can't be read
+ * is an error: a run that found it empty would start afresh. */
+static vt_status list_steps(const vt_checkpoint_store *store, unsigned kinds, step_list *list)
 {
     vt_status status = VT_OK;
     int64_t step = 0;
@@ -68,7 +68,7 @@ static vt_status list_steps(const vt_checkpoint_store *store, entry_kind kind, s
     VT_CHECK(directory != NULL || errno == ENOENT, "can't read the directory %s: %s", store->directory,
              strerror(errno));
     for (struct dirent *entry; directory != NULL && (errno = 0, entry = readdir(directory)) != NULL;) {
-        if (parse_entry(entry->d_name, &step) != kind) continue;
+        if ((parse_entry(entry->d_name, &step) & kinds) == 0) continue;
         list->steps =
             vt_reallocate(list->steps, (size_t)(list->count + 1), sizeof *list->steps, "the list of checkpoints");
         list->steps[list->count++] = step;
@@ -106,13 +106,11 @@ void vt_checkpoint_store_close(vt_checkpoint_store **store)
 vt_status vt_checkpoint_store_has_any(const vt_checkpoint_store *store, bool *any)
 {
     vt_status status = VT_OK;
-    step_list whole = {0}, replaced = {0};
-    VT_TRY(list_steps(store, WHOLE, &whole));
-    VT_TRY(list_steps(store, REPLACED, &replaced));
-    *any = whole.count + replaced.count > 0;
+    step_list list = {0};
+    VT_TRY(list_steps(store, WHOLE | REPLACED, &list));
+    *any = list.count > 0;
 done:
-    free(whole.steps);
-    free(replaced.steps);
+    free(list.steps);
     return status;
 }
 

@@ -286,8 +286,7 @@ static vt_status run_phases(run_state *run)
         log_finished(run);
         goto done;
     }
-    vt_trainer_set_length(run->trainer, whole_length(run));
-    vt_trainer_set_steps(run->trainer, run->start.progress.step);
+    vt_trainer_resume(run->trainer, run->start.progress.step, whole_length(run));
     VT_TRY(vt_world_agree(world, open_output(run)));
     if (run->config->sample_trace)
         VT_TRY(vt_world_agree(

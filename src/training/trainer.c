@@ -226,9 +226,10 @@ int64_t vt_trainer_steps_started(const vt_trainer *trainer)
     return trainer->steps_started;
 }
 
-void vt_trainer_set_steps(vt_trainer *trainer, int64_t steps)
+void vt_trainer_resume(vt_trainer *trainer, int64_t steps, int64_t length)
 {
     trainer->steps_started = steps;
+    trainer->length = length;
 }
 
 int64_t vt_trainer_steps_pending(const vt_trainer *trainer)
@@ -239,11 +240,6 @@ int64_t vt_trainer_steps_pending(const vt_trainer *trainer)
 int64_t vt_trainer_steps_replayed(const vt_trainer *trainer)
 {
     return trainer->steps_replayed;
-}
-
-void vt_trainer_set_length(vt_trainer *trainer, int64_t steps)
-{
-    trainer->length = steps;
 }
 
 double vt_trainer_learning_rate(const vt_trainer *trainer, int64_t step)

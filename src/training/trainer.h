@@ -42,16 +42,16 @@ size_t vt_trainer_activation_bytes(const vt_trainer *trainer);
 
 /* ---- steps ---- */
 
-/* Optimizer steps of the whole run that were started; a run that continues sets those that were made before. */
+/* Optimizer steps of the whole run that were started; a run that continues sets those that were made before, and how
+ * many there will be. */
 int64_t vt_trainer_steps_started(const vt_trainer *trainer);
-void vt_trainer_set_steps(vt_trainer *trainer, int64_t steps);
+void vt_trainer_resume(vt_trainer *trainer, int64_t steps, int64_t length);
 
 /* Of them: those whose figures are still to be taken, and those that were replayed from a recording. */
 int64_t vt_trainer_steps_pending(const vt_trainer *trainer);
 int64_t vt_trainer_steps_replayed(const vt_trainer *trainer);
 
-/* The length of the cosine, once it is known, and the learning rate of step `step` (0, 1, …). */
-void vt_trainer_set_length(vt_trainer *trainer, int64_t steps);
+/* Of step `step` (0, 1, …). */
 double vt_trainer_learning_rate(const vt_trainer *trainer, int64_t step);
 
 /* Where the time of steps went since it was last set. On a device that works on its own only measured steps count (see

@@ -96,7 +96,7 @@ static void check_round_trip(const char *optimizer)
     open_model(&loaded, "optimizer", optimizer);
     EXPECT(!same_bits(&saved, &loaded));
     EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
-    vt_trainer_set_steps(loaded.rig.trainer, progress.step);
+    vt_trainer_resume(loaded.rig.trainer, progress.step, 10);
     EXPECT(!damaged && same_bits(&saved, &loaded));
     EXPECT(memcmp(&progress, &somewhere, sizeof progress) == 0, "step %lld, loss %g", (long long)progress.step,
            progress.epoch_loss);
@@ -140,7 +140,7 @@ TEST(choices_come_back)
         open_model(&loaded, NULL, NULL);
         if (i < 2) loaded.rig.backend->choices_take = take_choices;
         EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
-        vt_trainer_set_steps(loaded.rig.trainer, progress.step);
+        vt_trainer_resume(loaded.rig.trainer, progress.step, 10);
         EXPECT((taken_choices != NULL) == (i == 1), "case %d", i);
         if (i == 1) EXPECT(strcmp(taken_choices, "a machine\nproduct 1 2 3\n") == 0);
         free(taken_choices);
