@@ -202,11 +202,9 @@ TEST(refused)
 
 TEST(dry)
 {
-    vt_config *config = NULL;
+    vt_config *config = config_with(64, "tensor_parallel=4", "global_batch_size=64");
     vt_world *world = NULL;
     vt_group *group = NULL;
-    EXPECT_OK(vt_config_open_default(&config));
-    EXPECT_OK(vt_config_set(config, "tensor_parallel", "4"));
     EXPECT_OK(vt_world_open_dry(config, 13, 64, NULL, &world));
     EXPECT(vt_world_coordinate(world, VT_AXIS_TENSOR) == 1 && vt_world_coordinate(world, VT_AXIS_DATA) == 3);
     EXPECT_OK(vt_world_group(world, VT_AXES(VT_AXIS_TENSOR), VT_SCOPE_ALL, NULL, NULL, &group));

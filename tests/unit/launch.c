@@ -34,6 +34,8 @@ static void check(vt_launcher launcher, int rank, int world_size, int local_rank
 #define CHECK(launcher, rank, size, local_rank, local_size, address, ...)                                              \
     check(launcher, rank, size, local_rank, local_size, address, (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
+#define DETECT(launch, ...) EXPECT_OK(detect_with(launch, (const char *const[]){__VA_ARGS__, NULL}))
+
 #define EXPECT_BAD(part, ...)                                                                                          \
     do {                                                                                                               \
         vt_launch launch_;                                                                                             \
@@ -46,7 +48,7 @@ TEST(started_by_hand)
     CHECK(VT_LAUNCHER_NONE, 0, 1, 0, 1, "localhost", "RANK=", "WORLD_SIZE=");
     CHECK(VT_LAUNCHER_NONE, 0, 1, 0, 1, "other", "MASTER_ADDR=other");
     vt_launch launch;
-    EXPECT_OK(detect_with(&launch, (const char *const[]){"MASTER_PORT=1234", NULL}));
+    DETECT(&launch, "MASTER_PORT=1234");
     EXPECT(launch.port == 1234 && !vt_launch_has_mpi(&launch));
 }
 
@@ -59,8 +61,7 @@ TEST(torchrun)
     CHECK(VT_LAUNCHER_TORCHRUN, 5, 8, 5, -1, "localhost", "RANK=5", "WORLD_SIZE=8");
     CHECK(VT_LAUNCHER_TORCHRUN, 0, 1, 0, 1, "localhost", "RANK=0", "WORLD_SIZE=1");
     vt_launch launch; /* the first rank would find MASTER_PORT taken by torchrun itself */
-    EXPECT_OK(detect_with(&launch, (const char *const[]){"RANK=0", "WORLD_SIZE=2", "MASTER_PORT=1234",
-                                                         "TORCHELASTIC_RUN_ID=none", NULL}));
+    DETECT(&launch, "RANK=0", "WORLD_SIZE=2", "MASTER_PORT=1234", "TORCHELASTIC_RUN_ID=none");
     EXPECT(launch.port == 1235);
     EXPECT_BAD("RANK=1 is set, but WORLD_SIZE is not", "RANK=1");
     EXPECT_BAD("WORLD_SIZE=2 is set, but RANK is not", "WORLD_SIZE=2");
@@ -77,17 +78,15 @@ TEST(torchrun)
 TEST(torchrun_inside_another)
 {
     vt_launch launch;
-    EXPECT_OK(detect_with(&launch, (const char *const[]){"RANK=1", "WORLD_SIZE=2", NULL}));
+    DETECT(&launch, "RANK=1", "WORLD_SIZE=2");
     EXPECT(!vt_launch_has_mpi(&launch));
-    EXPECT_OK(detect_with(&launch, (const char *const[]){"RANK=1", "WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=1",
-                                                         "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0",
-                                                         "OMPI_COMM_WORLD_LOCAL_SIZE=1", NULL}));
+    DETECT(&launch, "RANK=1", "WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2",
+           "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_SIZE=1");
     EXPECT(launch.launcher == VT_LAUNCHER_TORCHRUN && vt_launch_has_mpi(&launch));
     EXPECT(launch.local_rank == 0 && launch.local_size == 1);
-    EXPECT_OK(detect_with(&launch, (const char *const[]){"RANK=1", "WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0",
-                                                         "OMPI_COMM_WORLD_SIZE=1", NULL}));
+    DETECT(&launch, "RANK=1", "WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1");
     EXPECT(!vt_launch_has_mpi(&launch) && launch.rank == 1);
-    EXPECT_OK(detect_with(&launch, (const char *const[]){"RANK=1", "WORLD_SIZE=2", "PMIX_RANK=1", NULL}));
+    DETECT(&launch, "RANK=1", "WORLD_SIZE=2", "PMIX_RANK=1");
     EXPECT(!vt_launch_has_mpi(&launch) && launch.rank == 1);
 }
 
@@ -115,7 +114,7 @@ TEST(open_mpi)
           "OMPI_COMM_WORLD_LOCAL_RANK=1", "OMPI_COMM_WORLD_LOCAL_SIZE=4", "SLURM_PROCID=0", "SLURM_NTASKS=1",
           "SLURM_STEP_ID=0", "SLURM_JOB_ID=7", "SLURM_STEP_NODELIST=n2", "SLURM_JOB_NODELIST=n[1-2]");
     vt_launch launch;
-    EXPECT_OK(detect_with(&launch, (const char *const[]){"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", NULL}));
+    DETECT(&launch, "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1");
     EXPECT(vt_launch_has_mpi(&launch));
 }
 

@@ -78,8 +78,8 @@ TEST(reductions_hide_behind_backward)
     vt_hardware machine = simple_machine();
     vt_cost cost;
     vt_plan plan = {.group_count = 2,
-                    .groups = {{.name = "dp of gradients", .size = 2, .in_node = 2, .volume = {0, 2e9, 0}},
-                               {.name = "tp", .size = 2, .in_node = 2, .volume = {0, 1e9, 0}}}};
+                    .groups = {{.name = "dp of gradients", .size = 2, .in_node = 2, .volume = {.bytes = 2e9}},
+                               {.name = "tp", .size = 2, .in_node = 2, .volume = {.bytes = 1e9}}}};
     EXPECT_OK(OPEN_ON(1, &config, "--bucket_cap_mb=25"));
     plan.bytes[VT_MEMORY_GRADIENTS] = 4 * 25 * 1024 * 1024; /* four buckets */
     plan.step.moved[VT_WORK_GELU] = 4.5e11;
@@ -102,9 +102,13 @@ TEST(reductions_hide_behind_backward)
 
 /* ---- counts ---- */
 
-static vt_status plan_of(const vt_config *config, vt_plan *plan)
+static const vt_plan_options first_rank = {0};
+
+static vt_plan plan_of(const vt_config *config)
 {
-    return vt_plan_make(config, &(vt_plan_options){0}, plan);
+    vt_plan plan = {0};
+    EXPECT_OK(vt_plan_make(config, &first_rank, &plan));
+    return plan;
 }
 
 /* What a run says that it needs, and is refused without, holds MPI's own copies, as a plan's memory does. */
@@ -114,13 +118,12 @@ TEST(a_run_needs_what_is_planned)
     vt_plan plan;
     char parts[256];
     double own = 0;
-    const vt_plan_options planned = {0};
     EXPECT_OK(OPEN_ON(2, &config, "--img_size=[16,32]", "--embed_dim=32", "--depth=2", "--zero_stage=1"));
-    EXPECT_OK(plan_of(config, &plan));
+    plan = plan_of(config);
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) own += (double)plan.bytes[i];
     EXPECT(plan.message_bytes > 0);
     EXPECT_NEAR(vt_plan_total(&plan), own + (double)plan.message_bytes, 0);
-    EXPECT_ERROR(vt_budget_check(config, &planned, &plan, own, true), "of memory (parameters");
+    EXPECT_ERROR(vt_budget_check(config, &first_rank, &plan, own, true), "of memory (parameters");
     plan = (vt_plan){.message_bytes = 3 << 20};
     vt_plan_describe(&plan, parts, sizeof parts);
     EXPECT(strcmp(parts, "workspace 3.00 MB") == 0, "%s", parts);
@@ -132,14 +135,13 @@ TEST(a_larger_patch_leaves_each_rank_a_token)
 {
     vt_config *config = NULL;
     vt_plan plan;
-    const vt_plan_options planned = {0};
     for (int i = 0; i < 2; i++) {
         config = config_with(16,
                              "img_size=[16,32] patch_size=4 embed_dim=8 depth=1 n_in_channels=1 n_out_channels=1 "
                              "recompute=block prefetch=1 global_batch_size=64",
                              i == 0 ? "context_parallel=8" : "context_parallel=16");
-        EXPECT_OK(plan_of(config, &plan));
-        EXPECT(vt_budget_check(config, &planned, &plan, 1, true) == VT_ERROR);
+        plan = plan_of(config);
+        EXPECT(vt_budget_check(config, &first_rank, &plan, 1, true) == VT_ERROR);
         EXPECT((strstr(vt_error_text(), "--patch_size=8") != NULL) == (i == 0), "%s", vt_error_text());
         vt_error_clear();
         vt_config_close(&config);
@@ -152,7 +154,7 @@ TEST(flops_of_a_sample)
     vt_config *config = NULL;
     vt_plan plan;
     EXPECT_OK(OPEN_ON(1, &config, "--global_batch_size=2"));
-    EXPECT_OK(plan_of(config, &plan));
+    plan = plan_of(config);
     EXPECT_NEAR(plan.step_flops / 2, 1.443e12, 0.0005e12);
     EXPECT_NEAR(plan.step.attention_flops / 2, 0.907e12, 0.0005e12);
     double products = 0;
@@ -204,7 +206,7 @@ TEST(steps_of_many_micro_batches)
         vt_config *config =
             config_with(4, "img_size=[16,32] embed_dim=32 depth=3 zero_stage=2 tensor_parallel=2 num_heads=4",
                         SETTINGS("grad_accumulation=%d global_batch_size=%d", parts[i], 4 * parts[i]));
-        EXPECT_OK(plan_of(config, &plan[i]));
+        plan[i] = plan_of(config);
         bytes[i] = messages_of(&plan[i], &operations[i]);
         moved[i] = 0;
         for (int w = 0; w < VT_WORK_COUNT; w++) moved[i] += plan[i].step.moved[w];
