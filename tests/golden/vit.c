@@ -187,6 +187,24 @@ static void check_losses(fixture *f, const double *losses, double tolerance)
     }
 }
 
+/* Fifty steps by one of PyTorch's curves. */
+static const struct {
+    const char *variant, *settings;
+} trainings[] = {
+    {"adam", "lr=1e-3"},
+    {"adam_warmup", "lr=1e-3 warmup=10"},
+    {"adamw", "lr=1e-3 optimizer=AdamW weight_decay=0.05"},
+    {"sgd", "lr=0.05 optimizer=SGD weight_decay=1e-4"},
+    {"adam_clip", "lr=1e-3 grad_clip=0.3"},
+    {"adam", "lr=1e-3 enable_jit=true"},
+    {"adam", "lr=1e-3 grad_accumulation=4"},
+};
+
+static void expect_near(double actual, double expected, double tolerance, const char *what, const char *settings)
+{
+    EXPECT(fabs(actual - expected) <= tolerance, "%s: %s is %.9g, expected %.9g", settings, what, actual, expected);
+}
+
 static void check_training(vt_cpu_isa isa, const char *variant, const char *settings)
 {
     fixture f = open_fixture(&whole, isa, settings);
@@ -197,9 +215,9 @@ static void check_training(vt_cpu_isa isa, const char *variant, const char *sett
         vt_step_figures figures;
         const vt_batch batch = batch_of(&f, step % f.model->batches);
         EXPECT_OK(vt_step_train(f.rig.trainer, &batch, &figures));
-        EXPECT_NEAR(figures.loss, losses[step], 1e-5 * losses[step]);
-        EXPECT_NEAR(figures.gradient_norm, norms[step], 1e-4 * norms[step]);
-        EXPECT_NEAR(figures.learning_rate, rates[step], 1e-12);
+        expect_near(figures.loss, losses[step], 1e-5 * losses[step], "a loss", settings);
+        expect_near(figures.gradient_norm, norms[step], 1e-4 * norms[step], "a gradient's norm", settings);
+        expect_near(figures.learning_rate, rates[step], 1e-12, "a learning rate", settings);
     }
     for (int64_t i = 0; i < vt_parameters_count(rig_parameters(&f.rig)); i++) {
         const vt_parameter *parameter = vt_parameters_at(rig_parameters(&f.rig), i);
@@ -208,53 +226,20 @@ static void check_training(vt_cpu_isa isa, const char *variant, const char *sett
         double squares = 0;
         float *values = to_host(&f, parameter->value, parameter->count);
         for (int64_t j = 0; j < parameter->count; j++) squares += (double)values[j] * (double)values[j];
-        EXPECT(fabs(sqrt(squares) - expected) < 1e-5 * expected, "%s %s: %.9g, expected %.9g", variant, parameter->name,
-               sqrt(squares), expected);
+        expect_near(sqrt(squares), expected, 1e-5 * expected, parameter->name, settings);
     }
     close_fixture(&f);
 }
 
-static void check_training_on_all_paths(const char *variant, const char *settings)
+GPU_TEST(fifty_steps)
 {
-    FOR_EACH_CPU_PATH(isa) check_training(isa, variant, settings);
-    bool on_host = strcmp(variant, "adam") == 0 && path_is_available(PATH_HOST_CUDA); /* once: its threads are slow */
-    if (on_host) check_training(PATH_HOST_CUDA, variant, settings);
-    if (path_is_available(PATH_GPU)) check_training(PATH_GPU, variant, settings);
-}
-
-GPU_TEST(fifty_steps_adam)
-{
-    check_training_on_all_paths("adam", "lr=1e-3");
-}
-
-GPU_TEST(fifty_steps_adam_with_warmup)
-{
-    check_training_on_all_paths("adam_warmup", "lr=1e-3 warmup=10");
-}
-
-GPU_TEST(fifty_steps_adamw)
-{
-    check_training_on_all_paths("adamw", "lr=1e-3 optimizer=AdamW weight_decay=0.05");
-}
-
-GPU_TEST(fifty_steps_sgd)
-{
-    check_training_on_all_paths("sgd", "lr=0.05 optimizer=SGD weight_decay=1e-4");
-}
-
-GPU_TEST(fifty_steps_adam_with_clipping)
-{
-    check_training_on_all_paths("adam_clip", "lr=1e-3 grad_clip=0.3");
-}
-
-GPU_TEST(fifty_steps_with_fused_layers)
-{
-    check_training_on_all_paths("adam", "lr=1e-3 enable_jit=true");
-}
-
-GPU_TEST(fifty_steps_in_micro_batches)
-{
-    check_training_on_all_paths("adam", "lr=1e-3 grad_accumulation=4");
+    for (size_t i = 0; i < sizeof trainings / sizeof *trainings; i++) {
+        const char *variant = trainings[i].variant, *settings = trainings[i].settings;
+        FOR_EACH_CPU_PATH(isa) check_training(isa, variant, settings);
+        const bool on_host = strcmp(variant, "adam") == 0; /* its threads are slow */
+        if (on_host && path_is_available(PATH_HOST_CUDA)) check_training(PATH_HOST_CUDA, variant, settings);
+        if (path_is_available(PATH_GPU)) check_training(PATH_GPU, variant, settings);
+    }
 }
 
 /* ---- 16 bits ---- */

@@ -1,22 +1,18 @@
-/* What the ranks of an MPI run send in a step: what the dry engine said before, to the operation and byte, and what the
- * formulas of docs/parallelism.md say. */
-#include "communication_formulas.h"
+/* What the ranks of an MPI run send in a step is what the dry engine said before, to the operation and byte;
+ * unit/communication.c compares that with the formulas of docs/parallelism.md. */
+#include "parallel/communication.h"
 
-#include "parallel/launch.h"
 #include "rig.h"
 #include "training/plan.h"
 
 enum { HEIGHT = 36, WIDTH = 36, CHANNELS = 2, BATCH = 8, PATCH = 4 };
 
-static void compare(const vt_volume *counted, const vt_volume *planned, const vt_volume *formula, const char *what)
+static void compare(const vt_volume *counted, const vt_volume *planned, const char *what)
 {
     for (vt_traffic i = 0; i < VT_TRAFFIC_COUNT; i++) {
         EXPECT(counted[i].operations == planned[i].operations && counted[i].bytes == planned[i].bytes,
                "%s: %s: %lld operations, %.0f bytes; the dry engine has %lld, %.0f", what, vt_traffic_name(i),
                (long long)counted[i].operations, counted[i].bytes, (long long)planned[i].operations, planned[i].bytes);
-        double bytes = counted[i].bytes - counted[i].padding;
-        EXPECT(fabs(bytes - formula[i].bytes) <= 1e-12 * formula[i].bytes, "%s: %s: %.0f bytes, expected %.0f", what,
-               vt_traffic_name(i), bytes, formula[i].bytes);
         EXPECT(counted[i].seconds >= 0 && (counted[i].operations > 0 || counted[i].seconds == 0));
     }
 }
@@ -29,7 +25,7 @@ static void check(const char *settings)
     rig r = {.config = config_with(vt_test_engine->size, common, settings)};
     vt_launch launch;
     vt_plan plan;
-    vt_volume before[VT_TRAFFIC_COUNT], counted[VT_TRAFFIC_COUNT], formula[VT_TRAFFIC_COUNT];
+    vt_volume before[VT_TRAFFIC_COUNT], counted[VT_TRAFFIC_COUNT];
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) fields[i] = (float)sin(0.37 * (double)i);
     EXPECT_OK(vt_launch_detect(&launch));
     EXPECT_OK(vt_world_open(r.config, &launch, &r.world));
@@ -39,13 +35,12 @@ static void check(const char *settings)
     EXPECT_OK(rig_open(&r, NULL, NULL, NULL));
     vt_batch batch = {
         .sample_count = BATCH / r.config->data_parallel, .global_count = BATCH, .tensors = {fields, fields}};
-    communication_by_formula(r.config, r.world, formula);
     for (int step = 0; step < 2; step++) { /* the second is as the first */
         vt_communication_counted(r.world, before);
         rig_train(&r, &batch, 1);
         vt_communication_counted(r.world, counted);
         for (int i = 0; i < VT_TRAFFIC_COUNT; i++) vt_volume_add(&counted[i], &before[i], -1);
-        compare(counted, plan.communication, formula, settings);
+        compare(counted, plan.communication, settings);
     }
     rig_close(&r);
 }

@@ -52,6 +52,7 @@ TEST(activations_are_sent_as_by_the_formula)
     CHECK_LAYOUT(0, "--tensor_parallel=4", "--sequence_parallel");
     CHECK_LAYOUT(0, "--context_parallel=64");
     CHECK_LAYOUT(0, "--context_parallel=64", "--cp_comm=ring");
+    CHECK_LAYOUT(0, "--context_parallel=64", "--patch_size=7", "--pad=wrap", "--missing=mask", "--mask_channels");
     CHECK_LAYOUT(0, "--tensor_parallel=4", "--context_parallel=8", "--recompute=block");
     CHECK_LAYOUT(0, "--tensor_parallel=2", "--context_parallel=8", "--sequence_parallel", "--cp_comm=ring",
                  "--recompute=block", "--grad_accumulation=2");
