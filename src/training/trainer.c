@@ -244,7 +244,7 @@ int64_t vt_trainer_steps_replayed(const vt_trainer *trainer)
 
 double vt_trainer_learning_rate(const vt_trainer *trainer, int64_t step)
 {
-    return vt_schedule_rate(trainer->config, trainer->length, step);
+    return vt_optimizer_rate(trainer->config, trainer->length, step);
 }
 
 vt_step_times vt_trainer_times(const vt_trainer *trainer)

@@ -3,7 +3,6 @@
 #define VT_TRAINING_TRAINER_INSIDE_H
 
 #include "loss/loss.h"
-#include "optimizer/schedule.h"
 #include "training/trainer.h"
 
 /* A step that was started, until its figures are taken. */

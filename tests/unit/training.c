@@ -5,7 +5,6 @@
 #include "alone.h"
 #include "journal/run_directory.h"
 #include "operations/guarded.h"
-#include "optimizer/schedule.h"
 #include "rig.h"
 #include "settings.h"
 #include "test.h"
@@ -16,7 +15,7 @@
 static void check_rate(const char *settings, int64_t step, double expected)
 {
     vt_config *config = config_with(1, "lr=0.5", settings);
-    EXPECT_NEAR(vt_schedule_rate(config, 100, step), expected, 1e-15);
+    EXPECT_NEAR(vt_optimizer_rate(config, 100, step), expected, 1e-15);
     vt_config_close(&config);
 }
 
