@@ -63,6 +63,16 @@ done:
     return status;
 }
 
+static void close_communicator(const vt_nccl_state *state, ncclComm_t comm, const char *what)
+{
+    state->nccl->ncclCommFinalize(comm);
+    if (settle(state, comm, state->engine->timeout, what) == VT_OK)
+        state->nccl->ncclCommDestroy(comm);
+    else
+        state->nccl->ncclCommAbort(comm);
+    vt_error_clear();
+}
+
 /* ---- the watching thread ---- */
 
 static void look_after(vt_nccl_state *state, vt_nccl_communicator *c)
@@ -152,12 +162,7 @@ static void group_close(vt_group *group)
     while (*place != c) place = &(*place)->next;
     *place = c->next;
     pthread_mutex_unlock(&state->mutex);
-    state->nccl->ncclCommFinalize(c->comm);
-    if (settle(state, c->comm, group->engine->timeout, "closing a group") == VT_OK)
-        state->nccl->ncclCommDestroy(c->comm);
-    else
-        state->nccl->ncclCommAbort(c->comm);
-    vt_error_clear();
+    close_communicator(state, c->comm, "closing a group");
     cudaEventDestroy(c->begin);
     cudaEventDestroy(c->end);
     cudaStreamDestroy(c->stream);
@@ -194,14 +199,7 @@ static void close_engine(vt_engine *engine)
         pthread_mutex_unlock(&state->mutex);
         pthread_join(state->watch, NULL);
     }
-    if (state->all != NULL) {
-        state->nccl->ncclCommFinalize(state->all);
-        if (settle(state, state->all, engine->timeout, "closing") == VT_OK)
-            state->nccl->ncclCommDestroy(state->all);
-        else
-            state->nccl->ncclCommAbort(state->all);
-        vt_error_clear();
-    }
+    if (state->all != NULL) close_communicator(state, state->all, "closing");
     if (state->replay_end != NULL) cudaEventDestroy(state->replay_end);
     pthread_mutex_destroy(&state->mutex);
     free(state);

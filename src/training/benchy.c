@@ -44,7 +44,7 @@ static vt_status next_batch(bench *b)
     b->batch = NULL;
     while (b->batch == NULL) {
         if (b->epoch < 0) vt_loader_begin(b->loader, b->epoch = 0, 0);
-        VT_TRY(vt_reader_next(vt_trainer_config(b->trainer), b->world, b->loader, &b->batch, &waited, &replaced));
+        VT_TRY(vt_reader_next(b->trainer, b->loader, &b->batch, &waited, &replaced));
         if (b->batch == NULL) vt_loader_begin(b->loader, ++b->epoch, 0);
     }
 done:

@@ -90,15 +90,14 @@ void vt_step_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluat
 vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline, vt_evaluation *validation)
 {
     vt_status status = VT_OK;
-    const vt_config *config = vt_trainer_config(trainer);
-    vt_world *world = vt_trainer_world(trainer);
+    vt_world *world = trainer->world;
     int64_t replaced = 0;
     double begin = vt_clock_seconds(), waited = 0;
     vt_step_evaluation_open(trainer, with_baseline, validation);
     vt_loader_begin(loader, 0, 0);
     for (;;) {
         const vt_batch *batch = NULL;
-        VT_TRY(vt_reader_next(config, world, loader, &batch, &waited, &replaced));
+        VT_TRY(vt_reader_next(trainer, loader, &batch, &waited, &replaced));
         VT_TRY(vt_world_agree(world, vt_stop_requested() ? VT_STOPPED : VT_OK));
         if (batch == NULL) break;
         VT_TRY(vt_world_agree(world, vt_step_evaluate(trainer, batch, validation)));

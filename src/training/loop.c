@@ -28,17 +28,6 @@ vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples, const
     return length;
 }
 
-/* Collective: fails on all ranks when one can't read. A loader that delivered less than was counted would be a bug of
- * ours, not of the data. */
-static vt_status next_batch(vt_loop *loop, vt_loader *loader, const vt_batch **batch, double *waited)
-{
-    vt_trainer *trainer = loop->trainer;
-    vt_status status =
-        vt_reader_next(vt_trainer_config(trainer), vt_trainer_world(trainer), loader, batch, waited, &loop->replaced);
-    VT_ASSERT(status != VT_OK || *batch != NULL);
-    return status;
-}
-
 /* One batch of each set before the first step: where the curves begin. */
 static vt_status evaluate_start(vt_loop *loop)
 {
@@ -50,7 +39,8 @@ static vt_status evaluate_start(vt_loop *loop)
     for (int i = 0; i < 2; i++) {
         const vt_batch *batch = NULL;
         vt_loader_begin(loaders[i], 0, 0);
-        VT_TRY(next_batch(loop, loaders[i], &batch, &waited));
+        VT_TRY(vt_reader_next(loop->trainer, loaders[i], &batch, &waited, &loop->replaced));
+        VT_ASSERT(batch != NULL); /* the set was counted */
         VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), vt_step_evaluate(loop->trainer, batch, &sums[i])));
         vt_step_evaluation_finish(loop->trainer, &sums[i]);
     }
@@ -392,7 +382,8 @@ static vt_status train_epoch(vt_loop *loop)
         *waited = 0;
         prepare_step(loop);
         vt_range_begin("step %lld", (long long)loop->epoch_started);
-        status = next_batch(loop, loop->training_loader, &batch, waited);
+        status = vt_reader_next(trainer, loop->training_loader, &batch, waited, &loop->replaced);
+        VT_ASSERT(status != VT_OK || batch != NULL); /* the steps were counted */
         if (status == VT_ERROR) save_after_fault(loop);
         if (status != VT_OK) goto done;
         vt_sample_trace_add(loop->sample_trace, vt_trainer_steps_started(trainer) + 1, progress->epoch + 1, batch);

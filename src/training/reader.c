@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "model/model.h"
 #include "source/sources.h"
-#include "training/trainer.h"
 
 enum { MOST_WORKERS = 16 }; /* of those that are chosen here: no memory keeps up with more */
 
@@ -138,9 +137,11 @@ static vt_status replace_bad(const vt_config *config, vt_world *world, vt_loader
     return status;
 }
 
-vt_status vt_reader_next(const vt_config *config, vt_world *world, vt_loader *loader, const vt_batch **batch,
-                         double *waited, int64_t *replaced)
+vt_status vt_reader_next(const vt_trainer *trainer, vt_loader *loader, const vt_batch **batch, double *waited,
+                         int64_t *replaced)
 {
+    const vt_config *config = vt_trainer_config(trainer);
+    vt_world *world = vt_trainer_world(trainer);
     vt_status status = vt_loader_next(loader, batch, waited);
     VT_TRY(vt_world_agree(world, status));
     if (config->skip_bad_samples && *batch != NULL && (*batch)->bad != NULL)
