@@ -20,8 +20,9 @@ typedef struct {
     vt_gradient_sync *sync;
     const char *const *names; /* of what the data's samples hold, [name_count], or NULL */
     int64_t name_count;
-    int64_t training_samples; /* that an epoch's order is made of; needed only where a run continues */
-    int64_t crossing_samples; /* those of them that reach from one file into the next; likewise */
+    /* needed only where a run continues */
+    int64_t training_samples; /* that an epoch's order is made of */
+    int64_t crossing_samples; /* those of them that reach from one file into the next */
 } vt_checkpoint_subject;
 
 /* Collective. Writes all files into the directory, which is there and empty, and waits until they are on the disk. */

@@ -6,7 +6,7 @@
 
 typedef enum {
     VT_CHECKPOINT_TO_SHOW,   /* evaluate, predict, export, inspect: of a run its best */
-    VT_CHECKPOINT_TO_BEGIN,  /* --init_from: likewise; also a .safetensors file */
+    VT_CHECKPOINT_TO_BEGIN,  /* --init_from: of a run its best, too; also a .safetensors file */
     VT_CHECKPOINT_TO_RESUME, /* --resume: of a run its newest */
 } vt_checkpoint_use;
 

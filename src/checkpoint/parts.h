@@ -42,7 +42,7 @@ void vt_written_name(const vt_written_box *box, const char *tensor, char name[VT
  * take turns (with noddp, the first one writes): *boxes is malloc'd. */
 void vt_stored_own_boxes(const vt_checkpoint_subject *subject, vt_written_box **boxes, int64_t *count);
 
-/* Collective. Those of all ranks, by tensor and rank; malloc'd. */
+/* Collective. The boxes of all ranks, sorted by tensor and rank; malloc'd. */
 void vt_stored_all_boxes(const vt_world *world, const vt_written_box *own, int64_t own_count, vt_written_box **boxes,
                          int64_t *count);
 

@@ -16,7 +16,7 @@ static vt_status read_progress(vt_tensor_file *file, vt_run_progress *progress)
     VT_TRY(vt_tensor_file_get_integer(file, "epoch_steps", &progress->epoch_steps));
     VT_TRY(vt_tensor_file_get_integer(file, "epoch_samples", &progress->epoch_samples));
     progress->epoch_skipped = progress->skipped = progress->skipped_in_row = 0;
-    if (vt_tensor_file_has(file, "skipped")) { /* the first checkpoints had none of these */
+    if (vt_tensor_file_has(file, "skipped")) { /* the first checkpoints lack these three */
         VT_TRY(vt_tensor_file_get_integer(file, "epoch_skipped", &progress->epoch_skipped));
         VT_TRY(vt_tensor_file_get_integer(file, "skipped", &progress->skipped));
         VT_TRY(vt_tensor_file_get_integer(file, "skipped_in_row", &progress->skipped_in_row));
@@ -25,7 +25,7 @@ static vt_status read_progress(vt_tensor_file *file, vt_run_progress *progress)
     VT_TRY(vt_tensor_file_get_real(file, "epoch_seconds", &progress->epoch_seconds));
     progress->epoch_waited = 0;
     progress->epoch_times = (vt_step_times){0};
-    if (vt_tensor_file_has(file, "epoch_data_seconds")) { /* likewise */
+    if (vt_tensor_file_has(file, "epoch_data_seconds")) { /* the first checkpoints lack these five */
         VT_TRY(vt_tensor_file_get_real(file, "epoch_data_seconds", &progress->epoch_waited));
         VT_TRY(vt_tensor_file_get_real(file, "epoch_forward_seconds", &progress->epoch_times.forward));
         VT_TRY(vt_tensor_file_get_real(file, "epoch_backward_seconds", &progress->epoch_times.backward));

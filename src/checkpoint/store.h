@@ -28,7 +28,7 @@ vt_status vt_checkpoint_store_save(vt_checkpoint_store *store, const vt_checkpoi
 vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *chosen,
                                       const vt_checkpoint_subject *subject, vt_run_progress *progress);
 
-/* The log's line of it, also of a checkpoint that was read without a store. */
+/* Logs that the run resumes from it; also for a checkpoint that was read without a store. */
 void vt_checkpoint_log_resumed(const char *path, const vt_run_progress *progress);
 
 #endif

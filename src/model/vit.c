@@ -23,7 +23,7 @@ typedef struct {
 typedef struct {
     vt_saved saved;
     vt_matrix stream;          /* behind the last block: [vt_pass_rows, dim] float32 */
-    vt_matrix stream_gradient; /* likewise, on its way down from the head */
+    vt_matrix stream_gradient; /* of the same shape, on its way down from the head */
     vt_layer_norm_saved norm;
     vt_block_saved blocks[]; /* [depth] */
 } vit_saved;

@@ -20,7 +20,7 @@ static double product_seconds(const vt_hardware *hardware, vt_type type, const v
     return seconds;
 }
 
-/* Heads are computed with the next size that the kernels have. */
+/* Kernels compute heads of the next larger size that they have. */
 static double attention_seconds(const vt_config *config, const vt_hardware *hardware, vt_type type, double flops)
 {
     const int64_t size = config->embed_dim / config->num_heads;

@@ -19,9 +19,10 @@ typedef struct {
     int64_t count;
 } vt_layouts;
 
-/* All that divide, over config->ranks ranks of `hardware`; what the command line sets (tensor_parallel, zero_stage, …)
- * is kept as it is. Of each, micro-batches up to the first that does not fit. Equal times: the smaller memory first.
- * Layouts that zero_group node can't split evenly over the nodes are left out. Errors: none divides, none is left. */
+/* All layouts that divide config->ranks ranks of `hardware`; what the command line sets (tensor_parallel, zero_stage,
+ * …) stays as it is. Each with micro-batches up to the first that does not fit. Of equal times the smaller memory comes
+ * first. Layouts that zero_group node can't split evenly over the nodes are left out. Errors: none divides, none is
+ * left. */
 vt_status vt_layouts_plan(const vt_config *config, const vt_hardware *hardware, vt_layouts *layouts);
 void vt_layouts_close(vt_layouts *layouts);
 

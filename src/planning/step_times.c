@@ -21,7 +21,7 @@ typedef struct {
     void *x, *y, *z; /* NUMBERS of float32; on a GPU [LARGE, LARGE] */
 } limits;
 
-/* Fills memory with random bfloat16 numbers, two of which also make a float32 between -1 and 1. */
+/* Fills memory with random bfloat16 numbers; two of them, read as one float32, lie between -1 and 1, too. */
 static vt_status fill(vt_backend *backend, void *memory, size_t bytes)
 {
     static uint16_t noise[1 << 16];

@@ -1,4 +1,4 @@
-/* A source's frames in the memory of a device that has its own (cache: device): every batch is put together there. */
+/* A source's frames in the memory of a device (cache: device), where batches are assembled from them. */
 #ifndef VT_TRAINING_DEVICE_CACHE_H
 #define VT_TRAINING_DEVICE_CACHE_H
 

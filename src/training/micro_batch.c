@@ -1,4 +1,4 @@
-/* The samples of a micro-batch: on their way to the model, through it, and to their losses. */
+/* The samples of a micro-batch: their upload, their way through the model, and their losses. */
 #include "training/trainer_inside.h"
 
 vt_batch vt_batch_upload(vt_trainer *trainer, const vt_batch *batch)

@@ -1,5 +1,5 @@
-/* What the log says before a run's first step: about ten lines for people, then the configuration and the table of the
- * parameters, which log parsers of the tutorials know, as details (see vt_log_detail). */
+/* What the log says before a run's first step: about ten lines for people; then, as details (vt_log_detail), the
+ * configuration and the table of parameters, which the tutorials' log parsers read. */
 #ifndef VT_TRAINING_OPENING_H
 #define VT_TRAINING_OPENING_H
 

@@ -6,7 +6,7 @@
 #include "parallel/communication.h"
 #include "training/trainer.h"
 
-/* What a group of ranks hands on in one optimizer step. */
+/* What a group of ranks sends in one optimizer step. */
 typedef struct {
     char name[64];
     int size, in_node; /* members (1: it sends nothing), and those on this rank's node, itself included */
@@ -20,7 +20,7 @@ typedef struct {
     size_t bytes[VT_MEMORY_CATEGORY_COUNT];
     size_t arena_bytes;   /* the part of the activations that is the arena of one micro-batch in flight */
     size_t ring_bytes;    /* the part of the data that is the readers', in the host's memory */
-    size_t message_bytes; /* not among `bytes`: MPI's own copies of sums over ranks, and a hole of theirs; 0 on a GPU */
+    size_t message_bytes; /* not in `bytes`: MPI's own copies of sums over ranks, and the hole they leave; 0 on a GPU */
     double step_flops;
     vt_volume communication[VT_TRAFFIC_COUNT]; /* of one optimizer step */
     vt_dry_count step;                         /* its `bytes` are those after the step, without arena and readers */

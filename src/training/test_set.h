@@ -12,7 +12,7 @@ typedef struct vt_test_set vt_test_set;
 void vt_test_set_open(const vt_config *config, vt_world *world, const vt_source *training, vt_test_set **set);
 void vt_test_set_close(vt_test_set **set);
 
-/* Warns where it can't be used, or holds times of the other sets. set may be NULL, here and below. */
+/* Warns if it can't be used, or shares times with the other sets. set may be NULL, here and below. */
 void vt_test_set_log(const vt_test_set *set, const vt_source *training, const vt_source *validation);
 
 /* Collective. Logs the loss over it, in the words of the courses. A request to stop ends this pass only. run_directory

@@ -9,7 +9,7 @@
 typedef struct {
     vt_step_state *state; /* as the step left it; both in host memory that the device reaches */
     float *losses;        /* [samples of this rank's part of a batch] */
-    int64_t *samples;     /* of the data set, likewise; -1: not known */
+    int64_t *samples;     /* their indices in the data set; -1: not known */
     vt_source *source;    /* NULL: not known */
     int64_t index, sample_count, global_count;
     double learning_rate;

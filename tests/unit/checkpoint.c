@@ -421,7 +421,7 @@ TEST(damaged_descriptions_are_noticed)
     close_model(&m);
 }
 
-/* A damaged byte anywhere is told or harmless: never a crash, never other numbers. */
+/* A damaged byte is either reported or harmless, wherever it is: no crash, and no other numbers. */
 TEST(no_flipped_byte_changes_what_is_read)
 {
     model m, loaded;

@@ -123,9 +123,9 @@ TEST(blocks_keep_what_the_formula_says)
     check_block("tensor_parallel=2 context_parallel=4 sequence_parallel=true recompute=block");
 }
 
-/* ---- what a run that does not fit is told ---- */
+/* ---- messages for runs that do not fit ---- */
 
-/* A small run with these flags (separated by spaces, then `more`), its plan, and what is said where nothing is free. */
+/* Plans a small run with these flags (separated by spaces, then `more`), and checks it where no memory is free. */
 static vt_status refused(int64_t ranks, const char *flags, const char *more, bool trains, vt_plan *plan)
 {
     vt_status status = VT_OK;
@@ -146,7 +146,8 @@ done:
     return status;
 }
 
-/* Whatever flag is named, given besides the others it is taken, and saves what was said. Returns how many there were.
+/* Each flag that the message names is accepted besides the others, and saves what the message says. Returns how many
+ * there were.
  */
 static int feed_back(int64_t ranks, const char *flags, bool trains, char *message, size_t size)
 {
