@@ -101,7 +101,7 @@ vt_span vt_model_part(const vt_config *config, const vt_layout *layout, int rank
  * (NULL: any) can't compute it. */
 vt_status vt_model_check(const vt_config *config, const vt_backend *backend);
 
-/* Registers all parameters; the caller allocates the registry, which outlives the model. */
+/* Registers all parameters; the caller allocates the registry. Registry and configuration outlive the model. */
 vt_status vt_model_open(const vt_config *config, vt_parameters *parameters, vt_model **model);
 void vt_model_close(vt_model **model);
 
