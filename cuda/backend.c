@@ -132,12 +132,16 @@ static void cuda_copy_from_host(vt_backend *backend, void *memory, const void *h
         vt_cuda_succeeds(backend, cudaStreamSynchronize(stream), what);
 }
 
+static void cuda_copy_to_host_later(vt_backend *backend, void *host, const void *memory, size_t bytes)
+{
+    vt_cuda_succeeds(backend, cudaMemcpyAsync(host, memory, bytes, cudaMemcpyDeviceToHost, state_of(backend)->stream),
+                     "copying from the GPU");
+}
+
 static void cuda_copy_to_host(vt_backend *backend, void *host, const void *memory, size_t bytes)
 {
-    cudaStream_t stream = state_of(backend)->stream;
-    if (vt_cuda_succeeds(backend, cudaMemcpyAsync(host, memory, bytes, cudaMemcpyDeviceToHost, stream),
-                         "copying from the GPU"))
-        vt_cuda_succeeds(backend, cudaStreamSynchronize(stream), "copying from the GPU");
+    cuda_copy_to_host_later(backend, host, memory, bytes);
+    vt_cuda_succeeds(backend, cudaStreamSynchronize(state_of(backend)->stream), "copying from the GPU");
 }
 
 /* ---- uploads on a second stream ---- */
@@ -164,12 +168,6 @@ static void cuda_release_host(vt_backend *backend, void *memory)
 {
     (void)backend;
     if (memory != NULL) cudaFreeHost(memory);
-}
-
-static void cuda_copy_to_host_later(vt_backend *backend, void *host, const void *memory, size_t bytes)
-{
-    vt_cuda_succeeds(backend, cudaMemcpyAsync(host, memory, bytes, cudaMemcpyDeviceToHost, state_of(backend)->stream),
-                     "copying from the GPU");
 }
 
 static void cuda_mark(vt_backend *backend, int mark)
@@ -418,15 +416,7 @@ static void fill(vt_backend *backend)
     backend->record_begin = cuda_record_begin;
     backend->record_end = cuda_record_end;
     backend->replay = cuda_replay;
-    vt_cuda_convert_fill(backend);
-    vt_cuda_layer_norm_fill(backend);
-    vt_cuda_gelu_fill(backend);
-    vt_cuda_residual_fill(backend);
-    vt_cuda_patches_fill(backend);
-    vt_cuda_loss_fill(backend);
-    vt_cuda_optimizer_fill(backend);
-    vt_cuda_attention_forward_fill(backend);
-    vt_cuda_attention_backward_fill(backend);
+    vt_cuda_fill_kernels(backend);
     vt_products_fill(backend);
 }
 

@@ -27,15 +27,20 @@ typedef struct {
 #define VT_CUDA_NAME(name) vt_cuda_##name
 #endif
 
-void VT_CUDA_NAME(convert_fill)(vt_backend *backend);
-void VT_CUDA_NAME(layer_norm_fill)(vt_backend *backend);
-void VT_CUDA_NAME(gelu_fill)(vt_backend *backend);
-void VT_CUDA_NAME(residual_fill)(vt_backend *backend);
-void VT_CUDA_NAME(patches_fill)(vt_backend *backend);
-void VT_CUDA_NAME(loss_fill)(vt_backend *backend);
-void VT_CUDA_NAME(optimizer_fill)(vt_backend *backend);
-void VT_CUDA_NAME(attention_forward_fill)(vt_backend *backend);
-void VT_CUDA_NAME(attention_backward_fill)(vt_backend *backend);
+/* The kernels' files; each defines VT_CUDA_NAME(<name>_fill), which fills its rows of the table. */
+#define VT_CUDA_KERNELS(file)                                                                                          \
+    file(convert) file(layer_norm) file(gelu) file(residual) file(patches) file(loss) file(optimizer)                  \
+        file(attention_forward) file(attention_backward)
+
+#define VT_CUDA_DECLARE_FILL(name) void VT_CUDA_NAME(name##_fill)(vt_backend * backend);
+VT_CUDA_KERNELS(VT_CUDA_DECLARE_FILL)
+
+/* All kernels' rows of the table. */
+static inline void vt_cuda_fill_kernels(vt_backend *backend)
+{
+#define VT_CUDA_CALL_FILL(name) VT_CUDA_NAME(name##_fill)(backend);
+    VT_CUDA_KERNELS(VT_CUDA_CALL_FILL)
+}
 
 /* sums [columns] += column sums of x (a bias's gradient); the order of the sum depends on the sizes alone. */
 void VT_CUDA_NAME(column_sums)(vt_backend *backend, vt_matrix x, float *sums);

@@ -135,13 +135,18 @@ static bool is_possible(const call *c)
     return fit && (uintptr_t)c->log_sum % 16 == 0;
 }
 
+/* The key of choices: the shape, number by number. */
 enum { KEY_NUMBERS = sizeof(vt_fused_shape) / sizeof(int64_t) };
+
+static const int64_t *key_of(const vt_fused_shape *shape)
+{
+    return (const int64_t *)shape;
+}
 
 static bool kept_choice(const call *c, const vt_fused_shape *shape, uint64_t *serves)
 {
-    int64_t key[KEY_NUMBERS];
-    memcpy(key, shape, sizeof key);
-    return vt_choices_find(((vt_cuda_state *)c->backend->state)->choices, "attention", key, KEY_NUMBERS, serves, 1);
+    const vt_choices *choices = ((vt_cuda_state *)c->backend->state)->choices;
+    return vt_choices_find(choices, "attention", key_of(shape), KEY_NUMBERS, serves, 1);
 }
 
 /* Whether the plan is worth building. */
@@ -159,7 +164,6 @@ static bool may_serve(const call *c, const vt_fused_shape *shape)
 static bool choose(call *c)
 {
     const vt_cuda_state *state = c->backend->state;
-    int64_t key[KEY_NUMBERS];
     uint64_t serves;
     if (state->fused_attention->preference == VT_ATTENTION_CUDNN) return true;
     if (kept_choice(c, &c->plan->shape, &serves)) return serves == 1;
@@ -170,8 +174,7 @@ static bool choose(call *c)
     vt_cuda_trial trials[] = {{run_own, c, 0}, {run_fused, c, 0}};
     vt_cuda_time_all(c->backend, 2, trials);
     serves = trials[1].milliseconds < trials[0].milliseconds;
-    memcpy(key, &c->plan->shape, sizeof key);
-    vt_choices_add(state->choices, "attention", key, KEY_NUMBERS, &serves, 1);
+    vt_choices_add(state->choices, "attention", key_of(&c->plan->shape), KEY_NUMBERS, &serves, 1);
     return serves == 1;
 }
 
@@ -183,10 +186,8 @@ static bool take_kept_plan(call *c)
     const vt_cuda_state *state = c->backend->state;
     const struct vt_fused_attention *attention = state->fused_attention;
     vt_fused_graph *graph = &c->plan->graph;
-    int64_t key[KEY_NUMBERS];
     size_t bytes;
-    memcpy(key, &c->plan->shape, sizeof key);
-    char *text = vt_choices_kept(state->choices, kept_kind, key, KEY_NUMBERS, &bytes);
+    char *text = vt_choices_kept(state->choices, kept_kind, key_of(&c->plan->shape), KEY_NUMBERS, &bytes);
     bool works = text != NULL &&
                  vt_fused_graph_restore(attention->library, attention->handle, NULL, text, bytes, graph) &&
                  has_room(c) && run_fused(c);
@@ -207,12 +208,11 @@ static bool compile_plan(call *c)
 
 static void keep_plan(const call *c)
 {
-    int64_t key[KEY_NUMBERS];
     size_t bytes;
     char *text = vt_fused_graph_text(&c->plan->graph, &bytes);
-    memcpy(key, &c->plan->shape, sizeof key);
     if (text != NULL)
-        vt_choices_keep(((vt_cuda_state *)c->backend->state)->choices, kept_kind, key, KEY_NUMBERS, text, bytes);
+        vt_choices_keep(((vt_cuda_state *)c->backend->state)->choices, kept_kind, key_of(&c->plan->shape), KEY_NUMBERS,
+                        text, bytes);
     free(text);
 }
 

@@ -20,11 +20,10 @@ typedef struct {
 static void keep_choice(const vt_backend *backend, const vt_product_plan *plan)
 {
     vt_cuda_state *state = backend->state;
-    int64_t key[VT_PRODUCT_KEY_NUMBERS];
     uint64_t algorithm[ALGORITHM_NUMBERS];
-    memcpy(key, &plan->key, sizeof key);
     memcpy(algorithm, &plan->algorithm, sizeof algorithm);
-    vt_choices_add(state->choices, "product", key, VT_PRODUCT_KEY_NUMBERS, algorithm, ALGORITHM_NUMBERS);
+    vt_choices_add(state->choices, "product", (const int64_t *)&plan->key, VT_PRODUCT_KEY_NUMBERS, algorithm,
+                   ALGORITHM_NUMBERS);
 }
 
 static cudaDataType_t library_type(int64_t type)
@@ -169,12 +168,11 @@ static bool take_kept_choice(const vt_backend *backend, vt_product_plan *plan)
 {
     const vt_cuda_state *state = backend->state;
     const struct vt_products *products = state->products;
-    int64_t key[VT_PRODUCT_KEY_NUMBERS];
     uint64_t numbers[ALGORITHM_NUMBERS];
     cublasLtMatmulHeuristicResult_t result;
     cublasLtMatmulAlgo_t algorithm;
-    memcpy(key, &plan->key, sizeof key);
-    if (!vt_choices_find(state->choices, "product", key, VT_PRODUCT_KEY_NUMBERS, numbers, ALGORITHM_NUMBERS))
+    if (!vt_choices_find(state->choices, "product", (const int64_t *)&plan->key, VT_PRODUCT_KEY_NUMBERS, numbers,
+                         ALGORITHM_NUMBERS))
         return false;
     memcpy(&algorithm, numbers, sizeof algorithm);
     if (products->library->cublasLtMatmulAlgoCheck(products->handle, plan->operation, plan->a, plan->b, plan->d,

@@ -97,7 +97,7 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
                           .type_d = VT_FLOAT32,
                           .adds = 1,
                           .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
-    if (dbias != NULL) vt_cuda_column_sums(backend, dy, dbias);
+    if (dbias != NULL) VT_CUDA_NAME(column_sums)(backend, dy, dbias);
     if (!vt_product_multiply(backend, &key, x.data, dy.data, dweight, NULL)) fail(backend, "weight gradient", &key);
 }
 
@@ -108,13 +108,13 @@ static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, 
 {
     vt_product_key key = forward_key(x, weight, hidden);
     if (add_bias_in_product(backend, x, weight, bias, hidden)) {
-        vt_cuda_bias_gelu(backend, kind, hidden, NULL, active);
+        VT_CUDA_NAME(bias_gelu)(backend, kind, hidden, NULL, active);
         return;
     }
     if (!vt_product_multiply(backend, &key, weight.data, x.data, hidden.data, NULL))
         fail(backend, "product", &key);
     else
-        vt_cuda_bias_gelu(backend, kind, hidden, bias, active);
+        VT_CUDA_NAME(bias_gelu)(backend, kind, hidden, bias, active);
 }
 
 void vt_products_fill(vt_backend *backend)

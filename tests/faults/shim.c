@@ -44,21 +44,19 @@
 typedef struct {
     const char *name;
     long number;
-    int descriptor, path, at; /* which argument is what; -1: none */
+    int descriptor,
+        path; /* which arguments: the file, or the folder that the path starts from, and the path; -1: none */
 } call_kind;
 
 static const call_kind kinds[] = {
-    {"write", SYS_write, 0, -1, -1},         {"pwrite64", SYS_pwrite64, 0, -1, -1},
-    {"fsync", SYS_fsync, 0, -1, -1},         {"fdatasync", SYS_fdatasync, 0, -1, -1},
-    {"ftruncate", SYS_ftruncate, 0, -1, -1}, {"close", SYS_close, 0, -1, -1},
-    {"openat", SYS_openat, -1, 1, 0},        {"mkdirat", SYS_mkdirat, -1, 1, 0},
-    {"unlinkat", SYS_unlinkat, -1, 1, 0},    {"symlinkat", SYS_symlinkat, -1, 2, 1},
-    {"renameat", SYS_renameat, -1, 1, 0},    {"renameat2", SYS_renameat2, -1, 1, 0},
-    {"read", SYS_read, 0, -1, -1},           {"pread64", SYS_pread64, 0, -1, -1},
+    {"write", SYS_write, 0, -1},         {"pwrite64", SYS_pwrite64, 0, -1},   {"fsync", SYS_fsync, 0, -1},
+    {"fdatasync", SYS_fdatasync, 0, -1}, {"ftruncate", SYS_ftruncate, 0, -1}, {"close", SYS_close, 0, -1},
+    {"openat", SYS_openat, 0, 1},        {"mkdirat", SYS_mkdirat, 0, 1},      {"unlinkat", SYS_unlinkat, 0, 1},
+    {"symlinkat", SYS_symlinkat, 1, 2},  {"renameat", SYS_renameat, 0, 1},    {"renameat2", SYS_renameat2, 0, 1},
+    {"read", SYS_read, 0, -1},           {"pread64", SYS_pread64, 0, -1},
 #ifdef SYS_open
-    {"open", SYS_open, -1, 0, -1},           {"mkdir", SYS_mkdir, -1, 0, -1},
-    {"unlink", SYS_unlink, -1, 0, -1},       {"symlink", SYS_symlink, -1, 1, -1},
-    {"rename", SYS_rename, -1, 0, -1},       {"rmdir", SYS_rmdir, -1, 0, -1},
+    {"open", SYS_open, -1, 0},           {"mkdir", SYS_mkdir, -1, 0},         {"unlink", SYS_unlink, -1, 0},
+    {"symlink", SYS_symlink, -1, 1},     {"rename", SYS_rename, -1, 0},       {"rmdir", SYS_rmdir, -1, 0},
 #endif
 };
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
@@ -106,28 +104,17 @@ static void report(const char *what, const char *path)
 /* The path that a call refers to, made absolute if possible. */
 static void path_of(const call_kind *kind, const long argument[6], char path[4096])
 {
-    char link[64];
-    ssize_t length = -1;
-    path[0] = '\0';
-    if (kind->path >= 0) {
-        const char *name = (const char *)argument[kind->path];
-        if (name[0] == '/') {
-            snprintf(path, 4096, "%s", name);
-            return;
-        }
-        int at = kind->at >= 0 ? (int)argument[kind->at] : AT_FDCWD;
-        if (at == AT_FDCWD)
-            snprintf(link, sizeof link, "/proc/self/cwd");
-        else
-            snprintf(link, sizeof link, "/proc/self/fd/%d", at);
-        length = readlink(link, path, 4095);
-        length = length < 0 ? 0 : length;
-        snprintf(path + length, (size_t)(4096 - length), "/%s", name);
-        return;
+    const char *name = kind->path >= 0 ? (const char *)argument[kind->path] : "";
+    int descriptor = kind->descriptor >= 0 ? (int)argument[kind->descriptor] : AT_FDCWD;
+    char link[64] = "/proc/self/cwd";
+    ssize_t length = 0;
+    if (name[0] != '/') {
+        if (descriptor != AT_FDCWD) snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+        length = readlink(link, path, 4094);
+        if (length < 0) length = 0;
+        if (kind->path >= 0) path[length++] = '/';
     }
-    snprintf(link, sizeof link, "/proc/self/fd/%d", (int)argument[kind->descriptor]);
-    length = readlink(link, path, 4095);
-    path[length < 0 ? 0 : length] = '\0';
+    snprintf(path + length, (size_t)(4096 - length), "%s", name);
 }
 
 /* Whether this call is to fail. */
@@ -137,20 +124,22 @@ static bool counts_as_fault(void)
     return fault_at > 0 && (number == fault_at || (is_sticky && number > fault_at));
 }
 
+static long make_call(const call_kind *kind, const long argument[6])
+{
+    return own_call(kind->number, argument[0], argument[1], argument[2], argument[3], argument[4]);
+}
+
 static long decide(const call_kind *kind, const long argument[6])
 {
     char path[4096];
     path_of(kind, argument, path);
     bool counted = below[0] == '\0' || strncmp(path, below, strlen(below)) == 0;
-    if (counted && counts_as_fault()) {
-        if (kills_after) own_call(kind->number, argument[0], argument[1], argument[2], argument[3], argument[4]);
-        report(kind->name, path);
-        if (kills) own_call(SYS_kill, own_call(SYS_getpid, 0, 0, 0, 0, 0), SIGKILL, 0, 0, 0);
-        if (kind->number == SYS_close) /* Linux closes it in any case */
-            own_call(kind->number, argument[0], 0, 0, 0, 0);
-        return -fault_error;
-    }
-    return own_call(kind->number, argument[0], argument[1], argument[2], argument[3], argument[4]);
+    if (!counted || !counts_as_fault()) return make_call(kind, argument);
+    if (kills_after) make_call(kind, argument);
+    report(kind->name, path);
+    if (kills) own_call(SYS_kill, own_call(SYS_getpid, 0, 0, 0, 0, 0), SIGKILL, 0, 0, 0);
+    if (kind->number == SYS_close) make_call(kind, argument); /* Linux closes it in any case */
+    return -fault_error;
 }
 
 static void on_call(int signal_number, siginfo_t *info, void *context)
@@ -357,10 +346,7 @@ void *memalign(size_t alignment, size_t bytes)
     return refuses_memory(__builtin_return_address(0)) ? NULL : __libc_memalign(alignment, bytes);
 }
 
-void *aligned_alloc(size_t alignment, size_t bytes)
-{
-    return refuses_memory(__builtin_return_address(0)) ? NULL : __libc_memalign(alignment, bytes);
-}
+void *aligned_alloc(size_t alignment, size_t bytes) __attribute__((alias("memalign")));
 
 int posix_memalign(void **memory, size_t alignment, size_t bytes)
 {

@@ -5,6 +5,7 @@
 
 #if defined(VT_HAS_CUDA) && defined(VT_HAS_HOST_CUDA)
 
+#define VT_HOST_CUDA /* cuda/cuda.h: kernels on the host */
 #include "cuda/state.h"
 #include "operations/fake_runtime.h"
 
@@ -93,26 +94,8 @@ static size_t version_of_products(const struct vt_products *products)
 
 /* ---- the file itself ---- */
 
-void vt_host_cuda_convert_fill(vt_backend *backend);
-void vt_host_cuda_layer_norm_fill(vt_backend *backend);
-void vt_host_cuda_gelu_fill(vt_backend *backend);
-void vt_host_cuda_residual_fill(vt_backend *backend);
-void vt_host_cuda_patches_fill(vt_backend *backend);
-void vt_host_cuda_loss_fill(vt_backend *backend);
-void vt_host_cuda_optimizer_fill(vt_backend *backend);
-void vt_host_cuda_attention_forward_fill(vt_backend *backend);
-void vt_host_cuda_attention_backward_fill(vt_backend *backend);
 void vt_host_cuda_hand_to(void (*taker)(void (*run)(const void *), const void *, size_t));
 
-#define vt_cuda_convert_fill vt_host_cuda_convert_fill
-#define vt_cuda_layer_norm_fill vt_host_cuda_layer_norm_fill
-#define vt_cuda_gelu_fill vt_host_cuda_gelu_fill
-#define vt_cuda_residual_fill vt_host_cuda_residual_fill
-#define vt_cuda_patches_fill vt_host_cuda_patches_fill
-#define vt_cuda_loss_fill vt_host_cuda_loss_fill
-#define vt_cuda_optimizer_fill vt_host_cuda_optimizer_fill
-#define vt_cuda_attention_forward_fill vt_host_cuda_attention_forward_fill
-#define vt_cuda_attention_backward_fill vt_host_cuda_attention_backward_fill
 #define vt_products_open open_products
 #define vt_products_close close_products
 #define vt_products_fill fill_products

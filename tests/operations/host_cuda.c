@@ -226,15 +226,7 @@ vt_status open_host_cuda(vt_backend **result)
     vt_backend_fill_immediate(backend);
     state->common =
         (vt_cuda_common){.workspace = host_workspace, .fail = host_fail, .exact_float32 = true, .multiprocessors = 4};
-    vt_host_cuda_convert_fill(backend);
-    vt_host_cuda_layer_norm_fill(backend);
-    vt_host_cuda_gelu_fill(backend);
-    vt_host_cuda_residual_fill(backend);
-    vt_host_cuda_patches_fill(backend);
-    vt_host_cuda_loss_fill(backend);
-    vt_host_cuda_optimizer_fill(backend);
-    vt_host_cuda_attention_forward_fill(backend);
-    vt_host_cuda_attention_backward_fill(backend);
+    vt_cuda_fill_kernels(backend);
     VT_TRY(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &state->plain));
 done:
     if (status != VT_OK) vt_backend_close(&backend);
