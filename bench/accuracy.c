@@ -1,6 +1,6 @@
-/* How far float32 products and attention are from sums in float64, on each instruction set that this machine has: root
- * mean square of the errors over that of the results, for normal random numbers. The other side are the plain loops,
- * which add up in float64 (cpu_isa=plain).
+/* The errors of float32 products and attention on each instruction set of this machine: the root mean square of the
+ * differences from the plain loops (cpu_isa=plain), which sum in float64, divided by that of the results, for normal
+ * random numbers.
  *
  *     build/bench/accuracy */
 #include <math.h>
@@ -93,7 +93,7 @@ int main(void)
         vt_backend *b;
         vt_matrix results[RESULTS];
         if (vt_backend_open_cpu(paths[i].isa, 0, &b) != VT_OK) {
-            printf("%s: not here\n", paths[i].name);
+            printf("%s: not on this machine\n", paths[i].name);
             continue;
         }
         open_results(results);

@@ -1,5 +1,5 @@
-"""The reader's rival: a PyTorch DataLoader over h5py, as the tutorials have it (a sample is fields[t] and fields[t + 1]
-of a yearly file, float32, shuffled). Prints samples/s and GB/s, the median of several rounds.
+"""Times a PyTorch DataLoader over h5py, as in the tutorials, for comparison with vitrain's reader: a sample is fields[t]
+and fields[t + 1] of a yearly file, float32, shuffled. Prints samples/s and GB/s, the medians of several rounds.
 
     python bench/io_torch.py DATA_DIR --batch 4 --workers 2 --batches 24 --height 360 --width 720 --channels 20
 """
@@ -49,12 +49,12 @@ def main():
     for _ in range(a.rounds + 1):
         batches, start = iter(loader), None
         for i, _ in enumerate(batches):
-            if start is None:  # the workers have begun
+            if start is None:  # the first batch is here: the workers have started
                 start = time.perf_counter()
             elif i == a.batches:
                 break
         rates.append(i * a.batch / (time.perf_counter() - start))
-        for _ in batches:  # the rest of what was asked for
+        for _ in batches:  # take one more of the requested batches
             break
     rate = statistics.median(rates[1:])
     size = 2 * a.channels * a.height * a.width * 4

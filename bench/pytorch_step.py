@@ -4,33 +4,32 @@
     python bench/pytorch_step.py --height 32 --width 64 --channels 20 --patch 4 --embed 128 --depth 4 \\
         --heads 4 --batch 8
 
-It is made to take turns with vitrain in one run, so that both see the same machine:
+vitrain's benchmarks start it and take turns with it, so that both sides meet the same state of the machine:
 
     stdin       stdout
                 ready {…}               after the model is built and the warm-up steps are done; JSON: the seconds of the
-                                        first step, with what it compiles, and the GPU memory taken
-    step        0.123456 1.23456789     seconds of one step: forward, loss, backward, Adam; the loss before it
-    classes     {"products": 0.01, …}   seconds of a step's GPU kernels, by what they do (GPU only)
+                                        first step, including compilation, and the GPU memory taken
+    step        0.123456 1.23456789     seconds of one step (forward, loss, backward, Adam), and the loss before it
+    classes     {"products": 0.01, …}   seconds of a step's GPU kernels, by class (GPU only)
     quit, EOF   {"torch": "2.15.0", …}  one line of JSON, then the end
 
-Between steps it waits in a read and uses no processor (libgomp's threads spin for some milliseconds after
-a step, then sleep).
+Between steps it waits in a read and uses no processor, except that libgomp's threads spin for some milliseconds after
+a step.
 
-PyTorch gets what helps it. Here: all cores, fused Adam (its quickest on a CPU), gradients set to None and
-not to zero, fused attention, one resident batch. From the caller, since an allocator is set up before
-Python starts: PyTorch returns its large buffers to the system at the end of each use and faults them in
-again page by page, unless told otherwise:
+PyTorch is set up to be fast: all cores, fused Adam (the fastest on a CPU), gradients set to None instead of zero, fused
+attention, one resident batch. The caller also sets variables of the C library, which must be set before Python starts.
+By default PyTorch's large buffers go back to the system after each use, and the next use faults them in page by page.
+These variables keep large buffers in the heap, never trim it, grow it in large pieces, and use huge pages (glibc 2.35
+and later):
 
     MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456
     GLIBC_TUNABLES=glibc.malloc.hugetlb=1
 
-(all large buffers from the heap, the heap never trimmed and grown in large pieces; the heap in huge pages,
-glibc 2.35 and later). They gain up to a fifth of a step's time, and cost up to 50 MB: leave them out where peak
-memory is what is compared.
+They save up to a fifth of a step's time and cost up to 50 MB, so don't set them to compare peak memory.
 
-With --device=cuda (bench/gpu is the caller) model, batch and optimizer are on the GPU; model and loss are compiled
-together, --attention chooses among PyTorch's fused kernels, and a step ends when the GPU is done. The inputs and, from a
-file, the parameters can be those of vitrain's side (--parameters), so that the losses can be compared.
+With --device=cuda (for bench/gpu) model, batch and optimizer are on the GPU; model and loss are compiled together,
+--attention chooses among PyTorch's fused kernels, and a step ends when the GPU is done. The batch is that of vitrain's
+side, and so are the parameters with --parameters, so that losses can be compared.
 """
 
 import argparse
@@ -50,19 +49,19 @@ def parse_arguments():
     ):  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--dtype", choices=("float32", "bf16", "fp16"), default="float32", help="16 bits: torch.autocast")
-    parser.add_argument("--compile", action="store_true", help="torch.compile; without a compiler: eager, and says so")
+    parser.add_argument("--compile", action="store_true", help="torch.compile; without a compiler: eager, with a note")
     parser.add_argument("--compile-mode", default="default", help="torch.compile's mode")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--attention", choices=("default", "cudnn", "flash"), default="default", help="on a GPU")
     parser.add_argument("--lr", type=float, default=5e-4)
-    parser.add_argument("--parameters", help="a .safetensors file to start from (--write-parameters makes one)")
+    parser.add_argument("--parameters", help="a .safetensors file with the initial parameters (from --write-parameters)")
     parser.add_argument("--write-parameters", help="write the initial parameters to this file and end")
     parser.add_argument("--warm-up", type=int, default=2, help="steps before `ready`; 0 for losses from the first")
     return parser.parse_args()
 
 
 def peak_memory():
-    """The most bytes ever resident in this program; getrusage would count what its parent had when it forked."""
+    """The largest resident memory of this process in bytes; getrusage would include its parent's at the fork."""
     with open("/proc/self/status") as status:
         return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
 
@@ -77,7 +76,7 @@ def wave(torch, count, step, function):
 
 
 def read_safetensors(torch, path):
-    """float32 tensors alone: 8 bytes length, a JSON header, the numbers."""
+    """Only float32 tensors. The format: 8 bytes with the header's length, a JSON header, the numbers."""
     with open(path, "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         data = bytearray(file.read())
@@ -134,7 +133,7 @@ class TrainingStep:
         self.targets = wave(torch, count, 0.013, torch.cos).reshape(shape).to(self.device)
 
     def usable_attention(self, arguments):
-        """The attention that was asked for, where this GPU and PyTorch have it for this shape; else their own choice."""
+        """The attention that --attention names, if this GPU and PyTorch have it for this shape; else PyTorch's own choice."""
         if arguments.device == "cpu" or arguments.attention == "default":
             return arguments.attention
         self.attention = arguments.attention
@@ -154,7 +153,7 @@ class TrainingStep:
         return arguments.attention
 
     def note(self, text):
-        """What is not as it was asked for: the caller prints it beside the figures."""
+        """Notes a departure from what was asked for; the caller prints it beside the figures."""
         self.notes.append(text)
         print(text, file=sys.stderr)
 
@@ -173,8 +172,8 @@ class TrainingStep:
         return sdpa_kernel([chosen])
 
     def run(self):
-        """Returns the seconds it took. The loss is read inside, as a training loop's log does, which waits for forward alone
-        on a GPU; the GPU is waited for in the end."""
+        """Makes a step and returns its seconds. It reads the loss, as a training loop's log does, and on a GPU it ends when
+        the GPU is done."""
         start = time.perf_counter()
         self.optimizer.zero_grad(set_to_none=True)
         with self.kernels():
@@ -192,13 +191,13 @@ class TrainingStep:
         return time.perf_counter() - start
 
     def compile(self, mode):
-        """Returns whether it worked, with PyTorch's own choice of attention should it not with the one asked for; a failure
-        leaves the eager model in place. No parameter changes."""
+        """Compiles model and loss; returns whether that worked. If it fails with the attention that was asked for, PyTorch's
+        own choice is tried; if that fails too, the model stays eager. No parameter changes."""
         asked = self.attention
         for attention in dict.fromkeys((asked, "default")):
             self.attention = attention
             self.torch.compiler.reset()
-            if attention != asked:  # the attention is no part of that cache's key: it would give back the first one
+            if attention != asked:  # this cache's key does not contain the attention: it would return the first result
                 import torch._functorch.config
 
                 torch._functorch.config.enable_autograd_cache = False
@@ -216,14 +215,14 @@ class TrainingStep:
         return False
 
     def classes(self):
-        """Seconds of the GPU kernels of one step by what they do, by their names, and the names of attention's."""
+        """Seconds of one step's GPU kernels by class (by their names), and the names of attention's kernels."""
         from torch.profiler import ProfilerActivity, profile
 
         with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as profiler:
             self.run()
         kinds, attention = {}, set()
         for event in profiler.events():
-            # a range that was named on the host shows up beside the kernels in it
+            # named ranges of the host are listed beside the kernels
             if str(event.device_type) != "DeviceType.CUDA" or getattr(event, "is_user_annotation", False) or event.name.startswith("##"):
                 continue
             name = event.name.lower()
@@ -234,8 +233,8 @@ class TrainingStep:
         return {**kinds, "attention kernels": sorted(attention)}
 
 
-# Parts of kernels' names; the first that fits. Inductor names its own after the operations that it fused, attention and
-# convolutions beside them included: they come first, but for products of its templates.
+# Parts of kernels' names; the first match counts. Inductor names a kernel after all operations around it, also after
+# attention and convolutions that it does not contain, so its kernels come first, after the products of its templates.
 CLASSES = (
     ("products", ("triton_tem", "triton_mm")),
     ("triton: norms, GELU, residual, loss", ("triton",)),
@@ -283,7 +282,7 @@ def main():
     if arguments.device == "cuda":
         torch.backends.cudnn.benchmark = not arguments.parameters  # the patches' convolution by the fastest algorithm
         torch.cuda.init()
-        torch.zeros(1, device="cuda")  # the context's own memory is not counted, on neither side
+        torch.zeros(1, device="cuda")  # neither side counts the memory of its context
         taken = torch.cuda.mem_get_info()[0]
         if arguments.dtype == "float32":
             torch.set_float32_matmul_precision("highest" if os.environ.get("NVIDIA_TF32_OVERRIDE") == "0" else "high")
@@ -297,7 +296,7 @@ def main():
     for i in range(arguments.warm_up):
         seconds = training_step.run()
         if i == 0:
-            # what a user waits for: with the compilation, whose own forward and backward are part of it
+            # what a user waits for; the compilation makes a forward and a backward of its own
             first["first_step_seconds"] = first["compile_seconds"] + seconds
     if arguments.device == "cuda":
         first["memory_bytes"] = taken - torch.cuda.mem_get_info()[0]

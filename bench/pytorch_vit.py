@@ -16,7 +16,7 @@ from torch import nn
 
 LAYER_NORM_EPS = 1e-6
 WEIGHT_STD = 0.02
-WEIGHT_CUT = 2.0  # absolute, so at std 0.02 it never bites; kept because it is what defines the init
+WEIGHT_CUT = 2.0  # an absolute limit, which at std 0.02 no number reaches
 
 
 class PatchEmbed(nn.Module):

@@ -1,9 +1,9 @@
-"""Takes weights from PyTorch to vitrain and back, and compares losses and forecasts.
+"""Converts weights from PyTorch to vitrain and back, and compares losses and forecasts.
 
     python bench/pytorch_weights.py ./vitrain
 
-Needs torch, numpy, h5py and safetensors. Makes a synthetic data set and runs in a directory of its own, which is
-removed. Each line that is printed is a comparison; the exit status is 1 when one is out of bounds.
+Needs torch, numpy, h5py and safetensors. Makes a synthetic data set and runs in a temporary directory. Each line of
+output is a comparison; the exit status is 1 if one is out of bounds.
 
 Shapes in comments: T times, C channels, H x W grid points.
 """
@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from pytorch_vit import VisionTransformer, relative_loss
 
 MOST_LOSS = 2e-6  # relative; float32 sums in another order
-MOST_FIELD = 2e-5  # standard deviations: fields in the units of the data have six digits behind the mean
+MOST_FIELD = 2e-5  # standard deviations; float32 fields in the units of the data have about six digits beside the mean
 SIZES = {"img_size": (16, 32), "patch_size": 4, "n_in_channels": 3, "n_out_channels": 3, "embed_dim": 16, "depth": 2,
          "num_heads": 2}  # fmt: skip
 FLAGS = ["--config=demo", "--data_dir=data", "--expdir=runs", "--global_batch_size=8", "--num_epochs=1"]
@@ -57,7 +57,7 @@ def loss_of(model, split):
 
 
 def joined(weights):
-    """With q, k and v in one tensor, as in the tutorial of 2023."""
+    """The weights with q, k and v in one tensor, as in the tutorial of 2023."""
     result = {}
     for name, value in weights.items():
         if ".attn.q." in name:
@@ -69,7 +69,7 @@ def joined(weights):
 
 
 def forms_of(model):
-    """The same weights as PyTorch's side may write them."""
+    """The same weights in the forms in which PyTorch programs write them."""
     wrap = torch.nn.DataParallel
     yield "as it is", model.state_dict()
     yield "module.", wrap(model).state_dict()
@@ -87,7 +87,7 @@ def compare(what, ours, theirs, most):
 
 
 def to_vitrain(program, model):
-    """Losses of a run that begins with the weights and changes nothing (learning rate 0)."""
+    """Compares the losses of a run that starts from the weights and does not change them (learning rate 0)."""
     good = True
     expected = {split: loss_of(model, split) for split in ("valid", "test")}
     for number, (form, weights) in enumerate(forms_of(model)):
@@ -102,7 +102,7 @@ def to_vitrain(program, model):
 
 
 def to_pytorch(program, fresh):
-    """A trained model's loss and forecast."""
+    """Compares loss and forecast of a model that vitrain trained."""
     log = run(program, *FLAGS, "--run_num=trained", "--num_epochs=3")
     run(program, "export", "runs/demo/1CPU/trained", "--output=trained.safetensors")
     fresh.load_state_dict(load_file("trained.safetensors"))
@@ -130,7 +130,7 @@ def main():
             "--valid_steps=33", "--test_steps=29")  # fmt: skip
         model = VisionTransformer(**SIZES)
         for value in model.parameters():
-            value.data += 0.05 * torch.randn_like(value)  # away from zeros and ones, at which biases and norms begin
+            value.data += 0.05 * torch.randn_like(value)  # biases and norms no longer have their initial zeros and ones
         good = to_vitrain(program, model)
         good &= to_pytorch(program, VisionTransformer(**SIZES))
         os.chdir("/")

@@ -1,9 +1,9 @@
-"""Fills a synthetic data set with real numbers, for `vitrain bench io` on gzip data: each field is put together from
-small ones of another set, drawn at random. So its bytes deflate as real ones do, unlike the noise of `vitrain synth`.
+"""Fills a synthetic data set with real numbers, for `vitrain bench io` on gzip data. Each field is tiled with small fields
+of another set, drawn at random, so that it compresses like real data and unlike the noise of `vitrain synth`.
 
     python bench/real_fields.py DIR/train/YEAR.h5 SMALL.h5 [SMALL.h5 ...]
 
-Both sides of the grid have to be multiples of the small fields'. Needs numpy and h5py."""
+Both sides of the grid must be multiples of those of the small fields. Needs numpy and h5py."""
 import sys
 
 import h5py
