@@ -2,23 +2,23 @@
 # make demo       trains a small model on a synthetic atmosphere          make test      every test
 # make install    into PREFIX (/usr/local), below DESTDIR; uninstall      make dist      vitrain-VERSION.tar.gz
 # make gpu        for every GPU from A100 on (GPU_ARCH=all)               make gpu-check what only a GPU can show: docs/gpu.md
-# make gpu-bring  packs it for a machine without the libraries            make bench     speed, beside PyTorch if it is there
+# make gpu-bring  packs it for a machine without the libraries            make bench     speed, beside PyTorch if there is one
 # make sanitize   every test under ASan and UBSan                         make tsan      threads, under ThreadSanitizer
-# make fuzz       libFuzzer, FUZZ_SECONDS each                            make faults    crashes, failing calls and memory, every one
+# make fuzz       libFuzzer, FUZZ_SECONDS each                            make faults    every kind of fault
 # make long-test  20,000 steps                                            make memcheck  a short run under valgrind
 # make test-arm   a cross build for ARM, its tests under qemu: docs/arm.md
 # make lint       clang-format, clang-tidy, cppcheck                      make docs      docs/options.md from the option table
 # make deps       installs the libraries that are missing (apt)           make clean, make defaults (forgets settings)
 #
-# Settings: CC, CXX, AR, CPPFLAGS, CFLAGS, LDFLAGS, BUILD (the build folder), MPI=no, MPI=yes (fails without it; else it is
-# left out where none is found), MPICC, NVCC (NVCC= for none, as where it isn't found), GPU_ARCH (sm_90, "sm_80 sm_90", all),
-# PKG_CONFIG, and each line of build/found.mk, which says what was found: make HDF5_CFLAGS=-I... HDF5_LIBS='-L... -lhdf5'.
-# FILTER=unit runs the tests of a folder of tests/, FILTER=loader those whose name contains it; several words are allowed.
-# What was given once holds for later calls, and what depends on a setting is built anew when it changes: docs/install.md.
+# Settings: CC, CXX, AR, CPPFLAGS, CFLAGS, LDFLAGS, BUILD (the build folder), MPI=no, MPI=yes (fails without MPI; by default it
+# is left out if none is found), MPICC, NVCC (NVCC= builds without CUDA), GPU_ARCH (sm_90, "sm_80 sm_90", all), PKG_CONFIG, and
+# each line of build/found.mk, which lists what was found: make HDF5_CFLAGS=-I... HDF5_LIBS='-L... -lhdf5'.
+# FILTER=unit runs the tests of that folder of tests/, FILTER=loader those whose names contain the word; several are allowed.
+# A setting also applies to later calls; when it changes, what depends on it is built again: docs/install.md.
 
 BUILD ?= build
 
-# Goals that need no library, or install them first.
+# Goals that need no libraries, or install them first.
 WITHOUT_LIBRARIES := deps demo test sanitize tsan fuzz faults long-test memcheck bench gpu-check gpu-bring clean help \
     defaults uninstall dist version test-arm
 GOALS := $(filter-out $(WITHOUT_LIBRARIES),$(or $(MAKECMDGOALS),vitrain))
@@ -41,7 +41,7 @@ TEST_SOURCES := $(sort $(shell find tests -name '*.c' -not -path 'tests/fuzz/*' 
 CUDA_KERNELS := $(sort $(wildcard cuda/*.cu))
 CUDA_OBJECTS = $(if $(NVCC),$(patsubst cuda/%,$(BUILD)/cuda/%.o,$(CUDA_KERNELS) $(wildcard cuda/*.c)))
 
-# What is cleaned can't be built at the same time.
+# `make clean vitrain` cleans before it builds.
 ifneq ($(and $(filter clean,$(MAKECMDGOALS)),$(filter-out clean,$(MAKECMDGOALS))),)
 .NOTPARALLEL:
 endif
@@ -50,7 +50,7 @@ endif
 all: vitrain
 .DEFAULT_GOAL := vitrain
 
-# The probes first, as the lists of others depend on what was found; the order of the others does not matter.
+# The probes come first, because the lists of the other files depend on what was found.
 include make/probes.mk
 include $(filter-out make/settings.mk make/probes.mk,$(sort $(wildcard make/*.mk)))
 

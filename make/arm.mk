@@ -6,9 +6,9 @@ ARM_TESTS ?= golden unit operations/against_plain operations/attention_blocks op
 ARM_CC ?= aarch64-linux-gnu-gcc
 ARM_QEMU ?= qemu-aarch64
 ARM_BUILD := $(BUILD)/arm
-# The headers and libraries of an aarch64 system; Debian's are fetched where none is named.
+# The root of an aarch64 system with headers and libraries; by default Debian's are fetched.
 ARM_SYSROOT ?= $(ARM_BUILD)/sysroot/root
-# HDF5 is not where the compiler looks by itself.
+# HDF5's folder, in which the compiler does not look by itself.
 ARM_HDF5 := $(abspath $(ARM_SYSROOT))/usr
 ARM_SETTINGS = BUILD=$(ARM_BUILD) NVCC= MPI=no HOST_CUDA= PKG_CONFIG=false CC='$(ARM_CC) --sysroot=$(abspath $(ARM_SYSROOT))' \
     CXX=false AR=$(ARM_CC:%gcc=%ar) HDF5_CFLAGS='-isystem $(ARM_HDF5)/include/hdf5/serial' \

@@ -1,13 +1,13 @@
-# Speed, beside PyTorch where it is there.
+# Benchmarks, beside PyTorch if there is one.
 .PHONY: bench run-bench
 
-# `make test` compiles them, too: some are only run where there is a GPU.
+# `make test` compiles all of them, because some only run on a GPU.
 BENCH_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard bench/*.c)))
 
 bench: deps
 	@$(MAKE) --no-print-directory run-bench
 
-# The other side needs a Python with torch: make bench PYTHON=/path/to/venv/bin/python
+# PyTorch's side needs a Python with torch: make bench PYTHON=/path/to/venv/bin/python
 PYTHON ?= $(shell python3 -c 'import torch' 2>/dev/null && echo python3)
 run-bench: $(BUILD)/vitrain $(BUILD)/bench/step $(BUILD)/bench/accuracy $(BUILD)/bench/scaling \
     $(BUILD)/bench/plan_layout

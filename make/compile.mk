@@ -1,6 +1,6 @@
 # Objects, the vector kernels of each instruction set, the library and the program.
 
-# clang tells of each loop that it doesn't vectorise as a pragma asks.
+# clang warns of each loop that it doesn't vectorise although a pragma asks for it.
 CLANG_WARNINGS = $(if $(findstring clang,$(CC_VERSION)),-Wno-pass-failed)
 COMPILE = $(CC) -std=gnu11 $(WARNINGS) $(CLANG_WARNINGS) $(CFLAGS) $(SANITIZE) -Isrc $(OPENMP_CFLAGS) $(LOCAL_CFLAGS) $(CPPFLAGS) -MMD -MP
 LINK = $(CC) $(CFLAGS) $(LDFLAGS)
@@ -8,7 +8,7 @@ HAS_MPI := $(if $(filter-out undefined,$(origin MPI_LIBS)),yes)
 LIBS = $(SANITIZE) $(HDF5_HL_LIBS) $(HDF5_LIBS) $(DEFLATE_LIBS) $(YAML_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) \
     $(if $(HAS_MPI),$(MPI_LIBS)) $(if $(NVCC),$(CUDA_LIBS)) $(OPENMP_LIBS) -lpthread -lm
 
-# What objects depend on: make/settings.mk.
+# The settings that objects depend on: `stamp` in make/settings.mk.
 COMPILE_SETTINGS = $(CC_VERSION) $(COMPILE) $(foreach library,HDF5 DEFLATE YAML PNG PROTOBUF AMX,$($(library)_CFLAGS))
 LINK_SETTINGS = $(LINK) $(AR) $(LIBS) $(OBJECTS) $(KERNEL_OBJECTS) $(CUDA_OBJECTS)
 MPI_SETTINGS = $(HAS_MPI) $(MPI_CFLAGS)
@@ -17,8 +17,8 @@ $(eval $(call stamp,compile,COMPILE_SETTINGS))
 $(eval $(call stamp,mpi,MPI_SETTINGS))
 $(eval $(call stamp,version,VERSION_SETTINGS))
 
-# The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time. -mprfchw: memory is
-# asked for to be written; on a processor that does not know it the instruction does nothing.
+# The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time. -mprfchw: prefetches
+# for writing; processors that don't know the instruction ignore it.
 ISAS := baseline $(if $(X86_CFLAGS),avx2 avx512) $(if $(AMX_CFLAGS),amx)
 ISA_FLAGS_baseline :=
 ISA_FLAGS_avx2 := -march=x86-64-v3 -mprfchw
@@ -26,7 +26,7 @@ ISA_FLAGS_avx512 := -march=x86-64-v4 -mprfchw -mprefer-vector-width=512
 ISA_FLAGS_amx = $(AMX_CFLAGS) -mprfchw -mprefer-vector-width=512
 
 OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(KERNEL_SOURCES) $(TILE_SOURCES) src/main.c,$(SOURCES)))
-# What tiles take over is not compiled again for AMX: src/backend/cpu/vector/table.c.
+# Kernels for which tiles have replacements are not compiled for AMX: src/backend/cpu/vector/table.c.
 BESIDE_TILES := $(addprefix src/backend/cpu/vector/,attention_backward.c attention_forward.c limits.c product.c)
 kernels_of = $(filter-out $(if $(filter amx,$(1)),$(BESIDE_TILES)),$(KERNEL_SOURCES))
 KERNEL_OBJECTS = $(foreach isa,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(isa).o,$(call kernels_of,$(isa)))) \
@@ -34,7 +34,7 @@ KERNEL_OBJECTS = $(foreach isa,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(isa).o,$(call
 
 $(eval $(call stamp,link,LINK_SETTINGS))
 
-# The closing line says what is in.
+# The last line of output says what the program contains.
 GPUS_SERVED = $(GPU_TARGETS) and, by its PTX, newer ones
 WITH = $(if $(HAS_MPI),MPI$(comma) )$(if $(NVCC),CUDA (for $(GPUS_SERVED))$(comma) )kernels for $(ISAS)
 WITHOUT = $(if $(HAS_MPI),,; built without MPI: one rank only)$(if $(NVCC),,; built without CUDA: CPU only)
@@ -46,7 +46,7 @@ vitrain: $(BUILD)/vitrain
 $(BUILD)/vitrain: $(BUILD)/src/main.o $(BUILD)/libvitrain.a $(STAMPS)/link
 	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
-# Those that take long stand first, so that make begins with them.
+# Objects that take long to compile come first, so that make begins with them.
 $(BUILD)/libvitrain.a: $(CUDA_OBJECTS) $(KERNEL_OBJECTS) $(OBJECTS) $(BUILD)/generated/event.pb-c.o $(STAMPS)/link
 	@rm -f $@
 	@$(AR) rcs $@ $(filter %.o,$^)
@@ -63,7 +63,7 @@ $(BUILD)/%.o: %.c $(STAMPS)/compile
 	@mkdir -p $(@D)
 	$(COMPILE) -c $< -o $@
 
-# The messages of TensorBoard's event file; what protoc-c writes is not ours to warn about.
+# The messages of TensorBoard's event file. protoc-c's code is compiled without warnings.
 $(BUILD)/generated/event.pb-c.c: src/report/event.proto $(STAMPS)/compile
 	@mkdir -p $(@D)
 	$(PROTOC_C) --proto_path=src/report --c_out=$(@D) event.proto

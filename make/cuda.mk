@@ -1,12 +1,12 @@
 # The CUDA back end, where nvcc was found (make NVCC= leaves it out).
 
-# What to compile for: the GPUs that are there, else sm_80, with PTX for the newest of them, which the drivers of newer GPUs
-# compile when the program starts for the first time.
+# What to compile for: this machine's GPUs, or sm_80 if there are none, and PTX for the newest of them. The drivers of newer
+# GPUs compile this PTX when the program starts for the first time.
 GPU_ARCH ?= $(GPU_ARCH_FOUND)
 GPU_TARGETS = $(if $(filter all,$(GPU_ARCH)),sm_80 sm_90 sm_100,$(GPU_ARCH))
 GPU_CODE = $(foreach arch,$(GPU_TARGETS),-gencode arch=$(arch:sm_%=compute_%),code=$(arch)) \
     -gencode arch=$(patsubst sm_%,compute_%,$(lastword $(GPU_TARGETS))),code=$(patsubst sm_%,compute_%,$(lastword $(GPU_TARGETS)))
-# C++14: CUDA's headers bring in far more of the library from C++17 on, which doubles the time of the small files.
+# C++14: from C++17 on CUDA's headers include far more of the C++ library, which doubles the time of small files.
 NVCC_COMPILE = $(NVCC) -std=c++14 -O3 -ccbin $(CXX) -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics \
     $(GPU_CODE) -Isrc -Icuda $(CPPFLAGS)
 
@@ -29,7 +29,7 @@ $(BUILD)/src/backend/open.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA)
 $(BUILD)/src/base/profile.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))
 $(addprefix $(BUILD)/src/parallel/,nccl.o nccl_operations.o): LOCAL_CFLAGS += $(if $(NVCC),-Icuda $(CUDA_CFLAGS))
 
-# For several kinds of GPU.
+# For every kind of GPU.
 .PHONY: gpu
 gpu:
 	@$(MAKE) --no-print-directory vitrain GPU_ARCH=all

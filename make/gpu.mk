@@ -1,24 +1,20 @@
-# A machine with a GPU: tests/gpu/check runs there; what it lacks is packed here.
+# For a machine with a GPU: tests/gpu/check runs there; gpu-bring packs the programs and libraries that it lacks.
 .PHONY: gpu-check gpu-bring gpu-programs run-gpu-bring
 
 gpu-check:
 	@tests/gpu/check $(STEP)
 
+# The programs without symbols, so that the archive is small.
 GPU_PROGRAMS := $(BUILD)/gpu-programs
-GPU_LINK = $(LINK) -s -o $@ $(filter %.o %.a,$^) $(LIBS)
-gpu-programs: $(GPU_PROGRAMS)/vitrain $(GPU_PROGRAMS)/vitrain-tests $(GPU_PROGRAMS)/gpu_step $(GPU_PROGRAMS)/gpu_questions
+GPU_TOOLS := $(GPU_PROGRAMS)/gpu_step $(GPU_PROGRAMS)/gpu_questions
+gpu-programs: $(GPU_PROGRAMS)/vitrain $(GPU_PROGRAMS)/vitrain-tests $(GPU_TOOLS)
 
-$(GPU_PROGRAMS)/vitrain: $(BUILD)/src/main.o $(BUILD)/libvitrain.a $(STAMPS)/link
+$(GPU_PROGRAMS)/vitrain: $(BUILD)/vitrain
+$(GPU_PROGRAMS)/vitrain-tests: $(BUILD)/tests/vitrain-tests
+$(GPU_TOOLS): $(GPU_PROGRAMS)/%: $(BUILD)/bench/%
+$(GPU_PROGRAMS)/vitrain $(GPU_PROGRAMS)/vitrain-tests $(GPU_TOOLS):
 	@mkdir -p $(@D)
-	$(GPU_LINK)
-
-$(GPU_PROGRAMS)/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SOURCES)) $(HOST_CUDA_OBJECTS) $(TILES_MODEL_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link
-	@mkdir -p $(@D)
-	$(GPU_LINK)
-
-$(GPU_PROGRAMS)/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a $(STAMPS)/link
-	@mkdir -p $(@D)
-	$(GPU_LINK)
+	strip -o $@ $<
 
 gpu-bring: deps
 	@$(MAKE) --no-print-directory run-gpu-bring $(if $(filter GPU_ARCH,$(GIVEN) $(KEPT))$(filter environment,$(origin GPU_ARCH)),,GPU_ARCH=all)

@@ -11,7 +11,7 @@ MAN_PAGE = $(SHARE)/man/man1/vitrain.1
 BASH_COMPLETION = $(SHARE)/bash-completion/completions/vitrain
 ZSH_COMPLETION = $(SHARE)/zsh/site-functions/_vitrain
 
-# What the program writes about itself is left out where it can't run (a cross build).
+# The man page and completions come from the program itself; they are left out if it can't run here (a cross build).
 SAY_OPTIONS = { mkdir -p $(dir $(2)) && $(BUILD)/vitrain options $(1) >$(2) 2>/dev/null && chmod 644 $(2); } || \
     { rm -f $(2); echo "left out $(2): '$(BUILD)/vitrain options $(1)' does not run here" >&2; }
 
@@ -24,14 +24,14 @@ install: vitrain
 	@$(call SAY_OPTIONS,--man,$(MAN_PAGE))
 	@$(call SAY_OPTIONS,--completion=bash,$(BASH_COMPLETION))
 	@$(call SAY_OPTIONS,--completion=zsh,$(ZSH_COMPLETION))
-	@echo "installed below $(DESTDIR)$(PREFIX); 'make uninstall' takes it away"
+	@echo "installed below $(DESTDIR)$(PREFIX); 'make uninstall' removes it"
 
 uninstall:
 	rm -f $(BINARY) $(MAN_PAGE) $(BASH_COMPLETION) $(ZSH_COMPLETION)
 	rm -rf $(SHARE)/vitrain $(SHARE)/doc/vitrain
 
-# Of what is committed; without git there is nothing to make it from.
+# Only what is committed, so it needs git.
 dist:
 	@[ -e .git ] || { echo "make dist needs the git checkout" >&2; exit 1; }
-	@git diff-index --quiet HEAD -- || echo "what is not committed is left out" >&2
+	@git diff-index --quiet HEAD -- || echo "uncommitted changes are left out" >&2
 	@name=vitrain-$(patsubst %.dirty,%,$(VERSION)) && git archive --prefix=$$name/ HEAD | gzip -n >$$name.tar.gz && echo "$$name.tar.gz"

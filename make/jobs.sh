@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints how many jobs make runs at once where nobody says: a processor each, and 1 GB of the memory that is free.
+# Prints the default number of make's jobs: one for each processor, but at most one for each free GB of memory.
 jobs=$(nproc 2>/dev/null) || jobs=1
 free=$(awk '/^MemAvailable:/ { print int($2 / 1000000) }' /proc/meminfo 2>/dev/null)
 most=$(cat /sys/fs/cgroup/memory.max 2>/dev/null)

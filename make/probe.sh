@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints build/found.mk: for each library the first pair of compiler's and linker's flags with which a program compiles and
-# links. Its settings come from make, as variables of the same names; those of a library (HDF5_CFLAGS, HDF5_LIBS) go first.
-# Fails with one sentence for all that is missing.
+# Prints build/found.mk: for each library the first pair of compiler and linker flags with which a program compiles and links.
+# make passes its settings as variables of the same names; those of a library (HDF5_CFLAGS, HDF5_LIBS) are tried first. If
+# libraries are missing, it fails with one message that names all of them.
 program=$BUILD/probe.$$
 trap 'rm -f "$program"' EXIT
 
@@ -51,7 +51,7 @@ probe OPENMP '#include <omp.h>
 int main(void) { return omp_get_max_threads() == 0; }' "${OPENMP_CFLAGS:--fopenmp}|${OPENMP_LIBS:--fopenmp}"
 required=$missing
 
-# ---- what can be left out ----
+# ---- optional ----
 
 probe X86 '#ifndef __x86_64__
 #error
@@ -61,7 +61,7 @@ probe AMX '#include <immintrin.h>
 int main(int n, char **a) { if (n > 9) { _tile_zero(0); _tile_dpbf16ps(0, 1, 2); } return n + !a; }' \
     "-march=x86-64-v4 -mavx512bf16 -mamx-tile -mamx-bf16|"
 
-# Of what MPI's compiler would run only what finds MPI itself: no hardening or optimisation of the distribution's.
+# From the command of MPI's compiler only the flags that find MPI, without the distribution's hardening or optimisation.
 mpi_flags() { # compile|link
     for word in $("$MPICC" -show 2>/dev/null); do
         case $1 in
@@ -82,7 +82,7 @@ fi
 if echo 'template <int n> int f() { return n; } int main() { return f<0>(); }' | \
     $CXX -std=gnu++20 -x c++ -o "$program" - >/dev/null 2>&1; then echo 'HOST_CUDA ?= yes'; fi
 
-# gpu_arch NVCC: of the GPUs that are there, those that this nvcc knows; sm_80, the oldest one, where there are none.
+# gpu_arch NVCC: this machine's GPUs that nvcc knows; sm_80, the oldest that is supported, if there are none.
 gpu_arch() {
     known=$("$1" --list-gpu-code 2>/dev/null) found=
     for capability in $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -n -u); do
@@ -118,7 +118,7 @@ if [ "$PROBE_NVCC" = search ]; then
     done
 elif [ -n "$PROBE_NVCC" ]; then
     nvcc=$(command -v "$PROBE_NVCC") || { echo "NVCC=$PROBE_NVCC: there is no such program" >&2; exit 1; }
-    cuda "$nvcc" || { echo "NVCC=$nvcc: a program with cuda_runtime_api.h, cublasLt.h and libcudart_static does not compile with what is beside it" >&2; exit 1; }
+    cuda "$nvcc" || { echo "NVCC=$nvcc: a program with cuda_runtime_api.h, cublasLt.h and libcudart_static does not compile with the headers and libraries beside it" >&2; exit 1; }
 fi
 
 if [ -n "$required" ]; then

@@ -1,4 +1,4 @@
-# The libraries: make/probe.sh tries each candidate by compiling and linking a program; what was found stands in
+# The libraries: make/probe.sh tries each candidate by compiling and linking a program, and writes what it found to
 # $(BUILD)/found.mk.
 .PHONY: deps
 
@@ -8,7 +8,7 @@ PKG_CONFIG ?= pkg-config
 PACKAGES := libhdf5-dev libyaml-dev libprotobuf-c-dev protobuf-c-compiler libpng-dev libdeflate-dev \
     $(if $(filter-out no,$(MPI)),libopenmpi-dev openmpi-bin)
 
-# What was given for a library, by hand or in the environment: tried first.
+# Flags that were set for a library, on the command line or in the environment, are tried first.
 PROBE_NAMES := CC CXX CPPFLAGS LDFLAGS MPI MPICC PKG_CONFIG PROTOC_C BUILD $(LIBRARIES:%=%_CFLAGS) $(LIBRARIES:%=%_LIBS)
 PROBE_NVCC := $(if $(filter undefined,$(origin NVCC)),search,$(NVCC))
 CC_VERSION := $(if $(GOALS),$(shell $(CC) --version 2>&1 | head -n 1))
@@ -23,7 +23,7 @@ $(BUILD)/found.mk: make/probe.sh $(STAMPS)/probes
 ifneq ($(GOALS),)
 include $(BUILD)/found.mk
 
-# Settings with which everything was found are kept, and those of an earlier call are told.
+# If everything was found with these settings, they are kept; those of an earlier call are printed.
 ifeq ($(strip $(PROBE_SETTINGS)),$(strip $(file <$(STAMPS)/probes)))
 PROBED := yes
 ifneq ($(KEPT),)
@@ -39,11 +39,11 @@ endif
 endif
 endif
 
-# MPI is wanted, but where it can't be installed all else goes on without it.
+# If only MPI can't be installed, the build continues without it.
 deps:
 	@if $(MAKE) -s $(BUILD)/found.mk >/dev/null 2>&1; then \
 	    if [ "$(MPI)" = no ] || grep -q '^MPI_LIBS' $(BUILD)/found.mk; then exit 0; fi; \
-	    can_do_without() { echo "Going on without MPI: runs of one rank only." >&2; exit 0; }; \
+	    can_do_without() { echo "Continuing without MPI: only runs of one rank." >&2; exit 0; }; \
 	else can_do_without() { exit 1; }; fi; \
 	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	command="apt-get install -y --no-install-recommends $(PACKAGES)"; \

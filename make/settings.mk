@@ -1,17 +1,17 @@
-# Settings: how many jobs, what was given by hand, and what must be built anew when a setting changes.
+# Settings: the number of jobs, what was set on the command line, and what must be built again when a setting changes.
 
-# All processors, as memory permits (1 GB a job), unless -j or MAKEFLAGS say otherwise.
+# One job a processor, if memory permits (1 GB a job), unless -j or MAKEFLAGS set a number.
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(shell make/jobs.sh)
 endif
 
-# What was given on the command line holds for later calls, too, until it is given anew: $(BUILD)/settings.mk.
-# `make defaults` forgets it, as `make clean` does.
+# Settings on the command line also apply to later calls, until they are set again: $(BUILD)/settings.mk.
+# `make defaults` and `make clean` forget them.
 LIBRARIES := HDF5 HDF5_HL YAML DEFLATE PROTOBUF PNG OPENMP MPI CUDA X86 AMX
 SETTINGS := CC CXX AR CPPFLAGS CFLAGS LDFLAGS WARNINGS SANITIZE MPI MPICC NVCC GPU_ARCH HOST_CUDA PKG_CONFIG PROTOC_C PREFIX \
     $(LIBRARIES:%=%_CFLAGS) $(LIBRARIES:%=%_LIBS)
 
-# make's own defaults for these hide whether they were given.
+# make has defaults of its own for these, which would count as set.
 $(foreach name,CC CXX AR,$(if $(filter default,$(origin $(name))),$(eval undefine $(name))))
 GIVEN := $(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),$(name)))
 REMEMBERED :=
@@ -27,9 +27,9 @@ define newline
 endef
 kept_line = REMEMBERED += $(1)$(newline)$(1) ?= $(subst \#,\\\#,$(value $(1)))$(newline)
 
-# $(eval $(call stamp,NAME,VARIABLE)): what is made with the text of VARIABLE depends on $(BUILD)/stamps/NAME, which is
-# written when that text changes: at once when the libraries are known (make takes up last what waits for a recipe, and
-# what takes long is to be taken up first), but by no dry run.
+# $(eval $(call stamp,NAME,VARIABLE)): targets that depend on the text of VARIABLE depend on $(BUILD)/stamps/NAME, which is
+# written when that text changes. It is written while make reads this file if the libraries are known: targets that wait
+# for a recipe would start last, and those that take long should start first. A dry run never writes it.
 write_stamp = mkdir -p $(BUILD)/stamps && printf '%s\n' $(call quoted,$(strip $($(2)))) >$(BUILD)/stamps/$(1)
 define stamp
 $(BUILD)/stamps/$(1):

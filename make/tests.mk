@@ -1,9 +1,9 @@
-# The tests and all that runs them in other ways.
+# The tests, and other ways to run them.
 .PHONY: test sanitize tsan faults long-test memcheck fuzz run-tests run-faults run-fuzz
 
 FUZZ_TARGETS := $(filter-out fuzz,$(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/*.c))))
 
-# The CUDA kernels once more, for the host and its tests (cuda/host_cuda.h); no C++ library is needed for them.
+# The CUDA kernels, compiled for the host and its tests (cuda/host_cuda.h); they need no C++ library.
 HOST_COMPILE = $(CXX) -x c++ -std=gnu++20 $(WARNINGS) -Wno-conversion -Wno-missing-field-initializers -Wno-unknown-pragmas $(CFLAGS) \
 	    $(SANITIZE) -fno-exceptions -fno-rtti -fno-strict-aliasing -DVT_HOST_CUDA -Isrc -Icuda $(OPENMP_CFLAGS) $(CPPFLAGS)
 HOST_SETTINGS = $(HOST_CUDA) $(HOST_COMPILE) $(TEST_SOURCES)
@@ -14,7 +14,7 @@ $(BUILD)/tests/cuda/%.o: cuda/%.cu $(STAMPS)/host
 	@mkdir -p $(@D)
 	$(HOST_COMPILE) -MMD -MP -c $< -o $@
 
-# The kernels on tiles once more, over a model of the tiles (tests/operations/tiles_model.h).
+# The kernels on tiles, compiled over a model of the tiles (tests/operations/tiles_model.h).
 TILES_MODEL_OBJECTS = $(TILE_SOURCES:src/backend/cpu/amx/%.c=$(BUILD)/tests/tiles/%.o)
 
 $(BUILD)/tests/tiles/%.o: src/backend/cpu/amx/%.c $(STAMPS)/compile
@@ -24,8 +24,8 @@ $(BUILD)/tests/tiles/%.o: src/backend/cpu/amx/%.c $(STAMPS)/compile
 $(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/unit/data_source.c,$(TEST_SOURCES))) $(HOST_CUDA_OBJECTS) $(TILES_MODEL_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
 	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
-# The program and the tests of the tables with rows of the tests' own (tests/tenant): what the lists of kinds.def are expanded
-# into is compiled once more, with tests/tenant/config/kinds.def in place of the product's.
+# The program and the tests of the tables with rows of the tests' own (tests/tenant): files that expand the lists of kinds.def
+# are compiled again, with tests/tenant/config/kinds.def in place of the product's.
 TENANT_TABLES := src/config/option.c src/config/resolve.c src/model/models.c src/loss/loss.c src/task/task.c src/source/sources.c \
     src/storage/stores.c src/optimizer/kinds.c
 TENANT_TESTS := tests/unit/model.c tests/unit/data_source.c
@@ -44,8 +44,8 @@ $(BUILD)/tests/tenant-tests: $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(TENANT_T
     $(TILES_MODEL_OBJECTS) $(TENANT_TESTS:%.c=$(BUILD)/tenant/%.o) $(TENANT_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
 	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
-# An operation that the product doesn't have (tests/tenant/operation): what depends on the table of operations is compiled with
-# its row. The vector kernels, which its tests don't run, and everything else are the library's.
+# An operation that the product doesn't have (tests/tenant/operation): files that depend on the table of operations are
+# compiled again, with its row. All others come from the library; its tests don't run the vector kernels.
 OPERATION_OBJECTS := $(patsubst %.c,$(BUILD)/operation/%.o,$(filter-out src/backend/open.c $(KERNEL_SOURCES) $(TILE_SOURCES),\
     $(filter src/backend/%,$(SOURCES))) $(addprefix tests/,main.c operations/mirror.c operations/guarded.c) \
     $(sort $(shell find tests/tenant/operation -name '*.c')))
@@ -57,7 +57,7 @@ $(BUILD)/operation/%.o: %.c $(STAMPS)/compile
 $(BUILD)/tests/operation-tests: $(OPERATION_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link
 	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
-# Preloaded by tests/faults; never sanitized, for it replaces malloc and catches system calls.
+# Preloaded by tests/faults; never sanitized, because it replaces malloc and catches system calls.
 $(BUILD)/tests/fault_shim.so: tests/faults/shim.c
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 $(WARNINGS) -O2 -fPIC -shared -o $@ $< -lpthread
@@ -76,7 +76,7 @@ $(BUILD)/tests/nvtx_listener.so: tests/gpu/listener.c $(STAMPS)/compile
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) $(CUDA_CFLAGS) -shared -fPIC -o $@ $<
 
-# In place of a driver, for tests/operations/cuda_libraries.c.
+# A stand-in for a driver, for tests/operations/cuda_libraries.c.
 $(BUILD)/tests/driver/libcuda.so.1: tests/gpu/driver.c
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 $(WARNINGS) -Wno-missing-prototypes $(CFLAGS) -shared -fPIC -Wl,-soname,libcuda.so.1 -o $@ $<
@@ -103,7 +103,7 @@ tsan: deps
 	    $(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/tsan NVCC= HOST_CUDA= CFLAGS='-O1 -g -fno-omit-frame-pointer' \
 	    SANITIZE=-fsanitize=thread FILTER='$(or $(FILTER),$(TSAN_TESTS))'
 
-# Every n of tests/faults, which `make test` takes some of.
+# All faults of tests/faults; `make test` tries some of them.
 faults: deps
 	@$(MAKE) --no-print-directory run-faults
 

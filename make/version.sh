@@ -1,8 +1,8 @@
 #!/bin/sh
-# version.sh STAMP: VERSION holds the number of the release; to it belongs the commit, from git where this is a checkout's
-# top, else from make/commit, in which `git archive` has written it. Prints 1.0.0 for a release, 1.0.0+g1234567 for another commit, 1.0.0+g1234567.dirty where files differ
-# from it, and 1.0.0 alone where nobody knows the commit. STAMP holds what was printed at an earlier build: it counts where
-# git refuses to say (root in another user's checkout).
+# version.sh STAMP: prints the version: the release's number from the file VERSION, and the commit. The commit comes from git
+# if this is the top of a checkout, otherwise from make/commit, which `git archive` fills in. 1.0.0 is a release (or the
+# commit is unknown), 1.0.0+g1234567 another commit, 1.0.0+g1234567.dirty a commit whose files were changed. STAMP is the
+# version of an earlier build; it is printed if git refuses to answer (root in another user's checkout).
 dirty= release=$(cat VERSION)
 if [ -e .git ]; then
     commit=$(git rev-parse --short HEAD 2>/dev/null) || { cat "$1" 2>/dev/null || echo "$release"; exit; }
