@@ -1,5 +1,5 @@
-/* build/tests/driver/libcuda.so.1, for the tests of cuDNN's plans without a GPU: the calls that cuDNN makes to the
- * driver to compile and load a kernel. Nothing can be run. */
+/* build/tests/driver/libcuda.so.1, a stand-in for the driver in the tests of cuDNN's plans without a GPU. It has the
+ * functions that cuDNN calls to compile and load a kernel; nothing can be run. */
 #include <stddef.h>
 
 enum { DONE = 0, STUB_LIBRARY = 34 };

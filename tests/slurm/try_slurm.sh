@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# tests/slurm/try_slurm.sh: submit/slurm.sh under a real Slurm, that is brought up here for the time being: slurmctld and
-# slurmd on this host, everything in a fresh directory, no munge. As root, with Debian's slurm-wlm. Not part of `make test`.
+# tests/slurm/try_slurm.sh: tests submit/slurm.sh under a real Slurm, which it starts for itself: slurmctld and slurmd on this
+# host, with all files in a fresh directory and without munge. It needs root and Debian's slurm-wlm. Not part of `make test`.
 #
-# A job of TASKS ranks (2) trains on a small synthetic set, gets SIGUSR1, saves, ends with 75, is requeued, goes on where it
-# was, and finishes; another is cancelled, and must stay so.
+# A job of TASKS ranks (2) trains on a small synthetic set, gets SIGUSR1, saves, ends with 75, is requeued, continues and
+# finishes. Another job is cancelled and must not be requeued.
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 export VITRAIN=${VITRAIN:-$top/vitrain}
@@ -48,15 +48,15 @@ stop() {
         [ -e $daemon.pid ] || continue
         process=$(cat $daemon.pid)
         kill "$process" || true
-        for _ in $(seq 50); do kill -0 "$process" 2>/dev/null || break; sleep 0.2; done # it still writes its state
+        for _ in $(seq 50); do kill -0 "$process" 2>/dev/null || break; sleep 0.2; done # it writes its state before it ends
     done
-    if [ "${passed:-}" ]; then rm -rf "$directory"; else echo "left for a look: $directory" >&2; fi
+    if [ "${passed:-}" ]; then rm -rf "$directory"; else echo "the files are in $directory" >&2; fi
 }
 trap stop EXIT
 slurmctld -i
 slurmd
 
-# until SECONDS COMMAND...
+# until_true SECONDS COMMAND...: waits until the command succeeds.
 until_true() {
     local seconds=$1; shift
     for _ in $(seq "$seconds"); do if "$@" >/dev/null 2>&1; then return 0; fi; sleep 1; done
@@ -89,8 +89,8 @@ grep -q 'resuming from' first.out
 after=$(($(wc -l <"$(steps_of first)") - 1))
 [ "$after" -gt "$before" ]
 [ "$(sed 1d "$(steps_of first)" | cut -d, -f1)" = "$(seq "$after")" ] ||
-    { echo "metrics.csv doesn't hold every step once" >&2; exit 1; }
-echo "went on and finished; metrics.csv holds each of the $after steps once"
+    { echo "metrics.csv doesn't have every step once" >&2; exit 1; }
+echo "continued and finished; metrics.csv has each of the $after steps once"
 
 job=$(submit second.out second)
 until_true 60 has_steps second 5
