@@ -16,12 +16,6 @@ static double system_number(const char *path, const char *format)
     return number;
 }
 
-/* Of a line of /proc/self/status such as "VmRSS: 1234 kB"; 0: there is none. */
-static double status_bytes(const char *format)
-{
-    return 1024 * fmax(0, system_number("/proc/self/status", format));
-}
-
 double vt_memory_available(void)
 {
     double kilobytes = system_number("/proc/meminfo", "MemAvailable: %lf kB");
