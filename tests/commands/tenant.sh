@@ -96,10 +96,10 @@ test_task_of_the_tests() {
     write_own
     "$TENANT" $flags --num_epochs=6 >printed
     grep -q "Valid error of the worst point: point=[0-9.]*$" printed
-    head -n 1 $run/epochs.csv | grep -q ",worst_point,persistence_worst_point$"
+    head -n 1 $run/epochs.csv | grep -q ",worst_point,zero_worst_point$"
     score() { awk -F, -v name="$1" -v row="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i } NR == row + 1 { print $at }' $run/epochs.csv; }
-    awk -v first="$(score worst_point 1)" -v last="$(score worst_point 6)" -v zero="$(score persistence_worst_point 1)" \
-        -v loss="$(score persistence_loss 1)" 'BEGIN { exit !(last < first && last < zero && loss > 0.999999 && loss < 1.000001) }' ||
+    awk -v first="$(score worst_point 1)" -v last="$(score worst_point 6)" -v zero="$(score zero_worst_point 1)" \
+        -v loss="$(score zero_loss 1)" 'BEGIN { exit !(last < first && last < zero && loss > 0.999999 && loss < 1.000001) }' ||
         { echo "the worst point gets no better"; cat $run/epochs.csv; return 1; }
     fails 1 "$TENANT" $flags --num_epochs=7 --resume --task=weather
     says_once "was made with task worst_point, not weather: a run can't change its task"

@@ -23,12 +23,13 @@ static vt_status open_task(const vt_config *config, const vt_source *training, c
     (void)training, (void)validation;
     own->names[0] = vt_text_copy("point");
     own->task = (vt_task){.kind = &vt_task_worst_point, .config = config};
-    own->task.scores =
-        (vt_score_names){.title = "error of the worst point",
-                         .column = "worst",
-                         .curve = vt_text_copy("Worst/valid"),
-                         .count = 1,
-                         .names = own->names};
+    own->task.scores = (vt_score_names){.title = "error of the worst point",
+                                        .column = "worst",
+                                        .baseline = "zero",
+                                        .baseline_is = "0 at every point",
+                                        .curve = vt_text_copy("Worst/valid"),
+                                        .count = 1,
+                                        .names = own->names};
     *task = &own->task;
     return VT_OK;
 }
