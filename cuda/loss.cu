@@ -1,5 +1,7 @@
 #include "elements.h"
 
+#include "backend/loss_measure.h"
+
 enum { MOST_BLOCKS = 128 };
 
 __device__ static inline bool is_there(float prediction, float target)
@@ -7,34 +9,55 @@ __device__ static inline bool is_there(float prediction, float target)
     return prediction != VT_NO_POINT && target != VT_NO_POINT;
 }
 
-/* partial [batch, gridDim.x, 2]; block (part, sample). */
-VT_KERNEL void squared_norms_kernel(vt_matrix prediction, vt_matrix target, int64_t tokens, double *partial, bool wide)
+/* The weights of a group of columns; without memory all are 1. */
+__device__ static inline void widen_weights(const vt_matrix &weights, const vt_raw &raw, float values[VT_GROUP])
+{
+    if (weights.data != NULL)
+        vt_widen_eight(weights.type, raw, values);
+    else
+        for (int j = 0; j < VT_GROUP; j++) values[j] = 1;
+}
+
+__device__ static inline vt_raw fetch_weights(const vt_matrix &weights, int64_t token, int64_t group, int count,
+                                              bool wide)
+{
+    const vt_raw none = {};
+    return weights.data != NULL ? vt_fetch(weights, token * weights.stride + group * VT_GROUP, count, wide) : none;
+}
+
+/* partial [batch, gridDim.x, 2]; block (part, sample). WEIGHTED: `weights` may have memory. */
+template <vt_loss_measure MEASURE, bool WEIGHTED>
+VT_KERNEL void loss_sums_kernel(vt_matrix prediction, vt_matrix target, vt_matrix weights, int64_t tokens,
+                                double *partial, bool wide)
 {
     __shared__ double shared[32];
-    int64_t groups = (target.columns + VT_GROUP - 1) / VT_GROUP, row, group;
-    double difference_squares = 0, target_squares = 0;
+    int64_t groups = (target.columns + VT_GROUP - 1) / VT_GROUP, token, group;
+    double errors = 0, sizes = 0;
     for (int64_t i = vt_thread(); i < tokens * groups; i += vt_thread_count()) {
-        vt_split(i, groups, &row, &group);
-        row += blockIdx.y * tokens;
-        float p[VT_GROUP], t[VT_GROUP];
+        vt_split(i, groups, &token, &group);
+        int64_t row = token + blockIdx.y * tokens;
+        float p[VT_GROUP], t[VT_GROUP], w[VT_GROUP];
         int count = vt_count(target.columns, group * VT_GROUP);
-        vt_raw forecast = vt_fetch(prediction, row * prediction.stride + group * VT_GROUP, count, wide);
+        vt_raw forecast = vt_fetch(prediction, row * prediction.stride + group * VT_GROUP, count, wide), weight = {};
         vt_raw truth = vt_fetch(target, row * target.stride + group * VT_GROUP, count, wide);
+        if (WEIGHTED) weight = fetch_weights(weights, token, group, count, wide);
         vt_widen_eight(prediction.type, forecast, p);
         vt_widen_eight(target.type, truth, t);
+        if (WEIGHTED) widen_weights(weights, weight, w);
         for (int j = 0; j < VT_GROUP; j++) {
-            if (!is_there(p[j], t[j])) continue;
-            double difference = (double)p[j] - (double)t[j];
-            difference_squares += difference * difference;
-            target_squares += (double)t[j] * (double)t[j];
+            if (j >= count || !is_there(p[j], t[j])) continue;
+            double error = vt_measure_error(MEASURE, (double)p[j] - (double)t[j]);
+            double size = vt_measure_size(MEASURE, (double)t[j]);
+            errors += WEIGHTED ? (double)w[j] * error : error;
+            sizes += WEIGHTED ? (double)w[j] * size : size;
         }
     }
-    difference_squares = vt_block_sum(difference_squares, shared);
-    target_squares = vt_block_sum(target_squares, shared);
+    errors = vt_block_sum(errors, shared);
+    sizes = vt_block_sum(sizes, shared);
     if (threadIdx.x != 0) return;
     double *own = partial + 2 * ((int64_t)blockIdx.y * gridDim.x + blockIdx.x);
-    own[0] = difference_squares;
-    own[1] = target_squares;
+    own[0] = errors;
+    own[1] = sizes;
 }
 
 /* sums [outer, inner] = sums of partial [outer, parts, inner], in order. */
@@ -48,64 +71,86 @@ VT_KERNEL void add_parts(const double *partial, int64_t outer, int64_t parts, in
     }
 }
 
-static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares)
+/* Can rows be read 16 bytes at a time? */
+static bool weights_are_wide(vt_matrix weights)
+{
+    return weights.data == NULL || vt_is_wide(weights);
+}
+
+static void loss_sums(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
+                      vt_matrix target, vt_matrix weights, double *sums)
 {
     int64_t tokens = prediction.rows / batch, parts = vt_blocks(tokens * vt_groups(target.columns)).x;
     if (parts > MOST_BLOCKS) parts = MOST_BLOCKS;
     double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)(2 * batch * parts) * sizeof *partial);
     if (partial == NULL) return;
-    VT_LAUNCH(squared_norms_kernel, dim3((unsigned)parts, (unsigned)batch), VT_BLOCK_THREADS, 0, backend, prediction,
-              target, tokens, partial, vt_is_wide(prediction) && vt_is_wide(target));
-    VT_LAUNCH(add_parts, vt_blocks(2 * batch), VT_BLOCK_THREADS, 0, backend, partial, batch, parts, 2, squares);
+    const dim3 blocks((unsigned)parts, (unsigned)batch);
+    bool wide = vt_is_wide(prediction) && vt_is_wide(target) && weights_are_wide(weights);
+    if (measure == VT_MEASURE_RELATIVE && weights.data == NULL)
+        VT_LAUNCH((loss_sums_kernel<VT_MEASURE_RELATIVE, false>), blocks, VT_BLOCK_THREADS, 0, backend, prediction,
+                  target, weights, tokens, partial, wide);
+    else if (measure == VT_MEASURE_RELATIVE)
+        VT_LAUNCH((loss_sums_kernel<VT_MEASURE_RELATIVE, true>), blocks, VT_BLOCK_THREADS, 0, backend, prediction,
+                  target, weights, tokens, partial, wide);
+    else if (measure == VT_MEASURE_SQUARE)
+        VT_LAUNCH((loss_sums_kernel<VT_MEASURE_SQUARE, true>), blocks, VT_BLOCK_THREADS, 0, backend, prediction,
+                  target, weights, tokens, partial, wide);
+    else
+        VT_LAUNCH((loss_sums_kernel<VT_MEASURE_ABSOLUTE, true>), blocks, VT_BLOCK_THREADS, 0, backend, prediction,
+                  target, weights, tokens, partial, wide);
+    VT_LAUNCH(add_parts, vt_blocks(2 * batch), VT_BLOCK_THREADS, 0, backend, partial, batch, parts, 2, sums);
 }
 
 /* One block: a batch is small, and the order of its sum is fixed. */
-VT_KERNEL void relative_l2_kernel(int64_t batch, const double *squares, float *losses, double *sum)
+VT_KERNEL void loss_values_kernel(vt_loss_measure measure, int64_t batch, const double *sums, float *losses,
+                                  double *total)
 {
-    for (int64_t i = threadIdx.x; i < batch; i += blockDim.x)
-        losses[i] =
-            squares[2 * i] == 0 && squares[2 * i + 1] == 0 ? 0.0f : (float)sqrt(squares[2 * i] / squares[2 * i + 1]);
+    for (int64_t i = threadIdx.x; i < batch; i += blockDim.x) losses[i] = vt_measure_loss(measure, sums + 2 * i);
     __syncthreads();
-    if (threadIdx.x != 0 || sum == NULL) return;
-    double total = *sum;
-    for (int64_t i = 0; i < batch; i++) total += (double)losses[i];
-    *sum = total;
+    if (threadIdx.x != 0 || total == NULL) return;
+    double sum = *total;
+    for (int64_t i = 0; i < batch; i++) sum += (double)losses[i];
+    *total = sum;
 }
 
-static void relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses, double *sum)
+static void loss_values(vt_backend *backend, vt_loss_measure measure, int64_t batch, const double *sums, float *losses,
+                        double *total)
 {
-    VT_LAUNCH(relative_l2_kernel, 1, VT_BLOCK_THREADS, 0, backend, batch, squares, losses, sum);
+    VT_LAUNCH(loss_values_kernel, 1, VT_BLOCK_THREADS, 0, backend, measure, batch, sums, losses, total);
 }
 
-VT_KERNEL void relative_l2_backward_kernel(vt_matrix prediction, vt_matrix target, int64_t tokens,
-                                           const double *squares, float scale, const double *loss_scale,
-                                           vt_matrix dprediction, bool wide)
+VT_KERNEL void loss_backward_kernel(vt_loss_measure measure, vt_matrix prediction, vt_matrix target, vt_matrix weights,
+                                    int64_t tokens, const double *sums, float scale, const double *loss_scale,
+                                    vt_matrix dprediction, bool wide)
 {
     if (loss_scale != NULL) scale *= (float)*loss_scale;
     int64_t groups = (target.columns + VT_GROUP - 1) / VT_GROUP, row, group;
     for (int64_t i = vt_thread(); i < prediction.rows * groups; i += vt_thread_count()) {
         vt_split(i, groups, &row, &group);
-        const double *square = squares + 2 * (row / tokens);
-        float difference_norm = (float)sqrt(square[0]), target_norm = (float)sqrt(square[1]);
-        float factor = scale / (difference_norm * target_norm);
-        if (difference_norm == 0) factor = 0; /* a perfect forecast has no gradient */
-        float p[VT_GROUP], t[VT_GROUP];
+        float factor = vt_measure_factor(measure, sums + 2 * (row / tokens), scale);
+        float p[VT_GROUP], t[VT_GROUP], w[VT_GROUP];
         int count = vt_count(target.columns, group * VT_GROUP);
         vt_raw forecast = vt_fetch(prediction, row * prediction.stride + group * VT_GROUP, count, wide);
         vt_raw truth = vt_fetch(target, row * target.stride + group * VT_GROUP, count, wide);
+        vt_raw weight = fetch_weights(weights, row % tokens, group, count, wide);
         vt_widen_eight(prediction.type, forecast, p);
         vt_widen_eight(target.type, truth, t);
-        for (int j = 0; j < VT_GROUP; j++) p[j] = is_there(p[j], t[j]) ? factor * (p[j] - t[j]) : 0.0f;
+        widen_weights(weights, weight, w);
+        for (int j = 0; j < VT_GROUP; j++)
+            p[j] = is_there(p[j], t[j]) ? w[j] * factor * vt_measure_direction(measure, p[j] - t[j]) : 0.0f;
         vt_store(dprediction, row * dprediction.stride + group * VT_GROUP, count, wide, p);
     }
 }
 
-static void relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                 const double *squares, float scale, const double *loss_scale, vt_matrix dprediction)
+static void loss_backward(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
+                          vt_matrix target, vt_matrix weights, const double *sums, float scale,
+                          const double *loss_scale, vt_matrix dprediction)
 {
-    bool wide = vt_is_wide(prediction) && vt_is_wide(target) && vt_is_wide(dprediction);
-    VT_LAUNCH(relative_l2_backward_kernel, vt_blocks(prediction.rows * vt_groups(target.columns)), VT_BLOCK_THREADS, 0,
-              backend, prediction, target, prediction.rows / batch, squares, scale, loss_scale, dprediction, wide);
+    bool wide =
+        vt_is_wide(prediction) && vt_is_wide(target) && vt_is_wide(dprediction) && weights_are_wide(weights);
+    VT_LAUNCH(loss_backward_kernel, vt_blocks(prediction.rows * vt_groups(target.columns)), VT_BLOCK_THREADS, 0,
+              backend, measure, prediction, target, weights, prediction.rows / batch, sums, scale, loss_scale,
+              dprediction, wide);
 }
 
 /* partial [batch, gridDim.x, channels, 2]; block (part, sample, group of VT_BLOCK_THREADS channels). Every thread
@@ -166,8 +211,8 @@ static void channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_m
 
 void VT_CUDA_NAME(loss_fill)(vt_backend *backend)
 {
-    backend->squared_norms = squared_norms;
-    backend->relative_l2 = relative_l2;
-    backend->relative_l2_backward = relative_l2_backward;
+    backend->loss_sums = loss_sums;
+    backend->loss_values = loss_values;
+    backend->loss_backward = loss_backward;
     backend->channel_squares = channel_squares;
 }

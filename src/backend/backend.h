@@ -81,6 +81,9 @@ static inline vt_matrix vt_matrix_columns(vt_matrix matrix, int64_t first, int64
     return matrix;
 }
 
+/* How a loss measures the errors of a sample: loss_measure.h. */
+typedef enum { VT_MEASURE_RELATIVE, VT_MEASURE_SQUARE, VT_MEASURE_ABSOLUTE } vt_loss_measure;
+
 /* One stream of random numbers of a training step. The numbers depend only on these values and on the element's own
  * coordinates (see backend/dropout.h), so every layout and device draws the same. */
 typedef struct {

@@ -315,7 +315,9 @@ done:
 static vt_status report(evaluation *e)
 {
     vt_status status = VT_OK;
-    char *path = vt_text_format("%s/scores.csv", e->options->output), *trained = NULL, number[VT_NUMBER_SIZE];
+    char *path = vt_text_format("%s/scores.csv", e->options->output), *trained = NULL;
+    const vt_config *config = e->options->config;
+    char number[VT_NUMBER_SIZE], *loss = vt_config_value_text(config, "loss");
     char *loss_path = vt_text_format("%s/loss.csv", e->options->output);
     const int64_t hours = e->maps.hours_a_step;
     const char *const *names = vt_dataset_channel_names(e->dataset), *weights = vt_dataset_assumed_weights(e->dataset);
@@ -326,15 +328,17 @@ static vt_status report(evaluation *e)
            (long long)hours,
            vt_dataset_step_is_assumed(e->dataset) ? " (assumed: the files don't say it, nor does time_step)" : "");
     if (weights != NULL) printf("RMSE and ACC weigh %s\n", weights);
-    printf("loss: %s (relative L2 over %lld samples, as training logs it)\n",
-           vt_text_float((float)e->loss.loss, number), (long long)e->loss_count);
+    printf("loss: %s (%s%s over %lld samples, as training logs it)\n", vt_text_float((float)e->loss.loss, number),
+           strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss,
+           config->latitude_weights || config->channel_weights != NULL ? ", weighted," : "", (long long)e->loss_count);
     VT_TRY(vt_loss_write(loss_path, e->options->test ? "test" : "valid", e->loss_count, e->loss.loss));
     VT_TRY(vt_scores_write(e->scores, path, names, e->variables, hours));
-    vt_scores_print(e->scores, names, e->variables, e->options->rollout, e->options->config->n_out_channels, hours);
+    vt_scores_print(e->scores, names, e->variables, e->options->rollout, config->n_out_channels, hours);
     printf("all lead times: %s; maps of %s: %s/map-*.png\n", path, e->maps.channel, e->options->output);
 done:
     free(path);
     free(loss_path);
+    free(loss);
     free(trained);
     return status;
 }

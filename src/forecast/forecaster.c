@@ -116,6 +116,7 @@ static vt_status open_task(vt_forecaster *forecaster, const vt_config *config, c
     VT_TRY(vt_statistics_read_pair(config->global_means_path, config->global_stds_path, channels, forecaster->means,
                                    forecaster->stds));
     forecaster->task = vt_weather_open(config, forecaster->means, forecaster->stds, latitudes);
+    VT_TRY(vt_weather_read_changes(forecaster->task));
 done:
     return status;
 }

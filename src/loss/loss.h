@@ -6,19 +6,24 @@
 #include "config/config.h"
 #include "model/pass.h"
 
-/* Matrices [batch * rows, columns]: prediction and target, float32, laid out alike, of the rows that this rank has. All
- * memory is the back end's. */
-typedef struct {
+/* Matrices [batch * rows, columns]: prediction and target, float32, laid out alike, of the rows that this rank has.
+ * weights [rows, columns], float32: what each number of a sample counts; without memory all count alike. All memory is
+ * the back end's. */
+typedef struct vt_loss_kind vt_loss_kind;
+struct vt_loss_kind {
     const char *name;
     int64_t sums; /* float64 numbers that a sample's loss is made of, each a sum over the ranks that share the sample */
+    vt_loss_measure measure;
     /* sums [batch, .sums] = this rank's part of them. */
-    void (*partials)(const vt_pass *pass, vt_matrix prediction, vt_matrix target, double *sums);
+    void (*partials)(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
+                     vt_matrix weights, double *sums);
     /* losses [batch], from the whole sums; also added to *total unless that is NULL. */
-    void (*finish)(const vt_pass *pass, const double *sums, float *losses, double *total);
+    void (*finish)(const vt_loss_kind *loss, const vt_pass *pass, const double *sums, float *losses, double *total);
     /* dprediction = scale * *loss_scale * the loss's gradient; in the pass's type; may be the prediction itself. */
-    void (*backward)(const vt_pass *pass, vt_matrix prediction, vt_matrix target, const double *sums, float scale,
-                     const double *loss_scale, vt_matrix dprediction);
-} vt_loss_kind;
+    void (*backward)(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
+                     vt_matrix weights, const double *sums, float scale, const double *loss_scale,
+                     vt_matrix dprediction);
+};
 
 /* The row of the table that the configuration names. */
 const vt_loss_kind *vt_loss_kind_of(const vt_config *config);

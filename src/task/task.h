@@ -60,6 +60,9 @@ struct vt_task_kind {
     /* Takes memory on the back end for micro-batches of `batch` samples, of which this rank has the rows `rows`. Fails
      * if the task can't use this model's predictions. */
     vt_status (*place)(vt_task *task, vt_backend *backend, const vt_model *model, vt_span rows, int64_t batch);
+    /* What each number of a sample's prediction counts in the loss, laid out as the prediction is, on the arena of this
+     * pass of one sample; a matrix without memory, or NULL: all count alike. Only the ratios matter. */
+    vt_matrix (*weigh)(const vt_task *task, const vt_pass *pass);
     /* Collective over the ranks that share the samples. Adds a micro-batch to the sums: its losses [batch], which are
      * given, and scores of the prediction; both matrices are normalised, and laid out as the model's output. A sample
      * with nothing to compare is left out, and so is a score of it. */

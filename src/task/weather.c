@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "source/fields/dataset.h"
 #include "source/fields/statistics.h"
+#include "task/channel_weights.h"
 #include "task/weather/calendar.h"
 #include "task/weather/channels.h"
 #include "task/weather/scores.h"
@@ -23,7 +24,9 @@ typedef struct {
     double weight_sum;                /* of the weights of all points, as float32 numbers, in float64 */
     vt_backend *backend;              /* NULL: not placed */
     const vt_model *model;
-    float *row_weights;      /* of this rank's rows, on the back end */
+    float *changes;          /* [task.field_count]: std of a channel's change over dt, in units of its own std */
+    vt_span rows;            /* this rank's */
+    float *row_weights;      /* of these rows, on the back end */
     double *channel_squares; /* [batch, n_out_channels, 2], on the back end */
     double *host_squares;    /* the same on the host */
 } weather;
@@ -81,9 +84,27 @@ static void weather_close(vt_task *task)
     free(task->scores.curve);
     free(w->means);
     free(w->stds);
+    free(w->changes);
     free(w->weights);
     free(w->host_squares);
     free(w);
+}
+
+vt_status vt_weather_read_changes(vt_task *task)
+{
+    vt_status status = VT_OK;
+    weather *w = weather_of(task);
+    const vt_config *config = task->config;
+    if (!vt_channel_weights_are_automatic(config)) return VT_OK;
+    VT_TRY(vt_statistics_read(config->time_diff_stds_path, "time_diff_stds_path", task->field_count, w->changes));
+    for (int64_t c = 0; c < task->field_count; c++) {
+        VT_CHECK(w->changes[c] > 0 && isfinite(w->changes[c]),
+                 "time_diff_stds_path: %s holds %g for channel %lld, but a standard deviation is above 0",
+                 config->time_diff_stds_path, (double)w->changes[c], (long long)c);
+        w->changes[c] = (float)((double)w->changes[c] / (double)w->stds[c]);
+    }
+done:
+    return status;
 }
 
 static vt_status weather_open(const vt_config *config, const vt_source *training, const vt_source *validation,
@@ -104,11 +125,15 @@ static vt_status weather_open(const vt_config *config, const vt_source *training
     w->means = vt_allocate((size_t)task->field_count, sizeof *w->means, "the task");
     w->stds = vt_allocate((size_t)task->field_count, sizeof *w->stds, "the task");
     w->weights = vt_allocate((size_t)config->img_size[0], sizeof *w->weights, "the task");
-    for (int64_t c = 0; c < task->field_count; c++) w->stds[c] = 1;
+    w->changes = vt_allocate((size_t)task->field_count, sizeof *w->changes, "the task");
+    for (int64_t c = 0; c < task->field_count; c++) w->stds[c] = w->changes[c] = 1;
     weigh_rows(w, others != NULL ? vt_dataset_latitudes(others) : NULL);
-    if (fields != NULL && config->data_loader_config != VT_LOADER_SYNTHETIC)
+    VT_TRY(vt_channel_weights(config, w->changes, NULL));
+    if (fields != NULL && config->data_loader_config != VT_LOADER_SYNTHETIC) {
         VT_TRY(vt_statistics_read_pair(config->global_means_path, config->global_stds_path, task->field_count, w->means,
                                        w->stds));
+        VT_TRY(vt_weather_read_changes(task));
+    }
     *result = task;
 done:
     if (status != VT_OK) weather_close(task);
@@ -177,6 +202,19 @@ static void log_limit(const vt_source *source, const char *option)
     vt_log_info("%s: the first %lld of %lld samples in time order%s", option, (long long)used, (long long)all, dates);
 }
 
+/* What is not the default: "loss: mse; points count by their latitude, and by channel_weights auto". */
+static void log_loss(const vt_config *config)
+{
+    char *loss = vt_config_value_text(config, "loss");
+    const bool by_latitude = config->latitude_weights, by_channel = config->channel_weights != NULL;
+    if (strcmp(loss, "relative_l2") != 0 || by_latitude || by_channel)
+        vt_log_info("loss: %s%s%s%s%s", loss, by_latitude ? "; points count by their latitude" : "",
+                    by_latitude && by_channel ? "," : "",
+                    by_channel ? by_latitude ? " and by channel_weights " : "; points count by channel_weights " : "",
+                    by_channel ? config->channel_weights : "");
+    free(loss);
+}
+
 /* The YAML file's channel counts are not used if `variables` names the channels. */
 static void weather_log_data(const vt_task *task)
 {
@@ -188,6 +226,7 @@ static void weather_log_data(const vt_task *task)
                     "and %lld are not used",
                     (long long)config->n_in_channels, (long long)config->n_out_channels, (long long)replaced[0],
                     (long long)replaced[1]);
+    log_loss(config);
 }
 
 static void weather_log_limits(const vt_source *training, const vt_source *validation)
@@ -230,6 +269,7 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
     float *host = vt_allocate((size_t)rows.count, sizeof *host, "the task");
     w->backend = backend;
     w->model = model;
+    w->rows = rows;
     for (int64_t row = 0; row < rows.count; row++) host[row] = (float)w->weights[rows.first + row];
     VT_CHECK(model->kind->channel_squares != NULL, "task weather scores fields, but model %s predicts none",
              model->kind->name);
@@ -244,6 +284,29 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
 done:
     free(host);
     return status;
+}
+
+/* Fields of weights, laid out as the target is; they are normalised already. */
+static vt_matrix weather_weigh(const vt_task *task, const vt_pass *pass)
+{
+    const weather *w = (const weather *)task;
+    const vt_config *config = task->config;
+    const int64_t channels = config->n_out_channels, width = config->img_size[1], plane = w->rows.count * width;
+    const int64_t count = channels * plane;
+    if (!config->latitude_weights && config->channel_weights == NULL) return (vt_matrix){0};
+    const size_t bytes = (size_t)(2 * channels + count) * sizeof(float);
+    float *host = vt_allocate(1, bytes, "the loss's weights"), *fields = host + 2 * channels;
+    VT_ASSERT(vt_channel_weights(config, w->changes, host + channels) == VT_OK); /* checked as the task was opened */
+    for (int64_t i = count - 1; i >= 0; i--) {
+        const double row = config->latitude_weights ? w->weights[w->rows.first + i % plane / width] : 1;
+        fields[i] = (float)((double)host[channels + i / plane] * row);
+    }
+    for (int64_t c = 0; c < channels; c++) host[channels + c] = 1;
+    float *placed = vt_arena_push(pass->arena, bytes);
+    pass->backend->copy_from_host(pass->backend, placed, host, bytes);
+    free(host);
+    const vt_model_tensor tensor = {placed + 2 * channels, channels, placed, placed + channels};
+    return w->model->kind->lay_out(w->model, pass, &tensor);
 }
 
 /* ---- scores ---- */
@@ -343,6 +406,7 @@ const vt_task_kind vt_task_weather = {.name = "weather",
                                       .log_data = weather_log_data,
                                       .log_limits = weather_log_limits,
                                       .place = weather_place,
+                                      .weigh = weather_weigh,
                                       .score = weather_score,
                                       .has_baseline = weather_has_baseline,
                                       .baseline = weather_baseline,

@@ -75,7 +75,7 @@ void vt_micro_batch_losses(const vt_trainer *trainer, vt_micro_batch *samples, v
     const vt_loss_kind *loss = trainer->loss;
     const vt_pass *pass = &samples->pass;
     double *sums = samples->loss_sums;
-    loss->partials(pass, prediction, samples->target, sums);
+    loss->partials(loss, pass, prediction, samples->target, trainer->loss_weights, sums);
     vt_group_all_reduce(trainer->parallel->tokens, VT_SUM_FLOAT64, sums, loss->sums * pass->batch, NULL);
-    loss->finish(pass, sums, losses, total);
+    loss->finish(loss, pass, sums, losses, total);
 }

@@ -49,8 +49,9 @@ static void backward(vt_trainer *trainer, const vt_batch *batch, int64_t index)
     vt_range_begin("backward");
     vt_matrix dprediction = samples->prediction; /* in its place, where the type is the same */
     if (pass->type != VT_FLOAT32) dprediction = vt_pass_push(pass, dprediction.rows, dprediction.columns);
-    trainer->loss->backward(pass, samples->prediction, samples->target, samples->loss_sums, scale,
-                            &vt_optimizer_state(trainer->optimizer)->loss_scale, dprediction);
+    trainer->loss->backward(trainer->loss, pass, samples->prediction, samples->target, trainer->loss_weights,
+                            samples->loss_sums, scale, &vt_optimizer_state(trainer->optimizer)->loss_scale,
+                            dprediction);
     vt_model_backward(trainer->model, pass, samples->tensors, dprediction, samples->saved);
     charge_time(trainer, &trainer->times.backward);
     vt_micro_batch_release(samples);

@@ -67,6 +67,26 @@ done:
     return status;
 }
 
+/* What the numbers of a prediction count in the loss, laid out as it is. */
+static vt_status take_loss_weights(vt_trainer *trainer)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = trainer->backend;
+    vt_arena *arena = &trainer->in_flight[0].arena;
+    const vt_pass pass = {.backend = backend, .arena = arena, .parallel = trainer->parallel, .batch = 1};
+    void *memory = NULL;
+    if (trainer->task->kind->weigh == NULL) return VT_OK;
+    vt_matrix weights = trainer->task->kind->weigh(trainer->task, &pass);
+    if (weights.data == NULL) return VT_OK;
+    const size_t bytes = (size_t)(weights.rows * weights.columns) * sizeof(float);
+    VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &memory));
+    backend->copy(backend, memory, weights.data, bytes);
+    trainer->loss_weights = vt_matrix_make(memory, weights.rows, weights.columns);
+done:
+    vt_arena_pop(arena, 0);
+    return status;
+}
+
 vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *options, vt_backend *backend,
                            size_t arena_bytes, vt_trainer **result)
 {
@@ -96,6 +116,7 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     trainer->tensor_count = vt_source_kind_of(config)->specs(config, rows, trainer->specs);
     VT_TRY(take_batch_memory(trainer));
     VT_TRY(take_flight_memory(trainer, arena_bytes));
+    VT_TRY(take_loss_weights(trainer));
 done:
     if (status != VT_OK) vt_trainer_close(&trainer);
     *result = trainer;
@@ -140,6 +161,7 @@ void vt_trainer_close(vt_trainer **trainer)
     if (t == NULL) return;
     t->backend->check(t->backend); /* what is on its way to the host has arrived */
     t->backend->release(t->backend, t->losses);
+    t->backend->release(t->backend, t->loss_weights.data);
     for (int i = 0; i < VT_BATCH_TENSORS; i++) {
         t->backend->release(t->backend, t->batch[i]);
         t->backend->release(t->backend, t->staged[i]);

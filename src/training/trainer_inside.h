@@ -35,6 +35,7 @@ struct vt_trainer {
     vt_parameters *parameters;
     vt_model *model;
     const vt_loss_kind *loss;
+    vt_matrix loss_weights; /* [rows of a sample, columns] of its prediction; without memory: all count alike */
     vt_task *task;
     vt_task *own_task; /* the same, when it is to be closed with the trainer */
     vt_gradient_sync *sync;

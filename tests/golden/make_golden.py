@@ -45,6 +45,16 @@ VARIANTS = {
     "adam_clip": {**ADAM, "lr": 1e-3, "grad_clip": 0.3},
 }
 
+# Of the model with missing points, whose two channels weigh differently.
+WEIGHTS = {"latitude_weights": True, "channel_weights": [1.75, 0.25]}
+LOSSES = {
+    "mse": {"loss": "mse"},
+    "mae": {"loss": "mae"},
+    "relative_l2_weighted": {"loss": "relative_l2", **WEIGHTS},
+    "mse_weighted": {"loss": "mse", **WEIGHTS},
+    "mae_weighted": {"loss": "mae", **WEIGHTS},
+}
+
 
 # ---------------------------------------------------------------------------------------------------
 # The model and its data
@@ -354,35 +364,62 @@ def write_gaps():
     there = ~wanted.isnan()
     wanted = wanted.nan_to_num(0.0)
 
-    def losses_of(prediction):
-        return pytorch_vit.sample_losses(torch.where(there, prediction, 0.0), wanted)
+    def losses_of(prediction, variant):
+        """Of each sample: over its points that are there, weighted; relative_l2 without weights is the model's own."""
+        channel_weights = torch.tensor(variant.get("channel_weights", [1.0] * channels), dtype=torch.float64)
+        weights = channel_weights[:, None, None] * there
+        if variant.get("latitude_weights"):
+            weights = weights * pytorch_vit.latitude_weights(height)[:, None]
+        if variant["loss"] == "relative_l2" and "channel_weights" not in variant:
+            return pytorch_vit.sample_losses(torch.where(there, prediction, 0.0), wanted)
+        errors = prediction - wanted
+        if variant["loss"] == "relative_l2":
+            squares = (weights * errors**2).sum(dim=(1, 2, 3)), (weights * wanted**2).sum(dim=(1, 2, 3))
+            return (squares[0] / squares[1]).sqrt()
+        errors = errors.abs() if variant["loss"] == "mae" else errors**2
+        return (weights * errors).sum(dim=(1, 2, 3)) / weights.sum(dim=(1, 2, 3))
 
-    optimizer = make_optimizer({**ADAM, "lr": 1e-3}, model.parameters())
-    curve = []
-    for step in range(10):
-        for group in optimizer.param_groups:
-            group["lr"] = pytorch_vit.learning_rate_at(step, 1e-3, 10)
-        optimizer.zero_grad(set_to_none=True)
-        prediction = model(seen)[..., :height, :width]
-        losses = losses_of(prediction)
-        losses.mean().backward()
-        if step == 0:
-            gradients = {n: p.grad.numpy(force=True).astype(np.float32) for n, p in model.named_parameters()}
-            weights = pytorch_vit.row_weights(height)[:, None] * there
-            squares = (weights * (prediction - wanted) ** 2).sum(dim=(-2, -1)) / weights.sum(dim=(-2, -1))
-            first = {
-                "prediction": prediction.numpy(force=True),
-                "sample_losses": losses.numpy(force=True),
-                # the mean over those samples that have the channel
-                "channel_rmse": squares.sqrt().nanmean(dim=0).numpy(force=True),
-            }
-        optimizer.step()
-        curve.append(losses.mean().item())
+    def train_gaps(variant):
+        """Ten steps; also what the first one has."""
+        trained = copy.deepcopy(model)
+        optimizer = make_optimizer({**ADAM, "lr": 1e-3}, trained.parameters())
+        curve = []
+        for step in range(10):
+            for group in optimizer.param_groups:
+                group["lr"] = pytorch_vit.learning_rate_at(step, 1e-3, 10)
+            optimizer.zero_grad(set_to_none=True)
+            prediction = trained(seen)[..., :height, :width]
+            losses = losses_of(prediction, variant)
+            losses.mean().backward()
+            if step == 0:
+                gradients = {n: p.grad.numpy(force=True).astype(np.float32) for n, p in trained.named_parameters()}
+                first = prediction.detach(), losses.numpy(force=True)
+            optimizer.step()
+            curve.append(losses.mean().item())
+        return np.array(curve), gradients, *first
+
+    curve, gradients, prediction, losses = train_gaps({"loss": "relative_l2"})
+    weights = pytorch_vit.latitude_weights(height)[:, None] * there
+    squares = (weights * (prediction - wanted) ** 2).sum(dim=(-2, -1)) / weights.sum(dim=(-2, -1))
+    first = {
+        "prediction": prediction.numpy(force=True),
+        "sample_losses": losses,
+        # the mean over those samples that have the channel
+        "channel_rmse": squares.sqrt().nanmean(dim=0).numpy(force=True),
+    }
     with create_file("gaps.h5") as file:
         file.attrs.update(torch_version=str(torch.__version__))
-        write_all(file, {"inputs": inputs, "targets": targets, "losses": np.array(curve), **first})
+        write_all(file, {"inputs": inputs, "targets": targets, "losses": curve, **first})
         write_all(file.create_group("parameters"), parameters)
         write_all(file.create_group("gradients"), gradients)
+        for name, variant in LOSSES.items():
+            losses, of_loss, *_ = train_gaps(variant)
+            group = file.create_group(f"loss/{name}")
+            group.attrs.update(variant)
+            write_all(group, {"losses": losses})
+            if "channel_weights" in variant:
+                write_all(group.create_group("gradients"), of_loss)
+            print(f"gaps, {name}: losses {losses[0]:.6f} ... {losses[-1]:.6f}")
     print(f"gaps: losses {curve[0]:.6f} ... {curve[-1]:.6f}, {int(there.sum())} of {there.numel()} points")
 
 

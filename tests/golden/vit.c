@@ -141,8 +141,9 @@ static void check_key_bias(const fixture *f, const vt_parameter *k_bias)
            sqrt(q_squares));
 }
 
-/* Makes a step, which must not change the parameters, and compares its gradients; returns its loss. */
-static double check_gradients(fixture *f, double tolerance)
+/* Makes a step, which must not change the parameters, and compares its gradients with those below `group`; returns its
+ * loss. */
+static double check_gradients_below(fixture *f, const char *group, double tolerance)
 {
     const vt_batch batch = batch_of(f, 0);
     const double loss = rig_train(&f->rig, &batch, 1);
@@ -156,11 +157,16 @@ static double check_gradients(fixture *f, double tolerance)
         float *gradient = to_host(f, parameter->gradient, parameter->count);
         for (int64_t j = 0; j < parameter->count && scale > 0; j++) gradient[j] /= (float)scale;
         double difference =
-            golden_difference(gradient, read_golden(f, SETTINGS("gradients/%s", parameter->name)), parameter->count);
+            golden_difference(gradient, read_golden(f, SETTINGS("%s/%s", group, parameter->name)), parameter->count);
         EXPECT(difference < tolerance, "%s, isa %d: %s differs by %g, allowed %g", f->model->file, (int)f->isa,
                parameter->name, difference, tolerance);
     }
     return loss;
+}
+
+static double check_gradients(fixture *f, double tolerance)
+{
+    return check_gradients_below(f, "gradients", tolerance);
 }
 
 static void check_gradients_of(const golden_model *model, vt_cpu_isa isa, const char *settings)
@@ -329,5 +335,32 @@ GPU_TEST(ten_steps_with_gaps)
             check_losses(&f, read_golden(&f, "losses"), allowed(type, 22));
             close_fixture(&f);
         }
+    }
+}
+
+/* Each loss, with weights and without, over the points that are there: ten steps in float32 and in bfloat16, and of
+ * those with weights the gradients. */
+GPU_TEST(losses_with_gaps_and_weights)
+{
+    static const char weights[] = "latitude_weights=true channel_weights=1.75,0.25";
+    static const char *const losses[][3] = {{"mse", "mse", ""},
+                                            {"mae", "mae", ""},
+                                            {"relative_l2_weighted", "relative_l2", weights},
+                                            {"mse_weighted", "mse", weights},
+                                            {"mae_weighted", "mae", weights}};
+    FOR_EACH_PATH(isa)
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
+        const char *name = losses[i][0], *settings = SETTINGS("loss=%s %s", losses[i][1], losses[i][2]);
+        fixture f = open_fixture(&gaps, isa, SETTINGS("lr=0 %s", settings));
+        const double *curve = read_golden(&f, SETTINGS("loss/%s/losses", name));
+        check_evaluation(&f, curve[0], NULL);
+        if (losses[i][2] == weights) check_gradients_below(&f, SETTINGS("loss/%s/gradients", name), 1e-4);
+        close_fixture(&f);
+        f = open_fixture(&gaps, isa, SETTINGS("lr=1e-3 %s", settings));
+        check_losses(&f, read_golden(&f, SETTINGS("loss/%s/losses", name)), 1e-5);
+        close_fixture(&f);
+        f = open_fixture(&gaps, isa, SETTINGS("lr=1e-3 amp_mode=bf16 grad_accumulation=3 %s", settings));
+        check_losses(&f, read_golden(&f, SETTINGS("loss/%s/losses", name)), allowed(VT_BFLOAT16, 22));
+        close_fixture(&f);
     }
 }

@@ -495,7 +495,7 @@ TEST(bits_do_not_depend_on_threads)
         b->attention_backward(b, &shape, x.matrix, dy.matrix, x.matrix, out[i].matrix, log_sum, dy.matrix, dq[i].matrix,
                               dk[i].matrix, dv[i].matrix);
         b->sum_of_squares(b, x.matrix.data, ROWS * COLUMNS, 1, &squares[i]);
-        b->squared_norms(b, 1, x.matrix, dy.matrix, norms[i]);
+        b->loss_sums(b, VT_MEASURE_RELATIVE, 1, x.matrix, dy.matrix, dy.matrix, norms[i]);
         vt_backend_close(&b);
     }
     EXPECT(norms[0][0] == norms[1][0] && norms[0][1] == norms[1][1]);
@@ -511,16 +511,26 @@ TEST(bits_do_not_depend_on_threads)
     vt_backend_close(&again);
 }
 
-GPU_TEST(squared_norms)
+/* Every measure, with weights and without. */
+GPU_TEST(loss_sums)
 {
     FOR_EACH_PAIR(p)
     {
         for (int64_t tokens = 1; tokens < 60; tokens += 19) {
             guarded x = guarded_random(3 * tokens, 37, 1, 1), y = guarded_random(3 * tokens, 37, 2, 1);
-            double expected[6], actual[6];
-            p.plain->squared_norms(p.plain, 3, x.matrix, y.matrix, expected);
-            p.fast->squared_norms(p.fast, 3, x.matrix, y.matrix, actual);
-            for (int i = 0; i < 6; i++) EXPECT_NEAR(actual[i], expected[i], 1e-12 * expected[i]); /* float64, squares */
+            guarded weights = guarded_random(tokens, 37, 3, 1);
+            for (int64_t i = 0; i < tokens * 37; i++) {
+                float *weight = weights.matrix.data + i / 37 * weights.matrix.stride + i % 37;
+                *weight = fabsf(*weight);
+            }
+            for (int kind = 0; kind < 6; kind++) {
+                const vt_loss_measure measure = (vt_loss_measure)(kind / 2);
+                const vt_matrix w = kind % 2 == 0 ? weights.matrix : (vt_matrix){0};
+                double expected[6], actual[6];
+                p.plain->loss_sums(p.plain, measure, 3, x.matrix, y.matrix, w, expected);
+                p.fast->loss_sums(p.fast, measure, 3, x.matrix, y.matrix, w, actual);
+                for (int i = 0; i < 6; i++) EXPECT_NEAR(actual[i], expected[i], 1e-12 * expected[i]); /* none below 0 */
+            }
         }
     }
 }

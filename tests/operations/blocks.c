@@ -109,21 +109,29 @@ GPU_TEST(loss_and_metrics_of_parts_add_up)
         float weights[HEIGHT], losses[BATCH];
         vt_patch_grid grid = grid_of(VT_PATCH_CHANNEL_LAST, 0, TOKENS);
         for (int i = 0; i < HEIGHT; i++) weights[i] = 0.25f * (float)(i + 1);
-        b->squared_norms(b, BATCH, prediction.matrix, target.matrix, squares);
+        guarded point_weights = guarded_random(TOKENS, PATCH_SIZE, 3, 1);
+        const vt_loss_measure measure = VT_MEASURE_RELATIVE;
+        for (int i = 0; i < TOKENS * PATCH_SIZE; i++) {
+            float *weight = point_weights.matrix.data + i / PATCH_SIZE * point_weights.matrix.stride + i % PATCH_SIZE;
+            *weight = fabsf(*weight);
+        }
+        const vt_matrix w = point_weights.matrix;
+        b->loss_sums(b, measure, BATCH, prediction.matrix, target.matrix, w, squares);
         b->channel_squares(b, &grid, prediction.matrix, target.matrix, weights, points);
-        b->relative_l2(b, BATCH, squares, losses, NULL);
-        b->relative_l2_backward(b, BATCH, prediction.matrix, target.matrix, squares, 0.5f, NULL, gradient.matrix);
+        b->loss_values(b, measure, BATCH, squares, losses, NULL);
+        b->loss_backward(b, measure, BATCH, prediction.matrix, target.matrix, w, squares, 0.5f, NULL, gradient.matrix);
         for (int i = 0; i < 3; i++) {
             guarded p = guarded_part(prediction.matrix, BATCH, parts[i]),
                     t = guarded_part(target.matrix, BATCH, parts[i]);
+            guarded some_weights = guarded_part(w, 1, parts[i]);
             double some[2 * BATCH], some_points[FIGURES];
             grid = grid_of(VT_PATCH_CHANNEL_LAST, parts[i].first_token, parts[i].tokens);
-            b->squared_norms(b, BATCH, p.matrix, t.matrix, some);
+            b->loss_sums(b, measure, BATCH, p.matrix, t.matrix, some_weights.matrix, some);
             b->channel_squares(b, &grid, p.matrix, t.matrix, weights, some_points);
             for (int j = 0; j < 2 * BATCH; j++) sums[j] += some[j];
             for (int j = 0; j < FIGURES; j++) point_sums[j] += some_points[j];
-            b->relative_l2_backward(b, BATCH, p.matrix, t.matrix, squares, 0.5f, NULL, p.matrix);
-            guarded_compare_part(&p, &gradient, BATCH, parts[i], 0, "relative_l2_backward of a part");
+            b->loss_backward(b, measure, BATCH, p.matrix, t.matrix, some_weights.matrix, squares, 0.5f, NULL, p.matrix);
+            guarded_compare_part(&p, &gradient, BATCH, parts[i], 0, "loss_backward of a part");
         }
         for (int j = 0; j < 2 * BATCH; j++) EXPECT_NEAR(sums[j], squares[j], sum64 * squares[j]);
         for (int j = 0; j < FIGURES; j++) EXPECT_NEAR(point_sums[j], points[j], sum64 * points[j]);
@@ -162,10 +170,12 @@ TEST(a_perfect_forecast_has_no_gradient)
 {
     vt_backend *b = open_path(VT_ISA_AUTO);
     guarded x = guarded_random(4, 9, 1, 1), gradient = guarded_open(4, 9), zero = guarded_random(4, 9, 1, 0);
-    double squares[4];
-    b->squared_norms(b, 2, x.matrix, x.matrix, squares);
-    b->relative_l2_backward(b, 2, x.matrix, x.matrix, squares, 1, NULL, gradient.matrix);
-    guarded_compare(&gradient, &zero, 0, "gradient of a perfect forecast");
+    double sums[4];
+    for (vt_loss_measure measure = VT_MEASURE_RELATIVE; measure <= VT_MEASURE_ABSOLUTE; measure++) {
+        b->loss_sums(b, measure, 2, x.matrix, x.matrix, (vt_matrix){0}, sums);
+        b->loss_backward(b, measure, 2, x.matrix, x.matrix, (vt_matrix){0}, sums, 1, NULL, gradient.matrix);
+        guarded_compare(&gradient, &zero, 0, "gradient of a perfect forecast");
+    }
     vt_backend_close(&b);
 }
 

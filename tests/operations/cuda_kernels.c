@@ -425,8 +425,14 @@ CUDA_TEST(sums_of_the_loss)
     const float weights[4] = {0.5f, 1, 1.5f, 2};
     vt_patch_grid grid = {BATCH,  CHANNELS,         CHANNELS,           4,    6, 2, VT_PATCH_CHANNEL_LAST, 0,
                           TOKENS, VT_MISSING_STAYS, VT_BEYOND_LEFT_OUT, false};
+    guarded point_weights = guarded_random(TOKENS, COLUMNS, 3, 1);
     double squares[2][2 * BATCH], channels[2][2 * BATCH * CHANNELS], scales[2] = {1, 1};
     float losses[2][BATCH];
+    const vt_matrix weight = point_weights.matrix;
+    for (int i = 0; i < TOKENS * COLUMNS; i++) {
+        float *own = weight.data + i / COLUMNS * weight.stride + i % COLUMNS;
+        *own = fabsf(*own);
+    }
     for (int i = 0; i < 500; i++) { /* some points are missing */
         float *row = target.matrix.data + i % (BATCH * TOKENS) * target.matrix.stride;
         row[i * 977 % COLUMNS] = VT_NO_POINT;
@@ -434,10 +440,10 @@ CUDA_TEST(sums_of_the_loss)
     for (int i = 0; i < 2; i++) {
         vt_backend *p = i == 0 ? b.plain : b.cuda;
         gradient[i] = guarded_open(BATCH * TOKENS, COLUMNS);
-        p->squared_norms(p, BATCH, prediction.matrix, target.matrix, squares[i]);
-        p->relative_l2(p, BATCH, squares[i], losses[i], NULL);
-        p->relative_l2_backward(p, BATCH, prediction.matrix, target.matrix, squares[i], 0.25f, NULL,
-                                gradient[i].matrix);
+        p->loss_sums(p, VT_MEASURE_SQUARE, BATCH, prediction.matrix, target.matrix, weight, squares[i]);
+        p->loss_values(p, VT_MEASURE_SQUARE, BATCH, squares[i], losses[i], NULL);
+        p->loss_backward(p, VT_MEASURE_SQUARE, BATCH, prediction.matrix, target.matrix, weight, squares[i], 0.25f, NULL,
+                         gradient[i].matrix);
         p->channel_squares(p, &grid, prediction.matrix, target.matrix, weights, channels[i]);
         p->sum_of_squares(p, prediction.memory, prediction.size, 0.5, &scales[i]);
     }

@@ -180,10 +180,22 @@ typedef struct {
     guarded prediction, target, gradient;
     double squares[BATCH][2], channels[BATCH][CHANNELS][2];
     float losses[BATCH], weights[HEIGHT];
+    vt_loss_measure measure;
+    guarded point_weights; /* [TOKENS, COLUMNS] */
+    bool weighted;
 } scored;
 
-static void open_scored(scored *s)
+enum { LOSSES = 6 }; /* three measures, with weights and without */
+
+static void open_scored(scored *s, int loss)
 {
+    s->measure = (vt_loss_measure)(loss / 2);
+    s->weighted = loss % 2 == 1;
+    s->point_weights = guarded_random(TOKENS, COLUMNS, 3, 1);
+    for (int i = 0; i < TOKENS * COLUMNS; i++) {
+        float *weight = s->point_weights.matrix.data + i / COLUMNS * s->point_weights.matrix.stride + i % COLUMNS;
+        *weight *= *weight;
+    }
     s->prediction = guarded_random(BATCH * TOKENS, COLUMNS, 1, 1);
     s->target = guarded_random(BATCH * TOKENS, COLUMNS, 2, 1);
     s->gradient = guarded_open(BATCH * TOKENS, COLUMNS);
@@ -206,14 +218,16 @@ static void run(vt_backend *b, scored *s)
                           .order = VT_PATCH_CHANNEL_LAST,
                           .tokens = TOKENS};
     vt_matrix p = s->prediction.matrix, t = s->target.matrix;
-    b->squared_norms(b, BATCH, p, t, s->squares[0]);
-    b->relative_l2(b, BATCH, s->squares[0], s->losses, NULL);
-    b->relative_l2_backward(b, BATCH, p, t, s->squares[0], 0.5f, NULL, s->gradient.matrix);
+    const vt_matrix w = s->weighted ? s->point_weights.matrix : (vt_matrix){0};
+    b->loss_sums(b, s->measure, BATCH, p, t, w, s->squares[0]);
+    b->loss_values(b, s->measure, BATCH, s->squares[0], s->losses, NULL);
+    b->loss_backward(b, s->measure, BATCH, p, t, w, s->squares[0], 0.5f, NULL, s->gradient.matrix);
     b->channel_squares(b, &grid, p, t, s->weights, s->channels[0][0]);
 }
 
 static void check_against_sums(const scored *s)
 {
+    const bool relative = s->measure == VT_MEASURE_RELATIVE, absolute = s->measure == VT_MEASURE_ABSOLUTE;
     for (int sample = 0; sample < BATCH; sample++) {
         double difference = 0, size = 0, channels[CHANNELS][2] = {{0}};
         for (int i = 0; i < TOKENS * COLUMNS; i++) {
@@ -223,20 +237,24 @@ static void check_against_sums(const scored *s)
             const double p = *at(&s->prediction, row, column), t = *at(&s->target, row, column);
             const bool there = p < 1e30 && t < 1e30;
             double *channel = channels[column % CHANNELS];
-            if (there) difference += (p - t) * (p - t);
-            if (there) size += t * t;
+            const double weight = s->weighted ? *at(&s->point_weights, token, column) : 1;
+            if (there) difference += weight * (absolute ? fabs(p - t) : (p - t) * (p - t));
+            if (there) size += weight * (relative ? t * t : 1);
             if (y < HEIGHT && x < WIDTH) channel[!there] += (double)s->weights[y] * (there ? (p - t) * (p - t) : 1);
         }
         EXPECT_NEAR(s->squares[sample][0], difference, sum64 * difference);
         EXPECT_NEAR(s->squares[sample][1], size, sum64 * size);
-        const double loss = difference > 0 ? sqrt(difference / size) : 0;
+        const double ratio = difference > 0 ? difference / size : 0, loss = relative ? sqrt(ratio) : ratio;
         EXPECT_NEAR(s->losses[sample], loss, 1e-6 * loss);
         for (int c = 0; c < CHANNELS; c++)
             for (int i = 0; i < 2; i++) EXPECT_NEAR(s->channels[sample][c][i], channels[c][i], sum64 * channels[c][i]);
         for (int i = 0; i < TOKENS * COLUMNS; i++) {
             const int row = sample * TOKENS + i / COLUMNS, column = i % COLUMNS;
             const double p = *at(&s->prediction, row, column), t = *at(&s->target, row, column);
-            const double slope = p < 1e30 && t < 1e30 ? 0.5 * (p - t) / sqrt(difference * size) : 0;
+            const double weight = s->weighted ? *at(&s->point_weights, i / COLUMNS, column) : 1;
+            const double factor = weight / (relative ? sqrt(difference * size) : size);
+            const double direction = absolute ? (p > t) - (p < t) : relative ? p - t : 2 * (p - t);
+            const double slope = p < 1e30 && t < 1e30 ? 0.5 * factor * direction : 0;
             EXPECT_NEAR(*at(&s->gradient, row, column), slope, 1e-6 * fabs(slope));
         }
     }
@@ -246,18 +264,19 @@ static void check_against_sums(const scored *s)
 GPU_TEST(loss_and_metrics_leave_gaps_out)
 {
     FOR_EACH_BACKEND(isa, b)
-    {
+    for (int loss = 0; loss < LOSSES; loss++) {
         scored s;
-        open_scored(&s);
+        open_scored(&s, loss);
         for (int row = 0; row < BATCH * TOKENS; row++)
             for (int column = 0; column < COLUMNS; column++) {
                 const int token = row % TOKENS, y = token / ACROSS * PATCH + column / CHANNELS / PATCH;
                 const int x = token % ACROSS * PATCH + column / CHANNELS % PATCH;
                 if (y >= HEIGHT || x >= WIDTH || (x * y + column) % 3 == 0) *at(&s.target, row, column) = VT_NO_POINT;
                 if ((x + y) % 10 == 0) *at(&s.prediction, row, column) = VT_NO_POINT;
+                if (y >= HEIGHT || x >= WIDTH) *at(&s.point_weights, token, column) = VT_NO_POINT;
             }
         run(b, &s);
-        guarded_check(&s.gradient, "relative_l2_backward");
+        guarded_check(&s.gradient, "loss_backward");
         check_against_sums(&s);
     }
 }
@@ -266,10 +285,10 @@ GPU_TEST(loss_and_metrics_leave_gaps_out)
 GPU_TEST(a_sample_without_points)
 {
     FOR_EACH_BACKEND(isa, b)
-    {
+    for (int loss = 0; loss < LOSSES; loss++) {
         scored s, whole;
-        open_scored(&s);
-        open_scored(&whole);
+        open_scored(&s, loss);
+        open_scored(&whole, loss);
         for (int i = 0; i < TOKENS * COLUMNS; i++) *at(&s.target, i / COLUMNS, i % COLUMNS) = VT_NO_POINT;
         run(b, &s);
         run(b, &whole);
@@ -282,9 +301,9 @@ GPU_TEST(a_sample_without_points)
 GPU_TEST(a_nan_reaches_the_loss)
 {
     FOR_EACH_BACKEND(isa, b)
-    {
+    for (int loss = 0; loss < LOSSES; loss++) {
         scored s;
-        open_scored(&s);
+        open_scored(&s, loss);
         *at(&s.target, 3, 5) = NAN;
         run(b, &s);
         EXPECT(isnan(s.losses[0]) && isfinite(s.losses[1]));

@@ -368,38 +368,58 @@ static void take_gaps(float *target, float *prediction)
     }
 }
 
-static void loss_of(vt_backend *b, const float *x, float *prediction, float *target, double squares[4])
+static vt_loss_measure measure;
+static bool with_weights;
+
+/* Without memory where there are none. */
+static vt_matrix point_weights(float weights[ROWS / 2 * IN])
 {
+    constants(weights, ROWS / 2 * IN, 5);
+    for (int i = 0; i < ROWS / 2 * IN; i++) weights[i] *= weights[i];
+    return with_weights ? vt_matrix_make(weights, ROWS / 2, IN) : (vt_matrix){0};
+}
+
+static void loss_of(vt_backend *b, const float *x, float *prediction, float *target, double sums[4])
+{
+    float weights[ROWS / 2 * IN];
     memcpy(prediction, x, ROWS * IN * sizeof *prediction);
     constants(target, ROWS * IN, 4);
     take_gaps(target, prediction);
-    b->squared_norms(b, 2, vt_matrix_make(prediction, ROWS, IN), vt_matrix_make(target, ROWS, IN), squares);
+    b->loss_sums(b, measure, 2, vt_matrix_make(prediction, ROWS, IN), vt_matrix_make(target, ROWS, IN),
+                 point_weights(weights), sums);
 }
 
 /* The operation takes one scale for all samples, so both losses weigh the same here. */
 static void equal_losses_forward(vt_backend *b, const float *x, float *sum)
 {
     float losses[2], prediction[ROWS * IN], target[ROWS * IN];
-    double squares[4];
-    loss_of(b, x, prediction, target, squares);
-    b->relative_l2(b, 2, squares, losses, NULL);
+    double sums[4];
+    loss_of(b, x, prediction, target, sums);
+    b->loss_values(b, measure, 2, sums, losses, NULL);
     sum[0] = losses[0] + losses[1];
 }
 
 static void equal_losses_backward(vt_backend *b, const float *x, const float *weight, float *dx)
 {
-    float prediction[ROWS * IN], target[ROWS * IN];
-    double squares[4];
-    loss_of(b, x, prediction, target, squares);
-    b->relative_l2_backward(b, 2, vt_matrix_make(prediction, ROWS, IN), vt_matrix_make(target, ROWS, IN), squares,
-                            weight[0], NULL, vt_matrix_make(dx, ROWS, IN));
+    float prediction[ROWS * IN], target[ROWS * IN], weights[ROWS / 2 * IN];
+    double sums[4];
+    loss_of(b, x, prediction, target, sums);
+    b->loss_backward(b, measure, 2, vt_matrix_make(prediction, ROWS, IN), vt_matrix_make(target, ROWS, IN),
+                     point_weights(weights), sums, weight[0], NULL, vt_matrix_make(dx, ROWS, IN));
 }
 
 TEST(finite_differences_loss)
 {
-    check_problem(&(problem){"relative l2", ROWS * IN, 1, equal_losses_forward, equal_losses_backward});
-    with_gaps = true;
-    check_problem(&(problem){"relative l2 with gaps", ROWS * IN, 1, equal_losses_forward, equal_losses_backward});
+    static const char *const names[] = {"relative l2", "mse", "mae"};
+    for (int kind = 0; kind < 12; kind++) {
+        measure = (vt_loss_measure)(kind / 4);
+        with_weights = kind / 2 % 2 == 1;
+        with_gaps = kind % 2 == 1;
+        char name[64];
+        snprintf(name, sizeof name, "%s%s%s", names[measure], with_weights ? " with weights" : "",
+                 with_gaps ? " with gaps" : "");
+        check_problem(&(problem){name, ROWS * IN, 1, equal_losses_forward, equal_losses_backward});
+    }
     with_gaps = false;
 }
 

@@ -252,6 +252,17 @@ TEST(layouts_with_gaps_and_padding)
     gaps = false;
 }
 
+/* Each rank lays out its part of the weights. */
+TEST(layouts_with_weighted_losses)
+{
+    static const char weights[] = "latitude_weights=true channel_weights=[2,0.5]";
+    gaps = true;
+    over_layouts(SETTINGS("loss=mse patch_size=5 pad=wrap missing=mask %s", weights), "zero_stage=1", promised);
+    gaps = false;
+    over_layouts(SETTINGS("loss=mae patch_size=3 pad=edge %s", weights), "sequence_parallel=true", promised);
+    over_layouts(SETTINGS("loss=relative_l2 %s", weights), plain, promised);
+}
+
 TEST(layouts_with_sequence_parallel)
 {
     over_layouts(random_model, "sequence_parallel=true", promised);

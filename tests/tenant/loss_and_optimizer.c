@@ -13,28 +13,34 @@ static bool is_dry(const vt_backend *backend)
     return strcmp(backend->name, "dry") == 0;
 }
 
-static void partials(const vt_pass *pass, vt_matrix prediction, vt_matrix target, double *sums)
+static void partials(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
+                     vt_matrix weights, double *sums)
 {
-    vt_loss_relative_l2.partials(pass, prediction, target, sums);
+    vt_loss_relative_l2.partials(loss, pass, prediction, target, weights, sums);
 }
 
-static void finish(const vt_pass *pass, const double *sums, float *losses, double *total)
+static void finish(const vt_loss_kind *loss, const vt_pass *pass, const double *sums, float *losses, double *total)
 {
-    vt_loss_relative_l2.finish(pass, sums, losses, total);
+    vt_loss_relative_l2.finish(loss, pass, sums, losses, total);
     for (int64_t i = 0; i < pass->batch && !is_dry(pass->backend); i++) {
         if (total != NULL) *total += (double)losses[i];
         losses[i] *= 2;
     }
 }
 
-static void backward(const vt_pass *pass, vt_matrix prediction, vt_matrix target, const double *sums, float scale,
-                     const double *loss_scale, vt_matrix dprediction)
+static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
+                     vt_matrix weights, const double *sums, float scale, const double *loss_scale,
+                     vt_matrix dprediction)
 {
-    vt_loss_relative_l2.backward(pass, prediction, target, sums, 2 * scale, loss_scale, dprediction);
+    vt_loss_relative_l2.backward(loss, pass, prediction, target, weights, sums, 2 * scale, loss_scale, dprediction);
 }
 
-const vt_loss_kind vt_loss_twice_relative_l2 = {
-    .name = "twice_relative_l2", .sums = 2, .partials = partials, .finish = finish, .backward = backward};
+const vt_loss_kind vt_loss_twice_relative_l2 = {.name = "twice_relative_l2",
+                                                .sums = 2,
+                                                .measure = VT_MEASURE_RELATIVE,
+                                                .partials = partials,
+                                                .finish = finish,
+                                                .backward = backward};
 
 /* values -= learning rate * gradients. It keeps nothing from step to step. */
 static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,

@@ -1,57 +1,82 @@
 #include "backend/cpu/cpu.h"
+#include "backend/loss_measure.h"
 
 static bool is_there(float prediction, float target)
 {
     return prediction != VT_NO_POINT && target != VT_NO_POINT;
 }
 
-void vt_plain_squared_norms(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares)
+/* The weights of row r; NULL: all are 1. */
+static const float *weights_of(vt_matrix weights, int64_t r)
+{
+    return weights.data != NULL ? weights.data + r % weights.rows * weights.stride : NULL;
+}
+
+void vt_plain_loss_sums(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
+                        vt_matrix target, vt_matrix weights, double *sums)
 {
     (void)backend;
     int64_t tokens = prediction.rows / batch;
 #pragma omp parallel for schedule(static)
     for (int64_t sample = 0; sample < batch; sample++) {
-        double difference_squares = 0, target_squares = 0;
+        double errors = 0, sizes = 0;
         for (int64_t r = sample * tokens; r < (sample + 1) * tokens; r++) {
             const float *p = prediction.data + r * prediction.stride, *t = target.data + r * target.stride;
+            const float *w = weights_of(weights, r);
             for (int64_t c = 0; c < target.columns; c++) {
                 if (!is_there(p[c], t[c])) continue;
-                double difference = (double)p[c] - (double)t[c];
-                difference_squares += difference * difference;
-                target_squares += (double)t[c] * (double)t[c];
+                const double weight = w != NULL ? (double)w[c] : 1;
+                errors += weight * vt_measure_error(measure, (double)p[c] - (double)t[c]);
+                sizes += weight * vt_measure_size(measure, (double)t[c]);
             }
         }
-        squares[2 * sample] = difference_squares;
-        squares[2 * sample + 1] = target_squares;
+        sums[2 * sample] = errors;
+        sums[2 * sample + 1] = sizes;
     }
 }
 
-void vt_plain_relative_l2(vt_backend *backend, int64_t batch, const double *squares, float *losses, double *sum)
+void vt_plain_loss_values(vt_backend *backend, vt_loss_measure measure, int64_t batch, const double *sums,
+                          float *losses, double *total)
 {
     (void)backend;
     for (int64_t sample = 0; sample < batch; sample++) {
-        const double *square = squares + 2 * sample;
-        losses[sample] = square[0] == 0 && square[1] == 0 ? 0 : (float)sqrt(square[0] / square[1]);
-        if (sum != NULL) *sum += (double)losses[sample];
+        losses[sample] = vt_measure_loss(measure, sums + 2 * sample);
+        if (total != NULL) *total += (double)losses[sample];
     }
 }
 
-void vt_plain_relative_l2_backward(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target,
-                                   const double *squares, float scale, const double *loss_scale, vt_matrix dprediction)
+/* `measure` is known where it is called, so that each measure has loops of its own. */
+static inline void slopes(vt_loss_measure measure, float factor, const float *p, const float *t, const float *w,
+                          int64_t columns, float *to)
+{
+    if (w == NULL) {
+#pragma omp simd
+        for (int64_t c = 0; c < columns; c++)
+            to[c] = is_there(p[c], t[c]) ? factor * vt_measure_direction(measure, p[c] - t[c]) : 0;
+    } else {
+#pragma omp simd
+        for (int64_t c = 0; c < columns; c++)
+            to[c] = is_there(p[c], t[c]) ? w[c] * factor * vt_measure_direction(measure, p[c] - t[c]) : 0;
+    }
+}
+
+void vt_plain_loss_backward(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
+                            vt_matrix target, vt_matrix weights, const double *sums, float scale,
+                            const double *loss_scale, vt_matrix dprediction)
 {
     (void)backend;
     if (loss_scale != NULL) scale *= (float)*loss_scale;
     int64_t tokens = prediction.rows / batch;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < prediction.rows; r++) {
-        const double *square = squares + 2 * (r / tokens);
-        float difference_norm = (float)sqrt(square[0]), target_norm = (float)sqrt(square[1]);
-        float factor = scale / (difference_norm * target_norm);
-        if (difference_norm == 0) factor = 0; /* a perfect forecast has no gradient */
+        const float factor = vt_measure_factor(measure, sums + 2 * (r / tokens), scale);
         const float *p = prediction.data + r * prediction.stride, *t = target.data + r * target.stride;
+        const float *w = weights_of(weights, r);
         float *to = dprediction.data + r * dprediction.stride;
-#pragma omp simd
-        for (int64_t c = 0; c < target.columns; c++) to[c] = is_there(p[c], t[c]) ? factor * (p[c] - t[c]) : 0;
+        if (measure == VT_MEASURE_ABSOLUTE)
+            slopes(VT_MEASURE_ABSOLUTE, factor, p, t, w, target.columns, to);
+        else /* the two have one direction */
+            slopes(VT_MEASURE_SQUARE, factor, p, t, w, target.columns, to);
     }
 }
 

@@ -1,57 +1,95 @@
 #include "backend/cpu/vector/vector.h"
+#include "backend/loss_measure.h"
 
 enum { RUN = 16 }; /* rows */
 
 /* Half as many numbers as a vector has, in float32 and in float64. */
 typedef float narrow __attribute__((vector_size(LANES * 2)));
 typedef double wide __attribute__((vector_size(LANES * 4)));
+typedef int64_t wide_bits __attribute__((vector_size(LANES * 4)));
+typedef int32_t narrow_bits __attribute__((vector_size(LANES * 2)));
+enum { HALF = LANES / 2 };
 
-/* Missing points are 0 in both. */
-INLINE void widen(const float *prediction, const float *target, wide *p, wide *t)
+INLINE wide widen(narrow values, narrow_bits there)
 {
-    typedef int32_t flags __attribute__((vector_size(sizeof(narrow))));
-    narrow a, b;
-    memcpy(&a, prediction, sizeof a);
-    memcpy(&b, target, sizeof b);
-    const flags there = (a != VT_NO_POINT) & (b != VT_NO_POINT);
-    *p = __builtin_convertvector((narrow)((flags)a & there), wide);
-    *t = __builtin_convertvector((narrow)((flags)b & there), wide);
+    return __builtin_convertvector((narrow)((narrow_bits)values & there), wide);
 }
 
-/* The squares of a row, in float64, whose lanes are added in order. */
-static void add_row(const float *prediction, const float *target, int64_t columns, double squares[2])
+INLINE narrow load_narrow(const float *from)
 {
-    enum { HALF = LANES / 2 };
-    wide difference_squares[2] = {{0}}, target_squares[2] = {{0}};
-    double differences[LANES], targets[LANES];
+    narrow values;
+    memcpy(&values, from, sizeof values);
+    return values;
+}
+
+/* Adds the terms of HALF points to the two sums (loss_measure.h). What is missing is 0 in all of them. */
+INLINE void add_points(vt_loss_measure measure, const float *prediction, const float *target, const float *weights,
+                       wide *errors, wide *sizes)
+{
+    const narrow p = load_narrow(prediction), t = load_narrow(target), ones = 1 - (narrow){0};
+    const narrow_bits there = (p != VT_NO_POINT) & (t != VT_NO_POINT);
+    const wide wanted = widen(t, there), difference = widen(p, there) - wanted;
+    wide error = difference * difference, size = wanted * wanted;
+    if (measure == VT_MEASURE_ABSOLUTE) error = (wide)((wide_bits)difference & INT64_MAX);
+    if (measure != VT_MEASURE_RELATIVE) size = widen(ones, there);
+    if (weights == NULL) {
+        *errors += error;
+        *sizes += size;
+    } else {
+        const wide weight = widen(load_narrow(weights), there);
+        *errors += weight * error;
+        *sizes += weight * size;
+    }
+}
+
+/* The sums of a row, in float64, whose lanes are added in order. */
+INLINE void add_row(vt_loss_measure measure, const float *prediction, const float *target, const float *weights,
+                    int64_t columns, double sums[2])
+{
+    wide errors[2] = {{0}}, sizes[2] = {{0}};
+    double error_lanes[LANES], size_lanes[LANES];
     int64_t c = 0;
     for (; c + LANES <= columns; c += LANES) {
 #pragma GCC unroll 2
         for (int64_t i = 0; i < 2; i++) {
-            wide forecast, wanted;
-            widen(prediction + c + i * HALF, target + c + i * HALF, &forecast, &wanted);
-            const wide difference = forecast - wanted;
-            difference_squares[i] += difference * difference;
-            target_squares[i] += wanted * wanted;
+            const int64_t at = c + i * HALF;
+            add_points(measure, prediction + at, target + at, weights != NULL ? weights + at : NULL, &errors[i],
+                       &sizes[i]);
         }
     }
-    memcpy(differences, difference_squares, sizeof differences);
-    memcpy(targets, target_squares, sizeof targets);
+    memcpy(error_lanes, errors, sizeof error_lanes);
+    memcpy(size_lanes, sizes, sizeof size_lanes);
     for (int64_t i = 0; c + i < columns; i++) {
         if (prediction[c + i] == VT_NO_POINT || target[c + i] == VT_NO_POINT) continue;
-        double wanted = (double)target[c + i], difference = (double)prediction[c + i] - wanted;
-        differences[i] += difference * difference;
-        targets[i] += wanted * wanted;
+        const double wanted = (double)target[c + i], difference = (double)prediction[c + i] - wanted;
+        const double weight = weights != NULL ? (double)weights[c + i] : 1;
+        error_lanes[i] += weight * vt_measure_error(measure, difference);
+        size_lanes[i] += weight * vt_measure_size(measure, wanted);
     }
     for (int64_t i = 0; i < LANES; i++) {
-        squares[0] += differences[i];
-        squares[1] += targets[i];
+        sums[0] += error_lanes[i];
+        sums[1] += size_lanes[i];
     }
+}
+
+/* Each measure, with weights and without, has loops of its own. */
+static void add_any_row(vt_loss_measure measure, const float *prediction, const float *target, const float *weights,
+                        int64_t columns, double sums[2])
+{
+    if (measure == VT_MEASURE_RELATIVE && weights == NULL)
+        add_row(VT_MEASURE_RELATIVE, prediction, target, NULL, columns, sums);
+    else if (measure == VT_MEASURE_RELATIVE)
+        add_row(VT_MEASURE_RELATIVE, prediction, target, weights, columns, sums);
+    else if (measure == VT_MEASURE_SQUARE)
+        add_row(VT_MEASURE_SQUARE, prediction, target, weights, columns, sums);
+    else
+        add_row(VT_MEASURE_ABSOLUTE, prediction, target, weights, columns, sums);
 }
 
 /* A sample's rows are divided into ranges of RUN rows, whose sums are added in order: a single sample keeps all threads
  * busy, and the bits do not depend on the number of threads. */
-static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix prediction, vt_matrix target, double *squares)
+static void loss_sums(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
+                      vt_matrix target, vt_matrix weights, double *sums)
 {
     int64_t tokens = prediction.rows / batch, runs = (tokens + RUN - 1) / RUN;
     double *partial = vt_cpu_shared(backend, (size_t)(batch * runs * 2) * sizeof(double));
@@ -59,14 +97,15 @@ static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix predicti
 #pragma omp parallel for schedule(static)
     for (int64_t work = 0; work < batch * runs; work++) {
         int64_t first = work / runs * tokens + work % runs * RUN, end = first + RUN, last = (work / runs + 1) * tokens;
-        double sums[2] = {0, 0};
+        double own[2] = {0, 0};
         for (int64_t r = first; r < (end < last ? end : last); r++)
-            add_row(prediction.data + r * prediction.stride, target.data + r * target.stride, target.columns, sums);
-        partial[2 * work] = sums[0];
-        partial[2 * work + 1] = sums[1];
+            add_any_row(measure, prediction.data + r * prediction.stride, target.data + r * target.stride,
+                        weights.data != NULL ? weights.data + r % tokens * weights.stride : NULL, target.columns, own);
+        partial[2 * work] = own[0];
+        partial[2 * work + 1] = own[1];
     }
     for (int64_t sample = 0; sample < batch; sample++) {
-        double *to = squares + 2 * sample;
+        double *to = sums + 2 * sample;
         to[0] = to[1] = 0;
         for (int64_t run = sample * runs; run < (sample + 1) * runs; run++) {
             to[0] += partial[2 * run];
@@ -77,5 +116,5 @@ static void squared_norms(vt_backend *backend, int64_t batch, vt_matrix predicti
 
 void VT_KERNEL(vt_vector_loss_fill)(vt_backend *backend)
 {
-    backend->squared_norms = squared_norms;
+    backend->loss_sums = loss_sums;
 }

@@ -1,0 +1,30 @@
+/* The losses that the operations of the back end compute (backend/loss_measure.h has their formulas). */
+#include "loss/loss.h"
+
+static void partials(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
+                     vt_matrix weights, double *sums)
+{
+    pass->backend->loss_sums(pass->backend, loss->measure, pass->batch, prediction, target, weights, sums);
+}
+
+static void finish(const vt_loss_kind *loss, const vt_pass *pass, const double *sums, float *losses, double *total)
+{
+    pass->backend->loss_values(pass->backend, loss->measure, pass->batch, sums, losses, total);
+}
+
+static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
+                     vt_matrix weights, const double *sums, float scale, const double *loss_scale,
+                     vt_matrix dprediction)
+{
+    pass->backend->loss_backward(pass->backend, loss->measure, pass->batch, prediction, target, weights, sums, scale,
+                                 loss_scale, dprediction);
+}
+
+#define LOSS(name_, measure_)                                                                                          \
+    {                                                                                                                  \
+        .name = #name_, .sums = 2, .measure = measure_, .partials = partials, .finish = finish, .backward = backward   \
+    }
+
+const vt_loss_kind vt_loss_relative_l2 = LOSS(relative_l2, VT_MEASURE_RELATIVE);
+const vt_loss_kind vt_loss_mse = LOSS(mse, VT_MEASURE_SQUARE);
+const vt_loss_kind vt_loss_mae = LOSS(mae, VT_MEASURE_ABSOLUTE);

@@ -1,0 +1,56 @@
+#include "task/channel_weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+bool vt_channel_weights_are_automatic(const vt_config *config)
+{
+    return config->channel_weights != NULL && strcmp(config->channel_weights, "auto") == 0;
+}
+
+/* "[1, 0.5]" or "1, 0.5". */
+static vt_status read_list(const char *list, int64_t channels, double *weights)
+{
+    vt_status status = VT_OK;
+    static const char between[] = " \t,[]";
+    int64_t count = 0;
+    for (const char *next = list + strspn(list, between); *next != '\0'; next += strspn(next, between)) {
+        char *end = NULL;
+        const double weight = strtod(next, &end);
+        const bool is_number = end != next && (*end == '\0' || strchr(between, *end) != NULL);
+        VT_CHECK(is_number && isfinite(weight) && weight >= 0,
+                 "channel_weights: '%.*s' of '%.200s' is no weight; expected numbers from 0 on, one for each forecast "
+                 "channel, or auto",
+                 (int)strcspn(next, between), next, list);
+        if (count < channels) weights[count] = weight;
+        count++;
+        next = end;
+    }
+    VT_CHECK(count == channels,
+             "channel_weights: '%.200s' holds %lld weight%s, but %lld channels are forecast (n_out_channels)", list,
+             (long long)count, count == 1 ? "" : "s", (long long)channels);
+done:
+    return status;
+}
+
+vt_status vt_channel_weights(const vt_config *config, const float *changes, float *weights)
+{
+    vt_status status = VT_OK;
+    const int64_t channels = config->n_out_channels;
+    double *all = vt_allocate((size_t)channels, sizeof *all, "the channels' weights"), sum = 0;
+    for (int64_t c = 0; c < channels; c++) all[c] = 1;
+    if (vt_channel_weights_are_automatic(config))
+        for (int64_t c = 0; c < channels; c++) all[c] = 1 / ((double)changes[c] * (double)changes[c]);
+    else if (config->channel_weights != NULL)
+        VT_TRY(read_list(config->channel_weights, channels, all));
+    for (int64_t c = 0; c < channels; c++) sum += all[c];
+    VT_CHECK(sum > 0, "channel_weights: all weights of '%.200s' are 0, so no channel would be learnt",
+             config->channel_weights);
+    for (int64_t c = 0; c < channels && weights != NULL; c++) weights[c] = (float)(all[c] / sum * (double)channels);
+done:
+    free(all);
+    return status;
+}

@@ -1,0 +1,15 @@
+/* What each forecast channel counts in the loss: the option channel_weights. */
+#ifndef VT_TASK_CHANNEL_WEIGHTS_H
+#define VT_TASK_CHANNEL_WEIGHTS_H
+
+#include "config/config.h"
+
+/* "auto": they follow from the channels' changes. */
+bool vt_channel_weights_are_automatic(const vt_config *config);
+
+/* weights [n_out_channels], mean 1: those of the list, or 1 / changes² for "auto", where changes [n_out_channels] are
+ * standard deviations of the channels' changes over dt, normalised as the channels are; without the option all are 1.
+ * NULL: only checks. Errors: not a list of as many numbers, none of them below 0, and not all 0. */
+vt_status vt_channel_weights(const vt_config *config, const float *changes, float *weights);
+
+#endif
