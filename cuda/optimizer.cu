@@ -157,10 +157,55 @@ static void update_parameters(vt_backend *backend, const vt_update *update, cons
               *update, state, gradients, parameters, moment1, moment2, count, wide);
 }
 
+VT_KERNEL void average_kernel(double decay, const vt_step_state *state, const float *values, float *average,
+                              int64_t count, bool wide)
+{
+    if (isnan(state->factor)) return;
+    const bool first = state->updates == 1;
+    const float share = (float)(1 - decay);
+    for (int64_t at = vt_thread() * VT_GROUP; at < count; at += vt_thread_count() * VT_GROUP) {
+        float w[VT_GROUP], e[VT_GROUP];
+        int some = vt_count(count, at);
+        vt_load_floats(values + at, some, wide, w);
+        vt_load_floats(average + at, some, wide, e);
+        for (int j = 0; j < VT_GROUP; j++) e[j] = first ? w[j] : fmaf(share, w[j] - e[j], e[j]);
+        vt_store_floats(average + at, some, wide, e);
+    }
+}
+
+static void average(vt_backend *backend, double decay, const vt_step_state *state, const float *values, float *average,
+                    int64_t count)
+{
+    if (count == 0) return;
+    VT_LAUNCH(average_kernel, vt_blocks(vt_groups(count)), VT_BLOCK_THREADS, 0, backend, decay, state, values, average,
+              count, vt_is_wide(values) && vt_is_wide(average));
+}
+
+VT_KERNEL void exchange_kernel(float *a, float *b, int64_t count, bool wide)
+{
+    for (int64_t at = vt_thread() * VT_GROUP; at < count; at += vt_thread_count() * VT_GROUP) {
+        float x[VT_GROUP], y[VT_GROUP];
+        int some = vt_count(count, at);
+        vt_load_floats(a + at, some, wide, x);
+        vt_load_floats(b + at, some, wide, y);
+        vt_store_floats(a + at, some, wide, y);
+        vt_store_floats(b + at, some, wide, x);
+    }
+}
+
+static void exchange(vt_backend *backend, float *a, float *b, int64_t count)
+{
+    if (count == 0) return;
+    VT_LAUNCH(exchange_kernel, vt_blocks(vt_groups(count)), VT_BLOCK_THREADS, 0, backend, a, b, count,
+              vt_is_wide(a) && vt_is_wide(b));
+}
+
 void VT_CUDA_NAME(optimizer_fill)(vt_backend *backend)
 {
     backend->sum_of_squares = sum_of_squares;
     backend->first_nonfinite = first_nonfinite;
     backend->step_decide = step_decide;
     backend->update = update_parameters;
+    backend->average = average;
+    backend->exchange = exchange;
 }

@@ -35,7 +35,8 @@ vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject
 vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject *subject, vt_run_progress *progress,
                              bool *damaged);
 
-/* Collective. Parameters alone: from a checkpoint, or from a file whose name ends in .safetensors and that has
+/* Collective. Parameters alone (their averages, where a checkpoint has them and the option `weights` is not live): from
+ * a checkpoint, or from a file whose name ends in .safetensors and that has
  * PyTorch's names. Names may begin with what PyTorch's wrappers put there (module., _orig_mod.), and q, k and v be one
  * tensor, attn.qkv. What was changed in such a file is appended to *changes for the log, "; …" each; it may be NULL for
  * a checkpoint. */
@@ -56,7 +57,11 @@ vt_status vt_checkpoint_configuration(vt_tensor_file *index, const char *directo
 vt_status vt_checkpoint_check_options(vt_tensor_file *index, const char *directory, const vt_config *config,
                                       const char *const *options, const char *otherwise);
 
-/* Writes a checkpoint's parameters as a .safetensors file. */
-vt_status vt_checkpoint_export(const char *directory, const char *path);
+/* Does it hold an average of its parameters (ema_decay)? */
+bool vt_checkpoint_has_average(vt_tensor_file *index);
+
+/* Writes a checkpoint's parameters as a .safetensors file: unless `weights` is live, their averages where it has them,
+ * as *averaged then says. */
+vt_status vt_checkpoint_export(const char *directory, const char *path, vt_weights weights, bool *averaged);
 
 #endif

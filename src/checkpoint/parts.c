@@ -8,8 +8,7 @@
 
 int64_t vt_stored_count(const vt_checkpoint_subject *subject)
 {
-    int states = vt_optimizer_state_count(vt_optimizer_kind_of(subject->optimizer));
-    return (1 + states) * vt_parameters_count(subject->parameters);
+    return (1 + vt_optimizer_kept_count(subject->optimizer)) * vt_parameters_count(subject->parameters);
 }
 
 vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t index)
@@ -18,7 +17,8 @@ vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t inde
     const vt_parameters *parameters = subject->parameters;
     int64_t count = vt_parameters_count(parameters);
     int place = (int)(index / count) - 1; /* of the state; -1: the parameters themselves */
-    const vt_optimizer_state_kind *state = place < 0 ? NULL : &vt_optimizer_kind_of(subject->optimizer)->states[place];
+    const vt_optimizer *optimizer = subject->optimizer;
+    const vt_optimizer_state_kind *state = place < 0 ? NULL : vt_optimizer_kept_kind(optimizer, place);
     const vt_block_kind block = state == NULL ? VT_BLOCK_VALUES : state->block;
     tensor.parameter = vt_parameters_at(parameters, index % count);
     tensor.piece = vt_parameters_piece(parameters, tensor.parameter, block);
@@ -27,9 +27,11 @@ vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t inde
         snprintf(tensor.name, sizeof tensor.name, "parameters/%s", tensor.parameter->name);
         tensor.memory = vt_parameters_values(parameters) + tensor.piece.offset;
     } else {
-        snprintf(tensor.name, sizeof tensor.name, "optimizer/%s/%s", state->name, tensor.parameter->name);
+        snprintf(tensor.name, sizeof tensor.name, "%s%s/%s",
+                 place == vt_optimizer_average_place(optimizer) ? "" : "optimizer/", state->name,
+                 tensor.parameter->name);
         VT_ASSERT(state->type == VT_FLOAT32);
-        tensor.memory = (float *)vt_optimizer_kept(subject->optimizer, place) + tensor.piece.offset;
+        tensor.memory = (float *)vt_optimizer_kept(optimizer, place) + tensor.piece.offset;
     }
     return tensor;
 }

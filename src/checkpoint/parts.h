@@ -1,5 +1,5 @@
-/* The tensors of a checkpoint (parameters, then each state of the optimizer), and which boxes of each one every rank
- * writes and reads. */
+/* The tensors of a checkpoint (parameters, then each state of the optimizer, then the parameters' average), and which
+ * boxes of each one every rank writes and reads. */
 #ifndef VT_CHECKPOINT_PARTS_H
 #define VT_CHECKPOINT_PARTS_H
 
@@ -9,7 +9,7 @@
 enum { VT_STORED_NAME = VT_PARAMETER_NAME + 32 };
 
 typedef struct {
-    char name[VT_STORED_NAME]; /* "parameters/head.weight", "optimizer/moment1/head.weight" */
+    char name[VT_STORED_NAME]; /* "parameters/head.weight", "optimizer/moment1/head.weight", "average/…" */
     const vt_parameter *parameter;
     vt_piece piece; /* what this rank keeps of its part of the parameter */
     float *memory;  /* the first element of the piece, in the back end's memory */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "checkpoint/inside.h"
@@ -58,8 +59,10 @@ done:
     return status;
 }
 
-/* What this rank keeps of the first `count` tensors, straight from the shards that hold it. */
-static vt_status read_tensors(vt_tensor_file *index, const vt_checkpoint_subject *subject, int64_t count)
+/* What this rank keeps of the first `count` tensors, straight from the shards that hold it. group: where they stand in
+ * the file, if not under their own names. */
+static vt_status read_tensors(vt_tensor_file *index, const vt_checkpoint_subject *subject, int64_t count,
+                              const char *group)
 {
     vt_status status = VT_OK;
     vt_backend *backend = subject->backend;
@@ -69,6 +72,7 @@ static vt_status read_tensors(vt_tensor_file *index, const vt_checkpoint_subject
         vt_stored_tensor tensor = vt_stored_at(subject, i);
         int number = vt_stored_boxes(&tensor, boxes);
         float *next = room;
+        if (group != NULL) snprintf(tensor.name, sizeof tensor.name, "%s/%s", group, tensor.parameter->name);
         for (int j = 0; j < number; j++) {
             VT_TRY(vt_tensor_file_read_box(index, tensor.name, &boxes[j], next));
             next += vt_tensor_count(&boxes[j].shape);
@@ -130,9 +134,13 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     VT_TRY(read_choices(index, subject->backend));
     VT_TRY(read_optimizer_progress(index, &optimizer));
     *damaged = true;
-    VT_TRY(read_tensors(index, subject, vt_stored_count(subject)));
+    const int64_t parameters = vt_parameters_count(subject->parameters);
+    const bool begins = vt_optimizer_average_place(subject->optimizer) >= 0 && !vt_checkpoint_has_average(index);
+    VT_TRY(read_tensors(index, subject, vt_stored_count(subject) - (begins ? parameters : 0), NULL));
     *damaged = false;
     vt_optimizer_set_progress(subject->optimizer, &optimizer);
+    if (begins) vt_optimizer_average_begin(subject->optimizer);
+    if (begins) vt_log_info("ema_decay: %s holds no average, so it begins with the weights there", directory);
 done:
     vt_tensor_file_close(&index);
     return status;
@@ -153,7 +161,9 @@ static vt_status read_own_parameters(const char *path, const vt_checkpoint_subje
     if (vt_safetensors_is_name(path)) return vt_checkpoint_import(path, subject, changes);
     VT_TRY(vt_checkpoint_open(path, subject->world, &index, &damaged));
     VT_TRY(vt_checkpoint_check_model(index, path, subject));
-    VT_TRY(read_tensors(index, subject, vt_parameters_count(subject->parameters)));
+    const bool averaged = subject->config->weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
+    VT_TRY(read_tensors(index, subject, vt_parameters_count(subject->parameters), averaged ? "average" : NULL));
+    if (averaged && changes != NULL) vt_text_append(changes, "; the average of its weights (--weights=live: not)");
 done:
     vt_tensor_file_close(&index);
     return status;
@@ -162,13 +172,20 @@ done:
 vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes)
 {
     bool damaged = false;
-    return finish_reading(subject, read_own_parameters(path, subject, changes), &damaged);
+    const vt_status status = finish_reading(subject, read_own_parameters(path, subject, changes), &damaged);
+    if (status == VT_OK) vt_optimizer_average_begin(subject->optimizer);
+    return status;
 }
 
-static vt_status read_named(vt_tensor_file *file, const char *name, vt_named_tensor *tensor)
+bool vt_checkpoint_has_average(vt_tensor_file *index)
+{
+    return vt_tensor_file_has(index, "ema_decay");
+}
+
+static vt_status read_named(vt_tensor_file *file, const char *group, const char *name, vt_named_tensor *tensor)
 {
     vt_status status = VT_OK;
-    char *full = vt_text_format("parameters/%s", name);
+    char *full = vt_text_format("%s/%s", group, name);
     VT_TRY(vt_tensor_file_shape(file, full, &tensor->shape));
     size_t bytes = (size_t)vt_tensor_count(&tensor->shape) * sizeof(float);
     float *values = malloc(bytes + 1);
@@ -181,7 +198,7 @@ done:
     return status;
 }
 
-vt_status vt_checkpoint_export(const char *directory, const char *path)
+vt_status vt_checkpoint_export(const char *directory, const char *path, vt_weights weights, bool *averaged)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
@@ -191,9 +208,11 @@ vt_status vt_checkpoint_export(const char *directory, const char *path)
     vt_named_tensor *tensors = NULL;
     VT_TRY(vt_checkpoint_check_index(directory));
     VT_TRY(vt_checkpoint_open(directory, NULL, &index, &damaged));
-    VT_TRY(vt_tensor_file_list(index, "parameters", &names, &count));
+    *averaged = weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
+    const char *group = *averaged ? "average" : "parameters";
+    VT_TRY(vt_tensor_file_list(index, group, &names, &count));
     tensors = vt_allocate((size_t)count + 1, sizeof *tensors, "a checkpoint");
-    for (int64_t i = 0; i < count; i++) VT_TRY(read_named(index, names[i], &tensors[i]));
+    for (int64_t i = 0; i < count; i++) VT_TRY(read_named(index, group, names[i], &tensors[i]));
     VT_TRY(vt_safetensors_write(path, tensors, count));
 done:
     for (int64_t i = 0; i < count && tensors != NULL; i++) free((float *)(uintptr_t)tensors[i].values);

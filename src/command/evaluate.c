@@ -28,7 +28,7 @@ static vt_status default_output(const char *checkpoint, bool test, char **output
     int64_t step = 0;
     const char *run_end = strstr(checkpoint, "/checkpoints/");
     for (const char *next = run_end; next != NULL; next = strstr(next + 1, "/checkpoints/")) run_end = next;
-    VT_TRY(vt_forecaster_describe(checkpoint, &trained, &step));
+    VT_TRY(vt_forecaster_describe(checkpoint, VT_WEIGHTS_LIVE, &trained, &step));
     *output = vt_text_format("%.*s%sevaluation/step-%08lld-%s", run_end != NULL ? (int)(run_end - checkpoint) : 0,
                              checkpoint, run_end != NULL ? "/" : "", (long long)step, test ? "test" : "valid");
 done:

@@ -152,7 +152,7 @@ static vt_status print_tensors(vt_tensor_file *index, bool brief, bool verify, i
 {
     vt_status status = VT_OK;
     int64_t tensors = 0, elements = 0, kept = 0, more = 0, steps = 0;
-    char *optimizer = NULL;
+    char *optimizer = NULL, number[VT_NUMBER_SIZE];
     VT_TRY(look_at_group(index, "parameters", verify, &tensors, &elements, faults));
     if (!brief) printf("  parameters: %lld in %lld tensors, float32\n", (long long)elements, (long long)tensors);
     VT_TRY(vt_tensor_file_get_text(index, "optimizer", &optimizer));
@@ -165,6 +165,15 @@ static vt_status print_tensors(vt_tensor_file *index, bool brief, bool verify, i
         snprintf(group, sizeof group, "optimizer/%s", kind->states[i].name);
         VT_TRY(look_at_group(index, group, verify, &tensors, &more, faults));
         kept += more;
+    }
+    if (vt_checkpoint_has_average(index)) {
+        double decay = 0;
+        VT_TRY(vt_tensor_file_get_real(index, "ema_decay", &decay));
+        VT_TRY(look_at_group(index, "average", verify, &tensors, &elements, faults));
+        if (!brief)
+            printf("  average: of %lld parameters (ema_decay %s); evaluate, predict, export and --init_from use it, "
+                   "unless --weights=live\n",
+                   (long long)elements, vt_text_double(decay, number));
     }
     if (!brief)
         printf("  optimizer: %s after %lld steps, %lld moments\n", optimizer, (long long)steps, (long long)kept);

@@ -15,6 +15,7 @@
 #include "source/fields/dataset.h"
 #include "storage/npy.h"
 #include "storage/output_file.h"
+#include "task/loss_weights.h"
 #include "task/weather.h"
 #include "task/weather/scores.h"
 
@@ -321,7 +322,7 @@ static vt_status report(evaluation *e)
     char *loss_path = vt_text_format("%s/loss.csv", e->options->output);
     const int64_t hours = e->maps.hours_a_step;
     const char *const *names = vt_dataset_channel_names(e->dataset), *weights = vt_dataset_assumed_weights(e->dataset);
-    VT_TRY(vt_forecaster_describe(e->options->checkpoint, &trained, NULL));
+    VT_TRY(vt_forecaster_describe(e->options->checkpoint, config->weights, &trained, NULL));
     printf("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %lld h%s\n", e->options->checkpoint, trained,
            e->options->test ? "test" : "validation", vt_dataset_options_of(e->dataset)->directory,
            (long long)e->start_count, (long long)e->options->rollout, e->options->rollout == 1 ? "" : "s",
@@ -330,7 +331,7 @@ static vt_status report(evaluation *e)
     if (weights != NULL) printf("RMSE and ACC weigh %s\n", weights);
     printf("loss: %s (%s%s over %lld samples, as training logs it)\n", vt_text_float((float)e->loss.loss, number),
            strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss,
-           config->latitude_weights || config->channel_weights != NULL ? ", weighted," : "", (long long)e->loss_count);
+           vt_loss_weights_are_set(config) ? ", weighted," : "", (long long)e->loss_count);
     VT_TRY(vt_loss_write(loss_path, e->options->test ? "test" : "valid", e->loss_count, e->loss.loss));
     VT_TRY(vt_scores_write(e->scores, path, names, e->variables, hours));
     vt_scores_print(e->scores, names, e->variables, e->options->rollout, config->n_out_channels, hours);

@@ -44,6 +44,7 @@ done:
 /* One rank holds the whole model. These come before the user's flags, which may say something else. The last one is
  * left out if they give the global batch. */
 static const char *const forced[] = {"--tensor_parallel=1",       "--context_parallel=1",  "--zero_stage=0",
+                                     "--ema_decay=None", /* of this use's own; the checkpoint's is read */
                                      "--sequence_parallel=false", "--grad_accumulation=1", "--local_batch_size=8"};
 enum { FORCED = sizeof forced / sizeof forced[0] };
 
@@ -89,7 +90,7 @@ done:
     return status;
 }
 
-vt_status vt_forecaster_describe(const char *checkpoint, char **text, int64_t *step)
+vt_status vt_forecaster_describe(const char *checkpoint, vt_weights weights, char **text, int64_t *step)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
@@ -98,7 +99,9 @@ vt_status vt_forecaster_describe(const char *checkpoint, char **text, int64_t *s
     VT_TRY(vt_tensor_file_get_integer(index, "step", &steps));
     VT_TRY(vt_tensor_file_get_integer(index, "epoch", &epoch));
     if (step != NULL) *step = steps;
-    *text = vt_text_format("step %lld, epoch %lld", (long long)steps, (long long)epoch);
+    const char *what = weights == VT_WEIGHTS_LIVE ? ", live weights" : ", averaged weights";
+    *text = vt_text_format("step %lld, epoch %lld%s", (long long)steps, (long long)epoch,
+                           vt_checkpoint_has_average(index) ? what : "");
 done:
     vt_tensor_file_close(&index);
     return status;

@@ -41,7 +41,8 @@ void vt_forecaster_shift(const vt_config *config, int64_t count, const float *fi
 /* Standard deviations of the output's channels, [n_out_channels]. */
 const float *vt_forecaster_stds(const vt_forecaster *forecaster);
 
-/* "step 360, epoch 4": how far the checkpoint was trained, malloc'd; step may be NULL. */
-vt_status vt_forecaster_describe(const char *checkpoint, char **text, int64_t *step);
+/* "step 360, epoch 4": how far the checkpoint was trained, and if it has averages, which of its weights are used;
+ * malloc'd. step may be NULL. */
+vt_status vt_forecaster_describe(const char *checkpoint, vt_weights weights, char **text, int64_t *step);
 
 #endif

@@ -9,16 +9,20 @@
 enum { BEGUN = 4, BEGUN_BYTES = offsetof(vt_step_state, step) + sizeof(uint32_t) };
 _Static_assert(offsetof(vt_step_state, learning_rate) == 0, "what begins a step comes first");
 
+enum { MOST_KEPT = VT_OPTIMIZER_STATES + 1 };
+static const vt_optimizer_state_kind average = {"average", "average of", VT_FLOAT32, VT_BLOCK_MOMENTS};
+
 struct vt_optimizer {
     const vt_optimizer_kind *kind;
     vt_update rule;
     vt_backend *backend;
     vt_parameters *parameters;
-    void *states[VT_OPTIMIZER_STATES]; /* as kind->states; NULL behind the last */
-    vt_group *world;                   /* all ranks, over the back end's memory */
-    vt_step_state *state;              /* in the back end's memory, as the rest is */
-    vt_step_state *begun;              /* [BEGUN], host memory that the device reaches by itself */
-    int64_t *ranges[VT_BLOCK_COUNT];   /* offset and length of each parameter in a block */
+    void *kept[MOST_KEPT];           /* kind->states, then the average; NULL behind the last */
+    double average_decay;            /* NAN: there is no average */
+    vt_group *world;                 /* all ranks, over the back end's memory */
+    vt_step_state *state;            /* in the back end's memory, as the rest is */
+    vt_step_state *begun;            /* [BEGUN], host memory that the device reaches by itself */
+    int64_t *ranges[VT_BLOCK_COUNT]; /* offset and length of each parameter in a block */
     int32_t *first;
 };
 
@@ -56,15 +60,16 @@ vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_par
     optimizer->rule.gradient_clip = isnan(config->grad_clip) ? INFINITY : config->grad_clip;
     optimizer->rule.scales_loss = config->amp_mode == VT_AMP_FP16;
     optimizer->rule.stops = config->on_nonfinite == VT_NONFINITE_STOP;
+    optimizer->average_decay = config->ema_decay;
     optimizer->backend = backend;
     optimizer->parameters = parameters;
     void *memory = NULL;
     VT_TRY(vt_world_group(vt_parameters_parallel(parameters)->world, VT_AXES_ALL, VT_SCOPE_ALL, NULL, backend,
                           &optimizer->world));
-    for (int i = 0; i < vt_optimizer_state_count(optimizer->kind); i++) {
-        const vt_optimizer_state_kind *state = &optimizer->kind->states[i];
+    for (int i = 0; i < vt_optimizer_kept_count(optimizer); i++) {
+        const vt_optimizer_state_kind *state = vt_optimizer_kept_kind(optimizer, i);
         size_t bytes = (size_t)vt_parameters_block_elements(parameters, state->block) * vt_type_size(state->type);
-        VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, bytes, &optimizer->states[i]));
+        VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, bytes, &optimizer->kept[i]));
     }
     VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, sizeof(vt_step_state), &memory));
     optimizer->state = memory;
@@ -84,7 +89,7 @@ void vt_optimizer_close(vt_optimizer **optimizer)
 {
     vt_optimizer *o = *optimizer;
     if (o == NULL) return;
-    for (int i = 0; i < VT_OPTIMIZER_STATES; i++) o->backend->release(o->backend, o->states[i]);
+    for (int i = 0; i < MOST_KEPT; i++) o->backend->release(o->backend, o->kept[i]);
     for (int i = 0; i < VT_BLOCK_COUNT; i++) o->backend->release(o->backend, o->ranges[i]);
     o->backend->release(o->backend, o->state);
     o->backend->release(o->backend, o->first);
@@ -124,17 +129,43 @@ static void sum_squares(vt_optimizer *optimizer)
     }
 }
 
+/* The values of a range, and its part of the average. */
+static float *values_of(const vt_optimizer *optimizer, const range *r)
+{
+    return vt_parameters_values(optimizer->parameters) + r->offset[VT_BLOCK_VALUES];
+}
+
+static float *average_of(const vt_optimizer *optimizer, const range *r)
+{
+    return (float *)optimizer->kept[vt_optimizer_average_place(optimizer)] + r->offset[average.block];
+}
+
 static void update_range(vt_optimizer *optimizer, const range *r)
 {
-    const vt_parameters *parameters = optimizer->parameters;
+    vt_backend *backend = optimizer->backend;
+    float *values = values_of(optimizer, r);
     void *states[VT_OPTIMIZER_STATES] = {NULL};
     for (int i = 0; i < vt_optimizer_state_count(optimizer->kind); i++) {
         const vt_optimizer_state_kind *state = &optimizer->kind->states[i];
-        states[i] = (char *)optimizer->states[i] + (size_t)r->offset[state->block] * vt_type_size(state->type);
+        states[i] = (char *)optimizer->kept[i] + (size_t)r->offset[state->block] * vt_type_size(state->type);
     }
-    optimizer->kind->update(optimizer->backend, &optimizer->rule, optimizer->state,
-                            vt_parameters_gradients(parameters) + r->offset[VT_BLOCK_GRADIENTS],
-                            vt_parameters_values(parameters) + r->offset[VT_BLOCK_VALUES], states, r->count);
+    optimizer->kind->update(backend, &optimizer->rule, optimizer->state,
+                            vt_parameters_gradients(optimizer->parameters) + r->offset[VT_BLOCK_GRADIENTS], values,
+                            states, r->count);
+    if (vt_optimizer_average_place(optimizer) >= 0)
+        backend->average(backend, optimizer->average_decay, optimizer->state, values, average_of(optimizer, r),
+                         r->count);
+}
+
+static void begin_range(vt_optimizer *optimizer, const range *r)
+{
+    optimizer->backend->copy(optimizer->backend, average_of(optimizer, r), values_of(optimizer, r),
+                             (size_t)r->count * sizeof(float));
+}
+
+static void exchange_range(vt_optimizer *optimizer, const range *r)
+{
+    optimizer->backend->exchange(optimizer->backend, values_of(optimizer, r), average_of(optimizer, r), r->count);
 }
 
 /* Does `next` begin where `r` ends, in all blocks? */
@@ -145,8 +176,8 @@ static bool follows(const range *r, const range *next)
     return true;
 }
 
-/* Buckets that follow one another are updated in one call: without ZeRO all of them. */
-static void update_all(vt_optimizer *optimizer)
+/* Visits all that this rank updates; buckets that follow one another at once: without ZeRO all of them. */
+static void visit_ranges(vt_optimizer *optimizer, void (*visit)(vt_optimizer *optimizer, const range *r))
 {
     const vt_parameters *parameters = optimizer->parameters;
     range whole = {0};
@@ -156,10 +187,20 @@ static void update_all(vt_optimizer *optimizer)
             whole.count += r.count;
             continue;
         }
-        if (whole.count > 0) update_range(optimizer, &whole);
+        if (whole.count > 0) visit(optimizer, &whole);
         whole = r;
     }
-    if (whole.count > 0) update_range(optimizer, &whole);
+    if (whole.count > 0) visit(optimizer, &whole);
+}
+
+void vt_optimizer_average_begin(vt_optimizer *optimizer)
+{
+    if (vt_optimizer_average_place(optimizer) >= 0) visit_ranges(optimizer, begin_range);
+}
+
+void vt_optimizer_average_exchange(vt_optimizer *optimizer)
+{
+    visit_ranges(optimizer, exchange_range);
 }
 
 vt_step_state *vt_optimizer_state(const vt_optimizer *optimizer)
@@ -201,7 +242,7 @@ void vt_optimizer_step(vt_optimizer *optimizer)
     backend->step_decide(backend, &optimizer->rule, state);
     backend->first_nonfinite(backend, vt_parameters_gradients(parameters), optimizer->ranges[VT_BLOCK_GRADIENTS],
                              vt_parameters_count(parameters), &state->squares, &state->first_nonfinite);
-    update_all(optimizer);
+    visit_ranges(optimizer, update_range);
 }
 
 const vt_optimizer_kind *vt_optimizer_kind_of(const vt_optimizer *optimizer)
@@ -209,9 +250,24 @@ const vt_optimizer_kind *vt_optimizer_kind_of(const vt_optimizer *optimizer)
     return optimizer->kind;
 }
 
-void *vt_optimizer_kept(const vt_optimizer *optimizer, int state)
+int vt_optimizer_average_place(const vt_optimizer *optimizer)
 {
-    return optimizer->states[state];
+    return isnan(optimizer->average_decay) ? -1 : vt_optimizer_state_count(optimizer->kind);
+}
+
+int vt_optimizer_kept_count(const vt_optimizer *optimizer)
+{
+    return vt_optimizer_state_count(optimizer->kind) + (vt_optimizer_average_place(optimizer) >= 0);
+}
+
+const vt_optimizer_state_kind *vt_optimizer_kept_kind(const vt_optimizer *optimizer, int place)
+{
+    return place < vt_optimizer_state_count(optimizer->kind) ? &optimizer->kind->states[place] : &average;
+}
+
+void *vt_optimizer_kept(const vt_optimizer *optimizer, int place)
+{
+    return optimizer->kept[place];
 }
 
 vt_optimizer_progress vt_optimizer_progress_of(const vt_optimizer *optimizer)
@@ -245,13 +301,13 @@ const char *vt_optimizer_nonfinite_name(const vt_optimizer *optimizer, int32_t f
     return name;
 }
 
-const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, const vt_optimizer_state_kind *state)
+const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, int place)
 {
     vt_backend *backend = optimizer->backend;
     const vt_parameters *parameters = optimizer->parameters;
+    const vt_optimizer_state_kind *state = place < 0 ? NULL : vt_optimizer_kept_kind(optimizer, place);
     const vt_block_kind block = state != NULL ? state->block : VT_BLOCK_VALUES;
-    const float *numbers =
-        state != NULL ? optimizer->states[state - optimizer->kind->states] : vt_parameters_values(parameters);
+    const float *numbers = state != NULL ? optimizer->kept[place] : vt_parameters_values(parameters);
     int32_t first = 0;
     VT_ASSERT(state == NULL || state->type == VT_FLOAT32);
     backend->first_nonfinite(backend, numbers, optimizer->ranges[block], vt_parameters_count(parameters), NULL,

@@ -28,21 +28,36 @@ void vt_optimizer_begin(vt_optimizer *optimizer, int64_t step, double learning_r
  * it stands in the state (vt_step_decide), with the first of this rank's gradients that is not finite. */
 void vt_optimizer_step(vt_optimizer *optimizer);
 
-/* What a checkpoint keeps: each of the kind's states, a block in the back end's memory (NULL: there is no such state),
- * and the progress. The bias correction depends on the updates made so far. */
+/* What is kept beside the values: the kind's states, and the average behind them if there is one. Each is a block in
+ * the back end's memory. */
+const vt_optimizer_kind *vt_optimizer_kind_of(const vt_optimizer *optimizer);
+int vt_optimizer_kept_count(const vt_optimizer *optimizer);
+const vt_optimizer_state_kind *vt_optimizer_kept_kind(const vt_optimizer *optimizer, int place);
+void *vt_optimizer_kept(const vt_optimizer *optimizer, int place); /* NULL behind the last */
+
+/* The average of the values (ema_decay): e is the values after the first update, and then
+ * e += (1 - decay) (values - e) after each. Its place among what is kept; -1: there is none. */
+int vt_optimizer_average_place(const vt_optimizer *optimizer);
+
+/* The average begins as the values are now: they were set, not updated. Without an average nothing happens. */
+void vt_optimizer_average_begin(vt_optimizer *optimizer);
+
+/* Average and values change places, of what this rank keeps; once more: they are back, to the bit. The caller tells the
+ * gradient_sync that the values have changed. */
+void vt_optimizer_average_exchange(vt_optimizer *optimizer);
+
+/* What else a checkpoint keeps. The bias correction depends on the updates made so far. */
 typedef struct {
     int64_t updates;
     double loss_scale; /* 0: of a run without one */
     int64_t clean_steps;
 } vt_optimizer_progress;
-const vt_optimizer_kind *vt_optimizer_kind_of(const vt_optimizer *optimizer);
-void *vt_optimizer_kept(const vt_optimizer *optimizer, int state);
 vt_optimizer_progress vt_optimizer_progress_of(const vt_optimizer *optimizer);
 void vt_optimizer_set_progress(vt_optimizer *optimizer, const vt_optimizer_progress *progress);
 
-/* Collective. The name of the first parameter that holds a NaN or Inf in this state of the kind (NULL: in its values),
- * or NULL. */
-const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, const vt_optimizer_state_kind *state);
+/* Collective. The name of the first parameter that holds a NaN or Inf in what is kept at this place (-1: in its
+ * values), or NULL. */
+const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, int place);
 
 /* Collective. The same of a step's gradients, from what the ranks found in them (vt_step_state's first_nonfinite). */
 const char *vt_optimizer_nonfinite_name(const vt_optimizer *optimizer, int32_t first);

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "source/fields/dataset.h"
 #include "source/fields/statistics.h"
-#include "task/channel_weights.h"
+#include "task/loss_weights.h"
 #include "task/weather/calendar.h"
 #include "task/weather/channels.h"
 #include "task/weather/scores.h"
@@ -202,19 +202,6 @@ static void log_limit(const vt_source *source, const char *option)
     vt_log_info("%s: the first %lld of %lld samples in time order%s", option, (long long)used, (long long)all, dates);
 }
 
-/* What is not the default: "loss: mse; points count by their latitude, and by channel_weights auto". */
-static void log_loss(const vt_config *config)
-{
-    char *loss = vt_config_value_text(config, "loss");
-    const bool by_latitude = config->latitude_weights, by_channel = config->channel_weights != NULL;
-    if (strcmp(loss, "relative_l2") != 0 || by_latitude || by_channel)
-        vt_log_info("loss: %s%s%s%s%s", loss, by_latitude ? "; points count by their latitude" : "",
-                    by_latitude && by_channel ? "," : "",
-                    by_channel ? by_latitude ? " and by channel_weights " : "; points count by channel_weights " : "",
-                    by_channel ? config->channel_weights : "");
-    free(loss);
-}
-
 /* The YAML file's channel counts are not used if `variables` names the channels. */
 static void weather_log_data(const vt_task *task)
 {
@@ -226,7 +213,7 @@ static void weather_log_data(const vt_task *task)
                     "and %lld are not used",
                     (long long)config->n_in_channels, (long long)config->n_out_channels, (long long)replaced[0],
                     (long long)replaced[1]);
-    log_loss(config);
+    vt_loss_weights_log(config);
 }
 
 static void weather_log_limits(const vt_source *training, const vt_source *validation)
@@ -290,19 +277,12 @@ done:
 static vt_matrix weather_weigh(const vt_task *task, const vt_pass *pass)
 {
     const weather *w = (const weather *)task;
-    const vt_config *config = task->config;
-    const int64_t channels = config->n_out_channels, width = config->img_size[1], plane = w->rows.count * width;
-    const int64_t count = channels * plane;
-    if (!config->latitude_weights && config->channel_weights == NULL) return (vt_matrix){0};
-    const size_t bytes = (size_t)(2 * channels + count) * sizeof(float);
-    float *host = vt_allocate(1, bytes, "the loss's weights"), *fields = host + 2 * channels;
-    VT_ASSERT(vt_channel_weights(config, w->changes, host + channels) == VT_OK); /* checked as the task was opened */
-    for (int64_t i = count - 1; i >= 0; i--) {
-        const double row = config->latitude_weights ? w->weights[w->rows.first + i % plane / width] : 1;
-        fields[i] = (float)((double)host[channels + i / plane] * row);
-    }
-    for (int64_t c = 0; c < channels; c++) host[channels + c] = 1;
-    float *placed = vt_arena_push(pass->arena, bytes);
+    const int64_t channels = task->config->n_out_channels, width = task->config->img_size[1];
+    const size_t bytes = (size_t)(channels * (2 + w->rows.count * width)) * sizeof(float);
+    if (!vt_loss_weights_are_set(task->config)) return (vt_matrix){0};
+    float *host = vt_allocate(1, bytes, "the loss's weights"), *placed = vt_arena_push(pass->arena, bytes);
+    for (int64_t c = 0; c < channels; c++) host[channels + c] = 1; /* means 0, deviations 1, fields */
+    vt_loss_weights_fill(task->config, w->changes, w->weights + w->rows.first, w->rows.count, host + 2 * channels);
     pass->backend->copy_from_host(pass->backend, placed, host, bytes);
     free(host);
     const vt_model_tensor tensor = {placed + 2 * channels, channels, placed, placed + channels};

@@ -91,9 +91,11 @@ vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline
 {
     vt_status status = VT_OK;
     vt_world *world = trainer->world;
+    const bool averaged = trainer->config->ema_validate;
     int64_t replaced = 0;
     double begin = vt_clock_seconds(), waited = 0;
     vt_step_evaluation_open(trainer, with_baseline, validation);
+    if (averaged) vt_trainer_exchange_average(trainer);
     vt_loader_begin(loader, 0, 0);
     for (;;) {
         const vt_batch *batch = NULL;
@@ -108,6 +110,7 @@ vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline
         vt_log_warning("%lld validation samples could not be read, and others took their place (skip_bad_samples)",
                        (long long)replaced);
 done:
+    if (averaged) vt_trainer_exchange_average(trainer);
     return status;
 }
 

@@ -188,14 +188,13 @@ static vt_status check_finite(vt_loop *loop)
 {
     vt_status status = VT_OK;
     vt_optimizer *optimizer = vt_trainer_optimizer(loop->trainer);
-    const vt_optimizer_kind *kind = vt_optimizer_kind_of(optimizer);
-    for (int i = -1; i < vt_optimizer_state_count(kind); i++) {
-        const vt_optimizer_state_kind *state = i < 0 ? NULL : &kind->states[i];
-        const char *name = vt_optimizer_first_nonfinite(optimizer, state);
+    for (int i = -1; i < vt_optimizer_kept_count(optimizer); i++) {
+        const char *name = vt_optimizer_first_nonfinite(optimizer, i);
         VT_CHECK(name == NULL,
                  "step %lld: the %s %s is not finite, so no checkpoint was made; the one before is the last. A lower "
                  "--lr or --grad_clip=1 often helps",
-                 (long long)loop->progress.step, state != NULL ? state->meaning : "parameter", name);
+                 (long long)loop->progress.step, i < 0 ? "parameter" : vt_optimizer_kept_kind(optimizer, i)->meaning,
+                 name);
     }
 done:
     return status;

@@ -55,6 +55,7 @@ static void log_training(const vt_config *config)
     vt_text_append(&line, ")");
     if (config->weight_decay > 0) vt_text_append(&line, ", weight decay %.4g", config->weight_decay);
     if (config->dropout > 0) vt_text_append(&line, ", dropout %.4g", config->dropout);
+    if (!isnan(config->ema_decay)) vt_text_append(&line, ", averaged weights (ema_decay %.7g)", config->ema_decay);
     vt_log_info("%s, %s", line.characters, config->amp_mode == VT_AMP_NONE ? "float32" : precision);
     vt_text_close(&line);
     free(optimizer);

@@ -148,6 +148,7 @@ vt_status vt_trainer_open(const vt_config *config, const vt_trainer_options *opt
     (*trainer)->own_world = own_world;
     (*trainer)->own_task = own_task;
     vt_parameters_start((*trainer)->parameters, (uint64_t)config->seed);
+    vt_optimizer_average_begin((*trainer)->optimizer);
     return VT_OK;
 done:
     vt_task_close(&own_task);
@@ -236,6 +237,13 @@ vt_checkpoint_subject vt_trainer_subject(const vt_trainer *trainer)
                                    .sync = trainer->sync,
                                    .names = trainer->task->field_names,
                                    .name_count = trainer->task->field_count};
+}
+
+void vt_trainer_exchange_average(vt_trainer *trainer)
+{
+    if (vt_optimizer_average_place(trainer->optimizer) < 0) return;
+    vt_optimizer_average_exchange(trainer->optimizer);
+    vt_gradient_sync_values_changed(trainer->sync);
 }
 
 size_t vt_trainer_activation_bytes(const vt_trainer *trainer)

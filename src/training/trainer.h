@@ -34,6 +34,10 @@ vt_parameters *vt_trainer_parameters(const vt_trainer *trainer);
 vt_optimizer *vt_trainer_optimizer(const vt_trainer *trainer);
 vt_gradient_sync *vt_trainer_sync(const vt_trainer *trainer);
 
+/* Collective. The parameters and their average (ema_decay) change places; once more, and they are back, to the bit.
+ * Without an average nothing happens. Between steps only. */
+void vt_trainer_exchange_average(vt_trainer *trainer);
+
 /* For checkpoints; what they say of the data is left to the caller. */
 vt_checkpoint_subject vt_trainer_subject(const vt_trainer *trainer);
 

@@ -74,7 +74,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (what == 3) free(vt_fuzz_write("checkpoint.crc32c", rest, count));
     char *output = vt_text_format("%s/model.safetensors", vt_fuzz_directory());
     vt_error_clear();
-    vt_checkpoint_export(vt_fuzz_directory(), output);
+    bool averaged;
+    vt_checkpoint_export(vt_fuzz_directory(), output, VT_WEIGHTS_AVERAGE, &averaged);
     free(shard);
     free(output);
     return 0;

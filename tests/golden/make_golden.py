@@ -47,6 +47,7 @@ VARIANTS = {
 
 # Of the model with missing points, whose two channels weigh differently.
 WEIGHTS = {"latitude_weights": True, "channel_weights": [1.75, 0.25]}
+EMA_DECAY = 0.7
 LOSSES = {
     "mse": {"loss": "mse"},
     "mae": {"loss": "mae"},
@@ -380,8 +381,11 @@ def write_gaps():
         return (weights * errors).sum(dim=(1, 2, 3)) / weights.sum(dim=(1, 2, 3))
 
     def train_gaps(variant):
-        """Ten steps; also what the first one has."""
+        """Ten steps; also what the first one has, and the loss of the average of the weights behind the last."""
         trained = copy.deepcopy(model)
+        averaged = torch.optim.swa_utils.AveragedModel(
+            trained, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(EMA_DECAY)
+        )
         optimizer = make_optimizer({**ADAM, "lr": 1e-3}, trained.parameters())
         curve = []
         for step in range(10):
@@ -395,10 +399,13 @@ def write_gaps():
                 gradients = {n: p.grad.numpy(force=True).astype(np.float32) for n, p in trained.named_parameters()}
                 first = prediction.detach(), losses.numpy(force=True)
             optimizer.step()
+            averaged.update_parameters(trained)
             curve.append(losses.mean().item())
-        return np.array(curve), gradients, *first
+        with torch.no_grad():
+            of_average = losses_of(averaged(seen)[..., :height, :width], variant).mean().item()
+        return np.array(curve), gradients, of_average, *first
 
-    curve, gradients, prediction, losses = train_gaps({"loss": "relative_l2"})
+    curve, gradients, of_average, prediction, losses = train_gaps({"loss": "relative_l2"})
     weights = pytorch_vit.latitude_weights(height)[:, None] * there
     squares = (weights * (prediction - wanted) ** 2).sum(dim=(-2, -1)) / weights.sum(dim=(-2, -1))
     first = {
@@ -409,7 +416,7 @@ def write_gaps():
     }
     with create_file("gaps.h5") as file:
         file.attrs.update(torch_version=str(torch.__version__))
-        write_all(file, {"inputs": inputs, "targets": targets, "losses": curve, **first})
+        write_all(file, {"inputs": inputs, "targets": targets, "losses": curve, "average_loss": of_average, **first})
         write_all(file.create_group("parameters"), parameters)
         write_all(file.create_group("gradients"), gradients)
         for name, variant in LOSSES.items():

@@ -364,3 +364,22 @@ GPU_TEST(losses_with_gaps_and_weights)
         close_fixture(&f);
     }
 }
+
+/* The average of the weights behind ten steps, and that training goes on as if it had not been used. */
+GPU_TEST(average_is_pytorchs)
+{
+    FOR_EACH_PATH(isa)
+    {
+        fixture f = open_fixture(&gaps, isa, "lr=1e-3 ema_decay=0.7");
+        check_losses(&f, read_golden(&f, "losses"), 1e-5);
+        const vt_parameters *parameters = rig_parameters(&f.rig);
+        const int64_t count = (int64_t)(rig_value_bytes(&f.rig) / sizeof(float));
+        const float *before = to_host(&f, vt_parameters_values(parameters), count);
+        vt_trainer_exchange_average(f.rig.trainer);
+        check_evaluation(&f, *read_golden(&f, "average_loss"), NULL);
+        vt_trainer_exchange_average(f.rig.trainer);
+        const float *after = to_host(&f, vt_parameters_values(parameters), count);
+        EXPECT(memcmp(before, after, rig_value_bytes(&f.rig)) == 0);
+        close_fixture(&f);
+    }
+}

@@ -184,6 +184,25 @@ static void compare_forecasts(side *one, side *many, const char *what)
                    (double)fields[0][f][i]);
 }
 
+/* The weights' averages score alike, and training goes on as if they had not been used. */
+static void compare_averages(side *one, side *many, const char *what)
+{
+    const size_t bytes = rig_value_bytes(&many->rig);
+    const float *values = vt_parameters_values(rig_parameters(&many->rig));
+    float *before = malloc(bytes + 1);
+    VT_ASSERT(before != NULL);
+    memcpy(before, values, bytes);
+    vt_trainer_exchange_average(one->rig.trainer);
+    vt_trainer_exchange_average(many->rig.trainer);
+    EXPECT(memcmp(before, values, bytes) != 0, "%s: the average is the weights", what);
+    compare_evaluations(one, many, what);
+    vt_trainer_exchange_average(one->rig.trainer);
+    vt_trainer_exchange_average(many->rig.trainer);
+    EXPECT(memcmp(before, values, bytes) == 0, "%s: the weights are not back", what);
+    compare_evaluations(one, many, what);
+    free(before);
+}
+
 typedef struct {
     double losses, gradients;
 } tolerances;
@@ -210,6 +229,7 @@ static void compare_with_one(const char *model, const char *layout, tolerances a
         if (step == 0) compare_gradients(&one, &many, allowed.gradients, layout);
     }
     compare_forecasts(&one, &many, layout);
+    if (!isnan(many.rig.config->ema_decay)) compare_averages(&one, &many, layout);
     close_side(&one);
     close_side(&many);
 }
@@ -261,6 +281,13 @@ TEST(layouts_with_weighted_losses)
     gaps = false;
     over_layouts(SETTINGS("loss=mae patch_size=3 pad=edge %s", weights), "sequence_parallel=true", promised);
     over_layouts(SETTINGS("loss=relative_l2 %s", weights), plain, promised);
+}
+
+/* Whole, and in slices. */
+TEST(layouts_with_averaged_weights)
+{
+    over_layouts("ema_decay=0.7", plain, promised);
+    for (int stage = 1; stage <= 3; stage++) over_layouts("ema_decay=0.7", SETTINGS("zero_stage=%d", stage), promised);
 }
 
 TEST(layouts_with_sequence_parallel)

@@ -53,7 +53,7 @@ static bool same_bits(const model *a, const model *b)
 {
     vt_optimizer *const optimizers[] = {vt_trainer_optimizer(a->rig.trainer), vt_trainer_optimizer(b->rig.trainer)};
     bool same = rig_same_values(&a->rig, &b->rig);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) { /* two moments, or one, and an average */
         const float *moment = vt_optimizer_kept(optimizers[0], i), *other = vt_optimizer_kept(optimizers[1], i);
         same = same && (moment == NULL) == (other == NULL) &&
                (moment == NULL || memcmp(moment, other, rig_value_bytes(&a->rig)) == 0);
@@ -85,15 +85,15 @@ static const char *save(const model *m, const char *name)
     return path;
 }
 
-static void check_round_trip(const char *optimizer)
+static void check_round_trip(const char *name, const char *value)
 {
     model saved, loaded;
     vt_run_progress progress = {0};
     bool damaged = true;
-    open_model(&saved, "optimizer", optimizer);
+    open_model(&saved, name, value);
     train_steps(&saved, 3);
-    const char *path = save(&saved, optimizer);
-    open_model(&loaded, "optimizer", optimizer);
+    const char *path = save(&saved, value);
+    open_model(&loaded, name, value);
     EXPECT(!same_bits(&saved, &loaded));
     EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
     vt_trainer_resume(loaded.rig.trainer, progress.step, 10);
@@ -109,8 +109,67 @@ static void check_round_trip(const char *optimizer)
 
 TEST(a_saved_checkpoint_reads_back)
 {
-    check_round_trip("Adam");
-    check_round_trip("SGD"); /* one moment */
+    check_round_trip("optimizer", "Adam");
+    check_round_trip("optimizer", "SGD"); /* one moment */
+    check_round_trip("ema_decay", "0.9");
+}
+
+static const float *average_of(const model *m)
+{
+    vt_optimizer *optimizer = vt_trainer_optimizer(m->rig.trainer);
+    return vt_optimizer_kept(optimizer, vt_optimizer_average_place(optimizer));
+}
+
+static bool has_values(const model *m, const float *values)
+{
+    return memcmp(vt_parameters_values(rig_parameters(&m->rig)), values, rig_value_bytes(&m->rig)) == 0;
+}
+
+/* Whoever takes parameters alone gets their average, unless they ask for the live ones; an average of their own then
+ * begins there. */
+TEST(parameters_alone_are_averages)
+{
+    model saved, averaged, live;
+    vt_text changes = {0};
+    open_model(&saved, "ema_decay", "0.9");
+    train_steps(&saved, 3);
+    const char *path = save(&saved, "averages");
+    open_model(&averaged, "ema_decay", "0.5");
+    open_model(&live, "weights", "live");
+    EXPECT(!has_values(&saved, average_of(&saved)));
+    EXPECT_OK(vt_checkpoint_read_parameters(path, &averaged.subject, &changes));
+    EXPECT(has_values(&averaged, average_of(&saved)) && has_values(&averaged, average_of(&averaged)));
+    EXPECT(strcmp(changes.characters, "; the average of its weights (--weights=live: not)") == 0, "%s",
+           changes.characters);
+    EXPECT_OK(vt_checkpoint_read_parameters(path, &live.subject, &changes));
+    EXPECT(rig_same_values(&saved.rig, &live.rig));
+    vt_text_close(&changes);
+    close_model(&saved);
+    close_model(&averaged);
+    close_model(&live);
+}
+
+/* A run that begins to average, and one that no longer does. */
+TEST(a_checkpoint_with_or_without_an_average)
+{
+    for (int i = 0; i < 2; i++) {
+        model saved, loaded;
+        vt_run_progress progress = {0};
+        bool damaged = true;
+        open_model(&saved, "ema_decay", i == 0 ? "None" : "0.9");
+        train_steps(&saved, 3);
+        const char *path = save(&saved, i == 0 ? "without" : "with");
+        open_model(&loaded, "ema_decay", i == 0 ? "0.9" : "None");
+        EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
+        EXPECT(rig_same_values(&saved.rig, &loaded.rig));
+        if (i == 0) EXPECT(has_values(&loaded, average_of(&loaded)));
+        vt_trainer_set_steps(loaded.rig.trainer, progress.step);
+        train_steps(&saved, 2);
+        train_steps(&loaded, 2);
+        EXPECT(rig_same_values(&saved.rig, &loaded.rig)); /* an average changes nothing */
+        close_model(&saved);
+        close_model(&loaded);
+    }
 }
 
 static char *taken_choices;

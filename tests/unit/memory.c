@@ -40,6 +40,7 @@ static void compare_with_formula(int64_t ranks, const char *settings)
     const int64_t shards = stage > 0 ? config->data_parallel : 1;
     const int64_t gradients_n = stage >= 2 ? shards : 1, values_n = stage >= 3 ? shards : 1;
     const int64_t multiple = stage >= 2 ? ALIGNMENT * shards : 1;
+    const int64_t state = isnan(config->ema_decay) ? 8 : 12; /* bytes: two moments, and an average */
     int64_t elements = 0, largest = 0;
     for (int64_t unit = 0; unit < DEPTH + 2; unit++) {
         const int64_t own = unit_elements(config, unit, multiple);
@@ -47,7 +48,7 @@ static void compare_with_formula(int64_t ranks, const char *settings)
         if (own > largest) largest = own;
     }
     if (stage < 2) { /* buckets of 25 MB, or a parameter if that is larger, each a multiple of 16 shards */
-        const int64_t padded = (int64_t)plan.bytes[VT_MEMORY_OPTIMIZER] / 8 * shards;
+        const int64_t padded = (int64_t)plan.bytes[VT_MEMORY_OPTIMIZER] / state * shards;
         const int64_t most = (4 * elements / (25 << 20) + 3 + 1) * ALIGNMENT * shards;
         EXPECT(padded >= elements && padded - elements <= most, "%lld ranks, %s: %lld elements for %lld",
                (long long)ranks, settings, (long long)padded, (long long)elements);
@@ -63,7 +64,7 @@ static void compare_with_formula(int64_t ranks, const char *settings)
         {"parameters", VT_MEMORY_PARAMETERS,
          values_n > 1 ? 4 * elements / values_n + (4 + half) * room : (4 + half) * elements},
         {"gradients", VT_MEMORY_GRADIENTS, 4 * elements / gradients_n + 4 * room},
-        {"moments", VT_MEMORY_OPTIMIZER, 8 * elements / shards},
+        {"moments", VT_MEMORY_OPTIMIZER, state * elements / shards},
     };
     for (int i = 0; i < 3; i++)
         EXPECT((int64_t)plan.bytes[expected[i].category] == expected[i].bytes, "%lld ranks, %s: %s: %zu, expected %lld",
@@ -80,6 +81,7 @@ TEST(parameters_gradients_and_moments)
             const char *zero = SETTINGS("zero_stage=%d amp_mode=%s", stage, precisions[half]);
             for (int64_t ranks = 1; ranks <= 64; ranks *= 8) {
                 compare_with_formula(ranks, zero);
+                compare_with_formula(ranks, SETTINGS("%s ema_decay=0.99", zero));
                 compare_with_formula(ranks, SETTINGS("%s embed_dim=1024", zero));
             }
             compare_with_formula(64, SETTINGS("%s tensor_parallel=4 context_parallel=4", zero));

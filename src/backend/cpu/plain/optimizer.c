@@ -91,3 +91,25 @@ void vt_plain_update(vt_backend *backend, const vt_update *update, const vt_step
     else
         update_adam(update, state, gradients, parameters, moment1, moment2, count);
 }
+
+void vt_plain_average(vt_backend *backend, double decay, const vt_step_state *state, const float *values,
+                      float *average, int64_t count)
+{
+    (void)backend;
+    if (isnan(state->factor)) return;
+    const float share = state->updates == 1 ? 1 : (float)(1 - decay);
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < count; i++)
+        average[i] = share == 1 ? values[i] : average[i] + share * (values[i] - average[i]);
+}
+
+void vt_plain_exchange(vt_backend *backend, float *a, float *b, int64_t count)
+{
+    (void)backend;
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < count; i++) {
+        const float value = a[i];
+        a[i] = b[i];
+        b[i] = value;
+    }
+}

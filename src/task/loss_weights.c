@@ -1,10 +1,28 @@
-#include "task/channel_weights.h"
+#include "task/loss_weights.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
+
+bool vt_loss_weights_are_set(const vt_config *config)
+{
+    return config->latitude_weights || config->channel_weights != NULL;
+}
+
+/* "loss: mse; points count by their latitude, and by channel_weights auto" */
+void vt_loss_weights_log(const vt_config *config)
+{
+    char *loss = vt_config_value_text(config, "loss");
+    const bool by_latitude = config->latitude_weights, by_channel = config->channel_weights != NULL;
+    if (strcmp(loss, "relative_l2") != 0 || by_latitude || by_channel)
+        vt_log_info("loss: %s%s%s%s%s%s", loss, by_latitude || by_channel ? "; points count by " : "",
+                    by_latitude ? "their latitude" : "", by_latitude && by_channel ? ", and by " : "",
+                    by_channel ? "channel_weights " : "", by_channel ? config->channel_weights : "");
+    free(loss);
+}
 
 bool vt_channel_weights_are_automatic(const vt_config *config)
 {
@@ -53,4 +71,17 @@ vt_status vt_channel_weights(const vt_config *config, const float *changes, floa
 done:
     free(all);
     return status;
+}
+
+void vt_loss_weights_fill(const vt_config *config, const float *changes, const double *row_weights, int64_t rows,
+                          float *fields)
+{
+    const int64_t channels = config->n_out_channels, width = config->img_size[1];
+    float *weights = vt_allocate((size_t)channels, sizeof *weights, "the channels' weights");
+    VT_ASSERT(vt_channel_weights(config, changes, weights) == VT_OK);
+    for (int64_t i = 0; i < channels * rows; i++) {
+        const double row = config->latitude_weights ? row_weights[i % rows] : 1;
+        for (int64_t x = 0; x < width; x++) *fields++ = (float)((double)weights[i / rows] * row);
+    }
+    free(weights);
 }

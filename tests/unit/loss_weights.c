@@ -1,5 +1,5 @@
 /* channel_weights: the list and what is wrong with it, and weights that follow from the channels' changes. */
-#include "task/channel_weights.h"
+#include "task/loss_weights.h"
 
 #include "settings.h"
 #include "storage/npy.h"
