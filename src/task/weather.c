@@ -93,7 +93,7 @@ static void weather_close(vt_task *task)
 vt_status vt_weather_read_changes(vt_task *task)
 {
     vt_status status = VT_OK;
-    weather *w = weather_of(task);
+    weather *w = (weather *)task;
     const vt_config *config = task->config;
     if (!vt_channel_weights_are_automatic(config)) return VT_OK;
     VT_TRY(vt_statistics_read(config->time_diff_stds_path, "time_diff_stds_path", task->field_count, w->changes));
