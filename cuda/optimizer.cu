@@ -161,7 +161,7 @@ VT_KERNEL void average_kernel(double decay, const vt_step_state *state, const fl
                               int64_t count, bool wide)
 {
     if (isnan(state->factor)) return;
-    const bool first = state->updates == 1;
+    const bool first = state->averaged == 1;
     const float share = (float)(1 - decay);
     for (int64_t at = vt_thread() * VT_GROUP; at < count; at += vt_thread_count() * VT_GROUP) {
         float w[VT_GROUP], e[VT_GROUP];

@@ -219,6 +219,7 @@ typedef struct {
     /* kept from step to step */
     int32_t stopped;     /* 1: a step before was not finite, and `stops` says that none comes after it */
     int64_t updates;     /* made so far: rule the bias correction */
+    int64_t averaged;    /* updates since the average of the values began; also where `updates` begins anew */
     int64_t clean_steps; /* in a row since the loss scale last changed */
     double loss_scale;   /* the loss is multiplied by it before backward; 1 without scales_loss */
     /* this step's: set to 0 as it begins */

@@ -322,7 +322,7 @@ static vt_status report(evaluation *e)
     char *loss_path = vt_text_format("%s/loss.csv", e->options->output);
     const int64_t hours = e->maps.hours_a_step;
     const char *const *names = vt_dataset_channel_names(e->dataset), *weights = vt_dataset_assumed_weights(e->dataset);
-    VT_TRY(vt_forecaster_describe(e->options->checkpoint, config->weights, &trained, NULL));
+    VT_TRY(vt_forecaster_describe(e->options->checkpoint, (vt_weights)config->weights, &trained, NULL));
     printf("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %lld h%s\n", e->options->checkpoint, trained,
            e->options->test ? "test" : "validation", vt_dataset_options_of(e->dataset)->directory,
            (long long)e->start_count, (long long)e->options->rollout, e->options->rollout == 1 ? "" : "s",

@@ -292,7 +292,7 @@ static vt_status open_result(prediction *p)
     const vt_config *config = options->config;
     const vt_time_axis *axis = &p->file->times;
     char *trained = NULL, *source = NULL;
-    VT_TRY(vt_forecaster_describe(options->checkpoint, config->weights, &trained, NULL));
+    VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, NULL));
     source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, trained);
     vt_forecast_file_options file = {.times = options->steps,
                                      .height = config->img_size[0],

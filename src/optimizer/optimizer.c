@@ -274,14 +274,15 @@ vt_optimizer_progress vt_optimizer_progress_of(const vt_optimizer *optimizer)
 {
     vt_step_state state = {0};
     optimizer->backend->copy_to_host(optimizer->backend, &state, optimizer->state, sizeof state);
-    return (vt_optimizer_progress){state.updates, optimizer->rule.scales_loss ? state.loss_scale : 0,
-                                   state.clean_steps};
+    return (vt_optimizer_progress){state.updates, optimizer->rule.scales_loss ? state.loss_scale : 0, state.clean_steps,
+                                   state.averaged};
 }
 
 void vt_optimizer_set_progress(vt_optimizer *optimizer, const vt_optimizer_progress *progress)
 {
     double scale = progress->loss_scale > 0 ? progress->loss_scale : VT_LOSS_SCALE_START;
     const vt_step_state state = {.updates = progress->updates,
+                                 .averaged = progress->averaged,
                                  .loss_scale = optimizer->rule.scales_loss ? scale : 1,
                                  .clean_steps = progress->clean_steps};
     optimizer->backend->copy_from_host(optimizer->backend, optimizer->state, &state, sizeof state);

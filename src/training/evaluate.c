@@ -91,12 +91,13 @@ vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline
 {
     vt_status status = VT_OK;
     vt_world *world = trainer->world;
-    const bool averaged = trainer->config->ema_validate;
+    bool averaged = false;
     int64_t replaced = 0;
     double begin = vt_clock_seconds(), waited = 0;
     vt_step_evaluation_open(trainer, with_baseline, validation);
-    if (averaged) vt_trainer_exchange_average(trainer);
     vt_loader_begin(loader, 0, 0);
+    averaged = trainer->config->ema_validate; /* on all ranks, which leave together, too */
+    if (averaged) vt_trainer_exchange_average(trainer);
     for (;;) {
         const vt_batch *batch = NULL;
         VT_TRY(vt_reader_next(trainer, loader, &batch, &waited, &replaced));

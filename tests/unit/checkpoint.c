@@ -163,7 +163,7 @@ TEST(a_checkpoint_with_or_without_an_average)
         EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
         EXPECT(rig_same_values(&saved.rig, &loaded.rig));
         if (i == 0) EXPECT(has_values(&loaded, average_of(&loaded)));
-        vt_trainer_resume(loaded.rig.trainer, progress.step, loaded.rig.config->num_iters);
+        vt_trainer_resume(loaded.rig.trainer, progress.step, 10);
         train_steps(&saved, 2);
         train_steps(&loaded, 2);
         EXPECT(rig_same_values(&saved.rig, &loaded.rig)); /* an average changes nothing */

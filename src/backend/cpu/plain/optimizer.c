@@ -97,7 +97,7 @@ void vt_plain_average(vt_backend *backend, double decay, const vt_step_state *st
 {
     (void)backend;
     if (isnan(state->factor)) return;
-    const float share = state->updates == 1 ? 1 : (float)(1 - decay);
+    const float share = state->averaged == 1 ? 1 : (float)(1 - decay);
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < count; i++)
         average[i] = share == 1 ? values[i] : average[i] + share * (values[i] - average[i]);
