@@ -42,10 +42,10 @@ __device__ static inline int count_inside(const vt_patch_grid &grid, const point
     return left < VT_GROUP ? (int)left : VT_GROUP;
 }
 
-/* Loads `count` points from `first` on; `mask` gets 1 where the value is present and 0 where it is missing. */
+/* Loads `count` points from `first` on. */
 __device__ static inline void load_points(const vt_patch_grid &grid, const point_span &span, const float *fields,
                                           int64_t first, int count, bool wide, float centre, float scale,
-                                          float values[VT_GROUP], float mask[VT_GROUP])
+                                          float values[VT_GROUP])
 {
     bool inside = count_inside(grid, span, first) >= count;
     if (inside) vt_load_floats(fields + span.plane + span.top * grid.width + span.left + first, count, wide, values);
@@ -53,10 +53,10 @@ __device__ static inline void load_points(const vt_patch_grid &grid, const point
         int64_t point = inside || j >= count ? 0 : vt_patch_grid_point(&grid, span.top, span.left + first + j);
         if (!inside) values[j] = j < count && point >= 0 ? fields[span.plane + point] : 0.0f;
         bool missing = values[j] != values[j];
-        mask[j] = missing ? 0.0f : 1.0f;
         values[j] = fabsf(values[j]) > VT_LARGEST_VALUE ? (float)INFINITY : (values[j] - centre) * scale;
         if (missing && grid.missing != VT_MISSING_STAYS)
             values[j] = grid.missing == VT_MISSING_MEAN ? 0.0f : VT_NO_POINT;
+        if (grid.missing == VT_MISSING_SHOWN) values[j] = missing ? 0.0f : 1.0f;
         if (point < 0) values[j] = VT_NO_POINT;
     }
 }
@@ -66,14 +66,12 @@ VT_KERNEL void patches_load_kernel(vt_patch_grid grid, const float *fields, cons
 {
     for (int64_t i = vt_thread(); i < patches.rows * grid.channels * grid.patch; i += vt_thread_count()) {
         point_span span = find_span(grid, i, patches.stride);
-        float centre = mean[span.channel], scale = inverse_std[span.channel], values[VT_GROUP], mask[VT_GROUP];
-        int64_t masks = grid.channels * grid.patch * grid.patch; /* offset of the masks from the values */
+        float centre = mean[span.channel], scale = inverse_std[span.channel], values[VT_GROUP];
         for (int64_t first = 0; first < grid.patch; first += VT_GROUP) {
             int count = vt_count(grid.patch, first);
-            load_points(grid, span, fields, first, count, wide, centre, scale, values, mask);
+            load_points(grid, span, fields, first, count, wide, centre, scale, values);
             if (span.step == 1) {
                 vt_store(patches, span.token + first, count, wide, values);
-                if (grid.with_mask) vt_store(patches, span.token + masks + first, count, wide, mask);
             } else {
                 for (int j = 0; j < VT_GROUP; j++)
                     if (j < count) vt_set_element(patches, span.token + (first + j) * span.step, values[j]);
@@ -105,6 +103,64 @@ VT_KERNEL void patches_store_kernel(vt_patch_grid grid, vt_matrix patches, const
     }
 }
 
+/* A thread adds up the elements that show one point. */
+VT_KERNEL void patches_load_backward_kernel(vt_patch_grid grid, vt_matrix dpatches, const float *fields, float *dfields)
+{
+    const int64_t plane = grid.height * grid.width;
+    for (int64_t i = vt_thread(); i < grid.batch * grid.channels * plane; i += vt_thread_count()) {
+        int64_t field, point, sample, channel, place;
+        vt_split(i, plane, &field, &point);
+        vt_split(field, grid.channels, &sample, &channel);
+        const int64_t at = (sample * grid.field_channels + channel) * plane + point;
+        if (fields[at] != fields[at]) continue;
+        float sum = 0;
+        vt_patch_views views = vt_patch_views_of(&grid, point / grid.width, point % grid.width);
+        while (vt_patch_views_next(&grid, &views, &place)) {
+            const int64_t column = grid.order == VT_PATCH_CHANNEL_FIRST ? channel * grid.patch * grid.patch + place
+                                                                        : place * grid.channels + channel;
+            sum += vt_element(dpatches, (sample * grid.tokens + views.token) * dpatches.stride + column);
+        }
+        dfields[at] += sum;
+    }
+}
+
+VT_KERNEL void scaled_add_kernel(vt_matrix x, const float *scale, int64_t channels, vt_matrix base, vt_matrix y)
+{
+    for (int64_t i = vt_thread(); i < x.rows * x.columns; i += vt_thread_count()) {
+        int64_t row, column;
+        vt_split(i, x.columns, &row, &column);
+        const float from = base.data != NULL ? vt_element(base, row * base.stride + column) : 0.0f;
+        const float own = vt_element(x, row * x.stride + column);
+        const float sum = from + scale[column % channels] * (own == VT_NO_POINT ? 0.0f : own);
+        vt_set_element(y, row * y.stride + column, from == VT_NO_POINT ? VT_NO_POINT : sum);
+    }
+}
+
+/* A thread makes four neighbouring points, which share a block of random numbers. */
+VT_KERNEL void fields_disturb_kernel(vt_disturbance how, const uint32_t *step, const float *fields, const float *mean,
+                                     const float *inverse_std, const float *noise, float *y)
+{
+    how.random.step = step;
+    const int64_t quads = (how.width + 3) / 4;
+    for (int64_t i = vt_thread(); i < how.samples * how.channels * how.rows * quads; i += vt_thread_count()) {
+        int64_t line, quad, field, row, index, channel;
+        vt_split(i, quads, &line, &quad);
+        vt_split(line, how.rows, &field, &row);
+        vt_split(field, how.channels, &index, &channel);
+        const uint32_t sample = how.random.first_sample + (uint32_t)index;
+        const float sign = vt_disturbed_sign(&how, sample);
+        const float *from = fields + index * how.sample_stride + (channel * how.rows + row) * how.width;
+        float normals[4] = {0, 0, 0, 0};
+        if (noise != NULL)
+            vt_disturbed_noise(&how, sample, (uint32_t)channel, (uint32_t)(how.first_row + row), (uint32_t)quad,
+                               normals);
+        for (int64_t column = 4 * quad; column < 4 * quad + 4 && column < how.width; column++) {
+            const float value = sign * ((from[column] - mean[channel]) * inverse_std[channel]);
+            y[line * how.width + column] = noise != NULL ? value + noise[channel] * normals[column % 4] : value;
+        }
+    }
+}
+
 /* Every group of eight points begins at a 16-byte boundary, in both. */
 static bool is_wide(const vt_patch_grid *grid, const float *fields, vt_matrix patches)
 {
@@ -125,8 +181,32 @@ static void patches_store(vt_backend *backend, const vt_patch_grid *grid, vt_mat
               backend, *grid, patches, mean, inverse_std, fields, is_wide(grid, fields, patches));
 }
 
+static void patches_load_backward(vt_backend *backend, const vt_patch_grid *grid, vt_matrix dpatches,
+                                  const float *fields, float *dfields)
+{
+    VT_LAUNCH(patches_load_backward_kernel, vt_blocks(grid->batch * grid->channels * grid->height * grid->width),
+              VT_BLOCK_THREADS, 0, backend, *grid, dpatches, fields, dfields);
+}
+
+static void scaled_add(vt_backend *backend, vt_matrix x, const float *scale, int64_t channels, vt_matrix base,
+                       vt_matrix y)
+{
+    VT_LAUNCH(scaled_add_kernel, vt_blocks(x.rows * x.columns), VT_BLOCK_THREADS, 0, backend, x, scale, channels, base,
+              y);
+}
+
+static void fields_disturb(vt_backend *backend, const vt_disturbance *how, const uint32_t *step, const float *fields,
+                           const float *mean, const float *inverse_std, const float *noise, float *y)
+{
+    VT_LAUNCH(fields_disturb_kernel, vt_blocks(how->samples * how->channels * how->rows * ((how->width + 3) / 4)),
+              VT_BLOCK_THREADS, 0, backend, *how, step, fields, mean, inverse_std, noise, y);
+}
+
 void VT_CUDA_NAME(patches_fill)(vt_backend *backend)
 {
+    backend->patches_load_backward = patches_load_backward;
+    backend->scaled_add = scaled_add;
+    backend->fields_disturb = fields_disturb;
     backend->patches_load = patches_load;
     backend->patches_store = patches_store;
 }

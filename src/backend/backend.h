@@ -137,9 +137,10 @@ typedef enum {
 
 /* What a missing point of the fields (NaN) becomes in the patches. */
 typedef enum {
-    VT_MISSING_STAYS,   /* NaN */
-    VT_MISSING_MEAN,    /* 0, the channel's mean */
-    VT_MISSING_LEFT_OUT /* VT_NO_POINT */
+    VT_MISSING_STAYS,    /* NaN */
+    VT_MISSING_MEAN,     /* 0, the channel's mean */
+    VT_MISSING_LEFT_OUT, /* VT_NO_POINT */
+    VT_MISSING_SHOWN     /* 0, and 1 in place of every value that is there: a mask */
 } vt_missing;
 
 /* What stands in patches beyond the fields' last row and column. */
@@ -163,8 +164,6 @@ typedef struct {
     int64_t tokens;
     vt_missing missing;
     vt_beyond beyond;
-    bool with_mask; /* the patches have as many channels again: 1 where the field has a point, 0 where it is missing;
-                     * VT_PATCH_CHANNEL_FIRST only */
 } vt_patch_grid;
 
 /* Tokens side by side, from west to east. */
@@ -181,6 +180,63 @@ VT_ON_DEVICE_TOO static inline int64_t vt_patch_grid_point(const vt_patch_grid *
     if (row >= grid->height) row = grid->height - 1;
     if (column >= grid->width) column = grid->beyond == VT_BEYOND_WRAP ? column % grid->width : grid->width - 1;
     return row * grid->width + column;
+}
+
+/* The elements of patches that show a point of the fields: its own, and beyond the last row and column its copies. */
+typedef struct {
+    int64_t row, column;           /* of the point */
+    int64_t next_row, next_column; /* of the next view, in rows and columns of whole patches; */
+    int64_t token;                 /* of the last one found: its token, from the grid's first one on */
+} vt_patch_views;
+
+VT_ON_DEVICE_TOO static inline vt_patch_views vt_patch_views_of(const vt_patch_grid *grid, int64_t row, int64_t column)
+{
+    (void)grid;
+    vt_patch_views views = {row, column, row, column, 0};
+    return views;
+}
+
+/* False: there is no further one. *place: its point in the token's patch, patch row * patch + patch column. */
+VT_ON_DEVICE_TOO static inline bool vt_patch_views_next(const vt_patch_grid *grid, vt_patch_views *views,
+                                                        int64_t *place)
+{
+    const int64_t patch = grid->patch, across = vt_patch_grid_across(grid), wide = across * patch;
+    const int64_t high = (grid->height + patch - 1) / patch * patch;
+    const bool copies = grid->beyond != VT_BEYOND_LEFT_OUT, last_row = views->row == grid->height - 1;
+    const bool last_column = views->column == grid->width - 1, wraps = grid->beyond == VT_BEYOND_WRAP;
+    while (views->next_row < high) {
+        const int64_t row = views->next_row, column = views->next_column;
+        views->next_column = !copies ? wide : wraps ? column + grid->width : last_column ? column + 1 : wide;
+        if (views->next_column >= wide) {
+            views->next_column = views->column;
+            views->next_row = copies && last_row ? row + 1 : high;
+        }
+        views->token = row / patch * across + column / patch - grid->first_token;
+        *place = row % patch * patch + column % patch;
+        if (views->token >= 0 && views->token < grid->tokens) return true;
+    }
+    return false;
+}
+
+/* How training disturbs the fields of some samples: their sign, and noise on them. The numbers depend on seed, step,
+ * sample, channel, row and column alone. */
+typedef struct {
+    vt_dropout random; /* its rate, step, layer and site are not read */
+    bool flips;        /* a sample changes its sign with probability 1/2 */
+    int64_t samples, channels, rows, width;
+    int64_t first_row;     /* of the whole field's, the first one's */
+    int64_t sample_stride; /* numbers in memory from one sample's fields to the next one's */
+} vt_disturbance;
+
+static inline int64_t vt_disturbed_values(const vt_disturbance *how)
+{
+    return how->samples * how->channels * how->rows * how->width;
+}
+
+/* One behind the last number that is read. */
+static inline int64_t vt_disturbance_reads(const vt_disturbance *how)
+{
+    return (how->samples - 1) * how->sample_stride + how->channels * how->rows * how->width;
 }
 
 /* Numbers in all the fields. */

@@ -14,6 +14,8 @@ enum {
     VT_SITE_FC2 = 3,
     VT_SITE_PATH_ATTENTION = 4,
     VT_SITE_PATH_MLP = 5,
+    VT_SITE_NOISE = 6, /* of fields, whose channel is the layer */
+    VT_SITE_SIGN = 7,
     VT_SITE_ATTENTION = 16
 };
 
@@ -40,6 +42,25 @@ VT_ON_DEVICE_TOO static inline float vt_dropout_factor(const vt_dropout *dropout
 VT_ON_DEVICE_TOO static inline float vt_dropout_sample_factor(const vt_dropout *dropout, uint32_t sample)
 {
     return dropout->rate > 0 ? vt_dropout_factor(dropout, sample, 0, 0) : 1.0f;
+}
+
+/* What the fields of a sample (position in the global batch) are multiplied by: -1 or 1. */
+VT_ON_DEVICE_TOO static inline float vt_disturbed_sign(const vt_disturbance *how, uint32_t sample)
+{
+    vt_dropout stream = how->random;
+    stream.layer = 0;
+    stream.site = VT_SITE_SIGN;
+    return how->flips && vt_random_uniform(vt_dropout_block(&stream, sample, 0, 0).word[0]) < 0.5f ? -1.0f : 1.0f;
+}
+
+/* Standard normal numbers of columns 4 * quad … 4 * quad + 3 of a row of the whole field. */
+VT_ON_DEVICE_TOO static inline void vt_disturbed_noise(const vt_disturbance *how, uint32_t sample, uint32_t channel,
+                                                       uint32_t row, uint32_t quad, float normals[4])
+{
+    vt_dropout stream = how->random;
+    stream.layer = channel;
+    stream.site = VT_SITE_NOISE;
+    vt_random_normals(vt_dropout_block(&stream, sample, row, quad), normals);
 }
 
 #endif

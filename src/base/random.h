@@ -3,6 +3,7 @@
 #ifndef VT_BASE_RANDOM_H
 #define VT_BASE_RANDOM_H
 
+#include <math.h>
 #include <stdint.h>
 
 /* Precedes functions that CUDA kernels call, too. */
@@ -40,6 +41,17 @@ VT_ON_DEVICE_TOO static inline vt_random_block vt_random_philox(const uint32_t k
 VT_ON_DEVICE_TOO static inline float vt_random_uniform(uint32_t bits)
 {
     return ((float)(bits >> 9) + 0.5f) * 0x1p-23f;
+}
+
+/* Four standard normal numbers (Box, Muller 1958). */
+VT_ON_DEVICE_TOO static inline void vt_random_normals(vt_random_block block, float normals[4])
+{
+    for (int i = 0; i < 4; i += 2) {
+        const float radius = sqrtf(-2.0f * logf(vt_random_uniform(block.word[i])));
+        const float angle = 6.28318530717958648f * vt_random_uniform(block.word[i + 1]);
+        normals[i] = radius * cosf(angle);
+        normals[i + 1] = radius * sinf(angle);
+    }
 }
 
 /* 64-bit FNV-1a of a name: turns a parameter's or a stream's name into key bits. */

@@ -31,6 +31,9 @@ typedef enum { VT_LOADERS(VT_ENUMERATOR) } vt_loader_kind;
 typedef enum { VT_CACHES(VT_ENUMERATOR) } vt_cache;
 typedef enum { VT_GAPS(VT_ENUMERATOR) } vt_gaps; /* missing */
 typedef enum { VT_PADS(VT_ENUMERATOR) } vt_pad;
+typedef enum { VT_PREDICTS(VT_ENUMERATOR) } vt_predicted;
+typedef enum { VT_ROLLOUT_GRADIENTS(VT_ENUMERATOR) } vt_rollout_gradient;
+typedef enum { VT_AUGMENTS(VT_ENUMERATOR) } vt_augment;
 typedef enum { VT_CP_COMMS(VT_ENUMERATOR) } vt_cp_comm;
 typedef enum { VT_ZERO_GROUPS(VT_ENUMERATOR) } vt_zero_group;
 typedef enum { VT_COMMS(VT_ENUMERATOR) } vt_comm;

@@ -6,6 +6,7 @@
 
 #include "config/fit.h"
 #include "config/option.h"
+#include "config/stages.h"
 
 enum { DEFAULT_ITERATIONS = 30000 };
 
@@ -370,6 +371,29 @@ done:
     return status;
 }
 
+/* A forecast can go on from itself when it has all fields of the input. */
+static vt_status check_forecast(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_config_check_stages(config));
+    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
+    const int64_t rollout = vt_config_longest_rollout(config);
+    const bool changes = config->predict == VT_PREDICT_TENDENCY;
+    VT_CHECK((rollout == 1 && !changes) || in == out,
+             "%s needs a model that forecasts all channels of its input, but n_out_channels is %lld and the input has "
+             "%lld a time; use --n_out_channels=%lld%s",
+             changes ? "predict: tendency" : "rollout", (long long)out, (long long)in, (long long)in,
+             changes ? ", or --predict=state" : ", or --rollout=1");
+    VT_CHECK(rollout == 1 || config->pad != VT_PAD_WRAP || config->context_parallel == 1,
+             "rollout of %lld steps with pad: wrap needs each row of tokens whole on one rank, but context_parallel is "
+             "%lld; use --pad=edge, or --context_parallel=1",
+             (long long)rollout, (long long)config->context_parallel);
+    VT_CHECK(config->lr_restarts == NULL || config->num_epochs != VT_UNSET_INTEGER,
+             "lr_restarts count epochs, so the run's length must be given by num_epochs, not by num_iters");
+done:
+    return status;
+}
+
 vt_status vt_config_check_layout(vt_config *config)
 {
     vt_status status = VT_OK;
@@ -432,6 +456,7 @@ vt_status vt_config_resolve(vt_config *config)
     }
     VT_TRY(check_pairs(config));
     VT_TRY(check_batch(config));
+    VT_TRY(check_forecast(config));
 done:
     return status;
 }

@@ -41,6 +41,7 @@ typedef struct {
     int64_t first_sample;                  /* position of the first one within the epoch */
     int64_t first_in_batch;                /* and within the global batch */
     int64_t global_count;                  /* samples of the whole global batch */
+    int64_t steps;                         /* of forecast whose targets were read; 0: 1 */
     const void *tensors[VT_BATCH_TENSORS]; /* [sample_count, shape…]; NULL: it has not been read, or is not there */
     vt_source *source;                     /* NULL: not known */
     const int64_t *samples;                /* which samples of the source, [sample_count] */

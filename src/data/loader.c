@@ -63,8 +63,10 @@ static bool same_position(position a, position b)
 static vt_status plan_batch(vt_loader *loader, position wanted, ring_place *place)
 {
     const vt_sampler_slice slice = vt_sampler_batch(loader->sampler, wanted.epoch, wanted.batch);
+    const int64_t steps = (int64_t)vt_stages_at(&loader->options.rollout, wanted.epoch);
     place->position = wanted;
-    return vt_slot_plan(&place->slot, &slice, wanted.batch * loader->options.global_batch_size + slice.first_in_batch);
+    return vt_slot_plan(&place->slot, &slice, wanted.batch * loader->options.global_batch_size + slice.first_in_batch,
+                        steps);
 }
 
 /* Without threads: all of a batch. */

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "config/stages.h"
 #include "data/batch.h"
 
 typedef struct {
@@ -18,6 +19,7 @@ typedef struct {
     uint64_t seed;
     int64_t prefetch;  /* batches ready ahead */
     int64_t workers;   /* threads that read; 0: none, vt_loader_next reads */
+    vt_stages rollout; /* steps of forecast whose targets are read, by epoch; none: 1 */
     bool indices_only; /* nothing is read: batches have samples, but no tensors */
     bool skip_bad;     /* samples that cannot be read are marked in the batch instead of being an error */
     void *(*allocate)(size_t bytes, void *context); /* memory of the ring, which a device may pin; NULL: malloc */

@@ -64,7 +64,7 @@ void vt_slot_close(vt_slot *slot)
     free(slot->bad);
 }
 
-vt_status vt_slot_plan(vt_slot *slot, const vt_sampler_slice *slice, int64_t first_sample)
+vt_status vt_slot_plan(vt_slot *slot, const vt_sampler_slice *slice, int64_t first_sample, int64_t steps)
 {
     vt_status status = VT_OK;
     const vt_loader_options *options = slot->options;
@@ -75,6 +75,7 @@ vt_status vt_slot_plan(vt_slot *slot, const vt_sampler_slice *slice, int64_t fir
                              .first_sample = first_sample,
                              .first_in_batch = slice->first_in_batch,
                              .global_count = slice->global_count,
+                             .steps = steps,
                              .source = options->source,
                              .samples = slot->samples,
                              .bad = options->skip_bad ? slot->bad : NULL};
@@ -82,6 +83,7 @@ vt_status vt_slot_plan(vt_slot *slot, const vt_sampler_slice *slice, int64_t fir
     slot->items = slot->next_item = slot->done_items = 0;
     slot->failed = false;
     if (options->source->is_constant || options->indices_only) goto done;
+    slot->plan->steps = steps;
     VT_TRY(vt_source_reading(options->source)->make(slot->plan, slot->samples, slice->count, slot->tensors));
     slot->planned = true;
     slot->items = slot->plan->item_count;

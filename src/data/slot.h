@@ -30,8 +30,9 @@ int64_t vt_slot_samples(const vt_loader_options *options);
 vt_status vt_slot_open(vt_slot *slot, const vt_loader_options *options, int64_t slots);
 void vt_slot_close(vt_slot *slot);
 
-/* Fills in the batch and makes the plan that reads it. An error is kept in the slot. */
-vt_status vt_slot_plan(vt_slot *slot, const vt_sampler_slice *slice, int64_t first_sample);
+/* Fills in the batch and makes the plan that reads it, with the targets of `steps` steps. An error is kept in the slot.
+ */
+vt_status vt_slot_plan(vt_slot *slot, const vt_sampler_slice *slice, int64_t first_sample, int64_t steps);
 
 /* Does an item; *error is set when it fails. With skip_bad, samples that cannot be read are marked instead. */
 vt_status vt_slot_run(vt_slot *slot, int64_t item, vt_decoder *decoder, vt_error *error);

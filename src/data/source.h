@@ -35,6 +35,7 @@ struct vt_source {
 /* What has to be read for one batch, as a list of items. A kind's own struct begins with it. */
 typedef struct {
     vt_source *source;
+    int64_t steps; /* of forecast whose targets are to be read, at most those of the source's specs; 0: 1 */
     int64_t item_count;
 } vt_read_plan;
 
@@ -64,7 +65,7 @@ typedef struct {
 } vt_reading;
 
 /* A part of a sample that is kept in a cache: the first `bytes` of frame `frame`. A sample's pieces of a tensor, one
- * behind another, are that tensor. */
+ * behind another, are the beginning of that tensor, or all of it. */
 typedef struct {
     int64_t frame;
     int tensor;
@@ -111,8 +112,9 @@ struct vt_source_kind {
      * place of the first that is not finite. NULL: reading has looked at all of them. One thread at a time. */
     vt_status (*check)(vt_source *source, int64_t sample);
 
-    /* Frames are what samples share, the fields of one time: caches keep each once. NULL where there are none. */
-    void (*pieces)(const vt_source *source, int64_t sample, vt_sample_piece *pieces);
+    /* Frames are what samples share, the fields of one time: caches keep each once. NULL where there are none. pieces:
+     * those of a sample with the targets of `steps` steps (0: 1); returns how many. */
+    int64_t (*pieces)(const vt_source *source, int64_t sample, int64_t steps, vt_sample_piece *pieces);
     vt_status (*read_frame)(vt_source *source, int64_t frame, void *values);
     vt_status (*keep_frames)(vt_source *source); /* from here on in memory, once read; before any reading */
 };

@@ -45,7 +45,8 @@ done:
  * left out if they give the global batch. */
 static const char *const forced[] = {"--tensor_parallel=1",       "--context_parallel=1",  "--zero_stage=0",
                                      "--ema_decay=None", /* of this use's own; the checkpoint's is read */
-                                     "--sequence_parallel=false", "--grad_accumulation=1", "--local_batch_size=8"};
+                                     "--sequence_parallel=false", "--rollout=1",           "--grad_accumulation=1",
+                                     "--local_batch_size=8"};
 enum { FORCED = sizeof forced / sizeof forced[0] };
 
 static bool gives_global_batch(int flag_count, char *const *flags)
@@ -75,7 +76,7 @@ vt_status vt_forecaster_configure(const char *name, int flag_count, char *const 
     VT_CHECK(strcmp(vt_source_kind_of(*config)->name, "fields") == 0,
              "%s: its model was trained on source %s, but only fields in files can be forecast", *checkpoint,
              vt_source_kind_of(*config)->name);
-    static const char *const of_task[] = {"lat_range", "lon_range", "n_history", "dt", NULL};
+    static const char *const of_task[] = {"lat_range", "lon_range", "n_history", "dt", "predict", NULL};
     const char *const *const fixed[] = {vt_model_kind_of(*config)->identity, of_task};
     for (int i = 0; i < 2; i++)
         VT_TRY(

@@ -27,12 +27,23 @@ typedef struct {
 } vt_saved;
 
 /* A tensor of a micro-batch: [batch, channels, rows, …], of which this rank has the rows that its tokens need. In the
- * back end's memory, and unchanged until backward. */
-typedef struct {
+ * back end's memory, and unchanged until backward. It may be the first piece of a list, whose channels follow one
+ * another. */
+typedef struct vt_model_tensor vt_model_tensor;
+struct vt_model_tensor {
     const void *values;
     int64_t channels;
     const float *mean, *inverse_std; /* [channels], what normalises the values */
-} vt_model_tensor;
+    int64_t sample_channels;         /* of a sample in memory, of which these are the first ones; 0: `channels` */
+    float *gradient;             /* backward adds to it, which is laid out as the values are; NULL: it is not wanted */
+    const vt_model_tensor *more; /* the next piece; NULL: this is the last one */
+};
+
+/* Channels of a sample in memory. */
+static inline int64_t vt_model_tensor_stride(const vt_model_tensor *tensor)
+{
+    return tensor->sample_channels > 0 ? tensor->sample_channels : tensor->channels;
+}
 
 /* One row of the table. Matrices that these functions return are pushed on pass->arena. Functions that get a pass are
  * called by all ranks that share the pass's samples. */
@@ -80,8 +91,19 @@ struct vt_model_kind {
     /* A tensor in the rows and columns of the prediction, normalised, float32: the target, say. Of more channels than
      * the prediction has, the first ones. */
     vt_matrix (*lay_out)(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensor);
-    /* The inverse, for whole samples: a prediction, or what lay_out returned, as [batch * channels, values of a
-     * channel], in the units of the data. Gathers from the ranks that share a sample; the batch is then one sample. */
+    /* May the input be a list of pieces? */
+    bool takes_pieces;
+    /* What lets a prediction be the next forecast's input; both NULL: it can't be. lay_back: fields [batch,
+     * channels, rows of this rank, …] = prediction / inverse_std + mean; writes the points of this rank's tokens alone,
+     * and what is not there becomes NaN. lay_out_backward adds the gradient of what lay_out returned to
+     * tensor->gradient. `backward` then also adds to the gradients of the input's pieces. */
+    void (*lay_back)(const vt_model *model, const vt_pass *pass, vt_matrix prediction, const float *mean,
+                     const float *inverse_std, float *fields);
+    void (*lay_out_backward)(const vt_model *model, const vt_pass *pass, vt_matrix drows,
+                             const vt_model_tensor *tensor);
+    /* The inverse of lay_out, for whole samples: a prediction, or what lay_out returned, as [batch * channels, values
+     * of a channel], in the units of the data. Gathers from the ranks that share a sample; the batch is then one
+     * sample. */
     vt_matrix (*restore)(const vt_model *model, const vt_pass *pass, vt_matrix rows, const float *mean,
                          const float *inverse_std);
     /* squares [batch, channels, 2] = for each channel of a prediction that consists of fields: the sum over this rank's

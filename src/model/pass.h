@@ -17,6 +17,7 @@ typedef struct {
     uint64_t seed; /* seed, step and first_sample key the dropout streams; the step is in the back end's memory */
     const uint32_t *step;
     uint32_t first_sample;
+    uint32_t rollout_step; /* of the steps of forecast that a sample is trained over: each draws numbers of its own */
 } vt_pass;
 
 /* Rows of the residual stream, and of matrices between vt_region_enter and vt_region_leave. */
@@ -43,8 +44,13 @@ static inline vt_matrix vt_pass_push_wide(const vt_pass *pass, int64_t rows, int
 
 static inline vt_dropout vt_pass_dropout(const vt_pass *pass, double rate, int64_t layer, uint32_t site)
 {
-    return (vt_dropout){
-        pass->training ? (float)rate : 0.0f, pass->seed, pass->step, (uint32_t)layer, site, pass->first_sample};
+    enum { MOST_LAYERS = 1 << 16 };
+    return (vt_dropout){.rate = pass->training ? (float)rate : 0.0f,
+                        .seed = pass->seed,
+                        .step = pass->step,
+                        .layer = (uint32_t)layer + pass->rollout_step * MOST_LAYERS,
+                        .site = site,
+                        .first_sample = pass->first_sample};
 }
 
 /* The dropout of elements of the residual stream. */

@@ -154,26 +154,83 @@ static vt_patch_grid output_grid(const vit *model, int64_t batch)
     return grid;
 }
 
+static vt_patch_grid input_grid(const vit *model, int64_t batch, const vt_model_tensor *piece)
+{
+    vt_patch_grid grid = grid_of(model, batch, piece->channels, VT_PATCH_CHANNEL_FIRST);
+    grid.field_channels = vt_model_tensor_stride(piece);
+    grid.beyond = model->config->pad == VT_PAD_WRAP ? VT_BEYOND_WRAP : VT_BEYOND_EDGE;
+    grid.missing = model->config->missing == VT_GAPS_MASK ? VT_MISSING_MEAN : VT_MISSING_STAYS;
+    return grid;
+}
+
+/* The columns of channels `first` … of the input's patches. */
+static vt_matrix piece_of(const vit *model, vt_matrix patches, int64_t first, int64_t channels)
+{
+    const int64_t points = model->config->patch_size * model->config->patch_size;
+    return vt_matrix_columns(patches, first * points, channels * points);
+}
+
+static void load_piece(const vt_pass *pass, const vt_patch_grid *grid, const vt_model_tensor *piece, vt_matrix patches)
+{
+    pass->backend->patches_load(pass->backend, grid, piece->values, piece->mean, piece->inverse_std, patches);
+}
+
 static vt_matrix load_input(const vit *model, const vt_pass *pass, const vt_model_tensor *input)
 {
     const vt_config *config = model->config;
-    vt_patch_grid grid = grid_of(model, pass->batch, config->n_in_channels, VT_PATCH_CHANNEL_FIRST);
-    grid.beyond = config->pad == VT_PAD_WRAP ? VT_BEYOND_WRAP : VT_BEYOND_EDGE;
-    grid.missing = config->missing == VT_GAPS_MASK ? VT_MISSING_MEAN : VT_MISSING_STAYS;
-    grid.with_mask = config->mask_channels;
     vt_matrix patches = vt_pass_push(pass, vt_pass_rows(pass), model->patch_embed.in);
-    pass->backend->patches_load(pass->backend, &grid, input->values, input->mean, input->inverse_std, patches);
+    int64_t channel = 0;
+    for (const vt_model_tensor *piece = input; piece != NULL; channel += piece->channels, piece = piece->more) {
+        vt_patch_grid grid = input_grid(model, pass->batch, piece);
+        load_piece(pass, &grid, piece, piece_of(model, patches, channel, piece->channels));
+        if (!config->mask_channels) continue;
+        grid.missing = VT_MISSING_SHOWN;
+        load_piece(pass, &grid, piece, piece_of(model, patches, config->n_in_channels + channel, piece->channels));
+    }
     return patches;
+}
+
+/* The gradients of the input's pieces, as far as they are wanted. */
+static void backward_input(const vit *model, const vt_pass *pass, const vt_model_tensor *input, vt_matrix dembedding)
+{
+    bool any = false;
+    for (const vt_model_tensor *piece = input; piece != NULL; piece = piece->more) any = any || piece->gradient != NULL;
+    if (!any) return;
+    vt_backend *backend = pass->backend;
+    vt_matrix dpatches = vt_pass_push(pass, dembedding.rows, model->patch_embed.in);
+    backend->linear_backward_input(backend, dembedding, vt_linear_weight(&model->patch_embed), dpatches);
+    int64_t channel = 0;
+    for (const vt_model_tensor *piece = input; piece != NULL; channel += piece->channels, piece = piece->more) {
+        const vt_patch_grid grid = input_grid(model, pass->batch, piece);
+        if (piece->gradient != NULL)
+            backend->patches_load_backward(backend, &grid, piece_of(model, dpatches, channel, piece->channels),
+                                           piece->values, piece->gradient);
+    }
 }
 
 static vt_matrix lay_out(const vt_model *base, const vt_pass *pass, const vt_model_tensor *tensor)
 {
     const vit *model = (const vit *)base;
     vt_patch_grid grid = output_grid(model, pass->batch);
-    grid.field_channels = tensor->channels;
+    grid.field_channels = vt_model_tensor_stride(tensor);
     vt_matrix rows = vt_pass_push_wide(pass, vt_pass_rows(pass), model->head.out);
     pass->backend->patches_load(pass->backend, &grid, tensor->values, tensor->mean, tensor->inverse_std, rows);
     return rows;
+}
+
+static void lay_out_backward(const vt_model *base, const vt_pass *pass, vt_matrix drows, const vt_model_tensor *tensor)
+{
+    vt_patch_grid grid = output_grid((const vit *)base, pass->batch);
+    grid.field_channels = vt_model_tensor_stride(tensor);
+    pass->backend->patches_load_backward(pass->backend, &grid, drows, tensor->values, tensor->gradient);
+}
+
+static void lay_back(const vt_model *base, const vt_pass *pass, vt_matrix prediction, const float *mean,
+                     const float *inverse_std, float *fields)
+{
+    const vit *model = (const vit *)base;
+    const vt_patch_grid grid = output_grid(model, pass->batch);
+    pass->backend->patches_store(pass->backend, &grid, prediction, mean, inverse_std, fields);
 }
 
 static vt_matrix restore(const vt_model *base, const vt_pass *pass, vt_matrix rows, const float *mean,
@@ -237,6 +294,7 @@ static void backward_embedding(const vit *model, const vt_pass *pass, const vt_m
         backend->convert(backend, dx, dembedding);
     }
     vt_linear_backward(&model->patch_embed, pass, load_input(model, pass, input), dembedding, (vt_matrix){0});
+    backward_input(model, pass, input, dembedding);
 }
 
 /* ---- a block ---- */
@@ -343,5 +401,8 @@ const vt_model_kind vt_model_vit = {.name = "vit",
                                     .forward = forward,
                                     .backward = backward,
                                     .lay_out = lay_out,
+                                    .takes_pieces = true,
+                                    .lay_back = lay_back,
+                                    .lay_out_backward = lay_out_backward,
                                     .restore = restore,
                                     .channel_squares = channel_squares};

@@ -208,17 +208,6 @@ vt_step_state *vt_optimizer_state(const vt_optimizer *optimizer)
     return optimizer->state;
 }
 
-double vt_optimizer_rate(const vt_config *config, int64_t length, int64_t step)
-{
-    double factor = 1;
-    if (config->lr_schedule == VT_SCHEDULE_COSINE) {
-        const int64_t x = step < length ? step : length;
-        factor = 0.5 * (1 + cos(M_PI * (double)x / (double)length));
-    }
-    if (config->warmup > 0) factor = fmin(factor, (double)(step + 1) / (double)config->warmup);
-    return vt_config_learning_rate(config) * factor;
-}
-
 void vt_optimizer_begin(vt_optimizer *optimizer, int64_t step, double learning_rate)
 {
     vt_backend *backend = optimizer->backend;
@@ -315,4 +304,17 @@ const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, int place)
                              optimizer->first);
     backend->copy_to_host(backend, &first, optimizer->first, sizeof first);
     return vt_optimizer_nonfinite_name(optimizer, first);
+}
+
+void vt_optimizer_restart(vt_optimizer *optimizer)
+{
+    vt_optimizer_progress progress = vt_optimizer_progress_of(optimizer);
+    for (int i = 0; i < vt_optimizer_state_count(optimizer->kind); i++) {
+        const vt_optimizer_state_kind *state = &optimizer->kind->states[i];
+        optimizer->backend->zero(optimizer->backend, optimizer->states[i],
+                                 (size_t)vt_parameters_block_elements(optimizer->parameters, state->block) *
+                                     vt_type_size(state->type));
+    }
+    progress.updates = 0;
+    vt_optimizer_set_progress(optimizer, &progress);
 }

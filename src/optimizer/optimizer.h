@@ -15,10 +15,8 @@ void vt_optimizer_close(vt_optimizer **optimizer);
 /* What a step changes, in the back end's memory: the loss is added to its `losses`, dropout reads its `step`. */
 vt_step_state *vt_optimizer_state(const vt_optimizer *optimizer);
 
-/* The learning rate of step x = 0, 1, … of `length`: rate · min((x + 1) / warmup, ½ (1 + cos(π x / length))), without
- * the parts that the configuration leaves out (Loshchilov, Hutter 2017, without restarts). Beyond the length the cosine
- * stays at 0. */
-double vt_optimizer_rate(const vt_config *config, int64_t length, int64_t step);
+/* Forgets what the kind keeps of earlier steps, as if no update had been made. The values stay. */
+void vt_optimizer_restart(vt_optimizer *optimizer);
 
 /* Step `step` (0, 1, …) begins, with this learning rate; its sums are 0. Not to be recorded. */
 void vt_optimizer_begin(vt_optimizer *optimizer, int64_t step, double learning_rate);

@@ -26,6 +26,7 @@ typedef struct {
     const vt_model *model;
     float *changes;          /* [task.field_count]: std of a channel's change over dt, in units of its own std */
     vt_span rows;            /* this rank's */
+    float *scales[2];        /* task.tendency and task.noise, on the back end */
     float *row_weights;      /* of these rows, on the back end */
     double *channel_squares; /* [batch, n_out_channels, 2], on the back end */
     double *host_squares;    /* the same on the host */
@@ -77,6 +78,7 @@ static void weather_close(vt_task *task)
     void *const placed[] = {w->row_weights, w->channel_squares};
     for (size_t i = 0; w->backend != NULL && i < 2; i++) {
         w->backend->release(w->backend, placed[i]);
+        w->backend->release(w->backend, w->scales[i]);
         w->backend->release(w->backend, task->normalisation[i].mean);
         w->backend->release(w->backend, task->normalisation[i].inverse_std);
     }
@@ -95,7 +97,8 @@ vt_status vt_weather_read_changes(vt_task *task)
     vt_status status = VT_OK;
     weather *w = (weather *)task;
     const vt_config *config = task->config;
-    if (!vt_channel_weights_are_automatic(config)) return VT_OK;
+    if (!vt_channel_weights_are_automatic(config) && config->predict != VT_PREDICT_TENDENCY && config->input_noise == 0)
+        return VT_OK;
     VT_TRY(vt_statistics_read(config->time_diff_stds_path, "time_diff_stds_path", task->field_count, w->changes));
     for (int64_t c = 0; c < task->field_count; c++) {
         VT_CHECK(w->changes[c] > 0 && isfinite(w->changes[c]),
@@ -246,6 +249,22 @@ done:
     return status;
 }
 
+/* Of `count` channels, of which channel c is channel c % period of the data. */
+static vt_status place_scale(weather *w, int64_t count, int64_t period, double factor, float **placed)
+{
+    vt_status status = VT_OK;
+    const size_t bytes = (size_t)count * sizeof(float);
+    void *memory = NULL;
+    float *host = vt_allocate((size_t)count, sizeof *host, "the task");
+    for (int64_t c = 0; c < count; c++) host[c] = (float)(factor * (double)w->changes[c % period]);
+    VT_TRY(w->backend->allocate(w->backend, VT_MEMORY_DATA, bytes, &memory));
+    w->backend->copy_from_host(w->backend, memory, host, bytes);
+done:
+    *placed = memory;
+    free(host);
+    return status;
+}
+
 static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_model *model, vt_span rows, int64_t batch)
 {
     vt_status status = VT_OK;
@@ -262,6 +281,11 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
              model->kind->name);
     VT_TRY(place_normalisation(w, in, vt_config_channels_a_time(task->config), &task->normalisation[VT_TENSOR_INPUT]));
     VT_TRY(place_normalisation(w, out, out, &task->normalisation[VT_TENSOR_TARGET]));
+    if (task->config->predict == VT_PREDICT_TENDENCY) VT_TRY(place_scale(w, out, out, 1, &w->scales[0]));
+    if (task->config->input_noise > 0)
+        VT_TRY(place_scale(w, in, vt_config_channels_a_time(task->config), task->config->input_noise, &w->scales[1]));
+    task->tendency = w->scales[0];
+    task->noise = w->scales[1];
     VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, weights, &memory));
     w->row_weights = memory;
     backend->copy_from_host(backend, w->row_weights, host, weights);
@@ -337,7 +361,11 @@ static vt_matrix weather_baseline(const vt_task *task, const vt_pass *pass, cons
     const vt_model *model = ((const weather *)task)->model;
     const vt_normalisation *as = &task->normalisation[VT_TENSOR_TARGET];
     const vt_model_tensor *input = &tensors[VT_TENSOR_INPUT];
-    const vt_model_tensor now = {input->values, input->channels, as->mean, as->inverse_std};
+    const vt_model_tensor now = {.values = input->values,
+                                 .channels = as->count,
+                                 .mean = as->mean,
+                                 .inverse_std = as->inverse_std,
+                                 .sample_channels = vt_model_tensor_stride(input)};
     return model->kind->lay_out(model, pass, &now);
 }
 

@@ -13,7 +13,7 @@ extern const vt_task_kind vt_task_weather;
 vt_task *vt_weather_open(const vt_config *config, const float *means, const float *stds, const double *latitudes);
 
 /* Reads the standard deviations of the channels' changes from time_diff_stds_path, if the configuration needs them: for
- * channel_weights: auto. Until then they are those of the channels. */
+ * channel_weights: auto, predict: tendency and input_noise. Until then they are those of the channels. */
 vt_status vt_weather_read_changes(vt_task *task);
 
 #endif

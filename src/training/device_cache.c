@@ -56,10 +56,11 @@ void vt_device_cache_batch(const vt_device_cache *cache, const vt_batch *batch, 
 {
     const vt_source *source = cache->source;
     char *places[VT_BATCH_TENSORS];
-    for (int t = 0; t < source->tensor_count; t++) places[t] = tensors[t];
     for (int64_t sample = 0; sample < batch->sample_count; sample++) {
-        source->kind->pieces(source, batch->samples[sample], cache->pieces);
-        for (int64_t i = 0; i < source->pieces_per_sample; i++) {
+        const int64_t count = source->kind->pieces(source, batch->samples[sample], batch->steps, cache->pieces);
+        for (int t = 0; t < source->tensor_count; t++)
+            places[t] = (char *)tensors[t] + (size_t)sample * vt_tensor_bytes(&source->specs[t]);
+        for (int64_t i = 0; i < count; i++) {
             const vt_sample_piece *piece = &cache->pieces[i];
             const char *from = cache->frames + (size_t)piece->frame * source->frame_bytes;
             cache->backend->copy(cache->backend, places[piece->tensor], from, piece->bytes);

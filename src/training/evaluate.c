@@ -25,7 +25,7 @@ static void evaluate_micro_batch(vt_trainer *trainer, const vt_batch *batch, int
     vt_micro_batch_predict(trainer, samples);
     add_scores(trainer, samples, samples->prediction, &evaluation->model);
     if (evaluation->has_baseline)
-        add_scores(trainer, samples, task->kind->baseline(task, &samples->pass, samples->tensors),
+        add_scores(trainer, samples, task->kind->baseline(task, &samples->pass, samples->rollout->tensors),
                    &evaluation->baseline);
     vt_micro_batch_release(samples);
     evaluation->samples += (double)count;
@@ -153,9 +153,7 @@ vt_status vt_step_predict(vt_trainer *trainer, const float *input, int64_t count
     const vt_batch batch = {.sample_count = count, .global_count = count, .tensors = {input}};
     const vt_batch here = vt_batch_upload(trainer, &batch);
     vt_micro_batch *samples = vt_micro_batch_take(trainer, &here, 0, 0, count, false);
-    vt_matrix prediction =
-        vt_model_forward(trainer->model, &samples->pass, samples->tensors, (vt_matrix){0}, samples->saved);
-    vt_matrix whole = restore(trainer, samples, prediction);
+    vt_matrix whole = restore(trainer, samples, vt_micro_batch_state(trainer, samples));
     backend->copy_to_host(backend, fields, whole.data, (size_t)(whole.rows * whole.columns) * sizeof(float));
     vt_micro_batch_release(samples);
     return backend->check(backend);

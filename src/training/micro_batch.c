@@ -48,11 +48,8 @@ vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, 
                               .seed = (uint64_t)config->seed,
                               .step = &vt_optimizer_state(trainer->optimizer)->step,
                               .first_sample = (uint32_t)(batch->first_in_batch + first)};
-    for (int i = 0; i < 2; i++) {
-        const vt_normalisation *as = &trainer->task->normalisation[i];
-        const void *values = vt_batch_tensor(batch, trainer->specs, i, first);
-        samples->tensors[i] = (vt_model_tensor){values, as->count, as->mean, as->inverse_std};
-    }
+    vt_rollout_begin(samples->rollout, &samples->pass, batch, first, training && batch->steps > 1 ? batch->steps : 1);
+    samples->shared = samples->arena.used;
     return samples;
 }
 
@@ -62,11 +59,30 @@ void vt_micro_batch_release(vt_micro_batch *samples)
     samples->index = -1;
 }
 
+void vt_micro_batch_step(vt_micro_batch *samples, int64_t step)
+{
+    samples->pass.rollout_step = (uint32_t)step;
+    vt_rollout_step(samples->rollout, step);
+}
+
+vt_matrix vt_micro_batch_state(const vt_trainer *trainer, const vt_micro_batch *samples)
+{
+    const vt_pass *pass = &samples->pass;
+    const vt_rollout *rollout = samples->rollout;
+    return vt_rollout_state(rollout, pass,
+                            vt_model_forward(trainer->model, pass, rollout->tensors, (vt_matrix){0}, samples->saved));
+}
+
 void vt_micro_batch_predict(const vt_trainer *trainer, vt_micro_batch *samples)
 {
-    const vt_model *model = trainer->model;
-    samples->prediction = vt_model_forward(model, &samples->pass, samples->tensors, (vt_matrix){0}, samples->saved);
-    samples->target = model->kind->lay_out(model, &samples->pass, &samples->tensors[VT_TENSOR_TARGET]);
+    samples->prediction = vt_micro_batch_state(trainer, samples);
+    samples->target = vt_rollout_target(samples->rollout, &samples->pass);
+}
+
+/* Those of the step at hand. */
+static double *loss_sums(const vt_trainer *trainer, const vt_micro_batch *samples)
+{
+    return samples->loss_sums + samples->rollout->step * samples->pass.batch * trainer->loss->sums;
 }
 
 void vt_micro_batch_losses(const vt_trainer *trainer, vt_micro_batch *samples, vt_matrix prediction, float *losses,
@@ -74,8 +90,22 @@ void vt_micro_batch_losses(const vt_trainer *trainer, vt_micro_batch *samples, v
 {
     const vt_loss_kind *loss = trainer->loss;
     const vt_pass *pass = &samples->pass;
-    double *sums = samples->loss_sums;
+    double *sums = loss_sums(trainer, samples);
     loss->partials(loss, pass, prediction, samples->target, trainer->loss_weights, sums);
     vt_group_all_reduce(trainer->parallel->tokens, VT_SUM_FLOAT64, sums, loss->sums * pass->batch, NULL);
     loss->finish(loss, pass, sums, losses, total);
+}
+
+void vt_micro_batch_backward(const vt_trainer *trainer, vt_micro_batch *samples, float scale)
+{
+    const vt_pass *pass = &samples->pass;
+    const vt_rollout *rollout = samples->rollout;
+    vt_matrix dstate = samples->prediction; /* in its place, where the type is the same */
+    if (pass->type != VT_FLOAT32 && !vt_rollout_adds_gradients(rollout))
+        dstate = vt_pass_push(pass, dstate.rows, dstate.columns);
+    trainer->loss->backward(trainer->loss, pass, samples->prediction, samples->target, trainer->loss_weights,
+                            loss_sums(trainer, samples), scale, &vt_optimizer_state(trainer->optimizer)->loss_scale,
+                            dstate);
+    vt_matrix doutput = vt_rollout_backward(rollout, pass, dstate);
+    vt_model_backward(trainer->model, pass, rollout->tensors, doutput, samples->saved);
 }

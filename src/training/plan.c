@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "config/stages.h"
 #include "training/reader.h"
 #include "training/step.h"
 #include "training/trainer_inside.h"
@@ -64,7 +65,9 @@ static vt_status plan_step(vt_trainer *trainer, vt_config *config, int64_t micro
     vt_status status = VT_OK;
     vt_step_figures figures;
     int64_t samples = micro_batches * vt_trainer_micro_batch(config);
-    vt_batch batch = {.sample_count = samples, .global_count = samples * config->data_parallel};
+    vt_batch batch = {.sample_count = samples,
+                      .global_count = samples * config->data_parallel,
+                      .steps = vt_config_longest_rollout(config)};
     config->grad_accumulation = micro_batches;
     config->global_batch_size = batch.global_count;
     VT_TRY(vt_step_train(trainer, &batch, &figures));

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/process_memory.h"
 #include "base/text.h"
+#include "config/stages.h"
 #include "model/model.h"
 #include "source/sources.h"
 
@@ -51,6 +52,7 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
                                  .seed = (uint64_t)config->seed,
                                  .prefetch = training ? config->prefetch : VT_VALIDATION_PREFETCH,
                                  .workers = vt_reader_workers(config, world),
+                                 .rollout = training ? vt_config_rollout(config) : (vt_stages){0},
                                  .skip_bad = config->skip_bad_samples,
                                  .indices_only = indices_only};
     if (backend != NULL && !backend->shares_host_memory) {

@@ -150,7 +150,10 @@ done:
 static vt_status open_trainer(run_state *run)
 {
     vt_status status = VT_OK;
-    const vt_trainer_options options = {.world = run->world, .task = run->task, .steps = whole_length(run)};
+    const vt_trainer_options options = {.world = run->world,
+                                        .task = run->task,
+                                        .steps = whole_length(run),
+                                        .steps_per_epoch = run->length.steps_per_epoch};
     VT_TRY(vt_trainer_open(run->config, &options, run->backend, &run->trainer));
     if (run->config->resume == NULL) {
         const vt_checkpoint_subject subject = subject_of(run);
@@ -286,7 +289,8 @@ static vt_status run_phases(run_state *run)
         log_finished(run);
         goto done;
     }
-    vt_trainer_resume(run->trainer, run->start.progress.step, whole_length(run));
+    const vt_schedule_length length = {whole_length(run), run->length.steps_per_epoch};
+    vt_trainer_resume(run->trainer, run->start.progress.step, length);
     VT_TRY(vt_world_agree(world, open_output(run)));
     if (run->config->sample_trace)
         VT_TRY(vt_world_agree(

@@ -27,32 +27,51 @@ static void charge_time(vt_trainer *trainer, double *part)
 
 /* ---- a training step ---- */
 
-/* Forward and loss of a micro-batch, which then is in flight. */
+static bool only_last_counts(const vt_trainer *trainer)
+{
+    return trainer->config->rollout_gradient == VT_ROLLOUT_GRADIENT_LAST;
+}
+
+/* Forward and losses of a micro-batch, which then is in flight: of a rollout step by step, of which the last one's
+ * activations are kept. */
 static void forward(vt_trainer *trainer, const vt_batch *batch, int64_t index)
 {
     const int64_t count = batch->sample_count / trainer->config->grad_accumulation, first = index * count;
+    double *total = vt_trainer_counts_in_sums(trainer) ? &vt_optimizer_state(trainer->optimizer)->losses : NULL;
     vt_range_begin("forward");
     vt_micro_batch *samples = vt_micro_batch_take(trainer, batch, index, first, count, true);
-    vt_micro_batch_predict(trainer, samples);
-    vt_micro_batch_losses(trainer, samples, samples->prediction, trainer->losses + first,
-                          vt_trainer_counts_in_sums(trainer) ? &vt_optimizer_state(trainer->optimizer)->losses : NULL);
+    const int64_t steps = samples->rollout->steps;
+    for (int64_t step = 0; step < steps; step++) {
+        const bool is_last = step + 1 == steps;
+        vt_micro_batch_step(samples, step);
+        vt_micro_batch_predict(trainer, samples);
+        vt_micro_batch_losses(trainer, samples, samples->prediction, trainer->losses + first,
+                              is_last || !only_last_counts(trainer) ? total : NULL);
+        if (is_last) break;
+        vt_rollout_keep(samples->rollout, &samples->pass, samples->prediction);
+        vt_arena_pop(&samples->arena, samples->shared);
+    }
     vt_range_end();
     charge_time(trainer, &trainer->times.forward);
 }
 
-/* Adds its gradients, and ends its flight. */
-static void backward(vt_trainer *trainer, const vt_batch *batch, int64_t index)
+/* Adds its gradients, and ends its flight. Of a rollout from the last step to the first, each of which makes its
+ * activations once more. `last`: no other micro-batch adds gradients in this step. */
+static void backward(vt_trainer *trainer, const vt_batch *batch, int64_t index, bool last)
 {
     vt_micro_batch *samples = vt_micro_batch_in_flight(trainer, index);
-    const vt_pass *pass = &samples->pass;
-    const float scale = 1.0f / (float)batch->global_count;
+    const int64_t steps = samples->rollout->steps, first = only_last_counts(trainer) ? steps - 1 : 0;
+    const float scale = 1.0f / (float)(batch->global_count * (steps - first));
     vt_range_begin("backward");
-    vt_matrix dprediction = samples->prediction; /* in its place, where the type is the same */
-    if (pass->type != VT_FLOAT32) dprediction = vt_pass_push(pass, dprediction.rows, dprediction.columns);
-    trainer->loss->backward(trainer->loss, pass, samples->prediction, samples->target, trainer->loss_weights,
-                            samples->loss_sums, scale, &vt_optimizer_state(trainer->optimizer)->loss_scale,
-                            dprediction);
-    vt_model_backward(trainer->model, pass, samples->tensors, dprediction, samples->saved);
+    for (int64_t step = steps - 1; step >= first; step--) {
+        vt_gradient_sync_begin(trainer->sync, trainer->steps_started, last && step == first);
+        if (step + 1 < steps) {
+            vt_micro_batch_step(samples, step);
+            vt_micro_batch_predict(trainer, samples);
+        }
+        vt_micro_batch_backward(trainer, samples, scale);
+        if (step > first) vt_arena_pop(&samples->arena, samples->shared);
+    }
     charge_time(trainer, &trainer->times.backward);
     vt_micro_batch_release(samples);
     vt_range_end();
@@ -65,17 +84,15 @@ static void step_body(vt_trainer *trainer, const vt_batch *batch)
     int64_t left = micro_batches; /* whose backward is still to come */
     vt_action action;
     charge_time(trainer, NULL);
+    vt_gradient_sync_begin(trainer->sync, trainer->steps_started, false);
     trainer->backend->zero(trainer->backend, vt_parameters_gradients(trainer->parameters),
                            (size_t)vt_parameters_block_elements(trainer->parameters, VT_BLOCK_GRADIENTS) *
                                sizeof(float));
     for (int64_t i = 0; (action = trainer->schedule(micro_batches, i)).kind != VT_STEP_ENDS; i++) {
-        vt_gradient_sync_begin(trainer->sync, trainer->steps_started, left == 1);
-        if (action.kind == VT_FORWARD) {
+        if (action.kind == VT_FORWARD)
             forward(trainer, batch, action.micro_batch);
-        } else {
-            backward(trainer, batch, action.micro_batch);
-            left--;
-        }
+        else
+            backward(trainer, batch, action.micro_batch, --left == 0);
     }
     vt_gradient_sync_finish(trainer->sync);
     charge_time(trainer, &trainer->times.communication);
@@ -144,9 +161,13 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
     started->index = trainer->steps_started;
     started->sample_count = batch->sample_count;
     started->global_count = batch->global_count;
+    started->terms = batch->steps > 1 && !only_last_counts(trainer) ? batch->steps : 1;
+    trainer->record_anew = trainer->record_anew || batch->steps != trainer->rollout;
+    trainer->rollout = batch->steps;
     started->source = batch->source;
     started->learning_rate = vt_trainer_learning_rate(trainer, trainer->steps_started);
     for (int64_t i = 0; i < batch->sample_count; i++) started->samples[i] = batch->samples ? batch->samples[i] : -1;
+    if (vt_schedule_restarts(trainer->config, trainer->length, trainer->steps_started)) vt_optimizer_restart(trainer->optimizer);
     vt_optimizer_begin(trainer->optimizer, trainer->steps_started, started->learning_rate);
     run_or_replay(trainer, &here);
     backend->copy_to_host_later(backend, started->state, vt_optimizer_state(trainer->optimizer),
@@ -218,7 +239,7 @@ vt_status vt_step_take(vt_trainer *trainer, vt_step_figures *figures)
     trainer->pending--;
     *figures = (vt_step_figures){.step = started->index + 1, .learning_rate = started->learning_rate, .bad_sample = -1};
     VT_TRY(trainer->backend->wait(trainer->backend, slot));
-    figures->loss = vt_text_plain_nan(started->state->losses / (double)started->global_count);
+    figures->loss = vt_text_plain_nan(started->state->losses / (double)(started->global_count * started->terms));
     figures->gradient_norm = isfinite(figures->loss) ? vt_text_plain_nan(started->state->gradient_norm) : (double)NAN;
     figures->loss_scale = started->state->loss_scale;
     if (isfinite(figures->gradient_norm)) return VT_OK;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "config/stages.h"
 #include "source/sources.h"
 #include "training/plan.h"
 #include "training/trainer_inside.h"
@@ -47,11 +48,12 @@ done:
 }
 
 /* Room for as many micro-batches as the schedule has in flight at once. */
-static vt_status take_flight_memory(vt_trainer *trainer, size_t arena_bytes)
+static vt_status take_flight_memory(vt_trainer *trainer, vt_span rows, size_t arena_bytes)
 {
     vt_status status = VT_OK;
     vt_backend *backend = trainer->backend;
-    const size_t sums = (size_t)(vt_trainer_micro_batch(trainer->config) * trainer->loss->sums) * sizeof(double);
+    const int64_t most = vt_config_longest_rollout(trainer->config), micro = vt_trainer_micro_batch(trainer->config);
+    const size_t sums = (size_t)(most * micro * trainer->loss->sums) * sizeof(double);
     trainer->most_in_flight = vt_schedule_in_flight(trainer->schedule, trainer->config->grad_accumulation);
     trainer->in_flight = vt_allocate((size_t)trainer->most_in_flight, sizeof *trainer->in_flight, "the trainer");
     for (int64_t i = 0; i < trainer->most_in_flight; i++) {
@@ -59,6 +61,8 @@ static vt_status take_flight_memory(vt_trainer *trainer, size_t arena_bytes)
         void *memory = NULL;
         micro_batch->index = -1;
         vt_saved_open(trainer->model, vt_model_units(trainer->model), &micro_batch->saved);
+        VT_TRY(
+            vt_rollout_open(trainer->task, trainer->model, backend, trainer->specs, rows, most, &micro_batch->rollout));
         VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, sums, &memory));
         micro_batch->loss_sums = memory;
         VT_TRY(vt_arena_open(backend, arena_bytes, &micro_batch->arena));
@@ -101,7 +105,7 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     trainer->task = options->task;
     vt_parameters_storage storage;
     trainer->schedule = options->schedule != NULL ? options->schedule : vt_schedule_in_turn;
-    trainer->length = options->steps;
+    trainer->length = (vt_schedule_length){options->steps, options->steps_per_epoch};
     VT_TRY(vt_model_check(config, backend));
     VT_TRY(vt_parallel_open(config, world, backend, model->tokens(config), &trainer->parallel));
     VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));
@@ -115,7 +119,7 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     VT_TRY(trainer->task->kind->place(trainer->task, backend, trainer->model, rows, vt_trainer_micro_batch(config)));
     trainer->tensor_count = vt_source_kind_of(config)->specs(config, rows, trainer->specs);
     VT_TRY(take_batch_memory(trainer));
-    VT_TRY(take_flight_memory(trainer, arena_bytes));
+    VT_TRY(take_flight_memory(trainer, rows, arena_bytes));
     VT_TRY(take_loss_weights(trainer));
 done:
     if (status != VT_OK) vt_trainer_close(&trainer);
@@ -169,6 +173,7 @@ void vt_trainer_close(vt_trainer **trainer)
     }
     for (int64_t i = 0; i < t->most_in_flight; i++) {
         t->backend->release(t->backend, t->in_flight[i].loss_sums);
+        vt_rollout_close(&t->in_flight[i].rollout);
         vt_arena_close(&t->in_flight[i].arena);
         vt_saved_close(&t->in_flight[i].saved);
     }
@@ -256,7 +261,7 @@ int64_t vt_trainer_steps_started(const vt_trainer *trainer)
     return trainer->steps_started;
 }
 
-void vt_trainer_resume(vt_trainer *trainer, int64_t steps, int64_t length)
+void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_schedule_length length)
 {
     trainer->steps_started = steps;
     trainer->length = length;
@@ -274,7 +279,7 @@ int64_t vt_trainer_steps_replayed(const vt_trainer *trainer)
 
 double vt_trainer_learning_rate(const vt_trainer *trainer, int64_t step)
 {
-    return vt_optimizer_rate(trainer->config, trainer->length, step);
+    return vt_schedule_rate(trainer->config, trainer->length, step);
 }
 
 vt_step_times vt_trainer_times(const vt_trainer *trainer)

@@ -5,6 +5,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "data/loader.h"
+#include "optimizer/schedule.h"
 #include "task/task.h"
 #include "training/device_cache.h"
 #include "training/schedule.h"
@@ -16,8 +17,8 @@ enum { VT_STEPS_AHEAD = 2 }; /* steps that may be started before the first one's
 typedef struct {
     vt_world *world; /* all ranks of the run; NULL: this is the only one */
     vt_task *task;   /* outlives the trainer, which places it on its back end; NULL: one that knows nothing of data */
-    int64_t steps;   /* optimizer steps of the whole run: the length of the cosine */
-    vt_step_schedule *schedule; /* NULL: vt_schedule_in_turn */
+    int64_t steps, steps_per_epoch; /* optimizer steps of the whole run and of an epoch: for the learning rate */
+    vt_step_schedule *schedule;     /* NULL: vt_schedule_in_turn */
 } vt_trainer_options;
 
 /* Collective. Plans, then takes all memory on `backend` and starts the parameters from the configuration's seed. */
@@ -49,7 +50,7 @@ size_t vt_trainer_activation_bytes(const vt_trainer *trainer);
 /* Optimizer steps of the whole run that were started; a run that continues sets those that were made before, and how
  * many there will be. */
 int64_t vt_trainer_steps_started(const vt_trainer *trainer);
-void vt_trainer_resume(vt_trainer *trainer, int64_t steps, int64_t length);
+void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_schedule_length length);
 
 /* Of them: those whose figures are still to be taken, and those that were replayed from a recording. */
 int64_t vt_trainer_steps_pending(const vt_trainer *trainer);

@@ -3,6 +3,8 @@
 #define VT_TRAINING_TRAINER_INSIDE_H
 
 #include "loss/loss.h"
+#include "optimizer/schedule.h"
+#include "task/rollout.h"
 #include "training/trainer.h"
 
 /* A step that was started, until its figures are taken. */
@@ -12,6 +14,7 @@ typedef struct {
     int64_t *samples;     /* their indices in the data set; -1: not known */
     vt_source *source;    /* NULL: not known */
     int64_t index, sample_count, global_count;
+    int64_t terms; /* losses of each sample in the sum of the step: steps of forecast */
     double learning_rate;
 } vt_started_step;
 
@@ -19,10 +22,11 @@ typedef struct {
 typedef struct {
     int64_t index; /* of the step's micro-batches; -1: none is here */
     vt_pass pass;
-    vt_model_tensor tensors[2]; /* input and target */
-    vt_arena arena;             /* of its activations */
-    vt_saved *saved;            /* that the model keeps for backward */
-    double *loss_sums;          /* [samples, loss->sums], which the loss keeps for backward */
+    vt_rollout *rollout; /* the steps of forecast that it is trained over, and their tensors */
+    vt_arena arena;      /* of its activations */
+    size_t shared;       /* bytes of the arena that all steps use */
+    vt_saved *saved;     /* that the model keeps for backward */
+    double *loss_sums;   /* [longest rollout, samples, loss->sums], which the loss keeps for backward */
     vt_matrix prediction, target;
 } vt_micro_batch;
 
@@ -40,7 +44,7 @@ struct vt_trainer {
     vt_task *own_task; /* the same, when it is to be closed with the trainer */
     vt_gradient_sync *sync;
     vt_optimizer *optimizer;
-    int64_t length; /* of the run, in steps, over which the learning rate falls */
+    vt_schedule_length length; /* of the run and its epochs, for the learning rate */
     vt_step_schedule *schedule;
     vt_micro_batch *in_flight; /* [most_in_flight]; outside of training steps the first one serves */
     int64_t most_in_flight;
@@ -55,7 +59,8 @@ struct vt_trainer {
     /* The step is to be recorded again, on all ranks at once: what came between its steps may have cost one of them
      * its recording, and NCCL lets the ranks talk while they record. */
     bool record_anew;
-    bool measured; /* the next step's parts are waited for and timed */
+    int64_t rollout; /* steps of forecast of the last training step */
+    bool measured;   /* the next step's parts are waited for and timed */
     vt_step_times times;
     double part_begin, part_waited;   /* when the current part of the step began, and what had been waited until then */
     void *batch[VT_BATCH_TENSORS];    /* where a back end with memory of its own keeps a batch; else NULL */
@@ -83,8 +88,18 @@ vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, 
 vt_micro_batch *vt_micro_batch_in_flight(vt_trainer *trainer, int64_t index);
 void vt_micro_batch_release(vt_micro_batch *samples);
 
-/* Makes the prediction, and lays out the target in its rows and columns. */
+/* Step `step` of forecast is at hand from here on. */
+void vt_micro_batch_step(vt_micro_batch *samples, int64_t step);
+
+/* The state that the step at hand predicts, in the rows and columns of the model's output. */
+vt_matrix vt_micro_batch_state(const vt_trainer *trainer, const vt_micro_batch *samples);
+
+/* The same as samples->prediction, with the target beside it. */
 void vt_micro_batch_predict(const vt_trainer *trainer, vt_micro_batch *samples);
+
+/* Adds the gradients of the step at hand, whose prediction was made: of its own loss, times `scale`, and of later
+ * steps' losses through its prediction. */
+void vt_micro_batch_backward(const vt_trainer *trainer, vt_micro_batch *samples, float scale);
 
 /* losses [samples] of a prediction, over all tokens of each sample, also added to *total unless that is NULL. What they
  * were made of stays for the loss's backward. */

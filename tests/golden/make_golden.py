@@ -430,6 +430,73 @@ def write_gaps():
     print(f"gaps: losses {curve[0]:.6f} ... {curve[-1]:.6f}, {int(there.sum())} of {there.numel()} points")
 
 
+def write_rollout():
+    """Losses over three steps of forecast, each from the one before, on the grid of write_gaps; with predict: state and
+    tendency, and with points that are missing."""
+    height, width, patch, channels, batch, steps = 11, 13, 4, 2, 3, 3
+    generator = np.random.default_rng(SEED + 5)
+    inputs = generator.normal(size=(batch, 2 * channels, height, width))  # the newest time first
+    targets = generator.normal(size=(batch, steps, channels, height, width))
+    changes = np.array([0.5, 0.25], np.float32)
+    gaps_in, gaps_out = generator.uniform(size=inputs.shape) < 0.2, generator.uniform(size=targets.shape) < 0.3
+    inputs, targets = inputs.astype(np.float32), targets.astype(np.float32)
+    with_gaps = np.where(gaps_in, np.float32(np.nan), inputs), np.where(gaps_out, np.float32(np.nan), targets)
+
+    torch.manual_seed(SEED + 5)
+    model32 = pytorch_vit.VisionTransformer((12, 16), patch, 2 * channels, channels, 16, 1, 2)
+    with torch.no_grad():
+        for name, parameter in model32.named_parameters():
+            if not name.startswith("patch_embed"):
+                parameter.copy_(0.2 * torch.randn_like(parameter))
+
+    def output_of(model, times):
+        seen = torch.cat(times, dim=1).nan_to_num(0.0)
+        seen = torch.nn.functional.pad(seen, (0, 3, 0, 0), mode="circular")
+        seen = torch.nn.functional.pad(seen, (0, 0, 0, 1), mode="replicate")
+        return model(seen)[..., :height, :width]
+
+    def step_losses(model, fields, wanted, tendency):
+        times = [fields[:, :channels], fields[:, channels:]]  # the newest first
+        losses = []
+        for step in range(steps):
+            newest = times[0]
+            state = output_of(model, times)
+            if tendency:
+                state = newest + torch.from_numpy(changes).double()[:, None, None] * state
+            target = wanted[:, step]
+            there = ~(target.isnan() | state.isnan())
+            losses.append(pytorch_vit.sample_losses(
+                torch.where(there, state, 0.0), torch.where(there, target, 0.0)))  # fmt: skip
+            times = [torch.where(newest.isnan(), torch.nan, state), newest]
+        return torch.stack(losses)  # [step, sample]
+
+    with create_file("rollout.h5") as file:
+        file.attrs.update(torch_version=str(torch.__version__))
+        write_all(file, {"inputs": inputs, "targets": targets, "inputs_gaps": with_gaps[0], "targets_gaps": with_gaps[1],
+                         "changes": changes})  # fmt: skip
+        write_all(file.create_group("parameters"), {n: p.numpy(force=True) for n, p in model32.named_parameters()})
+        for name, tendency, gaps in (("state", False, False), ("tendency", True, False),
+                                     ("state_gaps", False, True), ("tendency_gaps", True, True)):  # fmt: skip
+            model = copy.deepcopy(model32).double()
+            fields, wanted = (torch.from_numpy(a).double() for a in (with_gaps if gaps else (inputs, targets)))
+            optimizer = make_optimizer({**ADAM, "lr": 1e-3}, model.parameters())
+            curve, group = [], file.create_group(name)
+            for step in range(10):
+                for rates in optimizer.param_groups:
+                    rates["lr"] = pytorch_vit.learning_rate_at(step, 1e-3, 10)
+                optimizer.zero_grad(set_to_none=True)
+                losses = step_losses(model, fields, wanted, tendency)
+                losses.mean().backward()
+                if step == 0:
+                    write(group, "step_losses", losses.numpy(force=True))
+                    write_all(group.create_group("gradients"),
+                              {n: p.grad.numpy(force=True).astype(np.float32) for n, p in model.named_parameters()})
+                optimizer.step()
+                curve.append(losses.mean().item())
+            write(group, "losses", np.array(curve))
+            print(f"rollout/{name}: losses {curve[0]:.6f} ... {curve[-1]:.6f}")
+
+
 def write_operations():
     generator = np.random.default_rng(SEED + 3)
     with create_file("operations.h5") as file:
@@ -495,6 +562,7 @@ def main():
     torch.use_deterministic_algorithms(True)
     write_vit()
     write_gaps()
+    write_rollout()
     write_operations()
 
 

@@ -396,8 +396,8 @@ CUDA_TEST(patches_of_eight_points)
     fill_random(fields, SIZE, 1, 1);
     for (int kind = 0; kind < 4; kind++) {
         int order = kind % 2 == 0 ? VT_PATCH_CHANNEL_FIRST : VT_PATCH_CHANNEL_LAST;
-        vt_patch_grid grid = {1,      CHANNELS,        CHANNELS,           HEIGHT, WIDTH, 8, (vt_patch_order)order, 0,
-                              TOKENS, VT_MISSING_MEAN, VT_BEYOND_LEFT_OUT, false};
+        vt_patch_grid grid = {1,      CHANNELS,        CHANNELS,          HEIGHT, WIDTH, 8, (vt_patch_order)order, 0,
+                              TOKENS, VT_MISSING_MEAN, VT_BEYOND_LEFT_OUT};
         vt_matrix expected = vt_matrix_make(patches, TOKENS, COLUMNS);
         vt_matrix actual = vt_matrix_make(patches + TOKENS * COLUMNS, TOKENS, COLUMNS), half = expected;
         half.half = (uint16_t *)(patches + 2 * TOKENS * COLUMNS);
@@ -423,8 +423,8 @@ CUDA_TEST(sums_of_the_loss)
     guarded prediction = guarded_random(BATCH * TOKENS, COLUMNS, 1, 1);
     guarded target = guarded_random(BATCH * TOKENS, COLUMNS, 2, 1), gradient[2];
     const float weights[4] = {0.5f, 1, 1.5f, 2};
-    vt_patch_grid grid = {BATCH,  CHANNELS,         CHANNELS,           4,    6, 2, VT_PATCH_CHANNEL_LAST, 0,
-                          TOKENS, VT_MISSING_STAYS, VT_BEYOND_LEFT_OUT, false};
+    vt_patch_grid grid = {BATCH,  CHANNELS,         CHANNELS,          4, 6, 2, VT_PATCH_CHANNEL_LAST, 0,
+                          TOKENS, VT_MISSING_STAYS, VT_BEYOND_LEFT_OUT};
     guarded point_weights = guarded_random(TOKENS, COLUMNS, 3, 1);
     double squares[2][2 * BATCH], channels[2][2 * BATCH * CHANNELS], scales[2] = {1, 1};
     float losses[2][BATCH];

@@ -22,19 +22,18 @@ static float *make_fields(int64_t height, int64_t width, bool gaps)
     return fields;
 }
 
-/* The value at (row, column) of the patches, as backend.h defines it. `mask`: 1 if the field has it. */
+/* The value at (row, column) of the patches, as backend.h defines it. */
 static float wanted(const vt_patch_grid *grid, const float *fields, int64_t sample, int64_t channel, int64_t row,
-                    int64_t column, float *mask)
+                    int64_t column)
 {
     const bool south = row >= grid->height, east = column >= grid->width;
-    *mask = 1;
     if ((south || east) && grid->beyond == VT_BEYOND_LEFT_OUT) return VT_NO_POINT;
     while (row >= grid->height) row--;
     while (column >= grid->width) column -= grid->beyond == VT_BEYOND_WRAP ? grid->width : 1;
     float value = fields[((sample * FIELD_CHANNELS + channel) * grid->height + row) * grid->width + column];
+    if (grid->missing == VT_MISSING_SHOWN) return isnan(value) ? 0.0f : 1.0f;
     if (fabsf(value) > 1e30f) return INFINITY; /* invalid, but not missing either */
     if (!isnan(value)) return (value - mean[channel]) * inverse_std[channel];
-    *mask = 0;
     return grid->missing == VT_MISSING_STAYS ? NAN : grid->missing == VT_MISSING_MEAN ? 0 : VT_NO_POINT;
 }
 
@@ -46,7 +45,7 @@ static bool same(float a, float b)
 static void check_patches(vt_backend *b, const vt_patch_grid *grid, const float *fields)
 {
     const int64_t patch = grid->patch, points = patch * patch, across = (grid->width + patch - 1) / patch;
-    const int64_t columns = CHANNELS * points * (grid->with_mask ? 2 : 1);
+    const int64_t columns = CHANNELS * points;
     const bool first = grid->order == VT_PATCH_CHANNEL_FIRST;
     guarded patches = guarded_open(BATCH * grid->tokens, columns);
     int64_t wrong = 0;
@@ -56,21 +55,20 @@ static void check_patches(vt_backend *b, const vt_patch_grid *grid, const float 
         for (int64_t i = 0; i < CHANNELS * points; i++) {
             const int64_t channel = first ? i / points : i % CHANNELS, point = first ? i % points : i / CHANNELS;
             const int64_t token = grid->first_token + r % grid->tokens;
-            float mask, value = wanted(grid, fields, r / grid->tokens, channel, token / across * patch + point / patch,
-                                       token % across * patch + point % patch, &mask);
-            const float *row = patches.matrix.data + r * patches.matrix.stride;
-            wrong += !same(row[i], value) || (grid->with_mask && row[CHANNELS * points + i] != mask);
+            float value = wanted(grid, fields, r / grid->tokens, channel, token / across * patch + point / patch,
+                                 token % across * patch + point % patch);
+            wrong += !same(patches.matrix.data[r * patches.matrix.stride + i], value);
         }
-    EXPECT(wrong == 0, "%lld elements: [%lld, %lld] in patches of %lld, order %d, missing %d, beyond %d, mask %d",
+    EXPECT(wrong == 0, "%lld elements: [%lld, %lld] in patches of %lld, order %d, missing %d, beyond %d",
            (long long)wrong, (long long)grid->height, (long long)grid->width, (long long)patch, (int)grid->order,
-           (int)grid->missing, (int)grid->beyond, grid->with_mask);
+           (int)grid->missing, (int)grid->beyond);
 }
 
 /* The input's patches, in 16 bits: those of float32, rounded. */
 static void check_half_patches(vt_backend *b, const vt_patch_grid *grid, const float *fields, vt_type type)
 {
     const int64_t rows = BATCH * grid->tokens;
-    const int64_t columns = CHANNELS * grid->patch * grid->patch * (grid->with_mask ? 2 : 1);
+    const int64_t columns = CHANNELS * grid->patch * grid->patch;
     guarded wide = guarded_open(rows, columns);
     vt_matrix half = {.rows = rows, .columns = columns, .stride = columns, .type = type};
     int64_t wrong = 0;
@@ -108,7 +106,7 @@ static void check_grid(vt_backend *b, int64_t height, int64_t width, int64_t pat
 {
     const int64_t tokens = (height + patch - 1) / patch * ((width + patch - 1) / patch);
     float *fields = make_fields(height, width, true);
-    for (int kind = 0; kind < 2 * 3 * 3 * 2 * 2; kind++) {
+    for (int kind = 0; kind < 2 * 4 * 3 * 2; kind++) {
         vt_patch_grid grid = {.batch = BATCH,
                               .field_channels = FIELD_CHANNELS,
                               .channels = CHANNELS,
@@ -117,16 +115,14 @@ static void check_grid(vt_backend *b, int64_t height, int64_t width, int64_t pat
                               .patch = patch,
                               .tokens = tokens,
                               .order = (vt_patch_order)(kind % 2),
-                              .missing = (vt_missing)(kind / 2 % 3),
-                              .beyond = (vt_beyond)(kind / 6 % 3),
-                              .with_mask = kind / 18 % 2};
-        if (grid.with_mask && grid.order != VT_PATCH_CHANNEL_FIRST) continue;
-        if (kind / 36 == 1) { /* a span that begins and ends within rows of tokens */
+                              .missing = (vt_missing)(kind / 2 % 4),
+                              .beyond = (vt_beyond)(kind / 8 % 3)};
+        if (kind / 24 == 1) { /* a span that begins and ends within rows of tokens */
             grid.first_token = tokens > 3 ? 1 : 0;
             grid.tokens = tokens - grid.first_token - (tokens > 3 ? 1 : 0);
         }
         check_patches(b, &grid, fields);
-        if (!grid.with_mask) check_store(b, &grid, fields);
+        if (grid.missing != VT_MISSING_SHOWN) check_store(b, &grid, fields);
         for (vt_type type = VT_BFLOAT16; type < VT_TYPE_COUNT; type++)
             if (grid.order == VT_PATCH_CHANNEL_FIRST && grid.missing == VT_MISSING_MEAN && grid.beyond > 0)
                 check_half_patches(b, &grid, fields, type);

@@ -10,8 +10,8 @@ static void check_order(vt_backend *backend, vt_patch_order order)
 {
     enum { TOKENS = (HEIGHT / PATCH) * (WIDTH / PATCH), SIZE = BATCH * FIELD_CHANNELS * HEIGHT * WIDTH };
     static const float mean[CHANNELS] = {1, -2, 300}, inverse_std[CHANNELS] = {0.5f, 4, 0.125f};
-    vt_patch_grid grid = {BATCH,  FIELD_CHANNELS,   CHANNELS,           HEIGHT, WIDTH, PATCH, order, 0,
-                          TOKENS, VT_MISSING_STAYS, VT_BEYOND_LEFT_OUT, false};
+    vt_patch_grid grid = {BATCH,  FIELD_CHANNELS,   CHANNELS,          HEIGHT, WIDTH, PATCH, order, 0,
+                          TOKENS, VT_MISSING_STAYS, VT_BEYOND_LEFT_OUT};
     guarded patches = guarded_open(BATCH * TOKENS, CHANNELS * PATCH * PATCH);
     float fields[SIZE], back[SIZE];
     for (int i = 0; i < SIZE; i++) fields[i] = (float)i; /* powers of two above: every operation is exact */
@@ -58,8 +58,7 @@ static void check_against_plain(vt_backend *plain, vt_backend *fast, int64_t pat
                           2,
                           ROWS * ACROSS - 3,
                           VT_MISSING_STAYS,
-                          VT_BEYOND_LEFT_OUT,
-                          false};
+                          VT_BEYOND_LEFT_OUT};
     int64_t size = 2 * ALL_CHANNELS * grid.height * grid.width, columns = USED * patch * patch, rows = 2 * grid.tokens;
     float *fields = vt_test_owned(malloc((size_t)size * sizeof *fields)), mean[USED], inverse_std[USED];
     fill_random(fields, size, 1, 10);

@@ -4,7 +4,9 @@
 #include "parallel/launch.h"
 #include "rig.h"
 
-enum { HEIGHT = 20, WIDTH = 12, IN = 3, OUT = 2, STEPS = 4 };
+enum { HEIGHT = 20, WIDTH = 12, MOST_IN = 4, OUT = 2, STEPS = 4 };
+static int64_t inputs = 3;     /* channels */
+static int64_t rollout = 1;    /* steps of forecast */
 static int64_t batch_size = 8; /* 6 on three ranks */
 static bool gaps;              /* points are missing, all of them in the target of sample 5 */
 
@@ -66,7 +68,7 @@ static void open_world(side *s, const char *settings, const vt_launch *launch)
 
 static vt_status open_trainer(side *s)
 {
-    static const float means[IN] = {0.1f, 0.2f, -0.1f}, stds[IN] = {1, 1.5f, 0.7f};
+    static const float means[MOST_IN] = {0.1f, 0.2f, -0.1f}, stds[MOST_IN] = {1, 1.5f, 0.7f, 1};
     return rig_open(&s->rig, means, stds, NULL);
 }
 
@@ -77,12 +79,13 @@ static void open_side(side *s, const char *settings, const vt_launch *launch)
     int64_t local = batch_size / s->rig.config->data_parallel,
             first = local * vt_world_coordinate(s->rig.world, VT_AXIS_DATA);
     const vt_span rows = vt_model_part(s->rig.config, vt_world_layout(s->rig.world), vt_world_rank(s->rig.world));
-    s->input = make_fields(1, IN, first, local, rows);
-    s->target = make_fields(2, OUT, first, local, rows);
+    s->input = make_fields(1, inputs, first, local, rows);
+    s->target = make_fields(2, rollout * OUT, first, local, rows);
     s->batch = (vt_batch){.sample_count = local,
                           .global_count = batch_size,
                           .first_sample = first,
                           .first_in_batch = first,
+                          .steps = rollout,
                           .tensors = {s->input, s->target}};
 }
 
@@ -288,6 +291,24 @@ TEST(layouts_with_averaged_weights)
 {
     over_layouts("ema_decay=0.7", plain, promised);
     for (int stage = 1; stage <= 3; stage++) over_layouts("ema_decay=0.7", SETTINGS("zero_stage=%d", stage), promised);
+}
+
+/* Forecasts over three steps, with everything that training draws at random. */
+TEST(layouts_with_rollouts)
+{
+    const char model[] =
+        "n_in_channels=4 n_history=1 rollout=3 predict=tendency augment=sign input_noise=0.2 dropout=0.2";
+    const char states[] = "n_in_channels=4 n_history=1 rollout=3 patch_size=3 pad=edge missing=mask mask_channels=true";
+    inputs = 4;
+    rollout = 3;
+    over_layouts(model, plain, promised);
+    over_layouts(model, "sequence_parallel=true cp_comm=ring zero_stage=3", promised);
+    over_layouts(model, "recompute=block zero_stage=2", promised);
+    gaps = true;
+    over_layouts(states, "zero_stage=1", promised);
+    gaps = false;
+    inputs = 3;
+    rollout = 1;
 }
 
 TEST(layouts_with_sequence_parallel)

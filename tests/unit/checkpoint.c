@@ -96,7 +96,7 @@ static void check_round_trip(const char *name, const char *value)
     open_model(&loaded, name, value);
     EXPECT(!same_bits(&saved, &loaded));
     EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
-    vt_trainer_resume(loaded.rig.trainer, progress.step, 10);
+    vt_trainer_resume(loaded.rig.trainer, progress.step, (vt_schedule_length){10, 0});
     EXPECT(!damaged && same_bits(&saved, &loaded));
     EXPECT(memcmp(&progress, &somewhere, sizeof progress) == 0, "step %lld, loss %g", (long long)progress.step,
            progress.epoch_loss);
@@ -163,7 +163,7 @@ TEST(a_checkpoint_with_or_without_an_average)
         EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
         EXPECT(rig_same_values(&saved.rig, &loaded.rig));
         if (i == 0) EXPECT(has_values(&loaded, average_of(&loaded)));
-        vt_trainer_resume(loaded.rig.trainer, progress.step, 10);
+        vt_trainer_resume(loaded.rig.trainer, progress.step, (vt_schedule_length){10, 0});
         train_steps(&saved, 2);
         train_steps(&loaded, 2);
         EXPECT(rig_same_values(&saved.rig, &loaded.rig)); /* an average changes nothing */
@@ -199,7 +199,7 @@ TEST(choices_come_back)
         open_model(&loaded, NULL, NULL);
         if (i < 2) loaded.rig.backend->choices_take = take_choices;
         EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
-        vt_trainer_resume(loaded.rig.trainer, progress.step, 10);
+        vt_trainer_resume(loaded.rig.trainer, progress.step, (vt_schedule_length){10, 0});
         EXPECT((taken_choices != NULL) == (i == 1), "case %d", i);
         if (i == 1) EXPECT(strcmp(taken_choices, "a machine\nproduct 1 2 3\n") == 0);
         free(taken_choices);

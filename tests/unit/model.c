@@ -65,7 +65,8 @@ static flight open_flight(fixture *f, int micro_batch, vt_span units)
     flight a = {0};
     EXPECT_OK(vt_arena_open(f->backend, arena_bytes, &a.arena));
     vt_saved_open(f->model, units, &a.saved);
-    a.input = (vt_model_tensor){f->input[micro_batch], CHANNELS, f->mean, f->inverse_std};
+    a.input = (vt_model_tensor){
+        .values = f->input[micro_batch], .channels = CHANNELS, .mean = f->mean, .inverse_std = f->inverse_std};
     a.pass = (vt_pass){.backend = f->backend,
                        .parallel = f->rank.parallel,
                        .batch = SAMPLES,

@@ -5,17 +5,18 @@
 #include "alone.h"
 #include "journal/run_directory.h"
 #include "operations/guarded.h"
+#include "optimizer/schedule.h"
 #include "rig.h"
 #include "settings.h"
 #include "test.h"
 #include "training/loop.h"
 #include "training/plan.h"
 
-/* Of a run of 100 steps. */
+/* Of a run of 100 steps, with epochs of 10. */
 static void check_rate(const char *settings, int64_t step, double expected)
 {
     vt_config *config = config_with(1, "lr=0.5", settings);
-    EXPECT_NEAR(vt_optimizer_rate(config, 100, step), expected, 1e-15);
+    EXPECT_NEAR(vt_schedule_rate(config, (vt_schedule_length){100, 10}, step), expected, 1e-15);
     vt_config_close(&config);
 }
 

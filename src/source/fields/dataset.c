@@ -223,6 +223,8 @@ static vt_status open_files(vt_dataset *dataset)
 {
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
+    char rollout[48] = "";
+    if (options->reach > 1) snprintf(rollout, sizeof rollout, ", rollout %lld", (long long)options->reach);
     VT_TRY(
         vt_file_list_open(options->directory, options->option_name, options->form.variables != NULL, &dataset->list));
     if (!options->quiet) VT_TRY(vt_file_list_check(&dataset->list));
@@ -239,9 +241,10 @@ static vt_status open_files(vt_dataset *dataset)
     vt_dataset_join_pieces(dataset);
     VT_TRY(check_time_step(dataset));
     VT_CHECK(dataset->source.sample_count > 0,
-             "%s '%s': no file is long enough for one sample, which spans %lld times (n_history %lld, dt %lld)",
-             options->option_name, options->directory, (long long)(options->dt * (options->history + 1) + 1),
-             (long long)options->history, (long long)options->dt);
+             "%s '%s': no file is long enough for one sample, which spans %lld times (n_history %lld, dt %lld%s)",
+             options->option_name, options->directory,
+             (long long)(options->dt * (options->history + options->reach) + 1), (long long)options->history,
+             (long long)options->dt, rollout);
 done:
     return status;
 }
@@ -255,10 +258,13 @@ static void open_synthetic(vt_dataset *dataset)
     vt_dataset_take_latitudes(dataset);
 }
 
-int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t rows, int64_t width, vt_tensor_spec *specs)
+int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t targets, int64_t rows, int64_t width,
+                    vt_tensor_spec *specs)
 {
     specs[VT_TENSOR_INPUT] = (vt_tensor_spec){"input", VT_TENSOR_FLOAT32, 3, {in_channels, rows, width}};
-    specs[VT_TENSOR_TARGET] = (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 3, {out_channels, rows, width}};
+    specs[VT_TENSOR_TARGET] = (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 4, {targets, out_channels, rows, width}};
+    if (targets == 1)
+        specs[VT_TENSOR_TARGET] = (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 3, {out_channels, rows, width}};
     return 2;
 }
 
@@ -273,10 +279,11 @@ static void take_source(vt_dataset *dataset)
     source->is_constant = options->synthetic;
     source->option_name = options->option_name;
     source->path = options->directory;
-    source->tensor_count = vt_fields_specs(options->in_channels, options->out_channels, rows, width, source->specs);
+    source->tensor_count =
+        vt_fields_specs(options->in_channels, options->out_channels, options->targets, rows, width, source->specs);
     source->frame_bytes = (size_t)(vt_dataset_frame_channels(dataset) * rows * width) * sizeof(float);
     source->obstacle = dataset->obstacle;
-    source->pieces_per_sample = options->history + 2;
+    source->pieces_per_sample = options->history + 1 + options->targets;
 }
 
 vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result)
@@ -290,6 +297,8 @@ vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result
     dataset->window = (vt_frame_window){.rows = options->height, .width = options->width};
     dataset->options = *options;
     if (options->rows == 0) dataset->options.rows = options->height;
+    if (options->targets == 0) dataset->options.targets = 1;
+    if (options->reach == 0) dataset->options.reach = 1;
     dataset->open_limit = OPEN_FILES;
     dataset->plan = vt_fields_plan_open(&dataset->source);
     if (options->synthetic)

@@ -94,14 +94,15 @@ vt_status vt_dataset_agree(const vt_source *training, const vt_source *other);
 char *vt_dataset_shared_times(const vt_source *one, const vt_source *other);
 void vt_dataset_describe(const vt_source *source, int64_t sample, char *buffer, int64_t size);
 vt_status vt_dataset_check(vt_source *source, int64_t sample);
-void vt_dataset_pieces(const vt_source *source, int64_t sample, vt_sample_piece *pieces);
+int64_t vt_dataset_pieces(const vt_source *source, int64_t sample, int64_t steps, vt_sample_piece *pieces);
 vt_status vt_dataset_read_frame(vt_source *source, int64_t frame, void *values);
 vt_status vt_dataset_keep_frames(vt_source *source);
 vt_status vt_dataset_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors);
 void vt_dataset_release(vt_read_plan *plan);
 
 /* The tensors of a sample; how many. */
-int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t rows, int64_t width, vt_tensor_spec *specs);
+int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t targets, int64_t rows, int64_t width,
+                    vt_tensor_spec *specs);
 
 void vt_dataset_add_piece(vt_dataset *dataset, const vt_set_piece *piece);
 

@@ -61,18 +61,25 @@ done:
     return status;
 }
 
+/* Steps of forecast whose targets the plan reads. */
+static int64_t steps_of(const vt_read_plan *plan)
+{
+    return plan->steps > 0 ? plan->steps : 1;
+}
+
 static vt_status add_frames(vt_dataset *dataset, int64_t sample, int64_t place, float *input, float *target,
                             vt_read_plan *plan)
 {
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
-    const int64_t channels = vt_dataset_window_channels(options), size = channels * options->rows * options->width;
+    const int64_t channels = vt_dataset_window_channels(options), points = options->rows * options->width;
+    const int64_t size = channels * points, target_size = options->out_channels * points;
     int64_t time;
     const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
     vt_frame frame = {.sample = place};
-    for (int64_t back = -1; back <= options->history; back++) {
+    for (int64_t back = -steps_of(plan); back <= options->history; back++) {
         frame.channels = back < 0 ? options->out_channels : channels;
-        frame.values = back < 0 ? target : input + back * size;
+        frame.values = back < 0 ? target - (back + 1) * target_size : input + back * size;
         VT_TRY(add_frame(dataset, stretch, time - back * options->dt, &frame, plan));
     }
 done:
@@ -113,7 +120,7 @@ static vt_status plan_samples(vt_read_plan *plan, const int64_t *samples, int64_
     vt_fields_plan_clear(plan);
     for (int64_t i = 0; i < count; i++)
         VT_TRY(add_frames(dataset, samples[i], i, input + i * options->in_channels * points,
-                          target + i * options->out_channels * points, plan));
+                          target + i * options->targets * options->out_channels * points, plan));
     VT_TRY(make_items(dataset, checked, plan));
 done:
     if (status != VT_OK) release_frames(dataset, plan);
@@ -198,9 +205,11 @@ vt_status vt_dataset_check(vt_source *source, int64_t sample)
     const vt_dataset_options *options = &dataset->options;
     const int64_t points = options->rows * options->width;
     if (!options->unchecked) return VT_OK;
-    float *values = vt_allocate((size_t)((options->in_channels + options->out_channels) * points), sizeof *values,
-                                "a sample that is read again");
+    float *values = vt_allocate((size_t)((options->in_channels + options->reach * options->out_channels) * points),
+                                sizeof *values, "a sample that is read again");
+    dataset->plan->steps = options->reach;
     vt_status status = vt_dataset_read(dataset, sample, values, values + options->in_channels * points);
+    dataset->plan->steps = 0;
     free(values);
     return status;
 }
@@ -208,7 +217,7 @@ vt_status vt_dataset_check(vt_source *source, int64_t sample)
 /* ---- frames ---- */
 
 /* The newest time of the input comes first. */
-void vt_dataset_pieces(const vt_source *source, int64_t sample, vt_sample_piece *list)
+int64_t vt_dataset_pieces(const vt_source *source, int64_t sample, int64_t steps, vt_sample_piece *list)
 {
     const vt_dataset *dataset = (const vt_dataset *)source;
     const vt_dataset_options *options = &dataset->options;
@@ -219,8 +228,11 @@ void vt_dataset_pieces(const vt_source *source, int64_t sample, vt_sample_piece 
     for (int64_t back = 0; back <= options->history; back++)
         list[back] = (vt_sample_piece){frame - back * options->dt, VT_TENSOR_INPUT,
                                        (size_t)vt_dataset_window_channels(options) * plane};
-    list[options->history + 1] =
-        (vt_sample_piece){frame + options->dt, VT_TENSOR_TARGET, (size_t)options->out_channels * plane};
+    const int64_t targets = steps > 0 ? steps : 1;
+    for (int64_t step = 1; step <= targets; step++)
+        list[options->history + step] =
+            (vt_sample_piece){frame + step * options->dt, VT_TENSOR_TARGET, (size_t)options->out_channels * plane};
+    return options->history + 1 + targets;
 }
 
 int64_t vt_dataset_frame_channels(const vt_dataset *dataset)

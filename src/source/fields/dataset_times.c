@@ -18,10 +18,10 @@ void vt_dataset_add_piece(vt_dataset *dataset, const vt_set_piece *piece)
 
 /* ---- stretches ---- */
 
-/* Times between the first time of an input and the target. */
+/* Times between the first time of an input and its last target. */
 static int64_t span_of(const vt_dataset *dataset)
 {
-    return dataset->options.dt * (dataset->options.history + 1);
+    return dataset->options.dt * (dataset->options.history + dataset->options.reach);
 }
 
 /* Finds how far apart times are if files hold one time each: their dates tell it if most of them are as far apart as

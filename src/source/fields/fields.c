@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "config/stages.h"
 #include "source/fields/dataset_inside.h"
 #include "source/fields/file_list.h"
 
@@ -72,7 +73,8 @@ static bool has_test_set(const vt_config *config)
 
 static int specs(const vt_config *config, vt_span part, vt_tensor_spec *list)
 {
-    return vt_fields_specs(config->n_in_channels, config->n_out_channels, part.count, config->img_size[1], list);
+    return vt_fields_specs(config->n_in_channels, config->n_out_channels, vt_config_longest_rollout(config), part.count,
+                           config->img_size[1], list);
 }
 
 static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_source **source)
@@ -87,6 +89,8 @@ static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_
     options.option_name = names[set];
     options.first_row = part.first;
     options.rows = part.count;
+    options.targets = vt_config_longest_rollout(config);
+    options.reach = set == VT_SET_TRAINING ? options.targets : 1;
     options.sample_limit = set == VT_SET_TRAINING ? config->limit_nsamples : config->limit_nsamples_val;
     options.direct = is_direct(config);
     options.insists = options.direct && config->data_loader_config != VT_LOADER_AUTO;

@@ -25,7 +25,8 @@ static vt_status read(vt_source *source, int64_t sample, void *const *tensors)
 {
     const vt_dataset_options *options = &((const vt_dataset *)source)->options;
     fill_noise(options, "synthetic input", sample, options->in_channels, tensors[VT_TENSOR_INPUT]);
-    fill_noise(options, "synthetic target", sample, options->out_channels, tensors[VT_TENSOR_TARGET]);
+    fill_noise(options, "synthetic target", sample, options->targets * options->out_channels,
+               tensors[VT_TENSOR_TARGET]);
     return VT_OK;
 }
 

@@ -80,13 +80,14 @@ static void gather_beyond(const vt_patch_grid *grid, const float *fields, int64_
         }
 }
 
-/* Replaces missing values of a token by their substitute; mask, unless NULL, marks them. */
-static void fill_missing(const vt_patch_grid *grid, int64_t count, float *values, float *mask)
+/* Replaces missing values of a token by their substitute, or all values by the mask. */
+static void fill_missing(const vt_patch_grid *grid, int64_t count, float *values)
 {
-    const float fill = grid->missing == VT_MISSING_MEAN ? 0 : VT_NO_POINT;
-    if (mask != NULL)
-        for (int64_t i = 0; i < count; i++) mask[i] = values[i] != values[i] ? 0 : 1;
-    if (grid->missing != VT_MISSING_STAYS)
+    const float fill = grid->missing == VT_MISSING_LEFT_OUT ? VT_NO_POINT : 0;
+    if (grid->missing == VT_MISSING_SHOWN)
+        for (int64_t i = 0; i < count; i++)
+            values[i] = values[i] == VT_NO_POINT ? VT_NO_POINT : (float)(values[i] == values[i]);
+    else
         for (int64_t i = 0; i < count; i++) values[i] = values[i] != values[i] ? fill : values[i];
 }
 
@@ -128,8 +129,7 @@ static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const f
             load_token(grid, from + corner, mean, inverse_std, values);
         else
             gather_beyond(grid, from, token, mean, inverse_std, values);
-        if (grid->missing != VT_MISSING_STAYS || grid->with_mask)
-            fill_missing(grid, points, values, grid->with_mask ? values + points : NULL);
+        if (grid->missing != VT_MISSING_STAYS) fill_missing(grid, points, values);
         if (grid->order == VT_PATCH_CHANNEL_LAST) {
             values = patches.type == VT_FLOAT32 ? patches.data + r * patches.stride : scratch + count;
             put_channels_last(grid, scratch, values);

@@ -1,0 +1,19 @@
+/* The learning rate of each optimizer step. */
+#ifndef VT_OPTIMIZER_SCHEDULE_H
+#define VT_OPTIMIZER_SCHEDULE_H
+
+#include "config/stages.h"
+
+typedef struct {
+    int64_t run, epoch; /* optimizer steps of them */
+} vt_schedule_length;
+
+/* Step x = 0, 1, … since the run's start or the last of lr_restarts: rate · min((x + 1) / warmup,
+ * ½ (1 + cos(π x / length))), without the parts that the configuration leaves out, length being the steps until the next
+ * restart or the run's end (Loshchilov, Hutter 2017). Beyond the end the cosine stays at 0. */
+double vt_schedule_rate(const vt_config *config, vt_schedule_length length, int64_t step);
+
+/* Does it begin again with this step? */
+bool vt_schedule_restarts(const vt_config *config, vt_schedule_length length, int64_t step);
+
+#endif

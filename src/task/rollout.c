@@ -1,0 +1,243 @@
+#include "task/rollout.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+enum { ZERO, ONE, MINUS_ONE };
+
+/* ---- opening ---- */
+
+static vt_status place_constants(vt_rollout *rollout)
+{
+    vt_status status = VT_OK;
+    static const float values[3] = {0, 1, -1};
+    const int64_t count = rollout->task->normalisation[VT_TENSOR_INPUT].count;
+    vt_backend *backend = rollout->backend;
+    float *host = vt_allocate((size_t)count, sizeof *host, "the rollout");
+    for (int i = 0; i < 3; i++) {
+        void *memory = NULL;
+        for (int64_t c = 0; c < count; c++) host[c] = values[i];
+        VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, (size_t)count * sizeof *host, &memory));
+        rollout->constants[i] = memory;
+        backend->copy_from_host(backend, memory, host, (size_t)count * sizeof *host);
+    }
+done:
+    free(host);
+    return status;
+}
+
+vt_status vt_rollout_open(const vt_task *task, const vt_model *model, vt_backend *backend, const vt_tensor_spec *specs,
+                          vt_span rows, int64_t most, vt_rollout **result)
+{
+    vt_status status = VT_OK;
+    vt_rollout *rollout = vt_allocate(1, sizeof *rollout, "the rollout");
+    const vt_config *config = task->config;
+    *rollout = (vt_rollout){.config = config,
+                            .task = task,
+                            .model = model,
+                            .backend = backend,
+                            .specs = {specs[VT_TENSOR_INPUT], specs[VT_TENSOR_TARGET]},
+                            .first_row = rows.first,
+                            .times = config->n_history + 1};
+    rollout->pieces = vt_allocate((size_t)rollout->times + 1, sizeof *rollout->pieces, "the rollout");
+    rollout->states = vt_allocate((size_t)most, sizeof *rollout->states, "the rollout");
+    rollout->gradients = vt_allocate((size_t)most, sizeof *rollout->gradients, "the rollout");
+    VT_CHECK((most == 1 && task->tendency == NULL) || (model->kind->lay_back != NULL && model->kind->takes_pieces),
+             "model %s can't go on from its own forecasts; use --rollout=1 and --predict=state", model->kind->name);
+    if (most > 1 || config->augment == VT_AUGMENT_SIGN || task->noise != NULL) VT_TRY(place_constants(rollout));
+done:
+    if (status != VT_OK) vt_rollout_close(&rollout);
+    *result = rollout;
+    return status;
+}
+
+void vt_rollout_close(vt_rollout **pointer)
+{
+    vt_rollout *rollout = *pointer;
+    if (rollout == NULL) return;
+    for (int i = 0; i < 3; i++) rollout->backend->release(rollout->backend, rollout->constants[i]);
+    free(rollout->pieces);
+    free(rollout->states);
+    free(rollout->gradients);
+    free(rollout);
+    *pointer = NULL;
+}
+
+/* ---- what was read ---- */
+
+/* Numbers of one channel of a sample, of which this rank has its rows. */
+static int64_t plane_of(const vt_rollout *rollout)
+{
+    const vt_tensor_spec *spec = &rollout->specs[VT_TENSOR_INPUT];
+    return vt_tensor_values(spec) / spec->shape[0];
+}
+
+static int64_t fields_of(const vt_rollout *rollout, int tensor)
+{
+    return rollout->task->normalisation[tensor].count;
+}
+
+/* Normalised fields in the back end's memory, [batch, channels, …]. */
+static vt_model_tensor normalised(const vt_rollout *rollout, float *fields, int64_t channels)
+{
+    return (vt_model_tensor){.values = fields,
+                             .channels = channels,
+                             .mean = rollout->constants[ZERO],
+                             .inverse_std = rollout->constants[ONE]};
+}
+
+static vt_model_tensor tensor_of(const vt_rollout *rollout, const vt_batch *batch, int64_t first, int tensor)
+{
+    const vt_normalisation *as = &rollout->task->normalisation[tensor];
+    const vt_tensor_spec *spec = &rollout->specs[tensor];
+    const int64_t of_each = spec->dimensions > 3 ? spec->shape[0] : 1; /* a target of each step */
+    return (vt_model_tensor){.values = vt_batch_tensor(batch, rollout->specs, tensor, first),
+                             .channels = as->count,
+                             .mean = as->mean,
+                             .inverse_std = as->inverse_std,
+                             .sample_channels = of_each * as->count};
+}
+
+/* What training sees in place of the tensor: its normalised fields, some with another sign, and noise on them. */
+static vt_model_tensor disturbed(const vt_rollout *rollout, const vt_pass *pass, const vt_model_tensor *tensor,
+                                 const float *noise)
+{
+    const int64_t plane = plane_of(rollout), width = rollout->config->img_size[1];
+    const vt_disturbance how = {.random = vt_pass_dropout(pass, 0, 0, 0),
+                                .flips = rollout->config->augment == VT_AUGMENT_SIGN,
+                                .samples = pass->batch,
+                                .channels = tensor->channels,
+                                .rows = plane / width,
+                                .width = width,
+                                .first_row = rollout->first_row,
+                                .sample_stride = vt_model_tensor_stride(tensor) * plane};
+    vt_matrix fields = vt_pass_push_wide(pass, pass->batch * tensor->channels, plane);
+    pass->backend->fields_disturb(pass->backend, &how, pass->step, tensor->values, tensor->mean, tensor->inverse_std,
+                                  noise, fields.data);
+    return normalised(rollout, fields.data, tensor->channels);
+}
+
+static float *push_zeros(const vt_pass *pass, int64_t rows, int64_t plane)
+{
+    vt_matrix fields = vt_pass_push_wide(pass, rows, plane);
+    pass->backend->zero(pass->backend, fields.data, (size_t)(rows * plane) * sizeof(float));
+    return fields.data;
+}
+
+void vt_rollout_begin(vt_rollout *rollout, const vt_pass *pass, const vt_batch *batch, int64_t first, int64_t steps)
+{
+    const int64_t rows = pass->batch * fields_of(rollout, VT_TENSOR_TARGET), plane = plane_of(rollout);
+    const bool gradients = rollout->config->rollout_gradient == VT_ROLLOUT_GRADIENT_ALL;
+    for (int t = 0; t < 2; t++) rollout->read[t] = tensor_of(rollout, batch, first, t);
+    if (pass->training && (rollout->config->augment == VT_AUGMENT_SIGN || rollout->task->noise != NULL))
+        rollout->read[VT_TENSOR_INPUT] =
+            disturbed(rollout, pass, &rollout->read[VT_TENSOR_INPUT], rollout->task->noise);
+    for (int64_t i = 0; i + 1 < steps; i++) {
+        rollout->states[i] = push_zeros(pass, rows, plane); /* nothing is NaN among the rows of other ranks' tokens */
+        rollout->gradients[i] = gradients ? push_zeros(pass, rows, plane) : NULL;
+    }
+    rollout->steps = steps;
+    vt_rollout_step(rollout, 0);
+}
+
+/* ---- a step ---- */
+
+static vt_model_tensor from_channel(const vt_rollout *rollout, vt_model_tensor tensor, int64_t first, int64_t channels)
+{
+    tensor.sample_channels = vt_model_tensor_stride(&tensor);
+    tensor.channels = channels;
+    if (tensor.values != NULL) tensor.values = (const float *)tensor.values + first * plane_of(rollout);
+    return tensor;
+}
+
+void vt_rollout_step(vt_rollout *rollout, int64_t step)
+{
+    const int64_t times = rollout->times, channels = fields_of(rollout, VT_TENSOR_TARGET);
+    const int64_t forecast = step < times ? step : times; /* times of the input that were predicted */
+    vt_model_tensor *pieces = rollout->pieces;
+    rollout->step = step;
+    rollout->tensors[VT_TENSOR_TARGET] =
+        from_channel(rollout, rollout->read[VT_TENSOR_TARGET], step * channels, channels);
+    rollout->tensors[VT_TENSOR_INPUT] = rollout->read[VT_TENSOR_INPUT];
+    if (step == 0) return;
+    for (int64_t i = 0; i < forecast; i++) { /* the newest first */
+        pieces[i] = normalised(rollout, rollout->states[step - 1 - i], channels);
+        pieces[i].gradient = rollout->gradients[step - 1 - i];
+        pieces[i].more = i + 1 < times ? &pieces[i + 1] : NULL;
+    }
+    if (forecast < times)
+        pieces[forecast] = from_channel(rollout, rollout->read[VT_TENSOR_INPUT], 0, (times - forecast) * channels);
+    rollout->tensors[VT_TENSOR_INPUT] = pieces[0];
+}
+
+/* The input's newest state in the rows and columns of the model's output. */
+static vt_matrix newest(const vt_rollout *rollout, const vt_pass *pass)
+{
+    const vt_model_tensor *input = &rollout->tensors[VT_TENSOR_INPUT];
+    const vt_model_tensor now = from_channel(rollout, *input, 0, fields_of(rollout, VT_TENSOR_TARGET));
+    return rollout->model->kind->lay_out(rollout->model, pass, &now);
+}
+
+vt_matrix vt_rollout_state(const vt_rollout *rollout, const vt_pass *pass, vt_matrix output)
+{
+    const float *tendency = rollout->task->tendency;
+    if (tendency == NULL) return output;
+    vt_matrix state = newest(rollout, pass);
+    pass->backend->scaled_add(pass->backend, output, tendency, fields_of(rollout, VT_TENSOR_TARGET), state, state);
+    return state;
+}
+
+vt_matrix vt_rollout_target(const vt_rollout *rollout, const vt_pass *pass)
+{
+    vt_model_tensor target = rollout->tensors[VT_TENSOR_TARGET];
+    if (pass->training && rollout->config->augment == VT_AUGMENT_SIGN) target = disturbed(rollout, pass, &target, NULL);
+    return rollout->model->kind->lay_out(rollout->model, pass, &target);
+}
+
+void vt_rollout_keep(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state)
+{
+    vt_backend *backend = pass->backend;
+    float *const *constants = rollout->constants;
+    const size_t mark = pass->arena->used;
+    if (rollout->config->missing == VT_GAPS_MASK && rollout->task->tendency == NULL) {
+        /* what is missing in the newest state stays missing: newest + (state - newest) */
+        const vt_matrix now = newest(rollout, pass), change = vt_pass_push_wide(pass, now.rows, now.columns);
+        backend->scaled_add(backend, now, constants[MINUS_ONE], 1, state, change);
+        backend->scaled_add(backend, change, constants[ONE], 1, now, change);
+        state = change;
+    }
+    rollout->model->kind->lay_back(rollout->model, pass, state, constants[ZERO], constants[ONE],
+                                   rollout->states[rollout->step]);
+    vt_arena_pop(pass->arena, mark);
+}
+
+/* ---- backward ---- */
+
+bool vt_rollout_adds_gradients(const vt_rollout *rollout)
+{
+    return rollout->steps > 1 || rollout->task->tendency != NULL;
+}
+
+vt_matrix vt_rollout_backward(const vt_rollout *rollout, const vt_pass *pass, vt_matrix dstate)
+{
+    vt_backend *backend = pass->backend;
+    const vt_model_kind *model = rollout->model->kind;
+    const int64_t channels = fields_of(rollout, VT_TENSOR_TARGET);
+    const vt_model_tensor *input = &rollout->tensors[VT_TENSOR_INPUT];
+    const float *tendency = rollout->task->tendency;
+    float *later = rollout->step + 1 < rollout->steps ? rollout->gradients[rollout->step] : NULL;
+    if (later != NULL) {
+        const vt_model_tensor gradient = normalised(rollout, later, channels);
+        const vt_matrix rows = model->lay_out(rollout->model, pass, &gradient);
+        backend->scaled_add(backend, rows, rollout->constants[ONE], 1, dstate, dstate);
+    }
+    if (tendency != NULL && input->gradient != NULL) model->lay_out_backward(rollout->model, pass, dstate, input);
+    if (tendency == NULL && dstate.type == pass->type) return dstate;
+    vt_matrix doutput = vt_pass_push(pass, dstate.rows, dstate.columns);
+    if (tendency != NULL)
+        backend->scaled_add(backend, dstate, tendency, channels, (vt_matrix){0}, doutput);
+    else
+        backend->convert(backend, dstate, doutput);
+    return doutput;
+}

@@ -1,0 +1,177 @@
+/* A small ViT of rollout.h5 against PyTorch, trained over three steps of forecast, each from the one before: losses,
+ * gradients through all steps, and ten updates; on every path of the CPU, the CUDA kernels on the host, and the GPU.
+ * Tolerances are those of golden/vit.c. And PyTorch apart: gradients against finite differences. */
+#include "golden/golden_file.h"
+#include "operations/paths.h"
+#include "settings.h"
+#include "storage/npy.h"
+#include "task/weather.h"
+#include "test.h"
+#include "training/step.h"
+
+enum { BATCH = 3, IN = 4, OUT = 2, HEIGHT = 11, WIDTH = 13, ROLLOUT = 3, STEPS = 10 };
+
+typedef struct {
+    hid_t file;
+    vt_config *config;
+    vt_backend *backend;
+    vt_task *task;
+    vt_trainer *trainer;
+    vt_batch batch;
+} fixture;
+
+static fixture open_fixture(vt_cpu_isa isa, bool tendency, bool gaps, const char *settings)
+{
+    static const float means[OUT] = {0}, stds[OUT] = {1, 1};
+    fixture f = {.file = golden_open("rollout.h5")};
+    int64_t count;
+    float *changes = golden_read_float(f.file, "changes", &count);
+    const char *path = SETTINGS("%s/changes.npy", vt_test_directory());
+    EXPECT_OK(vt_npy_write(path, changes, (const int64_t[]){1, OUT, 1, 1}, 4));
+    EXPECT_OK(vt_config_open_default(&f.config));
+    set_options(f.config, "img_size=[11,13] patch_size=4 pad=wrap n_history=1 n_in_channels=4 n_out_channels=2 "
+                          "embed_dim=16 depth=1 num_heads=2 num_iters=10 global_batch_size=3 rollout=3");
+    set_options(f.config, SETTINGS("predict=%s missing=%s time_diff_stds_path=%s", tendency ? "tendency" : "state",
+                                   gaps ? "mask" : "refuse", path));
+    set_options(f.config, settings);
+    EXPECT_OK(vt_config_resolve(f.config));
+    EXPECT_OK(path_open_trainers(isa, &f.backend));
+    f.task = vt_weather_open(f.config, means, stds, NULL);
+    EXPECT_OK(vt_weather_read_changes(f.task));
+    const vt_trainer_options options = {.task = f.task, .steps = STEPS};
+    EXPECT_OK(vt_trainer_open(f.config, &options, f.backend, &f.trainer));
+    golden_load(f.file, f.backend, vt_trainer_parameters(f.trainer));
+    f.batch = (vt_batch){.sample_count = BATCH,
+                         .global_count = BATCH,
+                         .steps = ROLLOUT,
+                         .tensors = {golden_read_float(f.file, gaps ? "inputs_gaps" : "inputs", &count),
+                                     golden_read_float(f.file, gaps ? "targets_gaps" : "targets", &count)}};
+    EXPECT(count == BATCH * ROLLOUT * OUT * HEIGHT * WIDTH);
+    return f;
+}
+
+static void close_fixture(fixture *f)
+{
+    vt_trainer_close(&f->trainer);
+    vt_task_close(&f->task);
+    vt_backend_close(&f->backend);
+    vt_config_close(&f->config);
+    H5Fclose(f->file);
+}
+
+static double *read_golden(const fixture *f, const char *kind, const char *name)
+{
+    char path[256];
+    int64_t count;
+    snprintf(path, sizeof path, "%s/%s", kind, name);
+    return golden_read(f->file, path, &count);
+}
+
+static void check_gradients(fixture *f, const char *kind)
+{
+    const vt_parameters *parameters = vt_trainer_parameters(f->trainer);
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        char name[160];
+        if (strstr(parameter->name, ".k.bias") != NULL) continue; /* exactly 0: rounding */
+        snprintf(name, sizeof name, "gradients/%s", parameter->name);
+        float *gradient = vt_test_owned(malloc((size_t)parameter->count * sizeof *gradient));
+        f->backend->copy_to_host(f->backend, gradient, parameter->gradient,
+                                 (size_t)parameter->count * sizeof *gradient);
+        const double difference = golden_difference(gradient, read_golden(f, kind, name), parameter->count);
+        EXPECT(difference < 1e-4, "%s: %s differs by %g", kind, parameter->name, difference);
+    }
+}
+
+static const struct {
+    const char *name;
+    bool tendency, gaps;
+} kinds[] = {
+    {"state", false, false}, {"tendency", true, false}, {"state_gaps", false, true}, {"tendency_gaps", true, true}};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+GPU_TEST(ten_steps_over_rollouts_of_three)
+{
+    FOR_EACH_PATH(isa)
+    {
+        for (int kind = 0; kind < KINDS; kind++) {
+            fixture f = open_fixture(isa, kinds[kind].tendency, kinds[kind].gaps, "lr=1e-3");
+            const double *losses = read_golden(&f, kinds[kind].name, "losses");
+            for (int step = 0; step < STEPS; step++) {
+                vt_step_figures figures;
+                EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
+                if (step == 0) check_gradients(&f, kinds[kind].name);
+                EXPECT_NEAR(figures.loss, losses[step], 1e-5 * losses[step]);
+            }
+            close_fixture(&f);
+        }
+    }
+}
+
+/* Micro-batches, recomputed blocks and fused operations: the same losses. */
+GPU_TEST(rollouts_in_micro_batches)
+{
+    static const char *const settings[] = {"lr=1e-3 grad_accumulation=3", "lr=1e-3 recompute=block enable_jit=true"};
+    FOR_EACH_PATH(isa)
+    {
+        for (int i = 0; i < 2; i++) {
+            fixture f = open_fixture(isa, true, true, settings[i]);
+            const double *losses = read_golden(&f, "tendency_gaps", "losses");
+            for (int step = 0; step < STEPS; step++) {
+                vt_step_figures figures;
+                EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
+                EXPECT_NEAR(figures.loss, losses[step], 1e-5 * losses[step]);
+            }
+            close_fixture(&f);
+        }
+    }
+}
+
+/* rollout_gradient: last has the gradient of the last step's loss for the parameters of that step alone, and reports
+ * that loss. */
+TEST(the_last_step_alone)
+{
+    fixture f = open_fixture(VT_ISA_PLAIN, true, false, "lr=1e-3 rollout_gradient=last");
+    const double *losses = read_golden(&f, "tendency", "step_losses");
+    vt_step_figures figures;
+    EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
+    const double *last = losses + (ROLLOUT - 1) * BATCH, mean = (last[0] + last[1] + last[2]) / BATCH;
+    EXPECT_NEAR(figures.loss, mean, 1e-5 * mean);
+    close_fixture(&f);
+}
+
+/* The loss as a function of one parameter, in the oracle: with sign flips and noise on the input, too. */
+static double loss_at(fixture *f, const vt_parameter *parameter, int64_t element, float value)
+{
+    vt_step_figures figures;
+    vt_trainer_set_steps(f->trainer, 0); /* the same random numbers */
+    parameter->value[element] = value;
+    vt_parameters_refresh(vt_trainer_parameters(f->trainer));
+    EXPECT_OK(vt_step_train(f->trainer, &f->batch, &figures));
+    return figures.loss;
+}
+
+TEST(gradients_are_finite_differences)
+{
+    fixture f =
+        open_fixture(VT_ISA_PLAIN, true, false, "lr=0 augment=sign input_noise=0.3 dropout=0.2 loss=relative_l2");
+    const vt_parameters *parameters = vt_trainer_parameters(f.trainer);
+    int checked = 0;
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        const int64_t element = parameter->count / 2;
+        const float value = parameter->value[element], by = 1e-2f;
+        if (strstr(parameter->name, ".k.bias") != NULL) continue;
+        const double base = loss_at(&f, parameter, element, value);
+        const double gradient = (double)parameter->gradient[element];
+        const double difference =
+            (loss_at(&f, parameter, element, value + by) - loss_at(&f, parameter, element, value - by)) /
+            (2 * (double)by);
+        (void)loss_at(&f, parameter, element, value);
+        EXPECT(fabs(gradient - difference) < 2e-5 * base + 0.02 * fabs(difference), "%s: gradient %g, difference %g",
+               parameter->name, gradient, difference);
+        checked += fabs(difference) > 1e-4;
+    }
+    EXPECT(checked > 5, "only %d gradients are not next to 0", checked);
+    close_fixture(&f);
+}
