@@ -36,6 +36,25 @@ TEST(schedule_of_the_learning_rate)
     check_rate("lr_schedule=none warmup=4", 7, 0.5);
 }
 
+/* In epochs of ten steps. */
+TEST(restarts_of_the_learning_rate)
+{
+    static const char more[] = "num_epochs=10 lr_restarts=0.125@6,0.0625@8 restart_warmup=4 warmup=10";
+    const vt_schedule_length length = {100, 10};
+    vt_config *config = config_with(1, "lr=0.5", more);
+    check_rate(more, 4, 0.25);
+    check_rate(more, 30, 0.25); /* the middle of the first 60 */
+    check_rate(more, 59, 0.25 * (1 + cos(M_PI * 59 / 60)));
+    check_rate(more, 60, 0.125 / 4);
+    check_rate(more, 70, 0.0625);
+    check_rate(more, 81, 0.0625 / 2);
+    check_rate(more, 90, 0.03125);
+    check_rate(more, 100, 0);
+    for (int64_t step = 0; step <= 100; step++)
+        EXPECT(vt_schedule_restarts(config, length, step) == (step == 60 || step == 80), "step %lld", (long long)step);
+    vt_config_close(&config);
+}
+
 static vt_loop_length length_from(const vt_run_progress *progress, const char *settings, int64_t samples)
 {
     vt_config *config = config_with(1, settings, "");
