@@ -311,7 +311,7 @@ void vt_optimizer_restart(vt_optimizer *optimizer)
     vt_optimizer_progress progress = vt_optimizer_progress_of(optimizer);
     for (int i = 0; i < vt_optimizer_state_count(optimizer->kind); i++) {
         const vt_optimizer_state_kind *state = &optimizer->kind->states[i];
-        optimizer->backend->zero(optimizer->backend, optimizer->states[i],
+        optimizer->backend->zero(optimizer->backend, optimizer->kept[i],
                                  (size_t)vt_parameters_block_elements(optimizer->parameters, state->block) *
                                      vt_type_size(state->type));
     }

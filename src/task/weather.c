@@ -309,7 +309,8 @@ static vt_matrix weather_weigh(const vt_task *task, const vt_pass *pass)
     vt_loss_weights_fill(task->config, w->changes, w->weights + w->rows.first, w->rows.count, host + 2 * channels);
     pass->backend->copy_from_host(pass->backend, placed, host, bytes);
     free(host);
-    const vt_model_tensor tensor = {placed + 2 * channels, channels, placed, placed + channels};
+    const vt_model_tensor tensor = {
+        .values = placed + 2 * channels, .channels = channels, .mean = placed, .inverse_std = placed + channels};
     return w->model->kind->lay_out(w->model, pass, &tensor);
 }
 

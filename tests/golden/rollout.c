@@ -144,7 +144,7 @@ TEST(the_last_step_alone)
 static double loss_at(fixture *f, const vt_parameter *parameter, int64_t element, float value)
 {
     vt_step_figures figures;
-    vt_trainer_set_steps(f->trainer, 0); /* the same random numbers */
+    vt_trainer_resume(f->trainer, 0, (vt_schedule_length){STEPS, 0}); /* the same random numbers */
     parameter->value[element] = value;
     vt_parameters_refresh(vt_trainer_parameters(f->trainer));
     EXPECT_OK(vt_step_train(f->trainer, &f->batch, &figures));
