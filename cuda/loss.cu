@@ -93,8 +93,8 @@ static void loss_sums(vt_backend *backend, vt_loss_measure measure, int64_t batc
         VT_LAUNCH((loss_sums_kernel<VT_MEASURE_RELATIVE, true>), blocks, VT_BLOCK_THREADS, 0, backend, prediction,
                   target, weights, tokens, partial, wide);
     else if (measure == VT_MEASURE_SQUARE)
-        VT_LAUNCH((loss_sums_kernel<VT_MEASURE_SQUARE, true>), blocks, VT_BLOCK_THREADS, 0, backend, prediction,
-                  target, weights, tokens, partial, wide);
+        VT_LAUNCH((loss_sums_kernel<VT_MEASURE_SQUARE, true>), blocks, VT_BLOCK_THREADS, 0, backend, prediction, target,
+                  weights, tokens, partial, wide);
     else
         VT_LAUNCH((loss_sums_kernel<VT_MEASURE_ABSOLUTE, true>), blocks, VT_BLOCK_THREADS, 0, backend, prediction,
                   target, weights, tokens, partial, wide);
@@ -146,8 +146,7 @@ static void loss_backward(vt_backend *backend, vt_loss_measure measure, int64_t 
                           vt_matrix target, vt_matrix weights, const double *sums, float scale,
                           const double *loss_scale, vt_matrix dprediction)
 {
-    bool wide =
-        vt_is_wide(prediction) && vt_is_wide(target) && vt_is_wide(dprediction) && weights_are_wide(weights);
+    bool wide = vt_is_wide(prediction) && vt_is_wide(target) && vt_is_wide(dprediction) && weights_are_wide(weights);
     VT_LAUNCH(loss_backward_kernel, vt_blocks(prediction.rows * vt_groups(target.columns)), VT_BLOCK_THREADS, 0,
               backend, measure, prediction, target, weights, prediction.rows / batch, sums, scale, loss_scale,
               dprediction, wide);

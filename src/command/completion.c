@@ -119,13 +119,13 @@ static void print_bash_flags(output *out)
 
 static const char bash_program[] =
     "\n"
-    "# Offers those WORDs that begin with what was typed.\n"
+    "# Offers those WORDs that begin with what was typed, each once.\n"
     "_vitrain_offer() # TYPED WORD...\n"
     "{\n"
     "    local typed=$1 word\n"
     "    shift\n"
     "    for word; do\n"
-    "        if [[ $word == \"$typed\"* ]]; then COMPREPLY+=(\"$word\"); fi\n"
+    "        if [[ $word == \"$typed\"* && \" ${COMPREPLY[*]} \" != *\" $word \"* ]]; then COMPREPLY+=(\"$word\"); fi\n"
     "    done\n"
     "}\n"
     "\n"

@@ -43,9 +43,9 @@ done:
 
 /* One rank holds the whole model. These come before the user's flags, which may say something else. The last one is
  * left out if they give the global batch. */
-static const char *const forced[] = {"--tensor_parallel=1",       "--context_parallel=1",  "--zero_stage=0",
+static const char *const forced[] = {"--tensor_parallel=1",       "--context_parallel=1", "--zero_stage=0",
                                      "--ema_decay=None", /* of this use's own; the checkpoint's is read */
-                                     "--sequence_parallel=false", "--rollout=1",           "--grad_accumulation=1",
+                                     "--sequence_parallel=false", "--rollout=1",          "--grad_accumulation=1",
                                      "--local_batch_size=8"};
 enum { FORCED = sizeof forced / sizeof forced[0] };
 

@@ -240,8 +240,8 @@ static void log_missing_coordinates(const prediction *p)
         if (values[k] != NULL) continue;
         vt_log_info(
             "%s%s%s: no %s are known, so the forecast only numbers its %s; --coordinates=[%s=NAME] would name them",
-            p->file->path, doubt != NULL ? ": " : "", doubt != NULL ? doubt : "", names[k],
-            k == 0 ? "rows" : "columns", k == 0 ? "lat" : "lon");
+            p->file->path, doubt != NULL ? ": " : "", doubt != NULL ? doubt : "", names[k], k == 0 ? "rows" : "columns",
+            k == 0 ? "lat" : "lon");
     }
 }
 

@@ -9,8 +9,8 @@ typedef struct {
 } vt_schedule_length;
 
 /* Step x = 0, 1, … since the run's start or the last of lr_restarts: rate · min((x + 1) / warmup,
- * ½ (1 + cos(π x / length))), without the parts that the configuration leaves out, length being the steps until the next
- * restart or the run's end (Loshchilov, Hutter 2017). Beyond the end the cosine stays at 0. */
+ * ½ (1 + cos(π x / length))), without the parts that the configuration leaves out, length being the steps until the
+ * next restart or the run's end (Loshchilov, Hutter 2017). Beyond the end the cosine stays at 0. */
 double vt_schedule_rate(const vt_config *config, vt_schedule_length length, int64_t step);
 
 /* Does it begin again with this step? */

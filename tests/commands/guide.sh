@@ -62,7 +62,7 @@ test_completion_bash() {
     expect_offers "vitrain bench io --embed" --embed_dim=
     expect_offers "vitrain --enable_j" --enable_jit
     [ "$manners" = "" ]
-    expect_offers "vitrain evaluate --r" "--recompute= --resume --resume_newest --rollout= --row_parallel_size= --run_num="
+    expect_offers "vitrain evaluate --r" "--recompute= --restart_warmup= --resume --resume_newest --rollout= --rollout_gradient= --row_parallel_size= --run_num="
     expect_offers "vitrain stats --o" --output=
     expect_offers "vitrain stats --embed" ""
     expect_offers "vitrain evaluate --conf" ""

@@ -12,7 +12,7 @@ test_a_weighted_loss() {
     cmp <(figures 00) <(figures alike)
     train --num_epochs=1 --loss=mse --run_num=unweighted >/dev/null
     refuted cmp <(figures 00) <(figures unweighted)
-    says "loss: mae" -- train --num_epochs=1 --loss=mae --num_iters=2 --run_num=mae
+    says "loss: mae" -- train --loss=mae --num_epochs=1 --run_num=mae
 }
 
 test_bad_weights() {
