@@ -275,8 +275,8 @@ typedef struct {
     /* kept from step to step */
     int32_t stopped;     /* 1: a step before was not finite, and `stops` says that none comes after it */
     int64_t updates;     /* made so far: rule the bias correction */
-    int64_t averaged;    /* updates since the average of the values began; also where `updates` begins anew */
-    int64_t clean_steps; /* in a row since the loss scale last changed */
+    int32_t clean_steps; /* in a row since the loss scale last changed */
+    int32_t averaged;    /* updates since the average of the values began; also where `updates` begins anew */
     double loss_scale;   /* the loss is multiplied by it before backward; 1 without scales_loss */
     /* this step's: set to 0 as it begins */
     double squares; /* sum of the squares of all gradients, which are loss_scale times as large as they should be */

@@ -32,7 +32,7 @@ VT_ON_DEVICE_TOO static inline void vt_step_decide(const vt_update *update, vt_s
     ratio = update->gradient_clip / (state->gradient_norm + 1e-6);
     state->factor = (float)((ratio < 1 ? ratio : 1) / scale);
     state->updates++;
-    state->averaged++;
+    if (state->averaged < INT32_MAX) state->averaged++;
     state->correction1 = 1 - pow(update->beta1, (double)state->updates);
     state->correction2 = 1 - pow(update->beta2, (double)state->updates);
     if (!update->scales_loss || ++state->clean_steps < VT_LOSS_SCALE_INTERVAL) return;

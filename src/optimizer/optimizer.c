@@ -271,9 +271,9 @@ void vt_optimizer_set_progress(vt_optimizer *optimizer, const vt_optimizer_progr
 {
     double scale = progress->loss_scale > 0 ? progress->loss_scale : VT_LOSS_SCALE_START;
     const vt_step_state state = {.updates = progress->updates,
-                                 .averaged = progress->averaged,
+                                 .averaged = (int32_t)progress->averaged,
                                  .loss_scale = optimizer->rule.scales_loss ? scale : 1,
-                                 .clean_steps = progress->clean_steps};
+                                 .clean_steps = (int32_t)progress->clean_steps};
     optimizer->backend->copy_from_host(optimizer->backend, optimizer->state, &state, sizeof state);
 }
 

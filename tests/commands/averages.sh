@@ -2,12 +2,11 @@
 
 SMALL="$SMALL --dropout=0.1 --ema_decay=0.8"
 
-
 synth
 
 test_what_uses_the_average() {
     says "dropout 0.1, averaged weights (ema_decay 0.8), float32" -- train --num_epochs=1
-    says "  average: of 16640 parameters (ema_decay 0.8)" -- sh -c "'$VITRAIN' inspect --verify $RUNS/00/checkpoints/step-00000007 | sed 's/of [0-9]* param/of 16640 param/'"
+    says "  average: of " " parameters (ema_decay 0.8); evaluate, predict, export and --init_from use it" -- "$VITRAIN" inspect --verify $RUNS/00/checkpoints/step-00000007
     says "step 7, epoch 1, averaged weights" -- "$VITRAIN" evaluate $RUNS/00 --data_dir=data --rollout=2 --output=average
     says "step 7, epoch 1, live weights" -- "$VITRAIN" evaluate $RUNS/00 --data_dir=data --rollout=2 --weights=live --output=live
     # the loss of the validation, and with it `best`, is the average's
@@ -23,12 +22,11 @@ test_what_uses_the_average() {
     says "the average of its weights (--weights=live: not)" -- train --num_epochs=1 --lr=0 --init_from=$RUNS/00 --run_num=from
     "$VITRAIN" export $RUNS/from --output=again.safetensors >/dev/null
     cmp average.safetensors again.safetensors
-    says "live.safetensors" -- "$VITRAIN" predict $RUNS/00 --weights=live --data_dir=data --time="$(first_time)" --rollout=1 --output=live.nc
+    "$VITRAIN" predict $RUNS/00 --weights=live --data_dir=data --time=2002-01-01T00:00 --rollout=1 --output=live.nc >/dev/null
+    grep -aq 'step 7, epoch 1, live weights' live.nc
 }
-first_time() { echo 2002-01-01T00:00; }
 
 test_resumed_to_the_bit() {
-    local zero
     train --num_epochs=3 --lr_schedule=none --run_num=whole >/dev/null
     train --num_epochs=2 --lr_schedule=none --run_num=parts --checkpoint_every=5 --keep_last=9 >/dev/null
     train --num_epochs=3 --lr_schedule=none --run_num=parts --resume=$RUNS/parts/checkpoints/step-00000005 >/dev/null

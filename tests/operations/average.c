@@ -11,7 +11,7 @@ GPU_TEST(average_follows_the_updates)
 {
     FOR_EACH_BACKEND(isa, b)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        for (int64_t updates = 1; updates <= 3; updates++) {
+        for (int32_t updates = 1; updates <= 3; updates++) {
             const int64_t count = sizes[i];
             const vt_step_state made = {.averaged = updates, .factor = 1}, left_out = {.averaged = 1, .factor = NAN};
             guarded values = guarded_random(1, count, 1, 1), average = guarded_random(1, count, 2, 1);
