@@ -1,5 +1,6 @@
 /* Fields to tokens and back, normalised on the way. A thread moves the points of one patch row and one channel;
  * neighbouring threads write neighbouring tokens. */
+#include "backend/dropout.h"
 #include "base/largest_value.h"
 #include "elements.h"
 
