@@ -115,7 +115,7 @@ VT_KERNEL void patches_load_backward_kernel(vt_patch_grid grid, vt_matrix dpatch
         const int64_t at = (sample * grid.field_channels + channel) * plane + point;
         if (fields[at] != fields[at]) continue;
         float sum = 0;
-        vt_patch_views views = vt_patch_views_of(&grid, point / grid.width, point % grid.width);
+        vt_patch_views views = vt_patch_views_of(point / grid.width, point % grid.width);
         while (vt_patch_views_next(&grid, &views, &place)) {
             const int64_t column = grid.order == VT_PATCH_CHANNEL_FIRST ? channel * grid.patch * grid.patch + place
                                                                         : place * grid.channels + channel;
@@ -141,19 +141,18 @@ VT_KERNEL void scaled_add_kernel(vt_matrix x, const float *scale, int64_t channe
 VT_KERNEL void fields_disturb_kernel(vt_disturbance how, const uint32_t *step, const float *fields, const float *mean,
                                      const float *inverse_std, const float *noise, float *y)
 {
-    how.random.step = step;
     const int64_t quads = (how.width + 3) / 4;
     for (int64_t i = vt_thread(); i < how.samples * how.channels * how.rows * quads; i += vt_thread_count()) {
         int64_t line, quad, field, row, index, channel;
         vt_split(i, quads, &line, &quad);
         vt_split(line, how.rows, &field, &row);
         vt_split(field, how.channels, &index, &channel);
-        const uint32_t sample = how.random.first_sample + (uint32_t)index;
-        const float sign = vt_disturbed_sign(&how, sample);
+        const uint32_t sample = how.first_sample + (uint32_t)index;
+        const float sign = vt_disturbed_sign(&how, step, sample);
         const float *from = fields + index * how.sample_stride + (channel * how.rows + row) * how.width;
         float normals[4] = {0, 0, 0, 0};
         if (noise != NULL)
-            vt_disturbed_noise(&how, sample, (uint32_t)channel, (uint32_t)(how.first_row + row), (uint32_t)quad,
+            vt_disturbed_noise(&how, step, sample, (uint32_t)channel, (uint32_t)(how.first_row + row), (uint32_t)quad,
                                normals);
         for (int64_t column = 4 * quad; column < 4 * quad + 4 && column < how.width; column++) {
             const float value = sign * ((from[column] - mean[channel]) * inverse_std[channel]);

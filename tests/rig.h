@@ -47,7 +47,7 @@ static inline size_t rig_value_bytes(const rig *r)
     return (size_t)vt_parameters_block_elements(rig_parameters(r), VT_BLOCK_VALUES) * sizeof(float);
 }
 
-/* Have both the same bits as values? */
+/* Do both have the same values, to the bit? */
 static inline bool rig_same_values(const rig *a, const rig *b)
 {
     return memcmp(vt_parameters_values(rig_parameters(a)), vt_parameters_values(rig_parameters(b)),

@@ -185,18 +185,17 @@ VT_ON_DEVICE_TOO static inline int64_t vt_patch_grid_point(const vt_patch_grid *
 /* The elements of patches that show a point of the fields: its own, and beyond the last row and column its copies. */
 typedef struct {
     int64_t row, column;           /* of the point */
-    int64_t next_row, next_column; /* of the next view, in rows and columns of whole patches; */
-    int64_t token;                 /* of the last one found: its token, from the grid's first one on */
+    int64_t next_row, next_column; /* where the next element is looked for, among the rows and columns of all patches */
+    int64_t token;                 /* of the last element found, counted from the grid's first token */
 } vt_patch_views;
 
-VT_ON_DEVICE_TOO static inline vt_patch_views vt_patch_views_of(const vt_patch_grid *grid, int64_t row, int64_t column)
+VT_ON_DEVICE_TOO static inline vt_patch_views vt_patch_views_of(int64_t row, int64_t column)
 {
-    (void)grid;
     vt_patch_views views = {row, column, row, column, 0};
     return views;
 }
 
-/* False: there is no further one. *place: its point in the token's patch, patch row * patch + patch column. */
+/* Finds the next element; false: there is none. *place: its point in the patch, patch row * patch + patch column. */
 VT_ON_DEVICE_TOO static inline bool vt_patch_views_next(const vt_patch_grid *grid, vt_patch_views *views,
                                                         int64_t *place)
 {
@@ -221,8 +220,9 @@ VT_ON_DEVICE_TOO static inline bool vt_patch_views_next(const vt_patch_grid *gri
 /* How training disturbs the fields of some samples: their sign, and noise on them. The numbers depend on seed, step,
  * sample, channel, row and column alone. */
 typedef struct {
-    vt_dropout random; /* its rate, step, layer and site are not read */
-    bool flips;        /* a sample changes its sign with probability 1/2 */
+    uint64_t seed;
+    uint32_t first_sample; /* position in the global batch of the first sample */
+    bool flips;            /* a sample changes its sign with probability 1/2 */
     int64_t samples, channels, rows, width;
     int64_t first_row;     /* of the whole field's, the first one's */
     int64_t sample_stride; /* numbers in memory from one sample's fields to the next one's */

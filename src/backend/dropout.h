@@ -44,23 +44,26 @@ VT_ON_DEVICE_TOO static inline float vt_dropout_sample_factor(const vt_dropout *
     return dropout->rate > 0 ? vt_dropout_factor(dropout, sample, 0, 0) : 1.0f;
 }
 
-/* What the fields of a sample (position in the global batch) are multiplied by: -1 or 1. */
-VT_ON_DEVICE_TOO static inline float vt_disturbed_sign(const vt_disturbance *how, uint32_t sample)
+VT_ON_DEVICE_TOO static inline vt_random_block vt_disturbance_block(const vt_disturbance *how, const uint32_t *step,
+                                                                    uint32_t site, uint32_t channel, uint32_t sample,
+                                                                    uint32_t row, uint32_t quad)
 {
-    vt_dropout stream = how->random;
-    stream.layer = 0;
-    stream.site = VT_SITE_SIGN;
-    return how->flips && vt_random_uniform(vt_dropout_block(&stream, sample, 0, 0).word[0]) < 0.5f ? -1.0f : 1.0f;
+    const vt_dropout stream = {0, how->seed, step, channel, site, 0};
+    return vt_dropout_block(&stream, sample, row, quad);
+}
+
+/* What the fields of a sample (position in the global batch) are multiplied by: -1 or 1. */
+VT_ON_DEVICE_TOO static inline float vt_disturbed_sign(const vt_disturbance *how, const uint32_t *step, uint32_t sample)
+{
+    const vt_random_block block = vt_disturbance_block(how, step, VT_SITE_SIGN, 0, sample, 0, 0);
+    return how->flips && vt_random_uniform(block.word[0]) < 0.5f ? -1.0f : 1.0f;
 }
 
 /* Standard normal numbers of columns 4 * quad … 4 * quad + 3 of a row of the whole field. */
-VT_ON_DEVICE_TOO static inline void vt_disturbed_noise(const vt_disturbance *how, uint32_t sample, uint32_t channel,
-                                                       uint32_t row, uint32_t quad, float normals[4])
+VT_ON_DEVICE_TOO static inline void vt_disturbed_noise(const vt_disturbance *how, const uint32_t *step, uint32_t sample,
+                                                       uint32_t channel, uint32_t row, uint32_t quad, float normals[4])
 {
-    vt_dropout stream = how->random;
-    stream.layer = channel;
-    stream.site = VT_SITE_NOISE;
-    vt_random_normals(vt_dropout_block(&stream, sample, row, quad), normals);
+    vt_random_normals(vt_disturbance_block(how, step, VT_SITE_NOISE, channel, sample, row, quad), normals);
 }
 
 #endif

@@ -170,6 +170,9 @@ vt_status vt_config_check_layout(vt_config *config);
 /* lr times what lr_scaling makes of global_batch_size / base_batch_size. */
 double vt_config_learning_rate(const vt_config *config);
 
+/* The same of another rate. */
+double vt_config_scaled_rate(const vt_config *config, double rate);
+
 /* Channels of one of the times that the input holds. */
 int64_t vt_config_channels_a_time(const vt_config *config);
 

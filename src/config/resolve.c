@@ -198,11 +198,16 @@ static void derive_resume(vt_config *config)
     *origin = VT_FROM_DEFAULT;
 }
 
-double vt_config_learning_rate(const vt_config *config)
+double vt_config_scaled_rate(const vt_config *config, double rate)
 {
     double ratio = (double)config->global_batch_size / (double)config->base_batch_size;
-    if (config->lr_scaling == VT_SCALING_SQRT) return config->lr * sqrt(ratio);
-    return config->lr_scaling == VT_SCALING_LINEAR ? config->lr * ratio : config->lr;
+    if (config->lr_scaling == VT_SCALING_SQRT) return rate * sqrt(ratio);
+    return config->lr_scaling == VT_SCALING_LINEAR ? rate * ratio : rate;
+}
+
+double vt_config_learning_rate(const vt_config *config)
+{
+    return vt_config_scaled_rate(config, config->lr);
 }
 
 /* "HH:MM:SS" or seconds; false when it is neither. */

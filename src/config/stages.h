@@ -16,7 +16,7 @@ typedef struct {
     vt_stage stages[VT_MOST_STAGES];
 } vt_stages;
 
-/* Of the options rollout and lr_restarts of a configuration that was resolved. */
+/* The options rollout and lr_restarts of a resolved configuration; rates are scaled by lr_scaling. */
 vt_stages vt_config_rollout(const vt_config *config);
 vt_stages vt_config_restarts(const vt_config *config);
 

@@ -76,8 +76,7 @@ vt_status vt_forecaster_configure(const char *name, int flag_count, char *const 
     VT_CHECK(strcmp(vt_source_kind_of(*config)->name, "fields") == 0,
              "%s: its model was trained on source %s, but only fields in files can be forecast", *checkpoint,
              vt_source_kind_of(*config)->name);
-    static const char *const of_task[] = {"lat_range", "lon_range", "n_history", "dt", "predict", NULL};
-    const char *const *const fixed[] = {vt_model_kind_of(*config)->identity, of_task};
+    const char *const *const fixed[] = {vt_model_kind_of(*config)->identity, vt_task_kind_of(*config)->identity};
     for (int i = 0; i < 2; i++)
         VT_TRY(
             vt_checkpoint_check_options(index, *checkpoint, *config, fixed[i], "its parameters were trained for that"));

@@ -1,5 +1,5 @@
 /* The loss of a prediction against its target: a number for each sample. Each loss is a row of VT_LOSSES in
- * config/kinds.def and a file of this room. */
+ * config/kinds.def. */
 #ifndef VT_LOSS_LOSS_H
 #define VT_LOSS_LOSS_H
 
@@ -13,7 +13,7 @@ typedef struct vt_loss_kind vt_loss_kind;
 struct vt_loss_kind {
     const char *name;
     int64_t sums; /* float64 numbers that a sample's loss is made of, each a sum over the ranks that share the sample */
-    vt_loss_measure measure;
+    vt_loss_measure measure; /* of the losses of errors.c */
     /* sums [batch, .sums] = this rank's part of them. */
     void (*partials)(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
                      vt_matrix weights, double *sums);

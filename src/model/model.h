@@ -91,12 +91,10 @@ struct vt_model_kind {
     /* A tensor in the rows and columns of the prediction, normalised, float32: the target, say. Of more channels than
      * the prediction has, the first ones. */
     vt_matrix (*lay_out)(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensor);
-    /* May the input be a list of pieces? */
-    bool takes_pieces;
-    /* What lets a prediction be the next forecast's input; both NULL: it can't be. lay_back: fields [batch,
-     * channels, rows of this rank, …] = prediction / inverse_std + mean; writes the points of this rank's tokens alone,
-     * and what is not there becomes NaN. lay_out_backward adds the gradient of what lay_out returned to
-     * tensor->gradient. `backward` then also adds to the gradients of the input's pieces. */
+    /* For models whose prediction can be the next step's input, as one piece of a list; both NULL: it can't be.
+     * lay_back: fields [batch, channels, rows of this rank, …] = prediction / inverse_std + mean; writes the points of
+     * this rank's tokens alone, and what is not there becomes NaN. lay_out_backward adds the gradient of what lay_out
+     * returned to tensor->gradient. `backward` then also adds to the gradients of the input's pieces. */
     void (*lay_back)(const vt_model *model, const vt_pass *pass, vt_matrix prediction, const float *mean,
                      const float *inverse_std, float *fields);
     void (*lay_out_backward)(const vt_model *model, const vt_pass *pass, vt_matrix drows,

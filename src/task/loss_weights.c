@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 bool vt_loss_weights_are_set(const vt_config *config)
 {
@@ -33,19 +34,18 @@ bool vt_channel_weights_are_automatic(const vt_config *config)
 static vt_status read_list(const char *list, int64_t channels, double *weights)
 {
     vt_status status = VT_OK;
-    static const char between[] = " \t,[]";
+    const char *rest = list, *word;
+    size_t length;
     int64_t count = 0;
-    for (const char *next = list + strspn(list, between); *next != '\0'; next += strspn(next, between)) {
+    while ((word = vt_text_next_word(&rest, &length)) != NULL) {
         char *end = NULL;
-        const double weight = strtod(next, &end);
-        const bool is_number = end != next && (*end == '\0' || strchr(between, *end) != NULL);
-        VT_CHECK(is_number && isfinite(weight) && weight >= 0,
+        const double weight = strtod(word, &end);
+        VT_CHECK(end == word + length && isfinite(weight) && weight >= 0,
                  "channel_weights: '%.*s' of '%.200s' is no weight; expected numbers from 0 on, one for each forecast "
                  "channel, or auto",
-                 (int)strcspn(next, between), next, list);
+                 (int)length, word, list);
         if (count < channels) weights[count] = weight;
         count++;
-        next = end;
     }
     VT_CHECK(count == channels,
              "channel_weights: '%.200s' holds %lld weight%s, but %lld channels are forecast (n_out_channels)", list,

@@ -33,17 +33,15 @@ vt_status vt_rollout_open(const vt_task *task, const vt_model *model, vt_backend
     vt_status status = VT_OK;
     vt_rollout *rollout = vt_allocate(1, sizeof *rollout, "the rollout");
     const vt_config *config = task->config;
-    *rollout = (vt_rollout){.config = config,
-                            .task = task,
+    *rollout = (vt_rollout){.task = task,
                             .model = model,
                             .backend = backend,
                             .specs = {specs[VT_TENSOR_INPUT], specs[VT_TENSOR_TARGET]},
-                            .first_row = rows.first,
-                            .times = config->n_history + 1};
-    rollout->pieces = vt_allocate((size_t)rollout->times + 1, sizeof *rollout->pieces, "the rollout");
+                            .first_row = rows.first};
+    rollout->pieces = vt_allocate((size_t)config->n_history + 2, sizeof *rollout->pieces, "the rollout");
     rollout->states = vt_allocate((size_t)most, sizeof *rollout->states, "the rollout");
     rollout->gradients = vt_allocate((size_t)most, sizeof *rollout->gradients, "the rollout");
-    VT_CHECK((most == 1 && task->tendency == NULL) || (model->kind->lay_back != NULL && model->kind->takes_pieces),
+    VT_CHECK((most == 1 && task->tendency == NULL) || model->kind->lay_back != NULL,
              "model %s can't go on from its own forecasts; use --rollout=1 and --predict=state", model->kind->name);
     if (most > 1 || config->augment == VT_AUGMENT_SIGN || task->noise != NULL) VT_TRY(place_constants(rollout));
 done:
@@ -103,9 +101,10 @@ static vt_model_tensor tensor_of(const vt_rollout *rollout, const vt_batch *batc
 static vt_model_tensor disturbed(const vt_rollout *rollout, const vt_pass *pass, const vt_model_tensor *tensor,
                                  const float *noise)
 {
-    const int64_t plane = plane_of(rollout), width = rollout->config->img_size[1];
-    const vt_disturbance how = {.random = vt_pass_dropout(pass, 0, 0, 0),
-                                .flips = rollout->config->augment == VT_AUGMENT_SIGN,
+    const int64_t plane = plane_of(rollout), width = rollout->task->config->img_size[1];
+    const vt_disturbance how = {.seed = pass->seed,
+                                .first_sample = pass->first_sample,
+                                .flips = rollout->task->config->augment == VT_AUGMENT_SIGN,
                                 .samples = pass->batch,
                                 .channels = tensor->channels,
                                 .rows = plane / width,
@@ -128,9 +127,9 @@ static float *push_zeros(const vt_pass *pass, int64_t rows, int64_t plane)
 void vt_rollout_begin(vt_rollout *rollout, const vt_pass *pass, const vt_batch *batch, int64_t first, int64_t steps)
 {
     const int64_t rows = pass->batch * fields_of(rollout, VT_TENSOR_TARGET), plane = plane_of(rollout);
-    const bool gradients = rollout->config->rollout_gradient == VT_ROLLOUT_GRADIENT_ALL;
+    const bool gradients = rollout->task->config->rollout_gradient == VT_ROLLOUT_GRADIENT_ALL;
     for (int t = 0; t < 2; t++) rollout->read[t] = tensor_of(rollout, batch, first, t);
-    if (pass->training && (rollout->config->augment == VT_AUGMENT_SIGN || rollout->task->noise != NULL))
+    if (pass->training && (rollout->task->config->augment == VT_AUGMENT_SIGN || rollout->task->noise != NULL))
         rollout->read[VT_TENSOR_INPUT] =
             disturbed(rollout, pass, &rollout->read[VT_TENSOR_INPUT], rollout->task->noise);
     for (int64_t i = 0; i + 1 < steps; i++) {
@@ -153,7 +152,7 @@ static vt_model_tensor from_channel(const vt_rollout *rollout, vt_model_tensor t
 
 void vt_rollout_step(vt_rollout *rollout, int64_t step)
 {
-    const int64_t times = rollout->times, channels = fields_of(rollout, VT_TENSOR_TARGET);
+    const int64_t times = rollout->task->config->n_history + 1, channels = fields_of(rollout, VT_TENSOR_TARGET);
     const int64_t forecast = step < times ? step : times; /* times of the input that were predicted */
     vt_model_tensor *pieces = rollout->pieces;
     rollout->step = step;
@@ -191,7 +190,8 @@ vt_matrix vt_rollout_state(const vt_rollout *rollout, const vt_pass *pass, vt_ma
 vt_matrix vt_rollout_target(const vt_rollout *rollout, const vt_pass *pass)
 {
     vt_model_tensor target = rollout->tensors[VT_TENSOR_TARGET];
-    if (pass->training && rollout->config->augment == VT_AUGMENT_SIGN) target = disturbed(rollout, pass, &target, NULL);
+    if (pass->training && rollout->task->config->augment == VT_AUGMENT_SIGN)
+        target = disturbed(rollout, pass, &target, NULL);
     return rollout->model->kind->lay_out(rollout->model, pass, &target);
 }
 
@@ -200,7 +200,7 @@ void vt_rollout_keep(const vt_rollout *rollout, const vt_pass *pass, vt_matrix s
     vt_backend *backend = pass->backend;
     float *const *constants = rollout->constants;
     const size_t mark = pass->arena->used;
-    if (rollout->config->missing == VT_GAPS_MASK && rollout->task->tendency == NULL) {
+    if (rollout->task->config->missing == VT_GAPS_MASK && rollout->task->tendency == NULL) {
         /* what is missing in the newest state stays missing: newest + (state - newest) */
         const vt_matrix now = newest(rollout, pass), change = vt_pass_push_wide(pass, now.rows, now.columns);
         backend->scaled_add(backend, now, constants[MINUS_ONE], 1, state, change);

@@ -7,21 +7,18 @@
 #include "task/task.h"
 
 typedef struct {
-    const vt_config *config;
     const vt_task *task;
     const vt_model *model;
     vt_backend *backend;
     vt_tensor_spec specs[2]; /* of input and target of a sample, as this rank has them */
     int64_t first_row;       /* of this rank's rows of the fields */
-    int64_t times;           /* that the input holds */
     float *constants[3];     /* [fields of the input]: 0, 1 and -1, on the back end */
 
     vt_model_tensor read[2];     /* input and target of step 0: what was read, or what training made of it */
-    int64_t steps, step;         /* how many there are, and the one at hand: 0, 1, … */
+    int64_t steps, step;         /* how many there are, and the current one: 0, 1, … */
     vt_model_tensor tensors[2];  /* input and target of that step */
-    vt_model_tensor *pieces;     /* [times + 1] of the input */
-    float **states, **gradients; /* [most steps]: what step 0, 1, … predicted, and its gradient; the last step's is not
-                                    kept */
+    vt_model_tensor *pieces;     /* [times of the input + 1]: what the input consists of */
+    float **states, **gradients; /* [steps - 1]: what steps 0, 1, … predicted, and the gradients of that */
 } vt_rollout;
 
 /* For rollouts of up to `most` steps, by a model whose rank has the rows `rows`. */
@@ -29,23 +26,26 @@ vt_status vt_rollout_open(const vt_task *task, const vt_model *model, vt_backend
                           vt_span rows, int64_t most, vt_rollout **rollout);
 void vt_rollout_close(vt_rollout **rollout);
 
-/* The samples first … first + pass->batch - 1 of the batch, over `steps` steps, of which step 0 is at hand. Pushes on
- * the arena what all steps share. */
+/* Begins with step 0 of `steps`, for the samples first … first + pass->batch - 1 of the batch. Pushes on the arena what
+ * all steps share. */
 void vt_rollout_begin(vt_rollout *rollout, const vt_pass *pass, const vt_batch *batch, int64_t first, int64_t steps);
+
+/* Makes `step` the current step. */
 void vt_rollout_step(vt_rollout *rollout, int64_t step);
 
-/* The state that an output of the model stands for, and the target beside it, in its rows and columns. */
+/* In the rows and columns of the model's output: the state that this output stands for, and the target. */
 vt_matrix vt_rollout_state(const vt_rollout *rollout, const vt_pass *pass, vt_matrix output);
 vt_matrix vt_rollout_target(const vt_rollout *rollout, const vt_pass *pass);
 
-/* The state that the step at hand predicts becomes part of later inputs. */
+/* Keeps the state that the current step predicts, as input of later steps. */
 void vt_rollout_keep(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state);
 
-/* dstate: the gradient of the step's own loss for its state; float32. Adds what later steps gave to it, passes to the
- * step before what goes past the model, and returns the gradient of the model's output in the pass's type. */
+/* dstate: the gradient of the current step's loss with respect to its state; float32. Adds the gradients of later
+ * steps' losses. With predict: tendency the state is also the input's newest state plus a change: that state's gradient
+ * is added here. Returns the gradient of the model's output, in the pass's type. */
 vt_matrix vt_rollout_backward(const vt_rollout *rollout, const vt_pass *pass, vt_matrix dstate);
 
-/* Does the state's gradient need float32, because more than the loss adds to it or scales it? */
+/* Must dstate be float32, because something is added to it or scales it? */
 bool vt_rollout_adds_gradients(const vt_rollout *rollout);
 
 #endif

@@ -406,7 +406,7 @@ static void weather_describe_picture(const vt_task *task, const vt_batch *batch,
     picture->title = vt_text_format("%s (%s)%s", name, units[0] != '\0' ? units : "units of the data", date);
 }
 
-static const char *const identity[] = {"task", "n_history", "dt", "lat_range", "lon_range", NULL};
+static const char *const identity[] = {"task", "n_history", "dt", "lat_range", "lon_range", "predict", NULL};
 
 const vt_task_kind vt_task_weather = {.name = "weather",
                                       .identity = identity,

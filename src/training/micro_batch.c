@@ -79,7 +79,7 @@ void vt_micro_batch_predict(const vt_trainer *trainer, vt_micro_batch *samples)
     samples->target = vt_rollout_target(samples->rollout, &samples->pass);
 }
 
-/* Those of the step at hand. */
+/* Those of the current step. */
 static double *loss_sums(const vt_trainer *trainer, const vt_micro_batch *samples)
 {
     return samples->loss_sums + samples->rollout->step * samples->pass.batch * trainer->loss->sums;

@@ -32,12 +32,24 @@ static bool only_last_counts(const vt_trainer *trainer)
     return trainer->config->rollout_gradient == VT_ROLLOUT_GRADIENT_LAST;
 }
 
-/* Forward and losses of a micro-batch, which then is in flight: of a rollout step by step, of which the last one's
- * activations are kept. */
+/* Losses of the current step: losses [samples] += them, so that a bad value in any step's target shows. */
+static void add_losses(vt_trainer *trainer, vt_micro_batch *samples, float *losses)
+{
+    vt_backend *backend = trainer->backend;
+    const vt_mask none = {.tokens = 1};
+    double *total = vt_trainer_counts_in_sums(trainer) ? &vt_optimizer_state(trainer->optimizer)->losses : NULL;
+    const vt_matrix sum = vt_matrix_make(losses, 1, samples->pass.batch);
+    const bool is_first = samples->rollout->step == 0 || only_last_counts(trainer);
+    const vt_matrix own = is_first ? sum : vt_pass_push_wide(&samples->pass, 1, samples->pass.batch);
+    vt_micro_batch_losses(trainer, samples, samples->prediction, own.data, total);
+    if (!is_first) backend->residual_add(backend, sum, own, &none, sum);
+}
+
+/* Forward and losses of a micro-batch, which then is in flight. A rollout goes from its first step to its last, whose
+ * activations alone are kept. */
 static void forward(vt_trainer *trainer, const vt_batch *batch, int64_t index)
 {
     const int64_t count = batch->sample_count / trainer->config->grad_accumulation, first = index * count;
-    double *total = vt_trainer_counts_in_sums(trainer) ? &vt_optimizer_state(trainer->optimizer)->losses : NULL;
     vt_range_begin("forward");
     vt_micro_batch *samples = vt_micro_batch_take(trainer, batch, index, first, count, true);
     const int64_t steps = samples->rollout->steps;
@@ -45,8 +57,7 @@ static void forward(vt_trainer *trainer, const vt_batch *batch, int64_t index)
         const bool is_last = step + 1 == steps;
         vt_micro_batch_step(samples, step);
         vt_micro_batch_predict(trainer, samples);
-        vt_micro_batch_losses(trainer, samples, samples->prediction, trainer->losses + first,
-                              is_last || !only_last_counts(trainer) ? total : NULL);
+        if (is_last || !only_last_counts(trainer)) add_losses(trainer, samples, trainer->losses + first);
         if (is_last) break;
         vt_rollout_keep(samples->rollout, &samples->pass, samples->prediction);
         vt_arena_pop(&samples->arena, samples->shared);
@@ -55,8 +66,8 @@ static void forward(vt_trainer *trainer, const vt_batch *batch, int64_t index)
     charge_time(trainer, &trainer->times.forward);
 }
 
-/* Adds its gradients, and ends its flight. Of a rollout from the last step to the first, each of which makes its
- * activations once more. `last`: no other micro-batch adds gradients in this step. */
+/* Adds the micro-batch's gradients and ends its flight. A rollout goes from its last step to its first; the activations
+ * of all but the last step are computed again. `last`: this is the training step's last micro-batch. */
 static void backward(vt_trainer *trainer, const vt_batch *batch, int64_t index, bool last)
 {
     vt_micro_batch *samples = vt_micro_batch_in_flight(trainer, index);

@@ -88,17 +88,17 @@ vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, 
 vt_micro_batch *vt_micro_batch_in_flight(vt_trainer *trainer, int64_t index);
 void vt_micro_batch_release(vt_micro_batch *samples);
 
-/* Step `step` of forecast is at hand from here on. */
+/* Makes `step` the current step of forecast. */
 void vt_micro_batch_step(vt_micro_batch *samples, int64_t step);
 
-/* The state that the step at hand predicts, in the rows and columns of the model's output. */
+/* The state that the current step predicts, in the rows and columns of the model's output. */
 vt_matrix vt_micro_batch_state(const vt_trainer *trainer, const vt_micro_batch *samples);
 
 /* The same as samples->prediction, with the target beside it. */
 void vt_micro_batch_predict(const vt_trainer *trainer, vt_micro_batch *samples);
 
-/* Adds the gradients of the step at hand, whose prediction was made: of its own loss, times `scale`, and of later
- * steps' losses through its prediction. */
+/* Adds the gradients of the current step, after its prediction: of its own loss, times `scale`, and of later steps'
+ * losses through its prediction. */
 void vt_micro_batch_backward(const vt_trainer *trainer, vt_micro_batch *samples, float scale);
 
 /* losses [samples] of a prediction, over all tokens of each sample, also added to *total unless that is NULL. What they

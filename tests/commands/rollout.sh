@@ -54,6 +54,7 @@ test_forecasts_of_a_model_of_changes() {
     grep -q "^" scores/scores.csv
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-01T12 --steps=3 --output=forecast.nc >/dev/null
     refuses_once "predict" "its parameters were trained for that" -- "$VITRAIN" evaluate --checkpoint=$best --predict=state
+    refuses_once "was made with predict tendency, not state: a run can't change its task" -- learn --resume --predict=state
     rm data/stats/time_diff_stds.npy
     refuses_once "time_diff_stds_path" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=3
     refuses_once "time_diff_stds_path" -- learn --run_num=without

@@ -140,6 +140,21 @@ TEST(the_last_step_alone)
     close_fixture(&f);
 }
 
+/* A value that is not finite in the target of the first step shows which sample is bad, although the loss of the last
+ * step is finite. */
+TEST(a_bad_value_in_an_early_target)
+{
+    static const int64_t samples[BATCH] = {7, 8, 9};
+    fixture f = open_fixture(VT_ISA_PLAIN, true, false, "lr=1e-3 on_nonfinite=skip");
+    vt_step_figures figures;
+    f.batch.samples = samples;
+    ((float *)(uintptr_t)f.batch.tensors[VT_TENSOR_TARGET])[ROLLOUT * OUT * HEIGHT * WIDTH + 5] = NAN; /* of sample 8 */
+    EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
+    EXPECT(isnan(figures.loss) && figures.bad_sample == 8, "loss %g, bad sample %lld", figures.loss,
+           (long long)figures.bad_sample);
+    close_fixture(&f);
+}
+
 /* The loss as a function of one parameter, in the oracle: with sign flips and noise on the input, too. */
 static double loss_at(fixture *f, const vt_parameter *parameter, int64_t element, float value)
 {

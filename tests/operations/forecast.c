@@ -96,7 +96,8 @@ enum { SAMPLES = 64, ROWS = 24, COLUMNS = 31, STRIDE = 3 * ROWS * COLUMNS };
 
 static vt_disturbance disturbance(bool flips, int64_t first_row, int64_t rows)
 {
-    return (vt_disturbance){.random = {.seed = 5, .first_sample = 3},
+    return (vt_disturbance){.seed = 5,
+                            .first_sample = 3,
                             .flips = flips,
                             .samples = SAMPLES,
                             .channels = CHANNELS,

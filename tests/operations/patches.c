@@ -39,6 +39,7 @@ TEST(patches_and_back)
         EXPECT_OK(path_open(isa, &backend));
         check_order(backend, VT_PATCH_CHANNEL_FIRST);
         check_order(backend, VT_PATCH_CHANNEL_LAST);
+        EXPECT_OK(backend->check(backend));
         vt_backend_close(&backend);
     }
 }

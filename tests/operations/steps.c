@@ -100,6 +100,7 @@ GPU_TEST(the_first_parameter_that_is_not_finite)
         x[7] = NAN;
         b->first_nonfinite(b, x, ranges, 5, NULL, &first);
         EXPECT(first == 1, "%d", first);
+        EXPECT_OK(b->check(b));
         vt_backend_close(&b);
     }
     free(x);

@@ -36,3 +36,14 @@ TEST(restarts_are_scaled)
     EXPECT_NEAR(restarts.stages[1].value, 4e-3, 1e-15);
     vt_config_close(&config);
 }
+
+/* Restarts don't depend on the first rate. */
+TEST(restarts_after_a_rate_of_0)
+{
+    vt_config *config = NULL;
+    EXPECT_OK(vt_config_open_default(&config));
+    set_options(config, "num_epochs=9 lr=0 lr_restarts=4e-3@2");
+    EXPECT_OK(vt_config_resolve(config));
+    EXPECT_NEAR(vt_config_restarts(config).stages[0].value, 4e-3, 1e-15);
+    vt_config_close(&config);
+}

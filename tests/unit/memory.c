@@ -90,7 +90,8 @@ TEST(parameters_gradients_and_moments)
     }
 }
 
-/* What one more block keeps for backward; memory that a block needs only while it is computed does not count twice. */
+/* The bytes that a second block adds: what it keeps for backward. Both blocks share the memory that is needed only
+ * while a block is computed. */
 static void check_block(const char *settings)
 {
     vt_config *config;

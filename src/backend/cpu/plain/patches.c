@@ -90,7 +90,7 @@ static double gradient_at(const vt_patch_grid *grid, vt_matrix dpatches, int64_t
 {
     int64_t channel_step, point_step, place;
     double sum = 0;
-    vt_patch_views views = vt_patch_views_of(grid, row, column);
+    vt_patch_views views = vt_patch_views_of(row, column);
     patch_steps(grid, &channel_step, &point_step);
     while (vt_patch_views_next(grid, &views, &place)) {
         const int64_t r = sample * grid->tokens + views.token;
@@ -132,19 +132,17 @@ void vt_plain_fields_disturb(vt_backend *backend, const vt_disturbance *how, con
                              const float *mean, const float *inverse_std, const float *noise, float *y)
 {
     (void)backend;
-    vt_disturbance now = *how;
-    now.random.step = step;
 #pragma omp parallel for schedule(static) collapse(2)
     for (int64_t i = 0; i < how->samples; i++)
         for (int64_t c = 0; c < how->channels; c++)
             for (int64_t row = 0; row < how->rows; row++) {
-                const uint32_t sample = how->random.first_sample + (uint32_t)i;
-                const float sign = vt_disturbed_sign(&now, sample),
+                const uint32_t sample = how->first_sample + (uint32_t)i;
+                const float sign = vt_disturbed_sign(how, step, sample),
                             *from = fields + i * how->sample_stride + (c * how->rows + row) * how->width;
                 float *to = y + ((i * how->channels + c) * how->rows + row) * how->width, normals[4];
                 for (int64_t column = 0; column < how->width; column++) {
                     if (noise != NULL && column % 4 == 0)
-                        vt_disturbed_noise(&now, sample, (uint32_t)c, (uint32_t)(how->first_row + row),
+                        vt_disturbed_noise(how, step, sample, (uint32_t)c, (uint32_t)(how->first_row + row),
                                            (uint32_t)(column / 4), normals);
                     to[column] = sign * ((from[column] - mean[c]) * inverse_std[c]);
                     if (noise != NULL) to[column] += noise[c] * normals[column % 4];
