@@ -249,7 +249,7 @@ done:
     return status;
 }
 
-/* Of `count` channels, of which channel c is channel c % period of the data. */
+/* The changes, times `factor`, for `count` channels of a tensor; channel c is channel c % period of the data. */
 static vt_status place_scale(weather *w, int64_t count, int64_t period, double factor, float **placed)
 {
     vt_status status = VT_OK;

@@ -24,7 +24,7 @@ typedef struct {
     int64_t history;      /* earlier times stacked in the input */
     int64_t dt;           /* time steps between input and target */
     int64_t targets;      /* steps of forecast that a sample has targets of; 0: 1 */
-    int64_t reach;        /* of which the files must hold so many, for a time to be a sample; 0: 1 */
+    int64_t reach;        /* how many of these targets the files must hold for each sample; 0: 1 */
     int64_t sample_limit; /* only the first so many; VT_UNSET_INTEGER: all */
     vt_fields_form form;  /* what the user says of the files */
     bool round;           /* the window must go round the globe; checked if longitudes are known */
