@@ -23,7 +23,7 @@ test_memory_that_runs_out_elsewhere() {
         [ "$n" -lt 100 ]
     done
 }
-test_memory_files_and_steps_stay_flat() {
+test_memory_and_open_files_stay_flat() {
     ! grep -q __asan_init "$VITRAIN" || skip "AddressSanitizer keeps what was freed"
     fault long 6000
 }
