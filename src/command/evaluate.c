@@ -10,12 +10,14 @@
 #include "forecast/forecaster.h"
 
 static const char help[] =
-    "vitrain evaluate CHECKPOINT [flags]: forecasts from every initial time of the validation or test set,\n"
-    "scored beside persistence (nothing changes) and climatology (the mean over time):\n"
-    "  RMSE  latitude-weighted, in the units of the data (Rasp et al. 2020, WeatherBench)\n"
-    "  ACC   anomaly correlation, against the climatology of time_means_path (Rasp et al. 2024, WeatherBench 2)\n"
-    "  loss  of single steps, as training has it (\"Avg val loss\"), over all samples\n"
-    "Writes loss.csv, scores.csv and maps (target, forecast, difference); docs/evaluation.md has the formulas.\n\n";
+    "vitrain evaluate CHECKPOINT [flags]: forecasts from every initial time of the validation or test\n"
+    "set, scored beside persistence (nothing changes) and the seasonal climatology (`vitrain stats` makes it):\n"
+    "  RMSE   latitude-weighted, in the units of the data (Rasp et al. 2020, WeatherBench)\n"
+    "  skill  1 - RMSE^2 / RMSE^2 of the climatology: below 0, the climatology is the better forecast\n"
+    "  ACC    correlation of the departures from the climatology (Rasp et al. 2024, WeatherBench 2)\n"
+    "  loss   of single steps, as training has it (\"Avg val loss\"), over all samples\n"
+    "Writes loss.csv, scores.csv, horizons.csv, spectra.csv, scores.html and maps (target, forecast,\n"
+    "difference); docs/evaluation.md has the formulas.\n\n";
 static const char help_end[] =
     "\nThe configuration is the checkpoint's; every key of it is a flag, too: --data_dir=DIR,\n"
     "--limit_nsamples_val=N (only the first N initial times), --local_batch_size=N (forecasts at once: 8).\n";

@@ -334,7 +334,13 @@ static void print_statistics(const char *directory, int64_t channels, int *fault
         free(path);
     }
     printf("%s\n", missing == (climatology ? 3 : 2) ? " none" : "");
-    if (!climatology) printf("    no time_means.npy: evaluate will score no climatology and no ACC\n");
+    if (!climatology) printf("    no time_means.npy: evaluate will score no mean field and no ACC against it\n");
+    char *seasonal = vt_text_format("%s/climatology.h5", directory);
+    if (!vt_output_exists(seasonal))
+        printf(
+            "    no climatology.h5: evaluate will score no skill and no ACC against the season; `vitrain stats` makes "
+            "it\n");
+    free(seasonal);
     if (missing > 0)
         vt_inspect_fault(faults, "%s", noted.characters);
     else

@@ -81,7 +81,8 @@ static void derive_paths(vt_config *config)
                  {&config->global_means_path, VT_OPTION_global_means_path, "stats/global_means.npy"},
                  {&config->global_stds_path, VT_OPTION_global_stds_path, "stats/global_stds.npy"},
                  {&config->time_diff_stds_path, VT_OPTION_time_diff_stds_path, "stats/time_diff_stds.npy"},
-                 {&config->time_means_path, VT_OPTION_time_means_path, "stats/time_means.npy"}};
+                 {&config->time_means_path, VT_OPTION_time_means_path, "stats/time_means.npy"},
+                 {&config->climatology_path, VT_OPTION_climatology_path, "stats/climatology.h5"}};
     size_t length = strlen(config->data_dir);
     while (length > 0 && config->data_dir[length - 1] == '/') length--;
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {

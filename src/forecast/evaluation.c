@@ -8,29 +8,31 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/text.h"
+#include "forecast/climatologies.h"
 #include "forecast/evaluation_report.h"
 #include "forecast/forecaster.h"
 #include "report/progress.h"
 #include "source/fields/dataset.h"
-#include "storage/npy.h"
 #include "storage/output_file.h"
 #include "task/loss_weights.h"
 #include "task/weather.h"
 #include "task/weather/scores.h"
+#include "task/weather/spectra.h"
 
 typedef struct {
     const vt_evaluation_options *options;
     vt_world *world;
     vt_dataset *dataset;
     vt_forecaster *forecaster;
-    float *climatology; /* [out, height, width], or NULL */
+    vt_climatologies climatologies;
     vt_scores *scores;
+    vt_spectra *spectra;
     int64_t *starts, start_count; /* initial times: samples whose file reaches the last lead time */
     int64_t batch, rounds;        /* initial times that a rank forecasts at once, and how often */
     int64_t plane, map_channel;
     vt_variable *variables;                         /* [out] */
     float *input, *persistence, *forecast, *target; /* of a batch, and one target */
+    float *seasonal;                                /* at the time of the target */
     vt_evaluation loss;                             /* the training's, over loss_count samples */
     int64_t loss_count;
     vt_maps maps;
@@ -82,58 +84,6 @@ done:
     return status;
 }
 
-static bool has_range(const vt_config *config)
-{
-    return !isnan(config->lat_range[0]) || !isnan(config->lon_range[0]);
-}
-
-/* Reads the window of time_means_path, [1, C, H, W]. A missing file is an error only if a flag names it. */
-static vt_status read_climatology(evaluation *e)
-{
-    vt_status status = VT_OK;
-    const vt_config *config = e->options->config;
-    const int64_t channels = config->n_out_channels, height = config->img_size[0], width = config->img_size[1];
-    vt_npy array = {0};
-    char *shape = NULL;
-    if (!vt_output_exists(config->time_means_path)) {
-        VT_CHECK(config->origin[VT_OPTION_time_means_path] != VT_FROM_COMMAND_LINE,
-                 "--time_means_path=%s is not there; `vitrain stats` makes such a file", config->time_means_path);
-        if (vt_world_rank(e->world) == 0)
-            printf("time_means_path '%s' is not there, so climatology and ACC can't be scored; `vitrain stats` makes "
-                   "it\n",
-                   config->time_means_path);
-        return VT_OK;
-    }
-    status = vt_npy_open(config->time_means_path, &array);
-    if (status != VT_OK) vt_error_context("time_means_path (`vitrain stats` makes such a file)");
-    if (status != VT_OK) goto done;
-    shape = vt_npy_shape_text(&array);
-    VT_CHECK(array.dimensions == 4 && array.shape[0] == 1 && array.shape[1] >= channels && array.shape[2] >= height &&
-                 array.shape[3] >= width,
-             "time_means_path '%s' is %s, expected [1, C, H, W] with at least %lld channels of [%lld, %lld]",
-             config->time_means_path, shape, (long long)channels, (long long)height, (long long)width);
-    /* means of the window alone, or of the whole grid */
-    const vt_frame_window whole = {.rows = height, .width = width};
-    const bool is_cut = array.shape[2] == height && array.shape[3] == width;
-    const vt_frame_window *window = is_cut ? &whole : vt_dataset_window(e->dataset);
-    VT_CHECK(
-        is_cut || vt_dataset_has_grid(e->dataset, array.shape[2], array.shape[3]) || !has_range(config),
-        "time_means_path '%s' is %s, neither of the window [%lld, %lld] nor of the grid of the files; make it again "
-        "with `vitrain stats`",
-        config->time_means_path, shape, (long long)height, (long long)width);
-    e->climatology = vt_allocate((size_t)(channels * e->plane), sizeof *e->climatology, "the evaluation");
-    for (int64_t c = 0; c < channels; c++)
-        for (int64_t y = 0; y < height; y++)
-            for (int64_t x = 0; x < width; x++)
-                e->climatology[(c * height + y) * width + x] =
-                    (float)array.values[(c * array.shape[2] + window->first_row + y) * array.shape[3] +
-                                        vt_window_column(window, x)];
-done:
-    vt_npy_close(&array);
-    free(shape);
-    return status;
-}
-
 static vt_status find_map_channel(evaluation *e)
 {
     vt_status status = VT_OK;
@@ -172,7 +122,8 @@ static vt_status open_data(evaluation *e)
     VT_CHECK(minutes % 60 == 0 || minutes >= VT_A_MONTH,
              "evaluate counts lead times in whole hours, but those of this set are %lld min apart", (long long)minutes);
     VT_TRY(find_starts(e));
-    VT_TRY(read_climatology(e));
+    VT_TRY(vt_climatologies_open(config, e->dataset, e->starts, e->start_count, e->options->rollout,
+                                 vt_world_rank(e->world) == 0, &e->climatologies));
     VT_TRY(find_map_channel(e));
     take_variables(e);
     if (vt_world_rank(e->world) == 0) VT_TRY(vt_output_make_directory(e->options->output));
@@ -199,14 +150,24 @@ static void take_memory(evaluation *e)
     e->persistence = vt_allocate(batch * out, 1, "the evaluation");
     e->forecast = vt_allocate(batch * out, 1, "the evaluation");
     e->target = vt_allocate(out, 1, "the evaluation");
+    e->seasonal = vt_allocate(out, 1, "the evaluation");
     vt_scores_options options = {.leads = e->options->rollout,
                                  .channels = config->n_out_channels,
                                  .height = config->img_size[0],
                                  .width = config->img_size[1],
                                  .latitudes = vt_dataset_latitudes(e->dataset),
-                                 .climatology = e->climatology,
+                                 .climatology = e->climatologies.mean,
                                  .stds = vt_forecaster_stds(e->forecaster)};
     vt_scores_open(&options, &e->scores);
+    const double *longitudes = vt_dataset_known_coordinate(e->dataset, true);
+    const vt_spectra_options spectra = {.leads = options.leads,
+                                        .channels = options.channels,
+                                        .height = options.height,
+                                        .width = options.width,
+                                        .latitudes = options.latitudes,
+                                        .goes_round =
+                                            longitudes != NULL && vt_window_goes_round(longitudes, options.width)};
+    vt_spectra_open(&spectra, &e->spectra);
 }
 
 /* ---- forecasts ---- */
@@ -231,6 +192,29 @@ done:
     return status;
 }
 
+/* One forecast of the initial time that is sample `start`. */
+static vt_status score_forecast(evaluation *e, int64_t start, int64_t lead, const float *forecast,
+                                const float *persistence)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = e->options->config;
+    vt_score_fields fields = {.forecast = forecast,
+                              .target = e->target,
+                              .persistence = vt_task_weather.has_baseline(config) ? persistence : NULL};
+    VT_TRY(vt_dataset_read_later(e->dataset, start, lead + 1, e->target));
+    if (e->climatologies.seasonal != NULL) {
+        vt_date from = {0};
+        vt_dataset_date(e->dataset, start, &from);
+        const vt_date date = vt_date_after(from, (lead + 1) * vt_dataset_minutes_a_time(e->dataset) * config->dt);
+        VT_TRY(vt_seasonal_at(e->climatologies.seasonal, date, e->seasonal));
+        fields.seasonal = e->seasonal;
+    }
+    vt_scores_add(e->scores, lead, &fields);
+    vt_spectra_add(e->spectra, lead, forecast, e->target);
+done:
+    return status;
+}
+
 /* Forecasts and scores the next lead time of `count` initial times from the `first`-th one on. */
 static vt_status score_lead(evaluation *e, int64_t first, int64_t count, int64_t lead)
 {
@@ -244,9 +228,7 @@ static vt_status score_lead(evaluation *e, int64_t first, int64_t count, int64_t
         vt_forecaster_shift(config, count, e->forecast, e->input);
     VT_TRY(vt_forecaster_step(e->forecaster, e->input, count, e->forecast));
     for (int64_t i = 0; i < count; i++) {
-        VT_TRY(vt_dataset_read_later(e->dataset, starts[i], lead + 1, e->target));
-        vt_scores_add(e->scores, lead, e->forecast + i * out, e->target,
-                      vt_task_weather.has_baseline(config) ? e->persistence + i * out : NULL);
+        VT_TRY(score_forecast(e, starts[i], lead, e->forecast + i * out, e->persistence + i * out));
         if (first + i == 0)
             VT_TRY(vt_maps_draw(&e->maps, lead, e->target + e->map_channel * e->plane,
                                 e->forecast + e->map_channel * e->plane));
@@ -313,35 +295,14 @@ done:
     return status;
 }
 
-static vt_status report(evaluation *e)
+/* Collective: sums over all initial times. */
+static void add_ranks(evaluation *e)
 {
-    vt_status status = VT_OK;
-    char *path = vt_text_format("%s/scores.csv", e->options->output), *trained = NULL;
-    const vt_config *config = e->options->config;
-    char number[VT_NUMBER_SIZE], *loss = vt_config_value_text(config, "loss");
-    char *loss_path = vt_text_format("%s/loss.csv", e->options->output);
-    const int64_t hours = e->maps.hours_a_step;
-    const char *const *names = vt_dataset_channel_names(e->dataset), *weights = vt_dataset_assumed_weights(e->dataset);
-    VT_TRY(vt_forecaster_describe(e->options->checkpoint, (vt_weights)config->weights, &trained, NULL));
-    printf("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %lld h%s\n", e->options->checkpoint, trained,
-           e->options->test ? "test" : "validation", vt_dataset_options_of(e->dataset)->directory,
-           (long long)e->start_count, (long long)e->options->rollout, e->options->rollout == 1 ? "" : "s",
-           (long long)hours,
-           vt_dataset_step_is_assumed(e->dataset) ? " (assumed: the files don't say it, nor does time_step)" : "");
-    if (weights != NULL) printf("RMSE and ACC weigh %s\n", weights);
-    printf("loss: %s (%s%s over %lld samples, as training logs it)\n", vt_text_float((float)e->loss.loss, number),
-           strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss,
-           vt_loss_weights_are_set(config) ? ", weighted," : "", (long long)e->loss_count);
-    VT_TRY(vt_loss_write(loss_path, e->options->test ? "test" : "valid", e->loss_count, e->loss.loss));
-    VT_TRY(vt_scores_write(e->scores, path, names, e->variables, hours));
-    vt_scores_print(e->scores, names, e->variables, e->options->rollout, config->n_out_channels, hours);
-    printf("all lead times: %s; maps of %s: %s/map-*.png\n", path, e->maps.channel, e->options->output);
-done:
-    free(path);
-    free(loss_path);
-    free(loss);
-    free(trained);
-    return status;
+    int64_t count = 0;
+    double *sums = vt_scores_sums(e->scores, &count);
+    vt_world_sum(e->world, sums, count);
+    sums = vt_spectra_sums(e->spectra, &count);
+    vt_world_sum(e->world, sums, count);
 }
 
 static vt_status run_phases(evaluation *e)
@@ -370,10 +331,22 @@ static vt_status run_phases(evaluation *e)
                         .longitudes = vt_dataset_known_coordinate(e->dataset, true)};
     VT_TRY(find_loss(e));
     VT_TRY(score_all(e));
-    int64_t count = 0;
-    double *sums = vt_scores_sums(e->scores, &count);
-    vt_world_sum(e->world, sums, count);
-    VT_TRY(vt_world_agree(e->world, vt_world_rank(e->world) == 0 ? report(e) : VT_OK));
+    add_ranks(e);
+    const vt_evaluation_found found = {.options = e->options,
+                                       .dataset = e->dataset,
+                                       .scores = e->scores,
+                                       .spectra = e->spectra,
+                                       .seasonal = e->climatologies.seasonal,
+                                       .variables = e->variables,
+                                       .initial_times = e->start_count,
+                                       .hours_a_step = e->maps.hours_a_step,
+                                       .loss = e->loss.loss,
+                                       .loss_samples = e->loss_count,
+                                       .map_channel = e->maps.channel};
+    static vt_status (*const parts[])(const vt_evaluation_found *) = {
+        vt_evaluation_write_scores, vt_evaluation_write_spectra, vt_evaluation_report};
+    for (int i = 0; i < 3; i++) /* the other ranks meet rank 0 after each, as at every lead time */
+        VT_TRY(vt_world_agree(e->world, vt_world_rank(e->world) == 0 ? parts[i](&found) : VT_OK));
 done:
     return status;
 }
@@ -387,16 +360,18 @@ vt_status vt_evaluate(const vt_evaluation_options *options, const vt_launch *lau
 done:
     if (e.world != NULL && !vt_world_speaks(e.world)) vt_error_clear(); /* another rank reports it */
     vt_scores_close(&e.scores);
+    vt_spectra_close(&e.spectra);
+    vt_climatologies_close(&e.climatologies);
     vt_evaluation_close(&e.loss);
     vt_forecaster_close(&e.forecaster);
     vt_dataset_close(&e.dataset);
     free(e.starts);
-    free(e.climatology);
     free(e.variables);
     free(e.input);
     free(e.persistence);
     free(e.forecast);
     free(e.target);
+    free(e.seasonal);
     vt_world_close(&e.world, status == VT_ERROR);
     return status;
 }

@@ -10,13 +10,16 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "forecast/forecaster.h"
 #include "report/image.h"
+#include "report/scorecard.h"
+#include "task/loss_weights.h"
 
 /* The first and the last lead time, and 1, 3 and 5 days. */
 static bool is_shown(int64_t lead, int64_t leads, int64_t hours_a_step)
 {
     int64_t hours = (lead + 1) * hours_a_step;
-    return lead == 0 || lead == leads - 1 || hours == 24 || hours == 72 || hours == 120;
+    return lead == 0 || lead == leads - 1 || hours == 24 || hours == 72 || hours == 120 || hours == 240;
 }
 
 static void print_cell(double value, int width, const char *format)
@@ -26,32 +29,119 @@ static void print_cell(double value, int width, const char *format)
     printf(" %*s", width, text);
 }
 
-void vt_scores_print(const vt_scores *scores, const char *const *channel_names, const vt_variable *variables,
-                     int64_t leads, int64_t channels, int64_t hours_a_step)
+static void print_line(const vt_scores *scores, int64_t lead, int64_t channel, bool seasonal)
 {
-    char buffer[32];
-    printf("%-12s %-8s %6s %10s %11s %11s %7s %11s\n", "channel", "units", "lead", "RMSE", "persistence", "climatology",
-           "ACC", "persistence");
-    for (int64_t c = 0; c < channels; c++) {
-        const char *name = vt_scores_channel_name(channel_names, c, buffer);
-        for (int64_t lead = 0; lead < leads; lead++) {
-            if (!is_shown(lead, leads, hours_a_step)) continue;
-            printf("%-12s %-8s %4lld h", lead == 0 ? name : "", lead == 0 ? variables[c].units : "",
-                   (long long)((lead + 1) * hours_a_step));
-            for (int which = 0; which < VT_SCORE_FORECASTS; which++)
-                print_cell(vt_scores_rmse(scores, lead, c, which), which == 0 ? 10 : 11, "%.4g");
-            for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
-                print_cell(vt_scores_acc(scores, lead, c, which), which == 0 ? 7 : 11, "%.3f");
-            printf("\n");
-        }
-    }
+    const int climatology = seasonal ? VT_SCORE_SEASONAL : VT_SCORE_CLIMATOLOGY;
+    const int order[3] = {VT_SCORE_MODEL, VT_SCORE_PERSISTENCE, climatology};
+    for (int i = 0; i < 3; i++) print_cell(vt_scores_rmse(scores, lead, channel, order[i]), i == 0 ? 10 : 11, "%.4g");
+    print_cell(vt_scores_skill(scores, lead, channel, climatology), 7, "%.3f");
+    for (int i = 0; i < 2; i++)
+        print_cell(seasonal ? vt_scores_seasonal_acc(scores, lead, channel, order[i])
+                            : vt_scores_acc(scores, lead, channel, order[i]),
+                   i == 0 ? 7 : 11, "%.3f");
+    print_cell(vt_scores_bias(scores, lead, channel), 10, "%.3g");
+    printf("\n");
 }
 
-vt_status vt_loss_write(const char *path, const char *split, int64_t samples, double loss)
+static const char *horizon_text(double hours, int64_t last_hours, char buffer[VT_NUMBER_SIZE])
 {
-    char *text = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n", split, (long long)samples, loss);
-    vt_status status = vt_file_write(path, text, strlen(text));
-    free(text);
+    if (isinf(hours))
+        snprintf(buffer, VT_NUMBER_SIZE, "over %lld h", (long long)last_hours);
+    else
+        snprintf(buffer, VT_NUMBER_SIZE, "%.0f h", hours);
+    return buffer;
+}
+
+/* "u10 31 h (persistence 9 h)" for each channel. */
+static void print_horizons(const vt_evaluation_found *found)
+{
+    char buffer[32], numbers[2][VT_NUMBER_SIZE];
+    const int64_t hours = found->hours_a_step, last = found->options->rollout * hours;
+    printf("skill horizon, where ACC falls below %g:", VT_USEFUL_ACC);
+    for (int64_t c = 0; c < found->options->config->n_out_channels; c++) {
+        const double horizon = vt_scores_horizon(found->scores, c, VT_SCORE_MODEL, hours);
+        const double persistence = vt_scores_horizon(found->scores, c, VT_SCORE_PERSISTENCE, hours);
+        printf("%s %s ", c > 0 ? "," : "", vt_scores_channel_name(vt_dataset_channel_names(found->dataset), c, buffer));
+        printf("%s", isnan(horizon) ? "-" : horizon_text(horizon, last, numbers[0]));
+        if (!isnan(persistence)) printf(" (persistence %s)", horizon_text(persistence, last, numbers[1]));
+    }
+    printf("\n");
+}
+
+static void print_table(const vt_evaluation_found *found)
+{
+    char buffer[32];
+    const bool seasonal = found->seasonal != NULL;
+    printf("%-12s %-8s %6s %10s %11s %11s %7s %7s %11s %10s\n", "channel", "units", "lead", "RMSE", "persistence",
+           seasonal ? "climatology" : "mean field", "skill", "ACC", "persistence", "bias");
+    for (int64_t c = 0; c < found->options->config->n_out_channels; c++) {
+        const char *name = vt_scores_channel_name(vt_dataset_channel_names(found->dataset), c, buffer);
+        for (int64_t lead = 0; lead < found->options->rollout; lead++) {
+            if (!is_shown(lead, found->options->rollout, found->hours_a_step)) continue;
+            printf("%-12s %-8s %4lld h", lead == 0 ? name : "", lead == 0 ? found->variables[c].units : "",
+                   (long long)((lead + 1) * found->hours_a_step));
+            print_line(found->scores, lead, c, seasonal);
+        }
+    }
+    if (seasonal) print_horizons(found);
+}
+
+vt_status vt_evaluation_report(const vt_evaluation_found *found)
+{
+    vt_status status = VT_OK;
+    const vt_evaluation_options *options = found->options;
+    const vt_config *config = options->config;
+    char *trained = NULL, *title = NULL, *loss = vt_config_value_text(config, "loss"), number[VT_NUMBER_SIZE];
+    const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(found->dataset);
+    VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, NULL));
+    printf("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %lld h%s\n", options->checkpoint, trained, set,
+           vt_dataset_options_of(found->dataset)->directory, (long long)found->initial_times,
+           (long long)options->rollout, options->rollout == 1 ? "" : "s", (long long)found->hours_a_step,
+           vt_dataset_step_is_assumed(found->dataset) ? " (assumed: the files don't say it, nor does time_step)" : "");
+    if (weights != NULL) printf("RMSE and ACC weigh %s\n", weights);
+    if (found->seasonal != NULL) printf("climatology: %s\n", vt_seasonal_description(found->seasonal));
+    printf("loss: %s (%s%s over %lld samples, as training logs it)\n", vt_text_float((float)found->loss, number),
+           strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss,
+           vt_loss_weights_are_set(config) ? ", weighted," : "", (long long)found->loss_samples);
+    print_table(found);
+    title = vt_text_format("%s (%s) on the %s set: %lld initial times", options->checkpoint, trained, set,
+                           (long long)found->initial_times);
+    VT_TRY(vt_scorecard_write(options->output, title));
+    printf("all lead times: %s/scores.csv; drawn: %s/scores.html; maps of %s: %s/map-*.png\n", options->output,
+           options->output, found->map_channel, options->output);
+done:
+    free(loss);
+    free(trained);
+    free(title);
+    return status;
+}
+
+/* ---- files ---- */
+
+vt_status vt_evaluation_write_scores(const vt_evaluation_found *found)
+{
+    vt_status status = VT_OK;
+    const char *const *names = vt_dataset_channel_names(found->dataset);
+    static const char *const files[3] = {"loss.csv", "scores.csv", "horizons.csv"};
+    char *paths[3],
+        *loss = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n", found->options->test ? "test" : "valid",
+                               (long long)found->loss_samples, found->loss);
+    for (int i = 0; i < 3; i++) paths[i] = vt_text_format("%s/%s", found->options->output, files[i]);
+    VT_TRY(vt_file_write(paths[0], loss, strlen(loss)));
+    VT_TRY(vt_scores_write(found->scores, paths[1], names, found->variables, found->hours_a_step));
+    VT_TRY(vt_scores_write_horizons(found->scores, paths[2], names, found->hours_a_step));
+done:
+    for (int i = 0; i < 3; i++) free(paths[i]);
+    free(loss);
+    return status;
+}
+
+vt_status vt_evaluation_write_spectra(const vt_evaluation_found *found)
+{
+    char *path = vt_text_format("%s/spectra.csv", found->options->output);
+    vt_status status =
+        vt_spectra_write(found->spectra, path, vt_dataset_channel_names(found->dataset), found->hours_a_step);
+    free(path);
     return status;
 }
 

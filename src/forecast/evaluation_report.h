@@ -1,18 +1,37 @@
-/* What `vitrain evaluate` shows: a table on the terminal, and maps. */
+/* What `vitrain evaluate` shows: a table on the terminal, files of scores and spectra, and maps. */
 #ifndef VT_FORECAST_EVALUATION_REPORT_H
 #define VT_FORECAST_EVALUATION_REPORT_H
 
 #include <stdbool.h>
 
+#include "forecast/evaluation.h"
+#include "source/fields/dataset.h"
 #include "task/weather/calendar.h"
 #include "task/weather/scores.h"
+#include "task/weather/seasonal.h"
+#include "task/weather/spectra.h"
 
-/* Prints a line for each channel and lead time: the first one, 1, 3 and 5 days, and the last one. */
-void vt_scores_print(const vt_scores *scores, const char *const *channel_names, const vt_variable *variables,
-                     int64_t leads, int64_t channels, int64_t hours_a_step);
+typedef struct {
+    const vt_evaluation_options *options;
+    const vt_dataset *dataset;
+    const vt_scores *scores;
+    const vt_spectra *spectra;
+    const vt_seasonal *seasonal;  /* NULL: not known */
+    const vt_variable *variables; /* [n_out_channels] */
+    int64_t initial_times, hours_a_step;
+    double loss; /* the training's, over loss_samples samples */
+    int64_t loss_samples;
+    const char *map_channel;
+} vt_evaluation_found;
 
-/* Writes loss.csv: one row, with the training's loss over the samples of "valid" or "test". */
-vt_status vt_loss_write(const char *path, const char *split, int64_t samples, double loss);
+/* loss.csv, scores.csv and horizons.csv; spectra.csv. */
+vt_status vt_evaluation_write_scores(const vt_evaluation_found *found);
+vt_status vt_evaluation_write_spectra(const vt_evaluation_found *found);
+
+/* scores.html from these files, and the table on standard output: a line a channel and lead time, at 6 h, 1, 3, 5 and
+ * 10 days and the last one, as far as the forecasts reach, and the skill horizons. Climatology and ACC are those of the
+ * seasonal climatology where it is known, else of the mean over time. */
+vt_status vt_evaluation_report(const vt_evaluation_found *found);
 
 typedef struct {
     const char *directory, *channel, *units;

@@ -11,6 +11,7 @@
 #include "report/chart.h"
 #include "report/page.h"
 #include "report/run_files.h"
+#include "report/scorecard.h"
 
 static const char *seconds_text(double value, char buffer[VT_NUMBER_SIZE])
 {
@@ -196,6 +197,19 @@ static vt_status append_picture(vt_text *html, const vt_run_files *run)
     return status;
 }
 
+/* The scores of the newest evaluation, if there is one. */
+static vt_status append_forecasts(vt_text *html, const vt_run_files *run)
+{
+    char *directory = vt_scorecard_find(run->directory);
+    if (directory == NULL) return VT_OK;
+    vt_text_append(html, "<h2>Forecasts</h2><p class=\"sub\">By vitrain evaluate: ");
+    vt_page_append_escaped(html, strrchr(directory, '/') + 1);
+    vt_text_append(html, "</p>");
+    vt_status status = vt_scorecard_append(html, directory);
+    free(directory);
+    return status;
+}
+
 static void append_configuration(vt_text *html, const vt_run_files *run)
 {
     vt_page_append_text(html, "<h2>Configuration</h2><details open><summary>", run->configuration,
@@ -230,6 +244,7 @@ static vt_status write_page(const vt_run_files *run, const char *path)
     append_time(&html, run);
     append_memory(&html, run);
     vt_text_append(&html, "</div>");
+    VT_TRY(append_forecasts(&html, run));
     VT_TRY(append_picture(&html, run));
     append_configuration(&html, run);
     vt_text_append(&html,

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +11,23 @@
 #include "base/memory.h"
 #include "base/text.h"
 
+/* Removes the quotes of a cell that begins with one, in place; returns where it ends. */
+static char *unquote(char *cell)
+{
+    char *to = cell, *from = cell + 1;
+    for (; *from != '\0' && !(from[0] == '"' && from[1] != '"'); from++) {
+        if (*from == '"') from++;
+        *to++ = *from;
+    }
+    if (*from == '"') from++;
+    if (to < from) *to = '\0';
+    return from;
+}
+
 /* Cuts "a" out of "a,b,c" at *line and moves *line past the comma; NULL after the last cell. */
 static char *next_cell(char **line)
 {
-    char *cell = *line, *end = strchr(cell, ',');
+    char *cell = *line, *end = strchr(*cell == '"' ? unquote(cell) : cell, ',');
     *line = end != NULL ? end + 1 : NULL;
     if (end != NULL) *end = '\0';
     return cell;
@@ -27,23 +41,25 @@ static void take_names(vt_table *table, char *line)
     while (line != NULL) table->names[table->columns++] = vt_text_copy(next_cell(&line));
 }
 
-static void take_row(vt_table *table, char *line, int64_t *room)
+static void take_row(vt_table *table, char *line, int64_t *room, bool labelled)
 {
     if (table->rows == *room) {
         *room = 2 * *room + 64;
         table->values =
             vt_reallocate(table->values, (size_t)(*room * table->columns), sizeof *table->values, "a table");
+        if (labelled) table->labels = vt_reallocate(table->labels, (size_t)*room, sizeof *table->labels, "a table");
     }
     double *row = table->values + table->rows++ * table->columns;
     for (int64_t c = 0; c < table->columns; c++) {
         const char *cell = line != NULL ? next_cell(&line) : "";
         char *end = NULL;
+        if (c == 0 && labelled) table->labels[table->rows - 1] = vt_text_copy(cell);
         row[c] = strtod(cell, &end);
         if (end == cell) row[c] = NAN;
     }
 }
 
-vt_status vt_table_open(const char *path, vt_table *table)
+static vt_status open_table(const char *path, bool labelled, vt_table *table)
 {
     vt_status status = VT_OK;
     char *line = NULL;
@@ -57,7 +73,7 @@ vt_status vt_table_open(const char *path, vt_table *table)
         if (table->names == NULL)
             take_names(table, line);
         else
-            take_row(table, line, &room);
+            take_row(table, line, &room, labelled);
     }
     VT_CHECK(!ferror(file), "can't read %s: %s", path, strerror(errno));
     VT_CHECK(table->names != NULL, "%s is empty; expected a line of names", path);
@@ -68,8 +84,20 @@ done:
     return status;
 }
 
+vt_status vt_table_open(const char *path, vt_table *table)
+{
+    return open_table(path, false, table);
+}
+
+vt_status vt_table_open_labelled(const char *path, vt_table *table)
+{
+    return open_table(path, true, table);
+}
+
 void vt_table_close(vt_table *table)
 {
+    for (int64_t r = 0; table->labels != NULL && r < table->rows; r++) free(table->labels[r]);
+    free(table->labels);
     for (int64_t c = 0; c < table->columns; c++) free(table->names[c]);
     free(table->names);
     free(table->values);

@@ -10,10 +10,12 @@ typedef struct {
     int64_t rows, columns;
     char **names;   /* [columns] */
     double *values; /* [rows, columns]; NAN for cells without a number */
+    char **labels;  /* [rows]: the text of the first cells; NULL unless asked for */
 } vt_table;
 
 /* Ignores an unfinished last line (without line end). Errors: no such file, no header line. */
 vt_status vt_table_open(const char *path, vt_table *table);
+vt_status vt_table_open_labelled(const char *path, vt_table *table); /* with labels */
 void vt_table_close(vt_table *table);
 
 /* The index of the column with this name; -1: none. */

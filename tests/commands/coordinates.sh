@@ -69,7 +69,7 @@ test_forms_train_alike() {
         local also=
         [ $form != netcdf ] || also=--variables=[air,wind]
         "$VITRAIN" stats $form $also >/dev/null
-        for file in global_means time_means global_stds; do cmp $form/stats/$file.npy plain/stats/$file.npy; done
+        for file in global_means time_means global_stds time_diff_stds; do cmp $form/stats/$file.npy plain/stats/$file.npy; done
         train --data_dir=$form --run_num=$form $also >$form.log
         for column in 1-5; do cut -d, -f$column runs/demo/1CPU/$form/metrics.csv; done >$form.losses
         sed -n 's/.*\(Avg .* loss=.*\)/\1/p; s/.*\(RMSE by channel.*\)/\1/p' $form.log >>$form.losses
@@ -182,5 +182,5 @@ PYTHON
     contains "$output" "channels: air z500" "z500         m**2 s**-2"
     "$VITRAIN" stats train --output=one >/dev/null
     "$VITRAIN" stats nc --variables=[air,z@500] --output=two >/dev/null
-    for file in global_means time_means global_stds; do cmp one/$file.npy two/$file.npy; done
+    for file in global_means time_means global_stds time_diff_stds; do cmp one/$file.npy two/$file.npy; done
 }

@@ -14,7 +14,7 @@ test_synth_and_stats() {
     for file in train/2001.h5 train/2002.h5 valid/2003.h5 test/2004.h5 stats/time_means.npy; do [ -s "data/$file" ]; done
     no_remains data
     says "40 times of data/train; written to again" "t2m" -- "$VITRAIN" stats data --output=again
-    for name in global_means global_stds time_means; do cmp "data/stats/$name.npy" "again/$name.npy"; done
+    for name in global_means.npy global_stds.npy time_means.npy time_diff_stds.npy climatology.h5; do cmp "data/stats/$name" "again/$name"; done
 }
 
 test_stats_find_their_place() {
@@ -26,6 +26,13 @@ test_stats_find_their_place() {
     [ -s data/valid/stats/global_means.npy ]
     refuses "data/stats/global_means.npy exists already; give --force" -- "$VITRAIN" stats data
     "$VITRAIN" stats data --force >/dev/null
+    # a set that has only the files of earlier versions gets the others, and keeps its own
+    rm data/stats/climatology.h5 data/stats/time_diff_stds.npy
+    cp data/stats/time_means.npy data/stats/global_means.npy
+    says "the .npy files that were there stay as they are" "climatology.h5: a mean for each of 4 times of day alone, as the times leave" -- "$VITRAIN" stats data
+    cmp data/stats/time_means.npy data/stats/global_means.npy
+    refuses "--harmonics=5" -- "$VITRAIN" stats data --force --harmonics=5
+    refuses "time_step: 'soon' is no length of time" -- "$VITRAIN" stats data --force --time_step=soon
 }
 
 test_synth_is_repeatable() {

@@ -35,7 +35,7 @@ test_without_gaps_nothing_changes() {
     done
     cp -r data/stats stats
     "$VITRAIN" stats data --force --missing=mask >/dev/null
-    for file in global_means global_stds time_means; do cmp {stats,data/stats}/$file.npy; done
+    for file in global_means global_stds time_means time_diff_stds; do cmp {stats,data/stats}/$file.npy; done
 }
 
 test_refused_unless_masked() {

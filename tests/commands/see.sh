@@ -40,7 +40,7 @@ test_inspect_names_what_is_damaged() {
     head -c 3000 data/train/2001.h5 >short
     mv short data/train/2000.h5
     rm data/stats/time_means.npy
-    refuses "FAULT: data/train/2000.h5" "no time_means.npy: evaluate will score no climatology" -- "$VITRAIN" inspect data
+    refuses "FAULT: data/train/2000.h5" "no time_means.npy: evaluate will score no mean field" -- "$VITRAIN" inspect data
     contains "$output" "1 fault found" # training takes no time_means.npy
     rm data/stats/global_stds.npy
     refuses "global_stds.npy: No such file" "2 faults found" -- "$VITRAIN" inspect data
@@ -67,9 +67,43 @@ test_evaluate() {
     done
     says "on the test set data/test: 25 initial times" -- evaluate --rollout=4 --split=test
     rm data/stats/time_means.npy
-    says "climatology and ACC can't be scored" -- evaluate --rollout=1 --output=two
+    says "the mean field and ACC against it can't be scored" -- evaluate --rollout=1 --output=two
     [ "$(column two/scores.csv rmse_climatology u10 6)" = "" ]
     [ "$(column two/scores.csv rmse u10 6)" = "$(column one/scores.csv rmse u10 6)" ]
+}
+
+# Scores against the seasonal climatology, and what is said where it isn't there, isn't for this set, or knows no such times.
+test_evaluate_against_the_season() {
+    says "climatology: a mean for each of 4 times of day, fitted to 61 times, 2001-01-01 00:00 to 2001-01-16 00:00" "skill horizon, where ACC falls below 0.6: u10 " \
+        -- "$VITRAIN" evaluate --checkpoint=$best --rollout=4 --output=one
+    [ "$(head -n 1 one/horizons.csv)" = channel,skill_horizon_hours,skill_horizon_hours_persistence,last_lead_hours ]
+    [ "$(wc -l <one/horizons.csv)" -eq 4 ]
+    [ "$(wc -l <one/spectra.csv)" -eq $((1 + 3 * 4 * 16)) ]
+    # 1 - skill is the ratio of the squares
+    awk -v s="$(column one/scores.csv skill t2m 24)" -v f="$(column one/scores.csv rmse_pooled t2m 24)" -v c="$(column one/scores.csv rmse_pooled_seasonal t2m 24)" \
+        'BEGIN { d = 1 - s - f * f / (c * c); exit !(d < 1e-6 && d > -1e-6) }'
+    contains "$(cat one/scores.html)" "Skill against the seasonal climatology" "Skill against persistence" "RMSE by lead time" "Power spectra" '<th>t2m</th>'
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=4 >/dev/null
+    "$VITRAIN" report $run >/dev/null
+    contains "$(cat $run/report.html)" "By vitrain evaluate: step-00000014-valid" "Skill against the seasonal climatology"
+    cp data/stats/climatology.h5 kept.h5
+    rm data/stats/climatology.h5
+    says "climatology.h5' is not there, so skill, ACC against the season and the skill horizon can't be scored; \`vitrain stats data\` makes it" "mean field" \
+        -- "$VITRAIN" evaluate --checkpoint=$best --rollout=4 --output=two
+    for name in skill acc_seasonal rmse_seasonal; do [ "$(column two/scores.csv $name t2m 24)" = "" ]; done
+    for name in rmse rmse_climatology acc bias mae; do [ "$(column two/scores.csv $name t2m 24)" = "$(column one/scores.csv $name t2m 24)" ]; done
+    says "no climatology.h5: evaluate will score no skill" -- "$VITRAIN" inspect data
+    evaluate_with() { "$VITRAIN" evaluate --checkpoint=$best --rollout=4 --output=three "$@"; }
+    refuses "--climatology_path=none.h5 is not there; \`vitrain stats\` makes such a file" -- evaluate_with --climatology_path=none.h5
+    refuses "climatology_path (\`vitrain stats\` makes such a file): can't read data/stats/time_means.npy" -- evaluate_with --climatology_path=data/stats/time_means.npy
+    "$VITRAIN" synth other --img_size=[8,32] --channels=3 --years=1 --steps_per_year=20 --valid_steps=20 >/dev/null
+    refuses "is of a grid of [8, 32], neither the window [16, 32] nor the grid [16, 32] of the data" -- evaluate_with --climatology_path=other/stats/climatology.h5
+    "$VITRAIN" stats data/train --time_step=24h --output=daily >/dev/null
+    refuses "--climatology_path=daily/climatology.h5: it has no climatology for the time of day of 2002-01-01 06:00" -- evaluate_with --climatology_path=daily/climatology.h5
+    cp daily/climatology.h5 data/stats/climatology.h5
+    says "it has no climatology for the time of day of 2002-01-01 06:00, so skill" -- evaluate_with
+    head -c 3000 kept.h5 >data/stats/climatology.h5
+    refuses "climatology_path (\`vitrain stats\` makes such a file): " -- evaluate_with
 }
 
 # The loss that evaluate prints is the validation's, whatever the initial times, the batches and the ranks; for the
@@ -210,10 +244,10 @@ test_evaluate_what_any_layout_trained() {
     "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || skip "no mpirun"
     evaluate --rollout=3 --output=one >/dev/null
     "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$best --rollout=3 --output=shared >/dev/null
-    cmp one/scores.csv shared/scores.csv
+    for file in scores horizons spectra; do cmp one/$file.csv shared/$file.csv; done
     evaluate --rollout=20 --output=long >/dev/null
     "$TOP/tests/mpirun" -np 3 "$VITRAIN" evaluate --checkpoint=$best --rollout=20 --output=shared >/dev/null
-    cmp long/scores.csv shared/scores.csv # 13 initial times: 5, 5 and 3
+    for file in scores horizons spectra; do cmp long/$file.csv shared/$file.csv; done # 13 initial times: 5, 5 and 3
     for flags in --tensor_parallel=2 --context_parallel=2 --zero_stage=3; do
         ranks 2 runs$flags $flags
         "$VITRAIN" evaluate --checkpoint="$(ls -d runs$flags/demo/*/00)/checkpoints/best" --rollout=3 --output=scores$flags >/dev/null
@@ -267,7 +301,8 @@ test_ranks_tell_once() {
 
 # A channel's name that would be a directory's and a file's.
 test_evaluate_a_channel_with_a_slash() {
-    LC_ALL=C sed -i 's|t2m|a/b|' data/*/*.h5
+    LC_ALL=C sed -i 's|t2m|a/b|' data/{train,valid,test}/*.h5
+    "$VITRAIN" stats data --force >/dev/null
     small_run --num_epochs=1
     says "maps of a/b" -- evaluate --rollout=1 --output=scores
     [ "$(cd scores && ls map-*)" = map-a_b-006h.png ]

@@ -46,7 +46,7 @@ test_window_of_a_checkpoint() {
     contains "$("$VITRAIN" inspect a/demo/1CPU/00)" "lon_range [-90, 40]"
     "$VITRAIN" evaluate --checkpoint=$best --rollout=2 --output=whole >said
     "$VITRAIN" stats data --output=own --lat_range=[-60,30] --lon_range=[-90,40] >/dev/null
-    "$VITRAIN" evaluate --checkpoint=$best --rollout=2 --output=window --time_means_path=own/time_means.npy >said
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=2 --output=window --time_means_path=own/time_means.npy --climatology_path=own/climatology.h5 >said
     cmp whole/scores.csv window/scores.csv
     "$VITRAIN" predict --checkpoint=$best --time=2002-01-02 --output=f.nc >/dev/null
     if command -v h5dump >/dev/null; then

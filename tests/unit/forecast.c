@@ -16,8 +16,8 @@ TEST(scores_by_hand)
     const vt_scores_options options = {2, 1, 2, 2, latitudes, climatology, stds};
     vt_scores *scores = NULL;
     vt_scores_open(&options, &scores);
-    vt_scores_add(scores, 0, forecast, target, persistence);
-    vt_scores_add(scores, 1, target, target, persistence);
+    vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, persistence, NULL});
+    vt_scores_add(scores, 1, &(vt_score_fields){target, target, persistence, NULL});
     /* squares of differences: 0, 1 | 4, 9 */
     EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_MODEL), sqrt((2 / 3. * 1 + 4 / 3. * 13) / 4), 1e-12);
     EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_PERSISTENCE), sqrt(4 / 3. * 8 / 4), 1e-12);
@@ -29,7 +29,7 @@ TEST(scores_by_hand)
     EXPECT_NEAR(vt_scores_rmse(scores, 1, 0, VT_SCORE_MODEL), 0, 0);
     EXPECT_NEAR(vt_scores_acc(scores, 1, 0, VT_SCORE_MODEL), 1, 1e-12);
     /* a second initial time, perfect: means over both */
-    vt_scores_add(scores, 0, target, target, NULL);
+    vt_scores_add(scores, 0, &(vt_score_fields){target, target, NULL, NULL});
     EXPECT(vt_scores_samples(scores) == 2);
     EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_MODEL), sqrt((2 / 3. * 1 + 4 / 3. * 13) / 4) / 2, 1e-12);
     EXPECT(isnan(vt_scores_rmse(scores, 0, 0, VT_SCORE_PERSISTENCE)));
@@ -47,8 +47,8 @@ TEST(scores_leave_gaps_out)
     const vt_scores_options options = {2, 1, 2, 2, latitudes, climatology, stds};
     vt_scores *scores = NULL;
     vt_scores_open(&options, &scores);
-    vt_scores_add(scores, 0, forecast, target, persistence);
-    vt_scores_add(scores, 0, forecast, nothing, persistence);
+    vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, persistence, NULL});
+    vt_scores_add(scores, 0, &(vt_score_fields){forecast, nothing, persistence, NULL});
     EXPECT(vt_scores_samples(scores) == 2);
     EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_MODEL), sqrt((low * 2 + high * 9) / (2 * low + high)), 1e-12);
     EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_PERSISTENCE), sqrt((low * 4 + high * 4) / (low + high)), 1e-12);
@@ -56,7 +56,7 @@ TEST(scores_leave_gaps_out)
     EXPECT_NEAR(vt_scores_acc(scores, 0, 0, VT_SCORE_MODEL),
                 (low * 2 + high * 4) / sqrt((low + high * 16) * (low * 4 + high)), 1e-12);
     EXPECT_NEAR(vt_scores_acc(scores, 0, 0, VT_SCORE_PERSISTENCE), -1, 1e-12); /* at one point only */
-    vt_scores_add(scores, 1, broken, target, persistence);
+    vt_scores_add(scores, 1, &(vt_score_fields){broken, target, persistence, NULL});
     EXPECT(isnan(vt_scores_rmse(scores, 1, 0, VT_SCORE_MODEL)));
     vt_scores_close(&scores);
 }

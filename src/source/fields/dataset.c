@@ -380,6 +380,12 @@ const vt_frame_window *vt_dataset_window(const vt_dataset *dataset)
     return &dataset->window;
 }
 
+void vt_dataset_grid(const vt_dataset *dataset, int64_t grid[2])
+{
+    grid[0] = dataset->shape.height;
+    grid[1] = dataset->shape.width;
+}
+
 bool vt_dataset_has_grid(const vt_dataset *dataset, int64_t height, int64_t width)
 {
     return dataset->shape.height == height && dataset->shape.width == width;

@@ -132,6 +132,7 @@ static vt_status gather_time(const vt_statistics_source *source, vt_fields_file 
     vt_status status = vt_fields_file_read(file, time, statistics->channels, window, true, fields);
     if (status == VT_OK) {
         vt_statistics_add(statistics, fields);
+        if (source->times != NULL) status = vt_time_statistics_add_of_file(source->times, file, time, fields);
     } else if (source->tolerant) {
         vt_log_warning("time %lld of %s is left out: %s", (long long)time, file->path, vt_error_text());
         vt_error_clear();
@@ -169,6 +170,7 @@ static vt_status gather_file(const vt_statistics_source *source, const vt_file_l
              (long long)(*statistics)->channels, (long long)(*statistics)->height, (long long)(*statistics)->width);
     fields =
         vt_allocate((size_t)(shape.channels * shape.height * shape.width), sizeof *fields, "the fields of one time");
+    if (source->times != NULL) vt_time_statistics_begin_file(source->times, file, &window, source->form.masked);
     for (int64_t time = 0; time < shape.times; time++)
         VT_TRY(gather_time(source, file, time, &window, fields, *statistics));
 done:

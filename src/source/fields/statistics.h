@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "source/fields/fields_file.h"
+#include "source/fields/time_statistics.h"
 #include "source/fields/window.h"
 
 /* Reads a float32 or float64 .npy of shape [1, C, 1, 1] with C >= channels; values [channels] gets the first ones.
@@ -39,6 +40,7 @@ typedef struct {
     vt_fields_form form;                 /* what the user says of them */
     vt_window_range range;               /* zeroed: whole fields */
     bool tolerant;                       /* times that can't be read are left out */
+    vt_time_statistics *times;           /* gathered in the same pass; NULL: not wanted */
 } vt_statistics_source;
 
 /* Of all files, in one pass. Values that can't be read, Inf, and NaN unless form.masked are errors, or with `tolerant`

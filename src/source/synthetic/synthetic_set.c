@@ -24,6 +24,7 @@ typedef struct {
     const vt_synthetic_set_options *options;
     vt_synthetic *synthetic;
     vt_statistics *statistics;
+    vt_time_statistics *times;
     double *latitudes, *longitudes;
     float *fields; /* [channels, height, width] */
     year_plan *plans;
@@ -119,6 +120,7 @@ static vt_status prepare(synthetic_set *set)
     vt_status status = VT_OK;
     const vt_synthetic_set_options *options = set->options;
     const int64_t height = options->height, width = options->width;
+    const char *names[VT_CLIMATE_CHANNELS];
     set->latitudes = vt_allocate((size_t)height, sizeof *set->latitudes, "the synthetic set");
     set->longitudes = vt_allocate((size_t)width, sizeof *set->longitudes, "the synthetic set");
     set->fields = vt_allocate((size_t)(options->channels * height * width), sizeof *set->fields, "the synthetic set");
@@ -135,8 +137,25 @@ static vt_status prepare(synthetic_set *set)
                                              .noise = options->noise};
     set->synthetic = vt_synthetic_open(&atmosphere);
     set->statistics = vt_statistics_open(options->channels, height, width);
+    set->times = vt_time_statistics_open(1, 1);
+    const vt_seasonal_fit_options shape = {.channels = options->channels, .height = height, .width = width};
+    const vt_seasonal_fit_labels labels = {names, set->latitudes, set->longitudes};
+    for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) names[c] = vt_climate_channels[c].name;
+    vt_time_statistics_begin(set->times, &shape, &labels);
 done:
     return status;
+}
+
+/* Into the statistics, with the date that the file's name gives it. */
+static vt_status add_statistics(synthetic_set *set, const year_plan *plan, int64_t step)
+{
+    vt_date date;
+    const int64_t minutes = 60 * VT_HOURS_A_TIME;
+    if (strcmp(plan->part, "train") != 0) return VT_OK;
+    vt_statistics_add(set->statistics, set->fields);
+    vt_date_make(VT_CALENDAR_STANDARD, plan->year, 1, 1, &date);
+    date = vt_date_after(date, step * minutes);
+    return vt_time_statistics_add(set->times, &date, minutes, step == 0, set->fields);
 }
 
 static vt_status write_year(synthetic_set *set, const year_plan *plan)
@@ -159,7 +178,7 @@ static vt_status write_year(synthetic_set *set, const year_plan *plan)
     VT_TRY(vt_fields_writer_open(path, &file, &writer));
     for (int64_t step = 0; step < plan->steps; step++) {
         vt_synthetic_fields(set->synthetic, plan->first_step + step, set->fields);
-        if (plan->part == parts[0]) vt_statistics_add(set->statistics, set->fields);
+        VT_TRY(add_statistics(set, plan, step));
         VT_TRY(vt_fields_writer_append(writer, set->fields));
     }
     VT_TRY(vt_fields_writer_finish(&writer));
@@ -176,12 +195,15 @@ vt_status vt_synthetic_set_write(const vt_synthetic_set_options *options)
 {
     vt_status status = VT_OK;
     synthetic_set set = {.options = options};
-    char *directory = vt_text_format("%s/stats", options->directory);
+    char *directory = vt_text_format("%s/stats", options->directory), *notes = NULL;
     VT_TRY(prepare(&set));
     for (int64_t i = 0; i < set.plan_count; i++) VT_TRY(write_year(&set, &set.plans[i]));
     VT_TRY(vt_statistics_write(set.statistics, directory));
+    VT_TRY(vt_time_statistics_write(set.times, directory, &notes));
 done:
     free(directory);
+    free(notes);
+    vt_time_statistics_close(&set.times);
     vt_statistics_close(&set.statistics);
     vt_synthetic_close(&set.synthetic);
     free(set.latitudes);

@@ -172,6 +172,21 @@ int64_t vt_date_month(vt_date date, int64_t *day)
     return 12 * year + month - 1;
 }
 
+int64_t vt_date_of_day(vt_date date)
+{
+    return date.minutes - floor_quotient(date.minutes, MINUTES_A_DAY) * MINUTES_A_DAY;
+}
+
+double vt_date_of_year(vt_date date)
+{
+    int64_t year, month, day;
+    vt_date begin = date, end;
+    date_of_day(date.calendar, floor_quotient(date.minutes, MINUTES_A_DAY), &year, &month, &day);
+    vt_date_make(date.calendar, year, 1, 1, &begin);
+    if (!vt_date_make(date.calendar, year + 1, 1, 1, &end)) end.minutes = begin.minutes + 365 * MINUTES_A_DAY;
+    return (double)(date.minutes - begin.minutes) / (double)(end.minutes - begin.minutes);
+}
+
 /* ---- lengths of time ---- */
 
 static int64_t months_of(int64_t length)
@@ -183,7 +198,8 @@ vt_date vt_date_after(vt_date date, int64_t length)
 {
     const int64_t months = months_of(length);
     if (months != 0) {
-        int64_t day, of_day = date.minutes - floor_quotient(date.minutes, MINUTES_A_DAY) * MINUTES_A_DAY;
+        int64_t day;
+        const int64_t of_day = vt_date_of_day(date);
         const int64_t month = vt_date_month(date, &day) + months, year = floor_quotient(month, 12);
         vt_date later = date;
         while (day > 1 && !vt_date_make(date.calendar, year, month - 12 * year + 1, day, &later)) day--;

@@ -47,6 +47,12 @@ vt_date vt_date_after(vt_date date, int64_t length);
  * month doesn't matter: averages of months are dated by their beginning, middle or end. */
 int64_t vt_date_steps(vt_date from, vt_date to, int64_t step);
 
+/* Where in its year the date lies: 0 at its beginning, near 1 at its end, by the days that this year has. */
+double vt_date_of_year(vt_date date);
+
+/* Minutes since midnight. */
+int64_t vt_date_of_day(vt_date date);
+
 /* Months since the year 0, and the day of the month, from 1 on. */
 int64_t vt_date_month(vt_date date, int64_t *day);
 

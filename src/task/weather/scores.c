@@ -5,13 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/csv.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "storage/output_file.h"
 #include "task/weather/channels.h"
 
 /* Of one channel at one lead time: sums, and how many initial times are in each. */
-enum { RMSE_SUMS = 0, ACC_SUMS = VT_SCORE_FORECASTS, COUNTS = 2 * VT_SCORE_FORECASTS, CELL = 2 * COUNTS };
+enum {
+    RMSE_SUMS = 0,
+    SQUARE_SUMS = RMSE_SUMS + VT_SCORE_FORECASTS,
+    ACC_SUMS = SQUARE_SUMS + VT_SCORE_FORECASTS,
+    SEASONAL_ACC_SUMS = ACC_SUMS + VT_SCORE_CLIMATOLOGY, /* of the model and of persistence */
+    BIAS_SUM = SEASONAL_ACC_SUMS + VT_SCORE_CLIMATOLOGY,
+    MAE_SUM,
+    COUNTS,
+    CELL = 2 * COUNTS
+};
 
 struct vt_scores {
     vt_scores_options options;
@@ -74,10 +84,30 @@ static double mean_product(const vt_scores *scores, const score_fields *f, const
     return total / (points == width * height ? (double)points : weights);
 }
 
-/* NaN if all points are missing. */
-static double root_mean_square(const vt_scores *scores, const score_fields *f)
+/* Weighted mean of forecast - target, or of its size. */
+static double mean_error(const vt_scores *scores, const score_fields *f, bool size)
 {
-    return sqrt(mean_product(scores, f, f->forecast, f->target, f->forecast, f->target));
+    const int64_t width = scores->options.width, height = scores->options.height;
+    double total = 0, weights = 0;
+    for (int64_t y = 0; y < height; y++) {
+        double row = 0;
+        int64_t there = 0;
+        for (int64_t i = y * width; i < (y + 1) * width; i++) {
+            if (!is_there(f, i)) continue;
+            const double error = (double)f->forecast[i] - (double)f->target[i];
+            row += size ? fabs(error) : error;
+            there++;
+        }
+        total += scores->weights[y] * row;
+        weights += scores->weights[y] * (double)there;
+    }
+    return total / weights;
+}
+
+/* NaN where no point is there. */
+static double mean_square(const vt_scores *scores, const score_fields *f)
+{
+    return mean_product(scores, f, f->forecast, f->target, f->forecast, f->target);
 }
 
 static double correlation(const vt_scores *scores, const score_fields *f)
@@ -101,8 +131,32 @@ static void add_score(double *cell, int place, double value)
     cell[COUNTS + place] += 1;
 }
 
-void vt_scores_add(vt_scores *scores, int64_t lead, const float *forecast, const float *target,
-                   const float *persistence)
+static void add_errors(const vt_scores *scores, double *cell, const score_fields *f, int which)
+{
+    const bool known = f->forecast != NULL;
+    if (known && !has_points(scores, f)) return;
+    const double square = known ? mean_square(scores, f) : (double)NAN;
+    add_score(cell, RMSE_SUMS + which, sqrt(square));
+    add_score(cell, SQUARE_SUMS + which, square);
+    if (which != VT_SCORE_MODEL) return;
+    add_score(cell, BIAS_SUM, mean_error(scores, f, false));
+    add_score(cell, MAE_SUM, mean_error(scores, f, true));
+}
+
+static void add_correlation(const vt_scores *scores, double *cell, const score_fields *f, int place)
+{
+    if (f->forecast == NULL || f->mean == NULL)
+        add_score(cell, place, NAN);
+    else if (has_points(scores, f))
+        add_score(cell, place, correlation(scores, f));
+}
+
+static const float *plane_of(const float *fields, int64_t first)
+{
+    return fields != NULL ? fields + first : NULL;
+}
+
+void vt_scores_add(vt_scores *scores, int64_t lead, const vt_score_fields *fields)
 {
     const vt_scores_options *options = &scores->options;
     const int64_t plane = options->height * options->width;
@@ -111,21 +165,18 @@ void vt_scores_add(vt_scores *scores, int64_t lead, const float *forecast, const
 #pragma omp parallel for schedule(static)
     for (int64_t c = 0; c < options->channels; c++) {
         double *cell = scores->sums + 1 + (lead * options->channels + c) * CELL;
-        const float *mean = options->climatology != NULL ? options->climatology + c * plane : NULL;
-        const float *const forecasts[VT_SCORE_FORECASTS] = {forecast + c * plane,
-                                                            persistence != NULL ? persistence + c * plane : NULL, mean};
+        const float *mean = plane_of(options->climatology, c * plane),
+                    *seasonal = plane_of(fields->seasonal, c * plane);
+        const float *const forecasts[VT_SCORE_FORECASTS] = {fields->forecast + c * plane,
+                                                            plane_of(fields->persistence, c * plane), mean, seasonal};
         for (int which = 0; which < VT_SCORE_FORECASTS; which++) {
-            score_fields f = {forecasts[which], target + c * plane, NULL, which == VT_SCORE_MODEL};
-            const bool has_anomalies = f.forecast != NULL && mean != NULL && which != VT_SCORE_CLIMATOLOGY;
-            if (f.forecast == NULL)
-                add_score(cell, RMSE_SUMS + which, NAN);
-            else if (has_points(scores, &f))
-                add_score(cell, RMSE_SUMS + which, root_mean_square(scores, &f));
+            score_fields f = {forecasts[which], fields->target + c * plane, NULL, which == VT_SCORE_MODEL};
+            add_errors(scores, cell, &f, which);
+            if (which >= VT_SCORE_CLIMATOLOGY) continue;
             f.mean = mean;
-            if (!has_anomalies)
-                add_score(cell, ACC_SUMS + which, NAN);
-            else if (has_points(scores, &f))
-                add_score(cell, ACC_SUMS + which, correlation(scores, &f));
+            add_correlation(scores, cell, &f, ACC_SUMS + which);
+            f.mean = seasonal;
+            add_correlation(scores, cell, &f, SEASONAL_ACC_SUMS + which);
         }
     }
 }
@@ -152,9 +203,49 @@ double vt_scores_rmse(const vt_scores *scores, int64_t lead, int64_t channel, in
     return score(scores, lead, channel, RMSE_SUMS + which);
 }
 
+double vt_scores_pooled_rmse(const vt_scores *scores, int64_t lead, int64_t channel, int which)
+{
+    return sqrt(score(scores, lead, channel, SQUARE_SUMS + which));
+}
+
 double vt_scores_acc(const vt_scores *scores, int64_t lead, int64_t channel, int which)
 {
-    return score(scores, lead, channel, ACC_SUMS + which);
+    return which < VT_SCORE_CLIMATOLOGY ? score(scores, lead, channel, ACC_SUMS + which) : (double)NAN;
+}
+
+double vt_scores_seasonal_acc(const vt_scores *scores, int64_t lead, int64_t channel, int which)
+{
+    return which < VT_SCORE_CLIMATOLOGY ? score(scores, lead, channel, SEASONAL_ACC_SUMS + which) : (double)NAN;
+}
+
+double vt_scores_bias(const vt_scores *scores, int64_t lead, int64_t channel)
+{
+    return score(scores, lead, channel, BIAS_SUM);
+}
+
+double vt_scores_mae(const vt_scores *scores, int64_t lead, int64_t channel)
+{
+    return score(scores, lead, channel, MAE_SUM);
+}
+
+double vt_scores_skill(const vt_scores *scores, int64_t lead, int64_t channel, int other)
+{
+    const double skill = 1 - score(scores, lead, channel, SQUARE_SUMS + VT_SCORE_MODEL) /
+                                 score(scores, lead, channel, SQUARE_SUMS + other);
+    return isfinite(skill) ? skill : (double)NAN; /* the other forecast is perfect */
+}
+
+double vt_scores_horizon(const vt_scores *scores, int64_t channel, int which, int64_t hours_a_step)
+{
+    double before = 1;
+    for (int64_t lead = 0; lead < scores->options.leads; lead++) {
+        const double acc = vt_scores_seasonal_acc(scores, lead, channel, which);
+        if (isnan(acc)) return NAN;
+        if (acc < VT_USEFUL_ACC)
+            return (double)hours_a_step * ((double)lead + (before - VT_USEFUL_ACC) / (before - acc));
+        before = acc;
+    }
+    return INFINITY;
 }
 
 const char *vt_scores_channel_name(const char *const *channel_names, int64_t channel, char buffer[32])
@@ -164,58 +255,88 @@ const char *vt_scores_channel_name(const char *const *channel_names, int64_t cha
     return buffer;
 }
 
-/* ",1.25"; only the comma if there is no score. */
-static void print_number(FILE *file, double value)
-{
-    if (isnan(value))
-        fprintf(file, ",");
-    else
-        fprintf(file, ",%.9g", value);
-}
-
-/* For CSV: in quotes if it holds a comma, a quote or the end of a line. */
-static void print_text(FILE *file, const char *text)
-{
-    const bool quoted = strpbrk(text, ",\"\r\n") != NULL;
-    if (quoted) fputc('"', file);
-    for (; *text != '\0'; text++) {
-        if (*text == '"') fputc('"', file);
-        fputc(*text, file);
-    }
-    if (quoted) fputc('"', file);
-}
-
 static void print_row(FILE *file, const vt_scores *scores, int64_t lead, int64_t channel, const char *name,
                       const vt_variable *variable, int64_t hours)
 {
-    print_text(file, name);
+    vt_csv_text(file, name);
     fputc(',', file);
-    print_text(file, variable->units);
+    vt_csv_text(file, variable->units);
     fprintf(file, ",%lld,%lld", (long long)hours, (long long)vt_scores_samples(scores));
-    for (int which = 0; which < VT_SCORE_FORECASTS; which++)
-        print_number(file, vt_scores_rmse(scores, lead, channel, which));
+    for (int which = 0; which <= VT_SCORE_CLIMATOLOGY; which++)
+        vt_csv_number(file, vt_scores_rmse(scores, lead, channel, which));
     for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
-        print_number(file, vt_scores_acc(scores, lead, channel, which));
-    print_number(file, (double)scores->options.stds[channel]);
+        vt_csv_number(file, vt_scores_acc(scores, lead, channel, which));
+    vt_csv_number(file, (double)scores->options.stds[channel]);
     fputc(',', file);
-    print_text(file, variable->long_name);
+    vt_csv_text(file, variable->long_name);
+    vt_csv_number(file, vt_scores_rmse(scores, lead, channel, VT_SCORE_SEASONAL));
+    for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
+        vt_csv_number(file, vt_scores_seasonal_acc(scores, lead, channel, which));
+    for (int which = 0; which < VT_SCORE_FORECASTS; which++)
+        vt_csv_number(file, vt_scores_pooled_rmse(scores, lead, channel, which));
+    vt_csv_number(file, vt_scores_skill(scores, lead, channel, VT_SCORE_SEASONAL));
+    vt_csv_number(file, vt_scores_skill(scores, lead, channel, VT_SCORE_PERSISTENCE));
+    vt_csv_number(file, vt_scores_bias(scores, lead, channel));
+    vt_csv_number(file, vt_scores_mae(scores, lead, channel));
     fputc('\n', file);
+}
+
+/* Calls print for the file and gives it its name when it is whole. */
+static vt_status write_file(const char *path, void (*print)(FILE *file, const void *context), const void *context)
+{
+    vt_status status = VT_OK;
+    FILE *file = NULL;
+    VT_TRY(vt_output_open(path, &file));
+    print(file, context);
+    VT_TRY(vt_output_close(file, path));
+done:
+    return status;
+}
+
+typedef struct {
+    const vt_scores *scores;
+    const char *const *channel_names;
+    const vt_variable *variables;
+    int64_t hours_a_step;
+} score_table;
+
+static void print_scores(FILE *file, const void *context)
+{
+    const score_table *table = context;
+    char buffer[32];
+    fprintf(file, "channel,units,lead_hours,initial_times,rmse,rmse_persistence,rmse_climatology,acc,acc_persistence,"
+                  "channel_std,long_name,rmse_seasonal,acc_seasonal,acc_seasonal_persistence,rmse_pooled,"
+                  "rmse_pooled_persistence,rmse_pooled_climatology,rmse_pooled_seasonal,skill,skill_over_persistence,"
+                  "bias,mae\n");
+    for (int64_t c = 0; c < table->scores->options.channels; c++)
+        for (int64_t lead = 0; lead < table->scores->options.leads; lead++)
+            print_row(file, table->scores, lead, c, vt_scores_channel_name(table->channel_names, c, buffer),
+                      &table->variables[c], (lead + 1) * table->hours_a_step);
 }
 
 vt_status vt_scores_write(const vt_scores *scores, const char *path, const char *const *channel_names,
                           const vt_variable *variables, int64_t hours_a_step)
 {
-    vt_status status = VT_OK;
+    const score_table table = {scores, channel_names, variables, hours_a_step};
+    return write_file(path, print_scores, &table);
+}
+
+static void print_horizons(FILE *file, const void *context)
+{
+    const score_table *table = context;
     char buffer[32];
-    FILE *file = NULL;
-    VT_TRY(vt_output_open(path, &file));
-    fprintf(file, "channel,units,lead_hours,initial_times,rmse,rmse_persistence,rmse_climatology,acc,acc_persistence,"
-                  "channel_std,long_name\n");
-    for (int64_t c = 0; c < scores->options.channels; c++)
-        for (int64_t lead = 0; lead < scores->options.leads; lead++)
-            print_row(file, scores, lead, c, vt_scores_channel_name(channel_names, c, buffer), &variables[c],
-                      (lead + 1) * hours_a_step);
-    VT_TRY(vt_output_close(file, path));
-done:
-    return status;
+    fprintf(file, "channel,skill_horizon_hours,skill_horizon_hours_persistence,last_lead_hours\n");
+    for (int64_t c = 0; c < table->scores->options.channels; c++) {
+        vt_csv_text(file, vt_scores_channel_name(table->channel_names, c, buffer));
+        for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
+            vt_csv_number(file, vt_scores_horizon(table->scores, c, which, table->hours_a_step));
+        fprintf(file, ",%lld\n", (long long)(table->scores->options.leads * table->hours_a_step));
+    }
+}
+
+vt_status vt_scores_write_horizons(const vt_scores *scores, const char *path, const char *const *channel_names,
+                                   int64_t hours_a_step)
+{
+    const score_table table = {scores, channel_names, NULL, hours_a_step};
+    return write_file(path, print_horizons, &table);
 }

@@ -1,11 +1,13 @@
 /* How good forecasts are, by channel and lead time, as WeatherBench scores them. Weights w(lat) ∝ cos(lat), mean 1 over
- * the grid; f the forecast, o what came, c the climatology (mean over time at each point), < > the weighted mean over
- * the grid, and in the end the mean over all initial times of
+ * the grid; f the forecast, o what came, c a climatology: the mean over time at each point, or the seasonal one at the
+ * time of o (seasonal.h); < > the weighted mean over the grid, and in the end the mean over all initial times of
  *   RMSE = sqrt(<(f - o)^2>)                             Rasp et al. 2020, "WeatherBench", doi:10.1029/2020MS002203
  *   ACC  = <(f - c)(o - c)> / sqrt(<(f - c)^2> <(o - c)^2>)   Rasp et al. 2024, "WeatherBench 2",
  *                                                             doi:10.1029/2023MS004019
- * The first is also the validation's RMSE. Points that are missing (NaN) in one of a score's fields are left out of it,
- * with their weights; an initial time without any point is left out of the mean. */
+ *   bias = <f - o>, MAE = <|f - o|>
+ * and of the mean over all initial times of <(f - o)^2> the root, the pooled RMSE (WeatherBench 2's RMSE). The first is
+ * also the validation's RMSE. Points that are missing (NaN) in one of a score's fields are left out of it, with their
+ * weights; an initial time without any point is left out of the mean. */
 #ifndef VT_TASK_WEATHER_SCORES_H
 #define VT_TASK_WEATHER_SCORES_H
 
@@ -14,12 +16,14 @@
 #include "base/status.h"
 #include "task/weather/channels.h"
 
-enum { VT_SCORE_MODEL, VT_SCORE_PERSISTENCE, VT_SCORE_CLIMATOLOGY, VT_SCORE_FORECASTS };
+/* What is scored: the model, the initial time's fields, the mean over time and the seasonal climatology as forecasts.
+ */
+enum { VT_SCORE_MODEL, VT_SCORE_PERSISTENCE, VT_SCORE_CLIMATOLOGY, VT_SCORE_SEASONAL, VT_SCORE_FORECASTS };
 
 typedef struct {
     int64_t leads, channels, height, width;
     const double *latitudes;  /* degrees, [height] */
-    const float *climatology; /* [channels, height, width], or NULL: its scores, and all ACC, are NAN */
+    const float *climatology; /* [channels, height, width], or NULL: its scores, and all ACC against it, are NAN */
     const float *stds;        /* [channels] */
 } vt_scores_options;
 
@@ -28,23 +32,44 @@ typedef struct vt_scores vt_scores;
 void vt_scores_open(const vt_scores_options *options, vt_scores **scores);
 void vt_scores_close(vt_scores **scores);
 
-/* Adds one initial time at lead 0, 1, …: fields [channels, height, width]. persistence is the newest time of the input,
- * or NULL where the input lacks a channel. */
-void vt_scores_add(vt_scores *scores, int64_t lead, const float *forecast, const float *target,
-                   const float *persistence);
+/* Fields [channels, height, width] of an initial time and a lead. */
+typedef struct {
+    const float *forecast, *target;
+    const float *persistence; /* the newest time of the input, or NULL where the input lacks a channel */
+    const float *seasonal;    /* the seasonal climatology at the target's time, or NULL where it isn't known */
+} vt_score_fields;
+
+/* Adds one initial time at lead 0, 1, … */
+void vt_scores_add(vt_scores *scores, int64_t lead, const vt_score_fields *fields);
 
 /* The sums, [*count], for ranks that share the initial times: summed over them before anything is asked below. */
 double *vt_scores_sums(vt_scores *scores, int64_t *count);
 
-/* Means over the initial times; which: VT_SCORE_… . ACC of the climatology is NAN. */
+/* Over the initial times; which: VT_SCORE_… . What can't be computed is NAN, such as the ACC of a climatology. */
 int64_t vt_scores_samples(const vt_scores *scores);
 double vt_scores_rmse(const vt_scores *scores, int64_t lead, int64_t channel, int which);
-double vt_scores_acc(const vt_scores *scores, int64_t lead, int64_t channel, int which);
+double vt_scores_pooled_rmse(const vt_scores *scores, int64_t lead, int64_t channel, int which);
+double vt_scores_acc(const vt_scores *scores, int64_t lead, int64_t channel, int which);          /* mean over time */
+double vt_scores_seasonal_acc(const vt_scores *scores, int64_t lead, int64_t channel, int which); /* seasonal */
+double vt_scores_bias(const vt_scores *scores, int64_t lead, int64_t channel);
+double vt_scores_mae(const vt_scores *scores, int64_t lead, int64_t channel);
+
+/* 1 - RMSE^2 / RMSE^2 of the other forecast (VT_SCORE_…), both pooled: 1 is perfect, 0 as good as the other. */
+double vt_scores_skill(const vt_scores *scores, int64_t lead, int64_t channel, int other);
+
+/* The skill horizon in hours: where ACC against the seasonal climatology falls below VT_USEFUL_ACC for the first time,
+ * linearly between two leads, from 1 at 0 hours on. INFINITY: at none of the leads; NAN: ACC isn't known. */
+#define VT_USEFUL_ACC 0.6
+double vt_scores_horizon(const vt_scores *scores, int64_t channel, int which, int64_t hours_a_step);
 
 /* Writes a row for each channel and lead time. channel_names [channels] may be NULL; variables [channels]: what they
  * stand for; lead l is (l + 1) * hours_a_step hours. */
 vt_status vt_scores_write(const vt_scores *scores, const char *path, const char *const *channel_names,
                           const vt_variable *variables, int64_t hours_a_step);
+
+/* Writes a row for each channel: the skill horizons of the model and of persistence. */
+vt_status vt_scores_write_horizons(const vt_scores *scores, const char *path, const char *const *channel_names,
+                                   int64_t hours_a_step);
 
 /* "u10", or "channel 0" if there is no name. */
 const char *vt_scores_channel_name(const char *const *channel_names, int64_t channel, char buffer[32]);

@@ -1,0 +1,149 @@
+#include "forecast/climatologies.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "storage/npy.h"
+#include "storage/output_file.h"
+
+static bool has_range(const vt_config *config)
+{
+    return !isnan(config->lat_range[0]) || !isnan(config->lon_range[0]);
+}
+
+/* Whether the file is there. That it isn't is an error only if a flag names it. */
+static vt_status find_file(const vt_config *config, int option, const char *name, const char *path, const char *loss,
+                           bool speaks, bool *there)
+{
+    vt_status status = VT_OK;
+    *there = vt_output_exists(path);
+    if (*there) return VT_OK;
+    VT_CHECK(config->origin[option] != VT_FROM_COMMAND_LINE, "--%s=%s is not there; `vitrain stats` makes such a file",
+             name, path);
+    if (speaks)
+        printf("%s '%s' is not there, so %s can't be scored; `vitrain stats %s` makes it\n", name, path, loss,
+               config->data_dir != NULL ? config->data_dir : "DIR");
+done:
+    return status;
+}
+
+/* ---- the mean fields ---- */
+
+/* The window of time_means_path, [1, C, H, W]. */
+static vt_status read_mean(const vt_config *config, const vt_dataset *dataset, float **mean)
+{
+    vt_status status = VT_OK;
+    const int64_t channels = config->n_out_channels, height = config->img_size[0], width = config->img_size[1];
+    vt_npy array = {0};
+    char *shape = NULL;
+    status = vt_npy_open(config->time_means_path, &array);
+    if (status != VT_OK) vt_error_context("time_means_path (`vitrain stats` makes such a file)");
+    if (status != VT_OK) goto done;
+    shape = vt_npy_shape_text(&array);
+    VT_CHECK(array.dimensions == 4 && array.shape[0] == 1 && array.shape[1] >= channels && array.shape[2] >= height &&
+                 array.shape[3] >= width,
+             "time_means_path '%s' is %s, expected [1, C, H, W] with at least %lld channels of [%lld, %lld]",
+             config->time_means_path, shape, (long long)channels, (long long)height, (long long)width);
+    /* means of the window alone, or of the whole grid */
+    const vt_frame_window whole = {.rows = height, .width = width};
+    const bool is_cut = array.shape[2] == height && array.shape[3] == width;
+    const vt_frame_window *window = is_cut ? &whole : vt_dataset_window(dataset);
+    VT_CHECK(
+        is_cut || vt_dataset_has_grid(dataset, array.shape[2], array.shape[3]) || !has_range(config),
+        "time_means_path '%s' is %s, neither of the window [%lld, %lld] nor of the grid of the files; make it again "
+        "with `vitrain stats`",
+        config->time_means_path, shape, (long long)height, (long long)width);
+    float *values = vt_allocate((size_t)(channels * height * width), sizeof *values, "the evaluation");
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t y = 0; y < height; y++)
+            for (int64_t x = 0; x < width; x++)
+                values[(c * height + y) * width + x] =
+                    (float)array.values[(c * array.shape[2] + window->first_row + y) * array.shape[3] +
+                                        vt_window_column(window, x)];
+    *mean = values;
+done:
+    vt_npy_close(&array);
+    free(shape);
+    return status;
+}
+
+/* ---- the seasonal climatology ---- */
+
+static const char no_seasonal[] = "skill, ACC against the season and the skill horizon";
+
+/* Does it know the times of all targets? Else a remark says why not, an error where a flag names the file. */
+static vt_status check_targets(const vt_config *config, const vt_dataset *dataset, const int64_t *starts, int64_t count,
+                               int64_t rollout, bool speaks, vt_seasonal **seasonal)
+{
+    vt_status status = VT_OK;
+    const int64_t length = vt_dataset_minutes_a_time(dataset) * config->dt;
+    char text[VT_DATE_SIZE], *reason = NULL;
+    for (int64_t i = 0; i < count && reason == NULL; i++) {
+        vt_date from;
+        const bool dated = vt_dataset_date(dataset, starts[i], &from);
+        if (!dated) reason = vt_text_copy("the dates of this set are not known");
+        for (int64_t lead = 1; dated && lead <= rollout && reason == NULL; lead++) {
+            const vt_date date = vt_date_after(from, lead * length);
+            if (!vt_seasonal_has(*seasonal, date))
+                reason = vt_text_format("it has no climatology for the time of day of %s", vt_date_format(date, text));
+        }
+    }
+    if (reason == NULL) return VT_OK;
+    VT_CHECK(config->origin[VT_OPTION_climatology_path] != VT_FROM_COMMAND_LINE, "--climatology_path=%s: %s",
+             config->climatology_path, reason);
+    if (speaks)
+        printf("climatology_path '%s': %s, so %s can't be scored\n", config->climatology_path, reason, no_seasonal);
+    vt_seasonal_close(seasonal);
+done:
+    free(reason);
+    return status;
+}
+
+static vt_status read_seasonal(const vt_config *config, const vt_dataset *dataset, vt_seasonal **seasonal)
+{
+    const vt_frame_window *window = vt_dataset_window(dataset);
+    int64_t grid[2];
+    vt_dataset_grid(dataset, grid);
+    const vt_seasonal_options options = {.path = config->climatology_path,
+                                         .option_name = "climatology_path",
+                                         .channels = config->n_out_channels,
+                                         .names = vt_dataset_channel_names(dataset),
+                                         .grid_height = grid[0],
+                                         .grid_width = grid[1],
+                                         .first_row = window->first_row,
+                                         .height = config->img_size[0],
+                                         .first_column = window->first_column,
+                                         .width = config->img_size[1],
+                                         .own_rows = config->img_size[0],
+                                         .latitudes = vt_dataset_known_coordinate(dataset, false),
+                                         .longitudes = vt_dataset_known_coordinate(dataset, true)};
+    return vt_seasonal_open(&options, seasonal);
+}
+
+vt_status vt_climatologies_open(const vt_config *config, const vt_dataset *dataset, const int64_t *starts,
+                                int64_t count, int64_t rollout, bool speaks, vt_climatologies *climatologies)
+{
+    vt_status status = VT_OK;
+    bool there = false;
+    *climatologies = (vt_climatologies){0};
+    VT_TRY(find_file(config, VT_OPTION_time_means_path, "time_means_path", config->time_means_path,
+                     "the mean field and ACC against it", speaks, &there));
+    if (there) VT_TRY(read_mean(config, dataset, &climatologies->mean));
+    VT_TRY(find_file(config, VT_OPTION_climatology_path, "climatology_path", config->climatology_path, no_seasonal,
+                     speaks, &there));
+    if (!there) goto done;
+    VT_TRY(read_seasonal(config, dataset, &climatologies->seasonal));
+    VT_TRY(check_targets(config, dataset, starts, count, rollout, speaks, &climatologies->seasonal));
+done:
+    return status;
+}
+
+void vt_climatologies_close(vt_climatologies *climatologies)
+{
+    free(climatologies->mean);
+    vt_seasonal_close(&climatologies->seasonal);
+    *climatologies = (vt_climatologies){0};
+}

@@ -1,0 +1,309 @@
+#include "report/scorecard.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "report/chart.h"
+#include "report/page.h"
+#include "report/run_files.h"
+
+enum { MOST_LEADS = 14, SPECTRA = 4 };
+
+/* Rows of a table that follow one another with the same label: a channel, or with `lead` one of its leads. */
+typedef struct {
+    int64_t first, count;
+} rows_of;
+
+static rows_of next_channel(const vt_table *table, int64_t first)
+{
+    int64_t end = first;
+    while (end < table->rows && strcmp(table->labels[end], table->labels[first]) == 0) end++;
+    return (rows_of){first, end - first};
+}
+
+static vt_line line_of(const vt_table *table, rows_of rows, const char *x, const char *y, const char *name,
+                       vt_line_style style, int colour)
+{
+    const int64_t begin = rows.first * table->columns;
+    return (vt_line){
+        name,  vt_run_column(table, x) + begin, vt_run_column(table, y) + begin, rows.count, table->columns, style,
+        colour};
+}
+
+/* Is there a number in the column of these rows? */
+static bool has_numbers(const vt_table *table, rows_of rows, const char *column)
+{
+    for (int64_t row = rows.first; row < rows.first + rows.count; row++)
+        if (isfinite(vt_table_value(table, row, column))) return true;
+    return false;
+}
+
+/* ---- scorecards ---- */
+
+/* Blue is better, orange with hatching worse, so that they can be told apart without colours, too. */
+static const char style[] =
+    "<style>.scores td,.scores thead th{text-align:center;white-space:nowrap;border:2px solid "
+    "var(--box);padding:.25rem "
+    ".2rem}.wide .scores td,.wide .scores th+th{min-width:3.2rem}"
+    ".scores td.worse{background-image:repeating-linear-gradient(135deg,transparent 0 5px,var(--soft) 5px 6px)}"
+    ".scores td b{font-weight:600;background:var(--bg);border-radius:.2rem;padding:0 .15rem}"
+    ".cards-of-skill{display:grid;gap:.6rem}</style>";
+
+static double hours_at(const vt_table *table, int64_t row)
+{
+    return vt_table_value(table, row, "lead_hours");
+}
+
+/* Which leads of a channel have a column: all if they are few, else the first, the last and days between. */
+static int choose_leads(const vt_table *table, rows_of rows, int64_t leads[MOST_LEADS])
+{
+    int count = 0;
+    const double days = hours_at(table, rows.first + rows.count - 1) / 24;
+    const double stride = 24 * ceil(days / (MOST_LEADS - 2));
+    const int64_t apart = (rows.count + MOST_LEADS - 2) / (MOST_LEADS - 1);
+    bool has_days = false;
+    for (int64_t i = 0; i < rows.count; i++) has_days = has_days || fmod(hours_at(table, rows.first + i), stride) == 0;
+    for (int64_t i = 0; i < rows.count && count < MOST_LEADS; i++) {
+        const bool is_day = has_days ? fmod(hours_at(table, rows.first + i), stride) == 0 : i % apart == 0;
+        if (rows.count <= MOST_LEADS || i == 0 || is_day || i == rows.count - 1) leads[count++] = i;
+    }
+    return count;
+}
+
+static void append_lead(vt_text *html, double hours)
+{
+    if (hours >= 24 && fmod(hours, 24) == 0)
+        vt_text_append(html, "%.0f d", hours / 24);
+    else
+        vt_text_append(html, "%.0f h", hours);
+}
+
+static void append_cell(vt_text *html, double skill)
+{
+    if (isnan(skill)) {
+        vt_text_append(html, "<td>–</td>");
+        return;
+    }
+    const double strength = 0.08 + 0.47 * sqrt(fmin(1, fabs(skill)));
+    vt_text_append(html, "<td%s style=\"background-color:rgba(%s,%.2f)\"><b>", skill < 0 ? " class=\"worse\"" : "",
+                   skill < 0 ? "199,80,0" : "0,103,166", strength);
+    if (skill < -9.99)
+        vt_text_append(html, "&lt;−999");
+    else
+        vt_text_append(html, "%s%.0f", skill < 0 ? "−" : "+", fabs(100 * skill));
+    vt_text_append(html, "</b></td>");
+}
+
+static void append_scorecard(vt_text *html, const vt_table *scores, const char *column, const char *title)
+{
+    int64_t leads[MOST_LEADS];
+    if (scores->rows == 0 || !has_numbers(scores, (rows_of){0, scores->rows}, column)) return;
+    const rows_of first = next_channel(scores, 0);
+    const int count = choose_leads(scores, first, leads);
+    vt_text_append(html,
+                   "<figure><figcaption>%s</figcaption><div class=\"wide\"><table class=\"scores\"><thead><tr>"
+                   "<th>channel</th>",
+                   title);
+    for (int i = 0; i < count; i++) {
+        vt_text_append(html, "<th>");
+        append_lead(html, hours_at(scores, leads[i]));
+        vt_text_append(html, "</th>");
+    }
+    vt_text_append(html, "</tr></thead>");
+    for (rows_of rows = first; rows.count > 0; rows = rows.first + rows.count < scores->rows
+                                                          ? next_channel(scores, rows.first + rows.count)
+                                                          : (rows_of){0, 0}) {
+        vt_text_append(html, "<tr><th>");
+        vt_page_append_escaped(html, scores->labels[rows.first]);
+        vt_text_append(html, "</th>");
+        for (int i = 0; i < count; i++)
+            append_cell(html,
+                        leads[i] < rows.count ? vt_table_value(scores, rows.first + leads[i], column) : (double)NAN);
+        vt_text_append(html, "</tr>");
+    }
+    vt_text_append(html, "</table></div></figure>\n");
+}
+
+/* ---- curves ---- */
+
+typedef struct {
+    const char *column, *name;
+    vt_line_style style;
+    int colour;
+} curve;
+
+/* A level over the leads of a channel; points [4] hold it. */
+static vt_line level_of(const vt_table *table, rows_of rows, const char *x, double height, const char *name,
+                        double points[4])
+{
+    points[0] = vt_table_value(table, rows.first, x);
+    points[1] = vt_table_value(table, rows.first + rows.count - 1, x);
+    points[2] = points[3] = height;
+    return (vt_line){name, points, points + 2, 2, 1, VT_LINE_DASHED, -1};
+}
+
+/* A small chart for each channel; level NaN: none. */
+static void append_curves(vt_text *html, const vt_table *scores, const curve *curves, int curve_count, double level,
+                          const char *level_name)
+{
+    vt_text_append(html, "<div class=\"many\">");
+    for (int64_t first = 0; first < scores->rows;) {
+        const rows_of rows = next_channel(scores, first);
+        vt_line lines[8];
+        double points[4];
+        int count = 0;
+        for (int i = 0; i < curve_count; i++)
+            if (has_numbers(scores, rows, curves[i].column))
+                lines[count++] = line_of(scores, rows, "lead_hours", curves[i].column, curves[i].name, curves[i].style,
+                                         curves[i].colour);
+        if (!isnan(level)) lines[count++] = level_of(scores, rows, "lead_hours", level, level_name, points);
+        const vt_chart chart = {
+            .title = scores->labels[first], .lines = lines, .line_count = count, .from_zero = true, .small = true};
+        vt_chart_append(html, &chart);
+        first += rows.count;
+    }
+    vt_text_append(html, "</div>\n");
+}
+
+static void append_score_curves(vt_text *html, const vt_table *scores)
+{
+    static const curve errors[] = {{"rmse", "forecast", VT_LINE_PLAIN, 0},
+                                   {"rmse_persistence", "persistence", VT_LINE_DASHED, 1},
+                                   {"rmse_seasonal", "climatology", VT_LINE_DASHED, 2}};
+    static const curve correlations[] = {{"acc_seasonal", "forecast", VT_LINE_PLAIN, 0},
+                                         {"acc_seasonal_persistence", "persistence", VT_LINE_DASHED, 1}};
+    vt_text_append(html, "<h2>RMSE by lead time</h2><p class=\"sub\">Latitude-weighted, in the units of the channel, "
+                         "over hours of lead time. Climatology is the seasonal one.</p>");
+    append_curves(html, scores, errors, 3, NAN, NULL);
+    if (!has_numbers(scores, (rows_of){0, scores->rows}, "acc_seasonal")) return;
+    vt_text_append(html, "<h2>Anomaly correlation by lead time</h2><p class=\"sub\">Against the seasonal climatology, "
+                         "over hours of lead time. Below 0.6 a forecast is said to be of no use.</p>");
+    append_curves(html, scores, correlations, 2, 0.6, "useful");
+}
+
+/* ---- spectra ---- */
+
+static rows_of next_lead(const vt_table *spectra, rows_of channel, int64_t first)
+{
+    int64_t end = first;
+    const double hours = hours_at(spectra, first);
+    while (end < channel.first + channel.count && hours_at(spectra, end) == hours) end++;
+    return (rows_of){first, end - first};
+}
+
+/* The channel's power by wavenumber over that of the truth, at the first lead, after 1 and 5 days, and at the last. */
+static void append_spectrum(vt_text *html, const vt_table *spectra, rows_of channel)
+{
+    vt_line lines[SPECTRA + 1];
+    char names[SPECTRA][32];
+    double points[4];
+    int count = 0;
+    rows_of rows = {channel.first, 0};
+    while (rows.first + rows.count < channel.first + channel.count && count < SPECTRA) {
+        rows = next_lead(spectra, channel, rows.first + rows.count);
+        const double hours = hours_at(spectra, rows.first);
+        const bool is_end = rows.first == channel.first || rows.first + rows.count == channel.first + channel.count;
+        if (!is_end && hours != 24 && hours != 120) continue;
+        snprintf(names[count], sizeof names[count], "%.0f h", hours);
+        lines[count] = line_of(spectra, rows, "wavenumber", "ratio", names[count], VT_LINE_PLAIN, count);
+        count++;
+    }
+    lines[count++] = level_of(spectra, rows, "wavenumber", 1, "truth", points);
+    const vt_chart chart = {.title = spectra->labels[channel.first],
+                            .lines = lines,
+                            .line_count = count,
+                            .may_be_logarithmic = true,
+                            .small = true};
+    vt_chart_append(html, &chart);
+}
+
+static void append_spectra(vt_text *html, const vt_table *spectra)
+{
+    if (spectra->rows == 0) return;
+    vt_text_append(html,
+                   "<h2>Power spectra</h2><p class=\"sub\">Power of the forecast over that of the truth, by zonal "
+                   "wavenumber: below 1 on the right, small scales are blurred; above 1, there is noise.</p>"
+                   "<div class=\"many\">");
+    for (int64_t first = 0; first < spectra->rows;) {
+        const rows_of channel = next_channel(spectra, first);
+        append_spectrum(html, spectra, channel);
+        first += channel.count;
+    }
+    vt_text_append(html, "</div>\n");
+}
+
+/* ---- the page ---- */
+
+vt_status vt_scorecard_append(vt_text *html, const char *directory)
+{
+    vt_status status = VT_OK;
+    vt_table scores = {0}, spectra = {0};
+    char *scores_path = vt_text_format("%s/scores.csv", directory);
+    char *spectra_path = vt_text_format("%s/spectra.csv", directory);
+    VT_TRY(vt_table_open_labelled(scores_path, &scores));
+    if (vt_table_open_labelled(spectra_path, &spectra) != VT_OK) vt_error_clear(); /* of an older version */
+    vt_text_append(html,
+                   "%s<p class=\"sub\">Skill in per cent: 100 × (1 − RMSE² / RMSE² of the other forecast). +100 "
+                   "is perfect, 0 as good as the other, and hatched is worse.</p>",
+                   style);
+    vt_text_append(html, "<div class=\"cards-of-skill\">");
+    append_scorecard(html, &scores, "skill", "Skill against the seasonal climatology");
+    append_scorecard(html, &scores, "skill_over_persistence", "Skill against persistence");
+    vt_text_append(html, "</div>\n");
+    append_score_curves(html, &scores);
+    append_spectra(html, &spectra);
+done:
+    vt_table_close(&scores);
+    vt_table_close(&spectra);
+    free(scores_path);
+    free(spectra_path);
+    return status;
+}
+
+vt_status vt_scorecard_write(const char *directory, const char *title)
+{
+    vt_status status = VT_OK;
+    vt_text html = {0};
+    char stamp[32];
+    vt_clock_stamp(stamp);
+    char *path = vt_text_format("%s/scores.html", directory);
+    char *subtitle = vt_text_format("%s, as of %.19s", title, stamp);
+    vt_page_begin(&html, "vitrain: how good the forecasts are", subtitle, 0);
+    VT_TRY(vt_scorecard_append(&html, directory));
+    vt_text_append(&html, "<footer>Written by vitrain evaluate from scores.csv and spectra.csv beside it; "
+                          "docs/evaluation.md says what the scores mean.</footer>");
+    vt_page_end(&html);
+    VT_TRY(vt_page_write(&html, path));
+done:
+    vt_text_close(&html);
+    free(subtitle);
+    free(path);
+    return status;
+}
+
+char *vt_scorecard_find(const char *run_directory)
+{
+    char *directory = vt_text_format("%s/evaluation", run_directory), *newest = NULL;
+    DIR *opened = opendir(directory);
+    struct timespec time = {0};
+    for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
+        struct stat info;
+        char *path = vt_text_format("%s/%s/scores.csv", directory, entry->d_name);
+        const bool there = entry->d_name[0] != '.' && stat(path, &info) == 0;
+        if (there && (newest == NULL || info.st_mtim.tv_sec > time.tv_sec ||
+                      (info.st_mtim.tv_sec == time.tv_sec && info.st_mtim.tv_nsec > time.tv_nsec))) {
+            free(newest);
+            newest = vt_text_format("%s/%s", directory, entry->d_name);
+            time = info.st_mtim;
+        }
+        free(path);
+    }
+    if (opened != NULL) closedir(opened);
+    free(directory);
+    return newest;
+}

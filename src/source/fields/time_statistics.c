@@ -1,0 +1,263 @@
+#include "source/fields/time_statistics.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "source/fields/statistics.h"
+#include "storage/npy.h"
+
+struct vt_time_statistics {
+    int64_t dt, harmonics;
+    vt_seasonal_fit_options shape; /* once it has begun */
+    char **names;                  /* [channels], or NULL */
+    double *latitudes, *longitudes;
+    vt_statistics *changes;
+    float *recent;               /* [dt, channels, height, width]: the last times, a ring */
+    int64_t in_row;              /* times that have followed one another up to the last one */
+    vt_seasonal_fit *change_fit; /* to the changes; NULL as below */
+    vt_seasonal_fit *fit;        /* NULL: the times of some fields are not known */
+    char *undated;               /* the file that says no date */
+    bool assumed;                /* some file doesn't say how far apart its times are */
+    int64_t step;                /* between times, a length (calendar.h); 0: not known yet */
+    bool dated;                  /* the last time */
+    vt_date last;
+    const vt_fields_file *file; /* of the last time */
+    int64_t last_time;          /* in it */
+};
+
+vt_time_statistics *vt_time_statistics_open(int64_t dt, int64_t harmonics)
+{
+    vt_time_statistics *statistics = vt_allocate(1, sizeof *statistics, "the statistics of times");
+    statistics->dt = dt;
+    statistics->harmonics = harmonics;
+    return statistics;
+}
+
+void vt_time_statistics_close(vt_time_statistics **pointer)
+{
+    vt_time_statistics *statistics = *pointer;
+    if (statistics == NULL) return;
+    *pointer = NULL;
+    for (int64_t c = 0; statistics->names != NULL && c < statistics->shape.channels; c++) free(statistics->names[c]);
+    free(statistics->names);
+    free(statistics->latitudes);
+    free(statistics->longitudes);
+    vt_statistics_close(&statistics->changes);
+    vt_seasonal_fit_close(&statistics->fit);
+    vt_seasonal_fit_close(&statistics->change_fit);
+    free(statistics->recent);
+    free(statistics->undated);
+    free(statistics);
+}
+
+static double *copy_of(const double *values, int64_t count)
+{
+    if (values == NULL) return NULL;
+    double *copy = vt_allocate((size_t)count, sizeof *copy, "the statistics of times");
+    memcpy(copy, values, (size_t)count * sizeof *copy);
+    return copy;
+}
+
+void vt_time_statistics_begin(vt_time_statistics *statistics, const vt_seasonal_fit_options *shape,
+                              const vt_seasonal_fit_labels *labels)
+{
+    const int64_t channels = shape->channels;
+    statistics->shape = *shape;
+    statistics->shape.harmonics = statistics->harmonics;
+    statistics->fit = vt_seasonal_fit_open(&statistics->shape);
+    statistics->change_fit = vt_seasonal_fit_open(&statistics->shape);
+    statistics->latitudes = copy_of(labels->latitudes, shape->height);
+    statistics->longitudes = copy_of(labels->longitudes, shape->width);
+    if (labels->names == NULL) return;
+    statistics->names = vt_allocate((size_t)channels, sizeof *statistics->names, "the statistics of times");
+    for (int64_t c = 0; c < channels; c++) statistics->names[c] = vt_text_copy(labels->names[c]);
+}
+
+/* ---- changes ---- */
+
+static vt_status add_change(vt_time_statistics *statistics, const vt_date *date, const float *fields)
+{
+    vt_status status = VT_OK;
+    const int64_t dt = statistics->dt,
+                  values = statistics->shape.channels * statistics->shape.height * statistics->shape.width;
+    if (statistics->changes == NULL) {
+        VT_TRY(vt_statistics_open(statistics->shape.channels, statistics->shape.height, statistics->shape.width,
+                                  &statistics->changes));
+        statistics->recent = malloc((size_t)(dt * values) * sizeof(float));
+        VT_CHECK(statistics->recent != NULL, "out of memory for the last %lld times; a smaller --dt needs less",
+                 (long long)dt);
+    }
+    float *oldest = statistics->recent + (statistics->in_row % dt) * values;
+    if (statistics->in_row >= dt) {
+        for (int64_t i = 0; i < values; i++) oldest[i] = fields[i] - oldest[i];
+        vt_statistics_add(statistics->changes, oldest);
+        if (statistics->fit != NULL && date != NULL) VT_TRY(vt_seasonal_fit_add(statistics->change_fit, *date, oldest));
+    }
+    memcpy(oldest, fields, (size_t)values * sizeof *oldest);
+    statistics->in_row++;
+done:
+    return status;
+}
+
+/* Does the date come one step after the last one? Files of one time each don't say how far apart they are; the first
+ * two do. */
+static bool comes_next(vt_time_statistics *statistics, vt_date date, int64_t step)
+{
+    enum { SHORTEST_MONTH = 28 * 1440 };
+    const int64_t apart = date.minutes - statistics->last.minutes;
+    int64_t day;
+    if (step > 0) statistics->step = step;
+    if (statistics->step == 0 && apart > 0) {
+        const int64_t months = vt_date_month(date, &day) - vt_date_month(statistics->last, &day);
+        statistics->step = months == 1 && apart >= SHORTEST_MONTH ? VT_A_MONTH : apart;
+    }
+    return statistics->step > 0 && vt_date_steps(statistics->last, date, statistics->step) == 1;
+}
+
+vt_status vt_time_statistics_add(vt_time_statistics *statistics, const vt_date *date, int64_t step, bool begins,
+                                 const float *fields)
+{
+    vt_status status = VT_OK;
+    if (begins && !(date != NULL && statistics->dated && comes_next(statistics, *date, step))) statistics->in_row = 0;
+    if (date == NULL) vt_seasonal_fit_close(&statistics->fit);
+    VT_TRY(add_change(statistics, date, fields));
+    if (statistics->fit != NULL && date != NULL) VT_TRY(vt_seasonal_fit_add(statistics->fit, *date, fields));
+    statistics->dated = date != NULL;
+    if (date != NULL) statistics->last = *date;
+done:
+    return status;
+}
+
+/* ---- the times of files ---- */
+
+void vt_time_statistics_begin_file(vt_time_statistics *statistics, const vt_fields_file *file,
+                                   const vt_frame_window *window, bool masked)
+{
+    const vt_fields_shape shape = vt_fields_file_shape(file);
+    const double *latitudes = vt_fields_file_latitudes(file), *longitudes = vt_fields_file_longitudes(file);
+    double *of_columns = longitudes != NULL ? copy_of(longitudes, shape.width) : NULL;
+    statistics->file = NULL;
+    if (statistics->shape.channels == 0) {
+        if (of_columns != NULL)
+            for (int64_t x = 0; x < window->width; x++) of_columns[x] = longitudes[vt_window_column(window, x)];
+        const vt_seasonal_fit_options own = {
+            .channels = shape.channels, .height = window->rows, .width = window->width, .masked = masked};
+        const vt_seasonal_fit_labels labels = {.names = vt_fields_file_channel_names(file),
+                                               .latitudes = latitudes != NULL ? latitudes + window->first_row : NULL,
+                                               .longitudes = of_columns};
+        vt_time_statistics_begin(statistics, &own, &labels);
+    }
+    free(of_columns);
+}
+
+/* The date of a time of the file; false where nothing says it. *begins: a gap lies before it. */
+static bool find_date(vt_time_statistics *statistics, const vt_fields_file *file, int64_t time, vt_date *date,
+                      int64_t *step, bool *begins)
+{
+    const vt_time_axis *axis = vt_fields_file_times(file);
+    const vt_stretch *own = axis->stretches;
+    *step = axis->minutes;
+    *begins = time == 0;
+    if (axis->count > 0) {
+        while (own + 1 < axis->stretches + axis->count && own[1].first <= time) own++;
+        *begins = time == own->first;
+        *date = vt_date_after(own->date, (time - own->first) * *step);
+        return true;
+    }
+    if (*step == 0) {
+        *step = 60 * VT_HOURS_A_TIME;
+        statistics->assumed = true;
+    }
+    if (!vt_date_of_file_name(vt_fields_file_path(file), date)) {
+        if (statistics->undated == NULL) statistics->undated = vt_text_copy(vt_fields_file_path(file));
+        return false;
+    }
+    *date = vt_date_after(*date, time * *step);
+    return true;
+}
+
+vt_status vt_time_statistics_add_of_file(vt_time_statistics *statistics, const vt_fields_file *file, int64_t time,
+                                         const float *fields)
+{
+    vt_date date = {0};
+    int64_t step = 0;
+    bool begins;
+    const bool dated = find_date(statistics, file, time, &date, &step, &begins);
+    begins = begins || statistics->file != file || statistics->last_time != time - 1; /* or times were left out */
+    statistics->file = file;
+    statistics->last_time = time;
+    return vt_time_statistics_add(statistics, dated ? &date : NULL, step, begins, fields);
+}
+
+/* ---- the files ---- */
+
+double vt_time_statistics_change_std(const vt_time_statistics *statistics, int64_t channel)
+{
+    return statistics->changes != NULL ? vt_statistics_std(statistics->changes, channel) : (double)NAN;
+}
+
+static vt_status write_changes(const vt_time_statistics *statistics, const char *path, vt_text *notes)
+{
+    vt_status status = VT_OK;
+    const int64_t channels = statistics->shape.channels, shape[4] = {1, channels, 1, 1};
+    const bool any = statistics->changes != NULL && vt_statistics_times(statistics->changes) > 0;
+    float *stds = vt_allocate((size_t)channels + 1, sizeof *stds, "the statistics of times");
+    for (int64_t c = 0; c < channels && any; c++) stds[c] = (float)vt_time_statistics_change_std(statistics, c);
+    if (any) {
+        VT_TRY(vt_npy_write(path, stds, shape, 4));
+        vt_text_append(notes, "time_diff_stds.npy: the changes over %lld time%s of the files, of %lld pairs of times\n",
+                       (long long)statistics->dt, statistics->dt == 1 ? "" : "s",
+                       (long long)vt_statistics_times(statistics->changes));
+    } else {
+        unlink(path);
+        vt_text_append(notes, "no time_diff_stds.npy: no two times of these files are %lld apart\n",
+                       (long long)statistics->dt);
+    }
+done:
+    free(stds);
+    return status;
+}
+
+static vt_status write_climatology(vt_time_statistics *statistics, const char *path, vt_text *notes)
+{
+    vt_status status = VT_OK;
+    char *summary = NULL;
+    const vt_seasonal_fit_labels labels = {(const char *const *)statistics->names, statistics->latitudes,
+                                           statistics->longitudes};
+    if (statistics->fit == NULL) {
+        unlink(path);
+        vt_text_append(notes, "no climatology.h5: %s says no date, neither by a time coordinate nor by its name\n",
+                       statistics->undated != NULL ? statistics->undated : "a file");
+        return VT_OK;
+    }
+    VT_TRY(vt_seasonal_fit_write(statistics->fit, statistics->change_fit, &labels, path, &summary));
+    vt_text_append(notes, "climatology.h5: %s%s\n", summary,
+                   statistics->assumed ? "; a time every 6 h is assumed, as the files don't say it (--time_step=24h "
+                                         "would say another)"
+                                       : "");
+done:
+    free(summary);
+    return status;
+}
+
+vt_status vt_time_statistics_write(vt_time_statistics *statistics, const char *directory, char **result)
+{
+    vt_status status = VT_OK;
+    vt_text notes = {0};
+    char *changes = vt_text_format("%s/time_diff_stds.npy", directory);
+    char *climatology = vt_text_format("%s/climatology.h5", directory);
+    *result = NULL;
+    VT_ASSERT(statistics->shape.channels > 0);
+    VT_TRY(write_changes(statistics, changes, &notes));
+    VT_TRY(write_climatology(statistics, climatology, &notes));
+    *result = vt_text_copy(notes.characters);
+done:
+    vt_text_close(&notes);
+    free(changes);
+    free(climatology);
+    return status;
+}

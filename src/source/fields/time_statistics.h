@@ -1,0 +1,44 @@
+/* The statistics that need to know when fields are: the spread of their changes over time, and the seasonal climatology
+ * (task/weather/seasonal.h). */
+#ifndef VT_SOURCE_FIELDS_TIME_STATISTICS_H
+#define VT_SOURCE_FIELDS_TIME_STATISTICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "source/fields/fields_file.h"
+#include "task/weather/seasonal_fit.h"
+
+typedef struct vt_time_statistics vt_time_statistics;
+
+/* Of the changes x(t + dt) - x(t), dt in times of the files; harmonics of the seasonal climatology. */
+vt_time_statistics *vt_time_statistics_open(int64_t dt, int64_t harmonics);
+void vt_time_statistics_close(vt_time_statistics **statistics);
+
+/* Before the first time is added; names [channels] and coordinates may be NULL. */
+void vt_time_statistics_begin(vt_time_statistics *statistics, const vt_seasonal_fit_options *shape,
+                              const vt_seasonal_fit_labels *labels);
+
+/* Takes in the fields [channels, height, width] of the next time. date: NULL where it is not known; there is then no
+ * climatology. step: length (calendar.h) between two times, 0 where it is not known. Where a new piece `begins`, as a
+ * file does, the dates alone say whether this time comes one step after the one before. */
+vt_status vt_time_statistics_add(vt_time_statistics *statistics, const vt_date *date, int64_t step, bool begins,
+                                 const float *fields);
+
+/* The same for the times of files: their dates are those of the time coordinate, else they follow from the name, with
+ * 6 hours between two times unless time_step says else. The first file begins; the others have its shape. */
+void vt_time_statistics_begin_file(vt_time_statistics *statistics, const vt_fields_file *file,
+                                   const vt_frame_window *window, bool masked);
+vt_status vt_time_statistics_add_of_file(vt_time_statistics *statistics, const vt_fields_file *file, int64_t time,
+                                         const float *fields);
+
+/* Of the changes, over all times and points; NaN where no two times are dt apart. */
+double vt_time_statistics_change_std(const vt_time_statistics *statistics, int64_t channel);
+
+/* Writes time_diff_stds.npy ([1, C, 1, 1]) and climatology.h5 into `directory`. Where one of them can't be made from
+ * these times, a file of that name is removed, as it would belong to other data. *notes (malloc'd): a line for each
+ * file, that says what it holds or why there is none. */
+vt_status vt_time_statistics_write(vt_time_statistics *statistics, const char *directory, char **notes);
+
+#endif

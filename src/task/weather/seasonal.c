@@ -1,0 +1,356 @@
+#include "task/weather/seasonal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "storage/output_file.h"
+#include "storage/tensor_file.h"
+#include "storage/trial.h"
+
+enum { MOST_SLOTS = 1440 };
+
+struct vt_seasonal {
+    char *path, *option_name, *description;
+    int64_t channels, points; /* points: own_rows * width */
+    int64_t harmonics, slots;
+    int64_t minutes[MOST_SLOTS];
+    float *coefficients;                 /* [slots, 1 + 2 * harmonics, channels, points] */
+    float *departure_stds, *change_stds; /* [channels of the file]; change_stds may be NULL */
+};
+
+void vt_seasonal_basis(vt_date date, int64_t harmonics, double *basis)
+{
+    const double angle = 2 * M_PI * vt_date_of_year(date);
+    basis[0] = 1;
+    for (int64_t h = 1; h <= harmonics; h++) {
+        basis[2 * h - 1] = cos((double)h * angle);
+        basis[2 * h] = sin((double)h * angle);
+    }
+}
+
+/* ---- what the file says ---- */
+
+static char *describe(const vt_seasonal *seasonal, int64_t times, const char *first, const char *last)
+{
+    const int64_t harmonics = seasonal->harmonics, slots = seasonal->slots;
+    char *of_year = harmonics > 0 ? vt_text_format(" and %lld harmonic%s of the year", (long long)harmonics,
+                                                   harmonics > 1 ? "s" : "")
+                                  : vt_text_copy("");
+    char *of_day = seasonal->minutes[0] == VT_SEASONAL_ANY_TIME
+                       ? vt_text_copy("any time of day")
+                       : vt_text_format("%s%lld time%s of day", slots > 1 ? "each of " : "", (long long)slots,
+                                        slots > 1 ? "s" : "");
+    char *text = vt_text_format("a mean%s for %s, fitted to %lld times, %s to %s", of_year, of_day, (long long)times,
+                                first, last);
+    free(of_year);
+    free(of_day);
+    return text;
+}
+
+static vt_status read_head(vt_tensor_file *file, vt_seasonal *seasonal)
+{
+    vt_status status = VT_OK;
+    char *format = NULL, *first = NULL, *last = NULL;
+    int64_t times = 0;
+    seasonal->slots = MOST_SLOTS;
+    if (vt_tensor_file_has(file, "format")) VT_TRY(vt_tensor_file_get_text(file, "format", &format));
+    VT_CHECK(
+        format != NULL && strcmp(format, VT_SEASONAL_FORMAT) == 0,
+        "%s: %s holds no seasonal climatology that this program reads (its format is '%s', expected '%s'); make it "
+        "again with `vitrain stats`",
+        seasonal->option_name, seasonal->path, format != NULL ? format : "", VT_SEASONAL_FORMAT);
+    VT_TRY(vt_tensor_file_get_integer(file, "harmonics", &seasonal->harmonics));
+    VT_TRY(vt_tensor_file_get_integers(file, "minutes_of_day", &seasonal->slots, seasonal->minutes));
+    VT_TRY(vt_tensor_file_get_integer(file, "times", &times));
+    VT_TRY(vt_tensor_file_get_text(file, "first", &first));
+    VT_TRY(vt_tensor_file_get_text(file, "last", &last));
+    VT_CHECK(seasonal->harmonics >= 0 && seasonal->harmonics <= VT_SEASONAL_HARMONICS,
+             "%s: %s has %lld harmonics, expected 0 to %d; make it again with `vitrain stats`", seasonal->option_name,
+             seasonal->path, (long long)seasonal->harmonics, VT_SEASONAL_HARMONICS);
+    seasonal->description = describe(seasonal, times, first, last);
+done:
+    free(format);
+    free(first);
+    free(last);
+    return status;
+}
+
+/* The names in the file and those of the data, as far as both are known. */
+static vt_status check_names(vt_tensor_file *file, const vt_seasonal_options *options)
+{
+    vt_status status = VT_OK;
+    char *names = NULL;
+    if (options->names == NULL || !vt_tensor_file_has(file, "channels")) return VT_OK;
+    VT_TRY(vt_tensor_file_get_text(file, "channels", &names));
+    char *name = names;
+    for (int64_t c = 0; c < options->channels && name != NULL; c++) {
+        char *end = strchr(name, '\n');
+        if (end != NULL) *end = '\0';
+        VT_CHECK(name[0] == '\0' || options->names[c][0] == '\0' || strcmp(name, options->names[c]) == 0,
+                 "%s: channel %lld of %s is '%s', but the data's is '%s'; make it again with `vitrain stats`",
+                 options->option_name, (long long)c, options->path, name, options->names[c]);
+        name = end != NULL ? end + 1 : NULL;
+    }
+done:
+    free(names);
+    return status;
+}
+
+/* ---- the grid ---- */
+
+/* Which part of the file is read: rows, and columns that may go round. */
+typedef struct {
+    int64_t first_row, first_column, columns;
+} file_part;
+
+/* A window of all columns that begins at another one than the grid: does the file begin as the window does? */
+static bool begins_as_window(vt_tensor_file *file, const vt_seasonal_options *options)
+{
+    float first = 0;
+    const vt_tensor_box box = {.first = {0}, .shape = {1, {1}}};
+    if (options->first_column == 0 || options->longitudes == NULL) return options->first_column == 0;
+    if (vt_tensor_file_read_box(file, "lon", &box, &first) != VT_OK) vt_error_clear();
+    return fabs(remainder((double)first - options->longitudes[0], 360)) <= 1e-3;
+}
+
+static vt_status find_part(vt_tensor_file *file, const vt_seasonal *seasonal, const vt_seasonal_options *options,
+                           file_part *part)
+{
+    vt_status status = VT_OK;
+    vt_tensor_shape shape;
+    char found[128];
+    VT_TRY(vt_tensor_file_shape(file, "coefficients", &shape));
+    vt_tensor_shape_text(&shape, found);
+    const bool fits =
+        shape.dimensions == 5 && shape.shape[0] == seasonal->slots && shape.shape[1] == 1 + 2 * seasonal->harmonics;
+    VT_CHECK(
+        fits && shape.shape[2] >= options->channels,
+        "%s: /coefficients of %s is %s, expected [%lld, %lld, C, rows, columns] with C at least %lld, the channels "
+        "in use; make it again with `vitrain stats`",
+        options->option_name, options->path, found, (long long)seasonal->slots,
+        (long long)(1 + 2 * seasonal->harmonics), (long long)options->channels);
+    const bool is_window = shape.shape[3] == options->height && shape.shape[4] == options->width;
+    const bool is_grid = shape.shape[3] == options->grid_height && shape.shape[4] == options->grid_width;
+    VT_CHECK(is_window || is_grid,
+             "%s: %s is of a grid of [%lld, %lld], neither the window [%lld, %lld] nor the grid [%lld, %lld] of the "
+             "data; make it again with `vitrain stats`",
+             options->option_name, options->path, (long long)shape.shape[3], (long long)shape.shape[4],
+             (long long)options->height, (long long)options->width, (long long)options->grid_height,
+             (long long)options->grid_width);
+    const bool cut = is_grid && !(is_window && begins_as_window(file, options));
+    *part = (file_part){cut ? options->first_row : 0, cut ? options->first_column : 0, shape.shape[4]};
+done:
+    return status;
+}
+
+/* Latitudes (axis 0) or longitudes of the file beside those of the data. */
+static vt_status check_coordinate(vt_tensor_file *file, const vt_seasonal_options *options, const file_part *part,
+                                  int axis)
+{
+    vt_status status = VT_OK;
+    const char *name = axis == 0 ? "lat" : "lon";
+    const double *expected = axis == 0 ? options->latitudes : options->longitudes;
+    const int64_t count = axis == 0 ? options->height : options->width;
+    const int64_t first = axis == 0 ? part->first_row : part->first_column;
+    float *values = NULL;
+    vt_tensor_shape shape;
+    if (expected == NULL) return VT_OK;
+    if (vt_tensor_file_shape(file, name, &shape) != VT_OK) { /* it is not known there */
+        vt_error_clear();
+        return VT_OK;
+    }
+    const int64_t there = vt_tensor_count(&shape);
+    values = vt_allocate((size_t)there + 1, sizeof *values, "the climatology");
+    VT_TRY(vt_tensor_file_read(file, name, &shape, values));
+    for (int64_t i = 0; i < count; i++) {
+        const double value = (double)values[(first + i) % there];
+        const double apart = fabs(axis == 0 ? value - expected[i] : remainder(value - expected[i], 360));
+        VT_CHECK(apart <= 1e-3,
+                 "%s: %s is of another grid: its %s %lld is at %g degrees, that of the data at %g; make it again with "
+                 "`vitrain stats`",
+                 options->option_name, options->path, axis == 0 ? "row" : "column", (long long)i, value, expected[i]);
+    }
+done:
+    free(values);
+    return status;
+}
+
+/* ---- reading ---- */
+
+/* Columns first … first + count - 1 of the file, to columns at … of the window. */
+static vt_status read_columns(vt_tensor_file *file, vt_seasonal *seasonal, const vt_seasonal_options *options,
+                              int64_t first_row, const int64_t span[3])
+{
+    vt_status status = VT_OK;
+    const int64_t basis = 1 + 2 * seasonal->harmonics, lines = options->channels * options->own_rows;
+    const int64_t first = span[0], count = span[1], at = span[2];
+    float *values = malloc((size_t)(lines * count) * sizeof *values);
+    VT_CHECK(values != NULL, "out of memory for the climatology of %s", options->path);
+    for (int64_t i = 0; i < seasonal->slots * basis; i++) {
+        const vt_tensor_box box = {.first = {i / basis, i % basis, 0, first_row + options->own_row, first},
+                                   .shape = {5, {1, 1, options->channels, options->own_rows, count}}};
+        VT_TRY(vt_tensor_file_read_box(file, "coefficients", &box, values));
+        for (int64_t line = 0; line < lines; line++)
+            memcpy(seasonal->coefficients + (i * lines + line) * options->width + at, values + line * count,
+                   (size_t)count * sizeof *values);
+    }
+done:
+    free(values);
+    return status;
+}
+
+static vt_status read_stds(vt_tensor_file *file, const vt_seasonal_options *options, const char *name, float **stds)
+{
+    vt_status status = VT_OK;
+    vt_tensor_shape shape;
+    VT_TRY(vt_tensor_file_shape(file, name, &shape));
+    VT_CHECK(shape.dimensions == 1 && shape.shape[0] >= options->channels,
+             "%s: /%s of %s has no value for each channel; make it again with `vitrain stats`", options->option_name,
+             name, options->path);
+    *stds = vt_allocate((size_t)shape.shape[0], sizeof **stds, "the climatology");
+    VT_TRY(vt_tensor_file_read(file, name, &shape, *stds));
+done:
+    return status;
+}
+
+static vt_status read_all(vt_tensor_file *file, vt_seasonal *seasonal, const vt_seasonal_options *options)
+{
+    vt_status status = VT_OK;
+    file_part part = {0};
+    vt_tensor_shape shape;
+    VT_TRY(read_head(file, seasonal));
+    VT_TRY(check_names(file, options));
+    VT_TRY(find_part(file, seasonal, options, &part));
+    VT_ASSERT(part.columns > 0);
+    for (int axis = 0; axis < 2; axis++) VT_TRY(check_coordinate(file, options, &part, axis));
+    const int64_t values = seasonal->slots * (1 + 2 * seasonal->harmonics) * options->channels * seasonal->points;
+    seasonal->coefficients = malloc((size_t)values * sizeof *seasonal->coefficients);
+    VT_CHECK(seasonal->coefficients != NULL, "out of memory for the climatology of %s", options->path);
+    for (int64_t at = 0; at < options->width;) {
+        const int64_t first = (part.first_column + at) % part.columns;
+        const int64_t rest = options->width - at, count = rest < part.columns - first ? rest : part.columns - first;
+        VT_TRY(read_columns(file, seasonal, options, part.first_row, (const int64_t[3]){first, count, at}));
+        at += count;
+    }
+    VT_TRY(read_stds(file, options, "departure_stds", &seasonal->departure_stds));
+    if (vt_tensor_file_shape(file, "departure_change_stds", &shape) != VT_OK)
+        vt_error_clear(); /* there are no two times that are dt apart */
+    else
+        VT_TRY(read_stds(file, options, "departure_change_stds", &seasonal->change_stds));
+done:
+    return status;
+}
+
+static vt_status open_here(const vt_seasonal_options *options, vt_seasonal **result)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *file = NULL;
+    vt_seasonal *seasonal = vt_allocate(1, sizeof *seasonal, "the climatology");
+    seasonal->path = vt_text_copy(options->path);
+    seasonal->option_name = vt_text_copy(options->option_name);
+    seasonal->channels = options->channels;
+    seasonal->points = options->own_rows * options->width;
+    if (vt_tensor_file_open(options->path, &file) != VT_OK) {
+        status = vt_error_context("%s (`vitrain stats` makes such a file)", options->option_name);
+        goto done;
+    }
+    VT_TRY(read_all(file, seasonal, options));
+    *result = seasonal;
+    seasonal = NULL;
+done:
+    vt_tensor_file_close(&file);
+    vt_seasonal_close(&seasonal);
+    return status;
+}
+
+static void try_out(void *context)
+{
+    vt_seasonal *seasonal = NULL;
+    if (open_here(context, &seasonal) != VT_OK) vt_error_clear();
+    vt_seasonal_close(&seasonal);
+}
+
+vt_status vt_seasonal_open(const vt_seasonal_options *options, vt_seasonal **result)
+{
+    vt_status status = VT_OK;
+    vt_seasonal_options tried = *options;
+    *result = NULL;
+    VT_ASSERT(options->own_row >= 0 && options->own_row + options->own_rows <= options->height);
+    VT_CHECK(vt_output_exists(options->path), "%s: there is no %s; `vitrain stats` makes such a file",
+             options->option_name, options->path);
+    VT_TRY(vt_trial(options->path, try_out, &tried));
+    VT_TRY(open_here(options, result));
+done:
+    return status;
+}
+
+void vt_seasonal_close(vt_seasonal **pointer)
+{
+    vt_seasonal *seasonal = *pointer;
+    if (seasonal == NULL) return;
+    *pointer = NULL;
+    free(seasonal->path);
+    free(seasonal->option_name);
+    free(seasonal->description);
+    free(seasonal->coefficients);
+    free(seasonal->departure_stds);
+    free(seasonal->change_stds);
+    free(seasonal);
+}
+
+/* ---- its values ---- */
+
+/* The slot of a date's time of day, -1 where there is none. */
+static int64_t find_slot(const vt_seasonal *seasonal, vt_date date)
+{
+    const int64_t minute = vt_date_of_day(date);
+    for (int64_t s = 0; s < seasonal->slots; s++)
+        if (seasonal->minutes[s] == minute || seasonal->minutes[s] == VT_SEASONAL_ANY_TIME) return s;
+    return -1;
+}
+
+bool vt_seasonal_has(const vt_seasonal *seasonal, vt_date date)
+{
+    return find_slot(seasonal, date) >= 0;
+}
+
+vt_status vt_seasonal_at(const vt_seasonal *seasonal, vt_date date, float *values)
+{
+    vt_status status = VT_OK;
+    double basis[VT_SEASONAL_BASIS] = {0};
+    char text[VT_DATE_SIZE];
+    const int64_t terms = 1 + 2 * seasonal->harmonics, count = seasonal->channels * seasonal->points;
+    const int64_t slot = find_slot(seasonal, date);
+    VT_CHECK(slot >= 0,
+             "%s: %s has no climatology for the time of day of %s; make it again with `vitrain stats` from files that "
+             "have the times of day of this set",
+             seasonal->option_name, seasonal->path, vt_date_format(date, text));
+    const float *coefficients = seasonal->coefficients + slot * terms * count;
+    vt_seasonal_basis(date, seasonal->harmonics, basis);
+    for (int64_t i = 0; i < count; i++) {
+        double sum = (double)coefficients[i];
+        for (int64_t k = 1; k < terms; k++) sum += basis[k] * (double)coefficients[k * count + i];
+        values[i] = (float)sum;
+    }
+done:
+    return status;
+}
+
+const float *vt_seasonal_departure_stds(const vt_seasonal *seasonal)
+{
+    return seasonal->departure_stds;
+}
+
+const float *vt_seasonal_departure_change_stds(const vt_seasonal *seasonal)
+{
+    return seasonal->change_stds;
+}
+
+const char *vt_seasonal_description(const vt_seasonal *seasonal)
+{
+    return seasonal->description;
+}

@@ -1,0 +1,65 @@
+/* The seasonal climatology: for each time of day, channel and grid point a mean and H harmonics of the year, as
+ * `vitrain stats` fits them (seasonal_fit.h) and the file climatology.h5 holds them:
+ *
+ *   /coefficients    float32 [S, 1 + 2 H, C, rows, columns]; NaN where a point never has a value
+ *   /departure_stds  float32 [C]: root mean square over times and points of what the climatology leaves
+ *   /departure_change_stds  float32 [C]: the same of the departures' changes over dt; only where there are such times
+ *   /lat, /lon       float32 [rows], [columns], degrees; only where the files say them
+ *   attributes       format "vitrain climatology 1"; harmonics H; minutes_of_day [S], the times of day in minutes after
+ *                    midnight, a single -1 where the climatology is one for any time of day; times: how many it was
+ *                    fitted to; first, last: their dates; channels: their names, one a line (only where there are some)
+ *
+ * Its value at a date is the sum over k of basis[k] * coefficients[s, k], where s is the date's time of day and
+ *   basis = 1, cos a, sin a, cos 2a, sin 2a, …      a = 2 pi (fraction of the date's year that has passed) */
+#ifndef VT_TASK_WEATHER_SEASONAL_H
+#define VT_TASK_WEATHER_SEASONAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "task/weather/calendar.h"
+
+#define VT_SEASONAL_FORMAT "vitrain climatology 1"
+enum { VT_SEASONAL_HARMONICS = 4, VT_SEASONAL_BASIS = 1 + 2 * VT_SEASONAL_HARMONICS };
+enum { VT_SEASONAL_ANY_TIME = -1 }; /* for all times of day */
+
+/* basis [1 + 2 * harmonics] */
+void vt_seasonal_basis(vt_date date, int64_t harmonics, double *basis);
+
+typedef struct {
+    const char *path, *option_name;       /* the file, and the option that named it, for messages */
+    int64_t channels;                     /* the first so many of the file */
+    const char *const *names;             /* their names by the data, to be compared; "" or NULL: not known */
+    int64_t grid_height, grid_width;      /* of the fields' files */
+    int64_t first_row, height;            /* the window's rows in that grid … */
+    int64_t first_column, width;          /* … and columns, which may go round past the last one */
+    int64_t own_row, own_rows;            /* the rows of the window that are wanted */
+    const double *latitudes, *longitudes; /* of the window, [height], [width], to be compared; NULL: not known */
+} vt_seasonal_options;
+
+typedef struct vt_seasonal vt_seasonal;
+
+/* Reads the part that is wanted into memory: 4 S (1 + 2 H) bytes for each channel and point. The file holds either the
+ * grid or the window. Errors: no such file, no climatology or a damaged one, another grid or other channels. The file
+ * is first tried in a process of its own (storage/trial.h, whose conditions hold). */
+vt_status vt_seasonal_open(const vt_seasonal_options *options, vt_seasonal **seasonal);
+void vt_seasonal_close(vt_seasonal **seasonal);
+
+/* Does it have this date's time of day? */
+bool vt_seasonal_has(const vt_seasonal *seasonal, vt_date date);
+
+/* values [channels, own_rows, width]: the climatology at that date, in the units of the data. The error names the time
+ * of day that the file lacks. Any thread. */
+vt_status vt_seasonal_at(const vt_seasonal *seasonal, vt_date date, float *values);
+
+/* Standard deviations of the departures from it, [channels]. */
+const float *vt_seasonal_departure_stds(const vt_seasonal *seasonal);
+
+/* Standard deviations of the departures' changes over the dt of `vitrain stats`, [channels]; NULL: not in the file. */
+const float *vt_seasonal_departure_change_stds(const vt_seasonal *seasonal);
+
+/* "a mean and 1 harmonic of the year for each of 4 times of day, fitted to 1460 times, 2013-01-01 00:00 to …" */
+const char *vt_seasonal_description(const vt_seasonal *seasonal);
+
+#endif

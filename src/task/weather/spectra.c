@@ -1,0 +1,162 @@
+#include "task/weather/spectra.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/csv.h"
+#include "base/file.h"
+#include "base/fourier.h"
+#include "base/memory.h"
+#include "storage/output_file.h"
+#include "task/weather/scores.h"
+
+struct vt_spectra {
+    vt_spectra_options options;
+    int64_t waves;
+    double *weights; /* [height] */
+    vt_fourier *fourier;
+    double *sums; /* [leads, channels, 1 + 2 * waves]: initial times, power of forecast and of target */
+};
+
+void vt_spectra_open(const vt_spectra_options *options, vt_spectra **result)
+{
+    vt_spectra *spectra = vt_allocate(1, sizeof *spectra, "the spectra");
+    spectra->options = *options;
+    spectra->waves = options->width / 2;
+    spectra->weights = vt_allocate((size_t)options->height, sizeof *spectra->weights, "the spectra");
+    for (int64_t y = 0; y < options->height; y++) spectra->weights[y] = cos(options->latitudes[y] * M_PI / 180);
+    spectra->fourier = vt_fourier_open(options->width);
+    spectra->sums = vt_allocate((size_t)(options->leads * options->channels * (1 + 2 * spectra->waves)),
+                                sizeof *spectra->sums, "the spectra");
+    *result = spectra;
+}
+
+void vt_spectra_close(vt_spectra **spectra)
+{
+    if (*spectra == NULL) return;
+    free((*spectra)->weights);
+    free((*spectra)->sums);
+    vt_fourier_close(&(*spectra)->fourier);
+    free(*spectra);
+    *spectra = NULL;
+}
+
+/* What of a row's values is left out: its mean, so that the waves lose no digits, and the line through its ends. */
+typedef struct {
+    double at_first, slope;
+} row_line;
+
+/* False where a value is missing. */
+static bool find_line(const vt_spectra *spectra, const float *row, row_line *line)
+{
+    const int64_t width = spectra->options.width;
+    double sum = 0;
+    for (int64_t x = 0; x < width; x++) sum += (double)row[x];
+    line->slope =
+        spectra->options.goes_round || width < 2 ? 0 : ((double)row[width - 1] - (double)row[0]) / (double)(width - 1);
+    line->at_first = sum / (double)width - line->slope * 0.5 * (double)(width - 1);
+    return !isnan(sum);
+}
+
+/* Adds weight times the powers of a pair of rows, which one transform of the complex row forecast + i target gives. */
+static bool add_row(const vt_spectra *spectra, double weight, const float *forecast, const float *target,
+                    vt_complex *memory, double *powers)
+{
+    const int64_t width = spectra->options.width;
+    vt_complex *row = memory, *waves = memory + width;
+    row_line lines[2];
+    if (!find_line(spectra, forecast, &lines[0]) || !find_line(spectra, target, &lines[1])) return false;
+    for (int64_t x = 0; x < width; x++)
+        row[x] = (vt_complex){(double)forecast[x] - lines[0].at_first - lines[0].slope * (double)x,
+                              (double)target[x] - lines[1].at_first - lines[1].slope * (double)x};
+    vt_fourier_transform(spectra->fourier, row, waves, memory + 2 * width);
+    for (int64_t m = 1; m <= spectra->waves; m++) {
+        const vt_complex one = waves[m], other = waves[width - m]; /* F + i T, and the conjugate of F - i T */
+        const double factor = 0.25 * weight * (2 * m == width ? 1 : 2) / (double)(width * width);
+        const double f[2] = {one.real + other.real, one.imaginary - other.imaginary};
+        const double t[2] = {one.real - other.real, one.imaginary + other.imaginary};
+        powers[m - 1] += factor * (f[0] * f[0] + f[1] * f[1]);
+        powers[spectra->waves + m - 1] += factor * (t[0] * t[0] + t[1] * t[1]);
+    }
+    return true;
+}
+
+static void add_channel(vt_spectra *spectra, double *cell, const float *forecast, const float *target)
+{
+    const int64_t height = spectra->options.height, width = spectra->options.width, waves = spectra->waves;
+    vt_complex *memory = vt_allocate((size_t)(3 * width), sizeof *memory, "the spectra");
+    double *powers = vt_allocate((size_t)(2 * waves) + 1, sizeof *powers, "the spectra"), weights = 0;
+    for (int64_t y = 0; y < height; y++)
+        if (add_row(spectra, spectra->weights[y], forecast + y * width, target + y * width, memory, powers))
+            weights += spectra->weights[y];
+    if (weights > 0) {
+        cell[0] += 1;
+        for (int64_t i = 0; i < 2 * waves; i++) cell[1 + i] += powers[i] / weights;
+    }
+    free(memory);
+    free(powers);
+}
+
+static double *cell_of(const vt_spectra *spectra, int64_t lead, int64_t channel)
+{
+    return spectra->sums + (lead * spectra->options.channels + channel) * (1 + 2 * spectra->waves);
+}
+
+void vt_spectra_add(vt_spectra *spectra, int64_t lead, const float *forecast, const float *target)
+{
+    const int64_t plane = spectra->options.height * spectra->options.width;
+    VT_ASSERT(lead >= 0 && lead < spectra->options.leads);
+#pragma omp parallel for schedule(static)
+    for (int64_t c = 0; c < spectra->options.channels; c++)
+        add_channel(spectra, cell_of(spectra, lead, c), forecast + c * plane, target + c * plane);
+}
+
+double *vt_spectra_sums(vt_spectra *spectra, int64_t *count)
+{
+    *count = spectra->options.leads * spectra->options.channels * (1 + 2 * spectra->waves);
+    return spectra->sums;
+}
+
+int64_t vt_spectra_waves(const vt_spectra *spectra)
+{
+    return spectra->waves;
+}
+
+double vt_spectra_power(const vt_spectra *spectra, int64_t lead, int64_t channel, int64_t wave, bool of_target)
+{
+    const double *cell = cell_of(spectra, lead, channel);
+    VT_ASSERT(wave >= 1 && wave <= spectra->waves);
+    return cell[(of_target ? spectra->waves : 0) + wave] / cell[0]; /* NaN where there is none */
+}
+
+vt_status vt_spectra_write(const vt_spectra *spectra, const char *path, const char *const *channel_names,
+                           int64_t hours_a_step)
+{
+    vt_status status = VT_OK;
+    char *partial = vt_output_partial_path(path), buffer[32];
+    FILE *file = fopen(partial, "we");
+    VT_CHECK(file != NULL, "can't write %s: %s", partial, strerror(errno));
+    fprintf(file, "channel,lead_hours,wavenumber,power_forecast,power_target,ratio\n");
+    for (int64_t c = 0; c < spectra->options.channels; c++)
+        for (int64_t lead = 0; lead < spectra->options.leads; lead++)
+            for (int64_t m = 1; m <= spectra->waves; m++) {
+                const double forecast = vt_spectra_power(spectra, lead, c, m, false);
+                const double target = vt_spectra_power(spectra, lead, c, m, true);
+                vt_csv_text(file, vt_scores_channel_name(channel_names, c, buffer));
+                fprintf(file, ",%lld,%lld", (long long)((lead + 1) * hours_a_step), (long long)m);
+                vt_csv_number(file, forecast);
+                vt_csv_number(file, target);
+                vt_csv_number(file, forecast / target);
+                fputc('\n', file);
+            }
+    VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
+    VT_TRY(vt_output_publish(partial, path));
+done:
+    if (status != VT_OK) unlink(partial);
+    free(partial);
+    return status;
+}

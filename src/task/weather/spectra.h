@@ -1,0 +1,44 @@
+/* How much of the fields' variance lies at which wavelength: zonal power spectra of forecasts and of what came, by
+ * channel and lead time. A forecast that has less power than the truth at short waves is blurred.
+ *
+ * A row x_j of W points has the power P_m = 2 |X_m|^2 / W^2 at zonal wavenumber m = 1 … W / 2 (half of that at m = W /
+ * 2 of an even W), X its discrete Fourier transform; the sum over m is the row's variance. Means over the rows with
+ * weights cos(lat), then over the initial times. Rows of a window that doesn't go round the globe first lose the line
+ * through their ends (Errico 1985, "Spectra computed from a limited area grid", Mon. Wea. Rev. 113), whose jump would
+ * look like short waves; m then counts the waves in the window's width. Rows with a missing value in either field count
+ * for nothing. */
+#ifndef VT_TASK_WEATHER_SPECTRA_H
+#define VT_TASK_WEATHER_SPECTRA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct {
+    int64_t leads, channels, height, width;
+    const double *latitudes; /* degrees, [height] */
+    bool goes_round;
+} vt_spectra_options;
+
+typedef struct vt_spectra vt_spectra;
+
+void vt_spectra_open(const vt_spectra_options *options, vt_spectra **spectra);
+void vt_spectra_close(vt_spectra **spectra);
+
+/* Adds one initial time at a lead: fields [channels, height, width]. */
+void vt_spectra_add(vt_spectra *spectra, int64_t lead, const float *forecast, const float *target);
+
+/* The sums, [*count], for ranks that share the initial times: summed over them before anything is asked below. */
+double *vt_spectra_sums(vt_spectra *spectra, int64_t *count);
+
+/* Mean power at wavenumber m, from 1 to vt_spectra_waves; NaN where no row is complete. */
+int64_t vt_spectra_waves(const vt_spectra *spectra);
+double vt_spectra_power(const vt_spectra *spectra, int64_t lead, int64_t channel, int64_t wave, bool of_target);
+
+/* channel,lead_hours,wavenumber,power_forecast,power_target,ratio: a row for each; lead l is (l + 1) * hours_a_step
+ * hours. */
+vt_status vt_spectra_write(const vt_spectra *spectra, const char *path, const char *const *channel_names,
+                           int64_t hours_a_step);
+
+#endif
