@@ -202,9 +202,8 @@ static vt_status append_forecasts(vt_text *html, const vt_run_files *run)
 {
     char *directory = vt_scorecard_find(run->directory);
     if (directory == NULL) return VT_OK;
-    vt_text_append(html, "<h2>Forecasts</h2><p class=\"sub\">By vitrain evaluate: ");
-    vt_page_append_escaped(html, strrchr(directory, '/') + 1);
-    vt_text_append(html, "</p>");
+    vt_page_append_text(html, "<h2>Forecasts</h2><p class=\"sub\">By vitrain evaluate: ", strrchr(directory, '/') + 1,
+                        "</p>");
     vt_status status = vt_scorecard_append(html, directory);
     free(directory);
     return status;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "report/chart.h"
 #include "report/page.h"
 #include "report/run_files.h"
@@ -118,9 +119,7 @@ static void append_scorecard(vt_text *html, const vt_table *scores, const char *
     for (rows_of rows = first; rows.count > 0; rows = rows.first + rows.count < scores->rows
                                                           ? next_channel(scores, rows.first + rows.count)
                                                           : (rows_of){0, 0}) {
-        vt_text_append(html, "<tr><th>");
-        vt_page_append_escaped(html, scores->labels[rows.first]);
-        vt_text_append(html, "</th>");
+        vt_page_append_text(html, "<tr><th>", scores->labels[rows.first], "</th>");
         for (int i = 0; i < count; i++)
             append_cell(html,
                         leads[i] < rows.count ? vt_table_value(scores, rows.first + leads[i], column) : (double)NAN);
@@ -273,12 +272,12 @@ vt_status vt_scorecard_write(const char *directory, const char *title)
     vt_clock_stamp(stamp);
     char *path = vt_text_format("%s/scores.html", directory);
     char *subtitle = vt_text_format("%s, as of %.19s", title, stamp);
-    vt_page_begin(&html, "vitrain: how good the forecasts are", subtitle, 0);
+    vt_page_begin(&html, "vitrain: how good the forecasts are", subtitle);
     VT_TRY(vt_scorecard_append(&html, directory));
     vt_text_append(&html, "<footer>Written by vitrain evaluate from scores.csv and spectra.csv beside it; "
                           "docs/evaluation.md says what the scores mean.</footer>");
     vt_page_end(&html);
-    VT_TRY(vt_page_write(&html, path));
+    VT_TRY(vt_file_write(path, html.characters, html.length));
 done:
     vt_text_close(&html);
     free(subtitle);

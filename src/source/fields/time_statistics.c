@@ -85,8 +85,8 @@ static vt_status add_change(vt_time_statistics *statistics, const vt_date *date,
     const int64_t dt = statistics->dt,
                   values = statistics->shape.channels * statistics->shape.height * statistics->shape.width;
     if (statistics->changes == NULL) {
-        VT_TRY(vt_statistics_open(statistics->shape.channels, statistics->shape.height, statistics->shape.width,
-                                  &statistics->changes));
+        statistics->changes =
+            vt_statistics_open(statistics->shape.channels, statistics->shape.height, statistics->shape.width);
         statistics->recent = malloc((size_t)(dt * values) * sizeof(float));
         VT_CHECK(statistics->recent != NULL, "out of memory for the last %lld times; a smaller --dt needs less",
                  (long long)dt);
@@ -137,8 +137,8 @@ done:
 void vt_time_statistics_begin_file(vt_time_statistics *statistics, const vt_fields_file *file,
                                    const vt_frame_window *window, bool masked)
 {
-    const vt_fields_shape shape = vt_fields_file_shape(file);
-    const double *latitudes = vt_fields_file_latitudes(file), *longitudes = vt_fields_file_longitudes(file);
+    const vt_fields_shape shape = file->shape;
+    const double *latitudes = file->latitudes, *longitudes = file->longitudes;
     double *of_columns = longitudes != NULL ? copy_of(longitudes, shape.width) : NULL;
     statistics->file = NULL;
     if (statistics->shape.channels == 0) {
@@ -146,7 +146,7 @@ void vt_time_statistics_begin_file(vt_time_statistics *statistics, const vt_fiel
             for (int64_t x = 0; x < window->width; x++) of_columns[x] = longitudes[vt_window_column(window, x)];
         const vt_seasonal_fit_options own = {
             .channels = shape.channels, .height = window->rows, .width = window->width, .masked = masked};
-        const vt_seasonal_fit_labels labels = {.names = vt_fields_file_channel_names(file),
+        const vt_seasonal_fit_labels labels = {.names = file->channel_names,
                                                .latitudes = latitudes != NULL ? latitudes + window->first_row : NULL,
                                                .longitudes = of_columns};
         vt_time_statistics_begin(statistics, &own, &labels);
@@ -158,7 +158,7 @@ void vt_time_statistics_begin_file(vt_time_statistics *statistics, const vt_fiel
 static bool find_date(vt_time_statistics *statistics, const vt_fields_file *file, int64_t time, vt_date *date,
                       int64_t *step, bool *begins)
 {
-    const vt_time_axis *axis = vt_fields_file_times(file);
+    const vt_time_axis *axis = &file->times;
     const vt_stretch *own = axis->stretches;
     *step = axis->minutes;
     *begins = time == 0;
@@ -172,8 +172,8 @@ static bool find_date(vt_time_statistics *statistics, const vt_fields_file *file
         *step = 60 * VT_HOURS_A_TIME;
         statistics->assumed = true;
     }
-    if (!vt_date_of_file_name(vt_fields_file_path(file), date)) {
-        if (statistics->undated == NULL) statistics->undated = vt_text_copy(vt_fields_file_path(file));
+    if (!vt_date_of_file_name(file->path, date)) {
+        if (statistics->undated == NULL) statistics->undated = vt_text_copy(file->path);
         return false;
     }
     *date = vt_date_after(*date, time * *step);
